@@ -1,0 +1,46 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace evenkeel {
+
+// Where something listens or is reached: a host name or IP literal, and a TCP port.
+struct Address {
+  std::string host;        // never with brackets: "::1", not "[::1]"
+  std::uint16_t port = 0;  // 0 only for listeners: the kernel chooses
+
+  bool operator==(const Address&) const = default;
+};
+
+// "host:port", with an IPv6 literal in brackets. What parse_address reads back.
+std::string to_string(const Address& address);
+
+// Reads "host:port", "[v6]:port", and for listeners ":port" and "*:port" (all of IPv4). On failure
+// returns nothing and leaves in `why` what is wrong, for people.
+std::optional<Address> parse_address(std::string_view text, std::string& why);
+
+// Reads where a backend is: "host:port" or "http://host[:port][/]"; the port may not be 0.
+std::optional<Address> parse_backend_address(std::string_view text, std::string& why);
+
+// An IPv4 address as it is written in IPv6 (::ffff:a.b.c.d), or an IPv6 address; network byte order.
+using IpBytes = std::array<std::uint8_t, 16>;
+
+std::optional<IpBytes> parse_ip(std::string_view text);
+
+// A block of addresses, such as 10.0.0.0/8, ::1 or fd00::/8.
+struct Network {
+  IpBytes first{};
+  unsigned prefix_bits = 128;  // counted over the 16 bytes: 10.0.0.0/8 has 104
+  std::string text;            // as written
+
+  bool contains(const IpBytes& ip) const;
+  bool operator==(const Network&) const = default;
+};
+
+std::optional<Network> parse_network(std::string_view text, std::string& why);
+
+}  // namespace evenkeel

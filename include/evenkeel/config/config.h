@@ -1,0 +1,191 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "evenkeel/config/address.h"
+
+// What the file says, as plain structs whose initialisers are the defaults. Every key, its range and
+// its meaning stand in src/config/fields.h, from which the readers, the schema and
+// docs/configuration.md come; a key is named as its member, less the unit (`header_bytes` is
+// `header: 32KiB` in the file).
+namespace evenkeel {
+
+using std::chrono::milliseconds;
+
+// What to do with a client that closes its sending side while it waits for an answer. The kernel
+// shows the same FIN for a client that is gone, and a GPU generating for nobody is expensive.
+enum class HalfClose {
+  abort,  // the client is gone: stop the request
+  wait,   // the client may still read: answer it
+};
+
+struct ListenerTimeouts {
+  milliseconds header{10'000};  // from the first byte of a request to the end of its head
+  milliseconds idle{75'000};    // between requests, and before the first
+  milliseconds body{60'000};    // between two reads of a request body
+  milliseconds write{60'000};   // for a client that takes none of its response
+
+  bool operator==(const ListenerTimeouts&) const = default;
+};
+
+struct ListenerLimits {
+  std::uint64_t header_bytes = 32 * 1024;  // request line and fields together; 431 above
+  std::uint32_t header_fields = 100;       // 431 above
+  std::uint64_t uri_bytes = 8 * 1024;      // request target; 414 above
+  std::uint64_t body_bytes = 32 * 1024 * 1024;  // request body; 413 above
+  std::uint32_t max_connections = 0;            // all workers together; 0: no limit
+
+  bool operator==(const ListenerLimits&) const = default;
+};
+
+struct ListenerConfig {
+  std::string name = "public";
+  Address address{"0.0.0.0", 8080};
+  ListenerTimeouts timeouts;
+  ListenerLimits limits;
+  std::vector<Network> trusted_proxies;  // whose X-Forwarded-* and x-request-id are believed
+  HalfClose half_close = HalfClose::abort;
+
+  bool operator==(const ListenerConfig&) const = default;
+};
+
+struct AdminConfig {
+  Address address{"127.0.0.1", 9901};
+
+  bool operator==(const AdminConfig&) const = default;
+};
+
+struct BackendConfig {
+  Address address;           // identity within a pool: to_string(address) is its id
+  std::uint32_t weight = 1;  // 1 to 1000
+  std::string zone;          // empty: unknown
+  std::map<std::string, std::string> labels;
+
+  bool operator==(const BackendConfig&) const = default;
+};
+
+// Only read by `picker: consistent-hash`.
+struct HashConfig {
+  std::string header = "x-session-id";  // lower case
+  double load_factor = 1.25;            // no backend gets more than this times its fair share
+
+  bool operator==(const HashConfig&) const = default;
+};
+
+struct QueueConfig {
+  std::uint32_t size = 1024;      // requests of this pool that may wait; 0: none waits
+  milliseconds timeout{30'000};   // longest wait
+
+  bool operator==(const QueueConfig&) const = default;
+};
+
+struct PoolLimits {
+  std::uint32_t max_in_flight = 0;  // per backend, all workers together; 0: no limit, nobody waits
+  QueueConfig queue;
+
+  bool operator==(const PoolLimits&) const = default;
+};
+
+struct PoolTimeouts {
+  milliseconds connect{5'000};
+  milliseconds first_byte{600'000};  // from the request's end to the first byte of the answer
+  milliseconds idle{300'000};        // between two reads of an answer
+
+  bool operator==(const PoolTimeouts&) const = default;
+};
+
+struct KeepAliveConfig {
+  milliseconds idle{4'000};      // unless the file says: keep_alive_idle_of(engine)
+  std::uint32_t max_idle = 256;  // idle links kept, per worker and backend; 0: none
+
+  bool operator==(const KeepAliveConfig&) const = default;
+};
+
+struct PoolConfig {
+  std::string name;
+  std::string engine = "generic";            // one of engine_names()
+  std::vector<std::string> models;           // names that this pool serves
+  std::string picker = "least-connections";  // one of picker_names()
+  HashConfig hash;
+  std::vector<BackendConfig> backends;  // never empty in a loaded file
+  PoolLimits limits;
+  PoolTimeouts timeouts;
+  KeepAliveConfig keep_alive;
+  bool debug_headers = false;  // x-evenkeel-backend and -pool on answers
+
+  bool operator==(const PoolConfig&) const = default;
+};
+
+// All that is given must match; what is empty matches everything.
+struct RouteMatch {
+  std::string host;  // lower case, no port; "api.example.com", or "*.example.com": any name below
+  // Segment by segment: text matches itself, `*` any one segment, a last `**` all the rest or
+  // nothing: /v1/** matches /v1, /v1/ and /v1/models. Without wildcard: exactly this path.
+  std::string path;
+  std::map<std::string, std::string> header;  // lower-case name -> exact value
+  std::vector<std::string> method;            // any of these, upper case
+
+  bool operator==(const RouteMatch&) const = default;
+};
+
+struct RouteTarget {
+  std::string pool;
+  std::uint32_t weight = 1;  // share of the sum over the route's targets; 0: none
+
+  bool operator==(const RouteTarget&) const = default;
+};
+
+// First match wins. `pool: x` is one target, `split: {x: 95, y: 5}` several.
+struct RouteConfig {
+  std::string name;  // for logs and metrics; unless given, host and path as written ("/v1/**")
+  RouteMatch match;
+  std::vector<RouteTarget> targets;  // never empty, and never all of weight 0, in a loaded file
+
+  bool operator==(const RouteConfig&) const = default;
+};
+
+enum class AccessLogFormat { json };
+
+struct AccessLogConfig {
+  std::string path = "stdout";  // stdout, stderr, off, or a file
+  AccessLogFormat format = AccessLogFormat::json;
+
+  bool operator==(const AccessLogConfig&) const = default;
+};
+
+struct ShutdownConfig {
+  milliseconds drain{120'000};  // longest wait for requests in flight
+  milliseconds delay{0};        // /readyz says 503 for this long before listeners close
+
+  bool operator==(const ShutdownConfig&) const = default;
+};
+
+struct Config {
+  int version = 1;
+  std::vector<ListenerConfig> listeners{ListenerConfig{}};
+  AdminConfig admin;
+  unsigned workers = 0;  // 0: auto, one per core
+  std::vector<PoolConfig> pools;
+  // A loaded file always has at least one: without `routes` it is one named "default" that sends
+  // everything to the only pool.
+  std::vector<RouteConfig> routes;
+  AccessLogConfig access_log;
+  ShutdownConfig shutdown;
+
+  bool operator==(const Config&) const = default;
+};
+
+// The words that `engine:` and `picker:` take, in the order of the reference.
+const std::vector<std::string>& engine_names();
+const std::vector<std::string>& picker_names();
+
+// How long an idle link to such a server may be kept: safely below the server's own timeout (uvicorn
+// closes after 5 s), since a request sent into a closing link is lost.
+milliseconds keep_alive_idle_of(std::string_view engine);
+
+}  // namespace evenkeel
