@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace evenkeel::bench {
+
+// The `--name value` arguments of a bench program. A missing value, a bad number and (at check_all_known) a name that
+// nobody asked for end the program with status 2 and one line on stderr.
+class Flags {
+ public:
+  Flags(int argument_count, char** arguments);
+
+  std::string text(std::string_view name, std::string_view fallback);
+  std::uint64_t number(std::string_view name, std::uint64_t fallback);
+  double real(std::string_view name, double fallback);
+  std::vector<std::string> every(std::string_view name);  // a flag that may be given many times
+
+  // Call after the last question.
+  void check_all_known() const;
+
+ private:
+  std::multimap<std::string, std::string, std::less<>> values_;
+  std::set<std::string, std::less<>> asked_;
+};
+
+[[noreturn]] void fail_usage(std::string_view what);
+
+}  // namespace evenkeel::bench

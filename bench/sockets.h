@@ -1,0 +1,45 @@
+#pragma once
+
+#include <netinet/in.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace evenkeel::bench {
+
+// Owns a file descriptor.
+class FileDescriptor {
+ public:
+  FileDescriptor() = default;
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  FileDescriptor(FileDescriptor&& other) noexcept : fd_(other.release()) {}
+  FileDescriptor& operator=(FileDescriptor&& other) noexcept;
+  ~FileDescriptor() { reset(); }
+
+  int get() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+  void reset();
+
+ private:
+  int release();
+  int fd_ = -1;
+};
+
+std::uint64_t monotonic_ns();  // CLOCK_MONOTONIC, one clock for all processes of the machine
+
+// "127.0.0.1:8080"; ends the program on anything else.
+sockaddr_in parse_address(std::string_view text);
+std::string to_text(const sockaddr_in& address);
+
+// Both are non-blocking with TCP_NODELAY. A listener ends the program when it cannot be had; a connection may come back
+// unfinished (wait for EPOLLOUT) or as no descriptor at all. receive_buffer_bytes 0 leaves the kernel's default.
+FileDescriptor listen_on(const sockaddr_in& address);
+FileDescriptor connect_to(const sockaddr_in& address, int receive_buffer_bytes = 0);
+FileDescriptor accept_from(int listener);
+sockaddr_in bound_address(int fd);
+
+void allow_many_files();           // the soft limit up to the hard one, and beyond where permitted
+[[noreturn]] void fail_system(std::string_view what);  // with errno's words
+
+}  // namespace evenkeel::bench

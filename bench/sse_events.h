@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace evenkeel::bench {
+
+// A chat-completion chunk as a server-sent event, with the time of its sending inside the token's text: proxies that
+// re-serialise the JSON keep that, where they would lose a field of our own.
+class StampedEvent {
+ public:
+  // payload_bytes: length of the whole event, padded; at least the bare event's.
+  explicit StampedEvent(std::size_t payload_bytes);
+
+  // The event as one HTTP chunk, stamped. Valid until the next call.
+  std::string_view chunk_at(std::uint64_t now_ns);
+
+ private:
+  std::string chunk_;
+  std::size_t digits_at_ = 0;
+};
+
+// Finds the stamps in a stream of body bytes, however it is cut.
+class StampScan {
+ public:
+  // Calls `found(stamp_ns)` for each event that ended in `bytes`.
+  template <class Found>
+  void feed(std::string_view bytes, Found&& found) {
+    while (!bytes.empty()) {
+      const std::size_t end = bytes.find('\n');
+      if (end == std::string_view::npos) {
+        kept_.append(bytes);
+        return;
+      }
+      if (const auto stamp = line_stamp(bytes.substr(0, end))) found(*stamp);
+      bytes.remove_prefix(end + 1);
+    }
+  }
+
+  void restart() { kept_.clear(); }
+
+ private:
+  std::optional<std::uint64_t> line_stamp(std::string_view tail);
+  std::string kept_;  // the line whose end has not come yet
+};
+
+}  // namespace evenkeel::bench

@@ -1,0 +1,376 @@
+// One event loop per thread: readiness of descriptors, coarse deadlines, work handed over by other
+// threads. Linux epoll, edge triggered, every descriptor registered once: waiting costs no call.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <array>
+#include <atomic>
+#include <coroutine>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "evenkeel/base/clock.h"
+#include "evenkeel/base/task.h"
+
+namespace evenkeel {
+
+class Loop;
+
+/// A place in an intrusive, circular, doubly linked list; unlinks itself when destroyed.
+struct Node {
+  Node() = default;
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+  ~Node() { unlink(); }
+  bool linked() const { return next != this; }
+  void unlink() {
+    previous->next = next;
+    next->previous = previous;
+    next = previous = this;
+  }
+  void insert_before(Node& place) {
+    next = &place;
+    previous = place.previous;
+    previous->next = this;
+    place.previous = this;
+  }
+  Node* next = this;
+  Node* previous = this;
+};
+
+/// Something that happens at or a little after an instant: at most one tick (32 ms) late.
+/// Arming and disarming are a few instructions and no system call. Disarmed when destroyed.
+class Timer : private Node {
+ public:
+  using Action = void (*)(Timer&);
+  explicit Timer(Action action) : action_(action) {}
+
+  /// Arms, or arms anew. `never` disarms.
+  void arm(Loop& loop, Instant when);
+  void disarm() { unlink(); }
+  bool armed() const { return linked(); }
+  Instant when() const { return when_; }
+
+ private:
+  friend class Loop;
+  Action action_;
+  Instant when_{};
+};
+
+/// Something that a loop wakes: a coroutine, or a plain function. Not woken after its destruction.
+class Waiter : private Node {
+ public:
+  using Action = void (*)(Waiter&);
+  explicit Waiter(Action action) : action_(action) {}
+  void wake() { action_(*this); }
+
+ private:
+  friend class Loop;
+  Action action_;
+};
+
+/// What ended a wait.
+enum class Wake : std::uint8_t { ready, expired, interrupted };
+
+/// One descriptor in a loop. Readiness is remembered between events (edge triggered): whoever reads
+/// or writes reports with `drained` and `filled` that the kernel had no more.
+///
+/// Thread: the loop's. The descriptor must be closed after `release` or the destructor.
+class Watch {
+ public:
+  Watch() = default;
+  Watch(Loop& loop, int fd);
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+  ~Watch() { release(); }
+
+  void open(Loop& loop, int fd);
+  /// Forgets the descriptor without closing it; waiters are not woken.
+  void release();
+  bool is_open() const { return fd_ >= 0; }
+  int fd() const { return fd_; }
+  Loop& loop() const { return *loop_; }
+
+  bool readable() const { return readable_; }
+  bool writable() const { return writable_; }
+  /// The peer will send no more (FIN), or the connection is broken.
+  bool peer_closed() const { return peer_closed_; }
+  /// The connection is broken or closed both ways.
+  bool broken() const { return broken_; }
+  void drained() { readable_ = peer_closed_; }  // after a FIN there is an end-of-file to be read
+  void filled() { writable_ = broken_; }
+
+  class Wait;
+  /// `auto wake = co_await watch.until_readable(deadline);` One waiter at a time.
+  Wait until_readable(Instant deadline = never);
+  Wait until_writable(Instant deadline = never);
+  /// Wakes the one who waits for readability with `Wake::interrupted`; the next wait is told if
+  /// nobody waits now. Woken in the loop's next step, not from inside this call.
+  void interrupt();
+
+  /// Told (from the loop) when the peer closes or breaks the connection; null for nobody.
+  void on_hangup(Waiter* waiter) { hangup_waiter_ = waiter; }
+  /// Told about anything to read, when nobody waits in `until_readable`; null for nobody.
+  void on_readable(Waiter* waiter) { idle_waiter_ = waiter; }
+
+ private:
+  friend class Loop;
+  friend class Wait;
+
+  Loop* loop_ = nullptr;
+  int fd_ = -1;
+  bool readable_ = false;
+  bool writable_ = false;
+  bool peer_closed_ = false;
+  bool broken_ = false;
+  bool interrupted_ = false;
+  Wait* reader_ = nullptr;
+  Wait* writer_ = nullptr;
+  Waiter* hangup_waiter_ = nullptr;
+  Waiter* idle_waiter_ = nullptr;
+};
+
+/// Awaitable of Watch.
+class Watch::Wait : private Waiter, private Timer {
+ public:
+  Wait(Watch& watch, bool reads, Instant deadline);
+  Wait(const Wait&) = delete;
+  ~Wait() { detach(); }
+  bool await_ready();
+  void await_suspend(std::coroutine_handle<> waiter);
+  Wake await_resume() const { return wake_; }
+
+ private:
+  friend class Watch;
+  friend class Loop;
+  void detach();
+  void finish(Wake wake);
+
+  Watch& watch_;
+  std::coroutine_handle<> waiter_;
+  Instant deadline_;
+  bool reads_;
+  Wake wake_ = Wake::ready;
+};
+
+/// A flag that one coroutine waits for and others on the same loop raise.
+class Signal {
+ public:
+  explicit Signal(Loop& loop) : loop_(loop) {}
+  Signal(const Signal&) = delete;
+  Signal& operator=(const Signal&) = delete;
+
+  /// Raises the flag; the waiter runs in the loop's next step, not from inside this call.
+  void raise();
+  bool raised() const { return raised_; }
+
+  class Wait;
+  /// `auto wake = co_await signal.wait(deadline);` lowers the flag again.
+  Wait wait(Instant deadline = never);
+
+ private:
+  Loop& loop_;
+  bool raised_ = false;
+  Wait* waiter_ = nullptr;
+};
+
+class Signal::Wait : private Waiter, private Timer {
+ public:
+  Wait(Signal& signal, Instant deadline);
+  Wait(const Wait&) = delete;
+  ~Wait();
+  bool await_ready() const { return signal_.raised_; }
+  void await_suspend(std::coroutine_handle<> waiter);
+  Wake await_resume();
+
+ private:
+  friend class Signal;
+  Signal& signal_;
+  std::coroutine_handle<> waiter_;
+  Instant deadline_;
+  Wake wake_ = Wake::ready;
+};
+
+class Loop {
+ public:
+  Loop();
+  Loop(const Loop&) = delete;
+  Loop& operator=(const Loop&) = delete;
+  /// Drops every spawned task that still waits, then closes. Thread: the one that ran it, or any
+  /// after that one has ended.
+  ~Loop();
+
+  /// Turns until `stop`. Thread: the one that owns the loop from now on.
+  void run();
+  /// Turns until `done()` holds (asked after every turn) or the deadline passes; false then.
+  bool run_until(const std::function<bool()>& done, Instant deadline = never);
+  /// Ends `run` after the current turn. Thread: any.
+  void stop();
+
+  /// Runs `work` on the loop's thread, soon. Thread: any.
+  void post(std::function<void()> work);
+
+  /// Keeps the task until it is done. Dropped with the loop. Thread: the loop's.
+  void spawn(Task<void> task);
+  /// How many spawned tasks are not done yet.
+  std::size_t spawned() const { return spawned_count_; }
+
+  /// The time at which the current turn began: cheap, and at most a turn old.
+  Instant now() const { return now_; }
+  /// Reads the clock: for what must be exact to the microsecond.
+  Instant read_clock() { return now_ = Clock::now(); }
+
+  /// How often the loop has turned: proof of life. Thread: any.
+  std::uint64_t turns() const { return turns_.load(std::memory_order_relaxed); }
+  /// Longest time from the kernel's report of an event to the end of the turn that handled it,
+  /// since it was last asked. Thread: any.
+  Duration take_longest_turn() {
+    return Duration(longest_turn_.exchange(0, std::memory_order_relaxed));
+  }
+
+  /// `co_await loop.yield();` lets others run: continues in the next turn.
+  class Yield;
+  Yield yield();
+  /// `co_await loop.sleep_until(when);`
+  class Sleep;
+  Sleep sleep_until(Instant when);
+  Sleep sleep_for(Duration duration);
+
+ private:
+  friend class Timer;
+  friend class Watch;
+  friend class Signal;
+  friend class Watch::Wait;
+  friend class Yield;
+  struct Spawned;
+
+  static constexpr Duration tick = std::chrono::milliseconds(32);
+  static constexpr std::size_t slots = 512;  // horizon 16 s; what lies beyond is looked at again then
+
+  void turn(Instant wake_at);
+  void wake_soon(Waiter& waiter);
+  void run_ready();
+  void run_posted();
+  void run_timers();
+  Instant next_timer() const;
+  void place(Timer& timer);
+  std::uint64_t enter(Watch& watch);
+  void leave(Watch& watch);
+  void dispatch(std::uint64_t token, std::uint32_t events);
+
+  struct Slot {
+    Watch* watch = nullptr;
+    std::uint32_t generation = 0;
+  };
+
+  int epoll_ = -1;
+  int wakeup_ = -1;
+  Instant now_;
+  Instant turn_ended_;
+  Instant wheel_start_;            // of tick 0
+  std::uint64_t wheel_tick_ = 0;   // the next tick to be looked at
+  std::array<Node, slots> wheel_;
+  std::array<std::uint64_t, slots / 64> wheel_used_{};
+  Node ready_;
+  std::vector<Slot> watches_;      // by descriptor
+  Node spawned_;
+  std::size_t spawned_count_ = 0;
+  std::mutex posted_mutex_;
+  std::vector<std::function<void()>> posted_;
+  bool wakeup_pending_ = false;    // guarded by posted_mutex_
+  std::atomic<bool> stopping_{false};
+  std::atomic<std::uint64_t> turns_{0};
+  std::atomic<Duration::rep> longest_turn_{0};
+};
+
+class Loop::Yield : private Waiter {
+ public:
+  explicit Yield(Loop& loop) : Waiter(&Yield::resume), loop_(loop) {}
+  Yield(const Yield&) = delete;
+  bool await_ready() const { return false; }
+  void await_suspend(std::coroutine_handle<> waiter) {
+    waiter_ = waiter;
+    loop_.wake_soon(*this);
+  }
+  void await_resume() const {}
+
+ private:
+  static void resume(Waiter& self) { static_cast<Yield&>(self).waiter_.resume(); }
+  Loop& loop_;
+  std::coroutine_handle<> waiter_;
+};
+
+class Loop::Sleep : private Timer {
+ public:
+  Sleep(Loop& loop, Instant when) : Timer(&Sleep::resume), loop_(loop), when_(when) {}
+  Sleep(const Sleep&) = delete;
+  bool await_ready() const { return when_ <= loop_.now(); }
+  void await_suspend(std::coroutine_handle<> waiter) {
+    waiter_ = waiter;
+    arm(loop_, when_);
+  }
+  void await_resume() const {}
+
+ private:
+  static void resume(Timer& self) { static_cast<Sleep&>(self).waiter_.resume(); }
+  Loop& loop_;
+  Instant when_;
+  std::coroutine_handle<> waiter_;
+};
+
+inline Loop::Yield Loop::yield() { return Yield(*this); }
+inline Loop::Sleep Loop::sleep_until(Instant when) { return Sleep(*this, when); }
+inline Loop::Sleep Loop::sleep_for(Duration duration) { return Sleep(*this, now_ + duration); }
+inline Watch::Wait Watch::until_readable(Instant deadline) { return Wait(*this, true, deadline); }
+inline Watch::Wait Watch::until_writable(Instant deadline) { return Wait(*this, false, deadline); }
+inline Signal::Wait Signal::wait(Instant deadline) { return Wait(*this, deadline); }
+
+/// Waits for a task or for the end of a connection, whichever is first:
+/// `co_await UntilDoneOrHangup(task, watch, half_close_counts);` afterwards ask `task.ready()`.
+/// With `half_close_counts`, a peer that only ended its sending (FIN) counts as gone.
+template <class T>
+class UntilDoneOrHangup : private Waiter {
+ public:
+  UntilDoneOrHangup(Task<T>& task, Watch& watch, bool half_close_counts)
+      : Waiter(&UntilDoneOrHangup::hangup),
+        task_(task),
+        watch_(watch),
+        half_close_counts_(half_close_counts) {}
+  UntilDoneOrHangup(const UntilDoneOrHangup&) = delete;
+  ~UntilDoneOrHangup() { detach(); }
+
+  bool await_ready() const { return task_.ready() || gone(); }
+  void await_suspend(std::coroutine_handle<> waiter) {
+    waiter_ = waiter;
+    task_.resume_when_done(waiter);
+    watch_.on_hangup(this);
+  }
+  void await_resume() { detach(); }
+
+ private:
+  bool gone() const { return half_close_counts_ ? watch_.peer_closed() : watch_.broken(); }
+  static void hangup(Waiter& self) {
+    auto& me = static_cast<UntilDoneOrHangup&>(self);
+    if (!me.gone()) return;
+    auto waiter = me.waiter_;
+    me.detach();
+    waiter.resume();
+  }
+  void detach() {
+    if (!waiter_) return;
+    waiter_ = {};
+    watch_.on_hangup(nullptr);
+    task_.resume_when_done({});
+  }
+
+  Task<T>& task_;
+  Watch& watch_;
+  bool half_close_counts_;
+  std::coroutine_handle<> waiter_;
+};
+
+}  // namespace evenkeel

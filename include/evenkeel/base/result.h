@@ -1,0 +1,110 @@
+// Errors are values: what went wrong, on whose side, and whether the request may be asked again.
+#pragma once
+
+#include <cassert>
+#include <cstdint>
+#include <new>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+namespace evenkeel {
+
+/// What went wrong. Each fault has one stable word (`word_of`), used in the log, in
+/// `evenkeel_errors_total{reason}` and in `x-evenkeel-reason`; the status of each is in http/status.h.
+enum class Fault : std::uint8_t {
+  bad_request,
+  uri_too_long,
+  header_too_large,
+  body_too_large,
+  header_timeout,
+  body_timeout,
+  expectation_failed,
+  method_not_allowed,
+  not_implemented,
+  version_not_supported,
+  no_route,
+  no_backend,
+  queue_full,
+  queue_timeout,
+  connect_failed,
+  connect_timeout,
+  first_byte_timeout,
+  idle_timeout,
+  backend_closed,
+  backend_protocol,
+  client_gone,
+  write_timeout,
+  draining,
+  internal,
+};
+
+inline constexpr int fault_count = static_cast<int>(Fault::internal) + 1;
+
+/// The stable word of a fault, such as "queue_full".
+const char* word_of(Fault fault);
+
+/// Whose fault it was.
+enum class Side : std::uint8_t { client, backend, us };
+
+struct Error {
+  Fault fault = Fault::internal;
+  Side side = Side::us;
+  bool replayable = false;  ///< nothing of the request was acted upon: another backend may be asked
+  std::string detail;       ///< for the log and for people; never parsed
+};
+
+/// A value or an Error.
+template <class T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : ok_(true) { new (&value_) T(std::move(value)); }         // NOLINT(*-explicit-*)
+  Result(Error error) : ok_(false) { new (&error_) Error(std::move(error)); }  // NOLINT(*-explicit-*)
+  Result(Result&& other) noexcept : ok_(other.ok_) { take(std::move(other)); }
+  Result& operator=(Result&& other) noexcept {
+    if (this != &other) {
+      clear();
+      ok_ = other.ok_;
+      take(std::move(other));
+    }
+    return *this;
+  }
+  ~Result() { clear(); }
+
+  explicit operator bool() const { return ok_; }
+  bool ok() const { return ok_; }
+
+  T& operator*() { return assert(ok_), value_; }
+  const T& operator*() const { return assert(ok_), value_; }
+  T* operator->() { return assert(ok_), &value_; }
+  const T* operator->() const { return assert(ok_), &value_; }
+  Error& error() { return assert(!ok_), error_; }
+  const Error& error() const { return assert(!ok_), error_; }
+
+ private:
+  void take(Result&& other) {
+    if (ok_) {
+      new (&value_) T(std::move(other.value_));
+    } else {
+      new (&error_) Error(std::move(other.error_));
+    }
+  }
+  void clear() {
+    if (ok_) {
+      value_.~T();
+    } else {
+      error_.~Error();
+    }
+  }
+
+  bool ok_;
+  union {
+    T value_;
+    Error error_;
+  };
+};
+
+/// The value of a Result that has none to give.
+struct Done {};
+
+}  // namespace evenkeel
