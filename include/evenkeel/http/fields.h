@@ -1,0 +1,125 @@
+// Header fields and trailers: a flat list of names and values, in the order in which they came.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+namespace evenkeel {
+
+/// Names that evenkeel itself looks at; found while parsing, so that later look-ups are one compare.
+enum class FieldId : std::uint8_t {
+  other,
+  accept,
+  authorization,
+  connection,
+  content_length,
+  content_type,
+  cookie,
+  date,
+  expect,
+  forwarded,
+  host,
+  http2_settings,
+  keep_alive,
+  proxy_authenticate,
+  proxy_authorization,
+  proxy_connection,
+  retry_after,
+  server,
+  te,
+  trailer,
+  transfer_encoding,
+  upgrade,
+  user_agent,
+  via,
+  x_forwarded_client_cert,
+  x_forwarded_for,
+  x_forwarded_host,
+  x_forwarded_proto,
+  x_request_id,
+};
+
+/// The id of a name, whatever its case.
+FieldId field_id(std::string_view name);
+
+/// Equal but for ASCII case.
+bool same_name(std::string_view a, std::string_view b);
+
+/// One field. The bytes belong to whoever filled the list (see Fields).
+struct Field {
+  const char* name_begin = nullptr;
+  const char* value_begin = nullptr;
+  std::uint32_t value_size = 0;
+  std::uint16_t name_size = 0;
+  FieldId id = FieldId::other;
+
+  std::string_view name() const { return {name_begin, name_size}; }
+  std::string_view value() const { return {value_begin, value_size}; }
+};
+
+/// An ordered list of fields. `add` keeps views: their bytes must outlive the list (a parser's are
+/// in the read buffer of the connection, pinned until the exchange ends); `add_copy` and `keep`
+/// copy into storage of the list's own. Memory comes from the thread's free lists.
+class Fields {
+ public:
+  Fields() = default;
+  Fields(Fields&& other) noexcept
+      : store_(std::exchange(other.store_, nullptr)),
+        arena_(std::exchange(other.arena_, nullptr)),
+        present_(std::exchange(other.present_, 0)) {}
+  Fields& operator=(Fields&& other) noexcept {
+    std::swap(store_, other.store_);
+    std::swap(arena_, other.arena_);
+    std::swap(present_, other.present_);
+    return *this;
+  }
+  ~Fields();
+
+  void add(std::string_view name, std::string_view value) { add(name, value, field_id(name)); }
+  void add(std::string_view name, std::string_view value, FieldId id);
+  void add_copy(std::string_view name, std::string_view value) { add(keep(name), keep(value)); }
+  /// A copy of `bytes` that lives as long as this list.
+  std::string_view keep(std::string_view bytes);
+
+  std::size_t size() const;
+  const Field* begin() const;
+  const Field* end() const;
+  Field* begin();
+  Field* end();
+
+  /// The first field of that name, or null.
+  const Field* find(FieldId id) const;
+  const Field* find(std::string_view name) const;
+  bool has(FieldId id) const { return (present_ & bit(id)) != 0; }
+  /// How many fields have that id.
+  std::size_t count(FieldId id) const;
+  /// The value of the first field of that name.
+  std::optional<std::string_view> value(FieldId id) const;
+  std::optional<std::string_view> value(std::string_view name) const;
+
+  /// Removes every field of that id or name.
+  void remove(FieldId id);
+  void remove(std::string_view name);
+  void clear();
+
+  /// Moves every view into [from, from + size) by `to - from`: the bytes were moved there.
+  void rebase(const char* from, std::size_t size, const char* to);
+
+ private:
+  struct Store;
+  struct Chunk;
+  static constexpr std::uint64_t bit(FieldId id) {
+    return std::uint64_t{1} << static_cast<unsigned>(id);
+  }
+  template <class Match>
+  void remove_if(Match match);
+
+  Store* store_ = nullptr;
+  Chunk* arena_ = nullptr;
+  std::uint64_t present_ = 0;
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,120 @@
+// An exchange is values: a Request goes in, a Response comes out, bodies are pulled.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "evenkeel/base/clock.h"
+#include "evenkeel/base/pool_allocator.h"
+#include "evenkeel/base/result.h"
+#include "evenkeel/base/task.h"
+#include "evenkeel/http/fields.h"
+
+namespace evenkeel {
+
+/// What a body yields: some bytes, or its end, or both at once.
+struct Chunk {
+  std::string_view bytes;            ///< valid until the next `read` or the body's end of life
+  bool last = false;                 ///< nothing follows
+  const Fields* trailers = nullptr;  ///< with `last`: the trailer section; valid like `bytes`
+};
+
+/// A message body, pulled by whoever needs its bytes. Dropping a body stops its source: a request
+/// body's connection, a response body's backend.
+///
+/// REQUIRES: one read at a time; none after `last` or an error.
+class Body : public Pooled {
+ public:
+  virtual ~Body() = default;
+  /// The next bytes, as soon as there are any. Never an empty chunk that is not the last.
+  virtual Task<Result<Chunk>> read() = 0;
+  /// Bytes in all, where the sender announced them.
+  virtual std::optional<std::uint64_t> length() const { return std::nullopt; }
+  /// Starts again from the first byte; false when bytes have been let go already.
+  virtual bool rewind() { return false; }
+};
+using BodyPtr = std::unique_ptr<Body>;
+
+/// A body of bytes that are all here.
+BodyPtr make_body(std::string bytes);
+
+/// What is known of a request beyond its message; filled in on its way, read by the access log.
+/// Views live as long as the request, or as the plan that it holds.
+struct About {
+  Instant started{};              ///< when its first byte was seen
+  std::string_view listener;
+  std::string_view client;        ///< address without port; behind a trusted proxy, still the peer's
+  std::uint16_t client_port = 0;
+  std::string_view request_id;
+  std::string_view protocol;      ///< "HTTP/1.1"
+  bool trusted = false;           ///< the peer is one of the listener's trusted proxies
+  bool secure = false;            ///< came over TLS
+
+  std::string_view route;
+  std::string_view pool;
+  std::string_view backend;       ///< whom the last attempt went to
+  std::uint32_t route_index = 0;  ///< of the plan, for counters; plus one, 0 = none
+  std::uint32_t pool_index = 0;   ///< of the plan, for counters; plus one, 0 = none
+  std::uint32_t attempts = 0;     ///< links that the request was offered to
+  Duration waited{};              ///< in the pool's line
+  Instant sent{};                 ///< when its head was given to the link that answered
+  Instant first_byte{};           ///< when the response head was in
+  std::uint64_t bytes_in = 0;     ///< of the request body, as read
+  std::uint64_t bytes_out = 0;    ///< of the response body, as written
+  int status = 0;                 ///< as written to the client; 0 = nothing was written
+  const char* reason = nullptr;   ///< word of the fault that ended it; null = none
+};
+
+/// Told about responses of the 1xx class that come before the real one.
+class Interim {
+ public:
+  virtual ~Interim() = default;
+  virtual void interim(int status, const Fields& fields) = 0;
+};
+
+/// A request. Views point into the connection's read buffer and are valid while it is being served.
+/// `fields` holds neither framing (content-length, transfer-encoding) nor hop-by-hop fields, nor
+/// host: that is `authority`. The wire room takes them off and puts them on.
+struct Request {
+  std::string_view method;
+  std::string_view scheme = "http";
+  std::string_view authority;
+  std::string_view path;     ///< the target in origin form, query and all, as it came
+  std::string_view upgrade;  ///< "websocket" when the client asks for a tunnel, else empty
+  bool wants_trailers = false;  ///< TE: trailers
+  Fields fields;
+  BodyPtr body;  ///< null: none
+  Interim* interim = nullptr;
+  About about;
+};
+
+/// A response. Views are valid while `body` lives, or, where there is none, while the request is
+/// served. `fields` holds neither framing nor hop-by-hop fields.
+struct Response {
+  int status = 200;
+  std::string_view reason_phrase;  ///< as the backend gave it; empty: the standard one
+  Fields fields;
+  BodyPtr body;  ///< null: none
+  /// Length that would have been sent (HEAD, 304).
+  std::optional<std::uint64_t> declared_length;
+};
+
+/// Answers requests.
+class Handler {
+ public:
+  virtual ~Handler() = default;
+  /// Until it returns a Response nothing has reached the client.
+  virtual Task<Result<Response>> handle(Request& request) = 0;
+};
+
+/// Stands between a request and its handler.
+class Filter {
+ public:
+  virtual ~Filter() = default;
+  virtual Task<Result<Response>> handle(Request& request, Handler& next) = 0;
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,217 @@
+#include "evenkeel/http/fields.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "evenkeel/base/pool_allocator.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; }
+
+struct KnownName {
+  std::string_view name;
+  FieldId id;
+};
+
+constexpr KnownName known[] = {
+    {"te", FieldId::te},
+    {"via", FieldId::via},
+    {"date", FieldId::date},
+    {"host", FieldId::host},
+    {"accept", FieldId::accept},
+    {"cookie", FieldId::cookie},
+    {"expect", FieldId::expect},
+    {"server", FieldId::server},
+    {"trailer", FieldId::trailer},
+    {"upgrade", FieldId::upgrade},
+    {"forwarded", FieldId::forwarded},
+    {"connection", FieldId::connection},
+    {"keep-alive", FieldId::keep_alive},
+    {"user-agent", FieldId::user_agent},
+    {"retry-after", FieldId::retry_after},
+    {"content-type", FieldId::content_type},
+    {"x-request-id", FieldId::x_request_id},
+    {"authorization", FieldId::authorization},
+    {"content-length", FieldId::content_length},
+    {"http2-settings", FieldId::http2_settings},
+    {"x-forwarded-for", FieldId::x_forwarded_for},
+    {"proxy-connection", FieldId::proxy_connection},
+    {"x-forwarded-host", FieldId::x_forwarded_host},
+    {"transfer-encoding", FieldId::transfer_encoding},
+    {"x-forwarded-proto", FieldId::x_forwarded_proto},
+    {"proxy-authenticate", FieldId::proxy_authenticate},
+    {"proxy-authorization", FieldId::proxy_authorization},
+    {"x-forwarded-client-cert", FieldId::x_forwarded_client_cert},
+};
+constexpr std::size_t longest_known = 23;
+
+/// Where the names of each length begin in `known`, which is sorted by length.
+struct LengthIndex {
+  std::uint8_t first[longest_known + 2] = {};
+  constexpr LengthIndex() {
+    std::size_t at = 0;
+    for (std::size_t length = 0; length <= longest_known; ++length) {
+      first[length] = static_cast<std::uint8_t>(at);
+      while (at < std::size(known) && known[at].name.size() == length) ++at;
+    }
+    first[longest_known + 1] = static_cast<std::uint8_t>(at);
+  }
+};
+constexpr LengthIndex by_length;
+
+}  // namespace
+
+bool same_name(std::string_view a, std::string_view b) {
+  if (a.size() != b.size()) return false;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (a[i] != b[i] && lower(a[i]) != lower(b[i])) return false;
+  }
+  return true;
+}
+
+FieldId field_id(std::string_view name) {
+  if (name.size() > longest_known) return FieldId::other;
+  const std::size_t last = by_length.first[name.size() + 1];
+  for (std::size_t i = by_length.first[name.size()]; i < last; ++i) {
+    const std::string_view candidate = known[i].name;
+    if (lower(name.front()) == candidate.front() && same_name(name, candidate)) return known[i].id;
+  }
+  return FieldId::other;
+}
+
+struct Fields::Store {
+  std::uint32_t size;
+  std::uint32_t capacity;
+  Field* items() { return reinterpret_cast<Field*>(this + 1); }
+  static std::size_t bytes_for(std::uint32_t capacity) {
+    return sizeof(Store) + capacity * sizeof(Field);
+  }
+};
+
+struct Fields::Chunk {
+  Chunk* next;
+  std::uint32_t used;
+  std::uint32_t size;
+  char* data() { return reinterpret_cast<char*>(this + 1); }
+};
+
+Fields::~Fields() {
+  if (store_ != nullptr) give_pooled(store_, Store::bytes_for(store_->capacity));
+  while (arena_ != nullptr) {
+    Chunk* chunk = arena_;
+    arena_ = chunk->next;
+    give_pooled(chunk, sizeof(Chunk) + chunk->size);
+  }
+}
+
+void Fields::add(std::string_view name, std::string_view value, FieldId id) {
+  if (store_ == nullptr || store_->size == store_->capacity) {
+    const std::uint32_t capacity = store_ == nullptr ? 24 : store_->capacity * 2;
+    auto* grown = static_cast<Store*>(take_pooled(Store::bytes_for(capacity)));
+    grown->size = 0;
+    grown->capacity = capacity;
+    if (store_ != nullptr) {
+      grown->size = store_->size;
+      std::memcpy(static_cast<void*>(grown->items()), store_->items(), store_->size * sizeof(Field));
+      give_pooled(store_, Store::bytes_for(store_->capacity));
+    }
+    store_ = grown;
+  }
+  store_->items()[store_->size++] = {name.data(), value.data(),
+                                     static_cast<std::uint32_t>(value.size()),
+                                     static_cast<std::uint16_t>(name.size()), id};
+  present_ |= bit(id);
+}
+
+std::string_view Fields::keep(std::string_view bytes) {
+  if (arena_ == nullptr || arena_->size - arena_->used < bytes.size()) {
+    const std::size_t size = std::max<std::size_t>(bytes.size(), 448 - sizeof(Chunk));
+    auto* chunk = static_cast<Chunk*>(take_pooled(sizeof(Chunk) + size));
+    *chunk = {arena_, 0, static_cast<std::uint32_t>(size)};
+    arena_ = chunk;
+  }
+  char* place = arena_->data() + arena_->used;
+  if (!bytes.empty()) std::memcpy(place, bytes.data(), bytes.size());
+  arena_->used += static_cast<std::uint32_t>(bytes.size());
+  return {place, bytes.size()};
+}
+
+std::size_t Fields::size() const { return store_ == nullptr ? 0 : store_->size; }
+const Field* Fields::begin() const { return store_ == nullptr ? nullptr : store_->items(); }
+const Field* Fields::end() const { return begin() + size(); }
+Field* Fields::begin() { return store_ == nullptr ? nullptr : store_->items(); }
+Field* Fields::end() { return begin() + size(); }
+
+const Field* Fields::find(FieldId id) const {
+  if (!has(id)) return nullptr;
+  for (const Field& field : *this) {
+    if (field.id == id) return &field;
+  }
+  return nullptr;
+}
+
+const Field* Fields::find(std::string_view name) const {
+  for (const Field& field : *this) {
+    if (same_name(field.name(), name)) return &field;
+  }
+  return nullptr;
+}
+
+std::size_t Fields::count(FieldId id) const {
+  if (!has(id)) return 0;
+  return static_cast<std::size_t>(
+      std::count_if(begin(), end(), [id](const Field& field) { return field.id == id; }));
+}
+
+std::optional<std::string_view> Fields::value(FieldId id) const {
+  const Field* field = find(id);
+  if (field == nullptr) return std::nullopt;
+  return field->value();
+}
+
+std::optional<std::string_view> Fields::value(std::string_view name) const {
+  const Field* field = find(name);
+  if (field == nullptr) return std::nullopt;
+  return field->value();
+}
+
+template <class Match>
+void Fields::remove_if(Match match) {
+  if (store_ == nullptr) return;
+  Field* kept = std::remove_if(begin(), end(), match);
+  store_->size = static_cast<std::uint32_t>(kept - begin());
+}
+
+void Fields::remove(FieldId id) {
+  if (!has(id)) return;
+  remove_if([id](const Field& field) { return field.id == id; });
+  if (id != FieldId::other) present_ &= ~bit(id);
+}
+
+void Fields::remove(std::string_view name) {
+  const FieldId id = field_id(name);
+  if (id != FieldId::other) {
+    remove(id);
+  } else {
+    remove_if([name](const Field& field) { return same_name(field.name(), name); });
+  }
+}
+
+void Fields::clear() {
+  if (store_ != nullptr) store_->size = 0;
+  present_ = 0;
+}
+
+void Fields::rebase(const char* from, std::size_t size, const char* to) {
+  const auto move = [&](const char*& place) {
+    if (place >= from && place <= from + size) place = to + (place - from);
+  };
+  for (Field& field : *this) {
+    move(field.name_begin);
+    move(field.value_begin);
+  }
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,193 @@
+#include "evenkeel/http/status.h"
+
+#include <string>
+
+namespace evenkeel {
+namespace {
+
+constexpr int retry_after_seconds = 1;
+
+enum class Dialect { plain, openai, kserve };
+
+Dialect dialect_of(std::string_view path) {
+  if (path.starts_with("/v1/") || path == "/v1") return Dialect::openai;
+  if (path.starts_with("/v2/") || path == "/v2") return Dialect::kserve;
+  return Dialect::plain;
+}
+
+/// OpenAI's `type` for a status, as its SDKs know them.
+std::string_view openai_type(int status) {
+  switch (status) {
+    case 404:
+    case 400:
+    case 405:
+    case 408:
+    case 413:
+    case 414:
+    case 417:
+    case 431:
+    case 501:
+    case 505:
+      return "invalid_request_error";
+    case 429:
+      return "overloaded";
+    case 503:
+      return "service_unavailable";
+    case 502:
+    case 504:
+      return "upstream_error";
+    default:
+      return "server_error";
+  }
+}
+
+void append_json_string(std::string& out, std::string_view text) {
+  out += '"';
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (byte < 0x20 || byte == 0x7f) {
+      constexpr char digits[] = "0123456789abcdef";
+      out += "\\u00";
+      out += digits[byte >> 4];
+      out += digits[byte & 15];
+    } else {
+      out += c;
+    }
+  }
+  out += '"';
+}
+
+}  // namespace
+
+int status_of(Fault fault) {
+  switch (fault) {
+    case Fault::bad_request:
+      return 400;
+    case Fault::no_route:
+      return 404;
+    case Fault::method_not_allowed:
+      return 405;
+    case Fault::header_timeout:
+    case Fault::body_timeout:
+      return 408;
+    case Fault::body_too_large:
+      return 413;
+    case Fault::uri_too_long:
+      return 414;
+    case Fault::expectation_failed:
+      return 417;
+    case Fault::queue_full:
+      return 429;
+    case Fault::header_too_large:
+      return 431;
+    case Fault::client_gone:
+    case Fault::write_timeout:
+      return 499;
+    case Fault::not_implemented:
+      return 501;
+    case Fault::connect_failed:
+    case Fault::backend_closed:
+    case Fault::backend_protocol:
+      return 502;
+    case Fault::no_backend:
+    case Fault::queue_timeout:
+    case Fault::draining:
+      return 503;
+    case Fault::connect_timeout:
+    case Fault::first_byte_timeout:
+    case Fault::idle_timeout:
+      return 504;
+    case Fault::version_not_supported:
+      return 505;
+    case Fault::internal:
+      return 500;
+  }
+  return 500;
+}
+
+std::string_view phrase_of(int status) {
+  switch (status) {
+    case 100: return "Continue";
+    case 101: return "Switching Protocols";
+    case 103: return "Early Hints";
+    case 200: return "OK";
+    case 201: return "Created";
+    case 202: return "Accepted";
+    case 204: return "No Content";
+    case 206: return "Partial Content";
+    case 301: return "Moved Permanently";
+    case 302: return "Found";
+    case 303: return "See Other";
+    case 304: return "Not Modified";
+    case 307: return "Temporary Redirect";
+    case 308: return "Permanent Redirect";
+    case 400: return "Bad Request";
+    case 401: return "Unauthorized";
+    case 403: return "Forbidden";
+    case 404: return "Not Found";
+    case 405: return "Method Not Allowed";
+    case 408: return "Request Timeout";
+    case 409: return "Conflict";
+    case 413: return "Content Too Large";
+    case 414: return "URI Too Long";
+    case 415: return "Unsupported Media Type";
+    case 417: return "Expectation Failed";
+    case 422: return "Unprocessable Content";
+    case 426: return "Upgrade Required";
+    case 429: return "Too Many Requests";
+    case 431: return "Request Header Fields Too Large";
+    case 500: return "Internal Server Error";
+    case 501: return "Not Implemented";
+    case 502: return "Bad Gateway";
+    case 503: return "Service Unavailable";
+    case 504: return "Gateway Timeout";
+    case 505: return "HTTP Version Not Supported";
+    default: return "";
+  }
+}
+
+Response error_response(const Error& error, std::string_view path) {
+  const int status = status_of(error.fault);
+  const std::string_view word = word_of(error.fault);
+  const std::string_view detail = error.detail.empty() ? phrase_of(status) : error.detail;
+
+  Response response{.status = status};
+  std::string body;
+  std::string_view type = "application/json";
+  switch (dialect_of(path)) {
+    case Dialect::openai:
+      body = R"({"error":{"message":)";
+      append_json_string(body, detail);
+      body += R"(,"type":")";
+      body += openai_type(status);
+      body += R"(","param":null,"code":")";
+      body += word;
+      body += "\"}}";
+      break;
+    case Dialect::kserve:
+      body = R"({"error":)";
+      append_json_string(body, detail);
+      body += '}';
+      break;
+    case Dialect::plain:
+      body = detail;
+      body += '\n';
+      type = "text/plain; charset=utf-8";
+      break;
+  }
+  response.fields.add("content-type", type);
+  response.fields.add("x-evenkeel-reason", word);
+  if (status == 429 || status == 503) {
+    static_assert(retry_after_seconds == 1);
+    response.fields.add("retry-after", "1");
+    response.fields.add("retry-after-ms", "1000");
+    response.fields.add("x-should-retry", "true");
+  }
+  response.body = make_body(std::move(body));
+  return response;
+}
+
+}  // namespace evenkeel
