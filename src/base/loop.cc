@@ -47,6 +47,12 @@ void Watch::release() {
   fd_ = -1;
 }
 
+void Watch::forget() {
+  if (fd_ < 0) return;
+  loop_->leave(*this);
+  fd_ = -1;
+}
+
 void Watch::interrupt() {
   interrupted_ = true;
   if (reader_ != nullptr) {

@@ -91,6 +91,9 @@ class Watch {
   void open(Loop& loop, int fd);
   /// Forgets the descriptor without closing it; waiters are not woken.
   void release();
+  /// As `release`, for a descriptor that is closed right afterwards, which is what takes it out of
+  /// the kernel's set.
+  void forget();
   bool is_open() const { return fd_ >= 0; }
   int fd() const { return fd_; }
   Loop& loop() const { return *loop_; }
@@ -101,7 +104,11 @@ class Watch {
   bool peer_closed() const { return peer_closed_; }
   /// The connection is broken or closed both ways.
   bool broken() const { return broken_; }
-  void drained() { readable_ = peer_closed_; }  // after a FIN there is an end-of-file to be read
+  /// A read took all there was; after a FIN there is still the end-of-file to be read.
+  void drained() { readable_ = peer_closed_; }
+  /// A read found nothing.
+  void not_readable() { readable_ = false; }
+  /// A write found no room.
   void filled() { writable_ = broken_; }
 
   class Wait;

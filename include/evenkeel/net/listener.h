@@ -1,0 +1,50 @@
+// Accepting connections on one loop; every worker has a listener of its own on the same port.
+#pragma once
+
+#include <functional>
+
+#include "evenkeel/base/loop.h"
+#include "evenkeel/base/result.h"
+#include "evenkeel/net/endpoint.h"
+
+namespace evenkeel {
+
+/// A listening socket with SO_REUSEPORT: the kernel spreads connections over the workers'.
+/// When descriptors run out it pauses (100 ms) instead of spinning; connections wait in the kernel.
+class Listener {
+ public:
+  using Accepted = std::function<void(int fd, const Endpoint& peer)>;
+
+  /// Errors say what is in the way ("address already in use"). Port 0: the kernel chooses.
+  static Result<int> bind(const Endpoint& endpoint);
+
+  /// Accepts from a bound descriptor, which it owns. Thread: the loop's.
+  Listener(Loop& loop, int fd, Accepted accepted);
+  Listener(const Listener&) = delete;
+  ~Listener();
+
+  /// Where a bound descriptor listens.
+  static Endpoint local_endpoint(int fd);
+
+ private:
+  static void ready(Waiter& self);
+  void accept_all();
+
+  struct Ready : Waiter {
+    explicit Ready(Listener& owner) : Waiter(&Listener::ready), listener(owner) {}
+    Listener& listener;
+  };
+  struct Pause : Timer {
+    explicit Pause(Listener& owner)
+        : Timer([](Timer& self) { static_cast<Pause&>(self).listener.accept_all(); }),
+          listener(owner) {}
+    Listener& listener;
+  };
+
+  Watch watch_;
+  Accepted accepted_;
+  Ready ready_;
+  Pause pause_;
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,41 @@
+// The backend's side of HTTP: one connection out, requests sent, responses read.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "evenkeel/base/clock.h"
+#include "evenkeel/http/message.h"
+#include "evenkeel/net/socket.h"
+
+namespace evenkeel {
+
+/// What is asked of a backend.
+struct LinkOptions {
+  Duration first_byte_timeout = std::chrono::seconds(600);  ///< from the request's end to the head
+  Duration idle_timeout = std::chrono::seconds(300);        ///< between bytes, either way
+  std::size_t header_bytes = 64 * 1024;
+  std::size_t header_fields = 256;
+};
+
+/// One connection to a backend. Dropping it, or the body of a response that is not at its end,
+/// closes the connection: the backend sees it and stops.
+class Link {
+ public:
+  virtual ~Link() = default;
+  /// Sends the request and returns when the response head is in; the request body goes on flowing
+  /// while the response body is read. The response's views and body need the link to live.
+  /// Errors with `replayable`: nothing came back on a link that had served before, and the body
+  /// can be sent again: the backend closed an idle connection, not a request.
+  virtual Task<Result<Response>> send(Request& request) = 0;
+  /// How many more requests fit now. 0: this link is busy, or at its end.
+  virtual std::size_t room() const = 0;
+  /// Nothing has been heard that would end an idle link. Looks at the socket when `thoroughly`.
+  virtual bool alive(bool thoroughly) = 0;
+  /// Told when the peer ends an idle link; null for nobody.
+  virtual void on_idle_end(Waiter* waiter) = 0;
+};
+
+std::unique_ptr<Link> make_http1_link(std::unique_ptr<Socket> socket, const LinkOptions& options);
+
+}  // namespace evenkeel

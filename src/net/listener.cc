@@ -1,0 +1,75 @@
+#include "evenkeel/net/listener.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+
+namespace evenkeel {
+namespace {
+
+constexpr int accept_batch = 64;  // then others get their turn
+constexpr Duration pause_when_exhausted = std::chrono::milliseconds(100);
+
+}  // namespace
+
+Result<int> Listener::bind(const Endpoint& endpoint) {
+  const int fd = socket(endpoint.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  const int on = 1;
+  if (fd >= 0) {
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on);
+    if (::bind(fd, endpoint.address(), endpoint.size) == 0 && listen(fd, SOMAXCONN) == 0) return fd;
+  }
+  Error error{.fault = Fault::internal,
+              .detail = "cannot listen on " + endpoint.text() + ": " + std::strerror(errno)};
+  if (fd >= 0) close(fd);
+  return error;
+}
+
+Listener::Listener(Loop& loop, int fd, Accepted accepted)
+    : watch_(loop, fd), accepted_(std::move(accepted)), ready_(*this), pause_(*this) {
+  watch_.on_readable(&ready_);
+}
+
+Listener::~Listener() {
+  const int fd = watch_.fd();
+  watch_.release();
+  close(fd);
+}
+
+Endpoint Listener::local_endpoint(int fd) {
+  Endpoint endpoint;
+  endpoint.size = sizeof endpoint.storage;
+  getsockname(fd, reinterpret_cast<sockaddr*>(&endpoint.storage), &endpoint.size);
+  return endpoint;
+}
+
+void Listener::ready(Waiter& self) { static_cast<Ready&>(self).listener.accept_all(); }
+
+void Listener::accept_all() {
+  for (int i = 0; i < accept_batch; ++i) {
+    Endpoint peer;
+    peer.size = sizeof peer.storage;
+    const int fd = accept4(watch_.fd(), reinterpret_cast<sockaddr*>(&peer.storage), &peer.size,
+                           SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd >= 0) {
+      accepted_(fd, peer);
+      continue;
+    }
+    if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      watch_.not_readable();
+      return;
+    }
+    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+      pause_.arm(watch_.loop(), watch_.loop().now() + pause_when_exhausted);
+      return;
+    }
+    // ECONNABORTED and its like: that one has gone, the next may be fine.
+  }
+  pause_.arm(watch_.loop(), watch_.loop().now());  // more wait: after the others' turn
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,164 @@
+#include "evenkeel/net/socket.h"
+
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+namespace evenkeel {
+namespace {
+
+Error client_or_backend_gone(const char* what) {
+  return Error{.fault = Fault::client_gone, .side = Side::client, .detail = what};
+}
+
+/// Closes a descriptor on every way out.
+struct OwnedFd {
+  int fd;
+  ~OwnedFd() {
+    if (fd >= 0) close(fd);
+  }
+  int release() { return std::exchange(fd, -1); }
+};
+
+}  // namespace
+
+Socket::Socket(Loop& loop, int fd) {
+  const int on = 1;
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  watch_.open(loop, fd);
+}
+
+Socket::~Socket() {
+  const int fd = watch_.fd();
+  watch_.forget();  // closing takes it out of the epoll set: spare the call
+  close(fd);
+}
+
+Socket::Read Socket::read_some(char* place, std::size_t size) {
+  const ssize_t got = recv(watch_.fd(), place, size, 0);
+  if (got > 0) {
+    // Fewer bytes than asked for: the queue is empty, and the next arrival makes a new edge.
+    if (static_cast<std::size_t>(got) < size) watch_.drained();
+    return {Got::bytes, static_cast<std::size_t>(got)};
+  }
+  if (got == 0) return {Got::end};
+  if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) {
+    watch_.not_readable();
+    return {Got::nothing_yet};
+  }
+  return {Got::failure};
+}
+
+std::ptrdiff_t Socket::send_pieces(std::string_view head, std::string_view body,
+                                   std::string_view tail) {
+  iovec pieces[3];
+  std::size_t count = 0;
+  for (const std::string_view piece : {head, body, tail}) {
+    if (piece.empty()) continue;
+    pieces[count++] = {const_cast<char*>(piece.data()), piece.size()};
+  }
+  if (count == 1) {
+    return send(watch_.fd(), pieces[0].iov_base, pieces[0].iov_len, MSG_NOSIGNAL);
+  }
+  msghdr message{};
+  message.msg_iov = pieces;
+  message.msg_iovlen = count;
+  return sendmsg(watch_.fd(), &message, MSG_NOSIGNAL);
+}
+
+Task<Result<Done>> Socket::write(std::string_view head, std::string_view body,
+                                 std::string_view tail, Duration patience) {
+  const std::size_t total = head.size() + body.size() + tail.size();
+  if (total == 0) return Result<Done>(Done{});
+  std::ptrdiff_t sent = send_pieces(head, body, tail);
+  if (sent == static_cast<std::ptrdiff_t>(total)) return Result<Done>(Done{});
+  if (sent < 0) {
+    if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
+      return Result<Done>(client_or_backend_gone(std::strerror(errno)));
+    }
+    sent = 0;
+  }
+  watch_.filled();
+  return write_rest(head, body, tail, static_cast<std::size_t>(sent), patience);
+}
+
+Task<Result<Done>> Socket::write_rest(std::string_view head, std::string_view body,
+                                      std::string_view tail, std::size_t sent, Duration patience) {
+  const auto skip = [](std::string_view& piece, std::size_t& count) {
+    const std::size_t taken = std::min(piece.size(), count);
+    piece.remove_prefix(taken);
+    count -= taken;
+  };
+  skip(head, sent);
+  skip(body, sent);
+  skip(tail, sent);
+  const std::string kept_head(head);
+  const std::string kept_tail(tail);
+  head = kept_head;
+  tail = kept_tail;
+
+  while (!head.empty() || !body.empty() || !tail.empty()) {
+    auto wake = co_await watch_.until_writable(loop().now() + patience);
+    if (wake == Wake::expired) {
+      co_return Error{.fault = Fault::write_timeout, .side = Side::client, .detail = "peer reads nothing"};
+    }
+    const std::ptrdiff_t more = send_pieces(head, body, tail);
+    if (more < 0) {
+      if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
+        co_return client_or_backend_gone(std::strerror(errno));
+      }
+      watch_.filled();
+      continue;
+    }
+    auto count = static_cast<std::size_t>(more);
+    if (count < head.size() + body.size() + tail.size()) watch_.filled();
+    skip(head, count);
+    skip(body, count);
+    skip(tail, count);
+  }
+  co_return Done{};
+}
+
+void Socket::write_now(std::string_view bytes) {
+  [[maybe_unused]] auto sent = send(watch_.fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+}
+
+void Socket::shutdown_write() { shutdown(watch_.fd(), SHUT_WR); }
+
+void Socket::reset() {
+  const linger now{.l_onoff = 1, .l_linger = 0};
+  setsockopt(watch_.fd(), SOL_SOCKET, SO_LINGER, &now, sizeof now);
+}
+
+Task<Result<int>> dial(Loop& loop, const Endpoint& endpoint, Instant deadline) {
+  OwnedFd owned{socket(endpoint.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
+  const auto failed = [](int number) {
+    return Error{.fault = Fault::connect_failed,
+                 .side = Side::backend,
+                 .replayable = true,
+                 .detail = std::strerror(number)};
+  };
+  if (owned.fd < 0) co_return failed(errno);
+  if (connect(owned.fd, endpoint.address(), endpoint.size) != 0) {
+    if (errno != EINPROGRESS) co_return failed(errno);
+    Watch watch(loop, owned.fd);
+    auto wake = co_await watch.until_writable(deadline);
+    if (wake == Wake::expired) {
+      co_return Error{.fault = Fault::connect_timeout,
+                      .side = Side::backend,
+                      .replayable = true,
+                      .detail = "no answer to the connection request"};
+    }
+    int problem = 0;
+    socklen_t size = sizeof problem;
+    getsockopt(owned.fd, SOL_SOCKET, SO_ERROR, &problem, &size);
+    if (problem != 0) co_return failed(problem);
+  }
+  co_return owned.release();
+}
+
+}  // namespace evenkeel
