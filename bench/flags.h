@@ -9,8 +9,9 @@
 
 namespace evenkeel::bench {
 
-// The `--name value` arguments of a bench program. A missing value, a bad number and (at check_all_known) a name that
-// nobody asked for end the program with status 2 and one line on stderr.
+// The `--name value` arguments of a bench program. A missing value, a bad number and (at
+// check_all_known) a name that nobody asked for end the program with status 2 and one line on
+// stderr.
 class Flags {
  public:
   Flags(int argument_count, char** arguments);

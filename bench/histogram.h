@@ -5,7 +5,8 @@
 
 namespace evenkeel::bench {
 
-// Counts of durations in log-linear buckets, 256 to each power of two: a quantile is right within 0.2 %.
+// Counts of durations in log-linear buckets, 256 to each power of two: a quantile is right within
+// 0.2 %.
 class Histogram {
  public:
   void add(std::uint64_t nanoseconds);

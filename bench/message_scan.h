@@ -7,7 +7,8 @@
 
 namespace evenkeel::bench {
 
-// What the two ends of a measurement need to know of an HTTP/1.1 head. Trusting and quick: the peers are ours.
+// What the two ends of a measurement need to know of an HTTP/1.1 head. Trusting and quick: the
+// peers are ours.
 struct Head {
   std::size_t size_bytes = 0;   // with the blank line
   std::string_view start_line;  // points into the scanned bytes
@@ -40,7 +41,8 @@ class BodyScan {
   // REQUIRES: !done() && !broken()
   Step step(std::string_view bytes);
 
-  // The part of a Content-Length body that is still to come: it may be dropped unread and then told with skip().
+  // The part of a Content-Length body that is still to come: it may be dropped unread and then told
+  // with skip().
   std::uint64_t length_left() const { return state_ == State::kLength ? left_ : 0; }
   void skip(std::uint64_t bytes);
 
@@ -50,7 +52,16 @@ class BodyScan {
 
  private:
   enum class State {
-    kLength, kUntilClose, kSize, kExtension, kData, kDataEnd, kTrailerStart, kTrailer, kDone, kBroken
+    kLength,
+    kUntilClose,
+    kSize,
+    kExtension,
+    kData,
+    kDataEnd,
+    kTrailerStart,
+    kTrailer,
+    kDone,
+    kBroken
   };
 
   BodyScan(State state, std::uint64_t left) : state_(state), left_(left) {}

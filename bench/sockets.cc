@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
@@ -22,6 +23,10 @@ namespace {
 
 constexpr int kBacklog = 4096;
 constexpr rlim_t kFilesWanted = 65536;
+constexpr int kSlowReceiveBytes = 4096;
+constexpr int kEthernetSegmentBytes = 1448;
+constexpr int kUnsentBytes =
+    65536;  // a thousand large answers must not exhaust the kernel's TCP memory
 
 void set_option(int fd, int level, int option, int value) {
   setsockopt(fd, level, option, &value, sizeof value);
@@ -85,12 +90,13 @@ FileDescriptor listen_on(const sockaddr_in& address) {
   return fd;
 }
 
-FileDescriptor connect_to(const sockaddr_in& address, int receive_buffer_bytes) {
+FileDescriptor connect_to(const sockaddr_in& address, Path path) {
   FileDescriptor fd(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd) return fd;
   set_option(fd.get(), IPPROTO_TCP, TCP_NODELAY, 1);
-  if (receive_buffer_bytes > 0) {
-    set_option(fd.get(), SOL_SOCKET, SO_RCVBUF, receive_buffer_bytes);
+  if (path == Path::kNarrow) {
+    set_option(fd.get(), SOL_SOCKET, SO_RCVBUF, kSlowReceiveBytes);
+    set_option(fd.get(), IPPROTO_TCP, TCP_MAXSEG, kEthernetSegmentBytes);
   }
   if (connect(fd.get(), as_sockaddr(address), sizeof address) != 0 && errno != EINPROGRESS) {
     fd.reset();
@@ -100,14 +106,17 @@ FileDescriptor connect_to(const sockaddr_in& address, int receive_buffer_bytes) 
 
 FileDescriptor accept_from(int listener) {
   FileDescriptor fd(accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-  if (fd) set_option(fd.get(), IPPROTO_TCP, TCP_NODELAY, 1);
+  if (!fd) return fd;
+  set_option(fd.get(), IPPROTO_TCP, TCP_NODELAY, 1);
+  set_option(fd.get(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, kUnsentBytes);
   return fd;
 }
 
 sockaddr_in bound_address(int fd) {
   sockaddr_in address{};
   socklen_t size = sizeof address;
-  if (getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) fail_system("getsockname");
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0)
+    fail_system("getsockname");
   return address;
 }
 

@@ -32,14 +32,19 @@ std::uint64_t monotonic_ns();  // CLOCK_MONOTONIC, one clock for all processes o
 sockaddr_in parse_address(std::string_view text);
 std::string to_text(const sockaddr_in& address);
 
-// Both are non-blocking with TCP_NODELAY. A listener ends the program when it cannot be had; a connection may come back
-// unfinished (wait for EPOLLOUT) or as no descriptor at all. receive_buffer_bytes 0 leaves the kernel's default.
+// Both are non-blocking with TCP_NODELAY. A listener ends the program when it cannot be had; a
+// connection may come back unfinished (wait for EPOLLOUT) or as no descriptor at all.
 FileDescriptor listen_on(const sockaddr_in& address);
-FileDescriptor connect_to(const sockaddr_in& address, int receive_buffer_bytes = 0);
 FileDescriptor accept_from(int listener);
+
+// kNarrow: a small receive buffer and segments of Ethernet size, as of a slow client over a
+// network. Loopback's 64 KiB segments would let the kernel buffer megabytes for each of them.
+enum class Path { kLoopback, kNarrow };
+FileDescriptor connect_to(const sockaddr_in& address, Path path = Path::kLoopback);
+
 sockaddr_in bound_address(int fd);
 
-void allow_many_files();           // the soft limit up to the hard one, and beyond where permitted
+void allow_many_files();  // the soft limit up to the hard one, and beyond where permitted
 [[noreturn]] void fail_system(std::string_view what);  // with errno's words
 
 }  // namespace evenkeel::bench

@@ -8,8 +8,8 @@
 
 namespace evenkeel::bench {
 
-// A chat-completion chunk as a server-sent event, with the time of its sending inside the token's text: proxies that
-// re-serialise the JSON keep that, where they would lose a field of our own.
+// A chat-completion chunk as a server-sent event, with the time of its sending inside the token's
+// text: proxies that re-serialise the JSON keep that, where they would lose a field of our own.
 class StampedEvent {
  public:
   // payload_bytes: length of the whole event, padded; at least the bare event's.

@@ -69,7 +69,7 @@ void Listener::accept_all() {
     }
     // ECONNABORTED and its like: that one has gone, the next may be fine.
   }
-  pause_.arm(watch_.loop(), watch_.loop().now());  // more wait: after the others' turn
+  watch_.loop().wake_soon(ready_);  // more are waiting: after the others' turn
 }
 
 }  // namespace evenkeel

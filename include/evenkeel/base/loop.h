@@ -239,6 +239,9 @@ class Loop {
     return Duration(longest_turn_.exchange(0, std::memory_order_relaxed));
   }
 
+  /// Wakes a waiter in the loop's next step, once, unless it is destroyed before. Thread: the loop's.
+  void wake_soon(Waiter& waiter);
+
   /// `co_await loop.yield();` lets others run: continues in the next turn.
   class Yield;
   Yield yield();
@@ -259,7 +262,6 @@ class Loop {
   static constexpr std::size_t slots = 512;  // horizon 16 s; what lies beyond is looked at again then
 
   void turn(Instant wake_at);
-  void wake_soon(Waiter& waiter);
   void run_ready();
   void run_posted();
   void run_timers();
