@@ -1,0 +1,50 @@
+// One request's weight on a backend.
+#pragma once
+
+#include <utility>
+
+#include "evenkeel/balance/backend.h"
+#include "evenkeel/base/clock.h"
+
+namespace evenkeel {
+
+/// A place on a backend, given back when dropped. An empty lease holds nothing.
+///
+/// Thread: one at a time; may be dropped on any.
+class [[nodiscard]] Lease {
+ public:
+  Lease() = default;
+  /// Takes over a place that `backend->try_enter` granted.
+  static Lease adopt(BackendPtr backend, Duration waited = {}) {
+    Lease lease;
+    lease.backend_ = std::move(backend);
+    lease.waited_ = waited;
+    return lease;
+  }
+  Lease(Lease&& other) noexcept = default;
+  Lease& operator=(Lease&& other) noexcept {
+    if (this != &other) {
+      give_back();
+      backend_ = std::move(other.backend_);
+      waited_ = other.waited_;
+    }
+    return *this;
+  }
+  ~Lease() { give_back(); }
+
+  explicit operator bool() const { return backend_ != nullptr; }
+  /// Null for an empty lease.
+  const BackendPtr& backend() const { return backend_; }
+  /// How long the request stood in line for this place.
+  Duration waited() const { return waited_; }
+
+  void give_back() {
+    if (auto backend = std::move(backend_)) backend->leave();
+  }
+
+ private:
+  BackendPtr backend_;
+  Duration waited_{};
+};
+
+}  // namespace evenkeel

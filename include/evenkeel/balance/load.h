@@ -1,0 +1,121 @@
+// What one backend carries, as every worker sees it: places taken, errors, back-off, latencies.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <optional>
+
+#include "evenkeel/base/clock.h"
+#include "evenkeel/base/result.h"
+
+namespace evenkeel {
+
+/// Counters of one backend. Atomics only, relaxed except where a reason is given; outlives reloads.
+///
+/// Thread: any.
+class Load {
+ public:
+  /// How long a backend that cannot be connected is left alone: doubled each time.
+  static constexpr Duration first_backoff = std::chrono::seconds(1);
+  static constexpr Duration longest_backoff = std::chrono::seconds(10);
+
+  // ---- Places: requests in flight, counted over all workers ----
+
+  std::uint32_t in_flight() const { return live_.in_flight.load(std::memory_order_relaxed); }
+
+  /// Room for one more; `limit` 0 is no limit.
+  /// Sequentially consistent, as are `leave` and the waiting line's counter: of a request that
+  /// begins to wait and a place that comes back at the same time, at least one sees the other.
+  bool has_room(std::uint32_t limit) const {
+    return limit == 0 || live_.in_flight.load(std::memory_order_seq_cst) < limit;
+  }
+
+  /// Takes a place if there is one. The count never exceeds the limit, not even for a moment: an
+  /// excess that is undone later could hide a free place from somebody who then waits for ever.
+  bool try_enter(std::uint32_t limit) {
+    if (limit == 0) {
+      live_.in_flight.fetch_add(1, std::memory_order_relaxed);
+      return true;
+    }
+    std::uint32_t seen = live_.in_flight.load(std::memory_order_relaxed);
+    while (seen < limit) {
+      if (live_.in_flight.compare_exchange_weak(seen, seen + 1, std::memory_order_relaxed)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  void leave() { live_.in_flight.fetch_sub(1, std::memory_order_seq_cst); }
+
+  std::uint64_t picks_total() const { return live_.picks_total.load(std::memory_order_relaxed); }
+  void count_pick() { live_.picks_total.fetch_add(1, std::memory_order_relaxed); }
+
+  // ---- Back-off: a server that cannot be connected is not asked while another stands ----
+
+  /// Left alone at this time.
+  bool avoided(Instant now) const {
+    const Duration::rep until = live_.avoid_until.load(std::memory_order_relaxed);
+    return until != 0 && now.time_since_epoch().count() < until;
+  }
+  /// Its last connects failed: left alone now, or on trial.
+  bool suspect() const { return live_.avoid_until.load(std::memory_order_relaxed) != 0; }
+  /// Leaves it alone for 1, 2, 4, 8, then 10 s, counted from now. Does nothing while it is left
+  /// alone already: a hundred connects that fail together are one failure.
+  void back_off(Instant now);
+  /// Ends all suspicion. True if there was any.
+  bool recover();
+  std::uint32_t connect_failures() const {
+    return live_.connect_failures.load(std::memory_order_relaxed);
+  }
+
+  // ---- For people: the admin API and metrics ----
+
+  void count_error(Fault fault) {
+    errors_[static_cast<std::size_t>(fault)].fetch_add(1, std::memory_order_relaxed);
+  }
+  std::uint64_t errors_total(Fault fault) const {
+    return errors_[static_cast<std::size_t>(fault)].load(std::memory_order_relaxed);
+  }
+  std::uint64_t errors_total() const;
+
+  /// From the end of the request to the first byte of its answer.
+  void record_first_byte(Duration took) { first_byte_.record(took); }
+  /// From the end of the request to the last byte of its answer.
+  void record_total(Duration took) { total_.record(took); }
+  /// Means over the backend's life; nothing before the first.
+  std::optional<Duration> mean_first_byte() const { return first_byte_.mean(); }
+  std::optional<Duration> mean_total() const { return total_.mean(); }
+
+ private:
+  // What a pick reads and writes: one cache line.
+  struct alignas(64) Live {
+    std::atomic<std::uint32_t> in_flight{0};
+    std::atomic<std::uint32_t> connect_failures{0};
+    std::atomic<Duration::rep> avoid_until{0};  // of the steady clock; 0: never failed
+    std::atomic<std::uint64_t> picks_total{0};
+  };
+
+  struct Mean {
+    std::atomic<std::uint64_t> count{0};
+    std::atomic<Duration::rep> sum{0};
+
+    void record(Duration took) {
+      count.fetch_add(1, std::memory_order_relaxed);
+      sum.fetch_add(took.count(), std::memory_order_relaxed);
+    }
+    std::optional<Duration> mean() const {
+      const auto values = static_cast<Duration::rep>(count.load(std::memory_order_relaxed));
+      if (values == 0) return std::nullopt;
+      return Duration(sum.load(std::memory_order_relaxed) / values);
+    }
+  };
+
+  Live live_;
+  alignas(64) Mean first_byte_;
+  Mean total_;
+  std::array<std::atomic<std::uint64_t>, fault_count> errors_{};
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,12 @@
+// One hash for everything that is hashed: XXH3, 64 bits. Not for secrets.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace evenkeel {
+
+/// The same bytes give the same number in every process, on every machine.
+std::uint64_t hash_of(std::string_view bytes);
+
+}  // namespace evenkeel
