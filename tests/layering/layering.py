@@ -1,0 +1,266 @@
+"""Holds the code to the tables of docs/architecture.md.
+
+Reads the table of rooms and the table of libraries, then every include under src/ and include/ and what
+CMake links, and says where they differ:
+
+    layering.py ROOT [LINKS]
+
+LINKS is written by CMakeLists.txt beside this file: a line per target, `name;library;library...`.
+"""
+
+import pathlib
+import re
+import sys
+from dataclasses import dataclass, field
+
+# Headers that belong to the language or the system, and so to no library.
+STANDARD = set("""
+algorithm any array atomic barrier bit bitset cassert cctype cerrno cfenv cfloat charconv chrono cinttypes
+climits clocale cmath compare complex concepts condition_variable coroutine csetjmp csignal cstdarg cstddef
+cstdint cstdio cstdlib cstring ctime cuchar cwchar cwctype deque exception execution expected filesystem
+format forward_list fstream functional future initializer_list iomanip ios iosfwd iostream istream iterator
+latch limits list locale map memory memory_resource mutex new numbers numeric optional ostream queue random
+ranges ratio regex scoped_allocator semaphore set shared_mutex source_location span sstream stack stdexcept
+stop_token streambuf string string_view syncstream system_error thread tuple type_traits typeindex typeinfo
+unordered_map unordered_set utility valarray variant vector version
+""".split())
+SYSTEM = re.compile(
+    r"(sys|netinet|arpa|net|linux)/|(cxxabi|dirent|dlfcn|emmintrin|execinfo|fcntl|getopt|ifaddrs|immintrin|"
+    r"malloc|netdb|nmmintrin|poll|pthread|pwd|sched|signal|spawn|termios|tmmintrin|time|ucontext|unistd)\.h$")
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+
+
+@dataclass
+class Room:
+    floor: int
+    may_include: set
+    walls: set  # libraries that are visible from this room
+
+
+@dataclass
+class Library:
+    headers: list  # prefixes
+    target: str
+    anywhere: bool  # every room may see it
+
+
+@dataclass
+class House:
+    rooms: dict = field(default_factory=dict)
+    libraries: dict = field(default_factory=dict)
+
+    def library_of(self, header):
+        for name, library in self.libraries.items():
+            if any(header.startswith(prefix) for prefix in library.headers):
+                return name
+        return None
+
+
+class BadTable(Exception):
+    pass
+
+
+def rows_of(text, *columns):
+    """The rows, as dicts, of the table that has all these columns."""
+    head = None
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if not line.lstrip().startswith("|"):
+            if head:
+                return
+        elif head is None:
+            if all(column in cells for column in columns):
+                head = cells
+        elif set("".join(cells)) - set("-: "):
+            if len(cells) != len(head):
+                raise BadTable(f"{len(head)} cells expected: {line}")
+            yield dict(zip(head, cells))
+    if head is None:
+        raise BadTable(f"no table with the columns {', '.join(columns)}")
+
+
+def words(cell):
+    return [word for word in re.split(r"[,\s]+", cell.replace("`", "")) if word]
+
+
+def read_house(text):
+    house = House()
+    for row in rows_of(text, "library", "headers", "CMake target", "seen from"):
+        house.libraries[row["library"]] = Library(
+            words(row["headers"]), row["CMake target"].strip("`"), row["seen from"] == "any room")
+
+    rows = list(rows_of(text, "floor", "room", "may include", "walls in"))
+    floors = {row["room"].strip("`"): int(row["floor"]) for row in rows}
+    for row in rows:
+        name, may = row["room"].strip("`"), row["may include"].replace("`", "")
+        if may.startswith("all below"):
+            named = {room for room, floor in floors.items() if floor < floors[name]}
+            named -= set(words(may.removeprefix("all below").strip().removeprefix("but")))
+        else:
+            named = set(words(may))
+        for room in sorted(named):
+            if room not in floors:
+                raise BadTable(f"{name} may include {room}, which is no room")
+            if floors[room] >= floors[name]:
+                raise BadTable(f"{name} may include {room}, which is not on a lower floor")
+        walls = set(words(row["walls in"]))
+        for library in sorted(walls):
+            if library not in house.libraries:
+                raise BadTable(f"{name} walls in {library}, which the table of libraries lacks")
+            others = [other for other, room in house.rooms.items() if library in room.walls]
+            if others:
+                raise BadTable(f"{library} is walled in twice: {others[0]} and {name}")
+        house.rooms[name] = Room(floors[name], named, walls)
+    return house
+
+
+def includes_of(path):
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        match = INCLUDE.match(line)
+        if match:
+            yield number, match[1] == '"', match[2]
+
+
+def room_of(relative):
+    """src/http/x.cc and include/evenkeel/http/x.h are in http; src/main.cc is in main.cc."""
+    parts = relative.parts[1:] if relative.parts[0] == "src" else relative.parts[2:]
+    return parts[0]
+
+
+def sources(root):
+    for folder in (root / "src", root / "include" / "evenkeel"):
+        for path in sorted(folder.rglob("*")):
+            if path.suffix in (".h", ".cc"):
+                yield path
+
+
+def target_of(root, path, name):
+    """The file of ours that `#include "name"` in `path` means, or None."""
+    for candidate in (path.parent / name, root / "include" / name, root / "src" / name):
+        if candidate.is_file():
+            return candidate.resolve()
+    return None
+
+
+def judge_include(house, room, public, target, name):
+    """What is wrong with an include of `name` in a file of `room`, or None. `target`: the file, if ours."""
+    if target:
+        theirs = room_of(target)
+        if theirs == room or theirs not in house.rooms:  # an unknown room is reported once, by itself
+            return None
+        if theirs not in house.rooms[room].may_include:
+            return f"{room} may not include {theirs}"
+        if target.parts[0] == "src":
+            return f"{name} is private to {theirs}"
+        return None
+    if name in STANDARD or SYSTEM.match(name):
+        return None
+    library = house.library_of(name)
+    if library is None:
+        return f"<{name}> belongs to no library of the table and is no header of the system"
+    if house.libraries[library].anywhere:
+        return None
+    if library not in house.rooms[room].walls:
+        return f"{library} may not be seen from {room}"
+    if public:
+        return f"a public header shows {library} to every room that includes it"
+    return None
+
+
+def include_complaints(house, root):
+    root = root.resolve()
+    graph = {}
+    strangers = set()
+    for path in sources(root):
+        relative = path.relative_to(root)
+        room = room_of(relative)
+        if room not in house.rooms:
+            strangers.add(room)
+            continue
+        public = relative.parts[0] == "include"
+        graph[path.resolve()] = edges = []
+        for number, quoted, name in includes_of(path):
+            where = f"{relative}:{number}: "
+            target = target_of(root, path, name) if quoted else None
+            if quoted and target is None:
+                yield where + f'"{name}" is no file of ours'
+                continue
+            if target:
+                edges.append(target)
+            problem = judge_include(house, room, public, target and target.relative_to(root), name)
+            if problem:
+                yield where + problem
+    for room in sorted(strangers):
+        yield f"{room}: a room that is not in the table of docs/architecture.md"
+    for ring in rings(graph):
+        yield "files include each other: " + " -> ".join(str(path.relative_to(root)) for path in ring)
+
+
+def rings(graph):
+    """A ring for every edge that closes one, in depth-first order."""
+    done, trail = set(), []
+
+    def visit(node):
+        if node in trail:
+            yield trail[trail.index(node):] + [node]
+        elif node not in done:
+            trail.append(node)
+            for neighbour in graph.get(node, ()):
+                yield from visit(neighbour)
+            trail.pop()
+            done.add(node)
+
+    for node in sorted(graph):
+        yield from visit(node)
+
+
+def link_complaints(house, links):
+    """`links`: what CMake links into each target."""
+    built = {name.removeprefix("evenkeel_") for name in links}
+    walls = {library.target: name for name, library in house.libraries.items()}
+    for target, linked in sorted(links.items()):
+        room = "main.cc" if target == "evenkeel" else target.removeprefix("evenkeel_")
+        if room not in house.rooms:
+            yield f"{target}: a library of no room in the table of docs/architecture.md"
+            continue
+        rooms = {name.removeprefix("evenkeel_") for name in linked if name.startswith("evenkeel_")}
+        for name in sorted(house.rooms[room].may_include & built - rooms):
+            yield f"{target}: CMake does not link {name}, which {room} may include"
+        for name in sorted(rooms - house.rooms[room].may_include):
+            yield f"{target}: CMake links {name}, which {room} may not include"
+
+        seen = {walls.get(name, name) for name in linked if not name.startswith("evenkeel_")}
+        seen = {name for name in seen if name not in house.libraries or not house.libraries[name].anywhere}
+        for name in sorted(seen - house.rooms[room].walls):
+            yield f"{target}: CMake links {name}, which may not be seen from {room}"
+        for name in sorted(house.rooms[room].walls - seen):
+            yield f"{target}: CMake does not link {name}, which {room} walls in"
+
+
+def read_links(text):
+    """Targets by name; the flags and the threads of the system are no libraries."""
+    lines = [line.split(";") for line in text.splitlines() if line]
+    return {line[0]: set(line[1:]) - {"", "evenkeel_flags", "Threads::Threads"} for line in lines}
+
+
+def complaints(root, links=None):
+    try:
+        house = read_house((root / "docs" / "architecture.md").read_text())
+    except BadTable as problem:
+        yield f"docs/architecture.md: {problem}"
+        return
+    yield from include_complaints(house, root)
+    if links is not None:
+        yield from link_complaints(house, read_links(links.read_text()))
+
+
+def main(arguments):
+    found = list(complaints(*map(pathlib.Path, arguments)))
+    for line in found:
+        print(line)
+    print(f"layering: {len(found)} complaint(s)")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
