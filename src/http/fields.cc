@@ -177,17 +177,14 @@ std::optional<std::string_view> Fields::value(std::string_view name) const {
   return field->value();
 }
 
-template <class Match>
-void Fields::remove_if(Match match) {
-  if (store_ == nullptr) return;
-  Field* kept = std::remove_if(begin(), end(), match);
-  store_->size = static_cast<std::uint32_t>(kept - begin());
+void Fields::shrink(std::size_t size, std::uint64_t present) {
+  if (store_ != nullptr) store_->size = static_cast<std::uint32_t>(size);
+  present_ = present;
 }
 
 void Fields::remove(FieldId id) {
   if (!has(id)) return;
   remove_if([id](const Field& field) { return field.id == id; });
-  if (id != FieldId::other) present_ &= ~bit(id);
 }
 
 void Fields::remove(std::string_view name) {

@@ -100,6 +100,18 @@ class Fields {
   std::optional<std::string_view> value(FieldId id) const;
   std::optional<std::string_view> value(std::string_view name) const;
 
+  /// Removes the fields for which `drop(field)` holds, in one pass.
+  template <class Drop>
+  void remove_if(Drop drop) {
+    Field* kept = begin();
+    std::uint64_t present = 0;
+    for (Field* field = begin(); field != end(); ++field) {
+      if (drop(std::as_const(*field))) continue;
+      present |= bit(field->id);
+      *kept++ = *field;
+    }
+    shrink(static_cast<std::size_t>(kept - begin()), present);
+  }
   /// Removes every field of that id or name.
   void remove(FieldId id);
   void remove(std::string_view name);
@@ -114,8 +126,7 @@ class Fields {
   static constexpr std::uint64_t bit(FieldId id) {
     return std::uint64_t{1} << static_cast<unsigned>(id);
   }
-  template <class Match>
-  void remove_if(Match match);
+  void shrink(std::size_t size, std::uint64_t present);
 
   Store* store_ = nullptr;
   Chunk* arena_ = nullptr;

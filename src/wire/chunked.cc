@@ -1,0 +1,202 @@
+#include "chunked.h"
+
+#include <bit>
+#include <cstring>
+
+#include "head_parser.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::uint32_t most_extension_bytes = 256;
+constexpr std::uint32_t most_extension_total = 4096;
+constexpr std::size_t most_trailer_bytes = 8192;
+constexpr std::size_t most_trailer_fields = 64;
+constexpr unsigned most_digits = 16;
+
+int hex_value(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+bool is_token_char(char c) { return is_token({&c, 1}); }
+
+/// Fields that decide about framing, routing, authentication or content have no place in a trailer
+/// (RFC 9110 6.5.1).
+bool forbidden_in_trailers(FieldId id, std::string_view name) {
+  switch (id) {
+    case FieldId::other:
+      return same_name(name, "set-cookie") || same_name(name, "content-encoding") ||
+             same_name(name, "content-range") || same_name(name, "cache-control") ||
+             same_name(name, "max-forwards") || same_name(name, "range");
+    case FieldId::date:
+    case FieldId::server:
+    case FieldId::user_agent:
+    case FieldId::x_request_id:
+      return false;
+    default:
+      return true;
+  }
+}
+
+}  // namespace
+
+bool ChunkedDecoder::fail(const char* detail) {
+  detail_ = detail;
+  return false;
+}
+
+bool ChunkedDecoder::step_size_line(char c) {
+  switch (state_) {
+    case State::size_start:
+    case State::size: {
+      const int digit = hex_value(c);
+      if (digit >= 0) {
+        if (++digits_ > most_digits || left_ >> 60 != 0) return fail("chunk size too large");
+        left_ = left_ * 16 + static_cast<unsigned>(digit);
+        state_ = State::size;
+        return true;
+      }
+      if (state_ == State::size_start) return fail("bad chunk size");
+      if (left_ >> 62 != 0) return fail("chunk size too large");
+      if (c == '\r') return state_ = State::size_lf, true;
+      if (c == ';') return state_ = State::extension_name_start, true;
+      return fail("bad chunk size");
+    }
+    case State::size_lf:
+      if (c != '\n') return fail("bad chunk size line");
+      digits_ = 0;
+      extension_bytes_ = 0;
+      state_ = left_ == 0 ? State::trailer_line : State::data;
+      return true;
+    default:
+      break;
+  }
+
+  // A chunk extension: ;name[=token|="quoted"]
+  ++extension_total_;
+  if (++extension_bytes_ > most_extension_bytes || extension_total_ > most_extension_total) {
+    return fail("chunk extensions too large");
+  }
+  switch (state_) {
+    case State::extension_name_start:
+      if (!is_token_char(c)) return fail("bad chunk extension");
+      return state_ = State::extension_name, true;
+    case State::extension_name:
+      if (is_token_char(c)) return true;
+      if (c == '=') return state_ = State::extension_value_start, true;
+      break;
+    case State::extension_value_start:
+      if (c == '"') return state_ = State::extension_quoted, true;
+      if (is_token_char(c)) return state_ = State::extension_token, true;
+      return fail("bad chunk extension");
+    case State::extension_token:
+      if (is_token_char(c)) return true;
+      break;
+    case State::extension_quoted:
+      if (c == '"') return state_ = State::extension_after, true;
+      if (c == '\\') return state_ = State::extension_escaped, true;
+      if (c == '\t' || (static_cast<unsigned char>(c) >= 0x20 && c != 0x7f)) return true;
+      return fail("bad chunk extension");
+    case State::extension_escaped:
+      if (c != '\t' && (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)) {
+        return fail("bad chunk extension");
+      }
+      return state_ = State::extension_quoted, true;
+    default:
+      break;
+  }
+  if (c == ';') return state_ = State::extension_name_start, true;
+  if (c == '\r') return state_ = State::size_lf, true;
+  return fail("bad chunk extension");
+}
+
+bool ChunkedDecoder::step_trailer(char c) {
+  if (++trailer_bytes_ > most_trailer_bytes) return fail("trailers too large");
+  if (state_ == State::trailer_lf) {
+    if (c != '\n') return fail("bad trailer line");
+    return end_trailer_line();
+  }
+  if (c == '\r') return state_ = State::trailer_lf, true;
+  if (c == '\n') return fail("a trailer line ends without CR");
+  line_ += c;
+  return true;
+}
+
+bool ChunkedDecoder::end_trailer_line() {
+  if (line_.empty()) return state_ = State::complete, true;
+  std::string_view name;
+  std::string_view value;
+  if (!split_field_line(line_, name, value)) return fail("bad trailer field");
+  if (trailers_.size() == most_trailer_fields) return fail("too many trailer fields");
+  if (!forbidden_in_trailers(field_id(name), name)) trailers_.add_copy(name, value);
+  line_.clear();
+  state_ = State::trailer_line;
+  return true;
+}
+
+ChunkedDecoder::Decoded ChunkedDecoder::decode(char* bytes, std::size_t size) {
+  std::size_t at = 0;
+  char* payload = nullptr;
+  std::size_t payload_size = 0;
+  const auto result = [&](Step step) {
+    return Decoded{step, {payload == nullptr ? bytes : payload, payload_size}, at};
+  };
+
+  while (at < size) {
+    switch (state_) {
+      case State::data: {
+        const auto take = static_cast<std::size_t>(std::min<std::uint64_t>(left_, size - at));
+        if (payload == nullptr) {
+          payload = bytes + at;
+        } else {
+          std::memmove(payload + payload_size, bytes + at, take);
+        }
+        payload_size += take;
+        at += take;
+        left_ -= take;
+        if (left_ == 0) state_ = State::data_cr;
+        break;
+      }
+      case State::data_cr:
+        if (bytes[at] != '\r') return fail("a chunk is longer than its size"), result(Step::failed);
+        ++at;
+        state_ = State::data_lf;
+        break;
+      case State::data_lf:
+        if (bytes[at] != '\n') return fail("a chunk is longer than its size"), result(Step::failed);
+        ++at;
+        state_ = State::size_start;
+        break;
+      case State::trailer_line:
+      case State::trailer_lf:
+        if (!step_trailer(bytes[at])) return result(Step::failed);
+        ++at;
+        if (state_ == State::complete) return result(Step::done);
+        break;
+      case State::complete:
+        return result(Step::done);
+      default:
+        if (!step_size_line(bytes[at])) return result(Step::failed);
+        ++at;
+        break;
+    }
+  }
+  return result(Step::more);
+}
+
+std::size_t write_chunk_size(char* place, std::size_t payload) {
+  constexpr char digits[] = "0123456789abcdef";
+  const unsigned width = payload == 0 ? 1 : (static_cast<unsigned>(std::bit_width(payload)) + 3) / 4;
+  for (unsigned i = 0; i < width; ++i) {
+    place[width - 1 - i] = digits[payload & 15];
+    payload >>= 4;
+  }
+  place[width] = '\r';
+  place[width + 1] = '\n';
+  return width + 2;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,205 @@
+#include "head_parser.h"
+
+#include <array>
+#include <cstring>
+
+namespace evenkeel {
+namespace {
+
+constexpr std::size_t longest_method = 32;
+
+enum CharClass : std::uint8_t {
+  token_char = 1,   // RFC 9110 tchar
+  value_char = 2,   // field-vchar, SP, HTAB and obs-text
+  target_char = 4,  // what a request target may hold
+};
+
+constexpr std::array<std::uint8_t, 256> make_classes() {
+  std::array<std::uint8_t, 256> classes{};
+  for (unsigned c = 0; c < 256; ++c) {
+    std::uint8_t bits = 0;
+    const bool alnum = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    if (alnum) bits |= token_char;
+    if (c == '\t' || (c >= 0x20 && c != 0x7f)) bits |= value_char;
+    if (c > 0x20 && c < 0x7f) bits |= target_char;
+    classes[c] = bits;
+  }
+  for (const char c : {'!', '#', '$', '%', '&', '\'', '*', '+', '-', '.', '^', '_', '`', '|', '~'}) {
+    classes[static_cast<unsigned char>(c)] |= token_char;
+  }
+  for (const char c : {'#', '"', '<', '>', '\\'}) {
+    classes[static_cast<unsigned char>(c)] &= static_cast<std::uint8_t>(~target_char);
+  }
+  return classes;
+}
+
+constexpr auto classes = make_classes();
+
+bool is(char c, CharClass wanted) {
+  return (classes[static_cast<unsigned char>(c)] & wanted) != 0;
+}
+
+bool all_are(std::string_view text, CharClass wanted) {
+  std::uint8_t bits = 0xff;
+  for (const char c : text) bits &= classes[static_cast<unsigned char>(c)];
+  return (bits & wanted) != 0;
+}
+
+std::string_view trim(std::string_view text) {
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
+  return text;
+}
+
+}  // namespace
+
+bool is_token(std::string_view text) { return !text.empty() && all_are(text, token_char); }
+
+bool split_field_line(std::string_view line, std::string_view& name, std::string_view& value) {
+  std::size_t colon = 0;
+  while (colon < line.size() && is(line[colon], token_char)) ++colon;
+  if (colon == 0 || colon == line.size() || line[colon] != ':') return false;
+  name = line.substr(0, colon);
+  value = trim(line.substr(colon + 1));
+  return all_are(value, value_char);
+}
+
+HeadParser::Step HeadParser::fail(Fault fault, const char* detail) {
+  fault_ = fault;
+  detail_ = detail;
+  return Step::failed;
+}
+
+bool HeadParser::refuse(Fault fault, const char* detail) {
+  fail(fault, detail);
+  return false;
+}
+
+HeadParser::Step HeadParser::parse(ReadBuffer& buffer) {
+  while (true) {
+    const std::string_view bytes = buffer.bytes();
+    const char* from = bytes.data() + size_;
+    const std::size_t left = bytes.size() - size_;
+    if (left == 0) return Step::more;
+    if (!started_) {
+      // Anything that cannot begin a message is refused at its first byte, not at the deadline.
+      started_ = true;
+      if (*from != '\r' && *from != '\n' && !is(*from, token_char)) {
+        return fail(Fault::bad_request, "not HTTP");
+      }
+    }
+    const auto* end =
+        static_cast<const char*>(std::memchr(from + scanned_, '\n', left - scanned_));
+    const std::size_t seen = end == nullptr ? size_ + left : static_cast<std::size_t>(end - bytes.data()) + 1;
+    if (!start_line_done_ && kind_ == Kind::request && seen > limits_.line + longest_method + 12) {
+      return fail(Fault::uri_too_long, "the request target is too long");
+    }
+    if (seen > limits_.bytes) return fail(Fault::header_too_large, "the header section is too large");
+    if (end == nullptr) {
+      scanned_ = static_cast<std::uint32_t>(left);
+      return Step::more;
+    }
+    if (end == from || end[-1] != '\r') return fail(Fault::bad_request, "a line ends without CR");
+    const std::string_view line(from, static_cast<std::size_t>(end - from) - 1);
+    size_ = seen;
+    scanned_ = 0;
+
+    if (!start_line_done_) {
+      if (line.empty() && !skipped_crlf_) {  // RFC 9112 2.2: one empty line before is ignored
+        skipped_crlf_ = true;
+        continue;
+      }
+      const bool good = kind_ == Kind::request ? parse_request_line(line) : parse_status_line(line);
+      if (!good) return Step::failed;
+      start_line_done_ = true;
+      continue;
+    }
+    if (line.empty()) {
+      buffer.begin += static_cast<std::uint32_t>(size_);
+      return Step::done;
+    }
+    if (!parse_field_line(line)) return Step::failed;
+  }
+}
+
+void HeadParser::grow(ReadBuffer& buffer) {
+  Block larger = Block::take(Block::large);
+  const std::string_view bytes = buffer.bytes();
+  std::memcpy(larger.data(), bytes.data(), bytes.size());
+  head_.fields.rebase(bytes.data(), bytes.size(), larger.data());
+  const auto move = [&](std::string_view& view) {
+    if (!view.empty()) view = {larger.data() + (view.data() - bytes.data()), view.size()};
+  };
+  move(head_.method);
+  move(head_.target);
+  move(head_.reason_phrase);
+  buffer.end = static_cast<std::uint32_t>(bytes.size());
+  buffer.begin = 0;
+  buffer.block = std::move(larger);
+}
+
+bool HeadParser::parse_request_line(std::string_view line) {
+  const auto first = line.find(' ');
+  if (first == std::string_view::npos) return refuse(Fault::bad_request, "no request target");
+  const auto second = line.find(' ', first + 1);
+  if (second == std::string_view::npos) return refuse(Fault::bad_request, "no protocol version");
+  head_.method = line.substr(0, first);
+  head_.target = line.substr(first + 1, second - first - 1);
+  const std::string_view version = line.substr(second + 1);
+
+  if (!is_token(head_.method) || head_.method.size() > longest_method) {
+    return refuse(Fault::bad_request, "the method is not a token");
+  }
+  if (head_.target.size() > limits_.line) {
+    return refuse(Fault::uri_too_long, "the request target is too long");
+  }
+  if (head_.target.empty() || !all_are(head_.target, target_char)) {
+    return refuse(Fault::bad_request, "the request target holds a character that it may not");
+  }
+  if (version == "HTTP/1.1") return head_.minor_version = 1, true;
+  if (version == "HTTP/1.0") return head_.minor_version = 0, true;
+  const bool other_major = version.size() == 8 && version.starts_with("HTTP/") &&
+                           version[5] >= '0' && version[5] <= '9' && version[5] != '1' &&
+                           version[6] == '.' && version[7] >= '0' && version[7] <= '9';
+  return other_major ? refuse(Fault::version_not_supported, "only HTTP/1.1 and HTTP/1.0 are served")
+                     : refuse(Fault::bad_request, "bad protocol version");
+}
+
+bool HeadParser::parse_status_line(std::string_view line) {
+  // "HTTP/1.1 200 OK"; some servers leave out the phrase, and with it the space before it.
+  if (line.size() < 12 || !line.starts_with("HTTP/1.") || (line[7] != '0' && line[7] != '1') ||
+      line[8] != ' ') {
+    return refuse(Fault::backend_protocol, "bad status line");
+  }
+  int status = 0;
+  for (const char c : line.substr(9, 3)) {
+    if (c < '0' || c > '9') return refuse(Fault::backend_protocol, "bad status code");
+    status = status * 10 + (c - '0');
+  }
+  if (status < 100 || status > 599 || (line.size() > 12 && line[12] != ' ')) {
+    return refuse(Fault::backend_protocol, "bad status code");
+  }
+  head_.minor_version = line[7] - '0';
+  head_.status = status;
+  head_.reason_phrase = line.size() > 13 ? line.substr(13) : std::string_view();
+  if (!head_.reason_phrase.empty() && !all_are(head_.reason_phrase, value_char)) {
+    return refuse(Fault::backend_protocol, "bad reason phrase");
+  }
+  return true;
+}
+
+bool HeadParser::parse_field_line(std::string_view line) {
+  if (head_.fields.size() == limits_.fields) {
+    return refuse(Fault::header_too_large, "too many header fields");
+  }
+  std::string_view name;
+  std::string_view value;
+  if (!split_field_line(line, name, value)) {
+    const bool folded = line.front() == ' ' || line.front() == '\t';
+    return refuse(Fault::bad_request, folded ? "a folded header line" : "bad header field");
+  }
+  head_.fields.add(name, value);
+  return true;
+}
+
+}  // namespace evenkeel

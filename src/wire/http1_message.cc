@@ -1,0 +1,417 @@
+#include "http1_message.h"
+
+#include <array>
+#include <charconv>
+
+#include "chunked.h"
+#include "evenkeel/http/status.h"
+
+namespace evenkeel {
+namespace {
+
+std::string_view trim(std::string_view text) {
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
+  return text;
+}
+
+/// Calls `use(item)` for every item of a comma-separated list; stops when it returns false.
+template <class Use>
+bool each_item(std::string_view list, Use use) {
+  while (!list.empty()) {
+    const auto comma = list.find(',');
+    const std::string_view item = trim(list.substr(0, comma));
+    if (!item.empty() && !use(item)) return false;
+    if (comma == std::string_view::npos) break;
+    list.remove_prefix(comma + 1);
+  }
+  return true;
+}
+
+/// What the `connection` fields of a message say.
+struct ConnectionOptions {
+  static constexpr std::size_t most_nominated = 16;
+  bool close = false;
+  bool keep_alive = false;
+  bool upgrade = false;
+  std::array<std::string_view, most_nominated> nominated;
+  std::size_t nominated_count = 0;
+
+  bool nominates(std::string_view name) const {
+    for (std::size_t i = 0; i < nominated_count; ++i) {
+      if (same_name(nominated[i], name)) return true;
+    }
+    return false;
+  }
+};
+
+/// A sender that nominates one of these would have us lose what the message means.
+bool may_be_nominated(std::string_view name) {
+  switch (field_id(name)) {
+    case FieldId::authorization:
+    case FieldId::content_length:
+    case FieldId::content_type:
+    case FieldId::cookie:
+    case FieldId::expect:
+    case FieldId::forwarded:
+    case FieldId::host:
+    case FieldId::transfer_encoding:
+    case FieldId::x_forwarded_for:
+    case FieldId::x_forwarded_host:
+    case FieldId::x_forwarded_proto:
+    case FieldId::x_request_id:
+      return false;
+    default:
+      return true;
+  }
+}
+
+std::optional<Unacceptable> read_connection_options(const Fields& fields, Fault fault,
+                                                    ConnectionOptions& options) {
+  if (!fields.has(FieldId::connection)) return std::nullopt;
+  const char* problem = nullptr;
+  for (const Field& field : fields) {
+    if (field.id != FieldId::connection) continue;
+    each_item(field.value(), [&](std::string_view item) {
+      if (same_name(item, "close")) {
+        options.close = true;
+      } else if (same_name(item, "keep-alive")) {
+        options.keep_alive = true;
+      } else if (same_name(item, "upgrade")) {
+        options.upgrade = true;
+      } else if (!may_be_nominated(item)) {
+        problem = "the connection field names one that has to reach the other end";
+      } else if (options.nominated_count == ConnectionOptions::most_nominated) {
+        problem = "the connection field names too many others";
+      } else {
+        options.nominated[options.nominated_count++] = item;
+      }
+      return problem == nullptr;
+    });
+  }
+  if (problem != nullptr) return Unacceptable{fault, problem};
+  return std::nullopt;
+}
+
+/// The one content-length of a message. No list, no sign, no leading zeros.
+std::optional<std::uint64_t> parse_length(std::string_view text) {
+  if (text.empty() || text.size() > 19 || (text.size() > 1 && text.front() == '0')) return std::nullopt;
+  std::uint64_t length = 0;
+  for (const char c : text) {
+    if (c < '0' || c > '9') return std::nullopt;
+    length = length * 10 + static_cast<unsigned>(c - '0');
+  }
+  return length;
+}
+
+/// Framing fields, the same rules for both directions; `other_coding` is for an unknown coding.
+std::optional<Unacceptable> read_framing(const Head& head, Fault fault, Fault other_coding,
+                                         Framing& framing) {
+  const Fields& fields = head.fields;
+  const bool coded = fields.has(FieldId::transfer_encoding);
+  const bool sized = fields.has(FieldId::content_length);
+  if (coded) {
+    if (sized) return Unacceptable{fault, "both content-length and transfer-encoding"};
+    if (head.minor_version == 0) return Unacceptable{fault, "transfer-encoding in HTTP/1.0"};
+    if (fields.count(FieldId::transfer_encoding) != 1) {
+      return Unacceptable{fault, "several transfer-encoding fields"};
+    }
+    const std::string_view coding = fields.find(FieldId::transfer_encoding)->value();
+    if (!same_name(coding, "chunked")) {
+      const bool plain_token = is_token(coding) && !same_name(coding, "identity");
+      return Unacceptable{plain_token ? other_coding : fault, "the transfer coding is not chunked"};
+    }
+    framing.kind = Framing::Kind::chunked;
+  } else if (sized) {
+    if (fields.count(FieldId::content_length) != 1) {
+      return Unacceptable{fault, "several content-length fields"};
+    }
+    const auto length = parse_length(fields.find(FieldId::content_length)->value());
+    if (!length) return Unacceptable{fault, "bad content-length"};
+    framing = {Framing::Kind::length, *length};
+  }
+  return std::nullopt;
+}
+
+bool is_host_char(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+         std::string_view("-._~%!$&'()*+;=").find(c) != std::string_view::npos;
+}
+
+/// host[:port], where host is a name, an IPv4 address or a bracketed IPv6 address.
+bool is_authority(std::string_view text) {
+  std::size_t at = 0;
+  if (text.starts_with('[')) {
+    for (at = 1; at < text.size() && text[at] != ']'; ++at) {
+      const char c = text[at];
+      const bool hex = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+      if (!hex && c != ':' && c != '.') return false;
+    }
+    if (at == text.size() || at == 1) return false;
+    ++at;
+  } else {
+    while (at < text.size() && is_host_char(text[at])) ++at;
+    if (at == 0) return false;
+  }
+  if (at == text.size()) return true;
+  if (text[at] != ':') return false;
+  const std::string_view port = text.substr(at + 1);
+  unsigned number = 0;
+  if (port.empty()) return true;
+  const auto parsed = std::from_chars(port.data(), port.data() + port.size(), number);
+  return parsed.ec == std::errc{} && parsed.ptr == port.data() + port.size() && number <= 65535;
+}
+
+/// Splits the target into authority and path; origin-form, absolute-form and `OPTIONS *`.
+std::optional<Unacceptable> read_target(const Head& head, Request& request) {
+  const std::string_view target = head.target;
+  const Field* host = head.fields.find(FieldId::host);
+  const std::size_t hosts = head.fields.count(FieldId::host);
+  if (hosts > 1) return Unacceptable{Fault::bad_request, "several host fields"};
+  if (hosts == 0 && head.minor_version == 1) {
+    return Unacceptable{Fault::bad_request, "no host field"};
+  }
+  if (host != nullptr) {
+    if (!is_authority(host->value())) return Unacceptable{Fault::bad_request, "bad host field"};
+    request.authority = host->value();
+  }
+  if (target.front() == '/') {
+    request.path = target;
+    return std::nullopt;
+  }
+  if (target == "*" && head.method == "OPTIONS") {
+    request.path = target;
+    return std::nullopt;
+  }
+  std::string_view rest = target;
+  if (rest.size() > 7 && same_name(rest.substr(0, 7), "http://")) {
+    rest.remove_prefix(7);
+  } else if (rest.size() > 8 && same_name(rest.substr(0, 8), "https://")) {
+    rest.remove_prefix(8);
+  } else {
+    return Unacceptable{Fault::bad_request, "the request target is no path"};
+  }
+  const auto slash = rest.find_first_of("/?");
+  const std::string_view authority = rest.substr(0, slash);
+  if (!is_authority(authority)) return Unacceptable{Fault::bad_request, "bad authority in the target"};
+  if (host != nullptr && !same_name(host->value(), authority)) {
+    return Unacceptable{Fault::bad_request, "host and request target disagree"};
+  }
+  request.authority = authority;
+  request.path = slash == std::string_view::npos ? std::string_view("/") : rest.substr(slash);
+  if (request.path.front() == '?') {
+    return Unacceptable{Fault::bad_request, "the request target has no path"};
+  }
+  return std::nullopt;
+}
+
+/// Names with underscores that a backend might take for a field with dashes, which some servers
+/// (CGI, WSGI) do: they would pass our own checks and headers by.
+bool disguised(std::string_view name) {
+  if (name.find('_') == std::string_view::npos) return false;
+  std::array<char, 64> dashed;
+  if (name.size() > dashed.size()) return false;
+  for (std::size_t i = 0; i < name.size(); ++i) dashed[i] = name[i] == '_' ? '-' : name[i];
+  const std::string_view plain(dashed.data(), name.size());
+  return field_id(plain) != FieldId::other || same_name(plain.substr(0, 12), "x-forwarded-") ||
+         same_name(plain.substr(0, 11), "x-evenkeel-");
+}
+
+}  // namespace
+
+std::optional<Unacceptable> accept_request(Head& head, Request& request, WireFacts& facts) {
+  if (head.method == "CONNECT" || head.method == "TRACE") {
+    return Unacceptable{Fault::method_not_allowed, "this method is not served"};
+  }
+  if (auto problem = read_target(head, request)) return problem;
+  if (auto problem = read_framing(head, Fault::bad_request, Fault::not_implemented, facts.framing)) {
+    return problem;
+  }
+  ConnectionOptions options;
+  if (auto problem = read_connection_options(head.fields, Fault::bad_request, options)) return problem;
+  facts.keep_alive = head.minor_version == 1 ? !options.close : options.keep_alive && !options.close;
+
+  request.method = head.method;
+  request.fields = std::move(head.fields);
+  const char* problem = nullptr;
+  Fault fault = Fault::bad_request;
+  request.fields.remove_if([&](const Field& field) {
+    switch (field.id) {
+      case FieldId::connection:
+      case FieldId::content_length:
+      case FieldId::host:
+      case FieldId::http2_settings:
+      case FieldId::keep_alive:
+      case FieldId::proxy_connection:
+      case FieldId::trailer:
+      case FieldId::transfer_encoding:
+        return true;
+      case FieldId::te:
+        each_item(field.value(), [&](std::string_view item) {
+          if (same_name(item, "trailers")) request.wants_trailers = true;
+          return true;
+        });
+        return true;
+      case FieldId::upgrade:
+        if (options.upgrade && head.minor_version == 1 && request.method == "GET" &&
+            facts.framing.kind == Framing::Kind::none && same_name(field.value(), "websocket")) {
+          request.upgrade = "websocket";
+        }
+        return true;
+      case FieldId::expect:
+        if (same_name(field.value(), "100-continue")) {
+          facts.expects_continue = head.minor_version == 1;
+        } else {
+          problem = "only 100-continue can be expected";
+          fault = Fault::expectation_failed;
+        }
+        return true;
+      case FieldId::other:
+        if (options.nominated_count > 0 && options.nominates(field.name())) return true;
+        return disguised(field.name());
+      default:
+        return options.nominated_count > 0 && options.nominates(field.name());
+    }
+  });
+  if (problem != nullptr) return Unacceptable{fault, problem};
+  if (facts.framing.kind == Framing::Kind::none ||
+      (facts.framing.kind == Framing::Kind::length && facts.framing.length == 0)) {
+    facts.expects_continue = false;
+  }
+  return std::nullopt;
+}
+
+std::optional<Unacceptable> accept_response(Head& head, std::string_view method, Response& response,
+                                            WireFacts& facts) {
+  constexpr Fault fault = Fault::backend_protocol;
+  if (auto problem = read_framing(head, fault, fault, facts.framing)) return problem;
+  ConnectionOptions options;
+  if (auto problem = read_connection_options(head.fields, fault, options)) return problem;
+  facts.keep_alive = head.minor_version == 1 ? !options.close : options.keep_alive && !options.close;
+
+  const int status = head.status;
+  const bool interim = status < 200;
+  if (interim || status == 204) {
+    if (facts.framing.kind == Framing::Kind::chunked) {
+      return Unacceptable{fault, "a body where there can be none"};
+    }
+    facts.framing = {};
+  } else if (method == "HEAD" || status == 304) {
+    if (facts.framing.kind == Framing::Kind::length) response.declared_length = facts.framing.length;
+    facts.framing = {};
+  } else if (facts.framing.kind == Framing::Kind::none) {
+    facts.framing.kind = Framing::Kind::until_close;
+    facts.keep_alive = false;
+  }
+
+  response.status = status;
+  response.reason_phrase = head.reason_phrase;
+  response.fields = std::move(head.fields);
+  response.fields.remove_if([&](const Field& field) {
+    switch (field.id) {
+      case FieldId::connection:
+      case FieldId::content_length:
+      case FieldId::keep_alive:
+      case FieldId::proxy_connection:
+      case FieldId::te:
+      case FieldId::trailer:
+      case FieldId::transfer_encoding:
+        return true;
+      case FieldId::upgrade:
+        return status != 101 && status != 426;
+      default:
+        return options.nominated_count > 0 && options.nominates(field.name());
+    }
+  });
+  return std::nullopt;
+}
+
+// ---- writing ----------------------------------------------------------------------------------
+
+HeadWriter& HeadWriter::fresh() {
+  thread_local HeadWriter writer;
+  writer.at_ = writer.begin_.get();
+  return writer;
+}
+
+void HeadWriter::grow(std::size_t wanted) {
+  const auto used = static_cast<std::size_t>(at_ - begin_.get());
+  const std::size_t size = std::max<std::size_t>(4096, 2 * (used + wanted));
+  auto larger = std::make_unique<char[]>(size);
+  if (used > 0) std::memcpy(larger.get(), begin_.get(), used);
+  begin_ = std::move(larger);
+  at_ = begin_.get() + used;
+  end_ = begin_.get() + size;
+}
+
+HeadWriter& HeadWriter::operator<<(std::uint64_t number) {
+  std::array<char, 20> digits;
+  const auto written = std::to_chars(digits.data(), digits.data() + digits.size(), number);
+  return *this << std::string_view(digits.data(), static_cast<std::size_t>(written.ptr - digits.data()));
+}
+
+void HeadWriter::chunk_size(std::size_t payload) {
+  std::array<char, 18> line;
+  *this << std::string_view(line.data(), write_chunk_size(line.data(), payload));
+}
+
+namespace {
+
+void write_framing(HeadWriter& out, const Framing& framing) {
+  if (framing.kind == Framing::Kind::length) {
+    out << "content-length: " << framing.length << "\r\n";
+  } else if (framing.kind == Framing::Kind::chunked) {
+    out << "transfer-encoding: chunked\r\n";
+  }
+}
+
+}  // namespace
+
+void write_request_head(HeadWriter& out, const Request& request, const Framing& framing) {
+  out << request.method << " " << request.path << " HTTP/1.1\r\n";
+  out.field("host", request.authority);
+  for (const Field& field : request.fields) out.field(field.name(), field.value());
+  write_framing(out, framing);
+  if (!request.upgrade.empty()) {
+    out << "connection: upgrade\r\n";
+    out.field("upgrade", request.upgrade);
+  } else if (request.wants_trailers) {
+    out << "connection: te\r\nte: trailers\r\n";
+  }
+  out << "\r\n";
+}
+
+void write_response_head(HeadWriter& out, const Response& response, const Framing& framing,
+                         bool close, int minor_version) {
+  const auto status = static_cast<unsigned>(response.status);
+  const std::array<char, 4> code = {static_cast<char>('0' + status / 100),
+                                    static_cast<char>('0' + status / 10 % 10),
+                                    static_cast<char>('0' + status % 10), ' '};
+  out << "HTTP/1.1 " << std::string_view(code.data(), code.size())
+      << (response.reason_phrase.empty() ? phrase_of(response.status) : response.reason_phrase)
+      << "\r\n";
+  for (const Field& field : response.fields) out.field(field.name(), field.value());
+  if (response.declared_length) {
+    out << "content-length: " << *response.declared_length << "\r\n";
+  } else {
+    write_framing(out, framing);
+  }
+  if (response.status == 101) {
+    out << "connection: upgrade\r\n";
+  } else if (close) {
+    out << "connection: close\r\n";
+  } else if (minor_version == 0) {
+    out << "connection: keep-alive\r\n";
+  }
+  out << "\r\n";
+}
+
+void write_last_chunk(HeadWriter& out, const Fields* trailers) {
+  out << "0\r\n";
+  if (trailers != nullptr) {
+    for (const Field& field : *trailers) out.field(field.name(), field.value());
+  }
+  out << "\r\n";
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,90 @@
+// Between heads as they stand on the wire of HTTP/1 and messages that no protocol owns: framing and
+// hop-by-hop fields come off here, and are put on here, never copied.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "evenkeel/http/message.h"
+#include "head_parser.h"
+
+namespace evenkeel {
+
+/// How a body is delimited.
+struct Framing {
+  enum class Kind : std::uint8_t { none, length, chunked, until_close };
+  Kind kind = Kind::none;
+  std::uint64_t length = 0;  ///< of Kind::length
+};
+
+/// What a head says beyond its message.
+struct WireFacts {
+  Framing framing;
+  bool keep_alive = false;
+  bool expects_continue = false;
+};
+
+/// Why a head is not acceptable.
+struct Unacceptable {
+  Fault fault;
+  const char* detail;
+};
+
+/// Moves `head` into `request`; the gate of every check that RFC 9112 and past attacks ask for.
+std::optional<Unacceptable> accept_request(Head& head, Request& request, WireFacts& facts);
+
+/// Moves `head` into `response`. `method` is the request's: it decides about the body.
+std::optional<Unacceptable> accept_response(Head& head, std::string_view method, Response& response,
+                                            WireFacts& facts);
+
+/// A linear buffer for heads, kept by the thread between messages.
+class HeadWriter {
+ public:
+  /// The thread's writer, emptied. What is written stays until the next call.
+  static HeadWriter& fresh();
+
+  HeadWriter& operator<<(std::string_view text) {
+    if (static_cast<std::size_t>(end_ - at_) < text.size()) grow(text.size());
+    std::memcpy(at_, text.data(), text.size());
+    at_ += text.size();
+    return *this;
+  }
+  HeadWriter& operator<<(std::uint64_t number);
+  /// `name: value` and the line end.
+  void field(std::string_view name, std::string_view value) {
+    const std::size_t size = name.size() + value.size() + 4;
+    if (static_cast<std::size_t>(end_ - at_) < size) grow(size);
+    char* at = at_;
+    std::memcpy(at, name.data(), name.size());
+    at += name.size();
+    *at++ = ':';
+    *at++ = ' ';
+    if (!value.empty()) std::memcpy(at, value.data(), value.size());
+    at += value.size();
+    *at++ = '\r';
+    *at++ = '\n';
+    at_ = at;
+  }
+  /// The size line of a chunk.
+  void chunk_size(std::size_t payload);
+  std::string_view written() const { return {begin_.get(), static_cast<std::size_t>(at_ - begin_.get())}; }
+
+ private:
+  void grow(std::size_t wanted);
+
+  std::unique_ptr<char[]> begin_;
+  char* at_ = nullptr;
+  char* end_ = nullptr;
+};
+
+void write_request_head(HeadWriter& out, const Request& request, const Framing& framing);
+/// `close` says that the connection ends with this response; `minor_version` is the client's.
+void write_response_head(HeadWriter& out, const Response& response, const Framing& framing,
+                         bool close, int minor_version);
+/// The last chunk with its trailers.
+void write_last_chunk(HeadWriter& out, const Fields* trailers);
+
+}  // namespace evenkeel
