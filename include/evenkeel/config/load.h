@@ -16,6 +16,7 @@ struct Environment {
   // The value of an environment variable, if it is set.
   std::function<std::optional<std::string>(const std::string& name)> variable;
   // Why a host name has no address, or nothing if it has one. May block on the network.
+  // Thread: any, several at a time.
   std::function<std::optional<std::string>(const std::string& host)> resolve_error;
 
   // getenv and getaddrinfo. Thread: any that does not race with setenv.
@@ -44,7 +45,7 @@ struct LoadResult {
   bool ok() const { return problems.empty(); }
 };
 
-// Reads and checks a file. Never throws for what stands in it.
+// Reads and checks a file, or standard input for "-". Never throws for what stands in it.
 LoadResult load_config(const std::string& file, const Environment& environment);
 
 // The same for a text at hand; `file` only names it in problems.

@@ -1,0 +1,209 @@
+#include "evenkeel/config/address.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+
+namespace evenkeel {
+namespace {
+
+constexpr std::string_view digits = "0123456789";
+
+std::optional<std::uint16_t> parse_port(std::string_view text, std::string& why) {
+  unsigned port = 0;
+  const char* end = text.data() + text.size();
+  const auto [stopped, error] = std::from_chars(text.data(), end, port);
+  if (text.empty() || error != std::errc{} || stopped != end || port > 65535) {
+    why = fmt::format("'{}' is not a port from 0 to 65535", text);
+    return std::nullopt;
+  }
+  return static_cast<std::uint16_t>(port);
+}
+
+bool is_host(std::string_view host, std::string& why) {
+  constexpr std::size_t longest = 253;  // RFC 1035
+  if (host.empty()) {
+    why = "the host is missing";
+  } else if (host.find(':') != host.npos) {
+    if (parse_ip(host)) return true;
+    why = fmt::format("'{}' is not an IPv6 address", host);
+  } else if (host.find_first_not_of("0123456789.") == host.npos) {
+    if (parse_ip(host)) return true;
+    why = fmt::format("'{}' is not an IPv4 address", host);
+  } else if (host.size() > longest || host.front() == '-' || host.front() == '.' ||
+             host.find("..") != host.npos ||
+             !std::all_of(host.begin(), host.end(), [](char c) {
+               return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                      c == '.' || c == '-' || c == '_';
+             })) {
+    why = fmt::format("'{}' is not a host name", host);
+  } else {
+    return true;
+  }
+  return false;
+}
+
+// Splits "host:port" and "[v6]:port"; a host alone has no port.
+struct HostAndPort {
+  std::string_view host;
+  std::optional<std::string_view> port;
+};
+
+std::optional<HostAndPort> split(std::string_view text, std::string& why) {
+  if (text.starts_with('[')) {
+    const std::size_t close = text.find(']');
+    const std::string_view after = close == text.npos ? "" : text.substr(close + 1);
+    if (close == text.npos || (!after.empty() && !after.starts_with(':'))) {
+      why = "expected [address]:port";
+      return std::nullopt;
+    }
+    HostAndPort parts{text.substr(1, close - 1), std::nullopt};
+    if (!after.empty()) parts.port = after.substr(1);
+    if (parts.host.find(':') == parts.host.npos) {
+      why = "only IPv6 addresses stand in brackets";
+      return std::nullopt;
+    }
+    return parts;
+  }
+  const std::size_t colon = text.find(':');
+  if (colon == text.npos) return HostAndPort{text, std::nullopt};
+  if (text.find(':', colon + 1) != text.npos) {
+    why = "an IPv6 address stands in brackets, \"[::1]:8080\"";
+    return std::nullopt;
+  }
+  return HostAndPort{text.substr(0, colon), text.substr(colon + 1)};
+}
+
+}  // namespace
+
+std::string to_string(const Address& address) {
+  const bool v6 = address.host.find(':') != std::string::npos;
+  return v6 ? fmt::format("[{}]:{}", address.host, address.port)
+            : fmt::format("{}:{}", address.host, address.port);
+}
+
+std::optional<Address> parse_address(std::string_view text, std::string& why) {
+  if (text.find("://") != text.npos) {
+    why = "it has no scheme";
+    return std::nullopt;
+  }
+  const auto parts = split(text, why);
+  if (!parts) return std::nullopt;
+  if (!parts->port) {
+    why = "the port is missing";
+    return std::nullopt;
+  }
+  const auto port = parse_port(*parts->port, why);
+  if (!port) return std::nullopt;
+  if (parts->host.empty() || parts->host == "*") return Address{"0.0.0.0", *port};
+  if (!is_host(parts->host, why)) return std::nullopt;
+  return Address{std::string{parts->host}, *port};
+}
+
+std::optional<Address> parse_backend_address(std::string_view text, std::string& why) {
+  const std::size_t scheme_end = text.find("://");
+  const bool is_url = scheme_end != text.npos;
+  if (is_url) {
+    const std::string_view scheme = text.substr(0, scheme_end);
+    if (scheme == "https") {
+      why = "TLS to backends is not supported";
+      return std::nullopt;
+    }
+    if (scheme != "http") {
+      why = fmt::format("'{}' is not a scheme that is supported, only http is", scheme);
+      return std::nullopt;
+    }
+    text.remove_prefix(scheme_end + 3);
+    const std::size_t slash = text.find_first_of("/?#");
+    if (slash != text.npos && text.substr(slash) != "/") {
+      why = "it has a path; requests keep their own";
+      return std::nullopt;
+    }
+    text = text.substr(0, slash);
+    if (text.find('@') != text.npos) {
+      why = "user and password are not supported";
+      return std::nullopt;
+    }
+  }
+  const auto parts = split(text, why);
+  if (!parts) return std::nullopt;
+  if (!parts->port && !is_url) {
+    why = parts->host.find_first_not_of(digits) == parts->host.npos ? "the host is missing"
+                                                                     : "the port is missing";
+    return std::nullopt;
+  }
+  const auto port = parse_port(parts->port.value_or("80"), why);
+  if (!port || !is_host(parts->host, why)) return std::nullopt;
+  if (*port == 0) {
+    why = "a backend cannot have port 0";
+    return std::nullopt;
+  }
+  return Address{std::string{parts->host}, *port};
+}
+
+std::optional<IpBytes> parse_ip(std::string_view text) {
+  if (text.find('\0') != text.npos) return std::nullopt;
+  const std::string terminated{text};
+  in_addr v4{};
+  IpBytes bytes{};
+  if (inet_pton(AF_INET, terminated.c_str(), &v4) == 1) {
+    bytes[10] = bytes[11] = 0xff;
+    std::memcpy(&bytes[12], &v4, sizeof v4);
+    return bytes;
+  }
+  in6_addr v6{};
+  if (inet_pton(AF_INET6, terminated.c_str(), &v6) == 1) {
+    std::memcpy(bytes.data(), &v6, sizeof v6);
+    return bytes;
+  }
+  return std::nullopt;
+}
+
+bool Network::contains(const IpBytes& ip) const {
+  const std::size_t whole = prefix_bits / 8;
+  if (!std::equal(first.begin(), first.begin() + static_cast<std::ptrdiff_t>(whole), ip.begin())) {
+    return false;
+  }
+  const unsigned rest = prefix_bits % 8;
+  if (rest == 0) return true;
+  const auto mask = static_cast<std::uint8_t>(0xff << (8 - rest));
+  return (first[whole] & mask) == (ip[whole] & mask);
+}
+
+std::optional<Network> parse_network(std::string_view text, std::string& why) {
+  const std::size_t slash = text.find('/');
+  const auto ip = parse_ip(text.substr(0, slash));
+  if (!ip) {
+    why = fmt::format("'{}' is not an IP address", text.substr(0, slash));
+    return std::nullopt;
+  }
+  const bool v4 = text.substr(0, slash).find(':') == text.npos;
+  const unsigned most = v4 ? 32 : 128;
+  unsigned bits = most;
+  if (slash != text.npos) {
+    const std::string_view suffix = text.substr(slash + 1);
+    const char* end = suffix.data() + suffix.size();
+    const auto [stopped, error] = std::from_chars(suffix.data(), end, bits);
+    if (suffix.empty() || error != std::errc{} || stopped != end || bits > most) {
+      why = fmt::format("'/{}' is not a prefix length from /0 to /{}", suffix, most);
+      return std::nullopt;
+    }
+  }
+  Network network{*ip, bits + (128 - most), std::string{text}};
+  IpBytes masked{};
+  for (std::size_t i = 0; i < masked.size(); ++i) {
+    const unsigned kept = std::clamp<unsigned>(network.prefix_bits - std::min(network.prefix_bits, static_cast<unsigned>(i) * 8), 0, 8);
+    masked[i] = static_cast<std::uint8_t>((*ip)[i] & (0xff << (8 - kept)));
+  }
+  if (masked != *ip) {
+    why = "it has bits set after the prefix";
+    return std::nullopt;
+  }
+  return network;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,26 @@
+#include "evenkeel/config/config.h"
+
+#include "config/fields.h"
+
+namespace evenkeel {
+
+const std::vector<std::string>& engine_names() {
+  static const std::vector<std::string> names{config_file::engine_words.begin(),
+                                              config_file::engine_words.end()};
+  return names;
+}
+
+const std::vector<std::string>& picker_names() {
+  static const std::vector<std::string> names{config_file::picker_words.begin(),
+                                              config_file::picker_words.end()};
+  return names;
+}
+
+milliseconds keep_alive_idle_of(std::string_view engine) {
+  using namespace std::chrono_literals;
+  // vLLM, SGLang, trtllm-serve and whatever else runs on uvicorn close after 5 s, llama.cpp's
+  // cpp-httplib too; Ray's proxy after 90 s. Servers of which we do not know count as uvicorn.
+  return engine == "ray" ? 60s : 4s;
+}
+
+}  // namespace evenkeel

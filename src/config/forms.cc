@@ -1,0 +1,630 @@
+#include "config/forms.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "config/fields.h"
+#include "config/spelling.h"
+
+namespace evenkeel::config_file {
+namespace {
+
+std::string did_you_mean(std::string_view word) { return fmt::format("did you mean '{}'?", word); }
+
+// A value that is not a string may also come from ${VARIABLE}, of which a schema sees only text.
+Tree or_environment(Tree schema) {
+  Tree text = Tree::map();
+  text.put("type", Tree::text("string"));
+  text.put("pattern", Tree::text("\\$\\{"));
+  Tree either = Tree::map();
+  either.put("anyOf", Tree::list({std::move(schema), std::move(text)}));
+  return either;
+}
+
+Tree schema_of(std::string_view type) {
+  Tree schema = Tree::map();
+  schema.put("type", Tree::text(std::string{type}));
+  return schema;
+}
+
+struct Unit {
+  std::string_view name;
+  double factor;
+};
+
+constexpr std::array<Unit, 5> duration_units = {
+    {{"ms", 1}, {"s", 1000}, {"m", 60'000}, {"h", 3'600'000}, {"d", 86'400'000}}};
+constexpr std::array<Unit, 5> size_units = {
+    {{"B", 1}, {"KiB", 1024}, {"MiB", 1048576}, {"GiB", 1073741824}, {"TiB", 1099511627776}}};
+
+std::string lower(std::string_view text) {
+  std::string out{text};
+  std::transform(out.begin(), out.end(), out.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return out;
+}
+
+// What people write for a unit of ours; nothing for what is none.
+std::string_view duration_unit_meant(std::string_view unit) {
+  const std::string word = lower(unit);
+  for (const char* name : {"s", "sec", "secs", "second", "seconds"}) {
+    if (word == name) return "s";
+  }
+  for (const char* name : {"m", "min", "mins", "minute", "minutes"}) {
+    if (word == name) return "m";
+  }
+  for (const char* name : {"h", "hr", "hrs", "hour", "hours"}) {
+    if (word == name) return "h";
+  }
+  for (const char* name : {"d", "day", "days"}) {
+    if (word == name) return "d";
+  }
+  for (const char* name : {"ms", "msec", "msecs", "millis", "millisecond", "milliseconds"}) {
+    if (word == name) return "ms";
+  }
+  return {};
+}
+
+std::string_view size_unit_meant(std::string_view unit) {
+  const std::string word = lower(unit);
+  if (word == "b" || word == "byte" || word == "bytes") return "B";
+  if (word == "k" || word == "kb" || word == "ki" || word == "kib") return "KiB";
+  if (word == "m" || word == "mb" || word == "mi" || word == "mib") return "MiB";
+  if (word == "g" || word == "gb" || word == "gi" || word == "gib") return "GiB";
+  if (word == "t" || word == "tb" || word == "ti" || word == "tib") return "TiB";
+  return {};
+}
+
+// "30 s": the number as written, and what follows it.
+struct Quantity {
+  std::string_view number;
+  std::string_view unit;
+  double value = 0;
+};
+
+std::optional<Quantity> split_quantity(std::string_view text) {
+  const std::size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
+  Quantity quantity{text.substr(0, digits), text.substr(digits)};
+  while (quantity.unit.starts_with(' ')) quantity.unit.remove_prefix(1);
+  const char* end = quantity.number.data() + quantity.number.size();
+  const auto [stopped, error] = std::from_chars(quantity.number.data(), end, quantity.value,
+                                                std::chars_format::fixed);
+  if (error != std::errc{} || stopped != end || quantity.number.empty()) return std::nullopt;
+  return quantity;
+}
+
+// Reads number and unit, or says what is wrong with them. In the smallest unit.
+template <std::size_t N>
+std::optional<double> read_quantity(const Node& node, const std::array<Unit, N>& units,
+                                    std::string_view (*meant)(std::string_view),
+                                    std::string_view usual_unit, std::string_view expected) {
+  const auto scalar = node.scalar(expected);
+  if (!scalar) return std::nullopt;
+  const auto quantity = split_quantity(scalar->text);
+  if (!quantity) {
+    node.fail_expected(expected);
+    return std::nullopt;
+  }
+  const bool spaced = quantity->number.size() + quantity->unit.size() != scalar->text.size();
+  for (const Unit& unit : units) {
+    if (unit.name == quantity->unit && !spaced) return quantity->value * unit.factor;
+  }
+  const std::string_view unit = quantity->unit.empty() ? usual_unit : meant(quantity->unit);
+  node.fail_expected(
+      expected, unit.empty() ? "" : did_you_mean(fmt::format("{}{}", quantity->number, unit)));
+  return std::nullopt;
+}
+
+std::string duration_text(milliseconds value) {
+  constexpr std::int64_t hour = 3'600'000;
+  const std::int64_t count = value.count();
+  if (count >= hour && count % hour == 0) return fmt::format("{}h", count / hour);
+  if (count % 1000 == 0) return fmt::format("{}s", count / 1000);
+  return fmt::format("{}ms", count);
+}
+
+std::string size_text(std::uint64_t value) {
+  std::size_t unit = 0;
+  while (value != 0 && value % 1024 == 0 && unit + 1 < size_units.size()) {
+    value /= 1024;
+    ++unit;
+  }
+  return fmt::format("{}{}", value, size_units[unit].name);
+}
+
+std::string out_of_range(std::string_view found, std::string_view range) {
+  return fmt::format("{} is out of range, expected {}", found, range);
+}
+
+}  // namespace
+
+void DurationForm::read(const Node& node, Value& value) const {
+  const auto count = read_quantity(node, duration_units, duration_unit_meant, "s",
+                                   "a duration such as 30s or 500ms");
+  if (!count) return;
+  if (*count < static_cast<double>(least.count()) || *count > static_cast<double>(most.count())) {
+    node.fail(out_of_range(node.scalar("")->text, range()));
+    return;
+  }
+  value = milliseconds{std::llround(*count)};
+}
+
+Tree DurationForm::tree(const Value& value, const Value*) const {
+  return Tree::text(duration_text(value));
+}
+
+Tree DurationForm::schema() const {
+  return schema_of("string").put("pattern",
+                                 Tree::text("^[0-9]+(\\.[0-9]+)?(ms|s|m|h|d)$|\\$\\{"));
+}
+
+std::string DurationForm::range() const {
+  return fmt::format("{} to {}", duration_text(least), duration_text(most));
+}
+
+void SizeForm::read(const Node& node, Value& value) const {
+  const auto count =
+      read_quantity(node, size_units, size_unit_meant, "B", "a size such as 512B, 32KiB or 8MiB");
+  if (!count) return;
+  if (*count < static_cast<double>(least) || *count > static_cast<double>(most)) {
+    node.fail(out_of_range(node.scalar("")->text, range()));
+    return;
+  }
+  value = static_cast<std::uint64_t>(std::llround(*count));
+}
+
+Tree SizeForm::tree(const Value& value, const Value*) const { return Tree::text(size_text(value)); }
+
+Tree SizeForm::schema() const {
+  return schema_of("string").put("pattern",
+                                 Tree::text("^[0-9]+(\\.[0-9]+)?([KMGT]i)?B$|\\$\\{"));
+}
+
+std::string SizeForm::range() const {
+  return fmt::format("{} to {}", size_text(least), size_text(most));
+}
+
+std::optional<std::int64_t> WholeNumber::read(const Node& node) const {
+  constexpr std::string_view expected = "a whole number";
+  const auto scalar = node.scalar(expected);
+  if (!scalar) return std::nullopt;
+  const std::string_view text = scalar->text;
+  std::int64_t number = 0;
+  const auto [stopped, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool is_number = error != std::errc::invalid_argument && stopped == text.data() + text.size();
+  if (!is_number || (node.is_quoted() && !scalar->from_environment)) {
+    node.fail_expected(expected, is_number ? "remove the quotes" : "");
+    return std::nullopt;
+  }
+  if (error == std::errc::result_out_of_range || number < least || number > most) {
+    node.fail(out_of_range(text, range()));
+    return std::nullopt;
+  }
+  return number;
+}
+
+Tree WholeNumber::schema() const {
+  Tree schema = schema_of("integer");
+  schema.put("minimum", Tree::raw(std::to_string(least)));
+  schema.put("maximum", Tree::raw(std::to_string(most)));
+  return or_environment(std::move(schema));
+}
+
+std::string WholeNumber::range() const {
+  return least == most ? std::to_string(least) : fmt::format("{} to {}", least, most);
+}
+
+void RatioForm::read(const Node& node, Value& value) const {
+  constexpr std::string_view expected = "a number such as 1.25";
+  const auto scalar = node.scalar(expected);
+  if (!scalar) return;
+  double number = 0;
+  const char* end = scalar->text.data() + scalar->text.size();
+  const auto [stopped, error] = std::from_chars(scalar->text.data(), end, number);
+  const bool is_number = error == std::errc{} && stopped == end && std::isfinite(number);
+  if (!is_number || (node.is_quoted() && !scalar->from_environment)) {
+    node.fail_expected(expected, is_number ? "remove the quotes" : "");
+    return;
+  }
+  if (number < least || number > most) {
+    node.fail(out_of_range(scalar->text, range()));
+    return;
+  }
+  value = number;
+}
+
+Tree RatioForm::tree(const Value& value, const Value*) const {
+  return Tree::raw(fmt::format("{}", value));
+}
+
+Tree RatioForm::schema() const {
+  Tree schema = schema_of("number");
+  schema.put("minimum", Tree::raw(fmt::format("{}", least)));
+  schema.put("maximum", Tree::raw(fmt::format("{}", most)));
+  return or_environment(std::move(schema));
+}
+
+std::string RatioForm::range() const { return fmt::format("{:g} to {:g}", least, most); }
+
+void FlagForm::read(const Node& node, Value& value) const {
+  const auto scalar = node.scalar("true or false");
+  if (!scalar) return;
+  const bool is_flag = scalar->text == "true" || scalar->text == "false";
+  if (is_flag && (!node.is_quoted() || scalar->from_environment)) {
+    value = scalar->text == "true";
+    return;
+  }
+  const std::string word = lower(scalar->text);
+  std::string help;
+  if (word == "true" || word == "yes" || word == "on") help = did_you_mean("true");
+  if (word == "false" || word == "no" || word == "off") help = did_you_mean("false");
+  node.fail_expected("true or false", is_flag ? "remove the quotes" : help);
+}
+
+Tree FlagForm::schema() const { return or_environment(schema_of("boolean")); }
+
+void TextForm::read(const Node& node, Value& value) const {
+  auto scalar = node.scalar(what);
+  if (!scalar) return;
+  const bool is_text = node.is_quoted() || scalar->from_environment ||
+                       type_of_plain(scalar->text) == PlainType::text;
+  if (!is_text) {
+    node.fail_expected(what, "a text that looks like this needs quotes");
+    return;
+  }
+  value = scalar->text;
+  if (!check) return;
+  if (auto complaint = check(value)) {
+    node.fail(std::move(complaint->message), std::move(complaint->help));
+  }
+}
+
+Tree TextForm::schema() const {
+  Tree schema = schema_of("string");
+  if (!pattern.empty()) {
+    schema.put("pattern", Tree::text(std::string{pattern} + "|\\$\\{"));
+  } else if (check) {
+    schema.put("minLength", Tree::raw("1"));
+  }
+  return schema;
+}
+
+std::string TextForm::type() const { return "text"; }
+
+std::optional<std::size_t> Words::read(const Node& node) const {
+  const std::string expected = fmt::format("one of {}", fmt::join(names, ", "));
+  const auto scalar = node.scalar(expected);
+  if (!scalar) return std::nullopt;
+  const auto found = std::find(names.begin(), names.end(), scalar->text);
+  if (found != names.end()) return static_cast<std::size_t>(found - names.begin());
+
+  const auto meant = nearest_word(scalar->text, {names.begin(), names.end()});
+  node.fail(fmt::format("unknown {} '{}', available: {}", what, scalar->text,
+                        fmt::join(names, ", ")),
+            meant ? did_you_mean(*meant) : "");
+  return std::nullopt;
+}
+
+Tree Words::schema() const {
+  Tree schema = Tree::map();
+  schema.put("enum", Tree::list_of_text({names.begin(), names.end()}));
+  return or_environment(std::move(schema));
+}
+
+std::string Words::range() const { return fmt::format("`{}`", fmt::join(names, "`, `")); }
+
+AddressForm listen_address() {
+  return {{}, parse_address, "an address such as 0.0.0.0:8080", "0.0.0.0:"};
+}
+
+AddressForm backend_address() {
+  return {{}, parse_backend_address, "an address such as 127.0.0.1:8000 or http://gpu1:8000",
+          "127.0.0.1:"};
+}
+
+void AddressForm::read(const Node& node, Value& value) const {
+  const auto scalar = node.scalar(what);
+  if (!scalar) return;
+  std::string why;
+  if (auto address = parse(scalar->text, why)) {
+    value = std::move(*address);
+    return;
+  }
+  const bool only_a_port = !scalar->text.empty() && scalar->text.size() <= 5 &&
+                           scalar->text.find_first_not_of("0123456789") == std::string::npos;
+  node.fail(fmt::format("'{}' is not {}: {}", scalar->text, what, why),
+            only_a_port ? did_you_mean(std::string{example} + scalar->text) : "");
+}
+
+Tree AddressForm::schema() const {
+  return schema_of("string").put("pattern", Tree::text(":|^http://|\\$\\{"));
+}
+
+void NetworkForm::read(const Node& node, Value& value) const {
+  const auto scalar = node.scalar("a network such as 10.0.0.0/8");
+  if (!scalar) return;
+  std::string why;
+  if (auto network = parse_network(scalar->text, why)) {
+    value = std::move(*network);
+  } else {
+    node.fail(fmt::format("'{}' is not a network such as 10.0.0.0/8: {}", scalar->text, why));
+  }
+}
+
+Tree NetworkForm::schema() const { return schema_of("string").put("minLength", Tree::raw("1")); }
+
+void WorkersForm::read(const Node& node, Value& value) const {
+  if (node.is_scalar()) {
+    const auto scalar = node.scalar("auto or a whole number");
+    if (!scalar) return;
+    if (scalar->text == "auto") {
+      value = 0;
+      return;
+    }
+    if (type_of_plain(scalar->text) != PlainType::number) {
+      node.fail_expected("auto or a whole number");
+      return;
+    }
+  }
+  if (const auto count = number.read(node)) value = static_cast<unsigned>(*count);
+}
+
+Tree WorkersForm::tree(const Value& value, const Value*) const {
+  return value == 0 ? Tree::text("auto") : Tree::raw(std::to_string(value));
+}
+
+Tree WorkersForm::schema() const {
+  Tree automatic = Tree::map();
+  automatic.put("const", Tree::text("auto"));
+  Tree schema = number.schema();
+  schema.items[0].items.insert(schema.items[0].items.begin(), std::move(automatic));
+  return schema;
+}
+
+void TextMapForm::read(const Node& node, Value& value) const {
+  const auto entries = node.entries(what);
+  if (!entries) return;
+  value.clear();
+  for (const auto& [name, entry] : *entries) {
+    std::string key = name;
+    if (check_key) {
+      if (auto complaint = check_key(key)) entry.fail(complaint->message, complaint->help);
+    }
+    const auto scalar = entry.scalar("a text");
+    if (!scalar) continue;
+    if (!value.emplace(key, scalar->text).second) {
+      entry.fail(fmt::format("'{}' is there twice", key));
+    }
+  }
+}
+
+Tree TextMapForm::tree(const Value& value, const Value*) const {
+  Tree map = Tree::map();
+  for (const auto& [key, text] : value) map.put(key, Tree::text(text));
+  return map;
+}
+
+Tree TextMapForm::schema() const {
+  Tree values = Tree::map();
+  values.put("type", Tree::list_of_text({"string", "number", "boolean"}));
+  return schema_of("object").put("additionalProperties", std::move(values));
+}
+
+void TextsForm::read(const Node& node, Value& value) const {
+  if (!node.is_scalar()) {
+    ListForm::read(node, value);
+    return;
+  }
+  std::string text;
+  item.read(node, text);
+  value = {std::move(text)};
+}
+
+Tree TextsForm::schema() const {
+  Tree schema = Tree::map();
+  schema.put("anyOf", Tree::list({item.schema(), ListForm::schema()}));
+  return schema;
+}
+
+void BackendForm::read(const Node& node, Value& value) const {
+  if (node.is_scalar()) {
+    backend_address().read(node, value.address);
+  } else if (node.is_map()) {
+    StructForm<BackendConfig>{}.read(node, value);
+  } else {
+    node.fail_expected("an address such as http://127.0.0.1:8000, or a mapping with one");
+  }
+}
+
+Tree BackendForm::tree(const Value& value, const Value* omit) const {
+  return StructForm<BackendConfig>{}.tree(value, omit);
+}
+
+Tree BackendForm::tree_without_defaults(const Value& value) const {
+  BackendConfig plain;
+  plain.address = value.address;
+  if (value == plain) return Tree::text(to_string(value.address));
+  return StructForm<BackendConfig>{}.tree_without_defaults(value);
+}
+
+Tree BackendForm::schema() const {
+  Tree schema = Tree::map();
+  schema.put("anyOf",
+             Tree::list({backend_address().schema(), StructForm<BackendConfig>{}.schema()}));
+  return schema;
+}
+
+void BackendForm::document(Rows& rows, const std::string& path) const {
+  StructForm<BackendConfig>{}.document(rows, path);
+}
+
+namespace {
+
+bool is_only_target(const std::vector<RouteTarget>& targets) {
+  return targets.size() == 1 && targets[0].weight == RouteTarget{}.weight;
+}
+
+}  // namespace
+
+void OnlyTargetForm::read(const Node& node, Value& value) const {
+  std::string pool;
+  TextForm{"the name of a pool", check_not_empty}.read(node, pool);
+  if (!pool.empty()) value = {RouteTarget{std::move(pool), RouteTarget{}.weight}};
+}
+
+Tree OnlyTargetForm::tree(const Value& value, const Value*) const {
+  return is_only_target(value) ? Tree::text(value[0].pool) : Tree{};
+}
+
+Tree OnlyTargetForm::schema() const {
+  return TextForm{"the name of a pool", check_not_empty}.schema();
+}
+
+void SplitForm::read(const Node& node, Value& value) const {
+  const auto entries = node.entries("a mapping such as {stable: 95, canary: 5}");
+  if (!entries) return;
+  if (entries->empty()) node.fail("is empty, expected a mapping such as {stable: 95, canary: 5}");
+  value.clear();
+  for (const auto& [pool, entry] : *entries) {
+    const auto weight = share.read(entry);
+    value.push_back({pool, static_cast<std::uint32_t>(weight.value_or(1))});
+  }
+}
+
+Tree SplitForm::tree(const Value& value, const Value*) const {
+  if (value.empty() || is_only_target(value)) return {};
+  Tree map = Tree::map();
+  for (const auto& target : value) map.put(target.pool, Tree::raw(std::to_string(target.weight)));
+  return map;
+}
+
+Tree SplitForm::schema() const {
+  return schema_of("object")
+      .put("minProperties", Tree::raw("1"))
+      .put("additionalProperties", share.schema());
+}
+
+void Fields<RouteConfig>::extend_schema(Tree& schema) {
+  Tree pool = Tree::map();
+  pool.put("required", Tree::list_of_text({"pool"}));
+  Tree split = Tree::map();
+  split.put("required", Tree::list_of_text({"split"}));
+  schema.put("oneOf", Tree::list({std::move(pool), std::move(split)}));
+}
+
+std::string name_of(const RouteMatch& match) {
+  return match.host + (match.path.empty() ? "/**" : match.path);
+}
+
+// ---- checks of texts
+
+namespace {
+
+bool is_letter_or_digit(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+// A token of RFC 9110.
+bool is_token(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return is_letter_or_digit(c) || std::string_view{"!#$%&'*+-.^_`|~"}.find(c) != std::string::npos;
+  });
+}
+
+}  // namespace
+
+std::optional<Complaint> check_name(std::string& value) {
+  constexpr std::size_t longest = 64;
+  const bool good = !value.empty() && value.size() <= longest && is_letter_or_digit(value[0]) &&
+                    std::all_of(value.begin(), value.end(), [](char c) {
+                      return is_letter_or_digit(c) || c == '.' || c == '_' || c == '-';
+                    });
+  if (good) return std::nullopt;
+  return Complaint{fmt::format("'{}' is no name: expected up to {} letters, digits, '.', '_' and "
+                               "'-', the first a letter or digit",
+                               value.substr(0, longest + 1), longest),
+                   {}};
+}
+
+std::optional<Complaint> check_not_empty(std::string& value) {
+  if (!value.empty()) return std::nullopt;
+  return Complaint{"is empty", {}};
+}
+
+std::optional<Complaint> check_header_name(std::string& value) {
+  if (!is_token(value)) {
+    return Complaint{fmt::format("'{}' is not the name of a header field", value), {}};
+  }
+  value = lower(value);
+  return std::nullopt;
+}
+
+std::optional<Complaint> check_method(std::string& value) {
+  std::string upper = value;
+  std::transform(upper.begin(), upper.end(), upper.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  if (!is_token(value)) return Complaint{fmt::format("'{}' is not a method", value), {}};
+  if (value != upper) {
+    return Complaint{fmt::format("'{}' is not a method: they are in upper case", value),
+                     did_you_mean(upper)};
+  }
+  return std::nullopt;
+}
+
+std::optional<Complaint> check_host_pattern(std::string& value) {
+  std::string_view name = value;
+  if (name.starts_with("*.")) name.remove_prefix(2);
+  if (name.find(':') != name.npos && !parse_ip(name)) {
+    return Complaint{fmt::format("'{}' is not a host name", value),
+                     "write the name alone, without scheme and port"};
+  }
+  const bool good =
+      !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
+        return is_letter_or_digit(c) || c == '.' || c == '-' || c == '_' || c == ':';
+      });
+  if (!good) {
+    return Complaint{fmt::format("'{}' is not a host name, nor '*.' before one", value), {}};
+  }
+  value = lower(value);
+  return std::nullopt;
+}
+
+std::optional<Complaint> check_path_pattern(std::string& value) {
+  if (!value.starts_with('/')) {
+    return Complaint{fmt::format("'{}' is not a path: it starts with '/'", value),
+                     did_you_mean("/" + value)};
+  }
+  const auto strange = std::find_if(value.begin(), value.end(), [](char c) {
+    return static_cast<unsigned char>(c) <= 0x20 || c == 0x7f || c == '?' || c == '#' || c == '\\';
+  });
+  if (strange != value.end()) {
+    return Complaint{fmt::format("'{}' is not a path: it holds '{}'", value, *strange),
+                     *strange == '?' ? "only the path is matched, not the query" : ""};
+  }
+  std::string_view rest = std::string_view{value}.substr(1);
+  for (;;) {
+    const std::size_t end = std::min(rest.find('/'), rest.size());
+    const std::string_view segment = rest.substr(0, end);
+    const bool last = end == rest.size();
+    if (segment == "**" && !last) {
+      return Complaint{fmt::format("'{}': '**' can only be the last segment", value), {}};
+    }
+    if (segment != "*" && segment != "**" && segment.find('*') != segment.npos) {
+      return Complaint{fmt::format("'{}': '*' stands for a whole segment", value),
+                       "write /v1/* for one segment, /v1/** for all below /v1"};
+    }
+    if (segment == "." || segment == "..") {
+      return Complaint{fmt::format("'{}' would never match: requests are matched without dot "
+                                   "segments",
+                                   value),
+                       {}};
+    }
+    if (last) return std::nullopt;
+    rest.remove_prefix(end + 1);
+  }
+}
+
+}  // namespace evenkeel::config_file

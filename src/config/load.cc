@@ -1,0 +1,157 @@
+#include "evenkeel/config/load.h"
+
+#include <fmt/format.h>
+#include <netdb.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <memory>
+#include <sstream>
+
+#include "config/fields.h"
+#include "config/node.h"
+#include "config/rules.h"
+#include "config/yaml.h"
+#include "evenkeel/base/hash.h"
+
+namespace evenkeel {
+namespace config_file {
+namespace {
+
+constexpr std::size_t largest_file = 16 * 1024 * 1024;
+
+// The first byte that no text in UTF-8 holds. yaml-cpp must not see it: it takes a control character
+// for the end of the file, and other encodings for UTF-8.
+std::optional<std::size_t> first_foreign_byte(std::string_view text) {
+  for (std::size_t i = 0; i < text.size();) {
+    const auto lead = static_cast<unsigned char>(text[i]);
+    if (lead < 0x80) {
+      const bool printable = lead >= 0x20 && lead != 0x7f;
+      if (!printable && lead != '\t' && lead != '\n' && lead != '\r') return i;
+      ++i;
+      continue;
+    }
+    const std::size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+    if (lead < 0xc2 || lead > 0xf4 || i + length > text.size()) return i;
+    for (std::size_t j = 1; j < length; ++j) {
+      if ((static_cast<unsigned char>(text[i + j]) & 0xc0) != 0x80) return i;
+    }
+    i += length;
+  }
+  return std::nullopt;
+}
+
+Mark mark_at(std::string_view text, std::size_t offset) {
+  const auto before = split_lines(text.substr(0, offset));
+  const bool at_line_start = offset == 0 || text[offset - 1] == '\n';
+  if (at_line_start) return {static_cast<int>(before.size()) + 1, 1};
+  int column = 1;
+  for (char c : before.back()) column += (static_cast<unsigned char>(c) & 0xc0) != 0x80 ? 1 : 0;
+  return {static_cast<int>(before.size()), column};
+}
+
+constexpr std::string_view smallest_file =
+    "the smallest file that runs is pools: [{name: llama, backends: [http://127.0.0.1:8000]}]";
+
+void read_tree(const Tree& tree, Config& config, Reading& reading) {
+  const Node root{tree, {}, reading};
+  if (tree.kind == Tree::Kind::nothing) {
+    root.fail("the file is empty", std::string{smallest_file});
+  } else if (!root.is_map()) {
+    root.fail_expected("a mapping of keys such as 'pools'", std::string{smallest_file});
+  } else {
+    StructForm<Config>{}.read(root, config);
+  }
+}
+
+void read_text(std::string_view text, Config& config, Reading& reading) {
+  if (text.size() > largest_file) {
+    reading.report.add({1, 1}, {}, fmt::format("larger than {} MiB", largest_file / MiB));
+    return;
+  }
+  if (const auto foreign = first_foreign_byte(text)) {
+    const auto byte = static_cast<unsigned char>(text[*foreign]);
+    reading.report.add(mark_at(text, *foreign), {},
+                       fmt::format("byte 0x{:02x} is not text in UTF-8", byte));
+    return;
+  }
+  const ParsedYaml parsed = parse_yaml(text, reading.report);
+  read_tree(parsed.root, config, reading);
+  if (const auto& error = parsed.syntax_error) {
+    reading.report.forget_from(error->guesswork_from);
+    reading.report.add(error->mark, {}, error->message, error->help);
+  } else if (parsed.root.kind == Tree::Kind::map) {
+    check_rules(config, reading);
+  }
+}
+
+std::optional<std::string> read_whole(const std::string& file, std::string& why) {
+  std::ostringstream text;
+  if (file == "-") {
+    text << std::cin.rdbuf();
+    return text.str();
+  }
+  const auto close = [](std::FILE* stream) { std::fclose(stream); };
+  const std::unique_ptr<std::FILE, decltype(close)> stream{std::fopen(file.c_str(), "rb"), close};
+  if (stream) {
+    std::array<char, 65536> piece;
+    while (const std::size_t count = std::fread(piece.data(), 1, piece.size(), stream.get())) {
+      text.write(piece.data(), static_cast<std::streamsize>(count));
+    }
+    if (std::ferror(stream.get()) == 0) return text.str();
+  }
+  why = std::strerror(errno);
+  return std::nullopt;
+}
+
+}  // namespace
+}  // namespace config_file
+
+Environment Environment::of_process() {
+  Environment environment;
+  environment.variable = [](const std::string& name) -> std::optional<std::string> {
+    const char* value = std::getenv(name.c_str());
+    if (value == nullptr) return std::nullopt;
+    return value;
+  };
+  environment.resolve_error = [](const std::string& host) -> std::optional<std::string> {
+    addrinfo hints{};
+    hints.ai_socktype = SOCK_STREAM;
+    addrinfo* found = nullptr;
+    const int error = getaddrinfo(host.c_str(), nullptr, &hints, &found);
+    if (error != 0) return gai_strerror(error);
+    freeaddrinfo(found);
+    return std::nullopt;
+  };
+  return environment;
+}
+
+LoadResult read_config(std::string_view text, const std::string& file,
+                       const Environment& environment) {
+  LoadResult result;
+  result.text = text;
+  result.hash = fmt::format("{:016x}", hash_of(text));
+  constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
+  if (text.starts_with(byte_order_mark)) text.remove_prefix(byte_order_mark.size());
+  config_file::Reading reading{config_file::Report{file}, environment, {}};
+  config_file::read_text(text, result.config, reading);
+  result.problems = reading.report.take();
+  return result;
+}
+
+LoadResult load_config(const std::string& file, const Environment& environment) {
+  std::string why;
+  const std::string name = file == "-" ? "<stdin>" : file;
+  const auto text = config_file::read_whole(file, why);
+  if (text) return read_config(*text, name, environment);
+  LoadResult result;
+  result.problems.push_back({name, 0, 0, {}, "cannot be read: " + why, {}});
+  return result;
+}
+
+}  // namespace evenkeel

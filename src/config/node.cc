@@ -1,0 +1,228 @@
+#include "config/node.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "config/spelling.h"
+
+namespace evenkeel::config_file {
+namespace {
+
+std::string join(const std::string& path, std::string_view key) {
+  return path.empty() ? std::string{key} : fmt::format("{}.{}", path, key);
+}
+
+std::string shorten(std::string_view text) {
+  constexpr std::size_t longest = 60;
+  if (text.size() <= longest) return std::string{text};
+  std::size_t end = longest;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
+  return std::string{text.substr(0, end)} + "...";
+}
+
+bool fits(Shape shape, const Tree& tree) {
+  switch (shape) {
+    case Shape::scalar: return tree.is_scalar();
+    case Shape::list: return tree.kind == Tree::Kind::list;
+    case Shape::map: return tree.kind == Tree::Kind::map;
+    case Shape::scalar_or_map: return tree.is_scalar() || tree.kind == Tree::Kind::map;
+    case Shape::scalar_or_list: return tree.is_scalar() || tree.kind == Tree::Kind::list;
+  }
+  return false;
+}
+
+std::vector<std::string> names_of(const std::vector<KnownKey>& known) {
+  std::vector<std::string> names;
+  for (const auto& key : known) names.emplace_back(key.name);
+  return names;
+}
+
+bool is_variable_name(std::string_view name) {
+  const auto is_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
+  return !name.empty() && std::isdigit(static_cast<unsigned char>(name.front())) == 0 &&
+         std::all_of(name.begin(), name.end(), is_word);
+}
+
+}  // namespace
+
+Mark Reading::mark_of(std::string path) const {
+  for (;;) {
+    const auto found = marks.find(path);
+    if (found != marks.end()) return found->second;
+    const std::size_t cut = path.find_last_of(".[");
+    if (path.empty()) return {1, 1};
+    path.resize(cut == path.npos ? 0 : cut);
+  }
+}
+
+Node::Node(const Tree& tree, std::string path, Reading& reading)
+    : tree_(tree), path_(std::move(path)), reading_(reading) {
+  reading_.marks.insert_or_assign(path_, tree_.mark);
+}
+
+void Node::fail(std::string message, std::string help) const {
+  if (tree_.broken) return;
+  reading_.report.add(tree_.mark, path_, std::move(message), std::move(help));
+}
+
+void Node::fail_expected(std::string_view expected, std::string help) const {
+  fail(fmt::format("expected {}, found {}", expected, found()), std::move(help));
+}
+
+std::string Node::found() const {
+  switch (tree_.kind) {
+    case Tree::Kind::nothing: return "nothing";
+    case Tree::Kind::list: return "a list";
+    case Tree::Kind::map: return "a mapping";
+    case Tree::Kind::quoted: return fmt::format("the text '{}'", shorten(tree_.scalar));
+    case Tree::Kind::plain: break;
+  }
+  switch (type_of_plain(tree_.scalar)) {
+    case PlainType::number: return fmt::format("the number {}", shorten(tree_.scalar));
+    case PlainType::boolean: return tree_.scalar;
+    case PlainType::null: return "nothing";
+    case PlainType::text: break;
+  }
+  return fmt::format("'{}'", shorten(tree_.scalar));
+}
+
+std::optional<Node::Scalar> Node::scalar(std::string_view expected) const {
+  if (tree_.broken) return std::nullopt;
+  if (!tree_.is_scalar()) {
+    fail_expected(expected);
+    return std::nullopt;
+  }
+  Scalar scalar;
+  auto text = expand(tree_.scalar, scalar.from_environment);
+  if (!text) return std::nullopt;
+  scalar.text = std::move(*text);
+  return scalar;
+}
+
+std::optional<std::vector<Node>> Node::elements(std::string_view expected) const {
+  if (!is_list()) {
+    fail_expected(expected, is_scalar() ? "a list is written [a, b], or one '- ' line each" : "");
+    return std::nullopt;
+  }
+  std::vector<Node> nodes;
+  for (std::size_t i = 0; i < tree_.items.size(); ++i) {
+    nodes.emplace_back(tree_.items[i], fmt::format("{}[{}]", path_, i), reading_);
+  }
+  return nodes;
+}
+
+std::optional<std::vector<std::pair<std::string, Node>>> Node::entries(
+    std::string_view expected) const {
+  if (!is_map()) {
+    fail_expected(expected);
+    return std::nullopt;
+  }
+  std::vector<std::pair<std::string, Node>> nodes;
+  for (std::size_t i = 0; i < tree_.items.size(); ++i) {
+    const std::string& key = tree_.keys[i].name;
+    nodes.emplace_back(key, Node{tree_.items[i], join(path_, key), reading_});
+  }
+  return nodes;
+}
+
+bool Node::take_keys(const std::vector<KnownKey>& known) {
+  if (!is_map()) {
+    fail_expected(fmt::format("a mapping of {}", fmt::join(names_of(known), ", ")));
+    return false;
+  }
+  std::vector<std::size_t> unknown;
+  for (std::size_t i = 0; i < tree_.keys.size(); ++i) {
+    const auto key = std::find_if(known.begin(), known.end(), [&](const KnownKey& candidate) {
+      return candidate.name == tree_.keys[i].name;
+    });
+    if (key == known.end()) {
+      unknown.push_back(i);
+    } else {
+      taken_.emplace(key->name, &tree_.items[i]);
+    }
+  }
+  for (const std::size_t i : unknown) take_unknown_key(i, known);
+  for (const auto& key : known) {
+    if (!key.required || taken_.count(key.name) > 0) continue;
+    if (!tree_.broken) {
+      reading_.report.add(tree_.mark, join(path_, key.name),
+                          fmt::format("missing key '{}'", key.name));
+    }
+  }
+  return true;
+}
+
+void Node::take_unknown_key(std::size_t index, const std::vector<KnownKey>& known) {
+  const auto names = names_of(known);
+  const Tree::Key& key = tree_.keys[index];
+  const auto meant = nearest_word(key.name, names);
+  const std::string help = meant ? fmt::format("did you mean '{}'?", *meant)
+                                 : fmt::format("known here: {}", fmt::join(names, ", "));
+  reading_.report.add(key.mark, join(path_, key.name), "unknown key", help);
+
+  if (!meant) return;
+  const auto it = std::find_if(known.begin(), known.end(),
+                               [&](const KnownKey& candidate) { return candidate.name == *meant; });
+  const Tree& value = tree_.items[index];
+  taken_.emplace(it->name, fits(it->shape, value) ? &value : nullptr);
+}
+
+std::optional<Node> Node::child(std::string_view key) const {
+  const auto found = taken_.find(key);
+  if (found == taken_.end() || found->second == nullptr) return std::nullopt;
+  return Node{*found->second, join(path_, key), reading_};
+}
+
+std::optional<std::string> Node::expand(std::string_view text, bool& expanded) const {
+  std::string out;
+  while (!text.empty()) {
+    const std::size_t dollar = std::min(text.find('$'), text.size());
+    out += text.substr(0, dollar);
+    text.remove_prefix(dollar);
+    if (text.starts_with("$$")) {
+      out += '$';
+      text.remove_prefix(2);
+    } else if (text.starts_with("${")) {
+      const std::size_t end = text.find('}');
+      if (end == text.npos) {
+        fail("'${' without '}'", "a '$' that stands for itself is written '$$'");
+        return std::nullopt;
+      }
+      const auto value = variable(text.substr(2, end - 2));
+      if (!value) return std::nullopt;
+      out += *value;
+      expanded = true;
+      text.remove_prefix(end + 1);
+    } else if (!text.empty()) {
+      out += '$';
+      text.remove_prefix(1);
+    }
+  }
+  return out;
+}
+
+// The value for NAME or NAME:-default.
+std::optional<std::string> Node::variable(std::string_view reference) const {
+  const std::size_t separator = reference.find(":-");
+  const std::string name{reference.substr(0, separator)};
+  if (!is_variable_name(name)) {
+    fail(fmt::format("'{}' is no name of an environment variable", shorten(name)),
+         "write ${NAME} or ${NAME:-default}");
+    return std::nullopt;
+  }
+  const auto& look_up = reading_.environment.variable;
+  const auto value = look_up ? look_up(name) : std::nullopt;
+  // As in a shell, an empty variable is as good as none where there is a default.
+  if (separator != reference.npos && (!value || value->empty())) {
+    return std::string{reference.substr(separator + 2)};
+  }
+  if (!value) {
+    fail(fmt::format("the environment variable {} is not set", name),
+         fmt::format("set it, or give a default: ${{{}:-value}}", name));
+  }
+  return value;
+}
+
+}  // namespace evenkeel::config_file

@@ -1,0 +1,95 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "config/problems.h"
+#include "config/tree.h"
+#include "evenkeel/config/load.h"
+
+namespace evenkeel::config_file {
+
+// What one reading of a file shares: where problems go, what the environment says, and where in the
+// file each key was, for checks that come after reading.
+struct Reading {
+  Report report;
+  const Environment& environment;
+  std::unordered_map<std::string, Mark> marks;  // path -> place of the value
+
+  // The place of a key, or of what it would stand in if it is not there.
+  Mark mark_of(std::string path) const;
+
+  // Reports a problem at a key.
+  void add(const std::string& path, std::string message, std::string help = {}) {
+    report.add(mark_of(path), path, std::move(message), std::move(help));
+  }
+};
+
+// What kind of value a key takes, as far as YAML tells them apart.
+enum class Shape { scalar, list, map, scalar_or_map, scalar_or_list };
+
+// A key that a struct has, as far as reading its mapping needs to know.
+struct KnownKey {
+  std::string_view name;
+  Shape shape;
+  bool required;
+};
+
+// A value in the file on its way to becoming typed: reports what is wrong where it stands.
+class Node {
+ public:
+  Node(const Tree& tree, std::string path, Reading& reading);
+
+  const std::string& path() const { return path_; }
+  bool is_list() const { return tree_.kind == Tree::Kind::list; }
+  bool is_map() const { return tree_.kind == Tree::Kind::map; }
+  bool is_scalar() const { return tree_.is_scalar(); }
+  bool is_quoted() const { return tree_.kind == Tree::Kind::quoted; }
+
+  // Reports a problem with this value.
+  void fail(std::string message, std::string help = {}) const;
+
+  // "expected a duration such as 30s, found the number 30"
+  void fail_expected(std::string_view expected, std::string help = {}) const;
+
+  // The text of a scalar with its ${VARIABLES} filled in; `from_environment` says whether there
+  // were any. Otherwise reports what was expected and returns nothing.
+  struct Scalar {
+    std::string text;
+    bool from_environment = false;
+  };
+  std::optional<Scalar> scalar(std::string_view expected) const;
+
+  // The elements of a list. Otherwise reports what was expected and returns nothing.
+  std::optional<std::vector<Node>> elements(std::string_view expected) const;
+
+  // The entries of a mapping with keys of the user's choice.
+  std::optional<std::vector<std::pair<std::string, Node>>> entries(std::string_view expected) const;
+
+  // Checks the keys of a mapping against those known: reports the unknown and the missing ones.
+  // A misspelt key counts as the one that was meant, so that one mistake is one problem. False if
+  // this is no mapping at all.
+  bool take_keys(const std::vector<KnownKey>& known);
+
+  // REQUIRES: take_keys said true. Whether the key is there, whatever its value.
+  bool has(std::string_view key) const { return taken_.count(key) > 0; }
+
+  // REQUIRES: take_keys said true. The value of a key, if it is there and of the right shape.
+  std::optional<Node> child(std::string_view key) const;
+
+ private:
+  std::string found() const;
+  void take_unknown_key(std::size_t index, const std::vector<KnownKey>& known);
+  std::optional<std::string> expand(std::string_view text, bool& expanded) const;
+  std::optional<std::string> variable(std::string_view reference) const;
+
+  const Tree& tree_;
+  std::string path_;
+  Reading& reading_;
+  std::unordered_map<std::string_view, const Tree*> taken_;  // key -> value; null: not usable
+};
+
+}  // namespace evenkeel::config_file

@@ -1,0 +1,109 @@
+#include "config/problems.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+
+namespace evenkeel {
+namespace config_file {
+
+void Report::add(Mark mark, std::string path, std::string message, std::string help) {
+  for (std::string key = path; !key.empty() && touched_.insert(key).second;) {
+    const std::size_t end = key.find_last_of(".[");
+    key.resize(end == key.npos ? 0 : end);
+  }
+  problems_.push_back(
+      {file_, mark.line, mark.column, std::move(path), std::move(message), std::move(help)});
+}
+
+void Report::forget_from(int line) {
+  std::erase_if(problems_, [line](const Problem& problem) { return problem.line >= line; });
+}
+
+std::vector<Problem> Report::take() {
+  std::stable_sort(problems_.begin(), problems_.end(), [](const Problem& a, const Problem& b) {
+    return std::tie(a.line, a.column) < std::tie(b.line, b.column);
+  });
+  return std::move(problems_);
+}
+
+std::vector<std::string_view> split_lines(std::string_view text) {
+  std::vector<std::string_view> lines;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    lines.push_back(line);
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return lines;
+}
+
+namespace {
+
+// More than anyone reads; a list of 10 000 backends can be wrong 10 000 times.
+constexpr std::size_t most_rendered = 200;
+
+// The source line as far as a terminal shows it well, and a caret under a column of it.
+std::string excerpt(std::string_view line, int column) {
+  std::string padding;
+  int at = 1;
+  for (char c : line) {
+    const bool continues_a_character = (static_cast<unsigned char>(c) & 0xc0) == 0x80;
+    if (continues_a_character) continue;
+    if (at++ == column) break;
+    padding += c == '\t' ? '\t' : ' ';
+  }
+  return fmt::format("  {}\n  {}^\n", line, padding);
+}
+
+std::string one_line(std::string_view text) {
+  std::string out;
+  for (char c : text) out += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? ' ' : c;
+  return out;
+}
+
+}  // namespace
+}  // namespace config_file
+
+std::string render_problems(const std::vector<Problem>& problems, std::string_view text) {
+  const auto lines = config_file::split_lines(text);
+  std::string out;
+  for (std::size_t i = 0; i < std::min(problems.size(), config_file::most_rendered); ++i) {
+    const Problem& problem = problems[i];
+    out += problem.file;
+    if (problem.line > 0) out += fmt::format(":{}:{}", problem.line, problem.column);
+    out += ": error: ";
+    if (!problem.path.empty()) out += config_file::one_line(problem.path) + ": ";
+    out += config_file::one_line(problem.message);
+    if (!problem.help.empty()) out += "; " + config_file::one_line(problem.help);
+    out += '\n';
+    const auto line = static_cast<std::size_t>(problem.line);
+    if (line >= 1 && line <= lines.size()) {
+      out += config_file::excerpt(lines[line - 1], problem.column);
+    }
+  }
+  if (problems.size() > config_file::most_rendered) {
+    out += fmt::format("... and {} more\n", problems.size() - config_file::most_rendered);
+  }
+  return out;
+}
+
+std::string problems_json(const std::vector<Problem>& problems) {
+  using config_file::Tree;
+  Tree list = Tree::list();
+  for (const Problem& problem : problems) {
+    Tree item = Tree::map();
+    item.put("file", Tree::text(problem.file));
+    item.put("line", Tree::raw(std::to_string(problem.line)));
+    item.put("column", Tree::raw(std::to_string(problem.column)));
+    item.put("path", Tree::text(problem.path));
+    item.put("message", Tree::text(problem.message));
+    item.put("help", Tree::text(problem.help));
+    list.items.push_back(std::move(item));
+  }
+  return config_file::to_json(list);
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "config/tree.h"
+#include "evenkeel/config/load.h"
+
+namespace evenkeel::config_file {
+
+// Collects what is wrong with one file.
+class Report {
+ public:
+  explicit Report(std::string file) : file_(std::move(file)) {}
+
+  void add(Mark mark, std::string path, std::string message, std::string help = {});
+
+  // Whether something was wrong at this key or inside it, so that what it holds is no basis for
+  // further checks.
+  bool touched(const std::string& path) const { return touched_.count(path) > 0; }
+
+  // Forgets what was found at or below a line: where the syntax breaks, what follows is guesswork.
+  void forget_from(int line);
+
+  std::size_t size() const { return problems_.size(); }
+
+  // All of them in the order of the file.
+  std::vector<Problem> take();
+
+ private:
+  std::string file_;
+  std::vector<Problem> problems_;
+  std::unordered_set<std::string> touched_;
+};
+
+// The lines of a text, without their ends.
+std::vector<std::string_view> split_lines(std::string_view text);
+
+}  // namespace evenkeel::config_file

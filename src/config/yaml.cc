@@ -1,0 +1,375 @@
+#include "config/yaml.h"
+
+#include <fmt/format.h>
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/exceptions.h>
+#include <yaml-cpp/parser.h>
+
+#include <algorithm>
+#include <set>
+#include <sstream>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+namespace evenkeel::config_file {
+namespace {
+
+// No file that means anything nests deeper; yaml-cpp itself gives up at 500.
+constexpr std::size_t deepest = 64;
+
+// yaml-cpp counts columns in bytes from 0; people count characters from 1.
+class Lines {
+ public:
+  explicit Lines(std::string_view text) : lines_(split_lines(text)) {}
+
+  Mark mark_of(const YAML::Mark& mark) const {
+    if (mark.line < 0) return {};
+    const std::string_view before = at(mark.line + 1).substr(
+        0, std::min(static_cast<std::size_t>(mark.column), at(mark.line + 1).size()));
+    const auto characters = std::count_if(before.begin(), before.end(), [](char c) {
+      return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
+    });
+    const auto past_the_end = static_cast<std::size_t>(mark.column) - before.size();
+    return {mark.line + 1, static_cast<int>(characters) + static_cast<int>(past_the_end) + 1};
+  }
+
+  // The line with this number, counted from 1; empty past the end.
+  std::string_view at(int number) const {
+    const auto index = static_cast<std::size_t>(number - 1);
+    return number >= 1 && index < lines_.size() ? lines_[index] : std::string_view{};
+  }
+
+  Mark last() const { return {std::max(static_cast<int>(lines_.size()), 1), 1}; }
+
+ private:
+  std::vector<std::string_view> lines_;
+};
+
+// yaml-cpp takes the end of the file for the closing quote.
+bool has_closing_quote(std::string_view text, std::size_t start) {
+  if (start >= text.size()) return true;
+  const char quote = text[start];
+  if (quote != '"' && quote != '\'') return true;  // after a tag or anchor, reported anyway
+  for (std::size_t i = start + 1; i < text.size(); ++i) {
+    if (quote == '"' && text[i] == '\\') {
+      ++i;
+    } else if (text[i] == quote) {
+      return true;
+    }
+  }
+  return false;
+}
+
+class TreeBuilder : public YAML::EventHandler {
+ public:
+  TreeBuilder(std::string_view text, const Lines& lines, Report& report)
+      : text_(text), lines_(lines), report_(report) {}
+
+  Tree take_root() { return std::move(root_); }
+
+  // The outermost open [ or {, where a syntax error leaves one open.
+  const Mark* open_flow() const {
+    for (const auto& frame : frames_) {
+      if (frame.is_flow) return &frame.tree.mark;
+    }
+    return nullptr;
+  }
+
+  // The innermost.
+  const Tree* innermost() const { return frames_.empty() ? nullptr : &frames_.back().tree; }
+
+  // Closes what a syntax error left open. The last scalar may have swallowed part of the mistake.
+  void close_torn() {
+    if (last_scalar_ && !frames_.empty()) {
+      auto& items = frames_.back().tree.items;
+      if (!items.empty()) items.back().broken = true;
+    }
+    while (!frames_.empty()) {
+      frames_.back().tree.broken = true;
+      if (frames_.back().key) {
+        Tree nothing;
+        nothing.broken = true;
+        attach(std::move(nothing));
+      }
+      close();
+    }
+  }
+
+  // Names anchors that no alias uses; those that are used were reported where they are.
+  void report_idle_anchors() {
+    for (const auto& [anchor, mark] : anchors_) {
+      if (aliased_.count(anchor) == 0) report_.add(mark, {}, "anchors are not supported");
+    }
+  }
+
+  void OnDocumentStart(const YAML::Mark&) override {}
+  void OnDocumentEnd() override {}
+
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    note_anchor(mark, anchor);
+    Tree tree;
+    tree.mark = lines_.mark_of(mark);
+    last_scalar_ = true;
+    attach(std::move(tree));
+  }
+
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    aliased_.insert(anchor);
+    Tree tree;
+    tree.mark = lines_.mark_of(mark);
+    tree.broken = true;
+    const bool merges = !frames_.empty() && frames_.back().key && frames_.back().key->name == "<<";
+    if (!merges) {
+      report_.add(tree.mark, path(), "aliases are not supported", "write the value out");
+    }
+    attach(std::move(tree));
+  }
+
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                const std::string& value) override {
+    note_anchor(mark, anchor);
+    Tree tree = tag == "!" ? Tree::text(value) : Tree::raw(value);
+    tree.mark = lines_.mark_of(mark);
+    tree.broken = !check_tag(tree.mark, tag);
+    if (tag == "!" && !has_closing_quote(text_, static_cast<std::size_t>(mark.pos))) {
+      report_.add(tree.mark, path(), "a quoted text that never ends");
+      tree.broken = true;
+    }
+    last_scalar_ = true;
+    attach(std::move(tree));
+  }
+
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value style) override {
+    open(Tree::list(), mark, tag, anchor, style);
+  }
+  void OnSequenceEnd() override { close(); }
+
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value style) override {
+    open(Tree::map(), mark, tag, anchor, style);
+  }
+  void OnMapEnd() override { close(); }
+
+ private:
+  struct Frame {
+    Tree tree;
+    std::string path;
+    std::optional<Tree::Key> key;          // of a map, while its value is awaited
+    bool key_is_lost = false;              // a duplicate or no key at all: its value is dropped
+    std::unordered_set<std::string> seen;  // of a map
+    bool is_flow = false;
+  };
+
+  void note_anchor(const YAML::Mark& mark, YAML::anchor_t anchor) {
+    if (anchor != 0) anchors_.emplace_back(anchor, lines_.mark_of(mark));
+  }
+
+  bool check_tag(Mark mark, const std::string& tag) {
+    if (tag.empty() || tag == "?" || tag == "!") return true;
+    report_.add(mark, path(), fmt::format("tags such as '{}' are not supported", tag));
+    return false;
+  }
+
+  void open(Tree tree, const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+            YAML::EmitterStyle::value style) {
+    if (frames_.size() >= deepest) {
+      throw YAML::ParserException(mark, YAML::ErrorMsg::BAD_FILE);  // as yaml-cpp does at 500
+    }
+    note_anchor(mark, anchor);
+    tree.mark = lines_.mark_of(mark);
+    tree.broken = !check_tag(tree.mark, tag);
+    last_scalar_ = false;
+    Frame frame;
+    frame.path = path();
+    frame.tree = std::move(tree);
+    frame.is_flow = style == YAML::EmitterStyle::Flow;
+    frames_.push_back(std::move(frame));
+  }
+
+  void close() {
+    Tree done = std::move(frames_.back().tree);
+    frames_.pop_back();
+    last_scalar_ = false;
+    attach(std::move(done));
+  }
+
+  // Of the value that comes next.
+  std::string path() const {
+    if (frames_.empty()) return {};
+    const Frame& frame = frames_.back();
+    if (frame.tree.kind == Tree::Kind::list) {
+      return fmt::format("{}[{}]", frame.path, frame.tree.items.size());
+    }
+    return frame.key ? join(frame.path, frame.key->name) : frame.path;
+  }
+
+  static std::string join(const std::string& path, const std::string& key) {
+    return path.empty() ? key : path + "." + key;
+  }
+
+  void attach(Tree value) {
+    if (frames_.empty()) {
+      root_ = std::move(value);
+      return;
+    }
+    Frame& frame = frames_.back();
+    if (frame.tree.kind == Tree::Kind::list) {
+      frame.tree.items.push_back(std::move(value));
+    } else if (!frame.key) {
+      take_key(frame, std::move(value));
+    } else {
+      if (!frame.key_is_lost) {
+        frame.tree.keys.push_back(std::move(*frame.key));
+        frame.tree.items.push_back(std::move(value));
+      }
+      frame.key.reset();
+    }
+  }
+
+  void take_key(Frame& frame, Tree value) {
+    last_scalar_ = false;
+    frame.key = Tree::Key{std::move(value.scalar), value.mark};
+    frame.key_is_lost = false;
+    const std::string& name = frame.key->name;
+    if (value.broken) {
+      frame.key_is_lost = true;
+    } else if (!value.is_scalar()) {
+      report_.add(value.mark, frame.path, "a key must be a word");
+      frame.key_is_lost = true;
+    } else if (name == "<<") {
+      report_.add(value.mark, join(frame.path, name), "merge keys are not supported",
+                  "write the keys out");
+      frame.key_is_lost = true;
+    } else if (!frame.seen.insert(name).second) {
+      const auto first = std::find_if(frame.tree.keys.begin(), frame.tree.keys.end(),
+                                      [&](const Tree::Key& key) { return key.name == name; });
+      report_.add(value.mark, join(frame.path, name),
+                  first == frame.tree.keys.end()
+                      ? std::string{"duplicate key"}
+                      : fmt::format("duplicate key; the first is in line {}", first->mark.line));
+      frame.key_is_lost = true;
+    }
+  }
+
+  std::string_view text_;
+  const Lines& lines_;
+  Report& report_;
+  Tree root_;
+  std::vector<Frame> frames_;
+  std::vector<std::pair<YAML::anchor_t, Mark>> anchors_;
+  std::set<YAML::anchor_t> aliased_;
+  bool last_scalar_ = false;
+};
+
+// Stops at whatever follows the one document.
+class NoSecondDocument : public YAML::EventHandler {
+ public:
+  std::optional<YAML::Mark> found;
+
+  void OnDocumentStart(const YAML::Mark& mark) override { found = mark; }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                  YAML::EmitterStyle::value) override {}
+  void OnMapEnd() override {}
+};
+
+std::string_view indentation_of(std::string_view line) {
+  return line.substr(0, std::min(line.find_first_not_of(" \t"), line.size()));
+}
+
+struct Explanation {
+  Mark mark;
+  std::string message;
+  std::string help;
+};
+
+// yaml-cpp says what its grammar missed; people want to know what to change.
+Explanation explain(const YAML::Exception& error, const TreeBuilder& builder, const Lines& lines) {
+  Mark mark = lines.mark_of(error.mark);
+  if (mark.line == 0) mark = lines.last();
+  const std::string_view line = lines.at(mark.line);
+  const Tree* innermost = builder.innermost();
+
+  if (error.msg == YAML::ErrorMsg::BAD_FILE) {
+    return {mark, fmt::format("nested more than {} levels deep", deepest), {}};
+  }
+  if (indentation_of(line).find('\t') != std::string_view::npos) {
+    return {mark, "a tab in the indentation", "YAML indents with spaces"};
+  }
+  if (line.find("]:") != std::string_view::npos) {
+    return {mark, "not YAML: an IPv6 address without quotes", "write \"[::1]:8080\""};
+  }
+  if (line.find("${") != std::string_view::npos && builder.open_flow() != nullptr) {
+    return {mark, "not YAML: ${...} without quotes inside [ ] or { }", "put it in double quotes"};
+  }
+  const bool flow_ends_missing = error.msg == YAML::ErrorMsg::END_OF_SEQ_FLOW ||
+                                 error.msg == YAML::ErrorMsg::END_OF_MAP_FLOW;
+  if (flow_ends_missing && innermost != nullptr) {
+    const bool is_list = innermost->kind == Tree::Kind::list;
+    return {innermost->mark,
+            fmt::format("this '{}' has no '{}'", is_list ? '[' : '{', is_list ? ']' : '}'),
+            fmt::format("it was missed in line {}", mark.line)};
+  }
+  if (error.msg == YAML::ErrorMsg::END_OF_MAP || error.msg == YAML::ErrorMsg::END_OF_SEQ) {
+    return {mark, "not YAML: this does not continue what is above it",
+            "check the indentation and the '- ' of lists"};
+  }
+  if (error.msg == YAML::ErrorMsg::MAP_VALUE) {
+    return {mark, "not YAML: a ':' where no key can be",
+            "check the indentation, or put a text that contains ': ' in quotes"};
+  }
+  if (error.msg == YAML::ErrorMsg::UNKNOWN_TOKEN) {
+    return {mark, "not YAML: a text cannot start with this character", "put it in quotes"};
+  }
+  return {mark, "not YAML: " + error.msg, {}};
+}
+
+void report_second_document(const YAML::Mark& at, const Lines& lines, Report& report) {
+  const Mark mark = lines.mark_of(at);
+  if (lines.at(mark.line).starts_with("---")) {
+    report.add(mark, {}, "a second document", "a file holds one; remove the '---'");
+  } else {
+    report.add(mark, {}, "text after the end of the document", "check the indentation");
+  }
+}
+
+}  // namespace
+
+ParsedYaml parse_yaml(std::string_view text, Report& report) {
+  const Lines lines{text};
+  TreeBuilder builder{text, lines, report};
+  ParsedYaml parsed;
+  try {
+    std::istringstream stream{std::string{text}};
+    YAML::Parser parser{stream};
+    parser.HandleNextDocument(builder);
+    NoSecondDocument rest;
+    bool more = true;
+    try {
+      more = parser.HandleNextDocument(rest);
+    } catch (const YAML::Exception& error) {
+      if (!rest.found) rest.found = error.mark;
+    }
+    if (more && rest.found) report_second_document(*rest.found, lines, report);
+  } catch (const YAML::Exception& error) {
+    Explanation found = explain(error, builder, lines);
+    int from = found.mark.line;
+    if (const Mark* open = builder.open_flow()) from = std::min(from, open->line);
+    parsed.syntax_error = {found.mark, std::move(found.message), std::move(found.help), from};
+    builder.close_torn();
+  }
+  if (!parsed.syntax_error) builder.report_idle_anchors();
+  parsed.root = builder.take_root();
+  return parsed;
+}
+
+}  // namespace evenkeel::config_file
