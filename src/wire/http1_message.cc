@@ -406,12 +406,17 @@ void write_response_head(HeadWriter& out, const Response& response, const Framin
   out << "\r\n";
 }
 
-void write_last_chunk(HeadWriter& out, const Fields* trailers) {
-  out << "0\r\n";
-  if (trailers != nullptr) {
-    for (const Field& field : *trailers) out.field(field.name(), field.value());
+std::string_view frame_chunk(HeadWriter& out, const Chunk& chunk, std::string& storage) {
+  constexpr std::string_view end_and_last_chunk = "\r\n0\r\n\r\n";
+  const bool empty = chunk.bytes.empty();
+  if (!empty) out.chunk_size(chunk.bytes.size());
+  if (!chunk.last) return empty ? std::string_view() : end_and_last_chunk.substr(0, 2);
+  if (chunk.trailers == nullptr) return empty ? end_and_last_chunk.substr(2) : end_and_last_chunk;
+  storage = empty ? "0\r\n" : "\r\n0\r\n";
+  for (const Field& field : *chunk.trailers) {
+    storage.append(field.name()).append(": ").append(field.value()).append("\r\n");
   }
-  out << "\r\n";
+  return storage += "\r\n";
 }
 
 }  // namespace evenkeel

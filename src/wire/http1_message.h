@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "evenkeel/http/message.h"
@@ -70,7 +71,9 @@ class HeadWriter {
   }
   /// The size line of a chunk.
   void chunk_size(std::size_t payload);
-  std::string_view written() const { return {begin_.get(), static_cast<std::size_t>(at_ - begin_.get())}; }
+  std::string_view written() const {
+    return {begin_.get(), static_cast<std::size_t>(at_ - begin_.get())};
+  }
 
  private:
   void grow(std::size_t wanted);
@@ -84,7 +87,8 @@ void write_request_head(HeadWriter& out, const Request& request, const Framing& 
 /// `close` says that the connection ends with this response; `minor_version` is the client's.
 void write_response_head(HeadWriter& out, const Response& response, const Framing& framing,
                          bool close, int minor_version);
-/// The last chunk with its trailers.
-void write_last_chunk(HeadWriter& out, const Fields* trailers);
+/// Frames a chunk of a body in the chunked coding: its size line goes to `out`; what follows its
+/// bytes is returned, and kept in `storage` where it is not a constant.
+std::string_view frame_chunk(HeadWriter& out, const Chunk& chunk, std::string& storage);
 
 }  // namespace evenkeel

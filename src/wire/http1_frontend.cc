@@ -1,0 +1,591 @@
+// The client's side of HTTP/1.1 and 1.0.
+#include <array>
+#include <cstring>
+#include <optional>
+#include <string>
+
+#include "chunked.h"
+#include "evenkeel/http/status.h"
+#include "evenkeel/wire/frontend.h"
+#include "head_parser.h"
+#include "http1_message.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::uint64_t most_drained = 64 * 1024;             // of a request that was answered early
+constexpr Duration longest_drain = std::chrono::seconds(1);
+constexpr std::uint32_t least_room = 4 * 1024;                // in the head's block, to read a body there
+constexpr int chunks_between_yields = 16;                     // of a body that never makes us wait
+constexpr std::string_view crlf = "\r\n";
+
+class Http1Connection;
+
+/// A request body, read from the connection as it is pulled.
+class RequestBody final : public Body {
+ public:
+  RequestBody(Http1Connection& connection, const Framing& framing, bool expects_continue, About& about)
+      : connection_(connection),
+        about_(about),
+        chunked_(framing.kind == Framing::Kind::chunked),
+        awaits_continue_(expects_continue),
+        left_(framing.length),
+        length_(framing.length) {}
+
+  Task<Result<Chunk>> read() override;
+  std::optional<std::uint64_t> length() const override {
+    return chunked_ ? std::nullopt : std::optional(length_);
+  }
+  bool rewind() override;
+
+  /// Every byte of the message was read: the next one begins here.
+  bool finished() const { return finished_; }
+  /// The rest cannot be told from the next message.
+  bool broken() const { return broken_; }
+  /// The client waits for 100 (Continue), which it has not been sent.
+  bool awaits_continue() const { return awaits_continue_; }
+  /// Bytes still to come, as far as it is known.
+  std::uint64_t left() const { return chunked_ ? 0 : left_; }
+
+ private:
+  std::optional<Result<Chunk>> take_buffered();
+  Task<Result<Chunk>> read_more();
+  Socket::Read fill();
+  std::optional<Result<Chunk>> deliver(char* bytes, std::size_t size, std::uint32_t& begin);
+  Result<Chunk> fail(Fault fault, const char* detail);
+
+  Http1Connection& connection_;
+  About& about_;
+  bool chunked_;
+  bool awaits_continue_;
+  bool finished_ = false;
+  bool broken_ = false;
+  bool replays_ = false;
+  std::uint32_t reads_ = 0;
+  std::uint64_t left_;
+  std::uint64_t length_;
+  std::uint64_t total_ = 0;
+  Chunk first_;        // for `rewind`, when it was the whole body
+  ReadBuffer large_;   // once the body has outgrown the head's block
+  ChunkedDecoder decoder_;
+};
+
+/// What a client sends after its upgrade: bytes without framing, until it ends its sending.
+class TunnelBody final : public Body {
+ public:
+  TunnelBody(Http1Connection& connection, About& about) : connection_(connection), about_(about) {}
+  Task<Result<Chunk>> read() override;
+
+ private:
+  Http1Connection& connection_;
+  About& about_;
+  ReadBuffer buffer_;
+};
+
+class Http1Connection final : public Pooled, public Interim {
+ public:
+  Http1Connection(std::unique_ptr<Socket> socket, const Endpoint& peer,
+                  const FrontendOptions& options, Host& host)
+      : socket_(std::move(socket)), options_(options), host_(host), client_port_(peer.port()) {
+    const std::string name = peer.host();
+    client_size_ = static_cast<std::uint8_t>(name.copy(client_.data(), client_.size()));
+    for (const Cidr& network : options.trusted_proxies) trusted_ = trusted_ || network.contains(peer);
+  }
+
+  static Task<void> serve(std::unique_ptr<Http1Connection> self);
+
+  void interim(int status, const Fields& fields) override;
+
+ private:
+  friend class RequestBody;
+  friend class TunnelBody;
+  enum class HeadOutcome : std::uint8_t { done, failed, gone, expired };
+  enum class Next : std::uint8_t { keep, linger, close };
+
+  Loop& loop() { return socket_->loop(); }
+  Watch& watch() { return socket_->watch(); }
+
+  Task<Next> exchange();
+  Task<HeadOutcome> read_head(HeadParser& parser, Instant deadline);
+  std::optional<HeadOutcome> parse_what_is_here(HeadParser& parser);
+  Task<HeadOutcome> read_rest_of_head(HeadParser& parser, Instant deadline);
+  Task<Next> refuse(Fault fault, const char* detail, const Head& head, About& about);
+  Task<Next> respond(Request& request, Response& response, bool keep_alive);
+  Task<Next> pump(Request& request, Response& response, Framing framing, bool close);
+  Task<Next> write_head_alone(About& about, Response& response, Framing framing, bool close);
+  Next abort(About& about, const Error& error, const Framing& framing);
+  Task<Next> after_response(RequestBody* body, Next next);
+  Task<void> linger();
+  About begin_about(Instant started);
+
+  std::unique_ptr<Socket> socket_;
+  const FrontendOptions& options_;
+  Host& host_;
+  ReadBuffer in_;
+  ReadBuffer carried_over_;  // what a body's reading took of the next message
+  std::uint32_t body_begin_ = 0;  // in in_, behind the current head
+  std::uint8_t minor_version_ = 1;
+  std::uint8_t client_size_ = 0;
+  std::uint16_t client_port_;
+  bool trusted_ = false;
+  std::array<char, 46> client_;
+};
+
+// ---- request bodies ---------------------------------------------------------------------------
+
+Result<Chunk> RequestBody::fail(Fault fault, const char* detail) {
+  broken_ = true;
+  return Error{.fault = fault, .side = Side::client, .detail = detail};
+}
+
+/// Makes a chunk of bytes that were read; nothing when they hold no payload yet.
+std::optional<Result<Chunk>> RequestBody::deliver(char* bytes, std::size_t size,
+                                                  std::uint32_t& begin) {
+  Chunk chunk;
+  if (chunked_) {
+    const auto decoded = decoder_.decode(bytes, size);
+    begin += static_cast<std::uint32_t>(decoded.consumed);
+    if (decoded.step == ChunkedDecoder::Step::failed) {
+      return fail(Fault::bad_request, decoder_.detail());
+    }
+    chunk.bytes = decoded.payload;
+    chunk.last = decoded.step == ChunkedDecoder::Step::done;
+    if (chunk.last && decoder_.trailers().size() > 0) chunk.trailers = &decoder_.trailers();
+    total_ += chunk.bytes.size();
+    if (total_ > connection_.options_.body_bytes) {
+      return fail(Fault::body_too_large, "the request body is too large");
+    }
+    if (chunk.bytes.empty() && !chunk.last) return std::nullopt;
+  } else {
+    const auto taken = static_cast<std::size_t>(std::min<std::uint64_t>(left_, size));
+    chunk.bytes = {bytes, taken};
+    begin += static_cast<std::uint32_t>(taken);
+    left_ -= taken;
+    chunk.last = left_ == 0;
+  }
+  about_.bytes_in += chunk.bytes.size();
+  finished_ = chunk.last;
+  awaits_continue_ = false;
+  if (++reads_ == 1 && chunk.last && chunk.trailers == nullptr) first_ = chunk;
+  return chunk;
+}
+
+std::optional<Result<Chunk>> RequestBody::take_buffered() {
+  ReadBuffer& in = connection_.in_;
+  if (in.empty()) return std::nullopt;
+  return deliver(in.block.data() + in.begin, in.end - in.begin, in.begin);
+}
+
+Task<Result<Chunk>> RequestBody::read() {
+  if (replays_) {
+    replays_ = false;
+    return Result<Chunk>(first_);
+  }
+  if (auto chunk = take_buffered()) return std::move(*chunk);
+  return read_more();
+}
+
+bool RequestBody::rewind() {
+  if (reads_ == 0) return !broken_;
+  replays_ = reads_ == 1 && first_.last;
+  return replays_;
+}
+
+/// Reads once: into the head's block while the body is small, into a large one after that.
+Socket::Read RequestBody::fill() {
+  Http1Connection& c = connection_;
+  const bool fits = !chunked_ && left_ <= c.in_.block.size() - c.body_begin_;
+  const bool streams_in = chunked_ && c.in_.block.size() - c.body_begin_ >= least_room;
+  if (!large_.block && (fits || streams_in)) {
+    c.in_.begin = c.in_.end = c.body_begin_;  // what was here has been taken
+    const std::size_t room = c.in_.free_size();
+    const auto got = c.socket_->read_some(
+        c.in_.free_begin(), chunked_ ? room : static_cast<std::size_t>(std::min<std::uint64_t>(left_, room)));
+    c.in_.end += static_cast<std::uint32_t>(got.size);
+    if (got.size == room) large_.block = Block::take(Block::large);
+    return got;
+  }
+  if (!large_.block) large_.block = Block::take(Block::large);
+  large_.begin = large_.end = 0;
+  const std::size_t room = large_.block.size();
+  const auto got = c.socket_->read_some(
+      large_.block.data(), chunked_ ? room : static_cast<std::size_t>(std::min<std::uint64_t>(left_, room)));
+  large_.end = static_cast<std::uint32_t>(got.size);
+  return got;
+}
+
+Task<Result<Chunk>> RequestBody::read_more() {
+  Http1Connection& c = connection_;
+  if (std::exchange(awaits_continue_, false)) c.socket_->write_now("HTTP/1.1 100 Continue\r\n\r\n");
+  while (true) {
+    if (!c.watch().readable()) {
+      auto wake = co_await c.watch().until_readable(c.loop().now() + c.options_.body_timeout);
+      if (wake == Wake::interrupted) continue;
+      if (wake == Wake::expired) co_return fail(Fault::body_timeout, "the request body stalls");
+    }
+    const auto got = fill();
+    if (got.got == Socket::Got::nothing_yet) continue;
+    if (got.got != Socket::Got::bytes) {
+      co_return fail(Fault::client_gone, "the client left in the middle of its request");
+    }
+    if (large_.empty()) {
+      if (auto chunk = take_buffered()) co_return std::move(*chunk);
+    } else {
+      auto chunk = deliver(large_.block.data(), large_.end, large_.begin);
+      const bool over_read = finished_ && !large_.empty();
+      if (over_read) c.carried_over_ = {std::move(large_.block), large_.begin, large_.end};
+      large_.begin = large_.end = 0;
+      if (chunk) co_return std::move(*chunk);
+    }
+  }
+}
+
+Task<Result<Chunk>> TunnelBody::read() {
+  Http1Connection& c = connection_;
+  if (!c.in_.empty()) {
+    const std::string_view bytes = c.in_.bytes();
+    c.in_.begin = c.in_.end;
+    about_.bytes_in += bytes.size();
+    co_return Chunk{.bytes = bytes};
+  }
+  if (!buffer_.block) buffer_.block = Block::take(Block::small);
+  while (true) {
+    if (!c.watch().readable()) {
+      auto wake = co_await c.watch().until_readable();
+      if (wake == Wake::interrupted) continue;
+    }
+    const auto got = c.socket_->read_some(buffer_.block.data(), buffer_.block.size());
+    if (got.got == Socket::Got::nothing_yet) continue;
+    if (got.got == Socket::Got::end) co_return Chunk{.last = true};
+    if (got.got == Socket::Got::failure) {
+      co_return Error{.fault = Fault::client_gone, .side = Side::client, .detail = "the client left"};
+    }
+    about_.bytes_in += got.size;
+    co_return Chunk{.bytes = {buffer_.block.data(), got.size}};
+  }
+}
+
+// ---- the connection ---------------------------------------------------------------------------
+
+Task<void> Http1Connection::serve(std::unique_ptr<Http1Connection> self) {
+  Http1Connection& c = *self;
+  while (true) {
+    if (c.in_.empty()) {
+      c.in_.release();  // an idle connection pins no buffer
+      if (!c.watch().readable()) {
+        if (c.host_.draining()) break;
+        auto wake = co_await c.watch().until_readable(c.loop().now() + c.options_.idle_timeout);
+        if (wake != Wake::ready) break;
+      }
+    }
+    auto next = co_await c.exchange();
+    if (next == Next::close) break;
+    if (next == Next::linger) {
+      co_await c.linger();
+      break;
+    }
+  }
+}
+
+About Http1Connection::begin_about(Instant started) {
+  return About{.started = started,
+               .listener = options_.listener,
+               .client = {client_.data(), client_size_},
+               .client_port = client_port_,
+               .protocol = minor_version_ == 1 ? "HTTP/1.1" : "HTTP/1.0",
+               .trusted = trusted_};
+}
+
+/// One request and its response.
+Task<Http1Connection::Next> Http1Connection::exchange() {
+  const Instant started = loop().now();
+  Request request;
+  WireFacts facts;
+  {
+    HeadParser parser(HeadParser::Kind::request,
+                      {options_.header_bytes, options_.header_fields, options_.uri_bytes});
+    auto outcome = co_await read_head(parser, started + options_.header_timeout);
+    minor_version_ = static_cast<std::uint8_t>(parser.head().minor_version);
+    request.about = begin_about(started);
+    if (outcome == HeadOutcome::gone) co_return Next::close;
+    if (outcome == HeadOutcome::expired && !parser.started()) co_return Next::close;
+    if (outcome != HeadOutcome::done) {
+      const bool late = outcome == HeadOutcome::expired;
+      auto refused = co_await refuse(late ? Fault::header_timeout : parser.fault(),
+                                     late ? "the header section stalls" : parser.detail(),
+                                     parser.head(), request.about);
+      co_return refused;
+    }
+    auto problem = accept_request(parser.head(), request, facts);
+    if (!problem && facts.framing.length > options_.body_bytes) {
+      problem = Unacceptable{Fault::body_too_large, "the request body is too large"};
+    }
+    if (problem) {
+      auto refused = co_await refuse(problem->fault, problem->detail, parser.head(), request.about);
+      co_return refused;
+    }
+  }
+  body_begin_ = in_.begin;
+
+  RequestBody* body = nullptr;
+  if (!request.upgrade.empty()) {
+    request.body = std::make_unique<TunnelBody>(*this, request.about);
+  } else if (facts.framing.kind == Framing::Kind::chunked ||
+             (facts.framing.kind == Framing::Kind::length && facts.framing.length > 0)) {
+    auto made =
+        std::make_unique<RequestBody>(*this, facts.framing, facts.expects_continue, request.about);
+    body = made.get();
+    request.body = std::move(made);
+  }
+  if (minor_version_ == 1) request.interim = this;
+
+  const std::shared_ptr<Handler> plan = host_.plan();
+  auto answer = plan->handle(request);
+  if (!answer.ready()) {
+    co_await UntilDoneOrHangup(answer, watch(), options_.half_close_is_gone);
+    if (!answer.ready()) {
+      answer.drop();
+      co_return Next::close;
+    }
+  }
+  auto result = answer.take();
+  const bool client_failed = !result && result.error().fault == Fault::client_gone;
+  if (client_failed) co_return Next::close;
+  Response response = result ? std::move(*result) : error_response(result.error(), request.path);
+  const bool keep = facts.keep_alive && !host_.draining() && (body == nullptr || !body->broken());
+  auto next = co_await respond(request, response, keep);
+  response.body.reset();
+  if (next != Next::close) {
+    next = co_await after_response(body, next);
+  }
+  co_return next;
+}
+
+std::optional<Http1Connection::HeadOutcome> Http1Connection::parse_what_is_here(HeadParser& parser) {
+  if (in_.empty()) return std::nullopt;
+  switch (parser.parse(in_)) {
+    case HeadParser::Step::done:
+      return HeadOutcome::done;
+    case HeadParser::Step::failed:
+      return HeadOutcome::failed;
+    case HeadParser::Step::more:
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+Task<Http1Connection::HeadOutcome> Http1Connection::read_head(HeadParser& parser, Instant deadline) {
+  if (!in_.block) in_.block = Block::take(Block::small);
+  if (in_.empty() && watch().readable()) {
+    const auto got = socket_->read_some(in_.free_begin(), in_.free_size());
+    if (got.got == Socket::Got::end || got.got == Socket::Got::failure) return HeadOutcome::gone;
+    in_.end += static_cast<std::uint32_t>(got.size);
+  }
+  if (auto outcome = parse_what_is_here(parser)) return *outcome;
+  return read_rest_of_head(parser, deadline);
+}
+
+Task<Http1Connection::HeadOutcome> Http1Connection::read_rest_of_head(HeadParser& parser,
+                                                                      Instant deadline) {
+  while (true) {
+    if (in_.free_size() == 0) parser.grow(in_);
+    if (!watch().readable()) {
+      auto wake = co_await watch().until_readable(deadline);
+      if (wake == Wake::expired) co_return HeadOutcome::expired;
+      if (wake == Wake::interrupted && !parser.started()) co_return HeadOutcome::gone;
+    }
+    const auto got = socket_->read_some(in_.free_begin(), in_.free_size());
+    if (got.got == Socket::Got::nothing_yet) continue;
+    if (got.got != Socket::Got::bytes) co_return HeadOutcome::gone;
+    in_.end += static_cast<std::uint32_t>(got.size);
+    auto outcome = parse_what_is_here(parser);
+    if (outcome) co_return *outcome;
+  }
+}
+
+/// Answers what never became a request, and ends the connection: what follows cannot be trusted.
+Task<Http1Connection::Next> Http1Connection::refuse(Fault fault, const char* detail, const Head& head,
+                                                    About& about) {
+  const std::string_view path = head.target;
+  Response response =
+      error_response({.fault = fault, .side = Side::client, .detail = detail}, path);
+  about.status = response.status;
+  about.reason = word_of(fault);
+  host_.refused({fault, response.status, detail, head.method, path, about});
+  auto chunk = co_await response.body->read();
+  HeadWriter& out = HeadWriter::fresh();
+  write_response_head(out, response, {Framing::Kind::length, chunk->bytes.size()}, true, 1);
+  auto written = co_await socket_->write(out.written(), chunk->bytes, {}, options_.write_timeout);
+  co_return written ? Next::linger : Next::close;
+}
+
+void Http1Connection::interim(int status, const Fields& fields) {
+  HeadWriter& out = HeadWriter::fresh();
+  out << "HTTP/1.1 " << static_cast<std::uint64_t>(status) << " " << phrase_of(status) << crlf;
+  for (const Field& field : fields) out.field(field.name(), field.value());
+  out << crlf;
+  socket_->write_now(out.written());
+}
+
+Task<Http1Connection::Next> Http1Connection::respond(Request& request, Response& response,
+                                                     bool keep_alive) {
+  const bool bodiless =
+      request.method == "HEAD" || response.status == 204 || response.status == 304;
+  Framing framing;
+  if (response.status == 101) {
+    framing.kind = Framing::Kind::until_close;
+    keep_alive = false;
+  } else if (bodiless) {
+    if (response.body && !response.declared_length && response.status != 204) {
+      response.declared_length = response.body->length();
+    }
+  } else {
+    const auto length =
+        response.body ? response.body->length() : std::optional<std::uint64_t>(0);
+    response.declared_length.reset();
+    if (length) {
+      framing = {Framing::Kind::length, *length};
+    } else if (minor_version_ == 1) {
+      framing.kind = Framing::Kind::chunked;
+    } else {
+      framing.kind = Framing::Kind::until_close;
+      keep_alive = false;
+    }
+  }
+  request.about.status = response.status;
+  if (!response.body || bodiless || (framing.kind == Framing::Kind::length && framing.length == 0)) {
+    return write_head_alone(request.about, response, framing, !keep_alive);
+  }
+  return pump(request, response, framing, !keep_alive);
+}
+
+Task<Http1Connection::Next> Http1Connection::write_head_alone(About& about, Response& response,
+                                                              Framing framing, bool close) {
+  HeadWriter& out = HeadWriter::fresh();
+  write_response_head(out, response, framing, close, minor_version_);
+  auto written = co_await socket_->write(out.written(), {}, {}, options_.write_timeout);
+  if (!written) co_return abort(about, written.error(), framing);
+  co_return close ? Next::close : Next::keep;
+}
+
+/// The only loop that moves response bytes: pull a chunk, write a chunk, at once.
+Task<Http1Connection::Next> Http1Connection::pump(Request& request, Response& response,
+                                                  Framing framing, bool close) {
+  About& about = request.about;
+  const bool chunked = framing.kind == Framing::Kind::chunked;
+  const bool tunnel = response.status == 101;
+  const bool half_close_is_gone = options_.half_close_is_gone && !tunnel;
+  bool head_written = false;
+  int without_waiting = 0;
+
+  auto next = response.body->read();
+  while (true) {
+    if (!next.ready()) {
+      without_waiting = 0;
+      if (!head_written) {
+        HeadWriter& out = HeadWriter::fresh();
+        write_response_head(out, response, framing, close, minor_version_);
+        auto written = co_await socket_->write(out.written(), {}, {}, options_.write_timeout);
+        if (!written) co_return abort(about, written.error(), framing);
+        head_written = true;
+      }
+      if (!next.ready()) co_await UntilDoneOrHangup(next, watch(), half_close_is_gone);
+      if (!next.ready()) {
+        co_return abort(about, {.fault = Fault::client_gone, .side = Side::client}, framing);
+      }
+    }
+
+    auto result = next.take();
+    if (!result) {
+      if (head_written) co_return abort(about, result.error(), framing);
+      Response failure = error_response(result.error(), request.path);
+      about.reason = word_of(result.error().fault);
+      auto answered = co_await respond(request, failure, !close);
+      co_return answered;
+    }
+    const Chunk chunk = *result;
+
+    HeadWriter& out = HeadWriter::fresh();
+    if (!head_written) write_response_head(out, response, framing, close, minor_version_);
+    std::string_view tail;
+    std::string storage;
+    if (chunked) tail = frame_chunk(out, chunk, storage);
+    auto written =
+        co_await socket_->write(out.written(), chunk.bytes, tail, options_.write_timeout);
+    if (!written) co_return abort(about, written.error(), framing);
+    head_written = true;
+    about.bytes_out += chunk.bytes.size();
+    if (chunk.last) break;
+    if (++without_waiting == chunks_between_yields) {
+      without_waiting = 0;
+      co_await loop().yield();
+    }
+    next = response.body->read();
+  }
+  co_return close ? Next::close : Next::keep;
+}
+
+/// Ends a response that cannot be completed so that the client can tell.
+Http1Connection::Next Http1Connection::abort(About& about, const Error& error,
+                                             const Framing& framing) {
+  about.reason = word_of(error.fault);
+  // Without framing, an orderly end would say "complete".
+  if (framing.kind == Framing::Kind::until_close) socket_->reset();
+  return Next::close;
+}
+
+/// Makes the connection ready for the next request, where the last one was answered early.
+Task<Http1Connection::Next> Http1Connection::after_response(RequestBody* body, Next next) {
+  if (body != nullptr && !body->finished()) {
+    if (body->broken() || body->awaits_continue() || body->left() > most_drained) {
+      co_return Next::linger;
+    }
+    const Instant deadline = loop().now() + longest_drain;
+    std::uint64_t drained = 0;
+    while (!body->finished()) {
+      auto pending = body->read();
+      if (!pending.ready()) {
+        co_await UntilDoneOrHangup(pending, watch(), true);
+      }
+      if (!pending.ready()) co_return Next::close;
+      auto chunk = pending.take();
+      if (!chunk) co_return Next::linger;
+      drained += chunk->bytes.size();
+      if (drained > most_drained || loop().now() > deadline) co_return Next::linger;
+    }
+  }
+  if (next == Next::keep && carried_over_.block) {
+    in_ = std::move(carried_over_);
+    carried_over_ = {};
+  }
+  if (next == Next::close && !in_.empty()) co_return Next::linger;
+  co_return next;
+}
+
+/// Closes so that the last answer arrives: unread bytes at a close would reset the connection.
+Task<void> Http1Connection::linger() {
+  socket_->shutdown_write();
+  const Instant deadline = loop().now() + longest_drain;
+  if (!in_.block) in_.block = Block::take(Block::small);
+  std::uint64_t drained = 0;
+  while (drained < 16 * most_drained) {
+    if (!watch().readable()) {
+      auto wake = co_await watch().until_readable(deadline);
+      if (wake == Wake::expired) break;
+    }
+    const auto got = socket_->read_some(in_.block.data(), in_.block.size());
+    if (got.got == Socket::Got::nothing_yet) continue;
+    if (got.got != Socket::Got::bytes) break;
+    drained += got.size;
+  }
+}
+
+}  // namespace
+
+Task<void> serve_http1(std::unique_ptr<Socket> socket, Endpoint peer,
+                       const FrontendOptions& options, Host& host) {
+  return Http1Connection::serve(
+      std::make_unique<Http1Connection>(std::move(socket), peer, options, host));
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,426 @@
+// The backend's side of HTTP/1.1: one connection, one exchange at a time.
+#include <sys/socket.h>
+
+#include <cstring>
+#include <optional>
+
+#include "chunked.h"
+#include "evenkeel/wire/link.h"
+#include "head_parser.h"
+#include "http1_message.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr int most_interim_responses = 16;
+constexpr std::uint32_t least_room = 4 * 1024;  // in the head's block, to read a body there
+constexpr int chunks_between_yields = 16;
+
+Error backend_error(Fault fault, const char* detail) {
+  return Error{.fault = fault, .side = Side::backend, .detail = detail};
+}
+
+class Http1Link final : public Link {
+ public:
+  Http1Link(std::unique_ptr<Socket> socket, const LinkOptions& options)
+      : socket_(std::move(socket)), options_(options) {}
+
+  Task<Result<Response>> send(Request& request) override;
+  std::size_t room() const override { return busy_ || !reusable_ ? 0 : 1; }
+  bool alive(bool thoroughly) override;
+  void on_idle_end(Waiter* waiter) override {
+    watch().on_readable(waiter);
+    watch().on_hangup(waiter);
+  }
+
+ private:
+  class ResponseBody;
+
+  Watch& watch() { return socket_->watch(); }
+  Loop& loop() { return socket_->loop(); }
+
+  Result<Done> start_sending(Request& request);
+  Task<Result<Done>> upload(Task<Result<Done>> written, Task<Result<Chunk>> pending, Body* body,
+                            bool chunked, bool more);
+  Task<Result<Done>> upload_body(Task<Result<Done>> written, Task<Result<Chunk>> pending, Body* body,
+                                 bool chunked, bool more);
+  Task<Result<Done>> upload_tunnel(Body& body);
+  Task<Result<Done>> read_head(HeadParser& parser);
+  Error closed(const HeadParser& parser, Socket::Got got) const;
+  void finish(bool clean);
+  Error spoil(Error error) {
+    reusable_ = false;
+    return error;
+  }
+
+  std::unique_ptr<Socket> socket_;
+  LinkOptions options_;
+  ReadBuffer in_;
+  std::uint32_t body_begin_ = 0;   // in in_, behind the current head
+  bool busy_ = false;
+  bool reusable_ = true;
+  bool served_ = false;            // an exchange before this one
+  bool answers_kept_alive_ = false;
+  bool sent_ = false;              // something of the current request
+  bool uploading_ = false;
+  int interim_left_ = 0;
+  Task<Result<Done>> upload_;      // of the current request; may outlast the response head
+};
+
+/// The body of a response, read from the link as it is pulled.
+class Http1Link::ResponseBody final : public Body {
+ public:
+  ResponseBody(Http1Link& link, const Framing& framing)
+      : link_(link), kind_(framing.kind), left_(framing.length), length_(framing.length) {
+    if (kind_ == Framing::Kind::length && length_ == 0) finished_ = true;
+    if (finished_ && !link.in_.empty()) link.reusable_ = false;
+  }
+  ~ResponseBody() override { link_.finish(finished_); }
+
+  Task<Result<Chunk>> read() override;
+  std::optional<std::uint64_t> length() const override {
+    return kind_ == Framing::Kind::length ? std::optional(length_) : std::nullopt;
+  }
+
+ private:
+  std::optional<Result<Chunk>> take_buffered();
+  std::optional<Result<Chunk>> deliver(char* bytes, std::size_t size, std::uint32_t& begin);
+  Task<Result<Chunk>> read_more();
+  std::optional<Result<Chunk>> try_read();
+
+  Http1Link& link_;
+  Framing::Kind kind_;
+  bool finished_ = kind_ == Framing::Kind::none;
+  std::uint64_t left_;
+  std::uint64_t length_;
+  ReadBuffer large_;  // once the body has outgrown the head's block
+  ChunkedDecoder decoder_;
+};
+
+// ---- response bodies --------------------------------------------------------------------------
+
+/// Makes a chunk of bytes that were read; nothing when they hold no payload yet.
+std::optional<Result<Chunk>> Http1Link::ResponseBody::deliver(char* bytes, std::size_t size,
+                                                              std::uint32_t& begin) {
+  Chunk chunk;
+  switch (kind_) {
+    case Framing::Kind::chunked: {
+      const auto decoded = decoder_.decode(bytes, size);
+      begin += static_cast<std::uint32_t>(decoded.consumed);
+      if (decoded.step == ChunkedDecoder::Step::failed) {
+        return backend_error(Fault::backend_protocol, decoder_.detail());
+      }
+      chunk.bytes = decoded.payload;
+      chunk.last = decoded.step == ChunkedDecoder::Step::done;
+      if (chunk.last && decoder_.trailers().size() > 0) chunk.trailers = &decoder_.trailers();
+      if (chunk.bytes.empty() && !chunk.last) return std::nullopt;
+      break;
+    }
+    case Framing::Kind::length: {
+      const auto taken = static_cast<std::size_t>(std::min<std::uint64_t>(left_, size));
+      chunk.bytes = {bytes, taken};
+      begin += static_cast<std::uint32_t>(taken);
+      left_ -= taken;
+      chunk.last = left_ == 0;
+      break;
+    }
+    case Framing::Kind::until_close:
+    case Framing::Kind::none:
+      chunk.bytes = {bytes, size};
+      begin += static_cast<std::uint32_t>(size);
+      break;
+  }
+  finished_ = chunk.last;
+  return chunk;
+}
+
+std::optional<Result<Chunk>> Http1Link::ResponseBody::take_buffered() {
+  ReadBuffer& in = link_.in_;
+  if (in.empty()) return std::nullopt;
+  auto chunk = deliver(in.block.data() + in.begin, in.end - in.begin, in.begin);
+  if (finished_ && !in.empty()) link_.reusable_ = false;  // more than the message: never trust it again
+  return chunk;
+}
+
+/// What is here, without waiting; nothing when there is nothing yet.
+std::optional<Result<Chunk>> Http1Link::ResponseBody::try_read() {
+  if (finished_) return Chunk{.last = true};
+  if (auto chunk = take_buffered()) return chunk;
+  ReadBuffer& in = link_.in_;
+  while (link_.watch().readable()) {
+    const bool here = !large_.block && in.block.size() - link_.body_begin_ >= least_room;
+    if (here) {
+      in.begin = in.end = link_.body_begin_;  // what was here has been taken
+    } else {
+      if (!large_.block) large_.block = Block::take(Block::large);
+      large_.begin = large_.end = 0;
+    }
+    ReadBuffer& into = here ? in : large_;
+    const std::size_t room = into.free_size();
+    const auto got = link_.socket_->read_some(into.free_begin(), room);
+    switch (got.got) {
+      case Socket::Got::nothing_yet:
+        return std::nullopt;
+      case Socket::Got::end:
+        if (kind_ == Framing::Kind::until_close) {
+          finished_ = true;
+          return Chunk{.last = true};
+        }
+        return backend_error(Fault::backend_closed, "the backend closed in the middle of its response");
+      case Socket::Got::failure:
+        return backend_error(Fault::backend_closed, "the backend broke the connection");
+      case Socket::Got::bytes:
+        break;
+    }
+    into.end += static_cast<std::uint32_t>(got.size);
+    auto chunk = deliver(into.block.data() + into.begin, into.end - into.begin, into.begin);
+    if (finished_ && !into.empty()) link_.reusable_ = false;
+    if (here && got.size == room) large_.block = Block::take(Block::large);
+    if (chunk) return chunk;
+  }
+  return std::nullopt;
+}
+
+Task<Result<Chunk>> Http1Link::ResponseBody::read() {
+  if (auto chunk = try_read()) return std::move(*chunk);
+  return read_more();
+}
+
+Task<Result<Chunk>> Http1Link::ResponseBody::read_more() {
+  while (true) {
+    auto wake =
+        co_await link_.watch().until_readable(link_.loop().now() + link_.options_.idle_timeout);
+    if (wake == Wake::expired) {
+      co_return backend_error(Fault::idle_timeout, "the backend sent nothing for too long");
+    }
+    if (wake == Wake::interrupted && link_.upload_.ready()) {
+      link_.uploading_ = false;
+      auto uploaded = link_.upload_.take();
+      // A backend that stops reading may still be answering; a client that fails has left.
+      if (!uploaded && uploaded.error().side == Side::client) co_return std::move(uploaded.error());
+    }
+    auto chunk = try_read();
+    if (chunk) co_return std::move(*chunk);
+  }
+}
+
+// ---- sending ----------------------------------------------------------------------------------
+
+/// Gives head and first body bytes to the kernel in one call. What does not fit, and what has not
+/// come yet, goes on in `upload_`.
+Result<Done> Http1Link::start_sending(Request& request) {
+  Body* body = request.upgrade.empty() ? request.body.get() : nullptr;
+  Framing framing;
+  if (body != nullptr) {
+    const auto length = body->length();
+    framing = length ? Framing{Framing::Kind::length, *length} : Framing{Framing::Kind::chunked};
+  } else if (request.method == "POST" || request.method == "PUT" || request.method == "PATCH") {
+    framing = {Framing::Kind::length, 0};
+  }
+  const bool chunked = framing.kind == Framing::Kind::chunked;
+
+  Task<Result<Chunk>> pending;
+  Chunk first{.last = body == nullptr};
+  if (body != nullptr) {
+    pending = body->read();
+    if (pending.ready()) {
+      auto chunk = pending.take();
+      if (!chunk) return std::move(chunk.error());  // nothing was sent: the link is as it was
+      first = *chunk;
+    }
+  }
+
+  sent_ = true;
+  HeadWriter& out = HeadWriter::fresh();
+  write_request_head(out, request, framing);
+  std::string_view tail;
+  std::string storage;
+  const bool here = first.last || !first.bytes.empty();
+  if (chunked && here) tail = frame_chunk(out, first, storage);
+  auto written = socket_->write(out.written(), first.bytes, tail, options_.idle_timeout);
+  if (written.ready() && first.last) return written.take();
+
+  uploading_ = true;
+  upload_ = upload(std::move(written), std::move(pending), body, chunked, !first.last);
+  if (upload_.ready()) {
+    uploading_ = false;
+    return upload_.take();
+  }
+  return Done{};
+}
+
+/// Moves the rest of the request body, at the backend's pace; tells the reader when it is through.
+Task<Result<Done>> Http1Link::upload(Task<Result<Done>> written, Task<Result<Chunk>> pending,
+                                     Body* body, bool chunked, bool more) {
+  auto result =
+      co_await upload_body(std::move(written), std::move(pending), body, chunked, more);
+  watch().interrupt();
+  co_return result;
+}
+
+Task<Result<Done>> Http1Link::upload_body(Task<Result<Done>> written, Task<Result<Chunk>> pending,
+                                          Body* body, bool chunked, bool more) {
+  const auto blame = [](Error error) {
+    error.side = Side::backend;
+    error.fault = error.fault == Fault::write_timeout ? Fault::idle_timeout : Fault::backend_closed;
+    return error;
+  };
+  auto sent = co_await written;
+  if (!sent) co_return blame(std::move(sent.error()));
+  int without_waiting = 0;
+  while (more) {
+    if (!pending.valid()) pending = body->read();
+    auto chunk = co_await pending;
+    if (!chunk) co_return std::move(chunk.error());
+    HeadWriter& out = HeadWriter::fresh();
+    std::string_view tail;
+    std::string storage;
+    if (chunked) tail = frame_chunk(out, *chunk, storage);
+    more = !chunk->last;
+    auto moved = co_await socket_->write(out.written(), chunk->bytes, tail, options_.idle_timeout);
+    if (!moved) co_return blame(std::move(moved.error()));
+    if (++without_waiting == chunks_between_yields) {
+      without_waiting = 0;
+      co_await loop().yield();
+    }
+  }
+  co_return Done{};
+}
+
+Task<Result<Done>> Http1Link::upload_tunnel(Body& body) {
+  while (true) {
+    auto chunk = co_await body.read();
+    if (!chunk) break;
+    if (!chunk->bytes.empty()) {
+      auto moved = co_await socket_->write({}, chunk->bytes, {}, options_.idle_timeout);
+      if (!moved) break;
+    }
+    if (chunk->last) break;
+  }
+  socket_->shutdown_write();
+  co_return Done{};
+}
+
+// ---- the exchange -----------------------------------------------------------------------------
+
+Task<Result<Response>> Http1Link::send(Request& request) {
+  busy_ = true;
+  interim_left_ = most_interim_responses;
+  sent_ = false;
+  auto started = start_sending(request);
+  if (!started && started.error().side == Side::client) {
+    if (sent_) co_return spoil(std::move(started.error()));
+    busy_ = false;  // the link is as it was
+    co_return std::move(started.error());
+  }
+  // A backend that closed while we sent may have answered before: read on.
+
+  while (true) {
+    HeadParser parser(HeadParser::Kind::response, {options_.header_bytes, options_.header_fields, 0});
+    auto headed = co_await read_head(parser);
+    if (!headed) co_return spoil(std::move(headed.error()));
+
+    Response response;
+    WireFacts facts;
+    auto problem = accept_response(parser.head(), request.method, response, facts);
+    if (problem) co_return spoil(backend_error(problem->fault, problem->detail));
+
+    if (response.status == 101) {
+      if (request.upgrade.empty() || request.body == nullptr) {
+        co_return spoil(backend_error(Fault::backend_protocol, "an upgrade that nobody asked for"));
+      }
+      reusable_ = false;
+      facts.framing.kind = Framing::Kind::until_close;
+      upload_ = upload_tunnel(*request.body);
+    } else if (response.status < 200) {
+      if (--interim_left_ < 0) {
+        co_return spoil(backend_error(Fault::backend_protocol, "too many interim responses"));
+      }
+      if (response.status != 100 && request.interim != nullptr) {
+        request.interim->interim(response.status, response.fields);
+      }
+      continue;
+    }
+
+    request.about.first_byte = loop().now();
+    body_begin_ = in_.begin;
+    answers_kept_alive_ = facts.keep_alive;
+    response.body = std::make_unique<ResponseBody>(*this, facts.framing);
+    co_return response;
+  }
+}
+
+Error Http1Link::closed(const HeadParser& parser, Socket::Got got) const {
+  Error error = backend_error(Fault::backend_closed,
+                              got == Socket::Got::end ? "the backend closed without a response"
+                                                      : "the backend broke the connection");
+  if (parser.started()) error.detail = "the backend closed in the middle of a response head";
+  // An idle connection that the backend was closing just then: the request was never looked at.
+  error.replayable = served_ && !parser.started() && interim_left_ == most_interim_responses;
+  return error;
+}
+
+Task<Result<Done>> Http1Link::read_head(HeadParser& parser) {
+  if (!in_.block) in_.block = Block::take(Block::small);
+  while (true) {
+    if (!in_.empty()) {
+      const auto step = parser.parse(in_);
+      if (step == HeadParser::Step::done) co_return Done{};
+      if (step == HeadParser::Step::failed) {
+        co_return backend_error(Fault::backend_protocol, parser.detail());
+      }
+      if (in_.free_size() == 0) {
+        if (in_.block.size() == Block::large) {
+          co_return backend_error(Fault::backend_protocol, "the header section is too large");
+        }
+        parser.grow(in_);
+      }
+    } else {
+      in_.begin = in_.end = 0;
+    }
+    if (!watch().readable()) {
+      const Instant deadline = uploading_ ? never : loop().now() + options_.first_byte_timeout;
+      auto wake = co_await watch().until_readable(deadline);
+      if (wake == Wake::expired) {
+        co_return backend_error(Fault::first_byte_timeout, "the backend did not answer in time");
+      }
+      if (wake == Wake::interrupted && upload_.ready()) {
+        uploading_ = false;
+        auto uploaded = upload_.take();
+        if (!uploaded && uploaded.error().side == Side::client) co_return std::move(uploaded.error());
+        continue;
+      }
+    }
+    const auto got = socket_->read_some(in_.free_begin(), in_.free_size());
+    if (got.got == Socket::Got::nothing_yet) continue;
+    if (got.got != Socket::Got::bytes) co_return closed(parser, got.got);
+    in_.end += static_cast<std::uint32_t>(got.size);
+  }
+}
+
+/// The end of an exchange: is the connection good for another?
+void Http1Link::finish(bool clean) {
+  if (upload_.valid() && upload_.ready()) uploading_ = false;
+  if (!clean || !answers_kept_alive_ || uploading_) reusable_ = false;
+  upload_.drop();
+  uploading_ = false;
+  if (reusable_) in_.release();
+  served_ = true;
+  busy_ = false;
+}
+
+bool Http1Link::alive(bool thoroughly) {
+  if (watch().peer_closed()) return false;
+  if (!thoroughly && !watch().readable()) return true;
+  char byte;
+  const auto got = recv(socket_->fd(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  return got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+}
+
+}  // namespace
+
+std::unique_ptr<Link> make_http1_link(std::unique_ptr<Socket> socket, const LinkOptions& options) {
+  return std::make_unique<Http1Link>(std::move(socket), options);
+}
+
+}  // namespace evenkeel
