@@ -1,0 +1,80 @@
+// One request as one line of JSON. docs/access-log.md describes the fields.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "evenkeel/base/clock.h"
+
+namespace evenkeel {
+
+/// What is told about a request. Views may hold any bytes. Empty: null in the line.
+struct AccessEntry {
+  std::chrono::system_clock::time_point time;  ///< of the request's first byte; see WallTime
+  std::string_view request_id;
+  std::string_view client;
+  std::string_view listener;
+  std::string_view protocol;
+  std::string_view method;
+  std::string_view host;
+  std::string_view path;
+  std::string_view route;
+  std::string_view pool;
+  std::string_view backend;
+  int status = 0;           ///< 0: null
+  std::string_view reason;  ///< word of the fault that ended it
+  std::uint32_t attempts = 0;
+  std::uint64_t bytes_in = 0;
+  std::uint64_t bytes_out = 0;
+  Duration duration{};
+  Duration waited{};
+  std::optional<Duration> first_byte;
+  std::optional<Duration> upstream;
+  bool aborted = false;
+};
+
+/// Wall-clock time of monotonic instants: both clocks are compared once a second.
+/// Thread: one.
+class WallTime {
+ public:
+  using System = std::chrono::system_clock;
+  using Now = System::time_point (*)();
+  using Monotonic = Instant (*)();
+  explicit WallTime(Now now = &System::now, Monotonic monotonic = &Clock::now)
+      : now_(now), monotonic_(monotonic) {}
+
+  System::time_point at(Instant instant) {
+    if (instant >= compare_again_) [[unlikely]]
+      compare();
+    return System::time_point(
+        std::chrono::duration_cast<System::duration>(instant.time_since_epoch() + ahead_));
+  }
+
+ private:
+  void compare();
+
+  Now now_;
+  Monotonic monotonic_;
+  Duration ahead_{};  // of the monotonic clock
+  Instant compare_again_ = Instant::min();
+};
+
+/// Room for one line, whatever the request was. Leave it uninitialised.
+using LineBuffer = std::array<char, 4096>;
+
+/// Writes lines. Long values are cut and end in "..."; a line is valid JSON whatever bytes came.
+/// Thread: one.
+class AccessLine {
+ public:
+  /// The line, newline and all, inside `buffer`.
+  std::string_view format(const AccessEntry& entry, LineBuffer& buffer);
+
+ private:
+  std::int64_t second_ = -1;     // of the date below
+  std::array<char, 20> date_{};  // "2026-01-31T23:59:59."
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,35 @@
+// Numbers that one thread writes and any thread reads: no lock prefix, no shared cache line.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace evenkeel {
+
+/// A number that only grows. Thread: `add` on one thread, `value` on any.
+class Counter {
+ public:
+  void add(std::uint64_t amount = 1) {
+    value_.store(value_.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
+  }
+  std::uint64_t value() const { return value_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<std::uint64_t> value_{0};
+};
+
+/// A number that goes up and down. Thread: as Counter. A thing that comes on one worker and goes on
+/// another makes one gauge negative; only the sum over all workers means something.
+class Gauge {
+ public:
+  void add(std::int64_t amount = 1) {
+    value_.store(value_.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
+  }
+  void remove(std::int64_t amount = 1) { add(-amount); }
+  std::int64_t value() const { return value_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<std::int64_t> value_{0};
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,53 @@
+// The page at /metrics: every sheet summed, what the process knows of itself, and what other rooms
+// tell. docs/metrics.md describes each family.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "evenkeel/base/clock.h"
+#include "evenkeel/stats/sheet.h"
+
+namespace evenkeel {
+
+/// The states that a backend may be in, in the order of export.
+inline constexpr std::string_view backend_states[] = {"up",      "down",    "starting", "draining",
+                                                      "ejected", "standby", "disabled"};
+
+/// What is known of one backend when somebody asks.
+struct BackendReading {
+  std::string pool;
+  std::string backend;
+  std::string_view state;  ///< one of backend_states
+  bool up = false;         ///< it may be given requests
+  std::int64_t in_flight = 0;
+  BackendTotals totals;  ///< from Sheets::backend_totals, or from wherever it was counted
+};
+
+/// What the sheets do not hold.
+struct Readings {
+  std::vector<BackendReading> backends;
+  Duration loop_lag{};  ///< longest turn of any worker's event loop since the last reading
+  std::uint64_t access_log_dropped = 0;
+  bool config_reload_ok = true;  ///< the last reload was accepted
+  std::chrono::system_clock::time_point
+      config_loaded{};  ///< when the running one was; epoch: never
+};
+
+/// Tells its readings. Thread: the one that renders.
+class Source {
+ public:
+  virtual ~Source() = default;
+  virtual Readings read() = 0;
+};
+
+inline constexpr std::string_view metrics_content_type = "text/plain; version=0.0.4; charset=utf-8";
+
+/// The page in Prometheus text format 0.0.4. Series that are known from configuration are there
+/// with 0 before anything happened. Thread: any but a worker's (it takes milliseconds).
+std::string render_metrics(const Sheets& sheets, Source& source, std::string_view version);
+
+}  // namespace evenkeel

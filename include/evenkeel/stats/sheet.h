@@ -1,0 +1,173 @@
+// What each worker counts: a sheet of its own, written without locks, summed when somebody asks.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "evenkeel/base/clock.h"
+#include "evenkeel/base/result.h"
+#include "evenkeel/stats/counter.h"
+#include "evenkeel/stats/growing.h"
+#include "evenkeel/stats/histogram.h"
+#include "evenkeel/stats/names.h"
+
+namespace evenkeel {
+
+/// One counter per fault.
+class FaultCounters {
+ public:
+  void count(Fault fault) { counters_[static_cast<std::size_t>(fault)].add(); }
+  std::uint64_t value(Fault fault) const {
+    return counters_[static_cast<std::size_t>(fault)].value();
+  }
+
+ private:
+  std::array<Counter, fault_count> counters_;
+};
+
+/// One counter per status, 100 to 599, in blocks that exist once one of their hundred was seen.
+/// Whatever is outside (0: nothing was written) counts as 0.
+class StatusCounters {
+ public:
+  StatusCounters() = default;
+  StatusCounters(const StatusCounters&) = delete;
+  StatusCounters& operator=(const StatusCounters&) = delete;
+  ~StatusCounters();
+
+  void count(int status) {
+    const auto hundred = static_cast<unsigned>(status) / 100 - 1;
+    if (hundred >= hundreds_.size()) [[unlikely]]
+      return other_.add();
+    Hundred* block = hundreds_[hundred].load(std::memory_order_relaxed);
+    if (block == nullptr) [[unlikely]]
+      block = make(hundred);
+    (*block)[static_cast<unsigned>(status) % 100].add();
+  }
+  std::uint64_t value(int status) const;
+
+ private:
+  using Hundred = std::array<Counter, 100>;
+  Hundred* make(std::size_t hundred);
+
+  std::array<std::atomic<Hundred*>, 5> hundreds_{};
+  Counter other_;
+};
+
+/// What is counted per pool; index 0 takes what never reached one.
+struct PoolCells {
+  Gauge in_flight;  ///< requests given to this pool and not ended, waiting ones included
+  Gauge waiting;    ///< of these, in line
+  Histogram<request_bounds> duration;
+  Histogram<first_byte_bounds> first_byte;
+  Histogram<first_byte_bounds> wait;
+  FaultCounters errors;   ///< requests that failed, by the fault that ended them
+  FaultCounters retries;  ///< attempts that followed a failed one, by the fault of that one
+};
+
+struct ListenerCells {
+  Counter opened;
+  Counter closed;
+};
+
+/// What is counted per backend. Links in use are `busy`, kept ones `idle`.
+struct BackendCells {
+  Counter picks;
+  Gauge links_busy;
+  Gauge links_idle;
+  FaultCounters errors;               ///< failed attempts
+  Histogram<request_bounds> latency;  ///< from the request's head sent to the answer's end
+};
+
+/// What one request leaves behind when it ends.
+struct RequestTally {
+  std::uint32_t pool = 0;              ///< of Names; 0: none
+  std::uint32_t route = 0;             ///< of Names; 0: none
+  int status = 0;                      ///< as the client saw it, 499 when it was gone
+  Duration duration{};                 ///< from its first byte to the answer's last
+  std::optional<Duration> first_byte;  ///< from its first byte to the answer's head
+  Duration waited{};                   ///< in the pool's line; counted where there is a pool
+  std::optional<Duration> overhead;    ///< spent in evenkeel alone
+  std::uint64_t request_bytes = 0;     ///< of the body
+  std::uint64_t response_bytes = 0;
+};
+
+/// The counters of one worker. Cells are made when first asked for and never move: a plan may keep
+/// their addresses as long as the sheet lives.
+///
+/// Thread: one worker's, but for the const functions: any.
+class alignas(64) Sheet {
+ public:
+  PoolCells& pool(std::uint32_t index) { return pools_.at(index); }
+  ListenerCells& listener(std::uint32_t index) { return listeners_.at(index); }
+  BackendCells& backend(std::uint32_t index) { return backends_.at(index); }
+  StatusCounters& requests(std::uint32_t route, std::uint32_t pool) {
+    return requests_.at(route).at(pool);
+  }
+
+  /// Counts a request that has ended. Under a hundred instructions, and no system call.
+  void count(const RequestTally& request);
+  /// Counts a request that failed, besides `count`. `pool` 0: it never reached one.
+  void count_error(std::uint32_t pool, Fault fault) { pools_.at(pool).errors.count(fault); }
+  void observe_pick(Duration duration) { pick_.observe(duration); }
+
+  const PoolCells* find_pool(std::uint32_t index) const { return pools_.find(index); }
+  const ListenerCells* find_listener(std::uint32_t index) const { return listeners_.find(index); }
+  const BackendCells* find_backend(std::uint32_t index) const { return backends_.find(index); }
+  const StatusCounters* find_requests(std::uint32_t route, std::uint32_t pool) const {
+    const auto* row = requests_.find(route);
+    return row == nullptr ? nullptr : row->find(pool);
+  }
+  std::uint64_t request_bytes() const { return request_bytes_.value(); }
+  std::uint64_t response_bytes() const { return response_bytes_.value(); }
+  const Histogram<internal_bounds>& overhead() const { return overhead_; }
+  const Histogram<internal_bounds>& pick() const { return pick_; }
+
+ private:
+  Counter request_bytes_;
+  Counter response_bytes_;
+  Histogram<internal_bounds> overhead_;
+  Histogram<internal_bounds> pick_;
+  Growing<PoolCells> pools_;
+  Growing<Growing<StatusCounters>> requests_;  // by route, then by pool
+  Growing<ListenerCells> listeners_;
+  Growing<BackendCells> backends_;
+};
+
+/// What all workers counted of one backend.
+struct BackendTotals {
+  std::uint64_t picks = 0;
+  std::int64_t links_busy = 0;
+  std::int64_t links_idle = 0;
+  std::array<std::uint64_t, fault_count> errors{};
+  HistogramTotals latency;
+};
+
+/// The sheets of all workers and the names that they share.
+class Sheets {
+ public:
+  explicit Sheets(unsigned workers);
+
+  unsigned size() const { return static_cast<unsigned>(sheets_.size()); }
+  Sheet& sheet(unsigned worker) { return *sheets_[worker]; }
+  const Sheet& sheet(unsigned worker) const { return *sheets_[worker]; }
+  Names& names() { return names_; }
+  const Names& names() const { return names_; }
+
+  /// Thread: any.
+  BackendTotals backend_totals(std::uint32_t index) const;
+  /// Requests given to this pool and not ended, over all workers. Thread: any.
+  std::int64_t in_flight(std::uint32_t pool) const;
+  std::int64_t waiting(std::uint32_t pool) const;
+  /// Open connections over all workers. Thread: any.
+  std::int64_t connections(std::uint32_t listener) const;
+
+ private:
+  Names names_;
+  std::vector<std::unique_ptr<Sheet>> sheets_;
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,287 @@
+#include "evenkeel/stats/access_line.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+
+namespace evenkeel {
+namespace {
+
+// The longest form of each value, between its quotes. Their sum is what LineBuffer must hold.
+constexpr std::size_t request_id_room = 128;
+constexpr std::size_t client_room = 64;
+constexpr std::size_t listener_room = 96;
+constexpr std::size_t protocol_room = 16;
+constexpr std::size_t method_room = 32;
+constexpr std::size_t host_room = 255;
+constexpr std::size_t path_room = 2048;
+constexpr std::size_t route_room = 255;
+constexpr std::size_t pool_room = 128;
+constexpr std::size_t backend_room = 255;
+constexpr std::size_t reason_room = 48;
+constexpr std::size_t keys_and_numbers_room = 640;
+static_assert(request_id_room + client_room + listener_room + protocol_room + method_room +
+                  host_room + path_room + route_room + pool_room + backend_room + reason_room +
+                  keys_and_numbers_room <=
+              std::tuple_size_v<LineBuffer>);
+
+constexpr std::uint64_t all(std::uint8_t byte) { return 0x0101010101010101U * byte; }
+
+/// Some of these eight bytes cannot stand in a JSON string as they are: controls, '"', '\\', DEL,
+/// or the beginning of something that must be looked at as UTF-8.
+constexpr bool special(std::uint64_t bytes) {
+  const std::uint64_t quote = bytes ^ all('"');
+  const std::uint64_t backslash = bytes ^ all('\\');
+  const std::uint64_t high_bits = bytes | (bytes - all(0x20)) | (bytes + all(0x01)) |
+                                  (quote - all(0x01)) | (backslash - all(0x01));
+  return (high_bits & all(0x80)) != 0;
+}
+
+constexpr bool special(char byte) {
+  const auto code = static_cast<unsigned char>(byte);
+  return code < 0x20 || code >= 0x7f || byte == '"' || byte == '\\';
+}
+
+template <class Word>
+Word copy_word(char* to, const char* from) {
+  Word word;
+  std::memcpy(&word, from, sizeof word);
+  std::memcpy(to, &word, sizeof word);
+  return word;
+}
+
+/// Copies, in words that may overlap at the end; false as soon as something special was met.
+bool copy_plain(char* to, const char* from, std::size_t size) {
+  if (size >= 8) {
+    for (std::size_t i = 0; i + 8 < size; i += 8) {
+      if (special(copy_word<std::uint64_t>(to + i, from + i))) return false;
+    }
+    return !special(copy_word<std::uint64_t>(to + size - 8, from + size - 8));
+  }
+  if (size >= 4) {
+    const std::uint64_t front = copy_word<std::uint32_t>(to, from);
+    const std::uint64_t back = copy_word<std::uint32_t>(to + size - 4, from + size - 4);
+    return !special(front << 32 | back);
+  }
+  for (std::size_t i = 0; i < size; ++i) {
+    if (special(from[i])) return false;
+    to[i] = from[i];
+  }
+  return true;
+}
+
+/// Length of the well-formed UTF-8 sequence of two to four bytes at the beginning (Unicode 15,
+/// table 3-7); 0 where there is none, or where it is a C1 control, which terminals obey.
+std::size_t utf8_sequence(std::string_view bytes) {
+  const auto at = [&](std::size_t i) { return static_cast<unsigned char>(bytes[i]); };
+  const auto continues = [&](std::size_t i, unsigned low = 0x80, unsigned high = 0xbf) {
+    return i < bytes.size() && at(i) >= low && at(i) <= high;
+  };
+  const unsigned lead = at(0);
+  if (lead == 0xc2) return continues(1, 0xa0) ? 2 : 0;
+  if (lead > 0xc2 && lead <= 0xdf) return continues(1) ? 2 : 0;
+  if (lead >= 0xe0 && lead <= 0xef) {
+    const unsigned low = lead == 0xe0 ? 0xa0 : 0x80;
+    const unsigned high = lead == 0xed ? 0x9f : 0xbf;
+    return continues(1, low, high) && continues(2) ? 3 : 0;
+  }
+  if (lead >= 0xf0 && lead <= 0xf4) {
+    const unsigned low = lead == 0xf0 ? 0x90 : 0x80;
+    const unsigned high = lead == 0xf4 ? 0x8f : 0xbf;
+    return continues(1, low, high) && continues(2) && continues(3) ? 4 : 0;
+  }
+  return 0;
+}
+
+/// One unit of an escaped string: what to write, and how many bytes it stands for.
+struct Unit {
+  std::array<char, 6> bytes;
+  std::size_t size;
+  std::size_t taken;
+};
+
+Unit escape(std::string_view rest) {
+  const char byte = rest[0];
+  if (!special(byte)) return {{byte}, 1, 1};
+  if (byte == '"' || byte == '\\') return {{'\\', byte}, 2, 1};
+  if (const std::size_t size = utf8_sequence(rest)) {
+    Unit unit{{}, size, size};
+    std::memcpy(unit.bytes.data(), rest.data(), size);
+    return unit;
+  }
+  constexpr char digits[] = "0123456789abcdef";
+  const auto code = static_cast<unsigned char>(byte);
+  return {{'\\', 'u', '0', '0', digits[code >> 4], digits[code & 15]}, 6, 1};
+}
+
+/// Appends to a line. What it is given fits: see the rooms above.
+class Writer {
+ public:
+  explicit Writer(char* at) : at_(at) {}
+
+  char* end() const { return at_; }
+
+  template <std::size_t N>
+  void text(const char (&literal)[N]) {
+    std::memcpy(at_, literal, N - 1);
+    at_ += N - 1;
+  }
+
+  void raw(const char* bytes, std::size_t size) {
+    std::memcpy(at_, bytes, size);
+    at_ += size;
+  }
+
+  template <class Number>
+  void number(Number value) {
+    at_ = std::to_chars(at_, at_ + 20, value).ptr;
+  }
+
+  void milliseconds(Duration duration) {
+    using Micros = std::chrono::duration<std::uint64_t, std::micro>;
+    const auto time = std::chrono::duration_cast<Micros>(std::max(duration, Duration::zero()));
+    number(time.count() / 1000);
+    *at_++ = '.';
+    digits(static_cast<unsigned>(time.count() % 1000), 3);
+  }
+
+  void milliseconds(const std::optional<Duration>& duration) {
+    if (duration) {
+      milliseconds(*duration);
+    } else {
+      text("null");
+    }
+  }
+
+  void digits(unsigned value, std::size_t count) {
+    for (std::size_t i = count; i-- > 0; value /= 10) at_[i] = static_cast<char>('0' + value % 10);
+    at_ += count;
+  }
+
+  /// A quoted string of at most `room` bytes between its quotes; null when empty.
+  void string(std::string_view value, std::size_t room) {
+    if (value.empty()) return text("null");
+    *at_++ = '"';
+    if (value.size() <= room && copy_plain(at_, value.data(), value.size())) {
+      at_ += value.size();
+    } else if (value.size() > room && copy_plain(at_, value.data(), room - 3)) {
+      at_ += room - 3;
+      text("...");
+    } else {
+      escaped(value, room);
+    }
+    *at_++ = '"';
+  }
+
+ private:
+  void escaped(std::string_view value, std::size_t room) {
+    const char* const last = at_ + room;
+    char* cut = at_;  // the last place from which "..." still fits
+    while (!value.empty()) {
+      const Unit unit = escape(value);
+      if (unit.size > static_cast<std::size_t>(last - at_)) {
+        at_ = cut;
+        return text("...");
+      }
+      if (last - at_ >= 3) cut = at_;
+      raw(unit.bytes.data(), unit.size);
+      value.remove_prefix(unit.taken);
+    }
+  }
+
+  char* at_;
+};
+
+std::array<char, 20> date_of(std::chrono::sys_seconds time) {
+  const auto day = std::chrono::floor<std::chrono::days>(time);
+  const std::chrono::year_month_day date(day);
+  const std::chrono::hh_mm_ss clock(time - day);
+  std::array<char, 20> text;
+  Writer writer(text.data());
+  writer.digits(static_cast<unsigned>(static_cast<int>(date.year())), 4);
+  writer.text("-");
+  writer.digits(static_cast<unsigned>(date.month()), 2);
+  writer.text("-");
+  writer.digits(static_cast<unsigned>(date.day()), 2);
+  writer.text("T");
+  writer.digits(static_cast<unsigned>(clock.hours().count()), 2);
+  writer.text(":");
+  writer.digits(static_cast<unsigned>(clock.minutes().count()), 2);
+  writer.text(":");
+  writer.digits(static_cast<unsigned>(clock.seconds().count()), 2);
+  writer.text(".");
+  return text;
+}
+
+}  // namespace
+
+void WallTime::compare() {
+  const Instant now = monotonic_();
+  ahead_ = std::chrono::duration_cast<Duration>(now_().time_since_epoch()) - now.time_since_epoch();
+  compare_again_ = now + std::chrono::seconds(1);
+}
+
+std::string_view AccessLine::format(const AccessEntry& entry, LineBuffer& buffer) {
+  const auto micros =
+      std::chrono::floor<std::chrono::microseconds>(entry.time.time_since_epoch()).count();
+  const std::int64_t second = micros / 1'000'000;
+  if (second != second_) {
+    second_ = second;
+    date_ = date_of(std::chrono::sys_seconds(std::chrono::seconds(second)));
+  }
+
+  Writer line(buffer.data());
+  line.text("{\"time\":\"");
+  line.raw(date_.data(), date_.size());
+  line.digits(static_cast<unsigned>(micros % 1'000'000), 6);
+  line.text("Z\",\"request_id\":");
+  line.string(entry.request_id, request_id_room);
+  line.text(",\"client\":");
+  line.string(entry.client, client_room);
+  line.text(",\"listener\":");
+  line.string(entry.listener, listener_room);
+  line.text(",\"protocol\":");
+  line.string(entry.protocol, protocol_room);
+  line.text(",\"method\":");
+  line.string(entry.method, method_room);
+  line.text(",\"host\":");
+  line.string(entry.host, host_room);
+  line.text(",\"path\":");
+  line.string(entry.path, path_room);
+  line.text(",\"route\":");
+  line.string(entry.route, route_room);
+  line.text(",\"pool\":");
+  line.string(entry.pool, pool_room);
+  line.text(",\"backend\":");
+  line.string(entry.backend, backend_room);
+  line.text(",\"status\":");
+  if (entry.status == 0) {
+    line.text("null");
+  } else {
+    line.number(entry.status);
+  }
+  line.text(",\"reason\":");
+  line.string(entry.reason, reason_room);
+  line.text(",\"attempts\":");
+  line.number(entry.attempts);
+  line.text(",\"bytes_in\":");
+  line.number(entry.bytes_in);
+  line.text(",\"bytes_out\":");
+  line.number(entry.bytes_out);
+  line.text(",\"duration_ms\":");
+  line.milliseconds(entry.duration);
+  line.text(",\"wait_ms\":");
+  line.milliseconds(entry.waited);
+  line.text(",\"ttfb_ms\":");
+  line.milliseconds(entry.first_byte);
+  line.text(",\"upstream_ms\":");
+  line.milliseconds(entry.upstream);
+  if (entry.aborted) {
+    line.text(",\"aborted\":true}\n");
+  } else {
+    line.text(",\"aborted\":false}\n");
+  }
+  return {buffer.data(), static_cast<std::size_t>(line.end() - buffer.data())};
+}
+
+}  // namespace evenkeel
