@@ -1,0 +1,167 @@
+// The step loop of an inference engine as arithmetic: no clock, no I/O. After vLLM V1's scheduler:
+// continuous batching, a token budget, chunked prefill, KV blocks with a prefix cache, preemption.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "evenkeel/sim/kv_cache.h"
+
+namespace evenkeel {
+
+class Engine;
+
+/// How long one step takes, in seconds:
+///   max(weights, tokens * per_token) + overhead
+///   + prefill tokens * per_prefill_token + decodes * per_decode
+///   + (context tokens read) * per_context_token + attention pairs * per_attention_pair.
+/// The first line and `per_context_token` are the model of measured GPUs (T_mem, T_lin, T_ovh, T_kv);
+/// the rest serves measurements that were fitted in that form.
+struct StepCost {
+  double weights = 0;            ///< reading all weights once
+  double per_token = 0;          ///< arithmetic of one token, prefill or decode
+  double overhead = 0;           ///< launching, sampling, all-reduce
+  double per_context_token = 0;  ///< reading one token's keys and values, for a decode
+  double per_prefill_context_token = 0;  ///< the same for a chunk of a prompt
+  double per_prefill_token = 0;
+  double per_decode = 0;
+  double per_attention_pair = 0;  ///< a prompt's token looking at an earlier one
+};
+
+/// What an engine is given: vLLM's options and the GPU's speed.
+struct EngineSpec {
+  std::uint32_t max_batched_tokens = 8192;  ///< of a step: `max_num_batched_tokens`
+  std::uint32_t max_sequences = 1024;       ///< running at once: `max_num_seqs`
+  std::uint32_t block_tokens = 16;
+  std::uint32_t kv_blocks = 25'272;  ///< in all, the null block included, as vLLM counts
+  std::uint32_t max_model_tokens = 131'072;
+  double watermark_ratio = 0;  ///< of the blocks: kept free when a request is admitted to others
+  StepCost cost;
+};
+
+/// A request inside an engine. It belongs to whoever submitted it; destroying it aborts it.
+class Sequence {
+ public:
+  Sequence() = default;
+  Sequence(const Sequence&) = delete;
+  Sequence& operator=(const Sequence&) = delete;
+  ~Sequence();
+
+  std::uint32_t prompt_tokens = 1;
+  std::uint32_t output_tokens = 1;  ///< it ends with this many
+  /// Hash of each full block with all before it, of the prompt and, where known, of the output that
+  /// will follow. Empty: shares nothing.
+  std::vector<std::uint64_t> block_hashes;
+
+  std::uint32_t generated() const { return generated_; }
+  /// Tokens of the prompt that were found when it was first admitted.
+  std::uint32_t cached_tokens() const { return cached_tokens_; }
+  std::uint32_t preemptions() const { return preemptions_; }
+  bool admitted() const { return admitted_; }
+  bool active() const { return engine_ != nullptr; }
+
+ private:
+  friend class Engine;
+
+  Engine* engine_ = nullptr;
+  std::vector<KvCache::Block> blocks_;
+  std::uint32_t computed_ = 0;  // tokens whose keys and values are in blocks
+  std::uint32_t generated_ = 0;
+  std::uint32_t cached_tokens_ = 0;
+  std::uint32_t preemptions_ = 0;
+  bool running_ = false;
+  bool admitted_ = false;
+};
+
+/// One engine. Its caller owns time: `start_step`, wait `seconds`, `finish_step`, and again.
+///
+///   engine.submit(sequence);
+///   while (auto step = engine.start_step()) {
+///     now += step->seconds;
+///     for (const auto& token : engine.finish_step()) ...
+///   }
+class Engine {
+ public:
+  explicit Engine(const EngineSpec& spec);
+  Engine(const Engine&) = delete;
+  ~Engine();
+
+  /// How many tokens, prompt and output together, one request may have.
+  std::uint32_t max_tokens() const;
+
+  /// Puts a request at the end of the line; an output that does not fit is cut. REQUIRES: not active
+  /// here or elsewhere, prompt_tokens and output_tokens > 0, prompt_tokens < max_tokens().
+  void submit(Sequence& sequence);
+  /// Takes a request out and frees its blocks. Nothing happens to one that has ended.
+  void abort(Sequence& sequence);
+
+  /// What one step does.
+  struct Step {
+    double seconds = 0;
+    std::uint32_t prefill_tokens = 0;
+    std::uint32_t decodes = 0;
+    std::uint32_t admitted = 0;  ///< from the line
+  };
+  /// Decides who computes what, in this order: the running, oldest first, a token each or the next
+  /// chunk of their prompt; who finds no free block preempts the youngest (which computes all anew
+  /// later, from the head of the line); if none was preempted, the line, first come first served,
+  /// while budget, sequences and blocks for a whole prompt last. Nothing: there is no work.
+  /// REQUIRES: the step before is finished.
+  std::optional<Step> start_step();
+
+  /// A token that a step yielded.
+  struct Token {
+    Sequence* sequence;  ///< null: aborted since
+    std::uint32_t index;  ///< of its output, from 0
+    bool last;           ///< its sequence has ended and is no longer active
+  };
+  /// Ends the step: every request whose prompt is computed has one more token. Valid until the next
+  /// `start_step`.
+  std::span<const Token> finish_step();
+
+  bool stepping() const { return stepping_; }
+  std::size_t running() const { return running_.size(); }
+  std::size_t waiting() const { return waiting_.size(); }
+  /// Tokens of the running requests' contexts whose keys and values are held.
+  std::uint64_t context_tokens() const;
+  /// 0..1 of the blocks that requests use; what is only cached counts as free.
+  double kv_cache_ratio() const;
+  const EngineSpec& spec() const { return spec_; }
+
+  struct Totals {
+    std::uint64_t steps = 0;
+    std::uint64_t prefill_tokens = 0;  ///< computed, recomputed ones too
+    std::uint64_t generated_tokens = 0;
+    std::uint64_t prefix_query_tokens = 0;
+    std::uint64_t prefix_hit_tokens = 0;
+    std::uint64_t preemptions = 0;
+    double busy_seconds = 0;
+  };
+  const Totals& totals() const { return totals_; }
+
+ private:
+  bool make_room(Sequence& sequence, std::uint32_t tokens);
+  void preempt_youngest();
+  bool admit(Sequence& sequence, std::uint32_t budget, std::uint32_t& tokens);
+  void compute(Sequence& sequence, std::uint32_t tokens, Step& step);
+  std::uint32_t blocks_of(std::uint32_t tokens) const;
+  void forget(Sequence& sequence);
+
+  EngineSpec spec_;
+  KvCache cache_;
+  std::vector<Sequence*> running_;
+  std::deque<Sequence*> waiting_;
+  std::vector<Sequence*> yielding_;  // will have a token when the step ends
+  std::vector<Token> tokens_;
+  Totals totals_;
+  double cost_ = 0;            // of the step that is being composed, without its first line
+  std::uint32_t batched_ = 0;  // its tokens
+  bool preempted_ = false;     // somebody, in this step
+  bool stepping_ = false;
+};
+
+}  // namespace evenkeel

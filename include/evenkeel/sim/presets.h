@@ -1,0 +1,34 @@
+// Measured speeds of GPUs with models, by name.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "evenkeel/sim/engine.h"
+
+namespace evenkeel {
+
+/// A GPU, or several in tensor parallel, with a model on it.
+struct Preset {
+  std::string name;
+  std::string model;  ///< that it serves unless told otherwise
+  std::string gpu;    ///< as the driver names it
+  std::uint32_t gpus = 1;
+  std::uint64_t gpu_memory_bytes = 0;  ///< of each
+  double idle_watts = 0;               ///< of each
+  double full_watts = 0;
+  EngineSpec engine;
+};
+
+/// All of them. Step times and KV capacities of the llama-3 ones: kernel profiles of Vidur (Agrawal
+/// et al., MLSys 2024) and memory bandwidths; what stands for the H100 is scaled from the A100 and not
+/// measured. `reference` and `reference-large-kv` are the server of the routing simulations that the
+/// scheduler was designed with (an 8B model on an H100, blocks of 512 tokens).
+const std::vector<Preset>& presets();
+
+/// Null: no such name.
+const Preset* find_preset(std::string_view name);
+
+}  // namespace evenkeel

@@ -1,0 +1,74 @@
+#include "evenkeel/sim/kv_cache.h"
+
+namespace evenkeel {
+
+KvCache::KvCache(std::uint32_t blocks) : size_(blocks), free_(0), slots_(blocks + 1) {
+  list().next = list().previous = size_;
+  for (Block block = 0; block < size_; ++block) append_free(block);
+}
+
+KvCache::Hit KvCache::find(std::span<const std::uint64_t> prefix) const {
+  Hit hit;
+  for (const std::uint64_t hash : prefix) {
+    const auto found = by_hash_.find(hash);
+    if (found == by_hash_.end()) break;
+    ++hit.blocks;
+    if (slots_[found->second].users == 0) ++hit.unpinned;
+  }
+  return hit;
+}
+
+void KvCache::pin(std::span<const std::uint64_t> prefix, std::vector<Block>& owned) {
+  for (const std::uint64_t hash : prefix) {
+    const Block block = by_hash_.at(hash);
+    if (slots_[block].users++ == 0) unlink(block);
+    owned.push_back(block);
+  }
+}
+
+bool KvCache::take(std::uint32_t count, std::vector<Block>& owned) {
+  if (count > free_) return false;
+  for (; count > 0; --count) {
+    const Block block = list().next;
+    unlink(block);
+    Slot& slot = slots_[block];
+    if (slot.published) by_hash_.erase(slot.hash);
+    slot.published = false;
+    slot.users = 1;
+    owned.push_back(block);
+  }
+  return true;
+}
+
+void KvCache::publish(Block block, std::uint64_t hash) {
+  Slot& slot = slots_[block];
+  if (slot.published || !by_hash_.emplace(hash, block).second) return;
+  slot.published = true;
+  slot.hash = hash;
+}
+
+void KvCache::release(std::vector<Block>& owned) {
+  while (!owned.empty()) {
+    const Block block = owned.back();
+    owned.pop_back();
+    if (--slots_[block].users == 0) append_free(block);
+  }
+}
+
+void KvCache::unlink(Block block) {
+  Slot& slot = slots_[block];
+  slots_[slot.previous].next = slot.next;
+  slots_[slot.next].previous = slot.previous;
+  --free_;
+}
+
+void KvCache::append_free(Block block) {
+  Slot& slot = slots_[block];
+  slot.previous = list().previous;
+  slot.next = size_;
+  slots_[slot.previous].next = block;
+  list().previous = block;
+  ++free_;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,116 @@
+#include "evenkeel/sim/presets.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::uint64_t memory_80gb = 80ull << 30;
+constexpr const char* llama_8b = "meta-llama/Llama-3.1-8B-Instruct";
+constexpr const char* llama_70b = "meta-llama/Llama-3.1-70B-Instruct";
+constexpr double ms = 1e-3;
+
+struct Speed {
+  double weights;            // T_mem: bytes of weights / bandwidth
+  double per_token;          // T_lin
+  double per_context_token;  // T_kv: bytes of keys and values of a token / bandwidth
+  double overhead = 2 * ms;  // T_ovh
+};
+
+EngineSpec engine_of(const Speed& speed, bool a100, std::uint32_t kv_blocks) {
+  // vLLM's defaults by GPU class: A100 and all below 70 GiB, and the newer ones.
+  return {
+      .max_batched_tokens = a100 ? 2048u : 8192u,
+      .max_sequences = a100 ? 256u : 1024u,
+      .kv_blocks = kv_blocks,
+      .cost = {.weights = speed.weights,
+               .per_token = speed.per_token,
+               .overhead = speed.overhead,
+               .per_context_token = speed.per_context_token,
+               .per_prefill_context_token = speed.per_context_token},
+  };
+}
+
+Preset a100(std::string name, const char* model, std::uint32_t gpus, const Speed& speed,
+            std::uint32_t kv_blocks) {
+  return {.name = std::move(name),
+          .model = model,
+          .gpu = "NVIDIA A100-SXM4-80GB",
+          .gpus = gpus,
+          .gpu_memory_bytes = memory_80gb,
+          .idle_watts = 60,
+          .full_watts = 400,
+          .engine = engine_of(speed, true, kv_blocks)};
+}
+
+Preset h100(std::string name, const char* model, std::uint32_t gpus, const Speed& speed,
+            std::uint32_t kv_blocks) {
+  return {.name = std::move(name),
+          .model = model,
+          .gpu = "NVIDIA H100 80GB HBM3",
+          .gpus = gpus,
+          .gpu_memory_bytes = memory_80gb,
+          .idle_watts = 70,
+          .full_watts = 700,
+          .engine = engine_of(speed, false, kv_blocks)};
+}
+
+Preset reference(std::string name, std::uint32_t blocks) {
+  return {.name = std::move(name),
+          .model = llama_8b,
+          .gpu = "NVIDIA H100 80GB HBM3",
+          .gpu_memory_bytes = memory_80gb,
+          .idle_watts = 70,
+          .full_watts = 700,
+          .engine = {.max_batched_tokens = 8192,
+                     .max_sequences = 256,
+                     .block_tokens = 512,
+                     .kv_blocks = blocks + 1,
+                     .watermark_ratio = 0.01,
+                     .cost = {.overhead = 16 * ms,
+                              .per_context_token = 5.6e-8,
+                              .per_prefill_token = 45e-6,
+                              .per_decode = 30e-6,
+                              .per_attention_pair = 1.3e-9}}};
+}
+
+std::vector<Preset> all_presets() {
+  // Keys and values of a token: 131 072 bytes for 8B, 327 680 for 70B (split over the GPUs); 2.0 TB/s
+  // (A100) and 3.35 TB/s (H100) each.
+  return {
+      a100("llama-3-8b-a100", llama_8b, 1,
+           {.weights = 10 * ms, .per_token = 0.068 * ms, .per_context_token = 131'072 / 2.0e12},
+           25'272),
+      h100("llama-3-8b-h100", llama_8b, 1,
+           {.weights = 6 * ms, .per_token = 0.031 * ms, .per_context_token = 131'072 / 3.35e12},
+           25'272),
+      a100("llama-3-70b-a100-tp4", llama_70b, 4,
+           {.weights = 25 * ms, .per_token = 0.16 * ms, .per_context_token = 327'680 / (4 * 2.0e12)},
+           27'656),
+      a100("llama-3-70b-a100-tp8", llama_70b, 8,
+           {.weights = 14.5 * ms, .per_token = 0.088 * ms, .per_context_token = 327'680 / (8 * 2.0e12)},
+           80'216),
+      h100("llama-3-70b-h100-tp8", llama_70b, 8,
+           {.weights = 9 * ms,
+            .per_token = 0.04 * ms,
+            .per_context_token = 327'680 / (8 * 3.35e12),
+            .overhead = 6 * ms},  // all-reduce takes 4 of them
+           80'216),
+      reference("reference", 586),
+      reference("reference-large-kv", 2000),
+  };
+}
+
+}  // namespace
+
+const std::vector<Preset>& presets() {
+  static const std::vector<Preset> all = all_presets();
+  return all;
+}
+
+const Preset* find_preset(std::string_view name) {
+  for (const Preset& preset : presets()) {
+    if (preset.name == name) return &preset;
+  }
+  return nullptr;
+}
+
+}  // namespace evenkeel
