@@ -76,7 +76,7 @@ class PoolState {
   /// There is a backend that the request has not tried.
   bool has_untried(const Tried& tried) const;
   /// There is one that the request has not tried and that is not left alone.
-  bool has_standing(const Hint& hint) const;
+  bool has_standing(const Tried& tried, Instant now) const;
 
  private:
   PoolState() = default;

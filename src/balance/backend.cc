@@ -1,0 +1,32 @@
+#include "evenkeel/balance/backend.h"
+
+#include <utility>
+
+#include "balance/waiting_line.h"
+
+namespace evenkeel {
+
+Backend::Backend(BackendSpec spec, std::shared_ptr<WaitingLine> line)
+    : spec_(std::move(spec)), load_(std::make_shared<Load>()), line_(std::move(line)) {}
+
+Backend::Backend(BackendSpec spec, const Backend& predecessor)
+    : spec_(std::move(spec)), load_(predecessor.load_), line_(predecessor.line_) {}
+
+bool Backend::try_enter(Instant now) const {
+  if (!load_->try_enter(spec_.max_in_flight)) return false;
+  load_->count_pick();
+  if (load_->suspect()) load_->back_off(now);
+  return true;
+}
+
+void Backend::leave() const {
+  load_->leave();
+  if (line_ && line_->occupied()) line_->offer(*load_, Clock::now());
+}
+
+void Backend::connected() const {
+  if (!load_->suspect() || !load_->recover()) return;
+  if (line_ && line_->occupied()) line_->offer(*load_, Clock::now());
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,51 @@
+#include "balance/candidates.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace evenkeel {
+
+Candidates::Candidates(std::shared_ptr<const Backends> backends) : backends_(std::move(backends)) {
+  entries_.reserve(backends_->size());
+  for (const auto& backend : *backends_) {
+    entries_.push_back({.load = &backend->load(),
+                        .weight = std::max(backend->spec().weight, 1u),
+                        .limit = backend->spec().max_in_flight});
+  }
+}
+
+bool Candidates::all_avoided(const Hint& hint) const {
+  for (std::uint32_t index = 0; index < size(); ++index) {
+    if (!avoided(index, hint.now) && !tried(index, hint)) return false;
+  }
+  return true;
+}
+
+const BackendPtr* CandidatePicker::pick(const Hint& hint) {
+  std::uint32_t chosen = choose(Eligible(candidates_, hint, false));
+  if (chosen == nobody && candidates_.all_avoided(hint)) {
+    chosen = choose(Eligible(candidates_, hint, true));
+  }
+  return chosen == nobody ? nullptr : &candidates_[chosen];
+}
+
+std::uint32_t CandidatePicker::least_loaded(const Eligible& eligible) {
+  std::uint32_t best = nobody;
+  std::uint32_t ties = 0;
+  for (std::uint32_t index = 0; index < candidates_.size(); ++index) {
+    if (!eligible(index)) continue;
+    const int order = best == nobody ? -1 : compare_load(index, best);
+    if (order > 0) continue;
+    ties = order < 0 ? 1 : ties + 1;
+    if (ties == 1 || rng_.below(ties) == 0) best = index;
+  }
+  return best;
+}
+
+int CandidatePicker::compare_load(std::uint32_t a, std::uint32_t b) const {
+  const auto load_a = (std::uint64_t{candidates_.in_flight(a)} + 1) * candidates_.weight(b);
+  const auto load_b = (std::uint64_t{candidates_.in_flight(b)} + 1) * candidates_.weight(a);
+  return load_a < load_b ? -1 : load_a > load_b ? 1 : 0;
+}
+
+}  // namespace evenkeel

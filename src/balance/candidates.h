@@ -1,0 +1,91 @@
+// What every picker asks of the backends, laid out so that a question touches one cache line.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "evenkeel/balance/picker.h"
+#include "evenkeel/base/rng.h"
+
+namespace evenkeel {
+
+/// The backends of a pool, by index.
+class Candidates {
+ public:
+  static constexpr std::uint32_t nobody = ~std::uint32_t{0};
+
+  explicit Candidates(std::shared_ptr<const Backends> backends);
+
+  std::uint32_t size() const { return static_cast<std::uint32_t>(entries_.size()); }
+  const BackendPtr& operator[](std::uint32_t index) const { return (*backends_)[index]; }
+  std::uint32_t weight(std::uint32_t index) const { return entries_[index].weight; }
+  std::uint32_t in_flight(std::uint32_t index) const { return entries_[index].load->in_flight(); }
+
+  bool has_room(std::uint32_t index) const {
+    return entries_[index].load->has_room(entries_[index].limit);
+  }
+  bool avoided(std::uint32_t index, Instant now) const {
+    return entries_[index].load->avoided(now);
+  }
+  bool tried(std::uint32_t index, const Hint& hint) const {
+    return !hint.tried.empty() && hint.tried.contains((*backends_)[index].get());
+  }
+  /// All that the request has not tried are left alone.
+  bool all_avoided(const Hint& hint) const;
+
+ private:
+  struct Entry {
+    const Load* load;
+    std::uint32_t weight;
+    std::uint32_t limit;
+  };
+  std::shared_ptr<const Backends> backends_;
+  std::vector<Entry> entries_;
+};
+
+/// Who may be picked for one request.
+class Eligible {
+ public:
+  Eligible(const Candidates& candidates, const Hint& hint, bool even_avoided)
+      : candidates_(candidates), hint_(hint), even_avoided_(even_avoided) {}
+
+  bool operator()(std::uint32_t index) const {
+    return candidates_.has_room(index) &&
+           (even_avoided_ || !candidates_.avoided(index, hint_.now)) &&
+           !candidates_.tried(index, hint_);
+  }
+  const Hint& hint() const { return hint_; }
+
+ private:
+  const Candidates& candidates_;
+  const Hint& hint_;
+  bool even_avoided_;
+};
+
+/// A picker that only has to choose among those who are eligible.
+class CandidatePicker : public Picker {
+ public:
+  const BackendPtr* pick(const Hint& hint) final;
+
+ protected:
+  static constexpr std::uint32_t nobody = Candidates::nobody;
+
+  CandidatePicker(const PickerSetup& setup, std::uint64_t seed)
+      : candidates_(setup.backends), rng_(seed) {}
+
+  /// An eligible index; `nobody` only if there is none.
+  virtual std::uint32_t choose(const Eligible& eligible) = 0;
+
+  /// The least (in_flight + 1) / weight of all who are eligible, ties at random. Looks at
+  /// everybody.
+  std::uint32_t least_loaded(const Eligible& eligible);
+  /// Index `a` carries less for its weight than `b`: negative; more: positive; the same: 0.
+  int compare_load(std::uint32_t a, std::uint32_t b) const;
+
+  const Candidates candidates_;
+  Rng rng_;
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,107 @@
+// consistent-hash: the same key goes to the same backend, while that one carries its fair share.
+//
+//   candidates of a key: owner(mix(key)), owner(mix(key + g)), owner(mix(key + 2g)), ...   (g:
+//   golden ratio) take the first that is eligible and has in_flight + 1 <= ceil(c * (m + 1) *
+//   weight / sum of weights)
+//
+// with m the requests in flight on the pool, c the load factor (1.25). Owners come from weighted
+// rendezvous hashing (rendezvous_table.h): when a backend leaves, only its keys move; one that is
+// full, left alone or above its bound passes its keys on to the next of each key, and gets them
+// back afterwards. Sources: Thaler, Ravishankar, Using name-based mappings to increase hit rates,
+// 1998 (rendezvous); Mirrokni, Thorup, Zadimoghaddam, Consistent hashing with bounded loads, 2018
+// (the bound; c = 1.25 is KubeAI's and HAProxy's usual choice).
+//
+// A request without key is given a random one. m and the sum of weights are kept by looking at a
+// few backends in turn with each pick, at all of them in small pools: no counter is shared by all
+// workers.
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "balance/candidates.h"
+#include "balance/pickers.h"
+#include "balance/rendezvous_table.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::uint64_t golden = 0x9e3779b97f4a7c15u;
+constexpr int most_candidates = 32;  // of a key; then the least loaded of all
+constexpr std::uint32_t looked_at_whole =
+    16;  // for the pool's load; of larger pools, with each pick:
+constexpr std::uint32_t looks_per_pick = 4;
+
+class ConsistentHash final : public CandidatePicker {
+ public:
+  ConsistentHash(const PickerSetup& setup, std::shared_ptr<const RendezvousTable> table,
+                 std::uint64_t seed)
+      : CandidatePicker(setup, seed),
+        table_(std::move(table)),
+        load_factor_(setup.load_factor),
+        seen_(candidates_.size()) {
+    for (std::uint32_t index = 0; index < candidates_.size(); ++index) look_at(index, Instant{});
+  }
+
+ private:
+  struct Seen {
+    std::uint32_t in_flight = 0;
+    std::uint32_t weight = 0;  // 0: left alone, its share is the others'
+  };
+
+  std::uint32_t choose(const Eligible& eligible) override {
+    if (seen_.empty()) return nobody;
+    look_around(eligible.hint().now);
+
+    std::uint64_t key = eligible.hint().key ? *eligible.hint().key : rng_();
+    for (int tries = 0; tries < most_candidates; ++tries, key += golden) {
+      const std::uint32_t owner = table_->owner(mix(key));
+      if (eligible(owner) && within_bound(owner)) return owner;
+    }
+    return least_loaded(eligible);
+  }
+
+  bool within_bound(std::uint32_t index) const {
+    if (weights_ == 0) return true;
+    const double fair = static_cast<double>(in_flight_ + 1) * candidates_.weight(index) /
+                        static_cast<double>(weights_);
+    return candidates_.in_flight(index) < std::ceil(load_factor_ * fair);
+  }
+
+  void look_around(Instant now) {
+    const std::uint32_t size = candidates_.size();
+    for (std::uint32_t looks = size <= looked_at_whole ? size : looks_per_pick; looks > 0;
+         --looks) {
+      look_at(cursor_, now);
+      cursor_ = cursor_ + 1 < size ? cursor_ + 1 : 0;
+    }
+  }
+
+  void look_at(std::uint32_t index, Instant now) {
+    const Seen fresh{
+        .in_flight = candidates_.in_flight(index),
+        .weight = candidates_.avoided(index, now) ? 0 : candidates_.weight(index),
+    };
+    Seen& seen = seen_[index];
+    in_flight_ += fresh.in_flight - std::uint64_t{seen.in_flight};
+    weights_ += fresh.weight - std::uint64_t{seen.weight};
+    seen = fresh;
+  }
+
+  std::shared_ptr<const RendezvousTable> table_;
+  double load_factor_;
+  std::vector<Seen> seen_;
+  std::uint64_t in_flight_ = 0;  // sums over seen_
+  std::uint64_t weights_ = 0;
+  std::uint32_t cursor_ = 0;
+};
+
+}  // namespace
+
+PickerMaker pickers::consistent_hash(PickerSetup setup) {
+  auto table = std::make_shared<const RendezvousTable>(*setup.backends);
+  return [setup = std::move(setup), table](std::uint64_t seed) {
+    return std::make_unique<ConsistentHash>(setup, table, seed);
+  };
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,18 @@
+// The pickers, one line each: name, maker. In the order of the configuration reference.
+#pragma once
+
+#include "evenkeel/balance/picker.h"
+
+#define EVENKEEL_PICKERS(PICKER)                 \
+  PICKER("round-robin", round_robin)             \
+  PICKER("weighted", weighted)                   \
+  PICKER("least-connections", least_connections) \
+  PICKER("consistent-hash", consistent_hash)
+
+namespace evenkeel::pickers {
+
+#define EVENKEEL_DECLARE(name, maker) PickerMaker maker(PickerSetup setup);
+EVENKEEL_PICKERS(EVENKEEL_DECLARE)
+#undef EVENKEEL_DECLARE
+
+}  // namespace evenkeel::pickers

@@ -1,0 +1,84 @@
+#include "balance/rendezvous_table.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "evenkeel/base/hash.h"
+#include "evenkeel/base/rng.h"
+
+namespace evenkeel {
+namespace {
+
+// 128 slots or more per backend in pools of up to 512, and of up to 8192. Only two sizes: passing
+// from one to the other moves many keys.
+constexpr std::size_t small_pool = 512;
+constexpr unsigned small_bits = 16;
+constexpr unsigned large_bits = 20;
+
+constexpr std::uint64_t unowned = std::numeric_limits<std::uint64_t>::max();
+constexpr std::uint64_t time_unit = std::uint64_t{1} << 32;
+
+/// The arrivals of one backend: one at a random moment of each 1 / weight of time, at a random
+/// slot.
+class Arrivals {
+ public:
+  Arrivals(const Backend& backend, unsigned shift)
+      : random_(hash_of(backend.id())),
+        weight_(std::max(backend.spec().weight, 1u)),
+        shift_(shift) {
+    advance();
+  }
+
+  std::uint64_t time() const { return time_; }
+  std::size_t slot() const { return slot_; }
+  void advance() {
+    time_ = (count_++ * time_unit + (random_() >> 32)) / weight_;
+    slot_ = random_() >> shift_;
+  }
+
+ private:
+  Rng random_;
+  std::uint64_t weight_;
+  unsigned shift_;
+  std::uint64_t count_ = 0;
+  std::uint64_t time_ = 0;
+  std::size_t slot_ = 0;
+};
+
+}  // namespace
+
+RendezvousTable::RendezvousTable(const Backends& backends)
+    : shift_(64 - (backends.size() <= small_pool ? small_bits : large_bits)) {
+  if (backends.empty()) return;
+  const std::size_t slots = std::size_t{1} << (64 - shift_);
+  owners_.resize(slots);
+
+  std::vector<Arrivals> arrivals;
+  double weights = 0;
+  for (const auto& backend : backends) {
+    arrivals.emplace_back(*backend, shift_);
+    weights += std::max(backend->spec().weight, 1u);
+  }
+
+  // Every slot is expected to be reached within slots * ln(slots) arrivals, give or take a few per
+  // slot; owners do not depend on how the time is cut.
+  const auto step = static_cast<std::uint64_t>(static_cast<double>(slots) / weights *
+                                               static_cast<double>(time_unit)) +
+                    1;
+  std::vector<std::uint64_t> reached(slots, unowned);
+  std::size_t left = slots;
+  for (std::uint64_t until = step; left > 0; until += step) {
+    for (std::uint32_t index = 0; index < arrivals.size(); ++index) {
+      for (Arrivals& next = arrivals[index]; next.time() < until; next.advance()) {
+        std::uint64_t& first = reached[next.slot()];
+        if (next.time() >= first) continue;
+        if (first == unowned) --left;
+        first = next.time();
+        owners_[next.slot()] = index;
+      }
+    }
+  }
+}
+
+}  // namespace evenkeel

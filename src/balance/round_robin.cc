@@ -1,0 +1,43 @@
+// round-robin: one after the other, whatever their weight and load.
+//
+//   next = the first eligible of cursor, cursor + 1, ... (mod n);  cursor = next + 1
+//
+// Each backend that is up gets the same number of requests per round. One that is passed over costs
+// a look once per round, so a pick looks at n / (number of eligible) backends in the mean.
+// Source: folklore; the cursor starts at random so that workers do not walk in step.
+#include <memory>
+
+#include "balance/candidates.h"
+#include "balance/pickers.h"
+
+namespace evenkeel {
+namespace {
+
+class RoundRobin final : public CandidatePicker {
+ public:
+  RoundRobin(const PickerSetup& setup, std::uint64_t seed) : CandidatePicker(setup, seed) {
+    if (candidates_.size() > 0) cursor_ = rng_.below(candidates_.size());
+  }
+
+ private:
+  std::uint32_t choose(const Eligible& eligible) override {
+    for (std::uint32_t looks = candidates_.size(); looks > 0; --looks) {
+      const std::uint32_t index = cursor_;
+      cursor_ = index + 1 < candidates_.size() ? index + 1 : 0;
+      if (eligible(index)) return index;
+    }
+    return nobody;
+  }
+
+  std::uint32_t cursor_ = 0;
+};
+
+}  // namespace
+
+PickerMaker pickers::round_robin(PickerSetup setup) {
+  return [setup = std::move(setup)](std::uint64_t seed) {
+    return std::make_unique<RoundRobin>(setup, seed);
+  };
+}
+
+}  // namespace evenkeel

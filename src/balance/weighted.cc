@@ -1,0 +1,117 @@
+// weighted: smooth weighted round robin. In every stretch of picks each backend gets its share,
+// weight over the sum of weights, to within one or two picks, and its turns are spread evenly.
+//
+//   stride_i = 1 / weight_i;  pick the least pass_i;  pass_i += stride_i
+//
+// Source: stride scheduling (Waldspurger, Weihl, MIT/LCS/TM-528, 1995), which is earliest deadline
+// first. nginx's smooth weighted round robin gives the same shares, but looks at every backend for
+// every pick; with a heap a pick is O(log n). One who is not eligible when its turn comes loses the
+// turn: its share goes to the others by their weight, and nothing is owed to it later.
+//
+// Where the first turns lie is chosen at random, evenly spread among those of one weight: there are
+// no ties to break, and workers do not walk in step.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "balance/candidates.h"
+#include "balance/pickers.h"
+
+namespace evenkeel {
+namespace {
+
+class Weighted final : public CandidatePicker {
+ public:
+  Weighted(const PickerSetup& setup, std::uint64_t seed) : CandidatePicker(setup, seed) {
+    for (std::uint32_t index = 0; index < candidates_.size(); ++index) {
+      turns_.push_back({.pass = 0, .index = index});
+    }
+    spread_first_turns();
+    std::make_heap(turns_.begin(), turns_.end(), later);
+  }
+
+ private:
+  // 2^32 / weight is off by less than weight / 2^32; 2^64 is four thousand million rounds away.
+  static constexpr std::uint64_t whole_round = std::uint64_t{1} << 32;
+  static constexpr int most_turns_lost = 32;  // per pick; then everybody is looked at, once
+
+  struct Turn {
+    std::uint64_t pass;
+    std::uint32_t index;
+  };
+  static bool later(const Turn& a, const Turn& b) { return a.pass > b.pass; }
+  std::uint64_t stride(std::uint32_t index) const {
+    return whole_round / candidates_.weight(index);
+  }
+
+  std::uint32_t choose(const Eligible& eligible) override {
+    if (turns_.empty()) return nobody;
+    for (int lost = 0; lost < most_turns_lost; ++lost) {
+      const std::uint32_t index = turns_.front().index;
+      end_first_turn();
+      if (eligible(index)) return index;
+    }
+    return random_by_weight(eligible);
+  }
+
+  // The first moves back by its stride; those between move up. std::pop_heap and std::push_heap
+  // would walk the heap twice.
+  void end_first_turn() {
+    Turn moved = turns_.front();
+    moved.pass += stride(moved.index);
+    const std::size_t size = turns_.size();
+    std::size_t hole = 0;
+    for (std::size_t child = 1; child < size; child = 2 * hole + 1) {
+      if (child + 1 < size && later(turns_[child], turns_[child + 1])) ++child;
+      if (!later(moved, turns_[child])) break;
+      turns_[hole] = turns_[child];
+      hole = child;
+    }
+    turns_[hole] = moved;
+  }
+
+  // One pass over all: each takes over with probability weight / (sum of weights so far).
+  std::uint32_t random_by_weight(const Eligible& eligible) {
+    std::uint32_t chosen = nobody;
+    double sum = 0;
+    for (std::uint32_t index = 0; index < candidates_.size(); ++index) {
+      if (!eligible(index)) continue;
+      sum += candidates_.weight(index);
+      if (rng_.unit() * sum < candidates_.weight(index)) chosen = index;
+    }
+    return chosen;
+  }
+
+  void spread_first_turns() {
+    std::shuffle(turns_.begin(), turns_.end(), rng_);
+    std::stable_sort(turns_.begin(), turns_.end(), [this](const Turn& a, const Turn& b) {
+      return candidates_.weight(a.index) < candidates_.weight(b.index);
+    });
+    for (auto first = turns_.begin(); first != turns_.end();) {
+      const std::uint32_t weight = candidates_.weight(first->index);
+      const auto last = std::find_if(first, turns_.end(), [&](const Turn& turn) {
+        return candidates_.weight(turn.index) != weight;
+      });
+      const auto alike = static_cast<double>(last - first);
+      double phase = rng_.unit();
+      for (; first != last; ++first, phase += 1) {
+        first->pass =
+            static_cast<std::uint64_t>(phase / alike * static_cast<double>(stride(first->index)));
+      }
+    }
+  }
+
+  std::vector<Turn> turns_;  // a heap: the least pass first
+};
+
+}  // namespace
+
+PickerMaker pickers::weighted(PickerSetup setup) {
+  return [setup = std::move(setup)](std::uint64_t seed) {
+    return std::make_unique<Weighted>(setup, seed);
+  };
+}
+
+}  // namespace evenkeel
