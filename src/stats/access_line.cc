@@ -274,8 +274,8 @@ std::string_view AccessLine::format(const AccessEntry& entry, LineBuffer& buffer
   line.milliseconds(entry.waited);
   line.text(",\"ttfb_ms\":");
   line.milliseconds(entry.first_byte);
-  line.text(",\"upstream_ms\":");
-  line.milliseconds(entry.upstream);
+  line.text(",\"backend_ms\":");
+  line.milliseconds(entry.at_backend);
   if (entry.aborted) {
     line.text(",\"aborted\":true}\n");
   } else {

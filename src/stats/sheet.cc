@@ -13,6 +13,13 @@ std::uint64_t StatusCounters::value(int status) const {
   return block == nullptr ? 0 : (*block)[static_cast<unsigned>(status) % 100].value();
 }
 
+bool StatusCounters::used() const {
+  for (const auto& hundred : hundreds_) {
+    if (hundred.load(std::memory_order_relaxed) != nullptr) return true;
+  }
+  return other_.value() != 0;
+}
+
 StatusCounters::Hundred* StatusCounters::make(std::size_t hundred) {
   auto made = std::make_unique<Hundred>();
   // Release: a reader that finds the block finds its counters made.
@@ -43,13 +50,8 @@ BackendTotals Sheets::backend_totals(std::uint32_t index) const {
   for (const auto& sheet : sheets_) {
     const BackendCells* cells = sheet->find_backend(index);
     if (cells == nullptr) continue;
-    totals.picks += cells->picks.value();
     totals.links_busy += cells->links_busy.value();
     totals.links_idle += cells->links_idle.value();
-    for (int fault = 0; fault < fault_count; ++fault) {
-      totals.errors[static_cast<std::size_t>(fault)] +=
-          cells->errors.value(static_cast<Fault>(fault));
-    }
     cells->latency.add_to(totals.latency);
   }
   return totals;

@@ -32,7 +32,7 @@ struct AccessEntry {
   Duration duration{};
   Duration waited{};
   std::optional<Duration> first_byte;
-  std::optional<Duration> upstream;
+  std::optional<Duration> at_backend;  ///< from the head sent to the last byte of the answer
   bool aborted = false;
 };
 

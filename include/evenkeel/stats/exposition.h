@@ -2,6 +2,7 @@
 // tell. docs/metrics.md describes each family.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "evenkeel/base/clock.h"
+#include "evenkeel/base/result.h"
 #include "evenkeel/stats/sheet.h"
 
 namespace evenkeel {
@@ -23,8 +25,10 @@ struct BackendReading {
   std::string backend;
   std::string_view state;  ///< one of backend_states
   bool up = false;         ///< it may be given requests
-  std::int64_t in_flight = 0;
-  BackendTotals totals;  ///< from Sheets::backend_totals, or from wherever it was counted
+  std::uint64_t in_flight = 0;
+  std::uint64_t picks = 0;
+  std::array<std::uint64_t, fault_count> errors{};  ///< failed attempts, by fault
+  BackendTotals totals;                             ///< Sheets::backend_totals
 };
 
 /// What the sheets do not hold.

@@ -48,6 +48,8 @@ class StatusCounters {
     (*block)[static_cast<unsigned>(status) % 100].add();
   }
   std::uint64_t value(int status) const;
+  /// Some status was counted.
+  bool used() const;
 
  private:
   using Hundred = std::array<Counter, 100>;
@@ -73,13 +75,12 @@ struct ListenerCells {
   Counter closed;
 };
 
-/// What is counted per backend. Links in use are `busy`, kept ones `idle`.
+/// What is counted per backend and worker; picks, places and errors are in balance, where picking
+/// needs them. Links in use are `busy`, kept ones `idle`.
 struct BackendCells {
-  Counter picks;
   Gauge links_busy;
   Gauge links_idle;
-  FaultCounters errors;               ///< failed attempts
-  Histogram<request_bounds> latency;  ///< from the request's head sent to the answer's end
+  Histogram<request_bounds> latency;  ///< from a request's end to the last byte of its answer
 };
 
 /// What one request leaves behind when it ends.
@@ -139,10 +140,8 @@ class alignas(64) Sheet {
 
 /// What all workers counted of one backend.
 struct BackendTotals {
-  std::uint64_t picks = 0;
   std::int64_t links_busy = 0;
   std::int64_t links_idle = 0;
-  std::array<std::uint64_t, fault_count> errors{};
   HistogramTotals latency;
 };
 

@@ -1,0 +1,375 @@
+#include "evenkeel/stats/access_log.h"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "evenkeel/base/clock.h"
+
+namespace evenkeel {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds nap{50};           // between two rounds: what a line may be late
+constexpr milliseconds retry{250};        // until a full disk is tried again
+constexpr milliseconds reader_wait{100};  // for a reader that takes nothing
+constexpr milliseconds for_good = milliseconds::max();
+
+/// Waits while `word` holds `value`, at most so long.
+template <class Word>
+void futex_wait(std::atomic<Word>& word, Word value, milliseconds at_most) {
+  static_assert(sizeof(Word) == 4 && std::atomic<Word>::is_always_lock_free);
+  timespec time{};
+  time.tv_sec = at_most.count() / 1000;
+  time.tv_nsec = at_most.count() % 1000 * 1'000'000;
+  syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, static_cast<std::uint32_t>(value),
+          at_most == for_good ? nullptr : &time, nullptr, 0);
+}
+
+template <class Word>
+void futex_wake_all(std::atomic<Word>& word) {
+  syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, INT32_MAX, nullptr, nullptr, 0);
+}
+
+/// Signals are for other threads; and a pipe without a reader must be EPIPE, not the end of us.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+ private:
+  sigset_t before_;
+};
+
+int open_file(const char* path) {
+  // O_NONBLOCK: a named pipe without a reader is an error now, and a slow one no trap later.
+  return ::open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0640);
+}
+
+/// A descriptor of our own for one that we were started with. Others share its open file
+/// description, so that must not become non-blocking: where it could block, it is opened anew.
+int open_inherited(int fd) {
+  struct stat status{};
+  if (fstat(fd, &status) != 0) return -1;
+  if (S_ISFIFO(status.st_mode) || S_ISCHR(status.st_mode)) {
+    const std::string path = "/proc/self/fd/" + std::to_string(fd);
+    const int anew = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (anew >= 0) return anew;
+  }
+  return fcntl(fd, F_DUPFD_CLOEXEC, 3);
+}
+
+int open_path(const std::string& path) {
+  if (path == "stdout") return open_inherited(STDOUT_FILENO);
+  if (path == "stderr") return open_inherited(STDERR_FILENO);
+  return open_file(path.c_str());
+}
+
+Error cannot_open(const std::string& path) {
+  return {.fault = Fault::internal,
+          .detail = "cannot open access log " + path + ": " + std::strerror(errno)};
+}
+
+bool is_socket(int fd) {
+  struct stat status{};
+  return fstat(fd, &status) == 0 && S_ISSOCK(status.st_mode);
+}
+
+}  // namespace
+
+LineRing::LineRing(AccessLog& log, std::size_t capacity)
+    : log_(log), capacity_(std::bit_ceil(std::max<std::size_t>(capacity, 4096))) {
+  void* memory = mmap(nullptr, capacity_, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  madvise(memory, capacity_, MADV_NOHUGEPAGE);
+  bytes_ = static_cast<char*>(memory);
+  worker_.look_at = capacity_ / 2;
+}
+
+LineRing::~LineRing() { munmap(bytes_, capacity_); }
+
+bool LineRing::append(std::string_view line) {
+  const std::uint64_t position = worker_.end.load(std::memory_order_relaxed);
+  const std::uint64_t end = position + line.size();
+  if (end - worker_.known_begin > capacity_) [[unlikely]] {
+    // Acquire: what is overwritten has been read.
+    worker_.known_begin = writer_.begin.load(std::memory_order_acquire);
+    if (end - worker_.known_begin > capacity_) {
+      worker_.dropped.add();
+      return false;
+    }
+  }
+  copy(position, line);
+  // Both sequentially consistent: either we see that the writer is asleep, or it sees this line
+  // before it falls asleep (AccessLog::sleep).
+  worker_.end.store(end, std::memory_order_seq_cst);
+  const auto state = log_.state_.load(std::memory_order_seq_cst);
+  if (state == AccessLog::State::asleep) [[unlikely]] {
+    log_.wake_writer();
+  } else if (end >= worker_.look_at) [[unlikely]] {
+    if (filling() && state == AccessLog::State::napping) log_.wake_writer();
+  }
+  return true;
+}
+
+void LineRing::copy(std::uint64_t position, std::string_view line) {
+  const std::size_t place = position & (capacity_ - 1);
+  const std::size_t front = std::min(line.size(), capacity_ - place);
+  std::memcpy(bytes_ + place, line.data(), front);
+  std::memcpy(bytes_, line.data() + front, line.size() - front);
+}
+
+/// The ring is more than half full: the writer should not nap now. Asked only where that may have
+/// become so since it was last asked.
+bool LineRing::filling() {
+  const std::uint64_t end = worker_.end.load(std::memory_order_relaxed);
+  worker_.known_begin = writer_.begin.load(std::memory_order_acquire);
+  const bool so = end - worker_.known_begin >= capacity_ / 2;
+  worker_.look_at = so ? end + capacity_ / 8 : worker_.known_begin + capacity_ / 2;
+  return so;
+}
+
+Result<std::unique_ptr<AccessLog>> AccessLog::open(const std::string& path, unsigned workers,
+                                                   Options options) {
+  const int fd = open_path(path);
+  if (fd < 0) return cannot_open(path);
+  return std::unique_ptr<AccessLog>(new AccessLog(path, fd, workers, options));
+}
+
+AccessLog::AccessLog(std::string path, int fd, unsigned workers, Options options)
+    : path_(std::move(path)), options_(options), fd_(fd), socket_(is_socket(fd)) {
+  for (unsigned i = 0; i < workers; ++i) {
+    rings_.push_back(std::make_unique<LineRing>(*this, options_.ring_bytes));
+  }
+  const SignalsBlocked blocked;  // inherited by the thread
+  writer_ = std::thread(&AccessLog::run, this);
+  pthread_setname_np(writer_.native_handle(), "access-log");
+}
+
+AccessLog::~AccessLog() {
+  closing_.store(true, std::memory_order_seq_cst);
+  wake_writer();
+  writer_.join();
+  if (const int fd = reopened_.load(std::memory_order_relaxed); fd >= 0) ::close(fd);
+  ::close(fd_);
+}
+
+Result<Done> AccessLog::reopen() {
+  if (path_ == "stdout" || path_ == "stderr") return Done();
+  const int fd = open_path(path_);
+  if (fd < 0) return cannot_open(path_);
+  const int untaken = reopened_.exchange(fd, std::memory_order_seq_cst);
+  if (untaken >= 0) ::close(untaken);
+  wake_writer();
+  return Done();
+}
+
+bool AccessLog::flush(milliseconds at_most) {
+  const Instant deadline = Clock::now() + at_most;
+  std::vector<std::uint64_t> ends;
+  for (const auto& ring : rings_) ends.push_back(ring->worker_.end.load(std::memory_order_acquire));
+  const auto done = [&] {
+    for (std::size_t i = 0; i < rings_.size(); ++i) {
+      if (rings_[i]->writer_.begin.load(std::memory_order_acquire) < ends[i]) return false;
+    }
+    return true;
+  };
+  wake_writer();
+  for (;;) {
+    const std::uint32_t round = rounds_.load(std::memory_order_acquire);
+    if (done()) return true;
+    const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
+    if (left <= milliseconds::zero()) return false;
+    futex_wait(rounds_, round, left);
+  }
+}
+
+std::uint64_t AccessLog::dropped() const {
+  std::uint64_t sum = dropped_.value();
+  for (const auto& ring : rings_) sum += ring->worker_.dropped.value();
+  return sum;
+}
+
+void AccessLog::run() {
+  while (!closing_.load(std::memory_order_acquire)) {
+    adopt_reopened();
+    const Outcome outcome = drain();
+    rounds_.fetch_add(1, std::memory_order_release);
+    futex_wake_all(rounds_);
+    switch (outcome) {
+      case Outcome::plenty:
+        break;
+      case Outcome::some:
+        sleep(State::napping, nap);
+        break;
+      case Outcome::stuck:
+        sleep(State::napping, retry);
+        break;
+      case Outcome::nothing:
+        sleep(State::asleep, for_good);
+        break;
+    }
+  }
+  close_down();
+}
+
+/// A slow reader gets some time; a full disk none.
+void AccessLog::close_down() {
+  adopt_reopened();
+  const Instant deadline = Clock::now() + options_.close_deadline;
+  while (!empty()) {
+    const Outcome outcome = drain();
+    const bool disk_full = outcome == Outcome::stuck && (errno == ENOSPC || errno == EDQUOT);
+    if (disk_full || Clock::now() >= deadline) break;
+  }
+  for (const auto& ring : rings_) lose(*ring, ring->worker_.end.load(std::memory_order_acquire));
+}
+
+AccessLog::Outcome AccessLog::drain() {
+  Outcome all = Outcome::nothing;
+  // A line that is written in part is ended before another ring has its turn.
+  if (cut_ != nullptr) all = drain(*cut_);
+  for (auto ring = rings_.begin(); ring != rings_.end() && all != Outcome::stuck; ++ring) {
+    all = std::max(all, drain(**ring));
+  }
+  return all;
+}
+
+/// What was in the ring when it began, not what is appended meanwhile: so every ring has its turn.
+AccessLog::Outcome AccessLog::drain(LineRing& ring) {
+  std::uint64_t begin = ring.writer_.begin.load(std::memory_order_relaxed);
+  const std::uint64_t end = ring.worker_.end.load(std::memory_order_acquire);
+  if (begin == end) return Outcome::nothing;
+  const bool plenty = end - begin > ring.capacity_ / 4;
+  while (begin != end) {
+    const long written = mend() ? write(ring, begin, end) : -1;
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      const Outcome outcome = failed(ring, end);
+      if (outcome == Outcome::stuck) return outcome;
+      begin = ring.writer_.begin.load(std::memory_order_relaxed);
+      continue;
+    }
+    begin += static_cast<std::uint64_t>(written);
+    cut_ = ring.bytes_[(begin - 1) & (ring.capacity_ - 1)] == '\n' ? nullptr : &ring;
+    // Release: it has been read before the worker may overwrite it.
+    ring.writer_.begin.store(begin, std::memory_order_release);
+  }
+  return plenty ? Outcome::plenty : Outcome::some;
+}
+
+long AccessLog::write(LineRing& ring, std::uint64_t begin, std::uint64_t end) {
+  const std::size_t place = begin & (ring.capacity_ - 1);
+  const std::size_t front = std::min<std::size_t>(end - begin, ring.capacity_ - place);
+  std::array<iovec, 2> parts{iovec{ring.bytes_ + place, front},
+                             iovec{ring.bytes_, end - begin - front}};
+  const std::size_t count = parts[1].iov_len == 0 ? 1 : 2;
+  if (!socket_) return writev(fd_, parts.data(), static_cast<int>(count));
+  msghdr message{};
+  message.msg_iov = parts.data();
+  message.msg_iovlen = count;
+  return sendmsg(fd_, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+/// Ends a line whose rest was lost, so that the next one stands alone; false with errno.
+bool AccessLog::mend() {
+  if (!torn_) return true;
+  const long written =
+      socket_ ? send(fd_, "\n", 1, MSG_DONTWAIT | MSG_NOSIGNAL) : ::write(fd_, "\n", 1);
+  torn_ = written != 1;
+  return !torn_;
+}
+
+/// After a write that failed with errno. `some`: go on.
+AccessLog::Outcome AccessLog::failed(LineRing& ring, std::uint64_t end) {
+  if (errno == ENOSPC || errno == EDQUOT) return Outcome::stuck;
+  if (errno == EAGAIN) {
+    pollfd wanted{.fd = fd_, .events = POLLOUT, .revents = 0};
+    const int ready = poll(&wanted, 1, static_cast<int>(reader_wait.count()));
+    if (ready == 0) errno = EAGAIN;
+    return ready == 0 ? Outcome::stuck : Outcome::some;
+  }
+  lose(ring, end);  // EPIPE and its like: it will not be better the next time
+  return Outcome::some;
+}
+
+/// Gives up what is in the ring before `until`, and counts its lines.
+void AccessLog::lose(LineRing& ring, std::uint64_t until) {
+  const std::uint64_t begin = ring.writer_.begin.load(std::memory_order_relaxed);
+  for (std::uint64_t i = begin; i != until; ++i) {
+    if (ring.bytes_[i & (ring.capacity_ - 1)] == '\n') dropped_.add();
+  }
+  if (cut_ == &ring && until != begin) {
+    cut_ = nullptr;
+    torn_ = true;
+  }
+  ring.writer_.begin.store(until, std::memory_order_release);
+}
+
+/// Goes over to a file that `reopen` has opened. A line of which the old one has the beginning is
+/// given up: half a line would be the new one's first.
+void AccessLog::adopt_reopened() {
+  const int fd = reopened_.exchange(-1, std::memory_order_acquire);
+  if (fd < 0) return;
+  if (cut_ != nullptr) {
+    std::uint64_t until = cut_->writer_.begin.load(std::memory_order_relaxed);
+    while (cut_->bytes_[until++ & (cut_->capacity_ - 1)] != '\n') {
+    }
+    lose(*cut_, until);
+  }
+  torn_ = false;
+  ::close(fd_);
+  fd_ = fd;
+  socket_ = is_socket(fd);
+}
+
+bool AccessLog::empty() const {
+  return std::all_of(rings_.begin(), rings_.end(), [](const auto& ring) {
+    return ring->writer_.begin.load(std::memory_order_relaxed) ==
+           ring->worker_.end.load(std::memory_order_seq_cst);
+  });
+}
+
+/// There is a reason not to sleep now.
+bool AccessLog::wanted(State state) const {
+  return closing_.load(std::memory_order_seq_cst) ||
+         reopened_.load(std::memory_order_seq_cst) >= 0 || (state == State::asleep && !empty());
+}
+
+void AccessLog::sleep(State state, milliseconds at_most) {
+  state_.store(state, std::memory_order_seq_cst);
+  // Looked at after the state is told: whoever comes later wakes us (LineRing::append).
+  if (!wanted(state)) futex_wait(state_, state, at_most);
+  state_.store(State::awake, std::memory_order_relaxed);
+}
+
+void AccessLog::wake_writer() {
+  if (state_.exchange(State::awake, std::memory_order_seq_cst) != State::awake) {
+    futex_wake_all(state_);
+  }
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,309 @@
+#include "evenkeel/stats/exposition.h"
+
+#include <prometheus/collectable.h>
+#include <prometheus/text_serializer.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "page.h"
+#include "process.h"
+
+namespace evenkeel {
+namespace {
+
+using Labels = Page::Labels;
+
+#if defined(__clang__)
+constexpr std::string_view compiler = "clang " __clang_version__;
+#else
+constexpr std::string_view compiler = "g++ " __VERSION__;
+#endif
+
+/// Faults for which a failed attempt may be followed by another: exported before they happen.
+constexpr Fault attempt_faults[] = {Fault::connect_failed,     Fault::connect_timeout,
+                                    Fault::first_byte_timeout, Fault::idle_timeout,
+                                    Fault::backend_closed,     Fault::backend_protocol};
+
+bool of_attempt(Fault fault) {
+  for (const Fault one : attempt_faults) {
+    if (one == fault) return true;
+  }
+  return false;
+}
+
+template <class Each>
+void each_fault(Each each) {
+  for (int fault = 0; fault < fault_count; ++fault) each(static_cast<Fault>(fault));
+}
+
+/// All sheets, summed, as prometheus-cpp wants them.
+class Collected : public prometheus::Collectable {
+ public:
+  Collected(const Sheets& sheets, const Readings& readings, std::string_view version)
+      : sheets_(sheets), readings_(readings), version_(version), names_(sheets.names().view()) {}
+
+  std::vector<prometheus::MetricFamily> Collect() const override {
+    Page page;
+    add_requests(page);
+    add_pools(page);
+    add_totals(page);
+    add_listeners(page);
+    add_backends(page);
+    add_daemon(page);
+    add_process(page);
+    return page.take();
+  }
+
+ private:
+  template <class Value>
+  auto sum(Value value) const {
+    decltype(value(sheets_.sheet(0))) total{};
+    for (unsigned i = 0; i < sheets_.size(); ++i) total += value(sheets_.sheet(i));
+    return total;
+  }
+
+  /// The same histogram of every sheet; `find` gives null where a sheet has none.
+  template <class Find>
+  HistogramTotals merged(Find find) const {
+    HistogramTotals totals;
+    std::remove_cvref_t<decltype(*find(sheets_.sheet(0)))>().add_to(totals);
+    for (unsigned i = 0; i < sheets_.size(); ++i) {
+      if (const auto* histogram = find(sheets_.sheet(i))) histogram->add_to(totals);
+    }
+    return totals;
+  }
+
+  template <auto member>
+  HistogramTotals merged_of_pool(std::uint32_t pool) const {
+    return merged([pool](const Sheet& sheet) {
+      const PoolCells* cells = sheet.find_pool(pool);
+      return cells == nullptr ? nullptr : &(cells->*member);
+    });
+  }
+
+  std::uint64_t errors_of_pool(std::uint32_t pool, Fault fault,
+                               FaultCounters PoolCells::* which) const {
+    return sum([=](const Sheet& sheet) {
+      const PoolCells* cells = sheet.find_pool(pool);
+      return cells == nullptr ? std::uint64_t{0} : (cells->*which).value(fault);
+    });
+  }
+
+  std::uint64_t answered(std::uint32_t route, std::uint32_t pool, int status) const {
+    return sum([=](const Sheet& sheet) {
+      const StatusCounters* counters = sheet.find_requests(route, pool);
+      return counters == nullptr ? std::uint64_t{0} : counters->value(status);
+    });
+  }
+
+  void add_requests(Page& page) const {
+    page.counters("requests_total", "Requests that have ended, by the status that the client saw.");
+    for (std::uint32_t route = 0; route < names_.routes.size(); ++route) {
+      for (std::uint32_t pool = 0; pool < names_.pools.size(); ++pool) {
+        add_answers(page, route, pool);
+      }
+    }
+  }
+
+  void add_answers(Page& page, std::uint32_t route, std::uint32_t pool) const {
+    const int expected = expected_status(route, pool);
+    const bool used = sum([=](const Sheet& sheet) {
+      const StatusCounters* counters = sheet.find_requests(route, pool);
+      return counters != nullptr && counters->used() ? 1 : 0;
+    });
+    if (!used && expected == 0) return;
+    const auto add = [&](int status) {
+      const std::uint64_t count = answered(route, pool, status);
+      if (count == 0 && status != expected) return;
+      page.add({{"pool", names_.pools[pool]},
+                {"route", names_.routes[route]},
+                {"code", std::to_string(status)}},
+               count);
+    };
+    if (answered(route, pool, 0) != 0) add(0);
+    for (int status = 100; status < 600; ++status) add(status);
+  }
+
+  /// What is exported before it happens; 0: nothing.
+  int expected_status(std::uint32_t route, std::uint32_t pool) const {
+    if (route == 0 && pool == 0) return 404;
+    const bool leads =
+        std::binary_search(names_.leads.begin(), names_.leads.end(), std::pair(route, pool));
+    return leads ? 200 : 0;
+  }
+
+  template <class Each>
+  void each_pool(Each each) const {
+    for (std::uint32_t i = 1; i < names_.pools.size(); ++i)
+      each(i, Labels{{"pool", names_.pools[i]}});
+  }
+
+  void add_pools(Page& page) const {
+    page.histograms("request_duration_seconds",
+                    "Time from a request's first byte to the last byte of its answer.");
+    page.add({{"pool", ""}}, merged_of_pool<&PoolCells::duration>(0));
+    each_pool([&](std::uint32_t pool, Labels labels) {
+      page.add(std::move(labels), merged_of_pool<&PoolCells::duration>(pool));
+    });
+    page.histograms("time_to_first_byte_seconds",
+                    "Time from a request's first byte to the head of its answer.");
+    each_pool([&](std::uint32_t pool, Labels labels) {
+      page.add(std::move(labels), merged_of_pool<&PoolCells::first_byte>(pool));
+    });
+    page.histograms("wait_seconds", "Time that a request stood in its pool's line.");
+    each_pool([&](std::uint32_t pool, Labels labels) {
+      page.add(std::move(labels), merged_of_pool<&PoolCells::wait>(pool));
+    });
+    page.gauges("requests_in_flight",
+                "Requests given to a pool and not ended, waiting ones included.");
+    each_pool([&](std::uint32_t pool, Labels labels) {
+      page.add(std::move(labels), sheets_.in_flight(pool));
+    });
+    page.gauges("requests_waiting", "Requests that stand in a pool's line.");
+    each_pool([&](std::uint32_t pool, Labels labels) {
+      page.add(std::move(labels), sheets_.waiting(pool));
+    });
+    add_faults(page);
+  }
+
+  void add_faults(Page& page) const {
+    page.counters("errors_total", "Requests that failed, by reason.");
+    for (std::uint32_t pool = 0; pool < names_.pools.size(); ++pool) {
+      each_fault([&](Fault fault) {
+        page.add({{"pool", names_.pools[pool]}, {"reason", word_of(fault)}},
+                 errors_of_pool(pool, fault, &PoolCells::errors));
+      });
+    }
+    page.counters("retries_total",
+                  "Further attempts, by the reason for which the one before failed.");
+    each_pool([&](std::uint32_t pool, const Labels& labels) {
+      each_fault([&](Fault fault) {
+        const std::uint64_t count = errors_of_pool(pool, fault, &PoolCells::retries);
+        if (count == 0 && !of_attempt(fault)) return;
+        page.add({labels[0], {"reason", word_of(fault)}}, count);
+      });
+    });
+  }
+
+  void add_totals(Page& page) const {
+    page.histograms("overhead_seconds", "Time that a request spent in evenkeel alone.");
+    page.add({}, merged([](const Sheet& sheet) { return &sheet.overhead(); }));
+    page.histograms("pick_duration_seconds", "Time to pick a backend.");
+    page.add({}, merged([](const Sheet& sheet) { return &sheet.pick(); }));
+    page.counters("request_bytes_total", "Bytes of request bodies.");
+    page.add({}, sum([](const Sheet& sheet) { return sheet.request_bytes(); }));
+    page.counters("response_bytes_total", "Bytes of response bodies.");
+    page.add({}, sum([](const Sheet& sheet) { return sheet.response_bytes(); }));
+  }
+
+  void add_listeners(Page& page) const {
+    page.gauges("connections", "Open connections of clients.");
+    for (std::uint32_t i = 1; i < names_.listeners.size(); ++i) {
+      page.add({{"listener", names_.listeners[i]}}, sheets_.connections(i));
+    }
+    page.counters("connections_total", "Connections of clients that were accepted.");
+    for (std::uint32_t i = 1; i < names_.listeners.size(); ++i) {
+      page.add({{"listener", names_.listeners[i]}}, sum([i](const Sheet& sheet) {
+                 const ListenerCells* cells = sheet.find_listener(i);
+                 return cells == nullptr ? std::uint64_t{0} : cells->opened.value();
+               }));
+    }
+  }
+
+  static Labels labels_of(const BackendReading& reading) {
+    return {{"pool", reading.pool}, {"backend", reading.backend}};
+  }
+  static Labels labels_of(const BackendReading& reading, std::string name, std::string_view value) {
+    return {{"pool", reading.pool},
+            {"backend", reading.backend},
+            {std::move(name), std::string(value)}};
+  }
+
+  void add_backends(Page& page) const {
+    page.gauges("backend_up", "1 when a backend may be given requests.");
+    for (const auto& each : readings_.backends) page.add(labels_of(each), each.up ? 1 : 0);
+    page.gauges("backend_state", "1 for the state that a backend is in.");
+    for (const auto& each : readings_.backends) {
+      for (const std::string_view state : backend_states) {
+        page.add(labels_of(each, "state", state), each.state == state ? 1 : 0);
+      }
+    }
+    page.gauges("backend_in_flight", "Requests that a backend holds.");
+    for (const auto& each : readings_.backends) page.add(labels_of(each), each.in_flight);
+    page.counters("backend_picks_total", "How often a backend was picked.");
+    for (const auto& each : readings_.backends) page.add(labels_of(each), each.picks);
+    page.counters("backend_errors_total", "Attempts that failed at a backend, by reason.");
+    for (const auto& each : readings_.backends) add_errors(page, each);
+    page.gauges("backend_links", "Connections to a backend: busy with a request, or idle.");
+    for (const auto& each : readings_.backends) {
+      page.add(labels_of(each, "state", "busy"), each.totals.links_busy);
+      page.add(labels_of(each, "state", "idle"), each.totals.links_idle);
+    }
+    page.histograms(
+        "backend_latency_seconds",
+        "Time from the end of a request sent to a backend to the last byte of its answer.");
+    for (const auto& each : readings_.backends) page.add(labels_of(each), each.totals.latency);
+  }
+
+  static void add_errors(Page& page, const BackendReading& reading) {
+    each_fault([&](Fault fault) {
+      const std::uint64_t count = reading.errors[static_cast<std::size_t>(fault)];
+      if (count == 0 && !of_attempt(fault)) return;
+      page.add(labels_of(reading, "reason", word_of(fault)), count);
+    });
+  }
+
+  void add_daemon(Page& page) const {
+    page.gauges("event_loop_lag_seconds",
+                "Longest turn of any worker's event loop since the last scrape.");
+    page.add({}, seconds_of(readings_.loop_lag));
+    page.counters("access_log_dropped_total", "Access log lines that were lost.");
+    page.add({}, readings_.access_log_dropped);
+    page.gauges("config_last_reload_successful", "1 when the last reload was accepted.");
+    page.add({}, readings_.config_reload_ok ? 1 : 0);
+    if (readings_.config_loaded.time_since_epoch().count() != 0) {
+      page.gauges("config_last_reload_success_timestamp_seconds",
+                  "When the running configuration was loaded.");
+      page.add({},
+               std::chrono::duration<double>(readings_.config_loaded.time_since_epoch()).count());
+    }
+    page.gauges("build_info", "1, with what was built and by what.");
+    page.add({{"version", std::string(version_)}, {"compiler", std::string(compiler)}}, 1);
+  }
+
+  static void add_process(Page& page) {
+    const ProcessReading process = read_process();
+    const auto gauge = [&](std::string_view name, std::string_view help,
+                           const std::optional<double>& value) {
+      if (!value) return;
+      page.plain_gauges(name, help);
+      page.add({}, *value);
+    };
+    if (process.cpu_seconds) {
+      page.plain_counters("process_cpu_seconds_total", "User and system CPU time spent.");
+      page.add({}, *process.cpu_seconds);
+    }
+    gauge("process_open_fds", "Open file descriptors.", process.open_fds);
+    gauge("process_max_fds", "Limit of open file descriptors.", process.max_fds);
+    gauge("process_virtual_memory_bytes", "Virtual memory.", process.virtual_bytes);
+    gauge("process_resident_memory_bytes", "Resident memory.", process.resident_bytes);
+    gauge("process_start_time_seconds", "When the process started, since the epoch.",
+          process.start_time_seconds);
+  }
+
+  const Sheets& sheets_;
+  const Readings& readings_;
+  std::string_view version_;
+  Names::View names_;
+};
+
+}  // namespace
+
+std::string render_metrics(const Sheets& sheets, Source& source, std::string_view version) {
+  const Readings readings = source.read();
+  const Collected collected(sheets, readings, version);
+  return prometheus::TextSerializer().Serialize(collected.Collect());
+}
+
+}  // namespace evenkeel
