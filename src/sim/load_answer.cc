@@ -1,0 +1,130 @@
+#include "load_answer.h"
+
+#include <algorithm>
+#include <charconv>
+
+namespace evenkeel {
+namespace {
+
+constexpr std::size_t longest_event = std::size_t{1} << 20;  // what lies beyond is not looked at
+
+/// What follows `"key":` at its first place from `from` on; `key` comes with its quotes. An escaped
+/// key inside a string never matches: its closing quote has a backslash.
+std::string_view value_after(std::string_view json, std::string_view key, std::size_t& from) {
+  for (;;) {
+    const std::size_t found = json.find(key, from);
+    if (found == std::string_view::npos) return {};
+    from = found + key.size();
+    const std::size_t colon = json.find_first_not_of(" \t", from);
+    if (colon == std::string_view::npos || json[colon] != ':') continue;
+    const std::size_t value = json.find_first_not_of(" \t", colon + 1);
+    if (value == std::string_view::npos) return {};
+    return json.substr(value);
+  }
+}
+
+bool has_text(std::string_view json, std::string_view key) {
+  std::size_t from = 0;
+  for (;;) {
+    const std::string_view value = value_after(json, key, from);
+    if (value.empty()) return false;
+    if (value.size() > 1 && value[0] == '"' && value[1] != '"') return true;
+  }
+}
+
+std::optional<std::uint64_t> count_after(std::string_view json, std::string_view key) {
+  std::size_t from = 0;
+  const std::string_view value = value_after(json, key, from);
+  std::uint64_t count = 0;
+  const auto [end, problem] = std::from_chars(value.data(), value.data() + value.size(), count);
+  if (problem != std::errc() || end == value.data()) return std::nullopt;
+  return count;
+}
+
+bool says_error(std::string_view json) {
+  const std::size_t brace = json.find_first_not_of(" \t");
+  if (brace == std::string_view::npos || json[brace] != '{') return false;
+  const std::size_t key = json.find_first_not_of(" \t", brace + 1);
+  return key != std::string_view::npos && json.substr(key).starts_with("\"error\"");
+}
+
+}  // namespace
+
+AnswerUsage usage_of(std::string_view json) {
+  const std::size_t usage = json.rfind("\"usage\"");
+  if (usage == std::string_view::npos) return {};
+  const std::string_view rest = json.substr(usage);
+  return {.completion_tokens = count_after(rest, "\"completion_tokens\""),
+          .cached_tokens = count_after(rest, "\"cached_tokens\"")};
+}
+
+std::string first_model_of(std::string_view json) {
+  std::size_t from = 0;
+  std::string_view value = value_after(json, "\"id\"", from);
+  std::string model;
+  if (!value.starts_with('"')) return model;
+  value.remove_prefix(1);
+  for (std::size_t i = 0; i < value.size() && value[i] != '"'; ++i) {
+    if (value[i] == '\\' && i + 1 < value.size()) ++i;  // model names escape '/' at most
+    model += value[i];
+  }
+  return model;
+}
+
+unsigned StreamTally::feed(std::string_view bytes) {
+  unsigned events = 0;
+  while (!bytes.empty()) {
+    const std::size_t end = bytes.find('\n');
+    if (end == std::string_view::npos) {
+      line_.append(bytes.substr(0, longest_event - std::min(longest_event, line_.size())));
+      break;
+    }
+    std::string_view line = bytes.substr(0, end);
+    bytes.remove_prefix(end + 1);
+    if (!line_.empty()) {
+      line_.append(line);
+      line = line_;
+    }
+    if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+    if (take_line(line)) ++events;
+    line_.clear();
+  }
+  return events;
+}
+
+bool StreamTally::take_line(std::string_view line) {
+  if (line.empty()) return take_event();
+  if (!line.starts_with("data:")) return false;
+  line.remove_prefix(5);
+  if (line.starts_with(' ')) line.remove_prefix(1);
+  if (has_data_) data_ += '\n';
+  has_data_ = true;
+  data_.append(line.substr(0, longest_event - std::min(longest_event, data_.size())));
+  return false;
+}
+
+bool StreamTally::take_event() {
+  if (!has_data_) return false;
+  const bool text = weigh(data_);
+  data_.clear();
+  has_data_ = false;
+  if (text) ++text_events_;
+  return text;
+}
+
+bool StreamTally::weigh(std::string_view payload) {
+  if (payload == "[DONE]") {
+    done_ = true;
+    return false;
+  }
+  if (says_error(payload)) {
+    if (error_.empty()) error_ = payload;
+    return false;
+  }
+  if (const auto usage = usage_of(payload); usage.completion_tokens) usage_ = usage;
+  return has_text(payload, "\"content\"") || has_text(payload, "\"reasoning_content\"") ||
+         has_text(payload, "\"reasoning\"") || has_text(payload, "\"text\"") ||
+         has_text(payload, "\"arguments\"");
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,110 @@
+#include "load_request.h"
+
+#include <algorithm>
+
+#include "load_random.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::size_t bytes_per_token = 4;
+
+/// Words of three letters and a blank: a token each for a tokenizer that counts 4 bytes a token.
+void append_words(std::string& out, std::uint64_t seed, std::uint32_t count) {
+  static constexpr char letters[] = "abcdefghijklmnopqrstuvwxyzaeiout";
+  SplitMix chance(seed);
+  const std::size_t begin = out.size();
+  out.resize(begin + count * bytes_per_token);
+  char* place = out.data() + begin;
+  std::uint64_t bits = 0;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    if (i % 4 == 0) bits = chance.next();
+    *place++ = letters[bits & 31];
+    *place++ = letters[(bits >> 5) & 31];
+    *place++ = letters[(bits >> 10) & 31];
+    *place++ = ' ';
+    bits >>= 15;
+  }
+}
+
+}  // namespace
+
+std::string json_quoted(std::string_view text) {
+  static constexpr char hex[] = "0123456789abcdef";
+  std::string out = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (byte < 0x20) {
+      out += "\\u00";
+      out += hex[byte >> 4];
+      out += hex[byte & 15];
+    } else {
+      out += c;
+    }
+  }
+  return out += '"';
+}
+
+AskBook::AskBook(const LoadOptions& options, std::string_view model, const Trace* trace)
+    : options_(options),
+      trace_(trace),
+      before_prompt_("{\"model\":" + json_quoted(model) +
+                     ",\"messages\":[{\"role\":\"user\",\"content\":\"") {}
+
+Ask AskBook::ask(std::uint64_t index) const {
+  Ask ask{.index = index};
+  if (trace_ != nullptr) {
+    ask.row = &trace_->rows[index];
+    ask.prompt_tokens = std::max(ask.row->prompt_tokens, 1u);
+    ask.output_tokens = std::max(ask.row->output_tokens, 1u);
+  } else {
+    SplitMix chance(mix_seeds(options_.seed, index));
+    ask.prompt_tokens = chance.between(options_.prompt_tokens.low, options_.prompt_tokens.high);
+    ask.output_tokens = chance.between(options_.output_tokens.low, options_.output_tokens.high);
+  }
+  if (options_.max_prompt_tokens != 0) {
+    ask.prompt_tokens = std::min(ask.prompt_tokens, options_.max_prompt_tokens);
+  }
+  return ask;
+}
+
+void AskBook::append_prompt(const Ask& ask, std::string& out) const {
+  std::uint32_t missing = ask.prompt_tokens;
+  if (ask.row != nullptr) {
+    for (const std::uint64_t id : ask.row->block_ids) {
+      const std::uint32_t taken = std::min(missing, trace_block_tokens);
+      append_words(out, mix_seeds(options_.seed, id), taken);
+      missing -= taken;
+    }
+  }
+  append_words(out, mix_seeds(~options_.seed, ask.index), missing);
+}
+
+std::string AskBook::prompt(const Ask& ask) const {
+  std::string text;
+  append_prompt(ask, text);
+  return text;
+}
+
+std::string AskBook::body(const Ask& ask) const {
+  std::string body;
+  body.reserve(before_prompt_.size() + ask.prompt_tokens * bytes_per_token + 160);
+  body += before_prompt_;
+  append_prompt(ask, body);
+  body += "\"}],\"max_tokens\":";
+  body += std::to_string(ask.output_tokens);
+  // vLLM, SGLang and others: go on to max_tokens, so that every run does the same work.
+  body += ",\"ignore_eos\":true";
+  if (ask.row != nullptr && !ask.row->tenant.empty()) {
+    body += ",\"user\":";
+    body += json_quoted(ask.row->tenant);
+  }
+  if (options_.stream) body += ",\"stream\":true,\"stream_options\":{\"include_usage\":true}";
+  body += '}';
+  return body;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,30 @@
+// Where a load goes.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "evenkeel/base/result.h"
+#include "evenkeel/net/endpoint.h"
+
+namespace evenkeel {
+
+/// A server that speaks OpenAI's API.
+struct LoadTarget {
+  std::string authority;            ///< "host:port", as the URL has it
+  std::string completions_path;     ///< "/v1/chat/completions", below the URL's base
+  std::string models_path;          ///< "/v1/models", below the URL's base
+  std::vector<Endpoint> endpoints;  ///< every address of the host
+};
+
+/// Reads "http://host[:port][/base]" and resolves the host. A base that ends in "/v1" or in
+/// "/chat/completions" is understood. Errors are for people. Blocks.
+Result<LoadTarget> find_target(std::string_view url);
+
+/// The first model that the server lists; empty where it lists none or cannot be reached in time.
+/// Blocks, for 10 seconds at most.
+std::string find_model(const LoadTarget& target,
+                       const std::vector<std::pair<std::string, std::string>>& headers);
+
+}  // namespace evenkeel
