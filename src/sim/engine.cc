@@ -25,8 +25,7 @@ std::uint32_t Engine::max_tokens() const {
 void Engine::submit(Sequence& sequence) {
   assert(sequence.engine_ == nullptr && sequence.prompt_tokens > 0 && sequence.output_tokens > 0);
   assert(sequence.prompt_tokens < max_tokens());
-  sequence.output_tokens =
-      std::min(sequence.output_tokens, max_tokens() - sequence.prompt_tokens);
+  sequence.output_tokens = std::min(sequence.output_tokens, max_tokens() - sequence.prompt_tokens);
   sequence.engine_ = this;
   sequence.computed_ = sequence.generated_ = sequence.cached_tokens_ = sequence.preemptions_ = 0;
   sequence.running_ = sequence.admitted_ = false;
@@ -131,9 +130,10 @@ bool Engine::admit(Sequence& sequence, std::uint32_t budget, std::uint32_t& toke
   const KvCache::Hit hit = cache_.find(hashes);
   const std::uint32_t cached = hit.blocks * spec_.block_tokens;
 
-  const auto spare = running_.empty() ? 0u
-                                      : static_cast<std::uint32_t>(std::ceil(
-                                            spec_.watermark_ratio * cache_.size()));
+  const auto spare =
+      running_.empty()
+          ? 0u
+          : static_cast<std::uint32_t>(std::ceil(spec_.watermark_ratio * cache_.size()));
   const std::uint32_t whole_prompt = blocks_of(total) - hit.blocks;
   if (whole_prompt + hit.unpinned + spare > cache_.free()) return false;
 

@@ -73,8 +73,8 @@ Preset reference(std::string name, std::uint32_t blocks) {
 }
 
 std::vector<Preset> all_presets() {
-  // Keys and values of a token: 131 072 bytes for 8B, 327 680 for 70B (split over the GPUs); 2.0 TB/s
-  // (A100) and 3.35 TB/s (H100) each.
+  // Keys and values of a token: 131 072 bytes for 8B, 327 680 for 70B (split over the GPUs); 2.0
+  // TB/s (A100) and 3.35 TB/s (H100) each.
   return {
       a100("llama-3-8b-a100", llama_8b, 1,
            {.weights = 10 * ms, .per_token = 0.068 * ms, .per_context_token = 131'072 / 2.0e12},
@@ -82,11 +82,14 @@ std::vector<Preset> all_presets() {
       h100("llama-3-8b-h100", llama_8b, 1,
            {.weights = 6 * ms, .per_token = 0.031 * ms, .per_context_token = 131'072 / 3.35e12},
            25'272),
-      a100("llama-3-70b-a100-tp4", llama_70b, 4,
-           {.weights = 25 * ms, .per_token = 0.16 * ms, .per_context_token = 327'680 / (4 * 2.0e12)},
-           27'656),
+      a100(
+          "llama-3-70b-a100-tp4", llama_70b, 4,
+          {.weights = 25 * ms, .per_token = 0.16 * ms, .per_context_token = 327'680 / (4 * 2.0e12)},
+          27'656),
       a100("llama-3-70b-a100-tp8", llama_70b, 8,
-           {.weights = 14.5 * ms, .per_token = 0.088 * ms, .per_context_token = 327'680 / (8 * 2.0e12)},
+           {.weights = 14.5 * ms,
+            .per_token = 0.088 * ms,
+            .per_context_token = 327'680 / (8 * 2.0e12)},
            80'216),
       h100("llama-3-70b-h100-tp8", llama_70b, 8,
            {.weights = 9 * ms,

@@ -19,13 +19,13 @@ class Engine;
 ///   max(weights, tokens * per_token) + overhead
 ///   + prefill tokens * per_prefill_token + decodes * per_decode
 ///   + (context tokens read) * per_context_token + attention pairs * per_attention_pair.
-/// The first line and `per_context_token` are the model of measured GPUs (T_mem, T_lin, T_ovh, T_kv);
-/// the rest serves measurements that were fitted in that form.
+/// The first line and `per_context_token` are the model of measured GPUs (T_mem, T_lin, T_ovh,
+/// T_kv); the rest serves measurements that were fitted in that form.
 struct StepCost {
-  double weights = 0;            ///< reading all weights once
-  double per_token = 0;          ///< arithmetic of one token, prefill or decode
-  double overhead = 0;           ///< launching, sampling, all-reduce
-  double per_context_token = 0;  ///< reading one token's keys and values, for a decode
+  double weights = 0;                    ///< reading all weights once
+  double per_token = 0;                  ///< arithmetic of one token, prefill or decode
+  double overhead = 0;                   ///< launching, sampling, all-reduce
+  double per_context_token = 0;          ///< reading one token's keys and values, for a decode
   double per_prefill_context_token = 0;  ///< the same for a chunk of a prompt
   double per_prefill_token = 0;
   double per_decode = 0;
@@ -93,8 +93,8 @@ class Engine {
   /// How many tokens, prompt and output together, one request may have.
   std::uint32_t max_tokens() const;
 
-  /// Puts a request at the end of the line; an output that does not fit is cut. REQUIRES: not active
-  /// here or elsewhere, prompt_tokens and output_tokens > 0, prompt_tokens < max_tokens().
+  /// Puts a request at the end of the line; an output that does not fit is cut. REQUIRES: not
+  /// active here or elsewhere, prompt_tokens and output_tokens > 0, prompt_tokens < max_tokens().
   void submit(Sequence& sequence);
   /// Takes a request out and frees its blocks. Nothing happens to one that has ended.
   void abort(Sequence& sequence);
@@ -115,9 +115,9 @@ class Engine {
 
   /// A token that a step yielded.
   struct Token {
-    Sequence* sequence;  ///< null: aborted since
+    Sequence* sequence;   ///< null: aborted since
     std::uint32_t index;  ///< of its output, from 0
-    bool last;           ///< its sequence has ended and is no longer active
+    bool last;            ///< its sequence has ended and is no longer active
   };
   /// Ends the step: every request whose prompt is computed has one more token. Valid until the next
   /// `start_step`.

@@ -24,8 +24,9 @@ class KvCache {
 
   /// A prefix that is here.
   struct Hit {
-    std::uint32_t blocks = 0;    ///< leading hashes that are here
-    std::uint32_t unpinned = 0;  ///< of these, blocks that nobody uses: pinning them takes from `free`
+    std::uint32_t blocks = 0;  ///< leading hashes that are here
+    std::uint32_t unpinned =
+        0;  ///< of these, blocks that nobody uses: pinning them takes from `free`
   };
   Hit find(std::span<const std::uint64_t> prefix) const;
 

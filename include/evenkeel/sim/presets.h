@@ -23,9 +23,9 @@ struct Preset {
 };
 
 /// All of them. Step times and KV capacities of the llama-3 ones: kernel profiles of Vidur (Agrawal
-/// et al., MLSys 2024) and memory bandwidths; what stands for the H100 is scaled from the A100 and not
-/// measured. `reference` and `reference-large-kv` are the server of the routing simulations that the
-/// scheduler was designed with (an 8B model on an H100, blocks of 512 tokens).
+/// et al., MLSys 2024) and memory bandwidths; what stands for the H100 is scaled from the A100 and
+/// not measured. `reference` and `reference-large-kv` are the server of the routing simulations
+/// that the scheduler was designed with (an 8B model on an H100, blocks of 512 tokens).
 const std::vector<Preset>& presets();
 
 /// Null: no such name.

@@ -1,0 +1,24 @@
+// Small JSON: quoting what we write, and reading flat objects that people send us.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "evenkeel/base/result.h"
+
+namespace evenkeel {
+
+/// Appends `text` as a JSON string, quotes and all. Bytes that are not UTF-8 pass as they are.
+void append_json_string(std::string& out, std::string_view text);
+std::string json_string(std::string_view text);
+
+/// null, true and false, a number, a string.
+using JsonScalar = std::variant<std::monostate, bool, double, std::string>;
+
+/// Reads an object whose values are all scalars. Errors: bad_request, with what is wrong. `json`
+/// grows by the padding that the parser reads into.
+Result<std::map<std::string, JsonScalar>> parse_json_scalars(std::string& json);
+
+}  // namespace evenkeel

@@ -1,0 +1,66 @@
+// simdjson behind one door: one pass over a document, everything in it checked, errors as values.
+#pragma once
+
+#include <simdjson.h>
+
+#include <string>
+#include <string_view>
+
+#include "evenkeel/base/result.h"
+
+namespace evenkeel::json {
+
+/// A value of a wrong type or range; turned into an Error by `read_document`.
+struct Unacceptable {
+  std::string what;
+};
+
+/// Reads a value whose content does not matter, so that none of it goes unchecked: simdjson looks
+/// at what it is asked for only.
+void pass_over(simdjson::ondemand::value value);
+
+/// The text of a number as it was written; throws unless it is one.
+std::string_view number_text(std::string_view token);
+
+std::string string_of(simdjson::ondemand::value value, std::string_view key);
+bool bool_of(simdjson::ondemand::value value, std::string_view key);
+/// An integer of at least `least`; larger than 32 bits counts as the largest of 32 bits.
+std::uint32_t count_of(simdjson::ondemand::value value, std::string_view key, std::uint32_t least);
+
+inline bool is_null(simdjson::ondemand::value value) {
+  return value.type() == simdjson::ondemand::json_type::null;
+}
+
+Error bad_json(std::string_view what);
+
+/// Parses `text`, which must be an object, and gives each of its fields to `field(key, value)`,
+/// which must consume the value. Not JSON, or `Unacceptable`: an Error.
+template <class OnField>
+Result<Done> read_object(std::string& text, OnField field) {
+  constexpr std::size_t kept_parser_limit = 1 << 20;
+  thread_local simdjson::ondemand::parser kept_parser;
+  simdjson::ondemand::parser large_parser;  // gives its memory back
+  auto& parser = text.size() <= kept_parser_limit ? kept_parser : large_parser;
+  text.reserve(text.size() + simdjson::SIMDJSON_PADDING);
+  try {
+    simdjson::ondemand::document document =
+        parser.iterate(simdjson::padded_string_view(text.data(), text.size(), text.capacity()));
+    if (document.type() != simdjson::ondemand::json_type::object) {
+      return bad_json("Input should be a valid dictionary");
+    }
+    for (auto item : document.get_object()) {
+      const std::string_view key = item.unescaped_key();
+      field(key, item.value().value());
+    }
+    if (document.current_location().error() != simdjson::OUT_OF_BOUNDS) {
+      return bad_json("JSON decode error: extra data after the object");
+    }
+  } catch (const simdjson::simdjson_error& error) {
+    return bad_json(std::string("JSON decode error: ") + error.what());
+  } catch (const Unacceptable& unacceptable) {
+    return bad_json(unacceptable.what);
+  }
+  return Done{};
+}
+
+}  // namespace evenkeel::json
