@@ -410,7 +410,7 @@ Task<Http1Connection::Next> Http1Connection::refuse(Fault fault, const char* det
   Response response =
       error_response({.fault = fault, .side = Side::client, .detail = detail}, path);
   about.status = response.status;
-  about.reason = word_of(fault);
+  about.fault = fault;
   host_.refused({fault, response.status, detail, head.method, path, about});
   auto chunk = co_await response.body->read();
   HeadWriter& out = HeadWriter::fresh();
@@ -499,7 +499,7 @@ Task<Http1Connection::Next> Http1Connection::pump(Request& request, Response& re
     if (!result) {
       if (head_written) co_return abort(about, result.error(), framing);
       Response failure = error_response(result.error(), request.path);
-      about.reason = word_of(result.error().fault);
+      about.fault = result.error().fault;
       auto answered = co_await respond(request, failure, !close);
       co_return answered;
     }
@@ -528,7 +528,7 @@ Task<Http1Connection::Next> Http1Connection::pump(Request& request, Response& re
 /// Ends a response that cannot be completed so that the client can tell.
 Http1Connection::Next Http1Connection::abort(About& about, const Error& error,
                                              const Framing& framing) {
-  about.reason = word_of(error.fault);
+  about.fault = error.fault;
   // Without framing, an orderly end would say "complete".
   if (framing.kind == Framing::Kind::until_close) socket_->reset();
   return Next::close;

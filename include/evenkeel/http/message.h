@@ -65,7 +65,7 @@ struct About {
   std::uint64_t bytes_in = 0;     ///< of the request body, as read
   std::uint64_t bytes_out = 0;    ///< of the response body, as written
   int status = 0;                 ///< as written to the client; 0 = nothing was written
-  const char* reason = nullptr;   ///< word of the fault that ended it; null = none
+  std::optional<Fault> fault;       ///< what ended it, if it failed
 };
 
 /// Told about responses of the 1xx class that come before the real one.

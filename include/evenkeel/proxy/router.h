@@ -1,0 +1,59 @@
+// Which route a request takes: host, path, fields and method against the routes, first match wins.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "evenkeel/base/result.h"
+#include "evenkeel/config/config.h"
+#include "evenkeel/http/message.h"
+
+namespace evenkeel {
+
+/// The path that routes are matched on: without query, with dot segments resolved, slashes merged,
+/// and needless percent-encoding undone (RFC 3986 6.2.2); `%2F` stays what it is. The backend gets
+/// the path as it came. `storage` holds the result where it differs from the input.
+/// Errors: bad_request for an encoding that is none, for `%00`, and for a path that climbs out.
+Result<std::string_view> normalised_path(std::string_view target, std::string& storage);
+
+/// A path pattern: segments are text or `*`; a last `**` is any rest, or nothing.
+class PathPattern {
+ public:
+  explicit PathPattern(std::string_view pattern);
+  bool matches(std::string_view path) const;
+
+ private:
+  std::vector<std::string> segments_;
+  std::string exact_;       // when there is no wildcard
+  bool open_ended_ = false;
+  bool any_ = false;
+};
+
+/// Immutable; any thread.
+class Router {
+ public:
+  explicit Router(const std::vector<RouteConfig>& routes);
+
+  /// The index of the first route that matches.
+  /// Errors: no_route; bad_request for a path that no route could mean.
+  Result<std::size_t> route(const Request& request) const;
+
+ private:
+  struct Rule {
+    std::string host;           // empty: any; "*.x": any name below x
+    std::optional<PathPattern> path;
+    std::vector<std::pair<std::string, std::string>> fields;
+    std::vector<std::string> methods;
+    bool always = false;
+
+    bool matches(const Request& request, std::string_view path_text) const;
+  };
+
+  std::vector<Rule> rules_;
+};
+
+}  // namespace evenkeel

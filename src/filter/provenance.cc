@@ -1,0 +1,105 @@
+#include "evenkeel/filter/provenance.h"
+
+#include <array>
+#include <chrono>
+#include <cstring>
+
+namespace evenkeel {
+namespace {
+
+constexpr std::size_t longest_request_id = 128;
+
+bool sane_request_id(std::string_view id) {
+  if (id.empty() || id.size() > longest_request_id) return false;
+  for (const char c : id) {
+    const bool good = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                      c == '-' || c == '_' || c == '.';
+    if (!good) return false;
+  }
+  return true;
+}
+
+/// A UUID of version 7 (RFC 9562): 48 bits of Unix milliseconds, the rest random.
+std::array<char, 36> make_uuid(Rng& rng) {
+  const auto milliseconds = static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(
+          std::chrono::system_clock::now().time_since_epoch())
+          .count());
+  const std::uint64_t random = rng();
+  const std::uint64_t high = milliseconds << 16 | 0x7000 | (random & 0xfff);
+  const std::uint64_t low = (rng() >> 2) | 0x8000000000000000u;
+  constexpr char digits[] = "0123456789abcdef";
+  std::array<char, 36> text;
+  std::size_t at = 0;
+  for (int nibble = 0; nibble < 32; ++nibble) {
+    if (nibble == 8 || nibble == 12 || nibble == 16 || nibble == 20) text[at++] = '-';
+    const std::uint64_t word = nibble < 16 ? high : low;
+    text[at++] = digits[word >> (60 - 4 * (nibble % 16)) & 15];
+  }
+  return text;
+}
+
+bool ours(std::string_view name) {
+  constexpr std::string_view prefix = "x-evenkeel-";
+  return name.size() > prefix.size() && (name.front() | 0x20) == 'x' &&
+         same_name(name.substr(0, prefix.size()), prefix);
+}
+
+}  // namespace
+
+Task<Result<Response>> ProvenanceFilter::handle(Request& request, Handler& next) {
+  About& about = request.about;
+  Fields& fields = request.fields;
+
+  std::string_view id = fields.value(FieldId::x_request_id).value_or("");
+  if (fields.count(FieldId::x_request_id) > 1 || !sane_request_id(id)) {
+    const auto made = make_uuid(rng_);
+    id = fields.keep({made.data(), made.size()});
+  }
+  about.request_id = id;
+
+  std::string_view chain = about.client;
+  bool proto_known = false;
+  bool host_known = false;
+  if (about.trusted) {
+    if (const auto before = fields.value(FieldId::x_forwarded_for)) {
+      std::array<char, 1024> joined;
+      if (before->size() + 2 + about.client.size() <= joined.size()) {
+        std::memcpy(joined.data(), before->data(), before->size());
+        std::memcpy(joined.data() + before->size(), ", ", 2);
+        std::memcpy(joined.data() + before->size() + 2, about.client.data(), about.client.size());
+        chain = fields.keep({joined.data(), before->size() + 2 + about.client.size()});
+      }
+    }
+    proto_known = fields.has(FieldId::x_forwarded_proto);
+    host_known = fields.has(FieldId::x_forwarded_host);
+  }
+  fields.remove_if([&](const Field& field) {
+    switch (field.id) {
+      case FieldId::x_request_id:
+      case FieldId::x_forwarded_for:
+        return true;
+      case FieldId::x_forwarded_proto:
+      case FieldId::x_forwarded_host:
+      case FieldId::forwarded:
+      case FieldId::x_forwarded_client_cert:
+        return !about.trusted;
+      case FieldId::other:
+        return !about.trusted && ours(field.name());
+      default:
+        return false;
+    }
+  });
+  fields.add("x-request-id", id, FieldId::x_request_id);
+  fields.add("x-forwarded-for", chain, FieldId::x_forwarded_for);
+  if (!proto_known) {
+    fields.add("x-forwarded-proto", about.secure ? "https" : "http", FieldId::x_forwarded_proto);
+  }
+  if (!host_known && !request.authority.empty()) {
+    fields.add("x-forwarded-host", request.authority, FieldId::x_forwarded_host);
+  }
+  fields.add("via", "1.1 evenkeel", FieldId::via);
+  return next.handle(request);
+}
+
+}  // namespace evenkeel

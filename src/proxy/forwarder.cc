@@ -1,0 +1,153 @@
+#include "evenkeel/proxy/forwarder.h"
+
+#include <utility>
+
+#include "evenkeel/base/hash.h"
+
+namespace evenkeel {
+namespace {
+
+/// The body of a backend's answer, and all that is held until its last byte: the link, and the
+/// request's weight on the backend.
+class ForwardedBody final : public Body {
+ public:
+  ForwardedBody(Loop& loop, Lease lease, LinkLease link, BodyPtr body, const About& about,
+                BackendCells& cells)
+      : loop_(loop),
+        lease_(std::move(lease)),
+        link_(std::move(link)),
+        body_(std::move(body)),
+        about_(about),
+        cells_(cells) {}
+
+  ~ForwardedBody() override {
+    const Duration took = loop_.now() - about_.sent;
+    Load& load = lease_.backend()->load();
+    load.record_total(took);
+    cells_.latency.observe(took);
+    if (about_.fault && backend_failed(*about_.fault)) {
+      load.count_error(*about_.fault);
+    }
+  }
+
+  Task<Result<Chunk>> read() override { return body_->read(); }
+  std::optional<std::uint64_t> length() const override { return body_->length(); }
+
+ private:
+  static bool backend_failed(Fault fault) {
+    return fault == Fault::backend_closed || fault == Fault::backend_protocol ||
+           fault == Fault::idle_timeout;
+  }
+
+  Loop& loop_;
+  Lease lease_;
+  LinkLease link_;
+  BodyPtr body_;  // dropped first: it gives the link its rest
+  const About& about_;
+  BackendCells& cells_;
+};
+
+bool can_send_again(Request& request) { return request.body == nullptr || request.body->rewind(); }
+
+/// Counts one more in line while it lives.
+class Waiting {
+ public:
+  explicit Waiting(Gauge& gauge) : gauge_(gauge) { gauge_.add(); }
+  Waiting(const Waiting&) = delete;
+  ~Waiting() { gauge_.remove(); }
+
+ private:
+  Gauge& gauge_;
+};
+
+}  // namespace
+
+Forwarder::Forwarder(Loop& loop, std::shared_ptr<PoolState> state, std::uint64_t seed,
+                     std::unordered_map<const Backend*, Target> targets, Sheet& sheet,
+                     ForwarderOptions options)
+    : loop_(loop),
+      pool_(std::move(state), loop, seed),
+      targets_(std::move(targets)),
+      sheet_(sheet),
+      cells_(sheet.pool(options.pool_index)),
+      options_(std::move(options)) {}
+
+Task<Result<Response>> Forwarder::handle(Request& request) {
+  About& about = request.about;
+  Hint hint = hint_of(request);
+  std::optional<Error> last;
+  while (true) {
+    auto placed = co_await place(hint);
+    if (!placed) co_return last ? std::move(*last) : std::move(placed.error());
+    Lease lease = std::move(*placed);
+    const BackendPtr backend = lease.backend();
+    about.waited += lease.waited();
+    about.backend = backend->spec().address;
+    Target& target = targets_.find(backend.get())->second;
+
+    LinkPool::Want want = LinkPool::Want::any;
+    while (true) {
+      auto link = co_await target.links->acquire(want);
+      if (!link) {
+        backend->connect_failed(loop_.now());
+        last = std::move(link.error());
+        break;
+      }
+      if (want == LinkPool::Want::fresh || backend->load().suspect()) backend->connected();
+      ++about.attempts;
+      about.sent = loop_.read_clock();
+      auto response = co_await (*link)->send(request);
+      if (!response) {
+        Error& error = response.error();
+        const bool again = error.replayable && want == LinkPool::Want::any && can_send_again(request);
+        if (again) {
+          want = LinkPool::Want::fresh;
+          cells_.retries.count(error.fault);
+          continue;
+        }
+        if (error.side == Side::backend) {
+          backend->load().count_error(error.fault);
+        }
+        co_return std::move(error);
+      }
+      backend->load().record_first_byte(about.first_byte - about.sent);
+      if (options_.debug_headers) add_debug_headers(*backend, *response);
+      response->body =
+          std::make_unique<ForwardedBody>(loop_, std::move(lease), std::move(*link),
+                                          std::move(response->body), about, *target.cells);
+      co_return response;
+    }
+
+    backend->load().count_error(last->fault);
+    cells_.retries.count(last->fault);
+    if (hint.tried.full()) co_return std::move(*last);
+    hint.tried.add(backend.get());
+  }
+}
+
+Hint Forwarder::hint_of(const Request& request) const {
+  Hint hint;
+  if (options_.hash_header) {
+    if (const auto value = request.fields.value(*options_.hash_header)) hint.key = hash_of(*value);
+  }
+  return hint;
+}
+
+Task<Result<Lease>> Forwarder::place(const Hint& hint) {
+  auto placed = pool_.place(hint);
+  if (placed.ready()) return placed;
+  return wait_in_line(std::move(placed));
+}
+
+Task<Result<Lease>> Forwarder::wait_in_line(Task<Result<Lease>> placed) {
+  const Waiting waiting(cells_.waiting);
+  auto lease = co_await placed;
+  co_return lease;
+}
+
+void Forwarder::add_debug_headers(const Backend& backend, Response& response) const {
+  response.fields.add("x-evenkeel-backend", backend.spec().address);
+  response.fields.add("x-evenkeel-pool", options_.pool);
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,177 @@
+#include "evenkeel/proxy/router.h"
+
+#include <algorithm>
+
+namespace evenkeel {
+namespace {
+
+int hex_value(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+bool unreserved(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
+         c == '.' || c == '_' || c == '~';
+}
+
+Error bad_path(const char* detail) {
+  return {.fault = Fault::bad_request, .side = Side::client, .detail = detail};
+}
+
+/// Undoes the encoding of unreserved characters.
+Result<std::string> decode(std::string_view path) {
+  std::string decoded;
+  decoded.reserve(path.size());
+  for (std::size_t i = 0; i < path.size(); ++i) {
+    if (path[i] != '%') {
+      decoded += path[i];
+      continue;
+    }
+    const int high = i + 2 < path.size() ? hex_value(path[i + 1]) : -1;
+    const int low = i + 2 < path.size() ? hex_value(path[i + 2]) : -1;
+    if (high < 0 || low < 0) return bad_path("the path holds a broken percent-encoding");
+    const char c = static_cast<char>(high * 16 + low);
+    if (c == '\0') return bad_path("the path holds an encoded zero byte");
+    if (unreserved(c)) {
+      decoded += c;
+    } else {
+      decoded += '%';
+      decoded += path[i + 1];
+      decoded += path[i + 2];
+    }
+    i += 2;
+  }
+  return decoded;
+}
+
+std::string_view next_segment(std::string_view& rest) {
+  const auto slash = rest.find('/');
+  const std::string_view segment = rest.substr(0, slash);
+  rest = slash == std::string_view::npos ? std::string_view() : rest.substr(slash + 1);
+  return segment;
+}
+
+std::string_view host_of(std::string_view authority) {
+  const auto colon = authority.rfind(':');
+  const auto bracket = authority.rfind(']');
+  if (colon == std::string_view::npos) return authority;
+  if (bracket != std::string_view::npos && bracket > colon) return authority;
+  return authority.substr(0, colon);
+}
+
+bool host_matches(std::string_view pattern, std::string_view authority) {
+  const std::string_view host = host_of(authority);
+  if (!pattern.starts_with("*.")) return same_name(pattern, host);
+  const std::string_view suffix = pattern.substr(1);
+  return host.size() > suffix.size() && same_name(host.substr(host.size() - suffix.size()), suffix);
+}
+
+}  // namespace
+
+Result<std::string_view> normalised_path(std::string_view target, std::string& storage) {
+  const std::string_view path = target.substr(0, target.find('?'));
+  if (path.find('%') == std::string_view::npos && path.find("//") == std::string_view::npos &&
+      path.find("/.") == std::string_view::npos) {
+    return path;
+  }
+  auto decoded = decode(path);
+  if (!decoded) return std::move(decoded.error());
+
+  std::vector<std::string_view> segments;
+  std::string_view rest = std::string_view(*decoded).substr(1);
+  bool directory = false;
+  while (true) {
+    const bool last = rest.find('/') == std::string_view::npos;
+    const std::string_view segment = next_segment(rest);
+    directory = segment.empty() || segment == "." || segment == "..";
+    if (segment == "..") {
+      if (segments.empty()) return bad_path("the path climbs above its root");
+      segments.pop_back();
+    } else if (!segment.empty() && segment != ".") {
+      segments.push_back(segment);
+    }
+    if (last) break;
+  }
+  storage.clear();
+  for (const std::string_view segment : segments) storage.append("/").append(segment);
+  if (storage.empty() || directory) storage += '/';
+  return std::string_view(storage);
+}
+
+PathPattern::PathPattern(std::string_view pattern) {
+  any_ = pattern.empty() || pattern == "/**";
+  if (pattern.find('*') == std::string_view::npos) {
+    exact_ = pattern;
+    return;
+  }
+  std::string_view rest = pattern.substr(1);
+  while (true) {
+    const bool last = rest.find('/') == std::string_view::npos;
+    const std::string_view segment = next_segment(rest);
+    if (last && segment == "**") {
+      open_ended_ = true;
+    } else {
+      segments_.emplace_back(segment);
+    }
+    if (last) break;
+  }
+}
+
+bool PathPattern::matches(std::string_view path) const {
+  if (any_) return true;
+  if (!exact_.empty()) return path == exact_;
+  if (!path.starts_with('/')) return false;
+  std::string_view rest = path.substr(1);
+  bool at_end = false;
+  for (const std::string& wanted : segments_) {
+    if (at_end) return false;
+    at_end = rest.find('/') == std::string_view::npos;
+    const std::string_view segment = next_segment(rest);
+    if (wanted == "*" ? segment.empty() : segment != wanted) return false;
+  }
+  return at_end || open_ended_;
+}
+
+Router::Router(const std::vector<RouteConfig>& routes) {
+  for (const RouteConfig& route : routes) {
+    const RouteMatch& match = route.match;
+    Rule rule{.host = match.host, .methods = match.method};
+    if (!match.path.empty() && match.path != "/**") rule.path.emplace(match.path);
+    for (const auto& [name, value] : match.header) rule.fields.emplace_back(name, value);
+    rule.always = rule.host.empty() && !rule.path && rule.fields.empty() && rule.methods.empty();
+    rules_.push_back(std::move(rule));
+  }
+}
+
+bool Router::Rule::matches(const Request& request, std::string_view path_text) const {
+  if (always) return true;
+  if (!host.empty() && !host_matches(host, request.authority)) return false;
+  if (path && !path->matches(path_text)) return false;
+  if (!methods.empty() && std::find(methods.begin(), methods.end(), request.method) == methods.end()) {
+    return false;
+  }
+  return std::all_of(fields.begin(), fields.end(), [&](const auto& wanted) {
+    // The authority is not among the fields, but people write rules about it.
+    if (wanted.first == "host") return request.authority == wanted.second;
+    return std::any_of(request.fields.begin(), request.fields.end(), [&](const Field& field) {
+      return field.value() == wanted.second && same_name(field.name(), wanted.first);
+    });
+  });
+}
+
+Result<std::size_t> Router::route(const Request& request) const {
+  std::string storage;
+  auto path = normalised_path(request.path, storage);
+  if (!path) return std::move(path.error());
+  for (std::size_t i = 0; i < rules_.size(); ++i) {
+    if (rules_[i].matches(request, *path)) return i;
+  }
+  return Error{.fault = Fault::no_route,
+               .side = Side::client,
+               .detail = "no route for this host, path and method"};
+}
+
+}  // namespace evenkeel
