@@ -57,6 +57,8 @@ class Eligible {
            !candidates_.tried(index, hint_);
   }
   const Hint& hint() const { return hint_; }
+  /// All whom the request may use are left alone; who is asked again may pick one of them.
+  bool even_avoided() const { return even_avoided_; }
 
  private:
   const Candidates& candidates_;

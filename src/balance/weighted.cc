@@ -48,6 +48,9 @@ class Weighted final : public CandidatePicker {
 
   std::uint32_t choose(const Eligible& eligible) override {
     if (turns_.empty()) return nobody;
+    // All turns of this pick were lost once already: to go on from there might meet the same one
+    // always.
+    if (eligible.even_avoided()) return random_by_weight(eligible);
     for (int lost = 0; lost < most_turns_lost; ++lost) {
       const std::uint32_t index = turns_.front().index;
       end_first_turn();

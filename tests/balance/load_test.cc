@@ -1,0 +1,139 @@
+#include "evenkeel/balance/load.h"
+
+#include <gtest/gtest.h>
+
+#include "balance/some_backends.h"
+
+namespace evenkeel::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(Load, TakesNoMorePlacesThanTheLimit) {
+  Load load;
+
+  const bool first = load.try_enter(2);
+  const bool second = load.try_enter(2);
+  const bool third = load.try_enter(2);
+
+  EXPECT_TRUE(first && second);
+  EXPECT_FALSE(third);
+  EXPECT_FALSE(load.has_room(2));
+  EXPECT_EQ(load.in_flight(), 2u);
+}
+
+TEST(Load, WithoutALimitThereIsAlwaysRoom) {
+  Load load;
+
+  for (int i = 0; i < 1000; ++i) ASSERT_TRUE(load.try_enter(0));
+
+  EXPECT_TRUE(load.has_room(0));
+  EXPECT_EQ(load.in_flight(), 1000u);
+}
+
+TEST(Load, BacksOffTwiceAsLongEachTimeUpToTenSeconds) {
+  Load load;
+  Instant now = noon;
+
+  for (const Duration wait : {1s, 2s, 4s, 8s, 10s, 10s}) {
+    load.back_off(now);
+    EXPECT_TRUE(load.avoided(now));
+    EXPECT_TRUE(load.avoided(now + wait - 1ms));
+    EXPECT_FALSE(load.avoided(now + wait));
+    now += wait;
+  }
+}
+
+TEST(Load, ManyFailuresAtOnceAreOneFailure) {
+  Load load;
+
+  for (int i = 0; i < 100; ++i) load.back_off(noon + i * 1ms);
+
+  EXPECT_EQ(load.connect_failures(), 1u);
+  EXPECT_FALSE(load.avoided(noon + 1s));
+}
+
+TEST(Load, OneSuccessForgetsAllFailures) {
+  Load load;
+  load.back_off(noon);
+  load.back_off(noon + 1s);
+
+  const bool recovered = load.recover();
+
+  EXPECT_TRUE(recovered);
+  EXPECT_FALSE(load.recover());
+  EXPECT_FALSE(load.suspect());
+  EXPECT_FALSE(load.avoided(noon + 1s));
+  load.back_off(noon + 2s);
+  EXPECT_FALSE(load.avoided(noon + 3s));
+}
+
+TEST(Load, KnowsNoLatencyBeforeTheFirstAnswer) {
+  Load load;
+  EXPECT_FALSE(load.mean_first_byte());
+
+  load.record_first_byte(100ms);
+  load.record_first_byte(300ms);
+  load.record_total(2s);
+
+  EXPECT_EQ(load.mean_first_byte(), Duration(200ms));
+  EXPECT_EQ(load.mean_total(), Duration(2s));
+}
+
+TEST(Load, CountsErrorsByTheirFault) {
+  Load load;
+
+  load.count_error(Fault::connect_failed);
+  load.count_error(Fault::connect_failed);
+  load.count_error(Fault::backend_closed);
+
+  EXPECT_EQ(load.errors_total(Fault::connect_failed), 2u);
+  EXPECT_EQ(load.errors_total(Fault::idle_timeout), 0u);
+  EXPECT_EQ(load.errors_total(), 3u);
+}
+
+TEST(Backend, OnTrialIsLeftAloneByTheOthers) {
+  Backend backend(some_spec(0));
+  backend.connect_failed(noon);
+  ASSERT_FALSE(backend.load().avoided(noon + 1s));
+
+  const bool entered = backend.try_enter(noon + 1s);
+
+  EXPECT_TRUE(entered);
+  EXPECT_TRUE(backend.load().avoided(noon + 2s));
+  EXPECT_FALSE(backend.load().avoided(noon + 3s));
+  backend.connected();
+  EXPECT_FALSE(backend.load().avoided(noon + 2s));
+  backend.leave();
+}
+
+TEST(Lease, GivesItsPlaceBackWhenDropped) {
+  auto backend = std::make_shared<Backend>(some_spec(0));
+  ASSERT_TRUE(backend->try_enter(noon));
+
+  {
+    Lease lease = Lease::adopt(backend);
+    Lease moved = std::move(lease);
+    EXPECT_FALSE(lease);
+    EXPECT_EQ(moved.backend(), backend);
+    EXPECT_EQ(backend->load().in_flight(), 1u);
+  }
+
+  EXPECT_EQ(backend->load().in_flight(), 0u);
+  EXPECT_EQ(backend->load().picks_total(), 1u);
+}
+
+TEST(Lease, GivesItsPlaceBackWhenAnotherTakesItsVariable) {
+  auto one = std::make_shared<Backend>(some_spec(0));
+  auto other = std::make_shared<Backend>(some_spec(1));
+  ASSERT_TRUE(one->try_enter(noon) && other->try_enter(noon));
+  Lease lease = Lease::adopt(one);
+
+  lease = Lease::adopt(other);
+
+  EXPECT_EQ(one->load().in_flight(), 0u);
+  EXPECT_EQ(other->load().in_flight(), 1u);
+}
+
+}  // namespace
+}  // namespace evenkeel::testing

@@ -1,0 +1,80 @@
+// A pick takes nothing from the heap. Counts every allocation of this binary.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <new>
+
+#include "balance/some_backends.h"
+#include "evenkeel/base/loop.h"
+
+namespace {
+
+thread_local std::size_t allocations = 0;
+
+void* counted(std::size_t size, std::size_t alignment) {
+  ++allocations;
+  const std::size_t rounded = (size + alignment - 1) / alignment * alignment;
+  void* memory = std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
+  if (memory == nullptr) std::abort();
+  return memory;
+}
+
+}  // namespace
+
+void* operator new(std::size_t size) { return counted(size, alignof(std::max_align_t)); }
+void* operator new(std::size_t size, std::align_val_t alignment) {
+  return counted(size, static_cast<std::size_t>(alignment));
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+
+namespace evenkeel::testing {
+namespace {
+
+TEST(NoAllocation, TheCounterCounts) {
+  const std::size_t before = allocations;
+  auto something = std::make_unique<Backend>(some_spec(1));
+  EXPECT_GT(allocations, before);
+}
+
+TEST(NoAllocation, InAPick) {
+  for (auto name : known_pickers()) {
+    for (std::size_t count : {4u, 1000u}) {
+      auto backends = some_backends(count, 2);
+      auto picker = make_picker(name, {.backends = backends}, 1);
+      Hint hint{.now = noon};
+      hint.tried.add((*backends)[0].get());
+
+      const std::size_t before = allocations;
+      for (std::uint64_t key = 0; key < 3 * count; ++key) {
+        hint.key = key;
+        const BackendPtr* chosen = picker->pick(hint);
+        if (chosen != nullptr) (*chosen)->try_enter(noon);
+      }
+
+      EXPECT_EQ(allocations, before) << name << " over " << count;
+    }
+  }
+}
+
+TEST(NoAllocation, InPlacingAndLeaving) {
+  auto state = PoolState::build(some_pool(4, 100));
+  Loop loop;
+  Pool pool(state, loop, 1);
+
+  const std::size_t before = allocations;
+  for (int i = 0; i < 100; ++i) {
+    auto task = pool.place({});
+    ASSERT_TRUE(task.ready());
+    auto lease = task.take();
+    ASSERT_TRUE(lease);
+  }
+
+  EXPECT_EQ(allocations, before);
+  EXPECT_EQ(state->in_flight(), 0u);
+}
+
+}  // namespace
+}  // namespace evenkeel::testing

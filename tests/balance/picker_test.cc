@@ -1,0 +1,194 @@
+// What holds for every picker.
+#include "evenkeel/balance/picker.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+#include "balance/some_backends.h"
+#include "evenkeel/base/rng.h"
+#include "evenkeel/config/config.h"
+
+namespace evenkeel::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+struct Case {
+  std::string picker;
+  std::size_t backends;
+};
+
+class EveryPicker : public ::testing::TestWithParam<Case> {
+ protected:
+  std::unique_ptr<Picker> picker_over(std::shared_ptr<Backends> backends) {
+    return make_picker(GetParam().picker, {.backends = std::move(backends)}, 1);
+  }
+  std::size_t size() const { return GetParam().backends; }
+};
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (auto name : known_pickers()) {
+    for (std::size_t backends : {1u, 3u, 40u, 500u}) all.push_back({std::string(name), backends});
+  }
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(, EveryPicker, ::testing::ValuesIn(cases()), [](const auto& instance) {
+  std::string name = instance.param.picker + "_" + std::to_string(instance.param.backends);
+  for (char& c : name) {
+    if (c == '-') c = '_';
+  }
+  return name;
+});
+
+TEST_P(EveryPicker, PicksEverybodySoonerOrLater) {
+  auto backends = some_backends(size());
+  auto picker = picker_over(backends);
+
+  const auto counts = count_picks(*picker, *backends, static_cast<int>(size()) * 20);
+
+  EXPECT_EQ(counts[size()], 0) << "picked nobody";
+  for (std::size_t i = 0; i < size(); ++i) EXPECT_GT(counts[i], 0) << "backend " << i;
+}
+
+TEST_P(EveryPicker, NeverPicksOneThatWasTried) {
+  auto backends = some_backends(size());
+  auto picker = picker_over(backends);
+  Hint hint{.now = noon};
+
+  std::set<const Backend*> picked;
+  const std::size_t tries = std::min(size(), Tried::capacity);
+  for (std::size_t i = 0; i < tries; ++i) {
+    hint.key = i;
+    const BackendPtr* chosen = picker->pick(hint);
+    ASSERT_NE(chosen, nullptr);
+    EXPECT_TRUE(picked.insert(chosen->get()).second);
+    hint.tried.add(chosen->get());
+  }
+
+  if (tries == size()) {
+    EXPECT_EQ(picker->pick(hint), nullptr);
+  }
+}
+
+TEST_P(EveryPicker, NeverPicksOneThatIsFull) {
+  auto backends = some_backends(size(), 2);
+  auto picker = picker_over(backends);
+  Rng keys(7);
+
+  for (std::size_t i = 0; i < 2 * size(); ++i) {
+    const BackendPtr* chosen = picker->pick({.key = keys(), .now = noon});
+    ASSERT_NE(chosen, nullptr) << "with " << i << " places taken";
+    ASSERT_TRUE((*chosen)->try_enter(noon));
+  }
+
+  EXPECT_EQ(picker->pick({.now = noon}), nullptr);
+}
+
+TEST_P(EveryPicker, LeavesOneInBackOffAloneWhileAnotherStands) {
+  auto backends = some_backends(size());
+  for (std::size_t i = 0; i + 1 < size(); ++i) (*backends)[i]->connect_failed(noon);
+  auto picker = picker_over(backends);
+
+  const auto counts = count_picks(*picker, *backends, 50);
+
+  EXPECT_EQ(counts[size() - 1], 50);
+}
+
+TEST_P(EveryPicker, WaitsForOneThatStandsRatherThanTakeOneInBackOff) {
+  if (size() < 2) GTEST_SKIP();
+  auto backends = some_backends(size(), 1);
+  for (std::size_t i = 1; i < size(); ++i) (*backends)[i]->connect_failed(noon);
+  auto picker = picker_over(backends);
+
+  ASSERT_TRUE((*backends)[0]->try_enter(noon));
+
+  EXPECT_EQ(picker->pick({.now = noon}), nullptr);
+  EXPECT_NE(picker->pick({.now = noon + 1s}), nullptr);
+}
+
+TEST_P(EveryPicker, TakesOneInBackOffWhenAllAre) {
+  auto backends = some_backends(size());
+  for (const auto& backend : *backends) backend->connect_failed(noon);
+  auto picker = picker_over(backends);
+
+  const auto counts = count_picks(*picker, *backends, static_cast<int>(size()) * 20);
+
+  EXPECT_EQ(counts[size()], 0) << "picked nobody";
+  EXPECT_GT(counts[0], 0);
+}
+
+TEST_P(EveryPicker, TakesOneInBackOffWhenAllOthersWereTried) {
+  if (size() < 2 || size() > Tried::capacity) GTEST_SKIP();
+  auto backends = some_backends(size());
+  (*backends)[0]->connect_failed(noon);
+  auto picker = picker_over(backends);
+  Hint hint{.now = noon};
+  for (std::size_t i = 1; i < size(); ++i) hint.tried.add((*backends)[i].get());
+
+  const BackendPtr* chosen = picker->pick(hint);
+
+  EXPECT_EQ(index_of(*backends, chosen), 0u);
+}
+
+TEST_P(EveryPicker, FindsTheOnlyOneThatIsLeft) {
+  auto backends = some_backends(size(), 1);
+  for (std::size_t i = 0; i < size(); ++i) {
+    if (i == size() / 2) continue;
+    ASSERT_TRUE((*backends)[i]->try_enter(noon));
+  }
+  auto picker = picker_over(backends);
+
+  for (std::uint64_t key = 0; key < 20; ++key) {
+    const BackendPtr* chosen = picker->pick({.key = key, .now = noon});
+    EXPECT_EQ(index_of(*backends, chosen), size() / 2);
+  }
+}
+
+TEST_P(EveryPicker, OfTwoWorkersDoesNotWalkInStep) {
+  if (size() < 40) GTEST_SKIP();
+  auto backends = some_backends(size());
+  const PickerMaker make = picker_maker(GetParam().picker, {.backends = backends});
+  auto one = make(1);
+  auto other = make(2);
+
+  int together = 0;
+  for (int i = 0; i < 100; ++i) {
+    if (one->pick({.now = noon}) == other->pick({.now = noon})) ++together;
+  }
+
+  EXPECT_LT(together, 20);
+}
+
+TEST_P(EveryPicker, IsTheSameForTheSameSeed) {
+  auto backends = some_backends(size());
+  const PickerMaker make = picker_maker(GetParam().picker, {.backends = backends});
+  auto one = make(5);
+  auto other = make(5);
+
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_EQ(one->pick({.now = noon}), other->pick({.now = noon}));
+  }
+}
+
+TEST(Pickers, OfNoBackendsPickNobody) {
+  for (auto name : known_pickers()) {
+    auto picker = make_picker(name, {.backends = some_backends(0)}, 1);
+    EXPECT_EQ(picker->pick({.now = noon}), nullptr) << name;
+  }
+}
+
+TEST(Pickers, OfAnUnknownNameAreNotMade) {
+  EXPECT_EQ(make_picker("fastest", {.backends = some_backends(1)}, 1), nullptr);
+}
+
+TEST(Pickers, HaveTheNamesThatTheConfigurationKnows) {
+  const auto known = known_pickers();
+  EXPECT_EQ(std::vector<std::string>(known.begin(), known.end()), picker_names());
+}
+
+}  // namespace
+}  // namespace evenkeel::testing

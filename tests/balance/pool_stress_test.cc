@@ -1,0 +1,134 @@
+// Several workers, more requests than places, clients that leave at any moment, a backend that
+// comes and goes.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <deque>
+#include <thread>
+
+#include "balance/some_backends.h"
+#include "evenkeel/base/loop.h"
+#include "evenkeel/base/rng.h"
+
+namespace evenkeel::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int workers = 4;
+constexpr int requests_per_worker = 5'000;
+constexpr std::size_t clients_per_worker = 24;
+constexpr std::size_t backends = 3;
+constexpr std::uint32_t limit = 7;
+
+// What the backends themselves would count.
+struct Servers {
+  std::atomic<std::uint32_t> inside[backends] = {};
+  std::atomic<std::uint32_t> most{0};
+  std::atomic<std::uint64_t> served{0};
+  std::atomic<std::uint64_t> refused{0};
+
+  std::size_t index_of(const PoolState& state, const BackendPtr& backend) const {
+    for (std::size_t i = 0; i < backends; ++i) {
+      if (state.backends()[i] == backend) return i;
+    }
+    return backends;
+  }
+};
+
+// A request inside a server.
+class Visit {
+ public:
+  Visit(Servers& servers, std::size_t index) : servers_(servers), index_(index) {
+    const std::uint32_t now = servers_.inside[index_].fetch_add(1) + 1;
+    std::uint32_t most = servers_.most.load();
+    while (now > most && !servers_.most.compare_exchange_weak(most, now)) {
+    }
+  }
+  Visit(const Visit&) = delete;
+  ~Visit() { servers_.inside[index_].fetch_sub(1); }
+
+ private:
+  Servers& servers_;
+  std::size_t index_;
+};
+
+Task<void> request(Pool& pool, Loop& loop, Servers& servers, Hint hint, Instant deadline,
+                   std::uint32_t turns) {
+  auto lease = co_await pool.place(hint, deadline);
+  if (!lease) {
+    servers.refused.fetch_add(1);
+    co_return;
+  }
+  Visit visit(servers, servers.index_of(pool.state(), lease->backend()));
+  for (std::uint32_t turn = 0; turn < turns; ++turn) co_await loop.yield();
+  servers.served.fetch_add(1);
+}
+
+Task<void> drive(Pool& pool, Loop& loop, Servers& servers, std::uint64_t seed) {
+  Rng rng(seed);
+  std::vector<Task<void>> clients(clients_per_worker);
+  int begun = 0;
+  while (begun < requests_per_worker) {
+    for (auto& client : clients) {
+      const bool leaves = rng.below(16) == 0;
+      if (client.valid() && !client.ready() && !leaves) continue;
+      Hint hint{.key = rng.below(50)};
+      if (rng.below(4) == 0) hint.tried.add(pool.state().backends()[rng.below(backends)].get());
+      const Instant deadline = rng.below(8) == 0 ? loop.now() + 1ms : never;
+      client.drop();
+      client = request(pool, loop, servers, hint, deadline, rng.below(4));
+      ++begun;
+    }
+    if (rng.below(50) == 0) pool.state().backends()[0]->connect_failed(loop.now());
+    if (rng.below(20) == 0) pool.state().backends()[0]->connected();
+    co_await loop.yield();
+  }
+  // Those who are still there are served: nobody waits for ever.
+  for (auto& client : clients) {
+    pool.state().backends()[0]->connected();
+    co_await client;
+  }
+}
+
+class Stress : public ::testing::TestWithParam<std::string_view> {};
+
+TEST_P(Stress, ExceedsNoLimitAndLeavesNothingBehind) {
+  PoolSpec spec = some_pool(backends, limit, {.size = 60});
+  spec.picker = GetParam();
+  auto state = PoolState::build(spec);
+  Servers servers;
+  std::atomic<int> finished{0};
+
+  std::vector<std::thread> threads;
+  for (int worker = 0; worker < workers; ++worker) {
+    threads.emplace_back([&, worker] {
+      Loop loop;
+      Pool pool(state, loop, static_cast<std::uint64_t>(worker));
+      auto driver = drive(pool, loop, servers, static_cast<std::uint64_t>(worker) + 100);
+      if (loop.run_until([&] { return driver.ready(); }, Clock::now() + 60s)) ++finished;
+    });
+  }
+  for (auto& thread : threads) thread.join();
+
+  EXPECT_EQ(finished.load(), workers) << "somebody waited for ever";
+  EXPECT_LE(servers.most.load(), limit);
+  EXPECT_EQ(servers.most.load(), limit) << "the pool was never full: the test shows nothing";
+  EXPECT_GT(servers.served.load(), 0u);
+  EXPECT_GT(state->queue().waited_total, 0u);
+  EXPECT_GT(state->queue().abandoned_total, 0u);
+  EXPECT_EQ(state->queue().waiting, 0u);
+  EXPECT_EQ(state->in_flight(), 0u);
+  for (const auto& backend : state->backends()) EXPECT_EQ(backend->load().in_flight(), 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(, Stress, ::testing::ValuesIn(known_pickers()), [](const auto& instance) {
+  std::string name(instance.param);
+  for (char& c : name) {
+    if (c == '-') c = '_';
+  }
+  return name;
+});
+
+}  // namespace
+}  // namespace evenkeel::testing
