@@ -35,8 +35,7 @@ bool is_host(std::string_view host, std::string& why) {
     if (parse_ip(host)) return true;
     why = fmt::format("'{}' is not an IPv4 address", host);
   } else if (host.size() > longest || host.front() == '-' || host.front() == '.' ||
-             host.find("..") != host.npos ||
-             !std::all_of(host.begin(), host.end(), [](char c) {
+             host.find("..") != host.npos || !std::all_of(host.begin(), host.end(), [](char c) {
                return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
                       c == '.' || c == '-' || c == '_';
              })) {
@@ -133,7 +132,7 @@ std::optional<Address> parse_backend_address(std::string_view text, std::string&
   if (!parts) return std::nullopt;
   if (!parts->port && !is_url) {
     why = parts->host.find_first_not_of(digits) == parts->host.npos ? "the host is missing"
-                                                                     : "the port is missing";
+                                                                    : "the port is missing";
     return std::nullopt;
   }
   const auto port = parse_port(parts->port.value_or("80"), why);
@@ -196,7 +195,8 @@ std::optional<Network> parse_network(std::string_view text, std::string& why) {
   Network network{*ip, bits + (128 - most), std::string{text}};
   IpBytes masked{};
   for (std::size_t i = 0; i < masked.size(); ++i) {
-    const unsigned kept = std::clamp<unsigned>(network.prefix_bits - std::min(network.prefix_bits, static_cast<unsigned>(i) * 8), 0, 8);
+    const unsigned kept = std::clamp<unsigned>(
+        network.prefix_bits - std::min(network.prefix_bits, static_cast<unsigned>(i) * 8), 0, 8);
     masked[i] = static_cast<std::uint8_t>((*ip)[i] & (0xff << (8 - kept)));
   }
   if (masked != *ip) {

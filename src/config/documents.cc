@@ -15,7 +15,7 @@ std::string escape_cell(std::string_view text) {
 }
 
 std::string table_of(const Rows& rows, std::string_view section) {
-  std::string out = "| key | type | default | range | |\n|---|---|---|---|---|\n";
+  std::string out = "| key | type | default | range | meaning |\n|---|---|---|---|---|\n";
   for (const Row& row : rows) {
     // "pools[].limits.queue" stands in the section "pools" as "limits.queue".
     std::string_view key = row.path;

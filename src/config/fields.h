@@ -6,9 +6,9 @@
 
 #include "config/forms.h"
 
-// The field table: every key of the file, with its form (type, range), its member (whose initialiser
-// in config.h is the default) and its sentence. The readers, the printer, the JSON Schema and
-// docs/configuration.md all come from here.
+// The field table: every key of the file, with its form (type, range), its member (whose
+// initialiser in config.h is the default) and its sentence. The readers, the printer, the JSON
+// Schema and docs/configuration.md all come from here.
 namespace evenkeel::config_file {
 
 using namespace std::chrono_literals;
@@ -34,15 +34,18 @@ struct Fields<ListenerTimeouts> {
   template <class Visit>
   static void each(Visit&& visit) {
     using T = ListenerTimeouts;
-    visit(Key{"header", "Longest time from a request's first byte to the end of its head; then 408."},
-          &T::header, DurationForm{});
-    visit(Key{"idle", "How long a connection may be silent before its first request and between "
-                      "requests; then it is closed."},
+    visit(
+        Key{"header", "Longest time from a request's first byte to the end of its head; then 408."},
+        &T::header, DurationForm{});
+    visit(Key{"idle",
+              "How long a connection may be silent before its first request and between "
+              "requests; then it is closed."},
           &T::idle, DurationForm{});
     visit(Key{"body", "Longest pause between two pieces of a request body; then 408."}, &T::body,
           DurationForm{});
-    visit(Key{"write", "How long a client may take nothing of its response; then the connection is "
-                       "closed."},
+    visit(Key{"write",
+              "How long a client may take nothing of its response; then the connection is "
+              "closed."},
           &T::write, DurationForm{});
   }
 };
@@ -70,18 +73,21 @@ struct Fields<ListenerConfig> {
     using T = ListenerConfig;
     visit(Key{"name", "What logs, metrics and the start-up line call it."}, &T::name,
           TextForm{"a name", check_name, name_pattern});
-    visit(Key{"address", "Where clients connect; `:8080` means every IPv4 address, port 0 lets the "
-                         "kernel choose."},
+    visit(Key{"address",
+              "Where clients connect; `:8080` means every IPv4 address, port 0 lets the "
+              "kernel choose."},
           &T::address, listen_address());
     visit(Key{"timeouts", "How long a client may take."}, &T::timeouts,
           StructForm<ListenerTimeouts>{});
     visit(Key{"limits", "How much a client may send."}, &T::limits, StructForm<ListenerLimits>{});
-    visit(Key{"trusted_proxies", "Networks (10.0.0.0/8, ::1) whose X-Forwarded-* fields and request "
-                                 "ids are believed; those of others are replaced.",
+    visit(Key{"trusted_proxies",
+              "Networks (10.0.0.0/8, ::1) whose X-Forwarded-* fields and request "
+              "ids are believed; those of others are replaced.",
               false, "nobody"},
           &T::trusted_proxies, ScalarListForm<NetworkForm>{{{}, "a list of networks"}});
-    visit(Key{"half_close", "When a client closes its sending side and waits: `abort` the request "
-                            "(a client that is gone looks the same), or `wait` and answer it."},
+    visit(Key{"half_close",
+              "When a client closes its sending side and waits: `abort` the request "
+              "(a client that is gone looks the same), or `wait` and answer it."},
           &T::half_close, EnumForm<HalfClose>{"half_close", half_close_words});
   }
 };
@@ -102,8 +108,9 @@ struct Fields<BackendConfig> {
     using T = BackendConfig;
     visit(Key{"address", "Where the server is: `host:port` or `http://host:port`.", true},
           &T::address, backend_address());
-    visit(Key{"weight", "How much it takes, relative to the others of its pool; `round-robin` "
-                        "ignores it."},
+    visit(Key{"weight",
+              "How much it takes, relative to the others of its pool; `round-robin` "
+              "ignores it."},
           &T::weight, CountForm{1, 1'000});
     visit(Key{"zone", "Where it stands, for people and the admin API.", false, "unknown"}, &T::zone,
           TextForm{"a zone", check_not_empty});
@@ -117,11 +124,13 @@ struct Fields<HashConfig> {
   template <class Visit>
   static void each(Visit&& visit) {
     using T = HashConfig;
-    visit(Key{"header", "Requests with the same value of this header field go to the same backend; "
-                        "those without it are spread."},
+    visit(Key{"header",
+              "Requests with the same value of this header field go to the same backend; "
+              "those without it are spread."},
           &T::header, TextForm{"the name of a header field", check_header_name});
-    visit(Key{"load_factor", "No backend gets more than this times its fair share of the requests "
-                             "in flight; what is above goes to the next in line."},
+    visit(Key{"load_factor",
+              "No backend gets more than this times its fair share of the requests "
+              "in flight; what is above goes to the next in line."},
           &T::load_factor, RatioForm{1.01, 1000});
   }
 };
@@ -142,8 +151,9 @@ struct Fields<PoolLimits> {
   template <class Visit>
   static void each(Visit&& visit) {
     using T = PoolLimits;
-    visit(Key{"max_in_flight", "Most requests at a time on one backend, all workers together; when "
-                               "every backend is full, requests wait; 0: no limit."},
+    visit(Key{"max_in_flight",
+              "Most requests at a time on one backend, all workers together; when "
+              "every backend is full, requests wait; 0: no limit."},
           &T::max_in_flight, CountForm{0, many});
     visit(Key{"queue", "The waiting line of the pool."}, &T::queue, StructForm<QueueConfig>{});
   }
@@ -156,11 +166,13 @@ struct Fields<PoolTimeouts> {
     using T = PoolTimeouts;
     visit(Key{"connect", "Longest time to connect to a backend; then another is asked, or 504."},
           &T::connect, DurationForm{});
-    visit(Key{"first_byte", "Longest time from the end of a request to the first byte of its "
-                            "answer; then 504. A long prompt in a long queue takes minutes."},
+    visit(Key{"first_byte",
+              "Longest time from the end of a request to the first byte of its "
+              "answer; then 504. A long prompt in a long queue takes minutes."},
           &T::first_byte, DurationForm{});
-    visit(Key{"idle", "Longest pause within an answer; then it is cut off. There is no limit on how "
-                      "long a whole answer takes."},
+    visit(Key{"idle",
+              "Longest pause within an answer; then it is cut off. There is no limit on how "
+              "long a whole answer takes."},
           &T::idle, DurationForm{});
   }
 };
@@ -170,8 +182,9 @@ struct Fields<KeepAliveConfig> {
   template <class Visit>
   static void each(Visit&& visit) {
     using T = KeepAliveConfig;
-    visit(Key{"idle", "How long an idle connection to a backend is kept; keep it below the server's "
-                      "own timeout.",
+    visit(Key{"idle",
+              "How long an idle connection to a backend is kept; keep it below the server's "
+              "own timeout.",
               false, "by engine: `60s` for `ray`, else `4s` (uvicorn closes after 5 s)"},
           &T::idle, DurationForm{});
     visit(Key{"max_idle", "Most idle connections kept, per worker and backend; 0: none."},
@@ -189,14 +202,15 @@ struct Fields<PoolConfig> {
     visit(Key{"engine", "The inference server that runs there, for its defaults."}, &T::engine,
           ChoiceForm{"engine", engine_words});
     visit(Key{"models", "The names of the models that it serves.", false, "unknown"}, &T::models,
-          ScalarListForm<TextForm>{{TextForm{"the name of a model", check_not_empty},
-                                    "a list of model names"}});
+          ScalarListForm<TextForm>{
+              {TextForm{"the name of a model", check_not_empty}, "a list of model names"}});
     visit(Key{"picker", "How a backend is chosen for a request."}, &T::picker,
           ChoiceForm{"picker", picker_words});
     visit(Key{"hash", "What `picker: consistent-hash` goes by; other pickers ignore it."}, &T::hash,
           StructForm<HashConfig>{});
-    visit(Key{"backends", "The servers; one without weight, zone and labels may be written as its "
-                          "address alone.",
+    visit(Key{"backends",
+              "The servers; one without weight, zone and labels may be written as its "
+              "address alone.",
               true},
           &T::backends, ListForm<BackendForm>{{}, "a list of backends", false});
     visit(Key{"limits", "How much the pool takes at a time."}, &T::limits,
@@ -205,8 +219,9 @@ struct Fields<PoolConfig> {
           StructForm<PoolTimeouts>{});
     visit(Key{"keep_alive", "Connections to backends between requests."}, &T::keep_alive,
           StructForm<KeepAliveConfig>{});
-    visit(Key{"debug_headers", "Whether answers tell their backend and pool, in x-evenkeel-backend "
-                               "and x-evenkeel-pool."},
+    visit(Key{"debug_headers",
+              "Whether answers tell their backend and pool, in x-evenkeel-backend "
+              "and x-evenkeel-pool."},
           &T::debug_headers, FlagForm{});
   }
 
@@ -226,12 +241,14 @@ struct Fields<RouteMatch> {
   template <class Visit>
   static void each(Visit&& visit) {
     using T = RouteMatch;
-    visit(Key{"host", "Host name of the request, without port: `api.example.com`, or "
-                      "`*.example.com` for every name below.",
+    visit(Key{"host",
+              "Host name of the request, without port: `api.example.com`, or "
+              "`*.example.com` for every name below.",
               false, "any"},
           &T::host, TextForm{"a host name", check_host_pattern});
-    visit(Key{"path", "Path of the request: `*` stands for one segment, `**` at the end for all the "
-                      "rest or nothing; without either, exactly this path.",
+    visit(Key{"path",
+              "Path of the request: `*` stands for one segment, `**` at the end for all the "
+              "rest or nothing; without either, exactly this path.",
               false, "any"},
           &T::path, TextForm{"a path", check_path_pattern, "^/"});
     visit(Key{"header", "Header fields that the request must have, with exactly these values.",
@@ -255,8 +272,9 @@ struct Fields<RouteConfig> {
     visit(Key{"match", "What the request must be; what is not said matches all.", false, "all"},
           &T::match, StructForm<RouteMatch>{});
     visit(Key{"pool", "Where it goes.", false, "this or `split`"}, &T::targets, OnlyTargetForm{});
-    visit(Key{"split", "Where it goes, by share: `{stable: 95, canary: 5}`. The shares need not add "
-                       "up to 100.",
+    visit(Key{"split",
+              "Where it goes, by share: `{stable: 95, canary: 5}`. The shares need not add "
+              "up to 100.",
               false, "this or `pool`"},
           &T::targets, SplitForm{});
   }
@@ -264,7 +282,8 @@ struct Fields<RouteConfig> {
   static void finish(Node& node, RouteConfig& route) {
     if (route.name.empty()) route.name = name_of(route.match);
     if (!node.has("pool") && !node.has("split")) {
-      node.fail("leads nowhere", "add 'pool: NAME' or 'split: {NAME: SHARE, ...}'");
+      node.fail_missing(node.path(), "leads nowhere",
+                        "add 'pool: NAME' or 'split: {NAME: SHARE, ...}'");
     }
     if (node.has("pool") && node.has("split")) {
       node.fail("'pool' and 'split' exclude each other");
@@ -293,11 +312,13 @@ struct Fields<ShutdownConfig> {
   template <class Visit>
   static void each(Visit&& visit) {
     using T = ShutdownConfig;
-    visit(Key{"drain", "Longest wait for requests in flight after SIGTERM; what is left then is cut "
-                       "off, and the exit code is 3."},
+    visit(Key{"drain",
+              "Longest wait for requests in flight after SIGTERM; what is left then is cut "
+              "off, and the exit code is 3."},
           &T::drain, DurationForm{0ms, 24h});
-    visit(Key{"delay", "How long /readyz says 503 before the listeners close, for a load balancer in "
-                       "front to notice."},
+    visit(Key{"delay",
+              "How long /readyz says 503 before the listeners close, for a load balancer in "
+              "front to notice."},
           &T::delay, DurationForm{0ms, 1h});
   }
 };
@@ -309,15 +330,15 @@ struct Fields<Config> {
     using T = Config;
     visit(Key{"version", "The version of this format."}, &T::version, IntegerForm<int>{1, 1});
     visit(Key{"listeners", "Where clients connect.", false, "one, `public` on `0.0.0.0:8080`"},
-          &T::listeners,
-          ListForm<StructForm<ListenerConfig>>{{}, "a list of listeners", false});
+          &T::listeners, ListForm<StructForm<ListenerConfig>>{{}, "a list of listeners", false});
     visit(Key{"admin", "Where operators connect."}, &T::admin, StructForm<AdminConfig>{});
     visit(Key{"workers", "Threads that carry traffic; `auto` is one per core."}, &T::workers,
           WorkersForm{});
     visit(Key{"pools", "Groups of servers that can answer the same requests.", true}, &T::pools,
           ListForm<StructForm<PoolConfig>>{{}, "a list of pools", false});
-    visit(Key{"routes", "Which pool answers which request: the first route that matches. What none "
-                        "matches gets 404. A file with one pool needs no routes.",
+    visit(Key{"routes",
+              "Which pool answers which request: the first route that matches. What none "
+              "matches gets 404. A file with one pool needs no routes.",
               false, "everything to the only pool"},
           &T::routes, ListForm<StructForm<RouteConfig>>{{}, "a list of routes"});
     visit(Key{"access_log", "One line per request."}, &T::access_log,

@@ -90,8 +90,8 @@ std::optional<Quantity> split_quantity(std::string_view text) {
   Quantity quantity{text.substr(0, digits), text.substr(digits)};
   while (quantity.unit.starts_with(' ')) quantity.unit.remove_prefix(1);
   const char* end = quantity.number.data() + quantity.number.size();
-  const auto [stopped, error] = std::from_chars(quantity.number.data(), end, quantity.value,
-                                                std::chars_format::fixed);
+  const auto [stopped, error] =
+      std::from_chars(quantity.number.data(), end, quantity.value, std::chars_format::fixed);
   if (error != std::errc{} || stopped != end || quantity.number.empty()) return std::nullopt;
   return quantity;
 }
@@ -113,8 +113,8 @@ std::optional<double> read_quantity(const Node& node, const std::array<Unit, N>&
     if (unit.name == quantity->unit && !spaced) return quantity->value * unit.factor;
   }
   const std::string_view unit = quantity->unit.empty() ? usual_unit : meant(quantity->unit);
-  node.fail_expected(
-      expected, unit.empty() ? "" : did_you_mean(fmt::format("{}{}", quantity->number, unit)));
+  node.fail_expected(expected,
+                     unit.empty() ? "" : did_you_mean(fmt::format("{}{}", quantity->number, unit)));
   return std::nullopt;
 }
 
@@ -157,8 +157,7 @@ Tree DurationForm::tree(const Value& value, const Value*) const {
 }
 
 Tree DurationForm::schema() const {
-  return schema_of("string").put("pattern",
-                                 Tree::text("^[0-9]+(\\.[0-9]+)?(ms|s|m|h|d)$|\\$\\{"));
+  return schema_of("string").put("pattern", Tree::text("^[0-9]+(\\.[0-9]+)?(ms|s|m|h|d)$|\\$\\{"));
 }
 
 std::string DurationForm::range() const {
@@ -179,8 +178,7 @@ void SizeForm::read(const Node& node, Value& value) const {
 Tree SizeForm::tree(const Value& value, const Value*) const { return Tree::text(size_text(value)); }
 
 Tree SizeForm::schema() const {
-  return schema_of("string").put("pattern",
-                                 Tree::text("^[0-9]+(\\.[0-9]+)?([KMGT]i)?B$|\\$\\{"));
+  return schema_of("string").put("pattern", Tree::text("^[0-9]+(\\.[0-9]+)?([KMGT]i)?B$|\\$\\{"));
 }
 
 std::string SizeForm::range() const {
@@ -194,7 +192,8 @@ std::optional<std::int64_t> WholeNumber::read(const Node& node) const {
   const std::string_view text = scalar->text;
   std::int64_t number = 0;
   const auto [stopped, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool is_number = error != std::errc::invalid_argument && stopped == text.data() + text.size();
+  const bool is_number =
+      error != std::errc::invalid_argument && stopped == text.data() + text.size();
   if (!is_number || (node.is_quoted() && !scalar->from_environment)) {
     node.fail_expected(expected, is_number ? "remove the quotes" : "");
     return std::nullopt;
@@ -292,8 +291,6 @@ Tree TextForm::schema() const {
   return schema;
 }
 
-std::string TextForm::type() const { return "text"; }
-
 std::optional<std::size_t> Words::read(const Node& node) const {
   const std::string expected = fmt::format("one of {}", fmt::join(names, ", "));
   const auto scalar = node.scalar(expected);
@@ -302,9 +299,9 @@ std::optional<std::size_t> Words::read(const Node& node) const {
   if (found != names.end()) return static_cast<std::size_t>(found - names.begin());
 
   const auto meant = nearest_word(scalar->text, {names.begin(), names.end()});
-  node.fail(fmt::format("unknown {} '{}', available: {}", what, scalar->text,
-                        fmt::join(names, ", ")),
-            meant ? did_you_mean(*meant) : "");
+  node.fail(
+      fmt::format("unknown {} '{}', available: {}", what, scalar->text, fmt::join(names, ", ")),
+      meant ? did_you_mean(*meant) : "");
   return std::nullopt;
 }
 
@@ -321,7 +318,9 @@ AddressForm listen_address() {
 }
 
 AddressForm backend_address() {
-  return {{}, parse_backend_address, "an address such as 127.0.0.1:8000 or http://gpu1:8000",
+  return {{},
+          parse_backend_address,
+          "an address such as 127.0.0.1:8000 or http://gpu1:8000",
           "127.0.0.1:"};
 }
 
@@ -530,7 +529,8 @@ bool is_letter_or_digit(char c) {
 // A token of RFC 9110.
 bool is_token(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
-    return is_letter_or_digit(c) || std::string_view{"!#$%&'*+-.^_`|~"}.find(c) != std::string::npos;
+    return is_letter_or_digit(c) ||
+           std::string_view{"!#$%&'*+-.^_`|~"}.find(c) != std::string::npos;
   });
 }
 
@@ -581,10 +581,9 @@ std::optional<Complaint> check_host_pattern(std::string& value) {
     return Complaint{fmt::format("'{}' is not a host name", value),
                      "write the name alone, without scheme and port"};
   }
-  const bool good =
-      !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
-        return is_letter_or_digit(c) || c == '.' || c == '-' || c == '_' || c == ':';
-      });
+  const bool good = !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
+    return is_letter_or_digit(c) || c == '.' || c == '-' || c == '_' || c == ':';
+  });
   if (!good) {
     return Complaint{fmt::format("'{}' is not a host name, nor '*.' before one", value), {}};
   }

@@ -146,9 +146,12 @@ struct TextForm : ScalarForm {
       : what(what_it_is), check(check_it), pattern(schema_pattern) {}
 
   void read(const Node& node, Value& value) const;
-  Tree tree(const Value& value, const Value*) const { return Tree::text(value); }
+  // Empty is what a text is by default, and never written.
+  Tree tree(const Value& value, const Value*) const {
+    return value.empty() ? Tree{} : Tree::text(value);
+  }
   Tree schema() const;
-  std::string type() const;
+  std::string type() const { return "text"; }
 };
 
 // One of a few words.

@@ -25,8 +25,8 @@ namespace {
 
 constexpr std::size_t largest_file = 16 * 1024 * 1024;
 
-// The first byte that no text in UTF-8 holds. yaml-cpp must not see it: it takes a control character
-// for the end of the file, and other encodings for UTF-8.
+// The first byte that no text in UTF-8 holds. yaml-cpp must not see it: it takes a control
+// character for the end of the file, and other encodings for UTF-8.
 std::optional<std::size_t> first_foreign_byte(std::string_view text) {
   for (std::size_t i = 0; i < text.size();) {
     const auto lead = static_cast<unsigned char>(text[i]);
@@ -81,11 +81,12 @@ void read_text(std::string_view text, Config& config, Reading& reading) {
     return;
   }
   const ParsedYaml parsed = parse_yaml(text, reading.report);
+  reading.incomplete = parsed.syntax_error.has_value() || parsed.shape_is_guesswork;
   read_tree(parsed.root, config, reading);
   if (const auto& error = parsed.syntax_error) {
     reading.report.forget_from(error->guesswork_from);
     reading.report.add(error->mark, {}, error->message, error->help);
-  } else if (parsed.root.kind == Tree::Kind::map) {
+  } else if (parsed.root.kind == Tree::Kind::map && !reading.incomplete) {
     check_rules(config, reading);
   }
 }
@@ -138,7 +139,7 @@ LoadResult read_config(std::string_view text, const std::string& file,
   result.hash = fmt::format("{:016x}", hash_of(text));
   constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
   if (text.starts_with(byte_order_mark)) text.remove_prefix(byte_order_mark.size());
-  config_file::Reading reading{config_file::Report{file}, environment, {}};
+  config_file::Reading reading{config_file::Report{file}, environment, {}, false};
   config_file::read_text(text, result.config, reading);
   result.problems = reading.report.take();
   return result;

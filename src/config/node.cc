@@ -24,11 +24,16 @@ std::string shorten(std::string_view text) {
 
 bool fits(Shape shape, const Tree& tree) {
   switch (shape) {
-    case Shape::scalar: return tree.is_scalar();
-    case Shape::list: return tree.kind == Tree::Kind::list;
-    case Shape::map: return tree.kind == Tree::Kind::map;
-    case Shape::scalar_or_map: return tree.is_scalar() || tree.kind == Tree::Kind::map;
-    case Shape::scalar_or_list: return tree.is_scalar() || tree.kind == Tree::Kind::list;
+    case Shape::scalar:
+      return tree.is_scalar();
+    case Shape::list:
+      return tree.kind == Tree::Kind::list;
+    case Shape::map:
+      return tree.kind == Tree::Kind::map;
+    case Shape::scalar_or_map:
+      return tree.is_scalar() || tree.kind == Tree::Kind::map;
+    case Shape::scalar_or_list:
+      return tree.is_scalar() || tree.kind == Tree::Kind::list;
   }
   return false;
 }
@@ -40,7 +45,9 @@ std::vector<std::string> names_of(const std::vector<KnownKey>& known) {
 }
 
 bool is_variable_name(std::string_view name) {
-  const auto is_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
+  const auto is_word = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '_';
+  };
   return !name.empty() && std::isdigit(static_cast<unsigned char>(name.front())) == 0 &&
          std::all_of(name.begin(), name.end(), is_word);
 }
@@ -67,23 +74,37 @@ void Node::fail(std::string message, std::string help) const {
   reading_.report.add(tree_.mark, path_, std::move(message), std::move(help));
 }
 
+void Node::fail_missing(std::string path, std::string message, std::string help) const {
+  if (tree_.broken || reading_.incomplete) return;
+  reading_.report.add(tree_.mark, std::move(path), std::move(message), std::move(help));
+}
+
 void Node::fail_expected(std::string_view expected, std::string help) const {
   fail(fmt::format("expected {}, found {}", expected, found()), std::move(help));
 }
 
 std::string Node::found() const {
   switch (tree_.kind) {
-    case Tree::Kind::nothing: return "nothing";
-    case Tree::Kind::list: return "a list";
-    case Tree::Kind::map: return "a mapping";
-    case Tree::Kind::quoted: return fmt::format("the text '{}'", shorten(tree_.scalar));
-    case Tree::Kind::plain: break;
+    case Tree::Kind::nothing:
+      return "nothing";
+    case Tree::Kind::list:
+      return "a list";
+    case Tree::Kind::map:
+      return "a mapping";
+    case Tree::Kind::quoted:
+      return fmt::format("the text '{}'", shorten(tree_.scalar));
+    case Tree::Kind::plain:
+      break;
   }
   switch (type_of_plain(tree_.scalar)) {
-    case PlainType::number: return fmt::format("the number {}", shorten(tree_.scalar));
-    case PlainType::boolean: return tree_.scalar;
-    case PlainType::null: return "nothing";
-    case PlainType::text: break;
+    case PlainType::number:
+      return fmt::format("the number {}", shorten(tree_.scalar));
+    case PlainType::boolean:
+      return tree_.scalar;
+    case PlainType::null:
+      return "nothing";
+    case PlainType::text:
+      break;
   }
   return fmt::format("'{}'", shorten(tree_.scalar));
 }
@@ -146,10 +167,7 @@ bool Node::take_keys(const std::vector<KnownKey>& known) {
   for (const std::size_t i : unknown) take_unknown_key(i, known);
   for (const auto& key : known) {
     if (!key.required || taken_.count(key.name) > 0) continue;
-    if (!tree_.broken) {
-      reading_.report.add(tree_.mark, join(path_, key.name),
-                          fmt::format("missing key '{}'", key.name));
-    }
+    fail_missing(join(path_, key.name), fmt::format("missing key '{}'", key.name));
   }
   return true;
 }
@@ -158,8 +176,16 @@ void Node::take_unknown_key(std::size_t index, const std::vector<KnownKey>& know
   const auto names = names_of(known);
   const Tree::Key& key = tree_.keys[index];
   const auto meant = nearest_word(key.name, names);
-  const std::string help = meant ? fmt::format("did you mean '{}'?", *meant)
-                                 : fmt::format("known here: {}", fmt::join(names, ", "));
+  const auto run_together = std::find_if(names.begin(), names.end(), [&](const std::string& name) {
+    return key.name.starts_with(name + " ");
+  });
+  std::string help = fmt::format("known here: {}", fmt::join(names, ", "));
+  if (meant) {
+    help = fmt::format("did you mean '{}'?", *meant);
+  } else if (run_together != names.end()) {
+    help =
+        fmt::format("did you mean '{}:{}'?", *run_together, key.name.substr(run_together->size()));
+  }
   reading_.report.add(key.mark, join(path_, key.name), "unknown key", help);
 
   if (!meant) return;

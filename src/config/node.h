@@ -18,6 +18,7 @@ struct Reading {
   Report report;
   const Environment& environment;
   std::unordered_map<std::string, Mark> marks;  // path -> place of the value
+  bool incomplete = false;  // a syntax error hides part of the file: what is missing may be there
 
   // The place of a key, or of what it would stand in if it is not there.
   Mark mark_of(std::string path) const;
@@ -51,6 +52,9 @@ class Node {
 
   // Reports a problem with this value.
   void fail(std::string message, std::string help = {}) const;
+
+  // Reports that something is not there, unless it may be hidden by a mistake in the syntax.
+  void fail_missing(std::string path, std::string message, std::string help = {}) const;
 
   // "expected a duration such as 30s, found the number 30"
   void fail_expected(std::string_view expected, std::string help = {}) const;

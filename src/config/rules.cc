@@ -22,6 +22,12 @@ std::string line_of(const Reading& reading, const std::string& path) {
   return fmt::format("line {}", reading.mark_of(path).line);
 }
 
+// Of its address, which is in a mapping or stands alone.
+std::string path_of_backend(const Reading& reading, std::size_t pool, std::size_t backend) {
+  const std::string path = at(at("pools", pool) + ".backends", backend);
+  return reading.marks.count(path + ".address") > 0 ? path + ".address" : path;
+}
+
 // ---- names and addresses that are given twice
 
 struct Named {
@@ -60,8 +66,8 @@ void check_names(const Config& config, Reading& reading) {
   for (std::size_t i = 0; i < config.pools.size(); ++i) {
     std::vector<Named> backends;
     for (std::size_t j = 0; j < config.pools[i].backends.size(); ++j) {
-      backends.push_back({at(at("pools", i) + ".backends", j),
-                          to_string(config.pools[i].backends[j].address)});
+      backends.push_back(
+          {path_of_backend(reading, i, j), to_string(config.pools[i].backends[j].address)});
     }
     check_unique(backends, "backend", reading);
   }
@@ -137,9 +143,7 @@ void check_hosts(const Config& config, Reading& reading) {
   use("admin.address", config.admin.address);
   for (std::size_t i = 0; i < config.pools.size(); ++i) {
     for (std::size_t j = 0; j < config.pools[i].backends.size(); ++j) {
-      const std::string path = at(at("pools", i) + ".backends", j);
-      const bool short_form = reading.marks.count(path + ".address") == 0;
-      use(short_form ? path : path + ".address", config.pools[i].backends[j].address);
+      use(path_of_backend(reading, i, j), config.pools[i].backends[j].address);
     }
   }
   std::map<std::string, std::optional<std::string>> errors;
@@ -181,10 +185,14 @@ std::string path_of_target(const Reading& reading, std::size_t route, const std:
 // Reports targets that are no pools. The names of pools that are used, or were meant to be.
 std::set<std::string> check_targets(const Config& config, Reading& reading) {
   std::vector<std::string> pools;
-  for (const auto& pool : config.pools) pools.push_back(pool.name);
+  for (const auto& pool : config.pools) {
+    const bool is_new = std::find(pools.begin(), pools.end(), pool.name) == pools.end();
+    if (is_new && !pool.name.empty()) pools.push_back(pool.name);
+  }
   std::set<std::string> used;
   for (std::size_t i = 0; i < config.routes.size(); ++i) {
     for (const auto& target : config.routes[i].targets) {
+      if (target.pool.empty()) continue;  // a pool without name, on the way that is implied
       used.insert(target.pool);
       if (std::find(pools.begin(), pools.end(), target.pool) != pools.end()) continue;
       const auto meant = nearest_word(target.pool, pools);
@@ -233,10 +241,11 @@ void check_reach(const Config& config, Reading& reading) {
 void check_routes(const Config& config, Reading& reading) {
   if (config.routes.empty()) {
     if (config.pools.size() > 1 && !reading.report.touched("routes")) {
-      reading.report.add(reading.mark_of("pools"), "routes",
-                         fmt::format("missing, and there are {} pools: which one answers a request?",
-                                     config.pools.size()),
-                         "add routes: [{match: {path: /v1/**}, pool: NAME}, ...]");
+      reading.report.add(
+          reading.mark_of("pools"), "routes",
+          fmt::format("missing, and there are {} pools: which one answers a request?",
+                      config.pools.size()),
+          "add routes: [{match: {path: /v1/**}, pool: NAME}, ...]");
     }
     return;
   }

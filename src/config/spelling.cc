@@ -61,7 +61,8 @@ std::optional<std::string> nearest_word(std::string_view word,
   }
   if (nearest) return nearest;
   for (const auto& candidate : words) {
-    const bool related = begins_or_ends_with(word, candidate) || begins_or_ends_with(candidate, word);
+    const bool related =
+        begins_or_ends_with(word, candidate) || begins_or_ends_with(candidate, word);
     if (related && (!nearest || candidate.size() > nearest->size())) nearest = candidate;
   }
   return nearest;

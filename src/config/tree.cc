@@ -54,11 +54,21 @@ std::string quote(std::string_view text) {
   std::string out = "\"";
   for (char c : text) {
     switch (c) {
-      case '"': out += "\\\""; break;
-      case '\\': out += "\\\\"; break;
-      case '\n': out += "\\n"; break;
-      case '\r': out += "\\r"; break;
-      case '\t': out += "\\t"; break;
+      case '"':
+        out += "\\\"";
+        break;
+      case '\\':
+        out += "\\\\";
+        break;
+      case '\n':
+        out += "\\n";
+        break;
+      case '\r':
+        out += "\\r";
+        break;
+      case '\t':
+        out += "\\t";
+        break;
       default:
         if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
           out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
@@ -73,11 +83,18 @@ std::string quote(std::string_view text) {
 void write_json(const Tree& tree, std::string& out, std::size_t indent) {
   const bool is_map = tree.kind == Tree::Kind::map;
   switch (tree.kind) {
-    case Tree::Kind::nothing: out += "null"; return;
-    case Tree::Kind::plain: out += tree.scalar; return;
-    case Tree::Kind::quoted: out += quote(tree.scalar); return;
+    case Tree::Kind::nothing:
+      out += "null";
+      return;
+    case Tree::Kind::plain:
+      out += tree.scalar;
+      return;
+    case Tree::Kind::quoted:
+      out += quote(tree.scalar);
+      return;
     case Tree::Kind::list:
-    case Tree::Kind::map: break;
+    case Tree::Kind::map:
+      break;
   }
   if (tree.items.empty()) {
     out += is_map ? "{}" : "[]";
@@ -86,8 +103,7 @@ void write_json(const Tree& tree, std::string& out, std::size_t indent) {
   const bool on_one_line =
       !is_map && std::all_of(tree.items.begin(), tree.items.end(),
                              [](const Tree& item) { return item.is_scalar(); });
-  const std::string separator =
-      on_one_line ? " " : "\n" + std::string(indent + 2, ' ');
+  const std::string separator = on_one_line ? " " : "\n" + std::string(indent + 2, ' ');
   out += is_map ? '{' : '[';
   if (!on_one_line) out += separator;
   for (std::size_t i = 0; i < tree.items.size(); ++i) {
@@ -114,7 +130,8 @@ std::size_t skip(std::string_view& text, std::string_view set) {
 
 bool is_number(std::string_view text) {
   constexpr std::string_view digits = "0123456789";
-  if (text.starts_with("0x")) return text.find_first_not_of("0123456789abcdefABCDEF", 2) == text.npos;
+  if (text.starts_with("0x"))
+    return text.find_first_not_of("0123456789abcdefABCDEF", 2) == text.npos;
   if (text.starts_with("0o")) return text.find_first_not_of("01234567", 2) == text.npos;
   if (text == ".nan" || text == ".NaN" || text == ".NAN") return true;
   if (!text.empty() && (text.front() == '-' || text.front() == '+')) text.remove_prefix(1);

@@ -6,6 +6,7 @@
 #include <yaml-cpp/parser.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <sstream>
 #include <string>
@@ -18,6 +19,13 @@ namespace {
 // No file that means anything nests deeper; yaml-cpp itself gives up at 500.
 constexpr std::size_t deepest = 64;
 
+// Stands in place of a character that YAML does not take where it is, so that reading can go on.
+// No text has it.
+constexpr char patch = '\x01';
+constexpr std::size_t most_patches = 20;
+constexpr std::size_t largest_patched = 1024 * 1024;  // each patch reads the text once more
+constexpr const char* unclosed_quote = "a quoted text that never ends";
+
 // yaml-cpp counts columns in bytes from 0; people count characters from 1.
 class Lines {
  public:
@@ -25,8 +33,9 @@ class Lines {
 
   Mark mark_of(const YAML::Mark& mark) const {
     if (mark.line < 0) return {};
-    const std::string_view before = at(mark.line + 1).substr(
-        0, std::min(static_cast<std::size_t>(mark.column), at(mark.line + 1).size()));
+    const std::string_view before =
+        at(mark.line + 1)
+            .substr(0, std::min(static_cast<std::size_t>(mark.column), at(mark.line + 1).size()));
     const auto characters = std::count_if(before.begin(), before.end(), [](char c) {
       return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
     });
@@ -38,6 +47,15 @@ class Lines {
   std::string_view at(int number) const {
     const auto index = static_cast<std::size_t>(number - 1);
     return number >= 1 && index < lines_.size() ? lines_[index] : std::string_view{};
+  }
+
+  // The place of a byte of the text, which must be the whole of these lines.
+  Mark mark_of(std::string_view text, std::size_t offset) const {
+    const std::string_view before = text.substr(0, offset);
+    YAML::Mark mark;
+    mark.line = static_cast<int>(std::count(before.begin(), before.end(), '\n'));
+    mark.column = static_cast<int>(offset - (before.rfind('\n') + 1));
+    return mark_of(mark);
   }
 
   Mark last() const { return {std::max(static_cast<int>(lines_.size()), 1), 1}; }
@@ -61,10 +79,21 @@ bool has_closing_quote(std::string_view text, std::size_t start) {
   return false;
 }
 
+struct Explanation {
+  Mark mark;
+  std::string message;
+  std::string help;
+  bool loses_keys = false;  // the patched text may have swallowed keys
+};
+
+// One for each patch, in the order of the text.
+using Explanations = std::map<std::size_t, Explanation>;
+
 class TreeBuilder : public YAML::EventHandler {
  public:
-  TreeBuilder(std::string_view text, const Lines& lines, Report& report)
-      : text_(text), lines_(lines), report_(report) {}
+  TreeBuilder(std::string_view text, const Lines& lines, const Explanations& patches,
+              Report& report)
+      : text_(text), lines_(lines), patches_(patches), report_(report) {}
 
   Tree take_root() { return std::move(root_); }
 
@@ -78,6 +107,9 @@ class TreeBuilder : public YAML::EventHandler {
 
   // The innermost.
   const Tree* innermost() const { return frames_.empty() ? nullptr : &frames_.back().tree; }
+
+  // Where in the text the last thing that was read began.
+  std::size_t last_position() const { return last_position_; }
 
   // Closes what a syntax error left open. The last scalar may have swallowed part of the mistake.
   void close_torn() {
@@ -133,8 +165,11 @@ class TreeBuilder : public YAML::EventHandler {
     tree.mark = lines_.mark_of(mark);
     tree.broken = !check_tag(tree.mark, tag);
     if (tag == "!" && !has_closing_quote(text_, static_cast<std::size_t>(mark.pos))) {
-      report_.add(tree.mark, path(), "a quoted text that never ends");
+      throw YAML::ParserException(mark, unclosed_quote);
+    }
+    if (value.find(patch) != value.npos) {
       tree.broken = true;
+      report_patches(static_cast<std::size_t>(mark.pos), value);
     }
     last_scalar_ = true;
     attach(std::move(tree));
@@ -162,7 +197,18 @@ class TreeBuilder : public YAML::EventHandler {
     bool is_flow = false;
   };
 
+  void report_patches(std::size_t start, const std::string& value) {
+    auto patched = patches_.lower_bound(start);
+    for (auto left = std::count(value.begin(), value.end(), patch);
+         left > 0 && patched != patches_.end(); --left, ++patched) {
+      const Explanation& wrong = patched->second;
+      report_.add(wrong.mark, path(), wrong.message, wrong.help);
+      if (wrong.loses_keys && !frames_.empty()) frames_.back().tree.broken = true;
+    }
+  }
+
   void note_anchor(const YAML::Mark& mark, YAML::anchor_t anchor) {
+    last_position_ = static_cast<std::size_t>(std::max(mark.pos, 0));
     if (anchor != 0) anchors_.emplace_back(anchor, lines_.mark_of(mark));
   }
 
@@ -220,6 +266,8 @@ class TreeBuilder : public YAML::EventHandler {
     } else if (!frame.key) {
       take_key(frame, std::move(value));
     } else {
+      // yaml-cpp finds nothing where the next thing begins; people look at the key.
+      if (value.kind == Tree::Kind::nothing) value.mark = frame.key->mark;
       if (!frame.key_is_lost) {
         frame.tree.keys.push_back(std::move(*frame.key));
         frame.tree.items.push_back(std::move(value));
@@ -235,10 +283,13 @@ class TreeBuilder : public YAML::EventHandler {
     const std::string& name = frame.key->name;
     if (value.broken) {
       frame.key_is_lost = true;
+      frame.tree.broken = true;
     } else if (!value.is_scalar()) {
-      report_.add(value.mark, frame.path, "a key must be a word");
+      report_.add(value.mark, frame.path, "a key must be a word",
+                  value.kind == Tree::Kind::list ? "a text that starts with '[' needs quotes" : "");
       frame.key_is_lost = true;
-    } else if (name == "<<") {
+      frame.tree.broken = true;
+    } else if (name == "<<" && value.kind == Tree::Kind::plain) {
       report_.add(value.mark, join(frame.path, name), "merge keys are not supported",
                   "write the keys out");
       frame.key_is_lost = true;
@@ -255,11 +306,13 @@ class TreeBuilder : public YAML::EventHandler {
 
   std::string_view text_;
   const Lines& lines_;
+  const Explanations& patches_;
   Report& report_;
   Tree root_;
   std::vector<Frame> frames_;
   std::vector<std::pair<YAML::anchor_t, Mark>> anchors_;
   std::set<YAML::anchor_t> aliased_;
+  std::size_t last_position_ = 0;
   bool last_scalar_ = false;
 };
 
@@ -286,14 +339,9 @@ std::string_view indentation_of(std::string_view line) {
   return line.substr(0, std::min(line.find_first_not_of(" \t"), line.size()));
 }
 
-struct Explanation {
-  Mark mark;
-  std::string message;
-  std::string help;
-};
-
 // yaml-cpp says what its grammar missed; people want to know what to change.
-Explanation explain(const YAML::Exception& error, const TreeBuilder& builder, const Lines& lines) {
+Explanation explain(const YAML::Exception& error, const TreeBuilder& builder, const Lines& lines,
+                    std::string_view text) {
   Mark mark = lines.mark_of(error.mark);
   if (mark.line == 0) mark = lines.last();
   const std::string_view line = lines.at(mark.line);
@@ -305,14 +353,17 @@ Explanation explain(const YAML::Exception& error, const TreeBuilder& builder, co
   if (indentation_of(line).find('\t') != std::string_view::npos) {
     return {mark, "a tab in the indentation", "YAML indents with spaces"};
   }
+  if (error.msg == YAML::ErrorMsg::UNKNOWN_ANCHOR) {
+    return {mark, "aliases are not supported", "write the value out"};
+  }
   if (line.find("]:") != std::string_view::npos) {
     return {mark, "not YAML: an IPv6 address without quotes", "write \"[::1]:8080\""};
   }
   if (line.find("${") != std::string_view::npos && builder.open_flow() != nullptr) {
     return {mark, "not YAML: ${...} without quotes inside [ ] or { }", "put it in double quotes"};
   }
-  const bool flow_ends_missing = error.msg == YAML::ErrorMsg::END_OF_SEQ_FLOW ||
-                                 error.msg == YAML::ErrorMsg::END_OF_MAP_FLOW;
+  const bool flow_ends_missing =
+      error.msg == YAML::ErrorMsg::END_OF_SEQ_FLOW || error.msg == YAML::ErrorMsg::END_OF_MAP_FLOW;
   if (flow_ends_missing && innermost != nullptr) {
     const bool is_list = innermost->kind == Tree::Kind::list;
     return {innermost->mark,
@@ -330,6 +381,16 @@ Explanation explain(const YAML::Exception& error, const TreeBuilder& builder, co
   if (error.msg == YAML::ErrorMsg::UNKNOWN_TOKEN) {
     return {mark, "not YAML: a text cannot start with this character", "put it in quotes"};
   }
+  if (error.msg == unclosed_quote) return {mark, error.msg, {}};
+  if (error.msg == YAML::ErrorMsg::EOF_IN_SCALAR || error.msg == YAML::ErrorMsg::DOC_IN_SCALAR) {
+    for (std::size_t i = builder.last_position(); i < text.size(); ++i) {
+      if (!has_closing_quote(text, i)) return {lines.mark_of(text, i), unclosed_quote, {}};
+    }
+  }
+  if (error.msg == YAML::ErrorMsg::FLOW_END) {
+    return {mark, "not YAML: this bracket does not belong to one before it",
+            innermost ? fmt::format("check those from line {} on", innermost->mark.line) : ""};
+  }
   return {mark, "not YAML: " + error.msg, {}};
 }
 
@@ -342,34 +403,65 @@ void report_second_document(const YAML::Mark& at, const Lines& lines, Report& re
   }
 }
 
+// Whether the mistake is in one scalar, which reads on once the character is another one.
+bool can_be_patched(const YAML::Exception& error, const std::string& text) {
+  const bool in_a_scalar = error.msg == YAML::ErrorMsg::UNKNOWN_ANCHOR ||
+                           error.msg == YAML::ErrorMsg::UNKNOWN_TOKEN ||
+                           error.msg == YAML::ErrorMsg::MAP_VALUE;
+  if (!in_a_scalar || error.mark.pos < 0) return false;
+  const auto position = static_cast<std::size_t>(error.mark.pos);
+  return position < text.size() && text[position] != patch && text[position] != '\n';
+}
+
+void read_second_document(YAML::Parser& parser, const Lines& lines, Report& report) {
+  NoSecondDocument rest;
+  bool more = true;
+  try {
+    more = parser.HandleNextDocument(rest);
+  } catch (const YAML::Exception& error) {
+    if (!rest.found) rest.found = error.mark;
+  }
+  if (more && rest.found) report_second_document(*rest.found, lines, report);
+}
+
 }  // namespace
 
-ParsedYaml parse_yaml(std::string_view text, Report& report) {
-  const Lines lines{text};
-  TreeBuilder builder{text, lines, report};
-  ParsedYaml parsed;
-  try {
-    std::istringstream stream{std::string{text}};
-    YAML::Parser parser{stream};
-    parser.HandleNextDocument(builder);
-    NoSecondDocument rest;
-    bool more = true;
+ParsedYaml parse_yaml(std::string_view original, Report& report) {
+  const Lines lines{original};
+  const Report before = report;
+  std::string text{original};
+  Explanations patches;
+  for (;;) {
+    report = before;
+    ParsedYaml parsed;
+    TreeBuilder builder{text, lines, patches, report};
+    std::istringstream stream{text};
     try {
-      more = parser.HandleNextDocument(rest);
+      YAML::Parser parser{stream};
+      parser.HandleNextDocument(builder);
+      builder.report_idle_anchors();
+      read_second_document(parser, lines, report);
     } catch (const YAML::Exception& error) {
-      if (!rest.found) rest.found = error.mark;
+      Explanation found = explain(error, builder, lines, text);
+      const bool may_patch = patches.size() < most_patches && text.size() <= largest_patched;
+      if (may_patch && can_be_patched(error, text)) {
+        const auto position = static_cast<std::size_t>(error.mark.pos);
+        text[position] = patch;
+        found.loses_keys = error.msg == YAML::ErrorMsg::MAP_VALUE;
+        patches.emplace(position, std::move(found));
+        continue;
+      }
+      int from = found.mark.line;
+      if (const Mark* open = builder.open_flow()) from = std::min(from, open->line);
+      parsed.syntax_error = {found.mark, std::move(found.message), std::move(found.help), from};
+      builder.close_torn();
     }
-    if (more && rest.found) report_second_document(*rest.found, lines, report);
-  } catch (const YAML::Exception& error) {
-    Explanation found = explain(error, builder, lines);
-    int from = found.mark.line;
-    if (const Mark* open = builder.open_flow()) from = std::min(from, open->line);
-    parsed.syntax_error = {found.mark, std::move(found.message), std::move(found.help), from};
-    builder.close_torn();
+    parsed.root = builder.take_root();
+    if (parsed.root.kind == Tree::Kind::nothing) parsed.root.mark = {1, 1};
+    parsed.shape_is_guesswork = std::any_of(
+        patches.begin(), patches.end(), [](const auto& entry) { return entry.second.loses_keys; });
+    return parsed;
   }
-  if (!parsed.syntax_error) builder.report_idle_anchors();
-  parsed.root = builder.take_root();
-  return parsed;
 }
 
 }  // namespace evenkeel::config_file

@@ -26,7 +26,8 @@ std::optional<Address> parse_address(std::string_view text, std::string& why);
 // Reads where a backend is: "host:port" or "http://host[:port][/]"; the port may not be 0.
 std::optional<Address> parse_backend_address(std::string_view text, std::string& why);
 
-// An IPv4 address as it is written in IPv6 (::ffff:a.b.c.d), or an IPv6 address; network byte order.
+// An IPv4 address as it is written in IPv6 (::ffff:a.b.c.d), or an IPv6 address; network byte
+// order.
 using IpBytes = std::array<std::uint8_t, 16>;
 
 std::optional<IpBytes> parse_ip(std::string_view text);

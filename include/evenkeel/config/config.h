@@ -9,8 +9,8 @@
 
 #include "evenkeel/config/address.h"
 
-// What the file says, as plain structs whose initialisers are the defaults. Every key, its range and
-// its meaning stand in src/config/fields.h, from which the readers, the schema and
+// What the file says, as plain structs whose initialisers are the defaults. Every key, its range
+// and its meaning stand in src/config/fields.h, from which the readers, the schema and
 // docs/configuration.md come; a key is named as its member, less the unit (`header_bytes` is
 // `header: 32KiB` in the file).
 namespace evenkeel {
@@ -34,9 +34,9 @@ struct ListenerTimeouts {
 };
 
 struct ListenerLimits {
-  std::uint64_t header_bytes = 32 * 1024;  // request line and fields together; 431 above
-  std::uint32_t header_fields = 100;       // 431 above
-  std::uint64_t uri_bytes = 8 * 1024;      // request target; 414 above
+  std::uint64_t header_bytes = 32 * 1024;       // request line and fields together; 431 above
+  std::uint32_t header_fields = 100;            // 431 above
+  std::uint64_t uri_bytes = 8 * 1024;           // request target; 414 above
   std::uint64_t body_bytes = 32 * 1024 * 1024;  // request body; 413 above
   std::uint32_t max_connections = 0;            // all workers together; 0: no limit
 
@@ -78,8 +78,8 @@ struct HashConfig {
 };
 
 struct QueueConfig {
-  std::uint32_t size = 1024;      // requests of this pool that may wait; 0: none waits
-  milliseconds timeout{30'000};   // longest wait
+  std::uint32_t size = 1024;     // requests of this pool that may wait; 0: none waits
+  milliseconds timeout{30'000};  // longest wait
 
   bool operator==(const QueueConfig&) const = default;
 };
@@ -184,8 +184,8 @@ struct Config {
 const std::vector<std::string>& engine_names();
 const std::vector<std::string>& picker_names();
 
-// How long an idle link to such a server may be kept: safely below the server's own timeout (uvicorn
-// closes after 5 s), since a request sent into a closing link is lost.
+// How long an idle link to such a server may be kept: safely below the server's own timeout
+// (uvicorn closes after 5 s), since a request sent into a closing link is lost.
 milliseconds keep_alive_idle_of(std::string_view engine);
 
 }  // namespace evenkeel

@@ -26,8 +26,8 @@ struct Environment {
 // One mistake in a file, and how to cure it.
 struct Problem {
   std::string file;
-  int line = 0;    // from 1; 0: the file as a whole (it cannot be read)
-  int column = 0;  // from 1, in characters
+  int line = 0;         // from 1; 0: the file as a whole (it cannot be read)
+  int column = 0;       // from 1, in characters
   std::string path;     // of the key: "pools[0].limits.queue"; empty: the file as a whole
   std::string message;  // what was found and what was expected
   std::string help;     // the cure, e.g. "did you mean 'interval'?"; may be empty

@@ -1,0 +1,144 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "config/reading.h"
+
+namespace evenkeel {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+const std::string fifteen_mistakes = R"(version: 1
+listeners:
+  - name: public
+    address: 0.0.0.0:8080
+    timeouts: {header: 10}
+  - name: second
+    address: 127.0.0.1:8080
+wrokers: 2
+pools:
+  - name: llama
+    engine: vlm
+    picker: least-connections
+    backends:
+      - {address: 127.0.0.1:8000, weight: 2}
+      - {address: nosuch.internal:8000}
+      - {address: 127.0.0.1:8000}
+    limits: {max_in_flight: -1, queue: {sise: 10}}
+    debug_headers: true
+    debug_headers: false
+  - name: nobody
+    backends: [http://127.0.0.1:9000]
+    timeouts: &slow {first_byte: 30s}
+    keep_alive: *slow
+routes:
+  - match: {path: /v1/models}
+    pool: lama
+  - match: {path: /v1/**}
+    pool: elsewhere
+access_log: {path: "${LOG_FILE}"}
+shutdown: {drain: 90 minutes}
+)";
+
+TEST(Check, NamesFifteenMistakesInFifteenLines) {
+  Held held;
+  held.unknown_hosts = {"nosuch.internal"};
+
+  const auto problems = lines_of(held.read(fifteen_mistakes).problems);
+
+  EXPECT_EQ(problems.size(), 15u);
+  EXPECT_THAT(
+      problems,
+      ElementsAre(
+          "5:24 listeners[0].timeouts.header: expected a duration such as 30s or 500ms, found the "
+          "number 10; did you mean '10s'?",
+          "7:14 listeners[1].address: port 8080 is taken by listener 'public' on 0.0.0.0:8080; "
+          "give "
+          "one of them another port",
+          "8:1 wrokers: unknown key; did you mean 'workers'?",
+          StartsWith("11:13 pools[0].engine: unknown engine 'vlm', available: vllm, sglang"),
+          "15:19 pools[0].backends[1].address: the host name 'nosuch.internal' has no address: no "
+          "such host",
+          "16:19 pools[0].backends[2].address: duplicate backend '127.0.0.1:8000', the first is in "
+          "line 14",
+          "17:29 pools[0].limits.max_in_flight: -1 is out of range, expected 0 to 1000000",
+          "17:41 pools[0].limits.queue.sise: unknown key; did you mean 'size'?",
+          "19:5 pools[0].debug_headers: duplicate key; the first is in line 18",
+          "20:11 pools[1].name: no route leads to the pool 'nobody'; add a route to it, or remove "
+          "it",
+          "23:17 pools[1].keep_alive: aliases are not supported; write the value out",
+          "26:11 routes[0].pool: there is no pool 'lama'; did you mean 'llama'?",
+          "28:11 routes[1].pool: there is no pool 'elsewhere'; the pools are llama, nobody",
+          StartsWith("29:20 access_log.path: the environment variable LOG_FILE is not set"),
+          "30:19 shutdown.drain: expected a duration such as 30s or 500ms, found '90 minutes'; did "
+          "you mean '90m'?"));
+}
+
+TEST(Check, WritesALineASourceLineAndACaret) {
+  const std::string text =
+      "workers: 2\nadmin:\n\n  adress: 127.0.0.1:1\npools: [{name: a, backends: [h:1]}]\n";
+  const auto result = read_config(text, "/etc/evenkeel.yaml", Held{}.environment());
+
+  EXPECT_EQ(render_problems(result.problems, result.text),
+            "/etc/evenkeel.yaml:4:3: error: admin.adress: unknown key; did you mean 'address'?\n"
+            "    adress: 127.0.0.1:1\n"
+            "    ^\n");
+}
+
+TEST(Check, PutsTheCaretUnderTheCharacter) {
+  const std::string text =
+      "access_log: {path: /\u00e9\t, formt: json}\npools: [{name: a, backends: [h:1]}]\n";
+  const auto result = read(text);
+
+  EXPECT_EQ(render_problems(result.problems, result.text),
+            "test.yaml:1:25: error: access_log.formt: unknown key; did you mean 'format'?\n"
+            "  access_log: {path: /\u00e9\t, formt: json}\n"
+            "                       \t  ^\n");
+}
+
+TEST(Check, WritesJsonThatTellsTheSame) {
+  const auto result = read("workers: \"a\\\"b\"\npools: [{name: a, backends: [h:1]}]\n");
+
+  EXPECT_EQ(problems_json(result.problems),
+            "[\n"
+            "  {\n"
+            "    \"file\": \"test.yaml\",\n"
+            "    \"line\": 1,\n"
+            "    \"column\": 10,\n"
+            "    \"path\": \"workers\",\n"
+            "    \"message\": \"expected auto or a whole number, found the text 'a\\\"b'\",\n"
+            "    \"help\": \"\"\n"
+            "  }\n"
+            "]\n");
+  EXPECT_EQ(problems_json({}), "[]\n");
+}
+
+TEST(Check, CutsAVeryLongListForPeople) {
+  std::vector<Problem> problems(1000, Problem{"f", 1, 1, "p", "m", ""});
+
+  EXPECT_THAT(render_problems(problems, ""), HasSubstr("... and 800 more\n"));
+}
+
+TEST(Check, ExitsWithOneForAFileThatCannotBeRead) {
+  const auto missing = check_command("/nonexistent/evenkeel.yaml", false, {});
+  const auto directory = check_command("/", false, {});
+
+  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_EQ(missing.err,
+            "/nonexistent/evenkeel.yaml: error: cannot be read: No such file or directory\n");
+  EXPECT_EQ(directory.exit_code, 1);
+  EXPECT_THAT(directory.err, HasSubstr("Is a directory"));
+}
+
+TEST(Check, ExitsWithZeroForARightFile) {
+  const auto output = check_command(EVENKEEL_SOURCE_DIR "/config/minimal.yaml", true, {});
+
+  EXPECT_EQ(output.exit_code, 0);
+  EXPECT_EQ(output.out, "[]\n");
+  EXPECT_EQ(output.err, "");
+}
+
+}  // namespace
+}  // namespace evenkeel

@@ -1,0 +1,324 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "config/reading.h"
+
+namespace evenkeel {
+namespace {
+
+using std::chrono_literals::operator""ms;
+using std::chrono_literals::operator""s;
+using std::chrono_literals::operator""min;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::StartsWith;
+
+// A file with one right pool, and what is given before it.
+std::string with_pool(const std::string& text) {
+  return text + "pools: [{name: llama, backends: [127.0.0.1:8000]}]\n";
+}
+
+// A pool with these further lines, each indented by four spaces.
+std::string pool_with(const std::string& lines) {
+  return "pools:\n  - name: llama\n    backends: [127.0.0.1:8000]\n" + lines;
+}
+
+TEST(ConfigReader, TakesTheSmallestFile) {
+  const auto result = read("pools: [{name: llama, backends: [http://127.0.0.1:8000]}]\n");
+
+  ASSERT_THAT(lines_of(result.problems), IsEmpty());
+  ASSERT_EQ(result.config.pools.size(), 1u);
+  EXPECT_EQ(result.config.pools[0].backends[0].address, (Address{"127.0.0.1", 8000}));
+  ASSERT_EQ(result.config.listeners.size(), 1u);
+  EXPECT_EQ(result.config.listeners[0].name, "public");
+  EXPECT_EQ(result.config.listeners[0].address, (Address{"0.0.0.0", 8080}));
+  ASSERT_EQ(result.config.routes.size(), 1u);
+  EXPECT_EQ(result.config.routes[0].targets, (std::vector<RouteTarget>{{"llama", 1}}));
+}
+
+TEST(ConfigReader, ReadsEveryKey) {
+  const auto result = read(R"(
+version: 1
+listeners:
+  - name: edge
+    address: "[::1]:80"
+    timeouts: {header: 1s, idle: 2m, body: 250ms, write: 1.5s}
+    limits: {header: 16KiB, header_fields: 50, uri: 512B, body: 1GiB, max_connections: 7}
+    trusted_proxies: [10.0.0.0/8, "fd00::/8"]
+    half_close: wait
+admin: {address: localhost:9000}
+workers: 3
+pools:
+  - name: a
+    engine: ray
+    models: [m1, m2]
+    picker: consistent-hash
+    hash: {header: X-User, load_factor: 2}
+    backends:
+      - {address: gpu1.internal:8000, weight: 5, zone: z1, labels: {gpu: h100, slot: 3, spot: true}}
+      - http://gpu2.internal
+    limits: {max_in_flight: 9, queue: {size: 2, timeout: 3s}}
+    timeouts: {connect: 1s, first_byte: 2s, idle: 3s}
+    keep_alive: {idle: 7s, max_idle: 1}
+    debug_headers: true
+  - {name: b, engine: ray, backends: ["[::1]:1"]}
+routes:
+  - {name: r, match: {host: API.example.com, path: /v1/**, header: {X-A: 1}, method: [GET, POST]}, pool: a}
+  - {match: {path: /x}, split: {a: 9, b: 1}}
+access_log: {path: /var/log/evenkeel.log, format: json}
+shutdown: {drain: 0s, delay: 5s}
+)");
+
+  ASSERT_THAT(lines_of(result.problems), IsEmpty());
+  const Config& config = result.config;
+  const ListenerConfig& listener = config.listeners.at(0);
+  EXPECT_EQ(listener.address, (Address{"::1", 80}));
+  EXPECT_EQ(listener.timeouts, (ListenerTimeouts{1s, 2min, 250ms, 1500ms}));
+  EXPECT_EQ(listener.limits, (ListenerLimits{16384, 50, 512, 1073741824, 7}));
+  EXPECT_EQ(listener.trusted_proxies.size(), 2u);
+  EXPECT_EQ(listener.half_close, HalfClose::wait);
+  EXPECT_EQ(config.admin.address, (Address{"localhost", 9000}));
+  EXPECT_EQ(config.workers, 3u);
+  const PoolConfig& a = config.pools.at(0);
+  EXPECT_EQ(a.hash, (HashConfig{"x-user", 2.0}));
+  EXPECT_EQ(a.models, (std::vector<std::string>{"m1", "m2"}));
+  EXPECT_EQ(
+      a.backends.at(0),
+      (BackendConfig{
+          {"gpu1.internal", 8000}, 5, "z1", {{"gpu", "h100"}, {"slot", "3"}, {"spot", "true"}}}));
+  EXPECT_EQ(a.backends.at(1).address, (Address{"gpu2.internal", 80}));
+  EXPECT_EQ(a.limits, (PoolLimits{9, {2, 3s}}));
+  EXPECT_EQ(a.timeouts, (PoolTimeouts{1s, 2s, 3s}));
+  EXPECT_EQ(a.keep_alive, (KeepAliveConfig{7s, 1}));
+  EXPECT_TRUE(a.debug_headers);
+  const RouteConfig& first = config.routes.at(0);
+  EXPECT_EQ(first.match,
+            (RouteMatch{"api.example.com", "/v1/**", {{"x-a", "1"}}, {"GET", "POST"}}));
+  EXPECT_EQ(first.targets, (std::vector<RouteTarget>{{"a", 1}}));
+  EXPECT_EQ(config.routes.at(1).name, "/x");
+  EXPECT_EQ(config.routes.at(1).targets, (std::vector<RouteTarget>{{"a", 9}, {"b", 1}}));
+  EXPECT_EQ(config.access_log.path, "/var/log/evenkeel.log");
+  EXPECT_EQ(config.shutdown, (ShutdownConfig{0s, 5s}));
+}
+
+TEST(ConfigReader, KeepsLinksForLessThanTheEngineDoes) {
+  const auto idle_of = [](const std::string& engine) {
+    return read(pool_with("    engine: " + engine + "\n")).config.pools.at(0).keep_alive.idle;
+  };
+
+  EXPECT_EQ(idle_of("vllm"), 4s);
+  EXPECT_EQ(idle_of("generic"), 4s);
+  EXPECT_EQ(idle_of("ray"), 60s);
+}
+
+TEST(ConfigReader, NamesTheLineOfAMisspeltKey) {
+  EXPECT_THAT(problems_of(pool_with("    timeouts:\n      conect: 5s\n")),
+              ElementsAre("5:7 pools[0].timeouts.conect: unknown key; did you mean 'connect'?"));
+}
+
+TEST(ConfigReader, ReadsAMisspeltKeyAsTheOneThatWasMeant) {
+  EXPECT_THAT(problems_of("pools: [{nmae: llama, backends: [127.0.0.1:1]}]\n"),
+              ElementsAre("1:10 pools[0].nmae: unknown key; did you mean 'name'?"));
+  EXPECT_THAT(
+      problems_of(pool_with("    limit: {max_in_flight: many}\n")),
+      ElementsAre("4:5 pools[0].limit: unknown key; did you mean 'limits'?",
+                  "4:28 pools[0].limits.max_in_flight: expected a whole number, found 'many'"));
+}
+
+TEST(ConfigReader, ListsTheKeysWhereNoneIsNear) {
+  EXPECT_THAT(problems_of(with_pool("admin: {colour: red}\n")),
+              ElementsAre("1:9 admin.colour: unknown key; known here: address"));
+}
+
+TEST(ConfigReader, SuggestsAKeyForItsLongerName) {
+  EXPECT_THAT(problems_of(pool_with("    timeouts: {connect_timeout: 5s}\n")),
+              ElementsAre(HasSubstr("did you mean 'connect'?")));
+  EXPECT_THAT(problems_of(with_pool("listeners: [{limits: {body_bytes: 1MiB}}]\n")),
+              ElementsAre(HasSubstr("did you mean 'body'?")));
+  EXPECT_THAT(problems_of(pool_with("    keepAlive: {idle: 1s}\n")),
+              ElementsAre(HasSubstr("did you mean 'keep_alive'?")));
+}
+
+TEST(ConfigReader, RefusesADuplicateKey) {
+  EXPECT_THAT(problems_of("workers: 1\nworkers: 2\n" + with_pool("")),
+              ElementsAre("2:1 workers: duplicate key; the first is in line 1"));
+  EXPECT_EQ(read("workers: 1\nworkers: 2\n" + with_pool("")).config.workers, 1u);
+}
+
+TEST(ConfigReader, NamesAMissingKey) {
+  EXPECT_THAT(problems_of("pools:\n  - backends: [127.0.0.1:1]\n"),
+              ElementsAre("2:5 pools[0].name: missing key 'name'"));
+  EXPECT_THAT(problems_of("workers: 1\n"), ElementsAre("1:1 pools: missing key 'pools'"));
+}
+
+TEST(ConfigReader, WantsAUnitForADuration) {
+  const auto problem = [](const std::string& value) {
+    const auto problems = problems_of(with_pool("shutdown: {drain: " + value + "}\n"));
+    return problems.empty() ? "" : problems.front();
+  };
+
+  EXPECT_EQ(problem("30"),
+            "1:19 shutdown.drain: expected a duration such as 30s or 500ms, found "
+            "the number 30; did you mean '30s'?");
+  EXPECT_THAT(problem("30 s"), HasSubstr("found '30 s'; did you mean '30s'?"));
+  EXPECT_THAT(problem("5min"), HasSubstr("did you mean '5m'?"));
+  EXPECT_THAT(problem("2 hours"), HasSubstr("did you mean '2h'?"));
+  EXPECT_THAT(problem("100MS"), HasSubstr("did you mean '100ms'?"));
+  EXPECT_THAT(problem("64KiB"), HasSubstr("found '64KiB'"));
+  EXPECT_THAT(problem("soon"), HasSubstr("found 'soon'"));
+  EXPECT_THAT(problem("-5s"), HasSubstr("found '-5s'"));
+  EXPECT_THAT(problem("1.2.3s"), HasSubstr("expected a duration"));
+  EXPECT_THAT(problem("25h"), HasSubstr("25h is out of range, expected 0s to 24h"));
+  EXPECT_THAT(problem("99999999999999999999999h"), HasSubstr("out of range"));
+  EXPECT_THAT(problem("[1s]"), HasSubstr("found a list"));
+  EXPECT_THAT(problem("\"\""), HasSubstr("expected a duration"));
+  EXPECT_EQ(problem("1.5m"), "");
+  EXPECT_EQ(problem("\"30s\""), "");
+}
+
+TEST(ConfigReader, WantsAUnitForASize) {
+  const auto problem = [](const std::string& value) {
+    const auto problems =
+        problems_of(with_pool("listeners: [{limits: {header: " + value + "}}]\n"));
+    return problems.empty() ? "" : problems.front();
+  };
+
+  EXPECT_THAT(problem("32768"), HasSubstr("found the number 32768; did you mean '32768B'?"));
+  EXPECT_THAT(problem("32k"), HasSubstr("did you mean '32KiB'?"));
+  EXPECT_THAT(problem("1MB"), HasSubstr("did you mean '1MiB'?"));
+  EXPECT_THAT(problem("10B"), HasSubstr("10B is out of range, expected 1KiB to 1MiB"));
+  EXPECT_EQ(problem("64KiB"), "");
+}
+
+TEST(ConfigReader, TellsTextFromNumbersAndFlags) {
+  EXPECT_THAT(problems_of(pool_with("    models: [70]\n")),
+              ElementsAre("4:14 pools[0].models[0]: expected the name of a model, found the number "
+                          "70; a text that looks like this needs quotes"));
+  EXPECT_THAT(problems_of(pool_with("    models: [\"70\"]\n")), IsEmpty());
+  EXPECT_THAT(
+      problems_of(with_pool("workers: \"3\"\n")),
+      ElementsAre(HasSubstr("expected a whole number, found the text '3'; remove the quotes")));
+  EXPECT_THAT(problems_of(with_pool("workers: 2.5\n")),
+              ElementsAre(HasSubstr("expected a whole number, found the number 2.5")));
+  EXPECT_THAT(problems_of(pool_with("    debug_headers: yes\n")),
+              ElementsAre(HasSubstr("expected true or false, found 'yes'; did you mean 'true'?")));
+  EXPECT_THAT(problems_of(with_pool("access_log:\n")),
+              ElementsAre("1:1 access_log: expected a mapping of path, format, found nothing"));
+}
+
+TEST(ConfigReader, WantsAListWhereThereIsOne) {
+  EXPECT_THAT(problems_of("pools: [{name: a, backends: 127.0.0.1:1}]\n"),
+              ElementsAre(HasSubstr("expected a list of backends, found '127.0.0.1:1'; a list is "
+                                    "written [a, b]")));
+  EXPECT_THAT(problems_of("pools: {name: a, backends: [127.0.0.1:1]}\n"),
+              ElementsAre(HasSubstr("pools: expected a list of pools, found a mapping")));
+  EXPECT_THAT(problems_of("pools: []\n"),
+              ElementsAre("1:8 pools: is empty, at least one is needed"));
+}
+
+TEST(ConfigReader, NamesTheWordsThatAChoiceHas) {
+  EXPECT_THAT(problems_of(pool_with("    picker: gpu\n")),
+              ElementsAre("4:13 pools[0].picker: unknown picker 'gpu', available: round-robin, "
+                          "weighted, least-connections, consistent-hash"));
+  EXPECT_THAT(problems_of(pool_with("    engine: vlm\n")),
+              ElementsAre(HasSubstr("did you mean 'vllm'?")));
+}
+
+TEST(ConfigReader, NamesTheRangeOfANumber) {
+  EXPECT_THAT(problems_of("pools: [{name: a, backends: [{address: 127.0.0.1:1, weight: 0}]}]\n"),
+              ElementsAre(HasSubstr("weight: 0 is out of range, expected 1 to 1000")));
+  EXPECT_THAT(problems_of(with_pool("version: 2\n")),
+              ElementsAre("1:10 version: 2 is out of range, expected 1"));
+  EXPECT_THAT(problems_of(with_pool("workers: 99999999999999999999\n")),
+              ElementsAre(HasSubstr("out of range, expected 1 to 1024")));
+  EXPECT_THAT(problems_of(pool_with("    hash: {load_factor: .nan}\n")),
+              ElementsAre(HasSubstr("expected a number")));
+}
+
+TEST(ConfigReader, SaysWhatIsWrongWithAnAddress) {
+  const auto problem = [](const std::string& address) {
+    const auto problems = problems_of("pools: [{name: a, backends: [" + address + "]}]\n");
+    return problems.empty() ? "" : problems.front();
+  };
+
+  EXPECT_THAT(problem("gpu1"), HasSubstr("the port is missing"));
+  EXPECT_THAT(problem("8000"), HasSubstr("did you mean '127.0.0.1:8000'?"));
+  EXPECT_THAT(problem("gpu1:0"), HasSubstr("cannot have port 0"));
+  EXPECT_THAT(problem("gpu1:65536"), HasSubstr("not a port"));
+  EXPECT_THAT(problem("300.1.1.1:80"), HasSubstr("not an IPv4 address"));
+  EXPECT_THAT(problem("https://gpu1:443"), HasSubstr("TLS to backends is not supported"));
+  EXPECT_THAT(problem("http://gpu1:80/v1"), HasSubstr("it has a path"));
+  EXPECT_THAT(problem("gpu 1:80"), HasSubstr("not a host name"));
+  EXPECT_THAT(problem("[::1]:80"), HasSubstr("needs quotes"));
+  EXPECT_THAT(problem("\"::1:80\""), HasSubstr("in brackets"));
+  EXPECT_EQ(problem("\"[::1]:80\""), "");
+  EXPECT_EQ(problem("http://gpu1/"), "");
+}
+
+TEST(ConfigReader, SaysWhatIsWrongWithAPattern) {
+  const auto problem = [](const std::string& match) {
+    const auto problems =
+        problems_of(with_pool("routes: [{match: {" + match + "}, pool: llama}]\n"));
+    return problems.empty() ? "" : problems.front();
+  };
+
+  EXPECT_THAT(problem("path: v1/**"), HasSubstr("it starts with '/'; did you mean '/v1/**'?"));
+  EXPECT_THAT(problem("path: /v1/**/x"), HasSubstr("'**' can only be the last segment"));
+  EXPECT_THAT(problem("path: /v1*"), HasSubstr("'*' stands for a whole segment"));
+  EXPECT_THAT(problem("path: \"/v1?x=1\""), HasSubstr("not the query"));
+  EXPECT_THAT(problem("host: \"a:80\""), HasSubstr("without scheme and port"));
+  EXPECT_THAT(problem("method: get"), HasSubstr("did you mean 'GET'?"));
+  EXPECT_THAT(problem("header: {\"a b\": c}"), HasSubstr("not the name of a header field"));
+  EXPECT_EQ(problem("host: \"*.example.com\", path: /a/*/b/**, method: GET"), "");
+}
+
+TEST(ConfigReader, FillsInTheEnvironment) {
+  Held held;
+  held.variables = {{"HOST", "gpu7"}, {"COUNT", "12"}, {"EMPTY", ""}};
+
+  const auto result = held.read(R"(
+workers: ${COUNT}
+pools:
+  - name: a
+    models: ["cost $$5", "a$b", "${EMPTY:-full}", "${NONE:-}x"]
+    backends: ["${HOST}:${PORT:-8000}"]
+)");
+
+  ASSERT_THAT(lines_of(result.problems), IsEmpty());
+  EXPECT_EQ(result.config.workers, 12u);
+  EXPECT_EQ(result.config.pools[0].backends[0].address, (Address{"gpu7", 8000}));
+  EXPECT_THAT(result.config.pools[0].models, ElementsAre("cost $5", "a$b", "full", "x"));
+}
+
+TEST(ConfigReader, NamesAVariableThatIsNotSet) {
+  EXPECT_THAT(problems_of(with_pool("access_log: {path: \"${LOGS}\"}\n")),
+              ElementsAre("1:20 access_log.path: the environment variable LOGS is not set; set it, "
+                          "or give a default: ${LOGS:-value}"));
+  EXPECT_THAT(problems_of(with_pool("access_log: {path: \"${LOGS\"}\n")),
+              ElementsAre(HasSubstr("'${' without '}'")));
+  EXPECT_THAT(problems_of(with_pool("access_log: {path: \"${A B}\"}\n")),
+              ElementsAre(HasSubstr("'A B' is no name of an environment variable")));
+}
+
+TEST(ConfigReader, CountsColumnsInCharacters) {
+  EXPECT_THAT(problems_of(with_pool("access_log: {path: \"/tmp/\u00e9\u00e9\", frmat: json}\n")),
+              ElementsAre(StartsWith("1:31 access_log.frmat: unknown key")));
+}
+
+TEST(ConfigReader, ReadsAFileWithAByteOrderMarkAndWindowsLineEnds) {
+  EXPECT_THAT(problems_of("\xef\xbb\xbfworkers: 2\r\npools:\r\n- name: a\r\n  backends:\r\n"
+                          "  - 127.0.0.1:1\r\n"),
+              IsEmpty());
+}
+
+TEST(ConfigReader, HashesWhatStandsInTheFile) {
+  const std::string text = with_pool("");
+
+  EXPECT_EQ(read(text).hash.size(), 16u);
+  EXPECT_EQ(read(text).hash, read(text).hash);
+  EXPECT_NE(read(text).hash, read(text + "# a comment\n").hash);
+}
+
+}  // namespace
+}  // namespace evenkeel

@@ -1,0 +1,101 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "config/reading.h"
+
+namespace evenkeel {
+namespace {
+
+using testing::IsEmpty;
+
+std::string content_of(const std::filesystem::path& path) {
+  std::ostringstream text;
+  text << std::ifstream{path}.rdbuf();
+  return text.str();
+}
+
+std::vector<std::filesystem::path> samples() {
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator{EVENKEEL_SOURCE_DIR "/config"}) {
+    if (entry.path().extension() == ".yaml") files.push_back(entry.path());
+  }
+  return files;
+}
+
+TEST(Samples, AreRight) {
+  ASSERT_GE(samples().size(), 5u);
+  for (const auto& file : samples()) {
+    EXPECT_THAT(lines_of(load_config(file, Held{}.environment()).problems), IsEmpty()) << file;
+  }
+}
+
+TEST(Samples, BeginWithTheirSchema) {
+  for (const auto& file : samples()) {
+    EXPECT_TRUE(
+        content_of(file).starts_with("# yaml-language-server: $schema=evenkeel.schema.json\n"))
+        << file;
+  }
+}
+
+TEST(PrintedConfig, ReadsBackToTheSame) {
+  for (const auto& file : samples()) {
+    const Config config = load_config(file, Held{}.environment()).config;
+    for (const bool with_defaults : {false, true}) {
+      const std::string printed = print_config(config, with_defaults);
+      const auto again = read(printed);
+
+      EXPECT_THAT(lines_of(again.problems), IsEmpty()) << printed;
+      EXPECT_EQ(again.config, config) << printed;
+    }
+  }
+}
+
+TEST(PrintedConfig, LeavesOutWhatIsDefault) {
+  const auto config = read(
+                          "workers: auto\nadmin: {address: 127.0.0.1:9901}\n"
+                          "pools: [{name: a, engine: ray, picker: least-connections,"
+                          " keep_alive: {idle: 60s, max_idle: 9}, backends: [http://h:1]}]\n"
+                          "routes: [{name: default, pool: a}]\n")
+                          .config;
+
+  EXPECT_EQ(print_config(config, false),
+            "pools:\n"
+            "  - name: a\n"
+            "    engine: ray\n"
+            "    backends: [h:1]\n"
+            "    keep_alive:\n"
+            "      max_idle: 9\n");
+}
+
+TEST(PrintedConfig, QuotesWhatWouldReadBackAsSomethingElse) {
+  for (const std::string model :
+       {"true", "null", "12",   "1e3",  "off", "a: b",       "- a", "# a", "a #b", "${A}",
+        "$$",   "[a",   "{",    "*a",   "&a",  "!a",         "\"",  "'",   "\\",   "é",
+        " a ",  "a\nb", "1:30", "0x1f", ".5",  "2024-01-01", "~",   "<<"}) {
+    Config config = read("pools: [{name: a, backends: [h:1]}]\n").config;
+    config.pools[0].models = {model};
+    config.pools[0].backends[0].labels = {{model, model}};
+
+    const auto again = read(print_config(config, false));
+
+    EXPECT_THAT(lines_of(again.problems), IsEmpty()) << model;
+    EXPECT_EQ(again.config, config) << model;
+  }
+}
+
+TEST(Schema, IsTheOneInTheRepository) {
+  EXPECT_EQ(content_of(EVENKEEL_SOURCE_DIR "/config/evenkeel.schema.json"), config_schema())
+      << "stale: run `evenkeel config schema > config/evenkeel.schema.json`";
+}
+
+TEST(Reference, IsTheOneInTheRepository) {
+  EXPECT_EQ(content_of(EVENKEEL_SOURCE_DIR "/docs/configuration.md"), config_reference())
+      << "stale: run `evenkeel config reference > docs/configuration.md`";
+}
+
+}  // namespace
+}  // namespace evenkeel

@@ -1,0 +1,129 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "config/reading.h"
+
+namespace evenkeel {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+const std::string right_pool = "pools: [{name: llama, backends: [127.0.0.1:8000]}]\n";
+
+TEST(Yaml, RefusesAnEmptyFile) {
+  EXPECT_THAT(problems_of(""), ElementsAre(StartsWith("1:1 : the file is empty; the smallest")));
+  EXPECT_THAT(problems_of("# nothing\n\n"), ElementsAre(HasSubstr("the file is empty")));
+  EXPECT_THAT(problems_of("~\n"), ElementsAre(HasSubstr("the file is empty")));
+  EXPECT_THAT(problems_of("---\n"), ElementsAre(HasSubstr("the file is empty")));
+}
+
+TEST(Yaml, RefusesAFileThatIsNoMapping) {
+  EXPECT_THAT(problems_of("- a\n- b\n"), ElementsAre(HasSubstr("expected a mapping of keys")));
+  EXPECT_THAT(problems_of("hello\n"), ElementsAre(HasSubstr("found 'hello'")));
+}
+
+TEST(Yaml, RefusesASecondDocument) {
+  EXPECT_THAT(problems_of(right_pool + "---\nworkers: 1\n"),
+              ElementsAre(StartsWith("2:1 : a second document")));
+  EXPECT_TRUE(read("---\n" + right_pool).ok());
+}
+
+TEST(Yaml, RefusesAliasesWhereTheyStand) {
+  EXPECT_THAT(problems_of("admin: &a {address: 127.0.0.1:1}\nshutdown: *a\n" + right_pool),
+              ElementsAre("2:11 shutdown: aliases are not supported; write the value out"));
+  EXPECT_THAT(problems_of("workers: *nowhere\n" + right_pool),
+              ElementsAre("1:10 workers: aliases are not supported; write the value out"));
+}
+
+TEST(Yaml, RefusesAnchorsThatNobodyUses) {
+  EXPECT_THAT(problems_of("workers: &n 3\n" + right_pool),
+              ElementsAre("1:10 : anchors are not supported"));
+}
+
+TEST(Yaml, RefusesMergeKeys) {
+  EXPECT_THAT(problems_of("admin: &a {address: 127.0.0.1:1}\nshutdown: {<<: *a}\n" + right_pool),
+              ElementsAre(StartsWith("2:12 shutdown.<<: merge keys are not supported")));
+}
+
+TEST(Yaml, RefusesTags) {
+  EXPECT_THAT(problems_of("workers: !!int 3\n" + right_pool),
+              ElementsAre(HasSubstr("workers: tags such as")));
+}
+
+TEST(Yaml, RefusesKeysThatAreNoWords) {
+  EXPECT_THAT(problems_of("? [a, b]\n: 1\n" + right_pool),
+              ElementsAre(HasSubstr("a key must be a word")));
+  EXPECT_THAT(problems_of("? {a: b}\n: 1\n" + right_pool),
+              ElementsAre(HasSubstr("a key must be a word")));
+}
+
+TEST(Yaml, ReadsOnAfterAMistakeInOneScalar) {
+  EXPECT_THAT(problems_of("workers: @four\naccess_log: {path: stdout, formt: json}\n" + right_pool),
+              ElementsAre(StartsWith("1:10 workers: not YAML: a text cannot start"),
+                          StartsWith("2:28 access_log.formt: unknown key")));
+}
+
+TEST(Yaml, ReportsWhatStandsBeforeASyntaxError) {
+  const auto problems = problems_of("wrkers: 1\npools:\n  - name: a\n   backends: [127.0.0.1:1]\n");
+
+  EXPECT_THAT(problems, ElementsAre("1:1 wrkers: unknown key; did you mean 'workers'?",
+                                    StartsWith("4:4 : not YAML: this does not continue")));
+}
+
+TEST(Yaml, ExplainsAColonTooMuch) {
+  EXPECT_THAT(problems_of("workers: two: three\n" + right_pool),
+              ElementsAre(StartsWith("1:13 workers: not YAML: a ':' where no key can be")));
+}
+
+TEST(Yaml, ExplainsATab) {
+  EXPECT_THAT(problems_of("admin:\n\taddress: 127.0.0.1:1\n" + right_pool),
+              ElementsAre(HasSubstr("a tab in the indentation")));
+}
+
+TEST(Yaml, PointsToTheBracketThatIsOpen) {
+  EXPECT_THAT(problems_of("workers: 1\npools: [{name: a, backends: [127.0.0.1:1]\n"),
+              ElementsAre(StartsWith("2:9 : this '{' has no '}'")));
+}
+
+TEST(Yaml, PointsToTheQuoteThatIsOpen) {
+  EXPECT_THAT(problems_of("workers: 1\naccess_log: {path: \"stdout}\n" + right_pool),
+              ElementsAre(StartsWith("2:20 : a quoted text that never ends")));
+  EXPECT_THAT(problems_of("workers: 1\naccess_log:\n  path: \"stdout\n"),
+              ElementsAre(StartsWith("3:9 : a quoted text that never ends")));
+}
+
+TEST(Yaml, ExplainsAVariableWithoutQuotesInBrackets) {
+  EXPECT_THAT(problems_of("pools: [{name: a, backends: [http://${X}:1]}]\n"),
+              ElementsAre(HasSubstr("${...} without quotes inside [ ] or { }")));
+}
+
+TEST(Yaml, RefusesWhatIsNoText) {
+  using namespace std::string_literals;
+  EXPECT_THAT(problems_of("workers: 1\nadmin: \x04\n"s + right_pool),
+              ElementsAre("2:8 : byte 0x04 is not text in UTF-8"));
+  EXPECT_THAT(problems_of("workers: \0\n"s), ElementsAre(HasSubstr("byte 0x00")));
+  EXPECT_THAT(problems_of("workers: \xff\xfe\n"), ElementsAre(HasSubstr("byte 0xff")));
+  EXPECT_THAT(problems_of("workers: \xc3"), ElementsAre(HasSubstr("byte 0xc3")));
+}
+
+TEST(Yaml, SurvivesDeepNesting) {
+  for (const char* open : {"[", "{a: ", "- ", "? "}) {
+    std::string text = "pools: \n  ";
+    for (int i = 0; i < 20'000; ++i) text += open;
+
+    EXPECT_THAT(problems_of(text), Not(Contains(HasSubstr("out of memory")))) << open;
+    EXPECT_FALSE(read(text).ok()) << open;
+  }
+}
+
+TEST(Yaml, RefusesAFileThatIsTooLarge) {
+  EXPECT_THAT(problems_of(std::string(17 * 1024 * 1024, '#')),
+              ElementsAre(HasSubstr("larger than 16 MiB")));
+}
+
+}  // namespace
+}  // namespace evenkeel
