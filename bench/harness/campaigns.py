@@ -1,0 +1,243 @@
+"""The two campaigns: evenkeel beside HAProxy and nginx, and beside the inference routers."""
+
+from __future__ import annotations
+
+import resource
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from . import counting, measures, memory, rivals
+from .contender import Contender, Running, Unavailable, evenkeel, haproxy, nginx, start
+from .ends import Ends, Origin
+from .measures import Measure, Scenario
+from .process import Children, Cores, available_cores, memory_of
+from .report import OURS, Report
+from .rounds import Campaign, say
+
+FILES_WANTED = 65536
+BACKENDS = 2
+
+PROXY_REMARKS = """\
+evenkeel runs with its defaults on: JSON access log to a file, metrics, request ids, forwarding fields. HAProxy and \
+nginx log nothing and count nothing: the harder comparison.
+One worker each, pinned to a core of its own; the two ends of the measurement share another. `direct` is the two ends \
+without a proxy.
+Medians over rounds; ratios are taken inside a round (below 1: evenkeel needs less).
+CPU is user and system time of all the contender's threads, per request or event.""".splitlines()
+
+RIVALS_REMARKS = """\
+One thread or worker each; the inference routers with their cache-aware policy, LiteLLM with least-busy.
+evenkeel runs with its defaults on (access log, metrics); HAProxy and nginx log nothing.
+Medians over rounds; ratios are taken inside a round (below 1: evenkeel needs less).""".splitlines()
+
+
+@dataclass(frozen=True)
+class Settings:
+    root: Path
+    build: Path
+    rounds: int
+    seconds: float
+    quick: bool
+    only: list[str]  # empty: the campaign's usual contenders
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A campaign without its settings."""
+
+    name: str
+    title: str
+    scenarios: Sequence[Scenario]
+    sse_rate: int
+    usual: list[Contender]
+    on_demand: list[Contender]
+    crowd: memory.Crowd
+    counted: list[counting.Count]
+    remarks: list[str]
+
+    def chosen(self, only: list[str]) -> list[Contender]:
+        if not only:
+            return self.usual
+        known = {contender.name: contender for contender in [*self.usual, *self.on_demand]}
+        unknown = [name for name in only if name not in known]
+        if unknown:
+            raise SystemExit(f"unknown: {', '.join(unknown)}; known: {', '.join(known)}")
+        return [known[name] for name in only]
+
+    def measures(self) -> list[Measure]:
+        rows = [measure for scenario in self.scenarios for measure in scenario.measures()]
+        rows += [count.measure for count in self.counted]
+        return [*rows, *measures.MEMORY_MEASURES]
+
+
+def proxy_recipe(settings: Settings) -> Recipe:
+    return Recipe(
+        name="proxy",
+        title="evenkeel beside HAProxy and nginx",
+        scenarios=measures.PROXY_SCENARIOS,
+        sse_rate=measures.PROXY_SSE_RATE,
+        usual=[evenkeel(settings.build), haproxy(), nginx()],
+        on_demand=[
+            evenkeel(settings.build, logging=False),
+            haproxy(logging=True),
+            nginx(logging=True),
+        ],
+        crowd=memory.Crowd(idle=10_000, slow=1_000),
+        counted=counting.all_counts(settings.quick),
+        remarks=PROXY_REMARKS,
+    )
+
+
+def rivals_recipe(settings: Settings) -> Recipe:
+    return Recipe(
+        name="rivals",
+        title="evenkeel beside Envoy and the inference routers",
+        scenarios=measures.RIVALS_SCENARIOS,
+        sse_rate=measures.RIVALS_SSE_RATE,
+        usual=[
+            evenkeel(settings.build),
+            haproxy(),
+            nginx(),
+            *rivals.all_rivals(settings.root / "build" / "rivals"),
+        ],
+        on_demand=[],
+        crowd=memory.Crowd(idle=1_000, slow=0),
+        counted=[],
+        remarks=RIVALS_REMARKS,
+    )
+
+
+RECIPES: dict[str, Callable[[Settings], Recipe]] = {"proxy": proxy_recipe, "rivals": rivals_recipe}
+
+
+def run(recipe: Recipe, settings: Settings) -> Report:
+    raise_file_limit()
+    chosen = recipe.chosen(settings.only)
+    with (
+        tempfile.TemporaryDirectory(prefix="evenkeel-bench-", ignore_cleanup_errors=True) as home,
+        Children() as children,
+    ):
+        ends = Ends(settings.build, Cores.choose(available_cores()), children)
+        origin = ends.start_origin(BACKENDS, ["--sse-rate", str(recipe.sse_rate)])
+        return _Session(recipe, settings, chosen, ends, origin, Path(home)).run()
+
+
+class _Session:
+    """One campaign while its processes live."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        settings: Settings,
+        chosen: list[Contender],
+        ends: Ends,
+        origin: Origin,
+        home: Path,
+    ) -> None:
+        self._recipe = recipe
+        self._settings = settings
+        self._chosen = chosen
+        self._ends = ends
+        self._origin = origin
+        self._home = home
+        self._absent: dict[str, str] = {}
+        self._campaign = Campaign(ends, origin, [], settings.seconds)
+
+    def run(self) -> Report:
+        self._campaign.contenders = self._start_all()
+        self._campaign.run(self._recipe.scenarios, self._settings.rounds)
+        for running in self._campaign.contenders:
+            after = memory_of(running.pids()).rss_bytes / memory.MEGABYTE
+            self._campaign.figures.add(running.contender.name, measures.AFTER_RSS.key, 0, after)
+            self._ends.children.stop(running.process)
+        for running in self._campaign.contenders:
+            self._measure_alone(running.contender)
+        return self._report()
+
+    def _start_all(self) -> list[Running]:
+        started = []
+        for contender in self._chosen:
+            say(f"starting {contender.name}")
+            try:
+                started.append(
+                    start(
+                        contender,
+                        self._origin.addresses,
+                        self._home / contender.name,
+                        self._ends.children,
+                        self._ends.cores.proxy,
+                    )
+                )
+            except Unavailable as reason:
+                say(f"{contender.name} takes no part: {reason}")
+                self._absent[contender.name] = str(reason)
+        if not started:
+            raise SystemExit("nobody could be started")
+        return started
+
+    def _measure_alone(self, contender: Contender) -> None:
+        """What needs a fresh instance. A failure leaves a gap in the table, and is told."""
+        for what, measure in self._alone_steps(contender):
+            say(f"{contender.name}: {what}")
+            try:
+                measure()
+            except (Unavailable, RuntimeError, TimeoutError, OSError) as reason:
+                say(f"{contender.name}: {what} failed: {reason}")
+                self._campaign.errors.setdefault(contender.name, {})[f"{what} ({reason})"] = 1
+
+    def _alone_steps(self, contender: Contender) -> Iterator[tuple[str, Callable[[], None]]]:
+        folder = self._home / f"{contender.name}-alone"
+        yield (
+            "memory",
+            partial(
+                memory.measure_memory,
+                contender,
+                self._ends,
+                self._origin,
+                folder,
+                self._recipe.crowd,
+                self._campaign.figures,
+            ),
+        )
+        for count in self._recipe.counted:
+            if self._settings.quick and not (count.in_quick or contender.name == OURS):
+                continue
+            yield count.measure.title, partial(self._count, count, contender, folder)
+
+    def _count(self, count: counting.Count, contender: Contender, folder: Path) -> None:
+        value = counting.per_request(count, contender, self._ends, self._origin, folder)
+        self._campaign.figures.add(contender.name, count.measure.key, 0, value)
+
+    def _report(self) -> Report:
+        settings = self._settings
+        present = [c for c in self._chosen if c.name not in self._absent]
+        return Report(
+            name=self._recipe.name,
+            title=self._recipe.title,
+            settings={
+                "rounds": settings.rounds,
+                "seconds": settings.seconds,
+                "quick": settings.quick,
+                "cores": vars(self._ends.cores),
+            },
+            contenders=[contender.name for contender in self._chosen],
+            versions={contender.name: contender.version() for contender in present},
+            absent=self._absent,
+            measures=self._recipe.measures(),
+            figures=self._campaign.figures,
+            busy=self._campaign.busy,
+            errors=self._campaign.errors,
+            remarks=self._recipe.remarks,
+        )
+
+
+def raise_file_limit() -> None:
+    """Ten thousand clients need as many descriptors on both sides; children inherit the limit."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (FILES_WANTED, max(hard, FILES_WANTED)))
+    except (ValueError, PermissionError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

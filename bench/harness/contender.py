@@ -1,0 +1,301 @@
+"""Who is measured: how each is found, configured and started. One thread or worker each."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .process import Children, free_port, tree, wait_until
+
+START_PATIENCE_SECONDS = 30.0
+LOG_TAIL_CHARACTERS = 1500
+
+
+class Unavailable(Exception):
+    """A contender that cannot take part; the reason goes into the table."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """What one instance of a contender is given: a port, two backends, a folder of its own."""
+
+    port: int
+    side_port: int  # for metrics or administration
+    backends: list[str]  # HOST:PORT
+    folder: Path
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.folder / name
+        path.write_text(text)
+        return path
+
+
+@dataclass(frozen=True)
+class Command:
+    argv: list[str]
+    env: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Contender:
+    """`command` may raise Unavailable. `traced` asks for a single process, for valgrind and strace."""
+
+    name: str
+    version: Callable[[], str]
+    command: Callable[[Site, bool], Command]
+    headers: tuple[str, ...] = ()  # request header lines that it insists on
+    model: str = "bench"
+    start_patience: float = START_PATIENCE_SECONDS
+
+    def load_flags(self) -> list[str]:
+        flags = ["--model", self.model]
+        for line in self.headers:
+            flags += ["--header", line]
+        return flags
+
+
+@dataclass
+class Running:
+    """A started contender that has answered a request from each backend."""
+
+    contender: Contender
+    site: Site
+    process: subprocess.Popen[str]
+
+    def pids(self) -> list[int]:
+        return tree(self.process.pid)
+
+    def drop_logs(self) -> None:
+        """Written logs are forgotten between measurements, so that they do not fill the disk."""
+        for path in self.site.folder.glob("*.log"):
+            os.truncate(path, 0)
+
+
+def start(
+    contender: Contender,
+    backends: list[str],
+    folder: Path,
+    children: Children,
+    core: int,
+    *,
+    wrapper: list[str] | None = None,
+    patience: float | None = None,
+) -> Running:
+    """`wrapper` is the command line of a tool that runs the contender inside itself."""
+    folder.mkdir(parents=True)
+    site = Site(port=free_port(), side_port=free_port(), backends=backends, folder=folder)
+    command = contender.command(site, wrapper is not None)
+    with (folder / "output.log").open("a") as log:
+        process = children.start(
+            [*(wrapper or []), *command.argv],
+            core,
+            env=command.env,
+            cwd=folder,
+            stdout=log,
+            stderr=log,
+        )
+    running = Running(contender=contender, site=site, process=process)
+    try:
+        wait_until(
+            f"{contender.name} answers",
+            patience or contender.start_patience,
+            lambda: _answers_or_died(running),
+        )
+    except TimeoutError as late:
+        children.stop(process)
+        raise Unavailable(f"{late}: {_log_tail(folder)}") from late
+    return running
+
+
+def _answers_or_died(running: Running) -> bool:
+    if running.process.poll() is not None:
+        tail = _log_tail(running.site.folder)
+        raise Unavailable(f"exit status {running.process.returncode}: {tail}")
+    return all(_answers(running) for _ in range(2 * len(running.site.backends)))
+
+
+def _answers(running: Running) -> bool:
+    body = json.dumps(
+        {"model": running.contender.model, "messages": [{"role": "user", "content": "ready?"}]}
+    )
+    headers = {"content-type": "application/json"}
+    headers |= dict(line.split(": ", 1) for line in running.contender.headers)
+    connection = http.client.HTTPConnection("127.0.0.1", running.site.port, timeout=10)
+    with contextlib.closing(connection):
+        try:
+            connection.request("POST", "/v1/chat/completions", body, headers)
+            return connection.getresponse().status == http.HTTPStatus.OK
+        except (OSError, http.client.HTTPException):
+            return False
+
+
+def _log_tail(folder: Path) -> str:
+    text = (folder / "output.log").read_text(errors="replace")
+    return " ".join(text[-LOG_TAIL_CHARACTERS:].split())
+
+
+def first_line(argv: list[str]) -> str:
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    return next(iter((done.stdout or done.stderr).splitlines()), "").strip()
+
+
+def found(program: str) -> str:
+    """/usr/sbin is searched too: Debian puts haproxy and nginx there, not on a user's path."""
+    path = shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+    if not path:
+        raise Unavailable(f"{program} is not installed")
+    return path
+
+
+# --- evenkeel: metrics always, the access log as its default has it --------------------------------
+
+
+def evenkeel(build: Path, *, logging: bool = True) -> Contender:
+    binary = build / "evenkeel"
+
+    def command(site: Site, traced: bool) -> Command:
+        if not binary.exists():
+            raise Unavailable(f"{binary.name} is not built in {build.name}")
+        config = site.write("evenkeel.yaml", _evenkeel_file(site, logging))
+        return Command([str(binary), "run", "-c", str(config)])
+
+    def version() -> str:
+        return first_line([str(binary), "version"]) if binary.exists() else ""
+
+    name = "evenkeel" if logging else "evenkeel-quiet"
+    return Contender(name=name, version=version, command=command)
+
+
+def _evenkeel_file(site: Site, logging: bool) -> str:
+    access_log = site.folder / "access.log" if logging else "off"
+    backends = ", ".join(f"http://{address}" for address in site.backends)
+    return f"""\
+version: 1
+listeners:
+  - {{name: public, address: {site.address}}}
+admin: {{address: 127.0.0.1:{site.side_port}}}
+workers: 1
+pools:
+  - name: bench
+    picker: round-robin
+    backends: [{backends}]
+access_log: {{path: "{access_log}", format: json}}
+"""
+
+
+# --- HAProxy ------------------------------------------------------------------------------------
+
+
+def haproxy(*, logging: bool = False) -> Contender:
+    def command(site: Site, traced: bool) -> Command:
+        config = site.write("haproxy.cfg", _haproxy_file(site, logging))
+        return Command([found("haproxy"), "-db", "-f", str(config)])
+
+    return Contender(
+        name="haproxy-log" if logging else "haproxy",
+        version=lambda: first_line([found("haproxy"), "-v"]),
+        command=command,
+    )
+
+
+def _haproxy_file(site: Site, logging: bool) -> str:
+    servers = "\n".join(
+        f"  server b{number} {address}" for number, address in enumerate(site.backends)
+    )
+    target = "log stdout format raw local0" if logging else ""
+    per_request = "log global\n  option httplog" if logging else ""
+    return f"""\
+global
+  nbthread 1
+  maxconn 12000
+  no strict-limits
+  {target}
+defaults
+  mode http
+  {per_request}
+  timeout connect 5s
+  timeout client 300s
+  timeout server 600s
+  option http-no-delay
+  http-reuse always
+frontend public
+  bind {site.address}
+  default_backend bench
+backend bench
+  balance roundrobin
+{servers}
+"""
+
+
+# --- nginx --------------------------------------------------------------------------------------
+
+
+def nginx(*, logging: bool = False) -> Contender:
+    def command(site: Site, traced: bool) -> Command:
+        config = site.write("nginx.conf", _nginx_file(site, logging, traced))
+        return Command([found("nginx"), "-p", str(site.folder), "-c", str(config), "-e", "stderr"])
+
+    return Contender(
+        name="nginx-log" if logging else "nginx",
+        version=lambda: first_line([found("nginx"), "-v"]),
+        command=command,
+    )
+
+
+def _nginx_file(site: Site, logging: bool, single_process: bool) -> str:
+    servers = "\n".join(f"    server {address};" for address in site.backends)
+    user = "user root;" if os.geteuid() == 0 else ""
+    access_log = f"{site.folder}/access.log json buffer=64k flush=1s" if logging else "off"
+    temporary = "\n".join(
+        f"  {kind}_temp_path {site.folder}/{kind};"
+        for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    return f"""\
+daemon off;
+master_process {"off" if single_process else "on"};
+worker_processes 1;
+worker_rlimit_nofile 60000;
+pid {site.folder}/nginx.pid;
+{user}
+events {{ worker_connections 24000; }}
+http {{
+  log_format json escape=json '{{"time":"$time_iso8601","method":"$request_method",'
+    '"path":"$request_uri","status":$status,"bytes":$body_bytes_sent,"seconds":$request_time,'
+    '"backend":"$upstream_addr","id":"$request_id"}}';
+  access_log {access_log};
+{temporary}
+  keepalive_timeout 600s;
+  keepalive_requests 1000000000;
+  client_max_body_size 0;
+  upstream bench {{
+{servers}
+    keepalive 256;
+    keepalive_requests 1000000000;
+    keepalive_timeout 600s;
+  }}
+  server {{
+    listen {site.address} backlog=4096;
+    tcp_nodelay on;
+    location / {{
+      proxy_pass http://bench;
+      proxy_http_version 1.1;
+      proxy_set_header Connection "";
+      proxy_buffering off;
+      proxy_request_buffering off;
+      client_body_buffer_size 64k;
+      proxy_read_timeout 600s;
+    }}
+  }}
+}}
+"""

@@ -1,0 +1,146 @@
+"""The arithmetic and the parsing behind the tables of bench/."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
+
+from harness.contender import Contender, haproxy, nginx  # noqa: E402
+from harness.counting import read_callgrind, read_strace  # noqa: E402
+from harness.figures import Figures, by_difference, judge  # noqa: E402
+from harness.measures import Measure, Target  # noqa: E402
+from harness.process import Children, Cores, available_cores, started_at, tree, wait_until  # noqa: E402
+from harness.report import Report  # noqa: E402
+
+STRACE = """\
+% time     seconds  usecs/call     calls    errors syscall
+------ ----------- ----------- --------- --------- ----------------
+ 60.00    0.000600           1       600           sendto
+ 30.00    0.000300           1       300        20 recvfrom
+ 10.00    0.000100           1       100           epoll_wait
+------ ----------- ----------- --------- --------- ----------------
+100.00    0.001000           1      1000        20 total
+"""
+
+
+def figures(**contenders: list[float]) -> Figures:
+    found = Figures()
+    for name, values in contenders.items():
+        for number, value in enumerate(values):
+            found.add(name, "cpu", number, value)
+    return found
+
+
+class FiguresTest(unittest.TestCase):
+    def test_ratios_are_taken_inside_a_round(self) -> None:
+        drifting = figures(evenkeel=[10, 20, 40], haproxy=[20, 40, 80])
+        self.assertEqual(drifting.ratio("evenkeel", "haproxy", "cpu"), 0.5)
+
+    def test_a_round_that_a_peer_missed_is_left_out(self) -> None:
+        found = figures(evenkeel=[10, 20], haproxy=[20])
+        self.assertEqual(found.ratio("evenkeel", "haproxy", "cpu"), 0.5)
+
+    def test_what_nobody_measured_has_no_median(self) -> None:
+        self.assertIsNone(figures().median("evenkeel", "cpu"))
+
+    def test_a_target_beside_a_peer_judges_the_ratio(self) -> None:
+        measure = Measure("cpu", "CPU", "us", target=Target(0.75, "haproxy"))
+        verdict = judge(figures(evenkeel=[8], haproxy=[10]), "evenkeel", measure)
+        assert verdict
+        self.assertEqual((verdict.reached, verdict.met), (0.8, False))
+
+    def test_an_absolute_target_judges_the_median(self) -> None:
+        measure = Measure("cpu", "CPU", "us", target=Target(18000))
+        verdict = judge(figures(evenkeel=[17000, 18000, 30000]), "evenkeel", measure)
+        assert verdict
+        self.assertEqual((verdict.reached, verdict.met), (18000, True))
+
+    def test_a_target_not_measured_is_neither_met_nor_missed(self) -> None:
+        verdict = judge(figures(), "evenkeel", Measure("cpu", "CPU", "us", target=Target(1)))
+        assert verdict
+        self.assertIsNone(verdict.met)
+
+    def test_start_and_end_cancel_out(self) -> None:
+        self.assertEqual(by_difference(1_000_500, 1_001_500, 500, 1500), 1.0)
+
+
+class CountersTest(unittest.TestCase):
+    def test_strace_rows_are_summed_without_their_total(self) -> None:
+        self.assertEqual(read_strace(STRACE), 1000)
+
+    def test_callgrind_summary(self) -> None:
+        self.assertEqual(read_callgrind("events: Ir\nsummary: 123456\n\n"), 123456)
+
+    def test_callgrind_without_summary_is_an_error(self) -> None:
+        with self.assertRaises(ValueError):
+            read_callgrind("events: Ir\n")
+
+
+class CoresTest(unittest.TestCase):
+    def test_two_cores_leave_one_to_the_proxy(self) -> None:
+        self.assertEqual(Cores.choose([0, 1]), Cores(proxy=0, origin=1, load=1))
+
+    def test_more_cores_part_the_ends(self) -> None:
+        self.assertEqual(Cores.choose([2, 3, 6, 7]), Cores(proxy=2, origin=3, load=6))
+
+
+class ChildrenTest(unittest.TestCase):
+    def test_grandchildren_that_ignore_their_end_are_killed(self) -> None:
+        script = "trap '' TERM; sh -c \"trap '' TERM; echo up; sleep 60\" & wait; sleep 60"
+        with Children() as children:
+            child = children.start(
+                ["sh", "-c", script], available_cores()[0], stdout=subprocess.PIPE
+            )
+            assert child.stdout
+            child.stdout.readline()
+            family = tree(child.pid)
+            children.stop(child, patience=0.1)
+        self.assertGreaterEqual(len(family), 2)
+        wait_until("all gone", 5, lambda: all(started_at(pid) is None for pid in family))
+
+
+class ReportTest(unittest.TestCase):
+    def report(self, **contenders: list[float]) -> Report:
+        return Report(
+            name="proxy",
+            title="A title",
+            settings={"rounds": 1, "seconds": 1.0},
+            contenders=["evenkeel", "haproxy", "envoy"],
+            versions={},
+            absent={"envoy": "no wheel"},
+            measures=[Measure("cpu", "CPU", "us", 1, Target(0.75, "haproxy"))],
+            figures=figures(**contenders),
+            busy=Figures(),
+            errors={},
+        )
+
+    def test_the_table_sets_the_target_beside_what_was_reached(self) -> None:
+        text = self.report(evenkeel=[7], haproxy=[10]).as_markdown()
+        self.assertIn("| CPU (us) | 7.0 | 10.0 | - | 0.70 |", text)
+        self.assertIn("| CPU | <= 0.75x haproxy | 0.70 | met |", text)
+
+    def test_the_absent_are_named_with_their_reason(self) -> None:
+        self.assertIn("- envoy: no wheel", self.report(evenkeel=[7]).as_markdown())
+
+    def test_ratios_to_each_peer_are_in_the_json(self) -> None:
+        found = self.report(evenkeel=[7], haproxy=[10]).as_dict()
+        self.assertEqual(found["ratios"]["evenkeel"]["haproxy"]["cpu"], 0.7)
+
+
+class ContendersTest(unittest.TestCase):
+    def test_those_that_log_have_a_name_of_their_own(self) -> None:
+        contenders: list[Contender] = [
+            haproxy(),
+            haproxy(logging=True),
+            nginx(),
+            nginx(logging=True),
+        ]
+        self.assertEqual(len({contender.name for contender in contenders}), 4)
+
+
+if __name__ == "__main__":
+    unittest.main()
