@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "load_random.h"
+#include "evenkeel/base/rng.h"
 
 namespace evenkeel {
 namespace {
@@ -28,13 +28,13 @@ class PoissonArrivals : public Arrivals {
  public:
   PoissonArrivals(double rate, std::uint64_t seed) : rate_(rate), chance_(seed) {}
   std::optional<Duration> next() override {
-    seconds_ -= std::log(chance_.unit()) / rate_;
+    seconds_ -= std::log(1 - chance_.unit()) / rate_;
     return from_seconds(seconds_);
   }
 
  private:
   double rate_;
-  SplitMix chance_;
+  Rng chance_;
   double seconds_ = 0;
 };
 

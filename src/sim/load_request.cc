@@ -2,23 +2,30 @@
 
 #include <algorithm>
 
-#include "load_random.h"
+#include "evenkeel/base/rng.h"
 
 namespace evenkeel {
 namespace {
 
 constexpr std::size_t bytes_per_token = 4;
 
+/// One seed out of two numbers, so that what they number has nothing in common.
+std::uint64_t seed_of(std::uint64_t a, std::uint64_t b) { return mix(mix(a + 1) ^ b); }
+
+std::uint32_t draw(Rng& chance, const TokenRange& range) {
+  return range.low + chance.below(range.high - range.low + 1);
+}
+
 /// Words of three letters and a blank: a token each for a tokenizer that counts 4 bytes a token.
 void append_words(std::string& out, std::uint64_t seed, std::uint32_t count) {
   static constexpr char letters[] = "abcdefghijklmnopqrstuvwxyzaeiout";
-  SplitMix chance(seed);
+  Rng chance(seed);
   const std::size_t begin = out.size();
   out.resize(begin + count * bytes_per_token);
   char* place = out.data() + begin;
   std::uint64_t bits = 0;
   for (std::uint32_t i = 0; i < count; ++i) {
-    if (i % 4 == 0) bits = chance.next();
+    if (i % 4 == 0) bits = chance();
     *place++ = letters[bits & 31];
     *place++ = letters[(bits >> 5) & 31];
     *place++ = letters[(bits >> 10) & 31];
@@ -61,9 +68,9 @@ Ask AskBook::ask(std::uint64_t index) const {
     ask.prompt_tokens = std::max(ask.row->prompt_tokens, 1u);
     ask.output_tokens = std::max(ask.row->output_tokens, 1u);
   } else {
-    SplitMix chance(mix_seeds(options_.seed, index));
-    ask.prompt_tokens = chance.between(options_.prompt_tokens.low, options_.prompt_tokens.high);
-    ask.output_tokens = chance.between(options_.output_tokens.low, options_.output_tokens.high);
+    Rng chance(seed_of(options_.seed, index));
+    ask.prompt_tokens = draw(chance, options_.prompt_tokens);
+    ask.output_tokens = draw(chance, options_.output_tokens);
   }
   if (options_.max_prompt_tokens != 0) {
     ask.prompt_tokens = std::min(ask.prompt_tokens, options_.max_prompt_tokens);
@@ -76,11 +83,11 @@ void AskBook::append_prompt(const Ask& ask, std::string& out) const {
   if (ask.row != nullptr) {
     for (const std::uint64_t id : ask.row->block_ids) {
       const std::uint32_t taken = std::min(missing, trace_block_tokens);
-      append_words(out, mix_seeds(options_.seed, id), taken);
+      append_words(out, seed_of(options_.seed, id), taken);
       missing -= taken;
     }
   }
-  append_words(out, mix_seeds(~options_.seed, ask.index), missing);
+  append_words(out, seed_of(~options_.seed, ask.index), missing);
 }
 
 std::string AskBook::prompt(const Ask& ask) const {
