@@ -22,8 +22,9 @@ void Report::forget_from(int line) {
 }
 
 std::vector<Problem> Report::take() {
-  std::stable_sort(problems_.begin(), problems_.end(), [](const Problem& a, const Problem& b) {
-    return std::tie(a.line, a.column) < std::tie(b.line, b.column);
+  std::sort(problems_.begin(), problems_.end(), [](const Problem& a, const Problem& b) {
+    return std::tie(a.line, a.column, a.path, a.message) <
+           std::tie(b.line, b.column, b.path, b.message);
   });
   return std::move(problems_);
 }
@@ -45,17 +46,23 @@ namespace {
 // More than anyone reads; a list of 10 000 backends can be wrong 10 000 times.
 constexpr std::size_t most_rendered = 200;
 
-// The source line as far as a terminal shows it well, and a caret under a column of it.
+// A line as a terminal shows it well: the part around a column where it is long, and a caret there.
 std::string excerpt(std::string_view line, int column) {
+  constexpr int widest = 160;
+  constexpr int before = 100;
+  const int from = column > widest ? column - before : 1;
+  std::string shown;
   std::string padding;
-  int at = 1;
+  int at = 0;
   for (char c : line) {
     const bool continues_a_character = (static_cast<unsigned char>(c) & 0xc0) == 0x80;
-    if (continues_a_character) continue;
-    if (at++ == column) break;
-    padding += c == '\t' ? '\t' : ' ';
+    if (!continues_a_character) ++at;
+    if (at < from || at >= from + widest) continue;
+    const bool is_control = (static_cast<unsigned char>(c) < 0x20 && c != '\t') || c == 0x7f;
+    shown += is_control ? '?' : c;
+    if (at < column && !continues_a_character) padding += c == '\t' ? '\t' : ' ';
   }
-  return fmt::format("  {}\n  {}^\n", line, padding);
+  return fmt::format("  {}\n  {}^\n", shown, padding);
 }
 
 std::string one_line(std::string_view text) {

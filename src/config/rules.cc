@@ -111,10 +111,10 @@ void check_ports(const Config& config, Reading& reading) {
   // The complaint goes to the later one; what is not in the file comes before all that is.
   const auto place = [&](const Bound& bound) {
     const auto found = reading.marks.find(bound.path);
-    return found == reading.marks.end() ? 0 : found->second.line;
+    return std::pair{found == reading.marks.end() ? 0 : found->second.line, bound.path};
   };
-  std::stable_sort(all.begin(), all.end(),
-                   [&](const Bound& a, const Bound& b) { return place(a) < place(b); });
+  std::sort(all.begin(), all.end(),
+            [&](const Bound& a, const Bound& b) { return place(a) < place(b); });
   for (std::size_t later = 1; later < all.size(); ++later) {
     const auto earlier = std::find_if(
         all.begin(), all.begin() + static_cast<std::ptrdiff_t>(later),

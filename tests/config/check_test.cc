@@ -98,6 +98,19 @@ TEST(Check, PutsTheCaretUnderTheCharacter) {
             "                       \t  ^\n");
 }
 
+TEST(Check, ShowsThePartOfALongLineThatMatters) {
+  const std::string text = "workers: 1 " + std::string(500, '#') + "\nadmin: {adress: h:1} # " +
+                           std::string(500, '#') + "\npools: [{name: a, models: [" +
+                           std::string(300, 'm') + "], nam: b, backends: [h:1]}]\n";
+  const auto result = read(text);
+
+  const std::string rendered = render_problems(result.problems, result.text);
+
+  EXPECT_THAT(rendered, HasSubstr("\n  admin: {adress: h:1} # ###"));
+  EXPECT_THAT(rendered,
+              HasSubstr("mmm], nam: b, backends: [h:1]}]\n  " + std::string(100, ' ') + "^\n"));
+}
+
 TEST(Check, WritesJsonThatTellsTheSame) {
   const auto result = read("workers: \"a\\\"b\"\npools: [{name: a, backends: [h:1]}]\n");
 
