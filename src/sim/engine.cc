@@ -203,6 +203,14 @@ std::uint64_t Engine::context_tokens() const {
   return tokens;
 }
 
+std::uint64_t Engine::reserved_tokens() const {
+  std::uint64_t tokens = 0;
+  for (const Sequence* sequence : running_) {
+    tokens += sequence->prompt_tokens + sequence->output_tokens;
+  }
+  return tokens;
+}
+
 double Engine::kv_cache_ratio() const {
   return 1.0 - static_cast<double>(cache_.free()) / static_cast<double>(cache_.size());
 }

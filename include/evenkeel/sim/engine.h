@@ -128,6 +128,8 @@ class Engine {
   std::size_t waiting() const { return waiting_.size(); }
   /// Tokens of the running requests' contexts whose keys and values are held.
   std::uint64_t context_tokens() const;
+  /// Tokens that the running requests will have in the end.
+  std::uint64_t reserved_tokens() const;
   /// 0..1 of the blocks that requests use; what is only cached counts as free.
   double kv_cache_ratio() const;
   const EngineSpec& spec() const { return spec_; }

@@ -1,0 +1,65 @@
+// How each kind of engine words the same facts: names, health, errors, metrics.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "evenkeel/sim/presets.h"
+#include "sim/statistics.h"
+
+namespace evenkeel {
+
+std::optional<EngineKind> find_engine_kind(std::string_view name);
+std::string_view name_of(EngineKind kind);
+/// "vllm, sglang, ..."
+std::string engine_kind_names();
+
+/// What went wrong with a request, as an engine sees it.
+struct Refused {
+  int status = 400;
+  std::string message;
+  std::string_view param = {};  ///< empty: null
+};
+
+/// The body of an error: OpenAI's object (vLLM, generic, Triton's OpenAI paths), a flat one
+/// (SGLang), `error` and `error_type` (TGI), llama.cpp's words.
+std::string error_body(EngineKind kind, const Refused& refused);
+/// Triton's own paths: {"error": "..."}.
+std::string kserve_error_body(std::string_view message);
+
+/// What does not only count up.
+struct Gauges {
+  std::size_t running = 0;
+  std::size_t waiting = 0;
+  double kv_cache_ratio = 0;
+  std::uint64_t context_tokens = 0;   ///< of running requests
+  std::uint64_t reserved_tokens = 0;  ///< that running requests may come to
+  double generated_per_second = 0;
+};
+
+struct GpuReadings {
+  double utilization_ratio = 0;
+  double uptime_seconds = 0;
+  double busy_seconds = 0;
+};
+
+/// All that an exposition is made of.
+struct Readings {
+  EngineKind kind = EngineKind::vllm;
+  const Preset& preset;
+  std::string_view model;
+  std::uint64_t gpu_seed = 0;  ///< names the GPUs
+  double started_unix = 0;
+  Gauges gauges;
+  const Statistics& statistics;
+  GpuReadings gpu;
+};
+
+/// Prometheus text 0.0.4, as the engine's `/metrics` has it: real names, labels and buckets.
+std::string exposition(const Readings& readings);
+/// What dcgm-exporter says of the GPUs of that server.
+std::string dcgm_exposition(const Readings& readings);
+
+}  // namespace evenkeel
