@@ -174,11 +174,15 @@ Loop::Loop() : now_(Clock::now()), turn_ended_(now_), wheel_start_(now_) {
   epoll_ctl(epoll_, EPOLL_CTL_ADD, wakeup_, &event);
 }
 
-Loop::~Loop() {
+void Loop::drop_spawned() {
   while (spawned_.linked()) {
     auto& promise = static_cast<Spawned::promise_type&>(*spawned_.next);
     std::coroutine_handle<Spawned::promise_type>::from_promise(promise).destroy();
   }
+}
+
+Loop::~Loop() {
+  drop_spawned();
   posted_.clear();
   close(wakeup_);
   close(epoll_);

@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "evenkeel/base/json.h"
+
 namespace evenkeel {
 namespace {
 
@@ -39,25 +41,6 @@ std::string_view openai_type(int status) {
     default:
       return "server_error";
   }
-}
-
-void append_json_string(std::string& out, std::string_view text) {
-  out += '"';
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (byte < 0x20 || byte == 0x7f) {
-      constexpr char digits[] = "0123456789abcdef";
-      out += "\\u00";
-      out += digits[byte >> 4];
-      out += digits[byte & 15];
-    } else {
-      out += c;
-    }
-  }
-  out += '"';
 }
 
 }  // namespace

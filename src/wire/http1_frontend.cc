@@ -91,6 +91,7 @@ class Http1Connection final : public Pooled, public Interim {
     client_size_ = static_cast<std::uint8_t>(name.copy(client_.data(), client_.size()));
     for (const Cidr& network : options.trusted_proxies) trusted_ = trusted_ || network.contains(peer);
   }
+  ~Http1Connection() override { host_.closed(options_); }
 
   static Task<void> serve(std::unique_ptr<Http1Connection> self);
 
@@ -118,6 +119,14 @@ class Http1Connection final : public Pooled, public Interim {
   Task<void> linger();
   About begin_about(Instant started);
 
+  /// Its place among the idle connections; woken to close.
+  struct Idle : Waiter {
+    explicit Idle(Http1Connection& owner)
+        : Waiter([](Waiter& self) { static_cast<Idle&>(self).connection.watch().interrupt(); }),
+          connection(owner) {}
+    Http1Connection& connection;
+  };
+
   std::unique_ptr<Socket> socket_;
   const FrontendOptions& options_;
   Host& host_;
@@ -128,7 +137,9 @@ class Http1Connection final : public Pooled, public Interim {
   std::uint8_t client_size_ = 0;
   std::uint16_t client_port_;
   bool trusted_ = false;
+  bool served_ = false;
   std::array<char, 46> client_;
+  Idle idle_{*this};
 };
 
 // ---- request bodies ---------------------------------------------------------------------------
@@ -273,11 +284,14 @@ Task<void> Http1Connection::serve(std::unique_ptr<Http1Connection> self) {
     if (c.in_.empty()) {
       c.in_.release();  // an idle connection pins no buffer
       if (!c.watch().readable()) {
-        if (c.host_.draining()) break;
+        if (c.served_ && c.host_.draining()) break;
+        c.host_.idle_connections().add(c.idle_);
         auto wake = co_await c.watch().until_readable(c.loop().now() + c.options_.idle_timeout);
+        c.idle_.leave();
         if (wake != Wake::ready) break;
       }
     }
+    c.served_ = true;
     auto next = co_await c.exchange();
     if (next == Next::close) break;
     if (next == Next::linger) {

@@ -67,10 +67,36 @@ class Waiter : private Node {
   using Action = void (*)(Waiter&);
   explicit Waiter(Action action) : action_(action) {}
   void wake() { action_(*this); }
+  /// Takes it out of the list in which it stands, if any.
+  void leave() { unlink(); }
 
  private:
   friend class Loop;
+  friend class WaiterList;
   Action action_;
+};
+
+/// Waiters in the order in which they were added. A waiter stands in one list at most.
+class WaiterList {
+ public:
+  /// Puts a waiter at the end.
+  void add(Waiter& waiter) {
+    waiter.unlink();
+    waiter.insert_before(list_);
+  }
+  bool empty() const { return !list_.linked(); }
+  /// Takes the first one out and wakes it. REQUIRES: not empty.
+  void wake_first() {
+    auto& waiter = static_cast<Waiter&>(*list_.next);
+    waiter.unlink();
+    waiter.wake();
+  }
+  void wake_all() {
+    while (!empty()) wake_first();
+  }
+
+ private:
+  Node list_;
 };
 
 /// What ended a wait.
@@ -223,6 +249,8 @@ class Loop {
 
   /// Keeps the task until it is done. Dropped with the loop. Thread: the loop's.
   void spawn(Task<void> task);
+  /// Drops every spawned task that still waits. REQUIRES: not called from inside a turn.
+  void drop_spawned();
   /// How many spawned tasks are not done yet.
   std::size_t spawned() const { return spawned_count_; }
 

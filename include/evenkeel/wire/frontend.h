@@ -47,6 +47,10 @@ class Host {
   virtual void refused(const Refusal& refusal) = 0;
   /// No further request on a connection that is idle, and `connection: close` on answers.
   virtual bool draining() const = 0;
+  /// Connections between two requests, the one that waits longest first. Waking one closes it.
+  virtual WaiterList& idle_connections() = 0;
+  /// A connection has ended.
+  virtual void closed(const FrontendOptions& listener) = 0;
 };
 
 /// Serves HTTP/1.1 and 1.0 on a connection until it ends. `options` and `host` outlive the task.

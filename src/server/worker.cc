@@ -1,0 +1,135 @@
+#include "worker.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <string>
+#include <system_error>
+
+namespace evenkeel {
+namespace {
+
+/// How far ahead of the least busy worker a worker may be before it hands new connections over:
+/// the kernel spreads them by hash, which is uneven where there are few.
+bool far_ahead(std::uint32_t own, std::uint32_t least) { return own > least + 8 + least / 4; }
+
+FrontendOptions options_of(const ListenerConfig& config) {
+  FrontendOptions options{.listener = config.name,
+                          .header_timeout = config.timeouts.header,
+                          .idle_timeout = config.timeouts.idle,
+                          .body_timeout = config.timeouts.body,
+                          .write_timeout = config.timeouts.write,
+                          .header_bytes = config.limits.header_bytes,
+                          .header_fields = config.limits.header_fields,
+                          .uri_bytes = config.limits.uri_bytes,
+                          .body_bytes = config.limits.body_bytes,
+                          .half_close_is_gone = config.half_close == HalfClose::abort};
+  for (const Network& network : config.trusted_proxies) {
+    auto cidr = Cidr::parse(network.text);  // was checked with the file
+    if (cidr) options.trusted_proxies.push_back(*cidr);
+  }
+  return options;
+}
+
+}  // namespace
+
+Worker::Worker(unsigned index, Sheets& sheets, LineRing* ring)
+    : index_(index), sheets_(sheets), sheet_(sheets.sheet(index)), ledger_(loop_, sheet_, ring) {}
+
+Worker::~Worker() {
+  stop();
+  loop_.drop_spawned();  // connections use all that follows
+  ports_.clear();
+  plan_.reset();
+}
+
+void Worker::adopt(const Config& config, std::shared_ptr<const Fleet> fleet) {
+  plan_ = std::make_shared<Plan>(config, std::move(fleet),
+                                 WorkerContext{loop_, sheets_, index_, ledger_});
+}
+
+void Worker::listen(const ListenerConfig& config, int fd) {
+  Port& port = ports_.emplace_back(Port{.options = options_of(config),
+                                        .most_connections = config.limits.max_connections,
+                                        .index = sheets_.names().listener(config.name)});
+  port.listener = std::make_unique<Listener>(
+      loop_, fd, [this, &port](int accepted, const Endpoint& peer) { accept(port, accepted, peer); });
+}
+
+void Worker::start(const std::vector<std::unique_ptr<Worker>>& peers) {
+  peers_ = &peers;
+  thread_ = std::thread([this] {
+    pthread_setname_np(pthread_self(), ("worker-" + std::to_string(index_)).c_str());
+    loop_.run();
+  });
+}
+
+void Worker::begin_drain() {
+  loop_.post([this] {
+    draining_ = true;
+    for (Port& port : ports_) port.listener.reset();
+    idle_.wake_all();
+  });
+}
+
+void Worker::stop() {
+  if (!thread_.joinable()) return;
+  loop_.stop();
+  thread_.join();
+}
+
+Worker& Worker::least_busy() {
+  Worker* least = this;
+  for (const auto& peer : *peers_) {
+    if (peer->connections() < least->connections()) least = peer.get();
+  }
+  return *least;
+}
+
+void Worker::accept(Port& port, int fd, const Endpoint& peer) {
+  if (port.most_connections != 0 &&
+      sheets_.connections(port.index) >= static_cast<std::int64_t>(port.most_connections)) {
+    if (idle_.empty()) {
+      close(fd);
+      return;
+    }
+    idle_.wake_first();  // whoever is idle longest makes room
+  }
+  Worker& chosen = least_busy();
+  if (&chosen == this || !far_ahead(connections(), chosen.connections())) {
+    connections_.fetch_add(1, std::memory_order_relaxed);
+    serve(port, fd, peer);
+    return;
+  }
+  chosen.connections_.fetch_add(1, std::memory_order_relaxed);
+  chosen.loop_.post([&chosen, fd, peer, name = port.options.listener] {
+    const auto same = std::find_if(chosen.ports_.begin(), chosen.ports_.end(), [&](const Port& each) {
+      return each.options.listener == name;
+    });
+    if (same != chosen.ports_.end()) {
+      chosen.serve(*same, fd, peer);
+    } else {
+      chosen.connections_.fetch_sub(1, std::memory_order_relaxed);
+      close(fd);
+    }
+  });
+}
+
+void Worker::serve(Port& port, int fd, const Endpoint& peer) {
+  sheet_.listener(port.index).opened.add();
+  loop_.spawn(serve_http1(std::make_unique<Socket>(loop_, fd), peer, port.options, *this));
+}
+
+void Worker::closed(const FrontendOptions& listener) {
+  connections_.fetch_sub(1, std::memory_order_relaxed);
+  for (const Port& port : ports_) {
+    if (&port.options == &listener) sheet_.listener(port.index).closed.add();
+  }
+}
+
+void Worker::refused(const Refusal& refusal) {
+  ledger_.refused(refusal.method, refusal.path, refusal.about);
+}
+
+}  // namespace evenkeel
