@@ -25,9 +25,7 @@ bool drop_suffix(std::string& text, std::string_view suffix) {
   return true;
 }
 
-using Headers = std::vector<std::pair<std::string, std::string>>;
-
-Task<void> ask_for_models(Loop& loop, const LoadTarget& target, const Headers& headers,
+Task<void> ask_for_models(Loop& loop, const LoadTarget& target, const LoadHeaders& headers,
                           std::string& list) {
   for (const Endpoint& endpoint : target.endpoints) {
     auto fd = co_await dial(loop, endpoint, loop.now() + patience);
@@ -35,7 +33,7 @@ Task<void> ask_for_models(Loop& loop, const LoadTarget& target, const Headers& h
     auto link = make_http1_link(std::make_unique<Socket>(loop, *fd),
                                 {.first_byte_timeout = patience, .idle_timeout = patience});
     Request request{.method = "GET", .authority = target.authority, .path = target.models_path};
-    for (const auto& [name, value] : headers) request.fields.add(name, value);
+    set_headers(headers, request);
     auto response = co_await link->send(request);
     if (!response || response->status != 200 || !response->body) co_return;
     for (bool last = false; !last && list.size() < longest_list;) {
@@ -76,7 +74,19 @@ Result<LoadTarget> find_target(std::string_view url) {
                     .endpoints = std::move(*endpoints)};
 }
 
-std::string find_model(const LoadTarget& target, const Headers& headers) {
+void set_headers(const LoadHeaders& headers, Request& request) {
+  for (const auto& header : headers) request.fields.remove(header.first);
+  for (const auto& [name, value] : headers) {
+    const FieldId id = field_id(name);
+    if (id == FieldId::host) {
+      request.authority = value;
+      continue;
+    }
+    request.fields.add(name, value, id);
+  }
+}
+
+std::string find_model(const LoadTarget& target, const LoadHeaders& headers) {
   Loop loop;
   std::string list;
   const Task<void> asked = ask_for_models(loop, target, headers, list);

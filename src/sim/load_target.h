@@ -3,9 +3,11 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "evenkeel/base/result.h"
+#include "evenkeel/http/message.h"
 #include "evenkeel/net/endpoint.h"
 
 namespace evenkeel {
@@ -22,9 +24,14 @@ struct LoadTarget {
 /// "/chat/completions" is understood. Errors are for people. Blocks.
 Result<LoadTarget> find_target(std::string_view url);
 
+/// Headers as the user gave them: names and values.
+using LoadHeaders = std::vector<std::pair<std::string, std::string>>;
+
+/// Puts the user's headers in the place of ours; `host` is the authority. They outlive the request.
+void set_headers(const LoadHeaders& headers, Request& request);
+
 /// The first model that the server lists; empty where it lists none or cannot be reached in time.
 /// Blocks, for 10 seconds at most.
-std::string find_model(const LoadTarget& target,
-                       const std::vector<std::pair<std::string, std::string>>& headers);
+std::string find_model(const LoadTarget& target, const LoadHeaders& headers);
 
 }  // namespace evenkeel

@@ -143,7 +143,7 @@ void LoadWorker::run() {
   }
 
   loop_.run_until(
-      [this] { return stopping_ || drain_.over || (issuers_ == 0 && in_flight() == 0); });
+      [this] { return stopping_ || drain_over_ || (issuers_ == 0 && in_flight() == 0); });
   const std::lock_guard lock(window_mutex_);
   window_.abandoned += in_flight();
 }
@@ -163,8 +163,12 @@ bool LoadWorker::past_end(std::uint64_t index, Duration due) const {
          (options.duration > Duration::zero() && due >= options.duration);
 }
 
-void LoadWorker::last_one_started() {
-  if (!drain_.armed() && !drain_.over) drain_.arm(loop_, Clock::now() + plan_.options.drain);
+void LoadWorker::check_drain() {
+  const std::uint64_t next = plan_.next_index.load(std::memory_order_relaxed);
+  const bool all_started =
+      plan_.open_loop() ? issuers_ == 0 : past_end(next, Clock::now() - plan_.start);
+  drain_over_ = all_started;
+  if (!all_started) drain_.arm(loop_, Clock::now() + plan_.options.drain);
 }
 
 Task<void> LoadWorker::drive_arrivals() {
@@ -185,7 +189,6 @@ Task<void> LoadWorker::drive_arrivals() {
     if (++started % starts_per_turn == 0) co_await loop_.yield();  // late: let answers come in too
   }
   --issuers_;
-  last_one_started();
 }
 
 Task<void> LoadWorker::drive_client() {
@@ -197,7 +200,6 @@ Task<void> LoadWorker::drive_client() {
     if (!succeeded) co_await loop_.sleep_for(pause_after_failure);  // a dead server is not hammered
   }
   --issuers_;
-  last_one_started();
 }
 
 Task<void> LoadWorker::exchange_alone(Ask ask, Instant due) {
@@ -243,15 +245,7 @@ Task<LoadWorker::Answer> LoadWorker::ask_once(Link& link, const Ask& ask, Instan
   request.fields.add("accept", plan_.options.stream ? "text/event-stream" : "application/json",
                      FieldId::accept);
   request.fields.add("content-type", "application/json", FieldId::content_type);
-  for (const auto& [name, value] : plan_.options.headers) {
-    const FieldId id = field_id(name);
-    if (id == FieldId::host) {
-      request.authority = value;
-      continue;
-    }
-    request.fields.remove(name);
-    request.fields.add(name, value, id);
-  }
+  set_headers(plan_.options.headers, request);
 
   auto response = co_await link.send(request);
   if (!response) {
@@ -368,6 +362,7 @@ void LoadWorker::keep_idle(std::unique_ptr<Link> link) {
 
 void LoadWorker::note_start(Instant due) {
   const Instant started = Clock::now();
+  drain_.arm(loop_, started + plan_.options.drain);
   const std::lock_guard lock(window_mutex_);
   ++window_.started;
   if (!plan_.open_loop()) return;

@@ -51,9 +51,10 @@ class LoadWorker {
   struct Answer;
   class InFlight;
   struct DrainTimer : Timer {
-    explicit DrainTimer()
-        : Timer([](Timer& self) { static_cast<DrainTimer&>(self).over = true; }) {}
-    bool over = false;
+    explicit DrainTimer(LoadWorker& owner)
+        : Timer([](Timer& self) { static_cast<DrainTimer&>(self).worker.check_drain(); }),
+          worker(owner) {}
+    LoadWorker& worker;
   };
 
   Task<void> drive_arrivals();
@@ -68,7 +69,7 @@ class LoadWorker {
   std::unique_ptr<Link> take_idle();
   void keep_idle(std::unique_ptr<Link> link);
   bool past_end(std::uint64_t index, Duration due) const;
-  void last_one_started();
+  void check_drain();
   void note_start(Instant due);
   void note_text(unsigned events, Instant due, Answer& answer);
   void note_answer(const Ask& ask, Instant due, const Answer& answer);
@@ -78,12 +79,13 @@ class LoadWorker {
   std::size_t preferred_endpoint_ = 0;
   unsigned issuers_ = 0;
   bool stopping_ = false;
+  bool drain_over_ = false;
   std::atomic<unsigned> in_flight_{0};
   std::mutex window_mutex_;
   LoadReport window_;
   std::deque<std::unique_ptr<Link>> idle_;  // the last one used is at the back
-  Loop loop_;  // the last member: its end drops the tasks, which use the others
-  DrainTimer drain_;
+  Loop loop_;                // the last member: its end drops the tasks, which use the others
+  DrainTimer drain_{*this};  // goes off when no request has started for so long
 };
 
 }  // namespace evenkeel
