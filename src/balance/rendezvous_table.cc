@@ -33,8 +33,9 @@ class Arrivals {
   std::uint64_t time() const { return time_; }
   std::size_t slot() const { return slot_; }
   void advance() {
-    time_ = (count_++ * time_unit + (random_() >> 32)) / weight_;
-    slot_ = random_() >> shift_;
+    const std::uint64_t random = random_();
+    time_ = (count_++ * time_unit + (random & (time_unit - 1))) / weight_;
+    slot_ = random >> shift_;
   }
 
  private:

@@ -89,7 +89,7 @@ class Weighted final : public CandidatePicker {
 
   void spread_first_turns() {
     std::shuffle(turns_.begin(), turns_.end(), rng_);
-    std::stable_sort(turns_.begin(), turns_.end(), [this](const Turn& a, const Turn& b) {
+    std::sort(turns_.begin(), turns_.end(), [this](const Turn& a, const Turn& b) {
       return candidates_.weight(a.index) < candidates_.weight(b.index);
     });
     for (auto first = turns_.begin(); first != turns_.end();) {

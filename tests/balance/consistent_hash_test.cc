@@ -45,7 +45,7 @@ TEST(ConsistentHash, DoesNotDependOnTheOrderOfTheBackends) {
 }
 
 TEST(ConsistentHash, MovesOnlyTheKeysOfTheOneThatLeaves) {
-  for (std::size_t count : {4u, 100u, 1000u}) {
+  for (std::size_t count : {4u, 100u, 500u}) {
     auto backends = some_backends(count);
     auto rest = without(*backends, count / 2);
     const std::string gone = (*backends)[count / 2]->id();
@@ -53,7 +53,7 @@ TEST(ConsistentHash, MovesOnlyTheKeysOfTheOneThatLeaves) {
     auto after = make_picker("consistent-hash", {.backends = rest}, 1);
 
     int moved = 0;
-    const int keys = 200'000;
+    const int keys = 100'000;
     for (std::uint64_t key = 0; key < keys; ++key) {
       const std::string home = pick_id(*before, key);
       const std::string then = pick_id(*after, key);
@@ -114,7 +114,7 @@ TEST(ConsistentHash, KeepsAHotKeyWithinItsBound) {
   auto backends = some_backends(10);
   auto picker = make_picker("consistent-hash", {.backends = backends, .load_factor = 1.25}, 1);
 
-  for (int held = 0; held < 1000; ++held) {
+  for (std::uint32_t held = 0; held < 1000; ++held) {
     const BackendPtr* chosen = picker->pick({.key = 42, .now = noon});
     ASSERT_TRUE((*chosen)->try_enter(noon));
     EXPECT_LE((*chosen)->load().in_flight(), std::ceil(1.25 * (held + 1) / 10));
@@ -125,34 +125,31 @@ TEST(ConsistentHash, BoundsByWeight) {
   auto backends = weighted_backends({1, 1, 8});
   auto picker = make_picker("consistent-hash", {.backends = backends, .load_factor = 1.25}, 1);
 
-  for (int held = 0; held < 1000; ++held) {
+  for (std::uint32_t held = 0; held < 1000; ++held) {
     const BackendPtr* chosen = picker->pick({.key = 42, .now = noon});
     ASSERT_TRUE((*chosen)->try_enter(noon));
-    const double fair = (held + 1) * (*chosen)->spec().weight / 10.0;
+    const double fair = static_cast<double>(held + 1) * (*chosen)->spec().weight / 10.0;
     EXPECT_LE((*chosen)->load().in_flight(), std::ceil(1.25 * fair));
   }
 }
 
 TEST(ConsistentHash, KeepsABigPoolWithinItsBoundUnderSkewedKeys) {
-  auto backends = some_backends(1000);
+  auto backends = some_backends(400);
   auto picker = make_picker("consistent-hash", {.backends = backends, .load_factor = 1.25}, 1);
   Rng rng(3);
-  std::vector<Lease> leases;
+  constexpr std::uint32_t held = 8'000;
+  std::vector<Lease> leases(held);
 
   std::uint32_t most = 0;
-  for (int i = 0; i < 100'000; ++i) {
+  for (std::uint32_t i = 0; i < 5 * held; ++i) {
+    Lease& ended = leases[i < held ? i : rng.below(held)];
+    ended.give_back();
     const double skewed = std::pow(rng.unit(), 3) * 5000;
     const BackendPtr* chosen =
         picker->pick({.key = static_cast<std::uint64_t>(skewed), .now = noon});
     ASSERT_TRUE((*chosen)->try_enter(noon));
-    if (leases.size() == 20'000) leases[rng.below(20'000)] = {};
-    if (leases.size() < 20'000) {
-      leases.push_back(Lease::adopt(*chosen));
-    } else {
-      auto empty = std::find_if(leases.begin(), leases.end(), [](auto& lease) { return !lease; });
-      *empty = Lease::adopt(*chosen);
-    }
-    if (leases.size() == 20'000) most = std::max(most, (*chosen)->load().in_flight());
+    ended = Lease::adopt(*chosen);
+    if (i >= held) most = std::max(most, (*chosen)->load().in_flight());
   }
 
   EXPECT_LE(most, 26u);  // 1.25 * 20, and one for what was seen a moment ago

@@ -70,7 +70,6 @@ TEST(LeastConnections, BreaksTiesAtRandomInABigPool) {
 TEST(LeastConnections, KeepsABigPoolEven) {
   auto backends = some_backends(1000);
   auto picker = make_picker("least-connections", {.backends = backends}, 3);
-  Rng rng(5);
   std::vector<Lease> leases;
 
   // Balls into bins: 10 each in the mean. One random choice would leave 22 on the fullest.
