@@ -1,0 +1,76 @@
+// The chunked decoder against two promises: how the bytes were cut does not matter, and whatever it
+// lets through, Beast's parser reads the same way.
+#include <algorithm>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "beast.h"
+#include "require.h"
+#include "wire/chunked.h"
+
+namespace {
+
+namespace beast = boost::beast;
+using evenkeel::ChunkedDecoder;
+
+/// What a decoder made of some bytes.
+struct Verdict {
+  ChunkedDecoder::Step step = ChunkedDecoder::Step::more;
+  std::size_t consumed = 0;
+  std::string payload;
+  std::size_t trailers = 0;
+
+  bool operator==(const Verdict&) const = default;
+};
+
+/// Feeds the bytes `piece` at a time.
+Verdict decode(std::string_view bytes, std::size_t piece) {
+  ChunkedDecoder decoder;
+  Verdict verdict;
+  while (verdict.step == ChunkedDecoder::Step::more && !bytes.empty()) {
+    std::string read(bytes.substr(0, piece));
+    const auto decoded = decoder.decode(read.data(), read.size());
+    require(decoded.consumed <= read.size(), "no more is consumed than was given");
+    verdict.step = decoded.step;
+    if (decoded.step == ChunkedDecoder::Step::failed) return {.step = decoded.step};
+    verdict.payload += decoded.payload;
+    verdict.consumed += decoded.consumed;
+    require(decoded.step == ChunkedDecoder::Step::done || decoded.consumed == read.size(),
+            "all is consumed before the end");
+    bytes.remove_prefix(read.size());
+  }
+  verdict.trailers = decoder.trailers().size();
+  return verdict;
+}
+
+void compare_with_beast(const Verdict& ours, std::string_view bytes) {
+  beast::http::parser<false, beast::http::string_body> parser;
+  parser.header_limit(64 * 1024);
+  beast::error_code error;
+  const std::string message = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" +
+                              std::string(bytes.substr(0, ours.consumed));
+  std::string_view left = message;
+  while (!error && !left.empty() && !parser.is_done()) {
+    const auto taken = parser.put(boost::asio::buffer(left), error);
+    if (error == beast::http::error::need_more && taken > 0) error = {};
+    left.remove_prefix(taken);
+  }
+  if (about_framing(error)) return;  // in a trailer, where we drop it
+  require(!error, "Beast reads what we let through");
+  require(parser.is_done() && left.empty(), "Beast sees the end where we do");
+  require(parser.get().body() == ours.payload, "the same payload");
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  const auto whole = decode(bytes, std::max<std::size_t>(bytes.size(), 1));
+  require(whole == decode(bytes, 1), "a byte at a time comes to the same");
+  require(whole == decode(bytes, 5), "five bytes at a time come to the same");
+  if (whole.step == ChunkedDecoder::Step::done) compare_with_beast(whole, bytes);
+  return 0;
+}

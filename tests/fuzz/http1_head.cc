@@ -1,0 +1,128 @@
+// The head parser against two promises: how the bytes were cut does not matter, and whatever it lets
+// through, Beast's parser reads the same way.
+#include <algorithm>
+#include <boost/beast/http/empty_body.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "beast.h"
+#include "require.h"
+#include "wire/head_parser.h"
+
+namespace {
+
+namespace beast = boost::beast;
+using evenkeel::HeadParser;
+
+constexpr std::size_t longest = evenkeel::Block::small;
+constexpr evenkeel::HeadLimits limits{.bytes = longest, .fields = 64, .line = 4096};
+
+/// What a parser made of some bytes.
+struct Verdict {
+  HeadParser::Step step = HeadParser::Step::more;
+  std::size_t consumed = 0;
+  std::string method;
+  std::string target;
+  std::string phrase;
+  int status = 0;
+  int minor_version = 1;
+  std::vector<std::pair<std::string, std::string>> fields;
+
+  bool operator==(const Verdict&) const = default;
+};
+
+/// Feeds the bytes `piece` at a time.
+Verdict parse(HeadParser::Kind kind, std::string_view bytes, std::size_t piece) {
+  evenkeel::ReadBuffer buffer;
+  buffer.block = evenkeel::Block::take(evenkeel::Block::small);
+  HeadParser parser(kind, limits);
+  Verdict verdict;
+  while (verdict.step == HeadParser::Step::more && !bytes.empty()) {
+    const auto size = std::min({piece, bytes.size(), std::size_t{buffer.free_size()}});
+    if (size == 0) break;
+    std::memcpy(buffer.free_begin(), bytes.data(), size);
+    buffer.end += static_cast<std::uint32_t>(size);
+    bytes.remove_prefix(size);
+    verdict.step = parser.parse(buffer);
+  }
+  if (verdict.step != HeadParser::Step::done) return verdict;
+
+  const auto& head = parser.head();
+  verdict.consumed = buffer.begin;
+  verdict.method = head.method;
+  verdict.target = head.target;
+  verdict.phrase = head.reason_phrase;
+  verdict.status = head.status;
+  verdict.minor_version = head.minor_version;
+  for (const auto& field : head.fields) verdict.fields.emplace_back(field.name(), field.value());
+  return verdict;
+}
+
+bool names_connection(const Verdict& verdict) {
+  return std::any_of(verdict.fields.begin(), verdict.fields.end(), [](const auto& field) {
+    return evenkeel::same_name(field.first, "connection") ||
+           evenkeel::same_name(field.first, "proxy-connection");
+  });
+}
+
+template <bool is_request>
+void compare_with_beast(const Verdict& ours, std::string_view bytes) {
+  // Beast knows neither the empty line before a request nor a status line without a phrase.
+  if (bytes.starts_with("\r\n")) bytes.remove_prefix(2);
+  if (!is_request && bytes.substr(12, 1) == "\r") return;
+
+  beast::http::parser<is_request, beast::http::empty_body> parser;
+  parser.header_limit(static_cast<std::uint32_t>(longest));
+  parser.skip(true);
+  beast::error_code error;
+  auto head = bytes.substr(0, ours.consumed);
+  while (!error && !head.empty() && !parser.is_header_done()) {
+    const auto taken = parser.put(boost::asio::buffer(head), error);
+    if (!error) head.remove_prefix(taken);
+    if (taken == 0) break;
+  }
+  // What Connection says is judged later on our side, as is the framing.
+  if (about_framing(error) || (error == beast::http::error::bad_value && names_connection(ours))) {
+    return;
+  }
+  require(!error, "Beast reads what we let through");
+  require(parser.is_header_done(), "Beast sees the end of the head where we do");
+
+  const auto& theirs = parser.get();
+  if constexpr (is_request) {
+    require(theirs.method_string() == ours.method, "the same method");
+    require(theirs.target() == ours.target, "the same target");
+  } else {
+    require(static_cast<int>(theirs.result_int()) == ours.status, "the same status");
+  }
+  require(static_cast<int>(theirs.version()) == 10 + ours.minor_version, "the same version");
+  std::vector<std::pair<std::string, std::string>> fields;
+  for (const auto& field : theirs) fields.emplace_back(field.name_string(), field.value());
+  // Beast keeps fields of one name together.
+  auto expected = ours.fields;
+  std::sort(expected.begin(), expected.end());
+  std::sort(fields.begin(), fields.end());
+  require(fields == expected, "the same fields");
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  for (const auto kind : {HeadParser::Kind::request, HeadParser::Kind::response}) {
+    const auto whole = parse(kind, bytes, bytes.size());
+    require(whole == parse(kind, bytes, 1), "a byte at a time comes to the same");
+    require(whole == parse(kind, bytes, 7), "seven bytes at a time come to the same");
+    if (whole.step != HeadParser::Step::done) continue;
+    if (kind == HeadParser::Kind::request) {
+      compare_with_beast<true>(whole, bytes);
+    } else {
+      compare_with_beast<false>(whole, bytes);
+    }
+  }
+  return 0;
+}
