@@ -66,8 +66,9 @@ TEST(StreamTally, IsNotFooledByTextThatLooksLikeKeys) {
 
   tally.feed(R"(data: {"choices":[{"delta":{"content":""},"logprobs":"\"content\":\"x\""}]})"
              "\n\n");
-  tally.feed(R"(data: {"choices":[{"delta":{"content":"\"error\" \"usage\":{\"completion_tokens\":9}"}}]})"
-             "\n\n");
+  tally.feed(
+      R"(data: {"choices":[{"delta":{"content":"\"error\" \"usage\":{\"completion_tokens\":9}"}}]})"
+      "\n\n");
 
   EXPECT_EQ(tally.text_events(), 1u);
   EXPECT_EQ(tally.error(), "");
@@ -92,7 +93,8 @@ TEST(UsageOf, IsNothingWhereThereIsNone) {
 }
 
 TEST(FirstModelOf, IsTheFirstIdOfTheList) {
-  EXPECT_EQ(first_model_of(R"({"object":"list","data":[{"id":"org\/m","x":1},{"id":"n"}]})"), "org/m");
+  EXPECT_EQ(first_model_of(R"({"object":"list","data":[{"id":"org\/m","x":1},{"id":"n"}]})"),
+            "org/m");
   EXPECT_EQ(first_model_of(R"({"data":[]})"), "");
 }
 

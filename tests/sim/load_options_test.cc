@@ -39,8 +39,9 @@ TEST(HeaderOption, IsRefusedWhereItCouldSplitTheRequest) {
 }
 
 TEST(LoadTarget, FindsThePathsBelowTheBase) {
-  for (const char* url : {"http://127.0.0.1:8000", "127.0.0.1:8000", "http://127.0.0.1:8000/",
-                          "http://127.0.0.1:8000/v1", "http://127.0.0.1:8000/v1/chat/completions"}) {
+  for (const char* url :
+       {"http://127.0.0.1:8000", "127.0.0.1:8000", "http://127.0.0.1:8000/",
+        "http://127.0.0.1:8000/v1", "http://127.0.0.1:8000/v1/chat/completions"}) {
     auto target = find_target(url);
     ASSERT_TRUE(target) << url;
     EXPECT_EQ(target->authority, "127.0.0.1:8000") << url;

@@ -103,16 +103,20 @@ TEST(Trace, IsPutInTheOrderOfTime) {
 TEST(Trace, SaysWhereAndWhatIsWrong) {
   EXPECT_EQ(complaint_about(""), "t: empty");
   EXPECT_THAT(complaint_about("a,b\n1,2\n"), HasSubstr("t:1: expected a header with timestamp_ms"));
-  EXPECT_THAT(complaint_about(std::string(azure) + "\n1,2\n"), HasSubstr("t:5: expected 3 columns"));
+  EXPECT_THAT(complaint_about(std::string(azure) + "\n1,2\n"),
+              HasSubstr("t:5: expected 3 columns"));
   EXPECT_THAT(complaint_about(std::string(azure) + "x,1,2\n"), HasSubstr("t:4: "));
   EXPECT_THAT(complaint_about(std::string(azure) + "nan,1,2\n"), HasSubstr("t:4: "));
   EXPECT_THAT(complaint_about(std::string(azure) + "1,-1,2\n"), HasSubstr("t:4: "));
   EXPECT_THAT(complaint_about(R"({"timestamp":1,"input_length":2})"),
               HasSubstr("t:1: expected timestamp, input_length and output_length"));
-  EXPECT_THAT(complaint_about(std::string(mooncake) + "{\"timestamp\":"), HasSubstr("t:3: not a flat"));
-  EXPECT_THAT(complaint_about(R"({"timestamp":1,"input_length":2,"output_length":3,"hash_ids":[1,)"),
-              HasSubstr("hash_ids"));
-  EXPECT_THAT(complaint_about("timestamp_ms,input_tokens,output_tokens\n"), HasSubstr("no requests"));
+  EXPECT_THAT(complaint_about(std::string(mooncake) + "{\"timestamp\":"),
+              HasSubstr("t:3: not a flat"));
+  EXPECT_THAT(
+      complaint_about(R"({"timestamp":1,"input_length":2,"output_length":3,"hash_ids":[1,)"),
+      HasSubstr("hash_ids"));
+  EXPECT_THAT(complaint_about("timestamp_ms,input_tokens,output_tokens\n"),
+              HasSubstr("no requests"));
 }
 
 TEST(Trace, OfAFileMayBePlainOrGzip) {
@@ -158,10 +162,9 @@ TEST(SpreadBursts, SpreadsABatchEvenlyUpToTheNextStamp) {
 
   spread_bursts(rows);
 
-  EXPECT_THAT(dues(rows),
-              ElementsAre(milliseconds(0), milliseconds(750), milliseconds(1500),
-                          milliseconds(2250), milliseconds(3000), milliseconds(3500),
-                          milliseconds(4000)));
+  EXPECT_THAT(dues(rows), ElementsAre(milliseconds(0), milliseconds(750), milliseconds(1500),
+                                      milliseconds(2250), milliseconds(3000), milliseconds(3500),
+                                      milliseconds(4000)));
 }
 
 TEST(SpreadBursts, GivesTheLastBatchTheTimeOfTheOneBefore) {
