@@ -15,9 +15,8 @@ constexpr std::string_view digits = "0123456789";
 
 std::optional<std::uint16_t> parse_port(std::string_view text, std::string& why) {
   unsigned port = 0;
-  const char* end = text.data() + text.size();
-  const auto [stopped, error] = std::from_chars(text.data(), end, port);
-  if (text.empty() || error != std::errc{} || stopped != end || port > 65535) {
+  const auto [stopped, error] = std::from_chars(text.begin(), text.end(), port);
+  if (text.empty() || error != std::errc{} || stopped != text.end() || port > 65535) {
     why = fmt::format("'{}' is not a port from 0 to 65535", text);
     return std::nullopt;
   }
@@ -35,7 +34,7 @@ bool is_host(std::string_view host, std::string& why) {
     if (parse_ip(host)) return true;
     why = fmt::format("'{}' is not an IPv4 address", host);
   } else if (host.size() > longest || host.front() == '-' || host.front() == '.' ||
-             host.find("..") != host.npos || !std::all_of(host.begin(), host.end(), [](char c) {
+             host.find("..") != host.npos || !std::ranges::all_of(host, [](char c) {
                return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
                       c == '.' || c == '-' || c == '_';
              })) {
@@ -185,9 +184,8 @@ std::optional<Network> parse_network(std::string_view text, std::string& why) {
   unsigned bits = most;
   if (slash != text.npos) {
     const std::string_view suffix = text.substr(slash + 1);
-    const char* end = suffix.data() + suffix.size();
-    const auto [stopped, error] = std::from_chars(suffix.data(), end, bits);
-    if (suffix.empty() || error != std::errc{} || stopped != end || bits > most) {
+    const auto [stopped, error] = std::from_chars(suffix.begin(), suffix.end(), bits);
+    if (suffix.empty() || error != std::errc{} || stopped != suffix.end() || bits > most) {
       why = fmt::format("'/{}' is not a prefix length from /0 to /{}", suffix, most);
       return std::nullopt;
     }

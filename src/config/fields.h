@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 
 inline constexpr std::uint64_t KiB = 1024;
 inline constexpr std::uint64_t MiB = 1024 * KiB;
-inline constexpr std::uint64_t TiB = 1024 * 1024 * MiB;
+inline constexpr std::uint64_t TiB = MiB * MiB;
 inline constexpr std::int64_t many = 1'000'000;
 
 inline constexpr std::array<std::string_view, 11> engine_words = {

@@ -42,8 +42,8 @@ constexpr std::array<Unit, 5> size_units = {
 
 std::string lower(std::string_view text) {
   std::string out{text};
-  std::transform(out.begin(), out.end(), out.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::ranges::transform(out, out.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return out;
 }
 
@@ -89,10 +89,10 @@ std::optional<Quantity> split_quantity(std::string_view text) {
   const std::size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
   Quantity quantity{text.substr(0, digits), text.substr(digits)};
   while (quantity.unit.starts_with(' ')) quantity.unit.remove_prefix(1);
-  const char* end = quantity.number.data() + quantity.number.size();
+  const std::string_view number = quantity.number;
   const auto [stopped, error] =
-      std::from_chars(quantity.number.data(), end, quantity.value, std::chars_format::fixed);
-  if (error != std::errc{} || stopped != end || quantity.number.empty()) return std::nullopt;
+      std::from_chars(number.begin(), number.end(), quantity.value, std::chars_format::fixed);
+  if (number.empty() || error != std::errc{} || stopped != number.end()) return std::nullopt;
   return quantity;
 }
 
@@ -157,7 +157,7 @@ Tree DurationForm::tree(const Value& value, const Value*) const {
 }
 
 Tree DurationForm::schema() const {
-  return schema_of("string").put("pattern", Tree::text("^[0-9]+(\\.[0-9]+)?(ms|s|m|h|d)$|\\$\\{"));
+  return schema_of("string").put("pattern", Tree::text(R"(^[0-9]+(\.[0-9]+)?(ms|s|m|h|d)$|\$\{)"));
 }
 
 std::string DurationForm::range() const {
@@ -178,7 +178,7 @@ void SizeForm::read(const Node& node, Value& value) const {
 Tree SizeForm::tree(const Value& value, const Value*) const { return Tree::text(size_text(value)); }
 
 Tree SizeForm::schema() const {
-  return schema_of("string").put("pattern", Tree::text("^[0-9]+(\\.[0-9]+)?([KMGT]i)?B$|\\$\\{"));
+  return schema_of("string").put("pattern", Tree::text(R"(^[0-9]+(\.[0-9]+)?([KMGT]i)?B$|\$\{)"));
 }
 
 std::string SizeForm::range() const {
@@ -191,9 +191,8 @@ std::optional<std::int64_t> WholeNumber::read(const Node& node) const {
   if (!scalar) return std::nullopt;
   const std::string_view text = scalar->text;
   std::int64_t number = 0;
-  const auto [stopped, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool is_number =
-      error != std::errc::invalid_argument && stopped == text.data() + text.size();
+  const auto [stopped, error] = std::from_chars(text.begin(), text.end(), number);
+  const bool is_number = error != std::errc::invalid_argument && stopped == text.end();
   if (!is_number || (node.is_quoted() && !scalar->from_environment)) {
     node.fail_expected(expected, is_number ? "remove the quotes" : "");
     return std::nullopt;
@@ -295,7 +294,7 @@ std::optional<std::size_t> Words::read(const Node& node) const {
   const std::string expected = fmt::format("one of {}", fmt::join(names, ", "));
   const auto scalar = node.scalar(expected);
   if (!scalar) return std::nullopt;
-  const auto found = std::find(names.begin(), names.end(), scalar->text);
+  const auto found = std::ranges::find(names, scalar->text);
   if (found != names.end()) return static_cast<std::size_t>(found - names.begin());
 
   const auto meant = nearest_word(scalar->text, {names.begin(), names.end()});
@@ -528,7 +527,7 @@ bool is_letter_or_digit(char c) {
 
 // A token of RFC 9110.
 bool is_token(std::string_view text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+  return !text.empty() && std::ranges::all_of(text, [](char c) {
     return is_letter_or_digit(c) ||
            std::string_view{"!#$%&'*+-.^_`|~"}.find(c) != std::string::npos;
   });
@@ -539,7 +538,7 @@ bool is_token(std::string_view text) {
 std::optional<Complaint> check_name(std::string& value) {
   constexpr std::size_t longest = 64;
   const bool good = !value.empty() && value.size() <= longest && is_letter_or_digit(value[0]) &&
-                    std::all_of(value.begin(), value.end(), [](char c) {
+                    std::ranges::all_of(value, [](char c) {
                       return is_letter_or_digit(c) || c == '.' || c == '_' || c == '-';
                     });
   if (good) return std::nullopt;
@@ -564,8 +563,8 @@ std::optional<Complaint> check_header_name(std::string& value) {
 
 std::optional<Complaint> check_method(std::string& value) {
   std::string upper = value;
-  std::transform(upper.begin(), upper.end(), upper.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  std::ranges::transform(upper, upper.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
   if (!is_token(value)) return Complaint{fmt::format("'{}' is not a method", value), {}};
   if (value != upper) {
     return Complaint{fmt::format("'{}' is not a method: they are in upper case", value),
@@ -581,7 +580,7 @@ std::optional<Complaint> check_host_pattern(std::string& value) {
     return Complaint{fmt::format("'{}' is not a host name", value),
                      "write the name alone, without scheme and port"};
   }
-  const bool good = !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
+  const bool good = !name.empty() && std::ranges::all_of(name, [](char c) {
     return is_letter_or_digit(c) || c == '.' || c == '-' || c == '_' || c == ':';
   });
   if (!good) {
@@ -596,7 +595,7 @@ std::optional<Complaint> check_path_pattern(std::string& value) {
     return Complaint{fmt::format("'{}' is not a path: it starts with '/'", value),
                      did_you_mean("/" + value)};
   }
-  const auto strange = std::find_if(value.begin(), value.end(), [](char c) {
+  const auto strange = std::ranges::find_if(value, [](char c) {
     return static_cast<unsigned char>(c) <= 0x20 || c == 0x7f || c == '?' || c == '#' || c == '\\';
   });
   if (strange != value.end()) {

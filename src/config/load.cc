@@ -23,7 +23,7 @@ namespace evenkeel {
 namespace config_file {
 namespace {
 
-constexpr std::size_t largest_file = 16 * 1024 * 1024;
+constexpr std::size_t largest_file = 16 * MiB;
 
 // The first byte that no text in UTF-8 holds. yaml-cpp must not see it: it takes a control
 // character for the end of the file, and other encodings for UTF-8.

@@ -40,6 +40,7 @@ bool fits(Shape shape, const Tree& tree) {
 
 std::vector<std::string> names_of(const std::vector<KnownKey>& known) {
   std::vector<std::string> names;
+  names.reserve(known.size());
   for (const auto& key : known) names.emplace_back(key.name);
   return names;
 }
@@ -49,7 +50,7 @@ bool is_variable_name(std::string_view name) {
     return std::isalnum(static_cast<unsigned char>(c)) || c == '_';
   };
   return !name.empty() && std::isdigit(static_cast<unsigned char>(name.front())) == 0 &&
-         std::all_of(name.begin(), name.end(), is_word);
+         std::ranges::all_of(name, is_word);
 }
 
 }  // namespace
@@ -128,6 +129,7 @@ std::optional<std::vector<Node>> Node::elements(std::string_view expected) const
     return std::nullopt;
   }
   std::vector<Node> nodes;
+  nodes.reserve(tree_.items.size());
   for (std::size_t i = 0; i < tree_.items.size(); ++i) {
     nodes.emplace_back(tree_.items[i], fmt::format("{}[{}]", path_, i), reading_);
   }
@@ -155,9 +157,8 @@ bool Node::take_keys(const std::vector<KnownKey>& known) {
   }
   std::vector<std::size_t> unknown;
   for (std::size_t i = 0; i < tree_.keys.size(); ++i) {
-    const auto key = std::find_if(known.begin(), known.end(), [&](const KnownKey& candidate) {
-      return candidate.name == tree_.keys[i].name;
-    });
+    const auto key = std::ranges::find_if(
+        known, [&](const KnownKey& candidate) { return candidate.name == tree_.keys[i].name; });
     if (key == known.end()) {
       unknown.push_back(i);
     } else {
@@ -176,9 +177,8 @@ void Node::take_unknown_key(std::size_t index, const std::vector<KnownKey>& know
   const auto names = names_of(known);
   const Tree::Key& key = tree_.keys[index];
   const auto meant = nearest_word(key.name, names);
-  const auto run_together = std::find_if(names.begin(), names.end(), [&](const std::string& name) {
-    return key.name.starts_with(name + " ");
-  });
+  const auto run_together = std::ranges::find_if(
+      names, [&](const std::string& name) { return key.name.starts_with(name + " "); });
   std::string help = fmt::format("known here: {}", fmt::join(names, ", "));
   if (meant) {
     help = fmt::format("did you mean '{}'?", *meant);
@@ -189,8 +189,8 @@ void Node::take_unknown_key(std::size_t index, const std::vector<KnownKey>& know
   reading_.report.add(key.mark, join(path_, key.name), "unknown key", help);
 
   if (!meant) return;
-  const auto it = std::find_if(known.begin(), known.end(),
-                               [&](const KnownKey& candidate) { return candidate.name == *meant; });
+  const auto it = std::ranges::find_if(
+      known, [&](const KnownKey& candidate) { return candidate.name == *meant; });
   const Tree& value = tree_.items[index];
   taken_.emplace(it->name, fits(it->shape, value) ? &value : nullptr);
 }
@@ -239,7 +239,7 @@ std::optional<std::string> Node::variable(std::string_view reference) const {
     return std::nullopt;
   }
   const auto& look_up = reading_.environment.variable;
-  const auto value = look_up ? look_up(name) : std::nullopt;
+  auto value = look_up ? look_up(name) : std::nullopt;
   // As in a shell, an empty variable is as good as none where there is a default.
   if (separator != reference.npos && (!value || value->empty())) {
     return std::string{reference.substr(separator + 2)};

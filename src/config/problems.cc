@@ -22,7 +22,7 @@ void Report::forget_from(int line) {
 }
 
 std::vector<Problem> Report::take() {
-  std::sort(problems_.begin(), problems_.end(), [](const Problem& a, const Problem& b) {
+  std::ranges::sort(problems_, [](const Problem& a, const Problem& b) {
     return std::tie(a.line, a.column, a.path, a.message) <
            std::tie(b.line, b.column, b.path, b.message);
   });

@@ -58,6 +58,7 @@ void check_names(const Config& config, Reading& reading) {
   check_unique(listeners, "listener name", reading);
 
   std::vector<Named> pools;
+  pools.reserve(config.pools.size());
   for (std::size_t i = 0; i < config.pools.size(); ++i) {
     pools.push_back({at("pools", i) + ".name", config.pools[i].name});
   }
@@ -65,6 +66,7 @@ void check_names(const Config& config, Reading& reading) {
 
   for (std::size_t i = 0; i < config.pools.size(); ++i) {
     std::vector<Named> backends;
+    backends.reserve(config.pools[i].backends.size());
     for (std::size_t j = 0; j < config.pools[i].backends.size(); ++j) {
       backends.push_back(
           {path_of_backend(reading, i, j), to_string(config.pools[i].backends[j].address)});
@@ -113,8 +115,7 @@ void check_ports(const Config& config, Reading& reading) {
     const auto found = reading.marks.find(bound.path);
     return std::pair{found == reading.marks.end() ? 0 : found->second.line, bound.path};
   };
-  std::sort(all.begin(), all.end(),
-            [&](const Bound& a, const Bound& b) { return place(a) < place(b); });
+  std::ranges::sort(all, [&](const Bound& a, const Bound& b) { return place(a) < place(b); });
   for (std::size_t later = 1; later < all.size(); ++later) {
     const auto earlier = std::find_if(
         all.begin(), all.begin() + static_cast<std::ptrdiff_t>(later),
@@ -186,7 +187,7 @@ std::string path_of_target(const Reading& reading, std::size_t route, const std:
 std::set<std::string> check_targets(const Config& config, Reading& reading) {
   std::vector<std::string> pools;
   for (const auto& pool : config.pools) {
-    const bool is_new = std::find(pools.begin(), pools.end(), pool.name) == pools.end();
+    const bool is_new = std::ranges::find(pools, pool.name) == pools.end();
     if (is_new && !pool.name.empty()) pools.push_back(pool.name);
   }
   std::set<std::string> used;
@@ -194,7 +195,7 @@ std::set<std::string> check_targets(const Config& config, Reading& reading) {
     for (const auto& target : config.routes[i].targets) {
       if (target.pool.empty()) continue;  // a pool without name, on the way that is implied
       used.insert(target.pool);
-      if (std::find(pools.begin(), pools.end(), target.pool) != pools.end()) continue;
+      if (std::ranges::find(pools, target.pool) != pools.end()) continue;
       const auto meant = nearest_word(target.pool, pools);
       if (meant) used.insert(*meant);
       reading.add(path_of_target(reading, i, target.pool),
@@ -210,9 +211,9 @@ void check_shares(const Config& config, Reading& reading) {
   for (std::size_t i = 0; i < config.routes.size(); ++i) {
     const auto& targets = config.routes[i].targets;
     const std::string path = at("routes", i) + ".split";
-    const bool all_zero = !targets.empty() &&
-                          std::all_of(targets.begin(), targets.end(),
-                                      [](const RouteTarget& target) { return target.weight == 0; });
+    const bool all_zero =
+        !targets.empty() &&
+        std::ranges::all_of(targets, [](const RouteTarget& target) { return target.weight == 0; });
     if (all_zero && !reading.report.touched(path)) {
       reading.add(path, "all shares are 0, no pool gets a request");
     }
@@ -297,17 +298,15 @@ bool host_covers(const std::string& first, const std::string& second) {
 }  // namespace
 
 bool covers(const RouteMatch& first, const RouteMatch& second) {
-  const bool headers_cover =
-      std::all_of(first.header.begin(), first.header.end(), [&](const auto& field) {
-        const auto found = second.header.find(field.first);
-        return found != second.header.end() && found->second == field.second;
-      });
+  const bool headers_cover = std::ranges::all_of(first.header, [&](const auto& field) {
+    const auto found = second.header.find(field.first);
+    return found != second.header.end() && found->second == field.second;
+  });
   const bool methods_cover =
       first.method.empty() ||
-      (!second.method.empty() &&
-       std::all_of(second.method.begin(), second.method.end(), [&](const std::string& method) {
-         return std::find(first.method.begin(), first.method.end(), method) != first.method.end();
-       }));
+      (!second.method.empty() && std::ranges::all_of(second.method, [&](const std::string& method) {
+        return std::ranges::find(first.method, method) != first.method.end();
+      }));
   return headers_cover && methods_cover && host_covers(first.host, second.host) &&
          path_covers(first.path, second.path);
 }

@@ -101,8 +101,7 @@ void write_json(const Tree& tree, std::string& out, std::size_t indent) {
     return;
   }
   const bool on_one_line =
-      !is_map && std::all_of(tree.items.begin(), tree.items.end(),
-                             [](const Tree& item) { return item.is_scalar(); });
+      !is_map && std::ranges::all_of(tree.items, [](const Tree& item) { return item.is_scalar(); });
   const std::string separator = on_one_line ? " " : "\n" + std::string(indent + 2, ' ');
   out += is_map ? '{' : '[';
   if (!on_one_line) out += separator;
@@ -116,7 +115,7 @@ void write_json(const Tree& tree, std::string& out, std::size_t indent) {
 }
 
 bool is_one_of(std::string_view text, std::initializer_list<std::string_view> words) {
-  return std::find(words.begin(), words.end(), text) != words.end();
+  return std::ranges::find(words, text) != words.end();
 }
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -153,8 +152,8 @@ bool is_number(std::string_view text) {
 // YAML 1.1, which many tools still read, has more words for booleans, and dates, and 1:30 for 90.
 bool is_special_in_yaml_1_1(std::string_view text) {
   std::string lower{text};
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::ranges::transform(lower, lower.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   if (is_one_of(lower, {"yes", "no", "on", "off", "y", "n"})) return true;
   return is_digit(text.front()) && std::count(text.begin(), text.end(), '.') <= 1 &&
          text.find_first_not_of("0123456789_:+-.") == text.npos;
@@ -189,8 +188,7 @@ bool is_flow(const Tree& tree) {
   if (tree.kind != Tree::Kind::list && tree.kind != Tree::Kind::map) return true;
   if (tree.items.empty()) return true;
   return tree.kind == Tree::Kind::list &&
-         std::all_of(tree.items.begin(), tree.items.end(),
-                     [](const Tree& item) { return item.is_scalar(); });
+         std::ranges::all_of(tree.items, [](const Tree& item) { return item.is_scalar(); });
 }
 
 std::string yaml_flow(const Tree& tree) {

@@ -23,7 +23,7 @@ constexpr std::size_t deepest = 64;
 // No text has it.
 constexpr char patch = '\x01';
 constexpr std::size_t most_patches = 20;
-constexpr std::size_t largest_patched = 1024 * 1024;  // each patch reads the text once more
+constexpr std::size_t largest_patched = 1024UL * 1024;  // each patch reads the text once more
 constexpr const char* unclosed_quote = "a quoted text that never ends";
 
 // yaml-cpp counts columns in bytes from 0; people count characters from 1.
@@ -294,8 +294,8 @@ class TreeBuilder : public YAML::EventHandler {
                   "write the keys out");
       frame.key_is_lost = true;
     } else if (!frame.seen.insert(name).second) {
-      const auto first = std::find_if(frame.tree.keys.begin(), frame.tree.keys.end(),
-                                      [&](const Tree::Key& key) { return key.name == name; });
+      const auto first = std::ranges::find_if(
+          frame.tree.keys, [&](const Tree::Key& key) { return key.name == name; });
       report_.add(value.mark, join(frame.path, name),
                   first == frame.tree.keys.end()
                       ? std::string{"duplicate key"}
@@ -458,8 +458,8 @@ ParsedYaml parse_yaml(std::string_view original, Report& report) {
     }
     parsed.root = builder.take_root();
     if (parsed.root.kind == Tree::Kind::nothing) parsed.root.mark = {1, 1};
-    parsed.shape_is_guesswork = std::any_of(
-        patches.begin(), patches.end(), [](const auto& entry) { return entry.second.loses_keys; });
+    parsed.shape_is_guesswork =
+        std::ranges::any_of(patches, [](const auto& entry) { return entry.second.loses_keys; });
     return parsed;
   }
 }

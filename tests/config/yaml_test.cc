@@ -6,10 +6,8 @@
 namespace evenkeel {
 namespace {
 
-using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::Not;
 using testing::StartsWith;
 
 const std::string right_pool = "pools: [{name: llama, backends: [127.0.0.1:8000]}]\n";
@@ -115,13 +113,13 @@ TEST(Yaml, SurvivesDeepNesting) {
     std::string text = "pools: \n  ";
     for (int i = 0; i < 20'000; ++i) text += open;
 
-    EXPECT_THAT(problems_of(text), Not(Contains(HasSubstr("out of memory")))) << open;
-    EXPECT_FALSE(read(text).ok()) << open;
+    EXPECT_THAT(problems_of(text), ElementsAre(HasSubstr("nested more than 64 levels deep")))
+        << open;
   }
 }
 
 TEST(Yaml, RefusesAFileThatIsTooLarge) {
-  EXPECT_THAT(problems_of(std::string(17 * 1024 * 1024, '#')),
+  EXPECT_THAT(problems_of(std::string(17UL * 1024 * 1024, '#')),
               ElementsAre(HasSubstr("larger than 16 MiB")));
 }
 

@@ -34,11 +34,11 @@ struct ListenerTimeouts {
 };
 
 struct ListenerLimits {
-  std::uint64_t header_bytes = 32 * 1024;       // request line and fields together; 431 above
-  std::uint32_t header_fields = 100;            // 431 above
-  std::uint64_t uri_bytes = 8 * 1024;           // request target; 414 above
-  std::uint64_t body_bytes = 32 * 1024 * 1024;  // request body; 413 above
-  std::uint32_t max_connections = 0;            // all workers together; 0: no limit
+  std::uint64_t header_bytes = 32UL * 1024;       // request line and fields together; 431 above
+  std::uint32_t header_fields = 100;              // 431 above
+  std::uint64_t uri_bytes = 8UL * 1024;           // request target; 414 above
+  std::uint64_t body_bytes = 32UL * 1024 * 1024;  // request body; 413 above
+  std::uint32_t max_connections = 0;              // all workers together; 0: no limit
 
   bool operator==(const ListenerLimits&) const = default;
 };
