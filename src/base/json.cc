@@ -40,6 +40,9 @@ void append_json_string(std::string& out, std::string_view text) {
     if (c == '"' || c == '\\') {
       out += '\\';
       out += c;
+    } else if (c == '\n' || c == '\r' || c == '\t') {
+      out += '\\';
+      out += c == '\n' ? 'n' : c == '\r' ? 'r' : 't';
     } else if (byte < 0x20 || byte == 0x7f) {
       out += "\\u00";
       out += digits[byte >> 4];

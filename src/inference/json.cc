@@ -6,39 +6,6 @@
 
 namespace evenkeel {
 
-void append_json_string(std::string& out, std::string_view text) {
-  out += '"';
-  for (const char c : text) {
-    switch (c) {
-      case '"':
-        out += "\\\"";
-        break;
-      case '\\':
-        out += "\\\\";
-        break;
-      case '\n':
-        out += "\\n";
-        break;
-      case '\r':
-        out += "\\r";
-        break;
-      case '\t':
-        out += "\\t";
-        break;
-      default:
-        if (static_cast<unsigned char>(c) < 0x20) {
-          constexpr char digits[] = "0123456789abcdef";
-          out += "\\u00";
-          out += digits[(c >> 4) & 0xf];
-          out += digits[c & 0xf];
-        } else {
-          out += c;
-        }
-    }
-  }
-  out += '"';
-}
-
 std::string json_string(std::string_view text) {
   std::string out;
   append_json_string(out, text);

@@ -6,12 +6,12 @@
 #include <string_view>
 #include <variant>
 
+#include "evenkeel/base/json.h"
 #include "evenkeel/base/result.h"
 
 namespace evenkeel {
 
-/// Appends `text` as a JSON string, quotes and all. Bytes that are not UTF-8 pass as they are.
-void append_json_string(std::string& out, std::string_view text);
+/// `text` as a JSON string, quotes and all.
 std::string json_string(std::string_view text);
 
 /// null, true and false, a number, a string.
