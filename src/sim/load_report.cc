@@ -4,8 +4,9 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 
-#include "load_request.h"
+#include "evenkeel/base/json.h"
 
 namespace evenkeel {
 namespace {
@@ -24,24 +25,20 @@ void append_row(std::string& out, std::string_view name, const Percentiles& dura
                  duration_text(durations.longest()));
 }
 
-std::string json_of(const Percentiles& durations) {
-  if (durations.count() == 0) return "null";
-  return fmt::format(
-      R"({{"count":{},"mean":{:.9f},"p50":{:.9f},"p90":{:.9f},"p99":{:.9f},"max":{:.9f}}})",
-      durations.count(), seconds_of(durations.mean()), seconds_of(durations.at(0.5)),
-      seconds_of(durations.at(0.9)), seconds_of(durations.at(0.99)),
-      seconds_of(durations.longest()));
-}
-
-/// A JSON object out of a map; `value` turns what is mapped to into JSON.
-template <class Map, class Value>
-std::string json_object(const Map& map, Value value) {
-  std::string out = "{";
-  for (const auto& [name, what] : map) {
-    if (out.size() > 1) out += ',';
-    out += json_quoted(name) + ":" + value(what);
+void write(JsonWriter& json, std::string_view name, const Percentiles& durations) {
+  json.key(name);
+  if (durations.count() == 0) {
+    json.null();
+    return;
   }
-  return out += '}';
+  json.begin_object()
+      .field("count", durations.count())
+      .field("mean", seconds_of(durations.mean()))
+      .field("p50", seconds_of(durations.at(0.5)))
+      .field("p90", seconds_of(durations.at(0.9)))
+      .field("p99", seconds_of(durations.at(0.99)))
+      .field("max", seconds_of(durations.longest()))
+      .end_object();
 }
 
 const char* loop_of(const LoadOptions& options) {
@@ -158,40 +155,56 @@ std::string render_report(const LoadReport& report) {
 }
 
 std::string report_json(const LoadOptions& options, const LoadReport& report) {
-  const auto count = [](std::uint64_t value) { return std::to_string(value); };
   const bool open = report.lateness.count() != 0;
-  std::string out =
-      fmt::format(R"({{"url":{},"loop":"{}","stream":{},"seed":{})", json_quoted(options.url),
-                  loop_of(options), options.stream, options.seed);
-  const auto add = [&out](std::string_view key, const std::string& json) {
-    fmt::format_to(std::back_inserter(out), ",\"{}\":{}", key, json);
-  };
-  add("elapsed_seconds", fmt::format("{:.6f}", seconds_of(report.elapsed)));
-  add("requests", fmt::format(R"({{"started":{},"succeeded":{},"failed":{},"abandoned":{}}})",
-                              report.started, report.succeeded, report.failed, report.abandoned));
-  add("requests_per_second", fmt::format("{:.3f}", per_second(report.succeeded, report.elapsed)));
-  add("tokens", fmt::format(R"({{"prompt":{},"cached":{},"output":{}}})", report.prompt_tokens,
-                            report.cached_tokens, report.output_tokens));
-  add("output_tokens_per_second",
-      fmt::format("{:.3f}", per_second(report.output_tokens, report.elapsed)));
-  add("connections",
-      fmt::format(R"({{"opened":{},"reused":{}}})", report.connections, report.reused));
-  add("late_starts", open ? count(report.late_starts) : "null");
-  add("late_seconds", json_of(report.lateness));
-  add("ttft_seconds", json_of(report.first_token));
-  add("tpot_seconds", json_of(report.per_token));
-  add("gap_seconds", json_of(report.gap));
-  add("e2e_seconds", json_of(report.whole));
-  add("errors", json_object(report.failures, [](const LoadFailures& failure) {
-        return fmt::format(R"({{"count":{},"example":{}}})", failure.count,
-                           json_quoted(failure.example));
-      }));
-  add("reasons", json_object(report.reasons, count));
-  add("backends", json_object(report.backends, [](const BackendShare& share) {
-        return fmt::format(R"({{"answered":{},"ttft_seconds":{}}})", share.answered,
-                           json_of(share.first_token));
-      }));
-  return out += "}\n";
+  JsonWriter json;
+  json.begin_object()
+      .field("url", options.url)
+      .field("loop", loop_of(options))
+      .field("stream", options.stream)
+      .field("seed", options.seed)
+      .field("elapsed_seconds", seconds_of(report.elapsed))
+      .key("requests")
+      .begin_object()
+      .field("started", report.started)
+      .field("succeeded", report.succeeded)
+      .field("failed", report.failed)
+      .field("abandoned", report.abandoned)
+      .end_object()
+      .field("requests_per_second", per_second(report.succeeded, report.elapsed))
+      .key("tokens")
+      .begin_object()
+      .field("prompt", report.prompt_tokens)
+      .field("cached", report.cached_tokens)
+      .field("output", report.output_tokens)
+      .end_object()
+      .field("output_tokens_per_second", per_second(report.output_tokens, report.elapsed))
+      .key("connections")
+      .begin_object()
+      .field("opened", report.connections)
+      .field("reused", report.reused)
+      .end_object()
+      .field("late_starts", open ? std::optional(report.late_starts) : std::nullopt);
+  write(json, "late_seconds", report.lateness);
+  write(json, "ttft_seconds", report.first_token);
+  write(json, "tpot_seconds", report.per_token);
+  write(json, "gap_seconds", report.gap);
+  write(json, "e2e_seconds", report.whole);
+
+  json.key("errors").begin_object();
+  for (const auto& [kind, failure] : report.failures) {
+    json.key(kind).begin_object();
+    json.field("count", failure.count).field("example", failure.example).end_object();
+  }
+  json.end_object().key("reasons").begin_object();
+  for (const auto& [reason, count] : report.reasons) json.field(reason, count);
+  json.end_object().key("backends").begin_object();
+  for (const auto& [name, share] : report.backends) {
+    json.key(name).begin_object().field("answered", share.answered);
+    write(json, "ttft_seconds", share.first_token);
+    json.end_object();
+  }
+  json.end_object().end_object();
+  return json.take() + "\n";
 }
 
 }  // namespace evenkeel

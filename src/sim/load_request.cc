@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "evenkeel/base/json.h"
 #include "evenkeel/base/rng.h"
 
 namespace evenkeel {
@@ -36,30 +37,11 @@ void append_words(std::string& out, std::uint64_t seed, std::uint32_t count) {
 
 }  // namespace
 
-std::string json_quoted(std::string_view text) {
-  static constexpr char hex[] = "0123456789abcdef";
-  std::string out = "\"";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (byte < 0x20) {
-      out += "\\u00";
-      out += hex[byte >> 4];
-      out += hex[byte & 15];
-    } else {
-      out += c;
-    }
-  }
-  return out += '"';
-}
-
 AskBook::AskBook(const LoadOptions& options, std::string_view model, const Trace* trace)
-    : options_(options),
-      trace_(trace),
-      before_prompt_("{\"model\":" + json_quoted(model) +
-                     ",\"messages\":[{\"role\":\"user\",\"content\":\"") {}
+    : options_(options), trace_(trace), before_prompt_("{\"model\":") {
+  append_json_string(before_prompt_, model);
+  before_prompt_ += ",\"messages\":[{\"role\":\"user\",\"content\":\"";
+}
 
 Ask AskBook::ask(std::uint64_t index) const {
   Ask ask{.index = index};
@@ -107,7 +89,7 @@ std::string AskBook::body(const Ask& ask) const {
   body += ",\"ignore_eos\":true";
   if (ask.row != nullptr && !ask.row->tenant.empty()) {
     body += ",\"user\":";
-    body += json_quoted(ask.row->tenant);
+    append_json_string(body, ask.row->tenant);
   }
   if (options_.stream) body += ",\"stream\":true,\"stream_options\":{\"include_usage\":true}";
   body += '}';

@@ -40,7 +40,4 @@ class AskBook {
   std::string before_prompt_;
 };
 
-/// Text in JSON's quotes.
-std::string json_quoted(std::string_view text);
-
 }  // namespace evenkeel
