@@ -1,15 +1,16 @@
 // consistent-hash: the same key goes to the same backend, while that one carries its fair share.
 //
-//   candidates of a key: owner(mix(key)), owner(mix(key + g)), owner(mix(key + 2g)), ...   (g:
-//   golden ratio) take the first that is eligible and has in_flight + 1 <= ceil(c * (m + 1) *
-//   weight / sum of weights)
+//   candidates of a key: owner(mix(key)), owner(mix(key + g)), owner(mix(key + 2 g)), ...
+//   the first that is eligible and has in_flight < ceil(c * (m + 1) * weight / sum of weights)
 //
-// with m the requests in flight on the pool, c the load factor (1.25). Owners come from weighted
-// rendezvous hashing (rendezvous_table.h): when a backend leaves, only its keys move; one that is
-// full, left alone or above its bound passes its keys on to the next of each key, and gets them
-// back afterwards. Sources: Thaler, Ravishankar, Using name-based mappings to increase hit rates,
-// 1998 (rendezvous); Mirrokni, Thorup, Zadimoghaddam, Consistent hashing with bounded loads, 2018
-// (the bound; c = 1.25 is KubeAI's and HAProxy's usual choice).
+// with g the golden ratio of 2^64, m the requests in flight on the pool, c the load factor (1.25).
+// Owners come from weighted rendezvous hashing (rendezvous_table.h): when a backend leaves, only
+// its keys move; one that is full, left alone or above its bound passes each key on to the next of
+// that key, and gets it back afterwards.
+//
+// Sources: Thaler, Ravishankar, Using name-based mappings to increase hit rates, 1998 (rendezvous);
+// Mirrokni, Thorup, Zadimoghaddam, Consistent hashing with bounded loads, 2018 (the bound; c = 1.25
+// is KubeAI's default).
 //
 // A request without key is given a random one. m and the sum of weights are kept by looking at a
 // few backends in turn with each pick, at all of them in small pools: no counter is shared by all
