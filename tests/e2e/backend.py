@@ -1,0 +1,141 @@
+"""Servers that do as a test tells them, one thread per connection."""
+
+import socket
+import threading
+import time
+
+from stream import Closed, Stream
+
+
+class Exchange:
+    """A request as it reached the backend, and the means to answer it."""
+
+    def __init__(self, backend, stream, head, connection):
+        self.backend = backend
+        self.stream = stream
+        self.head = head
+        self.connection = connection  # its number, from 1
+        self.began = time.monotonic()
+
+    @property
+    def method(self):
+        return self.head.method
+
+    @property
+    def target(self):
+        return self.head.target
+
+    @property
+    def body(self):
+        return self.head.body
+
+    def read_body(self):
+        has_body = self.head.chunked() or self.head.length() is not None
+        self.stream.read_body(self.head, bodiless=not has_body)
+        return self.head.body
+
+    def send(self, data):
+        self.stream.send(data)
+
+    def answer(self, body=b"", status=200, fields=(), phrase="OK"):
+        lines = [f"HTTP/1.1 {status} {phrase}"]
+        lines += [f"{name}: {value}" for name, value in fields]
+        lines.append(f"Content-Length: {len(body)}")
+        sent = b"" if self.method == "HEAD" else body
+        self.send(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1") + sent)
+
+    def begin_chunks(self, fields=(), status=200):
+        lines = [f"HTTP/1.1 {status} OK"]
+        lines += [f"{name}: {value}" for name, value in fields]
+        lines.append("Transfer-Encoding: chunked")
+        self.send(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
+
+    def chunk(self, payload):
+        self.send(b"%x\r\n%s\r\n" % (len(payload), payload))
+
+    def end_chunks(self, trailers=()):
+        lines = "".join(f"{name}: {value}\r\n" for name, value in trailers)
+        self.send(b"0\r\n" + lines.encode("latin-1") + b"\r\n")
+
+
+class Backend:
+    """Listens on a port of its own. `script(exchange)` answers each request; what it raises because
+    the connection has ended is no failure, anything else is kept in `failures`."""
+
+    def __init__(self, script=None, port=0, reads_body=True):
+        self.script = script or (lambda exchange: exchange.answer(b"hello"))
+        self.reads_body = reads_body
+        self.exchanges = []
+        self.failures = []
+        self.accepted = 0
+        self._lock = threading.Lock()
+        self._streams = set()
+        self._listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._listener.bind(("127.0.0.1", port))
+        self._listener.listen(4096)
+        self.port = self._listener.getsockname()[1]
+        self.address = f"127.0.0.1:{self.port}"
+        self._thread = threading.Thread(target=self._accept, daemon=True)
+        self._thread.start()
+
+    def _accept(self):
+        while True:
+            try:
+                sock, _ = self._listener.accept()
+            except OSError:
+                return
+            with self._lock:
+                self.accepted += 1
+                stream = Stream(sock)
+                self._streams.add(stream)
+                number = self.accepted
+            threading.Thread(target=self._serve, args=(stream, number), daemon=True).start()
+
+    def _serve(self, stream, number):
+        try:
+            while True:
+                exchange = Exchange(self, stream, stream.read_head(), number)
+                if self.reads_body:
+                    exchange.read_body()
+                with self._lock:
+                    self.exchanges.append(exchange)
+                self.script(exchange)
+        except (Closed, OSError):
+            pass
+        except Exception as failure:  # told by the test that owns this backend
+            self.failures.append(failure)
+            raise
+        finally:
+            with self._lock:
+                self._streams.discard(stream)
+            stream.close()
+
+    def connections(self):
+        """Open ones."""
+        with self._lock:
+            return len(self._streams)
+
+    def close(self):
+        """Dies: no further connection, and the open ones end."""
+        try:
+            self._listener.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+        self._listener.close()
+        self._thread.join()
+        with self._lock:
+            streams = list(self._streams)
+        for stream in streams:
+            try:
+                stream.socket.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+
+def free_port():
+    """A port that nobody listens on. It may be taken before it is used: only for one that must
+    refuse, or come back later."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]

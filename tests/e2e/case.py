@@ -1,0 +1,89 @@
+"""What every end-to-end test has at hand. Whatever a test starts ends with it; and at its end each
+daemon must be at rest (all leases given back) and leave with exit code 0."""
+
+import sys
+import tempfile
+import threading
+import unittest
+
+from backend import Backend
+from process import Daemon, wait_until
+from stream import PATIENCE
+
+SKIPPED = 77  # ctest's SKIP_RETURN_CODE
+
+
+class Case(unittest.TestCase):
+    maxDiff = 4000
+
+    def folder(self):
+        made = tempfile.TemporaryDirectory(prefix="evenkeel-e2e-")
+        self.addCleanup(made.cleanup)
+        return made.name
+
+    def daemon(self, config, **kwargs):
+        daemon = Daemon(self.folder(), config, **kwargs)
+        self.addCleanup(daemon.finish)
+        return daemon
+
+    def backend(self, script=None, **kwargs):
+        backend = Backend(script, **kwargs)
+
+        def end():
+            backend.close()
+            self.assertEqual(backend.failures, [])
+
+        self.addCleanup(end)
+        return backend
+
+    def in_front_of(self, *backends, pool=None, **config):
+        """A daemon with one pool of these backends (or addresses); `pool` holds its further keys."""
+        addresses = [each if isinstance(each, (str, dict)) else each.address for each in backends]
+        return self.daemon({"pools": [{"name": "pool", "backends": addresses, **(pool or {})}],
+                            **config})
+
+    def eventually(self, condition, what="the condition", within=PATIENCE):
+        return wait_until(condition, within, what)
+
+    def spawn(self, work):
+        """Runs it beside the test, which fails if it fails; `join()` gives its result."""
+        thread = Beside(work)
+        self.addCleanup(thread.join)
+        return thread
+
+
+class Beside(threading.Thread):
+    def __init__(self, work):
+        super().__init__(daemon=True)
+        self._work = work
+        self._result = None
+        self._failure = None
+        self.start()
+
+    def run(self):
+        try:
+            self._result = self._work()
+        except BaseException as failure:  # raised again where it is joined
+            self._failure = failure
+
+    def join(self, timeout=3 * PATIENCE):
+        super().join(timeout)
+        if self.is_alive():
+            raise AssertionError("what runs beside the test does not end")
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+        return self._result
+
+
+def main():
+    """As unittest.main, but a file of which nothing could run says so with its exit code."""
+    program = unittest.main(module="__main__", exit=False, verbosity=2)
+    result = program.result
+    if not result.wasSuccessful():
+        sys.exit(1)
+    if len(result.skipped) >= max(1, result.testsRun):
+        for _, reason in result.skipped[:1]:
+            print("skipped:", reason)
+        sys.exit(SKIPPED)
+    sys.exit(0)

@@ -1,0 +1,233 @@
+"""The real program: started, listened to, asked over its admin API, and ended by its pid."""
+
+import contextlib
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import threading
+import time
+
+from stream import PATIENCE, Stream
+
+BINARY = os.environ.get("EVENKEEL_BINARY") or str(
+    pathlib.Path(__file__).resolve().parents[2] / "build" / "release" / "evenkeel")
+
+# Under a sanitizer everything is slower and larger: what is measured there says nothing.
+SANITIZED = os.environ.get("EVENKEEL_SANITIZE", "") != ""
+
+
+def wait_until(condition, within=PATIENCE, what="the condition"):
+    """Asks until it holds, and returns what it returned."""
+    deadline = time.monotonic() + within
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what} did not come true within {within} s")
+        time.sleep(0.005)
+
+
+def command(*arguments, text=None, env=None):
+    """Runs the program to its end."""
+    return subprocess.run([BINARY, *arguments], input=text, capture_output=True, text=True,
+                          timeout=PATIENCE * 3, env={**os.environ, **(env or {})}, check=False)
+
+
+class Process:
+    """One that runs until it is told to end. Its stderr is collected line by line."""
+
+    def __init__(self, arguments, env=None, limits=()):
+        """`limits`: arguments of prlimit(1), such as `--nofile=100`."""
+        prefix = ["prlimit", *limits, "--"] if limits else []
+        self.lines = []
+        self._changed = threading.Condition()
+        self._ended = False
+        self.process = subprocess.Popen([*prefix, BINARY, *arguments], stdin=subprocess.DEVNULL,
+                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                        env={**os.environ, **(env or {})})
+        self._stdout = []
+        self._readers = [threading.Thread(target=self._collect, daemon=True),
+                         threading.Thread(target=self._collect_stdout, daemon=True)]
+        for reader in self._readers:
+            reader.start()
+
+    def _collect(self):
+        for line in self.process.stderr:
+            with self._changed:
+                self.lines.append(line.rstrip("\n"))
+                self._changed.notify_all()
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def _collect_stdout(self):
+        for line in self.process.stdout:
+            self._stdout.append(line.rstrip("\n"))
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def wait_line(self, pattern, within=PATIENCE):
+        """The first line of stderr that matches, as a match."""
+        deadline = time.monotonic() + within
+
+        def search():
+            return next((found for line in self.lines if (found := re.search(pattern, line))), None)
+
+        with self._changed:
+            while (found := search()) is None:
+                left = deadline - time.monotonic()
+                if self._ended or left <= 0:
+                    raise AssertionError(f"no line {pattern!r} in: " + "\n".join(self.lines))
+                self._changed.wait(left)
+            return found
+
+    def running(self):
+        return self.process.poll() is None
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def wait_exit(self, within=PATIENCE):
+        """Its exit code."""
+        code = self.process.wait(within)
+        for reader in self._readers:
+            reader.join(PATIENCE)
+        self.process.stdout.close()
+        self.process.stderr.close()
+        return code
+
+    def kill(self):
+        if self.running():
+            self.process.kill()
+        self.wait_exit()
+
+    # ---- what the kernel says of it ----
+
+    def resident_bytes(self):
+        status = pathlib.Path(f"/proc/{self.pid}/status").read_text()
+        return int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) * 1024
+
+    def descriptors(self):
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+
+class Daemon(Process):
+    """`evenkeel run`. `config` is the file as Python values (JSON is YAML); listeners and the admin
+    get ports from the kernel, the access log a file, unless they are given."""
+
+    def __init__(self, folder, config, limits=(), env=None):
+        self.folder = pathlib.Path(folder)
+        self.access_path = self.folder / "access.log"
+        whole = {
+            "listeners": [{"name": "public", "address": "127.0.0.1:0"}],
+            "admin": {"address": "127.0.0.1:0"},
+            "workers": 2,
+            "access_log": {"path": str(self.access_path)},
+        }
+        whole.update(config)
+        for listener in whole["listeners"]:
+            listener.setdefault("address", "127.0.0.1:0")
+        self.config_path = self.folder / "evenkeel.yaml"
+        self.config_path.write_text(json.dumps(whole, indent=1))
+        super().__init__(["run", "-c", str(self.config_path)], env=env, limits=limits)
+        self.rested = False
+        try:
+            self.wait_line(r"^ready$")
+        except BaseException:
+            self.kill()
+            raise
+        self.listening = dict(
+            found.groups() for line in self.lines
+            if (found := re.match(r"listening name=(\S+) address=(\S+)$", line)))
+        self.admin = self.listening["admin"]
+        self.address = next(address for name, address in self.listening.items() if name != "admin")
+
+    # ---- admin ----
+
+    def ask_admin(self, target, method="GET", fields=()):
+        with Stream.connect(self.admin) as stream:
+            return stream.exchange(method, target, fields=fields, host=self.admin)
+
+    def api(self, what):
+        answer = self.ask_admin(f"/api/v1/{what}")
+        assert answer.status == 200, (answer.status, answer.body)
+        return json.loads(answer.body)
+
+    def backend(self, address):
+        return next(each for each in self.api("backends") if each["address"] == address)
+
+    def metrics(self):
+        """The page as {(name, {label: value}): number}, labels frozen."""
+        return read_metrics(self.ask_admin("/metrics").body.decode())
+
+    def metric(self, name, **labels):
+        """The sum over all series with these labels."""
+        wanted = set(labels.items())
+        return sum(value for (series, own), value in self.metrics().items()
+                   if series == name and wanted <= own)
+
+    def at_rest(self):
+        """Nothing is leased, waiting or in flight."""
+        return (all(each["in_flight"] == 0 for each in self.api("backends"))
+                and all(each["waiting"] == 0 and each["in_flight"] == 0 for each in self.api("pools"))
+                and self.api("status")["requests_in_flight"] == 0
+                and self.metric("evenkeel_backend_links", state="busy") == 0
+                and self.metric("evenkeel_requests_in_flight") == 0
+                and self.metric("evenkeel_requests_waiting") == 0)
+
+    def wait_at_rest(self):
+        wait_until(self.at_rest, what="rest (no request in flight, no lease, no busy link)")
+
+    # ---- the access log ----
+
+    def access_lines(self):
+        if not self.access_path.exists():
+            return []
+        text = self.access_path.read_text()
+        return [json.loads(line) for line in text.splitlines() if line]
+
+    def wait_access(self, count):
+        """The log when it has this many lines."""
+        return wait_until(lambda: len(lines := self.access_lines()) >= count and lines,
+                          what=f"an access log of {count} lines")
+
+    # ---- the end ----
+
+    def stop(self, number=signal.SIGTERM):
+        """Ends it as an operator would; its exit code."""
+        self.signal(number)
+        return self.wait_exit()
+
+    def finish(self):
+        """At the end of a test: everything was given back, and it leaves in peace."""
+        if not self.running():
+            with contextlib.suppress(ValueError):
+                self.wait_exit()
+            return
+        try:
+            self.wait_at_rest()
+            code = self.stop()
+            assert code == 0, f"exit code {code}: " + "\n".join(self.lines)
+        finally:
+            if self.running():
+                self.kill()
+
+
+def read_metrics(text):
+    page = {}
+    for line in text.splitlines():
+        if not line or line.startswith("#"):
+            continue
+        found = re.fullmatch(r'([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)', line)
+        assert found, f"not a sample: {line!r}"
+        labels = re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', found[2] or "")
+        key = (found[1], frozenset(labels))
+        assert key not in page, f"twice: {line!r}"
+        page[key] = float(found[3])
+    return page

@@ -1,0 +1,203 @@
+"""One HTTP/1.1 connection, seen byte by byte: what a library would smooth over is what we test."""
+
+import socket
+import struct
+import time
+
+PATIENCE = 20.0  # seconds that any single wait may take before a test fails
+
+
+class Closed(Exception):
+    """The peer ended the connection where there should have been more."""
+
+
+class Message:
+    """The head of a request or response as it came: bytes, order and case untouched."""
+
+    def __init__(self, raw):
+        self.raw = raw
+        lines = raw.decode("latin-1").split("\r\n")
+        self.first_line = lines[0]
+        self.fields = []
+        for line in lines[1:]:
+            if line:
+                name, _, value = line.partition(":")
+                self.fields.append((name, value.strip(" \t")))
+        self.trailers = []
+        self.body = b""
+
+    def all(self, name):
+        return [value for key, value in self.fields if key.lower() == name.lower()]
+
+    def field(self, name):
+        values = self.all(name)
+        return values[0] if values else None
+
+    @property
+    def status(self):
+        return int(self.first_line.split(" ")[1])
+
+    @property
+    def reason(self):
+        """The word with which evenkeel says why it answered itself."""
+        return self.field("x-evenkeel-reason")
+
+    @property
+    def method(self):
+        return self.first_line.split(" ")[0]
+
+    @property
+    def target(self):
+        return self.first_line.split(" ")[1]
+
+    def chunked(self):
+        return (self.field("transfer-encoding") or "").lower() == "chunked"
+
+    def length(self):
+        text = self.field("content-length")
+        return None if text is None else int(text)
+
+
+class Stream:
+    """A connected socket with a buffer."""
+
+    def __init__(self, sock):
+        self.socket = sock
+        self.socket.settimeout(PATIENCE)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.buffer = b""
+
+    @classmethod
+    def connect(cls, address, receive_buffer=None):
+        """`receive_buffer`: bytes that the kernel may take for us before we read them."""
+        host, _, port = address.rpartition(":")
+        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        if receive_buffer is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        sock.settimeout(PATIENCE)
+        sock.connect((host, int(port)))
+        return cls(sock)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        self.socket.close()
+
+    def reset(self):
+        """Ends the connection with a RST: the peer cannot take it for an orderly end."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.socket.close()
+
+    def send(self, data):
+        self.socket.sendall(data)
+
+    # ---- reading ----
+
+    def read_some(self):
+        """What is here, or as soon as there is something; b"" at the end."""
+        if self.buffer:
+            data, self.buffer = self.buffer, b""
+            return data
+        return self.socket.recv(65536)
+
+    def _more(self):
+        data = self.socket.recv(65536)
+        if not data:
+            raise Closed(f"ended after {self.buffer[:200]!r}")
+        self.buffer += data
+
+    def read_until(self, mark):
+        while mark not in self.buffer:
+            self._more()
+        end = self.buffer.index(mark) + len(mark)
+        data, self.buffer = self.buffer[:end], self.buffer[end:]
+        return data
+
+    def read_exactly(self, count):
+        parts = []
+        left = count
+        while left > 0:
+            if not self.buffer:
+                self._more()
+            part, self.buffer = self.buffer[:left], self.buffer[left:]
+            parts.append(part)
+            left -= len(part)
+        return b"".join(parts)
+
+    def read_head(self):
+        return Message(self.read_until(b"\r\n\r\n"))
+
+    def read_chunk(self, message):
+        """The payload of the next chunk; b"" after the last, whose trailers are in the message then."""
+        size = int(self.read_until(b"\r\n").split(b";")[0], 16)
+        if size > 0:
+            payload = self.read_exactly(size)
+            assert self.read_exactly(2) == b"\r\n", "a chunk must end in CRLF"
+            return payload
+        while True:
+            line = self.read_until(b"\r\n")[:-2].decode("latin-1")
+            if not line:
+                return b""
+            name, _, value = line.partition(":")
+            message.trailers.append((name, value.strip()))
+
+    def read_body(self, message, bodiless=False):
+        """The whole body, by the framing that the head announces."""
+        if bodiless:
+            return message
+        if message.chunked():
+            parts = []
+            while part := self.read_chunk(message):
+                parts.append(part)
+            message.body = b"".join(parts)
+        elif message.length() is not None:
+            message.body = self.read_exactly(message.length())
+        else:
+            parts = []
+            while part := self.read_some():
+                parts.append(part)
+            message.body = b"".join(parts)
+        return message
+
+    def read_response(self, to="GET"):
+        head = self.read_head()
+        bodiless = to == "HEAD" or head.status in (204, 304) or head.status < 200
+        return self.read_body(head, bodiless)
+
+    def wait_closed(self, within=PATIENCE):
+        """Reads to the end; the time (monotonic) at which it came. "reset" or "end" in `.ended`."""
+        self.socket.settimeout(within)
+        try:
+            while self.socket.recv(65536):
+                pass
+            self.ended = "end"
+        except ConnectionError:
+            self.ended = "reset"
+        at = time.monotonic()
+        self.socket.settimeout(PATIENCE)
+        return at
+
+    # ---- asking ----
+
+    def ask(self, method="GET", target="/", fields=(), body=None, host="test"):
+        """Sends a request; the body, where there is one, with its length."""
+        lines = [f"{method} {target} HTTP/1.1", f"Host: {host}"]
+        lines += [f"{name}: {value}" for name, value in fields]
+        if body is not None:
+            lines.append(f"Content-Length: {len(body)}")
+        head = ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+        self.send(head + (body or b""))
+
+    def exchange(self, method="GET", target="/", fields=(), body=None, host="test"):
+        self.ask(method, target, fields, body, host)
+        return self.read_response(to=method)
+
+
+def exchange(address, *args, **kwargs):
+    """One request on a connection of its own."""
+    with Stream.connect(address) as stream:
+        return stream.exchange(*args, **kwargs)
