@@ -7,18 +7,31 @@ namespace {
 
 constexpr unsigned keep = 32;  // of each size and thread: what stays after a burst
 
+/// One thread's spare blocks of a size. Trivial, so that reaching them costs no check.
 struct BlockList {
   char* blocks[keep];
-  unsigned count = 0;
-  bool closed = false;  // the thread has ended: what is given back now goes to the heap
-  ~BlockList() {
-    closed = true;
-    while (count > 0) ::operator delete(blocks[--count]);
-  }
+  unsigned count;
+  unsigned most;  // 0 until the thread has taken a block, and again when it ends
 };
 
-thread_local BlockList small_blocks;
-thread_local BlockList large_blocks;
+constinit thread_local BlockList small_blocks{};
+constinit thread_local BlockList large_blocks{};
+
+struct Keeper {
+  void open() { small_blocks.most = large_blocks.most = keep; }
+  ~Keeper() {
+    for (BlockList* list : {&small_blocks, &large_blocks}) {
+      list->most = 0;
+      while (list->count > 0) ::operator delete(list->blocks[--list->count]);
+    }
+  }
+};
+thread_local Keeper keeper;
+
+[[gnu::noinline]] char* take_from_heap(std::uint32_t size) {
+  keeper.open();
+  return static_cast<char*>(::operator new(size));
+}
 
 BlockList& list_of(std::uint32_t size) { return size == Block::small ? small_blocks : large_blocks; }
 
@@ -27,16 +40,14 @@ BlockList& list_of(std::uint32_t size) { return size == Block::small ? small_blo
 Block Block::take(std::uint32_t size) {
   BlockList& list = list_of(size);
   Block block;
-  block.data_ =
-      list.count > 0 ? list.blocks[--list.count] : static_cast<char*>(::operator new(size));
+  block.data_ = list.count > 0 ? list.blocks[--list.count] : take_from_heap(size);
   block.size_ = size;
   return block;
 }
 
-Block::~Block() {
-  if (data_ == nullptr) return;
+void Block::give_back() {
   BlockList& list = list_of(size_);
-  if (list.count < keep && !list.closed) {
+  if (list.count < list.most) {
     list.blocks[list.count++] = data_;
   } else {
     ::operator delete(data_);

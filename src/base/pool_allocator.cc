@@ -2,7 +2,7 @@
 
 #include <new>
 
-namespace evenkeel {
+namespace evenkeel::detail {
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -17,56 +17,39 @@ constexpr bool recycles = true;
 constexpr bool recycles = true;
 #endif
 
-constexpr std::size_t granule = 64;
-constexpr std::size_t classes = 8192 / granule;
-constexpr unsigned keep_per_class = 256;  // bounds what a burst leaves behind
+enum class Phase : unsigned char { unopened, open, ended };
+constinit thread_local Phase phase = Phase::unopened;
 
-struct FreeNode {
-  FreeNode* next;
-};
-
-struct FreeLists {
-  FreeNode* head[classes] = {};
-  unsigned count[classes] = {};
-
-  ~FreeLists() {
-    for (auto*& list : head) {
-      while (list != nullptr) {
-        FreeNode* node = list;
-        list = node->next;
+/// Empties a thread's free lists when the thread ends.
+struct Keeper {
+  void open() {
+    phase = Phase::open;
+    for (unsigned& room : free_lists.room) room = FreeLists::keep_per_class;
+  }
+  ~Keeper() {
+    phase = Phase::ended;
+    for (std::size_t i = 0; i < FreeLists::classes; ++i) {
+      free_lists.room[i] = 0;  // what is given back from now on goes to the heap
+      while (FreeNode* node = free_lists.head[i]) {
+        free_lists.head[i] = node->next;
         ::operator delete(node);
       }
     }
-    for (auto& kept : count) kept = keep_per_class;  // what is given back later goes to the heap
   }
 };
 
-thread_local FreeLists lists;
-
-std::size_t class_of(std::size_t size) { return (size - 1) / granule; }
+thread_local Keeper keeper;
 
 }  // namespace
 
-void* take_pooled(std::size_t size) {
-  const std::size_t index = class_of(size);
-  if (!recycles || index >= classes) return ::operator new(size);
-  FreeNode* node = lists.head[index];
-  if (node == nullptr) return ::operator new((index + 1) * granule);
-  lists.head[index] = node->next;
-  --lists.count[index];
-  return node;
+constinit thread_local FreeLists free_lists{};
+
+void* take_from_heap(std::size_t size) {
+  if (recycles && phase == Phase::unopened) keeper.open();
+  const std::size_t whole = (size + FreeLists::granule - 1) / FreeLists::granule * FreeLists::granule;
+  return ::operator new(whole);
 }
 
-void give_pooled(void* memory, std::size_t size) noexcept {
-  const std::size_t index = class_of(size);
-  if (!recycles || index >= classes || lists.count[index] >= keep_per_class) {
-    ::operator delete(memory);
-    return;
-  }
-  auto* node = static_cast<FreeNode*>(memory);
-  node->next = lists.head[index];
-  lists.head[index] = node;
-  ++lists.count[index];
-}
+void give_to_heap(void* memory, std::size_t) noexcept { ::operator delete(memory); }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::detail

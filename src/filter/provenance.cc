@@ -19,6 +19,17 @@ bool sane_request_id(std::string_view id) {
   return true;
 }
 
+/// "00" to "ff", one after the other.
+constexpr auto hex_pairs = [] {
+  constexpr char digits[] = "0123456789abcdef";
+  std::array<char, 512> pairs{};
+  for (unsigned i = 0; i < 256; ++i) {
+    pairs[i * 2] = digits[i >> 4];
+    pairs[i * 2 + 1] = digits[i & 15];
+  }
+  return pairs;
+}();
+
 /// A UUID of version 7 (RFC 9562): 48 bits of Unix milliseconds, the rest random.
 std::array<char, 36> make_uuid(Rng& rng) {
   const auto milliseconds = static_cast<std::uint64_t>(
@@ -28,14 +39,22 @@ std::array<char, 36> make_uuid(Rng& rng) {
   const std::uint64_t random = rng();
   const std::uint64_t high = milliseconds << 16 | 0x7000 | (random & 0xfff);
   const std::uint64_t low = (rng() >> 2) | 0x8000000000000000u;
-  constexpr char digits[] = "0123456789abcdef";
   std::array<char, 36> text;
-  std::size_t at = 0;
-  for (int nibble = 0; nibble < 32; ++nibble) {
-    if (nibble == 8 || nibble == 12 || nibble == 16 || nibble == 20) text[at++] = '-';
-    const std::uint64_t word = nibble < 16 ? high : low;
-    text[at++] = digits[word >> (60 - 4 * (nibble % 16)) & 15];
-  }
+  char* at = text.data();
+  const auto write_bytes = [&at](std::uint64_t word, int first, int last) {
+    for (int i = first; i < last; ++i, at += 2) {
+      std::memcpy(at, &hex_pairs[(word >> (56 - 8 * i) & 0xff) * 2], 2);
+    }
+  };
+  write_bytes(high, 0, 4);
+  *at++ = '-';
+  write_bytes(high, 4, 6);
+  *at++ = '-';
+  write_bytes(high, 6, 8);
+  *at++ = '-';
+  write_bytes(low, 0, 2);
+  *at++ = '-';
+  write_bytes(low, 2, 8);
   return text;
 }
 

@@ -10,6 +10,35 @@ namespace {
 
 constexpr char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; }
 
+template <class Word>
+bool words_match(const char* a, const char* b) {
+  Word left;
+  Word right;
+  std::memcpy(&left, a, sizeof left);
+  std::memcpy(&right, b, sizeof right);
+  return (left | static_cast<Word>(0x2020202020202020u)) ==
+         (right | static_cast<Word>(0x2020202020202020u));
+}
+
+/// Whether a token is `candidate`, which is of the same length, in lower case, and made of letters,
+/// digits and dashes: for those, setting bit 5 is the same as folding case among token characters.
+bool is_known(std::string_view name, std::string_view candidate) {
+  const char* a = name.data();
+  const char* b = candidate.data();
+  const std::size_t size = candidate.size();
+  if (size >= 8) {
+    for (std::size_t at = 0; at + 8 < size; at += 8) {
+      if (!words_match<std::uint64_t>(a + at, b + at)) return false;
+    }
+    return words_match<std::uint64_t>(a + size - 8, b + size - 8);
+  }
+  if (size >= 4) {
+    return words_match<std::uint32_t>(a, b) &&
+           words_match<std::uint32_t>(a + size - 4, b + size - 4);
+  }
+  return words_match<std::uint16_t>(a, b) && words_match<std::uint16_t>(a + size - 2, b + size - 2);
+}
+
 struct KnownName {
   std::string_view name;
   FieldId id;
@@ -65,6 +94,7 @@ constexpr LengthIndex by_length;
 
 bool same_name(std::string_view a, std::string_view b) {
   if (a.size() != b.size()) return false;
+  if (a.data() == b.data()) return true;
   for (std::size_t i = 0; i < a.size(); ++i) {
     if (a[i] != b[i] && lower(a[i]) != lower(b[i])) return false;
   }
@@ -75,8 +105,7 @@ FieldId field_id(std::string_view name) {
   if (name.size() > longest_known) return FieldId::other;
   const std::size_t last = by_length.first[name.size() + 1];
   for (std::size_t i = by_length.first[name.size()]; i < last; ++i) {
-    const std::string_view candidate = known[i].name;
-    if (lower(name.front()) == candidate.front() && same_name(name, candidate)) return known[i].id;
+    if (is_known(name, known[i].name)) return known[i].id;
   }
   return FieldId::other;
 }

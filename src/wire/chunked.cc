@@ -129,7 +129,9 @@ bool ChunkedDecoder::end_trailer_line() {
   if (line_.empty()) return state_ = State::complete, true;
   std::string_view name;
   std::string_view value;
-  if (!split_field_line(line_, name, value)) return fail("bad trailer field");
+  if (!is_field_text(line_) || !split_field_line(line_, name, value)) {
+    return fail("bad trailer field");
+  }
   if (trailers_.size() == most_trailer_fields) return fail("too many trailer fields");
   if (!forbidden_in_trailers(field_id(name), name)) trailers_.add_copy(name, value);
   line_.clear();

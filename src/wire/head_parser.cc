@@ -1,6 +1,11 @@
 #include "head_parser.h"
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 #include <array>
+#include <bit>
 #include <cstring>
 
 namespace evenkeel {
@@ -45,10 +50,25 @@ bool all_are(std::string_view text, CharClass wanted) {
   return (bits & wanted) != 0;
 }
 
-std::string_view trim(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-  return text;
+/// The first byte in [from, end) that no line may hold: a control character other than HTAB, or
+/// DEL. At a good line's end that is its CR.
+const char* find_control(const char* from, const char* end) {
+#if defined(__SSE2__)
+  const __m128i space = _mm_set1_epi8(0x20);
+  const __m128i tab = _mm_set1_epi8('\t');
+  const __m128i del = _mm_set1_epi8(0x7f);
+  for (; end - from >= 16; from += 16) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+    // Unsigned "below space": the minimum with 0x1f is the byte itself.
+    const __m128i below = _mm_cmpeq_epi8(_mm_min_epu8(bytes, _mm_sub_epi8(space, _mm_set1_epi8(1))), bytes);
+    const __m128i bad = _mm_or_si128(_mm_andnot_si128(_mm_cmpeq_epi8(bytes, tab), below),
+                                     _mm_cmpeq_epi8(bytes, del));
+    const auto mask = static_cast<unsigned>(_mm_movemask_epi8(bad));
+    if (mask != 0) return from + std::countr_zero(mask);
+  }
+#endif
+  while (from != end && is(*from, value_char)) ++from;
+  return from;
 }
 
 }  // namespace
@@ -56,12 +76,21 @@ std::string_view trim(std::string_view text) {
 bool is_token(std::string_view text) { return !text.empty() && all_are(text, token_char); }
 
 bool split_field_line(std::string_view line, std::string_view& name, std::string_view& value) {
-  std::size_t colon = 0;
-  while (colon < line.size() && is(line[colon], token_char)) ++colon;
-  if (colon == 0 || colon == line.size() || line[colon] != ':') return false;
-  name = line.substr(0, colon);
-  value = trim(line.substr(colon + 1));
-  return all_are(value, value_char);
+  const char* at = line.data();
+  const char* end = at + line.size();
+  while (at != end && is(*at, token_char)) ++at;
+  if (at == line.data() || at == end || *at != ':') return false;
+  name = {line.data(), static_cast<std::size_t>(at - line.data())};
+  ++at;
+  while (at != end && (*at == ' ' || *at == '\t')) ++at;
+  while (at != end && (end[-1] == ' ' || end[-1] == '\t')) --end;
+  value = {at, static_cast<std::size_t>(end - at)};
+  return true;
+}
+
+bool is_field_text(std::string_view text) {
+  const char* end = text.data() + text.size();
+  return find_control(text.data(), end) == end;
 }
 
 HeadParser::Step HeadParser::fail(Fault fault, const char* detail) {
@@ -88,19 +117,24 @@ HeadParser::Step HeadParser::parse(ReadBuffer& buffer) {
         return fail(Fault::bad_request, "not HTTP");
       }
     }
-    const auto* end =
-        static_cast<const char*>(std::memchr(from + scanned_, '\n', left - scanned_));
-    const std::size_t seen = end == nullptr ? size_ + left : static_cast<std::size_t>(end - bytes.data()) + 1;
+    const char* limit = bytes.data() + bytes.size();
+    const char* cr = find_control(from + scanned_, limit);
+    if (cr != limit && *cr != '\r') {
+      return fail(Fault::bad_request,
+                  *cr == '\n' ? "a line ends without CR" : "a control character in the header section");
+    }
+    const bool whole = limit - cr >= 2;
+    if (whole && cr[1] != '\n') return fail(Fault::bad_request, "a CR within a line");
+    const auto seen = static_cast<std::size_t>(cr - bytes.data()) + (whole ? 2 : 0);
     if (!start_line_done_ && kind_ == Kind::request && seen > limits_.line + longest_method + 12) {
       return fail(Fault::uri_too_long, "the request target is too long");
     }
     if (seen > limits_.bytes) return fail(Fault::header_too_large, "the header section is too large");
-    if (end == nullptr) {
-      scanned_ = static_cast<std::uint32_t>(left);
+    if (!whole) {
+      scanned_ = static_cast<std::uint32_t>(cr - from);
       return Step::more;
     }
-    if (end == from || end[-1] != '\r') return fail(Fault::bad_request, "a line ends without CR");
-    const std::string_view line(from, static_cast<std::size_t>(end - from) - 1);
+    const std::string_view line(from, static_cast<std::size_t>(cr - from));
     size_ = seen;
     scanned_ = 0;
 
@@ -182,9 +216,6 @@ bool HeadParser::parse_status_line(std::string_view line) {
   head_.minor_version = line[7] - '0';
   head_.status = status;
   head_.reason_phrase = line.size() > 13 ? line.substr(13) : std::string_view();
-  if (!head_.reason_phrase.empty() && !all_are(head_.reason_phrase, value_char)) {
-    return refuse(Fault::backend_protocol, "bad reason phrase");
-  }
   return true;
 }
 

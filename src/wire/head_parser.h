@@ -69,8 +69,12 @@ class HeadParser {
   const char* detail_ = "";
 };
 
-/// One `name: value` line without its line end; false if it is not one. For heads and trailers.
+/// Splits a `name: value` line without its line end; false if the name is none.
+/// REQUIRES: is_field_text(line).
 bool split_field_line(std::string_view line, std::string_view& name, std::string_view& value);
+
+/// Holds no control character but HTAB: what a field line, and so a field value, may be.
+bool is_field_text(std::string_view text);
 
 bool is_token(std::string_view text);
 

@@ -17,6 +17,7 @@ constexpr std::uint64_t most_drained = 64 * 1024;             // of a request th
 constexpr Duration longest_drain = std::chrono::seconds(1);
 constexpr std::uint32_t least_room = 4 * 1024;                // in the head's block, to read a body there
 constexpr int chunks_between_yields = 16;                     // of a body that never makes us wait
+constexpr int exchanges_between_yields = 16;                  // of a client that never makes us wait
 constexpr std::string_view crlf = "\r\n";
 
 class Http1Connection;
@@ -42,10 +43,13 @@ class RequestBody final : public Body {
   bool finished() const { return finished_; }
   /// The rest cannot be told from the next message.
   bool broken() const { return broken_; }
-  /// The client waits for 100 (Continue), which it has not been sent.
-  bool awaits_continue() const { return awaits_continue_; }
-  /// Bytes still to come, as far as it is known.
-  std::uint64_t left() const { return chunked_ ? 0 : left_; }
+  /// What is missing can be read off, as far as it is known, so that the connection lives on after
+  /// an early answer. A client that waits for 100 (Continue) may send its body, or not.
+  bool can_be_drained() const {
+    return finished_ || (!broken_ && !awaits_continue_ && (chunked_ || left_ <= most_drained));
+  }
+  /// From now on no read waits beyond this.
+  void set_deadline(Instant deadline) { deadline_ = deadline; }
 
  private:
   std::optional<Result<Chunk>> take_buffered();
@@ -65,6 +69,7 @@ class RequestBody final : public Body {
   std::uint64_t left_;
   std::uint64_t length_;
   std::uint64_t total_ = 0;
+  Instant deadline_ = never;
   Chunk first_;        // for `rewind`, when it was the whole body
   ReadBuffer large_;   // once the body has outgrown the head's block
   ChunkedDecoder decoder_;
@@ -75,10 +80,12 @@ class TunnelBody final : public Body {
  public:
   TunnelBody(Http1Connection& connection, About& about) : connection_(connection), about_(about) {}
   Task<Result<Chunk>> read() override;
+  bool rewind() override { return !begun_; }
 
  private:
   Http1Connection& connection_;
   About& about_;
+  bool begun_ = false;
   ReadBuffer buffer_;
 };
 
@@ -101,6 +108,8 @@ class Http1Connection final : public Pooled, public Interim {
   friend class RequestBody;
   friend class TunnelBody;
   enum class HeadOutcome : std::uint8_t { done, failed, gone, expired };
+  /// What comes after a response: another request; the orderly end; the end at once, because the
+  /// response broke off or nobody is there to read it.
   enum class Next : std::uint8_t { keep, linger, close };
 
   Loop& loop() { return socket_->loop(); }
@@ -116,6 +125,9 @@ class Http1Connection final : public Pooled, public Interim {
   Task<Next> write_head_alone(About& about, Response& response, Framing framing, bool close);
   Next abort(About& about, const Error& error, const Framing& framing);
   Task<Next> after_response(RequestBody* body, Next next);
+  Task<Next> drain(RequestBody& body);
+  HeadWriter& begin_head();
+  void say(std::string_view interim);
   Task<void> linger();
   About begin_about(Instant started);
 
@@ -139,6 +151,7 @@ class Http1Connection final : public Pooled, public Interim {
   bool trusted_ = false;
   bool served_ = false;
   std::array<char, 46> client_;
+  std::string unsent_;  // of an interim response that the kernel took in part
   Idle idle_{*this};
 };
 
@@ -227,10 +240,11 @@ Socket::Read RequestBody::fill() {
 
 Task<Result<Chunk>> RequestBody::read_more() {
   Http1Connection& c = connection_;
-  if (std::exchange(awaits_continue_, false)) c.socket_->write_now("HTTP/1.1 100 Continue\r\n\r\n");
+  if (std::exchange(awaits_continue_, false)) c.say("HTTP/1.1 100 Continue\r\n\r\n");
   while (true) {
     if (!c.watch().readable()) {
-      auto wake = co_await c.watch().until_readable(c.loop().now() + c.options_.body_timeout);
+      const Instant deadline = std::min(deadline_, c.loop().now() + c.options_.body_timeout);
+      auto wake = co_await c.watch().until_readable(deadline);
       if (wake == Wake::interrupted) continue;
       if (wake == Wake::expired) co_return fail(Fault::body_timeout, "the request body stalls");
     }
@@ -253,6 +267,7 @@ Task<Result<Chunk>> RequestBody::read_more() {
 
 Task<Result<Chunk>> TunnelBody::read() {
   Http1Connection& c = connection_;
+  begun_ = true;
   if (!c.in_.empty()) {
     const std::string_view bytes = c.in_.bytes();
     c.in_.begin = c.in_.end;
@@ -280,16 +295,21 @@ Task<Result<Chunk>> TunnelBody::read() {
 
 Task<void> Http1Connection::serve(std::unique_ptr<Http1Connection> self) {
   Http1Connection& c = *self;
+  int without_waiting = 0;
   while (true) {
-    if (c.in_.empty()) {
-      c.in_.release();  // an idle connection pins no buffer
-      if (!c.watch().readable()) {
-        if (c.served_ && c.host_.draining()) break;
-        c.host_.idle_connections().add(c.idle_);
-        auto wake = co_await c.watch().until_readable(c.loop().now() + c.options_.idle_timeout);
-        c.idle_.leave();
-        if (wake != Wake::ready) break;
-      }
+    if (c.in_.empty()) c.in_.release();  // an idle connection pins no buffer
+    if (c.in_.empty() && !c.watch().readable()) {
+      without_waiting = 0;
+      if (c.served_ && c.host_.draining()) break;
+      // A connection that has not said anything yet owes its first head.
+      const Duration patience = c.served_ ? c.options_.idle_timeout : c.options_.header_timeout;
+      c.host_.idle_connections().add(c.idle_);
+      auto wake = co_await c.watch().until_readable(c.loop().now() + patience);
+      c.idle_.leave();
+      if (wake != Wake::ready) break;
+    } else if (++without_waiting == exchanges_between_yields) {
+      without_waiting = 0;
+      co_await c.loop().yield();
     }
     c.served_ = true;
     auto next = co_await c.exchange();
@@ -366,12 +386,12 @@ Task<Http1Connection::Next> Http1Connection::exchange() {
   const bool client_failed = !result && result.error().fault == Fault::client_gone;
   if (client_failed) co_return Next::close;
   Response response = result ? std::move(*result) : error_response(result.error(), request.path);
-  const bool keep = facts.keep_alive && !host_.draining() && (body == nullptr || !body->broken());
+  // A client whose upgrade is refused may have sent what was not meant as a request.
+  const bool keep = facts.keep_alive && !host_.draining() && request.upgrade.empty() &&
+                    (body == nullptr || body->can_be_drained());
   auto next = co_await respond(request, response, keep);
   response.body.reset();
-  if (next != Next::close) {
-    next = co_await after_response(body, next);
-  }
+  next = co_await after_response(body, next);
   co_return next;
 }
 
@@ -427,10 +447,28 @@ Task<Http1Connection::Next> Http1Connection::refuse(Fault fault, const char* det
   about.fault = fault;
   host_.refused({fault, response.status, detail, head.method, path, about});
   auto chunk = co_await response.body->read();
-  HeadWriter& out = HeadWriter::fresh();
+  HeadWriter& out = begin_head();
   write_response_head(out, response, {Framing::Kind::length, chunk->bytes.size()}, true, 1);
   auto written = co_await socket_->write(out.written(), chunk->bytes, {}, options_.write_timeout);
   co_return written ? Next::linger : Next::close;
+}
+
+/// A writer for a final head, behind what is left of an interim one.
+HeadWriter& Http1Connection::begin_head() {
+  HeadWriter& out = HeadWriter::fresh();
+  if (!unsent_.empty()) {
+    out << unsent_;
+    unsent_.clear();
+  }
+  return out;
+}
+
+/// Sends an interim response, which nothing waits for: one that the kernel takes in part is finished
+/// before the final one, one that it does not take at all is lost.
+void Http1Connection::say(std::string_view interim) {
+  if (!unsent_.empty()) return;
+  const std::size_t sent = socket_->write_now(interim);
+  if (sent > 0) unsent_ = interim.substr(sent);
 }
 
 void Http1Connection::interim(int status, const Fields& fields) {
@@ -438,7 +476,7 @@ void Http1Connection::interim(int status, const Fields& fields) {
   out << "HTTP/1.1 " << static_cast<std::uint64_t>(status) << " " << phrase_of(status) << crlf;
   for (const Field& field : fields) out.field(field.name(), field.value());
   out << crlf;
-  socket_->write_now(out.written());
+  say(out.written());
 }
 
 Task<Http1Connection::Next> Http1Connection::respond(Request& request, Response& response,
@@ -475,11 +513,11 @@ Task<Http1Connection::Next> Http1Connection::respond(Request& request, Response&
 
 Task<Http1Connection::Next> Http1Connection::write_head_alone(About& about, Response& response,
                                                               Framing framing, bool close) {
-  HeadWriter& out = HeadWriter::fresh();
+  HeadWriter& out = begin_head();
   write_response_head(out, response, framing, close, minor_version_);
   auto written = co_await socket_->write(out.written(), {}, {}, options_.write_timeout);
   if (!written) co_return abort(about, written.error(), framing);
-  co_return close ? Next::close : Next::keep;
+  co_return close ? Next::linger : Next::keep;
 }
 
 /// The only loop that moves response bytes: pull a chunk, write a chunk, at once.
@@ -497,7 +535,7 @@ Task<Http1Connection::Next> Http1Connection::pump(Request& request, Response& re
     if (!next.ready()) {
       without_waiting = 0;
       if (!head_written) {
-        HeadWriter& out = HeadWriter::fresh();
+        HeadWriter& out = begin_head();
         write_response_head(out, response, framing, close, minor_version_);
         auto written = co_await socket_->write(out.written(), {}, {}, options_.write_timeout);
         if (!written) co_return abort(about, written.error(), framing);
@@ -519,7 +557,7 @@ Task<Http1Connection::Next> Http1Connection::pump(Request& request, Response& re
     }
     const Chunk chunk = *result;
 
-    HeadWriter& out = HeadWriter::fresh();
+    HeadWriter& out = begin_head();
     if (!head_written) write_response_head(out, response, framing, close, minor_version_);
     std::string_view tail;
     std::string storage;
@@ -536,7 +574,7 @@ Task<Http1Connection::Next> Http1Connection::pump(Request& request, Response& re
     }
     next = response.body->read();
   }
-  co_return close ? Next::close : Next::keep;
+  co_return close ? Next::linger : Next::keep;
 }
 
 /// Ends a response that cannot be completed so that the client can tell.
@@ -548,32 +586,38 @@ Http1Connection::Next Http1Connection::abort(About& about, const Error& error,
   return Next::close;
 }
 
-/// Makes the connection ready for the next request, where the last one was answered early.
+/// Makes the connection ready for the next request, or for its end: a close while there is something
+/// to read would reset it, and take the answer away from a client that has not read it yet.
 Task<Http1Connection::Next> Http1Connection::after_response(RequestBody* body, Next next) {
-  if (body != nullptr && !body->finished()) {
-    if (body->broken() || body->awaits_continue() || body->left() > most_drained) {
-      co_return Next::linger;
-    }
-    const Instant deadline = loop().now() + longest_drain;
-    std::uint64_t drained = 0;
-    while (!body->finished()) {
-      auto pending = body->read();
-      if (!pending.ready()) {
-        co_await UntilDoneOrHangup(pending, watch(), true);
-      }
-      if (!pending.ready()) co_return Next::close;
-      auto chunk = pending.take();
-      if (!chunk) co_return Next::linger;
-      drained += chunk->bytes.size();
-      if (drained > most_drained || loop().now() > deadline) co_return Next::linger;
-    }
+  if (next == Next::close) return next;
+  const bool finished = body == nullptr || body->finished();
+  if (next == Next::linger) {
+    const bool heard = !finished || !in_.empty() || carried_over_.block || watch().readable();
+    return heard ? Next::linger : Next::close;
   }
-  if (next == Next::keep && carried_over_.block) {
-    in_ = std::move(carried_over_);
-    carried_over_ = {};
+  if (!finished) return drain(*body);
+  if (carried_over_.block) in_ = std::exchange(carried_over_, {});
+  return Next::keep;
+}
+
+/// Reads off what is missing of a request that was answered early.
+Task<Http1Connection::Next> Http1Connection::drain(RequestBody& body) {
+  if (!body.can_be_drained()) co_return Next::linger;
+  body.set_deadline(loop().now() + longest_drain);
+  std::uint64_t drained = 0;
+  while (!body.finished()) {
+    auto pending = body.read();
+    if (!pending.ready()) {
+      co_await UntilDoneOrHangup(pending, watch(), true);
+    }
+    if (!pending.ready()) co_return Next::close;
+    auto chunk = pending.take();
+    if (!chunk) co_return Next::linger;
+    drained += chunk->bytes.size();
+    if (drained > most_drained) co_return Next::linger;
   }
-  if (next == Next::close && !in_.empty()) co_return Next::linger;
-  co_return next;
+  if (carried_over_.block) in_ = std::exchange(carried_over_, {});
+  co_return Next::keep;
 }
 
 /// Closes so that the last answer arrives: unread bytes at a close would reset the connection.

@@ -20,6 +20,13 @@ Error backend_error(Fault fault, const char* detail) {
   return Error{.fault = fault, .side = Side::backend, .detail = detail};
 }
 
+/// What a socket says of a write that failed, as it is meant on this side.
+Error blame_backend(Error error) {
+  error.side = Side::backend;
+  error.fault = error.fault == Fault::write_timeout ? Fault::idle_timeout : Fault::backend_closed;
+  return error;
+}
+
 class Http1Link final : public Link {
  public:
   Http1Link(std::unique_ptr<Socket> socket, const LinkOptions& options)
@@ -45,6 +52,7 @@ class Http1Link final : public Link {
   Task<Result<Done>> upload_body(Task<Result<Done>> written, Task<Result<Chunk>> pending, Body* body,
                                  bool chunked, bool more);
   Task<Result<Done>> upload_tunnel(Body& body);
+  std::optional<Error> end_upload();
   Task<Result<Done>> read_head(HeadParser& parser);
   Error closed(const HeadParser& parser, Socket::Got got) const;
   void finish(bool clean);
@@ -64,6 +72,7 @@ class Http1Link final : public Link {
   bool sent_ = false;              // something of the current request
   bool uploading_ = false;
   int interim_left_ = 0;
+  Instant uploaded_{};             // when a part of the request body last moved
   Task<Result<Done>> upload_;      // of the current request; may outlast the response head
 };
 
@@ -187,17 +196,17 @@ Task<Result<Chunk>> Http1Link::ResponseBody::read() {
 }
 
 Task<Result<Chunk>> Http1Link::ResponseBody::read_more() {
+  const Duration patience = link_.options_.idle_timeout;
+  Instant deadline = link_.loop().now() + patience;
   while (true) {
-    auto wake =
-        co_await link_.watch().until_readable(link_.loop().now() + link_.options_.idle_timeout);
+    auto wake = co_await link_.watch().until_readable(deadline);
     if (wake == Wake::expired) {
+      deadline = link_.uploaded_ + patience;
+      if (deadline > link_.loop().now()) continue;
       co_return backend_error(Fault::idle_timeout, "the backend sent nothing for too long");
     }
-    if (wake == Wake::interrupted && link_.upload_.ready()) {
-      link_.uploading_ = false;
-      auto uploaded = link_.upload_.take();
-      // A backend that stops reading may still be answering; a client that fails has left.
-      if (!uploaded && uploaded.error().side == Side::client) co_return std::move(uploaded.error());
+    if (wake == Wake::interrupted) {
+      if (auto failure = link_.end_upload()) co_return std::move(*failure);
     }
     auto chunk = try_read();
     if (chunk) co_return std::move(*chunk);
@@ -238,15 +247,29 @@ Result<Done> Http1Link::start_sending(Request& request) {
   const bool here = first.last || !first.bytes.empty();
   if (chunked && here) tail = frame_chunk(out, first, storage);
   auto written = socket_->write(out.written(), first.bytes, tail, options_.idle_timeout);
-  if (written.ready() && first.last) return written.take();
+  if (written.ready() && first.last) {
+    auto sent = written.take();
+    if (!sent) return spoil(blame_backend(std::move(sent.error())));
+    return Done{};
+  }
 
   uploading_ = true;
   upload_ = upload(std::move(written), std::move(pending), body, chunked, !first.last);
-  if (upload_.ready()) {
-    uploading_ = false;
-    return upload_.take();
-  }
+  if (auto failure = end_upload()) return std::move(*failure);
   return Done{};
+}
+
+/// Takes the result of an upload that has ended. One that failed leaves a request incomplete: the
+/// link can carry no other. Returns the client's failures only: a backend that stops reading may
+/// still be answering.
+std::optional<Error> Http1Link::end_upload() {
+  if (!upload_.valid() || !upload_.ready()) return std::nullopt;
+  uploading_ = false;
+  auto uploaded = upload_.take();
+  if (uploaded) return std::nullopt;
+  reusable_ = false;
+  if (uploaded.error().side != Side::client) return std::nullopt;
+  return std::move(uploaded.error());
 }
 
 /// Moves the rest of the request body, at the backend's pace; tells the reader when it is through.
@@ -260,13 +283,8 @@ Task<Result<Done>> Http1Link::upload(Task<Result<Done>> written, Task<Result<Chu
 
 Task<Result<Done>> Http1Link::upload_body(Task<Result<Done>> written, Task<Result<Chunk>> pending,
                                           Body* body, bool chunked, bool more) {
-  const auto blame = [](Error error) {
-    error.side = Side::backend;
-    error.fault = error.fault == Fault::write_timeout ? Fault::idle_timeout : Fault::backend_closed;
-    return error;
-  };
   auto sent = co_await written;
-  if (!sent) co_return blame(std::move(sent.error()));
+  if (!sent) co_return blame_backend(std::move(sent.error()));
   int without_waiting = 0;
   while (more) {
     if (!pending.valid()) pending = body->read();
@@ -278,7 +296,8 @@ Task<Result<Done>> Http1Link::upload_body(Task<Result<Done>> written, Task<Resul
     if (chunked) tail = frame_chunk(out, *chunk, storage);
     more = !chunk->last;
     auto moved = co_await socket_->write(out.written(), chunk->bytes, tail, options_.idle_timeout);
-    if (!moved) co_return blame(std::move(moved.error()));
+    if (!moved) co_return blame_backend(std::move(moved.error()));
+    uploaded_ = loop().now();
     if (++without_waiting == chunks_between_yields) {
       without_waiting = 0;
       co_await loop().yield();
@@ -294,6 +313,7 @@ Task<Result<Done>> Http1Link::upload_tunnel(Body& body) {
     if (!chunk->bytes.empty()) {
       auto moved = co_await socket_->write({}, chunk->bytes, {}, options_.idle_timeout);
       if (!moved) break;
+      uploaded_ = loop().now();
     }
     if (chunk->last) break;
   }
@@ -308,11 +328,11 @@ Task<Result<Response>> Http1Link::send(Request& request) {
   interim_left_ = most_interim_responses;
   sent_ = false;
   auto started = start_sending(request);
-  if (!started && started.error().side == Side::client) {
-    if (sent_) co_return spoil(std::move(started.error()));
+  if (!started && !sent_) {
     busy_ = false;  // the link is as it was
     co_return std::move(started.error());
   }
+  if (!started && started.error().side == Side::client) co_return std::move(started.error());
   // A backend that closed while we sent may have answered before: read on.
 
   while (true) {
@@ -362,6 +382,7 @@ Error Http1Link::closed(const HeadParser& parser, Socket::Got got) const {
 
 Task<Result<Done>> Http1Link::read_head(HeadParser& parser) {
   if (!in_.block) in_.block = Block::take(Block::small);
+  Instant deadline = never;  // set when the request has been sent
   while (true) {
     if (!in_.empty()) {
       const auto step = parser.parse(in_);
@@ -370,7 +391,7 @@ Task<Result<Done>> Http1Link::read_head(HeadParser& parser) {
         co_return backend_error(Fault::backend_protocol, parser.detail());
       }
       if (in_.free_size() == 0) {
-        if (in_.block.size() == Block::large) {
+        if (in_.block.size() == Block::large && in_.begin == 0) {
           co_return backend_error(Fault::backend_protocol, "the header section is too large");
         }
         parser.grow(in_);
@@ -379,15 +400,13 @@ Task<Result<Done>> Http1Link::read_head(HeadParser& parser) {
       in_.begin = in_.end = 0;
     }
     if (!watch().readable()) {
-      const Instant deadline = uploading_ ? never : loop().now() + options_.first_byte_timeout;
+      if (!uploading_ && deadline == never) deadline = loop().now() + options_.first_byte_timeout;
       auto wake = co_await watch().until_readable(deadline);
       if (wake == Wake::expired) {
         co_return backend_error(Fault::first_byte_timeout, "the backend did not answer in time");
       }
-      if (wake == Wake::interrupted && upload_.ready()) {
-        uploading_ = false;
-        auto uploaded = upload_.take();
-        if (!uploaded && uploaded.error().side == Side::client) co_return std::move(uploaded.error());
+      if (wake == Wake::interrupted) {
+        if (auto failure = end_upload()) co_return std::move(*failure);
         continue;
       }
     }
@@ -400,7 +419,7 @@ Task<Result<Done>> Http1Link::read_head(HeadParser& parser) {
 
 /// The end of an exchange: is the connection good for another?
 void Http1Link::finish(bool clean) {
-  if (upload_.valid() && upload_.ready()) uploading_ = false;
+  static_cast<void>(end_upload());
   if (!clean || !answers_kept_alive_ || uploading_) reusable_ = false;
   upload_.drop();
   uploading_ = false;

@@ -24,13 +24,17 @@ class Block {
     std::swap(size_, other.size_);
     return *this;
   }
-  ~Block();
+  ~Block() {
+    if (data_ != nullptr) give_back();
+  }
 
   explicit operator bool() const { return data_ != nullptr; }
   char* data() const { return data_; }
   std::uint32_t size() const { return size_; }
 
  private:
+  void give_back();
+
   char* data_ = nullptr;
   std::uint32_t size_ = 0;
 };

@@ -5,10 +5,57 @@
 
 namespace evenkeel {
 
+namespace detail {
+
+struct FreeNode {
+  FreeNode* next;
+};
+
+/// One thread's free lists. Trivial, so that reaching them costs no check; what they hold is given
+/// to the heap by an object that the first release on the thread makes.
+struct FreeLists {
+  static constexpr std::size_t granule = 64;
+  static constexpr std::size_t classes = 8192 / granule;
+  static constexpr unsigned keep_per_class = 256;  // bounds what a burst leaves behind
+
+  FreeNode* head[classes];
+  unsigned room[classes];  // how many more may be kept
+};
+
+extern constinit thread_local FreeLists free_lists;
+
+void* take_from_heap(std::size_t size);
+void give_to_heap(void* memory, std::size_t size) noexcept;
+
+}  // namespace detail
+
 /// Takes `size` bytes from this thread's free lists (size classes of 64 bytes up to 8 KiB; beyond
 /// that, the general heap). Thread: any; memory may be given back on another thread.
-void* take_pooled(std::size_t size);
-void give_pooled(void* memory, std::size_t size) noexcept;
+inline void* take_pooled(std::size_t size) {
+  using detail::FreeLists;
+  const std::size_t index = (size - 1) / FreeLists::granule;
+  if (index < FreeLists::classes) [[likely]] {
+    if (detail::FreeNode* node = detail::free_lists.head[index]; node != nullptr) [[likely]] {
+      detail::free_lists.head[index] = node->next;
+      ++detail::free_lists.room[index];
+      return node;
+    }
+  }
+  return detail::take_from_heap(size);
+}
+
+inline void give_pooled(void* memory, std::size_t size) noexcept {
+  using detail::FreeLists;
+  const std::size_t index = (size - 1) / FreeLists::granule;
+  if (index < FreeLists::classes && detail::free_lists.room[index] > 0) [[likely]] {
+    auto* node = static_cast<detail::FreeNode*>(memory);
+    node->next = detail::free_lists.head[index];
+    detail::free_lists.head[index] = node;
+    --detail::free_lists.room[index];
+    return;
+  }
+  detail::give_to_heap(memory, size);
+}
 
 /// Base of types whose objects are allocated from the free lists.
 struct Pooled {
