@@ -126,6 +126,8 @@ class Engine {
   bool stepping() const { return stepping_; }
   std::size_t running() const { return running_.size(); }
   std::size_t waiting() const { return waiting_.size(); }
+  /// In the order of admission: those that the last step admitted are at the end.
+  std::span<Sequence* const> running_sequences() const { return running_; }
   /// Tokens of the running requests' contexts whose keys and values are held.
   std::uint64_t context_tokens() const;
   /// Tokens that the running requests will have in the end.

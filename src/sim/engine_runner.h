@@ -1,0 +1,121 @@
+// An engine in real time: steps begin and end when the model says, and tokens go out at their ends.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "evenkeel/base/loop.h"
+#include "evenkeel/sim/engine.h"
+#include "sim/alarm.h"
+#include "sim/dialects.h"
+#include "sim/statistics.h"
+
+namespace evenkeel {
+
+/// A request inside a running engine.
+class Generation : public Sequence {
+ public:
+  virtual ~Generation() = default;
+  /// Token `index` of its output is there. Must not destroy any generation.
+  virtual void on_token(std::uint32_t index, bool last) = 0;
+
+  std::uint32_t max_tokens = 0;  ///< as asked for; 0: not said
+  bool ends_by_itself = false;   ///< rather than by max_tokens
+
+ private:
+  friend class EngineRunner;
+  Instant submitted_{};
+  Instant scheduled_{};
+  Instant first_token_{};
+  Instant last_token_{};
+};
+
+/// Drives one engine on a loop and counts. A step that begins right after another begins at its
+/// modelled end, not when we got to it: a late process catches up and does not drift.
+class EngineRunner {
+ public:
+  /// `speed` 10: ten times faster than life.
+  EngineRunner(Loop& loop, const EngineSpec& spec, EngineKind kind, double speed);
+
+  /// REQUIRES: the generation fits: prompt_tokens < max_tokens().
+  void submit(Generation& generation);
+  std::uint32_t max_tokens() const { return engine_->max_tokens(); }
+
+  /// Steps take so many times as long, from the next one on.
+  void set_slow_factor(double factor) { slow_factor_ = factor; }
+  /// Stops in the middle of a step, or goes on with it.
+  void freeze(bool frozen);
+  /// After so many tokens more, `waiter` is woken. Null: never.
+  void wake_after_tokens(std::uint64_t tokens, Waiter* waiter);
+  /// As a new process begins: caches empty, counters zero. REQUIRES: no generation is active.
+  void restart();
+
+  const Engine& engine() const { return *engine_; }
+  Statistics& statistics() { return statistics_; }
+  /// What the engine tells of itself, as old as its dialect has it (SGLang publishes on every
+  /// prefill, every 40th decode step and when it becomes idle).
+  Gauges gauges();
+  GpuReadings gpu();
+  double started_unix() const { return started_unix_; }
+
+  struct Lateness {
+    std::uint64_t steps = 0;  ///< that ended more than a millisecond late
+    Duration longest{};
+    Duration dropped{};  ///< given up because more than a second was to be caught up
+  };
+  const Lateness& lateness() const { return lateness_; }
+
+ private:
+  void begin_when_idle();
+  void begin_step(Instant at);
+  void end_step();
+  void ring();
+  void observe(Generation& generation, bool last);
+  void publish(const Engine::Step& step);
+  Gauges live_gauges() const;
+
+  struct Start : Waiter {
+    explicit Start(EngineRunner& owner)
+        : Waiter([](Waiter& self) { static_cast<Start&>(self).runner.begin_when_idle(); }),
+          runner(owner) {}
+    EngineRunner& runner;
+  };
+  struct StepEnd : Alarm {
+    StepEnd(Loop& loop, EngineRunner& owner)
+        : Alarm(loop, [](Alarm& self) { static_cast<StepEnd&>(self).runner.ring(); }),
+          runner(owner) {}
+    EngineRunner& runner;
+  };
+
+  Loop& loop_;
+  EngineSpec spec_;
+  EngineKind kind_;
+  double speed_;
+  double slow_factor_ = 1;
+  std::unique_ptr<Engine> engine_;
+  Statistics statistics_;
+  Utilization utilization_;
+  Instant started_;
+  double started_unix_ = 0;
+
+  Start start_{*this};
+  StepEnd alarm_;
+  Engine::Step step_;
+  Instant step_began_{};
+  Instant step_ends_{};
+  bool stepping_ = false;
+  bool frozen_ = false;
+  Instant frozen_at_{};
+  Lateness lateness_;
+
+  std::uint64_t tokens_until_wake_ = 0;
+  Waiter* after_tokens_ = nullptr;
+
+  Gauges published_;
+  std::uint32_t decode_steps_ = 0;
+  Instant rate_began_{};
+  std::uint64_t rate_tokens_ = 0;
+  double rate_ = 0;
+};
+
+}  // namespace evenkeel

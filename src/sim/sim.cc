@@ -1,0 +1,78 @@
+#include "evenkeel/sim/sim.h"
+
+#include <sys/resource.h>
+
+#include <cstdio>
+#include <vector>
+
+#include "evenkeel/sim/simulators.h"
+#include "sim/interrupts.h"
+
+namespace evenkeel {
+namespace {
+
+/// As many connections as the system lets us have.
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+int usage_error(const std::string& what) {
+  std::fprintf(stderr, "error: %s\n", what.c_str());
+  return 2;
+}
+
+}  // namespace
+
+int run_sim(const SimOptions& options) {
+  std::string why;
+  const auto listen = parse_address(options.listen, why);
+  if (!listen) return usage_error("--listen: " + why);
+  const auto control = parse_address(options.control, why);
+  if (!control) return usage_error("--control: " + why);
+  if (options.count == 0) return usage_error("--count: there should be at least one server");
+  if (!(options.speed > 0)) return usage_error("--speed: should be above 0");
+  if (listen->port != 0 && listen->port + options.count - 1 > 65'535) {
+    return usage_error("--count: there are not so many ports above that of --listen");
+  }
+
+  std::vector<SimulatorOptions> servers;
+  for (unsigned i = 0; i < options.count; ++i) {
+    Address address = *listen;
+    if (address.port != 0) address.port = static_cast<std::uint16_t>(address.port + i);
+    servers.push_back({.name = "sim-" + std::to_string(i),
+                       .listen = address,
+                       .engine = options.engine,
+                       .preset = options.preset,
+                       .model = options.model,
+                       .speed = options.speed,
+                       .seed = options.seed,
+                       .prompt_tokens_details = options.prompt_tokens_details});
+  }
+
+  raise_descriptor_limit();
+  const Interrupts interrupts;  // before there are threads: they inherit its mask
+  auto simulators = Simulators::start(servers, options.threads, *control);
+  if (!simulators) {
+    std::fprintf(stderr, "error: %s\n", simulators.error().detail.c_str());
+    return 1;
+  }
+  for (unsigned i = 0; i < options.count; ++i) {
+    std::fprintf(stderr, "listening name=%s address=%s engine=%s preset=%s\n",
+                 servers[i].name.c_str(), (*simulators)->endpoints()[i].text().c_str(),
+                 options.engine.c_str(), options.preset.c_str());
+  }
+  std::fprintf(stderr, "listening name=sim-control address=%s\n",
+               (*simulators)->control()->text().c_str());
+  std::fprintf(stderr, "ready\n");
+  std::fflush(stderr);
+
+  const int fd = interrupts.fd();
+  while (wait_for_any(&fd, 1, -1) < 0) {
+  }
+  return 0;
+}
+
+}  // namespace evenkeel

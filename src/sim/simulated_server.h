@@ -1,0 +1,160 @@
+// A server that behaves as an inference engine: its API, its manners, its faults.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "evenkeel/base/loop.h"
+#include "evenkeel/http/message.h"
+#include "evenkeel/net/listener.h"
+#include "evenkeel/sim/presets.h"
+#include "evenkeel/sim/simulators.h"
+#include "evenkeel/wire/frontend.h"
+#include "sim/answer.h"
+#include "sim/engine_runner.h"
+
+namespace evenkeel {
+
+/// What is wrong with a simulated server, on demand.
+enum class SimFault : std::uint8_t {
+  none,
+  refuse,         ///< connections are refused; requests in flight end as usual
+  hang,           ///< nothing is answered, streams stand still; all goes on when it is over
+  slow,           ///< steps take `slow_factor` times as long
+  error,          ///< inference is answered with `error_status`; health and metrics as usual
+  die,            ///< after `die_after_tokens` more tokens every connection is reset, then refused
+  loading,        ///< as the engine is while it loads: refused (vllm), 400 (triton), 503 (others)
+  stale_metrics,  ///< /metrics stays what it was
+};
+
+struct SimState {
+  SimFault fault = SimFault::none;
+  double slow_factor = 4;
+  int error_status = 500;
+  std::uint64_t die_after_tokens = 0;
+};
+
+/// One server on one loop. Thread: the loop's, but for the constructor, which comes before it runs.
+class SimulatedServer final : public AbortObserver {
+ public:
+  /// `preset` and `kind` are those that the options name. Listens on `fd` (bound and listening).
+  SimulatedServer(Loop& loop, const SimulatorOptions& options, const Preset& preset,
+                  EngineKind kind, int fd);
+  SimulatedServer(const SimulatedServer&) = delete;
+  ~SimulatedServer() override;
+
+  const std::string& name() const { return options_.name; }
+  Loop& loop() { return loop_; }
+  /// JSON: who it is and where.
+  std::string description() const;
+  std::string state() const;
+  /// Reads a JSON object of any of `fault`, `slow_factor`, `error_status`, `die_after_tokens`.
+  Result<Done> change_state(std::string json);
+  std::string report();
+
+ private:
+  class Connection;
+
+  void accept(int fd, const Endpoint& peer);
+  Task<void> serve(Connection& connection, std::unique_ptr<Socket> socket, Endpoint peer);
+  void reap();
+  void open_listener();
+  void close_listener();
+  /// Ends connections: those between two requests, or all of them with a reset.
+  void drop_idle_connections();
+  void reset_connections();
+  void take_effect(SimFault before);
+  void die();
+  void aborted(int fd) override;
+  bool refuses_while_loading() const { return kind_ == EngineKind::vllm; }
+  bool loading() const { return state_.fault == SimFault::loading; }
+
+  Task<Result<Response>> handle(Connection& connection, Request& request);
+  Task<Result<Response>> handle_when_thawed(Connection& connection, Request& request);
+  Task<Result<Response>> route(Request& request, int fd);
+  std::optional<Response> answer_get(std::string_view method, std::string_view path);
+  std::optional<Response> answer_health(std::string_view method, std::string_view path);
+  Task<Result<Response>> sglang_health();
+  Task<Result<Response>> control(Request& request);
+  Task<Result<Response>> echo(Request& request);
+  Task<Result<Response>> infer(Request& request, int fd);
+  Task<Result<Response>> dispatch(std::string_view path, std::string body, int fd);
+  Task<Result<Response>> complete(OpenAiApi api, std::string body, int fd);
+  Task<Result<Response>> embed(std::string body, int fd);
+  Task<Result<Response>> kserve_infer(std::string body, int fd);
+  Task<Result<Response>> kserve_generate(std::string body, bool streams, int fd);
+  Response tokenize(std::string body);
+
+  std::unique_ptr<Answer> start(std::vector<ChoicePlan> plans, bool streams, int fd);
+  std::optional<Refused> plan(const OpenAiRequest& request, const Prompt& prompt,
+                              const AnswerHead& head, std::vector<ChoicePlan>& plans);
+  std::optional<Refused> check_model(const OpenAiRequest& request) const;
+  AnswerHead head_of(OpenAiApi api, std::string_view body) const;
+  Response refuse(const Refused& refused);
+  Response refuse_kserve(int status, std::string_view message);
+  Response metrics(bool dcgm);
+  std::string exposition_now(bool dcgm);
+
+  struct Later : Waiter {
+    using Act = void (SimulatedServer::*)();
+    Later(SimulatedServer& owner, Act what)
+        : Waiter([](Waiter& self) {
+            auto& later = static_cast<Later&>(self);
+            (later.server.*later.act)();
+          }),
+          server(owner),
+          act(what) {}
+    SimulatedServer& server;
+    Act act;
+  };
+
+  /// What the report counts, over all processes that this server pretends to have been.
+  struct Totals {
+    std::uint64_t requests = 0;
+    std::uint64_t completed = 0;
+    std::uint64_t failed = 0;
+    std::uint64_t prompt_tokens = 0;
+    std::uint64_t cached_tokens = 0;
+    std::uint64_t generated_tokens = 0;
+    std::uint64_t preemptions = 0;
+    std::uint64_t steps = 0;
+  };
+  Totals totals();
+
+  struct Aborts {
+    std::uint64_t count = 0;
+    double last_seconds = 0;  ///< from the close's arrival in the kernel until the engine was free
+    double longest_seconds = 0;
+    double sum_seconds = 0;
+    double last_unix = 0;
+  };
+
+  Loop& loop_;
+  SimulatorOptions options_;
+  const Preset& preset_;
+  EngineKind kind_;
+  std::string model_;
+  Endpoint endpoint_;
+  int reservation_ = -1;  // bound, never listening: keeps the port ours while we refuse
+  FrontendOptions frontend_;
+  EngineRunner runner_;
+  SimState state_;
+  std::string stale_metrics_;
+  std::string stale_dcgm_;
+  Totals past_;  // of the processes before this one
+  Aborts aborts_;
+  bool dying_ = false;
+  std::optional<Listener> listener_;
+  WaiterList idle_;
+  std::list<Connection> connections_;
+  std::vector<Connection*> ended_;
+  Later reap_{*this, &SimulatedServer::reap};
+  Later die_{*this, &SimulatedServer::die};
+};
+
+}  // namespace evenkeel

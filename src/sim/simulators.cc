@@ -1,0 +1,104 @@
+#include "evenkeel/sim/simulators.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "evenkeel/base/loop.h"
+#include "evenkeel/net/listener.h"
+#include "evenkeel/sim/presets.h"
+#include "sim/sim_control.h"
+#include "sim/simulated_server.h"
+
+namespace evenkeel {
+namespace {
+
+Error refused(std::string detail) {
+  return {.fault = Fault::internal, .detail = std::move(detail)};
+}
+
+std::string preset_names() {
+  std::string names;
+  for (const Preset& preset : presets()) names += (names.empty() ? "" : ", ") + preset.name;
+  return names;
+}
+
+Result<int> listen_on(const Address& address) {
+  auto endpoints = resolve(address.host, address.port);
+  if (!endpoints) return std::move(endpoints.error());
+  // SO_REUSEPORT is for our own listeners: another process there must be an error, not a sharer.
+  const Endpoint& endpoint = endpoints->front();
+  const int probe = socket(endpoint.family(), SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int on = 1;
+  setsockopt(probe, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  const bool taken = bind(probe, endpoint.address(), endpoint.size) != 0;
+  close(probe);
+  if (taken) return refused("cannot listen on " + endpoint.text() + ": it is in use");
+  return Listener::bind(endpoint);
+}
+
+}  // namespace
+
+struct Simulators::Parts {
+  std::vector<std::unique_ptr<Loop>> loops;
+  std::vector<std::unique_ptr<SimulatedServer>> servers;
+  std::unique_ptr<SimControl> control;
+  std::vector<std::thread> threads;
+  std::vector<Endpoint> endpoints;
+  std::optional<Endpoint> control_endpoint;
+
+  ~Parts() {
+    for (const auto& loop : loops) loop->stop();
+    for (std::thread& thread : threads) thread.join();
+    servers.clear();
+    if (control) control->close();
+    loops.clear();
+  }
+};
+
+Simulators::Simulators(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+Simulators::~Simulators() = default;
+const std::vector<Endpoint>& Simulators::endpoints() const { return parts_->endpoints; }
+std::optional<Endpoint> Simulators::control() const { return parts_->control_endpoint; }
+
+Result<std::unique_ptr<Simulators>> Simulators::start(const std::vector<SimulatorOptions>& servers,
+                                                      unsigned threads,
+                                                      std::optional<Address> control) {
+  auto parts = std::make_unique<Parts>();
+  const auto most = static_cast<unsigned>(std::max<std::size_t>(1, servers.size()));
+  for (unsigned i = 0; i < std::clamp(threads, 1u, most); ++i) {
+    parts->loops.push_back(std::make_unique<Loop>());
+  }
+  for (const SimulatorOptions& options : servers) {
+    const auto kind = find_engine_kind(options.engine);
+    if (!kind) {
+      return refused("no engine '" + options.engine + "' to simulate; there are " +
+                     engine_kind_names());
+    }
+    const Preset* preset = find_preset(options.preset);
+    if (preset == nullptr) {
+      return refused("no preset '" + options.preset + "'; there are " + preset_names());
+    }
+    if (!(options.speed > 0)) return refused("the speed should be above 0");
+    auto fd = listen_on(options.listen);
+    if (!fd) return std::move(fd.error());
+    parts->endpoints.push_back(Listener::local_endpoint(*fd));
+    Loop& loop = *parts->loops[parts->servers.size() % parts->loops.size()];
+    parts->servers.push_back(std::make_unique<SimulatedServer>(loop, options, *preset, *kind, *fd));
+  }
+  if (control) {
+    auto fd = listen_on(*control);
+    if (!fd) return std::move(fd.error());
+    parts->control_endpoint = Listener::local_endpoint(*fd);
+    std::vector<SimulatedServer*> all;
+    for (const auto& server : parts->servers) all.push_back(server.get());
+    parts->control = std::make_unique<SimControl>(*parts->loops.front(), std::move(all), *fd);
+  }
+  for (const auto& loop : parts->loops) {
+    parts->threads.emplace_back([turning = loop.get()] { turning->run(); });
+  }
+  return std::unique_ptr<Simulators>(new Simulators(std::move(parts)));
+}
+
+}  // namespace evenkeel
