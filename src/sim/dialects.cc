@@ -63,7 +63,7 @@ std::string_view tgi_error_type(int status) {
   }
 }
 
-void write_vllm(Exposition& out, const Readings& r) {
+void write_vllm(Exposition& out, const EngineReadings& r) {
   const Statistics& s = r.statistics;
   out.gauge("vllm:num_requests_running", "Number of requests in model execution batches.",
             number(r.gauges.running));
@@ -135,7 +135,7 @@ void write_vllm(Exposition& out, const Readings& r) {
                 "Histogram of time spent in DECODE phase for request.", s.decode_time);
 }
 
-std::string vllm_exposition(const Readings& r) {
+std::string vllm_exposition(const EngineReadings& r) {
   Exposition out("engine=\"0\"," + label("model_name", r.model));
   write_vllm(out, r);
   const EngineSpec& spec = r.preset.engine;
@@ -149,7 +149,7 @@ std::string vllm_exposition(const Readings& r) {
   return out.take() + info.take();
 }
 
-std::string sglang_exposition(const Readings& r) {
+std::string sglang_exposition(const EngineReadings& r) {
   const Statistics& s = r.statistics;
   const std::string tokenizer = "engine_type=\"unified\"," + label("model_name", r.model);
   Exposition out(tokenizer + ",moe_ep_rank=\"0\",pp_rank=\"0\",tp_rank=\"0\"");
@@ -205,17 +205,17 @@ double used_bytes(const Preset& preset) {
   return 0.92 * number(preset.gpu_memory_bytes);  // gpu_memory_utilization: taken at start, kept
 }
 
-double watts(const Readings& r) {
+double watts(const EngineReadings& r) {
   return r.preset.idle_watts +
          (r.preset.full_watts - r.preset.idle_watts) * r.gpu.utilization_ratio;
 }
 
-double joules(const Readings& r) {
+double joules(const EngineReadings& r) {
   return r.preset.idle_watts * r.gpu.uptime_seconds +
          (r.preset.full_watts - r.preset.idle_watts) * r.gpu.busy_seconds;
 }
 
-std::string triton_exposition(const Readings& r) {
+std::string triton_exposition(const EngineReadings& r) {
   const Statistics& s = r.statistics;
   const double ended = number(s.stopped + s.at_length);
   const double us = 1e6;
@@ -274,7 +274,7 @@ std::string triton_exposition(const Readings& r) {
   return out.take() + gpus.take();
 }
 
-std::string tgi_exposition(const Readings& r) {
+std::string tgi_exposition(const EngineReadings& r) {
   const Statistics& s = r.statistics;
   const double capacity = number(r.preset.engine.kv_blocks - 1) * r.preset.engine.block_tokens;
   Exposition out;
@@ -300,7 +300,7 @@ std::string tgi_exposition(const Readings& r) {
   return out.take();
 }
 
-std::string llamacpp_exposition(const Readings& r) {
+std::string llamacpp_exposition(const EngineReadings& r) {
   const Statistics& s = r.statistics;
   const auto rate = [](double tokens, double seconds) {
     return seconds > 0 ? tokens / seconds : 0;
@@ -328,7 +328,7 @@ std::string llamacpp_exposition(const Readings& r) {
   return out.take();
 }
 
-std::string generic_exposition(const Readings& r) {
+std::string generic_exposition(const EngineReadings& r) {
   const Statistics& s = r.statistics;
   Exposition out;
   out.gauge("sim_requests_running", "Requests in the batch.", number(r.gauges.running));
@@ -378,7 +378,7 @@ std::string kserve_error_body(std::string_view message) {
   return fmt::format(R"({{"error":{}}})", json_string(message));
 }
 
-std::string exposition(const Readings& readings) {
+std::string exposition(const EngineReadings& readings) {
   switch (readings.kind) {
     case EngineKind::vllm:
       return vllm_exposition(readings);
@@ -396,7 +396,7 @@ std::string exposition(const Readings& readings) {
   return {};
 }
 
-std::string dcgm_exposition(const Readings& r) {
+std::string dcgm_exposition(const EngineReadings& r) {
   constexpr double mebibyte = 1 << 20;
   const double total = number(r.preset.gpu_memory_bytes) / mebibyte;
   const double reserved = 600;

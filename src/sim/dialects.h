@@ -46,7 +46,7 @@ struct GpuReadings {
 };
 
 /// All that an exposition is made of.
-struct Readings {
+struct EngineReadings {
   EngineKind kind = EngineKind::vllm;
   const Preset& preset;
   std::string_view model;
@@ -58,8 +58,8 @@ struct Readings {
 };
 
 /// Prometheus text 0.0.4, as the engine's `/metrics` has it: real names, labels and buckets.
-std::string exposition(const Readings& readings);
+std::string exposition(const EngineReadings& readings);
 /// What dcgm-exporter says of the GPUs of that server.
-std::string dcgm_exposition(const Readings& readings);
+std::string dcgm_exposition(const EngineReadings& readings);
 
 }  // namespace evenkeel

@@ -537,7 +537,7 @@ Response SimulatedServer::metrics(bool dcgm) {
 }
 
 std::string SimulatedServer::exposition_now(bool dcgm) {
-  const Readings readings{.kind = kind_,
+  const EngineReadings readings{.kind = kind_,
                           .preset = preset_,
                           .model = model_,
                           .gpu_seed = hash_of(options_.name) + options_.seed,

@@ -125,7 +125,7 @@ struct Busy {
     readings.gpu = {.utilization_ratio = 0.5, .uptime_seconds = 100, .busy_seconds = 40};
   }
   Statistics statistics;
-  Readings readings{.preset = *find_preset("llama-3-70b-a100-tp4"),
+  EngineReadings readings{.preset = *find_preset("llama-3-70b-a100-tp4"),
                     .model = "meta-llama/\"x\"\\y",
                     .gpu_seed = 3,
                     .statistics = statistics};
