@@ -1,10 +1,16 @@
 // Arguments to a verb.
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #include "evenkeel/config/load.h"
 #include "evenkeel/server/daemon.h"
+#include "evenkeel/sim/demo.h"
+#include "evenkeel/sim/load.h"
+#include "evenkeel/sim/sim.h"
 
 #ifndef EVENKEEL_VERSION
 #define EVENKEEL_VERSION "unknown"
@@ -39,6 +45,113 @@ struct Arguments {
 void add_config_option(CLI::App& verb, Arguments& arguments) {
   verb.add_option("-c,--config", arguments.config_file, "the configuration file; - for standard input")
       ->required();
+}
+
+/// "30s", "500ms", "2m", "1h", or a number of seconds.
+evenkeel::Duration parse_duration(const std::string& text) {
+  std::size_t used = 0;
+  double amount = -1;
+  try {
+    amount = std::stod(text, &used);
+  } catch (const std::exception&) {
+    used = 0;
+  }
+  const std::string unit = text.substr(used);
+  const double seconds = unit == "ms" ? 1e-3 : unit.empty() || unit == "s" ? 1 : unit == "m" ? 60 : unit == "h" ? 3600 : -1;
+  if (used == 0 || !(amount >= 0) || amount > 1e9 || seconds < 0) {
+    throw CLI::ValidationError("'" + text + "' is no duration; write 30s, 500ms or 2m");
+  }
+  return std::chrono::duration_cast<evenkeel::Duration>(
+      std::chrono::duration<double>(amount * seconds));
+}
+
+/// Turns what a parser of the load generator found wrong into a mistake on the command line.
+template <class T>
+T need(evenkeel::Result<T> parsed) {
+  if (!parsed) throw CLI::ValidationError(parsed.error().detail);
+  return std::move(*parsed);
+}
+
+void add_sim(CLI::App& app, int& exit_code) {
+  auto* verb = app.add_subcommand("sim", "simulated inference servers");
+  auto options = std::make_shared<evenkeel::SimOptions>();
+  verb->add_option("--listen", options->listen, "address of the first; the others follow port by port")
+      ->capture_default_str();
+  verb->add_option("--count", options->count, "how many servers")->capture_default_str();
+  verb->add_option("--engine", options->engine, "whose dialect they speak")->capture_default_str();
+  verb->add_option("--preset", options->preset, "a GPU and a model")->capture_default_str();
+  verb->add_option("--model", options->model, "name of the model; default: the preset's");
+  verb->add_option("--speed", options->speed, "10 runs ten times faster than life")
+      ->capture_default_str();
+  verb->add_option("--seed", options->seed, "of what is drawn at random")->capture_default_str();
+  verb->add_option("--threads", options->threads, "event loops")->capture_default_str();
+  verb->add_option("--control", options->control, "control listener for all of them")
+      ->capture_default_str();
+  verb->add_flag("--prompt-tokens-details", options->prompt_tokens_details,
+                 "usage tells how many prompt tokens were cached");
+  verb->callback([options, &exit_code] { exit_code = evenkeel::run_sim(*options); });
+}
+
+/// Words of the load generator's command line that need more than a conversion.
+struct LoadWords {
+  std::string duration;
+  std::string max_seconds;
+  std::string prompt_tokens;
+  std::string output_tokens;
+  std::vector<std::string> headers;
+};
+
+void add_load(CLI::App& app, int& exit_code) {
+  auto* verb = app.add_subcommand("load", "send chat completions and measure");
+  auto options = std::make_shared<evenkeel::LoadOptions>();
+  auto words = std::make_shared<LoadWords>();
+  verb->add_option("url", options->url, "http://host[:port][/base]")->required();
+  auto* rate = verb->add_option("--rate", options->rate, "requests per second, answered or not");
+  auto* clients = verb->add_option("--concurrency", options->concurrency,
+                                   "clients that wait for their answers");
+  auto* trace = verb->add_option("--trace", options->trace, "arrivals and lengths from a file");
+  rate->excludes(clients)->excludes(trace);
+  clients->excludes(trace);
+  verb->add_option("--trace-speed", options->trace_speed, "divides the trace's times");
+  verb->add_flag("--trace-bursts", options->trace_bursts, "keep a quantised trace's batches together");
+  verb->add_option("--max-seconds", words->max_seconds, "of the trace's own time");
+  verb->add_option("--max-prompt-tokens", options->max_prompt_tokens, "cut a trace's prompts");
+  verb->add_flag("--poisson", options->poisson, "with --rate: exponential gaps");
+  verb->add_option("--duration", words->duration, "no request starts later");
+  verb->add_option("--requests", options->requests, "how many at most");
+  verb->add_option("--prompt-tokens", words->prompt_tokens, "N or A..B");
+  verb->add_option("--output-tokens", words->output_tokens, "N or A..B");
+  verb->add_flag("--stream", options->stream, "ask for server-sent events");
+  verb->add_option("--model", options->model, "default: the first that the server lists");
+  verb->add_option("--header", words->headers, "'Name: value'; may be repeated");
+  verb->add_option("--seed", options->seed, "of what is drawn at random");
+  verb->add_option("--threads", options->threads, "event loops");
+  verb->add_flag("--json", options->json, "the report as JSON");
+  verb->callback([options, words, &exit_code] {
+    if (!words->duration.empty()) options->duration = parse_duration(words->duration);
+    if (!words->max_seconds.empty()) options->trace_cut = parse_duration(words->max_seconds);
+    if (!words->prompt_tokens.empty()) {
+      options->prompt_tokens = need(evenkeel::parse_token_range(words->prompt_tokens));
+    }
+    if (!words->output_tokens.empty()) {
+      options->output_tokens = need(evenkeel::parse_token_range(words->output_tokens));
+    }
+    for (const std::string& header : words->headers) {
+      options->headers.push_back(need(evenkeel::parse_header_option(header)));
+    }
+    exit_code = evenkeel::run_load(*options);
+  });
+}
+
+void add_demo(CLI::App& app, int& exit_code) {
+  auto* verb = app.add_subcommand("demo", "simulated GPUs, the balancer and traffic, in one command");
+  auto options = std::make_shared<evenkeel::DemoOptions>();
+  verb->add_option("--seconds", options->seconds, "end by itself after so long");
+  verb->add_option("--backends", options->backends, "simulated GPUs")->capture_default_str();
+  verb->add_option("--picker", options->picker, "who chooses")->capture_default_str();
+  verb->add_option("--rate", options->rate, "requests per second; default: what suits the backends");
+  verb->add_option("--seed", options->seed, "of what is drawn at random");
+  verb->callback([options, &exit_code] { exit_code = evenkeel::run_demo(*options); });
 }
 
 }  // namespace
@@ -79,6 +192,10 @@ int main(int argc, char** argv) {
   config->add_subcommand("reference", "every key, as Markdown")->callback([&] {
     exit_code = print(evenkeel::reference_command());
   });
+
+  add_sim(app, exit_code);
+  add_load(app, exit_code);
+  add_demo(app, exit_code);
 
   auto* version = app.add_subcommand("version", "print the version");
   version->add_flag("--json", arguments.json, "as JSON");
