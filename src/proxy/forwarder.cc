@@ -7,6 +7,10 @@
 namespace evenkeel {
 namespace {
 
+/// A server that closes an idle link may cross the next request, which it has then never looked at. A
+/// link that ends later than this was at work: its request may have been what ended it.
+constexpr Duration longest_crossing = std::chrono::seconds(1);
+
 /// The body of a backend's answer, and all that is held until its last byte: the link, and the
 /// request's weight on the backend.
 class ForwardedBody final : public Body {
@@ -99,7 +103,9 @@ Task<Result<Response>> Forwarder::handle(Request& request) {
       auto response = co_await (*link)->send(request);
       if (!response) {
         Error& error = response.error();
-        const bool again = error.replayable && want == LinkPool::Want::any && can_send_again(request);
+        const bool unused = error.replayable && want == LinkPool::Want::any &&
+                            loop_.now() - about.sent < longest_crossing;
+        const bool again = unused && can_send_again(request);
         if (again) {
           want = LinkPool::Want::fresh;
           cells_.retries.count(error.fault);
