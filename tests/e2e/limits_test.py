@@ -1,0 +1,191 @@
+"""A full pool makes requests wait in line, first come first served; only a full line or a long wait
+turns them away, and then they hear when to come back."""
+
+import json
+import threading
+import time
+
+import case
+from stream import Stream, exchange
+
+
+class Gate:
+    """A script that holds every request until it is let through."""
+
+    def __init__(self):
+        self._permits = threading.Semaphore(0)
+
+    def __call__(self, ask):
+        assert self._permits.acquire(timeout=30), "nobody let this request through"
+        ask.answer(ask.target.encode())
+
+    def let_through(self, count=1):
+        for _ in range(count):
+            self._permits.release()
+
+
+class Limits(case.Case):
+    def full(self, size=10, timeout="20s", most=1, backends=1):
+        """A pool whose places are all taken: by `holders`, at the gate's mercy."""
+        self.gate = Gate()
+        self.backends = [self.backend(self.gate) for _ in range(backends)]
+        self.daemon_ = self.in_front_of(*self.backends, pool={"limits": {
+            "max_in_flight": most, "queue": {"size": size, "timeout": timeout}}})
+        self.holders = [self.ask("/holder") for _ in range(most * backends)]
+        self.eventually(lambda: self.pool()["in_flight"] == most * backends, "a full pool")
+        self.addCleanup(self.gate.let_through, 1000)
+        return self.daemon_
+
+    def ask(self, target):
+        stream = Stream.connect(self.daemon_.address)
+        self.addCleanup(stream.close)
+        stream.ask("POST", target, body=b"{}")
+        return stream
+
+    def pool(self):
+        return self.daemon_.api("pools")[0]
+
+    def waiting(self, count):
+        self.eventually(lambda: self.pool()["waiting"] == count, f"{count} in line")
+
+    def test_requests_wait_and_are_served_in_the_order_in_which_they_came(self):
+        daemon = self.full()
+        streams = []
+        for number in range(8):
+            streams.append(self.ask(f"/{number}"))
+            self.waiting(number + 1)  # each stands before the next one comes
+
+        self.assertEqual(daemon.metric("evenkeel_requests_waiting", pool="pool"), 8)
+        self.gate.let_through(9)
+        for number, stream in enumerate(streams):
+            self.assertEqual(stream.read_response().body, b"/%d" % number)
+
+        served = [each.target for each in self.backends[0].exchanges]
+        self.assertEqual(served, ["/holder"] + [f"/{number}" for number in range(8)])
+        waited = [line["wait_ms"] for line in daemon.wait_access(9) if line["path"] != "/holder"]
+        self.assertTrue(all(each > 0 for each in waited), waited)
+
+    def test_no_backend_ever_has_more_than_its_limit(self):
+        self.full(most=3, backends=2, size=100)
+        streams = [self.ask(f"/{number}") for number in range(40)]
+        self.waiting(40)
+        for _ in range(46):
+            for backend in self.daemon_.api("backends"):
+                self.assertLessEqual(backend["in_flight"], 3)
+            self.gate.let_through()
+        for stream in streams:
+            self.assertEqual(stream.read_response().status, 200)
+
+    def test_a_full_line_turns_away_at_once_with_429(self):
+        daemon = self.full(size=2)
+        for number in range(2):
+            self.ask(f"/{number}")
+        self.waiting(2)
+
+        began = time.monotonic()
+        answer = exchange(daemon.address, "POST", "/v1/chat/completions", body=b"{}")
+
+        self.assertLess(time.monotonic() - began, 5)
+        self.assertEqual((answer.status, answer.reason), (429, "queue_full"))
+        self.assertGreaterEqual(int(answer.field("retry-after")), 1)
+        self.assertGreaterEqual(int(answer.field("retry-after-ms")), 1)
+        self.assertEqual(answer.field("x-should-retry"), "true")
+        self.assertEqual(json.loads(answer.body)["error"]["code"], "queue_full")
+        self.assertEqual(daemon.metric("evenkeel_errors_total", pool="pool", reason="queue_full"), 1)
+        self.assertEqual(daemon.wait_access(1)[0]["reason"], "queue_full")
+
+    def test_a_line_of_length_zero_means_no_waiting(self):
+        daemon = self.full(size=0)
+        self.assertEqual(exchange(daemon.address).status, 429)
+
+    def test_who_waited_too_long_gets_503(self):
+        daemon = self.full(timeout="150ms")
+        began = time.monotonic()
+        answer = exchange(daemon.address, "POST", "/v2/models/m/infer", body=b"{}")
+
+        self.assertGreaterEqual(time.monotonic() - began, 0.15)
+        self.assertEqual((answer.status, answer.reason), (503, "queue_timeout"))
+        self.assertGreaterEqual(int(answer.field("retry-after")), 1)
+        self.assertEqual(set(json.loads(answer.body)), {"error"})
+        line = daemon.wait_access(1)[0]
+        self.assertEqual((line["reason"], line["backend"], line["attempts"]), ("queue_timeout", None, 0))
+        self.assertEqual(self.pool()["waiting"], 0)
+
+    def test_a_client_that_leaves_the_line_makes_room_and_never_reaches_a_backend(self):
+        self.full(size=2)
+        leaver = self.ask("/leaver")
+        self.waiting(1)
+        stayer = self.ask("/stayer")
+        self.waiting(2)
+
+        leaver.close()
+        self.waiting(1)
+        newcomer = self.ask("/newcomer")
+        self.waiting(2)
+
+        self.gate.let_through(3)
+        self.assertEqual(stayer.read_response().body, b"/stayer")
+        self.assertEqual(newcomer.read_response().body, b"/newcomer")
+        self.assertEqual([each.target for each in self.backends[0].exchanges],
+                         ["/holder", "/stayer", "/newcomer"])
+        left = next(line for line in self.daemon_.wait_access(4) if line["path"] == "/leaver")
+        self.assertEqual((left["status"], left["reason"]), (499, "client_gone"))
+
+    def test_a_place_that_a_client_gives_back_by_leaving_goes_to_the_line(self):
+        self.full()
+        waiter = self.ask("/waiter")
+        self.waiting(1)
+        self.holders[0].close()
+        self.waiting(0)
+        self.gate.let_through(2)
+        self.assertEqual(waiter.read_response().body, b"/waiter")
+
+    def test_a_full_pool_does_not_make_another_wait(self):
+        gate = Gate()
+        full, free = self.backend(gate), self.backend()
+        daemon = self.daemon({
+            "pools": [{"name": "full", "backends": [full.address],
+                       "limits": {"max_in_flight": 1, "queue": {"size": 4}}},
+                      {"name": "free", "backends": [free.address]}],
+            "routes": [{"match": {"path": "/full"}, "pool": "full"}, {"pool": "free"}]})
+        holders = []
+        for _ in range(3):
+            stream = Stream.connect(daemon.address)
+            self.addCleanup(stream.close)
+            stream.ask(target="/full")
+            holders.append(stream)
+        self.eventually(lambda: daemon.api("pools")[0]["waiting"] == 2, "a line")
+
+        self.assertEqual(exchange(daemon.address, target="/free").status, 200)
+        self.assertEqual(daemon.api("pools")[0]["saturation"], 1)
+
+        gate.let_through(3)
+        for stream in holders:
+            self.assertEqual(stream.read_response().status, 200)
+
+    def test_the_most_connections_of_a_listener_are_kept(self):
+        """An idle one makes room for a newcomer; where none is idle, the newcomer has to go."""
+        gate = Gate()
+        daemon = self.in_front_of(self.backend(gate), workers=1, listeners=[
+            {"name": "public", "limits": {"max_connections": 2}}])
+        busy = Stream.connect(daemon.address)
+        busy.ask(target="/busy")
+        idle = Stream.connect(daemon.address)
+        self.eventually(lambda: daemon.metric("evenkeel_connections", listener="public") == 2)
+
+        newcomer = Stream.connect(daemon.address)
+        newcomer.ask(target="/newcomer")
+        idle.wait_closed()
+        self.eventually(lambda: daemon.api("pools")[0]["in_flight"] == 2, "both at the backend")
+        with Stream.connect(daemon.address) as excess:
+            excess.wait_closed()
+
+        gate.let_through(2)
+        self.assertEqual(busy.read_response().body, b"/busy")
+        self.assertEqual(newcomer.read_response().body, b"/newcomer")
+        for stream in (busy, idle, newcomer):
+            stream.close()
+
+
+if __name__ == "__main__":
+    case.main()
