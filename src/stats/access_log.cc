@@ -27,7 +27,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds nap{50};           // between two rounds: what a line may be late
+constexpr milliseconds longest_nap{50};   // between two rounds: what a line may be late
 constexpr milliseconds retry{250};        // until a full disk is tried again
 constexpr milliseconds reader_wait{100};  // for a reader that takes nothing
 constexpr milliseconds for_good = milliseconds::max();
@@ -139,7 +139,9 @@ void LineRing::copy(std::uint64_t position, std::string_view line) {
   const std::size_t place = position & (capacity_ - 1);
   const std::size_t front = std::min(line.size(), capacity_ - place);
   std::memcpy(bytes_ + place, line.data(), front);
-  std::memcpy(bytes_, line.data() + front, line.size() - front);
+  if (front != line.size()) [[unlikely]] {
+    std::memcpy(bytes_, line.data() + front, line.size() - front);
+  }
 }
 
 /// The ring is more than half full: the writer should not nap now. Asked only where that may have
@@ -220,20 +222,30 @@ void AccessLog::run() {
     rounds_.fetch_add(1, std::memory_order_release);
     futex_wake_all(rounds_);
     switch (outcome) {
-      case Outcome::plenty:
-        break;
       case Outcome::some:
-        sleep(State::napping, nap);
+        nap_ = next_nap();
+        if (nap_ > milliseconds::zero()) sleep(State::napping, nap_);
         break;
       case Outcome::stuck:
         sleep(State::napping, retry);
         break;
       case Outcome::nothing:
+        nap_ = longest_nap;
         sleep(State::asleep, for_good);
         break;
     }
   }
   close_down();
+}
+
+/// So long that the fullest ring should be an eighth full by then, if lines come as they came.
+milliseconds AccessLog::next_nap() const {
+  const std::size_t capacity = rings_.front()->capacity_;
+  if (fullest_ > capacity / 4) return milliseconds::zero();
+  const double ratio = static_cast<double>(capacity / 8) / static_cast<double>(fullest_);
+  const auto passed = static_cast<double>(std::max<milliseconds::rep>(nap_.count(), 1));
+  return milliseconds(static_cast<milliseconds::rep>(
+      std::clamp(passed * std::min(ratio, 2.0), 1.0, static_cast<double>(longest_nap.count()))));
 }
 
 /// A slow reader gets some time; a full disk none.
@@ -250,6 +262,7 @@ void AccessLog::close_down() {
 
 AccessLog::Outcome AccessLog::drain() {
   Outcome all = Outcome::nothing;
+  fullest_ = 0;
   // A line that is written in part is ended before another ring has its turn.
   if (cut_ != nullptr) all = drain(*cut_);
   for (auto ring = rings_.begin(); ring != rings_.end() && all != Outcome::stuck; ++ring) {
@@ -263,7 +276,7 @@ AccessLog::Outcome AccessLog::drain(LineRing& ring) {
   std::uint64_t begin = ring.writer_.begin.load(std::memory_order_relaxed);
   const std::uint64_t end = ring.worker_.end.load(std::memory_order_acquire);
   if (begin == end) return Outcome::nothing;
-  const bool plenty = end - begin > ring.capacity_ / 4;
+  fullest_ = std::max<std::size_t>(fullest_, end - begin);
   while (begin != end) {
     const long written = mend() ? write(ring, begin, end) : -1;
     if (written < 0) {
@@ -278,7 +291,7 @@ AccessLog::Outcome AccessLog::drain(LineRing& ring) {
     // Release: it has been read before the worker may overwrite it.
     ring.writer_.begin.store(begin, std::memory_order_release);
   }
-  return plenty ? Outcome::plenty : Outcome::some;
+  return Outcome::some;
 }
 
 long AccessLog::write(LineRing& ring, std::uint64_t begin, std::uint64_t end) {

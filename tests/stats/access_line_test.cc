@@ -138,7 +138,7 @@ TEST(AccessLine, KeepsAValueThatJustFits) {
 
 /// Every field at once, filled with the same.
 AccessEntry filled_with(std::string_view bytes) {
-  return {.time = std::chrono::system_clock::time_point(253'402'300'799s),
+  return {.time = std::chrono::system_clock::time_point(9'223'372'036s),
           .request_id = bytes,
           .client = bytes,
           .listener = bytes,
@@ -149,7 +149,7 @@ AccessEntry filled_with(std::string_view bytes) {
           .route = bytes,
           .pool = bytes,
           .backend = bytes,
-          .status = -2'147'483'647 - 1,
+          .status = 2'147'483'647,
           .reason = bytes,
           .attempts = ~0u,
           .bytes_in = ~std::uint64_t{0},
@@ -210,8 +210,10 @@ TEST(AccessLine, FindsASpecialByteAtEveryPlace) {
         AccessEntry entry = ordinary();
         entry.path = path;
 
-        const std::string value = parsed(line_of(entry), "path");
+        const std::string line = line_of(entry);
+        const std::string value = parsed(line, "path");
 
+        ASSERT_EQ(line.find('\x7f'), std::string::npos);
         ASSERT_EQ(value.substr(0, place), path.substr(0, place));
         ASSERT_THAT(value, EndsWith(path.substr(place + 1)));
       }

@@ -24,7 +24,7 @@ struct AccessEntry {
   std::string_view route;
   std::string_view pool;
   std::string_view backend;
-  int status = 0;           ///< 0: null
+  int status = 0;           ///< 0 or less: null
   std::string_view reason;  ///< word of the fault that ended it
   std::uint32_t attempts = 0;
   std::uint64_t bytes_in = 0;

@@ -59,7 +59,7 @@ class LineRing {
 class AccessLog {
  public:
   struct Options {
-    std::size_t ring_bytes = 512 * 1024;              ///< per worker; rounded up to a power of two
+    std::size_t ring_bytes = 1024 * 1024;             ///< per worker; rounded up to a power of two
     std::chrono::milliseconds close_deadline{2'000};  ///< longest wait for a slow reader at the end
   };
 
@@ -87,7 +87,7 @@ class AccessLog {
  private:
   friend class LineRing;
   enum class State : std::uint32_t { awake, napping, asleep };  // of the writer
-  enum class Outcome { nothing, some, plenty, stuck };
+  enum class Outcome { nothing, some, stuck };
 
   AccessLog(std::string path, int fd, unsigned workers, Options options);
   void run();
@@ -98,6 +98,7 @@ class AccessLog {
   Outcome failed(LineRing& ring, std::uint64_t end);
   void lose(LineRing& ring, std::uint64_t until);
   void adopt_reopened();
+  std::chrono::milliseconds next_nap() const;
   void close_down();
   void sleep(State state, std::chrono::milliseconds at_most);
   bool wanted(State state) const;
@@ -108,8 +109,10 @@ class AccessLog {
   const Options options_;
   int fd_;  // the writer's, once it runs
   bool socket_;
-  LineRing* cut_ = nullptr;        // a line of this ring is written in part
-  bool torn_ = false;              // the file ends in a line whose rest was lost
+  LineRing* cut_ = nullptr;  // a line of this ring is written in part
+  bool torn_ = false;        // the file ends in a line whose rest was lost
+  std::chrono::milliseconds nap_{0};
+  std::size_t fullest_ = 0;        // bytes that the last round found in one ring
   std::atomic<int> reopened_{-1};  // on its way to the writer
   std::vector<std::unique_ptr<LineRing>> rings_;
   alignas(64) std::atomic<State> state_{State::awake};

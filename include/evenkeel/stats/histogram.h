@@ -37,7 +37,8 @@ class Bounds {
   std::span<const std::uint64_t> nanoseconds() const { return {bounds_.data(), N}; }
   /// 0 to N; N is the bucket of all that is above the last bound.
   std::size_t bucket_of(std::uint64_t nanoseconds) const {
-    std::size_t bucket = first_[static_cast<std::size_t>(std::bit_width(nanoseconds))];
+    // 0 and 1 share a place: std::bit_width of what cannot be 0 needs no branch.
+    std::size_t bucket = first_[static_cast<std::size_t>(std::bit_width(nanoseconds | 1))];
     while (nanoseconds > bounds_[bucket]) ++bucket;
     return bucket;
   }
@@ -70,7 +71,8 @@ class Histogram {
  public:
   /// A negative duration counts as zero.
   void observe(Duration duration) {
-    const auto ticks = duration.count() < 0 ? 0 : duration.count();
+    const auto ticks = duration.count();
+    if (ticks <= 0) return counts_[0].add();
     counts_[bounds.bucket_of(static_cast<std::uint64_t>(ticks))].add();
     sum_.store(sum_.load(std::memory_order_relaxed) + static_cast<double>(ticks),
                std::memory_order_relaxed);

@@ -109,7 +109,7 @@ class alignas(64) Sheet {
     return requests_.at(route).at(pool);
   }
 
-  /// Counts a request that has ended. Under a hundred instructions, and no system call.
+  /// Counts a request that has ended. Some 180 instructions, no system call.
   void count(const RequestTally& request);
   /// Counts a request that failed, besides `count`. `pool` 0: it never reached one.
   void count_error(std::uint32_t pool, Fault fault) { pools_.at(pool).errors.count(fault); }
