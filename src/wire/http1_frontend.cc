@@ -391,6 +391,7 @@ Task<Http1Connection::Next> Http1Connection::exchange() {
                     (body == nullptr || body->can_be_drained());
   auto next = co_await respond(request, response, keep);
   response.body.reset();
+  if (response.status == 101) co_return next;  // the client may be in the middle of a word
   next = co_await after_response(body, next);
   co_return next;
 }
@@ -563,7 +564,7 @@ Task<Http1Connection::Next> Http1Connection::pump(Request& request, Response& re
     std::string storage;
     if (chunked) tail = frame_chunk(out, chunk, storage);
     auto written =
-        co_await socket_->write(out.written(), chunk.bytes, tail, options_.write_timeout);
+        co_await write_gathered(*socket_, out, chunk.bytes, tail, options_.write_timeout);
     if (!written) co_return abort(about, written.error(), framing);
     head_written = true;
     about.bytes_out += chunk.bytes.size();

@@ -246,7 +246,7 @@ Result<Done> Http1Link::start_sending(Request& request) {
   std::string storage;
   const bool here = first.last || !first.bytes.empty();
   if (chunked && here) tail = frame_chunk(out, first, storage);
-  auto written = socket_->write(out.written(), first.bytes, tail, options_.idle_timeout);
+  auto written = write_gathered(*socket_, out, first.bytes, tail, options_.idle_timeout);
   if (written.ready() && first.last) {
     auto sent = written.take();
     if (!sent) return spoil(blame_backend(std::move(sent.error())));
@@ -295,7 +295,7 @@ Task<Result<Done>> Http1Link::upload_body(Task<Result<Done>> written, Task<Resul
     std::string storage;
     if (chunked) tail = frame_chunk(out, *chunk, storage);
     more = !chunk->last;
-    auto moved = co_await socket_->write(out.written(), chunk->bytes, tail, options_.idle_timeout);
+    auto moved = co_await write_gathered(*socket_, out, chunk->bytes, tail, options_.idle_timeout);
     if (!moved) co_return blame_backend(std::move(moved.error()));
     uploaded_ = loop().now();
     if (++without_waiting == chunks_between_yields) {

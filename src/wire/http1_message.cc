@@ -419,4 +419,12 @@ std::string_view frame_chunk(HeadWriter& out, const Chunk& chunk, std::string& s
   return storage += "\r\n";
 }
 
+Task<Result<Done>> write_gathered(Socket& socket, HeadWriter& out, std::string_view body,
+                                  std::string_view tail, Duration patience) {
+  constexpr std::size_t small = 4096;
+  if (body.size() > small) return socket.write(out.written(), body, tail, patience);
+  out << body << tail;
+  return socket.write(out.written(), {}, {}, patience);
+}
+
 }  // namespace evenkeel
