@@ -123,8 +123,9 @@ Task<Result<Done>> Socket::write_rest(std::string_view head, std::string_view bo
   co_return Done{};
 }
 
-void Socket::write_now(std::string_view bytes) {
-  [[maybe_unused]] auto sent = send(watch_.fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+std::size_t Socket::write_now(std::string_view bytes) {
+  const ssize_t sent = send(watch_.fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  return sent > 0 ? static_cast<std::size_t>(sent) : 0;
 }
 
 void Socket::shutdown_write() { shutdown(watch_.fd(), SHUT_WR); }

@@ -36,8 +36,8 @@ class Socket {
   Task<Result<Done>> write(std::string_view head, std::string_view body, std::string_view tail,
                            Duration patience);
 
-  /// Sends what fits right now, without waiting: best effort, for a last word before closing.
-  void write_now(std::string_view bytes);
+  /// Sends what fits right now, without waiting; how many bytes that were.
+  std::size_t write_now(std::string_view bytes);
 
   /// Ends our sending (FIN); reading goes on.
   void shutdown_write();
