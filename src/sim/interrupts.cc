@@ -1,4 +1,4 @@
-#include "interrupts.h"
+#include "sim/interrupts.h"
 
 #include <poll.h>
 #include <sys/signalfd.h>

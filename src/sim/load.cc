@@ -8,9 +8,9 @@
 #include <cstdio>
 #include <optional>
 
-#include "interrupts.h"
-#include "load_report.h"
-#include "load_run.h"
+#include "sim/interrupts.h"
+#include "sim/load_report.h"
+#include "sim/load_run.h"
 
 namespace evenkeel {
 namespace {

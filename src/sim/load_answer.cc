@@ -1,44 +1,21 @@
-#include "load_answer.h"
+#include "sim/load_answer.h"
 
 #include <algorithm>
-#include <charconv>
+
+#include "sim/json_scan.h"
 
 namespace evenkeel {
 namespace {
 
 constexpr std::size_t longest_event = std::size_t{1} << 20;  // what lies beyond is not looked at
 
-/// What follows `"key":` at its first place from `from` on; `key` comes with its quotes. An escaped
-/// key inside a string never matches: its closing quote has a backslash.
-std::string_view value_after(std::string_view json, std::string_view key, std::size_t& from) {
-  for (;;) {
-    const std::size_t found = json.find(key, from);
-    if (found == std::string_view::npos) return {};
-    from = found + key.size();
-    const std::size_t colon = json.find_first_not_of(" \t", from);
-    if (colon == std::string_view::npos || json[colon] != ':') continue;
-    const std::size_t value = json.find_first_not_of(" \t", colon + 1);
-    if (value == std::string_view::npos) return {};
-    return json.substr(value);
-  }
-}
-
 bool has_text(std::string_view json, std::string_view key) {
   std::size_t from = 0;
   for (;;) {
-    const std::string_view value = value_after(json, key, from);
+    const std::string_view value = json_after(json, key, from);
     if (value.empty()) return false;
     if (value.size() > 1 && value[0] == '"' && value[1] != '"') return true;
   }
-}
-
-std::optional<std::uint64_t> count_after(std::string_view json, std::string_view key) {
-  std::size_t from = 0;
-  const std::string_view value = value_after(json, key, from);
-  std::uint64_t count = 0;
-  const auto [end, problem] = std::from_chars(value.data(), value.data() + value.size(), count);
-  if (problem != std::errc() || end == value.data()) return std::nullopt;
-  return count;
 }
 
 bool says_error(std::string_view json) {
@@ -54,22 +31,11 @@ AnswerUsage usage_of(std::string_view json) {
   const std::size_t usage = json.rfind("\"usage\"");
   if (usage == std::string_view::npos) return {};
   const std::string_view rest = json.substr(usage);
-  return {.completion_tokens = count_after(rest, "\"completion_tokens\""),
-          .cached_tokens = count_after(rest, "\"cached_tokens\"")};
+  return {.completion_tokens = json_count(rest, "\"completion_tokens\""),
+          .cached_tokens = json_count(rest, "\"cached_tokens\"")};
 }
 
-std::string first_model_of(std::string_view json) {
-  std::size_t from = 0;
-  std::string_view value = value_after(json, "\"id\"", from);
-  std::string model;
-  if (!value.starts_with('"')) return model;
-  value.remove_prefix(1);
-  for (std::size_t i = 0; i < value.size() && value[i] != '"'; ++i) {
-    if (value[i] == '\\' && i + 1 < value.size()) ++i;  // model names escape '/' at most
-    model += value[i];
-  }
-  return model;
-}
+std::string first_model_of(std::string_view json) { return json_text(json, "\"id\""); }
 
 unsigned StreamTally::feed(std::string_view bytes) {
   unsigned events = 0;

@@ -1,4 +1,4 @@
-#include "load_arrivals.h"
+#include "sim/load_arrivals.h"
 
 #include <cmath>
 

@@ -1,4 +1,4 @@
-#include "load_report.h"
+#include "sim/load_report.h"
 
 #include <fmt/format.h>
 

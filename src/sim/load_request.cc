@@ -1,4 +1,4 @@
-#include "load_request.h"
+#include "sim/load_request.h"
 
 #include <algorithm>
 

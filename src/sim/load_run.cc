@@ -1,4 +1,4 @@
-#include "load_run.h"
+#include "sim/load_run.h"
 
 #include <sys/eventfd.h>
 #include <sys/resource.h>

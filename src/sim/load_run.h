@@ -7,8 +7,8 @@
 
 #include "evenkeel/base/result.h"
 #include "evenkeel/sim/load.h"
-#include "load_report.h"
-#include "load_worker.h"
+#include "sim/load_report.h"
+#include "sim/load_worker.h"
 
 namespace evenkeel {
 

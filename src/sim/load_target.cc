@@ -1,17 +1,15 @@
-#include "load_target.h"
+#include "sim/load_target.h"
 
 #include <utility>
 
-#include "evenkeel/base/loop.h"
 #include "evenkeel/config/address.h"
-#include "evenkeel/wire/link.h"
-#include "load_answer.h"
+#include "sim/fetch.h"
+#include "sim/load_answer.h"
 
 namespace evenkeel {
 namespace {
 
-constexpr Duration patience = std::chrono::seconds(10);
-constexpr std::size_t longest_list = 1 << 20;
+constexpr Duration patience = std::chrono::seconds(5);
 
 Error unusable(std::string_view url, std::string_view why) {
   return Error{.fault = Fault::bad_request,
@@ -23,27 +21,6 @@ bool drop_suffix(std::string& text, std::string_view suffix) {
   if (!text.ends_with(suffix)) return false;
   text.resize(text.size() - suffix.size());
   return true;
-}
-
-Task<void> ask_for_models(Loop& loop, const LoadTarget& target, const LoadHeaders& headers,
-                          std::string& list) {
-  for (const Endpoint& endpoint : target.endpoints) {
-    auto fd = co_await dial(loop, endpoint, loop.now() + patience);
-    if (!fd) continue;
-    auto link = make_http1_link(std::make_unique<Socket>(loop, *fd),
-                                {.first_byte_timeout = patience, .idle_timeout = patience});
-    Request request{.method = "GET", .authority = target.authority, .path = target.models_path};
-    set_headers(headers, request);
-    auto response = co_await link->send(request);
-    if (!response || response->status != 200 || !response->body) co_return;
-    for (bool last = false; !last && list.size() < longest_list;) {
-      auto chunk = co_await response->body->read();
-      if (!chunk) co_return;
-      list += chunk->bytes;
-      last = chunk->last;
-    }
-    co_return;
-  }
 }
 
 }  // namespace
@@ -87,11 +64,11 @@ void set_headers(const LoadHeaders& headers, Request& request) {
 }
 
 std::string find_model(const LoadTarget& target, const LoadHeaders& headers) {
-  Loop loop;
-  std::string list;
-  const Task<void> asked = ask_for_models(loop, target, headers, list);
-  loop.run_until([&] { return asked.ready(); }, Clock::now() + patience);
-  return asked.ready() ? first_model_of(list) : std::string();
+  for (const Endpoint& endpoint : target.endpoints) {
+    const auto list = fetch(endpoint, target.authority, target.models_path, headers, patience);
+    if (list) return first_model_of(*list);
+  }
+  return {};
 }
 
 }  // namespace evenkeel

@@ -31,7 +31,7 @@ using LoadHeaders = std::vector<std::pair<std::string, std::string>>;
 void set_headers(const LoadHeaders& headers, Request& request);
 
 /// The first model that the server lists; empty where it lists none or cannot be reached in time.
-/// Blocks, for 10 seconds at most.
+/// Blocks, for 5 seconds per address at most.
 std::string find_model(const LoadTarget& target, const LoadHeaders& headers);
 
 }  // namespace evenkeel

@@ -1,14 +1,10 @@
-#include "load_worker.h"
+#include "sim/load_worker.h"
 
-#include <sys/timerfd.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <system_error>
 #include <utility>
 
 #include "evenkeel/net/socket.h"
-#include "load_answer.h"
+#include "sim/alarm.h"
+#include "sim/load_answer.h"
 
 namespace evenkeel {
 namespace {
@@ -20,34 +16,30 @@ constexpr unsigned starts_per_turn = 64;
 constexpr Duration pause_after_failure = std::chrono::milliseconds(10);
 
 /// Waits to the microsecond: the loop's own timers are a coarse wheel.
-class Pacer {
+class Pacer : Alarm {
  public:
-  explicit Pacer(Loop& loop) : fd_(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)) {
-    if (fd_ < 0) throw std::system_error(errno, std::generic_category(), "timerfd_create");
-    watch_.open(loop, fd_);
-  }
-  Pacer(const Pacer&) = delete;
-  ~Pacer() {
-    watch_.release();
-    close(fd_);
-  }
+  explicit Pacer(Loop& loop) : Alarm(loop, [](Alarm& self) { static_cast<Pacer&>(self).ring(); }) {}
 
-  /// `co_await pacer.until(when);`
-  Watch::Wait until(Instant when) {
-    using std::chrono::nanoseconds;
-    const auto since_boot = std::chrono::duration_cast<nanoseconds>(when.time_since_epoch());
-    const auto seconds = std::chrono::floor<std::chrono::seconds>(since_boot);
-    itimerspec at{};
-    at.it_value.tv_sec = seconds.count();
-    at.it_value.tv_nsec = (since_boot - seconds).count();
-    watch_.not_readable();  // setting it anew forgets that it went off: the next time is a new edge
-    timerfd_settime(fd_, TFD_TIMER_ABSTIME, &at, nullptr);
-    return watch_.until_readable();
+  /// `co_await pacer.until(when);` One waiter at a time.
+  auto until(Instant when) {
+    struct Wait {
+      Pacer& pacer;
+      Instant when;
+      bool await_ready() const { return false; }
+      void await_suspend(std::coroutine_handle<> waiter) {
+        pacer.waiter_ = waiter;
+        pacer.set(when);
+      }
+      void await_resume() const {}
+    };
+    return Wait{*this, when};
   }
 
  private:
-  int fd_;
-  Watch watch_;
+  void ring() {
+    if (waiter_) std::exchange(waiter_, {}).resume();
+  }
+  std::coroutine_handle<> waiter_;
 };
 
 std::string_view kind_of(Fault fault, bool answering) {
@@ -128,8 +120,6 @@ class LoadWorker::InFlight {
 
 LoadWorker::LoadWorker(LoadPlan& plan, unsigned number) : plan_(plan), number_(number) {}
 
-LoadWorker::~LoadWorker() { idle_.clear(); }
-
 void LoadWorker::run() {
   const LoadOptions& options = plan_.options;
   if (plan_.open_loop()) {
@@ -144,8 +134,12 @@ void LoadWorker::run() {
 
   loop_.run_until(
       [this] { return stopping_ || drain_over_ || (issuers_ == 0 && in_flight() == 0); });
-  const std::lock_guard lock(window_mutex_);
-  window_.abandoned += in_flight();
+  {
+    const std::lock_guard lock(window_mutex_);
+    window_.abandoned += in_flight();
+  }
+  loop_.drop_spawned();  // servers see at once that nobody listens any more
+  idle_.clear();
 }
 
 void LoadWorker::stop() {

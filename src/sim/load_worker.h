@@ -10,10 +10,10 @@
 #include "evenkeel/base/result.h"
 #include "evenkeel/base/task.h"
 #include "evenkeel/wire/link.h"
-#include "load_arrivals.h"
-#include "load_report.h"
-#include "load_request.h"
-#include "load_target.h"
+#include "sim/load_arrivals.h"
+#include "sim/load_report.h"
+#include "sim/load_request.h"
+#include "sim/load_target.h"
 
 namespace evenkeel {
 
@@ -37,7 +37,6 @@ class LoadWorker {
   /// `plan` outlives the worker.
   LoadWorker(LoadPlan& plan, unsigned number);
   LoadWorker(const LoadWorker&) = delete;
-  ~LoadWorker();
 
   /// Returns when every request has its answer, or its time is over. Thread: one of its own.
   void run();

@@ -84,13 +84,14 @@ class Server : Host, Handler {
   std::size_t waiting() const { return waiting_.size(); }
 
   std::atomic<int> connections{0};
+  std::atomic<int> closed_connections{0};
 
  private:
   std::shared_ptr<Handler> plan() override { return {std::shared_ptr<void>(), this}; }
   void refused(const Refusal&) override {}
   bool draining() const override { return false; }
   WaiterList& idle_connections() override { return idle_connections_; }
-  void closed(const FrontendOptions&) override {}
+  void closed(const FrontendOptions&) override { ++closed_connections; }
 
   Task<Result<Response>> handle(Request& request) override {
     std::string body;
@@ -453,6 +454,9 @@ TEST(Load, AbandonsWhatIsInFlightWhenItIsStopped) {
   (*run)->stop();
 
   EXPECT_EQ((*run)->take_window().abandoned, 4u);
+  const Instant deadline = Clock::now() + milliseconds(patience_ms);
+  while (server.closed_connections < 4 && Clock::now() < deadline) std::this_thread::yield();
+  EXPECT_EQ(server.closed_connections, 4) << "the server goes on for nobody";
 }
 
 TEST(Load, ReplacesALinkThatItsServerClosedWhileItWasIdle) {

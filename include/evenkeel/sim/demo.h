@@ -1,0 +1,25 @@
+// The whole thing in one command: simulated GPUs, the balancer, a load, and a table to watch.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace evenkeel {
+
+struct DemoOptions {
+  unsigned seconds = 0;  ///< ends by itself after so long; 0: by an interrupt only
+  unsigned backends = 4;
+  std::string picker = "least-connections";
+  double rate = 0;  ///< requests per second; 0: what suits so many backends
+  std::uint64_t seed = 1;
+  std::string binary = "/proc/self/exe";  ///< of the balancer: it is run as `<binary> run -c -`
+};
+
+/// Starts simulators of unequal speed in this process and the balancer in one of its own, sends
+/// streams through it, and prints a table once a second (on a terminal; else a line). Everything on
+/// free ports of the loopback interface; nothing is left behind, on disk or running, whatever ends
+/// it. 0: no request failed. 1: some did, or something could not start. 2: an option makes no
+/// sense.
+int run_demo(const DemoOptions& options);
+
+}  // namespace evenkeel
