@@ -46,7 +46,7 @@ class Answer::Choice final : public Generation {
   bool streams_;
 };
 
-Answer::Answer(Loop& loop, EngineRunner& runner, AbortObserver& observer, int fd,
+Answer::Answer(Loop& loop, EngineRunner& runner, AnswerObserver& observer, int fd,
                std::vector<ChoicePlan> plans, bool streams)
     : runner_(runner), observer_(observer), fd_(fd), progress_(loop), unfinished_(plans.size()) {
   choices_.reserve(plans.size());
@@ -59,7 +59,11 @@ Answer::Answer(Loop& loop, EngineRunner& runner, AbortObserver& observer, int fd
 Answer::~Answer() {
   const bool cut_short = unfinished_ > 0;
   choices_.clear();
-  if (cut_short) observer_.aborted(fd_);
+  if (cut_short) {
+    observer_.aborted(fd_);
+  } else {
+    observer_.completed();
+  }
 }
 
 std::vector<ChoiceText> Answer::texts() const {

@@ -13,10 +13,13 @@
 
 namespace evenkeel {
 
-/// Told when an answer is dropped before its end: its client has gone.
-class AbortObserver {
+/// Told how answers end.
+class AnswerObserver {
  public:
-  virtual ~AbortObserver() = default;
+  virtual ~AnswerObserver() = default;
+  /// It was generated to its last token.
+  virtual void completed() = 0;
+  /// It was dropped before that: its client has gone.
   /// `fd`: of its connection, which may be closed already.
   virtual void aborted(int fd) = 0;
 };
@@ -35,7 +38,7 @@ struct ChoicePlan {
 /// The choices of one request. Dropping it takes what is unfinished out of the engine at once.
 class Answer {
  public:
-  Answer(Loop& loop, EngineRunner& runner, AbortObserver& observer, int fd,
+  Answer(Loop& loop, EngineRunner& runner, AnswerObserver& observer, int fd,
          std::vector<ChoicePlan> plans, bool streams);
   Answer(const Answer&) = delete;
   ~Answer();
@@ -54,7 +57,7 @@ class Answer {
   class Choice;
 
   EngineRunner& runner_;
-  AbortObserver& observer_;
+  AnswerObserver& observer_;
   int fd_;
   Signal progress_;
   std::string pending_;

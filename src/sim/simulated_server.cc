@@ -337,7 +337,6 @@ void SimulatedServer::aborted(int fd) {
 SimulatedServer::Totals SimulatedServer::totals() {
   const Statistics& s = runner_.statistics();
   return {.requests = past_.requests + s.requests,
-          .completed = past_.completed + s.stopped + s.at_length,
           .failed = past_.failed + s.failed,
           .prompt_tokens = past_.prompt_tokens + s.prompt_tokens,
           .cached_tokens = past_.cached_tokens + s.cached_tokens,
@@ -362,7 +361,7 @@ std::string SimulatedServer::report() {
       R"("prefix":{{"query_tokens":{},"hit_tokens":{},"hit_ratio":{}}},"preemptions":{},"steps":{},)"
       R"("gpu_utilization_ratio":{:.4f},"connections":{},)"
       R"("lateness":{{"late_steps":{},"max_seconds":{:.6f},"dropped_seconds":{:.6f}}}}})",
-      json_string(options_.name), t.requests, engine.running(), engine.waiting(), t.completed,
+      json_string(options_.name), t.requests, engine.running(), engine.waiting(), completed_,
       t.failed, aborts_.count, aborts_.last_seconds, aborts_.longest_seconds, mean_abort,
       aborts_.last_unix, t.prompt_tokens, t.cached_tokens, t.generated_tokens,
       engine.kv_cache_ratio(), t.prompt_tokens, t.cached_tokens, hit_ratio, t.preemptions, t.steps,
@@ -538,13 +537,13 @@ Response SimulatedServer::metrics(bool dcgm) {
 
 std::string SimulatedServer::exposition_now(bool dcgm) {
   const EngineReadings readings{.kind = kind_,
-                          .preset = preset_,
-                          .model = model_,
-                          .gpu_seed = hash_of(options_.name) + options_.seed,
-                          .started_unix = runner_.started_unix(),
-                          .gauges = runner_.gauges(),
-                          .statistics = runner_.statistics(),
-                          .gpu = runner_.gpu()};
+                                .preset = preset_,
+                                .model = model_,
+                                .gpu_seed = hash_of(options_.name) + options_.seed,
+                                .started_unix = runner_.started_unix(),
+                                .gauges = runner_.gauges(),
+                                .statistics = runner_.statistics(),
+                                .gpu = runner_.gpu()};
   return dcgm ? dcgm_exposition(readings) : exposition(readings);
 }
 

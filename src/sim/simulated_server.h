@@ -40,7 +40,7 @@ struct SimState {
 };
 
 /// One server on one loop. Thread: the loop's, but for the constructor, which comes before it runs.
-class SimulatedServer final : public AbortObserver {
+class SimulatedServer final : public AnswerObserver {
  public:
   /// `preset` and `kind` are those that the options name. Listens on `fd` (bound and listening).
   SimulatedServer(Loop& loop, const SimulatorOptions& options, const Preset& preset,
@@ -70,6 +70,7 @@ class SimulatedServer final : public AbortObserver {
   void reset_connections();
   void take_effect(SimFault before);
   void die();
+  void completed() override { ++completed_; }
   void aborted(int fd) override;
   bool refuses_while_loading() const { return kind_ == EngineKind::vllm; }
   bool loading() const { return state_.fault == SimFault::loading; }
@@ -116,7 +117,6 @@ class SimulatedServer final : public AbortObserver {
   /// What the report counts, over all processes that this server pretends to have been.
   struct Totals {
     std::uint64_t requests = 0;
-    std::uint64_t completed = 0;
     std::uint64_t failed = 0;
     std::uint64_t prompt_tokens = 0;
     std::uint64_t cached_tokens = 0;
@@ -147,6 +147,7 @@ class SimulatedServer final : public AbortObserver {
   std::string stale_metrics_;
   std::string stale_dcgm_;
   Totals past_;  // of the processes before this one
+  std::uint64_t completed_ = 0;
   Aborts aborts_;
   bool dying_ = false;
   std::optional<Listener> listener_;
