@@ -83,6 +83,7 @@ Task<Result<Response>> Forwarder::handle(Request& request) {
   while (true) {
     auto placed = co_await place(hint);
     if (!placed) co_return last ? std::move(*last) : std::move(placed.error());
+    if (last) cells_.retries.count(last->fault);
     Lease lease = std::move(*placed);
     const BackendPtr backend = lease.backend();
     about.waited += lease.waited();
@@ -125,7 +126,6 @@ Task<Result<Response>> Forwarder::handle(Request& request) {
     }
 
     backend->load().count_error(last->fault);
-    cells_.retries.count(last->fault);
     if (hint.tried.full()) co_return std::move(*last);
     hint.tried.add(backend.get());
   }
@@ -140,8 +140,12 @@ Hint Forwarder::hint_of(const Request& request) const {
 }
 
 Task<Result<Lease>> Forwarder::place(const Hint& hint) {
+  const Instant began = loop_.read_clock();
   auto placed = pool_.place(hint);
-  if (placed.ready()) return placed;
+  if (placed.ready()) {
+    sheet_.observe_pick(loop_.read_clock() - began);
+    return placed;
+  }
   return wait_in_line(std::move(placed));
 }
 

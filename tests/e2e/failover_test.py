@@ -102,6 +102,9 @@ class Failover(case.Case):
             self.assertEqual(exchange(daemon.address, "POST", body=b"{}").status, 200)
 
         self.assertEqual(len(survivor.exchanges), 20)
+        failed = sum(daemon.backend(address)["errors_total"] for address in dead)
+        self.assertGreater(failed, 0)
+        self.assertEqual(daemon.metric("evenkeel_retries_total", reason="connect_failed"), failed)
         for address in dead:
             self.assertLessEqual(daemon.backend(address)["picks_total"], 3)
 
@@ -110,6 +113,7 @@ class Failover(case.Case):
         port = free_port()
         daemon = self.in_front_of(f"127.0.0.1:{port}")
         self.assertEqual(exchange(daemon.address).status, 502)
+        self.assertEqual(daemon.metric("evenkeel_retries_total"), 0, "there was nobody else to ask")
 
         back = Backend(port=port)
         self.addCleanup(back.close)

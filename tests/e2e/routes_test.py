@@ -169,6 +169,7 @@ class Pickers(case.Case):
         daemon = self.in_front_of(*backends, pool={"picker": "consistent-hash"})
 
         def where():
+            daemon.wait_at_rest()
             with Stream.connect(daemon.address) as stream:
                 return {user: stream.exchange(fields=[("X-Session-Id", f"user-{user}")]).body
                         for user in range(40)}

@@ -1,0 +1,277 @@
+"""What the admin listener tells, in the shapes that scripts hold on to."""
+
+import json
+import re
+import shutil
+import subprocess
+import time
+import unittest
+
+import case
+from backend import free_port
+from process import command
+from stream import Stream, exchange
+
+
+class Admin(case.Case):
+    def test_health_and_readiness_are_one_word(self):
+        daemon = self.in_front_of(self.backend())
+        health, ready = daemon.ask_admin("/healthz"), daemon.ask_admin("/readyz")
+        self.assertEqual((health.status, health.body), (200, b"ok\n"))
+        self.assertEqual((ready.status, ready.body), (200, b"ready\n"))
+        self.assertEqual(ready.field("cache-control"), "no-store")
+
+    def test_readiness_in_full_lists_the_pools(self):
+        daemon = self.in_front_of(self.backend(), f"127.0.0.1:{free_port()}", pool={
+            "picker": "round-robin"}, workers=1)
+        for _ in range(2):
+            exchange(daemon.address)
+        self.assertEqual(daemon.ask_admin("/readyz?verbose").body,
+                         b"ready\npool pool: 1 of 2 backends up\n")
+
+    def test_status(self):
+        daemon = self.in_front_of(self.backend())
+        with Stream.connect(daemon.address) as stream:
+            stream.exchange()
+            self.eventually(lambda: daemon.api("status")["requests_in_flight"] == 0)
+            status = daemon.api("status")
+        self.assertEqual(set(status), {"version", "uptime_seconds", "config", "workers", "connections",
+                                       "requests_in_flight", "draining"})
+        self.assertIn(status["version"], command("version").stdout)
+        self.assertGreater(status["uptime_seconds"], 0)
+        self.assertEqual((status["workers"], status["connections"], status["draining"]), (2, 1, False))
+        config = status["config"]
+        self.assertEqual(set(config), {"file", "hash", "loaded_at", "last_reload_ok", "errors"})
+        self.assertEqual(config["file"], str(daemon.config_path))
+        self.assertTrue(config["hash"])
+        self.assertRegex(config["loaded_at"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
+        self.assertEqual((config["last_reload_ok"], config["errors"]), (True, []))
+
+    def test_the_hash_tells_files_apart(self):
+        backend = self.backend()
+        one, same, other = (self.in_front_of(backend, pool=pool, admin={"address": "127.0.0.1:0"},
+                                             access_log={"path": "off"})
+                            for pool in ({}, {}, {"picker": "weighted"}))
+        hashes = [each.api("status")["config"]["hash"] for each in (one, same, other)]
+        self.assertEqual(hashes[0], hashes[1])
+        self.assertNotEqual(hashes[0], hashes[2])
+
+    def test_pools(self):
+        daemon = self.in_front_of(self.backend(), self.backend(),
+                                  pool={"picker": "consistent-hash", "limits": {"max_in_flight": 5}})
+        exchange(daemon.address)
+        daemon.wait_at_rest()
+        self.assertEqual(daemon.api("pools"), [{
+            "name": "pool", "picker": "consistent-hash", "waiting": 0, "in_flight": 0,
+            "backends": {"up": 2, "total": 2}, "saturation": 0}])
+
+    def test_backends(self):
+        backend = self.backend()
+        daemon = self.in_front_of(
+            {"address": backend.address, "weight": 3, "zone": "rack-1", "labels": {"gpu": "h100"}},
+            pool={"engine": "vllm", "models": ["llama-8b", "llama-8b-lora"]})
+        exchange(daemon.address)
+        daemon.wait_at_rest()
+        told = daemon.api("backends")[0]
+        latency = told.pop("latency")
+        self.assertEqual(told, {
+            "id": backend.address, "pool": "pool", "address": backend.address, "engine": "vllm",
+            "models": ["llama-8b", "llama-8b-lora"], "zone": "rack-1", "labels": {"gpu": "h100"},
+            "weight": 3, "standby": False, "state": "up", "since": None, "reason": None,
+            "in_flight": 0, "waiting": None, "picks_total": 1, "errors_total": 0,
+            "polled": {"age_seconds": None, "running": None, "waiting": None, "kv_cache_ratio": None,
+                       "gpu_utilization_ratio": None, "gpu_memory_used_bytes": None,
+                       "gpu_memory_total_bytes": None}})
+        self.assertEqual(set(latency), {"ttft_seconds", "e2e_seconds"})
+        self.assertTrue(0 < latency["ttft_seconds"] <= latency["e2e_seconds"] < 5, latency)
+
+    def test_what_is_not_known_is_null_and_not_zero(self):
+        daemon = self.in_front_of(self.backend())
+        told = daemon.api("backends")[0]
+        self.assertEqual(told["latency"], {"ttft_seconds": None, "e2e_seconds": None})
+        self.assertIsNone(told["waiting"])
+
+    def test_requests_under_way_are_counted(self):
+        backend = self.backend(lambda ask: ask.stream.wait_closed())
+        daemon = self.in_front_of(backend)
+        with Stream.connect(daemon.address) as stream:
+            stream.ask()
+            self.eventually(lambda: backend.exchanges)
+            self.assertEqual(daemon.api("status")["requests_in_flight"], 1)
+            self.assertEqual(daemon.api("pools")[0]["in_flight"], 1)
+            self.assertEqual(daemon.api("backends")[0]["in_flight"], 1)
+            self.assertEqual(daemon.metric("evenkeel_requests_in_flight", pool="pool"), 1)
+            self.assertEqual(daemon.metric("evenkeel_backend_in_flight", backend=backend.address), 1)
+            self.assertEqual(daemon.metric("evenkeel_backend_links", state="busy"), 1)
+
+    def test_foreign_hosts_and_origins_learn_nothing(self):
+        """A page in the operator's browser, under a name that resolves to loopback."""
+        daemon = self.in_front_of(self.backend())
+
+        def ask(**kwargs):
+            with Stream.connect(daemon.admin) as stream:
+                answer = stream.exchange(target="/api/v1/status", **kwargs)
+            self.assertIn(b"error" if answer.status == 403 else b"uptime", answer.body)
+            return answer.status
+
+        self.assertEqual(ask(host="evil.example"), 403)
+        self.assertEqual(ask(host="127.0.0.1.evil.example:9901"), 403)
+        self.assertEqual(ask(host="localhost", fields=[("Origin", "https://evil.example")]), 403)
+        self.assertEqual(ask(host="localhost", fields=[("Origin", "null")]), 403)
+        self.assertEqual(ask(host="localhost:9901"), 200)
+        self.assertEqual(ask(host="[::1]:9901"), 200)
+        self.assertEqual(ask(host=daemon.admin, fields=[("Origin", f"http://{daemon.admin}")]), 200)
+
+    def test_what_is_not_there_says_so_in_json(self):
+        daemon = self.in_front_of(self.backend())
+        missing = daemon.ask_admin("/api/v1/nothing")
+        self.assertEqual((missing.status, missing.field("content-type")), (404, "application/json"))
+        self.assertEqual(set(json.loads(missing.body)), {"error"})
+        wrong = daemon.ask_admin("/api/v1/status", method="DELETE")
+        self.assertEqual((wrong.status, wrong.field("allow")), (405, "GET, HEAD"))
+        self.assertEqual(set(json.loads(wrong.body)), {"error"})
+
+    def test_head_gives_the_head_alone(self):
+        daemon = self.in_front_of(self.backend())
+        with Stream.connect(daemon.admin) as stream:
+            head = stream.exchange("HEAD", "/api/v1/pools", host=daemon.admin)
+            self.assertGreater(head.length(), 10)
+            self.assertEqual(stream.exchange("GET", "/healthz", host=daemon.admin).status, 200)
+
+    def test_the_admin_is_not_to_be_had_where_clients_connect(self):
+        backend = self.backend(lambda ask: ask.answer(b"the backend's own"))
+        daemon = self.in_front_of(backend)
+        for target in ("/metrics", "/api/v1/status", "/healthz", "/readyz"):
+            self.assertEqual(exchange(daemon.address, target=target).body, b"the backend's own")
+
+
+class Metrics(case.Case):
+    FAMILIES = {
+        "requests_total": {"pool", "route", "code"}, "request_duration_seconds": {"pool"},
+        "time_to_first_byte_seconds": {"pool"}, "wait_seconds": {"pool"},
+        "requests_in_flight": {"pool"}, "requests_waiting": {"pool"},
+        "errors_total": {"pool", "reason"}, "retries_total": {"pool", "reason"},
+        "overhead_seconds": set(), "request_bytes_total": set(), "response_bytes_total": set(),
+        "connections": {"listener"}, "connections_total": {"listener"},
+        "backend_up": {"pool", "backend"}, "backend_state": {"pool", "backend", "state"},
+        "backend_in_flight": {"pool", "backend"}, "backend_picks_total": {"pool", "backend"},
+        "backend_errors_total": {"pool", "backend", "reason"},
+        "backend_links": {"pool", "backend", "state"}, "backend_latency_seconds": {"pool", "backend"},
+        "pick_duration_seconds": set(), "event_loop_lag_seconds": set(),
+        "access_log_dropped_total": set(), "config_last_reload_successful": set(),
+        "config_last_reload_success_timestamp_seconds": set(),
+        "build_info": {"version", "compiler"}}
+    PROCESS = {"cpu_seconds_total", "open_fds", "max_fds", "virtual_memory_bytes",
+               "resident_memory_bytes", "start_time_seconds"}
+
+    def busy(self):
+        """A daemon with something to tell."""
+        def script(ask):
+            ask.answer(b"x" * 1000, status=int(ask.target[1:] or 200))
+
+        self.server = self.backend(script)
+        daemon = self.in_front_of(self.server, routes=[{"name": "all", "match": {"path": "/*"},
+                                                       "pool": "pool"}])
+        with Stream.connect(daemon.address) as stream:
+            for target in ["/200"] * 5 + ["/404"] * 3 + ["/503"] * 2:
+                stream.exchange("POST", target, body=b"y" * 100)
+            stream.exchange(target="/no/such/route")
+        daemon.wait_at_rest()
+        self.eventually(lambda: daemon.metric("evenkeel_requests_total") == 11)
+        return daemon
+
+    def test_the_page_has_every_family_with_its_labels(self):
+        daemon = self.busy()
+        page = daemon.ask_admin("/metrics")
+        self.assertTrue(page.field("content-type").startswith("text/plain; version=0.0.4"))
+        text = page.body.decode()
+        announced = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.M))
+        for name in self.FAMILIES:
+            self.assertIn(f"evenkeel_{name}", announced)
+        for name in self.PROCESS:
+            self.assertIn(f"process_{name}", announced)
+
+        for (series, labels), _ in daemon.metrics().items():
+            family = re.sub(r"_(bucket|sum|count)$", "", series.removeprefix("evenkeel_"))
+            if family not in self.FAMILIES:
+                family = series.removeprefix("evenkeel_")
+            if series.startswith("evenkeel_"):
+                self.assertEqual({name for name, _ in labels} - {"le"}, self.FAMILIES[family], series)
+
+    @unittest.skipUnless(shutil.which("promtool"), "no promtool here")
+    def test_promtool_has_nothing_to_say(self):
+        daemon = self.busy()
+        page = daemon.ask_admin("/metrics").body
+        judged = subprocess.run(["promtool", "check", "metrics"], input=page, capture_output=True,
+                                check=False, timeout=30)
+        self.assertEqual((judged.returncode, judged.stdout + judged.stderr), (0, b""))
+
+    def test_counters_add_up_with_what_the_client_did(self):
+        daemon = self.busy()
+        for code, count in (("200", 5), ("404", 3), ("503", 2)):
+            self.assertEqual(daemon.metric("evenkeel_requests_total", pool="pool", route="all",
+                                           code=code), count)
+        self.assertEqual(daemon.metric("evenkeel_requests_total", pool="", route="", code="404"), 1)
+        self.assertEqual(daemon.metric("evenkeel_errors_total"), 1)
+        self.assertEqual(daemon.metric("evenkeel_errors_total", reason="no_route"), 1)
+        self.assertEqual(daemon.metric("evenkeel_request_bytes_total"), 1000)
+        ours = len(exchange(daemon.address, target="/no/such/route").body)
+        self.eventually(lambda: daemon.metric("evenkeel_requests_total") == 12)
+        self.assertEqual(daemon.metric("evenkeel_response_bytes_total"), 10 * 1000 + 2 * ours)
+        for family in ("request_duration_seconds", "time_to_first_byte_seconds", "wait_seconds"):
+            self.assertEqual(daemon.metric(f"evenkeel_{family}_count", pool="pool"), 10, family)
+        self.assertEqual(daemon.metric("evenkeel_backend_picks_total"), 10)
+        self.assertEqual(daemon.metric("evenkeel_backend_latency_seconds_count"), 10)
+        self.assertEqual(daemon.metric("evenkeel_backend_errors_total"), 0)
+        self.assertEqual(daemon.metric("evenkeel_overhead_seconds_count"), 10)
+        self.assertEqual(daemon.metric("evenkeel_pick_duration_seconds_count"), 10)
+        self.assertEqual(daemon.metric("evenkeel_backend_up"), 1)
+        self.assertEqual(daemon.metric("evenkeel_backend_state", state="up"), 1)
+        self.assertEqual(daemon.metric("evenkeel_backend_state"), 1, "in one state at a time")
+
+    def test_connections_are_counted_as_they_come_and_go(self):
+        daemon = self.in_front_of(self.backend())
+        streams = [Stream.connect(daemon.address) for _ in range(7)]
+        self.eventually(lambda: daemon.metric("evenkeel_connections", listener="public") == 7)
+        for stream in streams:
+            stream.close()
+        self.eventually(lambda: daemon.metric("evenkeel_connections", listener="public") == 0)
+        self.assertEqual(daemon.metric("evenkeel_connections_total", listener="public"), 7)
+        self.assertEqual(daemon.api("status")["connections"], 0)
+
+    def test_histograms_are_sound(self):
+        page = self.busy().metrics()
+        buckets = {}
+        for (series, labels), value in page.items():
+            if series.endswith("_bucket"):
+                labels = dict(labels)
+                bound = float(labels.pop("le"))
+                buckets.setdefault((series, frozenset(labels.items())), []).append((bound, value))
+        self.assertTrue(buckets)
+        for (series, labels), series_buckets in buckets.items():
+            counts = [count for _, count in sorted(series_buckets)]
+            self.assertEqual(counts, sorted(counts), series)
+            self.assertEqual(sorted(series_buckets)[-1], (
+                float("inf"), page[(series.replace("_bucket", "_count"), labels)]))
+
+    def test_links_are_kept_for_less_long_than_the_server_keeps_them(self):
+        backend = self.backend()
+        daemon = self.in_front_of(backend, pool={"keep_alive": {"idle": "300ms"}})
+        exchange(daemon.address)
+        self.eventually(lambda: daemon.metric("evenkeel_backend_links", state="idle") == 1)
+        self.eventually(lambda: backend.connections() == 0, "the end of the idle link")
+        self.assertEqual(daemon.metric("evenkeel_backend_links"), 0)
+
+    def test_the_process_is_described(self):
+        daemon = self.in_front_of(self.backend())
+        page = {series: value for (series, _), value in daemon.metrics().items()}
+        self.assertAlmostEqual(page["process_start_time_seconds"], time.time(), delta=60)
+        self.assertAlmostEqual(page["process_resident_memory_bytes"], daemon.resident_bytes(),
+                               delta=8e6)
+        self.assertAlmostEqual(page["process_open_fds"], daemon.descriptors(), delta=3)
+        self.assertGreaterEqual(page["process_max_fds"], 1024)
+        self.assertGreater(page["process_cpu_seconds_total"], 0)
+
+
+if __name__ == "__main__":
+    case.main()
