@@ -158,7 +158,7 @@ class Collected : public prometheus::Collectable {
     page.gauges("requests_in_flight",
                 "Requests given to a pool and not ended, waiting ones included.");
     each_pool([&](std::uint32_t pool, Labels labels) {
-      page.add(std::move(labels), sheets_.in_flight(pool));
+      page.add(std::move(labels), sheets_.in_flight(pool) - sheets_.waiting(pool));
     });
     page.gauges("requests_waiting", "Requests that stand in a pool's line.");
     each_pool([&](std::uint32_t pool, Labels labels) {

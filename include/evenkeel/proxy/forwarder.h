@@ -53,6 +53,7 @@ class Forwarder final : public Handler {
   Sheet& sheet_;
   PoolCells& cells_;
   ForwarderOptions options_;
+  std::uint32_t places_ = 0;
 };
 
 }  // namespace evenkeel
