@@ -38,7 +38,7 @@ def command(*arguments, text=None, env=None):
 
 
 class Process:
-    """One that runs until it is told to end. Its stderr is collected line by line."""
+    """One that runs until it is told to end. What it says is collected line by line."""
 
     def __init__(self, arguments, env=None, limits=()):
         """`limits`: arguments of prlimit(1), such as `--nofile=100`."""
@@ -49,7 +49,7 @@ class Process:
         self.process = subprocess.Popen([*prefix, BINARY, *arguments], stdin=subprocess.DEVNULL,
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                         env={**os.environ, **(env or {})})
-        self._stdout = []
+        self.stdout = []
         self._readers = [threading.Thread(target=self._collect, daemon=True),
                          threading.Thread(target=self._collect_stdout, daemon=True)]
         for reader in self._readers:
@@ -66,7 +66,7 @@ class Process:
 
     def _collect_stdout(self):
         for line in self.process.stdout:
-            self._stdout.append(line.rstrip("\n"))
+            self.stdout.append(line.rstrip("\n"))
 
     @property
     def pid(self):
@@ -189,8 +189,8 @@ class Daemon(Process):
     def access_lines(self):
         if not self.access_path.exists():
             return []
-        text = self.access_path.read_text()
-        return [json.loads(line) for line in text.splitlines() if line]
+        whole = self.access_path.read_text().split("\n")[:-1]  # the last may be half written
+        return [json.loads(line) for line in whole]
 
     def wait_access(self, count):
         """The log when it has this many lines."""

@@ -1,0 +1,163 @@
+"""One valid line of JSON for every request, whatever clients send."""
+
+import json
+import os
+import re
+import signal
+import threading
+
+import case
+from backend import free_port
+from stream import Stream, exchange
+
+FIELDS = ["time", "request_id", "client", "listener", "protocol", "method", "host", "path", "route",
+          "pool", "backend", "status", "reason", "attempts", "bytes_in", "bytes_out", "duration_ms",
+          "wait_ms", "ttfb_ms", "backend_ms", "aborted"]
+
+
+class AccessLog(case.Case):
+    def test_a_line_says_everything_about_its_request(self):
+        backend = self.backend(lambda ask: ask.answer(b"x" * 321, status=201))
+        daemon = self.in_front_of(backend, routes=[{"name": "chat", "match": {"path": "/v1/**"},
+                                                    "pool": "pool"}])
+        exchange(daemon.address, "POST", "/v1/x?q=1", [("X-Request-Id", "r-1")], b"y" * 123,
+                 host="api.example:80")
+
+        line = daemon.wait_access(1)[0]
+        self.assertEqual(list(line), FIELDS)
+        self.assertRegex(line["time"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$")
+        measured = {name: line.pop(name) for name in
+                    ("time", "duration_ms", "wait_ms", "ttfb_ms", "backend_ms")}
+        self.assertEqual(line, {
+            "request_id": "r-1", "client": "127.0.0.1", "listener": "public", "protocol": "HTTP/1.1",
+            "method": "POST", "host": "api.example:80", "path": "/v1/x?q=1", "route": "chat",
+            "pool": "pool", "backend": backend.address, "status": 201, "reason": None, "attempts": 1,
+            "bytes_in": 123, "bytes_out": 321, "aborted": False})
+        self.assertEqual(measured["wait_ms"], 0)
+        self.assertTrue(0 < measured["backend_ms"] <= measured["duration_ms"] < 10_000, measured)
+        self.assertTrue(0 < measured["ttfb_ms"] <= measured["duration_ms"], measured)
+
+    def test_what_is_not_known_is_null(self):
+        daemon = self.in_front_of(self.backend(), routes=[{"match": {"path": "/v1/**"}, "pool": "pool"}])
+        exchange(daemon.address, target="/elsewhere")
+        line = daemon.wait_access(1)[0]
+        self.assertEqual([line[name] for name in ("route", "pool", "backend", "ttfb_ms", "backend_ms")],
+                         [None] * 5)
+        self.assertEqual((line["status"], line["attempts"]), (404, 0))
+
+    def test_hostile_input_cannot_break_a_line_nor_forge_another(self):
+        daemon = self.in_front_of(self.backend())
+        targets = [b'/"},{"status":200,"', b"/\\u0000\\n", b"/\xff\xfe\xc3\x28", b"/\xe2\x80\xa8\xc2\x85",
+                   b"/" + b"a" * 7000, b"/%0d%0a%1b[31m", b"/<script>", b"/\xf0\x9f\x90\x9f"]
+        for target in targets:
+            with Stream.connect(daemon.address) as stream:
+                stream.send(b"GET " + target + b" HTTP/1.1\r\nHost: test\r\n"
+                            b"X-Request-Id: \"}\\\r\nUser-Agent: \x1b]0;x\r\n\r\n")
+                stream.read_head()
+
+        lines = daemon.wait_access(len(targets))
+        self.assertEqual(len(lines), len(targets))
+        raw = daemon.access_path.read_bytes()
+        self.assertEqual(raw.count(b"\n"), len(targets))
+        for byte in raw:
+            self.assertTrue(byte == 0x0a or byte >= 0x20 and byte != 0x7f, byte)
+        raw.decode("utf-8")
+        self.assertEqual(lines[0]["path"], '/"},{"status":200,"')
+        self.assertTrue(all(line["status"] in (200, 400) for line in lines))
+
+    def test_what_never_became_a_request_is_there_too(self):
+        daemon = self.in_front_of(self.backend())
+        for raw in (b"\x00\x01\x02\x03\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n",
+                    b"G\"ET / HTTP/1.1\r\nHost: a\r\n\r\n"):
+            with Stream.connect(daemon.address) as stream:
+                stream.send(raw)
+                stream.wait_closed()
+        lines = daemon.wait_access(3)
+        self.assertEqual([line["reason"] for line in lines], ["bad_request"] * 3)
+        self.assertEqual([line["status"] for line in lines], [400] * 3)
+
+    def test_under_load_every_request_has_its_line(self):
+        daemon = self.in_front_of(self.backend(), self.backend())
+        clients, each = 8, 250
+
+        def ask(name):
+            with Stream.connect(daemon.address) as stream:
+                for number in range(each):
+                    stream.exchange(fields=[("X-Request-Id", f"{name}-{number}")])
+
+        for client in [self.spawn(lambda name=name: ask(name)) for name in range(clients)]:
+            client.join()
+
+        lines = daemon.wait_access(clients * each)
+        self.assertEqual(len(lines), clients * each)
+        self.assertEqual({line["request_id"] for line in lines},
+                         {f"{name}-{number}" for name in range(clients) for number in range(each)})
+        self.assertEqual(daemon.metric("evenkeel_access_log_dropped_total"), 0)
+
+    def test_sigusr1_opens_the_file_anew_and_no_line_is_lost(self):
+        daemon = self.in_front_of(self.backend())
+        stop = threading.Event()
+
+        def ask():
+            count = 0
+            with Stream.connect(daemon.address) as stream:
+                while not stop.is_set():
+                    count += 1
+                    stream.exchange(fields=[("X-Request-Id", str(count))])
+            return count
+
+        load = self.spawn(ask)
+        parts = []
+        for turn in range(3):
+            daemon.wait_access(50)
+            moved = daemon.access_path.with_suffix(f".{turn}")
+            os.rename(daemon.access_path, moved)
+            daemon.signal(signal.SIGUSR1)
+            self.eventually(daemon.access_path.exists, "the new file")
+            parts.append(moved)
+        daemon.wait_access(1)
+        stop.set()
+        count = load.join()
+
+        def read():
+            return [json.loads(line) for path in [*parts, daemon.access_path]
+                    for line in path.read_text().split("\n")[:-1]]
+
+        self.eventually(lambda: len(read()) >= count, "every line in one of the files")
+        self.assertEqual([int(line["request_id"]) for line in read()], list(range(1, count + 1)))
+
+    def test_to_stdout(self):
+        daemon = self.in_front_of(self.backend(), access_log={"path": "stdout"})
+        exchange(daemon.address)
+        self.eventually(lambda: daemon.stdout, "a line on stdout")
+        self.assertEqual(json.loads(daemon.stdout[0])["status"], 200)
+
+    def test_off_means_no_line_at_all(self):
+        daemon = self.in_front_of(self.backend(), access_log={"path": "off"})
+        self.assertEqual(exchange(daemon.address).status, 200)
+        daemon.wait_at_rest()
+        self.assertEqual(daemon.stop(), 0)
+        self.assertEqual(daemon.stdout, [])
+        self.assertTrue(all(re.match(r"listening |ready$|\d{4}-", line) for line in daemon.lines))
+
+    def test_what_happened_last_is_written_before_the_end(self):
+        daemon = self.in_front_of(self.backend())
+        for _ in range(20):
+            exchange(daemon.address)
+        daemon.wait_at_rest()
+        self.assertEqual(daemon.stop(), 0)
+        self.assertEqual(len(daemon.access_lines()), 20)
+
+    def test_several_attempts_are_one_line(self):
+        backend = self.backend()
+        dead = f"127.0.0.1:{free_port()}"
+        daemon = self.in_front_of(dead, backend, pool={"picker": "round-robin"}, workers=1)
+        for _ in range(2):
+            exchange(daemon.address)
+        lines = daemon.wait_access(2)
+        self.assertEqual([line["backend"] for line in lines], [backend.address] * 2)
+        self.assertEqual([line["status"] for line in lines], [200] * 2)
+
+
+if __name__ == "__main__":
+    case.main()
