@@ -101,7 +101,7 @@ class Load(case.Case):
         load.signal(signal.SIGINT)
 
         self.assertEqual(load.wait_exit(), 0)
-        report = json.loads(load._stdout[0])
+        report = json.loads(load.stdout[0])
         self.assertEqual(report["requests"]["abandoned"], 2)
 
 
