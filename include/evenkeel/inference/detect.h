@@ -1,0 +1,37 @@
+// Which engine a server runs, told from what it answers to a few questions.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace evenkeel {
+
+/// What a server said to a GET of `path`.
+struct ProbeAnswer {
+  std::string path;
+  int status = 0;
+  std::string server;  ///< its `Server` field
+  std::string body;
+};
+
+struct Identity {
+  std::string_view engine = "generic";  ///< as the file names it
+  std::string_view sign;                ///< what gave it away, for people; empty: nothing did
+  std::vector<std::string> models;      ///< in the server's order; empty: unknown
+  bool loading = false;                 ///< it answers, but says that it cannot serve yet
+  bool wants_key = false;               ///< it does not list its models without one
+};
+
+/// The paths to GET, in rounds: the next round is for a server that the rounds before left generic,
+/// so that most servers get no question that they do not know. No question changes anything, starts
+/// a generation, or wakes a model. Never among them: /health (SGLang generates a token for it,
+/// trtllm-serve ends itself when it finds its engine dead) and /metrics (trtllm-serve's is consumed
+/// by reading, llama-server's wakes a sleeping model).
+std::span<const std::span<const std::string_view>> probe_rounds();
+
+/// What the answers say, in any order and number. A server that gives no sign is generic.
+Identity identify(const std::vector<ProbeAnswer>& answers);
+
+}  // namespace evenkeel
