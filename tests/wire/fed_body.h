@@ -41,7 +41,9 @@ struct Feed {
 
 class FedBody final : public Body {
  public:
-  explicit FedBody(std::shared_ptr<Feed> feed) : feed_(std::move(feed)) {}
+  /// `beside` lives as long as the body.
+  explicit FedBody(std::shared_ptr<Feed> feed, Task<void> beside = {})
+      : feed_(std::move(feed)), beside_(std::move(beside)) {}
   ~FedBody() override { feed_->dropped = true; }
 
   Task<Result<Chunk>> read() override {
@@ -64,6 +66,7 @@ class FedBody final : public Body {
 
  private:
   std::shared_ptr<Feed> feed_;
+  Task<void> beside_;
   std::string current_;
 };
 

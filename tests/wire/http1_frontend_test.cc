@@ -1,0 +1,774 @@
+// One client connection: what comes out for what goes in, with handlers written in place.
+#include <gtest/gtest.h>
+#include <sys/ioctl.h>
+
+#include <string>
+
+#include "evenkeel/http/status.h"
+#include "evenkeel/wire/frontend.h"
+#include "wire/fed_body.h"
+#include "wire/peer.h"
+
+namespace evenkeel {
+namespace {
+
+using namespace std::chrono_literals;
+
+class TestHost final : public Host {
+ public:
+  std::shared_ptr<Handler> plan() override { return handler; }
+  void refused(const Refusal& refusal) override {
+    refusals.push_back(std::to_string(refusal.status) + " " + word_of(refusal.fault) + " " +
+                       std::string(refusal.method) + " " + std::string(refusal.path));
+  }
+  bool draining() const override { return drains; }
+  WaiterList& idle_connections() override { return idle; }
+  void closed(const FrontendOptions&) override { ++closed_count; }
+
+  std::shared_ptr<Handler> handler;
+  WaiterList idle;
+  std::vector<std::string> refusals;
+  bool drains = false;
+  int closed_count = 0;
+};
+
+/// Says what it was asked, and with which body.
+Task<Result<Response>> echo(Request& request) {
+  Collected body;
+  if (request.body != nullptr) co_await collect(*request.body, body);
+  if (body.error) co_return *body.error;
+  std::string text(request.method);
+  text.append(" ").append(request.path).append(" ").append(body.bytes).append(body.trailers);
+  co_return Response{.body = make_body(std::move(text))};
+}
+
+Response answer_of(std::string_view text) {
+  return Response{.body = make_body(std::string(text))};
+}
+
+class Frontend : public testing::Test {
+ protected:
+  Frontend() { host.handler = std::make_shared<Answering>(echo); }
+  ~Frontend() override { loop.drop_spawned(); }
+
+  void answer_with(Answering::Answer answer) {
+    host.handler = std::make_shared<Answering>(std::move(answer));
+  }
+  /// Answers with the body that the test feeds.
+  void answer_with_feed() {
+    answer_with([this](Request&) -> Task<Result<Response>> {
+      return Result<Response>(Response{.body = std::make_unique<FedBody>(feed)});
+    });
+  }
+  /// A client that is connected to what is under test.
+  std::unique_ptr<Peer> connect(int buffer_bytes = 0) {
+    const Ends ends = connected_ends(buffer_bytes);
+    Endpoint peer = resolve("192.0.2.7", 5555)->front();
+    loop.spawn(serve_http1(std::make_unique<Socket>(loop, ends.ours), peer, options, host));
+    return std::make_unique<Peer>(loop, ends.theirs);
+  }
+  /// Everything that one connection answers to these bytes, up to its end.
+  std::string answers_to(std::string_view bytes) {
+    auto client = connect();
+    client->send(bytes);
+    return client->read_to_end();
+  }
+  bool closed(int connections = 1) {
+    return eventually(loop, [&] { return host.closed_count == connections; });
+  }
+
+  Loop loop;
+  FrontendOptions options;
+  TestHost host;
+  std::shared_ptr<Feed> feed = std::make_shared<Feed>(loop);
+};
+
+// ---- one request after the other ---------------------------------------------------------------
+
+TEST_F(Frontend, AnswersOneRequestAfterTheOtherOnOneConnection) {
+  auto client = connect();
+
+  client->send("GET /1 HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_EQ(client->read_message(), "HTTP/1.1 200 OK\r\ncontent-length: 7\r\n\r\nGET /1 ");
+  client->send("POST /2 HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody");
+  EXPECT_EQ(client->read_message(), "HTTP/1.1 200 OK\r\ncontent-length: 12\r\n\r\nPOST /2 body");
+  EXPECT_FALSE(client->ended());
+}
+
+TEST_F(Frontend, AnswersAThousandPipelinedRequestsInOrder) {
+  auto client = connect();
+  std::string requests;
+  for (int i = 0; i < 1000; ++i) {
+    const std::string number = std::to_string(i);
+    switch (i % 3) {
+      case 0: requests += "GET /" + number + " HTTP/1.1\r\nHost: a\r\n\r\n"; break;
+      case 1:
+        requests += "POST /" + number + " HTTP/1.1\r\nHost: a\r\nContent-Length: " +
+                    std::to_string(number.size()) + "\r\n\r\n" + number;
+        break;
+      default:
+        requests += "POST /" + number + " HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n" +
+                    "2\r\nyz\r\n0\r\n\r\n";
+    }
+  }
+
+  client->send(requests);
+
+  for (int i = 0; i < 1000; ++i) {
+    const std::string number = std::to_string(i);
+    const std::string expected = i % 3 == 0   ? "GET /" + number + " "
+                                 : i % 3 == 1 ? "POST /" + number + " " + number
+                                              : "POST /" + number + " xyz";
+    const std::string message = client->read_message();
+    ASSERT_EQ(message.substr(message.find("\r\n\r\n") + 4), expected);
+  }
+}
+
+TEST_F(Frontend, WorksOnOnePipelinedRequestAtATime) {
+  int begun = 0;
+  answer_with([&](Request&) -> Task<Result<Response>> {
+    ++begun;
+    return Result<Response>(Response{.body = std::make_unique<FedBody>(feed)});
+  });
+  auto client = connect();
+
+  client->send("GET /1 HTTP/1.1\r\nHost: a\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n");
+  feed->push("one");
+  EXPECT_EQ(client->read_to("3\r\none\r\n"), "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\none\r\n");
+  settle(loop);
+
+  EXPECT_EQ(begun, 1);
+  feed->end();
+  client->read_to("0\r\n\r\n");
+  EXPECT_TRUE(eventually(loop, [&] { return begun == 2; }));
+}
+
+TEST_F(Frontend, ComesToTheSameByteByByte) {
+  auto client = connect();
+  const std::string_view request =
+      "\r\nPOST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nx-t: 1\r\n\r\n";
+
+  for (const char c : request) {
+    client->send({&c, 1});
+    settle(loop, 1);
+  }
+
+  EXPECT_EQ(client->read_message(), "HTTP/1.1 200 OK\r\ncontent-length: 18\r\n\r\nPOST /x abcx-t: 1\n");
+}
+
+TEST_F(Frontend, TakesHeadsThatOutgrowTheFirstBuffer) {
+  auto client = connect();
+  const std::string large(20000, 'v');
+  answer_with([&](Request& request) -> Task<Result<Response>> {
+    return Result<Response>(answer_of(request.fields.value("x-large") == large ? "same" : "other"));
+  });
+
+  client->send("GET / HTTP/1.1\r\nHost: a\r\nX-Large: " + large + "\r\n\r\n");
+
+  EXPECT_NE(client->read_message().find("same"), std::string::npos);
+}
+
+TEST_F(Frontend, PassesLargeBodiesWhole) {
+  auto client = connect();
+  std::string body(3'000'000, '\0');
+  for (std::size_t i = 0; i < body.size(); ++i) body[i] = static_cast<char>('a' + i * 7 / 3 % 26);
+  std::string chunked;
+  for (std::size_t at = 0; at < body.size(); at += 100'000) {
+    chunked += "186a0\r\n" + body.substr(at, 100'000) + "\r\n";
+  }
+
+  client->send("POST /l HTTP/1.1\r\nHost: a\r\nContent-Length: 3000000\r\n\r\n" + body +
+               "POST /c HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked + "0\r\n\r\n" +
+               "GET /end HTTP/1.1\r\nHost: a\r\n\r\n");
+
+  EXPECT_TRUE(client->read_message().ends_with("POST /l " + body));
+  EXPECT_TRUE(client->read_message().ends_with("POST /c " + body));
+  EXPECT_TRUE(client->read_message().ends_with("GET /end "));
+}
+
+// ---- who keeps and who closes ------------------------------------------------------------------
+
+TEST_F(Frontend, ClosesWhenAskedTo) {
+  EXPECT_EQ(answers_to("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"),
+            "HTTP/1.1 200 OK\r\ncontent-length: 6\r\nconnection: close\r\n\r\nGET / ");
+  EXPECT_TRUE(closed());
+}
+
+TEST_F(Frontend, ClosesAfterHttp10UnlessAskedNotTo) {
+  EXPECT_EQ(answers_to("GET / HTTP/1.0\r\n\r\n"),
+            "HTTP/1.1 200 OK\r\ncontent-length: 6\r\nconnection: close\r\n\r\nGET / ");
+
+  auto client = connect();
+  client->send("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+  EXPECT_EQ(client->read_message(), "HTTP/1.1 200 OK\r\ncontent-length: 6\r\nconnection: keep-alive\r\n\r\nGET / ");
+  client->send("GET /2 HTTP/1.0\r\n\r\n");
+  EXPECT_TRUE(client->read_to_end().ends_with("GET /2 "));
+}
+
+TEST_F(Frontend, DelimitsStreamsForHttp10ByTheEndOfTheConnection) {
+  answer_with_feed();
+  auto client = connect();
+  client->send("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+  feed->push("some ");
+  feed->push("text");
+  feed->end();
+
+  EXPECT_EQ(client->read_to_end(), "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nsome text");
+}
+
+TEST_F(Frontend, BreaksAnUndelimitedStreamThatFails) {
+  answer_with_feed();
+  auto client = connect();
+  client->send("GET / HTTP/1.0\r\n\r\n");
+  feed->push("some");
+  client->read_to("some");
+  feed->fail({.fault = Fault::backend_closed, .side = Side::backend});
+
+  EXPECT_TRUE(client->sees_reset());
+}
+
+TEST_F(Frontend, SaysCloseWhenDraining) {
+  auto client = connect();
+  client->send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+  client->read_message();
+  host.drains = true;
+
+  client->send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+
+  EXPECT_NE(client->read_to_end().find("connection: close"), std::string::npos);
+}
+
+TEST_F(Frontend, StandsAmongTheIdleBetweenRequestsAndClosesWhenWoken) {
+  auto client = connect();
+  EXPECT_FALSE(host.idle.empty());
+  client->send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+  client->read_message();
+  ASSERT_TRUE(eventually(loop, [&] { return !host.idle.empty(); }));
+
+  host.idle.wake_first();
+
+  EXPECT_EQ(client->read_to_end(), "");
+  EXPECT_TRUE(closed());
+}
+
+TEST_F(Frontend, IsNotAmongTheIdleWhileItWorks) {
+  answer_with_feed();
+  auto client = connect();
+  client->send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+
+  EXPECT_TRUE(eventually(loop, [&] { return feed->reads == 1; }));
+  EXPECT_TRUE(host.idle.empty());
+}
+
+TEST_F(Frontend, ClosesIdleConnectionsInTheEnd) {
+  options.idle_timeout = 50ms;
+  auto client = connect();
+  client->send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+  client->read_message();
+
+  EXPECT_EQ(client->read_to_end(), "");
+}
+
+TEST_F(Frontend, ClosesConnectionsThatNeverSayAnything) {
+  options.header_timeout = 50ms;
+  auto client = connect();
+
+  EXPECT_EQ(client->read_to_end(), "");
+  EXPECT_TRUE(host.refusals.empty());
+}
+
+// ---- deadlines ---------------------------------------------------------------------------------
+
+TEST_F(Frontend, GivesUpOnHeadsThatStall) {
+  options.header_timeout = 100ms;
+  auto client = connect();
+
+  client->send("GET /slow HTTP/1.1\r\nHost: ");
+
+  const std::string answer = client->read_to_end();
+  EXPECT_TRUE(answer.starts_with("HTTP/1.1 408 Request Timeout\r\n")) << answer;
+  EXPECT_NE(answer.find("x-evenkeel-reason: header_timeout\r\n"), std::string::npos);
+  EXPECT_EQ(host.refusals, std::vector<std::string>{"408 header_timeout GET /slow"});
+}
+
+TEST_F(Frontend, LetsNobodyBuyTimeForAHeadByteByByte) {
+  options.header_timeout = 200ms;
+  auto client = connect();
+  const Instant began = Clock::now();
+  std::string line = "GET / HTTP/1.1\r\nHost: a\r\nX: ";
+
+  while (!client->ended()) {  // a byte with every turn
+    std::string_view some = line;
+    client->send_some(some);
+    line = "y";
+    settle(loop, 1);
+    ASSERT_LT(Clock::now() - began, 10s);
+  }
+
+  EXPECT_LT(Clock::now() - began, 5s);
+}
+
+TEST_F(Frontend, GivesUpOnBodiesThatStall) {
+  options.body_timeout = 50ms;
+  auto client = connect();
+
+  client->send("POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf");
+
+  const std::string answer = client->read_to_end();
+  EXPECT_TRUE(answer.starts_with("HTTP/1.1 408 ")) << answer;
+  EXPECT_NE(answer.find("\"code\":\"body_timeout\""), std::string::npos) << answer;
+  EXPECT_NE(answer.find("connection: close\r\n"), std::string::npos);
+}
+
+TEST_F(Frontend, GivesUpOnReadersThatDoNotRead) {
+  options.write_timeout = 100ms;
+  answer_with_feed();
+  auto client = connect(8 * 1024);
+  client->send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+  for (int i = 0; i < 200; ++i) feed->push(std::string(60'000, 'x'));
+
+  EXPECT_TRUE(closed());
+  EXPECT_TRUE(feed->dropped);
+}
+
+// ---- refusals ----------------------------------------------------------------------------------
+
+TEST_F(Frontend, RefusesAndNeverReadsOn) {
+  const std::string answer = answers_to(
+      "GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n"
+      "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n");
+
+  EXPECT_TRUE(answer.starts_with("HTTP/1.1 400 Bad Request\r\n")) << answer;
+  EXPECT_NE(answer.find("\r\nconnection: close\r\n"), std::string::npos);
+  EXPECT_EQ(answer.find("HTTP/1.1", 1), std::string::npos);
+  EXPECT_EQ(host.refusals, std::vector<std::string>{"400 bad_request GET /"});
+}
+
+TEST_F(Frontend, AnswersRefusalsWithTheStatusOfTheirFault) {
+  const auto status = [&](std::string_view bytes) { return answers_to(bytes).substr(9, 3); };
+  options.uri_bytes = 100;
+  options.header_bytes = 1000;
+  EXPECT_EQ(status("GET /" + std::string(200, 'a') + " HTTP/1.1\r\n\r\n"), "414");
+  EXPECT_EQ(status("GET / HTTP/1.1\r\nHost: a\r\nX: " + std::string(1000, 'a') + "\r\n\r\n"), "431");
+  EXPECT_EQ(status("GET / HTTP/2.0\r\n\r\n"), "505");
+  EXPECT_EQ(status("CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n"), "405");
+  EXPECT_EQ(status("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n"), "501");
+  EXPECT_EQ(status("POST / HTTP/1.1\r\nHost: a\r\nExpect: x\r\n\r\n"), "417");
+  EXPECT_EQ(status("\x16\x03\x01"), "400");
+}
+
+TEST_F(Frontend, RefusesBodiesThatAreTooLargeByTheirLengthBeforeTheyCome) {
+  options.body_bytes = 1000;
+  const std::string answer = answers_to(
+      "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1001\r\nExpect: 100-continue\r\n\r\n");
+
+  EXPECT_TRUE(answer.starts_with("HTTP/1.1 413 ")) << answer;
+}
+
+TEST_F(Frontend, RefusesBodiesThatGrowTooLarge) {
+  options.body_bytes = 1000;
+  auto client = connect();
+
+  client->send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n400\r\n" +
+               std::string(1024, 'x') + "\r\n");
+
+  const std::string answer = client->read_to_end();
+  EXPECT_TRUE(answer.starts_with("HTTP/1.1 413 ")) << answer;
+  EXPECT_NE(answer.find("\r\nconnection: close\r\n"), std::string::npos);
+}
+
+TEST_F(Frontend, RefusesBadChunksAndNeverReadsOn) {
+  const std::string answer = answers_to(
+      "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5 \r\nhello\r\n0\r\n\r\n"
+      "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n");
+
+  EXPECT_TRUE(answer.starts_with("HTTP/1.1 400 ")) << answer;
+  EXPECT_EQ(answer.find("HTTP/1.1", 1), std::string::npos);
+}
+
+TEST_F(Frontend, LetsTheAnswerArriveThoughTheClientGoesOnSending) {
+  options.body_bytes = 1000;
+  auto client = connect();
+  const std::string much(500'000, 'x');
+
+  client->send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 500000\r\n\r\n" + much);
+
+  EXPECT_TRUE(client->read_to_end().starts_with("HTTP/1.1 413 "));
+  EXPECT_FALSE(client->sees_reset());
+}
+
+// ---- Expect ------------------------------------------------------------------------------------
+
+TEST_F(Frontend, SendsContinueWhenSomebodyReadsTheBody) {
+  auto client = connect();
+  client->send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n");
+
+  EXPECT_EQ(client->read_head(), "HTTP/1.1 100 Continue\r\n\r\n");
+  client->send("body");
+  EXPECT_TRUE(client->read_message().ends_with("POST / body"));
+}
+
+TEST_F(Frontend, SendsNoContinueToABodyThatHasCome) {
+  auto client = connect();
+  client->send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\nbody");
+
+  EXPECT_TRUE(client->read_message().starts_with("HTTP/1.1 200 OK"));
+}
+
+TEST_F(Frontend, ClosesAfterAFinalAnswerInPlaceOfContinue) {
+  answer_with([](Request&) -> Task<Result<Response>> { return Result<Response>(answer_of("no")); });
+  auto client = connect();
+  client->send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n");
+
+  EXPECT_EQ(client->read_to_end(), "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nno");
+}
+
+// ---- early answers -----------------------------------------------------------------------------
+
+TEST_F(Frontend, ReadsOffASmallBodyThatNobodyWantedAndGoesOn) {
+  answer_with([](Request&) -> Task<Result<Response>> { return Result<Response>(answer_of("no")); });
+  auto client = connect();
+  client->send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf.");
+  EXPECT_EQ(client->read_message(), "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nno");
+
+  client->send("other" "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+
+  EXPECT_EQ(client->read_message(), "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nno");
+}
+
+TEST_F(Frontend, ReadsOffChunksThatNobodyWantedAndGoesOn) {
+  answer_with([](Request&) -> Task<Result<Response>> { return Result<Response>(answer_of("no")); });
+  auto client = connect();
+  client->send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel");
+  EXPECT_EQ(client->read_message(), "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nno");
+
+  client->send("lo\r\n0\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");
+
+  EXPECT_EQ(client->read_message(), "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nno");
+}
+
+TEST_F(Frontend, ClosesAfterAnEarlyAnswerToALargeBody) {
+  answer_with([](Request&) -> Task<Result<Response>> { return Result<Response>(answer_of("no")); });
+  auto client = connect();
+  client->send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\nhalf.");
+
+  EXPECT_EQ(client->read_message(), "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nno");
+  client->send(std::string(100'000, 'x'));
+  EXPECT_TRUE(client->sees_end());
+  EXPECT_FALSE(client->sees_reset());
+}
+
+TEST_F(Frontend, DoesNotWaitLongForABodyThatNobodyWanted) {
+  answer_with([](Request&) -> Task<Result<Response>> { return Result<Response>(answer_of("no")); });
+  auto client = connect();
+  const Instant began = Clock::now();
+
+  client->send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf.");
+
+  EXPECT_TRUE(client->sees_end());
+  EXPECT_LT(Clock::now() - began, 5s);  // not the body's minute
+}
+
+TEST_F(Frontend, LetsTheLastAnswerArriveThoughPartOfTheBodyWasNotRead) {
+  answer_with([](Request&) -> Task<Result<Response>> { return Result<Response>(answer_of("no")); });
+  auto client = connect();
+
+  client->send("POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 300000\r\n\r\n" +
+               std::string(300'000, 'x'));
+
+  EXPECT_TRUE(client->read_to_end().ends_with("no"));
+  EXPECT_FALSE(client->sees_reset());
+}
+
+// ---- responses ---------------------------------------------------------------------------------
+
+TEST_F(Frontend, AnswersHeadWithTheLengthAndNoBody) {
+  answer_with([](Request&) -> Task<Result<Response>> { return Result<Response>(answer_of("text")); });
+  auto client = connect();
+  client->send("HEAD / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");
+
+  EXPECT_EQ(client->read_to("text"),
+            "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\ntext");
+}
+
+TEST_F(Frontend, SendsNoBodyWhereThereIsNone) {
+  int status = 204;
+  answer_with([&](Request&) -> Task<Result<Response>> {
+    return Result<Response>(Response{.status = status, .body = make_body("text")});
+  });
+  auto client = connect();
+  client->send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_EQ(client->read_head(), "HTTP/1.1 204 No Content\r\n\r\n");
+
+  status = 304;
+  client->send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_EQ(client->read_head(), "HTTP/1.1 304 Not Modified\r\ncontent-length: 4\r\n\r\n");
+}
+
+TEST_F(Frontend, StreamsEachPieceAsItComes) {
+  answer_with_feed();
+  auto client = connect();
+  client->send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+
+  EXPECT_EQ(client->read_head(), "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n");
+  feed->push("data: 1\n\n");
+  EXPECT_EQ(client->read_to("\n\n\r\n"), "9\r\ndata: 1\n\n\r\n");
+  feed->push("data: 2\n\n");
+  EXPECT_EQ(client->read_to("\n\n\r\n"), "9\r\ndata: 2\n\n\r\n");
+  feed->end();
+  EXPECT_EQ(client->read_to("\r\n\r\n"), "0\r\n\r\n");
+}
+
+TEST_F(Frontend, SendsTrailersBehindTheLastChunk) {
+  answer_with_feed();
+  feed->trailers.add("grpc-status", "0");
+  feed->push("x");
+  feed->end();
+  auto client = connect();
+  client->send("GET / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\n\r\n");
+
+  client->read_head();
+  EXPECT_EQ(client->read_to("\r\n\r\n"), "1\r\nx\r\n0\r\ngrpc-status: 0\r\n\r\n");
+}
+
+TEST_F(Frontend, BreaksAChunkedStreamThatFailsWithoutALastChunk) {
+  answer_with_feed();
+  auto client = connect();
+  client->send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+  feed->push("half");
+  client->read_to("half\r\n");
+
+  feed->fail({.fault = Fault::backend_closed, .side = Side::backend});
+
+  EXPECT_EQ(client->read_to_end(), "");
+}
+
+TEST_F(Frontend, TurnsAFailureBeforeTheFirstByteIntoAnAnswer) {
+  answer_with_feed();
+  feed->length = 10;
+  feed->fail({.fault = Fault::backend_closed, .side = Side::backend, .detail = "gone"});
+  auto client = connect();
+  client->send("GET /v1/models HTTP/1.1\r\nHost: a\r\n\r\n");
+
+  const std::string answer = client->read_message();
+  // The body is asked before anything is written, so the failure can still be told.
+  EXPECT_TRUE(answer.starts_with("HTTP/1.1 502 Bad Gateway\r\n")) << answer;
+  EXPECT_NE(answer.find("\"code\":\"backend_closed\""), std::string::npos);
+}
+
+TEST_F(Frontend, AnswersErrorsInTheDialectOfThePath) {
+  answer_with([](Request&) -> Task<Result<Response>> {
+    return Result<Response>(Error{.fault = Fault::queue_full, .detail = "all are busy"});
+  });
+  auto client = connect();
+  client->send("GET /v1/x HTTP/1.1\r\nHost: a\r\n\r\n");
+
+  const std::string answer = client->read_message();
+  EXPECT_TRUE(answer.starts_with("HTTP/1.1 429 Too Many Requests\r\n"));
+  EXPECT_NE(answer.find("retry-after: 1\r\n"), std::string::npos);
+  EXPECT_TRUE(answer.ends_with(
+      R"({"error":{"message":"all are busy","type":"overloaded","param":null,"code":"queue_full"}})"))
+      << answer;
+  EXPECT_FALSE(client->ended());
+}
+
+TEST_F(Frontend, PassesInterimResponsesOn) {
+  answer_with([](Request& request) -> Task<Result<Response>> {
+    Fields fields;
+    fields.add("link", "</style.css>");
+    if (request.interim != nullptr) request.interim->interim(103, fields);
+    return Result<Response>(answer_of("x"));
+  });
+  auto client = connect();
+  client->send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_EQ(client->read_head(), "HTTP/1.1 103 Early Hints\r\nlink: </style.css>\r\n\r\n");
+  EXPECT_TRUE(client->read_message().starts_with("HTTP/1.1 200 OK"));
+
+  client->send("GET / HTTP/1.0\r\n\r\n");
+  EXPECT_TRUE(client->read_to_end().starts_with("HTTP/1.1 200 OK"));
+}
+
+TEST_F(Frontend, KeepsTheOrderThoughAnInterimResponseDidNotFit) {
+  const std::string large(300'000, 'x');
+  const std::string hint(5'000, 'h');
+  int requests = 0;
+  answer_with([&](Request& request) -> Task<Result<Response>> {
+    if (++requests == 1) return Result<Response>(answer_of(large));
+    Fields fields;
+    fields.add("link", hint);
+    for (int i = 0; i < 200; ++i) request.interim->interim(103, fields);
+    return Result<Response>(answer_of("end"));
+  });
+  auto client = connect(64 * 1024);
+  client->send("GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");
+
+  EXPECT_TRUE(client->read_message().ends_with(large));
+  std::string rest = client->read_to("end");
+  const std::string one = "HTTP/1.1 103 Early Hints\r\nlink: " + hint + "\r\n\r\n";
+  int hints = 0;
+  for (; rest.starts_with(one); ++hints) rest.erase(0, one.size());
+  EXPECT_EQ(rest, "HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nend");
+  EXPECT_GT(hints, 0);
+}
+
+// ---- the client leaves, or is slow -------------------------------------------------------------
+
+TEST_F(Frontend, DropsTheHandlerWhenTheClientLeaves) {
+  Signal nothing(loop);
+  bool dropped = false;
+  struct Flag {
+    bool& flag;
+    ~Flag() { flag = true; }
+  };
+  answer_with([&](Request&) -> Task<Result<Response>> {
+    const Flag flag{dropped};
+    co_await nothing.wait();
+    co_return answer_of("never");
+  });
+  for (const bool orderly : {true, false}) {
+    dropped = false;
+    auto client = connect();
+    client->send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    settle(loop);
+    ASSERT_FALSE(dropped);
+    const Instant left = Clock::now();
+
+    orderly ? client->close() : client->reset();
+
+    EXPECT_TRUE(eventually(loop, [&] { return dropped; }));
+    EXPECT_LT(Clock::now() - left, 50ms);
+  }
+  EXPECT_TRUE(closed(2));
+}
+
+TEST_F(Frontend, DropsTheBodyWhenTheClientLeaves) {
+  answer_with_feed();
+  auto client = connect();
+  client->send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+  feed->push("x");
+  client->read_to("x\r\n");
+  const Instant left = Clock::now();
+
+  client->close();
+
+  EXPECT_TRUE(eventually(loop, [&] { return feed->dropped; }));
+  EXPECT_LT(Clock::now() - left, 50ms);
+}
+
+TEST_F(Frontend, WaitsForAHalfClosedClientWhenToldSo) {
+  options.half_close_is_gone = false;
+  answer_with_feed();
+  auto client = connect();
+  client->send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+  client->finish_sending();
+  settle(loop);
+  ASSERT_FALSE(feed->dropped);
+
+  feed->push("x");
+  feed->end();
+
+  EXPECT_TRUE(client->read_to_end().ends_with("1\r\nx\r\n0\r\n\r\n"));
+}
+
+TEST_F(Frontend, PausesTheSourceForASlowReader) {
+  answer_with_feed();
+  auto client = connect(16 * 1024);
+  client->send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+  std::string expected;
+  for (int i = 0; i < 400; ++i) {
+    feed->push(std::string(16'384, static_cast<char>('a' + i % 26)));
+    expected += "4000\r\n" + std::string(16'384, static_cast<char>('a' + i % 26)) + "\r\n";
+  }
+  settle(loop, 50);
+
+  // The client reads nothing: what was taken is what the kernel holds, and one piece in hand.
+  const int reads = feed->reads;
+  EXPECT_LT(reads, 100);
+  settle(loop, 50);
+  EXPECT_EQ(feed->reads, reads);
+
+  feed->end();
+  client->read_head();
+  EXPECT_EQ(client->read_to("\r\n0\r\n\r\n"), expected + "0\r\n\r\n");
+}
+
+TEST_F(Frontend, TellsABodyThatItsClientLeft) {
+  std::optional<Fault> fault;
+  answer_with([&](Request& request) -> Task<Result<Response>> {
+    Collected body;
+    co_await collect(*request.body, body);
+    if (body.error) fault = body.error->fault;
+    co_return answer_of("x");
+  });
+  options.half_close_is_gone = false;
+  auto client = connect();
+  client->send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf");
+  settle(loop);
+
+  client->finish_sending();
+
+  EXPECT_TRUE(eventually(loop, [&] { return fault == Fault::client_gone; }));
+}
+
+// ---- tunnels -----------------------------------------------------------------------------------
+
+/// Answers 101; the tunnel's other end is the feed, and what the client says is collected.
+Task<Result<Response>> upgrade(Request& request, std::shared_ptr<Feed> feed, Collected& said) {
+  EXPECT_EQ(request.upgrade, "websocket");
+  Response response{.status = 101,
+                    .body = std::make_unique<FedBody>(feed, collect(*request.body, said))};
+  response.fields.add("upgrade", "websocket");
+  co_return response;
+}
+
+constexpr std::string_view upgrade_request =
+    "GET /ws HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
+
+TEST_F(Frontend, TunnelsBothWays) {
+  Collected said;
+  answer_with([&](Request& request) { return upgrade(request, feed, said); });
+  auto client = connect();
+  client->send(std::string(upgrade_request) + "early");
+
+  EXPECT_EQ(client->read_head(), "HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\n");
+  EXPECT_TRUE(eventually(loop, [&] { return said.bytes == "early"; }));
+  feed->push("server");
+  EXPECT_EQ(client->read_to("server"), "server");
+  client->send("\x81\x05 GET / HTTP/1.1\r\n\r\n");
+  EXPECT_TRUE(eventually(loop, [&] { return said.bytes == "early\x81\x05 GET / HTTP/1.1\r\n\r\n"; }));
+
+  client->finish_sending();
+  EXPECT_TRUE(eventually(loop, [&] { return said.done; }));
+  EXPECT_FALSE(said.error);
+  feed->push("last words");
+  EXPECT_EQ(client->read_to("last words"), "last words");
+  feed->end();
+  EXPECT_EQ(client->read_to_end(), "");
+}
+
+TEST_F(Frontend, LetsTheLastWordsOfATunnelArriveThoughTheClientGoesOnTalking) {
+  Collected said;
+  answer_with([&](Request& request) { return upgrade(request, feed, said); });
+  auto client = connect();
+  client->send(upgrade_request);
+  client->read_head();
+  feed->push("bye");
+  feed->end();
+  settle(loop);
+
+  client->send("still here");
+  settle(loop);
+
+  EXPECT_EQ(client->read_to_end(), "bye");
+  EXPECT_FALSE(client->sees_reset());
+}
+
+TEST_F(Frontend, NeverTakesWhatFollowsARefusedUpgradeAsARequest) {
+  answer_with([](Request&) -> Task<Result<Response>> { return Result<Response>(answer_of("no")); });
+
+  EXPECT_EQ(answers_to(std::string(upgrade_request) + "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"),
+            "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nno");
+}
+
+}  // namespace
+}  // namespace evenkeel
