@@ -13,21 +13,29 @@ namespace {
 constexpr int accept_batch = 64;  // then others get their turn
 constexpr Duration pause_when_exhausted = std::chrono::milliseconds(100);
 
-}  // namespace
-
-Result<int> Listener::bind(const Endpoint& endpoint) {
+/// `beside` others on the port; else the port must be free, and is open to others from then on.
+Result<int> open_listening(const Endpoint& endpoint, bool beside) {
   const int fd = socket(endpoint.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   const int on = 1;
+  const auto share = [&] { setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on); };
   if (fd >= 0) {
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on);
-    if (::bind(fd, endpoint.address(), endpoint.size) == 0 && listen(fd, SOMAXCONN) == 0) return fd;
+    if (beside) share();
+    if (::bind(fd, endpoint.address(), endpoint.size) == 0) {
+      if (!beside) share();
+      if (listen(fd, SOMAXCONN) == 0) return fd;
+    }
   }
   Error error{.fault = Fault::internal,
               .detail = "cannot listen on " + endpoint.text() + ": " + std::strerror(errno)};
   if (fd >= 0) close(fd);
   return error;
 }
+
+}  // namespace
+
+Result<int> Listener::bind(const Endpoint& endpoint) { return open_listening(endpoint, false); }
+Result<int> Listener::bind_beside(const Endpoint& endpoint) { return open_listening(endpoint, true); }
 
 Listener::Listener(Loop& loop, int fd, Accepted accepted)
     : watch_(loop, fd), accepted_(std::move(accepted)), ready_(*this), pause_(*this) {

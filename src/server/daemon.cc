@@ -159,7 +159,8 @@ Result<std::string> Daemon::bind(const ListenerConfig& listener) {
   if (!endpoints) return std::move(endpoints.error());
   Endpoint endpoint = endpoints->front();
   for (auto& worker : workers_) {
-    auto fd = Listener::bind(endpoint);
+    const bool first = worker == workers_.front();
+    auto fd = first ? Listener::bind(endpoint) : Listener::bind_beside(endpoint);
     if (!fd) {
       fd.error().detail = "listener " + listener.name + ": " + fd.error().detail;
       return std::move(fd.error());

@@ -9,14 +9,18 @@
 
 namespace evenkeel {
 
-/// A listening socket with SO_REUSEPORT: the kernel spreads connections over the workers'.
+/// A listening socket, one of several on its port (SO_REUSEPORT): the kernel spreads connections
+/// over them.
 /// When descriptors run out it pauses (100 ms) instead of spinning; connections wait in the kernel.
 class Listener {
  public:
   using Accepted = std::function<void(int fd, const Endpoint& peer)>;
 
-  /// Errors say what is in the way ("address already in use"). Port 0: the kernel chooses.
+  /// The first socket on a port, which nobody may have yet, not even another daemon of ours. Port 0:
+  /// the kernel chooses. Errors say what is in the way ("address already in use").
   static Result<int> bind(const Endpoint& endpoint);
+  /// One more beside the first.
+  static Result<int> bind_beside(const Endpoint& endpoint);
 
   /// Accepts from a bound descriptor, which it owns. Thread: the loop's.
   Listener(Loop& loop, int fd, Accepted accepted);

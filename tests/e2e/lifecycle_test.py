@@ -1,0 +1,261 @@
+"""How the daemon comes and goes: who is told, who may finish, and with which exit code it leaves."""
+
+import errno
+import os
+import signal
+import socket
+import threading
+import time
+
+import case
+from process import SANITIZED, Process, command
+from stream import Closed, Stream, exchange
+
+
+class Start(case.Case):
+    def test_a_line_for_every_address_then_ready(self):
+        backend = self.backend()
+        daemon = self.daemon({
+            "listeners": [{"name": "public"}, {"name": "internal", "address": "127.0.0.1:0"}],
+            "pools": [{"name": "pool", "backends": [backend.address]}]})
+        self.assertEqual(list(daemon.listening), ["public", "internal", "admin"])
+        self.assertEqual(daemon.lines[3], "ready")
+        for name in ("public", "internal"):
+            self.assertNotRegex(daemon.listening[name], ":0$", "the port that the kernel gave")
+            self.assertEqual(exchange(daemon.listening[name]).status, 200)
+        lines = daemon.wait_access(2)
+        self.assertEqual({line["listener"] for line in lines}, {"public", "internal"})
+
+    def test_all_workers_serve_the_one_port(self):
+        daemon = self.in_front_of(self.backend(), workers=4)
+        streams = [Stream.connect(daemon.address) for _ in range(40)]
+        for stream in streams:
+            self.assertEqual(stream.exchange().status, 200)
+            stream.close()
+        self.assertEqual(daemon.api("status")["workers"], 4)
+
+    def test_ipv6_is_served_where_there_is_any(self):
+        try:
+            with socket.socket(socket.AF_INET6) as probe:
+                probe.bind(("::1", 0))
+        except OSError:
+            self.skipTest("no IPv6 here")
+        daemon = self.in_front_of(self.backend(), listeners=[{"name": "public", "address": "[::1]:0"}])
+        port = int(daemon.address.rpartition(":")[2])
+        self.assertEqual(daemon.address, f"[::1]:{port}")
+        with Stream(socket.create_connection(("::1", port))) as stream:
+            self.assertEqual(stream.exchange().status, 200)
+        self.assertEqual(daemon.wait_access(1)[0]["client"], "::1")
+
+    def failed_start(self, config):
+        process = Process(["run", "-c", self.write(config)])
+        self.addCleanup(process.kill)
+        self.assertEqual(process.wait_exit(), 1)
+        self.assertNotIn("ready", process.lines)
+        return "\n".join(process.lines)
+
+    def write(self, text):
+        path = os.path.join(self.folder(), "evenkeel.yaml")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return path
+
+    def test_a_port_that_is_taken_is_named(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            address = f"127.0.0.1:{taken.getsockname()[1]}"
+            said = self.failed_start(
+                f"listeners: [{{name: front, address: '{address}'}}]\nadmin: {{address: '127.0.0.1:0'}}\n"
+                "pools: [{name: a, backends: ['127.0.0.1:1']}]\n")
+            self.assertIn(f"listener front: cannot listen on {address}: Address already in use", said)
+            said = self.failed_start(
+                f"listeners: [{{address: '127.0.0.1:0'}}]\nadmin: {{address: '{address}'}}\n"
+                "pools: [{name: a, backends: ['127.0.0.1:1']}]\n")
+            self.assertIn(f"admin: cannot listen on {address}: Address already in use", said)
+
+    def test_a_second_daemon_does_not_share_the_port_of_the_first_in_silence(self):
+        daemon = self.in_front_of(self.backend())
+        said = self.failed_start(
+            f"listeners: [{{address: '{daemon.address}'}}]\nadmin: {{address: '127.0.0.1:0'}}\n"
+            "pools: [{name: a, backends: ['127.0.0.1:1']}]\n")
+        self.assertIn(f"cannot listen on {daemon.address}: Address already in use", said)
+        said = self.failed_start(
+            f"listeners: [{{address: '127.0.0.1:0'}}]\nadmin: {{address: '{daemon.admin}'}}\n"
+            "pools: [{name: a, backends: ['127.0.0.1:1']}]\n")
+        self.assertIn(f"cannot listen on {daemon.admin}: Address already in use", said)
+
+    def test_a_port_can_be_taken_over_from_one_that_has_just_left(self):
+        backend = self.backend(lambda ask: (ask.answer(b"bye", fields=[("Connection", "close")])))
+        first = self.in_front_of(backend)
+        self.assertEqual(exchange(first.address).status, 200)
+        first.wait_at_rest()
+        self.assertEqual(first.stop(), 0)
+        second = self.in_front_of(backend, listeners=[{"name": "public", "address": first.address}])
+        self.assertEqual(exchange(second.address).status, 200)
+
+    def test_a_file_with_mistakes_does_not_start(self):
+        said = self.failed_start("pools: [{name: a, backend: [x]}]\n")
+        self.assertRegex(said, r"evenkeel.yaml:1:\d+: error: pools\[0\].backend: unknown key; "
+                               r"did you mean 'backends'\?")
+
+    def test_a_file_that_is_not_there_does_not_start(self):
+        ended = command("run", "-c", "/nowhere/evenkeel.yaml")
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn("/nowhere/evenkeel.yaml", ended.stderr)
+
+    def test_an_access_log_that_cannot_be_opened_does_not_start(self):
+        said = self.failed_start("pools: [{name: a, backends: ['127.0.0.1:1']}]\n"
+                                 "listeners: [{address: '127.0.0.1:0'}]\nadmin: {address: '127.0.0.1:0'}\n"
+                                 "access_log: {path: /nowhere/at/all.log}\n")
+        self.assertIn("/nowhere/at/all.log", said)
+
+
+class Drain(case.Case):
+    """What is in flight when SIGTERM comes."""
+
+    def setUp(self):
+        self.go = threading.Event()
+        self.addCleanup(self.go.set)
+
+        def script(ask):
+            if ask.target == "/quick":
+                return ask.answer(b"quick")
+            ask.begin_chunks()
+            ask.chunk(b"first ")
+            self.go.wait(20)
+            ask.chunk(b"last")
+            ask.end_chunks()
+
+        self.server = self.backend(script)
+
+    def streaming(self, **config):
+        """A daemon with one answer half told."""
+        self.daemon_ = self.in_front_of(self.server, **config)
+        stream = Stream.connect(self.daemon_.address)
+        self.addCleanup(stream.close)
+        stream.ask("POST", "/v1/chat/completions", body=b"{}")
+        self.head = stream.read_head()
+        self.assertEqual(stream.read_chunk(self.head), b"first ")
+        return self.daemon_, stream
+
+    def refuses(self, address):
+        host, _, port = address.rpartition(":")
+        with socket.socket() as sock:
+            return sock.connect_ex((host, int(port))) == errno.ECONNREFUSED
+
+    def test_what_is_in_flight_ends_and_nobody_new_comes_in(self):
+        daemon, stream = self.streaming()
+        idle = Stream.connect(daemon.address)
+        self.addCleanup(idle.close)
+        self.assertEqual(idle.exchange(target="/quick").body, b"quick")
+        fresh = Stream.connect(daemon.address)  # has not asked anything yet
+        self.addCleanup(fresh.close)
+
+        daemon.signal(signal.SIGTERM)
+        self.eventually(lambda: self.refuses(daemon.address), "the end of the listener")
+        idle.wait_closed()
+        fresh.wait_closed()
+        self.assertEqual(daemon.ask_admin("/readyz").status, 503)
+        self.assertEqual(daemon.ask_admin("/readyz").body, b"draining\n")
+        self.assertEqual(daemon.ask_admin("/healthz").status, 200)
+        self.assertTrue(daemon.api("status")["draining"])
+        self.assertEqual(daemon.api("status")["requests_in_flight"], 1)
+        self.assertTrue(daemon.running())
+
+        self.go.set()
+        stream.read_body(self.head)
+        self.assertEqual(self.head.body, b"last")
+        stream.wait_closed()
+        self.assertEqual(daemon.wait_exit(), 0)
+        self.assertEqual(len(daemon.access_lines()), 2)
+
+    def test_readiness_fails_first_while_requests_are_still_taken(self):
+        daemon = self.in_front_of(self.server, shutdown={"delay": "1s"})
+        daemon.signal(signal.SIGTERM)
+        self.eventually(lambda: daemon.ask_admin("/readyz").status == 503, "not to be ready")
+        self.assertEqual(exchange(daemon.address, target="/quick").body, b"quick")
+        self.assertEqual(daemon.wait_exit(), 0)
+
+    def test_int_and_quit_drain_too(self):
+        for number in (signal.SIGINT, signal.SIGQUIT):
+            self.go.clear()
+            daemon, stream = self.streaming()
+            daemon.signal(number)
+            self.eventually(lambda: self.refuses(daemon.address), "the end of the listener")
+            self.go.set()
+            self.assertEqual(stream.read_body(self.head).body, b"last")
+            self.assertEqual(daemon.wait_exit(), 0)
+
+    def test_a_second_signal_ends_it_at_once(self):
+        daemon, stream = self.streaming()
+        daemon.signal(signal.SIGTERM)
+        daemon.wait_line("draining")
+        began = time.monotonic()
+        daemon.signal(signal.SIGTERM)
+        code = daemon.wait_exit()
+        self.assertLess(time.monotonic() - began, 2 if not SANITIZED else 10)
+        self.assertEqual(code, 3, "a request was left")
+        with self.assertRaises((Closed, ConnectionError)):
+            stream.read_body(self.head)
+
+    def test_the_deadline_of_the_drain_cuts_what_is_left(self):
+        daemon, stream = self.streaming(shutdown={"drain": "300ms"})
+        began = time.monotonic()
+        daemon.signal(signal.SIGTERM)
+        self.assertEqual(daemon.wait_exit(), 3)
+        self.assertGreaterEqual(time.monotonic() - began, 0.3)
+        with self.assertRaises((Closed, ConnectionError), msg="the abort must be visible"):
+            stream.read_body(self.head)
+
+    def test_idle_connections_alone_do_not_hold_it_up(self):
+        daemon = self.in_front_of(self.server)
+        idle = [Stream.connect(daemon.address) for _ in range(50)]
+        for stream in idle:
+            self.addCleanup(stream.close)
+        for stream in idle[::2]:
+            stream.exchange(target="/quick")
+        self.eventually(lambda: daemon.api("status")["connections"] == 50)
+        began = time.monotonic()
+        self.assertEqual(daemon.stop(), 0)
+        self.assertLess(time.monotonic() - began, 2 if not SANITIZED else 10)
+        for stream in idle:
+            stream.wait_closed()
+
+    def test_a_request_that_was_on_its_way_in_is_still_answered(self):
+        """Its head had begun when the signal came."""
+        daemon = self.in_front_of(self.server)
+        with Stream.connect(daemon.address) as stream:
+            stream.send(b"GET /quick HTTP/1.1\r\nHo")
+            self.eventually(lambda: daemon.api("status")["connections"] == 1)
+            with Stream.connect(daemon.address) as other:  # answered later than the half was read
+                other.exchange(target="/quick")
+            daemon.signal(signal.SIGTERM)
+            self.eventually(lambda: self.refuses(daemon.address), "the end of the listener")
+            stream.send(b"st: test\r\n\r\n")
+            answer = stream.read_response()
+            self.assertEqual((answer.status, answer.field("connection")), (200, "close"))
+        self.assertEqual(daemon.wait_exit(), 0)
+
+    def test_one_that_waits_in_line_is_still_served(self):
+        daemon, first = self.streaming(pool={"limits": {"max_in_flight": 1}})
+        second = Stream.connect(daemon.address)
+        self.addCleanup(second.close)
+        second.ask()
+        self.eventually(lambda: daemon.api("pools")[0]["waiting"] == 1, "one in line")
+        daemon.signal(signal.SIGTERM)
+        self.eventually(lambda: self.refuses(daemon.address), "the end of the listener")
+        self.go.set()
+        self.assertEqual(first.read_body(self.head).body, b"last")
+        self.assertEqual(second.read_response().body, b"first last")
+        self.assertEqual(daemon.wait_exit(), 0)
+
+    def test_hangup_is_no_reason_to_leave(self):
+        daemon = self.in_front_of(self.server)
+        daemon.signal(signal.SIGHUP)
+        daemon.signal(signal.SIGUSR1)
+        self.assertEqual(exchange(daemon.address, target="/quick").status, 200)
+
+
+if __name__ == "__main__":
+    case.main()
