@@ -1,0 +1,146 @@
+"""The verbs that end at once, and their exit codes."""
+
+import json
+import os
+import re
+
+import case
+from process import command
+
+SOURCE = os.environ.get("EVENKEEL_SOURCE_DIR") or os.path.join(os.path.dirname(__file__), "..", "..")
+
+SMALLEST = "pools: [{name: llama, backends: [http://127.0.0.1:8000]}]\n"
+
+# Each line of it that holds a mistake is followed by what has to be said about it.
+FIFTEEN_MISTAKES = """\
+workers: many                                    # workers: .*auto
+listeners:
+  - name: public
+    adress: 0.0.0.0:8080                         # listeners\\[0\\].adress: unknown key; did you mean 'address'
+    timeouts: {header: 10}                       # listeners\\[0\\].timeouts.header: .*did you mean '10s'
+  - name: public                                 # listeners\\[1\\].name: duplicate .*in line 3
+    address: 0.0.0.0:99999                       # listeners\\[1\\].address: .*99999
+    limits: {body: 32MB!}                        # listeners\\[1\\].limits.body: .*32MB!
+pools:
+  - name: llama
+    picker: leest-connections                    # pools\\[0\\].picker: .*did you mean 'least-connections'
+    engine: vlm                                  # pools\\[0\\].engine: .*did you mean 'vllm'
+    backends:
+      - 127.0.0.1:8000
+      - {address: 127.0.0.1:8001, weight: 0}     # pools\\[0\\].backends\\[1\\].weight: .*1
+      - ftp://127.0.0.1:8002                     # pools\\[0\\].backends\\[2\\]: .*'ftp'
+    debug_headers: sometimes                     # pools\\[0\\].debug_headers: .*true
+  - backends: [127.0.0.1:8003]                   # pools\\[1\\].name: missing key
+routes:
+  - match: {path: v1/chat}                       # routes\\[0\\].match.path: .*did you mean '/v1/chat'
+    pool: lama                                   # routes\\[0\\].pool: .*did you mean 'llama'
+  - match: {method: POST}                        # routes\\[1\\]: 'pool' and 'split' exclude
+    pool: llama
+    split: {llama: 1}
+"""
+
+
+class Check(case.Case):
+    def check(self, text, *arguments, env=None):
+        path = os.path.join(self.folder(), "evenkeel.yaml")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        self.path = path
+        return command("check", "-c", path, *arguments, env=env)
+
+    def test_a_file_with_fifteen_mistakes_gets_fifteen_right_lines(self):
+        wanted = [(number, line.split("# ", 1)[1])
+                  for number, line in enumerate(FIFTEEN_MISTAKES.splitlines(), 1) if "# " in line]
+        self.assertEqual(len(wanted), 15)
+
+        ended = self.check(FIFTEEN_MISTAKES)
+
+        self.assertEqual(ended.returncode, 1)
+        errors = [line for line in ended.stderr.splitlines() if line.startswith(self.path)]
+        self.assertEqual(len(errors), 15, ended.stderr)
+        for error, (number, pattern) in zip(errors, wanted):
+            self.assertRegex(error, re.escape(self.path) + rf":{number}:\d+: error: {pattern}")
+
+    def test_each_problem_shows_its_line_and_a_caret(self):
+        ended = self.check("pools:\n  - name: llama\n    backends: [127.0.0.1:1]\n    debug_header: true\n")
+        error, source, caret = ended.stderr.splitlines()
+        self.assertIn(":4:5: error: pools[0].debug_header: unknown key; did you mean 'debug_headers'?",
+                      error)
+        self.assertIn("debug_header: true", source)
+        self.assertEqual(source.index("debug_header"), caret.index("^"))
+
+    def test_as_json_for_machines(self):
+        ended = self.check(FIFTEEN_MISTAKES, "--json")
+        self.assertEqual(ended.returncode, 1)
+        problems = json.loads(ended.stdout)
+        self.assertEqual(len(problems), 15)
+        for problem in problems:
+            self.assertEqual(set(problem), {"file", "line", "column", "path", "message", "help"})
+            self.assertEqual(problem["file"], self.path)
+        self.assertEqual((problems[1]["line"], problems[1]["column"]), (4, 5))
+
+    def test_a_good_file_is_good(self):
+        ended = self.check(SMALLEST)
+        self.assertEqual((ended.returncode, ended.stderr), (0, ""))
+        ended = self.check(SMALLEST, "--json")
+        self.assertEqual((ended.returncode, json.loads(ended.stdout)), (0, []))
+
+    def test_the_environment_is_read(self):
+        text = 'pools: [{name: llama, backends: ["${SERVER}", "${OTHER:-127.0.0.1:9}"]}]\n'
+        self.assertEqual(self.check(text, env={"SERVER": "127.0.0.1:8"}).returncode, 0)
+        ended = self.check(text)
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn("SERVER", ended.stderr)
+
+    def test_every_sample_is_good(self):
+        folder = os.path.join(SOURCE, "config")
+        samples = [name for name in os.listdir(folder) if name.endswith(".yaml")]
+        self.assertGreater(len(samples), 3)
+        for name in samples:
+            ended = command("check", "-c", os.path.join(folder, name))
+            self.assertEqual((ended.returncode, ended.stderr), (0, ""), name)
+
+
+class Config(case.Case):
+    def test_what_is_printed_is_a_file_that_means_the_same(self):
+        printed = command("config", "print", "-c", "-", text=SMALLEST)
+        whole = command("config", "print", "--defaults", "-c", "-", text=SMALLEST)
+        self.assertEqual((printed.returncode, whole.returncode), (0, 0))
+        self.assertIn("first_byte: 600s", whole.stdout)
+        for text in (printed.stdout, whole.stdout):
+            again = command("config", "print", "--defaults", "-c", "-", text=text)
+            self.assertEqual((again.returncode, again.stdout), (0, whole.stdout), again.stderr)
+
+    def test_the_schema_and_the_reference_are_those_in_the_repository(self):
+        for verb, path in (("schema", "config/evenkeel.schema.json"),
+                           ("reference", "docs/configuration.md")):
+            printed = command("config", verb)
+            self.assertEqual(printed.returncode, 0)
+            with open(os.path.join(SOURCE, path), encoding="utf-8") as file:
+                self.assertEqual(printed.stdout, file.read(), f"{path} is not up to date")
+        self.assertEqual(json.loads(command("config", "schema").stdout)["$schema"],
+                         "https://json-schema.org/draft/2020-12/schema")
+
+
+class Usage(case.Case):
+    def test_what_is_no_verb_is_a_mistake_in_usage(self):
+        for arguments in (["fly"], ["run"], ["check"], ["config"], ["run", "-c"], ["run", "--fast"], []):
+            ended = command(*arguments)
+            self.assertEqual(ended.returncode, 2, arguments)
+            self.assertTrue(ended.stderr, arguments)
+
+    def test_run_is_what_is_meant_where_no_verb_stands(self):
+        ended = command("-c", "/nowhere/evenkeel.yaml")
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn("/nowhere/evenkeel.yaml", ended.stderr)
+
+    def test_help_and_version_are_no_mistakes(self):
+        self.assertIn("run", command("--help").stdout)
+        self.assertEqual(command("--help").returncode, 0)
+        self.assertRegex(command("version").stdout, r"^evenkeel \d+\.\d+\.\d+\n$")
+        told = json.loads(command("version", "--json").stdout)
+        self.assertIn(told["version"], command("version").stdout)
+
+
+if __name__ == "__main__":
+    case.main()
