@@ -7,7 +7,7 @@ import threading
 import unittest
 
 from backend import Backend
-from process import Daemon, wait_until
+from process import Daemon, Simulators, wait_until
 from stream import PATIENCE
 
 SKIPPED = 77  # ctest's SKIP_RETURN_CODE
@@ -35,6 +35,11 @@ class Case(unittest.TestCase):
 
         self.addCleanup(end)
         return backend
+
+    def simulators(self, *arguments, **kwargs):
+        simulators = Simulators(*arguments, **kwargs)
+        self.addCleanup(simulators.kill)
+        return simulators
 
     def in_front_of(self, *backends, pool=None, **config):
         """A daemon with one pool of these backends (or addresses); `pool` holds its further keys."""

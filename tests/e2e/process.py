@@ -219,6 +219,22 @@ class Daemon(Process):
                 self.kill()
 
 
+class Simulators(Process):
+    """`evenkeel sim`: simulated inference servers on ports from the kernel. They are quick, and the
+    same request has the same answer."""
+
+    def __init__(self, *arguments, count=1, speed=50):
+        super().__init__(["sim", "--listen", "127.0.0.1:0", "--count", str(count),
+                          "--speed", str(speed), *arguments])
+        try:
+            self.wait_line(r"^ready$")
+        except BaseException:
+            self.kill()
+            raise
+        self.addresses = [found[1] for line in self.lines
+                          if (found := re.match(r"listening name=sim-\d+ address=(\S+)", line))]
+
+
 def read_metrics(text):
     page = {}
     for line in text.splitlines():

@@ -1,0 +1,113 @@
+"""PyPI's `websockets`: a tunnel in which both sides speak when they like."""
+
+import asyncio
+import contextlib
+import os
+import threading
+import unittest
+
+import case
+from stream import exchange
+
+try:
+    import websockets
+    from websockets.sync.client import connect
+except ImportError:
+    websockets = None
+
+
+class EchoServer:
+    """A WebSocket server on a loop of its own."""
+
+    def __init__(self):
+        self.closed = []
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
+        self._thread.start()
+        assert self._ready.wait(20)
+
+    async def _run(self):
+        self._loop = asyncio.get_running_loop()
+        self._stop = self._loop.create_future()
+        async with websockets.serve(self._echo, "127.0.0.1", 0, max_size=None) as server:
+            self.address = "127.0.0.1:%d" % server.sockets[0].getsockname()[1]
+            self._ready.set()
+            await self._stop
+
+    async def _echo(self, connection):
+        if connection.request.path == "/speaks-first":
+            await connection.send("I begin")
+        if connection.request.path == "/leaves":
+            return await connection.close(4000, "enough")
+        with contextlib.suppress(websockets.exceptions.ConnectionClosed):
+            async for message in connection:
+                await connection.send(message)
+        await connection.wait_closed()
+        self.closed.append(connection.close_code)
+
+    def close(self):
+        self._loop.call_soon_threadsafe(self._stop.set_result, None)
+        self._thread.join(20)
+
+
+@unittest.skipIf(websockets is None, "PyPI's websockets is not installed (./dev setup)")
+class WebSockets(case.Case):
+    def tunnel(self, path="/", **kwargs):
+        self.server = EchoServer()
+        self.addCleanup(self.server.close)
+        self.daemon_ = self.in_front_of(self.server.address)
+        return connect(f"ws://{self.daemon_.address}{path}", max_size=None, open_timeout=20,
+                       close_timeout=20, **kwargs)
+
+    def test_messages_come_back(self):
+        with self.tunnel() as socket:
+            for message in ("hello", "", "\u00e9 \U0001f41f", b"\x00\xff", "x" * 100_000):
+                socket.send(message)
+                self.assertEqual(socket.recv(timeout=20), message)
+
+    def test_the_server_may_speak_first(self):
+        with self.tunnel("/speaks-first") as socket:
+            self.assertEqual(socket.recv(timeout=20), "I begin")
+
+    def test_both_ways_at_once_in_megabytes(self):
+        messages = [os.urandom(1_000_000) for _ in range(8)]
+        with self.tunnel(compression=None) as socket:
+            sending = self.spawn(lambda: [socket.send(message) for message in messages])
+            for message in messages:
+                self.assertEqual(socket.recv(timeout=20), message)
+            sending.join()
+
+    def test_the_end_of_the_client_reaches_the_server(self):
+        with self.tunnel() as socket:
+            socket.send("hello")
+            socket.recv(timeout=20)
+            socket.close(4001, "done")
+        self.eventually(lambda: self.server.closed == [4001], "the code of the close")
+        line = self.daemon_.wait_access(1)[0]
+        self.assertEqual((line["status"], line["reason"]), (101, None))
+
+    def test_the_end_of_the_server_reaches_the_client(self):
+        with self.tunnel("/leaves") as socket:
+            with self.assertRaises(websockets.exceptions.ConnectionClosed) as raised:
+                socket.recv(timeout=20)
+        self.assertEqual((raised.exception.rcvd.code, raised.exception.rcvd.reason), (4000, "enough"))
+
+    def test_a_client_that_is_cut_off_ends_the_servers_side(self):
+        with self.tunnel() as socket:
+            socket.send("hello")
+            socket.recv(timeout=20)
+            socket.socket.shutdown(2)
+            self.eventually(lambda: self.server.closed == [1006], "an abnormal end")
+            self.daemon_.wait_at_rest()
+
+    def test_a_server_that_wants_no_tunnel_says_so(self):
+        daemon = self.in_front_of(self.backend(lambda ask: ask.answer(b"no", status=403)))
+        with self.assertRaises(websockets.exceptions.InvalidStatus) as raised:
+            with connect(f"ws://{daemon.address}/", open_timeout=20):
+                self.fail("there is no tunnel")
+        self.assertEqual(raised.exception.response.status_code, 403)
+        self.assertEqual(exchange(daemon.address).status, 403)
+
+
+if __name__ == "__main__":
+    case.main()
