@@ -423,7 +423,8 @@ Task<Result<Done>> write_gathered(Socket& socket, HeadWriter& out, std::string_v
                                   std::string_view tail, Duration patience) {
   constexpr std::size_t small = 4096;
   if (body.size() > small) return socket.write(out.written(), body, tail, patience);
-  out << body << tail;
+  if (!body.empty()) out << body;  // an empty view may be null, which memcpy must not be given
+  if (!tail.empty()) out << tail;
   return socket.write(out.written(), {}, {}, patience);
 }
 
