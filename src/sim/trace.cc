@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <optional>
 
 namespace evenkeel {
@@ -235,6 +236,20 @@ class CsvColumns {
   std::size_t tenant_ = 0;
 };
 
+/// Rows of the same time stay in their order. Not std::stable_sort: clang takes libstdc++'s to task
+/// for its temporary buffer.
+void sort_by_time(std::vector<TraceRow>& rows) {
+  std::vector<std::size_t> order(rows.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(), [&rows](std::size_t a, std::size_t b) {
+    return rows[a].due != rows[b].due ? rows[a].due < rows[b].due : a < b;
+  });
+  std::vector<TraceRow> sorted;
+  sorted.reserve(rows.size());
+  for (const std::size_t index : order) sorted.push_back(std::move(rows[index]));
+  rows = std::move(sorted);
+}
+
 }  // namespace
 
 Result<Trace> parse_trace(std::string_view text, const std::string& name) {
@@ -265,8 +280,7 @@ Result<Trace> parse_trace(std::string_view text, const std::string& name) {
   }
   if (trace.rows.empty()) return unreadable(name + ": no requests");
 
-  std::stable_sort(trace.rows.begin(), trace.rows.end(),
-                   [](const TraceRow& a, const TraceRow& b) { return a.due < b.due; });
+  sort_by_time(trace.rows);
   return trace;
 }
 
