@@ -116,12 +116,14 @@ TEST(Balancer, ThatDoesNotLeaveIsKilled) {
   EXPECT_FALSE(exists(pid));
 }
 
-TEST(Balancer, ThatEndsByItselfClosesItsOutput) {
-  const Script script(std::string(announce) + "echo 'out of luck' >&2\nexit 3\n");
+TEST(Balancer, ThatEndsUnaskedClosesItsOutput) {
+  const Script script("trap \"echo 'out of luck' >&2; exit 3\" USR1\n" + std::string(announce) +
+                      "while :; do sleep 0.01; done\n");
   const Interrupts interrupts;
   auto balancer = Balancer::start(script.name(), "", interrupts, seconds(20));
   ASSERT_TRUE(balancer) << balancer.error().detail;
 
+  kill((*balancer)->pid(), SIGUSR1);
   const int fd = (*balancer)->output_fd();
   while ((*balancer)->take_output()) ASSERT_EQ(wait_for_any(&fd, 1, 20'000), 0);
 
