@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "evenkeel/config/load.h"
+#include "evenkeel/fleet/fetch.h"
 #include "evenkeel/sim/presets.h"
 #include "evenkeel/sim/simulators.h"
 #include "sim/demo_balancer.h"
 #include "sim/demo_table.h"
-#include "sim/fetch.h"
 #include "sim/interrupts.h"
 #include "sim/load_run.h"
 
@@ -128,9 +128,10 @@ class Watcher {
     const LoadReport window = run_.take_window();
     const Instant now = Clock::now();
     const double seconds = seconds_of(now - std::exchange(shown_at_, now));
-    if (const auto json = fetch(admin_, admin_address_, "/api/v1/backends", {}, ask_patience)) {
-      update_rows(rows_, *json);
-    }
+    const auto backends =
+        fetch_now({.addresses = {admin_}, .authority = admin_address_, .path = "/api/v1/backends"},
+                  ask_patience);
+    if (backends && backends->status == 200 && backends->whole) update_rows(rows_, backends->body);
     const auto render = terminal_ ? render_table : render_line;
     const std::string text = render(rows_, run_.report(), window, seconds, run_.in_flight());
     if (terminal_ && lines_shown_ > 0) fmt::print("\x1b[{}A\x1b[J", lines_shown_);

@@ -3,13 +3,14 @@
 #include <utility>
 
 #include "evenkeel/config/address.h"
-#include "sim/fetch.h"
+#include "evenkeel/fleet/fetch.h"
 #include "sim/load_answer.h"
 
 namespace evenkeel {
 namespace {
 
 constexpr Duration patience = std::chrono::seconds(5);
+constexpr std::size_t longest_list = std::size_t{16} << 20;
 
 Error unusable(std::string_view url, std::string_view why) {
   return Error{.fault = Fault::bad_request,
@@ -64,9 +65,14 @@ void set_headers(const LoadHeaders& headers, Request& request) {
 }
 
 std::string find_model(const LoadTarget& target, const LoadHeaders& headers) {
+  FetchRequest request{.authority = target.authority,
+                       .path = target.models_path,
+                       .fields = headers,
+                       .most_bytes = longest_list};
   for (const Endpoint& endpoint : target.endpoints) {
-    const auto list = fetch(endpoint, target.authority, target.models_path, headers, patience);
-    if (list) return first_model_of(*list);
+    request.addresses = {endpoint};
+    const auto list = fetch_now(request, patience);
+    if (list && list->status == 200 && list->whole) return first_model_of(list->body);
   }
   return {};
 }

@@ -1,0 +1,38 @@
+// Asks servers what they are.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "evenkeel/base/loop.h"
+#include "evenkeel/base/task.h"
+#include "evenkeel/config/address.h"
+#include "evenkeel/inference/detect.h"
+#include "evenkeel/net/endpoint.h"
+
+namespace evenkeel {
+
+/// What came of asking a server.
+struct Finding {
+  enum class Outcome : std::uint8_t {
+    answered,    ///< at least one question
+    silent,      ///< refused, or no answer in time: it may still be loading its model
+    not_http,    ///< it speaks, but not HTTP/1.1
+    unresolved,  ///< its name has no address
+  };
+  Outcome outcome = Outcome::silent;
+  Identity identity;   ///< when it answered
+  std::string reason;  ///< when it did not: why, for people
+};
+
+/// Asks one server the rounds of `probe_rounds`, those of a round at the same time, each over a
+/// connection of its own. Over at the deadline at the latest, with what was heard by then.
+Task<Finding> detect(Loop& loop, std::vector<Endpoint> addresses, std::string authority,
+                     Instant deadline);
+
+/// Asks many servers at the same time; `patience` is for each, from the moment when its name is
+/// resolved. Findings stand in the order of the servers. Blocks.
+std::vector<Finding> detect_all(const std::vector<Address>& servers, Duration patience);
+
+}  // namespace evenkeel
