@@ -55,6 +55,7 @@ Task<Result<Response>> AccessFilter::handle(Request& request, Handler& next) {
     if (error.fault == Fault::client_gone) co_return std::move(error);
     result = error_response(error, request.path);
   }
+  result->fields.remove(FieldId::x_request_id);  // a server's own would be the second
   result->fields.add("x-request-id", request.about.request_id, FieldId::x_request_id);
   result->body = std::make_unique<AccountedBody>(std::move(result->body), std::move(account));
   co_return result;

@@ -3,6 +3,7 @@
 #include <array>
 #include <chrono>
 #include <cstring>
+#include <string>
 
 namespace evenkeel {
 namespace {
@@ -64,6 +65,16 @@ bool ours(std::string_view name) {
          same_name(name.substr(0, prefix.size()), prefix);
 }
 
+/// The way that trusted proxies tell, over however many fields, and the last one of them.
+std::string_view longer_chain(Fields& fields, std::string_view client) {
+  std::string chain;
+  for (const Field& field : fields) {
+    if (field.id != FieldId::x_forwarded_for || field.value().empty()) continue;
+    chain.append(field.value()).append(", ");
+  }
+  return fields.keep(chain.append(client));
+}
+
 }  // namespace
 
 Task<Result<Response>> ProvenanceFilter::handle(Request& request, Handler& next) {
@@ -81,15 +92,7 @@ Task<Result<Response>> ProvenanceFilter::handle(Request& request, Handler& next)
   bool proto_known = false;
   bool host_known = false;
   if (about.trusted) {
-    if (const auto before = fields.value(FieldId::x_forwarded_for)) {
-      std::array<char, 1024> joined;
-      if (before->size() + 2 + about.client.size() <= joined.size()) {
-        std::memcpy(joined.data(), before->data(), before->size());
-        std::memcpy(joined.data() + before->size(), ", ", 2);
-        std::memcpy(joined.data() + before->size() + 2, about.client.data(), about.client.size());
-        chain = fields.keep({joined.data(), before->size() + 2 + about.client.size()});
-      }
-    }
+    if (fields.has(FieldId::x_forwarded_for)) chain = longer_chain(fields, about.client);
     proto_known = fields.has(FieldId::x_forwarded_proto);
     host_known = fields.has(FieldId::x_forwarded_host);
   }

@@ -8,29 +8,12 @@
 #include "evenkeel/wire/frontend.h"
 #include "wire/fed_body.h"
 #include "wire/peer.h"
+#include "wire/test_host.h"
 
 namespace evenkeel {
 namespace {
 
 using namespace std::chrono_literals;
-
-class TestHost final : public Host {
- public:
-  std::shared_ptr<Handler> plan() override { return handler; }
-  void refused(const Refusal& refusal) override {
-    refusals.push_back(std::to_string(refusal.status) + " " + word_of(refusal.fault) + " " +
-                       std::string(refusal.method) + " " + std::string(refusal.path));
-  }
-  bool draining() const override { return drains; }
-  WaiterList& idle_connections() override { return idle; }
-  void closed(const FrontendOptions&) override { ++closed_count; }
-
-  std::shared_ptr<Handler> handler;
-  WaiterList idle;
-  std::vector<std::string> refusals;
-  bool drains = false;
-  int closed_count = 0;
-};
 
 /// Says what it was asked, and with which body.
 Task<Result<Response>> echo(Request& request) {

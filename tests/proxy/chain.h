@@ -1,0 +1,101 @@
+// The whole way of a request: a scripted client, the connection, the plan with its filters, the
+// forwarder, the links, a scripted server.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "evenkeel/net/listener.h"
+#include "evenkeel/proxy/plan.h"
+#include "wire/peer.h"
+#include "wire/test_host.h"
+
+namespace evenkeel {
+
+/// A server whose connections a test plays by hand.
+class ScriptedServer {
+ public:
+  explicit ScriptedServer(Loop& loop) : loop_(loop) {
+    const int fd = *Listener::bind(resolve("127.0.0.1", 0)->front());
+    endpoint_ = Listener::local_endpoint(fd);
+    listener_ = std::make_unique<Listener>(loop, fd, [this](int accepted, const Endpoint&) {
+      connections_.push_back(std::make_unique<Peer>(loop_, accepted));
+    });
+  }
+
+  Address address() const { return {"127.0.0.1", endpoint_.port()}; }
+  /// The connection of that number, once it is there.
+  Peer& connection(std::size_t number) {
+    EXPECT_TRUE(eventually(loop_, [&] { return connections_.size() > number; }))
+        << "there were only " << connections_.size() << " connections";
+    return *connections_.at(number);
+  }
+  std::size_t connections() const { return connections_.size(); }
+  void stop_listening() { listener_.reset(); }
+
+ private:
+  Loop& loop_;
+  Endpoint endpoint_;
+  std::unique_ptr<Listener> listener_;
+  std::deque<std::unique_ptr<Peer>> connections_;
+};
+
+class Chain : public testing::Test {
+ protected:
+  Chain() : server(loop), sheets(1), ledger(loop, sheets.sheet(0), nullptr) {
+    PoolConfig pool{.name = "pool"};
+    pool.backends.push_back({.address = server.address()});
+    config.pools.push_back(pool);
+    config.routes.push_back({.name = "all", .targets = {{.pool = "pool"}}});
+  }
+  ~Chain() override { loop.drop_spawned(); }
+
+  /// Builds what `config` says. Called by the first `connect` otherwise.
+  void build() {
+    fleet = *Fleet::build(config);
+    host.handler = std::make_shared<Plan>(config, fleet, WorkerContext{loop, sheets, 0, ledger});
+  }
+  std::unique_ptr<Peer> connect(int buffer_bytes = 0) {
+    if (host.handler == nullptr) build();
+    const Ends ends = connected_ends(buffer_bytes);
+    loop.spawn(serve_http1(std::make_unique<Socket>(loop, ends.ours),
+                           resolve("192.0.2.7", 5555)->front(), options, host));
+    return std::make_unique<Peer>(loop, ends.theirs);
+  }
+  /// Requests that are counted as being at the server.
+  std::uint32_t in_flight() const {
+    return fleet->pools()[0].state->backends()[0]->load().in_flight();
+  }
+  /// Nothing is held any more: neither places nor links nor requests.
+  bool at_rest() {
+    return eventually(loop, [&] { return in_flight() == 0 && sheets.in_flight(1) == 0; });
+  }
+
+  Loop loop;
+  ScriptedServer server;
+  Sheets sheets;
+  Ledger ledger;
+  Config config;
+  FrontendOptions options;
+  std::shared_ptr<const Fleet> fleet;
+  TestHost host;
+};
+
+/// A head without what the provenance filter puts on every request.
+inline std::string plain(std::string_view head) {
+  std::string kept;
+  while (!head.empty()) {
+    const auto end = head.find("\r\n");
+    const std::string_view line = head.substr(0, end == std::string_view::npos ? end : end + 2);
+    const bool ours = line.starts_with("x-request-id: ") || line.starts_with("x-forwarded-") ||
+                      line == "via: 1.1 evenkeel\r\n";
+    if (!ours) kept += line;
+    head.remove_prefix(line.size());
+  }
+  return kept;
+}
+
+}  // namespace evenkeel
