@@ -136,18 +136,12 @@ class Watcher {
     const std::string text = render(rows_, run_.report(), window, seconds, run_.in_flight());
     if (terminal_ && lines_shown_ > 0) fmt::print("\x1b[{}A\x1b[J", lines_shown_);
     lines_shown_ = std::count(text.begin(), text.end(), '\n');
-    std::fputs(text.c_str(), stdout);
+    // No wrapping on a narrow terminal: the next table must know how many lines to go up.
+    fmt::print("{}{}{}", terminal_ ? "\x1b[?7l" : "", text, terminal_ ? "\x1b[?7h" : "");
     std::fflush(stdout);
   }
 
   Instant next_show() const { return shown_at_ + std::chrono::seconds(1); }
-
-  /// Requests that the balancer still counts as in flight.
-  std::uint64_t in_flight() const {
-    std::uint64_t sum = 0;
-    for (const DemoRow& row : rows_) sum += row.in_flight;
-    return sum;
-  }
 
  private:
   LoadRun& run_;
