@@ -10,7 +10,8 @@ Sequence::~Sequence() {
   if (engine_ != nullptr) engine_->abort(*this);
 }
 
-Engine::Engine(const EngineSpec& spec) : spec_(spec), cache_(spec.kv_blocks - 1) {}
+Engine::Engine(const EngineSpec& spec)
+    : spec_(spec), cache_(spec.kv_blocks - 1, spec.empty_blocks_first) {}
 
 Engine::~Engine() {
   for (Sequence* sequence : running_) sequence->engine_ = nullptr;

@@ -2,9 +2,10 @@
 
 namespace evenkeel {
 
-KvCache::KvCache(std::uint32_t blocks) : size_(blocks), free_(0), slots_(blocks + 1) {
+KvCache::KvCache(std::uint32_t blocks, bool empty_first)
+    : size_(blocks), empty_first_(empty_first), slots_(blocks + 1) {
   list().next = list().previous = size_;
-  for (Block block = 0; block < size_; ++block) append_free(block);
+  for (Block block = 0; block < size_; ++block) insert_free(block, size_);
 }
 
 KvCache::Hit KvCache::find(std::span<const std::uint64_t> prefix) const {
@@ -51,7 +52,9 @@ void KvCache::release(std::vector<Block>& owned) {
   while (!owned.empty()) {
     const Block block = owned.back();
     owned.pop_back();
-    if (--slots_[block].users == 0) append_free(block);
+    Slot& slot = slots_[block];
+    if (--slot.users > 0) continue;
+    insert_free(block, empty_first_ && !slot.published ? list().next : size_);
   }
 }
 
@@ -62,12 +65,12 @@ void KvCache::unlink(Block block) {
   --free_;
 }
 
-void KvCache::append_free(Block block) {
+void KvCache::insert_free(Block block, Block before) {
   Slot& slot = slots_[block];
-  slot.previous = list().previous;
-  slot.next = size_;
+  slot.previous = slots_[before].previous;
+  slot.next = before;
   slots_[slot.previous].next = block;
-  list().previous = block;
+  slots_[before].previous = block;
   ++free_;
 }
 

@@ -57,6 +57,25 @@ TEST(KvCache, EvictsTheLeastRecentlyReleasedFirstAndATailBeforeItsHead) {
   EXPECT_EQ(cache.find(new_prefix).blocks, 2u);
 }
 
+TEST(KvCache, TakesABlockThatHoldsNothingInItsTurnOrFirst) {
+  const std::vector<std::uint64_t> prefix{7};
+  for (const bool empty_first : {false, true}) {
+    KvCache cache(2, empty_first);
+    Owned content;
+    Owned nothing;
+    ASSERT_TRUE(cache.take(1, content));
+    ASSERT_TRUE(cache.take(1, nothing));
+    cache.publish(content[0], 7);
+    cache.release(content);
+    cache.release(nothing);
+
+    Owned taken;
+    ASSERT_TRUE(cache.take(1, taken));
+
+    EXPECT_EQ(cache.find(prefix).blocks, empty_first ? 1u : 0u);
+  }
+}
+
 TEST(KvCache, NeverTakesAPinnedBlock) {
   KvCache cache(2);
   const std::vector<std::uint64_t> prefix{7};

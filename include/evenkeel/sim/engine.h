@@ -40,6 +40,7 @@ struct EngineSpec {
   std::uint32_t kv_blocks = 25'272;  ///< in all, the null block included, as vLLM counts
   std::uint32_t max_model_tokens = 131'072;
   double watermark_ratio = 0;  ///< of the blocks: kept free when a request is admitted to others
+  bool empty_blocks_first = false;  ///< see KvCache
   StepCost cost;
 };
 

@@ -16,7 +16,9 @@ class KvCache {
  public:
   using Block = std::uint32_t;
 
-  explicit KvCache(std::uint32_t blocks);
+  /// With `empty_first`, a released block that holds nothing to be found is taken before all that
+  /// do; without, as in vLLM, in its turn.
+  explicit KvCache(std::uint32_t blocks, bool empty_first = false);
 
   std::uint32_t size() const { return size_; }
   /// Blocks that nobody uses, whether or not they still hold something.
@@ -50,11 +52,12 @@ class KvCache {
   };
 
   void unlink(Block block);
-  void append_free(Block block);
+  void insert_free(Block block, Block before);
   Slot& list() { return slots_[size_]; }  // head of the circular list
 
   std::uint32_t size_;
-  std::uint32_t free_;
+  bool empty_first_;
+  std::uint32_t free_ = 0;
   std::vector<Slot> slots_;
   std::unordered_map<std::uint64_t, Block> by_hash_;
 };
