@@ -355,6 +355,17 @@ std::string_view name_of(EngineKind kind) { return kind_names[static_cast<std::s
 
 std::string engine_kind_names() { return fmt::format("{}", fmt::join(kind_names, ", ")); }
 
+std::string_view owner_of(EngineKind kind, std::string_view model) {
+  switch (kind) {
+    case EngineKind::tgi:
+      return model;
+    case EngineKind::generic:
+      return "evenkeel-sim";
+    default:
+      return name_of(kind);
+  }
+}
+
 std::string error_body(EngineKind kind, const Refused& refused) {
   const std::string message = json_string(refused.message);
   const std::string param = refused.param.empty() ? "null" : json_string(refused.param);

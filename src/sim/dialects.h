@@ -16,6 +16,9 @@ std::string_view name_of(EngineKind kind);
 /// "vllm, sglang, ..."
 std::string engine_kind_names();
 
+/// Who owns a model in that engine's list of models.
+std::string_view owner_of(EngineKind kind, std::string_view model);
+
 /// What went wrong with a request, as an engine sees it.
 struct Refused {
   int status = 400;

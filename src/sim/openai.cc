@@ -108,13 +108,13 @@ std::string embeddings_body(const AnswerHead& head, const std::vector<std::vecto
   return body;
 }
 
-std::string models_body(std::string_view model, std::int64_t created,
+std::string models_body(std::string_view model, std::string_view owner, std::int64_t created,
                         std::uint32_t max_model_tokens) {
   const std::string name = json_string(model);
   return fmt::format(
-      R"({{"object":"list","data":[{{"id":{},"object":"model","created":{},"owned_by":"vllm","root":{},)"
+      R"({{"object":"list","data":[{{"id":{},"object":"model","created":{},"owned_by":{},"root":{},)"
       R"("parent":null,"max_model_len":{},"permission":[]}}]}})",
-      name, created, name, max_model_tokens);
+      name, created, json_string(owner), name, max_model_tokens);
 }
 
 std::string base64(std::string_view bytes) {

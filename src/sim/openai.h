@@ -50,7 +50,7 @@ std::string completion_body(const AnswerHead& head, const std::vector<ChoiceText
                             const Usage& usage);
 std::string embeddings_body(const AnswerHead& head, const std::vector<std::vector<float>>& vectors,
                             bool base64, const Usage& usage);
-std::string models_body(std::string_view model, std::int64_t created,
+std::string models_body(std::string_view model, std::string_view owner, std::int64_t created,
                         std::uint32_t max_model_tokens);
 
 std::string base64(std::string_view bytes);
