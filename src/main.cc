@@ -8,6 +8,7 @@
 
 #include "evenkeel/config/load.h"
 #include "evenkeel/server/daemon.h"
+#include "evenkeel/server/quick.h"
 #include "evenkeel/sim/demo.h"
 #include "evenkeel/sim/load.h"
 #include "evenkeel/sim/sim.h"
@@ -43,7 +44,8 @@ struct Arguments {
 };
 
 void add_config_option(CLI::App& verb, Arguments& arguments) {
-  verb.add_option("-c,--config", arguments.config_file, "the configuration file; - for standard input")
+  verb.add_option("-c,--config", arguments.config_file,
+                  "the configuration file; - for standard input")
       ->required();
 }
 
@@ -57,7 +59,11 @@ evenkeel::Duration parse_duration(const std::string& text) {
     used = 0;
   }
   const std::string unit = text.substr(used);
-  const double seconds = unit == "ms" ? 1e-3 : unit.empty() || unit == "s" ? 1 : unit == "m" ? 60 : unit == "h" ? 3600 : -1;
+  const double seconds = unit == "ms"                  ? 1e-3
+                         : unit.empty() || unit == "s" ? 1
+                         : unit == "m"                 ? 60
+                         : unit == "h"                 ? 3600
+                                                       : -1;
   if (used == 0 || !(amount >= 0) || amount > 1e9 || seconds < 0) {
     throw CLI::ValidationError("'" + text + "' is no duration; write 30s, 500ms or 2m");
   }
@@ -72,10 +78,34 @@ T need(evenkeel::Result<T> parsed) {
   return std::move(*parsed);
 }
 
+constexpr const char* quick_help =
+    R"(Asks each server which engine it runs and which models it serves, prints the file that this comes to
+on stdout (all else goes to stderr) and serves it:
+  evenkeel quick http://gpu1:8000 http://gpu2:8000 > evenkeel.yaml
+All servers form one pool, for the models that every one of them has. Servers with no model in common
+are refused: requests are not routed by model, so start one balancer for each model. A server that does
+not answer stays in the pool, as one that loads its model does not answer either; when none answers,
+nothing is served.
+)";
+
+void add_quick(CLI::App& app, int& exit_code) {
+  auto* verb = app.add_subcommand("quick", "serve these servers, without a file");
+  verb->footer(quick_help);
+  auto options = std::make_shared<evenkeel::QuickOptions>();
+  options->version = EVENKEEL_VERSION;
+  verb->add_option("url", options->urls, "http://host:port of each server")->required();
+  verb->add_option("--listen", options->listen, "where clients connect")->capture_default_str();
+  verb->add_option("--admin", options->admin, "where operators connect")->capture_default_str();
+  verb->add_option("--picker", options->picker, "who chooses: round-robin, weighted, ...")
+      ->capture_default_str();
+  verb->callback([options, &exit_code] { exit_code = evenkeel::run_quick(*options); });
+}
+
 void add_sim(CLI::App& app, int& exit_code) {
   auto* verb = app.add_subcommand("sim", "simulated inference servers");
   auto options = std::make_shared<evenkeel::SimOptions>();
-  verb->add_option("--listen", options->listen, "address of the first; the others follow port by port")
+  verb->add_option("--listen", options->listen,
+                   "address of the first; the others follow port by port")
       ->capture_default_str();
   verb->add_option("--count", options->count, "how many servers")->capture_default_str();
   verb->add_option("--engine", options->engine, "whose dialect they speak")->capture_default_str();
@@ -113,7 +143,8 @@ void add_load(CLI::App& app, int& exit_code) {
   rate->excludes(clients)->excludes(trace);
   clients->excludes(trace);
   verb->add_option("--trace-speed", options->trace_speed, "divides the trace's times");
-  verb->add_flag("--trace-bursts", options->trace_bursts, "keep a quantised trace's batches together");
+  verb->add_flag("--trace-bursts", options->trace_bursts,
+                 "keep a quantised trace's batches together");
   verb->add_option("--max-seconds", words->max_seconds, "of the trace's own time");
   verb->add_option("--max-prompt-tokens", options->max_prompt_tokens, "cut a trace's prompts");
   verb->add_flag("--poisson", options->poisson, "with --rate: exponential gaps");
@@ -144,12 +175,14 @@ void add_load(CLI::App& app, int& exit_code) {
 }
 
 void add_demo(CLI::App& app, int& exit_code) {
-  auto* verb = app.add_subcommand("demo", "simulated GPUs, the balancer and traffic, in one command");
+  auto* verb =
+      app.add_subcommand("demo", "simulated GPUs, the balancer and traffic, in one command");
   auto options = std::make_shared<evenkeel::DemoOptions>();
   verb->add_option("--seconds", options->seconds, "end by itself after so long");
   verb->add_option("--backends", options->backends, "simulated GPUs")->capture_default_str();
   verb->add_option("--picker", options->picker, "who chooses")->capture_default_str();
-  verb->add_option("--rate", options->rate, "requests per second; default: what suits the backends");
+  verb->add_option("--rate", options->rate,
+                   "requests per second; default: what suits the backends");
   verb->add_option("--seed", options->seed, "of what is drawn at random");
   verb->callback([options, &exit_code] { exit_code = evenkeel::run_demo(*options); });
 }
@@ -165,9 +198,8 @@ int main(int argc, char** argv) {
 
   auto* run = app.add_subcommand("run", "serve (the default verb)");
   add_config_option(*run, arguments);
-  run->callback([&] {
-    exit_code = evenkeel::run_daemon({arguments.config_file, EVENKEEL_VERSION});
-  });
+  run->callback(
+      [&] { exit_code = evenkeel::run_daemon({arguments.config_file, EVENKEEL_VERSION}); });
 
   auto* check = app.add_subcommand("check", "report every mistake in a file");
   add_config_option(*check, arguments);
@@ -193,6 +225,7 @@ int main(int argc, char** argv) {
     exit_code = print(evenkeel::reference_command());
   });
 
+  add_quick(app, exit_code);
   add_sim(app, exit_code);
   add_load(app, exit_code);
   add_demo(app, exit_code);

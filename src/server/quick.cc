@@ -1,0 +1,172 @@
+#include "evenkeel/server/quick.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <optional>
+#include <utility>
+
+#include "evenkeel/config/load.h"
+#include "evenkeel/server/daemon.h"
+#include "server/quick_draft.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr int exit_start_failed = 1;
+constexpr int exit_usage = 2;
+constexpr Duration patience = std::chrono::seconds(3);
+
+void say(const std::string& line) { fmt::print(stderr, "evenkeel quick: {}\n", line); }
+
+/// What to write instead of a URL that was refused; empty: unknown.
+std::string cure_of(std::string_view url) {
+  if (url.starts_with("https://")) return "put what ends TLS in front of it, or use its http port";
+  const std::size_t scheme = url.find("://");
+  const std::size_t begin = scheme == std::string_view::npos ? 0 : scheme + 3;
+  const std::string host(url.substr(begin, url.find_first_of("/?#", begin) - begin));
+  const std::string candidate = "http://" + host.substr(host.find('@') + 1);
+  const bool has_port = candidate.find_last_of(':') > candidate.find_last_of("/]");
+  std::string why;
+  if (parse_backend_address(candidate, why))
+    return "write " + candidate + (has_port ? "" : ":PORT");
+  return "write http://host:port";
+}
+
+/// The servers to ask, each once. `complaints` grows by what is wrong.
+std::vector<AskedServer> read_urls(const std::vector<std::string>& urls,
+                                   std::vector<std::string>& complaints) {
+  std::vector<AskedServer> servers;
+  for (const std::string& url : urls) {
+    std::string why;
+    const auto address = parse_backend_address(url, why);
+    if (!address) {
+      complaints.push_back(fmt::format("'{}': {}; {}", url, why, cure_of(url)));
+    } else if (std::ranges::find(servers, *address, &AskedServer::address) != servers.end()) {
+      say(fmt::format("warning: {} is given twice; it is used once", url));
+    } else {
+      servers.push_back({.url = "http://" + to_string(*address), .address = *address});
+    }
+  }
+  return servers;
+}
+
+Address read_listen(const char* option, const std::string& text,
+                    std::vector<std::string>& complaints) {
+  std::string why;
+  const auto address = parse_address(text, why);
+  if (address) return *address;
+  complaints.push_back(fmt::format("{} '{}': {}; write host:port or :port", option, text, why));
+  return {};
+}
+
+bool is_loopback(const std::string& host) {
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
+/// Whether a connection to the server would reach the listener.
+bool is_same_place(const Address& listener, const Address& server) {
+  if (listener.port != server.port) return false;
+  const bool everywhere = listener.host == "0.0.0.0" || listener.host == "::";
+  return listener.host == server.host || (is_loopback(server.host) && everywhere) ||
+         (is_loopback(server.host) && is_loopback(listener.host));
+}
+
+/// llama-server's own port is 8080, like ours.
+void check_places(const char* option, const Address& listener,
+                  const std::vector<AskedServer>& servers, std::vector<std::string>& complaints) {
+  for (const AskedServer& server : servers) {
+    if (!is_same_place(listener, server.address)) continue;
+    complaints.push_back(
+        fmt::format("{} is where evenkeel itself would listen; give it another "
+                    "port with {}",
+                    server.url, option));
+  }
+}
+
+void check_picker(const std::string& picker, std::vector<std::string>& complaints) {
+  const auto& known = picker_names();
+  if (std::ranges::find(known, picker) != known.end()) return;
+  complaints.push_back(
+      fmt::format("--picker '{}': expected one of {}", picker, fmt::join(known, ", ")));
+}
+
+void ask(std::vector<AskedServer>& servers) {
+  std::vector<Address> addresses;
+  for (const AskedServer& server : servers) addresses.push_back(server.address);
+  std::vector<Finding> findings = detect_all(addresses, patience);
+  for (std::size_t i = 0; i < servers.size(); ++i) servers[i].finding = std::move(findings[i]);
+}
+
+/// Servers with which nothing can be begun, and why; all of them when none answers.
+std::vector<std::string> hopeless(const std::vector<AskedServer>& servers) {
+  using Outcome = Finding::Outcome;
+  const bool any_answered = std::ranges::any_of(servers, [](const AskedServer& server) {
+    return server.finding.outcome == Outcome::answered;
+  });
+  std::vector<std::string> complaints;
+  for (const AskedServer& server : servers) {
+    const std::string& reason = server.finding.reason;
+    switch (server.finding.outcome) {
+      case Outcome::unresolved:
+        complaints.push_back(fmt::format("{}: {}", server.url, reason));
+        break;
+      case Outcome::not_http:
+        complaints.push_back(
+            fmt::format("{}: it does not speak HTTP/1.1 ({}); is that its https "
+                        "or gRPC port?",
+                        server.url, reason));
+        break;
+      case Outcome::silent:
+        if (!any_answered) {
+          complaints.push_back(fmt::format("{}: does not answer ({})", server.url, reason));
+        }
+        break;
+      case Outcome::answered:
+        break;
+    }
+  }
+  if (!any_answered && !complaints.empty()) {
+    complaints.push_back(
+        "none of these servers can be used; only they can tell what they are, so start one first");
+  }
+  return complaints;
+}
+
+int complain(const std::vector<std::string>& complaints, int code) {
+  for (const std::string& complaint : complaints) say(complaint);
+  return code;
+}
+
+}  // namespace
+
+int run_quick(const QuickOptions& options) {
+  std::vector<std::string> mistakes;
+  std::vector<AskedServer> servers = read_urls(options.urls, mistakes);
+  if (options.urls.empty()) mistakes.emplace_back("name at least one server: http://host:port");
+  const DraftOptions draft_options{.listen = read_listen("--listen", options.listen, mistakes),
+                                   .admin = read_listen("--admin", options.admin, mistakes),
+                                   .picker = options.picker};
+  check_places("--listen", draft_options.listen, servers, mistakes);
+  check_places("--admin", draft_options.admin, servers, mistakes);
+  check_picker(options.picker, mistakes);
+  if (!mistakes.empty()) return complain(mistakes, exit_usage);
+
+  ask(servers);
+  const std::vector<std::string> reasons = hopeless(servers);
+  if (!reasons.empty()) return complain(reasons, exit_start_failed);
+
+  const Draft draft = draft_config(draft_options, servers);
+  for (const std::string& note : draft.notes) say(note);
+  if (!draft.refusal.empty()) {
+    say(draft.refusal);
+    return exit_start_failed;
+  }
+  const std::string text = print_config(draft.config, false);
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+  return run_daemon_with(text, options.version);
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,239 @@
+"""`evenkeel quick`: from addresses alone to a balancer, and to the file that it stands for."""
+
+import json
+import re
+import socket
+import threading
+
+import case
+from backend import Backend, free_port
+from process import Daemon, Process, command
+from stream import Stream, exchange
+
+CHAT = json.dumps({"messages": [{"role": "user", "content": "hello"}], "max_tokens": 4}).encode()
+
+
+class Quick(Daemon):
+    """`evenkeel quick` on ports from the kernel."""
+
+    def __init__(self, *arguments):
+        Process.__init__(self, ["quick", *arguments, "--listen", "127.0.0.1:0",
+                                "--admin", "127.0.0.1:0"])
+        try:
+            self.wait_line(r"^ready$")
+        except BaseException:
+            self.kill()
+            raise
+        self.admin = self.wait_line(r"^listening name=admin address=(\S+)$")[1]
+        self.address = self.wait_line(r"^listening name=public address=(\S+)$")[1]
+
+    def said(self):
+        return [line for line in self.lines if line.startswith("evenkeel quick: ")]
+
+
+def listed(name, owner):
+    return json.dumps({"object": "list", "data": [{"id": name, "object": "model",
+                                                   "owned_by": owner}]}).encode()
+
+
+class QuickTest(case.Case):
+    def quick(self, *arguments):
+        quick = Quick(*arguments)
+        self.addCleanup(quick.finish)
+        return quick
+
+    def scripted(self, answers, **kwargs):
+        """A server with an answer per path, as (status, body); 404 to all else."""
+        def script(ask):
+            status, body = answers.get(ask.target, (404, b""))
+            ask.answer(body, status=status)
+
+        return self.backend(script, **kwargs)
+
+    def file_of(self, quick):
+        """What it wrote on stdout, as `config print` reads it."""
+        text = "\n".join(self.eventually(lambda: quick.stdout, "a file on stdout")) + "\n"
+        checked = command("check", "-c", "-", text=text)
+        self.assertEqual(checked.returncode, 0, checked.stderr)
+        return text
+
+    def check_answers(self, quick, count=4):
+        """On one connection, so by one worker: each has a turn of its own."""
+        with Stream.connect(quick.address) as stream:
+            for _ in range(count):
+                answer = stream.exchange("POST", "/v1/chat/completions",
+                                         [("Content-Type", "application/json")], CHAT)
+                self.assertEqual(answer.status, 200, answer.body)
+
+    # ---- what it finds ----
+
+    def test_every_engine_that_is_simulated_is_told(self):
+        for engine in ("vllm", "sglang", "triton", "tgi", "llamacpp", "generic"):
+            with self.subTest(engine=engine):
+                servers = self.simulators("--engine", engine, "--model", "org/tiny", count=2)
+                quick = self.quick(*(f"http://{address}" for address in servers.addresses),
+                                   "--picker", "round-robin")
+                self.check_answers(quick)
+
+                text = self.file_of(quick)
+                self.assertIn("  - name: tiny\n", text)
+                self.assertIn("    models: [org/tiny]\n", text)
+                self.assertIn("    picker: round-robin\n", text)
+                self.assertIn(f"    backends: [{', '.join(servers.addresses)}]\n", text)
+                told = re.search(r"    engine: (\w+)\n", text)
+                self.assertEqual(told[1] if told else "generic", engine)
+                rows = quick.api("backends")
+                self.assertEqual([row["picks_total"] for row in rows], [2, 2])
+                self.assertEqual({row["engine"] for row in rows}, {engine})
+
+    def test_every_other_engine_is_told_from_its_answers(self):
+        java = b'{"code": 404, "type": "ResourceNotFoundException", "message": "no"}'
+        for engine, answers in {
+                "trtllm": {"/v1/models": (200, listed("m", "tensorrt_llm"))},
+                "ray": {"/v1/models": (200, listed("m", "vllm")),
+                        "/-/routes": (200, b'{"/": "llm"}')},
+                "ollama": {"/v1/models": (200, listed("m", "library")),
+                           "/": (200, b"Ollama is running")},
+                "tfserving": {"/v1/models": (404, b'{"error": "Malformed request: GET /v1/models"}')},
+                "torchserve": {"/ping": (200, b'{"status": "Healthy"}'), "/v2": (404, java)},
+        }.items():
+            with self.subTest(engine=engine):
+                server = self.scripted(answers)
+                quick = self.quick(server.address)
+                self.assertIn(f"    engine: {engine}\n", self.file_of(quick))
+
+    def test_no_question_has_an_effect(self):
+        server = self.scripted({})
+        self.quick(server.address)
+        asked = [(ask.method, ask.target) for ask in server.exchanges]
+        self.assertEqual({method for method, _ in asked}, {"GET"})
+        self.assertFalse([target for _, target in asked
+                          if "metrics" in target or "health" in target], asked)
+
+    def test_stdout_has_the_file_and_nothing_else(self):
+        server = self.scripted({"/v1/models": (200, listed("m", "vllm"))})
+        quick = self.quick(server.address)
+        before = self.file_of(quick)
+        answer = exchange(quick.address, "GET", "/v1/models")
+        self.assertEqual(answer.status, 200)
+        quick.wait_line(r'"path":"/v1/models"')  # the access log
+        self.assertEqual(self.file_of(quick), before)
+
+    def test_engines_are_mixed_when_they_serve_the_same_model(self):
+        one = self.simulators("--engine", "vllm", "--model", "tiny")
+        other = self.simulators("--engine", "sglang", "--model", "tiny")
+        quick = self.quick(*one.addresses, *other.addresses, "--picker", "round-robin")
+        self.check_answers(quick)
+        self.assertEqual([row["picks_total"] for row in quick.api("backends")], [2, 2])
+        self.assertTrue(any("vllm and sglang in one pool" in line for line in quick.said()))
+
+    def test_a_server_that_loads_its_model_is_known(self):
+        server = self.simulators("--engine", "llamacpp")
+        exchange(server.addresses[0], "PUT", "/sim/v1/state", body=b'{"fault": "loading"}')
+        quick = self.quick(server.addresses[0])
+        self.assertIn("    engine: llamacpp\n", self.file_of(quick))
+
+    # ---- servers that do not answer ----
+
+    def test_a_server_that_is_not_there_yet_stays_in_the_pool(self):
+        alive = self.simulators("--engine", "vllm")
+        port = free_port()
+        quick = self.quick(*alive.addresses, f"http://127.0.0.1:{port}", "--picker", "round-robin")
+        self.assertTrue(any(f"warning: http://127.0.0.1:{port} does not answer "
+                            "(Connection refused)" in line for line in quick.said()), quick.said())
+        self.assertIn(f"    backends: [{alive.addresses[0]}, 127.0.0.1:{port}]\n",
+                      self.file_of(quick))
+        self.check_answers(quick)
+
+        late = Backend(port=port)
+        self.addCleanup(late.close)
+
+        def asked():
+            self.check_answers(quick)
+            return late.exchanges
+
+        self.eventually(asked, "a request to the server that came late")
+
+    def test_when_none_answers_each_is_named_with_its_reason(self):
+        deaf = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(deaf.close)
+        refusing = f"http://127.0.0.1:{free_port()}"
+        silent = f"http://127.0.0.1:{deaf.getsockname()[1]}"
+
+        ended = command("quick", refusing, silent)
+
+        self.assertEqual(ended.returncode, 1)
+        self.assertEqual(ended.stdout, "")
+        self.assertIn(f"{refusing}: does not answer (Connection refused)", ended.stderr)
+        self.assertIn(f"{silent}: does not answer (no answer in time)", ended.stderr)
+
+    def test_a_port_that_speaks_something_else_is_refused(self):
+        greeting = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(greeting.close)
+        kept = []
+
+        def greet():
+            while True:
+                try:
+                    peer, _ = greeting.accept()
+                except OSError:
+                    return
+                peer.sendall(b"SSH-2.0-OpenSSH_9.2\r\n\r\n")
+                kept.append(peer)
+
+        threading.Thread(target=greet, daemon=True).start()
+        alive = self.simulators("--engine", "vllm")
+
+        ended = command("quick", *alive.addresses, f"127.0.0.1:{greeting.getsockname()[1]}")
+        greeting.close()
+        for peer in kept:
+            peer.close()
+
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn("does not speak HTTP/1.1", ended.stderr)
+
+    def test_servers_of_different_models_are_refused_with_what_to_type(self):
+        one = self.scripted({"/v1/models": (200, listed("llama", "vllm"))})
+        other = self.scripted({"/v1/models": (200, listed("qwen", "vllm"))})
+
+        ended = command("quick", one.address, other.address)
+
+        self.assertEqual(ended.returncode, 1)
+        self.assertEqual(ended.stdout, "")
+        self.assertIn(f"  llama: http://{one.address}\n  qwen: http://{other.address}\n",
+                      ended.stderr)
+        self.assertIn(f"  evenkeel quick http://{other.address} --listen 0.0.0.0:8081 "
+                      "--admin 127.0.0.1:9902\n", ended.stderr)
+
+    # ---- mistakes on the command line ----
+
+    def test_each_bad_word_is_named_with_its_cure(self):
+        ended = command("quick", "http://127.0.0.1:8000/v1", "https://gpu:8000", "localhost",
+                        "http://127.0.0.1:8080", "--admin", "9901", "--picker", "fastest")
+
+        self.assertEqual(ended.returncode, 2)
+        self.assertEqual(ended.stdout, "")
+        for expected in ("'http://127.0.0.1:8000/v1': it has a path; requests keep their own; "
+                         "write http://127.0.0.1:8000\n",
+                         "'https://gpu:8000': TLS to backends is not supported; ",
+                         "'localhost': the port is missing; write http://localhost:PORT\n",
+                         "http://127.0.0.1:8080 is where evenkeel itself would listen; give it "
+                         "another port with --listen\n",
+                         "--admin '9901': the port is missing; ",
+                         "--picker 'fastest': expected one of round-robin, "):
+            self.assertIn(expected, ended.stderr)
+
+    def test_without_a_url_it_says_what_is_missing(self):
+        ended = command("quick")
+        self.assertEqual(ended.returncode, 2)
+        self.assertIn("url is required", ended.stderr)
+
+    def test_a_url_given_twice_counts_once(self):
+        server = self.scripted({})
+        quick = self.quick(server.address, f"http://{server.address}/")
+        self.assertTrue(any("is given twice" in line for line in quick.said()))
+        self.assertEqual(len(quick.api("backends")), 1)
+
+
+if __name__ == "__main__":
+    case.main()
