@@ -37,8 +37,12 @@ Result<int> open_listening(const Endpoint& endpoint, bool beside) {
 Result<int> Listener::bind(const Endpoint& endpoint) { return open_listening(endpoint, false); }
 Result<int> Listener::bind_beside(const Endpoint& endpoint) { return open_listening(endpoint, true); }
 
-Listener::Listener(Loop& loop, int fd, Accepted accepted)
-    : watch_(loop, fd), accepted_(std::move(accepted)), ready_(*this), pause_(*this) {
+Listener::Listener(Loop& loop, int fd, Accepted accepted, Exhausted exhausted)
+    : watch_(loop, fd),
+      accepted_(std::move(accepted)),
+      exhausted_(std::move(exhausted)),
+      ready_(*this),
+      pause_(*this) {
   watch_.on_readable(&ready_);
 }
 
@@ -72,6 +76,7 @@ void Listener::accept_all() {
       return;
     }
     if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+      if (exhausted_) exhausted_();
       pause_.arm(watch_.loop(), watch_.loop().now() + pause_when_exhausted);
       return;
     }

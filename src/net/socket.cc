@@ -1,12 +1,16 @@
 #include "evenkeel/net/socket.h"
 
+#include <linux/sockios.h>
 #include <netinet/tcp.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cassert>
 #include <cerrno>
 #include <cstring>
 #include <string>
+#include <system_error>
 
 namespace evenkeel {
 namespace {
@@ -39,14 +43,18 @@ Socket::~Socket() {
 }
 
 Socket::Read Socket::read_some(char* place, std::size_t size) {
-  const ssize_t got = recv(watch_.fd(), place, size, 0);
+  assert(size > 0);
+  ssize_t got;
+  do {
+    got = recv(watch_.fd(), place, size, 0);
+  } while (got < 0 && errno == EINTR);
   if (got > 0) {
     // Fewer bytes than asked for: the queue is empty, and the next arrival makes a new edge.
     if (static_cast<std::size_t>(got) < size) watch_.drained();
     return {Got::bytes, static_cast<std::size_t>(got)};
   }
   if (got == 0) return {Got::end};
-  if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) {
+  if (errno == EAGAIN || errno == EWOULDBLOCK) {
     watch_.not_readable();
     return {Got::nothing_yet};
   }
@@ -61,13 +69,15 @@ std::ptrdiff_t Socket::send_pieces(std::string_view head, std::string_view body,
     if (piece.empty()) continue;
     pieces[count++] = {const_cast<char*>(piece.data()), piece.size()};
   }
-  if (count == 1) {
-    return send(watch_.fd(), pieces[0].iov_base, pieces[0].iov_len, MSG_NOSIGNAL);
-  }
   msghdr message{};
   message.msg_iov = pieces;
   message.msg_iovlen = count;
-  return sendmsg(watch_.fd(), &message, MSG_NOSIGNAL);
+  ssize_t sent;
+  do {
+    sent = count == 1 ? send(watch_.fd(), pieces[0].iov_base, pieces[0].iov_len, MSG_NOSIGNAL)
+                      : sendmsg(watch_.fd(), &message, MSG_NOSIGNAL);
+  } while (sent < 0 && errno == EINTR);
+  return sent;
 }
 
 Task<Result<Done>> Socket::write(std::string_view head, std::string_view body,
@@ -77,7 +87,7 @@ Task<Result<Done>> Socket::write(std::string_view head, std::string_view body,
   std::ptrdiff_t sent = send_pieces(head, body, tail);
   if (sent == static_cast<std::ptrdiff_t>(total)) return Result<Done>(Done{});
   if (sent < 0) {
-    if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
+    if (errno != EAGAIN && errno != EWOULDBLOCK) {
       return Result<Done>(client_or_backend_gone(std::strerror(errno)));
     }
     sent = 0;
@@ -101,14 +111,19 @@ Task<Result<Done>> Socket::write_rest(std::string_view head, std::string_view bo
   head = kept_head;
   tail = kept_tail;
 
+  int unread = unread_by_peer();
   while (!head.empty() || !body.empty() || !tail.empty()) {
     auto wake = co_await watch_.until_writable(loop().now() + patience);
     if (wake == Wake::expired) {
+      // The kernel calls a socket writable when much of its buffer is free: a peer that reads slowly
+      // takes bytes long before that.
+      const int still_unread = unread_by_peer();
+      if (std::exchange(unread, still_unread) > still_unread) continue;
       co_return Error{.fault = Fault::write_timeout, .side = Side::client, .detail = "peer reads nothing"};
     }
     const std::ptrdiff_t more = send_pieces(head, body, tail);
     if (more < 0) {
-      if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
+      if (errno != EAGAIN && errno != EWOULDBLOCK) {
         co_return client_or_backend_gone(std::strerror(errno));
       }
       watch_.filled();
@@ -121,6 +136,24 @@ Task<Result<Done>> Socket::write_rest(std::string_view head, std::string_view bo
     skip(tail, count);
   }
   co_return Done{};
+}
+
+int Socket::unread_by_peer() const {
+  int bytes = 0;
+  return ioctl(watch_.fd(), SIOCOUTQ, &bytes) == 0 ? bytes : 0;
+}
+
+void Socket::limit_unsent(int bytes) {
+  setsockopt(watch_.fd(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes);
+}
+
+std::unique_ptr<Socket> Socket::adopt(Loop& loop, int fd) {
+  try {
+    return std::make_unique<Socket>(loop, fd);
+  } catch (const std::system_error&) {
+    close(fd);
+    return nullptr;
+  }
 }
 
 std::size_t Socket::write_now(std::string_view bytes) {
@@ -143,7 +176,11 @@ Task<Result<int>> dial(Loop& loop, const Endpoint& endpoint, Instant deadline) {
                  .replayable = true,
                  .detail = std::strerror(number)};
   };
-  if (owned.fd < 0) co_return failed(errno);
+  if (owned.fd < 0) {
+    Error error = failed(errno);
+    error.side = Side::us;  // no descriptor left, or no memory
+    co_return error;
+  }
   if (connect(owned.fd, endpoint.address(), endpoint.size) != 0) {
     if (errno != EINPROGRESS) co_return failed(errno);
     Watch watch(loop, owned.fd);

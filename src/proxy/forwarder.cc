@@ -14,6 +14,12 @@ constexpr Duration longest_crossing = std::chrono::seconds(1);
 /// A pick takes less time than two looks at the clock: one in so many is timed.
 constexpr std::uint32_t picks_per_timing = 16;
 
+/// When the backend had the whole request; a response may begin before.
+Instant request_end(const About& about) {
+  const bool known = about.uploaded != Instant{} && about.uploaded <= about.first_byte;
+  return known ? about.uploaded : about.sent;
+}
+
 /// The body of a backend's answer, and all that is held until its last byte: the link, and the
 /// request's weight on the backend.
 class ForwardedBody final : public Body {
@@ -28,7 +34,7 @@ class ForwardedBody final : public Body {
         cells_(cells) {}
 
   ~ForwardedBody() override {
-    const Duration took = loop_.now() - about_.sent;
+    const Duration took = loop_.now() - request_end(about_);
     Load& load = lease_.backend()->load();
     load.record_total(took);
     cells_.latency.observe(took);
@@ -83,22 +89,26 @@ Task<Result<Response>> Forwarder::handle(Request& request) {
   About& about = request.about;
   Hint hint = hint_of(request);
   std::optional<Error> last;
+  bool sent_again = false;  // once per request: what kills one server must not be handed to the next
   while (true) {
     auto placed = co_await place(hint);
     if (!placed) co_return last ? std::move(*last) : std::move(placed.error());
     if (last) cells_.retries.count(last->fault);
     Lease lease = std::move(*placed);
-    const BackendPtr backend = lease.backend();
+    const Backend* const backend = lease.backend().get();
     about.waited += lease.waited();
+    about.elsewhere += lease.waited();
     about.backend = backend->spec().address;
-    Target& target = targets_.find(backend.get())->second;
+    Target& target = targets_.find(backend)->second;
 
     LinkPool::Want want = LinkPool::Want::any;
     while (true) {
+      const Instant asked = loop_.now();
       auto link = co_await target.links->acquire(want);
+      about.elsewhere += loop_.now() - asked;
       if (!link) {
-        backend->connect_failed(loop_.now());
         last = std::move(link.error());
+        if (last->side == Side::backend) backend->connect_failed(loop_.now());
         break;
       }
       if (want == LinkPool::Want::fresh || backend->load().suspect()) backend->connected();
@@ -107,10 +117,11 @@ Task<Result<Response>> Forwarder::handle(Request& request) {
       auto response = co_await (*link)->send(request);
       if (!response) {
         Error& error = response.error();
-        const bool unused = error.replayable && want == LinkPool::Want::any &&
-                            loop_.now() - about.sent < longest_crossing;
-        const bool again = unused && can_send_again(request);
+        const bool unused = error.replayable && loop_.now() - about.sent < longest_crossing;
+        const bool again = unused && !sent_again && can_send_again(request);
+        about.elsewhere += loop_.now() - about.sent;
         if (again) {
+          sent_again = true;
           want = LinkPool::Want::fresh;
           cells_.retries.count(error.fault);
           continue;
@@ -120,7 +131,7 @@ Task<Result<Response>> Forwarder::handle(Request& request) {
         }
         co_return std::move(error);
       }
-      backend->load().record_first_byte(about.first_byte - about.sent);
+      backend->load().record_first_byte(about.first_byte - request_end(about));
       if (options_.debug_headers) add_debug_headers(*backend, *response);
       response->body =
           std::make_unique<ForwardedBody>(loop_, std::move(lease), std::move(*link),
@@ -128,9 +139,9 @@ Task<Result<Response>> Forwarder::handle(Request& request) {
       co_return response;
     }
 
-    backend->load().count_error(last->fault);
+    if (last->side == Side::backend) backend->load().count_error(last->fault);
     if (hint.tried.full()) co_return std::move(*last);
-    hint.tried.add(backend.get());
+    hint.tried.add(backend);
   }
 }
 

@@ -1,9 +1,11 @@
 #include "worker.h"
 
 #include <pthread.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <system_error>
 
@@ -13,6 +15,18 @@ namespace {
 /// How far ahead of the least busy worker a worker may be before it hands new connections over:
 /// the kernel spreads them by hash, which is uneven where there are few.
 bool far_ahead(std::uint32_t own, std::uint32_t least) { return own > least + 8 + least / 4; }
+
+constexpr int closed_when_exhausted = 16;  // idle connections, at a time
+
+/// The kernel gives the lowest free number: a new descriptor from here on says that few are left.
+/// They are kept for links to backends and for the admin listener.
+int find_first_scarce_descriptor() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return std::numeric_limits<int>::max();
+  const rlim_t all = std::min<rlim_t>(limit.rlim_cur, std::numeric_limits<int>::max());
+  const rlim_t kept_back = std::clamp<rlim_t>(all / 16, 16, 1024);
+  return static_cast<int>(all - std::min(all, kept_back));
+}
 
 FrontendOptions options_of(const ListenerConfig& config) {
   FrontendOptions options{.listener = config.name,
@@ -35,7 +49,11 @@ FrontendOptions options_of(const ListenerConfig& config) {
 }  // namespace
 
 Worker::Worker(unsigned index, Sheets& sheets, LineRing* ring)
-    : index_(index), sheets_(sheets), sheet_(sheets.sheet(index)), ledger_(loop_, sheet_, ring) {}
+    : index_(index),
+      first_scarce_descriptor_(find_first_scarce_descriptor()),
+      sheets_(sheets),
+      sheet_(sheets.sheet(index)),
+      ledger_(loop_, sheet_, ring) {}
 
 Worker::~Worker() {
   stop();
@@ -54,7 +72,8 @@ void Worker::listen(const ListenerConfig& config, int fd) {
                                         .most_connections = config.limits.max_connections,
                                         .index = sheets_.names().listener(config.name)});
   port.listener = std::make_unique<Listener>(
-      loop_, fd, [this, &port](int accepted, const Endpoint& peer) { accept(port, accepted, peer); });
+      loop_, fd, [this, &port](int accepted, const Endpoint& peer) { accept(port, accepted, peer); },
+      [this] { close_idle(closed_when_exhausted); });
 }
 
 void Worker::start(const std::vector<std::unique_ptr<Worker>>& peers) {
@@ -88,13 +107,16 @@ Worker& Worker::least_busy() {
 }
 
 void Worker::accept(Port& port, int fd, const Endpoint& peer) {
-  if (port.most_connections != 0 &&
-      sheets_.connections(port.index) >= static_cast<std::int64_t>(port.most_connections)) {
+  const bool full = port.most_connections != 0 && sheets_.connections(port.index) >=
+                                                      static_cast<std::int64_t>(port.most_connections);
+  const bool scarce = fd >= first_scarce_descriptor_;
+  if (full || scarce) {
     if (idle_.empty()) {
       close(fd);
       return;
     }
-    idle_.wake_first();  // whoever is idle longest makes room
+    // Two where descriptors are scarce: the next newcomer will get one of their low numbers.
+    close_idle(scarce ? 2 : 1);
   }
   Worker& chosen = least_busy();
   if (&chosen == this || !far_ahead(connections(), chosen.connections())) {
@@ -114,6 +136,11 @@ void Worker::accept(Port& port, int fd, const Endpoint& peer) {
       close(fd);
     }
   });
+}
+
+/// Those that are idle longest make room.
+void Worker::close_idle(int count) {
+  for (int i = 0; i < count && !idle_.empty(); ++i) idle_.wake_first();
 }
 
 void Worker::serve(Port& port, int fd, const Endpoint& peer) {

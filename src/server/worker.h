@@ -61,9 +61,11 @@ class Worker final : public Host {
 
   void accept(Port& port, int fd, const Endpoint& peer);
   void serve(Port& port, int fd, const Endpoint& peer);
+  void close_idle(int count);
   Worker& least_busy();
 
   const unsigned index_;
+  const int first_scarce_descriptor_;
   Sheets& sheets_;
   Sheet& sheet_;
   Loop loop_;

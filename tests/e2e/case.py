@@ -41,11 +41,11 @@ class Case(unittest.TestCase):
         self.addCleanup(simulators.kill)
         return simulators
 
-    def in_front_of(self, *backends, pool=None, **config):
+    def in_front_of(self, *backends, pool=None, limits=(), **config):
         """A daemon with one pool of these backends (or addresses); `pool` holds its further keys."""
         addresses = [each if isinstance(each, (str, dict)) else each.address for each in backends]
         return self.daemon({"pools": [{"name": "pool", "backends": addresses, **(pool or {})}],
-                            **config})
+                            **config}, limits=limits)
 
     def eventually(self, condition, what="the condition", within=PATIENCE):
         return wait_until(condition, within, what)

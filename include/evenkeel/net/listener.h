@@ -11,10 +11,12 @@ namespace evenkeel {
 
 /// A listening socket, one of several on its port (SO_REUSEPORT): the kernel spreads connections
 /// over them.
-/// When descriptors run out it pauses (100 ms) instead of spinning; connections wait in the kernel.
+/// When descriptors run out it says so and pauses (100 ms) instead of spinning; connections wait in
+/// the kernel.
 class Listener {
  public:
   using Accepted = std::function<void(int fd, const Endpoint& peer)>;
+  using Exhausted = std::function<void()>;
 
   /// The first socket on a port, which nobody may have yet, not even another daemon of ours. Port 0:
   /// the kernel chooses. Errors say what is in the way ("address already in use").
@@ -23,7 +25,7 @@ class Listener {
   static Result<int> bind_beside(const Endpoint& endpoint);
 
   /// Accepts from a bound descriptor, which it owns. Thread: the loop's.
-  Listener(Loop& loop, int fd, Accepted accepted);
+  Listener(Loop& loop, int fd, Accepted accepted, Exhausted exhausted = nullptr);
   Listener(const Listener&) = delete;
   ~Listener();
 
@@ -47,6 +49,7 @@ class Listener {
 
   Watch watch_;
   Accepted accepted_;
+  Exhausted exhausted_;
   Ready ready_;
   Pause pause_;
 };

@@ -1,0 +1,225 @@
+"""Many, slow, fast and careless clients: memory stays flat, descriptors come back, nothing hangs.
+
+EVENKEEL_IDLE_CLIENTS and EVENKEEL_SLOW_READERS set how many; by default fewer than the 10 000 and
+1 000 that are promised, for the sake of time."""
+
+import os
+import resource
+import threading
+import time
+import unittest
+
+import case
+from process import SANITIZED
+from stream import Closed, Stream, exchange
+
+IDLE_CLIENTS = int(os.environ.get("EVENKEEL_IDLE_CLIENTS", "2000"))
+SLOW_READERS = int(os.environ.get("EVENKEEL_SLOW_READERS", "150"))
+KIBI = 1024
+MEBI = 1024 * KIBI
+
+
+def raise_descriptor_limit():
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
+
+
+class Memory(case.Case):
+    @unittest.skipIf(SANITIZED, "a sanitizer's memory is not ours")
+    def test_at_rest_it_is_small(self):
+        daemon = self.in_front_of(self.backend())
+        exchange(daemon.address)
+        print(f"\n  at rest: {daemon.resident_bytes() / MEBI:.1f} MiB ", end="", flush=True)
+        self.assertLess(daemon.resident_bytes(), 20 * MEBI)
+
+    @unittest.skipIf(SANITIZED, "a sanitizer's memory is not ours")
+    def test_idle_clients_cost_next_to_nothing(self):
+        if raise_descriptor_limit() < IDLE_CLIENTS + 100:
+            self.skipTest("too few descriptors for that many clients")
+        daemon = self.in_front_of(self.backend())
+        exchange(daemon.address)
+        before = daemon.resident_bytes()
+
+        streams = []
+        for _ in range(IDLE_CLIENTS):
+            stream = Stream.connect(daemon.address)
+            self.addCleanup(stream.close)
+            streams.append(stream)
+        for stream in streams[::2]:  # half of them have been served, half never asked
+            self.assertEqual(stream.exchange().status, 200)
+        self.eventually(lambda: daemon.api("status")["connections"] == IDLE_CLIENTS)
+
+        each = (daemon.resident_bytes() - before) / IDLE_CLIENTS
+        print(f"\n  {IDLE_CLIENTS} idle clients: {each:.0f} B each, "
+              f"{daemon.resident_bytes() / MEBI:.1f} MiB in all ", end="", flush=True)
+        self.assertLess(each, 2 * KIBI)
+        self.assertEqual(exchange(daemon.address).status, 200)
+
+        for stream in streams:
+            stream.close()
+        self.eventually(lambda: daemon.api("status")["connections"] == 0)
+
+    @unittest.skipIf(SANITIZED, "a sanitizer's memory is not ours")
+    def test_slow_readers_cost_a_buffer_each_and_hold_nobody_up(self):
+        raise_descriptor_limit()
+
+        def flood(ask):
+            if ask.target == "/quick":
+                return ask.answer(b"quick")
+            ask.begin_chunks()
+            while True:
+                ask.chunk(b"x" * 16384)
+
+        backend = self.backend(flood)
+        daemon = self.in_front_of(backend)
+        exchange(daemon.address, target="/quick")
+        before = daemon.resident_bytes()
+
+        streams = []
+        for _ in range(SLOW_READERS):
+            stream = Stream.connect(daemon.address, receive_buffer=4096)
+            self.addCleanup(stream.close)
+            stream.ask(target="/flood")
+            streams.append(stream)
+        for stream in streams:
+            stream.read_head()
+        self.eventually(lambda: daemon.api("status")["requests_in_flight"] == SLOW_READERS)
+
+        peak = 0
+        for _ in range(5):
+            for stream in streams:  # each takes a sip
+                stream.socket.recv(1000)
+            self.assertEqual(exchange(daemon.address, target="/quick").body, b"quick")
+            peak = max(peak, daemon.resident_bytes())
+        each = (peak - before) / SLOW_READERS
+        print(f"\n  {SLOW_READERS} slow readers: {each / KIBI:.1f} KiB each, {peak / MEBI:.1f} MiB in all ",
+              end="", flush=True)
+        self.assertLess(each, 160 * KIBI)
+        for stream in streams:
+            stream.close()
+        daemon.wait_at_rest()
+
+
+class Descriptors(case.Case):
+    def test_clients_that_come_and_go_leave_none_behind(self):
+        backend = self.backend(lambda ask: ask.answer(b"x") if ask.target == "/quick"
+                               else ask.stream.wait_closed())
+        daemon = self.in_front_of(backend)
+        for _ in range(4):
+            exchange(daemon.address, target="/quick")
+        daemon.wait_at_rest()
+        self.eventually(lambda: daemon.api("status")["connections"] == 0)
+        before = daemon.descriptors()
+
+        for number in range(600):
+            stream = Stream.connect(daemon.address)
+            kind = number % 6
+            if kind == 1:
+                stream.send(b"GET / HT")
+            if kind == 2:
+                stream.ask(target="/hangs")
+            if kind == 3:
+                stream.exchange(target="/quick")
+            if kind == 4:
+                stream.send(b"nonsense\r\n\r\n")
+            if kind == 5:
+                stream.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nhalf")
+            if number % 2:
+                stream.reset()
+            else:
+                stream.close()
+
+        self.eventually(lambda: daemon.api("status")["connections"] == 0)
+        daemon.wait_at_rest()
+        # Links between requests are kept, as many as were needed at a time.
+        self.eventually(lambda: daemon.metric("evenkeel_backend_links", state="idle") <= 8)
+        idle = daemon.metric("evenkeel_backend_links", state="idle")
+        self.assertLessEqual(daemon.descriptors(), before + idle)
+
+    def test_when_descriptors_run_out_idle_clients_make_room(self):
+        backend = self.backend()
+        daemon = self.in_front_of(backend, workers=1, limits=["--nofile=100:100"])
+        streams = []
+        for _ in range(150):
+            stream = Stream.connect(daemon.address)
+            self.addCleanup(stream.close)
+            streams.append(stream)
+
+        began = time.monotonic()
+        with Stream.connect(daemon.address) as newcomer:
+            self.assertEqual(newcomer.exchange().status, 200)
+        self.assertLess(time.monotonic() - began, 5, "it must not wait for a timeout of another")
+        self.assertEqual(daemon.backend(backend.address)["errors_total"], 0)
+        self.assertEqual(streams[-1].exchange().status, 200)
+
+    def test_when_all_descriptors_are_busy_it_recovers_afterwards(self):
+        go = threading.Event()
+
+        def script(ask):
+            if ask.target == "/waits":
+                go.wait(20)
+            ask.answer(b"x")
+
+        backend = self.backend(script)
+        daemon = self.in_front_of(backend, workers=1, limits=["--nofile=100:100"])
+        streams = []
+        for _ in range(120):
+            stream = Stream.connect(daemon.address)
+            self.addCleanup(stream.close)
+            stream.ask(target="/waits")
+            streams.append(stream)
+        self.eventually(lambda: daemon.descriptors() > 80, "few descriptors left")
+        self.assertEqual(daemon.ask_admin("/healthz").status, 200)
+        go.set()
+
+        answered = 0
+        for stream in streams:
+            try:
+                answered += stream.read_response().status == 200
+            except (Closed, ConnectionError):
+                pass
+            stream.close()
+        self.assertGreater(answered, 20)
+        self.assertEqual(daemon.backend(backend.address)["state"], "up", "it is not its fault")
+        self.eventually(lambda: daemon.api("status")["connections"] == 0)
+        for _ in range(10):
+            self.assertEqual(exchange(daemon.address).status, 200)
+
+
+class Speed(case.Case):
+    def test_a_busy_minute_ends_where_it_began(self):
+        """Streams, uploads, pipelines and quitters at the same time, several rounds: no growth."""
+        def script(ask):
+            if ask.target == "/stream":
+                ask.begin_chunks()
+                for _ in range(20):
+                    ask.chunk(b"data: token\n\n")
+                return ask.end_chunks()
+            ask.answer(ask.body[:10])
+
+        daemon = self.in_front_of(*(self.backend(script) for _ in range(3)))
+
+        def client(number):
+            with Stream.connect(daemon.address) as stream:
+                for _ in range(10):
+                    self.assertEqual(stream.exchange(target="/stream").body, b"data: token\n\n" * 20)
+                    answer = stream.exchange("POST", "/upload", body=b"%010d" % number + b"y" * 100_000)
+                    self.assertEqual(answer.body, b"%010d" % number)
+            quitter = Stream.connect(daemon.address)
+            quitter.ask(target="/stream")
+            quitter.close()
+
+        def round_of_clients():
+            for each in [self.spawn(lambda number=number: client(number)) for number in range(8)]:
+                each.join()
+            daemon.wait_at_rest()
+            return daemon.resident_bytes()
+
+        sizes = [round_of_clients() for _ in range(6)]
+        if not SANITIZED:
+            self.assertLess(sizes[-1] - sizes[1], 2 * MEBI, sizes)
+
+
+if __name__ == "__main__":
+    case.main()
