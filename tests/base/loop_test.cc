@@ -1,0 +1,708 @@
+#include "evenkeel/base/loop.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "evenkeel/base/rng.h"
+
+namespace evenkeel {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Two ends of a non-blocking stream, closed at the end.
+struct Pair {
+  Pair() { EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds), 0); }
+  Pair(const Pair&) = delete;
+  ~Pair() {
+    for (const int fd : fds) {
+      if (fd >= 0) close(fd);
+    }
+  }
+  void say(std::string_view text) {
+    EXPECT_EQ(write(fds[1], text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  }
+  void close_other() { close(std::exchange(fds[1], -1)); }
+  int ours() const { return fds[0]; }
+  int fds[2] = {-1, -1};
+};
+
+bool eventually(Loop& loop, const std::function<bool()>& holds) {
+  return loop.run_until(holds, Clock::now() + 20s);
+}
+
+struct Alarm : Timer {
+  Alarm() : Timer([](Timer& self) { static_cast<Alarm&>(self).ring(); }) {}
+  void ring() {
+    ++rings;
+    if (on_ring) on_ring();
+  }
+  int rings = 0;
+  std::function<void()> on_ring;
+};
+
+struct Bell : Waiter {
+  explicit Bell(std::string& notes, char own_name)
+      : Waiter([](Waiter& self) {
+          auto& bell = static_cast<Bell&>(self);
+          bell.heard += bell.name;
+          if (bell.on_wake) bell.on_wake();
+        }),
+        heard(notes),
+        name(own_name) {}
+  std::string& heard;
+  char name;
+  std::function<void()> on_wake;
+};
+
+// ---- timers ------------------------------------------------------------------------------------
+
+TEST(Timer, RingsOnceNotBeforeItsTimeAndAtMostATickLate) {
+  Loop loop;
+  Alarm alarm;
+  const Instant due = Clock::now() + 100ms;
+  alarm.arm(loop, due);
+
+  ASSERT_TRUE(eventually(loop, [&] { return alarm.rings > 0; }));
+
+  EXPECT_GE(Clock::now(), due);
+  EXPECT_LT(Clock::now() - due, 32ms + 200ms);  // a tick, and what a busy machine adds
+  EXPECT_FALSE(alarm.armed());
+  loop.run_until([] { return false; }, Clock::now() + 50ms);
+  EXPECT_EQ(alarm.rings, 1);
+}
+
+TEST(Timer, RingsInTheNextTurnsWhenItsTimeHasPassed) {
+  Loop loop;
+  Alarm alarm;
+  alarm.arm(loop, Clock::now() - 1h);
+  EXPECT_TRUE(eventually(loop, [&] { return alarm.rings == 1; }));
+}
+
+TEST(Timer, DoesNotRingWhenDisarmedOrDestroyedOrNever) {
+  Loop loop;
+  Alarm disarmed;
+  Alarm never_armed;
+  auto destroyed = std::make_unique<Alarm>();
+  disarmed.arm(loop, Clock::now() + 10ms);
+  never_armed.arm(loop, never);
+  destroyed->arm(loop, Clock::now() + 10ms);
+  EXPECT_FALSE(never_armed.armed());
+
+  disarmed.disarm();
+  destroyed.reset();
+  loop.run_until([] { return false; }, Clock::now() + 100ms);
+
+  EXPECT_EQ(disarmed.rings, 0);
+}
+
+TEST(Timer, RingsAtTheLastTimeItWasArmedFor) {
+  Loop loop;
+  Alarm alarm;
+  alarm.arm(loop, Clock::now() + 10ms);
+  const Instant due = Clock::now() + 150ms;
+  alarm.arm(loop, due);
+
+  ASSERT_TRUE(eventually(loop, [&] { return alarm.rings > 0; }));
+
+  EXPECT_GE(Clock::now(), due);
+}
+
+TEST(Timer, MayArmItselfAndDestroyOthersWhenItRings) {
+  Loop loop;
+  Alarm again;
+  auto other = std::make_unique<Alarm>();
+  again.on_ring = [&] {
+    other.reset();
+    if (again.rings < 3) again.arm(loop, loop.now());
+  };
+  const Instant due = Clock::now() + 10ms;
+  again.arm(loop, due);
+  other->arm(loop, due);
+
+  EXPECT_TRUE(eventually(loop, [&] { return again.rings == 3; }));
+}
+
+TEST(Timer, ThousandsRingInTheOrderOfTheirTicks) {
+  Loop loop;
+  Rng rng(3);
+  struct Numbered : Alarm {
+    Instant due;
+  };
+  std::vector<std::unique_ptr<Numbered>> alarms;
+  std::vector<Instant> rung;
+  const Instant start = Clock::now();
+  for (int i = 0; i < 5000; ++i) {
+    auto alarm = std::make_unique<Numbered>();
+    alarm->due = start + std::chrono::microseconds(rng.below(600'000));
+    auto* raw = alarm.get();
+    alarm->on_ring = [&rung, &loop, raw] {
+      EXPECT_LE(raw->due, loop.now());
+      rung.push_back(raw->due);
+    };
+    alarm->arm(loop, alarm->due);
+    alarms.push_back(std::move(alarm));
+  }
+
+  ASSERT_TRUE(eventually(loop, [&] { return rung.size() == 5000; }));
+
+  for (std::size_t i = 1; i < rung.size(); ++i) EXPECT_LT(rung[i - 1] - rung[i], 32ms);
+}
+
+TEST(Timer, BeyondTheWheelsHorizonDoesNotRingEarly) {
+  Loop loop;
+  Alarm far;
+  Alarm near;
+  far.arm(loop, Clock::now() + 1h);
+  near.arm(loop, Clock::now() + 50ms);
+
+  EXPECT_TRUE(eventually(loop, [&] { return near.rings == 1; }));
+
+  EXPECT_EQ(far.rings, 0);
+  EXPECT_TRUE(far.armed());
+}
+
+// ---- waiters -----------------------------------------------------------------------------------
+
+TEST(WaiterList, WakesInTheOrderOfComing) {
+  std::string heard;
+  Bell a(heard, 'a');
+  Bell b(heard, 'b');
+  Bell c(heard, 'c');
+  WaiterList list;
+  EXPECT_TRUE(list.empty());
+  for (Bell* bell : {&a, &b, &c}) list.add(*bell);
+  list.add(a);  // again: at the end now
+
+  list.wake_first();
+  EXPECT_EQ(heard, "b");
+  list.wake_all();
+
+  EXPECT_EQ(heard, "bca");
+  EXPECT_TRUE(list.empty());
+}
+
+TEST(WaiterList, ForgetsThoseThatLeaveOrAreDestroyed) {
+  std::string heard;
+  WaiterList list;
+  Bell a(heard, 'a');
+  {
+    Bell b(heard, 'b');
+    list.add(a);
+    list.add(b);
+  }
+  Bell c(heard, 'c');
+  list.add(c);
+  a.leave();
+  a.leave();
+
+  list.wake_all();
+
+  EXPECT_EQ(heard, "c");
+}
+
+TEST(WaiterList, MayDieBeforeItsWaiters) {
+  std::string heard;
+  Bell a(heard, 'a');
+  {
+    WaiterList list;
+    list.add(a);
+  }
+  a.leave();
+  WaiterList other;
+  other.add(a);
+  other.wake_all();
+  EXPECT_EQ(heard, "a");
+}
+
+TEST(Loop, WakesSoonOnceAndNotFromInside) {
+  Loop loop;
+  std::string heard;
+  Bell a(heard, 'a');
+  loop.wake_soon(a);
+  loop.wake_soon(a);
+  EXPECT_EQ(heard, "");
+
+  EXPECT_TRUE(eventually(loop, [&] { return !heard.empty(); }));
+
+  EXPECT_EQ(heard, "a");
+}
+
+TEST(Loop, PutsOffWhatIsWokenWhileItWakes) {
+  Loop loop;
+  std::string heard;
+  Bell a(heard, 'a');
+  int turns = 0;
+  a.on_wake = [&] {
+    if (++turns < 3) loop.wake_soon(a);
+  };
+  const std::uint64_t before = loop.turns();
+  loop.wake_soon(a);
+
+  EXPECT_TRUE(eventually(loop, [&] { return turns == 3; }));
+
+  EXPECT_GE(loop.turns() - before, 3u);
+}
+
+TEST(Loop, LetsAWaiterDestroyTheNext) {
+  Loop loop;
+  std::string heard;
+  Bell a(heard, 'a');
+  auto b = std::make_unique<Bell>(heard, 'b');
+  a.on_wake = [&] { b.reset(); };
+  loop.wake_soon(a);
+  loop.wake_soon(*b);
+
+  EXPECT_TRUE(eventually(loop, [&] { return !heard.empty(); }));
+
+  EXPECT_EQ(heard, "a");
+}
+
+// ---- work from other threads -------------------------------------------------------------------
+
+TEST(Loop, RunsWhatOtherThreadsPost) {
+  Loop loop;
+  constexpr int threads = 4;
+  constexpr int each = 2000;
+  int done = 0;
+  std::vector<std::thread> posters;
+  for (int i = 0; i < threads; ++i) {
+    posters.emplace_back([&] {
+      for (int j = 0; j < each; ++j) loop.post([&done] { ++done; });
+    });
+  }
+
+  EXPECT_TRUE(eventually(loop, [&] { return done == threads * each; }));
+
+  for (auto& poster : posters) poster.join();
+}
+
+TEST(Loop, RunsUntilItIsStopped) {
+  Loop loop;
+  bool posted = false;
+  std::thread other([&] {
+    loop.post([&] { posted = true; });
+    loop.stop();
+  });
+
+  loop.run();
+  other.join();
+
+  EXPECT_TRUE(posted);
+}
+
+TEST(Loop, DropsWhatWasPostedAndNeverRun) {
+  auto held = std::make_shared<int>(1);
+  const std::weak_ptr<int> watched = held;
+  {
+    Loop loop;
+    loop.post([held = std::move(held)] {});
+  }
+  EXPECT_TRUE(watched.expired());
+}
+
+// ---- tasks -------------------------------------------------------------------------------------
+
+Task<void> count_turns(Loop& loop, int& count, int upto) {
+  while (count < upto) {
+    ++count;
+    co_await loop.yield();
+  }
+}
+
+Task<void> sleep_and_note(Loop& loop, Instant when, std::string& notes, char name) {
+  co_await loop.sleep_until(when);
+  notes += name;
+}
+
+struct Note {
+  ~Note() { notes += name; }
+  std::string& notes;
+  char name;
+};
+
+Task<void> hold_for_ever(Signal& signal, std::string& notes) {
+  const Note note{notes, 'x'};
+  co_await signal.wait();
+}
+
+TEST(Loop, TurnsForEveryYield) {
+  Loop loop;
+  int count = 0;
+  loop.spawn(count_turns(loop, count, 5));
+  EXPECT_EQ(count, 1);
+  EXPECT_EQ(loop.spawned(), 1u);
+
+  EXPECT_TRUE(eventually(loop, [&] { return loop.spawned() == 0; }));
+
+  EXPECT_EQ(count, 5);
+}
+
+TEST(Loop, WakesSleepersInOrder) {
+  Loop loop;
+  std::string notes;
+  const Instant now = Clock::now();
+  loop.spawn(sleep_and_note(loop, now + 200ms, notes, 'c'));
+  loop.spawn(sleep_and_note(loop, now + 100ms, notes, 'b'));
+  loop.spawn(sleep_and_note(loop, now - 1ms, notes, 'a'));
+
+  EXPECT_TRUE(eventually(loop, [&] { return notes == "abc"; }));
+}
+
+TEST(Loop, DropsItsTasksWhenItEnds) {
+  std::string notes;
+  {
+    Loop loop;
+    Signal signal(loop);
+    loop.spawn(hold_for_ever(signal, notes));
+    loop.drop_spawned();
+    EXPECT_EQ(notes, "x");
+    EXPECT_EQ(loop.spawned(), 0u);
+  }
+  std::unique_ptr<Signal> signal;
+  {
+    Loop loop;
+    signal = std::make_unique<Signal>(loop);
+    loop.spawn(hold_for_ever(*signal, notes));
+  }
+  EXPECT_EQ(notes, "xx");
+}
+
+// ---- signals -----------------------------------------------------------------------------------
+
+Task<void> wait_for(Signal& signal, Instant deadline, std::vector<Wake>& wakes) {
+  auto wake = co_await signal.wait(deadline);
+  wakes.push_back(wake);
+}
+
+TEST(Signal, WakesItsWaiterInTheNextStep) {
+  Loop loop;
+  Signal signal(loop);
+  std::vector<Wake> wakes;
+  loop.spawn(wait_for(signal, never, wakes));
+
+  signal.raise();
+  EXPECT_TRUE(wakes.empty());
+
+  EXPECT_TRUE(eventually(loop, [&] { return !wakes.empty(); }));
+  EXPECT_EQ(wakes, std::vector<Wake>{Wake::ready});
+  EXPECT_FALSE(signal.raised());
+}
+
+TEST(Signal, IsRememberedUntilSomebodyWaits) {
+  Loop loop;
+  Signal signal(loop);
+  std::vector<Wake> wakes;
+  signal.raise();
+  signal.raise();
+
+  loop.spawn(wait_for(signal, never, wakes));
+
+  EXPECT_EQ(wakes, std::vector<Wake>{Wake::ready});
+  EXPECT_FALSE(signal.raised());
+}
+
+TEST(Signal, TellsWhenTheTimeIsOver) {
+  Loop loop;
+  Signal signal(loop);
+  std::vector<Wake> wakes;
+  loop.spawn(wait_for(signal, Clock::now() + 20ms, wakes));
+
+  EXPECT_TRUE(eventually(loop, [&] { return !wakes.empty(); }));
+  EXPECT_EQ(wakes, std::vector<Wake>{Wake::expired});
+
+  loop.spawn(wait_for(signal, never, wakes));
+  signal.raise();
+  EXPECT_TRUE(eventually(loop, [&] { return wakes.size() == 2; }));
+}
+
+TEST(Signal, MayBeRaisedForAWaiterThatIsDropped) {
+  Loop loop;
+  Signal signal(loop);
+  std::vector<Wake> wakes;
+  {
+    auto task = wait_for(signal, Clock::now() + 1ms, wakes);
+    signal.raise();
+  }
+  loop.run_until([] { return false; }, Clock::now() + 80ms);
+  EXPECT_TRUE(wakes.empty());
+}
+
+// ---- watches -----------------------------------------------------------------------------------
+
+Task<void> wait_readable(Watch& watch, Instant deadline, std::vector<Wake>& wakes) {
+  auto wake = co_await watch.until_readable(deadline);
+  wakes.push_back(wake);
+}
+
+std::string drain(Watch& watch) {
+  char bytes[100];
+  const ssize_t count = read(watch.fd(), bytes, sizeof bytes);
+  watch.drained();
+  return {bytes, static_cast<std::size_t>(std::max<ssize_t>(count, 0))};
+}
+
+TEST(Watch, TellsWhenThereIsSomethingToRead) {
+  Loop loop;
+  Pair pair;
+  Watch watch(loop, pair.ours());
+  std::vector<Wake> wakes;
+  loop.spawn(wait_readable(watch, never, wakes));
+  EXPECT_TRUE(wakes.empty());
+
+  for (std::size_t i = 1; i <= 3; ++i) {
+    pair.say("x");
+    ASSERT_TRUE(eventually(loop, [&] { return wakes.size() == i; }));
+    EXPECT_TRUE(watch.readable());
+    EXPECT_EQ(drain(watch), "x");
+    EXPECT_FALSE(watch.readable());
+    loop.spawn(wait_readable(watch, never, wakes));
+  }
+  loop.drop_spawned();
+}
+
+TEST(Watch, TellsWhenTheTimeIsOver) {
+  Loop loop;
+  Pair pair;
+  Watch watch(loop, pair.ours());
+  std::vector<Wake> wakes;
+  loop.spawn(wait_readable(watch, Clock::now() + 20ms, wakes));
+
+  EXPECT_TRUE(eventually(loop, [&] { return !wakes.empty(); }));
+
+  EXPECT_EQ(wakes, std::vector<Wake>{Wake::expired});
+}
+
+TEST(Watch, CanBeInterruptedBeforeAndWhileSomebodyWaits) {
+  Loop loop;
+  Pair pair;
+  Watch watch(loop, pair.ours());
+  std::vector<Wake> wakes;
+  watch.interrupt();
+  loop.spawn(wait_readable(watch, never, wakes));
+  EXPECT_EQ(wakes, std::vector<Wake>{Wake::interrupted});
+
+  loop.spawn(wait_readable(watch, never, wakes));
+  watch.interrupt();
+  EXPECT_EQ(wakes.size(), 1u);
+  EXPECT_TRUE(eventually(loop, [&] { return wakes.size() == 2; }));
+  EXPECT_EQ(wakes.back(), Wake::interrupted);
+
+  loop.spawn(wait_readable(watch, Clock::now() + 20ms, wakes));
+  EXPECT_TRUE(eventually(loop, [&] { return wakes.size() == 3; }));
+  EXPECT_EQ(wakes.back(), Wake::expired);
+}
+
+TEST(Watch, ForgetsAWaitThatIsDropped) {
+  Loop loop;
+  Pair pair;
+  Watch watch(loop, pair.ours());
+  std::vector<Wake> wakes;
+  {
+    auto task = wait_readable(watch, Clock::now() + 1ms, wakes);
+    watch.interrupt();
+  }
+  pair.say("x");
+  loop.run_until([] { return false; }, Clock::now() + 80ms);
+  EXPECT_TRUE(wakes.empty());
+}
+
+TEST(Watch, TellsOfTheOtherSidesEnd) {
+  Loop loop;
+  Pair pair;
+  Watch watch(loop, pair.ours());
+  std::string heard;
+  Bell bell(heard, 'h');
+  watch.on_hangup(&bell);
+  pair.say("last");
+  ASSERT_TRUE(eventually(loop, [&] { return watch.readable(); }));
+  EXPECT_EQ(drain(watch), "last");
+  EXPECT_EQ(heard, "");
+
+  pair.close_other();
+
+  EXPECT_TRUE(eventually(loop, [&] { return heard == "h"; }));
+  EXPECT_TRUE(watch.peer_closed());
+  EXPECT_TRUE(watch.readable());  // the end of file
+  EXPECT_EQ(drain(watch), "");
+  EXPECT_TRUE(watch.readable());
+}
+
+TEST(Watch, TellsAHalfCloseFromABreak) {
+  Loop loop;
+  Pair pair;
+  Watch watch(loop, pair.ours());
+  shutdown(pair.fds[1], SHUT_WR);
+  ASSERT_TRUE(eventually(loop, [&] { return watch.peer_closed(); }));
+  EXPECT_FALSE(watch.broken());
+
+  pair.close_other();
+  EXPECT_TRUE(eventually(loop, [&] { return watch.broken(); }));
+}
+
+TEST(Watch, IsNotTakenForItsSuccessorOnTheSameDescriptor) {
+  Loop loop;
+  std::string heard;
+  Bell old_bell(heard, 'o');
+  Bell new_bell(heard, 'n');
+  auto old_watch = std::make_unique<Watch>();
+  int number = -1;
+  {
+    Pair pair;
+    number = pair.ours();
+    old_watch->open(loop, number);
+    old_watch->on_readable(&old_bell);
+    pair.say("x");
+    old_watch->forget();
+  }
+  Pair pair;
+  ASSERT_EQ(pair.ours(), number);
+  Watch watch(loop, pair.ours());
+  watch.on_readable(&new_bell);
+  loop.run_until([] { return false; }, Clock::now() + 10ms);
+  EXPECT_EQ(heard, "");
+
+  pair.say("y");
+  EXPECT_TRUE(eventually(loop, [&] { return heard == "n"; }));
+}
+
+TEST(Watch, MayBeDestroyedByWhomItWakes) {
+  for (const bool by_hangup : {true, false}) {
+    Loop loop;
+    Pair pair;
+    auto watch = std::make_unique<Watch>(loop, pair.ours());
+    std::string heard;
+    Bell bell(heard, 'h');
+    bell.on_wake = [&] { watch.reset(); };
+    by_hangup ? watch->on_hangup(&bell) : watch->on_readable(&bell);
+
+    pair.say("x");
+    pair.close_other();
+
+    EXPECT_TRUE(eventually(loop, [&] { return watch == nullptr; }));
+    EXPECT_EQ(heard, "h");
+  }
+}
+
+TEST(Watch, WaitsForRoomToWrite) {
+  Loop loop;
+  Pair pair;
+  Watch watch(loop, pair.ours());
+  const std::string block(4096, 'x');
+  while (write(watch.fd(), block.data(), block.size()) > 0) {
+  }
+  watch.filled();
+  bool written = false;
+  const auto write_when_possible = [&]() -> Task<void> {
+    auto wake = co_await watch.until_writable();
+    written = wake == Wake::ready;
+  };
+  loop.spawn(write_when_possible());
+  loop.run_until([] { return false; }, Clock::now() + 10ms);
+  EXPECT_FALSE(written);
+
+  char sink[65536];
+  while (read(pair.fds[1], sink, sizeof sink) > 0) {
+  }
+  EXPECT_TRUE(eventually(loop, [&] { return written; }));
+}
+
+// ---- a task, or the end of a connection --------------------------------------------------------
+
+Task<int> five_when(Signal& signal, std::string& notes) {
+  const Note note{notes, 't'};
+  co_await signal.wait();
+  co_return 5;
+}
+
+Task<void> race(Signal& signal, Watch& watch, bool half_close_counts, std::string& notes) {
+  auto task = five_when(signal, notes);
+  if (!task.ready()) co_await UntilDoneOrHangup(task, watch, half_close_counts);
+  notes += task.ready() ? std::to_string(task.take()) : "gone";
+}
+
+TEST(UntilDoneOrHangup, EndsWithTheTask) {
+  Loop loop;
+  Pair pair;
+  Watch watch(loop, pair.ours());
+  Signal signal(loop);
+  std::string notes;
+  loop.spawn(race(signal, watch, true, notes));
+  signal.raise();
+  EXPECT_TRUE(eventually(loop, [&] { return notes == "t5"; }));
+
+  pair.close_other();  // nobody is told any more
+  loop.run_until([] { return false; }, Clock::now() + 10ms);
+  EXPECT_EQ(notes, "t5");
+}
+
+TEST(UntilDoneOrHangup, EndsWithTheConnectionAndTheTaskIsDropped) {
+  Loop loop;
+  Pair pair;
+  Watch watch(loop, pair.ours());
+  Signal signal(loop);
+  std::string notes;
+  loop.spawn(race(signal, watch, true, notes));
+
+  pair.close_other();
+
+  EXPECT_TRUE(eventually(loop, [&] { return notes == "gonet"; }));
+}
+
+TEST(UntilDoneOrHangup, EndsAtOnceWhenThePeerHasGoneBefore) {
+  Loop loop;
+  Pair pair;
+  Watch watch(loop, pair.ours());
+  pair.close_other();
+  ASSERT_TRUE(eventually(loop, [&] { return watch.broken(); }));
+  Signal signal(loop);
+  std::string notes;
+
+  loop.spawn(race(signal, watch, false, notes));
+
+  EXPECT_EQ(notes, "gonet");
+}
+
+TEST(UntilDoneOrHangup, TakesAHalfCloseAsToldTo) {
+  Loop loop;
+  Pair pair;
+  Watch watch(loop, pair.ours());
+  Signal signal(loop);
+  std::string notes;
+  loop.spawn(race(signal, watch, false, notes));
+  shutdown(pair.fds[1], SHUT_WR);
+  ASSERT_TRUE(eventually(loop, [&] { return watch.peer_closed(); }));
+  EXPECT_EQ(notes, "");
+  signal.raise();
+  EXPECT_TRUE(eventually(loop, [&] { return notes == "t5"; }));
+
+  loop.spawn(race(signal, watch, true, notes));
+  EXPECT_EQ(notes, "t5gonet");
+}
+
+TEST(UntilDoneOrHangup, IsForgottenWhenItsCoroutineIsDropped) {
+  Loop loop;
+  Pair pair;
+  Watch watch(loop, pair.ours());
+  Signal signal(loop);
+  std::string notes;
+  {
+    auto racing = race(signal, watch, true, notes);
+    EXPECT_FALSE(racing.ready());
+  }
+  EXPECT_EQ(notes, "t");
+  signal.raise();
+  pair.close_other();
+  loop.run_until([] { return false; }, Clock::now() + 10ms);
+  EXPECT_EQ(notes, "t");
+}
+
+}  // namespace
+}  // namespace evenkeel

@@ -1,0 +1,117 @@
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "evenkeel/base/bytes.h"
+#include "evenkeel/base/pool_allocator.h"
+#include "evenkeel/base/rng.h"
+
+namespace evenkeel {
+namespace {
+
+TEST(PooledMemory, IsNeverGivenTwiceAndIsWideEnough) {
+  Rng rng(1);
+  struct Piece {
+    char* bytes;
+    std::size_t size;
+    char mark;
+  };
+  std::vector<Piece> pieces;
+  for (int i = 0; i < 20'000; ++i) {
+    if (pieces.size() > 600 || (!pieces.empty() && rng.below(2) == 0)) {
+      const std::size_t at = rng.below(static_cast<std::uint32_t>(pieces.size()));
+      const Piece piece = pieces[at];
+      ASSERT_EQ(piece.bytes[0], piece.mark);
+      ASSERT_EQ(piece.bytes[piece.size - 1], piece.mark);
+      give_pooled(piece.bytes, piece.size);
+      pieces[at] = pieces.back();
+      pieces.pop_back();
+      continue;
+    }
+    const std::size_t size = 1 + rng.below(rng.below(10) == 0 ? 20'000 : 500);
+    auto* bytes = static_cast<char*>(take_pooled(size));
+    const char mark = static_cast<char>(i);
+    std::memset(bytes, mark, size);
+    pieces.push_back({bytes, size, mark});
+  }
+  for (const Piece& piece : pieces) give_pooled(piece.bytes, piece.size);
+}
+
+TEST(PooledMemory, MayBeGivenBackOnAnotherThread) {
+  std::vector<void*> taken;
+  for (int i = 0; i < 1000; ++i) taken.push_back(take_pooled(100));
+  std::thread other([&] {
+    for (void* memory : taken) give_pooled(memory, 100);
+    void* own = take_pooled(100);
+    give_pooled(own, 100);
+  });
+  other.join();
+}
+
+struct Large : Pooled {
+  char bytes[200];
+};
+
+// Pooled objects that outlive the thread's free lists, because they were made known to the thread
+// before these were.
+TEST(PooledMemory, MayBeGivenBackWhileTheThreadEnds) {
+  std::thread other([] {
+    thread_local std::vector<std::unique_ptr<Large>> late;
+    thread_local std::vector<Block> late_blocks;
+    late.reserve(300);
+    late_blocks.reserve(50);
+    for (int i = 0; i < 300; ++i) late.push_back(std::make_unique<Large>());
+    for (int i = 0; i < 50; ++i) late_blocks.push_back(Block::take(Block::small));
+    late.resize(150);  // some lie in the lists now
+    late_blocks.erase(late_blocks.begin(), late_blocks.begin() + 25);
+  });
+  other.join();
+}
+
+TEST(Block, IsRecycled) {
+  char* first = nullptr;
+  {
+    Block block = Block::take(Block::small);
+    EXPECT_TRUE(block);
+    EXPECT_EQ(block.size(), Block::small);
+    std::memset(block.data(), 1, block.size());
+    first = block.data();
+  }
+  Block again = Block::take(Block::small);
+  EXPECT_EQ(again.data(), first);
+  Block other = Block::take(Block::large);
+  EXPECT_NE(other.data(), first);
+  std::memset(other.data(), 2, other.size());
+}
+
+TEST(Block, BelongsToOneAfterAMove) {
+  Block first = Block::take(Block::small);
+  char* bytes = first.data();
+  Block second = std::move(first);
+  EXPECT_FALSE(first);  // NOLINT(bugprone-use-after-move): that is what is tested
+  EXPECT_EQ(second.data(), bytes);
+  Block third;
+  third = std::move(second);
+  EXPECT_EQ(third.data(), bytes);
+}
+
+TEST(ReadBuffer, KnowsItsPartsAndLetsGo) {
+  ReadBuffer buffer;
+  EXPECT_TRUE(buffer.empty());
+  buffer.block = Block::take(Block::small);
+  std::memcpy(buffer.free_begin(), "hello", 5);
+  buffer.end += 5;
+  buffer.begin += 1;
+  EXPECT_EQ(buffer.bytes(), "ello");
+  EXPECT_EQ(buffer.free_size(), Block::small - 5);
+  buffer.release();
+  EXPECT_TRUE(buffer.empty());
+  EXPECT_FALSE(buffer.block);
+}
+
+}  // namespace
+}  // namespace evenkeel
