@@ -1,0 +1,111 @@
+#include "evenkeel/http/status.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+namespace evenkeel {
+namespace {
+
+struct Answer {
+  int status = 0;
+  std::string fields;
+  std::string body;
+};
+
+Answer answer_to(const Error& error, std::string_view path) {
+  Response response = error_response(error, path);
+  Answer answer{.status = response.status};
+  for (const Field& field : response.fields) {
+    answer.fields.append(field.name()).append(": ").append(field.value()).append("\n");
+  }
+  auto chunk = response.body->read();
+  EXPECT_TRUE(chunk.ready());
+  answer.body = chunk.take()->bytes;
+  EXPECT_EQ(response.body->length(), answer.body.size());
+  return answer;
+}
+
+TEST(Status, OfEveryFaultIsAnErrorWithAWordOfItsOwn) {
+  std::set<std::string> words;
+  for (int i = 0; i < fault_count; ++i) {
+    const auto fault = static_cast<Fault>(i);
+    EXPECT_GE(status_of(fault), 400);
+    EXPECT_LE(status_of(fault), 599);
+    words.insert(word_of(fault));
+    EXPECT_EQ(std::string(word_of(fault)).find_first_not_of("abcdefghijklmnopqrstuvwxyz_"), std::string::npos);
+  }
+  EXPECT_EQ(words.size(), static_cast<std::size_t>(fault_count));
+}
+
+TEST(Status, IsTheOneThatClientsKnow) {
+  EXPECT_EQ(status_of(Fault::bad_request), 400);
+  EXPECT_EQ(status_of(Fault::no_route), 404);
+  EXPECT_EQ(status_of(Fault::method_not_allowed), 405);
+  EXPECT_EQ(status_of(Fault::header_timeout), 408);
+  EXPECT_EQ(status_of(Fault::body_timeout), 408);
+  EXPECT_EQ(status_of(Fault::body_too_large), 413);
+  EXPECT_EQ(status_of(Fault::uri_too_long), 414);
+  EXPECT_EQ(status_of(Fault::expectation_failed), 417);
+  EXPECT_EQ(status_of(Fault::queue_full), 429);
+  EXPECT_EQ(status_of(Fault::header_too_large), 431);
+  EXPECT_EQ(status_of(Fault::not_implemented), 501);
+  EXPECT_EQ(status_of(Fault::backend_protocol), 502);
+  EXPECT_EQ(status_of(Fault::backend_closed), 502);
+  EXPECT_EQ(status_of(Fault::connect_failed), 502);
+  EXPECT_EQ(status_of(Fault::queue_timeout), 503);
+  EXPECT_EQ(status_of(Fault::first_byte_timeout), 504);
+  EXPECT_EQ(status_of(Fault::version_not_supported), 505);
+}
+
+TEST(Phrase, IsThereForEveryStatusThatWeSend) {
+  for (int i = 0; i < fault_count; ++i) {
+    const int status = status_of(static_cast<Fault>(i));
+    if (status == 499) continue;  // never sent
+    EXPECT_NE(phrase_of(status), "") << status;
+  }
+  EXPECT_EQ(phrase_of(299), "");
+}
+
+TEST(ErrorResponse, SpeaksTheDialectOfThePath) {
+  const Error error{.fault = Fault::backend_closed, .detail = "it \"closed\"\n"};
+
+  const Answer openai = answer_to(error, "/v1/chat/completions");
+  EXPECT_EQ(openai.status, 502);
+  EXPECT_EQ(openai.body,
+            R"({"error":{"message":"it \"closed\"\n","type":"upstream_error","param":null,"code":"backend_closed"}})");
+  EXPECT_EQ(openai.fields, "content-type: application/json\nx-evenkeel-reason: backend_closed\n");
+
+  EXPECT_EQ(answer_to(error, "/v2/models/m/infer").body, R"({"error":"it \"closed\"\n"})");
+
+  const Answer plain = answer_to(error, "/v10");
+  EXPECT_EQ(plain.body, "it \"closed\"\n\n");
+  EXPECT_EQ(plain.fields, "content-type: text/plain; charset=utf-8\nx-evenkeel-reason: backend_closed\n");
+}
+
+TEST(ErrorResponse, SaysSomethingThoughThereIsNoDetail) {
+  EXPECT_EQ(answer_to({.fault = Fault::no_route}, "/").body, "Not Found\n");
+  EXPECT_EQ(answer_to({.fault = Fault::no_route}, "").body, "Not Found\n");
+}
+
+TEST(ErrorResponse, SaysWhenToComeBack) {
+  for (const Fault fault : {Fault::queue_full, Fault::queue_timeout, Fault::no_backend, Fault::draining}) {
+    const std::string fields = answer_to({.fault = fault}, "/v1/x").fields;
+    EXPECT_NE(fields.find("retry-after: 1\nretry-after-ms: 1000\nx-should-retry: true\n"), std::string::npos);
+  }
+  EXPECT_EQ(answer_to({.fault = Fault::backend_closed}, "/v1/x").fields.find("retry"), std::string::npos);
+}
+
+TEST(StringBody, CanBeReadAgain) {
+  const BodyPtr body = make_body("text");
+  EXPECT_EQ(body->read().take()->bytes, "text");
+  EXPECT_TRUE(body->rewind());
+  const auto chunk = body->read().take();
+  EXPECT_EQ(chunk->bytes, "text");
+  EXPECT_TRUE(chunk->last);
+  EXPECT_EQ(make_body(""), nullptr);
+}
+
+}  // namespace
+}  // namespace evenkeel

@@ -1,0 +1,320 @@
+#include "evenkeel/net/socket.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "evenkeel/net/listener.h"
+#include "wire/peer.h"
+
+namespace evenkeel {
+namespace {
+
+using namespace std::chrono_literals;
+
+class Sockets : public testing::Test {
+ protected:
+  ~Sockets() override { loop.drop_spawned(); }
+  void connect(int buffer_bytes = 0) {
+    const Ends ends = connected_ends(buffer_bytes);
+    socket = std::make_unique<Socket>(loop, ends.ours);
+    peer = std::make_unique<Peer>(loop, ends.theirs);
+  }
+  std::string read_all() {
+    std::string all;
+    char bytes[1000];
+    while (socket->watch().readable()) {
+      const auto got = socket->read_some(bytes, sizeof bytes);
+      last = got.got;
+      if (got.got != Socket::Got::bytes) break;
+      all.append(bytes, got.size);
+    }
+    return all;
+  }
+
+  Loop loop;
+  std::unique_ptr<Socket> socket;
+  std::unique_ptr<Peer> peer;
+  Socket::Got last = Socket::Got::nothing_yet;
+};
+
+TEST_F(Sockets, ReadWhatIsThereWithoutWaiting) {
+  connect();
+  char bytes[10];
+  EXPECT_EQ(socket->read_some(bytes, sizeof bytes).got, Socket::Got::nothing_yet);
+  EXPECT_FALSE(socket->watch().readable());
+
+  peer->send("hello");
+  ASSERT_TRUE(eventually(loop, [&] { return socket->watch().readable(); }));
+  EXPECT_EQ(read_all(), "hello");
+  EXPECT_FALSE(socket->watch().readable());
+}
+
+TEST_F(Sockets, LoseNoByteBetweenTwoEvents) {
+  connect();
+  std::string expected;
+  std::string got;
+  for (int i = 0; i < 500; ++i) {
+    const std::string piece(static_cast<std::size_t>(1 + i * 37 % 2000), static_cast<char>('a' + i % 26));
+    expected += piece;
+    peer->send(piece);
+    if (i % 3 == 0) {
+      settle(loop, 1);
+      got += read_all();
+    }
+  }
+  EXPECT_TRUE(eventually(loop, [&] { return got += read_all(), got.size() == expected.size(); }));
+  EXPECT_EQ(got, expected);
+}
+
+TEST_F(Sockets, TellTheEndFromAFailure) {
+  connect();
+  peer->send("x");
+  peer->finish_sending();
+  ASSERT_TRUE(eventually(loop, [&] { return socket->watch().peer_closed(); }));
+  EXPECT_EQ(read_all(), "x");
+  EXPECT_EQ(last, Socket::Got::end);
+
+  connect();
+  peer->reset();
+  ASSERT_TRUE(eventually(loop, [&] { return socket->watch().broken(); }));
+  read_all();
+  EXPECT_EQ(last, Socket::Got::failure);
+}
+
+TEST_F(Sockets, WriteAllPiecesAtOnceWhereTheyFit) {
+  connect();
+  EXPECT_TRUE(socket->write("head ", "body ", "tail", 1s).ready());
+  EXPECT_TRUE(socket->write({}, "only body", {}, 1s).ready());
+  EXPECT_TRUE(socket->write({}, {}, {}, 1s).ready());
+  EXPECT_EQ(peer->read_bytes(23), "head body tailonly body");
+}
+
+TEST_F(Sockets, WriteTheRestWhenThereIsRoomAndKeepHeadAndTailForIt) {
+  connect(8 * 1024);
+  const std::string body(2'000'000, 'b');
+  std::string head(300'000, 'h');
+  std::string tail(300'000, 't');
+  const std::string expected = head + body + tail;
+
+  auto written = socket->write(head, body, tail, 20s);
+  EXPECT_FALSE(written.ready());
+  head.assign(head.size(), '?');
+  tail.assign(tail.size(), '?');
+
+  EXPECT_EQ(peer->read_bytes(expected.size()), expected);
+  ASSERT_TRUE(eventually(loop, [&] { return written.ready(); }));
+  EXPECT_TRUE(written.take());
+}
+
+TEST_F(Sockets, GiveUpOnAPeerThatReadsNothing) {
+  connect(8 * 1024);
+  const std::string body(5'000'000, 'b');
+
+  auto written = socket->write({}, body, {}, 50ms);
+
+  ASSERT_TRUE(eventually(loop, [&] { return written.ready(); }));
+  EXPECT_EQ(written.take().error().fault, Fault::write_timeout);
+}
+
+TEST_F(Sockets, BearWithAPeerThatReadsSlowly) {
+  connect(8 * 1024);
+  const std::string body(3'000'000, 'b');
+  auto written = socket->write({}, body, {}, 200ms);
+  std::size_t got = 0;
+  const Instant began = Clock::now();
+
+  while (got < body.size() && Clock::now() - began < 20s) {  // some with every turn
+    peer->seen();
+    loop.run_until([] { return false; }, Clock::now() + 1ms);
+    got += peer->seen().size();
+    peer->seen().clear();
+  }
+
+  ASSERT_TRUE(eventually(loop, [&] { return written.ready(); }));
+  EXPECT_TRUE(written.take());
+}
+
+TEST_F(Sockets, TellThatNobodyIsThereToWriteTo) {
+  connect();
+  peer->reset();
+  ASSERT_TRUE(eventually(loop, [&] { return socket->watch().broken(); }));
+  auto written = socket->write("x", {}, {}, 1s);
+  ASSERT_TRUE(written.ready());
+  EXPECT_FALSE(written.take());
+
+  connect(8 * 1024);
+  const std::string body(5'000'000, 'b');
+  auto waiting = socket->write({}, body, {}, 20s);
+  EXPECT_FALSE(waiting.ready());
+  peer->reset();
+  ASSERT_TRUE(eventually(loop, [&] { return waiting.ready(); }));
+  EXPECT_EQ(waiting.take().error().fault, Fault::client_gone);
+}
+
+TEST_F(Sockets, SayHowMuchTheyCouldSendAtOnce) {
+  connect(8 * 1024);
+  EXPECT_EQ(socket->write_now("hello"), 5u);
+  const std::string much(5'000'000, 'b');
+  const std::size_t sent = socket->write_now(much);
+  EXPECT_GT(sent, 0u);
+  EXPECT_LT(sent, much.size());
+  EXPECT_TRUE(eventually(loop, [&] { return socket->write_now(much) == 0; }));
+}
+
+TEST_F(Sockets, EndTheirSendingAndReadOn) {
+  connect();
+  socket->shutdown_write();
+  EXPECT_EQ(peer->read_to_end(), "");
+  peer->send("still");
+  EXPECT_TRUE(eventually(loop, [&] { return read_all() == "still"; }));
+}
+
+TEST_F(Sockets, AreResetOnDemand) {
+  connect();
+  socket->reset();
+  socket.reset();
+  EXPECT_TRUE(peer->sees_reset());
+}
+
+// ---- dialling and listening --------------------------------------------------------------------
+
+Task<void> dial_and_keep(Loop& loop, Endpoint endpoint, Instant deadline, std::optional<Result<int>>& into) {
+  auto dialled = co_await dial(loop, endpoint, deadline);
+  into.emplace(std::move(dialled));
+}
+
+TEST(Dial, ConnectsToAListener) {
+  Loop loop;
+  int accepted = 0;
+  Endpoint from;
+  const int fd = *Listener::bind(resolve("127.0.0.1", 0)->front());
+  const Endpoint where = Listener::local_endpoint(fd);
+  Listener listener(loop, fd, [&](int connection, const Endpoint& peer) {
+    ++accepted;
+    from = peer;
+    close(connection);
+  });
+
+  std::vector<std::optional<Result<int>>> results(200);
+  for (auto& result : results) loop.spawn(dial_and_keep(loop, where, Clock::now() + 20s, result));
+
+  EXPECT_TRUE(eventually(loop, [&] { return accepted == 200; }));
+  EXPECT_EQ(from.host(), "127.0.0.1");
+  for (auto& result : results) {
+    ASSERT_TRUE(result && *result);
+    close(**result);
+  }
+}
+
+TEST(Dial, SaysThatNobodyListens) {
+  Loop loop;
+  const int fd = *Listener::bind(resolve("127.0.0.1", 0)->front());
+  const Endpoint where = Listener::local_endpoint(fd);
+  close(fd);
+  std::optional<Result<int>> result;
+  loop.spawn(dial_and_keep(loop, where, Clock::now() + 20s, result));
+
+  ASSERT_TRUE(eventually(loop, [&] { return result.has_value(); }));
+
+  ASSERT_FALSE(*result);
+  EXPECT_EQ(result->error().fault, Fault::connect_failed);
+  EXPECT_TRUE(result->error().replayable);
+  EXPECT_EQ(result->error().side, Side::backend);
+}
+
+TEST(Dial, GivesUpInTime) {
+  // A listener whose queue is full: the kernel drops what comes, and nobody answers.
+  Loop loop;
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const Endpoint any = resolve("127.0.0.1", 0)->front();
+  ASSERT_EQ(::bind(fd, any.address(), any.size), 0);
+  ASSERT_EQ(listen(fd, 0), 0);
+  const Endpoint where = Listener::local_endpoint(fd);
+  std::vector<std::optional<Result<int>>> results(8);
+  for (auto& result : results) loop.spawn(dial_and_keep(loop, where, Clock::now() + 100ms, result));
+
+  ASSERT_TRUE(eventually(loop, [&] { return loop.spawned() == 0; }));
+
+  int timed_out = 0;
+  for (auto& result : results) {
+    if (*result) {
+      close(**result);
+    } else {
+      EXPECT_EQ(result->error().fault, Fault::connect_timeout);
+      EXPECT_TRUE(result->error().replayable);
+      ++timed_out;
+    }
+  }
+  EXPECT_GT(timed_out, 0);
+  close(fd);
+}
+
+TEST(Dial, LeavesNothingOpenWhenItIsDropped) {
+  Loop loop;
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const Endpoint any = resolve("127.0.0.1", 0)->front();
+  ASSERT_EQ(::bind(fd, any.address(), any.size), 0);
+  ASSERT_EQ(listen(fd, 0), 0);
+  const Endpoint where = Listener::local_endpoint(fd);
+  const int before = dup(0);
+  close(before);
+  std::vector<std::optional<Result<int>>> results(8);
+  for (auto& result : results) loop.spawn(dial_and_keep(loop, where, never, result));
+  loop.drop_spawned();
+  for (auto& result : results) {
+    if (result && *result) close(**result);
+  }
+
+  const int after = dup(0);
+  EXPECT_EQ(after, before);
+  close(after);
+  close(fd);
+}
+
+TEST(Listener, SaysWhatIsInTheWay) {
+  const auto taken = Listener::bind(resolve("192.0.2.77", 80)->front());
+  ASSERT_FALSE(taken);
+  EXPECT_NE(taken.error().detail.find("192.0.2.77:80"), std::string::npos) << taken.error().detail;
+}
+
+TEST(Listener, SharesItsPortOnlyWithThoseThatAskTo) {
+  const int first = *Listener::bind(resolve("127.0.0.1", 0)->front());
+  const Endpoint where = Listener::local_endpoint(first);
+  EXPECT_FALSE(Listener::bind(where));
+  const auto second = Listener::bind_beside(where);
+  ASSERT_TRUE(second);
+  close(first);
+  close(*second);
+}
+
+TEST(Listener, WaitsWhenDescriptorsRunOutAndGoesOn) {
+  Loop loop;
+  std::vector<int> accepted;
+  const int fd = *Listener::bind(resolve("127.0.0.1", 0)->front());
+  const Endpoint where = Listener::local_endpoint(fd);
+  Listener listener(loop, fd, [&](int connection, const Endpoint&) { accepted.push_back(connection); });
+  const int client = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  rlimit none = before;
+  none.rlim_cur = static_cast<rlim_t>(client) + 1;  // what is open stays open
+
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  ASSERT_EQ(::connect(client, where.address(), where.size), 0);
+  const std::uint64_t turns = loop.turns();
+  loop.run_until([] { return false; }, Clock::now() + 250ms);
+  EXPECT_TRUE(accepted.empty());
+  EXPECT_LT(loop.turns() - turns, 20u);  // it pauses, it does not spin
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+
+  EXPECT_TRUE(eventually(loop, [&] { return accepted.size() == 1; }));
+  for (const int connection : accepted) close(connection);
+  close(client);
+}
+
+}  // namespace
+}  // namespace evenkeel
