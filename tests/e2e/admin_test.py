@@ -224,10 +224,17 @@ class Metrics(case.Case):
         self.assertEqual(daemon.metric("evenkeel_backend_latency_seconds_count"), 10)
         self.assertEqual(daemon.metric("evenkeel_backend_errors_total"), 0)
         self.assertEqual(daemon.metric("evenkeel_overhead_seconds_count"), 10)
-        self.assertEqual(daemon.metric("evenkeel_pick_duration_seconds_count"), 10)
         self.assertEqual(daemon.metric("evenkeel_backend_up"), 1)
         self.assertEqual(daemon.metric("evenkeel_backend_state", state="up"), 1)
         self.assertEqual(daemon.metric("evenkeel_backend_state"), 1, "in one state at a time")
+
+    def test_one_pick_in_sixteen_is_timed(self):
+        daemon = self.in_front_of(self.backend(), workers=1)
+        with Stream.connect(daemon.address) as stream:
+            for _ in range(64):
+                stream.exchange()
+        self.assertEqual(daemon.metric("evenkeel_pick_duration_seconds_count"), 4)
+        self.assertLess(daemon.metric("evenkeel_pick_duration_seconds_sum") / 4, 0.001)
 
     def test_connections_are_counted_as_they_come_and_go(self):
         daemon = self.in_front_of(self.backend())

@@ -1,6 +1,7 @@
 """What every end-to-end test has at hand. Whatever a test starts ends with it; and at its end each
 daemon must be at rest (all leases given back) and leave with exit code 0."""
 
+import socket
 import sys
 import tempfile
 import threading
@@ -35,6 +36,20 @@ class Case(unittest.TestCase):
 
         self.addCleanup(end)
         return backend
+
+    def deaf_server(self):
+        """The address of one that answers no connection: its queue is full, so the kernel drops what
+        comes on top."""
+        deaf = socket.socket()
+        self.addCleanup(deaf.close)
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen(0)
+        for _ in range(8):
+            queued = socket.socket()
+            self.addCleanup(queued.close)
+            queued.setblocking(False)
+            queued.connect_ex(deaf.getsockname())
+        return "127.0.0.1:%d" % deaf.getsockname()[1]
 
     def simulators(self, *arguments, **kwargs):
         simulators = Simulators(*arguments, **kwargs)

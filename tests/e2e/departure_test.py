@@ -105,6 +105,40 @@ class ClientGone(case.Case):
         self.eventually(lambda: ends, "the end of the backend's connection")
         self.assertEqual(daemon.wait_access(1)[0]["reason"], "client_gone")
 
+    def test_in_the_middle_of_an_upload_that_nobody_takes(self):
+        """The backend is busy elsewhere; when it looks again, the connection has ended."""
+        look = threading.Event()
+        ends = []
+
+        def script(ask):
+            look.wait(20)
+            ask.stream.wait_closed()
+            ends.append(ask.stream.ended)
+
+        backend = self.backend(script, reads_body=False)
+        daemon = self.in_front_of(backend)
+        stream = Stream.connect(daemon.address)
+        stream.send(b"POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 30000000\r\n\r\n")
+        stream.socket.settimeout(0.3)
+        with self.assertRaises(TimeoutError, msg="the upload must be held back"):
+            stream.send(b"x" * 29_000_000)
+        # An orderly end would stand behind the bytes that nobody takes.
+        stream.reset()
+
+        daemon.wait_at_rest()  # which does not wait for the backend
+        look.set()
+        self.eventually(lambda: ends, "the end of the backend's connection")
+
+    def test_while_its_backend_is_being_connected(self):
+        deaf = self.deaf_server()
+        daemon = self.in_front_of(deaf, pool={"timeouts": {"connect": "60s"}})
+        stream = Stream.connect(daemon.address)
+        stream.ask()
+        self.eventually(lambda: daemon.backend(deaf)["in_flight"] == 1, "a lease")
+        stream.close()
+        daemon.wait_at_rest()
+        self.assertEqual(daemon.backend(deaf)["errors_total"], 0)
+
 
 class BackendGone(case.Case):
     def check_abort(self, end, begin=begin_stream, reason="backend_closed", pool=None, version="1.1"):

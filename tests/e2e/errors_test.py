@@ -2,7 +2,6 @@
 the log and in the metrics."""
 
 import json
-import socket
 
 import case
 from backend import free_port
@@ -113,18 +112,7 @@ class Errors(case.Case):
         self.check_told(daemon, answer, 502, "connect_failed")
 
     def test_a_backend_that_answers_no_connection(self):
-        """A full accept queue: the kernel drops what comes on top."""
-        deaf = socket.socket()
-        self.addCleanup(deaf.close)
-        deaf.bind(("127.0.0.1", 0))
-        deaf.listen(0)
-        for _ in range(8):
-            sock = socket.socket()
-            self.addCleanup(sock.close)
-            sock.setblocking(False)
-            sock.connect_ex(deaf.getsockname())
-        daemon = self.in_front_of(f"127.0.0.1:{deaf.getsockname()[1]}",
-                                  pool={"timeouts": {"connect": "200ms"}})
+        daemon = self.in_front_of(self.deaf_server(), pool={"timeouts": {"connect": "200ms"}})
         answer = exchange(daemon.address)
         self.check_told(daemon, answer, 504, "connect_timeout")
 
@@ -151,6 +139,24 @@ class Errors(case.Case):
     def test_a_backend_with_two_lengths_is_not_believed(self):
         def script(ask):
             ask.send(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab")
+            ask.stream.wait_closed()
+
+        daemon = self.in_front_of(self.backend(script))
+        answer = exchange(daemon.address)
+        self.check_told(daemon, answer, 502, "backend_protocol")
+
+    def test_a_head_without_end_is_not_kept(self):
+        def script(ask):
+            ask.send(b"HTTP/1.1 200 OK\r\n" + b"X-Field: value\r\n" * 20_000 + b"\r\n")
+            ask.stream.wait_closed()
+
+        daemon = self.in_front_of(self.backend(script))
+        answer = exchange(daemon.address)
+        self.check_told(daemon, answer, 502, "backend_protocol")
+
+    def test_a_tunnel_that_nobody_asked_for(self):
+        def script(ask):
+            ask.send(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n")
             ask.stream.wait_closed()
 
         daemon = self.in_front_of(self.backend(script))

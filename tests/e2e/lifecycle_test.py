@@ -257,5 +257,52 @@ class Drain(case.Case):
         self.assertEqual(exchange(daemon.address, target="/quick").status, 200)
 
 
+class Patience(case.Case):
+    """How long a client may do nothing."""
+
+    def test_between_requests(self):
+        daemon = self.in_front_of(self.backend(), listeners=[
+            {"name": "public", "timeouts": {"idle": "200ms"}}])
+        with Stream.connect(daemon.address) as stream:
+            stream.exchange()
+            stream.exchange()
+            self.assertEqual(stream.socket.recv(100), b"", "an end without a word")
+        self.assertEqual(daemon.metric("evenkeel_errors_total"), 0)
+
+    def test_with_its_answer(self):
+        def flood(ask):
+            ask.begin_chunks()
+            while True:
+                ask.chunk(b"x" * 65536)
+
+        backend = self.backend(flood)
+        daemon = self.in_front_of(backend, listeners=[{"name": "public", "timeouts": {"write": "200ms"}}])
+        with Stream.connect(daemon.address, receive_buffer=4096) as stream:
+            stream.ask()
+            line = daemon.wait_access(1)[0]
+            self.assertEqual((line["status"], line["reason"], line["aborted"]),
+                             (499, "write_timeout", True))
+        self.eventually(lambda: backend.connections() == 0, "the end of the generation")
+        self.assertEqual(daemon.backend(backend.address)["errors_total"], 0)
+
+    def test_a_slow_reader_that_reads_is_served_to_the_end(self):
+        """The timeout is for those who take nothing, not for those who take long."""
+        size = 8_000_000
+        daemon = self.in_front_of(self.backend(lambda ask: ask.answer(b"x" * size)),
+                                  listeners=[{"name": "public", "timeouts": {"write": "300ms"}}])
+        with Stream.connect(daemon.address, receive_buffer=65536) as stream:
+            stream.ask()
+            head = stream.read_head()
+            got = len(stream.buffer)
+            began = time.monotonic()
+            while got < size:
+                piece = stream.socket.recv(65536)
+                self.assertTrue(piece, f"cut off after {got} bytes")
+                got += len(piece)
+                if time.monotonic() - began < 1:
+                    time.sleep(0.02)  # slowly, for three times the timeout
+            self.assertEqual(head.length(), size)
+
+
 if __name__ == "__main__":
     case.main()

@@ -148,6 +148,25 @@ class Requests(case.Case):
         self.assertEqual((sized.chunked(), sized.length(), sized.body), (False, 7, b"abcdefg"))
         self.assertEqual((empty.chunked(), empty.length()), (False, 0))
 
+    def test_a_target_with_its_host_is_passed_as_a_path(self):
+        backend = self.backend()
+        daemon = self.in_front_of(backend)
+        answer = exchange(daemon.address, target="http://api.example/v1/models?a=b", host="api.example")
+        self.assertEqual(answer.status, 200)
+        self.assertEqual(backend.exchanges[0].target, "/v1/models?a=b")
+        self.assertEqual(backend.exchanges[0].head.field("host"), "api.example")
+
+    def test_a_request_that_comes_byte_by_byte_is_one_request(self):
+        backend = self.backend()
+        daemon = self.in_front_of(backend)
+        with Stream.connect(daemon.address) as stream:
+            for byte in (b"POST /slow HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n"
+                         b"a\r\n0123456789\r\n0\r\nX-Sum: 1\r\n\r\n"):
+                stream.send(bytes([byte]))
+            self.assertEqual(stream.read_response().status, 200)
+        self.assertEqual(backend.exchanges[0].body, b"0123456789")
+        self.assertEqual(backend.exchanges[0].head.trailers, [("X-Sum", "1")])
+
     def test_trailers_of_a_request_stay_trailers(self):
         backend = self.backend()
         daemon = self.in_front_of(backend)
@@ -353,6 +372,39 @@ class Connections(case.Case):
         self.assertEqual(backend.exchanges[-1].body, b"once")
         self.assertEqual(daemon.wait_access(2)[1]["attempts"], 2)
         self.assertEqual(daemon.metric("evenkeel_retries_total", reason="backend_closed"), 1)
+
+    def test_a_small_body_in_chunks_is_replayed_on_the_replacement_too(self):
+        def script(ask):
+            if ask.target == "/dies" and ask.connection == 1:
+                return ask.stream.close()
+            ask.answer(b"answer %d" % ask.connection)
+
+        backend = self.backend(script)
+        daemon = self.in_front_of(backend, workers=1)
+        exchange(daemon.address, target="/lives")
+        with Stream.connect(daemon.address) as stream:
+            stream.send(b"POST /dies HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+                        b"4\r\nonce\r\n0\r\n\r\n")
+            self.assertEqual(stream.read_response().body, b"answer 2")
+        self.assertEqual(backend.exchanges[-1].body, b"once")
+
+    def test_a_link_whose_request_was_not_read_to_its_end_is_not_used_again(self):
+        """The rest of the old request would be taken for the next one."""
+        def script(ask):
+            if ask.head.length():
+                ask.stream.read_exactly(10)
+                ask.answer(b"enough")
+                return ask.stream.wait_closed()
+            ask.answer(b"whole %d" % ask.connection)
+
+        backend = self.backend(script, reads_body=False)
+        daemon = self.in_front_of(backend, workers=1)
+        with Stream.connect(daemon.address) as stream:
+            stream.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 20\r\n\r\n0123456789")
+            self.assertEqual(stream.read_response().body, b"enough")
+            stream.send(b"GET /smug")  # still belongs to the body
+            stream.send(b"g")
+            self.assertEqual(stream.exchange(target="/next").body, b"whole 2")
 
     def test_an_early_answer_ends_an_upload_without_harm(self):
         """A server that refuses a body before it has read it all."""
