@@ -1,11 +1,13 @@
 """A server that dies takes with it what it had begun, and nothing else; and it is missed no longer
 than it is gone."""
 
+import json
 import threading
 import time
 
 import case
 from backend import Backend, free_port
+from process import Process
 from stream import Closed, Stream, exchange
 
 
@@ -92,6 +94,31 @@ class Failover(case.Case):
             self.assertIn(request_id, begun)
             self.assertLess(sent, died, "it was sent when the server was dead already")
         self.assertEqual(len(daemon.wait_access(len(answers))), len(answers))
+
+    def test_a_simulator_that_is_killed_under_a_streaming_load_costs_what_it_had_begun(self):
+        simulators = [self.simulators("--model", "m", speed=10) for _ in range(4)]
+        daemon = self.in_front_of(*(each.addresses[0] for each in simulators), pool={"engine": "vllm"})
+        load = Process(["load", f"http://{daemon.address}", "--concurrency", "24", "--requests", "1500",
+                        "--stream", "--prompt-tokens", "20..200", "--output-tokens", "10..40",
+                        "--model", "m", "--json"])
+        self.addCleanup(load.kill)
+        victim = simulators[2].addresses[0]
+        self.eventually(lambda: daemon.backend(victim)["picks_total"] > 30, "a running load")
+
+        simulators[2].kill()
+        self.eventually(lambda: daemon.backend(victim)["state"] == "down", "its absence to be noticed")
+        load.wait_exit(60)
+
+        report = json.loads("\n".join(load.stdout))
+        requests = report["requests"]
+        self.assertEqual(requests["succeeded"] + requests["failed"], 1500)
+        self.assertLessEqual(requests["failed"], 24, report["errors"])
+        lines = daemon.wait_access(1500)
+        failed = [line for line in lines if line["reason"] is not None]
+        self.assertEqual(len(failed), requests["failed"])
+        for line in failed:
+            self.assertEqual((line["reason"], line["backend"]), ("backend_closed", victim))
+        self.assertEqual({line["backend"] for line in lines[-100:]} & {victim}, set())
 
     def test_the_last_one_standing_takes_it_all(self):
         survivor = self.backend(generation)
