@@ -25,6 +25,10 @@ void Timer::arm(Loop& loop, Instant when) {
 Watch::Watch(Loop& loop, int fd) { open(loop, fd); }
 
 void Watch::open(Loop& loop, int fd) {
+  if (!try_open(loop, fd)) throw std::system_error(errno, std::generic_category(), "epoll_ctl");
+}
+
+bool Watch::try_open(Loop& loop, int fd) {
   assert(fd_ < 0);
   loop_ = &loop;
   fd_ = fd;
@@ -36,8 +40,9 @@ void Watch::open(Loop& loop, int fd) {
   if (epoll_ctl(loop.epoll_, EPOLL_CTL_ADD, fd, &event) != 0) {
     loop.leave(*this);
     fd_ = -1;
-    throw std::system_error(errno, std::generic_category(), "epoll_ctl");
+    return false;
   }
+  return true;
 }
 
 void Watch::release() {

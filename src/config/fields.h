@@ -56,10 +56,10 @@ struct Fields<ListenerLimits> {
   static void each(Visit&& visit) {
     using T = ListenerLimits;
     visit(Key{"header", "Largest request head, request line included; 431 above."},
-          &T::header_bytes, SizeForm{KiB, MiB});
+          &T::header_bytes, SizeForm{KiB, 64 * KiB});
     visit(Key{"header_fields", "Most header fields in a request; 431 above."}, &T::header_fields,
           CountForm{1, 10'000});
-    visit(Key{"uri", "Longest request target; 414 above."}, &T::uri_bytes, SizeForm{64, MiB});
+    visit(Key{"uri", "Longest request target; 414 above."}, &T::uri_bytes, SizeForm{64, 64 * KiB});
     visit(Key{"body", "Largest request body; 413 above."}, &T::body_bytes, SizeForm{0, TiB});
     visit(Key{"max_connections", "Most connections at a time, all workers together; 0: no limit."},
           &T::max_connections, CountForm{0, 10 * many});
@@ -81,8 +81,8 @@ struct Fields<ListenerConfig> {
           StructForm<ListenerTimeouts>{});
     visit(Key{"limits", "How much a client may send."}, &T::limits, StructForm<ListenerLimits>{});
     visit(Key{"trusted_proxies",
-              "Networks (10.0.0.0/8, ::1) whose X-Forwarded-* fields and request "
-              "ids are believed; those of others are replaced.",
+              "Networks (10.0.0.0/8, ::1) of proxies whose Forwarded, X-Forwarded-* and "
+              "X-Real-IP fields are believed; those of others are replaced or dropped.",
               false, "nobody"},
           &T::trusted_proxies, ScalarListForm<NetworkForm>{{{}, "a list of networks"}});
     visit(Key{"half_close",

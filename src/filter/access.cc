@@ -76,7 +76,7 @@ void Ledger::end(std::string_view method, std::string_view host, std::string_vie
                      .request_bytes = about.bytes_in,
                      .response_bytes = about.bytes_out};
   if (about.first_byte != Instant{}) tally.first_byte = about.first_byte - about.started;
-  if (about.sent != Instant{}) tally.overhead = about.sent - about.started - about.waited;
+  if (about.sent != Instant{}) tally.overhead = about.sent - about.received - about.elsewhere;
   sheet_.pool(about.pool_index).in_flight.remove();
   sheet_.count(tally);
   if (about.fault) {

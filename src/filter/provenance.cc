@@ -59,10 +59,14 @@ std::array<char, 36> make_uuid(Rng& rng) {
   return text;
 }
 
-bool ours(std::string_view name) {
-  constexpr std::string_view prefix = "x-evenkeel-";
-  return name.size() > prefix.size() && (name.front() | 0x20) == 'x' &&
-         same_name(name.substr(0, prefix.size()), prefix);
+/// Fields that only a proxy in front of us may set: x-forwarded-port and its like, x-real-ip, and
+/// our own.
+bool speaks_for_proxies(std::string_view name) {
+  if (name.size() < 9 || (name.front() | 0x20) != 'x') return false;
+  const auto begins = [name](std::string_view prefix) {
+    return name.size() > prefix.size() && same_name(name.substr(0, prefix.size()), prefix);
+  };
+  return begins("x-forwarded-") || begins("x-evenkeel-") || same_name(name, "x-real-ip");
 }
 
 /// The way that trusted proxies tell, over however many fields, and the last one of them.
@@ -107,7 +111,7 @@ Task<Result<Response>> ProvenanceFilter::handle(Request& request, Handler& next)
       case FieldId::x_forwarded_client_cert:
         return !about.trusted;
       case FieldId::other:
-        return !about.trusted && ours(field.name());
+        return !about.trusted && speaks_for_proxies(field.name());
       default:
         return false;
     }

@@ -39,6 +39,7 @@ void detect_group(std::span<const Address> servers, Duration patience,
                   std::vector<Finding>& findings) {
   auto resolved = resolve_each(servers);
   std::vector<Addresses> addresses;
+  addresses.reserve(servers.size());
   for (auto& each : resolved) addresses.push_back(each.get());
 
   Loop loop;

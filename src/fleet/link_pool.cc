@@ -59,13 +59,24 @@ Task<Result<LinkLease>> LinkPool::acquire(Want want) {
 Task<Result<LinkLease>> LinkPool::connect() {
   const Instant deadline = loop_.now() + options_.connect_timeout;
   Error last{.fault = Fault::connect_failed, .side = Side::backend, .replayable = true};
-  for (const Endpoint& address : addresses_) {
-    auto dialled = co_await dial(loop_, address, deadline);
+  const std::size_t first = preferred_;
+  for (std::size_t i = 0; i < addresses_.size(); ++i) {
+    const std::size_t index = (first + i) % addresses_.size();
+    const auto left = static_cast<Duration::rep>(addresses_.size() - i);
+    const Instant share = loop_.now() + (deadline - loop_.now()) / left;
+    auto dialled = co_await dial(loop_, addresses_[index], share);
     if (!dialled) {
       last = std::move(dialled.error());
       continue;
     }
-    auto link = make_http1_link(std::make_unique<Socket>(loop_, *dialled), options_.link);
+    preferred_ = index;
+    auto socket = Socket::adopt(loop_, *dialled);
+    if (socket == nullptr) {
+      last.side = Side::us;
+      last.detail = "the kernel watches no more descriptors";
+      break;
+    }
+    auto link = make_http1_link(std::move(socket), options_.link);
     cells_.links_busy.add();
     co_return LinkLease(std::make_unique<Kept>(*this, std::move(link)));
   }

@@ -150,7 +150,7 @@ void Socket::limit_unsent(int bytes) {
 std::unique_ptr<Socket> Socket::adopt(Loop& loop, int fd) {
   try {
     return std::make_unique<Socket>(loop, fd);
-  } catch (const std::system_error&) {
+  } catch (const std::system_error&) {  // the constructor has no other way to say so
     close(fd);
     return nullptr;
   }
@@ -183,7 +183,12 @@ Task<Result<int>> dial(Loop& loop, const Endpoint& endpoint, Instant deadline) {
   }
   if (connect(owned.fd, endpoint.address(), endpoint.size) != 0) {
     if (errno != EINPROGRESS) co_return failed(errno);
-    Watch watch(loop, owned.fd);
+    Watch watch;
+    if (!watch.try_open(loop, owned.fd)) {
+      Error error = failed(errno);
+      error.side = Side::us;
+      co_return error;
+    }
     auto wake = co_await watch.until_writable(deadline);
     if (wake == Wake::expired) {
       co_return Error{.fault = Fault::connect_timeout,

@@ -184,8 +184,9 @@ Result<std::string> Daemon::bind_admin() {
   admin_options_.body_bytes = 1024 * 1024;
   admin_host_.emplace(loop_, overview_);
   admin_listener_.emplace(loop_, *fd, [this](int accepted, const Endpoint& peer) {
-    loop_.spawn(serve_http1(std::make_unique<Socket>(loop_, accepted), peer, admin_options_,
-                            *admin_host_));
+    auto socket = Socket::adopt(loop_, accepted);
+    if (socket == nullptr) return;
+    loop_.spawn(serve_http1(std::move(socket), peer, admin_options_, *admin_host_));
   });
   return fmt::format("listening name=admin address={}", endpoint.text());
 }

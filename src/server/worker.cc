@@ -124,18 +124,24 @@ void Worker::accept(Port& port, int fd, const Endpoint& peer) {
     serve(port, fd, peer);
     return;
   }
-  chosen.connections_.fetch_add(1, std::memory_order_relaxed);
-  chosen.loop_.post([&chosen, fd, peer, name = port.options.listener] {
+  chosen.loop_.post([&chosen, handed = std::make_shared<HandedOver>(chosen, fd), peer,
+                     name = port.options.listener] {
     const auto same = std::find_if(chosen.ports_.begin(), chosen.ports_.end(), [&](const Port& each) {
       return each.options.listener == name;
     });
-    if (same != chosen.ports_.end()) {
-      chosen.serve(*same, fd, peer);
-    } else {
-      chosen.connections_.fetch_sub(1, std::memory_order_relaxed);
-      close(fd);
-    }
+    if (same != chosen.ports_.end()) chosen.serve(*same, handed->take(), peer);
   });
+}
+
+/// A connection on its way to another worker; closed if it does not arrive.
+Worker::HandedOver::HandedOver(Worker& to, int fd) : worker_(to), fd_(fd) {
+  worker_.connections_.fetch_add(1, std::memory_order_relaxed);
+}
+
+Worker::HandedOver::~HandedOver() {
+  if (fd_ < 0) return;
+  worker_.connections_.fetch_sub(1, std::memory_order_relaxed);
+  close(fd_);
 }
 
 /// Those that are idle longest make room.
@@ -144,8 +150,13 @@ void Worker::close_idle(int count) {
 }
 
 void Worker::serve(Port& port, int fd, const Endpoint& peer) {
+  auto socket = Socket::adopt(loop_, fd);
+  if (socket == nullptr) {
+    connections_.fetch_sub(1, std::memory_order_relaxed);
+    return;
+  }
   sheet_.listener(port.index).opened.add();
-  loop_.spawn(serve_http1(std::make_unique<Socket>(loop_, fd), peer, port.options, *this));
+  loop_.spawn(serve_http1(std::move(socket), peer, port.options, *this));
 }
 
 void Worker::closed(const FrontendOptions& listener) {

@@ -59,6 +59,18 @@ class Worker final : public Host {
     std::unique_ptr<Listener> listener;
   };
 
+  class HandedOver {
+   public:
+    HandedOver(Worker& to, int fd);
+    HandedOver(const HandedOver&) = delete;
+    ~HandedOver();
+    int take() { return std::exchange(fd_, -1); }
+
+   private:
+    Worker& worker_;
+    int fd_;
+  };
+
   void accept(Port& port, int fd, const Endpoint& peer);
   void serve(Port& port, int fd, const Endpoint& peer);
   void close_idle(int count);

@@ -156,7 +156,7 @@ class Collected : public prometheus::Collectable {
       page.add(std::move(labels), merged_of_pool<&PoolCells::wait>(pool));
     });
     page.gauges("requests_in_flight",
-                "Requests given to a pool and not ended, waiting ones included.");
+                "Requests picked for a backend of the pool and not ended.");
     each_pool([&](std::uint32_t pool, Labels labels) {
       page.add(std::move(labels), sheets_.in_flight(pool) - sheets_.waiting(pool));
     });
@@ -187,7 +187,7 @@ class Collected : public prometheus::Collectable {
   }
 
   void add_totals(Page& page) const {
-    page.histograms("overhead_seconds", "Time that a request spent in evenkeel alone.");
+    page.histograms("overhead_seconds", "Time from a request's head being in to its being given to a link, without waiting, connecting and failed attempts.");
     page.add({}, merged([](const Sheet& sheet) { return &sheet.overhead(); }));
     page.histograms("pick_duration_seconds", "Time to pick a backend.");
     page.add({}, merged([](const Sheet& sheet) { return &sheet.pick(); }));

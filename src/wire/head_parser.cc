@@ -156,7 +156,10 @@ HeadParser::Step HeadParser::parse(ReadBuffer& buffer) {
   }
 }
 
-void HeadParser::grow(ReadBuffer& buffer) {
+bool HeadParser::make_room(ReadBuffer& buffer) {
+  if (buffer.block.size() == Block::large && buffer.begin == 0) {
+    return refuse(Fault::header_too_large, "the header section is too large");
+  }
   Block larger = Block::take(Block::large);
   const std::string_view bytes = buffer.bytes();
   std::memcpy(larger.data(), bytes.data(), bytes.size());
@@ -170,6 +173,7 @@ void HeadParser::grow(ReadBuffer& buffer) {
   buffer.end = static_cast<std::uint32_t>(bytes.size());
   buffer.begin = 0;
   buffer.block = std::move(larger);
+  return true;
 }
 
 bool HeadParser::parse_request_line(std::string_view line) {

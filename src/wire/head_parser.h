@@ -38,10 +38,11 @@ class HeadParser {
   HeadParser(Kind kind, const HeadLimits& limits) : kind_(kind), limits_(limits) {}
 
   /// Looks at what was added to `buffer`. `done`: `head()` is filled and buffer.begin stands behind
-  /// the head. `more` with a full buffer: move to a larger one with `grow`.
+  /// the head. `more` with a full buffer: `make_room`.
   Step parse(ReadBuffer& buffer);
-  /// Moves the buffer's bytes into a larger block and keeps the views right.
-  void grow(ReadBuffer& buffer);
+  /// Moves the buffer's bytes to the front of a large block and keeps the views right. False, and the
+  /// head failed, when that is where they are: no head is longer than a large block.
+  bool make_room(ReadBuffer& buffer);
 
   Head& head() { return head_; }
   /// After `failed`.

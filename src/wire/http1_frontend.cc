@@ -16,6 +16,7 @@ namespace {
 constexpr std::uint64_t most_drained = 64 * 1024;             // of a request that was answered early
 constexpr Duration longest_drain = std::chrono::seconds(1);
 constexpr std::uint32_t least_room = 4 * 1024;                // in the head's block, to read a body there
+constexpr int most_unsent = 128 * 1024;                       // in the kernel, for a slow reader
 constexpr int chunks_between_yields = 16;                     // of a body that never makes us wait
 constexpr int exchanges_between_yields = 16;                  // of a client that never makes us wait
 constexpr std::string_view crlf = "\r\n";
@@ -94,6 +95,7 @@ class Http1Connection final : public Pooled, public Interim {
   Http1Connection(std::unique_ptr<Socket> socket, const Endpoint& peer,
                   const FrontendOptions& options, Host& host)
       : socket_(std::move(socket)), options_(options), host_(host), client_port_(peer.port()) {
+    socket_->limit_unsent(most_unsent);
     const std::string name = peer.host();
     client_size_ = static_cast<std::uint8_t>(name.copy(client_.data(), client_.size()));
     for (const Cidr& network : options.trusted_proxies) trusted_ = trusted_ || network.contains(peer);
@@ -373,6 +375,7 @@ Task<Http1Connection::Next> Http1Connection::exchange() {
   }
   if (minor_version_ == 1) request.interim = this;
 
+  request.about.received = loop().now();
   const std::shared_ptr<Handler> plan = host_.plan();
   auto answer = plan->handle(request);
   if (!answer.ready()) {
@@ -423,7 +426,7 @@ Task<Http1Connection::HeadOutcome> Http1Connection::read_head(HeadParser& parser
 Task<Http1Connection::HeadOutcome> Http1Connection::read_rest_of_head(HeadParser& parser,
                                                                       Instant deadline) {
   while (true) {
-    if (in_.free_size() == 0) parser.grow(in_);
+    if (in_.free_size() == 0 && !parser.make_room(in_)) co_return HeadOutcome::failed;
     if (!watch().readable()) {
       auto wake = co_await watch().until_readable(deadline);
       if (wake == Wake::expired) co_return HeadOutcome::expired;
@@ -441,7 +444,13 @@ Task<Http1Connection::HeadOutcome> Http1Connection::read_rest_of_head(HeadParser
 /// Answers what never became a request, and ends the connection: what follows cannot be trusted.
 Task<Http1Connection::Next> Http1Connection::refuse(Fault fault, const char* detail, const Head& head,
                                                     About& about) {
-  const std::string_view path = head.target;
+  // Of a target in absolute form, the path alone tells the dialect.
+  const auto scheme_end = head.target.find("://");
+  const auto slash = scheme_end == std::string_view::npos || head.target.starts_with('/')
+                         ? 0
+                         : head.target.find('/', scheme_end + 3);
+  const std::string_view path =
+      slash == std::string_view::npos ? head.target : head.target.substr(slash);
   Response response =
       error_response({.fault = fault, .side = Side::client, .detail = detail}, path);
   about.status = response.status;
@@ -550,7 +559,8 @@ Task<Http1Connection::Next> Http1Connection::pump(Request& request, Response& re
 
     auto result = next.take();
     if (!result) {
-      if (head_written) co_return abort(about, result.error(), framing);
+      const bool client_left = result.error().fault == Fault::client_gone;
+      if (head_written || client_left) co_return abort(about, result.error(), framing);
       Response failure = error_response(result.error(), request.path);
       about.fault = result.error().fault;
       auto answered = co_await respond(request, failure, !close);

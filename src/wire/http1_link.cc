@@ -48,7 +48,7 @@ class Http1Link final : public Link {
 
   Result<Done> start_sending(Request& request);
   Task<Result<Done>> upload(Task<Result<Done>> written, Task<Result<Chunk>> pending, Body* body,
-                            bool chunked, bool more);
+                            bool chunked, bool more, About& about);
   Task<Result<Done>> upload_body(Task<Result<Done>> written, Task<Result<Chunk>> pending, Body* body,
                                  bool chunked, bool more);
   Task<Result<Done>> upload_tunnel(Body& body);
@@ -250,33 +250,35 @@ Result<Done> Http1Link::start_sending(Request& request) {
   if (written.ready() && first.last) {
     auto sent = written.take();
     if (!sent) return spoil(blame_backend(std::move(sent.error())));
+    request.about.uploaded = loop().now();
     return Done{};
   }
 
   uploading_ = true;
-  upload_ = upload(std::move(written), std::move(pending), body, chunked, !first.last);
+  upload_ = upload(std::move(written), std::move(pending), body, chunked, !first.last,
+                   request.about);
   if (auto failure = end_upload()) return std::move(*failure);
   return Done{};
 }
 
 /// Takes the result of an upload that has ended. One that failed leaves a request incomplete: the
-/// link can carry no other. Returns the client's failures only: a backend that stops reading may
-/// still be answering.
+/// link can carry no other. A backend that has closed may have answered before: that is not returned.
 std::optional<Error> Http1Link::end_upload() {
   if (!upload_.valid() || !upload_.ready()) return std::nullopt;
   uploading_ = false;
   auto uploaded = upload_.take();
   if (uploaded) return std::nullopt;
   reusable_ = false;
-  if (uploaded.error().side != Side::client) return std::nullopt;
+  if (uploaded.error().fault == Fault::backend_closed) return std::nullopt;
   return std::move(uploaded.error());
 }
 
 /// Moves the rest of the request body, at the backend's pace; tells the reader when it is through.
 Task<Result<Done>> Http1Link::upload(Task<Result<Done>> written, Task<Result<Chunk>> pending,
-                                     Body* body, bool chunked, bool more) {
+                                     Body* body, bool chunked, bool more, About& about) {
   auto result =
       co_await upload_body(std::move(written), std::move(pending), body, chunked, more);
+  if (result) about.uploaded = loop().now();
   watch().interrupt();
   co_return result;
 }
@@ -390,11 +392,8 @@ Task<Result<Done>> Http1Link::read_head(HeadParser& parser) {
       if (step == HeadParser::Step::failed) {
         co_return backend_error(Fault::backend_protocol, parser.detail());
       }
-      if (in_.free_size() == 0) {
-        if (in_.block.size() == Block::large && in_.begin == 0) {
-          co_return backend_error(Fault::backend_protocol, "the header section is too large");
-        }
-        parser.grow(in_);
+      if (in_.free_size() == 0 && !parser.make_room(in_)) {
+        co_return backend_error(Fault::backend_protocol, parser.detail());
       }
     } else {
       in_.begin = in_.end = 0;

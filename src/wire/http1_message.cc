@@ -398,6 +398,8 @@ void write_response_head(HeadWriter& out, const Response& response, const Framin
   }
   if (response.status == 101) {
     out << "connection: upgrade\r\n";
+  } else if (response.fields.has(FieldId::upgrade)) {
+    out << (close ? "connection: upgrade, close\r\n" : "connection: upgrade\r\n");
   } else if (close) {
     out << "connection: close\r\n";
   } else if (minor_version == 0) {

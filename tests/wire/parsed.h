@@ -48,7 +48,7 @@ inline Parsed parse_cut(HeadParser::Kind kind, std::string_view bytes,
   for (std::size_t i = 0; i <= cuts.size() && parsed.step == HeadParser::Step::more; ++i) {
     const std::size_t upto = i < cuts.size() ? cuts[i] : bytes.size();
     while (at < upto && parsed.step == HeadParser::Step::more) {
-      if (buffer.free_size() == 0) parser.grow(buffer);
+      if (buffer.free_size() == 0) parser.make_room(buffer);
       const std::size_t size = std::min<std::size_t>(upto - at, buffer.free_size());
       append(buffer, bytes.substr(at, size));
       at += size;

@@ -114,6 +114,9 @@ class Watch {
   Watch& operator=(const Watch&) = delete;
   ~Watch() { release(); }
 
+  /// False when the kernel has no room to watch another descriptor.
+  [[nodiscard]] bool try_open(Loop& loop, int fd);
+  /// As `try_open`, but throws std::system_error.
   void open(Loop& loop, int fd);
   /// Forgets the descriptor without closing it; waiters are not woken.
   void release();

@@ -54,7 +54,7 @@ class [[nodiscard]] LinkLease {
 /// Thread: one worker's. Outlives its leases.
 class LinkPool {
  public:
-  /// `addresses`: of the server, tried in order; not empty.
+  /// `addresses`: of the server, not empty; tried in turn, beginning with the one that answered last.
   LinkPool(Loop& loop, std::vector<Endpoint> addresses, const LinkPoolOptions& options,
            BackendCells& cells);
   LinkPool(const LinkPool&) = delete;
@@ -85,6 +85,7 @@ class LinkPool {
 
   Loop& loop_;
   std::vector<Endpoint> addresses_;
+  std::size_t preferred_ = 0;  // of addresses_
   LinkPoolOptions options_;
   BackendCells& cells_;
   std::vector<std::unique_ptr<Kept>> idle_;  // the one used last at the back

@@ -59,8 +59,11 @@ struct About {
   std::uint32_t route_index = 0;  ///< of the plan, for counters; plus one, 0 = none
   std::uint32_t pool_index = 0;   ///< of the plan, for counters; plus one, 0 = none
   std::uint32_t attempts = 0;     ///< links that the request was offered to
+  Instant received{};             ///< when its head was in
   Duration waited{};              ///< in the pool's line
+  Duration elsewhere{};           ///< in line, connecting, and on attempts that failed
   Instant sent{};                 ///< when its head was given to the link that answered
+  Instant uploaded{};             ///< when its last byte was given to that link
   Instant first_byte{};           ///< when the response head was in
   std::uint64_t bytes_in = 0;     ///< of the request body, as read
   std::uint64_t bytes_out = 0;    ///< of the response body, as written

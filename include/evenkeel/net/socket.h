@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <string_view>
 #include <utility>
 
@@ -15,7 +16,10 @@ namespace evenkeel {
 /// A stream socket. Closed when destroyed. Thread: its loop's.
 class Socket {
  public:
-  /// Takes over a connected, non-blocking descriptor.
+  /// Takes over a connected, non-blocking descriptor; null, and the descriptor closed, where the
+  /// kernel has no room to watch another.
+  static std::unique_ptr<Socket> adopt(Loop& loop, int fd);
+  /// As `adopt`, but throws std::system_error and leaves the descriptor open.
   Socket(Loop& loop, int fd);
   Socket(const Socket&) = delete;
   Socket& operator=(const Socket&) = delete;
@@ -39,6 +43,9 @@ class Socket {
   /// Sends what fits right now, without waiting; how many bytes that were.
   std::size_t write_now(std::string_view bytes);
 
+  /// How much the kernel may hold for a peer that does not read, besides what is on its way.
+  void limit_unsent(int bytes);
+
   /// Ends our sending (FIN); reading goes on.
   void shutdown_write();
   /// The peer sees a reset instead of an orderly end: it must not take what it has as complete.
@@ -49,6 +56,7 @@ class Socket {
   int fd() const { return watch_.fd(); }
 
  private:
+  int unread_by_peer() const;
   Task<Result<Done>> write_rest(std::string_view head, std::string_view body, std::string_view tail,
                                 std::size_t sent, Duration patience);
   std::ptrdiff_t send_pieces(std::string_view head, std::string_view body, std::string_view tail);
