@@ -29,8 +29,9 @@ std::string cure_of(std::string_view url) {
   const std::string candidate = "http://" + host.substr(host.find('@') + 1);
   const bool has_port = candidate.find_last_of(':') > candidate.find_last_of("/]");
   std::string why;
-  if (parse_backend_address(candidate, why))
+  if (parse_backend_address(candidate, why)) {
     return "write " + candidate + (has_port ? "" : ":PORT");
+  }
   return "write http://host:port";
 }
 
@@ -94,6 +95,7 @@ void check_picker(const std::string& picker, std::vector<std::string>& complaint
 
 void ask(std::vector<AskedServer>& servers) {
   std::vector<Address> addresses;
+  addresses.reserve(servers.size());
   for (const AskedServer& server : servers) addresses.push_back(server.address);
   std::vector<Finding> findings = detect_all(addresses, patience);
   for (std::size_t i = 0; i < servers.size(); ++i) servers[i].finding = std::move(findings[i]);
@@ -128,7 +130,7 @@ std::vector<std::string> hopeless(const std::vector<AskedServer>& servers) {
     }
   }
   if (!any_answered && !complaints.empty()) {
-    complaints.push_back(
+    complaints.emplace_back(
         "none of these servers can be used; only they can tell what they are, so start one first");
   }
   return complaints;

@@ -114,7 +114,7 @@ std::string refusal_of(const DraftOptions& options, const std::vector<AskedServe
     Models models = identity_of(server).models;
     std::ranges::sort(models);
     auto group = std::ranges::find(groups, models, [](const auto& known) { return known.first; });
-    if (group == groups.end()) group = groups.insert(groups.end(), {std::move(models), {}});
+    if (group == groups.end()) group = groups.insert(groups.end(), {models, {}});
     group->second.push_back(server.url);
   }
   std::string text = "no model is served by all of these, and requests are not routed by model:\n";
