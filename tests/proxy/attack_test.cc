@@ -20,7 +20,7 @@ using namespace std::chrono_literals;
 /// against RFC 9112 alone, for messages in the one form in which we send them.
 class NaiveServer {
  public:
-  NaiveServer(Loop& loop, ScriptedServer& server) : loop_(loop), server_(server) {}
+  explicit NaiveServer(ScriptedServer& server) : server_(server) {}
 
   /// Reads and answers what is there; `requests` has "METHOD target body" of every whole request.
   void serve() {
@@ -84,7 +84,6 @@ class NaiveServer {
     return true;
   }
 
-  Loop& loop_;
   ScriptedServer& server_;
   std::vector<std::string> unread_;
 };
@@ -119,7 +118,7 @@ class Attack : public Chain {
     ScriptedServer own(loop);
     config.pools[0].backends = {{.address = own.address()}};
     build();
-    NaiveServer naive(loop, own);
+    NaiveServer naive(own);
     auto client = connect();
     std::string got;
     EXPECT_TRUE(eventually(loop, [&] {
