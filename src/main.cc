@@ -114,7 +114,9 @@ void add_sim(CLI::App& app, int& exit_code) {
   verb->add_option("--speed", options->speed, "10 runs ten times faster than life")
       ->capture_default_str();
   verb->add_option("--seed", options->seed, "of what is drawn at random")->capture_default_str();
-  verb->add_option("--threads", options->threads, "event loops")->capture_default_str();
+  verb->add_option("--threads", options->threads, "event loops")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   verb->add_option("--control", options->control, "control listener for all of them")
       ->capture_default_str();
   verb->add_flag("--prompt-tokens-details", options->prompt_tokens_details,
@@ -136,9 +138,11 @@ void add_load(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<evenkeel::LoadOptions>();
   auto words = std::make_shared<LoadWords>();
   verb->add_option("url", options->url, "http://host[:port][/base]")->required();
-  auto* rate = verb->add_option("--rate", options->rate, "requests per second, answered or not");
+  auto* rate = verb->add_option("--rate", options->rate, "requests per second, answered or not")
+                   ->check(CLI::PositiveNumber);
   auto* clients = verb->add_option("--concurrency", options->concurrency,
-                                   "clients that wait for their answers");
+                                   "clients that wait for their answers")
+                      ->check(CLI::PositiveNumber);
   auto* trace = verb->add_option("--trace", options->trace, "arrivals and lengths from a file");
   rate->excludes(clients)->excludes(trace);
   clients->excludes(trace);
@@ -159,7 +163,10 @@ void add_load(CLI::App& app, int& exit_code) {
   verb->add_option("--threads", options->threads, "event loops");
   verb->add_flag("--json", options->json, "the report as JSON");
   verb->callback([options, words, &exit_code] {
-    if (!words->duration.empty()) options->duration = parse_duration(words->duration);
+    if (!words->duration.empty()) {
+      options->duration = parse_duration(words->duration);
+      if (options->duration.count() == 0) throw CLI::ValidationError("--duration must be more than 0");
+    }
     if (!words->max_seconds.empty()) options->trace_cut = parse_duration(words->max_seconds);
     if (!words->prompt_tokens.empty()) {
       options->prompt_tokens = need(evenkeel::parse_token_range(words->prompt_tokens));
@@ -182,9 +189,16 @@ void add_demo(CLI::App& app, int& exit_code) {
   verb->add_option("--backends", options->backends, "simulated GPUs")->capture_default_str();
   verb->add_option("--picker", options->picker, "who chooses")->capture_default_str();
   verb->add_option("--rate", options->rate,
-                   "requests per second; default: what suits the backends");
+                   "requests per second; default: what suits the backends")
+      ->check(CLI::PositiveNumber);
   verb->add_option("--seed", options->seed, "of what is drawn at random");
   verb->callback([options, &exit_code] { exit_code = evenkeel::run_demo(*options); });
+}
+
+bool has_verb(const CLI::App& app, const std::string& name) {
+  const auto verbs = app.get_subcommands([](const CLI::App*) { return true; });
+  return std::any_of(verbs.begin(), verbs.end(),
+                     [&](const CLI::App* verb) { return verb->get_name() == name; });
 }
 
 }  // namespace
@@ -236,8 +250,13 @@ int main(int argc, char** argv) {
 
   // `evenkeel -c FILE` is `evenkeel run -c FILE`.
   std::vector<std::string> words(argv + 1, argv + argc);
-  if (!words.empty() && (words.front() == "-c" || words.front().starts_with("--config"))) {
+  const std::string first = words.empty() ? "-c" : words.front();
+  const bool about_itself = first == "-h" || first == "--help" || first == "--version";
+  if (words.empty() || (first.starts_with('-') && !about_itself)) {
     words.insert(words.begin(), "run");
+  } else if (!about_itself && !has_verb(app, first)) {
+    std::fprintf(stderr, "evenkeel: there is no verb '%s'; see evenkeel --help\n", first.c_str());
+    return exit_usage;
   }
   std::reverse(words.begin(), words.end());  // as CLI11 wants them
   try {

@@ -38,8 +38,8 @@ struct Fields<ListenerTimeouts> {
         Key{"header", "Longest time from a request's first byte to the end of its head; then 408."},
         &T::header, DurationForm{});
     visit(Key{"idle",
-              "How long a connection may be silent before its first request and between "
-              "requests; then it is closed."},
+              "How long a connection may be silent between requests; then it is closed. Before its "
+              "first request `header` applies."},
           &T::idle, DurationForm{});
     visit(Key{"body", "Longest pause between two pieces of a request body; then 408."}, &T::body,
           DurationForm{});

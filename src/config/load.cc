@@ -101,8 +101,10 @@ std::optional<std::string> read_whole(const std::string& file, std::string& why)
   const std::unique_ptr<std::FILE, decltype(close)> stream{std::fopen(file.c_str(), "rb"), close};
   if (stream) {
     std::array<char, 65536> piece;
+    std::size_t size = 0;
     while (const std::size_t count = std::fread(piece.data(), 1, piece.size(), stream.get())) {
       text.write(piece.data(), static_cast<std::streamsize>(count));
+      if ((size += count) > largest_file) break;  // a device never ends
     }
     if (std::ferror(stream.get()) == 0) return text.str();
   }

@@ -97,8 +97,8 @@ Task<Result<Response>> ProvenanceFilter::handle(Request& request, Handler& next)
   bool host_known = false;
   if (about.trusted) {
     if (fields.has(FieldId::x_forwarded_for)) chain = longer_chain(fields, about.client);
-    proto_known = fields.has(FieldId::x_forwarded_proto);
-    host_known = fields.has(FieldId::x_forwarded_host);
+    proto_known = fields.count(FieldId::x_forwarded_proto) == 1;  // two would be a choice
+    host_known = fields.count(FieldId::x_forwarded_host) == 1;
   }
   fields.remove_if([&](const Field& field) {
     switch (field.id) {
@@ -106,7 +106,9 @@ Task<Result<Response>> ProvenanceFilter::handle(Request& request, Handler& next)
       case FieldId::x_forwarded_for:
         return true;
       case FieldId::x_forwarded_proto:
+        return !proto_known;
       case FieldId::x_forwarded_host:
+        return !host_known;
       case FieldId::forwarded:
       case FieldId::x_forwarded_client_cert:
         return !about.trusted;

@@ -562,6 +562,7 @@ Task<Http1Connection::Next> Http1Connection::pump(Request& request, Response& re
       const bool client_left = result.error().fault == Fault::client_gone;
       if (head_written || client_left) co_return abort(about, result.error(), framing);
       Response failure = error_response(result.error(), request.path);
+      if (!about.request_id.empty()) failure.fields.add("x-request-id", about.request_id);
       about.fault = result.error().fault;
       auto answered = co_await respond(request, failure, !close);
       co_return answered;
