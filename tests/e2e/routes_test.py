@@ -131,9 +131,11 @@ class Pickers(case.Case):
             holders.append(stream)
             self.eventually(lambda: len(busy.exchanges) + len(idle.exchanges) == len(holders))
 
+        self.eventually(lambda: daemon.backend(idle.address)["in_flight"] == 0, "an idle backend")
         before = len(idle.exchanges)
-        for _ in range(20):
-            self.assertEqual(exchange(daemon.address).status, 200)
+        with Stream.connect(daemon.address) as stream:
+            for _ in range(20):
+                self.assertEqual(stream.exchange().status, 200)
         self.assertEqual(len(idle.exchanges), before + 20)
 
     def test_least_connections_respects_weights(self):
