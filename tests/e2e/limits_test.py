@@ -91,8 +91,8 @@ class Limits(case.Case):
         self.assertGreaterEqual(int(answer.field("retry-after-ms")), 1)
         self.assertEqual(answer.field("x-should-retry"), "true")
         self.assertEqual(json.loads(answer.body)["error"]["code"], "queue_full")
-        self.assertEqual(daemon.metric("evenkeel_errors_total", pool="pool", reason="queue_full"), 1)
         self.assertEqual(daemon.wait_access(1)[0]["reason"], "queue_full")
+        self.assertEqual(daemon.metric("evenkeel_errors_total", pool="pool", reason="queue_full"), 1)
 
     def test_a_line_of_length_zero_means_no_waiting(self):
         daemon = self.full(size=0)
