@@ -187,7 +187,7 @@ TEST(ConfigReader, WantsAUnitForASize) {
   EXPECT_THAT(problem("32768"), HasSubstr("found the number 32768; did you mean '32768B'?"));
   EXPECT_THAT(problem("32k"), HasSubstr("did you mean '32KiB'?"));
   EXPECT_THAT(problem("1MB"), HasSubstr("did you mean '1MiB'?"));
-  EXPECT_THAT(problem("10B"), HasSubstr("10B is out of range, expected 1KiB to 1MiB"));
+  EXPECT_THAT(problem("10B"), HasSubstr("10B is out of range, expected 1KiB to 64KiB"));
   EXPECT_EQ(problem("64KiB"), "");
 }
 
