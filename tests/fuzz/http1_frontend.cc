@@ -1,0 +1,120 @@
+// A whole client connection against three promises: it ends when its client ends, how the bytes were cut
+// does not matter, and the requests that a handler sees are those that Beast's parser reads, one after
+// the other, to the last byte of their bodies.
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "beast.h"
+#include "conversation.h"
+#include "evenkeel/wire/frontend.h"
+#include "require.h"
+
+namespace {
+
+namespace beast = boost::beast;
+using namespace evenkeel;
+
+constexpr std::size_t longest = 4096;
+
+struct Seen {
+  std::string method;
+  std::string path;
+  std::string body;
+  bool operator==(const Seen&) const = default;
+};
+
+class Noting final : public Handler {
+ public:
+  Task<Result<Response>> handle(Request& request) override {
+    Seen now{.method = std::string(request.method), .path = std::string(request.path)};
+    if (request.body == nullptr || !request.upgrade.empty()) {
+      seen.push_back(std::move(now));
+      co_return Response{.body = make_body("done")};
+    }
+    bool last = false;
+    while (!last) {
+      auto chunk = co_await request.body->read();
+      if (!chunk) co_return std::move(chunk.error());
+      now.body += chunk->bytes;
+      last = chunk->last;
+    }
+    seen.push_back(std::move(now));
+    co_return Response{.body = make_body("done")};
+  }
+  std::vector<Seen> seen;
+};
+
+class OneHost final : public Host {
+ public:
+  std::shared_ptr<Handler> plan() override { return handler; }
+  void refused(const Refusal&) override {}
+  bool draining() const override { return false; }
+  WaiterList& idle_connections() override { return idle; }
+  void closed(const FrontendOptions&) override {}
+
+  std::shared_ptr<Noting> handler = std::make_shared<Noting>();
+  WaiterList idle;
+};
+
+/// What one connection made of the bytes.
+struct Outcome {
+  std::string answers;
+  std::vector<Seen> seen;
+  bool operator==(const Outcome&) const = default;
+};
+
+void erase_all(std::string& text, std::string_view what) {
+  for (auto at = text.find(what); at != std::string::npos; at = text.find(what, at)) text.erase(at, what.size());
+}
+
+Outcome serve(std::string_view bytes, std::size_t pieces) {
+  static Loop loop;
+  static const FrontendOptions options{.half_close_is_gone = false};
+  OneHost host;
+  Conversation conversation(loop);
+  loop.spawn(serve_http1(conversation.our_end(), Endpoint{}, options, host));
+  conversation.say(bytes, pieces);
+  Outcome outcome{.answers = conversation.heard(), .seen = std::move(host.handler->seen)};
+  // Sent only to those whose body does not come with its head.
+  erase_all(outcome.answers, "HTTP/1.1 100 Continue\r\n\r\n");
+  return outcome;
+}
+
+void compare_with_beast(const std::vector<Seen>& ours, std::string_view bytes) {
+  for (const Seen& seen : ours) {
+    if (bytes.starts_with("\r\n")) bytes.remove_prefix(2);
+    beast::http::parser<true, beast::http::string_body> parser;
+    parser.header_limit(64 * 1024);
+    beast::error_code error;
+    while (!error && !bytes.empty() && !parser.is_done()) {
+      const auto taken = parser.put(boost::asio::buffer(bytes), error);
+      if (error == beast::http::error::need_more && taken > 0) error = {};
+      bytes.remove_prefix(taken);
+    }
+    // What trailers and Connection say of framing is dropped or judged elsewhere on our side.
+    if (about_framing(error) || error == beast::http::error::bad_value) return;
+    require(!error && parser.is_done(), "Beast reads the requests that we let through");
+    const auto& theirs = parser.get();
+    require(theirs.method_string() == seen.method, "the same method");
+    const std::string target(theirs.target());
+    require(target == seen.path || (target.find("://") != std::string::npos &&
+                                    (target.ends_with(seen.path) || seen.path == "/")),
+            "the same path");
+    require(theirs.body() == seen.body, "the same body");
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size > longest) return 0;
+  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  const Outcome whole = serve(bytes, 1);
+  require(whole == serve(bytes, 3), "three pieces come to the same");
+  require(whole == serve(bytes, 16), "sixteen pieces come to the same");
+  compare_with_beast(whole.seen, bytes);
+  return 0;
+}
