@@ -55,7 +55,7 @@ class Limits(case.Case):
             streams.append(self.ask(f"/{number}"))
             self.waiting(number + 1)  # each stands before the next one comes
 
-        self.assertEqual(daemon.metric("evenkeel_requests_waiting", pool="pool"), 8)
+        self.eventually(lambda: daemon.metric("evenkeel_requests_waiting", pool="pool") == 8)
         self.gate.let_through(9)
         for number, stream in enumerate(streams):
             self.assertEqual(stream.read_response().body, b"/%d" % number)
