@@ -164,8 +164,11 @@ class Stream:
         return message
 
     def read_response(self, to="GET"):
+        """The final one; those of the 1xx class before it are passed over."""
         head = self.read_head()
-        bodiless = to == "HEAD" or head.status in (204, 304) or head.status < 200
+        while head.status < 200 and head.status != 101:
+            head = self.read_head()
+        bodiless = to == "HEAD" or head.status in (101, 204, 304)
         return self.read_body(head, bodiless)
 
     def wait_closed(self, within=PATIENCE):
