@@ -483,14 +483,13 @@ TEST_F(Http1Link, LetsNoBackendBuyTimeForAHeadByteByByte) {
   backend->send("HTTP/1.1 200 OK\r\nA: ");
   const Instant began = Clock::now();
 
-  while (exchange.error() == nullptr) {
+  while (exchange.error() == nullptr && Clock::now() - began < 5s) {  // a byte every few milliseconds
     std::string_view more = "x";
     backend->send_some(more);
-    settle(loop, 1);
-    ASSERT_LT(Clock::now() - began, 10s);
+    eventually(loop, [&] { return exchange.error() != nullptr; }, 5ms);
   }
 
-  EXPECT_TRUE(exchange.failed(Fault::first_byte_timeout) || exchange.failed(Fault::backend_protocol));
+  EXPECT_TRUE(exchange.failed(Fault::first_byte_timeout));
 }
 
 TEST_F(Http1Link, CountsTheTimeToTheFirstByteFromTheRequestsEnd) {

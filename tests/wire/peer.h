@@ -150,6 +150,8 @@ class Peer {
     drain();
     return ended_;
   }
+  /// Nobody took what was sent last: the other side has closed both ways.
+  bool refused() const { return broken_; }
 
   void finish_sending() { shutdown(fd_, SHUT_WR); }
   void close() {
