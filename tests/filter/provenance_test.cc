@@ -41,7 +41,8 @@ class Provenance : public testing::Test {
 };
 
 constexpr const char* ours =
-    "x-forwarded-for: 192.0.2.7\nx-forwarded-proto: http\nx-forwarded-host: api\nvia: 1.1 evenkeel\n";
+    "x-forwarded-for: 192.0.2.7\nx-forwarded-proto: http\nx-forwarded-host: api\nvia: 1.1 "
+    "evenkeel\n";
 
 TEST_F(Provenance, SaysWhoAsks) {
   EXPECT_EQ(passed({{"Accept", "a"}, {"x-request-id", "A-z_0.9"}}),
@@ -70,7 +71,8 @@ TEST_F(Provenance, ExtendsWhatATrustedProxySays) {
                     {"X-Evenkeel-Tier", "gold"},
                     {"x-request-id", "a"}},
                    true),
-            "X-Forwarded-Proto: https\nX-Forwarded-Host: shop\nForwarded: for=10.0.0.1\nX-Evenkeel-Tier: gold\n"
+            "X-Forwarded-Proto: https\nX-Forwarded-Host: shop\nForwarded: "
+            "for=10.0.0.1\nX-Evenkeel-Tier: gold\n"
             "x-request-id: a\nx-forwarded-for: 10.0.0.1, 192.0.2.7\nvia: 1.1 evenkeel\n");
 }
 
@@ -80,14 +82,17 @@ TEST_F(Provenance, JoinsAWayThatIsToldOverSeveralFields) {
                                      {"x-forwarded-for", "10.0.0.3"},
                                      {"x-request-id", "a"}},
                                     true);
-  EXPECT_NE(fields.find("x-forwarded-for: 10.0.0.1, 10.0.0.2, 10.0.0.3, 192.0.2.7\n"), std::string::npos) << fields;
+  EXPECT_NE(fields.find("x-forwarded-for: 10.0.0.1, 10.0.0.2, 10.0.0.3, 192.0.2.7\n"),
+            std::string::npos)
+      << fields;
 }
 
 TEST_F(Provenance, KeepsAWayOfAnyLength) {
   std::string way = "10.0.0.1";
   for (int i = 0; i < 500; ++i) way += ", 10.0.0.1";
-  EXPECT_NE(passed({{"X-Forwarded-For", way}}, true).find("x-forwarded-for: " + way + ", 192.0.2.7\n"),
-            std::string::npos);
+  EXPECT_NE(
+      passed({{"X-Forwarded-For", way}}, true).find("x-forwarded-for: " + way + ", 192.0.2.7\n"),
+      std::string::npos);
 }
 
 TEST_F(Provenance, MakesAnIdWhereThereIsNoneThatIsSane) {
@@ -112,7 +117,8 @@ TEST_F(Provenance, MakesAnIdWhereThereIsNoneThatIsSane) {
 
 TEST_F(Provenance, MakesIdsThatSortByTheirTime) {
   const auto now = std::chrono::duration_cast<std::chrono::milliseconds>(
-      std::chrono::system_clock::now().time_since_epoch()).count();
+                       std::chrono::system_clock::now().time_since_epoch())
+                       .count();
   passed({});
   const auto stamp = std::stoll(request_id.substr(0, 8) + request_id.substr(9, 4), nullptr, 16);
 
@@ -124,7 +130,8 @@ TEST_F(Provenance, SaysWhenItCameOverTls) {
   Request request{.authority = "", .about = {.client = "::1", .secure = true}};
   auto answered = filter.handle(request, keeper);
 
-  EXPECT_NE(keeper.fields.find("x-forwarded-for: ::1\nx-forwarded-proto: https\nvia: "), std::string::npos);
+  EXPECT_NE(keeper.fields.find("x-forwarded-for: ::1\nx-forwarded-proto: https\nvia: "),
+            std::string::npos);
 }
 
 }  // namespace

@@ -17,12 +17,15 @@
 class Conversation {
  public:
   explicit Conversation(evenkeel::Loop& loop) : loop_(loop) {
-    require(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends_) == 0, "a pair of sockets");
+    require(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends_) == 0,
+            "a pair of sockets");
   }
   Conversation(const Conversation&) = delete;
   ~Conversation() { close(ends_[1]); }
 
-  std::unique_ptr<evenkeel::Socket> our_end() { return std::make_unique<evenkeel::Socket>(loop_, ends_[0]); }
+  std::unique_ptr<evenkeel::Socket> our_end() {
+    return std::make_unique<evenkeel::Socket>(loop_, ends_[0]);
+  }
 
   /// Says the bytes in that many pieces, lets the loop work between them, ends, and waits until the
   /// loop has nothing more to do.
@@ -50,7 +53,8 @@ class Conversation {
   void listen() {
     char bytes[65536];
     ssize_t count;
-    while ((count = recv(ends_[1], bytes, sizeof bytes, 0)) > 0) heard_.append(bytes, static_cast<std::size_t>(count));
+    while ((count = recv(ends_[1], bytes, sizeof bytes, 0)) > 0)
+      heard_.append(bytes, static_cast<std::size_t>(count));
   }
 
   evenkeel::Loop& loop_;

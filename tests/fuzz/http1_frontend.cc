@@ -1,6 +1,6 @@
-// A whole client connection against three promises: it ends when its client ends, how the bytes were cut
-// does not matter, and the requests that a handler sees are those that Beast's parser reads, one after
-// the other, to the last byte of their bodies.
+// A whole client connection against three promises: it ends when its client ends, how the bytes
+// were cut does not matter, and the requests that a handler sees are those that Beast's parser
+// reads, one after the other, to the last byte of their bodies.
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <cstdint>
@@ -67,7 +67,8 @@ struct Outcome {
 };
 
 void erase_all(std::string& text, std::string_view what) {
-  for (auto at = text.find(what); at != std::string::npos; at = text.find(what, at)) text.erase(at, what.size());
+  for (auto at = text.find(what); at != std::string::npos; at = text.find(what, at))
+    text.erase(at, what.size());
 }
 
 Outcome serve(std::string_view bytes, std::size_t pieces) {

@@ -1,5 +1,5 @@
-// The gate against three promises: what passes it is written in a form that Beast's parser reads the
-// same way, framing and all; our own parser takes that form, and writes it once more unchanged.
+// The gate against three promises: what passes it is written in a form that Beast's parser reads
+// the same way, framing and all; our own parser takes that form, and writes it once more unchanged.
 #include <algorithm>
 #include <boost/beast/http/empty_body.hpp>
 #include <boost/beast/http/parser.hpp>
@@ -91,11 +91,14 @@ void compare_with_beast(const Passed& passed, bool bodiless) {
   const auto lengths = theirs.count(beast::http::field::content_length);
   const auto codings = theirs.count(beast::http::field::transfer_encoding);
   require(lengths + codings <= 1, "framing is said once");
-  require(codings == (passed.framing.kind == Framing::Kind::chunked ? 1u : 0u), "a coding where there is one");
+  require(codings == (passed.framing.kind == Framing::Kind::chunked ? 1u : 0u),
+          "a coding where there is one");
   if (bodiless) return;  // a length there is not framing
-  require(lengths == (passed.framing.kind == Framing::Kind::length ? 1u : 0u), "a length where there is one");
+  require(lengths == (passed.framing.kind == Framing::Kind::length ? 1u : 0u),
+          "a length where there is one");
   if (lengths == 1) {
-    require(theirs.at(beast::http::field::content_length) == std::to_string(passed.framing.length), "the same length");
+    require(theirs.at(beast::http::field::content_length) == std::to_string(passed.framing.length),
+            "the same length");
   }
 }
 
@@ -113,7 +116,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (const std::string_view method : methods) {
     const Passed once = pass_response(bytes, method);
     if (once.head.empty()) continue;
-    const bool bodiless = method == "HEAD" || once.status < 200 || once.status == 204 || once.status == 304;
+    const bool bodiless =
+        method == "HEAD" || once.status < 200 || once.status == 204 || once.status == 304;
     compare_with_beast<false>(once, bodiless);
     if (once.status != 101) {
       require(pass_response(once.head, method, limits_of_ours).head == once.head,

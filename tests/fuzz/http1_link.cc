@@ -1,5 +1,5 @@
-// A whole backend connection against three promises: an exchange ends when its backend ends, how the
-// bytes were cut does not matter, and what we take for a response is what Beast's parser reads.
+// A whole backend connection against three promises: an exchange ends when its backend ends, how
+// the bytes were cut does not matter, and what we take for a response is what Beast's parser reads.
 //
 // The first byte chooses the method; the rest is what the backend says.
 #include <boost/beast/http/parser.hpp>

@@ -13,21 +13,46 @@ namespace {
 
 std::string text_of(const Fields& fields) {
   std::string text;
-  for (const Field& field : fields) text.append(field.name()).append("=").append(field.value()).append(";");
+  for (const Field& field : fields)
+    text.append(field.name()).append("=").append(field.value()).append(";");
   return text;
 }
 
-constexpr std::string_view known_names[] = {
-    "accept", "authorization", "connection", "content-length", "content-type", "cookie", "date", "expect",
-    "forwarded", "host", "http2-settings", "keep-alive", "proxy-authenticate", "proxy-authorization",
-    "proxy-connection", "retry-after", "server", "te", "trailer", "transfer-encoding", "upgrade", "user-agent",
-    "via", "x-forwarded-client-cert", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-request-id"};
+constexpr std::string_view known_names[] = {"accept",
+                                            "authorization",
+                                            "connection",
+                                            "content-length",
+                                            "content-type",
+                                            "cookie",
+                                            "date",
+                                            "expect",
+                                            "forwarded",
+                                            "host",
+                                            "http2-settings",
+                                            "keep-alive",
+                                            "proxy-authenticate",
+                                            "proxy-authorization",
+                                            "proxy-connection",
+                                            "retry-after",
+                                            "server",
+                                            "te",
+                                            "trailer",
+                                            "transfer-encoding",
+                                            "upgrade",
+                                            "user-agent",
+                                            "via",
+                                            "x-forwarded-client-cert",
+                                            "x-forwarded-for",
+                                            "x-forwarded-host",
+                                            "x-forwarded-proto",
+                                            "x-request-id"};
 
 std::string flip_case(std::string_view name, std::uint64_t which) {
   std::string flipped(name);
   for (std::size_t i = 0; i < flipped.size(); ++i) {
     const char c = flipped[i];
-    if ((which >> (i % 64) & 1) != 0 && c >= 'a' && c <= 'z') flipped[i] = static_cast<char>(c - 'a' + 'A');
+    if ((which >> (i % 64) & 1) != 0 && c >= 'a' && c <= 'z')
+      flipped[i] = static_cast<char>(c - 'a' + 'A');
   }
   return flipped;
 }

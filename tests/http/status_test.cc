@@ -34,7 +34,8 @@ TEST(Status, OfEveryFaultIsAnErrorWithAWordOfItsOwn) {
     EXPECT_GE(status_of(fault), 400);
     EXPECT_LE(status_of(fault), 599);
     words.insert(word_of(fault));
-    EXPECT_EQ(std::string(word_of(fault)).find_first_not_of("abcdefghijklmnopqrstuvwxyz_"), std::string::npos);
+    EXPECT_EQ(std::string(word_of(fault)).find_first_not_of("abcdefghijklmnopqrstuvwxyz_"),
+              std::string::npos);
   }
   EXPECT_EQ(words.size(), static_cast<std::size_t>(fault_count));
 }
@@ -73,15 +74,17 @@ TEST(ErrorResponse, SpeaksTheDialectOfThePath) {
 
   const Answer openai = answer_to(error, "/v1/chat/completions");
   EXPECT_EQ(openai.status, 502);
-  EXPECT_EQ(openai.body,
-            R"({"error":{"message":"it \"closed\"\n","type":"upstream_error","param":null,"code":"backend_closed"}})");
+  EXPECT_EQ(
+      openai.body,
+      R"({"error":{"message":"it \"closed\"\n","type":"upstream_error","param":null,"code":"backend_closed"}})");
   EXPECT_EQ(openai.fields, "content-type: application/json\nx-evenkeel-reason: backend_closed\n");
 
   EXPECT_EQ(answer_to(error, "/v2/models/m/infer").body, R"({"error":"it \"closed\"\n"})");
 
   const Answer plain = answer_to(error, "/v10");
   EXPECT_EQ(plain.body, "it \"closed\"\n\n");
-  EXPECT_EQ(plain.fields, "content-type: text/plain; charset=utf-8\nx-evenkeel-reason: backend_closed\n");
+  EXPECT_EQ(plain.fields,
+            "content-type: text/plain; charset=utf-8\nx-evenkeel-reason: backend_closed\n");
 }
 
 TEST(ErrorResponse, SaysSomethingThoughThereIsNoDetail) {
@@ -90,11 +93,14 @@ TEST(ErrorResponse, SaysSomethingThoughThereIsNoDetail) {
 }
 
 TEST(ErrorResponse, SaysWhenToComeBack) {
-  for (const Fault fault : {Fault::queue_full, Fault::queue_timeout, Fault::no_backend, Fault::draining}) {
+  for (const Fault fault :
+       {Fault::queue_full, Fault::queue_timeout, Fault::no_backend, Fault::draining}) {
     const std::string fields = answer_to({.fault = fault}, "/v1/x").fields;
-    EXPECT_NE(fields.find("retry-after: 1\nretry-after-ms: 1000\nx-should-retry: true\n"), std::string::npos);
+    EXPECT_NE(fields.find("retry-after: 1\nretry-after-ms: 1000\nx-should-retry: true\n"),
+              std::string::npos);
   }
-  EXPECT_EQ(answer_to({.fault = Fault::backend_closed}, "/v1/x").fields.find("retry"), std::string::npos);
+  EXPECT_EQ(answer_to({.fault = Fault::backend_closed}, "/v1/x").fields.find("retry"),
+            std::string::npos);
 }
 
 TEST(StringBody, CanBeReadAgain) {

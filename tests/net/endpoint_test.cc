@@ -7,7 +7,9 @@
 namespace evenkeel {
 namespace {
 
-Endpoint at(const std::string& host, std::uint16_t port = 80) { return resolve(host, port)->front(); }
+Endpoint at(const std::string& host, std::uint16_t port = 80) {
+  return resolve(host, port)->front();
+}
 
 bool contains(const std::string& network, const std::string& address) {
   const auto cidr = Cidr::parse(network);
@@ -49,8 +51,8 @@ TEST(Cidr, ContainsWhatItsPrefixSays) {
 }
 
 TEST(Cidr, RefusesWhatIsNoNetwork) {
-  for (const char* text : {"", "10.0.0.0/33", "10.0.0/8", "::1/129", "10.0.0.0/", "10.0.0.0/8x", "/8", "host", "10.0.0.0/-1",
-                           "10.0.0.0/+8", "10.0.0.0 /8"}) {
+  for (const char* text : {"", "10.0.0.0/33", "10.0.0/8", "::1/129", "10.0.0.0/", "10.0.0.0/8x",
+                           "/8", "host", "10.0.0.0/-1", "10.0.0.0/+8", "10.0.0.0 /8"}) {
     EXPECT_FALSE(Cidr::parse(text)) << text;
   }
 }

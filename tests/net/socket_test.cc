@@ -58,7 +58,8 @@ TEST_F(Sockets, LoseNoByteBetweenTwoEvents) {
   std::string expected;
   std::string got;
   for (int i = 0; i < 500; ++i) {
-    const std::string piece(static_cast<std::size_t>(1 + i * 37 % 2000), static_cast<char>('a' + i % 26));
+    const std::string piece(static_cast<std::size_t>(1 + i * 37 % 2000),
+                            static_cast<char>('a' + i % 26));
     expected += piece;
     peer->send(piece);
     if (i % 3 == 0) {
@@ -182,7 +183,8 @@ TEST_F(Sockets, AreResetOnDemand) {
 
 // ---- dialling and listening --------------------------------------------------------------------
 
-Task<void> dial_and_keep(Loop& loop, Endpoint endpoint, Instant deadline, std::optional<Result<int>>& into) {
+Task<void> dial_and_keep(Loop& loop, Endpoint endpoint, Instant deadline,
+                         std::optional<Result<int>>& into) {
   auto dialled = co_await dial(loop, endpoint, deadline);
   into.emplace(std::move(dialled));
 }
@@ -296,7 +298,8 @@ TEST(Listener, WaitsWhenDescriptorsRunOutAndGoesOn) {
   std::vector<int> accepted;
   const int fd = *Listener::bind(resolve("127.0.0.1", 0)->front());
   const Endpoint where = Listener::local_endpoint(fd);
-  Listener listener(loop, fd, [&](int connection, const Endpoint&) { accepted.push_back(connection); });
+  Listener listener(loop, fd,
+                    [&](int connection, const Endpoint&) { accepted.push_back(connection); });
   const int client = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   rlimit before{};
   getrlimit(RLIMIT_NOFILE, &before);

@@ -1,7 +1,7 @@
 // Bytes that others were attacked with (Http11Probe's cases by their ids, HTTP Garden's payloads,
 // PortSwigger's permutations), through the whole chain: what the client is told, and exactly which
-// requests the server saw. Nothing may be smuggled: a message is either refused together with all that
-// follows it, or understood by both sides in the same way.
+// requests the server saw. Nothing may be smuggled: a message is either refused together with all
+// that follows it, or understood by both sides in the same way.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -94,7 +94,7 @@ struct Outcome {
   bool closed = false;                // by us
   std::vector<std::string> requests;  // whole ones, as the server read them
   std::vector<std::string> heads;
-  std::string rest;                   // of a request that was not completed
+  std::string rest;  // of a request that was not completed
 
   std::string summary() const {
     std::string text;
@@ -147,7 +147,8 @@ class Attack : public Chain {
 
   static std::vector<int> statuses_of(std::string_view answers) {
     std::vector<int> statuses;
-    for (auto at = answers.find("HTTP/1.1 "); at != std::string_view::npos; at = answers.find("HTTP/1.1 ", at + 1)) {
+    for (auto at = answers.find("HTTP/1.1 "); at != std::string_view::npos;
+         at = answers.find("HTTP/1.1 ", at + 1)) {
       int status = 0;  // stays 0 where a text only speaks of HTTP/1.1
       const char* digits = answers.data() + std::min(at + 9, answers.size());
       std::from_chars(digits, answers.data() + std::min(at + 12, answers.size()), status);
@@ -170,7 +171,8 @@ class Attack : public Chain {
     EXPECT_EQ(outcome.summary(), std::to_string(status) + " closed;") << bytes;
   }
   /// Understood as these requests, each answered.
-  void expect_understood(std::string_view id, const std::string& bytes, const std::vector<std::string>& requests) {
+  void expect_understood(std::string_view id, const std::string& bytes,
+                         const std::vector<std::string>& requests) {
     SCOPED_TRACE(std::string(id));
     const Outcome outcome = send(bytes, requests.size());
     EXPECT_EQ(outcome.statuses, std::vector<int>(requests.size(), 200)) << bytes;
@@ -191,47 +193,88 @@ TEST_F(Attack, WithLengthAndCodingAtOnceIsRefused) {
   const std::string body = "0\r\n\r\nG";
   expect_refused(400, "SMUG-CL-TE-BOTH", post(length + coding, body));
   expect_refused(400, "SMUG-TECL-DESYNC", post(coding + length, body));
-  expect_refused(400, "SMUG-CLTE-CONN-CLOSE", post("Connection: close\r\n" + length + coding, body));
+  expect_refused(400, "SMUG-CLTE-CONN-CLOSE",
+                 post("Connection: close\r\n" + length + coding, body));
   expect_refused(400, "SMUG-CLTE-CL-PLUS", post("Content-Length: +6\r\n" + coding, body));
   expect_refused(400, "SMUG-CLTE-CL-NON-NUMERIC", post("Content-Length: N\r\n" + coding, body));
-  expect_refused(400, "SMUG-CLTE-TE-CASE-MISMATCH", post(length + "Transfer-Encoding: Chunked\r\n", body));
-  expect_refused(400, "SMUG-CLTE-TE-LEADING-COMMA", post(length + "Transfer-Encoding: , chunked\r\n", body));
-  expect_refused(400, "SMUG-CLTE-TE-OBS-FOLD", post(length + "Transfer-Encoding:\r\n chunked\r\n", body));
-  expect_refused(400, "SMUG-CLTE-TE-TRAILING-SPACE", post(length + "Transfer-Encoding: chunked \r\n", body));
-  expect_refused(400, "SMUG-CLTE-SMUGGLED-GET", post("Content-Length: 4\r\n" + coding, "0\r\n\r\n"));
-  expect_refused(400, "SMUG-CLTE-SMUGGLED-HEAD",
-                 post("Content-Length: 4\r\n" + coding, "0\r\n\r\nHEAD / HTTP/1.1\r\nHost: a\r\n\r\n"));
+  expect_refused(400, "SMUG-CLTE-TE-CASE-MISMATCH",
+                 post(length + "Transfer-Encoding: Chunked\r\n", body));
+  expect_refused(400, "SMUG-CLTE-TE-LEADING-COMMA",
+                 post(length + "Transfer-Encoding: , chunked\r\n", body));
+  expect_refused(400, "SMUG-CLTE-TE-OBS-FOLD",
+                 post(length + "Transfer-Encoding:\r\n chunked\r\n", body));
+  expect_refused(400, "SMUG-CLTE-TE-TRAILING-SPACE",
+                 post(length + "Transfer-Encoding: chunked \r\n", body));
+  expect_refused(400, "SMUG-CLTE-SMUGGLED-GET",
+                 post("Content-Length: 4\r\n" + coding, "0\r\n\r\n"));
+  expect_refused(
+      400, "SMUG-CLTE-SMUGGLED-HEAD",
+      post("Content-Length: 4\r\n" + coding, "0\r\n\r\nHEAD / HTTP/1.1\r\nHost: a\r\n\r\n"));
   expect_refused(400, "SMUG-CL-TE-UNKNOWN", post(length + "Transfer-Encoding: x\r\n", body));
 }
 
 TEST_F(Attack, WithALengthThatIsNoPlainNumberIsRefused) {
-  for (const std::string_view value :
-       {"", "5, 5", "5,5", "5,6", "5, 6", "5, 5, 5", "-5", "-0", "+5", "0x5", "05", "005", "00", "5 0", "1_0", "5.0", "5e0",
-        "99999999999999999999999", "18446744073709551621", ",5", "5,", "5-", "5 5", "'5'", "\"5\"", "5\x0b",
-        "five", "5;", "\xd9\xa5"}) {
+  for (const std::string_view value : {"",
+                                       "5, 5",
+                                       "5,5",
+                                       "5,6",
+                                       "5, 6",
+                                       "5, 5, 5",
+                                       "-5",
+                                       "-0",
+                                       "+5",
+                                       "0x5",
+                                       "05",
+                                       "005",
+                                       "00",
+                                       "5 0",
+                                       "1_0",
+                                       "5.0",
+                                       "5e0",
+                                       "99999999999999999999999",
+                                       "18446744073709551621",
+                                       ",5",
+                                       "5,",
+                                       "5-",
+                                       "5 5",
+                                       "'5'",
+                                       "\"5\"",
+                                       "5\x0b",
+                                       "five",
+                                       "5;",
+                                       "\xd9\xa5"}) {
     if (value.find('\x0b') != std::string_view::npos) continue;  // a control character: below
-    expect_refused(400, "CL " + std::string(value), post("Content-Length: " + std::string(value) + "\r\n", "hello"));
+    expect_refused(400, "CL " + std::string(value),
+                   post("Content-Length: " + std::string(value) + "\r\n", "hello"));
   }
-  expect_refused(400, "SMUG-DUPLICATE-CL", post("Content-Length: 5\r\nContent-Length: 6\r\n", "hello"));
-  expect_refused(400, "SMUG-DUPLICATE-CL-SAME", post("Content-Length: 5\r\nContent-Length: 5\r\n", "hello"));
+  expect_refused(400, "SMUG-DUPLICATE-CL",
+                 post("Content-Length: 5\r\nContent-Length: 6\r\n", "hello"));
+  expect_refused(400, "SMUG-DUPLICATE-CL-SAME",
+                 post("Content-Length: 5\r\nContent-Length: 5\r\n", "hello"));
   expect_refused(400, "SMUG-CL-VT", post("Content-Length: 5\x0b\r\n", "hello"));
   expect_refused(400, "SMUG-CL-NAME-SPACE", post("Content-Length : 5\r\n", "hello"));
   expect_refused(400, "SMUG-CL-NAME-HIGH", post("Content-Length\x85: 5\r\n", "hello"));
-  expect_refused(400, "SMUG-CL-LEADING-SPACE", "POST /p HTTP/1.1\r\n Content-Length: 5\r\nHost: a\r\n\r\nhello");
+  expect_refused(400, "SMUG-CL-LEADING-SPACE",
+                 "POST /p HTTP/1.1\r\n Content-Length: 5\r\nHost: a\r\n\r\nhello");
 }
 
 TEST_F(Attack, WithHarmlessWhitespaceIsUnderstoodAndWrittenAnew) {
   for (const std::string_view value : {"  5", "\t5", "5 ", "5\t ", "5"}) {
-    const Outcome outcome = send(post("Content-Length:" + std::string(value) + "\r\n", "hello") + std::string(smuggled), 2);
+    const Outcome outcome = send(
+        post("Content-Length:" + std::string(value) + "\r\n", "hello") + std::string(smuggled), 2);
     EXPECT_EQ(outcome.summary(), "200 200 open; <POST /p hello> <GET /smuggled >") << value;
-    EXPECT_EQ(outcome.heads[0], "POST /p HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\n") << value;
+    EXPECT_EQ(outcome.heads[0], "POST /p HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\n")
+        << value;
   }
-  for (const std::string_view value : {"chunked", "Chunked", "CHUNKED", "\tchunked", "chunked\t", " chunked  "}) {
-    const Outcome outcome = send(post("Transfer-Encoding:" + std::string(value) + "\r\n", "5\r\nhello\r\n0\r\n\r\n") +
-                                     std::string(smuggled),
-                                 2);
+  for (const std::string_view value :
+       {"chunked", "Chunked", "CHUNKED", "\tchunked", "chunked\t", " chunked  "}) {
+    const Outcome outcome =
+        send(post("Transfer-Encoding:" + std::string(value) + "\r\n", "5\r\nhello\r\n0\r\n\r\n") +
+                 std::string(smuggled),
+             2);
     EXPECT_EQ(outcome.summary(), "200 200 open; <POST /p hello> <GET /smuggled >") << value;
-    EXPECT_EQ(outcome.heads[0], "POST /p HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n") << value;
+    EXPECT_EQ(outcome.heads[0], "POST /p HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n")
+        << value;
   }
 }
 
@@ -246,26 +289,35 @@ TEST_F(Attack, WithACodingThatIsNotChunkedAloneIsRefused) {
       {"SMUG-TE-GZIP", "Transfer-Encoding: gzip\r\n", 501},
       {"SMUG-TE-IDENTITY", "Transfer-Encoding: identity\r\n"},
       {"SMUG-TE-EMPTY-VALUE", "Transfer-Encoding: \r\n"},
-      {"SMUG-TE-DUPLICATE-HEADERS", "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n"},
+      {"SMUG-TE-DUPLICATE-HEADERS",
+       "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n"},
       {"SMUG-TE-DUPLICATE-SAME", "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n"},
       {"SMUG-TE-DOUBLE-CHUNKED", "Transfer-Encoding: chunked, chunked\r\n"},
       {"SMUG-TE-NOT-FINAL-CHUNKED", "Transfer-Encoding: chunked, gzip\r\n"},
       {"SMUG-TE-GZIP-CHUNKED", "Transfer-Encoding: gzip, chunked\r\n"},
       {"SMUG-TE-SP-BEFORE-COLON", "Transfer-Encoding : chunked\r\n"},
       {"SMUG-TE-TAB-BEFORE-COLON", "Transfer-Encoding\t: chunked\r\n"},
-      {"SMUG-TE-VTAB", "Transfer-Encoding: \x0b" "chunked\r\n"},
-      {"SMUG-TE-FORMFEED", "Transfer-Encoding: \x0c" "chunked\r\n"},
+      {"SMUG-TE-VTAB",
+       "Transfer-Encoding: \x0b"
+       "chunked\r\n"},
+      {"SMUG-TE-FORMFEED",
+       "Transfer-Encoding: \x0c"
+       "chunked\r\n"},
       {"SMUG-TE-NULL", {"Transfer-Encoding: chunked\0\r\n", 29}},
       {"SMUG-TE-OBS-FOLD", "Transfer-Encoding:\r\n chunked\r\n"},
       {"SMUG-TE-LEADING-COMMA", "Transfer-Encoding: ,chunked\r\n"},
       {"SMUG-TE-TRAILING-COMMA", "Transfer-Encoding: chunked,\r\n"},
       {"SMUG-CHUNKED-WITH-PARAMS", "Transfer-Encoding: chunked;ext=val\r\n"},
       {"PS-nameprefix1", " Transfer-Encoding: chunked\r\n"},
-      {"PS-vertwrap", "Transfer-Encoding: \n\x0b" "chunked\r\n"},
+      {"PS-vertwrap",
+       "Transfer-Encoding: \n\x0b"
+       "chunked\r\n"},
       {"PS-0dwrap", "Foo: bar\r\n\rTransfer-Encoding: chunked\r\n"},
       {"PS-spjunk", "Transfer-Encoding x: chunked\r\n"},
       {"PS-backslash", "Transfer\\Encoding: chunked\r\n"},
-      {"PS-unispace", "Transfer-Encoding: \xa0" "chunked\r\n"},
+      {"PS-unispace",
+       "Transfer-Encoding: \xa0"
+       "chunked\r\n"},
       {"PS-nospace1-high", "Transfer-Encoding: chunked\xff\r\n"},
       {"PS-0dsuffix", "Transfer-Encoding: chunked\r\r\n"},
       {"PS-0dspam", "Transfer\r-Encoding: chunked\r\n"},
@@ -279,15 +331,18 @@ TEST_F(Attack, WithACodingThatIsNotChunkedAloneIsRefused) {
       {"HG-split-name", "Transfer-\r\nEncoding: chunked\r\n"},
       {"HG-bad-name-high", "Transfer-Encoding\xa0: chunked\r\n"},
   };
-  for (const auto& [id, fields, status] : cases) expect_refused(status, id, post(fields, "5\r\nhello\r\n0\r\n\r\n"));
+  for (const auto& [id, fields, status] : cases)
+    expect_refused(status, id, post(fields, "5\r\nhello\r\n0\r\n\r\n"));
   expect_refused(400, "SMUG-TE-HTTP10",
-                 "POST /p HTTP/1.0\r\nHost: a\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n");
+                 "POST /p HTTP/1.0\r\nHost: a\r\nConnection: keep-alive\r\nTransfer-Encoding: "
+                 "chunked\r\n\r\n0\r\n\r\n");
 }
 
 TEST_F(Attack, WithNamesThatOnlyLookLikeFramingPassesWithoutThem) {
-  const Outcome outcome = send(post("Transfer_Encoding: chunked\r\nContent_Length: 5\r\nContent-Length: 2\r\n", "hi") +
-                                   std::string(smuggled),
-                               2);
+  const Outcome outcome =
+      send(post("Transfer_Encoding: chunked\r\nContent_Length: 5\r\nContent-Length: 2\r\n", "hi") +
+               std::string(smuggled),
+           2);
   EXPECT_EQ(outcome.summary(), "200 200 open; <POST /p hi> <GET /smuggled >");
   EXPECT_EQ(outcome.heads[0], "POST /p HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\n");
 }
@@ -329,7 +384,8 @@ TEST_F(Attack, WithBadChunksNeverComesToAnEnd) {
       {"SMUG-TRAILER-NO-COLON", "0\r\nx\r\n\r\n"},
       {"SMUG-TRAILER-SP-COLON", "0\r\nx : 1\r\n\r\n"},
       {"MAL-TRAILER-LINE-64K", "0\r\nx: " + std::string(65'536, 'a') + "\r\n\r\n"},
-      {"MAL-TRAILERS-20000", [] {
+      {"MAL-TRAILERS-20000",
+       [] {
          std::string many = "0\r\n";
          for (int i = 0; i < 20'000; ++i) many += "x: 1\r\n";
          return many + "\r\n";
@@ -347,16 +403,19 @@ TEST_F(Attack, WithTinyChunksAndLargeExtensionsIsBounded) {
 }
 
 TEST_F(Attack, WithAChunkThatNeverEndsRunsIntoTheTimeout) {
-  expect_cut_off(408, "SMUG-CHUNK-MISSING-TRAILING-CRLF", post("Transfer-Encoding: chunked\r\n", "5\r\nhello\r\n0\r\n"));
+  expect_cut_off(408, "SMUG-CHUNK-MISSING-TRAILING-CRLF",
+                 post("Transfer-Encoding: chunked\r\n", "5\r\nhello\r\n0\r\n"));
   expect_cut_off(408, "short", post("Content-Length: 10\r\n", "hello"));
 }
 
 TEST_F(Attack, WithTrailersThatMeanSomethingPassesWithoutThem) {
   for (const std::string_view trailer :
        {"Content-Length: 5", "Transfer-Encoding: chunked", "Host: evil", "Authorization: Bearer x",
-        "Content-Type: text/html", "X-Forwarded-For: 1.2.3.4", "Connection: close", "Cookie: a=b"}) {
+        "Content-Type: text/html", "X-Forwarded-For: 1.2.3.4", "Connection: close",
+        "Cookie: a=b"}) {
     expect_understood(trailer,
-                      post("Transfer-Encoding: chunked\r\n", "5\r\nhello\r\n0\r\n" + std::string(trailer) + "\r\nx-ok: 1\r\n\r\n") +
+                      post("Transfer-Encoding: chunked\r\n",
+                           "5\r\nhello\r\n0\r\n" + std::string(trailer) + "\r\nx-ok: 1\r\n\r\n") +
                           std::string(smuggled),
                       {"POST /p hello[x-ok: 1]", "GET /smuggled "});
   }
@@ -396,7 +455,8 @@ TEST_F(Attack, WithBadStartLinesIsRefused) {
       {"COMP-METHOD-CONNECT", "CONNECT a:443 HTTP/1.1", 405},
       {"COMP-METHOD-TRACE", "TRACE / HTTP/1.1", 405},
   };
-  for (const auto& [id, line, status] : cases) expect_refused(status, id, line + "\r\nHost: a\r\n\r\n");
+  for (const auto& [id, line, status] : cases)
+    expect_refused(status, id, line + "\r\nHost: a\r\n\r\n");
   expect_refused(505, "MAL-H2-PREFACE", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
   expect_refused(400, "TWO-LEADING-CRLF", "\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");
   expect_refused(400, "TLS-HELLO", "\x16\x03\x01\x02\x01\x01\xfc\x03\x03\r\n\r\n");
@@ -410,17 +470,21 @@ TEST_F(Attack, WithBadFieldsIsRefused) {
   };
   const Case cases[] = {
       {"MAL-NUL-IN-HEADER-VALUE", std::string("X: a\0b\r\n", 8)},
-      {"MAL-CONTROL-CHARS-HEADER", "X: a\x01\x1f" "b\r\n"},
+      {"MAL-CONTROL-CHARS-HEADER",
+       "X: a\x01\x1f"
+       "b\r\n"},
       {"MAL-DEL-HEADER", "X: a\x7f\r\n"},
       {"MAL-NON-ASCII-HEADER-NAME", "X-\xc3\xa4: a\r\n"},
       {"MAL-LONG-HEADER-NAME", std::string(40'000, 'X') + ": a\r\n", 431},
       {"MAL-LONG-HEADER-VALUE", "X: " + std::string(40'000, 'a') + "\r\n", 431},
       {"MAL-LONG-HEADER-VALUE-1M", "X: " + std::string(1'000'000, 'a') + "\r\n", 431},
-      {"MAL-MANY-HEADERS", [] {
+      {"MAL-MANY-HEADERS",
+       [] {
          std::string many;
          for (int i = 0; i < 1'000; ++i) many += "X: a\r\n";
          return many;
-       }(), 431},
+       }(),
+       431},
       {"RFC9112-5-EMPTY-HEADER-NAME", ": a\r\n"},
       {"RFC9112-5-HEADER-NO-COLON", "Xa\r\n"},
       {"RFC9112-5-INVALID-HEADER-NAME", "X[]: a\r\n"},
@@ -443,44 +507,57 @@ TEST_F(Attack, WithBadFieldsIsRefused) {
 
 TEST_F(Attack, WithABadHostIsRefused) {
   for (const std::string_view fields :
-       {"", "Host: a\r\nHost: a\r\n", "Host: a\r\nHost: b\r\n", "Host: a, b\r\n", "Host:\r\n", "Host: \r\n",
-        "Host: a/b\r\n", "Host: u@a\r\n", "Host: u:p@a\r\n", "Host: a b\r\n", "Host: a:port\r\n", "Host: a#\r\n",
-        "Host: a?\r\n", "Host: http://a\r\n", "Host: [::1\r\n", "Host: a\\b\r\n", "hOSt: a\r\nHost: a\r\n"}) {
+       {"", "Host: a\r\nHost: a\r\n", "Host: a\r\nHost: b\r\n", "Host: a, b\r\n", "Host:\r\n",
+        "Host: \r\n", "Host: a/b\r\n", "Host: u@a\r\n", "Host: u:p@a\r\n", "Host: a b\r\n",
+        "Host: a:port\r\n", "Host: a#\r\n", "Host: a?\r\n", "Host: http://a\r\n", "Host: [::1\r\n",
+        "Host: a\\b\r\n", "hOSt: a\r\nHost: a\r\n"}) {
     expect_refused(400, fields, "GET / HTTP/1.1\r\n" + std::string(fields) + "\r\n");
   }
-  expect_refused(400, "HG-nul-in-host", std::string("GET / HTTP/1.1\r\nHost: google.com\0.x\r\n\r\n", 38));
+  expect_refused(400, "HG-nul-in-host",
+                 std::string("GET / HTTP/1.1\r\nHost: google.com\0.x\r\n\r\n", 38));
   expect_refused(400, "ABSOLUTE-URI-HOST-MISMATCH", "GET http://b/ HTTP/1.1\r\nHost: a\r\n\r\n");
   expect_refused(400, "ABSOLUTE-URI-USERINFO", "GET http://u@a/ HTTP/1.1\r\nHost: a\r\n\r\n");
   expect_understood("ABSOLUTE-URI", "GET http://a/x HTTP/1.1\r\nHost: a\r\n\r\n", {"GET /x "});
 }
 
 TEST_F(Attack, WithBodiesWhereFewExpectThemIsReadExactly) {
-  for (const std::string_view method : {"GET", "HEAD", "OPTIONS", "DELETE", "PUT", "BREW", "QUERY"}) {
+  for (const std::string_view method :
+       {"GET", "HEAD", "OPTIONS", "DELETE", "PUT", "BREW", "QUERY"}) {
     const std::string line = std::string(method) + " /x HTTP/1.1\r\nHost: a\r\n";
     const std::string hidden = "GET /hidden HTTP/1.1\r\nHost: a\r\n\r\n";
     const std::string size = std::to_string(hidden.size());
-    expect_understood("CL " + std::string(method), line + "Content-Length: " + size + "\r\n\r\n" + hidden + std::string(smuggled),
-                      {std::string(method) + " /x " + hidden, "GET /smuggled "});
+    expect_understood(
+        "CL " + std::string(method),
+        line + "Content-Length: " + size + "\r\n\r\n" + hidden + std::string(smuggled),
+        {std::string(method) + " /x " + hidden, "GET /smuggled "});
     expect_understood("TE " + std::string(method),
-                      line + "Transfer-Encoding: chunked\r\n\r\n21\r\n" + hidden + "\r\n0\r\n\r\n" + std::string(smuggled),
+                      line + "Transfer-Encoding: chunked\r\n\r\n21\r\n" + hidden + "\r\n0\r\n\r\n" +
+                          std::string(smuggled),
                       {std::string(method) + " /x " + hidden, "GET /smuggled "});
-    expect_understood("CL0 " + std::string(method), line + "Content-Length: 0\r\n\r\n" + std::string(smuggled),
+    expect_understood("CL0 " + std::string(method),
+                      line + "Content-Length: 0\r\n\r\n" + std::string(smuggled),
                       {std::string(method) + " /x ", "GET /smuggled "});
   }
-  expect_understood("EXPECT-100-CL-DESYNC",
-                    post("Content-Length: 5\r\nExpect: 100-continue\r\n", "hello") + std::string(smuggled),
-                    {"POST /p hello", "GET /smuggled "});
-  expect_understood("EXPECT-100-WITHOUT-BODY", "GET /x HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n\r\n" + std::string(smuggled),
-                    {"GET /x ", "GET /smuggled "});
-  expect_refused(417, "EXPECT-OTHER", post("Content-Length: 5\r\nExpect: 100-continue, x\r\n", "hello"));
-  expect_understood("SMUG-PIPELINE-SAFE", std::string(smuggled) + std::string(smuggled), {"GET /smuggled ", "GET /smuggled "});
+  expect_understood(
+      "EXPECT-100-CL-DESYNC",
+      post("Content-Length: 5\r\nExpect: 100-continue\r\n", "hello") + std::string(smuggled),
+      {"POST /p hello", "GET /smuggled "});
+  expect_understood(
+      "EXPECT-100-WITHOUT-BODY",
+      "GET /x HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n\r\n" + std::string(smuggled),
+      {"GET /x ", "GET /smuggled "});
+  expect_refused(417, "EXPECT-OTHER",
+                 post("Content-Length: 5\r\nExpect: 100-continue, x\r\n", "hello"));
+  expect_understood("SMUG-PIPELINE-SAFE", std::string(smuggled) + std::string(smuggled),
+                    {"GET /smuggled ", "GET /smuggled "});
   expect_understood("ONE-LEADING-CRLF", "\r\n" + std::string(smuggled), {"GET /smuggled "});
 }
 
 TEST_F(Attack, BehindAMessageIsAMessageOfItsOwnAndRefused) {
   for (const std::string_view tail :
-       {std::string_view("\0", 1), std::string_view("\rZGET / HTTP/1.1\r\nHost: a\r\n\r\n"), std::string_view("  GET / HTTP/1.1\r\n\r\n"),
-        std::string_view("\x01"), std::string_view("\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")}) {
+       {std::string_view("\0", 1), std::string_view("\rZGET / HTTP/1.1\r\nHost: a\r\n\r\n"),
+        std::string_view("  GET / HTTP/1.1\r\n\r\n"), std::string_view("\x01"),
+        std::string_view("\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")}) {
     const Outcome outcome = send(std::string(smuggled) + std::string(tail), 3);
     EXPECT_EQ(outcome.summary(), "200 400 closed; <GET /smuggled >") << tail;
   }
@@ -488,11 +565,20 @@ TEST_F(Attack, BehindAMessageIsAMessageOfItsOwnAndRefused) {
 
 TEST_F(Attack, ByConnectionNominationsIsRefusedOrWithoutEffect) {
   expect_refused(400, "nominates host", "GET / HTTP/1.1\r\nHost: a\r\nConnection: Host\r\n\r\n");
-  expect_refused(400, "nominates length", post("Connection: Content-Length\r\nContent-Length: 5\r\n", "hello"));
-  expect_refused(400, "nominates coding", post("Connection: Transfer-Encoding\r\nTransfer-Encoding: chunked\r\n", "0\r\n\r\n"));
-  expect_refused(400, "nominates authorization", "GET / HTTP/1.1\r\nHost: a\r\nConnection: authorization\r\nAuthorization: x\r\n\r\n");
-  expect_refused(400, "nominates the way", "GET / HTTP/1.1\r\nHost: a\r\nConnection: X-Forwarded-For\r\n\r\n");
-  const Outcome outcome = send("GET / HTTP/1.1\r\nHost: a\r\nConnection: X-Secret\r\nX-Secret: 1\r\nKeep-Alive: 1\r\nProxy-Connection: x\r\n\r\n", 1);
+  expect_refused(400, "nominates length",
+                 post("Connection: Content-Length\r\nContent-Length: 5\r\n", "hello"));
+  expect_refused(
+      400, "nominates coding",
+      post("Connection: Transfer-Encoding\r\nTransfer-Encoding: chunked\r\n", "0\r\n\r\n"));
+  expect_refused(
+      400, "nominates authorization",
+      "GET / HTTP/1.1\r\nHost: a\r\nConnection: authorization\r\nAuthorization: x\r\n\r\n");
+  expect_refused(400, "nominates the way",
+                 "GET / HTTP/1.1\r\nHost: a\r\nConnection: X-Forwarded-For\r\n\r\n");
+  const Outcome outcome = send(
+      "GET / HTTP/1.1\r\nHost: a\r\nConnection: X-Secret\r\nX-Secret: 1\r\nKeep-Alive: "
+      "1\r\nProxy-Connection: x\r\n\r\n",
+      1);
   EXPECT_EQ(outcome.heads.at(0), "GET / HTTP/1.1\r\nhost: a\r\n\r\n");
 }
 
@@ -505,15 +591,22 @@ TEST_F(Attack, ByUpgradesThatAreNoneIsWithoutEffect) {
   const std::string get = "GET / HTTP/1.1\r\nHost: a\r\n";
   const std::string plain_get = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
   const Case cases[] = {
-      {"h2c", get + "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n", plain_get},
-      {"h2c-no-connection", get + "Upgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n", plain_get},
+      {"h2c",
+       get + "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: "
+             "AAMAAABkAAQAAP__\r\n\r\n",
+       plain_get},
+      {"h2c-no-connection", get + "Upgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n",
+       plain_get},
       {"COMP-UPGRADE-MISSING-CONN", get + "Upgrade: websocket\r\n\r\n", plain_get},
       {"COMP-UPGRADE-UNKNOWN", get + "Connection: Upgrade\r\nUpgrade: TLS/1.0\r\n\r\n", plain_get},
-      {"COMP-UPGRADE-LIST", get + "Connection: Upgrade\r\nUpgrade: h2c, websocket\r\n\r\n", plain_get},
+      {"COMP-UPGRADE-LIST", get + "Connection: Upgrade\r\nUpgrade: h2c, websocket\r\n\r\n",
+       plain_get},
       {"COMP-UPGRADE-POST",
-       "POST / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 2\r\n\r\nhi",
+       "POST / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: "
+       "2\r\n\r\nhi",
        "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\n"},
-      {"COMP-UPGRADE-HTTP10", "GET / HTTP/1.0\r\nHost: a\r\nConnection: Upgrade, keep-alive\r\nUpgrade: websocket\r\n\r\n",
+      {"COMP-UPGRADE-HTTP10",
+       "GET / HTTP/1.0\r\nHost: a\r\nConnection: Upgrade, keep-alive\r\nUpgrade: websocket\r\n\r\n",
        plain_get},
   };
   for (const auto& [id, request, head] : cases) {

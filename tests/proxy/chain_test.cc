@@ -15,11 +15,14 @@ constexpr std::string_view ok_to_client = "HTTP/1.1 200 OK\r\ncontent-length: 2\
 
 TEST_F(Chain, PassesARequestAndItsAnswer) {
   auto client = connect();
-  client->send("POST /v1/x?y=%2F HTTP/1.1\r\nHost: api\r\nX-Custom: 0.30000000000000004\r\nContent-Length: 4\r\n\r\nbody");
+  client->send(
+      "POST /v1/x?y=%2F HTTP/1.1\r\nHost: api\r\nX-Custom: 0.30000000000000004\r\nContent-Length: "
+      "4\r\n\r\nbody");
 
   Peer& backend = server.connection(0);
   EXPECT_EQ(plain(backend.read_head()),
-            "POST /v1/x?y=%2F HTTP/1.1\r\nhost: api\r\nX-Custom: 0.30000000000000004\r\ncontent-length: 4\r\n\r\n");
+            "POST /v1/x?y=%2F HTTP/1.1\r\nhost: api\r\nX-Custom: "
+            "0.30000000000000004\r\ncontent-length: 4\r\n\r\n");
   EXPECT_EQ(backend.read_bytes(4), "body");
   EXPECT_EQ(in_flight(), 1u);
   backend.send("HTTP/1.1 200 Fine\r\nServer: uvicorn\r\nX-Own: 1\r\nContent-Length: 2\r\n\r\nok");
@@ -31,13 +34,16 @@ TEST_F(Chain, PassesARequestAndItsAnswer) {
 
 TEST_F(Chain, TellsTheServerWhoAsks) {
   auto client = connect();
-  client->send("GET / HTTP/1.1\r\nHost: api\r\nX-Forwarded-For: 10.0.0.1\r\nX-Request-Id: abc\r\nX-Evenkeel-Trick: 1\r\n\r\n");
+  client->send(
+      "GET / HTTP/1.1\r\nHost: api\r\nX-Forwarded-For: 10.0.0.1\r\nX-Request-Id: "
+      "abc\r\nX-Evenkeel-Trick: 1\r\n\r\n");
 
   EXPECT_EQ(server.connection(0).read_head(),
             "GET / HTTP/1.1\r\nhost: api\r\nx-request-id: abc\r\nx-forwarded-for: 192.0.2.7\r\n"
             "x-forwarded-proto: http\r\nx-forwarded-host: api\r\nvia: 1.1 evenkeel\r\n\r\n");
   server.connection(0).send(ok);
-  EXPECT_EQ(client->read_message(), "HTTP/1.1 200 OK\r\nx-request-id: abc\r\ncontent-length: 2\r\n\r\nok");
+  EXPECT_EQ(client->read_message(),
+            "HTTP/1.1 200 OK\r\nx-request-id: abc\r\ncontent-length: 2\r\n\r\nok");
 }
 
 TEST_F(Chain, SendsItsOwnRequestIdOnceThoughTheServerEchoesOne) {
@@ -46,7 +52,8 @@ TEST_F(Chain, SendsItsOwnRequestIdOnceThoughTheServerEchoesOne) {
   server.connection(0).read_head();
   server.connection(0).send("HTTP/1.1 200 OK\r\nX-Request-Id: other\r\nContent-Length: 0\r\n\r\n");
 
-  EXPECT_EQ(client->read_message(), "HTTP/1.1 200 OK\r\nx-request-id: abc\r\ncontent-length: 0\r\n\r\n");
+  EXPECT_EQ(client->read_message(),
+            "HTTP/1.1 200 OK\r\nx-request-id: abc\r\ncontent-length: 0\r\n\r\n");
 }
 
 TEST_F(Chain, UsesOneLinkForOneRequestAfterTheOther) {
@@ -63,7 +70,8 @@ TEST_F(Chain, UsesOneLinkForOneRequestAfterTheOther) {
 TEST_F(Chain, AnswersAThousandPipelinedRequestsInOrderOneAtATime) {
   auto client = connect();
   std::string requests;
-  for (int i = 0; i < 1000; ++i) requests += "GET /" + std::to_string(i) + " HTTP/1.1\r\nHost: a\r\n\r\n";
+  for (int i = 0; i < 1000; ++i)
+    requests += "GET /" + std::to_string(i) + " HTTP/1.1\r\nHost: a\r\n\r\n";
   client->send(requests);
 
   for (int i = 0; i < 1000; ++i) {
@@ -72,7 +80,8 @@ TEST_F(Chain, AnswersAThousandPipelinedRequestsInOrderOneAtATime) {
     ASSERT_EQ(server.connection(0).seen(), "");
     ASSERT_EQ(in_flight(), 1u);
     const std::string body = std::to_string(i);
-    server.connection(0).send("HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
+    server.connection(0).send("HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(body.size()) +
+                              "\r\n\r\n" + body);
     ASSERT_TRUE(client->read_message().ends_with("\r\n\r\n" + body));
   }
   EXPECT_TRUE(at_rest());
@@ -80,13 +89,16 @@ TEST_F(Chain, AnswersAThousandPipelinedRequestsInOrderOneAtATime) {
 
 TEST_F(Chain, PassesTrailersBothWays) {
   auto client = connect();
-  client->send("POST / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nTransfer-Encoding: chunked\r\n\r\n"
-               "2\r\nhi\r\n0\r\nx-sum: 1\r\nContent-Length: 9\r\n\r\n");
+  client->send(
+      "POST / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nTransfer-Encoding: chunked\r\n\r\n"
+      "2\r\nhi\r\n0\r\nx-sum: 1\r\nContent-Length: 9\r\n\r\n");
   Peer& backend = server.connection(0);
   EXPECT_NE(backend.read_head().find("connection: te\r\nte: trailers\r\n"), std::string::npos);
   EXPECT_EQ(backend.read_to("\r\n\r\n"), "2\r\nhi\r\n0\r\nx-sum: 1\r\n\r\n");
 
-  backend.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nho\r\n0\r\ngrpc-status: 0\r\nSet-Cookie: a\r\n\r\n");
+  backend.send(
+      "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nho\r\n0\r\ngrpc-status: "
+      "0\r\nSet-Cookie: a\r\n\r\n");
 
   client->read_head();
   EXPECT_EQ(client->read_to("\r\n\r\n"), "2\r\nho\r\n0\r\ngrpc-status: 0\r\n\r\n");
@@ -120,7 +132,8 @@ TEST_F(Chain, ServesHttp10ClientsFromAChunkedAnswer) {
   auto client = connect();
   client->send("GET / HTTP/1.0\r\n\r\n");
   EXPECT_TRUE(plain(server.connection(0).read_head()).starts_with("GET / HTTP/1.1\r\nhost: \r\n"));
-  server.connection(0).send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nx: 1\r\n\r\n");
+  server.connection(0).send(
+      "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nx: 1\r\n\r\n");
 
   EXPECT_EQ(plain(client->read_to_end()), "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nhi");
 }
@@ -135,7 +148,8 @@ TEST_F(Chain, AnswersHeadAndBodilessStatuses) {
   };
   EXPECT_EQ(answer("HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 300\r\n\r\n"),
             "HTTP/1.1 200 OK\r\ncontent-length: 300\r\n\r\n");
-  EXPECT_EQ(answer("HEAD", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"), "HTTP/1.1 200 OK\r\n\r\n");
+  EXPECT_EQ(answer("HEAD", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"),
+            "HTTP/1.1 200 OK\r\n\r\n");
   EXPECT_EQ(answer("GET", "HTTP/1.1 204 No Content\r\n\r\n"), "HTTP/1.1 204 No Content\r\n\r\n");
   EXPECT_EQ(answer("GET", "HTTP/1.1 304 Not Modified\r\nETag: x\r\nContent-Length: 300\r\n\r\n"),
             "HTTP/1.1 304 Not Modified\r\nETag: x\r\ncontent-length: 300\r\n\r\n");
@@ -147,7 +161,8 @@ TEST_F(Chain, HoldsABodyBackUntilItIsWantedWithExpect) {
   client->send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n");
   EXPECT_EQ(client->read_head(), "HTTP/1.1 100 Continue\r\n\r\n");
   client->send("body");
-  EXPECT_EQ(plain(server.connection(0).read_to("body")), "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\nbody");
+  EXPECT_EQ(plain(server.connection(0).read_to("body")),
+            "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\nbody");
   server.connection(0).send("HTTP/1.1 100 Continue\r\n\r\n" + std::string(ok));
   EXPECT_EQ(plain(client->read_message()), ok_to_client);
 }
@@ -277,7 +292,8 @@ TEST_F(Chain, TurnsBadHeadsIntoBadGateways) {
     backend.read_head();
     backend.send(answer);
     const std::string got = client->read_message();
-    ASSERT_TRUE(got.starts_with("HTTP/1.1 502 Bad Gateway\r\n")) << answer.substr(0, 100) << '\n' << got;
+    ASSERT_TRUE(got.starts_with("HTTP/1.1 502 Bad Gateway\r\n")) << answer.substr(0, 100) << '\n'
+                                                                 << got;
     ASSERT_NE(got.find("x-evenkeel-reason: backend_protocol\r\n"), std::string::npos) << got;
     ASSERT_TRUE(backend.sees_end());
   }
@@ -293,7 +309,8 @@ TEST_F(Chain, EndsEndlessInterimResponses) {
   for (int i = 0; i < 1000; ++i) many += "HTTP/1.1 103 Early Hints\r\n\r\n";
   backend.send(many);
 
-  EXPECT_NE(client->read_to("x-evenkeel-reason: backend_protocol").find("HTTP/1.1 502 "), std::string::npos);
+  EXPECT_NE(client->read_to("x-evenkeel-reason: backend_protocol").find("HTTP/1.1 502 "),
+            std::string::npos);
   EXPECT_TRUE(backend.sees_end());
 }
 
@@ -411,7 +428,8 @@ TEST_F(Chain, PausesTheServerForASlowReader) {
   backend.read_head();
   backend.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
   std::string all;
-  for (int i = 0; i < 2000; ++i) all += "4000\r\n" + std::string(16'384, static_cast<char>('a' + i % 26)) + "\r\n";
+  for (int i = 0; i < 2000; ++i)
+    all += "4000\r\n" + std::string(16'384, static_cast<char>('a' + i % 26)) + "\r\n";
   all += "0\r\n\r\n";
 
   std::string_view left = all;
@@ -475,17 +493,22 @@ TEST_F(Chain, PausesTheClientForASlowServer) {
 // ---- tunnels -----------------------------------------------------------------------------------
 
 constexpr std::string_view upgrade =
-    "GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: k\r\n\r\n";
+    "GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: "
+    "websocket\r\nSec-WebSocket-Key: k\r\n\r\n";
 
 TEST_F(Chain, TunnelsWebSockets) {
   auto client = connect();
   client->send(upgrade);
   Peer& backend = server.connection(0);
   EXPECT_EQ(plain(backend.read_head()),
-            "GET /ws HTTP/1.1\r\nhost: a\r\nSec-WebSocket-Key: k\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n");
-  backend.send("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: h\r\n\r\nhi");
+            "GET /ws HTTP/1.1\r\nhost: a\r\nSec-WebSocket-Key: k\r\nconnection: "
+            "upgrade\r\nupgrade: websocket\r\n\r\n");
+  backend.send(
+      "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: "
+      "Upgrade\r\nSec-WebSocket-Accept: h\r\n\r\nhi");
   EXPECT_EQ(plain(client->read_head()),
-            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: h\r\nconnection: upgrade\r\n\r\n");
+            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: "
+            "h\r\nconnection: upgrade\r\n\r\n");
   EXPECT_EQ(client->read_bytes(2), "hi");
 
   const std::string large(1'000'000, 'c');
@@ -508,7 +531,8 @@ TEST_F(Chain, EndsATunnelWhoseServerEnds) {
   client->send(upgrade);
   Peer& backend = server.connection(0);
   backend.read_head();
-  backend.send("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\nbye");
+  backend.send(
+      "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\nbye");
   client->read_head();
   backend.close();
 
@@ -521,7 +545,8 @@ TEST_F(Chain, EndsATunnelWhoseClientBreaks) {
   client->send(upgrade);
   Peer& backend = server.connection(0);
   backend.read_head();
-  backend.send("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n");
+  backend.send(
+      "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n");
   client->read_head();
   client->reset();
 

@@ -19,7 +19,9 @@ bool refused(std::string_view target) {
   return !path && path.error().fault == Fault::bad_request && path.error().side == Side::client;
 }
 
-bool matches(std::string_view pattern, std::string_view path) { return PathPattern(pattern).matches(path); }
+bool matches(std::string_view pattern, std::string_view path) {
+  return PathPattern(pattern).matches(path);
+}
 
 TEST(NormalisedPath, LeavesPlainPathsAndTakesTheQueryOff) {
   EXPECT_EQ(normalised("/"), "/");
@@ -62,8 +64,9 @@ TEST(NormalisedPath, LeavesEncodingThatMeansSomething) {
 }
 
 TEST(NormalisedPath, RefusesPathsThatNoRouteCouldMean) {
-  for (const std::string_view target : {"/..", "/../a", "/a/../../b", "/%2e%2e", "/a/..//..", "/%", "/%4", "/%zz", "/a%0", "/%00",
-                                        "/a%00b", "/%2", "/./..", "//..", "/%-1"}) {
+  for (const std::string_view target :
+       {"/..", "/../a", "/a/../../b", "/%2e%2e", "/a/..//..", "/%", "/%4", "/%zz", "/a%0", "/%00",
+        "/a%00b", "/%2", "/./..", "//..", "/%-1"}) {
     EXPECT_TRUE(refused(target)) << target << " became " << normalised(target);
   }
 }
@@ -89,8 +92,10 @@ TEST(PathPattern, TakesAnySegmentForAStar) {
 }
 
 TEST(PathPattern, TakesAnyRestForTwoStarsAtTheEnd) {
-  for (const std::string_view path : {"/v1", "/v1/", "/v1/a", "/v1/a/b"}) EXPECT_TRUE(matches("/v1/**", path)) << path;
-  for (const std::string_view path : {"/v10", "/v", "/", "/v2/v1", "*"}) EXPECT_FALSE(matches("/v1/**", path)) << path;
+  for (const std::string_view path : {"/v1", "/v1/", "/v1/a", "/v1/a/b"})
+    EXPECT_TRUE(matches("/v1/**", path)) << path;
+  for (const std::string_view path : {"/v10", "/v", "/", "/v2/v1", "*"})
+    EXPECT_FALSE(matches("/v1/**", path)) << path;
   for (const std::string_view path : {"/", "/a", "*"}) EXPECT_TRUE(matches("/**", path)) << path;
   EXPECT_TRUE(matches("/*/b/**", "/a/b/c/d"));
   EXPECT_FALSE(matches("/*/b/**", "/a/c"));
@@ -98,8 +103,8 @@ TEST(PathPattern, TakesAnyRestForTwoStarsAtTheEnd) {
 
 class Routes : public testing::Test {
  protected:
-  std::string route(std::string_view path, std::string_view host = "a", std::string_view method = "GET",
-                    std::string_view tenant = "") {
+  std::string route(std::string_view path, std::string_view host = "a",
+                    std::string_view method = "GET", std::string_view tenant = "") {
     std::vector<RouteConfig> routes(5);
     routes[0] = {.name = "header", .match = {.header = {{"x-tenant", "gold"}}}};
     routes[1] = {.name = "host", .match = {.host = "api.example"}};

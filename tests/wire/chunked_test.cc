@@ -47,7 +47,8 @@ bool fails(std::string_view bytes) { return decode(bytes).step == Step::failed; 
 
 TEST(ChunkedDecoder, DecodesTheSameInEveryCutInThree) {
   const std::string_view message =
-      "5\r\nhello\r\nA;x;y=z;q=\"a\\\"b\"\r\n, cruel\r\nw\r\n003\r\norl\r\n1\r\nd\r\n0\r\nx-a: 1\r\nX-B:  two \r\n\r\nGET";
+      "5\r\nhello\r\nA;x;y=z;q=\"a\\\"b\"\r\n, cruel\r\nw\r\n003\r\norl\r\n1\r\nd\r\n0\r\nx-a: "
+      "1\r\nX-B:  two \r\n\r\nGET";
   const Decoding whole = decode(message);
   ASSERT_EQ(whole.step, Step::done);
   EXPECT_EQ(whole.payload, "hello, cruel\r\nworld");
@@ -92,7 +93,8 @@ TEST(ChunkedDecoder, ComesToWhatWasEncodedWhateverTheChunksAndTheCuts) {
     message += "next";
 
     std::vector<std::size_t> cuts;
-    for (std::size_t at = rng.below(40); at < message.size(); at += 1 + rng.below(3000)) cuts.push_back(at);
+    for (std::size_t at = rng.below(40); at < message.size(); at += 1 + rng.below(3000))
+      cuts.push_back(at);
     const Decoding decoding = decode_cut(message, cuts);
 
     ASSERT_EQ(decoding.step, Step::done);
@@ -102,9 +104,26 @@ TEST(ChunkedDecoder, ComesToWhatWasEncodedWhateverTheChunksAndTheCuts) {
 }
 
 TEST(ChunkedDecoder, RefusesSizesThatOthersReadOtherwise) {
-  for (const std::string_view line :
-       {"", " 5", "5 ", "5\t", "+5", "-5", "-0x0", "0x5", "5_0", "g", "5g", "0_2e", "1these-bytes", "\xb5", "5h",
-        "10000000000000000", "00000000000000005", "ffffffffffffffff", "4000000000000000", "5\x0b"}) {
+  for (const std::string_view line : {"",
+                                      " 5",
+                                      "5 ",
+                                      "5\t",
+                                      "+5",
+                                      "-5",
+                                      "-0x0",
+                                      "0x5",
+                                      "5_0",
+                                      "g",
+                                      "5g",
+                                      "0_2e",
+                                      "1these-bytes",
+                                      "\xb5",
+                                      "5h",
+                                      "10000000000000000",
+                                      "00000000000000005",
+                                      "ffffffffffffffff",
+                                      "4000000000000000",
+                                      "5\x0b"}) {
     EXPECT_TRUE(fails(std::string(line) + "\r\nhello\r\n0\r\n\r\n")) << line;
   }
 }
@@ -131,13 +150,14 @@ TEST(ChunkedDecoder, RefusesLinesThatDoNotEndInCrLf) {
 }
 
 TEST(ChunkedDecoder, ChecksAndDropsExtensions) {
-  for (const std::string_view extension :
-       {";a", ";a=b", ";a=\"b\"", ";a=\"\"", ";a;b;c=d", ";a=\"\\\"\"", ";a=\"b;c=d\"", ";a=\"\tx\""}) {
-    EXPECT_EQ(decode("2" + std::string(extension) + "\r\nhi\r\n0\r\n\r\n").payload, "hi") << extension;
+  for (const std::string_view extension : {";a", ";a=b", ";a=\"b\"", ";a=\"\"", ";a;b;c=d",
+                                           ";a=\"\\\"\"", ";a=\"b;c=d\"", ";a=\"\tx\""}) {
+    EXPECT_EQ(decode("2" + std::string(extension) + "\r\nhi\r\n0\r\n\r\n").payload, "hi")
+        << extension;
   }
   for (const std::string_view extension :
-       {";", "; a", ";a =b", ";a= b", ";=b", ";a=", ";a=\"b", ";a=\"b\"c", ";a\x01", ";a=\"\x01\"", ";a=\"\n\"",
-        ";a\n", ";a=\"\\\x01\"", ";a\r", ";a=b=c", ";;", ";a;", ";\xff"}) {
+       {";", "; a", ";a =b", ";a= b", ";=b", ";a=", ";a=\"b", ";a=\"b\"c", ";a\x01", ";a=\"\x01\"",
+        ";a=\"\n\"", ";a\n", ";a=\"\\\x01\"", ";a\r", ";a=b=c", ";;", ";a;", ";\xff"}) {
     EXPECT_TRUE(fails("2" + std::string(extension) + "\r\nhi\r\n0\r\n\r\n")) << extension;
   }
 }
@@ -167,19 +187,50 @@ TEST(ChunkedDecoder, BoundsTrailers) {
 }
 
 TEST(ChunkedDecoder, HoldsTrailersToTheRulesOfFields) {
-  for (const std::string_view line : {"x : 1", ": 1", "x", "x: 1\r\n y", " x: 1", "x\x01: 1", "x: \x01", "\xc3: 1"}) {
+  for (const std::string_view line :
+       {"x : 1", ": 1", "x", "x: 1\r\n y", " x: 1", "x\x01: 1", "x: \x01", "\xc3: 1"}) {
     EXPECT_TRUE(fails("0\r\n" + std::string(line) + "\r\n\r\n")) << line;
   }
 }
 
 TEST(ChunkedDecoder, DropsTrailersThatMeanSomethingElsewhere) {
-  for (const std::string_view name :
-       {"Content-Length", "Transfer-Encoding", "Host", "Authorization", "Content-Type", "Cookie", "Set-Cookie",
-        "Connection", "TE", "Trailer", "Upgrade", "Expect", "Content-Encoding", "Content-Range", "Cache-Control",
-        "Max-Forwards", "Range", "X-Forwarded-For", "X-Forwarded-Port", "Forwarded", "X-Evenkeel-Trace",
-        "Content_Length", "X_Forwarded_For", "Keep-Alive", "Proxy-Authorization", "If-Match", "If-None-Match",
-        "Pragma", "WWW-Authenticate", "Location", "Vary", "Age", "Expires", "Retry-After"}) {
-    EXPECT_EQ(decode("0\r\n" + std::string(name) + ": 5\r\ngrpc-status: 0\r\n\r\n").trailers, "grpc-status=0;") << name;
+  for (const std::string_view name : {"Content-Length",
+                                      "Transfer-Encoding",
+                                      "Host",
+                                      "Authorization",
+                                      "Content-Type",
+                                      "Cookie",
+                                      "Set-Cookie",
+                                      "Connection",
+                                      "TE",
+                                      "Trailer",
+                                      "Upgrade",
+                                      "Expect",
+                                      "Content-Encoding",
+                                      "Content-Range",
+                                      "Cache-Control",
+                                      "Max-Forwards",
+                                      "Range",
+                                      "X-Forwarded-For",
+                                      "X-Forwarded-Port",
+                                      "Forwarded",
+                                      "X-Evenkeel-Trace",
+                                      "Content_Length",
+                                      "X_Forwarded_For",
+                                      "Keep-Alive",
+                                      "Proxy-Authorization",
+                                      "If-Match",
+                                      "If-None-Match",
+                                      "Pragma",
+                                      "WWW-Authenticate",
+                                      "Location",
+                                      "Vary",
+                                      "Age",
+                                      "Expires",
+                                      "Retry-After"}) {
+    EXPECT_EQ(decode("0\r\n" + std::string(name) + ": 5\r\ngrpc-status: 0\r\n\r\n").trailers,
+              "grpc-status=0;")
+        << name;
   }
 }
 

@@ -36,9 +36,8 @@ TEST(HeadParser, ReadsARequest) {
   EXPECT_EQ(parsed.target, "/v1/chat/completions?stream=1");
   EXPECT_EQ(parsed.minor_version, 1);
   const std::vector<std::pair<std::string, std::string>> expected = {
-      {"Host", "api.example:8443"}, {"Content-Type", "application/json"},
-      {"X-Empty", ""},              {"X-Padded", "spaced out"},
-      {"X-Utf8", "gr\xc3\xbc\xc3\x9f"}, {"Content-Length", "2"}};
+      {"Host", "api.example:8443"}, {"Content-Type", "application/json"}, {"X-Empty", ""},
+      {"X-Padded", "spaced out"},   {"X-Utf8", "gr\xc3\xbc\xc3\x9f"},     {"Content-Length", "2"}};
   EXPECT_EQ(parsed.fields, expected);
   EXPECT_EQ(parsed.consumed, chat.size());
 }
@@ -134,12 +133,13 @@ TEST(HeadParser, LetsTabsAndForeignBytesIntoValuesOnly) {
 
 TEST(HeadParser, RefusesBadFieldLines) {
   const std::string_view bad[] = {
-      "Host : a",  "Host\t: a", ": a",      " : a",        "no colon",  "Ho st: a", "Host",
-      "(Host): a", "Ho\"st: a", "Host;: a", "Host@x: a",   "[Host]: a", "Host\\: a", "\"Host\": a",
-      "Ho/st: a",  "{Host}: a", "<Host>: a", "Ho,st: a",   "Ho=st: a",  "Ho?st: a",
+      "Host : a",  "Host\t: a", ": a",       " : a",      "no colon",  "Ho st: a",  "Host",
+      "(Host): a", "Ho\"st: a", "Host;: a",  "Host@x: a", "[Host]: a", "Host\\: a", "\"Host\": a",
+      "Ho/st: a",  "{Host}: a", "<Host>: a", "Ho,st: a",  "Ho=st: a",  "Ho?st: a",
   };
   for (const auto line : bad) {
-    EXPECT_EQ(fault_of("GET / HTTP/1.1\r\n" + std::string(line) + "\r\n\r\n"), Fault::bad_request) << line;
+    EXPECT_EQ(fault_of("GET / HTTP/1.1\r\n" + std::string(line) + "\r\n\r\n"), Fault::bad_request)
+        << line;
   }
 }
 
@@ -153,12 +153,33 @@ TEST(HeadParser, RefusesFoldedLinesAndWhitespaceBeforeTheFirstField) {
 
 TEST(HeadParser, RefusesBadRequestLines) {
   const std::string_view bad[] = {
-      "GET",               "GET /",           "GET / ",         "GET  / HTTP/1.1",  "GET /  HTTP/1.1",
-      "GET / HTTP/1.1 ",   "GET\t/\tHTTP/1.1", "GET /a b HTTP/1.1", "G(T / HTTP/1.1", "GET / http/1.1",
-      "GET / HTTP/1",      "GET / HTTP/1.",   "GET / HTTP/01.1", "GET / HTTP/1.01", "GET / HTTP/1.2",
-      "GET / HTTP/1.1x",   "GET / HTTP /1.1", "GET / HTTP/1.1\t", "GET / HTTP/-1.1", "GET / HTTP/4294967295.255",
-      "GET / XTTP/1.1",    "GET /a#b HTTP/1.1", "GET /\"a HTTP/1.1", "GET /<a> HTTP/1.1", "GET /a\\b HTTP/1.1",
-      "/ HTTP/1.1",        "GET HTTP/1.1",
+      "GET",
+      "GET /",
+      "GET / ",
+      "GET  / HTTP/1.1",
+      "GET /  HTTP/1.1",
+      "GET / HTTP/1.1 ",
+      "GET\t/\tHTTP/1.1",
+      "GET /a b HTTP/1.1",
+      "G(T / HTTP/1.1",
+      "GET / http/1.1",
+      "GET / HTTP/1",
+      "GET / HTTP/1.",
+      "GET / HTTP/01.1",
+      "GET / HTTP/1.01",
+      "GET / HTTP/1.2",
+      "GET / HTTP/1.1x",
+      "GET / HTTP /1.1",
+      "GET / HTTP/1.1\t",
+      "GET / HTTP/-1.1",
+      "GET / HTTP/4294967295.255",
+      "GET / XTTP/1.1",
+      "GET /a#b HTTP/1.1",
+      "GET /\"a HTTP/1.1",
+      "GET /<a> HTTP/1.1",
+      "GET /a\\b HTTP/1.1",
+      "/ HTTP/1.1",
+      "GET HTTP/1.1",
   };
   for (const auto line : bad) {
     EXPECT_EQ(fault_of(std::string(line) + "\r\nHost: a\r\n\r\n"), Fault::bad_request) << line;
@@ -251,10 +272,11 @@ TEST(HeadParser, ReadsStatusLinesInTheFormsThatServersSend) {
 
 TEST(HeadParser, RefusesBadStatusLines) {
   const std::string_view bad[] = {
-      "HTTP/1.1 99 X",  "HTTP/1.1 1000 X", "HTTP/1.1 2OO X",  "HTTP/1.1 600 X", "HTTP/1.1 099 X",
-      "HTTP/1.1  200 X", "HTTP/2.0 200 X", "HTTP/2 200",      "HTTP/1.2 200 X", "http/1.1 200 X",
-      "HTTP/1.1",       "HTTP/1.1 ",       "HTTP/1.1 20",     "HTTP/1.1 200X",  "HTTP/1.1 -20 X",
-      "HTTP/1.1 +20 X", "ICY 200 OK",      "HTTP/1.1\t200 OK", "HTTP/1.1 200\tOK", "HTTP/1.1 200 O\x01K",
+      "HTTP/1.1 99 X",  "HTTP/1.1 1000 X",  "HTTP/1.1 2OO X",   "HTTP/1.1 600 X",
+      "HTTP/1.1 099 X", "HTTP/1.1  200 X",  "HTTP/2.0 200 X",   "HTTP/2 200",
+      "HTTP/1.2 200 X", "http/1.1 200 X",   "HTTP/1.1",         "HTTP/1.1 ",
+      "HTTP/1.1 20",    "HTTP/1.1 200X",    "HTTP/1.1 -20 X",   "HTTP/1.1 +20 X",
+      "ICY 200 OK",     "HTTP/1.1\t200 OK", "HTTP/1.1 200\tOK", "HTTP/1.1 200 O\x01K",
       "HTTP/11 200 OK", " HTTP/1.1 200 OK",
   };
   for (const auto line : bad) {
@@ -264,7 +286,8 @@ TEST(HeadParser, RefusesBadStatusLines) {
 
 TEST(HeadParser, HoldsResponsesToTheSameFieldRules) {
   for (const std::string_view line : {"A : b", "A: b\r\n c", "A: b\x01", "A", ": b", "A: b\rc"}) {
-    EXPECT_EQ(parse_response("HTTP/1.1 200 OK\r\n" + std::string(line) + "\r\n\r\n").step, Step::failed)
+    EXPECT_EQ(parse_response("HTTP/1.1 200 OK\r\n" + std::string(line) + "\r\n\r\n").step,
+              Step::failed)
         << line;
   }
 }

@@ -25,9 +25,7 @@ Task<Result<Response>> echo(Request& request) {
   co_return Response{.body = make_body(std::move(text))};
 }
 
-Response answer_of(std::string_view text) {
-  return Response{.body = make_body(std::string(text))};
-}
+Response answer_of(std::string_view text) { return Response{.body = make_body(std::string(text))}; }
 
 class Frontend : public testing::Test {
  protected:
@@ -84,13 +82,17 @@ TEST_F(Frontend, AnswersAThousandPipelinedRequestsInOrder) {
   for (int i = 0; i < 1000; ++i) {
     const std::string number = std::to_string(i);
     switch (i % 3) {
-      case 0: requests += "GET /" + number + " HTTP/1.1\r\nHost: a\r\n\r\n"; break;
+      case 0:
+        requests += "GET /" + number + " HTTP/1.1\r\nHost: a\r\n\r\n";
+        break;
       case 1:
-        requests += "POST /" + number + " HTTP/1.1\r\nHost: a\r\nContent-Length: " +
-                    std::to_string(number.size()) + "\r\n\r\n" + number;
+        requests += "POST /" + number +
+                    " HTTP/1.1\r\nHost: a\r\nContent-Length: " + std::to_string(number.size()) +
+                    "\r\n\r\n" + number;
         break;
       default:
-        requests += "POST /" + number + " HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n" +
+        requests += "POST /" + number +
+                    " HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n" +
                     "2\r\nyz\r\n0\r\n\r\n";
     }
   }
@@ -117,7 +119,8 @@ TEST_F(Frontend, WorksOnOnePipelinedRequestAtATime) {
 
   client->send("GET /1 HTTP/1.1\r\nHost: a\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n");
   feed->push("one");
-  EXPECT_EQ(client->read_to("3\r\none\r\n"), "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\none\r\n");
+  EXPECT_EQ(client->read_to("3\r\none\r\n"),
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\none\r\n");
   settle(loop);
 
   EXPECT_EQ(begun, 1);
@@ -156,14 +159,16 @@ TEST_F(Frontend, LetsOthersHaveTheirTurnThoughAClientNeverMakesItWait) {
 TEST_F(Frontend, ComesToTheSameByteByByte) {
   auto client = connect();
   const std::string_view request =
-      "\r\nPOST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nx-t: 1\r\n\r\n";
+      "\r\nPOST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nx-t: "
+      "1\r\n\r\n";
 
   for (const char c : request) {
     client->send({&c, 1});
     settle(loop, 1);
   }
 
-  EXPECT_EQ(client->read_message(), "HTTP/1.1 200 OK\r\ncontent-length: 18\r\n\r\nPOST /x abcx-t: 1\n");
+  EXPECT_EQ(client->read_message(),
+            "HTTP/1.1 200 OK\r\ncontent-length: 18\r\n\r\nPOST /x abcx-t: 1\n");
 }
 
 TEST_F(Frontend, TakesHeadsThatOutgrowTheFirstBuffer) {
@@ -188,8 +193,8 @@ TEST_F(Frontend, PassesLargeBodiesWhole) {
   }
 
   client->send("POST /l HTTP/1.1\r\nHost: a\r\nContent-Length: 3000000\r\n\r\n" + body +
-               "POST /c HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked + "0\r\n\r\n" +
-               "GET /end HTTP/1.1\r\nHost: a\r\n\r\n");
+               "POST /c HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked +
+               "0\r\n\r\n" + "GET /end HTTP/1.1\r\nHost: a\r\n\r\n");
 
   EXPECT_TRUE(client->read_message().ends_with("POST /l " + body));
   EXPECT_TRUE(client->read_message().ends_with("POST /c " + body));
@@ -210,7 +215,8 @@ TEST_F(Frontend, ClosesAfterHttp10UnlessAskedNotTo) {
 
   auto client = connect();
   client->send("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
-  EXPECT_EQ(client->read_message(), "HTTP/1.1 200 OK\r\ncontent-length: 6\r\nconnection: keep-alive\r\n\r\nGET / ");
+  EXPECT_EQ(client->read_message(),
+            "HTTP/1.1 200 OK\r\ncontent-length: 6\r\nconnection: keep-alive\r\n\r\nGET / ");
   client->send("GET /2 HTTP/1.0\r\n\r\n");
   EXPECT_TRUE(client->read_to_end().ends_with("GET /2 "));
 }
@@ -358,7 +364,8 @@ TEST_F(Frontend, AnswersRefusalsWithTheStatusOfTheirFault) {
   options.uri_bytes = 100;
   options.header_bytes = 1000;
   EXPECT_EQ(status("GET /" + std::string(200, 'a') + " HTTP/1.1\r\n\r\n"), "414");
-  EXPECT_EQ(status("GET / HTTP/1.1\r\nHost: a\r\nX: " + std::string(1000, 'a') + "\r\n\r\n"), "431");
+  EXPECT_EQ(status("GET / HTTP/1.1\r\nHost: a\r\nX: " + std::string(1000, 'a') + "\r\n\r\n"),
+            "431");
   EXPECT_EQ(status("GET / HTTP/2.0\r\n\r\n"), "505");
   EXPECT_EQ(status("CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n"), "405");
   EXPECT_EQ(status("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n"), "501");
@@ -419,7 +426,8 @@ TEST_F(Frontend, SendsContinueWhenSomebodyReadsTheBody) {
 
 TEST_F(Frontend, SendsNoContinueToABodyThatHasCome) {
   auto client = connect();
-  client->send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\nbody");
+  client->send(
+      "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\nbody");
 
   EXPECT_TRUE(client->read_message().starts_with("HTTP/1.1 200 OK"));
 }
@@ -429,7 +437,8 @@ TEST_F(Frontend, ClosesAfterAFinalAnswerInPlaceOfContinue) {
   auto client = connect();
   client->send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n");
 
-  EXPECT_EQ(client->read_to_end(), "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nno");
+  EXPECT_EQ(client->read_to_end(),
+            "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nno");
 }
 
 // ---- early answers -----------------------------------------------------------------------------
@@ -440,7 +449,9 @@ TEST_F(Frontend, ReadsOffASmallBodyThatNobodyWantedAndGoesOn) {
   client->send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf.");
   EXPECT_EQ(client->read_message(), "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nno");
 
-  client->send("other" "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+  client->send(
+      "other"
+      "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
 
   EXPECT_EQ(client->read_message(), "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nno");
 }
@@ -461,7 +472,8 @@ TEST_F(Frontend, ClosesAfterAnEarlyAnswerToALargeBody) {
   auto client = connect();
   client->send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\nhalf.");
 
-  EXPECT_EQ(client->read_message(), "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nno");
+  EXPECT_EQ(client->read_message(),
+            "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nno");
   client->send(std::string(100'000, 'x'));
   EXPECT_TRUE(client->sees_end());
   EXPECT_FALSE(client->sees_reset());
@@ -492,12 +504,14 @@ TEST_F(Frontend, LetsTheLastAnswerArriveThoughPartOfTheBodyWasNotRead) {
 // ---- responses ---------------------------------------------------------------------------------
 
 TEST_F(Frontend, AnswersHeadWithTheLengthAndNoBody) {
-  answer_with([](Request&) -> Task<Result<Response>> { return Result<Response>(answer_of("text")); });
+  answer_with(
+      [](Request&) -> Task<Result<Response>> { return Result<Response>(answer_of("text")); });
   auto client = connect();
   client->send("HEAD / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");
 
   EXPECT_EQ(client->read_to("text"),
-            "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\ntext");
+            "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: "
+            "4\r\n\r\ntext");
 }
 
 TEST_F(Frontend, SendsNoBodyWhereThereIsNone) {
@@ -739,12 +753,15 @@ TEST_F(Frontend, TunnelsBothWays) {
   auto client = connect();
   client->send(std::string(upgrade_request) + "early");
 
-  EXPECT_EQ(client->read_head(), "HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\n");
+  EXPECT_EQ(
+      client->read_head(),
+      "HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\n");
   EXPECT_TRUE(eventually(loop, [&] { return said.bytes == "early"; }));
   feed->push("server");
   EXPECT_EQ(client->read_to("server"), "server");
   client->send("\x81\x05 GET / HTTP/1.1\r\n\r\n");
-  EXPECT_TRUE(eventually(loop, [&] { return said.bytes == "early\x81\x05 GET / HTTP/1.1\r\n\r\n"; }));
+  EXPECT_TRUE(
+      eventually(loop, [&] { return said.bytes == "early\x81\x05 GET / HTTP/1.1\r\n\r\n"; }));
 
   client->finish_sending();
   EXPECT_TRUE(eventually(loop, [&] { return said.done; }));

@@ -55,7 +55,8 @@ class Http1Link : public testing::Test {
     return Request{.method = "GET", .authority = "a", .path = path};
   }
   static Request post(std::string body) {
-    return Request{.method = "POST", .authority = "a", .path = "/", .body = make_body(std::move(body))};
+    return Request{
+        .method = "POST", .authority = "a", .path = "/", .body = make_body(std::move(body))};
   }
   void start(Request& request, Exchange& exchange) { loop.spawn(run(*link, request, exchange)); }
   bool ends(const Exchange& exchange) {
@@ -105,7 +106,8 @@ TEST_F(Http1Link, SendsARequestAndReadsItsResponse) {
   Exchange exchange;
   start(request, exchange);
 
-  EXPECT_EQ(backend->read_to("hello"), "POST / HTTP/1.1\r\nhost: a\r\nAccept: b\r\ncontent-length: 5\r\n\r\nhello");
+  EXPECT_EQ(backend->read_to("hello"),
+            "POST / HTTP/1.1\r\nhost: a\r\nAccept: b\r\ncontent-length: 5\r\n\r\nhello");
   EXPECT_EQ(link->room(), 0u);
   backend->send("HTTP/1.1 201 Made\r\nContent-Type: x\r\nContent-Length: 3\r\n\r\nabc");
   ASSERT_TRUE(ends(exchange));
@@ -118,7 +120,8 @@ TEST_F(Http1Link, SendsARequestAndReadsItsResponse) {
 TEST_F(Http1Link, CarriesOneExchangeAfterTheOther) {
   connect();
   for (int i = 0; i < 5; ++i) {
-    const auto exchange = answered("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n");
+    const auto exchange =
+        answered("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n");
     EXPECT_EQ(exchange->body.bytes, "hi");
     EXPECT_EQ(link->room(), 1u);
     EXPECT_TRUE(link->alive(true));
@@ -143,7 +146,8 @@ TEST_F(Http1Link, SendsABodyOfUnknownLengthInChunksWithTrailers) {
   request.body = std::make_unique<FedBody>(feed);
   Exchange exchange;
   start(request, exchange);
-  EXPECT_EQ(backend->read_head(), "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n");
+  EXPECT_EQ(backend->read_head(),
+            "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n");
 
   feed->push("one");
   EXPECT_EQ(backend->read_to("\r\none\r\n"), "3\r\none\r\n");
@@ -197,7 +201,8 @@ TEST_F(Http1Link, StreamsBothWaysAtOnce) {
     feed->push("ping");
     EXPECT_EQ(backend->read_to("ping\r\n"), "4\r\nping\r\n");
     backend->send("4\r\npong\r\n");
-    EXPECT_TRUE(eventually(loop, [&] { return exchange.body.bytes.size() == 4u * (static_cast<unsigned>(i) + 1); }));
+    EXPECT_TRUE(eventually(
+        loop, [&] { return exchange.body.bytes.size() == 4u * (static_cast<unsigned>(i) + 1); }));
   }
   feed->end();
   EXPECT_EQ(backend->read_to("0\r\n\r\n"), "0\r\n\r\n");
@@ -258,7 +263,8 @@ TEST_F(Http1Link, ReadsLargeBodiesWhole) {
     chunked += "c350\r\n" + body.substr(at, 50'000) + "\r\n";
   }
 
-  EXPECT_EQ(answered("HTTP/1.1 200 OK\r\nContent-Length: 5000000\r\n\r\n" + body)->body.bytes, body);
+  EXPECT_EQ(answered("HTTP/1.1 200 OK\r\nContent-Length: 5000000\r\n\r\n" + body)->body.bytes,
+            body);
   EXPECT_EQ(answered(chunked + "0\r\n\r\n")->body.bytes, body);
   EXPECT_EQ(link->room(), 1u);
 }
@@ -266,18 +272,23 @@ TEST_F(Http1Link, ReadsLargeBodiesWhole) {
 TEST_F(Http1Link, HandsOverTrailers) {
   connect();
   const auto exchange = answered(
-      "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\ngrpc-status: 0\r\nContent-Length: 7\r\n\r\n");
+      "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\ngrpc-status: "
+      "0\r\nContent-Length: 7\r\n\r\n");
 
   EXPECT_EQ(exchange->body.trailers, "grpc-status: 0\n");
 }
 
 TEST_F(Http1Link, KnowsResponsesThatHaveNoBody) {
   connect();
-  EXPECT_EQ(answered("HTTP/1.1 200 OK\r\nContent-Length: 300\r\n\r\n", "HEAD")->head->operator*().declared_length, 300u);
+  EXPECT_EQ(answered("HTTP/1.1 200 OK\r\nContent-Length: 300\r\n\r\n", "HEAD")
+                ->head->operator*()
+                .declared_length,
+            300u);
   EXPECT_EQ(answered("HTTP/1.1 204 No Content\r\n\r\n")->body.bytes, "");
   EXPECT_EQ(answered("HTTP/1.1 304 Not Modified\r\nContent-Length: 300\r\n\r\n")->body.bytes, "");
   EXPECT_EQ(answered("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")->body.bytes, "");
-  EXPECT_EQ(answered("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")->body.bytes, "");
+  EXPECT_EQ(answered("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")->body.bytes,
+            "");
   EXPECT_EQ(link->room(), 1u);
 }
 
@@ -322,11 +333,13 @@ TEST_F(Http1Link, RefusesHeadsThatAreNoHttp) {
       ok + "A: b\rc\r\n\r\n",
       ok + "A : b\r\n\r\n",
       ok + "A: " + std::string(70 * 1024, 'x') + "\r\n\r\n",
-      ok + [] {
-        std::string many;
-        for (int i = 0; i < 5000; ++i) many += "A: b\r\n";
-        return many;
-      }() + "\r\n",
+      ok +
+          [] {
+            std::string many;
+            for (int i = 0; i < 5000; ++i) many += "A: b\r\n";
+            return many;
+          }() +
+          "\r\n",
       "HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n",
       "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n",
       [] {
@@ -360,10 +373,12 @@ TEST_F(Http1Link, TellsAResponseThatIsCutOff) {
 }
 
 TEST_F(Http1Link, TellsChunksThatAreNone) {
-  for (const std::string_view chunks : {"x\r\n", "5 \r\nhello\r\n0\r\n\r\n", "5\r\nhelloX", "5\nhello", "-1\r\n",
-                                        "fffffffffffffffff\r\n", "0\r\nContent-Length\r\n\r\n"}) {
-    EXPECT_EQ(fault_of("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + std::string(chunks)),
-              Fault::backend_protocol)
+  for (const std::string_view chunks :
+       {"x\r\n", "5 \r\nhello\r\n0\r\n\r\n", "5\r\nhelloX", "5\nhello", "-1\r\n",
+        "fffffffffffffffff\r\n", "0\r\nContent-Length\r\n\r\n"}) {
+    EXPECT_EQ(
+        fault_of("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + std::string(chunks)),
+        Fault::backend_protocol)
         << chunks;
   }
 }
@@ -374,7 +389,8 @@ TEST_F(Http1Link, NeverTrustsALinkThatSaidMoreThanItsAnswer) {
     std::string_view method;
   };
   const Case cases[] = {
-      {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhiHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "GET"},
+      {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhiHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+       "GET"},
       {"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nx", "GET"},
       {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n\r\n", "GET"},
       {"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbody", "HEAD"},
@@ -444,7 +460,8 @@ TEST_F(Http1Link, PassesInterimResponsesButContinue) {
   backend->read_head();
   backend->send("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n");
   settle(loop);
-  backend->send("HTTP/1.1 103 Early Hints\r\nLink: b\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+  backend->send(
+      "HTTP/1.1 103 Early Hints\r\nLink: b\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
 
   ASSERT_TRUE(ends(exchange));
   EXPECT_EQ(hears.heard, "103 a;103 b;");
@@ -454,7 +471,8 @@ TEST_F(Http1Link, PassesInterimResponsesButContinue) {
 TEST_F(Http1Link, TakesInterimResponsesLargerThanTheBufferTogether) {
   connect();
   std::string bytes;
-  for (int i = 0; i < 10; ++i) bytes += "HTTP/1.1 103 Early Hints\r\nLink: " + std::string(15'000, 'l') + "\r\n\r\n";
+  for (int i = 0; i < 10; ++i)
+    bytes += "HTTP/1.1 103 Early Hints\r\nLink: " + std::string(15'000, 'l') + "\r\n\r\n";
   const auto exchange = answered(bytes + "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi");
 
   EXPECT_EQ(exchange->body.bytes, "hi");
@@ -483,7 +501,8 @@ TEST_F(Http1Link, LetsNoBackendBuyTimeForAHeadByteByByte) {
   backend->send("HTTP/1.1 200 OK\r\nA: ");
   const Instant began = Clock::now();
 
-  while (exchange.error() == nullptr && Clock::now() - began < 5s) {  // a byte every few milliseconds
+  while (exchange.error() == nullptr &&
+         Clock::now() - began < 5s) {  // a byte every few milliseconds
     std::string_view more = "x";
     backend->send_some(more);
     eventually(loop, [&] { return exchange.error() != nullptr; }, 5ms);
@@ -726,10 +745,12 @@ TEST_F(Http1Link, TunnelsBothWaysIncludingTheEnds) {
   request.body = std::make_unique<FedBody>(feed);
   Exchange exchange;
   start(request, exchange);
-  EXPECT_EQ(backend->read_head(), "GET /ws HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n");
+  EXPECT_EQ(backend->read_head(),
+            "GET /ws HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n");
   EXPECT_EQ(feed->reads, 0);
 
-  backend->send("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\nhello");
+  backend->send(
+      "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\nhello");
   EXPECT_TRUE(eventually(loop, [&] { return exchange.body.bytes == "hello"; }));
   EXPECT_EQ(exchange.status(), 101);
   feed->push("from the client");
@@ -770,7 +791,8 @@ TEST_F(Http1Link, DoesNotTakeATunnelForIdleInWhichTheClientTalks) {
   request.body = std::make_unique<FedBody>(feed);
   Exchange exchange;
   start(request, exchange);
-  backend->send("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n");
+  backend->send(
+      "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n");
   const Instant began = Clock::now();
 
   while (Clock::now() - began < 500ms) {

@@ -35,11 +35,16 @@ int refusal(std::string_view request_line, std::string_view fields) {
   const Gated gated(std::string(request_line) + "\r\n" + std::string(fields) + "\r\n");
   if (!gated.problem) return 0;
   switch (gated.problem->fault) {
-    case Fault::bad_request: return 400;
-    case Fault::method_not_allowed: return 405;
-    case Fault::expectation_failed: return 417;
-    case Fault::not_implemented: return 501;
-    default: return -1;
+    case Fault::bad_request:
+      return 400;
+    case Fault::method_not_allowed:
+      return 405;
+    case Fault::expectation_failed:
+      return 417;
+    case Fault::not_implemented:
+      return 501;
+    default:
+      return -1;
   }
 }
 int refusal_of_fields(std::string_view fields) {
@@ -76,16 +81,18 @@ TEST(Gate, WantsExactlyOneHostInHttp11) {
 }
 
 TEST(Gate, TakesHostsThatAreNamesOrAddressesWithAPort) {
-  for (const std::string_view host : {"a", "a.b:80", "a:", "127.0.0.1:8080", "[::1]", "[2001:db8::1]:443",
-                                      "x_y.z", "a%20b", "a:65535", "xn--fsq.example."}) {
+  for (const std::string_view host :
+       {"a", "a.b:80", "a:", "127.0.0.1:8080", "[::1]", "[2001:db8::1]:443", "x_y.z", "a%20b",
+        "a:65535", "xn--fsq.example."}) {
     EXPECT_EQ(refusal_of_host(host), 0) << host;
   }
 }
 
 TEST(Gate, RefusesHostsThatAreAnythingElse) {
-  for (const std::string_view host : {"", "a/b", "u@a", "a,b", "a b", "a:65536", "a:8a", "a:+80", "a:-1", ":80",
-                                      "[::1", "[]", "[::1]x", "[g::1]", "a?b", "a#b", "a\\b", "a\tb", "\"a\"",
-                                      "a:80:80", "\xc3\xbc", "<a>", "a^b", "http://a"}) {
+  for (const std::string_view host :
+       {"",     "a/b",  "u@a",   "a,b",     "a b",      "a:65536", "a:8a", "a:+80",
+        "a:-1", ":80",  "[::1",  "[]",      "[::1]x",   "[g::1]",  "a?b",  "a#b",
+        "a\\b", "a\tb", "\"a\"", "a:80:80", "\xc3\xbc", "<a>",     "a^b",  "http://a"}) {
     EXPECT_EQ(refusal_of_host(host), 400) << host;
   }
 }
@@ -107,8 +114,9 @@ TEST(Gate, TakesAbsoluteFormWithoutAPathAsTheRoot) {
 }
 
 TEST(Gate, RefusesAbsoluteFormsThatDisagreeWithHostOrAreNone) {
-  for (const std::string_view target : {"http://b/", "http://a:80/", "http://u@a/", "http:///x", "http://", "http://a?x",
-                                        "ftp://a/", "http:/a/", "a", "a/b", "a:80", "//", "?", "ws://a/"}) {
+  for (const std::string_view target :
+       {"http://b/", "http://a:80/", "http://u@a/", "http:///x", "http://", "http://a?x",
+        "ftp://a/", "http:/a/", "a", "a/b", "a:80", "//", "?", "ws://a/"}) {
     EXPECT_EQ(refusal_of_target(target), target == "//" ? 0 : 400) << target;
   }
 }
@@ -128,9 +136,11 @@ TEST(Gate, ServesNeitherConnectNorTrace) {
 
 TEST(Gate, KnowsTheThreeWaysToDelimitARequest) {
   EXPECT_EQ(Gated("GET / HTTP/1.1\r\nHost: a\r\n\r\n").facts.framing.kind, Kind::none);
-  EXPECT_EQ(Gated("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 7\r\n\r\n").facts.framing.length, 7u);
-  EXPECT_EQ(Gated("GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n").facts.framing.kind,
-            Kind::chunked);
+  EXPECT_EQ(Gated("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 7\r\n\r\n").facts.framing.length,
+            7u);
+  EXPECT_EQ(
+      Gated("GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n").facts.framing.kind,
+      Kind::chunked);
 }
 
 TEST(Gate, RefusesLengthAndCodingTogether) {
@@ -141,9 +151,32 @@ TEST(Gate, RefusesLengthAndCodingTogether) {
 }
 
 TEST(Gate, RefusesEveryLengthThatIsNotOnePlainNumber) {
-  for (const std::string_view value :
-       {"", "+5", "-5", "-0", "0x5", "05", "00", "5 5", "5_0", "5,5", "5, 5", "5,6", "5,5,5", "5;", "5.0", "5e1",
-        "5,", ",5", "five", "18446744073709551616", "99999999999999999999", "5\t5", "\"5\"", "5 ,", "\xb5", "0b1"}) {
+  for (const std::string_view value : {"",
+                                       "+5",
+                                       "-5",
+                                       "-0",
+                                       "0x5",
+                                       "05",
+                                       "00",
+                                       "5 5",
+                                       "5_0",
+                                       "5,5",
+                                       "5, 5",
+                                       "5,6",
+                                       "5,5,5",
+                                       "5;",
+                                       "5.0",
+                                       "5e1",
+                                       "5,",
+                                       ",5",
+                                       "five",
+                                       "18446744073709551616",
+                                       "99999999999999999999",
+                                       "5\t5",
+                                       "\"5\"",
+                                       "5 ,",
+                                       "\xb5",
+                                       "0b1"}) {
     EXPECT_EQ(refusal_of_fields("Content-Length: " + std::string(value) + "\r\n"), 400) << value;
   }
   EXPECT_EQ(refusal_of_fields("Content-Length: 5\r\nContent-Length: 5\r\n"), 400);
@@ -154,32 +187,38 @@ TEST(Gate, TakesLengthsWithWhitespaceAround) {
   for (const std::string_view value : {"5", "  5", "\t5", "5  ", "5\t"}) {
     EXPECT_EQ(refusal_of_fields("Content-Length:" + std::string(value) + "\r\n"), 0) << value;
   }
-  EXPECT_EQ(Gated("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n").facts.framing.length, 0u);
+  EXPECT_EQ(Gated("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n").facts.framing.length,
+            0u);
 }
 
 TEST(Gate, RefusesEveryCodingButChunkedAlone) {
   for (const std::string_view value :
-       {"", "identity", "chunked, chunked", "chunked,", ",chunked", ", chunked", "chunked, gzip", "gzip, chunked",
-        "chunked;a=b", "\"chunked\"", "chun ked", "chunked chunked", "\xa0" "chunked", "chunked\xa0",
-        "chunked, identity", "'chunked', x", "\\chunked"}) {
+       {"", "identity", "chunked, chunked", "chunked,", ",chunked", ", chunked", "chunked, gzip",
+        "gzip, chunked", "chunked;a=b", "\"chunked\"", "chun ked", "chunked chunked",
+        "\xa0"
+        "chunked",
+        "chunked\xa0", "chunked, identity", "'chunked', x", "\\chunked"}) {
     EXPECT_EQ(refusal_of_fields("Transfer-Encoding: " + std::string(value) + "\r\n"), 400) << value;
   }
   for (const std::string_view value : {"gzip", "xchunked", "deflate", "chunked-x", "'chunked'"}) {
     EXPECT_EQ(refusal_of_fields("Transfer-Encoding: " + std::string(value) + "\r\n"), 501) << value;
   }
   EXPECT_EQ(refusal_of_fields("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n"), 400);
-  EXPECT_EQ(refusal_of_fields("Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n"), 400);
+  EXPECT_EQ(refusal_of_fields("Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n"),
+            400);
   EXPECT_EQ(refusal("POST / HTTP/1.0", "Host: a\r\nTransfer-Encoding: chunked\r\n"), 400);
 }
 
 TEST(Gate, TakesChunkedInAnyCaseAndWithWhitespaceAround) {
-  for (const std::string_view value : {"chunked", "Chunked", "CHUNKED", "\tchunked", " chunked \t"}) {
+  for (const std::string_view value :
+       {"chunked", "Chunked", "CHUNKED", "\tchunked", " chunked \t"}) {
     EXPECT_EQ(refusal_of_fields("Transfer-Encoding:" + std::string(value) + "\r\n"), 0) << value;
   }
 }
 
 TEST(Gate, WritesFramingAnewAndOnce) {
-  const Gated gated("POST / HTTP/1.1\r\nTRANSFER-encoding: ChunkeD\r\nhOsT: a\r\nAccept: b\r\n\r\n");
+  const Gated gated(
+      "POST / HTTP/1.1\r\nTRANSFER-encoding: ChunkeD\r\nhOsT: a\r\nAccept: b\r\n\r\n");
 
   EXPECT_EQ(gated.sent({Kind::chunked}),
             "POST / HTTP/1.1\r\nhost: a\r\nAccept: b\r\ntransfer-encoding: chunked\r\n\r\n");
@@ -191,8 +230,10 @@ TEST(Gate, WritesFramingAnewAndOnce) {
 
 TEST(Gate, TakesHopByHopFieldsOff) {
   const Gated gated(
-      "GET / HTTP/1.1\r\nHost: a\r\nConnection: close, X-Secret\r\nX-Secret: 1\r\nx-SECRET: 2\r\nKeep-Alive: 5\r\n"
-      "Proxy-Connection: x\r\nTrailer: Expires\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n"
+      "GET / HTTP/1.1\r\nHost: a\r\nConnection: close, X-Secret\r\nX-Secret: 1\r\nx-SECRET: "
+      "2\r\nKeep-Alive: 5\r\n"
+      "Proxy-Connection: x\r\nTrailer: Expires\r\nUpgrade: h2c\r\nHTTP2-Settings: "
+      "AAMAAABkAARAAAAAAAIAAAAA\r\n"
       "TE: gzip\r\nX-Kept: yes\r\n\r\n");
 
   ASSERT_FALSE(gated.problem);
@@ -209,9 +250,10 @@ TEST(Gate, KeepsTeTrailers) {
 
 TEST(Gate, RefusesToLoseWhatARequestMeans) {
   for (const std::string_view name :
-       {"Host", "Content-Length", "transfer-encoding", "Authorization", "Cookie", "Expect", "Forwarded",
-        "X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "Content-Type"}) {
-    EXPECT_EQ(refusal_of_fields("Connection: keep-alive, " + std::string(name) + "\r\n"), 400) << name;
+       {"Host", "Content-Length", "transfer-encoding", "Authorization", "Cookie", "Expect",
+        "Forwarded", "X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "Content-Type"}) {
+    EXPECT_EQ(refusal_of_fields("Connection: keep-alive, " + std::string(name) + "\r\n"), 400)
+        << name;
   }
 }
 
@@ -223,7 +265,8 @@ TEST(Gate, RefusesTooManyNominations) {
 
 TEST(Gate, DecidesAboutKeepAliveByVersionAndConnection) {
   const auto keeps = [](std::string_view version, std::string_view connection) {
-    return Gated("GET / " + std::string(version) + "\r\nHost: a\r\n" + std::string(connection) + "\r\n")
+    return Gated("GET / " + std::string(version) + "\r\nHost: a\r\n" + std::string(connection) +
+                 "\r\n")
         .facts.keep_alive;
   };
   EXPECT_TRUE(keeps("HTTP/1.1", ""));
@@ -236,8 +279,10 @@ TEST(Gate, DecidesAboutKeepAliveByVersionAndConnection) {
 
 TEST(Gate, DropsNamesThatOnlySeemToBeOthers) {
   const Gated gated(
-      "GET / HTTP/1.1\r\nHost: a\r\nContent_Length: 5\r\nTransfer_Encoding: chunked\r\nX_Forwarded-For: 1\r\n"
-      "X_Forwarded_Port: 1\r\nX-Evenkeel_Trust: 1\r\nAuthorization_: x\r\nproxy_Authorization: y\r\nmy_field: z\r\n\r\n");
+      "GET / HTTP/1.1\r\nHost: a\r\nContent_Length: 5\r\nTransfer_Encoding: "
+      "chunked\r\nX_Forwarded-For: 1\r\n"
+      "X_Forwarded_Port: 1\r\nX-Evenkeel_Trust: 1\r\nAuthorization_: x\r\nproxy_Authorization: "
+      "y\r\nmy_field: z\r\n\r\n");
 
   EXPECT_EQ(gated.sent(), "GET / HTTP/1.1\r\nhost: a\r\nAuthorization_: x\r\nmy_field: z\r\n\r\n");
 }
@@ -251,27 +296,48 @@ TEST(Gate, LetsWebSocketUpgradesThrough) {
 
   EXPECT_EQ(gated.request.upgrade, "websocket");
   EXPECT_EQ(gated.sent(),
-            "GET /ws HTTP/1.1\r\nhost: a\r\nSec-WebSocket-Key: k\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n");
+            "GET /ws HTTP/1.1\r\nhost: a\r\nSec-WebSocket-Key: k\r\nconnection: "
+            "upgrade\r\nupgrade: websocket\r\n\r\n");
 }
 
 TEST(Gate, LetsNoOtherUpgradeThrough) {
-  const auto upgrade = [](const std::string& text) { return std::string(Gated(text).request.upgrade); };
+  const auto upgrade = [](const std::string& text) {
+    return std::string(Gated(text).request.upgrade);
+  };
   EXPECT_EQ(upgrade("GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\n\r\n"), "");
-  EXPECT_EQ(upgrade("GET / HTTP/1.0\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"), "");
-  EXPECT_EQ(upgrade("POST / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"), "");
-  EXPECT_EQ(upgrade("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n"), "");
-  EXPECT_EQ(upgrade("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket, h2c\r\n\r\n"), "");
-  EXPECT_EQ(upgrade("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"), "");
+  EXPECT_EQ(
+      upgrade("GET / HTTP/1.0\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"),
+      "");
+  EXPECT_EQ(
+      upgrade("POST / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"),
+      "");
+  EXPECT_EQ(upgrade("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n"),
+            "");
+  EXPECT_EQ(
+      upgrade(
+          "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket, h2c\r\n\r\n"),
+      "");
+  EXPECT_EQ(upgrade("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nConnection: "
+                    "upgrade\r\nUpgrade: websocket\r\n\r\n"),
+            "");
 }
 
 TEST(Gate, KnowsOneExpectation) {
-  EXPECT_TRUE(Gated("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nExpect: 100-Continue\r\n\r\n").facts.expects_continue);
-  EXPECT_FALSE(Gated("POST / HTTP/1.0\r\nHost: a\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n").facts.expects_continue);
-  EXPECT_FALSE(Gated("GET / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n\r\n").facts.expects_continue);
-  EXPECT_FALSE(Gated("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nExpect: 100-continue\r\n\r\n").facts.expects_continue);
+  EXPECT_TRUE(
+      Gated("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nExpect: 100-Continue\r\n\r\n")
+          .facts.expects_continue);
+  EXPECT_FALSE(
+      Gated("POST / HTTP/1.0\r\nHost: a\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n")
+          .facts.expects_continue);
+  EXPECT_FALSE(
+      Gated("GET / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n\r\n").facts.expects_continue);
+  EXPECT_FALSE(
+      Gated("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nExpect: 100-continue\r\n\r\n")
+          .facts.expects_continue);
   EXPECT_EQ(refusal_of_fields("Expect: 200-ok\r\n"), 417);
   EXPECT_EQ(refusal_of_fields("Expect: 100-continue, x\r\n"), 417);
-  EXPECT_EQ(Gated("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n").sent(),
+  EXPECT_EQ(Gated("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n")
+                .sent(),
             "POST / HTTP/1.1\r\nhost: a\r\n\r\n");
 }
 
@@ -279,12 +345,17 @@ TEST(Gate, KnowsOneExpectation) {
 
 TEST(ResponseGate, KnowsTheFourWaysToDelimitAResponse) {
   EXPECT_EQ(GatedResponse("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n").facts.framing.length, 3u);
-  EXPECT_EQ(GatedResponse("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").facts.framing.kind, Kind::chunked);
+  EXPECT_EQ(
+      GatedResponse("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").facts.framing.kind,
+      Kind::chunked);
   const GatedResponse unframed("HTTP/1.1 200 OK\r\n\r\n");
   EXPECT_EQ(unframed.facts.framing.kind, Kind::until_close);
   EXPECT_FALSE(unframed.facts.keep_alive);
-  for (const std::string_view status : {"100 Continue", "103 Early Hints", "204 No Content", "304 Not Modified"}) {
-    EXPECT_EQ(GatedResponse("HTTP/1.1 " + std::string(status) + "\r\n\r\n").facts.framing.kind, Kind::none) << status;
+  for (const std::string_view status :
+       {"100 Continue", "103 Early Hints", "204 No Content", "304 Not Modified"}) {
+    EXPECT_EQ(GatedResponse("HTTP/1.1 " + std::string(status) + "\r\n\r\n").facts.framing.kind,
+              Kind::none)
+        << status;
   }
 }
 
@@ -302,29 +373,34 @@ TEST(ResponseGate, TakesLengthsWhereThereIsNoBodyAsDeclared) {
   EXPECT_EQ(no_content.facts.framing.kind, Kind::none);
   EXPECT_FALSE(no_content.response.declared_length);
 
-  EXPECT_EQ(GatedResponse("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "HEAD").facts.framing.kind,
+  EXPECT_EQ(GatedResponse("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "HEAD")
+                .facts.framing.kind,
             Kind::none);
 }
 
 TEST(ResponseGate, RefusesFramingThatCannotBeTrusted) {
   for (const std::string_view fields :
-       {"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", "Content-Length: 5\r\nContent-Length: 5\r\n",
-        "Content-Length: 5\r\nContent-Length: 6\r\n", "Content-Length: +5\r\n", "Content-Length: 5, 5\r\n",
-        "Content-Length:\r\n", "Transfer-Encoding: gzip\r\n", "Transfer-Encoding: gzip, chunked\r\n",
-        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", "Transfer-Encoding: identity\r\n",
-        "Connection: Content-Length\r\nContent-Length: 5\r\n"}) {
+       {"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+        "Content-Length: 5\r\nContent-Length: 5\r\n", "Content-Length: 5\r\nContent-Length: 6\r\n",
+        "Content-Length: +5\r\n", "Content-Length: 5, 5\r\n", "Content-Length:\r\n",
+        "Transfer-Encoding: gzip\r\n", "Transfer-Encoding: gzip, chunked\r\n",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: identity\r\n", "Connection: Content-Length\r\nContent-Length: 5\r\n"}) {
     const GatedResponse gated("HTTP/1.1 200 OK\r\n" + std::string(fields) + "\r\n");
     ASSERT_TRUE(gated.problem) << fields;
     EXPECT_EQ(gated.problem->fault, Fault::backend_protocol);
   }
   EXPECT_TRUE(GatedResponse("HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").problem);
-  EXPECT_TRUE(GatedResponse("HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n").problem);
-  EXPECT_TRUE(GatedResponse("HTTP/1.1 103 Early Hints\r\nTransfer-Encoding: chunked\r\n\r\n").problem);
+  EXPECT_TRUE(
+      GatedResponse("HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n").problem);
+  EXPECT_TRUE(
+      GatedResponse("HTTP/1.1 103 Early Hints\r\nTransfer-Encoding: chunked\r\n\r\n").problem);
 }
 
 TEST(ResponseGate, KeepsTheLinkOnlyWhenItWasAskedTo) {
   const auto keeps = [](std::string_view version, std::string_view connection) {
-    return GatedResponse(std::string(version) + " 200 OK\r\nContent-Length: 0\r\n" + std::string(connection) + "\r\n")
+    return GatedResponse(std::string(version) + " 200 OK\r\nContent-Length: 0\r\n" +
+                         std::string(connection) + "\r\n")
         .facts.keep_alive;
   };
   EXPECT_TRUE(keeps("HTTP/1.1", ""));
@@ -336,8 +412,10 @@ TEST(ResponseGate, KeepsTheLinkOnlyWhenItWasAskedTo) {
 
 TEST(ResponseGate, TakesHopByHopFieldsOffAndWritesFramingAnew) {
   const GatedResponse gated(
-      "HTTP/1.1 200 Fine\r\nServer: s\r\nConnection: keep-alive, X-Hop\r\nKeep-Alive: timeout=5\r\nX-Hop: 1\r\n"
-      "Transfer-Encoding: chunked\r\nTrailer: X\r\nUpgrade: h2c\r\nProxy-Connection: a\r\nSet-Cookie: a=1\r\n"
+      "HTTP/1.1 200 Fine\r\nServer: s\r\nConnection: keep-alive, X-Hop\r\nKeep-Alive: "
+      "timeout=5\r\nX-Hop: 1\r\n"
+      "Transfer-Encoding: chunked\r\nTrailer: X\r\nUpgrade: h2c\r\nProxy-Connection: "
+      "a\r\nSet-Cookie: a=1\r\n"
       "Set-Cookie: b=2\r\n\r\n");
 
   HeadWriter& out = HeadWriter::fresh();
@@ -355,8 +433,10 @@ TEST(ResponseGate, SaysHowTheConnectionGoesOn) {
     return std::string(out.written());
   };
   EXPECT_EQ(written(200, false, 1), "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
-  EXPECT_EQ(written(200, true, 1), "HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
-  EXPECT_EQ(written(200, false, 0), "HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: keep-alive\r\n\r\n");
+  EXPECT_EQ(written(200, true, 1),
+            "HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+  EXPECT_EQ(written(200, false, 0),
+            "HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: keep-alive\r\n\r\n");
   EXPECT_EQ(written(299, false, 1), "HTTP/1.1 299 \r\ncontent-length: 0\r\n\r\n");
 }
 
@@ -386,7 +466,8 @@ TEST(ChunkFraming, PutsTheLastChunkAndTrailersWhereTheyBelong) {
   EXPECT_EQ(framed({.bytes = "hello"}), "5\r\nhello\r\n");
   EXPECT_EQ(framed({.bytes = "hello", .last = true}), "5\r\nhello\r\n0\r\n\r\n");
   EXPECT_EQ(framed({.last = true}), "0\r\n\r\n");
-  EXPECT_EQ(framed({.bytes = "hello", .last = true, .trailers = &trailers}), "5\r\nhello\r\n0\r\na: 1\r\nb: \r\n\r\n");
+  EXPECT_EQ(framed({.bytes = "hello", .last = true, .trailers = &trailers}),
+            "5\r\nhello\r\n0\r\na: 1\r\nb: \r\n\r\n");
   EXPECT_EQ(framed({.last = true, .trailers = &trailers}), "0\r\na: 1\r\nb: \r\n\r\n");
   const std::string large(70000, 'x');
   EXPECT_EQ(framed({.bytes = large}), "11170\r\n" + large + "\r\n");

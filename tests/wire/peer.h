@@ -121,7 +121,8 @@ class Peer {
   /// Takes that many bytes, once they have come.
   std::string read_bytes(std::size_t count) {
     const bool came = eventually(loop_, [&] { return seen().size() >= count || ended_; });
-    EXPECT_TRUE(came && seen_.size() >= count) << "waited for " << count << " bytes and saw " << seen_;
+    EXPECT_TRUE(came && seen_.size() >= count)
+        << "waited for " << count << " bytes and saw " << seen_;
     return take(std::min(count, seen_.size()));
   }
   /// Takes a message that has a content-length, or none and no body.
