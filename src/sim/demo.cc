@@ -1,6 +1,7 @@
 #include "evenkeel/sim/demo.h"
 
 #include <fmt/format.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -185,6 +186,14 @@ std::optional<std::string> unfit(const DemoOptions& options) {
   return std::nullopt;
 }
 
+/// The balancer is this program again. In a bare chroot, where /proc is not mounted: the path that
+/// we were started by.
+std::string this_program() {
+  constexpr const char* itself = "/proc/self/exe";
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): that is how the kernel hands it over
+  return access(itself, X_OK) == 0 ? itself : reinterpret_cast<const char*>(getauxval(AT_EXECFN));
+}
+
 }  // namespace
 
 int run_demo(const DemoOptions& options) {
@@ -194,7 +203,7 @@ int run_demo(const DemoOptions& options) {
   auto simulators = Simulators::start(simulator_options(options), 1, Address{"127.0.0.1", 0});
   if (!simulators) return complain(simulators.error(), 1);
   const auto& servers = (*simulators)->endpoints();
-  auto balancer = Balancer::start(options.binary, balancer_config(options, servers), interrupts,
+  auto balancer = Balancer::start(this_program(), balancer_config(options, servers), interrupts,
                                   start_patience);
   if (!balancer) return complain(balancer.error(), 1);
   auto run = LoadRun::begin(load_options(options, **balancer));

@@ -12,7 +12,6 @@ struct DemoOptions {
   std::string picker = "least-connections";
   double rate = 0;  ///< requests per second; 0: what suits so many backends
   std::uint64_t seed = 1;
-  std::string binary = "/proc/self/exe";  ///< of the balancer: it is run as `<binary> run -c -`
 };
 
 /// Starts simulators of unequal speed in this process and the balancer in one of its own, sends
