@@ -112,20 +112,15 @@ void ClientLoop::advance(Mode& mode, std::size_t index) {
   Progress progress = Progress::kMore;
   while (progress == Progress::kMore && !stopped_) {
     switch (clients_[index].phase) {
-      case Phase::kIdle:
-        progress = ask(mode, index);
-        break;
+      case Phase::kIdle: progress = ask(mode, index); break;
       case Phase::kSending:
         progress = send_some(index);
         if (progress == Progress::kBlocked)
           progress = receive_some(mode, index);  // an early answer
         break;
       case Phase::kHead:
-      case Phase::kBody:
-        progress = receive_some(mode, index);
-        break;
-      default:
-        return;
+      case Phase::kBody: progress = receive_some(mode, index); break;
+      default: return;
     }
   }
 }

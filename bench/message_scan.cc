@@ -93,14 +93,10 @@ void BodyScan::skip(std::uint64_t bytes) {
 
 BodyScan::Step BodyScan::step(std::string_view bytes) {
   switch (state_) {
-    case State::kLength:
-      return take_data(bytes, State::kDone);
-    case State::kData:
-      return take_data(bytes, State::kDataEnd);
-    case State::kUntilClose:
-      return {.consumed = bytes.size(), .payload = bytes};
-    default:
-      break;
+    case State::kLength: return take_data(bytes, State::kDone);
+    case State::kData: return take_data(bytes, State::kDataEnd);
+    case State::kUntilClose: return {.consumed = bytes.size(), .payload = bytes};
+    default: break;
   }
   Step step;
   while (step.consumed < bytes.size() && state_ != State::kData && !done() && !broken()) {
@@ -118,8 +114,7 @@ BodyScan::Step BodyScan::take_data(std::string_view bytes, State after) {
 
 void BodyScan::take_framing(char byte) {
   switch (state_) {
-    case State::kSize:
-      return take_size(byte);
+    case State::kSize: return take_size(byte);
     case State::kExtension:
       if (byte == '\n') state_ = left_ == 0 ? State::kTrailerStart : State::kData;
       return;
@@ -136,8 +131,7 @@ void BodyScan::take_framing(char byte) {
     case State::kTrailer:
       if (byte == '\n') state_ = State::kTrailerStart;
       return;
-    default:
-      state_ = State::kBroken;
+    default: state_ = State::kBroken;
   }
 }
 

@@ -140,9 +140,9 @@ void add_load(CLI::App& app, int& exit_code) {
   verb->add_option("url", options->url, "http://host[:port][/base]")->required();
   auto* rate = verb->add_option("--rate", options->rate, "requests per second, answered or not")
                    ->check(CLI::PositiveNumber);
-  auto* clients = verb->add_option("--concurrency", options->concurrency,
-                                   "clients that wait for their answers")
-                      ->check(CLI::PositiveNumber);
+  auto* clients =
+      verb->add_option("--concurrency", options->concurrency, "clients that wait for their answers")
+          ->check(CLI::PositiveNumber);
   auto* trace = verb->add_option("--trace", options->trace, "arrivals and lengths from a file");
   rate->excludes(clients)->excludes(trace);
   clients->excludes(trace);
@@ -165,7 +165,8 @@ void add_load(CLI::App& app, int& exit_code) {
   verb->callback([options, words, &exit_code] {
     if (!words->duration.empty()) {
       options->duration = parse_duration(words->duration);
-      if (options->duration.count() == 0) throw CLI::ValidationError("--duration must be more than 0");
+      if (options->duration.count() == 0)
+        throw CLI::ValidationError("--duration must be more than 0");
     }
     if (!words->max_seconds.empty()) options->trace_cut = parse_duration(words->max_seconds);
     if (!words->prompt_tokens.empty()) {
@@ -188,8 +189,7 @@ void add_demo(CLI::App& app, int& exit_code) {
   verb->add_option("--seconds", options->seconds, "end by itself after so long");
   verb->add_option("--backends", options->backends, "simulated GPUs")->capture_default_str();
   verb->add_option("--picker", options->picker, "who chooses")->capture_default_str();
-  verb->add_option("--rate", options->rate,
-                   "requests per second; default: what suits the backends")
+  verb->add_option("--rate", options->rate, "requests per second; default: what suits the backends")
       ->check(CLI::PositiveNumber);
   verb->add_option("--seed", options->seed, "of what is drawn at random");
   verb->callback([options, &exit_code] { exit_code = evenkeel::run_demo(*options); });

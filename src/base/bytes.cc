@@ -33,7 +33,9 @@ thread_local Keeper keeper;
   return static_cast<char*>(::operator new(size));
 }
 
-BlockList& list_of(std::uint32_t size) { return size == Block::small ? small_blocks : large_blocks; }
+BlockList& list_of(std::uint32_t size) {
+  return size == Block::small ? small_blocks : large_blocks;
+}
 
 }  // namespace
 

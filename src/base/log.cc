@@ -10,22 +10,18 @@ namespace {
 
 spdlog::level::level_enum level_of(Level level) {
   switch (level) {
-    case Level::debug:
-      return spdlog::level::debug;
-    case Level::info:
-      return spdlog::level::info;
-    case Level::warning:
-      return spdlog::level::warn;
-    case Level::error:
-      return spdlog::level::err;
+    case Level::debug: return spdlog::level::debug;
+    case Level::info: return spdlog::level::info;
+    case Level::warning: return spdlog::level::warn;
+    case Level::error: return spdlog::level::err;
   }
   return spdlog::level::info;
 }
 
 spdlog::logger& logger() {
   static const auto instance = [] {
-    auto made = std::make_shared<spdlog::logger>(
-        "evenkeel", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+    auto made = std::make_shared<spdlog::logger>("evenkeel",
+                                                 std::make_shared<spdlog::sinks::stderr_sink_mt>());
     made->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l %v");
     made->flush_on(spdlog::level::debug);
     return made;

@@ -343,7 +343,8 @@ void Loop::run_ready() {
 void Loop::place(Timer& timer) {
   const auto ticks = (timer.when_ - wheel_start_) / tick + 1;
   const auto first = static_cast<std::int64_t>(wheel_tick_);
-  const auto chosen = std::clamp<std::int64_t>(ticks, first, first + static_cast<std::int64_t>(slots) - 1);
+  const auto chosen =
+      std::clamp<std::int64_t>(ticks, first, first + static_cast<std::int64_t>(slots) - 1);
   const auto slot = static_cast<std::size_t>(chosen) % slots;
   timer.insert_before(wheel_[slot]);
   wheel_used_[slot / 64] |= std::uint64_t{1} << (slot % 64);

@@ -46,7 +46,8 @@ constinit thread_local FreeLists free_lists{};
 
 void* take_from_heap(std::size_t size) {
   if (recycles && phase == Phase::unopened) keeper.open();
-  const std::size_t whole = (size + FreeLists::granule - 1) / FreeLists::granule * FreeLists::granule;
+  const std::size_t whole =
+      (size + FreeLists::granule - 1) / FreeLists::granule * FreeLists::granule;
   return ::operator new(whole);
 }
 

@@ -24,16 +24,11 @@ std::string shorten(std::string_view text) {
 
 bool fits(Shape shape, const Tree& tree) {
   switch (shape) {
-    case Shape::scalar:
-      return tree.is_scalar();
-    case Shape::list:
-      return tree.kind == Tree::Kind::list;
-    case Shape::map:
-      return tree.kind == Tree::Kind::map;
-    case Shape::scalar_or_map:
-      return tree.is_scalar() || tree.kind == Tree::Kind::map;
-    case Shape::scalar_or_list:
-      return tree.is_scalar() || tree.kind == Tree::Kind::list;
+    case Shape::scalar: return tree.is_scalar();
+    case Shape::list: return tree.kind == Tree::Kind::list;
+    case Shape::map: return tree.kind == Tree::Kind::map;
+    case Shape::scalar_or_map: return tree.is_scalar() || tree.kind == Tree::Kind::map;
+    case Shape::scalar_or_list: return tree.is_scalar() || tree.kind == Tree::Kind::list;
   }
   return false;
 }
@@ -86,26 +81,17 @@ void Node::fail_expected(std::string_view expected, std::string help) const {
 
 std::string Node::found() const {
   switch (tree_.kind) {
-    case Tree::Kind::nothing:
-      return "nothing";
-    case Tree::Kind::list:
-      return "a list";
-    case Tree::Kind::map:
-      return "a mapping";
-    case Tree::Kind::quoted:
-      return fmt::format("the text '{}'", shorten(tree_.scalar));
-    case Tree::Kind::plain:
-      break;
+    case Tree::Kind::nothing: return "nothing";
+    case Tree::Kind::list: return "a list";
+    case Tree::Kind::map: return "a mapping";
+    case Tree::Kind::quoted: return fmt::format("the text '{}'", shorten(tree_.scalar));
+    case Tree::Kind::plain: break;
   }
   switch (type_of_plain(tree_.scalar)) {
-    case PlainType::number:
-      return fmt::format("the number {}", shorten(tree_.scalar));
-    case PlainType::boolean:
-      return tree_.scalar;
-    case PlainType::null:
-      return "nothing";
-    case PlainType::text:
-      break;
+    case PlainType::number: return fmt::format("the number {}", shorten(tree_.scalar));
+    case PlainType::boolean: return tree_.scalar;
+    case PlainType::null: return "nothing";
+    case PlainType::text: break;
   }
   return fmt::format("'{}'", shorten(tree_.scalar));
 }

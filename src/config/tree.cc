@@ -54,21 +54,11 @@ std::string quote(std::string_view text) {
   std::string out = "\"";
   for (char c : text) {
     switch (c) {
-      case '"':
-        out += "\\\"";
-        break;
-      case '\\':
-        out += "\\\\";
-        break;
-      case '\n':
-        out += "\\n";
-        break;
-      case '\r':
-        out += "\\r";
-        break;
-      case '\t':
-        out += "\\t";
-        break;
+      case '"': out += "\\\""; break;
+      case '\\': out += "\\\\"; break;
+      case '\n': out += "\\n"; break;
+      case '\r': out += "\\r"; break;
+      case '\t': out += "\\t"; break;
       default:
         if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
           out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
@@ -83,18 +73,11 @@ std::string quote(std::string_view text) {
 void write_json(const Tree& tree, std::string& out, std::size_t indent) {
   const bool is_map = tree.kind == Tree::Kind::map;
   switch (tree.kind) {
-    case Tree::Kind::nothing:
-      out += "null";
-      return;
-    case Tree::Kind::plain:
-      out += tree.scalar;
-      return;
-    case Tree::Kind::quoted:
-      out += quote(tree.scalar);
-      return;
+    case Tree::Kind::nothing: out += "null"; return;
+    case Tree::Kind::plain: out += tree.scalar; return;
+    case Tree::Kind::quoted: out += quote(tree.scalar); return;
     case Tree::Kind::list:
-    case Tree::Kind::map:
-      break;
+    case Tree::Kind::map: break;
   }
   if (tree.items.empty()) {
     out += is_map ? "{}" : "[]";

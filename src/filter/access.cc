@@ -29,7 +29,8 @@ class Account {
 /// A response body whose end is the end of the request.
 class AccountedBody final : public Body {
  public:
-  AccountedBody(BodyPtr body, Account account) : account_(std::move(account)), body_(std::move(body)) {}
+  AccountedBody(BodyPtr body, Account account)
+      : account_(std::move(account)), body_(std::move(body)) {}
 
   Task<Result<Chunk>> read() override {
     if (body_ == nullptr) return Result<Chunk>(Chunk{.last = true});
@@ -64,8 +65,8 @@ Task<Result<Response>> AccessFilter::handle(Request& request, Handler& next) {
 void Ledger::end(std::string_view method, std::string_view host, std::string_view path,
                  const About& about) {
   const Instant ended = loop_.read_clock();
-  const bool gone = about.status == 0 || about.fault == Fault::client_gone ||
-                    about.fault == Fault::write_timeout;
+  const bool gone =
+      about.status == 0 || about.fault == Fault::client_gone || about.fault == Fault::write_timeout;
   const int status = gone ? 499 : about.status;
 
   RequestTally tally{.pool = about.pool_index,

@@ -33,10 +33,10 @@ constexpr auto hex_pairs = [] {
 
 /// A UUID of version 7 (RFC 9562): 48 bits of Unix milliseconds, the rest random.
 std::array<char, 36> make_uuid(Rng& rng) {
-  const auto milliseconds = static_cast<std::uint64_t>(
-      std::chrono::duration_cast<std::chrono::milliseconds>(
-          std::chrono::system_clock::now().time_since_epoch())
-          .count());
+  const auto milliseconds =
+      static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(
+                                     std::chrono::system_clock::now().time_since_epoch())
+                                     .count());
   const std::uint64_t random = rng();
   const std::uint64_t high = milliseconds << 16 | 0x7000 | (random & 0xfff);
   const std::uint64_t low = (rng() >> 2) | 0x8000000000000000u;
@@ -103,19 +103,13 @@ Task<Result<Response>> ProvenanceFilter::handle(Request& request, Handler& next)
   fields.remove_if([&](const Field& field) {
     switch (field.id) {
       case FieldId::x_request_id:
-      case FieldId::x_forwarded_for:
-        return true;
-      case FieldId::x_forwarded_proto:
-        return !proto_known;
-      case FieldId::x_forwarded_host:
-        return !host_known;
+      case FieldId::x_forwarded_for: return true;
+      case FieldId::x_forwarded_proto: return !proto_known;
+      case FieldId::x_forwarded_host: return !host_known;
       case FieldId::forwarded:
-      case FieldId::x_forwarded_client_cert:
-        return !about.trusted;
-      case FieldId::other:
-        return !about.trusted && speaks_for_proxies(field.name());
-      default:
-        return false;
+      case FieldId::x_forwarded_client_cert: return !about.trusted;
+      case FieldId::other: return !about.trusted && speaks_for_proxies(field.name());
+      default: return false;
     }
   });
   fields.add("x-request-id", id, FieldId::x_request_id);

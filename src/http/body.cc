@@ -6,7 +6,9 @@ namespace {
 class StringBody final : public Body {
  public:
   explicit StringBody(std::string bytes) : bytes_(std::move(bytes)) {}
-  Task<Result<Chunk>> read() override { return Result<Chunk>(Chunk{.bytes = bytes_, .last = true}); }
+  Task<Result<Chunk>> read() override {
+    return Result<Chunk>(Chunk{.bytes = bytes_, .last = true});
+  }
   std::optional<std::uint64_t> length() const override { return bytes_.size(); }
   bool rewind() override { return true; }
 

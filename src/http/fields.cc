@@ -143,7 +143,8 @@ void Fields::add(std::string_view name, std::string_view value, FieldId id) {
     grown->capacity = capacity;
     if (store_ != nullptr) {
       grown->size = store_->size;
-      std::memcpy(static_cast<void*>(grown->items()), store_->items(), store_->size * sizeof(Field));
+      std::memcpy(static_cast<void*>(grown->items()), store_->items(),
+                  store_->size * sizeof(Field));
       give_pooled(store_, Store::bytes_for(store_->capacity));
     }
     store_ = grown;

@@ -29,17 +29,12 @@ std::string_view openai_type(int status) {
     case 417:
     case 431:
     case 501:
-    case 505:
-      return "invalid_request_error";
-    case 429:
-      return "overloaded";
-    case 503:
-      return "service_unavailable";
+    case 505: return "invalid_request_error";
+    case 429: return "overloaded";
+    case 503: return "service_unavailable";
     case 502:
-    case 504:
-      return "upstream_error";
-    default:
-      return "server_error";
+    case 504: return "upstream_error";
+    default: return "server_error";
   }
 }
 
@@ -47,46 +42,30 @@ std::string_view openai_type(int status) {
 
 int status_of(Fault fault) {
   switch (fault) {
-    case Fault::bad_request:
-      return 400;
-    case Fault::no_route:
-      return 404;
-    case Fault::method_not_allowed:
-      return 405;
+    case Fault::bad_request: return 400;
+    case Fault::no_route: return 404;
+    case Fault::method_not_allowed: return 405;
     case Fault::header_timeout:
-    case Fault::body_timeout:
-      return 408;
-    case Fault::body_too_large:
-      return 413;
-    case Fault::uri_too_long:
-      return 414;
-    case Fault::expectation_failed:
-      return 417;
-    case Fault::queue_full:
-      return 429;
-    case Fault::header_too_large:
-      return 431;
+    case Fault::body_timeout: return 408;
+    case Fault::body_too_large: return 413;
+    case Fault::uri_too_long: return 414;
+    case Fault::expectation_failed: return 417;
+    case Fault::queue_full: return 429;
+    case Fault::header_too_large: return 431;
     case Fault::client_gone:
-    case Fault::write_timeout:
-      return 499;
-    case Fault::not_implemented:
-      return 501;
+    case Fault::write_timeout: return 499;
+    case Fault::not_implemented: return 501;
     case Fault::connect_failed:
     case Fault::backend_closed:
-    case Fault::backend_protocol:
-      return 502;
+    case Fault::backend_protocol: return 502;
     case Fault::no_backend:
     case Fault::queue_timeout:
-    case Fault::draining:
-      return 503;
+    case Fault::draining: return 503;
     case Fault::connect_timeout:
     case Fault::first_byte_timeout:
-    case Fault::idle_timeout:
-      return 504;
-    case Fault::version_not_supported:
-      return 505;
-    case Fault::internal:
-      return 500;
+    case Fault::idle_timeout: return 504;
+    case Fault::version_not_supported: return 505;
+    case Fault::internal: return 500;
   }
   return 500;
 }

@@ -21,17 +21,12 @@ Result<std::map<std::string, JsonScalar>> parse_json_scalars(std::string& json) 
         json::pass_over(value);
         place = std::monostate{};
         break;
-      case simdjson::ondemand::json_type::boolean:
-        place = value.get_bool().value();
-        break;
-      case simdjson::ondemand::json_type::number:
-        place = value.get_double().value();
-        break;
+      case simdjson::ondemand::json_type::boolean: place = value.get_bool().value(); break;
+      case simdjson::ondemand::json_type::number: place = value.get_double().value(); break;
       case simdjson::ondemand::json_type::string:
         place = std::string(value.get_string().value());
         break;
-      default:
-        throw json::Unacceptable{"'" + std::string(key) + "' should be a plain value"};
+      default: throw json::Unacceptable{"'" + std::string(key) + "' should be a plain value"};
     }
   });
   if (!read) return std::move(read.error());
@@ -91,15 +86,11 @@ void pass_over(simdjson::ondemand::value value) {
     case simdjson::ondemand::json_type::string:
       static_cast<void>(value.get_string().value());
       break;
-    case simdjson::ondemand::json_type::boolean:
-      static_cast<void>(value.get_bool().value());
-      break;
+    case simdjson::ondemand::json_type::boolean: static_cast<void>(value.get_bool().value()); break;
     case simdjson::ondemand::json_type::null:
       if (!value.is_null()) throw simdjson::simdjson_error(simdjson::N_ATOM_ERROR);
       break;
-    case simdjson::ondemand::json_type::number:
-      number_text(value.raw_json_token());
-      break;
+    case simdjson::ondemand::json_type::number: number_text(value.raw_json_token()); break;
   }
 }
 

@@ -11,16 +11,10 @@ using simdjson::ondemand::value;
 /// A message's content: text, or parts of which the text ones count, or null.
 void read_content(value content, PromptPart& part) {
   switch (content.type()) {
-    case json_type::string:
-      part.text = content.get_string().value();
-      return;
-    case json_type::null:
-      json::pass_over(content);
-      return;
-    case json_type::array:
-      break;
-    default:
-      throw json::Unacceptable{"'content': Input should be a valid string or list of parts"};
+    case json_type::string: part.text = content.get_string().value(); return;
+    case json_type::null: json::pass_over(content); return;
+    case json_type::array: break;
+    default: throw json::Unacceptable{"'content': Input should be a valid string or list of parts"};
   }
   for (auto element : content.get_array()) {
     value piece = element.value();
@@ -85,12 +79,8 @@ std::vector<Prompt> read_prompts(value prompt, std::string_view key) {
   for (auto element : prompt.get_array()) {
     value item = element.value();
     switch (item.type()) {
-      case json_type::string:
-        add_text(item);
-        break;
-      case json_type::number:
-        ids.push_back(json::count_of(item, key, 0));
-        break;
+      case json_type::string: add_text(item); break;
+      case json_type::number: ids.push_back(json::count_of(item, key, 0)); break;
       case json_type::array: {
         PromptPart part;
         for (auto id : item.get_array())
@@ -98,8 +88,7 @@ std::vector<Prompt> read_prompts(value prompt, std::string_view key) {
         prompts.push_back({std::move(part)});
         break;
       }
-      default:
-        refuse();
+      default: refuse();
     }
   }
   if (!ids.empty() && !prompts.empty()) refuse();
@@ -167,12 +156,9 @@ void read_field(OpenAiApi api, std::string_view key, value field, OpenAiRequest&
 
 const char* prompt_key(OpenAiApi api) {
   switch (api) {
-    case OpenAiApi::chat_completions:
-      return "messages";
-    case OpenAiApi::completions:
-      return "prompt";
-    case OpenAiApi::embeddings:
-      return "input";
+    case OpenAiApi::chat_completions: return "messages";
+    case OpenAiApi::completions: return "prompt";
+    case OpenAiApi::embeddings: return "input";
   }
   return "";
 }

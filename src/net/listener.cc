@@ -35,7 +35,9 @@ Result<int> open_listening(const Endpoint& endpoint, bool beside) {
 }  // namespace
 
 Result<int> Listener::bind(const Endpoint& endpoint) { return open_listening(endpoint, false); }
-Result<int> Listener::bind_beside(const Endpoint& endpoint) { return open_listening(endpoint, true); }
+Result<int> Listener::bind_beside(const Endpoint& endpoint) {
+  return open_listening(endpoint, true);
+}
 
 Listener::Listener(Loop& loop, int fd, Accepted accepted, Exhausted exhausted)
     : watch_(loop, fd),

@@ -115,11 +115,12 @@ Task<Result<Done>> Socket::write_rest(std::string_view head, std::string_view bo
   while (!head.empty() || !body.empty() || !tail.empty()) {
     auto wake = co_await watch_.until_writable(loop().now() + patience);
     if (wake == Wake::expired) {
-      // The kernel calls a socket writable when much of its buffer is free: a peer that reads slowly
-      // takes bytes long before that.
+      // The kernel calls a socket writable when much of its buffer is free: a peer that reads
+      // slowly takes bytes long before that.
       const int still_unread = unread_by_peer();
       if (std::exchange(unread, still_unread) > still_unread) continue;
-      co_return Error{.fault = Fault::write_timeout, .side = Side::client, .detail = "peer reads nothing"};
+      co_return Error{
+          .fault = Fault::write_timeout, .side = Side::client, .detail = "peer reads nothing"};
     }
     const std::ptrdiff_t more = send_pieces(head, body, tail);
     if (more < 0) {

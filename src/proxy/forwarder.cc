@@ -7,8 +7,8 @@
 namespace evenkeel {
 namespace {
 
-/// A server that closes an idle link may cross the next request, which it has then never looked at. A
-/// link that ends later than this was at work: its request may have been what ended it.
+/// A server that closes an idle link may cross the next request, which it has then never looked at.
+/// A link that ends later than this was at work: its request may have been what ended it.
 constexpr Duration longest_crossing = std::chrono::seconds(1);
 
 /// A pick takes less time than two looks at the clock: one in so many is timed.
@@ -89,7 +89,8 @@ Task<Result<Response>> Forwarder::handle(Request& request) {
   About& about = request.about;
   Hint hint = hint_of(request);
   std::optional<Error> last;
-  bool sent_again = false;  // once per request: what kills one server must not be handed to the next
+  bool sent_again =
+      false;  // once per request: what kills one server must not be handed to the next
   while (true) {
     auto placed = co_await place(hint);
     if (!placed) co_return last ? std::move(*last) : std::move(placed.error());

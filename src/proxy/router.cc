@@ -150,7 +150,8 @@ bool Router::Rule::matches(const Request& request, std::string_view path_text) c
   if (always) return true;
   if (!host.empty() && !host_matches(host, request.authority)) return false;
   if (path && !path->matches(path_text)) return false;
-  if (!methods.empty() && std::find(methods.begin(), methods.end(), request.method) == methods.end()) {
+  if (!methods.empty() &&
+      std::find(methods.begin(), methods.end(), request.method) == methods.end()) {
     return false;
   }
   return std::all_of(fields.begin(), fields.end(), [&](const auto& wanted) {

@@ -46,8 +46,7 @@ bool foreign(const Request& request) {
   const auto origin = request.fields.value("origin");
   if (!origin) return false;
   const auto scheme_end = origin->find("://");
-  return scheme_end == std::string_view::npos ||
-         !local_or_address(origin->substr(scheme_end + 3));
+  return scheme_end == std::string_view::npos || !local_or_address(origin->substr(scheme_end + 3));
 }
 
 std::string rfc3339(std::chrono::system_clock::time_point time) {
@@ -134,9 +133,10 @@ Task<Result<Response>> AdminHandler::handle(Request& request) {
   if (path == "/api/v1/status") return Result<Response>(status());
   if (path == "/api/v1/pools") return Result<Response>(pools());
   if (path == "/api/v1/backends") return Result<Response>(backends());
-  return Result<Response>(failure(
-      404, "no such endpoint; there are /healthz /readyz /metrics /api/v1/status /api/v1/pools "
-           "/api/v1/backends"));
+  return Result<Response>(
+      failure(404,
+              "no such endpoint; there are /healthz /readyz /metrics /api/v1/status /api/v1/pools "
+              "/api/v1/backends"));
 }
 
 Task<Result<Response>> AdminHandler::healthz() {
@@ -160,9 +160,8 @@ Response AdminHandler::readyz(std::string_view query) const {
   if (query == "verbose" || query.starts_with("verbose=")) {
     const Instant now = Clock::now();
     for (const Fleet::Member& pool : overview_.fleet->pools()) {
-      text += "pool " + pool.state->spec().name + ": " +
-              std::to_string(pool.state->standing(now)) + " of " +
-              std::to_string(pool.state->backends().size()) + " backends up\n";
+      text += "pool " + pool.state->spec().name + ": " + std::to_string(pool.state->standing(now)) +
+              " of " + std::to_string(pool.state->backends().size()) + " backends up\n";
     }
   }
   return answer(ready ? 200 : 503, text_type, std::move(text));
@@ -275,9 +274,9 @@ Response AdminHandler::backends() const {
           .end_object()
           .key("polled")
           .begin_object();
-      for (const char* signal : {"age_seconds", "running", "waiting", "kv_cache_ratio",
-                                 "gpu_utilization_ratio", "gpu_memory_used_bytes",
-                                 "gpu_memory_total_bytes"}) {
+      for (const char* signal :
+           {"age_seconds", "running", "waiting", "kv_cache_ratio", "gpu_utilization_ratio",
+            "gpu_memory_used_bytes", "gpu_memory_total_bytes"}) {
         json.key(signal).null();
       }
       json.end_object().end_object();

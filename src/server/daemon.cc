@@ -228,8 +228,7 @@ Task<void> Daemon::watch_signals() {
           loop_.spawn(drain());
         }
         break;
-      default:
-        break;
+      default: break;
     }
   }
 }
@@ -280,7 +279,8 @@ int run_daemon(const DaemonOptions& options) {
 }
 
 int run_daemon_with(const std::string& config_text, const std::string& version) {
-  return run(read_config(config_text, "generated", Environment::of_process()), "generated", version);
+  return run(read_config(config_text, "generated", Environment::of_process()), "generated",
+             version);
 }
 
 }  // namespace evenkeel

@@ -125,8 +125,7 @@ std::vector<std::string> hopeless(const std::vector<AskedServer>& servers) {
           complaints.push_back(fmt::format("{}: does not answer ({})", server.url, reason));
         }
         break;
-      case Outcome::answered:
-        break;
+      case Outcome::answered: break;
     }
   }
   if (!any_answered && !complaints.empty()) {

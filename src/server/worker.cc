@@ -72,7 +72,8 @@ void Worker::listen(const ListenerConfig& config, int fd) {
                                         .most_connections = config.limits.max_connections,
                                         .index = sheets_.names().listener(config.name)});
   port.listener = std::make_unique<Listener>(
-      loop_, fd, [this, &port](int accepted, const Endpoint& peer) { accept(port, accepted, peer); },
+      loop_, fd,
+      [this, &port](int accepted, const Endpoint& peer) { accept(port, accepted, peer); },
       [this] { close_idle(closed_when_exhausted); });
 }
 
@@ -107,8 +108,9 @@ Worker& Worker::least_busy() {
 }
 
 void Worker::accept(Port& port, int fd, const Endpoint& peer) {
-  const bool full = port.most_connections != 0 && sheets_.connections(port.index) >=
-                                                      static_cast<std::int64_t>(port.most_connections);
+  const bool full =
+      port.most_connections != 0 &&
+      sheets_.connections(port.index) >= static_cast<std::int64_t>(port.most_connections);
   const bool scarce = fd >= first_scarce_descriptor_;
   if (full || scarce) {
     if (idle_.empty()) {
@@ -126,9 +128,8 @@ void Worker::accept(Port& port, int fd, const Endpoint& peer) {
   }
   chosen.loop_.post([&chosen, handed = std::make_shared<HandedOver>(chosen, fd), peer,
                      name = port.options.listener] {
-    const auto same = std::find_if(chosen.ports_.begin(), chosen.ports_.end(), [&](const Port& each) {
-      return each.options.listener == name;
-    });
+    const auto same = std::find_if(chosen.ports_.begin(), chosen.ports_.end(),
+                                   [&](const Port& each) { return each.options.listener == name; });
     if (same != chosen.ports_.end()) chosen.serve(*same, handed->take(), peer);
   });
 }

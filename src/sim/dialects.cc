@@ -20,46 +20,31 @@ double number(std::uint64_t count) { return static_cast<double>(count); }
 
 std::string_view vllm_error_type(int status) {
   switch (status) {
-    case 400:
-      return "BadRequestError";
-    case 404:
-      return "NotFoundError";
-    case 422:
-      return "UnprocessableEntityError";
-    case 501:
-      return "NotImplementedError";
-    default:
-      return status >= 500 ? "InternalServerError" : phrase_of(status);
+    case 400: return "BadRequestError";
+    case 404: return "NotFoundError";
+    case 422: return "UnprocessableEntityError";
+    case 501: return "NotImplementedError";
+    default: return status >= 500 ? "InternalServerError" : phrase_of(status);
   }
 }
 
 std::string_view llamacpp_error_type(int status) {
   switch (status) {
-    case 400:
-      return "invalid_request_error";
-    case 401:
-      return "authentication_error";
-    case 404:
-      return "not_found_error";
-    case 501:
-      return "not_supported_error";
-    case 503:
-      return "unavailable_error";
-    default:
-      return "server_error";
+    case 400: return "invalid_request_error";
+    case 401: return "authentication_error";
+    case 404: return "not_found_error";
+    case 501: return "not_supported_error";
+    case 503: return "unavailable_error";
+    default: return "server_error";
   }
 }
 
 std::string_view tgi_error_type(int status) {
   switch (status) {
-    case 429:
-      return "overloaded";
-    case 424:
-      return "generation";
-    case 503:
-      return "healthcheck";
-    default:
-      return "validation";
+    case 429: return "overloaded";
+    case 424: return "generation";
+    case 503: return "healthcheck";
+    default: return "validation";
   }
 }
 
@@ -357,12 +342,9 @@ std::string engine_kind_names() { return fmt::format("{}", fmt::join(kind_names,
 
 std::string_view owner_of(EngineKind kind, std::string_view model) {
   switch (kind) {
-    case EngineKind::tgi:
-      return model;
-    case EngineKind::generic:
-      return "evenkeel-sim";
-    default:
-      return name_of(kind);
+    case EngineKind::tgi: return model;
+    case EngineKind::generic: return "evenkeel-sim";
+    default: return name_of(kind);
   }
 }
 
@@ -391,18 +373,12 @@ std::string kserve_error_body(std::string_view message) {
 
 std::string exposition(const EngineReadings& readings) {
   switch (readings.kind) {
-    case EngineKind::vllm:
-      return vllm_exposition(readings);
-    case EngineKind::sglang:
-      return sglang_exposition(readings);
-    case EngineKind::triton:
-      return triton_exposition(readings);
-    case EngineKind::tgi:
-      return tgi_exposition(readings);
-    case EngineKind::llamacpp:
-      return llamacpp_exposition(readings);
-    case EngineKind::generic:
-      return generic_exposition(readings);
+    case EngineKind::vllm: return vllm_exposition(readings);
+    case EngineKind::sglang: return sglang_exposition(readings);
+    case EngineKind::triton: return triton_exposition(readings);
+    case EngineKind::tgi: return tgi_exposition(readings);
+    case EngineKind::llamacpp: return llamacpp_exposition(readings);
+    case EngineKind::generic: return generic_exposition(readings);
   }
   return {};
 }

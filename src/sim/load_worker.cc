@@ -45,21 +45,16 @@ class Pacer : Alarm {
 std::string_view kind_of(Fault fault, bool answering) {
   switch (fault) {
     case Fault::connect_failed:
-    case Fault::connect_timeout:
-      return "connect";
+    case Fault::connect_timeout: return "connect";
     case Fault::first_byte_timeout:
     case Fault::idle_timeout:
     case Fault::write_timeout:
     case Fault::header_timeout:
-    case Fault::body_timeout:
-      return "timeout";
+    case Fault::body_timeout: return "timeout";
     case Fault::backend_closed:
-    case Fault::client_gone:
-      return answering ? "truncated" : "reset";
-    case Fault::backend_protocol:
-      return "protocol";
-    default:
-      return word_of(fault);
+    case Fault::client_gone: return answering ? "truncated" : "reset";
+    case Fault::backend_protocol: return "protocol";
+    default: return word_of(fault);
   }
 }
 

@@ -228,8 +228,7 @@ std::optional<Response> SimulatedServer::answer_get(std::string_view method,
       }
       break;
     }
-    case EngineKind::generic:
-      break;
+    case EngineKind::generic: break;
   }
   return std::nullopt;
 }

@@ -40,14 +40,10 @@ constexpr std::array<Kind, 256> kinds = [] {
 
 constexpr std::size_t longest_run(Kind kind) {
   switch (kind) {
-    case Kind::letter:
-      return 6;
-    case Kind::digit:
-      return 3;
-    case Kind::space:
-      return 6;
-    case Kind::other:
-      return 1;
+    case Kind::letter: return 6;
+    case Kind::digit: return 3;
+    case Kind::space: return 6;
+    case Kind::other: return 1;
   }
   return 1;
 }

@@ -226,9 +226,7 @@ void AccessLog::run() {
         nap_ = next_nap();
         if (nap_ > milliseconds::zero()) sleep(State::napping, nap_);
         break;
-      case Outcome::stuck:
-        sleep(State::napping, retry);
-        break;
+      case Outcome::stuck: sleep(State::napping, retry); break;
       case Outcome::nothing:
         nap_ = longest_nap;
         sleep(State::asleep, for_good);

@@ -155,8 +155,7 @@ class Collected : public prometheus::Collectable {
     each_pool([&](std::uint32_t pool, Labels labels) {
       page.add(std::move(labels), merged_of_pool<&PoolCells::wait>(pool));
     });
-    page.gauges("requests_in_flight",
-                "Requests picked for a backend of the pool and not ended.");
+    page.gauges("requests_in_flight", "Requests picked for a backend of the pool and not ended.");
     each_pool([&](std::uint32_t pool, Labels labels) {
       page.add(std::move(labels), sheets_.in_flight(pool) - sheets_.waiting(pool));
     });
@@ -187,7 +186,9 @@ class Collected : public prometheus::Collectable {
   }
 
   void add_totals(Page& page) const {
-    page.histograms("overhead_seconds", "Time from a request's head being in to its being given to a link, without waiting, connecting and failed attempts.");
+    page.histograms("overhead_seconds",
+                    "Time from a request's head being in to its being given to a link, without "
+                    "waiting, connecting and failed attempts.");
     page.add({}, merged([](const Sheet& sheet) { return &sheet.overhead(); }));
     page.histograms("pick_duration_seconds", "Time to pick a backend.");
     page.add({}, merged([](const Sheet& sheet) { return &sheet.pick(); }));

@@ -28,22 +28,18 @@ bool is_token_char(char c) { return is_token({&c, 1}); }
 /// asks. Sorted out by name, because some servers merge trailers into the header section.
 constexpr std::string_view forbidden_beginnings[] = {"content-", "if-",         "x-forwarded-",
                                                      "proxy-",   "x-evenkeel-", "accept"};
-constexpr std::string_view forbidden_names[] = {"age",        "cache-control",   "expires",
-                                                "location",   "max-forwards",    "pragma",
-                                                "range",      "set-cookie",      "vary",
-                                                "x-real-ip",  "www-authenticate"};
+constexpr std::string_view forbidden_names[] = {
+    "age",   "cache-control", "expires", "location",  "max-forwards",    "pragma",
+    "range", "set-cookie",    "vary",    "x-real-ip", "www-authenticate"};
 
 bool forbidden_in_trailers(std::string_view name) {
   switch (field_id(name)) {
-    case FieldId::other:
-      break;
+    case FieldId::other: break;
     case FieldId::date:
     case FieldId::server:
     case FieldId::user_agent:
-    case FieldId::x_request_id:
-      return false;
-    default:
-      return true;
+    case FieldId::x_request_id: return false;
+    default: return true;
   }
   if (name.find('_') != std::string_view::npos) return true;  // taken for a dash by some servers
   for (const std::string_view beginning : forbidden_beginnings) {
@@ -85,8 +81,7 @@ bool ChunkedDecoder::step_size_line(char c) {
       extension_bytes_ = 0;
       state_ = left_ == 0 ? State::trailer_line : State::data;
       return true;
-    default:
-      break;
+    default: break;
   }
 
   // A chunk extension: ;name[=token|="quoted"]
@@ -119,8 +114,7 @@ bool ChunkedDecoder::step_size_line(char c) {
         return fail("bad chunk extension");
       }
       return state_ = State::extension_quoted, true;
-    default:
-      break;
+    default: break;
   }
   if (c == ';') return state_ = State::extension_name_start, true;
   if (c == '\r') return state_ = State::size_lf, true;
@@ -192,8 +186,7 @@ ChunkedDecoder::Decoded ChunkedDecoder::decode(char* bytes, std::size_t size) {
         ++at;
         if (state_ == State::complete) return result(Step::done);
         break;
-      case State::complete:
-        return result(Step::done);
+      case State::complete: return result(Step::done);
       default:
         if (!step_size_line(bytes[at])) return result(Step::failed);
         ++at;
@@ -205,7 +198,8 @@ ChunkedDecoder::Decoded ChunkedDecoder::decode(char* bytes, std::size_t size) {
 
 std::size_t write_chunk_size(char* place, std::size_t payload) {
   constexpr char digits[] = "0123456789abcdef";
-  const unsigned width = payload == 0 ? 1 : (static_cast<unsigned>(std::bit_width(payload)) + 3) / 4;
+  const unsigned width =
+      payload == 0 ? 1 : (static_cast<unsigned>(std::bit_width(payload)) + 3) / 4;
   for (unsigned i = 0; i < width; ++i) {
     place[width - 1 - i] = digits[payload & 15];
     payload >>= 4;

@@ -11,15 +11,15 @@
 namespace evenkeel {
 
 /// Decodes a chunked body, in the buffer that it was read into: the payloads of one read become one
-/// run of bytes, whatever the chunks were. Extensions are checked and dropped. Bounded: 256 bytes of
-/// extensions a chunk, 4 KiB a message; 8 KiB and 64 fields of trailers.
+/// run of bytes, whatever the chunks were. Extensions are checked and dropped. Bounded: 256 bytes
+/// of extensions a chunk, 4 KiB a message; 8 KiB and 64 fields of trailers.
 class ChunkedDecoder {
  public:
   enum class Step : std::uint8_t { more, done, failed };
   struct Decoded {
     Step step;
-    std::string_view payload;   ///< within the given bytes
-    std::size_t consumed = 0;   ///< of the given bytes; the rest follows the message
+    std::string_view payload;  ///< within the given bytes
+    std::size_t consumed = 0;  ///< of the given bytes; the rest follows the message
   };
 
   Decoded decode(char* bytes, std::size_t size);
@@ -31,9 +31,22 @@ class ChunkedDecoder {
 
  private:
   enum class State : std::uint8_t {
-    size_start, size, extension_name_start, extension_name, extension_value_start, extension_token,
-    extension_quoted, extension_escaped, extension_after, size_lf, data, data_cr, data_lf,
-    trailer_line, trailer_lf, complete,
+    size_start,
+    size,
+    extension_name_start,
+    extension_name,
+    extension_value_start,
+    extension_token,
+    extension_quoted,
+    extension_escaped,
+    extension_after,
+    size_lf,
+    data,
+    data_cr,
+    data_lf,
+    trailer_line,
+    trailer_lf,
+    complete,
   };
 
   bool step_size_line(char c);
@@ -42,12 +55,12 @@ class ChunkedDecoder {
   bool fail(const char* detail);
 
   State state_ = State::size_start;
-  std::uint64_t left_ = 0;           // of the current chunk's payload
+  std::uint64_t left_ = 0;  // of the current chunk's payload
   unsigned digits_ = 0;
   std::uint32_t extension_bytes_ = 0;  // of this chunk
   std::uint32_t extension_total_ = 0;
   std::size_t trailer_bytes_ = 0;
-  std::string line_;                 // of the trailer section, while it arrives
+  std::string line_;  // of the trailer section, while it arrives
   Fields trailers_;
   const char* detail_ = "";
 };

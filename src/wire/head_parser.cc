@@ -29,7 +29,8 @@ constexpr std::array<std::uint8_t, 256> make_classes() {
     if (c > 0x20 && c < 0x7f) bits |= target_char;
     classes[c] = bits;
   }
-  for (const char c : {'!', '#', '$', '%', '&', '\'', '*', '+', '-', '.', '^', '_', '`', '|', '~'}) {
+  for (const char c :
+       {'!', '#', '$', '%', '&', '\'', '*', '+', '-', '.', '^', '_', '`', '|', '~'}) {
     classes[static_cast<unsigned char>(c)] |= token_char;
   }
   for (const char c : {'#', '"', '<', '>', '\\'}) {
@@ -40,9 +41,7 @@ constexpr std::array<std::uint8_t, 256> make_classes() {
 
 constexpr auto classes = make_classes();
 
-bool is(char c, CharClass wanted) {
-  return (classes[static_cast<unsigned char>(c)] & wanted) != 0;
-}
+bool is(char c, CharClass wanted) { return (classes[static_cast<unsigned char>(c)] & wanted) != 0; }
 
 bool all_are(std::string_view text, CharClass wanted) {
   std::uint8_t bits = 0xff;
@@ -60,7 +59,8 @@ const char* find_control(const char* from, const char* end) {
   for (; end - from >= 16; from += 16) {
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
     // Unsigned "below space": the minimum with 0x1f is the byte itself.
-    const __m128i below = _mm_cmpeq_epi8(_mm_min_epu8(bytes, _mm_sub_epi8(space, _mm_set1_epi8(1))), bytes);
+    const __m128i below =
+        _mm_cmpeq_epi8(_mm_min_epu8(bytes, _mm_sub_epi8(space, _mm_set1_epi8(1))), bytes);
     const __m128i bad = _mm_or_si128(_mm_andnot_si128(_mm_cmpeq_epi8(bytes, tab), below),
                                      _mm_cmpeq_epi8(bytes, del));
     const auto mask = static_cast<unsigned>(_mm_movemask_epi8(bad));
@@ -120,8 +120,8 @@ HeadParser::Step HeadParser::parse(ReadBuffer& buffer) {
     const char* limit = bytes.data() + bytes.size();
     const char* cr = find_control(from + scanned_, limit);
     if (cr != limit && *cr != '\r') {
-      return fail(Fault::bad_request,
-                  *cr == '\n' ? "a line ends without CR" : "a control character in the header section");
+      return fail(Fault::bad_request, *cr == '\n' ? "a line ends without CR"
+                                                  : "a control character in the header section");
     }
     const bool whole = limit - cr >= 2;
     if (whole && cr[1] != '\n') return fail(Fault::bad_request, "a CR within a line");
@@ -129,7 +129,8 @@ HeadParser::Step HeadParser::parse(ReadBuffer& buffer) {
     if (!start_line_done_ && kind_ == Kind::request && seen > limits_.line + longest_method + 12) {
       return fail(Fault::uri_too_long, "the request target is too long");
     }
-    if (seen > limits_.bytes) return fail(Fault::header_too_large, "the header section is too large");
+    if (seen > limits_.bytes)
+      return fail(Fault::header_too_large, "the header section is too large");
     if (!whole) {
       scanned_ = static_cast<std::uint32_t>(cr - from);
       return Step::more;

@@ -13,9 +13,9 @@
 namespace evenkeel {
 
 struct HeadLimits {
-  std::size_t bytes;   ///< of the head in all
+  std::size_t bytes;  ///< of the head in all
   std::size_t fields;
-  std::size_t line;    ///< of the request target
+  std::size_t line;  ///< of the request target
 };
 
 /// The parsed head of a request or a response. Views point into the buffer that was parsed.
@@ -25,7 +25,7 @@ struct Head {
   int status = 0;                  ///< responses
   std::string_view reason_phrase;  ///< responses
   int minor_version = 1;
-  Fields fields;                   ///< all of them, framing and hop-by-hop too
+  Fields fields;  ///< all of them, framing and hop-by-hop too
 };
 
 /// Parses one head. Feed it the buffer each time bytes were added; it goes on where it stopped.
@@ -40,8 +40,8 @@ class HeadParser {
   /// Looks at what was added to `buffer`. `done`: `head()` is filled and buffer.begin stands behind
   /// the head. `more` with a full buffer: `make_room`.
   Step parse(ReadBuffer& buffer);
-  /// Moves the buffer's bytes to the front of a large block and keeps the views right. False, and the
-  /// head failed, when that is where they are: no head is longer than a large block.
+  /// Moves the buffer's bytes to the front of a large block and keeps the views right. False, and
+  /// the head failed, when that is where they are: no head is longer than a large block.
   bool make_room(ReadBuffer& buffer);
 
   Head& head() { return head_; }

@@ -13,12 +13,12 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::uint64_t most_drained = 64 * 1024;             // of a request that was answered early
+constexpr std::uint64_t most_drained = 64 * 1024;  // of a request that was answered early
 constexpr Duration longest_drain = std::chrono::seconds(1);
-constexpr std::uint32_t least_room = 4 * 1024;                // in the head's block, to read a body there
-constexpr int most_unsent = 128 * 1024;                       // in the kernel, for a slow reader
-constexpr int chunks_between_yields = 16;                     // of a body that never makes us wait
-constexpr int exchanges_between_yields = 16;                  // of a client that never makes us wait
+constexpr std::uint32_t least_room = 4 * 1024;  // in the head's block, to read a body there
+constexpr int most_unsent = 128 * 1024;         // in the kernel, for a slow reader
+constexpr int chunks_between_yields = 16;       // of a body that never makes us wait
+constexpr int exchanges_between_yields = 16;    // of a client that never makes us wait
 constexpr std::string_view crlf = "\r\n";
 
 class Http1Connection;
@@ -26,7 +26,8 @@ class Http1Connection;
 /// A request body, read from the connection as it is pulled.
 class RequestBody final : public Body {
  public:
-  RequestBody(Http1Connection& connection, const Framing& framing, bool expects_continue, About& about)
+  RequestBody(Http1Connection& connection, const Framing& framing, bool expects_continue,
+              About& about)
       : connection_(connection),
         about_(about),
         chunked_(framing.kind == Framing::Kind::chunked),
@@ -71,8 +72,8 @@ class RequestBody final : public Body {
   std::uint64_t length_;
   std::uint64_t total_ = 0;
   Instant deadline_ = never;
-  Chunk first_;        // for `rewind`, when it was the whole body
-  ReadBuffer large_;   // once the body has outgrown the head's block
+  Chunk first_;       // for `rewind`, when it was the whole body
+  ReadBuffer large_;  // once the body has outgrown the head's block
   ChunkedDecoder decoder_;
 };
 
@@ -98,7 +99,8 @@ class Http1Connection final : public Pooled, public Interim {
     socket_->limit_unsent(most_unsent);
     const std::string name = peer.host();
     client_size_ = static_cast<std::uint8_t>(name.copy(client_.data(), client_.size()));
-    for (const Cidr& network : options.trusted_proxies) trusted_ = trusted_ || network.contains(peer);
+    for (const Cidr& network : options.trusted_proxies)
+      trusted_ = trusted_ || network.contains(peer);
   }
   ~Http1Connection() override { host_.closed(options_); }
 
@@ -145,7 +147,7 @@ class Http1Connection final : public Pooled, public Interim {
   const FrontendOptions& options_;
   Host& host_;
   ReadBuffer in_;
-  ReadBuffer carried_over_;  // what a body's reading took of the next message
+  ReadBuffer carried_over_;       // what a body's reading took of the next message
   std::uint32_t body_begin_ = 0;  // in in_, behind the current head
   std::uint8_t minor_version_ = 1;
   std::uint8_t client_size_ = 0;
@@ -226,7 +228,8 @@ Socket::Read RequestBody::fill() {
     c.in_.begin = c.in_.end = c.body_begin_;  // what was here has been taken
     const std::size_t room = c.in_.free_size();
     const auto got = c.socket_->read_some(
-        c.in_.free_begin(), chunked_ ? room : static_cast<std::size_t>(std::min<std::uint64_t>(left_, room)));
+        c.in_.free_begin(),
+        chunked_ ? room : static_cast<std::size_t>(std::min<std::uint64_t>(left_, room)));
     c.in_.end += static_cast<std::uint32_t>(got.size);
     if (got.size == room) large_.block = Block::take(Block::large);
     return got;
@@ -235,7 +238,8 @@ Socket::Read RequestBody::fill() {
   large_.begin = large_.end = 0;
   const std::size_t room = large_.block.size();
   const auto got = c.socket_->read_some(
-      large_.block.data(), chunked_ ? room : static_cast<std::size_t>(std::min<std::uint64_t>(left_, room)));
+      large_.block.data(),
+      chunked_ ? room : static_cast<std::size_t>(std::min<std::uint64_t>(left_, room)));
   large_.end = static_cast<std::uint32_t>(got.size);
   return got;
 }
@@ -286,7 +290,8 @@ Task<Result<Chunk>> TunnelBody::read() {
     if (got.got == Socket::Got::nothing_yet) continue;
     if (got.got == Socket::Got::end) co_return Chunk{.last = true};
     if (got.got == Socket::Got::failure) {
-      co_return Error{.fault = Fault::client_gone, .side = Side::client, .detail = "the client left"};
+      co_return Error{
+          .fault = Fault::client_gone, .side = Side::client, .detail = "the client left"};
     }
     about_.bytes_in += got.size;
     co_return Chunk{.bytes = {buffer_.block.data(), got.size}};
@@ -399,20 +404,19 @@ Task<Http1Connection::Next> Http1Connection::exchange() {
   co_return next;
 }
 
-std::optional<Http1Connection::HeadOutcome> Http1Connection::parse_what_is_here(HeadParser& parser) {
+std::optional<Http1Connection::HeadOutcome> Http1Connection::parse_what_is_here(
+    HeadParser& parser) {
   if (in_.empty()) return std::nullopt;
   switch (parser.parse(in_)) {
-    case HeadParser::Step::done:
-      return HeadOutcome::done;
-    case HeadParser::Step::failed:
-      return HeadOutcome::failed;
-    case HeadParser::Step::more:
-      return std::nullopt;
+    case HeadParser::Step::done: return HeadOutcome::done;
+    case HeadParser::Step::failed: return HeadOutcome::failed;
+    case HeadParser::Step::more: return std::nullopt;
   }
   return std::nullopt;
 }
 
-Task<Http1Connection::HeadOutcome> Http1Connection::read_head(HeadParser& parser, Instant deadline) {
+Task<Http1Connection::HeadOutcome> Http1Connection::read_head(HeadParser& parser,
+                                                              Instant deadline) {
   if (!in_.block) in_.block = Block::take(Block::small);
   if (in_.empty() && watch().readable()) {
     const auto got = socket_->read_some(in_.free_begin(), in_.free_size());
@@ -442,8 +446,8 @@ Task<Http1Connection::HeadOutcome> Http1Connection::read_rest_of_head(HeadParser
 }
 
 /// Answers what never became a request, and ends the connection: what follows cannot be trusted.
-Task<Http1Connection::Next> Http1Connection::refuse(Fault fault, const char* detail, const Head& head,
-                                                    About& about) {
+Task<Http1Connection::Next> Http1Connection::refuse(Fault fault, const char* detail,
+                                                    const Head& head, About& about) {
   // Of a target in absolute form, the path alone tells the dialect.
   const auto scheme_end = head.target.find("://");
   const auto slash = scheme_end == std::string_view::npos || head.target.starts_with('/')
@@ -473,8 +477,8 @@ HeadWriter& Http1Connection::begin_head() {
   return out;
 }
 
-/// Sends an interim response, which nothing waits for: one that the kernel takes in part is finished
-/// before the final one, one that it does not take at all is lost.
+/// Sends an interim response, which nothing waits for: one that the kernel takes in part is
+/// finished before the final one, one that it does not take at all is lost.
 void Http1Connection::say(std::string_view interim) {
   if (!unsent_.empty()) return;
   const std::size_t sent = socket_->write_now(interim);
@@ -502,8 +506,7 @@ Task<Http1Connection::Next> Http1Connection::respond(Request& request, Response&
       response.declared_length = response.body->length();
     }
   } else {
-    const auto length =
-        response.body ? response.body->length() : std::optional<std::uint64_t>(0);
+    const auto length = response.body ? response.body->length() : std::optional<std::uint64_t>(0);
     response.declared_length.reset();
     if (length) {
       framing = {Framing::Kind::length, *length};
@@ -515,7 +518,8 @@ Task<Http1Connection::Next> Http1Connection::respond(Request& request, Response&
     }
   }
   request.about.status = response.status;
-  if (!response.body || bodiless || (framing.kind == Framing::Kind::length && framing.length == 0)) {
+  if (!response.body || bodiless ||
+      (framing.kind == Framing::Kind::length && framing.length == 0)) {
     return write_head_alone(request.about, response, framing, !keep_alive);
   }
   return pump(request, response, framing, !keep_alive);
@@ -598,8 +602,9 @@ Http1Connection::Next Http1Connection::abort(About& about, const Error& error,
   return Next::close;
 }
 
-/// Makes the connection ready for the next request, or for its end: a close while there is something
-/// to read would reset it, and take the answer away from a client that has not read it yet.
+/// Makes the connection ready for the next request, or for its end: a close while there is
+/// something to read would reset it, and take the answer away from a client that has not read it
+/// yet.
 Task<Http1Connection::Next> Http1Connection::after_response(RequestBody* body, Next next) {
   if (next == Next::close) return next;
   const bool finished = body == nullptr || body->finished();

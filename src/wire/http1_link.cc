@@ -49,8 +49,8 @@ class Http1Link final : public Link {
   Result<Done> start_sending(Request& request);
   Task<Result<Done>> upload(Task<Result<Done>> written, Task<Result<Chunk>> pending, Body* body,
                             bool chunked, bool more, About& about);
-  Task<Result<Done>> upload_body(Task<Result<Done>> written, Task<Result<Chunk>> pending, Body* body,
-                                 bool chunked, bool more);
+  Task<Result<Done>> upload_body(Task<Result<Done>> written, Task<Result<Chunk>> pending,
+                                 Body* body, bool chunked, bool more);
   Task<Result<Done>> upload_tunnel(Body& body);
   std::optional<Error> end_upload();
   Task<Result<Done>> read_head(HeadParser& parser);
@@ -64,16 +64,16 @@ class Http1Link final : public Link {
   std::unique_ptr<Socket> socket_;
   LinkOptions options_;
   ReadBuffer in_;
-  std::uint32_t body_begin_ = 0;   // in in_, behind the current head
+  std::uint32_t body_begin_ = 0;  // in in_, behind the current head
   bool busy_ = false;
   bool reusable_ = true;
-  bool served_ = false;            // an exchange before this one
+  bool served_ = false;  // an exchange before this one
   bool answers_kept_alive_ = false;
-  bool sent_ = false;              // something of the current request
+  bool sent_ = false;  // something of the current request
   bool uploading_ = false;
   int interim_left_ = 0;
-  Instant uploaded_{};             // when a part of the request body last moved
-  Task<Result<Done>> upload_;      // of the current request; may outlast the response head
+  Instant uploaded_{};         // when a part of the request body last moved
+  Task<Result<Done>> upload_;  // of the current request; may outlast the response head
 };
 
 /// The body of a response, read from the link as it is pulled.
@@ -147,7 +147,8 @@ std::optional<Result<Chunk>> Http1Link::ResponseBody::take_buffered() {
   ReadBuffer& in = link_.in_;
   if (in.empty()) return std::nullopt;
   auto chunk = deliver(in.block.data() + in.begin, in.end - in.begin, in.begin);
-  if (finished_ && !in.empty()) link_.reusable_ = false;  // more than the message: never trust it again
+  if (finished_ && !in.empty())
+    link_.reusable_ = false;  // more than the message: never trust it again
   return chunk;
 }
 
@@ -168,18 +169,17 @@ std::optional<Result<Chunk>> Http1Link::ResponseBody::try_read() {
     const std::size_t room = into.free_size();
     const auto got = link_.socket_->read_some(into.free_begin(), room);
     switch (got.got) {
-      case Socket::Got::nothing_yet:
-        return std::nullopt;
+      case Socket::Got::nothing_yet: return std::nullopt;
       case Socket::Got::end:
         if (kind_ == Framing::Kind::until_close) {
           finished_ = true;
           return Chunk{.last = true};
         }
-        return backend_error(Fault::backend_closed, "the backend closed in the middle of its response");
+        return backend_error(Fault::backend_closed,
+                             "the backend closed in the middle of its response");
       case Socket::Got::failure:
         return backend_error(Fault::backend_closed, "the backend broke the connection");
-      case Socket::Got::bytes:
-        break;
+      case Socket::Got::bytes: break;
     }
     into.end += static_cast<std::uint32_t>(got.size);
     auto chunk = deliver(into.block.data() + into.begin, into.end - into.begin, into.begin);
@@ -255,14 +255,15 @@ Result<Done> Http1Link::start_sending(Request& request) {
   }
 
   uploading_ = true;
-  upload_ = upload(std::move(written), std::move(pending), body, chunked, !first.last,
-                   request.about);
+  upload_ =
+      upload(std::move(written), std::move(pending), body, chunked, !first.last, request.about);
   if (auto failure = end_upload()) return std::move(*failure);
   return Done{};
 }
 
 /// Takes the result of an upload that has ended. One that failed leaves a request incomplete: the
-/// link can carry no other. A backend that has closed may have answered before: that is not returned.
+/// link can carry no other. A backend that has closed may have answered before: that is not
+/// returned.
 std::optional<Error> Http1Link::end_upload() {
   if (!upload_.valid() || !upload_.ready()) return std::nullopt;
   uploading_ = false;
@@ -276,8 +277,7 @@ std::optional<Error> Http1Link::end_upload() {
 /// Moves the rest of the request body, at the backend's pace; tells the reader when it is through.
 Task<Result<Done>> Http1Link::upload(Task<Result<Done>> written, Task<Result<Chunk>> pending,
                                      Body* body, bool chunked, bool more, About& about) {
-  auto result =
-      co_await upload_body(std::move(written), std::move(pending), body, chunked, more);
+  auto result = co_await upload_body(std::move(written), std::move(pending), body, chunked, more);
   if (result) about.uploaded = loop().now();
   watch().interrupt();
   co_return result;
@@ -338,7 +338,8 @@ Task<Result<Response>> Http1Link::send(Request& request) {
   // A backend that closed while we sent may have answered before: read on.
 
   while (true) {
-    HeadParser parser(HeadParser::Kind::response, {options_.header_bytes, options_.header_fields, 0});
+    HeadParser parser(HeadParser::Kind::response,
+                      {options_.header_bytes, options_.header_fields, 0});
     auto headed = co_await read_head(parser);
     if (!headed) co_return spoil(std::move(headed.error()));
 
@@ -373,9 +374,9 @@ Task<Result<Response>> Http1Link::send(Request& request) {
 }
 
 Error Http1Link::closed(const HeadParser& parser, Socket::Got got) const {
-  Error error = backend_error(Fault::backend_closed,
-                              got == Socket::Got::end ? "the backend closed without a response"
-                                                      : "the backend broke the connection");
+  Error error = backend_error(Fault::backend_closed, got == Socket::Got::end
+                                                         ? "the backend closed without a response"
+                                                         : "the backend broke the connection");
   if (parser.started()) error.detail = "the backend closed in the middle of a response head";
   // An idle connection that the backend was closing just then: the request was never looked at.
   error.replayable = served_ && !parser.started() && interim_left_ == most_interim_responses;

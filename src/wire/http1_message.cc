@@ -59,10 +59,8 @@ bool may_be_nominated(std::string_view name) {
     case FieldId::x_forwarded_for:
     case FieldId::x_forwarded_host:
     case FieldId::x_forwarded_proto:
-    case FieldId::x_request_id:
-      return false;
-    default:
-      return true;
+    case FieldId::x_request_id: return false;
+    default: return true;
   }
 }
 
@@ -95,7 +93,8 @@ std::optional<Unacceptable> read_connection_options(const Fields& fields, Fault 
 
 /// The one content-length of a message. No list, no sign, no leading zeros.
 std::optional<std::uint64_t> parse_length(std::string_view text) {
-  if (text.empty() || text.size() > 19 || (text.size() > 1 && text.front() == '0')) return std::nullopt;
+  if (text.empty() || text.size() > 19 || (text.size() > 1 && text.front() == '0'))
+    return std::nullopt;
   std::uint64_t length = 0;
   for (const char c : text) {
     if (c < '0' || c > '9') return std::nullopt;
@@ -193,7 +192,8 @@ std::optional<Unacceptable> read_target(const Head& head, Request& request) {
   }
   const auto slash = rest.find_first_of("/?");
   const std::string_view authority = rest.substr(0, slash);
-  if (!is_authority(authority)) return Unacceptable{Fault::bad_request, "bad authority in the target"};
+  if (!is_authority(authority))
+    return Unacceptable{Fault::bad_request, "bad authority in the target"};
   if (host != nullptr && !same_name(host->value(), authority)) {
     return Unacceptable{Fault::bad_request, "host and request target disagree"};
   }
@@ -224,12 +224,15 @@ std::optional<Unacceptable> accept_request(Head& head, Request& request, WireFac
     return Unacceptable{Fault::method_not_allowed, "this method is not served"};
   }
   if (auto problem = read_target(head, request)) return problem;
-  if (auto problem = read_framing(head, Fault::bad_request, Fault::not_implemented, facts.framing)) {
+  if (auto problem =
+          read_framing(head, Fault::bad_request, Fault::not_implemented, facts.framing)) {
     return problem;
   }
   ConnectionOptions options;
-  if (auto problem = read_connection_options(head.fields, Fault::bad_request, options)) return problem;
-  facts.keep_alive = head.minor_version == 1 ? !options.close : options.keep_alive && !options.close;
+  if (auto problem = read_connection_options(head.fields, Fault::bad_request, options))
+    return problem;
+  facts.keep_alive =
+      head.minor_version == 1 ? !options.close : options.keep_alive && !options.close;
 
   request.method = head.method;
   request.fields = std::move(head.fields);
@@ -244,8 +247,7 @@ std::optional<Unacceptable> accept_request(Head& head, Request& request, WireFac
       case FieldId::keep_alive:
       case FieldId::proxy_connection:
       case FieldId::trailer:
-      case FieldId::transfer_encoding:
-        return true;
+      case FieldId::transfer_encoding: return true;
       case FieldId::te:
         each_item(field.value(), [&](std::string_view item) {
           if (same_name(item, "trailers")) request.wants_trailers = true;
@@ -269,8 +271,7 @@ std::optional<Unacceptable> accept_request(Head& head, Request& request, WireFac
       case FieldId::other:
         if (options.nominated_count > 0 && options.nominates(field.name())) return true;
         return disguised(field.name());
-      default:
-        return options.nominated_count > 0 && options.nominates(field.name());
+      default: return options.nominated_count > 0 && options.nominates(field.name());
     }
   });
   if (problem != nullptr) return Unacceptable{fault, problem};
@@ -287,7 +288,8 @@ std::optional<Unacceptable> accept_response(Head& head, std::string_view method,
   if (auto problem = read_framing(head, fault, fault, facts.framing)) return problem;
   ConnectionOptions options;
   if (auto problem = read_connection_options(head.fields, fault, options)) return problem;
-  facts.keep_alive = head.minor_version == 1 ? !options.close : options.keep_alive && !options.close;
+  facts.keep_alive =
+      head.minor_version == 1 ? !options.close : options.keep_alive && !options.close;
 
   const int status = head.status;
   const bool interim = status < 200;
@@ -297,7 +299,8 @@ std::optional<Unacceptable> accept_response(Head& head, std::string_view method,
     }
     facts.framing = {};
   } else if (method == "HEAD" || status == 304) {
-    if (facts.framing.kind == Framing::Kind::length) response.declared_length = facts.framing.length;
+    if (facts.framing.kind == Framing::Kind::length)
+      response.declared_length = facts.framing.length;
     facts.framing = {};
   } else if (facts.framing.kind == Framing::Kind::none) {
     facts.framing.kind = Framing::Kind::until_close;
@@ -315,12 +318,9 @@ std::optional<Unacceptable> accept_response(Head& head, std::string_view method,
       case FieldId::proxy_connection:
       case FieldId::te:
       case FieldId::trailer:
-      case FieldId::transfer_encoding:
-        return true;
-      case FieldId::upgrade:
-        return status != 101 && status != 426;
-      default:
-        return options.nominated_count > 0 && options.nominates(field.name());
+      case FieldId::transfer_encoding: return true;
+      case FieldId::upgrade: return status != 101 && status != 426;
+      default: return options.nominated_count > 0 && options.nominates(field.name());
     }
   });
   return std::nullopt;
@@ -347,7 +347,8 @@ void HeadWriter::grow(std::size_t wanted) {
 HeadWriter& HeadWriter::operator<<(std::uint64_t number) {
   std::array<char, 20> digits;
   const auto written = std::to_chars(digits.data(), digits.data() + digits.size(), number);
-  return *this << std::string_view(digits.data(), static_cast<std::size_t>(written.ptr - digits.data()));
+  return *this << std::string_view(digits.data(),
+                                   static_cast<std::size_t>(written.ptr - digits.data()));
 }
 
 void HeadWriter::chunk_size(std::size_t payload) {

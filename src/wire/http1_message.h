@@ -92,8 +92,8 @@ void write_response_head(HeadWriter& out, const Response& response, const Framin
 /// bytes is returned, and kept in `storage` where it is not a constant.
 std::string_view frame_chunk(HeadWriter& out, const Chunk& chunk, std::string& storage);
 
-/// Sends what `out` holds, then `body` and `tail`. A small body is copied behind the head: one plain
-/// send costs less than gathering. `body` stays until the task is done.
+/// Sends what `out` holds, then `body` and `tail`. A small body is copied behind the head: one
+/// plain send costs less than gathering. `body` stays until the task is done.
 Task<Result<Done>> write_gathered(Socket& socket, HeadWriter& out, std::string_view body,
                                   std::string_view tail, Duration patience);
 

@@ -44,23 +44,12 @@ class Mutator {
     const std::size_t at = below(text.size());
     const std::size_t length = std::min(below(12) + 1, text.size() - at);
     switch (below(6)) {
-      case 0:
-        text[at] = static_cast<char>(below(256));
-        break;
-      case 1:
-        text.erase(at, length);
-        break;
-      case 2:
-        text.insert(at, pieces[below(pieces.size())]);
-        break;
-      case 3:
-        text.insert(below(text.size()), text.substr(at, length));
-        break;
-      case 4:
-        text.resize(at);
-        break;
-      default:
-        swap_lines(text, at, below(text.size()));
+      case 0: text[at] = static_cast<char>(below(256)); break;
+      case 1: text.erase(at, length); break;
+      case 2: text.insert(at, pieces[below(pieces.size())]); break;
+      case 3: text.insert(below(text.size()), text.substr(at, length)); break;
+      case 4: text.resize(at); break;
+      default: swap_lines(text, at, below(text.size()));
     }
   }
 

@@ -1,5 +1,5 @@
-// The head parser against two promises: how the bytes were cut does not matter, and whatever it lets
-// through, Beast's parser reads the same way.
+// The head parser against two promises: how the bytes were cut does not matter, and whatever it
+// lets through, Beast's parser reads the same way.
 #include <algorithm>
 #include <boost/beast/http/empty_body.hpp>
 #include <boost/beast/http/parser.hpp>

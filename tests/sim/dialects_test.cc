@@ -126,9 +126,9 @@ struct Busy {
   }
   Statistics statistics;
   EngineReadings readings{.preset = *find_preset("llama-3-70b-a100-tp4"),
-                    .model = "meta-llama/\"x\"\\y",
-                    .gpu_seed = 3,
-                    .statistics = statistics};
+                          .model = "meta-llama/\"x\"\\y",
+                          .gpu_seed = 3,
+                          .statistics = statistics};
 };
 
 std::string text_of(EngineKind kind) {

@@ -82,9 +82,7 @@ TEST_F(Frontend, AnswersAThousandPipelinedRequestsInOrder) {
   for (int i = 0; i < 1000; ++i) {
     const std::string number = std::to_string(i);
     switch (i % 3) {
-      case 0:
-        requests += "GET /" + number + " HTTP/1.1\r\nHost: a\r\n\r\n";
-        break;
+      case 0: requests += "GET /" + number + " HTTP/1.1\r\nHost: a\r\n\r\n"; break;
       case 1:
         requests += "POST /" + number +
                     " HTTP/1.1\r\nHost: a\r\nContent-Length: " + std::to_string(number.size()) +

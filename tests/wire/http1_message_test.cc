@@ -35,16 +35,11 @@ int refusal(std::string_view request_line, std::string_view fields) {
   const Gated gated(std::string(request_line) + "\r\n" + std::string(fields) + "\r\n");
   if (!gated.problem) return 0;
   switch (gated.problem->fault) {
-    case Fault::bad_request:
-      return 400;
-    case Fault::method_not_allowed:
-      return 405;
-    case Fault::expectation_failed:
-      return 417;
-    case Fault::not_implemented:
-      return 501;
-    default:
-      return -1;
+    case Fault::bad_request: return 400;
+    case Fault::method_not_allowed: return 405;
+    case Fault::expectation_failed: return 417;
+    case Fault::not_implemented: return 501;
+    default: return -1;
   }
 }
 int refusal_of_fields(std::string_view fields) {

@@ -270,7 +270,8 @@ class Loop {
     return Duration(longest_turn_.exchange(0, std::memory_order_relaxed));
   }
 
-  /// Wakes a waiter in the loop's next step, once, unless it is destroyed before. Thread: the loop's.
+  /// Wakes a waiter in the loop's next step, once, unless it is destroyed before. Thread: the
+  /// loop's.
   void wake_soon(Waiter& waiter);
 
   /// `co_await loop.yield();` lets others run: continues in the next turn.
@@ -290,7 +291,8 @@ class Loop {
   struct Spawned;
 
   static constexpr Duration tick = std::chrono::milliseconds(32);
-  static constexpr std::size_t slots = 512;  // horizon 16 s; what lies beyond is looked at again then
+  static constexpr std::size_t slots =
+      512;  // horizon 16 s; what lies beyond is looked at again then
 
   void turn(Instant wake_at);
   void run_ready();
@@ -311,17 +313,17 @@ class Loop {
   int wakeup_ = -1;
   Instant now_;
   Instant turn_ended_;
-  Instant wheel_start_;            // of tick 0
-  std::uint64_t wheel_tick_ = 0;   // the next tick to be looked at
+  Instant wheel_start_;           // of tick 0
+  std::uint64_t wheel_tick_ = 0;  // the next tick to be looked at
   std::array<Node, slots> wheel_;
   std::array<std::uint64_t, slots / 64> wheel_used_{};
   Node ready_;
-  std::vector<Slot> watches_;      // by descriptor
+  std::vector<Slot> watches_;  // by descriptor
   Node spawned_;
   std::size_t spawned_count_ = 0;
   std::mutex posted_mutex_;
   std::vector<std::function<void()>> posted_;
-  bool wakeup_pending_ = false;    // guarded by posted_mutex_
+  bool wakeup_pending_ = false;  // guarded by posted_mutex_
   std::atomic<bool> stopping_{false};
   std::atomic<std::uint64_t> turns_{0};
   std::atomic<Duration::rep> longest_turn_{0};

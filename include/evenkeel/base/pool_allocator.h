@@ -60,7 +60,9 @@ inline void give_pooled(void* memory, std::size_t size) noexcept {
 /// Base of types whose objects are allocated from the free lists.
 struct Pooled {
   static void* operator new(std::size_t size) { return take_pooled(size); }
-  static void operator delete(void* memory, std::size_t size) noexcept { give_pooled(memory, size); }
+  static void operator delete(void* memory, std::size_t size) noexcept {
+    give_pooled(memory, size);
+  }
 };
 
 }  // namespace evenkeel

@@ -11,7 +11,8 @@
 namespace evenkeel {
 
 /// What went wrong. Each fault has one stable word (`word_of`), used in the log, in
-/// `evenkeel_errors_total{reason}` and in `x-evenkeel-reason`; the status of each is in http/status.h.
+/// `evenkeel_errors_total{reason}` and in `x-evenkeel-reason`; the status of each is in
+/// http/status.h.
 enum class Fault : std::uint8_t {
   bad_request,
   uri_too_long,
@@ -58,8 +59,10 @@ struct Error {
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : ok_(true) { new (&value_) T(std::move(value)); }         // NOLINT(*-explicit-*)
-  Result(Error error) : ok_(false) { new (&error_) Error(std::move(error)); }  // NOLINT(*-explicit-*)
+  Result(T value) : ok_(true) { new (&value_) T(std::move(value)); }  // NOLINT(*-explicit-*)
+  Result(Error error) : ok_(false) {
+    new (&error_) Error(std::move(error));
+  }  // NOLINT(*-explicit-*)
   Result(Result&& other) noexcept : ok_(other.ok_) { take(std::move(other)); }
   Result& operator=(Result&& other) noexcept {
     if (this != &other) {

@@ -54,7 +54,8 @@ class [[nodiscard]] LinkLease {
 /// Thread: one worker's. Outlives its leases.
 class LinkPool {
  public:
-  /// `addresses`: of the server, not empty; tried in turn, beginning with the one that answered last.
+  /// `addresses`: of the server, not empty; tried in turn, beginning with the one that answered
+  /// last.
   LinkPool(Loop& loop, std::vector<Endpoint> addresses, const LinkPoolOptions& options,
            BackendCells& cells);
   LinkPool(const LinkPool&) = delete;

@@ -9,7 +9,8 @@
 
 namespace evenkeel {
 
-/// Names that evenkeel itself looks at; found while parsing, so that later look-ups are one compare.
+/// Names that evenkeel itself looks at; found while parsing, so that later look-ups are one
+/// compare.
 enum class FieldId : std::uint8_t {
   other,
   accept,

@@ -44,14 +44,14 @@ BodyPtr make_body(std::string bytes);
 /// What is known of a request beyond its message; filled in on its way, read by the access log.
 /// Views live as long as the request, or as the plan that it holds.
 struct About {
-  Instant started{};              ///< when its first byte was seen
+  Instant started{};  ///< when its first byte was seen
   std::string_view listener;
-  std::string_view client;        ///< address without port; behind a trusted proxy, still the peer's
+  std::string_view client;  ///< address without port; behind a trusted proxy, still the peer's
   std::uint16_t client_port = 0;
   std::string_view request_id;
-  std::string_view protocol;      ///< "HTTP/1.1"
-  bool trusted = false;           ///< the peer is one of the listener's trusted proxies
-  bool secure = false;            ///< came over TLS
+  std::string_view protocol;  ///< "HTTP/1.1"
+  bool trusted = false;       ///< the peer is one of the listener's trusted proxies
+  bool secure = false;        ///< came over TLS
 
   std::string_view route;
   std::string_view pool;
@@ -68,7 +68,7 @@ struct About {
   std::uint64_t bytes_in = 0;     ///< of the request body, as read
   std::uint64_t bytes_out = 0;    ///< of the response body, as written
   int status = 0;                 ///< as written to the client; 0 = nothing was written
-  std::optional<Fault> fault;       ///< what ended it, if it failed
+  std::optional<Fault> fault;     ///< what ended it, if it failed
 };
 
 /// Told about responses of the 1xx class that come before the real one.
@@ -85,8 +85,8 @@ struct Request {
   std::string_view method;
   std::string_view scheme = "http";
   std::string_view authority;
-  std::string_view path;     ///< the target in origin form, query and all, as it came
-  std::string_view upgrade;  ///< "websocket" when the client asks for a tunnel, else empty
+  std::string_view path;        ///< the target in origin form, query and all, as it came
+  std::string_view upgrade;     ///< "websocket" when the client asks for a tunnel, else empty
   bool wants_trailers = false;  ///< TE: trailers
   Fields fields;
   BodyPtr body;  ///< null: none

@@ -18,8 +18,8 @@ class Listener {
   using Accepted = std::function<void(int fd, const Endpoint& peer)>;
   using Exhausted = std::function<void()>;
 
-  /// The first socket on a port, which nobody may have yet, not even another daemon of ours. Port 0:
-  /// the kernel chooses. Errors say what is in the way ("address already in use").
+  /// The first socket on a port, which nobody may have yet, not even another daemon of ours. Port
+  /// 0: the kernel chooses. Errors say what is in the way ("address already in use").
   static Result<int> bind(const Endpoint& endpoint);
   /// One more beside the first.
   static Result<int> bind_beside(const Endpoint& endpoint);

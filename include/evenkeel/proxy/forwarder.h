@@ -23,7 +23,7 @@ struct Target {
 
 struct ForwarderOptions {
   std::string pool;
-  std::uint32_t pool_index = 0;          ///< of Names
+  std::uint32_t pool_index = 0;            ///< of Names
   std::optional<std::string> hash_header;  ///< whose value sticks to a backend
   bool debug_headers = false;
 };

@@ -68,14 +68,14 @@ class Plan final : public Handler {
   };
   /// One of the pools that a route leads to.
   struct Lane {
-    Handler* first;           // of its filters
+    Handler* first;  // of its filters
     std::string_view pool;
     std::uint32_t pool_index;
-    std::uint32_t upto;       // cumulated weight
+    std::uint32_t upto;  // cumulated weight
   };
   struct Road {
     std::string name;
-    std::uint32_t index;      // of Names
+    std::uint32_t index;  // of Names
     std::vector<Lane> lanes;
   };
 

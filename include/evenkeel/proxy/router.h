@@ -28,7 +28,7 @@ class PathPattern {
 
  private:
   std::vector<std::string> segments_;
-  std::string exact_;       // when there is no wildcard
+  std::string exact_;  // when there is no wildcard
   bool open_ended_ = false;
   bool any_ = false;
 };
@@ -44,7 +44,7 @@ class Router {
 
  private:
   struct Rule {
-    std::string host;           // empty: any; "*.x": any name below x
+    std::string host;  // empty: any; "*.x": any name below x
     std::optional<PathPattern> path;
     std::vector<std::pair<std::string, std::string>> fields;
     std::vector<std::string> methods;

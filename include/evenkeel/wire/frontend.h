@@ -31,7 +31,7 @@ struct FrontendOptions {
 /// A request that was refused before a handler could see it; for counters and the access log.
 struct Refusal {
   Fault fault;
-  int status;              ///< 0: closed without an answer
+  int status;  ///< 0: closed without an answer
   std::string_view detail;
   std::string_view method;  ///< as far as it was understood
   std::string_view path;
