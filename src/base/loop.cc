@@ -258,6 +258,7 @@ void Loop::turn(Instant wake_at) {
   bool posted = false;
   for (int i = 0; i < count; ++i) {
     const auto& event = events[static_cast<std::size_t>(i)];
+    more_events_ = i + 1 < count;
     if (event.data.u64 == ~std::uint64_t{0}) {
       posted = true;
     } else {

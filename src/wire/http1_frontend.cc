@@ -381,6 +381,7 @@ Task<Http1Connection::Next> Http1Connection::exchange() {
   if (minor_version_ == 1) request.interim = this;
 
   request.about.received = loop().now();
+  co_await loop().after_events();
   const std::shared_ptr<Handler> plan = host_.plan();
   auto answer = plan->handle(request);
   if (!answer.ready()) {
@@ -389,6 +390,7 @@ Task<Http1Connection::Next> Http1Connection::exchange() {
       answer.drop();
       co_return Next::close;
     }
+    co_await loop().after_events();
   }
   auto result = answer.take();
   const bool client_failed = !result && result.error().fault == Fault::client_gone;
@@ -559,6 +561,7 @@ Task<Http1Connection::Next> Http1Connection::pump(Request& request, Response& re
       if (!next.ready()) {
         co_return abort(about, {.fault = Fault::client_gone, .side = Side::client}, framing);
       }
+      co_await loop().after_events();
     }
 
     auto result = next.take();

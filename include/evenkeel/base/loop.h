@@ -277,6 +277,10 @@ class Loop {
   /// `co_await loop.yield();` lets others run: continues in the next turn.
   class Yield;
   Yield yield();
+  /// `co_await loop.after_events();` lets the events of this turn be read first, where there are
+  /// more: what is sent then goes out in one burst, which wakes its receivers once, not each time.
+  class AfterEvents;
+  AfterEvents after_events();
   /// `co_await loop.sleep_until(when);`
   class Sleep;
   Sleep sleep_until(Instant when);
@@ -288,6 +292,7 @@ class Loop {
   friend class Signal;
   friend class Watch::Wait;
   friend class Yield;
+  friend class AfterEvents;
   struct Spawned;
 
   static constexpr Duration tick = std::chrono::milliseconds(32);
@@ -318,6 +323,7 @@ class Loop {
   std::array<Node, slots> wheel_;
   std::array<std::uint64_t, slots / 64> wheel_used_{};
   Node ready_;
+  bool more_events_ = false;       // of this turn, not dispatched yet
   std::vector<Slot> watches_;  // by descriptor
   Node spawned_;
   std::size_t spawned_count_ = 0;
@@ -346,6 +352,23 @@ class Loop::Yield : private Waiter {
   std::coroutine_handle<> waiter_;
 };
 
+class Loop::AfterEvents : private Waiter {
+ public:
+  explicit AfterEvents(Loop& loop) : Waiter(&AfterEvents::resume), loop_(loop) {}
+  AfterEvents(const AfterEvents&) = delete;
+  bool await_ready() const { return !loop_.more_events_; }
+  void await_suspend(std::coroutine_handle<> waiter) {
+    waiter_ = waiter;
+    loop_.wake_soon(*this);
+  }
+  void await_resume() const {}
+
+ private:
+  static void resume(Waiter& self) { static_cast<AfterEvents&>(self).waiter_.resume(); }
+  Loop& loop_;
+  std::coroutine_handle<> waiter_;
+};
+
 class Loop::Sleep : private Timer {
  public:
   Sleep(Loop& loop, Instant when) : Timer(&Sleep::resume), loop_(loop), when_(when) {}
@@ -365,6 +388,7 @@ class Loop::Sleep : private Timer {
 };
 
 inline Loop::Yield Loop::yield() { return Yield(*this); }
+inline Loop::AfterEvents Loop::after_events() { return AfterEvents(*this); }
 inline Loop::Sleep Loop::sleep_until(Instant when) { return Sleep(*this, when); }
 inline Loop::Sleep Loop::sleep_for(Duration duration) { return Sleep(*this, now_ + duration); }
 inline Watch::Wait Watch::until_readable(Instant deadline) { return Wait(*this, true, deadline); }
