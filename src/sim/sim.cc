@@ -54,7 +54,7 @@ int run_sim(const SimOptions& options) {
 
   raise_descriptor_limit();
   const Interrupts interrupts;  // before there are threads: they inherit its mask
-  auto simulators = Simulators::start(servers, options.threads, *control);
+  auto simulators = Simulators::start(servers, options.threads, control);
   if (!simulators) {
     std::fprintf(stderr, "error: %s\n", simulators.error().detail.c_str());
     return 1;

@@ -88,7 +88,8 @@ SimulatedServer::SimulatedServer(Loop& loop, const SimulatorOptions& options, co
   const int on = 1;
   setsockopt(reservation_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   setsockopt(reservation_, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on);
-  bind(reservation_, endpoint_.address(), endpoint_.size);
+  // Keeps the port while the server refuses; without it, another process might take it meanwhile.
+  static_cast<void>(bind(reservation_, endpoint_.address(), endpoint_.size));
 
   listener_.emplace(loop_, fd,
                     [this](int accepted, const Endpoint& peer) { accept(accepted, peer); });
