@@ -345,6 +345,43 @@ TEST(Loop, TurnsForEveryYield) {
   EXPECT_EQ(count, 5);
 }
 
+Task<void> answer_after_events(Loop& loop, int fd, char name, std::string& notes) {
+  Watch watch(loop, fd);
+  co_await watch.until_readable();
+  notes += name;
+  co_await loop.after_events();
+  notes += static_cast<char>(name - 'a' + 'A');
+}
+
+TEST(Loop, ReadsTheEventsOfATurnBeforeItAnswersThem) {
+  Loop loop;
+  Pair pairs[3];
+  std::string notes;
+  for (int i = 0; i < 3; ++i) {
+    loop.spawn(answer_after_events(loop, pairs[i].ours(), static_cast<char>('a' + i), notes));
+  }
+  bool settled = false;  // past the first events, which tell that there is room to write
+  loop.post([&settled] { settled = true; });
+  ASSERT_TRUE(eventually(loop, [&] { return settled; }));
+
+  for (Pair& pair : pairs) pair.say("x");
+  ASSERT_TRUE(eventually(loop, [&] { return notes.size() == 6; }));
+
+  // The last to be read has nothing to wait for; the others follow it in their order.
+  EXPECT_EQ(notes, "abcCAB");
+}
+
+TEST(Loop, AnswersALoneEventAtOnce) {
+  Loop loop;
+  Pair pair;
+  std::string notes;
+  loop.spawn(answer_after_events(loop, pair.ours(), 'a', notes));
+  pair.say("x");
+
+  ASSERT_TRUE(eventually(loop, [&] { return notes.size() == 2; }));
+  EXPECT_EQ(notes, "aA");
+}
+
 TEST(Loop, WakesSleepersInOrder) {
   Loop loop;
   std::string notes;
