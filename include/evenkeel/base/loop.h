@@ -323,7 +323,7 @@ class Loop {
   std::array<Node, slots> wheel_;
   std::array<std::uint64_t, slots / 64> wheel_used_{};
   Node ready_;
-  bool more_events_ = false;       // of this turn, not dispatched yet
+  bool more_events_ = false;   // of this turn, not dispatched yet
   std::vector<Slot> watches_;  // by descriptor
   Node spawned_;
   std::size_t spawned_count_ = 0;
