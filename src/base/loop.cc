@@ -198,8 +198,8 @@ void Loop::spawn(Task<void> task) {
 }
 
 void Loop::run() {
-  while (!stopping_.load(std::memory_order_acquire)) turn(never);
-  stopping_.store(false, std::memory_order_relaxed);
+  while (!stopping_) turn(never);
+  stopping_ = false;
 }
 
 bool Loop::run_until(const std::function<bool()>& done, Instant deadline) {
@@ -211,8 +211,7 @@ bool Loop::run_until(const std::function<bool()>& done, Instant deadline) {
 }
 
 void Loop::stop() {
-  stopping_.store(true, std::memory_order_release);
-  post([] {});
+  post([this] { stopping_ = true; });
 }
 
 void Loop::post(std::function<void()> work) {

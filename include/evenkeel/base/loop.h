@@ -244,7 +244,7 @@ class Loop {
   void run();
   /// Turns until `done()` holds (asked after every turn) or the deadline passes; false then.
   bool run_until(const std::function<bool()>& done, Instant deadline = never);
-  /// Ends `run` after the current turn. Thread: any.
+  /// Ends `run` when all that was posted before has run. Thread: any.
   void stop();
 
   /// Runs `work` on the loop's thread, soon. Thread: any.
@@ -330,7 +330,7 @@ class Loop {
   std::mutex posted_mutex_;
   std::vector<std::function<void()>> posted_;
   bool wakeup_pending_ = false;  // guarded by posted_mutex_
-  std::atomic<bool> stopping_{false};
+  bool stopping_ = false;        // set by the loop itself
   std::atomic<std::uint64_t> turns_{0};
   std::atomic<Duration::rep> longest_turn_{0};
 };
