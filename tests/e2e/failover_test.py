@@ -120,6 +120,29 @@ class Failover(case.Case):
             self.assertEqual((line["reason"], line["backend"]), ("backend_closed", victim))
         self.assertEqual({line["backend"] for line in lines[-100:]} & {victim}, set())
 
+    def test_a_request_that_kills_its_server_is_not_handed_through_the_pool(self):
+        """Each has served before, and ends within the second: any of them may just have been idle."""
+        def serve(ask):
+            if ask.body == b"poison":
+                ask.backend.close()  # the listener first: nobody can ask it again
+            else:
+                ask.answer(b"hello")
+
+        backends = [self.backend(serve) for _ in range(4)]
+        daemon = self.in_front_of(*backends, pool={"picker": "round-robin"}, workers=1)
+        client = Stream.connect(daemon.address)
+        self.addCleanup(client.close)
+        for _ in range(8):
+            self.assertEqual(client.exchange("POST", body=b"{}").status, 200)
+        self.assertEqual([len(each.exchanges) > 0 for each in backends], [True] * 4, "a warm link to each")
+
+        answer = client.exchange("POST", body=b"poison")
+
+        self.assertEqual((answer.status, answer.field("x-evenkeel-reason")), (502, "backend_closed"))
+        killed = [each for each in backends if each.exchanges[-1].body == b"poison"]
+        self.assertLessEqual(len(killed), 2, "it was sent once more, and then no further")
+        self.assertEqual(client.exchange("POST", body=b"{}").status, 200)
+
     def test_the_last_one_standing_takes_it_all(self):
         survivor = self.backend(generation)
         dead = [f"127.0.0.1:{free_port()}" for _ in range(3)]
