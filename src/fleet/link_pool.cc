@@ -36,7 +36,7 @@ void LinkLease::give_back() {
 LinkPool::LinkPool(Loop& loop, std::vector<Endpoint> addresses, const LinkPoolOptions& options,
                    BackendCells& cells)
     : loop_(loop),
-      addresses_(std::move(addresses)),
+      connector_(loop, std::move(addresses), options.connector),
       options_(options),
       cells_(cells),
       sweep_(*this) {}
@@ -57,30 +57,11 @@ Task<Result<LinkLease>> LinkPool::acquire(Want want) {
 }
 
 Task<Result<LinkLease>> LinkPool::connect() {
-  const Instant deadline = loop_.now() + options_.connect_timeout;
-  Error last{.fault = Fault::connect_failed, .side = Side::backend, .replayable = true};
-  const std::size_t first = preferred_;
-  for (std::size_t i = 0; i < addresses_.size(); ++i) {
-    const std::size_t index = (first + i) % addresses_.size();
-    const auto left = static_cast<Duration::rep>(addresses_.size() - i);
-    const Instant share = loop_.now() + (deadline - loop_.now()) / left;
-    auto dialled = co_await dial(loop_, addresses_[index], share);
-    if (!dialled) {
-      last = std::move(dialled.error());
-      continue;
-    }
-    preferred_ = index;
-    auto socket = Socket::adopt(loop_, *dialled);
-    if (socket == nullptr) {
-      last.side = Side::us;
-      last.detail = "the kernel watches no more descriptors";
-      break;
-    }
-    auto link = make_http1_link(std::move(socket), options_.link);
-    cells_.links_busy.add();
-    co_return LinkLease(std::make_unique<Kept>(*this, std::move(link)));
-  }
-  co_return last;
+  auto socket = co_await connector_.connect();
+  if (!socket) co_return std::move(socket.error());
+  auto link = make_http1_link(std::move(*socket), options_.link);
+  cells_.links_busy.add();
+  co_return LinkLease(std::make_unique<Kept>(*this, std::move(link)));
 }
 
 void LinkPool::take_back(std::unique_ptr<Kept> kept) {

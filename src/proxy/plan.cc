@@ -25,7 +25,7 @@ PoolSpec spec_of(const PoolConfig& config) {
 LinkPoolOptions link_options_of(const PoolConfig& config) {
   return {.link = {.first_byte_timeout = config.timeouts.first_byte,
                    .idle_timeout = config.timeouts.idle},
-          .connect_timeout = config.timeouts.connect,
+          .connector = {.connect_timeout = config.timeouts.connect},
           .idle_timeout = config.keep_alive.idle,
           .max_idle = config.keep_alive.max_idle};
 }

@@ -9,7 +9,7 @@
 #include "evenkeel/base/loop.h"
 #include "evenkeel/base/result.h"
 #include "evenkeel/base/task.h"
-#include "evenkeel/net/endpoint.h"
+#include "evenkeel/fleet/connector.h"
 #include "evenkeel/stats/sheet.h"
 #include "evenkeel/wire/link.h"
 
@@ -19,7 +19,7 @@ class LinkPool;
 
 struct LinkPoolOptions {
   LinkOptions link;
-  Duration connect_timeout = std::chrono::seconds(5);
+  ConnectorOptions connector;
   Duration idle_timeout = std::chrono::seconds(4);  ///< below the server's own
   std::size_t max_idle = 256;
 };
@@ -85,8 +85,7 @@ class LinkPool {
   };
 
   Loop& loop_;
-  std::vector<Endpoint> addresses_;
-  std::size_t preferred_ = 0;  // of addresses_
+  Connector connector_;
   LinkPoolOptions options_;
   BackendCells& cells_;
   std::vector<std::unique_ptr<Kept>> idle_;  // the one used last at the back

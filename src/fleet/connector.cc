@@ -1,0 +1,35 @@
+#include "evenkeel/fleet/connector.h"
+
+#include <utility>
+
+namespace evenkeel {
+
+Connector::Connector(Loop& loop, std::vector<Endpoint> addresses, ConnectorOptions options)
+    : loop_(loop), addresses_(std::move(addresses)), options_(std::move(options)) {}
+
+Task<Result<std::unique_ptr<Socket>>> Connector::connect() {
+  const Instant deadline = loop_.now() + options_.connect_timeout;
+  Error last{.fault = Fault::connect_failed, .side = Side::backend, .replayable = true};
+  const std::size_t first = preferred_;
+  for (std::size_t i = 0; i < addresses_.size(); ++i) {
+    const std::size_t index = (first + i) % addresses_.size();
+    const auto left = static_cast<Duration::rep>(addresses_.size() - i);
+    const Instant share = loop_.now() + (deadline - loop_.now()) / left;
+    auto dialled = co_await dial(loop_, addresses_[index], share);
+    if (!dialled) {
+      last = std::move(dialled.error());
+      continue;
+    }
+    auto socket = Socket::adopt(loop_, *dialled);
+    if (socket == nullptr) {
+      last.side = Side::us;
+      last.detail = "the kernel watches no more descriptors";
+      break;
+    }
+    preferred_ = index;
+    co_return std::move(socket);
+  }
+  co_return last;
+}
+
+}  // namespace evenkeel
