@@ -22,6 +22,7 @@ const char* word_of(Fault fault) {
     case Fault::connect_timeout: return "connect_timeout";
     case Fault::first_byte_timeout: return "first_byte_timeout";
     case Fault::idle_timeout: return "idle_timeout";
+    case Fault::deadline_exceeded: return "deadline_exceeded";
     case Fault::backend_closed: return "backend_closed";
     case Fault::backend_protocol: return "backend_protocol";
     case Fault::client_gone: return "client_gone";

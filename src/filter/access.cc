@@ -54,7 +54,7 @@ Task<Result<Response>> AccessFilter::handle(Request& request, Handler& next) {
     Error& error = result.error();
     request.about.fault = error.fault;
     if (error.fault == Fault::client_gone) co_return std::move(error);
-    result = error_response(error, request.path);
+    result = error_response(error, dialect_of(request));
   }
   result->fields.remove(FieldId::x_request_id);  // a server's own would be the second
   result->fields.add("x-request-id", request.about.request_id, FieldId::x_request_id);

@@ -9,14 +9,6 @@ namespace {
 
 constexpr int retry_after_seconds = 1;
 
-enum class Dialect { plain, openai, kserve };
-
-Dialect dialect_of(std::string_view path) {
-  if (path.starts_with("/v1/") || path == "/v1") return Dialect::openai;
-  if (path.starts_with("/v2/") || path == "/v2") return Dialect::kserve;
-  return Dialect::plain;
-}
-
 /// OpenAI's `type` for a status, as its SDKs know them.
 std::string_view openai_type(int status) {
   switch (status) {
@@ -63,11 +55,30 @@ int status_of(Fault fault) {
     case Fault::draining: return 503;
     case Fault::connect_timeout:
     case Fault::first_byte_timeout:
-    case Fault::idle_timeout: return 504;
+    case Fault::idle_timeout:
+    case Fault::deadline_exceeded: return 504;
     case Fault::version_not_supported: return 505;
     case Fault::internal: return 500;
   }
   return 500;
+}
+
+GrpcStatus grpc_status_of(Fault fault) {
+  switch (fault) {
+    case Fault::client_gone:
+    case Fault::write_timeout: return GrpcStatus::cancelled;
+    case Fault::deadline_exceeded: return GrpcStatus::deadline_exceeded;
+    case Fault::uri_too_long:
+    case Fault::header_too_large:
+    case Fault::body_too_large: return GrpcStatus::resource_exhausted;  // as gRPC's own limits
+    case Fault::no_route:
+    case Fault::not_implemented:
+    case Fault::method_not_allowed: return GrpcStatus::unimplemented;
+    case Fault::internal: return GrpcStatus::internal;
+    // queue_full is among them: UNAVAILABLE is what retry policies name and what grpc makes of a
+    // 429; RESOURCE_EXHAUSTED reads as a quota, which no library asks again for by itself.
+    default: return grpc_status_of_http(status_of(fault));
+  }
 }
 
 std::string_view phrase_of(int status) {
@@ -111,15 +122,45 @@ std::string_view phrase_of(int status) {
   }
 }
 
-Response error_response(const Error& error, std::string_view path) {
+Dialect dialect_of(std::string_view path) {
+  if (path.starts_with("/v1/") || path == "/v1") return Dialect::openai;
+  if (path.starts_with("/v2/") || path == "/v2") return Dialect::kserve;
+  return Dialect::plain;
+}
+
+Dialect dialect_of(const Request& request) {
+  return is_grpc(request) ? Dialect::grpc : dialect_of(request.path);
+}
+
+Response grpc_trailers_only(GrpcStatus status, std::string_view message) {
+  Response response{.status = 200};
+  response.fields.add("content-type", "application/grpc");
+  response.fields.add("grpc-status", digits_of(status));
+  if (message.empty()) return response;
+  std::string escaped;
+  append_grpc_message(escaped, message);
+  response.fields.add("grpc-message", response.fields.keep(escaped));
+  return response;
+}
+
+Response error_response(const Error& error, Dialect dialect) {
   const int status = status_of(error.fault);
   const std::string_view word = word_of(error.fault);
   const std::string_view detail = error.detail.empty() ? phrase_of(status) : error.detail;
+  const bool come_back = status == 429 || status == 503;
+  static_assert(retry_after_seconds == 1);
+
+  if (dialect == Dialect::grpc) {
+    Response response = grpc_trailers_only(grpc_status_of(error.fault), detail);
+    response.fields.add("x-evenkeel-reason", word);
+    if (come_back) response.fields.add("grpc-retry-pushback-ms", "1000");
+    return response;
+  }
 
   Response response{.status = status};
   std::string body;
   std::string_view type = "application/json";
-  switch (dialect_of(path)) {
+  switch (dialect) {
     case Dialect::openai:
       body = R"({"error":{"message":)";
       append_json_string(body, detail);
@@ -134,6 +175,7 @@ Response error_response(const Error& error, std::string_view path) {
       append_json_string(body, detail);
       body += '}';
       break;
+    case Dialect::grpc:
     case Dialect::plain:
       body = detail;
       body += '\n';
@@ -142,8 +184,7 @@ Response error_response(const Error& error, std::string_view path) {
   }
   response.fields.add("content-type", type);
   response.fields.add("x-evenkeel-reason", word);
-  if (status == 429 || status == 503) {
-    static_assert(retry_after_seconds == 1);
+  if (come_back) {
     response.fields.add("retry-after", "1");
     response.fields.add("retry-after-ms", "1000");
     response.fields.add("x-should-retry", "true");

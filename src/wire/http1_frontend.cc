@@ -395,7 +395,8 @@ Task<Http1Connection::Next> Http1Connection::exchange() {
   auto result = answer.take();
   const bool client_failed = !result && result.error().fault == Fault::client_gone;
   if (client_failed) co_return Next::close;
-  Response response = result ? std::move(*result) : error_response(result.error(), request.path);
+  Response response =
+      result ? std::move(*result) : error_response(result.error(), dialect_of(request));
   // A client whose upgrade is refused may have sent what was not meant as a request.
   const bool keep = facts.keep_alive && !host_.draining() && request.upgrade.empty() &&
                     (body == nullptr || body->can_be_drained());
@@ -458,7 +459,7 @@ Task<Http1Connection::Next> Http1Connection::refuse(Fault fault, const char* det
   const std::string_view path =
       slash == std::string_view::npos ? head.target : head.target.substr(slash);
   Response response =
-      error_response({.fault = fault, .side = Side::client, .detail = detail}, path);
+      error_response({.fault = fault, .side = Side::client, .detail = detail}, dialect_of(path));
   about.status = response.status;
   about.fault = fault;
   host_.refused({fault, response.status, detail, head.method, path, about});
@@ -568,7 +569,7 @@ Task<Http1Connection::Next> Http1Connection::pump(Request& request, Response& re
     if (!result) {
       const bool client_left = result.error().fault == Fault::client_gone;
       if (head_written || client_left) co_return abort(about, result.error(), framing);
-      Response failure = error_response(result.error(), request.path);
+      Response failure = error_response(result.error(), dialect_of(request));
       if (!about.request_id.empty()) failure.fields.add("x-request-id", about.request_id);
       about.fault = result.error().fault;
       auto answered = co_await respond(request, failure, !close);

@@ -15,7 +15,7 @@ struct Answer {
 };
 
 Answer answer_to(const Error& error, std::string_view path) {
-  Response response = error_response(error, path);
+  Response response = error_response(error, dialect_of(path));
   Answer answer{.status = response.status};
   for (const Field& field : response.fields) {
     answer.fields.append(field.name()).append(": ").append(field.value()).append("\n");
@@ -57,6 +57,7 @@ TEST(Status, IsTheOneThatClientsKnow) {
   EXPECT_EQ(status_of(Fault::connect_failed), 502);
   EXPECT_EQ(status_of(Fault::queue_timeout), 503);
   EXPECT_EQ(status_of(Fault::first_byte_timeout), 504);
+  EXPECT_EQ(status_of(Fault::deadline_exceeded), 504);
   EXPECT_EQ(status_of(Fault::version_not_supported), 505);
 }
 
@@ -101,6 +102,55 @@ TEST(ErrorResponse, SaysWhenToComeBack) {
   }
   EXPECT_EQ(answer_to({.fault = Fault::backend_closed}, "/v1/x").fields.find("retry"),
             std::string::npos);
+}
+
+TEST(Dialect, OfAGrpcRequestIsGrpcWhateverItsPath) {
+  for (const std::string_view type :
+       {"application/grpc", "application/grpc+proto", "Application/GRPC; charset=utf-8"}) {
+    Request request{.method = "POST", .path = "/v2/x"};
+    request.fields.add("content-type", type);
+    EXPECT_EQ(dialect_of(request), Dialect::grpc) << type;
+  }
+  for (const std::string_view type : {"application/grpc-web", "application/grpcx", "text/plain"}) {
+    Request request{.method = "POST", .path = "/v2/x"};
+    request.fields.add("content-type", type);
+    EXPECT_EQ(dialect_of(request), Dialect::kserve) << type;
+  }
+}
+
+TEST(GrpcErrorResponse, IsAHeadAndNothingElse) {
+  const Response response = error_response(
+      {.fault = Fault::backend_closed, .detail = "100 % gone: gr\u00fcn"}, Dialect::grpc);
+
+  EXPECT_EQ(response.status, 200);
+  EXPECT_EQ(response.body, nullptr);
+  EXPECT_EQ(response.fields.value(FieldId::content_type), "application/grpc");
+  EXPECT_EQ(response.fields.value("grpc-status"), "14");
+  EXPECT_EQ(response.fields.value("grpc-message"), "100 %25 gone: gr%C3%BCn");
+  EXPECT_EQ(response.fields.value("x-evenkeel-reason"), "backend_closed");
+  EXPECT_EQ(response.fields.value("grpc-retry-pushback-ms"), std::nullopt);
+}
+
+TEST(GrpcErrorResponse, SaysWhenToComeBack) {
+  const Response response = error_response({.fault = Fault::queue_full}, Dialect::grpc);
+  EXPECT_EQ(response.fields.value("grpc-status"), "14");
+  EXPECT_EQ(response.fields.value("grpc-message"), "Too Many Requests");
+  EXPECT_EQ(response.fields.value("grpc-retry-pushback-ms"), "1000");
+}
+
+TEST(GrpcStatus, OfAFaultIsTheOneThatGrpcClientsExpect) {
+  EXPECT_EQ(grpc_status_of(Fault::bad_request), GrpcStatus::internal);
+  EXPECT_EQ(grpc_status_of(Fault::no_route), GrpcStatus::unimplemented);
+  EXPECT_EQ(grpc_status_of(Fault::body_too_large), GrpcStatus::resource_exhausted);
+  EXPECT_EQ(grpc_status_of(Fault::queue_full), GrpcStatus::unavailable);
+  EXPECT_EQ(grpc_status_of(Fault::queue_timeout), GrpcStatus::unavailable);
+  EXPECT_EQ(grpc_status_of(Fault::first_byte_timeout), GrpcStatus::unavailable);
+  EXPECT_EQ(grpc_status_of(Fault::deadline_exceeded), GrpcStatus::deadline_exceeded);
+  EXPECT_EQ(grpc_status_of(Fault::client_gone), GrpcStatus::cancelled);
+  EXPECT_EQ(grpc_status_of(Fault::internal), GrpcStatus::internal);
+  for (int i = 0; i < fault_count; ++i) {
+    EXPECT_NE(grpc_status_of(static_cast<Fault>(i)), GrpcStatus::ok);
+  }
 }
 
 TEST(StringBody, CanBeReadAgain) {

@@ -32,6 +32,7 @@ enum class Fault : std::uint8_t {
   connect_timeout,
   first_byte_timeout,
   idle_timeout,
+  deadline_exceeded,
   backend_closed,
   backend_protocol,
   client_gone,

@@ -1,0 +1,138 @@
+#include "evenkeel/http/grpc.h"
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+
+namespace evenkeel {
+namespace {
+
+using std::chrono::nanoseconds;
+
+constexpr std::array<std::string_view, grpc_status_count> numbers = {
+    "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16"};
+
+struct Unit {
+  char letter;
+  std::int64_t nanoseconds;
+};
+
+constexpr std::array<Unit, 6> units = {{{'n', 1},
+                                        {'u', 1'000},
+                                        {'m', 1'000'000},
+                                        {'S', 1'000'000'000},
+                                        {'M', 60'000'000'000},
+                                        {'H', 3'600'000'000'000}}};
+
+constexpr std::size_t most_digits = 8;
+constexpr std::int64_t most_units = 99'999'999;
+
+constexpr bool unescaped(char c) { return c >= ' ' && c <= '~' && c != '%'; }
+
+int hex_value(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  return -1;
+}
+
+}  // namespace
+
+std::string_view digits_of(GrpcStatus status) { return numbers[static_cast<std::size_t>(status)]; }
+
+std::optional<GrpcStatus> parse_grpc_status(std::string_view value) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  if (error != std::errc{} || end != value.data() + value.size()) return std::nullopt;
+  if (number < 0 || number >= grpc_status_count) return std::nullopt;
+  return static_cast<GrpcStatus>(number);
+}
+
+bool is_grpc_content(std::string_view content_type) {
+  constexpr std::string_view prefix = "application/grpc";
+  if (content_type.size() < prefix.size()) return false;
+  if (!same_name(content_type.substr(0, prefix.size()), prefix)) return false;
+  if (content_type.size() == prefix.size()) return true;
+  const char next = content_type[prefix.size()];
+  return next == '+' || next == ';' || next == ' ' || next == '\t';
+}
+
+bool is_grpc(const Request& request) {
+  const Field* type = request.fields.find(FieldId::content_type);
+  return type != nullptr && is_grpc_content(type->value());
+}
+
+GrpcStatus grpc_status_of_http(int status) {
+  switch (status) {
+    case 400: return GrpcStatus::internal;
+    case 401: return GrpcStatus::unauthenticated;
+    case 403: return GrpcStatus::permission_denied;
+    case 404: return GrpcStatus::unimplemented;
+    case 429:
+    case 502:
+    case 503:
+    case 504: return GrpcStatus::unavailable;
+    default: return GrpcStatus::unknown;
+  }
+}
+
+std::optional<Duration> parse_grpc_timeout(std::string_view value) {
+  if (value.size() < 2 || value.size() > most_digits + 1) return std::nullopt;
+  const auto unit = std::find_if(units.begin(), units.end(),
+                                 [&](const Unit& each) { return each.letter == value.back(); });
+  if (unit == units.end()) return std::nullopt;
+  std::int64_t amount = 0;
+  for (const char c : value.substr(0, value.size() - 1)) {
+    if (c < '0' || c > '9') return std::nullopt;
+    amount = amount * 10 + (c - '0');
+  }
+  if (amount > nanoseconds::max().count() / unit->nanoseconds) return Duration::max();
+  return nanoseconds(amount * unit->nanoseconds);
+}
+
+std::string_view write_grpc_timeout(Duration timeout, GrpcTimeoutText& text) {
+  const std::int64_t left = std::max<std::int64_t>(nanoseconds(timeout).count(), 1);
+  for (const Unit& unit : units) {
+    const std::int64_t amount = left / unit.nanoseconds + (left % unit.nanoseconds != 0 ? 1 : 0);
+    if (amount > most_units) continue;
+    char* end = std::to_chars(text.data(), text.data() + most_digits, amount).ptr;
+    *end++ = unit.letter;
+    return {text.data(), static_cast<std::size_t>(end - text.data())};
+  }
+  return {};  // not reached: the longest Duration is 2.6 million hours
+}
+
+void append_grpc_message(std::string& out, std::string_view text) {
+  constexpr std::string_view hex = "0123456789ABCDEF";
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    // HTTP would trim a space at either end.
+    const bool at_the_rim = i == 0 || i + 1 == text.size();
+    if (unescaped(c) && !(c == ' ' && at_the_rim)) {
+      out += c;
+      continue;
+    }
+    const auto byte = static_cast<unsigned char>(c);
+    out += '%';
+    out += hex[byte >> 4];
+    out += hex[byte & 15];
+  }
+}
+
+std::string decode_grpc_message(std::string_view value) {
+  std::string text;
+  text.reserve(value.size());
+  for (std::size_t i = 0; i < value.size(); ++i) {
+    const int high = value[i] == '%' && i + 2 < value.size() ? hex_value(value[i + 1]) : -1;
+    const int low = high >= 0 ? hex_value(value[i + 2]) : -1;
+    if (low < 0) {
+      text += value[i];
+      continue;
+    }
+    text += static_cast<char>(high * 16 + low);
+    i += 2;
+  }
+  return text;
+}
+
+}  // namespace evenkeel
