@@ -10,12 +10,13 @@ from functools import partial
 from pathlib import Path
 
 from . import counting, measures, memory, rivals
-from .contender import Contender, Running, Unavailable, evenkeel, haproxy, nginx, start
+from .contender import Contender, Running, Unavailable, evenkeel, haproxy, nghttpx, nginx, start
 from .ends import Ends, Origin
 from .measures import Measure, Scenario
 from .process import Children, Cores, available_cores, memory_of
 from .report import OURS, Report
 from .rounds import Campaign, say
+from .ways import ALL_WAYS, HTTP1, Protocol, Way
 
 FILES_WANTED = 65536
 BACKENDS = 2
@@ -25,6 +26,8 @@ evenkeel runs with its defaults on: JSON access log to a file, metrics, request 
 nginx log nothing and count nothing: the harder comparison.
 One worker each, pinned to a core of its own; the two ends of the measurement share another. `direct` is the two ends \
 without a proxy.
+HTTP/2 is clear, by prior knowledge; TLS is 1.3 with TLS_AES_128_GCM_SHA256 and an ECDSA P-256 certificate, HTTP/1.1 \
+keep-alive, handshakes left out. nginx speaks HTTP/2 to backends for gRPC only; nghttpx is not asked for HTTP/1.1.
 Medians over rounds; ratios are taken inside a round (below 1: evenkeel needs less).
 CPU is user and system time of all the contender's threads, per request or event.""".splitlines()
 
@@ -42,6 +45,7 @@ class Settings:
     seconds: float
     quick: bool
     only: list[str]  # empty: the campaign's usual contenders
+    ways: tuple[Way, ...] = ALL_WAYS
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,7 @@ class Recipe:
         return [known[name] for name in only]
 
     def measures(self) -> list[Measure]:
+        """All that it can tell; the table leaves out what was not measured."""
         rows = [measure for scenario in self.scenarios for measure in scenario.measures()]
         rows += [count.measure for count in self.counted]
         return [*rows, *measures.MEMORY_MEASURES]
@@ -76,10 +81,10 @@ class Recipe:
 def proxy_recipe(settings: Settings) -> Recipe:
     return Recipe(
         name="proxy",
-        title="evenkeel beside HAProxy and nginx",
+        title="evenkeel beside HAProxy, nginx and nghttpx",
         scenarios=measures.PROXY_SCENARIOS,
         sse_rate=measures.PROXY_SSE_RATE,
-        usual=[evenkeel(settings.build), haproxy(), nginx()],
+        usual=[evenkeel(settings.build), haproxy(), nginx(), nghttpx()],
         on_demand=[
             evenkeel(settings.build, logging=False),
             haproxy(logging=True),
@@ -121,8 +126,12 @@ def run(recipe: Recipe, settings: Settings) -> Report:
         Children() as children,
     ):
         ends = Ends(settings.build, Cores.choose(available_cores()), children)
-        origin = ends.start_origin(BACKENDS, ["--sse-rate", str(recipe.sse_rate)])
-        return _Session(recipe, settings, chosen, ends, origin, Path(home)).run()
+        origins = {
+            Protocol.HTTP1: ends.start_origin(BACKENDS, ["--sse-rate", str(recipe.sse_rate)])
+        }
+        if any(way.back is Protocol.HTTP2 for way in settings.ways):
+            origins[Protocol.HTTP2] = ends.start_h2_origin(BACKENDS, Path(home) / "htdocs")
+        return _Session(recipe, settings, chosen, ends, origins, Path(home)).run()
 
 
 class _Session:
@@ -134,49 +143,67 @@ class _Session:
         settings: Settings,
         chosen: list[Contender],
         ends: Ends,
-        origin: Origin,
+        origins: dict[Protocol, Origin],
         home: Path,
     ) -> None:
         self._recipe = recipe
         self._settings = settings
         self._chosen = chosen
         self._ends = ends
-        self._origin = origin
+        self._origins = origins
         self._home = home
         self._absent: dict[str, str] = {}
-        self._campaign = Campaign(ends, origin, [], settings.seconds)
+        self._scenarios = [each for each in recipe.scenarios if each.way in settings.ways]
+        self._campaign = Campaign(ends, origins, [], settings.seconds)
 
     def run(self) -> Report:
         self._campaign.contenders = self._start_all()
-        self._campaign.run(self._recipe.scenarios, self._settings.rounds)
+        self._campaign.run(self._scenarios, self._settings.rounds)
         for running in self._campaign.contenders:
-            after = memory_of(running.pids()).rss_bytes / memory.MEGABYTE
-            self._campaign.figures.add(running.contender.name, measures.AFTER_RSS.key, 0, after)
+            if running.site.way == HTTP1:
+                after = memory_of(running.pids()).rss_bytes / memory.MEGABYTE
+                self._campaign.figures.add(running.contender.name, measures.AFTER_RSS.key, 0, after)
             self._ends.children.stop(running.process)
-        for running in self._campaign.contenders:
-            self._measure_alone(running.contender)
+        for contender in self._chosen:
+            if contender.name not in self._absent:
+                self._measure_alone(contender)
         return self._report()
 
     def _start_all(self) -> list[Running]:
-        started = []
+        """Each contender, once per way that it knows and somebody asks for."""
+        asked = {scenario.way for scenario in self._scenarios}
+        started: list[Running] = []
         for contender in self._chosen:
             say(f"starting {contender.name}")
-            try:
-                started.append(
-                    start(
-                        contender,
-                        self._origin.addresses,
-                        self._home / contender.name,
-                        self._ends.children,
-                        self._ends.cores.proxy,
-                    )
+            reasons = {}
+            for way in (each for each in contender.ways if each in asked):
+                try:
+                    started.append(self._start(contender, way))
+                except Unavailable as reason:
+                    say(f"{contender.name} takes no part in {way.name}: {reason}")
+                    reasons[way.name] = str(reason)
+            if any(running.contender is contender for running in started):
+                for way_name, reason_text in reasons.items():
+                    self._campaign.errors.setdefault(contender.name, {})[
+                        f"{way_name} did not start ({reason_text})"
+                    ] = 1
+            else:
+                self._absent[contender.name] = next(
+                    iter(reasons.values()), "knows none of these ways"
                 )
-            except Unavailable as reason:
-                say(f"{contender.name} takes no part: {reason}")
-                self._absent[contender.name] = str(reason)
         if not started:
             raise SystemExit("nobody could be started")
         return started
+
+    def _start(self, contender: Contender, way: Way) -> Running:
+        return start(
+            contender,
+            way,
+            self._origins[way.back].addresses,
+            self._home / f"{contender.name}-{way.name}",
+            self._ends.children,
+            self._ends.cores.proxy,
+        )
 
     def _measure_alone(self, contender: Contender) -> None:
         """What needs a fresh instance. A failure leaves a gap in the table, and is told."""
@@ -190,25 +217,30 @@ class _Session:
 
     def _alone_steps(self, contender: Contender) -> Iterator[tuple[str, Callable[[], None]]]:
         folder = self._home / f"{contender.name}-alone"
-        yield (
-            "memory",
-            partial(
-                memory.measure_memory,
-                contender,
-                self._ends,
-                self._origin,
-                folder,
-                self._recipe.crowd,
-                self._campaign.figures,
-            ),
-        )
+        ways = [way for way in contender.ways if way in self._settings.ways]
+        if HTTP1 in ways:
+            yield (
+                "memory",
+                partial(
+                    memory.measure_memory,
+                    contender,
+                    self._ends,
+                    self._origins[Protocol.HTTP1],
+                    folder,
+                    self._recipe.crowd,
+                    self._campaign.figures,
+                ),
+            )
         for count in self._recipe.counted:
+            if count.way not in ways:
+                continue
             if self._settings.quick and not (count.in_quick or contender.name == OURS):
                 continue
             yield count.measure.title, partial(self._count, count, contender, folder)
 
     def _count(self, count: counting.Count, contender: Contender, folder: Path) -> None:
-        value = counting.per_request(count, contender, self._ends, self._origin, folder)
+        origin = self._origins[count.way.back]
+        value = counting.per_request(count, contender, self._ends, origin, folder)
         self._campaign.figures.add(contender.name, count.measure.key, 0, value)
 
     def _report(self) -> Report:
@@ -221,6 +253,7 @@ class _Session:
                 "rounds": settings.rounds,
                 "seconds": settings.seconds,
                 "quick": settings.quick,
+                "ways": [way.name for way in settings.ways],
                 "cores": vars(self._ends.cores),
             },
             contenders=[contender.name for contender in self._chosen],

@@ -7,12 +7,15 @@ import http.client
 import json
 import os
 import shutil
+import ssl
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from . import h2load, ways
 from .process import Children, free_port, tree, wait_until
+from .ways import Protocol, Way
 
 START_PATIENCE_SECONDS = 30.0
 LOG_TAIL_CHARACTERS = 1500
@@ -24,8 +27,9 @@ class Unavailable(Exception):
 
 @dataclass(frozen=True)
 class Site:
-    """What one instance of a contender is given: a port, two backends, a folder of its own."""
+    """What one instance of a contender is given: a way, a port, two backends, a folder of its own."""
 
+    way: Way
     port: int
     side_port: int  # for metrics or administration
     backends: list[str]  # HOST:PORT
@@ -39,6 +43,21 @@ class Site:
         path = self.folder / name
         path.write_text(text)
         return path
+
+    @property
+    def tls(self) -> bool:
+        return self.way.front is Protocol.HTTP1_TLS
+
+    def certificate(self) -> tuple[Path, Path]:
+        """Certificate and key: ECDSA P-256, self-signed."""
+        certificate, key = self.folder / "certificate.pem", self.folder / "key.pem"
+        argv = (
+            "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2".split()
+        )
+        argv += ["-subj", "/CN=bench", "-addext", "subjectAltName=IP:127.0.0.1"]
+        argv += ["-keyout", str(key), "-out", str(certificate)]
+        subprocess.run(argv, check=True, capture_output=True)
+        return certificate, key
 
 
 @dataclass(frozen=True)
@@ -56,6 +75,7 @@ class Contender:
     command: Callable[[Site, bool], Command]
     headers: tuple[str, ...] = ()  # request header lines that it insists on
     model: str = "bench"
+    ways: tuple[Way, ...] = (ways.HTTP1,)  # those that it knows
     start_patience: float = START_PATIENCE_SECONDS
 
     def load_flags(self) -> list[str]:
@@ -84,6 +104,7 @@ class Running:
 
 def start(
     contender: Contender,
+    way: Way,
     backends: list[str],
     folder: Path,
     children: Children,
@@ -94,7 +115,7 @@ def start(
 ) -> Running:
     """`wrapper` is the command line of a tool that runs the contender inside itself."""
     folder.mkdir(parents=True)
-    site = Site(port=free_port(), side_port=free_port(), backends=backends, folder=folder)
+    site = Site(way=way, port=free_port(), side_port=free_port(), backends=backends, folder=folder)
     command = contender.command(site, wrapper is not None)
     with (folder / "output.log").open("a") as log:
         process = children.start(
@@ -110,7 +131,7 @@ def start(
         wait_until(
             f"{contender.name} answers",
             patience or contender.start_patience,
-            lambda: _answers_or_died(running),
+            lambda: _answers_or_died(running, children, core),
         )
     except TimeoutError as late:
         children.stop(process)
@@ -118,11 +139,23 @@ def start(
     return running
 
 
-def _answers_or_died(running: Running) -> bool:
+def _answers_or_died(running: Running, children: Children, core: int) -> bool:
+    site = running.site
     if running.process.poll() is not None:
-        tail = _log_tail(running.site.folder)
-        raise Unavailable(f"exit status {running.process.returncode}: {tail}")
-    return all(_answers(running) for _ in range(2 * len(running.site.backends)))
+        raise Unavailable(f"exit status {running.process.returncode}: {_log_tail(site.folder)}")
+    requests = 2 * len(site.backends)
+    if site.way.front is Protocol.HTTP2:
+        return _answers_http2(site, children, core, requests)
+    return all(_answers(running) for _ in range(requests))
+
+
+def _answers_http2(site: Site, children: Children, core: int, requests: int) -> bool:
+    flags = ["-n", str(requests)]
+    try:
+        report, _ = h2load.run(children, core, site.way.front, site.address, flags, site.folder)
+    except h2load.Broken:
+        return False
+    return report["requests"] == requests and not any(report["errors"].values())
 
 
 def _answers(running: Running) -> bool:
@@ -131,13 +164,26 @@ def _answers(running: Running) -> bool:
     )
     headers = {"content-type": "application/json"}
     headers |= dict(line.split(": ", 1) for line in running.contender.headers)
-    connection = http.client.HTTPConnection("127.0.0.1", running.site.port, timeout=10)
+    port = running.site.port
+    connection = (
+        http.client.HTTPSConnection("127.0.0.1", port, timeout=10, context=_anyone())
+        if running.site.tls
+        else http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    )
     with contextlib.closing(connection):
         try:
             connection.request("POST", "/v1/chat/completions", body, headers)
             return connection.getresponse().status == http.HTTPStatus.OK
         except (OSError, http.client.HTTPException):
             return False
+
+
+def _anyone() -> ssl.SSLContext:
+    """Our own server on loopback, with a certificate that nobody vouches for."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 def _log_tail(folder: Path) -> str:
@@ -174,22 +220,28 @@ def evenkeel(build: Path, *, logging: bool = True) -> Contender:
         return first_line([str(binary), "version"]) if binary.exists() else ""
 
     name = "evenkeel" if logging else "evenkeel-quiet"
-    return Contender(name=name, version=version, command=command)
+    return Contender(name=name, version=version, command=command, ways=ways.ALL_WAYS)
 
 
 def _evenkeel_file(site: Site, logging: bool) -> str:
     access_log = site.folder / "access.log" if logging else "off"
     backends = ", ".join(f"http://{address}" for address in site.backends)
+    protocol = "protocol: h2" if site.way.back is Protocol.HTTP2 else ""
+    tls = ""
+    if site.tls:
+        certificate, key = site.certificate()
+        tls = f", tls: {{certificates: [{{cert: {certificate}, key: {key}}}]}}"
     return f"""\
 version: 1
 listeners:
-  - {{name: public, address: {site.address}}}
+  - {{name: public, address: {site.address}{tls}}}
 admin: {{address: 127.0.0.1:{site.side_port}}}
 workers: 1
 pools:
   - name: bench
     picker: round-robin
     backends: [{backends}]
+    {protocol}
 access_log: {{path: "{access_log}", format: json}}
 """
 
@@ -206,13 +258,20 @@ def haproxy(*, logging: bool = False) -> Contender:
         name="haproxy-log" if logging else "haproxy",
         version=lambda: first_line([found("haproxy"), "-v"]),
         command=command,
+        ways=ways.ALL_WAYS,
     )
 
 
 def _haproxy_file(site: Site, logging: bool) -> str:
+    protocol = "proto h2" if site.way.back is Protocol.HTTP2 else ""
     servers = "\n".join(
-        f"  server b{number} {address}" for number, address in enumerate(site.backends)
+        f"  server b{number} {address} {protocol}" for number, address in enumerate(site.backends)
     )
+    front = "proto h2" if site.way.front is Protocol.HTTP2 else ""
+    if site.tls:
+        certificate, key = site.certificate()
+        both = site.write("both.pem", certificate.read_text() + key.read_text())
+        front = f"ssl crt {both} alpn http/1.1 ssl-min-ver TLSv1.3"
     target = "log stdout format raw local0" if logging else ""
     per_request = "log global\n  option httplog" if logging else ""
     return f"""\
@@ -230,7 +289,7 @@ defaults
   option http-no-delay
   http-reuse always
 frontend public
-  bind {site.address}
+  bind {site.address} {front}
   default_backend bench
 backend bench
   balance roundrobin
@@ -250,11 +309,18 @@ def nginx(*, logging: bool = False) -> Contender:
         name="nginx-log" if logging else "nginx",
         version=lambda: first_line([found("nginx"), "-v"]),
         command=command,
+        ways=(ways.HTTP1, ways.H2_TO_H1, ways.TLS_TO_CLEAR),  # HTTP/2 to backends: gRPC only
     )
 
 
 def _nginx_file(site: Site, logging: bool, single_process: bool) -> str:
     servers = "\n".join(f"    server {address};" for address in site.backends)
+    front, tls = ("http2" if site.way.front is Protocol.HTTP2 else ""), ""
+    if site.tls:
+        certificate, key = site.certificate()
+        front = "ssl"
+        tls = f"ssl_certificate {certificate}; ssl_certificate_key {key}; ssl_protocols TLSv1.3;"
+    uploads = "on" if site.way.front is Protocol.HTTP2 else "off"  # whichever is its cheaper one
     user = "user root;" if os.geteuid() == 0 else ""
     access_log = f"{site.folder}/access.log json buffer=64k flush=1s" if logging else "off"
     temporary = "\n".join(
@@ -285,17 +351,51 @@ http {{
     keepalive_timeout 600s;
   }}
   server {{
-    listen {site.address} backlog=4096;
+    listen {site.address} {front} backlog=4096;
+    {tls}
     tcp_nodelay on;
     location / {{
       proxy_pass http://bench;
       proxy_http_version 1.1;
       proxy_set_header Connection "";
       proxy_buffering off;
-      proxy_request_buffering off;
+      proxy_request_buffering {uploads};
       client_body_buffer_size 64k;
       proxy_read_timeout 600s;
     }}
   }}
 }}
 """
+
+
+# --- nghttpx ------------------------------------------------------------------------------------
+
+
+def nghttpx() -> Contender:
+    def command(site: Site, traced: bool) -> Command:
+        protocol = ";/;proto=h2" if site.way.back is Protocol.HTTP2 else ""
+        backends = [f"--backend={address.replace(':', ',')}{protocol}" for address in site.backends]
+        frontend = f"--frontend=127.0.0.1,{site.port}{'' if site.tls else ';no-tls'}"
+        argv = [
+            found("nghttpx"),
+            "--conf=/dev/null",
+            frontend,
+            *backends,
+            "--workers=1",
+            "--backend-connections-per-host=256",
+            "--no-ocsp",
+            f"--pid-file={site.folder}/nghttpx.pid",
+        ]
+        if traced:
+            argv += ["--single-process", "--single-thread"]
+        if site.tls:
+            certificate, key = site.certificate()
+            argv += ["--tls-min-proto-version=TLSv1.3", str(key), str(certificate)]
+        return Command(argv)
+
+    return Contender(
+        name="nghttpx",
+        version=lambda: first_line([found("nghttpx"), "--version"]),
+        command=command,
+        ways=(ways.H2_TO_H1, ways.H2_TO_H2, ways.TLS_TO_CLEAR),
+    )

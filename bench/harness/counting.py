@@ -15,10 +15,10 @@ from .contender import Contender, Running, Unavailable, start
 from .ends import Ends, Origin
 from .figures import by_difference
 from .measures import Measure
+from .ways import H2_TO_H1, H2_TO_H2, HTTP1, Protocol, Way
 
 TRACED_PATIENCE_SECONDS = 90.0
 TRACED_END_SECONDS = 30.0
-TRACED_RUN_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Tracer:
 
 @dataclass(frozen=True)
 class Count:
-    """One measure: so many requests over so many connections, twice."""
+    """One measure: so many requests over so many connections (and streams on each), twice."""
 
     measure: Measure
     tracer: Tracer
@@ -45,6 +45,13 @@ class Count:
     short: int
     long: int
     in_quick: bool  # of the peers too
+    way: Way = HTTP1
+    streams: int = 1
+
+    def load_flags(self, contender: Contender) -> list[str]:
+        if self.way.front is Protocol.HTTP1:
+            return ["--connections", str(self.connections), *contender.load_flags()]
+        return ["-c", str(self.connections), "-m", str(self.streams)]
 
 
 def per_request(
@@ -56,6 +63,7 @@ def per_request(
         output = folder / f"{count.measure.key}-{requests}.out"
         running = start(
             contender,
+            count.way,
             origin.addresses,
             home,
             ends.children,
@@ -64,7 +72,7 @@ def per_request(
             patience=TRACED_PATIENCE_SECONDS,
         )
         try:
-            _ask(running, ends, count.connections, requests)
+            _ask(count, running, ends, requests)
             _end(running)
         finally:
             ends.children.stop(running.process)
@@ -72,10 +80,9 @@ def per_request(
     return by_difference(totals[0], totals[1], count.short, count.long)
 
 
-def _ask(running: Running, ends: Ends, connections: int, requests: int) -> None:
-    flags = ["--connections", str(connections), "--requests", str(requests)]
-    flags += running.contender.load_flags()
-    report = ends.load(running.site.address, TRACED_RUN_SECONDS, flags)
+def _ask(count: Count, running: Running, ends: Ends, requests: int) -> None:
+    flags = count.load_flags(running.contender)
+    report = ends.ask(count.way, running.site.address, flags, requests)
     if report["requests"] != requests or any(report["errors"].values()):
         raise Unavailable(f"{report['requests']} of {requests} answered, {report['errors']}")
 
@@ -128,6 +135,12 @@ def all_counts(quick: bool) -> list[Count]:
     return [
         Count(measures.INSTRUCTIONS_1, CALLGRIND, 1, short, long, in_quick=False),
         Count(measures.INSTRUCTIONS_64, CALLGRIND, 64, short, long, in_quick=False),
+        Count(
+            measures.INSTRUCTIONS_H2_TO_H1, CALLGRIND, 8, short, long, False, H2_TO_H1, streams=16
+        ),
+        Count(
+            measures.INSTRUCTIONS_H2_TO_H2, CALLGRIND, 8, short, long, False, H2_TO_H2, streams=16
+        ),
         Count(measures.SYSCALLS_1, STRACE, 1, short, long, in_quick=True),
         Count(measures.SYSCALLS_64, STRACE, 64, short, long, in_quick=True),
     ]

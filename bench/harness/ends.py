@@ -1,18 +1,24 @@
-"""The two ends of every measurement: bench_origin behind the contender and bench_load before it."""
+"""The two ends of every measurement: bench_origin behind the contender and bench_load before it; where they
+do not speak the protocol, nghttpd and h2load."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import subprocess
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .process import Children, Cores
+from . import h2load
+from .process import Children, Cores, free_port
+from .ways import Protocol, Way
 
+ANSWER_BYTES = 300
 HOLD_LIMIT_SECONDS = 120
+ASKING_SECONDS = 120.0
 OPENING_PATIENCE_SECONDS = 60
 
 
@@ -37,6 +43,66 @@ class Ends:
                 raise RuntimeError("bench_origin did not start")
             addresses.append(line.split()[1])
         return Origin(process=process, addresses=addresses)
+
+    def start_h2_origin(self, count: int, folder: Path) -> Origin:
+        """The same 300 bytes to everything, as bench_origin has them, over HTTP/2 by prior knowledge."""
+        answer = folder / h2load.PATH.lstrip("/")
+        answer.parent.mkdir(parents=True)
+        answer.write_text("{" + " " * (ANSWER_BYTES - 2) + "}")
+        addresses = []
+        for _ in range(count):
+            port = free_port()
+            argv = [
+                "nghttpd",
+                "--no-tls",
+                "--address=127.0.0.1",
+                "--htdocs",
+                str(folder),
+                str(port),
+            ]
+            process = self.children.start(argv, self.cores.origin)
+            addresses.append(f"127.0.0.1:{port}")
+        return Origin(process=process, addresses=addresses)
+
+    def measure(
+        self,
+        way: Way,
+        address: str,
+        seconds: float,
+        flags: list[str],
+        meter: Callable[[], float] = lambda: 0.0,
+    ) -> tuple[dict[str, Any], float]:
+        """What the clients of this way found, and by how much `meter` rose while they asked."""
+        if way.front is Protocol.HTTP1:
+            before = meter()
+            report = self.load(address, seconds, flags)
+            return report, meter() - before
+        with tempfile.TemporaryDirectory(prefix="evenkeel-h2load-") as folder:
+            return h2load.run(
+                self.children,
+                self.cores.load,
+                way.front,
+                address,
+                flags,
+                Path(folder),
+                seconds=seconds,
+                meter=meter,
+            )
+
+    def ask(self, way: Way, address: str, flags: list[str], requests: int) -> dict[str, Any]:
+        """Exactly so many requests."""
+        if way.front is Protocol.HTTP1:
+            return self.load(address, ASKING_SECONDS, [*flags, "--requests", str(requests)])
+        with tempfile.TemporaryDirectory(prefix="evenkeel-h2load-") as folder:
+            report, _ = h2load.run(
+                self.children,
+                self.cores.load,
+                way.front,
+                address,
+                [*flags, "-n", str(requests)],
+                Path(folder),
+            )
+        return report
 
     def load(self, address: str, seconds: float, flags: list[str]) -> dict[str, Any]:
         """One run of bench_load to its end."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .ways import H2_TO_H1, H2_TO_H2, HTTP1, TLS_TO_CLEAR, Way
+
 
 @dataclass(frozen=True)
 class Target:
@@ -27,13 +29,14 @@ class Measure:
 
 @dataclass(frozen=True)
 class Scenario:
-    """One run of bench_load; CPU time is counted per request, or per event of a stream."""
+    """One run of the way's clients; CPU time is counted per request, or per event of a stream."""
 
     key: str
     title: str
-    flags: tuple[str, ...]
+    flags: tuple[str, ...]  # of bench_load, or of h2load
     cpu_target: Target | None = None
     delay_target: Target | None = None
+    way: Way = HTTP1
 
     @property
     def streams(self) -> bool:
@@ -89,6 +92,33 @@ def streams(
     )
 
 
+def http2(way: Way, connections: int, streams: int, cpu_target: Target) -> Scenario:
+    plural = "" if streams == 1 else "s"
+    return Scenario(
+        key=f"{way.name.replace('-', '')}_{connections}x{streams}",
+        title=f"{WAY_TITLES[way]}, 1 KB POST, {connections} connections x {streams} stream{plural}",
+        flags=("-c", str(connections), "-m", str(streams)),
+        cpu_target=cpu_target,
+        way=way,
+    )
+
+
+def tls(connections: int, cpu_target: Target) -> Scenario:
+    return Scenario(
+        key=f"tls_{connections}",
+        title=f"{WAY_TITLES[TLS_TO_CLEAR]}, 1 KB POST, {connections} connections",
+        flags=("-c", str(connections), "-m", "1"),
+        cpu_target=cpu_target,
+        way=TLS_TO_CLEAR,
+    )
+
+
+WAY_TITLES = {
+    H2_TO_H1: "HTTP/2 to HTTP/1.1",
+    H2_TO_H2: "HTTP/2 to HTTP/2",
+    TLS_TO_CLEAR: "TLS to clear",
+}
+
 # A tie is no later; a hundredth of a millisecond more or less is chance.
 NO_LATER = Target(1.05, "haproxy")
 
@@ -99,6 +129,12 @@ PROXY_SCENARIOS = [
     small(64, Target(0.75, "haproxy")),
     streams(64, PROXY_SSE_RATE, Target(1.0, "haproxy"), NO_LATER),
     long_prompts(16, Target(1.0, "haproxy")),
+    http2(H2_TO_H1, 8, 16, Target(0.70, "haproxy")),
+    http2(H2_TO_H1, 64, 1, Target(0.70, "haproxy")),
+    http2(H2_TO_H2, 8, 16, Target(0.90, "haproxy")),
+    http2(H2_TO_H2, 64, 1, Target(0.90, "haproxy")),
+    tls(8, Target(1.0, "haproxy")),
+    tls(64, Target(1.0, "haproxy")),
 ]
 
 RIVALS_SSE_RATE = 50
@@ -116,6 +152,18 @@ INSTRUCTIONS_64 = Measure(
 )
 SYSCALLS_1 = Measure("syscalls", "Syscalls per request (strace), 1 connection", "", 2)
 SYSCALLS_64 = Measure("syscalls_64", "Syscalls per request (strace), 64 connections", "", 2)
+INSTRUCTIONS_H2_TO_H1 = Measure(
+    "instructions_h2h1",
+    f"User instructions per request (callgrind), {WAY_TITLES[H2_TO_H1]}, 8 x 16 streams",
+    "",
+    0,
+)
+INSTRUCTIONS_H2_TO_H2 = Measure(
+    "instructions_h2h2",
+    f"User instructions per request (callgrind), {WAY_TITLES[H2_TO_H2]}, 8 x 16 streams",
+    "",
+    0,
+)
 REST_RSS = Measure("rest_rss_mb", "Memory at rest, RSS", "MB", 1, Target(20))
 REST_PSS = Measure("rest_pss_mb", "Memory at rest, PSS", "MB", 1)
 AFTER_RSS = Measure("after_rss_mb", "Memory after the load, RSS", "MB", 1)

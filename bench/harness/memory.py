@@ -11,6 +11,7 @@ from .contender import Contender, Running, start
 from .ends import Ends, Origin
 from .figures import Figures
 from .process import memory_of
+from .ways import HTTP1
 
 SETTLE_SECONDS = 1.0
 MEGABYTE = 1e6
@@ -25,7 +26,9 @@ class Crowd:
 def measure_memory(
     contender: Contender, ends: Ends, origin: Origin, folder: Path, crowd: Crowd, figures: Figures
 ) -> None:
-    running = start(contender, origin.addresses, folder / "idle", ends.children, ends.cores.proxy)
+    running = start(
+        contender, HTTP1, origin.addresses, folder / "idle", ends.children, ends.cores.proxy
+    )
     try:
         time.sleep(SETTLE_SECONDS)
         rest = memory_of(running.pids())
@@ -42,7 +45,9 @@ def measure_memory(
 def _measure_slow(
     contender: Contender, ends: Ends, origin: Origin, folder: Path, count: int, figures: Figures
 ) -> None:
-    running = start(contender, origin.addresses, folder / "slow", ends.children, ends.cores.proxy)
+    running = start(
+        contender, HTTP1, origin.addresses, folder / "slow", ends.children, ends.cores.proxy
+    )
     try:
         slow = _growth(running, ends, count, "slow", ["--path", "/large"])
         figures.add(contender.name, measures.SLOW_BYTES.key, 0, slow)

@@ -12,6 +12,7 @@ from .ends import Ends, Origin
 from .figures import Figures
 from .measures import Scenario
 from .process import cpu_seconds
+from .ways import Protocol
 
 DIRECT = "direct"  # no contender between the two ends
 WARM_UP_SECONDS = 0.3
@@ -22,8 +23,8 @@ class Campaign:
     """What all rounds share, and what they found."""
 
     ends: Ends
-    origin: Origin
-    contenders: list[Running]
+    origins: dict[Protocol, Origin]
+    contenders: list[Running]  # one per contender and way
     seconds: float
     figures: Figures = field(default_factory=Figures)
     errors: dict[str, dict[str, int]] = field(default_factory=dict)  # contender -> kind -> count
@@ -35,24 +36,34 @@ class Campaign:
             for scenario in scenarios:
                 say(f"round {number + 1}/{rounds}: {scenario.title}")
                 self._direct(scenario, number)
-                for running in rotated(self.contenders, number):
+                asked = [one for one in self.contenders if one.site.way == scenario.way]
+                for running in rotated(asked, number):
                     self._one(running, scenario, number)
 
     def _warm_up(self) -> None:
         for running in self.contenders:
-            self.ends.load(running.site.address, WARM_UP_SECONDS, running.contender.load_flags())
+            way = running.site.way
+            flags = running.contender.load_flags() if way.front is Protocol.HTTP1 else []
+            self.ends.measure(way, running.site.address, WARM_UP_SECONDS, flags)
 
     def _direct(self, scenario: Scenario, number: int) -> None:
-        report = self.ends.load(self.origin.addresses[0], self.seconds, list(scenario.flags))
+        way = scenario.way
+        if way.front is not way.back:
+            return  # the backends do not speak what the clients speak
+        address = self.origins[way.back].addresses[0]
+        report, _ = self.ends.measure(way, address, self.seconds, list(scenario.flags))
         self._note_report(DIRECT, scenario, number, report)
 
     def _one(self, running: Running, scenario: Scenario, number: int) -> None:
         name = running.contender.name
-        flags = [*scenario.flags, *running.contender.load_flags()]
+        way = scenario.way
+        flags = list(scenario.flags)
+        if way.front is Protocol.HTTP1:
+            flags += running.contender.load_flags()
         pids = running.pids()
-        before = cpu_seconds(pids)
-        report = self.ends.load(running.site.address, self.seconds, flags)
-        used = cpu_seconds(pids) - before
+        report, used = self.ends.measure(
+            way, running.site.address, self.seconds, flags, lambda: cpu_seconds(pids)
+        )
         running.drop_logs()
 
         done = report["events"] if scenario.streams else report["requests"]

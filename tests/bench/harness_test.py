@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
 
-from harness.contender import Contender, haproxy, nginx  # noqa: E402
+from harness import h2load, ways  # noqa: E402
+from harness.contender import Contender, Site, evenkeel, haproxy, nghttpx, nginx  # noqa: E402
 from harness.counting import read_callgrind, read_strace  # noqa: E402
 from harness.figures import Figures, by_difference, judge  # noqa: E402
 from harness.measures import Measure, Target  # noqa: E402
@@ -24,6 +27,15 @@ STRACE = """\
  10.00    0.000100           1       100           epoll_wait
 ------ ----------- ----------- --------- --------- ----------------
 100.00    0.001000           1      1000        20 total
+"""
+
+H2LOAD = """\
+Main benchmark duration is over for thread #0. Stopping all clients.
+
+finished in 1.50s, 140697.00 req/s, 44.07MB/s
+requests: 1000 total, 1000 started, 990 done, 985 succeeded, 5 failed, 7 errored, 3 timeout
+status codes: 980 2xx, 0 3xx, 2 4xx, 8 5xx
+traffic: 44.07MB (46205961) total, 1.83MB (1920662) headers (space savings 93.55%), 54.92MB (57591300) data
 """
 
 
@@ -80,6 +92,24 @@ class CountersTest(unittest.TestCase):
             read_callgrind("events: Ir\n")
 
 
+class H2loadTest(unittest.TestCase):
+    def test_what_was_not_answered_well_is_an_error(self) -> None:
+        self.assertEqual(
+            h2load.read_totals(H2LOAD),
+            {"requests": 990, "errors": {"errored": 7, "timeout": 3, "status": 10}},
+        )
+
+    def test_without_totals_it_did_not_get_to_its_end(self) -> None:
+        self.assertIsNone(h2load.read_totals("starting benchmark...\n"))
+
+    def test_quantiles_of_the_times_in_its_log(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            times = Path(folder) / "times"
+            times.write_text("".join(f"1795270458044297\t200\t{n}\n" for n in range(1, 1000)))
+            found = h2load.quantiles(times)
+        self.assertEqual((found["p50"], found["p99"], found["max"]), (500, 990, 999))
+
+
 class CoresTest(unittest.TestCase):
     def test_two_cores_leave_one_to_the_proxy(self) -> None:
         self.assertEqual(Cores.choose([0, 1]), Cores(proxy=0, origin=1, load=1))
@@ -132,6 +162,29 @@ class ReportTest(unittest.TestCase):
 
 
 class ContendersTest(unittest.TestCase):
+    def test_http2_to_backends_is_in_the_files_of_those_that_speak_it(self) -> None:
+        for contender, word in (
+            (evenkeel(Path(__file__).parent), "protocol: h2"),
+            (haproxy(), "proto h2"),
+            (nghttpx(), "proto=h2"),
+        ):
+            with self.subTest(contender.name):
+                self.assertIn(word, self.setting(contender, ways.H2_TO_H2))
+                self.assertNotIn("protocol: h2", self.setting(contender, ways.H2_TO_H1))
+        self.assertNotIn(ways.H2_TO_H2, nginx().ways)
+
+    def setting(self, contender: Contender, way: ways.Way) -> str:
+        """The command line and the files that a contender is started with."""
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            mock.patch("harness.contender.found", lambda name: name),
+            mock.patch.object(Path, "exists", lambda path: True),
+        ):
+            site = Site(way, 1, 2, ["127.0.0.1:3"], Path(folder))
+            command = contender.command(site, False)
+            files = [path.read_text() for path in Path(folder).iterdir()]
+        return "\n".join([*command.argv, *files])
+
     def test_those_that_log_have_a_name_of_their_own(self) -> None:
         contenders: list[Contender] = [
             haproxy(),
