@@ -54,6 +54,9 @@ Task<Result<Response>> AccessFilter::handle(Request& request, Handler& next) {
     Error& error = result.error();
     request.about.fault = error.fault;
     if (error.fault == Fault::client_gone) co_return std::move(error);
+    if (request.about.grpc_status) {
+      request.about.grpc_status = static_cast<std::uint8_t>(grpc_status_of(error.fault));
+    }
     result = error_response(error, dialect_of(request));
   }
   result->fields.remove(FieldId::x_request_id);  // a server's own would be the second
@@ -72,6 +75,7 @@ void Ledger::end(std::string_view method, std::string_view host, std::string_vie
   RequestTally tally{.pool = about.pool_index,
                      .route = about.route_index,
                      .status = status,
+                     .grpc_status = about.grpc_status,
                      .duration = ended - about.started,
                      .waited = about.waited,
                      .request_bytes = about.bytes_in,
@@ -110,6 +114,7 @@ void Ledger::write(std::string_view method, std::string_view host, std::string_v
                     .pool = about.pool,
                     .backend = about.backend,
                     .status = status,
+                    .grpc_status = about.grpc_status,
                     .attempts = about.attempts,
                     .bytes_in = about.bytes_in,
                     .bytes_out = about.bytes_out,

@@ -102,6 +102,19 @@ std::string_view write_grpc_timeout(Duration timeout, GrpcTimeoutText& text) {
   return {};  // not reached: the longest Duration is 2.6 million hours
 }
 
+void restate_deadline(Request& request, Instant now) {
+  GrpcTimeoutText text;
+  const std::string_view left =
+      request.fields.keep(write_grpc_timeout(request.about.deadline - now, text));
+  for (Field& field : request.fields) {
+    if (!same_name(field.name(), "grpc-timeout")) continue;
+    field.value_begin = left.data();
+    field.value_size = static_cast<std::uint32_t>(left.size());
+    return;
+  }
+  request.fields.add("grpc-timeout", left);
+}
+
 void append_grpc_message(std::string& out, std::string_view text) {
   constexpr std::string_view hex = "0123456789ABCDEF";
   for (std::size_t i = 0; i < text.size(); ++i) {

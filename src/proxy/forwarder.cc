@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "evenkeel/base/hash.h"
+#include "evenkeel/http/grpc.h"
 
 namespace evenkeel {
 namespace {
@@ -115,6 +116,7 @@ Task<Result<Response>> Forwarder::handle(Request& request) {
       if (want == LinkPool::Want::fresh || backend->load().suspect()) backend->connected();
       ++about.attempts;
       about.sent = loop_.read_clock();
+      if (about.deadline != never) restate_deadline(request, about.sent);
       auto response = co_await (*link)->send(request);
       if (!response) {
         Error& error = response.error();

@@ -68,6 +68,7 @@ Plan::Plan(const Config& config, std::shared_ptr<const Fleet> fleet, const Worke
       router_(config_.routes),
       rng_(static_cast<std::uint64_t>(Clock::now().time_since_epoch().count()) + worker.index),
       access_(worker.ledger),
+      grpc_(worker.loop),
       provenance_(rng_()) {
   Sheet& sheet = worker.sheets.sheet(worker.index);
   Names& names = worker.sheets.names();
@@ -114,6 +115,8 @@ Handler& Plan::filters_before(Handler& last) {
   Handler* first = &last;
   // Who asks: from here inwards the request says nothing that its sender could have made up.
   first = &stage(provenance_, *first);
+  // The call: whatever happens further in, a gRPC client gets a status, and gets it in time.
+  first = &stage(grpc_, *first);
   // The account: whatever happens further in is answered, counted and logged.
   first = &stage(access_, *first);
   return *first;

@@ -271,6 +271,10 @@ std::string_view AccessLine::format(const AccessEntry& entry, LineBuffer& buffer
   } else {
     line.number(static_cast<unsigned>(entry.status));
   }
+  if (entry.grpc_status) {
+    line.text(",\"grpc_status\":");
+    line.number(*entry.grpc_status);
+  }
   line.text(",\"reason\":");
   line.string(entry.reason, reason_room);
   line.text(",\"attempts\":");

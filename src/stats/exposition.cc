@@ -4,6 +4,7 @@
 #include <prometheus/text_serializer.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "page.h"
@@ -46,6 +47,7 @@ class Collected : public prometheus::Collectable {
   std::vector<prometheus::MetricFamily> Collect() const override {
     Page page;
     add_requests(page);
+    add_grpc(page);
     add_pools(page);
     add_totals(page);
     add_listeners(page);
@@ -123,6 +125,35 @@ class Collected : public prometheus::Collectable {
     };
     if (answered(route, pool, 0) != 0) add(0);
     for (int status = 100; status < 600; ++status) add(status);
+  }
+
+  /// All statuses of a route and pool together, once one of them was seen.
+  void add_grpc(Page& page) const {
+    page.counters("grpc_responses_total",
+                  "gRPC calls that have ended, by the grpc-status that the client saw.");
+    for (std::uint32_t route = 0; route < names_.routes.size(); ++route) {
+      for (std::uint32_t pool = 0; pool < names_.pools.size(); ++pool) {
+        add_grpc_answers(page, route, pool);
+      }
+    }
+  }
+
+  void add_grpc_answers(Page& page, std::uint32_t route, std::uint32_t pool) const {
+    std::array<std::uint64_t, GrpcCounters::statuses + 1> counts{};
+    for (std::size_t status = 0; status < counts.size(); ++status) {
+      counts[status] = sum([=](const Sheet& sheet) {
+        const GrpcCounters* counters = sheet.find_grpc(route, pool);
+        return counters == nullptr ? std::uint64_t{0} : counters->value(status);
+      });
+    }
+    if (std::count(counts.begin(), counts.end(), 0) == std::ssize(counts)) return;
+    for (std::size_t status = 0; status < counts.size(); ++status) {
+      const bool known = status < GrpcCounters::statuses;
+      page.add({{"pool", names_.pools[pool]},
+                {"route", names_.routes[route]},
+                {"grpc_status", known ? std::to_string(status) : "other"}},
+               counts[status]);
+    }
   }
 
   /// What is exported before it happens; 0: nothing.

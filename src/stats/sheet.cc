@@ -29,6 +29,7 @@ StatusCounters::Hundred* StatusCounters::make(std::size_t hundred) {
 
 void Sheet::count(const RequestTally& request) {
   requests(request.route, request.pool).count(request.status);
+  if (request.grpc_status) grpc(request.route, request.pool).count(*request.grpc_status);
   request_bytes_.add(request.request_bytes);
   response_bytes_.add(request.response_bytes);
   if (request.overhead) overhead_.observe(*request.overhead);

@@ -70,6 +70,12 @@ TEST(AccessLine, IsOneObjectOfTypedFields) {
             "\n");
 }
 
+TEST(AccessLine, TellsTheStatusOfAGrpcCallBesideTheHttpOne) {
+  AccessEntry entry = ordinary();
+  entry.grpc_status = 14;
+  EXPECT_THAT(line_of(entry), HasSubstr(R"("status":200,"grpc_status":14,"reason":null,)"));
+}
+
 TEST(AccessLine, SaysNullForWhatIsUnknown) {
   EXPECT_EQ(line_of({.time = std::chrono::system_clock::time_point(), .aborted = true}),
             R"({"time":"1970-01-01T00:00:00.000000Z","request_id":null,"client":null,)"

@@ -72,6 +72,23 @@ TEST(Metrics, SumTheSheetsOfAllWorkers) {
   EXPECT_EQ(daemon.value(duration + R"(_count{pool="llama"})"), 2);
 }
 
+TEST(Metrics, CountCallsByTheirGrpcStatusOnceThereWasOne) {
+  Daemon daemon;
+  EXPECT_THAT(daemon.page(), Not(HasSubstr("evenkeel_grpc_responses_total{")));
+
+  daemon.sheets.sheet(0).count({.pool = 1, .route = 1, .status = 200});
+  EXPECT_THAT(daemon.page(), Not(HasSubstr("evenkeel_grpc_responses_total{")));
+  for (const std::uint8_t status : std::initializer_list<std::uint8_t>{0, 0, 14, 17, 200}) {
+    daemon.sheets.sheet(1).count({.pool = 1, .route = 1, .status = 200, .grpc_status = status});
+  }
+
+  const std::string series = R"(evenkeel_grpc_responses_total{pool="llama",route="/v1/**")";
+  EXPECT_EQ(daemon.value(series + R"(,grpc_status="0"})"), 2);
+  EXPECT_EQ(daemon.value(series + R"(,grpc_status="4"})"), 0);
+  EXPECT_EQ(daemon.value(series + R"(,grpc_status="14"})"), 1);
+  EXPECT_EQ(daemon.value(series + R"(,grpc_status="other"})"), 2);
+}
+
 TEST(Metrics, AreThereWithZeroBeforeAnythingHappened) {
   Daemon daemon;
 

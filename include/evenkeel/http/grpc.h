@@ -61,6 +61,10 @@ using GrpcTimeoutText = std::array<char, 9>;
 /// zero on the wire.
 std::string_view write_grpc_timeout(Duration timeout, GrpcTimeoutText& text);
 
+/// States in `grpc-timeout` what is left, at `now`, until the request's deadline.
+/// REQUIRES: it has one.
+void restate_deadline(Request& request, Instant now);
+
 /// Appends `text` as a `grpc-message`: percent-encoded wherever it is not printable ASCII.
 void append_grpc_message(std::string& out, std::string_view text);
 /// The text of a `grpc-message`. What is not a valid escape stays as it stands.

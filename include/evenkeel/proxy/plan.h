@@ -14,6 +14,7 @@
 #include "evenkeel/base/rng.h"
 #include "evenkeel/config/config.h"
 #include "evenkeel/filter/access.h"
+#include "evenkeel/filter/grpc.h"
 #include "evenkeel/filter/provenance.h"
 #include "evenkeel/http/message.h"
 #include "evenkeel/net/endpoint.h"
@@ -88,6 +89,7 @@ class Plan final : public Handler {
   Router router_;
   Rng rng_;
   AccessFilter access_;
+  GrpcFilter grpc_;
   ProvenanceFilter provenance_;
   std::vector<std::unique_ptr<Handler>> handlers_;
   std::vector<Road> roads_;

@@ -24,8 +24,9 @@ struct AccessEntry {
   std::string_view route;
   std::string_view pool;
   std::string_view backend;
-  int status = 0;           ///< 0 or less: null
-  std::string_view reason;  ///< word of the fault that ended it
+  int status = 0;                           ///< 0 or less: null
+  std::optional<std::uint8_t> grpc_status;  ///< in the line only where there is one
+  std::string_view reason;                  ///< word of the fault that ended it
   std::uint32_t attempts = 0;
   std::uint64_t bytes_in = 0;
   std::uint64_t bytes_out = 0;

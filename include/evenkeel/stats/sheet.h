@@ -59,6 +59,19 @@ class StatusCounters {
   Counter other_;
 };
 
+/// One counter per status of gRPC, and one for whatever is none.
+class GrpcCounters {
+ public:
+  static constexpr std::size_t statuses = 17;  ///< OK (0) to UNAUTHENTICATED (16)
+
+  void count(std::size_t status) { counters_[status < statuses ? status : statuses].add(); }
+  /// `status` at `statuses`: of the others.
+  std::uint64_t value(std::size_t status) const { return counters_[status].value(); }
+
+ private:
+  std::array<Counter, statuses + 1> counters_;
+};
+
 /// What is counted per pool; index 0 takes what never reached one.
 struct PoolCells {
   Gauge in_flight;  ///< requests given to this pool and not ended, waiting ones included
@@ -85,14 +98,15 @@ struct BackendCells {
 
 /// What one request leaves behind when it ends.
 struct RequestTally {
-  std::uint32_t pool = 0;              ///< of Names; 0: none
-  std::uint32_t route = 0;             ///< of Names; 0: none
-  int status = 0;                      ///< as the client saw it, 499 when it was gone
-  Duration duration{};                 ///< from its first byte to the answer's last
-  std::optional<Duration> first_byte;  ///< from its first byte to the answer's head
-  Duration waited{};                   ///< in the pool's line; counted where there is a pool
-  std::optional<Duration> overhead;    ///< spent in evenkeel alone
-  std::uint64_t request_bytes = 0;     ///< of the body
+  std::uint32_t pool = 0;                   ///< of Names; 0: none
+  std::uint32_t route = 0;                  ///< of Names; 0: none
+  int status = 0;                           ///< as the client saw it, 499 when it was gone
+  std::optional<std::uint8_t> grpc_status;  ///< of a gRPC call
+  Duration duration{};                      ///< from its first byte to the answer's last
+  std::optional<Duration> first_byte;       ///< from its first byte to the answer's head
+  Duration waited{};                        ///< in the pool's line; counted where there is a pool
+  std::optional<Duration> overhead;         ///< spent in evenkeel alone
+  std::uint64_t request_bytes = 0;          ///< of the body
   std::uint64_t response_bytes = 0;
 };
 
@@ -108,6 +122,7 @@ class alignas(64) Sheet {
   StatusCounters& requests(std::uint32_t route, std::uint32_t pool) {
     return requests_.at(route).at(pool);
   }
+  GrpcCounters& grpc(std::uint32_t route, std::uint32_t pool) { return grpc_.at(route).at(pool); }
 
   /// Counts a request that has ended. Some 180 instructions, no system call.
   void count(const RequestTally& request);
@@ -122,6 +137,11 @@ class alignas(64) Sheet {
     const auto* row = requests_.find(route);
     return row == nullptr ? nullptr : row->find(pool);
   }
+  /// Null where no call has ended yet.
+  const GrpcCounters* find_grpc(std::uint32_t route, std::uint32_t pool) const {
+    const auto* row = grpc_.find(route);
+    return row == nullptr ? nullptr : row->find(pool);
+  }
   std::uint64_t request_bytes() const { return request_bytes_.value(); }
   std::uint64_t response_bytes() const { return response_bytes_.value(); }
   const Histogram<internal_bounds>& overhead() const { return overhead_; }
@@ -134,6 +154,7 @@ class alignas(64) Sheet {
   Histogram<internal_bounds> pick_;
   Growing<PoolCells> pools_;
   Growing<Growing<StatusCounters>> requests_;  // by route, then by pool
+  Growing<Growing<GrpcCounters>> grpc_;        // likewise
   Growing<ListenerCells> listeners_;
   Growing<BackendCells> backends_;
 };

@@ -1,0 +1,49 @@
+// Waiting for a task, but not for ever.
+#pragma once
+
+#include <coroutine>
+
+#include "evenkeel/base/loop.h"
+#include "evenkeel/base/task.h"
+
+namespace evenkeel {
+
+/// Waits for a task or for an instant, whichever is first:
+/// `co_await UntilDoneOrDeadline(task, loop, deadline);` afterwards ask `task.ready()`.
+template <class T>
+class UntilDoneOrDeadline : private Timer {
+ public:
+  UntilDoneOrDeadline(Task<T>& task, Loop& loop, Instant deadline)
+      : Timer(&UntilDoneOrDeadline::expire), task_(task), loop_(loop), deadline_(deadline) {}
+  UntilDoneOrDeadline(const UntilDoneOrDeadline&) = delete;
+  ~UntilDoneOrDeadline() { detach(); }
+
+  bool await_ready() const { return task_.ready() || deadline_ <= loop_.now(); }
+  void await_suspend(std::coroutine_handle<> waiter) {
+    waiter_ = waiter;
+    task_.resume_when_done(waiter);
+    arm(loop_, deadline_);
+  }
+  void await_resume() { detach(); }
+
+ private:
+  static void expire(Timer& self) {
+    auto& me = static_cast<UntilDoneOrDeadline&>(self);
+    const auto waiter = me.waiter_;
+    me.detach();
+    waiter.resume();
+  }
+  void detach() {
+    if (!waiter_) return;
+    waiter_ = {};
+    disarm();
+    task_.resume_when_done({});
+  }
+
+  Task<T>& task_;
+  Loop& loop_;
+  Instant deadline_;
+  std::coroutine_handle<> waiter_;
+};
+
+}  // namespace evenkeel
