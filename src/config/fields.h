@@ -256,10 +256,19 @@ struct Fields<RouteMatch> {
           &T::header, TextMapForm{"a mapping of header fields to values", check_header_name});
     visit(Key{"method", "Methods, such as `POST` or `[GET, HEAD]`.", false, "any"}, &T::method,
           TextsForm{{{TextForm{"a method", check_method}, "a method or a list of methods"}}});
+    visit(
+        Key{"grpc",
+            "gRPC calls: of a service, such as `inference.GRPCInferenceService`, or of one of its "
+            "methods, `grpc.health.v1.Health/Check`; or a list of these.",
+            false, "any"},
+        &T::grpc,
+        TextsForm{{{TextForm{"a gRPC service", check_grpc_name},
+                    "a gRPC service or a list of gRPC services"}}});
   }
 };
 
-// "api.example.com/v1/**", what a route is called unless it has a name.
+// "api.example.com/v1/**", what a route is called unless it has a name; of one for gRPC alone,
+// "api.example.com/package.Service/*".
 std::string name_of(const RouteMatch& match);
 
 template <>

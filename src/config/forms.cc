@@ -514,6 +514,15 @@ void Fields<RouteConfig>::extend_schema(Tree& schema) {
 }
 
 std::string name_of(const RouteMatch& match) {
+  if (match.path.empty() && !match.grpc.empty()) {
+    std::string name = match.host;
+    for (const std::string& call : match.grpc) {
+      if (name.size() > match.host.size()) name += ',';
+      name += '/' + call;
+      if (call.find('/') == call.npos) name += "/*";
+    }
+    return name;
+  }
   return match.host + (match.path.empty() ? "/**" : match.path);
 }
 
@@ -623,6 +632,40 @@ std::optional<Complaint> check_path_pattern(std::string& value) {
     if (last) return std::nullopt;
     rest.remove_prefix(end + 1);
   }
+}
+
+std::optional<Complaint> check_grpc_name(std::string& value) {
+  if (value.starts_with('/')) {
+    const std::string name = value.substr(1);
+    return Complaint{fmt::format("'{}' is a path, not the name of a gRPC service", value),
+                     did_you_mean(name)};
+  }
+  if (value.ends_with("/*")) {
+    return Complaint{fmt::format("'{}': without a method it is the whole service", value),
+                     did_you_mean(value.substr(0, value.size() - 2))};
+  }
+  // As protobuf names things: letters, digits and underscores, with dots between them.
+  const auto is_name = [](std::string_view name, bool dotted) {
+    bool begins = true;
+    for (const char c : name) {
+      const bool digit = c >= '0' && c <= '9';
+      if (c == '.' && dotted && !begins) {
+        begins = true;
+        continue;
+      }
+      if (!(is_letter_or_digit(c) || c == '_') || (begins && digit)) return false;
+      begins = false;
+    }
+    return !begins;
+  };
+  const std::size_t slash = value.find('/');
+  const std::string_view service = std::string_view{value}.substr(0, slash);
+  const bool good =
+      is_name(service, true) &&
+      (slash == value.npos || is_name(std::string_view{value}.substr(slash + 1), false));
+  if (good) return std::nullopt;
+  return Complaint{fmt::format("'{}' is not the name of a gRPC service, nor of a method", value),
+                   "write package.Service, or package.Service/Method"};
 }
 
 }  // namespace evenkeel::config_file

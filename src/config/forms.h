@@ -477,5 +477,6 @@ std::optional<Complaint> check_header_name(std::string& value);
 std::optional<Complaint> check_method(std::string& value);
 std::optional<Complaint> check_host_pattern(std::string& value);
 std::optional<Complaint> check_path_pattern(std::string& value);
+std::optional<Complaint> check_grpc_name(std::string& value);
 
 }  // namespace evenkeel::config_file

@@ -295,6 +295,17 @@ bool host_covers(const std::string& first, const std::string& second) {
          second.ends_with(first.substr(1));
 }
 
+// Each of the second's calls is one of the first's.
+bool calls_cover(const std::vector<std::string>& first, const std::vector<std::string>& second) {
+  if (first.empty()) return true;
+  const auto is_covered = [&](std::string_view call) {
+    return std::ranges::any_of(first, [&](const std::string& each) {
+      return call == each || (call.starts_with(each) && call.substr(each.size()).starts_with('/'));
+    });
+  };
+  return !second.empty() && std::ranges::all_of(second, is_covered);
+}
+
 }  // namespace
 
 bool covers(const RouteMatch& first, const RouteMatch& second) {
@@ -308,7 +319,7 @@ bool covers(const RouteMatch& first, const RouteMatch& second) {
         return std::ranges::find(first.method, method) != first.method.end();
       }));
   return headers_cover && methods_cover && host_covers(first.host, second.host) &&
-         path_covers(first.path, second.path);
+         path_covers(first.path, second.path) && calls_cover(first.grpc, second.grpc);
 }
 
 void check_rules(const Config& config, Reading& reading) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "evenkeel/http/grpc.h"
+
 namespace evenkeel {
 namespace {
 
@@ -67,6 +69,17 @@ bool host_matches(std::string_view pattern, std::string_view authority) {
   if (!pattern.starts_with("*.")) return same_name(pattern, host);
   const std::string_view suffix = pattern.substr(1);
   return host.size() > suffix.size() && same_name(host.substr(host.size() - suffix.size()), suffix);
+}
+
+/// The request is a gRPC call of one of these.
+bool is_one_of(const std::vector<std::string>& calls, const Request& request,
+               std::string_view path) {
+  if (request.method != "POST" || !is_grpc(request)) return false;
+  return std::any_of(calls.begin(), calls.end(), [path](const std::string& call) {
+    if (call.back() != '/') return path == call;
+    return path.size() > call.size() && path.starts_with(call) &&
+           path.find('/', call.size()) == std::string_view::npos;
+  });
 }
 
 }  // namespace
@@ -141,7 +154,12 @@ Router::Router(const std::vector<RouteConfig>& routes) {
     Rule rule{.host = match.host, .methods = match.method};
     if (!match.path.empty() && match.path != "/**") rule.path.emplace(match.path);
     for (const auto& [name, value] : match.header) rule.fields.emplace_back(name, value);
-    rule.always = rule.host.empty() && !rule.path && rule.fields.empty() && rule.methods.empty();
+    for (const std::string& call : match.grpc) {
+      const bool whole_service = call.find('/') == std::string::npos;
+      rule.calls.push_back('/' + call + (whole_service ? "/" : ""));
+    }
+    rule.always = rule.host.empty() && !rule.path && rule.fields.empty() && rule.methods.empty() &&
+                  rule.calls.empty();
     rules_.push_back(std::move(rule));
   }
 }
@@ -154,6 +172,7 @@ bool Router::Rule::matches(const Request& request, std::string_view path_text) c
       std::find(methods.begin(), methods.end(), request.method) == methods.end()) {
     return false;
   }
+  if (!calls.empty() && !is_one_of(calls, request, path_text)) return false;
   return std::all_of(fields.begin(), fields.end(), [&](const auto& wanted) {
     // The authority is not among the fields, but people write rules about it.
     if (wanted.first == "host") return request.authority == wanted.second;

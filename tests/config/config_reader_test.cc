@@ -273,6 +273,32 @@ TEST(ConfigReader, SaysWhatIsWrongWithAPattern) {
   EXPECT_EQ(problem("host: \"*.example.com\", path: /a/*/b/**, method: GET"), "");
 }
 
+TEST(ConfigReader, TakesGrpcServicesByTheirNames) {
+  const auto result =
+      read(with_pool("routes:\n"
+                     "  - {match: {grpc: a.b.Service/Method_2}, pool: llama}\n"
+                     "  - {match: {host: x, grpc: [a.b.Service, Plain]}, pool: llama}\n"));
+  ASSERT_THAT(lines_of(result.problems), IsEmpty());
+  EXPECT_EQ(result.config.routes[0].match.grpc, (std::vector<std::string>{"a.b.Service/Method_2"}));
+  EXPECT_EQ(result.config.routes[0].name, "/a.b.Service/Method_2");
+  EXPECT_EQ(result.config.routes[1].name, "x/a.b.Service/*,/Plain/*");
+
+  const auto problem = [](const std::string& name) {
+    const auto problems =
+        problems_of(with_pool("routes: [{match: {grpc: \"" + name + "\"}, pool: llama}]\n"));
+    return problems.empty() ? "" : problems.front();
+  };
+  EXPECT_THAT(problem("/a.B/C"), HasSubstr("is a path, not the name of a gRPC service; did you "
+                                           "mean 'a.B/C'?"));
+  EXPECT_THAT(problem("a.B/*"), HasSubstr("it is the whole service; did you mean 'a.B'?"));
+  for (const std::string name :
+       {"", "a..B", ".a", "a.", "a.B/", "a.B/C/D", "a b", "1a", "a.B/C.D"}) {
+    EXPECT_THAT(problem(name), HasSubstr("is not the name of a gRPC service, nor of a method; "
+                                         "write package.Service, or package.Service/Method"))
+        << name;
+  }
+}
+
 TEST(ConfigReader, FillsInTheEnvironment) {
   Held held;
   held.variables = {{"HOST", "gpu7"}, {"COUNT", "12"}, {"EMPTY", ""}};

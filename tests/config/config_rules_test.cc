@@ -153,6 +153,20 @@ TEST(Covers, KnowsWhichPathsAPatternTakes) {
   EXPECT_FALSE(covers("/a", "/*"));
 }
 
+TEST(Covers, KnowsThatAServiceTakesItsMethods) {
+  const auto covers = [](std::vector<std::string> a, std::vector<std::string> b) {
+    return config_file::covers({.grpc = std::move(a)}, {.grpc = std::move(b)});
+  };
+
+  EXPECT_TRUE(covers({}, {"p.S"}));
+  EXPECT_TRUE(covers({"p.S"}, {"p.S"}));
+  EXPECT_TRUE(covers({"p.S", "q.T"}, {"q.T/M", "p.S/N"}));
+  EXPECT_FALSE(covers({"p.S"}, {"p.S/M", "q.T"}));
+  EXPECT_FALSE(covers({"p.S/M"}, {"p.S"}));
+  EXPECT_FALSE(covers({"p.S"}, {"p.Sx/M"}));
+  EXPECT_FALSE(covers({"p.S"}, {}));
+}
+
 TEST(Covers, WantsEveryConditionToBeWider) {
   const RouteMatch narrow{"api.example.com", "/v1/**", {{"x-a", "1"}}, {"POST"}};
 

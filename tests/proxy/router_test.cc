@@ -148,6 +148,46 @@ TEST_F(Routes, AreMatchedOnTheNormalisedPath) {
 
 TEST_F(Routes, SayWhenThereIsNone) { EXPECT_EQ(route("/nothing"), "no_route"); }
 
+class CallRoutes : public testing::Test {
+ protected:
+  std::string route(std::string_view path, std::string_view type = "application/grpc",
+                    std::string_view method = "POST") {
+    std::vector<RouteConfig> routes(3);
+    routes[0] = {.name = "check", .match = {.grpc = {"grpc.health.v1.Health/Check"}}};
+    routes[1] = {.name = "triton",
+                 .match = {.grpc = {"inference.GRPCInferenceService", "grpc.health.v1.Health"}}};
+    routes[2] = {.name = "rest", .match = {.path = "/inference.GRPCInferenceService/**"}};
+    const Router router(routes);
+    Request request{.method = method, .authority = "a", .path = path};
+    request.fields.add("content-type", type);
+    const auto found = router.route(request);
+    return found ? routes[*found].name : word_of(found.error().fault);
+  }
+};
+
+TEST_F(CallRoutes, TakeTheMethodsOfAService) {
+  EXPECT_EQ(route("/inference.GRPCInferenceService/ModelInfer"), "triton");
+  EXPECT_EQ(route("/inference.GRPCInferenceService/ModelInfer", "application/grpc+proto"),
+            "triton");
+  EXPECT_EQ(route("/grpc.health.v1.Health/Check"), "check");
+  EXPECT_EQ(route("/grpc.health.v1.Health/Watch"), "triton");
+}
+
+TEST_F(CallRoutes, AreForCallsOnly) {
+  const std::string_view path = "/inference.GRPCInferenceService/ModelInfer";
+  EXPECT_EQ(route(path, "application/json"), "rest");
+  EXPECT_EQ(route(path, "application/grpc-web"), "rest");
+  EXPECT_EQ(route(path, "application/grpc", "GET"), "rest");
+}
+
+TEST_F(CallRoutes, TakeNothingThatOnlyLooksLikeTheirs) {
+  EXPECT_EQ(route("/grpc.health.v1.Health"), "no_route");
+  EXPECT_EQ(route("/grpc.health.v1.Health/"), "no_route");
+  EXPECT_EQ(route("/grpc.health.v1.Health/Check/x"), "no_route");
+  EXPECT_EQ(route("/grpc.health.v1.HealthCheck/Check"), "no_route");
+  EXPECT_EQ(route("/grpc.health.v1.health/Check"), "no_route");
+}
+
 TEST(RouteByHostHeader, IsARouteByTheAuthority) {
   const Router router({{.name = "x", .match = {.header = {{"host", "a:80"}}}}});
   EXPECT_TRUE(router.route({.authority = "a:80", .path = "/"}));

@@ -129,6 +129,7 @@ struct RouteMatch {
   std::string path;
   std::map<std::string, std::string> header;  // lower-case name -> exact value
   std::vector<std::string> method;            // any of these, upper case
+  std::vector<std::string> grpc;  // calls of any of these: "package.Service" or one "/Method" of it
 
   bool operator==(const RouteMatch&) const = default;
 };

@@ -1,4 +1,5 @@
-// Which route a request takes: host, path, fields and method against the routes, first match wins.
+// Which route a request takes: host, path, fields, method and gRPC call against the routes, first
+// match wins.
 #pragma once
 
 #include <cstdint>
@@ -48,6 +49,7 @@ class Router {
     std::optional<PathPattern> path;
     std::vector<std::pair<std::string, std::string>> fields;
     std::vector<std::string> methods;
+    std::vector<std::string> calls;  // "/package.Service/" or "/package.Service/Method"
     bool always = false;
 
     bool matches(const Request& request, std::string_view path_text) const;
