@@ -32,7 +32,7 @@ bool Watch::try_open(Loop& loop, int fd) {
   assert(fd_ < 0);
   loop_ = &loop;
   fd_ = fd;
-  readable_ = writable_ = peer_closed_ = broken_ = interrupted_ = false;
+  readable_ = held_ = writable_ = peer_closed_ = broken_ = interrupted_ = false;
   const std::uint64_t token = loop.enter(*this);
   epoll_event event{};
   event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
@@ -82,7 +82,7 @@ bool Watch::Wait::await_ready() {
     wake_ = Wake::interrupted;
     return true;
   }
-  return reads_ ? watch_.readable_ : watch_.writable_;
+  return reads_ ? watch_.readable() : watch_.writable_;
 }
 
 void Watch::Wait::await_suspend(std::coroutine_handle<> waiter) {

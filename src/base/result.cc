@@ -20,6 +20,7 @@ const char* word_of(Fault fault) {
     case Fault::queue_timeout: return "queue_timeout";
     case Fault::connect_failed: return "connect_failed";
     case Fault::connect_timeout: return "connect_timeout";
+    case Fault::tls_failed: return "tls_failed";
     case Fault::first_byte_timeout: return "first_byte_timeout";
     case Fault::idle_timeout: return "idle_timeout";
     case Fault::deadline_exceeded: return "deadline_exceeded";

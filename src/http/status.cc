@@ -48,6 +48,7 @@ int status_of(Fault fault) {
     case Fault::write_timeout: return 499;
     case Fault::not_implemented: return 501;
     case Fault::connect_failed:
+    case Fault::tls_failed:
     case Fault::backend_closed:
     case Fault::backend_protocol: return 502;
     case Fault::no_backend:

@@ -12,6 +12,8 @@
 #include <string>
 #include <system_error>
 
+#include "net/tls_state.h"
+
 namespace evenkeel {
 namespace {
 
@@ -37,6 +39,7 @@ Socket::Socket(Loop& loop, int fd) {
 }
 
 Socket::~Socket() {
+  if (tls_ != nullptr) tls_->say_goodbye();
   const int fd = watch_.fd();
   watch_.forget();  // closing takes it out of the epoll set: spare the call
   close(fd);
@@ -44,6 +47,7 @@ Socket::~Socket() {
 
 Socket::Read Socket::read_some(char* place, std::size_t size) {
   assert(size > 0);
+  if (tls_ != nullptr) return tls_->read_some(place, size);
   ssize_t got;
   do {
     got = recv(watch_.fd(), place, size, 0);
@@ -84,6 +88,7 @@ Task<Result<Done>> Socket::write(std::string_view head, std::string_view body,
                                  std::string_view tail, Duration patience) {
   const std::size_t total = head.size() + body.size() + tail.size();
   if (total == 0) return Result<Done>(Done{});
+  if (tls_ != nullptr) return write_sealed(head, body, tail, patience);
   std::ptrdiff_t sent = send_pieces(head, body, tail);
   if (sent == static_cast<std::ptrdiff_t>(total)) return Result<Done>(Done{});
   if (sent < 0) {
@@ -158,16 +163,111 @@ std::unique_ptr<Socket> Socket::adopt(Loop& loop, int fd) {
 }
 
 std::size_t Socket::write_now(std::string_view bytes) {
+  if (tls_ != nullptr) return tls_->write_now(bytes);
   const ssize_t sent = send(watch_.fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
   return sent > 0 ? static_cast<std::size_t>(sent) : 0;
 }
 
-void Socket::shutdown_write() { shutdown(watch_.fd(), SHUT_WR); }
+bool Socket::idle_and_quiet(bool thoroughly) {
+  if (watch_.peer_closed()) return false;
+  if (!thoroughly && !watch_.readable()) return true;
+  if (tls_ != nullptr) return tls_->quiet();
+  char byte;
+  const auto got = recv(watch_.fd(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  return got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+}
+
+void Socket::shutdown_write() {
+  if (tls_ != nullptr) tls_->say_goodbye();
+  shutdown(watch_.fd(), SHUT_WR);
+}
 
 void Socket::reset() {
+  if (tls_ != nullptr) tls_->mute();
   const linger now{.l_onoff = 1, .l_linger = 0};
   setsockopt(watch_.fd(), SOL_SOCKET, SO_LINGER, &now, sizeof now);
 }
+
+// ---- in TLS -------------------------------------------------------------------------------------
+
+const TlsFacts* Socket::tls() const { return tls_ == nullptr ? nullptr : &tls_->facts(); }
+
+TlsOutcome Socket::tls_outcome() const { return tls_->outcome(); }
+
+Task<Result<Done>> Socket::accept_tls(std::shared_ptr<const TlsServer> server, Instant deadline) {
+  tls_ = TlsState::accepting(watch_, std::move(server));
+  return shake_hands(Side::client, deadline);
+}
+
+Task<Result<Done>> Socket::connect_tls(std::shared_ptr<const TlsClient> client,
+                                       std::string server_name, AlpnOffer offer,
+                                       std::shared_ptr<TlsSessions> sessions, Instant deadline) {
+  tls_ = TlsState::connecting(watch_, std::move(client), server_name, offer, std::move(sessions));
+  return shake_hands(Side::backend, deadline);
+}
+
+Task<Result<Done>> Socket::shake_hands(Side peer, Instant deadline) {
+  while (true) {
+    switch (tls_->handshake()) {
+      case TlsState::Step::done: co_return Done{};
+      case TlsState::Step::failed:
+        co_return Error{.fault = Fault::tls_failed,
+                        .side = peer,
+                        .replayable = true,
+                        .detail = tls_->complaint()};
+      case TlsState::Step::wants_read: {
+        auto wake = co_await watch_.until_readable(deadline);
+        if (wake != Wake::expired) continue;
+        break;
+      }
+      case TlsState::Step::wants_write: {
+        auto wake = co_await watch_.until_writable(deadline);
+        if (wake != Wake::expired) continue;
+        break;
+      }
+    }
+    tls_->expire();
+    co_return Error{.fault = peer == Side::backend ? Fault::connect_timeout : Fault::tls_failed,
+                    .side = peer,
+                    .replayable = true,
+                    .detail = tls_->complaint()};
+  }
+}
+
+Task<Result<Done>> Socket::write_sealed(std::string_view head, std::string_view body,
+                                        std::string_view tail, Duration patience) {
+  Pieces pieces{head, body, tail};
+  const TlsState::Step step = tls_->push(pieces);
+  if (step == TlsState::Step::done) return Result<Done>(Done{});
+  if (step == TlsState::Step::failed) {
+    return Result<Done>(client_or_backend_gone(tls_->complaint().c_str()));
+  }
+  return write_rest_sealed(pieces.head, pieces.body, pieces.tail, patience);
+}
+
+Task<Result<Done>> Socket::write_rest_sealed(std::string_view head, std::string_view body,
+                                             std::string_view tail, Duration patience) {
+  const std::string kept_head(head);
+  const std::string kept_tail(tail);
+  Pieces pieces{kept_head, body, kept_tail};
+  int unread = unread_by_peer();
+  while (true) {
+    auto wake = co_await watch_.until_writable(loop().now() + patience);
+    if (wake == Wake::expired) {
+      const int still_unread = unread_by_peer();
+      if (std::exchange(unread, still_unread) > still_unread) continue;
+      co_return Error{
+          .fault = Fault::write_timeout, .side = Side::client, .detail = "peer reads nothing"};
+    }
+    const TlsState::Step step = tls_->push(pieces);
+    if (step == TlsState::Step::done) co_return Done{};
+    if (step == TlsState::Step::failed) {
+      co_return client_or_backend_gone(tls_->complaint().c_str());
+    }
+  }
+}
+
+// ---- dialling -----------------------------------------------------------------------------------
 
 Task<Result<int>> dial(Loop& loop, const Endpoint& endpoint, Instant deadline) {
   OwnedFd owned{socket(endpoint.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};

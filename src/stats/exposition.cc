@@ -22,9 +22,10 @@ constexpr std::string_view compiler = "g++ " __VERSION__;
 #endif
 
 /// Faults for which a failed attempt may be followed by another: exported before they happen.
-constexpr Fault attempt_faults[] = {Fault::connect_failed,     Fault::connect_timeout,
-                                    Fault::first_byte_timeout, Fault::idle_timeout,
-                                    Fault::backend_closed,     Fault::backend_protocol};
+constexpr Fault attempt_faults[] = {Fault::connect_failed,  Fault::connect_timeout,
+                                    Fault::tls_failed,      Fault::first_byte_timeout,
+                                    Fault::idle_timeout,    Fault::backend_closed,
+                                    Fault::backend_protocol};
 
 bool of_attempt(Fault fault) {
   for (const Fault one : attempt_faults) {

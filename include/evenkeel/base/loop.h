@@ -127,7 +127,11 @@ class Watch {
   int fd() const { return fd_; }
   Loop& loop() const { return *loop_; }
 
-  bool readable() const { return readable_; }
+  bool readable() const { return readable_ || held_; }
+  /// The descriptor itself may have something, whatever is held above it.
+  bool kernel_readable() const { return readable_; }
+  /// Bytes that were read from the descriptor wait above it (TLS): readable, whatever it has.
+  void hold(bool held) { held_ = held; }
   bool writable() const { return writable_; }
   /// The peer will send no more (FIN), or the connection is broken.
   bool peer_closed() const { return peer_closed_; }
@@ -160,6 +164,7 @@ class Watch {
   Loop* loop_ = nullptr;
   int fd_ = -1;
   bool readable_ = false;
+  bool held_ = false;
   bool writable_ = false;
   bool peer_closed_ = false;
   bool broken_ = false;

@@ -30,6 +30,7 @@ enum class Fault : std::uint8_t {
   queue_timeout,
   connect_failed,
   connect_timeout,
+  tls_failed,
   first_byte_timeout,
   idle_timeout,
   deadline_exceeded,

@@ -12,6 +12,7 @@ namespace evenkeel {
 struct Address {
   std::string host;        // never with brackets: "::1", not "[::1]"
   std::uint16_t port = 0;  // 0 only for listeners: the kernel chooses
+  bool secure = false;     // only for backends: was written with https://
 
   bool operator==(const Address&) const = default;
 };
@@ -23,7 +24,7 @@ std::string to_string(const Address& address);
 // returns nothing and leaves in `why` what is wrong, for people.
 std::optional<Address> parse_address(std::string_view text, std::string& why);
 
-// Reads where a backend is: "host:port" or "http://host[:port][/]"; the port may not be 0.
+// Reads where a backend is: "host:port" or "http[s]://host[:port][/]"; the port may not be 0.
 std::optional<Address> parse_backend_address(std::string_view text, std::string& why);
 
 // An IPv4 address as it is written in IPv6 (::ffff:a.b.c.d), or an IPv6 address; network byte

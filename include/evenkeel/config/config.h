@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,11 +25,34 @@ enum class HalfClose {
   wait,   // the client may still read: answer it
 };
 
+enum class TlsVersion { tls1_2, tls1_3 };
+
+// Whether a client must show a certificate, or may. One that is shown must be good in either case.
+enum class ClientAuth { require, request };
+
+// Files in PEM form, as paths.
+struct CertificateConfig {
+  std::string cert;  // the certificate, then those that lead to its root
+  std::string key;
+
+  bool operator==(const CertificateConfig&) const = default;
+};
+
+struct ListenerTlsConfig {
+  std::vector<CertificateConfig> certificates;  // by name; the first for all others. Never empty
+  std::string client_ca;                        // file; empty: no client is asked for a certificate
+  ClientAuth client_auth = ClientAuth::require;
+  TlsVersion min_version = TlsVersion::tls1_2;
+
+  bool operator==(const ListenerTlsConfig&) const = default;
+};
+
 struct ListenerTimeouts {
-  milliseconds header{10'000};  // from the first byte of a request to the end of its head
-  milliseconds idle{75'000};    // between requests, and before the first
-  milliseconds body{60'000};    // between two reads of a request body
-  milliseconds write{60'000};   // for a client that takes none of its response
+  milliseconds header{10'000};     // from the first byte of a request to the end of its head
+  milliseconds idle{75'000};       // between requests, and before the first
+  milliseconds body{60'000};       // between two reads of a request body
+  milliseconds write{60'000};      // for a client that takes none of its response
+  milliseconds handshake{10'000};  // of TLS, in all
 
   bool operator==(const ListenerTimeouts&) const = default;
 };
@@ -46,8 +70,10 @@ struct ListenerLimits {
 struct ListenerConfig {
   std::string name = "public";
   Address address{"0.0.0.0", 8080};
+  std::optional<ListenerTlsConfig> tls;  // none: in the clear
   ListenerTimeouts timeouts;
   ListenerLimits limits;
+  std::vector<Network> proxy_protocol;   // who begins connections with a PROXY header
   std::vector<Network> trusted_proxies;  // whose X-Forwarded-* and x-request-id are believed
   HalfClose half_close = HalfClose::abort;
 
@@ -106,6 +132,16 @@ struct KeepAliveConfig {
   bool operator==(const KeepAliveConfig&) const = default;
 };
 
+struct PoolTlsConfig {
+  bool verify = true;       // the backend's certificate, its name or address included
+  std::string ca;           // file; empty: the system's
+  std::string server_name;  // what the certificate is for; empty: each backend's host
+  std::string cert;         // file, shown to backends that ask for one; empty: none
+  std::string key;          // file
+
+  bool operator==(const PoolTlsConfig&) const = default;
+};
+
 struct PoolConfig {
   std::string name;
   std::string engine = "generic";            // one of engine_names()
@@ -113,6 +149,8 @@ struct PoolConfig {
   std::string picker = "least-connections";  // one of picker_names()
   HashConfig hash;
   std::vector<BackendConfig> backends;  // never empty in a loaded file
+  // Given, every backend is spoken to in TLS; else those with https:// in their address.
+  std::optional<PoolTlsConfig> tls;
   PoolLimits limits;
   PoolTimeouts timeouts;
   KeepAliveConfig keep_alive;

@@ -1,8 +1,10 @@
-// A connected stream socket on one loop: reads what is there, writes gathered, waits without calls.
+// A connected stream socket on one loop: reads what is there, writes gathered, waits without calls;
+// in the clear, or in TLS once a handshake was made.
 #pragma once
 
 #include <cstddef>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -10,10 +12,14 @@
 #include "evenkeel/base/result.h"
 #include "evenkeel/base/task.h"
 #include "evenkeel/net/endpoint.h"
+#include "evenkeel/net/tls.h"
 
 namespace evenkeel {
 
-/// A stream socket. Closed when destroyed. Thread: its loop's.
+class TlsState;
+
+/// A stream socket. Closed when destroyed; over TLS the peer is told so before (close_notify).
+/// Thread: its loop's.
 class Socket {
  public:
   /// Takes over a connected, non-blocking descriptor; null, and the descriptor closed, where the
@@ -25,7 +31,22 @@ class Socket {
   Socket& operator=(const Socket&) = delete;
   ~Socket();
 
-  /// What a read brought.
+  /// Speaks TLS from here on, as a server. Nothing was read or written before. Errors: tls_failed
+  /// of `Side::client`; `tls_outcome` says which. The deadline is for all of it.
+  Task<Result<Done>> accept_tls(std::shared_ptr<const TlsServer> server, Instant deadline);
+  /// As a client. `server_name`: what the peer's certificate must be for, a name or an address.
+  /// `sessions`: where to find a session to resume and to put new ones; null: nowhere. Errors:
+  /// tls_failed, connect_timeout; both replayable.
+  Task<Result<Done>> connect_tls(std::shared_ptr<const TlsClient> client, std::string server_name,
+                                 AlpnOffer offer, std::shared_ptr<TlsSessions> sessions,
+                                 Instant deadline);
+  /// What the handshake agreed upon; null in the clear.
+  const TlsFacts* tls() const;
+  /// How the handshake ended. REQUIRES: one was begun.
+  TlsOutcome tls_outcome() const;
+
+  /// What a read brought. Over TLS, an `end` is one that the peer meant (close_notify): a
+  /// connection that was only closed below may have been cut by somebody else, a `failure`.
   enum class Got : std::uint8_t { bytes, nothing_yet, end, failure };
   struct Read {
     Got got;
@@ -46,7 +67,12 @@ class Socket {
   /// How much the kernel may hold for a peer that does not read, besides what is on its way.
   void limit_unsent(int bytes);
 
-  /// Ends our sending (FIN); reading goes on.
+  /// Nothing has come on a connection on which nothing should, and it has not ended. Asks the
+  /// kernel only when there may be something, or always where `thoroughly`. Over TLS, session
+  /// tickets and the like are taken off and count as nothing.
+  bool idle_and_quiet(bool thoroughly);
+
+  /// Ends our sending (close_notify, FIN); reading goes on.
   void shutdown_write();
   /// The peer sees a reset instead of an orderly end: it must not take what it has as complete.
   void reset();
@@ -60,8 +86,14 @@ class Socket {
   Task<Result<Done>> write_rest(std::string_view head, std::string_view body, std::string_view tail,
                                 std::size_t sent, Duration patience);
   std::ptrdiff_t send_pieces(std::string_view head, std::string_view body, std::string_view tail);
+  Task<Result<Done>> shake_hands(Side peer, Instant deadline);
+  Task<Result<Done>> write_sealed(std::string_view head, std::string_view body,
+                                  std::string_view tail, Duration patience);
+  Task<Result<Done>> write_rest_sealed(std::string_view head, std::string_view body,
+                                       std::string_view tail, Duration patience);
 
   Watch watch_;
+  std::unique_ptr<TlsState> tls_;  // null: in the clear
 };
 
 /// Connects, within the deadline. Errors: connect_failed, connect_timeout; both replayable.

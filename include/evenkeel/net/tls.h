@@ -2,12 +2,143 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "evenkeel/base/clock.h"
+#include "evenkeel/base/result.h"
+#include "evenkeel/config/config.h"
+
+struct ssl_ctx_st;  // OpenSSL's own names: its headers stay inside this room
+struct ssl_session_st;
 
 namespace evenkeel {
 
 /// Which protocols a connection to a backend offers (ALPN); in the clear nothing is offered.
 enum class AlpnOffer : std::uint8_t { http1, http2, http2_or_http1 };
 
-class TlsClient;
+/// How a handshake ended.
+enum class TlsOutcome : std::uint8_t {
+  ok,           ///< in full
+  resumed,      ///< from a session ticket
+  timeout,      ///< it took too long
+  closed,       ///< the peer left
+  not_tls,      ///< the peer spoke something else
+  version,      ///< no version in common
+  cipher,       ///< no cipher suite, group or signature in common
+  alpn,         ///< no protocol in common
+  certificate,  ///< the peer's is missing or not good
+  alert,        ///< the peer refused
+  overload,     ///< not begun: too many at a time
+  error,        ///< anything else
+};
+inline constexpr int tls_outcome_count = static_cast<int>(TlsOutcome::error) + 1;
+
+/// The stable word of an outcome, such as "not_tls".
+const char* word_of(TlsOutcome outcome);
+
+/// What a handshake agreed upon.
+struct TlsFacts {
+  std::string_view alpn;     ///< "h2", "http/1.1"; empty: nothing was said of it
+  std::string_view version;  ///< "TLSv1.3"
+  std::string_view cipher;   ///< "TLS_AES_128_GCM_SHA256"
+  std::string sni;           ///< the name that the client asked for, lower case; empty: none
+  bool resumed = false;
+  bool verified = false;  ///< the peer showed a certificate, and it is good
+  /// Of the peer's certificate, where it showed one: the subject as RFC 2253 writes it, and the
+  /// SHA-256 of its DER form, 64 lower-case hexadecimal digits.
+  std::string certificate_subject;
+  std::string certificate_hash;
+};
+
+/// One thing that is wrong with the files of a policy.
+struct TlsProblem {
+  std::string key;       ///< of the configuration: "certificates[0].cert", "ca"
+  std::string message;   ///< names the file
+  std::string help;      ///< the cure
+  bool warning = false;  ///< it works, but not for whom it should
+};
+
+class TicketKeys;
+struct TlsContexts;
+
+/// How a listener speaks TLS: TLS 1.2 with ECDHE and AEAD, TLS 1.3; certificates by SNI; session
+/// tickets with keys of its own, new ones every hour, old ones good for twelve more; no
+/// compression, no renegotiation, no early data. A session is resumed under the policy and for the
+/// server name that it was made for, and no other (CVE-2025-23419).
+///
+/// Immutable but for its ticket keys, shared by all workers. Thread: any.
+class TlsServer {
+ public:
+  struct Options {
+    bool http2 = true;                                             ///< offered before http/1.1
+    std::function<Instant()> clock = [] { return Clock::now(); };  ///< ages ticket keys
+  };
+
+  /// What is wrong with the files, warnings included. Reads them; blocks.
+  static std::vector<TlsProblem> check(const ListenerTlsConfig& config);
+  /// `listener`: its name; one part of what a session is bound to. Errors name file and cure.
+  static Result<std::shared_ptr<const TlsServer>> build(const ListenerTlsConfig& config,
+                                                        const std::string& listener,
+                                                        Options options);
+  static Result<std::shared_ptr<const TlsServer>> build(const ListenerTlsConfig& config,
+                                                        const std::string& listener) {
+    return build(config, listener, Options{});
+  }
+  TlsServer(const TlsServer&) = delete;
+  TlsServer& operator=(const TlsServer&) = delete;
+  ~TlsServer();
+
+  /// Certificates that have expired, or are not valid yet; for the log.
+  const std::vector<TlsProblem>& warnings() const { return warnings_; }
+
+ private:
+  friend class TlsState;
+  TlsServer();
+
+  std::unique_ptr<TlsContexts> contexts_;
+  std::unique_ptr<TicketKeys> tickets_;
+  std::vector<TlsProblem> warnings_;
+  bool http2_ = true;
+};
+
+/// The session that one backend gave last, to be resumed. Thread: one worker's.
+class TlsSessions {
+ public:
+  TlsSessions() = default;
+  TlsSessions(const TlsSessions&) = delete;
+  TlsSessions& operator=(const TlsSessions&) = delete;
+  ~TlsSessions();
+
+ private:
+  friend class TlsState;
+  ssl_session_st* latest_ = nullptr;
+};
+
+/// How a pool's backends are spoken to in TLS: whom to believe and what to show.
+/// Immutable, shared by all workers. Thread: any.
+class TlsClient {
+ public:
+  static std::vector<TlsProblem> check(const PoolTlsConfig& config);
+  /// Errors name file and cure.
+  static Result<std::shared_ptr<const TlsClient>> build(const PoolTlsConfig& config);
+  TlsClient(const TlsClient&) = delete;
+  TlsClient& operator=(const TlsClient&) = delete;
+  ~TlsClient();
+
+  /// What the backend's certificate must be for, if the file says so; else its host.
+  const std::string& server_name() const { return server_name_; }
+
+ private:
+  friend class TlsState;
+  TlsClient() = default;
+
+  ssl_ctx_st* context_ = nullptr;
+  std::string server_name_;
+  bool verify_ = true;
+};
 
 }  // namespace evenkeel

@@ -1,0 +1,47 @@
+// The keys that seal session tickets: a new one every hour, old ones good for twelve hours more.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "evenkeel/base/clock.h"
+
+namespace evenkeel {
+
+/// Thread: any. A handshake takes the lock once or twice, for some nanoseconds.
+class TicketKeys {
+ public:
+  static constexpr Duration rotated_every = std::chrono::hours(1);
+  static constexpr Duration good_for = std::chrono::hours(13);  ///< from its first use
+
+  struct Key {
+    std::array<unsigned char, 16> name;
+    std::array<unsigned char, 32> encryption;
+    std::array<unsigned char, 32> authentication;
+    Instant made;
+  };
+
+  explicit TicketKeys(std::function<Instant()> clock) : clock_(std::move(clock)) {}
+
+  /// The key to seal with now; nothing where the system has no randomness.
+  std::optional<Key> current();
+  struct Found {
+    Key key;
+    bool old;  ///< the ticket should be renewed
+  };
+  /// The key of that name, unless it is too old.
+  std::optional<Found> find(const unsigned char* name);
+
+ private:
+  bool rotate();
+
+  std::function<Instant()> clock_;
+  std::mutex mutex_;
+  std::vector<Key> keys_;  // the newest first
+};
+
+}  // namespace evenkeel

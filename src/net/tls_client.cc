@@ -1,0 +1,94 @@
+#include "net/tls_files.h"
+#include "net/tls_state.h"
+
+namespace evenkeel {
+namespace {
+
+OwnedContext load_client(const PoolTlsConfig& config, std::vector<TlsProblem>& problems) {
+  OwnedContext context = make_context(TLS_client_method(), TlsVersion::tls1_2);
+  if (!config.cert.empty()) {
+    load_identity(context.get(), config.cert, config.key, "", problems);
+  }
+  if (!config.ca.empty()) {
+    load_authorities(context.get(), config.ca, "ca", problems);
+  } else if (config.verify && SSL_CTX_set_default_verify_paths(context.get()) != 1) {
+    problems.push_back({"ca", "the system's certificate authorities cannot be read",
+                        "install ca-certificates, or give a file in 'ca'"});
+  }
+  ERR_clear_error();
+  return context;
+}
+
+}  // namespace
+
+std::vector<TlsProblem> TlsClient::check(const PoolTlsConfig& config) {
+  std::vector<TlsProblem> problems;
+  load_client(config, problems);
+  return problems;
+}
+
+Result<std::shared_ptr<const TlsClient>> TlsClient::build(const PoolTlsConfig& config) {
+  std::vector<TlsProblem> problems;
+  OwnedContext context = load_client(config, problems);
+  if (const TlsProblem* problem = first_error(problems)) {
+    return Error{.fault = Fault::internal,
+                 .detail = "tls." + problem->key + ": " + problem->message +
+                           (problem->help.empty() ? "" : "; " + problem->help)};
+  }
+  SSL_CTX_set_verify(context.get(), config.verify ? SSL_VERIFY_PEER : SSL_VERIFY_NONE, nullptr);
+  SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL);
+  SSL_CTX_sess_set_new_cb(context.get(), &TlsState::on_new_session);
+  std::shared_ptr<TlsClient> client(new TlsClient);
+  client->context_ = context.release();
+  client->server_name_ = config.server_name;
+  client->verify_ = config.verify;
+  return std::shared_ptr<const TlsClient>(std::move(client));
+}
+
+TlsClient::~TlsClient() { SSL_CTX_free(context_); }
+
+TlsSessions::~TlsSessions() { SSL_SESSION_free(latest_); }
+
+std::unique_ptr<TlsState> TlsState::connecting(Watch& watch,
+                                               std::shared_ptr<const TlsClient> client,
+                                               const std::string& server_name, AlpnOffer offer,
+                                               std::shared_ptr<TlsSessions> sessions) {
+  std::unique_ptr<TlsState> state(new TlsState(watch, client->context_));
+  SSL* ssl = state->ssl_.get();
+  const bool is_address = parse_ip(server_name).has_value();
+  if (!is_address) SSL_set_tlsext_host_name(ssl, server_name.c_str());
+  if (client->verify_) {
+    X509_VERIFY_PARAM* wanted = SSL_get0_param(ssl);
+    if (is_address) {
+      X509_VERIFY_PARAM_set1_ip_asc(wanted, server_name.c_str());
+    } else {
+      X509_VERIFY_PARAM_set_hostflags(wanted, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+      X509_VERIFY_PARAM_set1_host(wanted, server_name.data(), server_name.size());
+    }
+  }
+  constexpr std::string_view both = "\x02h2\x08http/1.1";
+  const std::string_view offered = offer == AlpnOffer::http1   ? both.substr(3)
+                                   : offer == AlpnOffer::http2 ? both.substr(0, 3)
+                                                               : both;
+  SSL_set_alpn_protos(ssl, reinterpret_cast<const unsigned char*>(offered.data()),
+                      static_cast<unsigned>(offered.size()));
+  if (sessions != nullptr && sessions->latest_ != nullptr) {
+    SSL_set_session(ssl, sessions->latest_);
+  }
+  state->expected_name_ = server_name;
+  state->client_ = std::move(client);
+  state->sessions_ = std::move(sessions);
+  SSL_set_connect_state(ssl);
+  return state;
+}
+
+/// A backend gave a session: the latest is kept for the next connection to it.
+int TlsState::on_new_session(SSL* ssl, SSL_SESSION* session) {
+  TlsSessions* sessions = of(ssl).sessions_.get();
+  if (sessions == nullptr) return 0;
+  SSL_SESSION_free(sessions->latest_);
+  sessions->latest_ = session;
+  return 1;  // it is ours now
+}
+
+}  // namespace evenkeel

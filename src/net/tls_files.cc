@@ -1,0 +1,179 @@
+#include "net/tls_files.h"
+
+#include <openssl/pem.h>
+#include <openssl/sslerr.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <new>
+#include <optional>
+
+namespace evenkeel {
+namespace {
+
+constexpr std::size_t largest_file = 1024 * 1024;
+
+std::optional<std::string> read_file(const std::string& path, const std::string& key,
+                                     const char* what, std::vector<TlsProblem>& problems) {
+  const auto fail = [&](const char* why, std::string help) {
+    problems.push_back(
+        {key, std::string("cannot read the ") + what + " file '" + path + "': " + why, help});
+    return std::nullopt;
+  };
+  std::FILE* file = std::fopen(path.c_str(), "rbe");
+  if (file == nullptr) {
+    const int number = errno;
+    std::string help;
+    if (number == ENOENT) {
+      help = path.starts_with('/') ? "check the path"
+                                   : "check the path; it begins where evenkeel was started";
+    } else if (number == EACCES) {
+      help = "let the user that runs evenkeel read it";
+    }
+    return fail(std::strerror(number), help);
+  }
+  std::string text(largest_file + 1, '\0');
+  text.resize(std::fread(text.data(), 1, text.size(), file));
+  const int number = std::ferror(file) != 0 ? errno : 0;
+  std::fclose(file);
+  if (number != 0) return fail(std::strerror(number), {});
+  if (text.size() > largest_file) return fail("it is larger than 1 MiB", {});
+  return text;
+}
+
+OwnedBio bio_of(const std::string& text) {
+  return OwnedBio(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
+}
+
+std::string text_of(const ASN1_TIME* time) {
+  const OwnedBio bio(BIO_new(BIO_s_mem()));
+  ASN1_TIME_print(bio.get(), time);
+  char* bytes = nullptr;
+  const long size = BIO_get_mem_data(bio.get(), &bytes);
+  return size > 0 ? std::string(bytes, static_cast<std::size_t>(size)) : "an unreadable date";
+}
+
+void check_dates(const X509* certificate, const std::string& file, const std::string& key,
+                 std::vector<TlsProblem>& problems) {
+  const ASN1_TIME* end = X509_get0_notAfter(certificate);
+  const ASN1_TIME* begin = X509_get0_notBefore(certificate);
+  if (X509_cmp_current_time(end) < 0) {
+    problems.push_back({key, "the certificate in '" + file + "' expired on " + text_of(end),
+                        "renew it: clients refuse it", true});
+  } else if (X509_cmp_current_time(begin) > 0) {
+    problems.push_back({key,
+                        "the certificate in '" + file + "' is not valid before " + text_of(begin),
+                        "clients refuse it until then; check the clock", true});
+  }
+}
+
+/// Nobody is there to ask for a pass phrase.
+int no_pass_phrase(char*, int, int, void* asked) {
+  *static_cast<bool*>(asked) = true;
+  return -1;
+}
+
+OwnedKey load_key(const std::string& file, const std::string& key,
+                  std::vector<TlsProblem>& problems) {
+  const auto text = read_file(file, key, "key", problems);
+  if (!text) return nullptr;
+  bool asked = false;
+  OwnedKey loaded(PEM_read_bio_PrivateKey(bio_of(*text).get(), nullptr, &no_pass_phrase, &asked));
+  ERR_clear_error();
+  if (loaded != nullptr) return loaded;
+  if (asked) {
+    problems.push_back({key, "the key in '" + file + "' is protected by a pass phrase",
+                        "remove it: openssl pkey -in '" + file + "' -out key.pem"});
+  } else {
+    problems.push_back({key, "'" + file + "' holds no private key in PEM form",
+                        "it should have a line -----BEGIN PRIVATE KEY-----"});
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+OwnedX509 load_identity(SSL_CTX* context, const std::string& cert, const std::string& key,
+                        const std::string& prefix, std::vector<TlsProblem>& problems) {
+  OwnedX509 leaf;
+  const std::string cert_key = prefix + "cert";
+  const std::string key_key = prefix + "key";
+  if (const auto text = read_file(cert, cert_key, "certificate", problems)) {
+    const OwnedBio bio = bio_of(*text);
+    leaf.reset(PEM_read_bio_X509_AUX(bio.get(), nullptr, nullptr, nullptr));
+    if (leaf == nullptr) {
+      problems.push_back({cert_key, "'" + cert + "' holds no certificate in PEM form",
+                          "it should have a line -----BEGIN CERTIFICATE-----"});
+    } else if (SSL_CTX_use_certificate(context, leaf.get()) != 1) {
+      problems.push_back(
+          {cert_key, "the certificate in '" + cert + "' cannot be used: " + openssl_complaint(),
+           "make one with a key of at least 2048 bits (RSA) or on P-256"});
+      leaf.reset();
+    } else {
+      SSL_CTX_clear_chain_certs(context);
+      while (X509* next = PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr)) {
+        if (SSL_CTX_add0_chain_cert(context, next) != 1) X509_free(next);
+      }
+      check_dates(leaf.get(), cert, cert_key, problems);
+    }
+    ERR_clear_error();
+  }
+  const OwnedKey loaded = load_key(key, key_key, problems);
+  if (leaf == nullptr || loaded == nullptr) return leaf;
+  if (X509_check_private_key(leaf.get(), loaded.get()) != 1) {
+    problems.push_back(
+        {key_key, "the key in '" + key + "' does not belong to the certificate in '" + cert + "'",
+         "give the key that the certificate was made with"});
+  } else if (SSL_CTX_use_PrivateKey(context, loaded.get()) != 1) {
+    problems.push_back(
+        {key_key, "the key in '" + key + "' cannot be used: " + openssl_complaint(), {}});
+  }
+  ERR_clear_error();
+  return leaf;
+}
+
+std::string load_authorities(SSL_CTX* context, const std::string& file, const std::string& key,
+                             std::vector<TlsProblem>& problems) {
+  auto text = read_file(file, key, "CA", problems);
+  if (!text) return {};
+  X509_STORE* store = SSL_CTX_get_cert_store(context);
+  const OwnedBio bio = bio_of(*text);
+  int count = 0;
+  while (OwnedX509 authority{PEM_read_bio_X509_AUX(bio.get(), nullptr, nullptr, nullptr)}) {
+    if (X509_STORE_add_cert(store, authority.get()) == 1) ++count;
+    SSL_CTX_add_client_CA(context, authority.get());
+  }
+  ERR_clear_error();
+  if (count > 0) return std::move(*text);
+  problems.push_back({key, "'" + file + "' holds no certificate in PEM form",
+                      "it should hold those of the authorities to believe"});
+  return {};
+}
+
+const TlsProblem* first_error(const std::vector<TlsProblem>& problems) {
+  const auto found = std::find_if(problems.begin(), problems.end(),
+                                  [](const auto& each) { return !each.warning; });
+  return found == problems.end() ? nullptr : &*found;
+}
+
+OwnedContext make_context(const SSL_METHOD* method, TlsVersion least) {
+  OwnedContext context(SSL_CTX_new(method));
+  if (context == nullptr) throw std::bad_alloc();
+  SSL_CTX* ctx = context.get();
+  SSL_CTX_set_min_proto_version(ctx, least == TlsVersion::tls1_3 ? TLS1_3_VERSION : TLS1_2_VERSION);
+  // With ECDHE and AEAD alone, none of the suites that RFC 9113 appendix A forbids can come up.
+  SSL_CTX_set_cipher_list(ctx, "ECDHE+AESGCM:ECDHE+CHACHA20:!aNULL");
+  SSL_CTX_set_ciphersuites(
+      ctx, "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256");
+  SSL_CTX_set1_groups_list(ctx, "X25519:P-256:P-384");
+  SSL_CTX_set_options(ctx, SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION |
+                               SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_PRIORITIZE_CHACHA);
+  SSL_CTX_set_mode(
+      ctx, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_AUTO_RETRY | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  SSL_CTX_set_read_ahead(ctx, 1);  // a record costs one read, not two
+  return context;
+}
+
+}  // namespace evenkeel

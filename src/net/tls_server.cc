@@ -1,0 +1,279 @@
+#include <openssl/core_names.h>
+#include <openssl/params.h>
+#include <openssl/rand.h>
+
+#include <array>
+#include <cstring>
+#include <map>
+
+#include "net/ticket_keys.h"
+#include "net/tls_files.h"
+#include "net/tls_state.h"
+
+namespace evenkeel {
+
+/// A context per certificate, the first for whoever asks for none of their names.
+struct TlsContexts {
+  std::vector<OwnedContext> all;
+  std::map<std::string, SSL_CTX*, std::less<>> by_name;
+  std::map<std::string, SSL_CTX*, std::less<>> by_suffix;  // ".example.com" of "*.example.com"
+
+  SSL_CTX* find(std::string_view name) const {
+    if (const auto exact = by_name.find(name); exact != by_name.end()) return exact->second;
+    const auto dot = name.find('.');
+    if (dot == std::string_view::npos) return nullptr;
+    const auto wild = by_suffix.find(name.substr(dot));
+    return wild == by_suffix.end() ? nullptr : wild->second;
+  }
+};
+
+namespace {
+
+/// Sessions of 13 hours would outlive the last key that opens their tickets.
+constexpr auto session_lifetime = std::chrono::duration_cast<std::chrono::seconds>(
+    TicketKeys::good_for - TicketKeys::rotated_every);
+
+std::string lower_case(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + ('a' - 'A'));
+  }
+  return out;
+}
+
+/// The DNS names of a certificate; of one that has none in its extension, the common name.
+std::vector<std::string> names_of(X509* certificate) {
+  std::vector<std::string> names;
+  auto* alternatives = static_cast<GENERAL_NAMES*>(
+      X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr));
+  for (int i = 0; i < sk_GENERAL_NAME_num(alternatives); ++i) {
+    const GENERAL_NAME* name = sk_GENERAL_NAME_value(alternatives, i);
+    if (name->type != GEN_DNS) continue;
+    names.push_back(
+        lower_case({reinterpret_cast<const char*>(ASN1_STRING_get0_data(name->d.dNSName)),
+                    static_cast<std::size_t>(ASN1_STRING_length(name->d.dNSName))}));
+  }
+  GENERAL_NAMES_free(alternatives);
+  ERR_clear_error();
+  if (!names.empty()) return names;
+  std::array<char, 256> common{};
+  if (X509_NAME_get_text_by_NID(X509_get_subject_name(certificate), NID_commonName, common.data(),
+                                common.size()) > 0) {
+    names.push_back(lower_case(common.data()));
+  }
+  return names;
+}
+
+std::array<unsigned char, 32> sha256(const std::string& text) {
+  std::array<unsigned char, 32> digest{};
+  EVP_Digest(text.data(), text.size(), digest.data(), nullptr, EVP_sha256(), nullptr);
+  return digest;
+}
+
+/// The name in a server_name extension (RFC 6066); empty where it is none.
+std::string_view name_in(const unsigned char* bytes, std::size_t size) {
+  if (size < 5) return {};
+  const std::size_t list = static_cast<std::size_t>(bytes[0]) << 8 | bytes[1];
+  const std::size_t name = static_cast<std::size_t>(bytes[3]) << 8 | bytes[4];
+  const bool host_name = bytes[2] == 0;
+  if (!host_name || list + 2 != size || name + 5 > size || name > 255) return {};
+  return {reinterpret_cast<const char*>(bytes) + 5, name};
+}
+
+void load_server(const ListenerTlsConfig& config, TlsContexts& contexts, std::string& authorities,
+                 std::vector<TlsProblem>& problems) {
+  for (std::size_t i = 0; i < config.certificates.size(); ++i) {
+    const CertificateConfig& files = config.certificates[i];
+    OwnedContext context = make_context(TLS_server_method(), config.min_version);
+    const OwnedX509 leaf = load_identity(context.get(), files.cert, files.key,
+                                         "certificates[" + std::to_string(i) + "].", problems);
+    if (!config.client_ca.empty()) {
+      std::vector<TlsProblem> found;
+      authorities = load_authorities(context.get(), config.client_ca, "client_ca", found);
+      if (i == 0) problems.insert(problems.end(), found.begin(), found.end());
+    }
+    if (leaf != nullptr) {
+      for (const std::string& name : names_of(leaf.get())) {
+        if (name.starts_with("*.")) {
+          contexts.by_suffix.emplace(name.substr(1), context.get());
+        } else {
+          contexts.by_name.emplace(name, context.get());
+        }
+      }
+    }
+    contexts.all.push_back(std::move(context));
+  }
+}
+
+}  // namespace
+
+const char* word_of(TlsOutcome outcome) {
+  switch (outcome) {
+    case TlsOutcome::ok: return "ok";
+    case TlsOutcome::resumed: return "resumed";
+    case TlsOutcome::timeout: return "timeout";
+    case TlsOutcome::closed: return "closed";
+    case TlsOutcome::not_tls: return "not_tls";
+    case TlsOutcome::version: return "version";
+    case TlsOutcome::cipher: return "cipher";
+    case TlsOutcome::alpn: return "alpn";
+    case TlsOutcome::certificate: return "certificate";
+    case TlsOutcome::alert: return "alert";
+    case TlsOutcome::overload: return "overload";
+    case TlsOutcome::error: return "error";
+  }
+  return "error";
+}
+
+TlsServer::TlsServer() = default;
+TlsServer::~TlsServer() = default;
+
+std::vector<TlsProblem> TlsServer::check(const ListenerTlsConfig& config) {
+  TlsContexts contexts;
+  std::string authorities;
+  std::vector<TlsProblem> problems;
+  load_server(config, contexts, authorities, problems);
+  return problems;
+}
+
+Result<std::shared_ptr<const TlsServer>> TlsServer::build(const ListenerTlsConfig& config,
+                                                          const std::string& listener,
+                                                          Options options) {
+  std::shared_ptr<TlsServer> server(new TlsServer);
+  server->contexts_ = std::make_unique<TlsContexts>();
+  server->http2_ = options.http2;
+  server->tickets_ = std::make_unique<TicketKeys>(std::move(options.clock));
+  std::string authorities;
+  load_server(config, *server->contexts_, authorities, server->warnings_);
+  if (const TlsProblem* problem = first_error(server->warnings_)) {
+    return Error{.fault = Fault::internal,
+                 .detail = "listener " + listener + ": tls." + problem->key + ": " +
+                           problem->message + (problem->help.empty() ? "" : "; " + problem->help)};
+  }
+
+  const bool required = config.client_auth == ClientAuth::require;
+  int verify = SSL_VERIFY_NONE;
+  if (!config.client_ca.empty()) {
+    verify = SSL_VERIFY_PEER | (required ? SSL_VERIFY_FAIL_IF_NO_PEER_CERT : 0);
+  }
+  // A session says "this client has been verified": by these authorities, on this listener.
+  const auto policy = sha256(listener + '\0' + std::to_string(verify) + '\0' + authorities);
+  for (const OwnedContext& context : server->contexts_->all) {
+    SSL_CTX* ctx = context.get();
+    SSL_CTX_set_verify(ctx, verify, nullptr);
+    SSL_CTX_set_session_id_context(ctx, policy.data(), policy.size());
+    SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);  // tickets only: nothing is kept here
+    SSL_CTX_set_timeout(ctx, session_lifetime.count());
+    SSL_CTX_set_tlsext_ticket_key_evp_cb(ctx, &TlsState::on_ticket_key);
+    SSL_CTX_set_session_ticket_cb(ctx, &TlsState::on_new_ticket, &TlsState::on_ticket,
+                                  server.get());
+    SSL_CTX_set_client_hello_cb(ctx, &TlsState::on_client_hello, server.get());
+    SSL_CTX_set_alpn_select_cb(ctx, &TlsState::on_alpn, server.get());
+  }
+  return std::shared_ptr<const TlsServer>(std::move(server));
+}
+
+// ---- what OpenSSL asks during a handshake -------------------------------------------------------
+
+std::unique_ptr<TlsState> TlsState::accepting(Watch& watch,
+                                              std::shared_ptr<const TlsServer> server) {
+  std::unique_ptr<TlsState> state(new TlsState(watch, server->contexts_->all.front().get()));
+  state->server_ = std::move(server);
+  SSL_set_accept_state(state->ssl_.get());
+  return state;
+}
+
+/// Before anything else is looked at, tickets too: whom does the client want to speak to?
+int TlsState::on_client_hello(SSL* ssl, int*, void*) {
+  TlsState& self = of(ssl);
+  const unsigned char* extension = nullptr;
+  std::size_t size = 0;
+  self.facts_.sni.clear();
+  if (SSL_client_hello_get0_ext(ssl, TLSEXT_TYPE_server_name, &extension, &size) == 1) {
+    self.facts_.sni = lower_case(name_in(extension, size));
+  }
+  SSL_CTX* context = self.server_->contexts_->find(self.facts_.sni);
+  if (context != nullptr) SSL_set_SSL_CTX(ssl, context);
+  return SSL_CLIENT_HELLO_SUCCESS;
+}
+
+int TlsState::on_alpn(SSL* ssl, const unsigned char** chosen, unsigned char* chosen_size,
+                      const unsigned char* offered, unsigned offered_size, void*) {
+  static constexpr std::string_view http2 = "\x02h2";
+  static constexpr std::string_view http1 = "\x08http/1.1";
+  const std::string_view list(reinterpret_cast<const char*>(offered), offered_size);
+  for (const std::string_view ours : {http2, http1}) {
+    if (ours == http2 && !of(ssl).server_->http2_) continue;
+    for (std::size_t at = 0; at < list.size(); at += 1 + static_cast<unsigned char>(list[at])) {
+      if (!list.substr(at).starts_with(ours)) continue;
+      *chosen = reinterpret_cast<const unsigned char*>(ours.data()) + 1;
+      *chosen_size = static_cast<unsigned char>(ours.size() - 1);
+      return SSL_TLSEXT_ERR_OK;
+    }
+  }
+  return SSL_TLSEXT_ERR_ALERT_FATAL;
+}
+
+int TlsState::on_ticket_key(SSL* ssl, unsigned char* name, unsigned char* iv,
+                            EVP_CIPHER_CTX* cipher, EVP_MAC_CTX* mac, int sealing) {
+  TicketKeys& tickets = *of(ssl).server_->tickets_;
+  constexpr int failed = -1;
+  constexpr int unknown = 0;
+  constexpr int good = 1;
+  constexpr int good_but_old = 2;
+  static EVP_CIPHER* const aes = EVP_CIPHER_fetch(nullptr, "AES-256-CBC", nullptr);
+
+  const auto key_mac = [mac](TicketKeys::Key& key) {
+    char digest[] = "SHA256";
+    const OSSL_PARAM parameters[] = {
+        OSSL_PARAM_construct_octet_string(OSSL_MAC_PARAM_KEY, key.authentication.data(),
+                                          key.authentication.size()),
+        OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, digest, 0),
+        OSSL_PARAM_construct_end(),
+    };
+    return EVP_MAC_CTX_set_params(mac, parameters) == 1;
+  };
+
+  if (sealing != 0) {
+    auto key = tickets.current();
+    if (!key || RAND_bytes(iv, EVP_CIPHER_get_iv_length(aes)) != 1) return failed;
+    std::memcpy(name, key->name.data(), key->name.size());
+    const bool ready =
+        EVP_EncryptInit_ex2(cipher, aes, key->encryption.data(), iv, nullptr) == 1 && key_mac(*key);
+    return ready ? good : failed;
+  }
+  auto found = tickets.find(name);
+  if (!found) return unknown;
+  const bool ready =
+      EVP_DecryptInit_ex2(cipher, aes, found->key.encryption.data(), iv, nullptr) == 1 &&
+      key_mac(found->key);
+  if (!ready) return failed;
+  return found->old ? good_but_old : good;
+}
+
+/// A ticket remembers for which name it was given.
+int TlsState::on_new_ticket(SSL* ssl, void*) {
+  const std::string& name = of(ssl).facts_.sni;
+  return SSL_SESSION_set1_ticket_appdata(SSL_get_session(ssl), name.data(), name.size());
+}
+
+SSL_TICKET_RETURN TlsState::on_ticket(SSL* ssl, SSL_SESSION* session, const unsigned char*,
+                                      std::size_t, SSL_TICKET_STATUS status, void*) {
+  if (status != SSL_TICKET_SUCCESS && status != SSL_TICKET_SUCCESS_RENEW) {
+    return SSL_TICKET_RETURN_IGNORE_RENEW;
+  }
+  void* name = nullptr;
+  std::size_t size = 0;
+  SSL_SESSION_get0_ticket_appdata(session, &name, &size);
+  if (of(ssl).facts_.sni != std::string_view(static_cast<const char*>(name), size)) {
+    return SSL_TICKET_RETURN_IGNORE_RENEW;
+  }
+  // A client's certificate may have expired since.
+  const X509* certificate = SSL_SESSION_get0_peer(session);
+  if (certificate != nullptr && X509_cmp_current_time(X509_get0_notAfter(certificate)) < 0) {
+    return SSL_TICKET_RETURN_IGNORE_RENEW;
+  }
+  return status == SSL_TICKET_SUCCESS ? SSL_TICKET_RETURN_USE : SSL_TICKET_RETURN_USE_RENEW;
+}
+
+}  // namespace evenkeel

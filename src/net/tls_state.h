@@ -1,0 +1,125 @@
+// One TLS connection on a descriptor: what a Socket has besides the descriptor when it speaks TLS.
+//
+// OpenSSL reads from the descriptor straight into its own buffer, and only when the loop has said
+// that there is something; what it writes goes straight from its buffer to the kernel, or, of
+// several records in a row, into a block that is sent at once. It never sees a full socket: what
+// the kernel does not take waits here. An idle connection holds no buffer at all.
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "evenkeel/base/bytes.h"
+#include "evenkeel/base/loop.h"
+#include "evenkeel/net/socket.h"
+#include "evenkeel/net/tls.h"
+#include "net/openssl.h"
+
+namespace evenkeel {
+
+/// What is still to be sent of a write.
+struct Pieces {
+  std::string_view head;
+  std::string_view body;
+  std::string_view tail;
+
+  std::size_t size() const { return head.size() + body.size() + tail.size(); }
+};
+
+/// Ciphertext that the kernel has not taken yet.
+class Outgoing {
+ public:
+  bool empty() const { return first_.empty(); }
+  std::size_t size() const { return first_.end - first_.begin + second_.end - second_.begin; }
+  /// False when it does not fit: 128 KiB.
+  bool append(std::string_view bytes, std::uint32_t block_size);
+  std::string_view first() const { return first_.bytes(); }
+  std::string_view second() const { return second_.bytes(); }
+  void remove(std::size_t count);
+
+ private:
+  ReadBuffer first_;
+  ReadBuffer second_;
+};
+
+class TlsState {
+ public:
+  static std::unique_ptr<TlsState> accepting(Watch& watch, std::shared_ptr<const TlsServer> server);
+  static std::unique_ptr<TlsState> connecting(Watch& watch, std::shared_ptr<const TlsClient> client,
+                                              const std::string& server_name, AlpnOffer offer,
+                                              std::shared_ptr<TlsSessions> sessions);
+  TlsState(const TlsState&) = delete;
+  TlsState& operator=(const TlsState&) = delete;
+  ~TlsState();
+
+  enum class Step : std::uint8_t { done, wants_read, wants_write, failed };
+  Step handshake();
+  /// The handshake took too long.
+  void expire();
+  /// How the handshake ended, and why, for people.
+  TlsOutcome outcome() const { return outcome_; }
+  const std::string& complaint() const { return complaint_; }
+  const TlsFacts& facts() const { return facts_; }
+
+  Socket::Read read_some(char* place, std::size_t size);
+  /// Encrypts and sends until everything is with the kernel, or it takes no more (`wants_write`);
+  /// removes from `pieces` what is encrypted.
+  Step push(Pieces& pieces);
+  std::size_t write_now(std::string_view bytes);
+  /// Looks at an idle connection, in the kernel too; swallows what is not data, such as tickets.
+  bool quiet();
+  /// Tells the peer that no more will come. At most once.
+  void say_goodbye();
+  /// Nothing more will be said: the connection is broken on purpose.
+  void mute() { muted_ = true; }
+
+ private:
+  enum class End : std::uint8_t { none, goodbye, truncated, broken };
+
+  TlsState(Watch& watch, ssl_ctx_st* context);
+
+  static int bio_read(BIO* bio, char* place, int size);
+  static int bio_write(BIO* bio, const char* bytes, int size);
+  static long bio_control(BIO* bio, int command, long number, void* pointer);
+  static BIO_METHOD* bio_method();
+
+  static TlsState& of(SSL* ssl) { return *static_cast<TlsState*>(SSL_get_app_data(ssl)); }
+  static int on_client_hello(SSL* ssl, int* alert, void* server);
+  static int on_alpn(SSL* ssl, const unsigned char** chosen, unsigned char* chosen_size,
+                     const unsigned char* offered, unsigned offered_size, void* server);
+  static int on_ticket_key(SSL* ssl, unsigned char* name, unsigned char* iv, EVP_CIPHER_CTX* cipher,
+                           EVP_MAC_CTX* mac, int sealing);
+  static int on_new_ticket(SSL* ssl, void* server);
+  static SSL_TICKET_RETURN on_ticket(SSL* ssl, SSL_SESSION* session, const unsigned char* name,
+                                     std::size_t name_size, SSL_TICKET_STATUS status, void* server);
+  static int on_new_session(SSL* ssl, SSL_SESSION* session);
+  friend class TlsServer;
+  friend class TlsClient;
+
+  bool flush();
+  int send_now(std::string_view bytes);
+  void note_failure(int result);
+  void note_success();
+  End end_of(int result);
+
+  Watch& watch_;
+  OwnedSsl ssl_;
+  std::shared_ptr<const TlsServer> server_;
+  std::shared_ptr<const TlsClient> client_;
+  std::shared_ptr<TlsSessions> sessions_;
+  Outgoing out_;
+  TlsFacts facts_;
+  std::string complaint_;
+  std::string expected_name_;
+  TlsOutcome outcome_ = TlsOutcome::error;
+  End end_ = End::none;
+  bool established_ = false;
+  bool first_byte_seen_ = false;
+  bool not_tls_ = false;
+  bool corked_ = false;   // records gather in `out_`
+  bool looking_ = false;  // reads ask the kernel, whatever the loop has said
+  bool muted_ = false;
+  bool said_goodbye_ = false;
+};
+
+}  // namespace evenkeel
