@@ -97,22 +97,20 @@ std::optional<Address> parse_address(std::string_view text, std::string& why) {
   }
   const auto port = parse_port(*parts->port, why);
   if (!port) return std::nullopt;
-  if (parts->host.empty() || parts->host == "*") return Address{"0.0.0.0", *port};
+  if (parts->host.empty() || parts->host == "*") return Address{"0.0.0.0", *port, false};
   if (!is_host(parts->host, why)) return std::nullopt;
-  return Address{std::string{parts->host}, *port};
+  return Address{std::string{parts->host}, *port, false};
 }
 
 std::optional<Address> parse_backend_address(std::string_view text, std::string& why) {
   const std::size_t scheme_end = text.find("://");
   const bool is_url = scheme_end != text.npos;
+  bool secure = false;
   if (is_url) {
     const std::string_view scheme = text.substr(0, scheme_end);
-    if (scheme == "https") {
-      why = "TLS to backends is not supported";
-      return std::nullopt;
-    }
-    if (scheme != "http") {
-      why = fmt::format("'{}' is not a scheme that is supported, only http is", scheme);
+    secure = scheme == "https";
+    if (!secure && scheme != "http") {
+      why = fmt::format("'{}' is not a scheme that is supported, only http and https are", scheme);
       return std::nullopt;
     }
     text.remove_prefix(scheme_end + 3);
@@ -134,13 +132,13 @@ std::optional<Address> parse_backend_address(std::string_view text, std::string&
                                                                     : "the port is missing";
     return std::nullopt;
   }
-  const auto port = parse_port(parts->port.value_or("80"), why);
+  const auto port = parse_port(parts->port.value_or(secure ? "443" : "80"), why);
   if (!port || !is_host(parts->host, why)) return std::nullopt;
   if (*port == 0) {
     why = "a backend cannot have port 0";
     return std::nullopt;
   }
-  return Address{std::string{parts->host}, *port};
+  return Address{std::string{parts->host}, *port, secure};
 }
 
 std::optional<IpBytes> parse_ip(std::string_view text) {

@@ -17,6 +17,7 @@ CommandOutput check_command(const std::string& file, bool json, const Environmen
     output.out = problems_json(loaded.problems);
   } else if (loaded.ok()) {
     output.out = fmt::format("{}: ok\n", file);
+    output.err = render_warnings(loaded.warnings, loaded.text);
   } else {
     output.err = render_problems(loaded.problems, loaded.text);
   }

@@ -24,10 +24,57 @@ inline constexpr std::array<std::string_view, 11> engine_words = {
 inline constexpr std::array<std::string_view, 4> picker_words = {
     "round-robin", "weighted", "least-connections", "consistent-hash"};
 inline constexpr std::array<std::string_view, 2> half_close_words = {"abort", "wait"};
+inline constexpr std::array<std::string_view, 2> client_auth_words = {"require", "request"};
+inline constexpr std::array<std::string_view, 2> tls_version_words = {"1.2", "1.3"};
 inline constexpr std::array<std::string_view, 1> access_log_format_words = {"json"};
 
 // Lower-case letters, digits, '.', '_', '-': what a metric label and a URL take unquoted.
 inline constexpr std::string_view name_pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$";
+
+template <>
+struct Fields<CertificateConfig> {
+  template <class Visit>
+  static void each(Visit&& visit) {
+    using T = CertificateConfig;
+    visit(Key{"cert", "File with the certificate and those that lead to its root, in PEM form.",
+              true},
+          &T::cert, TextForm{"the path of a file", check_not_empty});
+    visit(Key{"key", "File with its private key, in PEM form and without pass phrase.", true},
+          &T::key, TextForm{"the path of a file", check_not_empty});
+  }
+};
+
+template <>
+struct Fields<ListenerTlsConfig> {
+  template <class Visit>
+  static void each(Visit&& visit) {
+    using T = ListenerTlsConfig;
+    visit(Key{"certificates",
+              "One per name or group of names (`*.example.com` too), chosen by the name that the "
+              "client asks for (SNI); the first is for all others.",
+              true},
+          &T::certificates,
+          ListForm<StructForm<CertificateConfig>>{{}, "a list of certificates", false});
+    visit(Key{"client_ca",
+              "File with the authorities, in PEM form, that may vouch for clients. A client's "
+              "certificate is passed on as x-forwarded-client-cert.",
+              false, "clients are not asked for certificates"},
+          &T::client_ca, TextForm{"the path of a file", check_not_empty});
+    visit(Key{"client_auth",
+              "Whether a client must show a certificate (`require`) or may (`request`); one that "
+              "is shown must be good in either case. Only with `client_ca`."},
+          &T::client_auth, EnumForm<ClientAuth>{"client_auth", client_auth_words});
+    visit(Key{"min_version", "The oldest version of TLS that is spoken."}, &T::min_version,
+          EnumForm<TlsVersion>{"min_version", tls_version_words});
+  }
+
+  static void finish(Node& node, ListenerTlsConfig& tls) {
+    if (node.has("client_auth") && tls.client_ca.empty()) {
+      node.fail("'client_auth' says nothing without 'client_ca'",
+                "add client_ca: FILE, with the authorities that vouch for clients");
+    }
+  }
+};
 
 template <>
 struct Fields<ListenerTimeouts> {
@@ -47,6 +94,10 @@ struct Fields<ListenerTimeouts> {
               "How long a client may take nothing of its response; then the connection is "
               "closed."},
           &T::write, DurationForm{});
+    visit(Key{"handshake",
+              "Longest time for the whole TLS handshake; then the connection is "
+              "closed."},
+          &T::handshake, DurationForm{});
   }
 };
 
@@ -77,9 +128,18 @@ struct Fields<ListenerConfig> {
               "Where clients connect; `:8080` means every IPv4 address, port 0 lets the "
               "kernel choose."},
           &T::address, listen_address());
+    visit(Key{"tls", "HTTP over TLS; HTTP/2 or HTTP/1.1, as the client prefers (ALPN).", false,
+              "in the clear"},
+          &T::tls, OptionalForm<ListenerTlsConfig>{});
     visit(Key{"timeouts", "How long a client may take."}, &T::timeouts,
           StructForm<ListenerTimeouts>{});
     visit(Key{"limits", "How much a client may send."}, &T::limits, StructForm<ListenerLimits>{});
+    visit(Key{"proxy_protocol",
+              "Networks of load balancers that begin each connection with a PROXY header, version "
+              "1 or 2: they must, and the client is who the header names. From others no such "
+              "header is understood.",
+              false, "nobody"},
+          &T::proxy_protocol, ScalarListForm<NetworkForm>{{{}, "a list of networks"}});
     visit(Key{"trusted_proxies",
               "Networks (10.0.0.0/8, ::1) of proxies whose Forwarded, X-Forwarded-* and "
               "X-Real-IP fields are believed; those of others are replaced or dropped.",
@@ -106,7 +166,10 @@ struct Fields<BackendConfig> {
   template <class Visit>
   static void each(Visit&& visit) {
     using T = BackendConfig;
-    visit(Key{"address", "Where the server is: `host:port` or `http://host:port`.", true},
+    visit(Key{"address",
+              "Where the server is: `host:port`, `http://host:port`, or `https://host:port` to "
+              "speak TLS with it.",
+              true},
           &T::address, backend_address());
     visit(Key{"weight",
               "How much it takes, relative to the others of its pool; `round-robin` "
@@ -193,6 +256,37 @@ struct Fields<KeepAliveConfig> {
 };
 
 template <>
+struct Fields<PoolTlsConfig> {
+  template <class Visit>
+  static void each(Visit&& visit) {
+    using T = PoolTlsConfig;
+    visit(Key{"verify",
+              "Whether a backend's certificate must be good and for its name. Without, anybody "
+              "on the way can read and change what is sent."},
+          &T::verify, FlagForm{});
+    visit(Key{"ca", "File with the authorities to believe, in PEM form.", false, "the system's"},
+          &T::ca, TextForm{"the path of a file", check_not_empty});
+    visit(Key{"server_name",
+              "The name or IP address that certificates are for, and what is asked for (SNI).",
+              false, "the host in each backend's address"},
+          &T::server_name, TextForm{"a host name", check_not_empty});
+    visit(Key{"cert", "File with a certificate to show to backends that ask, in PEM form.", false,
+              "none"},
+          &T::cert, TextForm{"the path of a file", check_not_empty});
+    visit(Key{"key", "File with its private key, in PEM form and without pass phrase.", false,
+              "none"},
+          &T::key, TextForm{"the path of a file", check_not_empty});
+  }
+
+  static void finish(Node& node, PoolTlsConfig&) {
+    if (node.has("cert") != node.has("key")) {
+      node.fail(node.has("cert") ? "'cert' needs 'key'" : "'key' needs 'cert'",
+                "give both, or neither");
+    }
+  }
+};
+
+template <>
 struct Fields<PoolConfig> {
   template <class Visit>
   static void each(Visit&& visit) {
@@ -213,6 +307,11 @@ struct Fields<PoolConfig> {
               "address alone.",
               true},
           &T::backends, ListForm<BackendForm>{{}, "a list of backends", false});
+    visit(Key{"tls",
+              "TLS to every backend of the pool; `{}` for all defaults. Without, it is spoken "
+              "with those that have https:// in their address.",
+              false, "only for https://"},
+          &T::tls, OptionalForm<PoolTlsConfig>{});
     visit(Key{"limits", "How much the pool takes at a time."}, &T::limits,
           StructForm<PoolLimits>{});
     visit(Key{"timeouts", "How long a backend may take."}, &T::timeouts,

@@ -444,7 +444,7 @@ Tree BackendForm::tree(const Value& value, const Value* omit) const {
 Tree BackendForm::tree_without_defaults(const Value& value) const {
   BackendConfig plain;
   plain.address = value.address;
-  if (value == plain) return Tree::text(to_string(value.address));
+  if (value == plain) return Tree::text(AddressForm::written(value.address));
   return StructForm<BackendConfig>{}.tree_without_defaults(value);
 }
 

@@ -208,9 +208,13 @@ struct AddressForm : ScalarForm {
   std::string_view example;  // host and ':' to put before a bare port
 
   void read(const Node& node, Value& value) const;
-  Tree tree(const Value& value, const Value*) const { return Tree::text(to_string(value)); }
+  Tree tree(const Value& value, const Value*) const { return Tree::text(written(value)); }
   Tree schema() const;
   std::string type() const { return "address"; }
+
+  static std::string written(const Address& address) {
+    return (address.secure ? "https://" : "") + to_string(address);
+  }
 };
 
 AddressForm listen_address();
@@ -429,6 +433,25 @@ struct StructForm {
       form.document(rows, full_path);
     });
   }
+};
+
+// A struct that may be absent as a whole.
+template <class T>
+struct OptionalForm {
+  using Value = std::optional<T>;
+  static constexpr Shape shape = Shape::map;
+
+  StructForm<T> form;
+
+  void read(const Node& node, Value& value) const { form.read(node, value.emplace()); }
+  Tree tree(const Value& value, const Value* omit) const {
+    if (!value) return {};
+    return omit ? form.tree_without_defaults(*value) : form.tree(*value, nullptr);
+  }
+  Tree schema() const { return form.schema(); }
+  std::string type() const { return form.type(); }
+  std::string range() const { return form.range(); }
+  void document(Rows& rows, const std::string& path) const { form.document(rows, path); }
 };
 
 // A backend is a mapping, or just its address.

@@ -144,6 +144,7 @@ LoadResult read_config(std::string_view text, const std::string& file,
   config_file::Reading reading{config_file::Report{file}, environment, {}, false};
   config_file::read_text(text, result.config, reading);
   result.problems = reading.report.take();
+  result.warnings = reading.report.take_warnings();
   return result;
 }
 

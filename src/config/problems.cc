@@ -17,17 +17,30 @@ void Report::add(Mark mark, std::string path, std::string message, std::string h
       {file_, mark.line, mark.column, std::move(path), std::move(message), std::move(help)});
 }
 
+void Report::warn(Mark mark, std::string path, std::string message, std::string help) {
+  warnings_.push_back(
+      {file_, mark.line, mark.column, std::move(path), std::move(message), std::move(help)});
+}
+
 void Report::forget_from(int line) {
   std::erase_if(problems_, [line](const Problem& problem) { return problem.line >= line; });
 }
 
-std::vector<Problem> Report::take() {
-  std::ranges::sort(problems_, [](const Problem& a, const Problem& b) {
+namespace {
+
+std::vector<Problem> in_order(std::vector<Problem> problems) {
+  std::ranges::sort(problems, [](const Problem& a, const Problem& b) {
     return std::tie(a.line, a.column, a.path, a.message) <
            std::tie(b.line, b.column, b.path, b.message);
   });
-  return std::move(problems_);
+  return problems;
 }
+
+}  // namespace
+
+std::vector<Problem> Report::take() { return in_order(std::move(problems_)); }
+
+std::vector<Problem> Report::take_warnings() { return in_order(std::move(warnings_)); }
 
 std::vector<std::string_view> split_lines(std::string_view text) {
   std::vector<std::string_view> lines;
@@ -71,30 +84,39 @@ std::string one_line(std::string_view text) {
   return out;
 }
 
+std::string render(const std::vector<Problem>& problems, std::string_view text,
+                   std::string_view kind) {
+  const auto lines = split_lines(text);
+  std::string out;
+  for (std::size_t i = 0; i < std::min(problems.size(), most_rendered); ++i) {
+    const Problem& problem = problems[i];
+    out += problem.file;
+    if (problem.line > 0) out += fmt::format(":{}:{}", problem.line, problem.column);
+    out += fmt::format(": {}: ", kind);
+    if (!problem.path.empty()) out += one_line(problem.path) + ": ";
+    out += one_line(problem.message);
+    if (!problem.help.empty()) out += "; " + one_line(problem.help);
+    out += '\n';
+    const auto line = static_cast<std::size_t>(problem.line);
+    if (line >= 1 && line <= lines.size()) {
+      out += excerpt(lines[line - 1], problem.column);
+    }
+  }
+  if (problems.size() > most_rendered) {
+    out += fmt::format("... and {} more\n", problems.size() - most_rendered);
+  }
+  return out;
+}
+
 }  // namespace
 }  // namespace config_file
 
 std::string render_problems(const std::vector<Problem>& problems, std::string_view text) {
-  const auto lines = config_file::split_lines(text);
-  std::string out;
-  for (std::size_t i = 0; i < std::min(problems.size(), config_file::most_rendered); ++i) {
-    const Problem& problem = problems[i];
-    out += problem.file;
-    if (problem.line > 0) out += fmt::format(":{}:{}", problem.line, problem.column);
-    out += ": error: ";
-    if (!problem.path.empty()) out += config_file::one_line(problem.path) + ": ";
-    out += config_file::one_line(problem.message);
-    if (!problem.help.empty()) out += "; " + config_file::one_line(problem.help);
-    out += '\n';
-    const auto line = static_cast<std::size_t>(problem.line);
-    if (line >= 1 && line <= lines.size()) {
-      out += config_file::excerpt(lines[line - 1], problem.column);
-    }
-  }
-  if (problems.size() > config_file::most_rendered) {
-    out += fmt::format("... and {} more\n", problems.size() - config_file::most_rendered);
-  }
-  return out;
+  return config_file::render(problems, text, "error");
+}
+
+std::string render_warnings(const std::vector<Problem>& warnings, std::string_view text) {
+  return config_file::render(warnings, text, "warning");
 }
 
 std::string problems_json(const std::vector<Problem>& problems) {

@@ -18,6 +18,9 @@ class Report {
 
   void add(Mark mark, std::string path, std::string message, std::string help = {});
 
+  // Of what is wrong, but not so that the file cannot be used.
+  void warn(Mark mark, std::string path, std::string message, std::string help = {});
+
   // Whether something was wrong at this key or inside it, so that what it holds is no basis for
   // further checks.
   bool touched(const std::string& path) const { return touched_.count(path) > 0; }
@@ -29,10 +32,12 @@ class Report {
 
   // All of them in the order of the file.
   std::vector<Problem> take();
+  std::vector<Problem> take_warnings();
 
  private:
   std::string file_;
   std::vector<Problem> problems_;
+  std::vector<Problem> warnings_;
   std::unordered_set<std::string> touched_;
 };
 

@@ -176,6 +176,34 @@ void check_hosts(const Config& config, Reading& reading) {
   }
 }
 
+// ---- certificates
+
+void check_certificates(const Config& config, Reading& reading) {
+  const auto report = [&](const std::string& place, const std::vector<TlsProblem>& problems) {
+    for (const TlsProblem& problem : problems) {
+      const std::string path = place + "." + problem.key;
+      if (problem.warning) {
+        reading.report.warn(reading.mark_of(path), path, problem.message, problem.help);
+      } else {
+        reading.add(path, problem.message, problem.help);
+      }
+    }
+  };
+  const Environment& environment = reading.environment;
+  for (std::size_t i = 0; i < config.listeners.size(); ++i) {
+    const auto& tls = config.listeners[i].tls;
+    const std::string place = at("listeners", i) + ".tls";
+    if (!environment.listener_tls_problems || !tls || reading.report.touched(place)) continue;
+    report(place, environment.listener_tls_problems(*tls));
+  }
+  for (std::size_t i = 0; i < config.pools.size(); ++i) {
+    const auto& tls = config.pools[i].tls;
+    const std::string place = at("pools", i) + ".tls";
+    if (!environment.pool_tls_problems || !tls || reading.report.touched(place)) continue;
+    report(place, environment.pool_tls_problems(*tls));
+  }
+}
+
 // ---- routes and pools
 
 std::string path_of_target(const Reading& reading, std::size_t route, const std::string& pool) {
@@ -327,6 +355,7 @@ void check_rules(const Config& config, Reading& reading) {
   check_ports(config, reading);
   check_routes(config, reading);
   check_hosts(config, reading);
+  check_certificates(config, reading);
 }
 
 }  // namespace evenkeel::config_file

@@ -7,7 +7,8 @@ namespace evenkeel::config_file {
 
 // Reports what is wrong between keys that are each right by themselves: names and addresses given
 // twice, two listeners on one port, routes to no pool and pools that no route leads to, routes that
-// are never reached, host names without an address. What a reported mistake already explains is
+// are never reached, host names without an address, certificates
+// that cannot be used. What a reported mistake already explains is
 // left alone.
 void check_rules(const Config& config, Reading& reading);
 

@@ -7,19 +7,23 @@
 #include <vector>
 
 #include "evenkeel/config/config.h"
+#include "evenkeel/config/tls_problem.h"
 
 namespace evenkeel {
 
-// What reading a file needs from outside. Either may be empty: then no variable is set, and every
-// name resolves.
+// What reading a file needs from outside. Any may be empty: then no variable is set, every name
+// resolves, and certificates are not looked at.
 struct Environment {
   // The value of an environment variable, if it is set.
   std::function<std::optional<std::string>(const std::string& name)> variable;
   // Why a host name has no address, or nothing if it has one. May block on the network.
   // Thread: any, several at a time.
   std::function<std::optional<std::string>(const std::string& host)> resolve_error;
+  // What is wrong with the files of certificates and keys. Read them; block.
+  std::function<std::vector<TlsProblem>(const ListenerTlsConfig&)> listener_tls_problems;
+  std::function<std::vector<TlsProblem>(const PoolTlsConfig&)> pool_tls_problems;
 
-  // getenv and getaddrinfo. Thread: any that does not race with setenv.
+  // getenv and getaddrinfo; nothing for certificates. Thread: any that does not race with setenv.
   static Environment of_process();
 };
 
@@ -39,6 +43,7 @@ struct Problem {
 struct LoadResult {
   Config config;                  // only meaningful when ok()
   std::vector<Problem> problems;  // in the order of the file
+  std::vector<Problem> warnings;  // likewise; a file with these alone is ok
   std::string hash;               // XXH3 of the text, 16 hexadecimal digits; empty if unreadable
   std::string text;               // what was read, for render_problems
 
@@ -55,6 +60,9 @@ LoadResult read_config(std::string_view text, const std::string& file,
 // For people, one line per problem, each followed by its source line and a caret:
 // `file:line:column: error: path: message; help`.
 std::string render_problems(const std::vector<Problem>& problems, std::string_view text);
+
+// The same for warnings.
+std::string render_warnings(const std::vector<Problem>& warnings, std::string_view text);
 
 // For programs: a JSON list of {file, line, column, path, message, help}.
 std::string problems_json(const std::vector<Problem>& problems);

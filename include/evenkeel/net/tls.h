@@ -11,6 +11,7 @@
 #include "evenkeel/base/clock.h"
 #include "evenkeel/base/result.h"
 #include "evenkeel/config/config.h"
+#include "evenkeel/config/tls_problem.h"
 
 struct ssl_ctx_st;  // OpenSSL's own names: its headers stay inside this room
 struct ssl_session_st;
@@ -52,14 +53,6 @@ struct TlsFacts {
   /// SHA-256 of its DER form, 64 lower-case hexadecimal digits.
   std::string certificate_subject;
   std::string certificate_hash;
-};
-
-/// One thing that is wrong with the files of a policy.
-struct TlsProblem {
-  std::string key;       ///< of the configuration: "certificates[0].cert", "ca"
-  std::string message;   ///< names the file
-  std::string help;      ///< the cure
-  bool warning = false;  ///< it works, but not for whom it should
 };
 
 class TicketKeys;
