@@ -4,6 +4,7 @@ import socket
 import threading
 import time
 
+from secured import Secured
 from stream import Closed, Stream
 
 
@@ -34,6 +35,27 @@ class Exchange:
         self.stream.read_body(self.head, bodiless=not has_body)
         return self.head.body
 
+    def pieces(self):
+        """Of the body, as they come."""
+        if self.head.chunked():
+            while piece := self.stream.read_chunk(self.head):
+                yield piece
+        left = self.head.length() or 0
+        while left > 0:
+            piece = self.stream.read_some()
+            if not piece:
+                raise Closed(f"{left} bytes of the body are missing")
+            left -= len(piece)
+            yield piece
+
+    def abort(self):
+        """In the middle of whatever it is."""
+        self.stream.reset()
+
+    def wait_gone(self):
+        """Until the request is given up; when that was."""
+        return self.stream.wait_closed()
+
     def send(self, data):
         self.stream.send(data)
 
@@ -62,9 +84,10 @@ class Backend:
     """Listens on a port of its own. `script(exchange)` answers each request; what it raises because
     the connection has ended is no failure, anything else is kept in `failures`."""
 
-    def __init__(self, script=None, port=0, reads_body=True):
+    def __init__(self, script=None, port=0, reads_body=True, tls=None):
         self.script = script or (lambda exchange: exchange.answer(b"hello"))
         self.reads_body = reads_body
+        self.tls = tls  # an ssl.SSLContext
         self.exchanges = []
         self.failures = []
         self.accepted = 0
@@ -94,6 +117,8 @@ class Backend:
 
     def _serve(self, stream, number):
         try:
+            if self.tls:
+                stream.socket = Secured(stream.socket, self.tls, server=True)
             while True:
                 exchange = Exchange(self, stream, stream.read_head(), number)
                 if self.reads_body:

@@ -8,6 +8,7 @@ import threading
 import unittest
 
 from backend import Backend
+from h2_backend import H2Backend, Hostile
 from process import Daemon, Simulators, wait_until
 from stream import PATIENCE
 
@@ -28,8 +29,16 @@ class Case(unittest.TestCase):
         return daemon
 
     def backend(self, script=None, **kwargs):
-        backend = Backend(script, **kwargs)
+        return self._kept(Backend(script, **kwargs))
 
+    def h2_backend(self, script=None, **kwargs):
+        return self._kept(H2Backend(script, **kwargs))
+
+    def hostile(self, play, **kwargs):
+        """An HTTP/2 server that keeps no rules: `play(wire, number)` has each connection."""
+        return self._kept(Hostile(play, **kwargs))
+
+    def _kept(self, backend):
         def end():
             backend.close()
             self.assertEqual(backend.failures, [])

@@ -4,6 +4,8 @@ import socket
 import struct
 import time
 
+from secured import Secured
+
 PATIENCE = 20.0  # seconds that any single wait may take before a test fails
 
 
@@ -68,15 +70,16 @@ class Stream:
         self.buffer = b""
 
     @classmethod
-    def connect(cls, address, receive_buffer=None):
-        """`receive_buffer`: bytes that the kernel may take for us before we read them."""
+    def connect(cls, address, receive_buffer=None, tls=None, name=None):
+        """`receive_buffer`: bytes that the kernel may take for us before we read them. `tls`: an
+        `ssl.SSLContext`; the server must be `name`, or the address."""
         host, _, port = address.rpartition(":")
         sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         if receive_buffer is not None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         sock.settimeout(PATIENCE)
         sock.connect((host, int(port)))
-        return cls(sock)
+        return cls(sock if tls is None else Secured(sock, tls, name=name))
 
     def __enter__(self):
         return self

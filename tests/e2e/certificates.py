@@ -1,0 +1,69 @@
+"""Certificates, made when a test wants them: an authority of its own, and what it signs."""
+
+import pathlib
+import ssl
+import subprocess
+
+
+def _openssl(*arguments):
+    subprocess.run(["openssl", *arguments], check=True, capture_output=True, stdin=subprocess.DEVNULL,
+                   timeout=60)
+
+
+class Certificate:
+    def __init__(self, cert, key):
+        self.cert = str(cert)
+        self.key = str(key)
+
+    def config(self):
+        """As a listener's `tls.certificates` and a pool's `tls` want it."""
+        return {"cert": self.cert, "key": self.key}
+
+
+class Authority:
+    """Signs certificates. Whoever trusts `self.cert` trusts them."""
+
+    def __init__(self, folder, name="evenkeel test authority"):
+        self._folder = pathlib.Path(folder)
+        self._count = 0
+        self.cert, self._key = self._paths()
+        _openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+                 "-days", "2", "-subj", f"/CN={name}", "-keyout", self._key, "-out", self.cert,
+                 "-addext", "keyUsage=critical,keyCertSign,cRLSign")
+
+    def _paths(self):
+        self._count += 1
+        stem = self._folder / f"{self._count}-{id(self):x}"
+        return f"{stem}.pem", f"{stem}.key"
+
+    def issue(self, *names, days=2):
+        """For these names and addresses; the first is the subject, too."""
+        cert, key = self._paths()
+        alternatives = ",".join(("IP:" if name[0].isdigit() else "DNS:") + name for name in names)
+        _openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+                 "-subj", f"/CN={names[0]}", "-addext", f"subjectAltName={alternatives}",
+                 "-keyout", key, "-out", f"{cert}.csr")
+        extensions = pathlib.Path(f"{cert}.ext")
+        extensions.write_text(f"subjectAltName={alternatives}\nbasicConstraints=critical,CA:false\n"
+                              "extendedKeyUsage=serverAuth,clientAuth\n")
+        _openssl("x509", "-req", "-in", f"{cert}.csr", "-CA", self.cert, "-CAkey", self._key,
+                 "-CAcreateserial", "-days", str(days), "-extfile", str(extensions), "-out", cert)
+        return Certificate(cert, key)
+
+    def trust(self, alpn=(), certificate=None):
+        """What a client needs to verify a server, and to show who it is."""
+        context = ssl.create_default_context(cafile=self.cert)
+        if alpn:
+            context.set_alpn_protocols(list(alpn))
+        if certificate:
+            context.load_cert_chain(certificate.cert, certificate.key)
+        return context
+
+
+def serving(certificate, alpn=()):
+    """What a server needs to show this certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate.cert, certificate.key)
+    if alpn:
+        context.set_alpn_protocols(list(alpn))
+    return context
