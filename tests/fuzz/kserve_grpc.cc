@@ -1,0 +1,92 @@
+// gRPC's framing and KServe's messages: how the bytes were cut does not matter, a message is what
+// its prefix says, and what was decoded can be encoded and decoded again to the same.
+#include "evenkeel/inference/kserve_grpc.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "evenkeel/inference/grpc_message.h"
+#include "require.h"
+
+namespace {
+
+using namespace evenkeel;
+using Step = GrpcMessageReader::Step;
+
+constexpr std::size_t largest = 4096;
+
+struct Verdict {
+  Step step = Step::more;
+  bool at_boundary = true;
+  std::vector<std::string> messages;
+
+  bool operator==(const Verdict&) const = default;
+};
+
+/// Feeds the bytes `piece` at a time.
+Verdict read(std::string_view bytes, std::size_t piece) {
+  GrpcMessageReader reader(largest);
+  Verdict verdict;
+  while (!bytes.empty()) {
+    // A copy of its own, so that ASan sees what is read beyond it.
+    const std::string copy(bytes.substr(0, piece));
+    bytes.remove_prefix(copy.size());
+    std::string_view rest = copy;
+    while ((verdict.step = reader.read(rest)) == Step::message) {
+      require(reader.message().size() <= largest, "no message is larger than allowed");
+      verdict.messages.emplace_back(reader.message());
+    }
+    if (verdict.step != Step::more) return verdict;
+    require(rest.empty(), "all is taken while there is more to come");
+  }
+  verdict.at_boundary = reader.at_boundary();
+  return verdict;
+}
+
+void write_again(const Verdict& verdict) {
+  std::string out;
+  for (const std::string& message : verdict.messages) append_grpc_frame(out, message);
+  require(read(out, out.size()).messages == verdict.messages, "messages frame as they were");
+}
+
+void decode(std::string_view message) {
+  if (const auto request = decode_model_infer_request(message)) {
+    for (const InferTensor& input : request->inputs) {
+      static_cast<void>(elements_of(input.shape));
+      if (const auto text = first_text(input)) {
+        require(text->size() + 4 <= input.data.size(), "a text is inside its tensor");
+      }
+    }
+    const auto again = decode_model_infer_request(encode(*request));
+    // Shared memory has no raw contents, but we write some for every tensor.
+    if (again) {
+      require(again->model_name == request->model_name && again->id == request->id &&
+                  again->inputs.size() == request->inputs.size() &&
+                  again->outputs == request->outputs,
+              "a request comes back as it was");
+    }
+  }
+  static_cast<void>(decode_model_infer_response(message));
+  static_cast<void>(decode_model_stream_infer_response(message));
+  static_cast<void>(decode_model_id(message));
+  static_cast<void>(decode_model_metadata(message));
+  static_cast<void>(decode_health_check_request(message));
+  static_cast<void>(decode_health_check_response(message));
+  static_cast<void>(decode_readiness(message));
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  const Verdict whole = read(bytes, std::max<std::size_t>(bytes.size(), 1));
+  require(whole == read(bytes, 1), "a byte at a time comes to the same");
+  require(whole == read(bytes, 7), "seven bytes at a time come to the same");
+  write_again(whole);
+  for (const std::string& message : whole.messages) decode(message);
+  decode(bytes);
+  return 0;
+}
