@@ -1,0 +1,396 @@
+"""PyPI's `grpcio`, both its APIs: calls through evenkeel to three of its servers, over clear HTTP/2 and over TLS."""
+
+import asyncio
+import collections
+import os
+import signal
+import time
+import unittest
+
+import case
+from backend import free_port
+from certificates import Authority
+from grpc_servers import ANY_SIZE, SERVICE, EchoProcess, EchoServer, grpc
+
+PATIENCE = 20
+PROMPTLY = 2.0  # seconds: far less than any timeout that would end a call by itself
+
+
+def multicallable(channel, method):
+    make = {"Say": "unary_unary", "Collect": "stream_unary", "Count": "unary_stream", "Wait": "unary_stream",
+            "Chat": "stream_stream"}[method]
+    return getattr(channel, make)(f"/{SERVICE}/{method}")
+
+
+@unittest.skipIf(grpc is None, "PyPI's grpcio is not installed (./dev setup)")
+class Grpc(case.Case):
+    def setUp(self):
+        self.authority = None
+
+    # ---- who takes part ----
+
+    def server(self, name="", **kwargs):
+        server = EchoServer(name, **kwargs)
+        self.addCleanup(server.stop)
+        return server
+
+    def pool_of(self, *servers, name="pool", **more):
+        return {"name": name, "protocol": "h2", "backends": [each.address for each in servers], **more}
+
+    def front(self, *servers, pool=None, **config):
+        return self.daemon({"pools": [self.pool_of(*servers, **(pool or {}))], "listeners": [self.listener()],
+                            **config})
+
+    def listener(self, **more):
+        return {"name": "public", "limits": {"body": "64MiB"}, **more}
+
+    def target(self, daemon):
+        return daemon.address
+
+    def channel(self, daemon, options=()):
+        channel = grpc.insecure_channel(self.target(daemon), options=[*ANY_SIZE, *options])
+        self.addCleanup(channel.close)
+        return channel
+
+    def aio_channel(self, daemon):
+        return grpc.aio.insecure_channel(self.target(daemon), options=ANY_SIZE)
+
+    def say(self, channel, message=b"hello", method="Say", **kwargs):
+        return multicallable(channel, method)(message, **{"timeout": PATIENCE, **kwargs})
+
+    def refused(self, call):
+        with self.assertRaises(grpc.RpcError) as raised:
+            call()
+        return raised.exception
+
+    # ---- the four kinds of calls ----
+
+    def test_calls_of_one_connection_are_spread_over_the_servers(self):
+        servers = [self.server(name) for name in "abc"]
+        channel = self.channel(self.front(*servers, pool={"picker": "round-robin"}))
+
+        heard = []
+        for _ in range(9):
+            answer, call = multicallable(channel, "Say").with_call(b"hello", timeout=PATIENCE)
+            self.assertEqual(answer, b"hello")
+            heard.append(dict(call.initial_metadata())["server"])
+
+        self.assertEqual(collections.Counter(heard), {"a": 3, "b": 3, "c": 3})
+
+    def test_many_calls_at_a_time_over_one_connection(self):
+        servers = [self.server(name) for name in "abc"]
+        channel = self.channel(self.front(*servers))
+        messages = [b"%d" % number * 1000 for number in range(300)]
+
+        calls = [multicallable(channel, "Say").future(message, timeout=PATIENCE) for message in messages]
+
+        self.assertEqual([call.result() for call in calls], messages)
+        self.assertTrue(all(server.calls for server in servers))
+
+    def test_a_stream_of_messages_to_the_server(self):
+        channel = self.channel(self.front(self.server()))
+        messages = [b"%d," % number for number in range(1000)]
+        self.assertEqual(self.say(channel, iter(messages), "Collect"), b"".join(messages))
+
+    def test_a_stream_of_messages_to_the_client(self):
+        channel = self.channel(self.front(self.server()))
+        self.assertEqual(list(self.say(channel, b"1000", "Count")), [b"%d" % number for number in range(1000)])
+
+    def test_a_conversation_of_which_each_word_waits_for_the_one_before(self):
+        channel = self.channel(self.front(self.server()))
+        ours = Words()
+
+        answers = self.say(channel, ours, "Chat")
+        for word in (b"one", b"two", b"three"):
+            ours.say(word)
+            self.assertEqual(next(answers), word)
+        ours.end()
+
+        self.assertEqual(list(answers), [b"bye"], "after the client's half was closed")
+        self.assertEqual(answers.code(), grpc.StatusCode.OK)
+
+    def test_messages_of_20_mb(self):
+        channel = self.channel(self.front(self.server()))
+        message = os.urandom(20_000_000)
+        self.assertTrue(self.say(channel, message) == message, "unary")
+        self.assertTrue(list(self.say(channel, iter([message]), "Chat")) == [message, b"bye"], "streamed")
+
+    def test_compressed_messages(self):
+        channel = self.channel(self.front(self.server()))
+        message = b"the same again and again; " * 10_000
+        self.assertEqual(self.say(channel, message, compression=grpc.Compression.Gzip), message)
+
+    # ---- metadata and status ----
+
+    def test_metadata_both_ways_before_and_after_the_messages(self):
+        channel = self.channel(self.front(self.server()))
+        sent = [("x-text", "plain, with commas; 'and' \"quotes\""), ("x-twice", "1"), ("x-twice", "2"),
+                ("x-empty", ""), ("x-any-bin", bytes(range(256))), ("x-twice-bin", b"\0,"), ("x-twice-bin", b",\xff")]
+
+        _, call = multicallable(channel, "Say").with_call(b"", timeout=PATIENCE, metadata=sent)
+
+        began = [each for each in call.initial_metadata() if each[0].startswith("x-")]
+        ended = [each for each in call.trailing_metadata() if each[0].startswith("trailing-x-")]
+        self.assertEqual(sorted(map(tuple, began)), sorted(sent))
+        self.assertEqual(sorted(map(tuple, ended)), sorted(("trailing-" + key, value) for key, value in sent))
+
+    def test_a_status_with_words_that_are_not_ascii(self):
+        channel = self.channel(self.front(self.server()))
+        words = "zu groß: 20 °C — 太大了 100% \U0001f525\nsecond line"
+        error = self.refused(lambda: self.say(channel, metadata=[
+            ("fail-code", "FAILED_PRECONDITION"), ("fail-text-bin", words.encode()), ("x-detail-bin", b"\0\1")]))
+        self.assertEqual((error.code(), error.details()), (grpc.StatusCode.FAILED_PRECONDITION, words))
+        self.assertEqual(dict(error.trailing_metadata())["trailing-x-detail-bin"], b"\0\1")
+
+    def test_every_status_is_passed_on_and_counted(self):
+        daemon = self.front(self.server())
+        channel = self.channel(daemon)
+        codes = [code for code in grpc.StatusCode if code is not grpc.StatusCode.OK]
+        for code in codes:
+            error = self.refused(lambda: self.say(channel, metadata=[("fail-code", code.name)]))
+            self.assertEqual(error.code(), code)
+        self.assertEqual(self.say(channel), b"hello")
+
+    # ---- ends ----
+
+    def test_a_cancelled_call_ends_at_the_server_at_once(self):
+        server = self.server()
+        daemon = self.front(server)
+        answers = self.say(self.channel(daemon), method="Wait")
+        self.assertEqual(next(answers), b"waiting")
+
+        cancelled = time.monotonic()
+        answers.cancel()
+
+        self.assertTrue(server.calls[0].ended.wait(PATIENCE))
+        self.assertLess(server.calls[0].ended_at - cancelled, PROMPTLY)
+        self.assertEqual(answers.code(), grpc.StatusCode.CANCELLED)
+
+    def test_a_deadline_reaches_the_server_and_ends_the_call_at_both_ends(self):
+        server = self.server()
+        answers = self.say(self.channel(self.front(server)), method="Wait", timeout=1.0)
+        self.assertEqual(next(answers), b"waiting")
+
+        error = self.refused(lambda: next(answers))
+
+        self.assertEqual(error.code(), grpc.StatusCode.DEADLINE_EXCEEDED)
+        call = server.calls[0]
+        self.assertLessEqual(call.time_remaining, 1.0)
+        self.assertTrue(call.ended.wait(PATIENCE))
+        self.assertLess(call.ended_at - call.began, 1.0 + PROMPTLY)
+
+    def test_a_server_that_is_killed_makes_its_calls_unavailable(self):
+        server = EchoProcess(self.folder())
+        self.addCleanup(server.kill)
+        answers = self.say(self.channel(self.front(server)), method="Wait")
+        self.assertEqual(next(answers), b"waiting")
+
+        server.kill()
+
+        error = self.refused(lambda: next(answers))
+        self.assertEqual(error.code(), grpc.StatusCode.UNAVAILABLE)
+
+    def test_calls_go_on_with_the_servers_that_are_left(self):
+        killed, left = EchoProcess(self.folder(), "killed"), self.server("left")
+        self.addCleanup(killed.kill)
+        channel = self.channel(self.front(killed, left, pool={"picker": "round-robin"}))
+        self.say(channel)
+        self.say(channel)
+
+        killed.kill()
+
+        codes = collections.Counter()
+        for _ in range(20):
+            try:
+                self.say(channel)
+                codes["OK"] += 1
+            except grpc.RpcError as error:
+                codes[error.code().name] += 1
+        # A call may have been on its way to the one that died; what no server began is asked again.
+        self.assertGreaterEqual(codes["OK"], 19, codes)
+
+    def test_no_server_is_unavailable(self):
+        daemon = self.daemon({"pools": [{"name": "pool", "protocol": "h2", "backends": [f"127.0.0.1:{free_port()}"]}],
+                              "listeners": [self.listener()]})
+        error = self.refused(lambda: self.say(self.channel(daemon)))
+        self.assertEqual(error.code(), grpc.StatusCode.UNAVAILABLE)
+
+    def test_no_route_is_unimplemented(self):
+        daemon = self.front(self.server(), routes=[{"match": {"grpc": "another.Service"}, "pool": "pool"}])
+        error = self.refused(lambda: self.say(self.channel(daemon)))
+        self.assertEqual(error.code(), grpc.StatusCode.UNIMPLEMENTED)
+
+    def test_an_unknown_method_is_the_servers_own_answer(self):
+        channel = self.channel(self.front(self.server()))
+        error = self.refused(lambda: channel.unary_unary(f"/{SERVICE}/Nothing")(b"", timeout=PATIENCE))
+        self.assertEqual((error.code(), error.details()), (grpc.StatusCode.UNIMPLEMENTED, "Method not found!"))
+
+    # ---- routes ----
+
+    def test_routes_by_service_and_method(self):
+        all_others, of_say = self.server("all others"), self.server("say")
+        daemon = self.daemon({
+            "listeners": [self.listener()],
+            "pools": [self.pool_of(all_others, name="others"), self.pool_of(of_say, name="say")],
+            "routes": [{"match": {"grpc": f"{SERVICE}/Say"}, "pool": "say"},
+                       {"match": {"grpc": SERVICE}, "pool": "others"}],
+        })
+        channel = self.channel(daemon)
+        self.say(channel)
+        self.assertEqual(list(self.say(channel, b"2", "Count")), [b"0", b"1"])
+        self.assertEqual([call.method for call in of_say.calls], ["Say"])
+        self.assertEqual([call.method for call in all_others.calls], ["Count"])
+
+    def test_a_server_whose_protocol_is_found_out(self):
+        channel = self.channel(self.front(self.server(), pool={"protocol": "auto"}))
+        for _ in range(3):
+            self.assertEqual(self.say(channel), b"hello")
+
+    # ---- connections ----
+
+    def test_keepalive_pings_of_a_client_that_waits_are_welcome(self):
+        server = self.server()
+        # Ten times as often as gRPC's own advice of once in 10 s.
+        channel = self.channel(self.front(server), options=[
+            ("grpc.keepalive_time_ms", 1000), ("grpc.keepalive_timeout_ms", 2000),
+            ("grpc.keepalive_permit_without_calls", 1), ("grpc.http2.max_pings_without_data", 0)])
+        answers = self.say(channel, method="Wait", timeout=4.0)
+        self.assertEqual(next(answers), b"waiting")
+
+        error = self.refused(lambda: next(answers))
+
+        self.assertEqual(error.code(), grpc.StatusCode.DEADLINE_EXCEEDED, "and not UNAVAILABLE: too_many_pings")
+        self.assertEqual(self.say(channel), b"hello")
+
+    def test_a_drain_loses_no_call(self):
+        """A second instance takes the port, then the first is told to go."""
+        server = self.server()
+        first = self.front(server)
+        channel = self.channel(first)
+        waiting = Words()
+        conversation = self.say(channel, waiting, "Chat")
+        waiting.say(b"before")
+        self.assertEqual(next(conversation), b"before")
+
+        second = self.front(server, listeners=[self.listener(address=first.address)])
+        calls = [multicallable(channel, "Say").future(b"%d" % each, timeout=PATIENCE) for each in range(50)]
+        first.signal(signal.SIGTERM)
+        answers = [call.result() for call in calls]
+        after = [self.say(channel, b"%d" % each) for each in range(100)]
+        waiting.say(b"after")
+        self.assertEqual(next(conversation), b"after")
+        waiting.end()
+        self.assertEqual(list(conversation), [b"bye"])
+
+        self.assertEqual(answers, [b"%d" % each for each in range(50)])
+        self.assertEqual(after, [b"%d" % each for each in range(100)])
+        self.assertEqual(first.wait_exit(), 0, "it waited for the conversation, and left in peace")
+        self.assertGreater(second.metric("evenkeel_requests_total"), 0, "calls have moved over")
+
+    # ---- grpc.aio ----
+
+    def test_aio_calls_of_all_kinds(self):
+        server = self.server()
+        daemon = self.front(server)
+
+        async def ask():
+            async with self.aio_channel(daemon) as channel:
+                await channel.channel_ready()
+                said = await asyncio.gather(*(multicallable(channel, "Say")(b"%d" % number, timeout=PATIENCE)
+                                              for number in range(100)))
+                collected = await multicallable(channel, "Collect")(iter([b"a", b"b"]), timeout=PATIENCE)
+                counted = [each async for each in multicallable(channel, "Count")(b"3", timeout=PATIENCE)]
+                chat = multicallable(channel, "Chat")(timeout=PATIENCE)
+                heard = []
+                for word in (b"one", b"two"):
+                    await chat.write(word)
+                    heard.append(await chat.read())
+                await chat.done_writing()
+                heard += [await chat.read(), await chat.read()]
+                return said, collected, counted, heard, await chat.code()
+
+        said, collected, counted, heard, code = asyncio.run(ask())
+        self.assertEqual(said, [b"%d" % number for number in range(100)])
+        self.assertEqual((collected, counted), (b"ab", [b"0", b"1", b"2"]))
+        self.assertEqual((heard, code), ([b"one", b"two", b"bye", grpc.aio.EOF], grpc.StatusCode.OK))
+
+    def test_an_aio_task_that_is_cancelled_ends_the_call_at_the_server(self):
+        server = self.server()
+        daemon = self.front(server)
+
+        async def ask():
+            async with self.aio_channel(daemon) as channel:
+                call = multicallable(channel, "Wait")(b"", timeout=PATIENCE)
+                heard = await call.read()
+                reading = asyncio.ensure_future(call.read())
+                await asyncio.sleep(0)
+                call.cancel()
+                cancelled = time.monotonic()
+                with self.assertRaises(asyncio.CancelledError):
+                    await reading
+                ended = await asyncio.get_running_loop().run_in_executor(None, server.calls[0].ended.wait, PATIENCE)
+                return heard, cancelled, ended
+
+        heard, cancelled, ended = asyncio.run(ask())
+        self.assertEqual((heard, ended), (b"waiting", True))
+        self.assertLess(server.calls[0].ended_at - cancelled, PROMPTLY)
+
+
+class GrpcOverTls(Grpc):
+    """The same with TLS on both sides."""
+
+    def setUp(self):
+        super().setUp()
+        self.authority = Authority(self.folder())
+        self.certificate = self.authority.issue("127.0.0.1", "localhost")
+
+    def server(self, name="", **kwargs):
+        with open(self.certificate.key, "rb") as key, open(self.certificate.cert, "rb") as cert:
+            credentials = grpc.ssl_server_credentials([(key.read(), cert.read())])
+        return super().server(name, credentials=credentials, **kwargs)
+
+    def pool_of(self, *servers, **more):
+        secure = [f"https://{each.address}" if isinstance(each, EchoServer) else each.address for each in servers]
+        return {**super().pool_of(**more), "backends": secure, "tls": {"ca": self.authority.cert}}
+
+    def listener(self, **more):
+        return super().listener(tls={"certificates": [self.certificate.config()]}, **more)
+
+    def credentials(self):
+        with open(self.authority.cert, "rb") as cert:
+            return grpc.ssl_channel_credentials(cert.read())
+
+    def channel(self, daemon, options=()):
+        channel = grpc.secure_channel(self.target(daemon), self.credentials(), options=[*ANY_SIZE, *options])
+        self.addCleanup(channel.close)
+        return channel
+
+    def aio_channel(self, daemon):
+        return grpc.aio.secure_channel(self.target(daemon), self.credentials(), options=ANY_SIZE)
+
+
+class Words:
+    """An iterator of messages that waits for what it is given."""
+
+    def __init__(self):
+        import queue  # pylint: disable=import-outside-toplevel
+        self._queue = queue.Queue()
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        word = self._queue.get(timeout=2 * PATIENCE)
+        if word is None:
+            raise StopIteration
+        return word
+
+    def say(self, word):
+        self._queue.put(word)
+
+    def end(self):
+        self._queue.put(None)
+
+
+if __name__ == "__main__":
+    case.main()

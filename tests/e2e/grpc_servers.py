@@ -1,0 +1,349 @@
+"""Servers that speak gRPC: one of grpcio's that does as its caller asks, and the real inference servers that
+PyPI carries, Triton and MLServer."""
+
+import concurrent.futures
+import json
+import os
+import pathlib
+import platform
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # we start programs and never fork
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
+try:
+    import grpc
+except ImportError:
+    grpc = None
+
+SERVICE = "evenkeel.test.Echo"
+LARGEST = 64 * 1024 * 1024
+ANY_SIZE = [("grpc.max_receive_message_length", LARGEST), ("grpc.max_send_message_length", LARGEST)]
+
+
+class Call:
+    """A call as it reached the server."""
+
+    def __init__(self, method, context):
+        self.method = method
+        self.metadata = [(key, value) for key, value in context.invocation_metadata()]
+        self.time_remaining = context.time_remaining()
+        self.began = time.monotonic()
+        self.ended = threading.Event()
+        self.ended_at = None
+        context.add_callback(self._end)
+
+    def _end(self):
+        self.ended_at = time.monotonic()
+        self.ended.set()
+
+
+class EchoServer:
+    """grpcio's server in this process. Messages are bytes, without a schema.
+
+    Say      unary: echoes; the metadata `fail-code` and `fail-text` make it fail so
+    Collect  a stream of messages: all of them, joined
+    Count    answers `n` with n messages
+    Chat     echoes each message as it comes, and says `bye` when the client has finished
+    Wait     answers `waiting` and then nothing, until the call ends
+    """
+
+    def __init__(self, name="", credentials=None, described=False):
+        """`described`: with gRPC's health service and reflection."""
+        self.name = name
+        self.calls = []
+        self._workers = concurrent.futures.ThreadPoolExecutor(max_workers=64)
+        self._server = grpc.server(self._workers, options=[
+            *ANY_SIZE, ("grpc.http2.min_ping_interval_without_data_ms", 1000)])
+        self._server.add_generic_rpc_handlers((self._handlers(),))
+        if described:
+            self._describe()
+        where = "127.0.0.1:0"
+        bound = (self._server.add_secure_port(where, credentials) if credentials
+                 else self._server.add_insecure_port(where))
+        self.address = f"127.0.0.1:{bound}"
+        self._server.start()
+
+    def _handlers(self):
+        return grpc.method_handlers_generic_handler(SERVICE, {
+            "Say": grpc.unary_unary_rpc_method_handler(self._say),
+            "Collect": grpc.stream_unary_rpc_method_handler(self._collect),
+            "Count": grpc.unary_stream_rpc_method_handler(self._count),
+            "Chat": grpc.stream_stream_rpc_method_handler(self._chat),
+            "Wait": grpc.unary_stream_rpc_method_handler(self._wait),
+        })
+
+    def _describe(self):
+        from grpc_health.v1 import health, health_pb2_grpc  # pylint: disable=import-outside-toplevel
+        from grpc_reflection.v1alpha import reflection  # pylint: disable=import-outside-toplevel
+        health_pb2_grpc.add_HealthServicer_to_server(health.HealthServicer(), self._server)
+        reflection.enable_server_reflection(["grpc.health.v1.Health", reflection.SERVICE_NAME], self._server)
+
+    def _begin(self, method, context):
+        """Initial metadata: which server this is, and what the caller sent as `x-...`; the latter in the trailers
+        too, under another name."""
+        call = Call(method, context)
+        self.calls.append(call)
+        sent = [(key, value) for key, value in call.metadata if key.startswith("x-")]
+        context.send_initial_metadata([("server", self.name), *sent])
+        context.set_trailing_metadata([("trailing-" + key, value) for key, value in sent])
+        return call
+
+    def _say(self, message, context):
+        call = self._begin("Say", context)
+        wanted = dict(call.metadata)
+        if "fail-code" in wanted:
+            context.abort(grpc.StatusCode[wanted["fail-code"]],
+                          wanted.get("fail-text-bin", b"").decode())
+        return message
+
+    def _collect(self, messages, context):
+        self._begin("Collect", context)
+        return b"".join(messages)
+
+    def _count(self, message, context):
+        self._begin("Count", context)
+        for number in range(int(message)):
+            yield b"%d" % number
+
+    def _chat(self, messages, context):
+        self._begin("Chat", context)
+        yield from messages
+        yield b"bye"
+
+    def _wait(self, _, context):
+        call = self._begin("Wait", context)
+        yield b"waiting"
+        call.ended.wait(60)
+
+    def stop(self):
+        self._server.stop(None).wait()
+        self._workers.shutdown(wait=True)
+
+
+class Serving:
+    """A server in a process of its own; what it says goes to a file."""
+
+    def __init__(self, folder, arguments, env=None):
+        self.log = pathlib.Path(folder) / "server.log"
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder,
+                                            env={**os.environ, **(env or {})}, start_new_session=True)
+
+    def wait_ready(self, url, within):
+        deadline = time.monotonic() + within
+        while not self._answers(url):
+            if self.process.poll() is not None:
+                raise AssertionError(f"the server has ended: {self.said()}")
+            if time.monotonic() > deadline:
+                raise AssertionError(f"the server is not ready within {within} s: {self.said()}")
+            time.sleep(0.02)
+
+    def _answers(self, url):
+        try:
+            with urllib.request.urlopen(url, timeout=1) as answer:
+                return answer.status == 200
+        except OSError:
+            return False
+
+    def said(self):
+        return self.log.read_text(errors="replace")[-3000:]
+
+    def kill(self):
+        """It and all that it has started: they are a session of their own."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+class EchoProcess(Serving):
+    """The EchoServer, so that it can be killed."""
+
+    def __init__(self, folder, name=""):
+        super().__init__(folder, [sys.executable, "-B", os.path.abspath(__file__), name])
+        deadline = time.monotonic() + 20
+        while not self.said().endswith("\n"):
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise AssertionError(f"no address: {self.said()}")
+            time.sleep(0.01)
+        self.address = self.said().split()[-1]
+
+
+def free_ports(count):
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+# ---- Triton: the server that PyPI's nvidia-pytriton brings along ------------------------------
+
+ECHO_CONFIG = """\
+name: "echo"
+backend: "python"
+max_batch_size: 0
+input [{ name: "in" data_type: TYPE_UINT8 dims: [-1] }]
+output [{ name: "out" data_type: TYPE_UINT8 dims: [-1] }]
+instance_group [{ kind: KIND_CPU }]
+"""
+
+ECHO_MODEL = """\
+import triton_python_backend_utils as backend
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [backend.InferenceResponse([
+            backend.Tensor("out", backend.get_input_tensor_by_name(each, "in").as_numpy())]) for each in requests]
+"""
+
+TOKENS_CONFIG = """\
+name: "tokens"
+backend: "python"
+max_batch_size: 0
+model_transaction_policy { decoupled: true }
+input [{ name: "count" data_type: TYPE_INT32 dims: [1] }]
+output [{ name: "token" data_type: TYPE_INT32 dims: [1] }]
+instance_group [{ kind: KIND_CPU }]
+"""
+
+TOKENS_MODEL = """\
+import numpy
+import triton_python_backend_utils as backend
+
+class TritonPythonModel:
+    def execute(self, requests):
+        for each in requests:
+            sender = each.get_response_sender()
+            for number in range(int(backend.get_input_tensor_by_name(each, "count").as_numpy()[0])):
+                sender.send(backend.InferenceResponse([backend.Tensor("token", numpy.array([number], numpy.int32))]))
+            sender.send(flags=backend.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+"""
+
+
+def triton_home():
+    """Where the package has it, or None."""
+    try:
+        import pytriton  # pylint: disable=import-outside-toplevel
+    except ImportError:
+        return None
+    return pathlib.Path(pytriton.__file__).parent / "tritonserver"
+
+
+def why_no_triton():
+    """A sentence where Triton cannot run here."""
+    if platform.machine() != "x86_64":
+        return f"PyPI has no Triton for {platform.machine()}"
+    home = triton_home()
+    if home is None:
+        return "PyPI's nvidia-pytriton is not installed (./dev setup)"
+    if not (home / "python_backend_stubs" / _python() / "triton_python_backend_stub").exists():
+        return f"this Triton has no backend for Python {_python()}"
+    return None
+
+
+def _python():
+    return f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+class Triton(Serving):
+    """With two models of Python: `echo` (one tensor of bytes), and `tokens`, decoupled, which counts."""
+
+    def __init__(self, folder):
+        folder = pathlib.Path(folder)
+        home = triton_home()
+        backend = folder / "backends" / "python"
+        shutil.copytree(home / "backends" / "python", backend)
+        stub = shutil.copy(home / "python_backend_stubs" / _python() / "triton_python_backend_stub", backend)
+        os.chmod(stub, 0o755)
+        for name, config, model in (("echo", ECHO_CONFIG, ECHO_MODEL), ("tokens", TOKENS_CONFIG, TOKENS_MODEL)):
+            (folder / "models" / name / "1").mkdir(parents=True)
+            (folder / "models" / name / "config.pbtxt").write_text(config)
+            (folder / "models" / name / "1" / "model.py").write_text(model)
+        http, rpc, metrics = free_ports(3)
+        super().__init__(folder, [
+            str(home / "bin" / "tritonserver"), f"--model-repository={folder / 'models'}",
+            f"--backend-directory={folder / 'backends'}", "--allow-gpu-metrics=false",
+            *(f"--{each}-address=127.0.0.1" for each in ("http", "grpc", "metrics")),
+            f"--http-port={http}", f"--grpc-port={rpc}", f"--metrics-port={metrics}",
+        ], {
+            # The stub finds the libraries by the first, and the packages of this Python by the second.
+            "LD_LIBRARY_PATH": str(home.parents[1] / "nvidia_pytriton.libs"),
+            "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}",
+        })
+        self.address = f"127.0.0.1:{rpc}"
+        try:
+            self.wait_ready(f"http://127.0.0.1:{http}/v2/health/ready", 60)
+        except BaseException:
+            self.kill()
+            raise
+
+
+# ---- MLServer ------------------------------------------------------------------------------------
+
+MLSERVER_MODELS = """\
+from mlserver import MLModel
+from mlserver.types import InferenceResponse, ResponseOutput
+
+def answer(request, name, datatype, values):
+    return InferenceResponse(model_name=request.model_name or "model", outputs=[
+        ResponseOutput(name=name, datatype=datatype, shape=[len(values)], data=values)])
+
+class Echo(MLModel):
+    async def predict(self, payload):
+        given = payload.inputs[0]
+        return InferenceResponse(model_name=self.name, id=payload.id, outputs=[
+            ResponseOutput(name="out", datatype=given.datatype, shape=given.shape, data=given.data)])
+
+class Tokens(MLModel):
+    async def predict_stream(self, payloads):
+        async for payload in payloads:
+            for number in range(int(payload.inputs[0].data[0])):
+                yield InferenceResponse(model_name=self.name, outputs=[
+                    ResponseOutput(name="token", datatype="INT32", shape=[1], data=[number])])
+"""
+
+
+def why_no_mlserver():
+    if shutil.which("mlserver", path=str(pathlib.Path(sys.executable).parent)) is None:
+        return "PyPI's mlserver is not installed (./dev setup)"
+    return None
+
+
+class MlServer(Serving):
+    """With the same two models as Triton."""
+
+    def __init__(self, folder):
+        folder = pathlib.Path(folder)
+        http, rpc, metrics = free_ports(3)
+        (folder / "settings.json").write_text(json.dumps({
+            "host": "127.0.0.1", "http_port": http, "grpc_port": rpc, "metrics_port": metrics,
+            "parallel_workers": 0, "gzip_enabled": False, "grpc_max_message_length": LARGEST}))
+        (folder / "echoing.py").write_text(MLSERVER_MODELS)
+        for name, kind in (("echo", "Echo"), ("tokens", "Tokens")):
+            (folder / name).mkdir()
+            (folder / name / "model-settings.json").write_text(json.dumps(
+                {"name": name, "implementation": f"echoing.{kind}"}))
+        super().__init__(folder, [str(pathlib.Path(sys.executable).parent / "mlserver"), "start", str(folder)],
+                         {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"})
+        self.address = f"127.0.0.1:{rpc}"
+        try:
+            self.wait_ready(f"http://127.0.0.1:{http}/v2/health/ready", 60)
+        except BaseException:
+            self.kill()
+            raise
+
+
+if __name__ == "__main__":
+    print(EchoServer(sys.argv[1]).address, flush=True)
+    signal.pause()

@@ -1,0 +1,83 @@
+"""grpcurl, which asks a server by its own descriptions: reflection, health and inference through evenkeel."""
+
+import json
+import os
+import pathlib
+import subprocess
+import unittest
+
+import case
+from backend import free_port
+from certificates import Authority
+from grpc_servers import EchoServer, grpc
+
+SOURCE = pathlib.Path(os.environ.get("EVENKEEL_SOURCE_DIR")
+                      or pathlib.Path(__file__).resolve().parents[2])
+GRPCURL = SOURCE / "build" / "go" / "bin" / "grpcurl"
+
+# Its exit codes are 64 and the status.
+DEADLINE_EXCEEDED, UNIMPLEMENTED, UNAVAILABLE = (64 + each for each in (4, 12, 14))
+
+
+@unittest.skipUnless(GRPCURL.exists(), "grpcurl is not built (./dev setup)")
+@unittest.skipIf(grpc is None, "PyPI's grpcio is not installed (./dev setup)")
+class Grpcurl(case.Case):
+    def setUp(self):
+        self.trust = ["-plaintext"]
+        self.listener = {"name": "public"}
+
+    def front(self, address):
+        return self.daemon({"listeners": [self.listener], "pools": [
+            {"name": "pool", "protocol": "h2", "backends": [address]}]})
+
+    def server(self):
+        server = EchoServer(described=True)
+        self.addCleanup(server.stop)
+        return server.address
+
+    def ask(self, *arguments, given=None, code=0):
+        """What it says: the answers as values, or its words."""
+        ended = subprocess.run([str(GRPCURL), *self.trust, *arguments], input=given, text=True, capture_output=True,
+                               timeout=60, check=False)
+        self.assertEqual(ended.returncode, code, ended.stderr)
+        return ended.stdout if code == 0 else ended.stderr
+
+    def test_reflection(self):
+        daemon = self.front(self.server())
+        services = self.ask(daemon.address, "list").split()
+        self.assertEqual(services, ["grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"])
+        self.assertIn("rpc Check", self.ask(daemon.address, "describe", "grpc.health.v1.Health"))
+
+    def test_a_call_by_reflection(self):
+        daemon = self.front(self.server())
+        answer = self.ask("-d", '{"service": ""}', daemon.address, "grpc.health.v1.Health/Check")
+        self.assertEqual(json.loads(answer), {"status": "SERVING"})
+
+    def test_a_stream_that_its_deadline_ends(self):
+        daemon = self.front(self.server())
+        words = self.ask("-max-time", "1", daemon.address, "grpc.health.v1.Health/Watch", code=DEADLINE_EXCEEDED)
+        self.assertIn("DeadlineExceeded", words)
+
+    def test_statuses_of_a_server_and_of_ours(self):
+        daemon = self.front(self.server())
+        words = self.ask("-d", '{"service": "nothing"}', daemon.address, "grpc.health.v1.Health/Check", code=64 + 5)
+        self.assertIn("NotFound", words)
+        nobody = self.front(f"127.0.0.1:{free_port()}")
+        self.assertIn("Unavailable", self.infer(nobody, "ServerLive", code=UNAVAILABLE))
+
+    def infer(self, daemon, method, *messages, code=0):
+        return self.ask("-import-path", str(pathlib.Path(__file__).parent), "-proto", "kserve.proto", "-d", "@",
+                        daemon.address, f"inference.GRPCInferenceService/{method}",
+                        given="\n".join(map(json.dumps, messages)) or "{}", code=code)
+
+
+class GrpcurlOverTls(Grpcurl):
+    def setUp(self):
+        super().setUp()
+        authority = Authority(self.folder())
+        self.trust = ["-cacert", authority.cert]
+        self.listener = {**self.listener, "tls": {"certificates": [authority.issue("127.0.0.1").config()]}}
+
+
+if __name__ == "__main__":
+    case.main()
