@@ -16,7 +16,7 @@ from .measures import Measure, Scenario
 from .process import Children, Cores, available_cores, memory_of
 from .report import OURS, Report
 from .rounds import Campaign, say
-from .ways import ALL_WAYS, HTTP1, Protocol, Way
+from .ways import ALL_WAYS, HTTP1, TLS_TO_CLEAR, Protocol, Way
 
 FILES_WANTED = 65536
 BACKENDS = 2
@@ -90,7 +90,7 @@ def proxy_recipe(settings: Settings) -> Recipe:
             haproxy(logging=True),
             nginx(logging=True),
         ],
-        crowd=memory.Crowd(idle=10_000, slow=1_000),
+        crowd=memory.Crowd(idle=10_000, slow=1_000, idle_tls=1_000),
         counted=counting.all_counts(settings.quick),
         remarks=PROXY_REMARKS,
     )
@@ -218,19 +218,13 @@ class _Session:
     def _alone_steps(self, contender: Contender) -> Iterator[tuple[str, Callable[[], None]]]:
         folder = self._home / f"{contender.name}-alone"
         ways = [way for way in contender.ways if way in self._settings.ways]
+        crowd = self._recipe.crowd
+        subject = (contender, self._ends, self._origins[Protocol.HTTP1], folder, crowd)
+        figures = self._campaign.figures
         if HTTP1 in ways:
-            yield (
-                "memory",
-                partial(
-                    memory.measure_memory,
-                    contender,
-                    self._ends,
-                    self._origins[Protocol.HTTP1],
-                    folder,
-                    self._recipe.crowd,
-                    self._campaign.figures,
-                ),
-            )
+            yield "memory", partial(memory.measure_memory, *subject, figures)
+        if TLS_TO_CLEAR in ways and crowd.idle_tls:
+            yield "memory with TLS", partial(memory.measure_tls_memory, *subject, figures)
         for count in self._recipe.counted:
             if count.way not in ways:
                 continue

@@ -168,6 +168,9 @@ REST_RSS = Measure("rest_rss_mb", "Memory at rest, RSS", "MB", 1, Target(20))
 REST_PSS = Measure("rest_pss_mb", "Memory at rest, PSS", "MB", 1)
 AFTER_RSS = Measure("after_rss_mb", "Memory after the load, RSS", "MB", 1)
 IDLE_BYTES = Measure("idle_bytes", "Memory per idle connection", "bytes", 0, Target(1200))
+IDLE_TLS_BYTES = Measure(
+    "idle_tls_bytes", "Memory per idle TLS connection", "bytes", 0, Target(12_000)
+)
 SLOW_BYTES = Measure("slow_bytes", "Memory per slow reader", "bytes", 0)
 
-MEMORY_MEASURES = [IDLE_BYTES, SLOW_BYTES, REST_RSS, REST_PSS, AFTER_RSS]
+MEMORY_MEASURES = [IDLE_BYTES, IDLE_TLS_BYTES, SLOW_BYTES, REST_RSS, REST_PSS, AFTER_RSS]

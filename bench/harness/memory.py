@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from . import measures
-from .contender import Contender, Running, start
+from .contender import Contender, Running, anyone, start
 from .ends import Ends, Origin
 from .figures import Figures
 from .process import memory_of
-from .ways import HTTP1
+from .ways import HTTP1, TLS_TO_CLEAR
 
 SETTLE_SECONDS = 1.0
+TLS_PATIENCE_SECONDS = 10.0
 MEGABYTE = 1e6
 
 
@@ -21,6 +25,7 @@ MEGABYTE = 1e6
 class Crowd:
     idle: int
     slow: int
+    idle_tls: int = 0
 
 
 def measure_memory(
@@ -53,6 +58,37 @@ def _measure_slow(
         figures.add(contender.name, measures.SLOW_BYTES.key, 0, slow)
     finally:
         ends.children.stop(running.process)
+
+
+def measure_tls_memory(
+    contender: Contender, ends: Ends, origin: Origin, folder: Path, crowd: Crowd, figures: Figures
+) -> None:
+    running = start(
+        contender, TLS_TO_CLEAR, origin.addresses, folder / "tls", ends.children, ends.cores.proxy
+    )
+    try:
+        before = memory_of(running.pids()).pss_bytes
+        with _idle_over_tls(running.site.port, crowd.idle_tls):
+            time.sleep(SETTLE_SECONDS)
+            growth = memory_of(running.pids()).pss_bytes - before
+        figures.add(contender.name, measures.IDLE_TLS_BYTES.key, 0, growth / crowd.idle_tls)
+    finally:
+        ends.children.stop(running.process)
+
+
+@contextlib.contextmanager
+def _idle_over_tls(port: int, count: int) -> Iterator[None]:
+    """While the block runs, so many clients are connected that have had one answer each."""
+    request = b"POST /v1/chat/completions HTTP/1.1\r\nhost: bench\r\ncontent-length: 0\r\n\r\n"
+    context = anyone()
+    with contextlib.ExitStack() as held:
+        for _ in range(count):
+            bare = socket.create_connection(("127.0.0.1", port), TLS_PATIENCE_SECONDS)
+            client = held.enter_context(context.wrap_socket(bare))
+            client.sendall(request)
+            if not client.recv(65536).startswith(b"HTTP/1.1 200"):
+                raise RuntimeError("an idle client had no answer")
+        yield
 
 
 def _growth(running: Running, ends: Ends, count: int, mode: str, flags: list[str]) -> float:
