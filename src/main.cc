@@ -8,6 +8,7 @@
 
 #include "evenkeel/config/load.h"
 #include "evenkeel/server/daemon.h"
+#include "evenkeel/server/environment.h"
 #include "evenkeel/server/quick.h"
 #include "evenkeel/sim/demo.h"
 #include "evenkeel/sim/load.h"
@@ -220,7 +221,7 @@ int main(int argc, char** argv) {
   check->add_flag("--json", arguments.json, "as a JSON list");
   check->callback([&] {
     exit_code = print(evenkeel::check_command(arguments.config_file, arguments.json,
-                                              evenkeel::Environment::of_process()));
+                                              evenkeel::process_environment()));
   });
 
   auto* config = app.add_subcommand("config", "print a file's meaning, its schema, its reference");
@@ -230,7 +231,7 @@ int main(int argc, char** argv) {
   config_print->add_flag("--defaults", arguments.defaults, "with every key that has a default");
   config_print->callback([&] {
     exit_code = print(evenkeel::print_command(arguments.config_file, arguments.defaults,
-                                              evenkeel::Environment::of_process()));
+                                              evenkeel::process_environment()));
   });
   config->add_subcommand("schema", "JSON Schema of the file")->callback([&] {
     exit_code = print(evenkeel::schema_command());

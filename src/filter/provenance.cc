@@ -79,6 +79,16 @@ std::string_view longer_chain(Fields& fields, std::string_view client) {
   return fields.keep(chain.append(client));
 }
 
+/// As Envoy writes it: Hash=...;Subject="...".
+void append_certificate(std::string& text, const About& about) {
+  text.append("Hash=").append(about.certificate_hash).append(";Subject=\"");
+  for (const char c : about.certificate_subject) {
+    if (c == '"' || c == '\\') text += '\\';
+    text += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
+  }
+  text += '"';
+}
+
 }  // namespace
 
 Task<Result<Response>> ProvenanceFilter::handle(Request& request, Handler& next) {
@@ -119,6 +129,19 @@ Task<Result<Response>> ProvenanceFilter::handle(Request& request, Handler& next)
   }
   if (!host_known && !request.authority.empty()) {
     fields.add("x-forwarded-host", request.authority, FieldId::x_forwarded_host);
+  }
+  if (!about.certificate_hash.empty()) {
+    // Behind a trusted proxy that named its own client, ours comes after: the chain of Envoy's.
+    std::string chain_of_certificates;
+    for (const Field& field : fields) {
+      if (field.id != FieldId::x_forwarded_client_cert || field.value().empty()) continue;
+      chain_of_certificates.append(field.value()).append(",");
+    }
+    fields.remove_if(
+        [](const Field& field) { return field.id == FieldId::x_forwarded_client_cert; });
+    append_certificate(chain_of_certificates, about);
+    fields.add("x-forwarded-client-cert", fields.keep(chain_of_certificates),
+               FieldId::x_forwarded_client_cert);
   }
   fields.add("via", "1.1 evenkeel", FieldId::via);
   return next.handle(request);

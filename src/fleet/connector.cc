@@ -5,7 +5,9 @@
 namespace evenkeel {
 
 Connector::Connector(Loop& loop, std::vector<Endpoint> addresses, ConnectorOptions options)
-    : loop_(loop), addresses_(std::move(addresses)), options_(std::move(options)) {}
+    : loop_(loop), addresses_(std::move(addresses)), options_(std::move(options)) {
+  if (options_.tls != nullptr) sessions_ = std::make_shared<TlsSessions>();
+}
 
 Task<Result<std::unique_ptr<Socket>>> Connector::connect() {
   const Instant deadline = loop_.now() + options_.connect_timeout;
@@ -25,6 +27,14 @@ Task<Result<std::unique_ptr<Socket>>> Connector::connect() {
       last.side = Side::us;
       last.detail = "the kernel watches no more descriptors";
       break;
+    }
+    if (options_.tls != nullptr) {
+      auto secured = co_await socket->connect_tls(options_.tls, options_.server_name, options_.alpn,
+                                                  sessions_, share);
+      if (!secured) {
+        last = std::move(secured.error());
+        continue;
+      }
     }
     preferred_ = index;
     co_return std::move(socket);

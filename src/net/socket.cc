@@ -192,6 +192,8 @@ void Socket::reset() {
 
 const TlsFacts* Socket::tls() const { return tls_ == nullptr ? nullptr : &tls_->facts(); }
 
+void Socket::forget_tls() { tls_.reset(); }
+
 TlsOutcome Socket::tls_outcome() const { return tls_->outcome(); }
 
 Task<Result<Done>> Socket::accept_tls(std::shared_ptr<const TlsServer> server, Instant deadline) {

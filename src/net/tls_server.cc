@@ -107,24 +107,6 @@ void load_server(const ListenerTlsConfig& config, TlsContexts& contexts, std::st
 
 }  // namespace
 
-const char* word_of(TlsOutcome outcome) {
-  switch (outcome) {
-    case TlsOutcome::ok: return "ok";
-    case TlsOutcome::resumed: return "resumed";
-    case TlsOutcome::timeout: return "timeout";
-    case TlsOutcome::closed: return "closed";
-    case TlsOutcome::not_tls: return "not_tls";
-    case TlsOutcome::version: return "version";
-    case TlsOutcome::cipher: return "cipher";
-    case TlsOutcome::alpn: return "alpn";
-    case TlsOutcome::certificate: return "certificate";
-    case TlsOutcome::alert: return "alert";
-    case TlsOutcome::overload: return "overload";
-    case TlsOutcome::error: return "error";
-  }
-  return "error";
-}
-
 TlsServer::TlsServer() = default;
 TlsServer::~TlsServer() = default;
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "evenkeel/base/log.h"
+
 namespace evenkeel {
 namespace {
 
@@ -30,6 +32,22 @@ LinkPoolOptions link_options_of(const PoolConfig& config) {
           .max_idle = config.keep_alive.max_idle};
 }
 
+bool speaks_tls(const PoolConfig& pool) {
+  return pool.tls ||
+         std::any_of(pool.backends.begin(), pool.backends.end(),
+                     [](const BackendConfig& backend) { return backend.address.secure; });
+}
+
+/// A pool of links is one backend's and one plan's: whatever TLS settings a link was made with are
+/// those of every request that may use it, without any of them being part of a key.
+void secure(LinkPoolOptions& options, const PoolConfig& pool, const BackendConfig& backend,
+            const std::shared_ptr<const TlsClient>& tls) {
+  if (!pool.tls && !backend.address.secure) return;
+  options.connector.tls = tls;
+  options.connector.server_name =
+      tls->server_name().empty() ? backend.address.host : tls->server_name();
+}
+
 /// Answers requests that no route matches.
 class Unrouted final : public Handler {
  public:
@@ -46,6 +64,15 @@ class Unrouted final : public Handler {
 
 Result<std::shared_ptr<const Fleet>> Fleet::build(const Config& config) {
   auto fleet = std::make_shared<Fleet>();
+  for (const ListenerConfig& listener : config.listeners) {
+    if (!listener.tls) continue;
+    auto tls = TlsServer::build(*listener.tls, listener.name);
+    if (!tls) return std::move(tls.error());
+    for (const TlsProblem& warning : (*tls)->warnings()) {
+      log::warning("listener " + listener.name + ": " + warning.message + "; " + warning.help);
+    }
+    fleet->listeners_[listener.name] = std::move(*tls);
+  }
   for (const PoolConfig& pool : config.pools) {
     Member member;
     for (const BackendConfig& backend : pool.backends) {
@@ -56,10 +83,23 @@ Result<std::shared_ptr<const Fleet>> Fleet::build(const Config& config) {
       }
       member.addresses.push_back(std::move(*addresses));
     }
+    if (speaks_tls(pool)) {
+      auto tls = TlsClient::build(pool.tls.value_or(PoolTlsConfig{}));
+      if (!tls) {
+        tls.error().detail = "pool " + pool.name + ": " + tls.error().detail;
+        return std::move(tls.error());
+      }
+      member.tls = std::move(*tls);
+    }
     member.state = PoolState::build(spec_of(pool));
     fleet->pools_.push_back(std::move(member));
   }
   return std::shared_ptr<const Fleet>(std::move(fleet));
+}
+
+std::shared_ptr<const TlsServer> Fleet::tls_of(std::string_view listener) const {
+  const auto found = listeners_.find(listener);
+  return found == listeners_.end() ? nullptr : found->second;
 }
 
 Plan::Plan(const Config& config, std::shared_ptr<const Fleet> fleet, const WorkerContext& worker)
@@ -80,9 +120,10 @@ Plan::Plan(const Config& config, std::shared_ptr<const Fleet> fleet, const Worke
     for (std::size_t j = 0; j < member.addresses.size(); ++j) {
       const Backend& backend = *member.state->backends()[j];
       BackendCells& cells = sheet.backend(names.backend(pool.name, backend.id()));
-      targets[&backend] = {std::make_shared<LinkPool>(worker.loop, member.addresses[j],
-                                                      link_options_of(pool), cells),
-                           &cells};
+      LinkPoolOptions options = link_options_of(pool);
+      secure(options, pool, pool.backends[j], member.tls);
+      targets[&backend] = {
+          std::make_shared<LinkPool>(worker.loop, member.addresses[j], options, cells), &cells};
     }
     ForwarderOptions options{.pool = pool.name,
                              .pool_index = names.pool(pool.name),

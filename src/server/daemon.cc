@@ -15,6 +15,7 @@
 #include "admin.h"
 #include "evenkeel/base/log.h"
 #include "evenkeel/config/load.h"
+#include "evenkeel/server/environment.h"
 #include "worker.h"
 
 namespace evenkeel {
@@ -274,12 +275,12 @@ int run(LoadResult loaded, const std::string& file, const std::string& version) 
 }  // namespace
 
 int run_daemon(const DaemonOptions& options) {
-  return run(load_config(options.config_file, Environment::of_process()), options.config_file,
+  return run(load_config(options.config_file, process_environment()), options.config_file,
              options.version);
 }
 
 int run_daemon_with(const std::string& config_text, const std::string& version) {
-  return run(read_config(config_text, "generated", Environment::of_process()), "generated",
+  return run(read_config(config_text, "generated", process_environment()), "generated",
              version);
 }
 

@@ -242,6 +242,32 @@ class Collected : public prometheus::Collectable {
                  return cells == nullptr ? std::uint64_t{0} : cells->opened.value();
                }));
     }
+    add_handshakes(page);
+  }
+
+  /// Of a listener in the clear there are none.
+  void add_handshakes(Page& page) const {
+    bool any = false;
+    for (std::uint32_t i = 1; i < names_.listeners.size(); ++i) {
+      std::array<std::uint64_t, tls_outcome_count> counts{};
+      std::uint64_t all = 0;
+      for (std::size_t outcome = 0; outcome < counts.size(); ++outcome) {
+        counts[outcome] = sum([=](const Sheet& sheet) {
+          const ListenerCells* cells = sheet.find_listener(i);
+          return cells == nullptr ? std::uint64_t{0} : cells->handshakes[outcome].value();
+        });
+        all += counts[outcome];
+      }
+      if (all == 0) continue;
+      if (!std::exchange(any, true)) {
+        page.counters("tls_handshakes_total", "TLS handshakes of clients, by how they ended.");
+      }
+      for (std::size_t outcome = 0; outcome < counts.size(); ++outcome) {
+        page.add({{"listener", names_.listeners[i]},
+                  {"result", word_of(static_cast<TlsOutcome>(outcome))}},
+                 counts[outcome]);
+      }
+    }
   }
 
   static Labels labels_of(const BackendReading& reading) {

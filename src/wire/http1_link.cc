@@ -1,6 +1,4 @@
 // The backend's side of HTTP/1.1: one connection, one exchange at a time.
-#include <sys/socket.h>
-
 #include <cstring>
 #include <optional>
 
@@ -36,12 +34,25 @@ class Http1Link final : public Link {
   std::size_t room() const override { return busy_ || !reusable_ ? 0 : 1; }
   bool alive(bool thoroughly) override;
   void on_idle_end(Waiter* waiter) override {
-    watch().on_readable(waiter);
-    watch().on_hangup(waiter);
+    idle_end_ = waiter;
+    Waiter* heard = waiter == nullptr ? nullptr : &heard_;
+    watch().on_readable(heard);
+    watch().on_hangup(heard);
   }
 
  private:
   class ResponseBody;
+
+  /// Something has come on an idle link: its end, or what is none (session tickets).
+  struct Heard : Waiter {
+    explicit Heard(Http1Link& owner)
+        : Waiter([](Waiter& self) {
+            Http1Link& mine = static_cast<Heard&>(self).link;
+            if (mine.idle_end_ != nullptr && !mine.alive(false)) mine.idle_end_->wake();
+          }),
+          link(owner) {}
+    Http1Link& link;
+  };
 
   Watch& watch() { return socket_->watch(); }
   Loop& loop() { return socket_->loop(); }
@@ -63,6 +74,8 @@ class Http1Link final : public Link {
 
   std::unique_ptr<Socket> socket_;
   LinkOptions options_;
+  Heard heard_{*this};
+  Waiter* idle_end_ = nullptr;
   ReadBuffer in_;
   std::uint32_t body_begin_ = 0;  // in in_, behind the current head
   bool busy_ = false;
@@ -428,13 +441,7 @@ void Http1Link::finish(bool clean) {
   busy_ = false;
 }
 
-bool Http1Link::alive(bool thoroughly) {
-  if (watch().peer_closed()) return false;
-  if (!thoroughly && !watch().readable()) return true;
-  char byte;
-  const auto got = recv(socket_->fd(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-  return got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
-}
+bool Http1Link::alive(bool thoroughly) { return socket_->idle_and_quiet(thoroughly); }
 
 }  // namespace
 

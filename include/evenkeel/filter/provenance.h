@@ -12,7 +12,8 @@ namespace evenkeel {
 /// x-request-id: taken over from anybody if it is sane (at most 128 of [A-Za-z0-9._-]), else a
 /// UUIDv7. x-forwarded-for/-proto/-host and forwarded: replaced, but for trusted proxies, whose
 /// x-forwarded-for is extended and whose others stay. Every other x-forwarded-*, x-real-ip and
-/// x-evenkeel-* from others than trusted proxies is dropped. via: "1.1 evenkeel" is added.
+/// x-evenkeel-* from others than trusted proxies is dropped. x-forwarded-client-cert: the client's
+/// certificate, as Envoy writes it; after a trusted proxy's, instead of anybody else's. via: "1.1 evenkeel" is added.
 class ProvenanceFilter final : public Filter {
  public:
   explicit ProvenanceFilter(std::uint64_t seed) : rng_(seed) {}

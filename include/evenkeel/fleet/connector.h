@@ -41,6 +41,7 @@ class Connector {
   std::vector<Endpoint> addresses_;
   std::size_t preferred_ = 0;  // of addresses_
   ConnectorOptions options_;
+  std::shared_ptr<TlsSessions> sessions_;
 };
 
 }  // namespace evenkeel

@@ -52,6 +52,10 @@ struct About {
   std::string_view protocol;  ///< "HTTP/1.1"
   bool trusted = false;       ///< the peer is one of the listener's trusted proxies
   bool secure = false;        ///< came over TLS
+  /// Of the client's certificate, where it showed one and it is good: the subject as RFC 2253
+  /// writes it, and the SHA-256 of its DER form in hexadecimal; else empty.
+  std::string_view certificate_subject;
+  std::string_view certificate_hash;
 
   std::string_view route;
   std::string_view pool;

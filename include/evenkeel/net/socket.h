@@ -44,6 +44,8 @@ class Socket {
   const TlsFacts* tls() const;
   /// How the handshake ended. REQUIRES: one was begun.
   TlsOutcome tls_outcome() const;
+  /// Speaks in the clear again, after a handshake that failed.
+  void forget_tls();
 
   /// What a read brought. Over TLS, an `end` is one that the peer meant (close_notify): a
   /// connection that was only closed below may have been cut by somebody else, a `failure`.

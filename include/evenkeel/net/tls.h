@@ -10,6 +10,7 @@
 
 #include "evenkeel/base/clock.h"
 #include "evenkeel/base/result.h"
+#include "evenkeel/base/tls_outcome.h"
 #include "evenkeel/config/config.h"
 #include "evenkeel/config/tls_problem.h"
 
@@ -20,26 +21,6 @@ namespace evenkeel {
 
 /// Which protocols a connection to a backend offers (ALPN); in the clear nothing is offered.
 enum class AlpnOffer : std::uint8_t { http1, http2, http2_or_http1 };
-
-/// How a handshake ended.
-enum class TlsOutcome : std::uint8_t {
-  ok,           ///< in full
-  resumed,      ///< from a session ticket
-  timeout,      ///< it took too long
-  closed,       ///< the peer left
-  not_tls,      ///< the peer spoke something else
-  version,      ///< no version in common
-  cipher,       ///< no cipher suite, group or signature in common
-  alpn,         ///< no protocol in common
-  certificate,  ///< the peer's is missing or not good
-  alert,        ///< the peer refused
-  overload,     ///< not begun: too many at a time
-  error,        ///< anything else
-};
-inline constexpr int tls_outcome_count = static_cast<int>(TlsOutcome::error) + 1;
-
-/// The stable word of an outcome, such as "not_tls".
-const char* word_of(TlsOutcome outcome);
 
 /// What a handshake agreed upon.
 struct TlsFacts {

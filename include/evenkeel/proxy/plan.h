@@ -18,6 +18,7 @@
 #include "evenkeel/filter/provenance.h"
 #include "evenkeel/http/message.h"
 #include "evenkeel/net/endpoint.h"
+#include "evenkeel/net/tls.h"
 #include "evenkeel/proxy/forwarder.h"
 #include "evenkeel/proxy/router.h"
 
@@ -27,17 +28,21 @@ namespace evenkeel {
 /// Immutable in shape. Thread: any.
 class Fleet {
  public:
-  /// Resolves names; blocks. Errors name the backend.
+  /// Resolves names and reads certificates; blocks. Errors name the backend or the file.
   static Result<std::shared_ptr<const Fleet>> build(const Config& config);
 
   struct Member {
     std::shared_ptr<PoolState> state;
     std::vector<std::vector<Endpoint>> addresses;  ///< of each backend
+    std::shared_ptr<const TlsClient> tls;  ///< how its backends are spoken to; null: in the clear
   };
   const std::vector<Member>& pools() const { return pools_; }
+  /// How a listener speaks TLS; null: in the clear.
+  std::shared_ptr<const TlsServer> tls_of(std::string_view listener) const;
 
  private:
   std::vector<Member> pools_;
+  std::map<std::string, std::shared_ptr<const TlsServer>, std::less<>> listeners_;
 };
 
 /// A worker's own: outlives its plans.
@@ -56,6 +61,11 @@ class Plan final : public Handler {
 
   /// Finds the route, then sends the request down the filters of its pool.
   Task<Result<Response>> handle(Request& request) override;
+
+  /// How connections to a listener begin from now on; null: in the clear.
+  std::shared_ptr<const TlsServer> tls_of(std::string_view listener) const {
+    return fleet_->tls_of(listener);
+  }
 
  private:
   /// A filter with what comes behind it.

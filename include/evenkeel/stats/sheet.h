@@ -10,6 +10,7 @@
 
 #include "evenkeel/base/clock.h"
 #include "evenkeel/base/result.h"
+#include "evenkeel/base/tls_outcome.h"
 #include "evenkeel/stats/counter.h"
 #include "evenkeel/stats/growing.h"
 #include "evenkeel/stats/histogram.h"
@@ -86,6 +87,7 @@ struct PoolCells {
 struct ListenerCells {
   Counter opened;
   Counter closed;
+  std::array<Counter, tls_outcome_count> handshakes;  ///< of TLS, by how they ended
 };
 
 /// What is counted per backend and worker; picks, places and errors are in balance, where picking
