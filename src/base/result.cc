@@ -26,6 +26,7 @@ const char* word_of(Fault fault) {
     case Fault::deadline_exceeded: return "deadline_exceeded";
     case Fault::backend_closed: return "backend_closed";
     case Fault::backend_protocol: return "backend_protocol";
+    case Fault::flood: return "flood";
     case Fault::client_gone: return "client_gone";
     case Fault::write_timeout: return "write_timeout";
     case Fault::draining: return "draining";

@@ -42,6 +42,7 @@ int status_of(Fault fault) {
     case Fault::body_too_large: return 413;
     case Fault::uri_too_long: return 414;
     case Fault::expectation_failed: return 417;
+    case Fault::flood:
     case Fault::queue_full: return 429;
     case Fault::header_too_large: return 431;
     case Fault::client_gone:
@@ -69,6 +70,7 @@ GrpcStatus grpc_status_of(Fault fault) {
     case Fault::client_gone:
     case Fault::write_timeout: return GrpcStatus::cancelled;
     case Fault::deadline_exceeded: return GrpcStatus::deadline_exceeded;
+    case Fault::flood:
     case Fault::uri_too_long:
     case Fault::header_too_large:
     case Fault::body_too_large: return GrpcStatus::resource_exhausted;  // as gRPC's own limits

@@ -111,7 +111,7 @@ void SimulatedServer::accept(int fd, const Endpoint& peer) {
 
 Task<void> SimulatedServer::serve(Connection& connection, std::unique_ptr<Socket> socket,
                                   Endpoint peer) {
-  co_await serve_http1(std::move(socket), peer, frontend_, connection);
+  co_await serve_http(std::move(socket), peer, frontend_, connection);
   connection.socket = nullptr;
   ended_.push_back(&connection);
   loop_.wake_soon(reap_);

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "head_parser.h"
+#include "message_rules.h"
 
 namespace evenkeel {
 namespace {
@@ -22,34 +23,6 @@ int hex_value(char c) {
 }
 
 bool is_token_char(char c) { return is_token({&c, 1}); }
-
-/// Beginnings and names of fields that decide about framing, routing, authentication, content or
-/// caching, which have no place in a trailer (RFC 9110 6.5.1), and of those that tell a backend who
-/// asks. Sorted out by name, because some servers merge trailers into the header section.
-constexpr std::string_view forbidden_beginnings[] = {"content-", "if-",         "x-forwarded-",
-                                                     "proxy-",   "x-evenkeel-", "accept"};
-constexpr std::string_view forbidden_names[] = {
-    "age",   "cache-control", "expires", "location",  "max-forwards",    "pragma",
-    "range", "set-cookie",    "vary",    "x-real-ip", "www-authenticate"};
-
-bool forbidden_in_trailers(std::string_view name) {
-  switch (field_id(name)) {
-    case FieldId::other: break;
-    case FieldId::date:
-    case FieldId::server:
-    case FieldId::user_agent:
-    case FieldId::x_request_id: return false;
-    default: return true;
-  }
-  if (name.find('_') != std::string_view::npos) return true;  // taken for a dash by some servers
-  for (const std::string_view beginning : forbidden_beginnings) {
-    if (same_name(name.substr(0, beginning.size()), beginning)) return true;
-  }
-  for (const std::string_view forbidden : forbidden_names) {
-    if (same_name(name, forbidden)) return true;
-  }
-  return false;
-}
 
 }  // namespace
 
@@ -141,7 +114,7 @@ bool ChunkedDecoder::end_trailer_line() {
     return fail("bad trailer field");
   }
   if (trailers_.size() == most_trailer_fields) return fail("too many trailer fields");
-  if (!forbidden_in_trailers(name)) trailers_.add_copy(name, value);
+  if (!is_forbidden_in_trailers(name)) trailers_.add_copy(name, value);
   line_.clear();
   state_ = State::trailer_line;
   return true;

@@ -73,6 +73,8 @@ const char* find_control(const char* from, const char* end) {
 
 }  // namespace
 
+bool is_target_text(std::string_view text) { return !text.empty() && all_are(text, target_char); }
+
 bool is_token(std::string_view text) { return !text.empty() && all_are(text, token_char); }
 
 bool split_field_line(std::string_view line, std::string_view& name, std::string_view& value) {
@@ -186,6 +188,8 @@ bool HeadParser::parse_request_line(std::string_view line) {
   head_.target = line.substr(first + 1, second - first - 1);
   const std::string_view version = line.substr(second + 1);
 
+  // Not even a misspelt version: what would be answered in HTTP would not be understood.
+  other_protocol_ = version.size() < 4 || !same_name(version.substr(0, 4), "HTTP");
   if (!is_token(head_.method) || head_.method.size() > longest_method) {
     return refuse(Fault::bad_request, "the method is not a token");
   }

@@ -50,6 +50,8 @@ class HeadParser {
   const char* detail() const { return detail_; }
   /// Whether any byte of a message was seen.
   bool started() const { return started_; }
+  /// After `failed`: the request line names another protocol, or what looks like it.
+  bool other_protocol() const { return other_protocol_; }
 
  private:
   Step fail(Fault fault, const char* detail);
@@ -64,6 +66,7 @@ class HeadParser {
   std::size_t size_ = 0;       // of the complete lines so far
   std::uint32_t scanned_ = 0;  // behind buffer.begin: how far no line end was found
   bool started_ = false;
+  bool other_protocol_ = false;
   bool start_line_done_ = false;
   bool skipped_crlf_ = false;
   Fault fault_ = Fault::bad_request;
@@ -78,5 +81,8 @@ bool split_field_line(std::string_view line, std::string_view& name, std::string
 bool is_field_text(std::string_view text);
 
 bool is_token(std::string_view text);
+
+/// Holds only what a request target may hold.
+bool is_target_text(std::string_view text);
 
 }  // namespace evenkeel

@@ -5,10 +5,12 @@
 #include <string>
 
 #include "chunked.h"
+#include "client_name.h"
 #include "evenkeel/http/status.h"
 #include "evenkeel/wire/frontend.h"
 #include "head_parser.h"
 #include "http1_message.h"
+#include "http2_frontend.h"
 
 namespace evenkeel {
 namespace {
@@ -95,16 +97,15 @@ class Http1Connection final : public Pooled, public Interim {
  public:
   Http1Connection(std::unique_ptr<Socket> socket, const Endpoint& peer,
                   const FrontendOptions& options, Host& host)
-      : socket_(std::move(socket)), options_(options), host_(host), client_port_(peer.port()) {
+      : socket_(std::move(socket)), options_(options), host_(host), client_(peer, options) {
     socket_->limit_unsent(most_unsent);
-    const std::string name = peer.host();
-    client_size_ = static_cast<std::uint8_t>(name.copy(client_.data(), client_.size()));
-    for (const Cidr& network : options.trusted_proxies)
-      trusted_ = trusted_ || network.contains(peer);
   }
-  ~Http1Connection() override { host_.closed(options_); }
+  ~Http1Connection() override {
+    if (socket_ != nullptr) host_.closed(options_);
+  }
 
-  static Task<void> serve(std::unique_ptr<Http1Connection> self);
+  /// `detects`: the connection may turn out to be one of HTTP/2.
+  static Task<void> serve(std::unique_ptr<Http1Connection> self, bool detects);
 
   void interim(int status, const Fields& fields) override;
 
@@ -120,6 +121,7 @@ class Http1Connection final : public Pooled, public Interim {
   Watch& watch() { return socket_->watch(); }
 
   Task<Next> exchange();
+  Task<bool> begins_as_http2();
   Task<HeadOutcome> read_head(HeadParser& parser, Instant deadline);
   std::optional<HeadOutcome> parse_what_is_here(HeadParser& parser);
   Task<HeadOutcome> read_rest_of_head(HeadParser& parser, Instant deadline);
@@ -150,11 +152,8 @@ class Http1Connection final : public Pooled, public Interim {
   ReadBuffer carried_over_;       // what a body's reading took of the next message
   std::uint32_t body_begin_ = 0;  // in in_, behind the current head
   std::uint8_t minor_version_ = 1;
-  std::uint8_t client_size_ = 0;
-  std::uint16_t client_port_;
-  bool trusted_ = false;
   bool served_ = false;
-  std::array<char, 46> client_;
+  ClientName client_;
   std::string unsent_;  // of an interim response that the kernel took in part
   Idle idle_{*this};
 };
@@ -300,7 +299,7 @@ Task<Result<Chunk>> TunnelBody::read() {
 
 // ---- the connection ---------------------------------------------------------------------------
 
-Task<void> Http1Connection::serve(std::unique_ptr<Http1Connection> self) {
+Task<void> Http1Connection::serve(std::unique_ptr<Http1Connection> self, bool detects) {
   Http1Connection& c = *self;
   int without_waiting = 0;
   while (true) {
@@ -319,6 +318,20 @@ Task<void> Http1Connection::serve(std::unique_ptr<Http1Connection> self) {
       co_await c.loop().yield();
     }
     c.served_ = true;
+    if (detects) {
+      detects = false;
+      const bool http2 = co_await c.begins_as_http2();
+      if (http2) {
+        const ClientName client = c.client_;
+        auto socket = std::move(c.socket_);
+        ReadBuffer received = std::exchange(c.in_, {});
+        const FrontendOptions& options = c.options_;
+        Host& host = c.host_;
+        self.reset();
+        co_await serve_http2(std::move(socket), client, options, host, std::move(received));
+        co_return;
+      }
+    }
     auto next = co_await c.exchange();
     if (next == Next::close) break;
     if (next == Next::linger) {
@@ -328,13 +341,38 @@ Task<void> Http1Connection::serve(std::unique_ptr<Http1Connection> self) {
   }
 }
 
+/// Reads until the first bytes tell. They stay in `in_`.
+Task<bool> Http1Connection::begins_as_http2() {
+  constexpr std::string_view preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+  const Instant deadline = loop().now() + options_.header_timeout;
+  in_.block = Block::take(Block::small);
+  while (true) {
+    if (!watch().readable()) {
+      auto wake = co_await watch().until_readable(deadline);
+      if (wake == Wake::expired) co_return false;
+    }
+    const auto got = socket_->read_some(in_.free_begin(), in_.free_size());
+    if (got.got == Socket::Got::nothing_yet) continue;
+    if (got.got != Socket::Got::bytes) co_return false;  // seen again by the next read
+    in_.end += static_cast<std::uint32_t>(got.size);
+    const std::string_view begun = in_.bytes().substr(0, preface.size());
+    if (!preface.starts_with(begun)) co_return false;
+    if (begun.size() == preface.size()) co_return true;
+  }
+}
+
 About Http1Connection::begin_about(Instant started) {
+  const TlsFacts* tls = socket_->tls();
+  const bool certified = tls != nullptr && tls->verified;
   return About{.started = started,
                .listener = options_.listener,
-               .client = {client_.data(), client_size_},
-               .client_port = client_port_,
+               .client = client_.text(),
+               .client_port = client_.port(),
                .protocol = minor_version_ == 1 ? "HTTP/1.1" : "HTTP/1.0",
-               .trusted = trusted_};
+               .trusted = client_.trusted(),
+               .secure = tls != nullptr,
+               .certificate_subject = certified ? tls->certificate_subject : std::string_view(),
+               .certificate_hash = certified ? tls->certificate_hash : std::string_view()};
 }
 
 /// One request and its response.
@@ -350,6 +388,11 @@ Task<Http1Connection::Next> Http1Connection::exchange() {
     request.about = begin_about(started);
     if (outcome == HeadOutcome::gone) co_return Next::close;
     if (outcome == HeadOutcome::expired && !parser.started()) co_return Next::close;
+    if (outcome == HeadOutcome::failed && parser.other_protocol()) {
+      request.about.fault = Fault::bad_request;
+      host_.refused({Fault::bad_request, 0, "not HTTP", {}, {}, request.about});
+      co_return Next::close;
+    }
     if (outcome != HeadOutcome::done) {
       const bool late = outcome == HeadOutcome::expired;
       auto refused = co_await refuse(late ? Fault::header_timeout : parser.fault(),
@@ -664,7 +707,16 @@ Task<void> Http1Connection::linger() {
 Task<void> serve_http1(std::unique_ptr<Socket> socket, Endpoint peer,
                        const FrontendOptions& options, Host& host) {
   return Http1Connection::serve(
-      std::make_unique<Http1Connection>(std::move(socket), peer, options, host));
+      std::make_unique<Http1Connection>(std::move(socket), peer, options, host), false);
+}
+
+Task<void> serve_http(std::unique_ptr<Socket> socket, Endpoint peer, const FrontendOptions& options,
+                      Host& host) {
+  if (socket->tls() != nullptr && socket->tls()->alpn == "h2") {
+    return serve_http2(std::move(socket), ClientName(peer, options), options, host, {});
+  }
+  return Http1Connection::serve(
+      std::make_unique<Http1Connection>(std::move(socket), peer, options, host), true);
 }
 
 }  // namespace evenkeel

@@ -5,6 +5,7 @@
 
 #include "chunked.h"
 #include "evenkeel/http/status.h"
+#include "message_rules.h"
 
 namespace evenkeel {
 namespace {
@@ -91,18 +92,6 @@ std::optional<Unacceptable> read_connection_options(const Fields& fields, Fault 
   return std::nullopt;
 }
 
-/// The one content-length of a message. No list, no sign, no leading zeros.
-std::optional<std::uint64_t> parse_length(std::string_view text) {
-  if (text.empty() || text.size() > 19 || (text.size() > 1 && text.front() == '0'))
-    return std::nullopt;
-  std::uint64_t length = 0;
-  for (const char c : text) {
-    if (c < '0' || c > '9') return std::nullopt;
-    length = length * 10 + static_cast<unsigned>(c - '0');
-  }
-  return length;
-}
-
 /// Framing fields, the same rules for both directions; `other_coding` is for an unknown coding.
 std::optional<Unacceptable> read_framing(const Head& head, Fault fault, Fault other_coding,
                                          Framing& framing) {
@@ -130,35 +119,6 @@ std::optional<Unacceptable> read_framing(const Head& head, Fault fault, Fault ot
     framing = {Framing::Kind::length, *length};
   }
   return std::nullopt;
-}
-
-bool is_host_char(char c) {
-  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-         std::string_view("-._~%!$&'()*+;=").find(c) != std::string_view::npos;
-}
-
-/// host[:port], where host is a name, an IPv4 address or a bracketed IPv6 address.
-bool is_authority(std::string_view text) {
-  std::size_t at = 0;
-  if (text.starts_with('[')) {
-    for (at = 1; at < text.size() && text[at] != ']'; ++at) {
-      const char c = text[at];
-      const bool hex = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
-      if (!hex && c != ':' && c != '.') return false;
-    }
-    if (at == text.size() || at == 1) return false;
-    ++at;
-  } else {
-    while (at < text.size() && is_host_char(text[at])) ++at;
-    if (at == 0) return false;
-  }
-  if (at == text.size()) return true;
-  if (text[at] != ':') return false;
-  const std::string_view port = text.substr(at + 1);
-  unsigned number = 0;
-  if (port.empty()) return true;
-  const auto parsed = std::from_chars(port.data(), port.data() + port.size(), number);
-  return parsed.ec == std::errc{} && parsed.ptr == port.data() + port.size() && number <= 65535;
 }
 
 /// Splits the target into authority and path; origin-form, absolute-form and `OPTIONS *`.
@@ -203,18 +163,6 @@ std::optional<Unacceptable> read_target(const Head& head, Request& request) {
     return Unacceptable{Fault::bad_request, "the request target has no path"};
   }
   return std::nullopt;
-}
-
-/// Names with underscores that a backend might take for a field with dashes, which some servers
-/// (CGI, WSGI) do: they would pass our own checks and headers by.
-bool disguised(std::string_view name) {
-  if (name.find('_') == std::string_view::npos) return false;
-  std::array<char, 64> dashed;
-  if (name.size() > dashed.size()) return false;
-  for (std::size_t i = 0; i < name.size(); ++i) dashed[i] = name[i] == '_' ? '-' : name[i];
-  const std::string_view plain(dashed.data(), name.size());
-  return field_id(plain) != FieldId::other || same_name(plain.substr(0, 12), "x-forwarded-") ||
-         same_name(plain.substr(0, 11), "x-evenkeel-");
 }
 
 }  // namespace
@@ -270,7 +218,7 @@ std::optional<Unacceptable> accept_request(Head& head, Request& request, WireFac
         return true;
       case FieldId::other:
         if (options.nominated_count > 0 && options.nominates(field.name())) return true;
-        return disguised(field.name());
+        return is_disguised(field.name());
       default: return options.nominated_count > 0 && options.nominates(field.name());
     }
   });

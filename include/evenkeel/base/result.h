@@ -37,6 +37,7 @@ enum class Fault : std::uint8_t {
   backend_closed,
   backend_protocol,
   client_gone,
+  flood,
   write_timeout,
   draining,
   internal,

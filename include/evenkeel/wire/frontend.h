@@ -24,7 +24,8 @@ struct FrontendOptions {
   std::size_t header_fields = 100;
   std::size_t uri_bytes = 8 * 1024;
   std::uint64_t body_bytes = 32 * 1024 * 1024;
-  bool half_close_is_gone = true;  ///< a client that ends its sending has left
+  bool half_close_is_gone = true;  ///< a client that ends its sending has left; HTTP/1 only
+  std::uint32_t streams = 128;     ///< requests at a time on one connection of HTTP/2
   std::vector<Cidr> trusted_proxies;
 };
 
@@ -49,11 +50,20 @@ class Host {
   virtual bool draining() const = 0;
   /// Connections between two requests, the one that waits longest first. Waking one closes it.
   virtual WaiterList& idle_connections() = 0;
+  /// Has a connection that carries several requests at a time woken when the drain begins. A host
+  /// that never drains need not.
+  virtual void watch_drain(Waiter&) {}
   /// A connection has ended.
   virtual void closed(const FrontendOptions& listener) = 0;
 };
 
-/// Serves HTTP/1.1 and 1.0 on a connection until it ends. `options` and `host` outlive the task.
+/// Serves a connection until it ends: HTTP/2 where ALPN has agreed on it or the client begins with
+/// its preface (RFC 9113, section 3.3: prior knowledge), else HTTP/1.1 and 1.0. `options` and `host`
+/// outlive the task.
+Task<void> serve_http(std::unique_ptr<Socket> socket, Endpoint peer,
+                      const FrontendOptions& options, Host& host);
+
+/// As `serve_http`, but HTTP/1.1 and 1.0 only.
 Task<void> serve_http1(std::unique_ptr<Socket> socket, Endpoint peer,
                        const FrontendOptions& options, Host& host);
 

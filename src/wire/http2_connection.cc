@@ -1,0 +1,746 @@
+#include "http2_connection.h"
+
+#include <nghttp2/nghttp2.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "http2_message.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::size_t largest_frame = 16 * 1024 + Http2FrameHead::size;
+constexpr std::uint64_t most_buffered = 1024 * 1024;  // of one client's request bodies
+constexpr int reads_between_yields = 16;
+constexpr std::uint32_t least_room = 4 * 1024;
+constexpr Duration longest_linger = std::chrono::seconds(1);
+constexpr std::size_t most_lingered = 1024 * 1024;
+
+std::string_view view_of(const std::uint8_t* bytes, std::size_t size) {
+  return {reinterpret_cast<const char*>(bytes), size};
+}
+
+const std::uint8_t* bytes_of(std::string_view text) {
+  return reinterpret_cast<const std::uint8_t*>(text.data());
+}
+
+std::uint8_t* mutable_bytes_of(std::string_view text) {
+  return const_cast<std::uint8_t*>(bytes_of(text));
+}
+
+}  // namespace
+
+// ---- what the library tells us ----------------------------------------------------------------
+
+struct Http2Callbacks {
+  static Http2Connection& connection_of(void* user_data) {
+    return *static_cast<Http2Connection*>(user_data);
+  }
+  static Http2Stream* stream_of(nghttp2_session* session, std::int32_t id) {
+    return static_cast<Http2Stream*>(nghttp2_session_get_stream_user_data(session, id));
+  }
+
+  static int begin_headers(nghttp2_session* session, const nghttp2_frame* frame, void* user_data) {
+    Http2Connection& connection = connection_of(user_data);
+    const std::int32_t id = frame->hd.stream_id;
+    Http2Stream* stream = stream_of(session, id);
+    if (stream == nullptr && frame->headers.cat == NGHTTP2_HCAT_REQUEST) {
+      stream = connection.begin_message(id);
+      if (stream == nullptr) return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+      stream->id_ = id;
+      stream->attached_ = true;
+      nghttp2_session_set_stream_user_data(session, id, stream);
+    }
+    if (stream != nullptr) {
+      stream->section_bytes_ = 0;
+      stream->section_fields_ = 0;
+    }
+    return 0;
+  }
+
+  static int header(nghttp2_session* session, const nghttp2_frame* frame, const std::uint8_t* name,
+                    std::size_t name_size, const std::uint8_t* value, std::size_t value_size,
+                    std::uint8_t, void* user_data) {
+    Http2Stream* stream = stream_of(session, frame->hd.stream_id);
+    if (stream == nullptr) return 0;
+    const Http2Settings& settings = connection_of(user_data).settings_;
+    stream->section_bytes_ += name_size + value_size + 32;
+    ++stream->section_fields_;
+    if (stream->section_bytes_ > settings.header_bytes ||
+        stream->section_fields_ > settings.header_fields) {
+      stream->over_limits_ = true;  // the rest is decoded, for HPACK's sake, but not kept
+      if (stream->section_bytes_ > 2 * settings.header_bytes ||
+          stream->section_fields_ > 2 * settings.header_fields) {
+        Http2Connection& connection = connection_of(user_data);
+        connection.reset(*stream, NGHTTP2_ENHANCE_YOUR_CALM);
+        connection.section_refused(*stream);
+        if (!connection.judge(connection.guard_.stream_error(connection.loop().now()))) {
+          return NGHTTP2_ERR_CALLBACK_FAILURE;
+        }
+      }
+      return 0;
+    }
+    stream->field(view_of(name, name_size), view_of(value, value_size));
+    return 0;
+  }
+
+  static int invalid_header(nghttp2_session*, const nghttp2_frame*, nghttp2_rcbuf*, nghttp2_rcbuf*,
+                            std::uint8_t, void*) {
+    return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;  // resets the stream; by default it is dropped
+  }
+
+  static int data_chunk(nghttp2_session* session, std::uint8_t, std::int32_t id,
+                        const std::uint8_t* data, std::size_t size, void* user_data) {
+    connection_of(user_data).take_in(stream_of(session, id), view_of(data, size));
+    return 0;
+  }
+
+  static int frame_received(nghttp2_session* session, const nghttp2_frame* frame, void* user_data) {
+    Http2Connection& connection = connection_of(user_data);
+    switch (frame->hd.type) {
+      case NGHTTP2_HEADERS:
+        if (Http2Stream* stream = stream_of(session, frame->hd.stream_id)) {
+          connection.headers_done(*stream, (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0);
+        }
+        break;
+      case NGHTTP2_DATA:
+        if ((frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0) {
+          if (Http2Stream* stream = stream_of(session, frame->hd.stream_id)) stream->end_in();
+        }
+        break;
+      case NGHTTP2_RST_STREAM: connection.reset_by_peer_ = frame->hd.stream_id; break;
+      case NGHTTP2_WINDOW_UPDATE: {
+        const auto increment = frame->window_update.window_size_increment;
+        if (!connection.judge(
+                connection.guard_.window_update(increment, connection.loop().now()))) {
+          return NGHTTP2_ERR_CALLBACK_FAILURE;
+        }
+        break;
+      }
+      case NGHTTP2_SETTINGS:
+        if ((frame->hd.flags & NGHTTP2_FLAG_ACK) != 0) {
+          connection.settings_acknowledged_ = true;
+        } else {
+          connection.settings_received();
+        }
+        break;
+      case NGHTTP2_PING:
+        if ((frame->hd.flags & NGHTTP2_FLAG_ACK) != 0) {
+          connection.ping_unanswered_ = false;
+          connection.ping_answered();
+        }
+        break;
+      case NGHTTP2_GOAWAY:
+        connection.goaway_received(frame->goaway.last_stream_id, frame->goaway.error_code);
+        break;
+      default: break;
+    }
+    return 0;
+  }
+
+  static int invalid_frame(nghttp2_session*, const nghttp2_frame*, int, void* user_data) {
+    Http2Connection& connection = connection_of(user_data);
+    const bool fine = connection.judge(connection.guard_.stream_error(connection.loop().now()));
+    return fine ? 0 : NGHTTP2_ERR_CALLBACK_FAILURE;
+  }
+
+  static int frame_sent(nghttp2_session* session, const nghttp2_frame* frame, void* user_data) {
+    const bool headers = frame->hd.type == NGHTTP2_HEADERS;
+    if (!headers && frame->hd.type != NGHTTP2_DATA) return 0;
+    Http2Connection& connection = connection_of(user_data);
+    if (headers) connection.guard_.sent_message_frame(false);
+    if ((frame->hd.flags & NGHTTP2_FLAG_END_STREAM) == 0) return 0;
+    Http2Stream* stream = stream_of(session, frame->hd.stream_id);
+    if (stream == nullptr || !stream->reset_when_sent_) return 0;
+    connection.reset(*stream, *stream->reset_when_sent_);
+    connection.stream_closed(*stream, *stream->reset_when_sent_);
+    return 0;
+  }
+
+  static int stream_closed(nghttp2_session* session, std::int32_t id, std::uint32_t code,
+                           void* user_data) {
+    Http2Connection& connection = connection_of(user_data);
+    Http2Stream* stream = stream_of(session, id);
+    using Closed = Http2Guard::Closed;
+    const bool by_peer = id == connection.reset_by_peer_;
+    const bool in_order = code == NGHTTP2_NO_ERROR && stream != nullptr;
+    connection.guard_.closed(id, by_peer    ? Closed::by_peer
+                                 : in_order ? Closed::done
+                                            : Closed::by_us);
+    if (stream == nullptr) return 0;
+    stream->attached_ = false;
+    connection.stream_closed(*stream, code);
+    return 0;
+  }
+
+  static ssize_t read_data(nghttp2_session* session, std::int32_t id, std::uint8_t*,
+                           std::size_t size, std::uint32_t* flags, nghttp2_data_source*,
+                           void* user_data) {
+    Http2Stream* stream = stream_of(session, id);
+    if (stream == nullptr) return NGHTTP2_ERR_DEFERRED;  // on its way to be reset
+    if (stream->pending_.empty() && !stream->last_) {
+      stream->deferred_ = true;
+      return NGHTTP2_ERR_DEFERRED;
+    }
+    const Http2Connection& connection = connection_of(user_data);
+    const std::size_t used = connection.out_size_ + Http2FrameHead::size + largest_frame;
+    const std::size_t room =
+        connection.out_.size() - std::min<std::size_t>(used, connection.out_.size());
+    const std::size_t wanted = std::min(size, stream->pending_.size());
+    if (room < wanted && room < least_room) return NGHTTP2_ERR_PAUSE;  // first send what is there
+    const std::size_t given = std::min(wanted, room);
+    *flags |= NGHTTP2_DATA_FLAG_NO_COPY;
+    if (stream->last_ && given == stream->pending_.size()) {
+      *flags |= NGHTTP2_DATA_FLAG_EOF;
+      if (stream->pending_trailers_ != nullptr) {
+        *flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
+        if (connection_of(user_data).submit_trailers(*stream) != 0) {
+          return NGHTTP2_ERR_CALLBACK_FAILURE;
+        }
+      }
+    }
+    return static_cast<ssize_t>(given);
+  }
+
+  static int send_data(nghttp2_session* session, nghttp2_frame* frame, const std::uint8_t* head,
+                       std::size_t size, nghttp2_data_source*, void* user_data) {
+    Http2Connection& connection = connection_of(user_data);
+    Http2Stream* stream = stream_of(session, frame->hd.stream_id);
+    // `read_data` has seen to the room, and nothing runs between it and this.
+    if (stream == nullptr) return NGHTTP2_ERR_CALLBACK_FAILURE;
+    char* at = connection.out_.data() + connection.out_size_;
+    std::memcpy(at, head, Http2FrameHead::size);
+    if (size > 0) std::memcpy(at + Http2FrameHead::size, stream->pending_.data(), size);
+    connection.out_size_ += static_cast<std::uint32_t>(Http2FrameHead::size + size);
+    connection.guard_.sent_message_frame(size > 0);
+    stream->pending_.remove_prefix(size);
+    stream->sent_ += size;
+    if (stream->pending_.empty()) {
+      if (stream->last_) stream->end_sent_ = true;
+      stream->moved_.raise();
+    }
+    return 0;
+  }
+
+  static nghttp2_session_callbacks* make() {
+    nghttp2_session_callbacks* callbacks = nullptr;
+    nghttp2_session_callbacks_new(&callbacks);
+    nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, begin_headers);
+    nghttp2_session_callbacks_set_on_header_callback(callbacks, header);
+    nghttp2_session_callbacks_set_on_invalid_header_callback2(callbacks, invalid_header);
+    nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, data_chunk);
+    nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, frame_received);
+    nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(callbacks, invalid_frame);
+    nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, frame_sent);
+    nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, stream_closed);
+    nghttp2_session_callbacks_set_send_data_callback(callbacks, send_data);
+    return callbacks;
+  }
+};
+
+// ---- the connection ---------------------------------------------------------------------------
+
+namespace {
+
+nghttp2_option* make_options() {
+  nghttp2_option* option = nullptr;
+  nghttp2_option_new(&option);
+  nghttp2_option_set_no_auto_window_update(option, 1);
+  nghttp2_option_set_no_closed_streams(option, 1);
+  // The guard counts resets, and forgives what gRPC clients do.
+  nghttp2_option_set_stream_reset_rate_limit(option, 1'000'000, 1'000'000);
+  return option;
+}
+
+}  // namespace
+
+Http2Connection::Http2Connection(std::unique_ptr<Socket> socket, const Http2Settings& settings)
+    : socket_(std::move(socket)), settings_(settings), guard_(settings.side) {
+  static nghttp2_session_callbacks* const callbacks = Http2Callbacks::make();
+  static nghttp2_option* const options = make_options();
+  const auto make = settings.side == Http2Guard::Side::server ? nghttp2_session_server_new2
+                                                              : nghttp2_session_client_new2;
+  if (make(&session_, callbacks, this, options) != 0) throw std::bad_alloc();
+  if (settings.side == Http2Guard::Side::server) {
+    magic_left_ = NGHTTP2_CLIENT_MAGIC_LEN;
+  }
+}
+
+Http2Connection::~Http2Connection() { nghttp2_session_del(session_); }
+
+void Http2Connection::open() {
+  std::array<nghttp2_settings_entry, 4> entries;
+  std::size_t count = 0;
+  const auto say = [&](std::int32_t id, std::uint32_t value) { entries[count++] = {id, value}; };
+  if (settings_.side == Http2Guard::Side::server) {
+    say(NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, settings_.streams);
+    say(NGHTTP2_SETTINGS_NO_RFC7540_PRIORITIES, 1);
+  } else {
+    say(NGHTTP2_SETTINGS_ENABLE_PUSH, 0);
+  }
+  say(NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, settings_.stream_window);
+  say(NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, static_cast<std::uint32_t>(settings_.header_bytes));
+  nghttp2_submit_settings(session_, NGHTTP2_FLAG_NONE, entries.data(), count);
+  nghttp2_session_set_local_window_size(session_, NGHTTP2_FLAG_NONE, 0,
+                                        static_cast<std::int32_t>(settings_.connection_window));
+  last_heard_ = loop().now();
+  want_flush();
+}
+
+Task<void> Http2Connection::run(ReadBuffer received) {
+  bool go_on = true;
+  if (!received.empty()) {
+    in_ = std::move(received);
+    go_on = feed(in_.bytes());
+    if (go_on) after_reading();
+  }
+  int without_waiting = 0;
+  bool filled = false;
+  while (go_on && !ended_) {
+    Watch& watch = socket_->watch();
+    if (!watch.readable()) {
+      in_.release();
+      filled = false;
+      without_waiting = 0;
+      auto wake = co_await watch.until_readable(deadline());
+      if (ended_) break;
+      if (wake != Wake::ready) {
+        go_on = waited_long_enough(wake == Wake::expired);
+        continue;
+      }
+    } else if (++without_waiting == reads_between_yields) {
+      without_waiting = 0;
+      co_await loop().yield();
+      if (ended_) break;
+    }
+    const std::uint32_t size = filled ? Block::large : Block::small;
+    if (!in_.block || in_.block.size() < size) in_.block = Block::take(size);
+    const auto got = socket_->read_some(in_.block.data(), in_.block.size());
+    if (got.got == Socket::Got::nothing_yet) continue;
+    if (got.got != Socket::Got::bytes) break;
+    filled = got.size == in_.block.size();
+    last_heard_ = loop().now();
+    go_on = feed({in_.block.data(), got.size});
+    if (go_on) after_reading();
+    if (nothing_left() && !flush_wanted_ && !writing_.valid()) break;
+  }
+  in_.release();
+  end();
+}
+
+/// Both sides have said that they are leaving, and have nothing to do.
+bool Http2Connection::nothing_left() const {
+  return nghttp2_session_want_read(session_) == 0 && nghttp2_session_want_write(session_) == 0;
+}
+
+bool Http2Connection::alive(std::int32_t stream) const {
+  return nghttp2_session_get_stream_user_data(session_, stream) != nullptr;
+}
+
+bool Http2Connection::judge(const Http2Guard::Verdict& verdict) {
+  if (verdict && !violation_) violation_ = verdict;
+  return !verdict;
+}
+
+/// Moves bytes to `head_bytes_` until it holds `wanted` of the current frame.
+bool Http2Connection::gather(std::string_view bytes, std::size_t& at, std::size_t wanted) {
+  if (head_size_ < wanted) {
+    const std::size_t size = std::min<std::size_t>(wanted - head_size_, bytes.size() - at);
+    std::memcpy(head_bytes_.data() + head_size_, bytes.data() + at, size);
+    at += size;
+    head_size_ = static_cast<std::uint8_t>(head_size_ + size);
+  }
+  return head_size_ >= wanted;
+}
+
+/// Gives what was read to the library, frame by frame where the guard has to see the state between
+/// them. False: the connection is at its end.
+bool Http2Connection::feed(std::string_view bytes) {
+  std::size_t fed = 0;
+  std::size_t at = 0;
+  std::size_t begin = 0;  // of the current frame, as far as it is in here
+  const auto skip = [&](auto& left) {
+    const std::size_t skipped = std::min<std::size_t>(left, bytes.size() - at);
+    left = static_cast<std::remove_reference_t<decltype(left)>>(left - skipped);
+    at += skipped;
+  };
+  while (at < bytes.size()) {
+    if (magic_left_ > 0) {
+      skip(magic_left_);
+      continue;
+    }
+    if (payload_left_ > 0) {
+      skip(payload_left_);
+      continue;
+    }
+    if (head_size_ == 0) begin = at;
+    if (!gather(bytes, at, Http2FrameHead::size)) break;
+    const auto head = Http2FrameHead::parse(head_bytes_.data());
+    const std::size_t seen = guard_.looks_into(head);  // of the payload
+    if (!gather(bytes, at, Http2FrameHead::size + seen)) break;
+    head_size_ = 0;
+    bool is_alive = false;
+    if (guard_.asks_for_stream(head)) {
+      if (!feed_to_library(bytes.substr(fed, begin - fed))) return false;
+      fed = begin;
+      is_alive = alive(head.stream);
+    }
+    const std::string_view payload(head_bytes_.data() + Http2FrameHead::size, seen);
+    if (!judge(guard_.frame(head, payload, is_alive, loop().now()))) {
+      if (feed_to_library(bytes.substr(fed, begin - fed))) {
+        violated(*violation_);
+        fail(violation_->code, violation_->detail);
+      }
+      return false;
+    }
+    payload_left_ = head.length - static_cast<std::uint32_t>(seen);
+  }
+  return feed_to_library(bytes.substr(fed));
+}
+
+bool Http2Connection::feed_to_library(std::string_view bytes) {
+  if (bytes.empty()) return true;
+  const auto taken = nghttp2_session_mem_recv(session_, bytes_of(bytes), bytes.size());
+  if (taken >= 0) {
+    if (nghttp2_session_want_write(session_) != 0) want_flush();
+    return true;
+  }
+  if (violation_) {
+    violated(*violation_);
+    fail(violation_->code, violation_->detail);
+  } else if (taken == NGHTTP2_ERR_FLOODED || taken == NGHTTP2_ERR_TOO_MANY_SETTINGS ||
+             taken == NGHTTP2_ERR_TOO_MANY_CONTINUATIONS) {
+    const Http2Guard::Violation flood{NGHTTP2_ENHANCE_YOUR_CALM,
+                                      nghttp2_strerror(static_cast<int>(taken))};
+    violated(flood);
+    fail(flood.code, flood.detail);
+  } else {
+    fail(NGHTTP2_PROTOCOL_ERROR, nghttp2_strerror(static_cast<int>(taken)));
+  }
+  return false;
+}
+
+void Http2Connection::take_in(Http2Stream* stream, std::string_view bytes) {
+  const bool kept = stream != nullptr && stream->append(bytes);
+  if (!kept) {
+    nghttp2_session_consume_connection(session_, bytes.size());
+    if (stream != nullptr) {
+      nghttp2_submit_rst_stream(session_, NGHTTP2_FLAG_NONE, stream->id_,
+                                NGHTTP2_FLOW_CONTROL_ERROR);
+    }
+    return;
+  }
+  buffered_ += bytes.size();
+  // A stream that nobody reads stops itself by its own window, and no other; but what one client
+  // can make us keep is bounded.
+  if (settings_.side == Http2Guard::Side::server && buffered_ > most_buffered) {
+    withheld_ += bytes.size();
+  } else {
+    nghttp2_session_consume_connection(session_, bytes.size());
+  }
+}
+
+/// Bytes have left the buffers.
+void Http2Connection::let_go(std::size_t size) {
+  buffered_ -= size;
+  if (withheld_ > 0 && buffered_ <= most_buffered / 2) {
+    nghttp2_session_consume_connection(session_, withheld_);
+    withheld_ = 0;
+    want_flush();
+  }
+}
+
+void Http2Connection::consumed(Http2Stream& stream, std::size_t size) {
+  let_go(size);
+  if (stream.attached_) nghttp2_session_consume_stream(session_, stream.id_, size);
+  if (nghttp2_session_want_write(session_) != 0) want_flush();
+}
+
+void Http2Connection::forget(Http2Stream& stream) {
+  if (!stream.attached_) return;
+  stream.attached_ = false;
+  nghttp2_session_set_stream_user_data(session_, stream.id_, nullptr);
+}
+
+void Http2Connection::reset(Http2Stream& stream, std::uint32_t code) {
+  if (!stream.attached_) return;
+  forget(stream);
+  guard_.closed(stream.id_, Http2Guard::Closed::by_us);
+  if (ended_) return;
+  nghttp2_submit_rst_stream(session_, NGHTTP2_FLAG_NONE, stream.id_, code);
+  want_flush();
+}
+
+void Http2Connection::reset_when_sent(Http2Stream& stream, std::uint32_t code) {
+  if (nghttp2_session_get_stream_local_close(session_, stream.id_) != 1) {
+    stream.reset_when_sent_ = code;
+    return;
+  }
+  reset(stream, code);
+  stream_closed(stream, code);
+}
+
+void Http2Connection::ping() {
+  ping_unanswered_ = true;
+  nghttp2_submit_ping(session_, NGHTTP2_FLAG_NONE, nullptr);
+  want_flush();
+}
+
+// ---- writing ----------------------------------------------------------------------------------
+
+/// Has the library write frames into `out_` until it has none left, or there is no room.
+bool Http2Connection::fill() {
+  if (!out_) out_ = Block::take(Block::large);
+  while (out_.size() - out_size_ >= 2 * largest_frame) {
+    const std::uint8_t* frame = nullptr;
+    const auto size = nghttp2_session_mem_send(session_, &frame);
+    if (size < 0) return false;
+    if (size == 0) break;
+    std::memcpy(out_.data() + out_size_, frame, static_cast<std::size_t>(size));
+    out_size_ += static_cast<std::uint32_t>(size);
+  }
+  return true;
+}
+
+void Http2Connection::flush() {
+  if (ended_) return;
+  if (writing_.valid()) {
+    if (!writing_.ready()) return;  // goes on when the peer has read
+    writing_.drop();
+  }
+  while (true) {
+    if (!fill()) {
+      failure_ = "frames that cannot be written";
+      end();
+      return;
+    }
+    if (out_size_ == 0) break;
+    auto writing = socket_->write({}, {out_.data(), out_size_}, {}, settings_.write_timeout);
+    if (!writing.ready()) {
+      writing_ = write_rest(std::move(writing));
+      return;
+    }
+    const bool written = writing.take().ok();
+    out_size_ = 0;
+    if (!written) {
+      failure_ = "the peer broke the connection";
+      end();
+      return;
+    }
+  }
+  out_ = Block();
+  if (nothing_left()) end();
+}
+
+Task<void> Http2Connection::write_rest(Task<Result<Done>> writing) {
+  auto written = co_await writing;
+  out_size_ = 0;
+  if (written) {
+    want_flush();
+  } else {
+    failure_ = "the peer takes nothing";
+    end();
+  }
+}
+
+void Http2Connection::end() {
+  if (ended_) return;
+  ended_ = true;
+  socket_->watch().interrupt();
+}
+
+/// The library is not asked: it may be in the state that made us end.
+void Http2Connection::fail(std::uint32_t code, const char* detail) {
+  if (ended_) return;
+  failure_ = detail;
+  if (!writing_.valid() || writing_.ready()) {
+    const auto last = static_cast<std::uint32_t>(nghttp2_session_get_last_proc_stream_id(session_));
+    std::array<char, Http2FrameHead::size + 8> frame{0, 0, 8, NGHTTP2_GOAWAY};
+    for (unsigned i = 0; i < 4; ++i) {
+      frame[9 + i] = static_cast<char>(last >> (24 - 8 * i));
+      frame[13 + i] = static_cast<char>(code >> (24 - 8 * i));
+    }
+    socket_->write_now({frame.data(), frame.size()});
+  }
+  end();
+}
+
+Task<void> Http2Connection::linger() {
+  if (writing_.valid() && !writing_.ready()) co_return;
+  Watch& watch = socket_->watch();
+  if (watch.broken()) co_return;
+  socket_->shutdown_write();
+  const Instant deadline = loop().now() + longest_linger;
+  in_.block = Block::take(Block::small);
+  for (std::size_t drained = 0; drained < most_lingered;) {
+    if (!watch.readable()) {
+      auto wake = co_await watch.until_readable(deadline);
+      if (wake == Wake::expired) break;
+    }
+    const auto got = socket_->read_some(in_.block.data(), in_.block.size());
+    if (got.got == Socket::Got::nothing_yet) continue;
+    if (got.got != Socket::Got::bytes) break;
+    drained += got.size;
+  }
+}
+
+int Http2Connection::submit_trailers(Http2Stream& stream) {
+  constexpr std::size_t most = 64;
+  std::array<nghttp2_nv, most> fields;
+  std::size_t count = 0;
+  for (const Field& field : *stream.pending_trailers_) {
+    if (count == most) break;
+    fields[count++] = {mutable_bytes_of(field.name()), mutable_bytes_of(field.value()),
+                       field.name().size(), field.value().size(), NGHTTP2_NV_FLAG_NONE};
+  }
+  return nghttp2_submit_trailer(session_, stream.id_, fields.data(), count);
+}
+
+// ---- streams ----------------------------------------------------------------------------------
+
+Http2Stream::~Http2Stream() {
+  std::size_t left = 0;
+  for (std::uint8_t i = 0; i < blocks_; ++i) {
+    const ReadBuffer& buffer = in_[(first_block_ + i) % most_blocks];
+    left += buffer.end - buffer.begin;
+  }
+  if (left > 0) connection_.let_go(left);
+}
+
+bool Http2Stream::append(std::string_view bytes) {
+  received_ += bytes.size();
+  arrived_.raise();
+  while (!bytes.empty()) {
+    ReadBuffer* back = blocks_ > 0 ? &in_[(first_block_ + blocks_ - 1) % most_blocks] : nullptr;
+    if (back == nullptr || back->free_size() == 0) {
+      if (blocks_ == most_blocks) return false;  // more than the window lets through
+      back = &in_[(first_block_ + blocks_++) % most_blocks];
+      const bool large = bytes.size() > Block::small || blocks_ > 1;
+      back->block = Block::take(large ? Block::large : Block::small);
+      back->begin = back->end = 0;
+    }
+    const std::size_t size = std::min<std::size_t>(bytes.size(), back->free_size());
+    std::memcpy(back->free_begin(), bytes.data(), size);
+    back->end += static_cast<std::uint32_t>(size);
+    bytes.remove_prefix(size);
+  }
+  return true;
+}
+
+std::optional<Result<Chunk>> Http2Stream::take() {
+  if (taken_ > 0 && !rewound_) {
+    ReadBuffer& front = in_[first_block_];
+    front.begin += static_cast<std::uint32_t>(taken_);
+    connection_.consumed(*this, std::exchange(taken_, 0));
+    if (front.empty()) {
+      front.release();
+      first_block_ = static_cast<std::uint8_t>((first_block_ + 1) % most_blocks);
+      --blocks_;
+    }
+  }
+  rewound_ = false;
+  if (blocks_ == 0 && !in_ended_) {
+    if (broken_) return Result<Chunk>(Error(*broken_));
+    // Its reader keeps up: the window is what holds the peer back.
+    const Http2Settings& settings = connection_.settings_;
+    if (!wide_ && attached_ && received_ >= settings.stream_window) {
+      wide_ = true;
+      nghttp2_session_set_local_window_size(connection_.session_, NGHTTP2_FLAG_NONE, id_,
+                                            static_cast<std::int32_t>(settings.wide_stream_window));
+      connection_.want_flush();
+    }
+    return std::nullopt;
+  }
+  if (reads_ < 2) ++reads_;
+  Chunk chunk{.last = in_ended_ && blocks_ <= 1};
+  if (blocks_ > 0) {
+    chunk.bytes = in_[first_block_].bytes();
+    taken_ = chunk.bytes.size();
+  }
+  if (chunk.last && trailers_.size() > 0) chunk.trailers = &trailers_;
+  delivered_last_ = chunk.last;
+  return Result<Chunk>(chunk);
+}
+
+bool Http2Stream::rewind() {
+  if (reads_ == 0) return true;
+  rewound_ = reads_ == 1 && delivered_last_;
+  if (rewound_) reads_ = 0;
+  return rewound_;
+}
+
+void Http2Stream::break_off(Error error) {
+  if (!broken_) broken_ = std::move(error);
+  arrived_.raise();
+  moved_.raise();
+}
+
+void Http2Stream::submit_response(const Http2Section& head, bool last) {
+  const nghttp2_data_provider body{{}, Http2Callbacks::read_data};
+  nghttp2_submit_response(connection_.session_, id_, head.data(), head.size(),
+                          last ? nullptr : &body);
+  end_sent_ = last;
+}
+
+bool Http2Stream::submit_request(const Http2Section& head, bool last) {
+  const nghttp2_data_provider body{{}, Http2Callbacks::read_data};
+  id_ = nghttp2_submit_request(connection_.session_, nullptr, head.data(), head.size(),
+                               last ? nullptr : &body, this);
+  attached_ = id_ > 0;
+  end_sent_ = last;
+  return attached_;
+}
+
+void Http2Stream::offer(const Chunk& chunk) {
+  pending_ = chunk.bytes;
+  last_ = chunk.last;
+  pending_trailers_ = chunk.last && chunk.trailers != nullptr && chunk.trailers->size() > 0
+                          ? chunk.trailers
+                          : nullptr;
+  if (!deferred_) return;  // the library asks by itself
+  if (pending_.empty() && pending_trailers_ != nullptr) {
+    // Trailers alone: no empty DATA before them.
+    if (connection_.submit_trailers(*this) == 0) end_sent_ = true;
+  } else {
+    deferred_ = false;
+    nghttp2_session_resume_data(connection_.session_, id_);
+  }
+  connection_.want_flush();
+}
+
+Task<Result<Done>> Http2Stream::pump(Body& body, Task<Result<Chunk>> next, Duration patience) {
+  int without_waiting = 0;
+  while (true) {
+    if (!next.ready()) without_waiting = 0;
+    auto chunk = co_await next;
+    if (!chunk) co_return std::move(chunk.error());
+    if (!attached_) break;
+    offer(*chunk);
+    while (!all_taken() && attached_) {
+      const std::uint64_t before = sent_;
+      auto wake = co_await moved_.wait(connection_.loop().now() + patience);
+      const bool stalls = wake == Wake::expired && sent_ == before &&
+                          (!connection_.writing_.valid() || connection_.writing_.ready());
+      if (stalls && !all_taken()) {
+        co_return Error{
+            .fault = Fault::write_timeout, .side = Side::client, .detail = "peer reads nothing"};
+      }
+    }
+    if (!all_taken()) break;
+    if (chunk->last) co_return Done{};
+    if (++without_waiting == reads_between_yields) {
+      without_waiting = 0;
+      co_await connection_.loop().yield();
+      if (!attached_) break;
+    }
+    next = body.read();
+  }
+  if (broken_) co_return Error(*broken_);
+  co_return Error{
+      .fault = Fault::client_gone, .side = Side::client, .detail = "the stream has ended"};
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,264 @@
+// One HTTP/2 connection, whichever side we are on: frames in and out through nghttp2, streams with
+// their flow control, and one write for all that a turn of the loop has to say.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "evenkeel/base/bytes.h"
+#include "evenkeel/base/loop.h"
+#include "evenkeel/base/pool_allocator.h"
+#include "evenkeel/http/message.h"
+#include "evenkeel/net/socket.h"
+#include "http2_guard.h"
+
+struct nghttp2_session;
+
+namespace evenkeel {
+
+class Http2Section;
+class Http2Stream;
+
+/// What a connection is configured with. Windows in bytes, of RFC 9113, section 6.9.
+struct Http2Settings {
+  Http2Guard::Side side;
+  std::uint32_t streams = 128;                    ///< that the peer may have open
+  std::uint32_t stream_window = 64 * 1024;        ///< to begin with
+  std::uint32_t wide_stream_window = 256 * 1024;  ///< of a stream whose reader keeps up
+  std::uint32_t connection_window = 1024 * 1024;
+  std::size_t header_bytes = 32 * 1024;  ///< names, values and 32 for each field
+  std::size_t header_fields = 100;
+  Duration write_timeout = std::chrono::seconds(60);
+};
+
+class Http2Connection : public Pooled {
+ public:
+  Http2Connection(const Http2Connection&) = delete;
+  Http2Connection& operator=(const Http2Connection&) = delete;
+  virtual ~Http2Connection();
+
+  Loop& loop() { return socket_->loop(); }
+  Socket& socket() { return *socket_; }
+  nghttp2_session* session() { return session_; }
+  const Http2Settings& settings() const { return settings_; }
+
+  /// Has what is queued sent at the end of this step of the loop.
+  void want_flush() {
+    if (flush_wanted_) return;
+    flush_wanted_ = true;
+    loop().wake_soon(flush_);
+  }
+  /// Bytes of a message were taken out of a stream's buffer: lets the peer send more.
+  void consumed(Http2Stream& stream, std::size_t size);
+  /// Tells the peer why, sends what is queued, and ends.
+  void fail(std::uint32_t code, const char* detail);
+  bool ended() const { return ended_; }
+
+ protected:
+  Http2Connection(std::unique_ptr<Socket> socket, const Http2Settings& settings);
+
+  /// Sends the first frames. Call once, after construction.
+  void open();
+  /// Reads until the connection is at its end. `received`: what was read of it before.
+  Task<void> run(ReadBuffer received);
+  /// Detaches a stream from the session; frames on it are of no interest any more.
+  void forget(Http2Stream& stream);
+  /// As `forget`, and tells the peer.
+  void reset(Http2Stream& stream, std::uint32_t code);
+  /// As `reset`, when our last frame on the stream has gone: it would be dropped otherwise. Then
+  /// `stream_closed` is called.
+  void reset_when_sent(Http2Stream& stream, std::uint32_t code);
+  void ping();
+  /// Ends `run`; the peer is told nothing more.
+  void end();
+  /// Sends what is queued now, as far as the kernel takes it.
+  void flush_now() { flush(); }
+  /// Closes so that what was sent last arrives.
+  Task<void> linger();
+  bool ping_unanswered() const { return ping_unanswered_; }
+  /// When anything was last read.
+  Instant last_heard() const { return last_heard_; }
+  bool settings_acknowledged() const { return settings_acknowledged_; }
+  const char* failure() const { return failure_; }
+
+  // What the sides do differently. Called while the library has the floor: nothing here may call
+  // back into `run` or destroy a stream that has not been forgotten.
+
+  /// A header section begins on a stream that has none yet; null refuses it.
+  virtual Http2Stream* begin_message(std::int32_t id) = 0;
+  /// A header section is complete. `last`: nothing follows it.
+  virtual void headers_done(Http2Stream& stream, bool last) = 0;
+  /// A header section is so large that its stream was reset; it is detached already.
+  virtual void section_refused(Http2Stream& stream) = 0;
+  /// The library has closed a stream; it is detached already.
+  virtual void stream_closed(Http2Stream& stream, std::uint32_t code) = 0;
+  virtual void goaway_received(std::int32_t last_stream, std::uint32_t code) = 0;
+  virtual void settings_received() {}
+  virtual void ping_answered() {}
+  /// All that was read has been handled; streams may run and be destroyed now.
+  virtual void after_reading() {}
+  /// Until when `run` may wait for something to read; asked anew before each wait.
+  virtual Instant deadline() = 0;
+  /// The deadline has passed, or somebody interrupted the wait. False: the end.
+  virtual bool waited_long_enough(bool expired) = 0;
+  /// What the peer did to end the connection, for the log.
+  virtual void violated(const Http2Guard::Violation&) {}
+
+ private:
+  friend class Http2Stream;
+  friend struct Http2Callbacks;
+
+  bool feed(std::string_view bytes);
+  bool feed_to_library(std::string_view bytes);
+  bool gather(std::string_view bytes, std::size_t& at, std::size_t wanted);
+  bool nothing_left() const;
+  bool alive(std::int32_t stream) const;
+  bool judge(const Http2Guard::Verdict& verdict);
+  void take_in(Http2Stream* stream, std::string_view bytes);
+  void let_go(std::size_t size);
+  void flush();
+  bool fill();
+  Task<void> write_rest(Task<Result<Done>> writing);
+  int submit_trailers(Http2Stream& stream);
+
+  struct Flush : Waiter {
+    explicit Flush(Http2Connection& owner)
+        : Waiter([](Waiter& self) {
+            Http2Connection& c = static_cast<Flush&>(self).connection;
+            c.flush_wanted_ = false;
+            c.flush();
+          }),
+          connection(owner) {}
+    Http2Connection& connection;
+  };
+
+  std::unique_ptr<Socket> socket_;
+  Http2Settings settings_;
+  nghttp2_session* session_ = nullptr;
+  Http2Guard guard_;
+  Flush flush_{*this};
+  ReadBuffer in_;
+  Block out_;
+  std::uint32_t out_size_ = 0;
+  Task<void> writing_;
+  // Of the frame whose header or payload is being read.
+  std::array<char, Http2FrameHead::size + Http2Guard::most_seen> head_bytes_{};
+  std::uint8_t head_size_ = 0;
+  std::uint32_t payload_left_ = 0;
+  std::uint8_t magic_left_ = 0;
+  bool flush_wanted_ = false;
+  bool ended_ = false;
+  std::optional<Http2Guard::Violation> violation_;
+  std::int32_t reset_by_peer_ = 0;  // the stream of the last RST_STREAM that came
+  bool ping_unanswered_ = false;
+  bool settings_acknowledged_ = false;
+  std::uint64_t withheld_ = 0;  // of the connection's window, while too much is buffered
+  std::uint64_t buffered_ = 0;  // in all streams
+  Instant last_heard_{};
+  const char* failure_ = "the connection has ended";
+};
+
+/// One stream: what has come and was not read yet, and what is on its way out.
+class Http2Stream : public Pooled {
+ public:
+  explicit Http2Stream(Http2Connection& connection)
+      : connection_(connection), arrived_(connection.loop()), moved_(connection.loop()) {}
+  Http2Stream(const Http2Stream&) = delete;
+  Http2Stream& operator=(const Http2Stream&) = delete;
+  virtual ~Http2Stream();
+
+  Http2Connection& connection() { return connection_; }
+  std::int32_t id() const { return id_; }
+  /// The session knows it: frames may be submitted.
+  bool attached() const { return attached_; }
+
+  // ---- in ----
+
+  /// What there is of the peer's body; nothing when it has to be waited for. An error once the
+  /// stream is at an end that is not the message's.
+  std::optional<Result<Chunk>> take();
+  /// Resumes when something came, or the stream ended.
+  Signal::Wait arrival(Instant deadline) { return arrived_.wait(deadline); }
+  /// Goes back to the first byte; false when bytes have been let go.
+  bool rewind();
+  /// The peer has ended its message.
+  bool received_all() const { return in_ended_; }
+  std::uint64_t received() const { return received_; }
+  /// Why no more comes; set before the stream is told.
+  void break_off(Error error);
+  bool broken() const { return broken_.has_value(); }
+  const Error& why() const { return *broken_; }
+
+  // ---- out ----
+
+  /// Sends a body, at the pace of the peer's window: the only loop that moves bytes into HTTP/2,
+  /// a request's as well as a response's. `next` is the first read, which may have begun. Errors:
+  /// of the body, or write_timeout and `broken`'s of the stream.
+  Task<Result<Done>> pump(Body& body, Task<Result<Chunk>> next, Duration patience);
+  /// Puts a chunk in the place from which the library takes it.
+  void offer(const Chunk& chunk);
+  /// Has a response's head sent; `last`: and nothing else. Otherwise a `pump` must follow.
+  void submit_response(const Http2Section& head, bool last);
+  /// As `submit_response`, for a request, on a stream that is new; false: no stream is left.
+  bool submit_request(const Http2Section& head, bool last);
+  /// All that was offered is on its way, the end of the message too where that was offered.
+  bool all_taken() const { return pending_.empty() && (!last_ || end_sent_); }
+  bool end_sent() const { return end_sent_; }
+  std::uint64_t sent() const { return sent_; }
+
+  // ---- header sections ----
+
+  /// A field of the section that is being read; the bytes are valid during the call.
+  virtual void field(std::string_view name, std::string_view value) = 0;
+  /// The section is larger than `Http2Settings` allow; what exceeds them was not given to `field`.
+  bool over_limits() const { return over_limits_; }
+  /// The peer's message ends with what has come.
+  void end_in() {
+    in_ended_ = true;
+    arrived_.raise();
+  }
+
+ protected:
+  friend class Http2Connection;
+  friend struct Http2Callbacks;
+
+  Fields trailers_;
+
+ private:
+  bool append(std::string_view bytes);
+
+  static constexpr std::size_t most_blocks = 8;
+
+  Http2Connection& connection_;
+  std::int32_t id_ = -1;
+  bool attached_ = false;
+  bool in_ended_ = false;
+  bool delivered_last_ = false;
+  bool rewound_ = false;
+  bool deferred_ = false;
+  bool last_ = false;
+  bool end_sent_ = false;
+  bool wide_ = false;
+  bool over_limits_ = false;
+  std::optional<std::uint32_t> reset_when_sent_;
+  std::uint8_t reads_ = 0;  // chunks given out; stays at 2
+  std::uint8_t first_block_ = 0;
+  std::uint8_t blocks_ = 0;
+  std::uint32_t section_fields_ = 0;
+  std::size_t section_bytes_ = 0;
+  std::size_t taken_ = 0;  // bytes of the chunk that was given out last, not let go yet
+  std::uint64_t received_ = 0;
+  std::uint64_t sent_ = 0;
+  std::array<ReadBuffer, most_blocks> in_;  // a ring
+  std::string_view pending_;
+  const Fields* pending_trailers_ = nullptr;
+  std::optional<Error> broken_;
+  Signal arrived_;
+  Signal moved_;
+};
+
+}  // namespace evenkeel

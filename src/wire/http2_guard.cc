@@ -1,0 +1,146 @@
+#include "http2_guard.h"
+
+namespace evenkeel {
+namespace {
+
+// RFC 9113, section 7.
+constexpr std::uint32_t protocol_error = 0x1;
+constexpr std::uint32_t stream_closed = 0x5;
+constexpr std::uint32_t frame_size_error = 0x6;
+constexpr std::uint32_t enhance_your_calm = 0xb;
+
+// RFC 9113, section 6.
+constexpr std::uint8_t rst_stream = 0x3;
+constexpr std::uint8_t settings = 0x4;
+constexpr std::uint8_t push_promise = 0x5;
+constexpr std::uint8_t ping = 0x6;
+constexpr std::uint8_t goaway = 0x7;
+constexpr std::uint8_t window_update_frame = 0x8;
+constexpr std::uint8_t continuation = 0x9;
+constexpr std::uint8_t ack = 0x1;
+constexpr std::uint8_t end_stream = 0x1;
+
+constexpr std::uint32_t most_empty_in_a_row = 100;
+constexpr std::int32_t small_increment = 1024;
+constexpr std::uint64_t free_overhead = 1024 * 1024;
+
+std::uint32_t byte_at(std::string_view bytes, std::size_t place) {
+  return static_cast<std::uint8_t>(bytes[place]);
+}
+
+/// A stream's id, less the bit before it.
+std::int32_t stream_in(std::string_view bytes) {
+  const std::uint32_t id = byte_at(bytes, 0) << 24 | byte_at(bytes, 1) << 16 |
+                           byte_at(bytes, 2) << 8 | byte_at(bytes, 3);
+  return static_cast<std::int32_t>(id & 0x7fffffff);
+}
+
+}  // namespace
+
+Http2FrameHead Http2FrameHead::parse(const char* place) {
+  const std::string_view bytes(place, size);
+  return {.length = byte_at(bytes, 0) << 16 | byte_at(bytes, 1) << 8 | byte_at(bytes, 2),
+          .type = static_cast<std::uint8_t>(byte_at(bytes, 3)),
+          .flags = static_cast<std::uint8_t>(byte_at(bytes, 4)),
+          .stream = stream_in(bytes.substr(5))};
+}
+
+Http2Guard::Verdict Http2Guard::glitch(const char* detail, Instant now) {
+  if (glitches_.take(now)) return std::nullopt;
+  return Violation{enhance_your_calm, detail};
+}
+
+/// Frames must carry something: what surrounds it may be eight times as much, after a first MiB.
+Http2Guard::Verdict Http2Guard::overhead(const Http2FrameHead& head) {
+  const bool message = head.type == data || head.type == headers || head.type == continuation;
+  overhead_ += Http2FrameHead::size + (message ? 0 : head.length);
+  if (message) payload_ += head.length;
+  if (overhead_ / 8 > payload_ + free_overhead) {
+    return Violation{enhance_your_calm, "frames that carry next to nothing"};
+  }
+  return std::nullopt;
+}
+
+Http2Guard::Verdict Http2Guard::frame(const Http2FrameHead& head, std::string_view payload,
+                                      bool alive, Instant now) {
+  if (auto verdict = overhead(head)) return verdict;
+  switch (head.type) {
+    case data:
+      if (head.stream != 0 && head.stream <= newest_ && !alive && !reset_by_us_.has(head.stream)) {
+        return Violation{stream_closed, "DATA on a closed stream"};
+      }
+      if (head.length == 0 && (head.flags & end_stream) == 0) {
+        if (++empty_in_a_row_ > most_empty_in_a_row) {
+          return Violation{enhance_your_calm, "a flood of empty DATA"};
+        }
+        return glitch("a flood of empty DATA", now);
+      }
+      empty_in_a_row_ = 0;
+      return std::nullopt;
+    case headers:
+      if (side_ == Side::client) return std::nullopt;  // we open the streams
+      if (head.stream > newest_) {
+        newest_ = head.stream;
+        return std::nullopt;
+      }
+      if (head.stream == 0 || alive || reset_by_us_.has(head.stream)) return std::nullopt;
+      if (closed_.has(head.stream)) {
+        return Violation{stream_closed, "HEADERS on a closed stream"};
+      }
+      return Violation{protocol_error, "a stream below those that were opened before"};
+    case rst_stream:
+      // A backend's resets are answers to what we asked.
+      if (side_ == Side::client || resets_.take(now)) return std::nullopt;
+      return Violation{enhance_your_calm, "a flood of RST_STREAM"};
+    case settings:
+      if ((head.flags & ack) != 0 || settings_.take(now)) return std::nullopt;
+      return Violation{enhance_your_calm, "a flood of SETTINGS"};
+    case ping:
+      // As gRPC's own servers count: a ping that follows what we sent is a measurement.
+      if ((head.flags & ack) != 0) return glitch("a flood of PING", now);
+      if (sent_since_ping_) {
+        sent_since_ping_ = false;
+        return std::nullopt;
+      }
+      if (pings_.take(now)) return std::nullopt;
+      return Violation{enhance_your_calm, "a flood of PING"};
+    case window_update_frame: return std::nullopt;  // judged by its increment
+    case continuation: return std::nullopt;         // the library counts them
+    case priority: {
+      // The library ignores these frames where RFC 7540's priorities are switched off.
+      if (head.stream == 0) return Violation{protocol_error, "PRIORITY on no stream"};
+      if (head.length != 5) return Violation{frame_size_error, "PRIORITY of the wrong size"};
+      if (stream_in(payload) == head.stream) {
+        return Violation{protocol_error, "a stream that depends on itself"};
+      }
+      return glitch("a flood of PRIORITY", now);
+    }
+    case push_promise:
+    case goaway: return glitch("a flood of control frames", now);
+    default: return glitch("a flood of unknown frames", now);
+  }
+}
+
+Http2Guard::Verdict Http2Guard::stream_error(Instant now) {
+  if (stream_errors_.take(now)) return std::nullopt;
+  return Violation{enhance_your_calm, "too many broken streams"};
+}
+
+Http2Guard::Verdict Http2Guard::window_update(std::int32_t increment, Instant now) {
+  if (increment >= small_increment) return std::nullopt;
+  if (window_credit_ > 0) {
+    --window_credit_;
+    return std::nullopt;
+  }
+  return glitch("a flood of WINDOW_UPDATE", now);
+}
+
+void Http2Guard::closed(std::int32_t stream, Closed how) {
+  if (how == Closed::by_us) {
+    reset_by_us_.add(stream);
+  } else {
+    closed_.add(stream);
+  }
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,129 @@
+#include "http2_message.h"
+
+#include <nghttp2/nghttp2.h>
+
+#include <charconv>
+
+#include "head_parser.h"
+#include "message_rules.h"
+
+namespace evenkeel {
+
+Http2Section& Http2Section::fresh() {
+  thread_local Http2Section section;
+  section.fields_.clear();
+  section.digits_used_ = 0;
+  return section;
+}
+
+void Http2Section::add(std::string_view name, std::string_view value) {
+  const auto bytes = [](std::string_view text) {
+    return const_cast<std::uint8_t*>(reinterpret_cast<const std::uint8_t*>(text.data()));
+  };
+  // A request's id comes once: in the table of HPACK it would push out what comes often.
+  const bool unique = name == "x-request-id";
+  fields_.push_back(
+      {bytes(name), bytes(value), name.size(), value.size(),
+       static_cast<std::uint8_t>(unique ? NGHTTP2_NV_FLAG_NO_INDEX : NGHTTP2_NV_FLAG_NONE)});
+}
+
+void Http2Section::add_status(int status) {
+  char* at = digits_ + digits_used_;
+  at[0] = static_cast<char>('0' + status / 100);
+  at[1] = static_cast<char>('0' + status / 10 % 10);
+  at[2] = static_cast<char>('0' + status % 10);
+  digits_used_ += 3;
+  add(":status", {at, 3});
+}
+
+void Http2Section::add_length(std::uint64_t length) {
+  char* at = digits_ + digits_used_;
+  const auto written = std::to_chars(at, digits_ + sizeof digits_, length);
+  digits_used_ += static_cast<std::size_t>(written.ptr - at);
+  add("content-length", {at, static_cast<std::size_t>(written.ptr - at)});
+}
+
+void Http2Section::add_all(const Fields& fields) {
+  for (const Field& field : fields) {
+    if (field.id == FieldId::upgrade) continue;  // RFC 9113 8.2.2
+    add(field.name(), field.value());
+  }
+}
+
+void Http2RequestHead::field(Request& request, std::string_view name, std::string_view value) {
+  Fields& fields = request.fields;
+  if (name.front() == ':') {
+    if (name == ":method") {
+      request.method = fields.keep(value);
+    } else if (name == ":path") {
+      request.path = fields.keep(value);
+    } else if (name == ":authority") {
+      request.authority = fields.keep(value);
+    } else if (name == ":scheme") {
+      request.scheme = value == "https" ? "https" : "http";
+      if (value != "https" && value != "http") problem_ = "the scheme is neither http nor https";
+    }
+    return;
+  }
+  const FieldId id = field_id(name);
+  switch (id) {
+    case FieldId::connection:  // the library has refused most of these
+    case FieldId::http2_settings:
+    case FieldId::keep_alive:
+    case FieldId::proxy_connection:
+    case FieldId::trailer:
+    case FieldId::transfer_encoding:
+    case FieldId::upgrade: return;
+    case FieldId::content_length:
+      length = parse_length(value);
+      if (!length) problem_ = "bad content-length";
+      return;
+    case FieldId::host:
+      if (!host_.empty()) problem_ = "several host fields";
+      host_ = fields.keep(value);
+      return;
+    case FieldId::te: request.wants_trailers = true; return;  // it can say nothing else
+    case FieldId::expect:
+      if (same_name(value, "100-continue")) {
+        expects_continue = true;
+      } else {
+        problem_ = "only 100-continue can be expected";
+        fault_ = Fault::expectation_failed;
+      }
+      return;
+    case FieldId::cookie:
+      if (!cookies_.empty()) cookies_ += "; ";
+      cookies_ += value;
+      return;
+    case FieldId::other:
+      if (is_disguised(name)) return;
+      break;
+    default: break;
+  }
+  fields.add(fields.keep(name), fields.keep(value), id);
+}
+
+const char* Http2RequestHead::finish(Request& request) {
+  if (problem_ != nullptr) return problem_;
+  if (!cookies_.empty()) {
+    request.fields.add("cookie", request.fields.keep(cookies_), FieldId::cookie);
+  }
+  if (!is_token(request.method)) return "bad method";
+  if (request.method == "CONNECT" || request.method == "TRACE") {
+    fault_ = Fault::method_not_allowed;
+    return "this method is not served";
+  }
+  const bool asterisk = request.path == "*" && request.method == "OPTIONS";
+  if (!asterisk && (!request.path.starts_with('/') || !is_target_text(request.path))) {
+    return "the request target is no path";
+  }
+  if (request.authority.empty()) {
+    request.authority = host_;
+  } else if (!host_.empty() && !same_name(host_, request.authority)) {
+    return "host and :authority disagree";
+  }
+  if (!is_authority(request.authority)) return "bad :authority";
+  return nullptr;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,57 @@
+// Messages as HTTP/2 carries them: header sections to and from nghttp2, and the rules of RFC 9113
+// that the library leaves to us.
+#pragma once
+
+#include <nghttp2/nghttp2.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "evenkeel/http/message.h"
+
+namespace evenkeel {
+
+/// A header section to be sent, kept by the thread between messages. Names are lower-cased and all
+/// is copied when the library takes it.
+class Http2Section {
+ public:
+  /// The thread's section, emptied. What it holds are views.
+  static Http2Section& fresh();
+
+  void add(std::string_view name, std::string_view value);
+  void add_status(int status);
+  void add_length(std::uint64_t length);
+  /// All fields of a message but those that HTTP/2 has no place for.
+  void add_all(const Fields& fields);
+
+  const nghttp2_nv* data() const { return fields_.data(); }
+  std::size_t size() const { return fields_.size(); }
+
+ private:
+  std::vector<nghttp2_nv> fields_;
+  char digits_[24];
+  std::size_t digits_used_ = 0;
+};
+
+/// Gathers the header section of a request; a Request when it is complete.
+struct Http2RequestHead {
+  std::optional<std::uint64_t> length;  ///< content-length
+  bool expects_continue = false;
+
+  void field(Request& request, std::string_view name, std::string_view value);
+  /// Checks what the library does not. Null: fine; else what is wrong.
+  const char* finish(Request& request);
+  Fault fault() const { return fault_; }
+
+ private:
+  Fault fault_ = Fault::bad_request;
+  std::string_view host_;
+  std::string cookies_;  // crumbs, joined as RFC 9113 8.2.3 says
+  const char* problem_ = nullptr;
+};
+
+}  // namespace evenkeel

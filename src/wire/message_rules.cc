@@ -1,0 +1,93 @@
+#include "message_rules.h"
+
+#include <array>
+#include <charconv>
+
+#include "evenkeel/http/fields.h"
+
+namespace evenkeel {
+namespace {
+
+bool is_host_char(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+         std::string_view("-._~%!$&'()*+;=").find(c) != std::string_view::npos;
+}
+
+constexpr std::string_view forbidden_beginnings[] = {"content-", "if-",         "x-forwarded-",
+                                                     "proxy-",   "x-evenkeel-", "accept"};
+constexpr std::string_view forbidden_names[] = {
+    "age",   "cache-control", "expires", "location",  "max-forwards",    "pragma",
+    "range", "set-cookie",    "vary",    "x-real-ip", "www-authenticate"};
+
+/// The name as servers (CGI, WSGI) read it that take an underscore for a dash.
+std::string_view dashed(std::string_view name, std::array<char, 64>& place) {
+  if (name.size() > place.size() || name.find('_') == std::string_view::npos) return name;
+  for (std::size_t i = 0; i < name.size(); ++i) place[i] = name[i] == '_' ? '-' : name[i];
+  return {place.data(), name.size()};
+}
+
+}  // namespace
+
+bool is_authority(std::string_view text) {
+  std::size_t at = 0;
+  if (text.starts_with('[')) {
+    for (at = 1; at < text.size() && text[at] != ']'; ++at) {
+      const char c = text[at];
+      const bool hex = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+      if (!hex && c != ':' && c != '.') return false;
+    }
+    if (at == text.size() || at == 1) return false;
+    ++at;
+  } else {
+    while (at < text.size() && is_host_char(text[at])) ++at;
+    if (at == 0) return false;
+  }
+  if (at == text.size()) return true;
+  if (text[at] != ':') return false;
+  const std::string_view port = text.substr(at + 1);
+  unsigned number = 0;
+  if (port.empty()) return true;
+  const auto parsed = std::from_chars(port.data(), port.data() + port.size(), number);
+  return parsed.ec == std::errc{} && parsed.ptr == port.data() + port.size() && number <= 65535;
+}
+
+std::optional<std::uint64_t> parse_length(std::string_view text) {
+  if (text.empty() || text.size() > 19 || (text.size() > 1 && text.front() == '0'))
+    return std::nullopt;
+  std::uint64_t length = 0;
+  for (const char c : text) {
+    if (c < '0' || c > '9') return std::nullopt;
+    length = length * 10 + static_cast<unsigned>(c - '0');
+  }
+  return length;
+}
+
+bool is_disguised(std::string_view name) {
+  std::array<char, 64> place;
+  const std::string_view plain = dashed(name, place);
+  if (plain.data() == name.data()) return false;
+  return field_id(plain) != FieldId::other || same_name(plain.substr(0, 12), "x-forwarded-") ||
+         same_name(plain.substr(0, 11), "x-evenkeel-");
+}
+
+bool is_forbidden_in_trailers(std::string_view as_sent) {
+  std::array<char, 64> place;
+  const std::string_view name = dashed(as_sent, place);
+  switch (field_id(name)) {
+    case FieldId::other: break;
+    case FieldId::date:
+    case FieldId::server:
+    case FieldId::user_agent:
+    case FieldId::x_request_id: return name.data() != as_sent.data();
+    default: return true;
+  }
+  for (const std::string_view beginning : forbidden_beginnings) {
+    if (same_name(name.substr(0, beginning.size()), beginning)) return true;
+  }
+  for (const std::string_view forbidden : forbidden_names) {
+    if (same_name(name, forbidden)) return true;
+  }
+  return false;
+}
+
+}  // namespace evenkeel
