@@ -164,7 +164,10 @@ OwnedContext make_context(const SSL_METHOD* method, TlsVersion least) {
   SSL_CTX* ctx = context.get();
   SSL_CTX_set_min_proto_version(ctx, least == TlsVersion::tls1_3 ? TLS1_3_VERSION : TLS1_2_VERSION);
   // With ECDHE and AEAD alone, none of the suites that RFC 9113 appendix A forbids can come up.
-  SSL_CTX_set_cipher_list(ctx, "ECDHE+AESGCM:ECDHE+CHACHA20:!aNULL");
+  SSL_CTX_set_cipher_list(ctx,
+                          "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256:"
+                          "ECDHE-ECDSA-AES256-GCM-SHA384:ECDHE-RSA-AES256-GCM-SHA384:"
+                          "ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-RSA-CHACHA20-POLY1305");
   SSL_CTX_set_ciphersuites(
       ctx, "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256");
   SSL_CTX_set1_groups_list(ctx, "X25519:P-256:P-384");

@@ -255,7 +255,9 @@ SSL_TICKET_RETURN TlsState::on_ticket(SSL* ssl, SSL_SESSION* session, const unsi
   if (certificate != nullptr && X509_cmp_current_time(X509_get0_notAfter(certificate)) < 0) {
     return SSL_TICKET_RETURN_IGNORE_RENEW;
   }
-  return status == SSL_TICKET_SUCCESS ? SSL_TICKET_RETURN_USE : SSL_TICKET_RETURN_USE_RENEW;
+  // Since TLS 1.3 clients use a ticket once (RFC 8446, appendix C.4): they need another.
+  const bool another = status == SSL_TICKET_SUCCESS_RENEW || SSL_version(ssl) == TLS1_3_VERSION;
+  return another ? SSL_TICKET_RETURN_USE_RENEW : SSL_TICKET_RETURN_USE;
 }
 
 }  // namespace evenkeel

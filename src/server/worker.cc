@@ -6,8 +6,12 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <string>
 #include <system_error>
+
+#include "evenkeel/base/bytes.h"
+#include "evenkeel/net/proxy_header.h"
 
 namespace evenkeel {
 namespace {
@@ -28,6 +32,48 @@ int find_first_scarce_descriptor() {
   return static_cast<int>(all - std::min(all, kept_back));
 }
 
+/// A handshake costs a hundred times what a request does: beyond this many at a time, newcomers are
+/// closed rather than everybody kept waiting.
+constexpr unsigned most_handshakes = 1024;
+
+constexpr std::string_view not_tls_answer =
+    "HTTP/1.1 400 Bad Request\r\n"
+    "content-type: text/plain; charset=utf-8\r\n"
+    "content-length: 21\r\n"
+    "connection: close\r\n"
+    "\r\n"
+    "this port speaks TLS\n";
+
+std::vector<Cidr> cidrs_of(const std::vector<Network>& networks) {
+  std::vector<Cidr> cidrs;
+  for (const Network& network : networks) {
+    auto cidr = Cidr::parse(network.text);  // was checked with the file
+    if (cidr) cidrs.push_back(*cidr);
+  }
+  return cidrs;
+}
+
+bool any_contains(const std::vector<Cidr>& networks, const Endpoint& peer) {
+  return std::any_of(networks.begin(), networks.end(),
+                     [&](const Cidr& network) { return network.contains(peer); });
+}
+
+/// Ends a connection so that its last words arrive: closing on unread bytes would take them away.
+Task<void> say_and_close(std::unique_ptr<Socket> socket, std::string_view words) {
+  constexpr int most_reads = 16;
+  socket->write_now(words);
+  socket->shutdown_write();
+  const Instant deadline = socket->loop().now() + std::chrono::seconds(1);
+  const Block block = Block::take(Block::small);
+  for (int reads = 0; reads < most_reads; ++reads) {
+    const auto got = socket->read_some(block.data(), block.size());
+    if (got.got == Socket::Got::bytes) continue;
+    if (got.got != Socket::Got::nothing_yet) co_return;
+    auto wake = co_await socket->watch().until_readable(deadline);
+    if (wake == Wake::expired) co_return;
+  }
+}
+
 FrontendOptions options_of(const ListenerConfig& config) {
   FrontendOptions options{.listener = config.name,
                           .header_timeout = config.timeouts.header,
@@ -38,11 +84,8 @@ FrontendOptions options_of(const ListenerConfig& config) {
                           .header_fields = config.limits.header_fields,
                           .uri_bytes = config.limits.uri_bytes,
                           .body_bytes = config.limits.body_bytes,
-                          .half_close_is_gone = config.half_close == HalfClose::abort};
-  for (const Network& network : config.trusted_proxies) {
-    auto cidr = Cidr::parse(network.text);  // was checked with the file
-    if (cidr) options.trusted_proxies.push_back(*cidr);
-  }
+                          .half_close_is_gone = config.half_close == HalfClose::abort,
+                          .trusted_proxies = cidrs_of(config.trusted_proxies)};
   return options;
 }
 
@@ -69,6 +112,8 @@ void Worker::adopt(const Config& config, std::shared_ptr<const Fleet> fleet) {
 
 void Worker::listen(const ListenerConfig& config, int fd) {
   Port& port = ports_.emplace_back(Port{.options = options_of(config),
+                                        .proxies = cidrs_of(config.proxy_protocol),
+                                        .handshake_timeout = config.timeouts.handshake,
                                         .most_connections = config.limits.max_connections,
                                         .index = sheets_.names().listener(config.name)});
   port.listener = std::make_unique<Listener>(
@@ -90,6 +135,7 @@ void Worker::begin_drain() {
     draining_ = true;
     for (Port& port : ports_) port.listener.reset();
     idle_.wake_all();
+    drain_watchers_.wake_all();
   });
 }
 
@@ -157,7 +203,63 @@ void Worker::serve(Port& port, int fd, const Endpoint& peer) {
     return;
   }
   sheet_.listener(port.index).opened.add();
-  loop_.spawn(serve_http1(std::move(socket), peer, port.options, *this));
+  const bool named_by_proxy = any_contains(port.proxies, peer);
+  auto tls = plan_->tls_of(port.options.listener);
+  if (named_by_proxy || tls != nullptr) {
+    loop_.spawn(open(port, std::move(socket), peer, named_by_proxy, std::move(tls)));
+  } else {
+    loop_.spawn(serve_http(std::move(socket), peer, port.options, *this));
+  }
+}
+
+/// What comes before HTTP: who the client is, then TLS.
+Task<void> Worker::open(Port& port, std::unique_ptr<Socket> socket, Endpoint peer,
+                        bool named_by_proxy, std::shared_ptr<const TlsServer> tls) {
+  // Until somebody serves the connection, its end is told here.
+  struct Unserved {
+    Worker& worker;
+    Port& port;
+    bool served = false;
+    ~Unserved() {
+      if (!served) worker.closed(port.options);
+    }
+  } unserved{*this, port};
+
+  if (named_by_proxy) {
+    auto named =
+        co_await read_proxy_header(*socket, peer, loop_.now() + port.options.header_timeout);
+    if (!named) co_return;
+    peer = *named;
+  }
+  if (tls != nullptr) {
+    auto& counters = sheet_.listener(port.index).handshakes;
+    const auto count = [&counters](TlsOutcome outcome) {
+      counters[static_cast<std::size_t>(outcome)].add();
+    };
+    if (handshakes_ >= most_handshakes) {
+      count(TlsOutcome::overload);
+      co_return;
+    }
+    struct UnderWay {
+      unsigned& count;
+      explicit UnderWay(unsigned& counter) : count(counter) { ++count; }
+      UnderWay(const UnderWay&) = delete;
+      ~UnderWay() { --count; }
+    };
+    std::optional<UnderWay> under_way(std::in_place, handshakes_);
+    auto secured =
+        co_await socket->accept_tls(std::move(tls), loop_.now() + port.handshake_timeout);
+    under_way.reset();
+    count(socket->tls_outcome());
+    if (!secured) {
+      if (socket->tls_outcome() != TlsOutcome::not_tls) co_return;
+      socket->forget_tls();
+      co_await say_and_close(std::move(socket), not_tls_answer);
+      co_return;
+    }
+  }
+  unserved.served = true;
+  co_await serve_http(std::move(socket), peer, port.options, *this);
 }
 
 void Worker::closed(const FrontendOptions& listener) {

@@ -49,11 +49,14 @@ class Worker final : public Host {
   void refused(const Refusal& refusal) override;
   bool draining() const override { return draining_; }
   WaiterList& idle_connections() override { return idle_; }
+  void watch_drain(Waiter& waiter) override { drain_watchers_.add(waiter); }
   void closed(const FrontendOptions& listener) override;
 
  private:
   struct Port {
     FrontendOptions options;
+    std::vector<Cidr> proxies;  // who must begin with a PROXY header
+    Duration handshake_timeout;
     std::uint32_t most_connections;
     std::uint32_t index;  // of Names
     std::unique_ptr<Listener> listener;
@@ -73,6 +76,8 @@ class Worker final : public Host {
 
   void accept(Port& port, int fd, const Endpoint& peer);
   void serve(Port& port, int fd, const Endpoint& peer);
+  Task<void> open(Port& port, std::unique_ptr<Socket> socket, Endpoint peer, bool named_by_proxy,
+                  std::shared_ptr<const TlsServer> tls);
   void close_idle(int count);
   Worker& least_busy();
 
@@ -83,9 +88,11 @@ class Worker final : public Host {
   Loop loop_;
   Ledger ledger_;
   WaiterList idle_;
+  WaiterList drain_watchers_;
   std::shared_ptr<Plan> plan_;
   std::list<Port> ports_;
   std::atomic<std::uint32_t> connections_{0};
+  unsigned handshakes_ = 0;  // under way
   bool draining_ = false;
   const std::vector<std::unique_ptr<Worker>>* peers_ = nullptr;
   std::thread thread_;

@@ -1,0 +1,136 @@
+// Certificates of test authorities, made when a test runs, in a folder that goes with it.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <openssl/evp.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
+#include <openssl/x509v3.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace evenkeel {
+
+/// A folder that is removed with its files.
+class CertificateFolder {
+ public:
+  CertificateFolder() {
+    std::string pattern = testing::TempDir() + "evenkeel-certificates-XXXXXX";
+    path_ = ::mkdtemp(pattern.data());
+  }
+  CertificateFolder(const CertificateFolder&) = delete;
+  ~CertificateFolder() { std::filesystem::remove_all(path_); }
+
+  std::string file(const std::string& name) const { return path_ + "/" + name; }
+  std::string write(const std::string& name, const std::string& text) const {
+    std::ofstream(file(name)) << text;
+    return file(name);
+  }
+
+ private:
+  std::string path_;
+};
+
+/// Whom a certificate is for, and when.
+struct Subject {
+  std::string common_name;
+  std::string alternatives;  ///< "DNS:a.example,DNS:*.b.example,IP:127.0.0.1"; empty: none
+  long begins_in = -3600;    ///< seconds
+  long ends_in = 3600 * 24 * 30;
+};
+
+struct IdentityFiles {
+  std::string cert;
+  std::string key;
+};
+
+class Authority {
+ public:
+  Authority(CertificateFolder& folder, const std::string& name) : folder_(folder), name_(name) {
+    key_.reset(EVP_EC_gen("P-256"));
+    certificate_ = make({.common_name = name}, key_.get(), nullptr);
+    file_ = folder.file(name + ".pem");
+    save(file_, [this](std::FILE* to) { PEM_write_X509(to, certificate_.get()); });
+  }
+
+  /// What to believe it by.
+  const std::string& file() const { return file_; }
+
+  IdentityFiles issue(const std::string& name, const Subject& subject) {
+    const Key key(EVP_EC_gen("P-256"));
+    const Certificate certificate = make(subject, key.get(), certificate_.get());
+    const IdentityFiles files{folder_.file(name + "-cert.pem"), folder_.file(name + "-key.pem")};
+    save(files.cert, [&](std::FILE* to) { PEM_write_X509(to, certificate.get()); });
+    save(files.key, [&](std::FILE* to) {
+      PEM_write_PrivateKey(to, key.get(), nullptr, nullptr, 0, nullptr, nullptr);
+    });
+    return files;
+  }
+
+ private:
+  struct Free {
+    void operator()(EVP_PKEY* key) const { EVP_PKEY_free(key); }
+    void operator()(X509* certificate) const { X509_free(certificate); }
+  };
+  using Key = std::unique_ptr<EVP_PKEY, Free>;
+  using Certificate = std::unique_ptr<X509, Free>;
+
+  template <class Write>
+  static void save(const std::string& file, Write write) {
+    std::FILE* to = std::fopen(file.c_str(), "w");
+    ASSERT_NE(to, nullptr) << file;
+    write(to);
+    std::fclose(to);
+  }
+
+  /// `issuer` null: signed by itself, and an authority.
+  Certificate make(const Subject& subject, EVP_PKEY* key, X509* issuer) {
+    Certificate made(X509_new());
+    X509* certificate = made.get();
+    X509_set_version(certificate, X509_VERSION_3);
+    ASN1_INTEGER_set(X509_get_serialNumber(certificate), ++serial_);
+    X509_gmtime_adj(X509_getm_notBefore(certificate), subject.begins_in);
+    X509_gmtime_adj(X509_getm_notAfter(certificate), subject.ends_in);
+    X509_set_pubkey(certificate, key);
+    X509_NAME* name = X509_get_subject_name(certificate);
+    X509_NAME_add_entry_by_txt(name, "O", MBSTRING_UTF8,
+                               reinterpret_cast<const unsigned char*>("Test \"Works\""), -1, -1, 0);
+    X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_UTF8,
+                               reinterpret_cast<const unsigned char*>(subject.common_name.c_str()),
+                               -1, -1, 0);
+    X509_set_issuer_name(certificate, issuer == nullptr ? name : X509_get_subject_name(issuer));
+    add(certificate, issuer, NID_basic_constraints,
+        issuer == nullptr ? "critical,CA:TRUE" : "critical,CA:FALSE");
+    if (!subject.alternatives.empty()) {
+      add(certificate, issuer, NID_subject_alt_name, subject.alternatives.c_str());
+    }
+    X509_sign(certificate, key_.get(), EVP_sha256());
+    return made;
+  }
+
+  static void add(X509* certificate, X509* issuer, int what, const char* value) {
+    X509V3_CTX context;
+    X509V3_set_ctx_nodb(&context);
+    X509V3_set_ctx(&context, issuer == nullptr ? certificate : issuer, certificate, nullptr,
+                   nullptr, 0);
+    X509_EXTENSION* extension = X509V3_EXT_conf_nid(nullptr, &context, what, value);
+    ASSERT_NE(extension, nullptr) << value;
+    X509_add_ext(certificate, extension, -1);
+    X509_EXTENSION_free(extension);
+  }
+
+  CertificateFolder& folder_;
+  std::string name_;
+  std::string file_;
+  Key key_;
+  Certificate certificate_;
+  long serial_ = 0;
+};
+
+}  // namespace evenkeel

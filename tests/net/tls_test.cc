@@ -1,0 +1,602 @@
+#include "evenkeel/net/tls.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+
+#include "evenkeel/net/socket.h"
+#include "net/certificates.h"
+#include "wire/peer.h"
+
+namespace evenkeel {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+
+std::string noise(std::size_t size) {
+  std::mt19937_64 random(size);
+  std::string bytes(size, '\0');
+  for (char& byte : bytes) byte = static_cast<char>(random());
+  return bytes;
+}
+
+/// An authority, what it has issued, and two ends of a connection that speak TLS with each other.
+class Tls : public testing::Test {
+ protected:
+  Tls() { clear(); }
+  ~Tls() override { clear(); }
+
+  void clear() {
+    accepting.drop();
+    connecting.drop();
+    server.reset();
+    client.reset();
+  }
+
+  std::shared_ptr<const TlsServer> policy(const ListenerTlsConfig& config,
+                                          TlsServer::Options options = {}) {
+    auto built = TlsServer::build(config, "public", std::move(options));
+    EXPECT_TRUE(built) << built.error().detail;
+    return *built;
+  }
+  std::shared_ptr<const TlsServer> plain_policy(TlsServer::Options options = {}) {
+    return policy({.certificates = {{localhost.cert, localhost.key}}}, std::move(options));
+  }
+  std::shared_ptr<const TlsClient> trust(PoolTlsConfig config = {}) {
+    if (config.ca.empty()) config.ca = authority.file();
+    auto built = TlsClient::build(config);
+    EXPECT_TRUE(built) << built.error().detail;
+    return *built;
+  }
+
+  /// Both sides of a handshake, until each has ended.
+  struct Asked {
+    std::string name = "localhost";
+    AlpnOffer offer = AlpnOffer::http2_or_http1;
+    std::shared_ptr<TlsSessions> sessions;
+    int buffer_bytes = 0;
+  };
+  void shake(std::shared_ptr<const TlsServer> ours, std::shared_ptr<const TlsClient> theirs,
+             Asked asked) {
+    clear();
+    const Ends ends = connected_ends(asked.buffer_bytes);
+    server = std::make_unique<Socket>(loop, ends.ours);
+    client = std::make_unique<Socket>(loop, ends.theirs);
+    accepting = server->accept_tls(std::move(ours), Clock::now() + 10s);
+    connecting = client->connect_tls(std::move(theirs), asked.name, asked.offer, asked.sessions,
+                                     Clock::now() + 10s);
+    ASSERT_TRUE(eventually(loop, [&] { return accepting.ready() && connecting.ready(); }));
+    accepted.emplace(accepting.take());
+    connected.emplace(connecting.take());
+  }
+  void shake(std::shared_ptr<const TlsServer> ours, std::shared_ptr<const TlsClient> theirs) {
+    shake(std::move(ours), std::move(theirs), Asked());
+  }
+  void shake() { shake(plain_policy(), trust()); }
+  bool shaken() const { return *accepted && *connected; }
+
+  std::string read_some(Socket& socket) {
+    std::string all;
+    char bytes[5000];
+    while (socket.watch().readable()) {
+      const auto got = socket.read_some(bytes, sizeof bytes);
+      last = got.got;
+      if (got.got != Socket::Got::bytes) break;
+      all.append(bytes, got.size);
+    }
+    return all;
+  }
+  std::string read_bytes(Socket& socket, std::size_t size) {
+    std::string all;
+    EXPECT_TRUE(eventually(loop, [&] { return all += read_some(socket), all.size() >= size; }));
+    return all;
+  }
+  Socket::Got read_to_end(Socket& socket) {
+    last = Socket::Got::nothing_yet;
+    eventually(loop, [&] {
+      read_some(socket);
+      return last == Socket::Got::end || last == Socket::Got::failure;
+    });
+    return last;
+  }
+  /// A word from server to client: with it come the session tickets.
+  void greet() {
+    auto written = server->write("hello", {}, {}, 1s);
+    ASSERT_TRUE(written.ready());
+    ASSERT_EQ(read_bytes(*client, 5), "hello");
+  }
+
+  CertificateFolder folder;
+  Authority authority{folder, "authority"};
+  Authority stranger{folder, "stranger"};
+  IdentityFiles localhost = authority.issue(
+      "localhost",
+      {.common_name = "localhost", .alternatives = "DNS:localhost,IP:127.0.0.1,IP:::1"});
+  Loop loop;
+  std::unique_ptr<Socket> server;
+  std::unique_ptr<Socket> client;
+  Task<Result<Done>> accepting;
+  Task<Result<Done>> connecting;
+  std::optional<Result<Done>> accepted;
+  std::optional<Result<Done>> connected;
+  Socket::Got last = Socket::Got::nothing_yet;
+};
+
+// ---- handshakes ---------------------------------------------------------------------------------
+
+TEST_F(Tls, AgreesOnVersionNameAndProtocol) {
+  shake();
+  ASSERT_TRUE(shaken());
+  for (const Socket* socket : {server.get(), client.get()}) {
+    ASSERT_NE(socket->tls(), nullptr);
+    EXPECT_EQ(socket->tls()->version, "TLSv1.3");
+    EXPECT_EQ(socket->tls()->alpn, "h2");
+    EXPECT_EQ(socket->tls()->cipher, "TLS_AES_128_GCM_SHA256");
+    EXPECT_FALSE(socket->tls()->resumed);
+    EXPECT_EQ(socket->tls_outcome(), TlsOutcome::ok);
+  }
+  EXPECT_EQ(server->tls()->sni, "localhost");
+  EXPECT_TRUE(client->tls()->verified);
+  EXPECT_FALSE(server->tls()->verified);
+}
+
+TEST_F(Tls, TakesTheProtocolThatBothSpeak) {
+  shake(plain_policy(), trust(), {.offer = AlpnOffer::http1});
+  ASSERT_TRUE(shaken());
+  EXPECT_EQ(server->tls()->alpn, "http/1.1");
+
+  shake(plain_policy({.http2 = false}), trust());
+  ASSERT_TRUE(shaken());
+  EXPECT_EQ(client->tls()->alpn, "http/1.1");
+
+  shake(plain_policy({.http2 = false}), trust(), {.offer = AlpnOffer::http2});
+  EXPECT_FALSE(*accepted);
+  EXPECT_EQ(server->tls_outcome(), TlsOutcome::alpn);
+  ASSERT_FALSE(*connected);
+  EXPECT_EQ(connected->error().fault, Fault::tls_failed);
+}
+
+TEST_F(Tls, ChoosesTheCertificateByName) {
+  const auto wild =
+      authority.issue("wild", {.common_name = "w", .alternatives = "DNS:*.wild.test"});
+  const auto exact =
+      authority.issue("exact", {.common_name = "e", .alternatives = "DNS:a.wild.test,DNS:b.test"});
+  const auto ours = policy(
+      {.certificates = {
+           {localhost.cert, localhost.key}, {wild.cert, wild.key}, {exact.cert, exact.key}}});
+  // Each of these connects only if the certificate that it is shown has its name.
+  for (const char* name : {"localhost", "x.wild.test", "a.wild.test", "b.test", "127.0.0.1"}) {
+    shake(ours, trust(), {.name = name});
+    EXPECT_TRUE(shaken()) << name << ": " << (*connected ? "" : connected->error().detail);
+  }
+  shake(ours, trust(), {.name = "x.y.wild.test"});
+  ASSERT_FALSE(*connected);
+  EXPECT_EQ(connected->error().detail, "host name does not match x.y.wild.test");
+}
+
+TEST_F(Tls, RefusesABackendThatIsNotTheOneAskedFor) {
+  const auto verdict = [&](const IdentityFiles& files, PoolTlsConfig believed,
+                           const std::string& name) {
+    shake(policy({.certificates = {{files.cert, files.key}}}), trust(std::move(believed)),
+          {.name = name});
+    EXPECT_FALSE(*connected);
+    if (*connected) return std::string();
+    EXPECT_EQ(connected->error().fault, Fault::tls_failed);
+    EXPECT_EQ(connected->error().side, Side::backend);
+    EXPECT_TRUE(connected->error().replayable);
+    EXPECT_EQ(client->tls_outcome(), TlsOutcome::certificate);
+    EXPECT_FALSE(*accepted);
+    return connected->error().detail;
+  };
+  const auto expired = authority.issue(
+      "expired", {.common_name = "e", .alternatives = "DNS:localhost", .ends_in = -60});
+  const auto early = authority.issue(
+      "early", {.common_name = "e", .alternatives = "DNS:localhost", .begins_in = 3600});
+  EXPECT_EQ(verdict(localhost, {}, "gpu1.internal"), "host name does not match gpu1.internal");
+  EXPECT_EQ(verdict(localhost, {}, "127.0.0.2"), "IP address does not match 127.0.0.2");
+  EXPECT_EQ(verdict(expired, {}, "localhost"), "certificate has expired");
+  EXPECT_EQ(verdict(early, {}, "localhost"), "certificate is not yet valid");
+  EXPECT_THAT(verdict(localhost, {.ca = stranger.file()}, "localhost"),
+              HasSubstr("unable to get local issuer certificate"));
+}
+
+TEST_F(Tls, BelievesAnybodyWhenToldTo) {
+  shake(plain_policy(), trust({.verify = false, .ca = stranger.file()}), {.name = "whoever"});
+  ASSERT_TRUE(shaken());
+  EXPECT_FALSE(client->tls()->verified);
+}
+
+TEST_F(Tls, AsksClientsForCertificates) {
+  const auto good = authority.issue("good", {.common_name = "good, really"});
+  const auto bad = stranger.issue("bad", {.common_name = "bad"});
+  const auto late = authority.issue("late", {.common_name = "late", .ends_in = -60});
+  ListenerTlsConfig config{.certificates = {{localhost.cert, localhost.key}},
+                           .client_ca = authority.file()};
+  const auto as = [&](const IdentityFiles& files) {
+    return trust({.cert = files.cert, .key = files.key});
+  };
+
+  shake(policy(config), as(good));
+  ASSERT_TRUE(shaken());
+  EXPECT_TRUE(server->tls()->verified);
+  EXPECT_EQ(server->tls()->certificate_subject, R"(CN=good\, really,O=Test \"Works\")");
+  EXPECT_EQ(server->tls()->certificate_hash.size(), 64u);
+
+  // Under TLS 1.3 a client has finished before it hears that it is refused.
+  for (const auto& theirs : {trust(), as(bad), as(late)}) {
+    shake(policy(config), theirs);
+    EXPECT_FALSE(*accepted);
+    EXPECT_EQ(server->tls_outcome(), TlsOutcome::certificate) << accepted->error().detail;
+    if (*connected) {
+      EXPECT_EQ(read_to_end(*client), Socket::Got::failure);
+    }
+  }
+
+  config.client_auth = ClientAuth::request;
+  shake(policy(config), trust());
+  ASSERT_TRUE(shaken());
+  EXPECT_FALSE(server->tls()->verified);
+  EXPECT_EQ(server->tls()->certificate_subject, "");
+  shake(policy(config), as(good));
+  ASSERT_TRUE(shaken());
+  EXPECT_TRUE(server->tls()->verified);
+  shake(policy(config), as(bad));
+  EXPECT_FALSE(*accepted);
+}
+
+TEST_F(Tls, GivesUpOnAPeerThatStalls) {
+  const Ends ends = connected_ends();
+  server = std::make_unique<Socket>(loop, ends.ours);
+  Peer peer(loop, ends.theirs);
+  accepting = server->accept_tls(plain_policy(), Clock::now() + 100ms);
+  peer.send("\x16\x03\x01");
+  ASSERT_TRUE(eventually(loop, [&] { return accepting.ready(); }));
+  EXPECT_FALSE(accepting.take());
+  EXPECT_EQ(server->tls_outcome(), TlsOutcome::timeout);
+
+  const Ends more = connected_ends();
+  client = std::make_unique<Socket>(loop, more.ours);
+  Peer silent(loop, more.theirs);
+  connecting =
+      client->connect_tls(trust(), "localhost", AlpnOffer::http1, nullptr, Clock::now() + 100ms);
+  ASSERT_TRUE(eventually(loop, [&] { return connecting.ready(); }));
+  auto result = connecting.take();
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().fault, Fault::connect_timeout);
+  EXPECT_TRUE(result.error().replayable);
+}
+
+TEST_F(Tls, TellsWhoSpeaksSomethingElse) {
+  for (const char* hello :
+       {"GET / HTTP/1.1\r\nhost: a\r\n\r\n", "DELETE /", "\x05\x01\x00", "PRI"}) {
+    const Ends ends = connected_ends();
+    server = std::make_unique<Socket>(loop, ends.ours);
+    Peer peer(loop, ends.theirs);
+    accepting = server->accept_tls(plain_policy(), Clock::now() + 10s);
+    peer.send(hello);
+    ASSERT_TRUE(eventually(loop, [&] { return accepting.ready(); }));
+    EXPECT_FALSE(accepting.take());
+    EXPECT_EQ(server->tls_outcome(), TlsOutcome::not_tls);
+    server->forget_tls();
+    EXPECT_EQ(server->write_now("in the clear"), 12u);
+    EXPECT_EQ(peer.read_bytes(12), "in the clear");
+    clear();
+  }
+}
+
+TEST_F(Tls, RefusesPlaintextBeforeTheServersHello) {
+  for (const std::string& hello :
+       {std::string("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"),
+        std::string("\x17\x03\x03\x00\x05hello", 10), std::string("\x14\x03\x03\x00\x01\x01", 6)}) {
+    const Ends ends = connected_ends();
+    client = std::make_unique<Socket>(loop, ends.ours);
+    Peer peer(loop, ends.theirs);
+    peer.send(hello);
+    settle(loop);
+    connecting =
+        client->connect_tls(trust(), "localhost", AlpnOffer::http1, nullptr, Clock::now() + 10s);
+    peer.finish_sending();
+    ASSERT_TRUE(eventually(loop, [&] { return connecting.ready(); }));
+    auto result = connecting.take();
+    ASSERT_FALSE(result);
+    EXPECT_EQ(result.error().fault, Fault::tls_failed);
+    clear();
+  }
+}
+
+TEST_F(Tls, TellsAPeerThatLeavesDuringTheHandshake) {
+  const Ends ends = connected_ends();
+  server = std::make_unique<Socket>(loop, ends.ours);
+  Peer peer(loop, ends.theirs);
+  accepting = server->accept_tls(plain_policy(), Clock::now() + 10s);
+  peer.close();
+  ASSERT_TRUE(eventually(loop, [&] { return accepting.ready(); }));
+  EXPECT_FALSE(accepting.take());
+  EXPECT_EQ(server->tls_outcome(), TlsOutcome::closed);
+}
+
+// ---- resumption ---------------------------------------------------------------------------------
+
+TEST_F(Tls, ResumesSessions) {
+  const auto ours = plain_policy();
+  const auto theirs = trust();
+  const auto sessions = std::make_shared<TlsSessions>();
+  shake(ours, theirs, {.sessions = sessions});
+  greet();
+  for (int i = 0; i < 3; ++i) {
+    SCOPED_TRACE(i);
+    shake(ours, theirs, {.sessions = sessions});
+    ASSERT_TRUE(shaken());
+    EXPECT_TRUE(client->tls()->resumed);
+    EXPECT_TRUE(server->tls()->resumed);
+    EXPECT_EQ(server->tls()->sni, "localhost");
+    EXPECT_EQ(server->tls_outcome(), TlsOutcome::resumed);
+    greet();
+  }
+}
+
+TEST_F(Tls, RotatesTicketKeysAndKeepsOldOnes) {
+  Instant now = Clock::now();
+  const auto ours = plain_policy({.clock = [&now] { return now; }});
+  const auto theirs = trust();
+  const auto first = std::make_shared<TlsSessions>();
+  shake(ours, theirs, {.sessions = first});
+  greet();
+
+  now += 11h + 30min;  // the key is old, and still good: the ticket is renewed
+  shake(ours, theirs, {.sessions = first});
+  EXPECT_TRUE(server->tls()->resumed);
+  greet();
+
+  now += 12h;  // since it was renewed
+  shake(ours, theirs, {.sessions = first});
+  EXPECT_TRUE(server->tls()->resumed);
+  greet();
+
+  now += 13h;
+  shake(ours, theirs, {.sessions = first});
+  ASSERT_TRUE(shaken());
+  EXPECT_FALSE(server->tls()->resumed);
+}
+
+TEST_F(Tls, ResumesNoSessionOfAnotherPolicyOrName) {
+  const auto good = authority.issue("good", {.common_name = "good"});
+  const auto both =
+      authority.issue("both", {.common_name = "b", .alternatives = "DNS:localhost,DNS:other.test"});
+  const ListenerTlsConfig open{.certificates = {{both.cert, both.key}}};
+  ListenerTlsConfig closed = open;
+  closed.client_ca = authority.file();
+  const auto open_policy = policy(open);
+  const auto closed_policy = policy(closed);
+  const auto certified = trust({.cert = good.cert, .key = good.key});
+  const auto sessions = std::make_shared<TlsSessions>();
+
+  shake(closed_policy, certified, {.sessions = sessions});
+  greet();
+  shake(closed_policy, certified, {.sessions = sessions});
+  EXPECT_TRUE(server->tls()->resumed);
+  EXPECT_TRUE(server->tls()->verified);
+  EXPECT_THAT(server->tls()->certificate_subject, HasSubstr("good"));
+  greet();
+  shake(closed_policy, certified, {.name = "other.test", .sessions = sessions});
+  ASSERT_TRUE(shaken());
+  EXPECT_FALSE(server->tls()->resumed);
+
+  const auto anonymous = std::make_shared<TlsSessions>();
+  shake(open_policy, trust(), {.sessions = anonymous});
+  greet();
+  shake(closed_policy, trust(), {.sessions = anonymous});
+  EXPECT_FALSE(*accepted);
+  EXPECT_EQ(server->tls_outcome(), TlsOutcome::certificate);
+}
+
+// ---- data ---------------------------------------------------------------------------------------
+
+TEST_F(Tls, CarriesWhatIsWrittenInPieces) {
+  shake();
+  EXPECT_TRUE(server->write("head ", "body ", "tail", 1s).ready());
+  EXPECT_TRUE(server->write({}, "only body", {}, 1s).ready());
+  EXPECT_TRUE(server->write({}, {}, {}, 1s).ready());
+  EXPECT_EQ(read_bytes(*client, 23), "head body tailonly body");
+}
+
+TEST_F(Tls, StaysReadableUntilEverythingIsTaken) {
+  shake();
+  auto written = client->write(noise(20'000), {}, {}, 1s);
+  ASSERT_TRUE(written.ready());
+  ASSERT_TRUE(eventually(loop, [&] { return server->watch().readable(); }));
+  settle(loop);
+  std::string got;
+  char byte;
+  while (server->watch().readable()) {  // no event tells of what OpenSSL holds
+    if (server->read_some(&byte, 1).got != Socket::Got::bytes) break;
+    got += byte;
+  }
+  EXPECT_EQ(got, noise(20'000));
+  EXPECT_EQ(server->read_some(&byte, 1).got, Socket::Got::nothing_yet);
+  EXPECT_FALSE(server->watch().readable());
+}
+
+TEST_F(Tls, WaitsForTheRestOfARecordWithoutSpinning) {
+  shake();
+  // A record's first half, taken from what the client sends through a pipe of the test.
+  auto written = client->write("0123456789", {}, {}, 1s);
+  ASSERT_TRUE(written.ready());
+  ASSERT_TRUE(eventually(loop, [&] { return server->watch().readable(); }));
+  EXPECT_EQ(read_bytes(*server, 10), "0123456789");
+  const std::uint64_t turns = loop.turns();
+  loop.run_until([] { return false; }, Clock::now() + 50ms);
+  EXPECT_LT(loop.turns() - turns, 10u);
+}
+
+TEST_F(Tls, WritesMuchToASlowReader) {
+  shake(plain_policy(), trust(), {.buffer_bytes = 8 * 1024});
+  ASSERT_TRUE(shaken());
+  const std::string body = noise(2'000'000);
+  std::string head = noise(100'000);
+  std::string tail = noise(300);
+  const std::string expected = head + body + tail;
+  auto written = server->write(head, body, tail, 20s);
+  EXPECT_FALSE(written.ready());
+  head.assign(head.size(), '?');
+  tail.assign(tail.size(), '?');
+  EXPECT_EQ(read_bytes(*client, expected.size()), expected);
+  ASSERT_TRUE(eventually(loop, [&] { return written.ready(); }));
+  EXPECT_TRUE(written.take());
+}
+
+TEST_F(Tls, ReadsAndWritesAtTheSameTime) {
+  shake(plain_policy(), trust(), {.buffer_bytes = 8 * 1024});
+  const std::string down = noise(1'000'000);
+  const std::string up = noise(1'000'001);
+  auto a = server->write({}, down, {}, 20s);
+  auto b = client->write({}, up, {}, 20s);
+  std::string got_down;
+  std::string got_up;
+  ASSERT_TRUE(eventually(loop, [&] {
+    got_down += read_some(*client);
+    got_up += read_some(*server);
+    return got_down.size() == down.size() && got_up.size() == up.size();
+  }));
+  EXPECT_EQ(got_down, down);
+  EXPECT_EQ(got_up, up);
+  ASSERT_TRUE(eventually(loop, [&] { return a.ready() && b.ready(); }));
+}
+
+TEST_F(Tls, GivesUpOnAReaderThatTakesNothing) {
+  shake(plain_policy(), trust(), {.buffer_bytes = 8 * 1024});
+  const std::string body = noise(3'000'000);
+  auto written = server->write({}, body, {}, 50ms);
+  ASSERT_TRUE(eventually(loop, [&] { return written.ready(); }));
+  EXPECT_EQ(written.take().error().fault, Fault::write_timeout);
+}
+
+TEST_F(Tls, SendsAtOnceWhatFits) {
+  shake(plain_policy(), trust(), {.buffer_bytes = 8 * 1024});
+  EXPECT_EQ(server->write_now("hello"), 5u);
+  EXPECT_EQ(read_bytes(*client, 5), "hello");
+  const std::string much = noise(1'000'000);
+  std::size_t sent = 0;
+  for (std::size_t more = 1; more > 0; sent += more) {
+    more = server->write_now(std::string_view(much).substr(sent));
+  }
+  EXPECT_GT(sent, 0u);
+  EXPECT_LT(sent, much.size());
+  auto rest = server->write({}, std::string_view(much).substr(sent), {}, 20s);
+  EXPECT_EQ(read_bytes(*client, much.size()), much);
+}
+
+// ---- ends ---------------------------------------------------------------------------------------
+
+TEST_F(Tls, TellsAnEndThatWasMeantFromACut) {
+  shake();
+  auto written = client->write("last words", {}, {}, 1s);
+  client->shutdown_write();
+  EXPECT_EQ(read_bytes(*server, 10), "last words");
+  EXPECT_EQ(read_to_end(*server), Socket::Got::end);
+  auto answer = server->write("still here", {}, {}, 1s);
+  EXPECT_EQ(read_bytes(*client, 10), "still here");
+
+  shake();
+  written = client->write("last words", {}, {}, 1s);
+  shutdown(client->fd(), SHUT_WR);  // somebody between them ends the connection
+  EXPECT_EQ(read_bytes(*server, 10), "last words");
+  EXPECT_EQ(read_to_end(*server), Socket::Got::failure);
+
+  shake();
+  greet();  // nothing is left unread, or closing would break the connection
+  client.reset();  // closing says so
+  EXPECT_EQ(read_to_end(*server), Socket::Got::end);
+
+  shake();
+  client->reset();
+  client.reset();  // a reset does not
+  EXPECT_EQ(read_to_end(*server), Socket::Got::failure);
+}
+
+TEST_F(Tls, FailsOnBytesThatWereChanged) {
+  shake();
+  const std::string forged(
+      "\x17\x03\x03\x00\x20"
+      "0123456789abcdef0123456789abcdef",
+      37);
+  ASSERT_EQ(send(client->fd(), forged.data(), forged.size(), 0), 37);
+  EXPECT_EQ(read_to_end(*server), Socket::Got::failure);
+  auto written = server->write("x", {}, {}, 1s);
+  ASSERT_TRUE(written.ready());
+  EXPECT_FALSE(written.take());
+}
+
+TEST_F(Tls, KnowsAnIdleConnectionFromOneThatHasEnded) {
+  shake();
+  settle(loop);
+  ASSERT_TRUE(client->watch().readable());  // session tickets
+  EXPECT_TRUE(client->idle_and_quiet(false));
+  EXPECT_FALSE(client->watch().readable());
+  EXPECT_TRUE(client->idle_and_quiet(true));
+
+  auto written = server->write("x", {}, {}, 1s);
+  EXPECT_FALSE(client->idle_and_quiet(true));  // whether an event has told of it or not
+
+  shake();
+  EXPECT_TRUE(client->idle_and_quiet(true));
+  server->shutdown_write();
+  EXPECT_FALSE(client->idle_and_quiet(true));
+}
+
+// ---- files --------------------------------------------------------------------------------------
+
+TEST_F(Tls, NamesTheFileThatCannotBeUsedAndTheCure) {
+  const auto expired = authority.issue("expired", {.common_name = "e", .ends_in = -60});
+  const auto other = authority.issue("other", {.common_name = "o"});
+  const std::string text = folder.write("text.pem", "not a certificate\n");
+  const auto only_problem = [](const std::string& cert, const std::string& key,
+                               const std::string& ca = {}) {
+    const auto problems = TlsServer::check({.certificates = {{cert, key}}, .client_ca = ca});
+    EXPECT_EQ(problems.size(), 1u);
+    return problems.empty() ? TlsProblem{} : problems.front();
+  };
+
+  EXPECT_TRUE(TlsServer::check({.certificates = {{localhost.cert, localhost.key}}}).empty());
+
+  auto problem = only_problem(folder.file("none.pem"), localhost.key);
+  EXPECT_EQ(problem.key, "certificates[0].cert");
+  EXPECT_THAT(problem.message, HasSubstr("none.pem': No such file"));
+  EXPECT_FALSE(problem.warning);
+
+  problem = only_problem(text, localhost.key);
+  EXPECT_THAT(problem.message, HasSubstr("text.pem' holds no certificate in PEM form"));
+
+  problem = only_problem(localhost.cert, text);
+  EXPECT_EQ(problem.key, "certificates[0].key");
+  EXPECT_THAT(problem.message, HasSubstr("holds no private key"));
+
+  problem = only_problem(localhost.cert, other.key);
+  EXPECT_THAT(problem.message, HasSubstr("does not belong to the certificate in"));
+  EXPECT_THAT(problem.help, HasSubstr("the key that the certificate was made with"));
+
+  problem = only_problem(localhost.cert, localhost.key, folder.file("none.pem"));
+  EXPECT_EQ(problem.key, "client_ca");
+
+  problem = only_problem(expired.cert, expired.key);
+  EXPECT_TRUE(problem.warning);
+  EXPECT_THAT(problem.message, HasSubstr("expired on"));
+
+  const auto built = TlsServer::build({.certificates = {{localhost.cert, other.key}}}, "public");
+  ASSERT_FALSE(built);
+  EXPECT_THAT(built.error().detail, HasSubstr("listener public: tls.certificates[0].key: the key"));
+  EXPECT_EQ(policy({.certificates = {{expired.cert, expired.key}}})->warnings().size(), 1u);
+
+  const auto problems = TlsClient::check({.ca = text, .cert = text, .key = other.key});
+  ASSERT_EQ(problems.size(), 2u);
+  EXPECT_EQ(problems[0].key, "cert");
+  EXPECT_EQ(problems[1].key, "ca");
+}
+
+}  // namespace
+}  // namespace evenkeel
