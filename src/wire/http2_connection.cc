@@ -103,6 +103,7 @@ struct Http2Callbacks {
     switch (frame->hd.type) {
       case NGHTTP2_HEADERS:
         if (Http2Stream* stream = stream_of(session, frame->hd.stream_id)) {
+          connection.last_message_ = connection.loop().now();
           connection.headers_done(*stream, (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0);
         }
         break;
@@ -156,7 +157,7 @@ struct Http2Callbacks {
     Http2Stream* stream = stream_of(session, frame->hd.stream_id);
     if (stream == nullptr || !stream->reset_when_sent_) return 0;
     connection.reset(*stream, *stream->reset_when_sent_);
-    connection.stream_closed(*stream, *stream->reset_when_sent_);
+    connection.stream_closed(*stream, *stream->reset_when_sent_, false);
     return 0;
   }
 
@@ -170,9 +171,10 @@ struct Http2Callbacks {
     connection.guard_.closed(id, by_peer    ? Closed::by_peer
                                  : in_order ? Closed::done
                                             : Closed::by_us);
+    if (connection.settings_.side == Http2Guard::Side::client) --connection.open_streams_;
     if (stream == nullptr) return 0;
     stream->attached_ = false;
-    connection.stream_closed(*stream, code);
+    connection.stream_closed(*stream, code, by_peer);
     return 0;
   }
 
@@ -336,6 +338,14 @@ bool Http2Connection::nothing_left() const {
   return nghttp2_session_want_read(session_) == 0 && nghttp2_session_want_write(session_) == 0;
 }
 
+bool Http2Connection::may_open_streams() const {
+  return nghttp2_session_check_request_allowed(session_) != 0;
+}
+
+std::uint32_t Http2Connection::streams_allowed() const {
+  return nghttp2_session_get_remote_settings(session_, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS);
+}
+
 bool Http2Connection::alive(std::int32_t stream) const {
   return nghttp2_session_get_stream_user_data(session_, stream) != nullptr;
 }
@@ -434,6 +444,7 @@ void Http2Connection::take_in(Http2Stream* stream, std::string_view bytes) {
     return;
   }
   buffered_ += bytes.size();
+  last_message_ = loop().now();
   // A stream that nobody reads stops itself by its own window, and no other; but what one client
   // can make us keep is bounded.
   if (settings_.side == Http2Guard::Side::server && buffered_ > most_buffered) {
@@ -480,7 +491,7 @@ void Http2Connection::reset_when_sent(Http2Stream& stream, std::uint32_t code) {
     return;
   }
   reset(stream, code);
-  stream_closed(stream, code);
+  stream_closed(stream, code, false);
 }
 
 void Http2Connection::ping() {
@@ -690,6 +701,7 @@ bool Http2Stream::submit_request(const Http2Section& head, bool last) {
   id_ = nghttp2_submit_request(connection_.session_, nullptr, head.data(), head.size(),
                                last ? nullptr : &body, this);
   attached_ = id_ > 0;
+  if (attached_) ++connection_.open_streams_;
   end_sent_ = last;
   return attached_;
 }

@@ -80,6 +80,12 @@ class Http2Connection : public Pooled {
   /// Closes so that what was sent last arrives.
   Task<void> linger();
   bool ping_unanswered() const { return ping_unanswered_; }
+  /// Of our own making: how many are open, whether there may be more, and how many at a time.
+  std::uint32_t open_streams() const { return open_streams_; }
+  bool may_open_streams() const;
+  std::uint32_t streams_allowed() const;
+  /// When a part of a message was last read.
+  Instant last_message() const { return last_message_; }
   /// When anything was last read.
   Instant last_heard() const { return last_heard_; }
   bool settings_acknowledged() const { return settings_acknowledged_; }
@@ -95,7 +101,7 @@ class Http2Connection : public Pooled {
   /// A header section is so large that its stream was reset; it is detached already.
   virtual void section_refused(Http2Stream& stream) = 0;
   /// The library has closed a stream; it is detached already.
-  virtual void stream_closed(Http2Stream& stream, std::uint32_t code) = 0;
+  virtual void stream_closed(Http2Stream& stream, std::uint32_t code, bool by_peer) = 0;
   virtual void goaway_received(std::int32_t last_stream, std::uint32_t code) = 0;
   virtual void settings_received() {}
   virtual void ping_answered() {}
@@ -158,7 +164,9 @@ class Http2Connection : public Pooled {
   bool settings_acknowledged_ = false;
   std::uint64_t withheld_ = 0;  // of the connection's window, while too much is buffered
   std::uint64_t buffered_ = 0;  // in all streams
+  std::uint32_t open_streams_ = 0;
   Instant last_heard_{};
+  Instant last_message_{};
   const char* failure_ = "the connection has ended";
 };
 
@@ -225,6 +233,9 @@ class Http2Stream : public Pooled {
  protected:
   friend class Http2Connection;
   friend struct Http2Callbacks;
+
+  void arrived() { arrived_.raise(); }
+  bool has_trailers() const { return trailers_.size() > 0; }
 
   Fields trailers_;
 

@@ -61,7 +61,7 @@ class Http2Frontend final : public Http2Connection {
   Http2Stream* begin_message(std::int32_t id) override;
   void headers_done(Http2Stream& stream, bool last) override;
   void section_refused(Http2Stream& stream) override;
-  void stream_closed(Http2Stream& stream, std::uint32_t code) override;
+  void stream_closed(Http2Stream& stream, std::uint32_t code, bool by_peer) override;
   void goaway_received(std::int32_t, std::uint32_t) override {}
   void settings_received() override { greeted_ = true; }
   void ping_answered() override;
@@ -408,7 +408,7 @@ void Http2Frontend::finish(ServerStream& stream) {
   }
 }
 
-void Http2Frontend::stream_closed(Http2Stream& closed, std::uint32_t code) {
+void Http2Frontend::stream_closed(Http2Stream& closed, std::uint32_t code, bool) {
   auto& stream = static_cast<ServerStream&>(closed);
   if (section_ == &closed) section_ = nullptr;
   if (code != NGHTTP2_NO_ERROR && !stream.end_sent()) {

@@ -25,11 +25,14 @@ class Link {
   virtual ~Link() = default;
   /// Sends the request and returns when the response head is in; the request body goes on flowing
   /// while the response body is read. The response's views and body need the link to live.
-  /// Errors with `replayable`: nothing came back on a link that had served before, and the body
-  /// can be sent again: the backend closed an idle connection, not a request.
+  /// Errors with `replayable`: the backend has said that it did not look at the request (HTTP/2), or
+  /// nothing came back on a link that had served before and ended at once: the backend closed an
+  /// idle connection, not a request.
   virtual Task<Result<Response>> send(Request& request) = 0;
   /// How many more requests fit now. 0: this link is busy, or at its end.
   virtual std::size_t room() const = 0;
+  /// Several requests may use it at a time.
+  virtual bool shared() const { return false; }
   /// Nothing has been heard that would end an idle link. Looks at the socket when `thoroughly`.
   virtual bool alive(bool thoroughly) = 0;
   /// Told when the peer ends an idle link; null for nobody.
@@ -37,5 +40,11 @@ class Link {
 };
 
 std::unique_ptr<Link> make_http1_link(std::unique_ptr<Socket> socket, const LinkOptions& options);
+
+/// Begins HTTP/2 on a connection and waits until the backend has told its settings: how many
+/// requests it takes at a time, before the first is sent. Errors: backend_protocol, when it speaks
+/// something else; connect_timeout.
+Task<Result<std::unique_ptr<Link>>> open_http2_link(std::unique_ptr<Socket> socket,
+                                                    LinkOptions options, Instant deadline);
 
 }  // namespace evenkeel

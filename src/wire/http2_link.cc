@@ -1,0 +1,438 @@
+// The backend's side of HTTP/2: one connection, many requests at a time.
+#include <nghttp2/nghttp2.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "evenkeel/wire/link.h"
+#include "http2_connection.h"
+#include "http2_message.h"
+#include "message_rules.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::uint32_t most_streams = 1000;  // of ours, whatever the backend allows
+constexpr int most_interim_responses = 16;
+/// A server that closes an idle link may cross the next request, which it has then never looked at.
+constexpr Duration longest_crossing = std::chrono::seconds(1);
+/// A quiet link with requests is asked for a sign of life. gRPC's servers end a connection that
+/// pings more often than every five minutes without anything to be said in between, but for the
+/// first times (GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, max_ping_strikes).
+constexpr Duration quiet_before_ping = std::chrono::seconds(10);
+constexpr Duration between_pings = std::chrono::minutes(5);
+constexpr Duration ping_patience = std::chrono::seconds(10);
+
+Error backend_error(Fault fault, std::string detail) {
+  return {.fault = fault, .side = Side::backend, .detail = std::move(detail)};
+}
+
+/// What a body may say of its reader is here said of a backend.
+Error blame_backend(Error error) {
+  if (error.fault == Fault::write_timeout) {
+    return backend_error(Fault::idle_timeout, "the backend takes nothing of the request");
+  }
+  return error;
+}
+
+class Http2Link;
+
+/// One request and its response.
+class ClientStream final : public Http2Stream, public Node {
+ public:
+  ClientStream(Http2Link& link, Request& request);
+  ~ClientStream() override;
+
+  void field(std::string_view name, std::string_view value) override;
+  /// Has whoever waits for an arrival look again.
+  void nudge() { arrived(); }
+  using Http2Stream::has_trailers;
+
+  /// The response's head is in.
+  bool answered() const { return answered_; }
+  /// The upload has failed for a reason that is not the backend's.
+  std::optional<Error> upload_failure();
+
+ private:
+  friend class Http2Link;
+
+  Task<Result<Done>> upload(Body& body, Task<Result<Chunk>> first, Duration patience);
+
+  Http2Link& link_;
+  Request& request_;
+  int status_ = 0;
+  int interim_left_ = most_interim_responses;
+  bool answered_ = false;
+  bool uploading_ = false;
+  Fields fields_;
+  std::optional<std::uint64_t> length_;
+  Task<Result<Done>> upload_;
+};
+
+class Http2Link final : public Link, public Http2Connection {
+ public:
+  Http2Link(std::unique_ptr<Socket> socket, const LinkOptions& options);
+  ~Http2Link() override { running_.drop(); }
+  using Pooled::operator new;
+  using Pooled::operator delete;
+
+  void start() {
+    open();
+    running_ = live();
+  }
+  /// Until the backend has said how many requests it takes.
+  Task<Result<Done>> established(Instant deadline);
+
+  // ---- Link ----
+  Task<Result<Response>> send(Request& request) override;
+  std::size_t room() const override;
+  bool shared() const override { return true; }
+  bool alive(bool) override { return !ended() && !leaving_; }
+  void on_idle_end(Waiter* waiter) override { idle_waiter_ = waiter; }
+
+ private:
+  friend class ClientStream;
+  class ResponseBody;
+
+  // ---- Http2Connection ----
+  Http2Stream* begin_message(std::int32_t) override { return nullptr; }
+  void headers_done(Http2Stream& stream, bool last) override;
+  void section_refused(Http2Stream& stream) override;
+  void stream_closed(Http2Stream& stream, std::uint32_t code, bool by_peer) override;
+  void goaway_received(std::int32_t last_stream, std::uint32_t code) override;
+  void settings_received() override;
+  Instant deadline() override;
+  bool waited_long_enough(bool expired) override;
+
+  Task<void> live();
+  void submit_head(ClientStream& stream, const Request& request);
+  void tell_pool();
+  Error lost(const ClientStream& stream);
+
+  LinkOptions options_;
+  bool settled_ = false;  // the backend's SETTINGS are in
+  bool leaving_ = false;  // GOAWAY was heard
+  bool served_ = false;   // a request before this one
+  Instant last_sent_{};   // when a request was last submitted
+  Instant pinged_at_{};
+  Node streams_;
+  Waiter* idle_waiter_ = nullptr;
+  Signal settled_signal_;
+  Task<void> running_;
+};
+
+/// The body of a response, with the stream that it comes from.
+class Http2Link::ResponseBody final : public Body {
+ public:
+  ResponseBody(std::unique_ptr<ClientStream> stream, std::optional<std::uint64_t> length)
+      : stream_(std::move(stream)), length_(length) {}
+
+  Task<Result<Chunk>> read() override {
+    if (auto chunk = stream_->take()) return std::move(*chunk);
+    return wait();
+  }
+  std::optional<std::uint64_t> length() const override { return length_; }
+
+ private:
+  Task<Result<Chunk>> wait() {
+    Loop& loop = stream_->connection().loop();
+    const Duration patience = stream_->link_.options_.idle_timeout;
+    std::uint64_t uploaded = stream_->sent();
+    Instant deadline = loop.now() + patience;
+    while (true) {
+      auto wake = co_await stream_->arrival(deadline);
+      if (auto chunk = stream_->take()) co_return std::move(*chunk);
+      if (auto failure = stream_->upload_failure()) co_return std::move(*failure);
+      if (wake != Wake::expired) continue;
+      if (std::exchange(uploaded, stream_->sent()) == stream_->sent()) {
+        co_return backend_error(Fault::idle_timeout, "the backend sent nothing for too long");
+      }
+      deadline = loop.now() + patience;
+    }
+  }
+
+  std::unique_ptr<ClientStream> stream_;
+  std::optional<std::uint64_t> length_;
+};
+
+// ---- streams ----------------------------------------------------------------------------------
+
+ClientStream::ClientStream(Http2Link& link, Request& request)
+    : Http2Stream(link), link_(link), request_(request) {
+  insert_before(link.streams_);
+}
+
+/// Whoever drops a response that is not at its end wants no more of it: the backend may stop.
+ClientStream::~ClientStream() {
+  upload_.drop();
+  if (received_all() && end_sent()) {
+    link_.forget(*this);
+  } else {
+    link_.reset(*this, NGHTTP2_CANCEL);
+  }
+}
+
+void ClientStream::field(std::string_view name, std::string_view value) {
+  if (answered_) {
+    if (!is_forbidden_in_trailers(name)) trailers_.add_copy(name, value);
+    return;
+  }
+  if (name == ":status") {  // the library has seen to three digits
+    status_ = (value[0] - '0') * 100 + (value[1] - '0') * 10 + (value[2] - '0');
+    return;
+  }
+  if (name.front() == ':') return;
+  const FieldId id = field_id(name);
+  switch (id) {
+    case FieldId::connection:
+    case FieldId::keep_alive:
+    case FieldId::proxy_connection:
+    case FieldId::te:
+    case FieldId::trailer:
+    case FieldId::transfer_encoding:
+    case FieldId::upgrade: return;
+    case FieldId::content_length: length_ = parse_length(value); return;
+    default: fields_.add(fields_.keep(name), fields_.keep(value), id);
+  }
+}
+
+std::optional<Error> ClientStream::upload_failure() {
+  if (!upload_.valid() || !upload_.ready()) return std::nullopt;
+  auto uploaded = upload_.take();
+  // What the backend did to the stream is told by the stream.
+  if (uploaded || !attached()) return std::nullopt;
+  return blame_backend(std::move(uploaded.error()));
+}
+
+Task<Result<Done>> ClientStream::upload(Body& body, Task<Result<Chunk>> first, Duration patience) {
+  uploading_ = true;
+  auto pumping = pump(body, std::move(first), patience);
+  auto sent = co_await pumping;
+  uploading_ = false;
+  if (sent) request_.about.uploaded = link_.loop().now();
+  nudge();
+  co_return sent;
+}
+
+// ---- the link ---------------------------------------------------------------------------------
+
+Http2Link::Http2Link(std::unique_ptr<Socket> socket, const LinkOptions& options)
+    : Http2Connection(std::move(socket), {.side = Http2Guard::Side::client,
+                                          .connection_window = 16 * 1024 * 1024,
+                                          .header_bytes = options.header_bytes,
+                                          .header_fields = options.header_fields,
+                                          .write_timeout = options.idle_timeout}),
+      options_(options),
+      settled_signal_(loop()) {}
+
+Task<void> Http2Link::live() {
+  co_await run({});
+  flush_now();
+  leaving_ = true;
+  settled_signal_.raise();
+  for (Node* node = streams_.next; node != &streams_; node = node->next) {
+    auto& stream = static_cast<ClientStream&>(*node);
+    if (!stream.received_all()) stream.break_off(lost(stream));
+    forget(stream);
+  }
+  tell_pool();
+}
+
+/// The connection ended under a request.
+Error Http2Link::lost(const ClientStream& stream) {
+  Error error = backend_error(Fault::backend_closed, failure());
+  // As over HTTP/1: the backend was closing an idle connection just then.
+  const bool unheard = !stream.answered() && stream.received() == 0 && last_heard() < last_sent_;
+  const Duration since = loop().now() - last_sent_;
+  error.replayable = served_ && unheard && since < longest_crossing;
+  return error;
+}
+
+Task<Result<Done>> Http2Link::established(Instant deadline) {
+  while (!settled_ && !ended() && !leaving_) {
+    auto wake = co_await settled_signal_.wait(deadline);
+    if (wake == Wake::expired) {
+      co_return backend_error(Fault::connect_timeout, "no answer to the preface of HTTP/2");
+    }
+  }
+  if (settled_ && !ended()) co_return Done{};
+  co_return backend_error(Fault::backend_protocol, "the backend does not speak HTTP/2");
+}
+
+std::size_t Http2Link::room() const {
+  if (ended() || leaving_ || !settled_ || !may_open_streams()) return 0;
+  const std::uint32_t limit = std::min(most_streams, streams_allowed());
+  return limit > open_streams() ? limit - open_streams() : 0;
+}
+
+void Http2Link::submit_head(ClientStream& stream, const Request& request) {
+  Http2Section& section = Http2Section::fresh();
+  section.add(":method", request.method);
+  section.add(":scheme", socket().tls() != nullptr ? "https" : "http");
+  section.add(":authority", request.authority);
+  section.add(":path", request.path);
+  section.add_all(request.fields);
+  if (request.wants_trailers) section.add("te", "trailers");
+  const Body* body = request.body.get();
+  if (body == nullptr) {
+    const bool expected = request.method == "POST" || request.method == "PUT" ||
+                          request.method == "PATCH";
+    if (expected) section.add_length(0);
+  } else if (const auto length = body->length()) {
+    section.add_length(*length);
+  }
+  stream.submit_request(section, body == nullptr);
+}
+
+Task<Result<Response>> Http2Link::send(Request& request) {
+  if (room() == 0) {
+    Error full = backend_error(Fault::backend_closed, "the link takes no more requests");
+    full.replayable = true;
+    co_return full;
+  }
+  Body* body = request.upgrade.empty() ? request.body.get() : nullptr;
+  Task<Result<Chunk>> first;
+  if (body != nullptr) {
+    first = body->read();
+    if (first.ready()) {
+      auto chunk = first.take();
+      if (!chunk) co_return std::move(chunk.error());  // nothing was sent: the link is as it was
+      first = Task<Result<Chunk>>(std::move(*chunk));
+    }
+  }
+  auto stream = std::make_unique<ClientStream>(*this, request);
+  submit_head(*stream, request);
+  last_sent_ = loop().now();
+  want_flush();
+  if (body != nullptr) {
+    stream->upload_ = stream->upload(*body, std::move(first), options_.idle_timeout);
+  } else {
+    request.about.uploaded = loop().now();
+  }
+
+  Instant deadline = never;  // set when the request has been sent
+  while (!stream->answered()) {
+    if (stream->broken()) co_return Error(stream->why());
+    if (auto failure = stream->upload_failure()) co_return std::move(*failure);
+    if (!stream->uploading_ && deadline == never) {
+      deadline = loop().now() + options_.first_byte_timeout;
+    }
+    auto wake = co_await stream->arrival(deadline);
+    if (wake == Wake::expired && !stream->answered()) {
+      co_return backend_error(Fault::first_byte_timeout, "the backend did not answer in time");
+    }
+  }
+  served_ = true;
+
+  Response response{.status = stream->status_, .fields = std::move(stream->fields_)};
+  auto length = stream->length_;
+  const bool bodiless =
+      request.method == "HEAD" || response.status == 204 || response.status == 304;
+  if (bodiless && response.status != 204) response.declared_length = length;
+  if (bodiless || (stream->received_all() && stream->received() == 0 && !stream->has_trailers())) {
+    length = 0;
+  }
+  response.body = std::make_unique<ResponseBody>(std::move(stream), length);
+  co_return response;
+}
+
+void Http2Link::headers_done(Http2Stream& ended, bool last) {
+  auto& stream = static_cast<ClientStream&>(ended);
+  if (stream.over_limits()) {
+    stream.break_off(backend_error(Fault::backend_protocol, "the response head is too large"));
+    reset(stream, NGHTTP2_ENHANCE_YOUR_CALM);
+    return;
+  }
+  if (!stream.answered_ && stream.status_ < 200) {
+    const bool wrong = last || stream.status_ == 101 || --stream.interim_left_ < 0;
+    if (wrong) {
+      stream.break_off(
+          backend_error(Fault::backend_protocol, "interim responses that cannot be"));
+      reset(stream, NGHTTP2_PROTOCOL_ERROR);
+      return;
+    }
+    Interim* interim = stream.request_.interim;
+    if (stream.status_ != 100 && interim != nullptr) {
+      interim->interim(stream.status_, stream.fields_);
+    }
+    stream.fields_.clear();
+    stream.length_.reset();
+    stream.status_ = 0;
+    return;
+  }
+  if (!stream.answered_) {
+    stream.answered_ = true;
+    stream.request_.about.first_byte = loop().now();
+    stream.nudge();
+  }
+  if (last) stream.end_in();
+}
+
+void Http2Link::section_refused(Http2Stream& refused) {
+  refused.break_off(backend_error(Fault::backend_protocol, "the response head is far too large"));
+}
+
+void Http2Link::stream_closed(Http2Stream& closed, std::uint32_t code, bool by_peer) {
+  auto& stream = static_cast<ClientStream&>(closed);
+  if (stream.received_all()) return;
+  if (!by_peer && code != NGHTTP2_REFUSED_STREAM) {
+    stream.break_off(backend_error(
+        Fault::backend_protocol,
+        std::string("a response that HTTP/2 does not allow: ") + nghttp2_http2_strerror(code)));
+    return;
+  }
+  Error error = backend_error(Fault::backend_closed, std::string("the backend reset the stream: ") +
+                                                         nghttp2_http2_strerror(code));
+  // RFC 9113, 8.7: such a request has not been looked at. A GOAWAY that passes a request over ends
+  // in the same code.
+  error.replayable = code == NGHTTP2_REFUSED_STREAM && !stream.answered();
+  stream.break_off(std::move(error));
+}
+
+void Http2Link::goaway_received(std::int32_t, std::uint32_t) {
+  leaving_ = true;
+  if (open_streams() == 0) tell_pool();
+}
+
+void Http2Link::settings_received() {
+  settled_ = true;
+  settled_signal_.raise();
+}
+
+/// Not from inside this step: it may be the link's own, which the pool is about to destroy.
+void Http2Link::tell_pool() {
+  if (idle_waiter_ != nullptr) loop().wake_soon(*idle_waiter_);
+}
+
+Instant Http2Link::deadline() {
+  if (ping_unanswered()) return pinged_at_ + ping_patience;
+  const Instant said = std::max(last_message(), last_sent_);
+  return pinged_at_ > said ? pinged_at_ + between_pings
+                           : std::max(said, last_heard()) + quiet_before_ping;
+}
+
+bool Http2Link::waited_long_enough(bool expired) {
+  if (!expired) return true;
+  if (ping_unanswered()) {
+    fail(NGHTTP2_NO_ERROR, "the backend does not answer pings");
+    return false;
+  }
+  if (open_streams() > 0) ping();
+  pinged_at_ = loop().now();
+  return true;
+}
+
+}  // namespace
+
+Task<Result<std::unique_ptr<Link>>> open_http2_link(std::unique_ptr<Socket> socket,
+                                                    LinkOptions options, Instant deadline) {
+  auto link = std::make_unique<Http2Link>(std::move(socket), options);
+  link->start();
+  auto ready = link->established(deadline);
+  auto established = co_await ready;
+  if (!established) co_return std::move(established.error());
+  co_return Result<std::unique_ptr<Link>>(std::move(link));
+}
+
+}  // namespace evenkeel
