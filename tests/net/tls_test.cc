@@ -509,7 +509,7 @@ TEST_F(Tls, TellsAnEndThatWasMeantFromACut) {
   EXPECT_EQ(read_to_end(*server), Socket::Got::failure);
 
   shake();
-  greet();  // nothing is left unread, or closing would break the connection
+  greet();         // nothing is left unread, or closing would break the connection
   client.reset();  // closing says so
   EXPECT_EQ(read_to_end(*server), Socket::Got::end);
 

@@ -1,0 +1,42 @@
+// The PROXY header against three promises: how the bytes were cut does not matter, a header never
+// reaches beyond what came, and whom it names can be written down as an address.
+#include "evenkeel/net/proxy_header.h"
+
+#include <arpa/inet.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "require.h"
+
+using evenkeel::parse_proxy_header;
+using evenkeel::ProxyHeader;
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  const ProxyHeader whole = parse_proxy_header(bytes);
+  for (std::size_t cut = 0; cut < size; ++cut) {
+    const ProxyHeader part = parse_proxy_header(bytes.substr(0, cut));
+    switch (part.step) {
+      case ProxyHeader::Step::more: break;
+      case ProxyHeader::Step::done:
+        require(whole.step == ProxyHeader::Step::done && part.size == whole.size,
+                "what follows a header does not change it");
+        require(part.size <= cut, "a header is of bytes that came");
+        break;
+      case ProxyHeader::Step::failed:
+        require(whole.step == ProxyHeader::Step::failed, "what is wrong stays wrong");
+        break;
+    }
+  }
+  if (whole.step != ProxyHeader::Step::done) return 0;
+  require(whole.size > 0 && whole.size <= size, "a header has a size, of what came");
+  if (!whole.source) return 0;
+  const std::string host = whole.source->host();
+  in6_addr address;
+  require(inet_pton(AF_INET, host.c_str(), &address) == 1 ||
+              inet_pton(AF_INET6, host.c_str(), &address) == 1,
+          "a source has an address");
+  return 0;
+}
