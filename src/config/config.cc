@@ -1,5 +1,7 @@
 #include "evenkeel/config/config.h"
 
+#include <algorithm>
+
 #include "config/fields.h"
 
 namespace evenkeel {
@@ -21,6 +23,13 @@ milliseconds keep_alive_idle_of(std::string_view engine) {
   // vLLM, SGLang, trtllm-serve and whatever else runs on uvicorn close after 5 s, llama.cpp's
   // cpp-httplib too; Ray's proxy after 90 s. Servers of which we do not know count as uvicorn.
   return engine == "ray" ? 60s : 4s;
+}
+
+BackendProtocol implied_protocol_of(const PoolConfig& pool) {
+  const bool secure =
+      pool.tls || std::any_of(pool.backends.begin(), pool.backends.end(),
+                              [](const BackendConfig& backend) { return backend.address.secure; });
+  return secure ? BackendProtocol::automatic : BackendProtocol::http1;
 }
 
 }  // namespace evenkeel

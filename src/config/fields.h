@@ -23,6 +23,7 @@ inline constexpr std::array<std::string_view, 11> engine_words = {
     "torchserve", "tfserving", "ray",    "ollama", "generic"};
 inline constexpr std::array<std::string_view, 4> picker_words = {
     "round-robin", "weighted", "least-connections", "consistent-hash"};
+inline constexpr std::array<std::string_view, 3> protocol_words = {"auto", "http1", "h2"};
 inline constexpr std::array<std::string_view, 2> half_close_words = {"abort", "wait"};
 inline constexpr std::array<std::string_view, 2> client_auth_words = {"require", "request"};
 inline constexpr std::array<std::string_view, 2> tls_version_words = {"1.2", "1.3"};
@@ -69,7 +70,7 @@ struct Fields<ListenerTlsConfig> {
   }
 
   static void finish(Node& node, ListenerTlsConfig& tls) {
-    if (node.has("client_auth") && tls.client_ca.empty()) {
+    if (tls.client_auth == ClientAuth::request && tls.client_ca.empty()) {
       node.fail("'client_auth' says nothing without 'client_ca'",
                 "add client_ca: FILE, with the authorities that vouch for clients");
     }
@@ -114,6 +115,8 @@ struct Fields<ListenerLimits> {
     visit(Key{"body", "Largest request body; 413 above."}, &T::body_bytes, SizeForm{0, TiB});
     visit(Key{"max_connections", "Most connections at a time, all workers together; 0: no limit."},
           &T::max_connections, CountForm{0, 10 * many});
+    visit(Key{"max_streams", "Most requests at a time on one HTTP/2 connection."}, &T::max_streams,
+          CountForm{1, 10'000});
   }
 };
 
@@ -295,6 +298,12 @@ struct Fields<PoolConfig> {
           TextForm{"a name", check_name, name_pattern});
     visit(Key{"engine", "The inference server that runs there, for its defaults."}, &T::engine,
           ChoiceForm{"engine", engine_words});
+    visit(Key{"protocol",
+              "What the backends speak: `http1`, `h2` (HTTP/2, which gRPC needs), or `auto`: over "
+              "TLS what both sides prefer (ALPN); in the clear HTTP/2 is tried on the first "
+              "connection, and HTTP/1.1 spoken where that is not understood.",
+              false, "`auto` if a backend speaks TLS, else `http1`"},
+          &T::protocol, EnumForm<BackendProtocol>{"protocol", protocol_words});
     visit(Key{"models", "The names of the models that it serves.", false, "unknown"}, &T::models,
           ScalarListForm<TextForm>{
               {TextForm{"the name of a model", check_not_empty}, "a list of model names"}});
@@ -327,11 +336,13 @@ struct Fields<PoolConfig> {
   static constexpr milliseconds by_engine{-1};
 
   static void prepare(PoolConfig& pool) { pool.keep_alive.idle = by_engine; }
-  static void finish(Node&, PoolConfig& pool) {
+  static void finish(Node& node, PoolConfig& pool) {
+    if (!node.has("protocol")) pool.protocol = implied_protocol_of(pool);
     if (pool.keep_alive.idle == by_engine) pool.keep_alive.idle = keep_alive_idle_of(pool.engine);
   }
   static void derive(PoolConfig& defaults, const PoolConfig& pool) {
     defaults.keep_alive.idle = keep_alive_idle_of(pool.engine);
+    defaults.protocol = implied_protocol_of(pool);
   }
 };
 

@@ -8,10 +8,6 @@
 namespace evenkeel {
 namespace {
 
-/// A server that closes an idle link may cross the next request, which it has then never looked at.
-/// A link that ends later than this was at work: its request may have been what ended it.
-constexpr Duration longest_crossing = std::chrono::seconds(1);
-
 /// A pick takes less time than two looks at the clock: one in so many is timed.
 constexpr std::uint32_t picks_per_timing = 16;
 
@@ -120,8 +116,7 @@ Task<Result<Response>> Forwarder::handle(Request& request) {
       auto response = co_await (*link)->send(request);
       if (!response) {
         Error& error = response.error();
-        const bool unused = error.replayable && loop_.now() - about.sent < longest_crossing;
-        const bool again = unused && !sent_again && can_send_again(request);
+        const bool again = error.replayable && !sent_again && can_send_again(request);
         about.elsewhere += loop_.now() - about.sent;
         if (again) {
           sent_again = true;

@@ -28,6 +28,7 @@ LinkPoolOptions link_options_of(const PoolConfig& config) {
   return {.link = {.first_byte_timeout = config.timeouts.first_byte,
                    .idle_timeout = config.timeouts.idle},
           .connector = {.connect_timeout = config.timeouts.connect},
+          .protocol = config.protocol,
           .idle_timeout = config.keep_alive.idle,
           .max_idle = config.keep_alive.max_idle};
 }
@@ -44,6 +45,11 @@ void secure(LinkPoolOptions& options, const PoolConfig& pool, const BackendConfi
             const std::shared_ptr<const TlsClient>& tls) {
   if (!pool.tls && !backend.address.secure) return;
   options.connector.tls = tls;
+  switch (pool.protocol) {
+    case BackendProtocol::automatic: options.connector.alpn = AlpnOffer::http2_or_http1; break;
+    case BackendProtocol::http1: options.connector.alpn = AlpnOffer::http1; break;
+    case BackendProtocol::http2: options.connector.alpn = AlpnOffer::http2; break;
+  }
   options.connector.server_name =
       tls->server_name().empty() ? backend.address.host : tls->server_name();
 }

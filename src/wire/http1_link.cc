@@ -10,6 +10,10 @@
 namespace evenkeel {
 namespace {
 
+/// A server that closes an idle link may cross the next request, which it has then never looked at.
+/// A link that ends later than this was at work: its request may have been what ended it.
+constexpr Duration longest_crossing = std::chrono::seconds(1);
+
 constexpr int most_interim_responses = 16;
 constexpr std::uint32_t least_room = 4 * 1024;  // in the head's block, to read a body there
 constexpr int chunks_between_yields = 16;
@@ -65,7 +69,7 @@ class Http1Link final : public Link {
   Task<Result<Done>> upload_tunnel(Body& body);
   std::optional<Error> end_upload();
   Task<Result<Done>> read_head(HeadParser& parser);
-  Error closed(const HeadParser& parser, Socket::Got got) const;
+  Error closed(const HeadParser& parser, Socket::Got got);
   void finish(bool clean);
   Error spoil(Error error) {
     reusable_ = false;
@@ -85,6 +89,7 @@ class Http1Link final : public Link {
   bool sent_ = false;  // something of the current request
   bool uploading_ = false;
   int interim_left_ = 0;
+  Instant sent_at_{};          // when the current request began
   Instant uploaded_{};         // when a part of the request body last moved
   Task<Result<Done>> upload_;  // of the current request; may outlast the response head
 };
@@ -342,6 +347,7 @@ Task<Result<Response>> Http1Link::send(Request& request) {
   busy_ = true;
   interim_left_ = most_interim_responses;
   sent_ = false;
+  sent_at_ = loop().now();
   auto started = start_sending(request);
   if (!started && !sent_) {
     busy_ = false;  // the link is as it was
@@ -386,13 +392,15 @@ Task<Result<Response>> Http1Link::send(Request& request) {
   }
 }
 
-Error Http1Link::closed(const HeadParser& parser, Socket::Got got) const {
+Error Http1Link::closed(const HeadParser& parser, Socket::Got got) {
   Error error = backend_error(Fault::backend_closed, got == Socket::Got::end
                                                          ? "the backend closed without a response"
                                                          : "the backend broke the connection");
   if (parser.started()) error.detail = "the backend closed in the middle of a response head";
   // An idle connection that the backend was closing just then: the request was never looked at.
-  error.replayable = served_ && !parser.started() && interim_left_ == most_interim_responses;
+  const bool crossed = loop().now() - sent_at_ < longest_crossing;
+  error.replayable =
+      crossed && served_ && !parser.started() && interim_left_ == most_interim_responses;
   return error;
 }
 

@@ -63,6 +63,7 @@ struct ListenerLimits {
   std::uint64_t uri_bytes = 8UL * 1024;           // request target; 414 above
   std::uint64_t body_bytes = 32UL * 1024 * 1024;  // request body; 413 above
   std::uint32_t max_connections = 0;              // all workers together; 0: no limit
+  std::uint32_t max_streams = 128;                // requests at a time on one HTTP/2 connection
 
   bool operator==(const ListenerLimits&) const = default;
 };
@@ -142,9 +143,14 @@ struct PoolTlsConfig {
   bool operator==(const PoolTlsConfig&) const = default;
 };
 
+// What a backend is spoken to in. `automatic` finds out: over TLS by ALPN, in the clear by trying
+// HTTP/2 on the first connection.
+enum class BackendProtocol { automatic, http1, http2 };
+
 struct PoolConfig {
   std::string name;
   std::string engine = "generic";            // one of engine_names()
+  BackendProtocol protocol = BackendProtocol::http1;  // unless the file says: implied_protocol_of
   std::vector<std::string> models;           // names that this pool serves
   std::string picker = "least-connections";  // one of picker_names()
   HashConfig hash;
@@ -222,6 +228,9 @@ struct Config {
 // The words that `engine:` and `picker:` take, in the order of the reference.
 const std::vector<std::string>& engine_names();
 const std::vector<std::string>& picker_names();
+
+// `automatic` where a backend speaks TLS, which settles it in the handshake; else `http1`.
+BackendProtocol implied_protocol_of(const PoolConfig& pool);
 
 // How long an idle link to such a server may be kept: safely below the server's own timeout
 // (uvicorn closes after 5 s), since a request sent into a closing link is lost.
