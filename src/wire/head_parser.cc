@@ -189,7 +189,8 @@ bool HeadParser::parse_request_line(std::string_view line) {
   const std::string_view version = line.substr(second + 1);
 
   // Not even a misspelt version: what would be answered in HTTP would not be understood.
-  other_protocol_ = version.size() < 4 || !same_name(version.substr(0, 4), "HTTP");
+  other_protocol_ = version.find(' ') == std::string_view::npos &&
+                    (version.size() < 4 || !same_name(version.substr(0, 4), "HTTP"));
   if (!is_token(head_.method) || head_.method.size() > longest_method) {
     return refuse(Fault::bad_request, "the method is not a token");
   }
