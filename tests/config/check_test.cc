@@ -153,5 +153,38 @@ TEST(Check, ExitsWithZeroForARightFile) {
   EXPECT_EQ(output.err, "");
 }
 
+TEST(Check, ReportsCertificatesWhereTheyStand) {
+  Held held;
+  Environment environment = held.environment();
+  environment.listener_tls_problems = [](const ListenerTlsConfig& tls) {
+    EXPECT_EQ(tls.certificates.size(), 2u);
+    return std::vector<TlsProblem>{
+        {"certificates[0].cert", "it expired", "renew it", true},
+        {"certificates[1].key", "it does not belong to 'b.pem'", "give the right one"}};
+  };
+  environment.pool_tls_problems = [](const PoolTlsConfig& tls) {
+    return std::vector<TlsProblem>{{"ca", "cannot read '" + tls.ca + "'", {}}};
+  };
+  const auto loaded = read_config(R"(listeners:
+  - tls:
+      certificates:
+        - {cert: a.pem, key: a.key}
+        - {cert: b.pem, key: b.key}
+pools:
+  - name: a
+    backends: [https://h]
+    tls: {ca: none.pem}
+)",
+                                  "test.yaml", environment);
+  EXPECT_THAT(lines_of(loaded.problems),
+              ElementsAre("5:30 listeners[0].tls.certificates[1].key: it does not belong to "
+                          "'b.pem'; give the right one",
+                          "9:15 pools[0].tls.ca: cannot read 'none.pem'"));
+  EXPECT_THAT(lines_of(loaded.warnings),
+              ElementsAre("4:18 listeners[0].tls.certificates[0].cert: it expired; renew it"));
+  EXPECT_THAT(render_warnings(loaded.warnings, loaded.text),
+              StartsWith("test.yaml:4:18: warning: listeners[0].tls"));
+}
+
 }  // namespace
 }  // namespace evenkeel

@@ -247,13 +247,66 @@ TEST(ConfigReader, SaysWhatIsWrongWithAnAddress) {
   EXPECT_THAT(problem("gpu1:0"), HasSubstr("cannot have port 0"));
   EXPECT_THAT(problem("gpu1:65536"), HasSubstr("not a port"));
   EXPECT_THAT(problem("300.1.1.1:80"), HasSubstr("not an IPv4 address"));
-  EXPECT_THAT(problem("https://gpu1:443"), HasSubstr("TLS to backends is not supported"));
+  EXPECT_THAT(problem("ftp://gpu1:443"), HasSubstr("only http and https are"));
   EXPECT_THAT(problem("http://gpu1:80/v1"), HasSubstr("it has a path"));
   EXPECT_THAT(problem("gpu 1:80"), HasSubstr("not a host name"));
   EXPECT_THAT(problem("[::1]:80"), HasSubstr("needs quotes"));
   EXPECT_THAT(problem("\"::1:80\""), HasSubstr("in brackets"));
   EXPECT_EQ(problem("\"[::1]:80\""), "");
   EXPECT_EQ(problem("http://gpu1/"), "");
+}
+
+TEST(ConfigReader, ReadsWhereTlsIsSpoken) {
+  const auto loaded = read(R"(
+listeners:
+  - name: public
+    proxy_protocol: [10.0.0.0/8]
+    timeouts: {handshake: 3s}
+    tls:
+      certificates: [{cert: a.pem, key: a.key}, {cert: b.pem, key: b.key}]
+      client_ca: ca.pem
+      client_auth: request
+      min_version: "1.3"
+pools:
+  - name: a
+    backends: [https://gpu1, "https://gpu2:8443", {address: "https://[::1]:8443", weight: 2}]
+    tls: {verify: false, ca: own.pem, server_name: gpu.test, cert: c.pem, key: c.key}
+)");
+  ASSERT_TRUE(loaded.ok()) << render_problems(loaded.problems, loaded.text);
+  const ListenerConfig& listener = loaded.config.listeners[0];
+  ASSERT_TRUE(listener.tls);
+  EXPECT_EQ(*listener.tls,
+            (ListenerTlsConfig{.certificates = {{"a.pem", "a.key"}, {"b.pem", "b.key"}},
+                               .client_ca = "ca.pem",
+                               .client_auth = ClientAuth::request,
+                               .min_version = TlsVersion::tls1_3}));
+  EXPECT_EQ(listener.timeouts.handshake, 3s);
+  EXPECT_EQ(listener.proxy_protocol.size(), 1u);
+  const PoolConfig& pool = loaded.config.pools[0];
+  EXPECT_EQ(pool.backends[0].address, (Address{"gpu1", 443, true}));
+  EXPECT_EQ(pool.backends[2].address, (Address{"::1", 8443, true}));
+  EXPECT_EQ(pool.tls, (PoolTlsConfig{false, "own.pem", "gpu.test", "c.pem", "c.key"}));
+
+  const auto again = read(print_config(loaded.config, false));
+  EXPECT_EQ(again.config, loaded.config) << again.text;
+  EXPECT_TRUE(read("pools: [{name: a, backends: [h:1], tls: {}}]\n").config.pools[0].tls);
+  EXPECT_FALSE(read("pools: [{name: a, backends: [h:1]}]\n").config.pools[0].tls);
+}
+
+TEST(ConfigReader, SaysWhatIsMissingOfTls) {
+  const auto problem = [](const std::string& tls) {
+    const auto problems = problems_of(with_pool("listeners: [{tls: " + tls + "}]\n"));
+    return problems.empty() ? "" : problems.front();
+  };
+  EXPECT_THAT(problem("{}"), HasSubstr("certificates"));
+  EXPECT_THAT(problem("{certificates: []}"), HasSubstr("at least one is needed"));
+  EXPECT_THAT(problem("{certificates: [{cert: a.pem}]}"), HasSubstr("key"));
+  EXPECT_THAT(problem("{certificates: [{cert: a, key: b}], client_auth: request}"),
+              HasSubstr("says nothing without 'client_ca'"));
+  EXPECT_THAT(problem("{certificates: [{cert: a, key: b}], min_version: '1.1'}"), HasSubstr("1.2"));
+  EXPECT_EQ(problem("{certificates: [{cert: a, key: b}], min_version: 1.2}"), "");
+  EXPECT_THAT(problems_of("pools: [{name: a, backends: [h:1], tls: {cert: a.pem}}]\n"),
+              ElementsAre(HasSubstr("'cert' needs 'key'")));
 }
 
 TEST(ConfigReader, SaysWhatIsWrongWithAPattern) {

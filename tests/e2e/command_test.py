@@ -3,11 +3,13 @@
 import json
 import os
 import re
+import shutil
 
 import case
+import certificates
 from process import command
 
-SOURCE = os.environ.get("EVENKEEL_SOURCE_DIR") or os.path.join(os.path.dirname(__file__), "..", "..")
+SOURCE = os.environ.get("EVENKEEL_SOURCE_DIR") or os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 
 SMALLEST = "pools: [{name: llama, backends: [http://127.0.0.1:8000]}]\n"
 
@@ -96,8 +98,19 @@ class Check(case.Case):
         folder = os.path.join(SOURCE, "config")
         samples = [name for name in os.listdir(folder) if name.endswith(".yaml")]
         self.assertGreater(len(samples), 3)
+        work = self.folder()
+        os.mkdir(os.path.join(work, "certs"))
+        authority = certificates.Authority(work)
         for name in samples:
-            ended = command("check", "-c", os.path.join(folder, name))
+            with open(os.path.join(folder, name)) as sample:
+                text = sample.read()
+            for key in set(re.findall(r"key: (certs/[\w.]+)", text)):
+                made = authority.issue("localhost")
+                os.rename(made.key, os.path.join(work, key))
+                os.rename(made.cert, os.path.join(work, key.replace(".key", ".pem")))
+            for ca in set(re.findall(r"ca: (certs/[\w.]+)", text)):
+                shutil.copy(authority.cert, os.path.join(work, ca))
+            ended = command("check", "-c", os.path.join(folder, name), folder=work)
             self.assertEqual((ended.returncode, ended.stderr), (0, ""), name)
 
 
