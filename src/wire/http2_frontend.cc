@@ -101,7 +101,7 @@ class Http2Frontend final : public Http2Connection {
   const FrontendOptions& options_;
   Host& host_;
   const ClientName client_;
-  const bool secure_;
+  const TlsFacts* const tls_;
   bool greeted_ = false;  // its first SETTINGS have come
   bool shed_ = false;
   bool leaving_ = false;
@@ -205,7 +205,7 @@ Http2Frontend::Http2Frontend(std::unique_ptr<Socket> socket, const ClientName& c
       options_(options),
       host_(host),
       client_(client),
-      secure_(this->socket().tls() != nullptr),
+      tls_(this->socket().tls()),
       opened_(loop().now()),
       idle_since_(loop().now()) {
   this->socket().limit_unsent(most_unsent);
@@ -234,13 +234,16 @@ Task<void> Http2Frontend::serve(std::unique_ptr<Http2Frontend> self, ReadBuffer 
 }
 
 About Http2Frontend::begin_about() const {
+  const bool certified = tls_ != nullptr && tls_->verified;
   return About{.started = section_began_,
                .listener = options_.listener,
                .client = client_.text(),
                .client_port = client_.port(),
                .protocol = "HTTP/2",
                .trusted = client_.trusted(),
-               .secure = secure_};
+               .secure = tls_ != nullptr,
+               .certificate_subject = certified ? tls_->certificate_subject : std::string_view(),
+               .certificate_hash = certified ? tls_->certificate_hash : std::string_view()};
 }
 
 Http2Stream* Http2Frontend::begin_message(std::int32_t) {
