@@ -50,7 +50,7 @@ void add_config_option(CLI::App& verb, Arguments& arguments) {
       ->required();
 }
 
-/// "30s", "500ms", "2m", "1h", or a number of seconds.
+/// "30s", "500ms", "100us", "2m", "1h", or a number of seconds.
 evenkeel::Duration parse_duration(const std::string& text) {
   std::size_t used = 0;
   double amount = -1;
@@ -60,7 +60,8 @@ evenkeel::Duration parse_duration(const std::string& text) {
     used = 0;
   }
   const std::string unit = text.substr(used);
-  const double seconds = unit == "ms"                  ? 1e-3
+  const double seconds = unit == "us"                  ? 1e-6
+                         : unit == "ms"                ? 1e-3
                          : unit.empty() || unit == "s" ? 1
                          : unit == "m"                 ? 60
                          : unit == "h"                 ? 3600
@@ -102,6 +103,36 @@ void add_quick(CLI::App& app, int& exit_code) {
   verb->callback([options, &exit_code] { exit_code = evenkeel::run_quick(*options); });
 }
 
+/// `infer` and ModelInfer, as Triton's dynamic batcher runs them.
+void add_batching(CLI::App& verb, evenkeel::BatchingSpec& batching) {
+  verb.add_option("--max-batch", batching.max_batch_size, "infer: most items in a batch; 0: none")
+      ->capture_default_str();
+  verb.add_option("--preferred-batch", batching.preferred_sizes,
+                  "infer: sizes that a batch need not grow beyond, such as 4,8")
+      ->delimiter(',');
+  verb.add_option_function<std::string>(
+      "--max-queue-delay",
+      [&batching](const std::string& text) { batching.max_queue_delay = parse_duration(text); },
+      "infer: how long a request may wait for others, such as 100us; default: not at all");
+  verb.add_option("--max-queue-size", batching.max_queue_size,
+                  "infer: most requests that wait; 0: any number")
+      ->capture_default_str();
+  verb.add_option("--instances", batching.instances, "infer: batches at a time")
+      ->capture_default_str();
+  verb.add_option_function<std::string>(
+      "--batch-time",
+      [&batching](const std::string& text) {
+        batching.batch_seconds = evenkeel::seconds_of(parse_duration(text));
+      },
+      "infer: what every batch takes; default: 2ms");
+  verb.add_option_function<std::string>(
+      "--item-time",
+      [&batching](const std::string& text) {
+        batching.item_seconds = evenkeel::seconds_of(parse_duration(text));
+      },
+      "infer: and each of its items; default: 500us");
+}
+
 void add_sim(CLI::App& app, int& exit_code) {
   auto* verb = app.add_subcommand("sim", "simulated inference servers");
   auto options = std::make_shared<evenkeel::SimOptions>();
@@ -122,6 +153,7 @@ void add_sim(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   verb->add_flag("--prompt-tokens-details", options->prompt_tokens_details,
                  "usage tells how many prompt tokens were cached");
+  add_batching(*verb, options->batching);
   verb->callback([options, &exit_code] { exit_code = evenkeel::run_sim(*options); });
 }
 

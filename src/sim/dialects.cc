@@ -202,7 +202,9 @@ double joules(const EngineReadings& r) {
 
 std::string triton_exposition(const EngineReadings& r) {
   const Statistics& s = r.statistics;
-  const double ended = number(s.stopped + s.at_length);
+  const double ended = number(s.stopped + s.at_length + s.batched_requests);
+  const double queued = s.queue_seconds + s.batch_queue_seconds;
+  const double computed = s.prefill_seconds + s.decode_seconds + s.batch_compute_seconds;
   const double us = 1e6;
   Exposition out(label("model", r.model) + ",version=\"1\"");
   out.counter("nv_inference_request_success",
@@ -211,26 +213,27 @@ std::string triton_exposition(const EngineReadings& r) {
              "Number of failed inference requests, all batch sizes");
   out.sample("nv_inference_request_failure", number(s.aborted), "reason=\"CANCELED\"");
   out.sample("nv_inference_request_failure", number(s.failed), "reason=\"BACKEND\"");
-  out.sample("nv_inference_request_failure", 0, "reason=\"REJECTED\"");
+  out.sample("nv_inference_request_failure", number(s.rejected), "reason=\"REJECTED\"");
   out.sample("nv_inference_request_failure", 0, "reason=\"OTHER\"");
   out.counter("nv_inference_count",
-              "Number of inferences performed (does not include cached requests)", ended);
+              "Number of inferences performed (does not include cached requests)",
+              number(s.stopped + s.at_length + s.inferences));
   out.counter("nv_inference_exec_count",
               "Number of model executions performed (does not include cached requests)",
-              number(s.steps));
+              number(s.steps + s.executions));
   out.counter("nv_inference_request_duration_us",
               "Cumulative inference request duration in microseconds (includes cached requests)",
-              (s.queue_seconds + s.prefill_seconds + s.decode_seconds) * us);
+              (queued + computed) * us);
   out.counter("nv_inference_queue_duration_us",
               "Cumulative inference queuing duration in microseconds (includes cached requests)",
-              s.queue_seconds * us);
+              queued * us);
   out.counter(
       "nv_inference_compute_input_duration_us",
       "Cumulative compute input duration in microseconds (does not include cached requests)", 0);
   out.counter(
       "nv_inference_compute_infer_duration_us",
       "Cumulative compute inference duration in microseconds (does not include cached requests)",
-      (s.prefill_seconds + s.decode_seconds) * us);
+      computed * us);
   out.counter("nv_inference_compute_output_duration_us",
               "Cumulative inference compute output duration in microseconds (does not include "
               "cached requests)",

@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <cstdio>
+#include <optional>
 #include <vector>
 
 #include "evenkeel/sim/simulators.h"
@@ -24,6 +25,21 @@ int usage_error(const std::string& what) {
   return 2;
 }
 
+std::optional<std::string> what_is_wrong_with(const BatchingSpec& batching) {
+  if (batching.instances == 0) return "--instances: there should be at least one";
+  if (batching.max_queue_delay < Duration::zero()) return "--max-queue-delay: below 0";
+  for (const std::uint32_t size : batching.preferred_sizes) {
+    if (size == 0 || size > batching.max_batch_size) {
+      return "--preferred-batch: " + std::to_string(size) + " is not between 1 and the " +
+             std::to_string(batching.max_batch_size) + " of --max-batch";
+    }
+  }
+  if (!(batching.batch_seconds >= 0 && batching.item_seconds >= 0)) {
+    return "--compute: below 0";
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 int run_sim(const SimOptions& options) {
@@ -34,6 +50,7 @@ int run_sim(const SimOptions& options) {
   if (!control) return usage_error("--control: " + why);
   if (options.count == 0) return usage_error("--count: there should be at least one server");
   if (!(options.speed > 0)) return usage_error("--speed: should be above 0");
+  if (const auto wrong = what_is_wrong_with(options.batching)) return usage_error(*wrong);
   if (listen->port != 0 && listen->port + options.count - 1 > 65'535) {
     return usage_error("--count: there are not so many ports above that of --listen");
   }
@@ -49,7 +66,8 @@ int run_sim(const SimOptions& options) {
                        .model = options.model,
                        .speed = options.speed,
                        .seed = options.seed,
-                       .prompt_tokens_details = options.prompt_tokens_details});
+                       .prompt_tokens_details = options.prompt_tokens_details,
+                       .batching = options.batching});
   }
 
   raise_descriptor_limit();

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <numbers>
@@ -93,9 +94,20 @@ std::optional<KservePath> kserve_path(std::string_view path) {
   return parts;
 }
 
+/// The batch dimension of a shape in JSON, where there is one before others.
+std::uint32_t batch_in(std::string_view shape) {
+  const std::size_t comma = shape.find(',');
+  const std::size_t digit = shape.find_first_of("0123456789");
+  if (comma == std::string_view::npos || digit > comma) return 1;
+  std::uint32_t items = 1;
+  std::from_chars(shape.data() + digit, shape.data() + comma, items);
+  return items;
+}
+
 }  // namespace
 
 Task<Result<Response>> SimulatedServer::route(Request& request, int fd) {
+  if (is_grpc(request)) return grpc(request, fd);
   const std::string_view path = path_of(request.path);
   if (path == "/echo" || path.starts_with("/echo/")) return echo(request);
   const bool slow_health = kind_ == EngineKind::sglang && !loading() && request.method == "GET" &&
@@ -244,14 +256,21 @@ Response SimulatedServer::metrics(bool dcgm) {
 }
 
 std::string SimulatedServer::exposition_now(bool dcgm) {
+  Gauges gauges = runner_.gauges();
+  gauges.running += batches_.running();
+  gauges.waiting += batches_.waiting();
+  GpuReadings gpu = runner_.gpu();
+  const double busy = gpu.utilization_ratio + batches_.busy_ratio(loop_.now());
+  gpu.utilization_ratio = std::min(1.0, busy);
+  gpu.busy_seconds += batches_.busy_seconds();
   const EngineReadings readings{.kind = kind_,
                                 .preset = preset_,
                                 .model = model_,
                                 .gpu_seed = hash_of(options_.name) + options_.seed,
                                 .started_unix = runner_.started_unix(),
-                                .gauges = runner_.gauges(),
+                                .gauges = gauges,
                                 .statistics = runner_.statistics(),
-                                .gpu = runner_.gpu()};
+                                .gpu = gpu};
   return dcgm ? dcgm_exposition(readings) : exposition(readings);
 }
 
@@ -482,17 +501,13 @@ Response SimulatedServer::tokenize(std::string body) {
 Task<Result<Response>> SimulatedServer::kserve_infer(std::string body, int fd) {
   auto request = parse_kserve_infer(body);
   if (!request) co_return refuse_kserve(400, request.error().detail);
-  std::uint64_t elements = 0;
-  for (const KserveTensor& input : request->inputs) elements += input.elements;
-  const std::uint64_t most = runner_.max_tokens() - 1;
-  std::vector<ChoicePlan> plans(1);
-  plans[0].prompt_tokens = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(elements, 1, most));
-
-  auto answer = start(std::move(plans), false, fd);
-  while (!answer->finished()) {
-    auto wake = co_await answer->progress().wait();
-    static_cast<void>(wake);
+  const std::uint32_t items = batch_in(request->inputs.front().shape);
+  if (!batches_.fits(items)) {
+    co_return refuse_kserve(400, fmt::format("inference request batch-size must be <= {} for '{}'",
+                                             options_.batching.max_batch_size, model_));
   }
+  const auto failure = co_await run_batched(items, fd);
+  if (failure) co_return refuse_kserve(503, failure->message);
   // An identity model: INPUT0 comes back as OUTPUT0.
   std::string outputs;
   for (const KserveTensor& input : request->inputs) {

@@ -39,12 +39,11 @@ double seconds_since_heard(int fd) {
 /// A connection: its own host and handler, so that it is known whose request is whose.
 class SimulatedServer::Connection final : public Handler, public Host {
  public:
-  Connection(SimulatedServer& owner, int connected_fd)
-      : server(owner), changed(owner.loop_), fd(connected_fd) {}
+  Connection(SimulatedServer& owner, int connected_fd) : server(owner), fd(connected_fd) {}
 
   std::shared_ptr<Handler> plan() override {
-    busy = true;
-    return {this, [](Connection* connection) { connection->busy = false; }};
+    ++busy;
+    return {this, [](Connection* connection) { --connection->busy; }};
   }
   Task<Result<Response>> handle(Request& request) override { return server.handle(*this, request); }
   void refused(const Refusal&) override {}
@@ -53,11 +52,10 @@ class SimulatedServer::Connection final : public Handler, public Host {
   void closed(const FrontendOptions&) override {}
 
   SimulatedServer& server;
-  Signal changed;  // the state did, for a request that hangs
   int fd;
   Socket* socket = nullptr;  // null: it has ended
-  bool busy = false;
-  bool controls = false;  // its last request was for sim control
+  std::uint32_t busy = 0;    // requests that it has
+  bool controls = false;     // its last request was for sim control
   std::list<Connection>::iterator place;
   Task<void> task;
 };
@@ -72,7 +70,8 @@ SimulatedServer::SimulatedServer(Loop& loop, const SimulatorOptions& options, co
       kind_(kind),
       model_(options.model.empty() ? preset.model : options.model),
       endpoint_(Listener::local_endpoint(fd)),
-      runner_(loop, preset.engine, kind, options.speed) {
+      runner_(loop, preset.engine, kind, options.speed),
+      batches_(loop, options.batching, options.speed, runner_.statistics()) {
   // uvicorn and llama.cpp's server close idle connections after 5 s.
   const bool impatient =
       kind == EngineKind::vllm || kind == EngineKind::sglang || kind == EngineKind::llamacpp;
@@ -138,14 +137,14 @@ void SimulatedServer::close_listener() {
 void SimulatedServer::drop_idle_connections() {
   for (auto at = connections_.begin(); at != connections_.end();) {
     const auto here = at++;
-    if (here->socket != nullptr && !here->busy) connections_.erase(here);
+    if (here->socket != nullptr && here->busy == 0) connections_.erase(here);
   }
 }
 
 void SimulatedServer::reset_connections() {
   for (auto at = connections_.begin(); at != connections_.end();) {
     const auto here = at++;
-    if (here->socket == nullptr || (here->busy && here->controls)) continue;
+    if (here->socket == nullptr || (here->busy > 0 && here->controls)) continue;
     if (!here->controls) here->socket->reset();
     connections_.erase(here);
   }
@@ -213,8 +212,11 @@ Result<Done> SimulatedServer::change_state(std::string json) {
 
 void SimulatedServer::take_effect(SimFault before) {
   const SimFault fault = state_.fault;
-  runner_.set_slow_factor(fault == SimFault::slow ? state_.slow_factor : 1);
+  const double slow_factor = fault == SimFault::slow ? state_.slow_factor : 1;
+  runner_.set_slow_factor(slow_factor);
   runner_.freeze(fault == SimFault::hang);
+  batches_.set_slow_factor(slow_factor);
+  batches_.freeze(fault == SimFault::hang);
   runner_.wake_after_tokens(0, nullptr);
 
   if (fault == SimFault::stale_metrics && before != fault) {
@@ -234,7 +236,7 @@ void SimulatedServer::take_effect(SimFault before) {
   } else if (fault != SimFault::die) {
     open_listener();
   }
-  for (Connection& connection : connections_) connection.changed.raise();
+  loop_.wake_soon(thaw_);
 }
 
 void SimulatedServer::die() {
@@ -303,12 +305,31 @@ Task<Result<Response>> SimulatedServer::handle(Connection& connection, Request& 
   return route(request, connection.fd);
 }
 
+/// Stands among those that hang until they are woken.
+class SimulatedServer::Hung : private Waiter {
+ public:
+  explicit Hung(WaiterList& list) : Waiter(&Hung::resume), list_(list) {}
+  Hung(const Hung&) = delete;
+  bool await_ready() const { return false; }
+  void await_suspend(std::coroutine_handle<> waiter) {
+    waiter_ = waiter;
+    list_.add(*this);
+  }
+  void await_resume() const {}
+
+ private:
+  static void resume(Waiter& self) { static_cast<Hung&>(self).waiter_.resume(); }
+  WaiterList& list_;
+  std::coroutine_handle<> waiter_;
+};
+
+void SimulatedServer::thaw() {
+  if (state_.fault != SimFault::hang) hung_.wake_all();
+}
+
 Task<Result<Response>> SimulatedServer::handle_when_thawed(Connection& connection,
                                                            Request& request) {
-  while (state_.fault == SimFault::hang) {
-    auto wake = co_await connection.changed.wait();
-    static_cast<void>(wake);
-  }
+  co_await Hung(hung_);
   auto response = co_await route(request, connection.fd);
   co_return response;
 }

@@ -11,12 +11,15 @@
 
 #include "evenkeel/base/loop.h"
 #include "evenkeel/http/message.h"
+#include "evenkeel/inference/kserve_grpc.h"
 #include "evenkeel/net/listener.h"
 #include "evenkeel/sim/presets.h"
 #include "evenkeel/sim/simulators.h"
 #include "evenkeel/wire/frontend.h"
 #include "sim/answer.h"
+#include "sim/batch_runner.h"
 #include "sim/engine_runner.h"
+#include "sim/grpc_call.h"
 
 namespace evenkeel {
 
@@ -59,6 +62,7 @@ class SimulatedServer final : public AnswerObserver {
 
  private:
   class Connection;
+  class Hung;
 
   void accept(int fd, const Endpoint& peer);
   Task<void> serve(Connection& connection, std::unique_ptr<Socket> socket, Endpoint peer);
@@ -70,6 +74,7 @@ class SimulatedServer final : public AnswerObserver {
   void reset_connections();
   void take_effect(SimFault before);
   void die();
+  void thaw();
   void completed() override { ++completed_; }
   void aborted(int fd) override;
   bool refuses_while_loading() const { return kind_ == EngineKind::vllm; }
@@ -90,6 +95,20 @@ class SimulatedServer final : public AnswerObserver {
   Task<Result<Response>> kserve_infer(std::string body, int fd);
   Task<Result<Response>> kserve_generate(std::string body, bool streams, int fd);
   Response tokenize(std::string body);
+
+  // Over gRPC: simulated_grpc.cc.
+  Task<Result<Response>> grpc(Request& request, int fd);
+  Task<Result<Response>> grpc_infer(Request& request, int fd);
+  Response describe(std::string_view method, std::string_view message);
+  std::optional<CallFailure> model_is_away(std::string_view name, std::string_view version) const;
+  std::optional<CallFailure> check(const ModelInferRequest& request, std::uint32_t& items) const;
+  Task<Outcome<ModelInferResponse>> run(ModelInferRequest& request, std::uint32_t items, int fd);
+  Task<std::optional<CallFailure>> run_batched(std::uint32_t items, int fd);
+  Outcome<ChoicePlan> plan_text(const ModelInferRequest& request);
+  Task<Result<Response>> model_infer(std::string message, int fd);
+  Task<void> answer(std::string message, bool as_grpc_error, StreamSink& sink, int fd);
+  Task<void> stream_text(const ModelInferRequest& request, ChoicePlan plan, StreamSink& sink,
+                         int fd);
 
   std::unique_ptr<Answer> start(std::vector<ChoicePlan> plans, bool streams, int fd);
   std::optional<Refused> plan(const OpenAiRequest& request, const Prompt& prompt,
@@ -143,6 +162,7 @@ class SimulatedServer final : public AnswerObserver {
   int reservation_ = -1;  // bound, never listening: keeps the port ours while we refuse
   FrontendOptions frontend_;
   EngineRunner runner_;
+  BatchRunner batches_;
   SimState state_;
   std::string stale_metrics_;
   std::string stale_dcgm_;
@@ -152,10 +172,12 @@ class SimulatedServer final : public AnswerObserver {
   bool dying_ = false;
   std::optional<Listener> listener_;
   WaiterList idle_;
+  WaiterList hung_;
   std::list<Connection> connections_;
   std::vector<Connection*> ended_;
   Later reap_{*this, &SimulatedServer::reap};
   Later die_{*this, &SimulatedServer::die};
+  Later thaw_{*this, &SimulatedServer::thaw};
 };
 
 }  // namespace evenkeel

@@ -68,6 +68,14 @@ struct Statistics {
   double prefill_seconds = 0;
   double decode_seconds = 0;
 
+  // Of inferences that are run in batches, beside the generated ones above.
+  std::uint64_t batched_requests = 0;  ///< that ended well
+  std::uint64_t inferences = 0;        ///< items, as many as a request has
+  std::uint64_t executions = 0;        ///< batches
+  std::uint64_t rejected = 0;          ///< the line was full
+  double batch_queue_seconds = 0;      ///< sums over requests
+  double batch_compute_seconds = 0;
+
   Histogram time_to_first_token;
   Histogram inter_token_latency;
   Histogram time_per_output_token;

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "evenkeel/sim/batching.h"
+
 namespace evenkeel {
 
 struct SimOptions {
@@ -18,6 +20,7 @@ struct SimOptions {
   unsigned threads = 1;
   std::string control = "127.0.0.1:0";  ///< of all servers; stays when they refuse
   bool prompt_tokens_details = false;
+  BatchingSpec batching;
 };
 
 /// Serves until SIGINT or SIGTERM. Says on stderr where each server listens, then `ready`. Returns

@@ -10,6 +10,7 @@
 #include "evenkeel/base/result.h"
 #include "evenkeel/config/address.h"
 #include "evenkeel/net/endpoint.h"
+#include "evenkeel/sim/batching.h"
 
 namespace evenkeel {
 
@@ -23,6 +24,7 @@ struct SimulatorOptions {
   double speed = 1;                    ///< 10: ten times faster than life
   std::uint64_t seed = 1;              ///< of what it writes, and how much
   bool prompt_tokens_details = false;  ///< `cached_tokens` in usage, as vLLM's flag of that name
+  BatchingSpec batching;               ///< of `infer` and ModelInfer
 };
 
 /// Servers that serve while this object lives. All of them can also be asked and told things over

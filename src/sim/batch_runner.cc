@@ -1,0 +1,133 @@
+#include "sim/batch_runner.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace evenkeel {
+namespace {
+
+BatchingSpec at_speed(BatchingSpec spec, double speed) {
+  const std::chrono::duration<double, Duration::period> delay(spec.max_queue_delay);
+  spec.max_queue_delay = std::chrono::duration_cast<Duration>(delay / speed);
+  return spec;
+}
+
+}  // namespace
+
+Execution::Execution(BatchRunner& runner, std::uint32_t size)
+    : Queued{.items = size}, runner_(runner), progress_(runner.loop_) {
+  runner_.submit(*this);
+}
+
+Execution::~Execution() { runner_.withdraw(*this); }
+
+BatchRunner::BatchRunner(Loop& loop, const BatchingSpec& spec, double speed, Statistics& statistics)
+    : loop_(loop),
+      batcher_(at_speed(spec, speed)),
+      speed_(speed),
+      instances_(std::max(spec.instances, 1u)),
+      statistics_(statistics),
+      utilization_(loop.now()),
+      alarm_(loop, *this) {}
+
+void BatchRunner::submit(Execution& execution) {
+  if (batcher_.full()) {
+    execution.state_ = Execution::State::rejected;
+    ++statistics_.rejected;
+    return;
+  }
+  execution.arrived = loop_.read_clock();
+  batcher_.add(execution);
+  // All that arrives in this turn of the loop is there when the batch is made.
+  if (!frozen_) loop_.wake_soon(start_);
+}
+
+void BatchRunner::withdraw(Execution& execution) {
+  if (execution.state_ == Execution::State::waiting) batcher_.remove(execution);
+  if (execution.state_ != Execution::State::running) return;
+  for (Batch& batch : running_) {
+    std::replace(batch.executions.begin(), batch.executions.end(), &execution,
+                 static_cast<Execution*>(nullptr));
+  }
+}
+
+void BatchRunner::turn() {
+  if (frozen_) return;
+  const Instant now = loop_.read_clock();
+  for (auto at = running_.begin(); at != running_.end();) {
+    if (at->ends > now) {
+      ++at;
+      continue;
+    }
+    end(*at);
+    at = running_.erase(at);
+  }
+  Instant next = begin_batches(now);
+  for (const Batch& batch : running_) next = std::min(next, batch.ends);
+  if (next == never) {
+    alarm_.clear();
+  } else {
+    alarm_.set(next);
+  }
+}
+
+/// Gives free instances what there is to do; says when to look again for their sake.
+Instant BatchRunner::begin_batches(Instant now) {
+  while (running_.size() < instances_) {
+    const auto decision = batcher_.decide(now);
+    if (decision.requests == 0) return decision.again;
+    if (running_.empty()) busy_since_ = now;
+    Batch& batch = running_.emplace_back();
+    batch.began = now;
+    for (Queued* queued : batcher_.take(decision.requests)) {
+      auto* execution = static_cast<Execution*>(queued);
+      execution->state_ = Execution::State::running;
+      batch.items += execution->items;
+      batch.executions.push_back(execution);
+    }
+    const std::chrono::duration<double> length(batcher_.seconds_of(batch.items) * slow_factor_ /
+                                               speed_);
+    batch.ends = now + std::chrono::duration_cast<Duration>(length);
+  }
+  return never;
+}
+
+void BatchRunner::end(Batch& batch) {
+  note_busy(batch.ends);
+  ++statistics_.executions;
+  statistics_.inferences += batch.items;
+  for (Execution* execution : batch.executions) {
+    if (execution == nullptr) continue;
+    ++statistics_.batched_requests;
+    statistics_.batch_queue_seconds += seconds_of(batch.began - execution->arrived);
+    statistics_.batch_compute_seconds += seconds_of(batch.ends - batch.began);
+    execution->state_ = Execution::State::finished;
+    execution->progress_.raise();
+  }
+}
+
+void BatchRunner::note_busy(Instant until) {
+  if (until <= busy_since_) return;  // another instance was busy as long
+  utilization_.busy(busy_since_, until);
+  busy_since_ = until;
+}
+
+double BatchRunner::busy_seconds() const { return seconds_of(utilization_.total()); }
+
+void BatchRunner::freeze(bool frozen) {
+  if (frozen_ == frozen) return;
+  frozen_ = frozen;
+  const Instant now = loop_.read_clock();
+  if (frozen) {
+    frozen_at_ = now;
+    alarm_.clear();
+    return;
+  }
+  for (Batch& batch : running_) {
+    batch.began += now - frozen_at_;
+    batch.ends += now - frozen_at_;
+  }
+  loop_.wake_soon(start_);
+}
+
+}  // namespace evenkeel

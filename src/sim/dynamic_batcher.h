@@ -1,0 +1,58 @@
+// Triton's dynamic batcher: which of the waiting requests make the next batch, and when.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "evenkeel/sim/batching.h"
+
+namespace evenkeel {
+
+/// A request that waits for its batch.
+struct Queued {
+  std::uint32_t items = 1;  ///< its own batch dimension
+  Instant arrived{};
+};
+
+/// Arithmetic, without a clock of its own. After DynamicBatchScheduler::GetDynamicBatch of
+/// triton-inference-server/core: requests are taken in their order and never split; a batch is run
+/// when it has one of the preferred sizes, when it cannot grow, or when its first request has
+/// waited for max_queue_delay.
+class DynamicBatcher {
+ public:
+  explicit DynamicBatcher(const BatchingSpec& spec);
+
+  bool full() const { return spec_.max_queue_size > 0 && queue_.size() >= spec_.max_queue_size; }
+  std::size_t waiting() const { return queue_.size(); }
+  /// Whether a batch may ever hold so many items.
+  bool fits(std::uint32_t items) const {
+    return spec_.max_batch_size == 0 || items <= spec_.max_batch_size;
+  }
+
+  /// REQUIRES: the request fits, and stays until it is taken or removed.
+  void add(Queued& request) { queue_.push_back(&request); }
+  void remove(Queued& request);
+
+  /// What an instance that is free should do.
+  struct Decision {
+    std::size_t requests = 0;  ///< from the front; 0: none yet
+    Instant again = never;     ///< with 0: when to ask again, unless one is added before
+  };
+  Decision decide(Instant now) const;
+  std::vector<Queued*> take(std::size_t requests);
+
+  /// How long a batch is computed.
+  double seconds_of(std::uint32_t items) const {
+    return spec_.batch_seconds + spec_.item_seconds * items;
+  }
+
+ private:
+  bool preferred(std::uint32_t items) const;
+
+  BatchingSpec spec_;
+  std::uint32_t largest_wanted_;  // a batch of that size waits for no more
+  std::deque<Queued*> queue_;
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,349 @@
+// What a simulated server says over gRPC: Triton's inference service and gRPC's health check.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "evenkeel/http/status.h"
+#include "evenkeel/inference/kserve_grpc.h"
+#include "sim/simulated_server.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::string_view inference_service = "/inference.GRPCInferenceService/";
+constexpr std::string_view health_check = "/grpc.health.v1.Health/Check";
+constexpr std::string_view final_response = "triton_final_response";
+constexpr char between_words = '\0';  // stands in no word
+
+const InferTensor* find_input(const ModelInferRequest& request, std::string_view name) {
+  const auto found = std::find_if(request.inputs.begin(), request.inputs.end(),
+                                  [name](const InferTensor& each) { return each.name == name; });
+  return found == request.inputs.end() ? nullptr : &*found;
+}
+
+bool asks_for_text(const ModelInferRequest& request) {
+  return find_input(request, "text_input") != nullptr;
+}
+
+template <class T>
+std::optional<T> first_of(const InferTensor* tensor, std::string_view datatype) {
+  if (tensor == nullptr || tensor->datatype != datatype || tensor->data.size() < sizeof(T)) {
+    return std::nullopt;
+  }
+  T value;
+  std::memcpy(&value, tensor->data.data(), sizeof value);
+  return value;
+}
+
+bool parameter_holds(const ModelInferRequest& request, std::string_view name) {
+  const auto found = request.parameters.find(name);
+  if (found == request.parameters.end()) return false;
+  const bool* value = std::get_if<bool>(&found->second);
+  return value != nullptr && *value;
+}
+
+/// As the model was asked, and as Triton's text models are: `max_tokens`, an input or a parameter.
+std::optional<std::uint32_t> most_tokens(const ModelInferRequest& request) {
+  const InferTensor* input = find_input(request, "max_tokens");
+  std::int64_t asked = first_of<std::int32_t>(input, "INT32").value_or(0);
+  if (const auto wide = first_of<std::int64_t>(input, "INT64")) asked = *wide;
+  if (const auto parameter = request.parameters.find("max_tokens");
+      parameter != request.parameters.end()) {
+    if (const auto* value = std::get_if<std::int64_t>(&parameter->second)) asked = *value;
+  }
+  if (asked <= 0) return std::nullopt;
+  return static_cast<std::uint32_t>(std::min<std::int64_t>(asked, 1'000'000));
+}
+
+/// INPUT0 comes back as OUTPUT0, any other name as it is.
+std::string output_name(std::string name) {
+  if (const auto at = name.find("INPUT"); at != std::string::npos) name.replace(at, 5, "OUTPUT");
+  return name;
+}
+
+ModelInferResponse response_to(const ModelInferRequest& request, std::string_view model) {
+  return {.model_name = std::string(model), .model_version = "1", .id = request.id};
+}
+
+CallFailure invalid(std::string message) {
+  return {.status = GrpcStatus::invalid_argument, .message = std::move(message)};
+}
+
+std::optional<CallFailure> check_tensor(const InferTensor& tensor) {
+  const auto size = element_bytes(tensor.datatype);
+  if (!size) {
+    return invalid(
+        fmt::format("invalid datatype '{}' of input '{}'", tensor.datatype, tensor.name));
+  }
+  const auto elements = elements_of(tensor.shape);
+  if (!elements) return invalid(fmt::format("invalid shape of input '{}'", tensor.name));
+  if (*size == 0 || tensor.parameters.contains("shared_memory_region")) return std::nullopt;
+  if (*elements * *size == tensor.data.size()) return std::nullopt;
+  return invalid(fmt::format("unexpected total byte size {} for input '{}', expecting {}",
+                             tensor.data.size(), tensor.name, *elements * *size));
+}
+
+/// Of a tensor's shape, where there is a batch dimension before others.
+std::uint32_t batch_of(const InferTensor& tensor) {
+  if (tensor.shape.size() < 2) return 1;
+  return static_cast<std::uint32_t>(std::clamp<std::int64_t>(tensor.shape[0], 0, 1 << 30));
+}
+
+}  // namespace
+
+Task<Result<Response>> SimulatedServer::grpc(Request& request, int fd) {
+  const bool knows_kserve = kind_ == EngineKind::triton || kind_ == EngineKind::generic;
+  const std::string_view path = request.path;
+  if (!knows_kserve || request.method != "POST") {
+    return Result<Response>(grpc_failure({GrpcStatus::unimplemented, "unknown service"}));
+  }
+  if (path == health_check || path.starts_with(inference_service)) return grpc_infer(request, fd);
+  return Result<Response>(grpc_failure({GrpcStatus::unimplemented, "unknown service"}));
+}
+
+Task<Result<Response>> SimulatedServer::grpc_infer(Request& request, int fd) {
+  const bool health = request.path == health_check;
+  const std::string method(health ? "" : request.path.substr(inference_service.size()));
+  if (method == "ModelStreamInfer") {
+    const bool as_grpc_error = request.fields.value("triton_grpc_error") == "true";
+    co_return grpc_stream(loop_, request.body.get(),
+                          [this, as_grpc_error, fd](std::string message, StreamSink& sink) {
+                            return answer(std::move(message), as_grpc_error, sink, fd);
+                          });
+  }
+  auto message = co_await read_only_message(request);
+  if (!message) co_return std::move(message.error());
+  if (method == "ModelInfer") {
+    auto answered = co_await model_infer(std::move(*message), fd);
+    co_return answered;
+  }
+  if (health)
+    co_return grpc_reply(encode(loading() ? ServingStatus::not_serving : ServingStatus::serving));
+  co_return describe(method, *message);
+}
+
+/// The methods that ask how the server is, and what it has.
+Response SimulatedServer::describe(std::string_view method, std::string_view message) {
+  if (method == "ServerLive") return grpc_reply(encode_readiness(true));
+  if (method == "ServerReady") return grpc_reply(encode_readiness(!loading()));
+  if (method == "ServerMetadata") {
+    return grpc_reply(encode(ServerMetadata{
+        .name = "evenkeel-sim", .version = "2", .extensions = {"statistics", "generate"}}));
+  }
+  const bool of_a_model = method == "ModelReady" || method == "ModelMetadata";
+  if (!of_a_model) return grpc_failure({GrpcStatus::unimplemented, "unknown method"});
+  const auto model = decode_model_id(message);
+  if (!model) return grpc_failure(invalid(model.error().detail));
+  const auto away = model_is_away(model->name, model->version);
+  if (method == "ModelReady") return grpc_reply(encode_readiness(!away));
+  if (away) return grpc_failure(*away);
+  const std::int64_t any = -1;
+  return grpc_reply(encode(
+      ModelMetadata{.name = model_,
+                    .versions = {"1"},
+                    .platform = "sim",
+                    .inputs = {{.name = "INPUT0", .datatype = "FP32", .shape = {any, any}}},
+                    .outputs = {{.name = "OUTPUT0", .datatype = "FP32", .shape = {any, any}}}}));
+}
+
+std::optional<CallFailure> SimulatedServer::model_is_away(std::string_view name,
+                                                          std::string_view version) const {
+  if (name != model_ || (!version.empty() && version != "1")) {
+    return CallFailure{GrpcStatus::not_found,
+                       fmt::format("Request for unknown model: '{}' is not found", name)};
+  }
+  if (!loading()) return std::nullopt;
+  return CallFailure{
+      GrpcStatus::unavailable,
+      fmt::format("Request for unknown model: '{}' has no available versions", name)};
+}
+
+/// Why a request cannot be run; else, how many items it brings to a batch.
+std::optional<CallFailure> SimulatedServer::check(const ModelInferRequest& request,
+                                                  std::uint32_t& items) const {
+  if (auto away = model_is_away(request.model_name, request.model_version)) return away;
+  if (state_.fault == SimFault::error) {
+    return CallFailure{grpc_status_of_http(state_.error_status), "simulated failure"};
+  }
+  if (request.inputs.empty()) {
+    return invalid(fmt::format("expected at least one input for model '{}'", model_));
+  }
+  items = batch_of(request.inputs.front());
+  for (const InferTensor& input : request.inputs) {
+    if (auto wrong = check_tensor(input)) return wrong;
+    if (batch_of(input) != items && !asks_for_text(request)) {
+      return invalid(fmt::format("input '{}' batch size does not match other inputs for '{}'",
+                                 input.name, model_));
+    }
+  }
+  if (!batches_.fits(items)) {
+    return invalid(fmt::format("inference request batch-size must be <= {} for '{}'",
+                               options_.batching.max_batch_size, model_));
+  }
+  for (const std::string& wanted : request.outputs) {
+    const bool there =
+        std::any_of(request.inputs.begin(), request.inputs.end(),
+                    [&](const InferTensor& input) { return output_name(input.name) == wanted; });
+    if (there || (asks_for_text(request) && wanted == "text_output")) continue;
+    return invalid(fmt::format("unexpected inference output '{}' for model '{}'", wanted, model_));
+  }
+  return std::nullopt;
+}
+
+/// One batch's worth of time, in line and on an instance.
+Task<std::optional<CallFailure>> SimulatedServer::run_batched(std::uint32_t items, int fd) {
+  struct Account {
+    SimulatedServer& server;
+    int fd;
+    bool ended = false;
+    ~Account() {
+      if (!ended) server.aborted(fd);
+    }
+  } account{*this, fd};
+  Execution execution(batches_, items);
+  if (execution.rejected()) {
+    account.ended = true;
+    co_return CallFailure{GrpcStatus::unavailable, "Exceeds maximum queue size"};
+  }
+  ++runner_.statistics().requests;
+  while (!execution.finished()) {
+    auto wake = co_await execution.progress().wait();
+    static_cast<void>(wake);
+  }
+  account.ended = true;
+  completed();
+  co_return std::nullopt;
+}
+
+Outcome<ChoicePlan> SimulatedServer::plan_text(const ModelInferRequest& request) {
+  const auto text = first_text(*find_input(request, "text_input"));
+  if (!text) return invalid("input 'text_input' is no text");
+  std::vector<ChoicePlan> plans;
+  const OpenAiRequest asked{.max_tokens = most_tokens(request)};
+  const Prompt prompt{{.text = std::string(*text)}};
+  if (const auto refused = plan(asked, prompt, {.api = OpenAiApi::completions}, plans)) {
+    return invalid(refused->message);
+  }
+  return std::move(plans[0]);
+}
+
+/// Runs a request that has been checked. An identity model, unless text is asked for.
+Task<Outcome<ModelInferResponse>> SimulatedServer::run(ModelInferRequest& request,
+                                                       std::uint32_t items, int fd) {
+  ModelInferResponse response = response_to(request, model_);
+  if (asks_for_text(request)) {
+    auto planned = plan_text(request);
+    if (auto* failure = std::get_if<CallFailure>(&planned)) co_return std::move(*failure);
+    std::vector<ChoicePlan> plans;
+    plans.push_back(std::move(std::get<ChoicePlan>(planned)));
+    const auto written = start(std::move(plans), false, fd);
+    while (!written->finished()) {
+      auto wake = co_await written->progress().wait();
+      static_cast<void>(wake);
+    }
+    response.outputs.push_back(text_tensor("text_output", written->texts()[0].text));
+    co_return response;
+  }
+  auto failure = co_await run_batched(items, fd);
+  if (failure) co_return std::move(*failure);
+  for (InferTensor& input : request.inputs) {
+    input.name = output_name(std::move(input.name));
+    const auto& wanted = request.outputs;
+    const bool sent =
+        wanted.empty() || std::find(wanted.begin(), wanted.end(), input.name) != wanted.end();
+    if (sent) response.outputs.push_back(std::move(input));
+  }
+  co_return response;
+}
+
+Task<Result<Response>> SimulatedServer::model_infer(std::string message, int fd) {
+  auto request = decode_model_infer_request(message);
+  if (!request) co_return grpc_failure(invalid(request.error().detail));
+  std::uint32_t items = 1;
+  if (const auto failure = check(*request, items)) {
+    ++runner_.statistics().failed;
+    co_return grpc_failure(*failure);
+  }
+  if (first_of<bool>(find_input(*request, "stream"), "BOOL").value_or(false)) {
+    co_return grpc_failure({GrpcStatus::unimplemented,
+                            "ModelInfer RPC doesn't support models with decoupled transaction "
+                            "policy"});
+  }
+  auto outcome = co_await run(*request, items, fd);
+  if (const auto* failure = std::get_if<CallFailure>(&outcome)) co_return grpc_failure(*failure);
+  co_return grpc_reply(encode(std::get<ModelInferResponse>(outcome)));
+}
+
+// ---- streams
+
+Task<void> SimulatedServer::answer(std::string message, bool as_grpc_error, StreamSink& sink,
+                                   int fd) {
+  auto request = decode_model_infer_request(message);
+  if (!request) {
+    sink.fail(invalid(request.error().detail));
+    co_return;
+  }
+  std::uint32_t items = 1;
+  auto failure = check(*request, items);
+  if (!failure && asks_for_text(*request)) {
+    auto planned = plan_text(*request);
+    if (auto* wrong = std::get_if<CallFailure>(&planned)) failure = std::move(*wrong);
+    if (!failure) {
+      co_await stream_text(*request, std::move(std::get<ChoicePlan>(planned)), sink, fd);
+      co_return;
+    }
+  }
+  ModelStreamInferResponse said{.response = response_to(*request, model_)};
+  if (!failure) {
+    auto outcome = co_await run(*request, items, fd);
+    if (auto* wrong = std::get_if<CallFailure>(&outcome)) failure = std::move(*wrong);
+    if (!failure) said.response = std::move(std::get<ModelInferResponse>(outcome));
+  }
+  if (failure) {
+    ++runner_.statistics().failed;
+    if (as_grpc_error) {
+      sink.fail(std::move(*failure));
+      co_return;
+    }
+    said.error_message = std::move(failure->message);
+  }
+  said.response.parameters.emplace(final_response, true);
+  sink.say(encode(said));
+}
+
+/// As a decoupled model: a response for each token, the last one marked, or an empty one behind it.
+Task<void> SimulatedServer::stream_text(const ModelInferRequest& request, ChoicePlan plan,
+                                        StreamSink& sink, int fd) {
+  const bool empty_last = parameter_holds(request, "triton_enable_empty_final_response");
+  const std::string mark(1, between_words);
+  plan.shape = {.after = mark, .after_stop = mark, .after_length = mark};
+  std::vector<ChoicePlan> plans;
+  plans.push_back(std::move(plan));
+  const auto written = start(std::move(plans), true, fd);
+  while (true) {
+    while (written->pending().empty()) {
+      auto wake = co_await written->progress().wait();
+      static_cast<void>(wake);
+    }
+    const std::string words = std::exchange(written->pending(), {});
+    const bool finished = written->finished();
+    std::string_view rest = words;
+    while (!rest.empty()) {
+      const std::size_t end = rest.find(between_words);
+      ModelStreamInferResponse said{.response = response_to(request, model_)};
+      said.response.outputs.push_back(text_tensor("text_output", rest.substr(0, end)));
+      rest.remove_prefix(end + 1);
+      said.response.parameters.emplace(final_response, finished && rest.empty() && !empty_last);
+      sink.say(encode(said));
+    }
+    if (finished) break;
+  }
+  if (!empty_last) co_return;
+  ModelStreamInferResponse said{.response = response_to(request, model_)};
+  said.response.parameters.emplace(final_response, true);
+  sink.say(encode(said));
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,179 @@
+#include "sim/dynamic_batcher.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <deque>
+#include <optional>
+#include <random>
+#include <vector>
+
+namespace evenkeel {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Instant start = Instant(1h);
+
+/// A batcher and those who wait in it.
+class Batching : public testing::Test {
+ protected:
+  void model(BatchingSpec spec) { batcher.emplace(spec); }
+  void arrive(Duration after, std::uint32_t items = 1) {
+    batcher->add(requests.emplace_back(Queued{.items = items, .arrived = start + after}));
+  }
+  /// How many requests an instance that is free then is given.
+  std::size_t given(Duration after) const { return batcher->decide(start + after).requests; }
+
+  std::deque<Queued> requests;
+  std::optional<DynamicBatcher> batcher;
+};
+
+TEST_F(Batching, HasNothingToDoWhenNobodyWaits) {
+  model({.max_queue_delay = 1ms});
+  EXPECT_EQ(given(0ms), 0u);
+  EXPECT_EQ(batcher->decide(start).again, never);
+}
+
+TEST_F(Batching, TakesAllThatWaitWithoutADelay) {
+  model({.max_batch_size = 8});
+  arrive(0ms);
+  EXPECT_EQ(given(0ms), 1u);
+  for (int i = 0; i < 4; ++i) arrive(0ms);
+  EXPECT_EQ(given(0ms), 5u);
+  for (int i = 0; i < 9; ++i) arrive(0ms);
+  EXPECT_EQ(given(0ms), 8u);
+}
+
+TEST_F(Batching, RunsEachByItselfWhereTheModelTakesNoBatches) {
+  model({.max_batch_size = 0, .max_queue_delay = 10ms});
+  arrive(0ms);
+  arrive(0ms);
+  EXPECT_EQ(given(0ms), 1u);
+}
+
+TEST_F(Batching, WaitsForOthersAsLongAsTheFirstMayWait) {
+  model({.max_batch_size = 8, .max_queue_delay = 100us});
+  arrive(0us);
+  arrive(60us);
+  EXPECT_EQ(given(60us), 0u);
+  EXPECT_EQ(batcher->decide(start + 60us).again, start + 100us);
+  EXPECT_EQ(given(99us), 0u);
+  EXPECT_EQ(given(100us), 2u);
+}
+
+TEST_F(Batching, RunsAFullBatchAtOnce) {
+  model({.max_batch_size = 3, .max_queue_delay = 1s});
+  arrive(0ms);
+  arrive(0ms);
+  EXPECT_EQ(given(0ms), 0u);
+  arrive(0ms);
+  EXPECT_EQ(given(0ms), 3u);
+  arrive(0ms);
+  EXPECT_EQ(given(0ms), 3u);
+}
+
+TEST_F(Batching, RunsAPreferredSizeAtOnceAndLeavesTheRest) {
+  model({.max_batch_size = 16, .preferred_sizes = {4, 8}, .max_queue_delay = 1s});
+  for (int i = 0; i < 3; ++i) arrive(0ms);
+  EXPECT_EQ(given(0ms), 0u);
+  arrive(0ms);
+  EXPECT_EQ(given(0ms), 4u);
+  for (int i = 0; i < 3; ++i) arrive(0ms);
+  EXPECT_EQ(given(0ms), 4u);  // seven wait: the next preferred size is not reached
+  arrive(0ms);
+  EXPECT_EQ(given(0ms), 8u);  // the largest that can be had
+  for (int i = 0; i < 3; ++i) arrive(0ms);
+  EXPECT_EQ(given(0ms), 8u);
+}
+
+TEST_F(Batching, TakesAllThatWaitOnceTheFirstHasWaitedLongEnough) {
+  model({.max_batch_size = 16, .preferred_sizes = {4}, .max_queue_delay = 1ms});
+  for (int i = 0; i < 6; ++i) arrive(0ms);
+  EXPECT_EQ(given(0ms), 4u);
+  EXPECT_EQ(given(1ms), 6u);
+}
+
+TEST_F(Batching, PrefersASizeAlsoWithoutADelay) {
+  model({.max_batch_size = 16, .preferred_sizes = {4}});
+  for (int i = 0; i < 6; ++i) arrive(0ms);
+  EXPECT_EQ(given(0ms), 4u);
+  batcher->take(4);
+  EXPECT_EQ(given(0ms), 2u);
+}
+
+TEST_F(Batching, CountsTheItemsOfARequestAndNeverSplitsIt) {
+  model({.max_batch_size = 8, .max_queue_delay = 1s});
+  arrive(0ms, 3);
+  arrive(0ms, 4);
+  EXPECT_EQ(given(0ms), 0u);
+  arrive(0ms, 2);  // seven and two are more than eight: the batch cannot grow
+  EXPECT_EQ(given(0ms), 2u);
+}
+
+TEST_F(Batching, ForgetsWhoeverLeaves) {
+  model({.max_batch_size = 8});
+  arrive(0ms);
+  arrive(1ms);
+  batcher->remove(requests[0]);
+  EXPECT_EQ(batcher->waiting(), 1u);
+  const auto batch = batcher->take(1);
+  EXPECT_EQ(batch, std::vector<Queued*>{&requests[1]});
+  EXPECT_EQ(batcher->waiting(), 0u);
+}
+
+TEST_F(Batching, KnowsWhenItsLineIsFull) {
+  model({.max_queue_size = 2});
+  arrive(0ms);
+  EXPECT_FALSE(batcher->full());
+  arrive(0ms);
+  EXPECT_TRUE(batcher->full());
+}
+
+TEST_F(Batching, CostsLessByTheItemTheMoreThereAre) {
+  model({.batch_seconds = 2e-3, .item_seconds = 0.5e-3});
+  EXPECT_DOUBLE_EQ(batcher->seconds_of(1), 2.5e-3);
+  EXPECT_DOUBLE_EQ(batcher->seconds_of(8), 6e-3);
+}
+
+/// Whatever comes: batches are in order, never too large, and nobody waits beyond the delay for an
+/// instance that is free.
+TEST(DynamicBatcher, KeepsItsPromisesForAnyArrivals) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 300; ++round) {
+    BatchingSpec spec{.max_batch_size = 1 + static_cast<std::uint32_t>(random() % 12),
+                      .max_queue_delay = std::chrono::microseconds(random() % 300)};
+    for (auto i = random() % 3; i > 0; --i) {
+      spec.preferred_sizes.push_back(1 +
+                                     static_cast<std::uint32_t>(random()) % spec.max_batch_size);
+    }
+    DynamicBatcher batcher(spec);
+    std::deque<Queued> requests;
+    std::size_t taken = 0;
+    Instant now = start;
+    for (int step = 0; step < 100; ++step) {
+      now += std::chrono::microseconds(random() % 80);
+      if (random() % 3 != 0) {
+        batcher.add(requests.emplace_back(
+            Queued{.items = 1 + static_cast<std::uint32_t>(random()) % spec.max_batch_size,
+                   .arrived = now}));
+      }
+      const auto decision = batcher.decide(now);
+      if (decision.requests == 0) {
+        if (batcher.waiting() == 0) continue;
+        ASSERT_GT(decision.again, now);
+        ASSERT_LE(decision.again, requests[taken].arrived + spec.max_queue_delay);
+        continue;
+      }
+      std::uint32_t items = 0;
+      for (Queued* each : batcher.take(decision.requests)) {
+        ASSERT_EQ(each, &requests[taken++]);
+        items += each->items;
+      }
+      ASSERT_LE(items, spec.max_batch_size);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace evenkeel
