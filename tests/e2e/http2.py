@@ -541,7 +541,11 @@ class Peer:
         stream = self.open_stream(request_fields(method, path, fields, authority, scheme),
                                   end and body is None)
         if body is not None:
-            stream.send(body, end)
+            try:
+                stream.send(body, end)
+            except Reset as reset:
+                if reset.code != NO_ERROR:  # "your answer is whole, the rest of the body is not wanted"
+                    raise
         return stream
 
     def exchange(self, *args, **kwargs):

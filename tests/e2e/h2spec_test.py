@@ -1,0 +1,64 @@
+"""h2spec, the public judge of HTTP/2 servers, over the clear and over TLS, loosely and strictly. Every
+case must pass; docs/conformance.md says what came out."""
+
+import os
+import pathlib
+import subprocess
+import unittest
+import xml.etree.ElementTree as ElementTree
+
+import case
+from certificates import Authority
+
+H2SPEC = pathlib.Path(os.environ.get("EVENKEEL_SOURCE_DIR") or pathlib.Path(__file__).resolve().parents[2],
+                      "build", "go", "bin", "h2spec")
+LEAST_CASES = 145  # of version 2.2.1; 146 if strict
+
+
+@unittest.skipUnless(H2SPEC.exists(), "h2spec is not installed (./dev setup)")
+class H2spec(case.Case):
+    def check(self, *options, tls=False):
+        listener = {"name": "public"}
+        folder = self.folder()
+        if tls:
+            listener["tls"] = {"certificates": [Authority(folder).issue("127.0.0.1").config()]}
+            options = [*options, "--tls", "--insecure"]
+        daemon = self.in_front_of(self.backend(lambda ask: ask.answer(b"x" * 200)), listeners=[listener])
+        report = pathlib.Path(folder, "report.xml")
+        run = subprocess.run(
+            [H2SPEC, "-h", "127.0.0.1", "-p", daemon.address.rpartition(":")[2], "-j", report, *options],
+            capture_output=True, text=True, timeout=100, check=False)
+
+        self.assertTrue(report.exists(), run.stdout[-2000:] + run.stderr[-2000:])
+        failed, passed, skipped = [], 0, 0
+        for suite in ElementTree.parse(report).getroot().iter("testsuite"):
+            for each in suite.iter("testcase"):
+                wrong = each.find("failure") if each.find("failure") is not None else each.find("error")
+                if wrong is not None:
+                    failed.append(f"{each.get('package')}: {each.get('classname')}\n{wrong.text}")
+                elif each.find("skipped") is not None:
+                    skipped += 1
+                else:
+                    passed += 1
+        print(f"{passed} passed, {skipped} skipped, {len(failed)} failed ", end="", flush=True)
+        if failed:
+            self.fail("\n\n".join(["h2spec does not agree:", *failed]))
+        self.assertGreaterEqual(passed, LEAST_CASES)
+        self.assertEqual(skipped, 0)
+        self.assertEqual(run.returncode, 0)
+
+    def test_in_the_clear(self):
+        self.check()
+
+    def test_in_the_clear_strictly(self):
+        self.check("--strict")
+
+    def test_over_tls(self):
+        self.check(tls=True)
+
+    def test_over_tls_strictly(self):
+        self.check("--strict", tls=True)
+
+
+if __name__ == "__main__":
+    case.main()
