@@ -31,6 +31,7 @@ BatchRunner::BatchRunner(Loop& loop, const BatchingSpec& spec, double speed, Sta
       alarm_(loop, *this) {}
 
 void BatchRunner::submit(Execution& execution) {
+  if (batcher_.full()) turn();  // an instance may be free that has not been asked yet
   if (batcher_.full()) {
     execution.state_ = Execution::State::rejected;
     ++statistics_.rejected;
