@@ -195,8 +195,9 @@ class SimulatedTriton(Kserve):
         self.assertEqual(check.status, health_pb2.HealthCheckResponse.SERVING)
         self.assertEqual((error.status(), error.message()),
                          ("StatusCode.UNIMPLEMENTED", "no route for this host, path and method"))
-        pools = [line["pool"] for line in daemon.wait_access(4)]
-        self.assertEqual(pools, ["inference", "inference", "health", None])
+        led = {line["path"].rpartition("/")[2]: line["pool"] for line in daemon.wait_access(4)}
+        self.assertEqual(led, {"ServerLive": "inference", "ModelInfer": "inference", "Check": "health",
+                               "ServerMetadata": None})
 
 
 if __name__ == "__main__":
