@@ -179,7 +179,7 @@ class Told:
         self.statuses = {}  # stream: of the final answer
         self.heads = {}
         self.ended = set()  # streams that came to a good end
-        self.bodies = collections.defaultdict(bytes)
+        self.bodies = collections.defaultdict(bytearray)
         self.closed = None  # "end" or "reset"
         self.counts = collections.Counter()
 
@@ -318,7 +318,7 @@ class Wire:
         self.until(lambda told: stream in told.ended or stream in told.resets)
         assert stream not in self.told.resets, f"{said(self.told.resets[stream])}; {self.told}"
         head = self.told.heads[stream]
-        head.body = self.told.bodies[stream]
+        head.body = bytes(self.told.bodies[stream])
         return head
 
 

@@ -1,0 +1,494 @@
+"""Backends that speak HTTP/2, well and badly: links are shared up to the backend's limit, what it
+refuses is asked elsewhere, and one that breaks the rules harms its own requests and nobody else's."""
+
+import struct
+import threading
+import time
+
+import case
+import http2
+from http2 import (ACK, CONTINUATION, END_HEADERS, END_STREAM, HEADERS, INITIAL_WINDOW_SIZE,
+                   INTERNAL_ERROR, MAX_CONCURRENT_STREAMS, NO_ERROR, PUSH_PROMISE, REFUSED_STREAM, SETTINGS, Peer, Reset, data, frame, goaway, headers, literal, ping, rst_stream, settings,
+                   window_update)
+from process import SANITIZED
+from stream import PATIENCE, Closed, Stream, exchange
+
+MEGABYTE = 1 << 20
+MOST_MEMORY = 8 * MEGABYTE
+
+OK = [(":status", "200")]
+
+
+def answer(stream, body=b"fine"):
+    return headers(stream, OK, end=False) + data(stream, body, end=True)
+
+
+class Gate:
+    """A script that holds every request until it is let through."""
+
+    def __init__(self):
+        self.held = []
+        self._open = threading.Event()
+
+    def __call__(self, ask):
+        self.held.append(ask)
+        assert self._open.wait(PATIENCE), "nobody let this request through"
+        ask.answer(ask.target.encode())
+
+    def let_through(self):
+        self._open.set()
+
+
+class Sharing(case.Case):
+    def front(self, *backends, pool=None, **config):
+        return self.in_front_of(*backends, pool={"protocol": "h2", **(pool or {})}, workers=1, **config)
+
+    def ask_many(self, daemon, count, path="/%d"):
+        peer = Peer.connect(daemon.address)
+        self.addCleanup(peer.close)
+        return [peer.request(path=path % number if "%" in path else path) for number in range(count)]
+
+    def test_many_requests_share_one_connection(self):
+        gate = Gate()
+        backend = self.h2_backend(gate)
+        daemon = self.front(backend)
+        calls = self.ask_many(daemon, 50)
+        self.eventually(lambda: len(gate.held) == 50, "all requests at the backend")
+        gate.let_through()
+        for number, call in enumerate(calls):
+            self.assertEqual(call.read_response().body, b"/%d" % number)
+        self.assertEqual(backend.accepted, 1)
+
+    def test_requests_of_many_http1_clients_share_one_connection(self):
+        gate = Gate()
+        backend = self.h2_backend(gate)
+        daemon = self.front(backend)
+        streams = []
+        for number in range(20):
+            streams.append(Stream.connect(daemon.address))
+            self.addCleanup(streams[-1].close)
+            streams[-1].ask(target=f"/{number}")
+        self.eventually(lambda: len(gate.held) == 20, "all requests at the backend")
+        gate.let_through()
+        for number, stream in enumerate(streams):
+            self.assertEqual(stream.read_response().body, b"/%d" % number)
+        self.assertEqual(backend.accepted, 1)
+
+    def test_what_is_over_the_backends_limit_goes_over_another_connection(self):
+        gate = Gate()
+        backend = self.h2_backend(gate, values={MAX_CONCURRENT_STREAMS: 10})
+        daemon = self.front(backend)
+        calls = self.ask_many(daemon, 1)
+        self.eventually(lambda: len(gate.held) == 1)  # by now its settings are known
+        calls += self.ask_many(daemon, 24)
+        self.eventually(lambda: len(gate.held) == 25, "all requests at the backend: none waits in the library")
+        gate.let_through()
+        for call in calls:
+            self.assertEqual(call.read_response().status, 200)
+        self.assertGreaterEqual(backend.accepted, 3)
+
+    def test_a_client_that_resets_its_stream_takes_none_of_its_neighbours_along(self):
+        gate = Gate()
+        backend = self.h2_backend(gate)
+        daemon = self.front(backend)
+        calls = self.ask_many(daemon, 10)
+        self.eventually(lambda: len(gate.held) == 10, "all requests at the backend")
+        leaver = next(ask for ask in gate.held if ask.target == "/3")
+        began = time.monotonic()
+        calls[3].reset()
+        self.assertLess(leaver.wait_gone() - began, 0.5 if not SANITIZED else 5)
+        self.assertEqual(leaver.stream.reset_code, http2.CANCEL)
+        gate.let_through()
+        for number, call in enumerate(calls):
+            if number != 3:
+                self.assertEqual(call.read_response().body, b"/%d" % number)
+        self.assertEqual(backend.connections(), 1)
+
+    def test_a_slow_client_holds_back_its_own_answer_and_no_other_on_the_same_connection(self):
+        sent = [0]
+
+        def script(ask):
+            if ask.target != "/large":
+                return ask.answer(b"small")
+            ask.begin_chunks()
+            for _ in range(800):
+                ask.chunk(b"x" * 65536)
+                sent[0] += 65536
+            ask.end_chunks()
+
+        backend = self.h2_backend(script)
+        daemon = self.front(backend)
+        before = daemon.resident_bytes()
+        peer = Peer.connect(daemon.address)
+        self.addCleanup(peer.close)
+        large = peer.request(path="/large")
+        self.assertEqual(large.read_head().status, 200)
+        for _ in range(200):  # on the same connections, in front and behind
+            self.assertEqual(peer.exchange(path="/small").body, b"small")
+        self.assertLess(sent[0], 20 * MEGABYTE, "nothing holds the backend back")
+        if not SANITIZED:
+            self.assertLess(daemon.resident_bytes() - before, MOST_MEMORY)
+        self.assertEqual(sum(map(len, large.pieces())), 800 * 65536)
+        self.assertEqual(backend.accepted, 1)
+
+    def test_interim_answers_pass(self):
+        def script(ask):
+            ask.send_head([("link", "</style.css>; rel=preload")], status=103)
+            ask.answer(b"done")
+
+        daemon = self.front(self.h2_backend(script))
+        with Peer.connect(daemon.address) as peer:
+            call = peer.request()
+            self.assertEqual(call.read_response().body, b"done")
+            self.assertEqual([each.status for each in call.interim], [103])
+
+    def test_auto_finds_out_what_the_backend_speaks(self):
+        modern = self.h2_backend(lambda ask: ask.answer(b"modern"))
+        plain = self.backend(lambda ask: ask.answer(b"plain"))
+        for backend, words in ((modern, b"modern"), (plain, b"plain")):
+            daemon = self.in_front_of(backend, pool={"protocol": "auto"})
+            for _ in range(3):
+                self.assertEqual(exchange(daemon.address, "POST", body=b"{}").body, words)
+
+    def test_idle_links_end(self):
+        backend = self.h2_backend()
+        daemon = self.front(backend, pool={"keep_alive": {"idle": "200ms"}})
+        self.assertEqual(exchange(daemon.address).body, b"hello")
+        self.eventually(lambda: backend.connections() == 0, "the end of the idle link")
+
+
+class Refusing(case.Case):
+    """What the backend has certainly not begun may be asked elsewhere, a POST too."""
+
+    def first_then_good(self, play, **pool):
+        """A backend that plays, and one that serves; the first is always picked first."""
+        good = self.h2_backend(lambda ask: ask.answer(b"good " + ask.body))
+        bad = self.hostile(play)
+        daemon = self.in_front_of(bad, good, workers=1, pool={
+            "protocol": "h2", "picker": "round-robin", **pool})
+        return daemon, bad, good
+
+    def check_asked_elsewhere(self, play, **pool):
+        daemon, _, good = self.first_then_good(play, **pool)
+        for number in range(4):
+            body = b"body %d" % number
+            told = exchange(daemon.address, "POST", "/v1/x", body=body)
+            self.assertEqual((told.status, told.body), (200, b"good " + body))
+        self.assertEqual(len(good.exchanges), 4)
+        self.assertGreaterEqual(max(line["attempts"] for line in daemon.wait_access(4)), 2)
+
+    @staticmethod
+    def requests(wire):
+        """The streams of the requests that come, as they come."""
+        while True:
+            received = wire.take()
+            if received.kind == SETTINGS and not received.flags & ACK:
+                wire.send(settings(ack=True))
+            if received.kind == http2.PING and not received.flags & ACK:
+                wire.send(ping(received.payload, ack=True))
+            if received.kind == HEADERS:
+                yield received.stream
+
+    def test_a_stream_that_was_refused(self):
+        def play(wire, _):
+            wire.send(settings())
+            for stream in self.requests(wire):
+                wire.send(rst_stream(stream, REFUSED_STREAM))
+
+        self.check_asked_elsewhere(play)
+
+    def test_a_goaway_that_names_no_stream(self):
+        def play(wire, _):
+            wire.send(settings())
+            for _ in self.requests(wire):
+                wire.send(goaway(0, NO_ERROR))
+                wire.until_closed()
+
+        self.check_asked_elsewhere(play)
+
+    def test_a_goaway_and_an_end_that_name_no_stream(self):
+        def play(wire, _):
+            wire.send(settings())
+            for _ in self.requests(wire):
+                wire.send(goaway(0, http2.ENHANCE_YOUR_CALM))
+                return
+
+        self.check_asked_elsewhere(play)
+
+    def test_a_backend_that_allows_no_streams(self):
+        def play(wire, _):
+            wire.send(settings({MAX_CONCURRENT_STREAMS: 0}))
+            for stream in self.requests(wire):
+                wire.send(rst_stream(stream, REFUSED_STREAM))
+
+        self.check_asked_elsewhere(play)
+
+    def test_nothing_but_backends_that_allow_no_streams_is_an_error_in_time(self):
+        def play(wire, _):
+            wire.send(settings({MAX_CONCURRENT_STREAMS: 0}))
+            for stream in self.requests(wire):
+                wire.send(rst_stream(stream, REFUSED_STREAM))
+
+        daemon = self.in_front_of(self.hostile(play), pool={
+            "protocol": "h2", "timeouts": {"connect": "1s", "first_byte": "2s"}})
+        began = time.monotonic()
+        told = exchange(daemon.address, "POST", body=b"{}")
+        self.assertIn(told.status, (502, 503, 504))
+        self.assertLess(time.monotonic() - began, 10)
+
+    def test_a_goaway_lets_older_streams_come_to_their_end(self):
+        """The first of two requests is answered on the connection that is leaving, the second elsewhere."""
+        second = threading.Event()
+
+        def play(wire, number):
+            wire.send(settings())
+            asked = self.requests(wire)
+            first = next(asked)
+            if number == 1:
+                wire.send(headers(first, OK, end=False), data(first, b"begun "))
+                wire.until(lambda told: sum(each.kind == HEADERS for each in told.frames) == 2)
+                wire.send(goaway(first, NO_ERROR))
+                second.wait(PATIENCE)
+                wire.send(data(first, b"and ended", end=True))
+                wire.until_closed()
+            else:
+                wire.send(answer(first, b"elsewhere"))
+                wire.until_closed()
+
+        backend = self.hostile(play)
+        daemon = self.in_front_of(backend, pool={"protocol": "h2"}, workers=1)
+        with Peer.connect(daemon.address) as peer:
+            older = peer.request(path="/older")
+            self.assertEqual(older.read_head().status, 200)
+            self.assertEqual(peer.exchange("POST", "/newer", body=b"again").body, b"elsewhere")
+            second.set()
+            self.assertEqual(older.read_body(), b"begun and ended")
+        self.assertEqual(backend.accepted, 2)
+
+    def test_a_reset_with_another_reason_is_not_asked_again(self):
+        """The backend may have begun: a POST may have had its effect."""
+        count = [0]
+
+        def play(wire, _):
+            wire.send(settings())
+            for stream in self.requests(wire):
+                count[0] += 1
+                wire.send(rst_stream(stream, INTERNAL_ERROR))
+
+        daemon = self.in_front_of(self.hostile(play), self.hostile(play), pool={"protocol": "h2"})
+        self.assertEqual(exchange(daemon.address, "POST", body=b"{}").status, 502)
+        self.assertEqual(count, [1])
+
+
+class Breaking(case.Case):
+    """A backend that breaks the protocol, or tries to drown us."""
+
+    def check(self, play, status=502, aborted=False, within=10, requests=1):
+        """`play(wire, stream)` answers a request. The client gets a 502, or an answer that visibly ends
+        before its end; another pool's clients are served all the time; and nothing piles up."""
+        def each_connection(wire, _):
+            wire.send(settings())
+            for stream in Refusing.requests(wire):
+                play(wire, stream)
+
+        bad = self.hostile(each_connection)
+        good = self.h2_backend(lambda ask: ask.answer(b"good"))
+        daemon = self.daemon({
+            "pools": [{"name": name, "protocol": "h2", "backends": [backend.address]}
+                      for name, backend in (("bad", bad), ("good", good))],
+            "routes": [{"match": {"path": "/good"}, "pool": "good"}, {"match": {"path": "/**"}, "pool": "bad"}],
+            "workers": 1})
+        before = daemon.resident_bytes()
+        most = [before]
+        stop = threading.Event()
+
+        def bystander():
+            with Peer.connect(daemon.address) as peer:
+                while not stop.is_set():
+                    assert peer.exchange(path="/good").body == b"good"
+                    most[0] = max(most[0], daemon.resident_bytes())
+                    stop.wait(0.01)
+
+        beside = self.spawn(bystander)
+        try:
+            for _ in range(requests):
+                began = time.monotonic()
+                with Peer.connect(daemon.address) as peer:
+                    call = peer.request("POST", "/bad", body=b"{}")
+                    if aborted:
+                        with self.assertRaises((Reset, Closed)):
+                            call.read_response()
+                    else:
+                        self.assertEqual(call.read_response().status, status)
+                    self.assertEqual(peer.violations, [])
+                self.assertLess(time.monotonic() - began, within)
+        finally:
+            stop.set()
+            beside.join()
+        if not SANITIZED:
+            self.assertLess(most[0] - before, MOST_MEMORY)
+        daemon.wait_at_rest()
+        return daemon
+
+    def drown(self, wire, *chunks, times):
+        """Sends until the daemon ends it."""
+        for _ in range(times):
+            wire.send(*chunks)
+        wire.until_closed()
+
+    # ---- too much ----
+
+    def test_interim_answers_without_end(self):
+        self.check(lambda wire, stream: self.drown(
+            wire, headers(stream, [(":status", "103"), ("link", "x" * 100)], end=False) * 100, times=5000))
+
+    def test_a_header_list_that_is_too_large(self):
+        def play(wire, stream):
+            block = literal([*OK, *[("x-large", "x" * 8000)] * 40])
+            parts = [block[at:at + 16384] for at in range(0, len(block), 16384)]
+            wire.send(*(frame(CONTINUATION if at else HEADERS, END_HEADERS if at == len(parts) - 1 else 0, stream, part)
+                        for at, part in enumerate(parts)))
+
+        self.check(play)
+
+    def test_a_bomb_of_indexed_fields(self):
+        def play(wire, stream):
+            block = literal(OK) + b"\x40\x01x" + http2.integer(4000, 7) + b"v" * 4000 + b"\xbe" * 12_000
+            wire.send(frame(HEADERS, END_HEADERS | END_STREAM, stream, block))
+
+        self.check(play, requests=5)
+
+    def test_continuations_without_end(self):
+        self.check(lambda wire, stream: (
+            wire.send(headers(stream, OK, flags=0)),
+            self.drown(wire, frame(CONTINUATION, 0, stream, literal([("x", "y" * 100)])) * 100, times=5000)))
+
+    def test_settings_without_end(self):
+        self.check(lambda wire, stream: self.drown(wire, settings({INITIAL_WINDOW_SIZE: 70_000}) * 100, times=20_000))
+
+    def test_pings_without_end(self):
+        self.check(lambda wire, stream: self.drown(wire, ping() * 100, times=20_000))
+
+    def test_window_updates_without_end(self):
+        self.check(lambda wire, stream: self.drown(wire, window_update(0, 1) * 100, times=20_000))
+
+    def test_empty_data_without_end(self):
+        self.check(lambda wire, stream: (wire.send(headers(stream, OK, end=False)),
+                                         self.drown(wire, data(stream) * 100, times=20_000)), aborted=True)
+
+    def test_unknown_frames_without_end(self):
+        self.check(lambda wire, stream: self.drown(wire, frame(0xbe, 0, 0, b"grease") * 100, times=20_000))
+
+    # ---- wrong ----
+
+    def test_a_push(self):
+        self.check(lambda wire, stream: wire.send(frame(PUSH_PROMISE, END_HEADERS, stream, struct.pack(
+            "!I", 2) + literal(http2.request_fields())), answer(stream)))
+
+    def test_data_before_the_head(self):
+        self.check(lambda wire, stream: wire.send(data(stream, b"early", end=True)))
+
+    def test_data_of_a_stream_that_nobody_opened(self):
+        self.check(lambda wire, stream: wire.send(data(stream + 100, b"x"), answer(stream)))
+
+    def test_no_status(self):
+        self.check(lambda wire, stream: wire.send(headers(stream, [("x", "1")])))
+
+    def test_a_status_that_is_none(self):
+        for status in ("abc", "20", "2000", "-20", ""):
+            with self.subTest(status):
+                self.check(lambda wire, stream, status=status: wire.send(headers(stream, [(":status", status)])))
+
+    def test_switching_protocols(self):
+        self.check(lambda wire, stream: wire.send(headers(stream, [(":status", "101")], end=False)))
+
+    def test_names_in_capitals(self):
+        self.check(lambda wire, stream: wire.send(headers(stream, [*OK, ("Upper", "1")])))
+
+    def test_values_that_would_be_more_than_one(self):
+        for value in ("a\r\nset-cookie: b", "a\nb", "a\0b"):
+            with self.subTest(repr(value)):
+                self.check(lambda wire, stream, value=value: wire.send(headers(stream, [*OK, ("x", value)])))
+
+    def test_fields_of_connections(self):
+        for field in (("connection", "close"), ("transfer-encoding", "chunked"), ("upgrade", "h2c")):
+            with self.subTest(field[0]):
+                self.check(lambda wire, stream, field=field: wire.send(headers(stream, [*OK, field])))
+
+    def test_a_length_that_is_not_kept(self):
+        self.check(lambda wire, stream: wire.send(
+            headers(stream, [*OK, ("content-length", "10")], end=False), data(stream, b"short", end=True)), aborted=True)
+
+    def test_more_than_the_length(self):
+        self.check(lambda wire, stream: wire.send(
+            headers(stream, [*OK, ("content-length", "3")], end=False), data(stream, b"much more", end=True)),
+            aborted=True)
+
+    def test_two_lengths(self):
+        self.check(lambda wire, stream: wire.send(
+            headers(stream, [*OK, ("content-length", "3"), ("content-length", "4")], end=False),
+            data(stream, b"abc", end=True)))
+
+    def test_trailers_that_end_nothing(self):
+        self.check(lambda wire, stream: wire.send(
+            headers(stream, OK, end=False), data(stream, b"abc"), headers(stream, [("x-sum", "1")], end=False)),
+            aborted=True)
+
+    def test_trailers_with_pseudo_fields(self):
+        self.check(lambda wire, stream: wire.send(
+            headers(stream, OK, end=False), data(stream, b"abc"), headers(stream, [(":status", "500")])), aborted=True)
+
+    def test_more_data_than_the_windows(self):
+        self.check(lambda wire, stream: self.drown(
+            wire, headers(stream, OK, end=False), *(data(stream, b"x" * 16384) for _ in range(1000)), times=1), aborted=True)
+
+    def test_a_frame_that_is_too_large(self):
+        self.check(lambda wire, stream: wire.send(headers(stream, OK, end=False), data(stream, b"x" * 70_000, end=True)),
+                   aborted=True)
+
+    def test_a_reset_in_the_middle(self):
+        self.check(lambda wire, stream: wire.send(
+            headers(stream, OK, end=False), data(stream, b"half"), rst_stream(stream, INTERNAL_ERROR)), aborted=True)
+
+    def test_a_polite_reset_in_the_middle_is_no_end_either(self):
+        self.check(lambda wire, stream: wire.send(
+            headers(stream, OK, end=False), data(stream, b"half"), rst_stream(stream, NO_ERROR)), aborted=True)
+
+    def test_an_end_in_the_middle(self):
+        self.check(lambda wire, stream: (wire.send(headers(stream, OK, end=False), data(stream, b"half")), wire.close()),
+                   aborted=True)
+
+    def test_a_goaway_and_an_end_in_the_middle(self):
+        self.check(lambda wire, stream: (wire.send(headers(stream, OK, end=False), data(stream, b"half"),
+                                                   goaway(stream, NO_ERROR)), wire.close()), aborted=True)
+
+    def test_a_server_that_speaks_http1(self):
+        daemon = self.in_front_of(self.backend(), pool={"protocol": "h2"})
+        self.assertEqual(exchange(daemon.address, "POST", body=b"{}").status, 502)
+
+    def test_one_that_does_not_even_send_settings(self):
+        bad = self.hostile(lambda wire, _: wire.until_closed())
+        daemon = self.in_front_of(bad, pool={"protocol": "h2", "timeouts": {"connect": "500ms", "first_byte": "500ms"}})
+        began = time.monotonic()
+        self.assertIn(exchange(daemon.address, "POST", body=b"{}").status, (502, 504))
+        self.assertLess(time.monotonic() - began, 5)
+
+    def test_frames_for_answers_that_have_ended(self):
+        """DATA after the end of an answer breaks the connection; the answer was whole before."""
+        def play(wire, stream):
+            wire.send(answer(stream, b"whole"))
+            wire.send(data(stream, b"and more"))
+
+        def each_connection(wire, _):
+            wire.send(settings())
+            for stream in Refusing.requests(wire):
+                play(wire, stream)
+
+        daemon = self.in_front_of(self.hostile(each_connection), pool={"protocol": "h2"})
+        for _ in range(5):
+            told = exchange(daemon.address)
+            self.assertEqual((told.status, told.body), (200, b"whole"))
+
+
+if __name__ == "__main__":
+    case.main()
