@@ -81,11 +81,11 @@ done({servers, collected, counted, chatted: await chatted, large: Buffer.compare
 """
 
 METADATA = """
-const sent = [['x-text', 'plain; text'], ['x-any-bin', Buffer.from([0, 1, 44, 254, 255])]];
+const sent = [['sent-text', 'plain; text'], ['sent-any-bin', Buffer.from([0, 1, 44, 254, 255])]];
 const {initial, trailing} = await say('hello', sent);
 const failed = await say('hello', [['fail-code', 'DATA_LOSS'], ['fail-text-bin', Buffer.from('zu groß — 太大了')]]);
-done({initial: [initial.get('x-text')[0], initial.get('x-any-bin')[0].toString('hex')],
-      trailing: [trailing.get('trailing-x-text')[0], trailing.get('trailing-x-any-bin')[0].toString('hex')],
+done({initial: [initial.get('sent-text')[0], initial.get('sent-any-bin')[0].toString('hex')],
+      trailing: [trailing.get('trailing-sent-text')[0], trailing.get('trailing-sent-any-bin')[0].toString('hex')],
       error: failed.error});
 """
 

@@ -3,6 +3,7 @@
 import asyncio
 import collections
 import os
+import queue
 import signal
 import time
 import unittest
@@ -34,6 +35,12 @@ class Grpc(case.Case):
         self.addCleanup(server.stop)
         return server
 
+    def mortal(self, name="", certificate=None):
+        """A server that can be killed."""
+        server = EchoProcess(self.folder(), name, certificate)
+        self.addCleanup(server.kill)
+        return server
+
     def pool_of(self, *servers, name="pool", **more):
         return {"name": name, "protocol": "h2", "backends": [each.address for each in servers], **more}
 
@@ -44,16 +51,18 @@ class Grpc(case.Case):
     def listener(self, **more):
         return {"name": "public", "limits": {"body": "64MiB"}, **more}
 
-    def target(self, daemon):
-        return daemon.address
-
-    def channel(self, daemon, options=()):
-        channel = grpc.insecure_channel(self.target(daemon), options=[*ANY_SIZE, *options])
+    def channel(self, *daemons, options=()):
+        """To the first of them; to the next, where that one is gone."""
+        channel = self.make_channel("ipv4:" + ",".join(each.address for each in daemons), [
+            *ANY_SIZE, ("grpc.default_authority", "localhost"), *options])
         self.addCleanup(channel.close)
         return channel
 
+    def make_channel(self, target, options):
+        return grpc.insecure_channel(target, options)
+
     def aio_channel(self, daemon):
-        return grpc.aio.insecure_channel(self.target(daemon), options=ANY_SIZE)
+        return grpc.aio.insecure_channel(daemon.address, options=ANY_SIZE)
 
     def say(self, channel, message=b"hello", method="Say", **kwargs):
         return multicallable(channel, method)(message, **{"timeout": PATIENCE, **kwargs})
@@ -124,13 +133,13 @@ class Grpc(case.Case):
 
     def test_metadata_both_ways_before_and_after_the_messages(self):
         channel = self.channel(self.front(self.server()))
-        sent = [("x-text", "plain, with commas; 'and' \"quotes\""), ("x-twice", "1"), ("x-twice", "2"),
-                ("x-empty", ""), ("x-any-bin", bytes(range(256))), ("x-twice-bin", b"\0,"), ("x-twice-bin", b",\xff")]
+        sent = [("sent-text", "plain, with commas; 'and' \"quotes\""), ("sent-twice", "1"), ("sent-twice", "2"),
+                ("sent-empty", ""), ("sent-any-bin", bytes(range(256))), ("sent-twice-bin", b"\0,"), ("sent-twice-bin", b",\xff")]
 
         _, call = multicallable(channel, "Say").with_call(b"", timeout=PATIENCE, metadata=sent)
 
-        began = [each for each in call.initial_metadata() if each[0].startswith("x-")]
-        ended = [each for each in call.trailing_metadata() if each[0].startswith("trailing-x-")]
+        began = [each for each in call.initial_metadata() if each[0].startswith("sent-")]
+        ended = [each for each in call.trailing_metadata() if each[0].startswith("trailing-sent-")]
         self.assertEqual(sorted(map(tuple, began)), sorted(sent))
         self.assertEqual(sorted(map(tuple, ended)), sorted(("trailing-" + key, value) for key, value in sent))
 
@@ -138,9 +147,9 @@ class Grpc(case.Case):
         channel = self.channel(self.front(self.server()))
         words = "zu groß: 20 °C — 太大了 100% \U0001f525\nsecond line"
         error = self.refused(lambda: self.say(channel, metadata=[
-            ("fail-code", "FAILED_PRECONDITION"), ("fail-text-bin", words.encode()), ("x-detail-bin", b"\0\1")]))
+            ("fail-code", "FAILED_PRECONDITION"), ("fail-text-bin", words.encode()), ("sent-detail-bin", b"\0\1")]))
         self.assertEqual((error.code(), error.details()), (grpc.StatusCode.FAILED_PRECONDITION, words))
-        self.assertEqual(dict(error.trailing_metadata())["trailing-x-detail-bin"], b"\0\1")
+        self.assertEqual(dict(error.trailing_metadata())["trailing-sent-detail-bin"], b"\0\1")
 
     def test_every_status_is_passed_on_and_counted(self):
         daemon = self.front(self.server())
@@ -150,6 +159,10 @@ class Grpc(case.Case):
             error = self.refused(lambda: self.say(channel, metadata=[("fail-code", code.name)]))
             self.assertEqual(error.code(), code)
         self.assertEqual(self.say(channel), b"hello")
+
+        numbers = [code.value[0] for code in grpc.StatusCode]
+        self.eventually(lambda: [daemon.metric("evenkeel_grpc_responses_total", grpc_status=str(number))
+                                 for number in numbers] == [1] * len(numbers), "each status, counted once")
 
     # ---- ends ----
 
@@ -180,8 +193,7 @@ class Grpc(case.Case):
         self.assertLess(call.ended_at - call.began, 1.0 + PROMPTLY)
 
     def test_a_server_that_is_killed_makes_its_calls_unavailable(self):
-        server = EchoProcess(self.folder())
-        self.addCleanup(server.kill)
+        server = self.mortal()
         answers = self.say(self.channel(self.front(server)), method="Wait")
         self.assertEqual(next(answers), b"waiting")
 
@@ -191,8 +203,7 @@ class Grpc(case.Case):
         self.assertEqual(error.code(), grpc.StatusCode.UNAVAILABLE)
 
     def test_calls_go_on_with_the_servers_that_are_left(self):
-        killed, left = EchoProcess(self.folder(), "killed"), self.server("left")
-        self.addCleanup(killed.kill)
+        killed, left = self.mortal("killed"), self.server("left")
         channel = self.channel(self.front(killed, left, pool={"picker": "round-robin"}))
         self.say(channel)
         self.say(channel)
@@ -263,16 +274,15 @@ class Grpc(case.Case):
         self.assertEqual(self.say(channel), b"hello")
 
     def test_a_drain_loses_no_call(self):
-        """A second instance takes the port, then the first is told to go."""
+        """One that is told to go: what it has begun it ends, and all that comes later goes to the next."""
         server = self.server()
-        first = self.front(server)
-        channel = self.channel(first)
+        first, second = self.front(server), self.front(server)
+        channel = self.channel(first, second)
         waiting = Words()
         conversation = self.say(channel, waiting, "Chat")
         waiting.say(b"before")
         self.assertEqual(next(conversation), b"before")
 
-        second = self.front(server, listeners=[self.listener(address=first.address)])
         calls = [multicallable(channel, "Say").future(b"%d" % each, timeout=PATIENCE) for each in range(50)]
         first.signal(signal.SIGTERM)
         answers = [call.result() for call in calls]
@@ -345,35 +355,33 @@ class GrpcOverTls(Grpc):
         self.certificate = self.authority.issue("127.0.0.1", "localhost")
 
     def server(self, name="", **kwargs):
-        with open(self.certificate.key, "rb") as key, open(self.certificate.cert, "rb") as cert:
-            credentials = grpc.ssl_server_credentials([(key.read(), cert.read())])
-        return super().server(name, credentials=credentials, **kwargs)
+        return super().server(name, certificate=self.certificate, **kwargs)
 
     def pool_of(self, *servers, **more):
-        secure = [f"https://{each.address}" if isinstance(each, EchoServer) else each.address for each in servers]
+        secure = [f"https://{each.address}" for each in servers]
         return {**super().pool_of(**more), "backends": secure, "tls": {"ca": self.authority.cert}}
 
     def listener(self, **more):
         return super().listener(tls={"certificates": [self.certificate.config()]}, **more)
 
+    def mortal(self, name=""):
+        return super().mortal(name, self.certificate)
+
     def credentials(self):
         with open(self.authority.cert, "rb") as cert:
             return grpc.ssl_channel_credentials(cert.read())
 
-    def channel(self, daemon, options=()):
-        channel = grpc.secure_channel(self.target(daemon), self.credentials(), options=[*ANY_SIZE, *options])
-        self.addCleanup(channel.close)
-        return channel
+    def make_channel(self, target, options):
+        return grpc.secure_channel(target, self.credentials(), [*options, ("grpc.ssl_target_name_override", "localhost")])
 
     def aio_channel(self, daemon):
-        return grpc.aio.secure_channel(self.target(daemon), self.credentials(), options=ANY_SIZE)
+        return grpc.aio.secure_channel(daemon.address, self.credentials(), options=ANY_SIZE)
 
 
 class Words:
     """An iterator of messages that waits for what it is given."""
 
     def __init__(self):
-        import queue  # pylint: disable=import-outside-toplevel
         self._queue = queue.Queue()
 
     def __iter__(self):

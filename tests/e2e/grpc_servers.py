@@ -18,6 +18,8 @@ import urllib.request
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # we start programs and never fork
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
+from certificates import Certificate
+
 try:
     import grpc
 except ImportError:
@@ -55,7 +57,7 @@ class EchoServer:
     Wait     answers `waiting` and then nothing, until the call ends
     """
 
-    def __init__(self, name="", credentials=None, described=False):
+    def __init__(self, name="", certificate=None, described=False):
         """`described`: with gRPC's health service and reflection."""
         self.name = name
         self.calls = []
@@ -66,7 +68,7 @@ class EchoServer:
         if described:
             self._describe()
         where = "127.0.0.1:0"
-        bound = (self._server.add_secure_port(where, credentials) if credentials
+        bound = (self._server.add_secure_port(where, _showing(certificate)) if certificate
                  else self._server.add_insecure_port(where))
         self.address = f"127.0.0.1:{bound}"
         self._server.start()
@@ -87,11 +89,11 @@ class EchoServer:
         reflection.enable_server_reflection(["grpc.health.v1.Health", reflection.SERVICE_NAME], self._server)
 
     def _begin(self, method, context):
-        """Initial metadata: which server this is, and what the caller sent as `x-...`; the latter in the trailers
-        too, under another name."""
+        """Initial metadata: which server this is, and what the caller sent as `sent-...`; the latter in the
+        trailers too, under another name."""
         call = Call(method, context)
         self.calls.append(call)
-        sent = [(key, value) for key, value in call.metadata if key.startswith("x-")]
+        sent = [(key, value) for key, value in call.metadata if key.startswith("sent-")]
         context.send_initial_metadata([("server", self.name), *sent])
         context.set_trailing_metadata([("trailing-" + key, value) for key, value in sent])
         return call
@@ -126,6 +128,11 @@ class EchoServer:
     def stop(self):
         self._server.stop(None).wait()
         self._workers.shutdown(wait=True)
+
+
+def _showing(certificate):
+    return grpc.ssl_server_credentials([(pathlib.Path(certificate.key).read_bytes(),
+                                         pathlib.Path(certificate.cert).read_bytes())])
 
 
 class Serving:
@@ -166,8 +173,9 @@ class Serving:
 class EchoProcess(Serving):
     """The EchoServer, so that it can be killed."""
 
-    def __init__(self, folder, name=""):
-        super().__init__(folder, [sys.executable, "-B", os.path.abspath(__file__), name])
+    def __init__(self, folder, name="", certificate=None):
+        files = [certificate.cert, certificate.key] if certificate else []
+        super().__init__(folder, [sys.executable, "-B", os.path.abspath(__file__), name, *files])
         deadline = time.monotonic() + 20
         while not self.said().endswith("\n"):
             if self.process.poll() is not None or time.monotonic() > deadline:
@@ -345,5 +353,5 @@ class MlServer(Serving):
 
 
 if __name__ == "__main__":
-    print(EchoServer(sys.argv[1]).address, flush=True)
+    print(EchoServer(sys.argv[1], Certificate(*sys.argv[2:]) if sys.argv[2:] else None).address, flush=True)
     signal.pause()
