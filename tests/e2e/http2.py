@@ -485,11 +485,11 @@ class Peer:
             flags = END_STREAM if end else 0
             parts = [block[at:at + most] for at in range(0, len(block), most)] or [b""]
             last = len(parts) - 1
+            if end:
+                self._finish(stream)
             self._send(*(frame(CONTINUATION if at else HEADERS, (0 if at else flags)
                                | (END_HEADERS if at == last else 0), stream.number, part)
                          for at, part in enumerate(parts)))
-        if end:
-            self._finish(stream)
 
     def send_data(self, stream, payload, end):
         view = memoryview(payload)
@@ -506,13 +506,15 @@ class Peer:
                 last = end and at + most >= size and size == len(view)
                 batch += [struct.pack("!HBBBI", len(part) >> 8, len(part) & 0xff, DATA,
                                       END_STREAM if last else 0, stream.number), part]
-            self._send(*batch)
             view = view[size:]
-            if not view and end:
-                return self._finish(stream)
+            if end and not view:
+                self._finish(stream)
+            self._send(*batch)
+            if end and not view:
+                return
         if end:
-            self._send(data(stream.number, b"", True))
             self._finish(stream)
+            self._send(data(stream.number, b"", True))
 
     def reset_stream(self, stream, code):
         with self._changed:
@@ -521,6 +523,7 @@ class Peer:
         self._send(rst_stream(stream.number, code))
 
     def _finish(self, stream):
+        """Before the last frame is sent: the other side may know it before we go on."""
         with self._changed:
             stream._finished = True
             if stream.ended:
