@@ -148,6 +148,12 @@ Task<Result<std::unique_ptr<Link>>> LinkPool::make_link() {
   auto opened = co_await open_http2_link(std::move(*socket), options_.link, patience);
   if (opened) {
     if (probes) speaks_ = Speaks::http2;
+    if ((*opened)->room() == 0) {  // another link would be no better
+      co_return Error{.fault = Fault::connect_failed,
+                      .side = Side::backend,
+                      .replayable = true,
+                      .detail = "the backend takes no requests"};
+    }
     co_return std::move(opened);
   }
   if (!probes) {

@@ -116,13 +116,20 @@ Task<Result<Response>> Forwarder::handle(Request& request) {
       auto response = co_await (*link)->send(request);
       if (!response) {
         Error& error = response.error();
-        const bool again = error.replayable && !sent_again && can_send_again(request);
         about.elsewhere += loop_.now() - about.sent;
-        if (again) {
-          sent_again = true;
-          want = LinkPool::Want::fresh;
-          cells_.retries.count(error.fault);
-          continue;
+        const bool unseen = error.replayable || error.crossed;
+        if (unseen && can_send_again(request)) {
+          // The link was leaving, not the server: it is asked once more, on another.
+          if (!sent_again && (error.crossed || !(*link)->alive(false))) {
+            sent_again = true;
+            want = LinkPool::Want::fresh;
+            cells_.retries.count(error.fault);
+            continue;
+          }
+          if (error.replayable) {
+            last = std::move(error);
+            break;
+          }
         }
         if (error.side == Side::backend) {
           backend->load().count_error(error.fault);

@@ -238,7 +238,7 @@ Task<LoadWorker::Answer> LoadWorker::ask_once(Link& link, const Ask& ask, Instan
 
   auto response = co_await link.send(request);
   if (!response) {
-    answer.replayable = response.error().replayable;
+    answer.replayable = response.error().replayable || response.error().crossed;
     answer.fail(response.error(), false);
     co_return answer;
   }

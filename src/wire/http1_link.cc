@@ -399,7 +399,7 @@ Error Http1Link::closed(const HeadParser& parser, Socket::Got got) {
   if (parser.started()) error.detail = "the backend closed in the middle of a response head";
   // An idle connection that the backend was closing just then: the request was never looked at.
   const bool crossed = loop().now() - sent_at_ < longest_crossing;
-  error.replayable =
+  error.crossed =
       crossed && served_ && !parser.started() && interim_left_ == most_interim_responses;
   return error;
 }

@@ -142,8 +142,10 @@ struct Http2Callbacks {
     return 0;
   }
 
-  static int invalid_frame(nghttp2_session*, const nghttp2_frame*, int, void* user_data) {
+  static int invalid_frame(nghttp2_session*, const nghttp2_frame* frame, int, void* user_data) {
     Http2Connection& connection = connection_of(user_data);
+    // Its stream is reset, or was refused; what the peer has sent on it meanwhile is no fault.
+    connection.guard_.closed(frame->hd.stream_id, Http2Guard::Closed::by_us);
     const bool fine = connection.judge(connection.guard_.stream_error(connection.loop().now()));
     return fine ? 0 : NGHTTP2_ERR_CALLBACK_FAILURE;
   }
@@ -174,8 +176,11 @@ struct Http2Callbacks {
     if (connection.settings_.side == Http2Guard::Side::client) --connection.open_streams_;
     if (stream == nullptr) return 0;
     stream->attached_ = false;
+    // The library resets the stream alone, once for each that a SETTINGS may overflow.
+    const bool overflow = code == NGHTTP2_FLOW_CONTROL_ERROR && !by_peer;
     connection.stream_closed(*stream, code, by_peer);
-    return 0;
+    const Http2Guard::Violation violation{NGHTTP2_FLOW_CONTROL_ERROR, "a window that overflows"};
+    return !overflow || connection.judge(violation) ? 0 : NGHTTP2_ERR_CALLBACK_FAILURE;
   }
 
   static ssize_t read_data(nghttp2_session* session, std::int32_t id, std::uint8_t*,
@@ -330,6 +335,7 @@ Task<void> Http2Connection::run(ReadBuffer received) {
     if (nothing_left() && !flush_wanted_ && !writing_.valid()) break;
   }
   in_.release();
+  flush();
   end();
 }
 
@@ -524,7 +530,12 @@ void Http2Connection::flush() {
   }
   while (true) {
     if (!fill()) {
-      failure_ = "frames that cannot be written";
+      if (violation_) {
+        violated(*violation_);
+        say_why(violation_->code, violation_->detail);
+      } else {
+        failure_ = "frames that cannot be written";
+      }
       end();
       return;
     }
@@ -563,20 +574,27 @@ void Http2Connection::end() {
   socket_->watch().interrupt();
 }
 
-/// The library is not asked: it may be in the state that made us end.
 void Http2Connection::fail(std::uint32_t code, const char* detail) {
   if (ended_) return;
-  failure_ = detail;
-  if (!writing_.valid() || writing_.ready()) {
-    const auto last = static_cast<std::uint32_t>(nghttp2_session_get_last_proc_stream_id(session_));
-    std::array<char, Http2FrameHead::size + 8> frame{0, 0, 8, NGHTTP2_GOAWAY};
-    for (unsigned i = 0; i < 4; ++i) {
-      frame[9 + i] = static_cast<char>(last >> (24 - 8 * i));
-      frame[13 + i] = static_cast<char>(code >> (24 - 8 * i));
-    }
-    socket_->write_now({frame.data(), frame.size()});
-  }
+  flush();  // our first frame is SETTINGS, whatever the peer begins with
+  if (ended_) return;
+  say_why(code, detail);
   end();
+}
+
+/// The library is not asked: it may be in the state that made us end.
+void Http2Connection::say_why(std::uint32_t code, const char* detail) {
+  failure_ = detail;
+  if (writing_.valid() && !writing_.ready()) return;
+  const auto last = static_cast<std::uint32_t>(nghttp2_session_get_last_proc_stream_id(session_));
+  std::array<char, Http2FrameHead::size + 8> frame{0, 0, 8, NGHTTP2_GOAWAY};
+  for (unsigned i = 0; i < 4; ++i) {
+    frame[9 + i] = static_cast<char>(last >> (24 - 8 * i));
+    frame[13 + i] = static_cast<char>(code >> (24 - 8 * i));
+  }
+  socket_->write_now({out_.data(), out_size_});
+  out_size_ = 0;
+  socket_->write_now({frame.data(), frame.size()});
 }
 
 Task<void> Http2Connection::linger() {

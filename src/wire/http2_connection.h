@@ -75,8 +75,6 @@ class Http2Connection : public Pooled {
   void ping();
   /// Ends `run`; the peer is told nothing more.
   void end();
-  /// Sends what is queued now, as far as the kernel takes it.
-  void flush_now() { flush(); }
   /// Closes so that what was sent last arrives.
   Task<void> linger();
   bool ping_unanswered() const { return ping_unanswered_; }
@@ -130,6 +128,7 @@ class Http2Connection : public Pooled {
   bool fill();
   Task<void> write_rest(Task<Result<Done>> writing);
   int submit_trailers(Http2Stream& stream);
+  void say_why(std::uint32_t code, const char* detail);
 
   struct Flush : Waiter {
     explicit Flush(Http2Connection& owner)

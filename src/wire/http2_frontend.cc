@@ -220,7 +220,6 @@ Task<void> Http2Frontend::serve(std::unique_ptr<Http2Frontend> self, ReadBuffer 
   c.host_.watch_drain(c.drain_);
   if (c.host_.draining()) c.begin_leaving();
   co_await c.run(std::move(received));
-  c.flush_now();
   c.idle_.leave();
   c.drain_.leave();
   for (Node* list : {&c.streams_, &c.dead_}) {
@@ -302,8 +301,12 @@ std::optional<Response> Http2Frontend::refusal_of(ServerStream& stream) {
     fault = Fault::body_too_large;
   }
   if (problem == nullptr) return std::nullopt;
-  Response response = error_response({.fault = fault, .side = Side::client, .detail = problem},
-                                     dialect_of(request));
+  const Dialect dialect = dialect_of(request);
+  Response response =
+      error_response({.fault = fault, .side = Side::client, .detail = problem}, dialect);
+  if (dialect == Dialect::grpc) {
+    request.about.grpc_status = static_cast<std::uint8_t>(grpc_status_of(fault));
+  }
   request.about.status = response.status;
   request.about.fault = fault;
   host_.refused({fault, response.status, problem, request.method, request.path, request.about});

@@ -228,7 +228,6 @@ Http2Link::Http2Link(std::unique_ptr<Socket> socket, const LinkOptions& options)
 
 Task<void> Http2Link::live() {
   co_await run({});
-  flush_now();
   leaving_ = true;
   settled_signal_.raise();
   for (Node* node = streams_.next; node != &streams_; node = node->next) {
@@ -245,7 +244,7 @@ Error Http2Link::lost(const ClientStream& stream) {
   // As over HTTP/1: the backend was closing an idle connection just then.
   const bool unheard = !stream.answered() && stream.received() == 0 && last_heard() < last_sent_;
   const Duration since = loop().now() - last_sent_;
-  error.replayable = served_ && unheard && since < longest_crossing;
+  error.crossed = served_ && unheard && since < longest_crossing;
   return error;
 }
 
@@ -276,8 +275,8 @@ void Http2Link::submit_head(ClientStream& stream, const Request& request) {
   if (request.wants_trailers) section.add("te", "trailers");
   const Body* body = request.body.get();
   if (body == nullptr) {
-    const bool expected = request.method == "POST" || request.method == "PUT" ||
-                          request.method == "PATCH";
+    const bool expected =
+        request.method == "POST" || request.method == "PUT" || request.method == "PATCH";
     if (expected) section.add_length(0);
   } else if (const auto length = body->length()) {
     section.add_length(*length);
@@ -347,8 +346,7 @@ void Http2Link::headers_done(Http2Stream& ended, bool last) {
   if (!stream.answered_ && stream.status_ < 200) {
     const bool wrong = last || stream.status_ == 101 || --stream.interim_left_ < 0;
     if (wrong) {
-      stream.break_off(
-          backend_error(Fault::backend_protocol, "interim responses that cannot be"));
+      stream.break_off(backend_error(Fault::backend_protocol, "interim responses that cannot be"));
       reset(stream, NGHTTP2_PROTOCOL_ERROR);
       return;
     }

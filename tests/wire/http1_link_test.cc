@@ -87,7 +87,7 @@ class Http1Link : public testing::Test {
     EXPECT_EQ(link->room(), 0u) << "a link that failed may not be used again: " << bytes;
     if (exchange.error() == nullptr) return std::nullopt;
     EXPECT_EQ(exchange.error()->side, Side::backend);
-    EXPECT_FALSE(exchange.error()->replayable);
+    EXPECT_FALSE(exchange.error()->crossed);
     return exchange.error()->fault;
   }
 
@@ -575,13 +575,13 @@ TEST_F(Http1Link, SaysThatARequestCanBeReplayedWhenAnIdleLinkWasClosedUnderIt) {
     ASSERT_TRUE(ends(exchange));
     EXPECT_TRUE(exchange.failed(Fault::backend_closed));
     EXPECT_EQ(exchange.error()->side, Side::backend);
-    EXPECT_TRUE(exchange.error()->replayable);
+    EXPECT_TRUE(exchange.error()->crossed);
     EXPECT_EQ(link->room(), 0u);
   }
 }
 
 TEST_F(Http1Link, NeverOffersAFirstRequestForReplay) {
-  EXPECT_EQ(fault_of(""), Fault::backend_closed);  // which asks that it is not replayable
+  EXPECT_EQ(fault_of(""), Fault::backend_closed);  // which asks that it did not cross
 }
 
 TEST_F(Http1Link, NeverOffersForReplayWhatWasBegunToBeAnswered) {
@@ -596,7 +596,7 @@ TEST_F(Http1Link, NeverOffersForReplayWhatWasBegunToBeAnswered) {
     backend->close();
 
     ASSERT_TRUE(ends(exchange));
-    EXPECT_FALSE(exchange.error()->replayable);
+    EXPECT_FALSE(exchange.error()->crossed);
   }
 }
 

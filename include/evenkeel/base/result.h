@@ -55,6 +55,7 @@ struct Error {
   Fault fault = Fault::internal;
   Side side = Side::us;
   bool replayable = false;  ///< nothing of the request was acted upon: another backend may be asked
+  bool crossed = false;     ///< a link ended as it was used again: most likely nobody has looked
   std::string detail;       ///< for the log and for people; never parsed
 };
 

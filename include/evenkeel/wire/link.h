@@ -25,9 +25,9 @@ class Link {
   virtual ~Link() = default;
   /// Sends the request and returns when the response head is in; the request body goes on flowing
   /// while the response body is read. The response's views and body need the link to live.
-  /// Errors with `replayable`: the backend has said that it did not look at the request (HTTP/2), or
-  /// nothing came back on a link that had served before and ended at once: the backend closed an
-  /// idle connection, not a request.
+  /// Errors with `replayable`: the backend has said that it did not look at the request (HTTP/2).
+  /// With `crossed`: nothing came back on a link that had served before and ended at once: the
+  /// backend closed an idle connection, not a request.
   virtual Task<Result<Response>> send(Request& request) = 0;
   /// How many more requests fit now. 0: this link is busy, or at its end.
   virtual std::size_t room() const = 0;
