@@ -94,7 +94,9 @@ void Ledger::end(std::string_view method, std::string_view host, std::string_vie
 
 void Ledger::refused(std::string_view method, std::string_view path, const About& about) {
   const Instant ended = loop_.read_clock();
-  sheet_.count({.status = about.status, .duration = ended - about.started});
+  sheet_.count({.status = about.status,
+                .grpc_status = about.grpc_status,
+                .duration = ended - about.started});
   if (about.fault) sheet_.count_error(0, *about.fault);
   write(method, {}, path, about, ended, about.status);
 }

@@ -142,12 +142,11 @@ bool is_over(const Response& response) {
 
 Response as_grpc(Loop& loop, Response response, About& about) {
   if (!is_grpc(response)) return no_grpc(std::move(response), about);
-  const auto status = response.fields.value(status_name);
-  if (is_over(response)) {  // trailers-only
-    if (status) {
-      about.grpc_status = told(*status);
-      return response;
-    }
+  if (const auto status = response.fields.value(status_name)) {  // trailers-only
+    about.grpc_status = told(*status);
+    return response;
+  }
+  if (is_over(response)) {
     about.fault = Fault::backend_protocol;
     return restated(std::move(response), GrpcStatus::unknown,
                     "the server ended the call without a status", about);

@@ -169,6 +169,15 @@ TEST_F(Grpc, PassesTrailersOnlyThrough) {
   EXPECT_EQ(request.about.grpc_status, 12);
 }
 
+TEST_F(Grpc, TakesAStatusInTheHeadForTheLastWordThoughABodyFollows) {
+  backend.fields = {{"content-type", "application/grpc"}, {"grpc-status", "7"}};
+  backend.steps.emplace().push_back({.last = true});
+  auto response = answer();
+  EXPECT_EQ(trailers_of(*response), Pairs{});
+  EXPECT_EQ(request.about.grpc_status, 7);
+  EXPECT_EQ(request.about.fault, std::nullopt);
+}
+
 TEST_F(Grpc, CountsAStatusThatIsNoneAsAnother) {
   backend.steps = {{.trailers = Pairs{{"grpc-status", "4711"}}}};
   auto response = answer();
