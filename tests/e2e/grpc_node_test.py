@@ -11,11 +11,12 @@ import unittest
 import case
 from backend import free_port
 from certificates import Authority
-from grpc_servers import SERVICE, EchoServer, grpc
+from grpc_servers import SERVICE, EchoServer, MlServer, Triton, grpc, why_no_mlserver, why_no_triton
 
 SOURCE = pathlib.Path(os.environ.get("EVENKEEL_SOURCE_DIR")
                       or pathlib.Path(__file__).resolve().parents[2])
 PACKAGES = SOURCE / "build" / "npm"
+PROTO = pathlib.Path(__file__).resolve().parent / "kserve.proto"
 
 # Messages are Buffers, without a schema.
 PRELUDE = """
@@ -83,7 +84,8 @@ done({servers, collected, counted, chatted: await chatted, large: Buffer.compare
 METADATA = """
 const sent = [['sent-text', 'plain; text'], ['sent-any-bin', Buffer.from([0, 1, 44, 254, 255])]];
 const {initial, trailing} = await say('hello', sent);
-const failed = await say('hello', [['fail-code', 'DATA_LOSS'], ['fail-text-bin', Buffer.from('zu groß — 太大了')]]);
+const words = Buffer.from('zu groß — 太大了');
+const failed = await say('hello', [['fail-code', 'DATA_LOSS'], ['fail-text-bin', words]]);
 done({initial: [initial.get('sent-text')[0], initial.get('sent-any-bin')[0].toString('hex')],
       trailing: [trailing.get('trailing-sent-text')[0], trailing.get('trailing-sent-any-bin')[0].toString('hex')],
       error: failed.error});
@@ -94,6 +96,31 @@ const late = await heard(client.wait(Buffer.from(''), deadline(1)));
 const waiting = client.wait(Buffer.from(''), deadline(20));
 waiting.on('data', () => waiting.cancel());
 done({late, cancelled: await heard(waiting)});
+"""
+
+KSERVE = """
+import loader from '@grpc/proto-loader';
+const described = grpc.loadPackageDefinition(loader.loadSync(process.argv[4], {keepCase: true}));
+const inference = new described.inference.GRPCInferenceService(address, credentials);
+const ask = (method, message) => new Promise((resolve) =>
+  inference[method](message, deadline(20), (error, answer) => resolve(error ? String(error) : answer)));
+const count = {model_name: MODEL, inputs: [{name: 'count', datatype: 'INT32', shape: [1],
+                                            contents: {int_contents: [3]}}]};
+const stream = inference.ModelStreamInfer(deadline(20));
+const answers = [];
+const ended = new Promise((resolve) => {
+  stream.on('data', (answer) => answers.push(answer));
+  stream.on('error', () => {});
+  stream.on('status', (status) => resolve(status.code));
+});
+stream.write(count);
+stream.end();
+const code = await ended;
+const {live} = await ask('ServerLive', {});
+const {ready} = await ask('ModelReady', {name: MODEL});
+console.log(JSON.stringify({live, ready, code, answers: answers.length}));
+inference.close();
+client.close();
 """
 
 
@@ -121,8 +148,8 @@ class GrpcJs(case.Case):
         folder = pathlib.Path(self.folder())
         (folder / "ask.mjs").write_text(PRELUDE + script)
         (folder / "node_modules").symlink_to(PACKAGES / "node_modules")
-        trust = [self.authority.cert] if self.authority else []
-        ended = subprocess.run(["node", "--preserve-symlinks-main", str(folder / "ask.mjs"), daemon.address, *trust],
+        ended = subprocess.run(["node", "--preserve-symlinks-main", str(folder / "ask.mjs"), daemon.address,
+                                self.authority.cert if self.authority else "", str(PROTO)],
                                capture_output=True, text=True, timeout=60, check=False)
         self.assertEqual(ended.returncode, 0, ended.stderr)
         return json.loads(ended.stdout)
@@ -158,8 +185,34 @@ class GrpcJs(case.Case):
         found = self.ask(self.front(f"127.0.0.1:{free_port()}"), "done((await say('hello')).error);")
         self.assertEqual(found["code"], grpc.StatusCode.UNAVAILABLE.value[0])
 
+    # ---- inference, by the descriptions in kserve.proto ----
+
+    def infer(self, address, model):
+        return self.ask(self.front(address), KSERVE.replace("MODEL", json.dumps(model)))
+
+    def serve(self, kind):
+        server = kind(self.folder())
+        self.addCleanup(server.kill)
+        return server.address
+
+    @unittest.skipIf(why_no_triton(), why_no_triton())
+    def test_real_triton(self):
+        found = self.infer(self.serve(Triton), "tokens")
+        self.assertEqual(found, {"live": True, "ready": True, "code": 0, "answers": 3})
+
+    @unittest.skipIf(why_no_mlserver(), why_no_mlserver())
+    def test_real_mlserver(self):
+        found = self.infer(self.serve(MlServer), "tokens")
+        self.assertEqual(found, {"live": True, "ready": True, "code": 0, "answers": 3})
+
+    def test_the_simulator(self):
+        found = self.infer(self.simulators("--engine", "triton", "--model", "m").addresses[0], "m")
+        self.assertEqual(found, {"live": True, "ready": True, "code": 0, "answers": 1})
+
 
 class GrpcJsOverTls(GrpcJs):
+    test_real_triton = test_real_mlserver = None  # over TLS they are asked in kserve_grpc_test.py
+
     def setUp(self):
         super().setUp()
         self.authority = Authority(self.folder())

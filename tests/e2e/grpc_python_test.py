@@ -134,7 +134,8 @@ class Grpc(case.Case):
     def test_metadata_both_ways_before_and_after_the_messages(self):
         channel = self.channel(self.front(self.server()))
         sent = [("sent-text", "plain, with commas; 'and' \"quotes\""), ("sent-twice", "1"), ("sent-twice", "2"),
-                ("sent-empty", ""), ("sent-any-bin", bytes(range(256))), ("sent-twice-bin", b"\0,"), ("sent-twice-bin", b",\xff")]
+                ("sent-empty", ""), ("sent-any-bin", bytes(range(256))),
+                ("sent-twice-bin", b"\0,"), ("sent-twice-bin", b",\xff")]
 
         _, call = multicallable(channel, "Say").with_call(b"", timeout=PATIENCE, metadata=sent)
 
@@ -372,7 +373,8 @@ class GrpcOverTls(Grpc):
             return grpc.ssl_channel_credentials(cert.read())
 
     def make_channel(self, target, options):
-        return grpc.secure_channel(target, self.credentials(), [*options, ("grpc.ssl_target_name_override", "localhost")])
+        return grpc.secure_channel(target, self.credentials(),
+                                   [*options, ("grpc.ssl_target_name_override", "localhost")])
 
     def aio_channel(self, daemon):
         return grpc.aio.secure_channel(daemon.address, self.credentials(), options=ANY_SIZE)

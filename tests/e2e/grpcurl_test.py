@@ -1,5 +1,6 @@
 """grpcurl, which asks a server by its own descriptions: reflection, health and inference through evenkeel."""
 
+import base64
 import json
 import os
 import pathlib
@@ -9,7 +10,7 @@ import unittest
 import case
 from backend import free_port
 from certificates import Authority
-from grpc_servers import EchoServer, grpc
+from grpc_servers import EchoServer, MlServer, Triton, grpc, why_no_mlserver, why_no_triton
 
 SOURCE = pathlib.Path(os.environ.get("EVENKEEL_SOURCE_DIR")
                       or pathlib.Path(__file__).resolve().parents[2])
@@ -17,6 +18,22 @@ GRPCURL = SOURCE / "build" / "go" / "bin" / "grpcurl"
 
 # Its exit codes are 64 and the status.
 DEADLINE_EXCEEDED, UNIMPLEMENTED, UNAVAILABLE = (64 + each for each in (4, 12, 14))
+
+
+def tensor(model, name, datatype, **contents):
+    values, = contents.values()
+    return {"model_name": model, "inputs": [
+        {"name": name, "datatype": datatype, "shape": [len(values)], "contents": contents}]}
+
+
+def values_in(text):
+    """One JSON value after the other."""
+    decoder, values, at = json.JSONDecoder(), [], 0
+    while (rest := text[at:].lstrip()):
+        value, used = decoder.raw_decode(rest)
+        values.append(value)
+        at = len(text) - len(rest) + used
+    return values
 
 
 @unittest.skipUnless(GRPCURL.exists(), "grpcurl is not built (./dev setup)")
@@ -65,13 +82,52 @@ class Grpcurl(case.Case):
         nobody = self.front(f"127.0.0.1:{free_port()}")
         self.assertIn("Unavailable", self.infer(nobody, "ServerLive", code=UNAVAILABLE))
 
+    # ---- inference, by the descriptions in kserve.proto ----
+
     def infer(self, daemon, method, *messages, code=0):
-        return self.ask("-import-path", str(pathlib.Path(__file__).parent), "-proto", "kserve.proto", "-d", "@",
+        said = self.ask("-import-path", str(pathlib.Path(__file__).parent), "-proto", "kserve.proto", "-d", "@",
                         daemon.address, f"inference.GRPCInferenceService/{method}",
                         given="\n".join(map(json.dumps, messages)) or "{}", code=code)
+        return values_in(said) if code == 0 else said
+
+    def serve(self, kind):
+        server = kind(self.folder())
+        self.addCleanup(server.kill)
+        return server.address
+
+    @unittest.skipIf(why_no_triton(), why_no_triton())
+    def test_real_triton(self):
+        daemon = self.front(self.serve(Triton))
+        self.assertEqual(self.infer(daemon, "ServerLive"), [{"live": True}])
+        self.assertEqual(self.infer(daemon, "ModelReady", {"name": "echo"}), [{"ready": True}])
+        answer, = self.infer(daemon, "ModelInfer", tensor("echo", "in", "UINT8", uint_contents=[1, 2, 255]))
+        self.assertEqual(base64.b64decode(answer["rawOutputContents"][0]), b"\1\2\xff")
+        answers = self.infer(daemon, "ModelStreamInfer", tensor("tokens", "count", "INT32", int_contents=[2]),
+                             tensor("tokens", "count", "INT32", int_contents=[3]))
+        tokens = [base64.b64decode(each["inferResponse"]["rawOutputContents"][0])[0] for each in answers]
+        self.assertEqual(sorted(tokens), [0, 0, 1, 1, 2])
+
+    @unittest.skipIf(why_no_mlserver(), why_no_mlserver())
+    def test_real_mlserver(self):
+        daemon = self.front(self.serve(MlServer))
+        self.assertEqual(self.infer(daemon, "ServerReady"), [{"ready": True}])
+        answer, = self.infer(daemon, "ModelInfer", tensor("echo", "in", "INT32", int_contents=[1, 2, 255]))
+        self.assertEqual(answer["outputs"][0]["contents"], {"intContents": [1, 2, 255]})
+
+    def test_the_simulator(self):
+        daemon = self.front(self.simulators("--engine", "triton", "--model", "m").addresses[0])
+        self.assertEqual(self.infer(daemon, "ServerLive"), [{"live": True}])
+        self.assertEqual(self.infer(daemon, "ModelReady", {"name": "m"}), [{"ready": True}])
+        asked = tensor("m", "in", "INT32", int_contents=[1, 2, 3])
+        answer, = self.infer(daemon, "ModelInfer", asked)
+        self.assertEqual(answer["modelName"], "m")
+        streamed = self.infer(daemon, "ModelStreamInfer", asked, asked)
+        self.assertEqual([each["inferResponse"]["outputs"] for each in streamed], [answer["outputs"]] * 2)
 
 
 class GrpcurlOverTls(Grpcurl):
+    test_real_triton = test_real_mlserver = None  # over TLS they are asked in kserve_grpc_test.py
+
     def setUp(self):
         super().setUp()
         authority = Authority(self.folder())
