@@ -220,7 +220,6 @@ Task<void> Http2Frontend::serve(std::unique_ptr<Http2Frontend> self, ReadBuffer 
   c.host_.watch_drain(c.drain_);
   if (c.host_.draining()) c.begin_leaving();
   co_await c.run(std::move(received));
-  c.flush_now();
   c.idle_.leave();
   c.drain_.leave();
   for (Node* list : {&c.streams_, &c.dead_}) {
