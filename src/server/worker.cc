@@ -259,7 +259,8 @@ Task<void> Worker::open(Port& port, std::unique_ptr<Socket> socket, Endpoint pee
     }
   }
   unserved.served = true;
-  co_await serve_http(std::move(socket), peer, port.options, *this);
+  // Not awaited: what was needed to begin would stay as long as the connection.
+  loop_.spawn(serve_http(std::move(socket), peer, port.options, *this));
 }
 
 void Worker::closed(const FrontendOptions& listener) {
