@@ -142,10 +142,12 @@ struct Http2Callbacks {
     return 0;
   }
 
-  static int invalid_frame(nghttp2_session*, const nghttp2_frame* frame, int, void* user_data) {
+  static int invalid_frame(nghttp2_session* session, const nghttp2_frame* frame, int,
+                           void* user_data) {
     Http2Connection& connection = connection_of(user_data);
     // Its stream is reset, or was refused; what the peer has sent on it meanwhile is no fault.
     connection.guard_.closed(frame->hd.stream_id, Http2Guard::Closed::by_us);
+    if (Http2Stream* stream = stream_of(session, frame->hd.stream_id)) stream->invalid_ = true;
     const bool fine = connection.judge(connection.guard_.stream_error(connection.loop().now()));
     return fine ? 0 : NGHTTP2_ERR_CALLBACK_FAILURE;
   }
@@ -176,8 +178,9 @@ struct Http2Callbacks {
     if (connection.settings_.side == Http2Guard::Side::client) --connection.open_streams_;
     if (stream == nullptr) return 0;
     stream->attached_ = false;
-    // The library resets the stream alone, once for each that a SETTINGS may overflow.
-    const bool overflow = code == NGHTTP2_FLOW_CONTROL_ERROR && !by_peer;
+    // A SETTINGS that lets a window overflow ends the connection (RFC 9113 6.9.2). The library
+    // resets each such stream, and says so of no frame.
+    const bool overflow = code == NGHTTP2_FLOW_CONTROL_ERROR && !by_peer && !stream->invalid_;
     connection.stream_closed(*stream, code, by_peer);
     const Http2Guard::Violation violation{NGHTTP2_FLOW_CONTROL_ERROR, "a window that overflows"};
     return !overflow || connection.judge(violation) ? 0 : NGHTTP2_ERR_CALLBACK_FAILURE;

@@ -254,6 +254,7 @@ class Http2Stream : public Pooled {
   bool end_sent_ = false;
   bool wide_ = false;
   bool over_limits_ = false;
+  bool invalid_ = false;  // the library found fault with a frame, and resets it
   std::optional<std::uint32_t> reset_when_sent_;
   std::uint8_t reads_ = 0;  // chunks given out; stays at 2
   std::uint8_t first_block_ = 0;
