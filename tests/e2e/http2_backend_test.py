@@ -87,6 +87,22 @@ class Sharing(case.Case):
             self.assertEqual(call.read_response().status, 200)
         self.assertGreaterEqual(backend.accepted, 3)
 
+    def test_a_limit_that_is_lowered_is_kept_from_then_on(self):
+        gate = Gate()
+        backend = self.h2_backend(gate)
+        daemon = self.front(backend)
+        calls = self.ask_many(daemon, 5)
+        self.eventually(lambda: len(gate.held) == 5, "all requests at the backend")
+        first = backend.peers[0]
+        first.send(settings({MAX_CONCURRENT_STREAMS: 1}), ping(b"have you"))
+        self.eventually(lambda: any(each.kind == http2.PING for each in first.trace), "the answer")
+        calls += self.ask_many(daemon, 5)
+        self.eventually(lambda: len(gate.held) == 10, "all requests at the backend")
+        self.assertEqual(len(first.streams), 5)
+        gate.let_through()
+        for call in calls:
+            self.assertEqual(call.read_response().status, 200)
+
     def test_a_client_that_resets_its_stream_takes_none_of_its_neighbours_along(self):
         gate = Gate()
         backend = self.h2_backend(gate)
@@ -278,6 +294,31 @@ class Refusing(case.Case):
         daemon = self.in_front_of(self.hostile(play), self.hostile(play), pool={"protocol": "h2"})
         self.assertEqual(exchange(daemon.address, "POST", body=b"{}").status, 502)
         self.assertEqual(count, [1])
+
+
+class Quiet(case.Case):
+    """Nothing comes for a while: is it a model that thinks, or a server that is gone?"""
+
+    def test_one_that_thinks_is_waited_for_and_one_that_is_gone_is_noticed(self):
+        def think(ask):
+            if ask.target == "/think":
+                time.sleep(13)
+            ask.answer(b"thought")
+
+        thinking = self.h2_backend(think)
+        gone = self.hostile(lambda wire, _: (wire.send(settings()), wire.until_closed(60)))
+        daemons = [self.in_front_of(backend, pool={"protocol": "h2"}) for backend in (thinking, gone)]
+        answer_ = self.spawn(lambda: exchange(daemons[0].address, "POST", "/think", body=b"{}"))
+        with Stream.connect(daemons[1].address) as stream:
+            stream.socket.settimeout(40)
+            began = time.monotonic()
+            told = stream.exchange("POST", "/", body=b"{}")
+            self.assertEqual(told.status, 502)
+            self.assertLess(time.monotonic() - began, 30)
+        self.assertEqual(answer_.join().body, b"thought")
+        self.assertEqual(thinking.accepted, 1)
+        self.assertGreaterEqual(thinking.peers[0].pings, 1)
+        self.assertLessEqual(thinking.peers[0].pings, 2, "gRPC's servers end connections that ping more")
 
 
 class Breaking(case.Case):
