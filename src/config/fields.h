@@ -89,8 +89,10 @@ struct Fields<ListenerTimeouts> {
               "How long a connection may be silent between requests; then it is closed. Before its "
               "first request `header` applies."},
           &T::idle, DurationForm{});
-    visit(Key{"body", "Longest pause between two pieces of a request body; then 408."}, &T::body,
-          DurationForm{});
+    visit(Key{"body",
+              "Longest pause between two pieces of a request body; then 408. Not for gRPC calls on "
+              "routes of `match.grpc`: streams may pause."},
+          &T::body, DurationForm{});
     visit(Key{"write",
               "How long a client may take nothing of its response; then the connection is "
               "closed."},
@@ -112,7 +114,10 @@ struct Fields<ListenerLimits> {
     visit(Key{"header_fields", "Most header fields in a request; 431 above."}, &T::header_fields,
           CountForm{1, 10'000});
     visit(Key{"uri", "Longest request target; 414 above."}, &T::uri_bytes, SizeForm{64, 64 * KiB});
-    visit(Key{"body", "Largest request body; 413 above."}, &T::body_bytes, SizeForm{0, TiB});
+    visit(Key{"body",
+              "Largest request body; 413 above. Not for gRPC calls on routes of `match.grpc`: "
+              "streams have no end."},
+          &T::body_bytes, SizeForm{0, TiB});
     visit(Key{"max_connections", "Most connections at a time, all workers together; 0: no limit."},
           &T::max_connections, CountForm{0, 10 * many});
     visit(Key{"max_streams", "Most requests at a time on one HTTP/2 connection."}, &T::max_streams,

@@ -141,7 +141,9 @@ Plan::Plan(const Config& config, std::shared_ptr<const Fleet> fleet, const Worke
   }
 
   for (const RouteConfig& route : config_.routes) {
-    Road road{.name = route.name, .index = names.route(route.name)};
+    Road road{.name = route.name,
+              .index = names.route(route.name),
+              .calls_only = !route.match.grpc.empty()};
     std::uint32_t sum = 0;
     for (const RouteTarget& target : route.targets) {
       const auto pool = std::find_if(config_.pools.begin(), config_.pools.end(),
@@ -181,6 +183,7 @@ Task<Result<Response>> Plan::handle(Request& request) {
   const Lane& lane = choose(road);
   request.about.route = road.name;
   request.about.route_index = road.index;
+  request.about.open_ended = road.calls_only;
   request.about.pool = lane.pool;
   request.about.pool_index = lane.pool_index;
   return lane.first->handle(request);

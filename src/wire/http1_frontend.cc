@@ -179,7 +179,7 @@ std::optional<Result<Chunk>> RequestBody::deliver(char* bytes, std::size_t size,
     chunk.last = decoded.step == ChunkedDecoder::Step::done;
     if (chunk.last && decoder_.trailers().size() > 0) chunk.trailers = &decoder_.trailers();
     total_ += chunk.bytes.size();
-    if (total_ > connection_.options_.body_bytes) {
+    if (!about_.open_ended && total_ > connection_.options_.body_bytes) {
       return fail(Fault::body_too_large, "the request body is too large");
     }
     if (chunk.bytes.empty() && !chunk.last) return std::nullopt;
@@ -248,7 +248,8 @@ Task<Result<Chunk>> RequestBody::read_more() {
   if (std::exchange(awaits_continue_, false)) c.say("HTTP/1.1 100 Continue\r\n\r\n");
   while (true) {
     if (!c.watch().readable()) {
-      const Instant deadline = std::min(deadline_, c.loop().now() + c.options_.body_timeout);
+      const Instant stalled = about_.open_ended ? never : c.loop().now() + c.options_.body_timeout;
+      const Instant deadline = std::min(deadline_, stalled);
       auto wake = co_await c.watch().until_readable(deadline);
       if (wake == Wake::interrupted) continue;
       if (wake == Wake::expired) co_return fail(Fault::body_timeout, "the request body stalls");

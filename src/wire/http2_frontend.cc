@@ -141,7 +141,9 @@ class RequestBody final : public Body {
     Http2Frontend& frontend = stream_.owner_;
     if (std::exchange(stream_.head_.expects_continue, false)) stream_.interim(100, Fields());
     while (true) {
-      auto wake = co_await stream_.arrival(frontend.loop().now() + frontend.options_.body_timeout);
+      const bool patient = stream_.request_.about.open_ended;
+      auto wake = co_await stream_.arrival(
+          patient ? never : frontend.loop().now() + frontend.options_.body_timeout);
       if (auto chunk = stream_.take()) co_return counted(std::move(*chunk));
       if (wake == Wake::expired) {
         co_return Error{.fault = Fault::body_timeout,
@@ -156,7 +158,7 @@ class RequestBody final : public Body {
     About& about = stream_.request_.about;
     about.bytes_in += chunk->bytes.size();
     stream_.head_.expects_continue = false;
-    if (about.bytes_in > stream_.owner_.options_.body_bytes) {
+    if (!about.open_ended && about.bytes_in > stream_.owner_.options_.body_bytes) {
       return Error{.fault = Fault::body_too_large,
                    .side = Side::client,
                    .detail = "the request body is too large"};
@@ -181,9 +183,9 @@ void ServerStream::field(std::string_view name, std::string_view value) {
 
 void ServerStream::interim(int status, const Fields& fields) {
   if (!attached() || response_begun_) return;
-  Http2Section& section = Http2Section::fresh();
+  Http2Section& section = Http2Section::fresh(Http2Section::Bytes::go);
   section.add_status(status);
-  section.add_all(fields);
+  section.add_all(fields, false);
   nghttp2_submit_headers(owner_.session(), NGHTTP2_FLAG_NONE, id(), nullptr, section.data(),
                          section.size(), nullptr);
   owner_.want_flush();
@@ -392,9 +394,11 @@ Task<Result<Done>> Http2Frontend::respond(ServerStream& stream, Response& respon
 void Http2Frontend::submit_head(ServerStream& stream, const Response& response, bool last) {
   stream.response_begun_ = true;
   stream.request_.about.status = response.status;
-  Http2Section& section = Http2Section::fresh();
+  // With a body, the response stays until the library has taken that, and the head before it.
+  Http2Section& section =
+      Http2Section::fresh(last ? Http2Section::Bytes::go : Http2Section::Bytes::stay);
   section.add_status(response.status);
-  section.add_all(response.fields);
+  section.add_all(response.fields, learns());
   if (response.declared_length) {
     section.add_length(*response.declared_length);
   } else if (!last) {

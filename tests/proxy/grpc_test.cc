@@ -107,6 +107,36 @@ TEST_F(GrpcChain, AnswersACallThatNoRouteMatchesAsUnimplemented) {
   EXPECT_EQ(sheets.sheet(0).find_grpc(0, 0)->value(12), 1u);
 }
 
+TEST_F(GrpcChain, LetsStreamsOfGrpcRoutesPauseAndGrow) {
+  options.body_bytes = 8;
+  options.body_timeout = 50ms;
+  config.routes[0].match.grpc = {"p.S"};
+  auto client = connect();
+  client->send(
+      "POST /p.S/M HTTP/1.1\r\nHost: a\r\nContent-Type: application/grpc\r\n"
+      "Transfer-Encoding: chunked\r\n\r\n5\r\n12345\r\n");
+  server.connection(0).read_head();
+  EXPECT_EQ(server.connection(0).read_to("12345\r\n"), "5\r\n12345\r\n");
+
+  loop.run_until([] { return false; }, Clock::now() + 150ms);
+  client->send("5\r\n67890\r\n");
+
+  EXPECT_EQ(server.connection(0).read_to("67890\r\n"), "5\r\n67890\r\n");
+}
+
+TEST_F(GrpcChain, KeepsTheLimitsOfBodiesOnAllOtherRoutes) {
+  options.body_bytes = 8;
+  auto client = connect();
+  client->send(
+      "POST /p.S/M HTTP/1.1\r\nHost: a\r\nContent-Type: application/grpc\r\n"
+      "Transfer-Encoding: chunked\r\n\r\n9\r\n123456789\r\n");
+
+  const std::string answer = client->read_message();
+
+  EXPECT_EQ(value_in(answer, "grpc-status"), "8");
+  EXPECT_EQ(value_in(answer, "x-evenkeel-reason"), "body_too_large");
+}
+
 TEST_F(GrpcChain, CountsACallWhoseClientLeftAsCancelled) {
   auto client = client_with("");
   server.connection(0).read_head();

@@ -73,6 +73,7 @@ struct About {
   std::uint64_t bytes_out = 0;    ///< of the response body, as written
   int status = 0;                 ///< as written to the client; 0 = nothing was written
   std::optional<Fault> fault;     ///< what ended it, if it failed
+  bool open_ended = false;        ///< a stream of messages: it may pause and grow as it likes
   Instant deadline = never;       ///< of a gRPC call: when its client stops waiting
   /// Of a gRPC call, as its client sees it; above 16: none of gRPC's own.
   std::optional<std::uint8_t> grpc_status;

@@ -87,6 +87,7 @@ class Plan final : public Handler {
   struct Road {
     std::string name;
     std::uint32_t index;  // of Names
+    bool calls_only;      // of gRPC
     std::vector<Lane> lanes;
   };
 
