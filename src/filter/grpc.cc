@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::string_view status_name = "grpc-status";
 constexpr std::string_view message_name = "grpc-message";
+constexpr std::string_view reason_name = "x-evenkeel-reason";
 constexpr std::uint8_t no_known_status = grpc_status_count;
 
 std::uint8_t number_of(GrpcStatus status) { return static_cast<std::uint8_t>(status); }
@@ -85,12 +86,14 @@ class CallBody final : public Body {
     return {.last = true, .trailers = &trailers_};
   }
 
+  /// REQUIRES: about_.fault says why.
   void conclude(GrpcStatus status, std::string_view message) {
     about_.grpc_status = number_of(status);
     std::string escaped;
     append_grpc_message(escaped, message);
     trailers_.add(status_name, digits_of(status));
     trailers_.add(message_name, trailers_.keep(escaped));
+    trailers_.add(reason_name, word_of(*about_.fault));
   }
 
   Loop& loop_;
@@ -104,6 +107,7 @@ class CallBody final : public Body {
 Response restated(Response response, GrpcStatus status, std::string_view message, About& about) {
   about.grpc_status = number_of(status);
   Response answer = grpc_trailers_only(status, message);
+  if (about.fault) answer.fields.add(reason_name, word_of(*about.fault));
   for (const Field& field : response.fields) {
     // What a gateway says of itself and of the request is as true as before.
     if (field.name().starts_with("x-")) answer.fields.add_copy(field.name(), field.value());

@@ -194,7 +194,8 @@ TEST_F(Grpc, GivesACallThatEndsWithoutAStatusOne) {
   EXPECT_EQ(bytes, "onetwo");
   EXPECT_EQ(trailers, (Pairs{{"x-mine", "kept"},
                              {"grpc-status", "2"},
-                             {"grpc-message", "the server ended the call without a status"}}));
+                             {"grpc-message", "the server ended the call without a status"},
+                             {"x-evenkeel-reason", "backend_protocol"}}));
   EXPECT_EQ(request.about.grpc_status, 2);
   EXPECT_EQ(request.about.fault, Fault::backend_protocol);
 }
@@ -212,7 +213,9 @@ TEST_F(Grpc, TurnsABackendsFailureInTheMiddleIntoTrailers) {
   const Pairs trailers = trailers_of(*response);
 
   EXPECT_EQ(bytes, "one");
-  EXPECT_EQ(trailers, (Pairs{{"grpc-status", "14"}, {"grpc-message", "ow"}}));
+  EXPECT_EQ(trailers, (Pairs{{"grpc-status", "14"},
+                             {"grpc-message", "ow"},
+                             {"x-evenkeel-reason", "backend_closed"}}));
   EXPECT_EQ(request.about.grpc_status, 14);
   EXPECT_EQ(request.about.fault, Fault::backend_closed);
   EXPECT_TRUE(backend.body_gone);
@@ -330,8 +333,9 @@ TEST_F(Grpc, EndsAnAnswerThatTakesTooLongWithTrailers) {
   const Pairs trailers = trailers_of(*response);
 
   EXPECT_EQ(bytes, "one");
-  EXPECT_EQ(trailers,
-            (Pairs{{"grpc-status", "4"}, {"grpc-message", "the deadline of the call has passed"}}));
+  EXPECT_EQ(trailers, (Pairs{{"grpc-status", "4"},
+                             {"grpc-message", "the deadline of the call has passed"},
+                             {"x-evenkeel-reason", "deadline_exceeded"}}));
   EXPECT_EQ(request.about.fault, Fault::deadline_exceeded);
   EXPECT_EQ(request.about.grpc_status, 4);
   EXPECT_TRUE(backend.body_gone);
