@@ -81,6 +81,7 @@ SimulatedServer::SimulatedServer(Loop& loop, const SimulatorOptions& options, co
   frontend_.header_fields = 256;
   frontend_.uri_bytes = 32 * 1024;
   frontend_.body_bytes = 512u << 20;
+  frontend_.body_timeout = std::chrono::hours(1);  // streams of gRPC may pause
   frontend_.write_timeout = std::chrono::hours(1);
 
   reservation_ = socket(endpoint_.family(), SOCK_STREAM | SOCK_CLOEXEC, 0);
