@@ -37,6 +37,7 @@ std::string_view take_record(Pieces& pieces) {
   std::size_t filled = 0;
   for (std::string_view* piece : {&pieces.head, &pieces.body, &pieces.tail}) {
     const std::size_t count = std::min(piece->size(), record_size - filled);
+    if (count == 0) continue;  // it may point nowhere, which memcpy does not allow
     std::memcpy(gathered.data() + filled, piece->data(), count);
     piece->remove_prefix(count);
     filled += count;
