@@ -191,7 +191,7 @@ class Refusing(case.Case):
             told = exchange(daemon.address, "POST", "/v1/x", body=body)
             self.assertEqual((told.status, told.body), (200, b"good " + body))
         self.assertEqual(len(good.exchanges), 4)
-        self.assertEqual(max(line["attempts"] for line in daemon.wait_access(4)), attempts)
+        self.assertGreaterEqual(max(line["attempts"] for line in daemon.wait_access(4)), attempts)
 
     @staticmethod
     def requests(wire):
@@ -356,9 +356,8 @@ class Breaking(case.Case):
             for _ in range(requests):
                 began = time.monotonic()
                 with Peer.connect(daemon.address) as peer:
-                    call = peer.request("POST", "/bad", body=b"{}")
                     try:
-                        self.assertEqual(call.read_response().status, status)
+                        self.assertEqual(peer.exchange("POST", "/bad", body=b"{}").status, status)
                     except (Reset, Closed):
                         self.assertTrue(aborted, "it should have been told")
                     self.assertEqual(peer.violations, [])
