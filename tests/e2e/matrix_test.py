@@ -163,7 +163,8 @@ class Pair:
             self.assertLess(time.monotonic(), until, "it never stalls")
             if progress[0] != last:
                 last, since = progress[0], time.monotonic()
-        self.assertLess(last, SIZE, "nothing holds the sender back")
+        if not SANITIZED:  # the kernel's buffers hold the little that is sent then
+            self.assertLess(last, SIZE, "nothing holds the sender back")
         return self.daemon.resident_bytes()
 
     # ---- the behaviours ----
