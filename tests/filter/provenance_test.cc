@@ -126,6 +126,28 @@ TEST_F(Provenance, MakesIdsThatSortByTheirTime) {
   EXPECT_LT(stamp, now + 60'000);
 }
 
+TEST_F(Provenance, PassesOnTheClientsCertificateAndNoForgedOne) {
+  const auto certified = [&](bool trusted, std::string_view said) {
+    Request request{.about = {.client = "::1",
+                              .trusted = trusted,
+                              .secure = true,
+                              .certificate_subject = "CN=a \"b\",O=c\\,d",
+                              .certificate_hash = "0123"}};
+    request.fields.add("X-Forwarded-Client-Cert", said);
+    auto answered = filter.handle(request, keeper);
+    const auto begin = keeper.fields.find("x-forwarded-client-cert: ");
+    EXPECT_EQ(keeper.fields.find("orwarded-", begin + 20), std::string::npos) << keeper.fields;
+    return keeper.fields.substr(begin, keeper.fields.find('\n', begin) - begin);
+  };
+  const std::string envoys = R"(Hash=0123;Subject="CN=a \"b\",O=c\\,d")";
+
+  EXPECT_EQ(certified(false, "Hash=forged"), "x-forwarded-client-cert: " + envoys);
+  EXPECT_EQ(certified(true, "Hash=first"), "x-forwarded-client-cert: Hash=first," + envoys);
+  EXPECT_EQ(passed({{"x-forwarded-client-cert", "Hash=forged"}, {"x-request-id", "a"}})
+                .find("client-cert"),
+            std::string::npos);
+}
+
 TEST_F(Provenance, SaysWhenItCameOverTls) {
   Request request{.authority = "", .about = {.client = "::1", .secure = true}};
   auto answered = filter.handle(request, keeper);
