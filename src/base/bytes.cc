@@ -7,6 +7,9 @@ namespace {
 
 constexpr unsigned keep = 32;  // of each size and thread: what stays after a burst
 
+/// Blocks whose beginnings lie a power of two apart would fight for the same lines of the cache.
+constexpr std::size_t stagger = 192;
+
 /// One thread's spare blocks of a size. Trivial, so that reaching them costs no check.
 struct BlockList {
   char* blocks[keep];
@@ -14,13 +17,14 @@ struct BlockList {
   unsigned most;  // 0 until the thread has taken a block, and again when it ends
 };
 
+constinit thread_local BlockList tiny_blocks{};
 constinit thread_local BlockList small_blocks{};
 constinit thread_local BlockList large_blocks{};
 
 struct Keeper {
-  void open() { small_blocks.most = large_blocks.most = keep; }
+  void open() { tiny_blocks.most = small_blocks.most = large_blocks.most = keep; }
   ~Keeper() {
-    for (BlockList* list : {&small_blocks, &large_blocks}) {
+    for (BlockList* list : {&tiny_blocks, &small_blocks, &large_blocks}) {
       list->most = 0;
       while (list->count > 0) ::operator delete(list->blocks[--list->count]);
     }
@@ -30,11 +34,12 @@ thread_local Keeper keeper;
 
 [[gnu::noinline]] char* take_from_heap(std::uint32_t size) {
   keeper.open();
-  return static_cast<char*>(::operator new(size));
+  return static_cast<char*>(::operator new(size + stagger));
 }
 
 BlockList& list_of(std::uint32_t size) {
-  return size == Block::small ? small_blocks : large_blocks;
+  if (size == Block::small) return small_blocks;
+  return size == Block::large ? large_blocks : tiny_blocks;
 }
 
 }  // namespace

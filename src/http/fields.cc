@@ -1,6 +1,7 @@
 #include "evenkeel/http/fields.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "evenkeel/base/pool_allocator.h"
@@ -90,7 +91,17 @@ struct LengthIndex {
 };
 constexpr LengthIndex by_length;
 
+constexpr std::size_t most_ids = 64;
+
+constexpr auto names_by_id = [] {
+  std::array<std::string_view, most_ids> names{};
+  for (const KnownName& one : known) names[static_cast<std::size_t>(one.id)] = one.name;
+  return names;
+}();
+
 }  // namespace
+
+std::string_view lower_case_name(FieldId id) { return names_by_id[static_cast<std::size_t>(id)]; }
 
 bool same_name(std::string_view a, std::string_view b) {
   if (a.size() != b.size()) return false;

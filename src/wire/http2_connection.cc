@@ -3,6 +3,7 @@
 #include <nghttp2/nghttp2.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -255,6 +256,41 @@ struct Http2Callbacks {
 
 namespace {
 
+/// The library's memory comes from the thread's free lists: it takes some twenty pieces a request.
+/// Each is preceded by its size, which the free lists want back.
+struct PooledMemory {
+  static constexpr std::size_t before = alignof(std::max_align_t);
+
+  static void* take(std::size_t size, void*) {
+    auto* place = static_cast<char*>(take_pooled(size + before));
+    std::memcpy(place, &size, sizeof size);
+    return place + before;
+  }
+  static std::size_t size_of(const void* memory) {
+    std::size_t size;
+    std::memcpy(&size, static_cast<const char*>(memory) - before, sizeof size);
+    return size;
+  }
+  static void give(void* memory, void*) {
+    if (memory == nullptr) return;
+    give_pooled(static_cast<char*>(memory) - before, size_of(memory) + before);
+  }
+  static void* take_zeroed(std::size_t count, std::size_t size, void*) {
+    void* memory = take(count * size, nullptr);
+    return std::memset(memory, 0, count * size);
+  }
+  static void* change(void* memory, std::size_t size, void*) {
+    if (memory == nullptr) return take(size, nullptr);
+    void* larger = take(size, nullptr);
+    std::memcpy(larger, memory, std::min(size, size_of(memory)));
+    give(memory, nullptr);
+    return larger;
+  }
+};
+
+nghttp2_mem pooled_memory{nullptr, PooledMemory::take, PooledMemory::give,
+                          PooledMemory::take_zeroed, PooledMemory::change};
+
 nghttp2_option* make_options() {
   nghttp2_option* option = nullptr;
   nghttp2_option_new(&option);
@@ -271,9 +307,9 @@ Http2Connection::Http2Connection(std::unique_ptr<Socket> socket, const Http2Sett
     : socket_(std::move(socket)), settings_(settings), guard_(settings.side) {
   static nghttp2_session_callbacks* const callbacks = Http2Callbacks::make();
   static nghttp2_option* const options = make_options();
-  const auto make = settings.side == Http2Guard::Side::server ? nghttp2_session_server_new2
-                                                              : nghttp2_session_client_new2;
-  if (make(&session_, callbacks, this, options) != 0) throw std::bad_alloc();
+  const auto make = settings.side == Http2Guard::Side::server ? nghttp2_session_server_new3
+                                                              : nghttp2_session_client_new3;
+  if (make(&session_, callbacks, this, options, &pooled_memory) != 0) throw std::bad_alloc();
   if (settings.side == Http2Guard::Side::server) {
     magic_left_ = NGHTTP2_CLIENT_MAGIC_LEN;
   }
@@ -643,15 +679,18 @@ Http2Stream::~Http2Stream() {
 }
 
 bool Http2Stream::append(std::string_view bytes) {
-  received_ += bytes.size();
+  const std::size_t arriving = bytes.size();
+  received_ += arriving;
   arrived_.raise();
   while (!bytes.empty()) {
     ReadBuffer* back = blocks_ > 0 ? &in_[(first_block_ + blocks_ - 1) % most_blocks] : nullptr;
     if (back == nullptr || back->free_size() == 0) {
       if (blocks_ == most_blocks) return false;  // more than the window lets through
       back = &in_[(first_block_ + blocks_++) % most_blocks];
-      const bool large = bytes.size() > Block::small || blocks_ > 1;
-      back->block = Block::take(large ? Block::large : Block::small);
+      const bool first = blocks_ == 1 && received_ == arriving;
+      back->block = Block::take(first && arriving <= Block::tiny ? Block::tiny
+                                : blocks_ == 1                   ? Block::small
+                                                                 : Block::large);
       back->begin = back->end = 0;
     }
     const std::size_t size = std::min<std::size_t>(bytes.size(), back->free_size());

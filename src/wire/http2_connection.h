@@ -78,6 +78,8 @@ class Http2Connection : public Pooled {
   /// Closes so that what was sent last arrives.
   Task<void> linger();
   bool ping_unanswered() const { return ping_unanswered_; }
+  /// The table of HPACK learns again what it may have lost; asked once for each message.
+  bool learns() { return messages_++ % 64 == 0; }
   /// Of our own making: how many are open, whether there may be more, and how many at a time.
   std::uint32_t open_streams() const { return open_streams_; }
   bool may_open_streams() const;
@@ -164,6 +166,7 @@ class Http2Connection : public Pooled {
   std::uint64_t withheld_ = 0;  // of the connection's window, while too much is buffered
   std::uint64_t buffered_ = 0;  // in all streams
   std::uint32_t open_streams_ = 0;
+  std::uint32_t messages_ = 0;  // whose heads we sent
   Instant last_heard_{};
   Instant last_message_{};
   const char* failure_ = "the connection has ended";

@@ -266,12 +266,12 @@ std::size_t Http2Link::room() const {
 }
 
 void Http2Link::submit_head(ClientStream& stream, const Request& request) {
-  Http2Section& section = Http2Section::fresh();
+  Http2Section& section = Http2Section::fresh(Http2Section::Bytes::stay);
   section.add(":method", request.method);
   section.add(":scheme", socket().tls() != nullptr ? "https" : "http");
   section.add(":authority", request.authority);
   section.add(":path", request.path);
-  section.add_all(request.fields);
+  section.add_all(request.fields, learns());
   if (request.wants_trailers) section.add("te", "trailers");
   const Body* body = request.body.get();
   if (body == nullptr) {

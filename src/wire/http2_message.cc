@@ -9,22 +9,24 @@
 
 namespace evenkeel {
 
-Http2Section& Http2Section::fresh() {
+Http2Section& Http2Section::fresh(Bytes bytes) {
   thread_local Http2Section section;
   section.fields_.clear();
   section.digits_used_ = 0;
+  section.flags_ = bytes == Bytes::stay ? unsigned{NGHTTP2_NV_FLAG_NO_COPY_VALUE} : 0;
   return section;
 }
 
-void Http2Section::add(std::string_view name, std::string_view value) {
+void Http2Section::push(std::string_view name, std::string_view value, unsigned flags) {
   const auto bytes = [](std::string_view text) {
     return const_cast<std::uint8_t*>(reinterpret_cast<const std::uint8_t*>(text.data()));
   };
-  // A request's id comes once: in the table of HPACK it would push out what comes often.
-  const bool unique = name == "x-request-id";
-  fields_.push_back(
-      {bytes(name), bytes(value), name.size(), value.size(),
-       static_cast<std::uint8_t>(unique ? NGHTTP2_NV_FLAG_NO_INDEX : NGHTTP2_NV_FLAG_NONE)});
+  fields_.push_back({bytes(name), bytes(value), name.size(), value.size(),
+                     static_cast<std::uint8_t>(flags)});
+}
+
+void Http2Section::add(std::string_view name, std::string_view value) {
+  push(name, value, flags_ | NGHTTP2_NV_FLAG_NO_COPY_NAME);
 }
 
 void Http2Section::add_status(int status) {
@@ -33,20 +35,29 @@ void Http2Section::add_status(int status) {
   at[1] = static_cast<char>('0' + status / 10 % 10);
   at[2] = static_cast<char>('0' + status % 10);
   digits_used_ += 3;
-  add(":status", {at, 3});
+  push(":status", {at, 3}, NGHTTP2_NV_FLAG_NO_COPY_NAME);
 }
 
 void Http2Section::add_length(std::uint64_t length) {
   char* at = digits_ + digits_used_;
   const auto written = std::to_chars(at, digits_ + sizeof digits_, length);
   digits_used_ += static_cast<std::size_t>(written.ptr - at);
-  add("content-length", {at, static_cast<std::size_t>(written.ptr - at)});
+  push("content-length", {at, static_cast<std::size_t>(written.ptr - at)},
+       NGHTTP2_NV_FLAG_NO_COPY_NAME);
 }
 
-void Http2Section::add_all(const Fields& fields) {
+void Http2Section::add_all(const Fields& fields, bool learn) {
   for (const Field& field : fields) {
     if (field.id == FieldId::upgrade) continue;  // RFC 9113 8.2.2
-    add(field.name(), field.value());
+    if (field.id == FieldId::x_request_id) {
+      // In the table of HPACK each would push out a field that comes often.
+      const unsigned once = learn ? 0 : unsigned{NGHTTP2_NV_FLAG_NO_INDEX};
+      push("x-request-id", field.value(), flags_ | once | NGHTTP2_NV_FLAG_NO_COPY_NAME);
+    } else if (const auto name = lower_case_name(field.id); !name.empty()) {
+      push(name, field.value(), flags_ | NGHTTP2_NV_FLAG_NO_COPY_NAME);
+    } else {
+      push(field.name(), field.value(), flags_);  // in whatever case: copied, and lowered
+    }
   }
 }
 

@@ -15,24 +15,32 @@
 
 namespace evenkeel {
 
-/// A header section to be sent, kept by the thread between messages. Names are lower-cased and all
-/// is copied when the library takes it.
+/// A header section to be sent, kept by the thread between messages: views.
 class Http2Section {
  public:
-  /// The thread's section, emptied. What it holds are views.
-  static Http2Section& fresh();
+  /// Whether what the section views stays until its frame is written, or is copied when the library
+  /// takes it.
+  enum class Bytes : std::uint8_t { stay, go };
+  /// The thread's section, emptied.
+  static Http2Section& fresh(Bytes bytes);
 
+  /// `name`: in lower case, of static storage.
   void add(std::string_view name, std::string_view value);
+  /// Value and name are copied whatever `Bytes` says.
   void add_status(int status);
   void add_length(std::uint64_t length);
-  /// All fields of a message but those that HTTP/2 has no place for.
-  void add_all(const Fields& fields);
+  /// All fields of a message but those that HTTP/2 has no place for. `learn`: the table of HPACK
+  /// is to learn the names of fields whose values never come twice.
+  void add_all(const Fields& fields, bool learn);
 
   const nghttp2_nv* data() const { return fields_.data(); }
   std::size_t size() const { return fields_.size(); }
 
  private:
+  void push(std::string_view name, std::string_view value, unsigned flags);
+
   std::vector<nghttp2_nv> fields_;
+  unsigned flags_ = 0;  // of a value that is as lasting as `Bytes` says
   char digits_[24];
   std::size_t digits_used_ = 0;
 };

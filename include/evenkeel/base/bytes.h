@@ -8,10 +8,11 @@
 
 namespace evenkeel {
 
-/// A recycled block of one of two sizes. Empty when moved from. Thread: given back to the free
+/// A recycled block of one of three sizes. Empty when moved from. Thread: given back to the free
 /// list of the thread that drops it.
 class Block {
  public:
+  static constexpr std::uint32_t tiny = 2 * 1024;    ///< a body that is all here
   static constexpr std::uint32_t small = 16 * 1024;  ///< a message head, a token
   static constexpr std::uint32_t large = 64 * 1024;  ///< a body on its way: the high-water mark
 

@@ -46,6 +46,9 @@ enum class FieldId : std::uint8_t {
 /// The id of a name, whatever its case.
 FieldId field_id(std::string_view name);
 
+/// The name of an id in lower case; empty for `other`.
+std::string_view lower_case_name(FieldId id);
+
 /// Equal but for ASCII case.
 bool same_name(std::string_view a, std::string_view b);
 
