@@ -10,6 +10,8 @@
 #include <new>
 #include <optional>
 
+#include "net/tls_state.h"
+
 namespace evenkeel {
 namespace {
 
@@ -175,6 +177,7 @@ OwnedContext make_context(const SSL_METHOD* method, TlsVersion least) {
                                SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_PRIORITIZE_CHACHA);
   SSL_CTX_set_mode(
       ctx, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_AUTO_RETRY | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  SSL_CTX_set_msg_callback(ctx, &TlsState::on_message);
   SSL_CTX_set_read_ahead(ctx, 1);  // a record costs one read, not two
   return context;
 }

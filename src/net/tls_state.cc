@@ -17,6 +17,11 @@ constexpr std::size_t record_size = 16 * 1024 - 128;   // of plaintext: four rec
 constexpr std::size_t record_room = record_size + 64;  // with header, nonce and tag
 constexpr unsigned char handshake_record = 0x16;
 
+/// Key updates, tickets and refused renegotiations cost far more than the bytes that ask for them,
+/// and OpenSSL deals with as many as come: this many are free, then one for so much data.
+constexpr std::uint32_t free_chatter = 32;
+constexpr std::uint64_t data_per_chatter = 64 * 1024;
+
 /// What one record is put together in when it comes from several pieces.
 constinit thread_local std::array<char, record_size> gathered{};
 
@@ -95,6 +100,10 @@ long TlsState::bio_control(BIO*, int command, long, void*) {
 int TlsState::bio_read(BIO* bio, char* place, int size) {
   auto& self = *static_cast<TlsState*>(BIO_get_data(bio));
   BIO_clear_retry_flags(bio);
+  if (self.chatter_ > free_chatter + self.received_ / data_per_chatter) [[unlikely]] {
+    self.end_ = End::broken;
+    return -1;
+  }
   if (!self.watch_.kernel_readable() && !self.looking_) {
     BIO_set_retry_read(bio);
     return -1;
@@ -191,6 +200,12 @@ bool TlsState::flush() {
     if (out_.size() == before) break;
   }
   return out_.empty();
+}
+
+void TlsState::on_message(int sent, int, int type, const void*, std::size_t, SSL* ssl, void*) {
+  TlsState& self = of(ssl);
+  const bool counts = sent != 0 ? type == SSL3_RT_ALERT : type == SSL3_RT_HANDSHAKE;
+  if (counts && self.established_) ++self.chatter_;
 }
 
 // ---- handshake ----------------------------------------------------------------------------------
@@ -349,6 +364,7 @@ Socket::Read TlsState::read_some(char* place, std::size_t size) {
       break;
     }
     total += got;
+    received_ += got;
     const bool held = SSL_has_pending(ssl_.get()) == 1;
     watch_.hold(held);
     if (!held && !watch_.kernel_readable()) break;

@@ -92,9 +92,12 @@ class TlsState {
   static int on_new_ticket(SSL* ssl, void* server);
   static SSL_TICKET_RETURN on_ticket(SSL* ssl, SSL_SESSION* session, const unsigned char* name,
                                      std::size_t name_size, SSL_TICKET_STATUS status, void* server);
+  static void on_message(int sent, int version, int type, const void* bytes, std::size_t size,
+                         SSL* ssl, void* unused);
   static int on_new_session(SSL* ssl, SSL_SESSION* session);
   friend class TlsServer;
   friend class TlsClient;
+  friend OwnedContext make_context(const SSL_METHOD* method, TlsVersion least);
 
   bool flush();
   int send_now(std::string_view bytes);
@@ -113,6 +116,8 @@ class TlsState {
   std::string expected_name_;
   TlsOutcome outcome_ = TlsOutcome::error;
   End end_ = End::none;
+  std::uint64_t received_ = 0;  // bytes of data
+  std::uint32_t chatter_ = 0;   // messages of TLS itself since the handshake
   bool established_ = false;
   bool first_byte_seen_ = false;
   bool not_tls_ = false;

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import re
+import resource
 import socket
 import ssl
 import subprocess
@@ -34,10 +35,11 @@ class TlsCase(case.Case):
         return self.in_front_of(self.backend(script), listeners=list(listeners), **config)
 
     def s_client(self, address, *arguments, request=None):
-        """Connects, asks, and hears until the server closes. What openssl said of it."""
+        """Connects, asks, and hears until the server closes; asked for nothing, it leaves at once. What openssl
+        said of it."""
         text = "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n" if request is None else request
         done = subprocess.run(["openssl", "s_client", "-connect", address, "-CAfile", self.authority.cert,
-                               "-verify_return_error", "-ign_eof", *arguments], input=text.encode(),
+                               "-verify_return_error", *(["-ign_eof"] if text else []), *arguments], input=text.encode(),
                               capture_output=True, timeout=PATIENCE, check=False)
         return (done.stdout + done.stderr).decode("utf-8", "replace")
 
@@ -211,6 +213,26 @@ class Strangers(TlsCase):
             self.assertEqual(sock.recv(100), b"")
         self.assertEqual(self.handshakes(daemon, "timeout"), 20)
         self.eventually(lambda: daemon.metric("evenkeel_connections") == 0)
+
+
+    def test_a_flood_of_handshakes_is_cut_short(self):
+        cap = 1024
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        daemon = self.serving(workers=1)
+        with Stream.connect(daemon.address, tls=self.authority.trust(), name="localhost") as before:
+            self.assertEqual(before.exchange("GET", "/").status, 200)
+            flood = [socket.create_connection(daemon.address.split(":"), PATIENCE) for _ in range(cap + 10)]
+            for sock in flood:
+                self.addCleanup(sock.close)
+            self.eventually(lambda: self.handshakes(daemon, "overload") == 10)
+            for sock in flood[cap:]:
+                self.assertEqual(sock.recv(1), b"")
+            self.assertEqual(before.exchange("GET", "/").status, 200)
+            for sock in flood:
+                sock.close()
+            self.eventually(lambda: "200" in self.curl(daemon.address).stdout)
 
 
 class ProxyProtocol(TlsCase):

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <openssl/ssl.h>
 
 #include <memory>
 #include <optional>
@@ -530,6 +531,36 @@ TEST_F(Tls, FailsOnBytesThatWereChanged) {
   auto written = server->write("x", {}, {}, 1s);
   ASSERT_TRUE(written.ready());
   EXPECT_FALSE(written.take());
+}
+
+TEST_F(Tls, BearsWithKeyUpdatesButNotWithAFlood) {
+  // A client of OpenSSL alone, which can be told to do what ours never does.
+  const Ends ends = connected_ends();
+  server = std::make_unique<Socket>(loop, ends.ours);
+  Peer peer(loop, ends.theirs);  // wakes the loop
+  const std::unique_ptr<SSL_CTX, void (*)(SSL_CTX*)> context(SSL_CTX_new(TLS_client_method()),
+                                                             SSL_CTX_free);
+  const std::unique_ptr<SSL, void (*)(SSL*)> ssl(SSL_new(context.get()), SSL_free);
+  SSL_set_fd(ssl.get(), ends.theirs);
+  SSL_set_connect_state(ssl.get());
+  accepting = server->accept_tls(plain_policy(), Clock::now() + 10s);
+  ASSERT_TRUE(
+      eventually(loop, [&] { return SSL_do_handshake(ssl.get()) == 1 && accepting.ready(); }));
+
+  const auto update = [&] {
+    return SSL_key_update(ssl.get(), SSL_KEY_UPDATE_REQUESTED) == 1 &&
+           SSL_do_handshake(ssl.get()) == 1;
+  };
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(update());
+  ASSERT_EQ(SSL_write(ssl.get(), "still here", 10), 10);
+  EXPECT_EQ(read_bytes(*server, 10), "still here");
+  auto written = server->write("answer", {}, {}, 1s);
+  std::string got(6, '\0');
+  ASSERT_TRUE(eventually(loop, [&] { return SSL_read(ssl.get(), got.data(), 6) == 6; }));
+  EXPECT_EQ(got, "answer");
+
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(update());
+  EXPECT_EQ(read_to_end(*server), Socket::Got::failure);
 }
 
 TEST_F(Tls, KnowsAnIdleConnectionFromOneThatHasEnded) {
