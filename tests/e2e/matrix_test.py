@@ -306,6 +306,7 @@ class Pair:
         gone = []
 
         def script(ask):
+            next(ask.pieces())  # it has begun, and there is more to come
             ask.answer(b"too much", status=413)
             if isinstance(self.backend, H2Backend):
                 ask.abort(NO_ERROR)  # "the rest is not needed", RFC 9113 8.1
