@@ -273,7 +273,8 @@ void Http2Link::submit_head(ClientStream& stream, const Request& request) {
   section.add(":path", request.path);
   section.add_all(request.fields, learns());
   if (request.wants_trailers) section.add("te", "trailers");
-  const Body* body = request.body.get();
+  // Upgrades are of HTTP/1.1: what would be the tunnel is no body.
+  const Body* body = request.upgrade.empty() ? request.body.get() : nullptr;
   if (body == nullptr) {
     const bool expected =
         request.method == "POST" || request.method == "PUT" || request.method == "PATCH";
