@@ -1,0 +1,224 @@
+"""What a message is in one version of HTTP, it is in the other: nothing lost, nothing added that only
+one of them knows."""
+
+import case
+from http2 import Peer, request_fields
+from stream import Stream, exchange
+
+
+class ToHttp1(case.Case):
+    """An HTTP/2 client before an HTTP/1.1 backend."""
+
+    def ask(self, *args, script=None, **kwargs):
+        self.backend_ = self.backend(script)
+        daemon = self.in_front_of(self.backend_)
+        with Peer.connect(daemon.address) as peer:
+            call = peer.request(*args, **kwargs)
+            answer = call.read_response()
+            self.assertEqual(peer.violations, [])
+        self.head = self.backend_.exchanges[0].head
+        return answer
+
+    def test_the_authority_becomes_the_host(self):
+        self.ask(path="/a?b=c", authority="Example.com:8080")
+        self.assertEqual(self.head.first_line, "GET /a?b=c HTTP/1.1")
+        self.assertEqual(self.head.all("host"), ["Example.com:8080"])
+        self.assertEqual([name for name, _ in self.head.fields if name.startswith(":")], [])
+
+    def test_a_host_field_alone_will_do(self):
+        backend = self.backend()
+        daemon = self.in_front_of(backend)
+        with Peer.connect(daemon.address) as peer:
+            fields = [(":method", "GET"), (":scheme", "http"), (":path", "/"), ("host", "example.com")]
+            self.assertEqual(peer.open_stream(fields).read_response().status, 200)
+        self.assertEqual(backend.exchanges[0].head.all("host"), ["example.com"])
+
+    def test_crumbs_of_cookies_become_one_field(self):
+        self.ask(fields=[("cookie", "a=1"), ("x-between", "1"), ("cookie", "b=2"), ("cookie", "c=3; d=4")])
+        self.assertEqual(self.head.all("cookie"), ["a=1; b=2; c=3; d=4"])
+
+    def test_fields_that_come_twice_stay_two_in_their_order(self):
+        self.ask(fields=[("x-twice", "1"), ("accept", "*/*"), ("x-twice", "2")])
+        self.assertEqual(self.head.all("x-twice"), ["1", "2"])
+
+    def test_bytes_of_values_are_kept(self):
+        self.ask(fields=[("x-bytes", "caf\xc3\xa9 \xff \"quoted\"\tand on")])
+        self.assertEqual(self.head.field("x-bytes"), "caf\xc3\xa9 \xff \"quoted\"\tand on")
+
+    def test_a_request_without_a_body_announces_none(self):
+        self.ask("GET")
+        self.assertEqual((self.head.length(), self.head.chunked()), (None, False))
+
+    def test_a_post_without_a_body_has_length_zero(self):
+        self.ask("POST")
+        self.assertEqual((self.head.length(), self.head.chunked()), (0, False))
+
+    def test_a_body_with_a_length_keeps_it(self):
+        self.ask("POST", fields=[("content-length", "3")], body=b"abc")
+        self.assertEqual((self.head.length(), self.head.chunked(), self.head.body), (3, False, b"abc"))
+
+    def test_a_body_without_a_length_is_whole(self):
+        self.ask("POST", body=b"abc" * 20_000)
+        self.assertEqual(self.head.body, b"abc" * 20_000)
+
+    def test_te_trailers_is_told_as_http1_tells_it(self):
+        self.ask(fields=[("te", "trailers")])
+        self.assertEqual(self.head.field("te"), "trailers")
+        self.assertIn("te", (self.head.field("connection") or "").lower())
+
+    def test_fields_of_the_backends_connection_stay_behind(self):
+        def script(ask):
+            ask.send(b"HTTP/1.1 200 Fine\r\nConnection: X-Secret, keep-alive\r\nKeep-Alive: timeout=5\r\n"
+                     b"X-Secret: 1\r\nProxy-Connection: keep-alive\r\nTransfer-Encoding: chunked\r\n"
+                     b"Set-Cookie: a=1\r\nSet-Cookie: b=2\r\nX-Mixed: Kept\r\n\r\n3\r\nabc\r\n0\r\n\r\n")
+
+        answer = self.ask(script=script)
+        self.assertEqual((answer.status, answer.body), (200, b"abc"))
+        names = [name for name, _ in answer.fields]
+        for name in ("connection", "keep-alive", "x-secret", "proxy-connection", "transfer-encoding"):
+            self.assertNotIn(name, names)
+        self.assertEqual(answer.all("set-cookie"), ["a=1", "b=2"])
+        self.assertEqual(answer.field("x-mixed"), "Kept")
+
+    def test_an_answer_that_ends_with_its_connection_ends_well(self):
+        def script(ask):
+            ask.send(b"HTTP/1.1 200 OK\r\n\r\nuntil the end")
+            ask.stream.close()
+
+        self.assertEqual(self.ask(script=script).body, b"until the end")
+
+    def test_an_answer_to_head_keeps_its_length(self):
+        answer = self.ask("HEAD", script=lambda ask: ask.answer(b"not sent"))
+        self.assertEqual((answer.field("content-length"), answer.body), ("8", b""))
+
+    def test_interim_answers_pass(self):
+        def script(ask):
+            ask.send(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n")
+            ask.answer(b"done")
+
+        self.backend_ = self.backend(script)
+        with Peer.connect(self.in_front_of(self.backend_).address) as peer:
+            call = peer.request()
+            self.assertEqual(call.read_response().body, b"done")
+            self.assertEqual([(each.status, each.field("link")) for each in call.interim], [(103, "</a>")])
+
+    def test_an_expectation_is_met(self):
+        answer = self.ask("POST", fields=[("expect", "100-continue"), ("content-length", "3")], body=b"abc")
+        self.assertEqual(answer.status, 200)
+        self.assertEqual(self.head.body, b"abc")
+
+
+class ToHttp2(case.Case):
+    """An HTTP/1.1 client before an HTTP/2 backend, which notes every rule that is broken."""
+
+    def ask(self, *args, script=None, **kwargs):
+        self.backend_ = self.h2_backend(script)
+        daemon = self.in_front_of(self.backend_, pool={"protocol": "h2"})
+        answer = exchange(daemon.address, *args, **kwargs)
+        self.head = self.backend_.exchanges[0].head
+        return answer
+
+    def test_the_host_becomes_the_authority(self):
+        self.ask("GET", "/a?b=c", host="Example.com:8080")
+        self.assertEqual(self.head.pseudo, {":method": "GET", ":scheme": "http", ":path": "/a?b=c",
+                                            ":authority": "Example.com:8080"})
+        self.assertEqual(self.head.all("host"), [])
+
+    def test_fields_of_the_connection_stay_behind_and_names_are_small(self):
+        self.ask(fields=[("Connection", "X-Secret, close"), ("X-Secret", "1"), ("Keep-Alive", "timeout=5"),
+                         ("TE", "gzip"), ("Proxy-Connection", "close"), ("X-Mixed", "Kept")])
+        for name in ("connection", "x-secret", "keep-alive", "te", "proxy-connection", "upgrade"):
+            self.assertIsNone(self.head.field(name), name)
+        self.assertIn(("x-mixed", "Kept"), self.head.fields)
+
+    def test_a_chunked_body_has_no_chunks_there(self):
+        backend = self.h2_backend()
+        daemon = self.in_front_of(backend, pool={"protocol": "h2"})
+        with Stream.connect(daemon.address) as stream:
+            stream.send(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+                        b"3\r\nabc\r\n4;x=y\r\ndefg\r\n0\r\n\r\n")
+            self.assertEqual(stream.read_response().status, 200)
+        head = backend.exchanges[0].head
+        self.assertEqual((head.body, head.length(), head.field("transfer-encoding")), (b"abcdefg", None, None))
+
+    def test_an_upgrade_goes_no_further(self):
+        """WebSockets over HTTP/2 are another thing (RFC 8441); the rest of the request is an ordinary one."""
+        answer = self.ask(fields=[("Connection", "upgrade"), ("Upgrade", "websocket"), ("Sec-WebSocket-Key", "x")])
+        self.assertNotEqual(answer.status, 101)
+
+    def test_an_answer_without_a_length_is_chunked_for_http1(self):
+        def script(ask):
+            ask.begin_chunks([("set-cookie", "a=1"), ("set-cookie", "b=2")])
+            ask.chunk(b"abc")
+            ask.end_chunks()
+
+        answer = self.ask(script=script)
+        self.assertTrue(answer.chunked())
+        self.assertEqual((answer.body, answer.all("set-cookie")), (b"abc", ["a=1", "b=2"]))
+
+    def test_an_answer_with_a_length_keeps_it(self):
+        answer = self.ask(script=lambda ask: ask.answer(b"abc"))
+        self.assertEqual((answer.length(), answer.chunked()), (3, False))
+
+    def test_an_answer_to_head_keeps_its_length(self):
+        answer = self.ask("HEAD", script=lambda ask: ask.answer(b"not sent"))
+        self.assertEqual((answer.length(), answer.body), (8, b""))
+
+    def test_an_answer_of_headers_alone_has_length_zero(self):
+        answer = self.ask(script=lambda ask: ask.send_head(end=True))
+        self.assertEqual((answer.status, answer.length()), (200, 0))
+
+    def test_a_client_of_http_1_0_gets_neither_chunks_nor_trailers(self):
+        def script(ask):
+            ask.begin_chunks()
+            ask.chunk(b"abc")
+            ask.end_chunks([("x-sum", "1")])
+
+        backend = self.h2_backend(script)
+        daemon = self.in_front_of(backend, pool={"protocol": "h2"})
+        with Stream.connect(daemon.address) as stream:
+            stream.send(b"GET / HTTP/1.0\r\nHost: a\r\n\r\n")
+            answer = stream.read_response()
+            self.assertEqual((answer.chunked(), answer.body), (False, b"abc"))
+
+
+class Throughout(case.Case):
+    """HTTP/2 on both sides."""
+
+    def test_a_request_and_its_answer_are_what_they_were(self):
+        def script(ask):
+            ask.begin_chunks([("x-answer", "1"), ("x-answer", "2")], status=207)
+            ask.chunk(ask.body)
+            ask.end_chunks([("x-sum", "1"), ("x-more", "2")])
+
+        backend = self.h2_backend(script)
+        daemon = self.in_front_of(backend, pool={"protocol": "h2"})
+        with Peer.connect(daemon.address) as peer:
+            fields = request_fields("PROPFIND", "/%41?x=%20;y", [("te", "trailers"), ("cookie", "a=1"), ("cookie", "b=2"),
+                                                                ("x-asked", "\xff")], authority="test:1")
+            call = peer.open_stream(fields, end=False)
+            call.send(b"question")
+            call.end([("x-asked-sum", "9")])
+            answer = call.read_response()
+            self.assertEqual(peer.violations, [])
+        self.assertEqual((answer.status, answer.all("x-answer"), answer.body), (207, ["1", "2"], b"question"))
+        self.assertEqual(answer.trailers, [("x-sum", "1"), ("x-more", "2")])
+        head = backend.exchanges[0].head
+        self.assertEqual(head.pseudo, {":method": "PROPFIND", ":scheme": "http", ":authority": "test:1",
+                                       ":path": "/%41?x=%20;y"})
+        self.assertEqual((head.field("te"), head.field("x-asked"), head.trailers), ("trailers", "\xff", [("x-asked-sum", "9")]))
+        self.assertEqual("; ".join(head.all("cookie")), "a=1; b=2")
+
+    def test_trailers_alone_are_trailers(self):
+        """A gRPC answer that is nothing but its status."""
+        backend = self.h2_backend(lambda ask: ask.send_head([("grpc-status", "12")], end=True))
+        daemon = self.in_front_of(backend, pool={"protocol": "h2"})
+        with Peer.connect(daemon.address) as peer:
+            call = peer.request("POST", "/x", body=b"x")
+            answer = call.read_response()
+            self.assertEqual((answer.field("grpc-status"), answer.trailers, answer.body), ("12", [], b""))
+            self.assertEqual(sum(each.kind == 0 for each in peer.trace), 0, "no DATA: the head is all there is")
+
+
+if __name__ == "__main__":
+    case.main()
