@@ -279,9 +279,11 @@ class Triton(Serving):
             (folder / "models" / name / "config.pbtxt").write_text(config)
             (folder / "models" / name / "1" / "model.py").write_text(model)
         http, rpc, metrics = free_ports(3)
+        self._shared = folder.name
         super().__init__(folder, [
             str(home / "bin" / "tritonserver"), f"--model-repository={folder / 'models'}",
             f"--backend-directory={folder / 'backends'}", "--allow-gpu-metrics=false",
+            f"--backend-config=python,shm-region-prefix-name={folder.name}",
             *(f"--{each}-address=127.0.0.1" for each in ("http", "grpc", "metrics")),
             f"--http-port={http}", f"--grpc-port={rpc}", f"--metrics-port={metrics}",
         ], {
@@ -295,6 +297,11 @@ class Triton(Serving):
         except BaseException:
             self.kill()
             raise
+
+    def kill(self):
+        super().kill()
+        for left in pathlib.Path("/dev/shm").glob(self._shared + "*"):
+            left.unlink()  # memory that it shares with its models
 
 
 # ---- MLServer ------------------------------------------------------------------------------------
