@@ -1,0 +1,103 @@
+// A whole client connection of HTTP/2 against two promises: it ends when its client ends, however
+// the bytes were cut, and no request that a handler sees says what HTTP/1 would read differently:
+// its parts hold only what they may, and its body is as long as was announced.
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "conversation.h"
+#include "evenkeel/wire/frontend.h"
+#include "require.h"
+
+namespace {
+
+using namespace evenkeel;
+
+constexpr std::size_t longest = 8192;
+constexpr std::string_view preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+bool is_lower_token(std::string_view text) {
+  for (const char c : text) {
+    const bool good = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
+                      std::string_view("!#$%&'*+-.^_`|~").find(c) != std::string_view::npos;
+    if (!good) return false;
+  }
+  return !text.empty();
+}
+
+bool is_value(std::string_view text) {
+  for (const char c : text) {
+    if ((static_cast<unsigned char>(c) < 0x20 && c != '\t') || c == 0x7f) return false;
+  }
+  return text.empty() || (text.front() != ' ' && text.back() != ' ');
+}
+
+void judge(const Fields& fields) {
+  for (const Field& field : fields) {
+    require(is_lower_token(field.name()), "names are tokens in lower case");
+    require(is_value(field.value()), "values hold no control characters");
+    require(field.id != FieldId::connection && field.id != FieldId::transfer_encoding &&
+                field.id != FieldId::content_length && field.id != FieldId::host,
+            "framing is not passed on as fields");
+  }
+}
+
+class Judging final : public Handler {
+ public:
+  Task<Result<Response>> handle(Request& request) override {
+    require(request.path.starts_with('/') || request.path == "*", "a path");
+    for (const char c : request.path) require(c > 0x20 && c < 0x7f && c != '#', "a plain path");
+    for (const char c : request.method) require(c > 0x20 && c < 0x7f && c != ':', "a method");
+    require(!request.authority.empty(), "an authority");
+    for (const char c : request.authority) require(c > 0x20 && c < 0x7f && c != '@', "a host");
+    judge(request.fields);
+    if (request.body == nullptr) co_return Response{.body = make_body("done")};
+    const auto announced = request.body->length();
+    std::uint64_t size = 0;
+    for (bool last = false; !last;) {
+      auto chunk = co_await request.body->read();
+      if (!chunk) co_return std::move(chunk.error());
+      require(!chunk->bytes.empty() || chunk->last, "no empty chunk but the last");
+      size += chunk->bytes.size();
+      if (chunk->trailers != nullptr) judge(*chunk->trailers);
+      last = chunk->last;
+    }
+    require(!announced || *announced == size, "as many bytes as were announced");
+    co_return Response{.body = make_body("done")};
+  }
+};
+
+class OneHost final : public Host {
+ public:
+  std::shared_ptr<Handler> plan() override { return handler; }
+  void refused(const Refusal&) override {}
+  bool draining() const override { return false; }
+  WaiterList& idle_connections() override { return idle; }
+  void closed(const FrontendOptions&) override { ++ended; }
+
+  std::shared_ptr<Judging> handler = std::make_shared<Judging>();
+  WaiterList idle;
+  int ended = 0;
+};
+
+void serve(const std::string& bytes, std::size_t pieces) {
+  static Loop loop;
+  static const FrontendOptions options{.streams = 16};
+  OneHost host;
+  Conversation conversation(loop);
+  loop.spawn(serve_http(conversation.our_end(), Endpoint{}, options, host));
+  conversation.say(bytes, pieces);
+  require(host.ended == 1, "the host is told of the end");
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size > longest) return 0;
+  const std::string bytes =
+      std::string(preface) + std::string(reinterpret_cast<const char*>(data), size);
+  serve(bytes, 1);
+  serve(bytes, 7);
+  return 0;
+}

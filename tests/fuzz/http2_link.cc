@@ -1,0 +1,87 @@
+// A whole backend connection of HTTP/2 against two promises: every exchange ends when the backend
+// ends, and what we take for a response is one: a status, fields that hold only what they may, a
+// body as long as was announced.
+//
+// The first byte chooses the methods of the requests; the rest is what the backend says.
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "conversation.h"
+#include "evenkeel/wire/link.h"
+#include "require.h"
+
+namespace {
+
+using namespace evenkeel;
+
+constexpr std::size_t longest = 8192;
+constexpr std::string_view methods[] = {"GET", "HEAD", "POST"};
+
+void judge(const Fields& fields) {
+  for (const Field& field : fields) {
+    for (const char c : field.value()) {
+      require(static_cast<unsigned char>(c) >= 0x20 || c == '\t', "values are plain");
+    }
+    require(!field.name().empty() && field.name().front() != ':', "no pseudo-field among fields");
+    require(field.id != FieldId::connection && field.id != FieldId::transfer_encoding,
+            "framing is not passed on as fields");
+  }
+}
+
+Task<void> exchange(Link& link, Request& request, int& ended) {
+  auto response = co_await link.send(request);
+  if (response) {
+    require(response->status >= 200 && response->status <= 999, "a final status");
+    judge(response->fields);
+    const auto announced = response->body->length();
+    std::uint64_t size = 0;
+    bool whole = false;
+    while (!whole) {
+      auto chunk = co_await response->body->read();
+      if (!chunk) break;
+      size += chunk->bytes.size();
+      if (chunk->trailers != nullptr) judge(*chunk->trailers);
+      whole = chunk->last;
+    }
+    require(!whole || !announced || *announced == size, "as many bytes as were announced");
+  }
+  ++ended;
+}
+
+Task<void> converse(std::unique_ptr<Socket> socket, Loop& loop, std::string_view method,
+                    int& ended) {
+  auto opening = open_http2_link(std::move(socket), {}, loop.now() + std::chrono::seconds(4));
+  auto opened = co_await opening;
+  if (!opened) {
+    ended = 2;
+    co_return;
+  }
+  Link& link = **opened;
+  Request first{.method = method, .authority = "a", .path = "/"};
+  Request second{.method = method, .authority = "a", .path = "/", .body = make_body("hello")};
+  auto one = exchange(link, first, ended);
+  auto other = exchange(link, second, ended);
+  co_await one;
+  co_await other;
+}
+
+void answer(std::string_view method, std::string_view bytes, std::size_t pieces) {
+  static Loop loop;
+  Conversation conversation(loop);
+  int ended = 0;
+  loop.spawn(converse(conversation.our_end(), loop, method, ended));
+  conversation.say(bytes, pieces);
+  require(ended == 2, "both exchanges end");
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0 || size > longest) return 0;
+  const std::string_view method = methods[data[0] % std::size(methods)];
+  const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
+  answer(method, bytes, 1);
+  answer(method, bytes, 7);
+  return 0;
+}

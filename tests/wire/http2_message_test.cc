@@ -1,0 +1,174 @@
+#include "wire/http2_message.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "wire/message_rules.h"
+
+namespace evenkeel {
+namespace {
+
+using Pairs = std::vector<std::pair<std::string, std::string>>;
+
+/// A request that is fine but for what a test changes.
+struct Gathered {
+  explicit Gathered(const Pairs& changed, const Pairs& added = {}) {
+    Pairs fields = {{":method", "GET"},
+                    {":scheme", "https"},
+                    {":path", "/v1/models?x=1"},
+                    {":authority", "api.example:8443"}};
+    for (const auto& [name, value] : changed) {
+      for (auto& field : fields) {
+        if (field.first == name) field.second = value;
+      }
+    }
+    fields.insert(fields.end(), added.begin(), added.end());
+    for (const auto& [name, value] : fields) head.field(request, name, value);
+    problem = head.finish(request);
+  }
+  std::string text() const {
+    std::string all;
+    for (const Field& field : request.fields) {
+      all.append(field.name()).append("=").append(field.value()).append(";");
+    }
+    return all;
+  }
+
+  Request request;
+  Http2RequestHead head;
+  const char* problem;
+};
+
+TEST(Http2RequestHead, TakesTheFourPartsOfARequest) {
+  const Gathered gathered({});
+  EXPECT_EQ(gathered.problem, nullptr);
+  EXPECT_EQ(gathered.request.method, "GET");
+  EXPECT_EQ(gathered.request.scheme, "https");
+  EXPECT_EQ(gathered.request.path, "/v1/models?x=1");
+  EXPECT_EQ(gathered.request.authority, "api.example:8443");
+  EXPECT_EQ(gathered.text(), "");
+}
+
+TEST(Http2RequestHead, RefusesWhatHttp1WouldReadDifferently) {
+  const Pairs wrong = {{":path", ""},
+                       {":path", "v1"},
+                       {":path", "/a b"},
+                       {":path", "/a#b"},
+                       {":path", "/a\r\nx: y"},
+                       {":path", "/\x80"},
+                       {":path", "*"},
+                       {":path", "http://x/"},
+                       {":method", "GE T"},
+                       {":method", "GET / HTTP/1.1\r\nx:"},
+                       {":method", ""},
+                       {":scheme", "gopher"},
+                       {":authority", ""},
+                       {":authority", "user@host"},
+                       {":authority", "host:port"},
+                       {":authority", "a,b"},
+                       {":authority", "a b"},
+                       {":authority", "a/b"}};
+  for (const auto& [name, value] : wrong) {
+    const Gathered gathered(Pairs{{name, value}});
+    EXPECT_NE(gathered.problem, nullptr) << name << " " << value;
+    EXPECT_EQ(gathered.head.fault(), Fault::bad_request);
+  }
+}
+
+TEST(Http2RequestHead, LetsOptionsAskAboutTheServer) {
+  EXPECT_EQ(Gathered(Pairs{{":method", "OPTIONS"}, {":path", "*"}}).problem, nullptr);
+}
+
+TEST(Http2RequestHead, ServesNeitherConnectNorTrace) {
+  for (const char* method : {"CONNECT", "TRACE"}) {
+    const Gathered gathered(Pairs{{":method", method}});
+    EXPECT_NE(gathered.problem, nullptr);
+    EXPECT_EQ(gathered.head.fault(), Fault::method_not_allowed);
+  }
+}
+
+TEST(Http2RequestHead, TakesHostInPlaceOfAuthorityButNotAgainstIt) {
+  EXPECT_EQ(Gathered(Pairs{{":authority", ""}}, {{"host", "a.example"}}).request.authority, "a.example");
+  EXPECT_EQ(Gathered({}, {{"host", "API.example:8443"}}).problem, nullptr);
+  EXPECT_NE(Gathered({}, {{"host", "b.example"}}).problem, nullptr);
+  EXPECT_NE(Gathered(Pairs{{":authority", ""}}, {{"host", "a"}, {"host", "b"}}).problem, nullptr);
+}
+
+TEST(Http2RequestHead, JoinsCrumbsOfCookies) {
+  EXPECT_EQ(Gathered({}, {{"cookie", "a=1"}, {"x", "y"}, {"cookie", "b=2"}}).text(),
+            "x=y;cookie=a=1; b=2;");
+}
+
+TEST(Http2RequestHead, KeepsFramingAndHopByHopFieldsToItself) {
+  const Gathered gathered({}, {{"content-length", "5"},
+                               {"te", "trailers"},
+                               {"trailer", "x-check"},
+                               {"expect", "100-continue"},
+                               {"keep-alive", "1"},
+                               {"x-kept", "1"}});
+  EXPECT_EQ(gathered.problem, nullptr);
+  EXPECT_EQ(gathered.text(), "x-kept=1;");
+  EXPECT_EQ(gathered.head.length, 5u);
+  EXPECT_TRUE(gathered.head.expects_continue);
+  EXPECT_TRUE(gathered.request.wants_trailers);
+}
+
+TEST(Http2RequestHead, RefusesABadLengthAndAnUnknownExpectation) {
+  for (const char* length : {"", "+5", "05", "5,5", "-1", "99999999999999999999"}) {
+    EXPECT_NE(Gathered({}, {{"content-length", length}}).problem, nullptr) << length;
+  }
+  const Gathered gathered({}, {{"expect", "a-miracle"}});
+  EXPECT_NE(gathered.problem, nullptr);
+  EXPECT_EQ(gathered.head.fault(), Fault::expectation_failed);
+}
+
+TEST(Http2RequestHead, DropsNamesThatPassForOthersWithAnUnderscore) {
+  EXPECT_EQ(
+      Gathered({}, {{"x_forwarded_for", "1"}, {"content_length", "3"}, {"my_key", "2"}}).text(),
+      "my_key=2;");
+}
+
+std::string written(const Http2Section& section) {
+  std::string all;
+  for (std::size_t i = 0; i < section.size(); ++i) {
+    const nghttp2_nv& field = section.data()[i];
+    all.append(reinterpret_cast<const char*>(field.name), field.namelen).append("=");
+    all.append(reinterpret_cast<const char*>(field.value), field.valuelen);
+    all += (field.flags & NGHTTP2_NV_FLAG_NO_INDEX) != 0 ? "!" : ";";
+  }
+  return all;
+}
+
+TEST(Http2Section, WritesFieldsInTheirOrder) {
+  Fields fields;
+  fields.add("Content-Type", "text/plain");
+  fields.add("upgrade", "h2c");
+  fields.add("X-Request-ID", "7");
+  Http2Section& section = Http2Section::fresh(Http2Section::Bytes::go);
+  section.add_status(204);
+  section.add_all(fields, false);
+  section.add_length(1234567890123);
+  EXPECT_EQ(written(section),
+            ":status=204;content-type=text/plain;x-request-id=7!content-length=1234567890123;");
+  Http2Section& next = Http2Section::fresh(Http2Section::Bytes::go);
+  next.add_all(fields, true);
+  EXPECT_EQ(written(next), "content-type=text/plain;x-request-id=7;");
+}
+
+TEST(MessageRules, TrailersMayNotDecideAboutAMessage) {
+  for (const char* name :
+       {"content-length", "Transfer-Encoding", "host", "authorization", "set-cookie",
+        "content_length", "x_forwarded_for", "x_request_id", "cache-control", "te", "cookie"}) {
+    EXPECT_TRUE(is_forbidden_in_trailers(name)) << name;
+  }
+  for (const char* name : {"grpc-status", "grpc-message", "x-checksum", "my_metadata",
+                           "grpc-status-details-bin", "date"}) {
+    EXPECT_FALSE(is_forbidden_in_trailers(name)) << name;
+  }
+}
+
+}  // namespace
+}  // namespace evenkeel
