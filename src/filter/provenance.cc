@@ -143,7 +143,7 @@ Task<Result<Response>> ProvenanceFilter::handle(Request& request, Handler& next)
     fields.add("x-forwarded-client-cert", fields.keep(chain_of_certificates),
                FieldId::x_forwarded_client_cert);
   }
-  fields.add("via", "1.1 evenkeel", FieldId::via);
+  fields.add("via", about.protocol == "HTTP/2" ? "2 evenkeel" : "1.1 evenkeel", FieldId::via);
   return next.handle(request);
 }
 

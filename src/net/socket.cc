@@ -219,8 +219,8 @@ Task<Result<Done>> Socket::shake_hands(Side peer, Instant deadline) {
                         .detail = tls_->complaint()};
       case TlsState::Step::wants_read: {
         auto wake = co_await watch_.until_readable(deadline);
-        if (wake != Wake::expired) continue;
-        break;
+        if (wake == Wake::ready) continue;
+        break;  // too late, or interrupted
       }
       case TlsState::Step::wants_write: {
         auto wake = co_await watch_.until_writable(deadline);

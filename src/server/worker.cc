@@ -85,6 +85,7 @@ FrontendOptions options_of(const ListenerConfig& config) {
                           .uri_bytes = config.limits.uri_bytes,
                           .body_bytes = config.limits.body_bytes,
                           .half_close_is_gone = config.half_close == HalfClose::abort,
+                          .streams = config.limits.max_streams,
                           .trusted_proxies = cidrs_of(config.trusted_proxies)};
   return options;
 }
@@ -236,21 +237,16 @@ Task<void> Worker::open(Port& port, std::unique_ptr<Socket> socket, Endpoint pee
     const auto count = [&counters](TlsOutcome outcome) {
       counters[static_cast<std::size_t>(outcome)].add();
     };
-    if (handshakes_ >= most_handshakes) {
-      count(TlsOutcome::overload);
-      co_return;
-    }
-    struct UnderWay {
-      unsigned& count;
-      explicit UnderWay(unsigned& counter) : count(counter) { ++count; }
-      UnderWay(const UnderWay&) = delete;
-      ~UnderWay() { --count; }
-    };
-    std::optional<UnderWay> under_way(std::in_place, handshakes_);
+    // Whoever has been at it longest makes room: a newcomer with something to say is through in a
+    // moment, and those who say nothing cannot keep others out.
+    if (handshakes_ >= most_handshakes) shaking_hands_.wake_first();
+    std::optional<Handshake> under_way(std::in_place, *this, socket->watch());
     auto secured =
         co_await socket->accept_tls(std::move(tls), loop_.now() + port.handshake_timeout);
+    const bool made_room = under_way->made_room;
     under_way.reset();
-    count(socket->tls_outcome());
+    count(made_room ? TlsOutcome::overload : socket->tls_outcome());
+    if (made_room) co_return;
     if (!secured) {
       if (socket->tls_outcome() != TlsOutcome::not_tls) co_return;
       socket->forget_tls();

@@ -62,6 +62,25 @@ class Worker final : public Host {
     std::unique_ptr<Listener> listener;
   };
 
+  /// A TLS handshake under way, in the order in which they began; woken to make room.
+  struct Handshake : Waiter {
+    Handshake(Worker& owner, Watch& watched)
+        : Waiter([](Waiter& self) {
+            auto& handshake = static_cast<Handshake&>(self);
+            handshake.made_room = true;
+            handshake.watch.interrupt();
+          }),
+          worker(owner),
+          watch(watched) {
+      ++worker.handshakes_;
+      worker.shaking_hands_.add(*this);
+    }
+    ~Handshake() { --worker.handshakes_; }
+    Worker& worker;
+    Watch& watch;
+    bool made_room = false;
+  };
+
   class HandedOver {
    public:
     HandedOver(Worker& to, int fd);
@@ -93,6 +112,7 @@ class Worker final : public Host {
   std::list<Port> ports_;
   std::atomic<std::uint32_t> connections_{0};
   unsigned handshakes_ = 0;  // under way
+  WaiterList shaking_hands_;
   bool draining_ = false;
   const std::vector<std::unique_ptr<Worker>>* peers_ = nullptr;
   std::thread thread_;

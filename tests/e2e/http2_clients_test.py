@@ -40,7 +40,7 @@ class Tool(case.Case):
         self.backend_ = self.backend(script or self.play)
         self.daemon_ = self.in_front_of(self.backend_, listeners=[
             {"name": "clear"},
-            {"name": "tls", "tls": {"certificates": [own.config(), other.config()], **listener}}])
+            {"name": "tls", "tls": {"certificates": [own.config(), other.config()]}, **listener}])
         self.clear = self.daemon_.listening["clear"]
         self.tls = self.daemon_.listening["tls"]
         return self.daemon_
@@ -66,6 +66,13 @@ class Nghttp(Tool):
         self.front()
         self.assertEqual(self.check(f"http://{self.clear}/a"), b"hello")
         self.assertEqual(self.check(f"https://{self.tls}/a"), b"hello")
+
+    def test_is_told_how_many_streams_it_may_open(self):
+        self.front(limits={"max_streams": 3})
+        out, _ = run("nghttp", "-v", f"http://{self.clear}/a")
+        self.assertIn(b"SETTINGS_MAX_CONCURRENT_STREAMS(0x03):128", out)
+        out, _ = run("nghttp", "-v", "--no-verify-peer", f"https://{self.tls}/a")
+        self.assertIn(b"SETTINGS_MAX_CONCURRENT_STREAMS(0x03):3", out)
 
     def test_many_on_one_connection(self):
         self.front()

@@ -32,7 +32,8 @@ class Socket {
   ~Socket();
 
   /// Speaks TLS from here on, as a server. Nothing was read or written before. Errors: tls_failed
-  /// of `Side::client`; `tls_outcome` says which. The deadline is for all of it.
+  /// of `Side::client`; `tls_outcome` says which. The deadline is for all of it; who interrupts its
+  /// watch ends it before.
   Task<Result<Done>> accept_tls(std::shared_ptr<const TlsServer> server, Instant deadline);
   /// As a client. `server_name`: what the peer's certificate must be for, a name or an address.
   /// `sessions`: where to find a session to resume and to put new ones; null: nowhere. Errors:
