@@ -31,7 +31,7 @@ def run(*arguments, data=None, code=0, timeout=60):
 
 
 class Tool(case.Case):
-    def front(self, script=None, **listener):
+    def front(self, script=None, limits=None, **tls):
         """A daemon with a port in the clear and one for TLS."""
         self.files = pathlib.Path(self.folder())
         self.authority = Authority(self.files)
@@ -40,7 +40,8 @@ class Tool(case.Case):
         self.backend_ = self.backend(script or self.play)
         self.daemon_ = self.in_front_of(self.backend_, listeners=[
             {"name": "clear"},
-            {"name": "tls", "tls": {"certificates": [own.config(), other.config()]}, **listener}])
+            {"name": "tls", "tls": {"certificates": [own.config(), other.config()], **tls},
+             "limits": limits or {}}])
         self.clear = self.daemon_.listening["clear"]
         self.tls = self.daemon_.listening["tls"]
         return self.daemon_
