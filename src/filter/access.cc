@@ -18,6 +18,7 @@ class Account {
   Account& operator=(Account&&) = delete;
   ~Account() {
     if (ledger_ == nullptr) return;
+    if (ledger_->leaving() && !request_->about.fault) request_->about.fault = Fault::draining;
     ledger_->end(request_->method, request_->authority, request_->path, request_->about);
   }
 

@@ -13,6 +13,13 @@ constexpr Duration trusted_for = std::chrono::seconds(1);
 /// of HTTP/1.1 that waits for more.
 constexpr Duration preface_patience = std::chrono::seconds(1);
 
+Error no_room() {
+  return {.fault = Fault::connect_failed,
+          .side = Side::backend,
+          .replayable = true,
+          .detail = "the backend takes no requests"};
+}
+
 }  // namespace
 
 LinkLease::Kept::Kept(LinkPool& owner, std::unique_ptr<Link> made)
@@ -91,6 +98,16 @@ std::optional<LinkLease> LinkPool::take_idle() {
 Task<Result<LinkLease>> LinkPool::connect() {
   auto socket = co_await connector_.connect();
   if (!socket) co_return std::move(socket.error());
+  const TlsFacts* tls = (*socket)->tls();
+  if (tls != nullptr && tls->alpn == "h2") {  // it did not when it was asked before
+    const Instant deadline = loop_.now() + options_.connector.connect_timeout;
+    auto opened = co_await open_http2_link(std::move(*socket), options_.link, deadline);
+    if (!opened) co_return std::move(opened.error());
+    speaks_ = Speaks::http2;
+    keep(std::move(*opened));
+    if (auto lease = take_shared()) co_return std::move(*lease);
+    co_return no_room();
+  }
   auto link = make_http1_link(std::move(*socket), options_.link);
   cells_.links_busy.add();
   co_return LinkLease(new Kept(*this, std::move(link)));
@@ -139,6 +156,7 @@ Task<Result<std::unique_ptr<Link>>> LinkPool::make_link() {
     const bool agreed = (*socket)->tls()->alpn == "h2";
     const bool http2 = agreed || options_.protocol == BackendProtocol::http2;
     if (!http2) {
+      speaks_ = Speaks::http1;  // from now on each request dials for itself
       co_return Result<std::unique_ptr<Link>>(make_http1_link(std::move(*socket), options_.link));
     }
   } else {
@@ -149,10 +167,7 @@ Task<Result<std::unique_ptr<Link>>> LinkPool::make_link() {
   if (opened) {
     if (probes) speaks_ = Speaks::http2;
     if ((*opened)->room() == 0) {  // another link would be no better
-      co_return Error{.fault = Fault::connect_failed,
-                      .side = Side::backend,
-                      .replayable = true,
-                      .detail = "the backend takes no requests"};
+      co_return no_room();
     }
     co_return std::move(opened);
   }

@@ -101,6 +101,7 @@ Worker::Worker(unsigned index, Sheets& sheets, LineRing* ring)
 
 Worker::~Worker() {
   stop();
+  ledger_.leave();
   loop_.drop_spawned();  // connections use all that follows
   ports_.clear();
   plan_.reset();

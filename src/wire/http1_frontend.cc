@@ -121,7 +121,7 @@ class Http1Connection final : public Pooled, public Interim {
   Watch& watch() { return socket_->watch(); }
 
   Task<Next> exchange();
-  Task<bool> begins_as_http2();
+  Task<std::optional<bool>> begins_as_http2();
   Task<HeadOutcome> read_head(HeadParser& parser, Instant deadline);
   std::optional<HeadOutcome> parse_what_is_here(HeadParser& parser);
   Task<HeadOutcome> read_rest_of_head(HeadParser& parser, Instant deadline);
@@ -321,8 +321,9 @@ Task<void> Http1Connection::serve(std::unique_ptr<Http1Connection> self, bool de
     c.served_ = true;
     if (detects) {
       detects = false;
-      const bool http2 = co_await c.begins_as_http2();
-      if (http2) {
+      const auto http2 = co_await c.begins_as_http2();
+      if (!http2) break;
+      if (*http2) {
         const ClientName client = c.client_;
         auto socket = std::move(c.socket_);
         ReadBuffer received = std::exchange(c.in_, {});
@@ -342,15 +343,15 @@ Task<void> Http1Connection::serve(std::unique_ptr<Http1Connection> self, bool de
   }
 }
 
-/// Reads until the first bytes tell. They stay in `in_`.
-Task<bool> Http1Connection::begins_as_http2() {
+/// Reads until the first bytes tell; nothing if that takes too long. They stay in `in_`.
+Task<std::optional<bool>> Http1Connection::begins_as_http2() {
   constexpr std::string_view preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
   const Instant deadline = loop().now() + options_.header_timeout;
   in_.block = Block::take(Block::small);
   while (true) {
     if (!watch().readable()) {
       auto wake = co_await watch().until_readable(deadline);
-      if (wake == Wake::expired) co_return false;
+      if (wake == Wake::expired) co_return std::nullopt;
     }
     const auto got = socket_->read_some(in_.free_begin(), in_.free_size());
     if (got.got == Socket::Got::nothing_yet) continue;

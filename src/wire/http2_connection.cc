@@ -3,6 +3,7 @@
 #include <nghttp2/nghttp2.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cstddef>
 #include <cstring>
 #include <new>
@@ -13,8 +14,8 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::size_t largest_frame = 16 * 1024 + Http2FrameHead::size;
-constexpr std::uint64_t most_buffered = 1024 * 1024;  // of one client's request bodies
+/// That the library writes at a time; a little more than a frame of the smallest allowed maximum.
+constexpr std::size_t largest_frame = 16 * 1024 + 64;
 constexpr int reads_between_yields = 16;
 constexpr std::uint32_t least_room = 4 * 1024;
 constexpr Duration longest_linger = std::chrono::seconds(1);
@@ -26,10 +27,6 @@ std::string_view view_of(const std::uint8_t* bytes, std::size_t size) {
 
 const std::uint8_t* bytes_of(std::string_view text) {
   return reinterpret_cast<const std::uint8_t*>(text.data());
-}
-
-std::uint8_t* mutable_bytes_of(std::string_view text) {
-  return const_cast<std::uint8_t*>(bytes_of(text));
 }
 
 }  // namespace
@@ -166,16 +163,33 @@ struct Http2Callbacks {
     return 0;
   }
 
+  /// A head that the library will not write: the stream must not wait for it.
+  static int frame_not_sent(nghttp2_session* session, const nghttp2_frame* frame, int error,
+                            void* user_data) {
+    const bool closed = error == NGHTTP2_ERR_STREAM_CLOSED || error == NGHTTP2_ERR_STREAM_CLOSING;
+    if (frame->hd.type != NGHTTP2_HEADERS || closed) return 0;
+    Http2Stream* stream = stream_of(session, frame->hd.stream_id);
+    if (stream == nullptr) return 0;
+    Http2Connection& connection = connection_of(user_data);
+    stream->break_off({.fault = Fault::internal, .detail = nghttp2_strerror(error)});
+    connection.reset(*stream, NGHTTP2_INTERNAL_ERROR);
+    connection.stream_closed(*stream, NGHTTP2_INTERNAL_ERROR, false);
+    return 0;
+  }
+
   static int stream_closed(nghttp2_session* session, std::int32_t id, std::uint32_t code,
                            void* user_data) {
     Http2Connection& connection = connection_of(user_data);
     Http2Stream* stream = stream_of(session, id);
     using Closed = Http2Guard::Closed;
     const bool by_peer = id == connection.reset_by_peer_;
-    const bool in_order = code == NGHTTP2_NO_ERROR && stream != nullptr;
-    connection.guard_.closed(id, by_peer    ? Closed::by_peer
-                                 : in_order ? Closed::done
-                                            : Closed::by_us);
+    const bool in_order = code == NGHTTP2_NO_ERROR;
+    // What we or the library reset has been noted by then, once.
+    if (by_peer) {
+      connection.guard_.closed(id, Closed::by_peer);
+    } else if (stream != nullptr && !stream->invalid_) {
+      connection.guard_.closed(id, in_order ? Closed::done : Closed::by_us);
+    }
     if (connection.settings_.side == Http2Guard::Side::client) --connection.open_streams_;
     if (stream == nullptr) return 0;
     stream->attached_ = false;
@@ -197,11 +211,12 @@ struct Http2Callbacks {
       return NGHTTP2_ERR_DEFERRED;
     }
     const Http2Connection& connection = connection_of(user_data);
+    // A frame that is no DATA may come in the same call, and needs room behind it.
     const std::size_t used = connection.out_size_ + Http2FrameHead::size + largest_frame;
-    const std::size_t room =
-        connection.out_.size() - std::min<std::size_t>(used, connection.out_.size());
+    if (used > connection.out_.size()) return NGHTTP2_ERR_PAUSE;  // first send what is there
+    const std::size_t room = connection.out_.size() - used;
     const std::size_t wanted = std::min(size, stream->pending_.size());
-    if (room < wanted && room < least_room) return NGHTTP2_ERR_PAUSE;  // first send what is there
+    if (room < wanted && room < least_room) return NGHTTP2_ERR_PAUSE;
     const std::size_t given = std::min(wanted, room);
     *flags |= NGHTTP2_DATA_FLAG_NO_COPY;
     if (stream->last_ && given == stream->pending_.size()) {
@@ -222,6 +237,7 @@ struct Http2Callbacks {
     Http2Stream* stream = stream_of(session, frame->hd.stream_id);
     // `read_data` has seen to the room, and nothing runs between it and this.
     if (stream == nullptr) return NGHTTP2_ERR_CALLBACK_FAILURE;
+    assert(connection.out_size_ + Http2FrameHead::size + size <= connection.out_.size());
     char* at = connection.out_.data() + connection.out_size_;
     std::memcpy(at, head, Http2FrameHead::size);
     if (size > 0) std::memcpy(at + Http2FrameHead::size, stream->pending_.data(), size);
@@ -246,6 +262,7 @@ struct Http2Callbacks {
     nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, frame_received);
     nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(callbacks, invalid_frame);
     nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, frame_sent);
+    nghttp2_session_callbacks_set_on_frame_not_send_callback(callbacks, frame_not_sent);
     nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, stream_closed);
     nghttp2_session_callbacks_set_send_data_callback(callbacks, send_data);
     return callbacks;
@@ -296,6 +313,8 @@ nghttp2_option* make_options() {
   nghttp2_option_new(&option);
   nghttp2_option_set_no_auto_window_update(option, 1);
   nghttp2_option_set_no_closed_streams(option, 1);
+  // More than any head that we let in.
+  nghttp2_option_set_max_send_header_block_length(option, 512 * 1024);
   // The guard counts resets, and forgives what gRPC clients do.
   nghttp2_option_set_stream_reset_rate_limit(option, 1'000'000, 1'000'000);
   return option;
@@ -488,29 +507,13 @@ void Http2Connection::take_in(Http2Stream* stream, std::string_view bytes) {
     }
     return;
   }
-  buffered_ += bytes.size();
   last_message_ = loop().now();
-  // A stream that nobody reads stops itself by its own window, and no other; but what one client
-  // can make us keep is bounded.
-  if (settings_.side == Http2Guard::Side::server && buffered_ > most_buffered) {
-    withheld_ += bytes.size();
-  } else {
-    nghttp2_session_consume_connection(session_, bytes.size());
-  }
-}
-
-/// Bytes have left the buffers.
-void Http2Connection::let_go(std::size_t size) {
-  buffered_ -= size;
-  if (withheld_ > 0 && buffered_ <= most_buffered / 2) {
-    nghttp2_session_consume_connection(session_, withheld_);
-    withheld_ = 0;
-    want_flush();
-  }
+  // A stream that nobody reads stops itself by its own window, and no other: were the connection's
+  // withheld, requests that wait for a place could keep the one that has it from ending.
+  nghttp2_session_consume_connection(session_, bytes.size());
 }
 
 void Http2Connection::consumed(Http2Stream& stream, std::size_t size) {
-  let_go(size);
   if (stream.attached_) nghttp2_session_consume_stream(session_, stream.id_, size);
   if (nghttp2_session_want_write(session_) != 0) want_flush();
 }
@@ -550,11 +553,12 @@ void Http2Connection::ping() {
 /// Has the library write frames into `out_` until it has none left, or there is no room.
 bool Http2Connection::fill() {
   if (!out_) out_ = Block::take(Block::large);
-  while (out_.size() - out_size_ >= 2 * largest_frame) {
+  while (out_size_ + 2 * largest_frame <= out_.size()) {
     const std::uint8_t* frame = nullptr;
     const auto size = nghttp2_session_mem_send(session_, &frame);
     if (size < 0) return false;
     if (size == 0) break;
+    assert(out_size_ + static_cast<std::size_t>(size) <= out_.size());
     std::memcpy(out_.data() + out_size_, frame, static_cast<std::size_t>(size));
     out_size_ += static_cast<std::uint32_t>(size);
   }
@@ -656,27 +660,12 @@ Task<void> Http2Connection::linger() {
 }
 
 int Http2Connection::submit_trailers(Http2Stream& stream) {
-  constexpr std::size_t most = 64;
-  std::array<nghttp2_nv, most> fields;
-  std::size_t count = 0;
-  for (const Field& field : *stream.pending_trailers_) {
-    if (count == most) break;
-    fields[count++] = {mutable_bytes_of(field.name()), mutable_bytes_of(field.value()),
-                       field.name().size(), field.value().size(), NGHTTP2_NV_FLAG_NONE};
-  }
-  return nghttp2_submit_trailer(session_, stream.id_, fields.data(), count);
+  Http2Section& section = Http2Section::fresh(Http2Section::Bytes::go);
+  section.add_all(*stream.pending_trailers_, false);
+  return nghttp2_submit_trailer(session_, stream.id_, section.data(), section.size());
 }
 
 // ---- streams ----------------------------------------------------------------------------------
-
-Http2Stream::~Http2Stream() {
-  std::size_t left = 0;
-  for (std::uint8_t i = 0; i < blocks_; ++i) {
-    const ReadBuffer& buffer = in_[(first_block_ + i) % most_blocks];
-    left += buffer.end - buffer.begin;
-  }
-  if (left > 0) connection_.let_go(left);
-}
 
 bool Http2Stream::append(std::string_view bytes) {
   const std::size_t arriving = bytes.size();

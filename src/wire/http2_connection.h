@@ -125,7 +125,6 @@ class Http2Connection : public Pooled {
   bool alive(std::int32_t stream) const;
   bool judge(const Http2Guard::Verdict& verdict);
   void take_in(Http2Stream* stream, std::string_view bytes);
-  void let_go(std::size_t size);
   void flush();
   bool fill();
   Task<void> write_rest(Task<Result<Done>> writing);
@@ -163,8 +162,6 @@ class Http2Connection : public Pooled {
   std::int32_t reset_by_peer_ = 0;  // the stream of the last RST_STREAM that came
   bool ping_unanswered_ = false;
   bool settings_acknowledged_ = false;
-  std::uint64_t withheld_ = 0;  // of the connection's window, while too much is buffered
-  std::uint64_t buffered_ = 0;  // in all streams
   std::uint32_t open_streams_ = 0;
   std::uint32_t messages_ = 0;  // whose heads we sent
   Instant last_heard_{};
@@ -179,7 +176,7 @@ class Http2Stream : public Pooled {
       : connection_(connection), arrived_(connection.loop()), moved_(connection.loop()) {}
   Http2Stream(const Http2Stream&) = delete;
   Http2Stream& operator=(const Http2Stream&) = delete;
-  virtual ~Http2Stream();
+  virtual ~Http2Stream() = default;
 
   Http2Connection& connection() { return connection_; }
   std::int32_t id() const { return id_; }

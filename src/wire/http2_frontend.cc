@@ -77,6 +77,8 @@ class Http2Frontend final : public Http2Connection {
   void finish(ServerStream& stream);
   void bury(ServerStream& stream);
   void reap();
+  void rest();
+  void drop_streams();
   void begin_leaving();
   void say_goodbye();
   About begin_about() const;
@@ -93,6 +95,13 @@ class Http2Frontend final : public Http2Connection {
     Http2Frontend& frontend;
     Tell tell;
   };
+  struct IdleEnd : Timer {
+    explicit IdleEnd(Http2Frontend& owner)
+        : Timer([](Timer& self) { static_cast<IdleEnd&>(self).frontend.make_room(); }),
+          frontend(owner) {}
+    Http2Frontend& frontend;
+  };
+  /// Ends the connection if it is idle.
   void make_room() {
     shed_ = true;
     socket().watch().interrupt();
@@ -108,13 +117,13 @@ class Http2Frontend final : public Http2Connection {
   bool said_goodbye_ = false;
   std::uint32_t active_ = 0;
   Instant opened_;
-  Instant idle_since_;
   Instant leaving_since_{};
   Instant section_began_{};
   Http2Stream* section_ = nullptr;  // whose header section is being read
   Node streams_;
   Node dead_;                         // to be destroyed when none of them runs
   std::vector<ServerStream*> begun_;  // whose heads came with what is being read
+  IdleEnd idle_end_{*this};
   Told idle_{*this, &Http2Frontend::make_room};
   Told drain_{*this, &Http2Frontend::begin_leaving};
   Told reaper_{*this, &Http2Frontend::reap};
@@ -208,30 +217,48 @@ Http2Frontend::Http2Frontend(std::unique_ptr<Socket> socket, const ClientName& c
       host_(host),
       client_(client),
       tls_(this->socket().tls()),
-      opened_(loop().now()),
-      idle_since_(loop().now()) {
+      opened_(loop().now()) {
   this->socket().limit_unsent(most_unsent);
 }
 
-Http2Frontend::~Http2Frontend() { host_.closed(options_); }
+Http2Frontend::~Http2Frontend() {
+  if (!ended()) {  // we leave: dropped with the loop
+    drop_streams();
+    fail(NGHTTP2_NO_ERROR, "leaving");
+  }
+  host_.closed(options_);
+}
+
+/// Ends what is under way; the client gets no more of it.
+void Http2Frontend::drop_streams() {
+  for (Node* list : {&streams_, &dead_}) {
+    while (list->linked()) {
+      auto& stream = static_cast<ServerStream&>(*list->next);
+      stream.request_.about.bytes_out = stream.sent();
+      if (!stream.end_sent() && ended()) stream.request_.about.fault = Fault::client_gone;
+      delete &stream;
+    }
+  }
+}
 
 Task<void> Http2Frontend::serve(std::unique_ptr<Http2Frontend> self, ReadBuffer received) {
   Http2Frontend& c = *self;
   c.open();
-  c.host_.idle_connections().add(c.idle_);
+  c.rest();
   c.host_.watch_drain(c.drain_);
   if (c.host_.draining()) c.begin_leaving();
   co_await c.run(std::move(received));
   c.idle_.leave();
+  c.idle_end_.disarm();
   c.drain_.leave();
-  for (Node* list : {&c.streams_, &c.dead_}) {
-    while (list->linked()) {
-      auto& stream = static_cast<ServerStream&>(*list->next);
-      if (!stream.end_sent()) stream.request_.about.fault = Fault::client_gone;
-      delete &stream;
-    }
-  }
+  c.drop_streams();
   co_await c.linger();
+}
+
+/// No request is under way.
+void Http2Frontend::rest() {
+  host_.idle_connections().add(idle_);
+  idle_end_.arm(loop(), loop().now() + options_.idle_timeout);
 }
 
 About Http2Frontend::begin_about() const {
@@ -250,7 +277,10 @@ About Http2Frontend::begin_about() const {
 Http2Stream* Http2Frontend::begin_message(std::int32_t) {
   auto* stream = new ServerStream(*this);
   stream->insert_before(streams_);
-  if (active_++ == 0) idle_.leave();
+  if (active_++ == 0) {
+    idle_.leave();
+    idle_end_.disarm();
+  }
   section_began_ = loop().now();
   section_ = stream;
   return stream;
@@ -440,8 +470,7 @@ void Http2Frontend::bury(ServerStream& stream) {
   stream.insert_before(dead_);
   loop().wake_soon(reaper_);
   if (--active_ > 0) return;
-  idle_since_ = loop().now();
-  host_.idle_connections().add(idle_);
+  rest();
   if (said_goodbye_) want_flush();  // which ends the connection
 }
 
@@ -480,7 +509,6 @@ Instant Http2Frontend::deadline() {
   if (!greeted_) until(opened_ + options_.header_timeout);
   if (!settings_acknowledged()) until(opened_ + settings_patience);
   if (section_ != nullptr) until(section_began_ + options_.header_timeout);
-  if (active_ == 0) until(idle_since_ + options_.idle_timeout);
   if (leaving_ && !said_goodbye_) until(leaving_since_ + goaway_patience);
   return earliest;
 }
@@ -506,10 +534,6 @@ bool Http2Frontend::waited_long_enough(bool expired) {
     host_.refused({Fault::header_timeout, 0, "the header section stalls", stream.request_.method,
                    stream.request_.path, about});
     nghttp2_session_terminate_session(session(), NGHTTP2_PROTOCOL_ERROR);
-    return false;
-  }
-  if (active_ == 0 && now >= idle_since_ + options_.idle_timeout) {
-    nghttp2_session_terminate_session(session(), NGHTTP2_NO_ERROR);
     return false;
   }
   if (leaving_ && !said_goodbye_ && now >= leaving_since_ + goaway_patience) say_goodbye();

@@ -131,7 +131,7 @@ class Http2Guard {
   TokenBucket settings_{100, 10};
   TokenBucket glitches_{1000, 100};
   Recent<32> closed_;
-  Recent<128> reset_by_us_;  // frames may have been on their way
+  Recent<256> reset_by_us_;  // frames may have been on their way
 };
 
 }  // namespace evenkeel

@@ -62,6 +62,7 @@ class ClientStream final : public Http2Stream, public Node {
   Http2Link& link_;
   Request& request_;
   int status_ = 0;
+  Instant sent_at_{};
   int interim_left_ = most_interim_responses;
   bool answered_ = false;
   bool uploading_ = false;
@@ -102,10 +103,17 @@ class Http2Link final : public Link, public Http2Connection {
   void stream_closed(Http2Stream& stream, std::uint32_t code, bool by_peer) override;
   void goaway_received(std::int32_t last_stream, std::uint32_t code) override;
   void settings_received() override;
-  Instant deadline() override;
-  bool waited_long_enough(bool expired) override;
+  Instant deadline() override { return never; }
+  bool waited_long_enough(bool) override { return true; }
+
+  struct Quiet : Timer {
+    explicit Quiet(Http2Link& owner)
+        : Timer([](Timer& self) { static_cast<Quiet&>(self).link.look_after(); }), link(owner) {}
+    Http2Link& link;
+  };
 
   Task<void> live();
+  void look_after();
   void submit_head(ClientStream& stream, const Request& request);
   void tell_pool();
   Error lost(const ClientStream& stream);
@@ -119,6 +127,7 @@ class Http2Link final : public Link, public Http2Connection {
   Node streams_;
   Waiter* idle_waiter_ = nullptr;
   Signal settled_signal_;
+  Quiet quiet_{*this};
   Task<void> running_;
 };
 
@@ -242,8 +251,9 @@ Task<void> Http2Link::live() {
 Error Http2Link::lost(const ClientStream& stream) {
   Error error = backend_error(Fault::backend_closed, failure());
   // As over HTTP/1: the backend was closing an idle connection just then.
-  const bool unheard = !stream.answered() && stream.received() == 0 && last_heard() < last_sent_;
-  const Duration since = loop().now() - last_sent_;
+  const bool unheard =
+      !stream.answered() && stream.received() == 0 && last_heard() < stream.sent_at_;
+  const Duration since = loop().now() - stream.sent_at_;
   error.crossed = served_ && unheard && since < longest_crossing;
   return error;
 }
@@ -303,7 +313,8 @@ Task<Result<Response>> Http2Link::send(Request& request) {
   }
   auto stream = std::make_unique<ClientStream>(*this, request);
   submit_head(*stream, request);
-  last_sent_ = loop().now();
+  stream->sent_at_ = last_sent_ = loop().now();
+  if (!quiet_.armed()) quiet_.arm(loop(), last_sent_ + quiet_before_ping);
   want_flush();
   if (body != nullptr) {
     stream->upload_ = stream->upload(*body, std::move(first), options_.idle_timeout);
@@ -404,22 +415,28 @@ void Http2Link::tell_pool() {
   if (idle_waiter_ != nullptr) loop().wake_soon(*idle_waiter_);
 }
 
-Instant Http2Link::deadline() {
-  if (ping_unanswered()) return pinged_at_ + ping_patience;
-  const Instant said = std::max(last_message(), last_sent_);
-  return pinged_at_ > said ? pinged_at_ + between_pings
-                           : std::max(said, last_heard()) + quiet_before_ping;
-}
-
-bool Http2Link::waited_long_enough(bool expired) {
-  if (!expired) return true;
+/// Nothing was heard for a while, as far as was known when the timer was set.
+void Http2Link::look_after() {
+  if (ended() || open_streams() == 0) return;
+  const Instant now = loop().now();
   if (ping_unanswered()) {
-    fail(NGHTTP2_NO_ERROR, "the backend does not answer pings");
-    return false;
+    if (now >= pinged_at_ + ping_patience) {
+      fail(NGHTTP2_NO_ERROR, "the backend does not answer pings");
+    } else {
+      quiet_.arm(loop(), pinged_at_ + ping_patience);
+    }
+    return;
   }
-  if (open_streams() > 0) ping();
-  pinged_at_ = loop().now();
-  return true;
+  const Instant said = std::max(last_message(), last_sent_);
+  const Instant due = pinged_at_ > said ? pinged_at_ + between_pings
+                                        : std::max(said, last_heard()) + quiet_before_ping;
+  if (now >= due) {
+    ping();
+    pinged_at_ = now;
+    quiet_.arm(loop(), now + ping_patience);
+  } else {
+    quiet_.arm(loop(), due);
+  }
 }
 
 }  // namespace

@@ -21,8 +21,8 @@ void Http2Section::push(std::string_view name, std::string_view value, unsigned 
   const auto bytes = [](std::string_view text) {
     return const_cast<std::uint8_t*>(reinterpret_cast<const std::uint8_t*>(text.data()));
   };
-  fields_.push_back({bytes(name), bytes(value), name.size(), value.size(),
-                     static_cast<std::uint8_t>(flags)});
+  fields_.push_back(
+      {bytes(name), bytes(value), name.size(), value.size(), static_cast<std::uint8_t>(flags)});
 }
 
 void Http2Section::add(std::string_view name, std::string_view value) {

@@ -564,6 +564,13 @@ class Held(Attacked):
         wire = self.wire()
         self.check_ended(wire.until_closed(5), NO_ERROR)
 
+    def test_a_connection_that_has_had_its_last_request(self):
+        self.target({"timeouts": {"idle": "500ms"}})
+        wire = self.wire()
+        wire.ask(1, path="/bystander")
+        self.assertEqual(wire.answer_to(1).body, b"fine")
+        self.check_ended(wire.until_closed(5), NO_ERROR)
+
 
 class Malformed(Attacked):
     """Requests that must reach nobody."""

@@ -1,6 +1,7 @@
 """Backends that speak HTTP/2, well and badly: links are shared up to the backend's limit, what it
 refuses is asked elsewhere, and one that breaks the rules harms its own requests and nobody else's."""
 
+import signal
 import struct
 import threading
 import time
@@ -146,6 +147,62 @@ class Sharing(case.Case):
             self.assertLess(daemon.resident_bytes() - before, MOST_MEMORY)
         self.assertEqual(sum(map(len, large.pieces())), 800 * 65536)
         self.assertEqual(backend.accepted, 1)
+
+    def test_uploads_that_wait_in_line_do_not_hold_up_the_one_whose_turn_it_is(self):
+        body = b"u" * 300_000
+        backend = self.h2_backend(lambda ask: ask.answer(b"%d" % len(ask.body)))
+        daemon = self.front(backend, pool={"limits": {"max_in_flight": 1}})
+        with Peer.connect(daemon.address) as peer:
+            uploads = [self.spawn(lambda: peer.exchange("POST", "/up", body=body).body) for _ in range(30)]
+            for upload in uploads:
+                self.assertEqual(upload.join(), b"300000")
+
+    def test_what_the_drain_cuts_off_is_in_the_log_as_that(self):
+        gate = Gate()
+        daemon = self.front(self.h2_backend(gate), shutdown={"drain": "200ms"})
+        with Peer.connect(daemon.address) as peer:
+            peer.request(path="/held")
+            self.eventually(lambda: len(gate.held) == 1)
+            daemon.signal(signal.SIGTERM)
+            self.assertEqual(daemon.wait_exit(), 3)
+        gate.let_through()
+        (line,) = daemon.wait_access(1)
+        self.assertEqual((line["path"], line["reason"]), ("/held", "draining"))
+
+    def test_trailers_that_come_behind_a_full_write_are_whole(self):
+        trailers = [(f"z{number}", "\\" * 900) for number in range(32)]
+        sent = threading.Event()
+
+        def play(wire, _):
+            assert sent.wait(PATIENCE)  # until then all of it waits for our settings
+            wire.send(settings({MAX_CONCURRENT_STREAMS: 100, INITIAL_WINDOW_SIZE: MEGABYTE}), window_update(0, 1 << 24))
+            section = 0
+            while True:
+                received = wire.take()
+                if received.kind == SETTINGS and not received.flags & ACK:
+                    wire.send(settings(ack=True))
+                if received.kind == HEADERS and received.flags & END_STREAM:
+                    section = received.stream
+                if received.kind in (HEADERS, CONTINUATION) and received.stream == section and received.flags & END_HEADERS:
+                    wire.send(answer(section, b"whole"))
+
+        daemon = self.front(self.hostile(play))
+        with http2.Wire.connect(daemon.address) as client:
+            client.open()
+            client.send(*[headers(stream, http2.request_fields("POST"), end=False) for stream in (1, 3, 5, 7, 9)])
+            for stream in (1, 3, 5):
+                client.send(*[data(stream, b"x" * 16384)] * 3)
+            block = literal(trailers)
+            parts = [block[at:at + 16384] for at in range(0, len(block), 16384)]
+            client.send(data(7, end=True), frame(HEADERS, END_STREAM, 9, parts[0]),
+                        *[frame(CONTINUATION, END_HEADERS if part is parts[-1] else 0, 9, part) for part in parts[1:]])
+            self.eventually(lambda: daemon.metric("evenkeel_requests_in_flight") == 5)
+            sent.set()
+            while True:
+                received = client.take()
+                if received.kind == http2.DATA and received.stream == 9:
+                    self.assertEqual(received.payload, b"whole")
+                    break
 
     def test_interim_answers_pass(self):
         def script(ask):

@@ -15,6 +15,9 @@ class Ledger {
   /// `ring` null: no access log.
   Ledger(Loop& loop, Sheet& sheet, LineRing* ring) : loop_(loop), sheet_(sheet), ring_(ring) {}
 
+  /// From now on requests end because we leave, not because their clients do.
+  void leave() { leaving_ = true; }
+  bool leaving() const { return leaving_; }
   /// A request is on its way to its pool.
   void begin(const About& about) { sheet_.pool(about.pool_index).in_flight.add(); }
   /// It has ended, one way or another.
@@ -30,6 +33,7 @@ class Ledger {
   Loop& loop_;
   Sheet& sheet_;
   LineRing* ring_;
+  bool leaving_ = false;
   WallTime wall_time_;
   AccessLine line_;
 };
