@@ -13,6 +13,9 @@ constexpr Duration trusted_for = std::chrono::seconds(1);
 /// of HTTP/1.1 that waits for more.
 constexpr Duration preface_patience = std::chrono::seconds(1);
 
+/// After that, such a server is tried again.
+constexpr Duration guess_lasts = std::chrono::seconds(10);
+
 Error no_room() {
   return {.fault = Fault::connect_failed,
           .side = Side::backend,
@@ -59,6 +62,10 @@ LinkPool::~LinkPool() {
 }
 
 Task<Result<LinkLease>> LinkPool::acquire(Want want) {
+  if (guess_ends_ < loop_.now()) {
+    guess_ends_ = never;
+    speaks_ = Speaks::unknown;
+  }
   if (want == Want::any) {
     if (auto lease = take_shared()) return Result<LinkLease>(std::move(*lease));
     if (auto lease = take_idle()) return Result<LinkLease>(std::move(*lease));
@@ -177,6 +184,8 @@ Task<Result<std::unique_ptr<Link>>> LinkPool::make_link() {
     opened.error().replayable = true;
     co_return std::move(opened.error());
   }
+  // Silence is no answer: it may only have been busy.
+  if (opened.error().fault == Fault::connect_timeout) guess_ends_ = loop_.now() + guess_lasts;
   speaks_ = Speaks::http1;
   auto again = co_await connector_.connect();
   if (!again) co_return std::move(again.error());

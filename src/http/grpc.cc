@@ -106,12 +106,7 @@ void restate_deadline(Request& request, Instant now) {
   GrpcTimeoutText text;
   const std::string_view left =
       request.fields.keep(write_grpc_timeout(request.about.deadline - now, text));
-  for (Field& field : request.fields) {
-    if (!same_name(field.name(), "grpc-timeout")) continue;
-    field.value_begin = left.data();
-    field.value_size = static_cast<std::uint32_t>(left.size());
-    return;
-  }
+  request.fields.remove("grpc-timeout");  // all of them: the backend might go by another than we
   request.fields.add("grpc-timeout", left);
 }
 

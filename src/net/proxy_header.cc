@@ -179,7 +179,7 @@ Task<Result<Endpoint>> read_proxy_header(Socket& socket, Endpoint peer, Instant 
     if ((got <= 0 && !nothing_yet) || watch.peer_closed()) co_return gone();
     watch.not_readable();  // what is here stays until the rest has come
     auto wake = co_await watch.until_readable(deadline);
-    if (wake == Wake::expired) {
+    if (wake != Wake::ready) {  // too late, or interrupted
       co_return Error{.fault = Fault::header_timeout,
                       .side = Side::client,
                       .detail = "the PROXY header stalls"};

@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::size_t record_size = 16 * 1024 - 128;   // of plaintext: four records fill a block
 constexpr std::size_t record_room = record_size + 64;  // with header, nonce and tag
+constexpr unsigned char alert_record = 0x15;
 constexpr unsigned char handshake_record = 0x16;
 
 /// Key updates, tickets and refused renegotiations cost far more than the bytes that ask for them,
@@ -119,7 +120,10 @@ int TlsState::bio_read(BIO* bio, char* place, int size) {
     }
     if (!self.first_byte_seen_) [[unlikely]] {
       self.first_byte_seen_ = true;
-      self.not_tls_ = static_cast<unsigned char>(place[0]) != handshake_record;
+      // A server may begin with the reason why it will not shake hands.
+      const auto type = static_cast<unsigned char>(place[0]);
+      const bool alert = type == alert_record && self.client_ != nullptr;
+      self.not_tls_ = type != handshake_record && !alert;
       if (self.not_tls_) return -1;
     }
     return static_cast<int>(got);

@@ -280,8 +280,7 @@ int run_daemon(const DaemonOptions& options) {
 }
 
 int run_daemon_with(const std::string& config_text, const std::string& version) {
-  return run(read_config(config_text, "generated", process_environment()), "generated",
-             version);
+  return run(read_config(config_text, "generated", process_environment()), "generated", version);
 }
 
 }  // namespace evenkeel

@@ -22,7 +22,6 @@ void say(const std::string& line) { fmt::print(stderr, "evenkeel quick: {}\n", l
 
 /// What to write instead of a URL that was refused; empty: unknown.
 std::string cure_of(std::string_view url) {
-  if (url.starts_with("https://")) return "put what ends TLS in front of it, or use its http port";
   const std::size_t scheme = url.find("://");
   const std::size_t begin = scheme == std::string_view::npos ? 0 : scheme + 3;
   const std::string host(url.substr(begin, url.find_first_of("/?#", begin) - begin));
@@ -44,6 +43,9 @@ std::vector<AskedServer> read_urls(const std::vector<std::string>& urls,
     const auto address = parse_backend_address(url, why);
     if (!address) {
       complaints.push_back(fmt::format("'{}': {}; {}", url, why, cure_of(url)));
+    } else if (address->secure) {
+      complaints.push_back(fmt::format(
+          "'{}': only servers without TLS are asked; name it in a file, as a backend", url));
     } else if (std::ranges::find(servers, *address, &AskedServer::address) != servers.end()) {
       say(fmt::format("warning: {} is given twice; it is used once", url));
     } else {

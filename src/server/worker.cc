@@ -34,7 +34,7 @@ int find_first_scarce_descriptor() {
 
 /// A handshake costs a hundred times what a request does: beyond this many at a time, newcomers are
 /// closed rather than everybody kept waiting.
-constexpr unsigned most_handshakes = 1024;
+constexpr unsigned most_beginnings = 1024;
 
 constexpr std::string_view not_tls_answer =
     "HTTP/1.1 400 Bad Request\r\n"
@@ -161,7 +161,7 @@ void Worker::accept(Port& port, int fd, const Endpoint& peer) {
       sheets_.connections(port.index) >= static_cast<std::int64_t>(port.most_connections);
   const bool scarce = fd >= first_scarce_descriptor_;
   if (full || scarce) {
-    if (idle_.empty()) {
+    if (idle_.empty() && beginning_.empty()) {
       close(fd);
       return;
     }
@@ -193,9 +193,11 @@ Worker::HandedOver::~HandedOver() {
   close(fd_);
 }
 
-/// Those that are idle longest make room.
+/// Those make room that have been at their PROXY header or handshake longest, then those that are
+/// idle longest.
 void Worker::close_idle(int count) {
-  for (int i = 0; i < count && !idle_.empty(); ++i) idle_.wake_first();
+  for (; count > 0 && !beginning_.empty(); --count) beginning_.wake_first();
+  for (; count > 0 && !idle_.empty(); --count) idle_.wake_first();
 }
 
 void Worker::serve(Port& port, int fd, const Endpoint& peer) {
@@ -227,6 +229,10 @@ Task<void> Worker::open(Port& port, std::unique_ptr<Socket> socket, Endpoint pee
     }
   } unserved{*this, port};
 
+  // Whoever has been at it longest makes room: a newcomer with something to say is through in a
+  // moment, and those who say nothing cannot keep others out.
+  if (beginnings_ >= most_beginnings) beginning_.wake_first();
+  std::optional<Beginning> beginning(std::in_place, *this, socket->watch());
   if (named_by_proxy) {
     auto named =
         co_await read_proxy_header(*socket, peer, loop_.now() + port.options.header_timeout);
@@ -238,24 +244,20 @@ Task<void> Worker::open(Port& port, std::unique_ptr<Socket> socket, Endpoint pee
     const auto count = [&counters](TlsOutcome outcome) {
       counters[static_cast<std::size_t>(outcome)].add();
     };
-    // Whoever has been at it longest makes room: a newcomer with something to say is through in a
-    // moment, and those who say nothing cannot keep others out.
-    if (handshakes_ >= most_handshakes) shaking_hands_.wake_first();
-    std::optional<Handshake> under_way(std::in_place, *this, socket->watch());
     auto secured =
         co_await socket->accept_tls(std::move(tls), loop_.now() + port.handshake_timeout);
-    const bool made_room = under_way->made_room;
-    under_way.reset();
-    count(made_room ? TlsOutcome::overload : socket->tls_outcome());
-    if (made_room) co_return;
+    count(beginning->made_room ? TlsOutcome::overload : socket->tls_outcome());
+    if (beginning->made_room) co_return;
     if (!secured) {
       if (socket->tls_outcome() != TlsOutcome::not_tls) co_return;
       socket->forget_tls();
+      beginning.reset();
       co_await say_and_close(std::move(socket), not_tls_answer);
       co_return;
     }
   }
   unserved.served = true;
+  beginning.reset();
   // Not awaited: what was needed to begin would stay as long as the connection.
   loop_.spawn(serve_http(std::move(socket), peer, port.options, *this));
 }

@@ -62,20 +62,20 @@ class Worker final : public Host {
     std::unique_ptr<Listener> listener;
   };
 
-  /// A TLS handshake under way, in the order in which they began; woken to make room.
-  struct Handshake : Waiter {
-    Handshake(Worker& owner, Watch& watched)
+  /// A connection before HTTP, at its PROXY header or its handshake; woken to make room.
+  struct Beginning : Waiter {
+    Beginning(Worker& owner, Watch& watched)
         : Waiter([](Waiter& self) {
-            auto& handshake = static_cast<Handshake&>(self);
-            handshake.made_room = true;
-            handshake.watch.interrupt();
+            auto& beginning = static_cast<Beginning&>(self);
+            beginning.made_room = true;
+            beginning.watch.interrupt();
           }),
           worker(owner),
           watch(watched) {
-      ++worker.handshakes_;
-      worker.shaking_hands_.add(*this);
+      ++worker.beginnings_;
+      worker.beginning_.add(*this);
     }
-    ~Handshake() { --worker.handshakes_; }
+    ~Beginning() { --worker.beginnings_; }
     Worker& worker;
     Watch& watch;
     bool made_room = false;
@@ -111,8 +111,8 @@ class Worker final : public Host {
   std::shared_ptr<Plan> plan_;
   std::list<Port> ports_;
   std::atomic<std::uint32_t> connections_{0};
-  unsigned handshakes_ = 0;  // under way
-  WaiterList shaking_hands_;
+  unsigned beginnings_ = 0;
+  WaiterList beginning_;  // the oldest first
   bool draining_ = false;
   const std::vector<std::unique_ptr<Worker>>* peers_ = nullptr;
   std::thread thread_;

@@ -18,6 +18,9 @@ namespace {
 constexpr std::size_t largest_frame = 16 * 1024 + 64;
 constexpr int reads_between_yields = 16;
 constexpr std::uint32_t least_room = 4 * 1024;
+/// In the time that a write may take: who opens its window byte by byte holds our memory for
+/// nothing.
+constexpr std::uint64_t least_progress = 1024;
 constexpr Duration longest_linger = std::chrono::seconds(1);
 constexpr std::size_t most_lingered = 1024 * 1024;
 
@@ -154,7 +157,7 @@ struct Http2Callbacks {
     const bool headers = frame->hd.type == NGHTTP2_HEADERS;
     if (!headers && frame->hd.type != NGHTTP2_DATA) return 0;
     Http2Connection& connection = connection_of(user_data);
-    if (headers) connection.guard_.sent_message_frame(false);
+    if (headers) connection.guard_.sent_message_frame(0);
     if ((frame->hd.flags & NGHTTP2_FLAG_END_STREAM) == 0) return 0;
     Http2Stream* stream = stream_of(session, frame->hd.stream_id);
     if (stream == nullptr || !stream->reset_when_sent_) return 0;
@@ -171,7 +174,10 @@ struct Http2Callbacks {
     Http2Stream* stream = stream_of(session, frame->hd.stream_id);
     if (stream == nullptr) return 0;
     Http2Connection& connection = connection_of(user_data);
+    const bool request = frame->headers.cat == NGHTTP2_HCAT_REQUEST;
+    if (request && error == NGHTTP2_ERR_START_STREAM_NOT_ALLOWED) return 0;  // after a GOAWAY
     stream->break_off({.fault = Fault::internal, .detail = nghttp2_strerror(error)});
+    if (request) return 0;  // the peer knows nothing of the stream; the library closes it
     connection.reset(*stream, NGHTTP2_INTERNAL_ERROR);
     connection.stream_closed(*stream, NGHTTP2_INTERNAL_ERROR, false);
     return 0;
@@ -242,7 +248,7 @@ struct Http2Callbacks {
     std::memcpy(at, head, Http2FrameHead::size);
     if (size > 0) std::memcpy(at + Http2FrameHead::size, stream->pending_.data(), size);
     connection.out_size_ += static_cast<std::uint32_t>(Http2FrameHead::size + size);
-    connection.guard_.sent_message_frame(size > 0);
+    connection.guard_.sent_message_frame(size);
     stream->pending_.remove_prefix(size);
     stream->sent_ += size;
     if (stream->pending_.empty()) {
@@ -542,6 +548,13 @@ void Http2Connection::reset_when_sent(Http2Stream& stream, std::uint32_t code) {
   stream_closed(stream, code, false);
 }
 
+void Http2Connection::say_goodbye() {
+  const std::int32_t last = nghttp2_session_get_last_proc_stream_id(session_);
+  guard_.goodbye(last);
+  nghttp2_submit_goaway(session_, NGHTTP2_FLAG_NONE, last, NGHTTP2_NO_ERROR, nullptr, 0);
+  want_flush();
+}
+
 void Http2Connection::ping() {
   ping_unanswered_ = true;
   nghttp2_submit_ping(session_, NGHTTP2_FLAG_NONE, nullptr);
@@ -783,7 +796,7 @@ Task<Result<Done>> Http2Stream::pump(Body& body, Task<Result<Chunk>> next, Durat
     while (!all_taken() && attached_) {
       const std::uint64_t before = sent_;
       auto wake = co_await moved_.wait(connection_.loop().now() + patience);
-      const bool stalls = wake == Wake::expired && sent_ == before &&
+      const bool stalls = wake == Wake::expired && sent_ - before < least_progress &&
                           (!connection_.writing_.valid() || connection_.writing_.ready());
       if (stalls && !all_taken()) {
         co_return Error{

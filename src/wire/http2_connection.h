@@ -73,6 +73,8 @@ class Http2Connection : public Pooled {
   /// `stream_closed` is called.
   void reset_when_sent(Http2Stream& stream, std::uint32_t code);
   void ping();
+  /// The last of our GOAWAYs: streams above the newest are ignored from now on.
+  void say_goodbye();
   /// Ends `run`; the peer is told nothing more.
   void end();
   /// Closes so that what was sent last arrives.

@@ -80,7 +80,7 @@ class Http2Frontend final : public Http2Connection {
   void rest();
   void drop_streams();
   void begin_leaving();
-  void say_goodbye();
+  void take_leave();
   About begin_about() const;
 
   struct Told : Waiter {
@@ -290,7 +290,14 @@ void Http2Frontend::headers_done(Http2Stream& ended, bool last) {
   auto& stream = static_cast<ServerStream&>(ended);
   section_ = nullptr;
   if (last) stream.end_in();
-  if (stream.head_done_) return;  // these were trailers
+  if (stream.head_done_) {  // these were trailers
+    if (stream.over_limits() && stream.begun_) {
+      reset(stream, NGHTTP2_ENHANCE_YOUR_CALM);
+      stream.request_.about.fault = Fault::header_too_large;
+      bury(stream);
+    }
+    return;
+  }
   stream.head_done_ = true;
   stream.request_.about = begin_about();
   begun_.push_back(&stream);
@@ -424,9 +431,9 @@ Task<Result<Done>> Http2Frontend::respond(ServerStream& stream, Response& respon
 void Http2Frontend::submit_head(ServerStream& stream, const Response& response, bool last) {
   stream.response_begun_ = true;
   stream.request_.about.status = response.status;
-  // With a body, the response stays until the library has taken that, and the head before it.
-  Http2Section& section =
-      Http2Section::fresh(last ? Http2Section::Bytes::go : Http2Section::Bytes::stay);
+  // Copied: whoever has wrapped the body may let go of what it came from before the head is
+  // written.
+  Http2Section& section = Http2Section::fresh(Http2Section::Bytes::go);
   section.add_status(response.status);
   section.add_all(response.fields, learns());
   if (response.declared_length) {
@@ -448,10 +455,16 @@ void Http2Frontend::finish(ServerStream& stream) {
   }
 }
 
-void Http2Frontend::stream_closed(Http2Stream& closed, std::uint32_t code, bool) {
+void Http2Frontend::stream_closed(Http2Stream& closed, std::uint32_t code, bool by_peer) {
   auto& stream = static_cast<ServerStream&>(closed);
   if (section_ == &closed) section_ = nullptr;
-  if (code != NGHTTP2_NO_ERROR && !stream.end_sent()) {
+  if (!stream.head_done_) {  // a head that the library found malformed
+    About about = begin_about();
+    about.fault = by_peer ? Fault::client_gone : Fault::bad_request;
+    host_.refused({*about.fault, 0, "a malformed request", stream.request_.method,
+                   stream.request_.path, about});
+  }
+  if ((by_peer || code != NGHTTP2_NO_ERROR) && !stream.end_sent()) {
     stream.request_.about.fault = Fault::client_gone;
     stream.break_off({.fault = Fault::client_gone,
                       .side = Side::client,
@@ -491,16 +504,13 @@ void Http2Frontend::begin_leaving() {
 }
 
 void Http2Frontend::ping_answered() {
-  if (leaving_ && !said_goodbye_) say_goodbye();
+  if (leaving_ && !said_goodbye_) take_leave();
 }
 
 /// The second: these were the last.
-void Http2Frontend::say_goodbye() {
+void Http2Frontend::take_leave() {
   said_goodbye_ = true;
-  nghttp2_submit_goaway(session(), NGHTTP2_FLAG_NONE,
-                        nghttp2_session_get_last_proc_stream_id(session()), NGHTTP2_NO_ERROR,
-                        nullptr, 0);
-  want_flush();
+  say_goodbye();
 }
 
 Instant Http2Frontend::deadline() {
@@ -536,7 +546,7 @@ bool Http2Frontend::waited_long_enough(bool expired) {
     nghttp2_session_terminate_session(session(), NGHTTP2_PROTOCOL_ERROR);
     return false;
   }
-  if (leaving_ && !said_goodbye_ && now >= leaving_since_ + goaway_patience) say_goodbye();
+  if (leaving_ && !said_goodbye_ && now >= leaving_since_ + goaway_patience) take_leave();
   return true;
 }
 

@@ -50,7 +50,8 @@ Http2Guard::Verdict Http2Guard::glitch(const char* detail, Instant now) {
   return Violation{enhance_your_calm, detail};
 }
 
-/// Frames must carry something: what surrounds it may be eight times as much, after a first MiB.
+/// Frames must carry something: what surrounds it may be eight times as much, after a first MiB;
+/// what we send counts too, for it is answered with WINDOW_UPDATE.
 Http2Guard::Verdict Http2Guard::overhead(const Http2FrameHead& head) {
   const bool message = head.type == data || head.type == headers || head.type == continuation;
   overhead_ += Http2FrameHead::size + (message ? 0 : head.length);
@@ -64,6 +65,7 @@ Http2Guard::Verdict Http2Guard::overhead(const Http2FrameHead& head) {
 Http2Guard::Verdict Http2Guard::frame(const Http2FrameHead& head, std::string_view payload,
                                       bool alive, Instant now) {
   if (auto verdict = overhead(head)) return verdict;
+  if (head.stream > last_ && (head.type == data || head.type == headers)) return std::nullopt;
   switch (head.type) {
     case data:
       if (head.stream != 0 && head.stream <= newest_ && !alive && !reset_by_us_.has(head.stream)) {

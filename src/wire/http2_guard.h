@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string_view>
 
@@ -89,11 +90,15 @@ class Http2Guard {
   /// A stream has ended: in order, by the peer's reset, or by ours.
   enum class Closed : std::uint8_t { done, by_peer, by_us };
   void closed(std::int32_t stream, Closed how);
-  /// We sent a frame of a message: what the peer sends to keep it moving is no abuse.
-  void sent_message_frame(bool has_payload) {
+  /// We sent a frame of a message, of `size` bytes: what the peer sends to keep it moving is no
+  /// abuse.
+  void sent_message_frame(std::size_t size) {
     sent_since_ping_ = true;
-    if (has_payload && window_credit_ < most_window_credit) window_credit_ += 2;
+    payload_ += size;
+    if (size > 0 && window_credit_ < most_window_credit) window_credit_ += 2;
   }
+  /// We have said that streams above this one are ignored: their frames are no fault.
+  void goodbye(std::int32_t last) { last_ = last; }
 
  private:
   static constexpr std::uint8_t data = 0;
@@ -120,6 +125,7 @@ class Http2Guard {
 
   Side side_;
   bool sent_since_ping_ = true;
+  std::int32_t last_ = std::numeric_limits<std::int32_t>::max();
   std::int32_t newest_ = 0;  // the highest stream that the peer has opened
   int window_credit_ = 100;
   std::uint32_t empty_in_a_row_ = 0;

@@ -356,7 +356,8 @@ void Http2Link::headers_done(Http2Stream& ended, bool last) {
     return;
   }
   if (!stream.answered_ && stream.status_ < 200) {
-    const bool wrong = last || stream.status_ == 101 || --stream.interim_left_ < 0;
+    const bool wrong =
+        last || stream.status_ < 100 || stream.status_ == 101 || --stream.interim_left_ < 0;
     if (wrong) {
       stream.break_off(backend_error(Fault::backend_protocol, "interim responses that cannot be"));
       reset(stream, NGHTTP2_PROTOCOL_ERROR);

@@ -496,6 +496,9 @@ class Breaking(case.Case):
             with self.subTest(status):
                 self.check(lambda wire, stream, status=status: wire.send(headers(stream, [(":status", status)])))
 
+    def test_a_status_below_all_classes(self):
+        self.check(lambda wire, stream: wire.send(headers(stream, [(":status", "099")], end=False), data(stream, b"x", end=True)))
+
     def test_switching_protocols(self):
         self.check(lambda wire, stream: wire.send(headers(stream, [(":status", "101")], end=False)))
 

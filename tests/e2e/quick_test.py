@@ -215,7 +215,7 @@ class QuickTest(case.Case):
         self.assertEqual(ended.stdout, "")
         for expected in ("'http://127.0.0.1:8000/v1': it has a path; requests keep their own; "
                          "write http://127.0.0.1:8000\n",
-                         "'https://gpu:8000': TLS to backends is not supported; ",
+                         "'https://gpu:8000': only servers without TLS are asked; name it in a file, as a backend\n",
                          "'localhost': the port is missing; write http://localhost:PORT\n",
                          "http://127.0.0.1:8080 is where evenkeel itself would listen; give it "
                          "another port with --listen\n",

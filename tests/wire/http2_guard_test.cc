@@ -129,7 +129,7 @@ TEST_F(Guarded, PingsWithoutAnythingBetweenThemAreFew) {
 TEST_F(Guarded, PingsThatMeasureWhatWeSendAreFree) {
   EXPECT_EQ(passes(50'000, 0ms,
                    [&](int) {
-                     guard.sent_message_frame(true);
+                     guard.sent_message_frame(1000);
                      frame(data, 1, 1000, 0, true);
                      return frame(ping, 0);
                    }),
@@ -161,6 +161,24 @@ TEST_F(Guarded, FramesMustCarrySomething) {
   EXPECT_LT(passed, 10'000'000);
 }
 
+TEST_F(Guarded, LongDownloadsAreNoFlood) {
+  EXPECT_EQ(passes(5'000'000, 0ms,
+                   [&](int) {
+                     guard.sent_message_frame(16 * 1024);
+                     return frame(8, 0, 4);
+                   }),
+            5'000'000);
+}
+
+TEST_F(Guarded, StreamsAboveTheLastAreNoFault) {
+  EXPECT_EQ(frame(headers, 1), 0u);
+  guard.goodbye(1);
+  EXPECT_EQ(frame(headers, 3), 0u);
+  EXPECT_EQ(frame(data, 3), 0u);
+  guard.closed(1, Http2Guard::Closed::done);
+  EXPECT_EQ(frame(data, 1), stream_closed);
+}
+
 TEST_F(Guarded, SmallMessagesAreNoFlood) {
   EXPECT_EQ(passes(3'000'000, 0ms, [&](int) { return frame(data, 1, 5, 0, true); }), 3'000'000);
 }
@@ -168,7 +186,7 @@ TEST_F(Guarded, SmallMessagesAreNoFlood) {
 TEST_F(Guarded, WindowsMayBeOpenedAsDataComes) {
   EXPECT_EQ(passes(100'000, 0ms,
                    [&](int) {
-                     guard.sent_message_frame(true);
+                     guard.sent_message_frame(1000);
                      if (const auto code = code_of(guard.window_update(60, now))) return code;
                      return code_of(guard.window_update(60, now));
                    }),

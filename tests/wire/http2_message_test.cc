@@ -91,7 +91,8 @@ TEST(Http2RequestHead, ServesNeitherConnectNorTrace) {
 }
 
 TEST(Http2RequestHead, TakesHostInPlaceOfAuthorityButNotAgainstIt) {
-  EXPECT_EQ(Gathered(Pairs{{":authority", ""}}, {{"host", "a.example"}}).request.authority, "a.example");
+  EXPECT_EQ(Gathered(Pairs{{":authority", ""}}, {{"host", "a.example"}}).request.authority,
+            "a.example");
   EXPECT_EQ(Gathered({}, {{"host", "API.example:8443"}}).problem, nullptr);
   EXPECT_NE(Gathered({}, {{"host", "b.example"}}).problem, nullptr);
   EXPECT_NE(Gathered(Pairs{{":authority", ""}}, {{"host", "a"}, {"host", "b"}}).problem, nullptr);

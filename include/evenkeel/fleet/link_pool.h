@@ -113,6 +113,7 @@ class LinkPool {
   LinkPoolOptions options_;
   BackendCells& cells_;
   Speaks speaks_;
+  Instant guess_ends_ = never;  // of `speaks_`, where nobody has said so
   std::vector<std::unique_ptr<Kept>> idle_;    // the one used last at the back
   std::vector<std::unique_ptr<Kept>> shared_;  // in use or not
   Node joiners_;
