@@ -17,10 +17,8 @@ namespace {
 /// That the library writes at a time; a little more than a frame of the smallest allowed maximum.
 constexpr std::size_t largest_frame = 16 * 1024 + 64;
 constexpr int reads_between_yields = 16;
+constexpr int reads_before_acting = 4;
 constexpr std::uint32_t least_room = 4 * 1024;
-/// In the time that a write may take: who opens its window byte by byte holds our memory for
-/// nothing.
-constexpr std::uint64_t least_progress = 1024;
 constexpr Duration longest_linger = std::chrono::seconds(1);
 constexpr std::size_t most_lingered = 1024 * 1024;
 
@@ -369,9 +367,18 @@ Task<void> Http2Connection::run(ReadBuffer received) {
     if (go_on) after_reading();
   }
   int without_waiting = 0;
+  int unacted = 0;  // reads whose messages are not begun
   bool filled = false;
   while (go_on && !ended_) {
     Watch& watch = socket_->watch();
+    // Clients send the heads of all their streams, then the bodies: what has arrived is read first,
+    // so that head and body of a request leave together.
+    if (unacted > 0 && (!watch.readable() || unacted == reads_before_acting)) {
+      unacted = 0;
+      after_reading();
+      if (ended_) break;
+      if (nothing_left() && !flush_wanted_ && !writing_.valid()) break;
+    }
     if (!watch.readable()) {
       in_.release();
       filled = false;
@@ -395,8 +402,7 @@ Task<void> Http2Connection::run(ReadBuffer received) {
     filled = got.size == in_.block.size();
     last_heard_ = loop().now();
     go_on = feed({in_.block.data(), got.size});
-    if (go_on) after_reading();
-    if (nothing_left() && !flush_wanted_ && !writing_.valid()) break;
+    ++unacted;
   }
   in_.release();
   flush();
@@ -672,149 +678,12 @@ Task<void> Http2Connection::linger() {
   }
 }
 
+nghttp2_data_provider Http2Connection::body_source() { return {{}, Http2Callbacks::read_data}; }
+
 int Http2Connection::submit_trailers(Http2Stream& stream) {
   Http2Section& section = Http2Section::fresh(Http2Section::Bytes::go);
   section.add_all(*stream.pending_trailers_, false);
   return nghttp2_submit_trailer(session_, stream.id_, section.data(), section.size());
-}
-
-// ---- streams ----------------------------------------------------------------------------------
-
-bool Http2Stream::append(std::string_view bytes) {
-  const std::size_t arriving = bytes.size();
-  received_ += arriving;
-  arrived_.raise();
-  while (!bytes.empty()) {
-    ReadBuffer* back = blocks_ > 0 ? &in_[(first_block_ + blocks_ - 1) % most_blocks] : nullptr;
-    if (back == nullptr || back->free_size() == 0) {
-      if (blocks_ == most_blocks) return false;  // more than the window lets through
-      back = &in_[(first_block_ + blocks_++) % most_blocks];
-      const bool first = blocks_ == 1 && received_ == arriving;
-      back->block = Block::take(first && arriving <= Block::tiny ? Block::tiny
-                                : blocks_ == 1                   ? Block::small
-                                                                 : Block::large);
-      back->begin = back->end = 0;
-    }
-    const std::size_t size = std::min<std::size_t>(bytes.size(), back->free_size());
-    std::memcpy(back->free_begin(), bytes.data(), size);
-    back->end += static_cast<std::uint32_t>(size);
-    bytes.remove_prefix(size);
-  }
-  return true;
-}
-
-std::optional<Result<Chunk>> Http2Stream::take() {
-  if (taken_ > 0 && !rewound_) {
-    ReadBuffer& front = in_[first_block_];
-    front.begin += static_cast<std::uint32_t>(taken_);
-    connection_.consumed(*this, std::exchange(taken_, 0));
-    if (front.empty()) {
-      front.release();
-      first_block_ = static_cast<std::uint8_t>((first_block_ + 1) % most_blocks);
-      --blocks_;
-    }
-  }
-  rewound_ = false;
-  if (blocks_ == 0 && !in_ended_) {
-    if (broken_) return Result<Chunk>(Error(*broken_));
-    // Its reader keeps up: the window is what holds the peer back.
-    const Http2Settings& settings = connection_.settings_;
-    if (!wide_ && attached_ && received_ >= settings.stream_window) {
-      wide_ = true;
-      nghttp2_session_set_local_window_size(connection_.session_, NGHTTP2_FLAG_NONE, id_,
-                                            static_cast<std::int32_t>(settings.wide_stream_window));
-      connection_.want_flush();
-    }
-    return std::nullopt;
-  }
-  if (reads_ < 2) ++reads_;
-  Chunk chunk{.last = in_ended_ && blocks_ <= 1};
-  if (blocks_ > 0) {
-    chunk.bytes = in_[first_block_].bytes();
-    taken_ = chunk.bytes.size();
-  }
-  if (chunk.last && trailers_.size() > 0) chunk.trailers = &trailers_;
-  delivered_last_ = chunk.last;
-  return Result<Chunk>(chunk);
-}
-
-bool Http2Stream::rewind() {
-  if (reads_ == 0) return true;
-  rewound_ = reads_ == 1 && delivered_last_;
-  if (rewound_) reads_ = 0;
-  return rewound_;
-}
-
-void Http2Stream::break_off(Error error) {
-  if (!broken_) broken_ = std::move(error);
-  arrived_.raise();
-  moved_.raise();
-}
-
-void Http2Stream::submit_response(const Http2Section& head, bool last) {
-  const nghttp2_data_provider body{{}, Http2Callbacks::read_data};
-  nghttp2_submit_response(connection_.session_, id_, head.data(), head.size(),
-                          last ? nullptr : &body);
-  end_sent_ = last;
-}
-
-bool Http2Stream::submit_request(const Http2Section& head, bool last) {
-  const nghttp2_data_provider body{{}, Http2Callbacks::read_data};
-  id_ = nghttp2_submit_request(connection_.session_, nullptr, head.data(), head.size(),
-                               last ? nullptr : &body, this);
-  attached_ = id_ > 0;
-  if (attached_) ++connection_.open_streams_;
-  end_sent_ = last;
-  return attached_;
-}
-
-void Http2Stream::offer(const Chunk& chunk) {
-  pending_ = chunk.bytes;
-  last_ = chunk.last;
-  pending_trailers_ = chunk.last && chunk.trailers != nullptr && chunk.trailers->size() > 0
-                          ? chunk.trailers
-                          : nullptr;
-  if (!deferred_) return;  // the library asks by itself
-  if (pending_.empty() && pending_trailers_ != nullptr) {
-    // Trailers alone: no empty DATA before them.
-    if (connection_.submit_trailers(*this) == 0) end_sent_ = true;
-  } else {
-    deferred_ = false;
-    nghttp2_session_resume_data(connection_.session_, id_);
-  }
-  connection_.want_flush();
-}
-
-Task<Result<Done>> Http2Stream::pump(Body& body, Task<Result<Chunk>> next, Duration patience) {
-  int without_waiting = 0;
-  while (true) {
-    if (!next.ready()) without_waiting = 0;
-    auto chunk = co_await next;
-    if (!chunk) co_return std::move(chunk.error());
-    if (!attached_) break;
-    offer(*chunk);
-    while (!all_taken() && attached_) {
-      const std::uint64_t before = sent_;
-      auto wake = co_await moved_.wait(connection_.loop().now() + patience);
-      const bool stalls = wake == Wake::expired && sent_ - before < least_progress &&
-                          (!connection_.writing_.valid() || connection_.writing_.ready());
-      if (stalls && !all_taken()) {
-        co_return Error{
-            .fault = Fault::write_timeout, .side = Side::client, .detail = "peer reads nothing"};
-      }
-    }
-    if (!all_taken()) break;
-    if (chunk->last) co_return Done{};
-    if (++without_waiting == reads_between_yields) {
-      without_waiting = 0;
-      co_await connection_.loop().yield();
-      if (!attached_) break;
-    }
-    next = body.read();
-  }
-  if (broken_) co_return Error(*broken_);
-  co_return Error{
-      .fault = Fault::client_gone, .side = Side::client, .detail = "the stream has ended"};
 }
 
 }  // namespace evenkeel

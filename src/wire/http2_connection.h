@@ -2,6 +2,8 @@
 // their flow control, and one write for all that a turn of the loop has to say.
 #pragma once
 
+#include <nghttp2/nghttp2.h>
+
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -15,8 +17,6 @@
 #include "evenkeel/http/message.h"
 #include "evenkeel/net/socket.h"
 #include "http2_guard.h"
-
-struct nghttp2_session;
 
 namespace evenkeel {
 
@@ -130,6 +130,7 @@ class Http2Connection : public Pooled {
   void flush();
   bool fill();
   Task<void> write_rest(Task<Result<Done>> writing);
+  static nghttp2_data_provider body_source();
   int submit_trailers(Http2Stream& stream);
   void say_why(std::uint32_t code, const char* detail);
 

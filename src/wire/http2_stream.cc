@@ -1,0 +1,157 @@
+#include <nghttp2/nghttp2.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "http2_connection.h"
+#include "http2_message.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr int chunks_between_yields = 16;  // of a body that never makes us wait
+/// In the time that a write may take: who opens its window byte by byte holds our memory for
+/// nothing.
+constexpr std::uint64_t least_progress = 1024;
+
+}  // namespace
+
+bool Http2Stream::append(std::string_view bytes) {
+  const std::size_t arriving = bytes.size();
+  received_ += arriving;
+  arrived_.raise();
+  while (!bytes.empty()) {
+    ReadBuffer* back = blocks_ > 0 ? &in_[(first_block_ + blocks_ - 1) % most_blocks] : nullptr;
+    if (back == nullptr || back->free_size() == 0) {
+      if (blocks_ == most_blocks) return false;  // more than the window lets through
+      back = &in_[(first_block_ + blocks_++) % most_blocks];
+      const bool first = blocks_ == 1 && received_ == arriving;
+      back->block = Block::take(first && arriving <= Block::tiny ? Block::tiny
+                                : blocks_ == 1                   ? Block::small
+                                                                 : Block::large);
+      back->begin = back->end = 0;
+    }
+    const std::size_t size = std::min<std::size_t>(bytes.size(), back->free_size());
+    std::memcpy(back->free_begin(), bytes.data(), size);
+    back->end += static_cast<std::uint32_t>(size);
+    bytes.remove_prefix(size);
+  }
+  return true;
+}
+
+std::optional<Result<Chunk>> Http2Stream::take() {
+  if (taken_ > 0 && !rewound_) {
+    ReadBuffer& front = in_[first_block_];
+    front.begin += static_cast<std::uint32_t>(taken_);
+    connection_.consumed(*this, std::exchange(taken_, 0));
+    if (front.empty()) {
+      front.release();
+      first_block_ = static_cast<std::uint8_t>((first_block_ + 1) % most_blocks);
+      --blocks_;
+    }
+  }
+  rewound_ = false;
+  if (blocks_ == 0 && !in_ended_) {
+    if (broken_) return Result<Chunk>(Error(*broken_));
+    // Its reader keeps up: the window is what holds the peer back.
+    const Http2Settings& settings = connection_.settings_;
+    if (!wide_ && attached_ && received_ >= settings.stream_window) {
+      wide_ = true;
+      nghttp2_session_set_local_window_size(connection_.session_, NGHTTP2_FLAG_NONE, id_,
+                                            static_cast<std::int32_t>(settings.wide_stream_window));
+      connection_.want_flush();
+    }
+    return std::nullopt;
+  }
+  if (reads_ < 2) ++reads_;
+  Chunk chunk{.last = in_ended_ && blocks_ <= 1};
+  if (blocks_ > 0) {
+    chunk.bytes = in_[first_block_].bytes();
+    taken_ = chunk.bytes.size();
+  }
+  if (chunk.last && trailers_.size() > 0) chunk.trailers = &trailers_;
+  delivered_last_ = chunk.last;
+  return Result<Chunk>(chunk);
+}
+
+bool Http2Stream::rewind() {
+  if (reads_ == 0) return true;
+  rewound_ = reads_ == 1 && delivered_last_;
+  if (rewound_) reads_ = 0;
+  return rewound_;
+}
+
+void Http2Stream::break_off(Error error) {
+  if (!broken_) broken_ = std::move(error);
+  arrived_.raise();
+  moved_.raise();
+}
+
+void Http2Stream::submit_response(const Http2Section& head, bool last) {
+  const nghttp2_data_provider body = Http2Connection::body_source();
+  nghttp2_submit_response(connection_.session_, id_, head.data(), head.size(),
+                          last ? nullptr : &body);
+  end_sent_ = last;
+}
+
+bool Http2Stream::submit_request(const Http2Section& head, bool last) {
+  const nghttp2_data_provider body = Http2Connection::body_source();
+  id_ = nghttp2_submit_request(connection_.session_, nullptr, head.data(), head.size(),
+                               last ? nullptr : &body, this);
+  attached_ = id_ > 0;
+  if (attached_) ++connection_.open_streams_;
+  end_sent_ = last;
+  return attached_;
+}
+
+void Http2Stream::offer(const Chunk& chunk) {
+  pending_ = chunk.bytes;
+  last_ = chunk.last;
+  pending_trailers_ = chunk.last && chunk.trailers != nullptr && chunk.trailers->size() > 0
+                          ? chunk.trailers
+                          : nullptr;
+  if (!deferred_) return;  // the library asks by itself
+  if (pending_.empty() && pending_trailers_ != nullptr) {
+    // Trailers alone: no empty DATA before them.
+    if (connection_.submit_trailers(*this) == 0) end_sent_ = true;
+  } else {
+    deferred_ = false;
+    nghttp2_session_resume_data(connection_.session_, id_);
+  }
+  connection_.want_flush();
+}
+
+Task<Result<Done>> Http2Stream::pump(Body& body, Task<Result<Chunk>> next, Duration patience) {
+  int without_waiting = 0;
+  while (true) {
+    if (!next.ready()) without_waiting = 0;
+    auto chunk = co_await next;
+    if (!chunk) co_return std::move(chunk.error());
+    if (!attached_) break;
+    offer(*chunk);
+    while (!all_taken() && attached_) {
+      const std::uint64_t before = sent_;
+      auto wake = co_await moved_.wait(connection_.loop().now() + patience);
+      const bool stalls = wake == Wake::expired && sent_ - before < least_progress &&
+                          (!connection_.writing_.valid() || connection_.writing_.ready());
+      if (stalls && !all_taken()) {
+        co_return Error{
+            .fault = Fault::write_timeout, .side = Side::client, .detail = "peer reads nothing"};
+      }
+    }
+    if (!all_taken()) break;
+    if (chunk->last) co_return Done{};
+    if (++without_waiting == chunks_between_yields) {
+      without_waiting = 0;
+      co_await connection_.loop().yield();
+      if (!attached_) break;
+    }
+    next = body.read();
+  }
+  if (broken_) co_return Error(*broken_);
+  co_return Error{
+      .fault = Fault::client_gone, .side = Side::client, .detail = "the stream has ended"};
+}
+
+}  // namespace evenkeel
