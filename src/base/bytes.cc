@@ -1,17 +1,37 @@
 #include "evenkeel/base/bytes.h"
 
+#include <sys/mman.h>
+
+#include <cstdint>
 #include <new>
 
 namespace evenkeel {
 namespace {
 
 // What stays with a thread after a burst: as many as requests are under way on a busy worker, since
-// the heap is slow with pieces of this size; 4.5 MiB and 2 MiB at the most.
+// the heap is slow with pieces of this size; 4.5 MiB and 4 MiB at the most.
 constexpr unsigned keep_small = 256;
-constexpr unsigned keep_large = 32;
+constexpr unsigned keep_large = 64;
 
 /// Blocks whose beginnings lie a power of two apart would fight for the same lines of the cache.
 constexpr std::size_t stagger = 192;
+
+constexpr std::size_t page = 4096;
+
+/// Large blocks are mapped, so that what a crowd of slow readers took goes back to the system when
+/// they have left: between other pieces of the heap it would stay.
+char* map_large() {
+  void* mapped = mmap(nullptr, Block::large + page, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) throw std::bad_alloc();
+  static constinit thread_local std::size_t places = 0;
+  return static_cast<char*>(mapped) + places++ * stagger % page;
+}
+
+void give_to_heap(char* data, std::uint32_t size) {
+  if (size != Block::large) return ::operator delete(data);
+  munmap(data - reinterpret_cast<std::uintptr_t>(data) % page, Block::large + page);
+}
 
 /// One thread's spare blocks of a size. Trivial, so that reaching them costs no check.
 struct BlockList {
@@ -29,18 +49,21 @@ struct Keeper {
     tiny_blocks.most = small_blocks.most = keep_small;
     large_blocks.most = keep_large;
   }
+  static void empty(BlockList& list, std::uint32_t size) {
+    list.most = 0;
+    while (list.count > 0) give_to_heap(list.blocks[--list.count], size);
+  }
   ~Keeper() {
-    for (BlockList* list : {&tiny_blocks, &small_blocks, &large_blocks}) {
-      list->most = 0;
-      while (list->count > 0) ::operator delete(list->blocks[--list->count]);
-    }
+    empty(tiny_blocks, Block::tiny);
+    empty(small_blocks, Block::small);
+    empty(large_blocks, Block::large);
   }
 };
 thread_local Keeper keeper;
 
 [[gnu::noinline]] char* take_from_heap(std::uint32_t size) {
   keeper.open();
-  return static_cast<char*>(::operator new(size + stagger));
+  return size == Block::large ? map_large() : static_cast<char*>(::operator new(size + stagger));
 }
 
 BlockList& list_of(std::uint32_t size) {
@@ -63,7 +86,7 @@ void Block::give_back() {
   if (list.count < list.most) {
     list.blocks[list.count++] = data_;
   } else {
-    ::operator delete(data_);
+    give_to_heap(data_, size_);
   }
 }
 

@@ -478,6 +478,7 @@ void Http2Frontend::stream_closed(Http2Stream& closed, std::uint32_t code, bool 
 void Http2Frontend::bury(ServerStream& stream) {
   if (stream.dead_) return;
   stream.dead_ = true;
+  if (!stream.begun_) std::erase(begun_, &stream);  // it came and went in what is being read
   stream.request_.about.bytes_out = stream.sent();
   stream.unlink();
   stream.insert_before(dead_);

@@ -228,6 +228,7 @@ Task<Result<Done>> ClientStream::upload(Body& body, Task<Result<Chunk>> first, D
 
 Http2Link::Http2Link(std::unique_ptr<Socket> socket, const LinkOptions& options)
     : Http2Connection(std::move(socket), {.side = Http2Guard::Side::client,
+                                          .wide_stream_window = 64 * 1024,
                                           .connection_window = 16 * 1024 * 1024,
                                           .header_bytes = options.header_bytes,
                                           .header_fields = options.header_fields,

@@ -288,6 +288,31 @@ class Refusing(case.Case):
 
         self.check_asked_elsewhere(play)
 
+    def test_only_what_crossed_the_end_of_a_connection_is_asked_again(self):
+        asked = []  # (connection, stream)
+        working = threading.Event()
+
+        def play(wire, _):
+            connection = len({number for number, _ in asked})
+            wire.send(settings())
+            for stream in self.requests(wire):
+                asked.append((connection, stream))
+                if connection > 0 or stream == 1:
+                    wire.send(answer(stream))
+                elif stream == 3:
+                    working.set()  # for as long as it takes
+                else:
+                    return  # the end, with nothing said of either
+
+        daemon = self.in_front_of(self.hostile(play), workers=1, pool={"protocol": "h2"})
+        self.assertEqual(exchange(daemon.address, "POST", "/first", body=b"1").status, 200)
+        long = self.spawn(lambda: exchange(daemon.address, "POST", "/long", body=b"2").status)
+        self.assertTrue(working.wait(PATIENCE))
+        time.sleep(1.1)  # no request that has been there for a second can have crossed
+        self.assertEqual(exchange(daemon.address, "POST", "/short", body=b"3").status, 200)
+        self.assertEqual(long.join(), 502)
+        self.assertEqual(asked, [(0, 1), (0, 3), (0, 5), (1, 1)])
+
     def test_a_backend_that_allows_no_streams(self):
         def play(wire, _):
             wire.send(settings({MAX_CONCURRENT_STREAMS: 0}))
