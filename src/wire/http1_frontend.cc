@@ -121,6 +121,7 @@ class Http1Connection final : public Pooled, public Interim {
   Watch& watch() { return socket_->watch(); }
 
   Task<Next> exchange();
+  Task<void> hand_over();
   Task<std::optional<bool>> begins_as_http2();
   Task<HeadOutcome> read_head(HeadParser& parser, Instant deadline);
   std::optional<HeadOutcome> parse_what_is_here(HeadParser& parser);
@@ -324,13 +325,9 @@ Task<void> Http1Connection::serve(std::unique_ptr<Http1Connection> self, bool de
       const auto http2 = co_await c.begins_as_http2();
       if (!http2) break;
       if (*http2) {
-        const ClientName client = c.client_;
-        auto socket = std::move(c.socket_);
-        ReadBuffer received = std::exchange(c.in_, {});
-        const FrontendOptions& options = c.options_;
-        Host& host = c.host_;
+        auto connection = c.hand_over();
         self.reset();
-        co_await serve_http2(std::move(socket), client, options, host, std::move(received));
+        co_await connection;
         co_return;
       }
     }
@@ -341,6 +338,11 @@ Task<void> Http1Connection::serve(std::unique_ptr<Http1Connection> self, bool de
       break;
     }
   }
+}
+
+/// The connection goes on as one of HTTP/2. Not in `serve`, whose frame is every connection's.
+Task<void> Http1Connection::hand_over() {
+  return serve_http2(std::move(socket_), client_, options_, host_, std::exchange(in_, {}));
 }
 
 /// Reads until the first bytes tell; nothing if that takes too long. They stay in `in_`.
