@@ -70,7 +70,7 @@ Task<Result<LinkLease>> LinkPool::acquire(Want want) {
     if (auto lease = take_shared()) return Result<LinkLease>(std::move(*lease));
     if (auto lease = take_idle()) return Result<LinkLease>(std::move(*lease));
   }
-  return speaks_ == Speaks::http1 ? connect() : join(want);
+  return speaks_ == Speaks::http1 ? connect() : join();
 }
 
 /// A place on the first link that has one: few links with many requests are better than many.
@@ -121,7 +121,7 @@ Task<Result<LinkLease>> LinkPool::connect() {
 }
 
 /// Waits for a link that others may use too, and has it made if nobody has done so.
-Task<Result<LinkLease>> LinkPool::join(Want) {
+Task<Result<LinkLease>> LinkPool::join() {
   while (true) {
     Joiner joiner(loop_);
     joiner.insert_before(joiners_);

@@ -44,7 +44,6 @@ class Http2Connection : public Pooled {
   Loop& loop() { return socket_->loop(); }
   Socket& socket() { return *socket_; }
   nghttp2_session* session() { return session_; }
-  const Http2Settings& settings() const { return settings_; }
 
   /// Has what is queued sent at the end of this step of the loop.
   void want_flush() {

@@ -85,7 +85,7 @@ class LinkPool {
   std::optional<LinkLease> take_shared();
   std::optional<LinkLease> take_idle();
   Task<Result<LinkLease>> connect();
-  Task<Result<LinkLease>> join(Want want);
+  Task<Result<LinkLease>> join();
   Task<void> dial();
   Task<Result<std::unique_ptr<Link>>> make_link();
   void keep(std::unique_ptr<Link> link);
