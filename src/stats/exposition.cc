@@ -1,10 +1,8 @@
 #include "evenkeel/stats/exposition.h"
 
-#include <prometheus/collectable.h>
-#include <prometheus/text_serializer.h>
-
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <utility>
 
 #include "page.h"
@@ -12,8 +10,6 @@
 
 namespace evenkeel {
 namespace {
-
-using Labels = Page::Labels;
 
 #if defined(__clang__)
 constexpr std::string_view compiler = "clang " __clang_version__;
@@ -39,13 +35,13 @@ void each_fault(Each each) {
   for (int fault = 0; fault < fault_count; ++fault) each(static_cast<Fault>(fault));
 }
 
-/// All sheets, summed, as prometheus-cpp wants them.
-class Collected : public prometheus::Collectable {
+/// All sheets, summed.
+class Collected {
  public:
   Collected(const Sheets& sheets, const Readings& readings, std::string_view version)
       : sheets_(sheets), readings_(readings), version_(version), names_(sheets.names().view()) {}
 
-  std::vector<prometheus::MetricFamily> Collect() const override {
+  std::string text() const {
     Page page;
     add_requests(page);
     add_grpc(page);
@@ -116,13 +112,11 @@ class Collected : public prometheus::Collectable {
       return counters != nullptr && counters->used() ? 1 : 0;
     });
     if (!used && expected == 0) return;
+    const Labels labels{{"pool", names_.pools[pool]}, {"route", names_.routes[route]}};
     const auto add = [&](int status) {
       const std::uint64_t count = answered(route, pool, status);
       if (count == 0 && status != expected) return;
-      page.add({{"pool", names_.pools[pool]},
-                {"route", names_.routes[route]},
-                {"code", std::to_string(status)}},
-               count);
+      page.add(labels, {"code", std::to_string(status)}, count);
     };
     if (answered(route, pool, 0) != 0) add(0);
     for (int status = 100; status < 600; ++status) add(status);
@@ -148,12 +142,10 @@ class Collected : public prometheus::Collectable {
       });
     }
     if (std::count(counts.begin(), counts.end(), 0) == std::ssize(counts)) return;
+    const Labels labels{{"pool", names_.pools[pool]}, {"route", names_.routes[route]}};
     for (std::size_t status = 0; status < counts.size(); ++status) {
       const bool known = status < GrpcCounters::statuses;
-      page.add({{"pool", names_.pools[pool]},
-                {"route", names_.routes[route]},
-                {"grpc_status", known ? std::to_string(status) : "other"}},
-               counts[status]);
+      page.add(labels, {"grpc_status", known ? std::to_string(status) : "other"}, counts[status]);
     }
   }
 
@@ -167,42 +159,43 @@ class Collected : public prometheus::Collectable {
 
   template <class Each>
   void each_pool(Each each) const {
-    for (std::uint32_t i = 1; i < names_.pools.size(); ++i)
+    for (std::uint32_t i = 1; i < names_.pools.size(); ++i) {
       each(i, Labels{{"pool", names_.pools[i]}});
+    }
   }
 
   void add_pools(Page& page) const {
     page.histograms("request_duration_seconds",
                     "Time from a request's first byte to the last byte of its answer.");
     page.add({{"pool", ""}}, merged_of_pool<&PoolCells::duration>(0));
-    each_pool([&](std::uint32_t pool, Labels labels) {
-      page.add(std::move(labels), merged_of_pool<&PoolCells::duration>(pool));
+    each_pool([&](std::uint32_t pool, const Labels& labels) {
+      page.add(labels, merged_of_pool<&PoolCells::duration>(pool));
     });
     page.histograms("time_to_first_byte_seconds",
                     "Time from a request's first byte to the head of its answer.");
-    each_pool([&](std::uint32_t pool, Labels labels) {
-      page.add(std::move(labels), merged_of_pool<&PoolCells::first_byte>(pool));
+    each_pool([&](std::uint32_t pool, const Labels& labels) {
+      page.add(labels, merged_of_pool<&PoolCells::first_byte>(pool));
     });
     page.histograms("wait_seconds", "Time that a request stood in its pool's line.");
-    each_pool([&](std::uint32_t pool, Labels labels) {
-      page.add(std::move(labels), merged_of_pool<&PoolCells::wait>(pool));
+    each_pool([&](std::uint32_t pool, const Labels& labels) {
+      page.add(labels, merged_of_pool<&PoolCells::wait>(pool));
     });
     page.gauges("requests_in_flight", "Requests picked for a backend of the pool and not ended.");
-    each_pool([&](std::uint32_t pool, Labels labels) {
-      page.add(std::move(labels), sheets_.in_flight(pool) - sheets_.waiting(pool));
+    each_pool([&](std::uint32_t pool, const Labels& labels) {
+      page.add(labels, sheets_.in_flight(pool) - sheets_.waiting(pool));
     });
     page.gauges("requests_waiting", "Requests that stand in a pool's line.");
-    each_pool([&](std::uint32_t pool, Labels labels) {
-      page.add(std::move(labels), sheets_.waiting(pool));
-    });
+    each_pool(
+        [&](std::uint32_t pool, const Labels& labels) { page.add(labels, sheets_.waiting(pool)); });
     add_faults(page);
   }
 
   void add_faults(Page& page) const {
     page.counters("errors_total", "Requests that failed, by reason.");
     for (std::uint32_t pool = 0; pool < names_.pools.size(); ++pool) {
+      const Labels labels{{"pool", names_.pools[pool]}};
       each_fault([&](Fault fault) {
-        page.add({{"pool", names_.pools[pool]}, {"reason", word_of(fault)}},
+        page.add(labels, {"reason", word_of(fault)},
                  errors_of_pool(pool, fault, &PoolCells::errors));
       });
     }
@@ -212,7 +205,7 @@ class Collected : public prometheus::Collectable {
       each_fault([&](Fault fault) {
         const std::uint64_t count = errors_of_pool(pool, fault, &PoolCells::retries);
         if (count == 0 && !of_attempt(fault)) return;
-        page.add({labels[0], {"reason", word_of(fault)}}, count);
+        page.add(labels, {"reason", word_of(fault)}, count);
       });
     });
   }
@@ -262,55 +255,106 @@ class Collected : public prometheus::Collectable {
       if (!std::exchange(any, true)) {
         page.counters("tls_handshakes_total", "TLS handshakes of clients, by how they ended.");
       }
+      const Labels labels{{"listener", names_.listeners[i]}};
       for (std::size_t outcome = 0; outcome < counts.size(); ++outcome) {
-        page.add({{"listener", names_.listeners[i]},
-                  {"result", word_of(static_cast<TlsOutcome>(outcome))}},
-                 counts[outcome]);
+        page.add(labels, {"result", word_of(static_cast<TlsOutcome>(outcome))}, counts[outcome]);
       }
     }
-  }
-
-  static Labels labels_of(const BackendReading& reading) {
-    return {{"pool", reading.pool}, {"backend", reading.backend}};
-  }
-  static Labels labels_of(const BackendReading& reading, std::string name, std::string_view value) {
-    return {{"pool", reading.pool},
-            {"backend", reading.backend},
-            {std::move(name), std::string(value)}};
   }
 
   void add_backends(Page& page) const {
+    std::vector<Labels> labels;
+    for (const auto& each : readings_.backends) {
+      labels.push_back({{"pool", each.pool}, {"backend", each.backend}});
+    }
+    const auto each_backend = [&](auto add) {
+      for (std::size_t i = 0; i < labels.size(); ++i) add(labels[i], readings_.backends[i]);
+    };
     page.gauges("backend_up", "1 when a backend may be given requests.");
-    for (const auto& each : readings_.backends) page.add(labels_of(each), each.up ? 1 : 0);
+    each_backend([&](const Labels& own, const BackendReading& reading) {
+      page.add(own, std::uint64_t{reading.up});
+    });
     page.gauges("backend_state", "1 for the state that a backend is in.");
-    for (const auto& each : readings_.backends) {
+    each_backend([&](const Labels& own, const BackendReading& reading) {
       for (const std::string_view state : backend_states) {
-        page.add(labels_of(each, "state", state), each.state == state ? 1 : 0);
+        page.add(own, {"state", state}, std::uint64_t{reading.state == state});
       }
-    }
+    });
     page.gauges("backend_in_flight", "Requests that a backend holds.");
-    for (const auto& each : readings_.backends) page.add(labels_of(each), each.in_flight);
+    each_backend([&](const Labels& own, const BackendReading& reading) {
+      page.add(own, reading.in_flight);
+    });
     page.counters("backend_picks_total", "How often a backend was picked.");
-    for (const auto& each : readings_.backends) page.add(labels_of(each), each.picks);
+    each_backend(
+        [&](const Labels& own, const BackendReading& reading) { page.add(own, reading.picks); });
     page.counters("backend_errors_total", "Attempts that failed at a backend, by reason.");
-    for (const auto& each : readings_.backends) add_errors(page, each);
+    each_backend([&](const Labels& own, const BackendReading& reading) {
+      each_fault([&](Fault fault) {
+        const std::uint64_t count = reading.errors[static_cast<std::size_t>(fault)];
+        if (count == 0 && !of_attempt(fault)) return;
+        page.add(own, {"reason", word_of(fault)}, count);
+      });
+    });
     page.gauges("backend_links", "Connections to a backend: busy with a request, or idle.");
-    for (const auto& each : readings_.backends) {
-      page.add(labels_of(each, "state", "busy"), each.totals.links_busy);
-      page.add(labels_of(each, "state", "idle"), each.totals.links_idle);
-    }
+    each_backend([&](const Labels& own, const BackendReading& reading) {
+      page.add(own, {"state", "busy"}, links(reading.totals.links_busy));
+      page.add(own, {"state", "idle"}, links(reading.totals.links_idle));
+    });
     page.histograms(
         "backend_latency_seconds",
         "Time from the end of a request sent to a backend to the last byte of its answer.");
-    for (const auto& each : readings_.backends) page.add(labels_of(each), each.totals.latency);
+    each_backend([&](const Labels& own, const BackendReading& reading) {
+      page.add(own, reading.totals.latency);
+    });
+    add_checks(page, each_backend);
+    add_polled(page, each_backend);
   }
 
-  static void add_errors(Page& page, const BackendReading& reading) {
-    each_fault([&](Fault fault) {
-      const std::uint64_t count = reading.errors[static_cast<std::size_t>(fault)];
-      if (count == 0 && !of_attempt(fault)) return;
-      page.add(labels_of(reading, "reason", word_of(fault)), count);
+  /// Sums over workers of gauges that each of them moves in its own time: below 0 for a moment,
+  /// when the one that goes is read before the one that comes.
+  static std::uint64_t links(std::int64_t count) {
+    return count < 0 ? 0 : static_cast<std::uint64_t>(count);
+  }
+
+  template <class EachBackend>
+  static void add_checks(Page& page, const EachBackend& each_backend) {
+    page.counters("backend_health_checks_total", "Health checks of a backend, by result.");
+    each_backend([&](const Labels& own, const BackendReading& reading) {
+      for (const auto& [result, count] : reading.checks) page.add(own, {"result", result}, count);
     });
+  }
+
+  /// What is not known has no series.
+  template <class EachBackend>
+  static void add_polled(Page& page, const EachBackend& each_backend) {
+    struct Family {
+      std::string_view name;
+      std::string_view help;
+      double PolledReading::* value;
+    };
+    static constexpr Family families[] = {
+        {"backend_polled_age_seconds", "Age of what a backend's engine and GPU said last.",
+         &PolledReading::age_seconds},
+        {"backend_running_requests", "Requests that a backend's engine works on, as it says.",
+         &PolledReading::running},
+        {"backend_waiting_requests", "Requests that wait in a backend's engine, as it says.",
+         &PolledReading::waiting},
+        {"backend_kv_cache_usage_ratio", "How full the KV cache of a backend is, as it says.",
+         &PolledReading::kv_cache_ratio},
+        {"backend_gpu_utilization_ratio", "How busy a backend's GPUs are, as they say.",
+         &PolledReading::gpu_utilization_ratio},
+        {"backend_gpu_memory_used_bytes", "Memory in use on a backend's GPUs, as they say.",
+         &PolledReading::gpu_memory_used_bytes},
+        {"backend_gpu_memory_total_bytes", "Memory of a backend's GPUs, as they say.",
+         &PolledReading::gpu_memory_total_bytes},
+    };
+    for (const Family& family : families) {
+      page.gauges(family.name, family.help);
+      each_backend([&](const Labels& own, const BackendReading& reading) {
+        const double value = reading.polled.*family.value;
+        if (!std::isnan(value)) page.add(own, value);
+      });
+    }
   }
 
   void add_daemon(Page& page) const {
@@ -320,7 +364,7 @@ class Collected : public prometheus::Collectable {
     page.counters("access_log_dropped_total", "Access log lines that were lost.");
     page.add({}, readings_.access_log_dropped);
     page.gauges("config_last_reload_successful", "1 when the last reload was accepted.");
-    page.add({}, readings_.config_reload_ok ? 1 : 0);
+    page.add({}, std::uint64_t{readings_.config_reload_ok});
     if (readings_.config_loaded.time_since_epoch().count() != 0) {
       page.gauges("config_last_reload_success_timestamp_seconds",
                   "When the running configuration was loaded.");
@@ -328,7 +372,7 @@ class Collected : public prometheus::Collectable {
                std::chrono::duration<double>(readings_.config_loaded.time_since_epoch()).count());
     }
     page.gauges("build_info", "1, with what was built and by what.");
-    page.add({{"version", std::string(version_)}, {"compiler", std::string(compiler)}}, 1);
+    page.add({{"version", version_}, {"compiler", compiler}}, std::uint64_t{1});
   }
 
   static void add_process(Page& page) {
@@ -362,7 +406,7 @@ class Collected : public prometheus::Collectable {
 std::string render_metrics(const Sheets& sheets, Source& source, std::string_view version) {
   const Readings readings = source.read();
   const Collected collected(sheets, readings, version);
-  return prometheus::TextSerializer().Serialize(collected.Collect());
+  return collected.text();
 }
 
 }  // namespace evenkeel

@@ -5,8 +5,10 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "evenkeel/base/clock.h"
@@ -19,6 +21,19 @@ namespace evenkeel {
 inline constexpr std::string_view backend_states[] = {"up",      "down",    "starting", "draining",
                                                       "ejected", "standby", "disabled"};
 
+/// What a backend's engine and GPU said when they were polled last. NaN: unknown.
+struct PolledReading {
+  static constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+
+  double age_seconds = unknown;
+  double running = unknown;
+  double waiting = unknown;
+  double kv_cache_ratio = unknown;
+  double gpu_utilization_ratio = unknown;
+  double gpu_memory_used_bytes = unknown;
+  double gpu_memory_total_bytes = unknown;
+};
+
 /// What is known of one backend when somebody asks.
 struct BackendReading {
   std::string pool;
@@ -29,6 +44,9 @@ struct BackendReading {
   std::uint64_t picks = 0;
   std::array<std::uint64_t, fault_count> errors{};  ///< failed attempts, by fault
   BackendTotals totals;                             ///< Sheets::backend_totals
+  /// Health checks by result, where there are any: also the results that have not been seen.
+  std::vector<std::pair<std::string_view, std::uint64_t>> checks;
+  PolledReading polled;
 };
 
 /// What the sheets do not hold.
