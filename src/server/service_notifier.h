@@ -53,6 +53,7 @@ class ServiceNotifier {
   void send(std::string_view state);
 
   int fd_ = -1;
+  std::string address_;  // a sockaddr_un, as long as its name
   std::optional<Duration> watchdog_;
 };
 

@@ -1,0 +1,108 @@
+#include "server/service_notifier.h"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
+#include <cstring>
+#include <ctime>
+
+#include "server/knock.h"
+
+namespace evenkeel {
+namespace {
+
+std::optional<std::uint64_t> number_in(const std::optional<std::string>& text) {
+  if (!text) return std::nullopt;
+  std::uint64_t number = 0;
+  const char* const end = text->data() + text->size();
+  const auto [parsed, error] = std::from_chars(text->data(), end, number);
+  if (error != std::errc() || parsed != end) return std::nullopt;
+  return number;
+}
+
+std::int64_t microseconds(Duration duration) {
+  return std::chrono::duration_cast<std::chrono::microseconds>(duration).count();
+}
+
+/// As systemd reads its own clock.
+std::int64_t monotonic_microseconds() {
+  timespec time{};
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return microseconds(std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec));
+}
+
+/// A status is one line: a second one would be another assignment.
+std::string one_line(std::string_view text) {
+  std::string line(text);
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  return line;
+}
+
+}  // namespace
+
+ServiceNotifier::ServiceNotifier(const Variable& variable) {
+  const auto socket_name = variable("NOTIFY_SOCKET");
+  if (!socket_name || socket_name->size() < 2) return;
+  const bool abstract = socket_name->front() == '@';
+  if (!abstract && socket_name->front() != '/') return;  // a machine's (vsock), not a unit's
+  sockaddr_un address{};
+  if (socket_name->size() >= sizeof address.sun_path) return;
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, socket_name->data(), socket_name->size());
+  if (abstract) address.sun_path[0] = '\0';
+  const auto* const begin = reinterpret_cast<const char*>(&address);
+  address_.assign(begin, offsetof(sockaddr_un, sun_path) + socket_name->size());
+  fd_ = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+  const auto time = number_in(variable("WATCHDOG_USEC"));
+  const auto whose = variable("WATCHDOG_PID");
+  const bool ours = !whose || number_in(whose) == static_cast<std::uint64_t>(getpid());
+  if (time && *time > 0 && ours) watchdog_ = std::chrono::microseconds(*time);
+}
+
+ServiceNotifier::~ServiceNotifier() {
+  if (fd_ >= 0) close(fd_);
+}
+
+void ServiceNotifier::ready(std::string_view status) {
+  send("READY=1\nSTATUS=" + one_line(status));
+}
+
+void ServiceNotifier::reloading() {
+  send(fmt::format("RELOADING=1\nMONOTONIC_USEC={}\nSTATUS=reloading", monotonic_microseconds()));
+}
+
+void ServiceNotifier::status(std::string_view status) { send("STATUS=" + one_line(status)); }
+
+void ServiceNotifier::stopping(std::string_view status) {
+  send("STOPPING=1\nSTATUS=" + one_line(status));
+}
+
+void ServiceNotifier::extend_timeout(Duration time) {
+  send(fmt::format("EXTEND_TIMEOUT_USEC={}", microseconds(time)));
+}
+
+Task<void> ServiceNotifier::feed_watchdog(Loop& own, std::vector<Loop*> loops) {
+  if (!active() || !watchdog_) co_return;
+  while (true) {
+    // As late as the slowest loop: one that does not turn withholds this for as long.
+    co_await all_answer(own, loops, never);
+    send("WATCHDOG=1");
+    co_await own.sleep_for(*watchdog_ / 2);
+  }
+}
+
+void ServiceNotifier::send(std::string_view state) {
+  if (fd_ < 0) return;
+  // Named each time: whoever listens may have gone and come again (systemctl daemon-reexec).
+  const auto* const to = reinterpret_cast<const sockaddr*>(address_.data());
+  [[maybe_unused]] const auto sent = sendto(fd_, state.data(), state.size(), MSG_NOSIGNAL, to,
+                                            static_cast<socklen_t>(address_.size()));
+}
+
+}  // namespace evenkeel
