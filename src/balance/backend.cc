@@ -24,6 +24,11 @@ void Backend::leave() const {
   if (line_ && line_->occupied()) line_->offer(*load_, Clock::now());
 }
 
+void Backend::reopen(Closure why) const {
+  if (!load_->clear(why)) return;
+  if (line_ && line_->occupied()) line_->offer(*load_, Clock::now());
+}
+
 void Backend::connected() const {
   if (!load_->suspect() || !load_->recover()) return;
   if (line_ && line_->occupied()) line_->offer(*load_, Clock::now());

@@ -16,7 +16,7 @@ Candidates::Candidates(std::shared_ptr<const Backends> backends) : backends_(std
 
 bool Candidates::all_avoided(const Hint& hint) const {
   for (std::uint32_t index = 0; index < size(); ++index) {
-    if (!avoided(index, hint.now) && !tried(index, hint)) return false;
+    if (open(index) && !avoided(index, hint.now) && !tried(index, hint)) return false;
   }
   return true;
 }

@@ -26,13 +26,14 @@ class Candidates {
   bool has_room(std::uint32_t index) const {
     return entries_[index].load->has_room(entries_[index].limit);
   }
+  bool open(std::uint32_t index) const { return entries_[index].load->open(); }
   bool avoided(std::uint32_t index, Instant now) const {
     return entries_[index].load->avoided(now);
   }
   bool tried(std::uint32_t index, const Hint& hint) const {
     return !hint.tried.empty() && hint.tried.contains((*backends_)[index].get());
   }
-  /// All that the request has not tried are left alone.
+  /// All who are open and that the request has not tried are left alone.
   bool all_avoided(const Hint& hint) const;
 
  private:
@@ -52,7 +53,7 @@ class Eligible {
       : candidates_(candidates), hint_(hint), even_avoided_(even_avoided) {}
 
   bool operator()(std::uint32_t index) const {
-    return candidates_.has_room(index) &&
+    return candidates_.open(index) && candidates_.has_room(index) &&
            (even_avoided_ || !candidates_.avoided(index, hint_.now)) &&
            !candidates_.tried(index, hint_);
   }

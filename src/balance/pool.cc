@@ -16,6 +16,11 @@ constexpr Duration look_interval = std::chrono::milliseconds(500);
 // Lost races for the last place of a backend before a request lines up.
 constexpr int hasty_picks = 16;
 
+/// Gets new requests, or got none for no other reason than that nobody needed it.
+bool within_reach(const Load& load) { return load.closures_but(Closure::standby) == 0; }
+
+bool stands(const Load& load, Instant now) { return load.open() && !load.avoided(now); }
+
 Error refusal(Fault fault, std::string_view pool, const char* why) {
   return Error{.fault = fault, .side = Side::us, .detail = std::string(pool) + ": " + why};
 }
@@ -74,7 +79,7 @@ double PoolState::saturation_ratio() const {
 std::size_t PoolState::standing(Instant now) const {
   return static_cast<std::size_t>(
       std::count_if(backends_->begin(), backends_->end(),
-                    [now](const auto& backend) { return !backend->load().avoided(now); }));
+                    [now](const auto& backend) { return stands(backend->load(), now); }));
 }
 
 QueueCounts PoolState::queue() const { return line_->counts(); }
@@ -84,15 +89,15 @@ const BackendPtr* PoolState::find(const Load& load) const {
   return found == index_.end() ? nullptr : &(*backends_)[found->second];
 }
 
-bool PoolState::has_untried(const Tried& tried) const {
-  if (backends_->size() > tried.size()) return true;
-  return std::any_of(backends_->begin(), backends_->end(),
-                     [&](const auto& backend) { return !tried.contains(backend.get()); });
+bool PoolState::has_hope(const Tried& tried) const {
+  return std::any_of(backends_->begin(), backends_->end(), [&](const auto& backend) {
+    return within_reach(backend->load()) && !tried.contains(backend.get());
+  });
 }
 
 bool PoolState::has_standing(const Tried& tried, Instant now) const {
   return std::any_of(backends_->begin(), backends_->end(), [&](const auto& backend) {
-    return !backend->load().avoided(now) && !tried.contains(backend.get());
+    return stands(backend->load(), now) && !tried.contains(backend.get());
   });
 }
 
@@ -106,10 +111,15 @@ Task<Result<Lease>> Pool::place(const Hint& hint, Instant deadline) {
     const BackendPtr* backend = take_place(hint);
     if (backend != nullptr) return Lease::adopt(*backend);
   }
-  if (!state_->has_untried(hint.tried)) {
-    return refusal(Fault::no_backend, state_->spec().name, "no backend is left to try");
-  }
+  if (!state_->has_hope(hint.tried)) return nobody_left();
   return wait_in_line(hint, deadline);
+}
+
+Error Pool::nobody_left() const {
+  const bool tried_some = std::any_of(state_->backends().begin(), state_->backends().end(),
+                                      [](const auto& each) { return within_reach(each->load()); });
+  return refusal(Fault::no_backend, state_->spec().name,
+                 tried_some ? "no backend is left to try" : "no backend is up");
 }
 
 const BackendPtr* Pool::take_place(const Hint& hint) {
@@ -134,6 +144,7 @@ Task<Result<Lease>> Pool::wait_in_line(Hint hint, Instant deadline) {
   while (!stand.granted() && loop_.now() < until) {
     auto wake = co_await stand.wait(std::min(until, loop_.now() + look_interval));
     if (wake == Wake::expired) stand.look_again(*picker_, loop_.now());
+    if (!stand.granted() && !state_->has_hope(hint.tried)) co_return nobody_left();
   }
 
   const Instant ended = Clock::now();

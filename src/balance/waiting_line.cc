@@ -20,7 +20,7 @@ struct WaitingLine::Ticket : Node, std::enable_shared_from_this<Ticket> {
   /// The waiter's own backend with these counters, if it may be sent there now.
   const BackendPtr* usable(const Load& load, Instant now) const {
     const BackendPtr* backend = state.find(load);
-    if (backend == nullptr || hint.tried.contains(backend->get())) return nullptr;
+    if (backend == nullptr || !load.open() || hint.tried.contains(backend->get())) return nullptr;
     if (load.avoided(now) && state.has_standing(hint.tried, now)) return nullptr;
     return backend;
   }

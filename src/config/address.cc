@@ -141,6 +141,22 @@ std::optional<Address> parse_backend_address(std::string_view text, std::string&
   return Address{std::string{parts->host}, *port, secure};
 }
 
+std::optional<Address> parse_name_server(std::string_view text, std::string& why) {
+  const auto parts = split(text, why);
+  if (!parts) return std::nullopt;
+  const auto port = parse_port(parts->port.value_or("53"), why);
+  if (!port) return std::nullopt;
+  if (!parse_ip(parts->host)) {
+    why = "a name server is given by its IP address";
+    return std::nullopt;
+  }
+  if (*port == 0) {
+    why = "a name server cannot have port 0";
+    return std::nullopt;
+  }
+  return Address{std::string{parts->host}, *port};
+}
+
 std::optional<IpBytes> parse_ip(std::string_view text) {
   if (text.find('\0') != text.npos) return std::nullopt;
   const std::string terminated{text};

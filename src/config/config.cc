@@ -25,6 +25,12 @@ milliseconds keep_alive_idle_of(std::string_view engine) {
   return engine == "ray" ? 60s : 4s;
 }
 
+milliseconds health_timeout_of(std::string_view engine) {
+  using namespace std::chrono_literals;
+  const bool slow = engine == "sglang" || engine == "ray" || engine == "torchserve";
+  return slow || engine == "auto" ? 5s : 1s;
+}
+
 BackendProtocol implied_protocol_of(const PoolConfig& pool) {
   const bool secure =
       pool.tls || std::any_of(pool.backends.begin(), pool.backends.end(),

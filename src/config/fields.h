@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <string_view>
@@ -18,15 +19,21 @@ inline constexpr std::uint64_t MiB = 1024 * KiB;
 inline constexpr std::uint64_t TiB = MiB * MiB;
 inline constexpr std::int64_t many = 1'000'000;
 
-inline constexpr std::array<std::string_view, 11> engine_words = {
-    "vllm",       "sglang",    "triton", "trtllm", "tgi",    "llamacpp",
-    "torchserve", "tfserving", "ray",    "ollama", "generic"};
+inline constexpr std::array<std::string_view, 12> engine_words = {
+    "vllm",       "sglang",    "triton", "trtllm", "tgi",     "llamacpp",
+    "torchserve", "tfserving", "ray",    "ollama", "generic", "auto"};
 inline constexpr std::array<std::string_view, 4> picker_words = {
     "round-robin", "weighted", "least-connections", "consistent-hash"};
 inline constexpr std::array<std::string_view, 3> protocol_words = {"auto", "http1", "h2"};
 inline constexpr std::array<std::string_view, 2> half_close_words = {"abort", "wait"};
 inline constexpr std::array<std::string_view, 2> client_auth_words = {"require", "request"};
 inline constexpr std::array<std::string_view, 2> tls_version_words = {"1.2", "1.3"};
+inline constexpr std::array<std::string_view, 5> health_check_words = {"auto", "http", "grpc",
+                                                                       "tcp", "off"};
+inline constexpr std::array<std::string_view, 3> model_check_words = {"off", "required",
+                                                                      "generate"};
+inline constexpr std::array<std::string_view, 2> scrape_words = {"auto", "off"};
+inline constexpr std::array<std::string_view, 2> weight_source_words = {"configured", "observed"};
 inline constexpr std::array<std::string_view, 1> access_log_format_words = {"json"};
 
 // Lower-case letters, digits, '.', '_', '-': what a metric label and a URL take unquoted.
@@ -166,6 +173,11 @@ struct Fields<AdminConfig> {
   static void each(Visit&& visit) {
     visit(Key{"address", "Where /metrics, /healthz, /readyz and /api/v1 are; keep it private."},
           &AdminConfig::address, listen_address());
+    visit(Key{"token_file",
+              "File with the token that allows changes (drain, weight, reload) from elsewhere, as "
+              "`authorization: Bearer TOKEN`.",
+              false, "changes come from loopback only"},
+          &AdminConfig::token_file, TextForm{"the path of a file", check_not_empty});
   }
 };
 
@@ -187,6 +199,116 @@ struct Fields<BackendConfig> {
           TextForm{"a zone", check_not_empty});
     visit(Key{"labels", "Anything else to know it by, such as `{gpu: h100}`.", false, "none"},
           &T::labels, TextMapForm{"a mapping of labels to values", check_not_empty});
+    visit(Key{"standby",
+              "A spare: gets requests only while the others are down or have too much to do."},
+          &T::standby, FlagForm{});
+    visit(Key{"api_key_file",
+              "File with the key that the server wants. Requests and checks carry it as "
+              "`authorization: Bearer KEY`, in place of what the client sent.",
+              false, "none"},
+          &T::api_key_file, TextForm{"the path of a file", check_not_empty});
+    visit(Key{"metrics",
+              "Where its metrics are, if not where its pool's `metrics` says: "
+              "`http://host:port/path`.",
+              false, "as the pool says"},
+          &T::metrics, TextForm{"a URL", check_url, "^https?://|\\$\\{"});
+    visit(Key{"gpus",
+              "Its GPUs, as the GPU exporter labels them: `0`, a UUID, or `Hostname/0` where it "
+              "tells of several hosts.",
+              false, "all that the exporter tells of"},
+          &T::gpus,
+          ScalarListForm<TextForm>{{TextForm{"a GPU", check_not_empty}, "a list of GPUs"}});
+  }
+};
+
+template <>
+struct Fields<HealthConfig> {
+  template <class Visit>
+  static void each(Visit&& visit) {
+    using T = HealthConfig;
+    visit(Key{"check",
+              "How a backend is asked whether it can serve: `http`, `grpc` (grpc.health.v1), `tcp` "
+              "(it takes connections), `off`, or `auto`: as its engine wants to be asked, and not "
+              "at all where that is `generic`, unless `path` is given."},
+          &T::check, EnumForm<HealthCheckKind>{"check", health_check_words});
+    visit(
+        Key{"path", "What `http` asks for; every answer but 200 is a failure.", false, "by engine"},
+        &T::path, TextForm{"a path", check_plain_path, "^/"});
+    visit(Key{"port", "Where it is asked; 0: where its requests go."}, &T::port,
+          IntegerForm<std::uint16_t>{0, 65'535});
+    visit(Key{"service", "Which service `grpc` asks for.", false, "the whole server"}, &T::service,
+          TextForm{"a gRPC service", check_not_empty});
+    visit(Key{"interval", "Time between two checks of a backend, give or take a tenth."},
+          &T::interval, DurationForm{100ms, 1h});
+    visit(Key{"timeout", "Longest time for a check; then it has failed.", false,
+              "by engine: `5s` for `sglang`, `ray`, `torchserve` and `auto`, else `1s`"},
+          &T::timeout, DurationForm{10ms, 10min});
+    visit(Key{"fall", "Failures in a row that take a backend out."}, &T::fall, CountForm{1, 1'000});
+    visit(Key{"rise", "Successes in a row that bring it back; at the start one is enough."},
+          &T::rise, CountForm{1, 1'000});
+    visit(Key{"model",
+              "`required`: the server must also list every name of `models`; `generate`: each must "
+              "really answer one token."},
+          &T::model, EnumForm<ModelCheck>{"model", model_check_words});
+    visit(Key{"latency",
+              "A check that takes longer counts as failed: a server may pass its checks while it "
+              "fails its users. 0s: no such limit."},
+          &T::latency, DurationForm{0ms, 10min});
+  }
+};
+
+template <>
+struct Fields<MetricsConfig> {
+  template <class Visit>
+  static void each(Visit&& visit) {
+    using T = MetricsConfig;
+    visit(Key{"scrape",
+              "Whether the backends' metrics are read: `auto`, where the engine is known to have "
+              "any, or `off`."},
+          &T::scrape, EnumForm<Scrape>{"scrape", scrape_words});
+    visit(Key{"interval",
+              "Time between two readings of a backend; longer where its engine is slow to answer."},
+          &T::interval, DurationForm{50ms, 1h});
+    visit(Key{"timeout", "Longest time for a reading."}, &T::timeout, DurationForm{10ms, 10min});
+    visit(Key{"path", "Where the metrics are.", false, "by engine"}, &T::path,
+          TextForm{"a path", check_plain_path, "^/"});
+    visit(Key{"port", "Where they are; 0: the engine's port for metrics, else the backend's."},
+          &T::port, IntegerForm<std::uint16_t>{0, 65'535});
+    visit(Key{"gpu",
+              "URL of a GPU exporter (DCGM, nvidia_gpu_exporter, AMD's), such as "
+              "`http://host:9400/metrics`.",
+              false, "none"},
+          &T::gpu, TextForm{"a URL", check_url, "^https?://|\\$\\{"});
+  }
+};
+
+template <>
+struct Fields<GpuConfig> {
+  template <class Visit>
+  static void each(Visit&& visit) {
+    visit(Key{"memory_guard",
+              "Share of the GPU's memory or of the KV cache beyond which a backend is not picked "
+              "while another stands."},
+          &GpuConfig::memory_guard, RatioForm{0.1, 1});
+  }
+};
+
+template <>
+struct Fields<SparesConfig> {
+  template <class Visit>
+  static void each(Visit&& visit) {
+    using T = SparesConfig;
+    visit(Key{"enter", "Load over what the active backends can carry at which a spare comes in."},
+          &T::enter, RatioForm{0.1, 1});
+    visit(Key{"leave", "Load over what would be left at which the last one in goes again."},
+          &T::leave, RatioForm{0.05, 1});
+    visit(Key{"dwell", "How long the load must stay that low."}, &T::dwell, DurationForm{0ms, 24h});
+  }
+
+  static void finish(Node& node, SparesConfig& spares) {
+    if (spares.leave >= spares.enter) {
+      node.fail("'leave' must be below 'enter'", "or spares would come and go all the time");
+    }
   }
 };
 
@@ -316,6 +438,12 @@ struct Fields<PoolConfig> {
           ChoiceForm{"picker", picker_words});
     visit(Key{"hash", "What `picker: consistent-hash` goes by; other pickers ignore it."}, &T::hash,
           StructForm<HashConfig>{});
+    visit(Key{"gpu", "What `picker: gpu` goes by; other pickers ignore it."}, &T::gpu,
+          StructForm<GpuConfig>{});
+    visit(Key{"weights",
+              "Where `picker: weighted` takes weights from: `configured`, the backends' `weight`; "
+              "`observed`, what each is seen to get done."},
+          &T::weights, EnumForm<WeightSource>{"weights", weight_source_words});
     visit(Key{"backends",
               "The servers; one without weight, zone and labels may be written as its "
               "address alone.",
@@ -332,6 +460,11 @@ struct Fields<PoolConfig> {
           StructForm<PoolTimeouts>{});
     visit(Key{"keep_alive", "Connections to backends between requests."}, &T::keep_alive,
           StructForm<KeepAliveConfig>{});
+    visit(Key{"health", "How backends are checked."}, &T::health, StructForm<HealthConfig>{});
+    visit(Key{"metrics", "How backends' own metrics are read."}, &T::metrics,
+          StructForm<MetricsConfig>{});
+    visit(Key{"spares", "When backends with `standby: true` come in and go."}, &T::spares,
+          StructForm<SparesConfig>{});
     visit(Key{"debug_headers",
               "Whether answers tell their backend and pool, in x-evenkeel-backend "
               "and x-evenkeel-pool."},
@@ -340,12 +473,22 @@ struct Fields<PoolConfig> {
 
   static constexpr milliseconds by_engine{-1};
 
-  static void prepare(PoolConfig& pool) { pool.keep_alive.idle = by_engine; }
+  static void prepare(PoolConfig& pool) {
+    pool.keep_alive.idle = by_engine;
+    pool.health.timeout = by_engine;
+  }
   static void finish(Node& node, PoolConfig& pool) {
     if (!node.has("protocol")) pool.protocol = implied_protocol_of(pool);
     if (pool.keep_alive.idle == by_engine) pool.keep_alive.idle = keep_alive_idle_of(pool.engine);
+    if (pool.health.timeout == by_engine) pool.health.timeout = health_timeout_of(pool.engine);
+    const bool spares_only =
+        !pool.backends.empty() &&
+        std::all_of(pool.backends.begin(), pool.backends.end(),
+                    [](const BackendConfig& backend) { return backend.standby; });
+    if (spares_only) node.fail("has spares only", "take `standby: true` from one of them");
   }
   static void derive(PoolConfig& defaults, const PoolConfig& pool) {
+    defaults.health.timeout = health_timeout_of(pool.engine);
     defaults.keep_alive.idle = keep_alive_idle_of(pool.engine);
     defaults.protocol = implied_protocol_of(pool);
   }
@@ -448,6 +591,20 @@ struct Fields<ShutdownConfig> {
 };
 
 template <>
+struct Fields<DnsConfig> {
+  template <class Visit>
+  static void each(Visit&& visit) {
+    using T = DnsConfig;
+    visit(Key{"servers", "Name servers, as `host:port` with an IP address.", false, "the system's"},
+          &T::servers, ScalarListForm<AddressForm>{{name_server_address(), "a list of addresses"}});
+    visit(Key{"min_ttl", "An answer is kept at least this long, whatever it says."}, &T::min_ttl,
+          DurationForm{100ms, 1h});
+    visit(Key{"max_ttl", "An answer is kept at most this long, whatever it says."}, &T::max_ttl,
+          DurationForm{100ms, 24h});
+  }
+};
+
+template <>
 struct Fields<Config> {
   template <class Visit>
   static void each(Visit&& visit) {
@@ -467,6 +624,10 @@ struct Fields<Config> {
           &T::routes, ListForm<StructForm<RouteConfig>>{{}, "a list of routes"});
     visit(Key{"access_log", "One line per request."}, &T::access_log,
           StructForm<AccessLogConfig>{});
+    visit(Key{"dns",
+              "How backends that are given by name are found. A name with several addresses is "
+              "as many backends; it is asked for again as its answer runs out."},
+          &T::dns, StructForm<DnsConfig>{});
     visit(Key{"shutdown", "How the process leaves."}, &T::shutdown, StructForm<ShutdownConfig>{});
   }
 

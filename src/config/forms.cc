@@ -323,6 +323,10 @@ AddressForm backend_address() {
           "127.0.0.1:"};
 }
 
+AddressForm name_server_address() {
+  return {{}, parse_name_server, "an address such as 10.0.0.2:53", "127.0.0.1:"};
+}
+
 void AddressForm::read(const Node& node, Value& value) const {
   const auto scalar = node.scalar(what);
   if (!scalar) return;
@@ -597,6 +601,37 @@ std::optional<Complaint> check_host_pattern(std::string& value) {
   }
   value = lower(value);
   return std::nullopt;
+}
+
+std::optional<Complaint> check_plain_path(std::string& value) {
+  if (!value.starts_with('/')) {
+    return Complaint{fmt::format("'{}' is not a path: it starts with '/'", value),
+                     did_you_mean("/" + value)};
+  }
+  const auto strange = std::ranges::find_if(value, [](char c) {
+    return static_cast<unsigned char>(c) <= 0x20 || static_cast<unsigned char>(c) >= 0x7f ||
+           c == '#' || c == '\\';
+  });
+  if (strange == value.end()) return std::nullopt;
+  return Complaint{fmt::format("'{}' is not a path: what is not a letter, a digit or a usual sign "
+                               "must be percent-encoded",
+                               value),
+                   {}};
+}
+
+std::optional<Complaint> check_url(std::string& value) {
+  const std::size_t scheme_end = value.find("://");
+  if (scheme_end == value.npos) {
+    return Complaint{fmt::format("'{}' is not a URL", value), did_you_mean("http://" + value)};
+  }
+  const std::size_t slash = value.find('/', scheme_end + 3);
+  std::string why;
+  if (!parse_backend_address(std::string_view{value}.substr(0, slash), why)) {
+    return Complaint{fmt::format("'{}': {}", value, why), "write http://host:port/path"};
+  }
+  if (slash == value.npos) return std::nullopt;
+  std::string path = value.substr(slash);
+  return check_plain_path(path);
 }
 
 std::optional<Complaint> check_path_pattern(std::string& value) {

@@ -219,6 +219,7 @@ struct AddressForm : ScalarForm {
 
 AddressForm listen_address();
 AddressForm backend_address();
+AddressForm name_server_address();
 
 struct NetworkForm : ScalarForm {
   using Value = Network;
@@ -501,5 +502,7 @@ std::optional<Complaint> check_method(std::string& value);
 std::optional<Complaint> check_host_pattern(std::string& value);
 std::optional<Complaint> check_path_pattern(std::string& value);
 std::optional<Complaint> check_grpc_name(std::string& value);
+std::optional<Complaint> check_plain_path(std::string& value);
+std::optional<Complaint> check_url(std::string& value);
 
 }  // namespace evenkeel::config_file

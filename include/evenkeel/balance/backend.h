@@ -51,6 +51,9 @@ class Backend {
 
   /// The server could not be connected.
   void connect_failed(Instant now) const { load_->back_off(now); }
+  /// A reason to give it nothing new has gone; if it was the last, its places are offered to those
+  /// who wait.
+  void reopen(Closure why) const;
   /// The server answered or was connected: whatever was held against it is forgotten. Cheap.
   void connected() const;
 

@@ -6,10 +6,20 @@
 #include <cstdint>
 #include <optional>
 
+#include "evenkeel/balance/signals.h"
 #include "evenkeel/base/clock.h"
 #include "evenkeel/base/result.h"
 
 namespace evenkeel {
+
+/// Why a backend gets no new requests at all. Several may hold at the same time.
+enum class Closure : std::uint8_t {
+  starting,    ///< nothing is known yet, or it says that it is loading
+  unhealthy,   ///< its health checks fail
+  draining,    ///< somebody asked for it
+  standby,     ///< a spare that its pool does not need now
+  unresolved,  ///< its name has no address
+};
 
 /// Counters of one backend. Atomics only, relaxed except where a reason is given; outlives reloads.
 ///
@@ -52,6 +62,27 @@ class Load {
   std::uint64_t picks_total() const { return live_.picks_total.load(std::memory_order_relaxed); }
   void count_pick() { live_.picks_total.fetch_add(1, std::memory_order_relaxed); }
 
+  // ---- Closures: reasons to give it nothing new, set and cleared by the control thread ----
+
+  /// No reason holds. A backend that is not open is never picked.
+  bool open() const { return live_.closures.load(std::memory_order_relaxed) == 0; }
+  bool closed(Closure why) const {
+    return (live_.closures.load(std::memory_order_relaxed) & bit(why)) != 0;
+  }
+  /// The reasons other than this one.
+  std::uint32_t closures_but(Closure why) const {
+    return live_.closures.load(std::memory_order_relaxed) & ~bit(why);
+  }
+  void close(Closure why) { live_.closures.fetch_or(bit(why), std::memory_order_relaxed); }
+  /// True if this was the last reason. Call Backend::reopen, which tells those who wait.
+  bool clear(Closure why) {
+    return live_.closures.fetch_and(~bit(why), std::memory_order_seq_cst) == bit(why);
+  }
+
+  /// What its engine and its GPU said last.
+  Signals& signals() { return signals_; }
+  const Signals& signals() const { return signals_; }
+
   // ---- Back-off: a server that cannot be connected is not asked while another stands ----
 
   /// Left alone at this time.
@@ -89,9 +120,14 @@ class Load {
   std::optional<Duration> mean_total() const { return total_.mean(); }
 
  private:
+  static constexpr std::uint32_t bit(Closure why) {
+    return std::uint32_t{1} << static_cast<unsigned>(why);
+  }
+
   // What a pick reads and writes: one cache line.
   struct alignas(64) Live {
     std::atomic<std::uint32_t> in_flight{0};
+    std::atomic<std::uint32_t> closures{0};
     std::atomic<std::uint32_t> connect_failures{0};
     std::atomic<Duration::rep> avoid_until{0};  // of the steady clock; 0: never failed
     std::atomic<std::uint64_t> picks_total{0};
@@ -113,6 +149,7 @@ class Load {
   };
 
   Live live_;
+  Signals signals_;
   alignas(64) Mean first_byte_;
   Mean total_;
   std::array<std::atomic<std::uint64_t>, fault_count> errors_{};

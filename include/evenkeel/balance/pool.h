@@ -63,7 +63,7 @@ class PoolState {
   std::uint64_t in_flight() const;
   /// Taken places over all places, 0..1; 0 when a backend has no limit.
   double saturation_ratio() const;
-  /// How many backends are not left alone.
+  /// How many backends are open and not left alone.
   std::size_t standing(Instant now) const;
   QueueCounts queue() const;
 
@@ -73,9 +73,10 @@ class PoolState {
   std::unique_ptr<Picker> new_picker(std::uint64_t seed) const { return maker_(seed); }
   /// The backend with these counters, or null.
   const BackendPtr* find(const Load& load) const;
-  /// There is a backend that the request has not tried.
-  bool has_untried(const Tried& tried) const;
-  /// There is one that the request has not tried and that is not left alone.
+  /// There is a backend that the request has not tried and that may take it, now or when it has
+  /// room, or when its pool needs its spares.
+  bool has_hope(const Tried& tried) const;
+  /// There is one that the request has not tried, that is open and not left alone.
   bool has_standing(const Tried& tried, Instant now) const;
 
  private:
@@ -109,6 +110,7 @@ class Pool {
  private:
   Task<Result<Lease>> wait_in_line(Hint hint, Instant deadline);
   const BackendPtr* take_place(const Hint& hint);
+  Error nobody_left() const;
 
   std::shared_ptr<PoolState> state_;
   Loop& loop_;

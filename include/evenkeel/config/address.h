@@ -27,6 +27,9 @@ std::optional<Address> parse_address(std::string_view text, std::string& why);
 // Reads where a backend is: "host:port" or "http[s]://host[:port][/]"; the port may not be 0.
 std::optional<Address> parse_backend_address(std::string_view text, std::string& why);
 
+// Reads where a name server is: an IP address, and a port if it is not 53.
+std::optional<Address> parse_name_server(std::string_view text, std::string& why);
+
 // An IPv4 address as it is written in IPv6 (::ffff:a.b.c.d), or an IPv6 address; network byte
 // order.
 using IpBytes = std::array<std::uint8_t, 16>;

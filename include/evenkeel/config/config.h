@@ -83,6 +83,7 @@ struct ListenerConfig {
 
 struct AdminConfig {
   Address address{"127.0.0.1", 9901};
+  std::string token_file;  // whose text allows changes from elsewhere; empty: only from loopback
 
   bool operator==(const AdminConfig&) const = default;
 };
@@ -92,6 +93,10 @@ struct BackendConfig {
   std::uint32_t weight = 1;  // 1 to 1000
   std::string zone;          // empty: unknown
   std::map<std::string, std::string> labels;
+  bool standby = false;           // a spare: gets requests only while its pool needs it
+  std::string api_key_file;       // whose text goes to it as a bearer token; empty: none
+  std::string metrics;            // URL of its exposition; empty: its own host, as `metrics` says
+  std::vector<std::string> gpus;  // its GPUs, as their exporter labels them; empty: all it tells of
 
   bool operator==(const BackendConfig&) const = default;
 };
@@ -143,23 +148,82 @@ struct PoolTlsConfig {
   bool operator==(const PoolTlsConfig&) const = default;
 };
 
+// How a backend is asked whether it can serve. `automatic`: as its engine wants to be asked.
+enum class HealthCheckKind { automatic, http, grpc, tcp, off };
+
+// Whether the models of the pool must be there too, or even answer a token.
+enum class ModelCheck { off, required, generate };
+
+struct HealthConfig {
+  HealthCheckKind check = HealthCheckKind::automatic;
+  std::string path;        // of http; empty: the engine's
+  std::uint16_t port = 0;  // 0: the backend's
+  std::string service;     // of grpc.health.v1; empty: the whole server
+  milliseconds interval{2'000};
+  milliseconds timeout{1'000};  // unless the file says: health_timeout_of(engine)
+  std::uint32_t fall = 3;       // failures in a row that take a backend out
+  std::uint32_t rise = 2;       // successes in a row that bring it back
+  ModelCheck model = ModelCheck::off;
+  milliseconds latency{0};  // a check that takes longer has failed; 0: no such limit
+
+  bool operator==(const HealthConfig&) const = default;
+};
+
+// Whether an engine's metrics are read. `automatic`: when the engine is known to have any.
+enum class Scrape { automatic, off };
+
+struct MetricsConfig {
+  Scrape scrape = Scrape::automatic;
+  milliseconds interval{250};
+  milliseconds timeout{1'000};
+  std::string path;        // empty: the engine's
+  std::uint16_t port = 0;  // 0: the engine's own for metrics, or the backend's
+  std::string gpu;         // URL of a GPU exporter; empty: none
+
+  bool operator==(const MetricsConfig&) const = default;
+};
+
+// Only read by `picker: gpu`.
+struct GpuConfig {
+  double memory_guard = 0.95;  // beyond it a backend is not picked while another stands
+
+  bool operator==(const GpuConfig&) const = default;
+};
+
+// When spares (`standby: true`) come in and go: shares of what the active backends can carry.
+struct SparesConfig {
+  double enter = 0.8;
+  double leave = 0.5;
+  milliseconds dwell{30'000};  // how long the load must stay below `leave`
+
+  bool operator==(const SparesConfig&) const = default;
+};
+
+// Where `picker: weighted` takes weights from: the file, or each backend's observed throughput.
+enum class WeightSource { configured, observed };
+
 // What a backend is spoken to in. `automatic` finds out: over TLS by ALPN, in the clear by trying
 // HTTP/2 on the first connection.
 enum class BackendProtocol { automatic, http1, http2 };
 
 struct PoolConfig {
   std::string name;
-  std::string engine = "generic";            // one of engine_names()
+  std::string engine = "generic";                     // one of engine_names()
   BackendProtocol protocol = BackendProtocol::http1;  // unless the file says: implied_protocol_of
-  std::vector<std::string> models;           // names that this pool serves
-  std::string picker = "least-connections";  // one of picker_names()
+  std::vector<std::string> models;                    // names that this pool serves
+  std::string picker = "least-connections";           // one of picker_names()
   HashConfig hash;
+  GpuConfig gpu;
+  WeightSource weights = WeightSource::configured;
   std::vector<BackendConfig> backends;  // never empty in a loaded file
   // Given, every backend is spoken to in TLS; else those with https:// in their address.
   std::optional<PoolTlsConfig> tls;
   PoolLimits limits;
   PoolTimeouts timeouts;
   KeepAliveConfig keep_alive;
+  HealthConfig health;
+  MetricsConfig metrics;
+  SparesConfig spares;
   bool debug_headers = false;  // x-evenkeel-backend and -pool on answers
 
   bool operator==(const PoolConfig&) const = default;
@@ -210,6 +274,15 @@ struct ShutdownConfig {
   bool operator==(const ShutdownConfig&) const = default;
 };
 
+// Who is asked for the addresses of backends that are given by name.
+struct DnsConfig {
+  std::vector<Address> servers;  // empty: the system's
+  milliseconds min_ttl{1'000};   // what an answer says is brought within these two
+  milliseconds max_ttl{60'000};
+
+  bool operator==(const DnsConfig&) const = default;
+};
+
 struct Config {
   int version = 1;
   std::vector<ListenerConfig> listeners{ListenerConfig{}};
@@ -220,6 +293,7 @@ struct Config {
   // everything to the only pool.
   std::vector<RouteConfig> routes;
   AccessLogConfig access_log;
+  DnsConfig dns;
   ShutdownConfig shutdown;
 
   bool operator==(const Config&) const = default;
@@ -231,6 +305,10 @@ const std::vector<std::string>& picker_names();
 
 // `automatic` where a backend speaks TLS, which settles it in the handshake; else `http1`.
 BackendProtocol implied_protocol_of(const PoolConfig& pool);
+
+// How long a health check of such a server may take: SGLang's generates a token, Ray's and
+// TorchServe's wait for a worker.
+milliseconds health_timeout_of(std::string_view engine);
 
 // How long an idle link to such a server may be kept: safely below the server's own timeout
 // (uvicorn closes after 5 s), since a request sent into a closing link is lost.

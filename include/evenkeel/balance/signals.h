@@ -1,0 +1,85 @@
+// What a backend's engine and its GPU say of themselves, as polled.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <limits>
+#include <optional>
+
+#include "evenkeel/base/clock.h"
+
+namespace evenkeel {
+
+/// One poll's values. NaN: unknown, which is never the same as 0.
+struct SignalValues {
+  static constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+
+  double running = unknown;                 ///< requests in the engine's batch
+  double waiting = unknown;                 ///< requests in the engine's queue
+  double kv_cache_ratio = unknown;          ///< of its KV cache in use, 0..1
+  double gpu_utilization_ratio = unknown;   ///< 0..1, mean over the backend's GPUs
+  double gpu_memory_used_bytes = unknown;   ///< sum over the backend's GPUs
+  double gpu_memory_total_bytes = unknown;  ///< the same
+};
+
+/// The values of the last poll and their age, read by every worker while the control thread writes.
+/// A reader may see values of two polls side by side; each value is whole.
+///
+/// Thread: `publish` and `forget` one at a time, the rest any.
+class Signals {
+ public:
+  /// `heard`: when the answer came. `in_flight_then`: what this process had in flight on the
+  /// backend at that moment, so that the counts can be corrected by what came and went since.
+  void publish(const SignalValues& values, Instant heard, std::uint32_t in_flight_then) {
+    running_.store(values.running, std::memory_order_relaxed);
+    waiting_.store(values.waiting, std::memory_order_relaxed);
+    kv_cache_ratio_.store(values.kv_cache_ratio, std::memory_order_relaxed);
+    gpu_utilization_ratio_.store(values.gpu_utilization_ratio, std::memory_order_relaxed);
+    gpu_memory_used_bytes_.store(values.gpu_memory_used_bytes, std::memory_order_relaxed);
+    gpu_memory_total_bytes_.store(values.gpu_memory_total_bytes, std::memory_order_relaxed);
+    in_flight_then_.store(in_flight_then, std::memory_order_relaxed);
+    heard_.store(heard.time_since_epoch().count(), std::memory_order_release);
+  }
+  /// Nothing is known any more: the values were too old to go by.
+  void forget() {
+    heard_.store(0, std::memory_order_relaxed);
+    publish_unknown();
+  }
+
+  /// All unknown before the first poll.
+  SignalValues values() const {
+    return {.running = running_.load(std::memory_order_relaxed),
+            .waiting = waiting_.load(std::memory_order_relaxed),
+            .kv_cache_ratio = kv_cache_ratio_.load(std::memory_order_relaxed),
+            .gpu_utilization_ratio = gpu_utilization_ratio_.load(std::memory_order_relaxed),
+            .gpu_memory_used_bytes = gpu_memory_used_bytes_.load(std::memory_order_relaxed),
+            .gpu_memory_total_bytes = gpu_memory_total_bytes_.load(std::memory_order_relaxed)};
+  }
+  std::uint32_t in_flight_then() const { return in_flight_then_.load(std::memory_order_relaxed); }
+  /// How old the values are; nothing when nothing is known.
+  std::optional<Duration> age(Instant now) const {
+    const Duration::rep heard = heard_.load(std::memory_order_acquire);
+    if (heard == 0) return std::nullopt;
+    return Duration(now.time_since_epoch().count() - heard);
+  }
+
+ private:
+  void publish_unknown() {
+    for (std::atomic<double>* value :
+         {&running_, &waiting_, &kv_cache_ratio_, &gpu_utilization_ratio_, &gpu_memory_used_bytes_,
+          &gpu_memory_total_bytes_}) {
+      value->store(SignalValues::unknown, std::memory_order_relaxed);
+    }
+  }
+
+  alignas(64) std::atomic<Duration::rep> heard_{0};  // of the steady clock; 0: nothing is known
+  std::atomic<std::uint32_t> in_flight_then_{0};
+  std::atomic<double> running_{SignalValues::unknown};
+  std::atomic<double> waiting_{SignalValues::unknown};
+  std::atomic<double> kv_cache_ratio_{SignalValues::unknown};
+  std::atomic<double> gpu_utilization_ratio_{SignalValues::unknown};
+  std::atomic<double> gpu_memory_used_bytes_{SignalValues::unknown};
+  std::atomic<double> gpu_memory_total_bytes_{SignalValues::unknown};
+};
+
+}  // namespace evenkeel
