@@ -1,0 +1,118 @@
+// What the expositions of inference engines say of their load, whatever each calls it.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "evenkeel/inference/exposition.h"
+
+namespace evenkeel {
+
+/// What was read of one server. NaN: it says nothing of that, which is never the same as 0.
+struct EngineReading {
+  static constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+
+  double running = unknown;                 ///< requests in the batch, over all models and ranks
+  double waiting = unknown;                 ///< requests in the queue, likewise
+  double kv_cache_ratio = unknown;          ///< 0..1, of the rank that has least room
+  double gpu_utilization_ratio = unknown;   ///< 0..1, mean over its GPUs
+  double gpu_memory_used_bytes = unknown;   ///< sum over its GPUs
+  double gpu_memory_total_bytes = unknown;  ///< likewise
+
+  bool any() const;
+};
+
+/// What a series is about.
+enum class Quantity : std::uint8_t {
+  running,
+  waiting,
+  kv_cache_ratio,
+  kv_cache_used,  ///< in whatever unit the capacity has
+  kv_cache_capacity,
+  gpu_utilization_ratio,
+  gpu_memory_used_bytes,
+  gpu_memory_total_bytes,
+  gpu_memory_ratio,
+};
+
+inline constexpr std::size_t quantity_count =
+    static_cast<std::size_t>(Quantity::gpu_memory_ratio) + 1;
+
+/// What becomes of several samples.
+enum class Fold : std::uint8_t { sum, max, mean };
+
+/// A label that decides whether a sample counts: where the label is there, it must have the value.
+struct LabelRule {
+  std::string_view label;
+  std::string_view value;
+  bool required = false;  ///< it must be there too
+};
+
+/// One name in one dialect.
+struct Series {
+  std::string_view name;
+  Quantity quantity;
+  Fold fold = Fold::sum;
+  double unit = 1;        ///< a sample's value times this is a ratio, bytes, or a count
+  std::uint8_t rank = 0;  ///< among names for the same quantity: the lowest that is there counts
+  std::span<const LabelRule> rules = {};
+};
+
+/// How one engine tells of itself.
+struct MetricsDialect {
+  std::string_view engine;  ///< as the file names it
+  std::string_view path;    ///< of its exposition; empty: it has none
+  /// Reading it counts as work: it would wake a sleeping model, or keep it from going to sleep.
+  bool keeps_awake = false;
+  std::vector<Series> series = {};
+  MetricNames names{{}};                ///< of the series, each once
+  std::vector<std::size_t> named = {};  ///< by series: which of the names it has
+};
+
+/// The dialect of an engine; for `generic`, and for what is no engine, the one that knows the names
+/// of all, without a path.
+const MetricsDialect& metrics_dialect_of(std::string_view engine);
+
+/// Where an engine that takes requests at `port` has its metrics, by its own conventions; `port`
+/// where it is none that it would have by itself.
+std::uint16_t metrics_port_of(std::string_view engine, std::uint16_t port);
+
+/// A path that must not be read for metrics: trtllm-serve's own /metrics is consumed by reading,
+/// and is JSON.
+bool is_consumed_by_reading(std::string_view engine, std::string_view path);
+
+/// Reads one exposition, in pieces. Values that can't be true (DCGM's blanks, negative counts) are
+/// unknown.
+class EngineMetricsReader final : private SampleSink {
+ public:
+  explicit EngineMetricsReader(const MetricsDialect& dialect)
+      : dialect_(dialect), reader_(dialect.names, *this) {}
+
+  void read(std::string_view bytes) { reader_.read(bytes); }
+  bool ended() const { return reader_.ended(); }
+  EngineReading reading() const;
+
+ private:
+  static constexpr std::size_t ranks = 3;
+  struct Tally {
+    double value = 0;
+    std::uint32_t samples = 0;
+    Fold fold = Fold::sum;
+  };
+
+  void sample(std::size_t which, const Sample& sample) override;
+  double value_of(Quantity quantity) const;
+
+  const MetricsDialect& dialect_;
+  ExpositionReader reader_;
+  std::array<std::array<Tally, ranks>, quantity_count> tallies_{};
+  std::string scratch_;
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,182 @@
+#include "evenkeel/inference/gpu_metrics.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace evenkeel {
+namespace {
+
+/// What a series of a GPU exporter is about.
+enum class GpuQuantity : std::uint8_t {
+  utilization_ratio,
+  engine_active_ratio,  // DCGM, and the only one that it has for instances of a GPU
+  memory_used_bytes,
+  memory_total_bytes,
+  memory_free_bytes,
+  memory_reserved_bytes,
+  identity,  // nvidia_gpu_exporter: the index of a UUID, in a label
+};
+
+struct GpuSeries {
+  std::string_view name;
+  GpuQuantity quantity;
+  double unit = 1;
+};
+
+constexpr double mebibyte = 1024.0 * 1024.0;
+constexpr double percent = 0.01;
+/// DCGM writes 2^47 and numbers near 2^31 and 2^63 for what it does not know, in MiB: above this.
+constexpr double most_bytes = 0x1p50;
+
+constexpr GpuSeries all_series[] = {
+    {"DCGM_FI_DEV_GPU_UTIL", GpuQuantity::utilization_ratio, percent},
+    {"DCGM_FI_PROF_GR_ENGINE_ACTIVE", GpuQuantity::engine_active_ratio},
+    {"DCGM_FI_DEV_FB_USED", GpuQuantity::memory_used_bytes, mebibyte},
+    {"DCGM_FI_DEV_FB_FREE", GpuQuantity::memory_free_bytes, mebibyte},
+    {"DCGM_FI_DEV_FB_RESERVED", GpuQuantity::memory_reserved_bytes, mebibyte},
+    {"DCGM_FI_DEV_FB_TOTAL", GpuQuantity::memory_total_bytes, mebibyte},
+    {"nvidia_smi_gpu_info", GpuQuantity::identity},
+    {"nvidia_smi_utilization_gpu_ratio", GpuQuantity::utilization_ratio},
+    {"nvidia_smi_memory_used_bytes", GpuQuantity::memory_used_bytes},
+    {"nvidia_smi_memory_total_bytes", GpuQuantity::memory_total_bytes},
+    // AMD's megabytes are of 2^20 bytes: an MI300X has 196592 of them.
+    {"gpu_gfx_activity", GpuQuantity::utilization_ratio, percent},
+    {"gpu_used_vram", GpuQuantity::memory_used_bytes, mebibyte},
+    {"gpu_total_vram", GpuQuantity::memory_total_bytes, mebibyte},
+    {"gpu_free_vram", GpuQuantity::memory_free_bytes, mebibyte},
+    {"amd_gpu_gfx_activity", GpuQuantity::utilization_ratio, percent},
+    {"amd_gpu_used_vram", GpuQuantity::memory_used_bytes, mebibyte},
+    {"amd_gpu_total_vram", GpuQuantity::memory_total_bytes, mebibyte},
+    {"amd_gpu_free_vram", GpuQuantity::memory_free_bytes, mebibyte},
+};
+
+const MetricNames& gpu_names() {
+  static const MetricNames names([] {
+    std::vector<std::string_view> all;
+    for (const GpuSeries& series : all_series) all.push_back(series.name);
+    return all;
+  }());
+  return names;
+}
+
+double ratio(double value) {
+  return value >= 0 && value <= 1.5 ? std::min(value, 1.0) : EngineReading::unknown;
+}
+double bytes(double value) {
+  return value >= 0 && value <= most_bytes ? value : EngineReading::unknown;
+}
+
+char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+bool equal_whatever_case(std::string_view a, std::string_view b) {
+  return std::ranges::equal(a, b, {}, lower, lower);
+}
+
+std::string_view without_prefix(std::string_view uuid) {
+  if (uuid.size() > 4 && equal_whatever_case(uuid.substr(0, 4), "gpu-")) uuid.remove_prefix(4);
+  return uuid;
+}
+
+/// The first of some labels that a sample has.
+std::string first_label(std::string_view labels, std::initializer_list<std::string_view> names,
+                        std::string& scratch) {
+  for (const std::string_view name : names) {
+    if (const auto value = find_label(labels, name, scratch)) return std::string(*value);
+  }
+  return {};
+}
+
+}  // namespace
+
+bool is_meant(const GpuReading& gpu, std::string_view label) {
+  if (const std::size_t slash = label.rfind('/'); slash != std::string_view::npos) {
+    if (gpu.host != label.substr(0, slash)) return false;
+    label.remove_prefix(slash + 1);
+  }
+  if (label.empty()) return false;
+  if (!gpu.uuid.empty() && equal_whatever_case(without_prefix(gpu.uuid), without_prefix(label))) {
+    return true;
+  }
+  if (gpu.index.empty()) return false;
+  const std::size_t colon = label.find(':');
+  if (gpu.index != label.substr(0, colon)) return false;
+  return colon == std::string_view::npos || gpu.instance == label.substr(colon + 1);
+}
+
+EngineReading sum_up(std::span<const GpuReading> gpus, std::span<const std::string> labels) {
+  EngineReading total;
+  double utilization = 0;
+  int utilized = 0;
+  const auto add = [](double& sum, double value) { sum = std::isnan(sum) ? value : sum + value; };
+  for (const GpuReading& gpu : gpus) {
+    const auto meant = [&](const std::string& label) { return is_meant(gpu, label); };
+    if (!labels.empty() && std::ranges::none_of(labels, meant)) continue;
+    if (!std::isnan(gpu.utilization_ratio)) {
+      utilization += gpu.utilization_ratio;
+      ++utilized;
+    }
+    // Used and total are of the same GPUs, or their ratio would be of none.
+    if (std::isnan(gpu.memory_used_bytes) || std::isnan(gpu.memory_total_bytes)) continue;
+    add(total.gpu_memory_used_bytes, gpu.memory_used_bytes);
+    add(total.gpu_memory_total_bytes, gpu.memory_total_bytes);
+  }
+  if (utilized > 0) total.gpu_utilization_ratio = utilization / utilized;
+  return total;
+}
+
+GpuMetricsReader::GpuMetricsReader() : reader_(gpu_names(), *this) {}
+
+/// The GPU of a sample: a new one where its labels were not seen before.
+GpuMetricsReader::Gpu* GpuMetricsReader::gpu_of(std::string_view labels) {
+  GpuReading named{
+      .index = first_label(labels, {"gpu", "index", "gpu_id"}, scratch_),
+      .instance = first_label(labels, {"GPU_I_ID", "gpu_partition_id"}, scratch_),
+      .uuid = first_label(labels, {"UUID", "uuid", "gpu_uuid"}, scratch_),
+      .host = first_label(labels, {"hostname", "Hostname"}, scratch_),
+  };
+  const auto same = [&](const Gpu& gpu) {
+    const GpuReading& known = gpu.reading;
+    if (known.host != named.host || known.instance != named.instance) return false;
+    if (!known.uuid.empty() && !named.uuid.empty()) return known.uuid == named.uuid;
+    return known.index == named.index;
+  };
+  const auto known = std::ranges::find_if(gpus_, same);
+  if (known != gpus_.end()) {
+    if (known->reading.index.empty()) known->reading.index = std::move(named.index);
+    return &*known;
+  }
+  if (gpus_.size() == most_gpus) return nullptr;
+  return &gpus_.emplace_back(Gpu{.reading = std::move(named)});
+}
+
+void GpuMetricsReader::sample(std::size_t which, const Sample& sample) {
+  Gpu* gpu = gpu_of(sample.labels);
+  if (gpu == nullptr) return;
+  const GpuSeries& series = all_series[which];
+  const double value = sample.value * series.unit;
+  switch (series.quantity) {
+    case GpuQuantity::utilization_ratio: gpu->reading.utilization_ratio = ratio(value); break;
+    case GpuQuantity::engine_active_ratio: gpu->engine_active_ratio = ratio(value); break;
+    case GpuQuantity::memory_used_bytes: gpu->reading.memory_used_bytes = bytes(value); break;
+    case GpuQuantity::memory_total_bytes: gpu->reading.memory_total_bytes = bytes(value); break;
+    case GpuQuantity::memory_free_bytes: gpu->free_bytes = bytes(value); break;
+    case GpuQuantity::memory_reserved_bytes: gpu->reserved_bytes = bytes(value); break;
+    case GpuQuantity::identity: break;
+  }
+}
+
+std::vector<GpuReading> GpuMetricsReader::gpus() const {
+  std::vector<GpuReading> readings;
+  readings.reserve(gpus_.size());
+  for (const Gpu& gpu : gpus_) {
+    GpuReading& reading = readings.emplace_back(gpu.reading);
+    if (std::isnan(reading.utilization_ratio)) reading.utilization_ratio = gpu.engine_active_ratio;
+    if (std::isnan(reading.memory_total_bytes)) {
+      const double reserved = std::isnan(gpu.reserved_bytes) ? 0 : gpu.reserved_bytes;
+      reading.memory_total_bytes = reading.memory_used_bytes + gpu.free_bytes + reserved;
+    }
+  }
+  return readings;
+}
+
+}  // namespace evenkeel
