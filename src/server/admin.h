@@ -6,23 +6,30 @@
 
 #include "evenkeel/http/message.h"
 #include "evenkeel/wire/frontend.h"
+#include "server/backend_state.h"
 #include "server/overview.h"
 
 namespace evenkeel {
 
 /// Answers on the control thread. Nothing that it does makes a worker wait.
+///
+/// REQUIRES: the overview has its fleet when this is made; both outlive it.
 class AdminHandler final : public Handler {
  public:
-  AdminHandler(Loop& loop, const Overview& overview) : loop_(loop), overview_(overview) {}
+  AdminHandler(Loop& loop, const Overview& overview);
   Task<Result<Response>> handle(Request& request) override;
 
  private:
-  Task<Result<Response>> healthz();
+  Task<void> watch_states();
+  void look();
+  Task<bool> every_loop_turns();
   Response readyz(std::string_view query) const;
   Response metrics() const;
 
   Loop& loop_;
   const Overview& overview_;
+  StateHistory history_;
+  Task<void> watching_;
 };
 
 /// Serves the admin listener's connections.

@@ -1,12 +1,14 @@
 #include "server/admin_documents.h"
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <ctime>
 #include <optional>
 #include <string_view>
 
 #include "evenkeel/base/json.h"
-#include "server/backend_state.h"
+#include "server/lookout.h"
 
 namespace evenkeel {
 namespace {
@@ -18,6 +20,92 @@ std::string rfc3339(std::chrono::system_clock::time_point time) {
   std::array<char, 32> text;
   const std::size_t size = std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts);
   return {text.data(), size};
+}
+
+std::optional<double> seconds_or_null(const std::optional<Duration>& duration) {
+  if (!duration) return std::nullopt;
+  return seconds_of(*duration);
+}
+
+std::optional<double> known(double value) {
+  if (std::isnan(value)) return std::nullopt;
+  return value;
+}
+
+/// One of several addresses of a name has the name's entry in the file, and an id that begins so.
+bool is_spare(const PoolConfig& pool, const BackendSpec& spec) {
+  return std::any_of(pool.backends.begin(), pool.backends.end(), [&](const BackendConfig& backend) {
+    const std::string address = to_string(backend.address);
+    return backend.standby && (spec.id == address || spec.id.starts_with(address + "@"));
+  });
+}
+
+void write_polled(JsonWriter& json, const Signals& signals, Instant now) {
+  const SignalValues values = signals.values();
+  json.begin_object()
+      .field("age_seconds", seconds_or_null(signals.age(now)))
+      .field("running", known(values.running))
+      .field("waiting", known(values.waiting))
+      .field("kv_cache_ratio", known(values.kv_cache_ratio))
+      .field("gpu_utilization_ratio", known(values.gpu_utilization_ratio))
+      .field("gpu_memory_used_bytes", known(values.gpu_memory_used_bytes))
+      .field("gpu_memory_total_bytes", known(values.gpu_memory_total_bytes))
+      .end_object();
+}
+
+void write_backend(JsonWriter& json, const Overview& overview, const StateHistory& history,
+                   std::size_t pool_place, std::size_t backend_place) {
+  const PoolState& pool = *overview.fleet->pools()[pool_place].state;
+  const PoolConfig& config = overview.config->pools[pool_place];
+  const Backend& backend = *pool.backends()[backend_place];
+  const BackendSpec& spec = backend.spec();
+  const Load& load = backend.load();
+  const Instant now = Clock::now();
+  const Watched* watched = nullptr;
+  json.begin_object()
+      .field("id", spec.id)
+      .field("pool", pool.spec().name)
+      .field("address", spec.address)
+      .field("engine", watched == nullptr ? config.engine : watched->engine)
+      .key("models")
+      .begin_list();
+  const bool listed = watched != nullptr && !watched->models.empty();
+  for (const std::string& model : listed ? watched->models : config.models) json.value(model);
+  json.end_list().field("zone", spec.zone).key("labels").begin_object();
+  for (const auto& [name, value] : spec.labels) json.field(name, value);
+  json.end_object()
+      .field("weight", spec.weight)
+      .field("standby", is_spare(config, spec))
+      .field("state", state_of(backend, now))
+      .field("since", rfc3339(history.since(pool_place, backend_place)))
+      .key("reason");
+  const std::string reason = reason_of(backend, watched, now);
+  reason.empty() ? json.null() : json.value(reason);
+  json.field("in_flight", load.in_flight())
+      // Whoever waits with us waits for any backend of the pool; with this one, only its engine
+      // knows.
+      .field("waiting", known(load.signals().values().waiting))
+      .field("picks_total", load.picks_total())
+      .field("errors_total", load.errors_total())
+      .key("latency")
+      .begin_object()
+      .field("ttft_seconds", seconds_or_null(load.mean_first_byte()))
+      .field("e2e_seconds", seconds_or_null(load.mean_total()))
+      .end_object()
+      .key("polled");
+  write_polled(json, load.signals(), now);
+  json.end_object();
+}
+
+void write_problem(JsonWriter& json, const Problem& problem) {
+  json.begin_object()
+      .field("file", problem.file)
+      .field("line", problem.line)
+      .field("column", problem.column)
+      .field("path", problem.path)
+      .field("message", problem.message)
+      .field("help", problem.help)
+      .end_object();
 }
 
 }  // namespace
@@ -39,10 +127,11 @@ std::string status_document(const Overview& overview) {
       .field("file", overview.config_file)
       .field("hash", overview.config_hash)
       .field("loaded_at", rfc3339(overview.loaded_at))
-      .field("last_reload_ok", true)
+      .field("last_reload_ok", overview.reload_problems.empty())
       .key("errors")
-      .begin_list()
-      .end_list()
+      .begin_list();
+  for (const Problem& problem : overview.reload_problems) write_problem(json, problem);
+  json.end_list()
       .end_object()
       .field("workers", std::uint64_t{overview.workers->size()})
       .field("connections", connections)
@@ -75,63 +164,21 @@ std::string pools_document(const Overview& overview) {
   return json.take();
 }
 
-std::string backends_document(const Overview& overview) {
-  const Instant now = Clock::now();
-  const auto seconds = [](const std::optional<Duration>& duration) -> std::optional<double> {
-    if (!duration) return std::nullopt;
-    return seconds_of(*duration);
-  };
+std::string backends_document(const Overview& overview, const StateHistory& history) {
   JsonWriter json;
   json.begin_list();
   for (std::size_t i = 0; i < overview.fleet->pools().size(); ++i) {
-    const PoolState& pool = *overview.fleet->pools()[i].state;
-    const PoolConfig& config = overview.config->pools[i];
-    for (const BackendPtr& backend : pool.backends()) {
-      const BackendSpec& spec = backend->spec();
-      const Load& load = backend->load();
-      json.begin_object()
-          .field("id", spec.id)
-          .field("pool", pool.spec().name)
-          .field("address", spec.address)
-          .field("engine", config.engine)
-          .key("models")
-          .begin_list();
-      for (const std::string& model : config.models) json.value(model);
-      json.end_list().field("zone", spec.zone).key("labels").begin_object();
-      for (const auto& [name, value] : spec.labels) json.field(name, value);
-      json.end_object()
-          .field("weight", spec.weight)
-          .field("standby", false)
-          .field("state", state_of(*backend, now))
-          .key("since")
-          .null()
-          .key("reason");
-      if (load.avoided(now)) {
-        json.value(word_of(Fault::connect_failed));
-      } else {
-        json.null();
-      }
-      json.field("in_flight", load.in_flight())
-          .key("waiting")
-          .null()
-          .field("picks_total", load.picks_total())
-          .field("errors_total", load.errors_total())
-          .key("latency")
-          .begin_object()
-          .field("ttft_seconds", seconds(load.mean_first_byte()))
-          .field("e2e_seconds", seconds(load.mean_total()))
-          .end_object()
-          .key("polled")
-          .begin_object();
-      for (const char* signal :
-           {"age_seconds", "running", "waiting", "kv_cache_ratio", "gpu_utilization_ratio",
-            "gpu_memory_used_bytes", "gpu_memory_total_bytes"}) {
-        json.key(signal).null();
-      }
-      json.end_object().end_object();
-    }
+    const std::size_t count = overview.fleet->pools()[i].state->backends().size();
+    for (std::size_t j = 0; j < count; ++j) write_backend(json, overview, history, i, j);
   }
   json.end_list();
+  return json.take();
+}
+
+std::string backend_document(const Overview& overview, const StateHistory& history,
+                             std::size_t pool, std::size_t backend) {
+  JsonWriter json;
+  write_backend(json, overview, history, pool, backend);
   return json.take();
 }
 

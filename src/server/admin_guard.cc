@@ -1,10 +1,17 @@
 #include "server/admin_guard.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <fstream>
 #include <string_view>
+
+#include "evenkeel/base/log.h"
 
 namespace evenkeel {
 namespace {
+
+constexpr std::size_t shortest_token = 16;
+constexpr std::size_t longest_token = 4096;
 
 bool local_or_address(std::string_view authority) {
   const auto bracket = authority.find(']');
@@ -15,14 +22,100 @@ bool local_or_address(std::string_view authority) {
                      [](char c) { return (c >= '0' && c <= '9') || c == '.'; });
 }
 
+/// The authority of a URL or an origin; empty: it has none ("null").
+std::string_view authority_of(std::string_view url) {
+  const auto scheme_end = url.find("://");
+  if (scheme_end == std::string_view::npos) return {};
+  const std::string_view rest = url.substr(scheme_end + 3);
+  return rest.substr(0, rest.find_first_of("/?#"));
+}
+
+/// There is no such page, or it is ours.
+bool own_page(const Request& request, const std::optional<std::string_view>& url) {
+  return !url || same_name(authority_of(*url), request.authority);
+}
+
+bool from_this_machine(const Request& request) {
+  constexpr std::string_view mapped = "::ffff:";
+  std::string_view client = request.about.client;
+  if (client.starts_with(mapped)) client.remove_prefix(mapped.size());
+  return client == "::1" || client.starts_with("127.");
+}
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view space = " \t\r\n";
+  const auto begin = text.find_first_not_of(space);
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(space) + 1 - begin);
+}
+
+/// Empty: there is none that may be used.
+std::string read_token(const std::string& file) {
+  std::ifstream stream(file, std::ios::binary);
+  std::string text(longest_token + 1, '\0');
+  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(stream.gcount()));
+  const std::string_view token = trimmed(text);
+  if (token.size() < shortest_token || token.size() > longest_token) {
+    log::error("admin: " + file +
+               " holds no token of 16 to 4096 bytes; calls with one are refused");
+    return {};
+  }
+  return std::string(token);
+}
+
+/// What `authorization: Bearer` carries; empty: nothing.
+std::string_view presented_token(const Request& request) {
+  constexpr std::string_view scheme = "bearer ";
+  const auto credentials = request.fields.value("authorization");
+  if (!credentials || credentials->size() <= scheme.size()) return {};
+  if (!same_name(credentials->substr(0, scheme.size()), scheme)) return {};
+  return trimmed(credentials->substr(scheme.size()));
+}
+
+/// Takes as long whatever the bytes are.
+bool same_secret(std::string_view a, std::string_view b) {
+  if (a.size() != b.size()) return false;
+  unsigned difference = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    difference |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[i]);
+  }
+  return difference == 0;
+}
+
 }  // namespace
 
-bool foreign(const Request& request) {
-  if (!local_or_address(request.authority)) return true;
-  const auto origin = request.fields.value("origin");
-  if (!origin) return false;
-  const auto scheme_end = origin->find("://");
-  return scheme_end == std::string_view::npos || !local_or_address(origin->substr(scheme_end + 3));
+std::optional<AdminRefusal> refuse_foreign(const Request& request) {
+  if (!local_or_address(request.authority)) {
+    return AdminRefusal{403, "ask by address or as localhost: a foreign Host is refused"};
+  }
+  if (!own_page(request, request.fields.value("origin"))) {
+    return AdminRefusal{403, "ask from no page or from our own: a foreign Origin is refused"};
+  }
+  return std::nullopt;
+}
+
+std::optional<AdminRefusal> refuse_change(const Request& request, const std::string& token_file) {
+  // What tells of pages where a browser sends no Origin. A link in one may lead to what is only
+  // read; nothing of the kind may change anything.
+  const auto site = request.fields.value("sec-fetch-site");
+  const bool own_site = !site || *site == "same-origin" || *site == "none";
+  if (!own_site || !own_page(request, request.fields.value("referer"))) {
+    return AdminRefusal{403, "a change that another site's page asks for is refused"};
+  }
+  if (from_this_machine(request)) return std::nullopt;
+  if (token_file.empty()) {
+    return AdminRefusal{403,
+                        "changes are taken from this machine only, or with a token where the "
+                        "file names one in admin.token_file"};
+  }
+  const std::string_view presented = presented_token(request);
+  if (presented.empty()) {
+    return AdminRefusal{401, "changes from another machine need authorization: Bearer TOKEN"};
+  }
+  const std::string token = read_token(token_file);
+  if (!token.empty() && same_secret(presented, token)) return std::nullopt;
+  return AdminRefusal{403, "the token is not the one in admin.token_file"};
 }
 
 }  // namespace evenkeel

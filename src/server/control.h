@@ -11,7 +11,8 @@
 
 namespace evenkeel {
 
-/// Replaces what runs. Thread: the control loop's. Outlives the tasks that it gives.
+/// Replaces what runs. Thread: the control loop's. Outlives the tasks that it gives; dropping one
+/// of them (its client left) does not stop what has begun.
 class Control {
  public:
   virtual ~Control() = default;

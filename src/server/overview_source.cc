@@ -5,27 +5,27 @@
 #include "server/backend_state.h"
 
 namespace evenkeel {
+namespace {
+
+PolledReading polled(const Signals& signals, Instant now) {
+  const SignalValues values = signals.values();
+  PolledReading reading{.running = values.running,
+                        .waiting = values.waiting,
+                        .kv_cache_ratio = values.kv_cache_ratio,
+                        .gpu_utilization_ratio = values.gpu_utilization_ratio,
+                        .gpu_memory_used_bytes = values.gpu_memory_used_bytes,
+                        .gpu_memory_total_bytes = values.gpu_memory_total_bytes};
+  if (const auto age = signals.age(now)) reading.age_seconds = seconds_of(*age);
+  return reading;
+}
+
+}  // namespace
 
 Readings OverviewSource::read() {
   Readings readings;
-  const Instant now = Clock::now();
   for (const Fleet::Member& pool : overview_.fleet->pools()) {
-    const std::string& name = pool.state->spec().name;
     for (const BackendPtr& backend : pool.state->backends()) {
-      const Load& load = backend->load();
-      BackendReading reading{.pool = name,
-                             .backend = backend->id(),
-                             .state = state_of(*backend, now),
-                             .up = !load.avoided(now),
-                             .in_flight = load.in_flight(),
-                             .picks = load.picks_total()};
-      for (int fault = 0; fault < fault_count; ++fault) {
-        reading.errors[static_cast<std::size_t>(fault)] =
-            load.errors_total(static_cast<Fault>(fault));
-      }
-      const std::uint32_t index = overview_.sheets->names().backend(name, backend->id());
-      reading.totals = overview_.sheets->backend_totals(index);
-      readings.backends.push_back(std::move(reading));
+      readings.backends.push_back(read(pool.state->spec().name, *backend));
     }
   }
   for (const auto& worker : *overview_.workers) {
@@ -34,8 +34,27 @@ Readings OverviewSource::read() {
   if (overview_.access_log != nullptr) {
     readings.access_log_dropped = overview_.access_log->dropped();
   }
+  readings.config_reload_ok = overview_.reload_problems.empty();
   readings.config_loaded = overview_.loaded_at;
   return readings;
+}
+
+BackendReading OverviewSource::read(const std::string& pool, const Backend& backend) const {
+  const Instant now = Clock::now();
+  const Load& load = backend.load();
+  const std::uint32_t index = overview_.sheets->names().backend(pool, backend.id());
+  BackendReading reading{.pool = pool,
+                         .backend = backend.id(),
+                         .state = state_of(backend, now),
+                         .up = load.open() && !load.avoided(now),
+                         .in_flight = load.in_flight(),
+                         .picks = load.picks_total(),
+                         .totals = overview_.sheets->backend_totals(index),
+                         .polled = polled(load.signals(), now)};
+  for (int fault = 0; fault < fault_count; ++fault) {
+    reading.errors[static_cast<std::size_t>(fault)] = load.errors_total(static_cast<Fault>(fault));
+  }
+  return reading;
 }
 
 }  // namespace evenkeel

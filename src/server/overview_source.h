@@ -1,6 +1,9 @@
 // What the sheets do not hold of the page at /metrics.
 #pragma once
 
+#include <string>
+
+#include "evenkeel/balance/backend.h"
 #include "evenkeel/stats/exposition.h"
 #include "server/overview.h"
 
@@ -13,6 +16,8 @@ class OverviewSource final : public Source {
   Readings read() override;
 
  private:
+  BackendReading read(const std::string& pool, const Backend& backend) const;
+
   const Overview& overview_;
 };
 

@@ -1,5 +1,6 @@
 """What the admin listener tells, in the shapes that scripts hold on to."""
 
+import datetime
 import json
 import re
 import shutil
@@ -74,10 +75,12 @@ class Admin(case.Case):
         daemon.wait_at_rest()
         told = daemon.api("backends")[0]
         latency = told.pop("latency")
+        since = datetime.datetime.fromisoformat(told.pop("since"))
+        self.assertAlmostEqual(since.timestamp(), time.time(), delta=60)
         self.assertEqual(told, {
             "id": backend.address, "pool": "pool", "address": backend.address, "engine": "vllm",
             "models": ["llama-8b", "llama-8b-lora"], "zone": "rack-1", "labels": {"gpu": "h100"},
-            "weight": 3, "standby": False, "state": "up", "since": None, "reason": None,
+            "weight": 3, "standby": False, "state": "up", "reason": None,
             "in_flight": 0, "waiting": None, "picks_total": 1, "errors_total": 0,
             "polled": {"age_seconds": None, "running": None, "waiting": None, "kv_cache_ratio": None,
                        "gpu_utilization_ratio": None, "gpu_memory_used_bytes": None,
