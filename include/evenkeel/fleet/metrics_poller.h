@@ -7,17 +7,17 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "evenkeel/balance/backend.h"
 #include "evenkeel/base/clock.h"
 #include "evenkeel/base/loop.h"
 #include "evenkeel/base/result.h"
-#include "evenkeel/base/rng.h"
 #include "evenkeel/base/task.h"
 #include "evenkeel/config/config.h"
+#include "evenkeel/fleet/inquirer.h"
 #include "evenkeel/net/endpoint.h"
-#include "evenkeel/net/tls.h"
 
 namespace evenkeel {
 
@@ -33,16 +33,6 @@ struct MetricsQuestion {
 
 /// Whether there is anything to ask such a server, or its GPU exporter.
 bool is_polled(const MetricsQuestion& question);
-
-/// How the backend is reached. Its key goes to the backend itself and to nobody else: not to
-/// another port of its host, not to a GPU exporter.
-struct MetricsServer {
-  std::string host;                      ///< as the file names it
-  std::uint16_t port = 0;                ///< where its requests go
-  std::vector<Endpoint> addresses;       ///< of the host, not empty; any port
-  std::shared_ptr<const TlsClient> tls;  ///< null: in the clear
-  std::string authorization;             ///< value of that field; empty: none
-};
 
 /// How one round of reading ended, for people.
 struct PollRecord {
@@ -98,8 +88,10 @@ class GpuExporters {
 /// Thread: the loop's.
 class MetricsPoller {
  public:
-  /// REQUIRES: is_polled(question). The first reading is somewhere within the first interval.
-  MetricsPoller(Loop& loop, const MetricsQuestion& question, const MetricsServer& server,
+  /// `access`: how the backend itself is reached. What is at another port of its host or elsewhere
+  /// is reached in the clear, or as its URL says, and is not given the backend's key. The first
+  /// reading is somewhere within the first interval. REQUIRES: is_polled(question).
+  MetricsPoller(Loop& loop, const MetricsQuestion& question, const ServerAccess& access,
                 BackendPtr backend, GpuExporters& exporters);
   MetricsPoller(const MetricsPoller&) = delete;
   MetricsPoller& operator=(const MetricsPoller&) = delete;
