@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "inference/json_reader.h"
+#include "inference/model_cards.h"
 
 namespace evenkeel {
 namespace {
@@ -16,12 +17,6 @@ constexpr std::span<const std::string_view> rounds[] = {engines_own_words, what_
 
 /// The keys of an object, with the values that are texts; the other values are empty.
 using Keys = std::map<std::string, std::string, std::less<>>;
-
-/// A model as OpenAI's list has it.
-struct Card {
-  std::string id;
-  std::string owner;
-};
 
 /// Nothing when the text is no JSON object.
 std::optional<Keys> keys_of(std::string text) {
@@ -39,38 +34,6 @@ std::optional<Keys> keys_of(std::string text) {
   return keys;
 }
 
-Card read_card(simdjson::ondemand::value value) {
-  Card card;
-  for (auto field : value.get_object()) {
-    const std::string key(std::string_view(field.unescaped_key()));
-    simdjson::ondemand::value item = field.value();
-    if (key == "id") {
-      card.id = json::string_of(item, key);
-    } else if (key == "owned_by" && !json::is_null(item)) {
-      card.owner = json::string_of(item, key);
-    } else {
-      json::pass_over(item);
-    }
-  }
-  return card;
-}
-
-/// Nothing when the text is no list of models.
-std::optional<std::vector<Card>> cards_of(std::string text) {
-  std::optional<std::vector<Card>> cards;
-  const auto read =
-      json::read_object(text, [&](std::string_view name, simdjson::ondemand::value value) {
-        if (name != "data" || value.type() != simdjson::ondemand::json_type::array) {
-          json::pass_over(value);
-          return;
-        }
-        cards.emplace();
-        for (auto card : value.get_array()) cards->push_back(read_card(card.value()));
-      });
-  if (!read) return std::nullopt;
-  return cards;
-}
-
 /// What was heard, ready for questions.
 class Answers {
  public:
@@ -78,11 +41,11 @@ class Answers {
     for (const ProbeAnswer& answer : all) {
       keys_.push_back(keys_of(answer.body));
       if (answer.path != "/v1/models" || answer.status != 200) continue;
-      if (auto cards = cards_of(answer.body)) cards_ = std::move(*cards);
+      if (auto cards = read_model_cards(answer.body)) cards_ = std::move(*cards);
     }
   }
 
-  const std::vector<Card>& cards() const { return cards_; }
+  const std::vector<ModelCard>& cards() const { return cards_; }
   const ProbeAnswer* at(std::string_view path) const {
     const auto found = std::ranges::find(all_, path, &ProbeAnswer::path);
     return found == all_.end() ? nullptr : &*found;
@@ -96,7 +59,7 @@ class Answers {
     return keys ? *keys : none;
   }
   bool is_owned_by(std::string_view owner) const {
-    return std::ranges::find(cards_, owner, &Card::owner) != cards_.end();
+    return std::ranges::find(cards_, owner, &ModelCard::owner) != cards_.end();
   }
   /// Whether any answer and the object in it, if there is one, are so.
   template <class Holds>
@@ -111,7 +74,7 @@ class Answers {
  private:
   const std::vector<ProbeAnswer>& all_;
   std::vector<std::optional<Keys>> keys_;
-  std::vector<Card> cards_;
+  std::vector<ModelCard> cards_;
 };
 
 std::string_view text_at(const Keys& keys, std::string_view name) {
@@ -236,7 +199,7 @@ constexpr Rule rules[] = {
 
 std::vector<std::string> models_of(const Answers& answers) {
   std::vector<std::string> models;
-  for (const Card& card : answers.cards()) {
+  for (const ModelCard& card : answers.cards()) {
     if (!card.id.empty() && std::ranges::find(models, card.id) == models.end()) {
       models.push_back(card.id);
     }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "evenkeel/balance/peak_average.h"
 #include "evenkeel/balance/signals.h"
 #include "evenkeel/base/clock.h"
 #include "evenkeel/base/result.h"
@@ -101,6 +102,32 @@ class Load {
     return live_.connect_failures.load(std::memory_order_relaxed);
   }
 
+  // ---- What was seen of its speed ----
+
+  /// The time to the first byte, as pickers see it.
+  const PeakAverage& pace() const { return live_.pace; }
+  /// The server was away, or has never been asked: it may have changed.
+  void forget_pace() { live_.pace.forget(); }
+
+  /// An answer has begun, this long after the request had been sent.
+  void record_first_byte(Duration took, Instant now) {
+    first_byte_.record(took);
+    live_.pace.record(took, now);
+  }
+  /// The same of an answer that says that the server cannot, or of no answer at all: soon or late,
+  /// it makes nobody look fast.
+  void record_failure(Duration took, Instant now) { live_.pace.record_failure(took, now); }
+
+  /// Answers that went through to their last byte, and the sum of what they took from the end of
+  /// the request.
+  void record_served(Duration took) { served_.record(took); }
+  std::uint64_t served_total() const { return served_.count.load(std::memory_order_relaxed); }
+  Duration served_sum() const { return Duration(served_.sum.load(std::memory_order_relaxed)); }
+
+  /// What `weights: observed` has learnt; 0: nothing yet. Written by the control thread.
+  float learnt_weight() const { return learnt_weight_.load(std::memory_order_relaxed); }
+  void learn_weight(float weight) { learnt_weight_.store(weight, std::memory_order_relaxed); }
+
   // ---- For people: the admin API and metrics ----
 
   void count_error(Fault fault) {
@@ -111,8 +138,8 @@ class Load {
   }
   std::uint64_t errors_total() const;
 
-  /// From the end of the request to the first byte of its answer.
-  void record_first_byte(Duration took) { first_byte_.record(took); }
+  /// Requests that it has begun to answer.
+  std::uint64_t answers_total() const { return first_byte_.count.load(std::memory_order_relaxed); }
   /// From the end of the request to the last byte of its answer.
   void record_total(Duration took) { total_.record(took); }
   /// Means over the backend's life; nothing before the first.
@@ -131,7 +158,9 @@ class Load {
     std::atomic<std::uint32_t> connect_failures{0};
     std::atomic<Duration::rep> avoid_until{0};  // of the steady clock; 0: never failed
     std::atomic<std::uint64_t> picks_total{0};
+    PeakAverage pace;
   };
+  static_assert(sizeof(Live) == 64);
 
   struct Mean {
     std::atomic<std::uint64_t> count{0};
@@ -152,6 +181,8 @@ class Load {
   Signals signals_;
   alignas(64) Mean first_byte_;
   Mean total_;
+  Mean served_;
+  std::atomic<float> learnt_weight_{0};
   std::array<std::atomic<std::uint64_t>, fault_count> errors_{};
 };
 

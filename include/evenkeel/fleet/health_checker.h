@@ -28,7 +28,7 @@ enum class CheckResult : std::uint8_t {
   unreachable,    ///< no connection, or no TLS, in time
   timeout,        ///< connected, and no whole answer in time
   broken,         ///< the connection ended, or what came was no answer
-  loading,        ///< it says that it is not ready yet
+  not_ready,      ///< it answers, and says that it cannot serve
   error,          ///< any other answer that is not the one of a server that can serve
   model_missing,  ///< it does not serve a model that it should
   no_token,       ///< it lists the model, and the model does not answer
@@ -61,13 +61,72 @@ struct HealthRecord {
 /// What is asked of a server, and what its answers have to be.
 struct HealthQuestion {
   HealthConfig config;
-  std::string engine = "generic";
+  std::string engine = "generic";                     ///< as the file names it, or as detected
+  bool kserve = false;                                ///< it speaks KServe v2, whatever its engine
   std::vector<std::string> models;                    ///< of its pool
   BackendProtocol protocol = BackendProtocol::http1;  ///< in which its pool speaks to it
+
   bool operator==(const HealthQuestion&) const = default;
 };
 
-/// Whether there is anything to ask such a server: not so where nobody says how it is to be asked.
-bool is_checked(const HealthQuestion& question);
+/// How such a server is asked, with `automatic` made up its mind; `off` where nobody says how.
+HealthCheckKind kind_of(const HealthQuestion& question);
+
+class HealthProbe;
+class HealthTally;
+
+/// Checks one backend until it is dropped, and opens and closes it for requests.
+///
+/// Never two checks at a time; connections are kept between checks, but where the backend could not
+/// be connected lately: then each check proves that it can. Between checks lies the interval, give
+/// or take a tenth; less while results speak against the state, unless what they say is that the
+/// server is slow. A check that runs out of time counts for nothing while the server answers the
+/// requests of others: it is busy, not gone.
+///
+/// Thread: the loop's.
+class HealthChecker {
+ public:
+  /// Told of the first result, and of changes of state. May not drop the checker.
+  using Changed = std::function<void(const HealthRecord&)>;
+
+  /// REQUIRES: kind_of(question) is neither `automatic` nor `off`. The first check begins at once.
+  /// `serving`: the backend had requests before it was checked, and keeps them until checks speak
+  /// against it; else it gets none before its first check.
+  HealthChecker(Loop& loop, std::uint64_t seed, HealthQuestion question, ServerAccess access,
+                BackendPtr backend, bool serving, Changed changed);
+  HealthChecker(const HealthChecker&) = delete;
+  HealthChecker& operator=(const HealthChecker&) = delete;
+  /// Leaves the backend as it is, open or closed.
+  ~HealthChecker();
+
+  /// From the next check on, this is asked, there, and told to that backend, which shares the
+  /// `Load` of the one before. Nothing that was learned is lost.
+  void adopt(HealthQuestion question, ServerAccess access, BackendPtr backend);
+  /// There is reason to look now, if no check is under way.
+  void hurry();
+
+  const HealthRecord& record() const { return record_; }
+
+ private:
+  Task<void> run();
+  void conclude(std::optional<CheckResult> result, bool loading, bool busy, std::string reason);
+  void enter(HealthState state);
+  void tell_backend();
+  Duration pause();
+
+  Loop& loop_;
+  Rng rng_;
+  std::shared_ptr<HealthProbe> probe_;
+  BackendPtr backend_;
+  std::unique_ptr<HealthTally> tally_;
+  Changed changed_;
+  HealthRecord record_;
+  bool told_ = false;    // of the first state
+  bool spread_ = false;  // a second check was put somewhere within the interval
+  Instant last_token_{};
+  Signal hurried_;
+  bool asking_ = false;
+  Task<void> run_;
+};
 
 }  // namespace evenkeel

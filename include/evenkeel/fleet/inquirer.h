@@ -24,6 +24,9 @@ struct ServerAccess {
   std::string authority;            ///< "host:port"
   std::string authorization;        ///< "Bearer KEY"; empty: it wants none
   LinkPoolOptions links;
+
+  /// The same server, reached in the same way.
+  bool operator==(const ServerAccess& other) const;
 };
 
 /// What is asked of it.

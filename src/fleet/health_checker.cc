@@ -1,0 +1,143 @@
+#include "evenkeel/fleet/health_checker.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "fleet/health_probe.h"
+#include "fleet/health_tally.h"
+
+namespace evenkeel {
+namespace {
+
+/// Between checks while it is in doubt whether a backend stands.
+constexpr Duration closer_look = std::chrono::milliseconds(250);
+
+/// Between two tokens that a backend which is up is made to write. They take a place in its batch,
+/// and keep a model awake that would otherwise be unloaded.
+constexpr Duration between_tokens = std::chrono::seconds(10);
+
+/// A server that is late is asked no sooner for that.
+bool says_slow(std::optional<CheckResult> result) {
+  return result == CheckResult::timeout || result == CheckResult::slow ||
+         result == CheckResult::unreachable || result == CheckResult::no_token;
+}
+
+}  // namespace
+
+std::string_view word_of(CheckResult result) {
+  switch (result) {
+    case CheckResult::passed: return "passed";
+    case CheckResult::refused: return "refused";
+    case CheckResult::unreachable: return "unreachable";
+    case CheckResult::timeout: return "timeout";
+    case CheckResult::broken: return "broken";
+    case CheckResult::not_ready: return "not_ready";
+    case CheckResult::error: return "error";
+    case CheckResult::model_missing: return "model_missing";
+    case CheckResult::no_token: return "no_token";
+    case CheckResult::slow: return "slow";
+  }
+  return "error";
+}
+
+HealthChecker::HealthChecker(Loop& loop, std::uint64_t seed, HealthQuestion question,
+                             ServerAccess access, BackendPtr backend, bool serving, Changed changed)
+    : loop_(loop),
+      rng_(seed),
+      backend_(std::move(backend)),
+      tally_(std::make_unique<HealthTally>(serving ? HealthState::up : HealthState::unchecked,
+                                           question.config)),
+      changed_(std::move(changed)),
+      hurried_(loop) {
+  record_.state = serving ? HealthState::up : HealthState::starting;
+  record_.since = std::chrono::system_clock::now();
+  if (!serving) record_.reason = "not checked yet";
+  tell_backend();
+  probe_ = std::make_shared<HealthProbe>(loop_, std::move(question), std::move(access));
+  run_ = run();
+}
+
+HealthChecker::~HealthChecker() { run_.drop(); }
+
+void HealthChecker::adopt(HealthQuestion question, ServerAccess access, BackendPtr backend) {
+  backend_ = std::move(backend);
+  if (question == probe_->question() && access == probe_->access()) return;
+  tally_->adopt(question.config);
+  probe_ = std::make_shared<HealthProbe>(loop_, std::move(question), std::move(access));
+}
+
+void HealthChecker::hurry() {
+  if (!asking_) hurried_.raise();
+}
+
+Task<void> HealthChecker::run() {
+  while (true) {
+    const std::shared_ptr<HealthProbe> probe = probe_;
+    const Instant began = loop_.now();
+    const std::uint64_t answers = backend_->load().answers_total();
+    const bool of_traffic = probe->question().config.port == 0;  // the port that it goes to
+    const bool fresh = of_traffic && (probe->only_connects() || backend_->load().suspect());
+    const bool up = record_.state == HealthState::up;
+    const bool token = probe->wants_token() && (!up || began - last_token_ >= between_tokens);
+    asking_ = true;
+    auto outcome = co_await probe->check(fresh, token);
+    asking_ = false;
+    record_.took = loop_.read_clock() - began;
+    if (token) last_token_ = loop_.now();
+    if (!probe->models().empty()) record_.models = probe->models();
+    if (outcome.passed() && fresh) backend_->connected();
+    const bool busy =
+        outcome.result == CheckResult::timeout && backend_->load().answers_total() != answers;
+    conclude(outcome.result, outcome.loading, busy, std::move(outcome.reason));
+    auto wake = co_await hurried_.wait(loop_.now() + pause());
+    static_cast<void>(wake);
+  }
+}
+
+/// `busy`: it was late, while it answered others.
+void HealthChecker::conclude(std::optional<CheckResult> result, bool loading, bool busy,
+                             std::string reason) {
+  if (!result) return;  // of the server we know no more than before
+  record_.last = result;
+  ++record_.checks[static_cast<std::size_t>(*result)];
+  if (busy && record_.state == HealthState::up) return;
+  const HealthState state = tally_->note(*result, loading);
+  if (state != HealthState::up) {
+    record_.reason = std::move(reason);
+  } else {
+    record_.reason.clear();
+  }
+  if (state != record_.state || !told_) enter(state);
+}
+
+void HealthChecker::enter(HealthState state) {
+  told_ = true;
+  if (state != record_.state) record_.since = std::chrono::system_clock::now();
+  record_.state = state;
+  tell_backend();
+  changed_(record_);
+}
+
+/// In this order, so that it is not open in between.
+void HealthChecker::tell_backend() {
+  Load& load = backend_->load();
+  const bool starting = record_.state == HealthState::starting;
+  const bool down = record_.state == HealthState::down;
+  if (starting) load.close(Closure::starting);
+  if (down) load.close(Closure::unhealthy);
+  if (!starting && load.closed(Closure::starting)) backend_->reopen(Closure::starting);
+  if (!down && load.closed(Closure::unhealthy)) backend_->reopen(Closure::unhealthy);
+}
+
+/// Until the next check. The second one is anywhere within the first interval, so that those of a
+/// thousand backends that were met together do not stay together.
+Duration HealthChecker::pause() {
+  const Duration interval = probe_->question().config.interval;
+  const bool doubt =
+      tally_->in_doubt() || (backend_->load().suspect() && record_.state == HealthState::up);
+  if (doubt && !says_slow(record_.last)) return std::min(interval, closer_look);
+  const double share = std::exchange(spread_, true) ? 0.9 + 0.2 * rng_.unit() : rng_.unit();
+  return std::chrono::duration_cast<Duration>(interval * share);
+}
+
+}  // namespace evenkeel

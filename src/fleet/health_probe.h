@@ -1,0 +1,73 @@
+// One check of one backend: the questions that its engine understands, and what the answers mean.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "evenkeel/base/loop.h"
+#include "evenkeel/base/task.h"
+#include "evenkeel/fleet/health_checker.h"
+#include "evenkeel/fleet/inquirer.h"
+#include "evenkeel/inference/engine_presets.h"
+
+namespace evenkeel {
+
+/// What came of a check.
+struct CheckOutcome {
+  /// Nothing: it could not be made, for want of something that is ours.
+  std::optional<CheckResult> result = CheckResult::passed;
+  std::string reason;    ///< why it did not pass, for people
+  bool loading = false;  ///< not ready yet, as it says itself
+
+  bool passed() const { return result == CheckResult::passed; }
+};
+
+/// The settings of a backend's checks, and the connections over which they are made.
+///
+/// Thread: the loop's. REQUIRES: outlives its tasks.
+class HealthProbe {
+ public:
+  HealthProbe(Loop& loop, HealthQuestion question, ServerAccess access);
+
+  /// Asks one thing after another, and none after the first that speaks against it. `fresh`: over a
+  /// new connection. `token`: it must also write one, where the file wants that.
+  Task<CheckOutcome> check(bool fresh, bool token);
+
+  const HealthQuestion& question() const { return question_; }
+  const ServerAccess& access() const { return access_; }
+  bool wants_token() const;
+  /// Nothing but connections, which a check must make to say anything.
+  bool only_connects() const { return kind_ == HealthCheckKind::tcp; }
+  /// As listed when it was last asked.
+  const std::vector<std::string>& models() const { return models_; }
+
+ private:
+  Task<CheckOutcome> check_http(bool token);
+  Task<CheckOutcome> check_calls();
+  Task<CheckOutcome> ask_health();
+  Task<CheckOutcome> ask_models();
+  Task<CheckOutcome> list_models();
+  Task<CheckOutcome> ask_model(std::string model);
+  Task<CheckOutcome> ask_sleep();
+  Task<CheckOutcome> ask_token();
+  Task<CheckOutcome> call_health();
+  Task<CheckOutcome> call_ready(std::string model);
+  bool asks_models() const;
+  std::string health_path() const;
+  Task<Result<Fetched>> get(std::string path);
+
+  Loop& loop_;
+  const HealthQuestion question_;
+  const EnginePreset& preset_;
+  const HealthCheckKind kind_;
+  const ServerAccess access_;
+  Inquirer inquirer_;
+  Instant deadline_{};  // of the check under way
+  LinkPool::Want want_ = LinkPool::Want::any;
+  bool may_sleep_ = true;  // it has not said yet that it knows nothing of sleep
+  std::vector<std::string> models_;
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,290 @@
+#include "evenkeel/inference/engine_presets.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "evenkeel/inference/json.h"
+#include "inference/json_reader.h"
+#include "inference/model_cards.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr EnginePreset presets[] = {
+    {.engine = "generic", .path = "/health"},
+    // It listens once its engine is up. Asleep it is healthy all the same, and requests wait.
+    {.engine = "vllm", .path = "/health", .sleep_path = "/is_sleeping"},
+    // Generates a token and looks for it once a second; /health_generate is no different.
+    {.engine = "sglang", .path = "/health"},
+    // 400 is its "not ready", and the answer as long as any of its models is on its way.
+    {.engine = "triton",
+     .path = "/v2/health/ready",
+     .listing = ModelListing::kserve,
+     .token = TokenQuestion::kserve,
+     .path_is_of_all_models = true,
+     .kserve_calls = true},
+    {.engine = "trtllm", .path = "/health"},
+    // Not its /v2/health: that says {"live":true} whatever happens.
+    {.engine = "tgi", .path = "/health", .token = TokenQuestion::tgi},
+    // Not its /slots, not its /metrics: these wake a model that sleeps. Its /v1/models lists the
+    // model while it is loading.
+    {.engine = "llamacpp", .path = "/health"},
+    // 500 where it says no. Of all models at once, and "Healthy" even where one has no worker.
+    {.engine = "torchserve",
+     .path = "/ping",
+     .listing = ModelListing::torchserve,
+     .token = TokenQuestion::none,
+     .path_is_of_all_models = true},
+    // Has no health but that of each model. (grpc.health.v1 says SERVING from the start.)
+    {.engine = "tfserving",
+     .path = "",
+     .listing = ModelListing::tfserving,
+     .token = TokenQuestion::none},
+    // Of the proxy, whatever its replicas do.
+    {.engine = "ray", .path = "/-/healthz"},
+    {.engine = "ollama", .path = "/"},
+    // No engine of the file: MLServer and whoever else speaks the protocol (KServe v2).
+    {.engine = "kserve",
+     .path = "/v2/health/ready",
+     .listing = ModelListing::kserve,
+     .token = TokenQuestion::none,
+     .path_is_of_all_models = true,
+     .kserve_calls = true},
+};
+
+bool starts_object(const std::string& body) {
+  const std::size_t at = body.find_first_not_of(" \t\r\n");
+  return at != std::string::npos && body[at] == '{';
+}
+
+bool says_loading_model(int status, const std::string& body) {
+  return status == 503 && body.find("Loading model") != std::string::npos;
+}
+
+/// {"model_version_status":[{"version":"1","state":"AVAILABLE","status":{...}}]}: one version that
+/// is available is enough. The words are those of its GetModelStatus.
+Readiness read_tfserving(const std::string& body) {
+  std::string text = body;
+  bool available = false;
+  bool coming = false;
+  const auto state_of = [](simdjson::ondemand::object version) {
+    std::string state;
+    for (auto field : version) {
+      const std::string key(std::string_view(field.unescaped_key()));
+      simdjson::ondemand::value item = field.value();
+      if (key == "state") {
+        state = json::string_of(item, key);
+      } else {
+        json::pass_over(item);
+      }
+    }
+    return state;
+  };
+  const auto read =
+      json::read_object(text, [&](std::string_view key, simdjson::ondemand::value value) {
+        if (key != "model_version_status") return json::pass_over(value);
+        for (auto version : value.get_array()) {
+          const std::string state = state_of(version.get_object());
+          available |= state == "AVAILABLE";
+          coming |= state == "START" || state == "LOADING";
+        }
+      });
+  if (!read) return Readiness::failing;
+  return available ? Readiness::ready : coming ? Readiness::loading : Readiness::unready;
+}
+
+/// [{"modelName":"m", ..., "workers":[{"id":"9000","status":"READY"}]}]: a worker that is ready is
+/// enough, and none is what /ping does not tell.
+Readiness read_torchserve(const std::string& body) {
+  std::string text = R"({"models":)" + body + "}";
+  bool ready = false;
+  const auto look_at_worker = [&](simdjson::ondemand::object worker) {
+    for (auto field : worker) {
+      const std::string key(std::string_view(field.unescaped_key()));
+      simdjson::ondemand::value item = field.value();
+      if (key == "status" && !json::is_null(item)) {
+        ready |= json::string_of(item, key) == "READY";
+      } else {
+        json::pass_over(item);
+      }
+    }
+  };
+  const auto look_at_model = [&](simdjson::ondemand::object model) {
+    for (auto field : model) {
+      const std::string key(std::string_view(field.unescaped_key()));
+      simdjson::ondemand::value item = field.value();
+      if (key == "workers" && !json::is_null(item)) {
+        for (auto worker : item.get_array()) look_at_worker(worker.get_object());
+      } else {
+        json::pass_over(item);
+      }
+    }
+  };
+  const auto read = json::read_object(text, [&](std::string_view, simdjson::ondemand::value value) {
+    for (auto model : value.get_array()) look_at_model(model.get_object());
+  });
+  if (!read) return Readiness::failing;
+  return ready ? Readiness::ready : Readiness::loading;
+}
+
+/// {"choices":[{"text":"x","finish_reason":"length"}]}
+bool holds_choice(const std::string& body) {
+  std::string text = body;
+  bool good = false;
+  const auto look_at_choice = [&](simdjson::ondemand::object choice) {
+    bool aborted = false;
+    for (auto field : choice) {
+      const std::string key(std::string_view(field.unescaped_key()));
+      simdjson::ondemand::value item = field.value();
+      if (key == "finish_reason" && !json::is_null(item)) {
+        aborted = json::string_of(item, key) == "abort";
+      } else {
+        json::pass_over(item);
+      }
+    }
+    good |= !aborted;
+  };
+  const auto read =
+      json::read_object(text, [&](std::string_view key, simdjson::ondemand::value value) {
+        if (key != "choices" || json::is_null(value)) return json::pass_over(value);
+        for (auto choice : value.get_array()) look_at_choice(choice.get_object());
+      });
+  return read && good;
+}
+
+/// The object has one of these keys, and no error.
+bool has_key(const std::string& body, std::string_view wanted) {
+  std::string text = body;
+  bool found = false;
+  bool failed = false;
+  const auto read =
+      json::read_object(text, [&](std::string_view key, simdjson::ondemand::value value) {
+        found |= key == wanted;
+        failed |= key == "error";
+        json::pass_over(value);
+      });
+  return read && found && !failed;
+}
+
+/// A segment of a path: what is not unreserved (RFC 3986, 2.3) is escaped, but for the slash, which
+/// servers take as it is in names such as meta-llama/Llama-3.
+std::string in_path(std::string_view name) {
+  constexpr std::string_view digits = "0123456789ABCDEF";
+  std::string out;
+  for (const char c : name) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       c == '-' || c == '.' || c == '_' || c == '~' || c == '/';
+    if (plain) {
+      out += c;
+    } else {
+      const auto byte = static_cast<unsigned char>(c);
+      out += '%';
+      out += digits[byte >> 4];
+      out += digits[byte & 15];
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+const EnginePreset& preset_of(std::string_view engine) {
+  const auto found = std::ranges::find(presets, engine, &EnginePreset::engine);
+  return found == std::end(presets) ? presets[0] : *found;
+}
+
+Readiness read_health(std::string_view engine, int status, const std::string& body) {
+  if (status == 200) return Readiness::ready;
+  if (says_loading_model(status, body)) return Readiness::loading;
+  if (status == 503) return Readiness::unready;
+  if (preset_of(engine).listing == ModelListing::kserve && status == 400) return Readiness::unready;
+  if (engine == "torchserve" && status == 500) return Readiness::unready;
+  return Readiness::failing;
+}
+
+std::string model_path(ModelListing listing, std::string_view model) {
+  switch (listing) {
+    case ModelListing::openai: return "/v1/models";
+    case ModelListing::kserve: return "/v2/models/" + in_path(model) + "/ready";
+    case ModelListing::tfserving: return "/v1/models/" + in_path(model);
+    case ModelListing::torchserve: return "/models/" + in_path(model);
+  }
+  return {};
+}
+
+Readiness read_model(ModelListing listing, int status, const std::string& body) {
+  if (status == 404) return Readiness::absent;
+  if (status == 503) return Readiness::unready;
+  switch (listing) {
+    case ModelListing::openai: break;
+    case ModelListing::kserve:
+      // Triton answers with the status alone; the protocol has {"ready": bool} besides.
+      if (status == 400) return Readiness::unready;
+      if (status != 200) return Readiness::failing;
+      if (starts_object(body)) {
+        std::string text = body;
+        const auto fields = parse_json_scalars(text);
+        if (!fields) return Readiness::failing;
+        const auto ready = fields->find("ready");
+        const bool* says = ready == fields->end() ? nullptr : std::get_if<bool>(&ready->second);
+        if (says != nullptr && !*says) return Readiness::unready;
+      }
+      return Readiness::ready;
+    case ModelListing::tfserving: return status == 200 ? read_tfserving(body) : Readiness::failing;
+    case ModelListing::torchserve:
+      return status == 200 ? read_torchserve(body) : Readiness::failing;
+  }
+  return Readiness::failing;
+}
+
+std::optional<std::vector<std::string>> read_models(const std::string& body) {
+  const auto cards = read_model_cards(body);
+  if (!cards) return std::nullopt;
+  std::vector<std::string> models;
+  for (const ModelCard& card : *cards) models.push_back(card.id);
+  return models;
+}
+
+bool serves(std::string_view engine, const std::vector<std::string>& listed,
+            std::string_view model) {
+  return std::ranges::any_of(listed, [&](const std::string& name) {
+    if (name == model) return true;
+    // What has no tag is asked for without one.
+    return engine == "ollama" && name.starts_with(model) && name.substr(model.size()) == ":latest";
+  });
+}
+
+TokenRequest token_request(TokenQuestion question, std::string_view model) {
+  switch (question) {
+    case TokenQuestion::tgi:
+      return {"/generate", R"({"inputs":"1","parameters":{"max_new_tokens":1}})"};
+    case TokenQuestion::kserve:
+      return {"/v2/models/" + in_path(model) + "/generate", R"({"text_input":"1","max_tokens":1})"};
+    default:
+      return {"/v1/completions",
+              R"({"model":)" + json_string(model) + R"(,"prompt":"1","max_tokens":1})"};
+  }
+}
+
+bool holds_token(TokenQuestion question, int status, const std::string& body) {
+  if (status != 200) return false;
+  switch (question) {
+    case TokenQuestion::none: return false;
+    case TokenQuestion::completion: return holds_choice(body);
+    case TokenQuestion::tgi: return has_key(body, "generated_text");
+    case TokenQuestion::kserve: return has_key(body, "text_output");
+  }
+  return false;
+}
+
+bool says_sleeping(int status, const std::string& body) {
+  if (status != 200) return false;
+  std::string text = body;
+  const auto fields = parse_json_scalars(text);
+  if (!fields) return false;
+  const auto found = fields->find("is_sleeping");
+  const bool* says = found == fields->end() ? nullptr : std::get_if<bool>(&found->second);
+  return says != nullptr && *says;
+}
+
+}  // namespace evenkeel
