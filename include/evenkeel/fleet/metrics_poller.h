@@ -97,7 +97,7 @@ class MetricsPoller {
   MetricsPoller& operator=(const MetricsPoller&) = delete;
   ~MetricsPoller();
 
-  const PollRecord& record() const;
+  PollRecord record() const;
 
  private:
   struct State;

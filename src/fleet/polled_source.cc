@@ -1,0 +1,66 @@
+#include "fleet/polled_source.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace evenkeel {
+
+PolledSource::PolledSource(Loop& loop, ScrapePlace place, NameResolver resolve,
+                           const Options& options)
+    : loop_(loop),
+      scraper_(loop, std::move(place), std::move(resolve)),
+      rhythm_(options.interval, options.seed),
+      timeout_(options.timeout) {
+  record_.interval = options.interval;
+}
+
+void PolledSource::change(Duration interval, Duration timeout) {
+  rhythm_.want(interval);
+  timeout_ = timeout;
+  record_.interval = rhythm_.interval();
+}
+
+Task<void> PolledSource::run() {
+  co_await loop_.sleep_for(rhythm_.phase());
+  while (true) {
+    const Instant began = loop_.now();
+    if (resting()) {
+      record_.state = PollRecord::State::resting;
+    } else {
+      record_.asked = began;
+      auto scraped = co_await scraper_.read(*this, began + timeout_);
+      record_.took = loop_.now() - began;
+      if (!scraped) {
+        fail(std::move(scraped.error().detail));
+      } else if (scraped->status != 200) {
+        fail("it answers " + std::to_string(scraped->status));
+      } else if (std::string reason = finish(*scraped); !reason.empty()) {
+        fail(std::move(reason));
+      } else {
+        succeed(*scraped);
+      }
+    }
+    const Instant next = std::max(began + rhythm_.pause(), loop_.now());
+    co_await loop_.sleep_until(next);
+  }
+}
+
+void PolledSource::succeed(const Scraped& scraped) {
+  rhythm_.answered(scraped.took);
+  heard_ = loop_.now();
+  forget_.arm(loop_, *heard_ + rhythm_.memory());
+  record_.state = PollRecord::State::fresh;
+  record_.reason.clear();
+  record_.interval = rhythm_.interval();
+  ++record_.readings_total;
+  tell();
+}
+
+void PolledSource::fail(std::string reason) {
+  rhythm_.failed();
+  record_.state = PollRecord::State::failing;
+  record_.reason = std::move(reason);
+  ++record_.failures_total;
+}
+
+}  // namespace evenkeel

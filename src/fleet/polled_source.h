@@ -1,0 +1,76 @@
+// One exposition that is read again and again: an engine's, or a GPU exporter's.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "evenkeel/base/loop.h"
+#include "evenkeel/base/task.h"
+#include "evenkeel/fleet/metrics_poller.h"
+#include "fleet/poll_rhythm.h"
+#include "fleet/scraper.h"
+
+namespace evenkeel {
+
+/// Thread: the loop's.
+class PolledSource : protected ScrapeListener {
+ public:
+  struct Options {
+    Duration interval;
+    Duration timeout;
+    std::uint64_t seed;
+  };
+
+  PolledSource(Loop& loop, ScrapePlace place, NameResolver resolve, const Options& options);
+  PolledSource(const PolledSource&) = delete;
+  PolledSource& operator=(const PolledSource&) = delete;
+
+  const PollRecord& record() const { return record_; }
+  /// When values came last, be they forgotten or not.
+  std::optional<Instant> heard() const { return heard_; }
+
+ protected:
+  ~PolledSource() = default;
+
+  /// Reads from now on.
+  void start() { running_ = run(); }
+  /// Reads as often, and waits as long, from the next reading on.
+  void change(Duration interval, Duration timeout);
+
+  /// Asking now would do harm.
+  virtual bool resting() const = 0;
+  /// A body of status 200 is here to its end: keeps what it said. Why it said nothing; else empty.
+  virtual std::string finish(const Scraped& scraped) = 0;
+  /// What came last is too old to go by.
+  virtual void forget() = 0;
+  /// Something was kept, or forgotten.
+  virtual void tell() = 0;
+
+ private:
+  Task<void> run();
+  void succeed(const Scraped& scraped);
+  void fail(std::string reason);
+
+  struct Forget : Timer {
+    explicit Forget(PolledSource& owner)
+        : Timer([](Timer& self) {
+            PolledSource& mine = static_cast<Forget&>(self).source;
+            mine.forget();
+            mine.tell();
+          }),
+          source(owner) {}
+    PolledSource& source;
+  };
+
+  Loop& loop_;
+  Scraper scraper_;
+  PollRhythm rhythm_;
+  Duration timeout_;
+  PollRecord record_;
+  std::optional<Instant> heard_;
+  Forget forget_{*this};
+  Task<void> running_;
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,72 @@
+// Reads one exposition over a connection that is kept where its server allows.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "evenkeel/base/loop.h"
+#include "evenkeel/base/result.h"
+#include "evenkeel/base/task.h"
+#include "evenkeel/fleet/inquirer.h"
+#include "evenkeel/fleet/link_pool.h"
+#include "evenkeel/fleet/metrics_poller.h"
+#include "evenkeel/stats/sheet.h"
+
+namespace evenkeel {
+
+/// Where an exposition is: at a server whose addresses are known, or that has to be looked up.
+struct ScrapePlace {
+  std::string path;
+  ServerAccess access;  ///< `addresses` may be empty: then they are those of `host`
+  std::string host;     ///< without brackets
+  std::uint16_t port = 0;
+};
+
+/// What came of one reading.
+struct Scraped {
+  int status = 0;
+  bool open_metrics = false;  ///< whose last line is `# EOF`
+  Duration took{};            ///< from the question to the last byte, less the way there and back
+};
+
+/// Who reads along.
+class ScrapeListener {
+ public:
+  /// The question goes out now. Comes again where a server had closed the connection that was kept;
+  /// what was taken before is void then.
+  virtual void asked() = 0;
+  /// The next piece of a body of status 200.
+  virtual void take(std::string_view bytes) = 0;
+
+ protected:
+  ~ScrapeListener() = default;
+};
+
+/// Thread: the loop's. Outlives its tasks; one at a time.
+class Scraper {
+ public:
+  Scraper(Loop& loop, ScrapePlace place, NameResolver resolve);
+  Scraper(const Scraper&) = delete;
+  Scraper& operator=(const Scraper&) = delete;
+
+  /// Errors: those of dialling and of a link; first_byte_timeout when the body's last byte is not
+  /// here by the deadline; backend_protocol when the body has no end.
+  Task<Result<Scraped>> read(ScrapeListener& listener, Instant deadline);
+
+ private:
+  Task<Result<Done>> find();
+  Task<Result<Scraped>> ask(ScrapeListener& listener);
+  Task<Result<LinkLease>> connect(LinkPool::Want want);
+
+  Loop& loop_;
+  ScrapePlace place_;
+  NameResolver resolve_;
+  BackendCells cells_;  // of no worker's sheet: these links are not traffic's
+  std::optional<LinkPool> links_;
+  std::optional<Duration> round_trip_;  // the shortest time that it took to connect in the clear
+};
+
+}  // namespace evenkeel
