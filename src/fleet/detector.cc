@@ -25,16 +25,6 @@ std::vector<std::future<Addresses>> resolve_each(std::span<const Address> server
   return resolved;
 }
 
-Task<Result<Fetched>> ask(Loop& loop, const std::vector<Endpoint>& addresses,
-                          const std::string& authority, std::string_view path, Instant deadline) {
-  return fetch(loop,
-               {.addresses = addresses,
-                .authority = authority,
-                .path = std::string(path),
-                .fields = {{"user-agent", "evenkeel"}, {"accept", "*/*"}}},
-               deadline);
-}
-
 void detect_group(std::span<const Address> servers, Duration patience,
                   std::vector<Finding>& findings) {
   auto resolved = resolve_each(servers);
@@ -61,12 +51,26 @@ void detect_group(std::span<const Address> servers, Duration patience,
 
 Task<Finding> detect(Loop& loop, std::vector<Endpoint> addresses, std::string authority,
                      Instant deadline) {
+  return detect(
+      [&loop, addresses = std::move(addresses), authority = std::move(authority)](std::string path,
+                                                                                  Instant until) {
+        return fetch(loop,
+                     {.addresses = addresses,
+                      .authority = authority,
+                      .path = std::move(path),
+                      .fields = {{"user-agent", "evenkeel"}, {"accept", "*/*"}}},
+                     until);
+      },
+      deadline);
+}
+
+Task<Finding> detect(AskPath ask, Instant deadline) {
   Finding finding;
   std::vector<ProbeAnswer> answers;
   for (const auto round : probe_rounds()) {
     std::vector<Task<Result<Fetched>>> asked;
     for (const std::string_view path : round) {
-      asked.push_back(ask(loop, addresses, authority, path, deadline));
+      asked.push_back(ask(std::string(path), deadline));
     }
     for (std::size_t i = 0; i < asked.size(); ++i) {
       auto next = std::move(asked[i]);

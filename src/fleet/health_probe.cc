@@ -13,7 +13,7 @@ namespace {
 /// What a token may take where the timeout is shorter: it waits in line with everybody's.
 constexpr Duration token_patience = std::chrono::seconds(10);
 
-constexpr const char* kserve_engine = "kserve";
+constexpr std::string_view kserve_engine = "kserve";  // as its preset is called
 
 CheckOutcome outcome(CheckResult result, std::string reason, bool loading = false) {
   return {.result = result, .reason = std::move(reason), .loading = loading};
@@ -95,7 +95,8 @@ ServerAccess as_asked(ServerAccess access, const HealthQuestion& question, Healt
 }
 
 const EnginePreset& preset_for(const HealthQuestion& question) {
-  return preset_of(question.kserve ? kserve_engine : std::string_view(question.engine));
+  const bool by_protocol = question.kserve && question.engine == "generic";
+  return preset_of(by_protocol ? kserve_engine : std::string_view(question.engine));
 }
 
 }  // namespace

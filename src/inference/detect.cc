@@ -97,6 +97,12 @@ bool is_draining_ray(const Answers& answers) {
 
 bool is_triton(const Answers& answers) { return text_at(answers.good("/v2"), "name") == "triton"; }
 
+/// Triton, MLServer and others of the protocol: {"name": ..., "version": ..., "extensions": [...]}.
+bool describes_itself_as_kserve(const Answers& answers) {
+  const Keys& server = answers.good("/v2");
+  return server.contains("name") && server.contains("version") && server.contains("extensions");
+}
+
 bool owns_as_sglang(const Answers& answers) { return answers.is_owned_by("sglang"); }
 
 bool has_sglang_model_info(const Answers& answers) {
@@ -226,6 +232,7 @@ Identity identify(const std::vector<ProbeAnswer>& answers) {
     identity.engine = rule->engine;
     identity.sign = rule->sign;
   }
+  identity.kserve = describes_itself_as_kserve(heard);
   identity.models = models_of(heard);
   identity.loading = is_loading_llamacpp(heard) || only_fails(answers);
   const ProbeAnswer* list = heard.at("/v1/models");

@@ -2,12 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "evenkeel/base/loop.h"
+#include "evenkeel/base/result.h"
 #include "evenkeel/base/task.h"
 #include "evenkeel/config/address.h"
+#include "evenkeel/fleet/fetch.h"
 #include "evenkeel/inference/detect.h"
 #include "evenkeel/net/endpoint.h"
 
@@ -26,8 +29,13 @@ struct Finding {
   std::string reason;  ///< when it did not: why, for people
 };
 
-/// Asks one server the rounds of `probe_rounds`, those of a round at the same time, each over a
-/// connection of its own. Over at the deadline at the latest, with what was heard by then.
+/// A GET of a path, over at the deadline.
+using AskPath = std::function<Task<Result<Fetched>>(std::string path, Instant deadline)>;
+
+/// Asks one server the rounds of `probe_rounds`, those of a round at the same time. Over at the
+/// deadline at the latest, with what was heard by then. What `ask` uses outlives the task.
+Task<Finding> detect(AskPath ask, Instant deadline);
+/// The same, in the clear, each question over a connection of its own.
 Task<Finding> detect(Loop& loop, std::vector<Endpoint> addresses, std::string authority,
                      Instant deadline);
 

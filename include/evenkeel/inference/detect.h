@@ -19,6 +19,7 @@ struct ProbeAnswer {
 struct Identity {
   std::string_view engine = "generic";  ///< as the file names it
   std::string_view sign;                ///< what gave it away, for people; empty: nothing did
+  bool kserve = false;                  ///< it says of itself what KServe v2 has servers say
   std::vector<std::string> models;      ///< in the server's order; empty: unknown
   bool loading = false;                 ///< it answers, but says that it cannot serve yet
   bool wants_key = false;               ///< it does not list its models without one

@@ -1,0 +1,161 @@
+#include "evenkeel/inference/engine_presets.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <ostream>
+
+namespace evenkeel {
+
+void PrintTo(Readiness readiness, std::ostream* out) { *out << static_cast<int>(readiness); }
+
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+/// An answer as a server gave it, or as its source has it.
+struct Said {
+  std::string what;
+  std::string_view engine;
+  int status;
+  std::string body;
+  Readiness means;
+};
+
+void PrintTo(const Said& said, std::ostream* out) { *out << said.what; }
+
+class Healths : public testing::TestWithParam<Said> {};
+
+TEST_P(Healths, MeanWhatTheEngineMeans) {
+  const Said& said = GetParam();
+  EXPECT_EQ(read_health(said.engine, said.status, said.body), said.means);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Engines, Healths,
+    testing::Values(
+        Said{"vLLM is up", "vllm", 200, "", Readiness::ready},
+        Said{"vLLM's engine is dead", "vllm", 503, "", Readiness::unready},
+        Said{"SGLang starts, or leaves", "sglang", 503, "", Readiness::unready},
+        Said{"Triton loads a model", "triton", 400, "", Readiness::unready},
+        Said{"Triton leaves", "triton", 503, R"({"error":"Server exiting"})", Readiness::unready},
+        Said{"MLServer loads a model", "kserve", 400, "", Readiness::unready},
+        Said{"400 is no health of vLLM's", "vllm", 400, "", Readiness::failing},
+        Said{"llama.cpp loads its model", "llamacpp", 503,
+             R"({"error":{"message":"Loading model","type":"unavailable_error","code":503}})",
+             Readiness::loading},
+        Said{"llama.cpp is up", "llamacpp", 200, R"({"status":"ok"})", Readiness::ready},
+        Said{"TorchServe lacks workers", "torchserve", 500, "{\n  \"status\": \"Unhealthy\"\n}\n",
+             Readiness::unready},
+        Said{"500 is no health of TGI's", "tgi", 500, "", Readiness::failing},
+        Said{"TGI has a broken shard", "tgi", 503,
+             R"({"error":"unhealthy","error_type":"healthcheck"})", Readiness::unready},
+        Said{"Ray drains a node", "ray", 503, "This node is being drained.", Readiness::unready},
+        Said{"nobody knows the path", "generic", 404, "", Readiness::failing},
+        Said{"a redirect is not health", "generic", 302, "", Readiness::failing}));
+
+TEST(ModelReadiness, OfKserveIsItsStatusAndWhatItSays) {
+  const auto says = [](int status, const std::string& body) {
+    return read_model(ModelListing::kserve, status, body);
+  };
+  EXPECT_EQ(says(200, ""), Readiness::ready);
+  EXPECT_EQ(says(200, R"({"name":"m","ready":true})"), Readiness::ready);
+  EXPECT_EQ(says(200, R"({"name":"m","ready":false})"), Readiness::unready);
+  EXPECT_EQ(says(200, R"({"name":)"), Readiness::failing);
+  EXPECT_EQ(says(400, R"({"error":"Model version not ready"})"), Readiness::unready);
+  EXPECT_EQ(says(404, R"({"error":"Model m not found"})"), Readiness::absent);
+  EXPECT_EQ(says(500, ""), Readiness::failing);
+}
+
+TEST(ModelReadiness, OfTfServingNeedsOneVersionThatIsAvailable) {
+  const auto says = [](const std::string& body) {
+    return read_model(ModelListing::tfserving, 200, body);
+  };
+  const auto version = [](const std::string& number, const std::string& state) {
+    return R"({"version":")" + number + R"(","state":")" + state +
+           R"(","status":{"error_code":"OK","error_message":""}})";
+  };
+  const auto versions = [](const std::string& all) {
+    return R"({"model_version_status":[)" + all + "]}";
+  };
+  EXPECT_EQ(says(versions(version("1", "AVAILABLE"))), Readiness::ready);
+  EXPECT_EQ(says(versions(version("2", "LOADING") + "," + version("1", "AVAILABLE"))),
+            Readiness::ready);
+  EXPECT_EQ(says(versions(version("2", "LOADING") + "," + version("1", "END"))),
+            Readiness::loading);
+  EXPECT_EQ(says(versions(version("1", "END"))), Readiness::unready);
+  EXPECT_EQ(says(versions("")), Readiness::unready);
+  EXPECT_EQ(says("Healthy"), Readiness::failing);
+}
+
+TEST(ModelReadiness, OfTorchServeNeedsAWorkerWhateverItsPingSays) {
+  const auto says = [](const std::string& workers) {
+    return read_model(ModelListing::torchserve, 200,
+                      R"([{"modelName":"m","minWorkers":1,"maxWorkers":1,"workers":)" + workers +
+                          R"(,"jobQueueStatus":{"remainingCapacity":100}}])");
+  };
+  EXPECT_EQ(says(R"([{"id":"9000","status":"READY","gpu":false}])"), Readiness::ready);
+  EXPECT_EQ(says(R"([{"id":"9000","status":"UNLOADING"}])"), Readiness::loading);
+  EXPECT_EQ(says("[]"), Readiness::loading);
+  EXPECT_EQ(read_model(ModelListing::torchserve, 200, "{}"), Readiness::failing);
+  EXPECT_EQ(read_model(ModelListing::torchserve, 404, R"({"code":404})"), Readiness::absent);
+}
+
+TEST(ModelPaths, EscapeWhatAPathCannotHoldAndLeaveSlashes) {
+  EXPECT_EQ(model_path(ModelListing::kserve, "org/a model?"), "/v2/models/org/a%20model%3F/ready");
+  EXPECT_EQ(model_path(ModelListing::tfserving, "m"), "/v1/models/m");
+  EXPECT_EQ(model_path(ModelListing::torchserve, "m"), "/models/m");
+  EXPECT_EQ(model_path(ModelListing::openai, "m"), "/v1/models");
+}
+
+TEST(ModelLists, AreThoseOfOpenAi) {
+  EXPECT_THAT(*read_models(R"({"object":"list","data":[{"id":"a"},{"id":"b","owned_by":null}]})"),
+              ElementsAre("a", "b"));
+  EXPECT_TRUE(read_models(R"({"data":[]})")->empty());
+  EXPECT_FALSE(read_models("ok"));
+  EXPECT_FALSE(read_models(R"({"models":[]})"));
+}
+
+TEST(ModelLists, OfOllamaHaveATagThatNobodyAsksFor) {
+  EXPECT_TRUE(serves("ollama", {"llama3:latest"}, "llama3"));
+  EXPECT_FALSE(serves("ollama", {"llama3:70b"}, "llama3"));
+  EXPECT_FALSE(serves("vllm", {"llama3:latest"}, "llama3"));
+  EXPECT_TRUE(serves("vllm", {"a", "b"}, "b"));
+  EXPECT_FALSE(serves("vllm", {}, "b"));
+}
+
+TEST(Tokens, AreAskedForOneAtATime) {
+  EXPECT_THAT(token_request(TokenQuestion::completion, "a\"b").body,
+              HasSubstr(R"("model":"a\"b","prompt":"1","max_tokens":1)"));
+  EXPECT_EQ(token_request(TokenQuestion::tgi, "m").path, "/generate");
+  EXPECT_EQ(token_request(TokenQuestion::kserve, "m").path, "/v2/models/m/generate");
+}
+
+TEST(Tokens, AreThereOnlyWhereTheAnswerHoldsOne) {
+  const auto completion = [](const std::string& body, int status = 200) {
+    return holds_token(TokenQuestion::completion, status, body);
+  };
+  EXPECT_TRUE(completion(R"({"choices":[{"index":0,"text":" a","finish_reason":"length"}]})"));
+  EXPECT_TRUE(completion(R"({"choices":[{"text":"","finish_reason":"stop"}]})"));
+  EXPECT_FALSE(completion(R"({"choices":[{"text":"","finish_reason":"abort"}]})"));
+  EXPECT_FALSE(completion(R"({"choices":[]})"));
+  EXPECT_FALSE(completion(R"({"error":{"message":"boom"}})"));
+  EXPECT_FALSE(completion(R"({"choices":[{"text":"a"}]})", 500));
+  EXPECT_FALSE(completion("<html>"));
+
+  EXPECT_TRUE(holds_token(TokenQuestion::kserve, 200, R"({"text_output":"a"})"));
+  EXPECT_FALSE(holds_token(TokenQuestion::kserve, 200, R"({"error":"no such model"})"));
+  EXPECT_TRUE(holds_token(TokenQuestion::tgi, 200, R"({"generated_text":" a"})"));
+  EXPECT_FALSE(holds_token(TokenQuestion::tgi, 424, R"({"error":"generation"})"));
+}
+
+TEST(Sleep, IsWhatItSays) {
+  EXPECT_TRUE(says_sleeping(200, R"({"is_sleeping":true})"));
+  EXPECT_FALSE(says_sleeping(200, R"({"is_sleeping":false})"));
+  EXPECT_FALSE(says_sleeping(404, R"({"detail":"Not Found"})"));
+  EXPECT_FALSE(says_sleeping(200, "true"));
+}
+
+}  // namespace
+}  // namespace evenkeel
