@@ -2,6 +2,7 @@
 PyPI carries, Triton and MLServer."""
 
 import concurrent.futures
+import contextlib
 import json
 import os
 import pathlib
@@ -165,8 +166,8 @@ class Serving:
 
     def kill(self):
         """It and all that it has started: they are a session of their own."""
-        if self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)  # some outlive the first of them
         self.process.wait()
 
 
@@ -264,33 +265,50 @@ def _python():
     return f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
+def triton_backend(folder):
+    """Triton's backend for models of Python, made ready below the folder."""
+    home = triton_home()
+    backend = pathlib.Path(folder) / "backends" / "python"
+    shutil.copytree(home / "backends" / "python", backend)
+    stub = shutil.copy(home / "python_backend_stubs" / _python() / "triton_python_backend_stub", backend)
+    os.chmod(stub, 0o755)
+
+
+def triton_command(folder, http, rpc, metrics):
+    """For the models in the folder's `models`, and the environment that it wants. What it shares with its models
+    is named /dev/shm/NAME-OF-FOLDER*."""
+    home = triton_home()
+    return [
+        str(home / "bin" / "tritonserver"), f"--model-repository={folder / 'models'}",
+        f"--backend-directory={folder / 'backends'}", "--allow-gpu-metrics=false",
+        f"--backend-config=python,shm-region-prefix-name={folder.name}",
+        *(f"--{each}-address=127.0.0.1" for each in ("http", "grpc", "metrics")),
+        f"--http-port={http}", f"--grpc-port={rpc}", f"--metrics-port={metrics}",
+    ], {
+        # The stub finds the libraries by the first, and the packages of this Python by the second.
+        "LD_LIBRARY_PATH": str(home.parents[1] / "nvidia_pytriton.libs"),
+        "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
+
+
+def unshare(folder):
+    """Removes what a Triton that was killed has left in shared memory."""
+    for left in pathlib.Path("/dev/shm").glob(folder.name + "*"):
+        left.unlink()
+
+
 class Triton(Serving):
     """With two models of Python: `echo` (one tensor of bytes), and `tokens`, decoupled, which counts."""
 
     def __init__(self, folder):
-        folder = pathlib.Path(folder)
-        home = triton_home()
-        backend = folder / "backends" / "python"
-        shutil.copytree(home / "backends" / "python", backend)
-        stub = shutil.copy(home / "python_backend_stubs" / _python() / "triton_python_backend_stub", backend)
-        os.chmod(stub, 0o755)
+        self._folder = pathlib.Path(folder)
+        triton_backend(folder)
         for name, config, model in (("echo", ECHO_CONFIG, ECHO_MODEL), ("tokens", TOKENS_CONFIG, TOKENS_MODEL)):
-            (folder / "models" / name / "1").mkdir(parents=True)
-            (folder / "models" / name / "config.pbtxt").write_text(config)
-            (folder / "models" / name / "1" / "model.py").write_text(model)
+            (self._folder / "models" / name / "1").mkdir(parents=True)
+            (self._folder / "models" / name / "config.pbtxt").write_text(config)
+            (self._folder / "models" / name / "1" / "model.py").write_text(model)
         http, rpc, metrics = free_ports(3)
-        self._shared = folder.name
-        super().__init__(folder, [
-            str(home / "bin" / "tritonserver"), f"--model-repository={folder / 'models'}",
-            f"--backend-directory={folder / 'backends'}", "--allow-gpu-metrics=false",
-            f"--backend-config=python,shm-region-prefix-name={folder.name}",
-            *(f"--{each}-address=127.0.0.1" for each in ("http", "grpc", "metrics")),
-            f"--http-port={http}", f"--grpc-port={rpc}", f"--metrics-port={metrics}",
-        ], {
-            # The stub finds the libraries by the first, and the packages of this Python by the second.
-            "LD_LIBRARY_PATH": str(home.parents[1] / "nvidia_pytriton.libs"),
-            "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}",
-        })
+        super().__init__(folder, *triton_command(self._folder, http, rpc, metrics))
         self.address = f"127.0.0.1:{rpc}"
         try:
             self.wait_ready(f"http://127.0.0.1:{http}/v2/health/ready", 60)
@@ -300,8 +318,7 @@ class Triton(Serving):
 
     def kill(self):
         super().kill()
-        for left in pathlib.Path("/dev/shm").glob(self._shared + "*"):
-            left.unlink()  # memory that it shares with its models
+        unshare(self._folder)
 
 
 # ---- MLServer ------------------------------------------------------------------------------------

@@ -1,0 +1,483 @@
+"""The real inference servers, one class for each: how it is started, told to stop and killed, what it is asked, and
+what may be expected of it. Two of one class make a pool."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import platform
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import urllib.request
+
+from grpc_servers import (LARGEST, Serving, free_ports, triton_backend, triton_command, unshare, why_no_mlserver,
+                          why_no_triton)
+from installing import MODELS, Home
+
+JSON = {"content-type": "application/json"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Ask:
+    """A request, and how a whole answer ends."""
+
+    target: str
+    body: dict = None
+    ends: bytes = b""
+
+    @property
+    def method(self):
+        return "GET" if self.body is None else "POST"
+
+    def payload(self):
+        return None if self.body is None else json.dumps(self.body).encode()
+
+
+class Server:
+    """One server, on ports that stay its own from start to start."""
+
+    name = None
+    title = None  # as people write it
+    engine = None  # the word by which evenkeel should know it
+    ports = 1  # the first is HTTP's
+    has_rpc = False  # then the second is KServe's over gRPC
+    has_metrics_port = False  # then the last is the exposition's
+    models = ()
+    readiness = "/health"  # what its preset asks
+    probe_is_truthful = True  # False: readiness says 200 before a model can answer
+    patience = 30  # seconds, for its start
+    signals = frozenset()  # of running, waiting, kv_cache_ratio: what its exposition has
+    openai = False  # `evenkeel load` can ask it
+    pieces = 3  # of a stream that must have come before it is disturbed
+    quick = None  # an Ask that it answers at once
+    busy = None  # one that keeps it busy for a while
+    long = None  # a stream of 20 s and more
+
+    @staticmethod
+    def why_not():
+        """A sentence where it cannot run here."""
+
+    def __init__(self, folder, loading_seconds=2.0, stopping=None):
+        """`stopping`: another of its ways to stop, by one of `other_stops`."""
+        self.folder = pathlib.Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.loading_seconds = loading_seconds
+        self.stopping = stopping
+        self.serving = None
+        taken = free_ports(self.ports)
+        self.http = taken[0]
+        self.rpc = taken[1] if self.has_rpc else None
+        self.metrics = taken[-1] if self.has_metrics_port else None
+        self.extra = taken[1 + self.has_rpc:self.ports - self.has_metrics_port]
+        self.address = f"127.0.0.1:{self.http}"
+        self.prepare()
+
+    other_stops = ()
+
+    def prepare(self):
+        """Its models and settings, once."""
+
+    def command(self):
+        """Program and arguments, and what it wants in its environment."""
+        raise NotImplementedError
+
+    def start(self):
+        self.serving = Serving(self.folder, *self.command())
+
+    def running(self):
+        return self.serving is not None and self.serving.process.poll() is None
+
+    def kill(self):
+        """Its whole family, as when a machine loses power."""
+        if self.serving is not None:
+            self.serving.kill()
+
+    def terminate(self):
+        """As an operator asks it to stop."""
+        self.serving.process.send_signal(signal.SIGTERM)
+
+    def backend(self):
+        """As the file has it."""
+        made = {"address": f"http://{self.address}"}
+        if self.metrics:
+            made["metrics"] = f"127.0.0.1:{self.metrics}"
+        return made
+
+    def exposition(self):
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics or self.http}/metrics", timeout=5) as answer:
+            return answer.read().decode()
+
+    def version(self):
+        raise NotImplementedError
+
+    def said(self):
+        return self.serving.said() if self.serving else ""
+
+
+def version_of(python, package):
+    """Of a package in another environment."""
+    return subprocess.run([python, "-c", "import importlib.metadata as m, sys; print(m.version(sys.argv[1]))", package],
+                          capture_output=True, text=True, check=True, timeout=60).stdout.strip()
+
+
+def asked_over_http(address, path):
+    with urllib.request.urlopen(f"http://{address}{path}", timeout=5) as answer:
+        return json.load(answer)
+
+
+# ---- KServe's two: Triton and MLServer -----------------------------------------------------------
+
+
+class Kserve(Server):
+    """With two models: `work` takes as long as it is told, and `tokens` counts, one token each so often."""
+
+    ports = 4  # HTTP, gRPC, metrics, and one to spare for MLServer
+    has_rpc = True
+    has_metrics_port = True
+    models = ("work", "tokens")
+    readiness = "/v2/health/ready"
+
+    @staticmethod
+    def working(seconds):
+        return Ask("/v2/models/work/infer", {"inputs": [
+            {"name": "seconds", "datatype": "FP32", "shape": [1], "data": [seconds]}]})
+
+    def version(self):
+        return asked_over_http(self.address, "/v2")["version"]
+
+
+TRITON_MODEL = """\
+import os, time
+import numpy
+import triton_python_backend_utils as backend
+
+class TritonPythonModel:
+    def initialize(self, args):
+        time.sleep({loading_seconds})
+
+    def execute(self, requests):
+        return self.{kind}(requests)
+
+    def work(self, requests):
+        answers = []
+        for each in requests:
+            seconds = backend.get_input_tensor_by_name(each, "seconds").as_numpy()
+            time.sleep(float(seconds[0]))
+            answers.append(backend.InferenceResponse([backend.Tensor("slept", seconds)]))
+        return answers
+
+    def tokens(self, requests):
+        for each in requests:
+            sender = each.get_response_sender()
+            count = int(backend.get_input_tensor_by_name(each, "count").as_numpy()[0])
+            pause = float(backend.get_input_tensor_by_name(each, "pause").as_numpy()[0])
+            for number in range(count):
+                if each.is_cancelled():
+                    break
+                sender.send(backend.InferenceResponse([
+                    backend.Tensor("token", numpy.array([number], numpy.int32))]))
+                time.sleep(pause)
+            sender.send(flags=backend.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+"""
+
+TRITON_WORK = """\
+name: "{name}"
+backend: "python"
+max_batch_size: 0
+input [{{ name: "seconds" data_type: TYPE_FP32 dims: [1] }}]
+output [{{ name: "slept" data_type: TYPE_FP32 dims: [1] }}]
+instance_group [{{ kind: KIND_CPU count: 1 }}]
+"""
+
+TRITON_TOKENS = """\
+name: "tokens"
+backend: "python"
+max_batch_size: 0
+model_transaction_policy { decoupled: true }
+input [{ name: "count" data_type: TYPE_INT32 dims: [1] }, { name: "pause" data_type: TYPE_FP32 dims: [1] }]
+output [{ name: "token" data_type: TYPE_INT32 dims: [1] }]
+instance_group [{ kind: KIND_CPU count: 2 }]
+"""
+
+
+class Triton(Kserve):
+    name = "triton"
+    title = "Triton"
+    engine = "triton"
+    signals = frozenset({"waiting"})
+    quick = Kserve.working(0.005)
+    busy = Kserve.working(0.2)
+    late_model = "late"  # not loaded until it is asked for
+
+    why_not = staticmethod(why_no_triton)
+
+    @property
+    def long(self):
+        return Ask("/v2/models/tokens/generate_stream", {"count": 400, "pause": 0.05}, ends=b'"token":399}\n\n')
+
+    def prepare(self):
+        triton_backend(self.folder)
+        for name, config, kind, seconds in (
+                ("work", TRITON_WORK.format(name="work"), "work", self.loading_seconds),
+                ("tokens", TRITON_TOKENS, "tokens", 0),
+                (self.late_model, TRITON_WORK.format(name=self.late_model), "work", 3)):
+            (self.folder / "models" / name / "1").mkdir(parents=True)
+            (self.folder / "models" / name / "config.pbtxt").write_text(config)
+            (self.folder / "models" / name / "1" / "model.py").write_text(
+                TRITON_MODEL.replace("{kind}", kind).replace("{loading_seconds}", str(seconds)))
+
+    def command(self):
+        command, environment = triton_command(self.folder, self.http, self.rpc, self.metrics)
+        return [*command, "--model-control-mode=explicit",
+                *(f"--load-model={each}" for each in self.models)], environment
+
+    def kill(self):
+        super().kill()
+        unshare(self.folder)
+
+
+MLSERVER_MODELS = """\
+import asyncio
+from mlserver import MLModel
+from mlserver.types import InferenceResponse, ResponseOutput
+
+def answer(model, name, datatype, value):
+    return InferenceResponse(model_name=model.name, outputs=[
+        ResponseOutput(name=name, datatype=datatype, shape=[1], data=[value])])
+
+class Work(MLModel):
+    async def load(self):
+        await asyncio.sleep(%s)
+        return True
+
+    async def predict(self, payload):
+        seconds = float(payload.inputs[0].data[0])
+        await asyncio.sleep(seconds)
+        return answer(self, "slept", "FP32", seconds)
+
+class Tokens(MLModel):
+    async def predict_stream(self, payloads):
+        async for payload in payloads:
+            count, pause = (each.data[0] for each in payload.inputs)
+            for number in range(int(count)):
+                yield answer(self, "token", "INT32", number)
+                await asyncio.sleep(float(pause))
+"""
+
+
+class MlServer(Kserve):
+    name = "mlserver"
+    title = "MLServer"
+    engine = "mlserver"
+    signals = frozenset({"running"})
+    quick = Kserve.working(0.005)
+    busy = Kserve.working(0.5)
+
+    why_not = staticmethod(why_no_mlserver)
+
+    @property
+    def long(self):
+        return Ask("/v2/models/tokens/infer_stream", {"inputs": [
+            {"name": "count", "datatype": "INT32", "shape": [1], "data": [400]},
+            {"name": "pause", "datatype": "FP32", "shape": [1], "data": [0.05]}]}, ends=b'"data":[399]}]}\n\n')
+
+    def prepare(self):
+        (self.folder / "settings.json").write_text(json.dumps({
+            "host": "127.0.0.1", "http_port": self.http, "grpc_port": self.rpc, "metrics_port": self.metrics,
+            "parallel_workers": 0, "gzip_enabled": False, "grpc_max_message_length": LARGEST}))
+        (self.folder / "waiting.py").write_text(MLSERVER_MODELS % self.loading_seconds)
+        for name, kind in (("work", "Work"), ("tokens", "Tokens")):
+            (self.folder / name).mkdir()
+            (self.folder / name / "model-settings.json").write_text(json.dumps(
+                {"name": name, "implementation": f"waiting.{kind}"}))
+
+    def command(self):
+        return [str(pathlib.Path(sys.executable).parent / "mlserver"), "start", str(self.folder)], {
+            "PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+# ---- those with OpenAI's API: llama.cpp and vLLM -------------------------------------------------
+
+
+def chat(tokens, stream=False, **more):
+    return Ask("/v1/chat/completions", {
+        "model": "random", "messages": [{"role": "user", "content": "tell me more"}], "max_tokens": tokens,
+        "stream": stream, **more}, ends=b"data: [DONE]\n\n" if stream else b"}")
+
+
+class OpenAi(Server):
+    models = ("random",)
+    openai = True
+    quick = chat(2)
+    busy = chat(60, ignore_eos=True)
+    long = chat(6000, stream=True, ignore_eos=True)
+
+
+class LlamaCpp(OpenAi):
+    name = "llamacpp"
+    title = "llama.cpp"
+    engine = "llamacpp"
+    signals = frozenset({"running", "waiting"})
+
+    @staticmethod
+    def why_not():
+        return None if (Home("llamacpp").path / "llama-server").exists() else "llama-server is not installed"
+
+    def command(self):
+        home = Home("llamacpp").path
+        return [str(home / "llama-server"), "-m", str(home / "random.gguf"), "--alias", "random", "--load-mode", "none",
+                "--host", "127.0.0.1", "--port", str(self.http), "-c", "16384", "-np", "2", "-t", "1",
+                "--metrics", "--slots"], {}
+
+    def version(self):
+        said = subprocess.run([self.command()[0][0], "--version"], capture_output=True, text=True, check=True)
+        return re.search(r"version: (.*)", said.stdout + said.stderr)[1]
+
+
+class Vllm(OpenAi):
+    name = "vllm"
+    title = "vLLM"
+    engine = "vllm"
+    signals = frozenset({"running", "waiting", "kv_cache_ratio"})
+    patience = 240
+    other_stops = ("--shutdown-timeout",)
+
+    @staticmethod
+    def why_not():
+        return None if (Home("vllm").path / "random").exists() else "vLLM is not installed"
+
+    def command(self):
+        home = Home("vllm")
+        more = [self.stopping, "20"] if self.stopping else []
+        return [home.program("vllm"), "serve", str(home.path / "random"), "--served-model-name", "random",
+                "--host", "127.0.0.1", "--port", str(self.http), "--dtype", "float32", "--max-model-len", "8192",
+                "--max-num-seqs", "4", "--enforce-eager", *more], {
+                    "VLLM_TARGET_DEVICE": "cpu", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+                    "OMP_NUM_THREADS": "1", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1",
+                    "HOME": str(self.folder), "PATH": f"{home.path}/venv/bin:{os.environ['PATH']}"}
+
+    def version(self):
+        return asked_over_http(self.address, "/version")["version"]
+
+
+# ---- Ray Serve and TorchServe -------------------------------------------------------------------
+
+
+class Ray(Server):
+    name = "ray"
+    title = "Ray Serve"
+    engine = "ray"
+    ports = 2
+    has_metrics_port = True
+    readiness = "/-/healthz"
+    probe_is_truthful = False
+    patience = 90
+    signals = frozenset({"running", "waiting"})
+    quick = Ask("/work?seconds=0.005", ends=b"done")
+    busy = Ask("/work?seconds=3", ends=b"done")
+    long = Ask("/stream?count=400&pause=0.05", ends=b"data: [DONE]\n\n")
+
+    @staticmethod
+    def why_not():
+        return None if pathlib.Path(Home("ray").program("serve")).exists() else "Ray is not installed"
+
+    def command(self):
+        return [Home("ray").program("python3"), "-B", str(MODELS / "ray_app.py"), str(self.http), str(self.metrics),
+                str(self.folder / "ray"), str(self.loading_seconds)], {"RAY_USAGE_STATS_ENABLED": "0"}
+
+    def kill(self):
+        """Ray's programs begin sessions of their own."""
+        if self.serving is None:
+            return
+        family = descendants(self.serving.process.pid)
+        super().kill()
+        for each in family:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(each, signal.SIGKILL)
+
+    def version(self):
+        return version_of(Home("ray").program("python3"), "ray")
+
+
+class TorchServe(Server):
+    name = "torchserve"
+    title = "TorchServe"
+    engine = "torchserve"
+    ports = 6
+    has_metrics_port = True
+    models = ("wait",)
+    readiness = "/ping"
+    probe_is_truthful = False
+    patience = 60
+    signals = frozenset()
+    quick = Ask("/predictions/wait", {"seconds": 0.005}, ends=b"done")
+    busy = Ask("/predictions/wait", {"seconds": 0.3}, ends=b"done")
+    long = Ask("/predictions/wait", {"count": 400, "pause": 0.05}, ends=b"done")
+
+    @staticmethod
+    def why_not():
+        if not pathlib.Path(Home("torchserve").program("torchserve")).exists():
+            return "TorchServe is not installed"
+        return None if shutil.which("java") else "TorchServe needs Java"
+
+    def prepare(self):
+        (self.folder / "loading-seconds.txt").write_text(str(self.loading_seconds))
+        (self.folder / "store").mkdir()
+        management, rpc, rpc_management, workers = self.extra
+        (self.folder / "settings.properties").write_text("\n".join([
+            f"inference_address=http://{self.address}", f"management_address=http://127.0.0.1:{management}",
+            f"metrics_address=http://127.0.0.1:{self.metrics}",
+            "grpc_inference_address=127.0.0.1", "grpc_management_address=127.0.0.1",
+            f"grpc_inference_port={rpc}", f"grpc_management_port={rpc_management}",
+            f"initial_worker_port={workers}", "metrics_mode=prometheus", "default_workers_per_model=1",
+            "job_queue_size=50", ""]))
+        subprocess.run([Home("torchserve").program("torch-model-archiver"), "--model-name", "wait", "--version", "1.0",
+                        "--handler", str(MODELS / "torchserve_handler.py"),
+                        "--extra-files", str(self.folder / "loading-seconds.txt"),
+                        "--export-path", str(self.folder / "store")],
+                       env={**os.environ, **self.environment()}, check=True, capture_output=True, timeout=60)
+
+    @staticmethod
+    def environment():
+        home = Home("torchserve")
+        return {"PYTHONPATH": str(MODELS / "torch_stand_in"), "PYTHONDONTWRITEBYTECODE": "1",
+                "PATH": f"{home.path}/venv/bin:{os.environ['PATH']}"}
+
+    def command(self):
+        return [Home("torchserve").program("torchserve"), "--start", "--foreground", "--disable-token-auth",
+                "--model-store", str(self.folder / "store"), "--models", "wait=wait.mar",
+                "--ts-config", str(self.folder / "settings.properties")], self.environment()
+
+    def terminate(self):
+        """The launcher passes nothing on: Java itself is told."""
+        for each in descendants(self.serving.process.pid):
+            with contextlib.suppress(OSError):
+                if os.path.basename(os.readlink(f"/proc/{each}/exe")) == "java":
+                    os.kill(each, signal.SIGTERM)
+
+    def version(self):
+        return version_of(Home("torchserve").program("python3"), "torchserve")
+
+
+def descendants(pid):
+    """All that it has started, and they in turn."""
+    parents = {}
+    for each in os.listdir("/proc"):
+        if each.isdigit():
+            with contextlib.suppress(OSError):
+                stat = pathlib.Path(f"/proc/{each}/stat").read_text()
+                parents.setdefault(int(stat.rpartition(")")[2].split()[1]), []).append(int(each))
+    found, left = [], [pid]
+    while left:
+        children = parents.get(left.pop(), [])
+        found += children
+        left += children
+    return found
+
+
+ENGINES = {each.name: each for each in (Triton, MlServer, LlamaCpp, Vllm, Ray, TorchServe)}
+assert platform.system() == "Linux"
