@@ -7,7 +7,9 @@
 namespace evenkeel {
 
 Backend::Backend(BackendSpec spec, std::shared_ptr<WaitingLine> line)
-    : spec_(std::move(spec)), load_(std::make_shared<Load>()), line_(std::move(line)) {}
+    : spec_(std::move(spec)), load_(std::make_shared<Load>()), line_(std::move(line)) {
+  if (spec_.standby) load_->close(Closure::standby);
+}
 
 Backend::Backend(BackendSpec spec, const Backend& predecessor)
     : spec_(std::move(spec)), load_(predecessor.load_), line_(predecessor.line_) {}
@@ -26,11 +28,13 @@ void Backend::leave() const {
 
 void Backend::reopen(Closure why) const {
   if (!load_->clear(why)) return;
+  load_->forget_pace();
   if (line_ && line_->occupied()) line_->offer(*load_, Clock::now());
 }
 
 void Backend::connected() const {
   if (!load_->suspect() || !load_->recover()) return;
+  load_->forget_pace();
   if (line_ && line_->occupied()) line_->offer(*load_, Clock::now());
 }
 

@@ -5,7 +5,8 @@
 
 namespace evenkeel {
 
-Candidates::Candidates(std::shared_ptr<const Backends> backends) : backends_(std::move(backends)) {
+Candidates::Candidates(std::shared_ptr<const Backends> backends, double memory_guard)
+    : backends_(std::move(backends)), memory_guard_(memory_guard) {
   entries_.reserve(backends_->size());
   for (const auto& backend : *backends_) {
     entries_.push_back({.load = &backend->load(),

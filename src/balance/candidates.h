@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "balance/memory_guard.h"
 #include "evenkeel/balance/picker.h"
 #include "evenkeel/base/rng.h"
 
@@ -16,19 +17,25 @@ class Candidates {
  public:
   static constexpr std::uint32_t nobody = ~std::uint32_t{0};
 
-  explicit Candidates(std::shared_ptr<const Backends> backends);
+  /// `memory_guard` 0: none.
+  explicit Candidates(std::shared_ptr<const Backends> backends, double memory_guard = 0);
 
   std::uint32_t size() const { return static_cast<std::uint32_t>(entries_.size()); }
   const BackendPtr& operator[](std::uint32_t index) const { return (*backends_)[index]; }
   std::uint32_t weight(std::uint32_t index) const { return entries_[index].weight; }
   std::uint32_t in_flight(std::uint32_t index) const { return entries_[index].load->in_flight(); }
+  const Load& load(std::uint32_t index) const { return *entries_[index].load; }
 
   bool has_room(std::uint32_t index) const {
     return entries_[index].load->has_room(entries_[index].limit);
   }
+  /// 0: none.
+  double memory_guard() const { return memory_guard_; }
+
   bool open(std::uint32_t index) const { return entries_[index].load->open(); }
   bool avoided(std::uint32_t index, Instant now) const {
-    return entries_[index].load->avoided(now);
+    const Load& load = *entries_[index].load;
+    return load.avoided(now) || (memory_guard_ > 0 && over_memory_guard(load, memory_guard_));
   }
   bool tried(std::uint32_t index, const Hint& hint) const {
     return !hint.tried.empty() && hint.tried.contains((*backends_)[index].get());
@@ -44,6 +51,7 @@ class Candidates {
   };
   std::shared_ptr<const Backends> backends_;
   std::vector<Entry> entries_;
+  double memory_guard_;
 };
 
 /// Who may be picked for one request.
@@ -76,7 +84,7 @@ class CandidatePicker : public Picker {
   static constexpr std::uint32_t nobody = Candidates::nobody;
 
   CandidatePicker(const PickerSetup& setup, std::uint64_t seed)
-      : candidates_(setup.backends), rng_(seed) {}
+      : candidates_(setup.backends, setup.memory_guard), rng_(seed) {}
 
   /// An eligible index; `nobody` only if there is none.
   virtual std::uint32_t choose(const Eligible& eligible) = 0;

@@ -7,6 +7,9 @@
   PICKER("round-robin", round_robin)             \
   PICKER("weighted", weighted)                   \
   PICKER("least-connections", least_connections) \
+  PICKER("least-latency", least_latency)         \
+  PICKER("queue-depth", queue_depth)             \
+  PICKER("gpu", gpu)                             \
   PICKER("consistent-hash", consistent_hash)
 
 namespace evenkeel::pickers {

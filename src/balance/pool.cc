@@ -5,6 +5,8 @@
 #include <string_view>
 #include <utility>
 
+#include "balance/memory_guard.h"
+#include "balance/upkeep.h"
 #include "balance/waiting_line.h"
 
 namespace evenkeel {
@@ -19,8 +21,6 @@ constexpr int hasty_picks = 16;
 /// Gets new requests, or got none for no other reason than that nobody needed it.
 bool within_reach(const Load& load) { return load.closures_but(Closure::standby) == 0; }
 
-bool stands(const Load& load, Instant now) { return load.open() && !load.avoided(now); }
-
 Error refusal(Fault fault, std::string_view pool, const char* why) {
   return Error{.fault = fault, .side = Side::us, .detail = std::string(pool) + ": " + why};
 }
@@ -29,9 +29,12 @@ Error refusal(Fault fault, std::string_view pool, const char* why) {
 
 // ---- PoolState --------------------------------------------------------------------------------
 
+PoolState::PoolState() = default;
+
 std::shared_ptr<PoolState> PoolState::build(PoolSpec spec, const PoolState* predecessor) {
   auto state = std::shared_ptr<PoolState>(new PoolState);
   state->line_ = predecessor != nullptr ? predecessor->line_ : std::make_shared<WaitingLine>();
+  state->upkeep_ = predecessor != nullptr ? predecessor->upkeep_ : std::make_shared<Upkeep>();
 
   std::unordered_map<std::string_view, const BackendPtr*> known;
   if (predecessor != nullptr) {
@@ -53,8 +56,10 @@ std::shared_ptr<PoolState> PoolState::build(PoolSpec spec, const PoolState* pred
   }
   assert(state->index_.size() == spec.backends.size());
 
-  state->maker_ =
-      picker_maker(spec.picker, {.backends = state->backends_, .load_factor = spec.load_factor});
+  state->maker_ = picker_maker(spec.picker, {.backends = state->backends_,
+                                             .load_factor = spec.load_factor,
+                                             .memory_guard = spec.memory_guard,
+                                             .observed_weights = spec.observed_weights});
   assert(state->maker_);
   state->spec_ = std::move(spec);
   return state;
@@ -78,8 +83,9 @@ double PoolState::saturation_ratio() const {
 
 std::size_t PoolState::standing(Instant now) const {
   return static_cast<std::size_t>(
-      std::count_if(backends_->begin(), backends_->end(),
-                    [now](const auto& backend) { return stands(backend->load(), now); }));
+      std::count_if(backends_->begin(), backends_->end(), [&](const auto& backend) {
+        return backend->load().open() && !backend->load().avoided(now);
+      }));
 }
 
 QueueCounts PoolState::queue() const { return line_->counts(); }
@@ -97,9 +103,17 @@ bool PoolState::has_hope(const Tried& tried) const {
 
 bool PoolState::has_standing(const Tried& tried, Instant now) const {
   return std::any_of(backends_->begin(), backends_->end(), [&](const auto& backend) {
-    return stands(backend->load(), now) && !tried.contains(backend.get());
+    const Load& load = backend->load();
+    return load.open() && !left_alone(load, now) && !tried.contains(backend.get());
   });
 }
+
+bool PoolState::left_alone(const Load& load, Instant now) const {
+  return load.avoided(now) ||
+         (spec_.memory_guard > 0 && over_memory_guard(load, spec_.memory_guard));
+}
+
+void PoolState::turn(Instant now) { upkeep_->turn(*this, now); }
 
 // ---- Pool -------------------------------------------------------------------------------------
 

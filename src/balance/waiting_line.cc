@@ -21,7 +21,7 @@ struct WaitingLine::Ticket : Node, std::enable_shared_from_this<Ticket> {
   const BackendPtr* usable(const Load& load, Instant now) const {
     const BackendPtr* backend = state.find(load);
     if (backend == nullptr || !load.open() || hint.tried.contains(backend->get())) return nullptr;
-    if (load.avoided(now) && state.has_standing(hint.tried, now)) return nullptr;
+    if (state.left_alone(load, now) && state.has_standing(hint.tried, now)) return nullptr;
     return backend;
   }
 

@@ -8,6 +8,9 @@
 // every pick; with a heap a pick is O(log n). One who is not eligible when its turn comes loses the
 // turn: its share goes to the others by their weight, and nothing is owed to it later.
 //
+// With `weights: observed` the weight of a backend is what the control thread has learnt of its
+// speed (speed_rule.h), read anew at each of its turns; until then, the one that the file gives it.
+//
 // Where the first turns lie is chosen at random, evenly spread among those of one weight: there are
 // no ties to break, and workers do not walk in step.
 #include <algorithm>
@@ -24,7 +27,8 @@ namespace {
 
 class Weighted final : public CandidatePicker {
  public:
-  Weighted(const PickerSetup& setup, std::uint64_t seed) : CandidatePicker(setup, seed) {
+  Weighted(const PickerSetup& setup, std::uint64_t seed)
+      : CandidatePicker(setup, seed), observed_(setup.observed_weights) {
     for (std::uint32_t index = 0; index < candidates_.size(); ++index) {
       turns_.push_back({.pass = 0, .index = index});
     }
@@ -34,7 +38,7 @@ class Weighted final : public CandidatePicker {
 
  private:
   // 2^32 / weight is off by less than weight / 2^32; 2^64 is four thousand million rounds away.
-  static constexpr std::uint64_t whole_round = std::uint64_t{1} << 32;
+  static constexpr double whole_round = 0x1p32;
   static constexpr int most_turns_lost = 32;  // per pick; then everybody is looked at, once
 
   struct Turn {
@@ -42,8 +46,12 @@ class Weighted final : public CandidatePicker {
     std::uint32_t index;
   };
   static bool later(const Turn& a, const Turn& b) { return a.pass > b.pass; }
+  double weight(std::uint32_t index) const {
+    const double learnt = observed_ ? candidates_.load(index).learnt_weight() : 0;
+    return learnt > 0 ? learnt : candidates_.weight(index);
+  }
   std::uint64_t stride(std::uint32_t index) const {
-    return whole_round / candidates_.weight(index);
+    return static_cast<std::uint64_t>(whole_round / weight(index));
   }
 
   std::uint32_t choose(const Eligible& eligible) override {
@@ -81,31 +89,35 @@ class Weighted final : public CandidatePicker {
     double sum = 0;
     for (std::uint32_t index = 0; index < candidates_.size(); ++index) {
       if (!eligible(index)) continue;
-      sum += candidates_.weight(index);
-      if (rng_.unit() * sum < candidates_.weight(index)) chosen = index;
+      const double own = weight(index);
+      sum += own;
+      if (rng_.unit() * sum < own) chosen = index;
     }
     return chosen;
   }
 
   void spread_first_turns() {
+    // As they are at this moment: what is learnt may change meanwhile.
+    std::vector<double> weights;
+    for (std::uint32_t index = 0; index < candidates_.size(); ++index) {
+      weights.push_back(weight(index));
+    }
     std::shuffle(turns_.begin(), turns_.end(), rng_);
-    std::sort(turns_.begin(), turns_.end(), [this](const Turn& a, const Turn& b) {
-      return candidates_.weight(a.index) < candidates_.weight(b.index);
-    });
+    std::sort(turns_.begin(), turns_.end(),
+              [&](const Turn& a, const Turn& b) { return weights[a.index] < weights[b.index]; });
     for (auto first = turns_.begin(); first != turns_.end();) {
-      const std::uint32_t weight = candidates_.weight(first->index);
-      const auto last = std::find_if(first, turns_.end(), [&](const Turn& turn) {
-        return candidates_.weight(turn.index) != weight;
-      });
+      const double own = weights[first->index];
+      const auto last = std::find_if(first, turns_.end(),
+                                     [&](const Turn& turn) { return weights[turn.index] != own; });
       const auto alike = static_cast<double>(last - first);
       double phase = rng_.unit();
       for (; first != last; ++first, phase += 1) {
-        first->pass =
-            static_cast<std::uint64_t>(phase / alike * static_cast<double>(stride(first->index)));
+        first->pass = static_cast<std::uint64_t>(phase / alike * whole_round / own);
       }
     }
   }
 
+  const bool observed_;
   std::vector<Turn> turns_;  // a heap: the least pass first
 };
 

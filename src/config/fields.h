@@ -22,8 +22,9 @@ inline constexpr std::int64_t many = 1'000'000;
 inline constexpr std::array<std::string_view, 12> engine_words = {
     "vllm",       "sglang",    "triton", "trtllm", "tgi",     "llamacpp",
     "torchserve", "tfserving", "ray",    "ollama", "generic", "auto"};
-inline constexpr std::array<std::string_view, 4> picker_words = {
-    "round-robin", "weighted", "least-connections", "consistent-hash"};
+inline constexpr std::array<std::string_view, 7> picker_words = {
+    "round-robin", "weighted", "least-connections", "least-latency",
+    "queue-depth", "gpu",      "consistent-hash"};
 inline constexpr std::array<std::string_view, 3> protocol_words = {"auto", "http1", "h2"};
 inline constexpr std::array<std::string_view, 2> half_close_words = {"abort", "wait"};
 inline constexpr std::array<std::string_view, 2> client_auth_words = {"require", "request"};

@@ -34,6 +34,7 @@ class ForwardedBody final : public Body {
     const Duration took = loop_.now() - request_end(about_);
     Load& load = lease_.backend()->load();
     load.record_total(took);
+    if (was_served()) load.record_served(took);
     cells_.latency.observe(took);
     if (about_.fault && backend_failed(*about_.fault)) {
       load.count_error(*about_.fault);
@@ -44,6 +45,7 @@ class ForwardedBody final : public Body {
   std::optional<std::uint64_t> length() const override { return body_->length(); }
 
  private:
+  bool was_served() const { return about_.status > 0 && about_.status < 400 && !about_.fault; }
   static bool backend_failed(Fault fault) {
     return fault == Fault::backend_closed || fault == Fault::backend_protocol ||
            fault == Fault::idle_timeout;
@@ -56,6 +58,16 @@ class ForwardedBody final : public Body {
   const About& about_;
   BackendCells& cells_;
 };
+
+/// What an answer says of the pace of its server. One that refuses says nothing, or worse.
+void record_pace(Load& load, int status, Duration took, Instant now) {
+  constexpr int too_many_requests = 429;
+  if (status >= 500 || status == too_many_requests) {
+    load.record_failure(took, now);
+  } else if (status < 400) {
+    load.record_first_byte(took, now);
+  }
+}
 
 bool can_send_again(Request& request) { return request.body == nullptr || request.body->rewind(); }
 
@@ -133,10 +145,12 @@ Task<Result<Response>> Forwarder::handle(Request& request) {
         }
         if (error.side == Side::backend) {
           backend->load().count_error(error.fault);
+          backend->load().record_failure(loop_.now() - about.sent, loop_.now());
         }
         co_return std::move(error);
       }
-      backend->load().record_first_byte(about.first_byte - request_end(about));
+      record_pace(backend->load(), response->status, about.first_byte - request_end(about),
+                  about.first_byte);
       if (options_.debug_headers) add_debug_headers(*backend, *response);
       response->body =
           std::make_unique<ForwardedBody>(loop_, std::move(lease), std::move(*link),

@@ -72,8 +72,8 @@ TEST(Load, KnowsNoLatencyBeforeTheFirstAnswer) {
   Load load;
   EXPECT_FALSE(load.mean_first_byte());
 
-  load.record_first_byte(100ms);
-  load.record_first_byte(300ms);
+  load.record_first_byte(100ms, noon);
+  load.record_first_byte(300ms, noon + 1s);
   load.record_total(2s);
 
   EXPECT_EQ(load.mean_first_byte(), Duration(200ms));

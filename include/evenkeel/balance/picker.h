@@ -14,8 +14,9 @@ namespace evenkeel {
 
 /// Chooses a backend.
 ///
-/// Never one that the request has tried, never one that is full, and one that is left alone
-/// (`Load::avoided`) only when all that the request has not tried are.
+/// Never one that the request has tried, never one that is closed or full, and one that is left
+/// alone
+/// (`Load::avoided`, or beyond its memory guard) only when all that the request has not tried are.
 /// Thread: one worker's own. Never blocks, never allocates.
 class Picker {
  public:
@@ -28,7 +29,9 @@ class Picker {
 /// What a picker is made from.
 struct PickerSetup {
   std::shared_ptr<const Backends> backends;  ///< kept alive by the picker
-  double load_factor = 1.25;  ///< consistent-hash: most load over the mean load, more than 1
+  double load_factor = 1.25;      ///< consistent-hash: most load over the mean load, more than 1
+  double memory_guard = 0;        ///< gpu: see PoolSpec; 0: none
+  bool observed_weights = false;  ///< weighted: goes by Load::learnt_weight where there is one
 };
 
 /// Makes one worker's picker; what all of them can share is computed once, when the maker is made.

@@ -18,6 +18,7 @@
 
 namespace evenkeel {
 
+class Upkeep;
 class WaitingLine;
 
 /// How many requests may wait for a place, and how long.
@@ -26,12 +27,25 @@ struct QueueSpec {
   Duration timeout = std::chrono::seconds(30);
 };
 
+/// When spares (`BackendSpec::standby`) come in and go. Shares of what the others can carry: of
+/// their places, of their KV caches, or of a queue of five requests in each engine.
+struct SparesSpec {
+  double enter = 0.8;
+  double leave = 0.5;
+  Duration dwell = std::chrono::seconds(30);  ///< the load must stay below `leave` for so long
+};
+
 /// What the configuration says of a pool.
 struct PoolSpec {
   std::string name;
   std::string picker = "least-connections";  ///< one of `known_pickers()`
   double load_factor = 1.25;                 ///< of consistent-hash
+  /// Of gpu: a backend whose VRAM or KV cache is fuller than this share is left alone while another
+  /// stands; 0: none is.
+  double memory_guard = 0;
+  bool observed_weights = false;  ///< weighted: by what each backend is seen to get done
   QueueSpec queue;
+  SparesSpec spares;
   std::vector<BackendSpec> backends;  ///< ids are unique
 };
 
@@ -67,6 +81,11 @@ class PoolState {
   std::size_t standing(Instant now) const;
   QueueCounts queue() const;
 
+  /// What has to be done from time to time: lets spares in and out, learns the backends' speeds.
+  /// Thread: the control thread, about ten times a second. What it has learnt passes on to the
+  /// state that is built with this one as predecessor; from then on only that one is turned.
+  void turn(Instant now);
+
   // ---- for Pool and WaitingLine ----
 
   WaitingLine& line() const { return *line_; }
@@ -78,14 +97,18 @@ class PoolState {
   bool has_hope(const Tried& tried) const;
   /// There is one that the request has not tried, that is open and not left alone.
   bool has_standing(const Tried& tried, Instant now) const;
+  /// Not to be given requests while another stands: it could not be connected, or its memory is
+  /// nearly full.
+  bool left_alone(const Load& load, Instant now) const;
 
  private:
-  PoolState() = default;
+  PoolState();
 
   PoolSpec spec_;
   std::shared_ptr<Backends> backends_;
   std::unordered_map<const Load*, std::size_t> index_;
   std::shared_ptr<WaitingLine> line_;
+  std::shared_ptr<Upkeep> upkeep_;
   PickerMaker maker_;
 };
 

@@ -1,0 +1,99 @@
+#include "balance/upkeep.h"
+
+#include <cmath>
+
+#include "balance/waiting_line.h"
+
+namespace evenkeel {
+namespace {
+
+/// It could serve, if it is not a spare that is out of service.
+bool ready(const Backend& backend, Instant now) {
+  const Load& load = backend.load();
+  return load.closures_but(Closure::standby) == 0 && !load.avoided(now);
+}
+
+bool in_service(const Backend& backend, Instant now) {
+  return ready(backend, now) && !backend.load().closed(Closure::standby);
+}
+
+/// One that is starting is not down, unless somebody waits for it.
+bool down(const Backend& backend, bool line, Instant now) {
+  const Load& load = backend.load();
+  const bool starts = load.closed(Closure::starting) && !load.closed(Closure::unhealthy);
+  return !ready(backend, now) && (line || !starts);
+}
+
+Burden burden_of(const Backend& backend) {
+  const Load& load = backend.load();
+  const SignalValues values = load.signals().values();
+  const double limit = backend.spec().max_in_flight;
+  return {.in_flight_ratio = limit > 0 ? load.in_flight() / limit : SignalValues::unknown,
+          .kv_cache_ratio = values.kv_cache_ratio,
+          .waiting = values.waiting};
+}
+
+PoolBurden burden_of(const PoolState& pool, Instant now) {
+  PoolBurden burden;
+  burden.line = pool.line().occupied();
+  const double waiting = burden.line ? pool.queue().waiting : 0;
+  burden.carried = pool.in_flight() + static_cast<std::uint64_t>(waiting);
+  double known = 0;
+  double places = 0;
+  for (const auto& backend : pool.backends()) {
+    if (backend->spec().standby) {
+      burden.spares += ready(*backend, now);
+    } else {
+      burden.active += in_service(*backend, now);
+      burden.down += down(*backend, burden.line, now);
+    }
+    if (!in_service(*backend, now)) continue;
+    burden.in_service += 1;
+    places += backend->spec().max_in_flight;
+    const double load = load_of(burden_of(*backend), pool.spec().spares.enter);
+    if (std::isnan(load)) continue;
+    burden.load += load;
+    known += 1;
+  }
+  if (known > 0) burden.load *= burden.in_service / known;
+  if (places > 0) burden.load += waiting * burden.in_service / places;
+  return burden;
+}
+
+}  // namespace
+
+void Upkeep::turn(const PoolState& pool, Instant now) {
+  turn_spares(pool, now);
+  if (pool.spec().observed_weights) speeds_.turn(pool.backends(), now);
+}
+
+/// The first turn of a new state: who was a spare may not be one any more, and the other way round.
+void Upkeep::begin(const PoolState& pool) {
+  last_ = &pool;
+  has_spares_ = false;
+  for (const auto& backend : pool.backends()) {
+    has_spares_ = has_spares_ || backend->spec().standby;
+    if (!backend->spec().standby && backend->load().closed(Closure::standby)) {
+      backend->reopen(Closure::standby);
+    }
+  }
+}
+
+void Upkeep::turn_spares(const PoolState& pool, Instant now) {
+  if (&pool != last_) begin(pool);
+  if (!has_spares_) return;
+
+  std::uint32_t left = standby_.turn(burden_of(pool, now), pool.spec().spares, now);
+  // Those who serve stay, before others come; the first in the file come first.
+  for (const bool serving : {true, false}) {
+    for (const auto& backend : pool.backends()) {
+      if (!backend->spec().standby || in_service(*backend, now) != serving) continue;
+      const bool serves = left > 0 && ready(*backend, now);
+      left -= serves;
+      if (!serves) backend->load().close(Closure::standby);
+      if (serves && !serving) backend->reopen(Closure::standby);
+    }
+  }
+}
+
+}  // namespace evenkeel
