@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
@@ -55,6 +56,7 @@ class SmallServer final : public Host, public Handler {
     int status = 200;
     std::optional<std::string> body;
     std::string server = {};
+    Duration delay = {};
   };
   using Answers = std::map<std::string, Answer, std::less<>>;
 
@@ -71,6 +73,11 @@ class SmallServer final : public Host, public Handler {
   /// "GET /path", in the order in which they came.
   const std::vector<std::string>& asked() const { return asked_; }
   const std::string& last_authority() const { return last_authority_; }
+  const std::string& last_authorization() const { return last_authorization_; }
+  std::size_t connections() const { return connections_.size(); }
+  std::size_t most_at_a_time() const { return most_at_a_time_; }
+  /// From now on.
+  void say(std::string path, Answer answer) { answers_[std::move(path)] = std::move(answer); }
 
  private:
   std::shared_ptr<Handler> plan() override { return {std::shared_ptr<void>(), this}; }
@@ -82,7 +89,13 @@ class SmallServer final : public Host, public Handler {
   Task<Result<Response>> handle(Request& request) override {
     asked_.push_back(std::string(request.method) + " " + std::string(request.path));
     last_authority_ = request.authority;
+    last_authorization_ = request.fields.value(FieldId::authorization).value_or("");
     const auto found = answers_.find(request.path);
+    most_at_a_time_ = std::max(most_at_a_time_, ++at_a_time_);
+    const AtItsEnd one_less{at_a_time_};
+    if (found != answers_.end() && found->second.delay > Duration::zero()) {
+      co_await loop_.sleep_for(found->second.delay);
+    }
     Response response;
     response.status = 404;
     if (found != answers_.end()) {
@@ -97,12 +110,20 @@ class SmallServer final : public Host, public Handler {
     co_return response;
   }
 
+  struct AtItsEnd {
+    std::size_t& count;
+    ~AtItsEnd() { --count; }
+  };
+
   Loop& loop_;
   Answers answers_;
   FrontendOptions options_;
   Endpoint endpoint_;
   std::vector<std::string> asked_;
   std::string last_authority_;
+  std::string last_authorization_;
+  std::size_t at_a_time_ = 0;
+  std::size_t most_at_a_time_ = 0;
   WaiterList idle_;
   std::optional<Listener> listener_;
   std::vector<Task<void>> connections_;
