@@ -1,0 +1,249 @@
+#include "evenkeel/inference/engine_metrics.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <string_view>
+
+#include "inference/recorded.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr double mebibyte = 1024 * 1024;
+
+EngineReading reading_of(std::string_view engine, std::string_view text) {
+  EngineMetricsReader reader(metrics_dialect_of(engine));
+  for (; !text.empty(); text.remove_prefix(std::min<std::size_t>(text.size(), 1000))) {
+    reader.read(text.substr(0, 1000));
+  }
+  return reader.reading();
+}
+
+/// NaN is expected of NaN.
+void expect(double value, double expected, const char* what) {
+  if (std::isnan(expected)) {
+    EXPECT_TRUE(std::isnan(value)) << what << " is " << value;
+  } else {
+    EXPECT_DOUBLE_EQ(value, expected) << what;
+  }
+}
+
+void expect(const EngineReading& reading, const EngineReading& expected) {
+  expect(reading.running, expected.running, "running");
+  expect(reading.waiting, expected.waiting, "waiting");
+  expect(reading.kv_cache_ratio, expected.kv_cache_ratio, "kv cache");
+  expect(reading.gpu_utilization_ratio, expected.gpu_utilization_ratio, "gpu utilization");
+  expect(reading.gpu_memory_used_bytes, expected.gpu_memory_used_bytes, "gpu memory used");
+  expect(reading.gpu_memory_total_bytes, expected.gpu_memory_total_bytes, "gpu memory total");
+}
+
+// ---- Recordings
+// ----------------------------------------------------------------------------------
+
+TEST(Recorded, VllmIsRead) {
+  expect(reading_of("vllm", all_recorded()["vllm"]),
+         {.running = 4, .waiting = 3, .kv_cache_ratio = 0.023668639053254448});
+}
+
+TEST(Recorded, VllmIsReadByWhoKnowsAllNames) {
+  expect(reading_of("generic", all_recorded()["vllm"]),
+         {.running = 4, .waiting = 3, .kv_cache_ratio = 0.023668639053254448});
+}
+
+TEST(Recorded, TorchServeWithoutAGpuSaysNothingOfItsLoad) {
+  EXPECT_FALSE(reading_of("torchserve", all_recorded()["torchserve"]).any());
+}
+
+// ---- Dialects
+// ------------------------------------------------------------------------------------
+
+TEST(Dialect, OfVllmSumsItsRanksAndTakesTheFullestCache) {
+  const auto reading = reading_of("vllm",
+                                  "vllm:num_requests_running{engine=\"0\",model_name=\"m\"} 37.0\n"
+                                  "vllm:num_requests_running{engine=\"1\",model_name=\"m\"} 5.0\n"
+                                  "vllm:num_requests_waiting{engine=\"0\",model_name=\"m\"} 12.0\n"
+                                  "vllm:num_requests_waiting{engine=\"1\",model_name=\"m\"} 0.0\n"
+                                  "vllm:kv_cache_usage_perc{engine=\"0\",model_name=\"m\"} 0.41\n"
+                                  "vllm:kv_cache_usage_perc{engine=\"1\",model_name=\"m\"} 0.9\n");
+
+  expect(reading, {.running = 42, .waiting = 12, .kv_cache_ratio = 0.9});
+}
+
+TEST(Dialect, OfVllmKnowsItsOldNamesAndPrefersTheNew) {
+  expect(reading_of("vllm", "vllm:gpu_cache_usage_perc{model_name=\"m\"} 0.25\n"),
+         {.kv_cache_ratio = 0.25});
+  expect(reading_of("vllm",
+                    "vllm:gpu_cache_usage_perc{model_name=\"m\"} 0.25\n"
+                    "vllm:kv_cache_usage_perc{model_name=\"m\"} 0.5\n"),
+         {.kv_cache_ratio = 0.5});
+}
+
+TEST(Dialect, OfVllmKnowsNimsNamesWithoutAPrefix) {
+  expect(reading_of("vllm",
+                    "num_requests_running{model_name=\"m\"} 3\nnum_requests_waiting 1\n"
+                    "gpu_cache_usage_perc 0.5\n"),
+         {.running = 3, .waiting = 1, .kv_cache_ratio = 0.5});
+}
+
+TEST(Dialect, OfVllmReadsOpenMetrics) {
+  EngineMetricsReader reader(metrics_dialect_of("vllm"));
+  reader.read(
+      "# TYPE vllm:num_requests_running gauge\n"
+      "vllm:num_requests_running{model_name=\"m\",engine=\"0\"} 2\n# EOF\n");
+
+  EXPECT_TRUE(reader.ended());
+  expect(reader.reading(), {.running = 2});
+}
+
+TEST(Dialect, OfSglangCountsNoRequestTwice) {
+  const auto reading = reading_of(
+      "sglang",
+      "sglang:num_running_reqs{engine_type=\"unified\",pp_rank=\"0\",tp_rank=\"0\"} 162.0\n"
+      "sglang:num_running_reqs{engine_type=\"unified\",pp_rank=\"0\",tp_rank=\"1\"} 162.0\n"
+      "sglang:num_running_reqs{engine_type=\"unified\",pp_rank=\"1\",tp_rank=\"0\"} 162.0\n"
+      "sglang:num_running_reqs{dp_rank=\"1\",pp_rank=\"0\",tp_rank=\"0\"} 8.0\n"
+      "sglang:num_queue_reqs{pp_rank=\"0\",tp_rank=\"0\",priority=\"\"} 28.0\n"
+      "sglang:num_queue_reqs{pp_rank=\"0\",tp_rank=\"0\",priority=\"1\"} 20.0\n"
+      "sglang:num_queue_reqs{pp_rank=\"0\",tp_rank=\"0\",priority=\"5\"} 8.0\n"
+      "sglang:token_usage{pp_rank=\"0\",tp_rank=\"0\"} 0.28\n"
+      "sglang:full_token_usage{pp_rank=\"0\",tp_rank=\"0\"} 0.9\n");
+
+  expect(reading, {.running = 170, .waiting = 28, .kv_cache_ratio = 0.28});
+}
+
+TEST(Dialect, OfTritonSumsModelsAndKnowsItsGpus) {
+  const auto reading = reading_of(
+      "triton",
+      "nv_inference_pending_request_count{model=\"resnet50\",version=\"1\"} 7\n"
+      "nv_inference_pending_request_count{model=\"bert\",version=\"1\"} 2\n"
+      "nv_inference_request_success{model=\"bert\",version=\"1\"} 161\n"
+      "nv_gpu_utilization{gpu_uuid=\"GPU-a\"} 0.8\nnv_gpu_utilization{gpu_uuid=\"GPU-b\"} 0.4\n"
+      "nv_gpu_memory_used_bytes{gpu_uuid=\"GPU-a\"} 100\n"
+      "nv_gpu_memory_used_bytes{gpu_uuid=\"GPU-b\"} 50\n"
+      "nv_gpu_memory_total_bytes{gpu_uuid=\"GPU-a\"} 200\n"
+      "nv_gpu_memory_total_bytes{gpu_uuid=\"GPU-b\"} 200\n");
+
+  expect(reading, {.waiting = 9,
+                   .gpu_utilization_ratio = 0.6000000000000001,
+                   .gpu_memory_used_bytes = 150,
+                   .gpu_memory_total_bytes = 400});
+}
+
+TEST(Dialect, OfTritonReadsItsTensorRtLlmBackend) {
+  const auto reading = reading_of(
+      "triton",
+      "nv_inference_pending_request_count{model=\"tensorrt_llm\",version=\"1\"} 2\n"
+      "nv_trt_llm_request_metrics{model=\"tensorrt_llm\",request_type=\"waiting\",version=\"1\"} "
+      "1\n"
+      "nv_trt_llm_request_metrics{model=\"tensorrt_llm\",request_type=\"scheduled\"} 4\n"
+      "nv_trt_llm_request_metrics{model=\"tensorrt_llm\",request_type=\"max\"} 512\n"
+      "nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=\"max\",model=\"t\"} 6239\n"
+      "nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=\"fraction\",model=\"t\"} 0.4875\n");
+
+  expect(reading, {.running = 4, .waiting = 3, .kv_cache_ratio = 0.4875});
+}
+
+TEST(Dialect, OfTrtllmIsRead) {
+  expect(reading_of("trtllm",
+                    "trtllm_num_requests_running{engine_type=\"x\",model_name=\"m\"} 3.0\n"
+                    "trtllm_num_requests_waiting{engine_type=\"x\",model_name=\"m\"} 1.0\n"
+                    "trtllm_kv_cache_utilization{engine_type=\"x\",model_name=\"m\"} 0.125\n"
+                    "trtllm_gpu_memory_usage_bytes{engine_type=\"x\",model_name=\"m\"} 7.5e+10\n"),
+         {.running = 3, .waiting = 1, .kv_cache_ratio = 0.125, .gpu_memory_used_bytes = 7.5e10});
+}
+
+TEST(Dialect, OfTgiKnowsItsCacheWhereTheBackendTellsItsSize) {
+  expect(reading_of("tgi",
+                    "tgi_queue_size 5\ntgi_batch_current_size 12\n"
+                    "tgi_batch_current_max_tokens 4000\ntgi_batch_max_total_tokens 16000\n"),
+         {.running = 12, .waiting = 5, .kv_cache_ratio = 0.25});
+  expect(reading_of("tgi", "tgi_queue_size 5\ntgi_batch_current_max_tokens 4000\n"),
+         {.waiting = 5});
+}
+
+TEST(Dialect, OfLlamacppIsRead) {
+  expect(reading_of("llamacpp",
+                    "llamacpp:requests_processing 2\nllamacpp:requests_deferred 6\n"
+                    "llamacpp:n_tokens_max 900\n"),
+         {.running = 2, .waiting = 6});
+}
+
+TEST(Dialect, OfTorchServeHasPercentAndMegabytes) {
+  expect(reading_of("torchserve",
+                    "GPUUtilization{Level=\"Host\",DeviceId=\"0\",Hostname=\"h\",} 30.0\n"
+                    "GPUMemoryUsed{Level=\"Host\",DeviceId=\"0\",Hostname=\"h\",} 512.0\n"
+                    "GPUMemoryUtilization{Level=\"Host\",DeviceId=\"0\",Hostname=\"h\",} 50.0\n"),
+         {.gpu_utilization_ratio = 0.3,
+          .gpu_memory_used_bytes = 512 * mebibyte,
+          .gpu_memory_total_bytes = 1024 * mebibyte});
+}
+
+TEST(Dialect, OfRayBelievesTheEngineBeforeItsProxies) {
+  constexpr std::string_view proxies =
+      "ray_serve_replica_processing_queries{deployment=\"Router\",replica=\"a\"} 5.0\n"
+      "ray_serve_replica_processing_queries{deployment=\"LLM\",replica=\"b\"} 5.0\n"
+      "ray_serve_deployment_queued_queries{deployment=\"LLM\"} 2.0\n";
+  expect(reading_of("ray", proxies), {.running = 10, .waiting = 2});
+  expect(reading_of("ray", std::string(proxies) +
+                               "ray_vllm_num_requests_running{ReplicaId=\"b\",engine=\"0\"} 4.0\n"
+                               "ray_vllm_num_requests_waiting{ReplicaId=\"b\",engine=\"0\"} 1.0\n"
+                               "ray_vllm_kv_cache_usage_perc{ReplicaId=\"b\",engine=\"0\"} 0.5\n"),
+         {.running = 4, .waiting = 1, .kv_cache_ratio = 0.5});
+}
+
+TEST(Dialect, OfTensorFlowServingHasNothingToAskFor) {
+  EXPECT_TRUE(metrics_dialect_of("tfserving").series.empty());
+}
+
+TEST(Dialect, OfNoEngineKnowsAllNamesAndNoPath) {
+  EXPECT_TRUE(metrics_dialect_of("ollama").path.empty());
+  EXPECT_TRUE(metrics_dialect_of("generic").path.empty());
+  expect(reading_of("generic", "lmdeploy:num_requests_running{model_name=\"m\"} 3\n"),
+         {.running = 3});
+}
+
+// ---- What is not known
+// ---------------------------------------------------------------------------
+
+TEST(Dialect, TakesWhatIsMissingForUnknownAndNotForNothing) {
+  EXPECT_FALSE(reading_of("vllm", "").any());
+  EXPECT_FALSE(reading_of("vllm", "<html>not found</html>\n").any());
+  expect(reading_of("vllm", "vllm:num_requests_waiting 0.0\n"), {.waiting = 0});
+}
+
+TEST(Dialect, DoesNotBelieveWhatCannotBe) {
+  const auto reading = reading_of("vllm",
+                                  "vllm:num_requests_running NaN\n"
+                                  "vllm:num_requests_waiting -1\n"
+                                  "vllm:kv_cache_usage_perc 37\n");
+
+  EXPECT_FALSE(reading.any());
+}
+
+TEST(Dialect, TakesALittleOverFullForFull) {
+  expect(reading_of("sglang", "sglang:token_usage 1.02\n"), {.kv_cache_ratio = 1});
+}
+
+// ---- Where
+// ---------------------------------------------------------------------------------------
+
+TEST(MetricsPort, IsTheEnginesOwnBesideItsUsualPorts) {
+  EXPECT_EQ(metrics_port_of("triton", 8000), 8002);
+  EXPECT_EQ(metrics_port_of("triton", 8001), 8002);
+  EXPECT_EQ(metrics_port_of("triton", 9000), 9000);
+  EXPECT_EQ(metrics_port_of("torchserve", 8080), 8082);
+  EXPECT_EQ(metrics_port_of("vllm", 8000), 8000);
+}
+
+TEST(MetricsPath, ThatIsConsumedByReadingIsKnown) {
+  EXPECT_EQ(metrics_dialect_of("trtllm").path, "/prometheus/metrics");
+  EXPECT_TRUE(is_consumed_by_reading("trtllm", "/metrics"));
+  EXPECT_TRUE(is_consumed_by_reading("trtllm", "/metrics/"));
+  EXPECT_FALSE(is_consumed_by_reading("trtllm", "/prometheus/metrics"));
+  EXPECT_FALSE(is_consumed_by_reading("vllm", "/metrics"));
+}
+
+}  // namespace
+}  // namespace evenkeel
