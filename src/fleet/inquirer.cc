@@ -26,18 +26,6 @@ Request request_to(const ServerAccess& access, std::string_view method, std::str
 
 }  // namespace
 
-bool ServerAccess::operator==(const ServerAccess& other) const {
-  const auto same_endpoint = [](const Endpoint& a, const Endpoint& b) {
-    return a.text() == b.text();
-  };
-  const ConnectorOptions& mine = links.connector;
-  const ConnectorOptions& its = other.links.connector;
-  return std::ranges::equal(addresses, other.addresses, same_endpoint) &&
-         authority == other.authority && authorization == other.authorization &&
-         links.protocol == other.links.protocol && links.idle_timeout == other.links.idle_timeout &&
-         mine.tls == its.tls && mine.server_name == its.server_name && mine.alpn == its.alpn;
-}
-
 /// What has come of a question so far; outlives its task.
 struct Inquirer::Exchange {
   std::size_t most_bytes = 0;

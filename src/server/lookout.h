@@ -6,17 +6,18 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "evenkeel/base/loop.h"
+#include "evenkeel/base/rng.h"
 #include "evenkeel/base/task.h"
 #include "evenkeel/config/config.h"
 #include "evenkeel/fleet/health_checker.h"
+#include "evenkeel/fleet/metrics_poller.h"
 #include "evenkeel/proxy/plan.h"
 
 namespace evenkeel {
-
-class MetricsPoller;
 
 /// What is known of one backend.
 struct Watched {
@@ -34,7 +35,8 @@ struct Watched {
 /// Thread: the control loop's.
 class Lookout {
  public:
-  Lookout(Loop& loop, std::uint64_t seed);
+  /// `resolve`: where GPU exporters are that are given by name.
+  Lookout(Loop& loop, std::uint64_t seed, NameResolver resolve = literal_addresses_only());
   Lookout(const Lookout&) = delete;
   Lookout& operator=(const Lookout&) = delete;
   ~Lookout();
@@ -47,14 +49,26 @@ class Lookout {
   /// Until every backend has had its first result, or the deadline.
   Task<void> first_round(Instant deadline);
 
-  /// Null: there is none. Valid until the next `follow`.
+  /// Null: there is none. Valid until the next call of `find` for the same, or of `follow`.
   const Watched* find(std::string_view pool, std::string_view backend) const;
 
  private:
   class Post;  // where one backend is watched from
+  using Key = std::pair<std::string, std::string>;
+  struct Less {
+    using is_transparent = void;
+    using Views = std::pair<std::string_view, std::string_view>;
+    bool operator()(const Views& a, const Views& b) const { return a < b; }
+  };
+
+  Task<void> watch();
 
   Loop& loop_;
-  std::map<std::pair<std::string, std::string>, std::unique_ptr<Post>, std::less<>> posts_;
+  Rng rng_;
+  GpuExporters exporters_;
+  std::map<Key, std::unique_ptr<Post>, Less> posts_;  // by pool and backend
+  Signal settled_;                                    // one more has had its first result
+  Task<void> watch_;
 };
 
 }  // namespace evenkeel

@@ -25,8 +25,7 @@ struct ServerAccess {
   std::string authorization;        ///< "Bearer KEY"; empty: it wants none
   LinkPoolOptions links;
 
-  /// The same server, reached in the same way.
-  bool operator==(const ServerAccess& other) const;
+  bool operator==(const ServerAccess&) const = default;
 };
 
 /// What is asked of it.
