@@ -12,6 +12,7 @@ Connector::Connector(Loop& loop, std::vector<Endpoint> addresses, ConnectorOptio
 Task<Result<std::unique_ptr<Socket>>> Connector::connect() {
   const Instant deadline = loop_.now() + options_.connect_timeout;
   Error last{.fault = Fault::connect_failed, .side = Side::backend, .replayable = true};
+  if (addresses_.empty()) last.detail = "its name has no address";
   const std::size_t first = preferred_;
   for (std::size_t i = 0; i < addresses_.size(); ++i) {
     const std::size_t index = (first + i) % addresses_.size();

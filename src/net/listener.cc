@@ -63,8 +63,18 @@ Endpoint Listener::local_endpoint(int fd) {
 
 void Listener::ready(Waiter& self) { static_cast<Ready&>(self).listener.accept_all(); }
 
+void Listener::accept_rest() {
+  while (accept_some(accept_batch)) {
+  }
+}
+
 void Listener::accept_all() {
-  for (int i = 0; i < accept_batch; ++i) {
+  if (accept_some(accept_batch)) watch_.loop().wake_soon(ready_);  // after the others' turn
+}
+
+/// True if more may be waiting.
+bool Listener::accept_some(int most) {
+  for (int i = 0; i < most; ++i) {
     Endpoint peer;
     peer.size = sizeof peer.storage;
     const int fd = accept4(watch_.fd(), reinterpret_cast<sockaddr*>(&peer.storage), &peer.size,
@@ -75,16 +85,16 @@ void Listener::accept_all() {
     }
     if (errno == EAGAIN || errno == EWOULDBLOCK) {
       watch_.not_readable();
-      return;
+      return false;
     }
     if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
       if (exhausted_) exhausted_();
       pause_.arm(watch_.loop(), watch_.loop().now() + pause_when_exhausted);
-      return;
+      return false;
     }
     // ECONNABORTED and its like: that one has gone, the next may be fine.
   }
-  watch_.loop().wake_soon(ready_);  // more are waiting: after the others' turn
+  return true;
 }
 
 }  // namespace evenkeel

@@ -1,3 +1,6 @@
+#include <fstream>
+#include <iterator>
+
 #include "net/tls_files.h"
 #include "net/tls_state.h"
 
@@ -27,7 +30,17 @@ std::vector<TlsProblem> TlsClient::check(const PoolTlsConfig& config) {
   return problems;
 }
 
-Result<std::shared_ptr<const TlsClient>> TlsClient::build(const PoolTlsConfig& config) {
+Result<std::shared_ptr<const TlsClient>> TlsClient::build(
+    const PoolTlsConfig& config, std::shared_ptr<const TlsClient> predecessor) {
+  std::string files;
+  for (const std::string& path : {config.ca, config.cert, config.key}) {
+    std::ifstream file(path, std::ios::binary);
+    files.append(std::istreambuf_iterator<char>(file), {});
+    files += '\0';
+  }
+  if (predecessor != nullptr && predecessor->config_ == config && predecessor->files_ == files) {
+    return predecessor;
+  }
   std::vector<TlsProblem> problems;
   OwnedContext context = load_client(config, problems);
   if (const TlsProblem* problem = first_error(problems)) {
@@ -40,8 +53,8 @@ Result<std::shared_ptr<const TlsClient>> TlsClient::build(const PoolTlsConfig& c
   SSL_CTX_sess_set_new_cb(context.get(), &TlsState::on_new_session);
   std::shared_ptr<TlsClient> client(new TlsClient);
   client->context_ = context.release();
-  client->server_name_ = config.server_name;
-  client->verify_ = config.verify;
+  client->config_ = config;
+  client->files_ = std::move(files);
   return std::shared_ptr<const TlsClient>(std::move(client));
 }
 
@@ -57,7 +70,7 @@ std::unique_ptr<TlsState> TlsState::connecting(Watch& watch,
   SSL* ssl = state->ssl_.get();
   const bool is_address = parse_ip(server_name).has_value();
   if (!is_address) SSL_set_tlsext_host_name(ssl, server_name.c_str());
-  if (client->verify_) {
+  if (client->config_.verify) {
     X509_VERIFY_PARAM* wanted = SSL_get0_param(ssl);
     if (is_address) {
       X509_VERIFY_PARAM_set1_ip_asc(wanted, server_name.c_str());

@@ -120,11 +120,14 @@ std::vector<TlsProblem> TlsServer::check(const ListenerTlsConfig& config) {
 
 Result<std::shared_ptr<const TlsServer>> TlsServer::build(const ListenerTlsConfig& config,
                                                           const std::string& listener,
-                                                          Options options) {
+                                                          Options options,
+                                                          const TlsServer* predecessor) {
   std::shared_ptr<TlsServer> server(new TlsServer);
   server->contexts_ = std::make_unique<TlsContexts>();
   server->http2_ = options.http2;
-  server->tickets_ = std::make_unique<TicketKeys>(std::move(options.clock));
+  server->tickets_ = predecessor != nullptr
+                         ? predecessor->tickets_
+                         : std::make_shared<TicketKeys>(std::move(options.clock));
   std::string authorities;
   load_server(config, *server->contexts_, authorities, server->warnings_);
   if (const TlsProblem* problem = first_error(server->warnings_)) {

@@ -3,20 +3,27 @@
 #include <fmt/core.h>
 #include <malloc.h>
 #include <sys/resource.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <deque>
+#include <map>
 #include <optional>
+#include <set>
 #include <thread>
 
-#include "admin.h"
 #include "evenkeel/base/log.h"
 #include "evenkeel/config/load.h"
 #include "evenkeel/server/environment.h"
-#include "worker.h"
+#include "server/admin.h"
+#include "server/control.h"
+#include "server/doorkeeper.h"
+#include "server/lookout.h"
+#include "server/process_signals.h"
+#include "server/service_notifier.h"
+#include "server/worker.h"
 
 namespace evenkeel {
 namespace {
@@ -24,6 +31,10 @@ namespace {
 constexpr int exit_done = 0;
 constexpr int exit_start_failed = 1;
 constexpr int exit_drain_deadline = 3;
+
+/// How long the start waits for the first result of every backend: the longest timeout of a check
+/// by default, and some.
+constexpr Duration longest_first_round = std::chrono::seconds(6);
 
 /// One memory arena per worker at most, and what bursts leave behind goes back to the system.
 void tame_allocator(unsigned workers) { mallopt(M_ARENA_MAX, static_cast<int>(workers) + 1); }
@@ -41,49 +52,49 @@ void print_line(const std::string& line) {
   [[maybe_unused]] auto written = write(STDERR_FILENO, whole.data(), whole.size());
 }
 
-/// Signals of the process, read on the control loop. Made before any thread is, so that every
-/// thread inherits the mask.
-class Signals {
- public:
-  Signals() {
-    sigset_t wanted;
-    sigemptyset(&wanted);
-    for (const int number : {SIGHUP, SIGINT, SIGTERM, SIGQUIT, SIGUSR1, SIGUSR2}) {
-      sigaddset(&wanted, number);
-    }
-    pthread_sigmask(SIG_BLOCK, &wanted, nullptr);
-    std::signal(SIGPIPE, SIG_IGN);
-    fd_ = signalfd(-1, &wanted, SFD_NONBLOCK | SFD_CLOEXEC);
-  }
-  Signals(const Signals&) = delete;
-  ~Signals() { close(fd_); }
+/// Names are looked up while we run, not while the file is read: one without address is no mistake
+/// in it.
+Environment running_environment() {
+  Environment environment = process_environment();
+  environment.resolve_error = nullptr;
+  return environment;
+}
 
-  int fd() const { return fd_; }
-  /// The next signal, or 0.
-  int next() const {
-    signalfd_siginfo info;
-    return read(fd_, &info, sizeof info) == sizeof info ? static_cast<int>(info.ssi_signo) : 0;
-  }
-
- private:
-  int fd_;
-};
+/// What can only be set at the start. Where two files differ in it, the new one cannot be taken.
+std::vector<Problem> needs_restart(const Config& now, const Config& next, const std::string& file) {
+  std::vector<Problem> problems;
+  const auto say = [&](const char* path, const char* what) {
+    problems.push_back({.file = file,
+                        .path = path,
+                        .message = std::string(what) + " cannot change while the daemon runs",
+                        .help = "set it back, or restart"});
+  };
+  if (now.workers != next.workers) say("workers", "the number of threads");
+  if (now.admin.address != next.admin.address) say("admin.address", "the admin listener's address");
+  if (now.access_log != next.access_log) say("access_log", "where the access log goes");
+  if (now.dns.servers != next.dns.servers) say("dns.servers", "the list of name servers");
+  return problems;
+}
 
 /// Everything that lives from start to exit.
-class Daemon {
+class Daemon final : public Control {
  public:
-  Daemon(Config config, std::string file, std::string hash, std::string version)
-      : config_(std::move(config)) {
+  Daemon(LoadResult loaded, std::string file, std::string version)
+      : inherited_(running_environment().variable),
+        notifier_(running_environment().variable),
+        config_(std::make_shared<const Config>(std::move(loaded.config))) {
     overview_.version = std::move(version);
     overview_.config_file = std::move(file);
-    overview_.config_hash = std::move(hash);
+    overview_.config_hash = std::move(loaded.hash);
     overview_.started = Clock::now();
     overview_.loaded_at = std::chrono::system_clock::now();
-    overview_.config = &config_;
+    overview_.config = config_.get();
     overview_.workers = &workers_;
+    overview_.control = this;
+    overview_.lookout = &lookout_;
   }
   Daemon(const Daemon&) = delete;
-  ~Daemon() {
+  ~Daemon() override {
     admin_listener_.reset();
     loop_.drop_spawned();
     for (auto& worker : workers_) worker->stop();
@@ -92,19 +103,60 @@ class Daemon {
   Result<Done> start();
   int run();
 
+  // ---- Control ----
+
+  Task<std::vector<Problem>> reload() override;
+  Task<Result<Done>> set_weight(std::string pool, std::string backend,
+                                std::uint32_t weight) override;
+
  private:
-  Result<std::string> bind(const ListenerConfig& listener);
+  /// One change of what runs; they come one after the other.
+  struct Change {
+    enum class Kind { reload, weight };
+    Change(Loop& loop, Kind what) : kind(what), done(loop) {}
+    Kind kind;
+    std::string pool;
+    std::string backend;
+    std::uint32_t weight = 0;
+    Signal done;
+    std::vector<Problem> problems;
+    std::optional<Error> error;
+  };
+  using ChangePtr = std::shared_ptr<Change>;
+  using Weights = decltype(Circumstances::weights);
+
   Result<std::string> bind_admin();
+  Task<void> begin();
   Task<void> watch_signals();
+  Task<void> make_changes();
+  Task<void> make(Change& change);
+  Task<void> reload(Change& change);
+  Task<void> set_weight(Change& change);
+  Task<void> put_in_place(std::shared_ptr<const Fleet> fleet, std::vector<Doors> doors);
+  void request_reload();
+  Weights weights_under(const Config& next) const;
+  Circumstances circumstances(const Weights& weights) const;
+  void tell_reload(const std::vector<Problem>& problems, const std::string& text);
+  std::string summary() const;
+  void reopen_logs();
+  void leave();
   Task<void> drain();
   std::uint64_t connections() const;
 
-  Signals signals_;
-  Config config_;
+  ProcessSignals signals_;
+  InheritedSockets inherited_;
+  ServiceNotifier notifier_;
+  std::shared_ptr<const Config> config_;
   Loop loop_;
   std::unique_ptr<Sheets> sheets_;
   std::unique_ptr<AccessLog> access_log_;
   std::vector<std::unique_ptr<Worker>> workers_;
+  Lookout lookout_{loop_, static_cast<std::uint64_t>(Clock::now().time_since_epoch().count())};
+  std::optional<Doorkeeper> doorkeeper_;
+  std::vector<Doors> first_doors_;
+  Weights weights_;  // that operators set
+  std::deque<ChangePtr> changes_;
+  Signal changes_wanted_{loop_};
   Overview overview_;
   FrontendOptions admin_options_;
   std::optional<AdminHost> admin_host_;
@@ -114,19 +166,21 @@ class Daemon {
   int exit_code_ = exit_done;
 };
 
+// ---- the start --------------------------------------------------------------------------------
+
 Result<Done> Daemon::start() {
-  unsigned count = config_.workers;
+  unsigned count = config_->workers;
   if (count == 0) count = std::max(1u, std::thread::hardware_concurrency());
   tame_allocator(count);
   raise_descriptor_limit();
 
-  auto fleet = Fleet::build(config_);
+  auto fleet = Fleet::build(*config_, circumstances({}));
   if (!fleet) return std::move(fleet.error());
-  overview_.fleet = *fleet;
+  overview_.fleet = std::move(*fleet);
   sheets_ = std::make_unique<Sheets>(count);
   overview_.sheets = sheets_.get();
-  if (config_.access_log.path != "off") {
-    auto opened = AccessLog::open(config_.access_log.path, count);
+  if (config_->access_log.path != "off") {
+    auto opened = AccessLog::open(config_->access_log.path, count);
     if (!opened) return std::move(opened.error());
     access_log_ = std::move(*opened);
     overview_.access_log = access_log_.get();
@@ -134,57 +188,46 @@ Result<Done> Daemon::start() {
   for (unsigned i = 0; i < count; ++i) {
     LineRing* ring = access_log_ == nullptr ? nullptr : &access_log_->ring(i);
     workers_.push_back(std::make_unique<Worker>(i, *sheets_, ring));
-    workers_.back()->adopt(config_, overview_.fleet);
   }
+  overview_.fleet->take_over();
 
-  std::vector<std::string> lines;
-  for (const ListenerConfig& listener : config_.listeners) {
-    auto bound = bind(listener);
-    if (!bound) return std::move(bound.error());
-    lines.push_back(std::move(*bound));
-  }
+  doorkeeper_.emplace(count, inherited_);
+  auto doors = doorkeeper_->open(config_->listeners);
+  if (!doors) return std::move(doors.error());
+  first_doors_ = std::move(*doors);
   auto admin = bind_admin();
   if (!admin) return std::move(admin.error());
-  lines.push_back(std::move(*admin));
 
-  for (auto& worker : workers_) worker->start(workers_);
-  for (const std::string& line : lines) print_line(line);
-  overview_.ready = true;
-  print_line("ready");
+  for (const std::string& line : doorkeeper_->lines()) print_line(line);
+  print_line(*admin);
+  for (const std::string& socket : inherited_.unused()) {
+    log::warning("inherited socket " + socket + ": no listener has that name or that address");
+  }
+  for (auto& worker : workers_) {
+    worker->adopt(config_, overview_.fleet);
+    worker->start(workers_);
+  }
   return Done{};
 }
 
-/// A socket per worker, all on the port that the first one got.
-Result<std::string> Daemon::bind(const ListenerConfig& listener) {
-  auto endpoints = resolve(listener.address.host, listener.address.port);
-  if (!endpoints) return std::move(endpoints.error());
-  Endpoint endpoint = endpoints->front();
-  for (auto& worker : workers_) {
-    const bool first = worker == workers_.front();
-    auto fd = first ? Listener::bind(endpoint) : Listener::bind_beside(endpoint);
-    if (!fd) {
-      fd.error().detail = "listener " + listener.name + ": " + fd.error().detail;
-      return std::move(fd.error());
-    }
-    endpoint = Listener::local_endpoint(*fd);
-    worker->listen(listener, *fd);
-  }
-  return fmt::format("listening name={} address={}", listener.name, endpoint.text());
-}
-
 Result<std::string> Daemon::bind_admin() {
-  auto endpoints = resolve(config_.admin.address.host, config_.admin.address.port);
+  const Address& address = config_->admin.address;
+  auto endpoints = resolve(address.host, address.port);
   if (!endpoints) return std::move(endpoints.error());
-  auto fd = Listener::bind(endpoints->front());
-  if (!fd) {
-    fd.error().detail = "admin: " + fd.error().detail;
-    return std::move(fd.error());
+  int fd = inherited_.take("admin", endpoints->front(), 0);
+  if (fd < 0) {
+    auto bound = Listener::bind(endpoints->front());
+    if (!bound) {
+      bound.error().detail = "admin: " + bound.error().detail;
+      return std::move(bound.error());
+    }
+    fd = *bound;
   }
-  const Endpoint endpoint = Listener::local_endpoint(*fd);
+  const Endpoint endpoint = Listener::local_endpoint(fd);
   admin_options_.listener = "admin";
   admin_options_.body_bytes = 1024 * 1024;
   admin_host_.emplace(loop_, overview_);
-  admin_listener_.emplace(loop_, *fd, [this](int accepted, const Endpoint& peer) {
+  admin_listener_.emplace(loop_, fd, [this](int accepted, const Endpoint& peer) {
     auto socket = Socket::adopt(loop_, accepted);
     if (socket == nullptr) return;
     loop_.spawn(serve_http1(std::move(socket), peer, admin_options_, *admin_host_));
@@ -194,44 +237,253 @@ Result<std::string> Daemon::bind_admin() {
 
 int Daemon::run() {
   loop_.spawn(watch_signals());
+  loop_.spawn(begin());
+  std::vector<Loop*> loops;
+  for (auto& worker : workers_) loops.push_back(&worker->loop());
+  loop_.spawn(notifier_.feed_watchdog(loop_, std::move(loops)));
   loop_.run_until([this] { return ended_; });
   return exit_code_;
 }
+
+/// The sockets listen already; who connects now is served when it is known who can answer.
+Task<void> Daemon::begin() {
+  lookout_.follow(*config_, *overview_.fleet);
+  co_await lookout_.first_round(loop_.read_clock() + longest_first_round);
+  if (leaving_) co_return;
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    workers_[i]->loop().post([worker = workers_[i].get(), doors = std::move(first_doors_[i])] {
+      worker->listen(doors);
+    });
+  }
+  overview_.ready = true;
+  print_line("ready");
+  notifier_.ready(summary());
+  loop_.spawn(make_changes());
+}
+
+std::string Daemon::summary() const {
+  std::size_t up = 0;
+  std::size_t all = 0;
+  for (const Fleet::Member& member : overview_.fleet->pools()) {
+    up += member.state->standing(Clock::now());
+    all += member.state->backends().size();
+  }
+  return fmt::format("serving {} pools, {} of {} backends up", overview_.fleet->pools().size(), up,
+                     all);
+}
+
+// ---- changes ----------------------------------------------------------------------------------
+
+Task<std::vector<Problem>> Daemon::reload() {
+  const auto change = std::make_shared<Change>(loop_, Change::Kind::reload);
+  changes_.push_back(change);
+  changes_wanted_.raise();
+  co_await change->done.wait();
+  co_return change->problems;
+}
+
+Task<Result<Done>> Daemon::set_weight(std::string pool, std::string backend, std::uint32_t weight) {
+  const auto change = std::make_shared<Change>(loop_, Change::Kind::weight);
+  change->pool = std::move(pool);
+  change->backend = std::move(backend);
+  change->weight = weight;
+  changes_.push_back(change);
+  changes_wanted_.raise();
+  co_await change->done.wait();
+  if (change->error) co_return std::move(*change->error);
+  co_return Done{};
+}
+
+/// For a signal. One that waits to be made will read the file as it is then: it serves all.
+void Daemon::request_reload() {
+  const bool waits = std::any_of(changes_.begin(), changes_.end(), [](const ChangePtr& change) {
+    return change->kind == Change::Kind::reload;
+  });
+  if (waits) return;
+  changes_.push_back(std::make_shared<Change>(loop_, Change::Kind::reload));
+  changes_wanted_.raise();
+}
+
+Task<void> Daemon::make_changes() {
+  while (true) {
+    while (!changes_.empty()) {
+      const ChangePtr change = std::move(changes_.front());
+      changes_.pop_front();
+      co_await make(*change);
+      change->done.raise();
+    }
+    co_await changes_wanted_.wait();
+  }
+}
+
+Task<void> Daemon::make(Change& change) {
+  switch (change.kind) {
+    case Change::Kind::reload: return reload(change);
+    case Change::Kind::weight: return set_weight(change);
+  }
+  return {};
+}
+
+/// Reads, checks and builds everything before anything changes.
+Task<void> Daemon::reload(Change& change) {
+  notifier_.reloading();
+  LoadResult loaded = load_config(overview_.config_file, running_environment());
+  change.problems = std::move(loaded.problems);
+  const auto refuse = [&](std::string path, Error error) {
+    change.problems.push_back({.file = overview_.config_file,
+                               .path = std::move(path),
+                               .message = std::move(error.detail)});
+  };
+  std::shared_ptr<const Config> next;
+  std::shared_ptr<const Fleet> fleet;
+  std::vector<Doors> doors;
+  Weights weights;
+  if (change.problems.empty()) {
+    change.problems = needs_restart(*config_, loaded.config, overview_.config_file);
+  }
+  if (change.problems.empty()) {
+    next = std::make_shared<const Config>(std::move(loaded.config));
+    weights = weights_under(*next);
+    auto built = Fleet::build(*next, circumstances(weights), overview_.fleet.get());
+    if (built) {
+      fleet = std::move(*built);
+    } else {
+      refuse("", std::move(built.error()));
+    }
+  }
+  if (change.problems.empty()) {
+    auto opened = doorkeeper_->open(next->listeners);
+    if (opened) {
+      doors = std::move(*opened);
+    } else {
+      refuse("listeners", std::move(opened.error()));
+    }
+  }
+  if (change.problems.empty()) {
+    config_ = next;
+    weights_ = std::move(weights);
+    overview_.config = config_.get();
+    overview_.config_hash = loaded.hash;
+    overview_.loaded_at = std::chrono::system_clock::now();
+    co_await put_in_place(std::move(fleet), std::move(doors));
+  }
+  tell_reload(change.problems, loaded.text);
+}
+
+void Daemon::tell_reload(const std::vector<Problem>& problems, const std::string& text) {
+  overview_.reload_problems = problems;
+  if (problems.empty()) {
+    log::info("reloaded " + overview_.config_file + ": " + summary());
+    notifier_.ready(summary());
+    return;
+  }
+  log::error("the file is not taken, what ran goes on:\n" + render_problems(problems, text));
+  notifier_.ready("reload failed: " + problems.front().message);
+}
+
+/// Weights that operators have set hold until a file says something else than the file did then.
+Daemon::Weights Daemon::weights_under(const Config& next) const {
+  const auto said = [](const Config& config, const std::string& pool, const std::string& id) {
+    const std::string address = id.substr(0, id.find('@'));
+    for (const PoolConfig& each : config.pools) {
+      if (each.name != pool) continue;
+      for (const BackendConfig& backend : each.backends) {
+        if (to_string(backend.address) == address) return backend.weight;
+      }
+    }
+    return std::uint32_t{0};
+  };
+  Weights weights = weights_;
+  std::erase_if(weights, [&](const auto& entry) {
+    const auto& [pool, id] = entry.first;
+    return said(*config_, pool, id) != said(next, pool, id);
+  });
+  return weights;
+}
+
+Task<void> Daemon::set_weight(Change& change) {
+  Weights weights = weights_;
+  weights[{change.pool, change.backend}] = change.weight;
+  auto fleet = Fleet::build(*config_, circumstances(weights), overview_.fleet.get());
+  if (!fleet) {
+    change.error = std::move(fleet.error());
+    co_return;
+  }
+  weights_ = std::move(weights);
+  co_await put_in_place(std::move(*fleet), {});
+}
+
+/// Every worker has the new plan, and its doors where there are any, when this is done.
+Task<void> Daemon::put_in_place(std::shared_ptr<const Fleet> fleet, std::vector<Doors> doors) {
+  fleet->take_over();
+  overview_.fleet = std::move(fleet);
+  struct Wait {
+    explicit Wait(Loop& loop) : done(loop) {}
+    Signal done;
+    std::size_t left = 0;
+  };
+  const auto wait = std::make_shared<Wait>(loop_);
+  wait->left = workers_.size();
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    Worker* const worker = workers_[i].get();
+    const auto own = doors.empty() ? nullptr : std::make_shared<const Doors>(std::move(doors[i]));
+    worker->loop().post([this, worker, own, wait, config = config_, now = overview_.fleet] {
+      worker->adopt(config, now);
+      if (own != nullptr) worker->listen(*own);
+      loop_.post([wait] {
+        if (--wait->left == 0) wait->done.raise();
+      });
+    });
+  }
+  co_await wait->done.wait();
+  lookout_.follow(*config_, *overview_.fleet);
+}
+
+Circumstances Daemon::circumstances(const Weights& weights) const {
+  return {.find =
+              [](const Address& address) {
+                auto found = resolve(address.host, address.port);
+                return found ? std::move(*found) : std::vector<Endpoint>();
+              },
+          .weights = weights};
+}
+
+// ---- signals and the end ----------------------------------------------------------------------
 
 Task<void> Daemon::watch_signals() {
   Watch watch(loop_, signals_.fd());
   while (true) {
     const int signal = signals_.next();
-    if (signal == 0) {
-      watch.not_readable();
-      co_await watch.until_readable();
-      continue;
-    }
     switch (signal) {
-      case SIGHUP:
-        log::warning("SIGHUP: the file is read at the start only; restart to change it");
+      case 0:
+        watch.not_readable();
+        co_await watch.until_readable();
         break;
-      case SIGUSR1:
-        if (access_log_ != nullptr) {
-          auto reopened = access_log_->reopen();
-          if (!reopened) log::error("access log: " + reopened.error().detail);
-        }
-        break;
+      case SIGHUP: request_reload(); break;
+      case SIGUSR1: reopen_logs(); break;
       case SIGINT:
       case SIGTERM:
-      case SIGQUIT:
-        if (leaving_) {
-          log::warning("asked twice to leave: leaving with requests unfinished");
-          if (connections() > 0) exit_code_ = exit_drain_deadline;
-          ended_ = true;
-        } else {
-          leaving_ = true;
-          loop_.spawn(drain());
-        }
-        break;
+      case SIGQUIT: leave(); break;
       default: break;
     }
   }
+}
+
+void Daemon::reopen_logs() {
+  if (access_log_ == nullptr) return;
+  auto reopened = access_log_->reopen();
+  if (!reopened) log::error("access log: " + reopened.error().detail);
+}
+
+void Daemon::leave() {
+  if (!leaving_) {
+    leaving_ = true;
+    loop_.spawn(drain());
+    return;
+  }
+  log::warning("asked twice to leave: leaving with requests unfinished");
+  if (connections() > 0) exit_code_ = exit_drain_deadline;
+  ended_ = true;
 }
 
 std::uint64_t Daemon::connections() const {
@@ -243,12 +495,18 @@ std::uint64_t Daemon::connections() const {
 /// Readiness fails first, then nobody new comes in, then requests end in their own time.
 Task<void> Daemon::drain() {
   log::info(fmt::format("draining: {} connections", connections()));
+  notifier_.stopping(fmt::format("draining {} connections", connections()));
   overview_.draining = true;
-  if (config_.shutdown.delay.count() > 0) co_await loop_.sleep_for(config_.shutdown.delay);
+  if (config_->shutdown.delay.count() > 0) co_await loop_.sleep_for(config_->shutdown.delay);
   for (auto& worker : workers_) worker->begin_drain();
-  const Instant deadline = loop_.now() + config_.shutdown.drain;
+  const Instant deadline = loop_.now() + config_->shutdown.drain;
+  Instant told = loop_.now();
   while (connections() > 0 && loop_.now() < deadline) {
     co_await loop_.sleep_for(std::chrono::milliseconds(20));
+    if (loop_.now() - told < std::chrono::seconds(1)) continue;
+    told = loop_.now();
+    notifier_.status(fmt::format("draining {} connections", connections()));
+    notifier_.extend_timeout(std::chrono::seconds(10));
   }
   if (connections() > 0) {
     log::warning(fmt::format("drain deadline: {} connections are cut", connections()));
@@ -263,7 +521,7 @@ int run(LoadResult loaded, const std::string& file, const std::string& version) 
     std::fwrite(problems.data(), 1, problems.size(), stderr);
     return exit_start_failed;
   }
-  Daemon daemon(std::move(loaded.config), file, loaded.hash, version);
+  Daemon daemon(std::move(loaded), file, version);
   auto started = daemon.start();
   if (!started) {
     log::error(started.error().detail);
@@ -275,12 +533,12 @@ int run(LoadResult loaded, const std::string& file, const std::string& version) 
 }  // namespace
 
 int run_daemon(const DaemonOptions& options) {
-  return run(load_config(options.config_file, process_environment()), options.config_file,
+  return run(load_config(options.config_file, running_environment()), options.config_file,
              options.version);
 }
 
 int run_daemon_with(const std::string& config_text, const std::string& version) {
-  return run(read_config(config_text, "generated", process_environment()), "generated", version);
+  return run(read_config(config_text, "generated", running_environment()), "generated", version);
 }
 
 }  // namespace evenkeel

@@ -2,34 +2,46 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <list>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "evenkeel/base/loop.h"
 #include "evenkeel/config/config.h"
 #include "evenkeel/filter/access.h"
-#include "evenkeel/net/listener.h"
 #include "evenkeel/proxy/plan.h"
 #include "evenkeel/stats/sheet.h"
 #include "evenkeel/wire/frontend.h"
+#include "server/port.h"
 
 namespace evenkeel {
 
-class Worker final : public Host {
+/// What a worker is to listen to from now on.
+struct Doors {
+  struct Door {
+    ListenerConfig config;
+    std::string replaces;  ///< the listener whose socket it goes on with; empty: none
+    int fd = -1;           ///< else this worker's own socket, which it takes over
+  };
+  std::vector<Door> doors;
+};
+
+class Worker final {
  public:
   Worker(unsigned index, Sheets& sheets, LineRing* ring);
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
-  ~Worker() override;
+  ~Worker();
 
   // ---- before `start`, or on the worker's own thread ----
 
   /// The plan of requests that begin from now on.
-  void adopt(const Config& config, std::shared_ptr<const Fleet> fleet);
-  /// Takes over a bound socket.
-  void listen(const ListenerConfig& config, int fd);
+  void adopt(std::shared_ptr<const Config> config, std::shared_ptr<const Fleet> fleet);
+  /// Listens to these; the listeners that are not among them accept nobody any more.
+  void listen(const Doors& doors);
 
   /// `peers`: all workers, this one too; outlive the thread.
   void start(const std::vector<std::unique_ptr<Worker>>& peers);
@@ -43,44 +55,18 @@ class Worker final : public Host {
   /// Ends the thread, and with it every connection that is left.
   void stop();
 
-  // ---- Host ----
+  // ---- for its ports ----
 
-  std::shared_ptr<Handler> plan() override { return plan_; }
-  void refused(const Refusal& refusal) override;
-  bool draining() const override { return draining_; }
-  WaiterList& idle_connections() override { return idle_; }
-  void watch_drain(Waiter& waiter) override { drain_watchers_.add(waiter); }
-  void closed(const FrontendOptions& listener) override;
+  const std::shared_ptr<Plan>& plan() const { return plan_; }
+  Sheets& sheets() { return sheets_; }
+  Sheet& sheet() { return sheet_; }
+  void refused(const Refusal& refusal);
+  /// A new connection: it is served here, by another worker, or not at all.
+  void accepted(Port& port, int fd, const Endpoint& peer);
+  void descriptors_exhausted();
+  void connection_ended() { connections_.fetch_sub(1, std::memory_order_relaxed); }
 
  private:
-  struct Port {
-    FrontendOptions options;
-    std::vector<Cidr> proxies;  // who must begin with a PROXY header
-    Duration handshake_timeout;
-    std::uint32_t most_connections;
-    std::uint32_t index;  // of Names
-    std::unique_ptr<Listener> listener;
-  };
-
-  /// A connection before HTTP, at its PROXY header or its handshake; woken to make room.
-  struct Beginning : Waiter {
-    Beginning(Worker& owner, Watch& watched)
-        : Waiter([](Waiter& self) {
-            auto& beginning = static_cast<Beginning&>(self);
-            beginning.made_room = true;
-            beginning.watch.interrupt();
-          }),
-          worker(owner),
-          watch(watched) {
-      ++worker.beginnings_;
-      worker.beginning_.add(*this);
-    }
-    ~Beginning() { --worker.beginnings_; }
-    Worker& worker;
-    Watch& watch;
-    bool made_room = false;
-  };
-
   class HandedOver {
    public:
     HandedOver(Worker& to, int fd);
@@ -93,11 +79,8 @@ class Worker final : public Host {
     int fd_;
   };
 
-  void accept(Port& port, int fd, const Endpoint& peer);
-  void serve(Port& port, int fd, const Endpoint& peer);
-  Task<void> open(Port& port, std::unique_ptr<Socket> socket, Endpoint peer, bool named_by_proxy,
-                  std::shared_ptr<const TlsServer> tls);
-  void close_idle(int count);
+  Port* port_named(const std::string& name);
+  int close_idle(int count);
   Worker& least_busy();
 
   const unsigned index_;
@@ -106,14 +89,9 @@ class Worker final : public Host {
   Sheet& sheet_;
   Loop loop_;
   Ledger ledger_;
-  WaiterList idle_;
-  WaiterList drain_watchers_;
   std::shared_ptr<Plan> plan_;
-  std::list<Port> ports_;
+  std::list<Port> ports_;  // those that have retired last until they are empty
   std::atomic<std::uint32_t> connections_{0};
-  unsigned beginnings_ = 0;
-  WaiterList beginning_;  // the oldest first
-  bool draining_ = false;
   const std::vector<std::unique_ptr<Worker>>* peers_ = nullptr;
   std::thread thread_;
 };

@@ -56,7 +56,8 @@ class Chain : public testing::Test {
   /// Builds what `config` says. Called by the first `connect` otherwise.
   void build() {
     fleet = *Fleet::build(config);
-    host.handler = std::make_shared<Plan>(config, fleet, WorkerContext{loop, sheets, 0, ledger});
+    host.handler = std::make_shared<Plan>(std::make_shared<const Config>(config), fleet,
+                                          WorkerContext{loop, sheets, 0, ledger});
   }
   std::unique_ptr<Peer> connect(int buffer_bytes = 0) {
     if (host.handler == nullptr) build();

@@ -20,13 +20,15 @@ struct ConnectorOptions {
   std::shared_ptr<const TlsClient> tls;                ///< null: in the clear
   std::string server_name;  ///< what the certificate must be for, and SNI where it is a name
   AlpnOffer alpn = AlpnOffer::http1;
+
+  bool operator==(const ConnectorOptions&) const = default;
 };
 
 /// Connects to one backend. Thread: one worker's. Outlives its tasks.
 class Connector {
  public:
-  /// `addresses`: of the server, not empty; tried in turn, beginning with the one that answered
-  /// last.
+  /// `addresses`: of the server; tried in turn, beginning with the one that answered last. With
+  /// none, nothing can be connected.
   Connector(Loop& loop, std::vector<Endpoint> addresses, ConnectorOptions options);
   Connector(const Connector&) = delete;
   Connector& operator=(const Connector&) = delete;

@@ -27,6 +27,8 @@ struct LinkPoolOptions {
   BackendProtocol protocol = BackendProtocol::http1;
   Duration idle_timeout = std::chrono::seconds(4);  ///< below the server's own
   std::size_t max_idle = 256;
+
+  bool operator==(const LinkPoolOptions&) const = default;
 };
 
 /// A place on a link, for one request. Dropping it gives the link back to its pool when another
@@ -61,8 +63,7 @@ class [[nodiscard]] LinkLease {
 /// Thread: one worker's. Outlives its leases.
 class LinkPool {
  public:
-  /// `addresses`: of the server, not empty; tried in turn, beginning with the one that answered
-  /// last.
+  /// `addresses`: as a Connector's.
   LinkPool(Loop& loop, std::vector<Endpoint> addresses, const LinkPoolOptions& options,
            BackendCells& cells);
   LinkPool(const LinkPool&) = delete;
@@ -113,7 +114,7 @@ class LinkPool {
   LinkPoolOptions options_;
   BackendCells& cells_;
   Speaks speaks_;
-  Instant guess_ends_ = never;  // of `speaks_`, where nobody has said so
+  Instant guess_ends_ = never;                 // of `speaks_`, where nobody has said so
   std::vector<std::unique_ptr<Kept>> idle_;    // the one used last at the back
   std::vector<std::unique_ptr<Kept>> shared_;  // in use or not
   Node joiners_;

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,10 @@ struct Endpoint {
   std::string host() const;
   /// "192.0.2.1:80" or "[2001:db8::1]:80".
   std::string text() const;
+
+  bool operator==(const Endpoint& other) const {
+    return size == other.size && std::memcmp(&storage, &other.storage, size) == 0;
+  }
 };
 
 /// Every address of a name or a literal (without brackets), in the resolver's order; an Error that

@@ -29,12 +29,16 @@ class Listener {
   Listener(const Listener&) = delete;
   ~Listener();
 
+  /// Accepts all who wait now, before the end.
+  void accept_rest();
+
   /// Where a bound descriptor listens.
   static Endpoint local_endpoint(int fd);
 
  private:
   static void ready(Waiter& self);
   void accept_all();
+  bool accept_some(int most);
 
   struct Ready : Waiter {
     explicit Ready(Listener& owner) : Waiter(&Listener::ready), listener(owner) {}

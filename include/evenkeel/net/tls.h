@@ -54,10 +54,12 @@ class TlsServer {
 
   /// What is wrong with the files, warnings included. Reads them; blocks.
   static std::vector<TlsProblem> check(const ListenerTlsConfig& config);
-  /// `listener`: its name; one part of what a session is bound to. Errors name file and cure.
+  /// `listener`: its name; one part of what a session is bound to. Tickets of a predecessor stay
+  /// good, as far as the policy is still the same. Errors name file and cure.
   static Result<std::shared_ptr<const TlsServer>> build(const ListenerTlsConfig& config,
                                                         const std::string& listener,
-                                                        Options options);
+                                                        Options options,
+                                                        const TlsServer* predecessor = nullptr);
   static Result<std::shared_ptr<const TlsServer>> build(const ListenerTlsConfig& config,
                                                         const std::string& listener) {
     return build(config, listener, Options{});
@@ -74,7 +76,7 @@ class TlsServer {
   TlsServer();
 
   std::unique_ptr<TlsContexts> contexts_;
-  std::unique_ptr<TicketKeys> tickets_;
+  std::shared_ptr<TicketKeys> tickets_;
   std::vector<TlsProblem> warnings_;
   bool http2_ = true;
 };
@@ -97,22 +99,24 @@ class TlsSessions {
 class TlsClient {
  public:
   static std::vector<TlsProblem> check(const PoolTlsConfig& config);
-  /// Errors name file and cure.
-  static Result<std::shared_ptr<const TlsClient>> build(const PoolTlsConfig& config);
+  /// The predecessor itself where neither the settings nor the files have changed, so that what was
+  /// connected with it can go on. Errors name file and cure.
+  static Result<std::shared_ptr<const TlsClient>> build(
+      const PoolTlsConfig& config, std::shared_ptr<const TlsClient> predecessor = nullptr);
   TlsClient(const TlsClient&) = delete;
   TlsClient& operator=(const TlsClient&) = delete;
   ~TlsClient();
 
   /// What the backend's certificate must be for, if the file says so; else its host.
-  const std::string& server_name() const { return server_name_; }
+  const std::string& server_name() const { return config_.server_name; }
 
  private:
   friend class TlsState;
   TlsClient() = default;
 
   ssl_ctx_st* context_ = nullptr;
-  std::string server_name_;
-  bool verify_ = true;
+  PoolTlsConfig config_;
+  std::string files_;  // their bytes
 };
 
 }  // namespace evenkeel

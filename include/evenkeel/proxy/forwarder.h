@@ -19,6 +19,7 @@ namespace evenkeel {
 struct Target {
   std::shared_ptr<LinkPool> links;
   BackendCells* cells;
+  std::string_view authorization;  ///< what requests carry in that field; empty: the client's
 };
 
 struct ForwarderOptions {

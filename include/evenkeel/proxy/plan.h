@@ -19,31 +19,17 @@
 #include "evenkeel/http/message.h"
 #include "evenkeel/net/endpoint.h"
 #include "evenkeel/net/tls.h"
+#include "evenkeel/proxy/fleet.h"
 #include "evenkeel/proxy/forwarder.h"
 #include "evenkeel/proxy/router.h"
 
 namespace evenkeel {
 
-/// What the plans of all workers share: pools with their backends, and where those are.
-/// Immutable in shape. Thread: any.
-class Fleet {
- public:
-  /// Resolves names and reads certificates; blocks. Errors name the backend or the file.
-  static Result<std::shared_ptr<const Fleet>> build(const Config& config);
-
-  struct Member {
-    std::shared_ptr<PoolState> state;
-    std::vector<std::vector<Endpoint>> addresses;  ///< of each backend
-    std::shared_ptr<const TlsClient> tls;  ///< how its backends are spoken to; null: in the clear
-  };
-  const std::vector<Member>& pools() const { return pools_; }
-  /// How a listener speaks TLS; null: in the clear.
-  std::shared_ptr<const TlsServer> tls_of(std::string_view listener) const;
-
- private:
-  std::vector<Member> pools_;
-  std::map<std::string, std::shared_ptr<const TlsServer>, std::less<>> listeners_;
-};
+/// How a backend of a pool is spoken to, by whoever does. `tls`: of its pool. A pool of links is one
+/// backend's and one plan's: whatever TLS settings a link was made with are those of every request
+/// that may use it, without any of them being part of a key.
+LinkPoolOptions link_options_of(const PoolConfig& pool, const BackendConfig& backend,
+                                const std::shared_ptr<const TlsClient>& tls);
 
 /// A worker's own: outlives its plans.
 struct WorkerContext {
@@ -55,7 +41,10 @@ struct WorkerContext {
 
 class Plan final : public Handler {
  public:
-  Plan(const Config& config, std::shared_ptr<const Fleet> fleet, const WorkerContext& worker);
+  /// `predecessor`: this worker's plan until now, or null; links to backends that are as they were
+  /// go on. REQUIRES: the fleet was built from this configuration.
+  Plan(std::shared_ptr<const Config> config, std::shared_ptr<const Fleet> fleet,
+       const WorkerContext& worker, const Plan* predecessor = nullptr);
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
 
@@ -77,6 +66,13 @@ class Plan final : public Handler {
     Filter& filter;
     Handler& next;
   };
+  /// A backend as one worker is connected to it.
+  struct Connected {
+    std::string id;
+    std::vector<Endpoint> addresses;
+    LinkPoolOptions options;
+    std::shared_ptr<LinkPool> links;
+  };
   /// One of the pools that a route leads to.
   struct Lane {
     Handler* first;  // of its filters
@@ -91,11 +87,14 @@ class Plan final : public Handler {
     std::vector<Lane> lanes;
   };
 
+  void add_pool(const PoolConfig& pool, const Fleet::Member& member, const WorkerContext& worker,
+                const Plan* predecessor);
+  void add_road(const RouteConfig& route, Names& names);
   Handler& filters_before(Handler& last);
   Handler& stage(Filter& filter, Handler& next);
   const Lane& choose(const Road& road);
 
-  Config config_;
+  std::shared_ptr<const Config> config_;
   std::shared_ptr<const Fleet> fleet_;
   Router router_;
   Rng rng_;
@@ -103,6 +102,8 @@ class Plan final : public Handler {
   GrpcFilter grpc_;
   ProvenanceFilter provenance_;
   std::vector<std::unique_ptr<Handler>> handlers_;
+  std::map<std::string, std::vector<Connected>, std::less<>> connected_;  // by pool
+  std::vector<Handler*> firsts_;                                          // of each pool's filters
   std::vector<Road> roads_;
   Handler* unrouted_;
 };

@@ -16,6 +16,8 @@ struct LinkOptions {
   Duration idle_timeout = std::chrono::seconds(300);        ///< between bytes, either way
   std::size_t header_bytes = 64 * 1024;
   std::size_t header_fields = 256;
+
+  bool operator==(const LinkOptions&) const = default;
 };
 
 /// One connection to a backend. Dropping it, or the body of a response that is not at its end,

@@ -1,0 +1,71 @@
+// What the plans of all workers share: pools with their backends, where those are and how they are
+// spoken to, and how listeners speak TLS.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "evenkeel/balance/pool.h"
+#include "evenkeel/base/result.h"
+#include "evenkeel/config/config.h"
+#include "evenkeel/net/endpoint.h"
+#include "evenkeel/net/tls.h"
+
+namespace evenkeel {
+
+/// What a fleet is built from besides the file.
+struct Circumstances {
+  /// Where a host is, as far as it is known now; empty: its name has no address. The ports are set.
+  std::function<std::vector<Endpoint>(const Address&)> find;
+  /// Weights that operators have set in place of the file's, by pool and backend id.
+  std::map<std::pair<std::string, std::string>, std::uint32_t> weights;
+};
+
+/// Immutable in shape. Thread: any.
+class Fleet {
+ public:
+  /// One backend of a pool. A name with several addresses has as many: `config` is the same.
+  struct Seat {
+    BackendConfig config;
+    std::vector<Endpoint> addresses;  ///< tried in turn; empty: its name has none
+    std::string authorization;        ///< what its `authorization` field says; empty: the client's
+  };
+  struct Member {
+    std::shared_ptr<PoolState> state;
+    std::vector<Seat> seats;               ///< of each backend of `state`
+    std::shared_ptr<const TlsClient> tls;  ///< how its backends are spoken to; null: in the clear
+  };
+
+  /// Reads certificates and keys; blocks. Changes nothing that is in use. With a predecessor, pools
+  /// of the same name go on: backends of the same id keep their counters, signals and closures,
+  /// TLS settings whose files say what they said are the same object, and tickets of a listener
+  /// stay good. Errors name the backend or the file.
+  static Result<std::shared_ptr<const Fleet>> build(const Config& config,
+                                                    const Circumstances& circumstances,
+                                                    const Fleet* predecessor = nullptr);
+  /// Looks names up as it goes; one without address is an error.
+  static Result<std::shared_ptr<const Fleet>> build(const Config& config);
+
+  /// From now on this is what runs: backends without address are closed, those that have one again
+  /// are open to whoever waits.
+  void take_over() const;
+
+  /// In the order of the file.
+  const std::vector<Member>& pools() const { return pools_; }
+  /// How a listener speaks TLS; null: in the clear.
+  std::shared_ptr<const TlsServer> tls_of(std::string_view listener) const;
+
+ private:
+  const Member* find(std::string_view pool) const;
+
+  std::vector<Member> pools_;
+  std::map<std::string, std::shared_ptr<const TlsServer>, std::less<>> listeners_;
+};
+
+}  // namespace evenkeel

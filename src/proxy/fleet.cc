@@ -1,0 +1,165 @@
+#include "evenkeel/proxy/fleet.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <optional>
+
+#include "evenkeel/base/log.h"
+
+namespace evenkeel {
+namespace {
+
+using Seat = Fleet::Seat;
+
+bool speaks_tls(const PoolConfig& pool) {
+  return pool.tls ||
+         std::any_of(pool.backends.begin(), pool.backends.end(),
+                     [](const BackendConfig& backend) { return backend.address.secure; });
+}
+
+Result<std::string> read_key(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string key{std::istreambuf_iterator<char>(file), {}};
+  if (!file.good() && !file.eof()) {
+    return Error{.fault = Fault::internal,
+                 .detail = "api_key_file: '" + path + "' cannot be read; give a file with the key"};
+  }
+  const auto visible = [](char c) { return c > ' ' && c < '\x7f'; };
+  while (!key.empty() && !visible(key.back())) key.pop_back();
+  if (key.empty() || !std::all_of(key.begin(), key.end(), visible)) {
+    return Error{
+        .fault = Fault::internal,
+        .detail = "api_key_file: '" + path + "' holds no key: one word of printable ASCII is one"};
+  }
+  return key;
+}
+
+/// Who a name stands for. Addresses of IPv4 and IPv6 side by side are taken for two ways to one
+/// server; several of one family are several servers, of IPv4 where there are any: a server that
+/// has both would be there twice.
+std::vector<std::vector<Endpoint>> servers_of(const Address& address,
+                                              std::vector<Endpoint> addresses) {
+  const auto is_v4 = [](const Endpoint& each) { return each.family() == AF_INET; };
+  const auto v4 =
+      static_cast<std::size_t>(std::count_if(addresses.begin(), addresses.end(), is_v4));
+  const bool has_v4 = v4 > 0;
+  const std::size_t servers = has_v4 ? v4 : addresses.size();
+  if (servers <= 1 || address.host == "localhost") return {std::move(addresses)};
+  std::vector<std::vector<Endpoint>> each;
+  for (const Endpoint& endpoint : addresses) {
+    if (is_v4(endpoint) == has_v4) each.push_back({endpoint});
+  }
+  // Name servers shuffle; the same servers shall be the same pool.
+  std::sort(each.begin(), each.end(),
+            [](const auto& a, const auto& b) { return a.front().text() < b.front().text(); });
+  each.erase(std::unique(each.begin(), each.end()), each.end());
+  return each;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Fleet>> Fleet::build(const Config& config) {
+  std::optional<Error> unknown;
+  const Circumstances now{.find =
+                              [&unknown](const Address& address) {
+                                auto addresses = resolve(address.host, address.port);
+                                if (addresses) return std::move(*addresses);
+                                unknown = std::move(addresses.error());
+                                return std::vector<Endpoint>();
+                              },
+                          .weights = {}};
+  auto fleet = build(config, now);
+  if (unknown) return std::move(*unknown);
+  return fleet;
+}
+
+Result<std::shared_ptr<const Fleet>> Fleet::build(const Config& config,
+                                                  const Circumstances& circumstances,
+                                                  const Fleet* predecessor) {
+  auto fleet = std::make_shared<Fleet>();
+  for (const ListenerConfig& listener : config.listeners) {
+    if (!listener.tls) continue;
+    const auto before = predecessor == nullptr ? nullptr : predecessor->tls_of(listener.name);
+    auto tls = TlsServer::build(*listener.tls, listener.name, {}, before.get());
+    if (!tls) return std::move(tls.error());
+    for (const TlsProblem& warning : (*tls)->warnings()) {
+      log::warning("listener " + listener.name + ": " + warning.message + "; " + warning.help);
+    }
+    fleet->listeners_[listener.name] = std::move(*tls);
+  }
+  for (const PoolConfig& pool : config.pools) {
+    const auto fail = [&pool](Error error) {
+      error.detail = "pool " + pool.name + ": " + error.detail;
+      return error;
+    };
+    const Member* before = predecessor == nullptr ? nullptr : predecessor->find(pool.name);
+    PoolSpec spec{.name = pool.name,
+                  .picker = pool.picker,
+                  .load_factor = pool.hash.load_factor,
+                  .queue = {pool.limits.queue.size, pool.limits.queue.timeout}};
+    Member member;
+    for (const BackendConfig& backend : pool.backends) {
+      std::string authorization;
+      if (!backend.api_key_file.empty()) {
+        auto key = read_key(backend.api_key_file);
+        if (!key) return fail(std::move(key.error()));
+        authorization = "Bearer " + *key;
+      }
+      const std::string address = to_string(backend.address);
+      auto servers = servers_of(backend.address, circumstances.find(backend.address));
+      const bool several = servers.size() > 1;
+      for (std::vector<Endpoint>& addresses : servers) {
+        const std::string id = several ? address + "@" + addresses.front().host() : address;
+        const auto weight = circumstances.weights.find({pool.name, id});
+        spec.backends.push_back(
+            {.id = id,
+             .address = several ? addresses.front().text() : address,
+             .weight = weight == circumstances.weights.end() ? backend.weight : weight->second,
+             .zone = backend.zone,
+             .labels = backend.labels,
+             .max_in_flight = pool.limits.max_in_flight});
+        member.seats.push_back({backend, std::move(addresses), authorization});
+      }
+    }
+    if (speaks_tls(pool)) {
+      auto tls = TlsClient::build(pool.tls.value_or(PoolTlsConfig{}),
+                                  before == nullptr ? nullptr : before->tls);
+      if (!tls) return fail(std::move(tls.error()));
+      member.tls = std::move(*tls);
+    }
+    member.state =
+        PoolState::build(std::move(spec), before == nullptr ? nullptr : before->state.get());
+    fleet->pools_.push_back(std::move(member));
+  }
+  return std::shared_ptr<const Fleet>(std::move(fleet));
+}
+
+void Fleet::take_over() const {
+  for (const Member& member : pools_) {
+    for (std::size_t i = 0; i < member.seats.size(); ++i) {
+      const Backend& backend = *member.state->backends()[i];
+      if (member.seats[i].addresses.empty()) {
+        backend.load().close(Closure::unresolved);
+      } else {
+        backend.reopen(Closure::unresolved);
+      }
+    }
+  }
+}
+
+const Fleet::Member* Fleet::find(std::string_view pool) const {
+  const auto found = std::find_if(pools_.begin(), pools_.end(), [&](const Member& member) {
+    return member.state->spec().name == pool;
+  });
+  return found == pools_.end() ? nullptr : &*found;
+}
+
+std::shared_ptr<const TlsServer> Fleet::tls_of(std::string_view listener) const {
+  const auto found = listeners_.find(listener);
+  return found == listeners_.end() ? nullptr : found->second;
+}
+
+}  // namespace evenkeel

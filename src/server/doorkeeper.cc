@@ -1,0 +1,147 @@
+#include "server/doorkeeper.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "evenkeel/net/listener.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr int first_inherited = 3;
+
+std::optional<long> number_in(const std::optional<std::string>& text) {
+  if (!text) return std::nullopt;
+  long number = 0;
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), number);
+  if (error != std::errc() || end != text->data() + text->size()) return std::nullopt;
+  return number;
+}
+
+bool listens(int fd) {
+  int answer = 0;
+  socklen_t size = sizeof answer;
+  return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &answer, &size) == 0 && answer != 0;
+}
+
+void close_all(const std::vector<Doors>& doors) {
+  for (const Doors& each : doors) {
+    for (const Doors::Door& door : each.doors) {
+      if (door.fd >= 0) close(door.fd);
+    }
+  }
+}
+
+}  // namespace
+
+// ---- InheritedSockets -------------------------------------------------------------------------
+
+InheritedSockets::InheritedSockets(const Variable& variable) {
+  if (number_in(variable("LISTEN_PID")) != static_cast<long>(getpid())) return;
+  const long count = number_in(variable("LISTEN_FDS")).value_or(0);
+  std::string names = variable("LISTEN_FDNAMES").value_or("");
+  for (int fd = first_inherited; fd < first_inherited + count; ++fd) {
+    const std::size_t colon = names.find(':');
+    std::string name = names.substr(0, colon);
+    names = colon == std::string::npos ? "" : names.substr(colon + 1);
+    if (!listens(fd)) continue;
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+    sockets_.push_back({fd, std::move(name), Listener::local_endpoint(fd)});
+  }
+}
+
+InheritedSockets::~InheritedSockets() {
+  for (const Inherited& socket : sockets_) close(socket.fd);
+}
+
+int InheritedSockets::take(std::string_view name, const Endpoint& endpoint, unsigned turn) {
+  std::vector<Inherited*> fitting;
+  for (Inherited& socket : sockets_) {
+    if (socket.name == name || socket.endpoint == endpoint) fitting.push_back(&socket);
+  }
+  if (fitting.empty()) return -1;
+  Inherited& chosen = *fitting[turn % fitting.size()];
+  chosen.used = true;
+  return fcntl(chosen.fd, F_DUPFD_CLOEXEC, 0);
+}
+
+std::vector<std::string> InheritedSockets::unused() const {
+  std::vector<std::string> unused;
+  for (const Inherited& socket : sockets_) {
+    if (!socket.used) unused.push_back(socket.name + " at " + socket.endpoint.text());
+  }
+  return unused;
+}
+
+// ---- Doorkeeper -------------------------------------------------------------------------------
+
+Result<std::vector<Doors>> Doorkeeper::open(const std::vector<ListenerConfig>& listeners) {
+  std::vector<Doors> doors(workers_);
+  std::vector<Open> open;
+  for (const ListenerConfig& listener : listeners) {
+    if (const Open* stays = standing(listener)) {
+      open.push_back({listener.name, listener.address, stays->endpoint});
+      for (Doors& each : doors) each.doors.push_back({listener, stays->name, -1});
+      continue;
+    }
+    auto endpoint = bind(listener, doors);
+    if (!endpoint) {
+      close_all(doors);
+      endpoint.error().detail = "listener " + listener.name + ": " + endpoint.error().detail;
+      return std::move(endpoint.error());
+    }
+    open.push_back({listener.name, listener.address, *endpoint});
+  }
+  open_ = std::move(open);
+  return doors;
+}
+
+/// The open listener whose sockets this one takes over: the one in the same place, and where the
+/// kernel chose the place, of the same name.
+const Doorkeeper::Open* Doorkeeper::standing(const ListenerConfig& listener) const {
+  const auto found = std::find_if(open_.begin(), open_.end(), [&](const Open& each) {
+    return each.address == listener.address &&
+           (listener.address.port != 0 || each.name == listener.name);
+  });
+  return found == open_.end() ? nullptr : &*found;
+}
+
+/// A socket per worker, all on the port that the first one got.
+Result<Endpoint> Doorkeeper::bind(const ListenerConfig& listener, std::vector<Doors>& doors) {
+  auto endpoints = resolve(listener.address.host, listener.address.port);
+  if (!endpoints) return std::move(endpoints.error());
+  Endpoint endpoint = endpoints->front();
+  // One of ours may have the port under a wider or a narrower address; it goes when we have it too.
+  const bool shared = std::any_of(open_.begin(), open_.end(), [&](const Open& each) {
+    return each.endpoint.port() == endpoint.port();
+  });
+  for (unsigned worker = 0; worker < workers_; ++worker) {
+    int fd = inherited_.take(listener.name, endpoint, worker);
+    if (fd < 0) {
+      auto bound =
+          worker == 0 && !shared ? Listener::bind(endpoint) : Listener::bind_beside(endpoint);
+      if (!bound) return std::move(bound.error());
+      fd = *bound;
+    }
+    doors[worker].doors.push_back({listener, "", fd});
+    endpoint = Listener::local_endpoint(fd);
+  }
+  return endpoint;
+}
+
+std::vector<std::string> Doorkeeper::lines() const {
+  std::vector<std::string> lines;
+  for (const Open& each : open_) {
+    lines.push_back(fmt::format("listening name={} address={}", each.name, each.endpoint.text()));
+  }
+  return lines;
+}
+
+}  // namespace evenkeel

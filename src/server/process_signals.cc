@@ -1,0 +1,29 @@
+#include "server/process_signals.h"
+
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <initializer_list>
+
+namespace evenkeel {
+
+ProcessSignals::ProcessSignals() {
+  sigset_t wanted;
+  sigemptyset(&wanted);
+  for (const int number : {SIGHUP, SIGINT, SIGTERM, SIGQUIT, SIGUSR1, SIGUSR2}) {
+    sigaddset(&wanted, number);
+  }
+  pthread_sigmask(SIG_BLOCK, &wanted, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+  fd_ = signalfd(-1, &wanted, SFD_NONBLOCK | SFD_CLOEXEC);
+}
+
+ProcessSignals::~ProcessSignals() { close(fd_); }
+
+int ProcessSignals::next() const {
+  signalfd_siginfo info;
+  return read(fd_, &info, sizeof info) == sizeof info ? static_cast<int>(info.ssi_signo) : 0;
+}
+
+}  // namespace evenkeel
