@@ -14,7 +14,9 @@ constexpr std::size_t most_bytes = std::size_t{16} << 20;
 }  // namespace
 
 Scraper::Scraper(Loop& loop, ScrapePlace place, NameResolver resolve)
-    : loop_(loop), place_(std::move(place)), resolve_(std::move(resolve)) {}
+    : loop_(loop), place_(std::move(place)), resolve_(std::move(resolve)) {
+  place_.access.links.max_idle = 1;  // whatever its pool does with those of its requests
+}
 
 Task<Result<Scraped>> Scraper::read(ScrapeListener& listener, Instant deadline) {
   auto asked = ask(listener);

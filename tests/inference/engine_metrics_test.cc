@@ -52,6 +52,12 @@ TEST(Recorded, VllmIsReadByWhoKnowsAllNames) {
          {.running = 4, .waiting = 3, .kv_cache_ratio = 0.023668639053254448});
 }
 
+TEST(Recorded, RayIsRead) {
+  const std::string text = all_recorded()["ray"];
+  EXPECT_GT(text.size(), 500'000u);
+  expect(reading_of("ray", text), {.running = 4, .waiting = 5});
+}
+
 TEST(Recorded, TorchServeWithoutAGpuSaysNothingOfItsLoad) {
   EXPECT_FALSE(reading_of("torchserve", all_recorded()["torchserve"]).any());
 }

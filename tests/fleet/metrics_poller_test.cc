@@ -1,0 +1,481 @@
+#include "evenkeel/fleet/metrics_poller.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fleet/small_server.h"
+
+namespace evenkeel {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Duration patience = 20s;
+
+std::string vllm_saying(int running, int waiting, double kv) {
+  return "# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{engine=\"0\"} " +
+         std::to_string(running) + "\nvllm:num_requests_waiting{engine=\"0\"} " +
+         std::to_string(waiting) + "\nvllm:kv_cache_usage_perc{engine=\"0\"} " +
+         std::to_string(kv) + "\n";
+}
+
+/// A server whose answer can be changed while it runs.
+class ExpositionServer final : public Host, public Handler {
+ public:
+  ExpositionServer(Loop& loop, std::string says) : body(std::move(says)), loop_(loop) {
+    open(listening_fd());
+  }
+
+  std::string body;
+  int status = 200;
+  std::string content_type = "text/plain; version=0.0.4";
+  bool hangs = false;
+
+  Endpoint endpoint() const { return endpoint_; }
+  std::string authority() const { return endpoint_.text(); }
+  std::string url() const { return "http://" + authority() + "/metrics"; }
+  std::size_t connections() const { return connections_.size(); }
+  const std::vector<std::string>& asked() const { return asked_; }
+  const std::string& last_key() const { return last_key_; }
+
+  /// Ends all connections, and refuses new ones.
+  void close() {
+    listener_.reset();
+    connections_.clear();
+  }
+  void open_again() {
+    auto fd = Listener::bind(endpoint_);
+    ASSERT_TRUE(fd.ok());
+    open(*fd);
+  }
+  void end_connections() { connections_.clear(); }
+
+ private:
+  void open(int fd) {
+    endpoint_ = Listener::local_endpoint(fd);
+    listener_.emplace(loop_, fd, [this](int accepted, const Endpoint& peer) {
+      connections_.push_back(
+          serve_http1(std::make_unique<Socket>(loop_, accepted), peer, options_, *this));
+    });
+  }
+  std::shared_ptr<Handler> plan() override { return {std::shared_ptr<void>(), this}; }
+  void refused(const Refusal&) override {}
+  bool draining() const override { return false; }
+  WaiterList& idle_connections() override { return idle_; }
+  void closed(const FrontendOptions&) override {}
+
+  Task<Result<Response>> handle(Request& request) override {
+    asked_.push_back(std::string(request.path));
+    last_key_ = request.fields.value("authorization").value_or("");
+    if (hangs) {
+      Signal never_raised(loop_);
+      co_await never_raised.wait();
+    }
+    Response response;
+    response.status = status;
+    response.fields.add("content-type", content_type);
+    response.body = make_body(body);
+    co_return response;
+  }
+
+  Loop& loop_;
+  FrontendOptions options_;
+  Endpoint endpoint_;
+  std::vector<std::string> asked_;
+  std::string last_key_;
+  WaiterList idle_;
+  std::optional<Listener> listener_;
+  std::vector<Task<void>> connections_;
+};
+
+/// Answers whatever it is asked with some bytes, and closes: HTTP/1.0.
+class ClosingServer {
+ public:
+  ClosingServer(Loop& loop, std::string bytes) : loop_(loop), bytes_(std::move(bytes)) {
+    const int fd = listening_fd();
+    endpoint_ = Listener::local_endpoint(fd);
+    listener_.emplace(loop_, fd, [this](int accepted, const Endpoint&) {
+      loop_.spawn(answer(std::make_unique<Socket>(loop_, accepted)));
+    });
+  }
+
+  const Endpoint& endpoint() const { return endpoint_; }
+
+ private:
+  Task<void> answer(std::unique_ptr<Socket> socket) {
+    char question[4096];
+    auto wake = co_await socket->watch().until_readable();
+    static_cast<void>(wake);
+    socket->read_some(question, sizeof question);
+    auto written = co_await socket->write(bytes_, {}, {}, patience);
+    EXPECT_TRUE(written.ok());
+  }
+
+  Loop& loop_;
+  std::string bytes_;
+  Endpoint endpoint_;
+  std::optional<Listener> listener_;
+};
+
+MetricsQuestion ask(std::string engine, std::chrono::milliseconds interval = 10ms) {
+  MetricsQuestion question{.engine = std::move(engine)};
+  question.config.interval = interval;
+  return question;
+}
+
+/// A backend, its poller, and a loop to turn.
+struct Polling {
+  Polling(Loop& turning, const MetricsQuestion& question, const Endpoint& server,
+          std::string key = {}, GpuExporters* shared = nullptr)
+      : loop(turning), own(turning, literal_addresses_only(), 1) {
+    ServerAccess access{
+        .addresses = {server}, .authority = server.text(), .authorization = std::move(key)};
+    poller.emplace(loop, question, access, backend, shared == nullptr ? own : *shared);
+  }
+
+  bool until(const std::function<bool()>& done) {
+    return loop.run_until(done, Clock::now() + patience);
+  }
+  SignalValues values() const { return backend->load().signals().values(); }
+  std::optional<Duration> age() const { return backend->load().signals().age(Clock::now()); }
+  bool until_running(double running) {
+    return until([&] { return values().running == running; });
+  }
+  bool until_failing() {
+    return until([&] { return poller->record().state == PollRecord::State::failing; });
+  }
+
+  Loop& loop;
+  GpuExporters own;
+  BackendPtr backend = std::make_shared<Backend>(BackendSpec{.id = "gpu:8000"});
+  std::optional<MetricsPoller> poller;
+};
+
+// ---- What is read
+// --------------------------------------------------------------------------------
+
+TEST(MetricsPoller, PublishesWhatTheEngineSays) {
+  Loop loop;
+  ExpositionServer server(loop, vllm_saying(4, 3, 0.5));
+
+  Polling polling(loop, ask("vllm"), server.endpoint());
+  EXPECT_FALSE(polling.age().has_value());
+  ASSERT_TRUE(polling.until_running(4));
+
+  EXPECT_EQ(polling.values().waiting, 3);
+  EXPECT_EQ(polling.values().kv_cache_ratio, 0.5);
+  EXPECT_TRUE(std::isnan(polling.values().gpu_memory_used_bytes)) << "vLLM does not say";
+  EXPECT_EQ(server.asked().front(), "/metrics");
+  EXPECT_EQ(polling.poller->record().state, PollRecord::State::fresh);
+  EXPECT_TRUE(polling.poller->record().reason.empty());
+  EXPECT_LT(*polling.age(), patience);
+}
+
+TEST(MetricsPoller, ReadsOnOverOneConnection) {
+  Loop loop;
+  ExpositionServer server(loop, vllm_saying(1, 0, 0));
+  Polling polling(loop, ask("vllm"), server.endpoint());
+
+  ASSERT_TRUE(polling.until_running(1));
+  server.body = vllm_saying(2, 0, 0);
+  ASSERT_TRUE(polling.until_running(2));
+  ASSERT_TRUE(polling.until([&] { return server.asked().size() >= 5; }));
+
+  EXPECT_EQ(server.connections(), 1u);
+}
+
+TEST(MetricsPoller, DoesNotMindAConnectionThatItsServerClosed) {
+  Loop loop;
+  ExpositionServer server(loop, vllm_saying(1, 0, 0));
+  Polling polling(loop, ask("vllm"), server.endpoint());
+  ASSERT_TRUE(polling.until_running(1));
+
+  server.end_connections();
+  server.body = vllm_saying(2, 0, 0);
+
+  ASSERT_TRUE(polling.until_running(2));
+  EXPECT_EQ(polling.poller->record().failures_total, 0u);
+}
+
+TEST(MetricsPoller, ReadsAnAnswerThatEndsWithItsConnection) {
+  Loop loop;
+  std::string large = "HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\n\r\n";
+  for (int i = 0; i < 8000; ++i) {
+    large += "ray_component_something_bucket{Component=\"core_worker\",le=\"" + std::to_string(i) +
+             "\"} 1.0\n";
+  }
+  large += "ray_serve_replica_processing_queries{deployment=\"A\",} 4.0\n";
+  ClosingServer server(loop, large);
+
+  Polling polling(loop, ask("ray"), server.endpoint());
+
+  ASSERT_TRUE(polling.until_running(4)) << polling.poller->record().reason;
+}
+
+TEST(MetricsPoller, CountsWhatWasInFlightWhenItAsked) {
+  Loop loop;
+  ExpositionServer server(loop, vllm_saying(4, 3, 0.5));
+  Polling polling(loop, ask("vllm"), server.endpoint());
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(polling.backend->try_enter(loop.now()));
+
+  ASSERT_TRUE(polling.until_running(4));
+
+  EXPECT_EQ(polling.backend->load().signals().in_flight_then(), 3u);
+}
+
+TEST(MetricsPoller, AsksWhereTheFileSaysAndShowsTheKeyToTheBackendAlone) {
+  Loop loop;
+  ExpositionServer server(loop, vllm_saying(4, 3, 0.5));
+  ExpositionServer elsewhere(loop, vllm_saying(5, 3, 0.5));
+  auto question = ask("vllm");
+  question.config.path = "/v1/metrics";
+  Polling polling(loop, question, server.endpoint(), "Bearer secret");
+  ASSERT_TRUE(polling.until_running(4));
+  EXPECT_EQ(server.asked().front(), "/v1/metrics");
+  EXPECT_EQ(server.last_key(), "Bearer secret");
+
+  question.config.port = elsewhere.endpoint().port();
+  Polling other_port(loop, question, server.endpoint(), "Bearer secret");
+  ASSERT_TRUE(other_port.until_running(5));
+  EXPECT_EQ(elsewhere.last_key(), "");
+
+  question = ask("vllm");
+  question.url = elsewhere.url();
+  elsewhere.body = vllm_saying(6, 3, 0.5);
+  Polling by_url(loop, question, server.endpoint(), "Bearer secret");
+  ASSERT_TRUE(by_url.until_running(6));
+  EXPECT_EQ(elsewhere.last_key(), "");
+  EXPECT_EQ(elsewhere.asked().back(), "/metrics");
+}
+
+// ---- What fails
+// ----------------------------------------------------------------------------------
+
+TEST(MetricsPoller, ForgetsWhatItCannotReadAgainAndItsAgeGoesOn) {
+  Loop loop;
+  ExpositionServer server(loop, vllm_saying(4, 3, 0.5));
+  auto question = ask("vllm");
+  question.config.timeout = 50ms;
+  Polling polling(loop, question, server.endpoint());
+  ASSERT_TRUE(polling.until_running(4));
+  const Instant stalled = Clock::now();
+
+  server.hangs = true;
+  ASSERT_TRUE(polling.until_failing());
+  EXPECT_EQ(polling.values().running, 4) << "good for a while";
+  EXPECT_EQ(polling.poller->record().reason, "no answer in time");
+  ASSERT_TRUE(polling.until([&] { return std::isnan(polling.values().running); }));
+
+  EXPECT_GE(*polling.age(), 1900ms);
+  EXPECT_LT(Clock::now() - stalled, 10s);
+  EXPECT_TRUE(std::isnan(polling.values().kv_cache_ratio));
+  server.hangs = false;
+  ASSERT_TRUE(polling.until_running(4)) << "and it comes back";
+}
+
+TEST(MetricsPoller, IsOnItsFeetAgainAfterItsServerWasGone) {
+  Loop loop;
+  ExpositionServer server(loop, vllm_saying(4, 3, 0.5));
+  Polling polling(loop, ask("vllm"), server.endpoint());
+  ASSERT_TRUE(polling.until_running(4));
+
+  server.close();
+  ASSERT_TRUE(polling.until_failing());
+  server.body = vllm_saying(1, 0, 0);
+  server.open_again();
+
+  ASSERT_TRUE(polling.until_running(1));
+}
+
+TEST(MetricsPoller, SaysWhyItReadNothing) {
+  Loop loop;
+  ExpositionServer server(loop, "node_load1 0.5\n");
+  Polling polling(loop, ask("vllm"), server.endpoint());
+
+  ASSERT_TRUE(polling.until_failing());
+  EXPECT_EQ(polling.poller->record().reason, "nothing in it is known to be of its load");
+  EXPECT_FALSE(polling.age().has_value());
+
+  server.status = 501;
+  ASSERT_TRUE(
+      polling.until([&] { return polling.poller->record().reason.starts_with("it answers 501"); }));
+}
+
+TEST(MetricsPoller, DoesNotBelieveHalfAnAnswer) {
+  Loop loop;
+  ExpositionServer server(loop, vllm_saying(4, 3, 0.5));
+  server.content_type = "application/openmetrics-text; version=1.0.0";
+  Polling polling(loop, ask("vllm"), server.endpoint());
+
+  ASSERT_TRUE(polling.until_failing());
+  EXPECT_EQ(polling.poller->record().reason, "its exposition is cut short");
+  EXPECT_FALSE(polling.age().has_value());
+
+  server.body += "# EOF\n";
+  ASSERT_TRUE(polling.until_running(4));
+}
+
+TEST(MetricsPoller, NeverWaitsForOneServerWithAnother) {
+  Loop loop;
+  ExpositionServer slow(loop, vllm_saying(1, 0, 0));
+  slow.hangs = true;
+  ExpositionServer quick(loop, vllm_saying(2, 0, 0));
+  Polling one(loop, ask("vllm"), slow.endpoint());
+  Polling other(loop, ask("vllm"), quick.endpoint());
+
+  ASSERT_TRUE(other.until([&] { return quick.asked().size() >= 10; }));
+
+  EXPECT_EQ(slow.asked().size(), 1u) << "never two questions at a time";
+}
+
+TEST(MetricsPoller, CanBeDroppedAtAnyMomentAndItsValuesGoWithIt) {
+  Loop loop;
+  ExpositionServer server(loop, vllm_saying(4, 3, 0.5));
+  Polling polling(loop, ask("vllm"), server.endpoint());
+  ASSERT_TRUE(polling.until_running(4));
+  server.hangs = true;
+  const std::size_t asked = server.asked().size();
+  ASSERT_TRUE(polling.until([&] { return server.asked().size() > asked; }));
+
+  polling.poller.reset();
+
+  EXPECT_TRUE(std::isnan(polling.values().running));
+  EXPECT_FALSE(polling.age().has_value());
+}
+
+// ---- Servers that want care
+// ----------------------------------------------------------------------
+
+TEST(MetricsPoller, LetsAModelSleepThatHasNothingToDo) {
+  Loop loop;
+  ExpositionServer server(loop, "llamacpp:requests_processing 1\nllamacpp:requests_deferred 0\n");
+  Polling polling(loop, ask("llamacpp"), server.endpoint());
+  ASSERT_TRUE(
+      polling.until([&] { return polling.poller->record().state == PollRecord::State::resting; }));
+  EXPECT_TRUE(server.asked().empty());
+
+  ASSERT_TRUE(polling.backend->try_enter(loop.now()));
+  ASSERT_TRUE(polling.until_running(1));
+  polling.backend->leave();
+  const std::size_t asked = server.asked().size();
+  ASSERT_TRUE(polling.until([&] { return server.asked().size() >= asked + 2; }))
+      << "others keep it awake";
+  server.body = "llamacpp:requests_processing 0\nllamacpp:requests_deferred 0\n";
+  ASSERT_TRUE(
+      polling.until([&] { return polling.poller->record().state == PollRecord::State::resting; }));
+}
+
+TEST(MetricsQuestion, IsPutOnlyWhereThereIsAnythingToAsk) {
+  EXPECT_TRUE(is_polled(ask("vllm")));
+  EXPECT_TRUE(is_polled(ask("ray")));
+  EXPECT_FALSE(is_polled(ask("generic"))) << "nobody knows where";
+  EXPECT_FALSE(is_polled(ask("ollama")));
+  EXPECT_FALSE(is_polled(ask("tfserving"))) << "it counts what was, and not what is";
+  EXPECT_FALSE(is_polled(ask("auto"))) << "before it is known";
+
+  auto question = ask("generic");
+  question.config.path = "/metrics";
+  EXPECT_TRUE(is_polled(question));
+  question = ask("vllm");
+  question.config.scrape = Scrape::off;
+  EXPECT_FALSE(is_polled(question));
+  question.config.gpu = "http://127.0.0.1:9400/metrics";
+  EXPECT_TRUE(is_polled(question));
+}
+
+TEST(MetricsQuestion, IsNeverPutWhereReadingConsumes) {
+  auto question = ask("trtllm");
+  question.config.path = "/metrics";
+
+  EXPECT_FALSE(is_polled(question));
+}
+
+// ---- GPU exporters
+// -------------------------------------------------------------------------------
+
+constexpr const char* two_gpus =
+    "DCGM_FI_DEV_GPU_UTIL{gpu=\"0\",UUID=\"GPU-a\",hostname=\"n\"} 87\n"
+    "DCGM_FI_DEV_GPU_UTIL{gpu=\"1\",UUID=\"GPU-b\",hostname=\"n\"} 3\n"
+    "DCGM_FI_DEV_FB_USED{gpu=\"0\",UUID=\"GPU-a\",hostname=\"n\"} 70\n"
+    "DCGM_FI_DEV_FB_USED{gpu=\"1\",UUID=\"GPU-b\",hostname=\"n\"} 10\n"
+    "DCGM_FI_DEV_FB_FREE{gpu=\"0\",UUID=\"GPU-a\",hostname=\"n\"} 30\n"
+    "DCGM_FI_DEV_FB_FREE{gpu=\"1\",UUID=\"GPU-b\",hostname=\"n\"} 90\n";
+
+constexpr double mebibyte = 1024 * 1024;
+
+TEST(GpuExporter, IsReadOnceForAllWhoNameIt) {
+  Loop loop;
+  GpuExporters exporters(loop, literal_addresses_only(), 1);
+  ExpositionServer engine(loop, vllm_saying(4, 3, 0.5));
+  ExpositionServer exporter(loop, two_gpus);
+  auto first = ask("vllm");
+  first.config.gpu = exporter.url();
+  first.gpus = {"0"};
+  auto second = first;
+  second.gpus = {"n/1"};
+
+  Polling one(loop, first, engine.endpoint(), {}, &exporters);
+  Polling other(loop, second, engine.endpoint(), {}, &exporters);
+  const auto both = [&] {
+    return one.values().running == 4 && !std::isnan(one.values().gpu_memory_used_bytes) &&
+           !std::isnan(other.values().gpu_memory_used_bytes);
+  };
+  ASSERT_TRUE(one.until(both));
+
+  EXPECT_DOUBLE_EQ(one.values().gpu_utilization_ratio, 0.87);
+  EXPECT_EQ(one.values().gpu_memory_used_bytes, 70 * mebibyte);
+  EXPECT_EQ(one.values().gpu_memory_total_bytes, 100 * mebibyte);
+  EXPECT_DOUBLE_EQ(other.values().gpu_utilization_ratio, 0.03);
+  EXPECT_EQ(other.values().gpu_memory_used_bytes, 10 * mebibyte);
+  EXPECT_EQ(exporter.connections(), 1u);
+  ASSERT_NE(one.poller->record().gpu, nullptr);
+  EXPECT_EQ(one.poller->record().gpu->state, PollRecord::State::fresh);
+
+  one.poller.reset();
+  exporter.body = "DCGM_FI_DEV_GPU_UTIL{gpu=\"1\",UUID=\"GPU-b\",hostname=\"n\"} 50\n";
+  ASSERT_TRUE(other.until([&] { return other.values().gpu_utilization_ratio == 0.5; }))
+      << "it goes on for those who are left";
+}
+
+TEST(GpuExporter, IsForgottenWithoutTheEngine) {
+  Loop loop;
+  ExpositionServer engine(loop, vllm_saying(4, 3, 0.5));
+  ExpositionServer exporter(loop, two_gpus);
+  auto question = ask("vllm");
+  question.config.gpu = exporter.url();
+  question.config.timeout = 50ms;
+  Polling polling(loop, question, engine.endpoint());
+  ASSERT_TRUE(polling.until([&] {
+    return polling.values().running == 4 && !std::isnan(polling.values().gpu_memory_used_bytes);
+  }));
+
+  exporter.close();
+  ASSERT_TRUE(polling.until([&] { return std::isnan(polling.values().gpu_memory_used_bytes); }));
+
+  EXPECT_EQ(polling.values().running, 4);
+  EXPECT_EQ(polling.poller->record().state, PollRecord::State::fresh);
+  EXPECT_EQ(polling.poller->record().gpu->state, PollRecord::State::failing);
+}
+
+TEST(GpuExporter, IsEnoughByItself) {
+  Loop loop;
+  ExpositionServer exporter(loop, two_gpus);
+  auto question = ask("generic");
+  question.config.gpu = exporter.url();
+  Polling polling(loop, question, closed_endpoint());
+
+  ASSERT_TRUE(
+      polling.until([&] { return polling.values().gpu_memory_used_bytes == 80 * mebibyte; }));
+
+  EXPECT_TRUE(polling.age().has_value());
+  EXPECT_EQ(polling.poller->record().state, PollRecord::State::silent);
+}
+
+}  // namespace
+}  // namespace evenkeel
