@@ -106,6 +106,7 @@ HealthCheckKind kind_of(const HealthQuestion& question) {
   if (config.check != HealthCheckKind::automatic) return config.check;
   if (!config.path.empty()) return HealthCheckKind::http;
   if (!config.service.empty()) return HealthCheckKind::grpc;
+  if (question.engine == "auto") return HealthCheckKind::off;  // not known yet
   const EnginePreset& preset = preset_for(question);
   if (preset.kserve_calls && question.protocol == BackendProtocol::http2) {
     return HealthCheckKind::grpc;

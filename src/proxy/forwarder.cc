@@ -71,6 +71,23 @@ void record_pace(Load& load, int status, Duration took, Instant now) {
 
 bool can_send_again(Request& request) { return request.body == nullptr || request.body->rewind(); }
 
+/// Puts a backend's key in place of what the client sent, and that back for a backend without.
+class Credentials {
+ public:
+  void put_on(Request& request, std::string_view key) {
+    if (key.empty() && !replaced_) return;
+    if (!replaced_) clients_ = request.fields.value(FieldId::authorization);
+    replaced_ = true;
+    request.fields.remove(FieldId::authorization);
+    const auto value = key.empty() ? clients_ : key;
+    if (value) request.fields.add("authorization", *value, FieldId::authorization);
+  }
+
+ private:
+  bool replaced_ = false;
+  std::optional<std::string_view> clients_;
+};
+
 /// Counts one more in line while it lives.
 class Waiting {
  public:
@@ -97,6 +114,7 @@ Forwarder::Forwarder(Loop& loop, std::shared_ptr<PoolState> state, std::uint64_t
 Task<Result<Response>> Forwarder::handle(Request& request) {
   About& about = request.about;
   Hint hint = hint_of(request);
+  Credentials credentials;
   std::optional<Error> last;
   bool sent_again =
       false;  // once per request: what kills one server must not be handed to the next
@@ -110,6 +128,7 @@ Task<Result<Response>> Forwarder::handle(Request& request) {
     about.elsewhere += lease.waited();
     about.backend = backend->spec().address;
     Target& target = targets_.find(backend)->second;
+    credentials.put_on(request, target.authorization);
 
     LinkPool::Want want = LinkPool::Want::any;
     while (true) {

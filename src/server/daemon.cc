@@ -16,6 +16,7 @@
 
 #include "evenkeel/base/log.h"
 #include "evenkeel/config/load.h"
+#include "evenkeel/net/directory.h"
 #include "evenkeel/server/environment.h"
 #include "server/admin.h"
 #include "server/control.h"
@@ -35,6 +36,11 @@ constexpr int exit_drain_deadline = 3;
 /// How long the start waits for the first result of every backend: the longest timeout of a check
 /// by default, and some.
 constexpr Duration longest_first_round = std::chrono::seconds(6);
+/// How long a start or a reload waits for name servers; names that are not found by then are found
+/// later.
+constexpr Duration longest_look_up = std::chrono::seconds(3);
+/// The same of a change, for backends that are new.
+constexpr Duration longest_check_of_new = std::chrono::milliseconds(100);
 
 /// One memory arena per worker at most, and what bursts leave behind goes back to the system.
 void tame_allocator(unsigned workers) { mallopt(M_ARENA_MAX, static_cast<int>(workers) + 1); }
@@ -76,6 +82,14 @@ std::vector<Problem> needs_restart(const Config& now, const Config& next, const 
   return problems;
 }
 
+std::set<std::string> hosts_of(const Config& config) {
+  std::set<std::string> hosts;
+  for (const PoolConfig& pool : config.pools) {
+    for (const BackendConfig& backend : pool.backends) hosts.insert(backend.address.host);
+  }
+  return hosts;
+}
+
 /// Everything that lives from start to exit.
 class Daemon final : public Control {
  public:
@@ -112,7 +126,7 @@ class Daemon final : public Control {
  private:
   /// One change of what runs; they come one after the other.
   struct Change {
-    enum class Kind { reload, weight };
+    enum class Kind { reload, weight, names };
     Change(Loop& loop, Kind what) : kind(what), done(loop) {}
     Kind kind;
     std::string pool;
@@ -132,8 +146,9 @@ class Daemon final : public Control {
   Task<void> make(Change& change);
   Task<void> reload(Change& change);
   Task<void> set_weight(Change& change);
+  Task<void> follow_names();
   Task<void> put_in_place(std::shared_ptr<const Fleet> fleet, std::vector<Doors> doors);
-  void request_reload();
+  void request(Change::Kind kind);
   Weights weights_under(const Config& next) const;
   Circumstances circumstances(const Weights& weights) const;
   void tell_reload(const std::vector<Problem>& problems, const std::string& text);
@@ -142,6 +157,10 @@ class Daemon final : public Control {
   void leave();
   Task<void> drain();
   std::uint64_t connections() const;
+  static std::uint64_t seed() {
+    return static_cast<std::uint64_t>(Clock::now().time_since_epoch().count());
+  }
+  Task<Result<std::vector<Endpoint>>> addresses_of(std::string host, std::uint16_t port);
 
   ProcessSignals signals_;
   InheritedSockets inherited_;
@@ -151,7 +170,10 @@ class Daemon final : public Control {
   std::unique_ptr<Sheets> sheets_;
   std::unique_ptr<AccessLog> access_log_;
   std::vector<std::unique_ptr<Worker>> workers_;
-  Lookout lookout_{loop_, static_cast<std::uint64_t>(Clock::now().time_since_epoch().count())};
+  Directory directory_{loop_, config_->dns, seed(), [this] { request(Change::Kind::names); }};
+  Lookout lookout_{loop_, seed(), [this](std::string host, std::uint16_t port) {
+                     return addresses_of(std::move(host), port);
+                   }};
   std::optional<Doorkeeper> doorkeeper_;
   std::vector<Doors> first_doors_;
   Weights weights_;  // that operators set
@@ -174,6 +196,10 @@ Result<Done> Daemon::start() {
   tame_allocator(count);
   raise_descriptor_limit();
 
+  directory_.follow(hosts_of(*config_));
+  const Instant patience = loop_.read_clock() + longest_look_up;
+  const auto found = directory_.settled(patience);
+  loop_.run_until([&found] { return found.ready(); });
   auto fleet = Fleet::build(*config_, circumstances({}));
   if (!fleet) return std::move(fleet.error());
   overview_.fleet = std::move(*fleet);
@@ -294,13 +320,13 @@ Task<Result<Done>> Daemon::set_weight(std::string pool, std::string backend, std
   co_return Done{};
 }
 
-/// For a signal. One that waits to be made will read the file as it is then: it serves all.
-void Daemon::request_reload() {
-  const bool waits = std::any_of(changes_.begin(), changes_.end(), [](const ChangePtr& change) {
-    return change->kind == Change::Kind::reload;
-  });
+/// For whom nobody waits. One that waits to be made will see things as they are then: it serves
+/// all.
+void Daemon::request(Change::Kind kind) {
+  const bool waits = std::any_of(changes_.begin(), changes_.end(),
+                                 [&](const ChangePtr& change) { return change->kind == kind; });
   if (waits) return;
-  changes_.push_back(std::make_shared<Change>(loop_, Change::Kind::reload));
+  changes_.push_back(std::make_shared<Change>(loop_, kind));
   changes_wanted_.raise();
 }
 
@@ -320,6 +346,7 @@ Task<void> Daemon::make(Change& change) {
   switch (change.kind) {
     case Change::Kind::reload: return reload(change);
     case Change::Kind::weight: return set_weight(change);
+    case Change::Kind::names: return follow_names();
   }
   return {};
 }
@@ -343,6 +370,11 @@ Task<void> Daemon::reload(Change& change) {
   }
   if (change.problems.empty()) {
     next = std::make_shared<const Config>(std::move(loaded.config));
+    // Those of the old file too, until it is sure that it goes.
+    auto hosts = hosts_of(*next);
+    hosts.merge(hosts_of(*config_));
+    directory_.follow(hosts);
+    co_await directory_.settled(loop_.now() + longest_look_up);
     weights = weights_under(*next);
     auto built = Fleet::build(*next, circumstances(weights), overview_.fleet.get());
     if (built) {
@@ -365,8 +397,10 @@ Task<void> Daemon::reload(Change& change) {
     overview_.config = config_.get();
     overview_.config_hash = loaded.hash;
     overview_.loaded_at = std::chrono::system_clock::now();
+    directory_.keep_for(config_->dns.min_ttl, config_->dns.max_ttl);
     co_await put_in_place(std::move(fleet), std::move(doors));
   }
+  directory_.follow(hosts_of(*config_));
   tell_reload(change.problems, loaded.text);
 }
 
@@ -413,10 +447,25 @@ Task<void> Daemon::set_weight(Change& change) {
   co_await put_in_place(std::move(*fleet), {});
 }
 
+/// Backends have moved, come or gone.
+Task<void> Daemon::follow_names() {
+  auto fleet = Fleet::build(*config_, circumstances(weights_), overview_.fleet.get());
+  if (!fleet) {
+    log::error("backends have moved, and are not followed: " + fleet.error().detail);
+    co_return;
+  }
+  co_await put_in_place(std::move(*fleet), {});
+  log::info("names have other addresses: " + summary());
+}
+
 /// Every worker has the new plan, and its doors where there are any, when this is done.
 Task<void> Daemon::put_in_place(std::shared_ptr<const Fleet> fleet, std::vector<Doors> doors) {
   fleet->take_over();
   overview_.fleet = std::move(fleet);
+  // Before anybody can pick them: what is new is closed until it has been checked, and that takes
+  // no longer than a connection where it stands.
+  lookout_.follow(*config_, *overview_.fleet);
+  co_await lookout_.first_round(loop_.read_clock() + longest_check_of_new);
   struct Wait {
     explicit Wait(Loop& loop) : done(loop) {}
     Signal done;
@@ -436,15 +485,22 @@ Task<void> Daemon::put_in_place(std::shared_ptr<const Fleet> fleet, std::vector<
     });
   }
   co_await wait->done.wait();
-  lookout_.follow(*config_, *overview_.fleet);
+}
+
+/// Of those whom nobody but the lookout asks: exporters of GPU metrics.
+Task<Result<std::vector<Endpoint>>> Daemon::addresses_of(std::string host, std::uint16_t port) {
+  auto answer = co_await directory_.resolver().ask(host, port);
+  if (!answer) co_return std::move(answer.error());
+  if (answer->addresses.empty()) {
+    co_return Error{.fault = Fault::connect_failed,
+                    .side = Side::backend,
+                    .detail = "'" + host + "' has no address"};
+  }
+  co_return std::move(answer->addresses);
 }
 
 Circumstances Daemon::circumstances(const Weights& weights) const {
-  return {.find =
-              [](const Address& address) {
-                auto found = resolve(address.host, address.port);
-                return found ? std::move(*found) : std::vector<Endpoint>();
-              },
+  return {.find = [this](const Address& address) { return directory_.find(address); },
           .weights = weights};
 }
 
@@ -459,7 +515,7 @@ Task<void> Daemon::watch_signals() {
         watch.not_readable();
         co_await watch.until_readable();
         break;
-      case SIGHUP: request_reload(); break;
+      case SIGHUP: request(Change::Kind::reload); break;
       case SIGUSR1: reopen_logs(); break;
       case SIGINT:
       case SIGTERM:

@@ -291,7 +291,8 @@ TEST(HealthCheckKinds, AreWhatTheEngineUnderstands) {
   EXPECT_EQ(kind("tfserving"), HealthCheckKind::tcp);
   EXPECT_EQ(kind("tfserving", {}, BackendProtocol::http1, {"m"}), HealthCheckKind::http);
   EXPECT_EQ(kind("generic"), HealthCheckKind::off);
-  EXPECT_EQ(kind("auto"), HealthCheckKind::off);
+  EXPECT_EQ(kind("auto", {.model = ModelCheck::generate}, BackendProtocol::http1, {"m"}),
+            HealthCheckKind::off);
   EXPECT_EQ(kind("generic", {.path = "/ready"}), HealthCheckKind::http);
   EXPECT_EQ(kind("generic", {.service = "a.B"}), HealthCheckKind::grpc);
   EXPECT_EQ(kind("generic", {.model = ModelCheck::required}, BackendProtocol::http1, {"m"}),
