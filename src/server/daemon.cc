@@ -33,6 +33,9 @@ constexpr int exit_done = 0;
 constexpr int exit_start_failed = 1;
 constexpr int exit_drain_deadline = 3;
 
+/// Short enough for a spare to stand in before those who wait give up.
+constexpr Duration between_turns_of_pools = std::chrono::milliseconds(100);
+
 /// How long the start waits for the first result of every backend: the longest timeout of a check
 /// by default, and some.
 constexpr Duration longest_first_round = std::chrono::seconds(6);
@@ -142,6 +145,7 @@ class Daemon final : public Control {
   Result<std::string> bind_admin();
   Task<void> begin();
   Task<void> watch_signals();
+  Task<void> look_after_pools();
   Task<void> make_changes();
   Task<void> make(Change& change);
   Task<void> reload(Change& change);
@@ -284,7 +288,16 @@ Task<void> Daemon::begin() {
   overview_.ready = true;
   print_line("ready");
   notifier_.ready(summary());
+  loop_.spawn(look_after_pools());
   loop_.spawn(make_changes());
+}
+
+/// Spares come and go, speeds are learnt.
+Task<void> Daemon::look_after_pools() {
+  while (true) {
+    for (const Fleet::Member& member : overview_.fleet->pools()) member.state->turn(loop_.now());
+    co_await loop_.sleep_for(between_turns_of_pools);
+  }
 }
 
 std::string Daemon::summary() const {

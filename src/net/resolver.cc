@@ -1,0 +1,209 @@
+#include "evenkeel/net/resolver.h"
+
+#include <ares.h>
+#include <netdb.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+namespace evenkeel {
+namespace {
+
+constexpr int patience_ms = 1000;  // for a name server, at first; longer for each further try
+constexpr int tries = 3;
+constexpr Duration forever = std::chrono::hours(24);
+
+/// One question; its asker may have gone when the answer comes.
+struct Question {
+  explicit Question(Loop& loop) : answered(loop) {}
+  Signal answered;
+  bool abandoned = false;
+  int status = ARES_ECANCELLED;
+  Resolver::Answer answer;
+};
+
+Endpoint endpoint_of(const sockaddr* address, socklen_t size) {
+  Endpoint endpoint;
+  std::memcpy(&endpoint.storage, address, size);
+  endpoint.size = size;
+  return endpoint;
+}
+
+}  // namespace
+
+/// The sockets of the library's stand in an epoll of their own, level triggered, which stands in
+/// the loop's: how far the library reads is its own affair then.
+struct Resolver::State {
+  explicit State(Loop& home, std::vector<Address> given) : loop(home), servers(std::move(given)) {}
+  ~State() {
+    pumping.drop();
+    if (channel != nullptr) ares_destroy(channel);
+    watch.release();
+    if (sockets >= 0) close(sockets);
+  }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  Result<Done> open();
+  Task<void> pump();
+  void read_all();
+  static void socket_changed(void* self, int fd, int readable, int writable);
+  static void answered(void* question, int status, int timeouts, ares_addrinfo* found);
+
+  Loop& loop;
+  std::vector<Address> servers;
+  ares_channel channel = nullptr;
+  int sockets = -1;
+  Watch watch;
+  Task<void> pumping;
+};
+
+namespace {
+
+Error unusable(std::string why) {
+  return Error{.fault = Fault::internal, .detail = "names cannot be looked up: " + std::move(why)};
+}
+
+}  // namespace
+
+Result<Done> Resolver::State::open() {
+  static const int library = ares_library_init(ARES_LIB_INIT_ALL);
+  if (library != ARES_SUCCESS) return unusable(ares_strerror(library));
+  sockets = epoll_create1(EPOLL_CLOEXEC);
+  if (sockets < 0 || !watch.try_open(loop, sockets)) return unusable(std::strerror(errno));
+  ares_options options{};
+  options.timeout = patience_ms;
+  options.tries = tries;
+  options.sock_state_cb = &State::socket_changed;
+  options.sock_state_cb_data = this;
+  const int made = ares_init_options(&channel, &options,
+                                     ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES | ARES_OPT_SOCK_STATE_CB);
+  if (made != ARES_SUCCESS) return unusable(ares_strerror(made));
+  if (!servers.empty()) {
+    std::string list;
+    for (const Address& server : servers) {
+      list += (list.empty() ? "" : ",") + to_string(server);
+    }
+    const int set = ares_set_servers_ports_csv(channel, list.c_str());
+    if (set != ARES_SUCCESS) return unusable(ares_strerror(set));
+  }
+  pumping = pump();
+  return Done{};
+}
+
+void Resolver::State::socket_changed(void* self, int fd, int readable, int writable) {
+  auto& state = *static_cast<State*>(self);
+  epoll_event event{};
+  event.data.fd = fd;
+  if (readable != 0) event.events |= EPOLLIN;
+  if (writable != 0) event.events |= EPOLLOUT;
+  if (event.events == 0) {
+    epoll_ctl(state.sockets, EPOLL_CTL_DEL, fd, nullptr);
+  } else if (epoll_ctl(state.sockets, EPOLL_CTL_MOD, fd, &event) != 0) {
+    epoll_ctl(state.sockets, EPOLL_CTL_ADD, fd, &event);
+  }
+}
+
+/// As long as the resolver: reads what comes, and lets time pass for what does not.
+Task<void> Resolver::State::pump() {
+  while (true) {
+    timeval left{};
+    const timeval* next = ares_timeout(channel, nullptr, &left);
+    const Instant deadline = next == nullptr ? never
+                                             : loop.now() + std::chrono::seconds(next->tv_sec) +
+                                                   std::chrono::microseconds(next->tv_usec);
+    auto wake = co_await watch.until_readable(deadline);
+    if (wake == Wake::expired) ares_process_fd(channel, ARES_SOCKET_BAD, ARES_SOCKET_BAD);
+    if (wake == Wake::ready) read_all();
+  }
+}
+
+void Resolver::State::read_all() {
+  constexpr int most_rounds = 64;  // then others get their turn
+  std::array<epoll_event, 16> events;
+  for (int round = 0; round < most_rounds; ++round) {
+    const int count = epoll_wait(sockets, events.data(), static_cast<int>(events.size()), 0);
+    if (count <= 0) {
+      watch.not_readable();
+      return;
+    }
+    for (int i = 0; i < count; ++i) {
+      const epoll_event& event = events[static_cast<std::size_t>(i)];
+      const bool in = (event.events & ~static_cast<std::uint32_t>(EPOLLOUT)) != 0;
+      const bool out = (event.events & EPOLLOUT) != 0;
+      ares_process_fd(channel, in ? event.data.fd : ARES_SOCKET_BAD,
+                      out ? event.data.fd : ARES_SOCKET_BAD);
+    }
+  }
+}
+
+void Resolver::State::answered(void* argument, int status, int, ares_addrinfo* found) {
+  const std::unique_ptr<std::shared_ptr<Question>> owned(
+      static_cast<std::shared_ptr<Question>*>(argument));
+  Question& question = **owned;
+  question.status = status;
+  if (found != nullptr) {
+    auto& addresses = question.answer.addresses;
+    int ttl = std::numeric_limits<int>::max();
+    for (const ares_addrinfo_node* at = found->nodes; at != nullptr; at = at->ai_next) {
+      if (at->ai_family != AF_INET && at->ai_family != AF_INET6) continue;
+      const Endpoint endpoint = endpoint_of(at->ai_addr, at->ai_addrlen);
+      if (std::find(addresses.begin(), addresses.end(), endpoint) == addresses.end()) {
+        addresses.push_back(endpoint);
+      }
+      ttl = std::min(ttl, at->ai_ttl);
+    }
+    question.answer.ttl = std::chrono::seconds(ttl);
+    ares_freeaddrinfo(found);
+  }
+  if (!question.abandoned) question.answered.raise();
+}
+
+Resolver::Resolver(Loop& loop, std::vector<Address> servers)
+    : state_(std::make_unique<State>(loop, std::move(servers))) {}
+
+Resolver::~Resolver() = default;
+
+Task<Result<Resolver::Answer>> Resolver::ask(std::string host, std::uint16_t port) {
+  if (parse_ip(host)) {
+    auto literal = resolve(host, port);
+    if (!literal) co_return std::move(literal.error());
+    co_return Answer{.addresses = std::move(*literal), .ttl = forever};
+  }
+  if (state_->channel == nullptr) {
+    auto opened = state_->open();
+    if (!opened) co_return std::move(opened.error());
+  }
+  struct Asking {
+    std::shared_ptr<Question> question;
+    ~Asking() { question->abandoned = true; }
+  } asking{std::make_shared<Question>(state_->loop)};
+  Question& question = *asking.question;
+  ares_addrinfo_hints hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  ares_getaddrinfo(state_->channel, host.c_str(), nullptr, &hints, &State::answered,
+                   new std::shared_ptr<Question>(asking.question));
+  state_->watch.interrupt();  // its time is to be counted too
+  co_await question.answered.wait();
+
+  if (question.status == ARES_ENOTFOUND || question.status == ARES_ENODATA) {
+    question.answer.addresses.clear();
+    co_return std::move(question.answer);
+  }
+  if (question.status != ARES_SUCCESS) {
+    co_return Error{.fault = Fault::connect_failed,
+                    .side = Side::backend,
+                    .detail = "cannot resolve '" + host + "': " + ares_strerror(question.status)};
+  }
+  for (Endpoint& each : question.answer.addresses) each.set_port(port);
+  co_return std::move(question.answer);
+}
+
+}  // namespace evenkeel
