@@ -7,9 +7,11 @@
 #include <vector>
 
 #include "evenkeel/config/load.h"
+#include "evenkeel/server/ctl.h"
 #include "evenkeel/server/daemon.h"
 #include "evenkeel/server/environment.h"
 #include "evenkeel/server/quick.h"
+#include "evenkeel/server/top.h"
 #include "evenkeel/sim/demo.h"
 #include "evenkeel/sim/load.h"
 #include "evenkeel/sim/sim.h"
@@ -228,6 +230,65 @@ void add_demo(CLI::App& app, int& exit_code) {
   verb->callback([options, &exit_code] { exit_code = evenkeel::run_demo(*options); });
 }
 
+/// One thing that `ctl` does, with the options that all of them have.
+CLI::App* add_ctl_verb(CLI::App& ctl, const char* name, const char* what, evenkeel::CtlVerb verb,
+                       const std::shared_ptr<evenkeel::CtlOptions>& options, int& exit_code) {
+  auto* added = ctl.add_subcommand(name, what);
+  added->add_option("--admin", options->admin, "the daemon's admin listener")
+      ->capture_default_str();
+  added->add_flag("--json", options->json, "the daemon's own words");
+  added->callback([options, verb, &exit_code] {
+    options->verb = verb;
+    exit_code = evenkeel::run_ctl(*options);
+  });
+  return added;
+}
+
+void add_ctl(CLI::App& app, int& exit_code) {
+  using evenkeel::CtlVerb;
+  auto* ctl = app.add_subcommand("ctl", "ask and change a daemon that runs");
+  ctl->require_subcommand(1);
+  ctl->footer("Exit codes: 0 done, 1 refused, 2 usage, 5 the daemon cannot be reached.");
+  auto options = std::make_shared<evenkeel::CtlOptions>();
+  const auto asks = [&](const char* name, const char* what, CtlVerb verb) {
+    return add_ctl_verb(*ctl, name, what, verb, options, exit_code);
+  };
+  const auto changes = [&](const char* name, const char* what, CtlVerb verb) {
+    auto* added = asks(name, what, verb);
+    added->add_option("--token-file", options->token_file,
+                      "file with the admin token: needed from other machines");
+    return added;
+  };
+  const auto changes_backend = [&](const char* name, const char* what, CtlVerb verb) {
+    auto* added = changes(name, what, verb);
+    added->add_option("backend", options->backend, "its id, such as gpu1:8000")->required();
+    added->add_option("--pool", options->pool, "needed where several pools have it");
+    return added;
+  };
+  asks("status", "what runs, and each pool", CtlVerb::status);
+  asks("backends", "state and load of every backend", CtlVerb::backends);
+  changes_backend("drain", "no new requests for a backend", CtlVerb::drain)
+      ->add_flag("--wait", options->wait, "until nothing is in flight there");
+  changes_backend("undrain", "requests for it again", CtlVerb::undrain);
+  changes_backend("weight", "another weight than the file's, until the file says another",
+                  CtlVerb::weight)
+      ->add_option("weight", options->weight, "1 to 1000")
+      ->required()
+      ->check(CLI::Range(1, 1000));
+  changes("reload", "read the file again; what is wrong with it is told", CtlVerb::reload)
+      ->add_flag("--wait", options->wait, "however long it takes; otherwise 10 s");
+}
+
+void add_top(CLI::App& app, int& exit_code) {
+  auto* verb = app.add_subcommand("top", "what a daemon and its backends are doing");
+  auto options = std::make_shared<evenkeel::TopOptions>();
+  verb->add_flag("-1,--once", options->once, "print once and leave");
+  verb->add_flag("--json", options->json, "the daemon's own words, a line per look");
+  verb->add_option("--admin", options->admin, "the daemon's admin listener")->capture_default_str();
+  verb->footer("On a terminal it keeps up until you press q.");
+  verb->callback([options, &exit_code] { exit_code = evenkeel::run_top(*options); });
+}
+
 bool has_verb(const CLI::App& app, const std::string& name) {
   const auto verbs = app.get_subcommands([](const CLI::App*) { return true; });
   return std::any_of(verbs.begin(), verbs.end(),
@@ -276,6 +337,8 @@ int main(int argc, char** argv) {
   add_sim(app, exit_code);
   add_load(app, exit_code);
   add_demo(app, exit_code);
+  add_ctl(app, exit_code);
+  add_top(app, exit_code);
 
   auto* version = app.add_subcommand("version", "print the version");
   version->add_flag("--json", arguments.json, "as JSON");

@@ -1,6 +1,5 @@
 #include "server/admin_documents.h"
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <ctime>
@@ -32,14 +31,6 @@ std::optional<double> known(double value) {
   return value;
 }
 
-/// One of several addresses of a name has the name's entry in the file, and an id that begins so.
-bool is_spare(const PoolConfig& pool, const BackendSpec& spec) {
-  return std::any_of(pool.backends.begin(), pool.backends.end(), [&](const BackendConfig& backend) {
-    const std::string address = to_string(backend.address);
-    return backend.standby && (spec.id == address || spec.id.starts_with(address + "@"));
-  });
-}
-
 void write_polled(JsonWriter& json, const Signals& signals, Instant now) {
   const SignalValues values = signals.values();
   json.begin_object()
@@ -61,7 +52,9 @@ void write_backend(JsonWriter& json, const Overview& overview, const StateHistor
   const BackendSpec& spec = backend.spec();
   const Load& load = backend.load();
   const Instant now = Clock::now();
-  const Watched* watched = nullptr;
+  const Watched* watched =
+      overview.lookout == nullptr ? nullptr : overview.lookout->find(pool.spec().name, spec.id);
+
   json.begin_object()
       .field("id", spec.id)
       .field("pool", pool.spec().name)
@@ -75,7 +68,7 @@ void write_backend(JsonWriter& json, const Overview& overview, const StateHistor
   for (const auto& [name, value] : spec.labels) json.field(name, value);
   json.end_object()
       .field("weight", spec.weight)
-      .field("standby", is_spare(config, spec))
+      .field("standby", spec.standby)
       .field("state", state_of(backend, now))
       .field("since", rfc3339(history.since(pool_place, backend_place)))
       .key("reason");

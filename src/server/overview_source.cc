@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "server/backend_state.h"
+#include "server/lookout.h"
 
 namespace evenkeel {
 namespace {
@@ -53,6 +54,14 @@ BackendReading OverviewSource::read(const std::string& pool, const Backend& back
                          .polled = polled(load.signals(), now)};
   for (int fault = 0; fault < fault_count; ++fault) {
     reading.errors[static_cast<std::size_t>(fault)] = load.errors_total(static_cast<Fault>(fault));
+  }
+  const Watched* watched =
+      overview_.lookout == nullptr ? nullptr : overview_.lookout->find(pool, backend.id());
+  if (watched != nullptr && watched->health.state != HealthState::unchecked) {
+    for (std::size_t result = 0; result < check_result_count; ++result) {
+      reading.checks.emplace_back(word_of(static_cast<CheckResult>(result)),
+                                  watched->health.checks[result]);
+    }
   }
   return reading;
 }

@@ -1,0 +1,50 @@
+// A JSON document as a tree: for documents that are read once, by people's tools. Requests are not
+// read this way.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "evenkeel/base/result.h"
+
+namespace evenkeel {
+
+/// A value. Whatever is asked of one that has no such thing gives nothing: null, "", no items.
+class JsonValue {
+ public:
+  using Member = std::pair<std::string, JsonValue>;
+
+  JsonValue() = default;  ///< null
+  explicit JsonValue(bool truth) : is_(truth) {}
+  explicit JsonValue(double number) : is_(number) {}
+  explicit JsonValue(std::string text) : is_(std::move(text)) {}
+  explicit JsonValue(std::vector<JsonValue> items) : is_(std::move(items)) {}
+  explicit JsonValue(std::vector<Member> members) : is_(std::move(members)) {}
+
+  bool is_null() const { return std::holds_alternative<std::monostate>(is_); }
+  bool is_list() const { return std::holds_alternative<std::vector<JsonValue>>(is_); }
+  bool is_object() const { return std::holds_alternative<std::vector<Member>>(is_); }
+
+  bool truth() const;
+  std::optional<double> number() const;
+  const std::string& text() const;
+  const std::vector<JsonValue>& items() const;
+  const std::vector<Member>& members() const;
+  /// The member of that name.
+  const JsonValue& operator[](std::string_view name) const;
+
+ private:
+  std::variant<std::monostate, bool, double, std::string, std::vector<JsonValue>,
+               std::vector<Member>>
+      is_;
+};
+
+/// Reads a whole document. Errors: bad_request, with what is wrong.
+Result<JsonValue> parse_json(std::string_view json);
+
+}  // namespace evenkeel
