@@ -39,6 +39,8 @@ constexpr Duration between_turns_of_pools = std::chrono::milliseconds(100);
 /// How long the start waits for the first result of every backend: the longest timeout of a check
 /// by default, and some.
 constexpr Duration longest_first_round = std::chrono::seconds(6);
+/// Between two looks at what pools need: spares, weights.
+constexpr Duration upkeep_interval = std::chrono::milliseconds(100);
 /// How long a start or a reload waits for name servers; names that are not found by then are found
 /// later.
 constexpr Duration longest_look_up = std::chrono::seconds(3);
@@ -220,6 +222,7 @@ Result<Done> Daemon::start() {
     workers_.push_back(std::make_unique<Worker>(i, *sheets_, ring));
   }
   overview_.fleet->take_over();
+  turn_pools();
 
   doorkeeper_.emplace(count, inherited_);
   auto doors = doorkeeper_->open(config_->listeners);
@@ -268,6 +271,7 @@ Result<std::string> Daemon::bind_admin() {
 int Daemon::run() {
   loop_.spawn(watch_signals());
   loop_.spawn(begin());
+  loop_.spawn(keep_up());
   std::vector<Loop*> loops;
   for (auto& worker : workers_) loops.push_back(&worker->loop());
   loop_.spawn(notifier_.feed_watchdog(loop_, std::move(loops)));
@@ -298,6 +302,18 @@ Task<void> Daemon::look_after_pools() {
     for (const Fleet::Member& member : overview_.fleet->pools()) member.state->turn(loop_.now());
     co_await loop_.sleep_for(between_turns_of_pools);
   }
+}
+
+Task<void> Daemon::keep_up() {
+  while (true) {
+    co_await loop_.sleep_for(upkeep_interval);
+    turn_pools();
+  }
+}
+
+void Daemon::turn_pools() {
+  const Instant now = loop_.read_clock();
+  for (const Fleet::Member& member : overview_.fleet->pools()) member.state->turn(now);
 }
 
 std::string Daemon::summary() const {
@@ -475,6 +491,7 @@ Task<void> Daemon::follow_names() {
 Task<void> Daemon::put_in_place(std::shared_ptr<const Fleet> fleet, std::vector<Doors> doors) {
   fleet->take_over();
   overview_.fleet = std::move(fleet);
+  turn_pools();
   // Before anybody can pick them: what is new is closed until it has been checked, and that takes
   // no longer than a connection where it stands.
   lookout_.follow(*config_, *overview_.fleet);
