@@ -148,6 +148,8 @@ class Daemon final : public Control {
   Task<void> begin();
   Task<void> watch_signals();
   Task<void> look_after_pools();
+  Task<void> keep_up();
+  void turn_pools();
   Task<void> make_changes();
   Task<void> make(Change& change);
   Task<void> reload(Change& change);
