@@ -99,7 +99,10 @@ Result<std::shared_ptr<const Fleet>> Fleet::build(const Config& config,
     PoolSpec spec{.name = pool.name,
                   .picker = pool.picker,
                   .load_factor = pool.hash.load_factor,
-                  .queue = {pool.limits.queue.size, pool.limits.queue.timeout}};
+                  .memory_guard = pool.picker == "gpu" ? pool.gpu.memory_guard : 0,
+                  .observed_weights = pool.weights == WeightSource::observed,
+                  .queue = {pool.limits.queue.size, pool.limits.queue.timeout},
+                  .spares = {pool.spares.enter, pool.spares.leave, pool.spares.dwell}};
     Member member;
     for (const BackendConfig& backend : pool.backends) {
       std::string authorization;
@@ -120,7 +123,8 @@ Result<std::shared_ptr<const Fleet>> Fleet::build(const Config& config,
              .weight = weight == circumstances.weights.end() ? backend.weight : weight->second,
              .zone = backend.zone,
              .labels = backend.labels,
-             .max_in_flight = pool.limits.max_in_flight});
+             .max_in_flight = pool.limits.max_in_flight,
+             .standby = backend.standby});
         member.seats.push_back({backend, std::move(addresses), authorization});
       }
     }

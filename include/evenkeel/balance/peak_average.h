@@ -16,7 +16,7 @@ namespace evenkeel {
 ///   else:   a += (x - a) * max(fall, dt / (dt + memory))
 ///
 /// After Finagle's and tower's Peak EWMA, which jump to the peak and forget over 10 s. Here a peak
-/// counts half: a long prompt makes one late first byte on a server that is well, a server in
+/// counts a quarter: a long prompt makes one late first byte on a server that is well, a server in
 /// trouble makes several. dt / (dt + memory) stands for 1 - e^(-dt / memory).
 ///
 /// Of two answers that come at the same moment one may be forgotten: the average is three relaxed
@@ -25,7 +25,7 @@ namespace evenkeel {
 /// Thread: any.
 class PeakAverage {
  public:
-  static constexpr float rise = 0.5F;
+  static constexpr float rise = 0.25F;
   static constexpr float fall = 0.03F;  // where answers come in a stream: about the last 30
   static constexpr Duration memory = std::chrono::seconds(10);
   static constexpr std::uint32_t most_samples = 1u << 20;
