@@ -39,8 +39,6 @@ constexpr Duration between_turns_of_pools = std::chrono::milliseconds(100);
 /// How long the start waits for the first result of every backend: the longest timeout of a check
 /// by default, and some.
 constexpr Duration longest_first_round = std::chrono::seconds(6);
-/// Between two looks at what pools need: spares, weights.
-constexpr Duration upkeep_interval = std::chrono::milliseconds(100);
 /// How long a start or a reload waits for name servers; names that are not found by then are found
 /// later.
 constexpr Duration longest_look_up = std::chrono::seconds(3);
@@ -148,7 +146,6 @@ class Daemon final : public Control {
   Task<void> begin();
   Task<void> watch_signals();
   Task<void> look_after_pools();
-  Task<void> keep_up();
   void turn_pools();
   Task<void> make_changes();
   Task<void> make(Change& change);
@@ -273,7 +270,7 @@ Result<std::string> Daemon::bind_admin() {
 int Daemon::run() {
   loop_.spawn(watch_signals());
   loop_.spawn(begin());
-  loop_.spawn(keep_up());
+  loop_.spawn(look_after_pools());
   std::vector<Loop*> loops;
   for (auto& worker : workers_) loops.push_back(&worker->loop());
   loop_.spawn(notifier_.feed_watchdog(loop_, std::move(loops)));
@@ -294,25 +291,17 @@ Task<void> Daemon::begin() {
   overview_.ready = true;
   print_line("ready");
   notifier_.ready(summary());
-  loop_.spawn(look_after_pools());
   loop_.spawn(make_changes());
 }
 
-/// Spares come and go, speeds are learnt.
 Task<void> Daemon::look_after_pools() {
   while (true) {
-    for (const Fleet::Member& member : overview_.fleet->pools()) member.state->turn(loop_.now());
     co_await loop_.sleep_for(between_turns_of_pools);
-  }
-}
-
-Task<void> Daemon::keep_up() {
-  while (true) {
-    co_await loop_.sleep_for(upkeep_interval);
     turn_pools();
   }
 }
 
+/// Spares come and go, speeds are learnt.
 void Daemon::turn_pools() {
   const Instant now = loop_.read_clock();
   for (const Fleet::Member& member : overview_.fleet->pools()) member.state->turn(now);
