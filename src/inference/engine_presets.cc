@@ -25,7 +25,7 @@ constexpr EnginePreset presets[] = {
      .kserve_calls = true},
     {.engine = "trtllm", .path = "/health"},
     // Not its /v2/health: that says {"live":true} whatever happens.
-    {.engine = "tgi", .path = "/health", .token = TokenQuestion::tgi},
+    {.engine = "tgi", .path = "/health"},
     // Not its /slots, not its /metrics: these wake a model that sleeps. Its /v1/models lists the
     // model while it is loading.
     {.engine = "llamacpp", .path = "/health"},
@@ -152,14 +152,14 @@ bool holds_choice(const std::string& body) {
   return read && good;
 }
 
-/// The object has one of these keys, and no error.
-bool has_key(const std::string& body, std::string_view wanted) {
+/// {"model_name":"m","text_output":"x"}, without an "error".
+bool holds_text_output(const std::string& body) {
   std::string text = body;
   bool found = false;
   bool failed = false;
   const auto read =
       json::read_object(text, [&](std::string_view key, simdjson::ondemand::value value) {
-        found |= key == wanted;
+        found |= key == "text_output";
         failed |= key == "error";
         json::pass_over(value);
       });
@@ -255,15 +255,11 @@ bool serves(std::string_view engine, const std::vector<std::string>& listed,
 }
 
 TokenRequest token_request(TokenQuestion question, std::string_view model) {
-  switch (question) {
-    case TokenQuestion::tgi:
-      return {"/generate", R"({"inputs":"1","parameters":{"max_new_tokens":1}})"};
-    case TokenQuestion::kserve:
-      return {"/v2/models/" + in_path(model) + "/generate", R"({"text_input":"1","max_tokens":1})"};
-    default:
-      return {"/v1/completions",
-              R"({"model":)" + json_string(model) + R"(,"prompt":"1","max_tokens":1})"};
+  if (question == TokenQuestion::kserve) {
+    return {"/v2/models/" + in_path(model) + "/generate", R"({"text_input":"1","max_tokens":1})"};
   }
+  return {"/v1/completions",
+          R"({"model":)" + json_string(model) + R"(,"prompt":"1","max_tokens":1})"};
 }
 
 bool holds_token(TokenQuestion question, int status, const std::string& body) {
@@ -271,8 +267,7 @@ bool holds_token(TokenQuestion question, int status, const std::string& body) {
   switch (question) {
     case TokenQuestion::none: return false;
     case TokenQuestion::completion: return holds_choice(body);
-    case TokenQuestion::tgi: return has_key(body, "generated_text");
-    case TokenQuestion::kserve: return has_key(body, "text_output");
+    case TokenQuestion::kserve: return holds_text_output(body);
   }
   return false;
 }

@@ -234,6 +234,7 @@ class Simulators(Process):
             raise
         self.addresses = [found[1] for line in self.lines
                           if (found := re.match(r"listening name=sim-\d+ address=(\S+)", line))]
+        self.control = self.wait_line(r"listening name=sim-control address=(\S+)")[1]
 
 
 def read_metrics(text):

@@ -128,7 +128,6 @@ TEST(ModelLists, OfOllamaHaveATagThatNobodyAsksFor) {
 TEST(Tokens, AreAskedForOneAtATime) {
   EXPECT_THAT(token_request(TokenQuestion::completion, "a\"b").body,
               HasSubstr(R"("model":"a\"b","prompt":"1","max_tokens":1)"));
-  EXPECT_EQ(token_request(TokenQuestion::tgi, "m").path, "/generate");
   EXPECT_EQ(token_request(TokenQuestion::kserve, "m").path, "/v2/models/m/generate");
 }
 
@@ -146,8 +145,6 @@ TEST(Tokens, AreThereOnlyWhereTheAnswerHoldsOne) {
 
   EXPECT_TRUE(holds_token(TokenQuestion::kserve, 200, R"({"text_output":"a"})"));
   EXPECT_FALSE(holds_token(TokenQuestion::kserve, 200, R"({"error":"no such model"})"));
-  EXPECT_TRUE(holds_token(TokenQuestion::tgi, 200, R"({"generated_text":" a"})"));
-  EXPECT_FALSE(holds_token(TokenQuestion::tgi, 424, R"({"error":"generation"})"));
 }
 
 TEST(Sleep, IsWhatItSays) {

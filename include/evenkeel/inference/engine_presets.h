@@ -21,7 +21,6 @@ enum class ModelListing : std::uint8_t {
 enum class TokenQuestion : std::uint8_t {
   none,        ///< there is no way that holds for all of its models
   completion,  ///< POST /v1/completions
-  tgi,         ///< POST /generate
   kserve,      ///< POST /v2/models/M/generate
 };
 

@@ -1,0 +1,315 @@
+"""Whether a backend can serve is asked of it as its engine wants to be asked; who says no, or nothing,
+gets no requests until it says yes."""
+
+import json
+import threading
+import time
+
+import case
+from backend import Backend, free_port
+from certificates import Authority, serving
+from stream import exchange
+
+QUICK = {"interval": "100ms"}
+
+
+def answers(table, otherwise=(404, b"")):
+    """A script that answers by target: {target: (status, body) or body}."""
+    def script(ask):
+        said = table.get(ask.target, otherwise)
+        status, body = said if isinstance(said, tuple) else (200, said)
+        ask.answer(body, status=status)
+    return script
+
+
+def models(*names):
+    return json.dumps({"object": "list", "data": [{"id": name} for name in names]}).encode()
+
+
+class Health(case.Case):
+    def pool(self, *backends, health=None, **pool):
+        """A daemon in front of these; checks come quickly unless `health` says otherwise."""
+        return self.in_front_of(*backends, pool={"health": {**QUICK, **(health or {})}, **pool})
+
+    def state(self, daemon, backend):
+        shown = daemon.backend(backend if isinstance(backend, str) else backend.address)
+        return shown["state"], shown["reason"]
+
+    def becomes(self, daemon, backend, state, reason=None):
+        """Waits until the backend is in that state, for a reason that holds this text."""
+        def holds():
+            now, why = self.state(daemon, backend)
+            return now == state and (reason is None or reason in (why or ""))
+        try:
+            self.eventually(holds)
+        except AssertionError:
+            self.assertEqual(self.state(daemon, backend), (state, reason))
+
+    def checks(self, daemon, result, **labels):
+        return daemon.metric("evenkeel_backend_health_checks_total", result=result, **labels)
+
+    def fault(self, simulators, fault, **more):
+        """Of the first simulator; over the control listener, which answers whatever happens."""
+        control = simulators.control
+        answer = exchange(control, "PUT", "/sim/v1/state",
+                          body=json.dumps({"fault": fault, **more}).encode())
+        self.assertEqual(answer.status, 200, answer.body)
+
+
+class Engines(Health):
+    """The simulator speaks each engine's dialect."""
+
+    def test_who_loads_starts_and_serves_once_it_says_so(self):
+        for engine, reason in (("vllm", "Connection refused"), ("triton", "/v2/health/ready: 400"),
+                               ("sglang", "/health: 503"), ("tgi", "/health: 503"),
+                               ("llamacpp", "Loading model")):
+            with self.subTest(engine=engine):
+                simulators = self.simulators("--engine", engine, "--model", "m")
+                self.fault(simulators, "loading")
+                daemon = self.pool(simulators.addresses[0], engine=engine)
+                self.becomes(daemon, simulators.addresses[0], "starting", reason)
+                refused = exchange(daemon.address, "GET", "/v1/models")
+                self.assertEqual((refused.status, refused.reason), (503, "no_backend"))
+
+                self.fault(simulators, "none")
+                self.becomes(daemon, simulators.addresses[0], "up")
+                self.assertEqual(exchange(daemon.address, "GET", "/v1/models").status, 200)
+
+    def test_a_server_that_dies_is_down_and_comes_back(self):
+        simulators = self.simulators("--model", "m")
+        daemon = self.pool(simulators.addresses[0], engine="vllm")
+        self.assertEqual(self.state(daemon, simulators.addresses[0]), ("up", None))
+
+        self.fault(simulators, "die", die_after_tokens=0)
+        self.becomes(daemon, simulators.addresses[0], "down", "Connection refused")
+        self.assertEqual(daemon.metric("evenkeel_backend_up", backend=simulators.addresses[0]), 0)
+        self.assertGreaterEqual(self.checks(daemon, "refused"), 3)
+
+        self.fault(simulators, "none")
+        self.becomes(daemon, simulators.addresses[0], "up")
+
+    def test_a_server_that_hangs_is_down_and_others_are_checked_as_ever(self):
+        simulators = self.simulators("--model", "m")
+        other = self.simulators("--model", "m")
+        hung, sound = simulators.addresses[0], other.addresses[0]
+        daemon = self.pool(hung, sound, engine="vllm", health={"timeout": "300ms"})
+
+        self.fault(simulators, "hang")
+        self.becomes(daemon, hung, "down", "no answer in time")
+        before = self.checks(daemon, "passed", backend=sound)
+        late = self.checks(daemon, "timeout", backend=hung)
+        self.eventually(lambda: self.checks(daemon, "passed", backend=sound) >= before + 6)
+        self.assertLessEqual(self.checks(daemon, "timeout", backend=hung), late + 4)
+        self.assertEqual(self.state(daemon, sound), ("up", None))
+
+        self.fault(simulators, "none")
+        self.becomes(daemon, hung, "up")
+
+    def test_a_model_that_has_crashed_behind_a_healthy_server_is_found_by_a_token(self):
+        simulators = self.simulators("--model", "m", "--engine", "vllm")
+        address = simulators.addresses[0]
+        self.fault(simulators, "error", error_status=500)
+        trusting = self.pool(address, engine="vllm", models=["m"], health={"model": "required"})
+        asking = self.pool(address, engine="vllm", models=["m"], health={"model": "generate"})
+        self.assertEqual(self.state(trusting, address), ("up", None))
+        self.becomes(asking, address, "down", "POST /v1/completions for 'm': 500")
+
+        self.fault(simulators, "none")
+        self.becomes(asking, address, "up")
+
+    def test_each_engine_can_be_made_to_write_a_token(self):
+        for engine in ("sglang", "triton", "tgi", "llamacpp"):
+            with self.subTest(engine=engine):
+                simulators = self.simulators("--engine", engine, "--model", "m")
+                daemon = self.pool(simulators.addresses[0], engine=engine, models=["m"],
+                                   health={"model": "generate"})
+                self.assertEqual(self.state(daemon, simulators.addresses[0]), ("up", None))
+                self.assertGreaterEqual(self.checks(daemon, "passed"), 1)
+
+    def test_sglang_may_take_its_second(self):
+        simulators = self.simulators("--engine", "sglang", "--model", "m", speed=1)
+        daemon = self.pool(simulators.addresses[0], engine="sglang")
+        self.assertEqual(self.state(daemon, simulators.addresses[0]), ("up", None))
+
+    def test_triton_is_asked_over_grpc_where_its_pool_speaks_it(self):
+        simulators = self.simulators("--engine", "triton", "--model", "m")
+        address = simulators.addresses[0]
+        self.fault(simulators, "loading")
+        daemons = [self.pool(address, engine="triton", protocol="h2"),
+                   self.pool(address, engine="triton", protocol="h2", models=["m"],
+                             health={"model": "required"}),
+                   self.pool(address, protocol="h2", health={"check": "grpc"})]
+        for daemon, reason in zip(daemons, ("ServerReady", "ModelReady", "NOT_SERVING")):
+            self.becomes(daemon, address, "starting", reason)
+        self.fault(simulators, "none")
+        for daemon in daemons:
+            self.becomes(daemon, address, "up")
+
+    def test_a_grpc_server_without_the_model_is_down(self):
+        simulators = self.simulators("--engine", "triton", "--model", "m")
+        daemon = self.pool(simulators.addresses[0], engine="triton", protocol="h2", models=["other"],
+                           health={"model": "required"})
+        self.assertNotEqual(self.state(daemon, simulators.addresses[0])[0], "up")
+        self.assertIn("other", self.state(daemon, simulators.addresses[0])[1])
+
+    def test_what_a_server_runs_is_found_out_while_it_may_still_be_loading(self):
+        simulators = self.simulators("--engine", "vllm", "--model", "m")
+        address = simulators.addresses[0]
+        self.fault(simulators, "loading")
+        daemon = self.pool(address, engine="auto")
+        self.assertEqual(daemon.backend(address)["engine"], "auto")
+        self.becomes(daemon, address, "starting", "Connection refused")
+
+        self.fault(simulators, "none")
+        self.becomes(daemon, address, "up")
+        shown = daemon.backend(address)
+        self.assertEqual((shown["engine"], shown["models"]), ("vllm", ["m"]))
+        self.eventually(lambda: daemon.backend(address)["polled"]["running"] is not None,
+                        "metrics that are read once the engine is known")
+
+        self.fault(simulators, "refuse")
+        self.becomes(daemon, address, "down")
+
+
+class Answers(Health):
+    """Servers that say what a test wants them to."""
+
+    def test_triton_that_loads_another_model_serves_those_that_it_has(self):
+        backend = self.backend(answers({"/v2/health/ready": (400, b""), "/v2/models/a/ready": b""}))
+        wary = self.pool(backend, engine="triton", models=["a"])
+        daemon = self.pool(backend, engine="triton", models=["a"], health={"model": "required"})
+        self.becomes(wary, backend, "starting", "/v2/health/ready: 400")
+        self.assertEqual(self.state(daemon, backend), ("up", None))
+
+    def test_every_model_of_the_pool_must_be_there(self):
+        table = {"/health": b"", "/v1/models": models("a")}
+        backend = self.backend(answers(table))
+        daemon = self.pool(backend, engine="vllm", models=["a", "b"], health={"model": "required"})
+        self.becomes(daemon, backend, "down", "it does not serve the model 'b'")
+        self.assertGreaterEqual(self.checks(daemon, "model_missing"), 1)
+
+        table["/v1/models"] = models("b", "a")
+        self.becomes(daemon, backend, "up")
+        self.assertEqual(daemon.backend(backend.address)["models"], ["b", "a"])
+
+    def test_a_check_that_takes_too_long_has_failed(self):
+        gate = threading.Event()
+
+        def script(ask):
+            if not gate.is_set():
+                time.sleep(0.06)  # the server is slow
+            ask.answer(b"")
+
+        backend = self.backend(script)
+        daemon = self.pool(backend, health={"path": "/ready", "latency": "50ms", "timeout": "10s"})
+        self.becomes(daemon, backend, "down", "its limit is 0.050")
+        gate.set()
+        self.becomes(daemon, backend, "up")
+
+    def test_a_few_failures_are_borne(self):
+        table = {"/ready": b""}
+        backend = self.backend(answers(table))
+        daemon = self.pool(backend, health={"path": "/ready", "fall": 1000})
+        table["/ready"] = (500, b"")
+        self.eventually(lambda: self.checks(daemon, "error") >= 5)
+        self.assertEqual(self.state(daemon, backend), ("up", None))
+
+    def test_a_server_that_cannot_be_connected_is_looked_at_at_once(self):
+        backend = self.backend()
+        daemon = self.pool(backend, health={"path": "/", "interval": "1h"})
+        self.assertEqual(self.state(daemon, backend), ("up", None))
+        backend.close()
+
+        self.assertEqual(exchange(daemon.address).status, 502)
+        self.becomes(daemon, backend, "down", "Connection refused")
+
+    def test_a_check_ends_the_back_off_of_requests(self):
+        backend = self.backend()
+        daemon = self.pool(backend, health={"check": "tcp", "fall": 1000})
+        backend.close()
+        self.assertEqual(exchange(daemon.address).status, 502)
+        self.becomes(daemon, backend, "down", "connect_failed")
+
+        revived = Backend(port=backend.port)
+        self.addCleanup(revived.close)
+        self.becomes(daemon, backend, "up")
+        self.assertEqual(revived.exchanges, [])
+
+    def test_keys_go_with_checks_and_requests(self):
+        key = self.folder() + "/key"
+        with open(key, "w") as file:
+            file.write("sesame\n")
+        backend = self.backend(answers({"/health": b"", "/v1/models": models("a")}))
+        open_backend = self.backend(answers({"/health": b"", "/v1/models": models("a")}))
+        daemon = self.pool({"address": backend.address, "api_key_file": key},
+                           engine="vllm", models=["a"], health={"model": "required"})
+        plain = self.pool(open_backend, engine="vllm")
+        for each in (daemon, plain):
+            answer = exchange(each.address, "GET", "/v1/models", [("Authorization", "Bearer mine")])
+            self.assertEqual(answer.status, 200)
+
+        def keys(server, target):
+            return {ask.head.field("authorization") for ask in list(server.exchanges)
+                    if ask.target == target}
+        self.assertEqual(keys(backend, "/health"), {"Bearer sesame"})
+        self.assertEqual(keys(backend, "/v1/models"), {"Bearer sesame"})
+        self.assertEqual(keys(open_backend, "/health"), {None})
+        self.assertEqual(keys(open_backend, "/v1/models"), {"Bearer mine"})
+
+    def test_the_clients_own_credentials_are_not_lost_on_the_way_to_another_backend(self):
+        key = self.folder() + "/key"
+        with open(key, "w") as file:
+            file.write("sesame")
+        backend = self.backend(lambda ask: ask.answer(ask.head.field("authorization").encode()))
+        gone = f"127.0.0.1:{free_port()}"
+        daemon = self.pool({"address": gone, "api_key_file": key}, backend, picker="round-robin",
+                           health={"check": "off"})
+        for _ in range(4):
+            answer = exchange(daemon.address, "GET", "/", [("Authorization", "Bearer mine")])
+            self.assertEqual((answer.status, answer.body), (200, b"Bearer mine"))
+
+    def test_a_health_service_of_grpc_that_does_not_serve(self):
+        states = {"serving": False}
+
+        def script(ask):
+            self.assertEqual(ask.target, "/grpc.health.v1.Health/Check")
+            status = b"\x08\x01" if states["serving"] else b"\x08\x02"
+            ask.begin_chunks([("content-type", "application/grpc")])
+            ask.chunk(b"\0" + len(status).to_bytes(4, "big") + status)
+            ask.end_chunks([("grpc-status", "0")])
+
+        backend = self.h2_backend(script)
+        daemon = self.pool(backend, protocol="h2", health={"check": "grpc", "service": "llm.Chat"})
+        self.becomes(daemon, backend, "starting", "NOT_SERVING")
+        states["serving"] = True
+        self.becomes(daemon, backend, "up")
+        self.assertEqual(backend.exchanges[0].body, b"\0\0\0\0\x0a\x0a\x08llm.Chat")
+
+    def test_a_server_without_the_health_service_says_so(self):
+        def script(ask):
+            ask.send_head([("content-type", "application/grpc"), ("grpc-status", "12"),
+                           ("grpc-message", "unknown service")], end=True)
+
+        backend = self.h2_backend(script)
+        daemon = self.pool(backend, protocol="h2", health={"check": "grpc"})
+        self.becomes(daemon, backend, "down", "gRPC status 12 unknown service")
+
+    def test_checks_go_over_tls_where_requests_do(self):
+        authority = Authority(self.folder())
+        backend = self.backend(answers({"/health": b"ok"}), tls=serving(authority.issue("127.0.0.1")))
+        other = self.backend(answers({"/health": b"ok"}), tls=serving(authority.issue("10.0.0.9")))
+        daemon = self.pool(backend, other, engine="vllm", tls={"ca": authority.cert})
+        self.assertEqual(self.state(daemon, backend), ("up", None))
+        self.assertEqual(self.state(daemon, other)[0], "down")
+        self.assertGreaterEqual(self.checks(daemon, "unreachable", backend=other.address), 1)
+
+    def test_a_server_that_nobody_knows_how_to_ask_is_not_asked(self):
+        backend = self.backend()
+        daemon = self.pool(backend)
+        self.assertEqual(self.state(daemon, backend), ("up", None))
+        self.assertEqual(exchange(daemon.address).status, 200)
+        self.assertEqual([ask.target for ask in backend.exchanges], ["/"])
+
+
+if __name__ == "__main__":
+    case.main()
