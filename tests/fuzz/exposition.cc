@@ -1,0 +1,101 @@
+// The reader of expositions against two promises: how the bytes were cut does not matter, and it
+// finds what the plain reader finds, which looks at every character.
+#include "evenkeel/inference/exposition.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "evenkeel/inference/engine_metrics.h"
+#include "evenkeel/inference/gpu_metrics.h"
+#include "inference/plain_exposition.h"
+#include "require.h"
+
+namespace {
+
+using namespace evenkeel;
+
+bool same(double a, double b) { return a == b || (a != a && b != b); }
+
+struct Kept {
+  std::string name;
+  std::string labels;
+  double value;
+  bool operator==(const Kept& other) const {
+    return name == other.name && labels == other.labels && same(value, other.value);
+  }
+};
+
+struct Keeper final : SampleSink {
+  explicit Keeper(const std::vector<std::string_view>& all) : names(all) {}
+  void sample(std::size_t which, const Sample& sample) override {
+    require(names.at(which) == sample.name, "the name is the one that was asked for");
+    kept.push_back({std::string(sample.name), std::string(sample.labels), sample.value});
+  }
+  const std::vector<std::string_view>& names;
+  std::vector<Kept> kept;
+};
+
+std::vector<Kept> read_in_pieces(const std::vector<std::string_view>& wanted, std::string_view text,
+                                 std::size_t piece) {
+  const MetricNames names(wanted);
+  Keeper keeper(wanted);
+  ExpositionReader reader(names, keeper);
+  while (!text.empty()) {
+    const std::string here(text.substr(0, piece));  // a read beyond it is seen by the sanitizers
+    reader.read(here);
+    text.remove_prefix(here.size());
+  }
+  return std::move(keeper.kept);
+}
+
+void compare(const std::vector<std::string_view>& wanted, std::string_view text,
+             const std::vector<PlainSample>& plain) {
+  const auto kept = read_in_pieces(wanted, text, std::max<std::size_t>(text.size(), 1));
+  require(kept == read_in_pieces(wanted, text, 1), "a byte at a time comes to the same");
+  require(kept == read_in_pieces(wanted, text, 7), "seven bytes at a time come to the same");
+
+  auto next = kept.begin();
+  for (const PlainSample& sample : plain) {
+    if (std::ranges::find(wanted, sample.name) == wanted.end()) continue;
+    require(next != kept.end(), "it finds all that the plain reader finds");
+    require(next->name == sample.name && same(next->value, sample.value), "the same sample");
+    std::string scratch;
+    for (const auto& [label, value] : sample.labels) {
+      const auto found = find_label(next->labels, label, scratch);
+      require(found && *found == sample.label(label), "the same label");
+    }
+    ++next;
+  }
+  require(next == kept.end(), "it finds no more than the plain reader");
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const auto plain = read_plainly(text);
+  std::vector<std::string_view> all;
+  for (const PlainSample& sample : plain) {
+    if (std::ranges::find(all, sample.name) == all.end()) all.push_back(sample.name);
+  }
+  compare(all, text, plain);
+  if (all.size() > 1) compare({all.back()}, text, plain);
+  compare({"a", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc"}, text, plain);
+
+  EngineMetricsReader engine(metrics_dialect_of("generic"));
+  engine.read(text);
+  const EngineReading reading = engine.reading();
+  require(!(reading.running < 0) && !(reading.waiting < 0), "counts are not below nothing");
+  require(!(reading.kv_cache_ratio < 0) && !(reading.kv_cache_ratio > 1), "ratios are ratios");
+  GpuMetricsReader exporter;
+  exporter.read(text);
+  const EngineReading gpus = sum_up(exporter.gpus(), {});
+  require(!(gpus.gpu_utilization_ratio < 0) && !(gpus.gpu_utilization_ratio > 1),
+          "so is what GPUs do");
+  require(!(gpus.gpu_memory_used_bytes < 0), "memory is not below nothing");
+  return 0;
+}
