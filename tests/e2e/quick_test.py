@@ -111,7 +111,7 @@ class QuickTest(case.Case):
                           if "metrics" in target or "health" in target], asked)
 
     def test_stdout_has_the_file_and_nothing_else(self):
-        server = self.scripted({"/v1/models": (200, listed("m", "vllm"))})
+        server = self.scripted({"/v1/models": (200, listed("m", "vllm")), "/health": (200, b"")})
         quick = self.quick(server.address)
         before = self.file_of(quick)
         answer = exchange(quick.address, "GET", "/v1/models")
