@@ -1,0 +1,380 @@
+"""Changing a daemon that runs: the admin API's calls, `evenkeel ctl` and `evenkeel top`."""
+
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import signal
+import socket
+import struct
+import subprocess
+import termios
+import time
+
+import case
+from backend import free_port
+from process import BINARY, command
+from stream import PATIENCE, Stream, exchange
+
+
+class Driven(case.Case):
+    def ctl(self, daemon, *arguments, code=0):
+        done = command("ctl", *arguments, "--admin", daemon.admin)
+        self.assertEqual(done.returncode, code, (arguments, done.stdout, done.stderr))
+        return done
+
+    def post(self, daemon, target, body=None, fields=(), host=None):
+        with Stream.connect(daemon.admin) as stream:
+            answer = stream.exchange("POST", target, fields=fields, body=body,
+                                     host=host or daemon.admin)
+        return answer.status, json.loads(answer.body)
+
+    def answering(self, count):
+        """Backends that answer with their own number."""
+        return [self.backend(lambda ask, i=i: ask.answer(b"%d" % i)) for i in range(count)]
+
+    def answers(self, daemon, count=20):
+        with Stream.connect(daemon.address) as stream:
+            return [stream.exchange().body for _ in range(count)]
+
+
+class Changes(Driven):
+    def test_a_drained_backend_ends_what_it_has_and_gets_nothing_new(self):
+        first, second = self.answering(2)
+        held = []
+
+        def hold(ask):
+            held.append(ask)
+            ask.begin_chunks()
+            ask.chunk(b"begun")
+
+        first.script = hold
+        daemon = self.in_front_of(first, second, pool={"picker": "round-robin"})
+        with Stream.connect(daemon.address) as stream:
+            while not held:
+                stream.ask()
+                head = stream.read_head()
+                if not head.chunked():
+                    stream.read_body(head)
+            status, told = self.post(daemon, f"/api/v1/backends/{first.address}/drain")
+            self.assertEqual((status, told["id"], told["state"], told["in_flight"]),
+                             (200, first.address, "draining", 1))
+            self.assertEqual(self.answers(daemon), [b"1"] * 20)
+            waiting = self.spawn(
+                lambda: self.ctl(daemon, "drain", first.address, "--wait", "--json"))
+            held[0].chunk(b", ended")
+            held[0].end_chunks()
+            self.assertEqual(stream.read_chunk(head), b"begun")
+            self.assertEqual(stream.read_chunk(head), b", ended")
+            self.assertEqual(json.loads(waiting.join().stdout)["in_flight"], 0)
+        self.assertEqual(daemon.metric("evenkeel_backend_state", backend=first.address,
+                                       state="draining"), 1)
+        self.assertEqual(daemon.metric("evenkeel_backend_up", backend=first.address), 0)
+
+        first.script = lambda ask: ask.answer(b"0")
+        self.ctl(daemon, "undrain", first.address)
+        self.assertIn(b"0", self.answers(daemon))
+
+    def test_a_drain_outlasts_reloads(self):
+        first, second = self.answering(2)
+        daemon = self.in_front_of(first, second)
+        self.ctl(daemon, "drain", first.address)
+        since = daemon.backend(first.address)["since"]
+
+        self.ctl(daemon, "reload")
+
+        self.assertEqual(daemon.backend(first.address)["state"], "draining")
+        self.assertEqual(daemon.backend(first.address)["since"], since)
+        self.assertEqual(self.answers(daemon), [b"1"] * 20)
+
+    def test_with_every_backend_drained_requests_are_refused_at_once(self):
+        backend, = self.answering(1)
+        daemon = self.in_front_of(backend)
+        self.ctl(daemon, "drain", backend.address)
+        answer = exchange(daemon.address)
+        self.assertEqual((answer.status, answer.reason), (503, "no_backend"))
+
+    def test_a_weight_shifts_the_traffic_until_the_file_says_another(self):
+        first, second = self.answering(2)
+        daemon = self.in_front_of(first, second, pool={"picker": "weighted"}, workers=1)
+        self.assertEqual(sorted(self.answers(daemon)), [b"0"] * 10 + [b"1"] * 10)
+
+        told = self.ctl(daemon, "weight", first.address, "4").stdout
+        self.assertIn("weight 4", told)
+        self.assertEqual(sorted(self.answers(daemon)), [b"0"] * 16 + [b"1"] * 4)
+
+        self.ctl(daemon, "reload")
+        self.assertEqual(daemon.backend(first.address)["weight"], 4, "the file says what it said")
+        self.assertEqual(sorted(self.answers(daemon)), [b"0"] * 16 + [b"1"] * 4)
+
+        config = json.loads(daemon.config_path.read_text())
+        config["pools"][0]["backends"][0] = {"address": first.address, "weight": 3}
+        daemon.config_path.write_text(json.dumps(config))
+        self.ctl(daemon, "reload")
+        self.assertEqual(daemon.backend(first.address)["weight"], 3)
+
+    def test_counters_and_averages_stay_when_a_weight_changes(self):
+        first, second = self.answering(2)
+        daemon = self.in_front_of(first, second)
+        self.answers(daemon)
+        daemon.wait_at_rest()
+        before = daemon.backend(first.address)
+        self.ctl(daemon, "weight", first.address, "9")
+        after = daemon.backend(first.address)
+        self.assertEqual((after["picks_total"], after["latency"]),
+                         (before["picks_total"], before["latency"]))
+
+    def test_a_backend_of_two_pools_is_named_with_its_pool(self):
+        backend, = self.answering(1)
+        daemon = self.daemon({
+            "pools": [{"name": name, "backends": [backend.address]} for name in ("one", "two")],
+            "routes": [{"match": {"path": "/one"}, "pool": "one"},
+                       {"match": {"path": "/**"}, "pool": "two"}]})
+        status, told = self.post(daemon, f"/api/v1/backends/{backend.address}/drain")
+        self.assertEqual(status, 409)
+        self.assertIn("one, two", told["error"])
+        unclear = self.ctl(daemon, "drain", backend.address, code=1)
+        self.assertIn("--pool NAME", unclear.stderr)
+
+        self.ctl(daemon, "drain", backend.address, "--pool", "two")
+        self.assertEqual({each["pool"]: each["state"] for each in daemon.api("backends")},
+                         {"one": "up", "two": "draining"})
+        self.assertEqual(exchange(daemon.address, target="/one").status, 200)
+        self.assertEqual(exchange(daemon.address, target="/two").status, 503)
+
+    def test_a_reload_tells_what_check_tells(self):
+        daemon = self.in_front_of(self.backend())
+        status, told = self.post(daemon, "/api/v1/reload")
+        self.assertEqual((status, told["config"]["last_reload_ok"]), (200, True))
+
+        good = daemon.config_path.read_text()
+        daemon.config_path.write_text(good.replace('"pools"', '"poools"'))
+        status, told = self.post(daemon, "/api/v1/reload")
+        self.assertEqual(status, 422)
+        checked = command("check", "-c", str(daemon.config_path), "--json")
+        self.assertEqual(told, json.loads(checked.stdout))
+        self.assertEqual(daemon.api("status")["config"]["errors"], told)
+        self.assertFalse(daemon.api("status")["config"]["last_reload_ok"])
+        self.assertEqual(daemon.metric("evenkeel_config_last_reload_successful"), 0)
+        refused = self.ctl(daemon, "reload", "--wait", code=1)
+        self.assertRegex(refused.stderr, r"evenkeel.yaml:\d+:\d+: error: poools: unknown key; did you")
+        self.assertIn("last reload was refused", self.ctl(daemon, "status").stdout)
+        self.assertEqual(exchange(daemon.address).status, 200, "what ran goes on")
+
+        daemon.config_path.write_text(good)
+        self.ctl(daemon, "reload", "--wait")
+        self.assertEqual(daemon.metric("evenkeel_config_last_reload_successful"), 1)
+
+    def test_pages_of_other_sites_change_nothing(self):
+        backend = self.backend()
+        daemon = self.in_front_of(backend)
+        drain = f"/api/v1/backends/{backend.address}/drain"
+        form = ("Content-Type", "application/x-www-form-urlencoded")
+        for fields, host in (([("Origin", "https://evil.example"), form], None),
+                             ([("Origin", "null"), form], None),
+                             ([("Origin", "http://192.0.2.1"), form], None),
+                             ([("Referer", "https://evil.example/"), form], None),
+                             ([("Sec-Fetch-Site", "cross-site"), form], None),
+                             ([], "evil.example:9901")):
+            status, told = self.post(daemon, drain, body=b"a=b", fields=fields, host=host)
+            self.assertEqual((status, set(told)), (403, {"error"}), fields)
+        self.assertEqual(daemon.backend(backend.address)["state"], "up")
+        status, _ = self.post(daemon, drain, body=b"{}", fields=[form])
+        self.assertEqual(status, 200, "what curl sends is no form of another site")
+
+    def test_bodies_are_bounded(self):
+        backend = self.backend()
+        daemon = self.in_front_of(backend)
+        weight = f"/api/v1/backends/{backend.address}/weight"
+        self.assertEqual(self.post(daemon, weight, b'{"weight": 2}' + b" " * 20_000)[0], 413)
+        with Stream.connect(daemon.admin) as stream:
+            stream.send(f"POST {weight} HTTP/1.1\r\nHost: {daemon.admin}\r\n"
+                        "Content-Length: 4000000000\r\n\r\n".encode())
+            self.assertEqual(stream.read_response().status, 413)
+        self.assertEqual(daemon.backend(backend.address)["weight"], 1)
+
+    def test_other_machines_need_the_token(self):
+        here = address_of_this_machine()
+        if here is None:
+            self.skipTest("this machine has no address but loopback")
+        backend = self.backend()
+        token_file = os.path.join(self.folder(), "token")
+        with open(token_file, "w", encoding="ascii") as file:
+            file.write("0123456789abcdef0123456789abcdef\n")
+        daemon = self.in_front_of(backend, admin={"address": "0.0.0.0:0", "token_file": token_file})
+        away = f"{here}:{daemon.admin.rpartition(':')[2]}"
+
+        def ctl(*arguments):
+            return command("ctl", *arguments, "--admin", away)
+
+        self.assertEqual(ctl("status").returncode, 0, "looking is free")
+        refused = ctl("drain", backend.address)
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("--token-file", refused.stderr)
+        self.assertEqual(ctl("drain", backend.address, "--token-file", token_file).returncode, 0)
+        self.assertEqual(daemon.backend(backend.address)["state"], "draining")
+
+
+def address_of_this_machine():
+    """One that is not loopback, or None. Nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        try:
+            sock.connect(("192.0.2.1", 9))
+        except OSError:
+            return None
+        address = sock.getsockname()[0]
+    return None if address.startswith("127.") else address
+
+
+class Commands(Driven):
+    def test_status_and_backends_are_tables(self):
+        backend = self.backend()
+        daemon = self.in_front_of(backend)
+        self.answers(daemon, 5)
+        status = self.ctl(daemon, "status").stdout
+        self.assertIn(str(daemon.config_path), status)
+        self.assertRegex(status, r"pool +least-connections +1 +1 ")
+        rows = self.ctl(daemon, "backends").stdout.splitlines()
+        self.assertEqual(rows[0].split()[:3], ["POOL", "BACKEND", "STATE"])
+        self.assertEqual(rows[1].split()[:3], ["pool", backend.address, "up"])
+
+    def test_json_is_the_api_s_own(self):
+        daemon = self.in_front_of(self.backend())
+        self.assertEqual(set(json.loads(self.ctl(daemon, "status", "--json").stdout)),
+                         set(daemon.api("status")))
+        told = json.loads(self.ctl(daemon, "backends", "--json").stdout)
+        self.assertEqual(told[0]["id"], daemon.api("backends")[0]["id"])
+
+    def test_exit_codes(self):
+        daemon = self.in_front_of(self.backend())
+        gone = f"127.0.0.1:{free_port()}"
+        for arguments, code in (
+                (("ctl", "status", "--admin", gone), 5), (("top", "--admin", gone), 5),
+                (("top", "-1", "--admin", gone), 5), (("ctl", "reload", "--admin", gone), 5),
+                (("ctl", "drain", "nobody:1", "--admin", daemon.admin), 1),
+                (("ctl", "weight", "nobody:1", "3", "--admin", daemon.admin), 1),
+                (("ctl", "status", "--admin", "no port"), 2), (("ctl",), 2),
+                (("ctl", "weight", "a:1", "0"), 2), (("ctl", "weight", "a:1"), 2),
+                (("ctl", "drain"), 2), (("ctl", "explode"), 2),
+                (("ctl", "reload", "--token-file", "/nonexistent", "--admin", daemon.admin), 2)):
+            done = command(*arguments)
+            self.assertEqual(done.returncode, code, (arguments, done.stderr))
+            self.assertTrue(done.stderr.strip(), arguments)
+        self.assertIn(f"no answer from {gone}: Connection refused",
+                      command("ctl", "status", "--admin", gone).stderr)
+
+    def test_what_is_no_admin_listener_is_told_apart(self):
+        backend = self.backend(lambda ask: ask.answer(b"<html>", status=404))
+        done = command("ctl", "status", "--admin", backend.address)
+        self.assertEqual(done.returncode, 5)
+        self.assertIn("no evenkeel", done.stderr)
+
+
+class Top(Driven):
+    def test_once_prints_and_leaves(self):
+        daemon = self.in_front_of(self.backend())
+        plain = command("top", "-1", "--admin", daemon.admin)
+        self.assertEqual(plain.returncode, 0, plain.stderr)
+        self.assertNotIn("\x1b", plain.stdout)
+        self.assertIn("BACKEND", plain.stdout)
+        told = json.loads(command("top", "-1", "--json", "--admin", daemon.admin).stdout)
+        self.assertEqual(set(told), {"status", "pools", "backends"})
+
+    def test_without_a_terminal_it_prints_until_nobody_reads(self):
+        daemon = self.in_front_of(self.backend())
+        top = subprocess.Popen([BINARY, "top", "--json", "--admin", daemon.admin],
+                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+        self.addCleanup(top.kill)
+        looks = [json.loads(top.stdout.readline()) for _ in range(2)]
+        self.assertGreater(looks[1]["status"]["uptime_seconds"], looks[0]["status"]["uptime_seconds"])
+        top.stdout.close()
+        self.assertEqual(top.wait(PATIENCE), 0)
+
+    def test_a_signal_ends_it(self):
+        daemon = self.in_front_of(self.backend())
+        top = subprocess.Popen([BINARY, "top", "--admin", daemon.admin], stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, text=True)
+        self.addCleanup(top.kill)
+        self.assertIn("evenkeel", top.stdout.readline())
+        top.send_signal(signal.SIGTERM)
+        self.assertEqual(top.wait(PATIENCE), 0)
+        top.stdout.close()
+
+    def test_on_a_terminal_it_keeps_up_with_the_daemon_and_the_window(self):
+        backend = self.backend()
+        daemon = self.in_front_of(backend, pool={"name": "pool-with-a-name"})
+        screen = Screen(self, rows=40, columns=200)
+        top = screen.run("top", "--admin", daemon.admin)
+        screen.wait_for(r"pool-with-a-name.*" + re.escape(backend.address) + " +up ")
+        self.assertTrue(screen.text.startswith("\x1b[?1049h"), "the second screen")
+
+        self.ctl(daemon, "drain", backend.address)
+        screen.wait_for(r"draining.*drained by an operator")
+
+        screen.text = ""
+        screen.resize(rows=5, columns=30)
+        drawn = screen.wait_for(r"\x1b\[H([^H]*\.\.\. and \d+ more)\x1b\[K\x1b\[J")[1]
+        shown = [line.removesuffix("\x1b[K") for line in drawn.split("\r\n")]
+        self.assertLessEqual(len(shown), 5)
+        self.assertLessEqual(max(map(len, shown)), 30)
+
+        screen.type("q")
+        self.assertEqual(top.wait(PATIENCE), 0)
+        screen.wait_for(r"\x1b\[\?1049l")
+        self.assertEqual(screen.settings()[3], screen.settings_before[3], "echo and lines are back")
+
+    def test_on_a_terminal_it_waits_for_a_daemon_that_went_away(self):
+        daemon = self.in_front_of(self.backend())
+        screen = Screen(self, rows=40, columns=200)
+        top = screen.run("top", "--admin", daemon.admin)
+        screen.wait_for("BACKEND")
+        self.assertEqual(daemon.stop(), 0)
+        screen.wait_for("no answer from " + re.escape(daemon.admin))
+        top.send_signal(signal.SIGINT)
+        self.assertEqual(top.wait(PATIENCE), 0)
+
+
+class Screen:
+    """A terminal, as its program and its user see it."""
+
+    def __init__(self, test, rows, columns):
+        self._master, self._slave = pty.openpty()
+        test.addCleanup(os.close, self._master)
+        test.addCleanup(os.close, self._slave)
+        self._test = test
+        self.text = ""
+        self._process = None
+        self.resize(rows, columns)
+        self.settings_before = self.settings()
+
+    def run(self, *arguments):
+        self._process = subprocess.Popen([BINARY, *arguments], stdin=self._slave,
+                                         stdout=self._slave, stderr=self._slave)
+        self._test.addCleanup(self._process.wait)
+        self._test.addCleanup(self._process.kill)
+        return self._process
+
+    def resize(self, rows, columns):
+        fcntl.ioctl(self._slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        if self._process:  # it is not the session's: nobody else tells it
+            self._process.send_signal(signal.SIGWINCH)
+
+    def settings(self):
+        return termios.tcgetattr(self._slave)
+
+    def type(self, keys):
+        os.write(self._master, keys.encode())
+
+    def wait_for(self, pattern):
+        deadline = time.monotonic() + PATIENCE
+        while not (found := re.search(pattern, self.text)):
+            self._test.assertLess(time.monotonic(), deadline, f"no {pattern!r} in {self.text!r}")
+            if select.select([self._master], [], [], 0.1)[0]:
+                self.text += os.read(self._master, 65536).decode()
+        return found
+
+
+if __name__ == "__main__":
+    case.main()
