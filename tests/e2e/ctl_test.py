@@ -315,8 +315,9 @@ class Top(Driven):
 
         screen.text = ""
         screen.resize(rows=5, columns=30)
-        drawn = screen.wait_for(r"\x1b\[H([^H]*\.\.\. and \d+ more)\x1b\[K\x1b\[J")[1]
-        shown = [line.removesuffix("\x1b[K") for line in drawn.split("\r\n")]
+        screen.wait_for(r"\.\.\. and \d+ more\x1b\[K\x1b\[J")
+        drawn = screen.text.rpartition(" more\x1b[K\x1b[J")[0].rpartition("\x1b[H")[2] + " more"
+        shown = [line.rstrip("\r").removesuffix("\x1b[K") for line in drawn.split("\n")]
         self.assertLessEqual(len(shown), 5)
         self.assertLessEqual(max(map(len, shown)), 30)
 
