@@ -247,10 +247,11 @@ struct Fields<HealthConfig> {
     visit(Key{"fall", "Failures in a row that take a backend out."}, &T::fall, CountForm{1, 1'000});
     visit(Key{"rise", "Successes in a row that bring it back; at the start one is enough."},
           &T::rise, CountForm{1, 1'000});
-    visit(Key{"model",
-              "`required`: the server must also list every name of `models`; `generate`: each must "
-              "really answer one token."},
-          &T::model, EnumForm<ModelCheck>{"model", model_check_words});
+    visit(
+        Key{"model",
+            "`required`: the server must also list every name of `models`; `generate`: each must "
+            "really answer one token, for which it has 10s, and once it is up is asked every 10s."},
+        &T::model, EnumForm<ModelCheck>{"model", model_check_words});
     visit(Key{"latency",
               "A check that takes longer counts as failed: a server may pass its checks while it "
               "fails its users. 0s: no such limit."},

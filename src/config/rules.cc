@@ -334,6 +334,36 @@ bool calls_cover(const std::vector<std::string>& first, const std::vector<std::s
   return !second.empty() && std::ranges::all_of(second, is_covered);
 }
 
+// ---- what backends are asked
+
+void check_health(const Config& config, Reading& reading) {
+  for (std::size_t i = 0; i < config.pools.size(); ++i) {
+    const PoolConfig& pool = config.pools[i];
+    const HealthCheckKind check = pool.health.check;
+    const std::string path = at("pools", i) + ".health.model";
+    if (pool.health.model == ModelCheck::off || reading.report.touched(path)) continue;
+    const bool generates = pool.health.model == ModelCheck::generate;
+    const bool no_tokens = pool.engine == "torchserve" || pool.engine == "tfserving";
+    const bool over_grpc = check == HealthCheckKind::grpc ||
+                           (check == HealthCheckKind::automatic && pool.engine == "triton" &&
+                            pool.protocol == BackendProtocol::http2);
+    if (pool.models.empty()) {
+      reading.add(path, "the pool names no models that could be asked for",
+                  "list them in its `models`");
+    } else if (check == HealthCheckKind::tcp || check == HealthCheckKind::off) {
+      reading.add(path, "with this `check` nothing is asked, nor for models",
+                  "take `check: auto`, or leave `model` out");
+    } else if (generates && no_tokens) {
+      reading.add(path,
+                  fmt::format("what makes {} answer a token depends on the model", pool.engine),
+                  "take `model: required`");
+    } else if (generates && over_grpc) {
+      reading.add(path, "a token is asked for over HTTP, and these checks are calls of gRPC",
+                  "take `model: required`");
+    }
+  }
+}
+
 }  // namespace
 
 bool covers(const RouteMatch& first, const RouteMatch& second) {
@@ -354,6 +384,7 @@ void check_rules(const Config& config, Reading& reading) {
   check_names(config, reading);
   check_ports(config, reading);
   check_routes(config, reading);
+  check_health(config, reading);
   check_hosts(config, reading);
   check_certificates(config, reading);
 }

@@ -218,9 +218,10 @@ TEST(ConfigReader, WantsAListWhereThereIsOne) {
 }
 
 TEST(ConfigReader, NamesTheWordsThatAChoiceHas) {
-  EXPECT_THAT(problems_of(pool_with("    picker: gpu\n")),
-              ElementsAre("4:13 pools[0].picker: unknown picker 'gpu', available: round-robin, "
-                          "weighted, least-connections, consistent-hash"));
+  EXPECT_THAT(problems_of(pool_with("    picker: fastest\n")),
+              ElementsAre("4:13 pools[0].picker: unknown picker 'fastest', available: "
+                          "round-robin, weighted, least-connections, least-latency, queue-depth, "
+                          "gpu, consistent-hash"));
   EXPECT_THAT(problems_of(pool_with("    engine: vlm\n")),
               ElementsAre(HasSubstr("did you mean 'vllm'?")));
 }

@@ -179,5 +179,23 @@ TEST(Covers, WantsEveryConditionToBeWider) {
   EXPECT_FALSE(config_file::covers(narrow, {}));
 }
 
+TEST(ConfigRules, RefuseChecksOfModelsThatCannotBeMade) {
+  const auto problems = [](const std::string& pool) {
+    return problems_of("pools: [{name: a, backends: [127.0.0.1:1], " + pool + "}]\n");
+  };
+
+  EXPECT_THAT(problems("engine: vllm, health: {model: required}"),
+              ElementsAre(HasSubstr("pools[0].health.model: the pool names no models")));
+  EXPECT_THAT(problems("models: [m], health: {check: tcp, model: required}"),
+              ElementsAre(HasSubstr("with this `check` nothing is asked")));
+  EXPECT_THAT(problems("models: [m], engine: torchserve, health: {model: generate}"),
+              ElementsAre(HasSubstr("what makes torchserve answer a token")));
+  EXPECT_THAT(problems("models: [m], engine: triton, protocol: h2, health: {model: generate}"),
+              ElementsAre(HasSubstr("a token is asked for over HTTP")));
+  EXPECT_THAT(problems("models: [m], engine: triton, protocol: h2, health: {model: required}"),
+              IsEmpty());
+  EXPECT_THAT(problems("models: [m], engine: vllm, health: {model: generate}"), IsEmpty());
+}
+
 }  // namespace
 }  // namespace evenkeel
