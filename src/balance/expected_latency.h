@@ -9,13 +9,16 @@
 
 namespace evenkeel {
 
-/// The time to the first byte of those who have answered lately; of the others, the (harmonic) mean
-/// of the pool, which the average of one who is not asked drifts to as well:
+/// The time to the first byte of those who have answered lately; of the others, the mean of the
+/// pool, to which the average of one who is not asked drifts as well:
 ///
-///   expected = mean + (average - mean) * samples / (samples + 3) * 15 s / (15 s + age)
+///   trust    = samples / (samples + 3) * 60 s / (60 s + age)
+///   expected = mean + (average - mean) * trust              where it is faster than the mean,
+///              1 / ((1 - trust) / mean + trust / average)   where it is slower
 ///
-/// So nobody is left aside for ever for what was true once, and one lucky answer makes no
-/// favourite. The mean is harmonic because one server in trouble must not make the pool look slow.
+/// So one lucky answer makes no favourite, and nobody is left aside for ever for what was true
+/// once: one that took twenty seconds is tried again within some seconds, where the others are
+/// busy. The mean is that of the speeds: one server in trouble does not make the pool look slow.
 ///
 /// Thread: one worker's own.
 class ExpectedLatency {
@@ -23,20 +26,20 @@ class ExpectedLatency {
   /// In seconds.
   double operator()(const PeakAverage& pace, Instant now) {
     const double samples = pace.samples();
-    if (samples == 0) return 1 / per_second_.value();
+    if (samples == 0) return 1 / speed_.value();
     const double average = pace.seconds();
-    per_second_(1 / average);
-    const double mean = 1 / per_second_.value();
-    const double known = samples / (samples + doubt);
-    const double recent = memory / (memory + seconds_of(pace.age(now)));
-    return mean + (average - mean) * known * recent;
+    if (samples >= few) speed_(1 / average);
+    const double mean = 1 / speed_.value();
+    const double trust = samples / (samples + few) * memory / (memory + seconds_of(pace.age(now)));
+    if (average <= mean) return mean + (average - mean) * trust;
+    return 1 / ((1 - trust) / mean + trust / average);
   }
 
  private:
-  static constexpr double doubt = 3;
-  static constexpr double memory = 15;
+  static constexpr double few = 3;
+  static constexpr double memory = 60;
 
-  Presumed per_second_{1};
+  Presumed speed_{1};  // first bytes a second
 };
 
 /// What a request more costs on one who is new, over what it costs on others: until it has

@@ -1,0 +1,168 @@
+#include <gtest/gtest.h>
+
+#include "balance/some_backends.h"
+#include "evenkeel/base/loop.h"
+
+namespace evenkeel::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr double guard = 0.95;
+
+SignalValues memory(double ratio) {
+  return {.running = 0,
+          .waiting = 0,
+          .gpu_memory_used_bytes = 80e9 * ratio,
+          .gpu_memory_total_bytes = 80e9};
+}
+SignalValues cache(double ratio) { return {.running = 0, .waiting = 0, .kv_cache_ratio = ratio}; }
+
+class Gpu : public ::testing::Test {
+ protected:
+  Gpu() {
+    for (const auto& backend : *backends) {
+      for (int i = 0; i < 1000; ++i) backend->load().record_first_byte(100ms, noon);
+    }
+  }
+  void hears(std::size_t index, const SignalValues& values) {
+    (*backends)[index]->load().signals().publish(values, noon,
+                                                 (*backends)[index]->load().in_flight());
+  }
+  std::vector<int> picks() {
+    auto picker = make_picker("gpu", {.backends = backends, .memory_guard = guard}, 3);
+    return count_picks(*picker, *backends, 300);
+  }
+  // What `requests` that all stay in flight lead to.
+  std::vector<std::uint32_t> in_flight_after(int requests) {
+    auto picker = make_picker("gpu", {.backends = backends, .memory_guard = guard}, 3);
+    for (int i = 0; i < requests; ++i) (*picker->pick({.now = noon}))->try_enter(noon);
+    std::vector<std::uint32_t> counts;
+    for (const auto& backend : *backends) counts.push_back(backend->load().in_flight());
+    return counts;
+  }
+
+  std::shared_ptr<Backends> backends = some_backends(3);
+};
+
+TEST_F(Gpu, NeverPicksOneOverItsMemoryGuardWhileAnotherStands) {
+  for (int i = 0; i < 100; ++i) (*backends)[0]->try_enter(noon);
+  for (int i = 0; i < 100; ++i) (*backends)[1]->try_enter(noon);
+  hears(2, memory(0.96));
+  EXPECT_EQ(picks()[2], 0) << "its VRAM is full, though it is idle";
+
+  hears(2, cache(0.97));
+  EXPECT_EQ(picks()[2], 0) << "its KV cache is full";
+
+  hears(2, memory(0.5));
+  EXPECT_EQ(picks()[2], 300);
+}
+
+TEST_F(Gpu, PicksAmongAllWhenAllAreOverTheirGuard) {
+  for (std::size_t i = 0; i < 3; ++i) hears(i, cache(0.99));
+
+  const auto counts = in_flight_after(30);
+
+  for (const auto count : counts) EXPECT_EQ(count, 10u);
+}
+
+TEST_F(Gpu, RatherTakesAFullOneThanOneThatCannotBeConnected) {
+  hears(0, memory(0.99));
+  (*backends)[1]->connect_failed(noon);
+  (*backends)[2]->connect_failed(noon);
+
+  EXPECT_EQ(picks()[0], 300);
+}
+
+TEST_F(Gpu, AvoidsTheOneWhoseMemoryIsGettingTight) {
+  hears(0, cache(0.2));
+  hears(1, cache(0.2));
+  hears(2, cache(0.93));
+
+  const auto counts = in_flight_after(90);
+
+  EXPECT_GT(counts[2], 5u) << "dear, not closed";
+  EXPECT_LT(counts[2], 15u);
+}
+
+TEST_F(Gpu, CountsNoMemoryWhileThereIsPlenty) {
+  hears(0, cache(0.1));
+  hears(1, cache(0.5));
+  hears(2, cache(0.75));
+
+  for (const auto count : in_flight_after(60)) EXPECT_EQ(count, 20u);
+}
+
+TEST_F(Gpu, PresumesTheUnknownToBeAsTheOthers) {
+  // The others are busy and fairly full; of the third nothing is known, which makes it no better
+  // and no worse.
+  const SignalValues busy{.kv_cache_ratio = 0.9, .gpu_utilization_ratio = 0.98};
+  hears(0, busy);
+  hears(1, busy);
+
+  const auto counts = in_flight_after(300);
+
+  EXPECT_NEAR(counts[2], 100, 10);
+}
+
+TEST_F(Gpu, PrefersTheIdleGpu) {
+  for (std::size_t i = 0; i < 3; ++i) hears(i, {.gpu_utilization_ratio = i == 1 ? 0.05 : 0.95});
+
+  EXPECT_EQ(picks()[1], 300);
+}
+
+TEST_F(Gpu, PrefersTheFasterOne) {
+  for (int i = 0; i < 100; ++i) (*backends)[2]->load().record_first_byte(50ms, noon);
+
+  EXPECT_EQ(picks()[2], 300);
+}
+
+TEST_F(Gpu, WithoutAGuardLeavesNobodyAlone) {
+  hears(0, memory(1));
+  auto picker = make_picker("gpu", {.backends = backends}, 3);
+
+  EXPECT_GT(count_picks(*picker, *backends, 300)[0], 50);
+}
+
+// A pool whose only free place is on a server that is full.
+class GuardedPool : public ::testing::Test {
+ protected:
+  GuardedPool() {
+    PoolSpec spec = some_pool(2, 1);
+    spec.picker = "gpu";
+    spec.memory_guard = guard;
+    state = PoolState::build(std::move(spec));
+    full = state->backends()[0].get();
+    other = state->backends()[1].get();
+    full->load().signals().publish(memory(0.99), Clock::now(), 0);
+  }
+
+  Loop loop;
+  std::shared_ptr<PoolState> state;
+  const Backend* full;
+  const Backend* other;
+};
+
+TEST_F(GuardedPool, LetsRequestsWaitForTheOther) {
+  Pool pool(state, loop, 1);
+  auto first = pool.place({});
+  ASSERT_TRUE(first.ready());
+  auto lease = first.take();
+  ASSERT_TRUE(lease);
+  EXPECT_EQ(lease->backend().get(), other);
+
+  auto second = pool.place({});
+  ASSERT_FALSE(second.ready()) << "it waits, though the full one has a place";
+  ASSERT_TRUE(full->try_enter(Clock::now()));
+  full->leave();  // its own request ends: its place is offered to the line, and is not taken
+  EXPECT_EQ(full->load().in_flight(), 0u);
+
+  lease->give_back();
+  loop.run_until([&] { return second.ready(); });
+  auto granted = second.take();
+  ASSERT_TRUE(granted);
+  EXPECT_EQ(granted->backend().get(), other);
+}
+
+}  // namespace
+}  // namespace evenkeel::testing

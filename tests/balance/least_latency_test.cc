@@ -1,0 +1,123 @@
+// How it fares with a whole fleet is in sim/fleet_test.cc.
+#include <gtest/gtest.h>
+
+#include "balance/some_backends.h"
+
+namespace evenkeel::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Answers enough to be believed.
+void answers(const Backend& backend, Duration took) {
+  for (int i = 0; i < 200; ++i) backend.load().record_first_byte(took, noon);
+}
+
+TEST(LeastLatency, PrefersTheFasterWhenNobodyIsBusy) {
+  auto backends = some_backends(3);
+  answers(*(*backends)[0], 300ms);
+  answers(*(*backends)[1], 100ms);
+  answers(*(*backends)[2], 200ms);
+  auto picker = make_picker("least-latency", {.backends = backends}, 3);
+
+  const auto counts = count_picks(*picker, *backends, 100);
+
+  EXPECT_EQ(counts[1], 100);
+}
+
+TEST(LeastLatency, SharesRequestsInFlightBySpeed) {
+  auto backends = some_backends(2);
+  answers(*(*backends)[0], 300ms);
+  answers(*(*backends)[1], 100ms);
+  auto picker = make_picker("least-latency", {.backends = backends}, 3);
+
+  for (int i = 0; i < 200; ++i) (*picker->pick({.now = noon}))->try_enter(noon);
+
+  EXPECT_NEAR((*backends)[0]->load().in_flight(), 55, 8);
+  EXPECT_NEAR((*backends)[1]->load().in_flight(), 145, 8);
+}
+
+TEST(LeastLatency, DoesNotRunOverOneThatIsNew) {
+  auto backends = some_backends(4);
+  for (int i = 0; i < 3; ++i) {
+    answers(*(*backends)[i], 100ms);
+    for (int n = 0; n < 25; ++n) (*backends)[i]->try_enter(noon);
+  }
+  auto picker = make_picker("least-latency", {.backends = backends}, 3);
+
+  for (int i = 0; i < 30; ++i) (*picker->pick({.now = noon}))->try_enter(noon);
+
+  // Empty, it would get all 30 and more; it has not answered once.
+  EXPECT_GE((*backends)[3]->load().in_flight(), 1u);
+  EXPECT_LE((*backends)[3]->load().in_flight(), 6u);
+}
+
+TEST(LeastLatency, DoesNotRunOverOneThatComesBack) {
+  auto backends = some_backends(4);
+  for (int i = 0; i < 4; ++i) answers(*(*backends)[i], 100ms);
+  for (int i = 0; i < 3; ++i) {
+    for (int n = 0; n < 25; ++n) (*backends)[i]->try_enter(noon);
+  }
+  (*backends)[3]->load().close(Closure::unhealthy);
+  (*backends)[3]->reopen(Closure::unhealthy);
+  auto picker = make_picker("least-latency", {.backends = backends}, 3);
+
+  for (int i = 0; i < 30; ++i) (*picker->pick({.now = noon}))->try_enter(noon);
+
+  EXPECT_LE((*backends)[3]->load().in_flight(), 6u);
+}
+
+TEST(LeastLatency, DoesNotBelieveOneLuckyAnswer) {
+  auto backends = some_backends(2);
+  answers(*(*backends)[0], 100ms);
+  (*backends)[1]->load().record_first_byte(1ms, noon);
+  for (int n = 0; n < 3; ++n) {
+    (*backends)[0]->try_enter(noon);
+    (*backends)[1]->try_enter(noon);
+  }
+  auto picker = make_picker("least-latency", {.backends = backends}, 3);
+
+  for (int i = 0; i < 60; ++i) (*picker->pick({.now = noon}))->try_enter(noon);
+
+  EXPECT_LT((*backends)[1]->load().in_flight(), 40u) << "by its latency it would have 65";
+}
+
+TEST(LeastLatency, TriesAgainWhomItHasNotAskedForLong) {
+  auto backends = some_backends(2);
+  answers(*(*backends)[0], 100ms);
+  answers(*(*backends)[1], 20s);
+  for (int n = 0; n < 4; ++n) (*backends)[0]->try_enter(noon);
+  auto picker = make_picker("least-latency", {.backends = backends}, 3);
+  EXPECT_EQ(index_of(*backends, picker->pick({.now = noon})), 0u);
+
+  // The fast one has answered all the time.
+  const Instant later = noon + 1min;
+  (*backends)[0]->load().record_first_byte(100ms, later);
+
+  EXPECT_EQ(index_of(*backends, picker->pick({.now = later})), 1u);
+}
+
+TEST(LeastLatency, IsNotDrawnToOneThatFailsQuickly) {
+  auto backends = some_backends(2);
+  answers(*(*backends)[0], 100ms);
+  answers(*(*backends)[1], 100ms);
+  for (int i = 0; i < 20; ++i) (*backends)[1]->load().record_failure(1ms, noon);
+  auto picker = make_picker("least-latency", {.backends = backends}, 3);
+
+  const auto counts = count_picks(*picker, *backends, 100);
+
+  EXPECT_EQ(counts[0], 100);
+}
+
+TEST(LeastLatency, CountsWeights) {
+  auto backends = weighted_backends({1, 3});
+  for (const auto& backend : *backends) answers(*backend, 100ms);
+  auto picker = make_picker("least-latency", {.backends = backends}, 3);
+
+  for (int i = 0; i < 200; ++i) (*picker->pick({.now = noon}))->try_enter(noon);
+
+  EXPECT_NEAR((*backends)[1]->load().in_flight(), 145, 8);
+}
+
+}  // namespace
+}  // namespace evenkeel::testing

@@ -1,0 +1,135 @@
+#include <gtest/gtest.h>
+
+#include "balance/depth.h"
+#include "balance/some_backends.h"
+
+namespace evenkeel::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+void enter(Load& load, int requests) {
+  for (int i = 0; i < requests; ++i) load.try_enter(0);
+}
+void leave(Load& load, int requests) {
+  for (int i = 0; i < requests; ++i) load.leave();
+}
+
+TEST(Depth, IsWhatIsInFlightWhileNothingIsPolled) {
+  Load load;
+  enter(load, 7);
+  EXPECT_EQ(depth_of(load, noon), 7);
+
+  load.signals().publish({.kv_cache_ratio = 0.5}, noon, 7);
+
+  EXPECT_EQ(depth_of(load, noon), 7) << "polled, but not its queue";
+}
+
+TEST(Depth, AddsWhatOthersSent) {
+  Load load;
+  enter(load, 7);
+  load.signals().publish({.running = 16, .waiting = 4}, noon, 7);
+
+  EXPECT_EQ(depth_of(load, noon), 20);
+}
+
+TEST(Depth, IsCorrectedByWhatCameAndWentSinceThePoll) {
+  Load load;
+  enter(load, 7);
+  load.signals().publish({.running = 16, .waiting = 4}, noon, 7);
+
+  enter(load, 5);
+  EXPECT_EQ(depth_of(load, noon + 100ms), 25);
+  leave(load, 10);
+  EXPECT_EQ(depth_of(load, noon + 200ms), 15);
+}
+
+TEST(Depth, LeavesOutAnswersThatClientsAreStillReading) {
+  Load load;
+  enter(load, 10);
+
+  load.signals().publish({.running = 2, .waiting = 0}, noon, 10);
+
+  EXPECT_EQ(depth_of(load, noon), 2);
+  leave(load, 9);
+  EXPECT_EQ(depth_of(load, noon), 0) << "never below nothing";
+}
+
+TEST(Depth, DecaysToWhatWeKnowOurselves) {
+  Load load;
+  enter(load, 3);
+  load.signals().publish({.running = 11, .waiting = 0}, noon, 3);
+
+  EXPECT_EQ(depth_of(load, noon + 2s), 11);
+  EXPECT_EQ(depth_of(load, noon + 6s), 7);
+  EXPECT_EQ(depth_of(load, noon + 10s), 3);
+  EXPECT_EQ(depth_of(load, noon + 1h), 3);
+}
+
+TEST(Depth, TakesOneCountOfTwoForALowerBound) {
+  Load load;
+  enter(load, 8);
+
+  load.signals().publish({.waiting = 2}, noon, 8);
+  EXPECT_EQ(depth_of(load, noon), 8) << "the other six may be running";
+  load.signals().publish({.waiting = 12}, noon, 8);
+  EXPECT_EQ(depth_of(load, noon), 12);
+}
+
+TEST(QueueDepth, PicksTheShallowest) {
+  auto backends = some_backends(3);
+  const double running[] = {9, 2, 5};
+  for (std::size_t i = 0; i < 3; ++i) {
+    (*backends)[i]->load().signals().publish({.running = running[i], .waiting = 0}, noon, 0);
+  }
+  auto picker = make_picker("queue-depth", {.backends = backends}, 3);
+
+  EXPECT_EQ(count_picks(*picker, *backends, 50)[1], 50);
+}
+
+TEST(QueueDepth, EvensOutWhatOthersSent) {
+  auto backends = some_backends(2);
+  (*backends)[0]->load().signals().publish({.running = 20, .waiting = 10}, noon, 0);
+  (*backends)[1]->load().signals().publish({.running = 0, .waiting = 0}, noon, 0);
+  auto picker = make_picker("queue-depth", {.backends = backends}, 3);
+
+  for (int i = 0; i < 50; ++i) (*picker->pick({.now = noon}))->try_enter(noon);
+
+  EXPECT_EQ((*backends)[0]->load().in_flight(), 10u);
+  EXPECT_EQ((*backends)[1]->load().in_flight(), 40u);
+}
+
+TEST(QueueDepth, DoesNotHerdBetweenTwoPolls) {
+  auto backends = some_backends(4);
+  for (std::size_t i = 0; i < 4; ++i) {
+    (*backends)[i]->load().signals().publish({.running = i == 2 ? 0.0 : 3.0, .waiting = 0}, noon,
+                                             0);
+  }
+  const PickerMaker make = picker_maker("queue-depth", {.backends = backends});
+  auto one = make(1);
+  auto other = make(2);
+
+  for (int i = 0; i < 20; ++i) {
+    (*one->pick({.now = noon}))->try_enter(noon);
+    (*other->pick({.now = noon}))->try_enter(noon);
+  }
+
+  // All four end at the same depth, though none has been polled again.
+  EXPECT_NEAR((*backends)[2]->load().in_flight(), 12, 1);
+  for (std::size_t i : {0, 1, 3}) EXPECT_NEAR((*backends)[i]->load().in_flight(), 9, 1);
+}
+
+TEST(QueueDepth, CountsWeights) {
+  auto backends = weighted_backends({1, 3});
+  for (const auto& backend : *backends) {
+    backend->load().signals().publish({.running = 0, .waiting = 0}, noon, 0);
+  }
+  auto picker = make_picker("queue-depth", {.backends = backends}, 3);
+
+  for (int i = 0; i < 80; ++i) (*picker->pick({.now = noon}))->try_enter(noon);
+
+  EXPECT_NEAR((*backends)[1]->load().in_flight(), 60, 1);
+}
+
+}  // namespace
+}  // namespace evenkeel::testing
