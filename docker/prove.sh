@@ -1,0 +1,117 @@
+#!/usr/bin/env bash
+# Proves docker/Dockerfile without a registry and without Docker: a base of Debian 12 from debootstrap, the build with
+# buildah, then what it built is run, asked, reloaded, put under load and told to leave.
+#
+#   docker/prove.sh [FOLDER]     # root; FOLDER keeps the base for the next time
+#
+# What was seen stands in docs/operations.md.
+set -euo pipefail
+root=$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")
+work=${1:-$(mktemp -d)}
+mkdir -p "$work"
+
+say() { printf '\n== %s\n' "$*"; }
+fail() {
+  printf 'prove: %s\n' "$*" >&2
+  exit 1
+}
+for tool in buildah debootstrap curl; do
+  command -v "$tool" >/dev/null || fail "$tool is not here: apt-get install buildah debootstrap curl"
+done
+
+# Everything in one place, which a system without overlay mounts can have, too.
+store=(--root "$work/images" --runroot "$work/run" --storage-driver vfs)
+b() { buildah "${store[@]}" "$@"; }
+
+say "a base of Debian 12"
+if [[ ! -e $work/base/.complete ]]; then
+  debootstrap --variant=minbase bookworm "$work/base" "${MIRROR:-http://deb.debian.org/debian}" >"$work/debootstrap.log"
+  rm -rf "$work/base/var/cache/apt/archives"/*.deb
+  touch "$work/base/.complete"
+fi
+if ! b inspect --type image localhost/debian:12 >/dev/null 2>&1; then
+  container=$(b from scratch)
+  b add -q "$container" "$work/base" / >/dev/null
+  b commit -q --rm "$container" localhost/debian:12 >/dev/null
+fi
+
+say "the build"
+context=$work/context
+rm -rf "$context"
+mkdir -p "$context"
+git -C "$root" archive HEAD | tar -x -C "$context"
+time b build -q --layers --isolation chroot --build-arg BASE=localhost/debian:12 --format docker \
+  -f "$context/docker/Dockerfile" -t localhost/evenkeel "$context"
+b inspect --type image --format \
+  'user {{.Docker.Config.User}}, stops on {{.Docker.Config.StopSignal}}, healthcheck {{.Docker.Config.Healthcheck.Test}}' \
+  localhost/evenkeel
+b images --format '{{.Name}} {{.Size}}'
+
+say "a run"
+container=$(b from localhost/evenkeel)
+pids=()
+end() {
+  for pid in "${pids[@]}"; do kill -KILL "$pid" 2>/dev/null || true; done
+  wait 2>/dev/null || true
+  b rm "$container" >/dev/null 2>&1 || true
+}
+trap end EXIT
+in_container() { b run --isolation chroot --user 65532:65532 "$container" -- "$@"; }
+
+# until_ready LOG: an address per line, then `ready`.
+until_ready() {
+  for _ in $(seq 200); do
+    if grep -q '^ready' "$1"; then return 0; fi
+    sleep 0.1
+  done
+  cat "$1" >&2
+  fail "not ready"
+}
+in_container evenkeel sim --listen 127.0.0.1:0 --count 2 --engine vllm --speed 20 >"$work/sim.log" 2>&1 &
+until_ready "$work/sim.log"
+backends=$(sed -n 's/^listening name=sim-[0-9]* address=\(.*\)/"\1"/p' "$work/sim.log" | paste -sd,)
+mount=$(b mount "$container")
+cat >"$mount/etc/evenkeel/evenkeel.yaml" <<YAML
+listeners: [{name: public, address: "127.0.0.1:0"}]
+admin: {address: "127.0.0.1:0"}
+pools: [{name: llama, engine: vllm, backends: [$backends]}]
+access_log: {path: "off"}
+YAML
+in_container evenkeel run -c /etc/evenkeel/evenkeel.yaml >"$work/evenkeel.log" 2>&1 &
+until_ready "$work/evenkeel.log"
+public=$(sed -n 's/^listening name=public address=//p' "$work/evenkeel.log")
+admin=$(sed -n 's/^listening name=admin address=//p' "$work/evenkeel.log")
+# The processes that the image's program became, by what they hold open: buildah starts them through others.
+pid_of() { ss -Hltnp "sport = :${1##*:}" | sed -n 's/.*pid=\([0-9]*\).*/\1/p' | head -n 1; }
+daemon=$(pid_of "$admin")
+simulators=$(pid_of "${backends##*:}")
+pids=("$daemon" "${simulators//\"/}")
+echo "user of the process: $(awk '/^Uid:/ {print $2}' "/proc/$daemon/status")"
+[[ $(awk '/^Uid:/ {print $2}' "/proc/$daemon/status") == 65532 ]] || fail "not the user that the image names"
+
+say "its health check"
+in_container evenkeel ctl status --admin "$admin"
+if in_container evenkeel ctl status --admin 127.0.0.1:1 2>/dev/null; then fail "healthy with nobody there"; fi
+
+say "a load, and TERM with it under way"
+"$mount/usr/bin/evenkeel" version
+in_container evenkeel load "http://$public" --requests 200 --rate 50 --stream --json >"$work/load.json"
+grep -E '"(requests|failed)"' "$work/load.json" || true
+curl -sS -N -H 'content-type: application/json' -d '{"model":"'"$(curl -s "http://$public/v1/models" |
+  sed -n 's/.*"id":"\([^"]*\)".*/\1/p')"'","prompt":"drain","max_tokens":400,"stream":true}' \
+  "http://$public/v1/completions" >"$work/stream.txt" &
+stream=$!
+for _ in $(seq 100); do
+  if [[ -s $work/stream.txt ]]; then break; fi
+  sleep 0.05
+done
+kill -TERM "$daemon"
+wait "$stream" || fail "the stream was cut"
+tail -c 20 "$work/stream.txt" | grep -q '\[DONE\]' || fail "the stream did not end"
+for _ in $(seq 100); do
+  if [[ ! -e /proc/$daemon ]]; then break; fi
+  sleep 0.1
+done
+[[ ! -e /proc/$daemon ]] || fail "it does not leave"
+tail -n 3 "$work/evenkeel.log"
+say "proven: built, run as 65532, healthy, loaded without a failed request, drained"
