@@ -1,0 +1,62 @@
+"""What a look at many backends costs: the page at /metrics and the admin API, with a thousand of them."""
+
+import statistics
+import time
+
+import case
+from process import SANITIZED
+from stream import Stream
+
+MANY = 1000
+
+
+class Scrape(case.Case):
+    def many(self):
+        backend = self.backend()
+        # One answers; the others are checked and refuse, so that they have much to tell.
+        others = [f"127.0.0.1:{port}" for port in range(1, MANY)]
+        return self.in_front_of(backend, *others, pool={"engine": "vllm", "metrics": {"scrape": "off"},
+                                                        "health": {"interval": "60s"}})
+
+    def timed(self, daemon, target):
+        """Seconds that each of ten answers took, and the last of them."""
+        took = []
+        with Stream.connect(daemon.admin, receive_buffer=8 << 20) as stream:
+            for _ in range(10):
+                began = time.monotonic()
+                answer = stream.exchange(target=target, host=daemon.admin)
+                took.append(time.monotonic() - began)
+        self.assertEqual(answer.status, 200)
+        return took, answer.body
+
+    def test_a_thousand_backends_are_told_of_within_fifty_milliseconds(self):
+        daemon = self.many()
+        page_times, page = self.timed(daemon, "/metrics")
+        list_times, listed = self.timed(daemon, "/api/v1/backends")
+        self.assertEqual(page.count(b"\nevenkeel_backend_up{"), MANY)
+        self.assertEqual(listed.count(b'"id":'), MANY)
+        if SANITIZED:
+            self.skipTest("times say nothing here")
+        # The best of ten: the machine has other things to do, we do not.
+        self.assertLess(min(page_times), 0.050, page_times)
+        self.assertLess(min(list_times), 0.050, list_times)
+
+    def test_no_worker_waits_for_a_scrape(self):
+        daemon = self.many()
+        lags = []
+        with Stream.connect(daemon.admin, receive_buffer=8 << 20) as admin, \
+                Stream.connect(daemon.address) as client:
+            for _ in range(20):
+                # The page is made while the worker serves; the next one tells the worker's longest turn.
+                admin.ask(target="/metrics", host=daemon.admin)
+                for _ in range(3):
+                    self.assertEqual(client.exchange().status, 200)
+                page = admin.read_response().body.decode()
+                lags.append(float(page.rpartition("\nevenkeel_event_loop_lag_seconds ")[2].split()[0]))
+        if SANITIZED:
+            self.skipTest("times say nothing here")
+        self.assertLess(statistics.median(lags), 0.005, lags)
+
+
+if __name__ == "__main__":
+    case.main()
