@@ -70,6 +70,17 @@ void HealthChecker::hurry() {
   if (!asking_) hurried_.raise();
 }
 
+void HealthChecker::look() {
+  const bool avoided = backend_->load().avoided(loop_.now());
+  if (avoided && !avoided_) hurry();
+  avoided_ = avoided;
+  if (asking_ || closes_idle_ || !linked_ || probe_->linked()) return;
+  linked_ = false;
+  // Before we would have let it go ourselves.
+  lost_ = loop_.now() - last_check_ < probe_->access().links.idle_timeout;
+  if (lost_) hurry();
+}
+
 Task<void> HealthChecker::run() {
   while (true) {
     const std::shared_ptr<HealthProbe> probe = probe_;
@@ -82,6 +93,10 @@ Task<void> HealthChecker::run() {
     asking_ = true;
     auto outcome = co_await probe->check(fresh, token);
     asking_ = false;
+    last_check_ = loop_.now();
+    linked_ = probe->linked();
+    closes_idle_ = outcome.passed() && (closes_idle_ || lost_);
+    lost_ = false;
     record_.took = loop_.read_clock() - began;
     if (token) last_token_ = loop_.now();
     if (!probe->models().empty()) record_.models = probe->models();

@@ -23,7 +23,9 @@ CheckOutcome failure(const Error& error, std::string_view what) {
   std::string reason = fmt::format("{}: {}", what, error.detail);
   if (error.side == Side::us) return {.result = std::nullopt, .reason = std::move(reason)};
   switch (error.fault) {
-    case Fault::connect_failed: return outcome(CheckResult::refused, error.detail);
+    case Fault::connect_failed:
+      return outcome(CheckResult::refused,
+                     error.detail.empty() ? "it has no address" : error.detail);
     case Fault::connect_timeout:
     case Fault::tls_failed: return outcome(CheckResult::unreachable, error.detail);
     case Fault::first_byte_timeout:

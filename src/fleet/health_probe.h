@@ -40,6 +40,8 @@ class HealthProbe {
   bool wants_token() const;
   /// Nothing but connections, which a check must make to say anything.
   bool only_connects() const { return kind_ == HealthCheckKind::tcp; }
+  /// There is a connection for the next check.
+  bool linked() const { return inquirer_.linked(); }
   /// As listed when it was last asked.
   const std::vector<std::string>& models() const { return models_; }
 

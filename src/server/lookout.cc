@@ -12,7 +12,7 @@
 namespace evenkeel {
 namespace {
 
-/// How soon it is seen that workers cannot connect a backend.
+/// How soon it is seen that there is reason to check a backend at once.
 constexpr Duration between_looks = std::chrono::milliseconds(100);
 
 std::string_view word_of(HealthState state) {
@@ -61,8 +61,10 @@ class Lookout::Post {
 
   /// As the constructor's, from now on. Nothing that was learned is lost.
   void adopt(Orders orders);
-  /// Looks whether workers fail to connect it; then it is checked at once.
-  void look(Instant now);
+  /// Sees what gives reason to check at once.
+  void look() {
+    if (checker_ != nullptr) checker_->look();
+  }
   bool settled() const { return settled_; }
   const Watched& report();
 
@@ -96,7 +98,6 @@ class Lookout::Post {
   std::optional<Identity> found_;
   std::unique_ptr<HealthChecker> checker_;
   std::optional<Polled> polled_;
-  bool avoided_ = false;
   bool settled_ = false;
   Task<void> detection_;
 };
@@ -117,20 +118,12 @@ Lookout::Post::Post(Loop& loop, std::uint64_t seed, std::string pool, Orders ord
 
 void Lookout::Post::adopt(Orders orders) {
   const bool same_engine = orders.health.engine == orders_.health.engine;
+  if (!same_engine) found_.reset();
+  if (!same_engine || orders.access != orders_.access) detection_.drop();
   orders_ = std::move(orders);
-  if (!same_engine) {
-    detection_.drop();
-    found_.reset();
-  }
   const Load& load = orders_.backend->load();
   apply(!load.closed(Closure::starting) && !load.closed(Closure::unhealthy));
   if (detects() && !found_) begin_detection();
-}
-
-void Lookout::Post::look(Instant now) {
-  const bool avoided = orders_.backend->load().avoided(now);
-  if (avoided && !avoided_ && checker_ != nullptr) checker_->hurry();
-  avoided_ = avoided;
 }
 
 const Watched& Lookout::Post::report() {
@@ -228,7 +221,11 @@ Task<void> Lookout::Post::find_out() {
     const bool heard = finding.outcome == Finding::Outcome::answered ||
                        finding.outcome == Finding::Outcome::not_http;
     if (heard && !finding.identity.loading) {
+      const bool news = !found_ || found_->engine != finding.identity.engine;
       found_ = std::move(finding.identity);
+      if (news)
+        log::info(
+            fmt::format("pool {}: {} runs {}", watched_.pool, watched_.backend, found_->engine));
       break;
     }
     if (checker_ == nullptr && watched_.health.state == HealthState::starting) {
@@ -238,7 +235,6 @@ Task<void> Lookout::Post::find_out() {
     const double share = 0.9 + 0.2 * rng_.unit();
     co_await loop_.sleep_for(std::chrono::duration_cast<Duration>(config.interval * share));
   }
-  log::info(fmt::format("pool {}: {} runs {}", watched_.pool, watched_.backend, found_->engine));
   apply(false);
 }
 
@@ -287,7 +283,7 @@ const Watched* Lookout::find(std::string_view pool, std::string_view backend) co
 Task<void> Lookout::watch() {
   while (true) {
     co_await loop_.sleep_for(between_looks);
-    for (const auto& [key, post] : posts_) post->look(loop_.now());
+    for (const auto& [key, post] : posts_) post->look();
   }
 }
 

@@ -231,10 +231,28 @@ TEST_F(HealthChecks, EndTheBackOffOfABackendThatCanBeConnectedAgain) {
 
   backend->connect_failed(Clock::now());
   ASSERT_TRUE(load().avoided(Clock::now()));
-  checker->hurry();
 
-  ASSERT_TRUE(eventually(loop, [&] { return !load().suspect(); }));
+  ASSERT_TRUE(eventually(loop, [&] {
+    checker->look();
+    return !load().suspect();
+  }));
   EXPECT_EQ(server.connections(), 2u);  // the connection of before proves nothing
+}
+
+TEST_F(HealthChecks, SeeAtOnceThatTheirConnectionHasEnded) {
+  std::optional<SmallServer> server(std::in_place, loop,
+                                    SmallServer::Answers{{"/health", {.body = ""}}});
+  HealthQuestion question = vllm();
+  question.config.interval = 1h;
+  check(server->endpoint(), question);
+  ASSERT_TRUE(eventually(loop, [&] { return count(CheckResult::passed) == 1; }));
+
+  server.reset();
+  ASSERT_TRUE(eventually(loop, [&] {
+    checker->look();
+    return checker->record().state == HealthState::down;
+  }));
+  EXPECT_EQ(checker->record().reason, "Connection refused");
 }
 
 TEST_F(HealthChecks, LookCloserWhileInDoubt) {

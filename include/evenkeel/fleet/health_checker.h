@@ -102,8 +102,11 @@ class HealthChecker {
   /// From the next check on, this is asked, there, and told to that backend, which shares the
   /// `Load` of the one before. Nothing that was learned is lost.
   void adopt(HealthQuestion question, ServerAccess access, BackendPtr backend);
-  /// There is reason to look now, if no check is under way.
+  /// There is reason to check now, if no check is under way.
   void hurry();
+  /// Hurries where something has happened: workers have just failed to connect it, or it has ended
+  /// the connection that was kept for its next check. A few instructions; call it often.
+  void look();
 
   const HealthRecord& record() const { return record_; }
 
@@ -121,9 +124,14 @@ class HealthChecker {
   std::unique_ptr<HealthTally> tally_;
   Changed changed_;
   HealthRecord record_;
-  bool told_ = false;    // of the first state
-  bool spread_ = false;  // a second check was put somewhere within the interval
+  bool told_ = false;     // of the first state
+  bool spread_ = false;   // a second check was put somewhere within the interval
+  bool avoided_ = false;  // when it was last looked at
   Instant last_token_{};
+  Instant last_check_{};      // its end
+  bool linked_ = false;       // the last check has left a connection behind
+  bool lost_ = false;         // that one has ended since
+  bool closes_idle_ = false;  // it ends such connections and is well
   Signal hurried_;
   bool asking_ = false;
   Task<void> run_;

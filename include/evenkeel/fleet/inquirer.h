@@ -66,6 +66,8 @@ class Inquirer {
   Task<Result<GrpcReply>> call(GrpcCall call, Instant deadline);
   /// Whether it can be connected at all, TLS included.
   Task<Result<Done>> connect(Instant deadline);
+  /// A link is kept for the next question.
+  bool linked() const { return cells_.links_idle.value() > 0; }
 
  private:
   struct Exchange;
