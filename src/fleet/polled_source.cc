@@ -4,6 +4,12 @@
 #include <utility>
 
 namespace evenkeel {
+namespace {
+
+/// Between one reading's end and the next one's beginning, whatever the file says.
+constexpr Duration shortest_rest = std::chrono::milliseconds(1);
+
+}  // namespace
 
 PolledSource::PolledSource(Loop& loop, ScrapePlace place, NameResolver resolve,
                            const Options& options)
@@ -21,8 +27,9 @@ void PolledSource::change(Duration interval, Duration timeout) {
 }
 
 Task<void> PolledSource::run() {
-  co_await loop_.sleep_for(rhythm_.phase());
+  Instant due = loop_.now() + rhythm_.phase();
   while (true) {
+    co_await loop_.sleep_until(due);
     const Instant began = loop_.now();
     if (resting()) {
       record_.state = PollRecord::State::resting;
@@ -40,8 +47,9 @@ Task<void> PolledSource::run() {
         succeed(*scraped);
       }
     }
-    const Instant next = std::max(began + rhythm_.pause(), loop_.now());
-    co_await loop_.sleep_until(next);
+    // From when it was due, not from when it was late; what was missed is not made up for.
+    due = std::max(due, began - rhythm_.interval()) + rhythm_.pause();
+    due = std::max(due, loop_.now() + shortest_rest);
   }
 }
 
