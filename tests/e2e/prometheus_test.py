@@ -65,14 +65,14 @@ class Prometheus:
 @unittest.skipUnless(shutil.which("prometheus"), "no prometheus here")
 class Scraped(case.Case):
     def test_a_minute_of_scrapes_says_what_the_clients_counted(self):
-        simulators = self.simulators("--engine", "vllm", count=3)
+        simulators = self.simulators("--engine", "vllm", "--model", "m", count=3)
         daemon = self.in_front_of(*simulators.addresses, pool={"engine": "vllm"})
         prometheus = Prometheus(self, daemon.admin)
         self.eventually(lambda: prometheus.query("up") == 1, "the first scrape")
 
         load = subprocess.Popen(
             [BINARY, "load", f"http://{daemon.address}", "--rate", str(RATE), "--duration",
-             f"{MINUTE + 4}s", "--prompt-tokens", "20", "--output-tokens", "8", "--json"],
+             f"{MINUTE + 4}s", "--model", "m", "--prompt-tokens", "20", "--output-tokens", "8", "--json"],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, env=os.environ)
         self.addCleanup(load.wait)
         self.addCleanup(load.kill)
