@@ -303,12 +303,90 @@ class Answers(Health):
         self.assertEqual(self.state(daemon, other)[0], "down")
         self.assertGreaterEqual(self.checks(daemon, "unreachable", backend=other.address), 1)
 
+    def test_what_a_server_runs_is_found_out_over_tls_and_with_its_key(self):
+        authority = Authority(self.folder())
+        key = self.folder() + "/key"
+        with open(key, "w") as file:
+            file.write("sesame")
+        listed = json.dumps({"data": [{"id": "a", "owned_by": "vllm"}]}).encode()
+
+        def script(ask):
+            if ask.head.field("authorization") != "Bearer sesame":
+                ask.answer(b"", status=401)
+            else:
+                answers({"/health": b"", "/v1/models": listed})(ask)
+
+        backend = self.backend(script, tls=serving(authority.issue("127.0.0.1")))
+        daemon = self.pool({"address": backend.address, "api_key_file": key}, engine="auto",
+                           tls={"ca": authority.cert})
+        self.becomes(daemon, backend, "up")
+        shown = daemon.backend(backend.address)
+        self.assertEqual((shown["engine"], shown["models"]), ("vllm", ["a"]))
+
     def test_a_server_that_nobody_knows_how_to_ask_is_not_asked(self):
         backend = self.backend()
         daemon = self.pool(backend)
         self.assertEqual(self.state(daemon, backend), ("up", None))
         self.assertEqual(exchange(daemon.address).status, 200)
         self.assertEqual([ask.target for ask in backend.exchanges], ["/"])
+
+
+class Reloads(Health):
+    """What is known of a server does not hang on the file that it stands in."""
+
+    def reload(self, daemon, **pool):
+        config = json.loads(daemon.config_path.read_text())
+        config["pools"][0].update(pool)
+        daemon.config_path.write_text(json.dumps(config))
+        answer = daemon.ask_admin("/api/v1/reload", method="POST")
+        self.assertEqual(answer.status, 200, answer.body)
+
+    def test_what_checks_have_found_stays(self):
+        table = {"/old": b"", "/new": b""}
+        backend, broken = self.backend(answers(table)), self.backend()
+        broken.script = answers({})
+        daemon = self.pool(backend, broken, health={"path": "/old"})
+        before = [daemon.backend(each.address) for each in (backend, broken)]
+        self.assertEqual([each["state"] for each in before], ["up", "down"])
+
+        self.reload(daemon, health={**QUICK, "path": "/new"})
+        self.eventually(lambda: any(ask.target == "/new" for ask in list(backend.exchanges)))
+        after = [daemon.backend(each.address) for each in (backend, broken)]
+        self.assertEqual([(each["state"], each["since"]) for each in after],
+                         [(each["state"], each["since"]) for each in before])
+
+    def test_who_is_new_is_checked_before_it_is_given_a_request(self):
+        old, new = self.backend(answers({"/ready": b"", "/": b""})), self.backend()
+        new.script = answers({"/ready": b"", "/": b""})
+        gone = f"127.0.0.1:{free_port()}"
+        daemon = self.pool(old, picker="round-robin", health={"path": "/ready"})
+        self.reload(daemon, backends=[new.address, gone])
+
+        for _ in range(4):
+            self.assertEqual(exchange(daemon.address).status, 200)
+        self.assertEqual(new.exchanges[0].target, "/ready")
+        self.assertEqual(daemon.backend(gone)["state"], "starting")
+        self.assertEqual(daemon.backend(gone)["picks_total"], 0)
+
+    def test_checks_come_and_go(self):
+        table = {"/": b""}
+        backend = self.backend(answers(table))
+        daemon = self.pool(backend)
+        self.reload(daemon, health={**QUICK, "path": "/ready", "fall": 10})
+        self.assertEqual(exchange(daemon.address).status, 200, "it serves until checks have failed")
+        self.becomes(daemon, backend, "down", "GET /ready: 404")
+        self.reload(daemon, health={})
+        self.assertEqual(self.state(daemon, backend), ("up", None))
+        self.assertEqual(exchange(daemon.address).status, 200)
+
+    def test_an_engine_that_was_found_out_stays_known(self):
+        simulators = self.simulators("--engine", "sglang", "--model", "m")
+        address = simulators.addresses[0]
+        daemon = self.pool(address, engine="auto")
+        self.assertEqual(daemon.backend(address)["engine"], "sglang")
+        self.reload(daemon, picker="round-robin")
+        self.assertEqual((daemon.backend(address)["engine"], self.state(daemon, address)[0]),
+                         ("sglang", "up"))
 
 
 if __name__ == "__main__":
