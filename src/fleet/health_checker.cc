@@ -48,6 +48,7 @@ HealthChecker::HealthChecker(Loop& loop, std::uint64_t seed, HealthQuestion ques
       tally_(std::make_unique<HealthTally>(serving ? HealthState::up : HealthState::unchecked,
                                            question.config)),
       changed_(std::move(changed)),
+      errors_(backend_->load().errors_total()),
       hurried_(loop) {
   record_.state = serving ? HealthState::up : HealthState::starting;
   record_.since = std::chrono::system_clock::now();
@@ -74,6 +75,12 @@ void HealthChecker::look() {
   const bool avoided = backend_->load().avoided(loop_.now());
   if (avoided && !avoided_) hurry();
   avoided_ = avoided;
+  const std::uint64_t errors = backend_->load().errors_total();
+  if (errors != errors_ && !asking_ && loop_.now() - last_check_ >= closer_look) {
+    errors_ = errors;
+    failed_others_ = true;
+    hurry();
+  }
   if (asking_ || closes_idle_ || !linked_ || probe_->linked()) return;
   linked_ = false;
   // Before we would have let it go ourselves.
@@ -83,45 +90,62 @@ void HealthChecker::look() {
 
 Task<void> HealthChecker::run() {
   while (true) {
-    const std::shared_ptr<HealthProbe> probe = probe_;
-    const Instant began = loop_.now();
-    const std::uint64_t answers = backend_->load().answers_total();
-    const bool of_traffic = probe->question().config.port == 0;  // the port that it goes to
-    const bool fresh = of_traffic && (probe->only_connects() || backend_->load().suspect());
-    const bool up = record_.state == HealthState::up;
-    const bool token = probe->wants_token() && (!up || began - last_token_ >= between_tokens);
-    asking_ = true;
-    auto outcome = co_await probe->check(fresh, token);
-    asking_ = false;
-    last_check_ = loop_.now();
-    linked_ = probe->linked();
-    closes_idle_ = outcome.passed() && (closes_idle_ || lost_);
-    lost_ = false;
-    record_.took = loop_.read_clock() - began;
-    if (token) last_token_ = loop_.now();
-    if (!probe->models().empty()) record_.models = probe->models();
-    if (outcome.passed() && fresh) backend_->connected();
-    const bool busy =
-        outcome.result == CheckResult::timeout && backend_->load().answers_total() != answers;
-    conclude(outcome.result, outcome.loading, busy, std::move(outcome.reason));
+    co_await check();
     auto wake = co_await hurried_.wait(loop_.now() + pause());
     static_cast<void>(wake);
   }
 }
 
+/// One check, and what follows from it.
+Task<void> HealthChecker::check() {
+  const std::shared_ptr<HealthProbe> probe = probe_;  // another may be adopted meanwhile
+  const Load& load = backend_->load();
+  const bool fresh = must_connect(*probe);
+  const bool token = token_is_due();
+  const std::uint64_t answers = load.answers_total();
+  const Instant began = loop_.read_clock();
+  asking_ = true;
+  auto outcome = co_await probe->check(fresh, token);
+  asking_ = false;
+  last_check_ = loop_.read_clock();
+  if (token) last_token_ = last_check_;
+  record_.took = last_check_ - began;
+  if (!probe->models().empty()) record_.models = probe->models();
+  watch_link(outcome.passed());
+  if (outcome.passed() && fresh) backend_->connected();
+  const bool busy =
+      outcome.result == CheckResult::timeout && backend_->load().answers_total() != answers;
+  conclude(std::move(outcome), busy);
+}
+
+/// Whether a check has to prove that the backend takes connections: a server that is about to leave
+/// may answer on the one that it has.
+bool HealthChecker::must_connect(const HealthProbe& probe) {
+  const bool failed_others = std::exchange(failed_others_, false);
+  if (probe.question().config.port != 0) return false;  // not the port that requests go to
+  return probe.only_connects() || failed_others || backend_->load().suspect();
+}
+
+bool HealthChecker::token_is_due() const {
+  if (!probe_->wants_token()) return false;
+  return record_.state != HealthState::up || loop_.now() - last_token_ >= between_tokens;
+}
+
+/// After a check: whether the end of the connection that it leaves behind would mean anything.
+void HealthChecker::watch_link(bool passed) {
+  linked_ = probe_->linked();
+  closes_idle_ = passed && (closes_idle_ || lost_);
+  lost_ = false;
+}
+
 /// `busy`: it was late, while it answered others.
-void HealthChecker::conclude(std::optional<CheckResult> result, bool loading, bool busy,
-                             std::string reason) {
-  if (!result) return;  // of the server we know no more than before
-  record_.last = result;
-  ++record_.checks[static_cast<std::size_t>(*result)];
+void HealthChecker::conclude(CheckOutcome outcome, bool busy) {
+  if (!outcome.result) return;  // of the server we know no more than before
+  record_.last = outcome.result;
+  ++record_.checks[static_cast<std::size_t>(*outcome.result)];
   if (busy && record_.state == HealthState::up) return;
-  const HealthState state = tally_->note(*result, loading);
-  if (state != HealthState::up) {
-    record_.reason = std::move(reason);
-  } else {
-    record_.reason.clear();
-  }
+  const HealthState state = tally_->note(*outcome.result, outcome.loading);
+  record_.reason = state == HealthState::up ? std::string() : std::move(outcome.reason);
   if (state != record_.state || !told_) enter(state);
 }
 

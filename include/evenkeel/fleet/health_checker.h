@@ -74,6 +74,7 @@ HealthCheckKind kind_of(const HealthQuestion& question);
 
 class HealthProbe;
 class HealthTally;
+struct CheckOutcome;
 
 /// Checks one backend until it is dropped, and opens and closes it for requests.
 ///
@@ -104,17 +105,22 @@ class HealthChecker {
   void adopt(HealthQuestion question, ServerAccess access, BackendPtr backend);
   /// There is reason to check now, if no check is under way.
   void hurry();
-  /// Hurries where something has happened: workers have just failed to connect it, or it has ended
-  /// the connection that was kept for its next check. A few instructions; call it often.
+  /// Hurries where something has happened: workers have just failed to connect it, requests have
+  /// failed by it, or it has ended the connection that was kept for its next check. A few
+  /// instructions; call it often.
   void look();
 
   const HealthRecord& record() const { return record_; }
 
  private:
   Task<void> run();
-  void conclude(std::optional<CheckResult> result, bool loading, bool busy, std::string reason);
+  Task<void> check();
+  bool token_is_due() const;
+  void watch_link(bool passed);
+  void conclude(CheckOutcome outcome, bool busy);
   void enter(HealthState state);
   void tell_backend();
+  bool must_connect(const HealthProbe& probe);
   Duration pause();
 
   Loop& loop_;
@@ -124,16 +130,18 @@ class HealthChecker {
   std::unique_ptr<HealthTally> tally_;
   Changed changed_;
   HealthRecord record_;
-  bool told_ = false;     // of the first state
-  bool spread_ = false;   // a second check was put somewhere within the interval
-  bool avoided_ = false;  // when it was last looked at
-  Instant last_token_{};
-  Instant last_check_{};      // its end
-  bool linked_ = false;       // the last check has left a connection behind
-  bool lost_ = false;         // that one has ended since
-  bool closes_idle_ = false;  // it ends such connections and is well
-  Signal hurried_;
+  bool told_ = false;    // of the first state
+  bool spread_ = false;  // a second check was put somewhere within the interval
   bool asking_ = false;
+  Instant last_check_{};  // its end
+  Instant last_token_{};
+  bool avoided_ = false;        // when it was last looked at
+  std::uint64_t errors_;        // of requests, until then
+  bool failed_others_ = false;  // requests, since the last check
+  bool linked_ = false;         // the last check has left a connection behind
+  bool lost_ = false;           // that one has ended since
+  bool closes_idle_ = false;    // it ends such connections and is well
+  Signal hurried_;
   Task<void> run_;
 };
 
