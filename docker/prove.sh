@@ -25,7 +25,7 @@ b() { buildah "${store[@]}" "$@"; }
 
 say "a base of Debian 12"
 if [[ ! -e $work/base/.complete ]]; then
-  debootstrap --variant=minbase bookworm "$work/base" "${MIRROR:-http://deb.debian.org/debian}" >"$work/debootstrap.log"
+  debootstrap --variant=minbase bookworm "$work/base" ${MIRROR:+"$MIRROR"} >"$work/debootstrap.log"
   rm -rf "$work/base/var/cache/apt/archives"/*.deb
   touch "$work/base/.complete"
 fi
