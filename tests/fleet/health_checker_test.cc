@@ -239,6 +239,21 @@ TEST_F(HealthChecks, EndTheBackOffOfABackendThatCanBeConnectedAgain) {
   EXPECT_EQ(server.connections(), 2u);  // the connection of before proves nothing
 }
 
+TEST_F(HealthChecks, ComeSoonOverANewConnectionWhenRequestsFail) {
+  SmallServer server(loop, {{"/health", {.body = ""}}});
+  HealthQuestion question = vllm();
+  question.config.interval = 1h;
+  check(server.endpoint(), question);
+  ASSERT_TRUE(eventually(loop, [&] { return count(CheckResult::passed) == 1; }));
+
+  load().count_error(Fault::backend_closed);
+  ASSERT_TRUE(eventually(loop, [&] {
+    checker->look();
+    return count(CheckResult::passed) == 2;
+  }));
+  EXPECT_EQ(server.connections(), 2u);
+}
+
 TEST_F(HealthChecks, SeeAtOnceThatTheirConnectionHasEnded) {
   std::optional<SmallServer> server(std::in_place, loop,
                                     SmallServer::Answers{{"/health", {.body = ""}}});
