@@ -323,6 +323,16 @@ class Answers(Health):
         shown = daemon.backend(backend.address)
         self.assertEqual((shown["engine"], shown["models"]), ("vllm", ["a"]))
 
+    def test_a_stranger_that_speaks_kserve_is_asked_as_kserve_has_it(self):
+        table = {"/v2": b'{"name":"mlserver","version":"1.7.1","extensions":[]}',
+                 "/v2/health/ready": (400, b"")}
+        backend = self.backend(answers(table))
+        daemon = self.pool(backend, engine="auto")
+        self.becomes(daemon, backend, "starting", "/v2/health/ready: 400")
+        self.assertEqual(daemon.backend(backend.address)["engine"], "generic")
+        table["/v2/health/ready"] = b""
+        self.becomes(daemon, backend, "up")
+
     def test_a_server_that_nobody_knows_how_to_ask_is_not_asked(self):
         backend = self.backend()
         daemon = self.pool(backend)

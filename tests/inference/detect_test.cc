@@ -233,6 +233,15 @@ TEST(Identify, SaysWhenTheModelsAreBehindAKey) {
   EXPECT_FALSE(identify({{"/v1/models", 404, "", ""}}).wants_key);
 }
 
+TEST(Identify, KnowsAStrangerThatSpeaksKserve) {
+  const auto speaks = [](const std::string& body) {
+    return identify({{"/v2", 200, "", body}}).kserve;
+  };
+  EXPECT_TRUE(speaks(R"({"name":"mlserver","version":"1.7.1","extensions":[]})"));
+  EXPECT_FALSE(speaks(R"({"name":"registry"})"));
+  EXPECT_FALSE(identify({{"/v2", 404, "", ""}}).kserve);
+}
+
 TEST(Identify, ListsAModelOnce) {
   const Identity identity =
       identify({{"/v1/models", 200, "", models(R"({"id":"a"},{"id":"b"},{"id":"a"},{"id":""})")}});
