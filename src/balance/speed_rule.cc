@@ -7,36 +7,71 @@
 namespace evenkeel {
 namespace {
 
-constexpr Duration between_turns = std::chrono::seconds(1);
+constexpr Duration between_weighings = std::chrono::milliseconds(950);  // one turn in ten
 constexpr std::uint64_t whole_window = 16;  // answers: an error of about a quarter, smoothed below
 constexpr Duration long_window = std::chrono::seconds(20);  // ends with fewer, if it must
+constexpr double long_answer = 0.5;                         // seconds: several looks
 constexpr double missed_answers = 8;
 constexpr double gain = 0.4;
 
 }  // namespace
 
 void SpeedRule::turn(const Backends& backends, Instant now) {
-  if (last_ && now - *last_ < between_turns) return;
-  last_ = now;
+  look(backends, now);
+  if (now - weighed_ < between_weighings) return;
+  weighed_ = now;
+  for (const auto& backend : backends) {
+    Seen& seen = seen_.at(&backend->load());
+    const auto observed = observe(backend->load(), seen, now);
+    if (!observed) continue;
+    seen.speed = seen.speed == 0 ? *observed : seen.speed + (*observed - seen.speed) * gain;
+  }
+  weigh(backends);
+}
 
-  double speeds = 0;
-  double known = 0;
-  double configured = 0;
+void SpeedRule::look(const Backends& backends, Instant now) {
+  const double passed = looked_ ? seconds_of(now - *looked_) : 0;
+  looked_ = now;
   for (const auto& backend : backends) {
     const Load& load = backend->load();
     const auto [found, fresh] = seen_.try_emplace(
         &load, Seen{.began = now, .served = load.served_total(), .spent = load.served_sum()});
-    Seen& seen = found->second;
-    seen.present = true;
-    if (const auto observed = fresh ? std::nullopt : observe(load, seen, now)) {
-      seen.speed = seen.speed == 0 ? *observed : seen.speed + (*observed - seen.speed) * gain;
-    }
-    configured += std::max(backend->spec().weight, 1u);
-    if (seen.speed == 0) continue;
-    speeds += seen.speed;
-    known += 1;
+    found->second.present = true;
+    if (!fresh) found->second.in_flight += load.in_flight() * passed;
   }
-  forget_the_gone();
+  for (auto at = seen_.begin(); at != seen_.end();) {
+    at = std::exchange(at->second.present, false) ? std::next(at) : seen_.erase(at);
+  }
+}
+
+std::optional<double> SpeedRule::observe(const Load& load, Seen& seen, Instant now) {
+  const std::uint64_t answers = load.served_total() - seen.served;
+  const double spent = seconds_of(load.served_sum() - seen.spent);
+  const bool ends = answers >= whole_window || (answers > 0 && now - seen.began >= long_window);
+  const bool in_vain = answers == 0 && seen.in_flight * seen.speed > missed_answers;
+  if (!ends && !in_vain) return std::nullopt;
+
+  const auto count = static_cast<double>(std::max<std::uint64_t>(answers, 1));
+  const bool take_long = in_vain || spent / count > long_answer;
+  const double time = take_long ? std::max(seen.in_flight, spent / 4) : spent;
+  seen = {.began = now,
+          .served = seen.served + answers,
+          .spent = load.served_sum(),
+          .speed = seen.speed,
+          .present = seen.present};
+  return count / std::max(time, 1e-6);
+}
+
+void SpeedRule::weigh(const Backends& backends) {
+  double speeds = 0;
+  double known = 0;
+  double configured = 0;
+  for (const auto& backend : backends) {
+    configured += std::max(backend->spec().weight, 1u);
+    const double speed = seen_.at(&backend->load()).speed;
+    speeds += speed;
+    known += speed > 0;
+  }
   if (known == 0) return;
 
   const double mean_speed = speeds / known;
@@ -51,31 +86,6 @@ void SpeedRule::turn(const Backends& backends, Instant now) {
     const double weight =
         std::clamp(share * mean_weight, before / most_change, before * most_change);
     load.learn_weight(static_cast<float>(weight));
-  }
-}
-
-std::optional<double> SpeedRule::observe(const Load& load, Seen& seen, Instant now) {
-  const std::uint64_t answers = load.served_total() - seen.served;
-  const Duration spent = load.served_sum() - seen.spent;
-  const Duration passed = now - seen.began;
-  std::optional<double> observed;
-  if (answers >= whole_window || (answers > 0 && passed >= long_window)) {
-    observed = static_cast<double>(answers) / std::max(seconds_of(spent), 1e-6);
-  } else if (answers == 0) {
-    const double in_vain = load.in_flight() * seconds_of(passed);
-    if (seen.speed > 0 && in_vain * seen.speed > missed_answers) observed = 1 / in_vain;
-  }
-  if (observed) {
-    seen.began = now;
-    seen.served += answers;
-    seen.spent += spent;
-  }
-  return observed;
-}
-
-void SpeedRule::forget_the_gone() {
-  for (auto at = seen_.begin(); at != seen_.end();) {
-    at = std::exchange(at->second.present, false) ? std::next(at) : seen_.erase(at);
   }
 }
 

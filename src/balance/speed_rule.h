@@ -1,16 +1,19 @@
 // What `weights: observed` learns: how fast each backend is, from what it gets done.
 //
-//   speed  = answers / sum of what they took,   over a window of 16 answers and a second or more
+//   speed  = answers / time that requests spent there,   over a window of 16 answers and a second
 //   weight = speed / mean speed of the pool * mean configured weight,  moved by a quarter at most
 //
-// Answers per second that a request spent there: by Little's law the throughput of the backend over
-// its mean of requests in flight. Throughput alone would not do: it is what it was given, and the
-// more it is given the more it would be given. With these weights all carry the same number of
-// requests; one that is overloaded takes longer and is given less, one that is given little is at
-// its fastest. So shares settle, and nobody starves: weights stay within 1/16 and 16 times the
-// mean, and all are asked often enough to be learnt of anew.
+// By Little's law that is the throughput of the backend over its mean of requests in flight.
+// Throughput alone would not do: it is what it was given, and the more it is given the more it
+// would be given. With these weights all carry the same number of requests; one that is overloaded
+// takes longer and is given less, one that is given little is at its fastest. So shares settle, and
+// nobody starves: weights stay within 1/16 and 16 times the mean, and all are asked often enough to
+// be learnt of anew.
 //
-// Answers that failed do not count, nor what they took: a server that fails quickly is not fast.
+// Where answers take long, the time spent is that of all who were in flight, looked at ten times a
+// second: what has been finished so far is the short ones. Where they do not, it is what they took.
+//
+// Answers that failed do not count: a server that fails quickly is not fast.
 // One that finishes nothing in the time in which it used to finish eight counts as that slow.
 //
 // Source: gRPC's client-side weighted round robin (gRFC A58), weight = queries per second /
@@ -33,7 +36,7 @@ class SpeedRule {
   static constexpr double most_share = 16;
   static constexpr double most_change = 1.25;  // of a weight, a second
 
-  /// Does something once a second.
+  /// REQUIRES: called about ten times a second.
   void turn(const Backends& backends, Instant now);
 
  private:
@@ -41,16 +44,19 @@ class SpeedRule {
   struct Seen {
     Instant began;
     std::uint64_t served;
-    Duration spent;
-    double speed = 0;  // answers per second in flight; 0: not known yet
+    Duration spent;        // by those who were served
+    double in_flight = 0;  // seconds spent, served or not
+    double speed = 0;      // answers per second in flight; 0: not known yet
     bool present = true;
   };
 
+  void look(const Backends& backends, Instant now);
   static std::optional<double> observe(const Load& load, Seen& seen, Instant now);
-  void forget_the_gone();
+  void weigh(const Backends& backends);
 
   std::unordered_map<const Load*, Seen> seen_;
-  std::optional<Instant> last_;
+  std::optional<Instant> looked_;
+  Instant weighed_{};
 };
 
 }  // namespace evenkeel

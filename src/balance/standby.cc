@@ -9,6 +9,9 @@ namespace {
 constexpr double saturated_queue = 5;
 constexpr double most_load = 2;  // of one backend: a long queue is not the need of ten spares
 
+constexpr double forgotten_a_second = 0.01;
+constexpr double calming = 0.05;  // of the way, with each turn
+
 std::uint32_t backends_for(double load, double target) {
   return static_cast<std::uint32_t>(std::ceil(load / target - 1e-9));
 }
@@ -20,6 +23,17 @@ double load_of(const Burden& burden, double enter) {
   const double load = std::fmax(std::fmax(burden.in_flight_ratio, burden.kv_cache_ratio),
                                 enter * burden.waiting / saturated_queue);
   return std::isnan(load) ? load : std::min(load, most_load);
+}
+
+double Slowdown::turn(double first_byte_seconds, Instant now) {
+  const double passed = turned_ ? seconds_of(now - *turned_) : 0;
+  turned_ = now;
+  calm_ *= 1 + forgotten_a_second * passed;
+  if (std::isnan(first_byte_seconds)) return first_byte_seconds;
+  if (calm_ == 0) calm_ = first_byte_seconds;
+  // Not at one stroke: the least of many noisy averages would be too little.
+  if (first_byte_seconds < calm_) calm_ += (first_byte_seconds - calm_) * calming;
+  return first_byte_seconds / calm_;
 }
 
 std::uint32_t StandbyRule::turn(const PoolBurden& burden, const SparesSpec& spec, Instant now) {

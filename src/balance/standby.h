@@ -4,6 +4,9 @@
 //   needed(target)    = ceil((sum of loads + requests in line / max_in_flight) / target)
 //
 // of what is known; a backend of which nothing is known is taken to carry the mean of the others.
+// First bytes that take twice as long as they did lately count as `enter` too: a jump shows
+// there before engines have queues that are worth the name, and where nothing else is known.
+//
 // Spares come in while the backends in service are fewer than needed(enter), for each of the others
 // that is down, and when nobody else stands. They go when more than needed(leave) have been in
 // service for `dwell`; if they came for the load, the pool must also carry less than leave / enter
@@ -32,6 +35,21 @@ struct Burden {
 
 /// The load of a backend; NaN when nothing is known.
 double load_of(const Burden& burden, double enter);
+
+/// How much slower a pool has become, of late.
+class Slowdown {
+ public:
+  /// Now over calm: the time to the first byte, over the least that it was lately, which is
+  /// forgotten by a hundredth a second. NaN: unknown.
+  double turn(double first_byte_seconds, Instant now);
+
+ private:
+  std::optional<Instant> turned_;
+  double calm_ = 0;  // seconds; 0: not known yet
+};
+
+/// A slowdown at which spares are due.
+inline constexpr double great_slowdown = 2;
 
 /// A pool at one moment.
 struct PoolBurden {

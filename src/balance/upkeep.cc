@@ -1,11 +1,15 @@
 #include "balance/upkeep.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "balance/waiting_line.h"
 
 namespace evenkeel {
 namespace {
+
+constexpr double most_slowdown =
+    1.5;  // over the great one: half as many spares as there are others
 
 /// It could serve, if it is not a spare that is out of service.
 bool ready(const Backend& backend, Instant now) {
@@ -33,7 +37,27 @@ Burden burden_of(const Backend& backend) {
           .waiting = values.waiting};
 }
 
-PoolBurden burden_of(const PoolState& pool, Instant now) {
+/// Mean time to the first byte of those in service who answer; NaN while the pool is nearly idle:
+/// one long prompt would be all that it says.
+double first_byte_seconds(const PoolState& pool, Instant now) {
+  constexpr double few_requests = 2;  // in flight on each
+  constexpr Duration lately = std::chrono::seconds(2);
+  constexpr std::uint32_t few_samples = 20;
+  double sum = 0;
+  double known = 0;
+  double in_flight = 0;
+  for (const auto& backend : pool.backends()) {
+    if (!in_service(*backend, now)) continue;
+    const PeakAverage& pace = backend->load().pace();
+    if (pace.samples() < few_samples || pace.age(now) > lately) continue;
+    sum += pace.seconds();
+    known += 1;
+    in_flight += backend->load().in_flight();
+  }
+  return in_flight >= few_requests * known && known > 0 ? sum / known : SignalValues::unknown;
+}
+
+PoolBurden burden_of(const PoolState& pool, double slowdown, Instant now) {
   PoolBurden burden;
   burden.line = pool.line().occupied();
   const double waiting = burden.line ? pool.queue().waiting : 0;
@@ -57,6 +81,10 @@ PoolBurden burden_of(const PoolState& pool, Instant now) {
   }
   if (known > 0) burden.load *= burden.in_service / known;
   if (places > 0) burden.load += waiting * burden.in_service / places;
+  if (slowdown >= great_slowdown) {
+    burden.load = std::max(burden.load, pool.spec().spares.enter * burden.in_service *
+                                            std::min(slowdown / great_slowdown, most_slowdown));
+  }
   return burden;
 }
 
@@ -83,7 +111,8 @@ void Upkeep::turn_spares(const PoolState& pool, Instant now) {
   if (&pool != last_) begin(pool);
   if (!has_spares_) return;
 
-  std::uint32_t left = standby_.turn(burden_of(pool, now), pool.spec().spares, now);
+  const double slowdown = slowdown_.turn(first_byte_seconds(pool, now), now);
+  std::uint32_t left = standby_.turn(burden_of(pool, slowdown, now), pool.spec().spares, now);
   // Those who serve stay, before others come; the first in the file come first.
   for (const bool serving : {true, false}) {
     for (const auto& backend : pool.backends()) {

@@ -20,6 +20,7 @@ class Upkeep {
 
   const PoolState* last_ = nullptr;  // only to be compared
   bool has_spares_ = false;
+  Slowdown slowdown_;
   StandbyRule standby_;
   SpeedRule speeds_;
 };

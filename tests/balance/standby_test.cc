@@ -147,6 +147,34 @@ TEST_F(StandbyRuleOfEight, DoesNotSwingUnderALoadThatStays) {
   EXPECT_EQ(changes, 1);
 }
 
+TEST(Slowdown, IsNoneWhileNothingChanges) {
+  Slowdown slowdown;
+  for (int i = 0; i < 100; ++i) EXPECT_NEAR(slowdown.turn(0.2, noon + i * 100ms), 1, 0.03);
+}
+
+TEST(Slowdown, IsHowMuchLaterFirstBytesAreThanTheyWere) {
+  Slowdown slowdown;
+  for (int i = 0; i < 100; ++i) slowdown.turn(0.2, noon + i * 100ms);
+
+  EXPECT_NEAR(slowdown.turn(0.8, noon + 10s), 4, 0.05);
+}
+
+TEST(Slowdown, GetsUsedToALoadThatStays) {
+  Slowdown slowdown;
+  slowdown.turn(0.2, noon);
+  for (int i = 0; i < 1200; ++i) slowdown.turn(0.8, noon + i * 100ms);
+
+  EXPECT_LT(slowdown.turn(0.8, noon + 2min), 2);
+}
+
+TEST(Slowdown, KeepsItsMeasureWhileNothingIsKnown) {
+  Slowdown slowdown;
+  for (int i = 0; i < 100; ++i) slowdown.turn(0.2, noon + i * 100ms);
+  EXPECT_TRUE(std::isnan(slowdown.turn(unknown, noon + 11s)));
+
+  EXPECT_NEAR(slowdown.turn(0.8, noon + 12s), 4, 0.2);
+}
+
 // ---- with a pool ----
 
 class PoolWithSpares : public ::testing::Test {
