@@ -10,7 +10,7 @@
 namespace evenkeel {
 namespace {
 
-/// What a token may take where the timeout is shorter: it waits in line with everybody's.
+/// What a token may take where the timeout is shorter: it stands in line with everybody's.
 constexpr Duration token_patience = std::chrono::seconds(10);
 
 constexpr std::string_view kserve_engine = "kserve";  // as its preset is called
@@ -257,8 +257,9 @@ Task<CheckOutcome> HealthProbe::ask_sleep() {
 }
 
 Task<CheckOutcome> HealthProbe::ask_token() {
-  deadline_ = std::max(deadline_, loop_.now() + token_patience);
+  const Duration patience = std::max<Duration>(question_.config.timeout, token_patience);
   for (const std::string& model : question_.models) {
+    deadline_ = loop_.now() + patience;
     TokenRequest request = token_request(preset_.token, model);
     const std::string what = fmt::format("POST {} for '{}'", request.path, model);
     Inquiry inquiry{

@@ -66,9 +66,9 @@ class HealthProbe {
   const HealthCheckKind kind_;
   const ServerAccess access_;
   Inquirer inquirer_;
-  Instant deadline_{};  // of the check under way
-  LinkPool::Want want_ = LinkPool::Want::any;
-  bool may_sleep_ = true;  // it has not said yet that it knows nothing of sleep
+  Instant deadline_{};                         // of the check under way
+  LinkPool::Want want_ = LinkPool::Want::any;  // of its first question
+  bool may_sleep_ = true;                      // it has not said yet that it knows nothing of sleep
   std::vector<std::string> models_;
 };
 
