@@ -12,8 +12,8 @@ namespace {
 /// Between checks while it is in doubt whether a backend stands.
 constexpr Duration closer_look = std::chrono::milliseconds(250);
 
-/// Between two tokens that a backend which is up is made to write. They take a place in its batch,
-/// and keep a model awake that would otherwise be unloaded.
+/// Between two tokens that a backend is made to write while it writes them. They take a place in
+/// its batch, and keep a model awake that would otherwise be unloaded.
 constexpr Duration between_tokens = std::chrono::seconds(10);
 
 /// A server that is late is asked no sooner for that.
@@ -108,7 +108,7 @@ Task<void> HealthChecker::check() {
   auto outcome = co_await probe->check(fresh, token);
   asking_ = false;
   last_check_ = loop_.read_clock();
-  if (token) last_token_ = last_check_;
+  if (token && outcome.passed()) last_token_ = last_check_;
   record_.took = last_check_ - began;
   if (!probe->models().empty()) record_.models = probe->models();
   watch_link(outcome.passed());

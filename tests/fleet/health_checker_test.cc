@@ -195,6 +195,17 @@ TEST_F(HealthChecks, WantATokenFromEachModel) {
   EXPECT_EQ(tokens(), asked);  // one in ten seconds is enough
 }
 
+TEST_F(HealthChecks, InsistOnATokenOnceOneIsMissing) {
+  SmallServer server(loop, {{"/health", {.body = ""}},
+                            {"/v1/models", {.body = models("a")}},
+                            {"/v1/completions", {.status = 500, .body = ""}}});
+  HealthQuestion question = vllm({"a"});
+  question.config.model = ModelCheck::generate;
+  check(server.endpoint(), question, true);
+  ASSERT_TRUE(eventually(loop, [&] { return checker->record().state == HealthState::down; }));
+  EXPECT_EQ(count(CheckResult::passed), 0u);
+}
+
 TEST_F(HealthChecks, FailWhereTheyTakeTooLong) {
   SmallServer server(loop, {{"/health", {.body = "", .delay = 40ms}}});
   HealthQuestion question = vllm();

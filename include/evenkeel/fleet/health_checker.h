@@ -133,8 +133,8 @@ class HealthChecker {
   bool told_ = false;    // of the first state
   bool spread_ = false;  // a second check was put somewhere within the interval
   bool asking_ = false;
-  Instant last_check_{};  // its end
-  Instant last_token_{};
+  Instant last_check_{};        // its end
+  Instant last_token_{};        // that it has written
   bool avoided_ = false;        // when it was last looked at
   std::uint64_t errors_;        // of requests, until then
   bool failed_others_ = false;  // requests, since the last check
