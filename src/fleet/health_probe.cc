@@ -105,20 +105,20 @@ const EnginePreset& preset_for(const HealthQuestion& question) {
 
 HealthCheckKind kind_of(const HealthQuestion& question) {
   const HealthConfig& config = question.config;
+  const EnginePreset& preset = preset_for(question);
+  const bool nothing_to_ask = config.path.empty() && preset.path.empty() && question.models.empty();
+  const HealthCheckKind http = nothing_to_ask ? HealthCheckKind::tcp : HealthCheckKind::http;
+  if (config.check == HealthCheckKind::http) return http;
   if (config.check != HealthCheckKind::automatic) return config.check;
-  if (!config.path.empty()) return HealthCheckKind::http;
+  if (!config.path.empty()) return http;
   if (!config.service.empty()) return HealthCheckKind::grpc;
   if (question.engine == "auto") return HealthCheckKind::off;  // not known yet
-  const EnginePreset& preset = preset_for(question);
   if (preset.kserve_calls && question.protocol == BackendProtocol::http2) {
     return HealthCheckKind::grpc;
   }
-  if (preset.engine != "generic") {
-    const bool nothing_to_ask = preset.path.empty() && question.models.empty();
-    return nothing_to_ask ? HealthCheckKind::tcp : HealthCheckKind::http;
-  }
+  if (preset.engine != "generic") return http;
   const bool models = config.model != ModelCheck::off && !question.models.empty();
-  return models ? HealthCheckKind::http : HealthCheckKind::off;
+  return models ? http : HealthCheckKind::off;
 }
 
 HealthProbe::HealthProbe(Loop& loop, HealthQuestion question, ServerAccess access)

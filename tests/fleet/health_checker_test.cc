@@ -333,7 +333,9 @@ TEST(HealthCheckKinds, AreWhatTheEngineUnderstands) {
   EXPECT_EQ(kind("triton"), HealthCheckKind::http);
   EXPECT_EQ(kind("triton", {}, BackendProtocol::http2), HealthCheckKind::grpc);
   EXPECT_EQ(kind("tfserving"), HealthCheckKind::tcp);
+  EXPECT_EQ(kind("tfserving", {.check = HealthCheckKind::http}), HealthCheckKind::tcp);
   EXPECT_EQ(kind("tfserving", {}, BackendProtocol::http1, {"m"}), HealthCheckKind::http);
+  EXPECT_EQ(kind("generic", {.check = HealthCheckKind::http}), HealthCheckKind::http);
   EXPECT_EQ(kind("generic"), HealthCheckKind::off);
   EXPECT_EQ(kind("auto", {.model = ModelCheck::generate}, BackendProtocol::http1, {"m"}),
             HealthCheckKind::off);
