@@ -186,8 +186,8 @@ std::string gpu_uuid(std::uint64_t seed, std::uint32_t index) {
                      high & 0xffff, low >> 48, low & 0xffffffffffff);
 }
 
-double used_bytes(const Preset& preset) {
-  return 0.92 * number(preset.gpu_memory_bytes);  // gpu_memory_utilization: taken at start, kept
+double used_bytes(const EngineReadings& r) {
+  return r.gpu.memory_ratio * number(r.preset.gpu_memory_bytes);
 }
 
 double watts(const EngineReadings& r) {
@@ -254,7 +254,7 @@ std::string triton_exposition(const EngineReadings& r) {
        std::min(r.gpu.utilization_ratio, 0.99));
   each("nv_gpu_memory_total_bytes", "gauge", "GPU total memory, in bytes",
        number(r.preset.gpu_memory_bytes));
-  each("nv_gpu_memory_used_bytes", "gauge", "GPU used memory, in bytes", used_bytes(r.preset));
+  each("nv_gpu_memory_used_bytes", "gauge", "GPU used memory, in bytes", used_bytes(r));
   each("nv_gpu_power_usage", "gauge", "GPU power usage in watts", watts(r));
   each("nv_gpu_power_limit", "gauge", "GPU power management limit in watts", r.preset.full_watts);
   each("nv_energy_consumption", "counter",
@@ -390,7 +390,7 @@ std::string dcgm_exposition(const EngineReadings& r) {
   constexpr double mebibyte = 1 << 20;
   const double total = number(r.preset.gpu_memory_bytes) / mebibyte;
   const double reserved = 600;
-  const double used = used_bytes(r.preset) / mebibyte;
+  const double used = used_bytes(r) / mebibyte;
   const double busy = r.gpu.utilization_ratio;
   Exposition out;
   const auto each = [&](std::string_view name, std::string_view type, std::string_view help,
@@ -415,7 +415,7 @@ std::string dcgm_exposition(const EngineReadings& r) {
   each("DCGM_FI_DEV_MEM_COPY_UTIL", "gauge", "Memory utilization (in %).", std::round(busy * 60));
   each("DCGM_FI_DEV_XID_ERRORS", "gauge", "Value of the last XID error encountered.", 0);
   each("DCGM_FI_DEV_FB_FREE", "gauge", "Framebuffer memory free (in MiB).",
-       std::floor(total - reserved - used));
+       std::max(0.0, std::floor(total - reserved - used)));
   each("DCGM_FI_DEV_FB_USED", "gauge", "Framebuffer memory used (in MiB).", std::floor(used));
   each("DCGM_FI_DEV_FB_RESERVED", "gauge", "Framebuffer memory reserved (in MiB).", reserved);
   each("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "gauge", "Ratio of time the graphics engine is active.",

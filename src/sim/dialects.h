@@ -46,6 +46,7 @@ struct GpuReadings {
   double utilization_ratio = 0;
   double uptime_seconds = 0;
   double busy_seconds = 0;
+  double memory_ratio = 0.92;  ///< gpu_memory_utilization: taken at the start, kept
 };
 
 /// All that an exposition is made of.

@@ -263,6 +263,10 @@ std::string SimulatedServer::exposition_now(bool dcgm) {
   const double busy = gpu.utilization_ratio + batches_.busy_ratio(loop_.now());
   gpu.utilization_ratio = std::min(1.0, busy);
   gpu.busy_seconds += batches_.busy_seconds();
+  if (state_.fault == SimFault::vram) {
+    gpu.memory_ratio = state_.gpu_memory_ratio;
+    gauges.kv_cache_ratio = std::max(gauges.kv_cache_ratio, state_.gpu_memory_ratio);
+  }
   const EngineReadings readings{.kind = kind_,
                                 .preset = preset_,
                                 .model = model_,
@@ -315,6 +319,11 @@ Task<Result<Response>> SimulatedServer::infer(Request& request, int fd) {
     co_return path.starts_with("/v2/")
         ? refuse_kserve(state_.error_status, "simulated failure")
         : refuse({.status = state_.error_status, .message = "simulated failure"});
+  }
+  if (out_of_memory()) {
+    ++runner_.statistics().failed;
+    co_return path.starts_with("/v2/") ? refuse_kserve(500, "CUDA out of memory")
+                                       : refuse({.status = 500, .message = "CUDA out of memory"});
   }
   if (loading()) {
     co_return path.starts_with("/v2/")

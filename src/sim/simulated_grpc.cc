@@ -167,6 +167,7 @@ std::optional<CallFailure> SimulatedServer::check(const ModelInferRequest& reque
   if (state_.fault == SimFault::error) {
     return CallFailure{grpc_status_of_http(state_.error_status), "simulated failure"};
   }
+  if (out_of_memory()) return CallFailure{GrpcStatus::internal, "CUDA out of memory"};
   if (request.inputs.empty()) {
     return invalid(fmt::format("expected at least one input for model '{}'", model_));
   }

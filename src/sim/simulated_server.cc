@@ -17,8 +17,11 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::array<std::string_view, 8> fault_names = {
-    "none", "refuse", "hang", "slow", "error", "die", "loading", "stale-metrics"};
+constexpr std::array<std::string_view, 9> fault_names = {
+    "none", "refuse", "hang", "slow", "error", "die", "loading", "stale-metrics", "vram"};
+
+/// Of GPU memory in use: beyond it, an allocation fails sooner or later.
+constexpr double memory_limit = 0.95;
 
 std::string_view path_of(std::string_view target) { return target.substr(0, target.find('?')); }
 
@@ -162,10 +165,11 @@ std::string SimulatedServer::description() const {
 
 std::string SimulatedServer::state() const {
   return fmt::format(
-      R"({{"name":{},"engine":"{}","fault":"{}","slow_factor":{},"error_status":{},"die_after_tokens":{}}})",
+      R"({{"name":{},"engine":"{}","fault":"{}","slow_factor":{},"error_status":{},"die_after_tokens":{},)"
+      R"("gpu_memory_ratio":{},"out_of_memory_after_seconds":{}}})",
       json_string(options_.name), name_of(kind_),
       fault_names[static_cast<std::size_t>(state_.fault)], state_.slow_factor, state_.error_status,
-      state_.die_after_tokens);
+      state_.die_after_tokens, state_.gpu_memory_ratio, state_.out_of_memory_after_seconds);
 }
 
 Result<Done> SimulatedServer::change_state(std::string json) {
@@ -200,10 +204,22 @@ Result<Done> SimulatedServer::change_state(std::string json) {
         return wrong("die_after_tokens should be 0 or more");
       }
       next.die_after_tokens = static_cast<std::uint64_t>(*number);
+    } else if (key == "gpu_memory_ratio") {
+      if (number == nullptr || !(*number >= 0 && *number <= 1)) {
+        return wrong("gpu_memory_ratio should be 0 to 1");
+      }
+      next.gpu_memory_ratio = *number;
+    } else if (key == "out_of_memory_after_seconds") {
+      if (number == nullptr || !(*number >= 0 && *number <= 1e6)) {
+        return wrong("out_of_memory_after_seconds should be 0 or more");
+      }
+      next.out_of_memory_after_seconds = *number;
     } else {
-      return wrong(fmt::format(
-          "'{}' is no part of the state; known: fault, slow_factor, error_status, die_after_tokens",
-          key));
+      return wrong(
+          fmt::format("'{}' is no part of the state; known: fault, slow_factor, "
+                      "error_status, die_after_tokens, gpu_memory_ratio, "
+                      "out_of_memory_after_seconds",
+                      key));
     }
   }
   const SimFault before = std::exchange(state_, next).fault;
@@ -219,6 +235,8 @@ void SimulatedServer::take_effect(SimFault before) {
   batches_.set_slow_factor(slow_factor);
   batches_.freeze(fault == SimFault::hang);
   runner_.wake_after_tokens(0, nullptr);
+  const bool full = fault == SimFault::vram && state_.gpu_memory_ratio > memory_limit;
+  full_since_ = full ? std::min(full_since_, loop_.read_clock()) : never;
 
   if (fault == SimFault::stale_metrics && before != fault) {
     stale_metrics_ = exposition_now(false);
@@ -238,6 +256,11 @@ void SimulatedServer::take_effect(SimFault before) {
     open_listener();
   }
   loop_.wake_soon(thaw_);
+}
+
+bool SimulatedServer::out_of_memory() const {
+  return full_since_ != never &&
+         seconds_of(loop_.now() - full_since_) >= state_.out_of_memory_after_seconds;
 }
 
 void SimulatedServer::die() {

@@ -33,6 +33,7 @@ enum class SimFault : std::uint8_t {
   die,            ///< after `die_after_tokens` more tokens every connection is reset, then refused
   loading,        ///< as the engine is while it loads: refused (vllm), 400 (triton), 503 (others)
   stale_metrics,  ///< /metrics stays what it was
+  vram,           ///< GPU memory and KV cache are as full as `gpu_memory_ratio`; soon it shows
 };
 
 struct SimState {
@@ -40,6 +41,8 @@ struct SimState {
   double slow_factor = 4;
   int error_status = 500;
   std::uint64_t die_after_tokens = 0;
+  double gpu_memory_ratio = 0.97;  ///< above the limit, inference fails after a while
+  double out_of_memory_after_seconds = 3;
 };
 
 /// One server on one loop. Thread: the loop's, but for the constructor, which comes before it runs.
@@ -56,7 +59,8 @@ class SimulatedServer final : public AnswerObserver {
   /// JSON: who it is and where.
   std::string description() const;
   std::string state() const;
-  /// Reads a JSON object of any of `fault`, `slow_factor`, `error_status`, `die_after_tokens`.
+  /// Reads a JSON object of any of `fault`, `slow_factor`, `error_status`, `die_after_tokens`,
+  /// `gpu_memory_ratio`, `out_of_memory_after_seconds`.
   Result<Done> change_state(std::string json);
   std::string report();
 
@@ -79,6 +83,7 @@ class SimulatedServer final : public AnswerObserver {
   void aborted(int fd) override;
   bool refuses_while_loading() const { return kind_ == EngineKind::vllm; }
   bool loading() const { return state_.fault == SimFault::loading; }
+  bool out_of_memory() const;
 
   Task<Result<Response>> handle(Connection& connection, Request& request);
   Task<Result<Response>> handle_when_thawed(Connection& connection, Request& request);
@@ -164,6 +169,7 @@ class SimulatedServer final : public AnswerObserver {
   EngineRunner runner_;
   BatchRunner batches_;
   SimState state_;
+  Instant full_since_ = never;  // its GPU memory is above the limit
   std::string stale_metrics_;
   std::string stale_dcgm_;
   Totals past_;  // of the processes before this one

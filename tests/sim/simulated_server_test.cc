@@ -510,6 +510,31 @@ TEST_F(Sim, ShowsOldMetricsWhileTheyAreStale) {
   EXPECT_NE(before, fresh);
 }
 
+TEST_F(Sim, ShowsThatItsMemoryIsFullBeforeItFails) {
+  start();
+  set(R"({"fault":"vram","gpu_memory_ratio":0.97,"out_of_memory_after_seconds":60})");
+  EXPECT_EQ(chat(chat_body("hi", R"(,"max_tokens":1)")).status, 200);
+  EXPECT_THAT(ask("GET", "/metrics").body, HasSubstr("vllm:kv_cache_usage_perc"));
+  EXPECT_THAT(ask("GET", "/metrics").body, HasSubstr("} 0.97\n"));
+  EXPECT_THAT(ask("GET", "/dcgm/metrics").body, HasSubstr("} 79462\n")) << "MiB of 81920";
+
+  set(R"({"out_of_memory_after_seconds":0})");
+  const Reply failed = chat(chat_body("hi"));
+  EXPECT_EQ(failed.status, 500);
+  EXPECT_THAT(failed.body, HasSubstr("CUDA out of memory"));
+  EXPECT_EQ(ask("GET", "/health").status, 200);
+
+  set(R"({"fault":"none"})");
+  EXPECT_EQ(chat(chat_body("hi", R"(,"max_tokens":1)")).status, 200);
+}
+
+TEST_F(Sim, WorksOnWithALittleMemoryLeft) {
+  start();
+  set(R"({"fault":"vram","gpu_memory_ratio":0.9,"out_of_memory_after_seconds":0})");
+
+  EXPECT_EQ(chat(chat_body("hi", R"(,"max_tokens":1)")).status, 200);
+}
+
 // ---- Other engines -----------------------------------------------------------------------------
 
 TEST_F(Sim, IsHealthyOnThePathsOfItsEngine) {
