@@ -167,7 +167,10 @@ Task<CheckOutcome> HealthProbe::check(bool fresh, bool token) {
 
 Task<CheckOutcome> HealthProbe::check_http(bool token) {
   auto health = co_await ask_health();
-  if (!health.passed()) co_return health;
+  if (!health.passed()) {
+    may_sleep_ = true;  // who comes back may be another
+    co_return health;
+  }
   auto models = co_await ask_models();
   if (!models.passed()) co_return models;
   auto awake = co_await ask_sleep();

@@ -62,7 +62,7 @@ struct HealthRecord {
 struct HealthQuestion {
   HealthConfig config;
   std::string engine = "generic";                     ///< as the file names it, or as detected
-  bool kserve = false;                                ///< it speaks KServe v2, whatever its engine
+  bool kserve = false;                                ///< generic, but it speaks KServe v2
   std::vector<std::string> models;                    ///< of its pool
   BackendProtocol protocol = BackendProtocol::http1;  ///< in which its pool speaks to it
 
@@ -78,11 +78,11 @@ struct CheckOutcome;
 
 /// Checks one backend until it is dropped, and opens and closes it for requests.
 ///
-/// Never two checks at a time; connections are kept between checks, but where the backend could not
-/// be connected lately: then each check proves that it can. Between checks lies the interval, give
-/// or take a tenth; less while results speak against the state, unless what they say is that the
-/// server is slow. A check that runs out of time counts for nothing while the server answers the
-/// requests of others: it is busy, not gone.
+/// Never two checks at a time. Connections are kept between checks, unless requests fail or could
+/// not connect, or results speak against the state: then each check proves that it can connect.
+/// Between checks lies the interval, give or take a tenth; less while results speak against the
+/// state, but where they say that the server is slow. A check that runs out of time counts for
+/// nothing while the server answers the requests of others: it is busy, not gone.
 ///
 /// Thread: the loop's.
 class HealthChecker {
