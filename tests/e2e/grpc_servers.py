@@ -274,7 +274,7 @@ def triton_backend(folder):
     os.chmod(stub, 0o755)
 
 
-def triton_command(folder, http, rpc, metrics):
+def triton_command(folder, host, http, rpc, metrics):
     """For the models in the folder's `models`, and the environment that it wants. What it shares with its models
     is named /dev/shm/NAME-OF-FOLDER*."""
     home = triton_home()
@@ -282,7 +282,7 @@ def triton_command(folder, http, rpc, metrics):
         str(home / "bin" / "tritonserver"), f"--model-repository={folder / 'models'}",
         f"--backend-directory={folder / 'backends'}", "--allow-gpu-metrics=false",
         f"--backend-config=python,shm-region-prefix-name={folder.name}",
-        *(f"--{each}-address=127.0.0.1" for each in ("http", "grpc", "metrics")),
+        *(f"--{each}-address={host}" for each in ("http", "grpc", "metrics")),
         f"--http-port={http}", f"--grpc-port={rpc}", f"--metrics-port={metrics}",
     ], {
         # The stub finds the libraries by the first, and the packages of this Python by the second.
@@ -308,7 +308,7 @@ class Triton(Serving):
             (self._folder / "models" / name / "config.pbtxt").write_text(config)
             (self._folder / "models" / name / "1" / "model.py").write_text(model)
         http, rpc, metrics = free_ports(3)
-        super().__init__(folder, *triton_command(self._folder, http, rpc, metrics))
+        super().__init__(folder, *triton_command(self._folder, "127.0.0.1", http, rpc, metrics))
         self.address = f"127.0.0.1:{rpc}"
         try:
             self.wait_ready(f"http://127.0.0.1:{http}/v2/health/ready", 60)

@@ -6,18 +6,19 @@ import dataclasses
 import json
 import os
 import pathlib
-import platform
+import random
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
 
-from grpc_servers import (LARGEST, Serving, free_ports, triton_backend, triton_command, unshare, why_no_mlserver,
-                          why_no_triton)
+from grpc_servers import LARGEST, Serving, triton_backend, triton_command, unshare, why_no_mlserver, why_no_triton
 from installing import MODELS, Home
 
+FIRST_HOST = "127.0.0.1"
 JSON = {"content-type": "application/json"}
 
 
@@ -37,46 +38,58 @@ class Ask:
         return None if self.body is None else json.dumps(self.body).encode()
 
 
+def quiet_ports(count, hosts):
+    """Free on all of these hosts, and none that the kernel would give to a connection while a server is down."""
+    lowest = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    found = []
+    for port in random.sample(range(10000, min(lowest, 32768)), 1000):
+        with contextlib.ExitStack() as kept, contextlib.suppress(OSError):
+            for host in hosts:
+                kept.enter_context(socket.socket()).bind((host, port))
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise AssertionError("no free ports")
+
+
 class Server:
-    """One server, on ports that stay its own from start to start."""
+    """One server on a host of its own: an address of the loopback range, with the same ports as its like."""
 
     name = None
     title = None  # as people write it
     engine = None  # the word by which evenkeel should know it
-    ports = 1  # the first is HTTP's
-    has_rpc = False  # then the second is KServe's over gRPC
-    has_metrics_port = False  # then the last is the exposition's
+    ports = ("http",)  # what it listens on
     models = ()
+    checked_port = None  # where its checks go, if not where requests do
+    scraped_by = None  # how evenkeel learns where the exposition is: port (the pool's), url (each backend's)
     readiness = "/health"  # what its preset asks
     probe_is_truthful = True  # False: readiness says 200 before a model can answer
     patience = 30  # seconds, for its start
     signals = frozenset()  # of running, waiting, kv_cache_ratio: what its exposition has
+    exposition_seconds = 0  # how old what it tells may be
     openai = False  # `evenkeel load` can ask it
     pieces = 3  # of a stream that must have come before it is disturbed
     quick = None  # an Ask that it answers at once
     busy = None  # one that keeps it busy for a while
-    long = None  # a stream of 20 s and more
+    long = None  # a stream of 5 s and more
 
     @staticmethod
     def why_not():
         """A sentence where it cannot run here."""
 
-    def __init__(self, folder, loading_seconds=2.0, stopping=None):
-        """`stopping`: another of its ways to stop, by one of `other_stops`."""
+    other_stops = ()  # more ways to be told to stop than SIGTERM to a server of its defaults
+
+    def __init__(self, folder, host, ports, loading_seconds=2.0, stopping=None):
+        """`ports`: by name; `stopping`: one of `other_stops`."""
         self.folder = pathlib.Path(folder)
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(parents=True)
+        self.host = host
+        self.port = dict(ports)
         self.loading_seconds = loading_seconds
         self.stopping = stopping
         self.serving = None
-        taken = free_ports(self.ports)
-        self.http = taken[0]
-        self.rpc = taken[1] if self.has_rpc else None
-        self.metrics = taken[-1] if self.has_metrics_port else None
-        self.extra = taken[1 + self.has_rpc:self.ports - self.has_metrics_port]
-        self.address = f"127.0.0.1:{self.http}"
+        self.address = f"{host}:{ports['http']}"
         self.prepare()
-
-    other_stops = ()
 
     def prepare(self):
         """Its models and settings, once."""
@@ -100,15 +113,11 @@ class Server:
         """As an operator asks it to stop."""
         self.serving.process.send_signal(signal.SIGTERM)
 
-    def backend(self):
-        """As the file has it."""
-        made = {"address": f"http://{self.address}"}
-        if self.metrics:
-            made["metrics"] = f"127.0.0.1:{self.metrics}"
-        return made
+    def exposition_url(self):
+        return f"http://{self.host}:{self.port.get('metrics', self.port['http'])}/metrics"
 
     def exposition(self):
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics or self.http}/metrics", timeout=5) as answer:
+        with urllib.request.urlopen(self.exposition_url(), timeout=5) as answer:
             return answer.read().decode()
 
     def version(self):
@@ -135,9 +144,7 @@ def asked_over_http(address, path):
 class Kserve(Server):
     """With two models: `work` takes as long as it is told, and `tokens` counts, one token each so often."""
 
-    ports = 4  # HTTP, gRPC, metrics, and one to spare for MLServer
-    has_rpc = True
-    has_metrics_port = True
+    ports = ("http", "grpc", "metrics")
     models = ("work", "tokens")
     readiness = "/v2/health/ready"
 
@@ -208,6 +215,7 @@ class Triton(Kserve):
     name = "triton"
     title = "Triton"
     engine = "triton"
+    scraped_by = "port"
     signals = frozenset({"waiting"})
     quick = Kserve.working(0.005)
     busy = Kserve.working(0.2)
@@ -215,9 +223,7 @@ class Triton(Kserve):
 
     why_not = staticmethod(why_no_triton)
 
-    @property
-    def long(self):
-        return Ask("/v2/models/tokens/generate_stream", {"count": 400, "pause": 0.05}, ends=b'"token":399}\n\n')
+    long = Ask("/v2/models/tokens/generate_stream", {"count": 100, "pause": 0.05}, ends=b'"token":99}\n\n')
 
     def prepare(self):
         triton_backend(self.folder)
@@ -231,7 +237,7 @@ class Triton(Kserve):
                 TRITON_MODEL.replace("{kind}", kind).replace("{loading_seconds}", str(seconds)))
 
     def command(self):
-        command, environment = triton_command(self.folder, self.http, self.rpc, self.metrics)
+        command, environment = triton_command(self.folder, self.host, *self.port.values())
         return [*command, "--model-control-mode=explicit",
                 *(f"--load-model={each}" for each in self.models)], environment
 
@@ -272,23 +278,21 @@ class Tokens(MLModel):
 class MlServer(Kserve):
     name = "mlserver"
     title = "MLServer"
-    engine = "mlserver"
+    engine = "generic"
+    scraped_by = "url"
     signals = frozenset({"running"})
     quick = Kserve.working(0.005)
     busy = Kserve.working(0.5)
 
     why_not = staticmethod(why_no_mlserver)
 
-    @property
-    def long(self):
-        return Ask("/v2/models/tokens/infer_stream", {"inputs": [
-            {"name": "count", "datatype": "INT32", "shape": [1], "data": [400]},
-            {"name": "pause", "datatype": "FP32", "shape": [1], "data": [0.05]}]}, ends=b'"data":[399]}]}\n\n')
+    long = Ask("/v2/models/tokens/infer_stream", {"inputs": [
+        {"name": "count", "datatype": "INT32", "shape": [1], "data": [100]},
+        {"name": "pause", "datatype": "FP32", "shape": [1], "data": [0.05]}]}, ends=b'"data":[99]}]}\n\n')
 
     def prepare(self):
         (self.folder / "settings.json").write_text(json.dumps({
-            "host": "127.0.0.1", "http_port": self.http, "grpc_port": self.rpc, "metrics_port": self.metrics,
-            "parallel_workers": 0, "gzip_enabled": False, "grpc_max_message_length": LARGEST}))
+            "host": self.host, **{f"{name}_port": port for name, port in self.port.items()}, "parallel_workers": 0, "gzip_enabled": False, "grpc_max_message_length": LARGEST}))
         (self.folder / "waiting.py").write_text(MLSERVER_MODELS % self.loading_seconds)
         for name, kind in (("work", "Work"), ("tokens", "Tokens")):
             (self.folder / name).mkdir()
@@ -330,7 +334,7 @@ class LlamaCpp(OpenAi):
     def command(self):
         home = Home("llamacpp").path
         return [str(home / "llama-server"), "-m", str(home / "random.gguf"), "--alias", "random", "--load-mode", "none",
-                "--host", "127.0.0.1", "--port", str(self.http), "-c", "16384", "-np", "2", "-t", "1",
+                "--host", self.host, "--port", str(self.port["http"]), "-c", "16384", "-np", "2", "-t", "1",
                 "--metrics", "--slots"], {}
 
     def version(self):
@@ -354,7 +358,7 @@ class Vllm(OpenAi):
         home = Home("vllm")
         more = [self.stopping, "20"] if self.stopping else []
         return [home.program("vllm"), "serve", str(home.path / "random"), "--served-model-name", "random",
-                "--host", "127.0.0.1", "--port", str(self.http), "--dtype", "float32", "--max-model-len", "8192",
+                "--host", self.host, "--port", str(self.port["http"]), "--dtype", "float32", "--max-model-len", "8192",
                 "--max-num-seqs", "4", "--enforce-eager", *more], {
                     "VLLM_TARGET_DEVICE": "cpu", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind",
                     "OMP_NUM_THREADS": "1", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1",
@@ -371,23 +375,30 @@ class Ray(Server):
     name = "ray"
     title = "Ray Serve"
     engine = "ray"
-    ports = 2
-    has_metrics_port = True
+    ports = ("http", "metrics", "metrics_of_second")
+    scraped_by = "url"
     readiness = "/-/healthz"
     probe_is_truthful = False
     patience = 90
     signals = frozenset({"running", "waiting"})
+    exposition_seconds = 15
     quick = Ask("/work?seconds=0.005", ends=b"done")
     busy = Ask("/work?seconds=3", ends=b"done")
-    long = Ask("/stream?count=400&pause=0.05", ends=b"data: [DONE]\n\n")
+    long = Ask("/stream?count=100&pause=0.05", ends=b"data: [DONE]\n\n")
 
     @staticmethod
     def why_not():
         return None if pathlib.Path(Home("ray").program("serve")).exists() else "Ray is not installed"
 
+    def prepare(self):
+        """Its exposition is on all addresses of the machine, so two need two ports."""
+        second = self.port.pop("metrics_of_second")
+        if self.host != FIRST_HOST:
+            self.port["metrics"] = second
+
     def command(self):
-        return [Home("ray").program("python3"), "-B", str(MODELS / "ray_app.py"), str(self.http), str(self.metrics),
-                str(self.folder / "ray"), str(self.loading_seconds)], {"RAY_USAGE_STATS_ENABLED": "0"}
+        return [Home("ray").program("python3"), "-B", str(MODELS / "ray_app.py"), self.host,
+                str(self.port["http"]), str(self.port["metrics"]), str(self.folder / "ray"), str(self.loading_seconds)], {"RAY_USAGE_STATS_ENABLED": "0"}
 
     def kill(self):
         """Ray's programs begin sessions of their own."""
@@ -407,16 +418,17 @@ class TorchServe(Server):
     name = "torchserve"
     title = "TorchServe"
     engine = "torchserve"
-    ports = 6
-    has_metrics_port = True
+    ports = ("http", "management", "metrics", "grpc", "grpc_management")
     models = ("wait",)
+    checked_port = "management"  # /models/M, with a model's workers
+    scraped_by = "port"
     readiness = "/ping"
     probe_is_truthful = False
     patience = 60
     signals = frozenset()
     quick = Ask("/predictions/wait", {"seconds": 0.005}, ends=b"done")
     busy = Ask("/predictions/wait", {"seconds": 0.3}, ends=b"done")
-    long = Ask("/predictions/wait", {"count": 400, "pause": 0.05}, ends=b"done")
+    long = Ask("/predictions/wait", {"count": 100, "pause": 0.05}, ends=b"done")
 
     @staticmethod
     def why_not():
@@ -427,13 +439,12 @@ class TorchServe(Server):
     def prepare(self):
         (self.folder / "loading-seconds.txt").write_text(str(self.loading_seconds))
         (self.folder / "store").mkdir()
-        management, rpc, rpc_management, workers = self.extra
         (self.folder / "settings.properties").write_text("\n".join([
-            f"inference_address=http://{self.address}", f"management_address=http://127.0.0.1:{management}",
-            f"metrics_address=http://127.0.0.1:{self.metrics}",
-            "grpc_inference_address=127.0.0.1", "grpc_management_address=127.0.0.1",
-            f"grpc_inference_port={rpc}", f"grpc_management_port={rpc_management}",
-            f"initial_worker_port={workers}", "metrics_mode=prometheus", "default_workers_per_model=1",
+            f"inference_address=http://{self.address}", f"management_address=http://{self.host}:{self.port['management']}",
+            f"metrics_address=http://{self.host}:{self.port['metrics']}",
+            f"grpc_inference_address={self.host}", f"grpc_management_address={self.host}",
+            f"grpc_inference_port={self.port['grpc']}", f"grpc_management_port={self.port['grpc_management']}",
+            f"initial_worker_port={9000 + 100 * int(self.host.rpartition('.')[2])}", "metrics_mode=prometheus", "default_workers_per_model=1",
             "job_queue_size=50", ""]))
         subprocess.run([Home("torchserve").program("torch-model-archiver"), "--model-name", "wait", "--version", "1.0",
                         "--handler", str(MODELS / "torchserve_handler.py"),
@@ -480,4 +491,3 @@ def descendants(pid):
 
 
 ENGINES = {each.name: each for each in (Triton, MlServer, LlamaCpp, Vllm, Ray, TorchServe)}
-assert platform.system() == "Linux"

@@ -1,4 +1,4 @@
-"""A node of Ray of its own with one application: ray_app.py HTTP-PORT METRICS-PORT FOLDER LOADING-SECONDS
+"""A node of Ray of its own with one application: ray_app.py HOST HTTP-PORT METRICS-PORT FOLDER LOADING-SECONDS
 
 `/work?seconds=0.1` answers after so long, `/stream?count=20&pause=0.05` so many events; anything else answers at once."""
 
@@ -32,10 +32,10 @@ class Application:
         yield "data: [DONE]\n\n"
 
 
-def main(http_port, metrics_port, folder, loading_seconds):
-    ray.init(address="local", num_cpus=2, include_dashboard=False, _node_ip_address="127.0.0.1", _temp_dir=folder,
+def main(host, http_port, metrics_port, folder, loading_seconds):
+    ray.init(address="local", num_cpus=2, include_dashboard=False, _node_ip_address=host, _temp_dir=folder,
              _metrics_export_port=int(metrics_port), object_store_memory=80 * 1024 * 1024)
-    serve.start(http_options={"host": "127.0.0.1", "port": int(http_port)}, proxy_location="HeadOnly")
+    serve.start(http_options={"host": host, "port": int(http_port)}, proxy_location="HeadOnly")
     serve.run(Application.bind(float(loading_seconds)))
     signal.sigwait({signal.SIGTERM, signal.SIGINT})
     serve.shutdown()

@@ -1,0 +1,553 @@
+"""What is observed of an engine in a pool of two behind evenkeel: one set of observations for all of them. Each leaves
+a Sighting: facts, and the claims that did not hold."""
+
+import collections
+import contextlib
+import http.client
+import json
+import pathlib
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+
+import servers
+from process import BINARY, Daemon, wait_until
+
+try:
+    import numpy
+    import tritonclient.grpc
+except ImportError:
+    tritonclient = None
+
+HOSTS = (servers.FIRST_HOST, "127.0.0.2")
+SILENCE = 4  # seconds that an answer may be silent, in these pools
+CHECKS = 0.2  # seconds between two
+COLUMNS = ("detected", "loading", "polled", "balanced", "killed", "stopped")
+GONE = (http.client.HTTPException, OSError)
+
+
+class Sighting:
+    def __init__(self):
+        self.facts = []
+        self.broken = []
+
+    def fact(self, text):
+        self.facts.append(text)
+
+    def claim(self, holds, text):
+        if not holds:
+            self.broken.append(text)
+
+    @property
+    def passed(self):
+        return not self.broken
+
+    def __str__(self):
+        return "; ".join([*self.facts, *(f"NOT SO: {each}" for each in self.broken)])
+
+
+# ---- those who look ------------------------------------------------------------------------------
+
+
+class Beside:
+    """Does one thing again and again beside what goes on, until it is left."""
+
+    pause = 0.02
+
+    def __init__(self):
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._end.set()
+        self._thread.join(30)
+
+    def _run(self):
+        while not self._end.wait(self.pause):
+            self.turn()
+
+    def turn(self):
+        raise NotImplementedError
+
+
+class Changes(list):
+    """(when, what), whenever the latter is another."""
+
+    def see(self, what):
+        if not self or self[-1][1] != what:
+            self.append((time.monotonic(), what))
+
+    def first(self, what, since=0.0):
+        return next((when for when, seen in self if seen == what and when >= since), None)
+
+    def words(self):
+        return [what for _, what in self]
+
+
+class Watch(Beside):
+    """What the admin API says of each backend."""
+
+    def __init__(self, daemon):
+        super().__init__()
+        self._daemon = daemon
+        self.states = collections.defaultdict(Changes)  # by pool and address
+        self.polled = collections.defaultdict(list)  # by address, of the pool "http"
+
+    def turn(self):
+        for each in self._daemon.api("backends"):
+            self.states[each["pool"], each["address"]].see(each["state"])
+            if each["pool"] == "http":
+                self.polled[each["address"]].append(each["polled"])
+
+
+class Probe(Beside):
+    """What a server itself says when it is asked whether it is ready."""
+
+    def __init__(self, server):
+        super().__init__()
+        self._server = server
+        self.words = Changes()
+
+    def turn(self):
+        self.words.see(readiness_of(self._server))
+
+
+def readiness_of(server):
+    try:
+        with urllib.request.urlopen(f"http://{server.address}{server.readiness}", timeout=2) as answer:
+            return str(answer.status)
+    except urllib.error.HTTPError as failure:
+        return str(failure.code)
+    except OSError as failure:
+        refused = isinstance(getattr(failure, "reason", failure), ConnectionRefusedError)
+        return "refused" if refused else "no answer"
+
+
+# ---- those who ask -------------------------------------------------------------------------------
+
+
+class Outcome:
+    """Of one request."""
+
+    def __init__(self):
+        self.began = time.monotonic()
+        self.ended = None
+        self.status = None
+        self.backend = None
+        self.failure = None
+
+    @property
+    def good(self):
+        return self.failure is None
+
+
+def ask(connection, wanted):
+    """One request to its end."""
+    outcome = Outcome()
+    try:
+        connection.request(wanted.method, wanted.target, wanted.payload(), servers.JSON)
+        answer = connection.getresponse()
+        outcome.status = answer.status
+        outcome.backend = answer.headers.get("x-evenkeel-backend")
+        body = answer.read()
+        if answer.status != 200:
+            outcome.failure = f"{answer.status} {answer.headers.get('x-evenkeel-reason') or body[:60]}"
+        elif not body.endswith(wanted.ends):
+            outcome.failure = "half an answer"
+    except GONE as failure:
+        outcome.failure = type(failure).__name__
+        connection.close()
+    outcome.ended = time.monotonic()
+    return outcome
+
+
+class Clients:
+    """So many, each with the next request when the last is answered."""
+
+    def __init__(self, address, wanted, count):
+        self.outcomes = []
+        self._address = address
+        self._wanted = wanted
+        self._end = threading.Event()
+        self._threads = [threading.Thread(target=self._run, daemon=True) for _ in range(count)]
+
+    def __enter__(self):
+        for each in self._threads:
+            each.start()
+        return self
+
+    def __exit__(self, *_):
+        self._end.set()
+        for each in self._threads:
+            each.join(120)
+
+    def _run(self):
+        connection = http.client.HTTPConnection(self._address, timeout=60)
+        while not self._end.is_set():
+            outcome = ask(connection, self._wanted)
+            self.outcomes.append(outcome)
+            if not outcome.good:
+                self._end.wait(0.05)
+        connection.close()
+
+    def failed(self):
+        return [each for each in self.outcomes if not each.good]
+
+    def served_by(self, server, since=0.0):
+        return sum(each.backend == server.address and each.began >= since for each in list(self.outcomes))
+
+
+class Rpcs(Clients):
+    """The same over gRPC, with Triton's own client."""
+
+    def _run(self):
+        with tritonclient.grpc.InferenceServerClient(self._address) as client:
+            seconds = tritonclient.grpc.InferInput("seconds", [1], "FP32")
+            seconds.set_data_from_numpy(numpy.array([0.005], numpy.float32))
+            while not self._end.is_set():
+                outcome = Outcome()
+                try:
+                    client.infer("work", [seconds], client_timeout=30)
+                except tritonclient.utils.InferenceServerException as failure:
+                    outcome.failure = f"{failure.status()} {failure.message()}"
+                    self._end.wait(0.05)
+                self.outcomes.append(outcome)
+
+
+class Stream:
+    """A streamed answer, read beside what goes on."""
+
+    def __init__(self, address, wanted):
+        self.wanted = wanted
+        self.connection = http.client.HTTPConnection(address, timeout=60)
+        self.connection.request(wanted.method, wanted.target, wanted.payload(), servers.JSON)
+        self.answer = self.connection.getresponse()
+        self.backend = self.answer.headers.get("x-evenkeel-backend")
+        self.body = b""
+        self.pieces = 0
+        self.last_piece = time.monotonic()
+        self.ended = None
+        self.end = None
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self):
+        try:
+            while piece := self.answer.read1(65536):
+                self.body += piece
+                self.pieces += 1
+                self.last_piece = time.monotonic()
+            error_within = b'"error"' in self.body
+            whole = self.body.endswith(self.wanted.ends)
+            self.end = "an error within" if error_within else "whole" if whole else "a clean end, but not its own"
+        except (*GONE, AttributeError) as failure:  # the last when another thread closes it
+            self.end = f"cut off ({type(failure).__name__})"
+        self.ended = time.monotonic()
+
+    def wait(self, within):
+        self._thread.join(within)
+        return self.ended is not None
+
+    def close(self):
+        with contextlib.suppress(OSError):
+            self.connection.close()
+
+
+# ---- the trial -----------------------------------------------------------------------------------
+
+
+class Trial:
+    """Two servers of a kind, the daemon in front, and the observations, in order."""
+
+    def __init__(self, kind, folder, seconds=4, folded=False):
+        """`seconds`: how long each load lasts. `folded`: for CI, no more than is needed."""
+        folder = pathlib.Path(folder)
+        self.kind = kind
+        self.seconds = seconds
+        self.folded = folded
+        ports = dict(zip(kind.ports, servers.quiet_ports(len(kind.ports), HOSTS)))
+        stops = [None, *([] if folded else kind.other_stops)]
+        self.servers = [kind(folder / host, host, ports, stopping=stops[place % len(stops)])
+                        for place, host in enumerate(HOSTS)]
+        (folder / "evenkeel").mkdir()
+        self.daemon = Daemon(folder / "evenkeel", self.config(ports))
+        self.version = None
+        self.picks_before = {}
+
+    def config(self, ports):
+        kind = self.kind
+        pool = {"name": "http", "engine": "auto", "backends": [self.backend(each) for each in self.servers],
+                "health": {"interval": f"{CHECKS}s", "timeout": "2s"}, "metrics": {"interval": "250ms"},
+                "timeouts": {"idle": f"{SILENCE}s"}, "debug_headers": True}
+        if kind.models:
+            pool["models"] = list(kind.models)
+            pool["health"]["model"] = "required"
+        if kind.checked_port:
+            pool["health"]["port"] = ports[kind.checked_port]
+        if kind.scraped_by == "port":
+            pool["metrics"]["port"] = ports["metrics"]
+        pools = [pool]
+        routes = [{"match": {"path": "/**"}, "pool": "http"}]
+        if "grpc" in ports and issubclass(kind, servers.Kserve):
+            pools.append({**pool, "name": "grpc", "engine": "triton", "protocol": "h2",
+                          "backends": [f"http://{each.host}:{ports['grpc']}" for each in self.servers]})
+            routes.insert(0, {"match": {"grpc": "inference.GRPCInferenceService"}, "pool": "grpc"})
+        return {"pools": pools, "routes": routes}
+
+    def backend(self, server):
+        made = {"address": f"http://{server.address}"}
+        if self.kind.scraped_by == "url":
+            made["metrics"] = server.exposition_url()
+        return made
+
+    def close(self):
+        """Everything ends; what the daemon still held would be told."""
+        for each in self.servers:
+            each.kill()
+        self.daemon.finish()
+
+    def observe(self):
+        """(column, Sighting), one after the other."""
+        for column in COLUMNS:
+            sighting = Sighting()
+            try:
+                getattr(self, column)(sighting)
+            except AssertionError as failure:
+                sighting.claim(False, str(failure))
+            yield column, sighting
+            if column == "detected" and sighting.broken and not self.is_up(self.servers[0]):
+                return  # nothing more to see
+
+    # ---- what it asks of the daemon ----
+
+    def documents(self, server):
+        """Of its backends, the one for HTTP first."""
+        return [each for each in self.daemon.api("backends") if each["address"].startswith(server.host + ":")]
+
+    def is_up(self, server):
+        return all(each["state"] == "up" for each in self.documents(server))
+
+    def wait_up(self, server, within=None):
+        wait_until(lambda: self.is_up(server) or not server.running(), within or self.kind.patience,
+                   f"{server.address} up")
+        assert server.running(), f"the server has ended: {server.said()}"
+
+    def is_rpc(self):
+        return tritonclient is not None and any(each["name"] == "grpc" for each in self.daemon.api("pools"))
+
+    # ---- the observations ----
+
+    def detected(self, sighting):
+        """Its name and models; the loading is recorded for the next."""
+        first = self.servers[0]
+        self.loaded = Watch(self.daemon), Probe(first), Clients(self.daemon.address, self.kind.quick, 1)
+        with contextlib.ExitStack() as stack:
+            for each in self.loaded:
+                stack.enter_context(each)
+            wait_until(lambda: self.loaded[0].states["http", first.address], what="a first look")
+            self.started = time.monotonic()
+            for each in self.servers:
+                each.start()
+            for each in self.servers:
+                self.wait_up(each)
+            self.up = time.monotonic()
+            wait_until(lambda: any(each.good and each.began > self.up for each in self.loaded[2].outcomes),
+                       self.kind.patience, "an answer")
+        self.version = first.version()
+        document = self.documents(first)[0]
+        sighting.fact(document["engine"])
+        if document["models"]:
+            sighting.fact("models " + ", ".join(document["models"]))
+        for each in self.servers:
+            engine = self.documents(each)[0]["engine"]
+            sighting.claim(engine == self.kind.engine, f"{each.address} was taken for {engine}")
+
+    def loading(self, sighting):
+        """What the server said of itself, what evenkeel made of it, and what clients got meanwhile."""
+        watch, probe, clients = self.loaded
+        first = self.servers[0]
+        states = watch.states["http", first.address]
+        ready = probe.words.first("200")
+        up = states.first("up")
+        sighting.fact("it says " + ", ".join(f"{word} ({when - self.started:.1f} s)" if when > self.started else word
+                                             for when, word in probe.words))
+        sighting.fact("state " + ", ".join(states.words()))
+        sighting.claim(up is not None and up >= self.started, "up before it was started")
+        sighting.claim(ready is not None, "never ready")
+        if sighting.broken:
+            return
+        sighting.claim(up > ready - 0.1, f"up {ready - up:.2f} s before it was ready")
+        sighting.fact(f"up {max(up - ready, 0):.1f} s after the answer 200")
+        sighting.claim(up - ready < 10 * CHECKS + 2, f"up only {up - ready:.1f} s after it was ready")
+        early = [each for each in clients.failed() if each.ended < self.first_up()]
+        late = [each for each in clients.failed() if each.began > self.first_up()]
+        slow = max((each.ended - each.began for each in clients.outcomes if each.good), default=0)
+        sighting.claim(all(each.status == 503 for each in early),
+                       f"before, answers other than 503: {tally(each.failure for each in early)}")
+        sighting.claim(not late, f"failures after it was up: {tally(each.failure for each in late)}")
+        sighting.fact(f"clients: {tally(each.failure for each in early) or 'none refused'}, then answers, none failed"
+                      if not late else f"{len(late)} failed after")
+        if slow > 1:
+            sighting.fact(f"the slowest answer took {slow:.1f} s")
+
+    def first_up(self):
+        watch, _, _ = self.loaded
+        return min(when for each in self.servers if (when := watch.states["http", each.address].first("up")))
+
+    def polled(self, sighting):
+        """While it is busy and after."""
+        length = max(self.seconds, self.kind.exposition_seconds)
+        with Watch(self.daemon) as watch:
+            with Clients(self.daemon.address, self.kind.busy, 14) as clients:
+                time.sleep(length)  # that long the load lasts
+            busiest = {name: max((seen[name] for each in self.servers for seen in watch.polled[each.address]
+                                  if seen and seen[name] is not None), default=None)
+                       for name in ("running", "waiting", "kv_cache_ratio")}
+            ages = [seen["age_seconds"] for each in self.servers for seen in watch.polled[each.address]
+                    if seen and seen["age_seconds"] is not None]
+            self.wait_idle(sighting)
+        for name, most in busiest.items():
+            if name in self.kind.signals:
+                sighting.claim(most, f"{name} was {most}")
+                sighting.fact(f"{name} up to {most:.3g}" if most is not None else f"{name} unknown")
+            else:
+                sighting.claim(most is None, f"{name} was {most}, though it tells of none")
+        if not self.kind.signals:
+            sighting.fact("tells of no requests running or waiting, and none are made up")
+        else:
+            sighting.claim(ages, "no values at all")
+        if ages:
+            sighting.fact(f"values at most {max(ages):.2f} s old")
+            sighting.claim(max(ages) < 2, f"values {max(ages):.1f} s old")
+        sighting.claim(not clients.failed(), f"failed: {tally(each.failure for each in clients.failed())}")
+
+    def wait_idle(self, sighting):
+        def idle():
+            return all(not value for each in self.servers for name, value in self.documents(each)[0]["polled"].items()
+                       if name in ("running", "waiting") and value is not None)
+        try:
+            wait_until(idle, 5 + 2 * self.kind.exposition_seconds, "0 after the load")
+        except AssertionError as failure:
+            sighting.claim(False, str(failure))
+
+    def balanced(self, sighting):
+        if self.kind.openai:
+            self.balanced_by_load(sighting)
+        else:
+            with Clients(self.daemon.address, self.kind.quick, 6) as clients:
+                time.sleep(self.seconds)  # that long the load lasts
+            self.share(sighting, "HTTP", "http", len(clients.outcomes), clients.failed())
+        if self.is_rpc():
+            with Rpcs(self.daemon.address, None, 6) as clients:
+                time.sleep(self.seconds)  # likewise
+            self.share(sighting, "tritonclient over gRPC", "grpc", len(clients.outcomes), clients.failed())
+
+    def balanced_by_load(self, sighting):
+        run = subprocess.run([BINARY, "load", f"http://{self.daemon.address}", "--concurrency", "6", "--duration",
+                              f"{2 * self.seconds}s", "--stream", "--prompt-tokens", "8..32", "--output-tokens",
+                              "4..16", "--model", "random", "--json"], capture_output=True, text=True, check=False,
+                             timeout=120)
+        report = json.loads(run.stdout)
+        failed = [why for why, count in report["errors"].items() for _ in range(count)]
+        sighting.claim(run.returncode == 0, f"evenkeel load ended with {run.returncode}")
+        self.share(sighting, "evenkeel load", "http", report["requests"]["succeeded"], failed)
+
+    def share(self, sighting, who, pool, count, failed):
+        picks = [next(each["picks_total"] for each in self.documents(server) if each["pool"] == pool)
+                 for server in self.servers]
+        new = [now - before for now, before in zip(picks, self.picks_before.get(pool, (0, 0)))]
+        self.picks_before[pool] = picks
+        least = min(new) / max(sum(new), 1)
+        sighting.fact(f"{who}: {count} requests, {100 * new[0] / max(sum(new), 1):.0f} : "
+                      f"{100 * new[1] / max(sum(new), 1):.0f}")
+        sighting.claim(count > 0 and least >= 0.3, f"one had only {least:.0%} of {sum(new)}")
+        sighting.claim(not failed, f"failed: {tally(getattr(each, 'failure', each) for each in failed)}")
+
+    def killed(self, sighting):
+        """One dies under load, and is started again."""
+        first = self.servers[0]
+        with contextlib.ExitStack() as stack:
+            watch = stack.enter_context(Watch(self.daemon))
+            loads = [stack.enter_context(Clients(self.daemon.address, self.kind.quick, 4))]
+            if self.is_rpc():
+                loads.append(stack.enter_context(Rpcs(self.daemon.address, None, 2)))
+            wait_until(lambda: loads[0].served_by(first) > 5, 20, "its share of requests")
+            killed = time.monotonic()
+            first.kill()
+            wait_until(lambda: watch.states["http", first.address].first("down", killed), 20, "state down")
+            time.sleep(self.seconds / 4)  # that long it is seen to be avoided
+            sighting.fact(f"down after {watch.states['http', first.address].first('down', killed) - killed:.1f} s")
+            first.start()
+            self.wait_up(first)
+            up = time.monotonic()
+            sighting.fact(f"up {up - killed:.0f} s after")
+            wait_until(lambda: loads[0].served_by(first, up) > 3, 20, "new requests to it")
+        failed = [each for load in loads for each in load.failed()]
+        crossed = [each for each in failed if each.began <= killed + 0.05]
+        new = [each for each in failed if each.began > killed + 0.05]
+        whole = sum(len(each.outcomes) for each in loads)
+        sighting.fact(f"of {whole} requests {len(crossed)} failed, in flight on it when it died"
+                      + (f" ({tally(each.failure for each in crossed)})" if crossed else ""))
+        sighting.claim(not new, f"new ones failed: {tally(each.failure for each in new)}")
+        sighting.claim(len(crossed) <= 6, "more failed than it can have had")
+
+    def stopped(self, sighting):
+        """SIGTERM with a stream in flight, while others ask."""
+        for server in self.servers if not self.folded else self.servers[:1]:
+            if server.stopping or server is self.servers[0]:
+                self.stop_one(sighting, server)
+                if not self.folded and server is not self.servers[-1]:
+                    server.kill()
+                    server.start()
+                    self.wait_up(server)
+
+    def stop_one(self, sighting, server):
+        how = f"{server.stopping}: " if server.stopping else ""
+        stream = self.stream_on(server)
+        with Watch(self.daemon) as watch, Clients(self.daemon.address, self.kind.quick, 3) as clients:
+            wait_until(lambda: stream.pieces >= 3, 20, "a few pieces")
+            wait_until(lambda: clients.served_by(server) > 1, 20, "its share of requests")
+            told = time.monotonic()
+            server.terminate()
+            stream.wait(30)
+            wait_until(lambda: watch.states["http", server.address].words()[-1] != "up", 20 + server.patience,
+                       "a state that is not up")
+            time.sleep(self.seconds / 4)  # that long it is seen to be avoided
+        out = next(when for when, word in watch.states["http", server.address] if when > told and word != "up")
+        silent = stream.ended is not None and stream.ended - stream.last_piece > 0.8 * SILENCE
+        sighting.claim(stream.ended is not None, f"{how}the stream has no end")
+        if stream.ended:
+            sighting.fact(f"{how}the stream: {stream.end} after {stream.ended - told:.1f} s"
+                          + (f", {stream.ended - stream.last_piece:.1f} s of them silent" if silent else ""))
+        sighting.fact(f"out after {out - told:.1f} s")
+        failed = [each for each in clients.failed() if each.began > told]
+        crossed = [each for each in clients.failed() if each.began <= told]
+        sighting.fact(f"of {len(clients.outcomes)} other requests {len(crossed)} in flight and {len(failed)} new ones "
+                      "failed" + (f" ({tally(each.failure for each in crossed + failed)})" if crossed + failed else ""))
+        sighting.claim(not failed, f"new requests failed: {tally(each.failure for each in failed)}")
+        stream.close()
+
+    def stream_on(self, server):
+        """A stream that this one serves."""
+        tried = []
+        try:
+            for _ in range(6):
+                stream = Stream(self.daemon.address, self.kind.long)
+                if stream.backend == server.address:
+                    return stream
+                tried.append(stream)
+        finally:
+            for each in tried:
+                each.close()
+        raise AssertionError(f"no stream came to {server.address}")
+
+
+def tally(words):
+    counted = collections.Counter(words)
+    return ", ".join(f"{count} x {word}" for word, count in counted.most_common())
