@@ -33,7 +33,9 @@ struct Daemon : Source {
                            .backend = "gpu1:8000",
                            .state = "up",
                            .up = true,
-                           .totals = sheets.backend_totals(backend)};
+                           .totals = sheets.backend_totals(backend),
+                           .checks = checks,
+                           .polled = polled};
     reading.errors[static_cast<std::size_t>(Fault::queue_timeout)] = 4;
     readings.backends.assign(1, reading);
     return readings;
@@ -55,6 +57,8 @@ struct Daemon : Source {
   std::uint32_t listener = names.listener("public");
   std::uint32_t backend = names.backend("llama", "gpu1:8000");
   Readings readings;
+  std::vector<std::pair<std::string_view, std::uint64_t>> checks;
+  PolledReading polled;
 };
 
 TEST(Metrics, SumTheSheetsOfAllWorkers) {
@@ -141,6 +145,29 @@ TEST(Metrics, TellWhatTheSourceReads) {
   EXPECT_EQ(daemon.value("evenkeel_backend_errors_total" + backend + R"(,reason="queue_timeout"})"),
             4);
   EXPECT_THAT(daemon.page(), HasSubstr("evenkeel_build_info{version=\"1.2.3\",compiler=\""));
+}
+
+TEST(Metrics, HaveNoSeriesForWhatIsNotKnown) {
+  Daemon daemon;
+  const std::string nothing_known = daemon.page();
+  daemon.checks = {{"passed", 7}, {"timeout", 0}};
+  daemon.polled.age_seconds = 0.25;
+  daemon.polled.waiting = 0;
+  daemon.polled.gpu_memory_used_bytes = 64.0 * 1024 * 1024 * 1024;
+
+  for (const char* family : {"health_checks_total", "polled_age_seconds", "waiting_requests",
+                             "gpu_memory_used_bytes", "kv_cache_usage_ratio"}) {
+    EXPECT_THAT(nothing_known, Not(HasSubstr(std::string("\nevenkeel_backend_") + family + "{")));
+  }
+  const std::string backend = R"({pool="llama",backend="gpu1:8000")";
+  EXPECT_EQ(daemon.value("evenkeel_backend_health_checks_total" + backend + R"(,result="passed"})"),
+            7);
+  EXPECT_EQ(
+      daemon.value("evenkeel_backend_health_checks_total" + backend + R"(,result="timeout"})"), 0);
+  EXPECT_EQ(daemon.value("evenkeel_backend_polled_age_seconds" + backend + "}"), 0.25);
+  EXPECT_EQ(daemon.value("evenkeel_backend_waiting_requests" + backend + "}"), 0);
+  EXPECT_EQ(daemon.value("evenkeel_backend_gpu_memory_used_bytes" + backend + "}"), 68719476736);
+  EXPECT_THAT(daemon.page(), Not(HasSubstr("\nevenkeel_backend_kv_cache_usage_ratio{")));
 }
 
 TEST(Metrics, KnowTheProcessThatTheyAreIn) {
