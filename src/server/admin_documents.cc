@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "evenkeel/base/json.h"
+#include "evenkeel/fleet/metrics_poller.h"
 #include "server/lookout.h"
 
 namespace evenkeel {
@@ -31,7 +32,16 @@ std::optional<double> known(double value) {
   return value;
 }
 
-void write_polled(JsonWriter& json, const Signals& signals, Instant now) {
+/// How one source of metrics was read last.
+void write_source(JsonWriter& json, const PollRecord& record) {
+  json.field("state", word_of(record.state)).key("reason");
+  record.reason.empty() ? json.null() : json.value(record.reason);
+  json.field("interval_seconds", seconds_of(record.interval))
+      .field("took_seconds", record.asked ? std::optional(seconds_of(record.took)) : std::nullopt);
+}
+
+void write_polled(JsonWriter& json, const MetricsPoller* poller, const Signals& signals,
+                  Instant now) {
   const SignalValues values = signals.values();
   json.begin_object()
       .field("age_seconds", seconds_or_null(signals.age(now)))
@@ -41,7 +51,25 @@ void write_polled(JsonWriter& json, const Signals& signals, Instant now) {
       .field("gpu_utilization_ratio", known(values.gpu_utilization_ratio))
       .field("gpu_memory_used_bytes", known(values.gpu_memory_used_bytes))
       .field("gpu_memory_total_bytes", known(values.gpu_memory_total_bytes))
-      .end_object();
+      .key("engine");
+  const PollRecord record = poller == nullptr ? PollRecord{} : poller->record();
+  const bool silent = record.state == PollRecord::State::silent && record.reason.empty();
+  if (poller == nullptr || silent) {
+    json.null();
+  } else {
+    json.begin_object();
+    write_source(json, record);
+    json.end_object();
+  }
+  json.key("gpu_exporter");
+  if (record.gpu == nullptr) {
+    json.null();
+  } else {
+    json.begin_object();
+    write_source(json, *record.gpu);
+    json.end_object();
+  }
+  json.end_object();
 }
 
 void write_backend(JsonWriter& json, const Overview& overview, const StateHistory& history,
@@ -86,7 +114,7 @@ void write_backend(JsonWriter& json, const Overview& overview, const StateHistor
       .field("e2e_seconds", seconds_or_null(load.mean_total()))
       .end_object()
       .key("polled");
-  write_polled(json, load.signals(), now);
+  write_polled(json, watched == nullptr ? nullptr : watched->poller, load.signals(), now);
   json.end_object();
 }
 

@@ -1,0 +1,243 @@
+"""Engines' own metrics, and those of GPU exporters, are read beside the traffic and never in its way."""
+
+import json
+import threading
+import time
+
+import case
+from certificates import Authority, serving
+from stream import Stream, exchange
+
+VLLM = ("# TYPE vllm:num_requests_running gauge\n"
+        'vllm:num_requests_running{{engine="0",model_name="m"}} {running}\n'
+        'vllm:num_requests_waiting{{engine="0",model_name="m"}} {waiting}\n'
+        'vllm:kv_cache_usage_perc{{engine="0",model_name="m"}} 0.5\n')
+GIBIBYTE = 1 << 30
+CHAT = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+
+
+def vllm(running=4, waiting=3):
+    return VLLM.format(running=running, waiting=waiting).encode()
+
+
+class Polling(case.Case):
+    def polled(self, daemon, backend):
+        return daemon.backend(backend if isinstance(backend, str) else backend.address)["polled"]
+
+    def until(self, daemon, backend, condition):
+        """Waits until what is polled of the backend is so; then it is returned."""
+        seen = {}
+
+        def holds():
+            seen.update(self.polled(daemon, backend))
+            return condition(seen)
+        try:
+            self.eventually(holds)
+        except AssertionError:
+            self.fail(f"still {seen}")
+        return seen
+
+    def fault(self, simulators, fault, server=None, **more):
+        target = "/sim/v1/state" + (f"?server={server}" if server else "")
+        answer = exchange(simulators.control, "PUT", target,
+                          body=json.dumps({"fault": fault, **more}).encode())
+        self.assertEqual(answer.status, 200, answer.body)
+
+    def stream_from(self, daemon):
+        """A chat that goes on until it is closed, after its head."""
+        stream = Stream.connect(daemon.address)
+        self.addCleanup(stream.close)
+        body = json.dumps({**CHAT, "stream": True, "max_tokens": 30000, "ignore_eos": True})
+        stream.ask("POST", "/v1/chat/completions", [("content-type", "application/json")],
+                   body.encode())
+        self.assertEqual(stream.read_head().status, 200)
+        return stream
+
+
+class Engines(Polling):
+    def test_each_engine_is_read_in_its_own_words(self):
+        for engine in ("vllm", "sglang", "tgi", "llamacpp"):
+            with self.subTest(engine=engine):
+                simulators = self.simulators("--engine", engine, "--model", "m", speed=1)
+                daemon = self.in_front_of(simulators.addresses[0], pool={"engine": engine})
+                stream = self.stream_from(daemon)
+                shown = self.until(daemon, simulators.addresses[0],
+                                   lambda polled: polled["running"] == 1)
+                self.assertEqual(shown["waiting"], 0)
+                self.assertEqual(shown["kv_cache_ratio"] is None, engine == "llamacpp")
+                self.assertIsNone(shown["gpu_memory_used_bytes"], "it does not tell")
+                self.assertEqual(shown["engine"]["state"], "fresh")
+                self.assertIsNone(shown["engine"]["reason"])
+                self.assertLess(shown["age_seconds"], 3)
+                labels = {"pool": "pool", "backend": simulators.addresses[0]}
+                self.assertEqual(daemon.metric("evenkeel_backend_running_requests", **labels), 1)
+                stream.close()
+
+    def test_tritons_own_gpus_and_queue_are_read(self):
+        simulators = self.simulators("--engine", "triton", "--model", "m")
+        daemon = self.in_front_of(simulators.addresses[0], pool={"engine": "triton"})
+        shown = self.until(daemon, simulators.addresses[0],
+                           lambda polled: polled["waiting"] is not None)
+        self.assertEqual(shown["waiting"], 0)
+        self.assertIsNone(shown["running"], "Triton counts those that wait, and no others")
+        self.assertEqual(shown["gpu_memory_total_bytes"], 80 * GIBIBYTE)
+        self.assertAlmostEqual(shown["gpu_memory_used_bytes"], 0.92 * 80 * GIBIBYTE, delta=1)
+
+    def test_an_engine_that_is_detected_is_read_as_what_it_is(self):
+        simulators = self.simulators("--engine", "sglang", "--model", "m")
+        daemon = self.in_front_of(simulators.addresses[0], pool={"engine": "auto"})
+        self.until(daemon, simulators.addresses[0], lambda polled: polled["running"] == 0)
+
+    def test_a_model_of_llamacpp_is_not_kept_awake(self):
+        backend = self.backend(lambda ask: ask.answer(b"llamacpp:requests_processing 0\n"))
+        daemon = self.in_front_of(backend, pool={"engine": "llamacpp"})
+        self.until(daemon, backend, lambda polled: polled["engine"]["state"] == "resting")
+        exchange(daemon.address, "GET", "/")
+        self.assertNotIn("/metrics", [ask.target for ask in backend.exchanges])
+
+    def test_what_is_elsewhere_is_read_there_and_sees_no_key(self):
+        elsewhere = self.backend(lambda ask: ask.answer(vllm(running=7)))
+        backend = self.backend()
+        key = self.folder() + "/key"
+        with open(key, "w", encoding="ascii") as file:
+            file.write("secret\n")
+        daemon = self.in_front_of({"address": backend.address, "api_key_file": key,
+                                   "metrics": f"http://{elsewhere.address}/engine/metrics"},
+                                  pool={"engine": "vllm", "health": {"check": "off"}})
+        self.until(daemon, backend, lambda polled: polled["running"] == 7)
+        asked = elsewhere.exchanges[0]
+        self.assertEqual(asked.target, "/engine/metrics")
+        self.assertIsNone(asked.head.field("authorization"))
+
+    def test_a_server_of_tls_is_read_over_tls_with_its_key(self):
+        authority = Authority(self.folder())
+        backend = self.backend(lambda ask: ask.answer(vllm(running=6)),
+                               tls=serving(authority.issue("127.0.0.1")))
+        key = self.folder() + "/key"
+        with open(key, "w", encoding="ascii") as file:
+            file.write("secret\n")
+        daemon = self.in_front_of({"address": backend.address, "api_key_file": key},
+                                  pool={"engine": "vllm", "tls": {"ca": authority.cert},
+                                        "health": {"check": "off"}})
+        self.until(daemon, backend, lambda polled: polled["running"] == 6)
+        self.assertEqual(backend.exchanges[0].head.field("authorization"), "Bearer secret")
+
+    def test_why_nothing_is_read_is_told(self):
+        backend = self.backend(lambda ask: ask.answer(b"no", status=404))
+        daemon = self.in_front_of(backend, pool={"engine": "vllm", "health": {"check": "off"}})
+        shown = self.until(daemon, backend,
+                           lambda polled: polled["engine"]["state"] == "failing")
+        self.assertEqual(shown["engine"]["reason"], "it answers 404")
+        self.assertIsNone(shown["age_seconds"])
+        self.assertIsNone(shown["running"])
+        self.assertEqual(exchange(daemon.address, "GET", "/").status, 404)
+
+
+class Silence(Polling):
+    def test_metrics_that_stall_are_forgotten_and_delay_nobody(self):
+        stalled = threading.Event()
+        over = threading.Event()
+        self.addCleanup(over.set)
+
+        def script(ask):
+            if ask.target != "/metrics":
+                return ask.answer(b"hello")
+            if stalled.is_set():
+                over.wait()
+            return ask.answer(vllm())
+        silent = self.backend(script)
+        other = self.backend(lambda ask: ask.answer(
+            vllm() if ask.target == "/metrics" else b"hello"))
+        daemon = self.in_front_of(silent, other,
+                                  pool={"engine": "vllm", "picker": "round-robin",
+                                        "health": {"check": "off"}})
+        for backend in (silent, other):
+            self.until(daemon, backend, lambda polled: polled["running"] == 4)
+        stalled.set()
+
+        def forgotten(polled):
+            before = time.monotonic()
+            self.assertEqual(exchange(daemon.address, "GET", "/").status, 200)
+            self.assertLess(time.monotonic() - before, 1)
+            beside = self.polled(daemon, other)
+            self.assertEqual(beside["running"], 4)
+            self.assertLess(beside["age_seconds"], 1.5)
+            return polled["running"] is None
+        shown = self.until(daemon, silent, forgotten)
+        self.assertGreaterEqual(shown["age_seconds"], 1.9)
+        self.assertIsNone(shown["waiting"])
+        self.assertIsNone(shown["kv_cache_ratio"])
+        self.assertEqual(shown["engine"]["state"], "failing")
+        self.assertEqual(shown["engine"]["reason"], "no answer in time")
+        older = self.until(daemon, silent,
+                           lambda polled: polled["age_seconds"] > shown["age_seconds"])
+        self.assertIsNone(older["running"])
+
+        over.set()
+        self.until(daemon, silent, lambda polled: polled["running"] == 4)
+
+    def test_old_metrics_are_believed_as_long_as_they_are_told(self):
+        simulators = self.simulators("--model", "m")
+        daemon = self.in_front_of(simulators.addresses[0], pool={"engine": "vllm"})
+        self.until(daemon, simulators.addresses[0], lambda polled: polled["running"] == 0)
+        self.fault(simulators, "stale-metrics")
+        shown = self.until(daemon, simulators.addresses[0],
+                           lambda polled: polled["engine"]["state"] == "fresh")
+        self.assertEqual(shown["running"], 0)
+
+    def test_a_server_that_answers_slowly_is_asked_less_often(self):
+        def script(ask):
+            if ask.target == "/metrics":
+                pause.wait(0.05)  # what rendering takes
+            ask.answer(vllm())
+        pause = threading.Event()
+        backend = self.backend(script)
+        daemon = self.in_front_of(backend, pool={"engine": "vllm", "health": {"check": "off"},
+                                                 "metrics": {"interval": "100ms"}})
+        shown = self.until(daemon, backend,
+                           lambda polled: polled["engine"]["interval_seconds"] > 1)
+        self.assertGreaterEqual(shown["engine"]["took_seconds"], 0.04)
+
+
+class Gpus(Polling):
+    def test_one_exporter_tells_of_the_gpus_of_several_backends(self):
+        exporter = self.backend(lambda ask: ask.answer(
+            b'DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-a",hostname="n"} 87\n'
+            b'DCGM_FI_DEV_GPU_UTIL{gpu="1",UUID="GPU-b",hostname="n"} 3\n'
+            b'DCGM_FI_DEV_FB_USED{gpu="0",UUID="GPU-a",hostname="n"} 70\n'
+            b'DCGM_FI_DEV_FB_USED{gpu="1",UUID="GPU-b",hostname="n"} 10\n'
+            b'DCGM_FI_DEV_FB_FREE{gpu="0",UUID="GPU-a",hostname="n"} 30\n'
+            b'DCGM_FI_DEV_FB_FREE{gpu="1",UUID="GPU-b",hostname="n"} 90\n'))
+        first, second = self.backend(), self.backend()
+        daemon = self.in_front_of({"address": first.address, "gpus": ["0"]},
+                                  {"address": second.address, "gpus": ["n/1"]},
+                                  pool={"metrics": {"gpu": f"http://{exporter.address}/metrics"}})
+        one = self.until(daemon, first, lambda polled: polled["gpu_memory_used_bytes"] is not None)
+        other = self.until(daemon, second,
+                           lambda polled: polled["gpu_memory_used_bytes"] is not None)
+        self.assertEqual((one["gpu_utilization_ratio"], other["gpu_utilization_ratio"]),
+                         (0.87, 0.03))
+        self.assertEqual((one["gpu_memory_used_bytes"], other["gpu_memory_used_bytes"]),
+                         (70 << 20, 10 << 20))
+        self.assertEqual(one["gpu_memory_total_bytes"], 100 << 20)
+        self.assertEqual(one["gpu_exporter"]["state"], "fresh")
+        self.assertIsNone(one["engine"], "nobody knows where a generic engine's would be")
+        self.assertEqual(exporter.accepted, 1)
+
+    def test_memory_that_fills_is_seen_beside_the_engines_load(self):
+        simulators = self.simulators("--model", "m")
+        address = simulators.addresses[0]
+        daemon = self.in_front_of(address,
+                                  pool={"engine": "vllm",
+                                        "metrics": {"gpu": f"http://{address}/dcgm/metrics"}})
+        self.until(daemon, address, lambda polled: polled["running"] == 0
+                   and polled["gpu_memory_used_bytes"] is not None)
+        self.fault(simulators, "vram", gpu_memory_ratio=0.97, out_of_memory_after_seconds=60)
+        shown = self.until(daemon, address, lambda polled: polled["kv_cache_ratio"] == 0.97)
+        self.assertEqual(shown["running"], 0)
+        self.until(daemon, address, lambda polled: polled["gpu_memory_used_bytes"]
+                   > 0.96 * polled["gpu_memory_total_bytes"])
+
+
+if __name__ == "__main__":
+    case.main()
