@@ -230,52 +230,43 @@ void add_demo(CLI::App& app, int& exit_code) {
   verb->callback([options, &exit_code] { exit_code = evenkeel::run_demo(*options); });
 }
 
-/// One thing that `ctl` does, with the options that all of them have.
-CLI::App* add_ctl_verb(CLI::App& ctl, const char* name, const char* what, evenkeel::CtlVerb verb,
-                       const std::shared_ptr<evenkeel::CtlOptions>& options, int& exit_code) {
-  auto* added = ctl.add_subcommand(name, what);
-  added->add_option("--admin", options->admin, "the daemon's admin listener")
-      ->capture_default_str();
-  added->add_flag("--json", options->json, "the daemon's own words");
-  added->callback([options, verb, &exit_code] {
-    options->verb = verb;
-    exit_code = evenkeel::run_ctl(*options);
-  });
-  return added;
-}
-
 void add_ctl(CLI::App& app, int& exit_code) {
   using evenkeel::CtlVerb;
   auto* ctl = app.add_subcommand("ctl", "ask and change a daemon that runs");
   ctl->require_subcommand(1);
-  ctl->footer("Exit codes: 0 done, 1 refused, 2 usage, 5 the daemon cannot be reached.");
+  ctl->footer(
+      "Options may stand before or after what is to be done.\n"
+      "Exit codes: 0 done, 1 refused, 2 usage, 5 the daemon cannot be reached.");
   auto options = std::make_shared<evenkeel::CtlOptions>();
-  const auto asks = [&](const char* name, const char* what, CtlVerb verb) {
-    return add_ctl_verb(*ctl, name, what, verb, options, exit_code);
-  };
-  const auto changes = [&](const char* name, const char* what, CtlVerb verb) {
-    auto* added = asks(name, what, verb);
-    added->add_option("--token-file", options->token_file,
-                      "file with the admin token: needed from other machines");
+  ctl->add_option("--admin", options->admin, "the daemon's admin listener")->capture_default_str();
+  ctl->add_option("--token-file", options->token_file,
+                  "file with the admin token: to change something from another machine");
+  ctl->add_flag("--json", options->json, "the daemon's own words");
+  const auto add = [&](const char* name, const char* what, CtlVerb verb) {
+    auto* added = ctl->add_subcommand(name, what)->fallthrough();
+    added->callback([options, verb, &exit_code] {
+      options->verb = verb;
+      exit_code = evenkeel::run_ctl(*options);
+    });
     return added;
   };
-  const auto changes_backend = [&](const char* name, const char* what, CtlVerb verb) {
-    auto* added = changes(name, what, verb);
+  const auto add_for_backend = [&](const char* name, const char* what, CtlVerb verb) {
+    auto* added = add(name, what, verb);
     added->add_option("backend", options->backend, "its id, such as gpu1:8000")->required();
     added->add_option("--pool", options->pool, "needed where several pools have it");
     return added;
   };
-  asks("status", "what runs, and each pool", CtlVerb::status);
-  asks("backends", "state and load of every backend", CtlVerb::backends);
-  changes_backend("drain", "no new requests for a backend", CtlVerb::drain)
+  add("status", "what runs, and each pool", CtlVerb::status);
+  add("backends", "state and load of every backend", CtlVerb::backends);
+  add_for_backend("drain", "no new requests for a backend", CtlVerb::drain)
       ->add_flag("--wait", options->wait, "until nothing is in flight there");
-  changes_backend("undrain", "requests for it again", CtlVerb::undrain);
-  changes_backend("weight", "another weight than the file's, until the file says another",
+  add_for_backend("undrain", "requests for it again", CtlVerb::undrain);
+  add_for_backend("weight", "another weight than the file's, until the file says another",
                   CtlVerb::weight)
       ->add_option("weight", options->weight, "1 to 1000")
       ->required()
       ->check(CLI::Range(1, 1000));
-  changes("reload", "read the file again; what is wrong with it is told", CtlVerb::reload)
+  add("reload", "read the file again; what is wrong with it is told", CtlVerb::reload)
       ->add_flag("--wait", options->wait, "however long it takes; otherwise 10 s");
 }
 

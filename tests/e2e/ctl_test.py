@@ -240,6 +240,14 @@ class Commands(Driven):
         self.assertEqual(rows[0].split()[:3], ["POOL", "BACKEND", "STATE"])
         self.assertEqual(rows[1].split()[:3], ["pool", backend.address, "up"])
 
+    def test_options_stand_before_or_after(self):
+        daemon = self.in_front_of(self.backend())
+        for arguments in (("--admin", daemon.admin, "--json", "status"),
+                          ("--json", "status", "--admin", daemon.admin),
+                          ("status", "--json", "--admin", daemon.admin)):
+            told = command("ctl", *arguments)
+            self.assertEqual((told.returncode, json.loads(told.stdout)["workers"]), (0, 2))
+
     def test_json_is_the_api_s_own(self):
         daemon = self.in_front_of(self.backend())
         self.assertEqual(set(json.loads(self.ctl(daemon, "status", "--json").stdout)),
