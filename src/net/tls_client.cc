@@ -1,5 +1,5 @@
+#include <array>
 #include <fstream>
-#include <iterator>
 
 #include "net/tls_files.h"
 #include "net/tls_state.h"
@@ -35,7 +35,11 @@ Result<std::shared_ptr<const TlsClient>> TlsClient::build(
   std::string files;
   for (const std::string& path : {config.ca, config.cert, config.key}) {
     std::ifstream file(path, std::ios::binary);
-    files.append(std::istreambuf_iterator<char>(file), {});
+    std::array<char, 16 * 1024> piece;
+    // Not by iterators: those throw where the path is a directory.
+    while (file.read(piece.data(), piece.size()) || file.gcount() > 0) {
+      files.append(piece.data(), static_cast<std::size_t>(file.gcount()));
+    }
     files += '\0';
   }
   if (predecessor != nullptr && predecessor->config_ == config && predecessor->files_ == files) {

@@ -4,8 +4,9 @@
 
 #include <algorithm>
 #include <fstream>
-#include <iterator>
 #include <optional>
+#include <string_view>
+#include <unordered_map>
 
 #include "evenkeel/base/log.h"
 
@@ -21,18 +22,19 @@ bool speaks_tls(const PoolConfig& pool) {
 }
 
 Result<std::string> read_key(const std::string& path) {
+  constexpr std::size_t longest_key = 16 * 1024;
+  const auto fail = [&path](const char* why) {
+    return Error{.fault = Fault::internal, .detail = "api_key_file: '" + path + "' " + why};
+  };
   std::ifstream file(path, std::ios::binary);
-  std::string key{std::istreambuf_iterator<char>(file), {}};
-  if (!file.good() && !file.eof()) {
-    return Error{.fault = Fault::internal,
-                 .detail = "api_key_file: '" + path + "' cannot be read; give a file with the key"};
-  }
+  std::string key(longest_key + 1, '\0');
+  file.read(key.data(), static_cast<std::streamsize>(key.size()));
+  if (!file.is_open() || file.bad()) return fail("cannot be read; give a file with the key");
+  key.resize(static_cast<std::size_t>(file.gcount()));
   const auto visible = [](char c) { return c > ' ' && c < '\x7f'; };
   while (!key.empty() && !visible(key.back())) key.pop_back();
-  if (key.empty() || !std::all_of(key.begin(), key.end(), visible)) {
-    return Error{
-        .fault = Fault::internal,
-        .detail = "api_key_file: '" + path + "' holds no key: one word of printable ASCII is one"};
+  if (key.empty() || key.size() > longest_key || !std::all_of(key.begin(), key.end(), visible)) {
+    return fail("holds no key: one word of printable ASCII is one");
   }
   return key;
 }
@@ -59,6 +61,44 @@ std::vector<std::vector<Endpoint>> servers_of(const Address& address,
   return each;
 }
 
+/// The servers that stood for each name of a pool.
+class KnownSeats {
+ public:
+  explicit KnownSeats(const Fleet::Member* member) {
+    if (member == nullptr) return;
+    for (std::size_t i = 0; i < member->seats.size(); ++i) {
+      const Seat& seat = member->seats[i];
+      seats_.emplace(to_string(seat.config.address),
+                     Known{&seat, member->state->backends()[i]->id()});
+    }
+  }
+
+  /// One of those of this `host:port`, or null.
+  const Seat* any_of(const std::string& address) const {
+    const auto found = seats_.find(address);
+    return found == seats_.end() ? nullptr : found->second.seat;
+  }
+  /// Of the one that is reached there; empty: none was.
+  std::string id_of(const std::string& address, const std::vector<Endpoint>& addresses) const {
+    const auto [begin, end] = seats_.equal_range(address);
+    for (auto each = begin; each != end; ++each) {
+      const auto& [seat, id] = each->second;
+      if (!addresses.empty() && !seat->addresses.empty() &&
+          seat->addresses.front() == addresses.front()) {
+        return std::string(id);
+      }
+    }
+    return {};
+  }
+
+ private:
+  struct Known {
+    const Seat* seat;
+    std::string_view id;
+  };
+  std::unordered_multimap<std::string, Known> seats_;
+};
+
 }  // namespace
 
 Result<std::shared_ptr<const Fleet>> Fleet::build(const Config& config) {
@@ -82,63 +122,88 @@ Result<std::shared_ptr<const Fleet>> Fleet::build(const Config& config,
   auto fleet = std::make_shared<Fleet>();
   for (const ListenerConfig& listener : config.listeners) {
     if (!listener.tls) continue;
-    const auto before = predecessor == nullptr ? nullptr : predecessor->tls_of(listener.name);
-    auto tls = TlsServer::build(*listener.tls, listener.name, {}, before.get());
+    auto tls = tls_for(listener, circumstances, predecessor);
     if (!tls) return std::move(tls.error());
-    for (const TlsProblem& warning : (*tls)->warnings()) {
-      log::warning("listener " + listener.name + ": " + warning.message + "; " + warning.help);
-    }
     fleet->listeners_[listener.name] = std::move(*tls);
   }
   for (const PoolConfig& pool : config.pools) {
-    const auto fail = [&pool](Error error) {
-      error.detail = "pool " + pool.name + ": " + error.detail;
-      return error;
-    };
     const Member* before = predecessor == nullptr ? nullptr : predecessor->find(pool.name);
-    PoolSpec spec{.name = pool.name,
-                  .picker = pool.picker,
-                  .load_factor = pool.hash.load_factor,
-                  .memory_guard = pool.picker == "gpu" ? pool.gpu.memory_guard : 0,
-                  .observed_weights = pool.weights == WeightSource::observed,
-                  .queue = {pool.limits.queue.size, pool.limits.queue.timeout},
-                  .spares = {pool.spares.enter, pool.spares.leave, pool.spares.dwell}};
-    Member member;
-    for (const BackendConfig& backend : pool.backends) {
-      std::string authorization;
-      if (!backend.api_key_file.empty()) {
-        auto key = read_key(backend.api_key_file);
-        if (!key) return fail(std::move(key.error()));
-        authorization = "Bearer " + *key;
-      }
-      const std::string address = to_string(backend.address);
-      auto servers = servers_of(backend.address, circumstances.find(backend.address));
-      const bool several = servers.size() > 1;
-      for (std::vector<Endpoint>& addresses : servers) {
-        const std::string id = several ? address + "@" + addresses.front().host() : address;
-        const auto weight = circumstances.weights.find({pool.name, id});
-        spec.backends.push_back(
-            {.id = id,
-             .address = several ? addresses.front().text() : address,
-             .weight = weight == circumstances.weights.end() ? backend.weight : weight->second,
-             .zone = backend.zone,
-             .labels = backend.labels,
-             .max_in_flight = pool.limits.max_in_flight,
-             .standby = backend.standby});
-        member.seats.push_back({backend, std::move(addresses), authorization});
-      }
+    auto member = member_for(pool, circumstances, before);
+    if (!member) {
+      member.error().detail = "pool " + pool.name + ": " + member.error().detail;
+      return std::move(member.error());
     }
-    if (speaks_tls(pool)) {
-      auto tls = TlsClient::build(pool.tls.value_or(PoolTlsConfig{}),
-                                  before == nullptr ? nullptr : before->tls);
-      if (!tls) return fail(std::move(tls.error()));
-      member.tls = std::move(*tls);
-    }
-    member.state =
-        PoolState::build(std::move(spec), before == nullptr ? nullptr : before->state.get());
-    fleet->pools_.push_back(std::move(member));
+    fleet->pools_.push_back(std::move(*member));
   }
   return std::shared_ptr<const Fleet>(std::move(fleet));
+}
+
+Result<std::shared_ptr<const TlsServer>> Fleet::tls_for(const ListenerConfig& listener,
+                                                        const Circumstances& circumstances,
+                                                        const Fleet* predecessor) {
+  const auto before = predecessor == nullptr ? nullptr : predecessor->tls_of(listener.name);
+  if (before != nullptr && !circumstances.reads_files) return before;
+  auto tls = TlsServer::build(*listener.tls, listener.name, {}, before.get());
+  if (!tls) return std::move(tls.error());
+  for (const TlsProblem& warning : (*tls)->warnings()) {
+    log::warning("listener " + listener.name + ": " + warning.message + "; " + warning.help);
+  }
+  return tls;
+}
+
+Result<Fleet::Member> Fleet::member_for(const PoolConfig& pool, const Circumstances& circumstances,
+                                        const Member* before) {
+  const bool keeps_files = before != nullptr && !circumstances.reads_files;
+  PoolSpec spec{.name = pool.name,
+                .picker = pool.picker,
+                .load_factor = pool.hash.load_factor,
+                .memory_guard = pool.picker == "gpu" ? pool.gpu.memory_guard : 0,
+                .observed_weights = pool.weights == WeightSource::observed,
+                .queue = {pool.limits.queue.size, pool.limits.queue.timeout},
+                .spares = {pool.spares.enter, pool.spares.leave, pool.spares.dwell}};
+  const KnownSeats known(before);
+  Member member;
+  for (const BackendConfig& backend : pool.backends) {
+    const std::string address = to_string(backend.address);
+    const Seat* const same = known.any_of(address);
+    std::string authorization;
+    if (!backend.api_key_file.empty() && keeps_files && same != nullptr) {
+      authorization = same->authorization;
+    } else if (!backend.api_key_file.empty()) {
+      auto key = read_key(backend.api_key_file);
+      if (!key) return std::move(key.error());
+      authorization = "Bearer " + *key;
+    }
+    auto servers = servers_of(backend.address, circumstances.find(backend.address));
+    const bool several = servers.size() > 1;
+    for (std::vector<Endpoint>& addresses : servers) {
+      std::string id = known.id_of(address, addresses);
+      if (id.empty()) id = several ? address + "@" + addresses.front().host() : address;
+      const auto weight = circumstances.weights.find({pool.name, id});
+      spec.backends.push_back(
+          {.id = id,
+           .address = id == address ? address : addresses.front().text(),
+           .weight = weight == circumstances.weights.end() ? backend.weight : weight->second,
+           .zone = backend.zone,
+           .labels = backend.labels,
+           .max_in_flight = pool.limits.max_in_flight,
+           .standby = backend.standby});
+      member.seats.push_back({backend, std::move(addresses), authorization});
+    }
+  }
+  if (speaks_tls(pool)) {
+    if (keeps_files && before->tls != nullptr) {
+      member.tls = before->tls;
+    } else {
+      auto tls = TlsClient::build(pool.tls.value_or(PoolTlsConfig{}),
+                                  before == nullptr ? nullptr : before->tls);
+      if (!tls) return std::move(tls.error());
+      member.tls = std::move(*tls);
+    }
+  }
+  member.state =
+      PoolState::build(std::move(spec), before == nullptr ? nullptr : before->state.get());
+  return member;
 }
 
 void Fleet::take_over() const {

@@ -156,6 +156,7 @@ class Daemon final : public Control {
   void request(Change::Kind kind);
   Weights weights_under(const Config& next) const;
   Circumstances circumstances(const Weights& weights) const;
+  Circumstances as_it_runs(const Weights& weights) const;
   void tell_reload(const std::vector<Problem>& problems, const std::string& text);
   std::string summary() const;
   void reopen_logs();
@@ -373,6 +374,12 @@ Task<void> Daemon::make(Change& change) {
 
 /// Reads, checks and builds everything before anything changes.
 Task<void> Daemon::reload(Change& change) {
+  if (leaving_) {
+    change.problems.push_back({.file = overview_.config_file,
+                               .message = "not read: the daemon is leaving",
+                               .help = "start it again"});
+    co_return;
+  }
   notifier_.reloading();
   LoadResult loaded = load_config(overview_.config_file, running_environment());
   change.problems = std::move(loaded.problems);
@@ -428,11 +435,11 @@ void Daemon::tell_reload(const std::vector<Problem>& problems, const std::string
   overview_.reload_problems = problems;
   if (problems.empty()) {
     log::info("reloaded " + overview_.config_file + ": " + summary());
-    notifier_.ready(summary());
+    if (!leaving_) notifier_.ready(summary());
     return;
   }
   log::error("the file is not taken, what ran goes on:\n" + render_problems(problems, text));
-  notifier_.ready("reload failed: " + problems.front().message);
+  if (!leaving_) notifier_.ready("reload failed: " + problems.front().message);
 }
 
 /// Weights that operators have set hold until a file says something else than the file did then.
@@ -458,7 +465,7 @@ Daemon::Weights Daemon::weights_under(const Config& next) const {
 Task<void> Daemon::set_weight(Change& change) {
   Weights weights = weights_;
   weights[{change.pool, change.backend}] = change.weight;
-  auto fleet = Fleet::build(*config_, circumstances(weights), overview_.fleet.get());
+  auto fleet = Fleet::build(*config_, as_it_runs(weights), overview_.fleet.get());
   if (!fleet) {
     change.error = std::move(fleet.error());
     co_return;
@@ -469,7 +476,7 @@ Task<void> Daemon::set_weight(Change& change) {
 
 /// Backends have moved, come or gone.
 Task<void> Daemon::follow_names() {
-  auto fleet = Fleet::build(*config_, circumstances(weights_), overview_.fleet.get());
+  auto fleet = Fleet::build(*config_, as_it_runs(weights_), overview_.fleet.get());
   if (!fleet) {
     log::error("backends have moved, and are not followed: " + fleet.error().detail);
     co_return;
@@ -523,6 +530,14 @@ Task<Result<std::vector<Endpoint>>> Daemon::addresses_of(std::string host, std::
 Circumstances Daemon::circumstances(const Weights& weights) const {
   return {.find = [this](const Address& address) { return directory_.find(address); },
           .weights = weights};
+}
+
+/// For what changes between two readings of the file: certificates and keys stay what they are,
+/// whatever is being done to their files just now.
+Circumstances Daemon::as_it_runs(const Weights& weights) const {
+  Circumstances now = circumstances(weights);
+  now.reads_files = false;
+  return now;
 }
 
 // ---- signals and the end ----------------------------------------------------------------------

@@ -87,17 +87,18 @@ Result<std::vector<Doors>> Doorkeeper::open(const std::vector<ListenerConfig>& l
   std::vector<Open> open;
   for (const ListenerConfig& listener : listeners) {
     if (const Open* stays = standing(listener)) {
-      open.push_back({listener.name, listener.address, stays->endpoint});
-      for (Doors& each : doors) each.doors.push_back({listener, stays->name, -1});
+      open.push_back({stays->number, listener.name, listener.address, stays->endpoint});
+      for (Doors& each : doors) each.doors.push_back({listener, stays->number, -1});
       continue;
     }
-    auto endpoint = bind(listener, doors);
+    const std::uint32_t number = next_number_++;
+    auto endpoint = bind(listener, number, doors);
     if (!endpoint) {
       close_all(doors);
       endpoint.error().detail = "listener " + listener.name + ": " + endpoint.error().detail;
       return std::move(endpoint.error());
     }
-    open.push_back({listener.name, listener.address, *endpoint});
+    open.push_back({number, listener.name, listener.address, *endpoint});
   }
   open_ = std::move(open);
   return doors;
@@ -114,7 +115,8 @@ const Doorkeeper::Open* Doorkeeper::standing(const ListenerConfig& listener) con
 }
 
 /// A socket per worker, all on the port that the first one got.
-Result<Endpoint> Doorkeeper::bind(const ListenerConfig& listener, std::vector<Doors>& doors) {
+Result<Endpoint> Doorkeeper::bind(const ListenerConfig& listener, std::uint32_t number,
+                                  std::vector<Doors>& doors) {
   auto endpoints = resolve(listener.address.host, listener.address.port);
   if (!endpoints) return std::move(endpoints.error());
   Endpoint endpoint = endpoints->front();
@@ -130,7 +132,7 @@ Result<Endpoint> Doorkeeper::bind(const ListenerConfig& listener, std::vector<Do
       if (!bound) return std::move(bound.error());
       fd = *bound;
     }
-    doors[worker].doors.push_back({listener, "", fd});
+    doors[worker].doors.push_back({listener, number, fd});
     endpoint = Listener::local_endpoint(fd);
   }
   return endpoint;

@@ -60,16 +60,19 @@ class Doorkeeper {
 
  private:
   struct Open {
+    std::uint32_t number;
     std::string name;
     Address address;
     Endpoint endpoint;
   };
 
-  Result<Endpoint> bind(const ListenerConfig& listener, std::vector<Doors>& doors);
+  Result<Endpoint> bind(const ListenerConfig& listener, std::uint32_t number,
+                        std::vector<Doors>& doors);
   const Open* standing(const ListenerConfig& listener) const;
 
   unsigned workers_;
   InheritedSockets& inherited_;
+  std::uint32_t next_number_ = 1;
   std::vector<Open> open_;
 };
 

@@ -72,7 +72,8 @@ FrontendOptions options_of(const ListenerConfig& config) {
 
 }  // namespace
 
-Port::Port(Worker& worker, const ListenerConfig& config) : worker_(worker) {
+Port::Port(Worker& worker, std::uint32_t number, const ListenerConfig& config)
+    : worker_(worker), number_(number), tls_(worker.plan()->tls_of(config.name)) {
   terms_.push_back(terms_of(config));
 }
 
@@ -96,6 +97,12 @@ void Port::open(int fd) {
 void Port::change(const ListenerConfig& config) {
   terms_.push_back(terms_of(config));
   forget_old_terms();
+  tls_ = worker_.plan()->tls_of(config.name);
+}
+
+void Port::renew_tls() {
+  auto renewed = retired_ ? nullptr : worker_.plan()->tls_of(name());
+  if (tls_ != nullptr && renewed != nullptr) tls_ = std::move(renewed);
 }
 
 void Port::forget_old_terms() {
@@ -139,9 +146,8 @@ void Port::serve(int fd, const Endpoint& peer) {
   ++terms.connections;
   worker_.sheet().listener(terms.index).opened.add();
   const bool named_by_proxy = any_contains(terms.proxies, peer);
-  auto tls = worker_.plan()->tls_of(terms.options.listener);
-  if (named_by_proxy || tls != nullptr) {
-    worker_.loop().spawn(begin(terms, std::move(socket), peer, named_by_proxy, std::move(tls)));
+  if (named_by_proxy || tls_ != nullptr) {
+    worker_.loop().spawn(begin(terms, std::move(socket), peer, named_by_proxy, tls_));
   } else {
     worker_.loop().spawn(serve_http(std::move(socket), peer, terms.options, *this));
   }

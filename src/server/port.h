@@ -21,7 +21,7 @@ class Worker;
 /// that begin from then on. Thread: its worker's. Outlives its connections.
 class Port final : public Host {
  public:
-  Port(Worker& worker, const ListenerConfig& config);
+  Port(Worker& worker, std::uint32_t number, const ListenerConfig& config);
   Port(const Port&) = delete;
   Port& operator=(const Port&) = delete;
   ~Port() override;
@@ -30,6 +30,8 @@ class Port final : public Host {
   void open(int fd);
   /// What holds for connections that begin from now on.
   void change(const ListenerConfig& config);
+  /// The worker has another plan, with other certificates perhaps.
+  void renew_tls();
   /// Accepts nobody any more, once those are in who were connected already. What is idle is closed,
   /// the rest ends with its request.
   void retire();
@@ -37,6 +39,7 @@ class Port final : public Host {
   /// Nobody is connected any more.
   bool empty() const;
 
+  std::uint32_t number() const { return number_; }
   const std::string& name() const { return terms_.back().options.listener; }
   /// Most connections over all workers; 0: no limit.
   std::uint32_t most_connections() const { return terms_.back().most_connections; }
@@ -94,7 +97,11 @@ class Port final : public Host {
                    std::shared_ptr<const TlsServer> tls);
 
   Worker& worker_;
+  const std::uint32_t number_;
   std::list<Terms> terms_;  // the current ones last; the others have connections
+  // How connections begin from now on; null: in the clear. Kept when the listener has left the
+  // plan: who is still let in then is let in as those before.
+  std::shared_ptr<const TlsServer> tls_;
   std::unique_ptr<Listener> listener_;
   WaiterList idle_;
   WaiterList drain_watchers_;

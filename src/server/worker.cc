@@ -47,34 +47,38 @@ Worker::~Worker() {
 void Worker::adopt(std::shared_ptr<const Config> config, std::shared_ptr<const Fleet> fleet) {
   plan_ = std::make_shared<Plan>(std::move(config), std::move(fleet),
                                  WorkerContext{loop_, sheets_, index_, ledger_}, plan_.get());
+  for (Port& port : ports_) port.renew_tls();
 }
 
 void Worker::listen(const Doors& doors) {
-  // All are found before any is renamed.
-  std::vector<Port*> wanted;
-  for (const Doors::Door& door : doors.doors) {
-    wanted.push_back(door.replaces.empty() ? nullptr : port_named(door.replaces));
-  }
-  for (std::size_t i = 0; i < wanted.size(); ++i) {
-    const Doors::Door& door = doors.doors[i];
-    if (wanted[i] != nullptr) {
-      wanted[i]->change(door.config);
-    } else {
-      wanted[i] = &ports_.emplace_back(*this, door.config);
-      wanted[i]->open(door.fd);
+  if (draining_) {
+    for (const Doors::Door& door : doors.doors) {
+      if (door.fd >= 0) close(door.fd);
     }
+    return;
+  }
+  // Those that retire now stay: somebody may be on his way to them from another worker.
+  ports_.remove_if([](const Port& port) { return port.retired() && port.empty(); });
+  std::vector<const Port*> wanted;
+  for (const Doors::Door& door : doors.doors) {
+    Port* port = port_numbered(door.number);
+    if (port != nullptr) {
+      port->change(door.config);
+    } else {
+      port = &ports_.emplace_back(*this, door.number, door.config);
+      port->open(door.fd);
+    }
+    wanted.push_back(port);
   }
   for (Port& port : ports_) {
     const bool stays = std::find(wanted.begin(), wanted.end(), &port) != wanted.end();
     if (!stays && !port.retired()) port.retire();
   }
-  ports_.remove_if([](const Port& port) { return port.retired() && port.empty(); });
 }
 
-Port* Worker::port_named(const std::string& name) {
-  const auto found = std::find_if(ports_.begin(), ports_.end(), [&](const Port& port) {
-    return !port.retired() && port.name() == name;
-  });
+Port* Worker::port_numbered(std::uint32_t number) {
+  const auto found = std::find_if(ports_.begin(), ports_.end(),
+                                  [&](const Port& port) { return port.number() == number; });
   return found == ports_.end() ? nullptr : &*found;
 }
 
@@ -88,6 +92,7 @@ void Worker::start(const std::vector<std::unique_ptr<Worker>>& peers) {
 
 void Worker::begin_drain() {
   loop_.post([this] {
+    draining_ = true;
     for (Port& port : ports_) {
       if (!port.retired()) port.retire();
     }
@@ -127,10 +132,15 @@ void Worker::accepted(Port& port, int fd, const Endpoint& peer) {
     port.serve(fd, peer);
     return;
   }
-  chosen.loop_.post(
-      [&chosen, handed = std::make_shared<HandedOver>(chosen, fd), peer, name = port.name()] {
-        if (Port* same = chosen.port_named(name)) same->serve(handed->take(), peer);
-      });
+  chosen.loop_.post([this, &chosen, handed = std::make_shared<HandedOver>(chosen, fd), peer,
+                     number = port.number()] {
+    if (Port* same = chosen.port_numbered(number)) return same->serve(handed->take(), peer);
+    // It is about to learn of this listener: who accepted knows it.
+    const auto back = std::make_shared<HandedOver>(*this, handed->give_up());
+    loop_.post([this, back, peer, number] {
+      if (Port* own = port_numbered(number)) own->serve(back->take(), peer);
+    });
+  });
 }
 
 /// A connection on its way to another worker; closed if it does not arrive.
@@ -139,9 +149,12 @@ Worker::HandedOver::HandedOver(Worker& to, int fd) : worker_(to), fd_(fd) {
 }
 
 Worker::HandedOver::~HandedOver() {
-  if (fd_ < 0) return;
+  if (fd_ >= 0) close(give_up());
+}
+
+int Worker::HandedOver::give_up() {
   worker_.connections_.fetch_sub(1, std::memory_order_relaxed);
-  close(fd_);
+  return take();
 }
 
 /// Of all listeners, in their order.

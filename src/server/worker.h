@@ -23,8 +23,8 @@ namespace evenkeel {
 struct Doors {
   struct Door {
     ListenerConfig config;
-    std::string replaces;  ///< the listener whose socket it goes on with; empty: none
-    int fd = -1;           ///< else this worker's own socket, which it takes over
+    std::uint32_t number;  ///< of its sockets, the same for all workers, whatever it is called
+    int fd = -1;           ///< this worker's own socket, which it takes over; -1: it has it already
   };
   std::vector<Door> doors;
 };
@@ -40,7 +40,8 @@ class Worker final {
 
   /// The plan of requests that begin from now on.
   void adopt(std::shared_ptr<const Config> config, std::shared_ptr<const Fleet> fleet);
-  /// Listens to these; the listeners that are not among them accept nobody any more.
+  /// Listens to these; the listeners that are not among them accept nobody any more. While it
+  /// drains, it listens to nothing.
   void listen(const Doors& doors);
 
   /// `peers`: all workers, this one too; outlive the thread.
@@ -72,14 +73,17 @@ class Worker final {
     HandedOver(Worker& to, int fd);
     HandedOver(const HandedOver&) = delete;
     ~HandedOver();
+    /// It has arrived.
     int take() { return std::exchange(fd_, -1); }
+    /// It goes elsewhere.
+    int give_up();
 
    private:
     Worker& worker_;
     int fd_;
   };
 
-  Port* port_named(const std::string& name);
+  Port* port_numbered(std::uint32_t number);
   int close_idle(int count);
   Worker& least_busy();
 
@@ -90,7 +94,8 @@ class Worker final {
   Loop loop_;
   Ledger ledger_;
   std::shared_ptr<Plan> plan_;
-  std::list<Port> ports_;  // those that have retired last until they are empty
+  std::list<Port> ports_;  // those that have retired last until they are empty, and a reload more
+  bool draining_ = false;
   std::atomic<std::uint32_t> connections_{0};
   const std::vector<std::unique_ptr<Worker>>* peers_ = nullptr;
   std::thread thread_;

@@ -25,6 +25,8 @@ struct Circumstances {
   std::function<std::vector<Endpoint>(const Address&)> find;
   /// Weights that operators have set in place of the file's, by pool and backend id.
   std::map<std::pair<std::string, std::string>, std::uint32_t> weights;
+  /// Certificates and keys are read; else they are the predecessor's, of the same configuration.
+  bool reads_files = true;
 };
 
 /// Immutable in shape. Thread: any.
@@ -43,7 +45,8 @@ class Fleet {
   };
 
   /// Reads certificates and keys; blocks. Changes nothing that is in use. With a predecessor, pools
-  /// of the same name go on: backends of the same id keep their counters, signals and closures,
+  /// of the same name go on: backends of the same id keep their counters, signals and closures, a
+  /// server keeps its id when its name gets or loses others,
   /// TLS settings whose files say what they said are the same object, and tickets of a listener
   /// stay good. Errors name the backend or the file.
   static Result<std::shared_ptr<const Fleet>> build(const Config& config,
@@ -62,6 +65,11 @@ class Fleet {
   std::shared_ptr<const TlsServer> tls_of(std::string_view listener) const;
 
  private:
+  static Result<std::shared_ptr<const TlsServer>> tls_for(const ListenerConfig& listener,
+                                                          const Circumstances& circumstances,
+                                                          const Fleet* predecessor);
+  static Result<Member> member_for(const PoolConfig& pool, const Circumstances& circumstances,
+                                   const Member* before);
   const Member* find(std::string_view pool) const;
 
   std::vector<Member> pools_;
