@@ -152,7 +152,6 @@ void Resolver::State::answered(void* argument, int status, int, ares_addrinfo* f
     auto& addresses = question.answer.addresses;
     int ttl = std::numeric_limits<int>::max();
     for (const ares_addrinfo_node* at = found->nodes; at != nullptr; at = at->ai_next) {
-      if (at->ai_family != AF_INET && at->ai_family != AF_INET6) continue;
       const Endpoint endpoint = endpoint_of(at->ai_addr, at->ai_addrlen);
       if (std::find(addresses.begin(), addresses.end(), endpoint) == addresses.end()) {
         addresses.push_back(endpoint);
@@ -171,9 +170,26 @@ Resolver::Resolver(Loop& loop, std::vector<Address> servers)
 Resolver::~Resolver() = default;
 
 Task<Result<Resolver::Answer>> Resolver::ask(std::string host, std::uint16_t port) {
+  auto asking_v4 = ask(host, port, Family::v4);
+  auto asking_v6 = ask(host, port, Family::v6);
+  auto v4 = co_await asking_v4;
+  auto v6 = co_await asking_v6;
+  if (!v4 && (!v6 || v6->addresses.empty())) co_return v4;
+  if (!v6 && v4->addresses.empty()) co_return v6;
+  if (!v4) co_return v6;
+  if (!v6) co_return v4;
+  auto& addresses = v4->addresses;
+  addresses.insert(addresses.end(), v6->addresses.begin(), v6->addresses.end());
+  v4->ttl = std::min(v4->ttl, v6->ttl);
+  co_return v4;
+}
+
+Task<Result<Resolver::Answer>> Resolver::ask(std::string host, std::uint16_t port, Family family) {
+  const int af = family == Family::v4 ? AF_INET : AF_INET6;
   if (parse_ip(host)) {
     auto literal = resolve(host, port);
     if (!literal) co_return std::move(literal.error());
+    std::erase_if(*literal, [af](const Endpoint& each) { return each.family() != af; });
     co_return Answer{.addresses = std::move(*literal), .ttl = forever};
   }
   if (state_->channel == nullptr) {
@@ -186,7 +202,7 @@ Task<Result<Resolver::Answer>> Resolver::ask(std::string host, std::uint16_t por
   } asking{std::make_shared<Question>(state_->loop)};
   Question& question = *asking.question;
   ares_addrinfo_hints hints{};
-  hints.ai_family = AF_UNSPEC;
+  hints.ai_family = af;
   hints.ai_socktype = SOCK_STREAM;
   ares_getaddrinfo(state_->channel, host.c_str(), nullptr, &hints, &State::answered,
                    new std::shared_ptr<Question>(asking.question));

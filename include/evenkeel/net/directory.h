@@ -18,8 +18,9 @@
 
 namespace evenkeel {
 
-/// Asks for every host again as its answer runs out. Where nobody knows (name servers do not
-/// answer), what was known stays; a name that has no address any more has none.
+/// Asks for every host again as its answer runs out, for IPv4 and IPv6 each by itself. Where nobody
+/// knows (name servers do not answer), what was known stays; a name that has no address any more
+/// has none.
 ///
 /// Thread: the loop's.
 class Directory {
@@ -34,7 +35,8 @@ class Directory {
   void follow(const std::set<std::string>& hosts);
   /// How long answers are kept from now on.
   void keep_for(milliseconds least, milliseconds most);
-  /// Until an answer, or an error, has come for each host, or the deadline.
+  /// Until an answer, or an error, has come for each host, or the deadline. From then on `changed`
+  /// is called when a host turns out to be somewhere else.
   Task<void> settled(Instant deadline);
   /// As far as it is known, with the address's port; empty: nowhere.
   std::vector<Endpoint> find(const Address& address) const;
@@ -42,9 +44,10 @@ class Directory {
 
  private:
   struct Entry;
+  struct Half;
 
-  Task<void> keep(Entry& entry);
-  bool all_settled() const;
+  Task<void> keep(Entry& entry, Half& half, const Half& other);
+  void take(Entry& entry, Half& half, const Half& other, Resolver::Answer& answer);
 
   Loop& loop_;
   Resolver resolver_;

@@ -21,6 +21,8 @@ namespace evenkeel {
 /// Thread: the loop's. Outlives its tasks.
 class Resolver {
  public:
+  /// Each is a question of its own to the name server, and may fail alone.
+  enum class Family : std::uint8_t { v4, v6 };
   struct Answer {
     std::vector<Endpoint> addresses;  ///< each once, in order; empty: the name has none
     Duration ttl{};                   ///< how long the answer is good, as it says itself
@@ -35,6 +37,8 @@ class Resolver {
 
   /// An error says why nobody knows; that a name does not exist, or has no address, is an answer.
   /// An IP address, in text, is its own answer for ever.
+  Task<Result<Answer>> ask(std::string host, std::uint16_t port, Family family);
+  /// Both families at once, IPv4 first. An error where one is not known and the other is empty.
   Task<Result<Answer>> ask(std::string host, std::uint16_t port);
 
  private:
