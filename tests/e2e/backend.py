@@ -84,7 +84,7 @@ class Backend:
     """Listens on a port of its own. `script(exchange)` answers each request; what it raises because
     the connection has ended is no failure, anything else is kept in `failures`."""
 
-    def __init__(self, script=None, port=0, reads_body=True, tls=None):
+    def __init__(self, script=None, port=0, reads_body=True, tls=None, host="127.0.0.1"):
         self.script = script or (lambda exchange: exchange.answer(b"hello"))
         self.reads_body = reads_body
         self.tls = tls  # an ssl.SSLContext
@@ -95,10 +95,10 @@ class Backend:
         self._streams = set()
         self._listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._listener.bind(("127.0.0.1", port))
+        self._listener.bind((host, port))
         self._listener.listen(4096)
         self.port = self._listener.getsockname()[1]
-        self.address = f"127.0.0.1:{self.port}"
+        self.address = f"{host}:{self.port}"
         self._thread = threading.Thread(target=self._accept, daemon=True)
         self._thread.start()
 
