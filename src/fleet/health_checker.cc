@@ -76,11 +76,9 @@ void HealthChecker::look() {
   if (avoided && !avoided_) hurry();
   avoided_ = avoided;
   const std::uint64_t errors = backend_->load().errors_total();
-  if (errors != errors_ && !asking_ && loop_.now() - last_check_ >= closer_look) {
-    errors_ = errors;
-    failed_others_ = true;
-    hurry();
-  }
+  if (errors != errors_) failed_others_ = true;
+  errors_ = errors;
+  if (failed_others_ && !asking_ && loop_.now() - last_check_ >= closer_look) hurry();
   if (asking_ || closes_idle_ || !linked_ || probe_->linked()) return;
   linked_ = false;
   // Before we would have let it go ourselves.

@@ -265,6 +265,17 @@ TEST_F(HealthChecks, ComeSoonOverANewConnectionWhenRequestsFail) {
   EXPECT_EQ(server.connections(), 2u);
 }
 
+TEST_F(HealthChecks, ThatComeOftenAreOverANewConnectionTooWhenRequestsFail) {
+  SmallServer server(loop, {{"/health", {.body = ""}}});
+  check(server.endpoint(), vllm());
+  ASSERT_TRUE(eventually(loop, [&] { return count(CheckResult::passed) >= 2; }));
+  ASSERT_EQ(server.connections(), 1u);
+
+  load().count_error(Fault::backend_closed);
+  checker->look();
+  ASSERT_TRUE(eventually(loop, [&] { return server.connections() == 2; }));
+}
+
 TEST_F(HealthChecks, SeeAtOnceThatTheirConnectionHasEnded) {
   std::optional<SmallServer> server(std::in_place, loop,
                                     SmallServer::Answers{{"/health", {.body = ""}}});
