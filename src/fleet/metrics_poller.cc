@@ -26,7 +26,10 @@ bool asks_engine(const MetricsQuestion& question) {
 /// The engine's exposition where the backend itself has it.
 ScrapePlace place_at(const MetricsQuestion& question, const ServerAccess& access) {
   ScrapePlace place{.path = question.config.path, .access = access};
-  if (place.path.empty()) place.path = metrics_dialect_of(question.engine).path;
+  if (place.path.empty()) {
+    place.path = metrics_dialect_of(question.engine).path;
+    place.short_path = metrics_dialect_of(question.engine).short_path;
+  }
   std::string why;
   const auto server = parse_address(access.authority, why);
   if (!server) return place;

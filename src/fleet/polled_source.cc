@@ -39,18 +39,24 @@ Task<void> PolledSource::run() {
       record_.took = loop_.now() - began;
       if (!scraped) {
         fail(std::move(scraped.error().detail));
-      } else if (scraped->status != 200) {
-        fail("it answers " + std::to_string(scraped->status));
-      } else if (std::string reason = finish(*scraped); !reason.empty()) {
-        fail(std::move(reason));
-      } else {
+      } else if (std::string reason = judge(*scraped); reason.empty()) {
         succeed(*scraped);
+      } else if (scraper_.leave_short_path()) {
+        continue;  // with the whole exposition, at once
+      } else {
+        fail(std::move(reason));
       }
     }
     // From when it was due, not from when it was late; what was missed is not made up for.
     due = std::max(due, began - rhythm_.interval()) + rhythm_.pause();
     due = std::max(due, loop_.now() + shortest_rest);
   }
+}
+
+/// Why an answer is none; empty if it is one.
+std::string PolledSource::judge(const Scraped& scraped) {
+  if (scraped.status != 200) return "it answers " + std::to_string(scraped.status);
+  return finish(scraped);
 }
 
 void PolledSource::succeed(const Scraped& scraped) {

@@ -49,6 +49,7 @@ class PolledSource : protected ScrapeListener {
 
  private:
   Task<void> run();
+  std::string judge(const Scraped& scraped);
   void succeed(const Scraped& scraped);
   void fail(std::string reason);
 

@@ -66,7 +66,7 @@ Task<Result<Scraped>> Scraper::ask(ScrapeListener& listener) {
     Request request{.method = "GET",
                     .scheme = place_.access.links.connector.tls == nullptr ? "http" : "https",
                     .authority = place_.access.authority,
-                    .path = place_.path};
+                    .path = place_.short_path.empty() ? place_.path : place_.short_path};
     request.fields.add("user-agent", "evenkeel");
     request.fields.add("accept", "text/plain;version=0.0.4;q=1,*/*;q=0.1");
     if (!place_.access.authorization.empty()) {

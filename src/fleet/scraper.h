@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "evenkeel/base/loop.h"
 #include "evenkeel/base/result.h"
@@ -20,8 +21,9 @@ namespace evenkeel {
 /// Where an exposition is: at a server whose addresses are known, or that has to be looked up.
 struct ScrapePlace {
   std::string path;
-  ServerAccess access;  ///< `addresses` may be empty: then they are those of `host`
-  std::string host;     ///< without brackets
+  std::string short_path = {};  ///< asked first, see MetricsDialect; empty: none
+  ServerAccess access;          ///< `addresses` may be empty: then they are those of `host`
+  std::string host;             ///< without brackets
   std::uint16_t port = 0;
 };
 
@@ -55,6 +57,9 @@ class Scraper {
   /// Errors: those of dialling and of a link; first_byte_timeout when the body's last byte is not
   /// here by the deadline; backend_protocol when the body has no end.
   Task<Result<Scraped>> read(ScrapeListener& listener, Instant deadline);
+
+  /// The short path has brought nothing: from now on the other. False: it is that already.
+  bool leave_short_path() { return !std::exchange(place_.short_path, {}).empty(); }
 
  private:
   Task<Result<Done>> find();

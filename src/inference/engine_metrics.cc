@@ -17,6 +17,7 @@ constexpr double most_bytes = 0x1p50;
 constexpr LabelRule triton_waiting[] = {{"request_type", "waiting", true}};
 constexpr LabelRule triton_scheduled[] = {{"request_type", "scheduled", true}};
 constexpr LabelRule triton_fraction[] = {{"kv_cache_block_type", "fraction", true}};
+constexpr LabelRule mlserver_work[] = {{"method", "POST"}};
 /// Every tensor and pipeline rank may tell of the same requests, and with priorities there is a
 /// series for each besides the one for all, whose priority is empty.
 constexpr LabelRule sglang_whole[] = {{"tp_rank", "0"}, {"pp_rank", "0"}, {"priority", ""}};
@@ -39,6 +40,13 @@ std::vector<Series> vllm_series() {
        .rank = 2},
   };
 }
+
+/// /metrics is a route of vLLM's own that renders all; /metrics/ is prometheus_client's
+/// application, which knows `name[]`. With several API servers it does not, and answers with
+/// nothing.
+constexpr std::string_view vllm_short_path =
+    "/metrics/?name%5B%5D=vllm:num_requests_running&name%5B%5D=vllm:num_requests_waiting"
+    "&name%5B%5D=vllm:kv_cache_usage_perc&name%5B%5D=vllm:gpu_cache_usage_perc";
 
 std::vector<Series> sglang_series() {
   return {
@@ -98,6 +106,15 @@ std::vector<Series> llamacpp_series() {
   };
 }
 
+/// Requests over HTTP; those over gRPC it only counts when they end. A GET is somebody's check.
+std::vector<Series> mlserver_series() {
+  return {
+      {.name = "rest_server_requests_in_progress",
+       .quantity = Quantity::running,
+       .rules = mlserver_work},
+  };
+}
+
 /// TorchServe tells of its host's GPUs, and of no queue: QueueTime is what one request waited.
 std::vector<Series> torchserve_series() {
   return {
@@ -129,9 +146,6 @@ std::vector<Series> other_series() {
       {"lmdeploy:num_requests_running", Quantity::running},
       {"lmdeploy:num_requests_waiting", Quantity::waiting},
       {"lmdeploy:gpu_cache_usage_perc", Quantity::kv_cache_ratio, Fold::max},
-      {.name = "rest_server_requests_in_progress",  // MLServer
-       .quantity = Quantity::running,
-       .rank = 2},
       {.name = "gpu_utilization",  // NIMs that serve no language model
        .quantity = Quantity::gpu_utilization_ratio,
        .fold = Fold::mean,
@@ -157,18 +171,21 @@ MetricsDialect dialect(std::string_view engine, std::string_view path, std::vect
 
 std::vector<MetricsDialect> make_dialects() {
   std::vector<Series> all = other_series();
-  for (const auto& series : {vllm_series(), sglang_series(), triton_series(), trtllm_series(),
-                             tgi_series(), llamacpp_series(), torchserve_series(), ray_series()}) {
+  for (const auto& series :
+       {vllm_series(), sglang_series(), triton_series(), trtllm_series(), tgi_series(),
+        llamacpp_series(), mlserver_series(), torchserve_series(), ray_series()}) {
     all.insert(all.end(), series.begin(), series.end());
   }
   std::vector<MetricsDialect> dialects;
   dialects.push_back(dialect("generic", "", std::move(all)));
   dialects.push_back(dialect("vllm", "/metrics", vllm_series()));
+  dialects.back().short_path = vllm_short_path;
   dialects.push_back(dialect("sglang", "/metrics", sglang_series()));
   dialects.push_back(dialect("triton", "/metrics", triton_series()));
   dialects.push_back(dialect("trtllm", "/prometheus/metrics", trtllm_series()));
   dialects.push_back(dialect("tgi", "/metrics", tgi_series()));
   dialects.push_back(dialect("llamacpp", "/metrics", llamacpp_series(), true));
+  dialects.push_back(dialect("mlserver", "/metrics", mlserver_series()));
   dialects.push_back(dialect("torchserve", "/metrics", torchserve_series()));
   dialects.push_back(dialect("ray", "/metrics", ray_series()));
   // TensorFlow Serving counts what it has done, and says nothing of what it is doing: a path for
@@ -204,6 +221,7 @@ const MetricsDialect& metrics_dialect_of(std::string_view engine) {
 
 std::uint16_t metrics_port_of(std::string_view engine, std::uint16_t port) {
   if (engine == "triton" && (port == 8000 || port == 8001)) return 8002;
+  if (engine == "mlserver" && (port == 8080 || port == 8081)) return 8082;
   if (engine == "torchserve" && (port == 8080 || port == 7070)) return 8082;
   if (engine == "tfserving" && port == 8500) return 8501;
   return port;

@@ -35,6 +35,8 @@ class ExpositionServer final : public Host, public Handler {
   std::string body;
   int status = 200;
   std::string content_type = "text/plain; version=0.0.4";
+  int short_status = 404;  // as of a server that knows nothing shorter
+  std::string short_body;
   bool hangs = false;
 
   Endpoint endpoint() const { return endpoint_; }
@@ -78,9 +80,10 @@ class ExpositionServer final : public Host, public Handler {
       co_await never_raised.wait();
     }
     Response response;
-    response.status = status;
+    const bool in_short = request.path.starts_with("/metrics/?name");
+    response.status = in_short ? short_status : status;
     response.fields.add("content-type", content_type);
-    response.body = make_body(body);
+    response.body = make_body(in_short ? short_body : body);
     co_return response;
   }
 
@@ -171,10 +174,39 @@ TEST(MetricsPoller, PublishesWhatTheEngineSays) {
   EXPECT_EQ(polling.values().waiting, 3);
   EXPECT_EQ(polling.values().kv_cache_ratio, 0.5);
   EXPECT_TRUE(std::isnan(polling.values().gpu_memory_used_bytes)) << "vLLM does not say";
-  EXPECT_EQ(server.asked().front(), "/metrics");
+  EXPECT_EQ(server.asked().back(), "/metrics");
   EXPECT_EQ(polling.poller->record().state, PollRecord::State::fresh);
   EXPECT_TRUE(polling.poller->record().reason.empty());
   EXPECT_LT(*polling.age(), patience);
+}
+
+TEST(MetricsPoller, AsksVllmForNoMoreThanItWants) {
+  Loop loop;
+  ExpositionServer server(loop, vllm_saying(1, 0, 0));
+  server.short_status = 200;
+  server.short_body = vllm_saying(4, 3, 0.5);
+
+  Polling polling(loop, ask("vllm"), server.endpoint());
+  ASSERT_TRUE(polling.until_running(4));
+  ASSERT_TRUE(polling.until([&] { return server.asked().size() >= 3; }));
+
+  for (const std::string& path : server.asked()) {
+    EXPECT_TRUE(path.starts_with("/metrics/?name%5B%5D=vllm:num_requests_running&")) << path;
+  }
+}
+
+TEST(MetricsPoller, AsksVllmForAllWhereItAnswersWithNothing) {
+  Loop loop;
+  ExpositionServer server(loop, vllm_saying(1, 0, 0));
+  server.short_status = 200;
+
+  Polling polling(loop, ask("vllm"), server.endpoint());
+  ASSERT_TRUE(polling.until_running(1));
+  ASSERT_TRUE(polling.until([&] { return server.asked().size() >= 4; }));
+
+  EXPECT_TRUE(server.asked().front().starts_with("/metrics/?name"));
+  for (std::size_t i = 1; i < server.asked().size(); ++i) EXPECT_EQ(server.asked()[i], "/metrics");
+  EXPECT_EQ(polling.poller->record().failures_total, 0u);
 }
 
 TEST(MetricsPoller, ReadsOnOverOneConnection) {

@@ -68,6 +68,9 @@ struct Series {
 struct MetricsDialect {
   std::string_view engine;  ///< as the file names it
   std::string_view path;    ///< of its exposition; empty: it has none
+  /// Where some servers of this engine give the wanted series alone, which they render in a
+  /// fraction of the time; what others answer there has none of them. Empty: nowhere.
+  std::string_view short_path = {};
   /// Reading it counts as work: it would wake a sleeping model, or keep it from going to sleep.
   bool keeps_awake = false;
   std::vector<Series> series = {};
