@@ -47,14 +47,18 @@ class Process:
         self.lines = []
         self._changed = threading.Condition()
         self._ended = False
-        self.process = subprocess.Popen([*prefix, BINARY, *arguments], stdin=subprocess.DEVNULL,
-                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                        env={**os.environ, **(env or {})})
+        self.process = self.popen([*prefix, BINARY, *arguments], stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                  env={**os.environ, **(env or {})})
         self.stdout = []
         self._readers = [threading.Thread(target=self._collect, daemon=True),
                          threading.Thread(target=self._collect_stdout, daemon=True)]
         for reader in self._readers:
             reader.start()
+
+    def popen(self, command, **kwargs):
+        """Starts it."""
+        return subprocess.Popen(command, **kwargs)
 
     def _collect(self):
         for line in self.process.stderr:
