@@ -364,6 +364,16 @@ void check_health(const Config& config, Reading& reading) {
   }
 }
 
+void check_metrics(const Config& config, Reading& reading) {
+  for (std::size_t i = 0; i < config.pools.size(); ++i) {
+    const PoolConfig& pool = config.pools[i];
+    if (pool.engine != "trtllm" || pool.metrics.path != "/metrics") continue;
+    reading.add(at("pools", i) + ".metrics.path",
+                "trtllm-serve's /metrics is JSON, and reading it takes it from whoever needs it",
+                "leave `path` out: its exposition is at /prometheus/metrics");
+  }
+}
+
 }  // namespace
 
 bool covers(const RouteMatch& first, const RouteMatch& second) {
@@ -385,6 +395,7 @@ void check_rules(const Config& config, Reading& reading) {
   check_ports(config, reading);
   check_routes(config, reading);
   check_health(config, reading);
+  check_metrics(config, reading);
   check_hosts(config, reading);
   check_certificates(config, reading);
 }

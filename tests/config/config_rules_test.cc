@@ -179,6 +179,18 @@ TEST(Covers, WantsEveryConditionToBeWider) {
   EXPECT_FALSE(config_file::covers(narrow, {}));
 }
 
+TEST(ConfigRules, RefuseMetricsThatAreConsumedByReading) {
+  const auto problems = [](const std::string& path) {
+    return problems_of(
+        "pools: [{name: a, backends: [127.0.0.1:1], engine: trtllm, metrics: {path: " + path +
+        "}}]\n");
+  };
+
+  EXPECT_THAT(problems("/metrics"),
+              ElementsAre(HasSubstr("pools[0].metrics.path: trtllm-serve's")));
+  EXPECT_THAT(problems("/prometheus/metrics"), IsEmpty());
+}
+
 TEST(ConfigRules, RefuseChecksOfModelsThatCannotBeMade) {
   const auto problems = [](const std::string& pool) {
     return problems_of("pools: [{name: a, backends: [127.0.0.1:1], " + pool + "}]\n");

@@ -58,6 +58,13 @@ TEST(Recorded, RayIsRead) {
   expect(reading_of("ray", text), {.running = 4, .waiting = 5});
 }
 
+TEST(Recorded, TritonMlServerAndLlamacppAreRead) {
+  auto recorded = all_recorded();
+  expect(reading_of("triton", recorded["triton"]), {.waiting = 4});
+  expect(reading_of("mlserver", recorded["mlserver"]), {.running = 8});
+  expect(reading_of("llamacpp", recorded["llamacpp"]), {.running = 1, .waiting = 3});
+}
+
 TEST(Recorded, TorchServeWithoutAGpuSaysNothingOfItsLoad) {
   EXPECT_FALSE(reading_of("torchserve", all_recorded()["torchserve"]).any());
 }
@@ -199,6 +206,14 @@ TEST(Dialect, OfRayBelievesTheEngineBeforeItsProxies) {
          {.running = 4, .waiting = 1, .kv_cache_ratio = 0.5});
 }
 
+TEST(Dialect, OfMlServerCountsNoChecks) {
+  expect(
+      reading_of("mlserver",
+                 "rest_server_requests_in_progress{app_name=\"mlserver\",method=\"GET\"} 1.0\n"
+                 "rest_server_requests_in_progress{app_name=\"mlserver\",method=\"POST\"} 8.0\n"),
+      {.running = 8});
+}
+
 TEST(Dialect, OfTensorFlowServingHasNothingToAskFor) {
   EXPECT_TRUE(metrics_dialect_of("tfserving").series.empty());
 }
@@ -240,6 +255,7 @@ TEST(MetricsPort, IsTheEnginesOwnBesideItsUsualPorts) {
   EXPECT_EQ(metrics_port_of("triton", 8001), 8002);
   EXPECT_EQ(metrics_port_of("triton", 9000), 9000);
   EXPECT_EQ(metrics_port_of("torchserve", 8080), 8082);
+  EXPECT_EQ(metrics_port_of("mlserver", 8081), 8082);
   EXPECT_EQ(metrics_port_of("vllm", 8000), 8000);
 }
 
