@@ -221,6 +221,11 @@ void add_demo(CLI::App& app, int& exit_code) {
   auto* verb =
       app.add_subcommand("demo", "simulated GPUs, the balancer and traffic, in one command");
   auto options = std::make_shared<evenkeel::DemoOptions>();
+  verb->add_option("--scenario", options->scenario,
+                   "fleet: unequal servers, until an interrupt; blast: traffic jumps, spares come")
+      ->check(CLI::IsMember(std::vector<std::string>(std::begin(evenkeel::scenario_words),
+                                                     std::end(evenkeel::scenario_words))))
+      ->capture_default_str();
   verb->add_option("--seconds", options->seconds, "end by itself after so long");
   verb->add_option("--backends", options->backends, "simulated GPUs")->capture_default_str();
   verb->add_option("--picker", options->picker, "who chooses")->capture_default_str();

@@ -42,19 +42,23 @@ Burden burden_of(const Backend& backend) {
 double first_byte_seconds(const PoolState& pool, Instant now) {
   constexpr double few_requests = 2;  // in flight on each
   constexpr Duration lately = std::chrono::seconds(2);
-  constexpr std::uint32_t few_samples = 20;
+  constexpr std::uint32_t few_samples = 4;
+  constexpr std::uint64_t few_in_all = 60;
   double sum = 0;
   double known = 0;
   double in_flight = 0;
+  std::uint64_t samples = 0;
   for (const auto& backend : pool.backends()) {
     if (!in_service(*backend, now)) continue;
     const PeakAverage& pace = backend->load().pace();
     if (pace.samples() < few_samples || pace.age(now) > lately) continue;
     sum += pace.seconds();
     known += 1;
+    samples += pace.samples();
     in_flight += backend->load().in_flight();
   }
-  return in_flight >= few_requests * known && known > 0 ? sum / known : SignalValues::unknown;
+  return samples >= few_in_all && in_flight >= few_requests * known ? sum / known
+                                                                    : SignalValues::unknown;
 }
 
 PoolBurden burden_of(const PoolState& pool, double slowdown, Instant now) {

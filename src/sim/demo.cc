@@ -1,7 +1,6 @@
 #include "evenkeel/sim/demo.h"
 
 #include <fmt/format.h>
-#include <sys/auxv.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +15,7 @@
 #include "evenkeel/sim/presets.h"
 #include "evenkeel/sim/simulators.h"
 #include "sim/demo_balancer.h"
+#include "sim/demo_blast.h"
 #include "sim/demo_table.h"
 #include "sim/interrupts.h"
 #include "sim/load_run.h"
@@ -186,17 +186,10 @@ std::optional<std::string> unfit(const DemoOptions& options) {
   return std::nullopt;
 }
 
-/// The balancer is this program again. In a bare chroot, where /proc is not mounted: the path that
-/// we were started by.
-std::string this_program() {
-  constexpr const char* itself = "/proc/self/exe";
-  // NOLINTNEXTLINE(performance-no-int-to-ptr): that is how the kernel hands it over
-  return access(itself, X_OK) == 0 ? itself : reinterpret_cast<const char*>(getauxval(AT_EXECFN));
-}
-
 }  // namespace
 
 int run_demo(const DemoOptions& options) {
+  if (options.scenario == "blast") return run_blast(options);
   if (const auto why = unfit(options)) return complain({.detail = *why}, 2);
   const Interrupts interrupts;
 

@@ -1,6 +1,7 @@
 #include "sim/demo_balancer.h"
 
 #include <fcntl.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -170,6 +171,13 @@ int Balancer::stop(Duration patience) {
   pid_ = 0;
   exit_code_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return exit_code_;
+}
+
+// In a bare chroot, where /proc is not mounted: the path that we were started by.
+std::string this_program() {
+  constexpr const char* itself = "/proc/self/exe";
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): that is how the kernel hands it over
+  return access(itself, X_OK) == 0 ? itself : reinterpret_cast<const char*>(getauxval(AT_EXECFN));
 }
 
 }  // namespace evenkeel

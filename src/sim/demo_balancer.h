@@ -55,4 +55,7 @@ class Balancer {
   std::deque<std::string> lines_;
 };
 
+/// The path of this program: the balancer is itself, started again.
+std::string this_program();
+
 }  // namespace evenkeel

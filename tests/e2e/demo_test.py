@@ -76,6 +76,18 @@ class Demo(case.Case):
         shares = re.findall(r" share (\S+) %$", ended.stdout, re.M)[-1].split("/")
         self.assertGreater(int(shares[0]), int(shares[3]), "the full H100 and the slowed A100")
 
+    def test_a_blast_brings_the_spares_and_first_tokens_stay_in_time(self):
+        """Six servers and two spares, eight times the traffic: the demo itself says whether the spares came
+        and went by themselves and whether p99 to the first token stayed under 3 s."""
+        ended = command("demo", "--scenario", "blast", within=80)
+
+        self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
+        came = [float(after) for after in
+                re.findall(r"spares? in service, (\S+) s after the jump", ended.stdout)]
+        self.assertGreater(came[0], 0, "before it nobody needed them")
+        self.assertLess(came[-1], 8)
+        self.assertRegex(ended.stdout, r"2 of 2 spares came by themselves, 2 went again")
+
     def test_ends_at_ctrl_c(self):
         for number in (signal.SIGINT, signal.SIGTERM):
             demo, children = self.begin()

@@ -31,10 +31,10 @@ def wait_until(condition, within=PATIENCE, what="the condition"):
         time.sleep(0.005)
 
 
-def command(*arguments, text=None, env=None, folder=None):
+def command(*arguments, text=None, env=None, folder=None, within=PATIENCE * 3):
     """Runs the program to its end."""
     return subprocess.run([BINARY, *arguments], input=text, capture_output=True, text=True,
-                          timeout=PATIENCE * 3, env={**os.environ, **(env or {})}, check=False,
+                          timeout=within, env={**os.environ, **(env or {})}, check=False,
                           cwd=folder)
 
 

@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace evenkeel {
 
 struct DemoOptions {
+  std::string scenario = "fleet";
   unsigned seconds = 0;  ///< ends by itself after so long; 0: by an interrupt only
   unsigned backends = 4;
   std::string picker = "least-connections";
@@ -14,11 +16,14 @@ struct DemoOptions {
   std::uint64_t seed = 1;
 };
 
-/// Starts simulators of unequal speed in this process and the balancer in one of its own, sends
-/// streams through it, and prints a table once a second (on a terminal; else a line). Everything on
-/// free ports of the loopback interface; nothing is left behind, on disk or running, whatever ends
-/// it. 0: no request failed. 1: some did, or something could not start. 2: an option makes no
-/// sense.
+/// The words of `DemoOptions::scenario`.
+inline constexpr std::string_view scenario_words[] = {"fleet", "blast"};
+
+/// `fleet` starts simulators of unequal speed in this process and the balancer in one of its own,
+/// sends streams through it, and prints a table once a second (on a terminal; else a line).
+/// Everything on free ports of the loopback interface; nothing is left behind, on disk or running,
+/// whatever ends it. 0: no request failed. 1: some did, or something could not start. 2: an option
+/// makes no sense.
 int run_demo(const DemoOptions& options);
 
 }  // namespace evenkeel
