@@ -166,7 +166,11 @@ class Metrics(case.Case):
         "pick_duration_seconds": set(), "event_loop_lag_seconds": set(),
         "access_log_dropped_total": set(), "config_last_reload_successful": set(),
         "config_last_reload_success_timestamp_seconds": set(),
-        "build_info": {"version", "compiler"}}
+        "build_info": {"version", "compiler"},
+        "backend_health_checks_total": {"pool", "backend", "result"},
+        **{f"backend_{value}": {"pool", "backend"} for value in (
+            "polled_age_seconds", "running_requests", "waiting_requests", "kv_cache_usage_ratio",
+            "gpu_utilization_ratio", "gpu_memory_used_bytes", "gpu_memory_total_bytes")}}
     PROCESS = {"cpu_seconds_total", "open_fds", "max_fds", "virtual_memory_bytes",
                "resident_memory_bytes", "start_time_seconds"}
 
