@@ -30,7 +30,7 @@ def main():
     validator = validator_class(SCHEMA)
 
     failures = []
-    samples = sorted((ROOT / "config").glob("*.yaml"))
+    samples = [*sorted((ROOT / "config").glob("*.yaml")), ROOT / "docker" / "evenkeel.yaml"]
     assert samples, "no samples"
     for sample in samples:
         for error in validator.iter_errors(yaml.safe_load(sample.read_text())):

@@ -110,6 +110,12 @@ class Scraped(case.Case):
         self.assertLess(prometheus.query("max(max_over_time(evenkeel_backend_polled_age_seconds[30s]))"),
                         2, "seconds, of what is polled four times in each")
 
+    def test_the_configuration_beside_the_container_is_sound(self):
+        shipped = pathlib.Path(__file__).resolve().parents[2] / "docker" / "prometheus.yml"
+        judged = subprocess.run(["promtool", "check", "config", shipped], capture_output=True,
+                                text=True, check=False, timeout=60)
+        self.assertEqual(judged.returncode, 0, judged.stdout + judged.stderr)
+
 
 if __name__ == "__main__":
     case.main()
