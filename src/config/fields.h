@@ -19,8 +19,8 @@ inline constexpr std::uint64_t MiB = 1024 * KiB;
 inline constexpr std::uint64_t TiB = MiB * MiB;
 inline constexpr std::int64_t many = 1'000'000;
 
-inline constexpr std::array<std::string_view, 12> engine_words = {
-    "vllm",       "sglang",    "triton", "trtllm", "tgi",     "llamacpp",
+inline constexpr std::array<std::string_view, 13> engine_words = {
+    "vllm",       "sglang",    "triton", "trtllm", "tgi",     "llamacpp", "mlserver",
     "torchserve", "tfserving", "ray",    "ollama", "generic", "auto"};
 inline constexpr std::array<std::string_view, 7> picker_words = {
     "round-robin", "weighted", "least-connections", "least-latency",

@@ -121,7 +121,8 @@ Task<void> HealthChecker::check() {
 bool HealthChecker::must_connect(const HealthProbe& probe) {
   const bool failed_others = std::exchange(failed_others_, false);
   if (probe.question().config.port != 0) return false;  // not the port that requests go to
-  return probe.only_connects() || failed_others || tally_->in_doubt() || backend_->load().suspect();
+  return probe.always_connects() || failed_others || tally_->in_doubt() ||
+         backend_->load().suspect();
 }
 
 bool HealthChecker::token_is_due() const {

@@ -200,6 +200,10 @@ Task<CheckOutcome> HealthProbe::ask_health() {
   const std::string what = "GET " + path;
   auto answer = co_await get(path);
   if (!answer) co_return failure(answer.error(), what);
+  const bool empty = answer->status == 200 && answer->body == "{}";
+  if (preset_.empty_is_loading && empty && path == preset_.path) {
+    co_return judge(Readiness::loading, what + ": nothing to serve yet");
+  }
   co_return judge(read_health(preset_.engine, answer->status, answer->body),
                   answer_of(what, *answer));
 }

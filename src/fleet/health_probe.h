@@ -38,8 +38,10 @@ class HealthProbe {
   const HealthQuestion& question() const { return question_; }
   const ServerAccess& access() const { return access_; }
   bool wants_token() const;
-  /// Nothing but connections, which a check must make to say anything.
-  bool only_connects() const { return kind_ == HealthCheckKind::tcp; }
+  /// A check says nothing over a connection that is there already.
+  bool always_connects() const {
+    return kind_ == HealthCheckKind::tcp || preset_.serves_the_connected_to_its_end;
+  }
   /// There is a connection for the next check.
   bool linked() const { return inquirer_.linked(); }
   /// As listed when it was last asked.

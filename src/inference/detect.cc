@@ -89,13 +89,25 @@ bool has_ray_routes(const Answers& answers) {
   });
 }
 
-bool is_draining_ray(const Answers& answers) {
+bool is_ray_without_routes(const Answers& answers) {
   const ProbeAnswer* answer = answers.at("/-/routes");
   return answer != nullptr && answer->status == 503 &&
-         answer->body.starts_with("This node is being drained");
+         (answer->body.starts_with("This node is being drained") ||
+          answer->body.starts_with("Route table is not populated yet"));
+}
+
+/// What its proxy says where no application is, such as before the first.
+bool points_to_ray_routes(const Answers& answers) {
+  return answers.any([](const ProbeAnswer& answer, const Keys&) {
+    return answer.status == 404 && answer.body.find("/-/routes for available") != std::string::npos;
+  });
 }
 
 bool is_triton(const Answers& answers) { return text_at(answers.good("/v2"), "name") == "triton"; }
+
+bool is_mlserver(const Answers& answers) {
+  return text_at(answers.good("/v2"), "name") == "mlserver";
+}
 
 /// Triton, MLServer and others of the protocol: {"name": ..., "version": ..., "extensions": [...]}.
 bool describes_itself_as_kserve(const Answers& answers) {
@@ -186,8 +198,10 @@ struct Rule {
 /// SGLang speaks Ollama's API beside its own.
 constexpr Rule rules[] = {
     {"ray", "/-/routes lists its applications", has_ray_routes},
-    {"ray", "/-/routes says that the node is being drained", is_draining_ray},
+    {"ray", "/-/routes says that it has none", is_ray_without_routes},
+    {"ray", "it points to /-/routes", points_to_ray_routes},
     {"triton", "/v2 has its name", is_triton},
+    {"mlserver", "/v2 has its name", is_mlserver},
     {"sglang", "/v1/models says owned_by sglang", owns_as_sglang},
     {"sglang", "it has a /model_info", has_sglang_model_info},
     {"trtllm", "/v1/models says owned_by tensorrt_llm", owns_as_trtllm},

@@ -22,6 +22,7 @@ constexpr EnginePreset presets[] = {
      .listing = ModelListing::kserve,
      .token = TokenQuestion::kserve,
      .path_is_of_all_models = true,
+     .serves_the_connected_to_its_end = true,
      .kserve_calls = true},
     {.engine = "trtllm", .path = "/health"},
     // Not its /v2/health: that says {"live":true} whatever happens.
@@ -40,10 +41,18 @@ constexpr EnginePreset presets[] = {
      .path = "",
      .listing = ModelListing::tfserving,
      .token = TokenQuestion::none},
-    // Of the proxy, whatever its replicas do.
-    {.engine = "ray", .path = "/-/healthz"},
+    // Its /-/healthz is the proxy's, and says "success" while no application is there. Where one is
+    // on its way it is listed, and requests wait for it.
+    {.engine = "ray", .path = "/-/routes", .empty_is_loading = true},
     {.engine = "ollama", .path = "/"},
-    // No engine of the file: MLServer and whoever else speaks the protocol (KServe v2).
+    // Ready means all models; one that is unloaded later is absent (404), and the server ready.
+    {.engine = "mlserver",
+     .path = "/v2/health/ready",
+     .listing = ModelListing::kserve,
+     .token = TokenQuestion::none,
+     .path_is_of_all_models = true,
+     .kserve_calls = true},
+    // No engine of the file: whoever else speaks the protocol (KServe v2).
     {.engine = "kserve",
      .path = "/v2/health/ready",
      .listing = ModelListing::kserve,

@@ -324,7 +324,7 @@ class Answers(Health):
         self.assertEqual((shown["engine"], shown["models"]), ("vllm", ["a"]))
 
     def test_a_stranger_that_speaks_kserve_is_asked_as_kserve_has_it(self):
-        table = {"/v2": b'{"name":"mlserver","version":"1.7.1","extensions":[]}',
+        table = {"/v2": b'{"name":"stranger","version":"1.7.1","extensions":[]}',
                  "/v2/health/ready": (400, b"")}
         backend = self.backend(answers(table))
         daemon = self.pool(backend, engine="auto")

@@ -40,7 +40,7 @@ INSTANTIATE_TEST_SUITE_P(
         Said{"SGLang starts, or leaves", "sglang", 503, "", Readiness::unready},
         Said{"Triton loads a model", "triton", 400, "", Readiness::unready},
         Said{"Triton leaves", "triton", 503, R"({"error":"Server exiting"})", Readiness::unready},
-        Said{"MLServer loads a model", "kserve", 400, "", Readiness::unready},
+        Said{"MLServer loads a model", "mlserver", 400, "", Readiness::unready},
         Said{"400 is no health of vLLM's", "vllm", 400, "", Readiness::failing},
         Said{"llama.cpp loads its model", "llamacpp", 503,
              R"({"error":{"message":"Loading model","type":"unavailable_error","code":503}})",

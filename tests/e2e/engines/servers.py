@@ -278,8 +278,8 @@ class Tokens(MLModel):
 class MlServer(Kserve):
     name = "mlserver"
     title = "MLServer"
-    engine = "generic"
-    scraped_by = "url"
+    engine = "mlserver"
+    scraped_by = "port"
     signals = frozenset({"running"})
     quick = Kserve.working(0.005)
     busy = Kserve.working(0.5)
@@ -452,10 +452,10 @@ class TorchServe(Server):
                         "--export-path", str(self.folder / "store")],
                        env={**os.environ, **self.environment()}, check=True, capture_output=True, timeout=60)
 
-    @staticmethod
-    def environment():
+    def environment(self):
+        """With a place of its own for temporary files, where it looks whether another runs."""
         home = Home("torchserve")
-        return {"PYTHONPATH": str(MODELS / "torch_stand_in"), "PYTHONDONTWRITEBYTECODE": "1",
+        return {"TMPDIR": str(self.folder), "PYTHONPATH": str(MODELS / "torch_stand_in"), "PYTHONDONTWRITEBYTECODE": "1",
                 "PATH": f"{home.path}/venv/bin:{os.environ['PATH']}"}
 
     def command(self):
