@@ -167,7 +167,8 @@ struct MetricsPoller::State final : EngineSource::Listener, GpuListener {
   std::vector<std::string> gpus;
   std::shared_ptr<GpuExporter> exporter;
   std::optional<EngineSource> engine;
-  PollRecord record;
+  PollRecord record;      // where there is no engine to ask
+  PollRecord gpu_record;  // as it was told last
 };
 
 MetricsPoller::MetricsPoller(Loop& loop, const MetricsQuestion& question,
@@ -199,7 +200,15 @@ MetricsPoller::~MetricsPoller() = default;
 
 PollRecord MetricsPoller::record() const {
   PollRecord record = state_->engine ? state_->engine->record() : state_->record;
-  if (state_->exporter != nullptr) record.gpu = &state_->exporter->record();
+  if (state_->exporter == nullptr) return record;
+  state_->gpu_record = state_->exporter->record();
+  record.gpu = &state_->gpu_record;
+  const bool fresh = record.gpu->state == PollRecord::State::fresh;
+  if (fresh && !sum_up(state_->exporter->gpus(), state_->gpus).any()) {
+    state_->gpu_record.state = PollRecord::State::failing;
+    state_->gpu_record.reason =
+        state_->gpus.empty() ? "it tells nothing of its GPUs" : "it tells of none of these GPUs";
+  }
   return record;
 }
 

@@ -9,6 +9,11 @@ namespace {
 /// Between one reading's end and the next one's beginning, whatever the file says.
 constexpr Duration shortest_rest = std::chrono::milliseconds(1);
 
+/// An answer that will be the same tomorrow, unlike that of a server that is starting or busy.
+bool says_no(int status) {
+  return status == 200 || (status >= 400 && status < 500 && status != 408 && status != 429);
+}
+
 }  // namespace
 
 PolledSource::PolledSource(Loop& loop, ScrapePlace place, NameResolver resolve,
@@ -33,6 +38,7 @@ Task<void> PolledSource::run() {
     const Instant began = loop_.now();
     if (resting()) {
       record_.state = PollRecord::State::resting;
+      record_.reason.clear();
     } else {
       record_.asked = began;
       auto scraped = co_await scraper_.read(*this, began + timeout_);
@@ -41,7 +47,7 @@ Task<void> PolledSource::run() {
         fail(std::move(scraped.error().detail));
       } else if (std::string reason = judge(*scraped); reason.empty()) {
         succeed(*scraped);
-      } else if (scraper_.leave_short_path()) {
+      } else if (says_no(scraped->status) && scraper_.leave_short_path()) {
         continue;  // with the whole exposition, at once
       } else {
         fail(std::move(reason));

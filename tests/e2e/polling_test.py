@@ -224,6 +224,26 @@ class Gpus(Polling):
         self.assertIsNone(one["engine"], "nobody knows where a generic engine's would be")
         self.assertEqual(exporter.accepted, 1)
 
+    def test_a_server_whose_memory_fills_gets_no_request_before_it_fails_one(self):
+        full, sound = self.simulators("--model", "m"), self.simulators("--model", "m")
+        daemon = self.in_front_of(full.addresses[0], sound.addresses[0],
+                                  pool={"engine": "vllm", "picker": "gpu"})
+        self.until(daemon, full.addresses[0], lambda polled: polled["kv_cache_ratio"] == 0)
+        self.fault(full, "vram", gpu_memory_ratio=0.97, out_of_memory_after_seconds=3)
+        self.until(daemon, full.addresses[0], lambda polled: polled["kv_cache_ratio"] == 0.97)
+        picked = daemon.backend(full.addresses[0])["picks_total"]
+
+        body = json.dumps({**CHAT, "max_tokens": 2}).encode()
+        began = time.monotonic()
+        while time.monotonic() - began < 4:  # by its end each request there would fail
+            answer = exchange(daemon.address, "POST", "/v1/chat/completions",
+                              [("content-type", "application/json")], body)
+            self.assertEqual(answer.status, 200, answer.body)
+        self.assertEqual(daemon.backend(full.addresses[0])["picks_total"], picked)
+        direct = exchange(full.addresses[0], "POST", "/v1/chat/completions",
+                          [("content-type", "application/json")], body)
+        self.assertEqual(direct.status, 500)
+
     def test_memory_that_fills_is_seen_beside_the_engines_load(self):
         simulators = self.simulators("--model", "m")
         address = simulators.addresses[0]

@@ -475,6 +475,20 @@ TEST(GpuExporter, IsReadOnceForAllWhoNameIt) {
       << "it goes on for those who are left";
 }
 
+TEST(GpuExporter, ThatTellsOfOtherGpusIsSaidToDoSo) {
+  Loop loop;
+  ExpositionServer exporter(loop, two_gpus);
+  auto question = ask("generic");
+  question.config.gpu = exporter.url();
+  question.gpus = {"elsewhere/0"};
+  Polling polling(loop, question, closed_endpoint());
+
+  ASSERT_TRUE(polling.until(
+      [&] { return polling.poller->record().gpu->state == PollRecord::State::failing; }));
+
+  EXPECT_EQ(polling.poller->record().gpu->reason, "it tells of none of these GPUs");
+}
+
 TEST(GpuExporter, IsForgottenWithoutTheEngine) {
   Loop loop;
   ExpositionServer engine(loop, vllm_saying(4, 3, 0.5));

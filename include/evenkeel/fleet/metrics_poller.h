@@ -50,7 +50,8 @@ struct PollRecord {
   Duration interval{};               ///< as it is now: stretched where the engine is slow to answer
   std::uint64_t readings_total = 0;  ///< that brought values
   std::uint64_t failures_total = 0;
-  /// The same of the GPU exporter, where there is one; null: none. Valid while the poller lives.
+  /// The same of the GPU exporter, where there is one; null: none. Failing also where it tells of
+  /// none of the backend's GPUs. Valid until the next record of the same poller.
   const PollRecord* gpu = nullptr;
 };
 
