@@ -25,7 +25,7 @@ HOSTS = (servers.FIRST_HOST, "127.0.0.2")
 SILENCE = 4  # seconds that an answer may be silent, in these pools
 CHECKS = 0.2  # seconds between two
 AT_ONCE = 1  # the seconds in which who leaves without a word must be seen to
-COLUMNS = ("detected", "loading", "polled", "balanced", "killed", "stopped")
+COLUMNS = ("detected", "loading", "trapped", "polled", "balanced", "killed", "stopped")
 GONE = (http.client.HTTPException, OSError)
 
 
@@ -316,6 +316,8 @@ class Trial:
     def observe(self):
         """(column, Sighting), one after the other."""
         for column in COLUMNS:
+            if column == "trapped" and not self.kind.trap:
+                continue
             sighting = Sighting()
             try:
                 getattr(self, column)(sighting)
@@ -400,6 +402,27 @@ class Trial:
     def first_up(self):
         watch, _, _ = self.loaded
         return min(when for each in self.servers if (when := watch.states["http", each.address].first("up")))
+
+    def trapped(self, sighting):
+        """What its plain readiness gets wrong."""
+        first = self.servers[0]
+        with Watch(self.daemon) as watch, Probe(first) as probe, \
+                Clients(self.daemon.address, self.kind.quick, 3) as clients:
+            states = watch.states["http", first.address]
+            wait_until(lambda: states and probe.words and clients.served_by(first) > 1, what="a first look")
+            first.provoke()
+            if self.kind.trap_takes_out:
+                wait_until(lambda: not self.is_up(first), what="a state that is not up")
+                first.calm()
+                self.wait_up(first)
+        sighting.fact(f"{self.kind.trap}: it says {', '.join(probe.words.words())}; state {', '.join(states.words())}")
+        failed = clients.failed()
+        if self.kind.trap_takes_out:
+            sighting.fact(f"{len(failed)} of {len(clients.outcomes)} requests failed by then")
+        else:
+            sighting.claim(set(states.words()) == {"up"}, "it was taken out")
+            sighting.claim(len(probe.words) > 1, "its readiness did not change: there was no trap")
+            sighting.claim(not failed, f"failed: {tally(each.failure for each in failed)}")
 
     def polled(self, sighting):
         """While it is busy and after."""
@@ -510,10 +533,10 @@ class Trial:
 
     def stop_one(self, sighting, server):
         how = f"{server.stopping}: " if server.stopping else ""
-        stream = self.stream_on(server)
         with Watch(self.daemon) as watch, Clients(self.daemon.address, self.kind.quick, 3) as clients:
-            wait_until(lambda: stream.pieces >= 3, 20, "a few pieces")
             wait_until(lambda: clients.served_by(server) > 1, 20, "its share of requests")
+            stream = self.stream_on(server)
+            wait_until(lambda: stream.pieces >= 3, 20, "a few pieces")
             told = time.monotonic()
             server.terminate()
             stream.wait(30)

@@ -63,7 +63,8 @@ class Server:
     checked_port = None  # where its checks go, if not where requests do
     scraped_by = None  # how evenkeel learns where the exposition is: port (the pool's), url (each backend's)
     readiness = "/health"  # what its preset asks
-    probe_is_truthful = True  # False: readiness says 200 before a model can answer
+    trap = None  # what its readiness gets wrong, provoked by `provoke`
+    trap_takes_out = False  # and evenkeel must take it out until `calm`; else it must let it be
     patience = 30  # seconds, for its start
     signals = frozenset()  # of running, waiting, kv_cache_ratio: what its exposition has
     exposition_seconds = 0  # how old what it tells may be
@@ -113,6 +114,12 @@ class Server:
         """As an operator asks it to stop."""
         self.serving.process.send_signal(signal.SIGTERM)
 
+    def provoke(self):
+        """Its trap, until the end of that or of `calm`."""
+
+    def calm(self):
+        pass
+
     def exposition_url(self):
         return f"http://{self.host}:{self.port.get('metrics', self.port['http'])}/metrics"
 
@@ -131,6 +138,11 @@ def version_of(python, package):
     """Of a package in another environment."""
     return subprocess.run([python, "-c", "import importlib.metadata as m, sys; print(m.version(sys.argv[1]))", package],
                           capture_output=True, text=True, check=True, timeout=60).stdout.strip()
+
+
+def told(url, method="POST"):
+    with urllib.request.urlopen(urllib.request.Request(url, b"", JSON, method=method), timeout=30) as answer:
+        answer.read()
 
 
 def asked_over_http(address, path):
@@ -219,7 +231,8 @@ class Triton(Kserve):
     signals = frozenset({"waiting"})
     quick = Kserve.working(0.005)
     busy = Kserve.working(0.2)
-    late_model = "late"  # not loaded until it is asked for
+    late_model = "late"  # not loaded until it is asked for; takes 3 s
+    trap = "one more model loads"
 
     why_not = staticmethod(why_no_triton)
 
@@ -240,6 +253,9 @@ class Triton(Kserve):
         command, environment = triton_command(self.folder, self.host, *self.port.values())
         return [*command, "--model-control-mode=explicit",
                 *(f"--load-model={each}" for each in self.models)], environment
+
+    def provoke(self):
+        told(f"http://{self.address}/v2/repository/models/{self.late_model}/load")
 
     def kill(self):
         super().kill()
@@ -283,6 +299,8 @@ class MlServer(Kserve):
     signals = frozenset({"running"})
     quick = Kserve.working(0.005)
     busy = Kserve.working(0.5)
+    trap = "a model is unloaded"
+    trap_takes_out = True
 
     why_not = staticmethod(why_no_mlserver)
 
@@ -298,6 +316,12 @@ class MlServer(Kserve):
             (self.folder / name).mkdir()
             (self.folder / name / "model-settings.json").write_text(json.dumps(
                 {"name": name, "implementation": f"waiting.{kind}"}))
+
+    def provoke(self):
+        told(f"http://{self.address}/v2/repository/models/work/unload")
+
+    def calm(self):
+        told(f"http://{self.address}/v2/repository/models/work/load")
 
     def command(self):
         return [str(pathlib.Path(sys.executable).parent / "mlserver"), "start", str(self.folder)], {
@@ -378,7 +402,6 @@ class Ray(Server):
     ports = ("http", "metrics", "metrics_of_second")
     scraped_by = "url"
     readiness = "/-/healthz"
-    probe_is_truthful = False
     patience = 90
     signals = frozenset({"running", "waiting"})
     exposition_seconds = 15
@@ -421,9 +444,10 @@ class TorchServe(Server):
     ports = ("http", "management", "metrics", "grpc", "grpc_management")
     models = ("wait",)
     checked_port = "management"  # /models/M, with a model's workers
+    trap = "all workers are gone"
+    trap_takes_out = True
     scraped_by = "port"
     readiness = "/ping"
-    probe_is_truthful = False
     patience = 60
     signals = frozenset()
     quick = Ask("/predictions/wait", {"seconds": 0.005}, ends=b"done")
@@ -462,6 +486,16 @@ class TorchServe(Server):
         return [Home("torchserve").program("torchserve"), "--start", "--foreground", "--disable-token-auth",
                 "--model-store", str(self.folder / "store"), "--models", "wait=wait.mar",
                 "--ts-config", str(self.folder / "settings.properties")], self.environment()
+
+    def provoke(self):
+        self.have_workers(0)
+
+    def calm(self):
+        self.have_workers(1)
+
+    def have_workers(self, count):
+        told(f"http://{self.host}:{self.port['management']}/models/wait"
+             f"?min_worker={count}&max_worker={count}&synchronous=true", "PUT")
 
     def terminate(self):
         """The launcher passes nothing on: Java itself is told."""
