@@ -31,7 +31,7 @@ def main():
 
     failures = []
     samples = [*sorted((ROOT / "config").glob("*.yaml")), ROOT / "docker" / "evenkeel.yaml"]
-    assert samples, "no samples"
+    assert len(samples) > 1, "no samples"
     for sample in samples:
         for error in validator.iter_errors(yaml.safe_load(sample.read_text())):
             failures.append(f"{sample.name}: {error.json_path}: {error.message}")
