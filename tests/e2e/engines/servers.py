@@ -106,9 +106,17 @@ class Server:
         return self.serving is not None and self.serving.process.poll() is None
 
     def kill(self):
-        """Its whole family, as when a machine loses power."""
-        if self.serving is not None:
-            self.serving.kill()
+        """Its whole family, as when a machine loses power; but nothing that it shared stays behind."""
+        if self.serving is None:
+            return
+        family = [self.serving.process.pid, *descendants(self.serving.process.pid)] if self.running() else []
+        shared = shared_by(family)
+        self.serving.kill()
+        for each in family:  # some begin sessions of their own
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(each, signal.SIGKILL)
+        for each in shared:
+            each.unlink(missing_ok=True)
 
     def terminate(self):
         """As an operator asks it to stop."""
@@ -420,18 +428,9 @@ class Ray(Server):
             self.port["metrics"] = second
 
     def command(self):
-        return [Home("ray").program("python3"), "-B", str(MODELS / "ray_app.py"), self.host,
-                str(self.port["http"]), str(self.port["metrics"]), str(self.folder / "ray"), str(self.loading_seconds)], {"RAY_USAGE_STATS_ENABLED": "0"}
-
-    def kill(self):
-        """Ray's programs begin sessions of their own."""
-        if self.serving is None:
-            return
-        family = descendants(self.serving.process.pid)
-        super().kill()
-        for each in family:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(each, signal.SIGKILL)
+        told = [self.host, self.port["http"], self.port["metrics"], self.folder / "ray", self.loading_seconds]
+        return [Home("ray").program("python3"), "-B", str(MODELS / "ray_app.py"), *map(str, told)], {
+            "RAY_USAGE_STATS_ENABLED": "0", "RAY_raylet_start_wait_time_s": "120"}
 
     def version(self):
         return version_of(Home("ray").program("python3"), "ray")
@@ -506,6 +505,15 @@ class TorchServe(Server):
 
     def version(self):
         return version_of(Home("torchserve").program("python3"), "torchserve")
+
+
+def shared_by(family):
+    """Shared memory that has a name; a psm_* of Python's outlives who is killed."""
+    found = set()
+    for each in family:
+        with contextlib.suppress(OSError):
+            found.update(re.findall(r" (/dev/shm/[^ \n]+)$", pathlib.Path(f"/proc/{each}/maps").read_text(), re.M))
+    return [pathlib.Path(each) for each in found]
 
 
 def descendants(pid):
