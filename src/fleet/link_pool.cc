@@ -231,6 +231,18 @@ void LinkPool::take_back_shared(Kept& kept) {
   }
 }
 
+std::size_t LinkPool::let_go(std::size_t most) {
+  options_.max_idle = 0;
+  const auto unused = std::partition(shared_.begin(), shared_.end(),
+                                     [](const auto& kept) { return kept->users > 0; });
+  const auto of_shared = std::min(most, static_cast<std::size_t>(shared_.end() - unused));
+  shared_.resize(shared_.size() - of_shared);
+  const auto of_idle = std::min(most - of_shared, idle_.size());
+  idle_.resize(idle_.size() - of_idle);
+  cells_.links_idle.remove(static_cast<std::int64_t>(of_shared + of_idle));
+  return of_shared + of_idle;
+}
+
 void LinkPool::drop_shared(const Kept& kept) {
   const auto place = std::find_if(shared_.begin(), shared_.end(),
                                   [&](const auto& item) { return item.get() == &kept; });

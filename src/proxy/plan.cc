@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 
 namespace evenkeel {
 namespace {
@@ -130,6 +131,20 @@ Handler& Plan::filters_before(Handler& last) {
 Handler& Plan::stage(Filter& filter, Handler& next) {
   handlers_.push_back(std::make_unique<Stage>(filter, next));
   return *handlers_.back();
+}
+
+std::vector<std::shared_ptr<LinkPool>> Plan::links_not_in(const Plan& successor) const {
+  std::unordered_set<const LinkPool*> taken_over;
+  for (const auto& [pool, connected] : successor.connected_) {
+    for (const Connected& each : connected) taken_over.insert(each.links.get());
+  }
+  std::vector<std::shared_ptr<LinkPool>> left;
+  for (const auto& [pool, connected] : connected_) {
+    for (const Connected& each : connected) {
+      if (!taken_over.contains(each.links.get())) left.push_back(each.links);
+    }
+  }
+  return left;
 }
 
 Task<Result<Response>> Plan::handle(Request& request) {

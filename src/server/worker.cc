@@ -15,7 +15,8 @@ namespace {
 /// the kernel spreads them by hash, which is uneven where there are few.
 bool far_ahead(std::uint32_t own, std::uint32_t least) { return own > least + 8 + least / 4; }
 
-constexpr int closed_when_exhausted = 16;  // idle connections, at a time
+constexpr int closed_when_exhausted = 16;           // idle connections, at a time
+constexpr std::size_t links_closed_at_a_time = 32;  // of backends that are gone
 
 /// The kernel gives the lowest free number: a new descriptor from here on says that few are left.
 /// They are kept for links to backends and for the admin listener.
@@ -45,9 +46,30 @@ Worker::~Worker() {
 }
 
 void Worker::adopt(std::shared_ptr<const Config> config, std::shared_ptr<const Fleet> fleet) {
-  plan_ = std::make_shared<Plan>(std::move(config), std::move(fleet),
-                                 WorkerContext{loop_, sheets_, index_, ledger_}, plan_.get());
+  auto next = std::make_shared<Plan>(std::move(config), std::move(fleet),
+                                     WorkerContext{loop_, sheets_, index_, ledger_}, plan_.get());
+  const auto before = std::exchange(plan_, std::move(next));
   for (Port& port : ports_) port.renew_tls();
+  if (before == nullptr) return;
+  auto left = before->links_not_in(*plan_);
+  if (!left.empty()) loop_.spawn(let_go(std::move(left)));
+}
+
+/// Closes links that nobody will use any more, a few at a time: there may be thousands, and
+/// requests do not wait for that.
+Task<void> Worker::let_go(std::vector<std::shared_ptr<LinkPool>> pools) {
+  std::size_t left = 0;
+  for (const auto& pool : pools) {
+    while (true) {
+      if (left == 0) {
+        co_await loop_.yield();
+        left = links_closed_at_a_time;
+      }
+      const std::size_t closed = pool->let_go(left);
+      left -= closed;
+      if (left > 0) break;
+    }
+  }
 }
 
 void Worker::listen(const Doors& doors) {

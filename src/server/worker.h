@@ -83,6 +83,7 @@ class Worker final {
     int fd_;
   };
 
+  Task<void> let_go(std::vector<std::shared_ptr<LinkPool>> pools);
   Port* port_numbered(std::uint32_t number);
   int close_idle(int count);
   Worker& least_busy();

@@ -78,6 +78,10 @@ class LinkPool {
 
   std::size_t idle() const { return idle_.size(); }
 
+  /// Keeps no link any more: those that come back are closed, and of the idle ones up to `most`
+  /// now. How many; less than `most` when there are no more.
+  std::size_t let_go(std::size_t most);
+
  private:
   friend class LinkLease;
   using Kept = LinkLease::Kept;

@@ -25,9 +25,9 @@
 
 namespace evenkeel {
 
-/// How a backend of a pool is spoken to, by whoever does. `tls`: of its pool. A pool of links is one
-/// backend's and one plan's: whatever TLS settings a link was made with are those of every request
-/// that may use it, without any of them being part of a key.
+/// How a backend of a pool is spoken to, by whoever does. `tls`: of its pool. A pool of links is
+/// one backend's and one plan's: whatever TLS settings a link was made with are those of every
+/// request that may use it, without any of them being part of a key.
 LinkPoolOptions link_options_of(const PoolConfig& pool, const BackendConfig& backend,
                                 const std::shared_ptr<const TlsClient>& tls);
 
@@ -50,6 +50,9 @@ class Plan final : public Handler {
 
   /// Finds the route, then sends the request down the filters of its pool.
   Task<Result<Response>> handle(Request& request) override;
+
+  /// The links that its successor did not take over.
+  std::vector<std::shared_ptr<LinkPool>> links_not_in(const Plan& successor) const;
 
   /// How connections to a listener begin from now on; null: in the clear.
   std::shared_ptr<const TlsServer> tls_of(std::string_view listener) const {
