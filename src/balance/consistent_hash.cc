@@ -99,7 +99,7 @@ class ConsistentHash final : public CandidatePicker {
 }  // namespace
 
 PickerMaker pickers::consistent_hash(PickerSetup setup) {
-  auto table = std::make_shared<const RendezvousTable>(*setup.backends);
+  auto table = RendezvousTable::of(*setup.backends);
   return [setup = std::move(setup), table](std::uint64_t seed) {
     return std::make_unique<ConsistentHash>(setup, table, seed);
   };

@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
 
 #include "evenkeel/base/hash.h"
 #include "evenkeel/base/rng.h"
@@ -34,7 +38,8 @@ class Arrivals {
   std::size_t slot() const { return slot_; }
   void advance() {
     const std::uint64_t random = random_();
-    time_ = (count_++ * time_unit + (random & (time_unit - 1))) / weight_;
+    time_ = count_++ * time_unit + (random & (time_unit - 1));
+    if (weight_ > 1) time_ /= weight_;
     slot_ = random >> shift_;
   }
 
@@ -47,7 +52,38 @@ class Arrivals {
   std::size_t slot_ = 0;
 };
 
+/// The tables that stand.
+class Shelf {
+ public:
+  std::shared_ptr<const RendezvousTable> table_for(const Backends& backends) {
+    Key key;
+    key.reserve(backends.size());
+    for (const auto& backend : backends) key.emplace_back(backend->id(), backend->spec().weight);
+    {
+      const std::lock_guard lock(mutex_);
+      std::erase_if(tables_, [](const auto& each) { return each.second.expired(); });
+      if (const auto found = tables_.find(key); found != tables_.end()) {
+        if (auto table = found->second.lock()) return table;
+      }
+    }
+    auto table = std::make_shared<const RendezvousTable>(backends);
+    const std::lock_guard lock(mutex_);
+    tables_[std::move(key)] = table;
+    return table;
+  }
+
+ private:
+  using Key = std::vector<std::pair<std::string, std::uint32_t>>;
+  std::mutex mutex_;
+  std::map<Key, std::weak_ptr<const RendezvousTable>> tables_;
+};
+
 }  // namespace
+
+std::shared_ptr<const RendezvousTable> RendezvousTable::of(const Backends& backends) {
+  static Shelf shelf;
+  return shelf.table_for(backends);
+}
 
 RendezvousTable::RendezvousTable(const Backends& backends)
     : shift_(64 - (backends.size() <= small_pool ? small_bits : large_bits)) {
@@ -67,18 +103,26 @@ RendezvousTable::RendezvousTable(const Backends& backends)
   const auto step = static_cast<std::uint64_t>(static_cast<double>(slots) / weights *
                                                static_cast<double>(time_unit)) +
                     1;
+  // A slot that was reached in an earlier step is settled. Most arrivals are at such slots, and
+  // there is a bit for each where a number would not fit into the cache.
   std::vector<std::uint64_t> reached(slots, unowned);
+  std::vector<bool> settled(slots);
+  std::vector<std::size_t> reached_now;
   std::size_t left = slots;
   for (std::uint64_t until = step; left > 0; until += step) {
+    reached_now.clear();
     for (std::uint32_t index = 0; index < arrivals.size(); ++index) {
       for (Arrivals& next = arrivals[index]; next.time() < until; next.advance()) {
+        if (settled[next.slot()]) continue;
         std::uint64_t& first = reached[next.slot()];
         if (next.time() >= first) continue;
-        if (first == unowned) --left;
+        if (first == unowned) reached_now.push_back(next.slot());
         first = next.time();
         owners_[next.slot()] = index;
       }
     }
+    for (const std::size_t slot : reached_now) settled[slot] = true;
+    left -= reached_now.size();
   }
 }
 

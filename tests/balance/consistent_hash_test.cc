@@ -206,5 +206,19 @@ TEST(RendezvousTable, OfABigPoolGivesEverybodyItsShare) {
   EXPECT_LT(*most, mean + 5 * std::sqrt(mean));
 }
 
+TEST(RendezvousTable, IsMadeOnceForTheSameBackends) {
+  const auto table = RendezvousTable::of(*some_backends(20));
+  EXPECT_EQ(RendezvousTable::of(*some_backends(20)), table);
+  EXPECT_NE(RendezvousTable::of(*some_backends(19)), table);
+  auto backends = some_backends(20);
+  std::swap(backends->front(), backends->back());
+  EXPECT_NE(RendezvousTable::of(*backends), table) << "owners are places in the list";
+  backends = some_backends(20);
+  BackendSpec heavier = backends->front()->spec();
+  heavier.weight += 1;
+  backends->front() = std::make_shared<Backend>(heavier);
+  EXPECT_NE(RendezvousTable::of(*backends), table);
+}
+
 }  // namespace
 }  // namespace evenkeel::testing
