@@ -24,6 +24,7 @@ except ImportError:
 HOSTS = (servers.FIRST_HOST, "127.0.0.2")
 SILENCE = 4  # seconds that an answer may be silent, in these pools
 CHECKS = 0.2  # seconds between two
+BUSY = 12  # requests at a time: more than two servers of a kind take
 AT_ONCE = 1  # the seconds in which who leaves without a word must be seen to
 COLUMNS = ("detected", "loading", "trapped", "polled", "balanced", "killed", "stopped")
 GONE = (http.client.HTTPException, OSError)
@@ -287,7 +288,7 @@ class Trial:
         kind = self.kind
         pool = {"name": "http", "engine": "auto", "backends": [self.backend(each) for each in self.servers],
                 "health": {"interval": f"{CHECKS}s", "timeout": "2s"}, "metrics": {"interval": "250ms"},
-                "timeouts": {"idle": f"{SILENCE}s", "first_byte": f"{3 * SILENCE}s"}, "debug_headers": True}
+                "timeouts": {"idle": f"{SILENCE}s", "first_byte": "30s"}, "debug_headers": True}
         if kind.models:
             pool["models"] = list(kind.models)
             pool["health"]["model"] = "required"
@@ -430,7 +431,7 @@ class Trial:
         """While it is busy and after."""
         length = max(self.seconds, self.kind.exposition_seconds)
         with Watch(self.daemon) as watch:
-            with Clients(self.daemon.address, self.kind.busy, 14) as clients:
+            with Clients(self.daemon.address, self.kind.busy, BUSY) as clients:
                 time.sleep(length)  # that long the load lasts
             busiest = {name: max((seen[name] for each in self.servers for seen in watch.polled[each.address]
                                   if seen and seen[name] is not None), default=None)
@@ -458,7 +459,7 @@ class Trial:
             return all(not value for each in self.servers for name, value in self.documents(each)[0]["polled"].items()
                        if name in ("running", "waiting") and value is not None)
         try:
-            wait_until(idle, 5 + 2 * self.kind.exposition_seconds, "0 after the load")
+            wait_until(idle, 15 + 2 * self.kind.exposition_seconds, "0 after the load")
         except AssertionError as failure:
             sighting.claim(False, str(failure))
 
@@ -541,7 +542,7 @@ class Trial:
             wait_until(lambda: stream.pieces >= 3, 20, "a few pieces")
             told = time.monotonic()
             server.terminate()
-            stream.wait(30)
+            stream.wait(60)
             wait_until(lambda: watch.states["http", server.address].words()[-1] != "up", 20 + server.patience,
                        "a state that is not up")
             time.sleep(self.seconds / 4)  # that long it is seen to be avoided

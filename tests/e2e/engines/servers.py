@@ -349,7 +349,7 @@ class OpenAi(Server):
     models = ("random",)
     openai = True
     quick = chat(2)
-    busy = chat(60, ignore_eos=True)
+    busy = chat(30, ignore_eos=True)
     long = chat(6000, stream=True, ignore_eos=True)
 
 
