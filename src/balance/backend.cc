@@ -15,7 +15,7 @@ Backend::Backend(BackendSpec spec, const Backend& predecessor)
     : spec_(std::move(spec)), load_(predecessor.load_), line_(predecessor.line_) {}
 
 bool Backend::try_enter(Instant now) const {
-  if (!load_->try_enter(spec_.max_in_flight)) return false;
+  if (!load_->try_enter(load_->limit())) return false;
   load_->count_pick();
   if (load_->suspect()) load_->back_off(now);
   return true;
@@ -23,6 +23,11 @@ bool Backend::try_enter(Instant now) const {
 
 void Backend::leave() const {
   load_->leave();
+  if (line_ && line_->occupied()) line_->offer(*load_, Clock::now());
+}
+
+void Backend::take_over() const {
+  load_->set_limit(spec_.max_in_flight);
   if (line_ && line_->occupied()) line_->offer(*load_, Clock::now());
 }
 

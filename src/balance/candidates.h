@@ -27,7 +27,7 @@ class Candidates {
   const Load& load(std::uint32_t index) const { return *entries_[index].load; }
 
   bool has_room(std::uint32_t index) const {
-    return entries_[index].load->has_room(entries_[index].limit);
+    return entries_[index].load->has_room(entries_[index].load->limit());
   }
   /// 0: none.
   double memory_guard() const { return memory_guard_; }
@@ -47,7 +47,6 @@ class Candidates {
   struct Entry {
     const Load* load;
     std::uint32_t weight;
-    std::uint32_t limit;
   };
   std::shared_ptr<const Backends> backends_;
   std::vector<Entry> entries_;

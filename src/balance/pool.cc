@@ -65,6 +65,10 @@ std::shared_ptr<PoolState> PoolState::build(PoolSpec spec, const PoolState* pred
   return state;
 }
 
+void PoolState::take_over() const {
+  for (const auto& backend : *backends_) backend->take_over();
+}
+
 std::uint64_t PoolState::in_flight() const {
   std::uint64_t sum = 0;
   for (const auto& backend : *backends_) sum += backend->load().in_flight();

@@ -45,11 +45,7 @@ std::size_t WaitingLine::offer_locked(const Load& load, Instant now) {
     at = at->next;
     const BackendPtr* backend = ticket.usable(load, now);
     if (backend == nullptr) continue;
-    if (!(*backend)->try_enter(now)) {
-      // Who stands under an older configuration may know a lower limit than those behind.
-      if (&ticket.state == &static_cast<Ticket&>(*line_.previous).state) break;
-      continue;
-    }
+    if (!(*backend)->try_enter(now)) break;  // full, for those behind as well
     grant(ticket, *backend);
     ++granted;
   }

@@ -10,6 +10,8 @@ namespace {
 
 /// Until a question that nobody could answer is put again: doubled each time.
 constexpr Duration first_pause = std::chrono::milliseconds(500);
+/// How often in a row it has to be said that a name has no address any more.
+constexpr int denials_believed = 3;
 constexpr Duration longest_pause = std::chrono::seconds(10);
 /// Name servers there are that never answer one of the two questions (RFC 8305, 3).
 constexpr Duration patience_with_other = std::chrono::milliseconds(100);
@@ -28,6 +30,7 @@ struct Directory::Half {
   std::vector<Endpoint> addresses;  // sorted: name servers shuffle. Ports are 0
   Duration rest{};                  // until it is asked for again
   bool known = false;               // somebody has answered
+  int denials = 0;                  // "there is none", in a row, of what had some
   bool settled = false;             // the first question is over
   Task<void> keeping;
 };
@@ -98,6 +101,15 @@ Task<void> Directory::keep(Entry& entry, Half& half, const Half& other) {
 
 void Directory::take(Entry& entry, Half& half, const Half& other, Resolver::Answer& answer) {
   auto addresses = sorted(std::move(answer.addresses));
+  // A name server that has just started, or a zone that is being loaded, denies everything for a
+  // moment; a pool that has really gone fails its checks.
+  const bool denies = addresses.empty() && !half.addresses.empty();
+  half.denials = denies ? half.denials + 1 : 0;
+  if (denies && half.denials < denials_believed) {
+    half.rest = least_;
+    return;
+  }
+  half.denials = 0;
   const bool first = !half.known;
   const bool moved = addresses != half.addresses;
   if (!entry.found() && !addresses.empty()) {

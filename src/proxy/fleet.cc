@@ -188,7 +188,8 @@ Result<Fleet::Member> Fleet::member_for(const PoolConfig& pool, const Circumstan
            .labels = backend.labels,
            .max_in_flight = pool.limits.max_in_flight,
            .standby = backend.standby});
-      member.seats.push_back({backend, std::move(addresses), authorization});
+      const bool drained = circumstances.drained.contains({pool.name, id});
+      member.seats.push_back({backend, std::move(addresses), authorization, drained});
     }
   }
   if (speaks_tls(pool)) {
@@ -208,8 +209,10 @@ Result<Fleet::Member> Fleet::member_for(const PoolConfig& pool, const Circumstan
 
 void Fleet::take_over() const {
   for (const Member& member : pools_) {
+    member.state->take_over();
     for (std::size_t i = 0; i < member.seats.size(); ++i) {
       const Backend& backend = *member.state->backends()[i];
+      if (member.seats[i].drained) backend.load().close(Closure::draining);
       if (member.seats[i].addresses.empty()) {
         backend.load().close(Closure::unresolved);
       } else {

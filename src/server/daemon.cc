@@ -21,6 +21,7 @@
 #include "server/admin.h"
 #include "server/control.h"
 #include "server/doorkeeper.h"
+#include "server/knock.h"
 #include "server/lookout.h"
 #include "server/process_signals.h"
 #include "server/service_notifier.h"
@@ -39,6 +40,8 @@ constexpr Duration between_turns_of_pools = std::chrono::milliseconds(100);
 /// How long the start waits for the first result of every backend: the longest timeout of a check
 /// by default, and some.
 constexpr Duration longest_first_round = std::chrono::seconds(6);
+/// Of a worker's loop, at worst.
+constexpr Duration longest_turn = std::chrono::seconds(1);
 /// How long a start or a reload waits for name servers; names that are not found by then are found
 /// later.
 constexpr Duration longest_look_up = std::chrono::seconds(3);
@@ -155,11 +158,13 @@ class Daemon final : public Control {
   Task<void> put_in_place(std::shared_ptr<const Fleet> fleet, std::vector<Doors> doors);
   void request(Change::Kind kind);
   Weights weights_under(const Config& next) const;
-  Circumstances circumstances(const Weights& weights) const;
-  Circumstances as_it_runs(const Weights& weights) const;
+  void note_drained();
+  Circumstances circumstances(const Weights& weights);
+  Circumstances as_it_runs(const Weights& weights);
   void tell_reload(const std::vector<Problem>& problems, const std::string& text);
   std::string summary() const;
   void reopen_logs();
+  void close_unused_sockets();
   void leave();
   Task<void> drain();
   std::uint64_t connections() const;
@@ -182,7 +187,8 @@ class Daemon final : public Control {
                    }};
   std::optional<Doorkeeper> doorkeeper_;
   std::vector<Doors> first_doors_;
-  Weights weights_;  // that operators set
+  Weights weights_;                           // that operators set
+  decltype(Circumstances::drained) drained_;  // by operators, whether they are there now or not
   std::deque<ChangePtr> changes_;
   Signal changes_wanted_{loop_};
   Overview overview_;
@@ -233,9 +239,7 @@ Result<Done> Daemon::start() {
 
   for (const std::string& line : doorkeeper_->lines()) print_line(line);
   print_line(*admin);
-  for (const std::string& socket : inherited_.unused()) {
-    log::warning("inherited socket " + socket + ": no listener has that name or that address");
-  }
+  close_unused_sockets();
   for (auto& worker : workers_) {
     worker->adopt(config_, overview_.fleet);
     worker->start(workers_);
@@ -243,11 +247,20 @@ Result<Done> Daemon::start() {
   return Done{};
 }
 
+void Daemon::close_unused_sockets() {
+  std::vector<Address> used{config_->admin.address};
+  for (const ListenerConfig& listener : config_->listeners) used.push_back(listener.address);
+  for (const std::string& socket : inherited_.close_unused(used)) {
+    log::warning("inherited socket " + socket +
+                 ": no listener has that name or that address; it is closed");
+  }
+}
+
 Result<std::string> Daemon::bind_admin() {
   const Address& address = config_->admin.address;
   auto endpoints = resolve(address.host, address.port);
   if (!endpoints) return std::move(endpoints.error());
-  int fd = inherited_.take("admin", endpoints->front(), 0);
+  int fd = inherited_.take("admin", address, endpoints->front(), 0);
   if (fd < 0) {
     auto bound = Listener::bind(endpoints->front());
     if (!bound) {
@@ -424,6 +437,7 @@ Task<void> Daemon::reload(Change& change) {
     overview_.config = config_.get();
     overview_.config_hash = loaded.hash;
     overview_.loaded_at = std::chrono::system_clock::now();
+    close_unused_sockets();
     directory_.keep_for(config_->dns.min_ttl, config_->dns.max_ttl);
     co_await put_in_place(std::move(fleet), std::move(doors));
   }
@@ -527,14 +541,40 @@ Task<Result<std::vector<Endpoint>>> Daemon::addresses_of(std::string host, std::
   co_return std::move(answer->addresses);
 }
 
-Circumstances Daemon::circumstances(const Weights& weights) const {
+/// Who drains says so in the backend's load, which goes when a name server forgets the backend.
+void Daemon::note_drained() {
+  for (const Fleet::Member& member : overview_.fleet->pools()) {
+    for (const BackendPtr& backend : member.state->backends()) {
+      const std::pair key(member.state->spec().name, backend->id());
+      if (backend->load().closed(Closure::draining)) {
+        drained_.insert(key);
+      } else {
+        drained_.erase(key);
+      }
+    }
+  }
+  // What the file does not have any more is new if it comes back.
+  std::erase_if(drained_, [&](const auto& key) {
+    const std::string address = key.second.substr(0, key.second.find('@'));
+    return std::none_of(config_->pools.begin(), config_->pools.end(), [&](const PoolConfig& pool) {
+      return pool.name == key.first && std::any_of(pool.backends.begin(), pool.backends.end(),
+                                                   [&](const BackendConfig& backend) {
+                                                     return to_string(backend.address) == address;
+                                                   });
+    });
+  });
+}
+
+Circumstances Daemon::circumstances(const Weights& weights) {
+  if (overview_.fleet != nullptr) note_drained();
   return {.find = [this](const Address& address) { return directory_.find(address); },
-          .weights = weights};
+          .weights = weights,
+          .drained = drained_};
 }
 
 /// For what changes between two readings of the file: certificates and keys stay what they are,
 /// whatever is being done to their files just now.
-Circumstances Daemon::as_it_runs(const Weights& weights) const {
+Circumstances Daemon::as_it_runs(const Weights& weights) {
   Circumstances now = circumstances(weights);
   now.reads_files = false;
   return now;
@@ -590,7 +630,13 @@ Task<void> Daemon::drain() {
   notifier_.stopping(fmt::format("draining {} connections", connections()));
   overview_.draining = true;
   if (config_->shutdown.delay.count() > 0) co_await loop_.sleep_for(config_->shutdown.delay);
-  for (auto& worker : workers_) worker->begin_drain();
+  // Counted when every worker has closed its doors: until then somebody may be on his way in.
+  std::vector<Loop*> loops;
+  for (auto& worker : workers_) {
+    worker->begin_drain();
+    loops.push_back(&worker->loop());
+  }
+  co_await all_answer(loop_, std::move(loops), loop_.now() + longest_turn);
   const Instant deadline = loop_.now() + config_->shutdown.drain;
   Instant told = loop_.now();
   while (connections() > 0 && loop_.now() < deadline) {

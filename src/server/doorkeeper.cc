@@ -61,22 +61,31 @@ InheritedSockets::~InheritedSockets() {
   for (const Inherited& socket : sockets_) close(socket.fd);
 }
 
-int InheritedSockets::take(std::string_view name, const Endpoint& endpoint, unsigned turn) {
+int InheritedSockets::take(std::string_view name, const Address& address, const Endpoint& endpoint,
+                           unsigned turn) {
   std::vector<Inherited*> fitting;
   for (Inherited& socket : sockets_) {
-    if (socket.name == name || socket.endpoint == endpoint) fitting.push_back(&socket);
+    const bool called_so =
+        socket.name == name && (!socket.taken_for || *socket.taken_for == address);
+    if (called_so || socket.endpoint == endpoint) fitting.push_back(&socket);
   }
   if (fitting.empty()) return -1;
   Inherited& chosen = *fitting[turn % fitting.size()];
-  chosen.used = true;
-  return fcntl(chosen.fd, F_DUPFD_CLOEXEC, 0);
+  const int taken = fcntl(chosen.fd, F_DUPFD_CLOEXEC, 0);
+  if (taken >= 0) chosen.taken_for = address;
+  return taken;
 }
 
-std::vector<std::string> InheritedSockets::unused() const {
+std::vector<std::string> InheritedSockets::close_unused(const std::vector<Address>& used) {
   std::vector<std::string> unused;
-  for (const Inherited& socket : sockets_) {
-    if (!socket.used) unused.push_back(socket.name + " at " + socket.endpoint.text());
-  }
+  std::erase_if(sockets_, [&](const Inherited& socket) {
+    const bool is_used =
+        socket.taken_for && std::find(used.begin(), used.end(), *socket.taken_for) != used.end();
+    if (is_used) return false;
+    unused.push_back(socket.name + " at " + socket.endpoint.text());
+    close(socket.fd);
+    return true;
+  });
   return unused;
 }
 
@@ -125,7 +134,7 @@ Result<Endpoint> Doorkeeper::bind(const ListenerConfig& listener, std::uint32_t 
     return each.endpoint.port() == endpoint.port();
   });
   for (unsigned worker = 0; worker < workers_; ++worker) {
-    int fd = inherited_.take(listener.name, endpoint, worker);
+    int fd = inherited_.take(listener.name, listener.address, endpoint, worker);
     if (fd < 0) {
       auto bound =
           worker == 0 && !shared ? Listener::bind(endpoint) : Listener::bind_beside(endpoint);

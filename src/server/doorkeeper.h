@@ -26,18 +26,20 @@ class InheritedSockets {
   InheritedSockets& operator=(const InheritedSockets&) = delete;
   ~InheritedSockets();
 
-  /// A descriptor, the caller's own, of the socket that is called so or listens there; -1: there is
-  /// none. `turn`: of several that fit, each caller takes the next.
-  int take(std::string_view name, const Endpoint& endpoint, unsigned turn);
-  /// What nobody took, for the log.
-  std::vector<std::string> unused() const;
+  /// A descriptor, the caller's own, of the socket that listens there or is called so; -1: there is
+  /// none. One that a listener took for one address is not what it needs for another. `turn`: of
+  /// several that fit, each caller takes the next.
+  int take(std::string_view name, const Address& address, const Endpoint& endpoint, unsigned turn);
+  /// Closes those that nobody at one of these addresses took: who connects there is to be refused,
+  /// not left waiting. What they were, for the log.
+  std::vector<std::string> close_unused(const std::vector<Address>& used);
 
  private:
   struct Inherited {
     int fd;
     std::string name;
     Endpoint endpoint;
-    bool used = false;
+    std::optional<Address> taken_for;
   };
   std::vector<Inherited> sockets_;
 };

@@ -373,6 +373,7 @@ TEST_F(Placing, AReloadKeepsCountersAndServesBothLinesFromTheSamePlaces) {
   PoolSpec spec = some_pool(2, 1);
   spec.backends[0].weight = 3;  // changed: another object, the same counters
   auto renewed = PoolState::build(spec, state_.get());
+  renewed->take_over();
   Pool entrance(renewed, loop_, 2);
   auto new_plan = entrance.place({});
 
@@ -394,6 +395,7 @@ TEST_F(Placing, AReloadThatAddsABackendServesThoseWhoComeAfterItAtOnce) {
   auto old_plan = place();
 
   auto renewed = PoolState::build(some_pool(2, 1), state_.get());
+  renewed->take_over();
   Pool entrance(renewed, loop_, 2);
   auto new_plan = entrance.place({});
 
@@ -402,17 +404,33 @@ TEST_F(Placing, AReloadThatAddsABackendServesThoseWhoComeAfterItAtOnce) {
   EXPECT_FALSE(old_plan.ready());
 }
 
-TEST_F(Placing, AReloadThatRaisesTheLimitServesThoseWhoComeAfterItAtOnce) {
+TEST_F(Placing, AReloadThatRaisesTheLimitServesThoseWhoWaitFirst) {
   given(some_pool(1, 1));
   Lease taken = place_now();
   auto old_plan = place();
 
   auto renewed = PoolState::build(some_pool(1, 2), state_.get());
+  renewed->take_over();
   Pool entrance(renewed, loop_, 2);
   auto new_plan = entrance.place({});
 
-  EXPECT_TRUE(new_plan.ready());
-  EXPECT_FALSE(old_plan.ready());
+  EXPECT_TRUE(becomes_ready(old_plan));
+  EXPECT_FALSE(new_plan.ready());
+}
+
+TEST_F(Placing, AReloadThatLowersTheLimitHoldsForThoseOfBeforeToo) {
+  given(some_pool(1, 2));
+  Lease one = place_now();
+  Lease other = place_now();
+  auto old_plan = place();
+
+  auto renewed = PoolState::build(some_pool(1, 1), state_.get());
+  renewed->take_over();
+  one.give_back();
+
+  EXPECT_FALSE(becomes_ready(old_plan));
+  other.give_back();
+  EXPECT_TRUE(becomes_ready(old_plan));
 }
 
 TEST_F(Placing, APoolWithoutLimitsIsNeverSaturated) {

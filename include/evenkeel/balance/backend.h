@@ -52,6 +52,9 @@ class Backend {
 
   /// The server could not be connected.
   void connect_failed(Instant now) const { load_->back_off(now); }
+  /// From now on its limit is the one of this spec, for requests of every configuration: those who
+  /// wait under an older one are served by it too.
+  void take_over() const;
   /// A reason to give it nothing new has gone; if it was the last, its places are offered to those
   /// who wait.
   void reopen(Closure why) const;

@@ -58,6 +58,10 @@ class Load {
     return false;
   }
 
+  /// How many places there are, under whichever configuration runs now; 0: no limit.
+  std::uint32_t limit() const { return live_.limit.load(std::memory_order_relaxed); }
+  void set_limit(std::uint32_t limit) { live_.limit.store(limit, std::memory_order_seq_cst); }
+
   void leave() { live_.in_flight.fetch_sub(1, std::memory_order_seq_cst); }
 
   std::uint64_t picks_total() const { return live_.picks_total.load(std::memory_order_relaxed); }
@@ -155,6 +159,7 @@ class Load {
   struct alignas(64) Live {
     std::atomic<std::uint32_t> in_flight{0};
     std::atomic<std::uint32_t> closures{0};
+    std::atomic<std::uint32_t> limit{0};
     std::atomic<std::uint32_t> connect_failures{0};
     std::atomic<Duration::rep> avoid_until{0};  // of the steady clock; 0: never failed
     std::atomic<std::uint64_t> picks_total{0};

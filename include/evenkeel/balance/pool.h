@@ -81,6 +81,8 @@ class PoolState {
   std::size_t standing(Instant now) const;
   QueueCounts queue() const;
 
+  /// From now on this is the pool that runs: its limits hold for those who wait in line already.
+  void take_over() const;
   /// What has to be done from time to time: lets spares in and out, learns the backends' speeds.
   /// Thread: the control thread, about ten times a second. What it has learnt passes on to the
   /// state that is built with this one as predecessor; from then on only that one is turned.

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -25,6 +26,8 @@ struct Circumstances {
   std::function<std::vector<Endpoint>(const Address&)> find;
   /// Weights that operators have set in place of the file's, by pool and backend id.
   std::map<std::pair<std::string, std::string>, std::uint32_t> weights;
+  /// Backends that operators drain, the same way: those that come back are drained still.
+  std::set<std::pair<std::string, std::string>> drained;
   /// Certificates and keys are read; else they are the predecessor's, of the same configuration.
   bool reads_files = true;
 };
@@ -37,6 +40,7 @@ class Fleet {
     BackendConfig config;
     std::vector<Endpoint> addresses;  ///< tried in turn; empty: its name has none
     std::string authorization;        ///< what its `authorization` field says; empty: the client's
+    bool drained = false;             ///< by an operator
   };
   struct Member {
     std::shared_ptr<PoolState> state;
