@@ -12,14 +12,8 @@ import threading
 from backend import free_port
 from certificates import Authority
 from http2 import Peer
-from reloading import ReloadCase, Traffic, serve
+from reloading import ReloadCase, Traffic, refuses, serve
 from stream import PATIENCE, Closed, Stream, exchange
-
-
-def refuses(address):
-    host, _, port = address.rpartition(":")
-    with socket.socket() as sock:
-        return sock.connect_ex((host, int(port))) != 0
 
 
 class BadFiles(ReloadCase):

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import socket
 import threading
 import time
 
@@ -21,6 +22,13 @@ def serve(exchange):
         exchange.chunk(event)
         time.sleep(0.005)  # a server that thinks
     return exchange.end_chunks()
+
+
+def refuses(address):
+    """Nobody listens there."""
+    host, _, port = address.rpartition(":")
+    with socket.socket() as sock:
+        return sock.connect_ex((host, int(port))) != 0
 
 
 class ReloadCase(case.Case):

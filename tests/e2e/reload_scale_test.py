@@ -1,0 +1,134 @@
+"""What a reload of a large file costs: those who wait for it, and those who do not even know of it."""
+
+import pathlib
+import re
+import statistics
+import threading
+import time
+
+from process import SANITIZED
+from reloading import ReloadCase, serve
+from stream import Stream
+
+COUNT = 1000
+ROUNDS = 9
+
+
+def seconds_on_cpu(pid, thread):
+    """What the threads of this name have used, over all of them."""
+    used = 0
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        if (task / "comm").read_text().strip() == thread:
+            used = max(used, int((task / "schedstat").read_text().split()[0]))
+    return used / 1e9
+
+
+class Thousand(ReloadCase):
+    def setUp(self):
+        # One server, which a thousand addresses lead to.
+        self.server = self.backend(serve, host="0.0.0.0")
+        self.addresses = [f"127.0.{1 + each // 250}.{1 + each % 250}:{self.server.port}" for each in range(COUNT)]
+
+    def costs(self, change):
+        """Seconds that each reload took, and the seconds on a CPU of the busiest worker."""
+        took, cost = [], []
+        for number in range(ROUNDS):
+            change(number)
+            self.write()
+            before = seconds_on_cpu(self.served.pid, "worker-0"), seconds_on_cpu(self.served.pid, "worker-1")
+            began = time.monotonic()
+            with Stream.connect(self.served.admin) as admin:
+                answer = admin.exchange("POST", "/api/v1/reload", host=self.served.admin)
+            took.append(time.monotonic() - began)
+            self.assertEqual(answer.status, 200, answer.body)
+            after = seconds_on_cpu(self.served.pid, "worker-0"), seconds_on_cpu(self.served.pid, "worker-1")
+            cost.append(max(b - a for a, b in zip(before, after)))
+        return took, cost
+
+    def bounded(self, took, cost, what):
+        # Medians: what else runs on this machine is not to be measured.
+        took, cost = statistics.median(took), statistics.median(cost)
+        print(f"{what}: {took * 1000:.1f} ms, of a worker {cost * 1000:.2f} ms on the CPU")
+        if not SANITIZED:
+            self.assertLess(took, 0.2 * 2)
+            self.assertLess(cost, 0.01, "all of it may be between a request and its answer")
+        self.assertEqual(self.served.stop(), 0)
+
+    def test_nothing_much_changes(self):
+        for picker in ("least-connections", "weighted", "consistent-hash"):
+            with self.subTest(picker=picker):
+                self.running(*self.addresses, pool={"picker": picker})
+
+                def change(number):
+                    self.pool["limits"] = {"max_in_flight": 1000 + number}
+
+                self.bounded(*self.costs(change), f"limits, {picker}")
+
+    def test_half_of_them_come_and_go(self):
+        self.running(*self.addresses)
+
+        def change(number):
+            self.pool["backends"] = self.addresses[(number % 2) * COUNT // 2:][:COUNT // 2]
+
+        self.bounded(*self.costs(change), "half of them")
+
+    def test_all_links_must_be_made_again(self):
+        daemon = self.running(*self.addresses, pool={"picker": "round-robin", "keep_alive": {"idle": "60s"}})
+
+        def change(number):
+            with Stream.connect(daemon.address) as stream:
+                for _ in range(COUNT // 5):
+                    self.assertEqual(stream.exchange().status, 200)
+            self.pool["timeouts"] = {"idle": f"{100 + number}s"}
+
+        costs = self.costs(change)
+        idle = re.compile(rb'evenkeel_backend_links{[^}]*state="idle"[^}]*} [1-9]')
+        self.eventually(lambda: not idle.search(daemon.ask_admin("/metrics").body), "the end of all links")
+        self.bounded(*costs, "timeouts")
+
+    def test_nobody_waits_for_it(self):
+        daemon = self.running(*self.addresses)
+        stop = threading.Event()
+
+        def ask():
+            asked = []
+            with Stream.connect(daemon.address) as stream:
+                while not stop.is_set():
+                    began = time.monotonic()
+                    self.assertEqual(stream.exchange().status, 200)
+                    asked.append((began, time.monotonic() - began))
+            return asked
+
+        def windows():
+            """When a reload ran, and as long when none did, each with its neighbour."""
+            for number in range(ROUNDS * 3):
+                self.pool["limits"] = {"max_in_flight": 1000 + number}
+                self.write()
+                began = time.monotonic()
+                with Stream.connect(daemon.admin) as admin:
+                    answer = admin.exchange("POST", "/api/v1/reload", host=daemon.admin)
+                ended = time.monotonic()
+                self.assertEqual(answer.status, 200, answer.body)
+                time.sleep(ended - began)
+                yield (began, ended), (ended, time.monotonic())
+
+        client = self.spawn(ask)
+        pairs = list(windows())
+        stop.set()
+        asked = client.join()
+
+        def worst(window):
+            return max(delay for at, delay in asked if at < window[1] and at + delay > window[0])
+
+        # Medians again: the machine has bad moments, which come in either kind of window.
+        reloading = statistics.median(worst(pair[0]) for pair in pairs)
+        quiet = statistics.median(worst(pair[1]) for pair in pairs)
+        print(f"longest delay {quiet * 1000:.1f} ms, with a reload {reloading * 1000:.1f} ms")
+        if not SANITIZED:
+            self.assertLess(reloading, quiet + 0.02)
+        self.assertEqual(daemon.stop(), 0)
+
+
+if __name__ == "__main__":
+    import case
+    case.main()
