@@ -113,6 +113,9 @@ Task<Result<Response>> SimulatedServer::route(Request& request, int fd) {
   const bool slow_health = kind_ == EngineKind::sglang && !loading() && request.method == "GET" &&
                            (path == "/health" || path == "/health_generate");
   if (slow_health) return sglang_health();
+  if (path == "/metrics/" && kind_ == EngineKind::vllm && request.method == "GET") {
+    return Result<Response>(metrics_of(request.path));
+  }
   if (auto answer = answer_health(request.method, path))
     return Result<Response>(std::move(*answer));
   if (auto answer = answer_get(request.method, path)) return Result<Response>(std::move(*answer));
@@ -253,6 +256,31 @@ Response SimulatedServer::metrics(bool dcgm) {
     return respond(200, type, dcgm ? stale_dcgm_ : stale_metrics_);
   }
   return respond(200, type, exposition_now(dcgm));
+}
+
+/// As prometheus_client's application below /metrics/: all, or what `name[]` names.
+Response SimulatedServer::metrics_of(std::string_view target) {
+  Response all = metrics(false);
+  constexpr std::string_view parameter = "name%5B%5D=";
+  std::vector<std::string_view> names;
+  for (std::size_t at = 0; (at = target.find(parameter, at)) != target.npos;) {
+    at += parameter.size();
+    names.push_back(target.substr(at, target.find('&', at) - at));
+  }
+  if (names.empty()) return all;
+  std::string text;
+  const std::string whole =
+      state_.fault == SimFault::stale_metrics ? stale_metrics_ : exposition_now(false);
+  for (std::size_t at = 0; at < whole.size();) {
+    const std::size_t end = whole.find('\n', at) + 1;
+    const std::string_view line = std::string_view(whole).substr(at, end - at);
+    if (std::ranges::find(names, line.substr(0, line.find_first_of("{ "))) != names.end()) {
+      text += line;
+    }
+    at = end;
+  }
+  all.body = make_body(std::move(text));
+  return all;
 }
 
 std::string SimulatedServer::exposition_now(bool dcgm) {

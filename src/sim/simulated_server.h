@@ -123,6 +123,7 @@ class SimulatedServer final : public AnswerObserver {
   Response refuse(const Refused& refused);
   Response refuse_kserve(int status, std::string_view message);
   Response metrics(bool dcgm);
+  Response metrics_of(std::string_view target);
   std::string exposition_now(bool dcgm);
 
   struct Later : Waiter {

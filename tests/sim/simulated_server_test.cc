@@ -510,6 +510,18 @@ TEST_F(Sim, ShowsOldMetricsWhileTheyAreStale) {
   EXPECT_NE(before, fresh);
 }
 
+TEST_F(Sim, GivesTheMetricsThatAreNamedAlone) {
+  start();
+  const Reply named = ask("GET",
+                          "/metrics/?name%5B%5D=vllm:num_requests_waiting"
+                          "&name%5B%5D=vllm:kv_cache_usage_perc&name%5B%5D=nothing");
+
+  EXPECT_EQ(named.status, 200);
+  EXPECT_THAT(named.body, StartsWith("vllm:num_requests_waiting{"));
+  EXPECT_THAT(named.body, HasSubstr("\nvllm:kv_cache_usage_perc{"));
+  EXPECT_EQ(std::count(named.body.begin(), named.body.end(), '\n'), 2);
+}
+
 TEST_F(Sim, ShowsThatItsMemoryIsFullBeforeItFails) {
   start();
   set(R"({"fault":"vram","gpu_memory_ratio":0.97,"out_of_memory_after_seconds":60})");
