@@ -40,7 +40,7 @@ class HealthProbe {
   bool wants_token() const;
   /// A check says nothing over a connection that is there already.
   bool always_connects() const {
-    return kind_ == HealthCheckKind::tcp || preset_.serves_the_connected_to_its_end;
+    return kind_ == HealthCheckKind::tcp || preset_.listener_goes_first;
   }
   /// There is a connection for the next check.
   bool linked() const { return inquirer_.linked(); }

@@ -12,8 +12,12 @@ namespace {
 
 constexpr EnginePreset presets[] = {
     {.engine = "generic", .path = "/health"},
-    // It listens once its engine is up. Asleep it is healthy all the same, and requests wait.
-    {.engine = "vllm", .path = "/health", .sleep_path = "/is_sleeping"},
+    // It listens once its engine is up. Asleep it is healthy all the same, and requests wait. Told
+    // to stop it is silent to those who are connected.
+    {.engine = "vllm",
+     .path = "/health",
+     .sleep_path = "/is_sleeping",
+     .listener_goes_first = true},
     // Generates a token and looks for it once a second; /health_generate is no different.
     {.engine = "sglang", .path = "/health"},
     // 400 is its "not ready", and the answer as long as any of its models is on its way.
@@ -22,14 +26,14 @@ constexpr EnginePreset presets[] = {
      .listing = ModelListing::kserve,
      .token = TokenQuestion::kserve,
      .path_is_of_all_models = true,
-     .serves_the_connected_to_its_end = true,
+     .listener_goes_first = true,
      .kserve_calls = true},
     {.engine = "trtllm", .path = "/health"},
     // Not its /v2/health: that says {"live":true} whatever happens.
     {.engine = "tgi", .path = "/health"},
     // Not its /slots, not its /metrics: these wake a model that sleeps. Its /v1/models lists the
-    // model while it is loading.
-    {.engine = "llamacpp", .path = "/health"},
+    // model while it is loading. Told to stop it is silent to those who are connected.
+    {.engine = "llamacpp", .path = "/health", .listener_goes_first = true},
     // 500 where it says no. Of all models at once, and "Healthy" even where one has no worker.
     {.engine = "torchserve",
      .path = "/ping",

@@ -36,9 +36,9 @@ struct EnginePreset {
   /// Where it says that it sleeps: healthy, but whatever is sent to it waits until it is woken.
   /// Empty: nowhere.
   std::string_view sleep_path = {};
-  /// Told to stop, it goes on serving who is connected, and sends away who comes anew: a check has
-  /// to come anew to see it.
-  bool serves_the_connected_to_its_end = false;
+  /// Told to stop, it takes no new connections, while those that are there last: served (Triton),
+  /// or silent (vLLM, llama.cpp). A check has to come anew to see it.
+  bool listener_goes_first = false;
   bool empty_is_loading = false;  ///< at its `path`, 200 with {} has nothing to serve yet
   bool kserve_calls = false;      ///< its gRPC port has inference.GRPCInferenceService
 };
