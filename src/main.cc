@@ -43,6 +43,7 @@ int print_version(bool json) {
 struct Arguments {
   std::string config_file;
   bool json = false;
+  bool offline = false;
   bool defaults = false;
 };
 
@@ -308,9 +309,11 @@ int main(int argc, char** argv) {
   auto* check = app.add_subcommand("check", "report every mistake in a file");
   add_config_option(*check, arguments);
   check->add_flag("--json", arguments.json, "as a JSON list");
+  check->add_flag("--offline", arguments.offline, "look no host names up");
   check->callback([&] {
-    exit_code = print(evenkeel::check_command(arguments.config_file, arguments.json,
-                                              evenkeel::process_environment()));
+    evenkeel::Environment environment = evenkeel::process_environment();
+    if (arguments.offline) environment.resolve_error = nullptr;
+    exit_code = print(evenkeel::check_command(arguments.config_file, arguments.json, environment));
   });
 
   auto* config = app.add_subcommand("config", "print a file's meaning, its schema, its reference");

@@ -143,6 +143,8 @@ void check_hosts(const Config& config, Reading& reading) {
   }
   use("admin.address", config.admin.address);
   for (std::size_t i = 0; i < config.pools.size(); ++i) {
+    // Of those that the file's own name servers know, the system may know nothing.
+    if (!config.dns.servers.empty()) break;
     for (std::size_t j = 0; j < config.pools[i].backends.size(); ++j) {
       use(path_of_backend(reading, i, j), config.pools[i].backends[j].address);
     }

@@ -120,7 +120,9 @@ Task<void> Resolver::State::pump() {
                                                    std::chrono::microseconds(next->tv_usec);
     auto wake = co_await watch.until_readable(deadline);
     if (wake == Wake::expired) ares_process_fd(channel, ARES_SOCKET_BAD, ARES_SOCKET_BAD);
-    if (wake == Wake::ready) read_all();
+    if (wake != Wake::ready) continue;
+    read_all();
+    if (watch.readable()) co_await loop.yield();
   }
 }
 

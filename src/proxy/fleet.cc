@@ -211,13 +211,18 @@ void Fleet::take_over() const {
   for (const Member& member : pools_) {
     member.state->take_over();
     for (std::size_t i = 0; i < member.seats.size(); ++i) {
-      const Backend& backend = *member.state->backends()[i];
-      if (member.seats[i].drained) backend.load().close(Closure::draining);
-      if (member.seats[i].addresses.empty()) {
-        backend.load().close(Closure::unresolved);
-      } else {
-        backend.reopen(Closure::unresolved);
-      }
+      Load& load = member.state->backends()[i]->load();
+      if (member.seats[i].drained) load.close(Closure::draining);
+      if (member.seats[i].addresses.empty()) load.close(Closure::unresolved);
+    }
+  }
+}
+
+void Fleet::open_found() const {
+  for (const Member& member : pools_) {
+    for (std::size_t i = 0; i < member.seats.size(); ++i) {
+      if (member.seats[i].addresses.empty()) continue;
+      member.state->backends()[i]->reopen(Closure::unresolved);
     }
   }
 }

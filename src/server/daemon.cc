@@ -527,6 +527,7 @@ Task<void> Daemon::put_in_place(std::shared_ptr<const Fleet> fleet, std::vector<
     });
   }
   co_await wait->done.wait();
+  overview_.fleet->open_found();
 }
 
 /// Of those whom nobody but the lookout asks: exporters of GPU metrics.
@@ -629,7 +630,12 @@ Task<void> Daemon::drain() {
   log::info(fmt::format("draining: {} connections", connections()));
   notifier_.stopping(fmt::format("draining {} connections", connections()));
   overview_.draining = true;
-  if (config_->shutdown.delay.count() > 0) co_await loop_.sleep_for(config_->shutdown.delay);
+  const Instant doors_close = loop_.now() + config_->shutdown.delay;
+  while (loop_.now() < doors_close) {
+    notifier_.extend_timeout(std::chrono::seconds(10));
+    co_await loop_.sleep_until(std::min(doors_close, loop_.now() + std::chrono::seconds(1)));
+  }
+  notifier_.extend_timeout(std::chrono::seconds(10));
   // Counted when every worker has closed its doors: until then somebody may be on his way in.
   std::vector<Loop*> loops;
   for (auto& worker : workers_) {

@@ -169,7 +169,7 @@ Task<void> Port::begin(Terms& terms, std::unique_ptr<Socket> socket, Endpoint pe
 
   // Whoever has been at it longest makes room: a newcomer with something to say is through in a
   // moment, and those who say nothing cannot keep others out.
-  if (beginnings_ >= most_beginnings) beginning_.wake_first();
+  if (beginnings_ >= most_beginnings && !beginning_.empty()) beginning_.wake_first();
   std::optional<Beginning> beginning(std::in_place, *this, socket->watch());
   if (named_by_proxy) {
     auto named =

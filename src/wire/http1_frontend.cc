@@ -20,7 +20,9 @@ constexpr Duration longest_drain = std::chrono::seconds(1);
 constexpr std::uint32_t least_room = 4 * 1024;  // in the head's block, to read a body there
 constexpr int most_unsent = 128 * 1024;         // in the kernel, for a slow reader
 constexpr int chunks_between_yields = 16;       // of a body that never makes us wait
-constexpr int exchanges_between_yields = 16;    // of a client that never makes us wait
+/// For the first byte of who was let in just before the drain.
+constexpr Duration newcomers_patience = std::chrono::seconds(1);
+constexpr int exchanges_between_yields = 16;  // of a client that never makes us wait
 constexpr std::string_view crlf = "\r\n";
 
 class Http1Connection;
@@ -309,11 +311,15 @@ Task<void> Http1Connection::serve(std::unique_ptr<Http1Connection> self, bool de
     if (c.in_.empty() && !c.watch().readable()) {
       without_waiting = 0;
       if (c.served_ && c.host_.draining()) break;
-      // A connection that has not said anything yet owes its first head.
-      const Duration patience = c.served_ ? c.options_.idle_timeout : c.options_.header_timeout;
+      // A connection that has not said anything yet owes its first head; in a drain, soon.
+      const bool newcomer = !c.served_ && c.host_.draining();
+      const Duration patience = newcomer    ? newcomers_patience
+                                : c.served_ ? c.options_.idle_timeout
+                                            : c.options_.header_timeout;
       c.host_.idle_connections().add(c.idle_);
       auto wake = co_await c.watch().until_readable(c.loop().now() + patience);
       c.idle_.leave();
+      if (wake == Wake::interrupted && !newcomer && !c.served_ && c.host_.draining()) continue;
       if (wake != Wake::ready) break;
     } else if (++without_waiting == exchanges_between_yields) {
       without_waiting = 0;

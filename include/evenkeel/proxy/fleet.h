@@ -59,9 +59,11 @@ class Fleet {
   /// Looks names up as it goes; one without address is an error.
   static Result<std::shared_ptr<const Fleet>> build(const Config& config);
 
-  /// From now on this is what runs: backends without address are closed, those that have one again
-  /// are open to whoever waits.
+  /// From now on this is what runs: its limits hold, backends without address are closed, and those
+  /// that operators drain.
   void take_over() const;
+  /// Every worker knows the addresses: backends that have one again are open to whoever waits.
+  void open_found() const;
 
   /// In the order of the file.
   const std::vector<Member>& pools() const { return pools_; }
