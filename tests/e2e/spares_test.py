@@ -1,0 +1,78 @@
+"""Spares (standby: true): they stand by, come when they are needed, and go when they are not."""
+
+import threading
+
+import case
+from stream import exchange
+
+SPARES = {"enter": 0.8, "leave": 0.5, "dwell": "500ms"}
+
+
+class Gate:
+    """Holds every request until it is opened."""
+
+    def __init__(self):
+        self.open = threading.Event()
+
+    def __call__(self, ask):
+        self.open.wait(20)
+        ask.answer(b"done")
+
+
+class Spares(case.Case):
+    def pool(self, active, spares, **keys):
+        daemon = self.in_front_of(*active, *({"address": each.address, "standby": True} for each in spares),
+                                  pool={"spares": SPARES, **keys})
+        return daemon
+
+    def state(self, daemon, backend):
+        return daemon.backend(backend.address)["state"]
+
+    def test_a_spare_gets_nothing_while_the_others_carry_the_load(self):
+        active, spare = self.backend(), self.backend()
+        daemon = self.pool([active], [spare])
+
+        for _ in range(20):
+            self.assertEqual(exchange(daemon.address).status, 200)
+
+        self.assertEqual((len(active.exchanges), len(spare.exchanges)), (20, 0))
+        self.assertEqual(self.state(daemon, spare), "standby")
+
+    def test_a_spare_stands_in_for_one_that_has_died(self):
+        actives, spare = [self.backend(), self.backend()], self.backend()
+        daemon = self.pool(actives, [spare])
+        self.assertEqual(exchange(daemon.address).status, 200)
+
+        actives[0].close()
+        for _ in range(50):
+            self.assertEqual(exchange(daemon.address).status, 200, "its connect fails, another is asked")
+        self.eventually(lambda: self.state(daemon, spare) == "up", "the spare to come")
+        before = len(spare.exchanges)
+        self.eventually(lambda: exchange(daemon.address).status == 200 and len(spare.exchanges) > before,
+                        "requests at the spare")
+
+    def test_requests_that_wait_in_line_bring_the_spare_at_once(self):
+        gate = Gate()
+        active, spare = self.backend(gate), self.backend(gate)
+        daemon = self.pool([active], [spare], limits={"max_in_flight": 2})
+
+        waiting = [self.spawn(lambda: exchange(daemon.address).status) for _ in range(4)]
+        self.eventually(lambda: len(spare.exchanges) == 2, "the two that stood in line", within=5)
+        self.assertEqual(self.state(daemon, spare), "up")
+        gate.open.set()
+        self.assertEqual([each.join() for each in waiting], [200] * 4)
+        self.eventually(lambda: self.state(daemon, spare) == "standby", "the spare to go")
+
+    def test_the_last_resort_serves_those_who_come_when_everybody_else_is_gone(self):
+        active, spare = self.backend(), self.backend()
+        daemon = self.pool([active], [spare])
+        self.assertEqual(exchange(daemon.address).status, 200)
+
+        active.close()
+        self.eventually(lambda: exchange(daemon.address).status == 200, "an answer", within=5)
+
+        self.assertGreater(len(spare.exchanges), 0)
+
+
+if __name__ == "__main__":
+    case.main()
