@@ -96,8 +96,18 @@ class Failover(case.Case):
         self.assertEqual(len(daemon.wait_access(len(answers))), len(answers))
 
     def test_a_simulator_that_is_killed_under_a_streaming_load_costs_what_it_had_begun(self):
+        self.kill_one_of_four("least-connections")
+
+    def test_so_it_does_where_servers_are_picked_by_what_is_known_of_them(self):
+        """What was known of the dead one, its speed and its short queue, draws nobody to it."""
+        for picker in ("least-latency", "queue-depth", "gpu"):
+            with self.subTest(picker):
+                self.kill_one_of_four(picker)
+
+    def kill_one_of_four(self, picker):
         simulators = [self.simulators("--model", "m", speed=10) for _ in range(4)]
-        daemon = self.in_front_of(*(each.addresses[0] for each in simulators), pool={"engine": "vllm"})
+        daemon = self.in_front_of(*(each.addresses[0] for each in simulators),
+                                  pool={"engine": "vllm", "picker": picker})
         load = Process(["load", f"http://{daemon.address}", "--concurrency", "24", "--requests", "1500",
                         "--stream", "--prompt-tokens", "20..200", "--output-tokens", "10..40",
                         "--model", "m", "--json"])
@@ -119,6 +129,7 @@ class Failover(case.Case):
         for line in failed:
             self.assertEqual((line["reason"], line["backend"]), ("backend_closed", victim))
         self.assertEqual({line["backend"] for line in lines[-100:]} & {victim}, set())
+        self.assertLess(report["e2e_seconds"]["max"], 10, "nobody hangs")
 
     def test_a_request_that_kills_its_server_is_not_handed_through_the_pool(self):
         """Each has served before, and ends within the second: any of them may just have been idle."""
