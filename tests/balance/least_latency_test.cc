@@ -39,7 +39,7 @@ TEST(LeastLatency, SharesRequestsInFlightBySpeed) {
 
 TEST(LeastLatency, DoesNotRunOverOneThatIsNew) {
   auto backends = some_backends(4);
-  for (int i = 0; i < 3; ++i) {
+  for (std::size_t i = 0; i < 3; ++i) {
     answers(*(*backends)[i], 100ms);
     for (int n = 0; n < 25; ++n) (*backends)[i]->try_enter(noon);
   }
@@ -54,8 +54,8 @@ TEST(LeastLatency, DoesNotRunOverOneThatIsNew) {
 
 TEST(LeastLatency, DoesNotRunOverOneThatComesBack) {
   auto backends = some_backends(4);
-  for (int i = 0; i < 4; ++i) answers(*(*backends)[i], 100ms);
-  for (int i = 0; i < 3; ++i) {
+  for (std::size_t i = 0; i < 4; ++i) answers(*(*backends)[i], 100ms);
+  for (std::size_t i = 0; i < 3; ++i) {
     for (int n = 0; n < 25; ++n) (*backends)[i]->try_enter(noon);
   }
   (*backends)[3]->load().close(Closure::unhealthy);

@@ -116,7 +116,7 @@ TEST(QueueDepth, DoesNotHerdBetweenTwoPolls) {
 
   // All four end at the same depth, though none has been polled again.
   EXPECT_NEAR((*backends)[2]->load().in_flight(), 12, 1);
-  for (std::size_t i : {0, 1, 3}) EXPECT_NEAR((*backends)[i]->load().in_flight(), 9, 1);
+  for (std::size_t i : {0u, 1u, 3u}) EXPECT_NEAR((*backends)[i]->load().in_flight(), 9, 1);
 }
 
 TEST(QueueDepth, CountsWeights) {

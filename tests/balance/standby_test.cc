@@ -159,6 +159,17 @@ TEST(Slowdown, IsHowMuchLaterFirstBytesAreThanTheyWere) {
   EXPECT_NEAR(slowdown.turn(0.8, noon + 10s), 4, 0.05);
 }
 
+TEST(Slowdown, RemembersTheCalmOverAWeekWithoutTraffic) {
+  Slowdown slowdown;
+  Instant now = noon;
+  slowdown.turn(0.2, now);
+  for (const Instant end = now + std::chrono::hours(24 * 7); now < end; now += 60s) {
+    slowdown.turn(SignalValues::unknown, now);
+  }
+
+  EXPECT_NEAR(slowdown.turn(1, now), 5, 0.5);
+}
+
 TEST(Slowdown, GetsUsedToALoadThatStays) {
   Slowdown slowdown;
   slowdown.turn(0.2, noon);

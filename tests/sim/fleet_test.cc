@@ -134,7 +134,7 @@ TEST_P(Informed, DoesNotRunOverOneThatComesBack) {
   for (int i = 0; i < 20; ++i) {
     fleet.run(traffic, 0.25);
     most = std::max(most, fleet.running(3));
-    for (std::size_t server : {0, 1, 2}) others = std::max(others, fleet.running(server));
+    for (std::size_t server : {0u, 1u, 2u}) others = std::max(others, fleet.running(server));
   }
   fleet.run(traffic, 30);
 
