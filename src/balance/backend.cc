@@ -8,6 +8,7 @@ namespace evenkeel {
 
 Backend::Backend(BackendSpec spec, std::shared_ptr<WaitingLine> line)
     : spec_(std::move(spec)), load_(std::make_shared<Load>()), line_(std::move(line)) {
+  load_->set_limit(spec_.max_in_flight);
   if (spec_.standby) load_->close(Closure::standby);
 }
 

@@ -26,10 +26,12 @@ double load_of(const Burden& burden, double enter) {
 }
 
 double Slowdown::turn(double first_byte_seconds, Instant now) {
-  const double passed = turned_ ? seconds_of(now - *turned_) : 0;
+  // A night without traffic is no reason to take the morning's crowd for calm.
+  constexpr double longest_turn = 1;
+  const double passed = turned_ ? std::min(seconds_of(now - *turned_), longest_turn) : 0;
   turned_ = now;
-  calm_ *= 1 + forgotten_a_second * passed;
   if (std::isnan(first_byte_seconds)) return first_byte_seconds;
+  calm_ *= 1 + forgotten_a_second * passed;
   if (calm_ == 0) calm_ = first_byte_seconds;
   // Not at one stroke: the least of many noisy averages would be too little.
   if (first_byte_seconds < calm_) calm_ += (first_byte_seconds - calm_) * calming;

@@ -37,7 +37,7 @@ class Weighted final : public CandidatePicker {
   }
 
  private:
-  // 2^32 / weight is off by less than weight / 2^32; 2^64 is four thousand million rounds away.
+  // 2^32 / weight is off by less than weight / 2^32.
   static constexpr double whole_round = 0x1p32;
   static constexpr int most_turns_lost = 32;  // per pick; then everybody is looked at, once
 
@@ -45,7 +45,10 @@ class Weighted final : public CandidatePicker {
     std::uint64_t pass;
     std::uint32_t index;
   };
-  static bool later(const Turn& a, const Turn& b) { return a.pass > b.pass; }
+  /// All passes lie within a stride of each other; after 2^32 picks they begin anew.
+  static bool later(const Turn& a, const Turn& b) {
+    return static_cast<std::int64_t>(a.pass - b.pass) > 0;
+  }
   double weight(std::uint32_t index) const {
     const double learnt = observed_ ? candidates_.load(index).learnt_weight() : 0;
     return learnt > 0 ? learnt : candidates_.weight(index);

@@ -11,6 +11,12 @@
 #include <system_error>
 
 namespace evenkeel {
+namespace {
+
+/// Turns with more events than fit; then timers have their turn too.
+constexpr unsigned most_full_turns = 16;
+
+}  // namespace
 
 // ---- Timer ------------------------------------------------------------------------------------
 
@@ -270,7 +276,11 @@ void Loop::turn(Instant wake_at) {
     run_posted();
   }
   run_ready();
-  run_timers();
+  // After a long stop there is more than fits in one turn: what has come is looked at before
+  // anybody is told that it is late.
+  const bool full = count == static_cast<int>(events.size());
+  full_turns_ = full ? full_turns_ + 1 : 0;
+  if (full_turns_ % most_full_turns == 0) run_timers();
 
   turn_ended_ = Clock::now();
   const auto took = (turn_ended_ - began).count();

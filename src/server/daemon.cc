@@ -40,6 +40,8 @@ constexpr Duration between_turns_of_pools = std::chrono::milliseconds(100);
 /// How long the start waits for the first result of every backend: the longest timeout of a check
 /// by default, and some.
 constexpr Duration longest_first_round = std::chrono::seconds(6);
+/// Between two changes because names have moved.
+constexpr Duration between_follows = std::chrono::seconds(1);
 /// Of a worker's loop, at worst.
 constexpr Duration longest_turn = std::chrono::seconds(1);
 /// How long a start or a reload waits for name servers; names that are not found by then are found
@@ -155,6 +157,8 @@ class Daemon final : public Control {
   Task<void> reload(Change& change);
   Task<void> set_weight(Change& change);
   Task<void> follow_names();
+  void names_moved();
+  Task<void> follow_names_at(Instant when);
   Task<void> put_in_place(std::shared_ptr<const Fleet> fleet, std::vector<Doors> doors);
   void request(Change::Kind kind);
   Weights weights_under(const Config& next) const;
@@ -181,7 +185,7 @@ class Daemon final : public Control {
   std::unique_ptr<Sheets> sheets_;
   std::unique_ptr<AccessLog> access_log_;
   std::vector<std::unique_ptr<Worker>> workers_;
-  Directory directory_{loop_, config_->dns, seed(), [this] { request(Change::Kind::names); }};
+  Directory directory_{loop_, config_->dns, seed(), [this] { names_moved(); }};
   Lookout lookout_{loop_, seed(), [this](std::string host, std::uint16_t port) {
                      return addresses_of(std::move(host), port);
                    }};
@@ -195,6 +199,8 @@ class Daemon final : public Control {
   FrontendOptions admin_options_;
   std::optional<AdminHost> admin_host_;
   std::optional<Listener> admin_listener_;
+  bool names_wait_ = false;
+  Instant names_followed_{};
   bool leaving_ = false;
   bool ended_ = false;
   int exit_code_ = exit_done;
@@ -486,6 +492,21 @@ Task<void> Daemon::set_weight(Change& change) {
   }
   weights_ = std::move(weights);
   co_await put_in_place(std::move(*fleet), {});
+}
+
+/// A plan lives as long as the longest request under it: names that never rest shall not make one
+/// with every answer.
+void Daemon::names_moved() {
+  if (names_wait_) return;
+  names_wait_ = true;
+  loop_.spawn(follow_names_at(names_followed_ + between_follows));
+}
+
+Task<void> Daemon::follow_names_at(Instant when) {
+  co_await loop_.sleep_until(when);
+  names_wait_ = false;
+  names_followed_ = loop_.now();
+  request(Change::Kind::names);
 }
 
 /// Backends have moved, come or gone.

@@ -329,6 +329,7 @@ class Loop {
   std::array<std::uint64_t, slots / 64> wheel_used_{};
   Node ready_;
   bool more_events_ = false;   // of this turn, not dispatched yet
+  unsigned full_turns_ = 0;    // in a row
   std::vector<Slot> watches_;  // by descriptor
   Node spawned_;
   std::size_t spawned_count_ = 0;
