@@ -67,11 +67,14 @@ Task<Finding> detect(Loop& loop, std::vector<Endpoint> addresses, std::string au
 Task<Finding> detect(AskPath ask, Instant deadline) {
   Finding finding;
   std::vector<ProbeAnswer> answers;
+  std::size_t told = 0;
+  std::size_t questions = 0;
   for (const auto round : probe_rounds()) {
     std::vector<Task<Result<Fetched>>> asked;
     for (const std::string_view path : round) {
       asked.push_back(ask(std::string(path), deadline));
     }
+    questions += round.size();
     for (std::size_t i = 0; i < asked.size(); ++i) {
       auto next = std::move(asked[i]);
       auto fetched = co_await next;
@@ -80,8 +83,10 @@ Task<Finding> detect(AskPath ask, Instant deadline) {
                            .status = fetched->status,
                            .server = std::move(fetched->server),
                            .body = std::move(fetched->body)});
+        if (is_told(answers.back())) ++told;
         continue;
       }
+      finding.hindered |= fetched.error().side == Side::us;
       if (finding.reason.empty()) finding.reason = fetched.error().detail;
       if (fetched.error().fault == Fault::backend_protocol) {
         finding.outcome = Finding::Outcome::not_http;
@@ -94,6 +99,7 @@ Task<Finding> detect(AskPath ask, Instant deadline) {
   if (!answers.empty()) {
     finding.outcome = Finding::Outcome::answered;
     finding.reason.clear();
+    finding.whole = told == questions;
   }
   co_return finding;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "inference/json_reader.h"
 #include "inference/model_cards.h"
@@ -219,23 +220,28 @@ constexpr Rule rules[] = {
 
 std::vector<std::string> models_of(const Answers& answers) {
   std::vector<std::string> models;
+  std::set<std::string_view> seen;
   for (const ModelCard& card : answers.cards()) {
-    if (!card.id.empty() && std::ranges::find(models, card.id) == models.end()) {
-      models.push_back(card.id);
-    }
+    if (models.size() == most_models) break;
+    if (!card.id.empty() && seen.insert(card.id).second) models.push_back(card.id);
   }
   return models;
 }
 
-/// Nothing but failures of the server's own.
-bool only_fails(const std::vector<ProbeAnswer>& answers) {
-  return !answers.empty() &&
-         std::ranges::all_of(answers, [](const ProbeAnswer& a) { return a.status >= 500; });
+/// Nothing but "not now", of itself or of whoever stands in front of it.
+bool says_later(const std::vector<ProbeAnswer>& answers) {
+  return !answers.empty() && std::ranges::all_of(answers, [](const ProbeAnswer& answer) {
+    return answer.status >= 502 && answer.status <= 504;
+  });
 }
 
 }  // namespace
 
 std::span<const std::span<const std::string_view>> probe_rounds() { return rounds; }
+
+bool is_told(const ProbeAnswer& answer) {
+  return answer.status < 500 || answer.status == 501;  // "not implemented"
+}
 
 Identity identify(const std::vector<ProbeAnswer>& answers) {
   const Answers heard(answers);
@@ -248,7 +254,7 @@ Identity identify(const std::vector<ProbeAnswer>& answers) {
   }
   identity.kserve = describes_itself_as_kserve(heard);
   identity.models = models_of(heard);
-  identity.loading = is_loading_llamacpp(heard) || only_fails(answers);
+  identity.loading = is_loading_llamacpp(heard) || says_later(answers);
   const ProbeAnswer* list = heard.at("/v1/models");
   identity.wants_key = list != nullptr && (list->status == 401 || list->status == 403);
   return identity;

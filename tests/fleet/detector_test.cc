@@ -75,6 +75,18 @@ TEST(Detector, KeepsWhatItHeardWhenOneQuestionIsHeldBack) {
   EXPECT_EQ(finding.identity.engine, "ray");
 }
 
+TEST(Detector, KnowsWhetherEveryQuestionWasTold) {
+  Loop loop;
+  SmallServer whole(loop, {{"/v1/models", {.status = 501, .body = ""}}});
+  SmallServer held_back(loop, {{"/v2", {.body = std::nullopt}}});
+  SmallServer failing(loop, {{"/info", {.status = 500, .body = ""}}});
+
+  EXPECT_TRUE(found(loop, whole.endpoint()).whole);
+  EXPECT_FALSE(found(loop, held_back.endpoint(), short_patience).whole);
+  EXPECT_FALSE(found(loop, failing.endpoint()).whole);
+  EXPECT_FALSE(found(loop, closed_endpoint()).whole);
+}
+
 TEST(Detector, SaysWhyAServerIsSilent) {
   Loop loop;
   DeafServer deaf;

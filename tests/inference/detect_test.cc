@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <ostream>
 
 namespace evenkeel {
@@ -237,7 +238,23 @@ TEST(Identify, KnowsALlamaServerThatStillLoadsItsModel) {
 TEST(Identify, TakesAServerThatOnlyFailsForOneThatLoads) {
   EXPECT_TRUE(identify({{"/v1/models", 503, "", ""}, {"/v2", 502, "", ""}}).loading);
   EXPECT_FALSE(identify({{"/v1/models", 503, "", ""}, {"/v2", 404, "", ""}}).loading);
+  EXPECT_FALSE(identify({{"/v1/models", 501, "", ""}, {"/v2", 501, "", ""}}).loading);
+  EXPECT_FALSE(identify({{"/v1/models", 500, "", ""}}).loading);
   EXPECT_FALSE(identify({}).loading);
+}
+
+TEST(Identify, SaysWhetherAServerHasShownWhatItIs) {
+  EXPECT_TRUE(identify({{"/v1/models", 200, "", models(R"({"owned_by":"vllm"})")}}).known());
+  EXPECT_TRUE(
+      identify({{"/v2", 200, "", R"({"name":"x","version":"1","extensions":[]})"}}).known());
+  EXPECT_FALSE(identify({{"/v1/models", 404, "", ""}}).known());
+}
+
+TEST(ProbeAnswers, TellSomethingUnlessTheServerFailed) {
+  EXPECT_TRUE(is_told({"/v2", 404, "", ""}));
+  EXPECT_TRUE(is_told({"/v2", 501, "", ""}));
+  EXPECT_FALSE(is_told({"/v2", 500, "", ""}));
+  EXPECT_FALSE(is_told({"/v2", 503, "", ""}));
 }
 
 TEST(Identify, SaysWhenTheModelsAreBehindAKey) {
@@ -259,6 +276,19 @@ TEST(Identify, ListsAModelOnce) {
       identify({{"/v1/models", 200, "", models(R"({"id":"a"},{"id":"b"},{"id":"a"},{"id":""})")}});
 
   EXPECT_THAT(identity.models, ElementsAre("a", "b"));
+}
+
+TEST(Identify, TakesNoTimeForAMillionBytesOfModels) {
+  std::string cards;
+  for (int i = 0; i < 60'000; ++i) {
+    cards += R"({"id":")" + std::to_string(i) + R"("},)";
+  }
+  const auto began = std::chrono::steady_clock::now();
+  const Identity identity = identify({{"/v1/models", 200, "", models(cards + R"({"id":"last"})")}});
+
+  EXPECT_EQ(identity.models.size(), 1000u);
+  EXPECT_EQ(identity.models.back(), "999");
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(5));
 }
 
 TEST(ProbeRounds, AskNothingThatHasAnEffect) {

@@ -25,8 +25,11 @@ struct Finding {
     unresolved,  ///< its name has no address
   };
   Outcome outcome = Outcome::silent;
-  Identity identity;   ///< when it answered
-  std::string reason;  ///< when it did not: why, for people
+  Identity identity;  ///< when it answered
+  bool whole =
+      false;  ///< it has told something to all questions: what it does not show, it has not
+  bool hindered = false;  ///< some could not be asked, for want of something that is ours
+  std::string reason;     ///< when it did not: why, for people
 };
 
 /// A GET of a path, over at the deadline.

@@ -1,6 +1,7 @@
 // Which engine a server runs, told from what it answers to a few questions.
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,13 +17,19 @@ struct ProbeAnswer {
   std::string body;
 };
 
+/// Of the models that a server lists, how many are kept for people to see.
+inline constexpr std::size_t most_models = 1000;
+
 struct Identity {
   std::string_view engine = "generic";  ///< as the file names it
   std::string_view sign;                ///< what gave it away, for people; empty: nothing did
   bool kserve = false;                  ///< it says of itself what KServe v2 has servers say
-  std::vector<std::string> models;      ///< in the server's order; empty: unknown
-  bool loading = false;                 ///< it answers, but says that it cannot serve yet
-  bool wants_key = false;               ///< it does not list its models without one
+  std::vector<std::string> models;  ///< in the server's order, the first of them; empty: unknown
+  bool loading = false;             ///< it answers, but says that it cannot serve yet
+  bool wants_key = false;           ///< it does not list its models without one
+
+  /// It has shown what it is; else it may be anything.
+  bool known() const { return !sign.empty() || kserve; }
 };
 
 /// The paths to GET, in rounds: the next round is for a server that the rounds before left generic,
@@ -31,6 +38,10 @@ struct Identity {
 /// trtllm-serve ends itself when it finds its engine dead) and /metrics (trtllm-serve's is consumed
 /// by reading, llama-server's wakes a sleeping model).
 std::span<const std::span<const std::string_view>> probe_rounds();
+
+/// The server has said something to the question, if only that it does not know it. What it failed
+/// to answer, it may answer later.
+bool is_told(const ProbeAnswer& answer);
 
 /// What the answers say, in any order and number. A server that gives no sign is generic.
 Identity identify(const std::vector<ProbeAnswer>& answers);
