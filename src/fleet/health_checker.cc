@@ -1,8 +1,11 @@
 #include "evenkeel/fleet/health_checker.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
+#include "evenkeel/base/log.h"
 #include "fleet/health_probe.h"
 #include "fleet/health_tally.h"
 
@@ -20,6 +23,17 @@ constexpr Duration between_tokens = std::chrono::seconds(10);
 bool says_slow(std::optional<CheckResult> result) {
   return result == CheckResult::timeout || result == CheckResult::slow ||
          result == CheckResult::unreachable || result == CheckResult::no_token;
+}
+
+/// Requests that say that something is wrong with the server or the way to it. One that is late
+/// says that it is busy, and more questions would make it busier.
+std::uint64_t broken_requests(const Load& load) {
+  std::uint64_t count = 0;
+  for (const Fault fault :
+       {Fault::connect_failed, Fault::tls_failed, Fault::backend_closed, Fault::backend_protocol}) {
+    count += load.errors_total(fault);
+  }
+  return count;
 }
 
 }  // namespace
@@ -48,7 +62,7 @@ HealthChecker::HealthChecker(Loop& loop, std::uint64_t seed, HealthQuestion ques
       tally_(std::make_unique<HealthTally>(serving ? HealthState::up : HealthState::unchecked,
                                            question.config)),
       changed_(std::move(changed)),
-      errors_(backend_->load().errors_total()),
+      errors_(broken_requests(backend_->load())),
       hurried_(loop) {
   record_.state = serving ? HealthState::up : HealthState::starting;
   record_.since = std::chrono::system_clock::now();
@@ -63,8 +77,10 @@ HealthChecker::~HealthChecker() { run_.drop(); }
 void HealthChecker::adopt(HealthQuestion question, ServerAccess access, BackendPtr backend) {
   backend_ = std::move(backend);
   if (question == probe_->question() && access == probe_->access()) return;
+  const bool moved = access.addresses != probe_->access().addresses;
   tally_->adopt(question.config);
   probe_ = std::make_shared<HealthProbe>(loop_, std::move(question), std::move(access));
+  if (moved) hurry();  // what is there now has not been asked
 }
 
 void HealthChecker::hurry() {
@@ -75,7 +91,7 @@ void HealthChecker::look() {
   const bool avoided = backend_->load().avoided(loop_.now());
   if (avoided && !avoided_) hurry();
   avoided_ = avoided;
-  const std::uint64_t errors = backend_->load().errors_total();
+  const std::uint64_t errors = broken_requests(backend_->load());
   if (errors != errors_) failed_others_ = true;
   errors_ = errors;
   if (failed_others_ && !asking_ && loop_.now() - last_check_ >= closer_look) hurry();
@@ -139,10 +155,17 @@ void HealthChecker::watch_link(bool passed) {
 
 /// `busy`: it was late, while it answered others.
 void HealthChecker::conclude(CheckOutcome outcome, bool busy) {
-  if (!outcome.result) return;  // of the server we know no more than before
+  if (!outcome.result) {  // of the server we know no more than before
+    ++record_.hindered;
+    if (record_.state != HealthState::up) record_.reason = std::move(outcome.reason);
+    return;
+  }
   record_.last = outcome.result;
   ++record_.checks[static_cast<std::size_t>(*outcome.result)];
-  if (busy && record_.state == HealthState::up) return;
+  if (busy && record_.state == HealthState::up) {
+    log::debug(fmt::format("{} is busy: {}", backend_->id(), outcome.reason));
+    return;
+  }
   const HealthState state = tally_->note(*outcome.result, outcome.loading);
   record_.reason = state == HealthState::up ? std::string() : std::move(outcome.reason);
   if (state != record_.state || !told_) enter(state);

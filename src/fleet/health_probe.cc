@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "evenkeel/inference/detect.h"
 #include "evenkeel/inference/kserve_grpc.h"
 
 namespace evenkeel {
@@ -34,13 +35,18 @@ CheckOutcome failure(const Error& error, std::string_view what) {
   }
 }
 
-/// The first line of an answer, as far as it is text for people.
-std::string excerpt(const std::string& body) {
+/// The first line of what a server said, if it is text for people: neither log nor terminal may
+/// find anything to obey in it.
+std::string excerpt(const std::string& said) {
   constexpr std::size_t most = 120;
-  std::string line = body.substr(0, std::min(body.find_first_of("\r\n"), most));
-  const bool printable = std::ranges::all_of(
-      line, [](char c) { return static_cast<unsigned char>(c) >= 0x20 && c != 0x7f; });
-  return printable ? line : std::string();
+  std::string line = said.substr(0, std::min(said.find_first_of("\r\n"), most));
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(line[i]);
+    const auto next = static_cast<unsigned char>(i + 1 < line.size() ? line[i + 1] : 0);
+    const bool control = byte < 0x20 || byte == 0x7f || (byte == 0xc2 && next < 0xa0);
+    if (control) return {};
+  }
+  return line;
 }
 
 std::string answer_of(std::string_view what, const Fetched& fetched) {
@@ -66,11 +72,24 @@ std::string not_served(std::string_view model) {
 
 /// What a call's status says where it did not succeed.
 CheckOutcome judge(const GrpcReply& reply, std::string_view method) {
+  const std::string said = excerpt(reply.text);
   const std::string reason = fmt::format("{}: gRPC status {}{}{}", method, digits_of(reply.status),
-                                         reply.text.empty() ? "" : " ", reply.text);
+                                         said.empty() ? "" : " ", said);
   return outcome(
       reply.status == GrpcStatus::unavailable ? CheckResult::not_ready : CheckResult::error,
       reason);
+}
+
+/// What grpc.health.v1 answers.
+CheckOutcome judge_health(const GrpcReply& reply, const std::string& method) {
+  if (reply.status != GrpcStatus::ok) return judge(reply, method);
+  const auto status = decode_health_check_response(reply.message);
+  if (!status) return outcome(CheckResult::broken, method + ": no such message");
+  if (*status == ServingStatus::serving) return {};
+  if (*status == ServingStatus::not_serving) {
+    return outcome(CheckResult::not_ready, method + ": NOT_SERVING");
+  }
+  return outcome(CheckResult::error, method + ": neither SERVING nor NOT_SERVING");
 }
 
 /// Where the checks go, and in what: not what traffic is spoken in where that is still to be found
@@ -118,7 +137,8 @@ HealthCheckKind kind_of(const HealthQuestion& question) {
   }
   if (preset.engine != "generic") return http;
   const bool models = config.model != ModelCheck::off && !question.models.empty();
-  return models ? http : HealthCheckKind::off;
+  if (models) return http;
+  return question.detected ? HealthCheckKind::tcp : HealthCheckKind::off;
 }
 
 HealthProbe::HealthProbe(Loop& loop, HealthQuestion question, ServerAccess access)
@@ -151,7 +171,7 @@ Task<CheckOutcome> HealthProbe::check(bool fresh, bool token) {
     auto answered = co_await check_calls();
     if (!answered.passed()) co_return answered;
   } else {
-    auto answered = co_await check_http(token);
+    auto answered = co_await check_answers();
     if (!answered.passed()) co_return answered;
   }
   const Duration took = loop_.read_clock() - began;
@@ -160,12 +180,36 @@ Task<CheckOutcome> HealthProbe::check(bool fresh, bool token) {
     co_return outcome(CheckResult::slow, fmt::format("the check took {:.3f} s, its limit is {:.3f}",
                                                      seconds_of(took), seconds_of(limit)));
   }
-  co_return CheckOutcome{};
+  // A token takes what the model takes: of its time `latency` says nothing.
+  if (!token || !wants_token() || speaks_grpc_) co_return CheckOutcome{};
+  auto written = co_await ask_token();
+  co_return written;
 }
 
 // ---- over HTTP --------------------------------------------------------------------------------
 
-Task<CheckOutcome> HealthProbe::check_http(bool token) {
+/// Where a pool speaks HTTP/2, and nobody says how to ask, an engine's gRPC server may listen
+/// instead of that of its HTTP.
+bool HealthProbe::may_speak_grpc() const {
+  return question_.protocol == BackendProtocol::http2 && question_.config.path.empty() &&
+         question_.config.check == HealthCheckKind::automatic;
+}
+
+Task<CheckOutcome> HealthProbe::check_answers() {
+  if (speaks_grpc_) {
+    auto still = co_await check_speech();
+    if (still) co_return std::move(*still);
+    speaks_grpc_ = false;
+  }
+  auto answered = co_await check_http();
+  if (answered.result != CheckResult::broken || !may_speak_grpc()) co_return answered;
+  auto spoken = co_await check_speech();
+  speaks_grpc_ = spoken.has_value();
+  if (spoken) co_return std::move(*spoken);
+  co_return answered;
+}
+
+Task<CheckOutcome> HealthProbe::check_http() {
   auto health = co_await ask_health();
   if (!health.passed()) {
     may_sleep_ = true;  // who comes back may be another
@@ -174,10 +218,7 @@ Task<CheckOutcome> HealthProbe::check_http(bool token) {
   auto models = co_await ask_models();
   if (!models.passed()) co_return models;
   auto awake = co_await ask_sleep();
-  if (!awake.passed()) co_return awake;
-  if (!token || !wants_token()) co_return CheckOutcome{};
-  auto written = co_await ask_token();
-  co_return written;
+  co_return awake;
 }
 
 /// Empty: what follows says more.
@@ -233,9 +274,10 @@ Task<CheckOutcome> HealthProbe::list_models() {
   }
   auto listed = read_models(answer->body);
   if (!listed) co_return outcome(CheckResult::error, what + ": no list of models");
-  models_ = std::move(*listed);
+  models_.assign(listed->begin(), listed->begin() + static_cast<std::ptrdiff_t>(
+                                                        std::min(listed->size(), most_models)));
   for (const std::string& model : question_.models) {
-    if (!serves(preset_.engine, models_, model)) {
+    if (!serves(preset_.engine, *listed, model)) {
       co_return outcome(CheckResult::model_missing, not_served(model));
     }
   }
@@ -274,7 +316,9 @@ Task<CheckOutcome> HealthProbe::ask_token() {
     auto answer = co_await inquirer_.ask(std::move(inquiry), deadline_);
     if (!answer) {
       auto failed = failure(answer.error(), what);
-      if (failed.result == CheckResult::broken) failed.result = CheckResult::no_token;
+      // That it answers others meanwhile says nothing of this one of several models.
+      const bool late = failed.result == CheckResult::timeout && question_.models.size() > 1;
+      if (late || failed.result == CheckResult::broken) failed.result = CheckResult::no_token;
       co_return failed;
     }
     if (!holds_token(preset_.token, answer->status, answer->body)) {
@@ -313,14 +357,20 @@ Task<CheckOutcome> HealthProbe::call_health() {
                 .want = std::exchange(want_, LinkPool::Want::any)};
   auto reply = co_await inquirer_.call(std::move(call), deadline_);
   if (!reply) co_return failure(reply.error(), method);
-  if (reply->status != GrpcStatus::ok) co_return judge(*reply, method);
-  const auto status = decode_health_check_response(reply->message);
-  if (!status) co_return outcome(CheckResult::broken, std::string(method) + ": no such message");
-  if (*status == ServingStatus::serving) co_return CheckOutcome{};
-  if (*status == ServingStatus::not_serving) {
-    co_return outcome(CheckResult::not_ready, std::string(method) + ": NOT_SERVING");
-  }
-  co_return outcome(CheckResult::error, std::string(method) + ": neither SERVING nor NOT_SERVING");
+  co_return judge_health(*reply, method);
+}
+
+/// Of a gRPC server of which no more is known: what it says of its health, if it says anything.
+/// That it answers is enough where it does not. Nothing: it speaks no gRPC.
+Task<std::optional<CheckOutcome>> HealthProbe::check_speech() {
+  constexpr const char* method = "grpc.health.v1.Health/Check";
+  GrpcCall call{.path = std::string("/") + method,
+                .message = encode_health_check_request({}),
+                .want = std::exchange(want_, LinkPool::Want::any)};
+  auto reply = co_await inquirer_.call(std::move(call), deadline_);
+  if (!reply || !reply->grpc) co_return std::nullopt;
+  if (reply->status == GrpcStatus::unimplemented) co_return CheckOutcome{};
+  co_return judge_health(*reply, method);
 }
 
 /// Of the server, or of one model.

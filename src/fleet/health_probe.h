@@ -48,7 +48,9 @@ class HealthProbe {
   const std::vector<std::string>& models() const { return models_; }
 
  private:
-  Task<CheckOutcome> check_http(bool token);
+  Task<CheckOutcome> check_answers();
+  Task<CheckOutcome> check_http();
+  Task<std::optional<CheckOutcome>> check_speech();
   Task<CheckOutcome> check_calls();
   Task<CheckOutcome> ask_health();
   Task<CheckOutcome> ask_models();
@@ -59,6 +61,7 @@ class HealthProbe {
   Task<CheckOutcome> call_health();
   Task<CheckOutcome> call_ready(std::string model);
   bool asks_models() const;
+  bool may_speak_grpc() const;
   std::string health_path() const;
   Task<Result<Fetched>> get(std::string path);
 
@@ -71,6 +74,7 @@ class HealthProbe {
   Instant deadline_{};                         // of the check under way
   LinkPool::Want want_ = LinkPool::Want::any;  // of its first question
   bool may_sleep_ = true;                      // it has not said yet that it knows nothing of sleep
+  bool speaks_grpc_ = false;                   // and nothing else, when it was last asked
   std::vector<std::string> models_;
 };
 

@@ -24,6 +24,12 @@ Request request_to(const ServerAccess& access, std::string_view method, std::str
   return request;
 }
 
+LinkPoolOptions links_of(const ServerAccess& access) {
+  LinkPoolOptions links = access.links;
+  if (!access.keeps_links) links.max_idle = 0;
+  return links;
+}
+
 }  // namespace
 
 /// What has come of a question so far; outlives its task.
@@ -43,7 +49,7 @@ struct Inquirer::Exchange {
 Inquirer::Inquirer(Loop& loop, ServerAccess access)
     : loop_(loop),
       access_(std::move(access)),
-      links_(loop_, access_.addresses, access_.links, cells_),
+      links_(loop_, access_.addresses, links_of(access_), cells_),
       connector_(loop_, access_.addresses, access_.links.connector) {}
 
 Task<Result<Done>> Inquirer::exchange(Request& request, LinkPool::Want want, Exchange& heard) {
@@ -100,6 +106,7 @@ Task<Result<Fetched>> Inquirer::ask(Inquiry inquiry, Instant deadline) {
   Exchange heard{.most_bytes = inquiry.most_bytes};
   auto done = co_await exchange_by(request, inquiry.want, heard, deadline);
   if (!done) co_return std::move(done.error());
+  if (!heard.grpc_status.empty()) co_return misspoken("it answers in gRPC");
   co_return std::move(heard.fetched);
 }
 
@@ -121,6 +128,7 @@ Task<Result<GrpcReply>> Inquirer::call(GrpcCall call, Instant deadline) {
   GrpcReply reply;
   if (heard.grpc_status.empty()) {
     if (heard.fetched.status == 200) co_return misspoken("an answer without a grpc-status");
+    reply.grpc = false;
     reply.status = grpc_status_of_http(heard.fetched.status);
     reply.text = "HTTP status " + std::to_string(heard.fetched.status);
     co_return reply;

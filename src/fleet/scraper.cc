@@ -15,7 +15,8 @@ constexpr std::size_t most_bytes = std::size_t{16} << 20;
 
 Scraper::Scraper(Loop& loop, ScrapePlace place, NameResolver resolve)
     : loop_(loop), place_(std::move(place)), resolve_(std::move(resolve)) {
-  place_.access.links.max_idle = 1;  // whatever its pool does with those of its requests
+  // Whatever its pool does with those of its requests.
+  place_.access.links.max_idle = place_.access.keeps_links ? 1 : 0;
 }
 
 Task<Result<Scraped>> Scraper::read(ScrapeListener& listener, Instant deadline) {

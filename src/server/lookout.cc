@@ -1,8 +1,10 @@
 #include "server/lookout.h"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 
 #include "evenkeel/base/log.h"
@@ -14,6 +16,29 @@ namespace {
 
 /// How soon it is seen that there is reason to check a backend at once.
 constexpr Duration between_looks = std::chrono::milliseconds(100);
+
+/// Between two rounds of questions to a server of which they have not shown what it is.
+constexpr Duration longest_between_rounds = std::chrono::minutes(1);
+
+/// Rounds in a row that a server leaves half answered before it is taken for one that shows
+/// nothing.
+constexpr unsigned most_unclear = 3;
+
+/// Of lines that say the same.
+constexpr Duration between_complaints = std::chrono::minutes(1);
+
+std::size_t descriptor_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return std::numeric_limits<std::size_t>::max();
+  return limit.rlim_cur;
+}
+
+/// Connections that the listeners of a file may hold at most; 0: no limit.
+std::size_t most_connections(const Config& config) {
+  std::size_t most = 0;
+  for (const ListenerConfig& listener : config.listeners) most += listener.limits.max_connections;
+  return most;
+}
 
 std::string_view word_of(HealthState state) {
   switch (state) {
@@ -33,13 +58,15 @@ struct Orders {
   ServerAccess access;
 };
 
-Orders orders_for(const PoolConfig& pool, const Fleet::Member& member, std::size_t index) {
+Orders orders_for(const PoolConfig& pool, const Fleet::Member& member, std::size_t index,
+                  bool keeps_links) {
   const Fleet::Seat& seat = member.seats[index];
   return {.backend = member.state->backends()[index],
           .health = {.config = pool.health,
                      .engine = pool.engine,
                      .models = pool.models,
-                     .protocol = pool.protocol},
+                     .protocol = pool.protocol,
+                     .detected = pool.engine == "auto"},
           .metrics = {.config = pool.metrics,
                       .engine = pool.engine,
                       .url = seat.config.metrics,
@@ -47,7 +74,8 @@ Orders orders_for(const PoolConfig& pool, const Fleet::Member& member, std::size
           .access = {.addresses = seat.addresses,
                      .authority = to_string(seat.config.address),
                      .authorization = seat.authorization,
-                     .links = link_options_of(pool, seat.config, member.tls)}};
+                     .links = link_options_of(pool, seat.config, member.tls),
+                     .keeps_links = keeps_links}};
 }
 
 }  // namespace
@@ -66,6 +94,10 @@ class Lookout::Post {
     if (checker_ != nullptr) checker_->look();
   }
   bool settled() const { return settled_; }
+  /// Questions so far that could not be asked, for want of something that is ours.
+  std::uint64_t hindered() const {
+    return hindered_ + (checker_ == nullptr ? 0 : checker_->record().hindered);
+  }
   const Watched& report();
 
  private:
@@ -78,8 +110,13 @@ class Lookout::Post {
   };
 
   bool detects() const { return orders_.health.engine == "auto"; }
+  bool asking() const { return detection_.valid() && !detection_.ready(); }
+  bool known() const { return found_ && found_->known(); }
+  bool serves() const;
   void begin_detection();
   Task<void> find_out();
+  Task<Finding> ask(Inquirer& inquirer);
+  void believe(Identity identity);
   void apply(bool serving) {
     apply_checks(serving);
     apply_readings();
@@ -99,6 +136,9 @@ class Lookout::Post {
   std::unique_ptr<HealthChecker> checker_;
   std::optional<Polled> polled_;
   bool settled_ = false;
+  std::uint64_t hindered_ = 0;
+  Duration between_rounds_{};
+  Signal hurried_;  // to the next round
   Task<void> detection_;
 };
 
@@ -108,7 +148,8 @@ Lookout::Post::Post(Loop& loop, std::uint64_t seed, std::string pool, Orders ord
       rng_(seed),
       orders_(std::move(orders)),
       exporters_(exporters),
-      all_settled_(settled) {
+      all_settled_(settled),
+      hurried_(loop) {
   watched_.pool = std::move(pool);
   watched_.backend = orders_.backend->id();
   watched_.health.since = std::chrono::system_clock::now();
@@ -118,12 +159,18 @@ Lookout::Post::Post(Loop& loop, std::uint64_t seed, std::string pool, Orders ord
 
 void Lookout::Post::adopt(Orders orders) {
   const bool same_engine = orders.health.engine == orders_.health.engine;
+  const bool asked = asking();
   if (!same_engine) found_.reset();
   if (!same_engine || orders.access != orders_.access) detection_.drop();
   orders_ = std::move(orders);
+  apply(serves());
+  if (detects() && (asked || !known())) begin_detection();
+}
+
+/// It gets requests, as far as its health goes.
+bool Lookout::Post::serves() const {
   const Load& load = orders_.backend->load();
-  apply(!load.closed(Closure::starting) && !load.closed(Closure::unhealthy));
-  if (detects() && !found_) begin_detection();
+  return !load.closed(Closure::starting) && !load.closed(Closure::unhealthy);
 }
 
 const Watched& Lookout::Post::report() {
@@ -195,8 +242,8 @@ void Lookout::Post::changed(const HealthRecord& record) {
              : record.state == HealthState::down ? log::Level::warning
                                                  : log::Level::info,
              line);
-  // Another server may come back in its place.
-  if (settled_ && record.state != HealthState::up && detects()) begin_detection();
+  // Another server may come back in its place, and is asked when it is back.
+  if (settled_ && detects() && (asking() || record.state != HealthState::up)) begin_detection();
   settle();
 }
 
@@ -205,37 +252,83 @@ void Lookout::Post::settle() {
   all_settled_.raise();
 }
 
+/// A round of questions comes now, whether they have been asked so far or not.
 void Lookout::Post::begin_detection() {
-  if (!detection_.valid() || detection_.ready()) detection_ = find_out();
+  between_rounds_ = Duration::zero();
+  if (asking()) {
+    hurried_.raise();
+  } else {
+    detection_ = find_out();
+  }
 }
 
-/// Asks until somebody answers who is ready to say what it is.
+/// Asks until it is known what the server is. One that shows nothing is taken as generic, and asked
+/// again, less and less often: it may have been asked too soon, or stand in for the one to come.
 Task<void> Lookout::Post::find_out() {
   Inquirer inquirer(loop_, orders_.access);
-  const AskPath ask = [&inquirer](std::string path, Instant deadline) {
-    return inquirer.ask({.path = std::move(path)}, deadline);
-  };
+  if (!orders_.access.keeps_links) {  // many at the same time would have no descriptors
+    const Duration within = orders_.health.config.interval;
+    co_await loop_.sleep_for(std::chrono::duration_cast<Duration>(within * rng_.unit()));
+  }
+  unsigned unclear = 0;
   while (true) {
-    const HealthConfig& config = orders_.health.config;
-    auto finding = co_await detect(ask, loop_.now() + config.timeout);
+    const bool stood = checker_ == nullptr || checker_->record().state == HealthState::up;
+    auto finding = co_await ask(inquirer);
+    if (finding.hindered) ++hindered_;
     const bool heard = finding.outcome == Finding::Outcome::answered ||
                        finding.outcome == Finding::Outcome::not_http;
-    if (heard && !finding.identity.loading) {
-      const bool news = !found_ || found_->engine != finding.identity.engine;
-      found_ = std::move(finding.identity);
-      if (news)
-        log::info(
-            fmt::format("pool {}: {} runs {}", watched_.pool, watched_.backend, found_->engine));
-      break;
-    }
-    if (checker_ == nullptr && watched_.health.state == HealthState::starting) {
-      watched_.health.reason = heard ? "it says that it is loading" : std::move(finding.reason);
+    const bool loading = heard && finding.identity.loading;
+    const bool clear = finding.identity.known() || finding.whole;
+    unclear = heard && !loading && !clear ? unclear + 1 : 0;
+    if (heard && !loading && (clear || unclear >= most_unclear)) {
+      const bool shown = finding.identity.known();
+      believe(std::move(finding.identity));
+      if (shown || (known() && stood)) co_return;
+    } else if (checker_ == nullptr && watched_.health.state == HealthState::starting) {
+      watched_.health.reason = loading ? "it says that it is loading"
+                               : heard ? "it fails to say what it runs"
+                                       : std::move(finding.reason);
       settle();
     }
+    const Duration interval = orders_.health.config.interval;
+    const Duration longest = std::max(interval, longest_between_rounds);
+    between_rounds_ =
+        heard && found_ ? std::clamp(2 * between_rounds_, interval, longest) : interval;
     const double share = 0.9 + 0.2 * rng_.unit();
-    co_await loop_.sleep_for(std::chrono::duration_cast<Duration>(config.interval * share));
+    auto wake = co_await hurried_.wait(
+        loop_.now() + std::chrono::duration_cast<Duration>(between_rounds_ * share));
+    static_cast<void>(wake);
   }
-  apply(false);
+}
+
+/// One round.
+Task<Finding> Lookout::Post::ask(Inquirer& inquirer) {
+  const Instant deadline = loop_.now() + orders_.health.config.timeout;
+  const AskPath get = [&inquirer](std::string path, Instant until) {
+    return inquirer.ask({.path = std::move(path)}, until);
+  };
+  auto finding = co_await detect(get, deadline);
+  const bool may_be_grpc = orders_.health.protocol == BackendProtocol::http2;
+  if (finding.outcome == Finding::Outcome::silent && may_be_grpc) {
+    GrpcCall call{.path = "/grpc.health.v1.Health/Check"};  // every gRPC server has an answer
+    auto reply = co_await inquirer.call(std::move(call), deadline);
+    if (reply && reply->grpc) finding.outcome = Finding::Outcome::not_http;
+  }
+  if (finding.outcome == Finding::Outcome::not_http) finding.whole = true;
+  co_return finding;
+}
+
+/// What was known of a server stands against one that shows nothing: whoever it is that answers in
+/// its place, the checks say when the server is back.
+void Lookout::Post::believe(Identity identity) {
+  if (known() && !identity.known()) return;
+  const bool news = !found_ || found_->engine != identity.engine;
+  const bool other = news || found_->kserve != identity.kserve;
+  found_ = std::move(identity);
+  if (news) {
+    log::info(fmt::format("pool {}: {} runs {}", watched_.pool, watched_.backend, found_->engine));
+  }
+  if (other) apply(serves());
 }
 
 Lookout::Lookout(Loop& loop, std::uint64_t seed, NameResolver resolve)
@@ -245,13 +338,31 @@ Lookout::Lookout(Loop& loop, std::uint64_t seed, NameResolver resolve)
 
 Lookout::~Lookout() { watch_.drop(); }
 
+/// Every backend takes two connections that are kept, for checks and readings: where these would be
+/// a good part of all descriptors, none is kept.
+void Lookout::budget(const Config& config, const Fleet& fleet) {
+  std::size_t backends = 0;
+  for (const Fleet::Member& member : fleet.pools()) backends += member.seats.size();
+  const std::size_t limit = descriptor_limit();
+  keeps_links_ = 2 * backends <= limit / 4;
+  const std::size_t needed = 2 * backends + std::max(backends, 2 * most_connections(config));
+  if (needed > limit && needed != told_needed_) {
+    log::warning(fmt::format(
+        "{} descriptors are all that may be open; checks and readings of {} backends take up to "
+        "{}, requests two each: raise the limit (ulimit -n, LimitNOFILE=)",
+        limit, backends, 2 * backends));
+  }
+  told_needed_ = needed;
+}
+
 void Lookout::follow(const Config& config, const Fleet& fleet) {
+  budget(config, fleet);
   std::map<Key, std::unique_ptr<Post>, Less> posts;
   for (std::size_t i = 0; i < config.pools.size(); ++i) {
     const PoolConfig& pool = config.pools[i];
     const Fleet::Member& member = fleet.pools()[i];
     for (std::size_t j = 0; j < member.seats.size(); ++j) {
-      Orders orders = orders_for(pool, member, j);
+      Orders orders = orders_for(pool, member, j, keeps_links_);
       Key key{pool.name, orders.backend->id()};
       auto known = posts_.find(key);
       if (known != posts_.end()) {
@@ -283,8 +394,23 @@ const Watched* Lookout::find(std::string_view pool, std::string_view backend) co
 Task<void> Lookout::watch() {
   while (true) {
     co_await loop_.sleep_for(between_looks);
-    for (const auto& [key, post] : posts_) post->look();
+    std::uint64_t hindered = 0;
+    for (const auto& [key, post] : posts_) {
+      post->look();
+      hindered += post->hindered();
+    }
+    complain(hindered);
   }
+}
+
+/// `hindered`: questions that could not be asked, of all backends that are watched now.
+void Lookout::complain(std::uint64_t hindered) {
+  const bool more = hindered > std::exchange(hindered_, hindered);
+  if (!more || loop_.now() < next_complaint_) return;
+  next_complaint_ = loop_.now() + between_complaints;
+  log::error(fmt::format(
+      "backends cannot be checked: no descriptor is left for it, or no memory ({} may be open)",
+      descriptor_limit()));
 }
 
 }  // namespace evenkeel

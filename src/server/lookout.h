@@ -62,12 +62,18 @@ class Lookout {
   };
 
   Task<void> watch();
+  void budget(const Config& config, const Fleet& fleet);
+  void complain(std::uint64_t hindered);
 
   Loop& loop_;
   Rng rng_;
   GpuExporters exporters_;
   std::map<Key, std::unique_ptr<Post>, Less> posts_;  // by pool and backend
   Signal settled_;                                    // one more has had its first result
+  bool keeps_links_ = true;
+  std::size_t told_needed_ = 0;  // descriptors, when it was last looked at whether there are enough
+  std::uint64_t hindered_ = 0;   // questions, when they were last looked at
+  Instant next_complaint_{};
   Task<void> watch_;
 };
 

@@ -2,6 +2,7 @@
 gets no requests until it says yes."""
 
 import json
+import resource
 import threading
 import time
 
@@ -294,6 +295,56 @@ class Answers(Health):
         daemon = self.pool(backend, protocol="h2", health={"check": "grpc"})
         self.becomes(daemon, backend, "down", "gRPC status 12 unknown service")
 
+    def test_what_a_server_says_is_nothing_that_a_log_or_a_terminal_obeys(self):
+        said = {"text": "boom%0A2026-11-21T18:00:00.000+0000 info pool p: 10.0.0.9:80 is up"}
+
+        def script(ask):
+            ask.send_head([("content-type", "application/grpc"), ("grpc-status", "13"),
+                           ("grpc-message", said["text"])], end=True)
+
+        backend = self.h2_backend(script)
+        daemon = self.pool(backend, protocol="h2", health={"check": "grpc"})
+        method = "grpc.health.v1.Health/Check: gRPC status 13"
+        self.becomes(daemon, backend, "down", method)
+        self.assertEqual(self.state(daemon, backend)[1], f"{method} boom")
+        self.assertFalse([line for line in daemon.lines if line.startswith("2026-11-21T18:00")])
+        for text, shown in (("a%1B[2J", method), ("a%C2%9B2J", method),
+                            ("A" * 6000, f"{method} " + "A" * 120)):
+            said["text"] = text
+            self.eventually(lambda shown=shown: self.state(daemon, backend)[1] == shown)
+
+    def test_an_engine_whose_grpc_port_it_is_is_asked_in_grpc(self):
+        def unknown(ask):
+            ask.send_head([("content-type", "application/grpc"), ("grpc-status", "12")], end=True)
+
+        def serving(ask):
+            if not states["serving"] or ask.target != "/grpc.health.v1.Health/Check":
+                return states["otherwise"](ask)
+            ask.begin_chunks([("content-type", "application/grpc")])
+            ask.chunk(b"\0\0\0\0\2\x08" + states["serving"])
+            return ask.end_chunks([("grpc-status", "0")])
+
+        for engine in ("vllm", "auto"):
+            for otherwise in (unknown, lambda ask: ask.abort()):
+                with self.subTest(engine=engine, resets=otherwise is not unknown):
+                    states = {"serving": b"\1", "otherwise": otherwise}
+                    backend = self.h2_backend(serving)
+                    daemon = self.pool(backend, engine=engine, protocol="h2")
+                    self.becomes(daemon, backend, "up")
+                    if engine == "vllm":
+                        states["serving"] = b"\2"
+                        self.becomes(daemon, backend, "down", "NOT_SERVING")
+                        states["serving"] = b"\1"
+                        self.becomes(daemon, backend, "up")
+
+        # It has no such service: that it answers is all that can be known. No gRPC is no answer.
+        states = {"serving": None, "otherwise": unknown}
+        backend = self.h2_backend(serving)
+        daemon = self.pool(backend, engine="vllm", protocol="h2")
+        self.becomes(daemon, backend, "up")
+        states["otherwise"] = lambda ask: ask.abort()
+        self.becomes(daemon, backend, "down", "reset")
+
     def test_checks_go_over_tls_where_requests_do(self):
         authority = Authority(self.folder())
         backend = self.backend(answers({"/health": b"ok"}), tls=serving(authority.issue("127.0.0.1")))
@@ -339,6 +390,124 @@ class Answers(Health):
         self.assertEqual(self.state(daemon, backend), ("up", None))
         self.assertEqual(exchange(daemon.address).status, 200)
         self.assertEqual([ask.target for ask in backend.exchanges], ["/"])
+
+
+class Detection(Health):
+    """With `engine: auto` each server is asked what it runs."""
+
+    VLLM = {"/health": b"", "/v1/models": json.dumps(
+        {"object": "list", "data": [{"id": "a", "owned_by": "vllm"}]}).encode()}
+
+    def runs(self, daemon, backend, engine):
+        self.eventually(lambda: daemon.backend(backend.address)["engine"] == engine,
+                        f"{engine} at {backend.address}")
+
+    def again(self, backend, script):
+        """Another server in its place."""
+        other = Backend(script, port=backend.port)
+        self.addCleanup(other.close)
+        return other
+
+    def test_a_stranger_in_its_place_makes_nobody_forget_what_it_runs(self):
+        backend = self.backend(answers(self.VLLM))
+        daemon = self.pool(backend, engine="auto")
+        self.becomes(daemon, backend, "up")
+        backend.close()
+        self.becomes(daemon, backend, "down", "Connection refused")
+
+        stranger = self.again(backend, answers({}))
+        self.eventually(lambda: any(ask.target == "/ping" for ask in list(stranger.exchanges)),
+                        "all questions to the stranger")
+        self.becomes(daemon, backend, "down", "GET /health: 404")
+        self.assertEqual(daemon.backend(backend.address)["engine"], "vllm")
+        self.assertEqual(exchange(daemon.address).reason, "no_backend")
+        stranger.close()
+
+        revived = self.again(backend, answers(self.VLLM))
+        self.becomes(daemon, backend, "up")
+        revived.close()
+        self.becomes(daemon, backend, "down", "Connection refused")
+
+    def test_another_engine_in_its_place_is_seen(self):
+        backend = self.backend(answers(self.VLLM))
+        daemon = self.pool(backend, engine="auto")
+        self.becomes(daemon, backend, "up")
+        backend.close()
+        self.becomes(daemon, backend, "down")
+        listed = self.VLLM["/v1/models"].replace(b"vllm", b"sglang")
+        self.again(backend, answers({**self.VLLM, "/v1/models": listed}))
+        self.runs(daemon, backend, "sglang")
+        self.becomes(daemon, backend, "up")
+
+    def test_a_server_that_shows_nothing_is_connected_and_asked_again(self):
+        table = {}
+        backend = self.backend(answers(table))
+        daemon = self.pool(backend, engine="auto")
+        self.becomes(daemon, backend, "up")
+        self.assertEqual(daemon.backend(backend.address)["engine"], "generic")
+        backend.close()
+        self.becomes(daemon, backend, "down", "Connection refused")
+
+        revived = self.again(backend, answers(table))
+        self.becomes(daemon, backend, "up")
+        table.update(self.VLLM)  # it was only its front that had answered
+        self.runs(daemon, backend, "vllm")
+        self.assertEqual(self.state(daemon, backend), ("up", None))
+        self.eventually(lambda: any(ask.target == "/health" for ask in list(revived.exchanges)))
+
+    def test_half_an_answer_shows_nothing_yet(self):
+        gate = threading.Event()
+
+        def script(ask):
+            if ask.target == "/v1/models":
+                gate.wait()
+            answers(self.VLLM)(ask)
+
+        backend = self.backend(script)
+        self.addCleanup(gate.set)
+        daemon = self.pool(backend, engine="auto", health={"timeout": "1s"})
+        gate.set()
+        self.becomes(daemon, backend, "up")
+        self.assertEqual(daemon.backend(backend.address)["engine"], "vllm")
+        self.assertFalse([line for line in daemon.lines if "generic" in line])
+
+    def test_a_server_that_knows_no_get_serves(self):
+        for status in (501, 500):
+            with self.subTest(status=status):
+                def script(ask, status=status):
+                    ask.answer(b"done", status=200 if ask.method == "POST" else status)
+
+                backend = self.backend(script)
+                daemon = self.pool(backend, engine="auto")
+                self.becomes(daemon, backend, "up")
+                answer = exchange(daemon.address, "POST", "/generate", body=b"{}")
+                self.assertEqual((answer.status, answer.body), (200, b"done"))
+
+    def test_more_backends_than_descriptors_are_checked_all_the_same(self):
+        simulators = self.simulators("--engine", "vllm", "--model", "m", count=60)
+        daemon = self.in_front_of(*simulators.addresses, limits=["--nofile=110"],
+                                  pool={"engine": "auto", "health": {"interval": "1s"}})
+        daemon.wait_line("warning 110 descriptors are all that may be open; checks and readings of "
+                         "60 backends take up to 120")
+        for address in simulators.addresses:
+            self.becomes(daemon, address, "up")
+        self.eventually(lambda: daemon.descriptors() < 90, "descriptors that are let go")
+        self.assertEqual(exchange(daemon.address, "GET", "/v1/models").status, 200)
+
+    def test_that_no_descriptor_is_left_is_said_once(self):
+        backend = self.backend(answers(self.VLLM))
+        daemon = self.pool(backend, engine="vllm", health={"check": "tcp"})
+        self.becomes(daemon, backend, "up")
+        _, hard = resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, (3, hard))
+        try:
+            daemon.wait_line("error backends cannot be checked: no descriptor is left for it")
+        finally:
+            resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, (hard, hard))
+        passed = self.checks(daemon, "passed")
+        self.eventually(lambda: self.checks(daemon, "passed") > passed)
+        self.assertEqual(self.state(daemon, backend), ("up", None))
+        self.assertEqual(sum("cannot be checked" in line for line in daemon.lines), 1)
 
 
 class Reloads(Health):
@@ -388,6 +557,29 @@ class Reloads(Health):
         self.reload(daemon, health={})
         self.assertEqual(self.state(daemon, backend), ("up", None))
         self.assertEqual(exchange(daemon.address).status, 200)
+
+    def test_nobody_is_closed_because_a_file_leaves_the_engine_to_us(self):
+        gate = threading.Event()
+        self.addCleanup(gate.set)
+        table = {"/health": b"", "/v1/models": models("a").replace(b'"a"', b'"a","owned_by":"vllm"')}
+
+        def script(ask):
+            if ask.target == "/health" and asked.is_set():
+                gate.wait()
+            answers(table, (200, b"hello"))(ask)
+
+        asked = threading.Event()
+        backend = self.backend(script)
+        daemon = self.pool(backend, engine="vllm", health={"timeout": "20s"})
+        self.becomes(daemon, backend, "up")
+        asked.set()  # from now on its health is slow to answer
+        self.reload(daemon, engine="auto")
+        self.eventually(lambda: [ask.target for ask in list(backend.exchanges)].count("/v1/models"))
+        self.eventually(lambda: daemon.backend(backend.address)["engine"] == "vllm")
+        for _ in range(10):
+            self.assertEqual(exchange(daemon.address).body, b"hello")
+        gate.set()
+        self.assertEqual(self.state(daemon, backend), ("up", None))
 
     def test_an_engine_that_was_found_out_stays_known(self):
         simulators = self.simulators("--engine", "sglang", "--model", "m")

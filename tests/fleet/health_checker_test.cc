@@ -205,6 +205,39 @@ TEST_F(HealthChecks, WantATokenFromEachModel) {
   EXPECT_EQ(tokens(), asked);  // one in ten seconds is enough
 }
 
+TEST_F(HealthChecks, MissATokenThatIsLateWhereOtherModelsMayAnswerMeanwhile) {
+  SmallServer server(loop, {{"/health", {.body = ""}},
+                            {"/v1/models", {.body = R"({"data":[{"id":"a"},{"id":"b"}]})"}},
+                            {"/v1/completions", {.body = std::nullopt}}});
+  HealthQuestion question = vllm({"a", "b"});
+  question.config.model = ModelCheck::generate;
+  question.config.timeout = 50ms;
+  question.config.fall = 1;
+  check(server.endpoint(), question, true);
+
+  ASSERT_TRUE(eventually(loop, [&] {
+    load().record_first_byte(1ms, Clock::now());  // a request for another model
+    return checker->record().state == HealthState::down;
+  }));
+  EXPECT_EQ(count(CheckResult::no_token), 1u);
+  EXPECT_THAT(checker->record().reason, HasSubstr("POST /v1/completions for 'a'"));
+}
+
+TEST_F(HealthChecks, HoldNoTimeOfATokenAgainstALimitOfTheirOwn) {
+  SmallServer server(
+      loop, {{"/health", {.body = ""}},
+             {"/v1/models", {.body = models("a")}},
+             {"/v1/completions", {.body = R"({"choices":[{"text":"a"}]})", .delay = 2100ms}}});
+  HealthQuestion question = vllm({"a"});
+  question.config.model = ModelCheck::generate;
+  question.config.latency = 2s;
+  check(server.endpoint(), question);
+
+  ASSERT_TRUE(eventually(loop, [&] { return count(CheckResult::passed) >= 3; }));
+  EXPECT_EQ(count(CheckResult::slow), 0u);
+  EXPECT_EQ(std::ranges::count(server.asked(), "POST /v1/completions"), 1);
+}
+
 TEST_F(HealthChecks, InsistOnATokenOnceOneIsMissing) {
   SmallServer server(loop, {{"/health", {.body = ""}},
                             {"/v1/models", {.body = models("a")}},
@@ -273,6 +306,37 @@ TEST_F(HealthChecks, ComeSoonOverANewConnectionWhenRequestsFail) {
     return count(CheckResult::passed) == 2;
   }));
   EXPECT_EQ(server.connections(), 2u);
+}
+
+TEST_F(HealthChecks, ComeNoSoonerWhenRequestsAreLate) {
+  SmallServer server(loop, {{"/health", {.body = ""}}});
+  HealthQuestion question = vllm();
+  question.config.interval = 1h;
+  check(server.endpoint(), question);
+  ASSERT_TRUE(eventually(loop, [&] { return count(CheckResult::passed) == 1; }));
+
+  load().count_error(Fault::first_byte_timeout);
+  load().count_error(Fault::idle_timeout);
+  const auto of_health = [&] { return std::ranges::count(server.asked(), "GET /health"); };
+  EXPECT_FALSE(eventually(
+      loop,
+      [&] {
+        checker->look();
+        return of_health() > 1;
+      },
+      600ms));  // twice what a closer look would take
+}
+
+TEST_F(HealthChecks, ListNoMoreModelsThanPeopleRead) {
+  std::string listed;
+  for (int i = 0; i < 2000; ++i) listed += R"({"id":")" + std::to_string(i) + R"("},)";
+  SmallServer server(loop, {{"/health", {.body = ""}},
+                            {"/v1/models", {.body = R"({"data":[)" + listed + R"({"id":"a"}]})"}}});
+  HealthQuestion question = vllm({"a"});
+  question.config.model = ModelCheck::required;
+  check(server.endpoint(), question);
+  ASSERT_TRUE(settles(CheckResult::passed));
+  EXPECT_EQ(checker->record().models.size(), 1000u);
 }
 
 TEST_F(HealthChecks, ThatComeOftenAreOverANewConnectionTooWhenRequestsFail) {
@@ -362,6 +426,8 @@ TEST(HealthCheckKinds, AreWhatTheEngineUnderstands) {
   EXPECT_EQ(kind("generic"), HealthCheckKind::off);
   EXPECT_EQ(kind("auto", {.model = ModelCheck::generate}, BackendProtocol::http1, {"m"}),
             HealthCheckKind::off);
+  EXPECT_EQ(kind_of({.config = {}, .engine = "generic", .detected = true}), HealthCheckKind::tcp);
+  EXPECT_EQ(kind_of({.config = {}, .engine = "vllm", .detected = true}), HealthCheckKind::http);
   EXPECT_EQ(kind("generic", {.path = "/ready"}), HealthCheckKind::http);
   EXPECT_EQ(kind("generic", {.service = "a.B"}), HealthCheckKind::grpc);
   EXPECT_EQ(kind("generic", {.model = ModelCheck::required}, BackendProtocol::http1, {"m"}),

@@ -55,6 +55,7 @@ struct HealthRecord {
   std::optional<CheckResult> last;              ///< of the last check
   Duration took{};                              ///< of the last check
   std::array<std::uint64_t, check_result_count> checks{};  ///< by result
+  std::uint64_t hindered = 0;  ///< checks that could not be made, for want of something of ours
   std::vector<std::string> models;  ///< that it listed when it was last asked; empty: never asked
 };
 
@@ -65,6 +66,9 @@ struct HealthQuestion {
   bool kserve = false;                                ///< generic, but it speaks KServe v2
   std::vector<std::string> models;                    ///< of its pool
   BackendProtocol protocol = BackendProtocol::http1;  ///< in which its pool speaks to it
+  /// The file leaves it to us to find out what it runs: then it is asked at least whether it can be
+  /// connected.
+  bool detected = false;
 
   bool operator==(const HealthQuestion&) const = default;
 };
@@ -82,7 +86,8 @@ struct CheckOutcome;
 /// not connect, or results speak against the state: then each check proves that it can connect.
 /// Between checks lies the interval, give or take a tenth; less while results speak against the
 /// state, but where they say that the server is slow. A check that runs out of time counts for
-/// nothing while the server answers the requests of others: it is busy, not gone.
+/// nothing while the server answers the requests of others: it is busy, not gone. But a token that
+/// is late counts where the pool has several models: the others' answers say nothing of this one.
 ///
 /// Thread: the loop's.
 class HealthChecker {

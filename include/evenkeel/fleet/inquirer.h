@@ -24,6 +24,7 @@ struct ServerAccess {
   std::string authority;            ///< "host:port"
   std::string authorization;        ///< "Bearer KEY"; empty: it wants none
   LinkPoolOptions links;
+  bool keeps_links = true;  ///< between questions; false where descriptors are scarce
 
   bool operator==(const ServerAccess&) const = default;
 };
@@ -46,6 +47,7 @@ struct GrpcCall {
 
 /// How it ended.
 struct GrpcReply {
+  bool grpc = true;  ///< who answered speaks gRPC; else the status is that of his HTTP answer
   GrpcStatus status = GrpcStatus::unknown;
   std::string text;     ///< `grpc-message`, where it failed
   std::string message;  ///< without its framing, where it did not
@@ -58,7 +60,8 @@ class Inquirer {
   Inquirer(const Inquirer&) = delete;
   Inquirer& operator=(const Inquirer&) = delete;
 
-  /// Errors: those of dialling and of a link; connect_timeout or first_byte_timeout when the
+  /// Errors: those of dialling and of a link; backend_protocol when gRPC is all that is spoken
+  /// there, whatever the HTTP status of its answer; connect_timeout or first_byte_timeout when the
   /// answer is not here, to its last byte, by the deadline. A link that its server closed while it
   /// was idle is replaced unseen.
   Task<Result<Fetched>> ask(Inquiry inquiry, Instant deadline);
