@@ -183,6 +183,16 @@ class Addresses(NamesCase):
         self.names.say(NAME, "127.0.0.11", ttl=100000)
         self.questions_from_now(3)
 
+    def test_one_that_has_moved_is_checked_at_once(self):
+        self.serve_at("127.0.0.11", "127.0.0.12")
+        self.start("127.0.0.11", pool={"health": {**QUICK, "interval": "60s"}})
+        self.assertEqual(self.ask(4), [200] * 4)
+        self.names.say(NAME, "127.0.0.12")
+        self.eventually(lambda: any(each.target == "/health" for each in self.servers["127.0.0.12"].exchanges))
+        self.served.wait_line("names have other addresses")
+        self.assertEqual(self.ask(4), [200] * 4)
+        self.assertEqual([self.hits("127.0.0.11"), self.hits("127.0.0.12")], [4, 4])
+
     def test_ipv6_beside_ipv4_is_another_way_to_the_same_server(self):
         try:
             with socket.socket(socket.AF_INET6) as probe:
