@@ -97,6 +97,7 @@ say "a load, and TERM with it under way"
 "$mount/usr/bin/evenkeel" version
 in_container evenkeel load "http://$public" --requests 200 --rate 50 --stream --json >"$work/load.json"
 grep -o '"requests":{[^}]*}' "$work/load.json"
+rm -f "$work/stream.txt"
 curl -sS -N -H 'content-type: application/json' -d '{"model":"'"$(curl -s "http://$public/v1/models" |
   sed -n 's/.*"id":"\([^"]*\)".*/\1/p')"'","prompt":"drain","max_tokens":400,"stream":true}' \
   "http://$public/v1/completions" >"$work/stream.txt" &
