@@ -328,7 +328,7 @@ TEST_F(PoolWithSpares, FollowsTheFileWhenItChanges) {
 TEST_F(PoolWithSpares, ServesThoseWhoWaitWhenTheOthersAreGone) {
   Loop loop;
   Pool pool(state, loop, 1);
-  for (std::size_t i : {0, 1}) state->backends()[i]->load().close(Closure::unhealthy);
+  for (std::size_t i : {0u, 1u}) state->backends()[i]->load().close(Closure::unhealthy);
 
   auto waiting = pool.place({});
   ASSERT_FALSE(waiting.ready()) << "there is hope: the spares are well";
