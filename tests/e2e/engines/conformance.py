@@ -40,7 +40,7 @@ def row_of(kind, version, seen):
     cells = [f"{kind.title} {version}"]
     for column in observing.COLUMNS:
         sighting = seen.get(column)
-        cells.append(str(sighting).replace("|", "\\|") if sighting else "not seen")
+        cells.append(str(sighting).replace("|", "\\|") if sighting else "none known" if column == "trapped" else "not seen")
     return "| " + " | ".join(cells) + " |"
 
 

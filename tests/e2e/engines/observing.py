@@ -159,7 +159,8 @@ def ask(connection, wanted):
         outcome.backend = answer.headers.get("x-evenkeel-backend")
         body = answer.read()
         if answer.status != 200:
-            outcome.failure = f"{answer.status} {answer.headers.get('x-evenkeel-reason') or body[:60]}"
+            said = body.decode(errors="replace")[:60].strip()
+            outcome.failure = f"{answer.status} {answer.headers.get('x-evenkeel-reason') or said}"
         elif not body.endswith(wanted.ends):
             outcome.failure = "half an answer"
     except GONE as failure:
@@ -249,8 +250,8 @@ class Stream:
             error_within = b'"error"' in self.body
             whole = self.body.endswith(self.wanted.ends)
             self.end = "an error within" if error_within else "whole" if whole else "a clean end, but not its own"
-        except (*GONE, AttributeError) as failure:  # the last when another thread closes it
-            self.end = f"cut off ({type(failure).__name__})"
+        except (*GONE, AttributeError):  # the last when another thread closes it
+            self.end = "cut off"
         self.ended = time.monotonic()
 
     def wait(self, within):
