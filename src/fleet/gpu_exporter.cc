@@ -27,7 +27,7 @@ Result<ScrapePlace> scrape_place(const std::string& url) {
 
 GpuExporter::GpuExporter(Loop& loop, ScrapePlace place, NameResolver resolve, std::uint64_t seed)
     : PolledSource(loop, std::move(place), std::move(resolve),
-                   {.interval = shortest_interval, .timeout = shortest_interval, .seed = seed}) {
+                   {.interval = shortest_interval, .timeout = shortest_timeout, .seed = seed}) {
   start();
 }
 
@@ -45,7 +45,7 @@ void GpuExporter::settle() {
   if (users_.empty()) return;
   const Duration interval = std::ranges::min(users_, {}, &User::interval).interval;
   const Duration timeout = std::ranges::max(users_, {}, &User::timeout).timeout;
-  change(std::max(interval, shortest_interval), timeout);
+  change(std::max(interval, shortest_interval), std::max(timeout, shortest_timeout));
 }
 
 std::string GpuExporter::finish(const Scraped& scraped) {

@@ -33,6 +33,8 @@ class GpuExporter final : public PolledSource {
  public:
   /// Exporters look at their GPUs once a second at most, and most of them every few.
   static constexpr Duration shortest_interval = std::chrono::seconds(1);
+  /// Some of them start nvidia-smi for each answer, which takes its time on a host of many GPUs.
+  static constexpr Duration shortest_timeout = std::chrono::seconds(5);
 
   GpuExporter(Loop& loop, ScrapePlace place, NameResolver resolve, std::uint64_t seed);
 

@@ -104,6 +104,7 @@ class EngineSource final : public PolledSource {
     const bool others = reading_.running > 0 || reading_.waiting > 0;
     return dialect_.keeps_awake && load_.in_flight() == 0 && !others;
   }
+  std::string_view needs() const override { return dialect_.needs; }
   void asked() override {
     reader_.emplace(dialect_);
     in_flight_at_question_ = load_.in_flight();

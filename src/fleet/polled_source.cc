@@ -61,8 +61,11 @@ Task<void> PolledSource::run() {
 
 /// Why an answer is none; empty if it is one.
 std::string PolledSource::judge(const Scraped& scraped) {
-  if (scraped.status != 200) return "it answers " + std::to_string(scraped.status);
-  return finish(scraped);
+  if (scraped.status == 200) return finish(scraped);
+  std::string reason = "it answers " + std::to_string(scraped.status);
+  const bool absent = scraped.status == 404 || scraped.status == 501;
+  if (absent && !needs().empty()) reason.append(": it has none without ").append(needs());
+  return reason;
 }
 
 void PolledSource::succeed(const Scraped& scraped) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "evenkeel/base/loop.h"
 #include "evenkeel/base/task.h"
@@ -40,6 +41,8 @@ class PolledSource : protected ScrapeListener {
 
   /// Asking now would do harm.
   virtual bool resting() const = 0;
+  /// What the server may lack where there is nothing to be read, for people; empty: nothing known.
+  virtual std::string_view needs() const { return {}; }
   /// A body of status 200 is here to its end: keeps what it said. Why it said nothing; else empty.
   virtual std::string finish(const Scraped& scraped) = 0;
   /// What came last is too old to go by.

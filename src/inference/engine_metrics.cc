@@ -155,9 +155,8 @@ std::vector<Series> other_series() {
   };
 }
 
-MetricsDialect dialect(std::string_view engine, std::string_view path, std::vector<Series> series,
-                       bool keeps_awake = false) {
-  MetricsDialect made{.engine = engine, .path = path, .keeps_awake = keeps_awake};
+MetricsDialect dialect(std::string_view engine, std::string_view path, std::vector<Series> series) {
+  MetricsDialect made{.engine = engine, .path = path};
   std::vector<std::string_view> names;
   for (const Series& each : series) {
     const auto known = std::ranges::find(names, each.name);
@@ -181,12 +180,17 @@ std::vector<MetricsDialect> make_dialects() {
   dialects.push_back(dialect("vllm", "/metrics", vllm_series()));
   dialects.back().short_path = vllm_short_path;
   dialects.push_back(dialect("sglang", "/metrics", sglang_series()));
+  dialects.back().needs = "--enable-metrics";
   dialects.push_back(dialect("triton", "/metrics", triton_series()));
   dialects.push_back(dialect("trtllm", "/prometheus/metrics", trtllm_series()));
+  dialects.back().needs = "return_perf_metrics: true";
   dialects.push_back(dialect("tgi", "/metrics", tgi_series()));
-  dialects.push_back(dialect("llamacpp", "/metrics", llamacpp_series(), true));
+  dialects.push_back(dialect("llamacpp", "/metrics", llamacpp_series()));
+  dialects.back().keeps_awake = true;
+  dialects.back().needs = "--metrics";
   dialects.push_back(dialect("mlserver", "/metrics", mlserver_series()));
   dialects.push_back(dialect("torchserve", "/metrics", torchserve_series()));
+  dialects.back().needs = "metrics_mode=prometheus";
   dialects.push_back(dialect("ray", "/metrics", ray_series()));
   // TensorFlow Serving counts what it has done, and says nothing of what it is doing: a path for
   // those who look it up, and nothing to ask.

@@ -335,8 +335,11 @@ TEST(MetricsPoller, SaysWhyItReadNothing) {
   EXPECT_FALSE(polling.age().has_value());
 
   server.status = 501;
-  ASSERT_TRUE(
-      polling.until([&] { return polling.poller->record().reason.starts_with("it answers 501"); }));
+  ASSERT_TRUE(polling.until([&] { return polling.poller->record().reason == "it answers 501"; }));
+
+  Polling other(loop, ask("sglang"), server.endpoint());
+  ASSERT_TRUE(other.until_failing());
+  EXPECT_EQ(other.poller->record().reason, "it answers 501: it has none without --enable-metrics");
 }
 
 TEST(MetricsPoller, DoesNotBelieveHalfAnAnswer) {

@@ -71,6 +71,8 @@ struct MetricsDialect {
   /// Where some servers of this engine give the wanted series alone, which they render in a
   /// fraction of the time; what others answer there has none of them. Empty: nowhere.
   std::string_view short_path = {};
+  /// What such a server has to be started with to have one, for people; empty: nothing.
+  std::string_view needs = {};
   /// Reading it counts as work: it would wake a sleeping model, or keep it from going to sleep.
   bool keeps_awake = false;
   std::vector<Series> series = {};
