@@ -11,6 +11,9 @@ namespace {
 /// Twenty times the largest that was ever seen (Ray's).
 constexpr std::size_t most_bytes = std::size_t{16} << 20;
 
+/// Some milliseconds' work.
+constexpr std::size_t most_bytes_in_turn = std::size_t{256} << 10;
+
 }  // namespace
 
 Scraper::Scraper(Loop& loop, ScrapePlace place, NameResolver resolve)
@@ -87,6 +90,7 @@ Task<Result<Scraped>> Scraper::ask(ScrapeListener& listener) {
         response->fields.value("content-type").value_or("").starts_with("application/openmetrics");
     const BodyPtr body = std::move(response->body);
     std::size_t size = 0;
+    std::size_t in_turn = 0;
     for (bool last = body == nullptr; !last;) {
       auto chunk = co_await body->read();
       if (!chunk) co_return std::move(chunk.error());
@@ -98,6 +102,11 @@ Task<Result<Scraped>> Scraper::ask(ScrapeListener& listener) {
       }
       if (scraped.status == 200) listener.take(chunk->bytes);
       last = chunk->last;
+      in_turn += chunk->bytes.size();
+      if (in_turn > most_bytes_in_turn && !last) {  // others have questions under way, too
+        co_await loop_.yield();
+        in_turn = 0;
+      }
     }
     const Duration took = loop_.read_clock() - asked;
     scraped.took = std::max(took - round_trip_.value_or(Duration::zero()), Duration::zero());

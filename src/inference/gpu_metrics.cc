@@ -86,6 +86,19 @@ std::string first_label(std::string_view labels, std::initializer_list<std::stri
   return {};
 }
 
+/// What tells a GPU from all others, by its UUID or by its index.
+enum class KeyKind : char { uuid = 'u', index = 'i' };
+std::string key_of(KeyKind kind, const GpuReading& gpu) {
+  std::string key(1, static_cast<char>(kind));
+  const std::string& last = kind == KeyKind::uuid ? gpu.uuid : gpu.index;
+  for (const std::string* part : {&gpu.host, &gpu.instance, &last}) {
+    key += std::to_string(part->size());
+    key += ':';
+    key += *part;
+  }
+  return key;
+}
+
 }  // namespace
 
 bool is_meant(const GpuReading& gpu, std::string_view label) {
@@ -134,19 +147,35 @@ GpuMetricsReader::Gpu* GpuMetricsReader::gpu_of(std::string_view labels) {
       .uuid = first_label(labels, {"UUID", "uuid", "gpu_uuid"}, scratch_),
       .host = first_label(labels, {"hostname", "Hostname"}, scratch_),
   };
-  const auto same = [&](const Gpu& gpu) {
-    const GpuReading& known = gpu.reading;
-    if (known.host != named.host || known.instance != named.instance) return false;
-    if (!known.uuid.empty() && !named.uuid.empty()) return known.uuid == named.uuid;
-    return known.index == named.index;
-  };
-  const auto known = std::ranges::find_if(gpus_, same);
-  if (known != gpus_.end()) {
-    if (known->reading.index.empty()) known->reading.index = std::move(named.index);
-    return &*known;
+  if (Gpu* const same = known(named)) {
+    if (same->reading.index.empty() && !named.index.empty()) {
+      same->reading.index = std::move(named.index);
+      index(static_cast<std::size_t>(same - gpus_.data()));
+    }
+    return same;
   }
   if (gpus_.size() == most_gpus) return nullptr;
-  return &gpus_.emplace_back(Gpu{.reading = std::move(named)});
+  gpus_.push_back(Gpu{.reading = std::move(named)});
+  index(gpus_.size() - 1);
+  return &gpus_.back();
+}
+
+/// The one with that UUID; where one of the two has none, the one with that index.
+GpuMetricsReader::Gpu* GpuMetricsReader::known(const GpuReading& named) {
+  if (!named.uuid.empty()) {
+    const auto same = places_.find(key_of(KeyKind::uuid, named));
+    if (same != places_.end()) return &gpus_[same->second];
+  }
+  const auto same = places_.find(key_of(KeyKind::index, named));
+  if (same == places_.end()) return nullptr;
+  Gpu& gpu = gpus_[same->second];
+  return named.uuid.empty() || gpu.reading.uuid.empty() ? &gpu : nullptr;
+}
+
+void GpuMetricsReader::index(std::size_t place) {
+  const GpuReading& gpu = gpus_[place].reading;
+  if (!gpu.uuid.empty()) places_.try_emplace(key_of(KeyKind::uuid, gpu), place);
+  places_.try_emplace(key_of(KeyKind::index, gpu), place);
 }
 
 void GpuMetricsReader::sample(std::size_t which, const Sample& sample) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <ctime>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,6 +51,31 @@ TEST(Dcgm, IsReadInRatiosAndBytes) {
   EXPECT_EQ(gpus[0].memory_used_bytes, 74211 * mebibyte);
   EXPECT_EQ(gpus[0].memory_total_bytes, (74211 + 6000 + 400) * mebibyte);
   EXPECT_EQ(gpus[1].memory_total_bytes, 81000 * mebibyte) << "older ones tell of nothing reserved";
+}
+
+std::string dcgm_of(int gpus, int samples) {
+  std::string text;
+  for (int i = 0; i < samples; ++i) {
+    const std::string number = std::to_string(i % gpus);
+    text += "DCGM_FI_DEV_FB_USED{gpu=\"" + number + "\",UUID=\"GPU-" + number +
+            "\",hostname=\"node\"} " + number + "\n";
+  }
+  return text;
+}
+
+TEST(Dcgm, OfManyGpusIsReadAsFastAsOfFew) {
+  const auto took = [](const std::string& text) {
+    const std::clock_t began = std::clock();  // of this process, whatever else runs
+    const auto gpus = gpus_of(text);
+    for (std::size_t i = 0; i < gpus.size(); ++i) {
+      EXPECT_EQ(gpus[i].memory_used_bytes, static_cast<double>(i) * mebibyte);
+    }
+    return static_cast<double>(std::clock() - began);
+  };
+  const double few = took(dcgm_of(8, 100'000));
+  const double many = took(dcgm_of(1024, 100'000));
+  EXPECT_LT(many, 4 * few);
+  EXPECT_EQ(gpus_of(dcgm_of(5000, 5000)).size(), 1024u);
 }
 
 TEST(Dcgm, TellsOfEachServersGpus) {

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "evenkeel/inference/engine_metrics.h"
@@ -42,8 +43,8 @@ class GpuMetricsReader final : private SampleSink {
   std::vector<GpuReading> gpus() const;
 
  private:
-  /// More than any host has; the rest is passed over.
-  static constexpr std::size_t most_gpus = 4096;
+  /// Those of a hundred hosts behind one Prometheus; the rest is passed over.
+  static constexpr std::size_t most_gpus = 1024;
   struct Gpu {
     GpuReading reading;
     double engine_active_ratio = EngineReading::unknown;
@@ -53,9 +54,12 @@ class GpuMetricsReader final : private SampleSink {
 
   void sample(std::size_t which, const Sample& sample) override;
   Gpu* gpu_of(std::string_view labels);
+  Gpu* known(const GpuReading& named);
+  void index(std::size_t place);
 
   ExpositionReader reader_;
   std::vector<Gpu> gpus_;
+  std::unordered_map<std::string, std::size_t> places_;  // in gpus_, by what identifies one
   std::string scratch_;
 };
 
