@@ -15,8 +15,8 @@ namespace evenkeel {
 enum class UserWish { nothing, redraw, quit };
 
 /// Where stdout is a terminal and is to be drawn on, draws on its second screen and reads single
-/// keys; elsewhere only waits. Signals that end a process, and the one that says that the size has changed, are blocked
-/// while this lives, and come out of `wait`.
+/// keys; elsewhere only waits. Signals that end a process, and the one that says that the size has
+/// changed, are blocked while this lives, and come out of `wait`.
 ///
 /// Thread: the only one of the process.
 class Terminal {
