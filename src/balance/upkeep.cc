@@ -92,6 +92,18 @@ PoolBurden burden_of(const PoolState& pool, double slowdown, Instant now) {
   return burden;
 }
 
+/// True if there are any. Who was a spare in the file before, and is none now, is in service.
+bool has_spares(const PoolState& pool) {
+  bool any = false;
+  for (const auto& backend : pool.backends()) {
+    any = any || backend->spec().standby;
+    if (!backend->spec().standby && backend->load().closed(Closure::standby)) {
+      backend->reopen(Closure::standby);
+    }
+  }
+  return any;
+}
+
 }  // namespace
 
 void Upkeep::turn(const PoolState& pool, Instant now) {
@@ -99,21 +111,8 @@ void Upkeep::turn(const PoolState& pool, Instant now) {
   if (pool.spec().observed_weights) speeds_.turn(pool.backends(), now);
 }
 
-/// The first turn of a new state: who was a spare may not be one any more, and the other way round.
-void Upkeep::begin(const PoolState& pool) {
-  last_ = &pool;
-  has_spares_ = false;
-  for (const auto& backend : pool.backends()) {
-    has_spares_ = has_spares_ || backend->spec().standby;
-    if (!backend->spec().standby && backend->load().closed(Closure::standby)) {
-      backend->reopen(Closure::standby);
-    }
-  }
-}
-
 void Upkeep::turn_spares(const PoolState& pool, Instant now) {
-  if (&pool != last_) begin(pool);
-  if (!has_spares_) return;
+  if (!has_spares(pool)) return;
 
   const double slowdown = slowdown_.turn(first_byte_seconds(pool, now), now);
   std::uint32_t left = standby_.turn(burden_of(pool, slowdown, now), pool.spec().spares, now);

@@ -15,11 +15,8 @@ class Upkeep {
   void turn(const PoolState& pool, Instant now);
 
  private:
-  void begin(const PoolState& pool);
   void turn_spares(const PoolState& pool, Instant now);
 
-  const PoolState* last_ = nullptr;  // only to be compared
-  bool has_spares_ = false;
   Slowdown slowdown_;
   StandbyRule standby_;
   SpeedRule speeds_;
