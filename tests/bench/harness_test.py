@@ -12,6 +12,7 @@ from unittest import mock
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
 
 from harness import h2load, ways  # noqa: E402
+from harness import fleet  # noqa: E402
 from harness.contender import Contender, Site, evenkeel, haproxy, nghttpx, nginx  # noqa: E402
 from harness.counting import read_callgrind, read_strace  # noqa: E402
 from harness.figures import Figures, by_difference, judge  # noqa: E402
@@ -193,6 +194,38 @@ class ContendersTest(unittest.TestCase):
             nginx(logging=True),
         ]
         self.assertEqual(len({contender.name for contender in contenders}), 4)
+
+
+class FleetTest(unittest.TestCase):
+    def bench(self) -> fleet.Bench:
+        return fleet.Bench(Path("build"), 1, 10.0, ["round-robin", "gpu"], Cores(0, 1, 1))
+
+    def test_a_ratio_over_its_limit_is_missed_and_one_without_limit_is_not_judged(self) -> None:
+        bench = self.bench()
+        for row, blind, seeing in (
+            ("busy_ttft_p99", 2.0, 1.5),
+            ("busy_e2e_p99", 10.0, 6.9),
+            ("full_utilization", 50.0, 57.6),
+            ("calm_e2e_p99", 1.0, 5.0),
+        ):
+            bench.figures.add("round-robin", row, 0, blind)
+            bench.figures.add("gpu", row, 0, seeing)
+
+        self.assertEqual(bench.missed(), ["gpu: busy: first token p99, s"])
+        self.assertIn("Missed: gpu: busy: first token p99, s.", bench.as_markdown())
+        self.assertEqual(len(bench.as_dict()["targets"]), 3)
+
+    def test_an_unknown_picker_is_refused(self) -> None:
+        with self.assertRaises(SystemExit):
+            fleet.Bench(Path("build"), 1, 10.0, ["fastest"], Cores(0, 1, 1)).pickers()
+
+    def test_tokens_are_counted_while_requests_are_sent_and_the_fleet_is_full(self) -> None:
+        watch = fleet._Watch([])
+        watch._samples = [(1.0, 0.5, 100), (4.0, 1.0, 400), (8.0, 1.0, 1200), (12.0, 0.2, 1300)]
+
+        self.assertEqual(watch.tokens_per_second(10.0), 200)
+        self.assertEqual(watch.busy(10.0), 1.0)
+        self.assertEqual(watch.tokens_per_second(1.0), 0)
 
 
 if __name__ == "__main__":
