@@ -39,8 +39,8 @@ def observe(kind):
 def row_of(kind, version, seen):
     cells = [f"{kind.title} {version}"]
     for column in observing.COLUMNS:
-        sighting = seen.get(column)
-        cells.append(str(sighting).replace("|", "\\|") if sighting else "none known" if column == "trapped" else "not seen")
+        missing = "none known" if column == "trapped" else "not seen"
+        cells.append(str(seen.get(column, missing)).replace("|", "\\|"))
     return "| " + " | ".join(cells) + " |"
 
 

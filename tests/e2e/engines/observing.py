@@ -9,6 +9,7 @@ import pathlib
 import subprocess
 import threading
 import time
+import traceback
 import urllib.error
 import urllib.request
 
@@ -277,13 +278,12 @@ class Trial:
         self.folded = folded
         ports = dict(zip(kind.ports, servers.quiet_ports(len(kind.ports), HOSTS)))
         stops = [None, *([] if folded else kind.other_stops)]
-        # Triton names what it shares by its folder, for all the machine.
-        self.servers = [kind(folder / f"{folder.name}-{place}", host, ports, stopping=stops[place % len(stops)])
+        # Triton names what it shares by its folder, for all the machine; Ray wants short paths for its sockets.
+        self.servers = [kind(folder / f"{folder.name[-8:]}-{place}", host, ports, stopping=stops[place % len(stops)])
                         for place, host in enumerate(HOSTS)]
         (folder / "evenkeel").mkdir()
         self.daemon = Daemon(folder / "evenkeel", self.config(ports))
         self.version = None
-        self.picks_before = {}
 
     def config(self, ports):
         kind = self.kind
@@ -327,6 +327,9 @@ class Trial:
                 getattr(self, column)(sighting)
             except AssertionError as failure:
                 sighting.claim(False, str(failure))
+            except Exception as failure:  # pylint: disable=broad-exception-caught
+                traceback.print_exc()
+                sighting.claim(False, f"it could be observed: {failure!r}")
             yield column, sighting
             if not all(each.running() for each in self.servers) and column == "detected":
                 return  # nothing more to see
@@ -468,15 +471,18 @@ class Trial:
         if self.kind.openai:
             self.balanced_by_load(sighting)
         else:
-            with Clients(self.daemon.address, self.kind.quick, 6) as clients:
-                time.sleep(self.seconds)  # that long the load lasts
-            self.share(sighting, "HTTP", "http", len(clients.outcomes), clients.failed())
+            self.balanced_by(sighting, "HTTP", "http", Clients(self.daemon.address, self.kind.quick, 6))
         if self.is_rpc():
-            with Rpcs(self.daemon.address, None, 6) as clients:
-                time.sleep(self.seconds)  # likewise
-            self.share(sighting, "tritonclient over gRPC", "grpc", len(clients.outcomes), clients.failed())
+            self.balanced_by(sighting, "tritonclient over gRPC", "grpc", Rpcs(self.daemon.address, None, 6))
+
+    def balanced_by(self, sighting, who, pool, clients):
+        before = self.picks(pool)
+        with clients:
+            time.sleep(self.seconds)  # that long the load lasts
+        self.share(sighting, who, pool, before, len(clients.outcomes), [each.failure for each in clients.failed()])
 
     def balanced_by_load(self, sighting):
+        before = self.picks("http")
         run = subprocess.run([BINARY, "load", f"http://{self.daemon.address}", "--concurrency", "6", "--duration",
                               f"{2 * self.seconds}s", "--stream", "--prompt-tokens", "8..32", "--output-tokens",
                               "4..16", "--model", "random", "--json"], capture_output=True, text=True, check=False,
@@ -484,18 +490,18 @@ class Trial:
         report = json.loads(run.stdout)
         failed = [why for why, count in report["errors"].items() for _ in range(count)]
         sighting.claim(run.returncode == 0, f"evenkeel load ended with {run.returncode}")
-        self.share(sighting, "evenkeel load", "http", report["requests"]["succeeded"], failed)
+        self.share(sighting, "evenkeel load", "http", before, report["requests"]["succeeded"], failed)
 
-    def share(self, sighting, who, pool, count, failed):
-        picks = [next(each["picks_total"] for each in self.documents(server) if each["pool"] == pool)
-                 for server in self.servers]
-        new = [now - before for now, before in zip(picks, self.picks_before.get(pool, (0, 0)))]
-        self.picks_before[pool] = picks
-        least = min(new) / max(sum(new), 1)
-        sighting.fact(f"{who}: {count} requests, {100 * new[0] / max(sum(new), 1):.0f} : "
-                      f"{100 * new[1] / max(sum(new), 1):.0f}")
-        sighting.claim(count > 0 and least >= 0.2, f"one had only {least:.0%} of {sum(new)}")
-        sighting.claim(not failed, f"failed: {tally(getattr(each, 'failure', each) for each in failed)}")
+    def picks(self, pool):
+        return [next(each["picks_total"] for each in self.documents(server) if each["pool"] == pool)
+                for server in self.servers]
+
+    def share(self, sighting, who, pool, before, count, failed):
+        new = [now - then for now, then in zip(self.picks(pool), before)]
+        shares = [100 * each / max(sum(new), 1) for each in new]
+        sighting.fact(f"{who}: {count} requests, {shares[0]:.0f} : {shares[1]:.0f}")
+        sighting.claim(count > 0 and min(shares) >= 20, f"one had only {min(shares):.0f} % of {sum(new)}")
+        sighting.claim(not failed, f"failed: {tally(failed)}")
 
     def killed(self, sighting):
         """One dies under load, and is started again."""

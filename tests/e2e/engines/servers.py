@@ -69,7 +69,6 @@ class Server:
     signals = frozenset()  # of running, waiting, kv_cache_ratio: what its exposition has
     exposition_seconds = 0  # how old what it tells may be
     openai = False  # `evenkeel load` can ask it
-    pieces = 3  # of a stream that must have come before it is disturbed
     quick = None  # an Ask that it answers at once
     busy = None  # one that keeps it busy for a while
     long = None  # a stream of 5 s and more
@@ -130,10 +129,6 @@ class Server:
 
     def exposition_url(self):
         return f"http://{self.host}:{self.port.get('metrics', self.port['http'])}/metrics"
-
-    def exposition(self):
-        with urllib.request.urlopen(self.exposition_url(), timeout=5) as answer:
-            return answer.read().decode()
 
     def version(self):
         raise NotImplementedError
@@ -318,7 +313,8 @@ class MlServer(Kserve):
 
     def prepare(self):
         (self.folder / "settings.json").write_text(json.dumps({
-            "host": self.host, **{f"{name}_port": port for name, port in self.port.items()}, "parallel_workers": 0, "gzip_enabled": False, "grpc_max_message_length": LARGEST}))
+            "host": self.host, **{f"{name}_port": port for name, port in self.port.items()},
+            "parallel_workers": 0, "gzip_enabled": False, "grpc_max_message_length": LARGEST}))
         (self.folder / "waiting.py").write_text(MLSERVER_MODELS % self.loading_seconds)
         for name, kind in (("work", "Work"), ("tokens", "Tokens")):
             (self.folder / name).mkdir()
@@ -428,7 +424,7 @@ class Ray(Server):
             self.port["metrics"] = second
 
     def command(self):
-        told = [self.host, self.port["http"], self.port["metrics"], self.folder / "ray", self.loading_seconds]
+        told = [self.host, self.port["http"], self.port["metrics"], self.folder, self.loading_seconds]
         return [Home("ray").program("python3"), "-B", str(MODELS / "ray_app.py"), *map(str, told)], {
             "RAY_USAGE_STATS_ENABLED": "0", "RAY_raylet_start_wait_time_s": "120"}
 
@@ -463,12 +459,13 @@ class TorchServe(Server):
         (self.folder / "loading-seconds.txt").write_text(str(self.loading_seconds))
         (self.folder / "store").mkdir()
         (self.folder / "settings.properties").write_text("\n".join([
-            f"inference_address=http://{self.address}", f"management_address=http://{self.host}:{self.port['management']}",
+            f"inference_address=http://{self.address}",
+            f"management_address=http://{self.host}:{self.port['management']}",
             f"metrics_address=http://{self.host}:{self.port['metrics']}",
             f"grpc_inference_address={self.host}", f"grpc_management_address={self.host}",
             f"grpc_inference_port={self.port['grpc']}", f"grpc_management_port={self.port['grpc_management']}",
-            f"initial_worker_port={9000 + 100 * int(self.host.rpartition('.')[2])}", "metrics_mode=prometheus", "default_workers_per_model=1",
-            "job_queue_size=50", ""]))
+            f"initial_worker_port={9000 + 100 * int(self.host.rpartition('.')[2])}",  # in the names of their sockets
+            "metrics_mode=prometheus", "default_workers_per_model=1", "job_queue_size=50", ""]))
         subprocess.run([Home("torchserve").program("torch-model-archiver"), "--model-name", "wait", "--version", "1.0",
                         "--handler", str(MODELS / "torchserve_handler.py"),
                         "--extra-files", str(self.folder / "loading-seconds.txt"),
@@ -478,8 +475,8 @@ class TorchServe(Server):
     def environment(self):
         """With a place of its own for temporary files, where it looks whether another runs."""
         home = Home("torchserve")
-        return {"TMPDIR": str(self.folder), "PYTHONPATH": str(MODELS / "torch_stand_in"), "PYTHONDONTWRITEBYTECODE": "1",
-                "PATH": f"{home.path}/venv/bin:{os.environ['PATH']}"}
+        return {"TMPDIR": str(self.folder), "PYTHONPATH": str(MODELS / "torch_stand_in"),
+                "PYTHONDONTWRITEBYTECODE": "1", "PATH": f"{home.path}/venv/bin:{os.environ['PATH']}"}
 
     def command(self):
         return [Home("torchserve").program("torchserve"), "--start", "--foreground", "--disable-token-auth",

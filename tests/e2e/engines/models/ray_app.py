@@ -1,6 +1,7 @@
 """A node of Ray of its own with one application: ray_app.py HOST HTTP-PORT METRICS-PORT FOLDER LOADING-SECONDS
 
-`/work?seconds=0.1` answers after so long, `/stream?count=20&pause=0.05` so many events; anything else answers at once."""
+`/work?seconds=0.1` answers after so long, `/stream?count=20&pause=0.05` sends so many events; anything else is
+answered at once."""
 
 import asyncio
 import signal
