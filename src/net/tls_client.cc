@@ -1,11 +1,15 @@
-#include <array>
-#include <fstream>
 
+#include <string>
+#include <variant>
+
+#include "evenkeel/base/file.h"
 #include "net/tls_files.h"
 #include "net/tls_state.h"
 
 namespace evenkeel {
 namespace {
+
+constexpr std::size_t largest_file = 1024 * 1024;
 
 OwnedContext load_client(const PoolTlsConfig& config, std::vector<TlsProblem>& problems) {
   OwnedContext context = make_context(TLS_client_method(), TlsVersion::tls1_2);
@@ -34,12 +38,9 @@ Result<std::shared_ptr<const TlsClient>> TlsClient::build(
     const PoolTlsConfig& config, std::shared_ptr<const TlsClient> predecessor) {
   std::string files;
   for (const std::string& path : {config.ca, config.cert, config.key}) {
-    std::ifstream file(path, std::ios::binary);
-    std::array<char, 16 * 1024> piece;
-    // Not by iterators: those throw where the path is a directory.
-    while (file.read(piece.data(), piece.size()) || file.gcount() > 0) {
-      files.append(piece.data(), static_cast<std::size_t>(file.gcount()));
-    }
+    // What cannot be read is told by whoever loads it.
+    const auto read = read_file(path, largest_file);
+    if (const auto* text = std::get_if<std::string>(&read)) files += *text;
     files += '\0';
   }
   if (predecessor != nullptr && predecessor->config_ == config && predecessor->files_ == files) {

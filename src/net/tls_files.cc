@@ -9,7 +9,9 @@
 #include <cstring>
 #include <new>
 #include <optional>
+#include <variant>
 
+#include "evenkeel/base/file.h"
 #include "net/tls_state.h"
 
 namespace evenkeel {
@@ -17,32 +19,24 @@ namespace {
 
 constexpr std::size_t largest_file = 1024 * 1024;
 
-std::optional<std::string> read_file(const std::string& path, const std::string& key,
-                                     const char* what, std::vector<TlsProblem>& problems) {
+std::optional<std::string> read_pem(const std::string& path, const std::string& key,
+                                    const char* what, std::vector<TlsProblem>& problems) {
   const auto fail = [&](const char* why, std::string help) {
     problems.push_back(
         {key, std::string("cannot read the ") + what + " file '" + path + "': " + why, help});
     return std::nullopt;
   };
-  std::FILE* file = std::fopen(path.c_str(), "rbe");
-  if (file == nullptr) {
-    const int number = errno;
-    std::string help;
-    if (number == ENOENT) {
-      help = path.starts_with('/') ? "check the path"
-                                   : "check the path; it begins where evenkeel was started";
-    } else if (number == EACCES) {
-      help = "let the user that runs evenkeel read it";
-    }
-    return fail(std::strerror(number), help);
+  auto read = read_file(path, largest_file);
+  if (auto* text = std::get_if<std::string>(&read)) return std::move(*text);
+  const FileFailure& failure = std::get<FileFailure>(read);
+  std::string help;
+  if (failure.number == ENOENT) {
+    help = path.starts_with('/') ? "check the path"
+                                 : "check the path; it begins where evenkeel was started";
+  } else if (failure.number == EACCES) {
+    help = "let the user that runs evenkeel read it";
   }
-  std::string text(largest_file + 1, '\0');
-  text.resize(std::fread(text.data(), 1, text.size(), file));
-  const int number = std::ferror(file) != 0 ? errno : 0;
-  std::fclose(file);
-  if (number != 0) return fail(std::strerror(number), {});
-  if (text.size() > largest_file) return fail("it is larger than 1 MiB", {});
-  return text;
+  return fail(failure.why.c_str(), help);
 }
 
 OwnedBio bio_of(const std::string& text) {
@@ -79,7 +73,7 @@ int no_pass_phrase(char*, int, int, void* asked) {
 
 OwnedKey load_key(const std::string& file, const std::string& key,
                   std::vector<TlsProblem>& problems) {
-  const auto text = read_file(file, key, "key", problems);
+  const auto text = read_pem(file, key, "key", problems);
   if (!text) return nullptr;
   bool asked = false;
   OwnedKey loaded(PEM_read_bio_PrivateKey(bio_of(*text).get(), nullptr, &no_pass_phrase, &asked));
@@ -102,7 +96,7 @@ OwnedX509 load_identity(SSL_CTX* context, const std::string& cert, const std::st
   OwnedX509 leaf;
   const std::string cert_key = prefix + "cert";
   const std::string key_key = prefix + "key";
-  if (const auto text = read_file(cert, cert_key, "certificate", problems)) {
+  if (const auto text = read_pem(cert, cert_key, "certificate", problems)) {
     const OwnedBio bio = bio_of(*text);
     leaf.reset(PEM_read_bio_X509_AUX(bio.get(), nullptr, nullptr, nullptr));
     if (leaf == nullptr) {
@@ -138,7 +132,7 @@ OwnedX509 load_identity(SSL_CTX* context, const std::string& cert, const std::st
 
 std::string load_authorities(SSL_CTX* context, const std::string& file, const std::string& key,
                              std::vector<TlsProblem>& problems) {
-  auto text = read_file(file, key, "CA", problems);
+  auto text = read_pem(file, key, "CA", problems);
   if (!text) return {};
   X509_STORE* store = SSL_CTX_get_cert_store(context);
   const OwnedBio bio = bio_of(*text);

@@ -3,11 +3,12 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <fstream>
 #include <optional>
 #include <string_view>
 #include <unordered_map>
+#include <variant>
 
+#include "evenkeel/base/file.h"
 #include "evenkeel/base/log.h"
 
 namespace evenkeel {
@@ -23,17 +24,17 @@ bool speaks_tls(const PoolConfig& pool) {
 
 Result<std::string> read_key(const std::string& path) {
   constexpr std::size_t longest_key = 16 * 1024;
-  const auto fail = [&path](const char* why) {
+  const auto fail = [&path](const std::string& why) {
     return Error{.fault = Fault::internal, .detail = "api_key_file: '" + path + "' " + why};
   };
-  std::ifstream file(path, std::ios::binary);
-  std::string key(longest_key + 1, '\0');
-  file.read(key.data(), static_cast<std::streamsize>(key.size()));
-  if (!file.is_open() || file.bad()) return fail("cannot be read; give a file with the key");
-  key.resize(static_cast<std::size_t>(file.gcount()));
+  auto read = read_file(path, longest_key);
+  if (const auto* failure = std::get_if<FileFailure>(&read)) {
+    return fail("cannot be read: " + failure->why + "; give a file with the key");
+  }
+  std::string key = std::move(std::get<std::string>(read));
   const auto visible = [](char c) { return c > ' ' && c < '\x7f'; };
   while (!key.empty() && !visible(key.back())) key.pop_back();
-  if (key.empty() || key.size() > longest_key || !std::all_of(key.begin(), key.end(), visible)) {
+  if (key.empty() || !std::all_of(key.begin(), key.end(), visible)) {
     return fail("holds no key: one word of printable ASCII is one");
   }
   return key;

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <fstream>
 #include <string_view>
+#include <variant>
 
+#include "evenkeel/base/file.h"
 #include "evenkeel/base/log.h"
 
 namespace evenkeel {
@@ -51,11 +52,10 @@ std::string_view trimmed(std::string_view text) {
 
 /// Empty: there is none that may be used.
 std::string read_token(const std::string& file) {
-  std::ifstream stream(file, std::ios::binary);
-  std::string text(longest_token + 1, '\0');
-  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(stream.gcount()));
-  const std::string_view token = trimmed(text);
+  constexpr std::size_t space_around = 64;
+  const auto read = read_file(file, longest_token + space_around);
+  const auto* text = std::get_if<std::string>(&read);
+  const std::string_view token = text == nullptr ? std::string_view() : trimmed(*text);
   if (token.size() < shortest_token || token.size() > longest_token) {
     log::error("admin: " + file +
                " holds no token of 16 to 4096 bytes; calls with one are refused");

@@ -12,6 +12,7 @@
 #include "evenkeel/inference/json_value.h"
 #include "server/admin_client.h"
 #include "server/admin_text.h"
+#include "server/table.h"
 
 namespace evenkeel {
 namespace {
@@ -24,7 +25,8 @@ constexpr Duration patience = std::chrono::seconds(10);
 constexpr Duration wait_patience = std::chrono::hours(1);
 constexpr Duration between_looks = std::chrono::milliseconds(250);
 
-void complain(std::string_view what) { fmt::print(stderr, "evenkeel ctl: {}\n", what); }
+/// What a server says is shown as text, whatever it holds.
+void complain(std::string_view what) { fmt::print(stderr, "evenkeel ctl: {}\n", printable(what)); }
 
 void print_lines(const Lines& lines) {
   for (const std::string& line : lines) fmt::print("{}\n", line);
@@ -117,8 +119,8 @@ int Ctl::act(std::string_view action, std::string body) {
     return exit_done;
   }
   const JsonValue& backend = heard.document;
-  fmt::print("{} of pool {}: {}, weight {}, {} in flight\n", backend["id"].text(),
-             backend["pool"].text(), backend["state"].text(),
+  fmt::print("{} of pool {}: {}, weight {}, {} in flight\n", printable(backend["id"].text()),
+             printable(backend["pool"].text()), printable(backend["state"].text()),
              backend["weight"].number().value_or(0), backend["in_flight"].number().value_or(0));
   return exit_done;
 }
@@ -129,7 +131,8 @@ int Ctl::reload() {
   if (options_.json && !heard.text.empty()) fmt::print("{}", heard.text);
   if (!heard.good() || options_.json) return heard.exit_code;
   const JsonValue& config = heard.document["config"];
-  fmt::print("{} ({}) is what runs now\n", config["file"].text(), config["hash"].text());
+  fmt::print("{} ({}) is what runs now\n", printable(config["file"].text()),
+             printable(config["hash"].text()));
   return exit_done;
 }
 

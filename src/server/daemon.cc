@@ -9,9 +9,11 @@
 #include <csignal>
 #include <cstdio>
 #include <deque>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <set>
+#include <system_error>
 #include <thread>
 
 #include "evenkeel/base/log.h"
@@ -88,6 +90,20 @@ std::vector<Problem> needs_restart(const Config& now, const Config& next, const 
   if (now.access_log != next.access_log) say("access_log", "where the access log goes");
   if (now.dns.servers != next.dns.servers) say("dns.servers", "the list of name servers");
   return problems;
+}
+
+/// A pipe or a device in the file's place would keep us waiting for its end.
+LoadResult read_again(const std::string& file) {
+  std::error_code unknown;
+  if (std::filesystem::is_regular_file(file, unknown)) {
+    return load_config(file, running_environment());
+  }
+  LoadResult refused;
+  refused.problems.push_back(
+      {.file = file,
+       .message = unknown ? "cannot be read: " + unknown.message() : "is not a file",
+       .help = "a reload reads the file that the daemon was started with"});
+  return refused;
 }
 
 std::set<std::string> hosts_of(const Config& config) {
@@ -400,7 +416,7 @@ Task<void> Daemon::reload(Change& change) {
     co_return;
   }
   notifier_.reloading();
-  LoadResult loaded = load_config(overview_.config_file, running_environment());
+  LoadResult loaded = read_again(overview_.config_file);
   change.problems = std::move(loaded.problems);
   const auto refuse = [&](std::string path, Error error) {
     change.problems.push_back({.file = overview_.config_file,

@@ -109,6 +109,18 @@ class BadFiles(ReloadCase):
         self.config["listeners"].append({"name": "greedy", "address": self.daemon_.admin})
         self.assert_refused("Address already in use")
 
+    def test_a_pipe_in_the_files_place_keeps_nobody_waiting(self):
+        """Nor in the place of a key: whoever opened it would wait for a writer for ever."""
+        pipe = pathlib.Path(self.folder()) / "pipe"
+        os.mkfifo(pipe)
+        self.pool["backends"] = [{"address": self.server.address, "api_key_file": str(pipe)}]
+        self.assert_refused("it is not a file")
+        self.daemon_.config_path.unlink()
+        os.mkfifo(self.daemon_.config_path)
+        answer = self.daemon_.ask_admin("/api/v1/reload", method="POST")
+        self.assertEqual(answer.status, 422)
+        self.assertIn(b"is not a file", answer.body)
+
     def test_keys_and_certificates_that_cannot_be_read(self):
         folder = pathlib.Path(self.folder())
         self.pool["backends"] = [{"address": self.server.address, "api_key_file": str(folder / "none")}]
