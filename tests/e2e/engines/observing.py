@@ -279,7 +279,8 @@ class Trial:
         ports = dict(zip(kind.ports, servers.quiet_ports(len(kind.ports), HOSTS)))
         stops = [None, *([] if folded else kind.other_stops)]
         # Triton names what it shares by its folder, for all the machine; Ray wants short paths for its sockets.
-        self.servers = [kind(folder / f"{folder.name[-8:]}-{place}", host, ports, stopping=stops[place % len(stops)])
+        self.servers = [kind(folder / f"{folder.name[-8:]}-{place}", host, ports,
+                             loading_seconds=1.0 if folded else 2.0, stopping=stops[place % len(stops)])
                         for place, host in enumerate(HOSTS)]
         (folder / "evenkeel").mkdir()
         self.daemon = Daemon(folder / "evenkeel", self.config(ports))
