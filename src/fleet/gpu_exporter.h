@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "evenkeel/base/rng.h"
@@ -14,9 +15,23 @@
 
 namespace evenkeel {
 
-/// Where a URL points to; to /metrics unless it says otherwise. Over TLS the system's authorities
-/// are believed. Errors: bad_request, tls_failed.
-Result<ScrapePlace> scrape_place(const std::string& url);
+/// Whom exporters over TLS have to convince: the system's authorities. Read when they are needed,
+/// and once for all who are connected at the same time: there are hundreds of them.
+class SystemTrust {
+ public:
+  /// Errors: tls_failed.
+  Result<std::shared_ptr<const TlsClient>> client();
+
+ private:
+  std::weak_ptr<const TlsClient> client_;
+};
+
+/// The path that a URL names; `otherwise` where it names none.
+std::string path_of(const std::string& url, std::string_view otherwise);
+
+/// Where a URL points to. Errors: bad_request, tls_failed.
+Result<ScrapePlace> scrape_place(const std::string& url, std::string_view otherwise,
+                                 SystemTrust& trust);
 
 /// Who uses a GPU exporter.
 class GpuListener {
@@ -71,6 +86,7 @@ struct GpuExporters::State {
   NameResolver resolve;
   Rng random;
   std::map<std::string, std::weak_ptr<GpuExporter>> by_url = {};
+  SystemTrust trust = {};
 
   std::shared_ptr<GpuExporter> at(const std::string& url);
 };

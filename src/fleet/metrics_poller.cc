@@ -13,13 +13,21 @@
 namespace evenkeel {
 namespace {
 
+/// Of an exposition that nobody names a path for.
+std::string_view usual_path(const MetricsDialect& dialect) {
+  return dialect.path.empty() ? std::string_view("/metrics") : dialect.path;
+}
+
 /// Whether the engine itself is asked.
 bool asks_engine(const MetricsQuestion& question) {
   const MetricsConfig& config = question.config;
   const MetricsDialect& dialect = metrics_dialect_of(question.engine);
   if (config.scrape == Scrape::off || dialect.series.empty()) return false;
-  if (!question.url.empty()) return true;
+  if (!question.url.empty()) {
+    return !is_consumed_by_reading(question.engine, path_of(question.url, usual_path(dialect)));
+  }
   if (is_consumed_by_reading(question.engine, config.path)) return false;
+  if (dialect.elsewhere && config.port == 0 && config.path.empty()) return false;
   return !config.path.empty() || !dialect.path.empty();
 }
 
@@ -46,9 +54,10 @@ ScrapePlace place_at(const MetricsQuestion& question, const ServerAccess& access
   return place;
 }
 
-Result<ScrapePlace> engine_place(const MetricsQuestion& question, const ServerAccess& access) {
+Result<ScrapePlace> engine_place(const MetricsQuestion& question, const ServerAccess& access,
+                                 SystemTrust& trust) {
   if (question.url.empty()) return place_at(question, access);
-  return scrape_place(question.url);
+  return scrape_place(question.url, usual_path(metrics_dialect_of(question.engine)), trust);
 }
 
 }  // namespace
@@ -111,7 +120,7 @@ class EngineSource final : public PolledSource {
   }
   void take(std::string_view bytes) override { reader_->read(bytes); }
   std::string finish(const Scraped& scraped) override {
-    if (scraped.open_metrics && !reader_->ended()) return "its exposition is cut short";
+    if (is_cut_short(scraped, *reader_)) return "its exposition is cut short";
     const EngineReading reading = reader_->reading();
     if (!reading.any()) return "nothing in it is known to be of its load";
     reading_ = reading;
@@ -180,7 +189,7 @@ MetricsPoller::MetricsPoller(Loop& loop, const MetricsQuestion& question,
   const MetricsConfig& config = question.config;
   state_->record.state = PollRecord::State::silent;
   if (asks_engine(question)) {
-    auto place = engine_place(question, access);
+    auto place = engine_place(question, access, shared.trust);
     if (place) {
       state_->engine.emplace(
           loop, std::move(*place), shared.resolve,

@@ -11,7 +11,8 @@ constexpr Duration shortest_rest = std::chrono::milliseconds(1);
 
 /// An answer that will be the same tomorrow, unlike that of a server that is starting or busy.
 bool says_no(int status) {
-  return status == 200 || (status >= 400 && status < 500 && status != 408 && status != 429);
+  const bool busy = status == 408 || status == 429 || (status >= 502 && status <= 504);
+  return !busy;
 }
 
 }  // namespace

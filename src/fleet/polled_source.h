@@ -45,6 +45,13 @@ class PolledSource : protected ScrapeListener {
   virtual std::string_view needs() const { return {}; }
   /// A body of status 200 is here to its end: keeps what it said. Why it said nothing; else empty.
   virtual std::string finish(const Scraped& scraped) = 0;
+  /// A body that ends in the middle of something: with its connection, most likely. `reader`: one
+  /// of expositions.
+  template <class Reader>
+  static bool is_cut_short(const Scraped& scraped, const Reader& reader) {
+    if (scraped.open_metrics) return !reader.ended();
+    return !scraped.measured && reader.in_mid_line();
+  }
   /// What came last is too old to go by.
   virtual void forget() = 0;
   /// Something was kept, or forgotten.

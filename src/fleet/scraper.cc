@@ -89,6 +89,7 @@ Task<Result<Scraped>> Scraper::ask(ScrapeListener& listener) {
     scraped.open_metrics =
         response->fields.value("content-type").value_or("").starts_with("application/openmetrics");
     const BodyPtr body = std::move(response->body);
+    scraped.measured = body == nullptr || body->length().has_value();
     std::size_t size = 0;
     std::size_t in_turn = 0;
     for (bool last = body == nullptr; !last;) {

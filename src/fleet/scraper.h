@@ -31,6 +31,7 @@ struct ScrapePlace {
 struct Scraped {
   int status = 0;
   bool open_metrics = false;  ///< whose last line is `# EOF`
+  bool measured = false;      ///< the server said before how long it would be
   Duration took{};            ///< from the question to the last byte, less the way there and back
 };
 

@@ -18,9 +18,11 @@ constexpr LabelRule triton_waiting[] = {{"request_type", "waiting", true}};
 constexpr LabelRule triton_scheduled[] = {{"request_type", "scheduled", true}};
 constexpr LabelRule triton_fraction[] = {{"kv_cache_block_type", "fraction", true}};
 constexpr LabelRule mlserver_work[] = {{"method", "POST"}};
-/// Every tensor and pipeline rank may tell of the same requests, and with priorities there is a
-/// series for each besides the one for all, whose priority is empty.
-constexpr LabelRule sglang_whole[] = {{"tp_rank", "0"}, {"pp_rank", "0"}, {"priority", ""}};
+/// With priorities there is a series for each besides the one for all, whose priority is empty.
+constexpr LabelRule sglang_whole[] = {{"priority", ""}};
+/// Every tensor and pipeline rank may tell of the same requests; each rank of data parallelism has
+/// its own, told by whichever tensor ranks it has: 0 and 4 of 8, or all.
+constexpr std::string_view sglang_apart = "dp_rank";
 
 std::vector<Series> vllm_series() {
   return {
@@ -50,8 +52,14 @@ constexpr std::string_view vllm_short_path =
 
 std::vector<Series> sglang_series() {
   return {
-      {.name = "sglang:num_running_reqs", .quantity = Quantity::running, .rules = sglang_whole},
-      {.name = "sglang:num_queue_reqs", .quantity = Quantity::waiting, .rules = sglang_whole},
+      {.name = "sglang:num_running_reqs",
+       .quantity = Quantity::running,
+       .rules = sglang_whole,
+       .apart = sglang_apart},
+      {.name = "sglang:num_queue_reqs",
+       .quantity = Quantity::waiting,
+       .rules = sglang_whole,
+       .apart = sglang_apart},
       {.name = "sglang:token_usage",
        .quantity = Quantity::kv_cache_ratio,
        .fold = Fold::max,
@@ -192,6 +200,7 @@ std::vector<MetricsDialect> make_dialects() {
   dialects.push_back(dialect("torchserve", "/metrics", torchserve_series()));
   dialects.back().needs = "metrics_mode=prometheus";
   dialects.push_back(dialect("ray", "/metrics", ray_series()));
+  dialects.back().elsewhere = true;  // at its own port it is a path of somebody's application
   // TensorFlow Serving counts what it has done, and says nothing of what it is doing: a path for
   // those who look it up, and nothing to ask.
   dialects.push_back(dialect("tfserving", "/monitoring/prometheus/metrics", {}));
@@ -247,19 +256,30 @@ void EngineMetricsReader::sample(std::size_t which, const Sample& sample) {
     Tally& tally = tallies_[static_cast<std::size_t>(series.quantity)][series.rank];
     const double value = sample.value * series.unit;
     tally.fold = series.fold;
-    if (tally.samples == 0 || std::isnan(value)) {
-      tally.value = value;
-    } else if (series.fold == Fold::max) {
-      tally.value = std::max(tally.value, value);
-    } else {
-      tally.value += value;
+    if (series.apart.empty()) {
+      add(tally, value);
+      continue;
     }
-    ++tally.samples;
+    const auto group = find_label(sample.labels, series.apart, scratch_);
+    const auto [known, first] = tally.groups.try_emplace(std::string(group.value_or("")), value);
+    if (!first && (std::isnan(value) || value > known->second)) known->second = value;
   }
 }
 
+void EngineMetricsReader::add(Tally& tally, double value) {
+  if (tally.samples == 0 || std::isnan(value)) {
+    tally.value = value;
+  } else if (tally.fold == Fold::max) {
+    tally.value = std::max(tally.value, value);
+  } else {
+    tally.value += value;
+  }
+  ++tally.samples;
+}
+
 double EngineMetricsReader::value_of(Quantity quantity) const {
-  for (const Tally& tally : tallies_[static_cast<std::size_t>(quantity)]) {
+  for (Tally tally : tallies_[static_cast<std::size_t>(quantity)]) {
+    for (const auto& [group, value] : tally.groups) add(tally, value);
     if (tally.samples == 0) continue;
     return tally.fold == Fold::mean ? tally.value / tally.samples : tally.value;
   }

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "fleet/gpu_exporter.h"
 #include "fleet/small_server.h"
 
 namespace evenkeel {
@@ -245,9 +246,60 @@ TEST(MetricsPoller, ReadsAnAnswerThatEndsWithItsConnection) {
   large += "ray_serve_replica_processing_queries{deployment=\"A\",} 4.0\n";
   ClosingServer server(loop, large);
 
-  Polling polling(loop, ask("ray"), server.endpoint());
+  auto question = ask("ray");
+  question.config.path = "/metrics";
+  Polling polling(loop, question, server.endpoint());
 
   ASSERT_TRUE(polling.until_running(4)) << polling.poller->record().reason;
+}
+
+TEST(MetricsPoller, DoesNotBelieveAnAnswerThatEndsInTheMiddleOfALine) {
+  Loop loop;
+  ClosingServer server(loop,
+                       "HTTP/1.0 200 OK\r\n\r\nvllm:num_requests_running{engine=\"0\"} 30\n"
+                       "vllm:num_requests_waiting{en");
+  Polling polling(loop, ask("vllm"), server.endpoint());
+  ASSERT_TRUE(polling.until([&] { return polling.poller->record().failures_total > 0; }));
+  EXPECT_EQ(polling.poller->record().reason, "its exposition is cut short");
+  EXPECT_EQ(polling.poller->record().readings_total, 0u);
+}
+
+TEST(MetricsPoller, AsksVllmForAllWhereTheShortQuestionLeadsElsewhere) {
+  for (const int status : {307, 501}) {
+    Loop loop;
+    ExpositionServer server(loop, vllm_saying(1, 0, 0));
+    server.short_status = status;
+    Polling polling(loop, ask("vllm"), server.endpoint());
+    EXPECT_TRUE(polling.until_running(1)) << status;
+  }
+}
+
+TEST(MetricsPoller, AsksNobodyForWhatIsNotTheirs) {
+  Loop loop;
+  MetricsQuestion ray = ask("ray");
+  EXPECT_FALSE(is_polled(ray)) << "at its own port is somebody's application";
+  ray.config.port = 8080;
+  EXPECT_TRUE(is_polled(ray));
+
+  MetricsQuestion trtllm = ask("trtllm");
+  trtllm.url = "http://127.0.0.1:8000/metrics";
+  EXPECT_FALSE(is_polled(trtllm)) << "it is consumed by reading";
+  ExpositionServer server(loop, "trtllm_num_requests_running 4\n");
+  trtllm.url = "http://" + server.authority();
+  Polling polling(loop, trtllm, server.endpoint());
+  ASSERT_TRUE(polling.until_running(4));
+  EXPECT_EQ(server.asked().front(), "/prometheus/metrics");
+}
+
+TEST(MetricsPoller, ReadsTheSystemsAuthoritiesOnceForAll) {
+  SystemTrust trust;
+  const auto first = scrape_place("https://127.0.0.1:1", "/metrics", trust);
+  const auto second = scrape_place("https://127.0.0.1:2/gpu", "/metrics", trust);
+  ASSERT_TRUE(first.ok() && second.ok());
+  EXPECT_NE((*first).access.links.connector.tls, nullptr);
+  EXPECT_EQ((*first).access.links.connector.tls, (*second).access.links.connector.tls);
+  EXPECT_EQ((*first).path, "/metrics");
+  EXPECT_EQ((*second).path, "/gpu");
 }
 
 TEST(MetricsPoller, CountsWhatWasInFlightWhenItAsked) {

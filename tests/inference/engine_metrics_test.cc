@@ -126,6 +126,27 @@ TEST(Dialect, OfSglangCountsNoRequestTwice) {
   expect(reading, {.running = 170, .waiting = 28, .kv_cache_ratio = 0.28});
 }
 
+/// With --enable-dp-attention each rank of data parallelism tells of itself by a tensor rank of its
+/// own.
+TEST(Dialect, OfSglangSumsTheRanksOfDataParallelism) {
+  std::string text;
+  for (int dp = 0; dp < 8; ++dp) {
+    const std::string labels = "{dp_rank=\"" + std::to_string(dp) + "\",pp_rank=\"0\",tp_rank=\"" +
+                               std::to_string(dp) + "\"} ";
+    text += "sglang:num_running_reqs" + labels + "10\nsglang:num_queue_reqs" + labels +
+            "2\nsglang:token_usage" + labels + "0." + std::to_string(dp + 1) + "\n";
+  }
+  expect(reading_of("sglang", text), {.running = 80, .waiting = 16, .kv_cache_ratio = 0.8});
+
+  // Of two such ranks, all eight schedulers tell.
+  text.clear();
+  for (int tp = 0; tp < 8; ++tp) {
+    text += "sglang:num_running_reqs{dp_rank=\"" + std::to_string(tp / 4) + "\",tp_rank=\"" +
+            std::to_string(tp) + "\"} " + std::to_string(5 + tp / 4) + "\n";
+  }
+  expect(reading_of("sglang", text), {.running = 11});
+}
+
 TEST(Dialect, OfTritonSumsModelsAndKnowsItsGpus) {
   const auto reading = reading_of(
       "triton",

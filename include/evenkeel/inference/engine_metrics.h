@@ -4,7 +4,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -62,6 +64,9 @@ struct Series {
   double unit = 1;        ///< a sample's value times this is a ratio, bytes, or a count
   std::uint8_t rank = 0;  ///< among names for the same quantity: the lowest that is there counts
   std::span<const LabelRule> rules = {};
+  /// A label whose values tell apart what is to be folded: of several samples with the same value,
+  /// or without the label, the largest counts. Empty: every sample counts.
+  std::string_view apart = {};
 };
 
 /// How one engine tells of itself.
@@ -75,6 +80,8 @@ struct MetricsDialect {
   std::string_view needs = {};
   /// Reading it counts as work: it would wake a sleeping model, or keep it from going to sleep.
   bool keeps_awake = false;
+  /// It is at a port of its own, which only the file can tell.
+  bool elsewhere = false;
   std::vector<Series> series = {};
   MetricNames names{{}};                ///< of the series, each once
   std::vector<std::size_t> named = {};  ///< by series: which of the names it has
@@ -101,6 +108,7 @@ class EngineMetricsReader final : private SampleSink {
 
   void read(std::string_view bytes) { reader_.read(bytes); }
   bool ended() const { return reader_.ended(); }
+  bool in_mid_line() const { return reader_.in_mid_line(); }
   EngineReading reading() const;
 
  private:
@@ -109,7 +117,9 @@ class EngineMetricsReader final : private SampleSink {
     double value = 0;
     std::uint32_t samples = 0;
     Fold fold = Fold::sum;
+    std::map<std::string, double, std::less<>> groups = {};  // of a series that has some apart
   };
+  static void add(Tally& tally, double value);
 
   void sample(std::size_t which, const Sample& sample) override;
   double value_of(Quantity quantity) const;

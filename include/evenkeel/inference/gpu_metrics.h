@@ -39,6 +39,7 @@ class GpuMetricsReader final : private SampleSink {
 
   void read(std::string_view bytes) { reader_.read(bytes); }
   bool ended() const { return reader_.ended(); }
+  bool in_mid_line() const { return reader_.in_mid_line(); }
   /// In the order in which they were first named.
   std::vector<GpuReading> gpus() const;
 
