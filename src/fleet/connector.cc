@@ -20,7 +20,8 @@ Task<Result<std::unique_ptr<Socket>>> Connector::connect() {
     const Instant share = loop_.now() + (deadline - loop_.now()) / left;
     auto dialled = co_await dial(loop_, addresses_[index], share);
     if (!dialled) {
-      last = std::move(dialled.error());
+      // Of several ways to a server, the one on which it answered says more.
+      if (last.fault != Fault::tls_failed) last = std::move(dialled.error());
       continue;
     }
     auto socket = Socket::adopt(loop_, *dialled);

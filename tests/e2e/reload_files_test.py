@@ -263,7 +263,9 @@ class Listeners(ReloadCase):
         self.assertGreater(newcomers(), 0)
 
     def test_its_limits_change_for_those_who_come_then(self):
-        daemon = self.running(self.server, listeners=[{"name": "public", "address": self.place()}])
+        # One worker: a worker makes room among its own.
+        daemon = self.running(self.server, workers=1,
+                              listeners=[{"name": "public", "address": self.place()}])
         with Stream.connect(daemon.address) as before:
             self.assertEqual(before.exchange(body=b"x" * 5000, method="POST").status, 200)
             self.config["listeners"][0]["limits"] = {"body": "1KiB", "max_connections": 2}
