@@ -90,10 +90,17 @@ class Engines(Polling):
 
     def test_a_model_of_llamacpp_is_not_kept_awake(self):
         backend = self.backend(lambda ask: ask.answer(b"llamacpp:requests_processing 0\n"))
-        daemon = self.in_front_of(backend, pool={"engine": "llamacpp"})
-        self.until(daemon, backend, lambda polled: polled["engine"]["state"] == "resting")
-        exchange(daemon.address, "GET", "/")
-        self.assertNotIn("/metrics", [ask.target for ask in backend.exchanges])
+        daemon = self.in_front_of(backend, pool={"engine": "llamacpp",
+                                                 "health": {"interval": "100ms"}})
+        asked = lambda target: [ask.target for ask in list(backend.exchanges)].count(target)
+        resting = lambda polled: polled["engine"]["state"] == "resting"
+        self.until(daemon, backend, resting)
+        self.assertEqual(asked("/metrics"), 0)
+        exchange(daemon.address, "GET", "/")  # while it works, it may be asked
+        self.until(daemon, backend, resting)
+        before, checks = asked("/metrics"), asked("/health")
+        self.eventually(lambda: asked("/health") >= checks + 10)  # four intervals of polling
+        self.assertEqual(asked("/metrics"), before)
 
     def test_what_is_elsewhere_is_read_there_and_sees_no_key(self):
         elsewhere = self.backend(lambda ask: ask.answer(vllm(running=7)))
@@ -181,9 +188,13 @@ class Silence(Polling):
         daemon = self.in_front_of(simulators.addresses[0], pool={"engine": "vllm"})
         self.until(daemon, simulators.addresses[0], lambda polled: polled["running"] == 0)
         self.fault(simulators, "stale-metrics")
-        shown = self.until(daemon, simulators.addresses[0],
-                           lambda polled: polled["engine"]["state"] == "fresh")
-        self.assertEqual(shown["running"], 0)
+        self.stream_from(daemon)
+        began = time.monotonic()
+        shown = self.until(daemon, simulators.addresses[0],  # read well after the stream had begun
+                           lambda polled: polled["age_seconds"] < time.monotonic() - began - 0.5)
+        self.assertEqual((shown["running"], shown["engine"]["state"]), (0, "fresh"))
+        self.fault(simulators, "none")
+        self.until(daemon, simulators.addresses[0], lambda polled: polled["running"] == 1)
 
     def test_a_server_that_answers_slowly_is_asked_less_often(self):
         def script(ask):
