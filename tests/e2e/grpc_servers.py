@@ -166,9 +166,14 @@ class Serving:
 
     def kill(self):
         """It and all that it has started: they are a session of their own."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)  # some outlive the first of them
+        if self.owns_session():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)  # some outlive the first of them
         self.process.wait()
+
+    def owns_session(self):
+        """Its number is not that of somebody who has come since it ended."""
+        return self.process.poll() is None or not os.path.exists(f"/proc/{self.process.pid}")
 
 
 class EchoProcess(Serving):

@@ -40,7 +40,7 @@ def row_of(kind, version, seen):
     cells = [f"{kind.title} {version}"]
     for column in observing.COLUMNS:
         missing = "none known" if column == "trapped" else "not seen"
-        cells.append(str(seen.get(column, missing)).replace("|", "\\|"))
+        cells.append(" ".join(str(seen.get(column, missing)).split()).replace("|", "\\|"))
     return "| " + " | ".join(cells) + " |"
 
 
@@ -48,8 +48,7 @@ def keep(rows):
     """Rows of other engines stay as they were."""
     before, _, rest = PAGE.read_text().partition(BEGIN)
     table, _, after = rest.partition(END)
-    head, *body = [line for line in table.splitlines() if line.startswith("|")][0:1] + [
-        line for line in table.splitlines() if line.startswith("|")][2:]
+    head, _, *body = (line for line in table.splitlines() if line.startswith("|"))
     known = {line.split("|")[1].split()[0]: line for line in body}
     known.update({kind.title.split()[0]: row for kind, row in rows})
     order = [kind.title.split()[0] for kind in servers.ENGINES.values()]
@@ -73,7 +72,8 @@ def main(names):
             continue
         version, seen = observe(kind)
         failed |= any(not each.passed for each in seen.values())
-        rows.append((kind, row_of(kind, version, seen)))
+        if version:  # else it has not even come up
+            rows.append((kind, row_of(kind, version, seen)))
     if rows:
         keep(rows)
     return 1 if failed else 0

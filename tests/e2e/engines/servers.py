@@ -108,7 +108,7 @@ class Server:
         """Its whole family, as when a machine loses power; but nothing that it shared stays behind."""
         if self.serving is None:
             return
-        family = [self.serving.process.pid, *descendants(self.serving.process.pid)] if self.running() else []
+        family = family_of(self.serving.process.pid) if self.serving.owns_session() else []
         shared = shared_by(family)
         self.serving.kill()
         for each in family:  # some begin sessions of their own
@@ -495,7 +495,7 @@ class TorchServe(Server):
 
     def terminate(self):
         """The launcher passes nothing on: Java itself is told."""
-        for each in descendants(self.serving.process.pid):
+        for each in family_of(self.serving.process.pid):
             with contextlib.suppress(OSError):
                 if os.path.basename(os.readlink(f"/proc/{each}/exe")) == "java":
                     os.kill(each, signal.SIGTERM)
@@ -513,19 +513,19 @@ def shared_by(family):
     return [pathlib.Path(each) for each in found]
 
 
-def descendants(pid):
-    """All that it has started, and they in turn."""
-    parents = {}
+def family_of(pid):
+    """All of the session that it began, alive or not, and all that these have started."""
+    children, found = {}, []
     for each in os.listdir("/proc"):
         if each.isdigit():
             with contextlib.suppress(OSError):
-                stat = pathlib.Path(f"/proc/{each}/stat").read_text()
-                parents.setdefault(int(stat.rpartition(")")[2].split()[1]), []).append(int(each))
-    found, left = [], [pid]
-    while left:
-        children = parents.get(left.pop(), [])
-        found += children
-        left += children
+                stat = pathlib.Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
+                parent, session = int(stat[1]), int(stat[3])
+                children.setdefault(parent, []).append(int(each))
+                if session == pid:
+                    found.append(int(each))
+    for each in found:  # which grows
+        found += [child for child in children.get(each, []) if child not in found]
     return found
 
 
