@@ -10,6 +10,8 @@ namespace {
 
 /// Until a question that nobody could answer is put again: doubled each time.
 constexpr Duration first_pause = std::chrono::milliseconds(500);
+/// Of one name: as many backends, each with its checks and its links.
+constexpr std::size_t most_addresses = 1024;
 /// How often in a row it has to be said that a name has no address any more.
 constexpr int denials_believed = 3;
 constexpr Duration longest_pause = std::chrono::seconds(10);
@@ -101,6 +103,13 @@ Task<void> Directory::keep(Entry& entry, Half& half, const Half& other) {
 
 void Directory::take(Entry& entry, Half& half, const Half& other, Resolver::Answer& answer) {
   auto addresses = sorted(std::move(answer.addresses));
+  if (addresses.size() > most_addresses) {
+    if (half.addresses.size() < most_addresses) {
+      log::warning("the host name '" + entry.host + "' has " + std::to_string(addresses.size()) +
+                   " addresses; the first " + std::to_string(most_addresses) + " are used");
+    }
+    addresses.resize(most_addresses);
+  }
   // A name server that has just started, or a zone that is being loaded, denies everything for a
   // moment; a pool that has really gone fails its checks.
   const bool denies = addresses.empty() && !half.addresses.empty();

@@ -42,11 +42,22 @@ class AdminHost final : public Host {
   void refused(const Refusal&) override {}
   bool draining() const override { return false; }
   WaiterList& idle_connections() override { return idle_; }
-  void closed(const FrontendOptions&) override {}
+  void closed(const FrontendOptions&) override { --connections_; }
+
+  /// There is room for one more, who is counted until `closed`. Operators are few; whoever opens
+  /// hundreds would take the descriptors that requests need.
+  bool admit() {
+    if (connections_ >= most_connections) return false;
+    ++connections_;
+    return true;
+  }
 
  private:
+  static constexpr unsigned most_connections = 128;
+
   std::shared_ptr<AdminHandler> handler_;
   WaiterList idle_;
+  unsigned connections_ = 0;
 };
 
 }  // namespace evenkeel

@@ -296,8 +296,17 @@ Result<std::string> Daemon::bind_admin() {
   admin_options_.body_bytes = 1024 * 1024;
   admin_host_.emplace(loop_, overview_);
   admin_listener_.emplace(loop_, fd, [this](int accepted, const Endpoint& peer) {
+    // The one that has been idle longest makes room.
+    if (!admin_host_->admit()) {
+      if (!admin_host_->idle_connections().empty()) admin_host_->idle_connections().wake_first();
+      close(accepted);
+      return;
+    }
     auto socket = Socket::adopt(loop_, accepted);
-    if (socket == nullptr) return;
+    if (socket == nullptr) {
+      admin_host_->closed(admin_options_);
+      return;
+    }
     loop_.spawn(serve_http1(std::move(socket), peer, admin_options_, *admin_host_));
   });
   return fmt::format("listening name=admin address={}", endpoint.text());

@@ -15,6 +15,7 @@ namespace evenkeel {
 namespace {
 
 constexpr int first_inherited = 3;
+constexpr long most_inherited = 1024;
 
 std::optional<long> number_in(const std::optional<std::string>& text) {
   if (!text) return std::nullopt;
@@ -44,7 +45,7 @@ void close_all(const std::vector<Doors>& doors) {
 
 InheritedSockets::InheritedSockets(const Variable& variable) {
   if (number_in(variable("LISTEN_PID")) != static_cast<long>(getpid())) return;
-  const long count = number_in(variable("LISTEN_FDS")).value_or(0);
+  const long count = std::min(number_in(variable("LISTEN_FDS")).value_or(0), most_inherited);
   std::string names = variable("LISTEN_FDNAMES").value_or("");
   for (int fd = first_inherited; fd < first_inherited + count; ++fd) {
     const std::size_t colon = names.find(':');
