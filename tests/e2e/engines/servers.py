@@ -88,6 +88,7 @@ class Server:
         self.loading_seconds = loading_seconds
         self.stopping = stopping
         self.serving = None
+        self.shared = set()  # memory that it had when it was told to stop
         self.address = f"{host}:{ports['http']}"
         self.prepare()
 
@@ -109,7 +110,7 @@ class Server:
         if self.serving is None:
             return
         family = family_of(self.serving.process.pid) if self.serving.owns_session() else []
-        shared = shared_by(family)
+        shared = self.shared | shared_by(family)
         self.serving.kill()
         for each in family:  # some begin sessions of their own
             with contextlib.suppress(ProcessLookupError):
@@ -118,7 +119,8 @@ class Server:
             each.unlink(missing_ok=True)
 
     def terminate(self):
-        """As an operator asks it to stop."""
+        """As an operator asks it to stop. vLLM does not always clear up as it goes."""
+        self.shared |= shared_by(family_of(self.serving.process.pid))
         self.serving.process.send_signal(signal.SIGTERM)
 
     def provoke(self):
@@ -510,7 +512,7 @@ def shared_by(family):
     for each in family:
         with contextlib.suppress(OSError):
             found.update(re.findall(r" (/dev/shm/[^ \n]+)$", pathlib.Path(f"/proc/{each}/maps").read_text(), re.M))
-    return [pathlib.Path(each) for each in found]
+    return {pathlib.Path(each) for each in found}
 
 
 def family_of(pid):
