@@ -12,6 +12,7 @@ constexpr std::uint64_t whole_window = 16;  // answers: an error of about a quar
 constexpr Duration long_window = std::chrono::seconds(20);  // ends with fewer, if it must
 constexpr double long_answer = 0.5;                         // seconds: several looks
 constexpr double missed_answers = 8;
+constexpr double first_doubt = 4;  // answers that the others' mean counts for
 constexpr double gain = 0.4;
 
 }  // namespace
@@ -62,6 +63,16 @@ std::optional<double> SpeedRule::observe(const Load& load, Seen& seen, Instant n
   return count / std::max(time, 1e-6);
 }
 
+/// As learnt; 0 of one who was never asked. Of one who has not answered enough: as the others,
+/// until the time that requests have spent there says otherwise. Who is slow shows it by what is
+/// missing.
+double SpeedRule::speed_of(const Load& load, double presumed) const {
+  const Seen& seen = seen_.at(&load);
+  if (seen.speed > 0 || seen.in_flight == 0) return seen.speed;
+  const auto answers = static_cast<double>(load.served_total() - seen.served);
+  return (answers + first_doubt) / (seen.in_flight + first_doubt / presumed);
+}
+
 void SpeedRule::weigh(const Backends& backends) {
   double speeds = 0;
   double known = 0;
@@ -74,11 +85,19 @@ void SpeedRule::weigh(const Backends& backends) {
   }
   if (known == 0) return;
 
-  const double mean_speed = speeds / known;
+  const double presumed = speeds / known;
+  double all_speeds = 0;
+  double all_known = 0;
+  for (const auto& backend : backends) {
+    const double speed = speed_of(backend->load(), presumed);
+    all_speeds += speed;
+    all_known += speed > 0;
+  }
+  const double mean_speed = all_speeds / all_known;
   const double mean_weight = configured / static_cast<double>(backends.size());
   for (const auto& backend : backends) {
     Load& load = backend->load();
-    const double speed = seen_.at(&load).speed;
+    const double speed = speed_of(load, presumed);
     if (speed == 0) continue;
     const double learnt = load.learnt_weight();
     const double before = learnt > 0 ? learnt : std::max(backend->spec().weight, 1u);

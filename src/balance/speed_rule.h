@@ -13,6 +13,10 @@
 // Where answers take long, the time spent is that of all who were in flight, looked at ten times a
 // second: what has been finished so far is the short ones. Where they do not, it is what they took.
 //
+// One that has not answered 16 yet is as the others until the time spent there says otherwise:
+// (answers + 4) / (time + 4 / mean speed). The slowest, whose first window takes longest, is not
+// held for an average one meanwhile.
+//
 // Answers that failed do not count: a server that fails quickly is not fast.
 // One that finishes nothing in the time in which it used to finish eight counts as that slow.
 //
@@ -52,6 +56,7 @@ class SpeedRule {
 
   void look(const Backends& backends, Instant now);
   static std::optional<double> observe(const Load& load, Seen& seen, Instant now);
+  double speed_of(const Load& load, double presumed) const;
   void weigh(const Backends& backends);
 
   std::unordered_map<const Load*, Seen> seen_;

@@ -96,6 +96,21 @@ TEST_F(SpeedRuleOfThree, NoticesOneThatFinishesNothing) {
   EXPECT_LT(ratio(0, 1), 0.3);
 }
 
+TEST_F(SpeedRuleOfThree, SeesASlowOneBeforeItHasAnsweredOften) {
+  // Twenty requests a second for each; the third has answered none of them, nor says that it fails.
+  for (int second = 0; second < 3; ++second) {
+    for (int i = 0; i < 20; ++i) {
+      load(0).record_served(1s);
+      load(1).record_served(1s);
+      load(2).try_enter(0);
+    }
+    for (int turn = 0; turn < 10; ++turn) rule.turn(*backends, now += 100ms);
+  }
+
+  EXPECT_LT(ratio(2, 0), 0.7);
+  EXPECT_GT(ratio(2, 0), 0.3) << "it moves by a quarter a second";
+}
+
 TEST_F(SpeedRuleOfThree, StartsFromTheFileAndKeepsItsScale) {
   backends = weighted_backends({2, 2, 8});
   pass(1, {0s, 0s, 0s});
