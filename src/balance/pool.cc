@@ -15,11 +15,20 @@ namespace {
 // Places may come without notice: the back-off of a backend ends. See WaitingLine::look_again.
 constexpr Duration look_interval = std::chrono::milliseconds(500);
 
+// Spares come for servers that are down, and for load; not for one request that all others failed.
+constexpr Duration longest_wait_for_spare = std::chrono::seconds(1);
+
 // Lost races for the last place of a backend before a request lines up.
 constexpr int hasty_picks = 16;
 
 /// Gets new requests, or got none for no other reason than that nobody needed it.
 bool within_reach(const Load& load) { return load.closures_but(Closure::standby) == 0; }
+
+bool has_open(const Backends& backends, const Tried& tried) {
+  return std::any_of(backends.begin(), backends.end(), [&](const auto& backend) {
+    return backend->load().open() && !tried.contains(backend.get());
+  });
+}
 
 Error refusal(Fault fault, std::string_view pool, const char* why) {
   return Error{.fault = fault, .side = Side::us, .detail = std::string(pool) + ": " + why};
@@ -162,7 +171,10 @@ Task<Result<Lease>> Pool::wait_in_line(Hint hint, Instant deadline) {
   while (!stand.granted() && loop_.now() < until) {
     auto wake = co_await stand.wait(std::min(until, loop_.now() + look_interval));
     if (wake == Wake::expired) stand.look_again(*picker_, loop_.now());
-    if (!stand.granted() && !state_->has_hope(hint.tried)) co_return nobody_left();
+    if (stand.granted()) break;
+    if (!state_->has_hope(hint.tried)) co_return nobody_left();
+    const bool for_a_spare = !hint.tried.empty() && !has_open(state_->backends(), hint.tried);
+    if (for_a_spare && loop_.now() - began >= longest_wait_for_spare) co_return nobody_left();
   }
 
   const Instant ended = Clock::now();
