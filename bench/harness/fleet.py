@@ -125,6 +125,7 @@ class Bench:
     only: list[str]
     cores: Cores
     capacity: float = 0.0  # tokens per second of the whole fleet
+    loads: int = 0  # so far: each has prompts of its own, which no server has in its prefix cache
     figures: Figures = field(default_factory=Figures)
     failures: dict[str, int] = field(default_factory=dict)
     shares: dict[str, dict[str, dict[int, list[float]]]] = field(default_factory=dict)
@@ -161,7 +162,7 @@ class Bench:
         say(f"what a server of speed {server.speed:g} gets done")
         alone = Pressure("alone", "", clients=CAPACITY_CLIENTS)
         with _Watch([server]) as watch:
-            self._load(f"http://{server.address}", alone, CAPACITY_SECONDS, 0)
+            self._load(f"http://{server.address}", alone, CAPACITY_SECONDS)
         return watch.tokens_per_second(CAPACITY_SECONDS)
 
     def _measure(
@@ -193,13 +194,14 @@ class Bench:
         url = f"http://{_listening(daemon)['public']}"
         for pressure in PRESSURES:
             with _Watch(fleet) as watch:
-                report = self._load(url, pressure, self.seconds, number)
+                report = self._load(url, pressure, self.seconds)
             self._note(picker.name, pressure, number, report, watch, fleet)
         children.stop(daemon)
 
-    def _load(self, url: str, pressure: Pressure, seconds: float, number: int) -> dict[str, Any]:
+    def _load(self, url: str, pressure: Pressure, seconds: float) -> dict[str, Any]:
+        self.loads += 1
         argv = [str(self.build / "evenkeel"), "load", url, *LOAD, *pressure.flags(self.capacity), "--json"]
-        argv += ["--duration", f"{seconds}s", "--model", "m", "--seed", str(number + 1)]
+        argv += ["--duration", f"{seconds}s", "--model", "m", "--seed", str(self.loads)]
         ended = subprocess.run(
             ["taskset", "-c", str(self.cores.load), *argv],
             capture_output=True,
