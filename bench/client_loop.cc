@@ -41,7 +41,7 @@ std::size_t ClientLoop::in_flight() const {
   }));
 }
 
-void ClientLoop::run(Mode& mode, std::uint64_t deadline_ns, int stop_when_readable) {
+void ClientLoop::run(Workload& workload, std::uint64_t deadline_ns, int stop_when_readable) {
   stopped_ = false;
   if (stop_when_readable >= 0) {
     epoll_event event{};
@@ -54,7 +54,7 @@ void ClientLoop::run(Mode& mode, std::uint64_t deadline_ns, int stop_when_readab
   for (std::uint64_t now = monotonic_ns(); !stopped_ && now < deadline_ns; now = monotonic_ns()) {
     const int ready = epoll_wait(poll_.get(), events.data(), static_cast<int>(events.size()),
                                  timeout_ms(now, deadline_ns, broken_ > 0));
-    if (ready <= 0 && broken_ > 0) reconnect_broken(mode);
+    if (ready <= 0 && broken_ > 0) reconnect_broken(workload);
     for (int i = 0; i < ready && !stopped_; ++i) {
       const epoll_event& event = events[static_cast<std::size_t>(i)];
       if (event.data.u64 == kStopEvent) return;
@@ -62,7 +62,7 @@ void ClientLoop::run(Mode& mode, std::uint64_t deadline_ns, int stop_when_readab
       Client& client = clients_[index];
       if (client.serial != event.data.u64 >> 32 || client.phase == Phase::kBroken) continue;
       client.readable |= (event.events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
-      advance(mode, index);
+      advance(workload, index);
     }
   }
 }
@@ -83,43 +83,44 @@ void ClientLoop::connect(std::size_t index) {
   epoll_event event{};
   event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
   event.data.u64 = (static_cast<std::uint64_t>(client.serial) << 32) | index;
-  if (epoll_ctl(poll_.get(), EPOLL_CTL_ADD, client.fd.get(), &event) != 0) fail_system("epoll_ctl");
+  if (epoll_ctl(poll_.get(), EPOLL_CTL_ADD, client.fd.get(), &event) != 0)
+    exit_with_errno("epoll_ctl");
 }
 
-void ClientLoop::lose(std::size_t index, std::uint64_t& counter) {
+void ClientLoop::disconnect(std::size_t index, std::uint64_t& counter) {
   ++counter;
   ++broken_;
   clients_[index].phase = Phase::kBroken;
   clients_[index].fd.reset();
 }
 
-void ClientLoop::lose_unanswered(std::size_t index) {
+void ClientLoop::disconnect_unanswered(std::size_t index) {
   const bool idle = clients_[index].phase == Phase::kIdle;
-  lose(index, idle ? failures_.closed_idle : failures_.closed);
+  disconnect(index, idle ? failures_.closed_idle : failures_.closed);
 }
 
-void ClientLoop::reconnect_broken(Mode& mode) {
+void ClientLoop::reconnect_broken(Workload& workload) {
   for (std::size_t index = 0; index < clients_.size() && broken_ > 0; ++index) {
     if (clients_[index].phase != Phase::kBroken) continue;
     connect(index);
-    if (clients_[index].phase != Phase::kBroken) advance(mode, index);
+    if (clients_[index].phase != Phase::kBroken) advance(workload, index);
   }
 }
 
 // Does all that this client can do now.
-void ClientLoop::advance(Mode& mode, std::size_t index) {
+void ClientLoop::advance(Workload& workload, std::size_t index) {
   if (clients_[index].phase == Phase::kConnecting && !connected(index)) return;
   Progress progress = Progress::kMore;
   while (progress == Progress::kMore && !stopped_) {
     switch (clients_[index].phase) {
-      case Phase::kIdle: progress = ask(mode, index); break;
+      case Phase::kIdle: progress = start_request(workload, index); break;
       case Phase::kSending:
         progress = send_some(index);
         if (progress == Progress::kBlocked)
-          progress = receive_some(mode, index);  // an early answer
+          progress = receive_some(workload, index);  // an early answer
         break;
       case Phase::kHead:
-      case Phase::kBody: progress = receive_some(mode, index); break;
+      case Phase::kBody: progress = receive_some(workload, index); break;
       default: return;
     }
   }
@@ -136,13 +137,14 @@ bool ClientLoop::connected(std::size_t index) {
   int error = 0;
   size = sizeof error;
   getsockopt(client.fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
-  if (error != 0) lose(index, failures_.connect);
+  if (error != 0) disconnect(index, failures_.connect);
   return false;
 }
 
-ClientLoop::Progress ClientLoop::ask(Mode& mode, std::size_t index) {
-  const std::string* request = mode.next_request(index);
-  if (request == nullptr) return receive_some(mode, index);  // only to notice that the peer closed
+ClientLoop::Progress ClientLoop::start_request(Workload& workload, std::size_t index) {
+  const std::string* request = workload.next_request(index);
+  if (request == nullptr)
+    return receive_some(workload, index);  // only to notice that the peer closed
   Client& client = clients_[index];
   client.unsent = *request;
   client.finished.began_ns = monotonic_ns();
@@ -157,8 +159,8 @@ ClientLoop::Progress ClientLoop::send_some(std::size_t index) {
         ::send(client.fd.get(), client.unsent.data(), client.unsent.size(), MSG_NOSIGNAL);
     if (sent < 0 && errno == EAGAIN) return Progress::kBlocked;
     if (sent < 0) {
-      lose(index, failures_.closed);
-      return Progress::kLost;
+      disconnect(index, failures_.closed);
+      return Progress::kDisconnected;
     }
     client.unsent.remove_prefix(static_cast<std::size_t>(sent));
   }
@@ -166,7 +168,7 @@ ClientLoop::Progress ClientLoop::send_some(std::size_t index) {
   return Progress::kMore;
 }
 
-ClientLoop::Progress ClientLoop::receive_some(Mode& mode, std::size_t index) {
+ClientLoop::Progress ClientLoop::receive_some(Workload& workload, std::size_t index) {
   Client& client = clients_[index];
   if (!client.readable) return Progress::kBlocked;
   const ssize_t got = recv(client.fd.get(), input_.data(), input_.size(), 0);
@@ -176,16 +178,17 @@ ClientLoop::Progress ClientLoop::receive_some(Mode& mode, std::size_t index) {
   }
   if (got == 0 && client.phase == Phase::kBody && client.body.ends_with_connection()) {
     client.close_after = true;
-    return finish(mode, index);
+    return finish(workload, index);
   }
   if (got <= 0 || client.phase == Phase::kIdle) {
-    lose_unanswered(index);
-    return Progress::kLost;
+    disconnect_unanswered(index);
+    return Progress::kDisconnected;
   }
-  return take(mode, index, std::string_view(input_.data(), static_cast<std::size_t>(got)));
+  return take(workload, index, std::string_view(input_.data(), static_cast<std::size_t>(got)));
 }
 
-ClientLoop::Progress ClientLoop::take(Mode& mode, std::size_t index, std::string_view bytes) {
+ClientLoop::Progress ClientLoop::take(Workload& workload, std::size_t index,
+                                      std::string_view bytes) {
   Client& client = clients_[index];
   std::string joined;
   if (client.phase != Phase::kBody) {
@@ -194,33 +197,33 @@ ClientLoop::Progress ClientLoop::take(Mode& mode, std::size_t index, std::string
       joined.append(bytes);
       bytes = joined;
     }
-    if (!take_head(client, bytes)) {
+    if (!consume_head(client, bytes)) {
       if (client.phase != Phase::kBroken) return Progress::kMore;
-      lose(index, failures_.protocol);
-      return Progress::kLost;
+      disconnect(index, failures_.protocol);
+      return Progress::kDisconnected;
     }
   }
   while (!bytes.empty() && !client.body.done() && !client.body.broken()) {
-    const BodyScan::Step step = client.body.step(bytes);
-    if (!step.payload.empty()) mode.on_payload(index, step.payload);
+    const BodyParser::Step step = client.body.step(bytes);
+    if (!step.payload.empty()) workload.on_payload(index, step.payload);
     bytes.remove_prefix(step.consumed);
   }
   if (client.body.broken() || !bytes.empty()) {
-    lose(index, failures_.protocol);
-    return Progress::kLost;
+    disconnect(index, failures_.protocol);
+    return Progress::kDisconnected;
   }
-  return client.body.done() ? finish(mode, index) : Progress::kMore;
+  return client.body.done() ? finish(workload, index) : Progress::kMore;
 }
 
 // False: more is needed, or (phase kBroken) this is not HTTP. Interim answers are stepped over.
-bool ClientLoop::take_head(Client& client, std::string_view& bytes) {
+bool ClientLoop::consume_head(Client& client, std::string_view& bytes) {
   for (;;) {
-    const auto head = scan_head(bytes);
+    const auto head = parse_head(bytes);
     if (!head) {
       client.partial_head.assign(bytes);
       return false;
     }
-    const int status = status_of(head->start_line);
+    const int status = status_code(head->start_line);
     if (status == 0) {
       client.phase = Phase::kBroken;
       return false;
@@ -231,19 +234,19 @@ bool ClientLoop::take_head(Client& client, std::string_view& bytes) {
     client.phase = Phase::kBody;
     client.finished.status = status;
     if (status == 204 || status == 304) {
-      client.body = BodyScan::none();
+      client.body = BodyParser::none();
     } else if (head->chunked) {
-      client.body = BodyScan::chunked();
+      client.body = BodyParser::chunked();
     } else if (head->content_length) {
-      client.body = BodyScan::of_length(*head->content_length);
+      client.body = BodyParser::of_length(*head->content_length);
     } else {
-      client.body = BodyScan::until_close();
+      client.body = BodyParser::until_close();
     }
     return true;
   }
 }
 
-ClientLoop::Progress ClientLoop::finish(Mode& mode, std::size_t index) {
+ClientLoop::Progress ClientLoop::finish(Workload& workload, std::size_t index) {
   {
     Client& client = clients_[index];
     client.finished.ended_ns = monotonic_ns();
@@ -255,9 +258,10 @@ ClientLoop::Progress ClientLoop::finish(Mode& mode, std::size_t index) {
       connect(index);
     }
   }
-  const Finished finished = clients_[index].finished;
-  mode.on_finished(index, finished);  // may open more clients: references into clients_ end here
-  return clients_[index].phase == Phase::kIdle ? Progress::kMore : Progress::kLost;
+  const CompletedExchange finished = clients_[index].finished;
+  workload.on_finished(index,
+                       finished);  // may open more clients: references into clients_ end here
+  return clients_[index].phase == Phase::kIdle ? Progress::kMore : Progress::kDisconnected;
 }
 
 }  // namespace evenkeel::bench

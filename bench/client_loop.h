@@ -5,28 +5,28 @@
 #include <string_view>
 #include <vector>
 
-#include "bench/message_scan.h"
+#include "bench/http_parser.h"
 #include "bench/sockets.h"
 
 namespace evenkeel::bench {
 
-struct Finished {
+struct CompletedExchange {
   int status = 0;
   std::uint64_t began_ns = 0;
   std::uint64_t ended_ns = 0;
 };
 
 // What the clients ask and what becomes of the answers.
-class Mode {
+class Workload {
  public:
-  virtual ~Mode() = default;
+  virtual ~Workload() = default;
 
   // The next whole request message of this client, or null: it stays connected and idle. The
   // message must live until the answer is in.
   virtual const std::string* next_request(std::size_t client) = 0;
 
   virtual void on_payload(std::size_t client, std::string_view bytes) = 0;
-  virtual void on_finished(std::size_t client, const Finished& finished) = 0;
+  virtual void on_finished(std::size_t client, const CompletedExchange& finished) = 0;
 };
 
 struct Failures {
@@ -46,7 +46,7 @@ class ClientLoop {
   explicit ClientLoop(const sockaddr_in& peer);
 
   void open(std::size_t count);  // more clients, numbered from 0
-  void run(Mode& mode, std::uint64_t deadline_ns, int stop_when_readable = -1);
+  void run(Workload& workload, std::uint64_t deadline_ns, int stop_when_readable = -1);
   void stop() { stopped_ = true; }
 
   const Failures& failures() const { return failures_; }
@@ -63,24 +63,24 @@ class ClientLoop {
     bool close_after = false;
     std::string_view unsent;
     std::string partial_head;
-    BodyScan body = BodyScan::none();
-    Finished finished;
+    BodyParser body = BodyParser::none();
+    CompletedExchange finished;
   };
 
-  enum class Progress { kMore, kBlocked, kLost };
+  enum class Progress { kMore, kBlocked, kDisconnected };
 
   void connect(std::size_t index);
-  void lose(std::size_t index, std::uint64_t& counter);
-  void lose_unanswered(std::size_t index);
-  void advance(Mode& mode, std::size_t index);
+  void disconnect(std::size_t index, std::uint64_t& counter);
+  void disconnect_unanswered(std::size_t index);
+  void advance(Workload& workload, std::size_t index);
   bool connected(std::size_t index);
-  Progress ask(Mode& mode, std::size_t index);
+  Progress start_request(Workload& workload, std::size_t index);
   Progress send_some(std::size_t index);
-  Progress receive_some(Mode& mode, std::size_t index);
-  Progress take(Mode& mode, std::size_t index, std::string_view bytes);
-  bool take_head(Client& client, std::string_view& bytes);
-  Progress finish(Mode& mode, std::size_t index);
-  void reconnect_broken(Mode& mode);
+  Progress receive_some(Workload& workload, std::size_t index);
+  Progress take(Workload& workload, std::size_t index, std::string_view bytes);
+  bool consume_head(Client& client, std::string_view& bytes);
+  Progress finish(Workload& workload, std::size_t index);
+  void reconnect_broken(Workload& workload);
 
   const sockaddr_in peer_;
   FileDescriptor poll_;

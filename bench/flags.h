@@ -10,7 +10,7 @@
 namespace evenkeel::bench {
 
 // The `--name value` arguments of a bench program. A missing value, a bad number and (at
-// check_all_known) a name that nobody asked for end the program with status 2 and one line on
+// reject_unknown) a name that nobody asked for end the program with status 2 and one line on
 // stderr.
 class Flags {
  public:
@@ -19,16 +19,16 @@ class Flags {
   std::string text(std::string_view name, std::string_view fallback);
   std::uint64_t number(std::string_view name, std::uint64_t fallback);
   double real(std::string_view name, double fallback);
-  std::vector<std::string> every(std::string_view name);  // a flag that may be given many times
+  std::vector<std::string> all(std::string_view name);  // a flag that may be given many times
 
   // Call after the last question.
-  void check_all_known() const;
+  void reject_unknown() const;
 
  private:
   std::multimap<std::string, std::string, std::less<>> values_;
-  std::set<std::string, std::less<>> asked_;
+  std::set<std::string, std::less<>> queried_;
 };
 
-[[noreturn]] void fail_usage(std::string_view what);
+[[noreturn]] void exit_with_usage_error(std::string_view what);
 
 }  // namespace evenkeel::bench

@@ -21,9 +21,9 @@
 
 #include "bench/client_loop.h"
 #include "bench/flags.h"
-#include "bench/load_modes.h"
 #include "bench/slow_readers.h"
 #include "bench/sockets.h"
+#include "bench/workloads.h"
 
 namespace evenkeel::bench {
 namespace {
@@ -49,7 +49,7 @@ double own_cpu_seconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-std::string quantiles(const Histogram& histogram) {
+std::string quantiles(const LogLinearHistogram& histogram) {
   char text[256];
   std::snprintf(
       text, sizeof text,
@@ -80,50 +80,51 @@ void say_holding(std::size_t count) {
 
 void run_closed(const Plan& plan) {
   ClientLoop loop(plan.peer);
-  ClosedLoop mode(loop, make_requests(plan.shape, plan.prompts), plan.requests);
+  ClosedLoop workload(loop, make_requests(plan.shape, plan.prompts), plan.requests);
   loop.open(plan.connections);
-  loop.run(mode, plan.deadline_ns);
+  loop.run(workload, plan.deadline_ns);
   const double seconds = plan.seconds();
-  const auto count = mode.latency().count();
+  const auto count = workload.latency().count();
   std::printf(
       R"({"mode": "closed", "connections": %zu, "seconds": %.4f, "requests": %llu, "requests_per_second": %.1f, "payload_bytes": %llu, "load_cpu_seconds": %.4f, "errors": %s, "latency_us": %s})"
       "\n",
       plan.connections, seconds, static_cast<unsigned long long>(count),
-      static_cast<double>(count) / seconds, static_cast<unsigned long long>(mode.payload_bytes()),
-      own_cpu_seconds(), errors(loop.failures(), mode.bad_status()).c_str(),
-      quantiles(mode.latency()).c_str());
+      static_cast<double>(count) / seconds,
+      static_cast<unsigned long long>(workload.payload_bytes()), own_cpu_seconds(),
+      errors(loop.failures(), workload.bad_status()).c_str(),
+      quantiles(workload.latency()).c_str());
 }
 
 void run_streams(const Plan& plan) {
   ClientLoop loop(plan.peer);
-  StreamReaders mode(make_requests(plan.shape, plan.prompts), plan.connections);
+  StreamReaders workload(make_requests(plan.shape, plan.prompts), plan.connections);
   loop.open(plan.connections);
-  loop.run(mode, plan.deadline_ns);
+  loop.run(workload, plan.deadline_ns);
   const double seconds = plan.seconds();
-  const auto events = mode.delay().count();
+  const auto events = workload.delay().count();
   std::printf(
       R"({"mode": "sse", "connections": %zu, "seconds": %.4f, "events": %llu, "events_per_second": %.1f, "streams_finished": %llu, "load_cpu_seconds": %.4f, "errors": %s, "delay_us": %s})"
       "\n",
       plan.connections, seconds, static_cast<unsigned long long>(events),
       static_cast<double>(events) / seconds,
-      static_cast<unsigned long long>(mode.finished_streams()), own_cpu_seconds(),
-      errors(loop.failures(), mode.bad_status()).c_str(), quantiles(mode.delay()).c_str());
+      static_cast<unsigned long long>(workload.finished_streams()), own_cpu_seconds(),
+      errors(loop.failures(), workload.bad_status()).c_str(), quantiles(workload.delay()).c_str());
 }
 
 void run_idle(const Plan& plan) {
   ClientLoop loop(plan.peer);
-  IdleHolders mode(loop, make_requests(plan.shape, 1), plan.connections);
-  loop.run(mode, plan.deadline_ns);
-  const bool settled = mode.all_settled();
+  IdleConnections workload(loop, make_requests(plan.shape, 1), plan.connections);
+  loop.run(workload, plan.deadline_ns);
+  const bool settled = workload.all_idle();
   if (settled) {
     say_holding(plan.connections);
-    loop.run(mode, plan.deadline_ns, STDIN_FILENO);
+    loop.run(workload, plan.deadline_ns, STDIN_FILENO);
   }
   std::printf(
       R"({"mode": "idle", "connections": %zu, "settled": %s, "seconds": %.4f, "errors": %s})"
       "\n",
       plan.connections, settled ? "true" : "false", plan.seconds(),
-      errors(loop.failures(), mode.bad_status()).c_str());
+      errors(loop.failures(), workload.bad_status()).c_str());
 }
 
 void run_slow(const Plan& plan) {
@@ -144,8 +145,8 @@ void run_slow(const Plan& plan) {
 
 void run(Flags& flags) {
   const std::string address = flags.text("--connect", "");
-  if (address.empty()) fail_usage("--connect HOST:PORT is needed");
-  const std::string mode = flags.text("--mode", "closed");
+  if (address.empty()) exit_with_usage_error("--connect HOST:PORT is needed");
+  const std::string workload = flags.text("--mode", "closed");
   Plan plan;
   plan.peer = parse_address(address);
   plan.connections = flags.number("--connections", 64);
@@ -154,20 +155,20 @@ void run(Flags& flags) {
   plan.shape = {.authority = address,
                 .path = flags.text("--path", "/v1/chat/completions"),
                 .model = flags.text("--model", "bench"),
-                .header_lines = flags.every("--header"),
+                .header_lines = flags.all("--header"),
                 .body_bytes = flags.number("--body-bytes", 1024),
-                .stream = mode == "sse"};
+                .stream = workload == "sse"};
   const double seconds = flags.real("--seconds", 5);
-  flags.check_all_known();
-  allow_many_files();
+  flags.reject_unknown();
+  raise_file_limit();
   plan.start_ns = monotonic_ns();
   plan.deadline_ns = plan.start_ns + static_cast<std::uint64_t>(seconds * 1e9);
 
-  if (mode == "closed") return run_closed(plan);
-  if (mode == "sse") return run_streams(plan);
-  if (mode == "idle") return run_idle(plan);
-  if (mode == "slow") return run_slow(plan);
-  fail_usage("--mode closed, sse, idle or slow");
+  if (workload == "closed") return run_closed(plan);
+  if (workload == "sse") return run_streams(plan);
+  if (workload == "idle") return run_idle(plan);
+  if (workload == "slow") return run_slow(plan);
+  exit_with_usage_error("--mode closed, sse, idle or slow");
 }
 
 }  // namespace

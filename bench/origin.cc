@@ -26,7 +26,7 @@
 #include <vector>
 
 #include "bench/flags.h"
-#include "bench/message_scan.h"
+#include "bench/http_parser.h"
 #include "bench/sockets.h"
 #include "bench/sse_events.h"
 
@@ -107,7 +107,7 @@ struct Connection {
   bool close_after = false;
   bool may_stream = false;  // a chat completion: its body says
   bool wants_stream = false;
-  BodyScan body = BodyScan::none();
+  BodyParser body = BodyParser::none();
   std::string unread;  // the front of a head, or requests that came before their turn
   bool unread_is_fresh = false;
   std::string small_body;
@@ -170,7 +170,7 @@ class Origin {
     epoll_event event{};
     event.events = events;
     event.data.u64 = (static_cast<std::uint64_t>(serial) << 32) | static_cast<std::uint32_t>(fd);
-    if (epoll_ctl(poll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) fail_system("epoll_ctl");
+    if (epoll_ctl(poll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) exit_with_errno("epoll_ctl");
   }
 
   void dispatch(int fd, std::uint32_t serial, std::uint32_t events) {
@@ -269,7 +269,7 @@ class Origin {
     while (!bytes.empty() && (c.phase == Phase::kHead || c.phase == Phase::kBody)) {
       if (c.phase == Phase::kHead) {
         if (bytes.starts_with(kHttp2Preface)) return false;
-        const auto head = scan_head(bytes);
+        const auto head = parse_head(bytes);
         if (!head) {
           c.unread.assign(bytes);
           return bytes.size() < kLongestHead;
@@ -278,7 +278,7 @@ class Origin {
         bytes.remove_prefix(head->size_bytes);
       }
       while (!bytes.empty() && !c.body.done()) {
-        const BodyScan::Step step = c.body.step(bytes);
+        const BodyParser::Step step = c.body.step(bytes);
         if (c.body.broken()) return false;
         if (c.may_stream) c.small_body.append(step.payload);
         bytes.remove_prefix(step.consumed);
@@ -292,8 +292,8 @@ class Origin {
     return true;
   }
 
-  void begin_request(Connection& c, const Head& head) {
-    const std::string_view target = target_of(head.start_line);
+  void begin_request(Connection& c, const HttpHead& head) {
+    const std::string_view target = request_target(head.start_line);
     const std::string_view path = target.substr(0, target.find('?'));
     c.answer = answers_.of(path);
     if (head.start_line.starts_with("HEAD "))
@@ -303,8 +303,8 @@ class Origin {
     c.may_stream =
         path.ends_with("/completions") && head.content_length.value_or(0) <= kLongestChatBody;
     c.small_body.clear();
-    c.body =
-        head.chunked ? BodyScan::chunked() : BodyScan::of_length(head.content_length.value_or(0));
+    c.body = head.chunked ? BodyParser::chunked()
+                          : BodyParser::of_length(head.content_length.value_or(0));
     c.phase = Connection::Phase::kBody;
     if (head.expects_continue) ::send(c.fd.get(), kContinue.data(), kContinue.size(), MSG_NOSIGNAL);
   }
@@ -370,7 +370,7 @@ class Origin {
   void send_due_events() {
     std::uint64_t expirations = 0;
     if (read(clock_.get(), &expirations, sizeof expirations) < 0 && errno != EAGAIN)
-      fail_system("timerfd");
+      exit_with_errno("timerfd");
     armed_ns_ = 0;
     const std::uint64_t now = monotonic_ns();
     while (!due_.empty() && due_.top().at_ns <= now) {
@@ -383,7 +383,7 @@ class Origin {
 
   void send_event(Connection& c) {
     const bool last = c.events_left <= 1;
-    const std::string_view chunk = event_.chunk_at(monotonic_ns());
+    const std::string_view chunk = event_.chunk_with_timestamp(monotonic_ns());
     if (c.backlog.empty() && !last) {
       const ssize_t sent = ::send(c.fd.get(), chunk.data(), chunk.size(), MSG_NOSIGNAL);
       if (sent < 0 && errno != EAGAIN) return drop(c);
@@ -411,7 +411,7 @@ class Origin {
 
   const Answers answers_;
   const StreamPlan plan_;
-  StampedEvent event_;
+  TimestampedEvent event_;
   FileDescriptor poll_;
   FileDescriptor clock_;
   std::vector<FileDescriptor> listeners_;
@@ -424,7 +424,7 @@ class Origin {
 };
 
 void run(Flags& flags) {
-  std::vector<std::string> addresses = flags.every("--listen");
+  std::vector<std::string> addresses = flags.all("--listen");
   if (addresses.empty()) addresses.emplace_back("127.0.0.1:0");
   const auto answer_bytes = flags.number("--answer-bytes", 300);
   const auto large_bytes = flags.number("--large-bytes", 4 << 20);
@@ -433,8 +433,8 @@ void run(Flags& flags) {
       .events = flags.number("--sse-events", 100),
       .period_ns = static_cast<std::uint64_t>(1e9 / flags.real("--sse-rate", 100)),
   };
-  flags.check_all_known();
-  allow_many_files();
+  flags.reject_unknown();
+  raise_file_limit();
 
   Origin origin(Answers(answer_bytes, large_bytes), plan, event_bytes);
   for (const std::string& address : addresses) origin.listen(parse_address(address));

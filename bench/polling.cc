@@ -25,8 +25,8 @@
 #include "bench/flags.h"
 #include "bench/sockets.h"
 #include "evenkeel/base/loop.h"
-#include "evenkeel/fleet/metrics_poller.h"
 #include "evenkeel/inference/engine_metrics.h"
+#include "evenkeel/upstream/metrics_poller.h"
 
 namespace evenkeel::bench {
 namespace {
@@ -35,7 +35,7 @@ namespace {
 std::string exposition_of(const std::string& path, std::size_t bytes) {
   std::ifstream file(path, std::ios::binary);
   std::string text(std::istreambuf_iterator<char>(file), {});
-  if (text.empty()) fail_usage("--exposition: no such file, or an empty one");
+  if (text.empty()) exit_with_usage_error("--exposition: no such file, or an empty one");
   std::string_view tail = text;
   tail.remove_prefix(text.size() / 2);
   tail.remove_prefix(tail.find('\n') + 1);
@@ -60,9 +60,9 @@ struct Server {
   }
 };
 
-struct Answering {
+struct FunctionHandler {
   FileDescriptor socket;
-  std::string question;
+  std::string spec;
   std::size_t left = 0;  // of the body
 };
 
@@ -70,7 +70,7 @@ struct Answering {
 [[noreturn]] void serve(int listener, const Server& server) {
   const std::string head = server.head();
   const int epoll = epoll_create1(0);
-  std::map<int, Answering> connections;
+  std::map<int, FunctionHandler> connections;
   epoll_event watched{.events = EPOLLIN, .data = {.fd = listener}};
   epoll_ctl(epoll, EPOLL_CTL_ADD, listener, &watched);
   std::array<epoll_event, 256> events{};
@@ -87,14 +87,14 @@ struct Answering {
         }
         continue;
       }
-      Answering& each = connections[fd];
+      FunctionHandler& each = connections[fd];
       std::array<char, 4096> bytes{};
       ssize_t got = 0;
       while ((got = recv(fd, bytes.data(), bytes.size(), 0)) > 0) {
-        each.question.append(bytes.data(), static_cast<std::size_t>(got));
+        each.spec.append(bytes.data(), static_cast<std::size_t>(got));
       }
-      if (each.question.ends_with("\r\n\r\n")) {
-        each.question.clear();
+      if (each.spec.ends_with("\r\n\r\n")) {
+        each.spec.clear();
         each.left = server.body.size();
         if (send(fd, head.data(), head.size(), MSG_NOSIGNAL) < 0) got = 0;
       }
@@ -152,13 +152,13 @@ int run(Flags& flags) {
   const std::string path = flags.text("--exposition", "tests/inference/expositions/vllm.txt");
   const Server server{.body = exposition_of(path, flags.number("--bytes", 56'000)),
                       .closes = flags.text("--closes", "no") == "yes"};
-  flags.check_all_known();
-  allow_many_files();
+  flags.reject_unknown();
+  raise_file_limit();
 
   const FileDescriptor listener = listen_on(parse_address("127.0.0.1:0"));
   const sockaddr_in bound = bound_address(listener.get());
   const pid_t servers = fork();
-  if (servers < 0) fail_system("fork");
+  if (servers < 0) exit_with_errno("fork");
   if (servers == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     serve(listener.get(), server);
@@ -167,16 +167,16 @@ int run(Flags& flags) {
   Loop loop;
   GpuExporters exporters(loop, literal_addresses_only(), 1);
   auto addresses = resolve("127.0.0.1", ntohs(bound.sin_port));
-  MetricsQuestion question{.engine = engine};
-  question.config.path = "/metrics";
-  question.config.interval = std::chrono::milliseconds(interval);
+  MetricsPollSpec spec{.engine = engine};
+  spec.config.path = "/metrics";
+  spec.config.interval = std::chrono::milliseconds(interval);
   std::vector<std::unique_ptr<MetricsPoller>> pollers;
   std::vector<BackendPtr> polled;
   for (std::uint64_t i = 0; i < backends; ++i) {
     const ServerAccess access{.addresses = *addresses, .authority = to_text(bound)};
     polled.push_back(std::make_shared<Backend>(BackendSpec{.id = std::to_string(i)}));
     pollers.push_back(
-        std::make_unique<MetricsPoller>(loop, question, access, polled.back(), exporters));
+        std::make_unique<MetricsPoller>(loop, spec, access, polled.back(), exporters));
   }
   const auto readings = [&] {
     std::uint64_t total = 0;

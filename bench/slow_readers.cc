@@ -11,7 +11,7 @@
 namespace evenkeel::bench {
 namespace {
 
-constexpr std::size_t kOpenAtOnce = 50;
+constexpr std::size_t kMaxOpening = 50;
 constexpr int kOpeningPauseMs = 10;
 
 bool would_block() { return errno == EAGAIN || errno == ENOTCONN; }
@@ -23,15 +23,15 @@ SlowReaders::SlowReaders(const sockaddr_in& peer, std::string request, Pace pace
 
 bool SlowReaders::open(std::size_t count, std::uint64_t deadline_ns) {
   readers_.reserve(count);
-  while (begun_ + lost_ < count && monotonic_ns() < deadline_ns) {
-    for (std::size_t i = 0; i < kOpenAtOnce && readers_.size() < count; ++i) {
+  while (responding_ + lost_ < count && monotonic_ns() < deadline_ns) {
+    for (std::size_t i = 0; i < kMaxOpening && readers_.size() < count; ++i) {
       readers_.push_back({.fd = connect_to(peer_, Path::kNarrow)});
       if (!readers_.back().fd) ++lost_;
     }
     tick();
     poll(nullptr, 0, kOpeningPauseMs);
   }
-  return begun_ == count;
+  return responding_ == count;
 }
 
 void SlowReaders::hold(std::uint64_t deadline_ns, int stop_when_readable) {
@@ -44,14 +44,14 @@ void SlowReaders::hold(std::uint64_t deadline_ns, int stop_when_readable) {
 
 void SlowReaders::tick() {
   for (Reader& reader : readers_) {
-    if (reader.fd) turn(reader);
+    if (reader.fd) advance(reader);
   }
 }
 
-void SlowReaders::turn(Reader& reader) {
-  if (!reader.asked) {
+void SlowReaders::advance(Reader& reader) {
+  if (!reader.request_sent) {
     const ssize_t sent = send(reader.fd.get(), request_.data(), request_.size(), MSG_NOSIGNAL);
-    reader.asked = sent == static_cast<ssize_t>(request_.size());
+    reader.request_sent = sent == static_cast<ssize_t>(request_.size());
     if (sent < 0 && !would_block()) {
       ++lost_;
       reader.fd.reset();
@@ -63,8 +63,8 @@ void SlowReaders::turn(Reader& reader) {
       recv(reader.fd.get(), bytes.data(), std::min(bytes.size(), pace_.bytes_per_tick), 0);
   if (got > 0) {
     bytes_read_ += static_cast<std::uint64_t>(got);
-    begun_ += reader.begun ? 0 : 1;
-    reader.begun = true;
+    responding_ += reader.response_started ? 0 : 1;
+    reader.response_started = true;
   } else if (got == 0 || !would_block()) {
     ++lost_;
     reader.fd.reset();

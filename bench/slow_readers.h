@@ -32,18 +32,18 @@ class SlowReaders {
  private:
   struct Reader {
     FileDescriptor fd;
-    bool asked = false;
-    bool begun = false;
+    bool request_sent = false;
+    bool response_started = false;
   };
 
   void tick();
-  void turn(Reader& reader);
+  void advance(Reader& reader);
 
   const sockaddr_in peer_;
   const std::string request_;
   const Pace pace_;
   std::vector<Reader> readers_;
-  std::size_t begun_ = 0;
+  std::size_t responding_ = 0;
   std::size_t lost_ = 0;
   std::uint64_t bytes_read_ = 0;
 };

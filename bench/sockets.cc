@@ -64,12 +64,12 @@ sockaddr_in parse_address(std::string_view text) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   const std::size_t colon = text.rfind(':');
-  if (colon == std::string_view::npos) fail_usage("not HOST:PORT: " + std::string(text));
+  if (colon == std::string_view::npos) exit_with_usage_error("not HOST:PORT: " + std::string(text));
   std::uint16_t port = 0;
   const auto parsed = std::from_chars(text.data() + colon + 1, text.data() + text.size(), port);
   const std::string host(text.substr(0, colon));
   if (parsed.ec != std::errc{} || inet_pton(AF_INET, host.c_str(), &address.sin_addr) != 1) {
-    fail_usage("not HOST:PORT: " + std::string(text));
+    exit_with_usage_error("not HOST:PORT: " + std::string(text));
   }
   address.sin_port = htons(port);
   return address;
@@ -83,10 +83,10 @@ std::string to_text(const sockaddr_in& address) {
 
 FileDescriptor listen_on(const sockaddr_in& address) {
   FileDescriptor fd(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!fd) fail_system("socket");
+  if (!fd) exit_with_errno("socket");
   set_option(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
-  if (bind(fd.get(), as_sockaddr(address), sizeof address) != 0) fail_system("bind");
-  if (listen(fd.get(), kBacklog) != 0) fail_system("listen");
+  if (bind(fd.get(), as_sockaddr(address), sizeof address) != 0) exit_with_errno("bind");
+  if (listen(fd.get(), kBacklog) != 0) exit_with_errno("listen");
   return fd;
 }
 
@@ -116,11 +116,11 @@ sockaddr_in bound_address(int fd) {
   sockaddr_in address{};
   socklen_t size = sizeof address;
   if (getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0)
-    fail_system("getsockname");
+    exit_with_errno("getsockname");
   return address;
 }
 
-void allow_many_files() {
+void raise_file_limit() {
   rlimit limit{};
   getrlimit(RLIMIT_NOFILE, &limit);
   const rlimit wanted{.rlim_cur = kFilesWanted, .rlim_max = std::max(limit.rlim_max, kFilesWanted)};
@@ -129,7 +129,7 @@ void allow_many_files() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-void fail_system(std::string_view what) {
+void exit_with_errno(std::string_view what) {
   std::fprintf(stderr, "%.*s: %s\n", static_cast<int>(what.size()), what.data(), strerror(errno));
   std::exit(1);
 }

@@ -44,7 +44,7 @@ FileDescriptor connect_to(const sockaddr_in& address, Path path = Path::kLoopbac
 
 sockaddr_in bound_address(int fd);
 
-void allow_many_files();  // the soft limit up to the hard one, and beyond where permitted
-[[noreturn]] void fail_system(std::string_view what);  // with errno's words
+void raise_file_limit();  // the soft limit up to the hard one, and beyond where permitted
+[[noreturn]] void exit_with_errno(std::string_view what);  // with errno's words
 
 }  // namespace evenkeel::bench

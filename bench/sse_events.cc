@@ -24,7 +24,7 @@ std::optional<std::uint64_t> stamp_in(std::string_view line) {
 
 }  // namespace
 
-StampedEvent::StampedEvent(std::size_t payload_bytes) {
+TimestampedEvent::TimestampedEvent(std::size_t payload_bytes) {
   std::string event(kFront);
   event += kMark;
   digits_at_ = event.size();
@@ -40,14 +40,14 @@ StampedEvent::StampedEvent(std::size_t payload_bytes) {
   digits_at_ += std::string_view(size_line).size();
 }
 
-std::string_view StampedEvent::chunk_at(std::uint64_t now_ns) {
+std::string_view TimestampedEvent::chunk_with_timestamp(std::uint64_t now_ns) {
   for (std::size_t i = kDigits; i-- > 0; now_ns /= 10) {
     chunk_[digits_at_ + i] = static_cast<char>('0' + now_ns % 10);
   }
   return chunk_;
 }
 
-std::optional<std::uint64_t> StampScan::line_stamp(std::string_view tail) {
+std::optional<std::uint64_t> TimestampParser::parse_timestamp(std::string_view tail) {
   if (kept_.empty()) return stamp_in(tail);
   kept_.append(tail);
   const auto stamp = stamp_in(kept_);

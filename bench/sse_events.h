@@ -10,13 +10,13 @@ namespace evenkeel::bench {
 
 // A chat-completion chunk as a server-sent event, with the time of its sending inside the token's
 // text: proxies that re-serialise the JSON keep that, where they would lose a field of our own.
-class StampedEvent {
+class TimestampedEvent {
  public:
   // payload_bytes: length of the whole event, padded; at least the bare event's.
-  explicit StampedEvent(std::size_t payload_bytes);
+  explicit TimestampedEvent(std::size_t payload_bytes);
 
   // The event as one HTTP chunk, stamped. Valid until the next call.
-  std::string_view chunk_at(std::uint64_t now_ns);
+  std::string_view chunk_with_timestamp(std::uint64_t now_ns);
 
  private:
   std::string chunk_;
@@ -24,7 +24,7 @@ class StampedEvent {
 };
 
 // Finds the stamps in a stream of body bytes, however it is cut.
-class StampScan {
+class TimestampParser {
  public:
   // Calls `found(stamp_ns)` for each event that ended in `bytes`.
   template <class Found>
@@ -35,7 +35,7 @@ class StampScan {
         kept_.append(bytes);
         return;
       }
-      if (const auto stamp = line_stamp(bytes.substr(0, end))) found(*stamp);
+      if (const auto stamp = parse_timestamp(bytes.substr(0, end))) found(*stamp);
       bytes.remove_prefix(end + 1);
     }
   }
@@ -43,7 +43,7 @@ class StampScan {
   void restart() { kept_.clear(); }
 
  private:
-  std::optional<std::uint64_t> line_stamp(std::string_view tail);
+  std::optional<std::uint64_t> parse_timestamp(std::string_view tail);
   std::string kept_;  // the line whose end has not come yet
 };
 

@@ -6,14 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "evenkeel/cli/ctl.h"
+#include "evenkeel/cli/quick.h"
+#include "evenkeel/cli/top.h"
 #include "evenkeel/config/load.h"
-#include "evenkeel/server/ctl.h"
+#include "evenkeel/demo/demo.h"
+#include "evenkeel/load/load.h"
 #include "evenkeel/server/daemon.h"
-#include "evenkeel/server/environment.h"
-#include "evenkeel/server/quick.h"
-#include "evenkeel/server/top.h"
-#include "evenkeel/sim/demo.h"
-#include "evenkeel/sim/load.h"
+#include "evenkeel/server/process_environment.h"
 #include "evenkeel/sim/sim.h"
 
 #ifndef EVENKEEL_VERSION
@@ -78,7 +78,7 @@ evenkeel::Duration parse_duration(const std::string& text) {
 
 /// Turns what a parser of the load generator found wrong into a mistake on the command line.
 template <class T>
-T need(evenkeel::Result<T> parsed) {
+T value_or_usage_error(evenkeel::Result<T> parsed) {
   if (!parsed) throw CLI::ValidationError(parsed.error().detail);
   return std::move(*parsed);
 }
@@ -97,7 +97,9 @@ void add_quick(CLI::App& app, int& exit_code) {
   auto* verb = app.add_subcommand("quick", "serve these servers, without a file");
   verb->footer(quick_help);
   auto options = std::make_shared<evenkeel::QuickOptions>();
-  options->version = EVENKEEL_VERSION;
+  options->serve = [](const std::string& config_text) {
+    return evenkeel::run_daemon_with(config_text, EVENKEEL_VERSION);
+  };
   verb->add_option("url", options->urls, "http://host:port of each server")->required();
   verb->add_option("--listen", options->listen, "where clients connect")->capture_default_str();
   verb->add_option("--admin", options->admin, "where operators connect")->capture_default_str();
@@ -161,7 +163,7 @@ void add_sim(CLI::App& app, int& exit_code) {
 }
 
 /// Words of the load generator's command line that need more than a conversion.
-struct LoadWords {
+struct LoadArguments {
   std::string duration;
   std::string max_seconds;
   std::string prompt_tokens;
@@ -172,7 +174,7 @@ struct LoadWords {
 void add_load(CLI::App& app, int& exit_code) {
   auto* verb = app.add_subcommand("load", "send chat completions and measure");
   auto options = std::make_shared<evenkeel::LoadOptions>();
-  auto words = std::make_shared<LoadWords>();
+  auto words = std::make_shared<LoadArguments>();
   verb->add_option("url", options->url, "http://host[:port][/base]")->required();
   auto* rate = verb->add_option("--rate", options->rate, "requests per second, answered or not")
                    ->check(CLI::PositiveNumber);
@@ -206,13 +208,15 @@ void add_load(CLI::App& app, int& exit_code) {
     }
     if (!words->max_seconds.empty()) options->trace_cut = parse_duration(words->max_seconds);
     if (!words->prompt_tokens.empty()) {
-      options->prompt_tokens = need(evenkeel::parse_token_range(words->prompt_tokens));
+      options->prompt_tokens =
+          value_or_usage_error(evenkeel::parse_token_range(words->prompt_tokens));
     }
     if (!words->output_tokens.empty()) {
-      options->output_tokens = need(evenkeel::parse_token_range(words->output_tokens));
+      options->output_tokens =
+          value_or_usage_error(evenkeel::parse_token_range(words->output_tokens));
     }
     for (const std::string& header : words->headers) {
-      options->headers.push_back(need(evenkeel::parse_header_option(header)));
+      options->headers.push_back(value_or_usage_error(evenkeel::parse_header_option(header)));
     }
     exit_code = evenkeel::run_load(*options);
   });
@@ -346,10 +350,10 @@ int main(int argc, char** argv) {
   // `evenkeel -c FILE` is `evenkeel run -c FILE`.
   std::vector<std::string> words(argv + 1, argv + argc);
   const std::string first = words.empty() ? "-c" : words.front();
-  const bool about_itself = first == "-h" || first == "--help" || first == "--version";
-  if (words.empty() || (first.starts_with('-') && !about_itself)) {
+  const bool is_meta_option = first == "-h" || first == "--help" || first == "--version";
+  if (words.empty() || (first.starts_with('-') && !is_meta_option)) {
     words.insert(words.begin(), "run");
-  } else if (!about_itself && !has_verb(app, first)) {
+  } else if (!is_meta_option && !has_verb(app, first)) {
     std::fprintf(stderr, "evenkeel: there is no verb '%s'; see evenkeel --help\n", first.c_str());
     return exit_usage;
   }

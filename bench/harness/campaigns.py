@@ -58,7 +58,7 @@ class Recipe:
     sse_rate: int
     usual: list[Contender]
     on_demand: list[Contender]
-    crowd: memory.Crowd
+    crowd: memory.ConnectionGroup
     counted: list[counting.Count]
     remarks: list[str]
 
@@ -90,7 +90,7 @@ def proxy_recipe(settings: Settings) -> Recipe:
             haproxy(logging=True),
             nginx(logging=True),
         ],
-        crowd=memory.Crowd(idle=10_000, slow=1_000, idle_tls=1_000),
+        crowd=memory.ConnectionGroup(idle=10_000, slow=1_000, idle_tls=1_000),
         counted=counting.all_counts(settings.quick),
         remarks=PROXY_REMARKS,
     )
@@ -109,7 +109,7 @@ def rivals_recipe(settings: Settings) -> Recipe:
             *rivals.all_rivals(settings.root / "build" / "rivals"),
         ],
         on_demand=[],
-        crowd=memory.Crowd(idle=1_000, slow=0),
+        crowd=memory.ConnectionGroup(idle=1_000, slow=0),
         counted=[],
         remarks=RIVALS_REMARKS,
     )

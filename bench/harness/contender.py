@@ -166,7 +166,7 @@ def _answers(running: Running) -> bool:
     headers |= dict(line.split(": ", 1) for line in running.contender.headers)
     port = running.site.port
     connection = (
-        http.client.HTTPSConnection("127.0.0.1", port, timeout=10, context=anyone())
+        http.client.HTTPSConnection("127.0.0.1", port, timeout=10, context=unverified_tls_context())
         if running.site.tls
         else http.client.HTTPConnection("127.0.0.1", port, timeout=10)
     )
@@ -178,7 +178,7 @@ def _answers(running: Running) -> bool:
             return False
 
 
-def anyone() -> ssl.SSLContext:
+def unverified_tls_context() -> ssl.SSLContext:
     """Our own server on loopback, with a certificate that nobody vouches for."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False

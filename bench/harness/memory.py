@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import measures
-from .contender import Contender, Running, anyone, start
+from .contender import Contender, Running, unverified_tls_context, start
 from .ends import Ends, Origin
 from .figures import Figures
 from .process import memory_of
@@ -22,14 +22,14 @@ MEGABYTE = 1e6
 
 
 @dataclass(frozen=True)
-class Crowd:
+class ConnectionGroup:
     idle: int
     slow: int
     idle_tls: int = 0
 
 
 def measure_memory(
-    contender: Contender, ends: Ends, origin: Origin, folder: Path, crowd: Crowd, figures: Figures
+    contender: Contender, ends: Ends, origin: Origin, folder: Path, crowd: ConnectionGroup, figures: Figures
 ) -> None:
     running = start(
         contender, HTTP1, origin.addresses, folder / "idle", ends.children, ends.cores.proxy
@@ -61,7 +61,7 @@ def _measure_slow(
 
 
 def measure_tls_memory(
-    contender: Contender, ends: Ends, origin: Origin, folder: Path, crowd: Crowd, figures: Figures
+    contender: Contender, ends: Ends, origin: Origin, folder: Path, crowd: ConnectionGroup, figures: Figures
 ) -> None:
     running = start(
         contender, TLS_TO_CLEAR, origin.addresses, folder / "tls", ends.children, ends.cores.proxy
@@ -80,7 +80,7 @@ def measure_tls_memory(
 def _idle_over_tls(port: int, count: int) -> Iterator[None]:
     """While the block runs, so many clients are connected that have had one answer each."""
     request = b"POST /v1/chat/completions HTTP/1.1\r\nhost: bench\r\ncontent-length: 0\r\n\r\n"
-    context = anyone()
+    context = unverified_tls_context()
     with contextlib.ExitStack() as held:
         for _ in range(count):
             bare = socket.create_connection(("127.0.0.1", port), TLS_PATIENCE_SECONDS)

@@ -13,27 +13,28 @@ Candidates::Candidates(std::shared_ptr<const Backends> backends, double memory_g
   }
 }
 
-bool Candidates::all_avoided(const Hint& hint) const {
+bool Candidates::all_deprioritized(const Hint& hint) const {
   for (std::uint32_t index = 0; index < size(); ++index) {
-    if (open(index) && !avoided(index, hint.now) && !tried(index, hint)) return false;
+    if (in_rotation(index) && !deprioritized(index, hint.now) && !excluded(index, hint))
+      return false;
   }
   return true;
 }
 
 const BackendPtr* CandidatePicker::pick(const Hint& hint) {
   std::uint32_t chosen = choose(Eligible(candidates_, hint, false));
-  if (chosen == nobody && candidates_.all_avoided(hint)) {
+  if (chosen == none && candidates_.all_deprioritized(hint)) {
     chosen = choose(Eligible(candidates_, hint, true));
   }
-  return chosen == nobody ? nullptr : &candidates_[chosen];
+  return chosen == none ? nullptr : &candidates_[chosen];
 }
 
 std::uint32_t CandidatePicker::least_loaded(const Eligible& eligible) {
-  std::uint32_t best = nobody;
+  std::uint32_t best = none;
   std::uint32_t ties = 0;
   for (std::uint32_t index = 0; index < candidates_.size(); ++index) {
     if (!eligible(index)) continue;
-    const int order = best == nobody ? -1 : compare_load(index, best);
+    const int order = best == none ? -1 : compare_load(index, best);
     if (order > 0) continue;
     ties = order < 0 ? 1 : ties + 1;
     if (ties == 1 || rng_.below(ties) == 0) best = index;

@@ -15,7 +15,7 @@ namespace evenkeel {
 /// The backends of a pool, by index.
 class Candidates {
  public:
-  static constexpr std::uint32_t nobody = ~std::uint32_t{0};
+  static constexpr std::uint32_t none = ~std::uint32_t{0};
 
   /// `memory_guard` 0: none.
   explicit Candidates(std::shared_ptr<const Backends> backends, double memory_guard = 0);
@@ -32,16 +32,16 @@ class Candidates {
   /// 0: none.
   double memory_guard() const { return memory_guard_; }
 
-  bool open(std::uint32_t index) const { return entries_[index].load->open(); }
-  bool avoided(std::uint32_t index, Instant now) const {
+  bool in_rotation(std::uint32_t index) const { return entries_[index].load->in_rotation(); }
+  bool deprioritized(std::uint32_t index, Instant now) const {
     const Load& load = *entries_[index].load;
-    return load.avoided(now) || (memory_guard_ > 0 && over_memory_guard(load, memory_guard_));
+    return load.in_backoff(now) || (memory_guard_ > 0 && over_memory_guard(load, memory_guard_));
   }
-  bool tried(std::uint32_t index, const Hint& hint) const {
-    return !hint.tried.empty() && hint.tried.contains((*backends_)[index].get());
+  bool excluded(std::uint32_t index, const Hint& hint) const {
+    return !hint.excluded.empty() && hint.excluded.contains((*backends_)[index].get());
   }
   /// All who are open and that the request has not tried are left alone.
-  bool all_avoided(const Hint& hint) const;
+  bool all_deprioritized(const Hint& hint) const;
 
  private:
   struct Entry {
@@ -56,22 +56,22 @@ class Candidates {
 /// Who may be picked for one request.
 class Eligible {
  public:
-  Eligible(const Candidates& candidates, const Hint& hint, bool even_avoided)
-      : candidates_(candidates), hint_(hint), even_avoided_(even_avoided) {}
+  Eligible(const Candidates& candidates, const Hint& hint, bool allow_deprioritized)
+      : candidates_(candidates), hint_(hint), allow_deprioritized_(allow_deprioritized) {}
 
   bool operator()(std::uint32_t index) const {
-    return candidates_.open(index) && candidates_.has_room(index) &&
-           (even_avoided_ || !candidates_.avoided(index, hint_.now)) &&
-           !candidates_.tried(index, hint_);
+    return candidates_.in_rotation(index) && candidates_.has_room(index) &&
+           (allow_deprioritized_ || !candidates_.deprioritized(index, hint_.now)) &&
+           !candidates_.excluded(index, hint_);
   }
   const Hint& hint() const { return hint_; }
   /// All whom the request may use are left alone; who is asked again may pick one of them.
-  bool even_avoided() const { return even_avoided_; }
+  bool allow_deprioritized() const { return allow_deprioritized_; }
 
  private:
   const Candidates& candidates_;
   const Hint& hint_;
-  bool even_avoided_;
+  bool allow_deprioritized_;
 };
 
 /// A picker that only has to choose among those who are eligible.
@@ -80,10 +80,10 @@ class CandidatePicker : public Picker {
   const BackendPtr* pick(const Hint& hint) final;
 
  protected:
-  static constexpr std::uint32_t nobody = Candidates::nobody;
+  static constexpr std::uint32_t none = Candidates::none;
 
-  CandidatePicker(const PickerSetup& setup, std::uint64_t seed)
-      : candidates_(setup.backends, setup.memory_guard), rng_(seed) {}
+  CandidatePicker(const PickerOptions& options, std::uint64_t seed)
+      : candidates_(options.backends, options.memory_guard), rng_(seed) {}
 
   /// An eligible index; `nobody` only if there is none.
   virtual std::uint32_t choose(const Eligible& eligible) = 0;

@@ -27,34 +27,35 @@ namespace evenkeel {
 namespace {
 
 constexpr std::uint64_t golden = 0x9e3779b97f4a7c15u;
-constexpr int most_candidates = 32;  // of a key; then the least loaded of all
-constexpr std::uint32_t looked_at_whole =
+constexpr int max_candidates = 32;  // of a key; then the least loaded of all
+constexpr std::uint32_t full_scan_limit =
     16;  // for the pool's load; of larger pools, with each pick:
-constexpr std::uint32_t looks_per_pick = 4;
+constexpr std::uint32_t refreshes_per_pick = 4;
 
 class ConsistentHash final : public CandidatePicker {
  public:
-  ConsistentHash(const PickerSetup& setup, std::shared_ptr<const RendezvousTable> table,
+  ConsistentHash(const PickerOptions& options, std::shared_ptr<const RendezvousTable> table,
                  std::uint64_t seed)
-      : CandidatePicker(setup, seed),
+      : CandidatePicker(options, seed),
         table_(std::move(table)),
-        load_factor_(setup.load_factor),
-        seen_(candidates_.size()) {
-    for (std::uint32_t index = 0; index < candidates_.size(); ++index) look_at(index, Instant{});
+        load_factor_(options.load_factor),
+        snapshots_(candidates_.size()) {
+    for (std::uint32_t index = 0; index < candidates_.size(); ++index)
+      refresh_one(index, Instant{});
   }
 
  private:
-  struct Seen {
+  struct Snapshot {
     std::uint32_t in_flight = 0;
     std::uint32_t weight = 0;  // 0: left alone, its share is the others'
   };
 
   std::uint32_t choose(const Eligible& eligible) override {
-    if (seen_.empty()) return nobody;
-    look_around(eligible.hint().now);
+    if (snapshots_.empty()) return none;
+    refresh(eligible.hint().now);
 
     std::uint64_t key = eligible.hint().key ? *eligible.hint().key : rng_();
-    for (int tries = 0; tries < most_candidates; ++tries, key += golden) {
+    for (int tries = 0; tries < max_candidates; ++tries, key += golden) {
       const std::uint32_t owner = table_->owner(mix(key));
       if (eligible(owner) && within_bound(owner)) return owner;
     }
@@ -68,29 +69,29 @@ class ConsistentHash final : public CandidatePicker {
     return candidates_.in_flight(index) < std::ceil(load_factor_ * fair);
   }
 
-  void look_around(Instant now) {
+  void refresh(Instant now) {
     const std::uint32_t size = candidates_.size();
-    for (std::uint32_t looks = size <= looked_at_whole ? size : looks_per_pick; looks > 0;
-         --looks) {
-      look_at(cursor_, now);
+    for (std::uint32_t refreshes = size <= full_scan_limit ? size : refreshes_per_pick;
+         refreshes > 0; --refreshes) {
+      refresh_one(cursor_, now);
       cursor_ = cursor_ + 1 < size ? cursor_ + 1 : 0;
     }
   }
 
-  void look_at(std::uint32_t index, Instant now) {
-    const Seen fresh{
+  void refresh_one(std::uint32_t index, Instant now) {
+    const Snapshot fresh{
         .in_flight = candidates_.in_flight(index),
-        .weight = candidates_.avoided(index, now) ? 0 : candidates_.weight(index),
+        .weight = candidates_.deprioritized(index, now) ? 0 : candidates_.weight(index),
     };
-    Seen& seen = seen_[index];
-    in_flight_ += fresh.in_flight - std::uint64_t{seen.in_flight};
-    weights_ += fresh.weight - std::uint64_t{seen.weight};
-    seen = fresh;
+    Snapshot& snapshot = snapshots_[index];
+    in_flight_ += fresh.in_flight - std::uint64_t{snapshot.in_flight};
+    weights_ += fresh.weight - std::uint64_t{snapshot.weight};
+    snapshot = fresh;
   }
 
   std::shared_ptr<const RendezvousTable> table_;
   double load_factor_;
-  std::vector<Seen> seen_;
+  std::vector<Snapshot> snapshots_;
   std::uint64_t in_flight_ = 0;  // sums over seen_
   std::uint64_t weights_ = 0;
   std::uint32_t cursor_ = 0;
@@ -98,10 +99,10 @@ class ConsistentHash final : public CandidatePicker {
 
 }  // namespace
 
-PickerMaker pickers::consistent_hash(PickerSetup setup) {
-  auto table = RendezvousTable::of(*setup.backends);
-  return [setup = std::move(setup), table](std::uint64_t seed) {
-    return std::make_unique<ConsistentHash>(setup, table, seed);
+PickerFactory pickers::consistent_hash(PickerOptions options) {
+  auto table = RendezvousTable::of(*options.backends);
+  return [options = std::move(options), table](std::uint64_t seed) {
+    return std::make_unique<ConsistentHash>(options, table, seed);
   };
 }
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "balance/presumed.h"
+#include "balance/mean_fallback.h"
 #include "evenkeel/balance/load.h"
 #include "evenkeel/base/clock.h"
 
@@ -24,30 +24,31 @@ namespace evenkeel {
 class ExpectedLatency {
  public:
   /// In seconds.
-  double operator()(const PeakAverage& pace, Instant now) {
-    const double samples = pace.samples();
+  double operator()(const PeakEwma& latency, Instant now) {
+    const double samples = latency.samples();
     if (samples == 0) return 1 / speed_.value();
-    const double average = pace.seconds();
-    if (samples >= few) speed_(1 / average);
+    const double average = latency.seconds();
+    if (samples >= prior_samples) speed_(1 / average);
     const double mean = 1 / speed_.value();
-    const double trust = samples / (samples + few) * memory / (memory + seconds_of(pace.age(now)));
-    if (average <= mean) return mean + (average - mean) * trust;
-    return 1 / ((1 - trust) / mean + trust / average);
+    const double confidence = samples / (samples + prior_samples) * age_scale_seconds /
+                              (age_scale_seconds + seconds_of(latency.age(now)));
+    if (average <= mean) return mean + (average - mean) * confidence;
+    return 1 / ((1 - confidence) / mean + confidence / average);
   }
 
  private:
-  static constexpr double few = 3;
-  static constexpr double memory = 60;
+  static constexpr double prior_samples = 3;
+  static constexpr double age_scale_seconds = 60;
 
-  Presumed speed_{1};  // first bytes a second
+  MeanFallback speed_{1};  // first bytes a second
 };
 
 /// What a request more costs on one who is new, over what it costs on others: until it has
 /// answered, its first requests count for many. A server that comes back is not run over.
 ///
 ///   1 + in_flight / (1 + samples)
-inline double newness(const Load& load) {
-  return 1 + load.in_flight() / (1.0 + load.pace().samples());
+inline double warmup_penalty(const Load& load) {
+  return 1 + load.in_flight() / (1.0 + load.latency().samples());
 }
 
 }  // namespace evenkeel

@@ -18,54 +18,54 @@
 // product of prices is used here, since a sum stays tempting when one of its parts is hopeless.
 #include <cmath>
 
-#include "balance/depth.h"
 #include "balance/expected_latency.h"
+#include "balance/queue_estimate.h"
 #include "balance/sampled.h"
 
 namespace evenkeel {
 namespace {
 
-class Headroom {
+class GpuCost {
  public:
-  explicit Headroom(const Candidates& candidates) : candidates_(candidates) {}
+  explicit GpuCost(const Candidates& candidates) : candidates_(candidates) {}
 
   double operator()(std::uint32_t index, Instant now) {
     const Load& load = candidates_.load(index);
     const SignalValues values = load.signals().values();
-    double cost = expected_(load.pace(), now) * (depth_of(load, now) + 1) * newness(load) /
-                  candidates_.weight(index);
+    double cost = expected_(load.latency(), now) * (estimated_queue_depth(load, now) + 1) *
+                  warmup_penalty(load) / candidates_.weight(index);
     cost *= 1 + utilization_(values.gpu_utilization_ratio);
-    cost *= cache_(dear(values.kv_cache_ratio));
-    cost *= memory_(dear(memory_ratio(values)));
+    cost *= kv_cache_(memory_penalty(values.kv_cache_ratio));
+    cost *= vram_(memory_penalty(memory_ratio(values)));
     // Only if all are left alone: rather a full one than one that cannot be connected.
-    return load.avoided(now) ? cost * hopeless : cost;
+    return load.in_backoff(now) ? cost * backoff_penalty : cost;
   }
 
  private:
-  static constexpr double tight = 0.15;
-  static constexpr double dearest = 4;
-  static constexpr double hopeless = 1e6;
+  static constexpr double knee_width = 0.15;
+  static constexpr double max_penalty = 4;
+  static constexpr double backoff_penalty = 1e6;
 
   /// NaN of NaN.
-  double dear(double ratio) const {
+  double memory_penalty(double ratio) const {
     if (std::isnan(ratio)) return ratio;
     if (candidates_.memory_guard() <= 0) return 1;
-    const double knee = candidates_.memory_guard() - tight;
-    const double share = std::max(0.0, ratio - knee) / tight;
-    return 1 + dearest * share * share;
+    const double knee = candidates_.memory_guard() - knee_width;
+    const double share = std::max(0.0, ratio - knee) / knee_width;
+    return 1 + max_penalty * share * share;
   }
 
   const Candidates& candidates_;
   ExpectedLatency expected_;
-  Presumed utilization_{0.5};
-  Presumed cache_{1};
-  Presumed memory_{1};
+  MeanFallback utilization_{0.5};
+  MeanFallback kv_cache_{1};
+  MeanFallback vram_{1};
 };
 
 }  // namespace
 
-PickerMaker pickers::gpu(PickerSetup setup) {
-  return sampled_picker_maker<Headroom>(std::move(setup));
+PickerFactory pickers::gpu(PickerOptions options) {
+  return sampled_picker_factory<GpuCost>(std::move(options));
 }
 
 }  // namespace evenkeel

@@ -7,9 +7,9 @@
 namespace evenkeel {
 namespace {
 
-class Connections {
+class ConnectionCost {
  public:
-  explicit Connections(const Candidates& candidates) : candidates_(candidates) {}
+  explicit ConnectionCost(const Candidates& candidates) : candidates_(candidates) {}
 
   double operator()(std::uint32_t index, Instant) {
     return (candidates_.in_flight(index) + 1.0) / candidates_.weight(index);
@@ -21,8 +21,8 @@ class Connections {
 
 }  // namespace
 
-PickerMaker pickers::least_connections(PickerSetup setup) {
-  return sampled_picker_maker<Connections>(std::move(setup));
+PickerFactory pickers::least_connections(PickerOptions options) {
+  return sampled_picker_factory<ConnectionCost>(std::move(options));
 }
 
 }  // namespace evenkeel

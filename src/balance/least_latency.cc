@@ -16,13 +16,13 @@
 namespace evenkeel {
 namespace {
 
-class Latency {
+class LatencyCost {
  public:
-  explicit Latency(const Candidates& candidates) : candidates_(candidates) {}
+  explicit LatencyCost(const Candidates& candidates) : candidates_(candidates) {}
 
   double operator()(std::uint32_t index, Instant now) {
     const Load& load = candidates_.load(index);
-    return expected_(load.pace(), now) * (load.in_flight() + 1.0) * newness(load) /
+    return expected_(load.latency(), now) * (load.in_flight() + 1.0) * warmup_penalty(load) /
            candidates_.weight(index);
   }
 
@@ -33,8 +33,8 @@ class Latency {
 
 }  // namespace
 
-PickerMaker pickers::least_latency(PickerSetup setup) {
-  return sampled_picker_maker<Latency>(std::move(setup));
+PickerFactory pickers::least_latency(PickerOptions options) {
+  return sampled_picker_factory<LatencyCost>(std::move(options));
 }
 
 }  // namespace evenkeel

@@ -9,24 +9,25 @@ namespace {
 
 struct Registered {
   std::string_view name;
-  PickerMaker (*maker)(PickerSetup setup);
+  PickerFactory (*factory)(PickerOptions options);
 };
 
-#define EVENKEEL_REGISTER(name, maker) Registered{name, &pickers::maker},
+#define EVENKEEL_REGISTER(name, factory) Registered{name, &pickers::factory},
 constexpr Registered registered[] = {EVENKEEL_PICKERS(EVENKEEL_REGISTER)};
 #undef EVENKEEL_REGISTER
 
 }  // namespace
 
-PickerMaker picker_maker(std::string_view name, PickerSetup setup) {
+PickerFactory picker_factory(std::string_view name, PickerOptions options) {
   for (const auto& picker : registered) {
-    if (picker.name == name) return picker.maker(std::move(setup));
+    if (picker.name == name) return picker.factory(std::move(options));
   }
   return {};
 }
 
-std::unique_ptr<Picker> make_picker(std::string_view name, PickerSetup setup, std::uint64_t seed) {
-  const PickerMaker make = picker_maker(name, std::move(setup));
+std::unique_ptr<Picker> make_picker(std::string_view name, PickerOptions options,
+                                    std::uint64_t seed) {
+  const PickerFactory make = picker_factory(name, std::move(options));
   return make ? make(seed) : nullptr;
 }
 

@@ -14,7 +14,7 @@
 
 namespace evenkeel::pickers {
 
-#define EVENKEEL_DECLARE(name, maker) PickerMaker maker(PickerSetup setup);
+#define EVENKEEL_DECLARE(name, factory) PickerFactory factory(PickerOptions options);
 EVENKEEL_PICKERS(EVENKEEL_DECLARE)
 #undef EVENKEEL_DECLARE
 

@@ -53,7 +53,7 @@ class Arrivals {
 };
 
 /// The tables that stand.
-class Shelf {
+class TableCache {
  public:
   std::shared_ptr<const RendezvousTable> table_for(const Backends& backends) {
     Key key;
@@ -81,8 +81,8 @@ class Shelf {
 }  // namespace
 
 std::shared_ptr<const RendezvousTable> RendezvousTable::of(const Backends& backends) {
-  static Shelf shelf;
-  return shelf.table_for(backends);
+  static TableCache cache;
+  return cache.table_for(backends);
 }
 
 RendezvousTable::RendezvousTable(const Backends& backends)

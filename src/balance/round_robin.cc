@@ -15,7 +15,7 @@ namespace {
 
 class RoundRobin final : public CandidatePicker {
  public:
-  RoundRobin(const PickerSetup& setup, std::uint64_t seed) : CandidatePicker(setup, seed) {
+  RoundRobin(const PickerOptions& options, std::uint64_t seed) : CandidatePicker(options, seed) {
     if (candidates_.size() > 0) cursor_ = rng_.below(candidates_.size());
   }
 
@@ -26,7 +26,7 @@ class RoundRobin final : public CandidatePicker {
       cursor_ = index + 1 < candidates_.size() ? index + 1 : 0;
       if (eligible(index)) return index;
     }
-    return nobody;
+    return none;
   }
 
   std::uint32_t cursor_ = 0;
@@ -34,9 +34,9 @@ class RoundRobin final : public CandidatePicker {
 
 }  // namespace
 
-PickerMaker pickers::round_robin(PickerSetup setup) {
-  return [setup = std::move(setup)](std::uint64_t seed) {
-    return std::make_unique<RoundRobin>(setup, seed);
+PickerFactory pickers::round_robin(PickerOptions options) {
+  return [options = std::move(options)](std::uint64_t seed) {
+    return std::make_unique<RoundRobin>(options, seed);
   };
 }
 

@@ -25,38 +25,38 @@ namespace evenkeel {
 template <class Cost>
 class SampledPicker final : public CandidatePicker {
  public:
-  SampledPicker(const PickerSetup& setup, std::shared_ptr<const AliasTable> by_weight,
+  SampledPicker(const PickerOptions& options, std::shared_ptr<const AliasTable> by_weight,
                 std::uint64_t seed)
-      : CandidatePicker(setup, seed), by_weight_(std::move(by_weight)), cost_(candidates_) {}
+      : CandidatePicker(options, seed), by_weight_(std::move(by_weight)), cost_(candidates_) {}
 
  private:
-  static constexpr std::uint32_t looked_at_whole = 32;
-  static constexpr int most_draws = 16;
+  static constexpr std::uint32_t full_scan_limit = 32;
+  static constexpr int max_draws = 16;
 
   std::uint32_t choose(const Eligible& eligible) override {
-    if (candidates_.size() <= looked_at_whole) return cheapest(eligible);
+    if (candidates_.size() <= full_scan_limit) return cheapest(eligible);
 
     const Instant now = eligible.hint().now;
-    std::uint32_t first = nobody;
-    for (int draws = 0; draws < most_draws; ++draws) {
+    std::uint32_t first = none;
+    for (int draws = 0; draws < max_draws; ++draws) {
       const std::uint32_t drawn = by_weight_->draw(rng_);
       if (drawn == first || !eligible(drawn)) continue;
-      if (first != nobody) return cost_(drawn, now) < cost_(first, now) ? drawn : first;
+      if (first != none) return cost_(drawn, now) < cost_(first, now) ? drawn : first;
       first = drawn;
     }
-    return first != nobody ? first : cheapest(eligible);
+    return first != none ? first : cheapest(eligible);
   }
 
   std::uint32_t cheapest(const Eligible& eligible) {
     const Instant now = eligible.hint().now;
-    std::uint32_t best = nobody;
+    std::uint32_t best = none;
     double least = 0;
     std::uint32_t ties = 0;
     for (std::uint32_t index = 0; index < candidates_.size(); ++index) {
       if (!eligible(index)) continue;
       const double cost = cost_(index, now);
-      if (best != nobody && cost > least) continue;
-      ties = best == nobody || cost < least ? 1 : ties + 1;
+      if (best != none && cost > least) continue;
+      ties = best == none || cost < least ? 1 : ties + 1;
       if (ties == 1 || rng_.below(ties) == 0) {
         best = index;
         least = cost;
@@ -70,14 +70,14 @@ class SampledPicker final : public CandidatePicker {
 };
 
 template <class Cost>
-PickerMaker sampled_picker_maker(PickerSetup setup) {
+PickerFactory sampled_picker_factory(PickerOptions options) {
   std::vector<std::uint32_t> weights;
-  for (const auto& backend : *setup.backends) {
+  for (const auto& backend : *options.backends) {
     weights.push_back(std::max(backend->spec().weight, 1u));
   }
   auto by_weight = std::make_shared<const AliasTable>(weights);
-  return [setup = std::move(setup), by_weight = std::move(by_weight)](std::uint64_t seed) {
-    return std::make_unique<SampledPicker<Cost>>(setup, by_weight, seed);
+  return [options = std::move(options), by_weight = std::move(by_weight)](std::uint64_t seed) {
+    return std::make_unique<SampledPicker<Cost>>(options, by_weight, seed);
   };
 }
 

@@ -27,8 +27,8 @@ namespace {
 
 class Weighted final : public CandidatePicker {
  public:
-  Weighted(const PickerSetup& setup, std::uint64_t seed)
-      : CandidatePicker(setup, seed), observed_(setup.observed_weights) {
+  Weighted(const PickerOptions& options, std::uint64_t seed)
+      : CandidatePicker(options, seed), observed_(options.observed_weights) {
     for (std::uint32_t index = 0; index < candidates_.size(); ++index) {
       turns_.push_back({.pass = 0, .index = index});
     }
@@ -39,7 +39,7 @@ class Weighted final : public CandidatePicker {
  private:
   // 2^32 / weight is off by less than weight / 2^32.
   static constexpr double whole_round = 0x1p32;
-  static constexpr int most_turns_lost = 32;  // per pick; then everybody is looked at, once
+  static constexpr int max_skipped_turns = 32;  // per pick; then everybody is looked at, once
 
   struct Turn {
     std::uint64_t pass;
@@ -50,19 +50,19 @@ class Weighted final : public CandidatePicker {
     return static_cast<std::int64_t>(a.pass - b.pass) > 0;
   }
   double weight(std::uint32_t index) const {
-    const double learnt = observed_ ? candidates_.load(index).learnt_weight() : 0;
-    return learnt > 0 ? learnt : candidates_.weight(index);
+    const double learned = observed_ ? candidates_.load(index).learned_weight() : 0;
+    return learned > 0 ? learned : candidates_.weight(index);
   }
   std::uint64_t stride(std::uint32_t index) const {
     return static_cast<std::uint64_t>(whole_round / weight(index));
   }
 
   std::uint32_t choose(const Eligible& eligible) override {
-    if (turns_.empty()) return nobody;
+    if (turns_.empty()) return none;
     // All turns of this pick were lost once already: to go on from there might meet the same one
     // always.
-    if (eligible.even_avoided()) return random_by_weight(eligible);
-    for (int lost = 0; lost < most_turns_lost; ++lost) {
+    if (eligible.allow_deprioritized()) return random_by_weight(eligible);
+    for (int lost = 0; lost < max_skipped_turns; ++lost) {
       const std::uint32_t index = turns_.front().index;
       end_first_turn();
       if (eligible(index)) return index;
@@ -88,7 +88,7 @@ class Weighted final : public CandidatePicker {
 
   // One pass over all: each takes over with probability weight / (sum of weights so far).
   std::uint32_t random_by_weight(const Eligible& eligible) {
-    std::uint32_t chosen = nobody;
+    std::uint32_t chosen = none;
     double sum = 0;
     for (std::uint32_t index = 0; index < candidates_.size(); ++index) {
       if (!eligible(index)) continue;
@@ -126,9 +126,9 @@ class Weighted final : public CandidatePicker {
 
 }  // namespace
 
-PickerMaker pickers::weighted(PickerSetup setup) {
-  return [setup = std::move(setup)](std::uint64_t seed) {
-    return std::make_unique<Weighted>(setup, seed);
+PickerFactory pickers::weighted(PickerOptions options) {
+  return [options = std::move(options)](std::uint64_t seed) {
+    return std::make_unique<Weighted>(options, seed);
   };
 }
 

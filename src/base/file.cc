@@ -9,8 +9,8 @@
 
 namespace evenkeel {
 
-std::variant<std::string, FileFailure> read_file(const std::string& path, std::size_t most) {
-  const auto failed = [](int number) { return FileFailure{number, std::strerror(number)}; };
+std::variant<std::string, FileError> read_file(const std::string& path, std::size_t max_size) {
+  const auto failed = [](int number) { return FileError{number, std::strerror(number)}; };
   struct Descriptor {
     int number;
     ~Descriptor() {
@@ -21,9 +21,9 @@ std::variant<std::string, FileFailure> read_file(const std::string& path, std::s
   struct stat facts{};
   if (fstat(file.number, &facts) != 0) return failed(errno);
   if (S_ISDIR(facts.st_mode)) return failed(EISDIR);
-  if (!S_ISREG(facts.st_mode)) return FileFailure{0, "it is not a file"};
+  if (!S_ISREG(facts.st_mode)) return FileError{0, "it is not a file"};
 
-  std::string text(most + 1, '\0');
+  std::string text(max_size + 1, '\0');
   std::size_t size = 0;
   while (size < text.size()) {
     const ssize_t got = read(file.number, text.data() + size, text.size() - size);
@@ -32,7 +32,8 @@ std::variant<std::string, FileFailure> read_file(const std::string& path, std::s
     if (got == 0) break;
     size += static_cast<std::size_t>(got);
   }
-  if (size > most) return FileFailure{0, "it is larger than " + std::to_string(most) + " bytes"};
+  if (size > max_size)
+    return FileError{0, "it is larger than " + std::to_string(max_size) + " bytes"};
   text.resize(size);
   return text;
 }

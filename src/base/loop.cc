@@ -14,7 +14,7 @@ namespace evenkeel {
 namespace {
 
 /// Turns with more events than fit; then timers have their turn too.
-constexpr unsigned most_full_turns = 16;
+constexpr unsigned max_full_iterations = 16;
 
 }  // namespace
 
@@ -23,7 +23,7 @@ constexpr unsigned most_full_turns = 16;
 void Timer::arm(Loop& loop, Instant when) {
   unlink();
   when_ = when;
-  if (when != never) loop.place(*this);
+  if (when != never) loop.schedule(*this);
 }
 
 // ---- Watch ------------------------------------------------------------------------------------
@@ -38,7 +38,7 @@ bool Watch::try_open(Loop& loop, int fd) {
   assert(fd_ < 0);
   loop_ = &loop;
   fd_ = fd;
-  readable_ = held_ = writable_ = peer_closed_ = broken_ = interrupted_ = false;
+  readable_ = buffered_ = writable_ = peer_closed_ = broken_ = interrupted_ = false;
   const std::uint64_t token = loop.enter(*this);
   epoll_event event{};
   event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
@@ -58,7 +58,7 @@ void Watch::release() {
   fd_ = -1;
 }
 
-void Watch::forget() {
+void Watch::release_before_close() {
   if (fd_ < 0) return;
   loop_->leave(*this);
   fd_ = -1;
@@ -93,9 +93,9 @@ bool Watch::Wait::await_ready() {
 
 void Watch::Wait::await_suspend(std::coroutine_handle<> waiter) {
   waiter_ = waiter;
-  Wait*& place = reads_ ? watch_.reader_ : watch_.writer_;
-  assert(place == nullptr);
-  place = this;
+  Wait*& slot = reads_ ? watch_.reader_ : watch_.writer_;
+  assert(slot == nullptr);
+  slot = this;
   if (deadline_ != never) arm(*watch_.loop_, deadline_);
 }
 
@@ -175,7 +175,7 @@ struct Loop::Spawned {
   static Spawned keep(Loop&, Task<void> task) { co_await task; }
 };
 
-Loop::Loop() : now_(Clock::now()), turn_ended_(now_), wheel_start_(now_) {
+Loop::Loop() : now_(Clock::now()), iteration_ended_(now_), wheel_start_(now_) {
   epoll_ = epoll_create1(EPOLL_CLOEXEC);
   wakeup_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (epoll_ < 0 || wakeup_ < 0) throw std::system_error(errno, std::generic_category(), "epoll");
@@ -204,14 +204,14 @@ void Loop::spawn(Task<void> task) {
 }
 
 void Loop::run() {
-  while (!stopping_) turn(never);
+  while (!stopping_) run_once(never);
   stopping_ = false;
 }
 
 bool Loop::run_until(const std::function<bool()>& done, Instant deadline) {
   while (!done()) {
     if (Clock::now() >= deadline) return false;
-    turn(deadline);
+    run_once(deadline);
   }
   return true;
 }
@@ -243,14 +243,15 @@ void Loop::run_posted() {
   for (auto& item : work) item();
 }
 
-void Loop::turn(Instant wake_at) {
+void Loop::run_once(Instant wake_at) {
   int timeout_ms = -1;
   if (ready_.linked()) {
     timeout_ms = 0;
   } else {
     const Instant next = std::min(wake_at, next_timer());
     if (next != never) {
-      const auto wait = std::chrono::ceil<std::chrono::milliseconds>(next - turn_ended_).count();
+      const auto wait =
+          std::chrono::ceil<std::chrono::milliseconds>(next - iteration_ended_).count();
       timeout_ms = static_cast<int>(std::clamp<std::int64_t>(wait, 0, 60'000));
     }
   }
@@ -258,7 +259,7 @@ void Loop::turn(Instant wake_at) {
   std::array<epoll_event, 256> events;
   const int count = epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), timeout_ms);
   const Instant began = read_clock();
-  turns_.fetch_add(1, std::memory_order_relaxed);
+  iterations_.fetch_add(1, std::memory_order_relaxed);
 
   bool posted = false;
   for (int i = 0; i < count; ++i) {
@@ -279,13 +280,13 @@ void Loop::turn(Instant wake_at) {
   // After a long stop there is more than fits in one turn: what has come is looked at before
   // anybody is told that it is late.
   const bool full = count == static_cast<int>(events.size());
-  full_turns_ = full ? full_turns_ + 1 : 0;
-  if (full_turns_ % most_full_turns == 0) run_timers();
+  full_iterations_ = full ? full_iterations_ + 1 : 0;
+  if (full_iterations_ % max_full_iterations == 0) run_timers();
 
-  turn_ended_ = Clock::now();
-  const auto took = (turn_ended_ - began).count();
-  if (took > longest_turn_.load(std::memory_order_relaxed)) {
-    longest_turn_.store(took, std::memory_order_relaxed);
+  iteration_ended_ = Clock::now();
+  const auto took = (iteration_ended_ - began).count();
+  if (took > max_iteration_time_.load(std::memory_order_relaxed)) {
+    max_iteration_time_.store(took, std::memory_order_relaxed);
   }
 }
 
@@ -350,7 +351,7 @@ void Loop::run_ready() {
   }
 }
 
-void Loop::place(Timer& timer) {
+void Loop::schedule(Timer& timer) {
   const auto ticks = (timer.when_ - wheel_start_) / tick + 1;
   const auto first = static_cast<std::int64_t>(wheel_tick_);
   const auto chosen =
@@ -395,7 +396,7 @@ void Loop::run_timers() {
       auto& timer = static_cast<Timer&>(*batch.next);
       timer.unlink();
       if (timer.when_ > now_) {
-        place(timer);  // beyond the horizon when it was armed
+        schedule(timer);  // beyond the horizon when it was armed
       } else {
         timer.action_(timer);
       }

@@ -21,15 +21,15 @@ enum class Phase : unsigned char { unopened, open, ended };
 constinit thread_local Phase phase = Phase::unopened;
 
 /// Empties a thread's free lists when the thread ends.
-struct Keeper {
+struct ThreadExitCleanup {
   void open() {
     phase = Phase::open;
-    for (unsigned& room : free_lists.room) room = FreeLists::keep_per_class;
+    for (unsigned& slots_left : free_lists.slots_left) slots_left = FreeLists::max_cached_per_class;
   }
-  ~Keeper() {
+  ~ThreadExitCleanup() {
     phase = Phase::ended;
     for (std::size_t i = 0; i < FreeLists::classes; ++i) {
-      free_lists.room[i] = 0;  // what is given back from now on goes to the heap
+      free_lists.slots_left[i] = 0;  // what is given back from now on goes to the heap
       while (FreeNode* node = free_lists.head[i]) {
         free_lists.head[i] = node->next;
         ::operator delete(node);
@@ -38,19 +38,19 @@ struct Keeper {
   }
 };
 
-thread_local Keeper keeper;
+thread_local ThreadExitCleanup thread_exit_cleanup;
 
 }  // namespace
 
 constinit thread_local FreeLists free_lists{};
 
-void* take_from_heap(std::size_t size) {
-  if (recycles && phase == Phase::unopened) keeper.open();
+void* allocate_from_heap(std::size_t size) {
+  if (recycles && phase == Phase::unopened) thread_exit_cleanup.open();
   const std::size_t whole =
       (size + FreeLists::granule - 1) / FreeLists::granule * FreeLists::granule;
   return ::operator new(whole);
 }
 
-void give_to_heap(void* memory, std::size_t) noexcept { ::operator delete(memory); }
+void free_to_heap(void* memory, std::size_t) noexcept { ::operator delete(memory); }
 
 }  // namespace evenkeel::detail

@@ -2,7 +2,7 @@
 
 namespace evenkeel {
 
-const char* word_of(Fault fault) {
+const char* to_string(Fault fault) {
   switch (fault) {
     case Fault::bad_request: return "bad_request";
     case Fault::uri_too_long: return "uri_too_long";

@@ -2,7 +2,7 @@
 
 namespace evenkeel {
 
-const char* word_of(TlsOutcome outcome) {
+const char* to_string(TlsOutcome outcome) {
   switch (outcome) {
     case TlsOutcome::ok: return "ok";
     case TlsOutcome::resumed: return "resumed";

@@ -18,20 +18,20 @@ const std::vector<std::string>& picker_names() {
   return names;
 }
 
-milliseconds keep_alive_idle_of(std::string_view engine) {
+milliseconds default_keep_alive_idle(std::string_view engine) {
   using namespace std::chrono_literals;
   // vLLM, SGLang, trtllm-serve and whatever else runs on uvicorn close after 5 s, llama.cpp's
   // cpp-httplib too; Ray's proxy after 90 s. Servers of which we do not know count as uvicorn.
   return engine == "ray" ? 60s : 4s;
 }
 
-milliseconds health_timeout_of(std::string_view engine) {
+milliseconds default_health_timeout(std::string_view engine) {
   using namespace std::chrono_literals;
   const bool slow = engine == "sglang" || engine == "ray" || engine == "torchserve";
   return slow || engine == "auto" ? 5s : 1s;
 }
 
-BackendProtocol implied_protocol_of(const PoolConfig& pool) {
+BackendProtocol default_protocol(const PoolConfig& pool) {
   const bool secure =
       pool.tls || std::any_of(pool.backends.begin(), pool.backends.end(),
                               [](const BackendConfig& backend) { return backend.address.secure; });

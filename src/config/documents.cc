@@ -14,9 +14,9 @@ std::string escape_cell(std::string_view text) {
   return out;
 }
 
-std::string table_of(const Rows& rows, std::string_view section) {
+std::string table_of(const ReferenceRows& rows, std::string_view section) {
   std::string out = "| key | type | default | range | meaning |\n|---|---|---|---|---|\n";
-  for (const Row& row : rows) {
+  for (const ReferenceRow& row : rows) {
     // "pools[].limits.queue" stands in the section "pools" as "limits.queue".
     std::string_view key = row.path;
     key.remove_prefix(section.size());
@@ -78,18 +78,18 @@ std::string config_schema() {
 
 std::string config_reference() {
   using namespace config_file;
-  Rows rows;
-  StructForm<Config>{}.document(rows, {});
+  ReferenceRows rows;
+  StructForm<Config>{}.add_reference_rows(rows, {});
 
   std::string out{introduction};
-  Rows top;
-  for (const Row& row : rows) {
+  ReferenceRows top;
+  for (const ReferenceRow& row : rows) {
     if (row.path.find_first_of(".[") == std::string::npos) top.push_back(row);
   }
   out += "\n## The file\n\n" + table_of(top, {});
-  for (const Row& section : top) {
-    Rows inside;
-    for (const Row& row : rows) {
+  for (const ReferenceRow& section : top) {
+    ReferenceRows inside;
+    for (const ReferenceRow& row : rows) {
       if (row.path.starts_with(section.path + ".") || row.path.starts_with(section.path + "[")) {
         inside.push_back(row);
       }

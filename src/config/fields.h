@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 inline constexpr std::uint64_t KiB = 1024;
 inline constexpr std::uint64_t MiB = 1024 * KiB;
 inline constexpr std::uint64_t TiB = MiB * MiB;
-inline constexpr std::int64_t many = 1'000'000;
+inline constexpr std::int64_t million = 1'000'000;
 
 inline constexpr std::array<std::string_view, 13> engine_words = {
     "vllm",       "sglang",    "triton", "trtllm", "tgi",     "llamacpp", "mlserver",
@@ -127,7 +127,7 @@ struct Fields<ListenerLimits> {
               "streams have no end."},
           &T::body_bytes, SizeForm{0, TiB});
     visit(Key{"max_connections", "Most connections at a time, all workers together; 0: no limit."},
-          &T::max_connections, CountForm{0, 10 * many});
+          &T::max_connections, CountForm{0, 10 * million});
     visit(Key{"max_streams", "Most requests at a time on one HTTP/2 connection."}, &T::max_streams,
           CountForm{1, 10'000});
   }
@@ -336,7 +336,7 @@ struct Fields<QueueConfig> {
   static void each(Visit&& visit) {
     using T = QueueConfig;
     visit(Key{"size", "How many requests may wait; 429 beyond, at once when 0."}, &T::size,
-          CountForm{0, many});
+          CountForm{0, million});
     visit(Key{"timeout", "Longest wait; then 503."}, &T::timeout, DurationForm{});
   }
 };
@@ -349,7 +349,7 @@ struct Fields<PoolLimits> {
     visit(Key{"max_in_flight",
               "Most requests at a time on one backend, all workers together; when "
               "every backend is full, requests wait; 0: no limit."},
-          &T::max_in_flight, CountForm{0, many});
+          &T::max_in_flight, CountForm{0, million});
     visit(Key{"queue", "The waiting line of the pool."}, &T::queue, StructForm<QueueConfig>{});
   }
 };
@@ -473,16 +473,18 @@ struct Fields<PoolConfig> {
           &T::debug_headers, FlagForm{});
   }
 
-  static constexpr milliseconds by_engine{-1};
+  static constexpr milliseconds engine_default{-1};
 
   static void prepare(PoolConfig& pool) {
-    pool.keep_alive.idle = by_engine;
-    pool.health.timeout = by_engine;
+    pool.keep_alive.idle = engine_default;
+    pool.health.timeout = engine_default;
   }
   static void finish(Node& node, PoolConfig& pool) {
-    if (!node.has("protocol")) pool.protocol = implied_protocol_of(pool);
-    if (pool.keep_alive.idle == by_engine) pool.keep_alive.idle = keep_alive_idle_of(pool.engine);
-    if (pool.health.timeout == by_engine) pool.health.timeout = health_timeout_of(pool.engine);
+    if (!node.has("protocol")) pool.protocol = default_protocol(pool);
+    if (pool.keep_alive.idle == engine_default)
+      pool.keep_alive.idle = default_keep_alive_idle(pool.engine);
+    if (pool.health.timeout == engine_default)
+      pool.health.timeout = default_health_timeout(pool.engine);
     const bool spares_only =
         !pool.backends.empty() &&
         std::all_of(pool.backends.begin(), pool.backends.end(),
@@ -490,9 +492,9 @@ struct Fields<PoolConfig> {
     if (spares_only) node.fail("has spares only", "take `standby: true` from one of them");
   }
   static void derive(PoolConfig& defaults, const PoolConfig& pool) {
-    defaults.health.timeout = health_timeout_of(pool.engine);
-    defaults.keep_alive.idle = keep_alive_idle_of(pool.engine);
-    defaults.protocol = implied_protocol_of(pool);
+    defaults.health.timeout = default_health_timeout(pool.engine);
+    defaults.keep_alive.idle = default_keep_alive_idle(pool.engine);
+    defaults.protocol = default_protocol(pool);
   }
 };
 
@@ -515,15 +517,15 @@ struct Fields<RouteMatch> {
               false, "any"},
           &T::header, TextMapForm{"a mapping of header fields to values", check_header_name});
     visit(Key{"method", "Methods, such as `POST` or `[GET, HEAD]`.", false, "any"}, &T::method,
-          TextsForm{{{TextForm{"a method", check_method}, "a method or a list of methods"}}});
+          TextOrListForm{{{TextForm{"a method", check_method}, "a method or a list of methods"}}});
     visit(
         Key{"grpc",
             "gRPC calls: of a service, such as `inference.GRPCInferenceService`, or of one of its "
             "methods, `grpc.health.v1.Health/Check`; or a list of these.",
             false, "any"},
         &T::grpc,
-        TextsForm{{{TextForm{"a gRPC service", check_grpc_name},
-                    "a gRPC service or a list of gRPC services"}}});
+        TextOrListForm{{{TextForm{"a gRPC service", check_grpc_name},
+                         "a gRPC service or a list of gRPC services"}}});
   }
 };
 
@@ -540,7 +542,7 @@ struct Fields<RouteConfig> {
           TextForm{"a name", check_not_empty});
     visit(Key{"match", "What the request must be; what is not said matches all.", false, "all"},
           &T::match, StructForm<RouteMatch>{});
-    visit(Key{"pool", "Where it goes.", false, "this or `split`"}, &T::targets, OnlyTargetForm{});
+    visit(Key{"pool", "Where it goes.", false, "this or `split`"}, &T::targets, SingleTargetForm{});
     visit(Key{"split",
               "Where it goes, by share: `{stable: 95, canary: 5}`. The shares need not add "
               "up to 100.",

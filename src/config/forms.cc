@@ -118,7 +118,7 @@ std::optional<double> read_quantity(const Node& node, const std::array<Unit, N>&
   return std::nullopt;
 }
 
-std::string duration_text(milliseconds value) {
+std::string format_duration(milliseconds value) {
   constexpr std::int64_t hour = 3'600'000;
   const std::int64_t count = value.count();
   if (count >= hour && count % hour == 0) return fmt::format("{}h", count / hour);
@@ -145,7 +145,7 @@ void DurationForm::read(const Node& node, Value& value) const {
   const auto count = read_quantity(node, duration_units, duration_unit_meant, "s",
                                    "a duration such as 30s or 500ms");
   if (!count) return;
-  if (*count < static_cast<double>(least.count()) || *count > static_cast<double>(most.count())) {
+  if (*count < static_cast<double>(min.count()) || *count > static_cast<double>(max.count())) {
     node.fail(out_of_range(node.scalar("")->text, range()));
     return;
   }
@@ -153,7 +153,7 @@ void DurationForm::read(const Node& node, Value& value) const {
 }
 
 Tree DurationForm::tree(const Value& value, const Value*) const {
-  return Tree::text(duration_text(value));
+  return Tree::text(format_duration(value));
 }
 
 Tree DurationForm::schema() const {
@@ -161,14 +161,14 @@ Tree DurationForm::schema() const {
 }
 
 std::string DurationForm::range() const {
-  return fmt::format("{} to {}", duration_text(least), duration_text(most));
+  return fmt::format("{} to {}", format_duration(min), format_duration(max));
 }
 
 void SizeForm::read(const Node& node, Value& value) const {
   const auto count =
       read_quantity(node, size_units, size_unit_meant, "B", "a size such as 512B, 32KiB or 8MiB");
   if (!count) return;
-  if (*count < static_cast<double>(least) || *count > static_cast<double>(most)) {
+  if (*count < static_cast<double>(min) || *count > static_cast<double>(max)) {
     node.fail(out_of_range(node.scalar("")->text, range()));
     return;
   }
@@ -182,7 +182,7 @@ Tree SizeForm::schema() const {
 }
 
 std::string SizeForm::range() const {
-  return fmt::format("{} to {}", size_text(least), size_text(most));
+  return fmt::format("{} to {}", size_text(min), size_text(max));
 }
 
 std::optional<std::int64_t> WholeNumber::read(const Node& node) const {
@@ -197,7 +197,7 @@ std::optional<std::int64_t> WholeNumber::read(const Node& node) const {
     node.fail_expected(expected, is_number ? "remove the quotes" : "");
     return std::nullopt;
   }
-  if (error == std::errc::result_out_of_range || number < least || number > most) {
+  if (error == std::errc::result_out_of_range || number < min || number > max) {
     node.fail(out_of_range(text, range()));
     return std::nullopt;
   }
@@ -206,13 +206,13 @@ std::optional<std::int64_t> WholeNumber::read(const Node& node) const {
 
 Tree WholeNumber::schema() const {
   Tree schema = schema_of("integer");
-  schema.put("minimum", Tree::raw(std::to_string(least)));
-  schema.put("maximum", Tree::raw(std::to_string(most)));
+  schema.put("minimum", Tree::raw(std::to_string(min)));
+  schema.put("maximum", Tree::raw(std::to_string(max)));
   return or_environment(std::move(schema));
 }
 
 std::string WholeNumber::range() const {
-  return least == most ? std::to_string(least) : fmt::format("{} to {}", least, most);
+  return min == max ? std::to_string(min) : fmt::format("{} to {}", min, max);
 }
 
 void RatioForm::read(const Node& node, Value& value) const {
@@ -227,7 +227,7 @@ void RatioForm::read(const Node& node, Value& value) const {
     node.fail_expected(expected, is_number ? "remove the quotes" : "");
     return;
   }
-  if (number < least || number > most) {
+  if (number < min || number > max) {
     node.fail(out_of_range(scalar->text, range()));
     return;
   }
@@ -240,12 +240,12 @@ Tree RatioForm::tree(const Value& value, const Value*) const {
 
 Tree RatioForm::schema() const {
   Tree schema = schema_of("number");
-  schema.put("minimum", Tree::raw(fmt::format("{}", least)));
-  schema.put("maximum", Tree::raw(fmt::format("{}", most)));
+  schema.put("minimum", Tree::raw(fmt::format("{}", min)));
+  schema.put("maximum", Tree::raw(fmt::format("{}", max)));
   return or_environment(std::move(schema));
 }
 
-std::string RatioForm::range() const { return fmt::format("{:g} to {:g}", least, most); }
+std::string RatioForm::range() const { return fmt::format("{:g} to {:g}", min, max); }
 
 void FlagForm::read(const Node& node, Value& value) const {
   const auto scalar = node.scalar("true or false");
@@ -275,8 +275,8 @@ void TextForm::read(const Node& node, Value& value) const {
   }
   value = scalar->text;
   if (!check) return;
-  if (auto complaint = check(value)) {
-    node.fail(std::move(complaint->message), std::move(complaint->help));
+  if (auto problem = check(value)) {
+    node.fail(std::move(problem->message), std::move(problem->help));
   }
 }
 
@@ -393,7 +393,7 @@ void TextMapForm::read(const Node& node, Value& value) const {
   for (const auto& [name, entry] : *entries) {
     std::string key = name;
     if (check_key) {
-      if (auto complaint = check_key(key)) entry.fail(complaint->message, complaint->help);
+      if (auto problem = check_key(key)) entry.fail(problem->message, problem->help);
     }
     const auto scalar = entry.scalar("a text");
     if (!scalar) continue;
@@ -415,7 +415,7 @@ Tree TextMapForm::schema() const {
   return schema_of("object").put("additionalProperties", std::move(values));
 }
 
-void TextsForm::read(const Node& node, Value& value) const {
+void TextOrListForm::read(const Node& node, Value& value) const {
   if (!node.is_scalar()) {
     ListForm::read(node, value);
     return;
@@ -425,7 +425,7 @@ void TextsForm::read(const Node& node, Value& value) const {
   value = {std::move(text)};
 }
 
-Tree TextsForm::schema() const {
+Tree TextOrListForm::schema() const {
   Tree schema = Tree::map();
   schema.put("anyOf", Tree::list({item.schema(), ListForm::schema()}));
   return schema;
@@ -459,8 +459,8 @@ Tree BackendForm::schema() const {
   return schema;
 }
 
-void BackendForm::document(Rows& rows, const std::string& path) const {
-  StructForm<BackendConfig>{}.document(rows, path);
+void BackendForm::add_reference_rows(ReferenceRows& rows, const std::string& path) const {
+  StructForm<BackendConfig>{}.add_reference_rows(rows, path);
 }
 
 namespace {
@@ -471,17 +471,17 @@ bool is_only_target(const std::vector<RouteTarget>& targets) {
 
 }  // namespace
 
-void OnlyTargetForm::read(const Node& node, Value& value) const {
+void SingleTargetForm::read(const Node& node, Value& value) const {
   std::string pool;
   TextForm{"the name of a pool", check_not_empty}.read(node, pool);
   if (!pool.empty()) value = {RouteTarget{std::move(pool), RouteTarget{}.weight}};
 }
 
-Tree OnlyTargetForm::tree(const Value& value, const Value*) const {
+Tree SingleTargetForm::tree(const Value& value, const Value*) const {
   return is_only_target(value) ? Tree::text(value[0].pool) : Tree{};
 }
 
-Tree OnlyTargetForm::schema() const {
+Tree SingleTargetForm::schema() const {
   return TextForm{"the name of a pool", check_not_empty}.schema();
 }
 
@@ -548,103 +548,106 @@ bool is_token(std::string_view text) {
 
 }  // namespace
 
-std::optional<Complaint> check_name(std::string& value) {
+std::optional<ValidationError> check_name(std::string& value) {
   constexpr std::size_t longest = 64;
   const bool good = !value.empty() && value.size() <= longest && is_letter_or_digit(value[0]) &&
                     std::ranges::all_of(value, [](char c) {
                       return is_letter_or_digit(c) || c == '.' || c == '_' || c == '-';
                     });
   if (good) return std::nullopt;
-  return Complaint{fmt::format("'{}' is no name: expected up to {} letters, digits, '.', '_' and "
-                               "'-', the first a letter or digit",
-                               value.substr(0, longest + 1), longest),
-                   {}};
+  return ValidationError{
+      fmt::format("'{}' is no name: expected up to {} letters, digits, '.', '_' and "
+                  "'-', the first a letter or digit",
+                  value.substr(0, longest + 1), longest),
+      {}};
 }
 
-std::optional<Complaint> check_not_empty(std::string& value) {
+std::optional<ValidationError> check_not_empty(std::string& value) {
   if (!value.empty()) return std::nullopt;
-  return Complaint{"is empty", {}};
+  return ValidationError{"is empty", {}};
 }
 
-std::optional<Complaint> check_header_name(std::string& value) {
+std::optional<ValidationError> check_header_name(std::string& value) {
   if (!is_token(value)) {
-    return Complaint{fmt::format("'{}' is not the name of a header field", value), {}};
+    return ValidationError{fmt::format("'{}' is not the name of a header field", value), {}};
   }
   value = lower(value);
   return std::nullopt;
 }
 
-std::optional<Complaint> check_method(std::string& value) {
+std::optional<ValidationError> check_method(std::string& value) {
   std::string upper = value;
   std::ranges::transform(upper, upper.begin(),
                          [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-  if (!is_token(value)) return Complaint{fmt::format("'{}' is not a method", value), {}};
+  if (!is_token(value)) return ValidationError{fmt::format("'{}' is not a method", value), {}};
   if (value != upper) {
-    return Complaint{fmt::format("'{}' is not a method: they are in upper case", value),
-                     did_you_mean(upper)};
+    return ValidationError{fmt::format("'{}' is not a method: they are in upper case", value),
+                           did_you_mean(upper)};
   }
   return std::nullopt;
 }
 
-std::optional<Complaint> check_host_pattern(std::string& value) {
+std::optional<ValidationError> check_host_pattern(std::string& value) {
   std::string_view name = value;
   if (name.starts_with("*.")) name.remove_prefix(2);
   if (name.find(':') != name.npos && !parse_ip(name)) {
-    return Complaint{fmt::format("'{}' is not a host name", value),
-                     "write the name alone, without scheme and port"};
+    return ValidationError{fmt::format("'{}' is not a host name", value),
+                           "write the name alone, without scheme and port"};
   }
   const bool good = !name.empty() && std::ranges::all_of(name, [](char c) {
     return is_letter_or_digit(c) || c == '.' || c == '-' || c == '_' || c == ':';
   });
   if (!good) {
-    return Complaint{fmt::format("'{}' is not a host name, nor '*.' before one", value), {}};
+    return ValidationError{fmt::format("'{}' is not a host name, nor '*.' before one", value), {}};
   }
   value = lower(value);
   return std::nullopt;
 }
 
-std::optional<Complaint> check_plain_path(std::string& value) {
+std::optional<ValidationError> check_plain_path(std::string& value) {
   if (!value.starts_with('/')) {
-    return Complaint{fmt::format("'{}' is not a path: it starts with '/'", value),
-                     did_you_mean("/" + value)};
+    return ValidationError{fmt::format("'{}' is not a path: it starts with '/'", value),
+                           did_you_mean("/" + value)};
   }
   const auto strange = std::ranges::find_if(value, [](char c) {
     return static_cast<unsigned char>(c) <= 0x20 || static_cast<unsigned char>(c) >= 0x7f ||
            c == '#' || c == '\\';
   });
   if (strange == value.end()) return std::nullopt;
-  return Complaint{fmt::format("'{}' is not a path: what is not a letter, a digit or a usual sign "
-                               "must be percent-encoded",
-                               value),
-                   {}};
+  return ValidationError{
+      fmt::format("'{}' is not a path: what is not a letter, a digit or a usual sign "
+                  "must be percent-encoded",
+                  value),
+      {}};
 }
 
-std::optional<Complaint> check_url(std::string& value) {
+std::optional<ValidationError> check_url(std::string& value) {
   const std::size_t scheme_end = value.find("://");
   if (scheme_end == value.npos) {
-    return Complaint{fmt::format("'{}' is not a URL", value), did_you_mean("http://" + value)};
+    return ValidationError{fmt::format("'{}' is not a URL", value),
+                           did_you_mean("http://" + value)};
   }
   const std::size_t slash = value.find('/', scheme_end + 3);
   std::string why;
   if (!parse_backend_address(std::string_view{value}.substr(0, slash), why)) {
-    return Complaint{fmt::format("'{}': {}", value, why), "write http://host:port/path"};
+    return ValidationError{fmt::format("'{}': {}", value, why), "write http://host:port/path"};
   }
   if (slash == value.npos) return std::nullopt;
   std::string path = value.substr(slash);
   return check_plain_path(path);
 }
 
-std::optional<Complaint> check_path_pattern(std::string& value) {
+std::optional<ValidationError> check_path_pattern(std::string& value) {
   if (!value.starts_with('/')) {
-    return Complaint{fmt::format("'{}' is not a path: it starts with '/'", value),
-                     did_you_mean("/" + value)};
+    return ValidationError{fmt::format("'{}' is not a path: it starts with '/'", value),
+                           did_you_mean("/" + value)};
   }
   const auto strange = std::ranges::find_if(value, [](char c) {
     return static_cast<unsigned char>(c) <= 0x20 || c == 0x7f || c == '?' || c == '#' || c == '\\';
   });
   if (strange != value.end()) {
-    return Complaint{fmt::format("'{}' is not a path: it holds '{}'", value, *strange),
-                     *strange == '?' ? "only the path is matched, not the query" : ""};
+    return ValidationError{fmt::format("'{}' is not a path: it holds '{}'", value, *strange),
+                           *strange == '?' ? "only the path is matched, not the query" : ""};
   }
   std::string_view rest = std::string_view{value}.substr(1);
   for (;;) {
@@ -652,32 +655,32 @@ std::optional<Complaint> check_path_pattern(std::string& value) {
     const std::string_view segment = rest.substr(0, end);
     const bool last = end == rest.size();
     if (segment == "**" && !last) {
-      return Complaint{fmt::format("'{}': '**' can only be the last segment", value), {}};
+      return ValidationError{fmt::format("'{}': '**' can only be the last segment", value), {}};
     }
     if (segment != "*" && segment != "**" && segment.find('*') != segment.npos) {
-      return Complaint{fmt::format("'{}': '*' stands for a whole segment", value),
-                       "write /v1/* for one segment, /v1/** for all below /v1"};
+      return ValidationError{fmt::format("'{}': '*' stands for a whole segment", value),
+                             "write /v1/* for one segment, /v1/** for all below /v1"};
     }
     if (segment == "." || segment == "..") {
-      return Complaint{fmt::format("'{}' would never match: requests are matched without dot "
-                                   "segments",
-                                   value),
-                       {}};
+      return ValidationError{fmt::format("'{}' would never match: requests are matched without dot "
+                                         "segments",
+                                         value),
+                             {}};
     }
     if (last) return std::nullopt;
     rest.remove_prefix(end + 1);
   }
 }
 
-std::optional<Complaint> check_grpc_name(std::string& value) {
+std::optional<ValidationError> check_grpc_name(std::string& value) {
   if (value.starts_with('/')) {
     const std::string name = value.substr(1);
-    return Complaint{fmt::format("'{}' is a path, not the name of a gRPC service", value),
-                     did_you_mean(name)};
+    return ValidationError{fmt::format("'{}' is a path, not the name of a gRPC service", value),
+                           did_you_mean(name)};
   }
   if (value.ends_with("/*")) {
-    return Complaint{fmt::format("'{}': without a method it is the whole service", value),
-                     did_you_mean(value.substr(0, value.size() - 2))};
+    return ValidationError{fmt::format("'{}': without a method it is the whole service", value),
+                           did_you_mean(value.substr(0, value.size() - 2))};
   }
   // As protobuf names things: letters, digits and underscores, with dots between them.
   const auto is_name = [](std::string_view name, bool dotted) {
@@ -699,8 +702,9 @@ std::optional<Complaint> check_grpc_name(std::string& value) {
       is_name(service, true) &&
       (slash == value.npos || is_name(std::string_view{value}.substr(slash + 1), false));
   if (good) return std::nullopt;
-  return Complaint{fmt::format("'{}' is not the name of a gRPC service, nor of a method", value),
-                   "write package.Service, or package.Service/Method"};
+  return ValidationError{
+      fmt::format("'{}' is not the name of a gRPC service, nor of a method", value),
+      "write package.Service, or package.Service/Method"};
 }
 
 }  // namespace evenkeel::config_file

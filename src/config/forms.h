@@ -26,17 +26,17 @@
 namespace evenkeel::config_file {
 
 // A line of the reference.
-struct Row {
+struct ReferenceRow {
   std::string path;
   std::string type;
   std::string default_text;
   std::string range;
   std::string doc;
 };
-using Rows = std::vector<Row>;
+using ReferenceRows = std::vector<ReferenceRow>;
 
 // What a form says of a value that it does not take.
-struct Complaint {
+struct ValidationError {
   std::string message;
   std::string help;
 };
@@ -44,18 +44,17 @@ struct Complaint {
 // A form whose values have no keys inside.
 struct ScalarForm {
   static constexpr Shape shape = Shape::scalar;
-  void document(Rows&, const std::string&) const {}
+  void add_reference_rows(ReferenceRows&, const std::string&) const {}
   std::string range() const { return {}; }
 };
 
 // "30s", "500ms", "1.5h".
 struct DurationForm : ScalarForm {
   using Value = milliseconds;
-  milliseconds least{1};
-  milliseconds most = std::chrono::hours{24};
+  milliseconds min{1};
+  milliseconds max = std::chrono::hours{24};
 
-  DurationForm(milliseconds least_value, milliseconds most_value)
-      : least(least_value), most(most_value) {}
+  DurationForm(milliseconds min_value, milliseconds max_value) : min(min_value), max(max_value) {}
   DurationForm() = default;
 
   void read(const Node& node, Value& value) const;
@@ -68,11 +67,10 @@ struct DurationForm : ScalarForm {
 // "512B", "32KiB", "1.5GiB".
 struct SizeForm : ScalarForm {
   using Value = std::uint64_t;
-  std::uint64_t least;
-  std::uint64_t most;
+  std::uint64_t min;
+  std::uint64_t max;
 
-  SizeForm(std::uint64_t least_value, std::uint64_t most_value)
-      : least(least_value), most(most_value) {}
+  SizeForm(std::uint64_t min_value, std::uint64_t max_value) : min(min_value), max(max_value) {}
 
   void read(const Node& node, Value& value) const;
   Tree tree(const Value& value, const Value* omit) const;
@@ -83,8 +81,8 @@ struct SizeForm : ScalarForm {
 
 // A whole number. Value is any unsigned or signed integer of at most 32 bits.
 struct WholeNumber {
-  std::int64_t least;
-  std::int64_t most;
+  std::int64_t min;
+  std::int64_t max;
 
   std::optional<std::int64_t> read(const Node& node) const;
   Tree schema() const;
@@ -96,7 +94,7 @@ struct IntegerForm : ScalarForm {
   using Value = Integer;
   WholeNumber number;
 
-  IntegerForm(std::int64_t least, std::int64_t most) : number{least, most} {}
+  IntegerForm(std::int64_t min, std::int64_t max) : number{min, max} {}
 
   void read(const Node& node, Value& value) const {
     if (const auto read_value = number.read(node)) value = static_cast<Integer>(*read_value);
@@ -111,10 +109,10 @@ using CountForm = IntegerForm<std::uint32_t>;
 
 struct RatioForm : ScalarForm {
   using Value = double;
-  double least;
-  double most;
+  double min;
+  double max;
 
-  RatioForm(double least_value, double most_value) : least(least_value), most(most_value) {}
+  RatioForm(double min_value, double max_value) : min(min_value), max(max_value) {}
 
   void read(const Node& node, Value& value) const;
   Tree tree(const Value& value, const Value* omit) const;
@@ -135,7 +133,7 @@ struct FlagForm : ScalarForm {
 // Text, which `check` may refuse or bring into its normal form.
 struct TextForm : ScalarForm {
   using Value = std::string;
-  using Check = std::optional<Complaint> (*)(std::string& value);
+  using Check = std::optional<ValidationError> (*)(std::string& value);
 
   std::string_view what;       // "a name"
   Check check;                 // may be null
@@ -256,7 +254,7 @@ struct TextMapForm {
   Tree schema() const;
   std::string type() const { return "mapping of text to text"; }
   std::string range() const { return {}; }
-  void document(Rows&, const std::string&) const {}
+  void add_reference_rows(ReferenceRows&, const std::string&) const {}
 };
 
 // A list; `or_one` takes a single scalar for a list of one.
@@ -299,7 +297,9 @@ struct ListForm {
 
   std::string type() const { return std::string{what.substr(what.find("list"))}; }
   std::string range() const { return may_be_empty ? "" : "at least one"; }
-  void document(Rows& rows, const std::string& path) const { item.document(rows, path + "[]"); }
+  void add_reference_rows(ReferenceRows& rows, const std::string& path) const {
+    item.add_reference_rows(rows, path + "[]");
+  }
 };
 
 // A list of scalars.
@@ -315,7 +315,7 @@ struct ScalarListForm : ListForm<Item> {
 };
 
 // A list of texts, for which one text alone may stand.
-struct TextsForm : ScalarListForm<TextForm> {
+struct TextOrListForm : ScalarListForm<TextForm> {
   static constexpr Shape shape = Shape::scalar_or_list;
 
   void read(const Node& node, Value& value) const;
@@ -352,7 +352,7 @@ struct StructForm {
   }
 
   void read(Node node, T& value) const {
-    if (!node.take_keys(known_keys())) return;
+    if (!node.match_keys(known_keys())) return;
     if constexpr (requires { Fields<T>::prepare(value); }) Fields<T>::prepare(value);
     Fields<T>::each([&](const Key& key, auto member, const auto& form) {
       if (const auto child = node.child(key.name)) form.read(*child, value.*member);
@@ -397,8 +397,8 @@ struct StructForm {
         property.put(rest.keys[i].name, rest.items[i]);
       }
       Tree value = form.tree(defaults.*member, nullptr);
-      const bool says_something = value.is_scalar() && !value.scalar.empty();
-      if (!key.required && key.default_text.empty() && says_something) {
+      const bool has_default = value.is_scalar() && !value.scalar.empty();
+      if (!key.required && key.default_text.empty() && has_default) {
         property.put("default", std::move(value));
       }
       properties.put(std::string{key.name}, std::move(property));
@@ -418,7 +418,7 @@ struct StructForm {
   std::string type() const { return "mapping"; }
   std::string range() const { return {}; }
 
-  void document(Rows& rows, const std::string& path) const {
+  void add_reference_rows(ReferenceRows& rows, const std::string& path) const {
     const T defaults{};
     Fields<T>::each([&](const Key& key, auto member, const auto& form) {
       const std::string full_path =
@@ -431,7 +431,7 @@ struct StructForm {
         if (value.is_scalar() && !value.scalar.empty()) default_text = "`" + value.scalar + "`";
       }
       rows.push_back({full_path, form.type(), default_text, form.range(), std::string{key.doc}});
-      form.document(rows, full_path);
+      form.add_reference_rows(rows, full_path);
     });
   }
 };
@@ -452,7 +452,9 @@ struct OptionalForm {
   Tree schema() const { return form.schema(); }
   std::string type() const { return form.type(); }
   std::string range() const { return form.range(); }
-  void document(Rows& rows, const std::string& path) const { form.document(rows, path); }
+  void add_reference_rows(ReferenceRows& rows, const std::string& path) const {
+    form.add_reference_rows(rows, path);
+  }
 };
 
 // A backend is a mapping, or just its address.
@@ -466,12 +468,12 @@ struct BackendForm {
   Tree schema() const;
   std::string type() const { return "address or mapping"; }
   std::string range() const { return {}; }
-  void document(Rows& rows, const std::string& path) const;
+  void add_reference_rows(ReferenceRows& rows, const std::string& path) const;
 };
 
 // `pool: x` as a route's only target, and `split: {x: 95, y: 5}`: two keys for one member. Each
 // writes nothing where the other one tells it.
-struct OnlyTargetForm : ScalarForm {
+struct SingleTargetForm : ScalarForm {
   using Value = std::vector<RouteTarget>;
 
   void read(const Node& node, Value& value) const;
@@ -489,20 +491,20 @@ struct SplitForm {
   Tree schema() const;
   std::string type() const { return "mapping of pool to share"; }
   std::string range() const { return share.range(); }
-  void document(Rows&, const std::string&) const {}
+  void add_reference_rows(ReferenceRows&, const std::string&) const {}
 
   static constexpr WholeNumber share{0, 10'000};
 };
 
 // Checks for TextForm.
-std::optional<Complaint> check_name(std::string& value);
-std::optional<Complaint> check_not_empty(std::string& value);
-std::optional<Complaint> check_header_name(std::string& value);
-std::optional<Complaint> check_method(std::string& value);
-std::optional<Complaint> check_host_pattern(std::string& value);
-std::optional<Complaint> check_path_pattern(std::string& value);
-std::optional<Complaint> check_grpc_name(std::string& value);
-std::optional<Complaint> check_plain_path(std::string& value);
-std::optional<Complaint> check_url(std::string& value);
+std::optional<ValidationError> check_name(std::string& value);
+std::optional<ValidationError> check_not_empty(std::string& value);
+std::optional<ValidationError> check_header_name(std::string& value);
+std::optional<ValidationError> check_method(std::string& value);
+std::optional<ValidationError> check_host_pattern(std::string& value);
+std::optional<ValidationError> check_path_pattern(std::string& value);
+std::optional<ValidationError> check_grpc_name(std::string& value);
+std::optional<ValidationError> check_plain_path(std::string& value);
+std::optional<ValidationError> check_url(std::string& value);
 
 }  // namespace evenkeel::config_file

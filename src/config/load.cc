@@ -15,7 +15,7 @@
 
 #include "config/fields.h"
 #include "config/node.h"
-#include "config/rules.h"
+#include "config/validation.h"
 #include "config/yaml.h"
 #include "evenkeel/base/hash.h"
 
@@ -23,11 +23,11 @@ namespace evenkeel {
 namespace config_file {
 namespace {
 
-constexpr std::size_t largest_file = 16 * MiB;
+constexpr std::size_t max_file_bytes = 16 * MiB;
 
 // The first byte that no text in UTF-8 holds. yaml-cpp must not see it: it takes a control
 // character for the end of the file, and other encodings for UTF-8.
-std::optional<std::size_t> first_foreign_byte(std::string_view text) {
+std::optional<std::size_t> first_invalid_byte(std::string_view text) {
   for (std::size_t i = 0; i < text.size();) {
     const auto lead = static_cast<unsigned char>(text[i]);
     if (lead < 0x80) {
@@ -55,43 +55,43 @@ Mark mark_at(std::string_view text, std::size_t offset) {
   return {static_cast<int>(before.size()), column};
 }
 
-constexpr std::string_view smallest_file =
+constexpr std::string_view minimal_file =
     "the smallest file that runs is pools: [{name: llama, backends: [http://127.0.0.1:8000]}]";
 
-void read_tree(const Tree& tree, Config& config, Reading& reading) {
-  const Node root{tree, {}, reading};
+void read_tree(const Tree& tree, Config& config, ParseContext& context) {
+  const Node root{tree, {}, context};
   if (tree.kind == Tree::Kind::nothing) {
-    root.fail("the file is empty", std::string{smallest_file});
+    root.fail("the file is empty", std::string{minimal_file});
   } else if (!root.is_map()) {
-    root.fail_expected("a mapping of keys such as 'pools'", std::string{smallest_file});
+    root.fail_expected("a mapping of keys such as 'pools'", std::string{minimal_file});
   } else {
     StructForm<Config>{}.read(root, config);
   }
 }
 
-void read_text(std::string_view text, Config& config, Reading& reading) {
-  if (text.size() > largest_file) {
-    reading.report.add({1, 1}, {}, fmt::format("larger than {} MiB", largest_file / MiB));
+void read_text(std::string_view text, Config& config, ParseContext& context) {
+  if (text.size() > max_file_bytes) {
+    context.report.add({1, 1}, {}, fmt::format("larger than {} MiB", max_file_bytes / MiB));
     return;
   }
-  if (const auto foreign = first_foreign_byte(text)) {
-    const auto byte = static_cast<unsigned char>(text[*foreign]);
-    reading.report.add(mark_at(text, *foreign), {},
+  if (const auto invalid = first_invalid_byte(text)) {
+    const auto byte = static_cast<unsigned char>(text[*invalid]);
+    context.report.add(mark_at(text, *invalid), {},
                        fmt::format("byte 0x{:02x} is not text in UTF-8", byte));
     return;
   }
-  const ParsedYaml parsed = parse_yaml(text, reading.report);
-  reading.incomplete = parsed.syntax_error.has_value() || parsed.shape_is_guesswork;
-  read_tree(parsed.root, config, reading);
+  const ParsedYaml parsed = parse_yaml(text, context.report);
+  context.incomplete = parsed.syntax_error.has_value() || parsed.structure_unreliable;
+  read_tree(parsed.root, config, context);
   if (const auto& error = parsed.syntax_error) {
-    reading.report.forget_from(error->guesswork_from);
-    reading.report.add(error->mark, {}, error->message, error->help);
-  } else if (parsed.root.kind == Tree::Kind::map && !reading.incomplete) {
-    check_rules(config, reading);
+    context.report.discard_from(error->unreliable_from);
+    context.report.add(error->mark, {}, error->message, error->help);
+  } else if (parsed.root.kind == Tree::Kind::map && !context.incomplete) {
+    validate_config(config, context);
   }
 }
 
-std::optional<std::string> read_whole(const std::string& file, std::string& why) {
+std::optional<std::string> read_all(const std::string& file, std::string& why) {
   std::ostringstream text;
   if (file == "-") {
     text << std::cin.rdbuf();
@@ -104,7 +104,7 @@ std::optional<std::string> read_whole(const std::string& file, std::string& why)
     std::size_t size = 0;
     while (const std::size_t count = std::fread(piece.data(), 1, piece.size(), stream.get())) {
       text.write(piece.data(), static_cast<std::streamsize>(count));
-      if ((size += count) > largest_file) break;  // a device never ends
+      if ((size += count) > max_file_bytes) break;  // a device never ends
     }
     if (std::ferror(stream.get()) == 0) return text.str();
   }
@@ -115,7 +115,7 @@ std::optional<std::string> read_whole(const std::string& file, std::string& why)
 }  // namespace
 }  // namespace config_file
 
-Environment Environment::of_process() {
+Environment Environment::from_process() {
   Environment environment;
   environment.variable = [](const std::string& name) -> std::optional<std::string> {
     const char* value = std::getenv(name.c_str());
@@ -141,17 +141,17 @@ LoadResult read_config(std::string_view text, const std::string& file,
   result.hash = fmt::format("{:016x}", hash_of(text));
   constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
   if (text.starts_with(byte_order_mark)) text.remove_prefix(byte_order_mark.size());
-  config_file::Reading reading{config_file::Report{file}, environment, {}, false};
-  config_file::read_text(text, result.config, reading);
-  result.problems = reading.report.take();
-  result.warnings = reading.report.take_warnings();
+  config_file::ParseContext context{config_file::Report{file}, environment, {}, false};
+  config_file::read_text(text, result.config, context);
+  result.problems = context.report.take();
+  result.warnings = context.report.take_warnings();
   return result;
 }
 
 LoadResult load_config(const std::string& file, const Environment& environment) {
   std::string why;
   const std::string name = file == "-" ? "<stdin>" : file;
-  const auto text = config_file::read_whole(file, why);
+  const auto text = config_file::read_all(file, why);
   if (text) return read_config(*text, name, environment);
   LoadResult result;
   result.problems.push_back({name, 0, 0, {}, "cannot be read: " + why, {}});

@@ -15,9 +15,9 @@ std::string join(const std::string& path, std::string_view key) {
 }
 
 std::string shorten(std::string_view text) {
-  constexpr std::size_t longest = 60;
-  if (text.size() <= longest) return std::string{text};
-  std::size_t end = longest;
+  constexpr std::size_t max_length = 60;
+  if (text.size() <= max_length) return std::string{text};
+  std::size_t end = max_length;
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
   return std::string{text.substr(0, end)} + "...";
 }
@@ -50,7 +50,7 @@ bool is_variable_name(std::string_view name) {
 
 }  // namespace
 
-Mark Reading::mark_of(std::string path) const {
+Mark ParseContext::mark_of(std::string path) const {
   for (;;) {
     const auto found = marks.find(path);
     if (found != marks.end()) return found->second;
@@ -60,19 +60,19 @@ Mark Reading::mark_of(std::string path) const {
   }
 }
 
-Node::Node(const Tree& tree, std::string path, Reading& reading)
-    : tree_(tree), path_(std::move(path)), reading_(reading) {
-  reading_.marks.insert_or_assign(path_, tree_.mark);
+Node::Node(const Tree& tree, std::string path, ParseContext& context)
+    : tree_(tree), path_(std::move(path)), context_(context) {
+  context_.marks.insert_or_assign(path_, tree_.mark);
 }
 
 void Node::fail(std::string message, std::string help) const {
   if (tree_.broken) return;
-  reading_.report.add(tree_.mark, path_, std::move(message), std::move(help));
+  context_.report.add(tree_.mark, path_, std::move(message), std::move(help));
 }
 
 void Node::fail_missing(std::string path, std::string message, std::string help) const {
-  if (tree_.broken || reading_.incomplete) return;
-  reading_.report.add(tree_.mark, std::move(path), std::move(message), std::move(help));
+  if (tree_.broken || context_.incomplete) return;
+  context_.report.add(tree_.mark, std::move(path), std::move(message), std::move(help));
 }
 
 void Node::fail_expected(std::string_view expected, std::string help) const {
@@ -117,7 +117,7 @@ std::optional<std::vector<Node>> Node::elements(std::string_view expected) const
   std::vector<Node> nodes;
   nodes.reserve(tree_.items.size());
   for (std::size_t i = 0; i < tree_.items.size(); ++i) {
-    nodes.emplace_back(tree_.items[i], fmt::format("{}[{}]", path_, i), reading_);
+    nodes.emplace_back(tree_.items[i], fmt::format("{}[{}]", path_, i), context_);
   }
   return nodes;
 }
@@ -131,12 +131,12 @@ std::optional<std::vector<std::pair<std::string, Node>>> Node::entries(
   std::vector<std::pair<std::string, Node>> nodes;
   for (std::size_t i = 0; i < tree_.items.size(); ++i) {
     const std::string& key = tree_.keys[i].name;
-    nodes.emplace_back(key, Node{tree_.items[i], join(path_, key), reading_});
+    nodes.emplace_back(key, Node{tree_.items[i], join(path_, key), context_});
   }
   return nodes;
 }
 
-bool Node::take_keys(const std::vector<KnownKey>& known) {
+bool Node::match_keys(const std::vector<KnownKey>& known) {
   if (!is_map()) {
     fail_expected(fmt::format("a mapping of {}", fmt::join(names_of(known), ", ")));
     return false;
@@ -148,43 +148,43 @@ bool Node::take_keys(const std::vector<KnownKey>& known) {
     if (key == known.end()) {
       unknown.push_back(i);
     } else {
-      taken_.emplace(key->name, &tree_.items[i]);
+      matched_.emplace(key->name, &tree_.items[i]);
     }
   }
-  for (const std::size_t i : unknown) take_unknown_key(i, known);
+  for (const std::size_t i : unknown) report_unknown_key(i, known);
   for (const auto& key : known) {
-    if (!key.required || taken_.count(key.name) > 0) continue;
+    if (!key.required || matched_.count(key.name) > 0) continue;
     fail_missing(join(path_, key.name), fmt::format("missing key '{}'", key.name));
   }
   return true;
 }
 
-void Node::take_unknown_key(std::size_t index, const std::vector<KnownKey>& known) {
+void Node::report_unknown_key(std::size_t index, const std::vector<KnownKey>& known) {
   const auto names = names_of(known);
   const Tree::Key& key = tree_.keys[index];
   const auto meant = nearest_word(key.name, names);
-  const auto run_together = std::ranges::find_if(
+  const auto missing_space = std::ranges::find_if(
       names, [&](const std::string& name) { return key.name.starts_with(name + " "); });
   std::string help = fmt::format("known here: {}", fmt::join(names, ", "));
   if (meant) {
     help = fmt::format("did you mean '{}'?", *meant);
-  } else if (run_together != names.end()) {
-    help =
-        fmt::format("did you mean '{}:{}'?", *run_together, key.name.substr(run_together->size()));
+  } else if (missing_space != names.end()) {
+    help = fmt::format("did you mean '{}:{}'?", *missing_space,
+                       key.name.substr(missing_space->size()));
   }
-  reading_.report.add(key.mark, join(path_, key.name), "unknown key", help);
+  context_.report.add(key.mark, join(path_, key.name), "unknown key", help);
 
   if (!meant) return;
   const auto it = std::ranges::find_if(
       known, [&](const KnownKey& candidate) { return candidate.name == *meant; });
   const Tree& value = tree_.items[index];
-  taken_.emplace(it->name, fits(it->shape, value) ? &value : nullptr);
+  matched_.emplace(it->name, fits(it->shape, value) ? &value : nullptr);
 }
 
 std::optional<Node> Node::child(std::string_view key) const {
-  const auto found = taken_.find(key);
-  if (found == taken_.end() || found->second == nullptr) return std::nullopt;
-  return Node{*found->second, join(path_, key), reading_};
+  const auto found = matched_.find(key);
+  if (found == matched_.end() || found->second == nullptr) return std::nullopt;
+  return Node{*found->second, join(path_, key), context_};
 }
 
 std::optional<std::string> Node::expand(std::string_view text, bool& expanded) const {
@@ -224,7 +224,7 @@ std::optional<std::string> Node::variable(std::string_view reference) const {
          "write ${NAME} or ${NAME:-default}");
     return std::nullopt;
   }
-  const auto& look_up = reading_.environment.variable;
+  const auto& look_up = context_.environment.variable;
   auto value = look_up ? look_up(name) : std::nullopt;
   // As in a shell, an empty variable is as good as none where there is a default.
   if (separator != reference.npos && (!value || value->empty())) {

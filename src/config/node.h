@@ -14,7 +14,7 @@ namespace evenkeel::config_file {
 
 // What one reading of a file shares: where problems go, what the environment says, and where in the
 // file each key was, for checks that come after reading.
-struct Reading {
+struct ParseContext {
   Report report;
   const Environment& environment;
   std::unordered_map<std::string, Mark> marks;  // path -> place of the value
@@ -42,7 +42,7 @@ struct KnownKey {
 // A value in the file on its way to becoming typed: reports what is wrong where it stands.
 class Node {
  public:
-  Node(const Tree& tree, std::string path, Reading& reading);
+  Node(const Tree& tree, std::string path, ParseContext& context);
 
   const std::string& path() const { return path_; }
   bool is_list() const { return tree_.kind == Tree::Kind::list; }
@@ -76,24 +76,24 @@ class Node {
   // Checks the keys of a mapping against those known: reports the unknown and the missing ones.
   // A misspelt key counts as the one that was meant, so that one mistake is one problem. False if
   // this is no mapping at all.
-  bool take_keys(const std::vector<KnownKey>& known);
+  bool match_keys(const std::vector<KnownKey>& known);
 
-  // REQUIRES: take_keys said true. Whether the key is there, whatever its value.
-  bool has(std::string_view key) const { return taken_.count(key) > 0; }
+  // REQUIRES: match_keys said true. Whether the key is there, whatever its value.
+  bool has(std::string_view key) const { return matched_.count(key) > 0; }
 
-  // REQUIRES: take_keys said true. The value of a key, if it is there and of the right shape.
+  // REQUIRES: match_keys said true. The value of a key, if it is there and of the right shape.
   std::optional<Node> child(std::string_view key) const;
 
  private:
   std::string found() const;
-  void take_unknown_key(std::size_t index, const std::vector<KnownKey>& known);
+  void report_unknown_key(std::size_t index, const std::vector<KnownKey>& known);
   std::optional<std::string> expand(std::string_view text, bool& expanded) const;
   std::optional<std::string> variable(std::string_view reference) const;
 
   const Tree& tree_;
   std::string path_;
-  Reading& reading_;
-  std::unordered_map<std::string_view, const Tree*> taken_;  // key -> value; null: not usable
+  ParseContext& context_;
+  std::unordered_map<std::string_view, const Tree*> matched_;  // key -> value; null: not usable
 };
 
 }  // namespace evenkeel::config_file

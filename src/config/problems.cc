@@ -9,7 +9,7 @@ namespace evenkeel {
 namespace config_file {
 
 void Report::add(Mark mark, std::string path, std::string message, std::string help) {
-  for (std::string key = path; !key.empty() && touched_.insert(key).second;) {
+  for (std::string key = path; !key.empty() && affected_paths_.insert(key).second;) {
     const std::size_t end = key.find_last_of(".[");
     key.resize(end == key.npos ? 0 : end);
   }
@@ -22,7 +22,7 @@ void Report::warn(Mark mark, std::string path, std::string message, std::string 
       {file_, mark.line, mark.column, std::move(path), std::move(message), std::move(help)});
 }
 
-void Report::forget_from(int line) {
+void Report::discard_from(int line) {
   std::erase_if(problems_, [line](const Problem& problem) { return problem.line >= line; });
 }
 
@@ -57,20 +57,20 @@ std::vector<std::string_view> split_lines(std::string_view text) {
 namespace {
 
 // More than anyone reads; a list of 10 000 backends can be wrong 10 000 times.
-constexpr std::size_t most_rendered = 200;
+constexpr std::size_t max_rendered = 200;
 
 // A line as a terminal shows it well: the part around a column where it is long, and a caret there.
 std::string excerpt(std::string_view line, int column) {
-  constexpr int widest = 160;
+  constexpr int max_width = 160;
   constexpr int before = 100;
-  const int from = column > widest ? column - before : 1;
+  const int from = column > max_width ? column - before : 1;
   std::string shown;
   std::string padding;
   int at = 0;
   for (char c : line) {
     const bool continues_a_character = (static_cast<unsigned char>(c) & 0xc0) == 0x80;
     if (!continues_a_character) ++at;
-    if (at < from || at >= from + widest) continue;
+    if (at < from || at >= from + max_width) continue;
     const bool is_control = (static_cast<unsigned char>(c) < 0x20 && c != '\t') || c == 0x7f;
     shown += is_control ? '?' : c;
     if (at < column && !continues_a_character) padding += c == '\t' ? '\t' : ' ';
@@ -88,7 +88,7 @@ std::string render(const std::vector<Problem>& problems, std::string_view text,
                    std::string_view kind) {
   const auto lines = split_lines(text);
   std::string out;
-  for (std::size_t i = 0; i < std::min(problems.size(), most_rendered); ++i) {
+  for (std::size_t i = 0; i < std::min(problems.size(), max_rendered); ++i) {
     const Problem& problem = problems[i];
     out += problem.file;
     if (problem.line > 0) out += fmt::format(":{}:{}", problem.line, problem.column);
@@ -102,8 +102,8 @@ std::string render(const std::vector<Problem>& problems, std::string_view text,
       out += excerpt(lines[line - 1], problem.column);
     }
   }
-  if (problems.size() > most_rendered) {
-    out += fmt::format("... and {} more\n", problems.size() - most_rendered);
+  if (problems.size() > max_rendered) {
+    out += fmt::format("... and {} more\n", problems.size() - max_rendered);
   }
   return out;
 }

@@ -23,10 +23,10 @@ class Report {
 
   // Whether something was wrong at this key or inside it, so that what it holds is no basis for
   // further checks.
-  bool touched(const std::string& path) const { return touched_.count(path) > 0; }
+  bool has_problem(const std::string& path) const { return affected_paths_.count(path) > 0; }
 
   // Forgets what was found at or below a line: where the syntax breaks, what follows is guesswork.
-  void forget_from(int line);
+  void discard_from(int line);
 
   std::size_t size() const { return problems_.size(); }
 
@@ -38,7 +38,7 @@ class Report {
   std::string file_;
   std::vector<Problem> problems_;
   std::vector<Problem> warnings_;
-  std::unordered_set<std::string> touched_;
+  std::unordered_set<std::string> affected_paths_;
 };
 
 // The lines of a text, without their ends.

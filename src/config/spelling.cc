@@ -27,9 +27,9 @@ bool begins_or_ends_with(std::string_view whole, std::string_view part) {
 
 }  // namespace
 
-std::size_t edit_distance(std::string_view a, std::string_view b, std::size_t enough) {
+std::size_t edit_distance(std::string_view a, std::string_view b, std::size_t limit) {
   const std::size_t apart = a.size() > b.size() ? a.size() - b.size() : b.size() - a.size();
-  if (apart >= enough || std::max(a.size(), b.size()) > longest_compared) return enough;
+  if (apart >= limit || std::max(a.size(), b.size()) > longest_compared) return limit;
 
   std::vector<std::size_t> before_last(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) last[j] = j;
@@ -44,7 +44,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b, std::size_t en
     std::swap(before_last, last);
     std::swap(last, row);
   }
-  return std::min(last[b.size()], enough);
+  return std::min(last[b.size()], limit);
 }
 
 std::optional<std::string> nearest_word(std::string_view word,

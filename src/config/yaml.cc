@@ -17,13 +17,13 @@ namespace evenkeel::config_file {
 namespace {
 
 // No file that means anything nests deeper; yaml-cpp itself gives up at 500.
-constexpr std::size_t deepest = 64;
+constexpr std::size_t max_depth = 64;
 
 // Stands in place of a character that YAML does not take where it is, so that reading can go on.
 // No text has it.
 constexpr char patch = '\x01';
-constexpr std::size_t most_patches = 20;
-constexpr std::size_t largest_patched = 1024UL * 1024;  // each patch reads the text once more
+constexpr std::size_t max_patches = 20;
+constexpr std::size_t max_patched_bytes = 1024UL * 1024;  // each patch reads the text once more
 constexpr const char* unclosed_quote = "a quoted text that never ends";
 
 // yaml-cpp counts columns in bytes from 0; people count characters from 1.
@@ -112,7 +112,7 @@ class TreeBuilder : public YAML::EventHandler {
   std::size_t last_position() const { return last_position_; }
 
   // Closes what a syntax error left open. The last scalar may have swallowed part of the mistake.
-  void close_torn() {
+  void close_unterminated() {
     if (last_scalar_ && !frames_.empty()) {
       auto& items = frames_.back().tree.items;
       if (!items.empty()) items.back().broken = true;
@@ -129,7 +129,7 @@ class TreeBuilder : public YAML::EventHandler {
   }
 
   // Names anchors that no alias uses; those that are used were reported where they are.
-  void report_idle_anchors() {
+  void report_unused_anchors() {
     for (const auto& [anchor, mark] : anchors_) {
       if (aliased_.count(anchor) == 0) report_.add(mark, {}, "anchors are not supported");
     }
@@ -139,7 +139,7 @@ class TreeBuilder : public YAML::EventHandler {
   void OnDocumentEnd() override {}
 
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
-    note_anchor(mark, anchor);
+    record_anchor(mark, anchor);
     Tree tree;
     tree.mark = lines_.mark_of(mark);
     last_scalar_ = true;
@@ -160,7 +160,7 @@ class TreeBuilder : public YAML::EventHandler {
 
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
-    note_anchor(mark, anchor);
+    record_anchor(mark, anchor);
     Tree tree = tag == "!" ? Tree::text(value) : Tree::raw(value);
     tree.mark = lines_.mark_of(mark);
     tree.broken = !check_tag(tree.mark, tag);
@@ -192,7 +192,7 @@ class TreeBuilder : public YAML::EventHandler {
     Tree tree;
     std::string path;
     std::optional<Tree::Key> key;          // of a map, while its value is awaited
-    bool key_is_lost = false;              // a duplicate or no key at all: its value is dropped
+    bool key_discarded = false;            // a duplicate or no key at all: its value is dropped
     std::unordered_set<std::string> seen;  // of a map
     bool is_flow = false;
   };
@@ -207,7 +207,7 @@ class TreeBuilder : public YAML::EventHandler {
     }
   }
 
-  void note_anchor(const YAML::Mark& mark, YAML::anchor_t anchor) {
+  void record_anchor(const YAML::Mark& mark, YAML::anchor_t anchor) {
     last_position_ = static_cast<std::size_t>(std::max(mark.pos, 0));
     if (anchor != 0) anchors_.emplace_back(anchor, lines_.mark_of(mark));
   }
@@ -220,10 +220,10 @@ class TreeBuilder : public YAML::EventHandler {
 
   void open(Tree tree, const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
             YAML::EmitterStyle::value style) {
-    if (frames_.size() >= deepest) {
+    if (frames_.size() >= max_depth) {
       throw YAML::ParserException(mark, YAML::ErrorMsg::BAD_FILE);  // as yaml-cpp does at 500
     }
-    note_anchor(mark, anchor);
+    record_anchor(mark, anchor);
     tree.mark = lines_.mark_of(mark);
     tree.broken = !check_tag(tree.mark, tag);
     last_scalar_ = false;
@@ -264,11 +264,11 @@ class TreeBuilder : public YAML::EventHandler {
     if (frame.tree.kind == Tree::Kind::list) {
       frame.tree.items.push_back(std::move(value));
     } else if (!frame.key) {
-      take_key(frame, std::move(value));
+      attach_key(frame, std::move(value));
     } else {
       // yaml-cpp finds nothing where the next thing begins; people look at the key.
       if (value.kind == Tree::Kind::nothing) value.mark = frame.key->mark;
-      if (!frame.key_is_lost) {
+      if (!frame.key_discarded) {
         frame.tree.keys.push_back(std::move(*frame.key));
         frame.tree.items.push_back(std::move(value));
       }
@@ -276,23 +276,23 @@ class TreeBuilder : public YAML::EventHandler {
     }
   }
 
-  void take_key(Frame& frame, Tree value) {
+  void attach_key(Frame& frame, Tree value) {
     last_scalar_ = false;
     frame.key = Tree::Key{std::move(value.scalar), value.mark};
-    frame.key_is_lost = false;
+    frame.key_discarded = false;
     const std::string& name = frame.key->name;
     if (value.broken) {
-      frame.key_is_lost = true;
+      frame.key_discarded = true;
       frame.tree.broken = true;
     } else if (!value.is_scalar()) {
       report_.add(value.mark, frame.path, "a key must be a word",
                   value.kind == Tree::Kind::list ? "a text that starts with '[' needs quotes" : "");
-      frame.key_is_lost = true;
+      frame.key_discarded = true;
       frame.tree.broken = true;
     } else if (name == "<<" && value.kind == Tree::Kind::plain) {
       report_.add(value.mark, join(frame.path, name), "merge keys are not supported",
                   "write the keys out");
-      frame.key_is_lost = true;
+      frame.key_discarded = true;
     } else if (!frame.seen.insert(name).second) {
       const auto first = std::ranges::find_if(
           frame.tree.keys, [&](const Tree::Key& key) { return key.name == name; });
@@ -300,7 +300,7 @@ class TreeBuilder : public YAML::EventHandler {
                   first == frame.tree.keys.end()
                       ? std::string{"duplicate key"}
                       : fmt::format("duplicate key; the first is in line {}", first->mark.line));
-      frame.key_is_lost = true;
+      frame.key_discarded = true;
     }
   }
 
@@ -317,7 +317,7 @@ class TreeBuilder : public YAML::EventHandler {
 };
 
 // Stops at whatever follows the one document.
-class NoSecondDocument : public YAML::EventHandler {
+class SecondDocumentDetector : public YAML::EventHandler {
  public:
   std::optional<YAML::Mark> found;
 
@@ -348,7 +348,7 @@ Explanation explain(const YAML::Exception& error, const TreeBuilder& builder, co
   const Tree* innermost = builder.innermost();
 
   if (error.msg == YAML::ErrorMsg::BAD_FILE) {
-    return {mark, fmt::format("nested more than {} levels deep", deepest), {}};
+    return {mark, fmt::format("nested more than {} levels deep", max_depth), {}};
   }
   if (indentation_of(line).find('\t') != std::string_view::npos) {
     return {mark, "a tab in the indentation", "YAML indents with spaces"};
@@ -414,7 +414,7 @@ bool can_be_patched(const YAML::Exception& error, const std::string& text) {
 }
 
 void read_second_document(YAML::Parser& parser, const Lines& lines, Report& report) {
-  NoSecondDocument rest;
+  SecondDocumentDetector rest;
   bool more = true;
   try {
     more = parser.HandleNextDocument(rest);
@@ -439,11 +439,11 @@ ParsedYaml parse_yaml(std::string_view original, Report& report) {
     try {
       YAML::Parser parser{stream};
       parser.HandleNextDocument(builder);
-      builder.report_idle_anchors();
+      builder.report_unused_anchors();
       read_second_document(parser, lines, report);
     } catch (const YAML::Exception& error) {
       Explanation found = explain(error, builder, lines, text);
-      const bool may_patch = patches.size() < most_patches && text.size() <= largest_patched;
+      const bool may_patch = patches.size() < max_patches && text.size() <= max_patched_bytes;
       if (may_patch && can_be_patched(error, text)) {
         const auto position = static_cast<std::size_t>(error.mark.pos);
         text[position] = patch;
@@ -454,11 +454,11 @@ ParsedYaml parse_yaml(std::string_view original, Report& report) {
       int from = found.mark.line;
       if (const Mark* open = builder.open_flow()) from = std::min(from, open->line);
       parsed.syntax_error = {found.mark, std::move(found.message), std::move(found.help), from};
-      builder.close_torn();
+      builder.close_unterminated();
     }
     parsed.root = builder.take_root();
     if (parsed.root.kind == Tree::Kind::nothing) parsed.root.mark = {1, 1};
-    parsed.shape_is_guesswork =
+    parsed.structure_unreliable =
         std::ranges::any_of(patches, [](const auto& entry) { return entry.second.loses_keys; });
     return parsed;
   }

@@ -19,12 +19,12 @@ struct ParsedYaml {
     Mark mark;
     std::string message;
     std::string help;
-    int guesswork_from;  // the line from which on it spoils what was read
+    int unreliable_from;  // the line from which on it spoils what was read
   };
 
   Tree root;
   std::optional<SyntaxError> syntax_error;  // not in the report yet
-  bool shape_is_guesswork = false;          // keys may have been lost, though none is in sight
+  bool structure_unreliable = false;        // keys may have been lost, though none is in sight
 };
 
 // REQUIRES: `text` is UTF-8 without control characters other than tabs and line ends.

@@ -75,26 +75,26 @@ constexpr KnownName known[] = {
     {"proxy-authorization", FieldId::proxy_authorization},
     {"x-forwarded-client-cert", FieldId::x_forwarded_client_cert},
 };
-constexpr std::size_t longest_known = 23;
+constexpr std::size_t max_known_size = 23;
 
 /// Where the names of each length begin in `known`, which is sorted by length.
 struct LengthIndex {
-  std::uint8_t first[longest_known + 2] = {};
+  std::uint8_t first[max_known_size + 2] = {};
   constexpr LengthIndex() {
     std::size_t at = 0;
-    for (std::size_t length = 0; length <= longest_known; ++length) {
+    for (std::size_t length = 0; length <= max_known_size; ++length) {
       first[length] = static_cast<std::uint8_t>(at);
       while (at < std::size(known) && known[at].name.size() == length) ++at;
     }
-    first[longest_known + 1] = static_cast<std::uint8_t>(at);
+    first[max_known_size + 1] = static_cast<std::uint8_t>(at);
   }
 };
 constexpr LengthIndex by_length;
 
-constexpr std::size_t most_ids = 64;
+constexpr std::size_t max_ids = 64;
 
 constexpr auto names_by_id = [] {
-  std::array<std::string_view, most_ids> names{};
+  std::array<std::string_view, max_ids> names{};
   for (const KnownName& one : known) names[static_cast<std::size_t>(one.id)] = one.name;
   return names;
 }();
@@ -103,7 +103,7 @@ constexpr auto names_by_id = [] {
 
 std::string_view lower_case_name(FieldId id) { return names_by_id[static_cast<std::size_t>(id)]; }
 
-bool same_name(std::string_view a, std::string_view b) {
+bool equals_ignore_case(std::string_view a, std::string_view b) {
   if (a.size() != b.size()) return false;
   if (a.data() == b.data()) return true;
   for (std::size_t i = 0; i < a.size(); ++i) {
@@ -113,7 +113,7 @@ bool same_name(std::string_view a, std::string_view b) {
 }
 
 FieldId field_id(std::string_view name) {
-  if (name.size() > longest_known) return FieldId::other;
+  if (name.size() > max_known_size) return FieldId::other;
   const std::size_t last = by_length.first[name.size() + 1];
   for (std::size_t i = by_length.first[name.size()]; i < last; ++i) {
     if (is_known(name, known[i].name)) return known[i].id;
@@ -138,25 +138,25 @@ struct Fields::Chunk {
 };
 
 Fields::~Fields() {
-  if (store_ != nullptr) give_pooled(store_, Store::bytes_for(store_->capacity));
+  if (store_ != nullptr) free_pooled(store_, Store::bytes_for(store_->capacity));
   while (arena_ != nullptr) {
     Chunk* chunk = arena_;
     arena_ = chunk->next;
-    give_pooled(chunk, sizeof(Chunk) + chunk->size);
+    free_pooled(chunk, sizeof(Chunk) + chunk->size);
   }
 }
 
 void Fields::add(std::string_view name, std::string_view value, FieldId id) {
   if (store_ == nullptr || store_->size == store_->capacity) {
     const std::uint32_t capacity = store_ == nullptr ? 24 : store_->capacity * 2;
-    auto* grown = static_cast<Store*>(take_pooled(Store::bytes_for(capacity)));
+    auto* grown = static_cast<Store*>(allocate_pooled(Store::bytes_for(capacity)));
     grown->size = 0;
     grown->capacity = capacity;
     if (store_ != nullptr) {
       grown->size = store_->size;
       std::memcpy(static_cast<void*>(grown->items()), store_->items(),
                   store_->size * sizeof(Field));
-      give_pooled(store_, Store::bytes_for(store_->capacity));
+      free_pooled(store_, Store::bytes_for(store_->capacity));
     }
     store_ = grown;
   }
@@ -169,7 +169,7 @@ void Fields::add(std::string_view name, std::string_view value, FieldId id) {
 std::string_view Fields::keep(std::string_view bytes) {
   if (arena_ == nullptr || arena_->size - arena_->used < bytes.size()) {
     const std::size_t size = std::max<std::size_t>(bytes.size(), 448 - sizeof(Chunk));
-    auto* chunk = static_cast<Chunk*>(take_pooled(sizeof(Chunk) + size));
+    auto* chunk = static_cast<Chunk*>(allocate_pooled(sizeof(Chunk) + size));
     *chunk = {arena_, 0, static_cast<std::uint32_t>(size)};
     arena_ = chunk;
   }
@@ -195,7 +195,7 @@ const Field* Fields::find(FieldId id) const {
 
 const Field* Fields::find(std::string_view name) const {
   for (const Field& field : *this) {
-    if (same_name(field.name(), name)) return &field;
+    if (equals_ignore_case(field.name(), name)) return &field;
   }
   return nullptr;
 }
@@ -233,7 +233,7 @@ void Fields::remove(std::string_view name) {
   if (id != FieldId::other) {
     remove(id);
   } else {
-    remove_if([name](const Field& field) { return same_name(field.name(), name); });
+    remove_if([name](const Field& field) { return equals_ignore_case(field.name(), name); });
   }
 }
 

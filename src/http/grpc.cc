@@ -24,8 +24,8 @@ constexpr std::array<Unit, 6> units = {{{'n', 1},
                                         {'M', 60'000'000'000},
                                         {'H', 3'600'000'000'000}}};
 
-constexpr std::size_t most_digits = 8;
-constexpr std::int64_t most_units = 99'999'999;
+constexpr std::size_t max_digits = 8;
+constexpr std::int64_t max_units = 99'999'999;
 
 constexpr bool unescaped(char c) { return c >= ' ' && c <= '~' && c != '%'; }
 
@@ -38,7 +38,9 @@ int hex_value(char c) {
 
 }  // namespace
 
-std::string_view digits_of(GrpcStatus status) { return numbers[static_cast<std::size_t>(status)]; }
+std::string_view grpc_status_digits(GrpcStatus status) {
+  return numbers[static_cast<std::size_t>(status)];
+}
 
 std::optional<GrpcStatus> parse_grpc_status(std::string_view value) {
   int number = 0;
@@ -51,7 +53,7 @@ std::optional<GrpcStatus> parse_grpc_status(std::string_view value) {
 bool is_grpc_content(std::string_view content_type) {
   constexpr std::string_view prefix = "application/grpc";
   if (content_type.size() < prefix.size()) return false;
-  if (!same_name(content_type.substr(0, prefix.size()), prefix)) return false;
+  if (!equals_ignore_case(content_type.substr(0, prefix.size()), prefix)) return false;
   if (content_type.size() == prefix.size()) return true;
   const char next = content_type[prefix.size()];
   return next == '+' || next == ';' || next == ' ' || next == '\t';
@@ -77,7 +79,7 @@ GrpcStatus grpc_status_of_http(int status) {
 }
 
 std::optional<Duration> parse_grpc_timeout(std::string_view value) {
-  if (value.size() < 2 || value.size() > most_digits + 1) return std::nullopt;
+  if (value.size() < 2 || value.size() > max_digits + 1) return std::nullopt;
   const auto unit = std::find_if(units.begin(), units.end(),
                                  [&](const Unit& each) { return each.letter == value.back(); });
   if (unit == units.end()) return std::nullopt;
@@ -94,18 +96,18 @@ std::string_view write_grpc_timeout(Duration timeout, GrpcTimeoutText& text) {
   const std::int64_t left = std::max<std::int64_t>(nanoseconds(timeout).count(), 1);
   for (const Unit& unit : units) {
     const std::int64_t amount = left / unit.nanoseconds + (left % unit.nanoseconds != 0 ? 1 : 0);
-    if (amount > most_units) continue;
-    char* end = std::to_chars(text.data(), text.data() + most_digits, amount).ptr;
+    if (amount > max_units) continue;
+    char* end = std::to_chars(text.data(), text.data() + max_digits, amount).ptr;
     *end++ = unit.letter;
     return {text.data(), static_cast<std::size_t>(end - text.data())};
   }
   return {};  // not reached: the longest Duration is 2.6 million hours
 }
 
-void restate_deadline(Request& request, Instant now) {
+void rewrite_grpc_timeout(Request& request, Instant now) {
   GrpcTimeoutText text;
   const std::string_view left =
-      request.fields.keep(write_grpc_timeout(request.about.deadline - now, text));
+      request.fields.keep(write_grpc_timeout(request.info.deadline - now, text));
   request.fields.remove("grpc-timeout");  // all of them: the backend might go by another than we
   request.fields.add("grpc-timeout", left);
 }
@@ -115,8 +117,8 @@ void append_grpc_message(std::string& out, std::string_view text) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     // HTTP would trim a space at either end.
-    const bool at_the_rim = i == 0 || i + 1 == text.size();
-    if (unescaped(c) && !(c == ' ' && at_the_rim)) {
+    const bool at_edge = i == 0 || i + 1 == text.size();
+    if (unescaped(c) && !(c == ' ' && at_edge)) {
       out += c;
       continue;
     }

@@ -125,20 +125,20 @@ std::string_view phrase_of(int status) {
   }
 }
 
-Dialect dialect_of(std::string_view path) {
-  if (path.starts_with("/v1/") || path == "/v1") return Dialect::openai;
-  if (path.starts_with("/v2/") || path == "/v2") return Dialect::kserve;
-  return Dialect::plain;
+ErrorFormat error_format_of(std::string_view path) {
+  if (path.starts_with("/v1/") || path == "/v1") return ErrorFormat::openai;
+  if (path.starts_with("/v2/") || path == "/v2") return ErrorFormat::kserve;
+  return ErrorFormat::plain;
 }
 
-Dialect dialect_of(const Request& request) {
-  return is_grpc(request) ? Dialect::grpc : dialect_of(request.path);
+ErrorFormat error_format_of(const Request& request) {
+  return is_grpc(request) ? ErrorFormat::grpc : error_format_of(request.path);
 }
 
 Response grpc_trailers_only(GrpcStatus status, std::string_view message) {
   Response response{.status = 200};
   response.fields.add("content-type", "application/grpc");
-  response.fields.add("grpc-status", digits_of(status));
+  response.fields.add("grpc-status", grpc_status_digits(status));
   if (message.empty()) return response;
   std::string escaped;
   append_grpc_message(escaped, message);
@@ -146,14 +146,14 @@ Response grpc_trailers_only(GrpcStatus status, std::string_view message) {
   return response;
 }
 
-Response error_response(const Error& error, Dialect dialect) {
+Response error_response(const Error& error, ErrorFormat format) {
   const int status = status_of(error.fault);
-  const std::string_view word = word_of(error.fault);
+  const std::string_view word = to_string(error.fault);
   const std::string_view detail = error.detail.empty() ? phrase_of(status) : error.detail;
   const bool come_back = status == 429 || status == 503;
   static_assert(retry_after_seconds == 1);
 
-  if (dialect == Dialect::grpc) {
+  if (format == ErrorFormat::grpc) {
     Response response = grpc_trailers_only(grpc_status_of(error.fault), detail);
     response.fields.add("x-evenkeel-reason", word);
     if (come_back) response.fields.add("grpc-retry-pushback-ms", "1000");
@@ -163,8 +163,8 @@ Response error_response(const Error& error, Dialect dialect) {
   Response response{.status = status};
   std::string body;
   std::string_view type = "application/json";
-  switch (dialect) {
-    case Dialect::openai:
+  switch (format) {
+    case ErrorFormat::openai:
       body = R"({"error":{"message":)";
       append_json_string(body, detail);
       body += R"(,"type":")";
@@ -173,13 +173,13 @@ Response error_response(const Error& error, Dialect dialect) {
       body += word;
       body += "\"}}";
       break;
-    case Dialect::kserve:
+    case ErrorFormat::kserve:
       body = R"({"error":)";
       append_json_string(body, detail);
       body += '}';
       break;
-    case Dialect::grpc:
-    case Dialect::plain:
+    case ErrorFormat::grpc:
+    case ErrorFormat::plain:
       body = detail;
       body += '\n';
       type = "text/plain; charset=utf-8";

@@ -8,38 +8,38 @@ namespace {
 
 constexpr double mebibyte = 1024.0 * 1024.0;
 constexpr double percent = 0.01;
-constexpr double most_requests = 1e9;
+constexpr double max_requests = 1e9;
 /// DCGM writes 2^47 and numbers near 2^31 and 2^63 for what it does not know, in MiB: above this.
-constexpr double most_bytes = 0x1p50;
+constexpr double max_bytes = 0x1p50;
 
 // A vLLM server with several ranks, and a Ray node with several replicas, has a series for each.
 
-constexpr LabelRule triton_waiting[] = {{"request_type", "waiting", true}};
-constexpr LabelRule triton_scheduled[] = {{"request_type", "scheduled", true}};
-constexpr LabelRule triton_fraction[] = {{"kv_cache_block_type", "fraction", true}};
-constexpr LabelRule mlserver_work[] = {{"method", "POST"}};
+constexpr LabelMatcher triton_waiting[] = {{"request_type", "waiting", true}};
+constexpr LabelMatcher triton_scheduled[] = {{"request_type", "scheduled", true}};
+constexpr LabelMatcher triton_fraction[] = {{"kv_cache_block_type", "fraction", true}};
+constexpr LabelMatcher mlserver_inference_only[] = {{"method", "POST"}};
 /// With priorities there is a series for each besides the one for all, whose priority is empty.
-constexpr LabelRule sglang_whole[] = {{"priority", ""}};
+constexpr LabelMatcher sglang_all_priorities[] = {{"priority", ""}};
 /// Every tensor and pipeline rank may tell of the same requests; each rank of data parallelism has
 /// its own, told by whichever tensor ranks it has: 0 and 4 of 8, or all.
-constexpr std::string_view sglang_apart = "dp_rank";
+constexpr std::string_view sglang_group_by = "dp_rank";
 
 std::vector<Series> vllm_series() {
   return {
       {"vllm:num_requests_running", Quantity::running},
       {"vllm:num_requests_waiting", Quantity::waiting},
-      {"vllm:kv_cache_usage_perc", Quantity::kv_cache_ratio, Fold::max},
+      {"vllm:kv_cache_usage_perc", Quantity::kv_cache_ratio, Aggregation::max},
       {.name = "vllm:gpu_cache_usage_perc",  // until v0.11
        .quantity = Quantity::kv_cache_ratio,
-       .fold = Fold::max,
-       .rank = 1},
+       .aggregation = Aggregation::max,
+       .preference = 1},
       // NIM 1.x is vLLM under names without a prefix.
-      {.name = "num_requests_running", .quantity = Quantity::running, .rank = 2},
-      {.name = "num_requests_waiting", .quantity = Quantity::waiting, .rank = 2},
+      {.name = "num_requests_running", .quantity = Quantity::running, .preference = 2},
+      {.name = "num_requests_waiting", .quantity = Quantity::waiting, .preference = 2},
       {.name = "gpu_cache_usage_perc",
        .quantity = Quantity::kv_cache_ratio,
-       .fold = Fold::max,
-       .rank = 2},
+       .aggregation = Aggregation::max,
+       .preference = 2},
   };
 }
 
@@ -54,16 +54,16 @@ std::vector<Series> sglang_series() {
   return {
       {.name = "sglang:num_running_reqs",
        .quantity = Quantity::running,
-       .rules = sglang_whole,
-       .apart = sglang_apart},
+       .matchers = sglang_all_priorities,
+       .group_by = sglang_group_by},
       {.name = "sglang:num_queue_reqs",
        .quantity = Quantity::waiting,
-       .rules = sglang_whole,
-       .apart = sglang_apart},
+       .matchers = sglang_all_priorities,
+       .group_by = sglang_group_by},
       {.name = "sglang:token_usage",
        .quantity = Quantity::kv_cache_ratio,
-       .fold = Fold::max,
-       .rules = sglang_whole},
+       .aggregation = Aggregation::max,
+       .matchers = sglang_all_priorities},
   };
 }
 
@@ -73,15 +73,15 @@ std::vector<Series> triton_series() {
       {"nv_inference_pending_request_count", Quantity::waiting},
       {.name = "nv_trt_llm_request_metrics",
        .quantity = Quantity::waiting,
-       .rules = triton_waiting},
+       .matchers = triton_waiting},
       {.name = "nv_trt_llm_request_metrics",
        .quantity = Quantity::running,
-       .rules = triton_scheduled},
+       .matchers = triton_scheduled},
       {.name = "nv_trt_llm_kv_cache_block_metrics",
        .quantity = Quantity::kv_cache_ratio,
-       .fold = Fold::max,
-       .rules = triton_fraction},
-      {"nv_gpu_utilization", Quantity::gpu_utilization_ratio, Fold::mean},
+       .aggregation = Aggregation::max,
+       .matchers = triton_fraction},
+      {"nv_gpu_utilization", Quantity::gpu_utilization_ratio, Aggregation::mean},
       {"nv_gpu_memory_used_bytes", Quantity::gpu_memory_used_bytes},
       {"nv_gpu_memory_total_bytes", Quantity::gpu_memory_total_bytes},
   };
@@ -91,7 +91,7 @@ std::vector<Series> trtllm_series() {
   return {
       {"trtllm_num_requests_running", Quantity::running},
       {"trtllm_num_requests_waiting", Quantity::waiting},
-      {"trtllm_kv_cache_utilization", Quantity::kv_cache_ratio, Fold::max},
+      {"trtllm_kv_cache_utilization", Quantity::kv_cache_ratio, Aggregation::max},
       {"trtllm_gpu_memory_usage_bytes", Quantity::gpu_memory_used_bytes},
   };
 }
@@ -110,7 +110,7 @@ std::vector<Series> llamacpp_series() {
   return {
       {"llamacpp:requests_processing", Quantity::running},
       {"llamacpp:requests_deferred", Quantity::waiting},
-      {"llamacpp:kv_cache_usage_ratio", Quantity::kv_cache_ratio, Fold::max},  // until 2025
+      {"llamacpp:kv_cache_usage_ratio", Quantity::kv_cache_ratio, Aggregation::max},  // until 2025
   };
 }
 
@@ -119,16 +119,16 @@ std::vector<Series> mlserver_series() {
   return {
       {.name = "rest_server_requests_in_progress",
        .quantity = Quantity::running,
-       .rules = mlserver_work},
+       .matchers = mlserver_inference_only},
   };
 }
 
 /// TorchServe tells of its host's GPUs, and of no queue: QueueTime is what one request waited.
 std::vector<Series> torchserve_series() {
   return {
-      {"GPUUtilization", Quantity::gpu_utilization_ratio, Fold::mean, percent},
-      {"GPUMemoryUsed", Quantity::gpu_memory_used_bytes, Fold::sum, mebibyte},
-      {"GPUMemoryUtilization", Quantity::gpu_memory_ratio, Fold::mean, percent},
+      {"GPUUtilization", Quantity::gpu_utilization_ratio, Aggregation::mean, percent},
+      {"GPUMemoryUsed", Quantity::gpu_memory_used_bytes, Aggregation::sum, mebibyte},
+      {"GPUMemoryUtilization", Quantity::gpu_memory_ratio, Aggregation::mean, percent},
   };
 }
 
@@ -138,13 +138,17 @@ std::vector<Series> ray_series() {
   return {
       {"ray_vllm_num_requests_running", Quantity::running},
       {"ray_vllm_num_requests_waiting", Quantity::waiting},
-      {"ray_vllm_kv_cache_usage_perc", Quantity::kv_cache_ratio, Fold::max},
+      {"ray_vllm_kv_cache_usage_perc", Quantity::kv_cache_ratio, Aggregation::max},
       {.name = "ray_vllm_gpu_cache_usage_perc",
        .quantity = Quantity::kv_cache_ratio,
-       .fold = Fold::max,
-       .rank = 1},
-      {.name = "ray_serve_replica_processing_queries", .quantity = Quantity::running, .rank = 1},
-      {.name = "ray_serve_deployment_queued_queries", .quantity = Quantity::waiting, .rank = 1},
+       .aggregation = Aggregation::max,
+       .preference = 1},
+      {.name = "ray_serve_replica_processing_queries",
+       .quantity = Quantity::running,
+       .preference = 1},
+      {.name = "ray_serve_deployment_queued_queries",
+       .quantity = Quantity::waiting,
+       .preference = 1},
   };
 }
 
@@ -153,13 +157,17 @@ std::vector<Series> other_series() {
   return {
       {"lmdeploy:num_requests_running", Quantity::running},
       {"lmdeploy:num_requests_waiting", Quantity::waiting},
-      {"lmdeploy:gpu_cache_usage_perc", Quantity::kv_cache_ratio, Fold::max},
+      {"lmdeploy:gpu_cache_usage_perc", Quantity::kv_cache_ratio, Aggregation::max},
       {.name = "gpu_utilization",  // NIMs that serve no language model
        .quantity = Quantity::gpu_utilization_ratio,
-       .fold = Fold::mean,
-       .rank = 2},
-      {.name = "gpu_memory_used_bytes", .quantity = Quantity::gpu_memory_used_bytes, .rank = 2},
-      {.name = "gpu_memory_total_bytes", .quantity = Quantity::gpu_memory_total_bytes, .rank = 2},
+       .aggregation = Aggregation::mean,
+       .preference = 2},
+      {.name = "gpu_memory_used_bytes",
+       .quantity = Quantity::gpu_memory_used_bytes,
+       .preference = 2},
+      {.name = "gpu_memory_total_bytes",
+       .quantity = Quantity::gpu_memory_total_bytes,
+       .preference = 2},
   };
 }
 
@@ -168,7 +176,7 @@ MetricsDialect dialect(std::string_view engine, std::string_view path, std::vect
   std::vector<std::string_view> names;
   for (const Series& each : series) {
     const auto known = std::ranges::find(names, each.name);
-    made.named.push_back(static_cast<std::size_t>(known - names.begin()));
+    made.name_indices.push_back(static_cast<std::size_t>(known - names.begin()));
     if (known == names.end()) names.push_back(each.name);
   }
   made.series = std::move(series);
@@ -188,35 +196,35 @@ std::vector<MetricsDialect> make_dialects() {
   dialects.push_back(dialect("vllm", "/metrics", vllm_series()));
   dialects.back().short_path = vllm_short_path;
   dialects.push_back(dialect("sglang", "/metrics", sglang_series()));
-  dialects.back().needs = "--enable-metrics";
+  dialects.back().required_option = "--enable-metrics";
   dialects.push_back(dialect("triton", "/metrics", triton_series()));
   dialects.push_back(dialect("trtllm", "/prometheus/metrics", trtllm_series()));
-  dialects.back().needs = "return_perf_metrics: true";
+  dialects.back().required_option = "return_perf_metrics: true";
   dialects.push_back(dialect("tgi", "/metrics", tgi_series()));
   dialects.push_back(dialect("llamacpp", "/metrics", llamacpp_series()));
-  dialects.back().keeps_awake = true;
-  dialects.back().needs = "--metrics";
+  dialects.back().prevents_sleep = true;
+  dialects.back().required_option = "--metrics";
   dialects.push_back(dialect("mlserver", "/metrics", mlserver_series()));
   dialects.push_back(dialect("torchserve", "/metrics", torchserve_series()));
-  dialects.back().needs = "metrics_mode=prometheus";
+  dialects.back().required_option = "metrics_mode=prometheus";
   dialects.push_back(dialect("ray", "/metrics", ray_series()));
-  dialects.back().elsewhere = true;  // at its own port it is a path of somebody's application
+  dialects.back().separate_port = true;  // at its own port it is a path of somebody's application
   // TensorFlow Serving counts what it has done, and says nothing of what it is doing: a path for
   // those who look it up, and nothing to ask.
   dialects.push_back(dialect("tfserving", "/monitoring/prometheus/metrics", {}));
   return dialects;
 }
 
-double within(double value, double most) {
-  return value >= 0 && value <= most ? value : EngineReading::unknown;
+double valid_or_unknown(double value, double max_value) {
+  return value >= 0 && value <= max_value ? value : EngineMetrics::unknown;
 }
 
 /// Some engines count a little over their capacity.
-double ratio(double value) { return std::min(within(value, 1.5), 1.0); }
+double ratio(double value) { return std::min(valid_or_unknown(value, 1.5), 1.0); }
 
 }  // namespace
 
-bool EngineReading::any() const {
+bool EngineMetrics::any() const {
   const double values[] = {running,
                            waiting,
                            kv_cache_ratio,
@@ -240,60 +248,66 @@ std::uint16_t metrics_port_of(std::string_view engine, std::uint16_t port) {
   return port;
 }
 
-bool is_consumed_by_reading(std::string_view engine, std::string_view path) {
+bool is_consumed_by_scrape(std::string_view engine, std::string_view path) {
   while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
   return engine == "trtllm" && path.substr(0, path.find('?')) == "/metrics";
 }
 
-void EngineMetricsReader::sample(std::size_t which, const Sample& sample) {
-  const auto allowed = [&](const LabelRule& rule) {
+void EngineMetricsReader::sample(std::size_t name_index, const Sample& sample) {
+  const auto allowed = [&](const LabelMatcher& rule) {
     const auto value = find_label(sample.labels, rule.label, scratch_);
     return value ? *value == rule.value : !rule.required;
   };
   for (std::size_t i = 0; i < dialect_.series.size(); ++i) {
     const Series& series = dialect_.series[i];
-    if (dialect_.named[i] != which || !std::ranges::all_of(series.rules, allowed)) continue;
-    Tally& tally = tallies_[static_cast<std::size_t>(series.quantity)][series.rank];
-    const double value = sample.value * series.unit;
-    tally.fold = series.fold;
-    if (series.apart.empty()) {
-      add(tally, value);
+    if (dialect_.name_indices[i] != name_index || !std::ranges::all_of(series.matchers, allowed))
+      continue;
+    Accumulator& accumulator =
+        accumulators_[static_cast<std::size_t>(series.quantity)][series.preference];
+    const double value = sample.value * series.scale;
+    accumulator.aggregation = series.aggregation;
+    if (series.group_by.empty()) {
+      add(accumulator, value);
       continue;
     }
-    const auto group = find_label(sample.labels, series.apart, scratch_);
-    const auto [known, first] = tally.groups.try_emplace(std::string(group.value_or("")), value);
+    const auto group = find_label(sample.labels, series.group_by, scratch_);
+    const auto [known, first] =
+        accumulator.groups.try_emplace(std::string(group.value_or("")), value);
     if (!first && (std::isnan(value) || value > known->second)) known->second = value;
   }
 }
 
-void EngineMetricsReader::add(Tally& tally, double value) {
-  if (tally.samples == 0 || std::isnan(value)) {
-    tally.value = value;
-  } else if (tally.fold == Fold::max) {
-    tally.value = std::max(tally.value, value);
+void EngineMetricsReader::add(Accumulator& accumulator, double value) {
+  if (accumulator.samples == 0 || std::isnan(value)) {
+    accumulator.value = value;
+  } else if (accumulator.aggregation == Aggregation::max) {
+    accumulator.value = std::max(accumulator.value, value);
   } else {
-    tally.value += value;
+    accumulator.value += value;
   }
-  ++tally.samples;
+  ++accumulator.samples;
 }
 
 double EngineMetricsReader::value_of(Quantity quantity) const {
-  for (Tally tally : tallies_[static_cast<std::size_t>(quantity)]) {
-    for (const auto& [group, value] : tally.groups) add(tally, value);
-    if (tally.samples == 0) continue;
-    return tally.fold == Fold::mean ? tally.value / tally.samples : tally.value;
+  for (Accumulator accumulator : accumulators_[static_cast<std::size_t>(quantity)]) {
+    for (const auto& [group, value] : accumulator.groups) add(accumulator, value);
+    if (accumulator.samples == 0) continue;
+    return accumulator.aggregation == Aggregation::mean ? accumulator.value / accumulator.samples
+                                                        : accumulator.value;
   }
-  return EngineReading::unknown;
+  return EngineMetrics::unknown;
 }
 
-EngineReading EngineMetricsReader::reading() const {
-  EngineReading reading{
-      .running = within(value_of(Quantity::running), most_requests),
-      .waiting = within(value_of(Quantity::waiting), most_requests),
+EngineMetrics EngineMetricsReader::reading() const {
+  EngineMetrics reading{
+      .running = valid_or_unknown(value_of(Quantity::running), max_requests),
+      .waiting = valid_or_unknown(value_of(Quantity::waiting), max_requests),
       .kv_cache_ratio = ratio(value_of(Quantity::kv_cache_ratio)),
       .gpu_utilization_ratio = ratio(value_of(Quantity::gpu_utilization_ratio)),
-      .gpu_memory_used_bytes = within(value_of(Quantity::gpu_memory_used_bytes), most_bytes),
-      .gpu_memory_total_bytes = within(value_of(Quantity::gpu_memory_total_bytes), most_bytes),
+      .gpu_memory_used_bytes =
+          valid_or_unknown(value_of(Quantity::gpu_memory_used_bytes), max_bytes),
+      .gpu_memory_total_bytes =
+          valid_or_unknown(value_of(Quantity::gpu_memory_total_bytes), max_bytes),
   };
   const double capacity = value_of(Quantity::kv_cache_capacity);
   if (std::isnan(reading.kv_cache_ratio) && capacity > 0) {
@@ -301,7 +315,8 @@ EngineReading EngineMetricsReader::reading() const {
   }
   const double used_ratio = value_of(Quantity::gpu_memory_ratio);
   if (std::isnan(reading.gpu_memory_total_bytes) && used_ratio > 0) {
-    reading.gpu_memory_total_bytes = within(reading.gpu_memory_used_bytes / used_ratio, most_bytes);
+    reading.gpu_memory_total_bytes =
+        valid_or_unknown(reading.gpu_memory_used_bytes / used_ratio, max_bytes);
   }
   return reading;
 }

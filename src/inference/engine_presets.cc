@@ -17,55 +17,55 @@ constexpr EnginePreset presets[] = {
     {.engine = "vllm",
      .path = "/health",
      .sleep_path = "/is_sleeping",
-     .listener_goes_first = true},
+     .closes_listener_first = true},
     // Generates a token and looks for it once a second; /health_generate is no different.
     {.engine = "sglang", .path = "/health"},
     // 400 is its "not ready", and the answer as long as any of its models is on its way.
     {.engine = "triton",
      .path = "/v2/health/ready",
      .listing = ModelListing::kserve,
-     .token = TokenQuestion::kserve,
-     .path_is_of_all_models = true,
-     .listener_goes_first = true,
-     .kserve_calls = true},
+     .token = TokenProbe::kserve,
+     .path_covers_all_models = true,
+     .closes_listener_first = true,
+     .serves_kserve_grpc = true},
     {.engine = "trtllm", .path = "/health"},
     // Not its /v2/health: that says {"live":true} whatever happens.
     {.engine = "tgi", .path = "/health"},
     // Not its /slots, not its /metrics: these wake a model that sleeps. Its /v1/models lists the
     // model while it is loading. Told to stop it is silent to those who are connected.
-    {.engine = "llamacpp", .path = "/health", .listener_goes_first = true},
+    {.engine = "llamacpp", .path = "/health", .closes_listener_first = true},
     // 500 where it says no. Of all models at once, and "Healthy" even where one has no worker.
     {.engine = "torchserve",
      .path = "/ping",
      .listing = ModelListing::torchserve,
-     .token = TokenQuestion::none,
-     .path_is_of_all_models = true},
+     .token = TokenProbe::none,
+     .path_covers_all_models = true},
     // Has no health but that of each model. (grpc.health.v1 says SERVING from the start.)
     {.engine = "tfserving",
      .path = "",
      .listing = ModelListing::tfserving,
-     .token = TokenQuestion::none},
+     .token = TokenProbe::none},
     // Its /-/healthz is the proxy's, and says "success" while no application is there. Where one is
     // on its way it is listed, and requests wait for it.
-    {.engine = "ray", .path = "/-/routes", .empty_is_loading = true},
+    {.engine = "ray", .path = "/-/routes", .empty_object_means_loading = true},
     {.engine = "ollama", .path = "/"},
     // Ready means all models; one that is unloaded later is absent (404), and the server ready.
     {.engine = "mlserver",
      .path = "/v2/health/ready",
      .listing = ModelListing::kserve,
-     .token = TokenQuestion::none,
-     .path_is_of_all_models = true,
-     .kserve_calls = true},
+     .token = TokenProbe::none,
+     .path_covers_all_models = true,
+     .serves_kserve_grpc = true},
     // No engine of the file: whoever else speaks the protocol (KServe v2).
     {.engine = "kserve",
      .path = "/v2/health/ready",
      .listing = ModelListing::kserve,
-     .token = TokenQuestion::none,
-     .path_is_of_all_models = true,
-     .kserve_calls = true},
+     .token = TokenProbe::none,
+     .path_covers_all_models = true,
+     .serves_kserve_grpc = true},
 };
 
-bool starts_object(const std::string& body) {
+bool is_json_object(const std::string& body) {
   const std::size_t at = body.find_first_not_of(" \t\r\n");
   return at != std::string::npos && body[at] == '{';
 }
@@ -88,14 +88,14 @@ Readiness read_tfserving(const std::string& body) {
       if (key == "state") {
         state = json::string_of(item, key);
       } else {
-        json::pass_over(item);
+        json::skip_value(item);
       }
     }
     return state;
   };
   const auto read =
       json::read_object(text, [&](std::string_view key, simdjson::ondemand::value value) {
-        if (key != "model_version_status") return json::pass_over(value);
+        if (key != "model_version_status") return json::skip_value(value);
         for (auto version : value.get_array()) {
           const std::string state = state_of(version.get_object());
           available |= state == "AVAILABLE";
@@ -103,7 +103,7 @@ Readiness read_tfserving(const std::string& body) {
         }
       });
   if (!read) return Readiness::failing;
-  return available ? Readiness::ready : coming ? Readiness::loading : Readiness::unready;
+  return available ? Readiness::ready : coming ? Readiness::loading : Readiness::not_ready;
 }
 
 /// [{"modelName":"m", ..., "workers":[{"id":"9000","status":"READY"}]}]: a worker that is ready is
@@ -118,7 +118,7 @@ Readiness read_torchserve(const std::string& body) {
       if (key == "status" && !json::is_null(item)) {
         ready |= json::string_of(item, key) == "READY";
       } else {
-        json::pass_over(item);
+        json::skip_value(item);
       }
     }
   };
@@ -129,7 +129,7 @@ Readiness read_torchserve(const std::string& body) {
       if (key == "workers" && !json::is_null(item)) {
         for (auto worker : item.get_array()) look_at_worker(worker.get_object());
       } else {
-        json::pass_over(item);
+        json::skip_value(item);
       }
     }
   };
@@ -141,7 +141,7 @@ Readiness read_torchserve(const std::string& body) {
 }
 
 /// {"choices":[{"text":"x","finish_reason":"length"}]}
-bool holds_choice(const std::string& body) {
+bool has_choice(const std::string& body) {
   std::string text = body;
   bool good = false;
   const auto look_at_choice = [&](simdjson::ondemand::object choice) {
@@ -152,21 +152,21 @@ bool holds_choice(const std::string& body) {
       if (key == "finish_reason" && !json::is_null(item)) {
         aborted = json::string_of(item, key) == "abort";
       } else {
-        json::pass_over(item);
+        json::skip_value(item);
       }
     }
     good |= !aborted;
   };
   const auto read =
       json::read_object(text, [&](std::string_view key, simdjson::ondemand::value value) {
-        if (key != "choices" || json::is_null(value)) return json::pass_over(value);
+        if (key != "choices" || json::is_null(value)) return json::skip_value(value);
         for (auto choice : value.get_array()) look_at_choice(choice.get_object());
       });
   return read && good;
 }
 
 /// {"model_name":"m","text_output":"x"}, without an "error".
-bool holds_text_output(const std::string& body) {
+bool has_text_output(const std::string& body) {
   std::string text = body;
   bool found = false;
   bool failed = false;
@@ -174,14 +174,14 @@ bool holds_text_output(const std::string& body) {
       json::read_object(text, [&](std::string_view key, simdjson::ondemand::value value) {
         found |= key == "text_output";
         failed |= key == "error";
-        json::pass_over(value);
+        json::skip_value(value);
       });
   return read && found && !failed;
 }
 
 /// A segment of a path: what is not unreserved (RFC 3986, 2.3) is escaped, but for the slash, which
 /// servers take as it is in names such as meta-llama/Llama-3.
-std::string in_path(std::string_view name) {
+std::string escape_path(std::string_view name) {
   constexpr std::string_view digits = "0123456789ABCDEF";
   std::string out;
   for (const char c : name) {
@@ -209,38 +209,39 @@ const EnginePreset& preset_of(std::string_view engine) {
 Readiness read_health(std::string_view engine, int status, const std::string& body) {
   if (status == 200) return Readiness::ready;
   if (says_loading_model(status, body)) return Readiness::loading;
-  if (status == 503) return Readiness::unready;
-  if (preset_of(engine).listing == ModelListing::kserve && status == 400) return Readiness::unready;
-  if (engine == "torchserve" && status == 500) return Readiness::unready;
+  if (status == 503) return Readiness::not_ready;
+  if (preset_of(engine).listing == ModelListing::kserve && status == 400)
+    return Readiness::not_ready;
+  if (engine == "torchserve" && status == 500) return Readiness::not_ready;
   return Readiness::failing;
 }
 
 std::string model_path(ModelListing listing, std::string_view model) {
   switch (listing) {
     case ModelListing::openai: return "/v1/models";
-    case ModelListing::kserve: return "/v2/models/" + in_path(model) + "/ready";
-    case ModelListing::tfserving: return "/v1/models/" + in_path(model);
-    case ModelListing::torchserve: return "/models/" + in_path(model);
+    case ModelListing::kserve: return "/v2/models/" + escape_path(model) + "/ready";
+    case ModelListing::tfserving: return "/v1/models/" + escape_path(model);
+    case ModelListing::torchserve: return "/models/" + escape_path(model);
   }
   return {};
 }
 
 Readiness read_model(ModelListing listing, int status, const std::string& body) {
-  if (status == 404) return Readiness::absent;
-  if (status == 503) return Readiness::unready;
+  if (status == 404) return Readiness::model_missing;
+  if (status == 503) return Readiness::not_ready;
   switch (listing) {
     case ModelListing::openai: break;
     case ModelListing::kserve:
       // Triton answers with the status alone; the protocol has {"ready": bool} besides.
-      if (status == 400) return Readiness::unready;
+      if (status == 400) return Readiness::not_ready;
       if (status != 200) return Readiness::failing;
-      if (starts_object(body)) {
+      if (is_json_object(body)) {
         std::string text = body;
         const auto fields = parse_json_scalars(text);
         if (!fields) return Readiness::failing;
         const auto ready = fields->find("ready");
         const bool* says = ready == fields->end() ? nullptr : std::get_if<bool>(&ready->second);
-        if (says != nullptr && !*says) return Readiness::unready;
+        if (says != nullptr && !*says) return Readiness::not_ready;
       }
       return Readiness::ready;
     case ModelListing::tfserving: return status == 200 ? read_tfserving(body) : Readiness::failing;
@@ -258,8 +259,8 @@ std::optional<std::vector<std::string>> read_models(const std::string& body) {
   return models;
 }
 
-bool serves(std::string_view engine, const std::vector<std::string>& listed,
-            std::string_view model) {
+bool lists_model(std::string_view engine, const std::vector<std::string>& listed,
+                 std::string_view model) {
   return std::ranges::any_of(listed, [&](const std::string& name) {
     if (name == model) return true;
     // What has no tag is asked for without one.
@@ -267,25 +268,26 @@ bool serves(std::string_view engine, const std::vector<std::string>& listed,
   });
 }
 
-TokenRequest token_request(TokenQuestion question, std::string_view model) {
-  if (question == TokenQuestion::kserve) {
-    return {"/v2/models/" + in_path(model) + "/generate", R"({"text_input":"1","max_tokens":1})"};
+TokenProbeRequest token_probe_request(TokenProbe probe, std::string_view model) {
+  if (probe == TokenProbe::kserve) {
+    return {"/v2/models/" + escape_path(model) + "/generate",
+            R"({"text_input":"1","max_tokens":1})"};
   }
   return {"/v1/completions",
           R"({"model":)" + json_string(model) + R"(,"prompt":"1","max_tokens":1})"};
 }
 
-bool holds_token(TokenQuestion question, int status, const std::string& body) {
+bool contains_token(TokenProbe probe, int status, const std::string& body) {
   if (status != 200) return false;
-  switch (question) {
-    case TokenQuestion::none: return false;
-    case TokenQuestion::completion: return holds_choice(body);
-    case TokenQuestion::kserve: return holds_text_output(body);
+  switch (probe) {
+    case TokenProbe::none: return false;
+    case TokenProbe::completion: return has_choice(body);
+    case TokenProbe::kserve: return has_text_output(body);
   }
   return false;
 }
 
-bool says_sleeping(int status, const std::string& body) {
+bool reports_sleeping(int status, const std::string& body) {
   if (status != 200) return false;
   std::string text = body;
   const auto fields = parse_json_scalars(text);

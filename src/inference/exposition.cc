@@ -46,7 +46,7 @@ std::optional<std::size_t> labels_size(std::string_view text) {
   return std::nullopt;
 }
 
-bool equal_whatever_case(std::string_view text, std::string_view lower) {
+bool equals_ignore_case(std::string_view text, std::string_view lower) {
   return std::ranges::equal(text, lower, [](char a, char b) {
     return (a >= 'A' && a <= 'Z' ? static_cast<char>(a - 'A' + 'a') : a) == b;
   });
@@ -59,8 +59,8 @@ std::optional<double> parse_value(std::string_view text) {
   const std::string_view digits = text.substr(negative ? 1 : 0);
   if (digits.empty()) return std::nullopt;
   if (const char c = digits.front(); c != '.' && (c < '0' || c > '9')) {
-    if (equal_whatever_case(digits, "nan")) return std::numeric_limits<double>::quiet_NaN();
-    if (!equal_whatever_case(digits, "inf") && !equal_whatever_case(digits, "infinity")) {
+    if (equals_ignore_case(digits, "nan")) return std::numeric_limits<double>::quiet_NaN();
+    if (!equals_ignore_case(digits, "inf") && !equals_ignore_case(digits, "infinity")) {
       return std::nullopt;
     }
     const double infinity = std::numeric_limits<double>::infinity();
@@ -138,9 +138,9 @@ std::optional<std::string_view> find_label(std::string_view labels, std::string_
 
 MetricNames::MetricNames(std::vector<std::string_view> names) : names_(std::move(names)) {
   if (names_.empty()) return;
-  shortest_ = std::ranges::min(names_, {}, &std::string_view::size).size();
-  const std::size_t width = std::min(shortest_, window_bytes);
-  while (offset_ + width < shortest_ &&
+  min_name_bytes_ = std::ranges::min(names_, {}, &std::string_view::size).size();
+  const std::size_t width = std::min(min_name_bytes_, window_bytes);
+  while (offset_ + width < min_name_bytes_ &&
          std::ranges::all_of(
              names_,
              [&](std::string_view name) { return name[offset_] == names_.front()[offset_]; })) {
@@ -151,7 +151,7 @@ MetricNames::MetricNames(std::vector<std::string_view> names) : names_(std::move
   mask_ = std::bit_cast<std::uint64_t>(bytes);
   for (const std::string_view name : names_) {
     const std::size_t bit = bit_of(window(name.data(), name.data() + name.size()));
-    seen_[bit / 64] |= std::uint64_t{1} << (bit % 64);
+    bloom_[bit / 64] |= std::uint64_t{1} << (bit % 64);
   }
 }
 
@@ -167,10 +167,10 @@ std::uint64_t MetricNames::window(const char* line, const char* end) const {
   return word & mask_;
 }
 
-bool MetricNames::perhaps(const char* line, std::size_t size, const char* end) const {
-  if (size <= shortest_ || names_.empty()) return false;
+bool MetricNames::may_match(const char* line, std::size_t size, const char* end) const {
+  if (size <= min_name_bytes_ || names_.empty()) return false;
   const std::size_t bit = bit_of(window(line, end));
-  return ((seen_[bit / 64] >> (bit % 64)) & 1) != 0;
+  return ((bloom_[bit / 64] >> (bit % 64)) & 1) != 0;
 }
 
 std::size_t MetricNames::find(std::string_view name) const {
@@ -183,14 +183,14 @@ std::size_t MetricNames::find(std::string_view name) const {
 
 void ExpositionReader::read(std::string_view bytes) {
   if (ended_) return;
-  if (in_mid_line()) bytes = finish_partial(bytes);
+  if (has_partial_line()) bytes = finish_partial(bytes);
   const char* at = bytes.data();
   const char* const end = at + bytes.size();
   while (at != end && !ended_) {
     const auto left = static_cast<std::size_t>(end - at);
     const auto* feed = static_cast<const char*>(std::memchr(at, '\n', left));
     if (feed == nullptr) {
-      skipping_ = left > longest_line;
+      skipping_ = left > max_line_bytes;
       if (!skipping_) partial_.assign(at, left);
       return;
     }
@@ -203,7 +203,7 @@ void ExpositionReader::read(std::string_view bytes) {
 std::string_view ExpositionReader::finish_partial(std::string_view bytes) {
   const std::size_t feed = bytes.find('\n');
   const std::string_view rest = bytes.substr(0, feed);
-  if (!skipping_ && partial_.size() + rest.size() > longest_line) {
+  if (!skipping_ && partial_.size() + rest.size() > max_line_bytes) {
     skipping_ = true;
     partial_.clear();
   }
@@ -216,7 +216,7 @@ std::string_view ExpositionReader::finish_partial(std::string_view bytes) {
 }
 
 void ExpositionReader::line(const char* begin, std::size_t size, const char* end) {
-  if (size > longest_line) return;
+  if (size > max_line_bytes) return;
   while (size > 0 && is_blank(*begin)) {
     ++begin;
     --size;
@@ -226,11 +226,11 @@ void ExpositionReader::line(const char* begin, std::size_t size, const char* end
     if (comment == "# EOF" || comment == "# EOF\r") ended_ = true;
     return;
   }
-  if (!names_.perhaps(begin, size, end)) return;
+  if (!names_.may_match(begin, size, end)) return;
   const auto sample = parse_sample({begin, size});
   if (!sample) return;
-  if (const std::size_t which = names_.find(sample->name); which != MetricNames::none) {
-    sink_.sample(which, *sample);
+  if (const std::size_t name_index = names_.find(sample->name); name_index != MetricNames::none) {
+    sink_.sample(name_index, *sample);
   }
 }
 

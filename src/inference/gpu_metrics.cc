@@ -20,13 +20,13 @@ enum class GpuQuantity : std::uint8_t {
 struct GpuSeries {
   std::string_view name;
   GpuQuantity quantity;
-  double unit = 1;
+  double scale = 1;
 };
 
 constexpr double mebibyte = 1024.0 * 1024.0;
 constexpr double percent = 0.01;
 /// DCGM writes 2^47 and numbers near 2^31 and 2^63 for what it does not know, in MiB: above this.
-constexpr double most_bytes = 0x1p50;
+constexpr double max_bytes = 0x1p50;
 
 constexpr GpuSeries all_series[] = {
     {"DCGM_FI_DEV_GPU_UTIL", GpuQuantity::utilization_ratio, percent},
@@ -60,20 +60,20 @@ const MetricNames& gpu_names() {
 }
 
 double ratio(double value) {
-  return value >= 0 && value <= 1.5 ? std::min(value, 1.0) : EngineReading::unknown;
+  return value >= 0 && value <= 1.5 ? std::min(value, 1.0) : EngineMetrics::unknown;
 }
 double bytes(double value) {
-  return value >= 0 && value <= most_bytes ? value : EngineReading::unknown;
+  return value >= 0 && value <= max_bytes ? value : EngineMetrics::unknown;
 }
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
-bool equal_whatever_case(std::string_view a, std::string_view b) {
+bool equals_ignore_case(std::string_view a, std::string_view b) {
   return std::ranges::equal(a, b, {}, lower, lower);
 }
 
 std::string_view without_prefix(std::string_view uuid) {
-  if (uuid.size() > 4 && equal_whatever_case(uuid.substr(0, 4), "gpu-")) uuid.remove_prefix(4);
+  if (uuid.size() > 4 && equals_ignore_case(uuid.substr(0, 4), "gpu-")) uuid.remove_prefix(4);
   return uuid;
 }
 
@@ -88,7 +88,7 @@ std::string first_label(std::string_view labels, std::initializer_list<std::stri
 
 /// What tells a GPU from all others, by its UUID or by its index.
 enum class KeyKind : char { uuid = 'u', index = 'i' };
-std::string key_of(KeyKind kind, const GpuReading& gpu) {
+std::string key_of(KeyKind kind, const GpuMetrics& gpu) {
   std::string key(1, static_cast<char>(kind));
   const std::string& last = kind == KeyKind::uuid ? gpu.uuid : gpu.index;
   for (const std::string* part : {&gpu.host, &gpu.instance, &last}) {
@@ -101,13 +101,13 @@ std::string key_of(KeyKind kind, const GpuReading& gpu) {
 
 }  // namespace
 
-bool is_meant(const GpuReading& gpu, std::string_view label) {
+bool is_selected(const GpuMetrics& gpu, std::string_view label) {
   if (const std::size_t slash = label.rfind('/'); slash != std::string_view::npos) {
     if (gpu.host != label.substr(0, slash)) return false;
     label.remove_prefix(slash + 1);
   }
   if (label.empty()) return false;
-  if (!gpu.uuid.empty() && equal_whatever_case(without_prefix(gpu.uuid), without_prefix(label))) {
+  if (!gpu.uuid.empty() && equals_ignore_case(without_prefix(gpu.uuid), without_prefix(label))) {
     return true;
   }
   if (gpu.index.empty()) return false;
@@ -116,13 +116,14 @@ bool is_meant(const GpuReading& gpu, std::string_view label) {
   return colon == std::string_view::npos || gpu.instance == label.substr(colon + 1);
 }
 
-EngineReading sum_up(std::span<const GpuReading> gpus, std::span<const std::string> labels) {
-  EngineReading total;
+EngineMetrics aggregate_gpus(std::span<const GpuMetrics> gpus,
+                             std::span<const std::string> labels) {
+  EngineMetrics total;
   double utilization = 0;
   int utilized = 0;
   const auto add = [](double& sum, double value) { sum = std::isnan(sum) ? value : sum + value; };
-  for (const GpuReading& gpu : gpus) {
-    const auto meant = [&](const std::string& label) { return is_meant(gpu, label); };
+  for (const GpuMetrics& gpu : gpus) {
+    const auto meant = [&](const std::string& label) { return is_selected(gpu, label); };
     if (!labels.empty() && std::ranges::none_of(labels, meant)) continue;
     if (!std::isnan(gpu.utilization_ratio)) {
       utilization += gpu.utilization_ratio;
@@ -141,48 +142,48 @@ GpuMetricsReader::GpuMetricsReader() : reader_(gpu_names(), *this) {}
 
 /// The GPU of a sample: a new one where its labels were not seen before.
 GpuMetricsReader::Gpu* GpuMetricsReader::gpu_of(std::string_view labels) {
-  GpuReading named{
+  GpuMetrics named{
       .index = first_label(labels, {"gpu", "index", "gpu_id"}, scratch_),
       .instance = first_label(labels, {"GPU_I_ID", "gpu_partition_id"}, scratch_),
       .uuid = first_label(labels, {"UUID", "uuid", "gpu_uuid"}, scratch_),
       .host = first_label(labels, {"hostname", "Hostname"}, scratch_),
   };
-  if (Gpu* const same = known(named)) {
+  if (Gpu* const same = find_gpu(named)) {
     if (same->reading.index.empty() && !named.index.empty()) {
       same->reading.index = std::move(named.index);
       index(static_cast<std::size_t>(same - gpus_.data()));
     }
     return same;
   }
-  if (gpus_.size() == most_gpus) return nullptr;
+  if (gpus_.size() == max_gpus) return nullptr;
   gpus_.push_back(Gpu{.reading = std::move(named)});
   index(gpus_.size() - 1);
   return &gpus_.back();
 }
 
 /// The one with that UUID; where one of the two has none, the one with that index.
-GpuMetricsReader::Gpu* GpuMetricsReader::known(const GpuReading& named) {
+GpuMetricsReader::Gpu* GpuMetricsReader::find_gpu(const GpuMetrics& named) {
   if (!named.uuid.empty()) {
-    const auto same = places_.find(key_of(KeyKind::uuid, named));
-    if (same != places_.end()) return &gpus_[same->second];
+    const auto same = indices_.find(key_of(KeyKind::uuid, named));
+    if (same != indices_.end()) return &gpus_[same->second];
   }
-  const auto same = places_.find(key_of(KeyKind::index, named));
-  if (same == places_.end()) return nullptr;
+  const auto same = indices_.find(key_of(KeyKind::index, named));
+  if (same == indices_.end()) return nullptr;
   Gpu& gpu = gpus_[same->second];
   return named.uuid.empty() || gpu.reading.uuid.empty() ? &gpu : nullptr;
 }
 
-void GpuMetricsReader::index(std::size_t place) {
-  const GpuReading& gpu = gpus_[place].reading;
-  if (!gpu.uuid.empty()) places_.try_emplace(key_of(KeyKind::uuid, gpu), place);
-  places_.try_emplace(key_of(KeyKind::index, gpu), place);
+void GpuMetricsReader::index(std::size_t position) {
+  const GpuMetrics& gpu = gpus_[position].reading;
+  if (!gpu.uuid.empty()) indices_.try_emplace(key_of(KeyKind::uuid, gpu), position);
+  indices_.try_emplace(key_of(KeyKind::index, gpu), position);
 }
 
-void GpuMetricsReader::sample(std::size_t which, const Sample& sample) {
+void GpuMetricsReader::sample(std::size_t name_index, const Sample& sample) {
   Gpu* gpu = gpu_of(sample.labels);
   if (gpu == nullptr) return;
-  const GpuSeries& series = all_series[which];
-  const double value = sample.value * series.unit;
+  const GpuSeries& series = all_series[name_index];
+  const double value = sample.value * series.scale;
   switch (series.quantity) {
     case GpuQuantity::utilization_ratio: gpu->reading.utilization_ratio = ratio(value); break;
     case GpuQuantity::engine_active_ratio: gpu->engine_active_ratio = ratio(value); break;
@@ -194,11 +195,11 @@ void GpuMetricsReader::sample(std::size_t which, const Sample& sample) {
   }
 }
 
-std::vector<GpuReading> GpuMetricsReader::gpus() const {
-  std::vector<GpuReading> readings;
+std::vector<GpuMetrics> GpuMetricsReader::gpus() const {
+  std::vector<GpuMetrics> readings;
   readings.reserve(gpus_.size());
   for (const Gpu& gpu : gpus_) {
-    GpuReading& reading = readings.emplace_back(gpu.reading);
+    GpuMetrics& reading = readings.emplace_back(gpu.reading);
     if (std::isnan(reading.utilization_ratio)) reading.utilization_ratio = gpu.engine_active_ratio;
     if (std::isnan(reading.memory_total_bytes)) {
       const double reserved = std::isnan(gpu.reserved_bytes) ? 0 : gpu.reserved_bytes;

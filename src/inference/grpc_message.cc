@@ -12,32 +12,32 @@ std::size_t length_in(std::string_view prefix) {
 }
 
 /// More is not set aside for a message before its bytes are there.
-constexpr std::size_t most_reserved = 1 << 20;
+constexpr std::size_t max_reserved = 1 << 20;
 
 }  // namespace
 
 GrpcMessageReader::Step GrpcMessageReader::read(std::string_view& bytes) {
   message_ = {};
-  if (taken_) {
-    gathered_.clear();
-    taken_ = false;
+  if (consumed_) {
+    buffered_.clear();
+    consumed_ = false;
   }
-  const auto gather_until = [&](std::size_t size) {
-    const std::size_t count = std::min(size - gathered_.size(), bytes.size());
-    gathered_.append(bytes.substr(0, count));
+  const auto buffer_until = [&](std::size_t size) {
+    const std::size_t count = std::min(size - buffered_.size(), bytes.size());
+    buffered_.append(bytes.substr(0, count));
     bytes.remove_prefix(count);
-    return gathered_.size() == size;
+    return buffered_.size() == size;
   };
 
-  const bool in_place = gathered_.empty() && bytes.size() >= grpc_prefix_bytes;
-  if (!in_place && gathered_.size() < grpc_prefix_bytes && !gather_until(grpc_prefix_bytes)) {
+  const bool in_place = buffered_.empty() && bytes.size() >= grpc_prefix_bytes;
+  if (!in_place && buffered_.size() < grpc_prefix_bytes && !buffer_until(grpc_prefix_bytes)) {
     return Step::more;
   }
-  const std::string_view prefix = in_place ? bytes : std::string_view(gathered_);
+  const std::string_view prefix = in_place ? bytes : std::string_view(buffered_);
   if (prefix[0] != 0 && prefix[0] != 1) return Step::malformed;
   compressed_ = prefix[0] == 1;
   const std::size_t length = length_in(prefix);
-  if (length > largest_) return Step::too_large;
+  if (length > max_message_bytes_) return Step::too_large;
 
   const std::size_t size = grpc_prefix_bytes + length;
   if (in_place && bytes.size() >= size) {
@@ -45,10 +45,10 @@ GrpcMessageReader::Step GrpcMessageReader::read(std::string_view& bytes) {
     bytes.remove_prefix(size);
     return Step::message;
   }
-  if (gathered_.size() <= grpc_prefix_bytes) gathered_.reserve(std::min(size, most_reserved));
-  if (!gather_until(size)) return Step::more;
-  message_ = std::string_view(gathered_).substr(grpc_prefix_bytes);
-  taken_ = true;
+  if (buffered_.size() <= grpc_prefix_bytes) buffered_.reserve(std::min(size, max_reserved));
+  if (!buffer_until(size)) return Step::more;
+  message_ = std::string_view(buffered_).substr(grpc_prefix_bytes);
+  consumed_ = true;
   return Step::message;
 }
 

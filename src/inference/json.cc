@@ -18,7 +18,7 @@ Result<std::map<std::string, JsonScalar>> parse_json_scalars(std::string& json) 
     JsonScalar& place = scalars[std::string(key)];
     switch (value.type()) {
       case simdjson::ondemand::json_type::null:
-        json::pass_over(value);
+        json::skip_value(value);
         place = std::monostate{};
         break;
       case simdjson::ondemand::json_type::boolean: place = value.get_bool().value(); break;
@@ -26,7 +26,7 @@ Result<std::map<std::string, JsonScalar>> parse_json_scalars(std::string& json) 
       case simdjson::ondemand::json_type::string:
         place = std::string(value.get_string().value());
         break;
-      default: throw json::Unacceptable{"'" + std::string(key) + "' should be a plain value"};
+      default: throw json::InvalidValue{"'" + std::string(key) + "' should be a plain value"};
     }
   });
   if (!read) return std::move(read.error());
@@ -72,16 +72,16 @@ std::string_view number_text(std::string_view token) {
   return token;
 }
 
-void pass_over(simdjson::ondemand::value value) {
+void skip_value(simdjson::ondemand::value value) {
   switch (value.type()) {
     case simdjson::ondemand::json_type::object:
       for (auto field : value.get_object()) {
         static_cast<void>(field.unescaped_key().value());
-        pass_over(field.value().value());
+        skip_value(field.value().value());
       }
       break;
     case simdjson::ondemand::json_type::array:
-      for (auto element : value.get_array()) pass_over(element.value());
+      for (auto element : value.get_array()) skip_value(element.value());
       break;
     case simdjson::ondemand::json_type::string:
       static_cast<void>(value.get_string().value());
@@ -96,29 +96,30 @@ void pass_over(simdjson::ondemand::value value) {
 
 std::string string_of(simdjson::ondemand::value value, std::string_view key) {
   if (value.type() != simdjson::ondemand::json_type::string) {
-    throw Unacceptable{"'" + std::string(key) + "': Input should be a valid string"};
+    throw InvalidValue{"'" + std::string(key) + "': Input should be a valid string"};
   }
   return std::string(value.get_string().value());
 }
 
 bool bool_of(simdjson::ondemand::value value, std::string_view key) {
   if (value.type() != simdjson::ondemand::json_type::boolean) {
-    throw Unacceptable{"'" + std::string(key) + "': Input should be a valid boolean"};
+    throw InvalidValue{"'" + std::string(key) + "': Input should be a valid boolean"};
   }
   return value.get_bool().value();
 }
 
-std::uint32_t count_of(simdjson::ondemand::value value, std::string_view key, std::uint32_t least) {
+std::uint32_t count_of(simdjson::ondemand::value value, std::string_view key,
+                       std::uint32_t minimum) {
   constexpr std::uint32_t most = ~std::uint32_t{0};
   const auto refuse = [&](const char* what) {
-    throw Unacceptable{"'" + std::string(key) + "': " + what};
+    throw InvalidValue{"'" + std::string(key) + "': " + what};
   };
   if (value.type() != simdjson::ondemand::json_type::number)
     refuse("Input should be a valid integer");
   number_text(value.raw_json_token());
   const double number = value.get_double().value();
   if (number != std::trunc(number)) refuse("Input should be a valid integer");
-  if (number < least) refuse(least == 0 ? "must be at least 0" : "must be at least 1");
+  if (number < minimum) refuse(minimum == 0 ? "must be at least 0" : "must be at least 1");
   return number >= most ? most : static_cast<std::uint32_t>(number);
 }
 

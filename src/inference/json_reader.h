@@ -11,13 +11,13 @@
 namespace evenkeel::json {
 
 /// A value of a wrong type or range; turned into an Error by `read_document`.
-struct Unacceptable {
+struct InvalidValue {
   std::string what;
 };
 
 /// Reads a value whose content does not matter, so that none of it goes unchecked: simdjson looks
 /// at what it is asked for only.
-void pass_over(simdjson::ondemand::value value);
+void skip_value(simdjson::ondemand::value value);
 
 /// The text of a number as it was written; throws unless it is one.
 std::string_view number_text(std::string_view token);
@@ -25,7 +25,8 @@ std::string_view number_text(std::string_view token);
 std::string string_of(simdjson::ondemand::value value, std::string_view key);
 bool bool_of(simdjson::ondemand::value value, std::string_view key);
 /// An integer of at least `least`; larger than 32 bits counts as the largest of 32 bits.
-std::uint32_t count_of(simdjson::ondemand::value value, std::string_view key, std::uint32_t least);
+std::uint32_t count_of(simdjson::ondemand::value value, std::string_view key,
+                       std::uint32_t minimum);
 
 inline bool is_null(simdjson::ondemand::value value) {
   return value.type() == simdjson::ondemand::json_type::null;
@@ -57,8 +58,8 @@ Result<Done> read_object(std::string& text, OnField field) {
     }
   } catch (const simdjson::simdjson_error& error) {
     return bad_json(std::string("JSON decode error: ") + error.what());
-  } catch (const Unacceptable& unacceptable) {
-    return bad_json(unacceptable.what);
+  } catch (const InvalidValue& invalid) {
+    return bad_json(invalid.what);
   }
   return Done{};
 }

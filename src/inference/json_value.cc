@@ -36,21 +36,21 @@ const T& get_or_nothing(const Is& is) {
 
 }  // namespace
 
-bool JsonValue::truth() const { return get_or_nothing<bool>(is_); }
+bool JsonValue::truth() const { return get_or_nothing<bool>(value_); }
 
 std::optional<double> JsonValue::number() const {
-  const double* value = std::get_if<double>(&is_);
+  const double* value = std::get_if<double>(&value_);
   return value == nullptr ? std::nullopt : std::optional(*value);
 }
 
-const std::string& JsonValue::text() const { return get_or_nothing<std::string>(is_); }
+const std::string& JsonValue::text() const { return get_or_nothing<std::string>(value_); }
 
 const std::vector<JsonValue>& JsonValue::items() const {
-  return get_or_nothing<std::vector<JsonValue>>(is_);
+  return get_or_nothing<std::vector<JsonValue>>(value_);
 }
 
 const std::vector<JsonValue::Member>& JsonValue::members() const {
-  return get_or_nothing<std::vector<Member>>(is_);
+  return get_or_nothing<std::vector<Member>>(value_);
 }
 
 const JsonValue& JsonValue::operator[](std::string_view name) const {

@@ -10,7 +10,7 @@ using simdjson::ondemand::value;
 
 std::uint64_t count_elements(value data) {
   if (data.type() != json_type::array) {
-    json::pass_over(data);
+    json::skip_value(data);
     return 1;
   }
   std::uint64_t count = 0;
@@ -21,7 +21,7 @@ std::uint64_t count_elements(value data) {
 /// The text of an array, checked and counted.
 std::string array_text(value field, std::string_view key, std::uint64_t& elements) {
   if (field.type() != json_type::array) {
-    throw json::Unacceptable{"'" + std::string(key) + "' should be an array"};
+    throw json::InvalidValue{"'" + std::string(key) + "' should be an array"};
   }
   simdjson::ondemand::array array = field.get_array();
   std::string_view text = array.raw_json();
@@ -34,7 +34,7 @@ std::string array_text(value field, std::string_view key, std::uint64_t& element
 
 KserveTensor read_tensor(value input) {
   if (input.type() != json_type::object) {
-    throw json::Unacceptable{"'inputs': each should be an object"};
+    throw json::InvalidValue{"'inputs': each should be an object"};
   }
   KserveTensor tensor;
   std::uint64_t dimensions = 0;
@@ -50,12 +50,12 @@ KserveTensor read_tensor(value input) {
     } else if (key == "data") {
       tensor.data = array_text(item, key, tensor.elements);
     } else {
-      json::pass_over(item);
+      json::skip_value(item);
     }
   }
-  if (tensor.name.empty()) throw json::Unacceptable{"'inputs': an input has no name"};
+  if (tensor.name.empty()) throw json::InvalidValue{"'inputs': an input has no name"};
   if (tensor.data.empty()) {
-    throw json::Unacceptable{"input '" + tensor.name +
+    throw json::InvalidValue{"input '" + tensor.name +
                              "' has no data; binary data is not read here"};
   }
   return tensor;
@@ -69,10 +69,10 @@ Result<KserveInferRequest> parse_kserve_infer(std::string& body) {
     if (key == "id") {
       request.id = json::string_of(field, key);
     } else if (key == "inputs") {
-      if (field.type() != json_type::array) throw json::Unacceptable{"'inputs' should be an array"};
+      if (field.type() != json_type::array) throw json::InvalidValue{"'inputs' should be an array"};
       for (auto input : field.get_array()) request.inputs.push_back(read_tensor(input.value()));
     } else {
-      json::pass_over(field);
+      json::skip_value(field);
     }
   });
   if (!read) return std::move(read.error());
@@ -92,7 +92,7 @@ Result<KserveGenerateRequest> parse_kserve_generate(std::string& body) {
     } else if (key == "stream") {
       request.stream = json::bool_of(field, key);
     } else {
-      json::pass_over(field);
+      json::skip_value(field);
     }
   };
   auto read = json::read_object(body, [&](std::string_view key, value field) {

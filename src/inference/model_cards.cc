@@ -17,7 +17,7 @@ ModelCard read_card(simdjson::ondemand::value value) {
     } else if (key == "owned_by" && !json::is_null(item)) {
       card.owner = json::string_of(item, key);
     } else {
-      json::pass_over(item);
+      json::skip_value(item);
     }
   }
   return card;
@@ -30,7 +30,7 @@ std::optional<std::vector<ModelCard>> read_model_cards(std::string text) {
   const auto read =
       json::read_object(text, [&](std::string_view name, simdjson::ondemand::value value) {
         if (name != "data" || value.type() != simdjson::ondemand::json_type::array) {
-          json::pass_over(value);
+          json::skip_value(value);
           return;
         }
         cards.emplace();

@@ -12,21 +12,21 @@ using simdjson::ondemand::value;
 void read_content(value content, PromptPart& part) {
   switch (content.type()) {
     case json_type::string: part.text = content.get_string().value(); return;
-    case json_type::null: json::pass_over(content); return;
+    case json_type::null: json::skip_value(content); return;
     case json_type::array: break;
-    default: throw json::Unacceptable{"'content': Input should be a valid string or list of parts"};
+    default: throw json::InvalidValue{"'content': Input should be a valid string or list of parts"};
   }
   for (auto element : content.get_array()) {
     value piece = element.value();
     if (piece.type() != json_type::object) {
-      throw json::Unacceptable{"'content': each part should be an object"};
+      throw json::InvalidValue{"'content': each part should be an object"};
     }
     for (auto field : piece.get_object()) {
       const std::string_view key = field.unescaped_key();
       if (key == "text" && field.value().type() == json_type::string) {
         part.text += std::string_view(field.value().get_string());
       } else {
-        json::pass_over(field.value().value());
+        json::skip_value(field.value().value());
       }
     }
   }
@@ -34,13 +34,13 @@ void read_content(value content, PromptPart& part) {
 
 Prompt read_messages(value messages) {
   if (messages.type() != json_type::array) {
-    throw json::Unacceptable{"'messages': Input should be a valid list"};
+    throw json::InvalidValue{"'messages': Input should be a valid list"};
   }
   Prompt prompt;
   for (auto element : messages.get_array()) {
     value message = element.value();
     if (message.type() != json_type::object) {
-      throw json::Unacceptable{"'messages': each message should be an object"};
+      throw json::InvalidValue{"'messages': each message should be an object"};
     }
     PromptPart& part = prompt.emplace_back();
     for (auto field : message.get_object()) {
@@ -51,12 +51,12 @@ Prompt read_messages(value messages) {
         part.text.clear();
         read_content(field.value().value(), part);
       } else {
-        json::pass_over(field.value().value());
+        json::skip_value(field.value().value());
       }
     }
-    if (part.role.empty()) throw json::Unacceptable{"'messages': 'role': Field required"};
+    if (part.role.empty()) throw json::InvalidValue{"'messages': 'role': Field required"};
   }
-  if (prompt.empty()) throw json::Unacceptable{"'messages': should have at least one message"};
+  if (prompt.empty()) throw json::InvalidValue{"'messages': should have at least one message"};
   return prompt;
 }
 
@@ -64,7 +64,7 @@ Prompt read_messages(value messages) {
 std::vector<Prompt> read_prompts(value prompt, std::string_view key) {
   std::vector<Prompt> prompts;
   const auto refuse = [&] {
-    throw json::Unacceptable{"'" + std::string(key) +
+    throw json::InvalidValue{"'" + std::string(key) +
                              "': Input should be text, token ids, or a list of them"};
   };
   const auto add_text = [&](value text) {
@@ -93,20 +93,20 @@ std::vector<Prompt> read_prompts(value prompt, std::string_view key) {
   }
   if (!ids.empty() && !prompts.empty()) refuse();
   if (!ids.empty()) prompts.push_back({PromptPart{.token_ids = std::move(ids)}});
-  if (prompts.empty()) throw json::Unacceptable{"'" + std::string(key) + "': should not be empty"};
+  if (prompts.empty()) throw json::InvalidValue{"'" + std::string(key) + "': should not be empty"};
   return prompts;
 }
 
 void read_stream_options(value options, OpenAiRequest& request) {
   if (options.type() != json_type::object) {
-    throw json::Unacceptable{"'stream_options': Input should be a valid dictionary"};
+    throw json::InvalidValue{"'stream_options': Input should be a valid dictionary"};
   }
   for (auto field : options.get_object()) {
     const std::string_view key = field.unescaped_key();
     if (key == "include_usage" && !json::is_null(field.value().value())) {
       request.include_usage = json::bool_of(field.value().value(), key);
     } else {
-      json::pass_over(field.value().value());
+      json::skip_value(field.value().value());
     }
   }
 }
@@ -120,7 +120,7 @@ void read_field(OpenAiApi api, std::string_view key, value field, OpenAiRequest&
                 MaxTokens& max) {
   const bool chat = api == OpenAiApi::chat_completions;
   if (json::is_null(field)) {
-    json::pass_over(field);
+    json::skip_value(field);
   } else if (key == "model") {
     request.model = json::string_of(field, key);
   } else if (key == "messages" && chat) {
@@ -144,13 +144,13 @@ void read_field(OpenAiApi api, std::string_view key, value field, OpenAiRequest&
     request.ignore_eos = json::bool_of(field, key);
   } else if (key == "seed") {
     if (field.type() == json_type::number) request.seed = json::number_text(field.raw_json_token());
-    json::pass_over(field);
+    json::skip_value(field);
   } else if (key == "cache_salt") {
     request.cache_salt = json::string_of(field, key);
   } else if (key == "encoding_format") {
     request.encoding_format = json::string_of(field, key);
   } else {
-    json::pass_over(field);
+    json::skip_value(field);
   }
 }
 

@@ -95,22 +95,22 @@ Result<Cidr> Cidr::parse(const std::string& text) {
   const auto slash = text.find('/');
   const std::string host = text.substr(0, slash);
   Cidr cidr;
-  unsigned longest = 128;
+  unsigned max_bits = 128;
   unsigned offset = 0;
   if (in_addr v4; inet_pton(AF_INET, host.c_str(), &v4) == 1) {
     cidr.bytes_[10] = cidr.bytes_[11] = 0xff;
     std::memcpy(cidr.bytes_ + 12, &v4, 4);
-    longest = 32;
+    max_bits = 32;
     offset = 96;
   } else if (inet_pton(AF_INET6, host.c_str(), cidr.bytes_) != 1) {
     return bad;
   }
-  unsigned bits = longest;
+  unsigned bits = max_bits;
   if (slash != std::string::npos) {
     const char* begin = text.data() + slash + 1;
     const char* end = text.data() + text.size();
     const auto parsed = std::from_chars(begin, end, bits);
-    if (parsed.ec != std::errc{} || parsed.ptr != end || bits > longest) return bad;
+    if (parsed.ec != std::errc{} || parsed.ptr != end || bits > max_bits) return bad;
   }
   cidr.bits_ = bits + offset;
   return cidr;

@@ -14,15 +14,15 @@ constexpr int accept_batch = 64;  // then others get their turn
 constexpr Duration pause_when_exhausted = std::chrono::milliseconds(100);
 
 /// `beside` others on the port; else the port must be free, and is open to others from then on.
-Result<int> open_listening(const Endpoint& endpoint, bool beside) {
+Result<int> open_listening(const Endpoint& endpoint, bool shared) {
   const int fd = socket(endpoint.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   const int on = 1;
   const auto share = [&] { setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on); };
   if (fd >= 0) {
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (beside) share();
+    if (shared) share();
     if (::bind(fd, endpoint.address(), endpoint.size) == 0) {
-      if (!beside) share();
+      if (!shared) share();
       if (listen(fd, SOMAXCONN) == 0) return fd;
     }
   }
@@ -35,11 +35,11 @@ Result<int> open_listening(const Endpoint& endpoint, bool beside) {
 }  // namespace
 
 Result<int> Listener::bind(const Endpoint& endpoint) { return open_listening(endpoint, false); }
-Result<int> Listener::bind_beside(const Endpoint& endpoint) {
+Result<int> Listener::bind_shared(const Endpoint& endpoint) {
   return open_listening(endpoint, true);
 }
 
-Listener::Listener(Loop& loop, int fd, Accepted accepted, Exhausted exhausted)
+Listener::Listener(Loop& loop, int fd, AcceptCallback accepted, ExhaustedCallback exhausted)
     : watch_(loop, fd),
       accepted_(std::move(accepted)),
       exhausted_(std::move(exhausted)),
@@ -63,7 +63,7 @@ Endpoint Listener::local_endpoint(int fd) {
 
 void Listener::ready(Waiter& self) { static_cast<Ready&>(self).listener.accept_all(); }
 
-void Listener::accept_rest() {
+void Listener::accept_pending() {
   while (accept_some(accept_batch)) {
   }
 }
@@ -73,8 +73,8 @@ void Listener::accept_all() {
 }
 
 /// True if more may be waiting.
-bool Listener::accept_some(int most) {
-  for (int i = 0; i < most; ++i) {
+bool Listener::accept_some(int max_count) {
+  for (int i = 0; i < max_count; ++i) {
     Endpoint peer;
     peer.size = sizeof peer.storage;
     const int fd = accept4(watch_.fd(), reinterpret_cast<sockaddr*>(&peer.storage), &peer.size,
@@ -84,7 +84,7 @@ bool Listener::accept_some(int most) {
       continue;
     }
     if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      watch_.not_readable();
+      watch_.mark_not_readable();
       return false;
     }
     if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {

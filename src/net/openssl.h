@@ -28,7 +28,7 @@ using OwnedSsl = std::unique_ptr<SSL, OpensslDeleter<SSL_free>>;
 using OwnedX509 = std::unique_ptr<X509, OpensslDeleter<X509_free>>;
 
 /// What OpenSSL complained of first, in its words; empties this thread's queue.
-inline std::string openssl_complaint() {
+inline std::string openssl_error_text() {
   const unsigned long code = ERR_peek_error();
   const char* reason = code == 0 ? nullptr : ERR_reason_error_string(code);
   std::string text = reason != nullptr ? reason : code != 0 ? "unknown error" : "no reason given";

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <string>
 
-#include "evenkeel/base/bytes.h"
+#include "evenkeel/base/buffer.h"
 
 namespace evenkeel {
 namespace {
@@ -18,9 +18,9 @@ using namespace std::string_view_literals;
 
 constexpr std::string_view signature = "\r\n\r\n\0\r\nQUIT\n"sv;
 constexpr std::string_view first_word = "PROXY ";
-constexpr std::size_t longest_text = 107;  // line end included
-constexpr std::size_t fixed_part = 16;     // of version 2
-constexpr std::uint32_t longest = Block::small;
+constexpr std::size_t max_text_size = 107;  // line end included
+constexpr std::size_t fixed_part = 16;      // of version 2
+constexpr std::uint32_t max_size = Block::small;
 
 constexpr ProxyHeader failed{};
 constexpr ProxyHeader incomplete{.step = Step::more};
@@ -77,9 +77,9 @@ std::string_view take_word(std::string_view& line) {
 
 /// "PROXY TCP4 192.0.2.1 192.0.2.9 51000 443\r\n"
 ProxyHeader parse_text(std::string_view bytes) {
-  const std::size_t end = bytes.substr(0, longest_text).find("\r\n");
+  const std::size_t end = bytes.substr(0, max_text_size).find("\r\n");
   if (end == std::string_view::npos) {
-    return bytes.size() >= longest_text ? failed : incomplete;
+    return bytes.size() >= max_text_size ? failed : incomplete;
   }
   std::string_view line = bytes.substr(first_word.size(), end - first_word.size());
   ProxyHeader header{.step = Step::done, .size = end + 2};
@@ -97,7 +97,7 @@ ProxyHeader parse_text(std::string_view bytes) {
 }
 
 /// Extensions that come after the addresses: none is needed, but each must have its length.
-bool sound_extensions(std::string_view bytes) {
+bool valid_extensions(std::string_view bytes) {
   while (!bytes.empty()) {
     if (bytes.size() < 3 || bytes.size() - 3 < number_at(bytes, 1)) return false;
     bytes.remove_prefix(3 + number_at(bytes, 1));
@@ -113,7 +113,7 @@ ProxyHeader parse_binary(std::string_view bytes) {
   constexpr unsigned char local = 0x20;
   constexpr unsigned char proxied = 0x21;
   if (version_and_command != local && version_and_command != proxied) return failed;
-  if (fixed_part + length > longest) return failed;
+  if (fixed_part + length > max_size) return failed;
 
   std::size_t addresses = 0;
   switch (family_and_protocol) {
@@ -129,7 +129,7 @@ ProxyHeader parse_binary(std::string_view bytes) {
   ProxyHeader header{.step = Step::done, .size = fixed_part + length};
   if (version_and_command == local) return header;  // whatever follows is to be skipped
   const std::string_view block = bytes.substr(fixed_part, length);
-  if (family_and_protocol != 0x00 && !sound_extensions(block.substr(addresses))) return failed;
+  if (family_and_protocol != 0x00 && !valid_extensions(block.substr(addresses))) return failed;
   if (family_and_protocol == 0x11) {
     header.source =
         endpoint_of(AF_INET, block.data(), static_cast<std::uint16_t>(number_at(block, 8)));
@@ -175,9 +175,9 @@ Task<Result<Endpoint>> read_proxy_header(Socket& socket, Endpoint peer, Instant 
         co_return header.source.value_or(peer);
       }
     }
-    const bool nothing_yet = got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
-    if ((got <= 0 && !nothing_yet) || watch.peer_closed()) co_return gone();
-    watch.not_readable();  // what is here stays until the rest has come
+    const bool would_block = got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+    if ((got <= 0 && !would_block) || watch.peer_closed()) co_return gone();
+    watch.mark_not_readable();  // what is here stays until the rest has come
     auto wake = co_await watch.until_readable(deadline);
     if (wake != Wake::ready) {  // too late, or interrupted
       co_return Error{.fault = Fault::header_timeout,

@@ -15,13 +15,13 @@
 namespace evenkeel {
 namespace {
 
-constexpr int patience_ms = 1000;  // for a name server, at first; longer for each further try
+constexpr int query_timeout_ms = 1000;  // for a name server, at first; longer for each further try
 constexpr int tries = 3;
 constexpr Duration forever = std::chrono::hours(24);
 
 /// One question; its asker may have gone when the answer comes.
-struct Question {
-  explicit Question(Loop& loop) : answered(loop) {}
+struct Query {
+  explicit Query(Loop& loop) : answered(loop) {}
   Signal answered;
   bool abandoned = false;
   int status = ARES_ECANCELLED;
@@ -54,7 +54,7 @@ struct Resolver::State {
   Task<void> pump();
   void read_all();
   static void socket_changed(void* self, int fd, int readable, int writable);
-  static void answered(void* question, int status, int timeouts, ares_addrinfo* found);
+  static void answered(void* query, int status, int timeouts, ares_addrinfo* found);
 
   Loop& loop;
   std::vector<Address> servers;
@@ -78,7 +78,7 @@ Result<Done> Resolver::State::open() {
   sockets = epoll_create1(EPOLL_CLOEXEC);
   if (sockets < 0 || !watch.try_open(loop, sockets)) return unusable(std::strerror(errno));
   ares_options options{};
-  options.timeout = patience_ms;
+  options.timeout = query_timeout_ms;
   options.tries = tries;
   options.sock_state_cb = &State::socket_changed;
   options.sock_state_cb_data = this;
@@ -127,12 +127,12 @@ Task<void> Resolver::State::pump() {
 }
 
 void Resolver::State::read_all() {
-  constexpr int most_rounds = 64;  // then others get their turn
+  constexpr int max_rounds = 64;  // then others get their turn
   std::array<epoll_event, 16> events;
-  for (int round = 0; round < most_rounds; ++round) {
+  for (int round = 0; round < max_rounds; ++round) {
     const int count = epoll_wait(sockets, events.data(), static_cast<int>(events.size()), 0);
     if (count <= 0) {
-      watch.not_readable();
+      watch.mark_not_readable();
       return;
     }
     for (int i = 0; i < count; ++i) {
@@ -146,12 +146,12 @@ void Resolver::State::read_all() {
 }
 
 void Resolver::State::answered(void* argument, int status, int, ares_addrinfo* found) {
-  const std::unique_ptr<std::shared_ptr<Question>> owned(
-      static_cast<std::shared_ptr<Question>*>(argument));
-  Question& question = **owned;
-  question.status = status;
+  const std::unique_ptr<std::shared_ptr<Query>> owned(
+      static_cast<std::shared_ptr<Query>*>(argument));
+  Query& query = **owned;
+  query.status = status;
   if (found != nullptr) {
-    auto& addresses = question.answer.addresses;
+    auto& addresses = query.answer.addresses;
     int ttl = std::numeric_limits<int>::max();
     for (const ares_addrinfo_node* at = found->nodes; at != nullptr; at = at->ai_next) {
       const Endpoint endpoint = endpoint_of(at->ai_addr, at->ai_addrlen);
@@ -160,10 +160,10 @@ void Resolver::State::answered(void* argument, int status, int, ares_addrinfo* f
       }
       ttl = std::min(ttl, at->ai_ttl);
     }
-    question.answer.ttl = std::chrono::seconds(ttl);
+    query.answer.ttl = std::chrono::seconds(ttl);
     ares_freeaddrinfo(found);
   }
-  if (!question.abandoned) question.answered.raise();
+  if (!query.abandoned) query.answered.raise();
 }
 
 Resolver::Resolver(Loop& loop, std::vector<Address> servers)
@@ -171,11 +171,11 @@ Resolver::Resolver(Loop& loop, std::vector<Address> servers)
 
 Resolver::~Resolver() = default;
 
-Task<Result<Resolver::Answer>> Resolver::ask(std::string host, std::uint16_t port) {
-  auto asking_v4 = ask(host, port, Family::v4);
-  auto asking_v6 = ask(host, port, Family::v6);
-  auto v4 = co_await asking_v4;
-  auto v6 = co_await asking_v6;
+Task<Result<Resolver::Answer>> Resolver::lookup(std::string host, std::uint16_t port) {
+  auto lookup_v4 = lookup(host, port, Family::v4);
+  auto lookup_v6 = lookup(host, port, Family::v6);
+  auto v4 = co_await lookup_v4;
+  auto v6 = co_await lookup_v6;
   if (!v4 && (!v6 || v6->addresses.empty())) co_return v4;
   if (!v6 && v4->addresses.empty()) co_return v6;
   if (!v4) co_return v6;
@@ -186,7 +186,8 @@ Task<Result<Resolver::Answer>> Resolver::ask(std::string host, std::uint16_t por
   co_return v4;
 }
 
-Task<Result<Resolver::Answer>> Resolver::ask(std::string host, std::uint16_t port, Family family) {
+Task<Result<Resolver::Answer>> Resolver::lookup(std::string host, std::uint16_t port,
+                                                Family family) {
   const int af = family == Family::v4 ? AF_INET : AF_INET6;
   if (parse_ip(host)) {
     auto literal = resolve(host, port);
@@ -198,30 +199,30 @@ Task<Result<Resolver::Answer>> Resolver::ask(std::string host, std::uint16_t por
     auto opened = state_->open();
     if (!opened) co_return std::move(opened.error());
   }
-  struct Asking {
-    std::shared_ptr<Question> question;
-    ~Asking() { question->abandoned = true; }
-  } asking{std::make_shared<Question>(state_->loop)};
-  Question& question = *asking.question;
+  struct PendingQuery {
+    std::shared_ptr<Query> query;
+    ~PendingQuery() { query->abandoned = true; }
+  } pending{std::make_shared<Query>(state_->loop)};
+  Query& query = *pending.query;
   ares_addrinfo_hints hints{};
   hints.ai_family = af;
   hints.ai_socktype = SOCK_STREAM;
   ares_getaddrinfo(state_->channel, host.c_str(), nullptr, &hints, &State::answered,
-                   new std::shared_ptr<Question>(asking.question));
+                   new std::shared_ptr<Query>(pending.query));
   state_->watch.interrupt();  // its time is to be counted too
-  co_await question.answered.wait();
+  co_await query.answered.wait();
 
-  if (question.status == ARES_ENOTFOUND || question.status == ARES_ENODATA) {
-    question.answer.addresses.clear();
-    co_return std::move(question.answer);
+  if (query.status == ARES_ENOTFOUND || query.status == ARES_ENODATA) {
+    query.answer.addresses.clear();
+    co_return std::move(query.answer);
   }
-  if (question.status != ARES_SUCCESS) {
+  if (query.status != ARES_SUCCESS) {
     co_return Error{.fault = Fault::connect_failed,
                     .side = Side::backend,
-                    .detail = "cannot resolve '" + host + "': " + ares_strerror(question.status)};
+                    .detail = "cannot resolve '" + host + "': " + ares_strerror(query.status)};
   }
-  for (Endpoint& each : question.answer.addresses) each.set_port(port);
-  co_return std::move(question.answer);
+  for (Endpoint& each : query.answer.addresses) each.set_port(port);
+  co_return std::move(query.answer);
 }
 
 }  // namespace evenkeel

@@ -39,9 +39,9 @@ Socket::Socket(Loop& loop, int fd) {
 }
 
 Socket::~Socket() {
-  if (tls_ != nullptr) tls_->say_goodbye();
+  if (tls_ != nullptr) tls_->send_close_notify();
   const int fd = watch_.fd();
-  watch_.forget();  // closing takes it out of the epoll set: spare the call
+  watch_.release_before_close();  // closing takes it out of the epoll set: spare the call
   close(fd);
 }
 
@@ -54,15 +54,15 @@ Socket::Read Socket::read_some(char* place, std::size_t size) {
   } while (got < 0 && errno == EINTR);
   if (got > 0) {
     // Fewer bytes than asked for: the queue is empty, and the next arrival makes a new edge.
-    if (static_cast<std::size_t>(got) < size) watch_.drained();
-    return {Got::bytes, static_cast<std::size_t>(got)};
+    if (static_cast<std::size_t>(got) < size) watch_.mark_drained();
+    return {ReadStatus::bytes, static_cast<std::size_t>(got)};
   }
-  if (got == 0) return {Got::end};
+  if (got == 0) return {ReadStatus::end};
   if (errno == EAGAIN || errno == EWOULDBLOCK) {
-    watch_.not_readable();
-    return {Got::nothing_yet};
+    watch_.mark_not_readable();
+    return {ReadStatus::would_block};
   }
-  return {Got::failure};
+  return {ReadStatus::failure};
 }
 
 std::ptrdiff_t Socket::send_pieces(std::string_view head, std::string_view body,
@@ -85,10 +85,10 @@ std::ptrdiff_t Socket::send_pieces(std::string_view head, std::string_view body,
 }
 
 Task<Result<Done>> Socket::write(std::string_view head, std::string_view body,
-                                 std::string_view tail, Duration patience) {
+                                 std::string_view tail, Duration timeout) {
   const std::size_t total = head.size() + body.size() + tail.size();
   if (total == 0) return Result<Done>(Done{});
-  if (tls_ != nullptr) return write_sealed(head, body, tail, patience);
+  if (tls_ != nullptr) return write_encrypted(head, body, tail, timeout);
   std::ptrdiff_t sent = send_pieces(head, body, tail);
   if (sent == static_cast<std::ptrdiff_t>(total)) return Result<Done>(Done{});
   if (sent < 0) {
@@ -97,12 +97,12 @@ Task<Result<Done>> Socket::write(std::string_view head, std::string_view body,
     }
     sent = 0;
   }
-  watch_.filled();
-  return write_rest(head, body, tail, static_cast<std::size_t>(sent), patience);
+  watch_.mark_not_writable();
+  return write_rest(head, body, tail, static_cast<std::size_t>(sent), timeout);
 }
 
 Task<Result<Done>> Socket::write_rest(std::string_view head, std::string_view body,
-                                      std::string_view tail, std::size_t sent, Duration patience) {
+                                      std::string_view tail, std::size_t sent, Duration timeout) {
   const auto skip = [](std::string_view& piece, std::size_t& count) {
     const std::size_t taken = std::min(piece.size(), count);
     piece.remove_prefix(taken);
@@ -116,14 +116,14 @@ Task<Result<Done>> Socket::write_rest(std::string_view head, std::string_view bo
   head = kept_head;
   tail = kept_tail;
 
-  int unread = unread_by_peer();
+  int queued = send_queue_bytes();
   while (!head.empty() || !body.empty() || !tail.empty()) {
-    auto wake = co_await watch_.until_writable(loop().now() + patience);
+    auto wake = co_await watch_.until_writable(loop().now() + timeout);
     if (wake == Wake::expired) {
       // The kernel calls a socket writable when much of its buffer is free: a peer that reads
       // slowly takes bytes long before that.
-      const int still_unread = unread_by_peer();
-      if (std::exchange(unread, still_unread) > still_unread) continue;
+      const int still_queued = send_queue_bytes();
+      if (std::exchange(queued, still_queued) > still_queued) continue;
       co_return Error{
           .fault = Fault::write_timeout, .side = Side::client, .detail = "peer reads nothing"};
     }
@@ -132,11 +132,11 @@ Task<Result<Done>> Socket::write_rest(std::string_view head, std::string_view bo
       if (errno != EAGAIN && errno != EWOULDBLOCK) {
         co_return client_or_backend_gone(std::strerror(errno));
       }
-      watch_.filled();
+      watch_.mark_not_writable();
       continue;
     }
     auto count = static_cast<std::size_t>(more);
-    if (count < head.size() + body.size() + tail.size()) watch_.filled();
+    if (count < head.size() + body.size() + tail.size()) watch_.mark_not_writable();
     skip(head, count);
     skip(body, count);
     skip(tail, count);
@@ -144,7 +144,7 @@ Task<Result<Done>> Socket::write_rest(std::string_view head, std::string_view bo
   co_return Done{};
 }
 
-int Socket::unread_by_peer() const {
+int Socket::send_queue_bytes() const {
   int bytes = 0;
   return ioctl(watch_.fd(), SIOCOUTQ, &bytes) == 0 ? bytes : 0;
 }
@@ -168,55 +168,57 @@ std::size_t Socket::write_now(std::string_view bytes) {
   return sent > 0 ? static_cast<std::size_t>(sent) : 0;
 }
 
-bool Socket::idle_and_quiet(bool thoroughly) {
+bool Socket::is_idle_and_open(bool probe_kernel) {
   if (watch_.peer_closed()) return false;
-  if (!thoroughly && !watch_.readable()) return true;
-  if (tls_ != nullptr) return tls_->quiet();
+  if (!probe_kernel && !watch_.readable()) return true;
+  if (tls_ != nullptr) return tls_->is_idle_and_open();
   char byte;
   const auto got = recv(watch_.fd(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
   return got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
 }
 
 void Socket::shutdown_write() {
-  if (tls_ != nullptr) tls_->say_goodbye();
+  if (tls_ != nullptr) tls_->send_close_notify();
   shutdown(watch_.fd(), SHUT_WR);
 }
 
 void Socket::reset() {
-  if (tls_ != nullptr) tls_->mute();
+  if (tls_ != nullptr) tls_->abandon();
   const linger now{.l_onoff = 1, .l_linger = 0};
   setsockopt(watch_.fd(), SOL_SOCKET, SO_LINGER, &now, sizeof now);
 }
 
 // ---- in TLS -------------------------------------------------------------------------------------
 
-const TlsFacts* Socket::tls() const { return tls_ == nullptr ? nullptr : &tls_->facts(); }
+const TlsConnectionInfo* Socket::tls() const { return tls_ == nullptr ? nullptr : &tls_->info(); }
 
-void Socket::forget_tls() { tls_.reset(); }
+void Socket::discard_tls() { tls_.reset(); }
 
 TlsOutcome Socket::tls_outcome() const { return tls_->outcome(); }
 
-Task<Result<Done>> Socket::accept_tls(std::shared_ptr<const TlsServer> server, Instant deadline) {
+Task<Result<Done>> Socket::accept_tls(std::shared_ptr<const TlsServerContext> server,
+                                      Instant deadline) {
   tls_ = TlsState::accepting(watch_, std::move(server));
-  return shake_hands(Side::client, deadline);
+  return handshake_tls(Side::client, deadline);
 }
 
-Task<Result<Done>> Socket::connect_tls(std::shared_ptr<const TlsClient> client,
+Task<Result<Done>> Socket::connect_tls(std::shared_ptr<const TlsClientContext> client,
                                        std::string server_name, AlpnOffer offer,
-                                       std::shared_ptr<TlsSessions> sessions, Instant deadline) {
+                                       std::shared_ptr<TlsSessionCache> sessions,
+                                       Instant deadline) {
   tls_ = TlsState::connecting(watch_, std::move(client), server_name, offer, std::move(sessions));
-  return shake_hands(Side::backend, deadline);
+  return handshake_tls(Side::backend, deadline);
 }
 
-Task<Result<Done>> Socket::shake_hands(Side peer, Instant deadline) {
+Task<Result<Done>> Socket::handshake_tls(Side peer, Instant deadline) {
   while (true) {
     switch (tls_->handshake()) {
       case TlsState::Step::done: co_return Done{};
       case TlsState::Step::failed:
         co_return Error{.fault = Fault::tls_failed,
                         .side = peer,
-                        .replayable = true,
-                        .detail = tls_->complaint()};
+                        .not_processed = true,
+                        .detail = tls_->error_text()};
       case TlsState::Step::wants_read: {
         auto wake = co_await watch_.until_readable(deadline);
         if (wake == Wake::ready) continue;
@@ -231,40 +233,40 @@ Task<Result<Done>> Socket::shake_hands(Side peer, Instant deadline) {
     tls_->expire();
     co_return Error{.fault = peer == Side::backend ? Fault::connect_timeout : Fault::tls_failed,
                     .side = peer,
-                    .replayable = true,
-                    .detail = tls_->complaint()};
+                    .not_processed = true,
+                    .detail = tls_->error_text()};
   }
 }
 
-Task<Result<Done>> Socket::write_sealed(std::string_view head, std::string_view body,
-                                        std::string_view tail, Duration patience) {
-  Pieces pieces{head, body, tail};
+Task<Result<Done>> Socket::write_encrypted(std::string_view head, std::string_view body,
+                                           std::string_view tail, Duration timeout) {
+  PlaintextPieces pieces{head, body, tail};
   const TlsState::Step step = tls_->push(pieces);
   if (step == TlsState::Step::done) return Result<Done>(Done{});
   if (step == TlsState::Step::failed) {
-    return Result<Done>(client_or_backend_gone(tls_->complaint().c_str()));
+    return Result<Done>(client_or_backend_gone(tls_->error_text().c_str()));
   }
-  return write_rest_sealed(pieces.head, pieces.body, pieces.tail, patience);
+  return write_rest_encrypted(pieces.head, pieces.body, pieces.tail, timeout);
 }
 
-Task<Result<Done>> Socket::write_rest_sealed(std::string_view head, std::string_view body,
-                                             std::string_view tail, Duration patience) {
+Task<Result<Done>> Socket::write_rest_encrypted(std::string_view head, std::string_view body,
+                                                std::string_view tail, Duration timeout) {
   const std::string kept_head(head);
   const std::string kept_tail(tail);
-  Pieces pieces{kept_head, body, kept_tail};
-  int unread = unread_by_peer();
+  PlaintextPieces pieces{kept_head, body, kept_tail};
+  int queued = send_queue_bytes();
   while (true) {
-    auto wake = co_await watch_.until_writable(loop().now() + patience);
+    auto wake = co_await watch_.until_writable(loop().now() + timeout);
     if (wake == Wake::expired) {
-      const int still_unread = unread_by_peer();
-      if (std::exchange(unread, still_unread) > still_unread) continue;
+      const int still_queued = send_queue_bytes();
+      if (std::exchange(queued, still_queued) > still_queued) continue;
       co_return Error{
           .fault = Fault::write_timeout, .side = Side::client, .detail = "peer reads nothing"};
     }
     const TlsState::Step step = tls_->push(pieces);
     if (step == TlsState::Step::done) co_return Done{};
     if (step == TlsState::Step::failed) {
-      co_return client_or_backend_gone(tls_->complaint().c_str());
+      co_return client_or_backend_gone(tls_->error_text().c_str());
     }
   }
 }
@@ -276,12 +278,12 @@ Task<Result<int>> dial(Loop& loop, const Endpoint& endpoint, Instant deadline) {
   const auto failed = [](int number) {
     return Error{.fault = Fault::connect_failed,
                  .side = Side::backend,
-                 .replayable = true,
+                 .not_processed = true,
                  .detail = std::strerror(number)};
   };
   if (owned.fd < 0) {
     Error error = failed(errno);
-    error.side = Side::us;  // no descriptor left, or no memory
+    error.side = Side::proxy;  // no descriptor left, or no memory
     co_return error;
   }
   if (connect(owned.fd, endpoint.address(), endpoint.size) != 0) {
@@ -289,14 +291,14 @@ Task<Result<int>> dial(Loop& loop, const Endpoint& endpoint, Instant deadline) {
     Watch watch;
     if (!watch.try_open(loop, owned.fd)) {
       Error error = failed(errno);
-      error.side = Side::us;
+      error.side = Side::proxy;
       co_return error;
     }
     auto wake = co_await watch.until_writable(deadline);
     if (wake == Wake::expired) {
       co_return Error{.fault = Fault::connect_timeout,
                       .side = Side::backend,
-                      .replayable = true,
+                      .not_processed = true,
                       .detail = "no answer to the connection request"};
     }
     int problem = 0;

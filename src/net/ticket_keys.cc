@@ -11,13 +11,13 @@ namespace evenkeel {
 /// Makes the newest key one of this hour, and forgets those that are too old.
 bool TicketKeys::rotate() {
   const Instant now = clock_();
-  while (!keys_.empty() && now - keys_.back().made >= good_for) {
+  while (!keys_.empty() && now - keys_.back().created >= lifetime) {
     OPENSSL_cleanse(keys_.back().encryption.data(), keys_.back().encryption.size());
     OPENSSL_cleanse(keys_.back().authentication.data(), keys_.back().authentication.size());
     keys_.pop_back();
   }
-  if (!keys_.empty() && now - keys_.front().made < rotated_every) return true;
-  Key key{.made = now};
+  if (!keys_.empty() && now - keys_.front().created < rotation_interval) return true;
+  Key key{.created = now};
   const auto fill = [](auto& bytes) {
     return RAND_bytes(bytes.data(), static_cast<int>(bytes.size())) == 1;
   };

@@ -15,14 +15,14 @@ namespace evenkeel {
 /// Thread: any. A handshake takes the lock once or twice, for some nanoseconds.
 class TicketKeys {
  public:
-  static constexpr Duration rotated_every = std::chrono::hours(1);
-  static constexpr Duration good_for = std::chrono::hours(13);  ///< from its first use
+  static constexpr Duration rotation_interval = std::chrono::hours(1);
+  static constexpr Duration lifetime = std::chrono::hours(13);  ///< from its first use
 
   struct Key {
     std::array<unsigned char, 16> name;
     std::array<unsigned char, 32> encryption;
     std::array<unsigned char, 32> authentication;
-    Instant made;
+    Instant created;
   };
 
   explicit TicketKeys(std::function<Instant()> clock) : clock_(std::move(clock)) {}

@@ -14,10 +14,10 @@ constexpr std::size_t largest_file = 1024 * 1024;
 OwnedContext load_client(const PoolTlsConfig& config, std::vector<TlsProblem>& problems) {
   OwnedContext context = make_context(TLS_client_method(), TlsVersion::tls1_2);
   if (!config.cert.empty()) {
-    load_identity(context.get(), config.cert, config.key, "", problems);
+    load_certificate_and_key(context.get(), config.cert, config.key, "", problems);
   }
   if (!config.ca.empty()) {
-    load_authorities(context.get(), config.ca, "ca", problems);
+    load_ca_file(context.get(), config.ca, "ca", problems);
   } else if (config.verify && SSL_CTX_set_default_verify_paths(context.get()) != 1) {
     problems.push_back({"ca", "the system's certificate authorities cannot be read",
                         "install ca-certificates, or give a file in 'ca'"});
@@ -28,14 +28,14 @@ OwnedContext load_client(const PoolTlsConfig& config, std::vector<TlsProblem>& p
 
 }  // namespace
 
-std::vector<TlsProblem> TlsClient::check(const PoolTlsConfig& config) {
+std::vector<TlsProblem> TlsClientContext::check(const PoolTlsConfig& config) {
   std::vector<TlsProblem> problems;
   load_client(config, problems);
   return problems;
 }
 
-Result<std::shared_ptr<const TlsClient>> TlsClient::build(
-    const PoolTlsConfig& config, std::shared_ptr<const TlsClient> predecessor) {
+Result<std::shared_ptr<const TlsClientContext>> TlsClientContext::build(
+    const PoolTlsConfig& config, std::shared_ptr<const TlsClientContext> predecessor) {
   std::string files;
   for (const std::string& path : {config.ca, config.cert, config.key}) {
     // What cannot be read is told by whoever loads it.
@@ -56,21 +56,21 @@ Result<std::shared_ptr<const TlsClient>> TlsClient::build(
   SSL_CTX_set_verify(context.get(), config.verify ? SSL_VERIFY_PEER : SSL_VERIFY_NONE, nullptr);
   SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL);
   SSL_CTX_sess_set_new_cb(context.get(), &TlsState::on_new_session);
-  std::shared_ptr<TlsClient> client(new TlsClient);
+  std::shared_ptr<TlsClientContext> client(new TlsClientContext);
   client->context_ = context.release();
   client->config_ = config;
   client->files_ = std::move(files);
-  return std::shared_ptr<const TlsClient>(std::move(client));
+  return std::shared_ptr<const TlsClientContext>(std::move(client));
 }
 
-TlsClient::~TlsClient() { SSL_CTX_free(context_); }
+TlsClientContext::~TlsClientContext() { SSL_CTX_free(context_); }
 
-TlsSessions::~TlsSessions() { SSL_SESSION_free(latest_); }
+TlsSessionCache::~TlsSessionCache() { SSL_SESSION_free(latest_); }
 
 std::unique_ptr<TlsState> TlsState::connecting(Watch& watch,
-                                               std::shared_ptr<const TlsClient> client,
+                                               std::shared_ptr<const TlsClientContext> client,
                                                const std::string& server_name, AlpnOffer offer,
-                                               std::shared_ptr<TlsSessions> sessions) {
+                                               std::shared_ptr<TlsSessionCache> sessions) {
   std::unique_ptr<TlsState> state(new TlsState(watch, client->context_));
   SSL* ssl = state->ssl_.get();
   const bool is_address = parse_ip(server_name).has_value();
@@ -102,7 +102,7 @@ std::unique_ptr<TlsState> TlsState::connecting(Watch& watch,
 
 /// A backend gave a session: the latest is kept for the next connection to it.
 int TlsState::on_new_session(SSL* ssl, SSL_SESSION* session) {
-  TlsSessions* sessions = of(ssl).sessions_.get();
+  TlsSessionCache* sessions = of(ssl).sessions_.get();
   if (sessions == nullptr) return 0;
   SSL_SESSION_free(sessions->latest_);
   sessions->latest_ = session;

@@ -17,7 +17,7 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::size_t largest_file = 1024 * 1024;
+constexpr std::size_t max_file_size = 1024 * 1024;
 
 std::optional<std::string> read_pem(const std::string& path, const std::string& key,
                                     const char* what, std::vector<TlsProblem>& problems) {
@@ -26,9 +26,9 @@ std::optional<std::string> read_pem(const std::string& path, const std::string& 
         {key, std::string("cannot read the ") + what + " file '" + path + "': " + why, help});
     return std::nullopt;
   };
-  auto read = read_file(path, largest_file);
+  auto read = read_file(path, max_file_size);
   if (auto* text = std::get_if<std::string>(&read)) return std::move(*text);
-  const FileFailure& failure = std::get<FileFailure>(read);
+  const FileError& failure = std::get<FileError>(read);
   std::string help;
   if (failure.number == ENOENT) {
     help = path.starts_with('/') ? "check the path"
@@ -91,8 +91,9 @@ OwnedKey load_key(const std::string& file, const std::string& key,
 
 }  // namespace
 
-OwnedX509 load_identity(SSL_CTX* context, const std::string& cert, const std::string& key,
-                        const std::string& prefix, std::vector<TlsProblem>& problems) {
+OwnedX509 load_certificate_and_key(SSL_CTX* context, const std::string& cert,
+                                   const std::string& key, const std::string& prefix,
+                                   std::vector<TlsProblem>& problems) {
   OwnedX509 leaf;
   const std::string cert_key = prefix + "cert";
   const std::string key_key = prefix + "key";
@@ -104,7 +105,7 @@ OwnedX509 load_identity(SSL_CTX* context, const std::string& cert, const std::st
                           "it should have a line -----BEGIN CERTIFICATE-----"});
     } else if (SSL_CTX_use_certificate(context, leaf.get()) != 1) {
       problems.push_back(
-          {cert_key, "the certificate in '" + cert + "' cannot be used: " + openssl_complaint(),
+          {cert_key, "the certificate in '" + cert + "' cannot be used: " + openssl_error_text(),
            "make one with a key of at least 2048 bits (RSA) or on P-256"});
       leaf.reset();
     } else {
@@ -124,14 +125,14 @@ OwnedX509 load_identity(SSL_CTX* context, const std::string& cert, const std::st
          "give the key that the certificate was made with"});
   } else if (SSL_CTX_use_PrivateKey(context, loaded.get()) != 1) {
     problems.push_back(
-        {key_key, "the key in '" + key + "' cannot be used: " + openssl_complaint(), {}});
+        {key_key, "the key in '" + key + "' cannot be used: " + openssl_error_text(), {}});
   }
   ERR_clear_error();
   return leaf;
 }
 
-std::string load_authorities(SSL_CTX* context, const std::string& file, const std::string& key,
-                             std::vector<TlsProblem>& problems) {
+std::string load_ca_file(SSL_CTX* context, const std::string& file, const std::string& key,
+                         std::vector<TlsProblem>& problems) {
   auto text = read_pem(file, key, "CA", problems);
   if (!text) return {};
   X509_STORE* store = SSL_CTX_get_cert_store(context);
@@ -154,11 +155,12 @@ const TlsProblem* first_error(const std::vector<TlsProblem>& problems) {
   return found == problems.end() ? nullptr : &*found;
 }
 
-OwnedContext make_context(const SSL_METHOD* method, TlsVersion least) {
+OwnedContext make_context(const SSL_METHOD* method, TlsVersion min_version) {
   OwnedContext context(SSL_CTX_new(method));
   if (context == nullptr) throw std::bad_alloc();
   SSL_CTX* ctx = context.get();
-  SSL_CTX_set_min_proto_version(ctx, least == TlsVersion::tls1_3 ? TLS1_3_VERSION : TLS1_2_VERSION);
+  SSL_CTX_set_min_proto_version(
+      ctx, min_version == TlsVersion::tls1_3 ? TLS1_3_VERSION : TLS1_2_VERSION);
   // With ECDHE and AEAD alone, none of the suites that RFC 9113 appendix A forbids can come up.
   SSL_CTX_set_cipher_list(ctx,
                           "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256:"

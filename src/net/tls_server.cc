@@ -31,7 +31,7 @@ namespace {
 
 /// Sessions of 13 hours would outlive the last key that opens their tickets.
 constexpr auto session_lifetime = std::chrono::duration_cast<std::chrono::seconds>(
-    TicketKeys::good_for - TicketKeys::rotated_every);
+    TicketKeys::lifetime - TicketKeys::rotation_interval);
 
 std::string lower_case(std::string_view text) {
   std::string out(text);
@@ -85,11 +85,11 @@ void load_server(const ListenerTlsConfig& config, TlsContexts& contexts, std::st
   for (std::size_t i = 0; i < config.certificates.size(); ++i) {
     const CertificateConfig& files = config.certificates[i];
     OwnedContext context = make_context(TLS_server_method(), config.min_version);
-    const OwnedX509 leaf = load_identity(context.get(), files.cert, files.key,
-                                         "certificates[" + std::to_string(i) + "].", problems);
+    const OwnedX509 leaf = load_certificate_and_key(
+        context.get(), files.cert, files.key, "certificates[" + std::to_string(i) + "].", problems);
     if (!config.client_ca.empty()) {
       std::vector<TlsProblem> found;
-      authorities = load_authorities(context.get(), config.client_ca, "client_ca", found);
+      authorities = load_ca_file(context.get(), config.client_ca, "client_ca", found);
       if (i == 0) problems.insert(problems.end(), found.begin(), found.end());
     }
     if (leaf != nullptr) {
@@ -107,10 +107,10 @@ void load_server(const ListenerTlsConfig& config, TlsContexts& contexts, std::st
 
 }  // namespace
 
-TlsServer::TlsServer() = default;
-TlsServer::~TlsServer() = default;
+TlsServerContext::TlsServerContext() = default;
+TlsServerContext::~TlsServerContext() = default;
 
-std::vector<TlsProblem> TlsServer::check(const ListenerTlsConfig& config) {
+std::vector<TlsProblem> TlsServerContext::check(const ListenerTlsConfig& config) {
   TlsContexts contexts;
   std::string authorities;
   std::vector<TlsProblem> problems;
@@ -118,11 +118,10 @@ std::vector<TlsProblem> TlsServer::check(const ListenerTlsConfig& config) {
   return problems;
 }
 
-Result<std::shared_ptr<const TlsServer>> TlsServer::build(const ListenerTlsConfig& config,
-                                                          const std::string& listener,
-                                                          Options options,
-                                                          const TlsServer* predecessor) {
-  std::shared_ptr<TlsServer> server(new TlsServer);
+Result<std::shared_ptr<const TlsServerContext>> TlsServerContext::build(
+    const ListenerTlsConfig& config, const std::string& listener, Options options,
+    const TlsServerContext* predecessor) {
+  std::shared_ptr<TlsServerContext> server(new TlsServerContext);
   server->contexts_ = std::make_unique<TlsContexts>();
   server->http2_ = options.http2;
   server->tickets_ = predecessor != nullptr
@@ -155,13 +154,13 @@ Result<std::shared_ptr<const TlsServer>> TlsServer::build(const ListenerTlsConfi
     SSL_CTX_set_client_hello_cb(ctx, &TlsState::on_client_hello, server.get());
     SSL_CTX_set_alpn_select_cb(ctx, &TlsState::on_alpn, server.get());
   }
-  return std::shared_ptr<const TlsServer>(std::move(server));
+  return std::shared_ptr<const TlsServerContext>(std::move(server));
 }
 
 // ---- what OpenSSL asks during a handshake -------------------------------------------------------
 
 std::unique_ptr<TlsState> TlsState::accepting(Watch& watch,
-                                              std::shared_ptr<const TlsServer> server) {
+                                              std::shared_ptr<const TlsServerContext> server) {
   std::unique_ptr<TlsState> state(new TlsState(watch, server->contexts_->all.front().get()));
   state->server_ = std::move(server);
   SSL_set_accept_state(state->ssl_.get());
@@ -173,11 +172,11 @@ int TlsState::on_client_hello(SSL* ssl, int*, void*) {
   TlsState& self = of(ssl);
   const unsigned char* extension = nullptr;
   std::size_t size = 0;
-  self.facts_.sni.clear();
+  self.info_.sni.clear();
   if (SSL_client_hello_get0_ext(ssl, TLSEXT_TYPE_server_name, &extension, &size) == 1) {
-    self.facts_.sni = lower_case(name_in(extension, size));
+    self.info_.sni = lower_case(name_in(extension, size));
   }
-  SSL_CTX* context = self.server_->contexts_->find(self.facts_.sni);
+  SSL_CTX* context = self.server_->contexts_->find(self.info_.sni);
   if (context != nullptr) SSL_set_SSL_CTX(ssl, context);
   return SSL_CLIENT_HELLO_SUCCESS;
 }
@@ -238,7 +237,7 @@ int TlsState::on_ticket_key(SSL* ssl, unsigned char* name, unsigned char* iv,
 
 /// A ticket remembers for which name it was given.
 int TlsState::on_new_ticket(SSL* ssl, void*) {
-  const std::string& name = of(ssl).facts_.sni;
+  const std::string& name = of(ssl).info_.sni;
   return SSL_SESSION_set1_ticket_appdata(SSL_get_session(ssl), name.data(), name.size());
 }
 
@@ -250,7 +249,7 @@ SSL_TICKET_RETURN TlsState::on_ticket(SSL* ssl, SSL_SESSION* session, const unsi
   void* name = nullptr;
   std::size_t size = 0;
   SSL_SESSION_get0_ticket_appdata(session, &name, &size);
-  if (of(ssl).facts_.sni != std::string_view(static_cast<const char*>(name), size)) {
+  if (of(ssl).info_.sni != std::string_view(static_cast<const char*>(name), size)) {
     return SSL_TICKET_RETURN_IGNORE_RENEW;
   }
   // A client's certificate may have expired since.

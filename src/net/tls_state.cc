@@ -20,14 +20,14 @@ constexpr unsigned char handshake_record = 0x16;
 
 /// Key updates, tickets and refused renegotiations cost far more than the bytes that ask for them,
 /// and OpenSSL deals with as many as come: this many are free, then one for so much data.
-constexpr std::uint32_t free_chatter = 32;
-constexpr std::uint64_t data_per_chatter = 64 * 1024;
+constexpr std::uint32_t free_control_messages = 32;
+constexpr std::uint64_t data_per_control_message = 64 * 1024;
 
 /// What one record is put together in when it comes from several pieces.
 constinit thread_local std::array<char, record_size> gathered{};
 
 /// The next record's plaintext, removed from `pieces`: in place where one piece has it all.
-std::string_view take_record(Pieces& pieces) {
+std::string_view take_record(PlaintextPieces& pieces) {
   while (!pieces.head.empty() || !pieces.body.empty() || !pieces.tail.empty()) {
     std::string_view& front = !pieces.head.empty()   ? pieces.head
                               : !pieces.body.empty() ? pieces.body
@@ -55,7 +55,7 @@ std::string_view take_record(Pieces& pieces) {
 
 // ---- what waits for the kernel ------------------------------------------------------------------
 
-bool Outgoing::append(std::string_view bytes, std::uint32_t block_size) {
+bool CiphertextBuffer::append(std::string_view bytes, std::uint32_t block_size) {
   for (ReadBuffer* buffer : {&first_, &second_}) {
     if (bytes.empty()) return true;
     if (buffer == &first_ && !second_.empty()) continue;
@@ -68,7 +68,7 @@ bool Outgoing::append(std::string_view bytes, std::uint32_t block_size) {
   return bytes.empty();
 }
 
-void Outgoing::remove(std::size_t count) {
+void CiphertextBuffer::remove(std::size_t count) {
   const std::size_t of_first = std::min<std::size_t>(count, first_.end - first_.begin);
   first_.begin += static_cast<std::uint32_t>(of_first);
   if (!first_.empty()) return;
@@ -101,11 +101,12 @@ long TlsState::bio_control(BIO*, int command, long, void*) {
 int TlsState::bio_read(BIO* bio, char* place, int size) {
   auto& self = *static_cast<TlsState*>(BIO_get_data(bio));
   BIO_clear_retry_flags(bio);
-  if (self.chatter_ > free_chatter + self.received_ / data_per_chatter) [[unlikely]] {
+  if (self.control_messages_ > free_control_messages + self.received_ / data_per_control_message)
+      [[unlikely]] {
     self.end_ = End::broken;
     return -1;
   }
-  if (!self.watch_.kernel_readable() && !self.looking_) {
+  if (!self.watch_.kernel_readable() && !self.probing_kernel_) {
     BIO_set_retry_read(bio);
     return -1;
   }
@@ -115,8 +116,8 @@ int TlsState::bio_read(BIO* bio, char* place, int size) {
   } while (got < 0 && errno == EINTR);
   if (got > 0) {
     if (got < size) {
-      self.watch_.drained();
-      self.looking_ = false;
+      self.watch_.mark_drained();
+      self.probing_kernel_ = false;
     }
     if (!self.first_byte_seen_) [[unlikely]] {
       self.first_byte_seen_ = true;
@@ -133,8 +134,8 @@ int TlsState::bio_read(BIO* bio, char* place, int size) {
     return 0;
   }
   if (errno == EAGAIN || errno == EWOULDBLOCK) {
-    self.watch_.not_readable();
-    self.looking_ = false;
+    self.watch_.mark_not_readable();
+    self.probing_kernel_ = false;
     BIO_set_retry_read(bio);
   } else {
     self.end_ = End::broken;
@@ -179,13 +180,13 @@ int TlsState::send_now(std::string_view bytes) {
   if (sent < 0) {
     if (errno != EAGAIN && errno != EWOULDBLOCK) {
       end_ = End::broken;
-      complaint_ = std::strerror(errno);
+      error_text_ = std::strerror(errno);
       return -1;
     }
     sent = 0;
   }
   const auto taken = static_cast<std::size_t>(sent);
-  if (taken < waiting + bytes.size()) watch_.filled();
+  if (taken < waiting + bytes.size()) watch_.mark_not_writable();
   if (waiting > 0) out_.remove(std::min(taken, waiting));
   const std::string_view rest = bytes.substr(taken > waiting ? taken - waiting : 0);
   if (!rest.empty() &&
@@ -209,7 +210,7 @@ bool TlsState::flush() {
 void TlsState::on_message(int sent, int, int type, const void*, std::size_t, SSL* ssl, void*) {
   TlsState& self = of(ssl);
   const bool counts = sent != 0 ? type == SSL3_RT_ALERT : type == SSL3_RT_HANDSHAKE;
-  if (counts && self.established_) ++self.chatter_;
+  if (counts && self.established_) ++self.control_messages_;
 }
 
 // ---- handshake ----------------------------------------------------------------------------------
@@ -240,7 +241,7 @@ TlsState::Step TlsState::handshake() {
     established_ = true;
     note_success();
     ERR_clear_error();
-    watch_.hold(SSL_has_pending(ssl_.get()) == 1);
+    watch_.set_buffered(SSL_has_pending(ssl_.get()) == 1);
     if (flush()) return Step::done;
     return end_ == End::broken ? Step::failed : Step::wants_write;
   }
@@ -260,14 +261,14 @@ void TlsState::note_success() {
   unsigned protocol_size = 0;
   SSL_get0_alpn_selected(ssl, &protocol, &protocol_size);
   const std::string_view chosen(reinterpret_cast<const char*>(protocol), protocol_size);
-  facts_.alpn = chosen == "h2" ? "h2" : chosen == "http/1.1" ? "http/1.1" : "";
-  facts_.version = SSL_get_version(ssl);
-  facts_.cipher = SSL_get_cipher_name(ssl);
-  facts_.resumed = SSL_session_reused(ssl) == 1;
-  outcome_ = facts_.resumed ? TlsOutcome::resumed : TlsOutcome::ok;
+  info_.alpn = chosen == "h2" ? "h2" : chosen == "http/1.1" ? "http/1.1" : "";
+  info_.version = SSL_get_version(ssl);
+  info_.cipher = SSL_get_cipher_name(ssl);
+  info_.resumed = SSL_session_reused(ssl) == 1;
+  outcome_ = info_.resumed ? TlsOutcome::resumed : TlsOutcome::ok;
   const X509* certificate = SSL_get0_peer_certificate(ssl);
   if (certificate == nullptr) return;
-  facts_.verified =
+  info_.verified =
       SSL_get_verify_result(ssl) == X509_V_OK && (SSL_get_verify_mode(ssl) & SSL_VERIFY_PEER) != 0;
   if (server_ == nullptr) return;  // who a backend is, is checked and not told
   const OwnedBio text(BIO_new(BIO_s_mem()));
@@ -275,14 +276,14 @@ void TlsState::note_success() {
                      XN_FLAG_RFC2253 & ~ASN1_STRFLGS_ESC_MSB);
   char* bytes = nullptr;
   const long size = BIO_get_mem_data(text.get(), &bytes);
-  if (size > 0) facts_.certificate_subject.assign(bytes, static_cast<std::size_t>(size));
+  if (size > 0) info_.certificate_subject.assign(bytes, static_cast<std::size_t>(size));
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest;
   unsigned digest_size = 0;
   if (X509_digest(certificate, EVP_sha256(), digest.data(), &digest_size) == 1) {
     constexpr char digits[] = "0123456789abcdef";
     for (unsigned i = 0; i < digest_size; ++i) {
-      facts_.certificate_hash += digits[digest[i] >> 4];
-      facts_.certificate_hash += digits[digest[i] & 15];
+      info_.certificate_hash += digits[digest[i] >> 4];
+      info_.certificate_hash += digits[digest[i] & 15];
     }
   }
 }
@@ -290,7 +291,7 @@ void TlsState::note_success() {
 void TlsState::note_failure(int) {
   const auto fail = [this](TlsOutcome outcome, std::string why) {
     outcome_ = outcome;
-    complaint_ = std::move(why);
+    error_text_ = std::move(why);
     ERR_clear_error();
   };
   const unsigned long code = ERR_peek_error();
@@ -333,12 +334,12 @@ void TlsState::note_failure(int) {
       default: outcome = reason > SSL_AD_REASON_OFFSET ? TlsOutcome::alert : TlsOutcome::error;
     }
   }
-  fail(outcome, openssl_complaint());
+  fail(outcome, openssl_error_text());
 }
 
 void TlsState::expire() {
   outcome_ = TlsOutcome::timeout;
-  complaint_ = "the TLS handshake takes too long";
+  error_text_ = "the TLS handshake takes too long";
 }
 
 // ---- data ---------------------------------------------------------------------------------------
@@ -347,12 +348,12 @@ void TlsState::expire() {
 TlsState::End TlsState::end_of(int result) {
   const int problem = SSL_get_error(ssl_.get(), result);
   if (problem == SSL_ERROR_WANT_READ) return end_;
-  if (problem == SSL_ERROR_ZERO_RETURN) return End::goodbye;
+  if (problem == SSL_ERROR_ZERO_RETURN) return End::close_notify;
   if (end_ != End::none) {
     ERR_clear_error();
     return end_;
   }
-  complaint_ = openssl_complaint();
+  error_text_ = openssl_error_text();
   return End::broken;
 }
 
@@ -364,26 +365,26 @@ Socket::Read TlsState::read_some(char* place, std::size_t size) {
     const int result = SSL_read_ex(ssl_.get(), place + total, size - total, &got);
     if (result != 1) {
       end_ = end_of(result);
-      watch_.hold(end_ != End::none);
+      watch_.set_buffered(end_ != End::none);
       break;
     }
     total += got;
     received_ += got;
     const bool held = SSL_has_pending(ssl_.get()) == 1;
-    watch_.hold(held);
+    watch_.set_buffered(held);
     if (!held && !watch_.kernel_readable()) break;
   }
-  if (total > 0) return {Socket::Got::bytes, total};
+  if (total > 0) return {Socket::ReadStatus::bytes, total};
   switch (end_) {
-    case End::none: return {Socket::Got::nothing_yet};
-    case End::goodbye: return {Socket::Got::end};
+    case End::none: return {Socket::ReadStatus::would_block};
+    case End::close_notify: return {Socket::ReadStatus::end};
     case End::truncated:
     case End::broken: break;
   }
-  return {Socket::Got::failure};
+  return {Socket::ReadStatus::failure};
 }
 
-TlsState::Step TlsState::push(Pieces& pieces) {
+TlsState::Step TlsState::push(PlaintextPieces& pieces) {
   if (!flush()) return end_ == End::broken ? Step::failed : Step::wants_write;
   while (pieces.size() > 0) {
     if (end_ == End::broken) return Step::failed;
@@ -406,23 +407,23 @@ TlsState::Step TlsState::push(Pieces& pieces) {
 
 std::size_t TlsState::write_now(std::string_view bytes) {
   if (!flush() || end_ == End::broken) return 0;
-  Pieces pieces{.head = bytes.substr(0, record_size)};
+  PlaintextPieces pieces{.head = bytes.substr(0, record_size)};
   const std::size_t size = pieces.head.size();
   return push(pieces) == Step::failed ? 0 : size;
 }
 
-bool TlsState::quiet() {
+bool TlsState::is_idle_and_open() {
   if (end_ != End::none) return false;
-  looking_ = true;
+  probing_kernel_ = true;
   char byte;
   const Socket::Read got = read_some(&byte, 1);
-  looking_ = false;
-  return got.got == Socket::Got::nothing_yet;
+  probing_kernel_ = false;
+  return got.got == Socket::ReadStatus::would_block;
 }
 
-void TlsState::say_goodbye() {
-  if (!established_ || muted_ || said_goodbye_ || end_ == End::broken) return;
-  said_goodbye_ = true;
+void TlsState::send_close_notify() {
+  if (!established_ || abandoned_ || close_notify_sent_ || end_ == End::broken) return;
+  close_notify_sent_ = true;
   ERR_clear_error();
   SSL_shutdown(ssl_.get());
   ERR_clear_error();

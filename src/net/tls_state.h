@@ -9,7 +9,7 @@
 #include <memory>
 #include <string_view>
 
-#include "evenkeel/base/bytes.h"
+#include "evenkeel/base/buffer.h"
 #include "evenkeel/base/loop.h"
 #include "evenkeel/net/socket.h"
 #include "evenkeel/net/tls.h"
@@ -18,7 +18,7 @@
 namespace evenkeel {
 
 /// What is still to be sent of a write.
-struct Pieces {
+struct PlaintextPieces {
   std::string_view head;
   std::string_view body;
   std::string_view tail;
@@ -27,7 +27,7 @@ struct Pieces {
 };
 
 /// Ciphertext that the kernel has not taken yet.
-class Outgoing {
+class CiphertextBuffer {
  public:
   bool empty() const { return first_.empty(); }
   std::size_t size() const { return first_.end - first_.begin + second_.end - second_.begin; }
@@ -44,10 +44,12 @@ class Outgoing {
 
 class TlsState {
  public:
-  static std::unique_ptr<TlsState> accepting(Watch& watch, std::shared_ptr<const TlsServer> server);
-  static std::unique_ptr<TlsState> connecting(Watch& watch, std::shared_ptr<const TlsClient> client,
+  static std::unique_ptr<TlsState> accepting(Watch& watch,
+                                             std::shared_ptr<const TlsServerContext> server);
+  static std::unique_ptr<TlsState> connecting(Watch& watch,
+                                              std::shared_ptr<const TlsClientContext> client,
                                               const std::string& server_name, AlpnOffer offer,
-                                              std::shared_ptr<TlsSessions> sessions);
+                                              std::shared_ptr<TlsSessionCache> sessions);
   TlsState(const TlsState&) = delete;
   TlsState& operator=(const TlsState&) = delete;
   ~TlsState();
@@ -58,23 +60,23 @@ class TlsState {
   void expire();
   /// How the handshake ended, and why, for people.
   TlsOutcome outcome() const { return outcome_; }
-  const std::string& complaint() const { return complaint_; }
-  const TlsFacts& facts() const { return facts_; }
+  const std::string& error_text() const { return error_text_; }
+  const TlsConnectionInfo& info() const { return info_; }
 
   Socket::Read read_some(char* place, std::size_t size);
   /// Encrypts and sends until everything is with the kernel, or it takes no more (`wants_write`);
   /// removes from `pieces` what is encrypted.
-  Step push(Pieces& pieces);
+  Step push(PlaintextPieces& pieces);
   std::size_t write_now(std::string_view bytes);
   /// Looks at an idle connection, in the kernel too; swallows what is not data, such as tickets.
-  bool quiet();
+  bool is_idle_and_open();
   /// Tells the peer that no more will come. At most once.
-  void say_goodbye();
+  void send_close_notify();
   /// Nothing more will be said: the connection is broken on purpose.
-  void mute() { muted_ = true; }
+  void abandon() { abandoned_ = true; }
 
  private:
-  enum class End : std::uint8_t { none, goodbye, truncated, broken };
+  enum class End : std::uint8_t { none, close_notify, truncated, broken };
 
   TlsState(Watch& watch, ssl_ctx_st* context);
 
@@ -95,9 +97,9 @@ class TlsState {
   static void on_message(int sent, int version, int type, const void* bytes, std::size_t size,
                          SSL* ssl, void* unused);
   static int on_new_session(SSL* ssl, SSL_SESSION* session);
-  friend class TlsServer;
-  friend class TlsClient;
-  friend OwnedContext make_context(const SSL_METHOD* method, TlsVersion least);
+  friend class TlsServerContext;
+  friend class TlsClientContext;
+  friend OwnedContext make_context(const SSL_METHOD* method, TlsVersion min_version);
 
   bool flush();
   int send_now(std::string_view bytes);
@@ -107,24 +109,24 @@ class TlsState {
 
   Watch& watch_;
   OwnedSsl ssl_;
-  std::shared_ptr<const TlsServer> server_;
-  std::shared_ptr<const TlsClient> client_;
-  std::shared_ptr<TlsSessions> sessions_;
-  Outgoing out_;
-  TlsFacts facts_;
-  std::string complaint_;
+  std::shared_ptr<const TlsServerContext> server_;
+  std::shared_ptr<const TlsClientContext> client_;
+  std::shared_ptr<TlsSessionCache> sessions_;
+  CiphertextBuffer out_;
+  TlsConnectionInfo info_;
+  std::string error_text_;
   std::string expected_name_;
   TlsOutcome outcome_ = TlsOutcome::error;
   End end_ = End::none;
-  std::uint64_t received_ = 0;  // bytes of data
-  std::uint32_t chatter_ = 0;   // messages of TLS itself since the handshake
+  std::uint64_t received_ = 0;          // bytes of data
+  std::uint32_t control_messages_ = 0;  // messages of TLS itself since the handshake
   bool established_ = false;
   bool first_byte_seen_ = false;
   bool not_tls_ = false;
-  bool corked_ = false;   // records gather in `out_`
-  bool looking_ = false;  // reads ask the kernel, whatever the loop has said
-  bool muted_ = false;
-  bool said_goodbye_ = false;
+  bool corked_ = false;          // records gather in `out_`
+  bool probing_kernel_ = false;  // reads ask the kernel, whatever the loop has said
+  bool abandoned_ = false;
+  bool close_notify_sent_ = false;
 };
 
 }  // namespace evenkeel

@@ -9,35 +9,35 @@ namespace evenkeel {
 namespace {
 
 /// A pick takes less time than two looks at the clock: one in so many is timed.
-constexpr std::uint32_t picks_per_timing = 16;
+constexpr std::uint32_t pick_timing_interval = 16;
 
 /// When the backend had the whole request; a response may begin before.
-Instant request_end(const About& about) {
-  const bool known = about.uploaded != Instant{} && about.uploaded <= about.first_byte;
-  return known ? about.uploaded : about.sent;
+Instant request_end(const RequestInfo& info) {
+  const bool known = info.uploaded != Instant{} && info.uploaded <= info.first_byte;
+  return known ? info.uploaded : info.head_sent;
 }
 
 /// The body of a backend's answer, and all that is held until its last byte: the link, and the
 /// request's weight on the backend.
 class ForwardedBody final : public Body {
  public:
-  ForwardedBody(Loop& loop, Lease lease, LinkLease link, BodyPtr body, const About& about,
-                BackendCells& cells)
+  ForwardedBody(Loop& loop, Lease lease, LinkLease link, BodyPtr body, const RequestInfo& info,
+                BackendMetrics& metrics)
       : loop_(loop),
         lease_(std::move(lease)),
         link_(std::move(link)),
         body_(std::move(body)),
-        about_(about),
-        cells_(cells) {}
+        info_(info),
+        metrics_(metrics) {}
 
   ~ForwardedBody() override {
-    const Duration took = loop_.now() - request_end(about_);
+    const Duration took = loop_.now() - request_end(info_);
     Load& load = lease_.backend()->load();
     load.record_total(took);
     if (was_served()) load.record_served(took);
-    cells_.latency.observe(took);
-    if (about_.fault && backend_failed(*about_.fault)) {
-      load.count_error(*about_.fault);
+    metrics_.latency.observe(took);
+    if (info_.fault && backend_failed(*info_.fault)) {
+      load.count_error(*info_.fault);
     }
   }
 
@@ -45,7 +45,7 @@ class ForwardedBody final : public Body {
   std::optional<std::uint64_t> length() const override { return body_->length(); }
 
  private:
-  bool was_served() const { return about_.status > 0 && about_.status < 400 && !about_.fault; }
+  bool was_served() const { return info_.status > 0 && info_.status < 400 && !info_.fault; }
   static bool backend_failed(Fault fault) {
     return fault == Fault::backend_closed || fault == Fault::backend_protocol ||
            fault == Fault::idle_timeout;
@@ -55,12 +55,12 @@ class ForwardedBody final : public Body {
   Lease lease_;
   LinkLease link_;
   BodyPtr body_;  // dropped first: it gives the link its rest
-  const About& about_;
-  BackendCells& cells_;
+  const RequestInfo& info_;
+  BackendMetrics& metrics_;
 };
 
 /// What an answer says of the pace of its server. One that refuses says nothing, or worse.
-void record_pace(Load& load, int status, Duration took, Instant now) {
+void record_latency(Load& load, int status, Duration took, Instant now) {
   constexpr int too_many_requests = 429;
   if (status >= 500 || status == too_many_requests) {
     load.record_failure(took, now);
@@ -69,31 +69,31 @@ void record_pace(Load& load, int status, Duration took, Instant now) {
   }
 }
 
-bool can_send_again(Request& request) { return request.body == nullptr || request.body->rewind(); }
+bool can_resend(Request& request) { return request.body == nullptr || request.body->rewind(); }
 
 /// Puts a backend's key in place of what the client sent, and that back for a backend without.
 class Credentials {
  public:
-  void put_on(Request& request, std::string_view key) {
+  void apply_to(Request& request, std::string_view key) {
     if (key.empty() && !replaced_) return;
-    if (!replaced_) clients_ = request.fields.value(FieldId::authorization);
+    if (!replaced_) client_value_ = request.fields.value(FieldId::authorization);
     replaced_ = true;
     request.fields.remove(FieldId::authorization);
-    const auto value = key.empty() ? clients_ : key;
+    const auto value = key.empty() ? client_value_ : key;
     if (value) request.fields.add("authorization", *value, FieldId::authorization);
   }
 
  private:
   bool replaced_ = false;
-  std::optional<std::string_view> clients_;
+  std::optional<std::string_view> client_value_;
 };
 
 /// Counts one more in line while it lives.
-class Waiting {
+class QueuedCount {
  public:
-  explicit Waiting(Gauge& gauge) : gauge_(gauge) { gauge_.add(); }
-  Waiting(const Waiting&) = delete;
-  ~Waiting() { gauge_.remove(); }
+  explicit QueuedCount(Gauge& gauge) : gauge_(gauge) { gauge_.add(); }
+  QueuedCount(const QueuedCount&) = delete;
+  ~QueuedCount() { gauge_.remove(); }
 
  private:
   Gauge& gauge_;
@@ -102,84 +102,84 @@ class Waiting {
 }  // namespace
 
 Forwarder::Forwarder(Loop& loop, std::shared_ptr<PoolState> state, std::uint64_t seed,
-                     std::unordered_map<const Backend*, Target> targets, Sheet& sheet,
-                     ForwarderOptions options)
+                     std::unordered_map<const Backend*, Target> targets,
+                     WorkerMetrics& worker_metrics, ForwarderOptions options)
     : loop_(loop),
       pool_(std::move(state), loop, seed),
       targets_(std::move(targets)),
-      sheet_(sheet),
-      cells_(sheet.pool(options.pool_index)),
+      worker_metrics_(worker_metrics),
+      metrics_(worker_metrics.pool(options.pool_index)),
       options_(std::move(options)) {}
 
 Task<Result<Response>> Forwarder::handle(Request& request) {
-  About& about = request.about;
+  RequestInfo& info = request.info;
   Hint hint = hint_of(request);
   Credentials credentials;
   std::optional<Error> last;
-  bool sent_again =
-      false;  // once per request: what kills one server must not be handed to the next
+  bool resent = false;  // once per request: what kills one server must not be handed to the next
   while (true) {
-    auto placed = co_await place(hint);
+    auto placed = co_await acquire(hint);
     if (!placed) co_return last ? std::move(*last) : std::move(placed.error());
-    if (last) cells_.retries.count(last->fault);
+    if (last) metrics_.retries.count(last->fault);
     Lease lease = std::move(*placed);
     const Backend* const backend = lease.backend().get();
-    about.waited += lease.waited();
-    about.elsewhere += lease.waited();
-    about.backend = backend->spec().address;
+    info.waited += lease.waited();
+    info.excluded_from_overhead += lease.waited();
+    info.backend = backend->spec().address;
     Target& target = targets_.find(backend)->second;
-    credentials.put_on(request, target.authorization);
+    credentials.apply_to(request, target.authorization);
 
-    LinkPool::Want want = LinkPool::Want::any;
+    LinkPool::LinkChoice link_choice = LinkPool::LinkChoice::any;
     while (true) {
-      const Instant asked = loop_.now();
-      auto link = co_await target.links->acquire(want);
-      about.elsewhere += loop_.now() - asked;
+      const Instant acquire_started = loop_.now();
+      auto link = co_await target.links->acquire(link_choice);
+      info.excluded_from_overhead += loop_.now() - acquire_started;
       if (!link) {
         last = std::move(link.error());
         if (last->side == Side::backend) backend->connect_failed(loop_.now());
         break;
       }
-      if (want == LinkPool::Want::fresh || backend->load().suspect()) backend->connected();
-      ++about.attempts;
-      about.sent = loop_.read_clock();
-      if (about.deadline != never) restate_deadline(request, about.sent);
+      if (link_choice == LinkPool::LinkChoice::fresh || backend->load().needs_trial())
+        backend->connected();
+      ++info.attempts;
+      info.head_sent = loop_.read_clock();
+      if (info.deadline != never) rewrite_grpc_timeout(request, info.head_sent);
       auto response = co_await (*link)->send(request);
       if (!response) {
         Error& error = response.error();
-        about.elsewhere += loop_.now() - about.sent;
-        const bool unseen = error.replayable || error.crossed;
-        if (unseen && can_send_again(request)) {
+        info.excluded_from_overhead += loop_.now() - info.head_sent;
+        const bool safe_to_resend = error.not_processed || error.idle_close_race;
+        if (safe_to_resend && can_resend(request)) {
           // The link was leaving, not the server: it is asked once more, on another.
-          if (!sent_again && (error.crossed || !(*link)->alive(false))) {
-            sent_again = true;
-            want = LinkPool::Want::fresh;
-            cells_.retries.count(error.fault);
+          if (!resent && (error.idle_close_race || !(*link)->alive(false))) {
+            resent = true;
+            link_choice = LinkPool::LinkChoice::fresh;
+            metrics_.retries.count(error.fault);
             continue;
           }
-          if (error.replayable) {
+          if (error.not_processed) {
             last = std::move(error);
             break;
           }
         }
         if (error.side == Side::backend) {
           backend->load().count_error(error.fault);
-          backend->load().record_failure(loop_.now() - about.sent, loop_.now());
+          backend->load().record_failure(loop_.now() - info.head_sent, loop_.now());
         }
         co_return std::move(error);
       }
-      record_pace(backend->load(), response->status, about.first_byte - request_end(about),
-                  about.first_byte);
+      record_latency(backend->load(), response->status, info.first_byte - request_end(info),
+                     info.first_byte);
       if (options_.debug_headers) add_debug_headers(*backend, *response);
       response->body =
           std::make_unique<ForwardedBody>(loop_, std::move(lease), std::move(*link),
-                                          std::move(response->body), about, *target.cells);
+                                          std::move(response->body), info, *target.metrics);
       co_return response;
     }
 
     if (last->side == Side::backend) backend->load().count_error(last->fault);
-    if (hint.tried.full()) co_return std::move(*last);
-    hint.tried.add(backend);
+    if (hint.excluded.full()) co_return std::move(*last);
+    hint.excluded.add(backend);
   }
 }
 
@@ -191,19 +191,19 @@ Hint Forwarder::hint_of(const Request& request) const {
   return hint;
 }
 
-Task<Result<Lease>> Forwarder::place(const Hint& hint) {
-  const bool timed = ++places_ % picks_per_timing == 0;
+Task<Result<Lease>> Forwarder::acquire(const Hint& hint) {
+  const bool timed = ++picks_ % pick_timing_interval == 0;
   const Instant began = timed ? loop_.read_clock() : Instant{};
-  auto placed = pool_.place(hint);
+  auto placed = pool_.acquire(hint);
   if (placed.ready()) {
-    if (timed) sheet_.observe_pick(loop_.read_clock() - began);
+    if (timed) worker_metrics_.observe_pick(loop_.read_clock() - began);
     return placed;
   }
-  return wait_in_line(std::move(placed));
+  return wait_in_queue(std::move(placed));
 }
 
-Task<Result<Lease>> Forwarder::wait_in_line(Task<Result<Lease>> placed) {
-  const Waiting waiting(cells_.waiting);
+Task<Result<Lease>> Forwarder::wait_in_queue(Task<Result<Lease>> placed) {
+  const QueuedCount waiting(metrics_.waiting);
   auto lease = co_await placed;
   co_return lease;
 }

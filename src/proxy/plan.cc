@@ -22,113 +22,97 @@ class Unrouted final : public Handler {
 
 }  // namespace
 
-LinkPoolOptions link_options_of(const PoolConfig& pool, const BackendConfig& backend,
-                                const std::shared_ptr<const TlsClient>& tls) {
-  LinkPoolOptions options{
-      .link = {.first_byte_timeout = pool.timeouts.first_byte, .idle_timeout = pool.timeouts.idle},
-      .connector = {.connect_timeout = pool.timeouts.connect},
-      .protocol = pool.protocol,
-      .idle_timeout = pool.keep_alive.idle,
-      .max_idle = pool.keep_alive.max_idle};
-  if (!pool.tls && !backend.address.secure) return options;
-  options.connector.tls = tls;
-  switch (pool.protocol) {
-    case BackendProtocol::automatic: options.connector.alpn = AlpnOffer::http2_or_http1; break;
-    case BackendProtocol::http1: options.connector.alpn = AlpnOffer::http1; break;
-    case BackendProtocol::http2: options.connector.alpn = AlpnOffer::http2; break;
-  }
-  options.connector.server_name =
-      tls->server_name().empty() ? backend.address.host : tls->server_name();
-  return options;
-}
-
-Plan::Plan(std::shared_ptr<const Config> config, std::shared_ptr<const Fleet> fleet,
+Plan::Plan(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> pool_set,
            const WorkerContext& worker, const Plan* predecessor)
     : config_(std::move(config)),
-      fleet_(std::move(fleet)),
+      pool_set_(std::move(pool_set)),
       router_(config_->routes),
       rng_(static_cast<std::uint64_t>(Clock::now().time_since_epoch().count()) + worker.index),
-      access_(worker.ledger),
+      access_log_(worker.recorder),
       grpc_(worker.loop),
-      provenance_(rng_()) {
+      forwarding_headers_(rng_()) {
   for (std::size_t i = 0; i < config_->pools.size(); ++i) {
-    add_pool(config_->pools[i], fleet_->pools()[i], worker, predecessor);
+    add_pool(config_->pools[i], pool_set_->pools()[i], worker, predecessor);
   }
-  for (const RouteConfig& route : config_->routes) add_road(route, worker.sheets.names());
+  for (const RouteConfig& route : config_->routes)
+    add_route(route, worker.metrics_registry.label_index());
   handlers_.push_back(std::make_unique<Unrouted>(router_));
-  unrouted_ = &filters_before(*handlers_.back());
+  unrouted_ = &build_filter_chain(*handlers_.back());
 }
 
-void Plan::add_pool(const PoolConfig& pool, const Fleet::Member& member,
+void Plan::add_pool(const PoolConfig& pool, const PoolSet::PoolEntry& pool_entry,
                     const WorkerContext& worker, const Plan* predecessor) {
-  Sheet& sheet = worker.sheets.sheet(worker.index);
-  Names& names = worker.sheets.names();
-  std::unordered_map<std::string_view, const Connected*> before;
+  WorkerMetrics& worker_metrics = worker.metrics_registry.worker_metrics(worker.index);
+  LabelIndex& label_index = worker.metrics_registry.label_index();
+  std::unordered_map<std::string_view, const ConnectedBackend*> before;
   if (predecessor != nullptr) {
     const auto found = predecessor->connected_.find(pool.name);
     if (found != predecessor->connected_.end()) {
-      for (const Connected& each : found->second) before.emplace(each.id, &each);
+      for (const ConnectedBackend& each : found->second) before.emplace(each.id, &each);
     }
   }
-  std::vector<Connected>& connected = connected_[pool.name];
-  connected.reserve(member.seats.size());
+  std::vector<ConnectedBackend>& connected = connected_[pool.name];
+  connected.reserve(pool_entry.backends.size());
   std::unordered_map<const Backend*, Target> targets;
-  for (std::size_t i = 0; i < member.seats.size(); ++i) {
-    const Fleet::Seat& seat = member.seats[i];
-    const Backend& backend = *member.state->backends()[i];
-    BackendCells& cells = sheet.backend(names.backend(pool.name, backend.id()));
-    Connected now{.id = backend.id(),
-                  .addresses = seat.addresses,
-                  .options = link_options_of(pool, seat.config, member.tls),
-                  .links = nullptr};
+  for (std::size_t i = 0; i < pool_entry.backends.size(); ++i) {
+    const PoolSet::ResolvedBackend& resolved = pool_entry.backends[i];
+    const Backend& backend = *pool_entry.state->backends()[i];
+    BackendMetrics& metrics = worker_metrics.backend(label_index.backend(pool.name, backend.id()));
+    ConnectedBackend now{.id = backend.id(),
+                         .addresses = resolved.addresses,
+                         .options = link_options_of(pool, resolved.config, pool_entry.tls),
+                         .links = nullptr};
     const auto same = before.find(now.id);
     if (same != before.end() && same->second->addresses == now.addresses &&
         same->second->options == now.options) {
       now.links = same->second->links;
     } else {
-      now.links = std::make_shared<LinkPool>(worker.loop, now.addresses, now.options, cells);
+      now.links = std::make_shared<LinkPool>(worker.loop, now.addresses, now.options, metrics);
     }
-    targets[&backend] = {now.links, &cells, seat.authorization};
+    targets[&backend] = {now.links, &metrics, resolved.authorization};
     connected.push_back(std::move(now));
   }
-  ForwarderOptions options{
-      .pool = pool.name, .pool_index = names.pool(pool.name), .debug_headers = pool.debug_headers};
+  ForwarderOptions options{.pool = pool.name,
+                           .pool_index = label_index.pool(pool.name),
+                           .debug_headers = pool.debug_headers};
   if (pool.picker == "consistent-hash") options.hash_header = pool.hash.header;
-  handlers_.push_back(std::make_unique<Forwarder>(worker.loop, member.state, rng_(),
-                                                  std::move(targets), sheet, std::move(options)));
-  firsts_.push_back(&filters_before(*handlers_.back()));
+  handlers_.push_back(std::make_unique<Forwarder>(worker.loop, pool_entry.state, rng_(),
+                                                  std::move(targets), worker_metrics,
+                                                  std::move(options)));
+  pool_chains_.push_back(&build_filter_chain(*handlers_.back()));
 }
 
-void Plan::add_road(const RouteConfig& route, Names& names) {
-  Road road{.name = route.name,
-            .index = names.route(route.name),
-            .calls_only = !route.match.grpc.empty(),
-            .lanes = {}};
+void Plan::add_route(const RouteConfig& route, LabelIndex& label_index) {
+  Route plan_route{.name = route.name,
+                   .index = label_index.route(route.name),
+                   .grpc_only = !route.match.grpc.empty(),
+                   .targets = {}};
   std::uint32_t sum = 0;
   for (const RouteTarget& target : route.targets) {
     const auto pool = std::find_if(config_->pools.begin(), config_->pools.end(),
                                    [&](const PoolConfig& p) { return p.name == target.pool; });
     const auto number = static_cast<std::size_t>(pool - config_->pools.begin());
-    const std::uint32_t pool_index = names.pool(pool->name);
-    names.lead(road.index, pool_index);
-    road.lanes.push_back({firsts_[number], pool->name, pool_index, sum += target.weight});
+    const std::uint32_t pool_index = label_index.pool(pool->name);
+    label_index.add_route_to_pool(plan_route.index, pool_index);
+    plan_route.targets.push_back(
+        {pool_chains_[number], pool->name, pool_index, sum += target.weight});
   }
-  roads_.push_back(std::move(road));
+  routes_.push_back(std::move(plan_route));
 }
 
 /// THE PAGE: what every request passes, from the inside out, a line and its reason each.
-Handler& Plan::filters_before(Handler& last) {
+Handler& Plan::build_filter_chain(Handler& last) {
   Handler* first = &last;
   // Who asks: from here inwards the request says nothing that its sender could have made up.
-  first = &stage(provenance_, *first);
+  first = &add_stage(forwarding_headers_, *first);
   // The call: whatever happens further in, a gRPC client gets a status, and gets it in time.
-  first = &stage(grpc_, *first);
+  first = &add_stage(grpc_, *first);
   // The account: whatever happens further in is answered, counted and logged.
-  first = &stage(access_, *first);
+  first = &add_stage(access_log_, *first);
   return *first;
 }
 
-Handler& Plan::stage(Filter& filter, Handler& next) {
+Handler& Plan::add_stage(Filter& filter, Handler& next) {
   handlers_.push_back(std::make_unique<Stage>(filter, next));
   return *handlers_.back();
 }
@@ -136,11 +120,11 @@ Handler& Plan::stage(Filter& filter, Handler& next) {
 std::vector<std::shared_ptr<LinkPool>> Plan::links_not_in(const Plan& successor) const {
   std::unordered_set<const LinkPool*> taken_over;
   for (const auto& [pool, connected] : successor.connected_) {
-    for (const Connected& each : connected) taken_over.insert(each.links.get());
+    for (const ConnectedBackend& each : connected) taken_over.insert(each.links.get());
   }
   std::vector<std::shared_ptr<LinkPool>> left;
   for (const auto& [pool, connected] : connected_) {
-    for (const Connected& each : connected) {
+    for (const ConnectedBackend& each : connected) {
       if (!taken_over.contains(each.links.get())) left.push_back(each.links);
     }
   }
@@ -150,22 +134,23 @@ std::vector<std::shared_ptr<LinkPool>> Plan::links_not_in(const Plan& successor)
 Task<Result<Response>> Plan::handle(Request& request) {
   const auto route = router_.route(request);
   if (!route) return unrouted_->handle(request);
-  const Road& road = roads_[*route];
-  const Lane& lane = choose(road);
-  request.about.route = road.name;
-  request.about.route_index = road.index;
-  request.about.open_ended = road.calls_only;
-  request.about.pool = lane.pool;
-  request.about.pool_index = lane.pool_index;
-  return lane.first->handle(request);
+  const Route& plan_route = routes_[*route];
+  const WeightedTarget& target = choose_target(plan_route);
+  request.info.route = plan_route.name;
+  request.info.route_index = plan_route.index;
+  request.info.is_streaming = plan_route.grpc_only;
+  request.info.pool = target.pool;
+  request.info.pool_index = target.pool_index;
+  return target.first->handle(request);
 }
 
-const Plan::Lane& Plan::choose(const Road& road) {
-  if (road.lanes.size() == 1) return road.lanes.front();
-  const std::uint32_t drawn = rng_.below(road.lanes.back().upto);
-  const auto lane = std::find_if(road.lanes.begin(), road.lanes.end(),
-                                 [drawn](const Lane& each) { return drawn < each.upto; });
-  return *lane;
+const Plan::WeightedTarget& Plan::choose_target(const Route& plan_route) {
+  if (plan_route.targets.size() == 1) return plan_route.targets.front();
+  const std::uint32_t drawn = rng_.below(plan_route.targets.back().cumulative_weight);
+  const auto target =
+      std::find_if(plan_route.targets.begin(), plan_route.targets.end(),
+                   [drawn](const WeightedTarget& each) { return drawn < each.cumulative_weight; });
+  return *target;
 }
 
 }  // namespace evenkeel

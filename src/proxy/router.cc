@@ -66,9 +66,10 @@ std::string_view host_of(std::string_view authority) {
 
 bool host_matches(std::string_view pattern, std::string_view authority) {
   const std::string_view host = host_of(authority);
-  if (!pattern.starts_with("*.")) return same_name(pattern, host);
+  if (!pattern.starts_with("*.")) return equals_ignore_case(pattern, host);
   const std::string_view suffix = pattern.substr(1);
-  return host.size() > suffix.size() && same_name(host.substr(host.size() - suffix.size()), suffix);
+  return host.size() > suffix.size() &&
+         equals_ignore_case(host.substr(host.size() - suffix.size()), suffix);
 }
 
 /// The request is a gRPC call of one of these.
@@ -177,7 +178,7 @@ bool Router::Rule::matches(const Request& request, std::string_view path_text) c
     // The authority is not among the fields, but people write rules about it.
     if (wanted.first == "host") return request.authority == wanted.second;
     return std::any_of(request.fields.begin(), request.fields.end(), [&](const Field& field) {
-      return field.value() == wanted.second && same_name(field.name(), wanted.first);
+      return field.value() == wanted.second && equals_ignore_case(field.name(), wanted.first);
     });
   });
 }

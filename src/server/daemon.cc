@@ -16,15 +16,15 @@
 #include <system_error>
 #include <thread>
 
+#include "evenkeel/admin/admin_handler.h"
+#include "evenkeel/admin/control.h"
 #include "evenkeel/base/log.h"
+#include "evenkeel/base/loop_liveness.h"
 #include "evenkeel/config/load.h"
-#include "evenkeel/net/directory.h"
-#include "evenkeel/server/environment.h"
-#include "server/admin.h"
-#include "server/control.h"
-#include "server/doorkeeper.h"
-#include "server/knock.h"
-#include "server/lookout.h"
+#include "evenkeel/net/dns_cache.h"
+#include "evenkeel/server/process_environment.h"
+#include "evenkeel/upstream/backend_monitor.h"
+#include "server/listener_set.h"
 #include "server/process_signals.h"
 #include "server/service_notifier.h"
 #include "server/worker.h"
@@ -37,23 +37,23 @@ constexpr int exit_start_failed = 1;
 constexpr int exit_drain_deadline = 3;
 
 /// Short enough for a spare to stand in before those who wait give up.
-constexpr Duration between_turns_of_pools = std::chrono::milliseconds(100);
+constexpr Duration pool_tick_interval = std::chrono::milliseconds(100);
 
 /// How long the start waits for the first result of every backend: the longest timeout of a check
 /// by default, and some.
-constexpr Duration longest_first_round = std::chrono::seconds(6);
+constexpr Duration max_initial_check_wait = std::chrono::seconds(6);
 /// Between two changes because names have moved.
-constexpr Duration between_follows = std::chrono::seconds(1);
+constexpr Duration min_dns_update_interval = std::chrono::seconds(1);
 /// Of a worker's loop, at worst.
-constexpr Duration longest_turn = std::chrono::seconds(1);
+constexpr Duration max_loop_turn = std::chrono::seconds(1);
 /// How long a start or a reload waits for name servers; names that are not found by then are found
 /// later.
-constexpr Duration longest_look_up = std::chrono::seconds(3);
+constexpr Duration max_dns_wait = std::chrono::seconds(3);
 /// The same of a change, for backends that are new.
-constexpr Duration longest_check_of_new = std::chrono::milliseconds(100);
+constexpr Duration max_new_backend_check_wait = std::chrono::milliseconds(100);
 
 /// One memory arena per worker at most, and what bursts leave behind goes back to the system.
-void tame_allocator(unsigned workers) { mallopt(M_ARENA_MAX, static_cast<int>(workers) + 1); }
+void limit_malloc_arenas(unsigned workers) { mallopt(M_ARENA_MAX, static_cast<int>(workers) + 1); }
 
 /// A proxy needs two descriptors per request; the soft limit of 1024 is for programs that do not.
 void raise_descriptor_limit() {
@@ -70,14 +70,15 @@ void print_line(const std::string& line) {
 
 /// Names are looked up while we run, not while the file is read: one without address is no mistake
 /// in it.
-Environment running_environment() {
+Environment daemon_environment() {
   Environment environment = process_environment();
   environment.resolve_error = nullptr;
   return environment;
 }
 
 /// What can only be set at the start. Where two files differ in it, the new one cannot be taken.
-std::vector<Problem> needs_restart(const Config& now, const Config& next, const std::string& file) {
+std::vector<Problem> restart_only_changes(const Config& now, const Config& next,
+                                          const std::string& file) {
   std::vector<Problem> problems;
   const auto say = [&](const char* path, const char* what) {
     problems.push_back({.file = file,
@@ -93,10 +94,10 @@ std::vector<Problem> needs_restart(const Config& now, const Config& next, const 
 }
 
 /// A pipe or a device in the file's place would keep us waiting for its end.
-LoadResult read_again(const std::string& file) {
+LoadResult reread_config(const std::string& file) {
   std::error_code unknown;
   if (std::filesystem::is_regular_file(file, unknown)) {
-    return load_config(file, running_environment());
+    return load_config(file, daemon_environment());
   }
   LoadResult refused;
   refused.problems.push_back(
@@ -118,18 +119,18 @@ std::set<std::string> hosts_of(const Config& config) {
 class Daemon final : public Control {
  public:
   Daemon(LoadResult loaded, std::string file, std::string version)
-      : inherited_(running_environment().variable),
-        notifier_(running_environment().variable),
+      : inherited_(daemon_environment().variable),
+        notifier_(daemon_environment().variable),
         config_(std::make_shared<const Config>(std::move(loaded.config))) {
-    overview_.version = std::move(version);
-    overview_.config_file = std::move(file);
-    overview_.config_hash = std::move(loaded.hash);
-    overview_.started = Clock::now();
-    overview_.loaded_at = std::chrono::system_clock::now();
-    overview_.config = config_.get();
-    overview_.workers = &workers_;
-    overview_.control = this;
-    overview_.lookout = &lookout_;
+    runtime_.version = std::move(version);
+    runtime_.config_file = std::move(file);
+    runtime_.config_hash = std::move(loaded.hash);
+    runtime_.started = Clock::now();
+    runtime_.loaded_at = std::chrono::system_clock::now();
+    runtime_.config = config_.get();
+    runtime_.connections = [this] { return connections(); };
+    runtime_.control = this;
+    runtime_.backend_monitor = &backend_monitor_;
   }
   Daemon(const Daemon&) = delete;
   ~Daemon() override {
@@ -150,7 +151,7 @@ class Daemon final : public Control {
  private:
   /// One change of what runs; they come one after the other.
   struct Change {
-    enum class Kind { reload, weight, names };
+    enum class Kind { reload, weight, dns };
     Change(Loop& loop, Kind what) : kind(what), done(loop) {}
     Kind kind;
     std::string pool;
@@ -161,64 +162,65 @@ class Daemon final : public Control {
     std::optional<Error> error;
   };
   using ChangePtr = std::shared_ptr<Change>;
-  using Weights = decltype(Circumstances::weights);
+  using Weights = decltype(BuildInputs::weights);
 
   Result<std::string> bind_admin();
-  Task<void> begin();
+  Task<void> begin_serving();
   Task<void> watch_signals();
-  Task<void> look_after_pools();
-  void turn_pools();
-  Task<void> make_changes();
-  Task<void> make(Change& change);
+  Task<void> run_pool_maintenance();
+  void tick_pools();
+  Task<void> apply_changes();
+  Task<void> apply(Change& change);
   Task<void> reload(Change& change);
   Task<void> set_weight(Change& change);
-  Task<void> follow_names();
-  void names_moved();
-  Task<void> follow_names_at(Instant when);
-  Task<void> put_in_place(std::shared_ptr<const Fleet> fleet, std::vector<Doors> doors);
-  void request(Change::Kind kind);
-  Weights weights_under(const Config& next) const;
-  void note_drained();
-  Circumstances circumstances(const Weights& weights);
-  Circumstances as_it_runs(const Weights& weights);
-  void tell_reload(const std::vector<Problem>& problems, const std::string& text);
+  Task<void> apply_dns_update();
+  void on_dns_change();
+  Task<void> queue_dns_update_at(Instant when);
+  Task<void> publish_to_workers(std::shared_ptr<const PoolSet> pool_set,
+                                std::vector<ListenerAssignment> assignments);
+  void queue_change(Change::Kind kind);
+  Weights weights_for(const Config& next) const;
+  void record_drained();
+  BuildInputs build_inputs(const Weights& weights);
+  BuildInputs running_build_inputs(const Weights& weights);
+  void report_reload(const std::vector<Problem>& problems, const std::string& text);
   std::string summary() const;
   void reopen_logs();
   void close_unused_sockets();
-  void leave();
+  void begin_shutdown();
   Task<void> drain();
   std::uint64_t connections() const;
   static std::uint64_t seed() {
     return static_cast<std::uint64_t>(Clock::now().time_since_epoch().count());
   }
-  Task<Result<std::vector<Endpoint>>> addresses_of(std::string host, std::uint16_t port);
+  Task<Result<std::vector<Endpoint>>> resolve_host(std::string host, std::uint16_t port);
 
   ProcessSignals signals_;
   InheritedSockets inherited_;
   ServiceNotifier notifier_;
   std::shared_ptr<const Config> config_;
   Loop loop_;
-  std::unique_ptr<Sheets> sheets_;
+  std::unique_ptr<MetricsRegistry> metrics_registry_;
   std::unique_ptr<AccessLog> access_log_;
   std::vector<std::unique_ptr<Worker>> workers_;
-  Directory directory_{loop_, config_->dns, seed(), [this] { names_moved(); }};
-  Lookout lookout_{loop_, seed(), [this](std::string host, std::uint16_t port) {
-                     return addresses_of(std::move(host), port);
-                   }};
-  std::optional<Doorkeeper> doorkeeper_;
-  std::vector<Doors> first_doors_;
-  Weights weights_;                           // that operators set
-  decltype(Circumstances::drained) drained_;  // by operators, whether they are there now or not
-  std::deque<ChangePtr> changes_;
-  Signal changes_wanted_{loop_};
-  Overview overview_;
+  DnsCache dns_cache_{loop_, config_->dns, seed(), [this] { on_dns_change(); }};
+  BackendMonitor backend_monitor_{loop_, seed(), [this](std::string host, std::uint16_t port) {
+                                    return resolve_host(std::move(host), port);
+                                  }};
+  std::optional<ListenerSet> listener_set_;
+  std::vector<ListenerAssignment> initial_assignments_;
+  Weights weights_;                         // that operators set
+  decltype(BuildInputs::drained) drained_;  // by operators, whether they are there now or not
+  std::deque<ChangePtr> queued_changes_;
+  Signal change_queued_{loop_};
+  RuntimeStatus runtime_;
   FrontendOptions admin_options_;
   std::optional<AdminHost> admin_host_;
   std::optional<Listener> admin_listener_;
-  bool names_wait_ = false;
-  Instant names_followed_{};
-  bool leaving_ = false;
-  bool ended_ = false;
+  bool dns_update_scheduled_ = false;
+  Instant last_dns_update_{};
+  bool shutting_down_ = false;
+  bool finished_ = false;
   int exit_code_ = exit_done;
 };
 
@@ -227,43 +229,44 @@ class Daemon final : public Control {
 Result<Done> Daemon::start() {
   unsigned count = config_->workers;
   if (count == 0) count = std::max(1u, std::thread::hardware_concurrency());
-  tame_allocator(count);
+  limit_malloc_arenas(count);
   raise_descriptor_limit();
 
-  directory_.follow(hosts_of(*config_));
-  const Instant patience = loop_.read_clock() + longest_look_up;
-  const auto found = directory_.settled(patience);
+  dns_cache_.set_hosts(hosts_of(*config_));
+  const Instant patience = loop_.read_clock() + max_dns_wait;
+  const auto found = dns_cache_.resolved(patience);
   loop_.run_until([&found] { return found.ready(); });
-  auto fleet = Fleet::build(*config_, circumstances({}));
-  if (!fleet) return std::move(fleet.error());
-  overview_.fleet = std::move(*fleet);
-  sheets_ = std::make_unique<Sheets>(count);
-  overview_.sheets = sheets_.get();
+  auto pool_set = PoolSet::build(*config_, build_inputs({}));
+  if (!pool_set) return std::move(pool_set.error());
+  runtime_.pool_set = std::move(*pool_set);
+  metrics_registry_ = std::make_unique<MetricsRegistry>(count);
+  runtime_.metrics_registry = metrics_registry_.get();
   if (config_->access_log.path != "off") {
     auto opened = AccessLog::open(config_->access_log.path, count);
     if (!opened) return std::move(opened.error());
     access_log_ = std::move(*opened);
-    overview_.access_log = access_log_.get();
+    runtime_.access_log = access_log_.get();
   }
   for (unsigned i = 0; i < count; ++i) {
-    LineRing* ring = access_log_ == nullptr ? nullptr : &access_log_->ring(i);
-    workers_.push_back(std::make_unique<Worker>(i, *sheets_, ring));
+    AccessLogRing* ring = access_log_ == nullptr ? nullptr : &access_log_->ring(i);
+    workers_.push_back(std::make_unique<Worker>(i, *metrics_registry_, ring));
+    runtime_.loops.push_back(&workers_.back()->loop());
   }
-  overview_.fleet->take_over();
-  turn_pools();
+  runtime_.pool_set->activate();
+  tick_pools();
 
-  doorkeeper_.emplace(count, inherited_);
-  auto doors = doorkeeper_->open(config_->listeners);
-  if (!doors) return std::move(doors.error());
-  first_doors_ = std::move(*doors);
+  listener_set_.emplace(count, inherited_);
+  auto assignments = listener_set_->open(config_->listeners);
+  if (!assignments) return std::move(assignments.error());
+  initial_assignments_ = std::move(*assignments);
   auto admin = bind_admin();
   if (!admin) return std::move(admin.error());
 
-  for (const std::string& line : doorkeeper_->lines()) print_line(line);
+  for (const std::string& line : listener_set_->startup_lines()) print_line(line);
   print_line(*admin);
   close_unused_sockets();
   for (auto& worker : workers_) {
-    worker->adopt(config_, overview_.fleet);
+    worker->adopt(config_, runtime_.pool_set);
     worker->start(workers_);
   }
   return Done{};
@@ -294,7 +297,7 @@ Result<std::string> Daemon::bind_admin() {
   const Endpoint endpoint = Listener::local_endpoint(fd);
   admin_options_.listener = "admin";
   admin_options_.body_bytes = 1024 * 1024;
-  admin_host_.emplace(loop_, overview_);
+  admin_host_.emplace(loop_, runtime_);
   admin_listener_.emplace(loop_, fd, [this](int accepted, const Endpoint& peer) {
     // The one that has been idle longest makes room.
     if (!admin_host_->admit()) {
@@ -314,61 +317,63 @@ Result<std::string> Daemon::bind_admin() {
 
 int Daemon::run() {
   loop_.spawn(watch_signals());
-  loop_.spawn(begin());
-  loop_.spawn(look_after_pools());
+  loop_.spawn(begin_serving());
+  loop_.spawn(run_pool_maintenance());
   std::vector<Loop*> loops;
   for (auto& worker : workers_) loops.push_back(&worker->loop());
   loop_.spawn(notifier_.feed_watchdog(loop_, std::move(loops)));
-  loop_.run_until([this] { return ended_; });
+  loop_.run_until([this] { return finished_; });
   return exit_code_;
 }
 
 /// The sockets listen already; who connects now is served when it is known who can answer.
-Task<void> Daemon::begin() {
-  lookout_.follow(*config_, *overview_.fleet);
-  co_await lookout_.first_round(loop_.read_clock() + longest_first_round);
-  if (leaving_) co_return;
+Task<void> Daemon::begin_serving() {
+  backend_monitor_.update(*config_, *runtime_.pool_set);
+  co_await backend_monitor_.wait_for_first_results(loop_.read_clock() + max_initial_check_wait);
+  if (shutting_down_) co_return;
   for (std::size_t i = 0; i < workers_.size(); ++i) {
-    workers_[i]->loop().post([worker = workers_[i].get(), doors = std::move(first_doors_[i])] {
-      worker->listen(doors);
-    });
+    workers_[i]->loop().post(
+        [worker = workers_[i].get(), assignments = std::move(initial_assignments_[i])] {
+          worker->listen(assignments);
+        });
   }
-  overview_.ready = true;
+  runtime_.ready = true;
   print_line("ready");
   notifier_.ready(summary());
-  loop_.spawn(make_changes());
+  loop_.spawn(apply_changes());
 }
 
-Task<void> Daemon::look_after_pools() {
+Task<void> Daemon::run_pool_maintenance() {
   while (true) {
-    co_await loop_.sleep_for(between_turns_of_pools);
-    turn_pools();
+    co_await loop_.sleep_for(pool_tick_interval);
+    tick_pools();
   }
 }
 
 /// Spares come and go, speeds are learnt.
-void Daemon::turn_pools() {
+void Daemon::tick_pools() {
   const Instant now = loop_.read_clock();
-  for (const Fleet::Member& member : overview_.fleet->pools()) member.state->turn(now);
+  for (const PoolSet::PoolEntry& pool_entry : runtime_.pool_set->pools())
+    pool_entry.state->tick(now);
 }
 
 std::string Daemon::summary() const {
   std::size_t up = 0;
   std::size_t all = 0;
-  for (const Fleet::Member& member : overview_.fleet->pools()) {
-    up += member.state->standing(Clock::now());
-    all += member.state->backends().size();
+  for (const PoolSet::PoolEntry& pool_entry : runtime_.pool_set->pools()) {
+    up += pool_entry.state->available(Clock::now());
+    all += pool_entry.state->backends().size();
   }
-  return fmt::format("serving {} pools, {} of {} backends up", overview_.fleet->pools().size(), up,
-                     all);
+  return fmt::format("serving {} pools, {} of {} backends up", runtime_.pool_set->pools().size(),
+                     up, all);
 }
 
 // ---- changes ----------------------------------------------------------------------------------
 
 Task<std::vector<Problem>> Daemon::reload() {
   const auto change = std::make_shared<Change>(loop_, Change::Kind::reload);
-  changes_.push_back(change);
-  changes_wanted_.raise();
+  queued_changes_.push_back(change);
+  change_queued_.raise();
   co_await change->done.wait();
   co_return change->problems;
 }
@@ -378,8 +383,8 @@ Task<Result<Done>> Daemon::set_weight(std::string pool, std::string backend, std
   change->pool = std::move(pool);
   change->backend = std::move(backend);
   change->weight = weight;
-  changes_.push_back(change);
-  changes_wanted_.raise();
+  queued_changes_.push_back(change);
+  change_queued_.raise();
   co_await change->done.wait();
   if (change->error) co_return std::move(*change->error);
   co_return Done{};
@@ -387,77 +392,77 @@ Task<Result<Done>> Daemon::set_weight(std::string pool, std::string backend, std
 
 /// For whom nobody waits. One that waits to be made will see things as they are then: it serves
 /// all.
-void Daemon::request(Change::Kind kind) {
-  const bool waits = std::any_of(changes_.begin(), changes_.end(),
+void Daemon::queue_change(Change::Kind kind) {
+  const bool waits = std::any_of(queued_changes_.begin(), queued_changes_.end(),
                                  [&](const ChangePtr& change) { return change->kind == kind; });
   if (waits) return;
-  changes_.push_back(std::make_shared<Change>(loop_, kind));
-  changes_wanted_.raise();
+  queued_changes_.push_back(std::make_shared<Change>(loop_, kind));
+  change_queued_.raise();
 }
 
-Task<void> Daemon::make_changes() {
+Task<void> Daemon::apply_changes() {
   while (true) {
-    while (!changes_.empty()) {
-      const ChangePtr change = std::move(changes_.front());
-      changes_.pop_front();
-      co_await make(*change);
+    while (!queued_changes_.empty()) {
+      const ChangePtr change = std::move(queued_changes_.front());
+      queued_changes_.pop_front();
+      co_await apply(*change);
       change->done.raise();
     }
-    co_await changes_wanted_.wait();
+    co_await change_queued_.wait();
   }
 }
 
-Task<void> Daemon::make(Change& change) {
+Task<void> Daemon::apply(Change& change) {
   switch (change.kind) {
     case Change::Kind::reload: return reload(change);
     case Change::Kind::weight: return set_weight(change);
-    case Change::Kind::names: return follow_names();
+    case Change::Kind::dns: return apply_dns_update();
   }
   return {};
 }
 
 /// Reads, checks and builds everything before anything changes.
 Task<void> Daemon::reload(Change& change) {
-  if (leaving_) {
-    change.problems.push_back({.file = overview_.config_file,
+  if (shutting_down_) {
+    change.problems.push_back({.file = runtime_.config_file,
                                .message = "not read: the daemon is leaving",
                                .help = "start it again"});
     co_return;
   }
   notifier_.reloading();
-  LoadResult loaded = read_again(overview_.config_file);
+  LoadResult loaded = reread_config(runtime_.config_file);
   change.problems = std::move(loaded.problems);
   const auto refuse = [&](std::string path, Error error) {
-    change.problems.push_back({.file = overview_.config_file,
+    change.problems.push_back({.file = runtime_.config_file,
                                .path = std::move(path),
                                .message = std::move(error.detail)});
   };
   std::shared_ptr<const Config> next;
-  std::shared_ptr<const Fleet> fleet;
-  std::vector<Doors> doors;
+  std::shared_ptr<const PoolSet> pool_set;
+  std::vector<ListenerAssignment> assignments;
   Weights weights;
   if (change.problems.empty()) {
-    change.problems = needs_restart(*config_, loaded.config, overview_.config_file);
+    change.problems = restart_only_changes(*config_, loaded.config, runtime_.config_file);
   }
   if (change.problems.empty()) {
     next = std::make_shared<const Config>(std::move(loaded.config));
     // Those of the old file too, until it is sure that it goes.
     auto hosts = hosts_of(*next);
     hosts.merge(hosts_of(*config_));
-    directory_.follow(hosts);
-    co_await directory_.settled(loop_.now() + longest_look_up);
-    weights = weights_under(*next);
-    auto built = Fleet::build(*next, circumstances(weights), overview_.fleet.get());
+    dns_cache_.set_hosts(hosts);
+    co_await dns_cache_.resolved(loop_.now() + max_dns_wait);
+    weights = weights_for(*next);
+    auto built = PoolSet::build(*next, build_inputs(weights), runtime_.pool_set.get());
     if (built) {
-      fleet = std::move(*built);
+      pool_set = std::move(*built);
     } else {
       refuse("", std::move(built.error()));
     }
   }
   if (change.problems.empty()) {
-    auto opened = doorkeeper_->open(next->listeners);
+    auto opened = listener_set_->open(next->listeners);
     if (opened) {
-      doors = std::move(*opened);
+      assignments = std::move(*opened);
     } else {
       refuse("listeners", std::move(opened.error()));
     }
@@ -465,31 +470,32 @@ Task<void> Daemon::reload(Change& change) {
   if (change.problems.empty()) {
     config_ = next;
     weights_ = std::move(weights);
-    overview_.config = config_.get();
-    overview_.config_hash = loaded.hash;
-    overview_.loaded_at = std::chrono::system_clock::now();
+    runtime_.config = config_.get();
+    runtime_.config_hash = loaded.hash;
+    runtime_.loaded_at = std::chrono::system_clock::now();
     close_unused_sockets();
-    directory_.keep_for(config_->dns.min_ttl, config_->dns.max_ttl);
-    co_await put_in_place(std::move(fleet), std::move(doors));
+    dns_cache_.set_ttl_limits(config_->dns.min_ttl, config_->dns.max_ttl);
+    co_await publish_to_workers(std::move(pool_set), std::move(assignments));
   }
-  directory_.follow(hosts_of(*config_));
-  tell_reload(change.problems, loaded.text);
+  dns_cache_.set_hosts(hosts_of(*config_));
+  report_reload(change.problems, loaded.text);
 }
 
-void Daemon::tell_reload(const std::vector<Problem>& problems, const std::string& text) {
-  overview_.reload_problems = problems;
+void Daemon::report_reload(const std::vector<Problem>& problems, const std::string& text) {
+  runtime_.reload_problems = problems;
   if (problems.empty()) {
-    log::info("reloaded " + overview_.config_file + ": " + summary());
-    if (!leaving_) notifier_.ready(summary());
+    log::info("reloaded " + runtime_.config_file + ": " + summary());
+    if (!shutting_down_) notifier_.ready(summary());
     return;
   }
   log::error("the file is not taken, what ran goes on:\n" + render_problems(problems, text));
-  if (!leaving_) notifier_.ready("reload failed: " + problems.front().message);
+  if (!shutting_down_) notifier_.ready("reload failed: " + problems.front().message);
 }
 
 /// Weights that operators have set hold until a file says something else than the file did then.
-Daemon::Weights Daemon::weights_under(const Config& next) const {
-  const auto said = [](const Config& config, const std::string& pool, const std::string& id) {
+Daemon::Weights Daemon::weights_for(const Config& next) const {
+  const auto configured_weight = [](const Config& config, const std::string& pool,
+                                    const std::string& id) {
     const std::string address = id.substr(0, id.find('@'));
     for (const PoolConfig& each : config.pools) {
       if (each.name != pool) continue;
@@ -502,7 +508,7 @@ Daemon::Weights Daemon::weights_under(const Config& next) const {
   Weights weights = weights_;
   std::erase_if(weights, [&](const auto& entry) {
     const auto& [pool, id] = entry.first;
-    return said(*config_, pool, id) != said(next, pool, id);
+    return configured_weight(*config_, pool, id) != configured_weight(next, pool, id);
   });
   return weights;
 }
@@ -510,75 +516,78 @@ Daemon::Weights Daemon::weights_under(const Config& next) const {
 Task<void> Daemon::set_weight(Change& change) {
   Weights weights = weights_;
   weights[{change.pool, change.backend}] = change.weight;
-  auto fleet = Fleet::build(*config_, as_it_runs(weights), overview_.fleet.get());
-  if (!fleet) {
-    change.error = std::move(fleet.error());
+  auto pool_set = PoolSet::build(*config_, running_build_inputs(weights), runtime_.pool_set.get());
+  if (!pool_set) {
+    change.error = std::move(pool_set.error());
     co_return;
   }
   weights_ = std::move(weights);
-  co_await put_in_place(std::move(*fleet), {});
+  co_await publish_to_workers(std::move(*pool_set), {});
 }
 
 /// A plan lives as long as the longest request under it: names that never rest shall not make one
 /// with every answer.
-void Daemon::names_moved() {
-  if (names_wait_) return;
-  names_wait_ = true;
-  loop_.spawn(follow_names_at(names_followed_ + between_follows));
+void Daemon::on_dns_change() {
+  if (dns_update_scheduled_) return;
+  dns_update_scheduled_ = true;
+  loop_.spawn(queue_dns_update_at(last_dns_update_ + min_dns_update_interval));
 }
 
-Task<void> Daemon::follow_names_at(Instant when) {
+Task<void> Daemon::queue_dns_update_at(Instant when) {
   co_await loop_.sleep_until(when);
-  names_wait_ = false;
-  names_followed_ = loop_.now();
-  request(Change::Kind::names);
+  dns_update_scheduled_ = false;
+  last_dns_update_ = loop_.now();
+  queue_change(Change::Kind::dns);
 }
 
 /// Backends have moved, come or gone.
-Task<void> Daemon::follow_names() {
-  auto fleet = Fleet::build(*config_, as_it_runs(weights_), overview_.fleet.get());
-  if (!fleet) {
-    log::error("backends have moved, and are not followed: " + fleet.error().detail);
+Task<void> Daemon::apply_dns_update() {
+  auto pool_set = PoolSet::build(*config_, running_build_inputs(weights_), runtime_.pool_set.get());
+  if (!pool_set) {
+    log::error("backends have moved, and are not followed: " + pool_set.error().detail);
     co_return;
   }
-  co_await put_in_place(std::move(*fleet), {});
+  co_await publish_to_workers(std::move(*pool_set), {});
   log::info("names have other addresses: " + summary());
 }
 
 /// Every worker has the new plan, and its doors where there are any, when this is done.
-Task<void> Daemon::put_in_place(std::shared_ptr<const Fleet> fleet, std::vector<Doors> doors) {
-  fleet->take_over();
-  overview_.fleet = std::move(fleet);
-  turn_pools();
+Task<void> Daemon::publish_to_workers(std::shared_ptr<const PoolSet> pool_set,
+                                      std::vector<ListenerAssignment> assignments) {
+  pool_set->activate();
+  runtime_.pool_set = std::move(pool_set);
+  tick_pools();
   // Before anybody can pick them: what is new is closed until it has been checked, and that takes
   // no longer than a connection where it stands.
-  lookout_.follow(*config_, *overview_.fleet);
-  co_await lookout_.first_round(loop_.read_clock() + longest_check_of_new);
-  struct Wait {
-    explicit Wait(Loop& loop) : done(loop) {}
+  backend_monitor_.update(*config_, *runtime_.pool_set);
+  co_await backend_monitor_.wait_for_first_results(loop_.read_clock() + max_new_backend_check_wait);
+  struct Barrier {
+    explicit Barrier(Loop& loop) : done(loop) {}
     Signal done;
-    std::size_t left = 0;
+    std::size_t remaining = 0;
   };
-  const auto wait = std::make_shared<Wait>(loop_);
-  wait->left = workers_.size();
+  const auto wait = std::make_shared<Barrier>(loop_);
+  wait->remaining = workers_.size();
   for (std::size_t i = 0; i < workers_.size(); ++i) {
     Worker* const worker = workers_[i].get();
-    const auto own = doors.empty() ? nullptr : std::make_shared<const Doors>(std::move(doors[i]));
-    worker->loop().post([this, worker, own, wait, config = config_, now = overview_.fleet] {
+    const auto own = assignments.empty()
+                         ? nullptr
+                         : std::make_shared<const ListenerAssignment>(std::move(assignments[i]));
+    worker->loop().post([this, worker, own, wait, config = config_, now = runtime_.pool_set] {
       worker->adopt(config, now);
       if (own != nullptr) worker->listen(*own);
       loop_.post([wait] {
-        if (--wait->left == 0) wait->done.raise();
+        if (--wait->remaining == 0) wait->done.raise();
       });
     });
   }
   co_await wait->done.wait();
-  overview_.fleet->open_found();
+  runtime_.pool_set->reopen_resolved();
 }
 
 /// Of those whom nobody but the lookout asks: exporters of GPU metrics.
-Task<Result<std::vector<Endpoint>>> Daemon::addresses_of(std::string host, std::uint16_t port) {
-  auto answer = co_await directory_.resolver().ask(host, port);
+Task<Result<std::vector<Endpoint>>> Daemon::resolve_host(std::string host, std::uint16_t port) {
+  auto answer = co_await dns_cache_.resolver().lookup(host, port);
   if (!answer) co_return std::move(answer.error());
   if (answer->addresses.empty()) {
     co_return Error{.fault = Fault::connect_failed,
@@ -589,11 +598,11 @@ Task<Result<std::vector<Endpoint>>> Daemon::addresses_of(std::string host, std::
 }
 
 /// Who drains says so in the backend's load, which goes when a name server forgets the backend.
-void Daemon::note_drained() {
-  for (const Fleet::Member& member : overview_.fleet->pools()) {
-    for (const BackendPtr& backend : member.state->backends()) {
-      const std::pair key(member.state->spec().name, backend->id());
-      if (backend->load().closed(Closure::draining)) {
+void Daemon::record_drained() {
+  for (const PoolSet::PoolEntry& pool_entry : runtime_.pool_set->pools()) {
+    for (const BackendPtr& backend : pool_entry.state->backends()) {
+      const std::pair key(pool_entry.state->spec().name, backend->id());
+      if (backend->load().is_out(OutOfRotation::draining)) {
         drained_.insert(key);
       } else {
         drained_.erase(key);
@@ -612,18 +621,18 @@ void Daemon::note_drained() {
   });
 }
 
-Circumstances Daemon::circumstances(const Weights& weights) {
-  if (overview_.fleet != nullptr) note_drained();
-  return {.find = [this](const Address& address) { return directory_.find(address); },
+BuildInputs Daemon::build_inputs(const Weights& weights) {
+  if (runtime_.pool_set != nullptr) record_drained();
+  return {.find = [this](const Address& address) { return dns_cache_.find(address); },
           .weights = weights,
           .drained = drained_};
 }
 
 /// For what changes between two readings of the file: certificates and keys stay what they are,
 /// whatever is being done to their files just now.
-Circumstances Daemon::as_it_runs(const Weights& weights) {
-  Circumstances now = circumstances(weights);
-  now.reads_files = false;
+BuildInputs Daemon::running_build_inputs(const Weights& weights) {
+  BuildInputs now = build_inputs(weights);
+  now.reload_files = false;
   return now;
 }
 
@@ -635,14 +644,14 @@ Task<void> Daemon::watch_signals() {
     const int signal = signals_.next();
     switch (signal) {
       case 0:
-        watch.not_readable();
+        watch.mark_not_readable();
         co_await watch.until_readable();
         break;
-      case SIGHUP: request(Change::Kind::reload); break;
+      case SIGHUP: queue_change(Change::Kind::reload); break;
       case SIGUSR1: reopen_logs(); break;
       case SIGINT:
       case SIGTERM:
-      case SIGQUIT: leave(); break;
+      case SIGQUIT: begin_shutdown(); break;
       default: break;
     }
   }
@@ -654,15 +663,15 @@ void Daemon::reopen_logs() {
   if (!reopened) log::error("access log: " + reopened.error().detail);
 }
 
-void Daemon::leave() {
-  if (!leaving_) {
-    leaving_ = true;
+void Daemon::begin_shutdown() {
+  if (!shutting_down_) {
+    shutting_down_ = true;
     loop_.spawn(drain());
     return;
   }
   log::warning("asked twice to leave: leaving with requests unfinished");
   if (connections() > 0) exit_code_ = exit_drain_deadline;
-  ended_ = true;
+  finished_ = true;
 }
 
 std::uint64_t Daemon::connections() const {
@@ -675,11 +684,11 @@ std::uint64_t Daemon::connections() const {
 Task<void> Daemon::drain() {
   log::info(fmt::format("draining: {} connections", connections()));
   notifier_.stopping(fmt::format("draining {} connections", connections()));
-  overview_.draining = true;
-  const Instant doors_close = loop_.now() + config_->shutdown.delay;
-  while (loop_.now() < doors_close) {
+  runtime_.draining = true;
+  const Instant listeners_close_at = loop_.now() + config_->shutdown.delay;
+  while (loop_.now() < listeners_close_at) {
     notifier_.extend_timeout(std::chrono::seconds(10));
-    co_await loop_.sleep_until(std::min(doors_close, loop_.now() + std::chrono::seconds(1)));
+    co_await loop_.sleep_until(std::min(listeners_close_at, loop_.now() + std::chrono::seconds(1)));
   }
   notifier_.extend_timeout(std::chrono::seconds(10));
   // Counted when every worker has closed its doors: until then somebody may be on his way in.
@@ -688,13 +697,13 @@ Task<void> Daemon::drain() {
     worker->begin_drain();
     loops.push_back(&worker->loop());
   }
-  co_await all_answer(loop_, std::move(loops), loop_.now() + longest_turn);
+  co_await all_responsive(loop_, std::move(loops), loop_.now() + max_loop_turn);
   const Instant deadline = loop_.now() + config_->shutdown.drain;
-  Instant told = loop_.now();
+  Instant last_report = loop_.now();
   while (connections() > 0 && loop_.now() < deadline) {
     co_await loop_.sleep_for(std::chrono::milliseconds(20));
-    if (loop_.now() - told < std::chrono::seconds(1)) continue;
-    told = loop_.now();
+    if (loop_.now() - last_report < std::chrono::seconds(1)) continue;
+    last_report = loop_.now();
     notifier_.status(fmt::format("draining {} connections", connections()));
     notifier_.extend_timeout(std::chrono::seconds(10));
   }
@@ -702,7 +711,7 @@ Task<void> Daemon::drain() {
     log::warning(fmt::format("drain deadline: {} connections are cut", connections()));
     exit_code_ = exit_drain_deadline;
   }
-  ended_ = true;
+  finished_ = true;
 }
 
 int run(LoadResult loaded, const std::string& file, const std::string& version) {
@@ -723,12 +732,12 @@ int run(LoadResult loaded, const std::string& file, const std::string& version) 
 }  // namespace
 
 int run_daemon(const DaemonOptions& options) {
-  return run(load_config(options.config_file, running_environment()), options.config_file,
+  return run(load_config(options.config_file, daemon_environment()), options.config_file,
              options.version);
 }
 
 int run_daemon_with(const std::string& config_text, const std::string& version) {
-  return run(read_config(config_text, "generated", running_environment()), "generated", version);
+  return run(read_config(config_text, "generated", daemon_environment()), "generated", version);
 }
 
 }  // namespace evenkeel

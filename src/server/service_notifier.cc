@@ -11,7 +11,7 @@
 #include <cstring>
 #include <ctime>
 
-#include "server/knock.h"
+#include "evenkeel/base/loop_liveness.h"
 
 namespace evenkeel {
 namespace {
@@ -60,8 +60,9 @@ ServiceNotifier::ServiceNotifier(const Variable& variable) {
   fd_ = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
   const auto time = number_in(variable("WATCHDOG_USEC"));
-  const auto whose = variable("WATCHDOG_PID");
-  const bool ours = !whose || number_in(whose) == static_cast<std::uint64_t>(getpid());
+  const auto watchdog_pid = variable("WATCHDOG_PID");
+  const bool ours =
+      !watchdog_pid || number_in(watchdog_pid) == static_cast<std::uint64_t>(getpid());
   if (time && *time > 0 && ours) watchdog_ = std::chrono::microseconds(*time);
 }
 
@@ -91,7 +92,7 @@ Task<void> ServiceNotifier::feed_watchdog(Loop& own, std::vector<Loop*> loops) {
   if (!active() || !watchdog_) co_return;
   while (true) {
     // As late as the slowest loop: one that does not turn withholds this for as long.
-    co_await all_answer(own, loops, never);
+    co_await all_responsive(own, loops, never);
     send("WATCHDOG=1");
     co_await own.sleep_for(*watchdog_ / 2);
   }

@@ -13,95 +13,100 @@ namespace {
 
 /// How far ahead of the least busy worker a worker may be before it hands new connections over:
 /// the kernel spreads them by hash, which is uneven where there are few.
-bool far_ahead(std::uint32_t own, std::uint32_t least) { return own > least + 8 + least / 4; }
+bool should_hand_over(std::uint32_t own, std::uint32_t least) {
+  return own > least + 8 + least / 4;
+}
 
-constexpr int closed_when_exhausted = 16;           // idle connections, at a time
-constexpr std::size_t links_closed_at_a_time = 32;  // of backends that are gone
+constexpr int close_batch_on_fd_exhaustion = 16;  // idle connections, at a time
+constexpr std::size_t link_close_batch = 32;      // of backends that are gone
 
 /// The kernel gives the lowest free number: a new descriptor from here on says that few are left.
 /// They are kept for links to backends and for the admin listener.
-int find_first_scarce_descriptor() {
+int compute_fd_reserve_threshold() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return std::numeric_limits<int>::max();
   const rlim_t all = std::min<rlim_t>(limit.rlim_cur, std::numeric_limits<int>::max());
-  const rlim_t kept_back = std::clamp<rlim_t>(all / 16, 16, 1024);
-  return static_cast<int>(all - std::min(all, kept_back));
+  const rlim_t reserved = std::clamp<rlim_t>(all / 16, 16, 1024);
+  return static_cast<int>(all - std::min(all, reserved));
 }
 
 }  // namespace
 
-Worker::Worker(unsigned index, Sheets& sheets, LineRing* ring)
+Worker::Worker(unsigned index, MetricsRegistry& metrics_registry, AccessLogRing* ring)
     : index_(index),
-      first_scarce_descriptor_(find_first_scarce_descriptor()),
-      sheets_(sheets),
-      sheet_(sheets.sheet(index)),
-      ledger_(loop_, sheet_, ring) {}
+      fd_reserve_threshold_(compute_fd_reserve_threshold()),
+      metrics_registry_(metrics_registry),
+      worker_metrics_(metrics_registry.worker_metrics(index)),
+      recorder_(loop_, worker_metrics_, ring) {}
 
 Worker::~Worker() {
   stop();
-  ledger_.leave();
+  recorder_.start_draining();
   loop_.drop_spawned();  // connections use all that follows
-  ports_.clear();
+  listeners_.clear();
   plan_.reset();
 }
 
-void Worker::adopt(std::shared_ptr<const Config> config, std::shared_ptr<const Fleet> fleet) {
-  auto next = std::make_shared<Plan>(std::move(config), std::move(fleet),
-                                     WorkerContext{loop_, sheets_, index_, ledger_}, plan_.get());
+void Worker::adopt(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> pool_set) {
+  auto next = std::make_shared<Plan>(std::move(config), std::move(pool_set),
+                                     WorkerContext{loop_, metrics_registry_, index_, recorder_},
+                                     plan_.get());
   const auto before = std::exchange(plan_, std::move(next));
-  for (Port& port : ports_) port.renew_tls();
+  for (WorkerListener& listener : listeners_) listener.refresh_tls();
   if (before == nullptr) return;
   auto left = before->links_not_in(*plan_);
-  if (!left.empty()) loop_.spawn(let_go(std::move(left)));
+  if (!left.empty()) loop_.spawn(retire_links(std::move(left)));
 }
 
 /// Closes links that nobody will use any more, a few at a time: there may be thousands, and
 /// requests do not wait for that.
-Task<void> Worker::let_go(std::vector<std::shared_ptr<LinkPool>> pools) {
+Task<void> Worker::retire_links(std::vector<std::shared_ptr<LinkPool>> pools) {
   std::size_t left = 0;
   for (const auto& pool : pools) {
     while (true) {
       if (left == 0) {
         co_await loop_.yield();
-        left = links_closed_at_a_time;
+        left = link_close_batch;
       }
-      const std::size_t closed = pool->let_go(left);
+      const std::size_t closed = pool->retire_links(left);
       left -= closed;
       if (left > 0) break;
     }
   }
 }
 
-void Worker::listen(const Doors& doors) {
+void Worker::listen(const ListenerAssignment& assignments) {
   if (draining_) {
-    for (const Doors::Door& door : doors.doors) {
-      if (door.fd >= 0) close(door.fd);
+    for (const ListenerAssignment::Entry& entry : assignments.entries) {
+      if (entry.fd >= 0) close(entry.fd);
     }
     return;
   }
   // Those that retire now stay: somebody may be on his way to them from another worker.
-  ports_.remove_if([](const Port& port) { return port.retired() && port.empty(); });
-  std::vector<const Port*> wanted;
-  for (const Doors::Door& door : doors.doors) {
-    Port* port = port_numbered(door.number);
-    if (port != nullptr) {
-      port->change(door.config);
+  listeners_.remove_if(
+      [](const WorkerListener& listener) { return listener.retired() && listener.empty(); });
+  std::vector<const WorkerListener*> wanted;
+  for (const ListenerAssignment::Entry& entry : assignments.entries) {
+    WorkerListener* listener = find_listener(entry.number);
+    if (listener != nullptr) {
+      listener->update(entry.config);
     } else {
-      port = &ports_.emplace_back(*this, door.number, door.config);
-      port->open(door.fd);
+      listener = &listeners_.emplace_back(*this, entry.number, entry.config);
+      listener->open(entry.fd);
     }
-    wanted.push_back(port);
+    wanted.push_back(listener);
   }
-  for (Port& port : ports_) {
-    const bool stays = std::find(wanted.begin(), wanted.end(), &port) != wanted.end();
-    if (!stays && !port.retired()) port.retire();
+  for (WorkerListener& listener : listeners_) {
+    const bool stays = std::find(wanted.begin(), wanted.end(), &listener) != wanted.end();
+    if (!stays && !listener.retired()) listener.retire();
   }
 }
 
-Port* Worker::port_numbered(std::uint32_t number) {
-  const auto found = std::find_if(ports_.begin(), ports_.end(),
-                                  [&](const Port& port) { return port.number() == number; });
-  return found == ports_.end() ? nullptr : &*found;
+WorkerListener* Worker::find_listener(std::uint32_t number) {
+  const auto found =
+      std::find_if(listeners_.begin(), listeners_.end(),
+                   [&](const WorkerListener& listener) { return listener.number() == number; });
+  return found == listeners_.end() ? nullptr : &*found;
 }
 
 void Worker::start(const std::vector<std::unique_ptr<Worker>>& peers) {
@@ -115,8 +120,8 @@ void Worker::start(const std::vector<std::unique_ptr<Worker>>& peers) {
 void Worker::begin_drain() {
   loop_.post([this] {
     draining_ = true;
-    for (Port& port : ports_) {
-      if (!port.retired()) port.retire();
+    for (WorkerListener& listener : listeners_) {
+      if (!listener.retired()) listener.retire();
     }
   });
 }
@@ -127,7 +132,7 @@ void Worker::stop() {
   thread_.join();
 }
 
-Worker& Worker::least_busy() {
+Worker& Worker::least_loaded() {
   Worker* least = this;
   for (const auto& peer : *peers_) {
     if (peer->connections() < least->connections()) least = peer.get();
@@ -135,46 +140,47 @@ Worker& Worker::least_busy() {
   return *least;
 }
 
-void Worker::accepted(Port& port, int fd, const Endpoint& peer) {
+void Worker::accepted(WorkerListener& listener, int fd, const Endpoint& peer) {
   const bool full =
-      port.most_connections() != 0 &&
-      sheets_.connections(port.index()) >= static_cast<std::int64_t>(port.most_connections());
-  const bool scarce = fd >= first_scarce_descriptor_;
-  if (full || scarce) {
+      listener.max_connections() != 0 && metrics_registry_.connections(listener.index()) >=
+                                             static_cast<std::int64_t>(listener.max_connections());
+  const bool low_on_fds = fd >= fd_reserve_threshold_;
+  if (full || low_on_fds) {
     // Two where descriptors are scarce: the next newcomer will get one of their low numbers.
-    const int made = full ? port.close_idle(1) : close_idle(2);
+    const int made = full ? listener.close_idle(1) : close_idle(2);
     if (made == 0) {
       close(fd);
       return;
     }
   }
-  Worker& chosen = least_busy();
-  if (&chosen == this || !far_ahead(connections(), chosen.connections())) {
+  Worker& chosen = least_loaded();
+  if (&chosen == this || !should_hand_over(connections(), chosen.connections())) {
     connections_.fetch_add(1, std::memory_order_relaxed);
-    port.serve(fd, peer);
+    listener.serve(fd, peer);
     return;
   }
-  chosen.loop_.post([this, &chosen, handed = std::make_shared<HandedOver>(chosen, fd), peer,
-                     number = port.number()] {
-    if (Port* same = chosen.port_numbered(number)) return same->serve(handed->take(), peer);
+  chosen.loop_.post([this, &chosen, handoff = std::make_shared<ConnectionHandoff>(chosen, fd), peer,
+                     number = listener.number()] {
+    if (WorkerListener* same = chosen.find_listener(number))
+      return same->serve(handoff->take(), peer);
     // It is about to learn of this listener: who accepted knows it.
-    const auto back = std::make_shared<HandedOver>(*this, handed->give_up());
+    const auto back = std::make_shared<ConnectionHandoff>(*this, handoff->cancel());
     loop_.post([this, back, peer, number] {
-      if (Port* own = port_numbered(number)) own->serve(back->take(), peer);
+      if (WorkerListener* own = find_listener(number)) own->serve(back->take(), peer);
     });
   });
 }
 
 /// A connection on its way to another worker; closed if it does not arrive.
-Worker::HandedOver::HandedOver(Worker& to, int fd) : worker_(to), fd_(fd) {
+Worker::ConnectionHandoff::ConnectionHandoff(Worker& to, int fd) : worker_(to), fd_(fd) {
   worker_.connections_.fetch_add(1, std::memory_order_relaxed);
 }
 
-Worker::HandedOver::~HandedOver() {
-  if (fd_ >= 0) close(give_up());
+Worker::ConnectionHandoff::~ConnectionHandoff() {
+  if (fd_ >= 0) close(cancel());
 }
 
-int Worker::HandedOver::give_up() {
+int Worker::ConnectionHandoff::cancel() {
   worker_.connections_.fetch_sub(1, std::memory_order_relaxed);
   return take();
 }
@@ -182,14 +188,14 @@ int Worker::HandedOver::give_up() {
 /// Of all listeners, in their order.
 int Worker::close_idle(int count) {
   int closed = 0;
-  for (Port& port : ports_) closed += port.close_idle(count - closed);
+  for (WorkerListener& listener : listeners_) closed += listener.close_idle(count - closed);
   return closed;
 }
 
-void Worker::descriptors_exhausted() { close_idle(closed_when_exhausted); }
+void Worker::descriptors_exhausted() { close_idle(close_batch_on_fd_exhaustion); }
 
 void Worker::refused(const Refusal& refusal) {
-  ledger_.refused(refusal.method, refusal.path, refusal.about);
+  recorder_.refused(refusal.method, refusal.path, refusal.info);
 }
 
 }  // namespace evenkeel

@@ -11,27 +11,27 @@
 
 #include "evenkeel/base/loop.h"
 #include "evenkeel/config/config.h"
-#include "evenkeel/filter/access.h"
+#include "evenkeel/filter/access_log.h"
 #include "evenkeel/proxy/plan.h"
-#include "evenkeel/stats/sheet.h"
+#include "evenkeel/stats/worker_metrics.h"
 #include "evenkeel/wire/frontend.h"
-#include "server/port.h"
+#include "server/worker_listener.h"
 
 namespace evenkeel {
 
 /// What a worker is to listen to from now on.
-struct Doors {
-  struct Door {
+struct ListenerAssignment {
+  struct Entry {
     ListenerConfig config;
     std::uint32_t number;  ///< of its sockets, the same for all workers, whatever it is called
     int fd = -1;           ///< this worker's own socket, which it takes over; -1: it has it already
   };
-  std::vector<Door> doors;
+  std::vector<Entry> entries;
 };
 
 class Worker final {
  public:
-  Worker(unsigned index, Sheets& sheets, LineRing* ring);
+  Worker(unsigned index, MetricsRegistry& metrics_registry, AccessLogRing* ring);
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
   ~Worker();
@@ -39,10 +39,10 @@ class Worker final {
   // ---- before `start`, or on the worker's own thread ----
 
   /// The plan of requests that begin from now on.
-  void adopt(std::shared_ptr<const Config> config, std::shared_ptr<const Fleet> fleet);
+  void adopt(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> pool_set);
   /// Listens to these; the listeners that are not among them accept nobody any more. While it
   /// drains, it listens to nothing.
-  void listen(const Doors& doors);
+  void listen(const ListenerAssignment& assignments);
 
   /// `peers`: all workers, this one too; outlive the thread.
   void start(const std::vector<std::unique_ptr<Worker>>& peers);
@@ -59,43 +59,44 @@ class Worker final {
   // ---- for its ports ----
 
   const std::shared_ptr<Plan>& plan() const { return plan_; }
-  Sheets& sheets() { return sheets_; }
-  Sheet& sheet() { return sheet_; }
+  MetricsRegistry& metrics_registry() { return metrics_registry_; }
+  WorkerMetrics& worker_metrics() { return worker_metrics_; }
   void refused(const Refusal& refusal);
   /// A new connection: it is served here, by another worker, or not at all.
-  void accepted(Port& port, int fd, const Endpoint& peer);
+  void accepted(WorkerListener& listener, int fd, const Endpoint& peer);
   void descriptors_exhausted();
   void connection_ended() { connections_.fetch_sub(1, std::memory_order_relaxed); }
 
  private:
-  class HandedOver {
+  class ConnectionHandoff {
    public:
-    HandedOver(Worker& to, int fd);
-    HandedOver(const HandedOver&) = delete;
-    ~HandedOver();
+    ConnectionHandoff(Worker& to, int fd);
+    ConnectionHandoff(const ConnectionHandoff&) = delete;
+    ~ConnectionHandoff();
     /// It has arrived.
     int take() { return std::exchange(fd_, -1); }
     /// It goes elsewhere.
-    int give_up();
+    int cancel();
 
    private:
     Worker& worker_;
     int fd_;
   };
 
-  Task<void> let_go(std::vector<std::shared_ptr<LinkPool>> pools);
-  Port* port_numbered(std::uint32_t number);
+  Task<void> retire_links(std::vector<std::shared_ptr<LinkPool>> pools);
+  WorkerListener* find_listener(std::uint32_t number);
   int close_idle(int count);
-  Worker& least_busy();
+  Worker& least_loaded();
 
   const unsigned index_;
-  const int first_scarce_descriptor_;
-  Sheets& sheets_;
-  Sheet& sheet_;
+  const int fd_reserve_threshold_;
+  MetricsRegistry& metrics_registry_;
+  WorkerMetrics& worker_metrics_;
   Loop loop_;
-  Ledger ledger_;
+  RequestRecorder recorder_;
   std::shared_ptr<Plan> plan_;
-  std::list<Port> ports_;  // those that have retired last until they are empty, and a reload more
+  std::list<WorkerListener>
+      listeners_;  // those that have retired last until they are empty, and a reload more
   bool draining_ = false;
   std::atomic<std::uint32_t> connections_{0};
   const std::vector<std::unique_ptr<Worker>>* peers_ = nullptr;

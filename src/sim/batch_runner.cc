@@ -14,45 +14,46 @@ BatchingSpec at_speed(BatchingSpec spec, double speed) {
 
 }  // namespace
 
-Execution::Execution(BatchRunner& runner, std::uint32_t size)
-    : Queued{.items = size}, runner_(runner), progress_(runner.loop_) {
+BatchedRequest::BatchedRequest(BatchRunner& runner, std::uint32_t size)
+    : QueuedRequest{.items = size}, runner_(runner), progress_(runner.loop_) {
   runner_.submit(*this);
 }
 
-Execution::~Execution() { runner_.withdraw(*this); }
+BatchedRequest::~BatchedRequest() { runner_.cancel(*this); }
 
-BatchRunner::BatchRunner(Loop& loop, const BatchingSpec& spec, double speed, Statistics& statistics)
+BatchRunner::BatchRunner(Loop& loop, const BatchingSpec& spec, double speed,
+                         ServerStatistics& statistics)
     : loop_(loop),
       batcher_(at_speed(spec, speed)),
       speed_(speed),
       instances_(std::max(spec.instances, 1u)),
       statistics_(statistics),
       utilization_(loop.now()),
-      alarm_(loop, *this) {}
+      timer_(loop, *this) {}
 
-void BatchRunner::submit(Execution& execution) {
-  if (batcher_.full()) turn();  // an instance may be free that has not been asked yet
+void BatchRunner::submit(BatchedRequest& request) {
+  if (batcher_.full()) advance();  // an instance may be free that has not been asked yet
   if (batcher_.full()) {
-    execution.state_ = Execution::State::rejected;
+    request.state_ = BatchedRequest::State::rejected;
     ++statistics_.rejected;
     return;
   }
-  execution.arrived = loop_.read_clock();
-  batcher_.add(execution);
+  request.arrived = loop_.read_clock();
+  batcher_.add(request);
   // All that arrives in this turn of the loop is there when the batch is made.
   if (!frozen_) loop_.wake_soon(start_);
 }
 
-void BatchRunner::withdraw(Execution& execution) {
-  if (execution.state_ == Execution::State::waiting) batcher_.remove(execution);
-  if (execution.state_ != Execution::State::running) return;
+void BatchRunner::cancel(BatchedRequest& request) {
+  if (request.state_ == BatchedRequest::State::waiting) batcher_.remove(request);
+  if (request.state_ != BatchedRequest::State::running) return;
   for (Batch& batch : running_) {
-    std::replace(batch.executions.begin(), batch.executions.end(), &execution,
-                 static_cast<Execution*>(nullptr));
+    std::replace(batch.executions.begin(), batch.executions.end(), &request,
+                 static_cast<BatchedRequest*>(nullptr));
   }
 }
 
-void BatchRunner::turn() {
+void BatchRunner::advance() {
   if (frozen_) return;
   const Instant now = loop_.read_clock();
   for (auto at = running_.begin(); at != running_.end();) {
@@ -66,9 +67,9 @@ void BatchRunner::turn() {
   Instant next = begin_batches(now);
   for (const Batch& batch : running_) next = std::min(next, batch.ends);
   if (next == never) {
-    alarm_.clear();
+    timer_.disarm();
   } else {
-    alarm_.set(next);
+    timer_.arm(next);
   }
 }
 
@@ -76,15 +77,15 @@ void BatchRunner::turn() {
 Instant BatchRunner::begin_batches(Instant now) {
   while (running_.size() < instances_) {
     const auto decision = batcher_.decide(now);
-    if (decision.requests == 0) return decision.again;
+    if (decision.requests == 0) return decision.retry_at;
     if (running_.empty()) busy_since_ = now;
     Batch& batch = running_.emplace_back();
     batch.began = now;
-    for (Queued* queued : batcher_.take(decision.requests)) {
-      auto* execution = static_cast<Execution*>(queued);
-      execution->state_ = Execution::State::running;
-      batch.items += execution->items;
-      batch.executions.push_back(execution);
+    for (QueuedRequest* queued : batcher_.take(decision.requests)) {
+      auto* request = static_cast<BatchedRequest*>(queued);
+      request->state_ = BatchedRequest::State::running;
+      batch.items += request->items;
+      batch.executions.push_back(request);
     }
     const std::chrono::duration<double> length(batcher_.seconds_of(batch.items) * slow_factor_ /
                                                speed_);
@@ -94,20 +95,20 @@ Instant BatchRunner::begin_batches(Instant now) {
 }
 
 void BatchRunner::end(Batch& batch) {
-  note_busy(batch.ends);
+  record_busy(batch.ends);
   ++statistics_.executions;
   statistics_.inferences += batch.items;
-  for (Execution* execution : batch.executions) {
-    if (execution == nullptr) continue;
+  for (BatchedRequest* request : batch.executions) {
+    if (request == nullptr) continue;
     ++statistics_.batched_requests;
-    statistics_.batch_queue_seconds += seconds_of(batch.began - execution->arrived);
+    statistics_.batch_queue_seconds += seconds_of(batch.began - request->arrived);
     statistics_.batch_compute_seconds += seconds_of(batch.ends - batch.began);
-    execution->state_ = Execution::State::finished;
-    execution->progress_.raise();
+    request->state_ = BatchedRequest::State::finished;
+    request->progress_.raise();
   }
 }
 
-void BatchRunner::note_busy(Instant until) {
+void BatchRunner::record_busy(Instant until) {
   if (until <= busy_since_) return;  // another instance was busy as long
   utilization_.busy(busy_since_, until);
   busy_since_ = until;
@@ -121,7 +122,7 @@ void BatchRunner::freeze(bool frozen) {
   const Instant now = loop_.read_clock();
   if (frozen) {
     frozen_at_ = now;
-    alarm_.clear();
+    timer_.disarm();
     return;
   }
   for (Batch& batch : running_) {

@@ -5,10 +5,10 @@
 #include <list>
 #include <vector>
 
+#include "evenkeel/base/high_resolution_timer.h"
 #include "evenkeel/base/loop.h"
-#include "sim/alarm.h"
 #include "sim/dynamic_batcher.h"
-#include "sim/statistics.h"
+#include "sim/server_statistics.h"
 
 namespace evenkeel {
 
@@ -16,12 +16,12 @@ class BatchRunner;
 
 /// A request that is run in a batch. Dropping it while it waits takes it out of the line; what an
 /// instance has begun, it ends.
-class Execution : private Queued {
+class BatchedRequest : private QueuedRequest {
  public:
   /// REQUIRES: runner.fits(size).
-  Execution(BatchRunner& runner, std::uint32_t size);
-  Execution(const Execution&) = delete;
-  ~Execution();
+  BatchedRequest(BatchRunner& runner, std::uint32_t size);
+  BatchedRequest(const BatchedRequest&) = delete;
+  ~BatchedRequest();
 
   /// The line was full: it will never be run.
   bool rejected() const { return state_ == State::rejected; }
@@ -42,7 +42,7 @@ class Execution : private Queued {
 class BatchRunner {
  public:
   /// `speed` 10: ten times faster than life. `statistics` outlives it.
-  BatchRunner(Loop& loop, const BatchingSpec& spec, double speed, Statistics& statistics);
+  BatchRunner(Loop& loop, const BatchingSpec& spec, double speed, ServerStatistics& statistics);
 
   bool fits(std::uint32_t items) const { return batcher_.fits(items); }
   std::size_t waiting() const { return batcher_.waiting(); }
@@ -55,46 +55,49 @@ class BatchRunner {
   double busy_seconds() const;
 
  private:
-  friend class Execution;
+  friend class BatchedRequest;
 
   struct Batch {
     Instant began{};
     Instant ends{};
-    std::vector<Execution*> executions;  // null: dropped meanwhile
+    std::vector<BatchedRequest*> executions;  // null: dropped meanwhile
     std::uint32_t items = 0;
   };
-  struct Clockwork : Alarm {
-    Clockwork(Loop& loop, BatchRunner& owner)
-        : Alarm(loop, [](Alarm& self) { static_cast<Clockwork&>(self).runner.turn(); }),
+  struct BatchTimer : HighResolutionTimer {
+    BatchTimer(Loop& loop, BatchRunner& owner)
+        : HighResolutionTimer(
+              loop,
+              [](HighResolutionTimer& self) { static_cast<BatchTimer&>(self).runner.advance(); }),
           runner(owner) {}
     BatchRunner& runner;
   };
-  struct Start : Waiter {
-    explicit Start(BatchRunner& owner)
-        : Waiter([](Waiter& self) { static_cast<Start&>(self).runner.turn(); }), runner(owner) {}
+  struct StartWaiter : Waiter {
+    explicit StartWaiter(BatchRunner& owner)
+        : Waiter([](Waiter& self) { static_cast<StartWaiter&>(self).runner.advance(); }),
+          runner(owner) {}
     BatchRunner& runner;
   };
 
-  void submit(Execution& execution);
-  void withdraw(Execution& execution);
-  void turn();
+  void submit(BatchedRequest& request);
+  void cancel(BatchedRequest& request);
+  void advance();
   void end(Batch& batch);
   Instant begin_batches(Instant now);
-  void note_busy(Instant until);
+  void record_busy(Instant until);
 
   Loop& loop_;
   DynamicBatcher batcher_;
   double speed_;
   std::uint32_t instances_;
-  Statistics& statistics_;
+  ServerStatistics& statistics_;
   double slow_factor_ = 1;
   bool frozen_ = false;
   Instant frozen_at_{};
   std::list<Batch> running_;
   Utilization utilization_;
   Instant busy_since_{};  // or counted until; meaningful while something runs
-  Start start_{*this};
-  Clockwork alarm_;
+  StartWaiter start_{*this};
+  BatchTimer timer_;
 };
 
 }  // namespace evenkeel

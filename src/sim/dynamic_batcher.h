@@ -10,7 +10,7 @@
 namespace evenkeel {
 
 /// A request that waits for its batch.
-struct Queued {
+struct QueuedRequest {
   std::uint32_t items = 1;  ///< its own batch dimension
   Instant arrived{};
 };
@@ -31,16 +31,16 @@ class DynamicBatcher {
   }
 
   /// REQUIRES: the request fits, and stays until it is taken or removed.
-  void add(Queued& request) { queue_.push_back(&request); }
-  void remove(Queued& request);
+  void add(QueuedRequest& request) { queue_.push_back(&request); }
+  void remove(QueuedRequest& request);
 
   /// What an instance that is free should do.
   struct Decision {
     std::size_t requests = 0;  ///< from the front; 0: none yet
-    Instant again = never;     ///< with 0: when to ask again, unless one is added before
+    Instant retry_at = never;  ///< with 0: when to ask again, unless one is added before
   };
   Decision decide(Instant now) const;
-  std::vector<Queued*> take(std::size_t requests);
+  std::vector<QueuedRequest*> take(std::size_t requests);
 
   /// How long a batch is computed.
   double seconds_of(std::uint32_t items) const {
@@ -48,11 +48,11 @@ class DynamicBatcher {
   }
 
  private:
-  bool preferred(std::uint32_t items) const;
+  bool is_preferred(std::uint32_t items) const;
 
   BatchingSpec spec_;
-  std::uint32_t largest_wanted_;  // a batch of that size waits for no more
-  std::deque<Queued*> queue_;
+  std::uint32_t full_batch_items_;  // a batch of that size waits for no more
+  std::deque<QueuedRequest*> queue_;
 };
 
 }  // namespace evenkeel

@@ -11,7 +11,7 @@ Sequence::~Sequence() {
 }
 
 Engine::Engine(const EngineSpec& spec)
-    : spec_(spec), cache_(spec.kv_blocks - 1, spec.empty_blocks_first) {}
+    : spec_(spec), cache_(spec.kv_blocks - 1, spec.evict_empty_blocks_first) {}
 
 Engine::~Engine() {
   for (Sequence* sequence : running_) sequence->engine_ = nullptr;
@@ -44,16 +44,16 @@ void Engine::abort(Sequence& sequence) {
   } else {
     std::erase(waiting_, &sequence);
   }
-  forget(sequence);
+  remove(sequence);
 }
 
-void Engine::forget(Sequence& sequence) {
+void Engine::remove(Sequence& sequence) {
   cache_.release(sequence.blocks_);
   sequence.running_ = false;
   sequence.engine_ = nullptr;
 }
 
-std::uint32_t Engine::blocks_of(std::uint32_t tokens) const {
+std::uint32_t Engine::blocks_for(std::uint32_t tokens) const {
   return (tokens + spec_.block_tokens - 1) / spec_.block_tokens;
 }
 
@@ -72,7 +72,7 @@ std::optional<Engine::Step> Engine::start_step() {
     Sequence& sequence = *running_[i];
     const std::uint32_t left = sequence.prompt_tokens + sequence.generated_ - sequence.computed_;
     const std::uint32_t tokens = std::min(left, budget);
-    if (!make_room(sequence, tokens)) break;
+    if (!reserve_blocks(sequence, tokens)) break;
     compute(sequence, tokens, step);
     budget -= tokens;
   }
@@ -98,11 +98,11 @@ std::optional<Engine::Step> Engine::start_step() {
   return step;
 }
 
-bool Engine::make_room(Sequence& sequence, std::uint32_t tokens) {
-  const std::uint32_t needed = blocks_of(sequence.computed_ + tokens);
+bool Engine::reserve_blocks(Sequence& sequence, std::uint32_t tokens) {
+  const std::uint32_t needed = blocks_for(sequence.computed_ + tokens);
   const auto held = static_cast<std::uint32_t>(sequence.blocks_.size());
   if (needed <= held) return true;
-  while (!cache_.take(needed - held, sequence.blocks_)) {
+  while (!cache_.allocate(needed - held, sequence.blocks_)) {
     const bool itself = running_.back() == &sequence;
     preempt_youngest();
     if (itself) return false;
@@ -128,19 +128,19 @@ bool Engine::admit(Sequence& sequence, std::uint32_t budget, std::uint32_t& toke
   const std::size_t lookable =
       std::min<std::size_t>(sequence.block_hashes.size(), (total - 1) / spec_.block_tokens);
   const std::span<const std::uint64_t> hashes(sequence.block_hashes.data(), lookable);
-  const KvCache::Hit hit = cache_.find(hashes);
+  const KvCache::PrefixMatch hit = cache_.find(hashes);
   const std::uint32_t cached = hit.blocks * spec_.block_tokens;
 
   const auto spare =
       running_.empty()
           ? 0u
           : static_cast<std::uint32_t>(std::ceil(spec_.watermark_ratio * cache_.size()));
-  const std::uint32_t whole_prompt = blocks_of(total) - hit.blocks;
-  if (whole_prompt + hit.unpinned + spare > cache_.free()) return false;
+  const std::uint32_t whole_prompt = blocks_for(total) - hit.blocks;
+  if (whole_prompt + hit.unreferenced + spare > cache_.free()) return false;
 
   tokens = std::min(total - cached, budget);
   cache_.pin(hashes.first(hit.blocks), sequence.blocks_);
-  cache_.take(blocks_of(cached + tokens) - hit.blocks, sequence.blocks_);
+  cache_.allocate(blocks_for(cached + tokens) - hit.blocks, sequence.blocks_);
   sequence.computed_ = cached;
   sequence.running_ = true;
   if (!sequence.admitted_) {
@@ -188,7 +188,7 @@ std::span<const Engine::Token> Engine::finish_step() {
     const bool last = sequence->generated_ == sequence->output_tokens;
     tokens_.push_back({sequence, index, last});
     if (last) {
-      forget(*sequence);
+      remove(*sequence);
       ended = true;
     }
   }

@@ -27,13 +27,13 @@ EngineRunner::EngineRunner(Loop& loop, const EngineSpec& spec, EngineKind kind, 
       utilization_(loop.now()),
       started_(loop.now()),
       started_unix_(unix_seconds()),
-      alarm_(loop, *this) {}
+      timer_(loop, *this) {}
 
 void EngineRunner::restart() {
-  alarm_.clear();
+  timer_.disarm();
   stepping_ = false;
   engine_ = std::make_unique<Engine>(spec_);
-  statistics_ = Statistics(kind_, spec_.max_model_tokens);
+  statistics_ = ServerStatistics(kind_, spec_.max_model_tokens);
   started_ = loop_.read_clock();
   started_unix_ = unix_seconds();
   utilization_ = Utilization(started_);
@@ -50,7 +50,7 @@ void EngineRunner::submit(Generation& generation) {
 void EngineRunner::begin_when_idle() {
   if (stepping_ || frozen_) return;
   begin_step(loop_.read_clock());
-  if (stepping_) alarm_.set(step_ends_);
+  if (stepping_) timer_.arm(step_ends_);
 }
 
 void EngineRunner::begin_step(Instant at) {
@@ -74,7 +74,7 @@ void EngineRunner::begin_step(Instant at) {
   }
 }
 
-void EngineRunner::ring() {
+void EngineRunner::on_timer() {
   const Instant now = loop_.read_clock();
   if (!stepping_ || frozen_) return;
   const Duration behind = now - step_ends_;
@@ -86,7 +86,7 @@ void EngineRunner::ring() {
   }
   for (int steps = 0; stepping_ && step_ends_ <= now && steps < most_steps_at_once; ++steps)
     end_step();
-  if (stepping_) alarm_.set(step_ends_);
+  if (stepping_) timer_.arm(step_ends_);
 }
 
 void EngineRunner::end_step() {
@@ -106,15 +106,15 @@ void EngineRunner::end_step() {
   rate_tokens_ += tokens.size();
   publish(step_);
 
-  if (after_tokens_ != nullptr) {
+  if (token_waiter_ != nullptr) {
     tokens_until_wake_ -= std::min<std::uint64_t>(tokens_until_wake_, tokens.size());
-    if (tokens_until_wake_ == 0) loop_.wake_soon(*std::exchange(after_tokens_, nullptr));
+    if (tokens_until_wake_ == 0) loop_.wake_soon(*std::exchange(token_waiter_, nullptr));
   }
   begin_step(step_ends_);
 }
 
 void EngineRunner::observe(Generation& generation, bool last) {
-  Statistics& s = statistics_;
+  ServerStatistics& s = statistics_;
   if (generation.first_token_ == Instant{}) {
     generation.first_token_ = step_ends_;
     s.prompt_tokens += generation.prompt_tokens;
@@ -128,7 +128,7 @@ void EngineRunner::observe(Generation& generation, bool last) {
   const double queued = seconds_of(generation.scheduled_ - generation.submitted_);
   const double prefill = seconds_of(generation.first_token_ - generation.scheduled_);
   const double decode = seconds_of(step_ends_ - generation.first_token_);
-  (generation.ends_by_itself ? s.stopped : s.at_length) += 1;
+  (generation.stops_naturally ? s.finished_stop : s.finished_length) += 1;
   s.queue_seconds += queued;
   s.prefill_seconds += prefill;
   s.decode_seconds += decode;
@@ -151,13 +151,13 @@ void EngineRunner::freeze(bool frozen) {
   const Instant now = loop_.read_clock();
   if (frozen) {
     frozen_at_ = now;
-    alarm_.clear();
+    timer_.disarm();
     return;
   }
   if (stepping_) {
     step_began_ += now - frozen_at_;
     step_ends_ += now - frozen_at_;
-    alarm_.set(step_ends_);
+    timer_.arm(step_ends_);
   } else {
     loop_.wake_soon(start_);
   }
@@ -165,7 +165,7 @@ void EngineRunner::freeze(bool frozen) {
 
 void EngineRunner::wake_after_tokens(std::uint64_t tokens, Waiter* waiter) {
   tokens_until_wake_ = tokens;
-  after_tokens_ = waiter;
+  token_waiter_ = waiter;
 }
 
 Gauges EngineRunner::live_gauges() const {
@@ -199,7 +199,7 @@ Gauges EngineRunner::gauges() {
   return gauges;
 }
 
-GpuReadings EngineRunner::gpu() {
+GpuSnapshot EngineRunner::gpu() {
   const Instant now = loop_.read_clock();
   return {.utilization_ratio = utilization_.ratio(now),
           .uptime_seconds = seconds_of(now - started_),

@@ -4,11 +4,11 @@
 #include <cstdint>
 #include <memory>
 
+#include "evenkeel/base/high_resolution_timer.h"
 #include "evenkeel/base/loop.h"
 #include "evenkeel/sim/engine.h"
-#include "sim/alarm.h"
-#include "sim/dialects.h"
-#include "sim/statistics.h"
+#include "sim/engine_dialect.h"
+#include "sim/server_statistics.h"
 
 namespace evenkeel {
 
@@ -20,7 +20,7 @@ class Generation : public Sequence {
   virtual void on_token(std::uint32_t index, bool last) = 0;
 
   std::uint32_t max_tokens = 0;  ///< as asked for; 0: not said
-  bool ends_by_itself = false;   ///< rather than by max_tokens
+  bool stops_naturally = false;  ///< rather than by max_tokens
 
  private:
   friend class EngineRunner;
@@ -51,11 +51,11 @@ class EngineRunner {
   void restart();
 
   const Engine& engine() const { return *engine_; }
-  Statistics& statistics() { return statistics_; }
+  ServerStatistics& statistics() { return statistics_; }
   /// What the engine tells of itself, as old as its dialect has it (SGLang publishes on every
   /// prefill, every 40th decode step and when it becomes idle).
   Gauges gauges();
-  GpuReadings gpu();
+  GpuSnapshot gpu();
   double started_unix() const { return started_unix_; }
 
   struct Lateness {
@@ -69,20 +69,22 @@ class EngineRunner {
   void begin_when_idle();
   void begin_step(Instant at);
   void end_step();
-  void ring();
+  void on_timer();
   void observe(Generation& generation, bool last);
   void publish(const Engine::Step& step);
   Gauges live_gauges() const;
 
-  struct Start : Waiter {
-    explicit Start(EngineRunner& owner)
-        : Waiter([](Waiter& self) { static_cast<Start&>(self).runner.begin_when_idle(); }),
+  struct StartWaiter : Waiter {
+    explicit StartWaiter(EngineRunner& owner)
+        : Waiter([](Waiter& self) { static_cast<StartWaiter&>(self).runner.begin_when_idle(); }),
           runner(owner) {}
     EngineRunner& runner;
   };
-  struct StepEnd : Alarm {
-    StepEnd(Loop& loop, EngineRunner& owner)
-        : Alarm(loop, [](Alarm& self) { static_cast<StepEnd&>(self).runner.ring(); }),
+  struct StepTimer : HighResolutionTimer {
+    StepTimer(Loop& loop, EngineRunner& owner)
+        : HighResolutionTimer(
+              loop,
+              [](HighResolutionTimer& self) { static_cast<StepTimer&>(self).runner.on_timer(); }),
           runner(owner) {}
     EngineRunner& runner;
   };
@@ -93,13 +95,13 @@ class EngineRunner {
   double speed_;
   double slow_factor_ = 1;
   std::unique_ptr<Engine> engine_;
-  Statistics statistics_;
+  ServerStatistics statistics_;
   Utilization utilization_;
   Instant started_;
   double started_unix_ = 0;
 
-  Start start_{*this};
-  StepEnd alarm_;
+  StartWaiter start_{*this};
+  StepTimer timer_;
   Engine::Step step_;
   Instant step_began_{};
   Instant step_ends_{};
@@ -109,7 +111,7 @@ class EngineRunner {
   Lateness lateness_;
 
   std::uint64_t tokens_until_wake_ = 0;
-  Waiter* after_tokens_ = nullptr;
+  Waiter* token_waiter_ = nullptr;
 
   Gauges published_;
   std::uint32_t decode_steps_ = 0;

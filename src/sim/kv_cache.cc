@@ -2,19 +2,19 @@
 
 namespace evenkeel {
 
-KvCache::KvCache(std::uint32_t blocks, bool empty_first)
-    : size_(blocks), empty_first_(empty_first), slots_(blocks + 1) {
+KvCache::KvCache(std::uint32_t blocks, bool evict_empty_first)
+    : size_(blocks), evict_empty_first_(evict_empty_first), slots_(blocks + 1) {
   list().next = list().previous = size_;
   for (Block block = 0; block < size_; ++block) insert_free(block, size_);
 }
 
-KvCache::Hit KvCache::find(std::span<const std::uint64_t> prefix) const {
-  Hit hit;
+KvCache::PrefixMatch KvCache::find(std::span<const std::uint64_t> prefix) const {
+  PrefixMatch hit;
   for (const std::uint64_t hash : prefix) {
     const auto found = by_hash_.find(hash);
     if (found == by_hash_.end()) break;
     ++hit.blocks;
-    if (slots_[found->second].users == 0) ++hit.unpinned;
+    if (slots_[found->second].ref_count == 0) ++hit.unreferenced;
   }
   return hit;
 }
@@ -22,12 +22,12 @@ KvCache::Hit KvCache::find(std::span<const std::uint64_t> prefix) const {
 void KvCache::pin(std::span<const std::uint64_t> prefix, std::vector<Block>& owned) {
   for (const std::uint64_t hash : prefix) {
     const Block block = by_hash_.at(hash);
-    if (slots_[block].users++ == 0) unlink(block);
+    if (slots_[block].ref_count++ == 0) unlink(block);
     owned.push_back(block);
   }
 }
 
-bool KvCache::take(std::uint32_t count, std::vector<Block>& owned) {
+bool KvCache::allocate(std::uint32_t count, std::vector<Block>& owned) {
   if (count > free_) return false;
   for (; count > 0; --count) {
     const Block block = list().next;
@@ -35,7 +35,7 @@ bool KvCache::take(std::uint32_t count, std::vector<Block>& owned) {
     Slot& slot = slots_[block];
     if (slot.published) by_hash_.erase(slot.hash);
     slot.published = false;
-    slot.users = 1;
+    slot.ref_count = 1;
     owned.push_back(block);
   }
   return true;
@@ -53,8 +53,8 @@ void KvCache::release(std::vector<Block>& owned) {
     const Block block = owned.back();
     owned.pop_back();
     Slot& slot = slots_[block];
-    if (--slot.users > 0) continue;
-    insert_free(block, empty_first_ && !slot.published ? list().next : size_);
+    if (--slot.ref_count > 0) continue;
+    insert_free(block, evict_empty_first_ && !slot.published ? list().next : size_);
   }
 }
 

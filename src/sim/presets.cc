@@ -65,7 +65,7 @@ Preset reference(std::string name, std::uint32_t blocks) {
                      .block_tokens = 512,
                      .kv_blocks = blocks + 1,
                      .watermark_ratio = 0.01,
-                     .empty_blocks_first = true,
+                     .evict_empty_blocks_first = true,
                      .cost = {.overhead = 16 * ms,
                               .per_context_token = 5.6e-8,
                               .per_prefill_token = 45e-6,

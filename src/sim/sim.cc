@@ -6,8 +6,8 @@
 #include <optional>
 #include <vector>
 
+#include "evenkeel/base/termination_signals.h"
 #include "evenkeel/sim/simulators.h"
-#include "sim/interrupts.h"
 
 namespace evenkeel {
 namespace {
@@ -71,7 +71,7 @@ int run_sim(const SimOptions& options) {
   }
 
   raise_descriptor_limit();
-  const Interrupts interrupts;  // before there are threads: they inherit its mask
+  const TerminationSignals interrupts;  // before there are threads: they inherit its mask
   auto simulators = Simulators::start(servers, options.threads, control);
   if (!simulators) {
     std::fprintf(stderr, "error: %s\n", simulators.error().detail.c_str());
@@ -88,7 +88,7 @@ int run_sim(const SimOptions& options) {
   std::fflush(stderr);
 
   const int fd = interrupts.fd();
-  while (wait_for_any(&fd, 1, -1) < 0) {
+  while (wait_any_readable(&fd, 1, -1) < 0) {
   }
   return 0;
 }

@@ -67,11 +67,11 @@ ModelInferResponse response_to(const ModelInferRequest& request, std::string_vie
   return {.model_name = std::string(model), .model_version = "1", .id = request.id};
 }
 
-CallFailure invalid(std::string message) {
+GrpcError invalid(std::string message) {
   return {.status = GrpcStatus::invalid_argument, .message = std::move(message)};
 }
 
-std::optional<CallFailure> check_tensor(const InferTensor& tensor) {
+std::optional<GrpcError> check_tensor(const InferTensor& tensor) {
   const auto size = element_bytes(tensor.datatype);
   if (!size) {
     return invalid(
@@ -97,10 +97,10 @@ Task<Result<Response>> SimulatedServer::grpc(Request& request, int fd) {
   const bool knows_kserve = kind_ == EngineKind::triton || kind_ == EngineKind::generic;
   const std::string_view path = request.path;
   if (!knows_kserve || request.method != "POST") {
-    return Result<Response>(grpc_failure({GrpcStatus::unimplemented, "unknown service"}));
+    return Result<Response>(grpc_error_response({GrpcStatus::unimplemented, "unknown service"}));
   }
   if (path == health_check || path.starts_with(inference_service)) return grpc_infer(request, fd);
-  return Result<Response>(grpc_failure({GrpcStatus::unimplemented, "unknown service"}));
+  return Result<Response>(grpc_error_response({GrpcStatus::unimplemented, "unknown service"}));
 }
 
 Task<Result<Response>> SimulatedServer::grpc_infer(Request& request, int fd) {
@@ -108,39 +108,41 @@ Task<Result<Response>> SimulatedServer::grpc_infer(Request& request, int fd) {
   const std::string method(health ? "" : request.path.substr(inference_service.size()));
   if (method == "ModelStreamInfer") {
     const bool as_grpc_error = request.fields.value("triton_grpc_error") == "true";
-    co_return grpc_stream(loop_, request.body.get(),
-                          [this, as_grpc_error, fd](std::string message, StreamSink& sink) {
-                            return answer(std::move(message), as_grpc_error, sink, fd);
-                          });
+    co_return grpc_stream_response(
+        loop_, request.body.get(),
+        [this, as_grpc_error, fd](std::string message, GrpcStreamWriter& writer) {
+          return answer(std::move(message), as_grpc_error, writer, fd);
+        });
   }
-  auto message = co_await read_only_message(request);
+  auto message = co_await read_unary_message(request);
   if (!message) co_return std::move(message.error());
   if (method == "ModelInfer") {
     auto answered = co_await model_infer(std::move(*message), fd);
     co_return answered;
   }
   if (health)
-    co_return grpc_reply(encode(loading() ? ServingStatus::not_serving : ServingStatus::serving));
+    co_return grpc_unary_response(
+        encode(loading() ? ServingStatus::not_serving : ServingStatus::serving));
   co_return describe(method, *message);
 }
 
 /// The methods that ask how the server is, and what it has.
 Response SimulatedServer::describe(std::string_view method, std::string_view message) {
-  if (method == "ServerLive") return grpc_reply(encode_readiness(true));
-  if (method == "ServerReady") return grpc_reply(encode_readiness(!loading()));
+  if (method == "ServerLive") return grpc_unary_response(encode_readiness(true));
+  if (method == "ServerReady") return grpc_unary_response(encode_readiness(!loading()));
   if (method == "ServerMetadata") {
-    return grpc_reply(encode(ServerMetadata{
+    return grpc_unary_response(encode(ServerMetadata{
         .name = "evenkeel-sim", .version = "2", .extensions = {"statistics", "generate"}}));
   }
   const bool of_a_model = method == "ModelReady" || method == "ModelMetadata";
-  if (!of_a_model) return grpc_failure({GrpcStatus::unimplemented, "unknown method"});
+  if (!of_a_model) return grpc_error_response({GrpcStatus::unimplemented, "unknown method"});
   const auto model = decode_model_id(message);
-  if (!model) return grpc_failure(invalid(model.error().detail));
+  if (!model) return grpc_error_response(invalid(model.error().detail));
   const auto away = model_is_away(model->name, model->version);
-  if (method == "ModelReady") return grpc_reply(encode_readiness(!away));
-  if (away) return grpc_failure(*away);
+  if (method == "ModelReady") return grpc_unary_response(encode_readiness(!away));
+  if (away) return grpc_error_response(*away);
   const std::int64_t any = -1;
-  return grpc_reply(encode(
+  return grpc_unary_response(encode(
       ModelMetadata{.name = model_,
                     .versions = {"1"},
                     .platform = "sim",
@@ -148,26 +150,25 @@ Response SimulatedServer::describe(std::string_view method, std::string_view mes
                     .outputs = {{.name = "OUTPUT0", .datatype = "FP32", .shape = {any, any}}}}));
 }
 
-std::optional<CallFailure> SimulatedServer::model_is_away(std::string_view name,
-                                                          std::string_view version) const {
+std::optional<GrpcError> SimulatedServer::model_is_away(std::string_view name,
+                                                        std::string_view version) const {
   if (name != model_ || (!version.empty() && version != "1")) {
-    return CallFailure{GrpcStatus::not_found,
-                       fmt::format("Request for unknown model: '{}' is not found", name)};
+    return GrpcError{GrpcStatus::not_found,
+                     fmt::format("Request for unknown model: '{}' is not found", name)};
   }
   if (!loading()) return std::nullopt;
-  return CallFailure{
-      GrpcStatus::unavailable,
-      fmt::format("Request for unknown model: '{}' has no available versions", name)};
+  return GrpcError{GrpcStatus::unavailable,
+                   fmt::format("Request for unknown model: '{}' has no available versions", name)};
 }
 
 /// Why a request cannot be run; else, how many items it brings to a batch.
-std::optional<CallFailure> SimulatedServer::check(const ModelInferRequest& request,
-                                                  std::uint32_t& items) const {
+std::optional<GrpcError> SimulatedServer::check(const ModelInferRequest& request,
+                                                std::uint32_t& items) const {
   if (auto away = model_is_away(request.model_name, request.model_version)) return away;
   if (state_.fault == SimFault::error) {
-    return CallFailure{grpc_status_of_http(state_.error_status), "simulated failure"};
+    return GrpcError{grpc_status_of_http(state_.error_status), "simulated failure"};
   }
-  if (out_of_memory()) return CallFailure{GrpcStatus::internal, "CUDA out of memory"};
+  if (out_of_memory()) return GrpcError{GrpcStatus::internal, "CUDA out of memory"};
   if (request.inputs.empty()) {
     return invalid(fmt::format("expected at least one input for model '{}'", model_));
   }
@@ -194,7 +195,7 @@ std::optional<CallFailure> SimulatedServer::check(const ModelInferRequest& reque
 }
 
 /// One batch's worth of time, in line and on an instance.
-Task<std::optional<CallFailure>> SimulatedServer::run_batched(std::uint32_t items, int fd) {
+Task<std::optional<GrpcError>> SimulatedServer::run_batched(std::uint32_t items, int fd) {
   struct Account {
     SimulatedServer& server;
     int fd;
@@ -203,10 +204,10 @@ Task<std::optional<CallFailure>> SimulatedServer::run_batched(std::uint32_t item
       if (!ended) server.aborted(fd);
     }
   } account{*this, fd};
-  Execution execution(batches_, items);
+  BatchedRequest execution(batches_, items);
   if (execution.rejected()) {
     account.ended = true;
-    co_return CallFailure{GrpcStatus::unavailable, "Exceeds maximum queue size"};
+    co_return GrpcError{GrpcStatus::unavailable, "Exceeds maximum queue size"};
   }
   ++runner_.statistics().requests;
   while (!execution.finished()) {
@@ -218,10 +219,10 @@ Task<std::optional<CallFailure>> SimulatedServer::run_batched(std::uint32_t item
   co_return std::nullopt;
 }
 
-Outcome<ChoicePlan> SimulatedServer::plan_text(const ModelInferRequest& request) {
+GrpcResult<ChoiceSpec> SimulatedServer::plan_text(const ModelInferRequest& request) {
   const auto text = first_text(*find_input(request, "text_input"));
   if (!text) return invalid("input 'text_input' is no text");
-  std::vector<ChoicePlan> plans;
+  std::vector<ChoiceSpec> plans;
   const OpenAiRequest asked{.max_tokens = most_tokens(request)};
   const Prompt prompt{{.text = std::string(*text)}};
   if (const auto refused = plan(asked, prompt, {.api = OpenAiApi::completions}, plans)) {
@@ -231,14 +232,14 @@ Outcome<ChoicePlan> SimulatedServer::plan_text(const ModelInferRequest& request)
 }
 
 /// Runs a request that has been checked. An identity model, unless text is asked for.
-Task<Outcome<ModelInferResponse>> SimulatedServer::run(ModelInferRequest& request,
-                                                       std::uint32_t items, int fd) {
+Task<GrpcResult<ModelInferResponse>> SimulatedServer::run(ModelInferRequest& request,
+                                                          std::uint32_t items, int fd) {
   ModelInferResponse response = response_to(request, model_);
   if (asks_for_text(request)) {
     auto planned = plan_text(request);
-    if (auto* failure = std::get_if<CallFailure>(&planned)) co_return std::move(*failure);
-    std::vector<ChoicePlan> plans;
-    plans.push_back(std::move(std::get<ChoicePlan>(planned)));
+    if (auto* failure = std::get_if<GrpcError>(&planned)) co_return std::move(*failure);
+    std::vector<ChoiceSpec> plans;
+    plans.push_back(std::move(std::get<ChoiceSpec>(planned)));
     const auto written = start(std::move(plans), false, fd);
     while (!written->finished()) {
       auto wake = co_await written->progress().wait();
@@ -261,66 +262,68 @@ Task<Outcome<ModelInferResponse>> SimulatedServer::run(ModelInferRequest& reques
 
 Task<Result<Response>> SimulatedServer::model_infer(std::string message, int fd) {
   auto request = decode_model_infer_request(message);
-  if (!request) co_return grpc_failure(invalid(request.error().detail));
+  if (!request) co_return grpc_error_response(invalid(request.error().detail));
   std::uint32_t items = 1;
   if (const auto failure = check(*request, items)) {
     ++runner_.statistics().failed;
-    co_return grpc_failure(*failure);
+    co_return grpc_error_response(*failure);
   }
   if (first_of<bool>(find_input(*request, "stream"), "BOOL").value_or(false)) {
-    co_return grpc_failure({GrpcStatus::unimplemented,
-                            "ModelInfer RPC doesn't support models with decoupled transaction "
-                            "policy"});
+    co_return grpc_error_response(
+        {GrpcStatus::unimplemented,
+         "ModelInfer RPC doesn't support models with decoupled transaction "
+         "policy"});
   }
   auto outcome = co_await run(*request, items, fd);
-  if (const auto* failure = std::get_if<CallFailure>(&outcome)) co_return grpc_failure(*failure);
-  co_return grpc_reply(encode(std::get<ModelInferResponse>(outcome)));
+  if (const auto* failure = std::get_if<GrpcError>(&outcome))
+    co_return grpc_error_response(*failure);
+  co_return grpc_unary_response(encode(std::get<ModelInferResponse>(outcome)));
 }
 
 // ---- streams
 
-Task<void> SimulatedServer::answer(std::string message, bool as_grpc_error, StreamSink& sink,
-                                   int fd) {
+Task<void> SimulatedServer::answer(std::string message, bool as_grpc_error,
+                                   GrpcStreamWriter& writer, int fd) {
   auto request = decode_model_infer_request(message);
   if (!request) {
-    sink.fail(invalid(request.error().detail));
+    writer.fail(invalid(request.error().detail));
     co_return;
   }
   std::uint32_t items = 1;
   auto failure = check(*request, items);
   if (!failure && asks_for_text(*request)) {
     auto planned = plan_text(*request);
-    if (auto* wrong = std::get_if<CallFailure>(&planned)) failure = std::move(*wrong);
+    if (auto* wrong = std::get_if<GrpcError>(&planned)) failure = std::move(*wrong);
     if (!failure) {
-      co_await stream_text(*request, std::move(std::get<ChoicePlan>(planned)), sink, fd);
+      co_await stream_text(*request, std::move(std::get<ChoiceSpec>(planned)), writer, fd);
       co_return;
     }
   }
   ModelStreamInferResponse said{.response = response_to(*request, model_)};
   if (!failure) {
     auto outcome = co_await run(*request, items, fd);
-    if (auto* wrong = std::get_if<CallFailure>(&outcome)) failure = std::move(*wrong);
+    if (auto* wrong = std::get_if<GrpcError>(&outcome)) failure = std::move(*wrong);
     if (!failure) said.response = std::move(std::get<ModelInferResponse>(outcome));
   }
   if (failure) {
     ++runner_.statistics().failed;
     if (as_grpc_error) {
-      sink.fail(std::move(*failure));
+      writer.fail(std::move(*failure));
       co_return;
     }
     said.error_message = std::move(failure->message);
   }
   said.response.parameters.emplace(final_response, true);
-  sink.say(encode(said));
+  writer.write(encode(said));
 }
 
 /// As a decoupled model: a response for each token, the last one marked, or an empty one behind it.
-Task<void> SimulatedServer::stream_text(const ModelInferRequest& request, ChoicePlan plan,
-                                        StreamSink& sink, int fd) {
+Task<void> SimulatedServer::stream_text(const ModelInferRequest& request, ChoiceSpec plan,
+                                        GrpcStreamWriter& writer, int fd) {
   const bool empty_last = parameter_holds(request, "triton_enable_empty_final_response");
   const std::string mark(1, between_words);
   plan.shape = {.after = mark, .after_stop = mark, .after_length = mark};
-  std::vector<ChoicePlan> plans;
+  std::vector<ChoiceSpec> plans;
   plans.push_back(std::move(plan));
   const auto written = start(std::move(plans), true, fd);
   while (true) {
@@ -337,14 +340,14 @@ Task<void> SimulatedServer::stream_text(const ModelInferRequest& request, Choice
       said.response.outputs.push_back(text_tensor("text_output", rest.substr(0, end)));
       rest.remove_prefix(end + 1);
       said.response.parameters.emplace(final_response, finished && rest.empty() && !empty_last);
-      sink.say(encode(said));
+      writer.write(encode(said));
     }
     if (finished) break;
   }
   if (!empty_last) co_return;
   ModelStreamInferResponse said{.response = response_to(request, model_)};
   said.response.parameters.emplace(final_response, true);
-  sink.say(encode(said));
+  writer.write(encode(said));
 }
 
 }  // namespace evenkeel

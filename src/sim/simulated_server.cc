@@ -40,7 +40,7 @@ double seconds_since_heard(int fd) {
 }  // namespace
 
 /// A connection: its own host and handler, so that it is known whose request is whose.
-class SimulatedServer::Connection final : public Handler, public Host {
+class SimulatedServer::Connection final : public Handler, public FrontendCallbacks {
  public:
   Connection(SimulatedServer& owner, int connected_fd) : server(owner), fd(connected_fd) {}
 
@@ -87,12 +87,12 @@ SimulatedServer::SimulatedServer(Loop& loop, const SimulatorOptions& options, co
   frontend_.body_timeout = std::chrono::hours(1);  // streams of gRPC may pause
   frontend_.write_timeout = std::chrono::hours(1);
 
-  reservation_ = socket(endpoint_.family(), SOCK_STREAM | SOCK_CLOEXEC, 0);
+  port_reservation_fd_ = socket(endpoint_.family(), SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int on = 1;
-  setsockopt(reservation_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  setsockopt(reservation_, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on);
+  setsockopt(port_reservation_fd_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  setsockopt(port_reservation_fd_, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on);
   // Keeps the port while the server refuses; without it, another process might take it meanwhile.
-  static_cast<void>(bind(reservation_, endpoint_.address(), endpoint_.size));
+  static_cast<void>(bind(port_reservation_fd_, endpoint_.address(), endpoint_.size));
 
   listener_.emplace(loop_, fd,
                     [this](int accepted, const Endpoint& peer) { accept(accepted, peer); });
@@ -101,7 +101,7 @@ SimulatedServer::SimulatedServer(Loop& loop, const SimulatorOptions& options, co
 SimulatedServer::~SimulatedServer() {
   dying_ = true;
   connections_.clear();
-  if (reservation_ >= 0) close(reservation_);
+  if (port_reservation_fd_ >= 0) close(port_reservation_fd_);
 }
 
 void SimulatedServer::accept(int fd, const Endpoint& peer) {
@@ -159,7 +159,7 @@ void SimulatedServer::reset_connections() {
 std::string SimulatedServer::description() const {
   return fmt::format(
       R"({{"name":{},"address":"{}","engine":"{}","preset":"{}","model":{},"speed":{}}})",
-      json_string(options_.name), endpoint_.text(), name_of(kind_), preset_.name,
+      json_string(options_.name), endpoint_.text(), to_string(kind_), preset_.name,
       json_string(model_), options_.speed);
 }
 
@@ -167,7 +167,7 @@ std::string SimulatedServer::state() const {
   return fmt::format(
       R"({{"name":{},"engine":"{}","fault":"{}","slow_factor":{},"error_status":{},"die_after_tokens":{},)"
       R"("gpu_memory_ratio":{},"out_of_memory_after_seconds":{}}})",
-      json_string(options_.name), name_of(kind_),
+      json_string(options_.name), to_string(kind_),
       fault_names[static_cast<std::size_t>(state_.fault)], state_.slow_factor, state_.error_status,
       state_.die_after_tokens, state_.gpu_memory_ratio, state_.out_of_memory_after_seconds);
 }
@@ -223,11 +223,11 @@ Result<Done> SimulatedServer::change_state(std::string json) {
     }
   }
   const SimFault before = std::exchange(state_, next).fault;
-  take_effect(before);
+  apply_fault(before);
   return Done{};
 }
 
-void SimulatedServer::take_effect(SimFault before) {
+void SimulatedServer::apply_fault(SimFault before) {
   const SimFault fault = state_.fault;
   const double slow_factor = fault == SimFault::slow ? state_.slow_factor : 1;
   runner_.set_slow_factor(slow_factor);
@@ -236,11 +236,11 @@ void SimulatedServer::take_effect(SimFault before) {
   batches_.freeze(fault == SimFault::hang);
   runner_.wake_after_tokens(0, nullptr);
   const bool full = fault == SimFault::vram && state_.gpu_memory_ratio > memory_limit;
-  full_since_ = full ? std::min(full_since_, loop_.read_clock()) : never;
+  memory_full_since_ = full ? std::min(memory_full_since_, loop_.read_clock()) : never;
 
   if (fault == SimFault::stale_metrics && before != fault) {
-    stale_metrics_ = exposition_now(false);
-    stale_dcgm_ = exposition_now(true);
+    stale_metrics_ = render_metrics(false);
+    stale_dcgm_ = render_metrics(true);
   }
   if (fault == SimFault::die) {
     if (state_.die_after_tokens == 0) {
@@ -249,23 +249,23 @@ void SimulatedServer::take_effect(SimFault before) {
       runner_.wake_after_tokens(state_.die_after_tokens, &die_);
     }
   }
-  const bool refuses = fault == SimFault::refuse || (loading() && refuses_while_loading());
+  const bool refuses = fault == SimFault::error_response || (loading() && refuses_while_loading());
   if (refuses) {
     close_listener();
   } else if (fault != SimFault::die) {
     open_listener();
   }
-  loop_.wake_soon(thaw_);
+  loop_.wake_soon(unfreeze_);
 }
 
 bool SimulatedServer::out_of_memory() const {
-  return full_since_ != never &&
-         seconds_of(loop_.now() - full_since_) >= state_.out_of_memory_after_seconds;
+  return memory_full_since_ != never &&
+         seconds_of(loop_.now() - memory_full_since_) >= state_.out_of_memory_after_seconds;
 }
 
 void SimulatedServer::die() {
   if (state_.fault != SimFault::die) return;
-  past_ = totals();
+  previous_totals_ = totals();
   dying_ = true;
   listener_.reset();
   reset_connections();
@@ -286,14 +286,14 @@ void SimulatedServer::aborted(int fd) {
 }
 
 SimulatedServer::Totals SimulatedServer::totals() {
-  const Statistics& s = runner_.statistics();
-  return {.requests = past_.requests + s.requests,
-          .failed = past_.failed + s.failed,
-          .prompt_tokens = past_.prompt_tokens + s.prompt_tokens,
-          .cached_tokens = past_.cached_tokens + s.cached_tokens,
-          .generated_tokens = past_.generated_tokens + s.generated_tokens,
-          .preemptions = past_.preemptions + s.preemptions,
-          .steps = past_.steps + s.steps};
+  const ServerStatistics& s = runner_.statistics();
+  return {.requests = previous_totals_.requests + s.requests,
+          .failed = previous_totals_.failed + s.failed,
+          .prompt_tokens = previous_totals_.prompt_tokens + s.prompt_tokens,
+          .cached_tokens = previous_totals_.cached_tokens + s.cached_tokens,
+          .generated_tokens = previous_totals_.generated_tokens + s.generated_tokens,
+          .preemptions = previous_totals_.preemptions + s.preemptions,
+          .steps = previous_totals_.steps + s.steps};
 }
 
 std::string SimulatedServer::report() {
@@ -325,15 +325,15 @@ std::string SimulatedServer::report() {
 Task<Result<Response>> SimulatedServer::handle(Connection& connection, Request& request) {
   connection.controls = path_of(request.path).starts_with("/sim/v1/");
   if (connection.controls) return control(request);
-  if (state_.fault == SimFault::hang) return handle_when_thawed(connection, request);
+  if (state_.fault == SimFault::hang) return handle_when_unfrozen(connection, request);
   return route(request, connection.fd);
 }
 
 /// Stands among those that hang until they are woken.
-class SimulatedServer::Hung : private Waiter {
+class SimulatedServer::HungRequest : private Waiter {
  public:
-  explicit Hung(WaiterList& list) : Waiter(&Hung::resume), list_(list) {}
-  Hung(const Hung&) = delete;
+  explicit HungRequest(WaiterList& list) : Waiter(&HungRequest::resume), list_(list) {}
+  HungRequest(const HungRequest&) = delete;
   bool await_ready() const { return false; }
   void await_suspend(std::coroutine_handle<> waiter) {
     waiter_ = waiter;
@@ -342,18 +342,18 @@ class SimulatedServer::Hung : private Waiter {
   void await_resume() const {}
 
  private:
-  static void resume(Waiter& self) { static_cast<Hung&>(self).waiter_.resume(); }
+  static void resume(Waiter& self) { static_cast<HungRequest&>(self).waiter_.resume(); }
   WaiterList& list_;
   std::coroutine_handle<> waiter_;
 };
 
-void SimulatedServer::thaw() {
+void SimulatedServer::unfreeze() {
   if (state_.fault != SimFault::hang) hung_.wake_all();
 }
 
-Task<Result<Response>> SimulatedServer::handle_when_thawed(Connection& connection,
-                                                           Request& request) {
-  co_await Hung(hung_);
+Task<Result<Response>> SimulatedServer::handle_when_unfrozen(Connection& connection,
+                                                             Request& request) {
+  co_await HungRequest(hung_);
   auto response = co_await route(request, connection.fd);
   co_return response;
 }

@@ -16,24 +16,24 @@
 #include "evenkeel/sim/presets.h"
 #include "evenkeel/sim/simulators.h"
 #include "evenkeel/wire/frontend.h"
-#include "sim/answer.h"
 #include "sim/batch_runner.h"
+#include "sim/completion.h"
 #include "sim/engine_runner.h"
-#include "sim/grpc_call.h"
+#include "sim/grpc_response.h"
 
 namespace evenkeel {
 
 /// What is wrong with a simulated server, on demand.
 enum class SimFault : std::uint8_t {
   none,
-  refuse,         ///< connections are refused; requests in flight end as usual
-  hang,           ///< nothing is answered, streams stand still; all goes on when it is over
-  slow,           ///< steps take `slow_factor` times as long
-  error,          ///< inference is answered with `error_status`; health and metrics as usual
-  die,            ///< after `die_after_tokens` more tokens every connection is reset, then refused
-  loading,        ///< as the engine is while it loads: refused (vllm), 400 (triton), 503 (others)
-  stale_metrics,  ///< /metrics stays what it was
-  vram,           ///< GPU memory and KV cache are as full as `gpu_memory_ratio`; soon it shows
+  error_response,  ///< connections are refused; requests in flight end as usual
+  hang,            ///< nothing is answered, streams stand still; all goes on when it is over
+  slow,            ///< steps take `slow_factor` times as long
+  error,           ///< inference is answered with `error_status`; health and metrics as usual
+  die,             ///< after `die_after_tokens` more tokens every connection is reset, then refused
+  loading,         ///< as the engine is while it loads: refused (vllm), 400 (triton), 503 (others)
+  stale_metrics,   ///< /metrics stays what it was
+  vram,            ///< GPU memory and KV cache are as full as `gpu_memory_ratio`; soon it shows
 };
 
 struct SimState {
@@ -46,7 +46,7 @@ struct SimState {
 };
 
 /// One server on one loop. Thread: the loop's, but for the constructor, which comes before it runs.
-class SimulatedServer final : public AnswerObserver {
+class SimulatedServer final : public CompletionObserver {
  public:
   /// `preset` and `kind` are those that the options name. Listens on `fd` (bound and listening).
   SimulatedServer(Loop& loop, const SimulatorOptions& options, const Preset& preset,
@@ -66,7 +66,7 @@ class SimulatedServer final : public AnswerObserver {
 
  private:
   class Connection;
-  class Hung;
+  class HungRequest;
 
   void accept(int fd, const Endpoint& peer);
   Task<void> serve(Connection& connection, std::unique_ptr<Socket> socket, Endpoint peer);
@@ -76,9 +76,9 @@ class SimulatedServer final : public AnswerObserver {
   /// Ends connections: those between two requests, or all of them with a reset.
   void drop_idle_connections();
   void reset_connections();
-  void take_effect(SimFault before);
+  void apply_fault(SimFault before);
   void die();
-  void thaw();
+  void unfreeze();
   void completed() override { ++completed_; }
   void aborted(int fd) override;
   bool refuses_while_loading() const { return kind_ == EngineKind::vllm; }
@@ -86,10 +86,10 @@ class SimulatedServer final : public AnswerObserver {
   bool out_of_memory() const;
 
   Task<Result<Response>> handle(Connection& connection, Request& request);
-  Task<Result<Response>> handle_when_thawed(Connection& connection, Request& request);
+  Task<Result<Response>> handle_when_unfrozen(Connection& connection, Request& request);
   Task<Result<Response>> route(Request& request, int fd);
-  std::optional<Response> answer_get(std::string_view method, std::string_view path);
-  std::optional<Response> answer_health(std::string_view method, std::string_view path);
+  std::optional<Response> handle_get(std::string_view method, std::string_view path);
+  std::optional<Response> handle_health(std::string_view method, std::string_view path);
   Task<Result<Response>> sglang_health();
   Task<Result<Response>> control(Request& request);
   Task<Result<Response>> echo(Request& request);
@@ -105,38 +105,38 @@ class SimulatedServer final : public AnswerObserver {
   Task<Result<Response>> grpc(Request& request, int fd);
   Task<Result<Response>> grpc_infer(Request& request, int fd);
   Response describe(std::string_view method, std::string_view message);
-  std::optional<CallFailure> model_is_away(std::string_view name, std::string_view version) const;
-  std::optional<CallFailure> check(const ModelInferRequest& request, std::uint32_t& items) const;
-  Task<Outcome<ModelInferResponse>> run(ModelInferRequest& request, std::uint32_t items, int fd);
-  Task<std::optional<CallFailure>> run_batched(std::uint32_t items, int fd);
-  Outcome<ChoicePlan> plan_text(const ModelInferRequest& request);
+  std::optional<GrpcError> model_is_away(std::string_view name, std::string_view version) const;
+  std::optional<GrpcError> check(const ModelInferRequest& request, std::uint32_t& items) const;
+  Task<GrpcResult<ModelInferResponse>> run(ModelInferRequest& request, std::uint32_t items, int fd);
+  Task<std::optional<GrpcError>> run_batched(std::uint32_t items, int fd);
+  GrpcResult<ChoiceSpec> plan_text(const ModelInferRequest& request);
   Task<Result<Response>> model_infer(std::string message, int fd);
-  Task<void> answer(std::string message, bool as_grpc_error, StreamSink& sink, int fd);
-  Task<void> stream_text(const ModelInferRequest& request, ChoicePlan plan, StreamSink& sink,
-                         int fd);
+  Task<void> answer(std::string message, bool as_grpc_error, GrpcStreamWriter& writer, int fd);
+  Task<void> stream_text(const ModelInferRequest& request, ChoiceSpec plan,
+                         GrpcStreamWriter& writer, int fd);
 
-  std::unique_ptr<Answer> start(std::vector<ChoicePlan> plans, bool streams, int fd);
-  std::optional<Refused> plan(const OpenAiRequest& request, const Prompt& prompt,
-                              const AnswerHead& head, std::vector<ChoicePlan>& plans);
-  std::optional<Refused> check_model(const OpenAiRequest& request) const;
-  AnswerHead head_of(OpenAiApi api, std::string_view body) const;
-  Response refuse(const Refused& refused);
-  Response refuse_kserve(int status, std::string_view message);
+  std::unique_ptr<Completion> start(std::vector<ChoiceSpec> plans, bool streams, int fd);
+  std::optional<ApiError> plan(const OpenAiRequest& request, const Prompt& prompt,
+                               const CompletionHead& head, std::vector<ChoiceSpec>& plans);
+  std::optional<ApiError> check_model(const OpenAiRequest& request) const;
+  CompletionHead completion_head(OpenAiApi api, std::string_view body) const;
+  Response error_response(const ApiError& refused);
+  Response kserve_error_response(int status, std::string_view message);
   Response metrics(bool dcgm);
   Response metrics_of(std::string_view target);
-  std::string exposition_now(bool dcgm);
+  std::string render_metrics(bool dcgm);
 
-  struct Later : Waiter {
-    using Act = void (SimulatedServer::*)();
-    Later(SimulatedServer& owner, Act what)
+  struct DeferredCall : Waiter {
+    using MemberFunction = void (SimulatedServer::*)();
+    DeferredCall(SimulatedServer& owner, MemberFunction what)
         : Waiter([](Waiter& self) {
-            auto& later = static_cast<Later&>(self);
+            auto& later = static_cast<DeferredCall&>(self);
             (later.server.*later.act)();
           }),
           server(owner),
           act(what) {}
     SimulatedServer& server;
-    Act act;
+    MemberFunction act;
   };
 
   /// What the report counts, over all processes that this server pretends to have been.
@@ -165,15 +165,15 @@ class SimulatedServer final : public AnswerObserver {
   EngineKind kind_;
   std::string model_;
   Endpoint endpoint_;
-  int reservation_ = -1;  // bound, never listening: keeps the port ours while we refuse
+  int port_reservation_fd_ = -1;  // bound, never listening: keeps the port ours while we refuse
   FrontendOptions frontend_;
   EngineRunner runner_;
   BatchRunner batches_;
   SimState state_;
-  Instant full_since_ = never;  // its GPU memory is above the limit
+  Instant memory_full_since_ = never;  // its GPU memory is above the limit
   std::string stale_metrics_;
   std::string stale_dcgm_;
-  Totals past_;  // of the processes before this one
+  Totals previous_totals_;  // of the processes before this one
   std::uint64_t completed_ = 0;
   Aborts aborts_;
   bool dying_ = false;
@@ -182,9 +182,9 @@ class SimulatedServer final : public AnswerObserver {
   WaiterList hung_;
   std::list<Connection> connections_;
   std::vector<Connection*> ended_;
-  Later reap_{*this, &SimulatedServer::reap};
-  Later die_{*this, &SimulatedServer::die};
-  Later thaw_{*this, &SimulatedServer::thaw};
+  DeferredCall reap_{*this, &SimulatedServer::reap};
+  DeferredCall die_{*this, &SimulatedServer::die};
+  DeferredCall unfreeze_{*this, &SimulatedServer::unfreeze};
 };
 
 }  // namespace evenkeel

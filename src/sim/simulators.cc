@@ -8,7 +8,7 @@
 #include "evenkeel/base/loop.h"
 #include "evenkeel/net/listener.h"
 #include "evenkeel/sim/presets.h"
-#include "sim/sim_control.h"
+#include "sim/control_server.h"
 #include "sim/simulated_server.h"
 
 namespace evenkeel {
@@ -43,7 +43,7 @@ Result<int> listen_on(const Address& address) {
 struct Simulators::Parts {
   std::vector<std::unique_ptr<Loop>> loops;
   std::vector<std::unique_ptr<SimulatedServer>> servers;
-  std::unique_ptr<SimControl> control;
+  std::unique_ptr<ControlServer> control;
   std::vector<std::thread> threads;
   std::vector<Endpoint> endpoints;
   std::optional<Endpoint> control_endpoint;
@@ -71,10 +71,10 @@ Result<std::unique_ptr<Simulators>> Simulators::start(const std::vector<Simulato
     parts->loops.push_back(std::make_unique<Loop>());
   }
   for (const SimulatorOptions& options : servers) {
-    const auto kind = find_engine_kind(options.engine);
+    const auto kind = parse_engine_kind(options.engine);
     if (!kind) {
       return refused("no engine '" + options.engine + "' to simulate; there are " +
-                     engine_kind_names());
+                     engine_kind_list());
     }
     const Preset* preset = find_preset(options.preset);
     if (preset == nullptr) {
@@ -93,7 +93,7 @@ Result<std::unique_ptr<Simulators>> Simulators::start(const std::vector<Simulato
     parts->control_endpoint = Listener::local_endpoint(*fd);
     std::vector<SimulatedServer*> all;
     for (const auto& server : parts->servers) all.push_back(server.get());
-    parts->control = std::make_unique<SimControl>(*parts->loops.front(), std::move(all), *fd);
+    parts->control = std::make_unique<ControlServer>(*parts->loops.front(), std::move(all), *fd);
   }
   for (const auto& loop : parts->loops) {
     parts->threads.emplace_back([turning = loop.get()] { turning->run(); });

@@ -27,20 +27,20 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds longest_nap{50};   // between two rounds: what a line may be late
+constexpr milliseconds max_nap{50};       // between two rounds: what a line may be late
 constexpr milliseconds retry{250};        // until a full disk is tried again
 constexpr milliseconds reader_wait{100};  // for a reader that takes nothing
-constexpr milliseconds for_good = milliseconds::max();
+constexpr milliseconds no_timeout = milliseconds::max();
 
 /// Waits while `word` holds `value`, at most so long.
 template <class Word>
-void futex_wait(std::atomic<Word>& word, Word value, milliseconds at_most) {
+void futex_wait(std::atomic<Word>& word, Word value, milliseconds timeout) {
   static_assert(sizeof(Word) == 4 && std::atomic<Word>::is_always_lock_free);
   timespec time{};
-  time.tv_sec = at_most.count() / 1000;
-  time.tv_nsec = at_most.count() % 1000 * 1'000'000;
+  time.tv_sec = timeout.count() / 1000;
+  time.tv_nsec = timeout.count() % 1000 * 1'000'000;
   syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, static_cast<std::uint32_t>(value),
-          at_most == for_good ? nullptr : &time, nullptr, 0);
+          timeout == no_timeout ? nullptr : &time, nullptr, 0);
 }
 
 template <class Word>
@@ -99,19 +99,19 @@ bool is_socket(int fd) {
 
 }  // namespace
 
-LineRing::LineRing(AccessLog& log, std::size_t capacity)
+AccessLogRing::AccessLogRing(AccessLog& log, std::size_t capacity)
     : log_(log), capacity_(std::bit_ceil(std::max<std::size_t>(capacity, 4096))) {
   void* memory = mmap(nullptr, capacity_, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
   madvise(memory, capacity_, MADV_NOHUGEPAGE);
   bytes_ = static_cast<char*>(memory);
-  worker_.look_at = capacity_ / 2;
+  worker_.recheck_at = capacity_ / 2;
 }
 
-LineRing::~LineRing() { munmap(bytes_, capacity_); }
+AccessLogRing::~AccessLogRing() { munmap(bytes_, capacity_); }
 
-bool LineRing::append(std::string_view line) {
+bool AccessLogRing::append(std::string_view line) {
   const std::uint64_t position = worker_.end.load(std::memory_order_relaxed);
   const std::uint64_t end = position + line.size();
   if (end - worker_.known_begin > capacity_) [[unlikely]] {
@@ -129,13 +129,13 @@ bool LineRing::append(std::string_view line) {
   const auto state = log_.state_.load(std::memory_order_seq_cst);
   if (state == AccessLog::State::asleep) [[unlikely]] {
     log_.wake_writer();
-  } else if (end >= worker_.look_at) [[unlikely]] {
-    if (filling() && state == AccessLog::State::napping) log_.wake_writer();
+  } else if (end >= worker_.recheck_at) [[unlikely]] {
+    if (more_than_half_full() && state == AccessLog::State::napping) log_.wake_writer();
   }
   return true;
 }
 
-void LineRing::copy(std::uint64_t position, std::string_view line) {
+void AccessLogRing::copy(std::uint64_t position, std::string_view line) {
   const std::size_t place = position & (capacity_ - 1);
   const std::size_t front = std::min(line.size(), capacity_ - place);
   std::memcpy(bytes_ + place, line.data(), front);
@@ -146,11 +146,11 @@ void LineRing::copy(std::uint64_t position, std::string_view line) {
 
 /// The ring is more than half full: the writer should not nap now. Asked only where that may have
 /// become so since it was last asked.
-bool LineRing::filling() {
+bool AccessLogRing::more_than_half_full() {
   const std::uint64_t end = worker_.end.load(std::memory_order_relaxed);
   worker_.known_begin = writer_.begin.load(std::memory_order_acquire);
   const bool so = end - worker_.known_begin >= capacity_ / 2;
-  worker_.look_at = so ? end + capacity_ / 8 : worker_.known_begin + capacity_ / 2;
+  worker_.recheck_at = so ? end + capacity_ / 8 : worker_.known_begin + capacity_ / 2;
   return so;
 }
 
@@ -164,7 +164,7 @@ Result<std::unique_ptr<AccessLog>> AccessLog::open(const std::string& path, unsi
 AccessLog::AccessLog(std::string path, int fd, unsigned workers, Options options)
     : path_(std::move(path)), options_(options), fd_(fd), socket_(is_socket(fd)) {
   for (unsigned i = 0; i < workers; ++i) {
-    rings_.push_back(std::make_unique<LineRing>(*this, options_.ring_bytes));
+    rings_.push_back(std::make_unique<AccessLogRing>(*this, options_.ring_bytes));
   }
   const SignalsBlocked blocked;  // inherited by the thread
   writer_ = std::thread(&AccessLog::run, this);
@@ -189,8 +189,8 @@ Result<Done> AccessLog::reopen() {
   return Done();
 }
 
-bool AccessLog::flush(milliseconds at_most) {
-  const Instant deadline = Clock::now() + at_most;
+bool AccessLog::flush(milliseconds timeout) {
+  const Instant deadline = Clock::now() + timeout;
   std::vector<std::uint64_t> ends;
   for (const auto& ring : rings_) ends.push_back(ring->worker_.end.load(std::memory_order_acquire));
   const auto done = [&] {
@@ -228,8 +228,8 @@ void AccessLog::run() {
         break;
       case Outcome::stuck: sleep(State::napping, retry); break;
       case Outcome::nothing:
-        nap_ = longest_nap;
-        sleep(State::asleep, for_good);
+        nap_ = max_nap;
+        sleep(State::asleep, no_timeout);
         break;
     }
   }
@@ -239,11 +239,11 @@ void AccessLog::run() {
 /// So long that the fullest ring should be an eighth full by then, if lines come as they came.
 milliseconds AccessLog::next_nap() const {
   const std::size_t capacity = rings_.front()->capacity_;
-  if (fullest_ > capacity / 4) return milliseconds::zero();
-  const double ratio = static_cast<double>(capacity / 8) / static_cast<double>(fullest_);
+  if (max_ring_fill_ > capacity / 4) return milliseconds::zero();
+  const double ratio = static_cast<double>(capacity / 8) / static_cast<double>(max_ring_fill_);
   const auto passed = static_cast<double>(std::max<milliseconds::rep>(nap_.count(), 1));
   return milliseconds(static_cast<milliseconds::rep>(
-      std::clamp(passed * std::min(ratio, 2.0), 1.0, static_cast<double>(longest_nap.count()))));
+      std::clamp(passed * std::min(ratio, 2.0), 1.0, static_cast<double>(max_nap.count()))));
 }
 
 /// A slow reader gets some time; a full disk none.
@@ -255,14 +255,14 @@ void AccessLog::close_down() {
     const bool disk_full = outcome == Outcome::stuck && (errno == ENOSPC || errno == EDQUOT);
     if (disk_full || Clock::now() >= deadline) break;
   }
-  for (const auto& ring : rings_) lose(*ring, ring->worker_.end.load(std::memory_order_acquire));
+  for (const auto& ring : rings_) discard(*ring, ring->worker_.end.load(std::memory_order_acquire));
 }
 
 AccessLog::Outcome AccessLog::drain() {
   Outcome all = Outcome::nothing;
-  fullest_ = 0;
+  max_ring_fill_ = 0;
   // A line that is written in part is ended before another ring has its turn.
-  if (cut_ != nullptr) all = drain(*cut_);
+  if (partial_ring_ != nullptr) all = drain(*partial_ring_);
   for (auto ring = rings_.begin(); ring != rings_.end() && all != Outcome::stuck; ++ring) {
     all = std::max(all, drain(**ring));
   }
@@ -270,13 +270,13 @@ AccessLog::Outcome AccessLog::drain() {
 }
 
 /// What was in the ring when it began, not what is appended meanwhile: so every ring has its turn.
-AccessLog::Outcome AccessLog::drain(LineRing& ring) {
+AccessLog::Outcome AccessLog::drain(AccessLogRing& ring) {
   std::uint64_t begin = ring.writer_.begin.load(std::memory_order_relaxed);
   const std::uint64_t end = ring.worker_.end.load(std::memory_order_acquire);
   if (begin == end) return Outcome::nothing;
-  fullest_ = std::max<std::size_t>(fullest_, end - begin);
+  max_ring_fill_ = std::max<std::size_t>(max_ring_fill_, end - begin);
   while (begin != end) {
-    const long written = mend() ? write(ring, begin, end) : -1;
+    const long written = finish_partial_line() ? write(ring, begin, end) : -1;
     if (written < 0) {
       if (errno == EINTR) continue;
       const Outcome outcome = failed(ring, end);
@@ -285,14 +285,14 @@ AccessLog::Outcome AccessLog::drain(LineRing& ring) {
       continue;
     }
     begin += static_cast<std::uint64_t>(written);
-    cut_ = ring.bytes_[(begin - 1) & (ring.capacity_ - 1)] == '\n' ? nullptr : &ring;
+    partial_ring_ = ring.bytes_[(begin - 1) & (ring.capacity_ - 1)] == '\n' ? nullptr : &ring;
     // Release: it has been read before the worker may overwrite it.
     ring.writer_.begin.store(begin, std::memory_order_release);
   }
   return Outcome::some;
 }
 
-long AccessLog::write(LineRing& ring, std::uint64_t begin, std::uint64_t end) {
+long AccessLog::write(AccessLogRing& ring, std::uint64_t begin, std::uint64_t end) {
   const std::size_t place = begin & (ring.capacity_ - 1);
   const std::size_t front = std::min<std::size_t>(end - begin, ring.capacity_ - place);
   std::array<iovec, 2> parts{iovec{ring.bytes_ + place, front},
@@ -306,16 +306,16 @@ long AccessLog::write(LineRing& ring, std::uint64_t begin, std::uint64_t end) {
 }
 
 /// Ends a line whose rest was lost, so that the next one stands alone; false with errno.
-bool AccessLog::mend() {
-  if (!torn_) return true;
+bool AccessLog::finish_partial_line() {
+  if (!line_torn_) return true;
   const long written =
       socket_ ? send(fd_, "\n", 1, MSG_DONTWAIT | MSG_NOSIGNAL) : ::write(fd_, "\n", 1);
-  torn_ = written != 1;
-  return !torn_;
+  line_torn_ = written != 1;
+  return !line_torn_;
 }
 
 /// After a write that failed with errno. `some`: go on.
-AccessLog::Outcome AccessLog::failed(LineRing& ring, std::uint64_t end) {
+AccessLog::Outcome AccessLog::failed(AccessLogRing& ring, std::uint64_t end) {
   if (errno == ENOSPC || errno == EDQUOT) return Outcome::stuck;
   if (errno == EAGAIN) {
     pollfd wanted{.fd = fd_, .events = POLLOUT, .revents = 0};
@@ -323,19 +323,19 @@ AccessLog::Outcome AccessLog::failed(LineRing& ring, std::uint64_t end) {
     if (ready == 0) errno = EAGAIN;
     return ready == 0 ? Outcome::stuck : Outcome::some;
   }
-  lose(ring, end);  // EPIPE and its like: it will not be better the next time
+  discard(ring, end);  // EPIPE and its like: it will not be better the next time
   return Outcome::some;
 }
 
 /// Gives up what is in the ring before `until`, and counts its lines.
-void AccessLog::lose(LineRing& ring, std::uint64_t until) {
+void AccessLog::discard(AccessLogRing& ring, std::uint64_t until) {
   const std::uint64_t begin = ring.writer_.begin.load(std::memory_order_relaxed);
   for (std::uint64_t i = begin; i != until; ++i) {
     if (ring.bytes_[i & (ring.capacity_ - 1)] == '\n') dropped_.add();
   }
-  if (cut_ == &ring && until != begin) {
-    cut_ = nullptr;
-    torn_ = true;
+  if (partial_ring_ == &ring && until != begin) {
+    partial_ring_ = nullptr;
+    line_torn_ = true;
   }
   ring.writer_.begin.store(until, std::memory_order_release);
 }
@@ -345,13 +345,13 @@ void AccessLog::lose(LineRing& ring, std::uint64_t until) {
 void AccessLog::adopt_reopened() {
   const int fd = reopened_.exchange(-1, std::memory_order_acquire);
   if (fd < 0) return;
-  if (cut_ != nullptr) {
-    std::uint64_t until = cut_->writer_.begin.load(std::memory_order_relaxed);
-    while (cut_->bytes_[until++ & (cut_->capacity_ - 1)] != '\n') {
+  if (partial_ring_ != nullptr) {
+    std::uint64_t until = partial_ring_->writer_.begin.load(std::memory_order_relaxed);
+    while (partial_ring_->bytes_[until++ & (partial_ring_->capacity_ - 1)] != '\n') {
     }
-    lose(*cut_, until);
+    discard(*partial_ring_, until);
   }
-  torn_ = false;
+  line_torn_ = false;
   ::close(fd_);
   fd_ = fd;
   socket_ = is_socket(fd);
@@ -370,10 +370,10 @@ bool AccessLog::wanted(State state) const {
          reopened_.load(std::memory_order_seq_cst) >= 0 || (state == State::asleep && !empty());
 }
 
-void AccessLog::sleep(State state, milliseconds at_most) {
+void AccessLog::sleep(State state, milliseconds timeout) {
   state_.store(state, std::memory_order_seq_cst);
-  // Looked at after the state is told: whoever comes later wakes us (LineRing::append).
-  if (!wanted(state)) futex_wait(state_, state, at_most);
+  // Looked at after the state is told: whoever comes later wakes us (AccessLogRing::append).
+  if (!wanted(state)) futex_wait(state_, state, timeout);
   state_.store(State::awake, std::memory_order_relaxed);
 }
 

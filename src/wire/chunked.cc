@@ -9,11 +9,11 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::uint32_t most_extension_bytes = 256;
-constexpr std::uint32_t most_extension_total = 4096;
-constexpr std::size_t most_trailer_bytes = 8192;
-constexpr std::size_t most_trailer_fields = 64;
-constexpr unsigned most_digits = 16;
+constexpr std::uint32_t max_extension_bytes = 256;
+constexpr std::uint32_t max_extension_total = 4096;
+constexpr std::size_t max_trailer_bytes = 8192;
+constexpr std::size_t max_trailer_fields = 64;
+constexpr unsigned max_digits = 16;
 
 int hex_value(char c) {
   if (c >= '0' && c <= '9') return c - '0';
@@ -37,7 +37,7 @@ bool ChunkedDecoder::step_size_line(char c) {
     case State::size: {
       const int digit = hex_value(c);
       if (digit >= 0) {
-        if (++digits_ > most_digits || left_ >> 60 != 0) return fail("chunk size too large");
+        if (++digits_ > max_digits || left_ >> 60 != 0) return fail("chunk size too large");
         left_ = left_ * 16 + static_cast<unsigned>(digit);
         state_ = State::size;
         return true;
@@ -59,7 +59,7 @@ bool ChunkedDecoder::step_size_line(char c) {
 
   // A chunk extension: ;name[=token|="quoted"]
   ++extension_total_;
-  if (++extension_bytes_ > most_extension_bytes || extension_total_ > most_extension_total) {
+  if (++extension_bytes_ > max_extension_bytes || extension_total_ > max_extension_total) {
     return fail("chunk extensions too large");
   }
   switch (state_) {
@@ -95,7 +95,7 @@ bool ChunkedDecoder::step_size_line(char c) {
 }
 
 bool ChunkedDecoder::step_trailer(char c) {
-  if (++trailer_bytes_ > most_trailer_bytes) return fail("trailers too large");
+  if (++trailer_bytes_ > max_trailer_bytes) return fail("trailers too large");
   if (state_ == State::trailer_lf) {
     if (c != '\n') return fail("bad trailer line");
     return end_trailer_line();
@@ -113,7 +113,7 @@ bool ChunkedDecoder::end_trailer_line() {
   if (!is_field_text(line_) || !split_field_line(line_, name, value)) {
     return fail("bad trailer field");
   }
-  if (trailers_.size() == most_trailer_fields) return fail("too many trailer fields");
+  if (trailers_.size() == max_trailer_fields) return fail("too many trailer fields");
   if (!is_forbidden_in_trailers(name)) trailers_.add_copy(name, value);
   line_.clear();
   state_ = State::trailer_line;
@@ -169,16 +169,16 @@ ChunkedDecoder::Decoded ChunkedDecoder::decode(char* bytes, std::size_t size) {
   return result(Step::more);
 }
 
-std::size_t write_chunk_size(char* place, std::size_t payload) {
+std::size_t write_chunk_size(char* out, std::size_t payload) {
   constexpr char digits[] = "0123456789abcdef";
   const unsigned width =
       payload == 0 ? 1 : (static_cast<unsigned>(std::bit_width(payload)) + 3) / 4;
   for (unsigned i = 0; i < width; ++i) {
-    place[width - 1 - i] = digits[payload & 15];
+    out[width - 1 - i] = digits[payload & 15];
     payload >>= 4;
   }
-  place[width] = '\r';
-  place[width + 1] = '\n';
+  out[width] = '\r';
+  out[width + 1] = '\n';
   return width + 2;
 }
 

@@ -66,6 +66,6 @@ class ChunkedDecoder {
 };
 
 /// "1a\r\n" into `place`, which has room for 18; how long it is.
-std::size_t write_chunk_size(char* place, std::size_t payload);
+std::size_t write_chunk_size(char* out, std::size_t payload);
 
 }  // namespace evenkeel

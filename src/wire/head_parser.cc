@@ -11,7 +11,7 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::size_t longest_method = 32;
+constexpr std::size_t max_method_length = 32;
 
 enum CharClass : std::uint8_t {
   token_char = 1,   // RFC 9110 tchar
@@ -128,7 +128,8 @@ HeadParser::Step HeadParser::parse(ReadBuffer& buffer) {
     const bool whole = limit - cr >= 2;
     if (whole && cr[1] != '\n') return fail(Fault::bad_request, "a CR within a line");
     const auto seen = static_cast<std::size_t>(cr - bytes.data()) + (whole ? 2 : 0);
-    if (!start_line_done_ && kind_ == Kind::request && seen > limits_.line + longest_method + 12) {
+    if (!start_line_done_ && kind_ == Kind::request &&
+        seen > limits_.line + max_method_length + 12) {
       return fail(Fault::uri_too_long, "the request target is too long");
     }
     if (seen > limits_.bytes)
@@ -159,7 +160,7 @@ HeadParser::Step HeadParser::parse(ReadBuffer& buffer) {
   }
 }
 
-bool HeadParser::make_room(ReadBuffer& buffer) {
+bool HeadParser::grow_buffer(ReadBuffer& buffer) {
   if (buffer.block.size() == Block::large && buffer.begin == 0) {
     return refuse(Fault::header_too_large, "the header section is too large");
   }
@@ -190,8 +191,8 @@ bool HeadParser::parse_request_line(std::string_view line) {
 
   // Not even a misspelt version: what would be answered in HTTP would not be understood.
   other_protocol_ = version.find(' ') == std::string_view::npos &&
-                    (version.size() < 4 || !same_name(version.substr(0, 4), "HTTP"));
-  if (!is_token(head_.method) || head_.method.size() > longest_method) {
+                    (version.size() < 4 || !equals_ignore_case(version.substr(0, 4), "HTTP"));
+  if (!is_token(head_.method) || head_.method.size() > max_method_length) {
     return refuse(Fault::bad_request, "the method is not a token");
   }
   if (head_.target.size() > limits_.line) {

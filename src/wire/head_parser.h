@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "evenkeel/base/bytes.h"
+#include "evenkeel/base/buffer.h"
 #include "evenkeel/base/result.h"
 #include "evenkeel/http/fields.h"
 
@@ -38,11 +38,11 @@ class HeadParser {
   HeadParser(Kind kind, const HeadLimits& limits) : kind_(kind), limits_(limits) {}
 
   /// Looks at what was added to `buffer`. `done`: `head()` is filled and buffer.begin stands behind
-  /// the head. `more` with a full buffer: `make_room`.
+  /// the head. `more` with a full buffer: `grow_buffer`.
   Step parse(ReadBuffer& buffer);
   /// Moves the buffer's bytes to the front of a large block and keeps the views right. False, and
   /// the head failed, when that is where they are: no head is longer than a large block.
-  bool make_room(ReadBuffer& buffer);
+  bool grow_buffer(ReadBuffer& buffer);
 
   Head& head() { return head_; }
   /// After `failed`.

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "chunked.h"
-#include "client_name.h"
+#include "client_address.h"
 #include "evenkeel/http/status.h"
 #include "evenkeel/wire/frontend.h"
 #include "head_parser.h"
@@ -15,13 +15,13 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::uint64_t most_drained = 64 * 1024;  // of a request that was answered early
-constexpr Duration longest_drain = std::chrono::seconds(1);
-constexpr std::uint32_t least_room = 4 * 1024;  // in the head's block, to read a body there
-constexpr int most_unsent = 128 * 1024;         // in the kernel, for a slow reader
-constexpr int chunks_between_yields = 16;       // of a body that never makes us wait
+constexpr std::uint64_t max_drained_bytes = 64 * 1024;  // of a request that was answered early
+constexpr Duration max_drain_time = std::chrono::seconds(1);
+constexpr std::uint32_t min_free_bytes = 4 * 1024;  // in the head's block, to read a body there
+constexpr int max_unsent_bytes = 128 * 1024;        // in the kernel, for a slow reader
+constexpr int chunks_between_yields = 16;           // of a body that never makes us wait
 /// For the first byte of who was let in just before the drain.
-constexpr Duration newcomers_patience = std::chrono::seconds(1);
+constexpr Duration first_request_drain_timeout = std::chrono::seconds(1);
 constexpr int exchanges_between_yields = 16;  // of a client that never makes us wait
 constexpr std::string_view crlf = "\r\n";
 
@@ -31,9 +31,9 @@ class Http1Connection;
 class RequestBody final : public Body {
  public:
   RequestBody(Http1Connection& connection, const Framing& framing, bool expects_continue,
-              About& about)
+              RequestInfo& info)
       : connection_(connection),
-        about_(about),
+        info_(info),
         chunked_(framing.kind == Framing::Kind::chunked),
         awaits_continue_(expects_continue),
         left_(framing.length),
@@ -51,8 +51,8 @@ class RequestBody final : public Body {
   bool broken() const { return broken_; }
   /// What is missing can be read off, as far as it is known, so that the connection lives on after
   /// an early answer. A client that waits for 100 (Continue) may send its body, or not.
-  bool can_be_drained() const {
-    return finished_ || (!broken_ && !awaits_continue_ && (chunked_ || left_ <= most_drained));
+  bool drainable() const {
+    return finished_ || (!broken_ && !awaits_continue_ && (chunked_ || left_ <= max_drained_bytes));
   }
   /// From now on no read waits beyond this.
   void set_deadline(Instant deadline) { deadline_ = deadline; }
@@ -65,7 +65,7 @@ class RequestBody final : public Body {
   Result<Chunk> fail(Fault fault, const char* detail);
 
   Http1Connection& connection_;
-  About& about_;
+  RequestInfo& info_;
   bool chunked_;
   bool awaits_continue_;
   bool finished_ = false;
@@ -84,30 +84,34 @@ class RequestBody final : public Body {
 /// What a client sends after its upgrade: bytes without framing, until it ends its sending.
 class TunnelBody final : public Body {
  public:
-  TunnelBody(Http1Connection& connection, About& about) : connection_(connection), about_(about) {}
+  TunnelBody(Http1Connection& connection, RequestInfo& info)
+      : connection_(connection), info_(info) {}
   Task<Result<Chunk>> read() override;
   bool rewind() override { return !begun_; }
 
  private:
   Http1Connection& connection_;
-  About& about_;
+  RequestInfo& info_;
   bool begun_ = false;
   ReadBuffer buffer_;
 };
 
-class Http1Connection final : public Pooled, public Interim {
+class Http1Connection final : public Pooled, public InterimHandler {
  public:
   Http1Connection(std::unique_ptr<Socket> socket, const Endpoint& peer,
-                  const FrontendOptions& options, Host& host)
-      : socket_(std::move(socket)), options_(options), host_(host), client_(peer, options) {
-    socket_->limit_unsent(most_unsent);
+                  const FrontendOptions& options, FrontendCallbacks& callbacks)
+      : socket_(std::move(socket)),
+        options_(options),
+        callbacks_(callbacks),
+        client_(peer, options) {
+    socket_->limit_unsent(max_unsent_bytes);
   }
   ~Http1Connection() override {
-    if (socket_ != nullptr) host_.closed(options_);
+    if (socket_ != nullptr) callbacks_.closed(options_);
   }
 
   /// `detects`: the connection may turn out to be one of HTTP/2.
-  static Task<void> serve(std::unique_ptr<Http1Connection> self, bool detects);
+  static Task<void> serve(std::unique_ptr<Http1Connection> self, bool detects_http2);
 
   void interim(int status, const Fields& fields) override;
 
@@ -123,22 +127,22 @@ class Http1Connection final : public Pooled, public Interim {
   Watch& watch() { return socket_->watch(); }
 
   Task<Next> exchange();
-  Task<void> hand_over();
-  Task<std::optional<bool>> begins_as_http2();
+  Task<void> continue_as_http2();
+  Task<std::optional<bool>> detect_http2();
   Task<HeadOutcome> read_head(HeadParser& parser, Instant deadline);
-  std::optional<HeadOutcome> parse_what_is_here(HeadParser& parser);
+  std::optional<HeadOutcome> parse_buffered(HeadParser& parser);
   Task<HeadOutcome> read_rest_of_head(HeadParser& parser, Instant deadline);
-  Task<Next> refuse(Fault fault, const char* detail, const Head& head, About& about);
+  Task<Next> refuse(Fault fault, const char* detail, const Head& head, RequestInfo& info);
   Task<Next> respond(Request& request, Response& response, bool keep_alive);
   Task<Next> pump(Request& request, Response& response, Framing framing, bool close);
-  Task<Next> write_head_alone(About& about, Response& response, Framing framing, bool close);
-  Next abort(About& about, const Error& error, const Framing& framing);
+  Task<Next> write_head_only(RequestInfo& info, Response& response, Framing framing, bool close);
+  Next abort(RequestInfo& info, const Error& error, const Framing& framing);
   Task<Next> after_response(RequestBody* body, Next next);
   Task<Next> drain(RequestBody& body);
   HeadWriter& begin_head();
-  void say(std::string_view interim);
+  void write_interim(std::string_view interim);
   Task<void> linger();
-  About begin_about(Instant started);
+  RequestInfo make_request_info(Instant started);
 
   /// Its place among the idle connections; woken to close.
   struct Idle : Waiter {
@@ -150,13 +154,13 @@ class Http1Connection final : public Pooled, public Interim {
 
   std::unique_ptr<Socket> socket_;
   const FrontendOptions& options_;
-  Host& host_;
+  FrontendCallbacks& callbacks_;
   ReadBuffer in_;
   ReadBuffer carried_over_;       // what a body's reading took of the next message
   std::uint32_t body_begin_ = 0;  // in in_, behind the current head
   std::uint8_t minor_version_ = 1;
   bool served_ = false;
-  ClientName client_;
+  ClientAddress client_;
   std::string unsent_;  // of an interim response that the kernel took in part
   Idle idle_{*this};
 };
@@ -182,7 +186,7 @@ std::optional<Result<Chunk>> RequestBody::deliver(char* bytes, std::size_t size,
     chunk.last = decoded.step == ChunkedDecoder::Step::done;
     if (chunk.last && decoder_.trailers().size() > 0) chunk.trailers = &decoder_.trailers();
     total_ += chunk.bytes.size();
-    if (!about_.open_ended && total_ > connection_.options_.body_bytes) {
+    if (!info_.is_streaming && total_ > connection_.options_.body_bytes) {
       return fail(Fault::body_too_large, "the request body is too large");
     }
     if (chunk.bytes.empty() && !chunk.last) return std::nullopt;
@@ -193,7 +197,7 @@ std::optional<Result<Chunk>> RequestBody::deliver(char* bytes, std::size_t size,
     left_ -= taken;
     chunk.last = left_ == 0;
   }
-  about_.bytes_in += chunk.bytes.size();
+  info_.bytes_in += chunk.bytes.size();
   finished_ = chunk.last;
   awaits_continue_ = false;
   if (++reads_ == 1 && chunk.last && chunk.trailers == nullptr) first_ = chunk;
@@ -225,7 +229,7 @@ bool RequestBody::rewind() {
 Socket::Read RequestBody::fill() {
   Http1Connection& c = connection_;
   const bool fits = !chunked_ && left_ <= c.in_.block.size() - c.body_begin_;
-  const bool streams_in = chunked_ && c.in_.block.size() - c.body_begin_ >= least_room;
+  const bool streams_in = chunked_ && c.in_.block.size() - c.body_begin_ >= min_free_bytes;
   if (!large_.block && (fits || streams_in)) {
     c.in_.begin = c.in_.end = c.body_begin_;  // what was here has been taken
     const std::size_t room = c.in_.free_size();
@@ -248,18 +252,18 @@ Socket::Read RequestBody::fill() {
 
 Task<Result<Chunk>> RequestBody::read_more() {
   Http1Connection& c = connection_;
-  if (std::exchange(awaits_continue_, false)) c.say("HTTP/1.1 100 Continue\r\n\r\n");
+  if (std::exchange(awaits_continue_, false)) c.write_interim("HTTP/1.1 100 Continue\r\n\r\n");
   while (true) {
     if (!c.watch().readable()) {
-      const Instant stalled = about_.open_ended ? never : c.loop().now() + c.options_.body_timeout;
+      const Instant stalled = info_.is_streaming ? never : c.loop().now() + c.options_.body_timeout;
       const Instant deadline = std::min(deadline_, stalled);
       auto wake = co_await c.watch().until_readable(deadline);
       if (wake == Wake::interrupted) continue;
       if (wake == Wake::expired) co_return fail(Fault::body_timeout, "the request body stalls");
     }
     const auto got = fill();
-    if (got.got == Socket::Got::nothing_yet) continue;
-    if (got.got != Socket::Got::bytes) {
+    if (got.got == Socket::ReadStatus::would_block) continue;
+    if (got.got != Socket::ReadStatus::bytes) {
       co_return fail(Fault::client_gone, "the client left in the middle of its request");
     }
     if (large_.empty()) {
@@ -280,7 +284,7 @@ Task<Result<Chunk>> TunnelBody::read() {
   if (!c.in_.empty()) {
     const std::string_view bytes = c.in_.bytes();
     c.in_.begin = c.in_.end;
-    about_.bytes_in += bytes.size();
+    info_.bytes_in += bytes.size();
     co_return Chunk{.bytes = bytes};
   }
   if (!buffer_.block) buffer_.block = Block::take(Block::small);
@@ -290,48 +294,50 @@ Task<Result<Chunk>> TunnelBody::read() {
       if (wake == Wake::interrupted) continue;
     }
     const auto got = c.socket_->read_some(buffer_.block.data(), buffer_.block.size());
-    if (got.got == Socket::Got::nothing_yet) continue;
-    if (got.got == Socket::Got::end) co_return Chunk{.last = true};
-    if (got.got == Socket::Got::failure) {
+    if (got.got == Socket::ReadStatus::would_block) continue;
+    if (got.got == Socket::ReadStatus::end) co_return Chunk{.last = true};
+    if (got.got == Socket::ReadStatus::failure) {
       co_return Error{
           .fault = Fault::client_gone, .side = Side::client, .detail = "the client left"};
     }
-    about_.bytes_in += got.size;
+    info_.bytes_in += got.size;
     co_return Chunk{.bytes = {buffer_.block.data(), got.size}};
   }
 }
 
 // ---- the connection ---------------------------------------------------------------------------
 
-Task<void> Http1Connection::serve(std::unique_ptr<Http1Connection> self, bool detects) {
+Task<void> Http1Connection::serve(std::unique_ptr<Http1Connection> self, bool detects_http2) {
   Http1Connection& c = *self;
   int without_waiting = 0;
   while (true) {
     if (c.in_.empty()) c.in_.release();  // an idle connection pins no buffer
     if (c.in_.empty() && !c.watch().readable()) {
       without_waiting = 0;
-      if (c.served_ && c.host_.draining()) break;
+      if (c.served_ && c.callbacks_.draining()) break;
       // A connection that has not said anything yet owes its first head; in a drain, soon.
-      const bool newcomer = !c.served_ && c.host_.draining();
-      const Duration patience = newcomer    ? newcomers_patience
-                                : c.served_ ? c.options_.idle_timeout
-                                            : c.options_.header_timeout;
-      c.host_.idle_connections().add(c.idle_);
-      auto wake = co_await c.watch().until_readable(c.loop().now() + patience);
+      const bool first_request_pending = !c.served_ && c.callbacks_.draining();
+      const Duration timeout = first_request_pending ? first_request_drain_timeout
+                               : c.served_           ? c.options_.idle_timeout
+                                                     : c.options_.header_timeout;
+      c.callbacks_.idle_connections().add(c.idle_);
+      auto wake = co_await c.watch().until_readable(c.loop().now() + timeout);
       c.idle_.leave();
-      if (wake == Wake::interrupted && !newcomer && !c.served_ && c.host_.draining()) continue;
+      if (wake == Wake::interrupted && !first_request_pending && !c.served_ &&
+          c.callbacks_.draining())
+        continue;
       if (wake != Wake::ready) break;
     } else if (++without_waiting == exchanges_between_yields) {
       without_waiting = 0;
       co_await c.loop().yield();
     }
     c.served_ = true;
-    if (detects) {
-      detects = false;
-      const auto http2 = co_await c.begins_as_http2();
+    if (detects_http2) {
+      detects_http2 = false;
+      const auto http2 = co_await c.detect_http2();
       if (!http2) break;
       if (*http2) {
-        auto connection = c.hand_over();
+        auto connection = c.continue_as_http2();
         self.reset();
         co_await connection;
         co_return;
@@ -347,12 +353,12 @@ Task<void> Http1Connection::serve(std::unique_ptr<Http1Connection> self, bool de
 }
 
 /// The connection goes on as one of HTTP/2. Not in `serve`, whose frame is every connection's.
-Task<void> Http1Connection::hand_over() {
-  return serve_http2(std::move(socket_), client_, options_, host_, std::exchange(in_, {}));
+Task<void> Http1Connection::continue_as_http2() {
+  return serve_http2(std::move(socket_), client_, options_, callbacks_, std::exchange(in_, {}));
 }
 
 /// Reads until the first bytes tell; nothing if that takes too long. They stay in `in_`.
-Task<std::optional<bool>> Http1Connection::begins_as_http2() {
+Task<std::optional<bool>> Http1Connection::detect_http2() {
   constexpr std::string_view preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
   const Instant deadline = loop().now() + options_.header_timeout;
   in_.block = Block::take(Block::small);
@@ -362,8 +368,8 @@ Task<std::optional<bool>> Http1Connection::begins_as_http2() {
       if (wake == Wake::expired) co_return std::nullopt;
     }
     const auto got = socket_->read_some(in_.free_begin(), in_.free_size());
-    if (got.got == Socket::Got::nothing_yet) continue;
-    if (got.got != Socket::Got::bytes) co_return false;  // seen again by the next read
+    if (got.got == Socket::ReadStatus::would_block) continue;
+    if (got.got != Socket::ReadStatus::bytes) co_return false;  // seen again by the next read
     in_.end += static_cast<std::uint32_t>(got.size);
     const std::string_view begun = in_.bytes().substr(0, preface.size());
     if (!preface.starts_with(begun)) co_return false;
@@ -371,51 +377,52 @@ Task<std::optional<bool>> Http1Connection::begins_as_http2() {
   }
 }
 
-About Http1Connection::begin_about(Instant started) {
-  const TlsFacts* tls = socket_->tls();
+RequestInfo Http1Connection::make_request_info(Instant started) {
+  const TlsConnectionInfo* tls = socket_->tls();
   const bool certified = tls != nullptr && tls->verified;
-  return About{.started = started,
-               .listener = options_.listener,
-               .client = client_.text(),
-               .client_port = client_.port(),
-               .protocol = minor_version_ == 1 ? "HTTP/1.1" : "HTTP/1.0",
-               .trusted = client_.trusted(),
-               .secure = tls != nullptr,
-               .certificate_subject = certified ? tls->certificate_subject : std::string_view(),
-               .certificate_hash = certified ? tls->certificate_hash : std::string_view()};
+  return RequestInfo{
+      .started = started,
+      .listener = options_.listener,
+      .client = client_.text(),
+      .client_port = client_.port(),
+      .protocol = minor_version_ == 1 ? "HTTP/1.1" : "HTTP/1.0",
+      .trusted = client_.trusted(),
+      .secure = tls != nullptr,
+      .certificate_subject = certified ? tls->certificate_subject : std::string_view(),
+      .certificate_hash = certified ? tls->certificate_hash : std::string_view()};
 }
 
 /// One request and its response.
 Task<Http1Connection::Next> Http1Connection::exchange() {
   const Instant started = loop().now();
   Request request;
-  WireFacts facts;
+  Http1MessageInfo message_info;
   {
     HeadParser parser(HeadParser::Kind::request,
                       {options_.header_bytes, options_.header_fields, options_.uri_bytes});
     auto outcome = co_await read_head(parser, started + options_.header_timeout);
     minor_version_ = static_cast<std::uint8_t>(parser.head().minor_version);
-    request.about = begin_about(started);
+    request.info = make_request_info(started);
     if (outcome == HeadOutcome::gone) co_return Next::close;
     if (outcome == HeadOutcome::expired && !parser.started()) co_return Next::close;
     if (outcome == HeadOutcome::failed && parser.other_protocol()) {
-      request.about.fault = Fault::bad_request;
-      host_.refused({Fault::bad_request, 0, "not HTTP", {}, {}, request.about});
+      request.info.fault = Fault::bad_request;
+      callbacks_.refused({Fault::bad_request, 0, "not HTTP", {}, {}, request.info});
       co_return Next::close;
     }
     if (outcome != HeadOutcome::done) {
       const bool late = outcome == HeadOutcome::expired;
       auto refused = co_await refuse(late ? Fault::header_timeout : parser.fault(),
                                      late ? "the header section stalls" : parser.detail(),
-                                     parser.head(), request.about);
+                                     parser.head(), request.info);
       co_return refused;
     }
-    auto problem = accept_request(parser.head(), request, facts);
-    if (!problem && facts.framing.length > options_.body_bytes) {
-      problem = Unacceptable{Fault::body_too_large, "the request body is too large"};
+    auto problem = accept_request(parser.head(), request, message_info);
+    if (!problem && message_info.framing.length > options_.body_bytes) {
+      problem = HeadError{Fault::body_too_large, "the request body is too large"};
     }
     if (problem) {
-      auto refused = co_await refuse(problem->fault, problem->detail, parser.head(), request.about);
+      auto refused = co_await refuse(problem->fault, problem->detail, parser.head(), request.info);
       co_return refused;
     }
   }
@@ -423,22 +430,23 @@ Task<Http1Connection::Next> Http1Connection::exchange() {
 
   RequestBody* body = nullptr;
   if (!request.upgrade.empty()) {
-    request.body = std::make_unique<TunnelBody>(*this, request.about);
-  } else if (facts.framing.kind == Framing::Kind::chunked ||
-             (facts.framing.kind == Framing::Kind::length && facts.framing.length > 0)) {
-    auto made =
-        std::make_unique<RequestBody>(*this, facts.framing, facts.expects_continue, request.about);
+    request.body = std::make_unique<TunnelBody>(*this, request.info);
+  } else if (message_info.framing.kind == Framing::Kind::chunked ||
+             (message_info.framing.kind == Framing::Kind::length &&
+              message_info.framing.length > 0)) {
+    auto made = std::make_unique<RequestBody>(*this, message_info.framing,
+                                              message_info.expects_continue, request.info);
     body = made.get();
     request.body = std::move(made);
   }
   if (minor_version_ == 1) request.interim = this;
 
-  request.about.received = loop().now();
+  request.info.head_received = loop().now();
   co_await loop().after_events();
-  const std::shared_ptr<Handler> plan = host_.plan();
+  const std::shared_ptr<Handler> plan = callbacks_.plan();
   auto answer = plan->handle(request);
   if (!answer.ready()) {
-    co_await UntilDoneOrHangup(answer, watch(), options_.half_close_is_gone);
+    co_await UntilDoneOrHangup(answer, watch(), options_.abort_on_half_close);
     if (!answer.ready()) {
       answer.drop();
       co_return Next::close;
@@ -449,10 +457,10 @@ Task<Http1Connection::Next> Http1Connection::exchange() {
   const bool client_failed = !result && result.error().fault == Fault::client_gone;
   if (client_failed) co_return Next::close;
   Response response =
-      result ? std::move(*result) : error_response(result.error(), dialect_of(request));
+      result ? std::move(*result) : error_response(result.error(), error_format_of(request));
   // A client whose upgrade is refused may have sent what was not meant as a request.
-  const bool keep = facts.keep_alive && !host_.draining() && request.upgrade.empty() &&
-                    (body == nullptr || body->can_be_drained());
+  const bool keep = message_info.keep_alive && !callbacks_.draining() && request.upgrade.empty() &&
+                    (body == nullptr || body->drainable());
   auto next = co_await respond(request, response, keep);
   response.body.reset();
   if (response.status == 101) co_return next;  // the client may be in the middle of a word
@@ -460,8 +468,7 @@ Task<Http1Connection::Next> Http1Connection::exchange() {
   co_return next;
 }
 
-std::optional<Http1Connection::HeadOutcome> Http1Connection::parse_what_is_here(
-    HeadParser& parser) {
+std::optional<Http1Connection::HeadOutcome> Http1Connection::parse_buffered(HeadParser& parser) {
   if (in_.empty()) return std::nullopt;
   switch (parser.parse(in_)) {
     case HeadParser::Step::done: return HeadOutcome::done;
@@ -476,34 +483,35 @@ Task<Http1Connection::HeadOutcome> Http1Connection::read_head(HeadParser& parser
   if (!in_.block) in_.block = Block::take(Block::small);
   if (in_.empty() && watch().readable()) {
     const auto got = socket_->read_some(in_.free_begin(), in_.free_size());
-    if (got.got == Socket::Got::end || got.got == Socket::Got::failure) return HeadOutcome::gone;
+    if (got.got == Socket::ReadStatus::end || got.got == Socket::ReadStatus::failure)
+      return HeadOutcome::gone;
     in_.end += static_cast<std::uint32_t>(got.size);
   }
-  if (auto outcome = parse_what_is_here(parser)) return *outcome;
+  if (auto outcome = parse_buffered(parser)) return *outcome;
   return read_rest_of_head(parser, deadline);
 }
 
 Task<Http1Connection::HeadOutcome> Http1Connection::read_rest_of_head(HeadParser& parser,
                                                                       Instant deadline) {
   while (true) {
-    if (in_.free_size() == 0 && !parser.make_room(in_)) co_return HeadOutcome::failed;
+    if (in_.free_size() == 0 && !parser.grow_buffer(in_)) co_return HeadOutcome::failed;
     if (!watch().readable()) {
       auto wake = co_await watch().until_readable(deadline);
       if (wake == Wake::expired) co_return HeadOutcome::expired;
       if (wake == Wake::interrupted && !parser.started()) co_return HeadOutcome::gone;
     }
     const auto got = socket_->read_some(in_.free_begin(), in_.free_size());
-    if (got.got == Socket::Got::nothing_yet) continue;
-    if (got.got != Socket::Got::bytes) co_return HeadOutcome::gone;
+    if (got.got == Socket::ReadStatus::would_block) continue;
+    if (got.got != Socket::ReadStatus::bytes) co_return HeadOutcome::gone;
     in_.end += static_cast<std::uint32_t>(got.size);
-    auto outcome = parse_what_is_here(parser);
+    auto outcome = parse_buffered(parser);
     if (outcome) co_return *outcome;
   }
 }
 
 /// Answers what never became a request, and ends the connection: what follows cannot be trusted.
 Task<Http1Connection::Next> Http1Connection::refuse(Fault fault, const char* detail,
-                                                    const Head& head, About& about) {
+                                                    const Head& head, RequestInfo& info) {
   // Of a target in absolute form, the path alone tells the dialect.
   const auto scheme_end = head.target.find("://");
   const auto slash = scheme_end == std::string_view::npos || head.target.starts_with('/')
@@ -511,11 +519,11 @@ Task<Http1Connection::Next> Http1Connection::refuse(Fault fault, const char* det
                          : head.target.find('/', scheme_end + 3);
   const std::string_view path =
       slash == std::string_view::npos ? head.target : head.target.substr(slash);
-  Response response =
-      error_response({.fault = fault, .side = Side::client, .detail = detail}, dialect_of(path));
-  about.status = response.status;
-  about.fault = fault;
-  host_.refused({fault, response.status, detail, head.method, path, about});
+  Response response = error_response({.fault = fault, .side = Side::client, .detail = detail},
+                                     error_format_of(path));
+  info.status = response.status;
+  info.fault = fault;
+  callbacks_.refused({fault, response.status, detail, head.method, path, info});
   auto chunk = co_await response.body->read();
   HeadWriter& out = begin_head();
   write_response_head(out, response, {Framing::Kind::length, chunk->bytes.size()}, true, 1);
@@ -525,7 +533,7 @@ Task<Http1Connection::Next> Http1Connection::refuse(Fault fault, const char* det
 
 /// A writer for a final head, behind what is left of an interim one.
 HeadWriter& Http1Connection::begin_head() {
-  HeadWriter& out = HeadWriter::fresh();
+  HeadWriter& out = HeadWriter::scratch();
   if (!unsent_.empty()) {
     out << unsent_;
     unsent_.clear();
@@ -535,18 +543,18 @@ HeadWriter& Http1Connection::begin_head() {
 
 /// Sends an interim response, which nothing waits for: one that the kernel takes in part is
 /// finished before the final one, one that it does not take at all is lost.
-void Http1Connection::say(std::string_view interim) {
+void Http1Connection::write_interim(std::string_view interim) {
   if (!unsent_.empty()) return;
   const std::size_t sent = socket_->write_now(interim);
   if (sent > 0) unsent_ = interim.substr(sent);
 }
 
 void Http1Connection::interim(int status, const Fields& fields) {
-  HeadWriter& out = HeadWriter::fresh();
+  HeadWriter& out = HeadWriter::scratch();
   out << "HTTP/1.1 " << static_cast<std::uint64_t>(status) << " " << phrase_of(status) << crlf;
   for (const Field& field : fields) out.field(field.name(), field.value());
   out << crlf;
-  say(out.written());
+  write_interim(out.written());
 }
 
 Task<Http1Connection::Next> Http1Connection::respond(Request& request, Response& response,
@@ -573,30 +581,30 @@ Task<Http1Connection::Next> Http1Connection::respond(Request& request, Response&
       keep_alive = false;
     }
   }
-  request.about.status = response.status;
+  request.info.status = response.status;
   if (!response.body || bodiless ||
       (framing.kind == Framing::Kind::length && framing.length == 0)) {
-    return write_head_alone(request.about, response, framing, !keep_alive);
+    return write_head_only(request.info, response, framing, !keep_alive);
   }
   return pump(request, response, framing, !keep_alive);
 }
 
-Task<Http1Connection::Next> Http1Connection::write_head_alone(About& about, Response& response,
-                                                              Framing framing, bool close) {
+Task<Http1Connection::Next> Http1Connection::write_head_only(RequestInfo& info, Response& response,
+                                                             Framing framing, bool close) {
   HeadWriter& out = begin_head();
   write_response_head(out, response, framing, close, minor_version_);
   auto written = co_await socket_->write(out.written(), {}, {}, options_.write_timeout);
-  if (!written) co_return abort(about, written.error(), framing);
+  if (!written) co_return abort(info, written.error(), framing);
   co_return close ? Next::linger : Next::keep;
 }
 
 /// The only loop that moves response bytes: pull a chunk, write a chunk, at once.
 Task<Http1Connection::Next> Http1Connection::pump(Request& request, Response& response,
                                                   Framing framing, bool close) {
-  About& about = request.about;
+  RequestInfo& info = request.info;
   const bool chunked = framing.kind == Framing::Kind::chunked;
   const bool tunnel = response.status == 101;
-  const bool half_close_is_gone = options_.half_close_is_gone && !tunnel;
+  const bool abort_on_half_close = options_.abort_on_half_close && !tunnel;
   bool head_written = false;
   int without_waiting = 0;
 
@@ -608,12 +616,12 @@ Task<Http1Connection::Next> Http1Connection::pump(Request& request, Response& re
         HeadWriter& out = begin_head();
         write_response_head(out, response, framing, close, minor_version_);
         auto written = co_await socket_->write(out.written(), {}, {}, options_.write_timeout);
-        if (!written) co_return abort(about, written.error(), framing);
+        if (!written) co_return abort(info, written.error(), framing);
         head_written = true;
       }
-      if (!next.ready()) co_await UntilDoneOrHangup(next, watch(), half_close_is_gone);
+      if (!next.ready()) co_await UntilDoneOrHangup(next, watch(), abort_on_half_close);
       if (!next.ready()) {
-        co_return abort(about, {.fault = Fault::client_gone, .side = Side::client}, framing);
+        co_return abort(info, {.fault = Fault::client_gone, .side = Side::client}, framing);
       }
       co_await loop().after_events();
     }
@@ -621,10 +629,10 @@ Task<Http1Connection::Next> Http1Connection::pump(Request& request, Response& re
     auto result = next.take();
     if (!result) {
       const bool client_left = result.error().fault == Fault::client_gone;
-      if (head_written || client_left) co_return abort(about, result.error(), framing);
-      Response failure = error_response(result.error(), dialect_of(request));
-      if (!about.request_id.empty()) failure.fields.add("x-request-id", about.request_id);
-      about.fault = result.error().fault;
+      if (head_written || client_left) co_return abort(info, result.error(), framing);
+      Response failure = error_response(result.error(), error_format_of(request));
+      if (!info.request_id.empty()) failure.fields.add("x-request-id", info.request_id);
+      info.fault = result.error().fault;
       auto answered = co_await respond(request, failure, !close);
       co_return answered;
     }
@@ -637,9 +645,9 @@ Task<Http1Connection::Next> Http1Connection::pump(Request& request, Response& re
     if (chunked) tail = frame_chunk(out, chunk, storage);
     auto written =
         co_await write_gathered(*socket_, out, chunk.bytes, tail, options_.write_timeout);
-    if (!written) co_return abort(about, written.error(), framing);
+    if (!written) co_return abort(info, written.error(), framing);
     head_written = true;
-    about.bytes_out += chunk.bytes.size();
+    info.bytes_out += chunk.bytes.size();
     if (chunk.last) break;
     if (++without_waiting == chunks_between_yields) {
       without_waiting = 0;
@@ -651,9 +659,9 @@ Task<Http1Connection::Next> Http1Connection::pump(Request& request, Response& re
 }
 
 /// Ends a response that cannot be completed so that the client can tell.
-Http1Connection::Next Http1Connection::abort(About& about, const Error& error,
+Http1Connection::Next Http1Connection::abort(RequestInfo& info, const Error& error,
                                              const Framing& framing) {
-  about.fault = error.fault;
+  info.fault = error.fault;
   // Without framing, an orderly end would say "complete".
   if (framing.kind == Framing::Kind::until_close) socket_->reset();
   return Next::close;
@@ -666,8 +674,9 @@ Task<Http1Connection::Next> Http1Connection::after_response(RequestBody* body, N
   if (next == Next::close) return next;
   const bool finished = body == nullptr || body->finished();
   if (next == Next::linger) {
-    const bool heard = !finished || !in_.empty() || carried_over_.block || watch().readable();
-    return heard ? Next::linger : Next::close;
+    const bool unread_input =
+        !finished || !in_.empty() || carried_over_.block || watch().readable();
+    return unread_input ? Next::linger : Next::close;
   }
   if (!finished) return drain(*body);
   if (carried_over_.block) in_ = std::exchange(carried_over_, {});
@@ -676,8 +685,8 @@ Task<Http1Connection::Next> Http1Connection::after_response(RequestBody* body, N
 
 /// Reads off what is missing of a request that was answered early.
 Task<Http1Connection::Next> Http1Connection::drain(RequestBody& body) {
-  if (!body.can_be_drained()) co_return Next::linger;
-  body.set_deadline(loop().now() + longest_drain);
+  if (!body.drainable()) co_return Next::linger;
+  body.set_deadline(loop().now() + max_drain_time);
   std::uint64_t drained = 0;
   while (!body.finished()) {
     auto pending = body.read();
@@ -688,7 +697,7 @@ Task<Http1Connection::Next> Http1Connection::drain(RequestBody& body) {
     auto chunk = pending.take();
     if (!chunk) co_return Next::linger;
     drained += chunk->bytes.size();
-    if (drained > most_drained) co_return Next::linger;
+    if (drained > max_drained_bytes) co_return Next::linger;
   }
   if (carried_over_.block) in_ = std::exchange(carried_over_, {});
   co_return Next::keep;
@@ -697,17 +706,17 @@ Task<Http1Connection::Next> Http1Connection::drain(RequestBody& body) {
 /// Closes so that the last answer arrives: unread bytes at a close would reset the connection.
 Task<void> Http1Connection::linger() {
   socket_->shutdown_write();
-  const Instant deadline = loop().now() + longest_drain;
+  const Instant deadline = loop().now() + max_drain_time;
   if (!in_.block) in_.block = Block::take(Block::small);
   std::uint64_t drained = 0;
-  while (drained < 16 * most_drained) {
+  while (drained < 16 * max_drained_bytes) {
     if (!watch().readable()) {
       auto wake = co_await watch().until_readable(deadline);
       if (wake == Wake::expired) break;
     }
     const auto got = socket_->read_some(in_.block.data(), in_.block.size());
-    if (got.got == Socket::Got::nothing_yet) continue;
-    if (got.got != Socket::Got::bytes) break;
+    if (got.got == Socket::ReadStatus::would_block) continue;
+    if (got.got != Socket::ReadStatus::bytes) break;
     drained += got.size;
   }
 }
@@ -715,18 +724,18 @@ Task<void> Http1Connection::linger() {
 }  // namespace
 
 Task<void> serve_http1(std::unique_ptr<Socket> socket, Endpoint peer,
-                       const FrontendOptions& options, Host& host) {
+                       const FrontendOptions& options, FrontendCallbacks& callbacks) {
   return Http1Connection::serve(
-      std::make_unique<Http1Connection>(std::move(socket), peer, options, host), false);
+      std::make_unique<Http1Connection>(std::move(socket), peer, options, callbacks), false);
 }
 
 Task<void> serve_http(std::unique_ptr<Socket> socket, Endpoint peer, const FrontendOptions& options,
-                      Host& host) {
+                      FrontendCallbacks& callbacks) {
   if (socket->tls() != nullptr && socket->tls()->alpn == "h2") {
-    return serve_http2(std::move(socket), ClientName(peer, options), options, host, {});
+    return serve_http2(std::move(socket), ClientAddress(peer, options), options, callbacks, {});
   }
   return Http1Connection::serve(
-      std::make_unique<Http1Connection>(std::move(socket), peer, options, host), true);
+      std::make_unique<Http1Connection>(std::move(socket), peer, options, callbacks), true);
 }
 
 }  // namespace evenkeel

@@ -12,10 +12,10 @@ namespace {
 
 /// A server that closes an idle link may cross the next request, which it has then never looked at.
 /// A link that ends later than this was at work: its request may have been what ended it.
-constexpr Duration longest_crossing = std::chrono::seconds(1);
+constexpr Duration max_idle_close_race = std::chrono::seconds(1);
 
-constexpr int most_interim_responses = 16;
-constexpr std::uint32_t least_room = 4 * 1024;  // in the head's block, to read a body there
+constexpr int max_interim_responses = 16;
+constexpr std::uint32_t min_free_bytes = 4 * 1024;  // in the head's block, to read a body there
 constexpr int chunks_between_yields = 16;
 
 Error backend_error(Fault fault, const char* detail) {
@@ -23,7 +23,7 @@ Error backend_error(Fault fault, const char* detail) {
 }
 
 /// What a socket says of a write that failed, as it is meant on this side.
-Error blame_backend(Error error) {
+Error attribute_to_backend(Error error) {
   error.side = Side::backend;
   error.fault = error.fault == Fault::write_timeout ? Fault::idle_timeout : Fault::backend_closed;
   return error;
@@ -35,24 +35,25 @@ class Http1Link final : public Link {
       : socket_(std::move(socket)), options_(options) {}
 
   Task<Result<Response>> send(Request& request) override;
-  std::size_t room() const override { return busy_ || !reusable_ ? 0 : 1; }
-  bool alive(bool thoroughly) override;
-  void on_idle_end(Waiter* waiter) override {
-    idle_end_ = waiter;
-    Waiter* heard = waiter == nullptr ? nullptr : &heard_;
-    watch().on_readable(heard);
-    watch().on_hangup(heard);
+  std::size_t available_capacity() const override { return busy_ || !reusable_ ? 0 : 1; }
+  bool alive(bool probe_socket) override;
+  void on_idle_close(Waiter* waiter) override {
+    idle_close_waiter_ = waiter;
+    Waiter* read_waiter = waiter == nullptr ? nullptr : &idle_read_;
+    watch().on_readable(read_waiter);
+    watch().on_hangup(read_waiter);
   }
 
  private:
   class ResponseBody;
 
   /// Something has come on an idle link: its end, or what is none (session tickets).
-  struct Heard : Waiter {
-    explicit Heard(Http1Link& owner)
+  struct IdleReadWaiter : Waiter {
+    explicit IdleReadWaiter(Http1Link& owner)
         : Waiter([](Waiter& self) {
-            Http1Link& mine = static_cast<Heard&>(self).link;
-            if (mine.idle_end_ != nullptr && !mine.alive(false)) mine.idle_end_->wake();
+            Http1Link& mine = static_cast<IdleReadWaiter&>(self).link;
+            if (mine.idle_close_waiter_ != nullptr && !mine.alive(false))
+              mine.idle_close_waiter_->wake();
           }),
           link(owner) {}
     Http1Link& link;
@@ -63,35 +64,35 @@ class Http1Link final : public Link {
 
   Result<Done> start_sending(Request& request);
   Task<Result<Done>> upload(Task<Result<Done>> written, Task<Result<Chunk>> pending, Body* body,
-                            bool chunked, bool more, About& about);
+                            bool chunked, bool more, RequestInfo& info);
   Task<Result<Done>> upload_body(Task<Result<Done>> written, Task<Result<Chunk>> pending,
                                  Body* body, bool chunked, bool more);
   Task<Result<Done>> upload_tunnel(Body& body);
   std::optional<Error> end_upload();
   Task<Result<Done>> read_head(HeadParser& parser);
-  Error closed(const HeadParser& parser, Socket::Got got);
+  Error closed(const HeadParser& parser, Socket::ReadStatus got);
   void finish(bool clean);
-  Error spoil(Error error) {
+  Error mark_unusable(Error error) {
     reusable_ = false;
     return error;
   }
 
   std::unique_ptr<Socket> socket_;
   LinkOptions options_;
-  Heard heard_{*this};
-  Waiter* idle_end_ = nullptr;
+  IdleReadWaiter idle_read_{*this};
+  Waiter* idle_close_waiter_ = nullptr;
   ReadBuffer in_;
   std::uint32_t body_begin_ = 0;  // in in_, behind the current head
   bool busy_ = false;
   bool reusable_ = true;
   bool served_ = false;  // an exchange before this one
-  bool answers_kept_alive_ = false;
+  bool response_keep_alive_ = false;
   bool sent_ = false;  // something of the current request
   bool uploading_ = false;
   int interim_left_ = 0;
-  Instant sent_at_{};          // when the current request began
-  Instant uploaded_{};         // when a part of the request body last moved
-  Task<Result<Done>> upload_;  // of the current request; may outlast the response head
+  Instant sent_at_{};               // when the current request began
+  Instant last_upload_progress_{};  // when a part of the request body last moved
+  Task<Result<Done>> upload_;       // of the current request; may outlast the response head
 };
 
 /// The body of a response, read from the link as it is pulled.
@@ -176,7 +177,7 @@ std::optional<Result<Chunk>> Http1Link::ResponseBody::try_read() {
   if (auto chunk = take_buffered()) return chunk;
   ReadBuffer& in = link_.in_;
   while (link_.watch().readable()) {
-    const bool here = !large_.block && in.block.size() - link_.body_begin_ >= least_room;
+    const bool here = !large_.block && in.block.size() - link_.body_begin_ >= min_free_bytes;
     if (here) {
       in.begin = in.end = link_.body_begin_;  // what was here has been taken
     } else {
@@ -184,25 +185,25 @@ std::optional<Result<Chunk>> Http1Link::ResponseBody::try_read() {
       large_.begin = large_.end = 0;
     }
     ReadBuffer& into = here ? in : large_;
-    const std::size_t room = into.free_size();
-    const auto got = link_.socket_->read_some(into.free_begin(), room);
+    const std::size_t available_capacity = into.free_size();
+    const auto got = link_.socket_->read_some(into.free_begin(), available_capacity);
     switch (got.got) {
-      case Socket::Got::nothing_yet: return std::nullopt;
-      case Socket::Got::end:
+      case Socket::ReadStatus::would_block: return std::nullopt;
+      case Socket::ReadStatus::end:
         if (kind_ == Framing::Kind::until_close) {
           finished_ = true;
           return Chunk{.last = true};
         }
         return backend_error(Fault::backend_closed,
                              "the backend closed in the middle of its response");
-      case Socket::Got::failure:
+      case Socket::ReadStatus::failure:
         return backend_error(Fault::backend_closed, "the backend broke the connection");
-      case Socket::Got::bytes: break;
+      case Socket::ReadStatus::bytes: break;
     }
     into.end += static_cast<std::uint32_t>(got.size);
     auto chunk = deliver(into.block.data() + into.begin, into.end - into.begin, into.begin);
     if (finished_ && !into.empty()) link_.reusable_ = false;
-    if (here && got.size == room) large_.block = Block::take(Block::large);
+    if (here && got.size == available_capacity) large_.block = Block::take(Block::large);
     if (chunk) return chunk;
   }
   return std::nullopt;
@@ -214,12 +215,12 @@ Task<Result<Chunk>> Http1Link::ResponseBody::read() {
 }
 
 Task<Result<Chunk>> Http1Link::ResponseBody::read_more() {
-  const Duration patience = link_.options_.idle_timeout;
-  Instant deadline = link_.loop().now() + patience;
+  const Duration timeout = link_.options_.idle_timeout;
+  Instant deadline = link_.loop().now() + timeout;
   while (true) {
     auto wake = co_await link_.watch().until_readable(deadline);
     if (wake == Wake::expired) {
-      deadline = link_.uploaded_ + patience;
+      deadline = link_.last_upload_progress_ + timeout;
       if (deadline > link_.loop().now()) continue;
       co_return backend_error(Fault::idle_timeout, "the backend sent nothing for too long");
     }
@@ -258,7 +259,7 @@ Result<Done> Http1Link::start_sending(Request& request) {
   }
 
   sent_ = true;
-  HeadWriter& out = HeadWriter::fresh();
+  HeadWriter& out = HeadWriter::scratch();
   write_request_head(out, request, framing);
   std::string_view tail;
   std::string storage;
@@ -267,14 +268,14 @@ Result<Done> Http1Link::start_sending(Request& request) {
   auto written = write_gathered(*socket_, out, first.bytes, tail, options_.idle_timeout);
   if (written.ready() && first.last) {
     auto sent = written.take();
-    if (!sent) return spoil(blame_backend(std::move(sent.error())));
-    request.about.uploaded = loop().now();
+    if (!sent) return mark_unusable(attribute_to_backend(std::move(sent.error())));
+    request.info.uploaded = loop().now();
     return Done{};
   }
 
   uploading_ = true;
   upload_ =
-      upload(std::move(written), std::move(pending), body, chunked, !first.last, request.about);
+      upload(std::move(written), std::move(pending), body, chunked, !first.last, request.info);
   if (auto failure = end_upload()) return std::move(*failure);
   return Done{};
 }
@@ -294,9 +295,9 @@ std::optional<Error> Http1Link::end_upload() {
 
 /// Moves the rest of the request body, at the backend's pace; tells the reader when it is through.
 Task<Result<Done>> Http1Link::upload(Task<Result<Done>> written, Task<Result<Chunk>> pending,
-                                     Body* body, bool chunked, bool more, About& about) {
+                                     Body* body, bool chunked, bool more, RequestInfo& info) {
   auto result = co_await upload_body(std::move(written), std::move(pending), body, chunked, more);
-  if (result) about.uploaded = loop().now();
+  if (result) info.uploaded = loop().now();
   watch().interrupt();
   co_return result;
 }
@@ -304,20 +305,20 @@ Task<Result<Done>> Http1Link::upload(Task<Result<Done>> written, Task<Result<Chu
 Task<Result<Done>> Http1Link::upload_body(Task<Result<Done>> written, Task<Result<Chunk>> pending,
                                           Body* body, bool chunked, bool more) {
   auto sent = co_await written;
-  if (!sent) co_return blame_backend(std::move(sent.error()));
+  if (!sent) co_return attribute_to_backend(std::move(sent.error()));
   int without_waiting = 0;
   while (more) {
     if (!pending.valid()) pending = body->read();
     auto chunk = co_await pending;
     if (!chunk) co_return std::move(chunk.error());
-    HeadWriter& out = HeadWriter::fresh();
+    HeadWriter& out = HeadWriter::scratch();
     std::string_view tail;
     std::string storage;
     if (chunked) tail = frame_chunk(out, *chunk, storage);
     more = !chunk->last;
     auto moved = co_await write_gathered(*socket_, out, chunk->bytes, tail, options_.idle_timeout);
-    if (!moved) co_return blame_backend(std::move(moved.error()));
-    uploaded_ = loop().now();
+    if (!moved) co_return attribute_to_backend(std::move(moved.error()));
+    last_upload_progress_ = loop().now();
     if (++without_waiting == chunks_between_yields) {
       without_waiting = 0;
       co_await loop().yield();
@@ -333,7 +334,7 @@ Task<Result<Done>> Http1Link::upload_tunnel(Body& body) {
     if (!chunk->bytes.empty()) {
       auto moved = co_await socket_->write({}, chunk->bytes, {}, options_.idle_timeout);
       if (!moved) break;
-      uploaded_ = loop().now();
+      last_upload_progress_ = loop().now();
     }
     if (chunk->last) break;
   }
@@ -345,7 +346,7 @@ Task<Result<Done>> Http1Link::upload_tunnel(Body& body) {
 
 Task<Result<Response>> Http1Link::send(Request& request) {
   busy_ = true;
-  interim_left_ = most_interim_responses;
+  interim_left_ = max_interim_responses;
   sent_ = false;
   sent_at_ = loop().now();
   auto started = start_sending(request);
@@ -359,24 +360,26 @@ Task<Result<Response>> Http1Link::send(Request& request) {
   while (true) {
     HeadParser parser(HeadParser::Kind::response,
                       {options_.header_bytes, options_.header_fields, 0});
-    auto headed = co_await read_head(parser);
-    if (!headed) co_return spoil(std::move(headed.error()));
+    auto head_result = co_await read_head(parser);
+    if (!head_result) co_return mark_unusable(std::move(head_result.error()));
 
     Response response;
-    WireFacts facts;
-    auto problem = accept_response(parser.head(), request.method, response, facts);
-    if (problem) co_return spoil(backend_error(problem->fault, problem->detail));
+    Http1MessageInfo message_info;
+    auto problem = accept_response(parser.head(), request.method, response, message_info);
+    if (problem) co_return mark_unusable(backend_error(problem->fault, problem->detail));
 
     if (response.status == 101) {
       if (request.upgrade.empty() || request.body == nullptr) {
-        co_return spoil(backend_error(Fault::backend_protocol, "an upgrade that nobody asked for"));
+        co_return mark_unusable(
+            backend_error(Fault::backend_protocol, "an upgrade that nobody asked for"));
       }
       reusable_ = false;
-      facts.framing.kind = Framing::Kind::until_close;
+      message_info.framing.kind = Framing::Kind::until_close;
       upload_ = upload_tunnel(*request.body);
     } else if (response.status < 200) {
       if (--interim_left_ < 0) {
-        co_return spoil(backend_error(Fault::backend_protocol, "too many interim responses"));
+        co_return mark_unusable(
+            backend_error(Fault::backend_protocol, "too many interim responses"));
       }
       if (response.status != 100 && request.interim != nullptr) {
         request.interim->interim(response.status, response.fields);
@@ -384,23 +387,23 @@ Task<Result<Response>> Http1Link::send(Request& request) {
       continue;
     }
 
-    request.about.first_byte = loop().now();
+    request.info.first_byte = loop().now();
     body_begin_ = in_.begin;
-    answers_kept_alive_ = facts.keep_alive;
-    response.body = std::make_unique<ResponseBody>(*this, facts.framing);
+    response_keep_alive_ = message_info.keep_alive;
+    response.body = std::make_unique<ResponseBody>(*this, message_info.framing);
     co_return response;
   }
 }
 
-Error Http1Link::closed(const HeadParser& parser, Socket::Got got) {
-  Error error = backend_error(Fault::backend_closed, got == Socket::Got::end
+Error Http1Link::closed(const HeadParser& parser, Socket::ReadStatus got) {
+  Error error = backend_error(Fault::backend_closed, got == Socket::ReadStatus::end
                                                          ? "the backend closed without a response"
                                                          : "the backend broke the connection");
   if (parser.started()) error.detail = "the backend closed in the middle of a response head";
   // An idle connection that the backend was closing just then: the request was never looked at.
-  const bool crossed = loop().now() - sent_at_ < longest_crossing;
-  error.crossed =
-      crossed && served_ && !parser.started() && interim_left_ == most_interim_responses;
+  const bool idle_close_race = loop().now() - sent_at_ < max_idle_close_race;
+  error.idle_close_race =
+      idle_close_race && served_ && !parser.started() && interim_left_ == max_interim_responses;
   return error;
 }
 
@@ -414,7 +417,7 @@ Task<Result<Done>> Http1Link::read_head(HeadParser& parser) {
       if (step == HeadParser::Step::failed) {
         co_return backend_error(Fault::backend_protocol, parser.detail());
       }
-      if (in_.free_size() == 0 && !parser.make_room(in_)) {
+      if (in_.free_size() == 0 && !parser.grow_buffer(in_)) {
         co_return backend_error(Fault::backend_protocol, parser.detail());
       }
     } else {
@@ -432,8 +435,8 @@ Task<Result<Done>> Http1Link::read_head(HeadParser& parser) {
       }
     }
     const auto got = socket_->read_some(in_.free_begin(), in_.free_size());
-    if (got.got == Socket::Got::nothing_yet) continue;
-    if (got.got != Socket::Got::bytes) co_return closed(parser, got.got);
+    if (got.got == Socket::ReadStatus::would_block) continue;
+    if (got.got != Socket::ReadStatus::bytes) co_return closed(parser, got.got);
     in_.end += static_cast<std::uint32_t>(got.size);
   }
 }
@@ -441,7 +444,7 @@ Task<Result<Done>> Http1Link::read_head(HeadParser& parser) {
 /// The end of an exchange: is the connection good for another?
 void Http1Link::finish(bool clean) {
   static_cast<void>(end_upload());
-  if (!clean || !answers_kept_alive_ || uploading_) reusable_ = false;
+  if (!clean || !response_keep_alive_ || uploading_) reusable_ = false;
   upload_.drop();
   uploading_ = false;
   if (reusable_) in_.release();
@@ -449,7 +452,7 @@ void Http1Link::finish(bool clean) {
   busy_ = false;
 }
 
-bool Http1Link::alive(bool thoroughly) { return socket_->idle_and_quiet(thoroughly); }
+bool Http1Link::alive(bool probe_socket) { return socket_->is_idle_and_open(probe_socket); }
 
 }  // namespace
 

@@ -31,16 +31,16 @@ bool each_item(std::string_view list, Use use) {
 
 /// What the `connection` fields of a message say.
 struct ConnectionOptions {
-  static constexpr std::size_t most_nominated = 16;
+  static constexpr std::size_t max_nominated = 16;
   bool close = false;
   bool keep_alive = false;
   bool upgrade = false;
-  std::array<std::string_view, most_nominated> nominated;
+  std::array<std::string_view, max_nominated> nominated;
   std::size_t nominated_count = 0;
 
   bool nominates(std::string_view name) const {
     for (std::size_t i = 0; i < nominated_count; ++i) {
-      if (same_name(nominated[i], name)) return true;
+      if (equals_ignore_case(nominated[i], name)) return true;
     }
     return false;
   }
@@ -65,22 +65,22 @@ bool may_be_nominated(std::string_view name) {
   }
 }
 
-std::optional<Unacceptable> read_connection_options(const Fields& fields, Fault fault,
-                                                    ConnectionOptions& options) {
+std::optional<HeadError> read_connection_options(const Fields& fields, Fault fault,
+                                                 ConnectionOptions& options) {
   if (!fields.has(FieldId::connection)) return std::nullopt;
   const char* problem = nullptr;
   for (const Field& field : fields) {
     if (field.id != FieldId::connection) continue;
     each_item(field.value(), [&](std::string_view item) {
-      if (same_name(item, "close")) {
+      if (equals_ignore_case(item, "close")) {
         options.close = true;
-      } else if (same_name(item, "keep-alive")) {
+      } else if (equals_ignore_case(item, "keep-alive")) {
         options.keep_alive = true;
-      } else if (same_name(item, "upgrade")) {
+      } else if (equals_ignore_case(item, "upgrade")) {
         options.upgrade = true;
       } else if (!may_be_nominated(item)) {
         problem = "the connection field names one that has to reach the other end";
-      } else if (options.nominated_count == ConnectionOptions::most_nominated) {
+      } else if (options.nominated_count == ConnectionOptions::max_nominated) {
         problem = "the connection field names too many others";
       } else {
         options.nominated[options.nominated_count++] = item;
@@ -88,50 +88,50 @@ std::optional<Unacceptable> read_connection_options(const Fields& fields, Fault 
       return problem == nullptr;
     });
   }
-  if (problem != nullptr) return Unacceptable{fault, problem};
+  if (problem != nullptr) return HeadError{fault, problem};
   return std::nullopt;
 }
 
 /// Framing fields, the same rules for both directions; `other_coding` is for an unknown coding.
-std::optional<Unacceptable> read_framing(const Head& head, Fault fault, Fault other_coding,
-                                         Framing& framing) {
+std::optional<HeadError> read_framing(const Head& head, Fault fault, Fault other_coding,
+                                      Framing& framing) {
   const Fields& fields = head.fields;
   const bool coded = fields.has(FieldId::transfer_encoding);
   const bool sized = fields.has(FieldId::content_length);
   if (coded) {
-    if (sized) return Unacceptable{fault, "both content-length and transfer-encoding"};
-    if (head.minor_version == 0) return Unacceptable{fault, "transfer-encoding in HTTP/1.0"};
+    if (sized) return HeadError{fault, "both content-length and transfer-encoding"};
+    if (head.minor_version == 0) return HeadError{fault, "transfer-encoding in HTTP/1.0"};
     if (fields.count(FieldId::transfer_encoding) != 1) {
-      return Unacceptable{fault, "several transfer-encoding fields"};
+      return HeadError{fault, "several transfer-encoding fields"};
     }
     const std::string_view coding = fields.find(FieldId::transfer_encoding)->value();
-    if (!same_name(coding, "chunked")) {
-      const bool plain_token = is_token(coding) && !same_name(coding, "identity");
-      return Unacceptable{plain_token ? other_coding : fault, "the transfer coding is not chunked"};
+    if (!equals_ignore_case(coding, "chunked")) {
+      const bool plain_token = is_token(coding) && !equals_ignore_case(coding, "identity");
+      return HeadError{plain_token ? other_coding : fault, "the transfer coding is not chunked"};
     }
     framing.kind = Framing::Kind::chunked;
   } else if (sized) {
     if (fields.count(FieldId::content_length) != 1) {
-      return Unacceptable{fault, "several content-length fields"};
+      return HeadError{fault, "several content-length fields"};
     }
     const auto length = parse_length(fields.find(FieldId::content_length)->value());
-    if (!length) return Unacceptable{fault, "bad content-length"};
+    if (!length) return HeadError{fault, "bad content-length"};
     framing = {Framing::Kind::length, *length};
   }
   return std::nullopt;
 }
 
 /// Splits the target into authority and path; origin-form, absolute-form and `OPTIONS *`.
-std::optional<Unacceptable> read_target(const Head& head, Request& request) {
+std::optional<HeadError> read_target(const Head& head, Request& request) {
   const std::string_view target = head.target;
   const Field* host = head.fields.find(FieldId::host);
   const std::size_t hosts = head.fields.count(FieldId::host);
-  if (hosts > 1) return Unacceptable{Fault::bad_request, "several host fields"};
+  if (hosts > 1) return HeadError{Fault::bad_request, "several host fields"};
   if (hosts == 0 && head.minor_version == 1) {
-    return Unacceptable{Fault::bad_request, "no host field"};
+    return HeadError{Fault::bad_request, "no host field"};
   }
   if (host != nullptr) {
-    if (!is_authority(host->value())) return Unacceptable{Fault::bad_request, "bad host field"};
+    if (!is_authority(host->value())) return HeadError{Fault::bad_request, "bad host field"};
     request.authority = host->value();
   }
   if (target.front() == '/') {
@@ -143,43 +143,43 @@ std::optional<Unacceptable> read_target(const Head& head, Request& request) {
     return std::nullopt;
   }
   std::string_view rest = target;
-  if (rest.size() > 7 && same_name(rest.substr(0, 7), "http://")) {
+  if (rest.size() > 7 && equals_ignore_case(rest.substr(0, 7), "http://")) {
     rest.remove_prefix(7);
-  } else if (rest.size() > 8 && same_name(rest.substr(0, 8), "https://")) {
+  } else if (rest.size() > 8 && equals_ignore_case(rest.substr(0, 8), "https://")) {
     rest.remove_prefix(8);
   } else {
-    return Unacceptable{Fault::bad_request, "the request target is no path"};
+    return HeadError{Fault::bad_request, "the request target is no path"};
   }
   const auto slash = rest.find_first_of("/?");
   const std::string_view authority = rest.substr(0, slash);
-  if (!is_authority(authority))
-    return Unacceptable{Fault::bad_request, "bad authority in the target"};
-  if (host != nullptr && !same_name(host->value(), authority)) {
-    return Unacceptable{Fault::bad_request, "host and request target disagree"};
+  if (!is_authority(authority)) return HeadError{Fault::bad_request, "bad authority in the target"};
+  if (host != nullptr && !equals_ignore_case(host->value(), authority)) {
+    return HeadError{Fault::bad_request, "host and request target disagree"};
   }
   request.authority = authority;
   request.path = slash == std::string_view::npos ? std::string_view("/") : rest.substr(slash);
   if (request.path.front() == '?') {
-    return Unacceptable{Fault::bad_request, "the request target has no path"};
+    return HeadError{Fault::bad_request, "the request target has no path"};
   }
   return std::nullopt;
 }
 
 }  // namespace
 
-std::optional<Unacceptable> accept_request(Head& head, Request& request, WireFacts& facts) {
+std::optional<HeadError> accept_request(Head& head, Request& request,
+                                        Http1MessageInfo& message_info) {
   if (head.method == "CONNECT" || head.method == "TRACE") {
-    return Unacceptable{Fault::method_not_allowed, "this method is not served"};
+    return HeadError{Fault::method_not_allowed, "this method is not served"};
   }
   if (auto problem = read_target(head, request)) return problem;
   if (auto problem =
-          read_framing(head, Fault::bad_request, Fault::not_implemented, facts.framing)) {
+          read_framing(head, Fault::bad_request, Fault::not_implemented, message_info.framing)) {
     return problem;
   }
   ConnectionOptions options;
   if (auto problem = read_connection_options(head.fields, Fault::bad_request, options))
     return problem;
-  facts.keep_alive =
+  message_info.keep_alive =
       head.minor_version == 1 ? !options.close : options.keep_alive && !options.close;
 
   request.method = head.method;
@@ -198,19 +198,20 @@ std::optional<Unacceptable> accept_request(Head& head, Request& request, WireFac
       case FieldId::transfer_encoding: return true;
       case FieldId::te:
         each_item(field.value(), [&](std::string_view item) {
-          if (same_name(item, "trailers")) request.wants_trailers = true;
+          if (equals_ignore_case(item, "trailers")) request.wants_trailers = true;
           return true;
         });
         return true;
       case FieldId::upgrade:
         if (options.upgrade && head.minor_version == 1 && request.method == "GET" &&
-            facts.framing.kind == Framing::Kind::none && same_name(field.value(), "websocket")) {
+            message_info.framing.kind == Framing::Kind::none &&
+            equals_ignore_case(field.value(), "websocket")) {
           request.upgrade = "websocket";
         }
         return true;
       case FieldId::expect:
-        if (same_name(field.value(), "100-continue")) {
-          facts.expects_continue = head.minor_version == 1;
+        if (equals_ignore_case(field.value(), "100-continue")) {
+          message_info.expects_continue = head.minor_version == 1;
         } else {
           problem = "only 100-continue can be expected";
           fault = Fault::expectation_failed;
@@ -218,41 +219,41 @@ std::optional<Unacceptable> accept_request(Head& head, Request& request, WireFac
         return true;
       case FieldId::other:
         if (options.nominated_count > 0 && options.nominates(field.name())) return true;
-        return is_disguised(field.name());
+        return is_underscore_alias(field.name());
       default: return options.nominated_count > 0 && options.nominates(field.name());
     }
   });
-  if (problem != nullptr) return Unacceptable{fault, problem};
-  if (facts.framing.kind == Framing::Kind::none ||
-      (facts.framing.kind == Framing::Kind::length && facts.framing.length == 0)) {
-    facts.expects_continue = false;
+  if (problem != nullptr) return HeadError{fault, problem};
+  if (message_info.framing.kind == Framing::Kind::none ||
+      (message_info.framing.kind == Framing::Kind::length && message_info.framing.length == 0)) {
+    message_info.expects_continue = false;
   }
   return std::nullopt;
 }
 
-std::optional<Unacceptable> accept_response(Head& head, std::string_view method, Response& response,
-                                            WireFacts& facts) {
+std::optional<HeadError> accept_response(Head& head, std::string_view method, Response& response,
+                                         Http1MessageInfo& message_info) {
   constexpr Fault fault = Fault::backend_protocol;
-  if (auto problem = read_framing(head, fault, fault, facts.framing)) return problem;
+  if (auto problem = read_framing(head, fault, fault, message_info.framing)) return problem;
   ConnectionOptions options;
   if (auto problem = read_connection_options(head.fields, fault, options)) return problem;
-  facts.keep_alive =
+  message_info.keep_alive =
       head.minor_version == 1 ? !options.close : options.keep_alive && !options.close;
 
   const int status = head.status;
   const bool interim = status < 200;
   if (interim || status == 204) {
-    if (facts.framing.kind == Framing::Kind::chunked) {
-      return Unacceptable{fault, "a body where there can be none"};
+    if (message_info.framing.kind == Framing::Kind::chunked) {
+      return HeadError{fault, "a body where there can be none"};
     }
-    facts.framing = {};
+    message_info.framing = {};
   } else if (method == "HEAD" || status == 304) {
-    if (facts.framing.kind == Framing::Kind::length)
-      response.declared_length = facts.framing.length;
-    facts.framing = {};
-  } else if (facts.framing.kind == Framing::Kind::none) {
-    facts.framing.kind = Framing::Kind::until_close;
-    facts.keep_alive = false;
+    if (message_info.framing.kind == Framing::Kind::length)
+      response.declared_length = message_info.framing.length;
+    message_info.framing = {};
+  } else if (message_info.framing.kind == Framing::Kind::none) {
+    message_info.framing.kind = Framing::Kind::until_close;
+    message_info.keep_alive = false;
   }
 
   response.status = status;
@@ -276,7 +277,7 @@ std::optional<Unacceptable> accept_response(Head& head, std::string_view method,
 
 // ---- writing ----------------------------------------------------------------------------------
 
-HeadWriter& HeadWriter::fresh() {
+HeadWriter& HeadWriter::scratch() {
   thread_local HeadWriter writer;
   writer.at_ = writer.begin_.get();
   return writer;
@@ -371,12 +372,12 @@ std::string_view frame_chunk(HeadWriter& out, const Chunk& chunk, std::string& s
 }
 
 Task<Result<Done>> write_gathered(Socket& socket, HeadWriter& out, std::string_view body,
-                                  std::string_view tail, Duration patience) {
+                                  std::string_view tail, Duration timeout) {
   constexpr std::size_t small = 4096;
-  if (body.size() > small) return socket.write(out.written(), body, tail, patience);
+  if (body.size() > small) return socket.write(out.written(), body, tail, timeout);
   if (!body.empty()) out << body;  // an empty view may be null, which memcpy must not be given
   if (!tail.empty()) out << tail;
-  return socket.write(out.written(), {}, {}, patience);
+  return socket.write(out.written(), {}, {}, timeout);
 }
 
 }  // namespace evenkeel

@@ -23,30 +23,31 @@ struct Framing {
 };
 
 /// What a head says beyond its message.
-struct WireFacts {
+struct Http1MessageInfo {
   Framing framing;
   bool keep_alive = false;
   bool expects_continue = false;
 };
 
 /// Why a head is not acceptable.
-struct Unacceptable {
+struct HeadError {
   Fault fault;
   const char* detail;
 };
 
 /// Moves `head` into `request`; the gate of every check that RFC 9112 and past attacks ask for.
-std::optional<Unacceptable> accept_request(Head& head, Request& request, WireFacts& facts);
+std::optional<HeadError> accept_request(Head& head, Request& request,
+                                        Http1MessageInfo& message_info);
 
 /// Moves `head` into `response`. `method` is the request's: it decides about the body.
-std::optional<Unacceptable> accept_response(Head& head, std::string_view method, Response& response,
-                                            WireFacts& facts);
+std::optional<HeadError> accept_response(Head& head, std::string_view method, Response& response,
+                                         Http1MessageInfo& message_info);
 
 /// A linear buffer for heads, kept by the thread between messages.
 class HeadWriter {
  public:
   /// The thread's writer, emptied. What is written stays until the next call.
-  static HeadWriter& fresh();
+  static HeadWriter& scratch();
 
   HeadWriter& operator<<(std::string_view text) {
     if (static_cast<std::size_t>(end_ - at_) < text.size()) grow(text.size());
@@ -95,6 +96,6 @@ std::string_view frame_chunk(HeadWriter& out, const Chunk& chunk, std::string& s
 /// Sends what `out` holds, then `body` and `tail`. A small body is copied behind the head: one
 /// plain send costs less than gathering. `body` stays until the task is done.
 Task<Result<Done>> write_gathered(Socket& socket, HeadWriter& out, std::string_view body,
-                                  std::string_view tail, Duration patience);
+                                  std::string_view tail, Duration timeout);
 
 }  // namespace evenkeel

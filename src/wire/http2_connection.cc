@@ -15,12 +15,12 @@ namespace evenkeel {
 namespace {
 
 /// That the library writes at a time; a little more than a frame of the smallest allowed maximum.
-constexpr std::size_t largest_frame = 16 * 1024 + 64;
+constexpr std::size_t max_frame_bytes = 16 * 1024 + 64;
 constexpr int reads_between_yields = 16;
-constexpr int reads_before_acting = 4;
-constexpr std::uint32_t least_room = 4 * 1024;
-constexpr Duration longest_linger = std::chrono::seconds(1);
-constexpr std::size_t most_lingered = 1024 * 1024;
+constexpr int max_reads_before_processing = 4;
+constexpr std::uint32_t min_free_bytes = 4 * 1024;
+constexpr Duration max_linger_time = std::chrono::seconds(1);
+constexpr std::size_t max_linger_bytes = 1024 * 1024;
 
 std::string_view view_of(const std::uint8_t* bytes, std::size_t size) {
   return {reinterpret_cast<const char*>(bytes), size};
@@ -75,8 +75,8 @@ struct Http2Callbacks {
           stream->section_fields_ > 2 * settings.header_fields) {
         Http2Connection& connection = connection_of(user_data);
         connection.reset(*stream, NGHTTP2_ENHANCE_YOUR_CALM);
-        connection.section_refused(*stream);
-        if (!connection.judge(connection.guard_.stream_error(connection.loop().now()))) {
+        connection.headers_too_large(*stream);
+        if (!connection.check_verdict(connection.guard_.stream_error(connection.loop().now()))) {
           return NGHTTP2_ERR_CALLBACK_FAILURE;
         }
       }
@@ -93,7 +93,7 @@ struct Http2Callbacks {
 
   static int data_chunk(nghttp2_session* session, std::uint8_t, std::int32_t id,
                         const std::uint8_t* data, std::size_t size, void* user_data) {
-    connection_of(user_data).take_in(stream_of(session, id), view_of(data, size));
+    connection_of(user_data).receive_data(stream_of(session, id), view_of(data, size));
     return 0;
   }
 
@@ -108,13 +108,14 @@ struct Http2Callbacks {
         break;
       case NGHTTP2_DATA:
         if ((frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0) {
-          if (Http2Stream* stream = stream_of(session, frame->hd.stream_id)) stream->end_in();
+          if (Http2Stream* stream = stream_of(session, frame->hd.stream_id))
+            stream->mark_remote_end();
         }
         break;
       case NGHTTP2_RST_STREAM: connection.reset_by_peer_ = frame->hd.stream_id; break;
       case NGHTTP2_WINDOW_UPDATE: {
         const auto increment = frame->window_update.window_size_increment;
-        if (!connection.judge(
+        if (!connection.check_verdict(
                 connection.guard_.window_update(increment, connection.loop().now()))) {
           return NGHTTP2_ERR_CALLBACK_FAILURE;
         }
@@ -147,7 +148,8 @@ struct Http2Callbacks {
     // Its stream is reset, or was refused; what the peer has sent on it meanwhile is no fault.
     connection.guard_.closed(frame->hd.stream_id, Http2Guard::Closed::by_us);
     if (Http2Stream* stream = stream_of(session, frame->hd.stream_id)) stream->invalid_ = true;
-    const bool fine = connection.judge(connection.guard_.stream_error(connection.loop().now()));
+    const bool fine =
+        connection.check_verdict(connection.guard_.stream_error(connection.loop().now()));
     return fine ? 0 : NGHTTP2_ERR_CALLBACK_FAILURE;
   }
 
@@ -174,7 +176,7 @@ struct Http2Callbacks {
     Http2Connection& connection = connection_of(user_data);
     const bool request = frame->headers.cat == NGHTTP2_HCAT_REQUEST;
     if (request && error == NGHTTP2_ERR_START_STREAM_NOT_ALLOWED) return 0;  // after a GOAWAY
-    stream->break_off({.fault = Fault::internal, .detail = nghttp2_strerror(error)});
+    stream->fail_with({.fault = Fault::internal, .detail = nghttp2_strerror(error)});
     if (request) return 0;  // the peer knows nothing of the stream; the library closes it
     connection.reset(*stream, NGHTTP2_INTERNAL_ERROR);
     connection.stream_closed(*stream, NGHTTP2_INTERNAL_ERROR, false);
@@ -202,7 +204,7 @@ struct Http2Callbacks {
     const bool overflow = code == NGHTTP2_FLOW_CONTROL_ERROR && !by_peer && !stream->invalid_;
     connection.stream_closed(*stream, code, by_peer);
     const Http2Guard::Violation violation{NGHTTP2_FLOW_CONTROL_ERROR, "a window that overflows"};
-    return !overflow || connection.judge(violation) ? 0 : NGHTTP2_ERR_CALLBACK_FAILURE;
+    return !overflow || connection.check_verdict(violation) ? 0 : NGHTTP2_ERR_CALLBACK_FAILURE;
   }
 
   static ssize_t read_data(nghttp2_session* session, std::int32_t id, std::uint8_t*,
@@ -216,11 +218,11 @@ struct Http2Callbacks {
     }
     const Http2Connection& connection = connection_of(user_data);
     // A frame that is no DATA may come in the same call, and needs room behind it.
-    const std::size_t used = connection.out_size_ + Http2FrameHead::size + largest_frame;
+    const std::size_t used = connection.out_size_ + Http2FrameHeader::size + max_frame_bytes;
     if (used > connection.out_.size()) return NGHTTP2_ERR_PAUSE;  // first send what is there
     const std::size_t room = connection.out_.size() - used;
     const std::size_t wanted = std::min(size, stream->pending_.size());
-    if (room < wanted && room < least_room) return NGHTTP2_ERR_PAUSE;
+    if (room < wanted && room < min_free_bytes) return NGHTTP2_ERR_PAUSE;
     const std::size_t given = std::min(wanted, room);
     *flags |= NGHTTP2_DATA_FLAG_NO_COPY;
     if (stream->last_ && given == stream->pending_.size()) {
@@ -241,17 +243,17 @@ struct Http2Callbacks {
     Http2Stream* stream = stream_of(session, frame->hd.stream_id);
     // `read_data` has seen to the room, and nothing runs between it and this.
     if (stream == nullptr) return NGHTTP2_ERR_CALLBACK_FAILURE;
-    assert(connection.out_size_ + Http2FrameHead::size + size <= connection.out_.size());
+    assert(connection.out_size_ + Http2FrameHeader::size + size <= connection.out_.size());
     char* at = connection.out_.data() + connection.out_size_;
-    std::memcpy(at, head, Http2FrameHead::size);
-    if (size > 0) std::memcpy(at + Http2FrameHead::size, stream->pending_.data(), size);
-    connection.out_size_ += static_cast<std::uint32_t>(Http2FrameHead::size + size);
+    std::memcpy(at, head, Http2FrameHeader::size);
+    if (size > 0) std::memcpy(at + Http2FrameHeader::size, stream->pending_.data(), size);
+    connection.out_size_ += static_cast<std::uint32_t>(Http2FrameHeader::size + size);
     connection.guard_.sent_message_frame(size);
     stream->pending_.remove_prefix(size);
     stream->sent_ += size;
     if (stream->pending_.empty()) {
       if (stream->last_) stream->end_sent_ = true;
-      stream->moved_.raise();
+      stream->write_progress_.raise();
     }
     return 0;
   }
@@ -280,21 +282,21 @@ namespace {
 /// The library's memory comes from the thread's free lists: it takes some twenty pieces a request.
 /// Each is preceded by its size, which the free lists want back.
 struct PooledMemory {
-  static constexpr std::size_t before = alignof(std::max_align_t);
+  static constexpr std::size_t prefix_bytes = alignof(std::max_align_t);
 
   static void* take(std::size_t size, void*) {
-    auto* place = static_cast<char*>(take_pooled(size + before));
-    std::memcpy(place, &size, sizeof size);
-    return place + before;
+    auto* raw = static_cast<char*>(allocate_pooled(size + prefix_bytes));
+    std::memcpy(raw, &size, sizeof size);
+    return raw + prefix_bytes;
   }
   static std::size_t size_of(const void* memory) {
     std::size_t size;
-    std::memcpy(&size, static_cast<const char*>(memory) - before, sizeof size);
+    std::memcpy(&size, static_cast<const char*>(memory) - prefix_bytes, sizeof size);
     return size;
   }
   static void give(void* memory, void*) {
     if (memory == nullptr) return;
-    give_pooled(static_cast<char*>(memory) - before, size_of(memory) + before);
+    free_pooled(static_cast<char*>(memory) - prefix_bytes, size_of(memory) + prefix_bytes);
   }
   static void* take_zeroed(std::size_t count, std::size_t size, void*) {
     void* memory = take(count * size, nullptr);
@@ -343,19 +345,22 @@ Http2Connection::~Http2Connection() { nghttp2_session_del(session_); }
 void Http2Connection::open() {
   std::array<nghttp2_settings_entry, 4> entries;
   std::size_t count = 0;
-  const auto say = [&](std::int32_t id, std::uint32_t value) { entries[count++] = {id, value}; };
+  const auto add_setting = [&](std::int32_t id, std::uint32_t value) {
+    entries[count++] = {id, value};
+  };
   if (settings_.side == Http2Guard::Side::server) {
-    say(NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, settings_.streams);
-    say(NGHTTP2_SETTINGS_NO_RFC7540_PRIORITIES, 1);
+    add_setting(NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, settings_.streams);
+    add_setting(NGHTTP2_SETTINGS_NO_RFC7540_PRIORITIES, 1);
   } else {
-    say(NGHTTP2_SETTINGS_ENABLE_PUSH, 0);
+    add_setting(NGHTTP2_SETTINGS_ENABLE_PUSH, 0);
   }
-  say(NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, settings_.stream_window);
-  say(NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, static_cast<std::uint32_t>(settings_.header_bytes));
+  add_setting(NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, settings_.stream_window);
+  add_setting(NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE,
+              static_cast<std::uint32_t>(settings_.header_bytes));
   nghttp2_submit_settings(session_, NGHTTP2_FLAG_NONE, entries.data(), count);
   nghttp2_session_set_local_window_size(session_, NGHTTP2_FLAG_NONE, 0,
                                         static_cast<std::int32_t>(settings_.connection_window));
-  last_heard_ = loop().now();
+  last_read_at_ = loop().now();
   want_flush();
 }
 
@@ -367,17 +372,18 @@ Task<void> Http2Connection::run(ReadBuffer received) {
     if (go_on) after_reading();
   }
   int without_waiting = 0;
-  int unacted = 0;  // reads whose messages are not begun
+  int unprocessed_reads = 0;  // reads whose messages are not begun
   bool filled = false;
   while (go_on && !ended_) {
     Watch& watch = socket_->watch();
     // Clients send the heads of all their streams, then the bodies: what has arrived is read first,
     // so that head and body of a request leave together.
-    if (unacted > 0 && (!watch.readable() || unacted == reads_before_acting)) {
-      unacted = 0;
+    if (unprocessed_reads > 0 &&
+        (!watch.readable() || unprocessed_reads == max_reads_before_processing)) {
+      unprocessed_reads = 0;
       after_reading();
       if (ended_) break;
-      if (nothing_left() && !flush_wanted_ && !writing_.valid()) break;
+      if (session_finished() && !flush_wanted_ && !writing_.valid()) break;
     }
     if (!watch.readable()) {
       in_.release();
@@ -386,7 +392,7 @@ Task<void> Http2Connection::run(ReadBuffer received) {
       auto wake = co_await watch.until_readable(deadline());
       if (ended_) break;
       if (wake != Wake::ready) {
-        go_on = waited_long_enough(wake == Wake::expired);
+        go_on = continue_after_wait(wake == Wake::expired);
         continue;
       }
     } else if (++without_waiting == reads_between_yields) {
@@ -397,12 +403,12 @@ Task<void> Http2Connection::run(ReadBuffer received) {
     const std::uint32_t size = filled ? Block::large : Block::small;
     if (!in_.block || in_.block.size() < size) in_.block = Block::take(size);
     const auto got = socket_->read_some(in_.block.data(), in_.block.size());
-    if (got.got == Socket::Got::nothing_yet) continue;
-    if (got.got != Socket::Got::bytes) break;
+    if (got.got == Socket::ReadStatus::would_block) continue;
+    if (got.got != Socket::ReadStatus::bytes) break;
     filled = got.size == in_.block.size();
-    last_heard_ = loop().now();
+    last_read_at_ = loop().now();
     go_on = feed({in_.block.data(), got.size});
-    ++unacted;
+    ++unprocessed_reads;
   }
   in_.release();
   flush();
@@ -410,7 +416,7 @@ Task<void> Http2Connection::run(ReadBuffer received) {
 }
 
 /// Both sides have said that they are leaving, and have nothing to do.
-bool Http2Connection::nothing_left() const {
+bool Http2Connection::session_finished() const {
   return nghttp2_session_want_read(session_) == 0 && nghttp2_session_want_write(session_) == 0;
 }
 
@@ -426,13 +432,14 @@ bool Http2Connection::alive(std::int32_t stream) const {
   return nghttp2_session_get_stream_user_data(session_, stream) != nullptr;
 }
 
-bool Http2Connection::judge(const Http2Guard::Verdict& verdict) {
+bool Http2Connection::check_verdict(const Http2Guard::Verdict& verdict) {
   if (verdict && !violation_) violation_ = verdict;
   return !verdict;
 }
 
 /// Moves bytes to `head_bytes_` until it holds `wanted` of the current frame.
-bool Http2Connection::gather(std::string_view bytes, std::size_t& at, std::size_t wanted) {
+bool Http2Connection::buffer_frame_bytes(std::string_view bytes, std::size_t& at,
+                                         std::size_t wanted) {
   if (head_size_ < wanted) {
     const std::size_t size = std::min<std::size_t>(wanted - head_size_, bytes.size() - at);
     std::memcpy(head_bytes_.data() + head_size_, bytes.data() + at, size);
@@ -463,31 +470,31 @@ bool Http2Connection::feed(std::string_view bytes) {
       continue;
     }
     if (head_size_ == 0) begin = at;
-    if (!gather(bytes, at, Http2FrameHead::size)) break;
-    const auto head = Http2FrameHead::parse(head_bytes_.data());
-    const std::size_t seen = guard_.looks_into(head);  // of the payload
-    if (!gather(bytes, at, Http2FrameHead::size + seen)) break;
+    if (!buffer_frame_bytes(bytes, at, Http2FrameHeader::size)) break;
+    const auto head = Http2FrameHeader::parse(head_bytes_.data());
+    const std::size_t seen = guard_.payload_bytes_needed(head);  // of the payload
+    if (!buffer_frame_bytes(bytes, at, Http2FrameHeader::size + seen)) break;
     head_size_ = 0;
     bool is_alive = false;
-    if (guard_.asks_for_stream(head)) {
-      if (!feed_to_library(bytes.substr(fed, begin - fed))) return false;
+    if (guard_.needs_stream_state(head)) {
+      if (!feed_nghttp2(bytes.substr(fed, begin - fed))) return false;
       fed = begin;
       is_alive = alive(head.stream);
     }
-    const std::string_view payload(head_bytes_.data() + Http2FrameHead::size, seen);
-    if (!judge(guard_.frame(head, payload, is_alive, loop().now()))) {
-      if (feed_to_library(bytes.substr(fed, begin - fed))) {
-        violated(*violation_);
+    const std::string_view payload(head_bytes_.data() + Http2FrameHeader::size, seen);
+    if (!check_verdict(guard_.frame(head, payload, is_alive, loop().now()))) {
+      if (feed_nghttp2(bytes.substr(fed, begin - fed))) {
+        on_violation(*violation_);
         fail(violation_->code, violation_->detail);
       }
       return false;
     }
     payload_left_ = head.length - static_cast<std::uint32_t>(seen);
   }
-  return feed_to_library(bytes.substr(fed));
+  return feed_nghttp2(bytes.substr(fed));
 }
 
-bool Http2Connection::feed_to_library(std::string_view bytes) {
+bool Http2Connection::feed_nghttp2(std::string_view bytes) {
   if (bytes.empty()) return true;
   const auto taken = nghttp2_session_mem_recv(session_, bytes_of(bytes), bytes.size());
   if (taken >= 0) {
@@ -495,13 +502,13 @@ bool Http2Connection::feed_to_library(std::string_view bytes) {
     return true;
   }
   if (violation_) {
-    violated(*violation_);
+    on_violation(*violation_);
     fail(violation_->code, violation_->detail);
   } else if (taken == NGHTTP2_ERR_FLOODED || taken == NGHTTP2_ERR_TOO_MANY_SETTINGS ||
              taken == NGHTTP2_ERR_TOO_MANY_CONTINUATIONS) {
     const Http2Guard::Violation flood{NGHTTP2_ENHANCE_YOUR_CALM,
                                       nghttp2_strerror(static_cast<int>(taken))};
-    violated(flood);
+    on_violation(flood);
     fail(flood.code, flood.detail);
   } else {
     fail(NGHTTP2_PROTOCOL_ERROR, nghttp2_strerror(static_cast<int>(taken)));
@@ -509,7 +516,7 @@ bool Http2Connection::feed_to_library(std::string_view bytes) {
   return false;
 }
 
-void Http2Connection::take_in(Http2Stream* stream, std::string_view bytes) {
+void Http2Connection::receive_data(Http2Stream* stream, std::string_view bytes) {
   const bool kept = stream != nullptr && stream->append(bytes);
   if (!kept) {
     nghttp2_session_consume_connection(session_, bytes.size());
@@ -530,7 +537,7 @@ void Http2Connection::consumed(Http2Stream& stream, std::size_t size) {
   if (nghttp2_session_want_write(session_) != 0) want_flush();
 }
 
-void Http2Connection::forget(Http2Stream& stream) {
+void Http2Connection::detach(Http2Stream& stream) {
   if (!stream.attached_) return;
   stream.attached_ = false;
   nghttp2_session_set_stream_user_data(session_, stream.id_, nullptr);
@@ -538,7 +545,7 @@ void Http2Connection::forget(Http2Stream& stream) {
 
 void Http2Connection::reset(Http2Stream& stream, std::uint32_t code) {
   if (!stream.attached_) return;
-  forget(stream);
+  detach(stream);
   guard_.closed(stream.id_, Http2Guard::Closed::by_us);
   if (ended_) return;
   nghttp2_submit_rst_stream(session_, NGHTTP2_FLAG_NONE, stream.id_, code);
@@ -554,9 +561,9 @@ void Http2Connection::reset_when_sent(Http2Stream& stream, std::uint32_t code) {
   stream_closed(stream, code, false);
 }
 
-void Http2Connection::say_goodbye() {
+void Http2Connection::submit_final_goaway() {
   const std::int32_t last = nghttp2_session_get_last_proc_stream_id(session_);
-  guard_.goodbye(last);
+  guard_.goaway_sent(last);
   nghttp2_submit_goaway(session_, NGHTTP2_FLAG_NONE, last, NGHTTP2_NO_ERROR, nullptr, 0);
   want_flush();
 }
@@ -572,7 +579,7 @@ void Http2Connection::ping() {
 /// Has the library write frames into `out_` until it has none left, or there is no room.
 bool Http2Connection::fill() {
   if (!out_) out_ = Block::take(Block::large);
-  while (out_size_ + 2 * largest_frame <= out_.size()) {
+  while (out_size_ + 2 * max_frame_bytes <= out_.size()) {
     const std::uint8_t* frame = nullptr;
     const auto size = nghttp2_session_mem_send(session_, &frame);
     if (size < 0) return false;
@@ -593,8 +600,8 @@ void Http2Connection::flush() {
   while (true) {
     if (!fill()) {
       if (violation_) {
-        violated(*violation_);
-        say_why(violation_->code, violation_->detail);
+        on_violation(*violation_);
+        send_goaway(violation_->code, violation_->detail);
       } else {
         failure_ = "frames that cannot be written";
       }
@@ -616,7 +623,7 @@ void Http2Connection::flush() {
     }
   }
   out_ = Block();
-  if (nothing_left()) end();
+  if (session_finished()) end();
 }
 
 Task<void> Http2Connection::write_rest(Task<Result<Done>> writing) {
@@ -640,16 +647,16 @@ void Http2Connection::fail(std::uint32_t code, const char* detail) {
   if (ended_) return;
   flush();  // our first frame is SETTINGS, whatever the peer begins with
   if (ended_) return;
-  say_why(code, detail);
+  send_goaway(code, detail);
   end();
 }
 
 /// The library is not asked: it may be in the state that made us end.
-void Http2Connection::say_why(std::uint32_t code, const char* detail) {
+void Http2Connection::send_goaway(std::uint32_t code, const char* detail) {
   failure_ = detail;
   if (writing_.valid() && !writing_.ready()) return;
   const auto last = static_cast<std::uint32_t>(nghttp2_session_get_last_proc_stream_id(session_));
-  std::array<char, Http2FrameHead::size + 8> frame{0, 0, 8, NGHTTP2_GOAWAY};
+  std::array<char, Http2FrameHeader::size + 8> frame{0, 0, 8, NGHTTP2_GOAWAY};
   for (unsigned i = 0; i < 4; ++i) {
     frame[9 + i] = static_cast<char>(last >> (24 - 8 * i));
     frame[13 + i] = static_cast<char>(code >> (24 - 8 * i));
@@ -664,16 +671,16 @@ Task<void> Http2Connection::linger() {
   Watch& watch = socket_->watch();
   if (watch.broken()) co_return;
   socket_->shutdown_write();
-  const Instant deadline = loop().now() + longest_linger;
+  const Instant deadline = loop().now() + max_linger_time;
   in_.block = Block::take(Block::small);
-  for (std::size_t drained = 0; drained < most_lingered;) {
+  for (std::size_t drained = 0; drained < max_linger_bytes;) {
     if (!watch.readable()) {
       auto wake = co_await watch.until_readable(deadline);
       if (wake == Wake::expired) break;
     }
     const auto got = socket_->read_some(in_.block.data(), in_.block.size());
-    if (got.got == Socket::Got::nothing_yet) continue;
-    if (got.got != Socket::Got::bytes) break;
+    if (got.got == Socket::ReadStatus::would_block) continue;
+    if (got.got != Socket::ReadStatus::bytes) break;
     drained += got.size;
   }
 }
@@ -681,7 +688,7 @@ Task<void> Http2Connection::linger() {
 nghttp2_data_provider Http2Connection::body_source() { return {{}, Http2Callbacks::read_data}; }
 
 int Http2Connection::submit_trailers(Http2Stream& stream) {
-  Http2Section& section = Http2Section::fresh(Http2Section::Bytes::go);
+  Http2HeaderBlock& section = Http2HeaderBlock::scratch(Http2HeaderBlock::Values::copied);
   section.add_all(*stream.pending_trailers_, false);
   return nghttp2_submit_trailer(session_, stream.id_, section.data(), section.size());
 }

@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "evenkeel/base/bytes.h"
+#include "evenkeel/base/buffer.h"
 #include "evenkeel/base/loop.h"
 #include "evenkeel/base/pool_allocator.h"
 #include "evenkeel/http/message.h"
@@ -20,7 +20,7 @@
 
 namespace evenkeel {
 
-class Http2Section;
+class Http2HeaderBlock;
 class Http2Stream;
 
 /// What a connection is configured with. Windows in bytes, of RFC 9113, section 6.9.
@@ -65,7 +65,7 @@ class Http2Connection : public Pooled {
   /// Reads until the connection is at its end. `received`: what was read of it before.
   Task<void> run(ReadBuffer received);
   /// Detaches a stream from the session; frames on it are of no interest any more.
-  void forget(Http2Stream& stream);
+  void detach(Http2Stream& stream);
   /// As `forget`, and tells the peer.
   void reset(Http2Stream& stream, std::uint32_t code);
   /// As `reset`, when our last frame on the stream has gone: it would be dropped otherwise. Then
@@ -73,14 +73,14 @@ class Http2Connection : public Pooled {
   void reset_when_sent(Http2Stream& stream, std::uint32_t code);
   void ping();
   /// The last of our GOAWAYs: streams above the newest are ignored from now on.
-  void say_goodbye();
+  void submit_final_goaway();
   /// Ends `run`; the peer is told nothing more.
   void end();
   /// Closes so that what was sent last arrives.
   Task<void> linger();
   bool ping_unanswered() const { return ping_unanswered_; }
   /// The table of HPACK learns again what it may have lost; asked once for each message.
-  bool learns() { return messages_++ % 64 == 0; }
+  bool should_refresh_hpack() { return messages_++ % 64 == 0; }
   /// Of our own making: how many are open, whether there may be more, and how many at a time.
   std::uint32_t open_streams() const { return open_streams_; }
   bool may_open_streams() const;
@@ -88,7 +88,7 @@ class Http2Connection : public Pooled {
   /// When a part of a message was last read.
   Instant last_message() const { return last_message_; }
   /// When anything was last read.
-  Instant last_heard() const { return last_heard_; }
+  Instant last_read_at() const { return last_read_at_; }
   bool settings_acknowledged() const { return settings_acknowledged_; }
   const char* failure() const { return failure_; }
 
@@ -100,7 +100,7 @@ class Http2Connection : public Pooled {
   /// A header section is complete. `last`: nothing follows it.
   virtual void headers_done(Http2Stream& stream, bool last) = 0;
   /// A header section is so large that its stream was reset; it is detached already.
-  virtual void section_refused(Http2Stream& stream) = 0;
+  virtual void headers_too_large(Http2Stream& stream) = 0;
   /// The library has closed a stream; it is detached already.
   virtual void stream_closed(Http2Stream& stream, std::uint32_t code, bool by_peer) = 0;
   virtual void goaway_received(std::int32_t last_stream, std::uint32_t code) = 0;
@@ -111,27 +111,27 @@ class Http2Connection : public Pooled {
   /// Until when `run` may wait for something to read; asked anew before each wait.
   virtual Instant deadline() = 0;
   /// The deadline has passed, or somebody interrupted the wait. False: the end.
-  virtual bool waited_long_enough(bool expired) = 0;
+  virtual bool continue_after_wait(bool expired) = 0;
   /// What the peer did to end the connection, for the log.
-  virtual void violated(const Http2Guard::Violation&) {}
+  virtual void on_violation(const Http2Guard::Violation&) {}
 
  private:
   friend class Http2Stream;
   friend struct Http2Callbacks;
 
   bool feed(std::string_view bytes);
-  bool feed_to_library(std::string_view bytes);
-  bool gather(std::string_view bytes, std::size_t& at, std::size_t wanted);
-  bool nothing_left() const;
+  bool feed_nghttp2(std::string_view bytes);
+  bool buffer_frame_bytes(std::string_view bytes, std::size_t& at, std::size_t wanted);
+  bool session_finished() const;
   bool alive(std::int32_t stream) const;
-  bool judge(const Http2Guard::Verdict& verdict);
-  void take_in(Http2Stream* stream, std::string_view bytes);
+  bool check_verdict(const Http2Guard::Verdict& verdict);
+  void receive_data(Http2Stream* stream, std::string_view bytes);
   void flush();
   bool fill();
   Task<void> write_rest(Task<Result<Done>> writing);
   static nghttp2_data_provider body_source();
   int submit_trailers(Http2Stream& stream);
-  void say_why(std::uint32_t code, const char* detail);
+  void send_goaway(std::uint32_t code, const char* detail);
 
   struct Flush : Waiter {
     explicit Flush(Http2Connection& owner)
@@ -154,7 +154,7 @@ class Http2Connection : public Pooled {
   std::uint32_t out_size_ = 0;
   Task<void> writing_;
   // Of the frame whose header or payload is being read.
-  std::array<char, Http2FrameHead::size + Http2Guard::most_seen> head_bytes_{};
+  std::array<char, Http2FrameHeader::size + Http2Guard::max_inspected_bytes> head_bytes_{};
   std::uint8_t head_size_ = 0;
   std::uint32_t payload_left_ = 0;
   std::uint8_t magic_left_ = 0;
@@ -166,7 +166,7 @@ class Http2Connection : public Pooled {
   bool settings_acknowledged_ = false;
   std::uint32_t open_streams_ = 0;
   std::uint32_t messages_ = 0;  // whose heads we sent
-  Instant last_heard_{};
+  Instant last_read_at_{};
   Instant last_message_{};
   const char* failure_ = "the connection has ended";
 };
@@ -175,7 +175,7 @@ class Http2Connection : public Pooled {
 class Http2Stream : public Pooled {
  public:
   explicit Http2Stream(Http2Connection& connection)
-      : connection_(connection), arrived_(connection.loop()), moved_(connection.loop()) {}
+      : connection_(connection), arrived_(connection.loop()), write_progress_(connection.loop()) {}
   Http2Stream(const Http2Stream&) = delete;
   Http2Stream& operator=(const Http2Stream&) = delete;
   virtual ~Http2Stream() = default;
@@ -195,27 +195,27 @@ class Http2Stream : public Pooled {
   /// Goes back to the first byte; false when bytes have been let go.
   bool rewind();
   /// The peer has ended its message.
-  bool received_all() const { return in_ended_; }
+  bool received_all() const { return remote_ended_; }
   std::uint64_t received() const { return received_; }
   /// Why no more comes; set before the stream is told.
-  void break_off(Error error);
+  void fail_with(Error error);
   bool broken() const { return broken_.has_value(); }
-  const Error& why() const { return *broken_; }
+  const Error& cause() const { return *broken_; }
 
   // ---- out ----
 
   /// Sends a body, at the pace of the peer's window: the only loop that moves bytes into HTTP/2,
   /// a request's as well as a response's. `next` is the first read, which may have begun. Errors:
   /// of the body, or write_timeout and `broken`'s of the stream.
-  Task<Result<Done>> pump(Body& body, Task<Result<Chunk>> next, Duration patience);
+  Task<Result<Done>> pump(Body& body, Task<Result<Chunk>> next, Duration timeout);
   /// Puts a chunk in the place from which the library takes it.
-  void offer(const Chunk& chunk);
+  void set_chunk(const Chunk& chunk);
   /// Has a response's head sent; `last`: and nothing else. Otherwise a `pump` must follow.
-  void submit_response(const Http2Section& head, bool last);
+  void submit_response(const Http2HeaderBlock& head, bool last);
   /// As `submit_response`, for a request, on a stream that is new; false: no stream is left.
-  bool submit_request(const Http2Section& head, bool last);
+  bool submit_request(const Http2HeaderBlock& head, bool last);
   /// All that was offered is on its way, the end of the message too where that was offered.
-  bool all_taken() const { return pending_.empty() && (!last_ || end_sent_); }
+  bool all_sent() const { return pending_.empty() && (!last_ || end_sent_); }
   bool end_sent() const { return end_sent_; }
   std::uint64_t sent() const { return sent_; }
 
@@ -226,8 +226,8 @@ class Http2Stream : public Pooled {
   /// The section is larger than `Http2Settings` allow; what exceeds them was not given to `field`.
   bool over_limits() const { return over_limits_; }
   /// The peer's message ends with what has come.
-  void end_in() {
-    in_ended_ = true;
+  void mark_remote_end() {
+    remote_ended_ = true;
     arrived_.raise();
   }
 
@@ -243,12 +243,12 @@ class Http2Stream : public Pooled {
  private:
   bool append(std::string_view bytes);
 
-  static constexpr std::size_t most_blocks = 8;
+  static constexpr std::size_t max_blocks = 8;
 
   Http2Connection& connection_;
   std::int32_t id_ = -1;
   bool attached_ = false;
-  bool in_ended_ = false;
+  bool remote_ended_ = false;
   bool delivered_last_ = false;
   bool rewound_ = false;
   bool deferred_ = false;
@@ -266,12 +266,12 @@ class Http2Stream : public Pooled {
   std::size_t taken_ = 0;  // bytes of the chunk that was given out last, not let go yet
   std::uint64_t received_ = 0;
   std::uint64_t sent_ = 0;
-  std::array<ReadBuffer, most_blocks> in_;  // a ring
+  std::array<ReadBuffer, max_blocks> in_;  // a ring
   std::string_view pending_;
   const Fields* pending_trailers_ = nullptr;
   std::optional<Error> broken_;
   Signal arrived_;
-  Signal moved_;
+  Signal write_progress_;
 };
 
 }  // namespace evenkeel

@@ -16,14 +16,14 @@
 namespace evenkeel {
 namespace {
 
-constexpr Duration settings_patience = std::chrono::seconds(10);
-constexpr Duration goaway_patience = std::chrono::seconds(1);  // for the answer to our ping
-constexpr int most_unsent = 128 * 1024;                        // in the kernel, for a slow reader
+constexpr Duration settings_timeout = std::chrono::seconds(10);
+constexpr Duration goaway_timeout = std::chrono::seconds(1);  // for the answer to our ping
+constexpr int max_unsent_bytes = 128 * 1024;                  // in the kernel, for a slow reader
 
 class Http2Frontend;
 
 /// One request and its response.
-class ServerStream final : public Http2Stream, public Interim, public Node {
+class ServerStream final : public Http2Stream, public InterimHandler, public Node {
  public:
   explicit ServerStream(Http2Frontend& owner);
   ~ServerStream() override { task_.drop(); }
@@ -41,14 +41,14 @@ class ServerStream final : public Http2Stream, public Interim, public Node {
   bool head_done_ = false;
   bool begun_ = false;
   bool response_begun_ = false;
-  bool dead_ = false;
+  bool retired_ = false;
   Task<void> task_;
 };
 
 class Http2Frontend final : public Http2Connection {
  public:
-  Http2Frontend(std::unique_ptr<Socket> socket, const ClientName& client,
-                const FrontendOptions& options, Host& host);
+  Http2Frontend(std::unique_ptr<Socket> socket, const ClientAddress& client,
+                const FrontendOptions& options, FrontendCallbacks& callbacks);
   ~Http2Frontend() override;
 
   static Task<void> serve(std::unique_ptr<Http2Frontend> self, ReadBuffer received);
@@ -60,73 +60,73 @@ class Http2Frontend final : public Http2Connection {
   // ---- Http2Connection ----
   Http2Stream* begin_message(std::int32_t id) override;
   void headers_done(Http2Stream& stream, bool last) override;
-  void section_refused(Http2Stream& stream) override;
+  void headers_too_large(Http2Stream& stream) override;
   void stream_closed(Http2Stream& stream, std::uint32_t code, bool by_peer) override;
   void goaway_received(std::int32_t, std::uint32_t) override {}
-  void settings_received() override { greeted_ = true; }
+  void settings_received() override { settings_received_ = true; }
   void ping_answered() override;
   void after_reading() override;
   Instant deadline() override;
-  bool waited_long_enough(bool expired) override;
-  void violated(const Http2Guard::Violation& violation) override;
+  bool continue_after_wait(bool expired) override;
+  void on_violation(const Http2Guard::Violation& violation) override;
 
   Task<void> exchange(ServerStream& stream);
   Task<Result<Done>> respond(ServerStream& stream, Response& response);
   void submit_head(ServerStream& stream, const Response& response, bool last);
   std::optional<Response> refusal_of(ServerStream& stream);
   void finish(ServerStream& stream);
-  void bury(ServerStream& stream);
-  void reap();
-  void rest();
+  void retire(ServerStream& stream);
+  void destroy_retired();
+  void become_idle();
   void drop_streams();
-  void begin_leaving();
-  void take_leave();
-  About begin_about() const;
+  void begin_drain();
+  void send_final_goaway();
+  RequestInfo make_request_info() const;
 
-  struct Told : Waiter {
-    using Tell = void (Http2Frontend::*)();
-    Told(Http2Frontend& owner, Tell member)
+  struct CallbackWaiter : Waiter {
+    using Callback = void (Http2Frontend::*)();
+    CallbackWaiter(Http2Frontend& owner, Callback member)
         : Waiter([](Waiter& self) {
-            auto& told = static_cast<Told&>(self);
-            (told.frontend.*told.tell)();
+            auto& callback_waiter = static_cast<CallbackWaiter&>(self);
+            (callback_waiter.frontend.*callback_waiter.callback)();
           }),
           frontend(owner),
-          tell(member) {}
+          callback(member) {}
     Http2Frontend& frontend;
-    Tell tell;
+    Callback callback;
   };
-  struct IdleEnd : Timer {
-    explicit IdleEnd(Http2Frontend& owner)
-        : Timer([](Timer& self) { static_cast<IdleEnd&>(self).frontend.make_room(); }),
+  struct IdleTimer : Timer {
+    explicit IdleTimer(Http2Frontend& owner)
+        : Timer([](Timer& self) { static_cast<IdleTimer&>(self).frontend.close_idle(); }),
           frontend(owner) {}
     Http2Frontend& frontend;
   };
   /// Ends the connection if it is idle.
-  void make_room() {
-    shed_ = true;
+  void close_idle() {
+    close_if_idle_ = true;
     socket().watch().interrupt();
   }
 
   const FrontendOptions& options_;
-  Host& host_;
-  const ClientName client_;
-  const TlsFacts* const tls_;
-  bool greeted_ = false;  // its first SETTINGS have come
-  bool shed_ = false;
-  bool leaving_ = false;
-  bool said_goodbye_ = false;
+  FrontendCallbacks& callbacks_;
+  const ClientAddress client_;
+  const TlsConnectionInfo* const tls_;
+  bool settings_received_ = false;  // its first SETTINGS have come
+  bool close_if_idle_ = false;
+  bool draining_ = false;
+  bool final_goaway_sent_ = false;
   std::uint32_t active_ = 0;
   Instant opened_;
-  Instant leaving_since_{};
-  Instant section_began_{};
+  Instant draining_since_{};
+  Instant headers_started_at_{};
   Http2Stream* section_ = nullptr;  // whose header section is being read
   Node streams_;
-  Node dead_;                         // to be destroyed when none of them runs
+  Node retired_;                      // to be destroyed when none of them runs
   std::vector<ServerStream*> begun_;  // whose heads came with what is being read
-  IdleEnd idle_end_{*this};
-  Told idle_{*this, &Http2Frontend::make_room};
-  Told drain_{*this, &Http2Frontend::begin_leaving};
-  Told reaper_{*this, &Http2Frontend::reap};
+  IdleTimer idle_timer_{*this};
+  CallbackWaiter idle_{*this, &Http2Frontend::close_idle};
+  CallbackWaiter drain_{*this, &Http2Frontend::begin_drain};
+  CallbackWaiter retired_waiter_{*this, &Http2Frontend::destroy_retired};
 };
 
 /// A request body, from the stream's buffer.
@@ -141,7 +141,7 @@ class RequestBody final : public Body {
   std::optional<std::uint64_t> length() const override { return stream_.head_.length; }
   bool rewind() override {
     if (!stream_.rewind()) return false;
-    stream_.request_.about.bytes_in = 0;
+    stream_.request_.info.bytes_in = 0;
     return true;
   }
 
@@ -150,7 +150,7 @@ class RequestBody final : public Body {
     Http2Frontend& frontend = stream_.owner_;
     if (std::exchange(stream_.head_.expects_continue, false)) stream_.interim(100, Fields());
     while (true) {
-      const bool patient = stream_.request_.about.open_ended;
+      const bool patient = stream_.request_.info.is_streaming;
       auto wake = co_await stream_.arrival(
           patient ? never : frontend.loop().now() + frontend.options_.body_timeout);
       if (auto chunk = stream_.take()) co_return counted(std::move(*chunk));
@@ -164,10 +164,10 @@ class RequestBody final : public Body {
 
   Result<Chunk> counted(Result<Chunk> chunk) {
     if (!chunk) return chunk;
-    About& about = stream_.request_.about;
-    about.bytes_in += chunk->bytes.size();
+    RequestInfo& info = stream_.request_.info;
+    info.bytes_in += chunk->bytes.size();
     stream_.head_.expects_continue = false;
-    if (!about.open_ended && about.bytes_in > stream_.owner_.options_.body_bytes) {
+    if (!info.is_streaming && info.bytes_in > stream_.owner_.options_.body_bytes) {
       return Error{.fault = Fault::body_too_large,
                    .side = Side::client,
                    .detail = "the request body is too large"};
@@ -192,7 +192,7 @@ void ServerStream::field(std::string_view name, std::string_view value) {
 
 void ServerStream::interim(int status, const Fields& fields) {
   if (!attached() || response_begun_) return;
-  Http2Section& section = Http2Section::fresh(Http2Section::Bytes::go);
+  Http2HeaderBlock& section = Http2HeaderBlock::scratch(Http2HeaderBlock::Values::copied);
   section.add_status(status);
   section.add_all(fields, false);
   nghttp2_submit_headers(owner_.session(), NGHTTP2_FLAG_NONE, id(), nullptr, section.data(),
@@ -210,15 +210,15 @@ Http2Settings settings_of(const FrontendOptions& options) {
           .write_timeout = options.write_timeout};
 }
 
-Http2Frontend::Http2Frontend(std::unique_ptr<Socket> socket, const ClientName& client,
-                             const FrontendOptions& options, Host& host)
+Http2Frontend::Http2Frontend(std::unique_ptr<Socket> socket, const ClientAddress& client,
+                             const FrontendOptions& options, FrontendCallbacks& callbacks)
     : Http2Connection(std::move(socket), settings_of(options)),
       options_(options),
-      host_(host),
+      callbacks_(callbacks),
       client_(client),
       tls_(this->socket().tls()),
       opened_(loop().now()) {
-  this->socket().limit_unsent(most_unsent);
+  this->socket().limit_unsent(max_unsent_bytes);
 }
 
 Http2Frontend::~Http2Frontend() {
@@ -226,16 +226,16 @@ Http2Frontend::~Http2Frontend() {
     drop_streams();
     fail(NGHTTP2_NO_ERROR, "leaving");
   }
-  host_.closed(options_);
+  callbacks_.closed(options_);
 }
 
 /// Ends what is under way; the client gets no more of it.
 void Http2Frontend::drop_streams() {
-  for (Node* list : {&streams_, &dead_}) {
+  for (Node* list : {&streams_, &retired_}) {
     while (list->linked()) {
       auto& stream = static_cast<ServerStream&>(*list->next);
-      stream.request_.about.bytes_out = stream.sent();
-      if (!stream.end_sent() && ended()) stream.request_.about.fault = Fault::client_gone;
+      stream.request_.info.bytes_out = stream.sent();
+      if (!stream.end_sent() && ended()) stream.request_.info.fault = Fault::client_gone;
       delete &stream;
     }
   }
@@ -244,34 +244,35 @@ void Http2Frontend::drop_streams() {
 Task<void> Http2Frontend::serve(std::unique_ptr<Http2Frontend> self, ReadBuffer received) {
   Http2Frontend& c = *self;
   c.open();
-  c.rest();
-  c.host_.watch_drain(c.drain_);
-  if (c.host_.draining()) c.begin_leaving();
+  c.become_idle();
+  c.callbacks_.watch_drain(c.drain_);
+  if (c.callbacks_.draining()) c.begin_drain();
   co_await c.run(std::move(received));
   c.idle_.leave();
-  c.idle_end_.disarm();
+  c.idle_timer_.disarm();
   c.drain_.leave();
   c.drop_streams();
   co_await c.linger();
 }
 
 /// No request is under way.
-void Http2Frontend::rest() {
-  host_.idle_connections().add(idle_);
-  idle_end_.arm(loop(), loop().now() + options_.idle_timeout);
+void Http2Frontend::become_idle() {
+  callbacks_.idle_connections().add(idle_);
+  idle_timer_.arm(loop(), loop().now() + options_.idle_timeout);
 }
 
-About Http2Frontend::begin_about() const {
+RequestInfo Http2Frontend::make_request_info() const {
   const bool certified = tls_ != nullptr && tls_->verified;
-  return About{.started = section_began_,
-               .listener = options_.listener,
-               .client = client_.text(),
-               .client_port = client_.port(),
-               .protocol = "HTTP/2",
-               .trusted = client_.trusted(),
-               .secure = tls_ != nullptr,
-               .certificate_subject = certified ? tls_->certificate_subject : std::string_view(),
-               .certificate_hash = certified ? tls_->certificate_hash : std::string_view()};
+  return RequestInfo{
+      .started = headers_started_at_,
+      .listener = options_.listener,
+      .client = client_.text(),
+      .client_port = client_.port(),
+      .protocol = "HTTP/2",
+      .trusted = client_.trusted(),
+      .secure = tls_ != nullptr,
+      .certificate_subject = certified ? tls_->certificate_subject : std::string_view(),
+      .certificate_hash = certified ? tls_->certificate_hash : std::string_view()};
 }
 
 Http2Stream* Http2Frontend::begin_message(std::int32_t) {
@@ -279,9 +280,9 @@ Http2Stream* Http2Frontend::begin_message(std::int32_t) {
   stream->insert_before(streams_);
   if (active_++ == 0) {
     idle_.leave();
-    idle_end_.disarm();
+    idle_timer_.disarm();
   }
-  section_began_ = loop().now();
+  headers_started_at_ = loop().now();
   section_ = stream;
   return stream;
 }
@@ -289,35 +290,35 @@ Http2Stream* Http2Frontend::begin_message(std::int32_t) {
 void Http2Frontend::headers_done(Http2Stream& ended, bool last) {
   auto& stream = static_cast<ServerStream&>(ended);
   section_ = nullptr;
-  if (last) stream.end_in();
+  if (last) stream.mark_remote_end();
   if (stream.head_done_) {  // these were trailers
     if (stream.over_limits() && stream.begun_) {
       reset(stream, NGHTTP2_ENHANCE_YOUR_CALM);
-      stream.request_.about.fault = Fault::header_too_large;
-      bury(stream);
+      stream.request_.info.fault = Fault::header_too_large;
+      retire(stream);
     }
     return;
   }
   stream.head_done_ = true;
-  stream.request_.about = begin_about();
+  stream.request_.info = make_request_info();
   begun_.push_back(&stream);
 }
 
-void Http2Frontend::section_refused(Http2Stream& refused) {
+void Http2Frontend::headers_too_large(Http2Stream& refused) {
   auto& stream = static_cast<ServerStream&>(refused);
   section_ = nullptr;
-  stream.request_.about = begin_about();
-  stream.request_.about.fault = Fault::header_too_large;
-  host_.refused({Fault::header_too_large, 0, "the header section is far too large",
-                 stream.request_.method, stream.request_.path, stream.request_.about});
-  bury(stream);
+  stream.request_.info = make_request_info();
+  stream.request_.info.fault = Fault::header_too_large;
+  callbacks_.refused({Fault::header_too_large, 0, "the header section is far too large",
+                      stream.request_.method, stream.request_.path, stream.request_.info});
+  retire(stream);
 }
 
 /// What was read of requests has been handled: those that are complete enough begin.
 void Http2Frontend::after_reading() {
   for (std::size_t i = 0; i < begun_.size(); ++i) {
     ServerStream& stream = *begun_[i];
-    if (stream.dead_ || stream.begun_) continue;
+    if (stream.retired_ || stream.begun_) continue;
     stream.begun_ = true;
     stream.task_ = exchange(stream);
   }
@@ -340,15 +341,15 @@ std::optional<Response> Http2Frontend::refusal_of(ServerStream& stream) {
     fault = Fault::body_too_large;
   }
   if (problem == nullptr) return std::nullopt;
-  const Dialect dialect = dialect_of(request);
+  const ErrorFormat format = error_format_of(request);
   Response response =
-      error_response({.fault = fault, .side = Side::client, .detail = problem}, dialect);
-  if (dialect == Dialect::grpc) {
-    request.about.grpc_status = static_cast<std::uint8_t>(grpc_status_of(fault));
+      error_response({.fault = fault, .side = Side::client, .detail = problem}, format);
+  if (format == ErrorFormat::grpc) {
+    request.info.grpc_status = static_cast<std::uint8_t>(grpc_status_of(fault));
   }
-  request.about.status = response.status;
-  request.about.fault = fault;
-  host_.refused({fault, response.status, problem, request.method, request.path, request.about});
+  request.info.status = response.status;
+  request.info.fault = fault;
+  callbacks_.refused({fault, response.status, problem, request.method, request.path, request.info});
   return response;
 }
 
@@ -364,25 +365,26 @@ Task<void> Http2Frontend::exchange(ServerStream& stream) {
     if (!stream.received_all() || stream.received() > 0) {
       request.body = std::make_unique<RequestBody>(stream);
     }
-    request.about.received = loop().now();
-    plan = host_.plan();
+    request.info.head_received = loop().now();
+    plan = callbacks_.plan();
     auto result = co_await plan->handle(request);
     if (!result && result.error().fault == Fault::client_gone) {
       reset(stream, NGHTTP2_CANCEL);
       finish(stream);
       co_return;
     }
-    response = result ? std::move(*result) : error_response(result.error(), dialect_of(request));
+    response =
+        result ? std::move(*result) : error_response(result.error(), error_format_of(request));
   }
   if (stream.attached()) {
     auto sent = co_await respond(stream, response);
     if (!sent) {
-      request.about.fault = sent.error().fault;
+      request.info.fault = sent.error().fault;
       // A body that breaks off must not look complete.
       reset(stream, sent.error().side == Side::client ? NGHTTP2_CANCEL : NGHTTP2_INTERNAL_ERROR);
     }
   }
-  request.about.bytes_out = stream.sent();
+  request.info.bytes_out = stream.sent();
   response.body.reset();
   finish(stream);
 }
@@ -405,11 +407,11 @@ Task<Result<Done>> Http2Frontend::respond(ServerStream& stream, Response& respon
     auto first = next.take();
     if (!first) {
       if (first.error().fault == Fault::client_gone) co_return std::move(first.error());
-      Response failure = error_response(first.error(), dialect_of(request));
-      if (!request.about.request_id.empty()) {
-        failure.fields.add("x-request-id", request.about.request_id);
+      Response failure = error_response(first.error(), error_format_of(request));
+      if (!request.info.request_id.empty()) {
+        failure.fields.add("x-request-id", request.info.request_id);
       }
-      request.about.fault = first.error().fault;
+      request.info.fault = first.error().fault;
       response.body.reset();
       response = std::move(failure);
       if (response.body == nullptr) {
@@ -424,18 +426,18 @@ Task<Result<Done>> Http2Frontend::respond(ServerStream& stream, Response& respon
   submit_head(stream, response, false);
   auto pumping = stream.pump(*response.body, std::move(next), options_.write_timeout);
   auto sent = co_await pumping;
-  request.about.bytes_out = stream.sent();
+  request.info.bytes_out = stream.sent();
   co_return sent;
 }
 
 void Http2Frontend::submit_head(ServerStream& stream, const Response& response, bool last) {
   stream.response_begun_ = true;
-  stream.request_.about.status = response.status;
+  stream.request_.info.status = response.status;
   // Copied: whoever has wrapped the body may let go of what it came from before the head is
   // written.
-  Http2Section& section = Http2Section::fresh(Http2Section::Bytes::go);
+  Http2HeaderBlock& section = Http2HeaderBlock::scratch(Http2HeaderBlock::Values::copied);
   section.add_status(response.status);
-  section.add_all(response.fields, learns());
+  section.add_all(response.fields, should_refresh_hpack());
   if (response.declared_length) {
     section.add_length(*response.declared_length);
   } else if (!last) {
@@ -448,7 +450,7 @@ void Http2Frontend::submit_head(ServerStream& stream, const Response& response, 
 /// The response is on its way, or will never be.
 void Http2Frontend::finish(ServerStream& stream) {
   if (!stream.attached()) {
-    bury(stream);
+    retire(stream);
   } else if (!stream.received_all()) {
     // What is still missing of the request is of no use (RFC 9113 8.1).
     reset_when_sent(stream, NGHTTP2_NO_ERROR);
@@ -459,111 +461,113 @@ void Http2Frontend::stream_closed(Http2Stream& closed, std::uint32_t code, bool 
   auto& stream = static_cast<ServerStream&>(closed);
   if (section_ == &closed) section_ = nullptr;
   if (!stream.head_done_) {  // a head that the library found malformed
-    About about = begin_about();
-    about.fault = by_peer ? Fault::client_gone : Fault::bad_request;
-    host_.refused({*about.fault, 0, "a malformed request", stream.request_.method,
-                   stream.request_.path, about});
+    RequestInfo info = make_request_info();
+    info.fault = by_peer ? Fault::client_gone : Fault::bad_request;
+    callbacks_.refused({*info.fault, 0, "a malformed request", stream.request_.method,
+                        stream.request_.path, info});
   }
   if ((by_peer || code != NGHTTP2_NO_ERROR) && !stream.end_sent()) {
-    stream.request_.about.fault = Fault::client_gone;
-    stream.break_off({.fault = Fault::client_gone,
+    stream.request_.info.fault = Fault::client_gone;
+    stream.fail_with({.fault = Fault::client_gone,
                       .side = Side::client,
                       .detail = "the client reset the stream"});
   }
-  bury(stream);
+  retire(stream);
 }
 
 /// Has a stream destroyed, with all that waits in it, when nothing of it runs: the request's
 /// backend sees it at once.
-void Http2Frontend::bury(ServerStream& stream) {
-  if (stream.dead_) return;
-  stream.dead_ = true;
+void Http2Frontend::retire(ServerStream& stream) {
+  if (stream.retired_) return;
+  stream.retired_ = true;
   if (!stream.begun_) std::erase(begun_, &stream);  // it came and went in what is being read
-  stream.request_.about.bytes_out = stream.sent();
+  stream.request_.info.bytes_out = stream.sent();
   stream.unlink();
-  stream.insert_before(dead_);
-  loop().wake_soon(reaper_);
+  stream.insert_before(retired_);
+  loop().wake_soon(retired_waiter_);
   if (--active_ > 0) return;
-  rest();
-  if (said_goodbye_) want_flush();  // which ends the connection
+  become_idle();
+  if (final_goaway_sent_) want_flush();  // which ends the connection
 }
 
-void Http2Frontend::reap() {
-  while (dead_.linked()) delete static_cast<ServerStream*>(dead_.next);
+void Http2Frontend::destroy_retired() {
+  while (retired_.linked()) delete static_cast<ServerStream*>(retired_.next);
 }
 
 // ---- the end ----------------------------------------------------------------------------------
 
 /// The first of two GOAWAYs: no new streams, please. Those that are on their way are still served.
-void Http2Frontend::begin_leaving() {
-  if (leaving_ || ended()) return;
-  leaving_ = true;
-  leaving_since_ = loop().now();
+void Http2Frontend::begin_drain() {
+  if (draining_ || ended()) return;
+  draining_ = true;
+  draining_since_ = loop().now();
   nghttp2_submit_shutdown_notice(session());
   ping();
   socket().watch().interrupt();
 }
 
 void Http2Frontend::ping_answered() {
-  if (leaving_ && !said_goodbye_) take_leave();
+  if (draining_ && !final_goaway_sent_) send_final_goaway();
 }
 
 /// The second: these were the last.
-void Http2Frontend::take_leave() {
-  said_goodbye_ = true;
-  say_goodbye();
+void Http2Frontend::send_final_goaway() {
+  final_goaway_sent_ = true;
+  submit_final_goaway();
 }
 
 Instant Http2Frontend::deadline() {
   Instant earliest = never;
   const auto until = [&earliest](Instant instant) { earliest = std::min(earliest, instant); };
-  if (!greeted_) until(opened_ + options_.header_timeout);
-  if (!settings_acknowledged()) until(opened_ + settings_patience);
-  if (section_ != nullptr) until(section_began_ + options_.header_timeout);
-  if (leaving_ && !said_goodbye_) until(leaving_since_ + goaway_patience);
+  if (!settings_received_) until(opened_ + options_.header_timeout);
+  if (!settings_acknowledged()) until(opened_ + settings_timeout);
+  if (section_ != nullptr) until(headers_started_at_ + options_.header_timeout);
+  if (draining_ && !final_goaway_sent_) until(draining_since_ + goaway_timeout);
   return earliest;
 }
 
-bool Http2Frontend::waited_long_enough(bool expired) {
-  if (shed_ && active_ == 0) {
+bool Http2Frontend::continue_after_wait(bool expired) {
+  if (close_if_idle_ && active_ == 0) {
     nghttp2_session_terminate_session(session(), NGHTTP2_NO_ERROR);
     return false;
   }
-  shed_ = false;
+  close_if_idle_ = false;
   if (!expired) return true;
   const Instant now = loop().now();
-  if (!greeted_ && now >= opened_ + options_.header_timeout) return false;
-  if (!settings_acknowledged() && now >= opened_ + settings_patience) {
-    violated({NGHTTP2_SETTINGS_TIMEOUT, "SETTINGS are not acknowledged"});
+  if (!settings_received_ && now >= opened_ + options_.header_timeout) return false;
+  if (!settings_acknowledged() && now >= opened_ + settings_timeout) {
+    on_violation({NGHTTP2_SETTINGS_TIMEOUT, "SETTINGS are not acknowledged"});
     nghttp2_session_terminate_session(session(), NGHTTP2_SETTINGS_TIMEOUT);
     return false;
   }
-  if (section_ != nullptr && now >= section_began_ + options_.header_timeout) {
+  if (section_ != nullptr && now >= headers_started_at_ + options_.header_timeout) {
     auto& stream = static_cast<ServerStream&>(*section_);
-    About about = begin_about();
-    about.fault = Fault::header_timeout;
-    host_.refused({Fault::header_timeout, 0, "the header section stalls", stream.request_.method,
-                   stream.request_.path, about});
+    RequestInfo info = make_request_info();
+    info.fault = Fault::header_timeout;
+    callbacks_.refused({Fault::header_timeout, 0, "the header section stalls",
+                        stream.request_.method, stream.request_.path, info});
     nghttp2_session_terminate_session(session(), NGHTTP2_PROTOCOL_ERROR);
     return false;
   }
-  if (leaving_ && !said_goodbye_ && now >= leaving_since_ + goaway_patience) take_leave();
+  if (draining_ && !final_goaway_sent_ && now >= draining_since_ + goaway_timeout)
+    send_final_goaway();
   return true;
 }
 
-void Http2Frontend::violated(const Http2Guard::Violation& violation) {
-  About about = begin_about();
-  about.started = loop().now();
-  about.fault = Fault::flood;
-  host_.refused({Fault::flood, 0, violation.detail, {}, {}, about});
+void Http2Frontend::on_violation(const Http2Guard::Violation& violation) {
+  RequestInfo info = make_request_info();
+  info.started = loop().now();
+  info.fault = Fault::flood;
+  callbacks_.refused({Fault::flood, 0, violation.detail, {}, {}, info});
 }
 
 }  // namespace
 
-Task<void> serve_http2(std::unique_ptr<Socket> socket, const ClientName& client,
-                       const FrontendOptions& options, Host& host, ReadBuffer received) {
+Task<void> serve_http2(std::unique_ptr<Socket> socket, const ClientAddress& client,
+                       const FrontendOptions& options, FrontendCallbacks& callbacks,
+                       ReadBuffer received) {
   return Http2Frontend::serve(
-      std::make_unique<Http2Frontend>(std::move(socket), client, options, host),
+      std::make_unique<Http2Frontend>(std::move(socket), client, options, callbacks),
       std::move(received));
 }
 

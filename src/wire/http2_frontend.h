@@ -2,15 +2,16 @@
 
 #include <memory>
 
-#include "client_name.h"
-#include "evenkeel/base/bytes.h"
+#include "client_address.h"
+#include "evenkeel/base/buffer.h"
 #include "evenkeel/wire/frontend.h"
 
 namespace evenkeel {
 
 /// Serves HTTP/2 on a connection until it ends. `received`: what was read of it already, its
 /// preface included.
-Task<void> serve_http2(std::unique_ptr<Socket> socket, const ClientName& client,
-                       const FrontendOptions& options, Host& host, ReadBuffer received);
+Task<void> serve_http2(std::unique_ptr<Socket> socket, const ClientAddress& client,
+                       const FrontendOptions& options, FrontendCallbacks& callbacks,
+                       ReadBuffer received);
 
 }  // namespace evenkeel

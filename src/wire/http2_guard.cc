@@ -20,16 +20,16 @@ constexpr std::uint8_t continuation = 0x9;
 constexpr std::uint8_t ack = 0x1;
 constexpr std::uint8_t end_stream = 0x1;
 
-constexpr std::uint32_t most_empty_in_a_row = 100;
+constexpr std::uint32_t max_consecutive_empty = 100;
 constexpr std::int32_t small_increment = 1024;
-constexpr std::uint64_t free_overhead = 1024 * 1024;
+constexpr std::uint64_t overhead_allowance = 1024 * 1024;
 
 std::uint32_t byte_at(std::string_view bytes, std::size_t place) {
   return static_cast<std::uint8_t>(bytes[place]);
 }
 
 /// A stream's id, less the bit before it.
-std::int32_t stream_in(std::string_view bytes) {
+std::int32_t read_stream_id(std::string_view bytes) {
   const std::uint32_t id = byte_at(bytes, 0) << 24 | byte_at(bytes, 1) << 16 |
                            byte_at(bytes, 2) << 8 | byte_at(bytes, 3);
   return static_cast<std::int32_t>(id & 0x7fffffff);
@@ -37,12 +37,12 @@ std::int32_t stream_in(std::string_view bytes) {
 
 }  // namespace
 
-Http2FrameHead Http2FrameHead::parse(const char* place) {
+Http2FrameHeader Http2FrameHeader::parse(const char* place) {
   const std::string_view bytes(place, size);
   return {.length = byte_at(bytes, 0) << 16 | byte_at(bytes, 1) << 8 | byte_at(bytes, 2),
           .type = static_cast<std::uint8_t>(byte_at(bytes, 3)),
           .flags = static_cast<std::uint8_t>(byte_at(bytes, 4)),
-          .stream = stream_in(bytes.substr(5))};
+          .stream = read_stream_id(bytes.substr(5))};
 }
 
 Http2Guard::Verdict Http2Guard::glitch(const char* detail, Instant now) {
@@ -52,37 +52,38 @@ Http2Guard::Verdict Http2Guard::glitch(const char* detail, Instant now) {
 
 /// Frames must carry something: what surrounds it may be eight times as much, after a first MiB;
 /// what we send counts too, for it is answered with WINDOW_UPDATE.
-Http2Guard::Verdict Http2Guard::overhead(const Http2FrameHead& head) {
+Http2Guard::Verdict Http2Guard::overhead(const Http2FrameHeader& head) {
   const bool message = head.type == data || head.type == headers || head.type == continuation;
-  overhead_ += Http2FrameHead::size + (message ? 0 : head.length);
+  overhead_ += Http2FrameHeader::size + (message ? 0 : head.length);
   if (message) payload_ += head.length;
-  if (overhead_ / 8 > payload_ + free_overhead) {
+  if (overhead_ / 8 > payload_ + overhead_allowance) {
     return Violation{enhance_your_calm, "frames that carry next to nothing"};
   }
   return std::nullopt;
 }
 
-Http2Guard::Verdict Http2Guard::frame(const Http2FrameHead& head, std::string_view payload,
+Http2Guard::Verdict Http2Guard::frame(const Http2FrameHeader& head, std::string_view payload,
                                       bool alive, Instant now) {
   if (auto verdict = overhead(head)) return verdict;
   if (head.stream > last_ && (head.type == data || head.type == headers)) return std::nullopt;
   switch (head.type) {
     case data:
-      if (head.stream != 0 && head.stream <= newest_ && !alive && !reset_by_us_.has(head.stream)) {
+      if (head.stream != 0 && head.stream <= highest_stream_ && !alive &&
+          !reset_by_us_.has(head.stream)) {
         return Violation{stream_closed, "DATA on a closed stream"};
       }
       if (head.length == 0 && (head.flags & end_stream) == 0) {
-        if (++empty_in_a_row_ > most_empty_in_a_row) {
+        if (++consecutive_empty_ > max_consecutive_empty) {
           return Violation{enhance_your_calm, "a flood of empty DATA"};
         }
         return glitch("a flood of empty DATA", now);
       }
-      empty_in_a_row_ = 0;
+      consecutive_empty_ = 0;
       return std::nullopt;
     case headers:
       if (side_ == Side::client) return std::nullopt;  // we open the streams
-      if (head.stream > newest_) {
-        newest_ = head.stream;
+      if (head.stream > highest_stream_) {
+        highest_stream_ = head.stream;
         return std::nullopt;
       }
       if (head.stream == 0 || alive || reset_by_us_.has(head.stream)) return std::nullopt;
@@ -112,7 +113,7 @@ Http2Guard::Verdict Http2Guard::frame(const Http2FrameHead& head, std::string_vi
       // The library ignores these frames where RFC 7540's priorities are switched off.
       if (head.stream == 0) return Violation{protocol_error, "PRIORITY on no stream"};
       if (head.length != 5) return Violation{frame_size_error, "PRIORITY of the wrong size"};
-      if (stream_in(payload) == head.stream) {
+      if (read_stream_id(payload) == head.stream) {
         return Violation{protocol_error, "a stream that depends on itself"};
       }
       return glitch("a flood of PRIORITY", now);

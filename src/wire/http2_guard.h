@@ -40,14 +40,14 @@ class TokenBucket {
 };
 
 /// The header of a frame (RFC 9113, section 4.1).
-struct Http2FrameHead {
+struct Http2FrameHeader {
   static constexpr std::size_t size = 9;
   std::uint32_t length = 0;
   std::uint8_t type = 0;
   std::uint8_t flags = 0;
   std::int32_t stream = 0;
 
-  static Http2FrameHead parse(const char* bytes);
+  static Http2FrameHeader parse(const char* bytes);
 };
 
 /// Watches the frames of one connection, in the order in which they come.
@@ -68,18 +68,18 @@ class Http2Guard {
   explicit Http2Guard(Side side) : side_(side) {}
 
   /// How many bytes of a frame's payload `frame` has to see.
-  static constexpr std::size_t most_seen = 4;
-  static std::size_t looks_into(const Http2FrameHead& head) {
-    return head.type == priority && head.length == 5 ? most_seen : 0;
+  static constexpr std::size_t max_inspected_bytes = 4;
+  static std::size_t payload_bytes_needed(const Http2FrameHeader& head) {
+    return head.type == priority && head.length == 5 ? max_inspected_bytes : 0;
   }
   /// A frame's header was read. `payload`: the bytes that it asked for. `alive`: its stream is
   /// known and not closed, where it has one that was opened before.
-  Verdict frame(const Http2FrameHead& head, std::string_view payload, bool alive, Instant now);
+  Verdict frame(const Http2FrameHeader& head, std::string_view payload, bool alive, Instant now);
   /// Whether `frame` needs to know if the stream is alive: all frames before this one must have
   /// been handled by then.
-  bool asks_for_stream(const Http2FrameHead& head) const {
+  bool needs_stream_state(const Http2FrameHeader& head) const {
     return (head.type == data || head.type == headers) && head.stream != 0 &&
-           head.stream <= newest_;
+           head.stream <= highest_stream_;
   }
 
   /// The peer did what made the library reset one of its streams.
@@ -95,18 +95,18 @@ class Http2Guard {
   void sent_message_frame(std::size_t size) {
     sent_since_ping_ = true;
     payload_ += size;
-    if (size > 0 && window_credit_ < most_window_credit) window_credit_ += 2;
+    if (size > 0 && window_credit_ < max_window_credit) window_credit_ += 2;
   }
   /// We have said that streams above this one are ignored: their frames are no fault.
-  void goodbye(std::int32_t last) { last_ = last; }
+  void goaway_sent(std::int32_t last) { last_ = last; }
 
  private:
   static constexpr std::uint8_t data = 0;
   static constexpr std::uint8_t headers = 1;
   static constexpr std::uint8_t priority = 2;
-  static constexpr int most_window_credit = 1000;
+  static constexpr int max_window_credit = 1000;
 
-  Verdict overhead(const Http2FrameHead& head);
+  Verdict overhead(const Http2FrameHeader& head);
   Verdict glitch(const char* detail, Instant now);
 
   /// The ids of streams that ended last.
@@ -126,9 +126,9 @@ class Http2Guard {
   Side side_;
   bool sent_since_ping_ = true;
   std::int32_t last_ = std::numeric_limits<std::int32_t>::max();
-  std::int32_t newest_ = 0;  // the highest stream that the peer has opened
+  std::int32_t highest_stream_ = 0;  // the highest stream that the peer has opened
   int window_credit_ = 100;
-  std::uint32_t empty_in_a_row_ = 0;
+  std::uint32_t consecutive_empty_ = 0;
   std::uint64_t payload_ = 0;
   std::uint64_t overhead_ = 0;
   TokenBucket resets_{1000, 100};       // the client's RST_STREAM

@@ -13,23 +13,23 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::uint32_t most_streams = 1000;  // of ours, whatever the backend allows
-constexpr int most_interim_responses = 16;
+constexpr std::uint32_t max_streams = 1000;  // of ours, whatever the backend allows
+constexpr int max_interim_responses = 16;
 /// A server that closes an idle link may cross the next request, which it has then never looked at.
-constexpr Duration longest_crossing = std::chrono::seconds(1);
+constexpr Duration max_idle_close_race = std::chrono::seconds(1);
 /// A quiet link with requests is asked for a sign of life. gRPC's servers end a connection that
 /// pings more often than every five minutes without anything to be said in between, but for the
 /// first times (GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, max_ping_strikes).
-constexpr Duration quiet_before_ping = std::chrono::seconds(10);
-constexpr Duration between_pings = std::chrono::minutes(5);
-constexpr Duration ping_patience = std::chrono::seconds(10);
+constexpr Duration keepalive_time = std::chrono::seconds(10);
+constexpr Duration min_ping_interval = std::chrono::minutes(5);
+constexpr Duration keepalive_timeout = std::chrono::seconds(10);
 
 Error backend_error(Fault fault, std::string detail) {
   return {.fault = fault, .side = Side::backend, .detail = std::move(detail)};
 }
 
 /// What a body may say of its reader is here said of a backend.
-Error blame_backend(Error error) {
+Error attribute_to_backend(Error error) {
   if (error.fault == Fault::write_timeout) {
     return backend_error(Fault::idle_timeout, "the backend takes nothing of the request");
   }
@@ -46,7 +46,7 @@ class ClientStream final : public Http2Stream, public Node {
 
   void field(std::string_view name, std::string_view value) override;
   /// Has whoever waits for an arrival look again.
-  void nudge() { arrived(); }
+  void wake_reader() { arrived(); }
   using Http2Stream::has_trailers;
 
   /// The response's head is in.
@@ -57,13 +57,13 @@ class ClientStream final : public Http2Stream, public Node {
  private:
   friend class Http2Link;
 
-  Task<Result<Done>> upload(Body& body, Task<Result<Chunk>> first, Duration patience);
+  Task<Result<Done>> upload(Body& body, Task<Result<Chunk>> first, Duration timeout);
 
   Http2Link& link_;
   Request& request_;
   int status_ = 0;
   Instant sent_at_{};
-  int interim_left_ = most_interim_responses;
+  int interim_left_ = max_interim_responses;
   bool answered_ = false;
   bool uploading_ = false;
   Fields fields_;
@@ -80,17 +80,17 @@ class Http2Link final : public Link, public Http2Connection {
 
   void start() {
     open();
-    running_ = live();
+    running_ = serve_connection();
   }
   /// Until the backend has said how many requests it takes.
   Task<Result<Done>> established(Instant deadline);
 
   // ---- Link ----
   Task<Result<Response>> send(Request& request) override;
-  std::size_t room() const override;
-  bool shared() const override { return true; }
-  bool alive(bool) override { return !ended() && !leaving_; }
-  void on_idle_end(Waiter* waiter) override { idle_waiter_ = waiter; }
+  std::size_t available_capacity() const override;
+  bool multiplexed() const override { return true; }
+  bool alive(bool) override { return !ended() && !draining_; }
+  void on_idle_close(Waiter* waiter) override { idle_close_waiter_ = waiter; }
 
  private:
   friend class ClientStream;
@@ -99,35 +99,36 @@ class Http2Link final : public Link, public Http2Connection {
   // ---- Http2Connection ----
   Http2Stream* begin_message(std::int32_t) override { return nullptr; }
   void headers_done(Http2Stream& stream, bool last) override;
-  void section_refused(Http2Stream& stream) override;
+  void headers_too_large(Http2Stream& stream) override;
   void stream_closed(Http2Stream& stream, std::uint32_t code, bool by_peer) override;
   void goaway_received(std::int32_t last_stream, std::uint32_t code) override;
   void settings_received() override;
   Instant deadline() override { return never; }
-  bool waited_long_enough(bool) override { return true; }
+  bool continue_after_wait(bool) override { return true; }
 
-  struct Quiet : Timer {
-    explicit Quiet(Http2Link& owner)
-        : Timer([](Timer& self) { static_cast<Quiet&>(self).link.look_after(); }), link(owner) {}
+  struct KeepaliveTimer : Timer {
+    explicit KeepaliveTimer(Http2Link& owner)
+        : Timer([](Timer& self) { static_cast<KeepaliveTimer&>(self).link.check_keepalive(); }),
+          link(owner) {}
     Http2Link& link;
   };
 
-  Task<void> live();
-  void look_after();
+  Task<void> serve_connection();
+  void check_keepalive();
   void submit_head(ClientStream& stream, const Request& request);
-  void tell_pool();
-  Error lost(const ClientStream& stream);
+  void notify_pool();
+  Error connection_lost(const ClientStream& stream);
 
   LinkOptions options_;
-  bool settled_ = false;  // the backend's SETTINGS are in
-  bool leaving_ = false;  // GOAWAY was heard
-  bool served_ = false;   // a request before this one
-  Instant last_sent_{};   // when a request was last submitted
+  bool settings_received_ = false;  // the backend's SETTINGS are in
+  bool draining_ = false;           // GOAWAY was heard
+  bool served_ = false;             // a request before this one
+  Instant last_sent_{};             // when a request was last submitted
   Instant pinged_at_{};
   Node streams_;
-  Waiter* idle_waiter_ = nullptr;
-  Signal settled_signal_;
-  Quiet quiet_{*this};
+  Waiter* idle_close_waiter_ = nullptr;
+  Signal settings_signal_;
+  KeepaliveTimer keepalive_timer_{*this};
   Task<void> running_;
 };
 
@@ -146,9 +147,9 @@ class Http2Link::ResponseBody final : public Body {
  private:
   Task<Result<Chunk>> wait() {
     Loop& loop = stream_->connection().loop();
-    const Duration patience = stream_->link_.options_.idle_timeout;
+    const Duration timeout = stream_->link_.options_.idle_timeout;
     std::uint64_t uploaded = stream_->sent();
-    Instant deadline = loop.now() + patience;
+    Instant deadline = loop.now() + timeout;
     while (true) {
       auto wake = co_await stream_->arrival(deadline);
       if (auto chunk = stream_->take()) co_return std::move(*chunk);
@@ -157,7 +158,7 @@ class Http2Link::ResponseBody final : public Body {
       if (std::exchange(uploaded, stream_->sent()) == stream_->sent()) {
         co_return backend_error(Fault::idle_timeout, "the backend sent nothing for too long");
       }
-      deadline = loop.now() + patience;
+      deadline = loop.now() + timeout;
     }
   }
 
@@ -176,7 +177,7 @@ ClientStream::ClientStream(Http2Link& link, Request& request)
 ClientStream::~ClientStream() {
   upload_.drop();
   if (received_all() && end_sent()) {
-    link_.forget(*this);
+    link_.detach(*this);
   } else {
     link_.reset(*this, NGHTTP2_CANCEL);
   }
@@ -211,16 +212,16 @@ std::optional<Error> ClientStream::upload_failure() {
   auto uploaded = upload_.take();
   // What the backend did to the stream is told by the stream.
   if (uploaded || !attached()) return std::nullopt;
-  return blame_backend(std::move(uploaded.error()));
+  return attribute_to_backend(std::move(uploaded.error()));
 }
 
-Task<Result<Done>> ClientStream::upload(Body& body, Task<Result<Chunk>> first, Duration patience) {
+Task<Result<Done>> ClientStream::upload(Body& body, Task<Result<Chunk>> first, Duration timeout) {
   uploading_ = true;
-  auto pumping = pump(body, std::move(first), patience);
+  auto pumping = pump(body, std::move(first), timeout);
   auto sent = co_await pumping;
   uploading_ = false;
-  if (sent) request_.about.uploaded = link_.loop().now();
-  nudge();
+  if (sent) request_.info.uploaded = link_.loop().now();
+  wake_reader();
   co_return sent;
 }
 
@@ -234,55 +235,55 @@ Http2Link::Http2Link(std::unique_ptr<Socket> socket, const LinkOptions& options)
                                           .header_fields = options.header_fields,
                                           .write_timeout = options.idle_timeout}),
       options_(options),
-      settled_signal_(loop()) {}
+      settings_signal_(loop()) {}
 
-Task<void> Http2Link::live() {
+Task<void> Http2Link::serve_connection() {
   co_await run({});
-  leaving_ = true;
-  settled_signal_.raise();
+  draining_ = true;
+  settings_signal_.raise();
   for (Node* node = streams_.next; node != &streams_; node = node->next) {
     auto& stream = static_cast<ClientStream&>(*node);
-    if (!stream.received_all()) stream.break_off(lost(stream));
-    forget(stream);
+    if (!stream.received_all()) stream.fail_with(connection_lost(stream));
+    detach(stream);
   }
-  tell_pool();
+  notify_pool();
 }
 
 /// The connection ended under a request.
-Error Http2Link::lost(const ClientStream& stream) {
+Error Http2Link::connection_lost(const ClientStream& stream) {
   Error error = backend_error(Fault::backend_closed, failure());
   // As over HTTP/1: the backend was closing an idle connection just then.
-  const bool unheard =
-      !stream.answered() && stream.received() == 0 && last_heard() < stream.sent_at_;
+  const bool nothing_received =
+      !stream.answered() && stream.received() == 0 && last_read_at() < stream.sent_at_;
   const Duration since = loop().now() - stream.sent_at_;
-  error.crossed = served_ && unheard && since < longest_crossing;
+  error.idle_close_race = served_ && nothing_received && since < max_idle_close_race;
   return error;
 }
 
 Task<Result<Done>> Http2Link::established(Instant deadline) {
-  while (!settled_ && !ended() && !leaving_) {
-    auto wake = co_await settled_signal_.wait(deadline);
+  while (!settings_received_ && !ended() && !draining_) {
+    auto wake = co_await settings_signal_.wait(deadline);
     if (wake == Wake::expired) {
       co_return backend_error(Fault::connect_timeout, "no answer to the preface of HTTP/2");
     }
   }
-  if (settled_ && !ended()) co_return Done{};
+  if (settings_received_ && !ended()) co_return Done{};
   co_return backend_error(Fault::backend_protocol, "the backend does not speak HTTP/2");
 }
 
-std::size_t Http2Link::room() const {
-  if (ended() || leaving_ || !settled_ || !may_open_streams()) return 0;
-  const std::uint32_t limit = std::min(most_streams, streams_allowed());
+std::size_t Http2Link::available_capacity() const {
+  if (ended() || draining_ || !settings_received_ || !may_open_streams()) return 0;
+  const std::uint32_t limit = std::min(max_streams, streams_allowed());
   return limit > open_streams() ? limit - open_streams() : 0;
 }
 
 void Http2Link::submit_head(ClientStream& stream, const Request& request) {
-  Http2Section& section = Http2Section::fresh(Http2Section::Bytes::stay);
+  Http2HeaderBlock& section = Http2HeaderBlock::scratch(Http2HeaderBlock::Values::borrowed);
   section.add(":method", request.method);
   section.add(":scheme", socket().tls() != nullptr ? "https" : "http");
   section.add(":authority", request.authority);
   section.add(":path", request.path);
-  section.add_all(request.fields, learns());
+  section.add_all(request.fields, should_refresh_hpack());
   if (request.wants_trailers) section.add("te", "trailers");
   // Upgrades are of HTTP/1.1: what would be the tunnel is no body.
   const Body* body = request.upgrade.empty() ? request.body.get() : nullptr;
@@ -297,9 +298,9 @@ void Http2Link::submit_head(ClientStream& stream, const Request& request) {
 }
 
 Task<Result<Response>> Http2Link::send(Request& request) {
-  if (room() == 0) {
+  if (available_capacity() == 0) {
     Error full = backend_error(Fault::backend_closed, "the link takes no more requests");
-    full.replayable = true;
+    full.not_processed = true;
     co_return full;
   }
   Body* body = request.upgrade.empty() ? request.body.get() : nullptr;
@@ -315,17 +316,17 @@ Task<Result<Response>> Http2Link::send(Request& request) {
   auto stream = std::make_unique<ClientStream>(*this, request);
   submit_head(*stream, request);
   stream->sent_at_ = last_sent_ = loop().now();
-  if (!quiet_.armed()) quiet_.arm(loop(), last_sent_ + quiet_before_ping);
+  if (!keepalive_timer_.armed()) keepalive_timer_.arm(loop(), last_sent_ + keepalive_time);
   want_flush();
   if (body != nullptr) {
     stream->upload_ = stream->upload(*body, std::move(first), options_.idle_timeout);
   } else {
-    request.about.uploaded = loop().now();
+    request.info.uploaded = loop().now();
   }
 
   Instant deadline = never;  // set when the request has been sent
   while (!stream->answered()) {
-    if (stream->broken()) co_return Error(stream->why());
+    if (stream->broken()) co_return Error(stream->cause());
     if (auto failure = stream->upload_failure()) co_return std::move(*failure);
     if (!stream->uploading_ && deadline == never) {
       deadline = loop().now() + options_.first_byte_timeout;
@@ -352,7 +353,7 @@ Task<Result<Response>> Http2Link::send(Request& request) {
 void Http2Link::headers_done(Http2Stream& ended, bool last) {
   auto& stream = static_cast<ClientStream&>(ended);
   if (stream.over_limits()) {
-    stream.break_off(backend_error(Fault::backend_protocol, "the response head is too large"));
+    stream.fail_with(backend_error(Fault::backend_protocol, "the response head is too large"));
     reset(stream, NGHTTP2_ENHANCE_YOUR_CALM);
     return;
   }
@@ -360,11 +361,11 @@ void Http2Link::headers_done(Http2Stream& ended, bool last) {
     const bool wrong =
         last || stream.status_ < 100 || stream.status_ == 101 || --stream.interim_left_ < 0;
     if (wrong) {
-      stream.break_off(backend_error(Fault::backend_protocol, "interim responses that cannot be"));
+      stream.fail_with(backend_error(Fault::backend_protocol, "interim responses that cannot be"));
       reset(stream, NGHTTP2_PROTOCOL_ERROR);
       return;
     }
-    Interim* interim = stream.request_.interim;
+    InterimHandler* interim = stream.request_.interim;
     if (stream.status_ != 100 && interim != nullptr) {
       interim->interim(stream.status_, stream.fields_);
     }
@@ -375,21 +376,21 @@ void Http2Link::headers_done(Http2Stream& ended, bool last) {
   }
   if (!stream.answered_) {
     stream.answered_ = true;
-    stream.request_.about.first_byte = loop().now();
-    stream.nudge();
+    stream.request_.info.first_byte = loop().now();
+    stream.wake_reader();
   }
-  if (last) stream.end_in();
+  if (last) stream.mark_remote_end();
 }
 
-void Http2Link::section_refused(Http2Stream& refused) {
-  refused.break_off(backend_error(Fault::backend_protocol, "the response head is far too large"));
+void Http2Link::headers_too_large(Http2Stream& refused) {
+  refused.fail_with(backend_error(Fault::backend_protocol, "the response head is far too large"));
 }
 
 void Http2Link::stream_closed(Http2Stream& closed, std::uint32_t code, bool by_peer) {
   auto& stream = static_cast<ClientStream&>(closed);
   if (stream.received_all()) return;
   if (!by_peer && code != NGHTTP2_REFUSED_STREAM) {
-    stream.break_off(backend_error(
+    stream.fail_with(backend_error(
         Fault::backend_protocol,
         std::string("a response that HTTP/2 does not allow: ") + nghttp2_http2_strerror(code)));
     return;
@@ -398,46 +399,47 @@ void Http2Link::stream_closed(Http2Stream& closed, std::uint32_t code, bool by_p
                                                          nghttp2_http2_strerror(code));
   // RFC 9113, 8.7: such a request has not been looked at. A GOAWAY that passes a request over ends
   // in the same code.
-  error.replayable = code == NGHTTP2_REFUSED_STREAM && !stream.answered();
-  stream.break_off(std::move(error));
+  error.not_processed = code == NGHTTP2_REFUSED_STREAM && !stream.answered();
+  stream.fail_with(std::move(error));
 }
 
 void Http2Link::goaway_received(std::int32_t, std::uint32_t) {
-  leaving_ = true;
-  if (open_streams() == 0) tell_pool();
+  draining_ = true;
+  if (open_streams() == 0) notify_pool();
 }
 
 void Http2Link::settings_received() {
-  settled_ = true;
-  settled_signal_.raise();
+  settings_received_ = true;
+  settings_signal_.raise();
 }
 
 /// Not from inside this step: it may be the link's own, which the pool is about to destroy.
-void Http2Link::tell_pool() {
-  if (idle_waiter_ != nullptr) loop().wake_soon(*idle_waiter_);
+void Http2Link::notify_pool() {
+  if (idle_close_waiter_ != nullptr) loop().wake_soon(*idle_close_waiter_);
 }
 
 /// Nothing was heard for a while, as far as was known when the timer was set.
-void Http2Link::look_after() {
+void Http2Link::check_keepalive() {
   if (ended() || open_streams() == 0) return;
   const Instant now = loop().now();
   if (ping_unanswered()) {
-    if (now >= pinged_at_ + ping_patience) {
+    if (now >= pinged_at_ + keepalive_timeout) {
       fail(NGHTTP2_NO_ERROR, "the backend does not answer pings");
     } else {
-      quiet_.arm(loop(), pinged_at_ + ping_patience);
+      keepalive_timer_.arm(loop(), pinged_at_ + keepalive_timeout);
     }
     return;
   }
-  const Instant said = std::max(last_message(), last_sent_);
-  const Instant due = pinged_at_ > said ? pinged_at_ + between_pings
-                                        : std::max(said, last_heard()) + quiet_before_ping;
+  const Instant last_activity = std::max(last_message(), last_sent_);
+  const Instant due = pinged_at_ > last_activity
+                          ? pinged_at_ + min_ping_interval
+                          : std::max(last_activity, last_read_at()) + keepalive_time;
   if (now >= due) {
     ping();
     pinged_at_ = now;
-    quiet_.arm(loop(), now + ping_patience);
+    keepalive_timer_.arm(loop(), now + keepalive_timeout);
   } else {
-    quiet_.arm(loop(), due);
+    keepalive_timer_.arm(loop(), due);
   }
 }
 

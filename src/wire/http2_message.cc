@@ -9,15 +9,15 @@
 
 namespace evenkeel {
 
-Http2Section& Http2Section::fresh(Bytes bytes) {
-  thread_local Http2Section section;
+Http2HeaderBlock& Http2HeaderBlock::scratch(Values bytes) {
+  thread_local Http2HeaderBlock section;
   section.fields_.clear();
   section.digits_used_ = 0;
-  section.flags_ = bytes == Bytes::stay ? unsigned{NGHTTP2_NV_FLAG_NO_COPY_VALUE} : 0;
+  section.flags_ = bytes == Values::borrowed ? unsigned{NGHTTP2_NV_FLAG_NO_COPY_VALUE} : 0;
   return section;
 }
 
-void Http2Section::push(std::string_view name, std::string_view value, unsigned flags) {
+void Http2HeaderBlock::push(std::string_view name, std::string_view value, unsigned flags) {
   const auto bytes = [](std::string_view text) {
     return const_cast<std::uint8_t*>(reinterpret_cast<const std::uint8_t*>(text.data()));
   };
@@ -25,11 +25,11 @@ void Http2Section::push(std::string_view name, std::string_view value, unsigned 
       {bytes(name), bytes(value), name.size(), value.size(), static_cast<std::uint8_t>(flags)});
 }
 
-void Http2Section::add(std::string_view name, std::string_view value) {
+void Http2HeaderBlock::add(std::string_view name, std::string_view value) {
   push(name, value, flags_ | NGHTTP2_NV_FLAG_NO_COPY_NAME);
 }
 
-void Http2Section::add_status(int status) {
+void Http2HeaderBlock::add_status(int status) {
   char* at = digits_ + digits_used_;
   at[0] = static_cast<char>('0' + status / 100);
   at[1] = static_cast<char>('0' + status / 10 % 10);
@@ -38,7 +38,7 @@ void Http2Section::add_status(int status) {
   push(":status", {at, 3}, NGHTTP2_NV_FLAG_NO_COPY_NAME);
 }
 
-void Http2Section::add_length(std::uint64_t length) {
+void Http2HeaderBlock::add_length(std::uint64_t length) {
   char* at = digits_ + digits_used_;
   const auto written = std::to_chars(at, digits_ + sizeof digits_, length);
   digits_used_ += static_cast<std::size_t>(written.ptr - at);
@@ -46,12 +46,12 @@ void Http2Section::add_length(std::uint64_t length) {
        NGHTTP2_NV_FLAG_NO_COPY_NAME);
 }
 
-void Http2Section::add_all(const Fields& fields, bool learn) {
+void Http2HeaderBlock::add_all(const Fields& fields, bool refresh_hpack) {
   for (const Field& field : fields) {
     if (field.id == FieldId::upgrade) continue;  // RFC 9113 8.2.2
     if (field.id == FieldId::x_request_id) {
       // In the table of HPACK each would push out a field that comes often.
-      const unsigned once = learn ? 0 : unsigned{NGHTTP2_NV_FLAG_NO_INDEX};
+      const unsigned once = refresh_hpack ? 0 : unsigned{NGHTTP2_NV_FLAG_NO_INDEX};
       push("x-request-id", field.value(), flags_ | once | NGHTTP2_NV_FLAG_NO_COPY_NAME);
     } else if (const auto name = lower_case_name(field.id); !name.empty()) {
       push(name, field.value(), flags_ | NGHTTP2_NV_FLAG_NO_COPY_NAME);
@@ -95,7 +95,7 @@ void Http2RequestHead::field(Request& request, std::string_view name, std::strin
       return;
     case FieldId::te: request.wants_trailers = true; return;  // it can say nothing else
     case FieldId::expect:
-      if (same_name(value, "100-continue")) {
+      if (equals_ignore_case(value, "100-continue")) {
         expects_continue = true;
       } else {
         problem_ = "only 100-continue can be expected";
@@ -107,7 +107,7 @@ void Http2RequestHead::field(Request& request, std::string_view name, std::strin
       cookies_ += value;
       return;
     case FieldId::other:
-      if (is_disguised(name)) return;
+      if (is_underscore_alias(name)) return;
       break;
     default: break;
   }
@@ -130,7 +130,7 @@ const char* Http2RequestHead::finish(Request& request) {
   }
   if (request.authority.empty()) {
     request.authority = host_;
-  } else if (!host_.empty() && !same_name(host_, request.authority)) {
+  } else if (!host_.empty() && !equals_ignore_case(host_, request.authority)) {
     return "host and :authority disagree";
   }
   if (!is_authority(request.authority)) return "bad :authority";

@@ -16,13 +16,13 @@
 namespace evenkeel {
 
 /// A header section to be sent, kept by the thread between messages: views.
-class Http2Section {
+class Http2HeaderBlock {
  public:
   /// Whether what the section views stays until its frame is written, or is copied when the library
   /// takes it.
-  enum class Bytes : std::uint8_t { stay, go };
+  enum class Values : std::uint8_t { borrowed, copied };
   /// The thread's section, emptied.
-  static Http2Section& fresh(Bytes bytes);
+  static Http2HeaderBlock& scratch(Values bytes);
 
   /// `name`: in lower case, of static storage.
   void add(std::string_view name, std::string_view value);
@@ -31,7 +31,7 @@ class Http2Section {
   void add_length(std::uint64_t length);
   /// All fields of a message but those that HTTP/2 has no place for. `learn`: the table of HPACK
   /// is to learn the names of fields whose values never come twice.
-  void add_all(const Fields& fields, bool learn);
+  void add_all(const Fields& fields, bool refresh_hpack);
 
   const nghttp2_nv* data() const { return fields_.data(); }
   std::size_t size() const { return fields_.size(); }

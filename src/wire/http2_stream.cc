@@ -22,10 +22,10 @@ bool Http2Stream::append(std::string_view bytes) {
   received_ += arriving;
   arrived_.raise();
   while (!bytes.empty()) {
-    ReadBuffer* back = blocks_ > 0 ? &in_[(first_block_ + blocks_ - 1) % most_blocks] : nullptr;
+    ReadBuffer* back = blocks_ > 0 ? &in_[(first_block_ + blocks_ - 1) % max_blocks] : nullptr;
     if (back == nullptr || back->free_size() == 0) {
-      if (blocks_ == most_blocks) return false;  // more than the window lets through
-      back = &in_[(first_block_ + blocks_++) % most_blocks];
+      if (blocks_ == max_blocks) return false;  // more than the window lets through
+      back = &in_[(first_block_ + blocks_++) % max_blocks];
       const bool first = blocks_ == 1 && received_ == arriving;
       back->block = Block::take(first && arriving <= Block::tiny ? Block::tiny
                                 : blocks_ == 1                   ? Block::small
@@ -47,12 +47,12 @@ std::optional<Result<Chunk>> Http2Stream::take() {
     connection_.consumed(*this, std::exchange(taken_, 0));
     if (front.empty()) {
       front.release();
-      first_block_ = static_cast<std::uint8_t>((first_block_ + 1) % most_blocks);
+      first_block_ = static_cast<std::uint8_t>((first_block_ + 1) % max_blocks);
       --blocks_;
     }
   }
   rewound_ = false;
-  if (blocks_ == 0 && !in_ended_) {
+  if (blocks_ == 0 && !remote_ended_) {
     if (broken_) return Result<Chunk>(Error(*broken_));
     // Its reader keeps up: the window is what holds the peer back.
     const Http2Settings& settings = connection_.settings_;
@@ -65,7 +65,7 @@ std::optional<Result<Chunk>> Http2Stream::take() {
     return std::nullopt;
   }
   if (reads_ < 2) ++reads_;
-  Chunk chunk{.last = in_ended_ && blocks_ <= 1};
+  Chunk chunk{.last = remote_ended_ && blocks_ <= 1};
   if (blocks_ > 0) {
     chunk.bytes = in_[first_block_].bytes();
     taken_ = chunk.bytes.size();
@@ -82,20 +82,20 @@ bool Http2Stream::rewind() {
   return rewound_;
 }
 
-void Http2Stream::break_off(Error error) {
+void Http2Stream::fail_with(Error error) {
   if (!broken_) broken_ = std::move(error);
   arrived_.raise();
-  moved_.raise();
+  write_progress_.raise();
 }
 
-void Http2Stream::submit_response(const Http2Section& head, bool last) {
+void Http2Stream::submit_response(const Http2HeaderBlock& head, bool last) {
   const nghttp2_data_provider body = Http2Connection::body_source();
   nghttp2_submit_response(connection_.session_, id_, head.data(), head.size(),
                           last ? nullptr : &body);
   end_sent_ = last;
 }
 
-bool Http2Stream::submit_request(const Http2Section& head, bool last) {
+bool Http2Stream::submit_request(const Http2HeaderBlock& head, bool last) {
   const nghttp2_data_provider body = Http2Connection::body_source();
   id_ = nghttp2_submit_request(connection_.session_, nullptr, head.data(), head.size(),
                                last ? nullptr : &body, this);
@@ -105,7 +105,7 @@ bool Http2Stream::submit_request(const Http2Section& head, bool last) {
   return attached_;
 }
 
-void Http2Stream::offer(const Chunk& chunk) {
+void Http2Stream::set_chunk(const Chunk& chunk) {
   pending_ = chunk.bytes;
   last_ = chunk.last;
   pending_trailers_ = chunk.last && chunk.trailers != nullptr && chunk.trailers->size() > 0
@@ -122,25 +122,25 @@ void Http2Stream::offer(const Chunk& chunk) {
   connection_.want_flush();
 }
 
-Task<Result<Done>> Http2Stream::pump(Body& body, Task<Result<Chunk>> next, Duration patience) {
+Task<Result<Done>> Http2Stream::pump(Body& body, Task<Result<Chunk>> next, Duration timeout) {
   int without_waiting = 0;
   while (true) {
     if (!next.ready()) without_waiting = 0;
     auto chunk = co_await next;
     if (!chunk) co_return std::move(chunk.error());
     if (!attached_) break;
-    offer(*chunk);
-    while (!all_taken() && attached_) {
+    set_chunk(*chunk);
+    while (!all_sent() && attached_) {
       const std::uint64_t before = sent_;
-      auto wake = co_await moved_.wait(connection_.loop().now() + patience);
+      auto wake = co_await write_progress_.wait(connection_.loop().now() + timeout);
       const bool stalls = wake == Wake::expired && sent_ - before < least_progress &&
                           (!connection_.writing_.valid() || connection_.writing_.ready());
-      if (stalls && !all_taken()) {
+      if (stalls && !all_sent()) {
         co_return Error{
             .fault = Fault::write_timeout, .side = Side::client, .detail = "peer reads nothing"};
       }
     }
-    if (!all_taken()) break;
+    if (!all_sent()) break;
     if (chunk->last) co_return Done{};
     if (++without_waiting == chunks_between_yields) {
       without_waiting = 0;

@@ -13,17 +13,17 @@ bool is_host_char(char c) {
          std::string_view("-._~%!$&'()*+;=").find(c) != std::string_view::npos;
 }
 
-constexpr std::string_view forbidden_beginnings[] = {"content-", "if-",         "x-forwarded-",
-                                                     "proxy-",   "x-evenkeel-", "accept"};
+constexpr std::string_view forbidden_prefixes[] = {"content-", "if-",         "x-forwarded-",
+                                                   "proxy-",   "x-evenkeel-", "accept"};
 constexpr std::string_view forbidden_names[] = {
     "age",   "cache-control", "expires", "location",  "max-forwards",    "pragma",
     "range", "set-cookie",    "vary",    "x-real-ip", "www-authenticate"};
 
 /// The name as servers (CGI, WSGI) read it that take an underscore for a dash.
-std::string_view dashed(std::string_view name, std::array<char, 64>& place) {
-  if (name.size() > place.size() || name.find('_') == std::string_view::npos) return name;
-  for (std::size_t i = 0; i < name.size(); ++i) place[i] = name[i] == '_' ? '-' : name[i];
-  return {place.data(), name.size()};
+std::string_view dashed(std::string_view name, std::array<char, 64>& storage) {
+  if (name.size() > storage.size() || name.find('_') == std::string_view::npos) return name;
+  for (std::size_t i = 0; i < name.size(); ++i) storage[i] = name[i] == '_' ? '-' : name[i];
+  return {storage.data(), name.size()};
 }
 
 }  // namespace
@@ -62,30 +62,31 @@ std::optional<std::uint64_t> parse_length(std::string_view text) {
   return length;
 }
 
-bool is_disguised(std::string_view name) {
-  std::array<char, 64> place;
-  const std::string_view plain = dashed(name, place);
+bool is_underscore_alias(std::string_view name) {
+  std::array<char, 64> storage;
+  const std::string_view plain = dashed(name, storage);
   if (plain.data() == name.data()) return false;
-  return field_id(plain) != FieldId::other || same_name(plain.substr(0, 12), "x-forwarded-") ||
-         same_name(plain.substr(0, 11), "x-evenkeel-");
+  return field_id(plain) != FieldId::other ||
+         equals_ignore_case(plain.substr(0, 12), "x-forwarded-") ||
+         equals_ignore_case(plain.substr(0, 11), "x-evenkeel-");
 }
 
-bool is_forbidden_in_trailers(std::string_view as_sent) {
-  std::array<char, 64> place;
-  const std::string_view name = dashed(as_sent, place);
+bool is_forbidden_in_trailers(std::string_view sent_name) {
+  std::array<char, 64> storage;
+  const std::string_view name = dashed(sent_name, storage);
   switch (field_id(name)) {
     case FieldId::other: break;
     case FieldId::date:
     case FieldId::server:
     case FieldId::user_agent:
-    case FieldId::x_request_id: return name.data() != as_sent.data();
+    case FieldId::x_request_id: return name.data() != sent_name.data();
     default: return true;
   }
-  for (const std::string_view beginning : forbidden_beginnings) {
-    if (same_name(name.substr(0, beginning.size()), beginning)) return true;
+  for (const std::string_view beginning : forbidden_prefixes) {
+    if (equals_ignore_case(name.substr(0, beginning.size()), beginning)) return true;
   }
   for (const std::string_view forbidden : forbidden_names) {
-    if (same_name(name, forbidden)) return true;
+    if (equals_ignore_case(name, forbidden)) return true;
   }
   return false;
 }

@@ -15,7 +15,7 @@ std::optional<std::uint64_t> parse_length(std::string_view text);
 
 /// Names with underscores that a backend might take for a field with dashes, which some servers
 /// (CGI, WSGI) do: they would pass our own checks and headers by.
-bool is_disguised(std::string_view name);
+bool is_underscore_alias(std::string_view name);
 
 /// Fields that decide about framing, routing, authentication, content or caching, which have no
 /// place in a trailer (RFC 9110 6.5.1), and those that tell a backend who asks. Sorted out by name,

@@ -23,7 +23,7 @@ std::string pick_id(Picker& picker, std::uint64_t key) {
 
 TEST(ConsistentHash, SendsAKeyToTheSameBackend) {
   auto backends = some_backends(50);
-  const PickerMaker make = picker_maker("consistent-hash", {.backends = backends});
+  const PickerFactory make = picker_factory("consistent-hash", {.backends = backends});
   auto one = make(1);
   auto other = make(2);
 
@@ -116,7 +116,7 @@ TEST(ConsistentHash, KeepsAHotKeyWithinItsBound) {
 
   for (std::uint32_t held = 0; held < 1000; ++held) {
     const BackendPtr* chosen = picker->pick({.key = 42, .now = noon});
-    ASSERT_TRUE((*chosen)->try_enter(noon));
+    ASSERT_TRUE((*chosen)->try_acquire(noon));
     EXPECT_LE((*chosen)->load().in_flight(), std::ceil(1.25 * (held + 1) / 10));
   }
 }
@@ -127,7 +127,7 @@ TEST(ConsistentHash, BoundsByWeight) {
 
   for (std::uint32_t held = 0; held < 1000; ++held) {
     const BackendPtr* chosen = picker->pick({.key = 42, .now = noon});
-    ASSERT_TRUE((*chosen)->try_enter(noon));
+    ASSERT_TRUE((*chosen)->try_acquire(noon));
     const double fair = static_cast<double>(held + 1) * (*chosen)->spec().weight / 10.0;
     EXPECT_LE((*chosen)->load().in_flight(), std::ceil(1.25 * fair));
   }
@@ -143,11 +143,11 @@ TEST(ConsistentHash, KeepsABigPoolWithinItsBoundUnderSkewedKeys) {
   std::uint32_t most = 0;
   for (std::uint32_t i = 0; i < 5 * held; ++i) {
     Lease& ended = leases[i < held ? i : rng.below(held)];
-    ended.give_back();
+    ended.release();
     const double skewed = std::pow(rng.unit(), 3) * 5000;
     const BackendPtr* chosen =
         picker->pick({.key = static_cast<std::uint64_t>(skewed), .now = noon});
-    ASSERT_TRUE((*chosen)->try_enter(noon));
+    ASSERT_TRUE((*chosen)->try_acquire(noon));
     ended = Lease::adopt(*chosen);
     if (i >= held) most = std::max(most, (*chosen)->load().in_flight());
   }
@@ -191,7 +191,7 @@ TEST(ConsistentHash, SharesTheKeysOfAFailedOneAmongAll) {
   for (const auto& [id, count] : stand_ins) EXPECT_NEAR(count, 100, 45) << id;
 }
 
-TEST(RendezvousTable, OfABigPoolGivesEverybodyItsShare) {
+TEST(RendezvousTable, OfABigPoolGivesEachBackendItsShare) {
   auto backends = some_backends(5000);
   const RendezvousTable table(*backends);
 

@@ -36,7 +36,7 @@ class Gpu : public ::testing::Test {
   // What `requests` that all stay in flight lead to.
   std::vector<std::uint32_t> in_flight_after(int requests) {
     auto picker = make_picker("gpu", {.backends = backends, .memory_guard = guard}, 3);
-    for (int i = 0; i < requests; ++i) (*picker->pick({.now = noon}))->try_enter(noon);
+    for (int i = 0; i < requests; ++i) (*picker->pick({.now = noon}))->try_acquire(noon);
     std::vector<std::uint32_t> counts;
     for (const auto& backend : *backends) counts.push_back(backend->load().in_flight());
     return counts;
@@ -45,9 +45,9 @@ class Gpu : public ::testing::Test {
   std::shared_ptr<Backends> backends = some_backends(3);
 };
 
-TEST_F(Gpu, NeverPicksOneOverItsMemoryGuardWhileAnotherStands) {
-  for (int i = 0; i < 100; ++i) (*backends)[0]->try_enter(noon);
-  for (int i = 0; i < 100; ++i) (*backends)[1]->try_enter(noon);
+TEST_F(Gpu, NeverPicksABackendOverItsMemoryGuardWhileAnotherIsAvailable) {
+  for (int i = 0; i < 100; ++i) (*backends)[0]->try_acquire(noon);
+  for (int i = 0; i < 100; ++i) (*backends)[1]->try_acquire(noon);
   hears(2, memory(0.96));
   EXPECT_EQ(picks()[2], 0) << "its VRAM is full, though it is idle";
 
@@ -58,7 +58,7 @@ TEST_F(Gpu, NeverPicksOneOverItsMemoryGuardWhileAnotherStands) {
   EXPECT_EQ(picks()[2], 300);
 }
 
-TEST_F(Gpu, PicksAmongAllWhenAllAreOverTheirGuard) {
+TEST_F(Gpu, PicksAmongAllWhenAllAreOverTheGuard) {
   for (std::size_t i = 0; i < 3; ++i) hears(i, cache(0.99));
 
   const auto counts = in_flight_after(30);
@@ -66,7 +66,7 @@ TEST_F(Gpu, PicksAmongAllWhenAllAreOverTheirGuard) {
   for (const auto count : counts) EXPECT_EQ(count, 10u);
 }
 
-TEST_F(Gpu, RatherTakesAFullOneThanOneThatCannotBeConnected) {
+TEST_F(Gpu, PrefersAFullBackendToOneInBackOff) {
   hears(0, memory(0.99));
   (*backends)[1]->connect_failed(noon);
   (*backends)[2]->connect_failed(noon);
@@ -93,7 +93,7 @@ TEST_F(Gpu, CountsNoMemoryWhileThereIsPlenty) {
   for (const auto count : in_flight_after(60)) EXPECT_EQ(count, 20u);
 }
 
-TEST_F(Gpu, PresumesTheUnknownToBeAsTheOthers) {
+TEST_F(Gpu, SubstitutesTheMeanForUnknownValues) {
   // The others are busy and fairly full; of the third nothing is known, which makes it no better
   // and no worse.
   const SignalValues busy{.kv_cache_ratio = 0.9, .gpu_utilization_ratio = 0.98};
@@ -117,7 +117,7 @@ TEST_F(Gpu, PrefersTheFasterOne) {
   EXPECT_EQ(picks()[2], 300);
 }
 
-TEST_F(Gpu, WithoutAGuardLeavesNobodyAlone) {
+TEST_F(Gpu, WithoutAGuardDeprioritizesNoBackend) {
   hears(0, memory(1));
   auto picker = make_picker("gpu", {.backends = backends}, 3);
 
@@ -143,21 +143,21 @@ class GuardedPool : public ::testing::Test {
   const Backend* other;
 };
 
-TEST_F(GuardedPool, LetsRequestsWaitForTheOther) {
+TEST_F(GuardedPool, QueuesRequestsForTheOtherBackend) {
   Pool pool(state, loop, 1);
-  auto first = pool.place({});
+  auto first = pool.acquire({});
   ASSERT_TRUE(first.ready());
   auto lease = first.take();
   ASSERT_TRUE(lease);
   EXPECT_EQ(lease->backend().get(), other);
 
-  auto second = pool.place({});
+  auto second = pool.acquire({});
   ASSERT_FALSE(second.ready()) << "it waits, though the full one has a place";
-  ASSERT_TRUE(full->try_enter(Clock::now()));
-  full->leave();  // its own request ends: its place is offered to the line, and is not taken
+  ASSERT_TRUE(full->try_acquire(Clock::now()));
+  full->release();  // its own request ends: its place is offered to the line, and is not taken
   EXPECT_EQ(full->load().in_flight(), 0u);
 
-  lease->give_back();
+  lease->release();
   loop.run_until([&] { return second.ready(); });
   auto granted = second.take();
   ASSERT_TRUE(granted);

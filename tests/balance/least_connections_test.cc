@@ -15,7 +15,7 @@ void keep_in_flight(Picker& picker, std::size_t held, int requests) {
   std::vector<Lease> leases;
   for (int i = 0; i < requests; ++i) {
     const BackendPtr* chosen = picker.pick({.now = noon});
-    ASSERT_TRUE(chosen != nullptr && (*chosen)->try_enter(noon));
+    ASSERT_TRUE(chosen != nullptr && (*chosen)->try_acquire(noon));
     Lease lease = Lease::adopt(*chosen);
     if (leases.size() < held) {
       leases.push_back(std::move(lease));
@@ -28,7 +28,7 @@ void keep_in_flight(Picker& picker, std::size_t held, int requests) {
 TEST(LeastConnections, PicksTheLeastLoadedOfASmallPool) {
   auto backends = some_backends(20);
   for (std::size_t i = 0; i < 20; ++i) {
-    for (std::size_t n = 0; n < (i == 13 ? 2 : 3 + i % 4); ++n) (*backends)[i]->try_enter(noon);
+    for (std::size_t n = 0; n < (i == 13 ? 2 : 3 + i % 4); ++n) (*backends)[i]->try_acquire(noon);
   }
   auto picker = make_picker("least-connections", {.backends = backends}, 3);
 
@@ -39,13 +39,13 @@ TEST(LeastConnections, PicksTheLeastLoadedOfASmallPool) {
 
 TEST(LeastConnections, CountsLoadPerWeight) {
   auto backends = weighted_backends({1, 4});
-  for (int i = 0; i < 2; ++i) (*backends)[1]->try_enter(noon);
+  for (int i = 0; i < 2; ++i) (*backends)[1]->try_acquire(noon);
   auto picker = make_picker("least-connections", {.backends = backends}, 3);
 
   // (0 + 1) / 1 against (2 + 1) / 4.
   EXPECT_EQ(index_of(*backends, picker->pick({.now = noon})), 1u);
-  (*backends)[1]->try_enter(noon);
-  (*backends)[1]->try_enter(noon);
+  (*backends)[1]->try_acquire(noon);
+  (*backends)[1]->try_acquire(noon);
   EXPECT_EQ(index_of(*backends, picker->pick({.now = noon})), 0u);
 }
 
@@ -75,7 +75,7 @@ TEST(LeastConnections, KeepsABigPoolEven) {
   // Balls into bins: 10 each in the mean. One random choice would leave 22 on the fullest.
   for (int i = 0; i < 10'000; ++i) {
     const BackendPtr* chosen = picker->pick({.now = noon});
-    ASSERT_TRUE((*chosen)->try_enter(noon));
+    ASSERT_TRUE((*chosen)->try_acquire(noon));
     leases.push_back(Lease::adopt(*chosen));
   }
 

@@ -13,7 +13,7 @@ void answers(const Backend& backend, Duration took) {
   for (int i = 0; i < 200; ++i) backend.load().record_first_byte(took, noon);
 }
 
-TEST(LeastLatency, PrefersTheFasterWhenNobodyIsBusy) {
+TEST(LeastLatency, PrefersTheFasterWhenAllAreIdle) {
   auto backends = some_backends(3);
   answers(*(*backends)[0], 300ms);
   answers(*(*backends)[1], 100ms);
@@ -31,62 +31,62 @@ TEST(LeastLatency, SharesRequestsInFlightBySpeed) {
   answers(*(*backends)[1], 100ms);
   auto picker = make_picker("least-latency", {.backends = backends}, 3);
 
-  for (int i = 0; i < 200; ++i) (*picker->pick({.now = noon}))->try_enter(noon);
+  for (int i = 0; i < 200; ++i) (*picker->pick({.now = noon}))->try_acquire(noon);
 
   EXPECT_NEAR((*backends)[0]->load().in_flight(), 55, 8);
   EXPECT_NEAR((*backends)[1]->load().in_flight(), 145, 8);
 }
 
-TEST(LeastLatency, DoesNotRunOverOneThatIsNew) {
+TEST(LeastLatency, WarmsUpANewBackend) {
   auto backends = some_backends(4);
   for (std::size_t i = 0; i < 3; ++i) {
     answers(*(*backends)[i], 100ms);
-    for (int n = 0; n < 25; ++n) (*backends)[i]->try_enter(noon);
+    for (int n = 0; n < 25; ++n) (*backends)[i]->try_acquire(noon);
   }
   auto picker = make_picker("least-latency", {.backends = backends}, 3);
 
-  for (int i = 0; i < 30; ++i) (*picker->pick({.now = noon}))->try_enter(noon);
+  for (int i = 0; i < 30; ++i) (*picker->pick({.now = noon}))->try_acquire(noon);
 
   // Empty, it would get all 30 and more; it has not answered once.
   EXPECT_GE((*backends)[3]->load().in_flight(), 1u);
   EXPECT_LE((*backends)[3]->load().in_flight(), 6u);
 }
 
-TEST(LeastLatency, DoesNotRunOverOneThatComesBack) {
+TEST(LeastLatency, WarmsUpARecoveredBackend) {
   auto backends = some_backends(4);
   for (std::size_t i = 0; i < 4; ++i) answers(*(*backends)[i], 100ms);
   for (std::size_t i = 0; i < 3; ++i) {
-    for (int n = 0; n < 25; ++n) (*backends)[i]->try_enter(noon);
+    for (int n = 0; n < 25; ++n) (*backends)[i]->try_acquire(noon);
   }
-  (*backends)[3]->load().close(Closure::unhealthy);
-  (*backends)[3]->reopen(Closure::unhealthy);
+  (*backends)[3]->load().take_out(OutOfRotation::unhealthy);
+  (*backends)[3]->put_back(OutOfRotation::unhealthy);
   auto picker = make_picker("least-latency", {.backends = backends}, 3);
 
-  for (int i = 0; i < 30; ++i) (*picker->pick({.now = noon}))->try_enter(noon);
+  for (int i = 0; i < 30; ++i) (*picker->pick({.now = noon}))->try_acquire(noon);
 
   EXPECT_LE((*backends)[3]->load().in_flight(), 6u);
 }
 
-TEST(LeastLatency, DoesNotBelieveOneLuckyAnswer) {
+TEST(LeastLatency, DiscountsASingleFastResponse) {
   auto backends = some_backends(2);
   answers(*(*backends)[0], 100ms);
   (*backends)[1]->load().record_first_byte(1ms, noon);
   for (int n = 0; n < 3; ++n) {
-    (*backends)[0]->try_enter(noon);
-    (*backends)[1]->try_enter(noon);
+    (*backends)[0]->try_acquire(noon);
+    (*backends)[1]->try_acquire(noon);
   }
   auto picker = make_picker("least-latency", {.backends = backends}, 3);
 
-  for (int i = 0; i < 60; ++i) (*picker->pick({.now = noon}))->try_enter(noon);
+  for (int i = 0; i < 60; ++i) (*picker->pick({.now = noon}))->try_acquire(noon);
 
   EXPECT_LT((*backends)[1]->load().in_flight(), 40u) << "by its latency it would have 65";
 }
 
-TEST(LeastLatency, TriesAgainWhomItHasNotAskedForLong) {
+TEST(LeastLatency, RetriesABackendWithoutRecentSamples) {
   auto backends = some_backends(2);
   answers(*(*backends)[0], 100ms);
   answers(*(*backends)[1], 20s);
-  for (int n = 0; n < 4; ++n) (*backends)[0]->try_enter(noon);
+  for (int n = 0; n < 4; ++n) (*backends)[0]->try_acquire(noon);
   auto picker = make_picker("least-latency", {.backends = backends}, 3);
   EXPECT_EQ(index_of(*backends, picker->pick({.now = noon})), 0u);
 
@@ -97,7 +97,7 @@ TEST(LeastLatency, TriesAgainWhomItHasNotAskedForLong) {
   EXPECT_EQ(index_of(*backends, picker->pick({.now = later})), 1u);
 }
 
-TEST(LeastLatency, IsNotDrawnToOneThatFailsQuickly) {
+TEST(LeastLatency, DoesNotPreferABackendThatFailsQuickly) {
   auto backends = some_backends(2);
   answers(*(*backends)[0], 100ms);
   answers(*(*backends)[1], 100ms);
@@ -114,7 +114,7 @@ TEST(LeastLatency, CountsWeights) {
   for (const auto& backend : *backends) answers(*backend, 100ms);
   auto picker = make_picker("least-latency", {.backends = backends}, 3);
 
-  for (int i = 0; i < 200; ++i) (*picker->pick({.now = noon}))->try_enter(noon);
+  for (int i = 0; i < 200; ++i) (*picker->pick({.now = noon}))->try_acquire(noon);
 
   EXPECT_NEAR((*backends)[1]->load().in_flight(), 145, 8);
 }

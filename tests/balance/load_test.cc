@@ -9,12 +9,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST(Load, TakesNoMorePlacesThanTheLimit) {
+TEST(Load, NeverExceedsTheLimit) {
   Load load;
 
-  const bool first = load.try_enter(2);
-  const bool second = load.try_enter(2);
-  const bool third = load.try_enter(2);
+  const bool first = load.try_acquire(2);
+  const bool second = load.try_acquire(2);
+  const bool third = load.try_acquire(2);
 
   EXPECT_TRUE(first && second);
   EXPECT_FALSE(third);
@@ -25,7 +25,7 @@ TEST(Load, TakesNoMorePlacesThanTheLimit) {
 TEST(Load, WithoutALimitThereIsAlwaysRoom) {
   Load load;
 
-  for (int i = 0; i < 1000; ++i) ASSERT_TRUE(load.try_enter(0));
+  for (int i = 0; i < 1000; ++i) ASSERT_TRUE(load.try_acquire(0));
 
   EXPECT_TRUE(load.has_room(0));
   EXPECT_EQ(load.in_flight(), 1000u);
@@ -37,9 +37,9 @@ TEST(Load, BacksOffTwiceAsLongEachTimeUpToTenSeconds) {
 
   for (const Duration wait : {1s, 2s, 4s, 8s, 10s, 10s}) {
     load.back_off(now);
-    EXPECT_TRUE(load.avoided(now));
-    EXPECT_TRUE(load.avoided(now + wait - 1ms));
-    EXPECT_FALSE(load.avoided(now + wait));
+    EXPECT_TRUE(load.in_backoff(now));
+    EXPECT_TRUE(load.in_backoff(now + wait - 1ms));
+    EXPECT_FALSE(load.in_backoff(now + wait));
     now += wait;
   }
 }
@@ -50,10 +50,10 @@ TEST(Load, ManyFailuresAtOnceAreOneFailure) {
   for (int i = 0; i < 100; ++i) load.back_off(noon + i * 1ms);
 
   EXPECT_EQ(load.connect_failures(), 1u);
-  EXPECT_FALSE(load.avoided(noon + 1s));
+  EXPECT_FALSE(load.in_backoff(noon + 1s));
 }
 
-TEST(Load, OneSuccessForgetsAllFailures) {
+TEST(Load, OneSuccessResetsAllFailures) {
   Load load;
   load.back_off(noon);
   load.back_off(noon + 1s);
@@ -62,10 +62,10 @@ TEST(Load, OneSuccessForgetsAllFailures) {
 
   EXPECT_TRUE(recovered);
   EXPECT_FALSE(load.recover());
-  EXPECT_FALSE(load.suspect());
-  EXPECT_FALSE(load.avoided(noon + 1s));
+  EXPECT_FALSE(load.needs_trial());
+  EXPECT_FALSE(load.in_backoff(noon + 1s));
   load.back_off(noon + 2s);
-  EXPECT_FALSE(load.avoided(noon + 3s));
+  EXPECT_FALSE(load.in_backoff(noon + 3s));
 }
 
 TEST(Load, KnowsNoLatencyBeforeTheFirstAnswer) {
@@ -92,24 +92,24 @@ TEST(Load, CountsErrorsByTheirFault) {
   EXPECT_EQ(load.errors_total(), 3u);
 }
 
-TEST(Backend, OnTrialIsLeftAloneByTheOthers) {
+TEST(Backend, OnTrialGetsNoOtherRequests) {
   Backend backend(some_spec(0));
   backend.connect_failed(noon);
-  ASSERT_FALSE(backend.load().avoided(noon + 1s));
+  ASSERT_FALSE(backend.load().in_backoff(noon + 1s));
 
-  const bool entered = backend.try_enter(noon + 1s);
+  const bool entered = backend.try_acquire(noon + 1s);
 
   EXPECT_TRUE(entered);
-  EXPECT_TRUE(backend.load().avoided(noon + 2s));
-  EXPECT_FALSE(backend.load().avoided(noon + 3s));
+  EXPECT_TRUE(backend.load().in_backoff(noon + 2s));
+  EXPECT_FALSE(backend.load().in_backoff(noon + 3s));
   backend.connected();
-  EXPECT_FALSE(backend.load().avoided(noon + 2s));
-  backend.leave();
+  EXPECT_FALSE(backend.load().in_backoff(noon + 2s));
+  backend.release();
 }
 
-TEST(Lease, GivesItsPlaceBackWhenDropped) {
+TEST(Lease, IsReleasedWhenDropped) {
   auto backend = std::make_shared<Backend>(some_spec(0));
-  ASSERT_TRUE(backend->try_enter(noon));
+  ASSERT_TRUE(backend->try_acquire(noon));
 
   {
     Lease lease = Lease::adopt(backend);
@@ -123,10 +123,10 @@ TEST(Lease, GivesItsPlaceBackWhenDropped) {
   EXPECT_EQ(backend->load().picks_total(), 1u);
 }
 
-TEST(Lease, GivesItsPlaceBackWhenAnotherTakesItsVariable) {
+TEST(Lease, IsReleasedOnMoveAssignment) {
   auto one = std::make_shared<Backend>(some_spec(0));
   auto other = std::make_shared<Backend>(some_spec(1));
-  ASSERT_TRUE(one->try_enter(noon) && other->try_enter(noon));
+  ASSERT_TRUE(one->try_acquire(noon) && other->try_acquire(noon));
   Lease lease = Lease::adopt(one);
 
   lease = Lease::adopt(other);

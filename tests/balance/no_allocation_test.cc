@@ -56,13 +56,13 @@ TEST(NoAllocation, InAPick) {
       auto backends = some_backends(count, 2);
       auto picker = make_picker(name, {.backends = backends}, 1);
       Hint hint{.now = noon};
-      hint.tried.add((*backends)[0].get());
+      hint.excluded.add((*backends)[0].get());
 
       const std::size_t before = allocations;
       for (std::uint64_t key = 0; key < 3 * count; ++key) {
         hint.key = key;
         const BackendPtr* chosen = picker->pick(hint);
-        if (chosen != nullptr) (*chosen)->try_enter(noon);
+        if (chosen != nullptr) (*chosen)->try_acquire(noon);
       }
 
       EXPECT_EQ(allocations, before) << name << " over " << count;
@@ -70,14 +70,14 @@ TEST(NoAllocation, InAPick) {
   }
 }
 
-TEST(NoAllocation, InPlacingAndLeaving) {
+TEST(NoAllocation, InAcquireAndRelease) {
   auto state = PoolState::build(some_pool(4, 100));
   Loop loop;
   Pool pool(state, loop, 1);
 
   const std::size_t before = allocations;
   for (int i = 0; i < 100; ++i) {
-    auto task = pool.place({});
+    auto task = pool.acquire({});
     ASSERT_TRUE(task.ready());
     auto lease = task.take();
     ASSERT_TRUE(lease);

@@ -57,7 +57,7 @@ INSTANTIATE_TEST_SUITE_P(, EveryPickerOfSeveral, ::testing::ValuesIn(cases({3, 4
 INSTANTIATE_TEST_SUITE_P(, EveryPickerOfAFew, ::testing::ValuesIn(cases({2, 3})), name_of);
 INSTANTIATE_TEST_SUITE_P(, EveryPickerOfMany, ::testing::ValuesIn(cases({40, 500})), name_of);
 
-TEST_P(EveryPicker, PicksEverybodySoonerOrLater) {
+TEST_P(EveryPicker, PicksEachBackendEventually) {
   auto backends = some_backends(size());
   auto picker = picker_over(backends);
 
@@ -67,19 +67,19 @@ TEST_P(EveryPicker, PicksEverybodySoonerOrLater) {
   for (std::size_t i = 0; i < size(); ++i) EXPECT_GT(counts[i], 0) << "backend " << i;
 }
 
-TEST_P(EveryPicker, NeverPicksOneThatWasTried) {
+TEST_P(EveryPicker, NeverPicksAnExcludedBackend) {
   auto backends = some_backends(size());
   auto picker = picker_over(backends);
   Hint hint{.now = noon};
 
   std::set<const Backend*> picked;
-  const std::size_t tries = std::min(size(), Tried::capacity);
+  const std::size_t tries = std::min(size(), ExcludedBackends::capacity);
   for (std::size_t i = 0; i < tries; ++i) {
     hint.key = i;
     const BackendPtr* chosen = picker->pick(hint);
     ASSERT_NE(chosen, nullptr);
     EXPECT_TRUE(picked.insert(chosen->get()).second);
-    hint.tried.add(chosen->get());
+    hint.excluded.add(chosen->get());
   }
 
   if (tries == size()) {
@@ -87,7 +87,7 @@ TEST_P(EveryPicker, NeverPicksOneThatWasTried) {
   }
 }
 
-TEST_P(EveryPicker, NeverPicksOneThatIsFull) {
+TEST_P(EveryPicker, NeverPicksAFullBackend) {
   auto backends = some_backends(size(), 2);
   auto picker = picker_over(backends);
   Rng keys(7);
@@ -95,13 +95,13 @@ TEST_P(EveryPicker, NeverPicksOneThatIsFull) {
   for (std::size_t i = 0; i < 2 * size(); ++i) {
     const BackendPtr* chosen = picker->pick({.key = keys(), .now = noon});
     ASSERT_NE(chosen, nullptr) << "with " << i << " places taken";
-    ASSERT_TRUE((*chosen)->try_enter(noon));
+    ASSERT_TRUE((*chosen)->try_acquire(noon));
   }
 
   EXPECT_EQ(picker->pick({.now = noon}), nullptr);
 }
 
-TEST_P(EveryPicker, LeavesOneInBackOffAloneWhileAnotherStands) {
+TEST_P(EveryPicker, SkipsABackendInBackOffWhileAnotherIsAvailable) {
   auto backends = some_backends(size());
   for (std::size_t i = 0; i + 1 < size(); ++i) (*backends)[i]->connect_failed(noon);
   auto picker = picker_over(backends);
@@ -111,18 +111,18 @@ TEST_P(EveryPicker, LeavesOneInBackOffAloneWhileAnotherStands) {
   EXPECT_EQ(counts[size() - 1], 50);
 }
 
-TEST_P(EveryPickerOfSeveral, WaitsForOneThatStandsRatherThanTakeOneInBackOff) {
+TEST_P(EveryPickerOfSeveral, PicksNoneWhileTheAvailableBackendIsFull) {
   auto backends = some_backends(size(), 1);
   for (std::size_t i = 1; i < size(); ++i) (*backends)[i]->connect_failed(noon);
   auto picker = picker_over(backends);
 
-  ASSERT_TRUE((*backends)[0]->try_enter(noon));
+  ASSERT_TRUE((*backends)[0]->try_acquire(noon));
 
   EXPECT_EQ(picker->pick({.now = noon}), nullptr);
   EXPECT_NE(picker->pick({.now = noon + 1s}), nullptr);
 }
 
-TEST_P(EveryPicker, TakesOneInBackOffWhenAllAre) {
+TEST_P(EveryPicker, PicksABackendInBackOffWhenAllAre) {
   auto backends = some_backends(size());
   for (const auto& backend : *backends) backend->connect_failed(noon);
   auto picker = picker_over(backends);
@@ -133,12 +133,12 @@ TEST_P(EveryPicker, TakesOneInBackOffWhenAllAre) {
   EXPECT_GT(counts[0], 0);
 }
 
-TEST_P(EveryPickerOfAFew, TakesOneInBackOffWhenAllOthersWereTried) {
+TEST_P(EveryPickerOfAFew, PicksABackendInBackOffWhenAllOthersAreExcluded) {
   auto backends = some_backends(size());
   (*backends)[0]->connect_failed(noon);
   auto picker = picker_over(backends);
   Hint hint{.now = noon};
-  for (std::size_t i = 1; i < size(); ++i) hint.tried.add((*backends)[i].get());
+  for (std::size_t i = 1; i < size(); ++i) hint.excluded.add((*backends)[i].get());
 
   const BackendPtr* chosen = picker->pick(hint);
 
@@ -149,7 +149,7 @@ TEST_P(EveryPicker, FindsTheOnlyOneThatIsLeft) {
   auto backends = some_backends(size(), 1);
   for (std::size_t i = 0; i < size(); ++i) {
     if (i == size() / 2) continue;
-    ASSERT_TRUE((*backends)[i]->try_enter(noon));
+    ASSERT_TRUE((*backends)[i]->try_acquire(noon));
   }
   auto picker = picker_over(backends);
 
@@ -161,7 +161,7 @@ TEST_P(EveryPicker, FindsTheOnlyOneThatIsLeft) {
 
 TEST_P(EveryPickerOfMany, OfTwoWorkersDoesNotWalkInStep) {
   auto backends = some_backends(size());
-  const PickerMaker make = picker_maker(GetParam().picker, {.backends = backends});
+  const PickerFactory make = picker_factory(GetParam().picker, {.backends = backends});
   auto one = make(1);
   auto other = make(2);
 
@@ -175,7 +175,7 @@ TEST_P(EveryPickerOfMany, OfTwoWorkersDoesNotWalkInStep) {
 
 TEST_P(EveryPicker, IsTheSameForTheSameSeed) {
   auto backends = some_backends(size());
-  const PickerMaker make = picker_maker(GetParam().picker, {.backends = backends});
+  const PickerFactory make = picker_factory(GetParam().picker, {.backends = backends});
   auto one = make(5);
   auto other = make(5);
 
@@ -184,7 +184,7 @@ TEST_P(EveryPicker, IsTheSameForTheSameSeed) {
   }
 }
 
-TEST(Pickers, OfNoBackendsPickNobody) {
+TEST(Pickers, OfAnEmptyPoolPickNone) {
   for (auto name : known_pickers()) {
     auto picker = make_picker(name, {.backends = some_backends(0)}, 1);
     EXPECT_EQ(picker->pick({.now = noon}), nullptr) << name;

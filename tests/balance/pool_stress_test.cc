@@ -55,7 +55,7 @@ class Visit {
 
 Task<void> request(Pool& pool, Loop& loop, Servers& servers, Hint hint, Instant deadline,
                    std::uint32_t turns) {
-  auto lease = co_await pool.place(hint, deadline);
+  auto lease = co_await pool.acquire(hint, deadline);
   if (!lease) {
     servers.refused.fetch_add(1);
     co_return;
@@ -74,7 +74,7 @@ Task<void> drive(Pool& pool, Loop& loop, Servers& servers, std::uint64_t seed) {
       const bool leaves = rng.below(16) == 0;
       if (client.valid() && !client.ready() && !leaves) continue;
       Hint hint{.key = rng.below(50)};
-      if (rng.below(4) == 0) hint.tried.add(pool.state().backends()[rng.below(backends)].get());
+      if (rng.below(4) == 0) hint.excluded.add(pool.state().backends()[rng.below(backends)].get());
       const Instant deadline = rng.below(8) == 0 ? loop.now() + 1ms : never;
       client.drop();
       client = request(pool, loop, servers, hint, deadline, rng.below(4));
@@ -91,9 +91,9 @@ Task<void> drive(Pool& pool, Loop& loop, Servers& servers, std::uint64_t seed) {
   }
 }
 
-class Stress : public ::testing::TestWithParam<std::string_view> {};
+class PoolStress : public ::testing::TestWithParam<std::string_view> {};
 
-TEST_P(Stress, ExceedsNoLimitAndLeavesNothingBehind) {
+TEST_P(PoolStress, ExceedsNoLimitAndLeavesNothingBehind) {
   PoolSpec spec = some_pool(backends, limit, {.size = 60});
   spec.picker = GetParam();
   auto state = PoolState::build(spec);
@@ -122,13 +122,14 @@ TEST_P(Stress, ExceedsNoLimitAndLeavesNothingBehind) {
   for (const auto& backend : state->backends()) EXPECT_EQ(backend->load().in_flight(), 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(, Stress, ::testing::ValuesIn(known_pickers()), [](const auto& instance) {
-  std::string name(instance.param);
-  for (char& c : name) {
-    if (c == '-') c = '_';
-  }
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(, PoolStress, ::testing::ValuesIn(known_pickers()),
+                         [](const auto& instance) {
+                           std::string name(instance.param);
+                           for (char& c : name) {
+                             if (c == '-') c = '_';
+                           }
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace evenkeel::testing

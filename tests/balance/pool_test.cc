@@ -15,18 +15,18 @@ using namespace std::chrono_literals;
 
 constexpr Duration patience = 10s;  // for what must happen; a test that needs it has failed
 
-class Placing : public ::testing::Test {
+class PoolAcquire : public ::testing::Test {
  protected:
   // A pool of backends with `limit` places each, and this worker's entrance to it.
   void given(PoolSpec spec) {
     state_ = PoolState::build(std::move(spec));
     pool_.emplace(state_, loop_, 1);
   }
-  Task<Result<Lease>> place(Hint hint = {}, Instant deadline = never) {
-    return pool_->place(hint, deadline);
+  Task<Result<Lease>> acquire(Hint hint = {}, Instant deadline = never) {
+    return pool_->acquire(hint, deadline);
   }
-  Lease place_now(const Hint& hint = {}) {
-    auto task = pool_->place(hint);
+  Lease acquire_now(const Hint& hint = {}) {
+    auto task = pool_->acquire(hint);
     EXPECT_TRUE(task.ready());
     auto lease = task.take();
     EXPECT_TRUE(lease.ok());
@@ -54,11 +54,11 @@ class Placing : public ::testing::Test {
   std::optional<Pool> pool_;
 };
 
-TEST_F(Placing, AnswersAtOnceWhileThereIsRoom) {
+TEST_F(PoolAcquire, AnswersAtOnceWhileThereIsRoom) {
   given(some_pool(2, 1));
 
-  Lease one = place_now();
-  Lease other = place_now();
+  Lease one = acquire_now();
+  Lease other = acquire_now();
 
   EXPECT_NE(one.backend(), other.backend());
   EXPECT_EQ(state_->in_flight(), 2u);
@@ -66,36 +66,36 @@ TEST_F(Placing, AnswersAtOnceWhileThereIsRoom) {
   EXPECT_EQ(one.waited(), Duration{});
 }
 
-TEST_F(Placing, HasNobodyForARequestThatHasTriedAll) {
+TEST_F(PoolAcquire, FailsWhenAllBackendsAreExcluded) {
   given(some_pool(2, 0));
   Hint hint;
-  hint.tried.add(backend(0).get());
-  hint.tried.add(backend(1).get());
+  hint.excluded.add(backend(0).get());
+  hint.excluded.add(backend(1).get());
 
-  auto result = place(hint).take();
+  auto result = acquire(hint).take();
 
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().fault, Fault::no_backend);
-  EXPECT_EQ(result.error().side, Side::us);
+  EXPECT_EQ(result.error().side, Side::proxy);
 }
 
-TEST_F(Placing, HasNobodyInAnEmptyPool) {
+TEST_F(PoolAcquire, FailsInAnEmptyPool) {
   given(some_pool(0, 0));
 
-  auto result = place().take();
+  auto result = acquire().take();
 
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().fault, Fault::no_backend);
 }
 
-TEST_F(Placing, WaitsForAPlaceWhenAllAreTaken) {
+TEST_F(PoolAcquire, QueuesWhenAllBackendsAreFull) {
   given(some_pool(1, 1));
-  Lease first = place_now();
-  auto waiting = place();
+  Lease first = acquire_now();
+  auto waiting = acquire();
   ASSERT_FALSE(waiting.ready());
   ASSERT_EQ(state_->queue().waiting, 1u);
 
-  first.give_back();
+  first.release();
 
   ASSERT_TRUE(becomes_ready(waiting));
   auto lease = waiting.take();
@@ -107,14 +107,14 @@ TEST_F(Placing, WaitsForAPlaceWhenAllAreTaken) {
   EXPECT_EQ(state_->queue().waited_sum, lease->waited());
 }
 
-TEST_F(Placing, ServesTheLineInItsOrder) {
+TEST_F(PoolAcquire, ServesTheQueueInOrder) {
   given(some_pool(1, 1));
-  Lease taken = place_now();
+  Lease taken = acquire_now();
   std::vector<Task<Result<Lease>>> line;
-  for (int i = 0; i < 5; ++i) line.push_back(place());
+  for (int i = 0; i < 5; ++i) line.push_back(acquire());
 
   for (std::size_t next = 0; next < line.size(); ++next) {
-    taken.give_back();
+    taken.release();
     ASSERT_TRUE(becomes_ready(line[next]));
     for (std::size_t later = next + 1; later < line.size(); ++later) {
       EXPECT_FALSE(line[later].ready());
@@ -123,86 +123,86 @@ TEST_F(Placing, ServesTheLineInItsOrder) {
   }
 }
 
-TEST_F(Placing, LetsNobodyOvertakeTheLine) {
+TEST_F(PoolAcquire, LetsNoRequestOvertakeTheQueue) {
   given(some_pool(1, 1));
-  Lease taken = place_now();
-  auto first = place();
+  Lease taken = acquire_now();
+  auto first = acquire();
 
-  taken.give_back();  // granted to the first, who does not know yet
-  auto second = place();
+  taken.release();  // granted to the first, who does not know yet
+  auto second = acquire();
 
   EXPECT_FALSE(second.ready());
   ASSERT_TRUE(becomes_ready(first));
   EXPECT_FALSE(second.ready());
-  first.take()->give_back();
+  first.take()->release();
   ASSERT_TRUE(becomes_ready(second));
   EXPECT_TRUE(second.take());
 }
 
-TEST_F(Placing, RefusesWhenTheLineIsFull) {
+TEST_F(PoolAcquire, FailsWhenTheQueueIsFull) {
   given(some_pool(1, 1, {.size = 2}));
-  Lease taken = place_now();
-  auto first = place();
-  auto second = place();
+  Lease taken = acquire_now();
+  auto first = acquire();
+  auto second = acquire();
 
-  auto third = place();
+  auto third = acquire();
 
   ASSERT_TRUE(third.ready());
   auto result = third.take();
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().fault, Fault::queue_full);
-  EXPECT_EQ(result.error().side, Side::us);
+  EXPECT_EQ(result.error().side, Side::proxy);
   EXPECT_EQ(state_->queue().full_total, 1u);
   EXPECT_EQ(state_->queue().waiting, 2u);
 }
 
-TEST_F(Placing, RefusesAtOnceWithoutALine) {
+TEST_F(PoolAcquire, FailsAtOnceWithoutAQueue) {
   given(some_pool(1, 1, {.size = 0}));
-  Lease taken = place_now();
+  Lease taken = acquire_now();
 
-  auto result = place().take();
+  auto result = acquire().take();
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().fault, Fault::queue_full);
 
-  taken.give_back();
-  EXPECT_TRUE(place_now());
+  taken.release();
+  EXPECT_TRUE(acquire_now());
 }
 
-TEST_F(Placing, GivesUpAfterTheQueuesTimeout) {
+TEST_F(PoolAcquire, GivesUpAfterTheQueuesTimeout) {
   given(some_pool(1, 1, {.timeout = 1ms}));
-  Lease taken = place_now();
-  auto waiting = place();
+  Lease taken = acquire_now();
+  auto waiting = acquire();
 
   ASSERT_TRUE(becomes_ready(waiting));
 
   auto result = waiting.take();
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().fault, Fault::queue_timeout);
-  EXPECT_EQ(result.error().side, Side::us);
+  EXPECT_EQ(result.error().side, Side::proxy);
   EXPECT_EQ(state_->queue().timeout_total, 1u);
   EXPECT_EQ(state_->queue().waiting, 0u);
-  taken.give_back();
+  taken.release();
   EXPECT_EQ(state_->in_flight(), 0u);
 }
 
-TEST_F(Placing, GivesUpAtTheRequestsOwnDeadline) {
+TEST_F(PoolAcquire, GivesUpAtTheRequestsOwnDeadline) {
   given(some_pool(1, 1));
-  Lease taken = place_now();
-  auto waiting = place({}, Clock::now() + 1ms);
+  Lease taken = acquire_now();
+  auto waiting = acquire({}, Clock::now() + 1ms);
 
   ASSERT_TRUE(becomes_ready(waiting));
 
   EXPECT_EQ(waiting.take().error().fault, Fault::queue_timeout);
 }
 
-TEST_F(Placing, AnAbandonedWaitLeavesTheLine) {
+TEST_F(PoolAcquire, AnAbandonedWaitLeavesTheQueue) {
   given(some_pool(1, 1));
-  Lease taken = place_now();
-  auto first = place();
-  auto second = place();
+  Lease taken = acquire_now();
+  auto first = acquire();
+  auto second = acquire();
 
   first.drop();
-  taken.give_back();
+  taken.release();
 
   ASSERT_TRUE(becomes_ready(second));
   EXPECT_TRUE(second.take());
@@ -210,13 +210,13 @@ TEST_F(Placing, AnAbandonedWaitLeavesTheLine) {
   EXPECT_EQ(state_->in_flight(), 0u);
 }
 
-TEST_F(Placing, APlaceGrantedToOneWhoHasJustGoneGoesToTheNext) {
+TEST_F(PoolAcquire, AGrantToADroppedWaiterGoesToTheNext) {
   given(some_pool(1, 1));
-  Lease taken = place_now();
-  auto first = place();
-  auto second = place();
+  Lease taken = acquire_now();
+  auto first = acquire();
+  auto second = acquire();
 
-  taken.give_back();  // granted to the first; the message is on its way
+  taken.release();  // granted to the first; the message is on its way
   first.drop();
 
   ASSERT_TRUE(becomes_ready(second));
@@ -225,111 +225,111 @@ TEST_F(Placing, APlaceGrantedToOneWhoHasJustGoneGoesToTheNext) {
   EXPECT_EQ(state_->in_flight(), 0u);
 }
 
-TEST_F(Placing, APlaceGrantedToTheLastWhoHasJustGoneIsFreeAgain) {
+TEST_F(PoolAcquire, AGrantToTheLastDroppedWaiterIsReleased) {
   given(some_pool(1, 1));
-  Lease taken = place_now();
-  auto only = place();
+  Lease taken = acquire_now();
+  auto only = acquire();
 
-  taken.give_back();
+  taken.release();
   only.drop();
 
   EXPECT_EQ(state_->in_flight(), 0u);
-  EXPECT_TRUE(place_now());
+  EXPECT_TRUE(acquire_now());
 }
 
-TEST_F(Placing, AWaitEndsInAPlaceEvenIfItsDeadlineHasPassedMeanwhile) {
+TEST_F(PoolAcquire, AGrantIsUsedEvenIfTheDeadlineHasPassed) {
   given(some_pool(1, 1, {.timeout = 1ms}));
-  Lease taken = place_now();
-  auto waiting = place();
+  Lease taken = acquire_now();
+  auto waiting = acquire();
   while (Clock::now() < loop_.now() + 5ms) {
   }
 
-  taken.give_back();
+  taken.release();
 
   ASSERT_TRUE(becomes_ready(waiting));
   EXPECT_TRUE(waiting.take());
 }
 
-TEST_F(Placing, DroppingTheLoopDropsThoseWhoWait) {
+TEST_F(PoolAcquire, DroppingTheLoopDropsItsWaiters) {
   given(some_pool(1, 1));
-  Lease taken = place_now();
+  Lease taken = acquire_now();
   {
     Loop other;
     Pool entrance(state_, other, 2);
     struct {
       static Task<void> hold(Pool& pool) {
-        auto lease = co_await pool.place({});
+        auto lease = co_await pool.acquire({});
         if (!lease) co_return;
       }
     } request;
     other.spawn(request.hold(entrance));
     other.spawn(request.hold(entrance));
     ASSERT_EQ(state_->queue().waiting, 2u);
-    taken.give_back();
+    taken.release();
   }
 
   EXPECT_EQ(state_->queue().waiting, 0u);
   EXPECT_EQ(state_->in_flight(), 0u);
 }
 
-TEST_F(Placing, OneWhoHasTriedABackendIsPassedOverForTheNextInLine) {
+TEST_F(PoolAcquire, AWaiterThatExcludesTheBackendIsSkipped) {
   given(some_pool(2, 1));
-  Lease on_first = place_now();
-  Lease on_second = place_now();
+  Lease on_first = acquire_now();
+  Lease on_second = acquire_now();
   Hint hint;
-  hint.tried.add(on_first.backend().get());
-  auto choosy = place(hint);
-  auto any = place();
+  hint.excluded.add(on_first.backend().get());
+  auto choosy = acquire(hint);
+  auto any = acquire();
 
   const BackendPtr freed = on_first.backend();
-  on_first.give_back();
+  on_first.release();
 
   ASSERT_TRUE(becomes_ready(any));
   EXPECT_EQ(any.take()->backend(), freed);
   EXPECT_FALSE(choosy.ready());
   const BackendPtr wanted = on_second.backend();
-  on_second.give_back();
+  on_second.release();
   ASSERT_TRUE(becomes_ready(choosy));
   EXPECT_EQ(choosy.take()->backend(), wanted);
 }
 
-TEST_F(Placing, ANewcomerTakesThePlaceThatTheLineMayNotUse) {
+TEST_F(PoolAcquire, ANewRequestTakesASlotThatNoWaiterMayUse) {
   given(some_pool(2, 1));
-  Lease on_first = place_now();
-  Lease on_second = place_now();
+  Lease on_first = acquire_now();
+  Lease on_second = acquire_now();
   Hint hint;
-  hint.tried.add(on_first.backend().get());
-  auto choosy = place(hint);
-  on_first.give_back();  // of no use to the one in line
+  hint.excluded.add(on_first.backend().get());
+  auto choosy = acquire(hint);
+  on_first.release();  // of no use to the one in line
 
-  auto newcomer = place();
+  auto newcomer = acquire();
 
   ASSERT_TRUE(newcomer.ready());
   EXPECT_TRUE(newcomer.take());
   EXPECT_FALSE(choosy.ready());
 }
 
-TEST_F(Placing, WaitsForOneThatStandsRatherThanUseOneInBackOff) {
+TEST_F(PoolAcquire, WaitsForAnAvailableBackendRatherThanUseOneInBackOff) {
   given(some_pool(2, 1));
   backend(0)->connect_failed(Clock::now());
-  Lease taken = place_now();
+  Lease taken = acquire_now();
   ASSERT_EQ(taken.backend(), backend(1));
 
-  auto waiting = place();
+  auto waiting = acquire();
   ASSERT_FALSE(waiting.ready());
-  taken.give_back();
+  taken.release();
 
   ASSERT_TRUE(becomes_ready(waiting));
   EXPECT_EQ(waiting.take()->backend(), backend(1));
 }
 
-TEST_F(Placing, OneThatRecoversServesTheLineAtOnce) {
+TEST_F(PoolAcquire, ARecoveredBackendServesTheQueueAtOnce) {
   given(some_pool(2, 2));
   backend(0)->connect_failed(Clock::now());
-  Lease one = place_now();
-  Lease other = place_now();
-  auto first = place();
-  auto second = place();
+  Lease one = acquire_now();
+  Lease other = acquire_now();
+  auto first = acquire();
+  auto second = acquire();
   ASSERT_FALSE(first.ready() || second.ready());
 
   backend(0)->connected();
@@ -339,11 +339,11 @@ TEST_F(Placing, OneThatRecoversServesTheLineAtOnce) {
   EXPECT_EQ(second.take()->backend(), backend(0));
 }
 
-TEST_F(Placing, TheEndOfABackOffIsSeenByThoseWhoWait) {
+TEST_F(PoolAcquire, WaitersSeeTheEndOfABackOff) {
   given(some_pool(2, 1));
-  backend(0)->connect_failed(Clock::now() - Load::first_backoff + 100ms);
-  Lease taken = place_now();
-  auto waiting = place();
+  backend(0)->connect_failed(Clock::now() - Load::initial_backoff + 100ms);
+  Lease taken = acquire_now();
+  auto waiting = acquire();
   ASSERT_FALSE(waiting.ready());
 
   ASSERT_TRUE(becomes_ready(waiting));
@@ -351,106 +351,106 @@ TEST_F(Placing, TheEndOfABackOffIsSeenByThoseWhoWait) {
   EXPECT_EQ(waiting.take()->backend(), backend(0));
 }
 
-TEST_F(Placing, APlaceReturnedOnAnotherThreadWakesThisLoop) {
+TEST_F(PoolAcquire, AReleaseOnAnotherThreadWakesThisLoop) {
   given(some_pool(1, 1));
-  Lease taken = place_now();
-  auto waiting = place();
+  Lease taken = acquire_now();
+  auto waiting = acquire();
 
-  std::thread other([lease = std::move(taken)]() mutable { lease.give_back(); });
+  std::thread other([lease = std::move(taken)]() mutable { lease.release(); });
 
   EXPECT_TRUE(becomes_ready(waiting));
   other.join();
   EXPECT_TRUE(waiting.take());
 }
 
-TEST_F(Placing, AReloadKeepsCountersAndServesBothLinesFromTheSamePlaces) {
+TEST_F(PoolAcquire, AReloadKeepsCountersAndServesOldAndNewWaiters) {
   given(some_pool(2, 1));
   const std::uint64_t picks_before = backend(0)->load().picks_total();
-  Lease one = place_now();
-  Lease other = place_now();
-  auto old_plan = place();
+  Lease one = acquire_now();
+  Lease other = acquire_now();
+  auto old_plan = acquire();
 
   PoolSpec spec = some_pool(2, 1);
   spec.backends[0].weight = 3;  // changed: another object, the same counters
   auto renewed = PoolState::build(spec, state_.get());
-  renewed->take_over();
+  renewed->activate();
   Pool entrance(renewed, loop_, 2);
-  auto new_plan = entrance.place({});
+  auto new_plan = entrance.acquire({});
 
   EXPECT_NE(renewed->backends()[0], backend(0));
   EXPECT_EQ(renewed->backends()[1], backend(1));
   EXPECT_EQ(renewed->in_flight(), 2u);
   EXPECT_EQ(renewed->backends()[0]->load().picks_total(), picks_before + 1);
-  one.give_back();
+  one.release();
   ASSERT_TRUE(becomes_ready(old_plan));
   EXPECT_FALSE(new_plan.ready());
-  other.give_back();
+  other.release();
   EXPECT_TRUE(becomes_ready(new_plan));
   EXPECT_TRUE(new_plan.take());
 }
 
-TEST_F(Placing, AReloadThatAddsABackendServesThoseWhoComeAfterItAtOnce) {
+TEST_F(PoolAcquire, AReloadThatAddsABackendServesNewRequestsAtOnce) {
   given(some_pool(1, 1));
-  Lease taken = place_now();
-  auto old_plan = place();
+  Lease taken = acquire_now();
+  auto old_plan = acquire();
 
   auto renewed = PoolState::build(some_pool(2, 1), state_.get());
-  renewed->take_over();
+  renewed->activate();
   Pool entrance(renewed, loop_, 2);
-  auto new_plan = entrance.place({});
+  auto new_plan = entrance.acquire({});
 
   ASSERT_TRUE(new_plan.ready());
   EXPECT_EQ(new_plan.take()->backend(), renewed->backends()[1]);
   EXPECT_FALSE(old_plan.ready());
 }
 
-TEST_F(Placing, AReloadThatRaisesTheLimitServesThoseWhoWaitFirst) {
+TEST_F(PoolAcquire, AReloadThatRaisesTheLimitServesWaitersFirst) {
   given(some_pool(1, 1));
-  Lease taken = place_now();
-  auto old_plan = place();
+  Lease taken = acquire_now();
+  auto old_plan = acquire();
 
   auto renewed = PoolState::build(some_pool(1, 2), state_.get());
-  renewed->take_over();
+  renewed->activate();
   Pool entrance(renewed, loop_, 2);
-  auto new_plan = entrance.place({});
+  auto new_plan = entrance.acquire({});
 
   EXPECT_TRUE(becomes_ready(old_plan));
   EXPECT_FALSE(new_plan.ready());
 }
 
-TEST_F(Placing, AReloadThatLowersTheLimitHoldsForThoseOfBeforeToo) {
+TEST_F(PoolAcquire, AReloadThatLowersTheLimitAppliesToEarlierRequests) {
   given(some_pool(1, 2));
-  Lease one = place_now();
-  Lease other = place_now();
-  auto old_plan = place();
+  Lease one = acquire_now();
+  Lease other = acquire_now();
+  auto old_plan = acquire();
 
   auto renewed = PoolState::build(some_pool(1, 1), state_.get());
-  renewed->take_over();
-  one.give_back();
+  renewed->activate();
+  one.release();
 
   EXPECT_FALSE(becomes_ready(old_plan));
-  other.give_back();
+  other.release();
   EXPECT_TRUE(becomes_ready(old_plan));
 }
 
-TEST_F(Placing, APoolWithoutLimitsIsNeverSaturated) {
+TEST_F(PoolAcquire, APoolWithoutLimitsIsNeverSaturated) {
   given(some_pool(2, 0));
   std::vector<Lease> leases;
 
-  for (int i = 0; i < 1000; ++i) leases.push_back(place_now());
+  for (int i = 0; i < 1000; ++i) leases.push_back(acquire_now());
 
   EXPECT_EQ(state_->in_flight(), 1000u);
   EXPECT_EQ(state_->saturation_ratio(), 0.0);
   EXPECT_EQ(state_->queue().waiting, 0u);
 }
 
-TEST_F(Placing, CountsThoseThatStand) {
+TEST_F(PoolAcquire, CountsAvailableBackends) {
   given(some_pool(3, 0));
 
   backend(1)->connect_failed(noon);
 
-  EXPECT_EQ(state_->standing(noon), 2u);
-  EXPECT_EQ(state_->standing(noon + 1s), 3u);
+  EXPECT_EQ(state_->available(noon), 2u);
+  EXPECT_EQ(state_->available(noon + 1s), 3u);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "balance/depth.h"
+#include "balance/queue_estimate.h"
 #include "balance/some_backends.h"
 
 namespace evenkeel::testing {
@@ -9,71 +9,71 @@ namespace {
 using namespace std::chrono_literals;
 
 void enter(Load& load, int requests) {
-  for (int i = 0; i < requests; ++i) load.try_enter(0);
+  for (int i = 0; i < requests; ++i) load.try_acquire(0);
 }
-void leave(Load& load, int requests) {
-  for (int i = 0; i < requests; ++i) load.leave();
+void release(Load& load, int requests) {
+  for (int i = 0; i < requests; ++i) load.release();
 }
 
-TEST(Depth, IsWhatIsInFlightWhileNothingIsPolled) {
+TEST(QueueEstimate, IsWhatIsInFlightWhileNothingIsPolled) {
   Load load;
   enter(load, 7);
-  EXPECT_EQ(depth_of(load, noon), 7);
+  EXPECT_EQ(estimated_queue_depth(load, noon), 7);
 
   load.signals().publish({.kv_cache_ratio = 0.5}, noon, 7);
 
-  EXPECT_EQ(depth_of(load, noon), 7) << "polled, but not its queue";
+  EXPECT_EQ(estimated_queue_depth(load, noon), 7) << "polled, but not its queue";
 }
 
-TEST(Depth, AddsWhatOthersSent) {
+TEST(QueueEstimate, AddsWhatOthersSent) {
   Load load;
   enter(load, 7);
   load.signals().publish({.running = 16, .waiting = 4}, noon, 7);
 
-  EXPECT_EQ(depth_of(load, noon), 20);
+  EXPECT_EQ(estimated_queue_depth(load, noon), 20);
 }
 
-TEST(Depth, IsCorrectedByWhatCameAndWentSinceThePoll) {
+TEST(QueueEstimate, IsCorrectedByWhatCameAndWentSinceThePoll) {
   Load load;
   enter(load, 7);
   load.signals().publish({.running = 16, .waiting = 4}, noon, 7);
 
   enter(load, 5);
-  EXPECT_EQ(depth_of(load, noon + 100ms), 25);
-  leave(load, 10);
-  EXPECT_EQ(depth_of(load, noon + 200ms), 15);
+  EXPECT_EQ(estimated_queue_depth(load, noon + 100ms), 25);
+  release(load, 10);
+  EXPECT_EQ(estimated_queue_depth(load, noon + 200ms), 15);
 }
 
-TEST(Depth, LeavesOutAnswersThatClientsAreStillReading) {
+TEST(QueueEstimate, LeavesOutAnswersThatClientsAreStillReading) {
   Load load;
   enter(load, 10);
 
   load.signals().publish({.running = 2, .waiting = 0}, noon, 10);
 
-  EXPECT_EQ(depth_of(load, noon), 2);
-  leave(load, 9);
-  EXPECT_EQ(depth_of(load, noon), 0) << "never below nothing";
+  EXPECT_EQ(estimated_queue_depth(load, noon), 2);
+  release(load, 9);
+  EXPECT_EQ(estimated_queue_depth(load, noon), 0) << "never below nothing";
 }
 
-TEST(Depth, DecaysToWhatWeKnowOurselves) {
+TEST(QueueEstimate, DecaysToTheLocalCount) {
   Load load;
   enter(load, 3);
   load.signals().publish({.running = 11, .waiting = 0}, noon, 3);
 
-  EXPECT_EQ(depth_of(load, noon + 2s), 11);
-  EXPECT_EQ(depth_of(load, noon + 6s), 7);
-  EXPECT_EQ(depth_of(load, noon + 10s), 3);
-  EXPECT_EQ(depth_of(load, noon + 1h), 3);
+  EXPECT_EQ(estimated_queue_depth(load, noon + 2s), 11);
+  EXPECT_EQ(estimated_queue_depth(load, noon + 6s), 7);
+  EXPECT_EQ(estimated_queue_depth(load, noon + 10s), 3);
+  EXPECT_EQ(estimated_queue_depth(load, noon + 1h), 3);
 }
 
-TEST(Depth, TakesOneCountOfTwoForALowerBound) {
+TEST(QueueEstimate, TreatsASingleCountAsALowerBound) {
   Load load;
   enter(load, 8);
 
   load.signals().publish({.waiting = 2}, noon, 8);
-  EXPECT_EQ(depth_of(load, noon), 8) << "the other six may be running";
+  EXPECT_EQ(estimated_queue_depth(load, noon), 8) << "the other six may be running";
   load.signals().publish({.waiting = 12}, noon, 8);
-  EXPECT_EQ(depth_of(load, noon), 12);
+  EXPECT_EQ(estimated_queue_depth(load, noon), 12);
 }
 
 TEST(QueueDepth, PicksTheShallowest) {
@@ -93,7 +93,7 @@ TEST(QueueDepth, EvensOutWhatOthersSent) {
   (*backends)[1]->load().signals().publish({.running = 0, .waiting = 0}, noon, 0);
   auto picker = make_picker("queue-depth", {.backends = backends}, 3);
 
-  for (int i = 0; i < 50; ++i) (*picker->pick({.now = noon}))->try_enter(noon);
+  for (int i = 0; i < 50; ++i) (*picker->pick({.now = noon}))->try_acquire(noon);
 
   EXPECT_EQ((*backends)[0]->load().in_flight(), 10u);
   EXPECT_EQ((*backends)[1]->load().in_flight(), 40u);
@@ -105,13 +105,13 @@ TEST(QueueDepth, DoesNotHerdBetweenTwoPolls) {
     (*backends)[i]->load().signals().publish({.running = i == 2 ? 0.0 : 3.0, .waiting = 0}, noon,
                                              0);
   }
-  const PickerMaker make = picker_maker("queue-depth", {.backends = backends});
+  const PickerFactory make = picker_factory("queue-depth", {.backends = backends});
   auto one = make(1);
   auto other = make(2);
 
   for (int i = 0; i < 20; ++i) {
-    (*one->pick({.now = noon}))->try_enter(noon);
-    (*other->pick({.now = noon}))->try_enter(noon);
+    (*one->pick({.now = noon}))->try_acquire(noon);
+    (*other->pick({.now = noon}))->try_acquire(noon);
   }
 
   // All four end at the same depth, though none has been polled again.
@@ -126,7 +126,7 @@ TEST(QueueDepth, CountsWeights) {
   }
   auto picker = make_picker("queue-depth", {.backends = backends}, 3);
 
-  for (int i = 0; i < 80; ++i) (*picker->pick({.now = noon}))->try_enter(noon);
+  for (int i = 0; i < 80; ++i) (*picker->pick({.now = noon}))->try_acquire(noon);
 
   EXPECT_NEAR((*backends)[1]->load().in_flight(), 60, 1);
 }

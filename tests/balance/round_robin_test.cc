@@ -29,7 +29,7 @@ TEST(RoundRobin, GoesInOrderFromARandomStart) {
   EXPECT_FALSE(starts[0] == starts[1] && starts[1] == starts[2]);
 }
 
-TEST(RoundRobin, DoesNotLoadTheNeighbourOfOneThatIsPassedOver) {
+TEST(RoundRobin, DoesNotOverloadTheNeighbourOfASkippedBackend) {
   auto backends = some_backends(5);
   (*backends)[2]->connect_failed(noon);
   auto picker = make_picker("round-robin", {.backends = backends}, 3);

@@ -63,7 +63,7 @@ TEST(Weighted, SharesOutWhatOneInBackOffDoesNotTake) {
   EXPECT_NEAR(counts[2], 1000, 10);
 }
 
-TEST(Weighted, OwesNothingToOneThatComesBack) {
+TEST(Weighted, GivesNoCreditToARecoveredBackend) {
   auto backends = weighted_backends({1, 1, 1, 1});
   auto picker = make_picker("weighted", {.backends = backends}, 3);
   (*backends)[0]->connect_failed(noon);
@@ -80,7 +80,7 @@ TEST(Weighted, KeepsSharesWhenNearlyAllAreFull) {
   for (std::size_t i = 0; i < 1000; ++i) specs.push_back(some_spec(i, 1, i < 998 ? 1u : 0u));
   specs[999].weight = 3;
   auto backends = backends_of(specs);
-  for (std::size_t i = 0; i < 998; ++i) ASSERT_TRUE((*backends)[i]->try_enter(noon));
+  for (std::size_t i = 0; i < 998; ++i) ASSERT_TRUE((*backends)[i]->try_acquire(noon));
   auto picker = make_picker("weighted", {.backends = backends}, 3);
 
   const auto counts = count_picks(*picker, *backends, 4000);

@@ -48,10 +48,10 @@ struct Alarm : Timer {
   std::function<void()> on_ring;
 };
 
-struct Bell : Waiter {
-  explicit Bell(std::string& notes, char own_name)
+struct RecordingWaiter : Waiter {
+  explicit RecordingWaiter(std::string& notes, char own_name)
       : Waiter([](Waiter& self) {
-          auto& bell = static_cast<Bell&>(self);
+          auto& bell = static_cast<RecordingWaiter&>(self);
           bell.heard += bell.name;
           if (bell.on_wake) bell.on_wake();
         }),
@@ -64,7 +64,7 @@ struct Bell : Waiter {
 
 // ---- timers ------------------------------------------------------------------------------------
 
-TEST(Timer, RingsOnceNotBeforeItsTimeAndAtMostATickLate) {
+TEST(Timer, FiresOnceNotEarlyAndAtMostATickLate) {
   Loop loop;
   Alarm alarm;
   const Instant due = Clock::now() + 100ms;
@@ -79,14 +79,14 @@ TEST(Timer, RingsOnceNotBeforeItsTimeAndAtMostATickLate) {
   EXPECT_EQ(alarm.rings, 1);
 }
 
-TEST(Timer, RingsInTheNextTurnsWhenItsTimeHasPassed) {
+TEST(Timer, FiresInTheNextIterationsWhenItsTimeHasPassed) {
   Loop loop;
   Alarm alarm;
   alarm.arm(loop, Clock::now() - 1h);
   EXPECT_TRUE(eventually(loop, [&] { return alarm.rings == 1; }));
 }
 
-TEST(Timer, DoesNotRingWhenDisarmedOrDestroyedOrNever) {
+TEST(Timer, DoesNotFireWhenDisarmedOrDestroyedOrNever) {
   Loop loop;
   Alarm disarmed;
   Alarm never_armed;
@@ -103,7 +103,7 @@ TEST(Timer, DoesNotRingWhenDisarmedOrDestroyedOrNever) {
   EXPECT_EQ(disarmed.rings, 0);
 }
 
-TEST(Timer, RingsAtTheLastTimeItWasArmedFor) {
+TEST(Timer, FiresAtTheLastTimeItWasArmedFor) {
   Loop loop;
   Alarm alarm;
   alarm.arm(loop, Clock::now() + 10ms);
@@ -115,7 +115,7 @@ TEST(Timer, RingsAtTheLastTimeItWasArmedFor) {
   EXPECT_GE(Clock::now(), due);
 }
 
-TEST(Timer, MayArmItselfAndDestroyOthersWhenItRings) {
+TEST(Timer, MayArmItselfAndDestroyOthersWhenItFires) {
   Loop loop;
   Alarm again;
   auto other = std::make_unique<Alarm>();
@@ -130,7 +130,7 @@ TEST(Timer, MayArmItselfAndDestroyOthersWhenItRings) {
   EXPECT_TRUE(eventually(loop, [&] { return again.rings == 3; }));
 }
 
-TEST(Timer, ThousandsRingInTheOrderOfTheirTicks) {
+TEST(Timer, ThousandsFireInTheOrderOfTheirTicks) {
   Loop loop;
   Rng rng(3);
   struct Numbered : Alarm {
@@ -156,7 +156,7 @@ TEST(Timer, ThousandsRingInTheOrderOfTheirTicks) {
   for (std::size_t i = 1; i < rung.size(); ++i) EXPECT_LT(rung[i - 1] - rung[i], 32ms);
 }
 
-TEST(Timer, BeyondTheWheelsHorizonDoesNotRingEarly) {
+TEST(Timer, BeyondTheWheelsHorizonDoesNotFireEarly) {
   Loop loop;
   Alarm far;
   Alarm near;
@@ -171,14 +171,14 @@ TEST(Timer, BeyondTheWheelsHorizonDoesNotRingEarly) {
 
 // ---- waiters -----------------------------------------------------------------------------------
 
-TEST(WaiterList, WakesInTheOrderOfComing) {
+TEST(WaiterList, WakesInInsertionOrder) {
   std::string heard;
-  Bell a(heard, 'a');
-  Bell b(heard, 'b');
-  Bell c(heard, 'c');
+  RecordingWaiter a(heard, 'a');
+  RecordingWaiter b(heard, 'b');
+  RecordingWaiter c(heard, 'c');
   WaiterList list;
   EXPECT_TRUE(list.empty());
-  for (Bell* bell : {&a, &b, &c}) list.add(*bell);
+  for (RecordingWaiter* bell : {&a, &b, &c}) list.add(*bell);
   list.add(a);  // again: at the end now
 
   list.wake_first();
@@ -189,16 +189,16 @@ TEST(WaiterList, WakesInTheOrderOfComing) {
   EXPECT_TRUE(list.empty());
 }
 
-TEST(WaiterList, ForgetsThoseThatLeaveOrAreDestroyed) {
+TEST(WaiterList, DropsRemovedAndDestroyedWaiters) {
   std::string heard;
   WaiterList list;
-  Bell a(heard, 'a');
+  RecordingWaiter a(heard, 'a');
   {
-    Bell b(heard, 'b');
+    RecordingWaiter b(heard, 'b');
     list.add(a);
     list.add(b);
   }
-  Bell c(heard, 'c');
+  RecordingWaiter c(heard, 'c');
   list.add(c);
   a.leave();
   a.leave();
@@ -208,9 +208,9 @@ TEST(WaiterList, ForgetsThoseThatLeaveOrAreDestroyed) {
   EXPECT_EQ(heard, "c");
 }
 
-TEST(WaiterList, MayDieBeforeItsWaiters) {
+TEST(WaiterList, MayBeDestroyedBeforeItsWaiters) {
   std::string heard;
-  Bell a(heard, 'a');
+  RecordingWaiter a(heard, 'a');
   {
     WaiterList list;
     list.add(a);
@@ -222,10 +222,10 @@ TEST(WaiterList, MayDieBeforeItsWaiters) {
   EXPECT_EQ(heard, "a");
 }
 
-TEST(Loop, WakesSoonOnceAndNotFromInside) {
+TEST(Loop, WakeSoonWakesOnceAndNotReentrantly) {
   Loop loop;
   std::string heard;
-  Bell a(heard, 'a');
+  RecordingWaiter a(heard, 'a');
   loop.wake_soon(a);
   loop.wake_soon(a);
   EXPECT_EQ(heard, "");
@@ -235,27 +235,27 @@ TEST(Loop, WakesSoonOnceAndNotFromInside) {
   EXPECT_EQ(heard, "a");
 }
 
-TEST(Loop, PutsOffWhatIsWokenWhileItWakes) {
+TEST(Loop, DefersWaitersWokenDuringWakeups) {
   Loop loop;
   std::string heard;
-  Bell a(heard, 'a');
-  int turns = 0;
+  RecordingWaiter a(heard, 'a');
+  int iterations = 0;
   a.on_wake = [&] {
-    if (++turns < 3) loop.wake_soon(a);
+    if (++iterations < 3) loop.wake_soon(a);
   };
-  const std::uint64_t before = loop.turns();
+  const std::uint64_t before = loop.iterations();
   loop.wake_soon(a);
 
-  EXPECT_TRUE(eventually(loop, [&] { return turns == 3; }));
+  EXPECT_TRUE(eventually(loop, [&] { return iterations == 3; }));
 
-  EXPECT_GE(loop.turns() - before, 3u);
+  EXPECT_GE(loop.iterations() - before, 3u);
 }
 
 TEST(Loop, LetsAWaiterDestroyTheNext) {
   Loop loop;
   std::string heard;
-  Bell a(heard, 'a');
-  auto b = std::make_unique<Bell>(heard, 'b');
+  RecordingWaiter a(heard, 'a');
+  auto b = std::make_unique<RecordingWaiter>(heard, 'b');
   a.on_wake = [&] { b.reset(); };
   loop.wake_soon(a);
   loop.wake_soon(*b);
@@ -333,7 +333,7 @@ Task<void> hold_for_ever(Signal& signal, std::string& notes) {
   co_await signal.wait();
 }
 
-TEST(Loop, TurnsForEveryYield) {
+TEST(Loop, IteratesForEveryYield) {
   Loop loop;
   int count = 0;
   loop.spawn(count_turns(loop, count, 5));
@@ -353,7 +353,7 @@ Task<void> answer_after_events(Loop& loop, int fd, char name, std::string& notes
   notes += static_cast<char>(name - 'a' + 'A');
 }
 
-TEST(Loop, ReadsTheEventsOfATurnBeforeItAnswersThem) {
+TEST(Loop, ReadsAllEventsOfAnIterationBeforeAnswering) {
   Loop loop;
   Pair pairs[3];
   std::string notes;
@@ -433,7 +433,7 @@ TEST(Signal, WakesItsWaiterInTheNextStep) {
   EXPECT_FALSE(signal.raised());
 }
 
-TEST(Signal, IsRememberedUntilSomebodyWaits) {
+TEST(Signal, IsRememberedUntilTheNextWait) {
   Loop loop;
   Signal signal(loop);
   std::vector<Wake> wakes;
@@ -446,7 +446,7 @@ TEST(Signal, IsRememberedUntilSomebodyWaits) {
   EXPECT_FALSE(signal.raised());
 }
 
-TEST(Signal, TellsWhenTheTimeIsOver) {
+TEST(Signal, ReportsAnExpiredDeadline) {
   Loop loop;
   Signal signal(loop);
   std::vector<Wake> wakes;
@@ -482,11 +482,11 @@ Task<void> wait_readable(Watch& watch, Instant deadline, std::vector<Wake>& wake
 std::string drain(Watch& watch) {
   char bytes[100];
   const ssize_t count = read(watch.fd(), bytes, sizeof bytes);
-  watch.drained();
+  watch.mark_drained();
   return {bytes, static_cast<std::size_t>(std::max<ssize_t>(count, 0))};
 }
 
-TEST(Watch, TellsWhenThereIsSomethingToRead) {
+TEST(Watch, ReportsReadability) {
   Loop loop;
   Pair pair;
   Watch watch(loop, pair.ours());
@@ -505,7 +505,7 @@ TEST(Watch, TellsWhenThereIsSomethingToRead) {
   loop.drop_spawned();
 }
 
-TEST(Watch, TellsWhenTheTimeIsOver) {
+TEST(Watch, ReportsAnExpiredDeadline) {
   Loop loop;
   Pair pair;
   Watch watch(loop, pair.ours());
@@ -517,7 +517,7 @@ TEST(Watch, TellsWhenTheTimeIsOver) {
   EXPECT_EQ(wakes, std::vector<Wake>{Wake::expired});
 }
 
-TEST(Watch, CanBeInterruptedBeforeAndWhileSomebodyWaits) {
+TEST(Watch, CanBeInterruptedBeforeAndDuringAWait) {
   Loop loop;
   Pair pair;
   Watch watch(loop, pair.ours());
@@ -551,12 +551,12 @@ TEST(Watch, ForgetsAWaitThatIsDropped) {
   EXPECT_TRUE(wakes.empty());
 }
 
-TEST(Watch, TellsOfTheOtherSidesEnd) {
+TEST(Watch, ReportsThatThePeerClosed) {
   Loop loop;
   Pair pair;
   Watch watch(loop, pair.ours());
   std::string heard;
-  Bell bell(heard, 'h');
+  RecordingWaiter bell(heard, 'h');
   watch.on_hangup(&bell);
   pair.say("last");
   ASSERT_TRUE(eventually(loop, [&] { return watch.readable(); }));
@@ -572,7 +572,7 @@ TEST(Watch, TellsOfTheOtherSidesEnd) {
   EXPECT_TRUE(watch.readable());
 }
 
-TEST(Watch, TellsAHalfCloseFromABreak) {
+TEST(Watch, DistinguishesAHalfCloseFromABrokenConnection) {
   Loop loop;
   Pair pair;
   Watch watch(loop, pair.ours());
@@ -587,22 +587,22 @@ TEST(Watch, TellsAHalfCloseFromABreak) {
 TEST(Watch, IsNotTakenForItsSuccessorOnTheSameDescriptor) {
   Loop loop;
   std::string heard;
-  Bell old_bell(heard, 'o');
-  Bell new_bell(heard, 'n');
+  RecordingWaiter old_waiter(heard, 'o');
+  RecordingWaiter new_waiter(heard, 'n');
   auto old_watch = std::make_unique<Watch>();
   int number = -1;
   {
     Pair pair;
     number = pair.ours();
     old_watch->open(loop, number);
-    old_watch->on_readable(&old_bell);
+    old_watch->on_readable(&old_waiter);
     pair.say("x");
-    old_watch->forget();
+    old_watch->release_before_close();
   }
   Pair pair;
   ASSERT_EQ(pair.ours(), number);
   Watch watch(loop, pair.ours());
-  watch.on_readable(&new_bell);
+  watch.on_readable(&new_waiter);
   loop.run_until([] { return false; }, Clock::now() + 10ms);
   EXPECT_EQ(heard, "");
 
@@ -610,13 +610,13 @@ TEST(Watch, IsNotTakenForItsSuccessorOnTheSameDescriptor) {
   EXPECT_TRUE(eventually(loop, [&] { return heard == "n"; }));
 }
 
-TEST(Watch, MayBeDestroyedByWhomItWakes) {
+TEST(Watch, MayBeDestroyedByTheWaiterItWakes) {
   for (const bool by_hangup : {true, false}) {
     Loop loop;
     Pair pair;
     auto watch = std::make_unique<Watch>(loop, pair.ours());
     std::string heard;
-    Bell bell(heard, 'h');
+    RecordingWaiter bell(heard, 'h');
     bell.on_wake = [&] { watch.reset(); };
     by_hangup ? watch->on_hangup(&bell) : watch->on_readable(&bell);
 
@@ -635,7 +635,7 @@ TEST(Watch, WaitsForRoomToWrite) {
   const std::string block(4096, 'x');
   while (write(watch.fd(), block.data(), block.size()) > 0) {
   }
-  watch.filled();
+  watch.mark_not_writable();
   bool written = false;
   const auto write_when_possible = [&]() -> Task<void> {
     auto wake = co_await watch.until_writable();
@@ -707,7 +707,7 @@ TEST(UntilDoneOrHangup, EndsAtOnceWhenThePeerHasGoneBefore) {
   EXPECT_EQ(notes, "gonet");
 }
 
-TEST(UntilDoneOrHangup, TakesAHalfCloseAsToldTo) {
+TEST(UntilDoneOrHangup, TreatsAHalfCloseAsConfigured) {
   Loop loop;
   Pair pair;
   Watch watch(loop, pair.ours());

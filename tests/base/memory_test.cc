@@ -6,14 +6,14 @@
 #include <thread>
 #include <vector>
 
-#include "evenkeel/base/bytes.h"
+#include "evenkeel/base/buffer.h"
 #include "evenkeel/base/pool_allocator.h"
 #include "evenkeel/base/rng.h"
 
 namespace evenkeel {
 namespace {
 
-TEST(PooledMemory, IsNeverGivenTwiceAndIsWideEnough) {
+TEST(PooledMemory, IsNeverAllocatedTwiceAndIsLargeEnough) {
   Rng rng(1);
   struct Piece {
     char* bytes;
@@ -27,27 +27,27 @@ TEST(PooledMemory, IsNeverGivenTwiceAndIsWideEnough) {
       const Piece piece = pieces[at];
       ASSERT_EQ(piece.bytes[0], piece.mark);
       ASSERT_EQ(piece.bytes[piece.size - 1], piece.mark);
-      give_pooled(piece.bytes, piece.size);
+      free_pooled(piece.bytes, piece.size);
       pieces[at] = pieces.back();
       pieces.pop_back();
       continue;
     }
     const std::size_t size = 1 + rng.below(rng.below(10) == 0 ? 20'000 : 500);
-    auto* bytes = static_cast<char*>(take_pooled(size));
+    auto* bytes = static_cast<char*>(allocate_pooled(size));
     const char mark = static_cast<char>(i);
     std::memset(bytes, mark, size);
     pieces.push_back({bytes, size, mark});
   }
-  for (const Piece& piece : pieces) give_pooled(piece.bytes, piece.size);
+  for (const Piece& piece : pieces) free_pooled(piece.bytes, piece.size);
 }
 
-TEST(PooledMemory, MayBeGivenBackOnAnotherThread) {
+TEST(PooledMemory, MayBeFreedOnAnotherThread) {
   std::vector<void*> taken;
-  for (int i = 0; i < 1000; ++i) taken.push_back(take_pooled(100));
+  for (int i = 0; i < 1000; ++i) taken.push_back(allocate_pooled(100));
   std::thread other([&] {
-    for (void* memory : taken) give_pooled(memory, 100);
-    void* own = take_pooled(100);
-    give_pooled(own, 100);
+    for (void* memory : taken) free_pooled(memory, 100);
+    void* own = allocate_pooled(100);
+    free_pooled(own, 100);
   });
   other.join();
 }
@@ -58,7 +58,7 @@ struct Large : Pooled {
 
 // Pooled objects that outlive the thread's free lists, because they were made known to the thread
 // before these were.
-TEST(PooledMemory, MayBeGivenBackWhileTheThreadEnds) {
+TEST(PooledMemory, MayBeFreedWhileTheThreadExits) {
   std::thread other([] {
     thread_local std::vector<std::unique_ptr<Large>> late;
     thread_local std::vector<Block> late_blocks;
@@ -88,7 +88,7 @@ TEST(Block, IsRecycled) {
   std::memset(other.data(), 2, other.size());
 }
 
-TEST(Block, BelongsToOneAfterAMove) {
+TEST(Block, HasASingleOwnerAfterAMove) {
   Block first = Block::take(Block::small);
   char* bytes = first.data();
   Block second = std::move(first);
@@ -99,7 +99,7 @@ TEST(Block, BelongsToOneAfterAMove) {
   EXPECT_EQ(third.data(), bytes);
 }
 
-TEST(ReadBuffer, KnowsItsPartsAndLetsGo) {
+TEST(ReadBuffer, ExposesItsPartsAndReleases) {
   ReadBuffer buffer;
   EXPECT_TRUE(buffer.empty());
   buffer.block = Block::take(Block::small);

@@ -122,7 +122,7 @@ TEST(Task, MovesWithoutLosingItsPlace) {
   EXPECT_EQ(second.take(), 20);
 }
 
-TEST(Task, DestroysAValueThatNobodyTakes) {
+TEST(Task, DestroysAnUntakenValue) {
   auto value = std::make_shared<int>(7);
   const std::weak_ptr<int> watched = value;
   {
@@ -140,7 +140,7 @@ TEST(Task, HandsOverWhatCannotBeCopied) {
   EXPECT_EQ(*value, 3);
 }
 
-TEST(Task, ResumesNobodyWhenToldSo) {
+TEST(Task, ResumesNothingAfterAnEmptyHandle) {
   Gate gate;
   std::string notes;
   std::vector<int> results;

@@ -56,7 +56,7 @@ class FiguresTest(unittest.TestCase):
         found = figures(evenkeel=[10, 20], haproxy=[20])
         self.assertEqual(found.ratio("evenkeel", "haproxy", "cpu"), 0.5)
 
-    def test_what_nobody_measured_has_no_median(self) -> None:
+    def test_an_unmeasured_value_has_no_median(self) -> None:
         self.assertIsNone(figures().median("evenkeel", "cpu"))
 
     def test_a_target_beside_a_peer_judges_the_ratio(self) -> None:
@@ -76,7 +76,7 @@ class FiguresTest(unittest.TestCase):
         assert verdict
         self.assertIsNone(verdict.met)
 
-    def test_start_and_end_cancel_out(self) -> None:
+    def test_startup_and_shutdown_costs_cancel_out(self) -> None:
         self.assertEqual(by_difference(1_000_500, 1_001_500, 500, 1500), 1.0)
 
 
@@ -93,13 +93,13 @@ class CountersTest(unittest.TestCase):
 
 
 class H2loadTest(unittest.TestCase):
-    def test_what_was_not_answered_well_is_an_error(self) -> None:
+    def test_unsuccessful_responses_are_an_error(self) -> None:
         self.assertEqual(
             h2load.read_totals(H2LOAD),
             {"requests": 990, "errors": {"failed": 5}},
         )
 
-    def test_without_totals_it_did_not_get_to_its_end(self) -> None:
+    def test_missing_totals_mean_an_incomplete_run(self) -> None:
         self.assertIsNone(h2load.read_totals("starting benchmark...\n"))
 
     def test_quantiles_of_the_times_in_its_log(self) -> None:
@@ -153,7 +153,7 @@ class ReportTest(unittest.TestCase):
         self.assertIn("| CPU (us) | 7.0 | 10.0 | - | 0.70 |", text)
         self.assertIn("| CPU | <= 0.75x haproxy | 0.70 | met |", text)
 
-    def test_the_absent_are_named_with_their_reason(self) -> None:
+    def test_unavailable_contenders_are_listed_with_their_reason(self) -> None:
         self.assertIn("- envoy: no wheel", self.report(evenkeel=[7]).as_markdown())
 
     def test_ratios_to_each_peer_are_in_the_json(self) -> None:
@@ -185,7 +185,7 @@ class ContendersTest(unittest.TestCase):
             files = [path.read_text() for path in Path(folder).iterdir()]
         return "\n".join([*command.argv, *files])
 
-    def test_those_that_log_have_a_name_of_their_own(self) -> None:
+    def test_contenders_with_logging_have_their_own_name(self) -> None:
         contenders: list[Contender] = [
             haproxy(),
             haproxy(logging=True),

@@ -5,7 +5,7 @@
 namespace evenkeel {
 namespace {
 
-TEST(Address, WritesWhatItReads) {
+TEST(Address, RoundTrips) {
   std::string why;
   for (const char* text : {"127.0.0.1:80", "[::1]:8080", "gpu1.internal:1", "0.0.0.0:0"}) {
     const auto address = parse_address(text, why);
@@ -16,7 +16,7 @@ TEST(Address, WritesWhatItReads) {
   EXPECT_EQ(to_string(*parse_address("*:80", why)), "0.0.0.0:80");
 }
 
-TEST(Address, RefusesWhatIsNone) {
+TEST(Address, RejectsInvalidText) {
   for (const char* text :
        {"", ":", "a", "a:", "a:x", "a:-1", "a:65536", "[::1]", "[::1]80", "[a]:1", "::1:80",
         "a b:1", "-a:1", "a..b:1", "1.2.3:4", "http://a:1", "[:1", "]:1"}) {
@@ -26,7 +26,7 @@ TEST(Address, RefusesWhatIsNone) {
   }
 }
 
-TEST(Network, HoldsTheAddressesWithItsPrefix) {
+TEST(Network, ContainsAddressesWithItsPrefix) {
   std::string why;
   const auto holds = [&](const char* network, const char* ip) {
     return parse_network(network, why)->contains(*parse_ip(ip));
@@ -45,7 +45,7 @@ TEST(Network, HoldsTheAddressesWithItsPrefix) {
   EXPECT_TRUE(holds("::/0", "8.8.8.8"));
 }
 
-TEST(Network, RefusesWhatIsNone) {
+TEST(Network, RejectsInvalidText) {
   for (const char* text :
        {"", "10.0.0.0/", "10.0.0.0/33", "10.0.0.1/8", "::1/129", "a/8", "10/8"}) {
     std::string why;

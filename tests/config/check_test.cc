@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "config/reading.h"
+#include "config/test_environment.h"
 
 namespace evenkeel {
 namespace {
@@ -42,8 +42,8 @@ access_log: {path: "${LOG_FILE}"}
 shutdown: {drain: 90 minutes}
 )";
 
-TEST(Check, NamesFifteenMistakesInFifteenLines) {
-  Held held;
+TEST(CheckCommand, ReportsFifteenMistakesInFifteenLines) {
+  TestEnvironment held;
   held.unknown_hosts = {"nosuch.internal"};
 
   const auto problems = lines_of(held.read(fifteen_mistakes).problems);
@@ -76,10 +76,10 @@ TEST(Check, NamesFifteenMistakesInFifteenLines) {
           "you mean '90m'?"));
 }
 
-TEST(Check, WritesALineASourceLineAndACaret) {
+TEST(CheckCommand, PrintsMessageSourceLineAndCaret) {
   const std::string text =
       "workers: 2\nadmin:\n\n  adress: 127.0.0.1:1\npools: [{name: a, backends: [h:1]}]\n";
-  const auto result = read_config(text, "/etc/evenkeel.yaml", Held{}.environment());
+  const auto result = read_config(text, "/etc/evenkeel.yaml", TestEnvironment{}.environment());
 
   EXPECT_EQ(render_problems(result.problems, result.text),
             "/etc/evenkeel.yaml:4:3: error: admin.adress: unknown key; did you mean 'address'?\n"
@@ -87,7 +87,7 @@ TEST(Check, WritesALineASourceLineAndACaret) {
             "    ^\n");
 }
 
-TEST(Check, PutsTheCaretUnderTheCharacter) {
+TEST(CheckCommand, PutsTheCaretUnderTheCharacter) {
   const std::string text =
       "access_log: {path: /\u00e9\t, formt: json}\npools: [{name: a, backends: [h:1]}]\n";
   const auto result = read(text);
@@ -98,7 +98,7 @@ TEST(Check, PutsTheCaretUnderTheCharacter) {
             "                       \t  ^\n");
 }
 
-TEST(Check, ShowsThePartOfALongLineThatMatters) {
+TEST(CheckCommand, ExcerptsLongLines) {
   const std::string text = "workers: 1 " + std::string(500, '#') + "\nadmin: {adress: h:1} # " +
                            std::string(500, '#') + "\npools: [{name: a, models: [" +
                            std::string(300, 'm') + "], nam: b, backends: [h:1]}]\n";
@@ -111,7 +111,7 @@ TEST(Check, ShowsThePartOfALongLineThatMatters) {
               HasSubstr("mmm], nam: b, backends: [h:1]}]\n  " + std::string(100, ' ') + "^\n"));
 }
 
-TEST(Check, WritesJsonThatTellsTheSame) {
+TEST(CheckCommand, JsonReportsTheSame) {
   const auto result = read("workers: \"a\\\"b\"\npools: [{name: a, backends: [h:1]}]\n");
 
   EXPECT_EQ(problems_json(result.problems),
@@ -128,13 +128,13 @@ TEST(Check, WritesJsonThatTellsTheSame) {
   EXPECT_EQ(problems_json({}), "[]\n");
 }
 
-TEST(Check, CutsAVeryLongListForPeople) {
+TEST(CheckCommand, TruncatesLongReports) {
   std::vector<Problem> problems(1000, Problem{"f", 1, 1, "p", "m", ""});
 
   EXPECT_THAT(render_problems(problems, ""), HasSubstr("... and 800 more\n"));
 }
 
-TEST(Check, ExitsWithOneForAFileThatCannotBeRead) {
+TEST(CheckCommand, ExitsWithOneForAFileThatCannotBeRead) {
   const auto missing = check_command("/nonexistent/evenkeel.yaml", false, {});
   const auto directory = check_command("/", false, {});
 
@@ -145,7 +145,7 @@ TEST(Check, ExitsWithOneForAFileThatCannotBeRead) {
   EXPECT_THAT(directory.err, HasSubstr("Is a directory"));
 }
 
-TEST(Check, ExitsWithZeroForARightFile) {
+TEST(CheckCommand, ExitsWithZeroForAValidFile) {
   const auto output = check_command(EVENKEEL_SOURCE_DIR "/config/minimal.yaml", true, {});
 
   EXPECT_EQ(output.exit_code, 0);
@@ -153,8 +153,8 @@ TEST(Check, ExitsWithZeroForARightFile) {
   EXPECT_EQ(output.err, "");
 }
 
-TEST(Check, ReportsCertificatesWhereTheyStand) {
-  Held held;
+TEST(CheckCommand, ReportsCertificateProblemsAtTheirKey) {
+  TestEnvironment held;
   Environment environment = held.environment();
   environment.listener_tls_problems = [](const ListenerTlsConfig& tls) {
     EXPECT_EQ(tls.certificates.size(), 2u);

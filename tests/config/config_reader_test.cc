@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "config/reading.h"
+#include "config/test_environment.h"
 
 namespace evenkeel {
 namespace {
@@ -24,7 +24,7 @@ std::string pool_with(const std::string& lines) {
   return "pools:\n  - name: llama\n    backends: [127.0.0.1:8000]\n" + lines;
 }
 
-TEST(ConfigReader, TakesTheSmallestFile) {
+TEST(ConfigReader, ReadsAMinimalFile) {
   const auto result = read("pools: [{name: llama, backends: [http://127.0.0.1:8000]}]\n");
 
   ASSERT_THAT(lines_of(result.problems), IsEmpty());
@@ -102,7 +102,7 @@ shutdown: {drain: 0s, delay: 5s}
   EXPECT_EQ(config.shutdown, (ShutdownConfig{0s, 5s}));
 }
 
-TEST(ConfigReader, KeepsLinksForLessThanTheEngineDoes) {
+TEST(ConfigReader, KeepAliveIsShorterThanTheEngines) {
   const auto idle_of = [](const std::string& engine) {
     return read(pool_with("    engine: " + engine + "\n")).config.pools.at(0).keep_alive.idle;
   };
@@ -112,12 +112,12 @@ TEST(ConfigReader, KeepsLinksForLessThanTheEngineDoes) {
   EXPECT_EQ(idle_of("ray"), 60s);
 }
 
-TEST(ConfigReader, NamesTheLineOfAMisspeltKey) {
+TEST(ConfigReader, ReportsTheLineOfAMisspeltKey) {
   EXPECT_THAT(problems_of(pool_with("    timeouts:\n      conect: 5s\n")),
               ElementsAre("5:7 pools[0].timeouts.conect: unknown key; did you mean 'connect'?"));
 }
 
-TEST(ConfigReader, ReadsAMisspeltKeyAsTheOneThatWasMeant) {
+TEST(ConfigReader, ReadsAMisspeltKeyAsTheSuggestedOne) {
   EXPECT_THAT(problems_of("pools: [{nmae: llama, backends: [127.0.0.1:1]}]\n"),
               ElementsAre("1:10 pools[0].nmae: unknown key; did you mean 'name'?"));
   EXPECT_THAT(
@@ -126,7 +126,7 @@ TEST(ConfigReader, ReadsAMisspeltKeyAsTheOneThatWasMeant) {
                   "4:28 pools[0].limits.max_in_flight: expected a whole number, found 'many'"));
 }
 
-TEST(ConfigReader, ListsTheKeysWhereNoneIsNear) {
+TEST(ConfigReader, ListsTheKnownKeysWhenNoneIsSimilar) {
   EXPECT_THAT(problems_of(with_pool("admin: {colour: red}\n")),
               ElementsAre("1:9 admin.colour: unknown key; known here: address, token_file"));
 }
@@ -146,13 +146,13 @@ TEST(ConfigReader, RefusesADuplicateKey) {
   EXPECT_EQ(read("workers: 1\nworkers: 2\n" + with_pool("")).config.workers, 1u);
 }
 
-TEST(ConfigReader, NamesAMissingKey) {
+TEST(ConfigReader, ReportsAMissingKey) {
   EXPECT_THAT(problems_of("pools:\n  - backends: [127.0.0.1:1]\n"),
               ElementsAre("2:5 pools[0].name: missing key 'name'"));
   EXPECT_THAT(problems_of("workers: 1\n"), ElementsAre("1:1 pools: missing key 'pools'"));
 }
 
-TEST(ConfigReader, WantsAUnitForADuration) {
+TEST(ConfigReader, RequiresAUnitForADuration) {
   const auto problem = [](const std::string& value) {
     const auto problems = problems_of(with_pool("shutdown: {drain: " + value + "}\n"));
     return problems.empty() ? "" : problems.front();
@@ -177,7 +177,7 @@ TEST(ConfigReader, WantsAUnitForADuration) {
   EXPECT_EQ(problem("\"30s\""), "");
 }
 
-TEST(ConfigReader, WantsAUnitForASize) {
+TEST(ConfigReader, RequiresAUnitForASize) {
   const auto problem = [](const std::string& value) {
     const auto problems =
         problems_of(with_pool("listeners: [{limits: {header: " + value + "}}]\n"));
@@ -191,7 +191,7 @@ TEST(ConfigReader, WantsAUnitForASize) {
   EXPECT_EQ(problem("64KiB"), "");
 }
 
-TEST(ConfigReader, TellsTextFromNumbersAndFlags) {
+TEST(ConfigReader, DistinguishesTextFromNumbersAndFlags) {
   EXPECT_THAT(problems_of(pool_with("    models: [70]\n")),
               ElementsAre("4:14 pools[0].models[0]: expected the name of a model, found the number "
                           "70; a text that looks like this needs quotes"));
@@ -207,7 +207,7 @@ TEST(ConfigReader, TellsTextFromNumbersAndFlags) {
               ElementsAre("1:1 access_log: expected a mapping of path, format, found nothing"));
 }
 
-TEST(ConfigReader, WantsAListWhereThereIsOne) {
+TEST(ConfigReader, RequiresAListWhereOneIsExpected) {
   EXPECT_THAT(problems_of("pools: [{name: a, backends: 127.0.0.1:1}]\n"),
               ElementsAre(HasSubstr("expected a list of backends, found '127.0.0.1:1'; a list is "
                                     "written [a, b]")));
@@ -217,7 +217,7 @@ TEST(ConfigReader, WantsAListWhereThereIsOne) {
               ElementsAre("1:8 pools: is empty, at least one is needed"));
 }
 
-TEST(ConfigReader, NamesTheWordsThatAChoiceHas) {
+TEST(ConfigReader, ListsTheValuesOfAnEnum) {
   EXPECT_THAT(problems_of(pool_with("    picker: fastest\n")),
               ElementsAre("4:13 pools[0].picker: unknown picker 'fastest', available: "
                           "round-robin, weighted, least-connections, least-latency, queue-depth, "
@@ -226,7 +226,7 @@ TEST(ConfigReader, NamesTheWordsThatAChoiceHas) {
               ElementsAre(HasSubstr("did you mean 'vllm'?")));
 }
 
-TEST(ConfigReader, NamesTheRangeOfANumber) {
+TEST(ConfigReader, ReportsTheRangeOfANumber) {
   EXPECT_THAT(problems_of("pools: [{name: a, backends: [{address: 127.0.0.1:1, weight: 0}]}]\n"),
               ElementsAre(HasSubstr("weight: 0 is out of range, expected 1 to 1000")));
   EXPECT_THAT(problems_of(with_pool("version: 2\n")),
@@ -237,7 +237,7 @@ TEST(ConfigReader, NamesTheRangeOfANumber) {
               ElementsAre(HasSubstr("expected a number")));
 }
 
-TEST(ConfigReader, SaysWhatIsWrongWithAnAddress) {
+TEST(ConfigReader, ExplainsAnInvalidAddress) {
   const auto problem = [](const std::string& address) {
     const auto problems = problems_of("pools: [{name: a, backends: [" + address + "]}]\n");
     return problems.empty() ? "" : problems.front();
@@ -257,7 +257,7 @@ TEST(ConfigReader, SaysWhatIsWrongWithAnAddress) {
   EXPECT_EQ(problem("http://gpu1/"), "");
 }
 
-TEST(ConfigReader, ReadsWhereTlsIsSpoken) {
+TEST(ConfigReader, ReadsTlsSettings) {
   const auto loaded = read(R"(
 listeners:
   - name: public
@@ -294,7 +294,7 @@ pools:
   EXPECT_FALSE(read("pools: [{name: a, backends: [h:1]}]\n").config.pools[0].tls);
 }
 
-TEST(ConfigReader, SaysWhatIsMissingOfTls) {
+TEST(ConfigReader, ReportsIncompleteTlsSettings) {
   const auto problem = [](const std::string& tls) {
     const auto problems = problems_of(with_pool("listeners: [{tls: " + tls + "}]\n"));
     return problems.empty() ? "" : problems.front();
@@ -310,7 +310,7 @@ TEST(ConfigReader, SaysWhatIsMissingOfTls) {
               ElementsAre(HasSubstr("'cert' needs 'key'")));
 }
 
-TEST(ConfigReader, SaysWhatIsWrongWithAPattern) {
+TEST(ConfigReader, ExplainsAnInvalidPattern) {
   const auto problem = [](const std::string& match) {
     const auto problems =
         problems_of(with_pool("routes: [{match: {" + match + "}, pool: llama}]\n"));
@@ -327,7 +327,7 @@ TEST(ConfigReader, SaysWhatIsWrongWithAPattern) {
   EXPECT_EQ(problem("host: \"*.example.com\", path: /a/*/b/**, method: GET"), "");
 }
 
-TEST(ConfigReader, TakesGrpcServicesByTheirNames) {
+TEST(ConfigReader, ReadsGrpcServicesAndMethods) {
   const auto result =
       read(with_pool("routes:\n"
                      "  - {match: {grpc: a.b.Service/Method_2}, pool: llama}\n"
@@ -353,8 +353,8 @@ TEST(ConfigReader, TakesGrpcServicesByTheirNames) {
   }
 }
 
-TEST(ConfigReader, FillsInTheEnvironment) {
-  Held held;
+TEST(ConfigReader, SubstitutesEnvironmentVariables) {
+  TestEnvironment held;
   held.variables = {{"HOST", "gpu7"}, {"COUNT", "12"}, {"EMPTY", ""}};
 
   const auto result = held.read(R"(
@@ -371,7 +371,7 @@ pools:
   EXPECT_THAT(result.config.pools[0].models, ElementsAre("cost $5", "a$b", "full", "x"));
 }
 
-TEST(ConfigReader, NamesAVariableThatIsNotSet) {
+TEST(ConfigReader, ReportsAnUnsetVariable) {
   EXPECT_THAT(problems_of(with_pool("access_log: {path: \"${LOGS}\"}\n")),
               ElementsAre("1:20 access_log.path: the environment variable LOGS is not set; set it, "
                           "or give a default: ${LOGS:-value}"));
@@ -392,7 +392,7 @@ TEST(ConfigReader, ReadsAFileWithAByteOrderMarkAndWindowsLineEnds) {
               IsEmpty());
 }
 
-TEST(ConfigReader, HashesWhatStandsInTheFile) {
+TEST(ConfigReader, HashesTheFilesText) {
   const std::string text = with_pool("");
 
   EXPECT_EQ(read(text).hash.size(), 16u);

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "config/reading.h"
+#include "config/test_environment.h"
 
 namespace evenkeel {
 namespace {
@@ -26,10 +26,11 @@ std::vector<std::filesystem::path> samples() {
   return files;
 }
 
-TEST(Samples, AreRight) {
+TEST(Samples, AreValid) {
   ASSERT_GE(samples().size(), 5u);
   for (const auto& file : samples()) {
-    EXPECT_THAT(lines_of(load_config(file, Held{}.environment()).problems), IsEmpty()) << file;
+    EXPECT_THAT(lines_of(load_config(file, TestEnvironment{}.environment()).problems), IsEmpty())
+        << file;
   }
 }
 
@@ -41,9 +42,9 @@ TEST(Samples, BeginWithTheirSchema) {
   }
 }
 
-TEST(PrintedConfig, ReadsBackToTheSame) {
+TEST(PrintedConfig, RoundTrips) {
   for (const auto& file : samples()) {
-    const Config config = load_config(file, Held{}.environment()).config;
+    const Config config = load_config(file, TestEnvironment{}.environment()).config;
     for (const bool with_defaults : {false, true}) {
       const std::string printed = print_config(config, with_defaults);
       const auto again = read(printed);
@@ -54,7 +55,7 @@ TEST(PrintedConfig, ReadsBackToTheSame) {
   }
 }
 
-TEST(PrintedConfig, LeavesOutWhatIsDefault) {
+TEST(PrintedConfig, OmitsDefaults) {
   const auto config = read(
                           "workers: auto\nadmin: {address: 127.0.0.1:9901}\n"
                           "pools: [{name: a, engine: ray, picker: least-connections,"
@@ -71,7 +72,7 @@ TEST(PrintedConfig, LeavesOutWhatIsDefault) {
             "      max_idle: 9\n");
 }
 
-TEST(PrintedConfig, QuotesWhatWouldReadBackAsSomethingElse) {
+TEST(PrintedConfig, QuotesAmbiguousScalars) {
   for (const std::string model :
        {"true", "null", "12",   "1e3",  "off", "a: b",       "- a", "# a", "a #b", "${A}",
         "$$",   "[a",   "{",    "*a",   "&a",  "!a",         "\"",  "'",   "\\",   "é",
@@ -87,12 +88,12 @@ TEST(PrintedConfig, QuotesWhatWouldReadBackAsSomethingElse) {
   }
 }
 
-TEST(Schema, IsTheOneInTheRepository) {
+TEST(Schema, MatchesTheRepository) {
   EXPECT_EQ(content_of(EVENKEEL_SOURCE_DIR "/config/evenkeel.schema.json"), config_schema())
       << "stale: run `evenkeel config schema > config/evenkeel.schema.json`";
 }
 
-TEST(Reference, IsTheOneInTheRepository) {
+TEST(Reference, MatchesTheRepository) {
   EXPECT_EQ(content_of(EVENKEEL_SOURCE_DIR "/docs/configuration.md"), config_reference())
       << "stale: run `evenkeel config reference > docs/configuration.md`";
 }

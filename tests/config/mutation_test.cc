@@ -6,7 +6,7 @@
 #include <random>
 #include <sstream>
 
-#include "config/reading.h"
+#include "config/test_environment.h"
 
 namespace evenkeel {
 namespace {

@@ -24,12 +24,12 @@ TEST(NearestWord, IsAtMostTwoEditsAway) {
   EXPECT_EQ(nearest_word("x", {}), std::nullopt);
 }
 
-TEST(NearestWord, LooksPastCaseAndSeams) {
+TEST(NearestWord, IgnoresCaseAndSeparators) {
   EXPECT_EQ(nearest_word("maxInFlight", {"max_in_flight"}), "max_in_flight");
   EXPECT_EQ(nearest_word("first-byte", {"first_byte"}), "first_byte");
 }
 
-TEST(NearestWord, KnowsAWordInsideALongerOne) {
+TEST(NearestWord, MatchesAWordInsideALongerOne) {
   EXPECT_EQ(nearest_word("idle_timeout", {"connect", "idle"}), "idle");
   EXPECT_EQ(nearest_word("header_bytes", {"header", "header_fields"}), "header");
   EXPECT_EQ(nearest_word("connections", {"max_connections"}), "max_connections");

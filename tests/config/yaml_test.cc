@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "config/reading.h"
+#include "config/test_environment.h"
 
 namespace evenkeel {
 namespace {
@@ -19,7 +19,7 @@ TEST(Yaml, RefusesAnEmptyFile) {
   EXPECT_THAT(problems_of("---\n"), ElementsAre(HasSubstr("the file is empty")));
 }
 
-TEST(Yaml, RefusesAFileThatIsNoMapping) {
+TEST(Yaml, RefusesANonMapping) {
   EXPECT_THAT(problems_of("- a\n- b\n"), ElementsAre(HasSubstr("expected a mapping of keys")));
   EXPECT_THAT(problems_of("hello\n"), ElementsAre(HasSubstr("found 'hello'")));
 }
@@ -37,7 +37,7 @@ TEST(Yaml, RefusesAliasesWhereTheyStand) {
               ElementsAre("1:10 workers: aliases are not supported; write the value out"));
 }
 
-TEST(Yaml, RefusesAnchorsThatNobodyUses) {
+TEST(Yaml, RefusesUnusedAnchors) {
   EXPECT_THAT(problems_of("workers: &n 3\n" + right_pool),
               ElementsAre("1:10 : anchors are not supported"));
 }
@@ -52,27 +52,27 @@ TEST(Yaml, RefusesTags) {
               ElementsAre(HasSubstr("workers: tags such as")));
 }
 
-TEST(Yaml, RefusesKeysThatAreNoWords) {
+TEST(Yaml, RefusesNonScalarKeys) {
   EXPECT_THAT(problems_of("? [a, b]\n: 1\n" + right_pool),
               ElementsAre(HasSubstr("a key must be a word")));
   EXPECT_THAT(problems_of("? {a: b}\n: 1\n" + right_pool),
               ElementsAre(HasSubstr("a key must be a word")));
 }
 
-TEST(Yaml, ReadsOnAfterAMistakeInOneScalar) {
+TEST(Yaml, ContinuesAfterAnInvalidScalar) {
   EXPECT_THAT(problems_of("workers: @four\naccess_log: {path: stdout, formt: json}\n" + right_pool),
               ElementsAre(StartsWith("1:10 workers: not YAML: a text cannot start"),
                           StartsWith("2:28 access_log.formt: unknown key")));
 }
 
-TEST(Yaml, ReportsWhatStandsBeforeASyntaxError) {
+TEST(Yaml, ReportsProblemsBeforeASyntaxError) {
   const auto problems = problems_of("wrkers: 1\npools:\n  - name: a\n   backends: [127.0.0.1:1]\n");
 
   EXPECT_THAT(problems, ElementsAre("1:1 wrkers: unknown key; did you mean 'workers'?",
                                     StartsWith("4:4 : not YAML: this does not continue")));
 }
 
-TEST(Yaml, ExplainsAColonTooMuch) {
+TEST(Yaml, ExplainsAnExtraColon) {
   EXPECT_THAT(problems_of("workers: two: three\n" + right_pool),
               ElementsAre(StartsWith("1:13 workers: not YAML: a ':' where no key can be")));
 }
@@ -82,12 +82,12 @@ TEST(Yaml, ExplainsATab) {
               ElementsAre(HasSubstr("a tab in the indentation")));
 }
 
-TEST(Yaml, PointsToTheBracketThatIsOpen) {
+TEST(Yaml, PointsToTheUnclosedBracket) {
   EXPECT_THAT(problems_of("workers: 1\npools: [{name: a, backends: [127.0.0.1:1]\n"),
               ElementsAre(StartsWith("2:9 : this '{' has no '}'")));
 }
 
-TEST(Yaml, PointsToTheQuoteThatIsOpen) {
+TEST(Yaml, PointsToTheUnclosedQuote) {
   EXPECT_THAT(problems_of("workers: 1\naccess_log: {path: \"stdout}\n" + right_pool),
               ElementsAre(StartsWith("2:20 : a quoted text that never ends")));
   EXPECT_THAT(problems_of("workers: 1\naccess_log:\n  path: \"stdout\n"),
@@ -99,7 +99,7 @@ TEST(Yaml, ExplainsAVariableWithoutQuotesInBrackets) {
               ElementsAre(HasSubstr("${...} without quotes inside [ ] or { }")));
 }
 
-TEST(Yaml, RefusesWhatIsNoText) {
+TEST(Yaml, RefusesInvalidUtf8AndControls) {
   using namespace std::string_literals;
   EXPECT_THAT(problems_of("workers: 1\nadmin: \x04\n"s + right_pool),
               ElementsAre("2:8 : byte 0x04 is not text in UTF-8"));
@@ -118,7 +118,7 @@ TEST(Yaml, SurvivesDeepNesting) {
   }
 }
 
-TEST(Yaml, RefusesAFileThatIsTooLarge) {
+TEST(Yaml, RefusesAnOversizedFile) {
   EXPECT_THAT(problems_of(std::string(17UL * 1024 * 1024, '#')),
               ElementsAre(HasSubstr("larger than 16 MiB")));
 }

@@ -18,7 +18,7 @@ FIELDS = ["time", "request_id", "client", "listener", "protocol", "method", "hos
 class AccessLog(case.Case):
     def test_a_line_says_everything_about_its_request(self):
         backend = self.backend(lambda ask: ask.answer(b"x" * 321, status=201))
-        daemon = self.in_front_of(backend, routes=[{"name": "chat", "match": {"path": "/v1/**"},
+        daemon = self.start_daemon(backend, routes=[{"name": "chat", "match": {"path": "/v1/**"},
                                                     "pool": "pool"}])
         exchange(daemon.address, "POST", "/v1/x?q=1", [("X-Request-Id", "r-1")], b"y" * 123,
                  host="api.example:80")
@@ -38,7 +38,7 @@ class AccessLog(case.Case):
         self.assertTrue(0 < measured["ttfb_ms"] <= measured["duration_ms"], measured)
 
     def test_what_is_not_known_is_null(self):
-        daemon = self.in_front_of(self.backend(), routes=[{"match": {"path": "/v1/**"}, "pool": "pool"}])
+        daemon = self.start_daemon(self.backend(), routes=[{"match": {"path": "/v1/**"}, "pool": "pool"}])
         exchange(daemon.address, target="/elsewhere")
         line = daemon.wait_access(1)[0]
         self.assertEqual([line[name] for name in ("route", "pool", "backend", "ttfb_ms", "backend_ms")],
@@ -46,7 +46,7 @@ class AccessLog(case.Case):
         self.assertEqual((line["status"], line["attempts"]), (404, 0))
 
     def test_hostile_input_cannot_break_a_line_nor_forge_another(self):
-        daemon = self.in_front_of(self.backend(), workers=1)  # lines in the order of requests
+        daemon = self.start_daemon(self.backend(), workers=1)  # lines in the order of requests
         targets = [b'/"},{"status":200,"', b"/\\u0000\\n", b"/\xff\xfe\xc3\x28", b"/\xe2\x80\xa8\xc2\x85",
                    b"/" + b"a" * 7000, b"/%0d%0a%1b[31m", b"/<script>", b"/\xf0\x9f\x90\x9f"]
         for target in targets:
@@ -66,7 +66,7 @@ class AccessLog(case.Case):
         self.assertTrue(all(line["status"] in (200, 400) for line in lines))
 
     def test_what_never_became_a_request_is_there_too(self):
-        daemon = self.in_front_of(self.backend())
+        daemon = self.start_daemon(self.backend())
         for raw in (b"\x00\x01\x02\x03\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n",
                     b"G\"ET / HTTP/1.1\r\nHost: a\r\n\r\n"):
             with Stream.connect(daemon.address) as stream:
@@ -77,7 +77,7 @@ class AccessLog(case.Case):
         self.assertEqual([line["status"] for line in lines], [400] * 3)
 
     def test_under_load_every_request_has_its_line(self):
-        daemon = self.in_front_of(self.backend(), self.backend())
+        daemon = self.start_daemon(self.backend(), self.backend())
         clients, each = 8, 250
 
         def ask(name):
@@ -95,7 +95,7 @@ class AccessLog(case.Case):
         self.assertEqual(daemon.metric("evenkeel_access_log_dropped_total"), 0)
 
     def test_sigusr1_opens_the_file_anew_and_no_line_is_lost(self):
-        daemon = self.in_front_of(self.backend())
+        daemon = self.start_daemon(self.backend())
         stop = threading.Event()
 
         def ask():
@@ -127,13 +127,13 @@ class AccessLog(case.Case):
         self.assertEqual([int(line["request_id"]) for line in read()], list(range(1, count + 1)))
 
     def test_to_stdout(self):
-        daemon = self.in_front_of(self.backend(), access_log={"path": "stdout"})
+        daemon = self.start_daemon(self.backend(), access_log={"path": "stdout"})
         exchange(daemon.address)
         self.eventually(lambda: daemon.stdout, "a line on stdout")
         self.assertEqual(json.loads(daemon.stdout[0])["status"], 200)
 
     def test_off_means_no_line_at_all(self):
-        daemon = self.in_front_of(self.backend(), access_log={"path": "off"})
+        daemon = self.start_daemon(self.backend(), access_log={"path": "off"})
         self.assertEqual(exchange(daemon.address).status, 200)
         daemon.wait_at_rest()
         self.assertEqual(daemon.stop(), 0)
@@ -141,7 +141,7 @@ class AccessLog(case.Case):
         self.assertTrue(all(re.match(r"listening |ready$|\d{4}-", line) for line in daemon.lines))
 
     def test_what_happened_last_is_written_before_the_end(self):
-        daemon = self.in_front_of(self.backend())
+        daemon = self.start_daemon(self.backend())
         for _ in range(20):
             exchange(daemon.address)
         daemon.wait_at_rest()
@@ -151,7 +151,7 @@ class AccessLog(case.Case):
     def test_several_attempts_are_one_line(self):
         backend = self.backend()
         dead = f"127.0.0.1:{free_port()}"
-        daemon = self.in_front_of(dead, backend, pool={"picker": "round-robin"}, workers=1)
+        daemon = self.start_daemon(dead, backend, pool={"picker": "round-robin"}, workers=1)
         for _ in range(2):
             exchange(daemon.address)
         lines = daemon.wait_access(2)

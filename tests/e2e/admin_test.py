@@ -16,14 +16,14 @@ from stream import Stream, exchange
 
 class Admin(case.Case):
     def test_health_and_readiness_are_one_word(self):
-        daemon = self.in_front_of(self.backend())
+        daemon = self.start_daemon(self.backend())
         health, ready = daemon.ask_admin("/healthz"), daemon.ask_admin("/readyz")
         self.assertEqual((health.status, health.body), (200, b"ok\n"))
         self.assertEqual((ready.status, ready.body), (200, b"ready\n"))
         self.assertEqual(ready.field("cache-control"), "no-store")
 
     def test_readiness_in_full_lists_the_pools(self):
-        daemon = self.in_front_of(self.backend(), f"127.0.0.1:{free_port()}", pool={
+        daemon = self.start_daemon(self.backend(), f"127.0.0.1:{free_port()}", pool={
             "picker": "round-robin"}, workers=1)
         for _ in range(2):
             exchange(daemon.address)
@@ -31,7 +31,7 @@ class Admin(case.Case):
                          b"ready\npool pool: 1 of 2 backends up\n")
 
     def test_status(self):
-        daemon = self.in_front_of(self.backend())
+        daemon = self.start_daemon(self.backend())
         with Stream.connect(daemon.address) as stream:
             stream.exchange()
             self.eventually(lambda: daemon.api("status")["requests_in_flight"] == 0)
@@ -50,7 +50,7 @@ class Admin(case.Case):
 
     def test_the_hash_tells_files_apart(self):
         backend = self.backend()
-        one, same, other = (self.in_front_of(backend, pool=pool, admin={"address": "127.0.0.1:0"},
+        one, same, other = (self.start_daemon(backend, pool=pool, admin={"address": "127.0.0.1:0"},
                                              access_log={"path": "off"})
                             for pool in ({}, {}, {"picker": "weighted"}))
         hashes = [each.api("status")["config"]["hash"] for each in (one, same, other)]
@@ -58,7 +58,7 @@ class Admin(case.Case):
         self.assertNotEqual(hashes[0], hashes[2])
 
     def test_pools(self):
-        daemon = self.in_front_of(self.backend(), self.backend(),
+        daemon = self.start_daemon(self.backend(), self.backend(),
                                   pool={"picker": "consistent-hash", "limits": {"max_in_flight": 5}})
         exchange(daemon.address)
         daemon.wait_at_rest()
@@ -68,7 +68,7 @@ class Admin(case.Case):
 
     def test_backends(self):
         backend = self.backend()
-        daemon = self.in_front_of(
+        daemon = self.start_daemon(
             {"address": backend.address, "weight": 3, "zone": "rack-1", "labels": {"gpu": "h100"}},
             pool={"engine": "vllm", "models": ["llama-8b", "llama-8b-lora"]})
         exchange(daemon.address)
@@ -92,14 +92,14 @@ class Admin(case.Case):
         self.assertTrue(0 < latency["ttft_seconds"] <= latency["e2e_seconds"] < 5, latency)
 
     def test_what_is_not_known_is_null_and_not_zero(self):
-        daemon = self.in_front_of(self.backend())
+        daemon = self.start_daemon(self.backend())
         told = daemon.api("backends")[0]
         self.assertEqual(told["latency"], {"ttft_seconds": None, "e2e_seconds": None})
         self.assertIsNone(told["waiting"])
 
     def test_requests_under_way_are_counted(self):
         backend = self.backend(lambda ask: ask.stream.wait_closed())
-        daemon = self.in_front_of(backend)
+        daemon = self.start_daemon(backend)
         with Stream.connect(daemon.address) as stream:
             stream.ask()
             self.eventually(lambda: backend.exchanges)
@@ -112,7 +112,7 @@ class Admin(case.Case):
 
     def test_foreign_hosts_and_origins_learn_nothing(self):
         """A page in the operator's browser, under a name that resolves to loopback."""
-        daemon = self.in_front_of(self.backend())
+        daemon = self.start_daemon(self.backend())
 
         def ask(**kwargs):
             with Stream.connect(daemon.admin) as stream:
@@ -129,7 +129,7 @@ class Admin(case.Case):
         self.assertEqual(ask(host=daemon.admin, fields=[("Origin", f"http://{daemon.admin}")]), 200)
 
     def test_what_is_not_there_says_so_in_json(self):
-        daemon = self.in_front_of(self.backend())
+        daemon = self.start_daemon(self.backend())
         missing = daemon.ask_admin("/api/v1/nothing")
         self.assertEqual((missing.status, missing.field("content-type")), (404, "application/json"))
         self.assertEqual(set(json.loads(missing.body)), {"error"})
@@ -138,7 +138,7 @@ class Admin(case.Case):
         self.assertEqual(set(json.loads(wrong.body)), {"error"})
 
     def test_head_gives_the_head_alone(self):
-        daemon = self.in_front_of(self.backend())
+        daemon = self.start_daemon(self.backend())
         with Stream.connect(daemon.admin) as stream:
             head = stream.exchange("HEAD", "/api/v1/pools", host=daemon.admin)
             self.assertGreater(head.length(), 10)
@@ -146,7 +146,7 @@ class Admin(case.Case):
 
     def test_the_admin_is_not_to_be_had_where_clients_connect(self):
         backend = self.backend(lambda ask: ask.answer(b"the backend's own"))
-        daemon = self.in_front_of(backend)
+        daemon = self.start_daemon(backend)
         for target in ("/metrics", "/api/v1/status", "/healthz", "/readyz"):
             self.assertEqual(exchange(daemon.address, target=target).body, b"the backend's own")
 
@@ -180,7 +180,7 @@ class Metrics(case.Case):
             ask.answer(b"x" * 1000, status=int(ask.target[1:] or 200))
 
         self.server = self.backend(script)
-        daemon = self.in_front_of(self.server, routes=[{"name": "all", "match": {"path": "/*"},
+        daemon = self.start_daemon(self.server, routes=[{"name": "all", "match": {"path": "/*"},
                                                        "pool": "pool"}])
         with Stream.connect(daemon.address) as stream:
             for target in ["/200"] * 5 + ["/404"] * 3 + ["/503"] * 2:
@@ -239,7 +239,7 @@ class Metrics(case.Case):
         self.assertEqual(daemon.metric("evenkeel_backend_state"), 1, "in one state at a time")
 
     def test_one_pick_in_sixteen_is_timed(self):
-        daemon = self.in_front_of(self.backend(), workers=1)
+        daemon = self.start_daemon(self.backend(), workers=1)
         with Stream.connect(daemon.address) as stream:
             for _ in range(64):
                 stream.exchange()
@@ -247,7 +247,7 @@ class Metrics(case.Case):
         self.assertLess(daemon.metric("evenkeel_pick_duration_seconds_sum") / 4, 0.001)
 
     def test_connections_are_counted_as_they_come_and_go(self):
-        daemon = self.in_front_of(self.backend())
+        daemon = self.start_daemon(self.backend())
         streams = [Stream.connect(daemon.address) for _ in range(7)]
         self.eventually(lambda: daemon.metric("evenkeel_connections", listener="public") == 7)
         for stream in streams:
@@ -273,14 +273,14 @@ class Metrics(case.Case):
 
     def test_links_are_kept_for_less_long_than_the_server_keeps_them(self):
         backend = self.backend()
-        daemon = self.in_front_of(backend, pool={"keep_alive": {"idle": "300ms"}})
+        daemon = self.start_daemon(backend, pool={"keep_alive": {"idle": "300ms"}})
         exchange(daemon.address)
         self.eventually(lambda: daemon.metric("evenkeel_backend_links", state="idle") == 1)
         self.eventually(lambda: backend.connections() == 0, "the end of the idle link")
         self.assertEqual(daemon.metric("evenkeel_backend_links"), 0)
 
     def test_the_process_is_described(self):
-        daemon = self.in_front_of(self.backend())
+        daemon = self.start_daemon(self.backend())
         page = {series: value for (series, _), value in daemon.metrics().items()}
         self.assertAlmostEqual(page["process_start_time_seconds"], time.time(), delta=60)
         self.assertAlmostEqual(page["process_resident_memory_bytes"], daemon.resident_bytes(),

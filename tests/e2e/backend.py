@@ -4,7 +4,7 @@ import socket
 import threading
 import time
 
-from secured import Secured
+from tls_socket import TlsSocket
 from stream import Closed, Stream
 
 
@@ -52,7 +52,7 @@ class Exchange:
         """In the middle of whatever it is."""
         self.stream.reset()
 
-    def wait_gone(self):
+    def wait_disconnected(self):
         """Until the request is given up; when that was."""
         return self.stream.wait_closed()
 
@@ -118,7 +118,7 @@ class Backend:
     def _serve(self, stream, number):
         try:
             if self.tls:
-                stream.socket = Secured(stream.socket, self.tls, server=True)
+                stream.socket = TlsSocket(stream.socket, self.tls, server=True)
             while True:
                 exchange = Exchange(self, stream, stream.read_head(), number)
                 if self.reads_body:

@@ -8,7 +8,7 @@ import threading
 import unittest
 
 from backend import Backend
-from h2_backend import H2Backend, Hostile
+from h2_backend import H2Backend, HostileServer
 from process import Daemon, Simulators, wait_until
 from stream import PATIENCE
 
@@ -36,7 +36,7 @@ class Case(unittest.TestCase):
 
     def hostile(self, play, **kwargs):
         """An HTTP/2 server that keeps no rules: `play(wire, number)` has each connection."""
-        return self._kept(Hostile(play, **kwargs))
+        return self._kept(HostileServer(play, **kwargs))
 
     def _kept(self, backend):
         def end():
@@ -46,7 +46,7 @@ class Case(unittest.TestCase):
         self.addCleanup(end)
         return backend
 
-    def deaf_server(self):
+    def unresponsive_server(self):
         """The address of one that answers no connection: its queue is full, so the kernel drops what
         comes on top."""
         deaf = socket.socket()
@@ -65,7 +65,7 @@ class Case(unittest.TestCase):
         self.addCleanup(simulators.kill)
         return simulators
 
-    def in_front_of(self, *backends, pool=None, limits=(), **config):
+    def start_daemon(self, *backends, pool=None, limits=(), **config):
         """A daemon with one pool of these backends (or addresses); `pool` holds its further keys."""
         addresses = [each if isinstance(each, (str, dict)) else each.address for each in backends]
         return self.daemon({"pools": [{"name": "pool", "backends": addresses, **(pool or {})}],
@@ -76,12 +76,12 @@ class Case(unittest.TestCase):
 
     def spawn(self, work):
         """Runs it beside the test, which fails if it fails; `join()` gives its result."""
-        thread = Beside(work)
+        thread = BackgroundThread(work)
         self.addCleanup(thread.join)
         return thread
 
 
-class Beside(threading.Thread):
+class BackgroundThread(threading.Thread):
     def __init__(self, work):
         super().__init__(daemon=True)
         self._work = work

@@ -23,7 +23,7 @@ class AgainstTheSimulator(case.Case):
 
     def setUp(self):
         self.simulator = self.simulators("--model", "m").addresses[0]
-        self.daemon_ = self.in_front_of(self.simulator, pool={"engine": "vllm"})
+        self.daemon_ = self.start_daemon(self.simulator, pool={"engine": "vllm"})
 
     def both(self, ask):
         return ask(self.simulator), ask(self.daemon_.address)
@@ -100,7 +100,7 @@ class WhatTheyAdd(case.Case):
         fields = [("Content-Type", "application/json"), ("openai-version", "2020-10-01"),
                   ("x-ratelimit-remaining-requests", "9999"), ("Set-Cookie", "a=1"), ("Set-Cookie", "b=2")]
         backend = self.backend(lambda ask: ask.answer(b"{}", fields=fields))
-        daemon = self.in_front_of(backend)
+        daemon = self.start_daemon(backend)
 
         def ask(address):
             connection = http.client.HTTPConnection(address, timeout=20)

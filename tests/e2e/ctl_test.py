@@ -51,7 +51,7 @@ class Changes(Driven):
             ask.chunk(b"begun")
 
         first.script = hold
-        daemon = self.in_front_of(first, second, pool={"picker": "round-robin"})
+        daemon = self.start_daemon(first, second, pool={"picker": "round-robin"})
         with Stream.connect(daemon.address) as stream:
             while not held:
                 stream.ask()
@@ -79,7 +79,7 @@ class Changes(Driven):
 
     def test_a_drain_outlasts_reloads(self):
         first, second = self.answering(2)
-        daemon = self.in_front_of(first, second)
+        daemon = self.start_daemon(first, second)
         self.ctl(daemon, "drain", first.address)
         since = daemon.backend(first.address)["since"]
 
@@ -91,14 +91,14 @@ class Changes(Driven):
 
     def test_with_every_backend_drained_requests_are_refused_at_once(self):
         backend, = self.answering(1)
-        daemon = self.in_front_of(backend)
+        daemon = self.start_daemon(backend)
         self.ctl(daemon, "drain", backend.address)
         answer = exchange(daemon.address)
         self.assertEqual((answer.status, answer.reason), (503, "no_backend"))
 
     def test_a_weight_shifts_the_traffic_until_the_file_says_another(self):
         first, second = self.answering(2)
-        daemon = self.in_front_of(first, second, pool={"picker": "weighted"}, workers=1)
+        daemon = self.start_daemon(first, second, pool={"picker": "weighted"}, workers=1)
         self.assertEqual(sorted(self.answers(daemon)), [b"0"] * 10 + [b"1"] * 10)
 
         told = self.ctl(daemon, "weight", first.address, "4").stdout
@@ -117,7 +117,7 @@ class Changes(Driven):
 
     def test_counters_and_averages_stay_when_a_weight_changes(self):
         first, second = self.answering(2)
-        daemon = self.in_front_of(first, second)
+        daemon = self.start_daemon(first, second)
         self.answers(daemon)
         daemon.wait_at_rest()
         before = daemon.backend(first.address)
@@ -145,7 +145,7 @@ class Changes(Driven):
         self.assertEqual(exchange(daemon.address, target="/two").status, 503)
 
     def test_a_reload_tells_what_check_tells(self):
-        daemon = self.in_front_of(self.backend())
+        daemon = self.start_daemon(self.backend())
         status, told = self.post(daemon, "/api/v1/reload")
         self.assertEqual((status, told["config"]["last_reload_ok"]), (200, True))
 
@@ -169,7 +169,7 @@ class Changes(Driven):
 
     def test_pages_of_other_sites_change_nothing(self):
         backend = self.backend()
-        daemon = self.in_front_of(backend)
+        daemon = self.start_daemon(backend)
         drain = f"/api/v1/backends/{backend.address}/drain"
         form = ("Content-Type", "application/x-www-form-urlencoded")
         for fields, host in (([("Origin", "https://evil.example"), form], None),
@@ -186,7 +186,7 @@ class Changes(Driven):
 
     def test_bodies_are_bounded(self):
         backend = self.backend()
-        daemon = self.in_front_of(backend)
+        daemon = self.start_daemon(backend)
         weight = f"/api/v1/backends/{backend.address}/weight"
         self.assertEqual(self.post(daemon, weight, b'{"weight": 2}' + b" " * 20_000)[0], 413)
         with Stream.connect(daemon.admin) as stream:
@@ -203,7 +203,7 @@ class Changes(Driven):
         token_file = os.path.join(self.folder(), "token")
         with open(token_file, "w", encoding="ascii") as file:
             file.write("0123456789abcdef0123456789abcdef\n")
-        daemon = self.in_front_of(backend, admin={"address": "0.0.0.0:0", "token_file": token_file})
+        daemon = self.start_daemon(backend, admin={"address": "0.0.0.0:0", "token_file": token_file})
         away = f"{here}:{daemon.admin.rpartition(':')[2]}"
 
         def ctl(*arguments):
@@ -231,7 +231,7 @@ def address_of_this_machine():
 class Commands(Driven):
     def test_status_and_backends_are_tables(self):
         backend = self.backend()
-        daemon = self.in_front_of(backend)
+        daemon = self.start_daemon(backend)
         self.answers(daemon, 5)
         status = self.ctl(daemon, "status").stdout
         self.assertIn(str(daemon.config_path), status)
@@ -241,7 +241,7 @@ class Commands(Driven):
         self.assertEqual(rows[1].split()[:3], ["pool", backend.address, "up"])
 
     def test_options_stand_before_or_after(self):
-        daemon = self.in_front_of(self.backend())
+        daemon = self.start_daemon(self.backend())
         for arguments in (("--admin", daemon.admin, "--json", "status"),
                           ("--json", "status", "--admin", daemon.admin),
                           ("status", "--json", "--admin", daemon.admin)):
@@ -249,14 +249,14 @@ class Commands(Driven):
             self.assertEqual((told.returncode, json.loads(told.stdout)["workers"]), (0, 2))
 
     def test_json_is_the_api_s_own(self):
-        daemon = self.in_front_of(self.backend())
+        daemon = self.start_daemon(self.backend())
         self.assertEqual(set(json.loads(self.ctl(daemon, "status", "--json").stdout)),
                          set(daemon.api("status")))
         told = json.loads(self.ctl(daemon, "backends", "--json").stdout)
         self.assertEqual(told[0]["id"], daemon.api("backends")[0]["id"])
 
     def test_exit_codes(self):
-        daemon = self.in_front_of(self.backend())
+        daemon = self.start_daemon(self.backend())
         gone = f"127.0.0.1:{free_port()}"
         for arguments, code in (
                 (("ctl", "status", "--admin", gone), 5), (("top", "--admin", gone), 5),
@@ -273,7 +273,7 @@ class Commands(Driven):
         self.assertIn(f"no answer from {gone}: Connection refused",
                       command("ctl", "status", "--admin", gone).stderr)
 
-    def test_what_is_no_admin_listener_is_told_apart(self):
+    def test_a_non_admin_listener_is_reported_as_such(self):
         backend = self.backend(lambda ask: ask.answer(b"<html>", status=404))
         done = command("ctl", "status", "--admin", backend.address)
         self.assertEqual(done.returncode, 5)
@@ -282,7 +282,7 @@ class Commands(Driven):
 
 class Top(Driven):
     def test_once_prints_and_leaves(self):
-        daemon = self.in_front_of(self.backend())
+        daemon = self.start_daemon(self.backend())
         plain = command("top", "-1", "--admin", daemon.admin)
         self.assertEqual(plain.returncode, 0, plain.stderr)
         self.assertNotIn("\x1b", plain.stdout)
@@ -290,8 +290,8 @@ class Top(Driven):
         told = json.loads(command("top", "-1", "--json", "--admin", daemon.admin).stdout)
         self.assertEqual(set(told), {"status", "pools", "backends"})
 
-    def test_without_a_terminal_it_prints_until_nobody_reads(self):
-        daemon = self.in_front_of(self.backend())
+    def test_without_a_terminal_it_prints_until_the_reader_closes(self):
+        daemon = self.start_daemon(self.backend())
         top = subprocess.Popen([BINARY, "top", "--json", "--admin", daemon.admin],
                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
         self.addCleanup(top.kill)
@@ -301,7 +301,7 @@ class Top(Driven):
         self.assertEqual(top.wait(PATIENCE), 0)
 
     def test_a_signal_ends_it(self):
-        daemon = self.in_front_of(self.backend())
+        daemon = self.start_daemon(self.backend())
         top = subprocess.Popen([BINARY, "top", "--admin", daemon.admin], stdin=subprocess.DEVNULL,
                                stdout=subprocess.PIPE, text=True)
         self.addCleanup(top.kill)
@@ -312,7 +312,7 @@ class Top(Driven):
 
     def test_on_a_terminal_it_keeps_up_with_the_daemon_and_the_window(self):
         backend = self.backend()
-        daemon = self.in_front_of(backend, pool={"name": "pool-with-a-name"})
+        daemon = self.start_daemon(backend, pool={"name": "pool-with-a-name"})
         screen = Screen(self, rows=40, columns=200)
         top = screen.run("top", "--admin", daemon.admin)
         screen.wait_for(r"pool-with-a-name.*" + re.escape(backend.address) + " +up ")
@@ -335,7 +335,7 @@ class Top(Driven):
         self.assertEqual(screen.settings()[3], screen.settings_before[3], "echo and lines are back")
 
     def test_on_a_terminal_it_waits_for_a_daemon_that_went_away(self):
-        daemon = self.in_front_of(self.backend())
+        daemon = self.start_daemon(self.backend())
         screen = Screen(self, rows=40, columns=200)
         top = screen.run("top", "--admin", daemon.admin)
         screen.wait_for("BACKEND")

@@ -28,7 +28,7 @@ def raise_descriptor_limit():
 class Memory(case.Case):
     @unittest.skipIf(SANITIZED, "a sanitizer's memory is not ours")
     def test_at_rest_it_is_small(self):
-        daemon = self.in_front_of(self.backend())
+        daemon = self.start_daemon(self.backend())
         exchange(daemon.address)
         print(f"\n  at rest: {daemon.resident_bytes() / MEBI:.1f} MiB ", end="", flush=True)
         self.assertLess(daemon.resident_bytes(), 20 * MEBI)
@@ -38,7 +38,7 @@ class Memory(case.Case):
         if raise_descriptor_limit() < IDLE_CLIENTS + 100:
             self.skipTest("too few descriptors for that many clients")
         # Half of them never ask, and must not be sent away while the others come.
-        daemon = self.in_front_of(self.backend(), listeners=[
+        daemon = self.start_daemon(self.backend(), listeners=[
             {"name": "public", "timeouts": {"header": "5m", "idle": "5m"}}])
         exchange(daemon.address)
         before = daemon.resident_bytes()
@@ -63,7 +63,7 @@ class Memory(case.Case):
         self.eventually(lambda: daemon.api("status")["connections"] == 0)
 
     @unittest.skipIf(SANITIZED, "a sanitizer's memory is not ours")
-    def test_slow_readers_cost_a_buffer_each_and_hold_nobody_up(self):
+    def test_slow_readers_cost_a_buffer_each_and_block_no_others(self):
         raise_descriptor_limit()
 
         def flood(ask):
@@ -74,7 +74,7 @@ class Memory(case.Case):
                 ask.chunk(b"x" * 16384)
 
         backend = self.backend(flood)
-        daemon = self.in_front_of(backend)
+        daemon = self.start_daemon(backend)
         exchange(daemon.address, target="/quick")
         before = daemon.resident_bytes()
 
@@ -112,7 +112,7 @@ class Descriptors(case.Case):
     def test_clients_that_come_and_go_leave_none_behind(self):
         backend = self.backend(lambda ask: ask.answer(b"x") if ask.target == "/quick"
                                else ask.stream.wait_closed())
-        daemon = self.in_front_of(backend)
+        daemon = self.start_daemon(backend)
         for _ in range(4):
             exchange(daemon.address, target="/quick")
         daemon.wait_at_rest()
@@ -147,7 +147,7 @@ class Descriptors(case.Case):
     @needs_its_last_descriptor
     def test_when_descriptors_run_out_idle_clients_make_room(self):
         backend = self.backend()
-        daemon = self.in_front_of(backend, workers=1, limits=["--nofile=100:100"])
+        daemon = self.start_daemon(backend, workers=1, limits=["--nofile=100:100"])
         streams = []
         for _ in range(150):
             stream = Stream.connect(daemon.address)
@@ -171,7 +171,7 @@ class Descriptors(case.Case):
             ask.answer(b"x")
 
         backend = self.backend(script)
-        daemon = self.in_front_of(backend, workers=1, limits=["--nofile=100:100"])
+        daemon = self.start_daemon(backend, workers=1, limits=["--nofile=100:100"])
         streams = []
         for _ in range(120):
             stream = Stream.connect(daemon.address)
@@ -207,7 +207,7 @@ class Speed(case.Case):
                 return ask.end_chunks()
             ask.answer(ask.body[:10])
 
-        daemon = self.in_front_of(*(self.backend(script) for _ in range(3)))
+        daemon = self.start_daemon(*(self.backend(script) for _ in range(3)))
 
         def client(number):
             with Stream.connect(daemon.address) as stream:

@@ -21,7 +21,7 @@ class Errors(case.Case):
     # ---- what clients do wrong ----
 
     def refused(self, raw, status, reason, **listener):
-        daemon = self.in_front_of(self.backend(), listeners=[{"name": "public", **listener}])
+        daemon = self.start_daemon(self.backend(), listeners=[{"name": "public", **listener}])
         with Stream.connect(daemon.address) as stream:
             stream.send(raw)
             answer = stream.read_response()
@@ -78,7 +78,7 @@ class Errors(case.Case):
         self.refused(b"GET / HTTP/1.1\r\nHost:", 408, "header_timeout", timeouts={"header": "100ms"})
 
     def test_a_chunked_body_that_turns_out_too_large(self):
-        daemon = self.in_front_of(self.backend(reads_body=False, script=lambda ask: ask.read_body()),
+        daemon = self.start_daemon(self.backend(reads_body=False, script=lambda ask: ask.read_body()),
                                   listeners=[{"name": "public", "limits": {"body": "1KiB"}}])
         with Stream.connect(daemon.address) as stream:
             stream.send(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -87,7 +87,7 @@ class Errors(case.Case):
         self.check_told(daemon, answer, 413, "body_too_large")
 
     def test_a_body_that_stalls(self):
-        daemon = self.in_front_of(self.backend(), listeners=[
+        daemon = self.start_daemon(self.backend(), listeners=[
             {"name": "public", "timeouts": {"body": "100ms"}}])
         with Stream.connect(daemon.address) as stream:
             stream.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf")
@@ -95,35 +95,35 @@ class Errors(case.Case):
         self.check_told(daemon, answer, 408, "body_timeout")
 
     def test_a_path_that_climbs_out_is_a_bad_request(self):
-        daemon = self.in_front_of(self.backend())
+        daemon = self.start_daemon(self.backend())
         answer = exchange(daemon.address, target="/v1/../../etc/passwd")
         self.check_told(daemon, answer, 400, "bad_request", pool="")
 
     def test_a_request_that_no_route_matches(self):
-        daemon = self.in_front_of(self.backend(), routes=[{"match": {"path": "/v1/**"}, "pool": "pool"}])
+        daemon = self.start_daemon(self.backend(), routes=[{"match": {"path": "/v1/**"}, "pool": "pool"}])
         answer = exchange(daemon.address, target="/elsewhere")
         self.check_told(daemon, answer, 404, "no_route", pool="")
 
     # ---- what backends do wrong ----
 
     def test_a_backend_that_refuses_connections(self):
-        daemon = self.in_front_of(f"127.0.0.1:{free_port()}")
+        daemon = self.start_daemon(f"127.0.0.1:{free_port()}")
         answer = exchange(daemon.address)
         self.check_told(daemon, answer, 502, "connect_failed")
 
     def test_a_backend_that_answers_no_connection(self):
-        daemon = self.in_front_of(self.deaf_server(), pool={"timeouts": {"connect": "200ms"}})
+        daemon = self.start_daemon(self.unresponsive_server(), pool={"timeouts": {"connect": "200ms"}})
         answer = exchange(daemon.address)
         self.check_told(daemon, answer, 504, "connect_timeout")
 
     def test_a_backend_that_does_not_answer_in_time(self):
-        daemon = self.in_front_of(self.backend(lambda ask: ask.stream.wait_closed()),
+        daemon = self.start_daemon(self.backend(lambda ask: ask.stream.wait_closed()),
                                   pool={"timeouts": {"first_byte": "100ms"}})
         answer = exchange(daemon.address, "POST", body=b"{}")
         self.check_told(daemon, answer, 504, "first_byte_timeout")
 
     def test_a_backend_that_closes_without_an_answer(self):
-        daemon = self.in_front_of(self.backend(lambda ask: ask.stream.close()))
+        daemon = self.start_daemon(self.backend(lambda ask: ask.stream.close()))
         answer = exchange(daemon.address, "POST", body=b"{}")
         self.check_told(daemon, answer, 502, "backend_closed")
 
@@ -132,7 +132,7 @@ class Errors(case.Case):
             ask.send(b"220 smtp.example.com ESMTP\r\n\r\n")
             ask.stream.wait_closed()
 
-        daemon = self.in_front_of(self.backend(script))
+        daemon = self.start_daemon(self.backend(script))
         answer = exchange(daemon.address, "POST", body=b"{}")
         self.check_told(daemon, answer, 502, "backend_protocol")
 
@@ -141,7 +141,7 @@ class Errors(case.Case):
             ask.send(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab")
             ask.stream.wait_closed()
 
-        daemon = self.in_front_of(self.backend(script))
+        daemon = self.start_daemon(self.backend(script))
         answer = exchange(daemon.address)
         self.check_told(daemon, answer, 502, "backend_protocol")
 
@@ -150,21 +150,21 @@ class Errors(case.Case):
             ask.send(b"HTTP/1.1 200 OK\r\n" + b"X-Field: value\r\n" * 20_000 + b"\r\n")
             ask.stream.wait_closed()
 
-        daemon = self.in_front_of(self.backend(script))
+        daemon = self.start_daemon(self.backend(script))
         answer = exchange(daemon.address)
         self.check_told(daemon, answer, 502, "backend_protocol")
 
-    def test_a_tunnel_that_nobody_asked_for(self):
+    def test_an_unrequested_upgrade(self):
         def script(ask):
             ask.send(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n")
             ask.stream.wait_closed()
 
-        daemon = self.in_front_of(self.backend(script))
+        daemon = self.start_daemon(self.backend(script))
         answer = exchange(daemon.address)
         self.check_told(daemon, answer, 502, "backend_protocol")
 
-    def test_when_all_backends_were_tried_the_last_failure_is_told(self):
-        daemon = self.in_front_of(*(f"127.0.0.1:{free_port()}" for _ in range(3)))
+    def test_when_all_backends_failed_the_last_failure_is_reported(self):
+        daemon = self.start_daemon(*(f"127.0.0.1:{free_port()}" for _ in range(3)))
         answer = exchange(daemon.address)
         self.assertEqual((answer.status, answer.reason), (502, "connect_failed"))
         for backend in daemon.api("backends"):
@@ -174,7 +174,7 @@ class Errors(case.Case):
 
     def test_each_api_hears_its_own_dialect(self):
         dead = f"127.0.0.1:{free_port()}"
-        daemon = self.in_front_of(dead)
+        daemon = self.start_daemon(dead)
 
         openai = exchange(daemon.address, "POST", "/v1/chat/completions", body=b"{}")
         self.assertEqual(openai.field("content-type"), "application/json")
@@ -195,7 +195,7 @@ class Errors(case.Case):
 
     def test_an_error_leaves_the_clients_connection_usable(self):
         backend = self.backend()
-        daemon = self.in_front_of(backend, routes=[{"match": {"path": "/good"}, "pool": "pool"}])
+        daemon = self.start_daemon(backend, routes=[{"match": {"path": "/good"}, "pool": "pool"}])
         with Stream.connect(daemon.address) as stream:
             self.assertEqual(stream.exchange("POST", "/bad", body=b"x" * 1000).status, 404)
             self.assertEqual(stream.exchange("POST", "/good", body=b"y" * 1000).status, 200)
@@ -204,14 +204,14 @@ class Errors(case.Case):
         self.assertEqual(backend.exchanges[0].body, b"y" * 1000)
 
     def test_an_answer_of_ours_carries_the_request_id(self):
-        daemon = self.in_front_of(f"127.0.0.1:{free_port()}")
+        daemon = self.start_daemon(f"127.0.0.1:{free_port()}")
         answer = exchange(daemon.address, fields=[("X-Request-Id", "find-me")])
         self.assertEqual(answer.field("x-request-id"), "find-me")
         self.assertEqual(daemon.wait_access(1)[0]["request_id"], "find-me")
 
     def test_what_comes_after_a_refused_request_is_not_read_as_another(self):
         backend = self.backend()
-        daemon = self.in_front_of(backend)
+        daemon = self.start_daemon(backend)
         with Stream.connect(daemon.address) as stream:
             stream.send(b"GET / HTTP/1.1\r\nBad Name: 1\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n")
             self.assertEqual(stream.read_response().status, 400)

@@ -63,7 +63,7 @@ class Failover(case.Case):
     def test_one_of_four_dies_under_load_and_only_what_it_had_begun_is_lost(self):
         backends = [self.backend(generation) for _ in range(4)]
         victim = backends[1]
-        daemon = self.in_front_of(*backends)
+        daemon = self.start_daemon(*backends)
         load = Load(self, daemon.address, clients=12)
         self.eventually(lambda: load.count() > 100, "a running load")
 
@@ -106,7 +106,7 @@ class Failover(case.Case):
 
     def kill_one_of_four(self, picker):
         simulators = [self.simulators("--model", "m", speed=10) for _ in range(4)]
-        daemon = self.in_front_of(*(each.addresses[0] for each in simulators),
+        daemon = self.start_daemon(*(each.addresses[0] for each in simulators),
                                   pool={"engine": "vllm", "picker": picker})
         load = Process(["load", f"http://{daemon.address}", "--concurrency", "24", "--requests", "1500",
                         "--stream", "--prompt-tokens", "20..200", "--output-tokens", "10..40",
@@ -140,7 +140,7 @@ class Failover(case.Case):
                 ask.answer(b"hello")
 
         backends = [self.backend(serve) for _ in range(4)]
-        daemon = self.in_front_of(*backends, pool={"picker": "round-robin"}, workers=1)
+        daemon = self.start_daemon(*backends, pool={"picker": "round-robin"}, workers=1)
         client = Stream.connect(daemon.address)
         self.addCleanup(client.close)
         for _ in range(8):
@@ -157,7 +157,7 @@ class Failover(case.Case):
     def test_the_last_one_standing_takes_it_all(self):
         survivor = self.backend(generation)
         dead = [f"127.0.0.1:{free_port()}" for _ in range(3)]
-        daemon = self.in_front_of(dead[0], dead[1], survivor, dead[2], pool={"picker": "round-robin"})
+        daemon = self.start_daemon(dead[0], dead[1], survivor, dead[2], pool={"picker": "round-robin"})
 
         for _ in range(20):
             self.assertEqual(exchange(daemon.address, "POST", body=b"{}").status, 200)
@@ -172,7 +172,7 @@ class Failover(case.Case):
     def test_a_whole_pool_that_is_down_is_tried_nevertheless(self):
         """Nobody has told that it is back; one request has to find out, and it is served."""
         port = free_port()
-        daemon = self.in_front_of(f"127.0.0.1:{port}")
+        daemon = self.start_daemon(f"127.0.0.1:{port}")
         self.assertEqual(exchange(daemon.address).status, 502)
         self.assertEqual(daemon.metric("evenkeel_retries_total"), 0, "there was nobody else to ask")
 
@@ -191,7 +191,7 @@ class Failover(case.Case):
             ask.answer(b"fine")
 
         backend = self.backend(script)
-        daemon = self.in_front_of(backend, workers=1)
+        daemon = self.start_daemon(backend, workers=1)
         self.assertEqual(exchange(daemon.address).status, 200)
 
         answer = exchange(daemon.address, "POST", "/crashes", body=b"{}")

@@ -1,12 +1,12 @@
 """Servers that speak HTTP/2 and do as a test tells them: `H2Backend` as `Backend` does, a thread per
-request; `Hostile` with frames of its own."""
+request; `HostileServer` with frames of its own."""
 
 import socket
 import threading
 import time
 
 from http2 import INTERNAL_ERROR, PREFACE, Peer, Wire
-from secured import Secured
+from tls_socket import TlsSocket
 from stream import PATIENCE, Closed, Stream
 
 
@@ -61,12 +61,12 @@ class H2Exchange:
     def abort(self, code=INTERNAL_ERROR):
         self.stream.reset(code)
 
-    def wait_gone(self):
+    def wait_disconnected(self):
         """Until the request is given up; when that was."""
-        return self.stream.wait_gone()
+        return self.stream.wait_disconnected()
 
 
-class Listening:
+class ListeningServer:
     """A port of its own, and a thread per connection that runs `self.serve(socket, number)`."""
 
     def __init__(self, tls=None, port=0):
@@ -94,7 +94,7 @@ class Listening:
     def _run(self, sock, number):
         try:
             sock.settimeout(PATIENCE)
-            self.serve(Stream(Secured(sock, self._tls, server=True) if self._tls else sock), number)
+            self.serve(Stream(TlsSocket(sock, self._tls, server=True) if self._tls else sock), number)
         except (Closed, OSError):
             pass
         except Exception as failure:  # told by the test that owns this backend
@@ -111,7 +111,7 @@ class Listening:
         self._thread.join()
 
 
-class H2Backend(Listening):
+class H2Backend(ListeningServer):
     """`script(exchange)` answers each request, on a thread of its own; what it raises because the
     stream or the connection has ended is no failure, anything else is kept in `failures`, as is every
     rule that the daemon breaks. `values`: our SETTINGS."""
@@ -159,7 +159,7 @@ class H2Backend(Listening):
             peer.close()
 
 
-class Hostile(Listening):
+class HostileServer(ListeningServer):
     """`play(wire, number)` has each connection after the client's preface, and keeps no rule that it
     does not want to keep."""
 

@@ -23,7 +23,7 @@ class H2spec(case.Case):
         if tls:
             listener["tls"] = {"certificates": [Authority(folder).issue("127.0.0.1").config()]}
             options = [*options, "--tls", "--insecure"]
-        daemon = self.in_front_of(self.backend(lambda ask: ask.answer(b"x" * 200)), listeners=[listener])
+        daemon = self.start_daemon(self.backend(lambda ask: ask.answer(b"x" * 200)), listeners=[listener])
         report = pathlib.Path(folder, "report.xml")
         run = subprocess.run(
             [H2SPEC, "-h", "127.0.0.1", "-p", daemon.address.rpartition(":")[2], "-j", report, *options],

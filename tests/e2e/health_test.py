@@ -30,7 +30,7 @@ def models(*names):
 class Health(case.Case):
     def pool(self, *backends, health=None, **pool):
         """A daemon in front of these; checks come quickly unless `health` says otherwise."""
-        return self.in_front_of(*backends, pool={"health": {**QUICK, **(health or {})}, **pool})
+        return self.start_daemon(*backends, pool={"health": {**QUICK, **(health or {})}, **pool})
 
     def state(self, daemon, backend):
         shown = daemon.backend(backend if isinstance(backend, str) else backend.address)
@@ -60,7 +60,7 @@ class Health(case.Case):
 class Engines(Health):
     """The simulator speaks each engine's dialect."""
 
-    def test_who_loads_starts_and_serves_once_it_says_so(self):
+    def test_a_loading_backend_is_starting_until_it_reports_ready(self):
         for engine, reason in (("vllm", "Connection refused"), ("triton", "/v2/health/ready: 400"),
                                ("sglang", "/health: 503"), ("tgi", "/health: 503"),
                                ("llamacpp", "Loading model")):
@@ -132,7 +132,7 @@ class Engines(Health):
         daemon = self.pool(simulators.addresses[0], engine="sglang")
         self.assertEqual(self.state(daemon, simulators.addresses[0]), ("up", None))
 
-    def test_triton_is_asked_over_grpc_where_its_pool_speaks_it(self):
+    def test_triton_is_checked_over_grpc_where_its_pool_uses_grpc(self):
         simulators = self.simulators("--engine", "triton", "--model", "m")
         address = simulators.addresses[0]
         self.fault(simulators, "loading")
@@ -313,7 +313,7 @@ class Answers(Health):
             said["text"] = text
             self.eventually(lambda shown=shown: self.state(daemon, backend)[1] == shown)
 
-    def test_an_engine_whose_grpc_port_it_is_is_asked_in_grpc(self):
+    def test_a_grpc_port_is_checked_over_grpc(self):
         def unknown(ask):
             ask.send_head([("content-type", "application/grpc"), ("grpc-status", "12")], end=True)
 
@@ -374,7 +374,7 @@ class Answers(Health):
         shown = daemon.backend(backend.address)
         self.assertEqual((shown["engine"], shown["models"]), ("vllm", ["a"]))
 
-    def test_a_stranger_that_speaks_kserve_is_asked_as_kserve_has_it(self):
+    def test_an_unknown_kserve_server_is_checked_as_kserve(self):
         table = {"/v2": b'{"name":"stranger","version":"1.7.1","extensions":[]}',
                  "/v2/health/ready": (400, b"")}
         backend = self.backend(answers(table))
@@ -384,7 +384,7 @@ class Answers(Health):
         table["/v2/health/ready"] = b""
         self.becomes(daemon, backend, "up")
 
-    def test_a_server_that_nobody_knows_how_to_ask_is_not_asked(self):
+    def test_a_server_without_a_known_check_is_not_checked(self):
         backend = self.backend()
         daemon = self.pool(backend)
         self.assertEqual(self.state(daemon, backend), ("up", None))
@@ -408,7 +408,7 @@ class Detection(Health):
         self.addCleanup(other.close)
         return other
 
-    def test_a_stranger_in_its_place_makes_nobody_forget_what_it_runs(self):
+    def test_a_different_server_at_the_address_keeps_the_detected_engine(self):
         backend = self.backend(answers(self.VLLM))
         daemon = self.pool(backend, engine="auto")
         self.becomes(daemon, backend, "up")
@@ -439,7 +439,7 @@ class Detection(Health):
         self.runs(daemon, backend, "sglang")
         self.becomes(daemon, backend, "up")
 
-    def test_a_server_that_shows_nothing_is_connected_and_asked_again(self):
+    def test_an_unidentified_server_is_detected_again(self):
         table = {}
         backend = self.backend(answers(table))
         daemon = self.pool(backend, engine="auto")
@@ -485,7 +485,7 @@ class Detection(Health):
 
     def test_more_backends_than_descriptors_are_checked_all_the_same(self):
         simulators = self.simulators("--engine", "vllm", "--model", "m", count=60)
-        daemon = self.in_front_of(*simulators.addresses, limits=["--nofile=110"],
+        daemon = self.start_daemon(*simulators.addresses, limits=["--nofile=110"],
                                   pool={"engine": "auto", "health": {"interval": "1s"}})
         daemon.wait_line("warning 110 descriptors are all that may be open; checks and readings of "
                          "60 backends take up to 120")
@@ -534,7 +534,7 @@ class Reloads(Health):
         self.assertEqual([(each["state"], each["since"]) for each in after],
                          [(each["state"], each["since"]) for each in before])
 
-    def test_who_is_new_is_checked_before_it_is_given_a_request(self):
+    def test_a_new_backend_is_checked_before_its_first_request(self):
         old, new = self.backend(answers({"/ready": b"", "/": b""})), self.backend()
         new.script = answers({"/ready": b"", "/": b""})
         gone = f"127.0.0.1:{free_port()}"
@@ -558,7 +558,7 @@ class Reloads(Health):
         self.assertEqual(self.state(daemon, backend), ("up", None))
         self.assertEqual(exchange(daemon.address).status, 200)
 
-    def test_nobody_is_closed_because_a_file_leaves_the_engine_to_us(self):
+    def test_removing_the_engine_key_closes_no_backend(self):
         gate = threading.Event()
         self.addCleanup(gate.set)
         table = {"/health": b"", "/v1/models": models("a").replace(b'"a"', b'"a","owned_by":"vllm"')}

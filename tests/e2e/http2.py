@@ -31,10 +31,10 @@ CODES = ("NO_ERROR", "PROTOCOL_ERROR", "INTERNAL_ERROR", "FLOW_CONTROL_ERROR", "
 
 HEADER_TABLE_SIZE, ENABLE_PUSH, MAX_CONCURRENT_STREAMS, INITIAL_WINDOW_SIZE, MAX_FRAME_SIZE, MAX_HEADER_LIST_SIZE = range(1, 7)
 
-MOST_WINDOW = 2**31 - 1
+MAX_WINDOW = 2**31 - 1
 
 # What no HTTP/2 message may carry (RFC 9113 8.2.2).
-OF_CONNECTIONS = {"connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"}
+CONNECTION_SPECIFIC = {"connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"}
 
 
 def said(code):
@@ -60,7 +60,7 @@ class Frame(collections.namedtuple("Frame", "kind flags stream payload")):
         return int.from_bytes(self.payload[-4:] if self.kind == RST_STREAM else self.payload[4:8], "big")
 
     def last_stream(self):
-        return int.from_bytes(self.payload[:4], "big") & MOST_WINDOW
+        return int.from_bytes(self.payload[:4], "big") & MAX_WINDOW
 
     def content(self):
         """The payload without padding and priority."""
@@ -168,7 +168,7 @@ class Head(Message):
 # ---- without rules ----
 
 
-class Told:
+class Transcript:
     """What the other side said until some moment."""
 
     def __init__(self):
@@ -196,7 +196,7 @@ class Wire:
 
     def __init__(self, stream):
         self.stream = stream
-        self.told = Told()
+        self.told = Transcript()
         self._decoder = hpack.Decoder(max_header_list_size=1 << 24)
         self._rest = b""
         self._frames = collections.deque()
@@ -235,7 +235,7 @@ class Wire:
             length = high << 8 | low
             if size - at - 9 < length:
                 break
-            self._frames.append(Frame(kind, flags, stream & MOST_WINDOW, received[at + 9:at + 9 + length]))
+            self._frames.append(Frame(kind, flags, stream & MAX_WINDOW, received[at + 9:at + 9 + length]))
             at += 9 + length
         self._rest = received[at:]
 
@@ -393,7 +393,7 @@ class PeerStream:
         self.read_body()
         return self.head
 
-    def wait_gone(self, within=PATIENCE):
+    def wait_disconnected(self, within=PATIENCE):
         """Until the other side gives it up; when that was."""
         self.peer.wait(None, lambda: self.gone_at is not None, within)
         return self.gone_at
@@ -661,7 +661,7 @@ class Peer:
             self.goaway = (received.last_stream(), received.code())
             self.goaways.append(self.goaway)
         elif kind == WINDOW_UPDATE:
-            increment = int.from_bytes(received.payload, "big") & MOST_WINDOW
+            increment = int.from_bytes(received.payload, "big") & MAX_WINDOW
             if increment == 0:
                 self._broken("an empty window update", received)
             if number == 0:
@@ -756,7 +756,7 @@ class Peer:
                     self._broken(f"{name} after other fields", received)
             else:
                 regular = True
-            if name != name.lower() or name in OF_CONNECTIONS or (name == "te" and value != "trailers"):
+            if name != name.lower() or name in CONNECTION_SPECIFIC or (name == "te" and value != "trailers"):
                 self._broken(f"the field {name}: {value}", received)
             if value != value.strip(" \t") or any(each in value for each in "\r\n\0"):
                 self._broken(f"the value {value!r} of {name}", received)

@@ -11,7 +11,7 @@ import case
 import http2
 from http2 import (CANCEL, COMPRESSION_ERROR, CONTINUATION, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM,
                    FLOW_CONTROL_ERROR, FRAME_SIZE_ERROR, GOAWAY, HEADERS, INITIAL_WINDOW_SIZE, MAX_CONCURRENT_STREAMS,
-                   MOST_WINDOW, NO_ERROR, PREFACE, PRIORITY, PROTOCOL_ERROR, PUSH_PROMISE, REFUSED_STREAM, RST_STREAM,
+                   MAX_WINDOW, NO_ERROR, PREFACE, PRIORITY, PROTOCOL_ERROR, PUSH_PROMISE, REFUSED_STREAM, RST_STREAM,
                    SETTINGS, SETTINGS_TIMEOUT, STREAM_CLOSED, WINDOW_UPDATE, Peer, Wire, data, frame, goaway, headers,
                    literal, ping, request_fields, rst_stream, settings, window_update)
 from process import SANITIZED, wait_until
@@ -41,7 +41,7 @@ class Counting:
         with self._lock:
             self.count += 1
         if ask.target == "/attack":
-            ask.wait_gone()
+            ask.wait_disconnected()
             with self._lock:
                 self.gone += 1
         elif ask.target == "/held":
@@ -60,7 +60,7 @@ class Attacked(case.Case):
     def target(self, listener=None, **config):
         self.script = Counting()
         self.addCleanup(self.script.open.set)
-        self.daemon_ = self.in_front_of(self.backend(self.script, reads_body=False),
+        self.daemon_ = self.start_daemon(self.backend(self.script, reads_body=False),
                                         listeners=[{"name": "public", **(listener or {})}], **config)
         return self.daemon_
 
@@ -157,7 +157,7 @@ class Resets(Attacked):
         self.check_made_to_reset(lambda each: window_update(each, 0))
 
     def test_made_you_reset_by_a_window_that_overflows(self):
-        self.check_made_to_reset(lambda each: window_update(each, MOST_WINDOW))
+        self.check_made_to_reset(lambda each: window_update(each, MAX_WINDOW))
 
     def test_made_you_reset_by_a_priority_of_the_wrong_length(self):
         self.check_made_to_reset(lambda each: frame(PRIORITY, 0, each, b"\0" * 4))
@@ -251,13 +251,13 @@ class Floods(Attacked):
     def test_pings(self):
         self.check_flood(ping() * 100, ENHANCE_YOUR_CALM)
 
-    def test_pings_whose_answers_nobody_reads(self):
+    def test_pings_with_unread_acknowledgements(self):
         self.check_flood(ping() * 1000, count=4000, drained=False)
 
     def test_settings(self):
         self.check_flood(settings({INITIAL_WINDOW_SIZE: 70_000}) * 100, ENHANCE_YOUR_CALM)
 
-    def test_settings_whose_answers_nobody_reads(self):
+    def test_settings_with_unread_acknowledgements(self):
         self.check_flood(settings({}) * 1000, count=4000, drained=False)
 
     def test_settings_that_change_the_windows_of_many_streams(self):
@@ -478,9 +478,9 @@ class Held(Attacked):
     def test_answers_that_are_never_read(self):
         """The windows are open, but the client reads nothing from its socket."""
         self.target({"timeouts": {"write": "1s"}})
-        wire = self.wire({INITIAL_WINDOW_SIZE: MOST_WINDOW}, receive_buffer=65536)
+        wire = self.wire({INITIAL_WINDOW_SIZE: MAX_WINDOW}, receive_buffer=65536)
         with self.undisturbed(memory=24 * MEGABYTE):
-            wire.send(window_update(0, MOST_WINDOW - 65535),
+            wire.send(window_update(0, MAX_WINDOW - 65535),
                       *(headers(each, request_fields(path="/large")) for each in self.streams(100)))
             wait_until(lambda: self.script.count == 100, what="the requests at the backend")
             wait_until(self.daemon_.at_rest, what="their end")
@@ -685,7 +685,7 @@ class Malformed(Attacked):
     def check_never_complete(self, fields, *frames):
         """The head may have reached the backend, but no whole request."""
         backend = self.backend(lambda ask: ask.answer(b"complete"))
-        daemon = self.in_front_of(backend, pool={"keep_alive": {"idle": "100ms"}})
+        daemon = self.start_daemon(backend, pool={"keep_alive": {"idle": "100ms"}})
         with Wire.connect(daemon.address).open() as wire:
             wire.send(headers(1, request_fields("POST", "/attack", fields), end=False), *frames)
             wire.until(lambda told: told.goaway is not None or 1 in told.resets or 1 in told.ended)
@@ -717,7 +717,7 @@ class Malformed(Attacked):
 
     def test_a_body_that_is_cut(self):
         backend = self.backend(lambda ask: ask.answer(b"complete"))
-        daemon = self.in_front_of(backend)
+        daemon = self.start_daemon(backend)
         with Wire.connect(daemon.address).open() as wire:
             wire.send(headers(1, request_fields("POST", "/attack"), end=False), data(1, b"abc"))
             wait_until(backend.connections, what="the request at the backend")
@@ -789,13 +789,13 @@ class Framing(Attacked):
         self.check([data(1, b"x" * 16385)], FRAME_SIZE_ERROR, opened=True)
 
     def test_a_connections_window_that_overflows(self):
-        self.check([window_update(0, MOST_WINDOW)], FLOW_CONTROL_ERROR)
+        self.check([window_update(0, MAX_WINDOW)], FLOW_CONTROL_ERROR)
 
     def test_an_empty_update_of_the_connections_window(self):
         self.check([window_update(0, 0)], PROTOCOL_ERROR)
 
     def test_settings_that_let_a_streams_window_overflow(self):
-        self.check([window_update(1, MOST_WINDOW - 65535), settings({INITIAL_WINDOW_SIZE: 70_000})],
+        self.check([window_update(1, MAX_WINDOW - 65535), settings({INITIAL_WINDOW_SIZE: 70_000})],
                    FLOW_CONTROL_ERROR, opened=True)
 
     def test_a_continuation_of_nothing(self):
@@ -824,15 +824,15 @@ class Framing(Attacked):
         self.check([frame(DATA, http2.PADDED, 1, b"\xff" + b"x" * 10)], PROTOCOL_ERROR, opened=True)
 
 
-class Goodbyes(Attacked):
-    def test_what_was_asked_before_a_clients_goaway_is_answered(self):
+class Goaways(Attacked):
+    def test_requests_before_a_client_goaway_are_answered(self):
         go = threading.Event()
 
         def script(ask):
             go.wait(PATIENCE)
             ask.answer(b"still here")
 
-        daemon = self.in_front_of(self.backend(script))
+        daemon = self.start_daemon(self.backend(script))
         with Wire.connect(daemon.address).open() as wire:
             wire.ask(1)
             wire.send(goaway(0, NO_ERROR), ping(b"still me"))
@@ -849,13 +849,13 @@ class Goodbyes(Attacked):
             ask.answer(b"still here")
 
         backend = self.backend(script)
-        daemon = self.in_front_of(backend)
+        daemon = self.start_daemon(backend)
         with Wire.connect(daemon.address).open() as wire:
             wire.ask(1, path="/slow")
             wait_until(lambda: backend.exchanges, what="the request at the backend")
             daemon.signal(signal.SIGTERM)
             wire.until(lambda told: told.goaway is not None)
-            self.assertEqual((wire.told.goaway, wire.told.goaway_frame.last_stream()), (NO_ERROR, MOST_WINDOW))
+            self.assertEqual((wire.told.goaway, wire.told.goaway_frame.last_stream()), (NO_ERROR, MAX_WINDOW))
             wire.send(headers(3, request_fields(path="/crossing")))  # it was on its way
             # A ping of the daemon's tells it that the first step has arrived.
             while wire.told.counts[GOAWAY] < 2:
@@ -896,10 +896,10 @@ class Legitimate(Attacked):
         def script(ask):
             ask.begin_chunks()
             ask.chunk(b"first")
-            ask.wait_gone()
+            ask.wait_disconnected()
 
         counting = Counting()
-        daemon = self.in_front_of(self.backend(lambda ask: script(ask) if ask.target == "/call" else counting(ask)))
+        daemon = self.start_daemon(self.backend(lambda ask: script(ask) if ask.target == "/call" else counting(ask)))
         with Peer.connect(daemon.address) as peer:
             began = time.monotonic()
             for number in range(250):
@@ -931,7 +931,7 @@ class Legitimate(Attacked):
                 ask.chunk(piece)
             ask.end_chunks()
 
-        daemon = self.in_front_of(self.h2_backend(echo, reads_body=False), pool={"protocol": "h2"})
+        daemon = self.start_daemon(self.h2_backend(echo, reads_body=False), pool={"protocol": "h2"})
         message = b"\0\0\0\0\x0f" + b"m" * 15
         with Wire.connect(daemon.address).open() as wire:
             wire.ask(1, "POST", "/echo", end=False)
@@ -999,7 +999,7 @@ class Legitimate(Attacked):
 
     def test_requests_refused_by_us_do_not_count_against_their_client(self):
         """Hundreds of answers before the end of the request: the rest of each is not wanted."""
-        daemon = self.in_front_of(self.backend(), routes=[{"match": {"path": "/bystander"}, "pool": "pool"}])
+        daemon = self.start_daemon(self.backend(), routes=[{"match": {"path": "/bystander"}, "pool": "pool"}])
         with Peer.connect(daemon.address) as peer:
             for _ in range(300):
                 self.assertEqual(peer.request("POST", "/nowhere", body=b"x" * 2000).read_response().status, 404)

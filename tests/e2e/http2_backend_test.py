@@ -42,7 +42,7 @@ class Gate:
 
 class Sharing(case.Case):
     def front(self, *backends, pool=None, **config):
-        return self.in_front_of(*backends, pool={"protocol": "h2", **(pool or {})}, workers=1, **config)
+        return self.start_daemon(*backends, pool={"protocol": "h2", **(pool or {})}, workers=1, **config)
 
     def ask_many(self, daemon, count, path="/%d"):
         peer = Peer.connect(daemon.address)
@@ -113,7 +113,7 @@ class Sharing(case.Case):
         leaver = next(ask for ask in gate.held if ask.target == "/3")
         began = time.monotonic()
         calls[3].reset()
-        self.assertLess(leaver.wait_gone() - began, 0.5 if not SANITIZED else 5)
+        self.assertLess(leaver.wait_disconnected() - began, 0.5 if not SANITIZED else 5)
         self.assertEqual(leaver.stream.reset_code, http2.CANCEL)
         gate.let_through()
         for number, call in enumerate(calls):
@@ -148,7 +148,7 @@ class Sharing(case.Case):
         self.assertEqual(sum(map(len, large.pieces())), 800 * 65536)
         self.assertEqual(backend.accepted, 1)
 
-    def test_uploads_that_wait_in_line_do_not_hold_up_the_one_whose_turn_it_is(self):
+    def test_queued_uploads_do_not_block_the_active_one(self):
         body = b"u" * 300_000
         backend = self.h2_backend(lambda ask: ask.answer(b"%d" % len(ask.body)))
         daemon = self.front(backend, pool={"limits": {"max_in_flight": 1}})
@@ -219,7 +219,7 @@ class Sharing(case.Case):
         modern = self.h2_backend(lambda ask: ask.answer(b"modern"))
         plain = self.backend(lambda ask: ask.answer(b"plain"))
         for backend, words in ((modern, b"modern"), (plain, b"plain")):
-            daemon = self.in_front_of(backend, pool={"protocol": "auto"})
+            daemon = self.start_daemon(backend, pool={"protocol": "auto"})
             for _ in range(3):
                 self.assertEqual(exchange(daemon.address, "POST", body=b"{}").body, words)
 
@@ -237,7 +237,7 @@ class Refusing(case.Case):
         """A backend that plays, and one that serves; the first is always picked first."""
         good = self.h2_backend(lambda ask: ask.answer(b"good " + ask.body))
         bad = self.hostile(play)
-        daemon = self.in_front_of(bad, good, workers=1, pool={
+        daemon = self.start_daemon(bad, good, workers=1, pool={
             "protocol": "h2", "picker": "round-robin", **pool})
         return daemon, bad, good
 
@@ -288,7 +288,7 @@ class Refusing(case.Case):
 
         self.check_asked_elsewhere(play)
 
-    def test_only_what_crossed_the_end_of_a_connection_is_asked_again(self):
+    def test_only_an_idle_close_race_is_retried(self):
         asked = []  # (connection, stream)
         working = threading.Event()
 
@@ -304,7 +304,7 @@ class Refusing(case.Case):
                 else:
                     return  # the end, with nothing said of either
 
-        daemon = self.in_front_of(self.hostile(play), workers=1, pool={"protocol": "h2"})
+        daemon = self.start_daemon(self.hostile(play), workers=1, pool={"protocol": "h2"})
         self.assertEqual(exchange(daemon.address, "POST", "/first", body=b"1").status, 200)
         long = self.spawn(lambda: exchange(daemon.address, "POST", "/long", body=b"2").status)
         self.assertTrue(working.wait(PATIENCE))
@@ -327,7 +327,7 @@ class Refusing(case.Case):
             for stream in self.requests(wire):
                 wire.send(rst_stream(stream, REFUSED_STREAM))
 
-        daemon = self.in_front_of(self.hostile(play), pool={
+        daemon = self.start_daemon(self.hostile(play), pool={
             "protocol": "h2", "timeouts": {"connect": "1s", "first_byte": "2s"}})
         began = time.monotonic()
         told = exchange(daemon.address, "POST", body=b"{}")
@@ -354,7 +354,7 @@ class Refusing(case.Case):
                 wire.until_closed()
 
         backend = self.hostile(play)
-        daemon = self.in_front_of(backend, pool={"protocol": "h2"}, workers=1)
+        daemon = self.start_daemon(backend, pool={"protocol": "h2"}, workers=1)
         with Peer.connect(daemon.address) as peer:
             older = peer.request(path="/older")
             self.assertEqual(older.read_head().status, 200)
@@ -363,7 +363,7 @@ class Refusing(case.Case):
             self.assertEqual(older.read_body(), b"begun and ended")
         self.assertEqual(backend.accepted, 2)
 
-    def test_a_reset_with_another_reason_is_not_asked_again(self):
+    def test_a_reset_with_another_code_is_not_retried(self):
         """The backend may have begun: a POST may have had its effect."""
         count = [0]
 
@@ -373,15 +373,15 @@ class Refusing(case.Case):
                 count[0] += 1
                 wire.send(rst_stream(stream, INTERNAL_ERROR))
 
-        daemon = self.in_front_of(self.hostile(play), self.hostile(play), pool={"protocol": "h2"})
+        daemon = self.start_daemon(self.hostile(play), self.hostile(play), pool={"protocol": "h2"})
         self.assertEqual(exchange(daemon.address, "POST", body=b"{}").status, 502)
         self.assertEqual(count, [1])
 
 
-class Quiet(case.Case):
+class Keepalive(case.Case):
     """Nothing comes for a while: is it a model that thinks, or a server that is gone?"""
 
-    def test_one_that_thinks_is_waited_for_and_one_that_is_gone_is_noticed(self):
+    def test_a_slow_backend_is_awaited_and_a_dead_one_is_detected(self):
         def think(ask):
             if ask.target == "/think":
                 time.sleep(13)
@@ -389,7 +389,7 @@ class Quiet(case.Case):
 
         thinking = self.h2_backend(think)
         gone = self.hostile(lambda wire, _: (wire.send(settings()), wire.until_closed(60)))
-        daemons = [self.in_front_of(backend, pool={"protocol": "h2"}) for backend in (thinking, gone)]
+        daemons = [self.start_daemon(backend, pool={"protocol": "h2"}) for backend in (thinking, gone)]
         answer_ = self.spawn(lambda: exchange(daemons[0].address, "POST", "/think", body=b"{}"))
         with Stream.connect(daemons[1].address) as stream:
             stream.socket.settimeout(40)
@@ -403,7 +403,7 @@ class Quiet(case.Case):
         self.assertLessEqual(thinking.peers[0].pings, 2, "gRPC's servers end connections that ping more")
 
 
-class Breaking(case.Case):
+class Disconnects(case.Case):
     """A backend that breaks the protocol, or tries to drown us."""
 
     def check(self, play, status=502, aborted=False, within=10, requests=1):
@@ -510,7 +510,7 @@ class Breaking(case.Case):
     def test_data_before_the_head(self):
         self.check(lambda wire, stream: wire.send(data(stream, b"early", end=True)))
 
-    def test_data_of_a_stream_that_nobody_opened(self):
+    def test_data_on_an_unopened_stream(self):
         self.check(lambda wire, stream: wire.send(data(stream + 100, b"x"), answer(stream)))
 
     def test_no_status(self):
@@ -588,12 +588,12 @@ class Breaking(case.Case):
                                                    goaway(stream, NO_ERROR)), wire.close()), aborted=True)
 
     def test_a_server_that_speaks_http1(self):
-        daemon = self.in_front_of(self.backend(), pool={"protocol": "h2"})
+        daemon = self.start_daemon(self.backend(), pool={"protocol": "h2"})
         self.assertEqual(exchange(daemon.address, "POST", body=b"{}").status, 502)
 
     def test_one_that_does_not_even_send_settings(self):
         bad = self.hostile(lambda wire, _: wire.until_closed())
-        daemon = self.in_front_of(bad, pool={"protocol": "h2", "timeouts": {"connect": "500ms", "first_byte": "500ms"}})
+        daemon = self.start_daemon(bad, pool={"protocol": "h2", "timeouts": {"connect": "500ms", "first_byte": "500ms"}})
         began = time.monotonic()
         self.assertIn(exchange(daemon.address, "POST", body=b"{}").status, (502, 504))
         self.assertLess(time.monotonic() - began, 5)
@@ -609,7 +609,7 @@ class Breaking(case.Case):
             for stream in Refusing.requests(wire):
                 play(wire, stream)
 
-        daemon = self.in_front_of(self.hostile(each_connection), pool={"protocol": "h2"})
+        daemon = self.start_daemon(self.hostile(each_connection), pool={"protocol": "h2"})
         for _ in range(5):
             told = exchange(daemon.address)
             self.assertEqual((told.status, told.body), (200, b"whole"))

@@ -38,7 +38,7 @@ class Tool(case.Case):
         own = self.authority.issue("127.0.0.1", "localhost")
         other = self.authority.issue("other.test")
         self.backend_ = self.backend(script or self.play)
-        self.daemon_ = self.in_front_of(self.backend_, listeners=[
+        self.daemon_ = self.start_daemon(self.backend_, listeners=[
             {"name": "clear"},
             {"name": "tls", "tls": {"certificates": [own.config(), other.config()], **tls},
              "limits": limits or {}}])
@@ -68,7 +68,7 @@ class Nghttp(Tool):
         self.assertEqual(self.check(f"http://{self.clear}/a"), b"hello")
         self.assertEqual(self.check(f"https://{self.tls}/a"), b"hello")
 
-    def test_is_told_how_many_streams_it_may_open(self):
+    def test_max_concurrent_streams_is_announced(self):
         self.front(limits={"max_streams": 3})
         out, _ = run("nghttp", "-v", f"http://{self.clear}/a")
         self.assertIn(b"SETTINGS_MAX_CONCURRENT_STREAMS(0x03):128", out)
@@ -144,7 +144,7 @@ class H2load(Tool):
         self.addCleanup(server.wait)
         self.addCleanup(server.kill)
         wait_until(lambda: not socket.socket().connect_ex(("127.0.0.1", port)), what="nghttpd")
-        daemon = self.in_front_of(f"127.0.0.1:{port}", pool={"protocol": "h2"})
+        daemon = self.start_daemon(f"127.0.0.1:{port}", pool={"protocol": "h2"})
         self.check("-c", 4, "-m", 32, f"http://{daemon.address}/index.html", count=20 * SMALL)
 
 
@@ -186,7 +186,7 @@ class Curl(Tool):
                                        f"https://{self.tls}/up"), BODY)
         self.assertEqual(self.check("--http2-prior-knowledge", f"http://{self.clear}/large", version="2"), BODY)
 
-    def test_what_was_asked_reaches_the_backend_as_it_was(self):
+    def test_requests_reach_the_backend_unchanged(self):
         self.front()
         self.over_tls("-H", "X-Twice: 1", "-H", "X-Twice: 2", "-H", "Cookie: a=b; c=d", "-X", "DELETE",
                       f"https://{self.tls}/a%20b?c=d")
@@ -223,7 +223,7 @@ class Openssl(Tool):
             self.assertIn(chosen, self.handshake("-alpn", offered), offered)
         self.assertIn("No ALPN negotiated", self.handshake())
 
-    def test_protocols_that_nobody_here_speaks(self):
+    def test_unsupported_protocols(self):
         """Better no connection than one on which each side speaks its own (ALPACA)."""
         self.front()
         self.refused("-alpn", "ftp")
@@ -232,7 +232,7 @@ class Openssl(Tool):
         self.front()
         self.assertIn("TLSv1.2", self.handshake("-tls1_2"))
 
-    def test_tls_1_2_is_not_spoken_where_1_3_is_asked_for(self):
+    def test_tls_1_2_is_rejected_where_1_3_is_required(self):
         self.front(min_version="1.3")
         self.refused("-tls1_2")
         self.assertIn("TLSv1.3", self.handshake())

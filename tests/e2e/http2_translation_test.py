@@ -11,7 +11,7 @@ class ToHttp1(case.Case):
 
     def ask(self, *args, script=None, **kwargs):
         self.backend_ = self.backend(script)
-        daemon = self.in_front_of(self.backend_)
+        daemon = self.start_daemon(self.backend_)
         with Peer.connect(daemon.address) as peer:
             call = peer.request(*args, **kwargs)
             answer = call.read_response()
@@ -27,7 +27,7 @@ class ToHttp1(case.Case):
 
     def test_a_host_field_alone_will_do(self):
         backend = self.backend()
-        daemon = self.in_front_of(backend)
+        daemon = self.start_daemon(backend)
         with Peer.connect(daemon.address) as peer:
             fields = [(":method", "GET"), (":scheme", "http"), (":path", "/"), ("host", "example.com")]
             self.assertEqual(peer.open_stream(fields).read_response().status, 200)
@@ -61,7 +61,7 @@ class ToHttp1(case.Case):
         self.ask("POST", body=b"abc" * 20_000)
         self.assertEqual(self.head.body, b"abc" * 20_000)
 
-    def test_te_trailers_is_told_as_http1_tells_it(self):
+    def test_te_trailers_is_translated_to_http1(self):
         self.ask(fields=[("te", "trailers")])
         self.assertEqual(self.head.field("te"), "trailers")
         self.assertIn("te", (self.head.field("connection") or "").lower())
@@ -97,7 +97,7 @@ class ToHttp1(case.Case):
             ask.answer(b"done")
 
         self.backend_ = self.backend(script)
-        with Peer.connect(self.in_front_of(self.backend_).address) as peer:
+        with Peer.connect(self.start_daemon(self.backend_).address) as peer:
             call = peer.request()
             self.assertEqual(call.read_response().body, b"done")
             self.assertEqual([(each.status, each.field("link")) for each in call.interim], [(103, "</a>")])
@@ -113,7 +113,7 @@ class ToHttp2(case.Case):
 
     def ask(self, *args, script=None, **kwargs):
         self.backend_ = self.h2_backend(script)
-        daemon = self.in_front_of(self.backend_, pool={"protocol": "h2"})
+        daemon = self.start_daemon(self.backend_, pool={"protocol": "h2"})
         answer = exchange(daemon.address, *args, **kwargs)
         self.head = self.backend_.exchanges[0].head
         return answer
@@ -133,7 +133,7 @@ class ToHttp2(case.Case):
 
     def test_a_chunked_body_has_no_chunks_there(self):
         backend = self.h2_backend()
-        daemon = self.in_front_of(backend, pool={"protocol": "h2"})
+        daemon = self.start_daemon(backend, pool={"protocol": "h2"})
         with Stream.connect(daemon.address) as stream:
             stream.send(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
                         b"3\r\nabc\r\n4;x=y\r\ndefg\r\n0\r\n\r\n")
@@ -175,7 +175,7 @@ class ToHttp2(case.Case):
             ask.end_chunks([("x-sum", "1")])
 
         backend = self.h2_backend(script)
-        daemon = self.in_front_of(backend, pool={"protocol": "h2"})
+        daemon = self.start_daemon(backend, pool={"protocol": "h2"})
         with Stream.connect(daemon.address) as stream:
             stream.send(b"GET / HTTP/1.0\r\nHost: a\r\n\r\n")
             answer = stream.read_response()
@@ -192,7 +192,7 @@ class Throughout(case.Case):
             ask.end_chunks([("x-sum", "1"), ("x-more", "2")])
 
         backend = self.h2_backend(script)
-        daemon = self.in_front_of(backend, pool={"protocol": "h2"})
+        daemon = self.start_daemon(backend, pool={"protocol": "h2"})
         with Peer.connect(daemon.address) as peer:
             fields = request_fields("PROPFIND", "/%41?x=%20;y", [("te", "trailers"), ("cookie", "a=1"), ("cookie", "b=2"),
                                                                 ("x-asked", "\xff")], authority="test:1")
@@ -212,7 +212,7 @@ class Throughout(case.Case):
     def test_trailers_alone_are_trailers(self):
         """A gRPC answer that is nothing but its status."""
         backend = self.h2_backend(lambda ask: ask.send_head([("grpc-status", "12")], end=True))
-        daemon = self.in_front_of(backend, pool={"protocol": "h2"})
+        daemon = self.start_daemon(backend, pool={"protocol": "h2"})
         with Peer.connect(daemon.address) as peer:
             call = peer.request("POST", "/x", body=b"x")
             answer = call.read_response()

@@ -27,7 +27,7 @@ class Start(case.Case):
         self.assertEqual({line["listener"] for line in lines}, {"public", "internal"})
 
     def test_all_workers_serve_the_one_port(self):
-        daemon = self.in_front_of(self.backend(), workers=4)
+        daemon = self.start_daemon(self.backend(), workers=4)
         streams = [Stream.connect(daemon.address) for _ in range(40)]
         for stream in streams:
             self.assertEqual(stream.exchange().status, 200)
@@ -40,7 +40,7 @@ class Start(case.Case):
                 probe.bind(("::1", 0))
         except OSError:
             self.skipTest("no IPv6 here")
-        daemon = self.in_front_of(self.backend(), listeners=[{"name": "public", "address": "[::1]:0"}])
+        daemon = self.start_daemon(self.backend(), listeners=[{"name": "public", "address": "[::1]:0"}])
         port = int(daemon.address.rpartition(":")[2])
         self.assertEqual(daemon.address, f"[::1]:{port}")
         with Stream(socket.create_connection(("::1", port))) as stream:
@@ -75,7 +75,7 @@ class Start(case.Case):
             self.assertIn(f"admin: cannot listen on {address}: Address already in use", said)
 
     def test_a_second_daemon_does_not_share_the_port_of_the_first_in_silence(self):
-        daemon = self.in_front_of(self.backend())
+        daemon = self.start_daemon(self.backend())
         said = self.failed_start(
             f"listeners: [{{address: '{daemon.address}'}}]\nadmin: {{address: '127.0.0.1:0'}}\n"
             "pools: [{name: a, backends: ['127.0.0.1:1']}]\n")
@@ -87,11 +87,11 @@ class Start(case.Case):
 
     def test_a_port_can_be_taken_over_from_one_that_has_just_left(self):
         backend = self.backend(lambda ask: (ask.answer(b"bye", fields=[("Connection", "close")])))
-        first = self.in_front_of(backend)
+        first = self.start_daemon(backend)
         self.assertEqual(exchange(first.address).status, 200)
         first.wait_at_rest()
         self.assertEqual(first.stop(), 0)
-        second = self.in_front_of(backend, listeners=[{"name": "public", "address": first.address}])
+        second = self.start_daemon(backend, listeners=[{"name": "public", "address": first.address}])
         self.assertEqual(exchange(second.address).status, 200)
 
     def test_a_file_with_mistakes_does_not_start(self):
@@ -131,7 +131,7 @@ class Drain(case.Case):
 
     def streaming(self, **config):
         """A daemon with one answer half told."""
-        self.daemon_ = self.in_front_of(self.server, **config)
+        self.daemon_ = self.start_daemon(self.server, **config)
         stream = Stream.connect(self.daemon_.address)
         self.addCleanup(stream.close)
         stream.ask("POST", "/v1/chat/completions", body=b"{}")
@@ -144,7 +144,7 @@ class Drain(case.Case):
         with socket.socket() as sock:
             return sock.connect_ex((host, int(port))) == errno.ECONNREFUSED
 
-    def test_what_is_in_flight_ends_and_nobody_new_comes_in(self):
+    def test_requests_in_flight_finish_and_no_new_ones_are_accepted(self):
         daemon, stream = self.streaming()
         idle = Stream.connect(daemon.address)
         self.addCleanup(idle.close)
@@ -171,7 +171,7 @@ class Drain(case.Case):
         self.assertEqual(len(daemon.access_lines()), 2)
 
     def test_readiness_fails_first_while_requests_are_still_taken(self):
-        daemon = self.in_front_of(self.server, shutdown={"delay": "1s"})
+        daemon = self.start_daemon(self.server, shutdown={"delay": "1s"})
         daemon.signal(signal.SIGTERM)
         self.eventually(lambda: daemon.ask_admin("/readyz").status == 503, "not to be ready")
         self.assertEqual(exchange(daemon.address, target="/quick").body, b"quick")
@@ -209,7 +209,7 @@ class Drain(case.Case):
             stream.read_body(self.head)
 
     def test_idle_connections_alone_do_not_hold_it_up(self):
-        daemon = self.in_front_of(self.server)
+        daemon = self.start_daemon(self.server)
         idle = [Stream.connect(daemon.address) for _ in range(50)]
         for stream in idle:
             self.addCleanup(stream.close)
@@ -224,7 +224,7 @@ class Drain(case.Case):
 
     def test_a_request_that_was_on_its_way_in_is_still_answered(self):
         """Its head had begun when the signal came."""
-        daemon = self.in_front_of(self.server)
+        daemon = self.start_daemon(self.server)
         with Stream.connect(daemon.address) as stream:
             stream.send(b"GET /quick HTTP/1.1\r\nHo")
             self.eventually(lambda: daemon.api("status")["connections"] == 1)
@@ -237,7 +237,7 @@ class Drain(case.Case):
             self.assertEqual((answer.status, answer.field("connection")), (200, "close"))
         self.assertEqual(daemon.wait_exit(), 0)
 
-    def test_one_that_waits_in_line_is_still_served(self):
+    def test_a_queued_request_is_still_served(self):
         daemon, first = self.streaming(pool={"limits": {"max_in_flight": 1}})
         second = Stream.connect(daemon.address)
         self.addCleanup(second.close)
@@ -251,7 +251,7 @@ class Drain(case.Case):
         self.assertEqual(daemon.wait_exit(), 0)
 
     def test_hangup_is_no_reason_to_leave(self):
-        daemon = self.in_front_of(self.server)
+        daemon = self.start_daemon(self.server)
         daemon.signal(signal.SIGHUP)
         daemon.signal(signal.SIGUSR1)
         self.assertEqual(exchange(daemon.address, target="/quick").status, 200)
@@ -261,7 +261,7 @@ class Patience(case.Case):
     """How long a client may do nothing."""
 
     def test_between_requests(self):
-        daemon = self.in_front_of(self.backend(), listeners=[
+        daemon = self.start_daemon(self.backend(), listeners=[
             {"name": "public", "timeouts": {"idle": "200ms"}}])
         with Stream.connect(daemon.address) as stream:
             stream.exchange()
@@ -276,7 +276,7 @@ class Patience(case.Case):
                 ask.chunk(b"x" * 65536)
 
         backend = self.backend(flood)
-        daemon = self.in_front_of(backend, listeners=[{"name": "public", "timeouts": {"write": "200ms"}}])
+        daemon = self.start_daemon(backend, listeners=[{"name": "public", "timeouts": {"write": "200ms"}}])
         with Stream.connect(daemon.address, receive_buffer=4096) as stream:
             stream.ask()
             line = daemon.wait_access(1)[0]
@@ -288,7 +288,7 @@ class Patience(case.Case):
     def test_a_slow_reader_that_reads_is_served_to_the_end(self):
         """The timeout is for those who take nothing, not for those who take long."""
         size = 8_000_000
-        daemon = self.in_front_of(self.backend(lambda ask: ask.answer(b"x" * size)),
+        daemon = self.start_daemon(self.backend(lambda ask: ask.answer(b"x" * size)),
                                   listeners=[{"name": "public", "timeouts": {"write": "300ms"}}])
         with Stream.connect(daemon.address, receive_buffer=65536) as stream:
             stream.ask()

@@ -29,7 +29,7 @@ class Limits(case.Case):
         """A pool whose places are all taken: by `holders`, at the gate's mercy."""
         self.gate = Gate()
         self.backends = [self.backend(self.gate) for _ in range(backends)]
-        self.daemon_ = self.in_front_of(*self.backends, pool={"limits": {
+        self.daemon_ = self.start_daemon(*self.backends, pool={"limits": {
             "max_in_flight": most, "queue": {"size": size, "timeout": timeout}}})
         self.holders = [self.ask("/holder") for _ in range(most * backends)]
         self.eventually(lambda: self.pool()["in_flight"] == most * backends, "a full pool")
@@ -76,7 +76,7 @@ class Limits(case.Case):
         for stream in streams:
             self.assertEqual(stream.read_response().status, 200)
 
-    def test_a_full_line_turns_away_at_once_with_429(self):
+    def test_a_full_queue_rejects_at_once_with_429(self):
         daemon = self.full(size=2)
         for number in range(2):
             self.ask(f"/{number}")
@@ -94,11 +94,11 @@ class Limits(case.Case):
         self.assertEqual(daemon.wait_access(1)[0]["reason"], "queue_full")
         self.assertEqual(daemon.metric("evenkeel_errors_total", pool="pool", reason="queue_full"), 1)
 
-    def test_a_line_of_length_zero_means_no_waiting(self):
+    def test_a_queue_of_length_zero_disables_queueing(self):
         daemon = self.full(size=0)
         self.assertEqual(exchange(daemon.address).status, 429)
 
-    def test_who_waited_too_long_gets_503(self):
+    def test_a_queue_timeout_answers_503(self):
         daemon = self.full(timeout="150ms")
         began = time.monotonic()
         answer = exchange(daemon.address, "POST", "/v2/models/m/infer", body=b"{}")
@@ -111,7 +111,7 @@ class Limits(case.Case):
         self.assertEqual((line["reason"], line["backend"], line["attempts"]), ("queue_timeout", None, 0))
         self.assertEqual(self.pool()["waiting"], 0)
 
-    def test_a_client_that_leaves_the_line_makes_room_and_never_reaches_a_backend(self):
+    def test_a_client_that_disconnects_while_queued_never_reaches_a_backend(self):
         self.full(size=2)
         leaver = self.ask("/leaver")
         self.waiting(1)
@@ -166,7 +166,7 @@ class Limits(case.Case):
     def test_the_most_connections_of_a_listener_are_kept(self):
         """An idle one makes room for a newcomer; where none is idle, the newcomer has to go."""
         gate = Gate()
-        daemon = self.in_front_of(self.backend(gate), workers=1, listeners=[
+        daemon = self.start_daemon(self.backend(gate), workers=1, listeners=[
             {"name": "public", "limits": {"max_connections": 2}}])
         busy = Stream.connect(daemon.address)
         busy.ask(target="/busy")

@@ -80,9 +80,9 @@ class Load(case.Case):
         self.assertIn("no-such-model", refused["errors"]["status_404"]["example"])
         self.assertEqual(nobody["errors"]["connect"]["count"], 3)
 
-    def test_shows_who_answered_behind_the_balancer(self):
+    def test_shows_which_backend_answered(self):
         first, second = self.simulator(), self.simulator()
-        daemon = self.in_front_of(first, second, pool={"picker": "round-robin", "debug_headers": True})
+        daemon = self.start_daemon(first, second, pool={"picker": "round-robin", "debug_headers": True})
 
         report = self.load(f"http://{daemon.address}", "--requests", "20", "--concurrency", "2",
                            "--stream", "--output-tokens", "2")

@@ -311,7 +311,7 @@ class Pair:
             if isinstance(self.backend, H2Backend):
                 ask.abort(NO_ERROR)  # "the rest is not needed", RFC 9113 8.1
             else:
-                gone.append(ask.wait_gone())
+                gone.append(ask.wait_disconnected())
 
         self.play(script)
         client = self.client().begin("POST", "/early", length=SIZE)
@@ -328,7 +328,7 @@ class Pair:
         def script(ask):
             ask.begin_chunks()
             ask.chunk(b"begun")
-            gone.append(ask.wait_gone())
+            gone.append(ask.wait_disconnected())
 
         self.play(script)
         for number in range(1, 4):
@@ -347,7 +347,7 @@ class Pair:
 
         def script(ask):
             waiting.set()
-            gone.append(ask.wait_gone())
+            gone.append(ask.wait_disconnected())
 
         self.play(script)
         client = self.client().begin("GET", "/long")

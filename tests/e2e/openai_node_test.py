@@ -47,7 +47,7 @@ class OpenAi(case.Case):
 
     def test_completions_events_and_models_are_the_same(self):
         simulator = self.simulators("--model", "m").addresses[0]
-        daemon = self.in_front_of(simulator, pool={"engine": "vllm"})
+        daemon = self.start_daemon(simulator, pool={"engine": "vllm"})
 
         direct, relayed = self.ask(simulator), self.ask(daemon.address)
 
@@ -56,7 +56,7 @@ class OpenAi(case.Case):
         self.assertTrue(direct["whole"]["choices"][0]["message"]["content"])
 
     def test_our_errors_are_errors_of_the_sdk(self):
-        daemon = self.in_front_of(f"127.0.0.1:{free_port()}")
+        daemon = self.start_daemon(f"127.0.0.1:{free_port()}")
         self.assertEqual(self.ask(daemon.address)["error"], {
             "name": "InternalServerError", "status": 502, "code": "connect_failed",
             "type": "upstream_error"})

@@ -22,7 +22,7 @@ class OpenAi(case.Case):
 
     def both(self, ask):
         simulator = self.simulators("--model", "m").addresses[0]
-        daemon = self.in_front_of(simulator, pool={"engine": "vllm"})
+        daemon = self.start_daemon(simulator, pool={"engine": "vllm"})
         return ask(self.client(simulator)), ask(self.client(daemon.address))
 
     def chat(self, client, **kwargs):
@@ -54,7 +54,7 @@ class OpenAi(case.Case):
 
     def test_a_client_that_stops_reading_stops_the_generation(self):
         simulators = self.simulators("--model", "m", speed=1)
-        daemon = self.in_front_of(simulators.addresses[0], pool={"engine": "vllm"})
+        daemon = self.start_daemon(simulators.addresses[0], pool={"engine": "vllm"})
         stream = self.client(daemon.address).chat.completions.create(
             model="m", max_tokens=2000, messages=[{"role": "user", "content": "Go on."}], stream=True)
         next(iter(stream))
@@ -63,7 +63,7 @@ class OpenAi(case.Case):
         self.assertEqual(daemon.wait_access(1)[0]["reason"], "client_gone")
 
     def test_our_errors_are_errors_of_the_sdk(self):
-        daemon = self.in_front_of(f"127.0.0.1:{free_port()}")
+        daemon = self.start_daemon(f"127.0.0.1:{free_port()}")
         with self.assertRaises(openai.InternalServerError) as raised:
             self.chat(self.client(daemon.address))
         error = raised.exception
@@ -74,7 +74,7 @@ class OpenAi(case.Case):
 
     def test_a_full_pool_is_a_rate_limit_that_the_sdk_retries_after_the_time_that_we_name(self):
         backend = self.backend(lambda ask: ask.stream.wait_closed())
-        daemon = self.in_front_of(backend, pool={
+        daemon = self.start_daemon(backend, pool={
             "limits": {"max_in_flight": 1, "queue": {"size": 0}}})
         holder = self.client(daemon.address, timeout=60)
         holding = self.spawn(lambda: self.holds(holder))
@@ -101,7 +101,7 @@ class OpenAi(case.Case):
                 + b"\n\n")
             ask.stream.close()
 
-        daemon = self.in_front_of(self.backend(script))
+        daemon = self.start_daemon(self.backend(script))
         with self.assertRaises(Exception) as raised:
             for _ in self.chat(self.client(daemon.address), stream=True):
                 pass

@@ -59,7 +59,7 @@ class Engines(Polling):
         for engine in ("vllm", "sglang", "tgi", "llamacpp"):
             with self.subTest(engine=engine):
                 simulators = self.simulators("--engine", engine, "--model", "m", speed=1)
-                daemon = self.in_front_of(simulators.addresses[0], pool={"engine": engine})
+                daemon = self.start_daemon(simulators.addresses[0], pool={"engine": engine})
                 stream = self.stream_from(daemon)
                 shown = self.until(daemon, simulators.addresses[0],
                                    lambda polled: polled["running"] == 1)
@@ -75,7 +75,7 @@ class Engines(Polling):
 
     def test_tritons_own_gpus_and_queue_are_read(self):
         simulators = self.simulators("--engine", "triton", "--model", "m")
-        daemon = self.in_front_of(simulators.addresses[0], pool={"engine": "triton"})
+        daemon = self.start_daemon(simulators.addresses[0], pool={"engine": "triton"})
         shown = self.until(daemon, simulators.addresses[0],
                            lambda polled: polled["waiting"] is not None)
         self.assertEqual(shown["waiting"], 0)
@@ -85,12 +85,12 @@ class Engines(Polling):
 
     def test_an_engine_that_is_detected_is_read_as_what_it_is(self):
         simulators = self.simulators("--engine", "sglang", "--model", "m")
-        daemon = self.in_front_of(simulators.addresses[0], pool={"engine": "auto"})
+        daemon = self.start_daemon(simulators.addresses[0], pool={"engine": "auto"})
         self.until(daemon, simulators.addresses[0], lambda polled: polled["running"] == 0)
 
     def test_a_model_of_llamacpp_is_not_kept_awake(self):
         backend = self.backend(lambda ask: ask.answer(b"llamacpp:requests_processing 0\n"))
-        daemon = self.in_front_of(backend, pool={"engine": "llamacpp",
+        daemon = self.start_daemon(backend, pool={"engine": "llamacpp",
                                                  "health": {"interval": "100ms"}})
         asked = lambda target: [ask.target for ask in list(backend.exchanges)].count(target)
         resting = lambda polled: polled["engine"]["state"] == "resting"
@@ -108,7 +108,7 @@ class Engines(Polling):
         key = self.folder() + "/key"
         with open(key, "w", encoding="ascii") as file:
             file.write("secret\n")
-        daemon = self.in_front_of({"address": backend.address, "api_key_file": key,
+        daemon = self.start_daemon({"address": backend.address, "api_key_file": key,
                                    "metrics": f"http://{elsewhere.address}/engine/metrics"},
                                   pool={"engine": "vllm", "health": {"check": "off"}})
         self.until(daemon, backend, lambda polled: polled["running"] == 7)
@@ -123,15 +123,15 @@ class Engines(Polling):
         key = self.folder() + "/key"
         with open(key, "w", encoding="ascii") as file:
             file.write("secret\n")
-        daemon = self.in_front_of({"address": backend.address, "api_key_file": key},
+        daemon = self.start_daemon({"address": backend.address, "api_key_file": key},
                                   pool={"engine": "vllm", "tls": {"ca": authority.cert},
                                         "health": {"check": "off"}})
         self.until(daemon, backend, lambda polled: polled["running"] == 6)
         self.assertEqual(backend.exchanges[0].head.field("authorization"), "Bearer secret")
 
-    def test_why_nothing_is_read_is_told(self):
+    def test_the_reason_for_missing_metrics_is_reported(self):
         backend = self.backend(lambda ask: ask.answer(b"no", status=404))
-        daemon = self.in_front_of(backend, pool={"engine": "vllm", "health": {"check": "off"}})
+        daemon = self.start_daemon(backend, pool={"engine": "vllm", "health": {"check": "off"}})
         shown = self.until(daemon, backend,
                            lambda polled: polled["engine"]["state"] == "failing")
         self.assertEqual(shown["engine"]["reason"], "it answers 404")
@@ -141,7 +141,7 @@ class Engines(Polling):
 
 
 class Silence(Polling):
-    def test_metrics_that_stall_are_forgotten_and_delay_nobody(self):
+    def test_stalled_metrics_expire_and_delay_no_request(self):
         stalled = threading.Event()
         over = threading.Event()
         self.addCleanup(over.set)
@@ -155,7 +155,7 @@ class Silence(Polling):
         silent = self.backend(script)
         other = self.backend(lambda ask: ask.answer(
             vllm() if ask.target == "/metrics" else b"hello"))
-        daemon = self.in_front_of(silent, other,
+        daemon = self.start_daemon(silent, other,
                                   pool={"engine": "vllm", "picker": "round-robin",
                                         "health": {"check": "off"}})
         for backend in (silent, other):
@@ -183,9 +183,9 @@ class Silence(Polling):
         over.set()
         self.until(daemon, silent, lambda polled: polled["running"] == 4)
 
-    def test_old_metrics_are_believed_as_long_as_they_are_told(self):
+    def test_old_metrics_count_until_they_expire(self):
         simulators = self.simulators("--model", "m")
-        daemon = self.in_front_of(simulators.addresses[0], pool={"engine": "vllm"})
+        daemon = self.start_daemon(simulators.addresses[0], pool={"engine": "vllm"})
         self.until(daemon, simulators.addresses[0], lambda polled: polled["running"] == 0)
         self.fault(simulators, "stale-metrics")
         self.stream_from(daemon)
@@ -196,14 +196,14 @@ class Silence(Polling):
         self.fault(simulators, "none")
         self.until(daemon, simulators.addresses[0], lambda polled: polled["running"] == 1)
 
-    def test_a_server_that_answers_slowly_is_asked_less_often(self):
+    def test_a_slow_server_is_polled_less_often(self):
         def script(ask):
             if ask.target.startswith("/metrics"):
                 pause.wait(0.05)  # what rendering takes
             ask.answer(vllm())
         pause = threading.Event()
         backend = self.backend(script)
-        daemon = self.in_front_of(backend, pool={"engine": "vllm", "health": {"check": "off"},
+        daemon = self.start_daemon(backend, pool={"engine": "vllm", "health": {"check": "off"},
                                                  "metrics": {"interval": "100ms"}})
         shown = self.until(daemon, backend,
                            lambda polled: polled["engine"]["interval_seconds"] > 1)
@@ -220,7 +220,7 @@ class Gpus(Polling):
             b'DCGM_FI_DEV_FB_FREE{gpu="0",UUID="GPU-a",hostname="n"} 30\n'
             b'DCGM_FI_DEV_FB_FREE{gpu="1",UUID="GPU-b",hostname="n"} 90\n'))
         first, second = self.backend(), self.backend()
-        daemon = self.in_front_of({"address": first.address, "gpus": ["0"]},
+        daemon = self.start_daemon({"address": first.address, "gpus": ["0"]},
                                   {"address": second.address, "gpus": ["n/1"]},
                                   pool={"metrics": {"gpu": f"http://{exporter.address}/metrics"}})
         one = self.until(daemon, first, lambda polled: polled["gpu_memory_used_bytes"] is not None)
@@ -237,7 +237,7 @@ class Gpus(Polling):
 
     def test_a_server_whose_memory_fills_gets_no_request_before_it_fails_one(self):
         full, sound = self.simulators("--model", "m"), self.simulators("--model", "m")
-        daemon = self.in_front_of(full.addresses[0], sound.addresses[0],
+        daemon = self.start_daemon(full.addresses[0], sound.addresses[0],
                                   pool={"engine": "vllm", "picker": "gpu"})
         self.until(daemon, full.addresses[0], lambda polled: polled["kv_cache_ratio"] == 0)
         self.fault(full, "vram", gpu_memory_ratio=0.97, out_of_memory_after_seconds=3)
@@ -258,7 +258,7 @@ class Gpus(Polling):
     def test_memory_that_fills_is_seen_beside_the_engines_load(self):
         simulators = self.simulators("--model", "m")
         address = simulators.addresses[0]
-        daemon = self.in_front_of(address,
+        daemon = self.start_daemon(address,
                                   pool={"engine": "vllm",
                                         "metrics": {"gpu": f"http://{address}/dcgm/metrics"}})
         self.until(daemon, address, lambda polled: polled["running"] == 0

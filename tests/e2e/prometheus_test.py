@@ -66,7 +66,7 @@ class Prometheus:
 class Scraped(case.Case):
     def test_a_minute_of_scrapes_says_what_the_clients_counted(self):
         simulators = self.simulators("--engine", "vllm", "--model", "m", count=3)
-        daemon = self.in_front_of(*simulators.addresses, pool={"engine": "vllm"})
+        daemon = self.start_daemon(*simulators.addresses, pool={"engine": "vllm"})
         prometheus = Prometheus(self, daemon.admin)
         self.eventually(lambda: prometheus.query("up") == 1, "the first scrape")
 

@@ -67,7 +67,7 @@ class QuickTest(case.Case):
 
     # ---- what it finds ----
 
-    def test_every_engine_that_is_simulated_is_told(self):
+    def test_every_simulated_engine_is_detected(self):
         for engine in ("vllm", "sglang", "triton", "tgi", "llamacpp", "generic"):
             with self.subTest(engine=engine):
                 servers = self.simulators("--engine", engine, "--model", "org/tiny", count=2)
@@ -86,7 +86,7 @@ class QuickTest(case.Case):
                 self.assertEqual([row["picks_total"] for row in rows], [2, 2])
                 self.assertEqual({row["engine"] for row in rows}, {engine})
 
-    def test_every_other_engine_is_told_from_its_answers(self):
+    def test_every_other_engine_is_detected_from_its_responses(self):
         java = b'{"code": 404, "type": "ResourceNotFoundException", "message": "no"}'
         for engine, answers in {
                 "trtllm": {"/v1/models": (200, listed("m", "tensorrt_llm"))},

@@ -67,7 +67,7 @@ class BadFiles(ReloadCase):
         self.eventually(lambda: not self.daemon_.api("status")["config"]["last_reload_ok"])
         self.assert_nothing_changed("unknown key")
 
-    def test_a_file_that_is_gone_or_is_none(self):
+    def test_a_missing_or_non_regular_file(self):
         path = self.daemon_.config_path
         hidden = path.with_suffix(".hidden")
         write = self.write
@@ -109,7 +109,7 @@ class BadFiles(ReloadCase):
         self.config["listeners"].append({"name": "greedy", "address": self.daemon_.admin})
         self.assert_refused("Address already in use")
 
-    def test_a_pipe_in_the_files_place_keeps_nobody_waiting(self):
+    def test_a_pipe_in_place_of_the_file_does_not_block(self):
         """Nor in the place of a key: whoever opened it would wait for a writer for ever."""
         pipe = pathlib.Path(self.folder()) / "pipe"
         os.mkfifo(pipe)
@@ -192,11 +192,11 @@ class Listeners(ReloadCase):
                 each.close()
         traffic.end()
 
-    def test_one_is_renamed_and_nobody_notices(self):
+    def test_renaming_a_listener_is_invisible_to_clients(self):
         place = self.place()
         daemon = self.running(self.server, listeners=[{"name": "one", "address": place}])
         traffic = Traffic(self, place, sse=0)
-        newcomers = self.coming_and_going([place])
+        newcomers = self.short_lived_clients([place])
         with Stream.connect(place) as before:
             self.assertEqual(before.exchange().status, 200)
             for number in range(20):
@@ -214,7 +214,7 @@ class Listeners(ReloadCase):
         limits = {"left": {"uri": "1KiB"}, "right": {"uri": "4KiB"}}
         self.running(self.server, listeners=[{"name": name, "address": place, "limits": limits[name]}
                                              for name, place in zip(("left", "right"), places)])
-        newcomers = self.coming_and_going(places)
+        newcomers = self.short_lived_clients(places)
         long_target = "/" + "x" * 2000
         for _ in range(20):
             names = [each["name"] for each in self.config["listeners"]][::-1]
@@ -225,7 +225,7 @@ class Listeners(ReloadCase):
                 self.assertEqual(exchange(place, target=long_target).status, 414 if name == "left" else 200)
         self.assertGreater(newcomers(), 0)
 
-    def coming_and_going(self, places):
+    def short_lived_clients(self, places):
         """Clients that connect, several at a time, ask once and leave; how many, when called."""
         done = threading.Event()
 
@@ -253,7 +253,7 @@ class Listeners(ReloadCase):
     def test_newcomers_find_no_gap_while_others_come_and_go(self):
         places = [self.place()]
         self.running(self.server, listeners=[{"name": "one", "address": places[0]}])
-        newcomers = self.coming_and_going(places)
+        newcomers = self.short_lived_clients(places)
         for number in range(20):
             others = [{"name": f"other{each}", "address": "127.0.0.1:0"} for each in range(number % 3)]
             # Other settings are no reason to close the socket.
@@ -262,7 +262,7 @@ class Listeners(ReloadCase):
             self.reload()
         self.assertGreater(newcomers(), 0)
 
-    def test_its_limits_change_for_those_who_come_then(self):
+    def test_changed_limits_apply_to_new_connections(self):
         # One worker: a worker makes room among its own.
         daemon = self.running(self.server, workers=1,
                               listeners=[{"name": "public", "address": self.place()}])
@@ -334,7 +334,7 @@ class Certificates(ReloadCase):
             certificate = stream.socket._socket.getpeercert()
         return {name for kind, name in certificate["subjectAltName"]}
 
-    def test_new_ones_are_for_new_handshakes_and_bad_ones_for_nobody(self):
+    def test_new_certificates_apply_to_new_handshakes_and_bad_ones_are_rejected(self):
         daemon = self.serving_tls()
         traffic = Traffic(self, daemon.address, tls=self.trust, h1=2, h2=0, sse=1)
         with Peer.connect(daemon.address, tls=self.authority.trust(alpn=["h2"])) as modern, \
@@ -404,7 +404,7 @@ class Certificates(ReloadCase):
             self.reload()
             self.assertEqual(exchange(daemon.address).status, 200)
 
-    def test_who_must_show_a_certificate_must_also_while_the_listener_goes(self):
+    def test_client_certificates_stay_required_while_the_listener_drains(self):
         daemon = self.serving_tls(client_ca=self.authority.cert)
         self.config["listeners"].append({"name": "other", "address": "127.0.0.1:0"})
         for _ in range(5):

@@ -86,7 +86,7 @@ class Thousand(ReloadCase):
         self.eventually(lambda: not idle.search(daemon.ask_admin("/metrics").body), "the end of all links")
         self.bounded(*costs, "timeouts")
 
-    def test_nobody_waits_for_it(self):
+    def test_a_reload_blocks_no_request(self):
         daemon = self.running(*self.addresses)
         stop = threading.Event()
 

@@ -72,7 +72,7 @@ class UnderLoad(Backends):
             if number % 2:
                 self.reload()
             else:
-                self.hang_up()
+                self.send_sighup()
             now = {each["id"]: each for each in daemon.api("backends")}
             for backend in (lasting, other):
                 self.assertEqual(now[backend.address]["since"], before[backend.address]["since"])
@@ -168,7 +168,7 @@ class UnderLoad(Backends):
                 self.write()
             daemon.signal(signal.SIGHUP)
         self.pool["debug_headers"] = True
-        self.hang_up()
+        self.send_sighup()
 
         def last_is_in_force():
             with Stream.connect(daemon.address) as stream:
@@ -269,7 +269,7 @@ class OfBackends(Backends):
             self.assertEqual(stream.exchange().body, b"two")
             self.assertEqual([each["name"] for each in daemon.api("pools")], ["second"])
 
-    def test_a_higher_limit_helps_those_who_come_after(self):
+    def test_a_higher_limit_applies_to_later_requests(self):
         backend = self.held()
         daemon = self.running(backend, pool={"limits": {"max_in_flight": 1}})
         stream, head = self.long_request(daemon.address)
@@ -292,7 +292,7 @@ class OfBackends(Backends):
         self.pool["limits"] = {"max_in_flight": 10}
         self.pool["timeouts"] = {"first_byte": "100ms"}
         self.reload()
-        silent = self.backend(lambda exchange: exchange.wait_gone())
+        silent = self.backend(lambda exchange: exchange.wait_disconnected())
         self.pool["backends"] = [silent.address]
         self.reload()
         with Stream.connect(daemon.address) as other:

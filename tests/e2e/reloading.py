@@ -71,7 +71,7 @@ class ReloadCase(case.Case):
     def reloads_logged(self, what="reloaded "):
         return sum(what in line for line in list(self.served.lines))
 
-    def hang_up(self, text=None):
+    def send_sighup(self, text=None):
         """The same by SIGHUP."""
         self.write(text)
         before = self.reloads_logged()

@@ -100,7 +100,7 @@ class Pickers(case.Case):
     def picked(self, pool, weights=(1, 1, 1, 1), fields=None, count=100, workers=1):
         """How many of the requests, sent one after the other, each backend got."""
         backends = [self.backend() for _ in weights]
-        daemon = self.in_front_of(
+        daemon = self.start_daemon(
             *({"address": backend.address, "weight": weight}
               for backend, weight in zip(backends, weights)), pool=pool, workers=workers)
         with Stream.connect(daemon.address) as stream:
@@ -122,7 +122,7 @@ class Pickers(case.Case):
     def test_least_connections_avoids_whoever_is_busy(self):
         busy = self.backend(lambda ask: ask.stream.wait_closed())
         idle = self.backend()
-        daemon = self.in_front_of(busy, idle)
+        daemon = self.start_daemon(busy, idle)
         holders = []
         while not busy.exchanges:  # ties are broken at random
             stream = Stream.connect(daemon.address)
@@ -141,7 +141,7 @@ class Pickers(case.Case):
     def test_least_connections_respects_weights(self):
         """Of twelve requests held at a time, the heavy one has three for each one of the light."""
         light, heavy = (self.backend(lambda ask: ask.stream.wait_closed()) for _ in range(2))
-        daemon = self.in_front_of({"address": light.address, "weight": 1},
+        daemon = self.start_daemon({"address": light.address, "weight": 1},
                                   {"address": heavy.address, "weight": 3})
         for number in range(12):
             stream = Stream.connect(daemon.address)
@@ -153,7 +153,7 @@ class Pickers(case.Case):
     def test_consistent_hash_sticks_to_a_key_whichever_worker_picks(self):
         backends = [self.backend(lambda ask: ask.answer(str(ask.backend.port).encode()))
                     for _ in range(4)]
-        daemon = self.in_front_of(*backends, pool={"picker": "consistent-hash",
+        daemon = self.start_daemon(*backends, pool={"picker": "consistent-hash",
                                                    "hash": {"header": "X-User"}})
         answers = collections.defaultdict(set)
         for _ in range(4):  # connections, so that several workers have their say
@@ -168,7 +168,7 @@ class Pickers(case.Case):
     def test_consistent_hash_moves_only_the_keys_of_the_dead(self):
         backends = [self.backend(lambda ask: ask.answer(str(ask.backend.port).encode()))
                     for _ in range(4)]
-        daemon = self.in_front_of(*backends, pool={"picker": "consistent-hash"})
+        daemon = self.start_daemon(*backends, pool={"picker": "consistent-hash"})
 
         def where():
             daemon.wait_at_rest()

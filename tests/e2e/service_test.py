@@ -89,7 +89,7 @@ class Service(case.Case):
             self.assertIn("STATUS=" + status, ready)
 
     def test_a_drain_asks_for_the_time_that_it_takes(self):
-        backend = self.backend(lambda ask: ask.wait_gone())
+        backend = self.backend(lambda ask: ask.wait_disconnected())
         daemon, manager = self.start(backend)
         with Stream.connect(daemon.address) as stream:
             stream.ask()

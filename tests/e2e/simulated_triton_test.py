@@ -113,7 +113,7 @@ class SimulatedTriton(Kserve):
                 self.assertEqual("".join(words), whole.as_numpy("text_output")[0].decode())
                 self.assertEqual(len(words), 6)
 
-    def test_a_deadline_ends_the_call_here_and_there(self):
+    def test_a_deadline_ends_the_call_on_both_sides(self):
         simulated = self.simulators(*TRITON, "--batch-time", "1h", speed=1)
         daemon = self.front(*simulated.addresses)
 
@@ -124,7 +124,7 @@ class SimulatedTriton(Kserve):
         line = daemon.wait_access(1)[0]
         self.assertIn((line["grpc_status"], line["reason"]), [(4, "deadline_exceeded"), (1, "client_gone")])
 
-    def test_our_deadline_comes_without_the_clients(self):
+    def test_our_deadline_applies_without_a_client_deadline(self):
         """A client that states one and does not keep it itself."""
         simulated = self.simulators(*TRITON, "--batch-time", "1h", speed=1)
         daemon = self.front(*simulated.addresses)

@@ -21,7 +21,7 @@ class Gate:
 
 class Spares(case.Case):
     def pool(self, active, spares, **keys):
-        daemon = self.in_front_of(*active, *({"address": each.address, "standby": True} for each in spares),
+        daemon = self.start_daemon(*active, *({"address": each.address, "standby": True} for each in spares),
                                   pool={"spares": SPARES, **keys})
         return daemon
 
@@ -51,7 +51,7 @@ class Spares(case.Case):
         self.eventually(lambda: exchange(daemon.address).status == 200 and len(spare.exchanges) > before,
                         "requests at the spare")
 
-    def test_requests_that_wait_in_line_bring_the_spare_at_once(self):
+    def test_queued_requests_activate_the_spare_at_once(self):
         gate = Gate()
         active, spare = self.backend(gate), self.backend(gate)
         daemon = self.pool([active], [spare], limits={"max_in_flight": 2})
@@ -63,7 +63,7 @@ class Spares(case.Case):
         self.assertEqual([each.join() for each in waiting], [200] * 4)
         self.eventually(lambda: self.state(daemon, spare) == "standby", "the spare to go")
 
-    def test_the_last_resort_serves_those_who_come_when_everybody_else_is_gone(self):
+    def test_the_last_resort_serves_when_all_other_backends_are_down(self):
         active, spare = self.backend(), self.backend()
         daemon = self.pool([active], [spare])
         self.assertEqual(exchange(daemon.address).status, 200)

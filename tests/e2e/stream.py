@@ -4,7 +4,7 @@ import socket
 import struct
 import time
 
-from secured import Secured
+from tls_socket import TlsSocket
 
 PATIENCE = 20.0  # seconds that any single wait may take before a test fails
 
@@ -79,7 +79,7 @@ class Stream:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         sock.settimeout(PATIENCE)
         sock.connect((host, int(port)))
-        return cls(sock if tls is None else Secured(sock, tls, name=name))
+        return cls(sock if tls is None else TlsSocket(sock, tls, name=name))
 
     def __enter__(self):
         return self

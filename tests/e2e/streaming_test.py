@@ -42,7 +42,7 @@ def relay_delays(address):
 class Streaming(case.Case):
     def test_a_token_every_50_ms_arrives_alone_and_within_5_ms(self):
         backend = self.backend(tokens_with_their_time)
-        daemon = self.in_front_of(backend)
+        daemon = self.start_daemon(backend)
 
         direct = self.spawn(lambda: relay_delays(backend.address))
         relayed = relay_delays(daemon.address)
@@ -63,7 +63,7 @@ class Streaming(case.Case):
             ask.chunk(b"late")
             ask.end_chunks()
 
-        daemon = self.in_front_of(self.backend(script))
+        daemon = self.start_daemon(self.backend(script))
         with Stream.connect(daemon.address) as stream:
             stream.ask("POST", "/", body=b"{}")
             head = stream.read_head()
@@ -79,7 +79,7 @@ class Streaming(case.Case):
             ask.end_chunks()
 
         backend = self.backend(echo_each_chunk, reads_body=False)
-        daemon = self.in_front_of(backend)
+        daemon = self.start_daemon(backend)
         with Stream.connect(daemon.address) as stream:
             stream.send(b"POST /echo HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n")
             head = None
@@ -101,7 +101,7 @@ class Streaming(case.Case):
                 ask.chunk(piece)
             ask.end_chunks()
 
-        daemon = self.in_front_of(self.backend(echo, reads_body=False))
+        daemon = self.start_daemon(self.backend(echo, reads_body=False))
         with Stream.connect(daemon.address) as stream:
             stream.send(b"PUT /echo HTTP/1.1\r\nHost: test\r\nContent-Length: 200\r\n\r\n")
             head = None
@@ -114,7 +114,7 @@ class Streaming(case.Case):
 
     def check_50_megabytes(self, framing, frame, end, echo):
         """Up and down at the same time, through memory that does not grow."""
-        daemon = self.in_front_of(self.backend(echo, reads_body=False),
+        daemon = self.start_daemon(self.backend(echo, reads_body=False),
                                   listeners=[{"name": "public", "limits": {"body": "1GiB"}}])
         block = os.urandom(MEGABYTE)
         count = 8 if SANITIZED else 50
@@ -188,7 +188,7 @@ class Streaming(case.Case):
                 raise
 
         backend = self.backend(flood)
-        daemon = self.in_front_of(backend)
+        daemon = self.start_daemon(backend)
         before = daemon.resident_bytes()
         with Stream.connect(daemon.address, receive_buffer=65536) as stream:
             stream.ask("GET", "/flood")

@@ -32,7 +32,7 @@ class TlsCase(case.Case):
         listeners = listeners or (self.listener(),)
         for number, listener in enumerate(listeners):
             listener.setdefault("name", f"port{number}")
-        return self.in_front_of(self.backend(script), listeners=list(listeners), **config)
+        return self.start_daemon(self.backend(script), listeners=list(listeners), **config)
 
     def s_client(self, address, *arguments, request=None):
         """Connects, asks, and hears until the server closes; asked for nothing, it leaves at once. What openssl
@@ -191,7 +191,7 @@ class ClientCertificates(TlsCase):
 
 
 class Strangers(TlsCase):
-    def test_plain_http_is_told_where_it_is(self):
+    def test_plain_http_on_a_tls_port_gets_an_explanation(self):
         daemon = self.serving()
         with Stream.connect(daemon.address) as stream:
             answer = stream.exchange("GET", "/")
@@ -199,7 +199,7 @@ class Strangers(TlsCase):
             stream.wait_closed()
         self.assertEqual(self.handshakes(daemon, "not_tls"), 1)
 
-    def test_a_handshake_that_stalls_ends_and_keeps_nobody_waiting(self):
+    def test_a_stalled_handshake_times_out_and_blocks_no_others(self):
         listener = self.listener()
         listener["timeouts"] = {"handshake": "200ms"}
         daemon = self.serving(listener)
@@ -215,7 +215,7 @@ class Strangers(TlsCase):
         self.eventually(lambda: daemon.metric("evenkeel_connections") == 0)
 
 
-    def test_who_says_nothing_makes_room_for_who_does(self):
+    def test_silent_connections_are_evicted_for_active_ones(self):
         cap = 1024
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -235,7 +235,7 @@ class Strangers(TlsCase):
                 sock.close()
             self.eventually(lambda: daemon.metric("evenkeel_connections") == 1)
 
-    def test_the_client_is_whom_the_header_names(self):
+    def test_the_client_address_is_taken_from_the_header(self):
         listeners = [{"proxy_protocol": ["127.0.0.0/8"], **self.listener()},
                      {"proxy_protocol": ["127.0.0.0/8"]}]
         daemon = self.serving(*listeners)
@@ -260,7 +260,7 @@ class Strangers(TlsCase):
         self.assertEqual(sorted(line["client"] for line in daemon.wait_access(5)),
                          ["127.0.0.1", "192.0.2.7", "192.0.2.7", "2001:db8::7", "2001:db8::7"])
 
-    def test_a_header_is_needed_from_those_who_send_it_and_none_is_taken_from_others(self):
+    def test_the_header_is_required_from_trusted_peers_only(self):
         daemon = self.serving({"proxy_protocol": ["127.0.0.0/8"]}, {"proxy_protocol": ["192.0.2.0/24"]})
         with Stream.connect(daemon.listening["port0"]) as stream:
             stream.send(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
@@ -275,10 +275,10 @@ class Backends(TlsCase):
     def in_front_of_tls(self, certificate, tls, name="localhost"):
         backend = self.backend(fields_answer, tls=serving(certificate))
         port = backend.port
-        daemon = self.in_front_of(f"https://{name}:{port}", pool={"tls": tls})
+        daemon = self.start_daemon(f"https://{name}:{port}", pool={"tls": tls})
         return daemon
 
-    def test_a_backend_must_be_who_it_should_be(self):
+    def test_the_backend_certificate_is_verified(self):
         good = {"ca": self.authority.cert}
         other = Authority(self.folder())
         cases = [
@@ -304,21 +304,21 @@ class Backends(TlsCase):
 
     def test_links_are_kept_and_sessions_resumed(self):
         backend = self.backend(fields_answer, tls=serving(self.certificate))
-        daemon = self.in_front_of(f"https://localhost:{backend.port}", workers=1,
+        daemon = self.start_daemon(f"https://localhost:{backend.port}", workers=1,
                                   pool={"tls": {"ca": self.authority.cert}, "keep_alive": {"idle": "60s"}})
         with Stream.connect(daemon.address) as stream:
             for _ in range(10):  # session tickets come between two of them, and end nothing
                 self.assertEqual(stream.exchange("GET", "/").status, 200)
         self.assertEqual(backend.accepted, 1)
 
-    def test_we_show_a_certificate_to_those_who_ask(self):
+    def test_our_certificate_is_sent_on_request(self):
         context = serving(self.certificate)
         context.verify_mode = ssl.CERT_REQUIRED
         context.load_verify_locations(self.authority.cert)
         mine = self.authority.issue("evenkeel.test")
         backend = self.backend(fields_answer, tls=context)
         for pool_tls, status in (({"cert": mine.cert, "key": mine.key}, 200), ({}, 502)):
-            daemon = self.in_front_of(f"https://localhost:{backend.port}",
+            daemon = self.start_daemon(f"https://localhost:{backend.port}",
                                       pool={"tls": {"ca": self.authority.cert, **pool_tls}})
             with Stream.connect(daemon.address) as stream:
                 self.assertEqual(stream.exchange("GET", "/").status, status)
@@ -333,7 +333,7 @@ class Backends(TlsCase):
                         pass
 
             self.spawn(answer_at_once)
-            daemon = self.in_front_of("https://127.0.0.1:%d" % listener.getsockname()[1])
+            daemon = self.start_daemon("https://127.0.0.1:%d" % listener.getsockname()[1])
             with Stream.connect(daemon.address) as stream:
                 answer = stream.exchange("GET", "/")
             self.assertEqual((answer.status, b"does not speak TLS" in answer.body), (502, True), answer.body)

@@ -23,7 +23,7 @@ def without_ours(fields):
 class Requests(case.Case):
     def test_a_body_with_unknown_keys_and_unwritable_numbers_is_not_rewritten(self):
         backend = self.backend()
-        daemon = self.in_front_of(backend)
+        daemon = self.start_daemon(backend)
 
         exchange(daemon.address, "POST", "/v1/chat/completions",
                  [("Content-Type", "application/json")], AWKWARD_JSON)
@@ -38,7 +38,7 @@ class Requests(case.Case):
                   ("X-Empty", ""), ("Accept-Encoding", "gzip, br;q=0.5"), ("User-Agent", "t/1 (x)"),
                   ("X-Latin", "caf\xe9"), ("traceparent", "00-" + "0" * 31 + "1-" + "0" * 15 + "1-01")]
         backend = self.backend()
-        daemon = self.in_front_of(backend)
+        daemon = self.start_daemon(backend)
 
         exchange(daemon.address, fields=fields)
 
@@ -46,7 +46,7 @@ class Requests(case.Case):
 
     def test_what_we_add_is_the_way_that_the_request_has_come(self):
         backend = self.backend()
-        daemon = self.in_front_of(backend)
+        daemon = self.start_daemon(backend)
 
         answer = exchange(daemon.address, host="api.example.com:8443")
 
@@ -64,7 +64,7 @@ class Requests(case.Case):
 
     def test_a_sane_request_id_is_taken_over_and_an_insane_one_replaced(self):
         backend = self.backend()
-        daemon = self.in_front_of(backend)
+        daemon = self.start_daemon(backend)
 
         kept = exchange(daemon.address, fields=[("X-Request-Id", "client-1.a_B")])
         replaced = exchange(daemon.address, fields=[("X-Request-Id", "a b\"{}")])
@@ -76,7 +76,7 @@ class Requests(case.Case):
 
     def test_a_stranger_cannot_say_where_a_request_came_from(self):
         backend = self.backend()
-        daemon = self.in_front_of(backend)
+        daemon = self.start_daemon(backend)
 
         exchange(daemon.address, fields=[("X-Forwarded-For", "10.9.9.9"), ("Forwarded", "for=1.2.3.4"),
                                          ("X-Forwarded-Proto", "https"),
@@ -90,7 +90,7 @@ class Requests(case.Case):
 
     def test_a_trusted_proxy_can_say_it(self):
         backend = self.backend()
-        daemon = self.in_front_of(backend, listeners=[
+        daemon = self.start_daemon(backend, listeners=[
             {"name": "public", "trusted_proxies": ["127.0.0.0/8"]}])
 
         exchange(daemon.address, fields=[("X-Forwarded-For", "10.9.9.9"),
@@ -104,7 +104,7 @@ class Requests(case.Case):
 
     def test_hop_by_hop_fields_end_at_the_hop(self):
         backend = self.backend()
-        daemon = self.in_front_of(backend)
+        daemon = self.start_daemon(backend)
 
         exchange(daemon.address, fields=[("Connection", "keep-alive, X-Hop"), ("X-Hop", "1"),
                                          ("Keep-Alive", "timeout=5"), ("Proxy-Connection", "close"),
@@ -114,7 +114,7 @@ class Requests(case.Case):
 
     def test_the_target_is_passed_as_it_came(self):
         backend = self.backend()
-        daemon = self.in_front_of(backend)
+        daemon = self.start_daemon(backend)
         targets = ["/a%20b/%2f%C3%A9?q=1&q=%00;x=[y]", "/a//b/./c/../d", "/?", "/v1/x?y=a?b", "/~x!$'()*"]
 
         for target in targets:
@@ -124,7 +124,7 @@ class Requests(case.Case):
 
     def test_methods_known_and_unknown_pass(self):
         backend = self.backend()
-        daemon = self.in_front_of(backend)
+        daemon = self.start_daemon(backend)
         methods = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "PROPFIND", "M-SEARCH"]
 
         for method in methods:
@@ -134,7 +134,7 @@ class Requests(case.Case):
 
     def test_the_framing_that_a_client_chose_is_kept(self):
         backend = self.backend()
-        daemon = self.in_front_of(backend)
+        daemon = self.start_daemon(backend)
 
         with Stream.connect(daemon.address) as stream:
             stream.send(b"POST /a HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -150,7 +150,7 @@ class Requests(case.Case):
 
     def test_a_target_with_its_host_is_passed_as_a_path(self):
         backend = self.backend()
-        daemon = self.in_front_of(backend)
+        daemon = self.start_daemon(backend)
         answer = exchange(daemon.address, target="http://api.example/v1/models?a=b", host="api.example")
         self.assertEqual(answer.status, 200)
         self.assertEqual(backend.exchanges[0].target, "/v1/models?a=b")
@@ -158,7 +158,7 @@ class Requests(case.Case):
 
     def test_a_request_that_comes_byte_by_byte_is_one_request(self):
         backend = self.backend()
-        daemon = self.in_front_of(backend)
+        daemon = self.start_daemon(backend)
         with Stream.connect(daemon.address) as stream:
             for byte in (b"POST /slow HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n"
                          b"a\r\n0123456789\r\n0\r\nX-Sum: 1\r\n\r\n"):
@@ -169,7 +169,7 @@ class Requests(case.Case):
 
     def test_trailers_of_a_request_stay_trailers(self):
         backend = self.backend()
-        daemon = self.in_front_of(backend)
+        daemon = self.start_daemon(backend)
 
         with Stream.connect(daemon.address) as stream:
             stream.send(b"POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n"
@@ -182,7 +182,7 @@ class Requests(case.Case):
 
     def test_expect_100_continue_is_answered_so_that_the_client_goes_on(self):
         backend = self.backend()
-        daemon = self.in_front_of(backend)
+        daemon = self.start_daemon(backend)
 
         with Stream.connect(daemon.address) as stream:
             stream.send(b"POST / HTTP/1.1\r\nHost: test\r\nExpect: 100-continue\r\n"
@@ -199,7 +199,7 @@ class Responses(case.Case):
         fields = [("Server", "uvicorn"), ("X-Ratelimit-Limit", "100"), ("x-lower", "a"),
                   ("Set-Cookie", "a=1"), ("Set-Cookie", "b=2"), ("OpenAI-Processing-Ms", "12"),
                   ("ETag", '"x"'), ("X-Empty", ""), ("Date", "Thu, 01 Jan 1970 00:00:00 GMT")]
-        daemon = self.in_front_of(self.backend(lambda ask: ask.answer(b"hello", fields=fields)))
+        daemon = self.start_daemon(self.backend(lambda ask: ask.answer(b"hello", fields=fields)))
 
         answer = exchange(daemon.address)
 
@@ -208,7 +208,7 @@ class Responses(case.Case):
                          {"content-length", "x-request-id"})
 
     def test_status_and_phrase_are_the_backends(self):
-        daemon = self.in_front_of(self.backend(
+        daemon = self.start_daemon(self.backend(
             lambda ask: ask.answer(b"?", status=int(ask.target[1:]), phrase="As It Says")))
 
         for status in (200, 201, 202, 400, 401, 403, 404, 422, 429, 500, 503, 599):
@@ -232,7 +232,7 @@ class Responses(case.Case):
                 body = body[size:]
             ask.end_chunks()
 
-        daemon = self.in_front_of(self.backend(script))
+        daemon = self.start_daemon(self.backend(script))
         with Stream.connect(daemon.address) as stream:
             for number, body in enumerate(bodies):
                 self.assertEqual(stream.exchange(target=f"/sized/{number}").body, body)
@@ -244,14 +244,14 @@ class Responses(case.Case):
             ask.chunk(b"abc")
             ask.end_chunks([("X-Sum", "900150"), ("x-timing", "1;2")])
 
-        daemon = self.in_front_of(self.backend(script))
+        daemon = self.start_daemon(self.backend(script))
         answer = exchange(daemon.address, fields=[("TE", "trailers"), ("Connection", "TE")])
 
         self.assertEqual(answer.trailers, [("X-Sum", "900150"), ("x-timing", "1;2")])
         self.assertIsNone(answer.field("x-sum"))
 
-    def test_the_length_of_a_body_that_head_leaves_out_is_told(self):
-        daemon = self.in_front_of(self.backend(lambda ask: ask.answer(b"x" * 1234)))
+    def test_head_reports_the_content_length(self):
+        daemon = self.start_daemon(self.backend(lambda ask: ask.answer(b"x" * 1234)))
 
         with Stream.connect(daemon.address) as stream:
             self.assertEqual(stream.exchange("HEAD").length(), 1234)
@@ -261,7 +261,7 @@ class Responses(case.Case):
         def script(ask):
             ask.send(b"HTTP/1.1 %s X\r\nETag: \"1\"\r\n\r\n" % ask.target[1:].encode())
 
-        daemon = self.in_front_of(self.backend(script))
+        daemon = self.start_daemon(self.backend(script))
         with Stream.connect(daemon.address) as stream:
             for status in (204, 304):
                 answer = stream.exchange(target=f"/{status}")
@@ -273,7 +273,7 @@ class Responses(case.Case):
             ask.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n" + b"until the end" * 1000)
             ask.stream.close()
 
-        daemon = self.in_front_of(self.backend(script))
+        daemon = self.start_daemon(self.backend(script))
         with Stream.connect(daemon.address) as stream:
             answer = stream.exchange()
             self.assertTrue(answer.chunked(), "the client's connection need not end for it")
@@ -288,7 +288,7 @@ class Responses(case.Case):
             ask.end_chunks()
 
         backend = self.backend(script)
-        daemon = self.in_front_of(backend)
+        daemon = self.start_daemon(backend)
         with Stream.connect(daemon.address) as stream:
             stream.send(b"GET / HTTP/1.0\r\n\r\n")
             answer = stream.read_response()
@@ -301,17 +301,17 @@ class Responses(case.Case):
             ask.send(b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\n")
             ask.answer(b"late")
 
-        daemon = self.in_front_of(self.backend(script))
+        daemon = self.start_daemon(self.backend(script))
         with Stream.connect(daemon.address) as stream:
             stream.ask()
             hint = stream.read_head()
             self.assertEqual((hint.status, hint.field("link")), (103, "</a.css>; rel=preload"))
             self.assertEqual(stream.read_response().body, b"late")
 
-    def test_backend_and_pool_are_told_only_when_asked_for(self):
+    def test_backend_and_pool_headers_are_sent_only_on_request(self):
         backend = self.backend()
-        open_minded = self.in_front_of(backend, pool={"debug_headers": True})
-        discreet = self.in_front_of(backend)
+        open_minded = self.start_daemon(backend, pool={"debug_headers": True})
+        discreet = self.start_daemon(backend)
 
         told = exchange(open_minded.address)
         self.assertEqual(told.field("x-evenkeel-backend"), backend.address)
@@ -322,7 +322,7 @@ class Responses(case.Case):
 class Connections(case.Case):
     def test_hundreds_of_pipelined_requests_are_answered_in_their_order(self):
         backend = self.backend(lambda ask: ask.answer(ask.target.encode() + ask.body))
-        daemon = self.in_front_of(backend)
+        daemon = self.start_daemon(backend)
         count = 600
 
         with Stream.connect(daemon.address) as stream:
@@ -338,7 +338,7 @@ class Connections(case.Case):
 
     def test_one_connection_to_a_backend_serves_many_clients_in_turn(self):
         backend = self.backend()
-        daemon = self.in_front_of(backend, workers=1)
+        daemon = self.start_daemon(backend, workers=1)
 
         for _ in range(20):
             self.assertEqual(exchange(daemon.address).status, 200)
@@ -350,7 +350,7 @@ class Connections(case.Case):
             ask.answer(b"bye")
             ask.stream.close()
 
-        daemon = self.in_front_of(self.backend(script), workers=1)
+        daemon = self.start_daemon(self.backend(script), workers=1)
         with Stream.connect(daemon.address) as stream:
             for _ in range(50):
                 answer = stream.exchange("POST", body=b"{}")
@@ -364,7 +364,7 @@ class Connections(case.Case):
             ask.answer(b"answer %d" % ask.connection)
 
         backend = self.backend(script)
-        daemon = self.in_front_of(backend, workers=1)
+        daemon = self.start_daemon(backend, workers=1)
         self.assertEqual(exchange(daemon.address, target="/lives").body, b"answer 1")
         answer = exchange(daemon.address, "POST", "/dies", body=b"once")
 
@@ -380,7 +380,7 @@ class Connections(case.Case):
             ask.answer(b"answer %d" % ask.connection)
 
         backend = self.backend(script)
-        daemon = self.in_front_of(backend, workers=1)
+        daemon = self.start_daemon(backend, workers=1)
         exchange(daemon.address, target="/lives")
         with Stream.connect(daemon.address) as stream:
             stream.send(b"POST /dies HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -398,7 +398,7 @@ class Connections(case.Case):
             ask.answer(b"whole %d" % ask.connection)
 
         backend = self.backend(script, reads_body=False)
-        daemon = self.in_front_of(backend, workers=1)
+        daemon = self.start_daemon(backend, workers=1)
         with Stream.connect(daemon.address) as stream:
             stream.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 20\r\n\r\n0123456789")
             self.assertEqual(stream.read_response().body, b"enough")
@@ -415,7 +415,7 @@ class Connections(case.Case):
             ask.answer(b"no", status=413, fields=[("Connection", "close")])
             ask.stream.close()
 
-        daemon = self.in_front_of(self.backend(script, reads_body=False))
+        daemon = self.start_daemon(self.backend(script, reads_body=False))
         with Stream.connect(daemon.address) as stream:
             stream.send(b"POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 10000000\r\n\r\n" + b"x" * 2000)
             answer = stream.read_response()

@@ -55,7 +55,7 @@ class WebSockets(case.Case):
     def tunnel(self, path="/", **kwargs):
         self.server = EchoServer()
         self.addCleanup(self.server.close)
-        self.daemon_ = self.in_front_of(self.server.address)
+        self.daemon_ = self.start_daemon(self.server.address)
         return connect(f"ws://{self.daemon_.address}{path}", max_size=None, open_timeout=20,
                        close_timeout=20, **kwargs)
 
@@ -101,7 +101,7 @@ class WebSockets(case.Case):
             self.daemon_.wait_at_rest()
 
     def test_a_server_that_wants_no_tunnel_says_so(self):
-        daemon = self.in_front_of(self.backend(lambda ask: ask.answer(b"no", status=403)))
+        daemon = self.start_daemon(self.backend(lambda ask: ask.answer(b"no", status=403)))
         with self.assertRaises(websockets.exceptions.InvalidStatus) as raised:
             with connect(f"ws://{daemon.address}/", open_timeout=20):
                 self.fail("there is no tunnel")

@@ -4,7 +4,7 @@
 #include <boost/beast/http/error.hpp>
 
 /// Beast's parser judges the framing that fields announce in the same pass.
-inline bool about_framing(const boost::beast::error_code& code) {
+inline bool is_framing_error(const boost::beast::error_code& code) {
   using boost::beast::http::error;
   return code == error::bad_content_length || code == error::bad_transfer_encoding ||
          code == error::multiple_content_length;

@@ -20,29 +20,29 @@ using namespace evenkeel;
 
 bool same(double a, double b) { return a == b || (a != a && b != b); }
 
-struct Kept {
+struct RecordedSample {
   std::string name;
   std::string labels;
   double value;
-  bool operator==(const Kept& other) const {
+  bool operator==(const RecordedSample& other) const {
     return name == other.name && labels == other.labels && same(value, other.value);
   }
 };
 
-struct Keeper final : SampleSink {
-  explicit Keeper(const std::vector<std::string_view>& all) : names(all) {}
-  void sample(std::size_t which, const Sample& sample) override {
-    require(names.at(which) == sample.name, "the name is the one that was asked for");
+struct SampleRecorder final : SampleSink {
+  explicit SampleRecorder(const std::vector<std::string_view>& all) : names(all) {}
+  void sample(std::size_t name_index, const Sample& sample) override {
+    require(names.at(name_index) == sample.name, "the name is the one that was asked for");
     kept.push_back({std::string(sample.name), std::string(sample.labels), sample.value});
   }
   const std::vector<std::string_view>& names;
-  std::vector<Kept> kept;
+  std::vector<RecordedSample> kept;
 };
 
-std::vector<Kept> read_in_pieces(const std::vector<std::string_view>& wanted, std::string_view text,
-                                 std::size_t piece) {
+std::vector<RecordedSample> read_in_pieces(const std::vector<std::string_view>& wanted,
+                                           std::string_view text, std::size_t piece) {
   const MetricNames names(wanted);
-  Keeper keeper(wanted);
+  SampleRecorder keeper(wanted);
   ExpositionReader reader(names, keeper);
   while (!text.empty()) {
     const std::string here(text.substr(0, piece));  // a read beyond it is seen by the sanitizers
@@ -88,12 +88,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
   EngineMetricsReader engine(metrics_dialect_of("generic"));
   engine.read(text);
-  const EngineReading reading = engine.reading();
+  const EngineMetrics reading = engine.reading();
   require(!(reading.running < 0) && !(reading.waiting < 0), "counts are not below nothing");
   require(!(reading.kv_cache_ratio < 0) && !(reading.kv_cache_ratio > 1), "ratios are ratios");
   GpuMetricsReader exporter;
   exporter.read(text);
-  const EngineReading gpus = sum_up(exporter.gpus(), {});
+  const EngineMetrics gpus = aggregate_gpus(exporter.gpus(), {});
   require(!(gpus.gpu_utilization_ratio < 0) && !(gpus.gpu_utilization_ratio > 1),
           "so is what GPUs do");
   require(!(gpus.gpu_memory_used_bytes < 0), "memory is not below nothing");

@@ -17,36 +17,36 @@ namespace beast = boost::beast;
 using evenkeel::ChunkedDecoder;
 
 /// What a decoder made of some bytes.
-struct Verdict {
+struct ParseResult {
   ChunkedDecoder::Step step = ChunkedDecoder::Step::more;
   std::size_t consumed = 0;
   std::string payload;
   std::size_t trailers = 0;
 
-  bool operator==(const Verdict&) const = default;
+  bool operator==(const ParseResult&) const = default;
 };
 
 /// Feeds the bytes `piece` at a time.
-Verdict decode(std::string_view bytes, std::size_t piece) {
+ParseResult decode(std::string_view bytes, std::size_t piece) {
   ChunkedDecoder decoder;
-  Verdict verdict;
-  while (verdict.step == ChunkedDecoder::Step::more && !bytes.empty()) {
+  ParseResult result;
+  while (result.step == ChunkedDecoder::Step::more && !bytes.empty()) {
     std::string read(bytes.substr(0, piece));
     const auto decoded = decoder.decode(read.data(), read.size());
     require(decoded.consumed <= read.size(), "no more is consumed than was given");
-    verdict.step = decoded.step;
+    result.step = decoded.step;
     if (decoded.step == ChunkedDecoder::Step::failed) return {.step = decoded.step};
-    verdict.payload += decoded.payload;
-    verdict.consumed += decoded.consumed;
+    result.payload += decoded.payload;
+    result.consumed += decoded.consumed;
     require(decoded.step == ChunkedDecoder::Step::done || decoded.consumed == read.size(),
             "all is consumed before the end");
     bytes.remove_prefix(read.size());
   }
-  verdict.trailers = decoder.trailers().size();
-  return verdict;
+  result.trailers = decoder.trailers().size();
+  return result;
 }
 
-void compare_with_beast(const Verdict& ours, std::string_view bytes) {
+void compare_with_beast(const ParseResult& ours, std::string_view bytes) {
   beast::http::parser<false, beast::http::string_body> parser;
   parser.header_limit(64 * 1024);
   beast::error_code error;
@@ -58,7 +58,7 @@ void compare_with_beast(const Verdict& ours, std::string_view bytes) {
     if (error == beast::http::error::need_more && taken > 0) error = {};
     left.remove_prefix(taken);
   }
-  if (about_framing(error)) return;  // in a trailer, where we drop it
+  if (is_framing_error(error)) return;  // in a trailer, where we drop it
   require(!error, "Beast reads what we let through");
   require(parser.is_done() && left.empty(), "Beast sees the end where we do");
   require(parser.get().body() == ours.payload, "the same payload");

@@ -8,28 +8,28 @@
 #include <vector>
 
 #include "beast.h"
-#include "conversation.h"
 #include "evenkeel/wire/frontend.h"
 #include "require.h"
+#include "scripted_connection.h"
 
 namespace {
 
 namespace beast = boost::beast;
 using namespace evenkeel;
 
-constexpr std::size_t longest = 4096;
+constexpr std::size_t max_input_bytes = 4096;
 
-struct Seen {
+struct ReceivedRequest {
   std::string method;
   std::string path;
   std::string body;
-  bool operator==(const Seen&) const = default;
+  bool operator==(const ReceivedRequest&) const = default;
 };
 
-class Noting final : public Handler {
+class RecordingHandler final : public Handler {
  public:
   Task<Result<Response>> handle(Request& request) override {
-    Seen now{.method = std::string(request.method), .path = std::string(request.path)};
+    ReceivedRequest now{.method = std::string(request.method), .path = std::string(request.path)};
     if (request.body == nullptr || !request.upgrade.empty()) {
       seen.push_back(std::move(now));
       co_return Response{.body = make_body("done")};
@@ -44,10 +44,10 @@ class Noting final : public Handler {
     seen.push_back(std::move(now));
     co_return Response{.body = make_body("done")};
   }
-  std::vector<Seen> seen;
+  std::vector<ReceivedRequest> seen;
 };
 
-class OneHost final : public Host {
+class FuzzCallbacks final : public FrontendCallbacks {
  public:
   std::shared_ptr<Handler> plan() override { return handler; }
   void refused(const Refusal&) override {}
@@ -55,14 +55,14 @@ class OneHost final : public Host {
   WaiterList& idle_connections() override { return idle; }
   void closed(const FrontendOptions&) override {}
 
-  std::shared_ptr<Noting> handler = std::make_shared<Noting>();
+  std::shared_ptr<RecordingHandler> handler = std::make_shared<RecordingHandler>();
   WaiterList idle;
 };
 
 /// What one connection made of the bytes.
 struct Outcome {
   std::string answers;
-  std::vector<Seen> seen;
+  std::vector<ReceivedRequest> seen;
   bool operator==(const Outcome&) const = default;
 };
 
@@ -73,19 +73,19 @@ void erase_all(std::string& text, std::string_view what) {
 
 Outcome serve(std::string_view bytes, std::size_t pieces) {
   static Loop loop;
-  static const FrontendOptions options{.half_close_is_gone = false};
-  OneHost host;
-  Conversation conversation(loop);
-  loop.spawn(serve_http1(conversation.our_end(), Endpoint{}, options, host));
-  conversation.say(bytes, pieces);
-  Outcome outcome{.answers = conversation.heard(), .seen = std::move(host.handler->seen)};
+  static const FrontendOptions options{.abort_on_half_close = false};
+  FuzzCallbacks callbacks;
+  ScriptedConnection conversation(loop);
+  loop.spawn(serve_http1(conversation.take_socket(), Endpoint{}, options, callbacks));
+  conversation.play(bytes, pieces);
+  Outcome outcome{.answers = conversation.received(), .seen = std::move(callbacks.handler->seen)};
   // Sent only to those whose body does not come with its head.
   erase_all(outcome.answers, "HTTP/1.1 100 Continue\r\n\r\n");
   return outcome;
 }
 
-void compare_with_beast(const std::vector<Seen>& ours, std::string_view bytes) {
-  for (const Seen& seen : ours) {
+void compare_with_beast(const std::vector<ReceivedRequest>& ours, std::string_view bytes) {
+  for (const ReceivedRequest& seen : ours) {
     if (bytes.starts_with("\r\n")) bytes.remove_prefix(2);
     beast::http::parser<true, beast::http::string_body> parser;
     parser.header_limit(64 * 1024);
@@ -96,7 +96,7 @@ void compare_with_beast(const std::vector<Seen>& ours, std::string_view bytes) {
       bytes.remove_prefix(taken);
     }
     // What trailers and Connection say of framing is dropped or judged elsewhere on our side.
-    if (about_framing(error) || error == beast::http::error::bad_value) return;
+    if (is_framing_error(error) || error == beast::http::error::bad_value) return;
     require(!error && parser.is_done(), "Beast reads the requests that we let through");
     const auto& theirs = parser.get();
     require(theirs.method_string() == seen.method, "the same method");
@@ -111,7 +111,7 @@ void compare_with_beast(const std::vector<Seen>& ours, std::string_view bytes) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  if (size > longest) return 0;
+  if (size > max_input_bytes) return 0;
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   const Outcome whole = serve(bytes, 1);
   require(whole == serve(bytes, 3), "three pieces come to the same");

@@ -18,11 +18,11 @@ namespace {
 namespace beast = boost::beast;
 using evenkeel::HeadParser;
 
-constexpr std::size_t longest = evenkeel::Block::small;
-constexpr evenkeel::HeadLimits limits{.bytes = longest, .fields = 64, .line = 4096};
+constexpr std::size_t max_input_bytes = evenkeel::Block::small;
+constexpr evenkeel::HeadLimits limits{.bytes = max_input_bytes, .fields = 64, .line = 4096};
 
 /// What a parser made of some bytes.
-struct Verdict {
+struct ParseResult {
   HeadParser::Step step = HeadParser::Step::more;
   std::size_t consumed = 0;
   std::string method;
@@ -32,51 +32,51 @@ struct Verdict {
   int minor_version = 1;
   std::vector<std::pair<std::string, std::string>> fields;
 
-  bool operator==(const Verdict&) const = default;
+  bool operator==(const ParseResult&) const = default;
 };
 
 /// Feeds the bytes `piece` at a time.
-Verdict parse(HeadParser::Kind kind, std::string_view bytes, std::size_t piece) {
+ParseResult parse(HeadParser::Kind kind, std::string_view bytes, std::size_t piece) {
   evenkeel::ReadBuffer buffer;
   buffer.block = evenkeel::Block::take(evenkeel::Block::small);
   HeadParser parser(kind, limits);
-  Verdict verdict;
-  while (verdict.step == HeadParser::Step::more && !bytes.empty()) {
+  ParseResult result;
+  while (result.step == HeadParser::Step::more && !bytes.empty()) {
     const auto size = std::min({piece, bytes.size(), std::size_t{buffer.free_size()}});
     if (size == 0) break;
     std::memcpy(buffer.free_begin(), bytes.data(), size);
     buffer.end += static_cast<std::uint32_t>(size);
     bytes.remove_prefix(size);
-    verdict.step = parser.parse(buffer);
+    result.step = parser.parse(buffer);
   }
-  if (verdict.step != HeadParser::Step::done) return verdict;
+  if (result.step != HeadParser::Step::done) return result;
 
   const auto& head = parser.head();
-  verdict.consumed = buffer.begin;
-  verdict.method = head.method;
-  verdict.target = head.target;
-  verdict.phrase = head.reason_phrase;
-  verdict.status = head.status;
-  verdict.minor_version = head.minor_version;
-  for (const auto& field : head.fields) verdict.fields.emplace_back(field.name(), field.value());
-  return verdict;
+  result.consumed = buffer.begin;
+  result.method = head.method;
+  result.target = head.target;
+  result.phrase = head.reason_phrase;
+  result.status = head.status;
+  result.minor_version = head.minor_version;
+  for (const auto& field : head.fields) result.fields.emplace_back(field.name(), field.value());
+  return result;
 }
 
-bool names_connection(const Verdict& verdict) {
-  return std::any_of(verdict.fields.begin(), verdict.fields.end(), [](const auto& field) {
-    return evenkeel::same_name(field.first, "connection") ||
-           evenkeel::same_name(field.first, "proxy-connection");
+bool names_connection(const ParseResult& result) {
+  return std::any_of(result.fields.begin(), result.fields.end(), [](const auto& field) {
+    return evenkeel::equals_ignore_case(field.first, "connection") ||
+           evenkeel::equals_ignore_case(field.first, "proxy-connection");
   });
 }
 
 template <bool is_request>
-void compare_with_beast(const Verdict& ours, std::string_view bytes) {
+void compare_with_beast(const ParseResult& ours, std::string_view bytes) {
   // Beast knows neither the empty line before a request nor a status line without a phrase.
   if (bytes.starts_with("\r\n")) bytes.remove_prefix(2);
   if (!is_request && bytes.substr(12, 1) == "\r") return;
 
   beast::http::parser<is_request, beast::http::empty_body> parser;
-  parser.header_limit(static_cast<std::uint32_t>(longest));
+  parser.header_limit(static_cast<std::uint32_t>(max_input_bytes));
   parser.skip(true);
   beast::error_code error;
   auto head = bytes.substr(0, ours.consumed);
@@ -86,7 +86,8 @@ void compare_with_beast(const Verdict& ours, std::string_view bytes) {
     if (taken == 0) break;
   }
   // What Connection says is judged later on our side, as is the framing.
-  if (about_framing(error) || (error == beast::http::error::bad_value && names_connection(ours))) {
+  if (is_framing_error(error) ||
+      (error == beast::http::error::bad_value && names_connection(ours))) {
     return;
   }
   require(!error, "Beast reads what we let through");

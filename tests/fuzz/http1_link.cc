@@ -9,16 +9,16 @@
 #include <string>
 
 #include "beast.h"
-#include "conversation.h"
 #include "evenkeel/wire/link.h"
 #include "require.h"
+#include "scripted_connection.h"
 
 namespace {
 
 namespace beast = boost::beast;
 using namespace evenkeel;
 
-constexpr std::size_t longest = 4096;
+constexpr std::size_t max_input_bytes = 4096;
 constexpr std::string_view methods[] = {"GET", "HEAD", "POST"};
 
 /// What became of one exchange.
@@ -52,14 +52,15 @@ Task<void> exchange(Link& link, Request& request, Outcome& outcome) {
 
 Outcome answer(std::string_view method, std::string_view bytes, std::size_t pieces) {
   static Loop loop;
-  Conversation conversation(loop);
-  const auto link = make_http1_link(conversation.our_end(), {});
+  ScriptedConnection conversation(loop);
+  const auto link = make_http1_link(conversation.take_socket(), {});
   Request request{.method = method, .authority = "a", .path = "/"};
   Outcome outcome;
   loop.spawn(exchange(*link, request, outcome));
-  conversation.say(bytes, pieces);
+  conversation.play(bytes, pieces);
   if (outcome.fault) outcome.body.clear();  // how much of it came before is a matter of the cuts
-  require(!outcome.fault || link->room() == 0, "a link that failed is not used again");
+  require(!outcome.fault || link->available_capacity() == 0,
+          "a link that failed is not used again");
   return outcome;
 }
 
@@ -78,7 +79,7 @@ void compare_with_beast(const Outcome& ours, std::string_view method, std::strin
       bytes.remove_prefix(taken);
     }
     if (!error && !parser.is_done()) parser.put_eof(error);
-    if (about_framing(error) || error == beast::http::error::bad_value) return;
+    if (is_framing_error(error) || error == beast::http::error::bad_value) return;
     require(!error && parser.is_done(), "Beast reads the responses that we let through");
     const auto status = static_cast<int>(parser.get().result_int());
     if (status < 200) continue;
@@ -91,7 +92,7 @@ void compare_with_beast(const Outcome& ours, std::string_view method, std::strin
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  if (size == 0 || size > longest) return 0;
+  if (size == 0 || size > max_input_bytes) return 0;
   const std::string_view method = methods[data[0] % std::size(methods)];
   const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
   const Outcome whole = answer(method, bytes, 1);

@@ -6,15 +6,15 @@
 #include <string>
 #include <string_view>
 
-#include "conversation.h"
 #include "evenkeel/wire/frontend.h"
 #include "require.h"
+#include "scripted_connection.h"
 
 namespace {
 
 using namespace evenkeel;
 
-constexpr std::size_t longest = 8192;
+constexpr std::size_t max_input_bytes = 8192;
 constexpr std::string_view preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 bool is_lower_token(std::string_view text) {
@@ -33,7 +33,7 @@ bool is_value(std::string_view text) {
   return text.empty() || (text.front() != ' ' && text.back() != ' ');
 }
 
-void judge(const Fields& fields) {
+void check_fields(const Fields& fields) {
   for (const Field& field : fields) {
     require(is_lower_token(field.name()), "names are tokens in lower case");
     require(is_value(field.value()), "values hold no control characters");
@@ -43,7 +43,7 @@ void judge(const Fields& fields) {
   }
 }
 
-class Judging final : public Handler {
+class CheckingHandler final : public Handler {
  public:
   Task<Result<Response>> handle(Request& request) override {
     require(request.path.starts_with('/') || request.path == "*", "a path");
@@ -51,7 +51,7 @@ class Judging final : public Handler {
     for (const char c : request.method) require(c > 0x20 && c < 0x7f && c != ':', "a method");
     require(!request.authority.empty(), "an authority");
     for (const char c : request.authority) require(c > 0x20 && c < 0x7f && c != '@', "a host");
-    judge(request.fields);
+    check_fields(request.fields);
     if (request.body == nullptr) co_return Response{.body = make_body("done")};
     const auto announced = request.body->length();
     std::uint64_t size = 0;
@@ -60,7 +60,7 @@ class Judging final : public Handler {
       if (!chunk) co_return std::move(chunk.error());
       require(!chunk->bytes.empty() || chunk->last, "no empty chunk but the last");
       size += chunk->bytes.size();
-      if (chunk->trailers != nullptr) judge(*chunk->trailers);
+      if (chunk->trailers != nullptr) check_fields(*chunk->trailers);
       last = chunk->last;
     }
     require(!announced || *announced == size, "as many bytes as were announced");
@@ -68,7 +68,7 @@ class Judging final : public Handler {
   }
 };
 
-class OneHost final : public Host {
+class FuzzCallbacks final : public FrontendCallbacks {
  public:
   std::shared_ptr<Handler> plan() override { return handler; }
   void refused(const Refusal&) override {}
@@ -76,7 +76,7 @@ class OneHost final : public Host {
   WaiterList& idle_connections() override { return idle; }
   void closed(const FrontendOptions&) override { ++ended; }
 
-  std::shared_ptr<Judging> handler = std::make_shared<Judging>();
+  std::shared_ptr<CheckingHandler> handler = std::make_shared<CheckingHandler>();
   WaiterList idle;
   int ended = 0;
 };
@@ -84,17 +84,17 @@ class OneHost final : public Host {
 void serve(const std::string& bytes, std::size_t pieces) {
   static Loop loop;
   static const FrontendOptions options{.streams = 16};
-  OneHost host;
-  Conversation conversation(loop);
-  loop.spawn(serve_http(conversation.our_end(), Endpoint{}, options, host));
-  conversation.say(bytes, pieces);
-  require(host.ended == 1, "the host is told of the end");
+  FuzzCallbacks callbacks;
+  ScriptedConnection conversation(loop);
+  loop.spawn(serve_http(conversation.take_socket(), Endpoint{}, options, callbacks));
+  conversation.play(bytes, pieces);
+  require(callbacks.ended == 1, "the host is told of the end");
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  if (size > longest) return 0;
+  if (size > max_input_bytes) return 0;
   const std::string bytes =
       std::string(preface) + std::string(reinterpret_cast<const char*>(data), size);
   serve(bytes, 1);

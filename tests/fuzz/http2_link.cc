@@ -7,18 +7,18 @@
 #include <string>
 #include <string_view>
 
-#include "conversation.h"
 #include "evenkeel/wire/link.h"
 #include "require.h"
+#include "scripted_connection.h"
 
 namespace {
 
 using namespace evenkeel;
 
-constexpr std::size_t longest = 8192;
+constexpr std::size_t max_input_bytes = 8192;
 constexpr std::string_view methods[] = {"GET", "HEAD", "POST"};
 
-void judge(const Fields& fields) {
+void check_fields(const Fields& fields) {
   for (const Field& field : fields) {
     for (const char c : field.value()) {
       require(static_cast<unsigned char>(c) >= 0x20 || c == '\t', "values are plain");
@@ -33,7 +33,7 @@ Task<void> exchange(Link& link, Request& request, int& ended) {
   auto response = co_await link.send(request);
   if (response) {
     require(response->status >= 200 && response->status <= 999, "a final status");
-    judge(response->fields);
+    check_fields(response->fields);
     const auto announced = response->body->length();
     std::uint64_t size = 0;
     bool whole = false;
@@ -41,7 +41,7 @@ Task<void> exchange(Link& link, Request& request, int& ended) {
       auto chunk = co_await response->body->read();
       if (!chunk) break;
       size += chunk->bytes.size();
-      if (chunk->trailers != nullptr) judge(*chunk->trailers);
+      if (chunk->trailers != nullptr) check_fields(*chunk->trailers);
       whole = chunk->last;
     }
     require(!whole || !announced || *announced == size, "as many bytes as were announced");
@@ -49,8 +49,8 @@ Task<void> exchange(Link& link, Request& request, int& ended) {
   ++ended;
 }
 
-Task<void> converse(std::unique_ptr<Socket> socket, Loop& loop, std::string_view method,
-                    int& ended) {
+Task<void> run_exchanges(std::unique_ptr<Socket> socket, Loop& loop, std::string_view method,
+                         int& ended) {
   auto opening = open_http2_link(std::move(socket), {}, loop.now() + std::chrono::seconds(4));
   auto opened = co_await opening;
   if (!opened) {
@@ -68,17 +68,17 @@ Task<void> converse(std::unique_ptr<Socket> socket, Loop& loop, std::string_view
 
 void answer(std::string_view method, std::string_view bytes, std::size_t pieces) {
   static Loop loop;
-  Conversation conversation(loop);
+  ScriptedConnection conversation(loop);
   int ended = 0;
-  loop.spawn(converse(conversation.our_end(), loop, method, ended));
-  conversation.say(bytes, pieces);
+  loop.spawn(run_exchanges(conversation.take_socket(), loop, method, ended));
+  conversation.play(bytes, pieces);
   require(ended == 2, "both exchanges end");
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  if (size == 0 || size > longest) return 0;
+  if (size == 0 || size > max_input_bytes) return 0;
   const std::string_view method = methods[data[0] % std::size(methods)];
   const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
   answer(method, bytes, 1);

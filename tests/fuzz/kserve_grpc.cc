@@ -18,38 +18,38 @@ using Step = GrpcMessageReader::Step;
 
 constexpr std::size_t largest = 4096;
 
-struct Verdict {
+struct ParseResult {
   Step step = Step::more;
   bool at_boundary = true;
   std::vector<std::string> messages;
 
-  bool operator==(const Verdict&) const = default;
+  bool operator==(const ParseResult&) const = default;
 };
 
 /// Feeds the bytes `piece` at a time.
-Verdict read(std::string_view bytes, std::size_t piece) {
+ParseResult read(std::string_view bytes, std::size_t piece) {
   GrpcMessageReader reader(largest);
-  Verdict verdict;
+  ParseResult result;
   while (!bytes.empty()) {
     // A copy of its own, so that ASan sees what is read beyond it.
     const std::string copy(bytes.substr(0, piece));
     bytes.remove_prefix(copy.size());
     std::string_view rest = copy;
-    while ((verdict.step = reader.read(rest)) == Step::message) {
+    while ((result.step = reader.read(rest)) == Step::message) {
       require(reader.message().size() <= largest, "no message is larger than allowed");
-      verdict.messages.emplace_back(reader.message());
+      result.messages.emplace_back(reader.message());
     }
-    if (verdict.step != Step::more) return verdict;
+    if (result.step != Step::more) return result;
     require(rest.empty(), "all is taken while there is more to come");
   }
-  verdict.at_boundary = reader.at_boundary();
-  return verdict;
+  result.at_boundary = reader.at_boundary();
+  return result;
 }
 
-void write_again(const Verdict& verdict) {
+void write_again(const ParseResult& result) {
   std::string out;
-  for (const std::string& message : verdict.messages) append_grpc_frame(out, message);
-  require(read(out, out.size()).messages == verdict.messages, "messages frame as they were");
+  for (const std::string& message : result.messages) append_grpc_frame(out, message);
+  require(read(out, out.size()).messages == result.messages, "messages frame as they were");
 }
 
 void decode(std::string_view message) {
@@ -82,7 +82,7 @@ void decode(std::string_view message) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
-  const Verdict whole = read(bytes, std::max<std::size_t>(bytes.size(), 1));
+  const ParseResult whole = read(bytes, std::max<std::size_t>(bytes.size(), 1));
   require(whole == read(bytes, 1), "a byte at a time comes to the same");
   require(whole == read(bytes, 7), "seven bytes at a time come to the same");
   write_again(whole);

@@ -69,7 +69,7 @@ TEST(FieldId, KnowsItsNamesInAnyCase) {
   }
 }
 
-TEST(FieldId, TakesNoOtherNameForOneOfThem) {
+TEST(FieldId, RecognisesNoOtherName) {
   EXPECT_EQ(field_id(""), FieldId::other);
   EXPECT_EQ(field_id(std::string(500, 'x')), FieldId::other);
   // Every name that differs in one token character.
@@ -86,13 +86,13 @@ TEST(FieldId, TakesNoOtherNameForOneOfThem) {
   }
 }
 
-TEST(SameName, IgnoresCaseOfLettersOnly) {
-  EXPECT_TRUE(same_name("", ""));
-  EXPECT_TRUE(same_name("X-aB", "x-Ab"));
-  EXPECT_FALSE(same_name("x-ab", "x-abc"));
-  EXPECT_FALSE(same_name("x@", "x`"));
-  EXPECT_FALSE(same_name("x[", "x{"));
-  EXPECT_FALSE(same_name("x-", "x\r"));
+TEST(EqualsIgnoreCase, IgnoresCaseOfLettersOnly) {
+  EXPECT_TRUE(equals_ignore_case("", ""));
+  EXPECT_TRUE(equals_ignore_case("X-aB", "x-Ab"));
+  EXPECT_FALSE(equals_ignore_case("x-ab", "x-abc"));
+  EXPECT_FALSE(equals_ignore_case("x@", "x`"));
+  EXPECT_FALSE(equals_ignore_case("x[", "x{"));
+  EXPECT_FALSE(equals_ignore_case("x-", "x\r"));
 }
 
 TEST(Fields, KeepTheirOrderAndTheirRepetitions) {
@@ -138,7 +138,7 @@ TEST(Fields, RemoveByNameWhateverItsCase) {
   EXPECT_EQ(text_of(fields), "y=4;");
 }
 
-TEST(Fields, GrowPastTheirFirstRoom) {
+TEST(Fields, GrowPastTheInitialCapacity) {
   Fields fields;
   std::string expected;
   std::vector<std::string> names;

@@ -92,7 +92,7 @@ TEST(GrpcStatus, IsReadOnlyWhereItIsANumberOfOne) {
     EXPECT_EQ(parse_grpc_status(value), std::nullopt) << value;
   }
   for (int i = 0; i < grpc_status_count; ++i) {
-    EXPECT_EQ(digits_of(static_cast<GrpcStatus>(i)), std::to_string(i));
+    EXPECT_EQ(grpc_status_digits(static_cast<GrpcStatus>(i)), std::to_string(i));
   }
 }
 

@@ -15,7 +15,7 @@ struct Answer {
 };
 
 Answer answer_to(const Error& error, std::string_view path) {
-  Response response = error_response(error, dialect_of(path));
+  Response response = error_response(error, error_format_of(path));
   Answer answer{.status = response.status};
   for (const Field& field : response.fields) {
     answer.fields.append(field.name()).append(": ").append(field.value()).append("\n");
@@ -27,14 +27,14 @@ Answer answer_to(const Error& error, std::string_view path) {
   return answer;
 }
 
-TEST(Status, OfEveryFaultIsAnErrorWithAWordOfItsOwn) {
+TEST(Status, OfEveryFaultIsAnErrorWithADistinctReason) {
   std::set<std::string> words;
   for (int i = 0; i < fault_count; ++i) {
     const auto fault = static_cast<Fault>(i);
     EXPECT_GE(status_of(fault), 400);
     EXPECT_LE(status_of(fault), 599);
-    words.insert(word_of(fault));
-    EXPECT_EQ(std::string(word_of(fault)).find_first_not_of("abcdefghijklmnopqrstuvwxyz_"),
+    words.insert(to_string(fault));
+    EXPECT_EQ(std::string(to_string(fault)).find_first_not_of("abcdefghijklmnopqrstuvwxyz_"),
               std::string::npos);
   }
   EXPECT_EQ(words.size(), static_cast<std::size_t>(fault_count));
@@ -70,7 +70,7 @@ TEST(Phrase, IsThereForEveryStatusThatWeSend) {
   EXPECT_EQ(phrase_of(299), "");
 }
 
-TEST(ErrorResponse, SpeaksTheDialectOfThePath) {
+TEST(ErrorResponse, UsesTheErrorFormatOfThePath) {
   const Error error{.fault = Fault::backend_closed, .detail = "it \"closed\"\n"};
 
   const Answer openai = answer_to(error, "/v1/chat/completions");
@@ -88,12 +88,12 @@ TEST(ErrorResponse, SpeaksTheDialectOfThePath) {
             "content-type: text/plain; charset=utf-8\nx-evenkeel-reason: backend_closed\n");
 }
 
-TEST(ErrorResponse, SaysSomethingThoughThereIsNoDetail) {
+TEST(ErrorResponse, HasAMessageWithoutDetail) {
   EXPECT_EQ(answer_to({.fault = Fault::no_route}, "/").body, "Not Found\n");
   EXPECT_EQ(answer_to({.fault = Fault::no_route}, "").body, "Not Found\n");
 }
 
-TEST(ErrorResponse, SaysWhenToComeBack) {
+TEST(ErrorResponse, SetsRetryAfter) {
   for (const Fault fault :
        {Fault::queue_full, Fault::queue_timeout, Fault::no_backend, Fault::draining}) {
     const std::string fields = answer_to({.fault = fault}, "/v1/x").fields;
@@ -104,23 +104,23 @@ TEST(ErrorResponse, SaysWhenToComeBack) {
             std::string::npos);
 }
 
-TEST(Dialect, OfAGrpcRequestIsGrpcWhateverItsPath) {
+TEST(ErrorFormat, OfAGrpcRequestIsGrpcWhateverItsPath) {
   for (const std::string_view type :
        {"application/grpc", "application/grpc+proto", "Application/GRPC; charset=utf-8"}) {
     Request request{.method = "POST", .path = "/v2/x"};
     request.fields.add("content-type", type);
-    EXPECT_EQ(dialect_of(request), Dialect::grpc) << type;
+    EXPECT_EQ(error_format_of(request), ErrorFormat::grpc) << type;
   }
   for (const std::string_view type : {"application/grpc-web", "application/grpcx", "text/plain"}) {
     Request request{.method = "POST", .path = "/v2/x"};
     request.fields.add("content-type", type);
-    EXPECT_EQ(dialect_of(request), Dialect::kserve) << type;
+    EXPECT_EQ(error_format_of(request), ErrorFormat::kserve) << type;
   }
 }
 
-TEST(GrpcErrorResponse, IsAHeadAndNothingElse) {
+TEST(GrpcErrorResponse, IsTrailersOnly) {
   const Response response = error_response(
-      {.fault = Fault::backend_closed, .detail = "100 % gone: gr\u00fcn"}, Dialect::grpc);
+      {.fault = Fault::backend_closed, .detail = "100 % gone: gr\u00fcn"}, ErrorFormat::grpc);
 
   EXPECT_EQ(response.status, 200);
   EXPECT_EQ(response.body, nullptr);
@@ -131,8 +131,8 @@ TEST(GrpcErrorResponse, IsAHeadAndNothingElse) {
   EXPECT_EQ(response.fields.value("grpc-retry-pushback-ms"), std::nullopt);
 }
 
-TEST(GrpcErrorResponse, SaysWhenToComeBack) {
-  const Response response = error_response({.fault = Fault::queue_full}, Dialect::grpc);
+TEST(GrpcErrorResponse, SetsRetryAfter) {
+  const Response response = error_response({.fault = Fault::queue_full}, ErrorFormat::grpc);
   EXPECT_EQ(response.fields.value("grpc-status"), "14");
   EXPECT_EQ(response.fields.value("grpc-message"), "Too Many Requests");
   EXPECT_EQ(response.fields.value("grpc-retry-pushback-ms"), "1000");

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double mebibyte = 1024 * 1024;
 
-EngineReading reading_of(std::string_view engine, std::string_view text) {
+EngineMetrics reading_of(std::string_view engine, std::string_view text) {
   EngineMetricsReader reader(metrics_dialect_of(engine));
   for (; !text.empty(); text.remove_prefix(std::min<std::size_t>(text.size(), 1000))) {
     reader.read(text.substr(0, 1000));
@@ -30,7 +30,7 @@ void expect(double value, double expected, const char* what) {
   }
 }
 
-void expect(const EngineReading& reading, const EngineReading& expected) {
+void expect(const EngineMetrics& reading, const EngineMetrics& expected) {
   expect(reading.running, expected.running, "running");
   expect(reading.waiting, expected.waiting, "waiting");
   expect(reading.kv_cache_ratio, expected.kv_cache_ratio, "kv cache");
@@ -47,7 +47,7 @@ TEST(Recorded, VllmIsRead) {
          {.running = 4, .waiting = 3, .kv_cache_ratio = 0.023668639053254448});
 }
 
-TEST(Recorded, VllmIsReadByWhoKnowsAllNames) {
+TEST(Recorded, VllmIsReadByTheGenericDialect) {
   expect(reading_of("generic", all_recorded()["vllm"]),
          {.running = 4, .waiting = 3, .kv_cache_ratio = 0.023668639053254448});
 }
@@ -214,7 +214,7 @@ TEST(Dialect, OfTorchServeHasPercentAndMegabytes) {
           .gpu_memory_total_bytes = 1024 * mebibyte});
 }
 
-TEST(Dialect, OfRayBelievesTheEngineBeforeItsProxies) {
+TEST(Dialect, OfRayPrefersTheEngineToItsProxies) {
   constexpr std::string_view proxies =
       "ray_serve_replica_processing_queries{deployment=\"Router\",replica=\"a\"} 5.0\n"
       "ray_serve_replica_processing_queries{deployment=\"LLM\",replica=\"b\"} 5.0\n"
@@ -255,7 +255,7 @@ TEST(Dialect, TakesWhatIsMissingForUnknownAndNotForNothing) {
   expect(reading_of("vllm", "vllm:num_requests_waiting 0.0\n"), {.waiting = 0});
 }
 
-TEST(Dialect, DoesNotBelieveWhatCannotBe) {
+TEST(Dialect, RejectsImpossibleValues) {
   const auto reading = reading_of("vllm",
                                   "vllm:num_requests_running NaN\n"
                                   "vllm:num_requests_waiting -1\n"
@@ -282,10 +282,10 @@ TEST(MetricsPort, IsTheEnginesOwnBesideItsUsualPorts) {
 
 TEST(MetricsPath, ThatIsConsumedByReadingIsKnown) {
   EXPECT_EQ(metrics_dialect_of("trtllm").path, "/prometheus/metrics");
-  EXPECT_TRUE(is_consumed_by_reading("trtllm", "/metrics"));
-  EXPECT_TRUE(is_consumed_by_reading("trtllm", "/metrics/"));
-  EXPECT_FALSE(is_consumed_by_reading("trtllm", "/prometheus/metrics"));
-  EXPECT_FALSE(is_consumed_by_reading("vllm", "/metrics"));
+  EXPECT_TRUE(is_consumed_by_scrape("trtllm", "/metrics"));
+  EXPECT_TRUE(is_consumed_by_scrape("trtllm", "/metrics/"));
+  EXPECT_FALSE(is_consumed_by_scrape("trtllm", "/prometheus/metrics"));
+  EXPECT_FALSE(is_consumed_by_scrape("vllm", "/metrics"));
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 /// An answer as a server gave it, or as its source has it.
-struct Said {
+struct HealthCase {
   std::string what;
   std::string_view engine;
   int status;
@@ -23,37 +23,40 @@ struct Said {
   Readiness means;
 };
 
-void PrintTo(const Said& said, std::ostream* out) { *out << said.what; }
+void PrintTo(const HealthCase& health_case, std::ostream* out) { *out << health_case.what; }
 
-class Healths : public testing::TestWithParam<Said> {};
+class HealthResponses : public testing::TestWithParam<HealthCase> {};
 
-TEST_P(Healths, MeanWhatTheEngineMeans) {
-  const Said& said = GetParam();
-  EXPECT_EQ(read_health(said.engine, said.status, said.body), said.means);
+TEST_P(HealthResponses, MeanWhatTheEngineMeans) {
+  const HealthCase& health_case = GetParam();
+  EXPECT_EQ(read_health(health_case.engine, health_case.status, health_case.body),
+            health_case.means);
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Engines, Healths,
+    Engines, HealthResponses,
     testing::Values(
-        Said{"vLLM is up", "vllm", 200, "", Readiness::ready},
-        Said{"vLLM's engine is dead", "vllm", 503, "", Readiness::unready},
-        Said{"SGLang starts, or leaves", "sglang", 503, "", Readiness::unready},
-        Said{"Triton loads a model", "triton", 400, "", Readiness::unready},
-        Said{"Triton leaves", "triton", 503, R"({"error":"Server exiting"})", Readiness::unready},
-        Said{"MLServer loads a model", "mlserver", 400, "", Readiness::unready},
-        Said{"400 is no health of vLLM's", "vllm", 400, "", Readiness::failing},
-        Said{"llama.cpp loads its model", "llamacpp", 503,
-             R"({"error":{"message":"Loading model","type":"unavailable_error","code":503}})",
-             Readiness::loading},
-        Said{"llama.cpp is up", "llamacpp", 200, R"({"status":"ok"})", Readiness::ready},
-        Said{"TorchServe lacks workers", "torchserve", 500, "{\n  \"status\": \"Unhealthy\"\n}\n",
-             Readiness::unready},
-        Said{"500 is no health of TGI's", "tgi", 500, "", Readiness::failing},
-        Said{"TGI has a broken shard", "tgi", 503,
-             R"({"error":"unhealthy","error_type":"healthcheck"})", Readiness::unready},
-        Said{"Ray drains a node", "ray", 503, "This node is being drained.", Readiness::unready},
-        Said{"nobody knows the path", "generic", 404, "", Readiness::failing},
-        Said{"a redirect is not health", "generic", 302, "", Readiness::failing}));
+        HealthCase{"vLLM is up", "vllm", 200, "", Readiness::ready},
+        HealthCase{"vLLM's engine is dead", "vllm", 503, "", Readiness::not_ready},
+        HealthCase{"SGLang starts, or leaves", "sglang", 503, "", Readiness::not_ready},
+        HealthCase{"Triton loads a model", "triton", 400, "", Readiness::not_ready},
+        HealthCase{"Triton leaves", "triton", 503, R"({"error":"Server exiting"})",
+                   Readiness::not_ready},
+        HealthCase{"MLServer loads a model", "mlserver", 400, "", Readiness::not_ready},
+        HealthCase{"400 is no health of vLLM's", "vllm", 400, "", Readiness::failing},
+        HealthCase{"llama.cpp loads its model", "llamacpp", 503,
+                   R"({"error":{"message":"Loading model","type":"unavailable_error","code":503}})",
+                   Readiness::loading},
+        HealthCase{"llama.cpp is up", "llamacpp", 200, R"({"status":"ok"})", Readiness::ready},
+        HealthCase{"TorchServe lacks workers", "torchserve", 500,
+                   "{\n  \"status\": \"Unhealthy\"\n}\n", Readiness::not_ready},
+        HealthCase{"500 is no health of TGI's", "tgi", 500, "", Readiness::failing},
+        HealthCase{"TGI has a broken shard", "tgi", 503,
+                   R"({"error":"unhealthy","error_type":"healthcheck"})", Readiness::not_ready},
+        HealthCase{"Ray drains a node", "ray", 503, "This node is being drained.",
+                   Readiness::not_ready},
+        HealthCase{"nobody knows the path", "generic", 404, "", Readiness::failing},
+        HealthCase{"a redirect is not health", "generic", 302, "", Readiness::failing}));
 
 TEST(ModelReadiness, OfKserveIsItsStatusAndWhatItSays) {
   const auto says = [](int status, const std::string& body) {
@@ -61,10 +64,10 @@ TEST(ModelReadiness, OfKserveIsItsStatusAndWhatItSays) {
   };
   EXPECT_EQ(says(200, ""), Readiness::ready);
   EXPECT_EQ(says(200, R"({"name":"m","ready":true})"), Readiness::ready);
-  EXPECT_EQ(says(200, R"({"name":"m","ready":false})"), Readiness::unready);
+  EXPECT_EQ(says(200, R"({"name":"m","ready":false})"), Readiness::not_ready);
   EXPECT_EQ(says(200, R"({"name":)"), Readiness::failing);
-  EXPECT_EQ(says(400, R"({"error":"Model version not ready"})"), Readiness::unready);
-  EXPECT_EQ(says(404, R"({"error":"Model m not found"})"), Readiness::absent);
+  EXPECT_EQ(says(400, R"({"error":"Model version not ready"})"), Readiness::not_ready);
+  EXPECT_EQ(says(404, R"({"error":"Model m not found"})"), Readiness::model_missing);
   EXPECT_EQ(says(500, ""), Readiness::failing);
 }
 
@@ -84,8 +87,8 @@ TEST(ModelReadiness, OfTfServingNeedsOneVersionThatIsAvailable) {
             Readiness::ready);
   EXPECT_EQ(says(versions(version("2", "LOADING") + "," + version("1", "END"))),
             Readiness::loading);
-  EXPECT_EQ(says(versions(version("1", "END"))), Readiness::unready);
-  EXPECT_EQ(says(versions("")), Readiness::unready);
+  EXPECT_EQ(says(versions(version("1", "END"))), Readiness::not_ready);
+  EXPECT_EQ(says(versions("")), Readiness::not_ready);
   EXPECT_EQ(says("Healthy"), Readiness::failing);
 }
 
@@ -99,7 +102,7 @@ TEST(ModelReadiness, OfTorchServeNeedsAWorkerWhateverItsPingSays) {
   EXPECT_EQ(says(R"([{"id":"9000","status":"UNLOADING"}])"), Readiness::loading);
   EXPECT_EQ(says("[]"), Readiness::loading);
   EXPECT_EQ(read_model(ModelListing::torchserve, 200, "{}"), Readiness::failing);
-  EXPECT_EQ(read_model(ModelListing::torchserve, 404, R"({"code":404})"), Readiness::absent);
+  EXPECT_EQ(read_model(ModelListing::torchserve, 404, R"({"code":404})"), Readiness::model_missing);
 }
 
 TEST(ModelPaths, EscapeWhatAPathCannotHoldAndLeaveSlashes) {
@@ -117,23 +120,23 @@ TEST(ModelLists, AreThoseOfOpenAi) {
   EXPECT_FALSE(read_models(R"({"models":[]})"));
 }
 
-TEST(ModelLists, OfOllamaHaveATagThatNobodyAsksFor) {
-  EXPECT_TRUE(serves("ollama", {"llama3:latest"}, "llama3"));
-  EXPECT_FALSE(serves("ollama", {"llama3:70b"}, "llama3"));
-  EXPECT_FALSE(serves("vllm", {"llama3:latest"}, "llama3"));
-  EXPECT_TRUE(serves("vllm", {"a", "b"}, "b"));
-  EXPECT_FALSE(serves("vllm", {}, "b"));
+TEST(ModelLists, OfOllamaMatchWithoutTheirTag) {
+  EXPECT_TRUE(lists_model("ollama", {"llama3:latest"}, "llama3"));
+  EXPECT_FALSE(lists_model("ollama", {"llama3:70b"}, "llama3"));
+  EXPECT_FALSE(lists_model("vllm", {"llama3:latest"}, "llama3"));
+  EXPECT_TRUE(lists_model("vllm", {"a", "b"}, "b"));
+  EXPECT_FALSE(lists_model("vllm", {}, "b"));
 }
 
 TEST(Tokens, AreAskedForOneAtATime) {
-  EXPECT_THAT(token_request(TokenQuestion::completion, "a\"b").body,
+  EXPECT_THAT(token_probe_request(TokenProbe::completion, "a\"b").body,
               HasSubstr(R"("model":"a\"b","prompt":"1","max_tokens":1)"));
-  EXPECT_EQ(token_request(TokenQuestion::kserve, "m").path, "/v2/models/m/generate");
+  EXPECT_EQ(token_probe_request(TokenProbe::kserve, "m").path, "/v2/models/m/generate");
 }
 
 TEST(Tokens, AreThereOnlyWhereTheAnswerHoldsOne) {
   const auto completion = [](const std::string& body, int status = 200) {
-    return holds_token(TokenQuestion::completion, status, body);
+    return contains_token(TokenProbe::completion, status, body);
   };
   EXPECT_TRUE(completion(R"({"choices":[{"index":0,"text":" a","finish_reason":"length"}]})"));
   EXPECT_TRUE(completion(R"({"choices":[{"text":"","finish_reason":"stop"}]})"));
@@ -143,15 +146,15 @@ TEST(Tokens, AreThereOnlyWhereTheAnswerHoldsOne) {
   EXPECT_FALSE(completion(R"({"choices":[{"text":"a"}]})", 500));
   EXPECT_FALSE(completion("<html>"));
 
-  EXPECT_TRUE(holds_token(TokenQuestion::kserve, 200, R"({"text_output":"a"})"));
-  EXPECT_FALSE(holds_token(TokenQuestion::kserve, 200, R"({"error":"no such model"})"));
+  EXPECT_TRUE(contains_token(TokenProbe::kserve, 200, R"({"text_output":"a"})"));
+  EXPECT_FALSE(contains_token(TokenProbe::kserve, 200, R"({"error":"no such model"})"));
 }
 
 TEST(Sleep, IsWhatItSays) {
-  EXPECT_TRUE(says_sleeping(200, R"({"is_sleeping":true})"));
-  EXPECT_FALSE(says_sleeping(200, R"({"is_sleeping":false})"));
-  EXPECT_FALSE(says_sleeping(404, R"({"detail":"Not Found"})"));
-  EXPECT_FALSE(says_sleeping(200, "true"));
+  EXPECT_TRUE(reports_sleeping(200, R"({"is_sleeping":true})"));
+  EXPECT_FALSE(reports_sleeping(200, R"({"is_sleeping":false})"));
+  EXPECT_FALSE(reports_sleeping(404, R"({"detail":"Not Found"})"));
+  EXPECT_FALSE(reports_sleeping(200, "true"));
 }
 
 }  // namespace

@@ -14,22 +14,23 @@ namespace evenkeel {
 namespace {
 
 /// What was told of, for those who compare.
-struct Heard final : SampleSink {
+struct CollectingSink final : SampleSink {
   struct One {
-    std::size_t which;
+    std::size_t name_index;
     std::string name;
     std::string labels;
     double value;
   };
-  void sample(std::size_t which, const Sample& sample) override {
-    samples.push_back({which, std::string(sample.name), std::string(sample.labels), sample.value});
+  void sample(std::size_t name_index, const Sample& sample) override {
+    samples.push_back(
+        {name_index, std::string(sample.name), std::string(sample.labels), sample.value});
   }
   std::vector<One> samples;
 };
 
-std::vector<Heard::One> heard(const MetricNames& names, std::string_view text,
-                              std::size_t piece = 1 << 20) {
-  Heard sink;
+std::vector<CollectingSink::One> collect(const MetricNames& names, std::string_view text,
+                                         std::size_t piece = 1 << 20) {
+  CollectingSink sink;
   ExpositionReader reader(names, sink);
   while (!text.empty()) {
     // In memory of its own: a read beyond it is seen by the sanitizers.
@@ -122,33 +123,33 @@ TEST(Labels, MayHoldAnythingInQuotes) {
 
 TEST(MetricNames, AreWholeNames) {
   const MetricNames names({"vllm:num_requests_waiting", "vllm:kv_cache_usage_perc"});
-  const auto samples = heard(names,
-                             "vllm:num_requests_waiting_by_reason{reason=\"capacity\"} 9\n"
-                             "vllm:num_requests_wait 8\n"
-                             "vllm:num_requests_waiting{engine=\"0\"} 12\n"
-                             "xvllm:kv_cache_usage_perc 1\n"
-                             "vllm:kv_cache_usage_perc 0.5\n");
+  const auto samples = collect(names,
+                               "vllm:num_requests_waiting_by_reason{reason=\"capacity\"} 9\n"
+                               "vllm:num_requests_wait 8\n"
+                               "vllm:num_requests_waiting{engine=\"0\"} 12\n"
+                               "xvllm:kv_cache_usage_perc 1\n"
+                               "vllm:kv_cache_usage_perc 0.5\n");
 
   ASSERT_EQ(samples.size(), 2u);
-  EXPECT_EQ(samples[0].which, 0u);
+  EXPECT_EQ(samples[0].name_index, 0u);
   EXPECT_EQ(samples[0].value, 12);
-  EXPECT_EQ(samples[1].which, 1u);
+  EXPECT_EQ(samples[1].name_index, 1u);
   EXPECT_EQ(samples[1].value, 0.5);
 }
 
 TEST(MetricNames, MayBeShortAndPrefixesOfEachOther) {
   const MetricNames names({"a", "ab", "abcdefghijkl"});
-  const auto samples = heard(names, "a 1\nab 2\nabc 3\nabcdefghijkl 4\nb 5\n");
+  const auto samples = collect(names, "a 1\nab 2\nabc 3\nabcdefghijkl 4\nb 5\n");
 
   ASSERT_EQ(samples.size(), 3u);
-  EXPECT_EQ(samples[0].which, 0u);
-  EXPECT_EQ(samples[1].which, 1u);
-  EXPECT_EQ(samples[2].which, 2u);
+  EXPECT_EQ(samples[0].name_index, 0u);
+  EXPECT_EQ(samples[1].name_index, 1u);
+  EXPECT_EQ(samples[2].name_index, 2u);
 }
 
 TEST(MetricNames, MayBeNone) {
   const MetricNames names({});
-  EXPECT_TRUE(heard(names, "a 1\nb 2\n").empty());
+  EXPECT_TRUE(collect(names, "a 1\nb 2\n").empty());
 }
 
 // ---- Whole expositions
@@ -160,7 +161,7 @@ TEST(Exposition, IsTheSameHoweverItIsCut) {
       "# TYPE a_total counter\r\na_total{x=\"1\"} 1\r\n\r\n  b 2\r\nc 3\r\na_total{x=\"2\"} 3\r\n";
 
   for (std::size_t piece = 1; piece <= text.size(); ++piece) {
-    const auto samples = heard(names, text, piece);
+    const auto samples = collect(names, text, piece);
     ASSERT_EQ(samples.size(), 3u) << piece;
     EXPECT_EQ(samples[0].labels, "x=\"1\"");
     EXPECT_EQ(samples[1].value, 2);
@@ -170,22 +171,22 @@ TEST(Exposition, IsTheSameHoweverItIsCut) {
 
 TEST(Exposition, HasNoSampleInALineThatIsCutShort) {
   const MetricNames names({"a"});
-  Heard sink;
+  CollectingSink sink;
   ExpositionReader reader(names, sink);
 
   reader.read("a 1\na 12");
 
   EXPECT_EQ(sink.samples.size(), 1u);
-  EXPECT_TRUE(reader.in_mid_line());
+  EXPECT_TRUE(reader.has_partial_line());
   reader.read("3\n");
   ASSERT_EQ(sink.samples.size(), 2u);
   EXPECT_EQ(sink.samples[1].value, 123);
-  EXPECT_FALSE(reader.in_mid_line());
+  EXPECT_FALSE(reader.has_partial_line());
 }
 
 TEST(Exposition, EndsAtItsEnd) {
   const MetricNames names({"a"});
-  Heard sink;
+  CollectingSink sink;
   ExpositionReader reader(names, sink);
 
   reader.read("a 1\n# EOF");
@@ -199,11 +200,11 @@ TEST(Exposition, EndsAtItsEnd) {
 
 TEST(Exposition, PassesOverALineWithoutEnd) {
   const MetricNames names({"a"});
-  const std::string endless(3 * ExpositionReader::longest_line, 'x');
+  const std::string endless(3 * ExpositionReader::max_line_bytes, 'x');
   const std::string text = "a{x=\"" + endless + "\"} 1\na 2\n";
 
   for (const std::size_t piece : {std::size_t{1000}, std::size_t{70'000}, text.size()}) {
-    const auto samples = heard(names, text, piece);
+    const auto samples = collect(names, text, piece);
     ASSERT_EQ(samples.size(), 1u) << piece;
     EXPECT_EQ(samples[0].value, 2);
   }
@@ -221,7 +222,7 @@ TEST(Exposition, OfRealServersIsReadAsThePlainReaderReadsIt) {
     }
     ASSERT_FALSE(all.empty()) << file;
     const MetricNames names(all);
-    const auto samples = heard(names, text, 4096);
+    const auto samples = collect(names, text, 4096);
     ASSERT_EQ(samples.size(), plain.size()) << file;
     for (std::size_t i = 0; i < samples.size(); ++i) {
       EXPECT_EQ(samples[i].name, plain[i].name) << file;

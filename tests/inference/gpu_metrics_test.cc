@@ -13,14 +13,14 @@ namespace {
 
 constexpr double mebibyte = 1024 * 1024;
 
-std::vector<GpuReading> gpus_of(std::string_view text) {
+std::vector<GpuMetrics> gpus_of(std::string_view text) {
   GpuMetricsReader reader;
   reader.read(text);
   return reader.gpus();
 }
 
-EngineReading summed(std::string_view text, const std::vector<std::string>& labels) {
-  return sum_up(gpus_of(text), labels);
+EngineMetrics summed(std::string_view text, const std::vector<std::string>& labels) {
+  return aggregate_gpus(gpus_of(text), labels);
 }
 
 constexpr std::string_view dcgm =
@@ -100,7 +100,7 @@ TEST(Dcgm, HasBlanksThatAreNoValues) {
   EXPECT_TRUE(std::isnan(gpus[0].memory_total_bytes));
 }
 
-TEST(Dcgm, TellsInstancesOfAGpuApart) {
+TEST(Dcgm, DistinguishesInstancesOfAGpu) {
   constexpr std::string_view cut =
       "DCGM_FI_PROF_GR_ENGINE_ACTIVE{gpu=\"0\",UUID=\"GPU-a\",GPU_I_ID=\"7\"} 0.5\n"
       "DCGM_FI_PROF_GR_ENGINE_ACTIVE{gpu=\"0\",UUID=\"GPU-a\",GPU_I_ID=\"8\"} 0.1\n"

@@ -88,7 +88,7 @@ TEST(GrpcMessageReader, RefusesAFlagThatIsNone) {
   EXPECT_EQ(reader.read(bytes), Step::malformed);
 }
 
-TEST(GrpcMessageReader, TellsWhatIsCompressed) {
+TEST(GrpcMessageReader, ReportsCompression) {
   GrpcMessageReader reader(10);
   std::string_view bytes("\1\0\0\0\1a\0\0\0\0\1b", 12);
   ASSERT_EQ(reader.read(bytes), Step::message);

@@ -32,7 +32,7 @@ TEST(JsonValue, GivesNothingWhereThereIsNothing) {
   EXPECT_FALSE(missing.truth());
   EXPECT_TRUE(missing.items().empty());
   EXPECT_TRUE((*document)["n"].members().empty());
-  EXPECT_TRUE((*document)["list"].is_list());
+  EXPECT_TRUE((*document)["list"].is_array());
   EXPECT_FALSE((*document)["list"].is_object());
 }
 

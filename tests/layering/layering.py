@@ -45,7 +45,7 @@ class Library:
 
 
 @dataclass
-class House:
+class Architecture:
     rooms: dict = field(default_factory=dict)
     libraries: dict = field(default_factory=dict)
 
@@ -83,10 +83,10 @@ def words(cell):
     return [word for word in re.split(r"[,\s]+", cell.replace("`", "")) if word]
 
 
-def read_house(text):
-    house = House()
+def read_architecture(text):
+    arch = Architecture()
     for row in rows_of(text, "library", "headers", "CMake target", "seen from"):
-        house.libraries[row["library"]] = Library(
+        arch.libraries[row["library"]] = Library(
             words(row["headers"]), row["CMake target"].strip("`"), row["seen from"] == "any room")
 
     rows = list(rows_of(text, "floor", "room", "may include", "walls in"))
@@ -105,13 +105,13 @@ def read_house(text):
                 raise BadTable(f"{name} may include {room}, which is not on a lower floor")
         walls = set(words(row["walls in"]))
         for library in sorted(walls):
-            if library not in house.libraries:
+            if library not in arch.libraries:
                 raise BadTable(f"{name} walls in {library}, which the table of libraries lacks")
-            others = [other for other, room in house.rooms.items() if library in room.walls]
+            others = [other for other, room in arch.rooms.items() if library in room.walls]
             if others:
                 raise BadTable(f"{library} is walled in twice: {others[0]} and {name}")
-        house.rooms[name] = Room(floors[name], named, walls)
-    return house
+        arch.rooms[name] = Room(floors[name], named, walls)
+    return arch
 
 
 def includes_of(path):
@@ -142,39 +142,39 @@ def target_of(root, path, name):
     return None
 
 
-def judge_include(house, room, public, target, name):
+def check_include(arch, room, public, target, name):
     """What is wrong with an include of `name` in a file of `room`, or None. `target`: the file, if ours."""
     if target:
         theirs = room_of(target)
-        if theirs == room or theirs not in house.rooms:  # an unknown room is reported once, by itself
+        if theirs == room or theirs not in arch.rooms:  # an unknown room is reported once, by itself
             return None
-        if theirs not in house.rooms[room].may_include:
+        if theirs not in arch.rooms[room].may_include:
             return f"{room} may not include {theirs}"
         if target.parts[0] == "src":
             return f"{name} is private to {theirs}"
         return None
     if name in STANDARD or SYSTEM.match(name):
         return None
-    library = house.library_of(name)
+    library = arch.library_of(name)
     if library is None:
         return f"<{name}> belongs to no library of the table and is no header of the system"
-    if house.libraries[library].anywhere:
+    if arch.libraries[library].anywhere:
         return None
-    if library not in house.rooms[room].walls:
+    if library not in arch.rooms[room].walls:
         return f"{library} may not be seen from {room}"
     if public:
         return f"a public header shows {library} to every room that includes it"
     return None
 
 
-def include_complaints(house, root):
+def include_violations(arch, root):
     root = root.resolve()
     graph = {}
     strangers = set()
     for path in sources(root):
         relative = path.relative_to(root)
         room = room_of(relative)
-        if room not in house.rooms:
+        if room not in arch.rooms:
             strangers.add(room)
             continue
         public = relative.parts[0] == "include"
@@ -187,16 +187,16 @@ def include_complaints(house, root):
                 continue
             if target:
                 edges.append(target)
-            problem = judge_include(house, room, public, target and target.relative_to(root), name)
+            problem = check_include(arch, room, public, target and target.relative_to(root), name)
             if problem:
                 yield where + problem
     for room in sorted(strangers):
         yield f"{room}: a room that is not in the table of docs/architecture.md"
-    for ring in rings(graph):
+    for ring in cycles(graph):
         yield "files include each other: " + " -> ".join(str(path.relative_to(root)) for path in ring)
 
 
-def rings(graph):
+def cycles(graph):
     """A ring for every edge that closes one, in depth-first order."""
     done, trail = set(), []
 
@@ -214,26 +214,26 @@ def rings(graph):
         yield from visit(node)
 
 
-def link_complaints(house, links):
+def link_violations(arch, links):
     """`links`: what CMake links into each target."""
     built = {name.removeprefix("evenkeel_") for name in links}
-    walls = {library.target: name for name, library in house.libraries.items()}
+    walls = {library.target: name for name, library in arch.libraries.items()}
     for target, linked in sorted(links.items()):
         room = "main.cc" if target == "evenkeel" else target.removeprefix("evenkeel_")
-        if room not in house.rooms:
+        if room not in arch.rooms:
             yield f"{target}: a library of no room in the table of docs/architecture.md"
             continue
         rooms = {name.removeprefix("evenkeel_") for name in linked if name.startswith("evenkeel_")}
-        for name in sorted(house.rooms[room].may_include & built - rooms):
+        for name in sorted(arch.rooms[room].may_include & built - rooms):
             yield f"{target}: CMake does not link {name}, which {room} may include"
-        for name in sorted(rooms - house.rooms[room].may_include):
+        for name in sorted(rooms - arch.rooms[room].may_include):
             yield f"{target}: CMake links {name}, which {room} may not include"
 
         seen = {walls.get(name, name) for name in linked if not name.startswith("evenkeel_")}
-        seen = {name for name in seen if name not in house.libraries or not house.libraries[name].anywhere}
-        for name in sorted(seen - house.rooms[room].walls):
+        seen = {name for name in seen if name not in arch.libraries or not arch.libraries[name].anywhere}
+        for name in sorted(seen - arch.rooms[room].walls):
             yield f"{target}: CMake links {name}, which may not be seen from {room}"
-        for name in sorted(house.rooms[room].walls - seen):
+        for name in sorted(arch.rooms[room].walls - seen):
             yield f"{target}: CMake does not link {name}, which {room} walls in"
 
 
@@ -243,19 +243,19 @@ def read_links(text):
     return {line[0]: set(line[1:]) - {"", "evenkeel_flags", "Threads::Threads"} for line in lines}
 
 
-def complaints(root, links=None):
+def violations(root, links=None):
     try:
-        house = read_house((root / "docs" / "architecture.md").read_text())
+        arch = read_architecture((root / "docs" / "architecture.md").read_text())
     except BadTable as problem:
         yield f"docs/architecture.md: {problem}"
         return
-    yield from include_complaints(house, root)
+    yield from include_violations(arch, root)
     if links is not None:
-        yield from link_complaints(house, read_links(links.read_text()))
+        yield from link_violations(arch, read_links(links.read_text()))
 
 
 def main(arguments):
-    found = list(complaints(*map(pathlib.Path, arguments)))
+    found = list(violations(*map(pathlib.Path, arguments)))
     for line in found:
         print(line)
     print(f"layering: {len(found)} complaint(s)")

@@ -1,4 +1,4 @@
-"""The layering check reports what it should: each test builds a small house and breaks one rule in it."""
+"""The layering check reports what it should: each test builds a small arch and breaks one rule in it."""
 
 import pathlib
 import tempfile
@@ -36,7 +36,7 @@ evenkeel_cellar;evenkeel_flags;Threads::Threads
 
 
 class LayeringTest(unittest.TestCase):
-    def complaints(self, changes=None, links=LINKS):
+    def violations(self, changes=None, links=LINKS):
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder)
             for name, text in {**HOUSE, **(changes or {})}.items():
@@ -44,96 +44,96 @@ class LayeringTest(unittest.TestCase):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(text)
             (root / "links").write_text(links)
-            return list(layering.complaints(root, root / "links"))
+            return list(layering.violations(root, root / "links"))
 
     def table(self, old, new):
         self.assertIn(old, TABLES)
         return {"docs/architecture.md": TABLES.replace(old, new)}
 
-    def test_a_house_in_order_has_no_complaints(self):
-        self.assertEqual([], self.complaints())
+    def test_a_valid_tree_has_no_violations(self):
+        self.assertEqual([], self.violations())
 
     def test_an_include_that_the_row_does_not_name(self):
         self.assertEqual(
             ["src/study/book.cc:2: study may not include cellar"],
-            self.complaints({"src/study/book.cc": '#include <string>\n  #  include "evenkeel/cellar/jar.h"\n'}))
+            self.violations({"src/study/book.cc": '#include <string>\n  #  include "evenkeel/cellar/jar.h"\n'}))
 
     def test_an_include_of_a_higher_floor(self):
         self.assertIn(
             "src/cellar/jar.cc:1: cellar may not include kitchen",
-            self.complaints({"src/cellar/jar.cc": '#include "evenkeel/kitchen/meal.h"\n'}))
+            self.violations({"src/cellar/jar.cc": '#include "evenkeel/kitchen/meal.h"\n'}))
 
     def test_a_private_header_of_another_room(self):
         self.assertEqual(
             ["src/kitchen/soup.cc:1: cellar/shelf.h is private to cellar"],
-            self.complaints({"src/cellar/shelf.h": "", "src/kitchen/soup.cc": '#include "cellar/shelf.h"\n'}))
+            self.violations({"src/cellar/shelf.h": "", "src/kitchen/soup.cc": '#include "cellar/shelf.h"\n'}))
 
     def test_a_library_seen_from_a_room_that_does_not_wall_it_in(self):
         self.assertEqual(
             ["src/cellar/jar.cc:1: oven may not be seen from cellar"],
-            self.complaints({"src/cellar/jar.cc": "#include <stove.h>\n"}))
+            self.violations({"src/cellar/jar.cc": "#include <stove.h>\n"}))
 
     def test_a_public_header_that_shows_a_library(self):
         self.assertEqual(
             ["include/evenkeel/kitchen/heat.h:1: a public header shows oven to every room that includes it"],
-            self.complaints({"include/evenkeel/kitchen/heat.h": "#include <oven/heat.h>\n"}))
+            self.violations({"include/evenkeel/kitchen/heat.h": "#include <oven/heat.h>\n"}))
 
     def test_a_library_that_no_table_names(self):
         self.assertEqual(
             ["src/cellar/jar.cc:1: <pickle/jar.hpp> belongs to no library of the table and is no header of the system"],
-            self.complaints({"src/cellar/jar.cc": "#include <pickle/jar.hpp>\n"}))
+            self.violations({"src/cellar/jar.cc": "#include <pickle/jar.hpp>\n"}))
 
     def test_a_quoted_include_that_is_no_file(self):
         self.assertEqual(
             ['src/cellar/jar.cc:1: "oven/heat.h" is no file of ours'],
-            self.complaints({"src/cellar/jar.cc": '#include "oven/heat.h"\n'}))
+            self.violations({"src/cellar/jar.cc": '#include "oven/heat.h"\n'}))
 
     def test_headers_that_include_each_other(self):
         self.assertEqual(
             ["files include each other: src/cellar/a.h -> src/cellar/b.h -> src/cellar/a.h"],
-            self.complaints({"src/cellar/a.h": '#include "b.h"\n', "src/cellar/b.h": '#include "a.h"\n'}))
+            self.violations({"src/cellar/a.h": '#include "b.h"\n', "src/cellar/b.h": '#include "a.h"\n'}))
 
     def test_a_room_that_is_not_in_the_table(self):
         self.assertEqual(
             ["attic: a room that is not in the table of docs/architecture.md"],
-            self.complaints({"src/attic/box.h": "", "src/attic/box.cc": '#include "evenkeel/cellar/jar.h"\n'}))
+            self.violations({"src/attic/box.h": "", "src/attic/box.cc": '#include "evenkeel/cellar/jar.h"\n'}))
 
     def test_a_table_whose_rows_form_a_ring(self):
         self.assertEqual(
             ["docs/architecture.md: cellar may include kitchen, which is not on a lower floor"],
-            self.complaints(self.table("| stores | |", "| stores | kitchen |")))
+            self.violations(self.table("| stores | |", "| stores | kitchen |")))
 
     def test_a_table_that_names_an_unknown_room(self):
         self.assertEqual(
             ["docs/architecture.md: kitchen may include larder, which is no room"],
-            self.complaints(self.table("| meals | cellar |", "| meals | cellar larder |")))
+            self.violations(self.table("| meals | cellar |", "| meals | cellar larder |")))
 
     def test_a_library_walled_in_twice(self):
         self.assertEqual(
             ["docs/architecture.md: oven is walled in twice: kitchen and study"],
-            self.complaints(self.table("| all below but cellar | |", "| all below but cellar | oven |")))
+            self.violations(self.table("| all below but cellar | |", "| all below but cellar | oven |")))
 
     def test_a_page_without_the_table(self):
         self.assertEqual(
             ["docs/architecture.md: no table with the columns library, headers, CMake target, seen from"],
-            self.complaints({"docs/architecture.md": "# The house\n"}))
+            self.violations({"docs/architecture.md": "# The arch\n"}))
 
     def test_a_link_that_the_table_does_not_allow(self):
         self.assertEqual(
             ["evenkeel_cellar: CMake links kitchen, which cellar may not include",
              "evenkeel_cellar: CMake links oven, which may not be seen from cellar"],
-            self.complaints(links=LINKS.replace("Threads::Threads", "evenkeel_kitchen;Oven::oven")))
+            self.violations(links=LINKS.replace("Threads::Threads", "evenkeel_kitchen;Oven::oven")))
 
     def test_a_link_that_is_missing(self):
         self.assertEqual(
             ["evenkeel_kitchen: CMake does not link cellar, which kitchen may include",
              "evenkeel_kitchen: CMake does not link oven, which kitchen walls in"],
-            self.complaints(links=LINKS.replace(";evenkeel_cellar;Oven::oven", "")))
+            self.violations(links=LINKS.replace(";evenkeel_cellar;Oven::oven", "")))
 
     def test_a_target_of_no_room(self):
         self.assertEqual(
             ["evenkeel_attic: a library of no room in the table of docs/architecture.md"],
-            self.complaints(links=LINKS + "evenkeel_attic\n"))
+            self.violations(links=LINKS + "evenkeel_attic\n"))
 
 
 if __name__ == "__main__":

@@ -18,14 +18,14 @@
 namespace evenkeel {
 
 /// A folder that is removed with its files.
-class CertificateFolder {
+class CertificateDirectory {
  public:
-  CertificateFolder() {
+  CertificateDirectory() {
     std::string pattern = testing::TempDir() + "evenkeel-certificates-XXXXXX";
     path_ = ::mkdtemp(pattern.data());
   }
-  CertificateFolder(const CertificateFolder&) = delete;
-  ~CertificateFolder() { std::filesystem::remove_all(path_); }
+  CertificateDirectory(const CertificateDirectory&) = delete;
+  ~CertificateDirectory() { std::filesystem::remove_all(path_); }
 
   std::string file(const std::string& name) const { return path_ + "/" + name; }
   std::string write(const std::string& name, const std::string& text) const {
@@ -52,7 +52,7 @@ struct IdentityFiles {
 
 class Authority {
  public:
-  Authority(CertificateFolder& folder, const std::string& name) : folder_(folder), name_(name) {
+  Authority(CertificateDirectory& folder, const std::string& name) : folder_(folder), name_(name) {
     key_.reset(EVP_EC_gen("P-256"));
     certificate_ = make({.common_name = name}, key_.get(), nullptr);
     file_ = folder.file(name + ".pem");
@@ -125,7 +125,7 @@ class Authority {
     X509_EXTENSION_free(extension);
   }
 
-  CertificateFolder& folder_;
+  CertificateDirectory& folder_;
   std::string name_;
   std::string file_;
   Key key_;

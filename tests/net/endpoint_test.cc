@@ -17,7 +17,7 @@ bool contains(const std::string& network, const std::string& address) {
   return cidr && cidr->contains(at(address));
 }
 
-TEST(Endpoint, IsWrittenAsPeopleWriteIt) {
+TEST(Endpoint, HasTheUsualTextForm) {
   EXPECT_EQ(at("192.0.2.1", 8080).text(), "192.0.2.1:8080");
   EXPECT_EQ(at("2001:DB8::0:1", 8080).text(), "[2001:db8::1]:8080");
   EXPECT_EQ(at("::1").host(), "::1");
@@ -28,7 +28,7 @@ TEST(Endpoint, IsWrittenAsPeopleWriteIt) {
   EXPECT_EQ(changed.text(), "[::1]:9");
 }
 
-TEST(Resolve, SaysWhyThereIsNothing) {
+TEST(Resolve, ReportsWhyResolutionFails) {
   const auto nothing = resolve("no such host", 80);
   ASSERT_FALSE(nothing);
   EXPECT_NE(nothing.error().detail.find("no such host"), std::string::npos);
@@ -50,7 +50,7 @@ TEST(Cidr, ContainsWhatItsPrefixSays) {
   EXPECT_TRUE(contains("::/0", "1.2.3.4"));
 }
 
-TEST(Cidr, RefusesWhatIsNoNetwork) {
+TEST(Cidr, RejectsInvalidNetworks) {
   for (const char* text : {"", "10.0.0.0/33", "10.0.0/8", "::1/129", "10.0.0.0/", "10.0.0.0/8x",
                            "/8", "host", "10.0.0.0/-1", "10.0.0.0/+8", "10.0.0.0 /8"}) {
     EXPECT_FALSE(Cidr::parse(text)) << text;

@@ -73,7 +73,7 @@ TEST(ProxyHeader, NamesTheClient) {
   }
 }
 
-TEST(ProxyHeader, RefusesWhatIsNone) {
+TEST(ProxyHeader, RejectsInvalidHeaders) {
   const std::string cut_extension(
       "\x03\x00\x05"
       "abcd",
@@ -115,7 +115,7 @@ class ProxyConnections : public testing::Test {
  protected:
   ~ProxyConnections() override { reading.drop(); }
   void begin(Instant deadline = Clock::now() + 20s) {
-    const Ends ends = connected_ends();
+    const SocketPair ends = connected_pair();
     socket = std::make_unique<Socket>(loop, ends.ours);
     peer = std::make_unique<Peer>(loop, ends.theirs);
     reading = read_proxy_header(*socket, resolve("198.51.100.1", 4000)->front(), deadline);
@@ -130,7 +130,7 @@ class ProxyConnections : public testing::Test {
   Task<Result<Endpoint>> reading;
 };
 
-TEST_F(ProxyConnections, GiveUpTheHeaderAndNotAByteMore) {
+TEST_F(ProxyConnections, ConsumeExactlyTheHeader) {
   begin();
   peer->send("PROXY TCP4 192.0.2.7 192.0.2.9 51000 443\r\nGET /");
   ASSERT_TRUE(ended());
@@ -148,13 +148,13 @@ TEST_F(ProxyConnections, MayComeByteByByte) {
   for (const char byte : header) {
     EXPECT_FALSE(reading.ready());
     peer->send({&byte, 1});
-    settle(loop, 2);
+    drain_loop(loop, 2);
   }
   ASSERT_TRUE(ended());
   EXPECT_EQ(reading.take()->text(), "[2001:db8::7]:51000");
 }
 
-TEST_F(ProxyConnections, KeepTheirPeerWhereNobodyIsNamed) {
+TEST_F(ProxyConnections, KeepThePeerWhereNoSourceIsNamed) {
   begin();
   peer->send(binary(0x20, 0x00, ""));
   ASSERT_TRUE(ended());

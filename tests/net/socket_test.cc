@@ -19,7 +19,7 @@ class Sockets : public testing::Test {
  protected:
   ~Sockets() override { loop.drop_spawned(); }
   void connect(int buffer_bytes = 0) {
-    const Ends ends = connected_ends(buffer_bytes);
+    const SocketPair ends = connected_pair(buffer_bytes);
     socket = std::make_unique<Socket>(loop, ends.ours);
     peer = std::make_unique<Peer>(loop, ends.theirs);
   }
@@ -29,7 +29,7 @@ class Sockets : public testing::Test {
     while (socket->watch().readable()) {
       const auto got = socket->read_some(bytes, sizeof bytes);
       last = got.got;
-      if (got.got != Socket::Got::bytes) break;
+      if (got.got != Socket::ReadStatus::bytes) break;
       all.append(bytes, got.size);
     }
     return all;
@@ -38,13 +38,13 @@ class Sockets : public testing::Test {
   Loop loop;
   std::unique_ptr<Socket> socket;
   std::unique_ptr<Peer> peer;
-  Socket::Got last = Socket::Got::nothing_yet;
+  Socket::ReadStatus last = Socket::ReadStatus::would_block;
 };
 
 TEST_F(Sockets, ReadWhatIsThereWithoutWaiting) {
   connect();
   char bytes[10];
-  EXPECT_EQ(socket->read_some(bytes, sizeof bytes).got, Socket::Got::nothing_yet);
+  EXPECT_EQ(socket->read_some(bytes, sizeof bytes).got, Socket::ReadStatus::would_block);
   EXPECT_FALSE(socket->watch().readable());
 
   peer->send("hello");
@@ -63,7 +63,7 @@ TEST_F(Sockets, LoseNoByteBetweenTwoEvents) {
     expected += piece;
     peer->send(piece);
     if (i % 3 == 0) {
-      settle(loop, 1);
+      drain_loop(loop, 1);
       got += read_all();
     }
   }
@@ -71,19 +71,19 @@ TEST_F(Sockets, LoseNoByteBetweenTwoEvents) {
   EXPECT_EQ(got, expected);
 }
 
-TEST_F(Sockets, TellTheEndFromAFailure) {
+TEST_F(Sockets, DistinguishEndOfStreamFromAFailure) {
   connect();
   peer->send("x");
   peer->finish_sending();
   ASSERT_TRUE(eventually(loop, [&] { return socket->watch().peer_closed(); }));
   EXPECT_EQ(read_all(), "x");
-  EXPECT_EQ(last, Socket::Got::end);
+  EXPECT_EQ(last, Socket::ReadStatus::end);
 
   connect();
   peer->reset();
   ASSERT_TRUE(eventually(loop, [&] { return socket->watch().broken(); }));
   read_all();
-  EXPECT_EQ(last, Socket::Got::failure);
+  EXPECT_EQ(last, Socket::ReadStatus::failure);
 }
 
 TEST_F(Sockets, WriteAllPiecesAtOnceWhereTheyFit) {
@@ -121,7 +121,7 @@ TEST_F(Sockets, GiveUpOnAPeerThatReadsNothing) {
   EXPECT_EQ(written.take().error().fault, Fault::write_timeout);
 }
 
-TEST_F(Sockets, BearWithAPeerThatReadsSlowly) {
+TEST_F(Sockets, TolerateAPeerThatReadsSlowly) {
   connect(8 * 1024);
   const std::string body(3'000'000, 'b');
   auto written = socket->write({}, body, {}, 200ms);
@@ -139,7 +139,7 @@ TEST_F(Sockets, BearWithAPeerThatReadsSlowly) {
   EXPECT_TRUE(written.take());
 }
 
-TEST_F(Sockets, TellThatNobodyIsThereToWriteTo) {
+TEST_F(Sockets, FailWritesToAClosedPeer) {
   connect();
   peer->reset();
   ASSERT_TRUE(eventually(loop, [&] { return socket->watch().broken(); }));
@@ -156,7 +156,7 @@ TEST_F(Sockets, TellThatNobodyIsThereToWriteTo) {
   EXPECT_EQ(waiting.take().error().fault, Fault::client_gone);
 }
 
-TEST_F(Sockets, SayHowMuchTheyCouldSendAtOnce) {
+TEST_F(Sockets, ReportHowMuchWasSentAtOnce) {
   connect(8 * 1024);
   EXPECT_EQ(socket->write_now("hello"), 5u);
   const std::string much(5'000'000, 'b');
@@ -212,7 +212,7 @@ TEST(Dial, ConnectsToAListener) {
   }
 }
 
-TEST(Dial, SaysThatNobodyListens) {
+TEST(Dial, ReportsARefusedConnection) {
   Loop loop;
   const int fd = *Listener::bind(resolve("127.0.0.1", 0)->front());
   const Endpoint where = Listener::local_endpoint(fd);
@@ -224,11 +224,11 @@ TEST(Dial, SaysThatNobodyListens) {
 
   ASSERT_FALSE(*result);
   EXPECT_EQ(result->error().fault, Fault::connect_failed);
-  EXPECT_TRUE(result->error().replayable);
+  EXPECT_TRUE(result->error().not_processed);
   EXPECT_EQ(result->error().side, Side::backend);
 }
 
-TEST(Dial, GivesUpInTime) {
+TEST(Dial, TimesOut) {
   // A listener whose queue is full: the kernel drops what comes, and nobody answers.
   Loop loop;
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -247,7 +247,7 @@ TEST(Dial, GivesUpInTime) {
       close(**result);
     } else {
       EXPECT_EQ(result->error().fault, Fault::connect_timeout);
-      EXPECT_TRUE(result->error().replayable);
+      EXPECT_TRUE(result->error().not_processed);
       ++timed_out;
     }
   }
@@ -277,17 +277,17 @@ TEST(Dial, LeavesNothingOpenWhenItIsDropped) {
   close(fd);
 }
 
-TEST(Listener, SaysWhatIsInTheWay) {
+TEST(Listener, ReportsWhyBindFails) {
   const auto taken = Listener::bind(resolve("192.0.2.77", 80)->front());
   ASSERT_FALSE(taken);
   EXPECT_NE(taken.error().detail.find("192.0.2.77:80"), std::string::npos) << taken.error().detail;
 }
 
-TEST(Listener, SharesItsPortOnlyWithThoseThatAskTo) {
+TEST(Listener, SharesItsPortOnlyOnRequest) {
   const int first = *Listener::bind(resolve("127.0.0.1", 0)->front());
   const Endpoint where = Listener::local_endpoint(first);
   EXPECT_FALSE(Listener::bind(where));
-  const auto second = Listener::bind_beside(where);
+  const auto second = Listener::bind_shared(where);
   ASSERT_TRUE(second);
   close(first);
   close(*second);
@@ -308,10 +308,10 @@ TEST(Listener, WaitsWhenDescriptorsRunOutAndGoesOn) {
 
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
   ASSERT_EQ(::connect(client, where.address(), where.size), 0);
-  const std::uint64_t turns = loop.turns();
+  const std::uint64_t iterations = loop.iterations();
   loop.run_until([] { return false; }, Clock::now() + 250ms);
   EXPECT_TRUE(accepted.empty());
-  EXPECT_LT(loop.turns() - turns, 20u);  // it pauses, it does not spin
+  EXPECT_LT(loop.iterations() - iterations, 20u);  // it pauses, it does not spin
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
 
   EXPECT_TRUE(eventually(loop, [&] { return accepted.size() == 1; }));

@@ -39,18 +39,18 @@ class Tls : public testing::Test {
     client.reset();
   }
 
-  std::shared_ptr<const TlsServer> policy(const ListenerTlsConfig& config,
-                                          TlsServer::Options options = {}) {
-    auto built = TlsServer::build(config, "public", std::move(options));
+  std::shared_ptr<const TlsServerContext> policy(const ListenerTlsConfig& config,
+                                                 TlsServerContext::Options options = {}) {
+    auto built = TlsServerContext::build(config, "public", std::move(options));
     EXPECT_TRUE(built) << built.error().detail;
     return *built;
   }
-  std::shared_ptr<const TlsServer> plain_policy(TlsServer::Options options = {}) {
+  std::shared_ptr<const TlsServerContext> plain_policy(TlsServerContext::Options options = {}) {
     return policy({.certificates = {{localhost.cert, localhost.key}}}, std::move(options));
   }
-  std::shared_ptr<const TlsClient> trust(PoolTlsConfig config = {}) {
+  std::shared_ptr<const TlsClientContext> trust(PoolTlsConfig config = {}) {
     if (config.ca.empty()) config.ca = authority.file();
-    auto built = TlsClient::build(config);
+    auto built = TlsClientContext::build(config);
     EXPECT_TRUE(built) << built.error().detail;
     return *built;
   }
@@ -59,13 +59,13 @@ class Tls : public testing::Test {
   struct Asked {
     std::string name = "localhost";
     AlpnOffer offer = AlpnOffer::http2_or_http1;
-    std::shared_ptr<TlsSessions> sessions;
+    std::shared_ptr<TlsSessionCache> sessions;
     int buffer_bytes = 0;
   };
-  void shake(std::shared_ptr<const TlsServer> ours, std::shared_ptr<const TlsClient> theirs,
-             Asked asked) {
+  void shake(std::shared_ptr<const TlsServerContext> ours,
+             std::shared_ptr<const TlsClientContext> theirs, Asked asked) {
     clear();
-    const Ends ends = connected_ends(asked.buffer_bytes);
+    const SocketPair ends = connected_pair(asked.buffer_bytes);
     server = std::make_unique<Socket>(loop, ends.ours);
     client = std::make_unique<Socket>(loop, ends.theirs);
     accepting = server->accept_tls(std::move(ours), Clock::now() + 10s);
@@ -75,7 +75,8 @@ class Tls : public testing::Test {
     accepted.emplace(accepting.take());
     connected.emplace(connecting.take());
   }
-  void shake(std::shared_ptr<const TlsServer> ours, std::shared_ptr<const TlsClient> theirs) {
+  void shake(std::shared_ptr<const TlsServerContext> ours,
+             std::shared_ptr<const TlsClientContext> theirs) {
     shake(std::move(ours), std::move(theirs), Asked());
   }
   void shake() { shake(plain_policy(), trust()); }
@@ -87,7 +88,7 @@ class Tls : public testing::Test {
     while (socket.watch().readable()) {
       const auto got = socket.read_some(bytes, sizeof bytes);
       last = got.got;
-      if (got.got != Socket::Got::bytes) break;
+      if (got.got != Socket::ReadStatus::bytes) break;
       all.append(bytes, got.size);
     }
     return all;
@@ -97,11 +98,11 @@ class Tls : public testing::Test {
     EXPECT_TRUE(eventually(loop, [&] { return all += read_some(socket), all.size() >= size; }));
     return all;
   }
-  Socket::Got read_to_end(Socket& socket) {
-    last = Socket::Got::nothing_yet;
+  Socket::ReadStatus read_to_end(Socket& socket) {
+    last = Socket::ReadStatus::would_block;
     eventually(loop, [&] {
       read_some(socket);
-      return last == Socket::Got::end || last == Socket::Got::failure;
+      return last == Socket::ReadStatus::end || last == Socket::ReadStatus::failure;
     });
     return last;
   }
@@ -112,7 +113,7 @@ class Tls : public testing::Test {
     ASSERT_EQ(read_bytes(*client, 5), "hello");
   }
 
-  CertificateFolder folder;
+  CertificateDirectory folder;
   Authority authority{folder, "authority"};
   Authority stranger{folder, "stranger"};
   IdentityFiles localhost = authority.issue(
@@ -125,7 +126,7 @@ class Tls : public testing::Test {
   Task<Result<Done>> connecting;
   std::optional<Result<Done>> accepted;
   std::optional<Result<Done>> connected;
-  Socket::Got last = Socket::Got::nothing_yet;
+  Socket::ReadStatus last = Socket::ReadStatus::would_block;
 };
 
 // ---- handshakes ---------------------------------------------------------------------------------
@@ -180,7 +181,7 @@ TEST_F(Tls, ChoosesTheCertificateByName) {
   EXPECT_EQ(connected->error().detail, "host name does not match x.y.wild.test");
 }
 
-TEST_F(Tls, RefusesABackendThatIsNotTheOneAskedFor) {
+TEST_F(Tls, RejectsABackendWithTheWrongName) {
   const auto verdict = [&](const IdentityFiles& files, PoolTlsConfig believed,
                            const std::string& name) {
     shake(policy({.certificates = {{files.cert, files.key}}}), trust(std::move(believed)),
@@ -189,7 +190,7 @@ TEST_F(Tls, RefusesABackendThatIsNotTheOneAskedFor) {
     if (*connected) return std::string();
     EXPECT_EQ(connected->error().fault, Fault::tls_failed);
     EXPECT_EQ(connected->error().side, Side::backend);
-    EXPECT_TRUE(connected->error().replayable);
+    EXPECT_TRUE(connected->error().not_processed);
     EXPECT_EQ(client->tls_outcome(), TlsOutcome::certificate);
     EXPECT_FALSE(*accepted);
     return connected->error().detail;
@@ -206,7 +207,7 @@ TEST_F(Tls, RefusesABackendThatIsNotTheOneAskedFor) {
               HasSubstr("unable to get local issuer certificate"));
 }
 
-TEST_F(Tls, BelievesAnybodyWhenToldTo) {
+TEST_F(Tls, SkipsVerificationWhenConfigured) {
   shake(plain_policy(), trust({.verify = false, .ca = stranger.file()}), {.name = "whoever"});
   ASSERT_TRUE(shaken());
   EXPECT_FALSE(client->tls()->verified);
@@ -234,7 +235,7 @@ TEST_F(Tls, AsksClientsForCertificates) {
     EXPECT_FALSE(*accepted);
     EXPECT_EQ(server->tls_outcome(), TlsOutcome::certificate) << accepted->error().detail;
     if (*connected) {
-      EXPECT_EQ(read_to_end(*client), Socket::Got::failure);
+      EXPECT_EQ(read_to_end(*client), Socket::ReadStatus::failure);
     }
   }
 
@@ -251,7 +252,7 @@ TEST_F(Tls, AsksClientsForCertificates) {
 }
 
 TEST_F(Tls, GivesUpOnAPeerThatStalls) {
-  const Ends ends = connected_ends();
+  const SocketPair ends = connected_pair();
   server = std::make_unique<Socket>(loop, ends.ours);
   Peer peer(loop, ends.theirs);
   accepting = server->accept_tls(plain_policy(), Clock::now() + 100ms);
@@ -260,7 +261,7 @@ TEST_F(Tls, GivesUpOnAPeerThatStalls) {
   EXPECT_FALSE(accepting.take());
   EXPECT_EQ(server->tls_outcome(), TlsOutcome::timeout);
 
-  const Ends more = connected_ends();
+  const SocketPair more = connected_pair();
   client = std::make_unique<Socket>(loop, more.ours);
   Peer silent(loop, more.theirs);
   connecting =
@@ -269,13 +270,13 @@ TEST_F(Tls, GivesUpOnAPeerThatStalls) {
   auto result = connecting.take();
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().fault, Fault::connect_timeout);
-  EXPECT_TRUE(result.error().replayable);
+  EXPECT_TRUE(result.error().not_processed);
 }
 
-TEST_F(Tls, TellsWhoSpeaksSomethingElse) {
+TEST_F(Tls, DetectsAPeerThatDoesNotSpeakTls) {
   for (const char* hello :
        {"GET / HTTP/1.1\r\nhost: a\r\n\r\n", "DELETE /", "\x05\x01\x00", "PRI"}) {
-    const Ends ends = connected_ends();
+    const SocketPair ends = connected_pair();
     server = std::make_unique<Socket>(loop, ends.ours);
     Peer peer(loop, ends.theirs);
     accepting = server->accept_tls(plain_policy(), Clock::now() + 10s);
@@ -283,7 +284,7 @@ TEST_F(Tls, TellsWhoSpeaksSomethingElse) {
     ASSERT_TRUE(eventually(loop, [&] { return accepting.ready(); }));
     EXPECT_FALSE(accepting.take());
     EXPECT_EQ(server->tls_outcome(), TlsOutcome::not_tls);
-    server->forget_tls();
+    server->discard_tls();
     EXPECT_EQ(server->write_now("in the clear"), 12u);
     EXPECT_EQ(peer.read_bytes(12), "in the clear");
     clear();
@@ -294,11 +295,11 @@ TEST_F(Tls, RefusesPlaintextBeforeTheServersHello) {
   for (const std::string& hello :
        {std::string("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"),
         std::string("\x17\x03\x03\x00\x05hello", 10), std::string("\x14\x03\x03\x00\x01\x01", 6)}) {
-    const Ends ends = connected_ends();
+    const SocketPair ends = connected_pair();
     client = std::make_unique<Socket>(loop, ends.ours);
     Peer peer(loop, ends.theirs);
     peer.send(hello);
-    settle(loop);
+    drain_loop(loop);
     connecting =
         client->connect_tls(trust(), "localhost", AlpnOffer::http1, nullptr, Clock::now() + 10s);
     peer.finish_sending();
@@ -310,8 +311,8 @@ TEST_F(Tls, RefusesPlaintextBeforeTheServersHello) {
   }
 }
 
-TEST_F(Tls, TellsAPeerThatLeavesDuringTheHandshake) {
-  const Ends ends = connected_ends();
+TEST_F(Tls, DetectsAPeerThatClosesDuringTheHandshake) {
+  const SocketPair ends = connected_pair();
   server = std::make_unique<Socket>(loop, ends.ours);
   Peer peer(loop, ends.theirs);
   accepting = server->accept_tls(plain_policy(), Clock::now() + 10s);
@@ -326,7 +327,7 @@ TEST_F(Tls, TellsAPeerThatLeavesDuringTheHandshake) {
 TEST_F(Tls, ResumesSessions) {
   const auto ours = plain_policy();
   const auto theirs = trust();
-  const auto sessions = std::make_shared<TlsSessions>();
+  const auto sessions = std::make_shared<TlsSessionCache>();
   shake(ours, theirs, {.sessions = sessions});
   greet();
   for (int i = 0; i < 3; ++i) {
@@ -345,7 +346,7 @@ TEST_F(Tls, RotatesTicketKeysAndKeepsOldOnes) {
   Instant now = Clock::now();
   const auto ours = plain_policy({.clock = [&now] { return now; }});
   const auto theirs = trust();
-  const auto first = std::make_shared<TlsSessions>();
+  const auto first = std::make_shared<TlsSessionCache>();
   shake(ours, theirs, {.sessions = first});
   greet();
 
@@ -375,7 +376,7 @@ TEST_F(Tls, ResumesNoSessionOfAnotherPolicyOrName) {
   const auto open_policy = policy(open);
   const auto closed_policy = policy(closed);
   const auto certified = trust({.cert = good.cert, .key = good.key});
-  const auto sessions = std::make_shared<TlsSessions>();
+  const auto sessions = std::make_shared<TlsSessionCache>();
 
   shake(closed_policy, certified, {.sessions = sessions});
   greet();
@@ -388,7 +389,7 @@ TEST_F(Tls, ResumesNoSessionOfAnotherPolicyOrName) {
   ASSERT_TRUE(shaken());
   EXPECT_FALSE(server->tls()->resumed);
 
-  const auto anonymous = std::make_shared<TlsSessions>();
+  const auto anonymous = std::make_shared<TlsSessionCache>();
   shake(open_policy, trust(), {.sessions = anonymous});
   greet();
   shake(closed_policy, trust(), {.sessions = anonymous});
@@ -411,15 +412,15 @@ TEST_F(Tls, StaysReadableUntilEverythingIsTaken) {
   auto written = client->write(noise(20'000), {}, {}, 1s);
   ASSERT_TRUE(written.ready());
   ASSERT_TRUE(eventually(loop, [&] { return server->watch().readable(); }));
-  settle(loop);
+  drain_loop(loop);
   std::string got;
   char byte;
   while (server->watch().readable()) {  // no event tells of what OpenSSL holds
-    if (server->read_some(&byte, 1).got != Socket::Got::bytes) break;
+    if (server->read_some(&byte, 1).got != Socket::ReadStatus::bytes) break;
     got += byte;
   }
   EXPECT_EQ(got, noise(20'000));
-  EXPECT_EQ(server->read_some(&byte, 1).got, Socket::Got::nothing_yet);
+  EXPECT_EQ(server->read_some(&byte, 1).got, Socket::ReadStatus::would_block);
   EXPECT_FALSE(server->watch().readable());
 }
 
@@ -430,9 +431,9 @@ TEST_F(Tls, WaitsForTheRestOfARecordWithoutSpinning) {
   ASSERT_TRUE(written.ready());
   ASSERT_TRUE(eventually(loop, [&] { return server->watch().readable(); }));
   EXPECT_EQ(read_bytes(*server, 10), "0123456789");
-  const std::uint64_t turns = loop.turns();
+  const std::uint64_t iterations = loop.iterations();
   loop.run_until([] { return false; }, Clock::now() + 50ms);
-  EXPECT_LT(loop.turns() - turns, 10u);
+  EXPECT_LT(loop.iterations() - iterations, 10u);
 }
 
 TEST_F(Tls, WritesMuchToASlowReader) {
@@ -494,12 +495,12 @@ TEST_F(Tls, SendsAtOnceWhatFits) {
 
 // ---- ends ---------------------------------------------------------------------------------------
 
-TEST_F(Tls, TellsAnEndThatWasMeantFromACut) {
+TEST_F(Tls, DistinguishesCloseNotifyFromTruncation) {
   shake();
   auto written = client->write("last words", {}, {}, 1s);
   client->shutdown_write();
   EXPECT_EQ(read_bytes(*server, 10), "last words");
-  EXPECT_EQ(read_to_end(*server), Socket::Got::end);
+  EXPECT_EQ(read_to_end(*server), Socket::ReadStatus::end);
   auto answer = server->write("still here", {}, {}, 1s);
   EXPECT_EQ(read_bytes(*client, 10), "still here");
 
@@ -507,35 +508,35 @@ TEST_F(Tls, TellsAnEndThatWasMeantFromACut) {
   written = client->write("last words", {}, {}, 1s);
   shutdown(client->fd(), SHUT_WR);  // somebody between them ends the connection
   EXPECT_EQ(read_bytes(*server, 10), "last words");
-  EXPECT_EQ(read_to_end(*server), Socket::Got::failure);
+  EXPECT_EQ(read_to_end(*server), Socket::ReadStatus::failure);
 
   shake();
   greet();         // nothing is left unread, or closing would break the connection
   client.reset();  // closing says so
-  EXPECT_EQ(read_to_end(*server), Socket::Got::end);
+  EXPECT_EQ(read_to_end(*server), Socket::ReadStatus::end);
 
   shake();
   client->reset();
   client.reset();  // a reset does not
-  EXPECT_EQ(read_to_end(*server), Socket::Got::failure);
+  EXPECT_EQ(read_to_end(*server), Socket::ReadStatus::failure);
 }
 
-TEST_F(Tls, FailsOnBytesThatWereChanged) {
+TEST_F(Tls, FailsOnTamperedBytes) {
   shake();
   const std::string forged(
       "\x17\x03\x03\x00\x20"
       "0123456789abcdef0123456789abcdef",
       37);
   ASSERT_EQ(send(client->fd(), forged.data(), forged.size(), 0), 37);
-  EXPECT_EQ(read_to_end(*server), Socket::Got::failure);
+  EXPECT_EQ(read_to_end(*server), Socket::ReadStatus::failure);
   auto written = server->write("x", {}, {}, 1s);
   ASSERT_TRUE(written.ready());
   EXPECT_FALSE(written.take());
 }
 
-TEST_F(Tls, BearsWithKeyUpdatesButNotWithAFlood) {
+TEST_F(Tls, ToleratesKeyUpdatesButNotAFlood) {
   // A client of OpenSSL alone, which can be told to do what ours never does.
-  const Ends ends = connected_ends();
+  const SocketPair ends = connected_pair();
   server = std::make_unique<Socket>(loop, ends.ours);
   Peer peer(loop, ends.theirs);  // wakes the loop
   const std::unique_ptr<SSL_CTX, void (*)(SSL_CTX*)> context(SSL_CTX_new(TLS_client_method()),
@@ -560,40 +561,40 @@ TEST_F(Tls, BearsWithKeyUpdatesButNotWithAFlood) {
   EXPECT_EQ(got, "answer");
 
   for (int i = 0; i < 100; ++i) ASSERT_TRUE(update());
-  EXPECT_EQ(read_to_end(*server), Socket::Got::failure);
+  EXPECT_EQ(read_to_end(*server), Socket::ReadStatus::failure);
 }
 
-TEST_F(Tls, KnowsAnIdleConnectionFromOneThatHasEnded) {
+TEST_F(Tls, DistinguishesAnIdleConnectionFromAClosedOne) {
   shake();
-  settle(loop);
+  drain_loop(loop);
   ASSERT_TRUE(client->watch().readable());  // session tickets
-  EXPECT_TRUE(client->idle_and_quiet(false));
+  EXPECT_TRUE(client->is_idle_and_open(false));
   EXPECT_FALSE(client->watch().readable());
-  EXPECT_TRUE(client->idle_and_quiet(true));
+  EXPECT_TRUE(client->is_idle_and_open(true));
 
   auto written = server->write("x", {}, {}, 1s);
-  EXPECT_FALSE(client->idle_and_quiet(true));  // whether an event has told of it or not
+  EXPECT_FALSE(client->is_idle_and_open(true));  // whether an event has told of it or not
 
   shake();
-  EXPECT_TRUE(client->idle_and_quiet(true));
+  EXPECT_TRUE(client->is_idle_and_open(true));
   server->shutdown_write();
-  EXPECT_FALSE(client->idle_and_quiet(true));
+  EXPECT_FALSE(client->is_idle_and_open(true));
 }
 
 // ---- files --------------------------------------------------------------------------------------
 
-TEST_F(Tls, NamesTheFileThatCannotBeUsedAndTheCure) {
+TEST_F(Tls, ReportsAnUnusableFileAndTheFix) {
   const auto expired = authority.issue("expired", {.common_name = "e", .ends_in = -60});
   const auto other = authority.issue("other", {.common_name = "o"});
   const std::string text = folder.write("text.pem", "not a certificate\n");
   const auto only_problem = [](const std::string& cert, const std::string& key,
                                const std::string& ca = {}) {
-    const auto problems = TlsServer::check({.certificates = {{cert, key}}, .client_ca = ca});
+    const auto problems = TlsServerContext::check({.certificates = {{cert, key}}, .client_ca = ca});
     EXPECT_EQ(problems.size(), 1u);
     return problems.empty() ? TlsProblem{} : problems.front();
   };
 
-  EXPECT_TRUE(TlsServer::check({.certificates = {{localhost.cert, localhost.key}}}).empty());
+  EXPECT_TRUE(TlsServerContext::check({.certificates = {{localhost.cert, localhost.key}}}).empty());
 
   auto problem = only_problem(folder.file("none.pem"), localhost.key);
   EXPECT_EQ(problem.key, "certificates[0].cert");
@@ -618,12 +619,13 @@ TEST_F(Tls, NamesTheFileThatCannotBeUsedAndTheCure) {
   EXPECT_TRUE(problem.warning);
   EXPECT_THAT(problem.message, HasSubstr("expired on"));
 
-  const auto built = TlsServer::build({.certificates = {{localhost.cert, other.key}}}, "public");
+  const auto built =
+      TlsServerContext::build({.certificates = {{localhost.cert, other.key}}}, "public");
   ASSERT_FALSE(built);
   EXPECT_THAT(built.error().detail, HasSubstr("listener public: tls.certificates[0].key: the key"));
   EXPECT_EQ(policy({.certificates = {{expired.cert, expired.key}}})->warnings().size(), 1u);
 
-  const auto problems = TlsClient::check({.ca = text, .cert = text, .key = other.key});
+  const auto problems = TlsClientContext::check({.ca = text, .cert = text, .key = other.key});
   ASSERT_EQ(problems.size(), 2u);
   EXPECT_EQ(problems[0].key, "cert");
   EXPECT_EQ(problems[1].key, "ca");

@@ -129,9 +129,9 @@ class Attack : public Chain {
       outcome.statuses = statuses_of(got);
       return client->ended() || (bytes.empty() && outcome.statuses.size() >= answers);
     }));
-    settle(loop);
+    drain_loop(loop);
     naive.serve();
-    settle(loop);
+    drain_loop(loop);
     got += client->seen();
     outcome.statuses = statuses_of(got);
     outcome.closed = client->ended();

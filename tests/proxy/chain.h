@@ -11,7 +11,7 @@
 #include "evenkeel/net/listener.h"
 #include "evenkeel/proxy/plan.h"
 #include "wire/peer.h"
-#include "wire/test_host.h"
+#include "wire/test_callbacks.h"
 
 namespace evenkeel {
 
@@ -45,7 +45,10 @@ class ScriptedServer {
 
 class Chain : public testing::Test {
  protected:
-  Chain() : server(loop), sheets(1), ledger(loop, sheets.sheet(0), nullptr) {
+  Chain()
+      : server(loop),
+        metrics_registry(1),
+        recorder(loop, metrics_registry.worker_metrics(0), nullptr) {
     PoolConfig pool{.name = "pool"};
     pool.backends.push_back({.address = server.address()});
     config.pools.push_back(pool);
@@ -55,34 +58,34 @@ class Chain : public testing::Test {
 
   /// Builds what `config` says. Called by the first `connect` otherwise.
   void build() {
-    fleet = *Fleet::build(config);
-    host.handler = std::make_shared<Plan>(std::make_shared<const Config>(config), fleet,
-                                          WorkerContext{loop, sheets, 0, ledger});
+    pool_set = *PoolSet::build(config);
+    host.handler = std::make_shared<Plan>(std::make_shared<const Config>(config), pool_set,
+                                          WorkerContext{loop, metrics_registry, 0, recorder});
   }
   std::unique_ptr<Peer> connect(int buffer_bytes = 0) {
     if (host.handler == nullptr) build();
-    const Ends ends = connected_ends(buffer_bytes);
+    const SocketPair ends = connected_pair(buffer_bytes);
     loop.spawn(serve_http1(std::make_unique<Socket>(loop, ends.ours),
                            resolve("192.0.2.7", 5555)->front(), options, host));
     return std::make_unique<Peer>(loop, ends.theirs);
   }
   /// Requests that are counted as being at the server.
   std::uint32_t in_flight() const {
-    return fleet->pools()[0].state->backends()[0]->load().in_flight();
+    return pool_set->pools()[0].state->backends()[0]->load().in_flight();
   }
   /// Nothing is held any more: neither places nor links nor requests.
   bool at_rest() {
-    return eventually(loop, [&] { return in_flight() == 0 && sheets.in_flight(1) == 0; });
+    return eventually(loop, [&] { return in_flight() == 0 && metrics_registry.in_flight(1) == 0; });
   }
 
   Loop loop;
   ScriptedServer server;
-  Sheets sheets;
-  Ledger ledger;
+  MetricsRegistry metrics_registry;
+  RequestRecorder recorder;
   Config config;
   FrontendOptions options;
-  std::shared_ptr<const Fleet> fleet;
-  TestHost host;
+  std::shared_ptr<const PoolSet> pool_set;
+  TestCallbacks host;
 };
 
 /// A head without what the provenance filter puts on every request.

@@ -32,7 +32,7 @@ TEST_F(Chain, PassesARequestAndItsAnswer) {
   EXPECT_TRUE(at_rest());
 }
 
-TEST_F(Chain, TellsTheServerWhoAsks) {
+TEST_F(Chain, SetsForwardingHeaders) {
   auto client = connect();
   client->send(
       "GET / HTTP/1.1\r\nHost: api\r\nX-Forwarded-For: 10.0.0.1\r\nX-Request-Id: "
@@ -183,7 +183,7 @@ TEST_F(Chain, NeverUsesALinkAgainThatAnsweredEarly) {
   EXPECT_EQ(server.connection(0).seen(), "");
 }
 
-TEST_F(Chain, NeverPassesAnAnswerOnThatNobodyAskedFor) {
+TEST_F(Chain, NeverForwardsAnUnsolicitedResponse) {
   auto client = connect();
   client->send(get);
   server.connection(0).read_head();
@@ -228,7 +228,7 @@ TEST_F(Chain, ReplacesALinkThatDiedIdle) {
   EXPECT_EQ(plain(client->read_message()), ok_to_client);
 }
 
-TEST_F(Chain, AsksOnceMoreUnseenWhenALinkDiesUnderTheRequest) {
+TEST_F(Chain, RetriesOnceWhenAReusedLinkCloses) {
   for (const bool orderly : {true, false}) {
     auto client = connect();
     client->send(get);
@@ -252,7 +252,7 @@ TEST_F(Chain, AsksOnceMoreUnseenWhenALinkDiesUnderTheRequest) {
   }
 }
 
-TEST_F(Chain, AnswersWhenNobodyListens) {
+TEST_F(Chain, AnswersWhenTheBackendRefusesConnections) {
   server.stop_listening();
   auto client = connect();
   client->send("GET /v1/models HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -437,7 +437,7 @@ TEST_F(Chain, PausesTheServerForASlowReader) {
   while (left.size() < before) {  // until the kernel takes no more
     before = left.size();
     backend.send_some(left);
-    settle(loop, 20);
+    drain_loop(loop, 20);
   }
   // Buffers of the kernel on both sides, and nothing that grows with the answer.
   EXPECT_GT(left.size(), all.size() / 2);
@@ -446,7 +446,7 @@ TEST_F(Chain, PausesTheServerForASlowReader) {
   std::string got;
   while (!got.ends_with("\r\n0\r\n\r\n")) {
     backend.send_some(left);
-    settle(loop, 1);
+    drain_loop(loop, 1);
     got += client->seen();
     client->seen().clear();
   }
@@ -473,7 +473,7 @@ TEST_F(Chain, PausesTheClientForASlowServer) {
   while (left.size() < before) {
     before = left.size();
     client->send_some(left);
-    settle(loop, 20);
+    drain_loop(loop, 20);
   }
   EXPECT_GT(left.size(), 1'000'000u);
 
@@ -482,7 +482,7 @@ TEST_F(Chain, PausesTheClientForASlowServer) {
   backend.read_head();
   while (got < body.size()) {
     client->send_some(left);
-    settle(loop, 1);
+    drain_loop(loop, 1);
     got += backend.seen().size();
     backend.seen().clear();
   }

@@ -30,12 +30,12 @@ class GrpcChain : public Chain {
     return client;
   }
   std::uint64_t counted(std::size_t grpc_status) {
-    const GrpcCounters* counters = sheets.sheet(0).find_grpc(1, 1);
+    const GrpcStatusCounters* counters = metrics_registry.worker_metrics(0).find_grpc(1, 1);
     return counters == nullptr ? 0 : counters->value(grpc_status);
   }
 };
 
-TEST_F(GrpcChain, TellsTheServerWhatIsLeftOfTheDeadline) {
+TEST_F(GrpcChain, ForwardsTheRemainingDeadline) {
   auto client = client_with("grpc-timeout: 10S\r\n");
 
   const std::string left = value_in(server.connection(0).read_head(), "grpc-timeout");
@@ -45,13 +45,13 @@ TEST_F(GrpcChain, TellsTheServerWhatIsLeftOfTheDeadline) {
   EXPECT_GT(std::stoi(left), 5'000'000);
 }
 
-TEST_F(GrpcChain, SubtractsTheTimeInLineFromTheDeadline) {
+TEST_F(GrpcChain, SubtractsQueueTimeFromTheDeadline) {
   config.pools[0].limits.max_in_flight = 1;
   config.pools[0].limits.queue = {.size = 1, .timeout = 10s};
   auto first = client_with("");
   server.connection(0).read_head();
   auto second = client_with("grpc-timeout: 10S\r\n");
-  ASSERT_TRUE(eventually(loop, [&] { return sheets.waiting(1) == 1; }));
+  ASSERT_TRUE(eventually(loop, [&] { return metrics_registry.waiting(1) == 1; }));
   loop.run_until([] { return false; }, Clock::now() + 100ms);
   server.connection(0).read_bytes(5);
   server.connection(0).send(
@@ -63,7 +63,7 @@ TEST_F(GrpcChain, SubtractsTheTimeInLineFromTheDeadline) {
   EXPECT_LE(std::stoi(left), 9'900'000) << left;
 }
 
-TEST_F(GrpcChain, LetsGoOfAServerThatIsTooLate) {
+TEST_F(GrpcChain, DropsTheBackendAtTheDeadline) {
   auto client = client_with("grpc-timeout: 30m\r\n");
   server.connection(0).read_head();
 
@@ -76,7 +76,7 @@ TEST_F(GrpcChain, LetsGoOfAServerThatIsTooLate) {
   EXPECT_EQ(counted(4), 1u);
 }
 
-TEST_F(GrpcChain, SaysInTrailersThatTheServerBrokeOff) {
+TEST_F(GrpcChain, ReportsABrokenResponseInTrailers) {
   auto client = client_with("");
   server.connection(0).read_head();
   server.connection(0).send(
@@ -104,10 +104,10 @@ TEST_F(GrpcChain, AnswersACallThatNoRouteMatchesAsUnimplemented) {
   EXPECT_EQ(value_in(answer, "grpc-status"), "12");
   EXPECT_EQ(value_in(answer, "content-length"), "0");
   EXPECT_TRUE(at_rest());
-  EXPECT_EQ(sheets.sheet(0).find_grpc(0, 0)->value(12), 1u);
+  EXPECT_EQ(metrics_registry.worker_metrics(0).find_grpc(0, 0)->value(12), 1u);
 }
 
-TEST_F(GrpcChain, LetsStreamsOfGrpcRoutesPauseAndGrow) {
+TEST_F(GrpcChain, ExemptsGrpcRoutesFromBodyLimits) {
   options.body_bytes = 8;
   options.body_timeout = 50ms;
   config.routes[0].match.grpc = {"p.S"};

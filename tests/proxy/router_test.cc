@@ -115,7 +115,7 @@ class Routes : public testing::Test {
     Request request{.method = method, .authority = host, .path = path};
     if (!tenant.empty()) request.fields.add("X-Tenant", tenant);
     const auto found = router.route(request);
-    return found ? routes[*found].name : word_of(found.error().fault);
+    return found ? routes[*found].name : to_string(found.error().fault);
   }
 };
 
@@ -161,7 +161,7 @@ class CallRoutes : public testing::Test {
     Request request{.method = method, .authority = "a", .path = path};
     request.fields.add("content-type", type);
     const auto found = router.route(request);
-    return found ? routes[*found].name : word_of(found.error().fault);
+    return found ? routes[*found].name : to_string(found.error().fault);
   }
 };
 

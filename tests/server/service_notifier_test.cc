@@ -20,9 +20,9 @@ namespace {
 using namespace std::chrono_literals;
 
 /// Where systemd would listen: a datagram socket at a path, or at an abstract name.
-class Manager {
+class FakeSystemd {
  public:
-  explicit Manager(bool abstract) {
+  explicit FakeSystemd(bool abstract) {
     char folder[] = "/tmp/evenkeel-notify-XXXXXX";
     folder_ = mkdtemp(folder);
     name_ = (abstract ? "@" : "") + folder_ + "/notify";
@@ -37,14 +37,14 @@ class Manager {
     const timeval patience{.tv_sec = 20, .tv_usec = 0};
     setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
   }
-  ~Manager() {
+  ~FakeSystemd() {
     close(fd_);
     unlink(name_.c_str());
     rmdir(folder_.c_str());
   }
 
   /// The next datagram; "nothing" after a long wait.
-  std::string heard() const {
+  std::string receive() const {
     char text[4096];
     const ssize_t size = recv(fd_, text, sizeof text, 0);
     return size < 0 ? "nothing" : std::string(text, static_cast<std::size_t>(size));
@@ -75,23 +75,23 @@ class Notifier : public testing::TestWithParam<bool> {};
 INSTANTIATE_TEST_SUITE_P(Sockets, Notifier, testing::Bool(),
                          [](const auto& param) { return param.param ? "Abstract" : "AtAPath"; });
 
-TEST_P(Notifier, TellsEachStateInADatagram) {
-  const Manager manager(GetParam());
+TEST_P(Notifier, SendsOneDatagramPerState) {
+  const FakeSystemd manager(GetParam());
   ServiceNotifier notifier(reader_of({{"NOTIFY_SOCKET", manager.name()}}));
   EXPECT_TRUE(notifier.active());
 
   notifier.ready("serving 4 pools");
-  EXPECT_EQ(manager.heard(), "READY=1\nSTATUS=serving 4 pools");
+  EXPECT_EQ(manager.receive(), "READY=1\nSTATUS=serving 4 pools");
   notifier.status("two\nlines");
-  EXPECT_EQ(manager.heard(), "STATUS=two lines");
+  EXPECT_EQ(manager.receive(), "STATUS=two lines");
   notifier.extend_timeout(1500ms);
-  EXPECT_EQ(manager.heard(), "EXTEND_TIMEOUT_USEC=1500000");
+  EXPECT_EQ(manager.receive(), "EXTEND_TIMEOUT_USEC=1500000");
   notifier.stopping("draining 37 connections");
-  EXPECT_EQ(manager.heard(), "STOPPING=1\nSTATUS=draining 37 connections");
+  EXPECT_EQ(manager.receive(), "STOPPING=1\nSTATUS=draining 37 connections");
 }
 
-TEST(ServiceNotifier, TellsWhenAReloadBegan) {
-  const Manager manager(false);
+TEST(ServiceNotifier, SendsTheReloadTimestamp) {
+  const FakeSystemd manager(false);
   ServiceNotifier notifier(reader_of({{"NOTIFY_SOCKET", manager.name()}}));
   const auto monotonic_now = [] {
     timespec time{};
@@ -103,14 +103,15 @@ TEST(ServiceNotifier, TellsWhenAReloadBegan) {
   notifier.reloading();
   const auto after = monotonic_now();
 
-  const std::string heard = manager.heard();
+  const std::string receive = manager.receive();
   long long told = 0;
-  ASSERT_EQ(std::sscanf(heard.c_str(), "RELOADING=1\nMONOTONIC_USEC=%lld\n", &told), 1) << heard;
+  ASSERT_EQ(std::sscanf(receive.c_str(), "RELOADING=1\nMONOTONIC_USEC=%lld\n", &told), 1)
+      << receive;
   EXPECT_GE(told, before);
   EXPECT_LE(told, after);
 }
 
-TEST(ServiceNotifier, IsSilentWhereNobodyListens) {
+TEST(ServiceNotifier, SendsNothingWithoutANotifySocket) {
   const std::string too_long = "/" + std::string(sizeof(sockaddr_un::sun_path), 'x');
   for (const Variables& variables :
        {Variables{}, Variables{{"NOTIFY_SOCKET", ""}}, Variables{{"NOTIFY_SOCKET", "relative"}},
@@ -123,8 +124,8 @@ TEST(ServiceNotifier, IsSilentWhereNobodyListens) {
   gone.ready("to nobody");
 }
 
-TEST(ServiceNotifier, FeedsOnlyItsOwnWatchdog) {
-  const Manager manager(false);
+TEST(ServiceNotifier, IgnoresTheWatchdogOfAnotherProcess) {
+  const FakeSystemd manager(false);
   const auto watchdog = [&](Variables variables) {
     variables["NOTIFY_SOCKET"] = manager.name();
     return ServiceNotifier(reader_of(variables)).watchdog();
@@ -140,8 +141,8 @@ TEST(ServiceNotifier, FeedsOnlyItsOwnWatchdog) {
   EXPECT_EQ(watchdog({}), std::nullopt);
 }
 
-TEST(ServiceNotifier, WithholdsThePingWhileALoopDoesNotTurn) {
-  const Manager manager(false);
+TEST(ServiceNotifier, WithholdsThePingWhileALoopIsStalled) {
+  const FakeSystemd manager(false);
   ServiceNotifier notifier(
       reader_of({{"NOTIFY_SOCKET", manager.name()}, {"WATCHDOG_USEC", "100000"}}));
   Loop own;
@@ -153,16 +154,16 @@ TEST(ServiceNotifier, WithholdsThePingWhileALoopDoesNotTurn) {
 
   std::thread thread([&] { worker.run(); });
   own.run_until([&] { return !manager.silent(); }, Clock::now() + 20s);
-  EXPECT_EQ(manager.heard(), "WATCHDOG=1");
+  EXPECT_EQ(manager.receive(), "WATCHDOG=1");
   own.run_until([&] { return !manager.silent(); }, Clock::now() + 20s);
-  EXPECT_EQ(manager.heard(), "WATCHDOG=1") << "and again, as long as it turns";
+  EXPECT_EQ(manager.receive(), "WATCHDOG=1") << "and again, as long as it turns";
   worker.stop();
   thread.join();
   own.drop_spawned();
 }
 
-TEST(ServiceNotifier, EndsAtOnceWhereThereIsNoWatchdog) {
-  const Manager manager(false);
+TEST(ServiceNotifier, WatchdogTaskEndsWithoutAWatchdog) {
+  const FakeSystemd manager(false);
   ServiceNotifier notifier(reader_of({{"NOTIFY_SOCKET", manager.name()}}));
   Loop own;
 

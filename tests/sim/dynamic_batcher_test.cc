@@ -20,19 +20,19 @@ class Batching : public testing::Test {
  protected:
   void model(BatchingSpec spec) { batcher.emplace(spec); }
   void arrive(Duration after, std::uint32_t items = 1) {
-    batcher->add(requests.emplace_back(Queued{.items = items, .arrived = start + after}));
+    batcher->add(requests.emplace_back(QueuedRequest{.items = items, .arrived = start + after}));
   }
   /// How many requests an instance that is free then is given.
   std::size_t given(Duration after) const { return batcher->decide(start + after).requests; }
 
-  std::deque<Queued> requests;
+  std::deque<QueuedRequest> requests;
   std::optional<DynamicBatcher> batcher;
 };
 
-TEST_F(Batching, HasNothingToDoWhenNobodyWaits) {
+TEST_F(Batching, HasNothingToDoWhenTheQueueIsEmpty) {
   model({.max_queue_delay = 1ms});
   EXPECT_EQ(given(0ms), 0u);
-  EXPECT_EQ(batcher->decide(start).again, never);
+  EXPECT_EQ(batcher->decide(start).retry_at, never);
 }
 
 TEST_F(Batching, TakesAllThatWaitWithoutADelay) {
@@ -57,7 +57,7 @@ TEST_F(Batching, WaitsForOthersAsLongAsTheFirstMayWait) {
   arrive(0us);
   arrive(60us);
   EXPECT_EQ(given(60us), 0u);
-  EXPECT_EQ(batcher->decide(start + 60us).again, start + 100us);
+  EXPECT_EQ(batcher->decide(start + 60us).retry_at, start + 100us);
   EXPECT_EQ(given(99us), 0u);
   EXPECT_EQ(given(100us), 2u);
 }
@@ -111,18 +111,18 @@ TEST_F(Batching, CountsTheItemsOfARequestAndNeverSplitsIt) {
   EXPECT_EQ(given(0ms), 2u);
 }
 
-TEST_F(Batching, ForgetsWhoeverLeaves) {
+TEST_F(Batching, ForgetsRemovedRequests) {
   model({.max_batch_size = 8});
   arrive(0ms);
   arrive(1ms);
   batcher->remove(requests[0]);
   EXPECT_EQ(batcher->waiting(), 1u);
   const auto batch = batcher->take(1);
-  EXPECT_EQ(batch, std::vector<Queued*>{&requests[1]});
+  EXPECT_EQ(batch, std::vector<QueuedRequest*>{&requests[1]});
   EXPECT_EQ(batcher->waiting(), 0u);
 }
 
-TEST_F(Batching, KnowsWhenItsLineIsFull) {
+TEST_F(Batching, KnowsWhenItsQueueIsFull) {
   model({.max_queue_size = 2});
   arrive(0ms);
   EXPECT_FALSE(batcher->full());
@@ -138,7 +138,7 @@ TEST_F(Batching, CostsLessByTheItemTheMoreThereAre) {
 
 /// Whatever comes: batches are in order, never too large, and nobody waits beyond the delay for an
 /// instance that is free.
-TEST(DynamicBatcher, KeepsItsPromisesForAnyArrivals) {
+TEST(DynamicBatcher, HoldsItsInvariantsForRandomArrivals) {
   std::mt19937 random(7);
   for (int round = 0; round < 300; ++round) {
     BatchingSpec spec{.max_batch_size = 1 + static_cast<std::uint32_t>(random() % 12),
@@ -148,25 +148,25 @@ TEST(DynamicBatcher, KeepsItsPromisesForAnyArrivals) {
                                      static_cast<std::uint32_t>(random()) % spec.max_batch_size);
     }
     DynamicBatcher batcher(spec);
-    std::deque<Queued> requests;
+    std::deque<QueuedRequest> requests;
     std::size_t taken = 0;
     Instant now = start;
     for (int step = 0; step < 100; ++step) {
       now += std::chrono::microseconds(random() % 80);
       if (random() % 3 != 0) {
         batcher.add(requests.emplace_back(
-            Queued{.items = 1 + static_cast<std::uint32_t>(random()) % spec.max_batch_size,
-                   .arrived = now}));
+            QueuedRequest{.items = 1 + static_cast<std::uint32_t>(random()) % spec.max_batch_size,
+                          .arrived = now}));
       }
       const auto decision = batcher.decide(now);
       if (decision.requests == 0) {
         if (batcher.waiting() == 0) continue;
-        ASSERT_GT(decision.again, now);
-        ASSERT_LE(decision.again, requests[taken].arrived + spec.max_queue_delay);
+        ASSERT_GT(decision.retry_at, now);
+        ASSERT_LE(decision.retry_at, requests[taken].arrived + spec.max_queue_delay);
         continue;
       }
       std::uint32_t items = 0;
-      for (Queued* each : batcher.take(decision.requests)) {
+      for (QueuedRequest* each : batcher.take(decision.requests)) {
         ASSERT_EQ(each, &requests[taken++]);
         items += each->items;
       }

@@ -229,7 +229,7 @@ TEST(Engine, TheLastTokenOfAPromptIsComputedEvenIfAllOfItIsCached) {
   EXPECT_EQ(step->prefill_tokens, 16u);
 }
 
-TEST(Engine, TwoOfOnePrefixInOneStepShareItsBlocks) {
+TEST(Engine, RequestsOfOneStepShareAPrefix) {
   Engine engine(plain_spec());
   auto first = make(320, 5, hashes(1, 20));
   auto second = make(320, 5, hashes(1, 20));
@@ -256,7 +256,7 @@ TEST(Engine, AnAnswerIsCachedForTheNextTurnOfItsConversation) {
   EXPECT_EQ(second_turn->cached_tokens(), 64u);
 }
 
-TEST(Engine, WhoRunsOutOfBlocksPreemptsTheYoungestWhichStartsAnewFromTheHeadOfTheLine) {
+TEST(Engine, OutOfBlocksPreemptsTheYoungestWhichRestartsFromTheQueueHead) {
   EngineSpec spec = plain_spec();
   spec.kv_blocks = 9;  // 8 blocks of 16
   Engine engine(spec);
@@ -300,7 +300,7 @@ TEST(Engine, AbortFreesTheBlocksOfARunningRequestAtOnce) {
   EXPECT_FALSE(engine.start_step().has_value());
 }
 
-TEST(Engine, AbortTakesAWaitingRequestOutOfTheLine) {
+TEST(Engine, AbortRemovesAQueuedRequest) {
   EngineSpec spec = plain_spec();
   spec.max_sequences = 1;
   Engine engine(spec);
@@ -345,7 +345,7 @@ TEST(Engine, AnOutputIsCutWhereTheContextIsFull) {
   EXPECT_EQ(tokens, 4u);
 }
 
-TEST(Engine, AtRestNothingIsHeldWhateverHappenedBefore) {
+TEST(Engine, AnIdleEngineHoldsNoBlocks) {
   EngineSpec spec = plain_spec();
   spec.kv_blocks = 60;
   spec.max_batched_tokens = 128;

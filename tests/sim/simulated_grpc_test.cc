@@ -14,7 +14,7 @@
 #include "evenkeel/inference/kserve_grpc.h"
 #include "evenkeel/wire/link.h"
 #include "sim/simulated_server.h"
-#include "wire/fed_body.h"
+#include "wire/scripted_body.h"
 
 namespace evenkeel {
 namespace {
@@ -30,7 +30,7 @@ class Call {
  public:
   Call(Loop& loop, Endpoint endpoint, std::string path, std::string type = "application/grpc",
        bool grpc_errors = false)
-      : feed_(std::make_shared<Feed>(loop)),
+      : feed_(std::make_shared<BodyFeed>(loop)),
         task_(run(loop, endpoint, std::move(path), std::move(type), grpc_errors)) {}
 
   void send(std::string_view sent) {
@@ -57,7 +57,7 @@ class Call {
     Request request{.method = "POST", .authority = "sim", .path = path, .wants_trailers = true};
     request.fields.add("content-type", type);
     if (grpc_errors) request.fields.add("triton_grpc_error", "true");
-    request.body = std::make_unique<FedBody>(feed_);
+    request.body = std::make_unique<ScriptedBody>(feed_);
     auto response = co_await link->send(request);
     if (!response) co_return;
     http_status = response->status;
@@ -81,7 +81,7 @@ class Call {
   }
 
   LinkOptions options_;
-  std::shared_ptr<Feed> feed_;
+  std::shared_ptr<BodyFeed> feed_;
   Task<void> task_;
 };
 
@@ -114,7 +114,7 @@ class GrpcSim : public testing::Test {
     ASSERT_TRUE(fd.ok());
     endpoint_ = Listener::local_endpoint(*fd);
     server_ = std::make_unique<SimulatedServer>(loop_, options, *find_preset(options.preset),
-                                                *find_engine_kind(options.engine), *fd);
+                                                *parse_engine_kind(options.engine), *fd);
   }
   std::unique_ptr<Call> begin(std::string_view method, bool grpc_errors = false) {
     return std::make_unique<Call>(loop_, endpoint_, std::string(service) + std::string(method),
@@ -163,7 +163,7 @@ class GrpcSim : public testing::Test {
   std::unique_ptr<SimulatedServer> server_;
 };
 
-TEST_F(GrpcSim, TellsHowItIs) {
+TEST_F(GrpcSim, ReportsHealthAndMetadata) {
   start();
   EXPECT_EQ(ask("ServerLive")->messages, std::vector{encode_readiness(true)});
   EXPECT_EQ(ask("ServerReady")->messages, std::vector{encode_readiness(true)});
@@ -204,7 +204,7 @@ TEST_F(GrpcSim, AnswersGrpcsHealthCheck) {
   EXPECT_EQ(check(), ServingStatus::not_serving);
 }
 
-TEST_F(GrpcSim, DoesNotImplementWhatItDoesNotKnow) {
+TEST_F(GrpcSim, ReturnsUnimplementedForUnknownMethods) {
   start();
   EXPECT_EQ(ask("TraceSetting")->status, "12");
   Call other(loop_, endpoint_, "/other.Service/Method");
@@ -231,7 +231,7 @@ TEST_F(GrpcSim, IsAnIdentityModel) {
   EXPECT_EQ(response->outputs[0].data, tensor(2).data);
 }
 
-TEST_F(GrpcSim, SendsOnlyTheOutputsThatAreWanted) {
+TEST_F(GrpcSim, SendsOnlyRequestedOutputs) {
   start();
   InferTensor second = tensor();
   second.name = "other";
@@ -246,7 +246,7 @@ TEST_F(GrpcSim, SendsOnlyTheOutputsThatAreWanted) {
   EXPECT_EQ(wanting("nothing")->status, "3");
 }
 
-TEST_F(GrpcSim, SaysWhatIsWrongWithARequest) {
+TEST_F(GrpcSim, ReportsInvalidRequests) {
   start();
   const auto why = [&](std::string_view message) {
     const auto call = ask("ModelInfer", message);
@@ -264,7 +264,7 @@ TEST_F(GrpcSim, SaysWhatIsWrongWithARequest) {
   EXPECT_EQ(why("\xff"), "3 the message is no ModelInferRequest");
 }
 
-TEST_F(GrpcSim, SaysWhatIsWrongWithTheFraming) {
+TEST_F(GrpcSim, ReportsFramingErrors) {
   start();
   const auto status_of_bytes = [&](std::string bytes) {
     auto call = begin("ModelInfer");
@@ -344,7 +344,7 @@ TEST_F(GrpcSim, BatchesRequestsOverHttpToo) {
   EXPECT_EQ(metric("nv_inference_exec_count"), 2);
 }
 
-TEST_F(GrpcSim, TellsHowManyWaitAndRefusesMoreThanItHasRoomFor) {
+TEST_F(GrpcSim, ReportsQueueLengthAndRejectsWhenFull) {
   start({.max_batch_size = 1, .max_queue_size = 2, .batch_seconds = 1000});
   std::vector<std::unique_ptr<Call>> calls;
   for (int i = 0; i < 3; ++i) {
@@ -362,7 +362,7 @@ TEST_F(GrpcSim, TellsHowManyWaitAndRefusesMoreThanItHasRoomFor) {
   EXPECT_TRUE(turn_until([&] { return metric("nv_inference_pending_request_count") == 1; }));
 }
 
-TEST_F(GrpcSim, StandsStillWhileItHangs) {
+TEST_F(GrpcSim, MakesNoProgressWhileHung) {
   start({.batch_seconds = 1});
   auto before = begin("ModelInfer");
   before->send(inference());
@@ -396,7 +396,7 @@ bool is_final(const ModelStreamInferResponse& response) {
   return std::get<bool>(response.response.parameters.at("triton_final_response"));
 }
 
-TEST_F(GrpcSim, AnswersAStreamAsItGoes) {
+TEST_F(GrpcSim, StreamsResponsesIncrementally) {
   start();
   auto call = begin("ModelStreamInfer");
   for (int i = 1; i <= 5; ++i) {
@@ -423,7 +423,7 @@ TEST_F(GrpcSim, BatchesTheRequestsOfOneStream) {
   EXPECT_EQ(metric("nv_inference_exec_count"), 1);
 }
 
-TEST_F(GrpcSim, SaysInTheStreamWhichOfItsRequestsFailed) {
+TEST_F(GrpcSim, ReportsFailedRequestsInTheStream) {
   start();
   auto call = begin("ModelStreamInfer");
   call->send(encode(ModelInferRequest{.model_name = "x", .id = "bad"}));
@@ -441,7 +441,7 @@ TEST_F(GrpcSim, SaysInTheStreamWhichOfItsRequestsFailed) {
   EXPECT_EQ(call->status, "0");
 }
 
-TEST_F(GrpcSim, EndsTheStreamWithAStatusWhereThatIsAskedFor) {
+TEST_F(GrpcSim, EndsTheStreamWithAStatusOnRequest) {
   start();
   auto call = begin("ModelStreamInfer", true);
   call->send(encode(ModelInferRequest{.model_name = "x"}));
@@ -469,7 +469,7 @@ TEST_F(GrpcSim, StreamsTextTokenByToken) {
                           ->outputs[0]));
 }
 
-TEST_F(GrpcSim, EndsTextWithAnEmptyResponseWhereThatIsAskedFor) {
+TEST_F(GrpcSim, EndsTextWithAnEmptyResponseOnRequest) {
   start();
   auto call = begin("ModelStreamInfer");
   call->send(text_request({{"triton_enable_empty_final_response", true}}));
@@ -483,7 +483,7 @@ TEST_F(GrpcSim, EndsTextWithAnEmptyResponseWhereThatIsAskedFor) {
   EXPECT_TRUE(responses[3].response.outputs.empty());
 }
 
-TEST_F(GrpcSim, ForgetsAStreamWhoseClientLeaves) {
+TEST_F(GrpcSim, CancelsWhenTheClientLeavesTheStream) {
   start({.max_batch_size = 1, .batch_seconds = 1000});
   auto call = begin("ModelStreamInfer");
   for (int i = 0; i < 3; ++i) call->send(inference());
@@ -495,7 +495,7 @@ TEST_F(GrpcSim, ForgetsAStreamWhoseClientLeaves) {
       HasSubstr(R"(nv_inference_request_failure{model="m",version="1",reason="CANCELED"} 3)"));
 }
 
-TEST_F(GrpcSim, RefusesAStreamThatIsNoMessages) {
+TEST_F(GrpcSim, RejectsAMalformedStream) {
   start();
   auto call = begin("ModelStreamInfer");
   call->send_bytes("\0\0\0\0\5ab"s);

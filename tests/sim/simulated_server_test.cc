@@ -85,7 +85,7 @@ class Sim : public testing::Test {
     ASSERT_TRUE(fd.ok());
     endpoint_ = Listener::local_endpoint(*fd);
     server_ = std::make_unique<SimulatedServer>(loop_, options, *find_preset(options.preset),
-                                                *find_engine_kind(options.engine), *fd);
+                                                *parse_engine_kind(options.engine), *fd);
   }
 
   std::unique_ptr<Asking> begin(std::string method, std::string path, std::string body = {}) {
@@ -202,7 +202,7 @@ TEST_F(Sim, AnotherPromptOrSeedHasAnotherAnswer) {
   EXPECT_NE(text_of(a.body), text_of(c.body));
 }
 
-TEST_F(Sim, EndsByItselfUnlessToldToIgnoreIt) {
+TEST_F(Sim, StopsNaturallyUnlessIgnoreEosIsSet) {
   start({.speed = 500});
 
   const Reply natural = chat(chat_body("hi", R"(,"max_tokens":100000)"));
@@ -241,7 +241,7 @@ TEST_F(Sim, EmbedsAsNumbersOrBase64) {
   EXPECT_THAT(base64.body, HasSubstr(R"("embedding":")"));
 }
 
-TEST_F(Sim, RefusesInVllmsWords) {
+TEST_F(Sim, RejectsWithVllmErrorBodies) {
   start();
 
   const Reply malformed = chat(R"({"messages":)");
@@ -372,7 +372,7 @@ TEST_F(Sim, StopsWorkingWhenItsClientLeavesBeforeTheAnswer) {
 
 // ---- Faults ------------------------------------------------------------------------------------
 
-TEST_F(Sim, IsToldItsStateOverItsOwnPort) {
+TEST_F(Sim, AcceptsFaultsOnItsOwnPort) {
   start();
 
   const Reply put = ask("PUT", "/sim/v1/state", R"({"fault":"slow","slow_factor":8})");
@@ -433,7 +433,7 @@ TEST_F(Sim, AnswersNothingWhileItHangsAndGoesOnAfterwards) {
   EXPECT_THAT(stream->reply().body, EndsWith("data: [DONE]\n\n"));
 }
 
-TEST_F(Sim, AnswersInferenceAloneWithAnErrorWhenTold) {
+TEST_F(Sim, ErrorFaultAffectsInferenceOnly) {
   start();
 
   set(R"({"fault":"error","error_status":503})");
@@ -467,7 +467,7 @@ TEST_F(Sim, DiesInTheMiddleOfItsStreamsAfterSoManyTokens) {
   EXPECT_THAT(server_->report(), HasSubstr(R"("requests":2)"));
 }
 
-TEST_F(Sim, DiesAtOnceWhenToldOverItsOwnPortAndStillSaysSo) {
+TEST_F(Sim, DiesImmediatelyAndStillAnswersTheControlRequest) {
   start();
 
   const Reply told = ask("PUT", "/sim/v1/state", R"({"fault":"die"})");
@@ -510,7 +510,7 @@ TEST_F(Sim, ShowsOldMetricsWhileTheyAreStale) {
   EXPECT_NE(before, fresh);
 }
 
-TEST_F(Sim, GivesTheMetricsThatAreNamedAlone) {
+TEST_F(Sim, ServesOnlyTheNamedMetrics) {
   start();
   const Reply named = ask("GET",
                           "/metrics/?name%5B%5D=vllm:num_requests_waiting"
@@ -522,7 +522,7 @@ TEST_F(Sim, GivesTheMetricsThatAreNamedAlone) {
   EXPECT_EQ(std::count(named.body.begin(), named.body.end(), '\n'), 2);
 }
 
-TEST_F(Sim, ShowsThatItsMemoryIsFullBeforeItFails) {
+TEST_F(Sim, ReportsFullMemoryBeforeItFails) {
   start();
   set(R"({"fault":"vram","gpu_memory_ratio":0.97,"out_of_memory_after_seconds":60})");
   EXPECT_EQ(chat(chat_body("hi", R"(,"max_tokens":1)")).status, 200);
@@ -540,7 +540,7 @@ TEST_F(Sim, ShowsThatItsMemoryIsFullBeforeItFails) {
   EXPECT_EQ(chat(chat_body("hi", R"(,"max_tokens":1)")).status, 200);
 }
 
-TEST_F(Sim, WorksOnWithALittleMemoryLeft) {
+TEST_F(Sim, KeepsWorkingBelowTheMemoryLimit) {
   start();
   set(R"({"fault":"vram","gpu_memory_ratio":0.9,"out_of_memory_after_seconds":0})");
 
@@ -615,7 +615,7 @@ TEST_F(Sim, SglangsGaugesAreAsOldAsItsDecodeInterval) {
 
 // ---- Many of them ------------------------------------------------------------------------------
 
-TEST(Simulators, ServeOnThreadsAndAreToldOverTheControlListenerWhatever) {
+TEST(Simulators, ControlListenerReachesServersOnTheirThreads) {
   auto simulators = Simulators::start({{.name = "a", .speed = 20}, {.name = "b", .speed = 20}}, 2,
                                       Address{"127.0.0.1", 0});
   ASSERT_TRUE(simulators.ok()) << simulators.error().detail;
@@ -647,7 +647,7 @@ TEST(Simulators, ServeOnThreadsAndAreToldOverTheControlListenerWhatever) {
   EXPECT_EQ(nobody.status, 404);
 }
 
-TEST(Simulators, SayWhatIsInTheWay) {
+TEST(Simulators, ReportStartErrors) {
   auto engine = Simulators::start({{.engine = "vlm"}});
   auto preset = Simulators::start({{.preset = "llama-9"}});
   auto first = Simulators::start({SimulatorOptions{}});

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "evenkeel/base/clock.h"
-#include "stats/folder.h"
+#include "stats/temporary_directory.h"
 
 namespace evenkeel::testing {
 namespace {
@@ -93,7 +93,7 @@ class Pipe {
   }
 
  private:
-  Folder folder_;
+  TemporaryDirectory folder_;
   int reader_ = -1;
 };
 
@@ -134,7 +134,7 @@ bool stuck(const Pipe& pipe) {
 }
 
 TEST(AccessLog, WritesLinesInTheOrderOfTheirWorker) {
-  const Folder folder;
+  const TemporaryDirectory folder;
   const auto log = open_log(folder / "log", 2);
 
   log->ring(0).append("first\n");
@@ -148,7 +148,7 @@ TEST(AccessLog, WritesLinesInTheOrderOfTheirWorker) {
 }
 
 TEST(AccessLog, AppendsToAFileThatIsThere) {
-  const Folder folder;
+  const TemporaryDirectory folder;
   std::ofstream(folder / "log") << "before\n";
 
   auto log = open_log(folder / "log");
@@ -159,7 +159,7 @@ TEST(AccessLog, AppendsToAFileThatIsThere) {
 }
 
 TEST(AccessLog, WritesAllThatIsLeftWhenItEnds) {
-  const Folder folder;
+  const TemporaryDirectory folder;
   auto log = open_log(folder / "log");
 
   for (unsigned i = 0; i < 1'000; ++i) ASSERT_TRUE(log->ring(0).append(numbered(0, i)));
@@ -169,7 +169,7 @@ TEST(AccessLog, WritesAllThatIsLeftWhenItEnds) {
 }
 
 TEST(AccessLog, SaysWhyAFileCannotBeOpened) {
-  const Folder folder;
+  const TemporaryDirectory folder;
 
   auto log = AccessLog::open(folder / "missing/log", 1);
 
@@ -179,7 +179,7 @@ TEST(AccessLog, SaysWhyAFileCannotBeOpened) {
 }
 
 TEST(AccessLog, GoesToTheNewFileAfterReopen) {
-  const Folder folder;
+  const TemporaryDirectory folder;
   const auto log = open_log(folder / "log");
   log->ring(0).append("old\n");
   ASSERT_TRUE(log->flush(soon));
@@ -194,7 +194,7 @@ TEST(AccessLog, GoesToTheNewFileAfterReopen) {
 }
 
 TEST(AccessLog, StaysWithTheOldFileWhenItCannotReopen) {
-  const Folder folder;
+  const TemporaryDirectory folder;
   std::filesystem::create_directory(folder / "logs");
   const auto log = open_log(folder / "logs/log");
   std::filesystem::rename(folder / "logs", folder / "moved");
@@ -220,7 +220,7 @@ TEST(AccessLog, NeverBlocksOnAFullDiskAndCountsWhatIsLost) {
 }
 
 TEST(AccessLog, WritesWhatItKeptOnceThereIsRoomAgain) {
-  const Folder folder;
+  const TemporaryDirectory folder;
   std::filesystem::create_symlink("/dev/full", folder / "log");
   const auto log = open_log(folder / "log");
   log->ring(0).append("kept\n");
@@ -241,7 +241,7 @@ TEST(AccessLog, EndsAtOnceOnAFullDisk) {
   log.reset();  // the test's time limit holds it to that
 }
 
-TEST(AccessLog, OutlivesItsReaderAndCountsWhatNobodyRead) {
+TEST(AccessLog, SurvivesAClosedReaderAndCountsLostLines) {
   Pipe pipe;
   const auto log = open_log(pipe.path());
   log->ring(0).append("read\n");
@@ -407,8 +407,8 @@ TEST(AccessLog, SleepsForGoodWhenNothingComesAndWakesForALine) {
   }
 }
 
-TEST(AccessLog, TakesNoMemoryForRingsThatNobodyUses) {
-  const Folder folder;
+TEST(AccessLog, TakesNoMemoryForUnusedRings) {
+  const TemporaryDirectory folder;
   const auto resident = [] {
     std::ifstream file("/proc/self/statm");
     std::size_t total = 0;
@@ -427,7 +427,7 @@ TEST(AccessLog, TakesNoMemoryForRingsThatNobodyUses) {
 TEST(AccessLog, LosesNothingUncountedWhenManyWorkersWriteAndTheFileIsReopened) {
   constexpr unsigned workers = 4;
   constexpr unsigned lines = 20'000;
-  const Folder folder;
+  const TemporaryDirectory folder;
   auto log = open_log(folder / "log", workers, {.ring_bytes = 4096});
   std::atomic<unsigned> done{0};
 

@@ -58,7 +58,7 @@ TEST(Histogram, AddsUpOverWorkers) {
 }
 
 template <std::size_t N>
-void expect_same_buckets_as_a_search(const Bounds<N>& bounds) {
+void expect_same_buckets_as_a_search(const BucketBounds<N>& bounds) {
   const auto all = bounds.nanoseconds();
   const auto expect_right = [&](std::uint64_t value) {
     const auto found = std::lower_bound(all.begin(), all.end(), value) - all.begin();
@@ -76,7 +76,7 @@ void expect_same_buckets_as_a_search(const Bounds<N>& bounds) {
   for (int i = 0; i < 20'000; ++i) expect_right(chance() >> (chance() % 64));
 }
 
-TEST(Bounds, FindTheBucketThatABinarySearchFinds) {
+TEST(BucketBounds, FindTheBucketThatABinarySearchFinds) {
   expect_same_buckets_as_a_search(request_bounds);
   expect_same_buckets_as_a_search(first_byte_bounds);
   expect_same_buckets_as_a_search(internal_bounds);

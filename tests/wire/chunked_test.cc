@@ -45,7 +45,7 @@ Decoding decode(std::string_view bytes) { return decode_cut(bytes, {}); }
 
 bool fails(std::string_view bytes) { return decode(bytes).step == Step::failed; }
 
-TEST(ChunkedDecoder, DecodesTheSameInEveryCutInThree) {
+TEST(ChunkedDecoder, DecodesTheSameForEverySplitInThree) {
   const std::string_view message =
       "5\r\nhello\r\nA;x;y=z;q=\"a\\\"b\"\r\n, cruel\r\nw\r\n003\r\norl\r\n1\r\nd\r\n0\r\nx-a: "
       "1\r\nX-B:  two \r\n\r\nGET";
@@ -62,7 +62,7 @@ TEST(ChunkedDecoder, DecodesTheSameInEveryCutInThree) {
   }
 }
 
-TEST(ChunkedDecoder, MakesOneRunOfTheChunksOfOneRead) {
+TEST(ChunkedDecoder, CompactsTheChunksOfOneRead) {
   std::string bytes = "1\r\na\r\n1\r\nb\r\n1\r\nc\r\n0\r\n\r\n";
   ChunkedDecoder decoder;
 
@@ -73,7 +73,7 @@ TEST(ChunkedDecoder, MakesOneRunOfTheChunksOfOneRead) {
   EXPECT_GE(decoded.payload.data(), bytes.data());
 }
 
-TEST(ChunkedDecoder, ComesToWhatWasEncodedWhateverTheChunksAndTheCuts) {
+TEST(ChunkedDecoder, RoundTripsForAnyChunksAndSplits) {
   Rng rng(7);
   for (int round = 0; round < 2000; ++round) {
     std::string payload;
@@ -103,7 +103,7 @@ TEST(ChunkedDecoder, ComesToWhatWasEncodedWhateverTheChunksAndTheCuts) {
   }
 }
 
-TEST(ChunkedDecoder, RefusesSizesThatOthersReadOtherwise) {
+TEST(ChunkedDecoder, RejectsAmbiguousSizes) {
   for (const std::string_view line : {"",
                                       " 5",
                                       "5 ",
@@ -186,14 +186,14 @@ TEST(ChunkedDecoder, BoundsTrailers) {
   EXPECT_TRUE(fails("0\r\nx-a: " + std::string(9000, 'v')));
 }
 
-TEST(ChunkedDecoder, HoldsTrailersToTheRulesOfFields) {
+TEST(ChunkedDecoder, AppliesFieldRulesToTrailers) {
   for (const std::string_view line :
        {"x : 1", ": 1", "x", "x: 1\r\n y", " x: 1", "x\x01: 1", "x: \x01", "\xc3: 1"}) {
     EXPECT_TRUE(fails("0\r\n" + std::string(line) + "\r\n\r\n")) << line;
   }
 }
 
-TEST(ChunkedDecoder, DropsTrailersThatMeanSomethingElsewhere) {
+TEST(ChunkedDecoder, DropsForbiddenTrailers) {
   for (const std::string_view name : {"Content-Length",
                                       "Transfer-Encoding",
                                       "Host",
@@ -234,7 +234,7 @@ TEST(ChunkedDecoder, DropsTrailersThatMeanSomethingElsewhere) {
   }
 }
 
-TEST(ChunkedDecoder, LooksAtNothingBehindTheEnd) {
+TEST(ChunkedDecoder, ReadsNothingAfterTheEnd) {
   const Decoding decoding = decode("0\r\n\r\n5\r\nhello\r\n0\r\n\r\n");
   EXPECT_EQ(decoding.payload, "");
   EXPECT_EQ(decoding.consumed, 5u);

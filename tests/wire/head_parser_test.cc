@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "wire/parsed.h"
+#include "wire/parsed_head.h"
 
 namespace evenkeel {
 namespace {
@@ -23,7 +23,7 @@ const std::string chat =
     "\r\n";
 
 /// The fault of a request that is refused; internal where it is not.
-Fault fault_of(std::string_view bytes, const HeadLimits& limits = roomy) {
+Fault fault_of(std::string_view bytes, const HeadLimits& limits = generous_limits) {
   const Parsed parsed = parse_request(bytes, limits);
   return parsed.step == Step::failed ? parsed.fault : Fault::internal;
 }
@@ -42,14 +42,14 @@ TEST(HeadParser, ReadsARequest) {
   EXPECT_EQ(parsed.consumed, chat.size());
 }
 
-TEST(HeadParser, ComesToTheSameByteByByte) {
+TEST(HeadParser, ParsesTheSameByteByByte) {
   std::vector<std::size_t> every;
   for (std::size_t i = 1; i < chat.size(); ++i) every.push_back(i);
 
-  EXPECT_EQ(parse_cut(Kind::request, chat, every), parse_request(chat));
+  EXPECT_EQ(parse_in_pieces(Kind::request, chat, every), parse_request(chat));
 }
 
-TEST(HeadParser, ComesToTheSameInEveryCutInThree) {
+TEST(HeadParser, ParsesTheSameForEverySplitInThree) {
   const std::string_view small =
       "\r\nGET /a HTTP/1.0\r\nHost:h\r\nA_b: \tc d\r\nE:\r\n\r\nGET /next";
   const Parsed whole = parse_request(small);
@@ -57,12 +57,13 @@ TEST(HeadParser, ComesToTheSameInEveryCutInThree) {
 
   for (std::size_t first = 1; first < small.size(); ++first) {
     for (std::size_t second = first; second < small.size(); ++second) {
-      ASSERT_EQ(parse_cut(Kind::request, small, {first, second}), whole) << first << ' ' << second;
+      ASSERT_EQ(parse_in_pieces(Kind::request, small, {first, second}), whole)
+          << first << ' ' << second;
     }
   }
 }
 
-TEST(HeadParser, RefusesTheSameInEveryCut) {
+TEST(HeadParser, RejectsTheSameForEverySplit) {
   const std::string_view bad[] = {
       "GET / HTTP/1.1\r\nA: b\n\r\n",       "GET / HTTP/1.1\r\nA: b\r\r\n\r\n",
       "GET / HTTP/1.1\r\nA : b\r\n\r\n",    "GET / HTTP/1.1\r\nA: b\r\n c\r\n\r\n",
@@ -73,12 +74,12 @@ TEST(HeadParser, RefusesTheSameInEveryCut) {
     const Parsed whole = parse_request(bytes);
     ASSERT_EQ(whole.step, Step::failed) << bytes;
     for (std::size_t cut = 1; cut < bytes.size(); ++cut) {
-      ASSERT_EQ(parse_cut(Kind::request, bytes, {cut}), whole) << bytes << " cut at " << cut;
+      ASSERT_EQ(parse_in_pieces(Kind::request, bytes, {cut}), whole) << bytes << " cut at " << cut;
     }
   }
 }
 
-TEST(HeadParser, WantsMoreUntilTheEmptyLine) {
+TEST(HeadParser, NeedsMoreUntilTheEmptyLine) {
   for (std::size_t size = 0; size < chat.size(); ++size) {
     ASSERT_EQ(parse_request(chat.substr(0, size)).step, Step::more) << size;
   }
@@ -90,7 +91,7 @@ TEST(HeadParser, IgnoresOneEmptyLineBeforeARequestAndNoMore) {
   EXPECT_EQ(fault_of("\nGET / HTTP/1.1\r\n\r\n"), Fault::bad_request);
 }
 
-TEST(HeadParser, TellsAtTheFirstByteThatThisIsNotHttp) {
+TEST(HeadParser, RejectsNonHttpAtTheFirstByte) {
   const std::string_view others[] = {"\x16\x03\x01\x02", " GET", "\tGET", "{", {"\0", 1}, "\x80"};
   for (const auto bytes : others) {
     EXPECT_EQ(fault_of(bytes), Fault::bad_request) << bytes;
@@ -124,7 +125,7 @@ TEST(HeadParser, RefusesControlCharactersWhereverTheyStand) {
   EXPECT_EQ(fault_of("GET /\x7f HTTP/1.1\r\n\r\n"), Fault::bad_request);
 }
 
-TEST(HeadParser, LetsTabsAndForeignBytesIntoValuesOnly) {
+TEST(HeadParser, AllowsTabsAndNonAsciiBytesInValuesOnly) {
   EXPECT_TRUE(parse_request("GET / HTTP/1.1\r\nA: b\tc\x80\xff\r\n\r\n").done());
   EXPECT_EQ(fault_of("GET / HTTP/1.1\r\nA\xc3: b\r\n\r\n"), Fault::bad_request);
   EXPECT_EQ(fault_of("GET /\xc3\xbc HTTP/1.1\r\n\r\n"), Fault::bad_request);
@@ -233,7 +234,7 @@ TEST(HeadParser, RefusesTooManyFields) {
   EXPECT_EQ(fault_of(request(11), limits), Fault::header_too_large);
 }
 
-TEST(HeadParser, KeepsItsViewsRightWhenTheBufferGrows) {
+TEST(HeadParser, KeepsViewsValidWhenTheBufferGrows) {
   const HeadLimits limits{.bytes = 60 * 1024, .fields = 1000, .line = 8192};
   std::string text = "PATCH /some/where HTTP/1.1\r\nHost: h\r\nX-Empty:\r\n";
   for (int i = 0; i < 600; ++i) {
@@ -254,7 +255,7 @@ TEST(HeadParser, KeepsItsViewsRightWhenTheBufferGrows) {
   EXPECT_EQ(parsed.fields[601].second, std::string(50, 'v'));
 }
 
-TEST(HeadParser, LeavesWhatFollowsTheHeadInTheBuffer) {
+TEST(HeadParser, LeavesBytesAfterTheHeadInTheBuffer) {
   const ParsedHead parsed(Kind::request, "GET /1 HTTP/1.1\r\n\r\nGET /2 HTTP/1.1\r\n\r\n");
 
   ASSERT_TRUE(parsed.well_formed);
@@ -284,7 +285,7 @@ TEST(HeadParser, RefusesBadStatusLines) {
   }
 }
 
-TEST(HeadParser, HoldsResponsesToTheSameFieldRules) {
+TEST(HeadParser, AppliesTheSameFieldRulesToResponses) {
   for (const std::string_view line : {"A : b", "A: b\r\n c", "A: b\x01", "A", ": b", "A: b\rc"}) {
     EXPECT_EQ(parse_response("HTTP/1.1 200 OK\r\n" + std::string(line) + "\r\n\r\n").step,
               Step::failed)
@@ -292,10 +293,10 @@ TEST(HeadParser, HoldsResponsesToTheSameFieldRules) {
   }
 }
 
-TEST(HeadParser, KnowsWhetherAnythingHasCome) {
+TEST(HeadParser, ReportsWhetherAnyByteArrived) {
   ReadBuffer buffer;
   buffer.block = Block::take(Block::small);
-  HeadParser parser(Kind::request, roomy);
+  HeadParser parser(Kind::request, generous_limits);
   EXPECT_FALSE(parser.started());
 
   append(buffer, "G");

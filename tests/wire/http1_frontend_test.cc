@@ -6,9 +6,9 @@
 
 #include "evenkeel/http/status.h"
 #include "evenkeel/wire/frontend.h"
-#include "wire/fed_body.h"
 #include "wire/peer.h"
-#include "wire/test_host.h"
+#include "wire/scripted_body.h"
+#include "wire/test_callbacks.h"
 
 namespace evenkeel {
 namespace {
@@ -27,25 +27,25 @@ Task<Result<Response>> echo(Request& request) {
 
 Response answer_of(std::string_view text) { return Response{.body = make_body(std::string(text))}; }
 
-class Frontend : public testing::Test {
+class Http1Frontend : public testing::Test {
  protected:
-  Frontend() { host.handler = std::make_shared<Answering>(echo); }
-  ~Frontend() override { loop.drop_spawned(); }
+  Http1Frontend() { callbacks.handler = std::make_shared<FunctionHandler>(echo); }
+  ~Http1Frontend() override { loop.drop_spawned(); }
 
-  void answer_with(Answering::Answer answer) {
-    host.handler = std::make_shared<Answering>(std::move(answer));
+  void answer_with(FunctionHandler::Answer answer) {
+    callbacks.handler = std::make_shared<FunctionHandler>(std::move(answer));
   }
   /// Answers with the body that the test feeds.
-  void answer_with_feed() {
+  void answer_with_body_feed() {
     answer_with([this](Request&) -> Task<Result<Response>> {
-      return Result<Response>(Response{.body = std::make_unique<FedBody>(feed)});
+      return Result<Response>(Response{.body = std::make_unique<ScriptedBody>(feed)});
     });
   }
   /// A client that is connected to what is under test.
   std::unique_ptr<Peer> connect(int buffer_bytes = 0) {
-    const Ends ends = connected_ends(buffer_bytes);
+    const SocketPair ends = connected_pair(buffer_bytes);
     Endpoint peer = resolve("192.0.2.7", 5555)->front();
-    loop.spawn(serve_http1(std::make_unique<Socket>(loop, ends.ours), peer, options, host));
+    loop.spawn(serve_http1(std::make_unique<Socket>(loop, ends.ours), peer, options, callbacks));
     return std::make_unique<Peer>(loop, ends.theirs);
   }
   /// Everything that one connection answers to these bytes, up to its end.
@@ -55,18 +55,18 @@ class Frontend : public testing::Test {
     return client->read_to_end();
   }
   bool closed(int connections = 1) {
-    return eventually(loop, [&] { return host.closed_count == connections; });
+    return eventually(loop, [&] { return callbacks.closed_count == connections; });
   }
 
   Loop loop;
   FrontendOptions options;
-  TestHost host;
-  std::shared_ptr<Feed> feed = std::make_shared<Feed>(loop);
+  TestCallbacks callbacks;
+  std::shared_ptr<BodyFeed> feed = std::make_shared<BodyFeed>(loop);
 };
 
 // ---- one request after the other ---------------------------------------------------------------
 
-TEST_F(Frontend, AnswersOneRequestAfterTheOtherOnOneConnection) {
+TEST_F(Http1Frontend, AnswersOneRequestAfterTheOtherOnOneConnection) {
   auto client = connect();
 
   client->send("GET /1 HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -76,7 +76,7 @@ TEST_F(Frontend, AnswersOneRequestAfterTheOtherOnOneConnection) {
   EXPECT_FALSE(client->ended());
 }
 
-TEST_F(Frontend, AnswersAThousandPipelinedRequestsInOrder) {
+TEST_F(Http1Frontend, AnswersAThousandPipelinedRequestsInOrder) {
   auto client = connect();
   std::string requests;
   for (int i = 0; i < 1000; ++i) {
@@ -107,11 +107,11 @@ TEST_F(Frontend, AnswersAThousandPipelinedRequestsInOrder) {
   }
 }
 
-TEST_F(Frontend, WorksOnOnePipelinedRequestAtATime) {
+TEST_F(Http1Frontend, ProcessesOnePipelinedRequestAtATime) {
   int begun = 0;
   answer_with([&](Request&) -> Task<Result<Response>> {
     ++begun;
-    return Result<Response>(Response{.body = std::make_unique<FedBody>(feed)});
+    return Result<Response>(Response{.body = std::make_unique<ScriptedBody>(feed)});
   });
   auto client = connect();
 
@@ -119,7 +119,7 @@ TEST_F(Frontend, WorksOnOnePipelinedRequestAtATime) {
   feed->push("one");
   EXPECT_EQ(client->read_to("3\r\none\r\n"),
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\none\r\n");
-  settle(loop);
+  drain_loop(loop);
 
   EXPECT_EQ(begun, 1);
   feed->end();
@@ -127,7 +127,7 @@ TEST_F(Frontend, WorksOnOnePipelinedRequestAtATime) {
   EXPECT_TRUE(eventually(loop, [&] { return begun == 2; }));
 }
 
-TEST_F(Frontend, LetsOthersHaveTheirTurnThoughAClientNeverMakesItWait) {
+TEST_F(Http1Frontend, YieldsToOtherConnectionsWhileAClientKeepsItBusy) {
   struct Other : Waiter {
     explicit Other(const int& so_far)
         : Waiter([](Waiter& self) {
@@ -154,7 +154,7 @@ TEST_F(Frontend, LetsOthersHaveTheirTurnThoughAClientNeverMakesItWait) {
   EXPECT_LT(other.handled, 100);
 }
 
-TEST_F(Frontend, ComesToTheSameByteByByte) {
+TEST_F(Http1Frontend, ParsesTheSameByteByByte) {
   auto client = connect();
   const std::string_view request =
       "\r\nPOST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nx-t: "
@@ -162,14 +162,14 @@ TEST_F(Frontend, ComesToTheSameByteByByte) {
 
   for (const char c : request) {
     client->send({&c, 1});
-    settle(loop, 1);
+    drain_loop(loop, 1);
   }
 
   EXPECT_EQ(client->read_message(),
             "HTTP/1.1 200 OK\r\ncontent-length: 18\r\n\r\nPOST /x abcx-t: 1\n");
 }
 
-TEST_F(Frontend, TakesHeadsThatOutgrowTheFirstBuffer) {
+TEST_F(Http1Frontend, TakesHeadsThatOutgrowTheFirstBuffer) {
   auto client = connect();
   const std::string large(20000, 'v');
   answer_with([&](Request& request) -> Task<Result<Response>> {
@@ -181,7 +181,7 @@ TEST_F(Frontend, TakesHeadsThatOutgrowTheFirstBuffer) {
   EXPECT_NE(client->read_message().find("same"), std::string::npos);
 }
 
-TEST_F(Frontend, PassesLargeBodiesWhole) {
+TEST_F(Http1Frontend, PassesLargeBodiesWhole) {
   auto client = connect();
   std::string body(3'000'000, '\0');
   for (std::size_t i = 0; i < body.size(); ++i) body[i] = static_cast<char>('a' + i * 7 / 3 % 26);
@@ -201,13 +201,13 @@ TEST_F(Frontend, PassesLargeBodiesWhole) {
 
 // ---- who keeps and who closes ------------------------------------------------------------------
 
-TEST_F(Frontend, ClosesWhenAskedTo) {
+TEST_F(Http1Frontend, ClosesWhenAskedTo) {
   EXPECT_EQ(answers_to("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"),
             "HTTP/1.1 200 OK\r\ncontent-length: 6\r\nconnection: close\r\n\r\nGET / ");
   EXPECT_TRUE(closed());
 }
 
-TEST_F(Frontend, ClosesAfterHttp10UnlessAskedNotTo) {
+TEST_F(Http1Frontend, ClosesAfterHttp10UnlessAskedNotTo) {
   EXPECT_EQ(answers_to("GET / HTTP/1.0\r\n\r\n"),
             "HTTP/1.1 200 OK\r\ncontent-length: 6\r\nconnection: close\r\n\r\nGET / ");
 
@@ -219,8 +219,8 @@ TEST_F(Frontend, ClosesAfterHttp10UnlessAskedNotTo) {
   EXPECT_TRUE(client->read_to_end().ends_with("GET /2 "));
 }
 
-TEST_F(Frontend, DelimitsStreamsForHttp10ByTheEndOfTheConnection) {
-  answer_with_feed();
+TEST_F(Http1Frontend, DelimitsStreamsForHttp10ByTheEndOfTheConnection) {
+  answer_with_body_feed();
   auto client = connect();
   client->send("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
   feed->push("some ");
@@ -230,8 +230,8 @@ TEST_F(Frontend, DelimitsStreamsForHttp10ByTheEndOfTheConnection) {
   EXPECT_EQ(client->read_to_end(), "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nsome text");
 }
 
-TEST_F(Frontend, BreaksAnUndelimitedStreamThatFails) {
-  answer_with_feed();
+TEST_F(Http1Frontend, ResetsAnUndelimitedStreamThatFails) {
+  answer_with_body_feed();
   auto client = connect();
   client->send("GET / HTTP/1.0\r\n\r\n");
   feed->push("some");
@@ -241,40 +241,40 @@ TEST_F(Frontend, BreaksAnUndelimitedStreamThatFails) {
   EXPECT_TRUE(client->sees_reset());
 }
 
-TEST_F(Frontend, SaysCloseWhenDraining) {
+TEST_F(Http1Frontend, SendsConnectionCloseWhileDraining) {
   auto client = connect();
   client->send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
   client->read_message();
-  host.drains = true;
+  callbacks.drains = true;
 
   client->send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
 
   EXPECT_NE(client->read_to_end().find("connection: close"), std::string::npos);
 }
 
-TEST_F(Frontend, StandsAmongTheIdleBetweenRequestsAndClosesWhenWoken) {
+TEST_F(Http1Frontend, IsListedAsIdleBetweenRequestsAndClosesWhenWoken) {
   auto client = connect();
-  EXPECT_FALSE(host.idle.empty());
+  EXPECT_FALSE(callbacks.idle.empty());
   client->send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
   client->read_message();
-  ASSERT_TRUE(eventually(loop, [&] { return !host.idle.empty(); }));
+  ASSERT_TRUE(eventually(loop, [&] { return !callbacks.idle.empty(); }));
 
-  host.idle.wake_first();
+  callbacks.idle.wake_first();
 
   EXPECT_EQ(client->read_to_end(), "");
   EXPECT_TRUE(closed());
 }
 
-TEST_F(Frontend, IsNotAmongTheIdleWhileItWorks) {
-  answer_with_feed();
+TEST_F(Http1Frontend, IsNotListedAsIdleDuringARequest) {
+  answer_with_body_feed();
   auto client = connect();
   client->send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
 
   EXPECT_TRUE(eventually(loop, [&] { return feed->reads == 1; }));
-  EXPECT_TRUE(host.idle.empty());
+  EXPECT_TRUE(callbacks.idle.empty());
 }
 
-TEST_F(Frontend, ClosesIdleConnectionsInTheEnd) {
+TEST_F(Http1Frontend, ClosesConnectionsAfterTheIdleTimeout) {
   options.idle_timeout = 50ms;
   auto client = connect();
   client->send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -283,17 +283,17 @@ TEST_F(Frontend, ClosesIdleConnectionsInTheEnd) {
   EXPECT_EQ(client->read_to_end(), "");
 }
 
-TEST_F(Frontend, ClosesConnectionsThatNeverSayAnything) {
+TEST_F(Http1Frontend, ClosesConnectionsThatNeverSendARequest) {
   options.header_timeout = 50ms;
   auto client = connect();
 
   EXPECT_EQ(client->read_to_end(), "");
-  EXPECT_TRUE(host.refusals.empty());
+  EXPECT_TRUE(callbacks.refusals.empty());
 }
 
 // ---- deadlines ---------------------------------------------------------------------------------
 
-TEST_F(Frontend, GivesUpOnHeadsThatStall) {
+TEST_F(Http1Frontend, TimesOutOnStalledHeads) {
   options.header_timeout = 100ms;
   auto client = connect();
 
@@ -302,10 +302,10 @@ TEST_F(Frontend, GivesUpOnHeadsThatStall) {
   const std::string answer = client->read_to_end();
   EXPECT_TRUE(answer.starts_with("HTTP/1.1 408 Request Timeout\r\n")) << answer;
   EXPECT_NE(answer.find("x-evenkeel-reason: header_timeout\r\n"), std::string::npos);
-  EXPECT_EQ(host.refusals, std::vector<std::string>{"408 header_timeout GET /slow"});
+  EXPECT_EQ(callbacks.refusals, std::vector<std::string>{"408 header_timeout GET /slow"});
 }
 
-TEST_F(Frontend, LetsNobodyBuyTimeForAHeadByteByByte) {
+TEST_F(Http1Frontend, DoesNotExtendTheHeaderTimeoutByteByByte) {
   options.header_timeout = 200ms;
   auto client = connect();
   const Instant began = Clock::now();
@@ -321,7 +321,7 @@ TEST_F(Frontend, LetsNobodyBuyTimeForAHeadByteByByte) {
   EXPECT_TRUE(client->read_to_end().starts_with("HTTP/1.1 408 "));
 }
 
-TEST_F(Frontend, GivesUpOnBodiesThatStall) {
+TEST_F(Http1Frontend, TimesOutOnStalledBodies) {
   options.body_timeout = 50ms;
   auto client = connect();
 
@@ -333,9 +333,9 @@ TEST_F(Frontend, GivesUpOnBodiesThatStall) {
   EXPECT_NE(answer.find("connection: close\r\n"), std::string::npos);
 }
 
-TEST_F(Frontend, GivesUpOnReadersThatDoNotRead) {
+TEST_F(Http1Frontend, TimesOutOnClientsThatDoNotRead) {
   options.write_timeout = 100ms;
-  answer_with_feed();
+  answer_with_body_feed();
   auto client = connect(8 * 1024);
   client->send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
   for (int i = 0; i < 200; ++i) feed->push(std::string(60'000, 'x'));
@@ -346,7 +346,7 @@ TEST_F(Frontend, GivesUpOnReadersThatDoNotRead) {
 
 // ---- refusals ----------------------------------------------------------------------------------
 
-TEST_F(Frontend, RefusesAndNeverReadsOn) {
+TEST_F(Http1Frontend, RejectsAndStopsReading) {
   const std::string answer = answers_to(
       "GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n"
       "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -354,10 +354,10 @@ TEST_F(Frontend, RefusesAndNeverReadsOn) {
   EXPECT_TRUE(answer.starts_with("HTTP/1.1 400 Bad Request\r\n")) << answer;
   EXPECT_NE(answer.find("\r\nconnection: close\r\n"), std::string::npos);
   EXPECT_EQ(answer.find("HTTP/1.1", 1), std::string::npos);
-  EXPECT_EQ(host.refusals, std::vector<std::string>{"400 bad_request GET /"});
+  EXPECT_EQ(callbacks.refusals, std::vector<std::string>{"400 bad_request GET /"});
 }
 
-TEST_F(Frontend, AnswersRefusalsWithTheStatusOfTheirFault) {
+TEST_F(Http1Frontend, AnswersRejectionsWithTheStatusOfTheirFault) {
   const auto status = [&](std::string_view bytes) { return answers_to(bytes).substr(9, 3); };
   options.uri_bytes = 100;
   options.header_bytes = 1000;
@@ -371,7 +371,7 @@ TEST_F(Frontend, AnswersRefusalsWithTheStatusOfTheirFault) {
   EXPECT_EQ(status("\x16\x03\x01"), "400");
 }
 
-TEST_F(Frontend, RefusesBodiesThatAreTooLargeByTheirLengthBeforeTheyCome) {
+TEST_F(Http1Frontend, RefusesBodiesThatAreTooLargeByTheirLengthBeforeTheyCome) {
   options.body_bytes = 1000;
   const std::string answer = answers_to(
       "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1001\r\nExpect: 100-continue\r\n\r\n");
@@ -379,7 +379,7 @@ TEST_F(Frontend, RefusesBodiesThatAreTooLargeByTheirLengthBeforeTheyCome) {
   EXPECT_TRUE(answer.starts_with("HTTP/1.1 413 ")) << answer;
 }
 
-TEST_F(Frontend, RefusesBodiesThatGrowTooLarge) {
+TEST_F(Http1Frontend, RefusesBodiesThatGrowTooLarge) {
   options.body_bytes = 1000;
   auto client = connect();
 
@@ -391,7 +391,7 @@ TEST_F(Frontend, RefusesBodiesThatGrowTooLarge) {
   EXPECT_NE(answer.find("\r\nconnection: close\r\n"), std::string::npos);
 }
 
-TEST_F(Frontend, RefusesBadChunksAndNeverReadsOn) {
+TEST_F(Http1Frontend, RejectsBadChunksAndStopsReading) {
   const std::string answer = answers_to(
       "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5 \r\nhello\r\n0\r\n\r\n"
       "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -400,7 +400,7 @@ TEST_F(Frontend, RefusesBadChunksAndNeverReadsOn) {
   EXPECT_EQ(answer.find("HTTP/1.1", 1), std::string::npos);
 }
 
-TEST_F(Frontend, LetsTheAnswerArriveThoughTheClientGoesOnSending) {
+TEST_F(Http1Frontend, DeliversTheResponseWhileTheClientKeepsSending) {
   options.body_bytes = 1000;
   auto client = connect();
   const std::string much(500'000, 'x');
@@ -413,7 +413,7 @@ TEST_F(Frontend, LetsTheAnswerArriveThoughTheClientGoesOnSending) {
 
 // ---- Expect ------------------------------------------------------------------------------------
 
-TEST_F(Frontend, SendsContinueWhenSomebodyReadsTheBody) {
+TEST_F(Http1Frontend, SendsContinueWhenTheBodyIsRead) {
   auto client = connect();
   client->send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n");
 
@@ -422,7 +422,7 @@ TEST_F(Frontend, SendsContinueWhenSomebodyReadsTheBody) {
   EXPECT_TRUE(client->read_message().ends_with("POST / body"));
 }
 
-TEST_F(Frontend, SendsNoContinueToABodyThatHasCome) {
+TEST_F(Http1Frontend, SendsNoContinueAfterTheBodyArrived) {
   auto client = connect();
   client->send(
       "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\nbody");
@@ -430,7 +430,7 @@ TEST_F(Frontend, SendsNoContinueToABodyThatHasCome) {
   EXPECT_TRUE(client->read_message().starts_with("HTTP/1.1 200 OK"));
 }
 
-TEST_F(Frontend, ClosesAfterAFinalAnswerInPlaceOfContinue) {
+TEST_F(Http1Frontend, ClosesAfterAFinalResponseInsteadOfContinue) {
   answer_with([](Request&) -> Task<Result<Response>> { return Result<Response>(answer_of("no")); });
   auto client = connect();
   client->send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n");
@@ -441,7 +441,7 @@ TEST_F(Frontend, ClosesAfterAFinalAnswerInPlaceOfContinue) {
 
 // ---- early answers -----------------------------------------------------------------------------
 
-TEST_F(Frontend, ReadsOffASmallBodyThatNobodyWantedAndGoesOn) {
+TEST_F(Http1Frontend, DrainsASmallUnreadBodyAndContinues) {
   answer_with([](Request&) -> Task<Result<Response>> { return Result<Response>(answer_of("no")); });
   auto client = connect();
   client->send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf.");
@@ -454,7 +454,7 @@ TEST_F(Frontend, ReadsOffASmallBodyThatNobodyWantedAndGoesOn) {
   EXPECT_EQ(client->read_message(), "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nno");
 }
 
-TEST_F(Frontend, ReadsOffChunksThatNobodyWantedAndGoesOn) {
+TEST_F(Http1Frontend, DrainsUnreadChunksAndContinues) {
   answer_with([](Request&) -> Task<Result<Response>> { return Result<Response>(answer_of("no")); });
   auto client = connect();
   client->send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel");
@@ -465,7 +465,7 @@ TEST_F(Frontend, ReadsOffChunksThatNobodyWantedAndGoesOn) {
   EXPECT_EQ(client->read_message(), "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nno");
 }
 
-TEST_F(Frontend, ClosesAfterAnEarlyAnswerToALargeBody) {
+TEST_F(Http1Frontend, ClosesAfterAnEarlyAnswerToALargeBody) {
   answer_with([](Request&) -> Task<Result<Response>> { return Result<Response>(answer_of("no")); });
   auto client = connect();
   client->send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\nhalf.");
@@ -477,7 +477,7 @@ TEST_F(Frontend, ClosesAfterAnEarlyAnswerToALargeBody) {
   EXPECT_FALSE(client->sees_reset());
 }
 
-TEST_F(Frontend, DoesNotWaitLongForABodyThatNobodyWanted) {
+TEST_F(Http1Frontend, LimitsTheTimeToDrainAnUnreadBody) {
   answer_with([](Request&) -> Task<Result<Response>> { return Result<Response>(answer_of("no")); });
   auto client = connect();
   const Instant began = Clock::now();
@@ -488,7 +488,7 @@ TEST_F(Frontend, DoesNotWaitLongForABodyThatNobodyWanted) {
   EXPECT_LT(Clock::now() - began, 5s);  // not the body's minute
 }
 
-TEST_F(Frontend, LetsTheLastAnswerArriveThoughPartOfTheBodyWasNotRead) {
+TEST_F(Http1Frontend, DeliversTheLastResponseWithPartOfTheBodyUnread) {
   answer_with([](Request&) -> Task<Result<Response>> { return Result<Response>(answer_of("no")); });
   auto client = connect();
 
@@ -501,7 +501,7 @@ TEST_F(Frontend, LetsTheLastAnswerArriveThoughPartOfTheBodyWasNotRead) {
 
 // ---- responses ---------------------------------------------------------------------------------
 
-TEST_F(Frontend, AnswersHeadWithTheLengthAndNoBody) {
+TEST_F(Http1Frontend, AnswersHeadWithTheLengthAndNoBody) {
   answer_with(
       [](Request&) -> Task<Result<Response>> { return Result<Response>(answer_of("text")); });
   auto client = connect();
@@ -512,7 +512,7 @@ TEST_F(Frontend, AnswersHeadWithTheLengthAndNoBody) {
             "4\r\n\r\ntext");
 }
 
-TEST_F(Frontend, SendsNoBodyWhereThereIsNone) {
+TEST_F(Http1Frontend, SendsNoBodyWhereThereIsNone) {
   int status = 204;
   answer_with([&](Request&) -> Task<Result<Response>> {
     return Result<Response>(Response{.status = status, .body = make_body("text")});
@@ -526,8 +526,8 @@ TEST_F(Frontend, SendsNoBodyWhereThereIsNone) {
   EXPECT_EQ(client->read_head(), "HTTP/1.1 304 Not Modified\r\ncontent-length: 4\r\n\r\n");
 }
 
-TEST_F(Frontend, StreamsEachPieceAsItComes) {
-  answer_with_feed();
+TEST_F(Http1Frontend, StreamsEachPieceAsItComes) {
+  answer_with_body_feed();
   auto client = connect();
   client->send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
 
@@ -540,8 +540,8 @@ TEST_F(Frontend, StreamsEachPieceAsItComes) {
   EXPECT_EQ(client->read_to("\r\n\r\n"), "0\r\n\r\n");
 }
 
-TEST_F(Frontend, SendsTrailersBehindTheLastChunk) {
-  answer_with_feed();
+TEST_F(Http1Frontend, SendsTrailersBehindTheLastChunk) {
+  answer_with_body_feed();
   feed->trailers.add("grpc-status", "0");
   feed->push("x");
   feed->end();
@@ -552,8 +552,8 @@ TEST_F(Frontend, SendsTrailersBehindTheLastChunk) {
   EXPECT_EQ(client->read_to("\r\n\r\n"), "1\r\nx\r\n0\r\ngrpc-status: 0\r\n\r\n");
 }
 
-TEST_F(Frontend, BreaksAChunkedStreamThatFailsWithoutALastChunk) {
-  answer_with_feed();
+TEST_F(Http1Frontend, AbortsAFailedChunkedStreamWithoutALastChunk) {
+  answer_with_body_feed();
   auto client = connect();
   client->send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
   feed->push("half");
@@ -564,8 +564,8 @@ TEST_F(Frontend, BreaksAChunkedStreamThatFailsWithoutALastChunk) {
   EXPECT_EQ(client->read_to_end(), "");
 }
 
-TEST_F(Frontend, TurnsAFailureBeforeTheFirstByteIntoAnAnswer) {
-  answer_with_feed();
+TEST_F(Http1Frontend, TurnsAFailureBeforeTheFirstByteIntoAnErrorResponse) {
+  answer_with_body_feed();
   feed->length = 10;
   feed->fail({.fault = Fault::backend_closed, .side = Side::backend, .detail = "gone"});
   auto client = connect();
@@ -577,7 +577,7 @@ TEST_F(Frontend, TurnsAFailureBeforeTheFirstByteIntoAnAnswer) {
   EXPECT_NE(answer.find("\"code\":\"backend_closed\""), std::string::npos);
 }
 
-TEST_F(Frontend, AnswersErrorsInTheDialectOfThePath) {
+TEST_F(Http1Frontend, AnswersErrorsInTheDialectOfThePath) {
   answer_with([](Request&) -> Task<Result<Response>> {
     return Result<Response>(Error{.fault = Fault::queue_full, .detail = "all are busy"});
   });
@@ -593,7 +593,7 @@ TEST_F(Frontend, AnswersErrorsInTheDialectOfThePath) {
   EXPECT_FALSE(client->ended());
 }
 
-TEST_F(Frontend, PassesInterimResponsesOn) {
+TEST_F(Http1Frontend, ForwardsInterimResponses) {
   answer_with([](Request& request) -> Task<Result<Response>> {
     Fields fields;
     fields.add("link", "</style.css>");
@@ -609,7 +609,7 @@ TEST_F(Frontend, PassesInterimResponsesOn) {
   EXPECT_TRUE(client->read_to_end().starts_with("HTTP/1.1 200 OK"));
 }
 
-TEST_F(Frontend, KeepsTheOrderThoughAnInterimResponseDidNotFit) {
+TEST_F(Http1Frontend, KeepsTheOrderAfterAPartiallyWrittenInterimResponse) {
   const std::string large(300'000, 'x');
   const std::string hint(5'000, 'h');
   int requests = 0;
@@ -634,7 +634,7 @@ TEST_F(Frontend, KeepsTheOrderThoughAnInterimResponseDidNotFit) {
 
 // ---- the client leaves, or is slow -------------------------------------------------------------
 
-TEST_F(Frontend, DropsTheHandlerWhenTheClientLeaves) {
+TEST_F(Http1Frontend, DropsTheHandlerWhenTheClientDisconnects) {
   Signal nothing(loop);
   bool dropped = false;
   struct Flag {
@@ -650,7 +650,7 @@ TEST_F(Frontend, DropsTheHandlerWhenTheClientLeaves) {
     dropped = false;
     auto client = connect();
     client->send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    settle(loop);
+    drain_loop(loop);
     ASSERT_FALSE(dropped);
     const Instant left = Clock::now();
 
@@ -662,8 +662,8 @@ TEST_F(Frontend, DropsTheHandlerWhenTheClientLeaves) {
   EXPECT_TRUE(closed(2));
 }
 
-TEST_F(Frontend, DropsTheBodyWhenTheClientLeaves) {
-  answer_with_feed();
+TEST_F(Http1Frontend, DropsTheBodyWhenTheClientDisconnects) {
+  answer_with_body_feed();
   auto client = connect();
   client->send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
   feed->push("x");
@@ -676,13 +676,13 @@ TEST_F(Frontend, DropsTheBodyWhenTheClientLeaves) {
   EXPECT_LT(Clock::now() - left, 50ms);
 }
 
-TEST_F(Frontend, WaitsForAHalfClosedClientWhenToldSo) {
-  options.half_close_is_gone = false;
-  answer_with_feed();
+TEST_F(Http1Frontend, WaitsForAHalfClosedClientWhenConfigured) {
+  options.abort_on_half_close = false;
+  answer_with_body_feed();
   auto client = connect();
   client->send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
   client->finish_sending();
-  settle(loop);
+  drain_loop(loop);
   ASSERT_FALSE(feed->dropped);
 
   feed->push("x");
@@ -691,8 +691,8 @@ TEST_F(Frontend, WaitsForAHalfClosedClientWhenToldSo) {
   EXPECT_TRUE(client->read_to_end().ends_with("1\r\nx\r\n0\r\n\r\n"));
 }
 
-TEST_F(Frontend, PausesTheSourceForASlowReader) {
-  answer_with_feed();
+TEST_F(Http1Frontend, PausesTheSourceForASlowReader) {
+  answer_with_body_feed();
   auto client = connect(16 * 1024);
   client->send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
   std::string expected;
@@ -700,12 +700,12 @@ TEST_F(Frontend, PausesTheSourceForASlowReader) {
     feed->push(std::string(16'384, static_cast<char>('a' + i % 26)));
     expected += "4000\r\n" + std::string(16'384, static_cast<char>('a' + i % 26)) + "\r\n";
   }
-  settle(loop, 50);
+  drain_loop(loop, 50);
 
   // The client reads nothing: what was taken is what the kernel holds, and one piece in hand.
   const int reads = feed->reads;
   EXPECT_LT(reads, 100);
-  settle(loop, 50);
+  drain_loop(loop, 50);
   EXPECT_EQ(feed->reads, reads);
 
   feed->end();
@@ -713,7 +713,7 @@ TEST_F(Frontend, PausesTheSourceForASlowReader) {
   EXPECT_EQ(client->read_to("\r\n0\r\n\r\n"), expected + "0\r\n\r\n");
 }
 
-TEST_F(Frontend, TellsABodyThatItsClientLeft) {
+TEST_F(Http1Frontend, FailsTheRequestBodyWhenTheClientDisconnects) {
   std::optional<Fault> fault;
   answer_with([&](Request& request) -> Task<Result<Response>> {
     Collected body;
@@ -721,10 +721,10 @@ TEST_F(Frontend, TellsABodyThatItsClientLeft) {
     if (body.error) fault = body.error->fault;
     co_return answer_of("x");
   });
-  options.half_close_is_gone = false;
+  options.abort_on_half_close = false;
   auto client = connect();
   client->send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf");
-  settle(loop);
+  drain_loop(loop);
 
   client->finish_sending();
 
@@ -734,10 +734,10 @@ TEST_F(Frontend, TellsABodyThatItsClientLeft) {
 // ---- tunnels -----------------------------------------------------------------------------------
 
 /// Answers 101; the tunnel's other end is the feed, and what the client says is collected.
-Task<Result<Response>> upgrade(Request& request, std::shared_ptr<Feed> feed, Collected& said) {
+Task<Result<Response>> upgrade(Request& request, std::shared_ptr<BodyFeed> feed, Collected& said) {
   EXPECT_EQ(request.upgrade, "websocket");
   Response response{.status = 101,
-                    .body = std::make_unique<FedBody>(feed, collect(*request.body, said))};
+                    .body = std::make_unique<ScriptedBody>(feed, collect(*request.body, said))};
   response.fields.add("upgrade", "websocket");
   co_return response;
 }
@@ -745,7 +745,7 @@ Task<Result<Response>> upgrade(Request& request, std::shared_ptr<Feed> feed, Col
 constexpr std::string_view upgrade_request =
     "GET /ws HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
 
-TEST_F(Frontend, TunnelsBothWays) {
+TEST_F(Http1Frontend, TunnelsInBothDirections) {
   Collected said;
   answer_with([&](Request& request) { return upgrade(request, feed, said); });
   auto client = connect();
@@ -770,7 +770,7 @@ TEST_F(Frontend, TunnelsBothWays) {
   EXPECT_EQ(client->read_to_end(), "");
 }
 
-TEST_F(Frontend, LetsTheLastWordsOfATunnelArriveThoughTheClientGoesOnTalking) {
+TEST_F(Http1Frontend, DeliversTheLastTunnelBytesWhileTheClientKeepsSending) {
   Collected said;
   answer_with([&](Request& request) { return upgrade(request, feed, said); });
   auto client = connect();
@@ -778,11 +778,11 @@ TEST_F(Frontend, LetsTheLastWordsOfATunnelArriveThoughTheClientGoesOnTalking) {
   client->read_head();
   feed->push("bye");
   feed->end();
-  settle(loop);
+  drain_loop(loop);
 
   for (int i = 0; i < 3; ++i) {
     client->send("still here");
-    settle(loop);
+    drain_loop(loop);
   }
 
   EXPECT_FALSE(client->refused());
@@ -790,7 +790,7 @@ TEST_F(Frontend, LetsTheLastWordsOfATunnelArriveThoughTheClientGoesOnTalking) {
   EXPECT_FALSE(client->sees_reset());
 }
 
-TEST_F(Frontend, NeverTakesWhatFollowsARefusedUpgradeAsARequest) {
+TEST_F(Http1Frontend, DoesNotParseBytesAfterARejectedUpgradeAsARequest) {
   answer_with([](Request&) -> Task<Result<Response>> { return Result<Response>(answer_of("no")); });
 
   EXPECT_EQ(answers_to(std::string(upgrade_request) + "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"),

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "evenkeel/wire/link.h"
-#include "wire/fed_body.h"
 #include "wire/peer.h"
+#include "wire/scripted_body.h"
 
 namespace evenkeel {
 namespace {
@@ -34,12 +34,12 @@ Task<void> run(Link& link, Request& request, Exchange& exchange) {
   (*exchange.head)->body.reset();
 }
 
-class HearsInterim final : public Interim {
+class InterimRecorder final : public InterimHandler {
  public:
   void interim(int status, const Fields& fields) override {
-    heard += std::to_string(status) + " " + std::string(fields.value("link").value_or("")) + ";";
+    received += std::to_string(status) + " " + std::string(fields.value("link").value_or("")) + ";";
   }
-  std::string heard;
+  std::string received;
 };
 
 class Http1Link : public testing::Test {
@@ -47,7 +47,7 @@ class Http1Link : public testing::Test {
   ~Http1Link() override { loop.drop_spawned(); }
 
   void connect(int buffer_bytes = 0) {
-    const Ends ends = connected_ends(buffer_bytes);
+    const SocketPair ends = connected_pair(buffer_bytes);
     link = make_http1_link(std::make_unique<Socket>(loop, ends.ours), options);
     backend = std::make_unique<Peer>(loop, ends.theirs);
   }
@@ -84,10 +84,11 @@ class Http1Link : public testing::Test {
     backend->send(bytes);
     backend->finish_sending();
     EXPECT_TRUE(ends(exchange)) << bytes;
-    EXPECT_EQ(link->room(), 0u) << "a link that failed may not be used again: " << bytes;
+    EXPECT_EQ(link->available_capacity(), 0u)
+        << "a link that failed may not be used again: " << bytes;
     if (exchange.error() == nullptr) return std::nullopt;
     EXPECT_EQ(exchange.error()->side, Side::backend);
-    EXPECT_FALSE(exchange.error()->crossed);
+    EXPECT_FALSE(exchange.error()->idle_close_race);
     return exchange.error()->fault;
   }
 
@@ -108,27 +109,27 @@ TEST_F(Http1Link, SendsARequestAndReadsItsResponse) {
 
   EXPECT_EQ(backend->read_to("hello"),
             "POST / HTTP/1.1\r\nhost: a\r\nAccept: b\r\ncontent-length: 5\r\n\r\nhello");
-  EXPECT_EQ(link->room(), 0u);
+  EXPECT_EQ(link->available_capacity(), 0u);
   backend->send("HTTP/1.1 201 Made\r\nContent-Type: x\r\nContent-Length: 3\r\n\r\nabc");
   ASSERT_TRUE(ends(exchange));
 
   EXPECT_EQ(exchange.status(), 201);
   EXPECT_EQ(exchange.body.bytes, "abc");
-  EXPECT_EQ(link->room(), 1u);
+  EXPECT_EQ(link->available_capacity(), 1u);
 }
 
-TEST_F(Http1Link, CarriesOneExchangeAfterTheOther) {
+TEST_F(Http1Link, ServesConsecutiveRequests) {
   connect();
   for (int i = 0; i < 5; ++i) {
     const auto exchange =
         answered("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n");
     EXPECT_EQ(exchange->body.bytes, "hi");
-    EXPECT_EQ(link->room(), 1u);
+    EXPECT_EQ(link->available_capacity(), 1u);
     EXPECT_TRUE(link->alive(true));
   }
 }
 
-TEST_F(Http1Link, SaysThatAPostWithoutABodyHasNone) {
+TEST_F(Http1Link, SendsContentLengthZeroForAPostWithoutABody) {
   connect();
   Request request = get();
   request.method = "POST";
@@ -140,10 +141,10 @@ TEST_F(Http1Link, SaysThatAPostWithoutABodyHasNone) {
 
 TEST_F(Http1Link, SendsABodyOfUnknownLengthInChunksWithTrailers) {
   connect();
-  auto feed = std::make_shared<Feed>(loop);
+  auto feed = std::make_shared<BodyFeed>(loop);
   Request request = get();
   request.method = "POST";
-  request.body = std::make_unique<FedBody>(feed);
+  request.body = std::make_unique<ScriptedBody>(feed);
   Exchange exchange;
   start(request, exchange);
   EXPECT_EQ(backend->read_head(),
@@ -160,7 +161,7 @@ TEST_F(Http1Link, SendsABodyOfUnknownLengthInChunksWithTrailers) {
 
 TEST_F(Http1Link, MovesLargeBodiesAtTheBackendsPace) {
   connect(16 * 1024);
-  auto feed = std::make_shared<Feed>(loop);
+  auto feed = std::make_shared<BodyFeed>(loop);
   feed->length = 400 * 16'384;
   for (int i = 0; i < 400; ++i) feed->push(std::string(16'384, static_cast<char>('a' + i % 26)));
   feed->end();
@@ -168,29 +169,29 @@ TEST_F(Http1Link, MovesLargeBodiesAtTheBackendsPace) {
   for (int i = 0; i < 400; ++i) expected.append(16'384, static_cast<char>('a' + i % 26));
   Request request = get();
   request.method = "POST";
-  request.body = std::make_unique<FedBody>(feed);
+  request.body = std::make_unique<ScriptedBody>(feed);
   Exchange exchange;
   start(request, exchange);
-  settle(loop, 50);
+  drain_loop(loop, 50);
 
   const int reads = feed->reads;
   EXPECT_LT(reads, 100);
-  settle(loop, 50);
+  drain_loop(loop, 50);
   EXPECT_EQ(feed->reads, reads);
 
   backend->read_head();
   EXPECT_EQ(backend->read_bytes(expected.size()), expected);
   backend->send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
   EXPECT_TRUE(ends(exchange));
-  EXPECT_EQ(link->room(), 1u);
+  EXPECT_EQ(link->available_capacity(), 1u);
 }
 
 TEST_F(Http1Link, StreamsBothWaysAtOnce) {
   connect();
-  auto feed = std::make_shared<Feed>(loop);
+  auto feed = std::make_shared<BodyFeed>(loop);
   Request request = get();
   request.method = "POST";
-  request.body = std::make_unique<FedBody>(feed);
+  request.body = std::make_unique<ScriptedBody>(feed);
   Exchange exchange;
   start(request, exchange);
   backend->read_head();
@@ -208,7 +209,7 @@ TEST_F(Http1Link, StreamsBothWaysAtOnce) {
   EXPECT_EQ(backend->read_to("0\r\n\r\n"), "0\r\n\r\n");
   backend->send("0\r\n\r\n");
   EXPECT_TRUE(ends(exchange));
-  EXPECT_EQ(link->room(), 1u);
+  EXPECT_EQ(link->available_capacity(), 1u);
 }
 
 // ---- what is read ------------------------------------------------------------------------------
@@ -228,11 +229,11 @@ TEST_F(Http1Link, ReadsBodiesOfAllKindsByteByByte) {
     backend->read_head();
     for (const char c : answer) {
       backend->send({&c, 1});
-      settle(loop, 1);
+      drain_loop(loop, 1);
     }
     ASSERT_TRUE(ends(exchange)) << answer;
     EXPECT_EQ(exchange.body.bytes, "hello") << answer;
-    EXPECT_EQ(link->room(), 1u) << answer;
+    EXPECT_EQ(link->available_capacity(), 1u) << answer;
   }
 }
 
@@ -244,14 +245,14 @@ TEST_F(Http1Link, ReadsToTheEndOfTheConnectionWhereNothingElseDelimits) {
   backend->read_head();
   backend->send("HTTP/1.1 200 OK\r\n\r\nsome ");
   backend->send("text");
-  settle(loop);
+  drain_loop(loop);
   EXPECT_FALSE(exchange.body.done);
 
   backend->finish_sending();
 
   ASSERT_TRUE(ends(exchange));
   EXPECT_EQ(exchange.body.bytes, "some text");
-  EXPECT_EQ(link->room(), 0u);
+  EXPECT_EQ(link->available_capacity(), 0u);
 }
 
 TEST_F(Http1Link, ReadsLargeBodiesWhole) {
@@ -266,10 +267,10 @@ TEST_F(Http1Link, ReadsLargeBodiesWhole) {
   EXPECT_EQ(answered("HTTP/1.1 200 OK\r\nContent-Length: 5000000\r\n\r\n" + body)->body.bytes,
             body);
   EXPECT_EQ(answered(chunked + "0\r\n\r\n")->body.bytes, body);
-  EXPECT_EQ(link->room(), 1u);
+  EXPECT_EQ(link->available_capacity(), 1u);
 }
 
-TEST_F(Http1Link, HandsOverTrailers) {
+TEST_F(Http1Link, DeliversTrailers) {
   connect();
   const auto exchange = answered(
       "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\ngrpc-status: "
@@ -278,7 +279,7 @@ TEST_F(Http1Link, HandsOverTrailers) {
   EXPECT_EQ(exchange->body.trailers, "grpc-status: 0\n");
 }
 
-TEST_F(Http1Link, KnowsResponsesThatHaveNoBody) {
+TEST_F(Http1Link, RecognizesResponsesWithoutABody) {
   connect();
   EXPECT_EQ(answered("HTTP/1.1 200 OK\r\nContent-Length: 300\r\n\r\n", "HEAD")
                 ->head->operator*()
@@ -289,7 +290,7 @@ TEST_F(Http1Link, KnowsResponsesThatHaveNoBody) {
   EXPECT_EQ(answered("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")->body.bytes, "");
   EXPECT_EQ(answered("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")->body.bytes,
             "");
-  EXPECT_EQ(link->room(), 1u);
+  EXPECT_EQ(link->available_capacity(), 1u);
 }
 
 TEST_F(Http1Link, PausesTheBackendForASlowReader) {
@@ -306,7 +307,7 @@ TEST_F(Http1Link, PausesTheBackendForASlowReader) {
   std::string_view left = much;
   for (int i = 0; i < 50; ++i) {
     backend->send_some(left);
-    settle(loop, 1);
+    drain_loop(loop, 1);
   }
 
   EXPECT_GT(left.size(), 500'000u);  // nobody pulls: the rest stays where it is
@@ -314,7 +315,7 @@ TEST_F(Http1Link, PausesTheBackendForASlowReader) {
 
 // ---- answers that cannot be trusted ------------------------------------------------------------
 
-TEST_F(Http1Link, RefusesHeadsThatAreNoHttp) {
+TEST_F(Http1Link, RejectsHeadsThatAreNotHttp) {
   const std::string ok = "HTTP/1.1 200 OK\r\n";
   const std::string responses[] = {
       "garbage\r\n\r\n",
@@ -353,7 +354,7 @@ TEST_F(Http1Link, RefusesHeadsThatAreNoHttp) {
   }
 }
 
-TEST_F(Http1Link, TellsAResponseThatIsCutOff) {
+TEST_F(Http1Link, DetectsATruncatedResponse) {
   const std::string ok = "HTTP/1.1 200 OK\r\n";
   const std::string responses[] = {
       "",
@@ -372,7 +373,7 @@ TEST_F(Http1Link, TellsAResponseThatIsCutOff) {
   }
 }
 
-TEST_F(Http1Link, TellsChunksThatAreNone) {
+TEST_F(Http1Link, RejectsMalformedChunks) {
   for (const std::string_view chunks :
        {"x\r\n", "5 \r\nhello\r\n0\r\n\r\n", "5\r\nhelloX", "5\nhello", "-1\r\n",
         "fffffffffffffffff\r\n", "0\r\nContent-Length\r\n\r\n"}) {
@@ -383,7 +384,7 @@ TEST_F(Http1Link, TellsChunksThatAreNone) {
   }
 }
 
-TEST_F(Http1Link, NeverTrustsALinkThatSaidMoreThanItsAnswer) {
+TEST_F(Http1Link, DoesNotReuseALinkWithBytesAfterTheResponse) {
   struct Case {
     std::string_view answer;
     std::string_view method;
@@ -401,74 +402,74 @@ TEST_F(Http1Link, NeverTrustsALinkThatSaidMoreThanItsAnswer) {
     connect();
     const auto exchange = answered(answer, method);
     EXPECT_EQ(exchange->error(), nullptr);
-    EXPECT_EQ(link->room(), 0u) << answer;
+    EXPECT_EQ(link->available_capacity(), 0u) << answer;
   }
 }
 
-TEST_F(Http1Link, HearsWhatABackendSaysUnasked) {
+TEST_F(Http1Link, DetectsUnsolicitedBytesOnAnIdleLink) {
   connect();
   answered("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
   EXPECT_TRUE(link->alive(false));
   struct Heard : Waiter {
     Heard() : Waiter([](Waiter& self) { ++static_cast<Heard&>(self).count; }) {}
     int count = 0;
-  } heard;
-  link->on_idle_end(&heard);
+  } received;
+  link->on_idle_close(&received);
 
   backend->send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
 
-  EXPECT_TRUE(eventually(loop, [&] { return heard.count > 0; }));
+  EXPECT_TRUE(eventually(loop, [&] { return received.count > 0; }));
   EXPECT_FALSE(link->alive(false));
 }
 
-TEST_F(Http1Link, HearsThatAnIdleLinkEnds) {
+TEST_F(Http1Link, DetectsTheCloseOfAnIdleLink) {
   connect();
   answered("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
   struct Heard : Waiter {
     Heard() : Waiter([](Waiter& self) { ++static_cast<Heard&>(self).count; }) {}
     int count = 0;
-  } heard;
-  link->on_idle_end(&heard);
+  } received;
+  link->on_idle_close(&received);
   EXPECT_TRUE(link->alive(true));
 
   backend->close();
 
   EXPECT_FALSE(link->alive(true));
-  EXPECT_TRUE(eventually(loop, [&] { return heard.count > 0; }));
+  EXPECT_TRUE(eventually(loop, [&] { return received.count > 0; }));
   EXPECT_FALSE(link->alive(false));
 }
 
-TEST_F(Http1Link, DoesNotKeepALinkThatTheBackendCloses) {
+TEST_F(Http1Link, DoesNotReuseALinkThatTheBackendCloses) {
   connect();
   answered("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
-  EXPECT_EQ(link->room(), 0u);
+  EXPECT_EQ(link->available_capacity(), 0u);
 
   connect();
   answered("HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n");
-  EXPECT_EQ(link->room(), 0u);
+  EXPECT_EQ(link->available_capacity(), 0u);
 }
 
 // ---- interim responses -------------------------------------------------------------------------
 
-TEST_F(Http1Link, PassesInterimResponsesButContinue) {
+TEST_F(Http1Link, ForwardsInterimResponsesExceptContinue) {
   connect();
-  HearsInterim hears;
+  InterimRecorder hears;
   Request request = get();
   request.interim = &hears;
   Exchange exchange;
   start(request, exchange);
   backend->read_head();
   backend->send("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n");
-  settle(loop);
+  drain_loop(loop);
   backend->send(
       "HTTP/1.1 103 Early Hints\r\nLink: b\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
 
   ASSERT_TRUE(ends(exchange));
-  EXPECT_EQ(hears.heard, "103 a;103 b;");
+  EXPECT_EQ(hears.received, "103 a;103 b;");
   EXPECT_EQ(exchange.status(), 200);
 }
 
-TEST_F(Http1Link, TakesInterimResponsesLargerThanTheBufferTogether) {
+TEST_F(Http1Link, AcceptsInterimResponsesLargerThanTheBufferInTotal) {
   connect();
   std::string bytes;
   for (int i = 0; i < 10; ++i)
@@ -480,7 +481,7 @@ TEST_F(Http1Link, TakesInterimResponsesLargerThanTheBufferTogether) {
 
 // ---- deadlines ---------------------------------------------------------------------------------
 
-TEST_F(Http1Link, GivesUpOnABackendThatDoesNotAnswer) {
+TEST_F(Http1Link, TimesOutWithoutAResponse) {
   options.first_byte_timeout = 50ms;
   connect();
   Request request = get();
@@ -489,10 +490,10 @@ TEST_F(Http1Link, GivesUpOnABackendThatDoesNotAnswer) {
 
   ASSERT_TRUE(ends(exchange));
   EXPECT_TRUE(exchange.failed(Fault::first_byte_timeout));
-  EXPECT_EQ(link->room(), 0u);
+  EXPECT_EQ(link->available_capacity(), 0u);
 }
 
-TEST_F(Http1Link, LetsNoBackendBuyTimeForAHeadByteByByte) {
+TEST_F(Http1Link, DoesNotExtendTheFirstByteTimeoutByteByByte) {
   options.first_byte_timeout = 200ms;
   connect();
   Request request = get();
@@ -511,13 +512,13 @@ TEST_F(Http1Link, LetsNoBackendBuyTimeForAHeadByteByByte) {
   EXPECT_TRUE(exchange.failed(Fault::first_byte_timeout));
 }
 
-TEST_F(Http1Link, CountsTheTimeToTheFirstByteFromTheRequestsEnd) {
+TEST_F(Http1Link, MeasuresTheFirstByteTimeoutFromTheRequestsEnd) {
   options.first_byte_timeout = 100ms;
   connect();
-  auto feed = std::make_shared<Feed>(loop);
+  auto feed = std::make_shared<BodyFeed>(loop);
   Request request = get();
   request.method = "POST";
-  request.body = std::make_unique<FedBody>(feed);
+  request.body = std::make_unique<ScriptedBody>(feed);
   Exchange exchange;
   start(request, exchange);
   backend->read_head();
@@ -529,7 +530,7 @@ TEST_F(Http1Link, CountsTheTimeToTheFirstByteFromTheRequestsEnd) {
   EXPECT_TRUE(exchange.failed(Fault::first_byte_timeout));
 }
 
-TEST_F(Http1Link, GivesUpOnABackendThatStallsInItsAnswer) {
+TEST_F(Http1Link, TimesOutOnAStalledResponse) {
   options.idle_timeout = 50ms;
   connect();
   const auto exchange = answered("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf");
@@ -538,13 +539,13 @@ TEST_F(Http1Link, GivesUpOnABackendThatStallsInItsAnswer) {
   EXPECT_EQ(exchange->body.bytes, "half");
 }
 
-TEST_F(Http1Link, DoesNotTakeABackendForIdleThatIsStillReading) {
+TEST_F(Http1Link, DoesNotTimeOutWhileTheBackendReadsTheRequest) {
   options.idle_timeout = 150ms;
   connect();
-  auto feed = std::make_shared<Feed>(loop);
+  auto feed = std::make_shared<BodyFeed>(loop);
   Request request = get();
   request.method = "POST";
-  request.body = std::make_unique<FedBody>(feed);
+  request.body = std::make_unique<ScriptedBody>(feed);
   Exchange exchange;
   start(request, exchange);
   backend->send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
@@ -561,7 +562,7 @@ TEST_F(Http1Link, DoesNotTakeABackendForIdleThatIsStillReading) {
 
 // ---- a link that dies, a request that fails ----------------------------------------------------
 
-TEST_F(Http1Link, SaysThatARequestCanBeReplayedWhenAnIdleLinkWasClosedUnderIt) {
+TEST_F(Http1Link, ReportsAnIdleCloseRaceOnAReusedLink) {
   connect();
   answered("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
   for (const bool orderly : {true, false}) {
@@ -575,16 +576,16 @@ TEST_F(Http1Link, SaysThatARequestCanBeReplayedWhenAnIdleLinkWasClosedUnderIt) {
     ASSERT_TRUE(ends(exchange));
     EXPECT_TRUE(exchange.failed(Fault::backend_closed));
     EXPECT_EQ(exchange.error()->side, Side::backend);
-    EXPECT_TRUE(exchange.error()->crossed);
-    EXPECT_EQ(link->room(), 0u);
+    EXPECT_TRUE(exchange.error()->idle_close_race);
+    EXPECT_EQ(link->available_capacity(), 0u);
   }
 }
 
-TEST_F(Http1Link, NeverOffersAFirstRequestForReplay) {
+TEST_F(Http1Link, ReportsNoIdleCloseRaceOnTheFirstRequest) {
   EXPECT_EQ(fault_of(""), Fault::backend_closed);  // which asks that it did not cross
 }
 
-TEST_F(Http1Link, NeverOffersForReplayWhatWasBegunToBeAnswered) {
+TEST_F(Http1Link, ReportsNoIdleCloseRaceAfterResponseBytes) {
   for (const std::string_view begun : {"HTTP/1.1 2", "HTTP/1.1 103 Early Hints\r\n\r\n"}) {
     connect();
     answered("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
@@ -592,38 +593,38 @@ TEST_F(Http1Link, NeverOffersForReplayWhatWasBegunToBeAnswered) {
     Exchange exchange;
     start(request, exchange);
     backend->send(begun);
-    settle(loop);
+    drain_loop(loop);
     backend->close();
 
     ASSERT_TRUE(ends(exchange));
-    EXPECT_FALSE(exchange.error()->crossed);
+    EXPECT_FALSE(exchange.error()->idle_close_race);
   }
 }
 
-TEST_F(Http1Link, StaysGoodWhenTheBodyFailsBeforeAnythingWasSent) {
+TEST_F(Http1Link, StaysReusableWhenTheBodyFailsBeforeSending) {
   connect();
-  auto feed = std::make_shared<Feed>(loop);
+  auto feed = std::make_shared<BodyFeed>(loop);
   feed->fail({.fault = Fault::bad_request, .side = Side::client});
   Request request = get();
   request.method = "POST";
-  request.body = std::make_unique<FedBody>(feed);
+  request.body = std::make_unique<ScriptedBody>(feed);
   Exchange exchange;
   start(request, exchange);
 
   ASSERT_TRUE(ends(exchange));
   EXPECT_TRUE(exchange.failed(Fault::bad_request));
-  EXPECT_EQ(link->room(), 1u);
-  settle(loop);
+  EXPECT_EQ(link->available_capacity(), 1u);
+  drain_loop(loop);
   EXPECT_EQ(backend->seen(), "");
 }
 
-TEST_F(Http1Link, IsSpoiledWhenTheBodyFailsOnTheWay) {
+TEST_F(Http1Link, IsUnusableWhenTheBodyFailsWhileSending) {
   connect();
-  auto feed = std::make_shared<Feed>(loop);
+  auto feed = std::make_shared<BodyFeed>(loop);
   feed->push("some");
   Request request = get();
   request.method = "POST";
-  request.body = std::make_unique<FedBody>(feed);
+  request.body = std::make_unique<ScriptedBody>(feed);
   Exchange exchange;
   start(request, exchange);
   backend->read_to("some\r\n");
@@ -632,18 +633,18 @@ TEST_F(Http1Link, IsSpoiledWhenTheBodyFailsOnTheWay) {
 
   ASSERT_TRUE(ends(exchange));
   EXPECT_TRUE(exchange.failed(Fault::client_gone));
-  EXPECT_EQ(link->room(), 0u);
+  EXPECT_EQ(link->available_capacity(), 0u);
   link.reset();
   EXPECT_EQ(backend->read_to_end(), "");  // and no last chunk
 }
 
-TEST_F(Http1Link, CarriesNoOtherRequestAfterAnEarlyAnswer) {
+TEST_F(Http1Link, IsNotReusedAfterAnEarlyResponse) {
   connect();
-  auto feed = std::make_shared<Feed>(loop);
+  auto feed = std::make_shared<BodyFeed>(loop);
   feed->push("some");
   Request request = get();
   request.method = "POST";
-  request.body = std::make_unique<FedBody>(feed);
+  request.body = std::make_unique<ScriptedBody>(feed);
   Exchange exchange;
   start(request, exchange);
   backend->read_to("some\r\n");
@@ -653,16 +654,16 @@ TEST_F(Http1Link, CarriesNoOtherRequestAfterAnEarlyAnswer) {
   ASSERT_TRUE(ends(exchange));
   EXPECT_EQ(exchange.status(), 401);
   EXPECT_EQ(exchange.body.bytes, "no");
-  EXPECT_EQ(link->room(), 0u);
+  EXPECT_EQ(link->available_capacity(), 0u);
 }
 
-TEST_F(Http1Link, CarriesNoOtherRequestWhenTheBodyFailedBehindTheAnswer) {
+TEST_F(Http1Link, IsNotReusedWhenTheBodyFailsAfterTheResponse) {
   connect();
-  auto feed = std::make_shared<Feed>(loop);
+  auto feed = std::make_shared<BodyFeed>(loop);
   feed->push("some");
   Request request = get();
   request.method = "POST";
-  request.body = std::make_unique<FedBody>(feed);
+  request.body = std::make_unique<ScriptedBody>(feed);
   Exchange exchange;
   exchange.collects = false;
   start(request, exchange);
@@ -672,23 +673,23 @@ TEST_F(Http1Link, CarriesNoOtherRequestWhenTheBodyFailedBehindTheAnswer) {
 
   // The upload ends, incomplete, while the whole answer waits to be read.
   feed->fail({.fault = Fault::bad_request, .side = Side::client});
-  settle(loop);
+  drain_loop(loop);
   Collected body;
   loop.spawn(collect(*(*exchange.head)->body, body));
   ASSERT_TRUE(body.done);
   EXPECT_EQ(body.bytes, "hi");
   (*exchange.head)->body.reset();
 
-  EXPECT_EQ(link->room(), 0u);
+  EXPECT_EQ(link->available_capacity(), 0u);
 }
 
-TEST_F(Http1Link, ReadsTheAnswerOfABackendThatStoppedReading) {
+TEST_F(Http1Link, ReadsTheResponseOfABackendThatStoppedReading) {
   connect(16 * 1024);
-  auto feed = std::make_shared<Feed>(loop);
+  auto feed = std::make_shared<BodyFeed>(loop);
   for (int i = 0; i < 100; ++i) feed->push(std::string(16'384, 'x'));
   Request request = get();
   request.method = "POST";
-  request.body = std::make_unique<FedBody>(feed);
+  request.body = std::make_unique<ScriptedBody>(feed);
   Exchange exchange;
   start(request, exchange);
   backend->read_head();
@@ -699,10 +700,10 @@ TEST_F(Http1Link, ReadsTheAnswerOfABackendThatStoppedReading) {
   ASSERT_TRUE(ends(exchange));
   EXPECT_EQ(exchange.status(), 413);
   EXPECT_EQ(exchange.body.bytes, "no");
-  EXPECT_EQ(link->room(), 0u);
+  EXPECT_EQ(link->available_capacity(), 0u);
 }
 
-TEST_F(Http1Link, ClosesWhenTheBodyIsDroppedOnTheWay) {
+TEST_F(Http1Link, ClosesWhenTheBodyIsDroppedEarly) {
   connect();
   Request request = get();
   Exchange exchange;
@@ -714,12 +715,12 @@ TEST_F(Http1Link, ClosesWhenTheBodyIsDroppedOnTheWay) {
 
   (*exchange.head)->body.reset();
 
-  EXPECT_EQ(link->room(), 0u);
+  EXPECT_EQ(link->available_capacity(), 0u);
   link.reset();
   EXPECT_TRUE(backend->sees_end());
 }
 
-TEST_F(Http1Link, EndsWithTheRequestThatIsDropped) {
+TEST_F(Http1Link, ClosesWhenTheRequestIsDropped) {
   connect();
   Request request = get();
   Exchange exchange;
@@ -728,7 +729,7 @@ TEST_F(Http1Link, EndsWithTheRequestThatIsDropped) {
     backend->read_head();
     EXPECT_FALSE(sending.ready());
   }
-  EXPECT_EQ(link->room(), 0u);
+  EXPECT_EQ(link->available_capacity(), 0u);
 
   link.reset();
 
@@ -737,12 +738,12 @@ TEST_F(Http1Link, EndsWithTheRequestThatIsDropped) {
 
 // ---- tunnels -----------------------------------------------------------------------------------
 
-TEST_F(Http1Link, TunnelsBothWaysIncludingTheEnds) {
+TEST_F(Http1Link, TunnelsInBothDirectionsIncludingHalfCloses) {
   connect();
-  auto feed = std::make_shared<Feed>(loop);
+  auto feed = std::make_shared<BodyFeed>(loop);
   Request request = get("/ws");
   request.upgrade = "websocket";
-  request.body = std::make_unique<FedBody>(feed);
+  request.body = std::make_unique<ScriptedBody>(feed);
   Exchange exchange;
   start(request, exchange);
   EXPECT_EQ(backend->read_head(),
@@ -762,15 +763,15 @@ TEST_F(Http1Link, TunnelsBothWaysIncludingTheEnds) {
   backend->finish_sending();
   ASSERT_TRUE(ends(exchange));
   EXPECT_EQ(exchange.body.bytes, "hellolast words");
-  EXPECT_EQ(link->room(), 0u);
+  EXPECT_EQ(link->available_capacity(), 0u);
 }
 
-TEST_F(Http1Link, TakesARefusedUpgradeAsAnAnswer) {
+TEST_F(Http1Link, TreatsARejectedUpgradeAsAResponse) {
   connect();
-  auto feed = std::make_shared<Feed>(loop);
+  auto feed = std::make_shared<BodyFeed>(loop);
   Request request = get("/ws");
   request.upgrade = "websocket";
-  request.body = std::make_unique<FedBody>(feed);
+  request.body = std::make_unique<ScriptedBody>(feed);
   Exchange exchange;
   start(request, exchange);
   backend->read_head();
@@ -779,16 +780,16 @@ TEST_F(Http1Link, TakesARefusedUpgradeAsAnAnswer) {
   ASSERT_TRUE(ends(exchange));
   EXPECT_EQ(exchange.status(), 403);
   EXPECT_EQ(feed->reads, 0);
-  EXPECT_EQ(link->room(), 1u);
+  EXPECT_EQ(link->available_capacity(), 1u);
 }
 
-TEST_F(Http1Link, DoesNotTakeATunnelForIdleInWhichTheClientTalks) {
+TEST_F(Http1Link, DoesNotTimeOutATunnelInWhichTheClientSends) {
   options.idle_timeout = 150ms;
   connect();
-  auto feed = std::make_shared<Feed>(loop);
+  auto feed = std::make_shared<BodyFeed>(loop);
   Request request = get("/ws");
   request.upgrade = "websocket";
-  request.body = std::make_unique<FedBody>(feed);
+  request.body = std::make_unique<ScriptedBody>(feed);
   Exchange exchange;
   start(request, exchange);
   backend->send(

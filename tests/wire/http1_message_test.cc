@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "wire/parsed.h"
+#include "wire/parsed_head.h"
 
 namespace evenkeel {
 namespace {
@@ -13,28 +13,28 @@ namespace {
 using Kind = Framing::Kind;
 
 /// A request that went through the gate.
-struct Gated {
-  explicit Gated(const std::string& text) : parsed(HeadParser::Kind::request, text) {
+struct AcceptedRequest {
+  explicit AcceptedRequest(const std::string& text) : parsed(HeadParser::Kind::request, text) {
     EXPECT_TRUE(parsed.well_formed) << text;
-    problem = accept_request(parsed.head(), request, facts);
+    problem = accept_request(parsed.head(), request, message_info);
   }
   std::string sent(const Framing& framing = {}) const {
-    HeadWriter& out = HeadWriter::fresh();
+    HeadWriter& out = HeadWriter::scratch();
     write_request_head(out, request, framing);
     return std::string(out.written());
   }
 
   ParsedHead parsed;
   Request request;
-  WireFacts facts;
-  std::optional<Unacceptable> problem;
+  Http1MessageInfo message_info;
+  std::optional<HeadError> problem;
 };
 
 /// The status that a request of these lines is refused with; 0 where it is accepted.
 int refusal(std::string_view request_line, std::string_view fields) {
-  const Gated gated(std::string(request_line) + "\r\n" + std::string(fields) + "\r\n");
-  if (!gated.problem) return 0;
-  switch (gated.problem->fault) {
+  const AcceptedRequest accepted(std::string(request_line) + "\r\n" + std::string(fields) + "\r\n");
+  if (!accepted.problem) return 0;
+  switch (accepted.problem->fault) {
     case Fault::bad_request: return 400;
     case Fault::method_not_allowed: return 405;
     case Fault::expectation_failed: return 417;
@@ -52,22 +52,22 @@ int refusal_of_target(std::string_view target) {
   return refusal("GET " + std::string(target) + " HTTP/1.1", "Host: a\r\n");
 }
 
-struct GatedResponse {
-  explicit GatedResponse(const std::string& text, std::string_view method = "GET")
+struct AcceptedResponse {
+  explicit AcceptedResponse(const std::string& text, std::string_view method = "GET")
       : parsed(HeadParser::Kind::response, text) {
     EXPECT_TRUE(parsed.well_formed) << text;
-    problem = accept_response(parsed.head(), method, response, facts);
+    problem = accept_response(parsed.head(), method, response, message_info);
   }
 
   ParsedHead parsed;
   Response response;
-  WireFacts facts;
-  std::optional<Unacceptable> problem;
+  Http1MessageInfo message_info;
+  std::optional<HeadError> problem;
 };
 
 // ---- Host and target ---------------------------------------------------------------------------
 
-TEST(Gate, WantsExactlyOneHostInHttp11) {
+TEST(AcceptRequest, RequiresExactlyOneHostInHttp11) {
   EXPECT_EQ(refusal("GET / HTTP/1.1", ""), 400);
   EXPECT_EQ(refusal("GET / HTTP/1.1", "Host: a\r\nHost: a\r\n"), 400);
   EXPECT_EQ(refusal("GET / HTTP/1.1", "Host: a\r\nhOST: b\r\n"), 400);
@@ -75,7 +75,7 @@ TEST(Gate, WantsExactlyOneHostInHttp11) {
   EXPECT_EQ(refusal("GET / HTTP/1.0", "Host: a\r\nHost: b\r\n"), 400);
 }
 
-TEST(Gate, TakesHostsThatAreNamesOrAddressesWithAPort) {
+TEST(AcceptRequest, TakesHostsThatAreNamesOrAddressesWithAPort) {
   for (const std::string_view host :
        {"a", "a.b:80", "a:", "127.0.0.1:8080", "[::1]", "[2001:db8::1]:443", "x_y.z", "a%20b",
         "a:65535", "xn--fsq.example."}) {
@@ -83,7 +83,7 @@ TEST(Gate, TakesHostsThatAreNamesOrAddressesWithAPort) {
   }
 }
 
-TEST(Gate, RefusesHostsThatAreAnythingElse) {
+TEST(AcceptRequest, RefusesHostsThatAreAnythingElse) {
   for (const std::string_view host :
        {"",     "a/b",  "u@a",   "a,b",     "a b",      "a:65536", "a:8a", "a:+80",
         "a:-1", ":80",  "[::1",  "[]",      "[::1]x",   "[g::1]",  "a?b",  "a#b",
@@ -92,23 +92,24 @@ TEST(Gate, RefusesHostsThatAreAnythingElse) {
   }
 }
 
-TEST(Gate, TurnsAbsoluteFormIntoAuthorityAndPath) {
-  const Gated gated("GET http://A.example:80/x?y=1 HTTP/1.1\r\nHost: a.example:80\r\n\r\n");
+TEST(AcceptRequest, TurnsAbsoluteFormIntoAuthorityAndPath) {
+  const AcceptedRequest accepted(
+      "GET http://A.example:80/x?y=1 HTTP/1.1\r\nHost: a.example:80\r\n\r\n");
 
-  ASSERT_FALSE(gated.problem);
-  EXPECT_EQ(gated.request.authority, "A.example:80");
-  EXPECT_EQ(gated.request.path, "/x?y=1");
-  EXPECT_EQ(gated.sent(), "GET /x?y=1 HTTP/1.1\r\nhost: A.example:80\r\n\r\n");
+  ASSERT_FALSE(accepted.problem);
+  EXPECT_EQ(accepted.request.authority, "A.example:80");
+  EXPECT_EQ(accepted.request.path, "/x?y=1");
+  EXPECT_EQ(accepted.sent(), "GET /x?y=1 HTTP/1.1\r\nhost: A.example:80\r\n\r\n");
 }
 
-TEST(Gate, TakesAbsoluteFormWithoutAPathAsTheRoot) {
-  const Gated gated("GET HTTPS://a HTTP/1.1\r\nHost: a\r\n\r\n");
+TEST(AcceptRequest, TakesAbsoluteFormWithoutAPathAsTheRoot) {
+  const AcceptedRequest accepted("GET HTTPS://a HTTP/1.1\r\nHost: a\r\n\r\n");
 
-  ASSERT_FALSE(gated.problem);
-  EXPECT_EQ(gated.request.path, "/");
+  ASSERT_FALSE(accepted.problem);
+  EXPECT_EQ(accepted.request.path, "/");
 }
 
-TEST(Gate, RefusesAbsoluteFormsThatDisagreeWithHostOrAreNone) {
+TEST(AcceptRequest, RefusesAbsoluteFormsThatDisagreeWithHostOrAreNone) {
   for (const std::string_view target :
        {"http://b/", "http://a:80/", "http://u@a/", "http:///x", "http://", "http://a?x",
         "ftp://a/", "http:/a/", "a", "a/b", "a:80", "//", "?", "ws://a/"}) {
@@ -116,12 +117,12 @@ TEST(Gate, RefusesAbsoluteFormsThatDisagreeWithHostOrAreNone) {
   }
 }
 
-TEST(Gate, TakesTheAsteriskWithOptionsOnly) {
+TEST(AcceptRequest, TakesTheAsteriskWithOptionsOnly) {
   EXPECT_EQ(refusal("OPTIONS * HTTP/1.1", "Host: a\r\n"), 0);
   EXPECT_EQ(refusal_of_target("*"), 400);
 }
 
-TEST(Gate, ServesNeitherConnectNorTrace) {
+TEST(AcceptRequest, ServesNeitherConnectNorTrace) {
   EXPECT_EQ(refusal("CONNECT a:443 HTTP/1.1", "Host: a:443\r\n"), 405);
   EXPECT_EQ(refusal("TRACE / HTTP/1.1", "Host: a\r\n"), 405);
   EXPECT_EQ(refusal("connect /x HTTP/1.1", "Host: a\r\n"), 0);
@@ -129,23 +130,25 @@ TEST(Gate, ServesNeitherConnectNorTrace) {
 
 // ---- framing -----------------------------------------------------------------------------------
 
-TEST(Gate, KnowsTheThreeWaysToDelimitARequest) {
-  EXPECT_EQ(Gated("GET / HTTP/1.1\r\nHost: a\r\n\r\n").facts.framing.kind, Kind::none);
-  EXPECT_EQ(Gated("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 7\r\n\r\n").facts.framing.length,
+TEST(AcceptRequest, ReadsTheThreeRequestFramings) {
+  EXPECT_EQ(AcceptedRequest("GET / HTTP/1.1\r\nHost: a\r\n\r\n").message_info.framing.kind,
+            Kind::none);
+  EXPECT_EQ(AcceptedRequest("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 7\r\n\r\n")
+                .message_info.framing.length,
             7u);
-  EXPECT_EQ(
-      Gated("GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n").facts.framing.kind,
-      Kind::chunked);
+  EXPECT_EQ(AcceptedRequest("GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+                .message_info.framing.kind,
+            Kind::chunked);
 }
 
-TEST(Gate, RefusesLengthAndCodingTogether) {
+TEST(AcceptRequest, RefusesLengthAndCodingTogether) {
   EXPECT_EQ(refusal_of_fields("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n"), 400);
   EXPECT_EQ(refusal_of_fields("Transfer-Encoding: chunked\r\nContent-Length: 5\r\n"), 400);
   EXPECT_EQ(refusal_of_fields("Transfer-Encoding: gzip\r\nContent-Length: 5\r\n"), 400);
   EXPECT_EQ(refusal_of_fields("Transfer-Encoding:\r\nContent-Length: 5\r\n"), 400);
 }
 
-TEST(Gate, RefusesEveryLengthThatIsNotOnePlainNumber) {
+TEST(AcceptRequest, RefusesEveryLengthThatIsNotOnePlainNumber) {
   for (const std::string_view value : {"",
                                        "+5",
                                        "-5",
@@ -178,15 +181,16 @@ TEST(Gate, RefusesEveryLengthThatIsNotOnePlainNumber) {
   EXPECT_EQ(refusal_of_fields("Content-Length: 5\r\ncontent-length: 6\r\n"), 400);
 }
 
-TEST(Gate, TakesLengthsWithWhitespaceAround) {
+TEST(AcceptRequest, TakesLengthsWithWhitespaceAround) {
   for (const std::string_view value : {"5", "  5", "\t5", "5  ", "5\t"}) {
     EXPECT_EQ(refusal_of_fields("Content-Length:" + std::string(value) + "\r\n"), 0) << value;
   }
-  EXPECT_EQ(Gated("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n").facts.framing.length,
+  EXPECT_EQ(AcceptedRequest("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
+                .message_info.framing.length,
             0u);
 }
 
-TEST(Gate, RefusesEveryCodingButChunkedAlone) {
+TEST(AcceptRequest, RefusesEveryCodingButChunkedAlone) {
   for (const std::string_view value :
        {"", "identity", "chunked, chunked", "chunked,", ",chunked", ", chunked", "chunked, gzip",
         "gzip, chunked", "chunked;a=b", "\"chunked\"", "chun ked", "chunked chunked",
@@ -204,46 +208,47 @@ TEST(Gate, RefusesEveryCodingButChunkedAlone) {
   EXPECT_EQ(refusal("POST / HTTP/1.0", "Host: a\r\nTransfer-Encoding: chunked\r\n"), 400);
 }
 
-TEST(Gate, TakesChunkedInAnyCaseAndWithWhitespaceAround) {
+TEST(AcceptRequest, TakesChunkedInAnyCaseAndWithWhitespaceAround) {
   for (const std::string_view value :
        {"chunked", "Chunked", "CHUNKED", "\tchunked", " chunked \t"}) {
     EXPECT_EQ(refusal_of_fields("Transfer-Encoding:" + std::string(value) + "\r\n"), 0) << value;
   }
 }
 
-TEST(Gate, WritesFramingAnewAndOnce) {
-  const Gated gated(
+TEST(AcceptRequest, WritesFramingAnewAndOnce) {
+  const AcceptedRequest accepted(
       "POST / HTTP/1.1\r\nTRANSFER-encoding: ChunkeD\r\nhOsT: a\r\nAccept: b\r\n\r\n");
 
-  EXPECT_EQ(gated.sent({Kind::chunked}),
+  EXPECT_EQ(accepted.sent({Kind::chunked}),
             "POST / HTTP/1.1\r\nhost: a\r\nAccept: b\r\ntransfer-encoding: chunked\r\n\r\n");
-  EXPECT_EQ(gated.sent({Kind::length, 12}),
+  EXPECT_EQ(accepted.sent({Kind::length, 12}),
             "POST / HTTP/1.1\r\nhost: a\r\nAccept: b\r\ncontent-length: 12\r\n\r\n");
 }
 
 // ---- hop by hop --------------------------------------------------------------------------------
 
-TEST(Gate, TakesHopByHopFieldsOff) {
-  const Gated gated(
+TEST(AcceptRequest, TakesHopByHopFieldsOff) {
+  const AcceptedRequest accepted(
       "GET / HTTP/1.1\r\nHost: a\r\nConnection: close, X-Secret\r\nX-Secret: 1\r\nx-SECRET: "
       "2\r\nKeep-Alive: 5\r\n"
       "Proxy-Connection: x\r\nTrailer: Expires\r\nUpgrade: h2c\r\nHTTP2-Settings: "
       "AAMAAABkAARAAAAAAAIAAAAA\r\n"
       "TE: gzip\r\nX-Kept: yes\r\n\r\n");
 
-  ASSERT_FALSE(gated.problem);
-  EXPECT_EQ(gated.sent(), "GET / HTTP/1.1\r\nhost: a\r\nX-Kept: yes\r\n\r\n");
-  EXPECT_FALSE(gated.facts.keep_alive);
+  ASSERT_FALSE(accepted.problem);
+  EXPECT_EQ(accepted.sent(), "GET / HTTP/1.1\r\nhost: a\r\nX-Kept: yes\r\n\r\n");
+  EXPECT_FALSE(accepted.message_info.keep_alive);
 }
 
-TEST(Gate, KeepsTeTrailers) {
-  const Gated gated("GET / HTTP/1.1\r\nHost: a\r\nConnection: TE\r\nTE: gzip, Trailers\r\n\r\n");
+TEST(AcceptRequest, KeepsTeTrailers) {
+  const AcceptedRequest accepted(
+      "GET / HTTP/1.1\r\nHost: a\r\nConnection: TE\r\nTE: gzip, Trailers\r\n\r\n");
 
-  EXPECT_TRUE(gated.request.wants_trailers);
-  EXPECT_EQ(gated.sent(), "GET / HTTP/1.1\r\nhost: a\r\nconnection: te\r\nte: trailers\r\n\r\n");
+  EXPECT_TRUE(accepted.request.wants_trailers);
+  EXPECT_EQ(accepted.sent(), "GET / HTTP/1.1\r\nhost: a\r\nconnection: te\r\nte: trailers\r\n\r\n");
 }
 
-TEST(Gate, RefusesToLoseWhatARequestMeans) {
+TEST(AcceptRequest, RejectsNominationOfEndToEndFields) {
   for (const std::string_view name :
        {"Host", "Content-Length", "transfer-encoding", "Authorization", "Cookie", "Expect",
         "Forwarded", "X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "Content-Type"}) {
@@ -252,17 +257,17 @@ TEST(Gate, RefusesToLoseWhatARequestMeans) {
   }
 }
 
-TEST(Gate, RefusesTooManyNominations) {
+TEST(AcceptRequest, RefusesTooManyNominations) {
   std::string names = "Connection: a";
   for (int i = 0; i < 16; ++i) names += ", x" + std::to_string(i);
   EXPECT_EQ(refusal_of_fields(names + "\r\n"), 400);
 }
 
-TEST(Gate, DecidesAboutKeepAliveByVersionAndConnection) {
+TEST(AcceptRequest, DecidesAboutKeepAliveByVersionAndConnection) {
   const auto keeps = [](std::string_view version, std::string_view connection) {
-    return Gated("GET / " + std::string(version) + "\r\nHost: a\r\n" + std::string(connection) +
-                 "\r\n")
-        .facts.keep_alive;
+    return AcceptedRequest("GET / " + std::string(version) + "\r\nHost: a\r\n" +
+                           std::string(connection) + "\r\n")
+        .message_info.keep_alive;
   };
   EXPECT_TRUE(keeps("HTTP/1.1", ""));
   EXPECT_FALSE(keeps("HTTP/1.1", "Connection: CLOSE\r\n"));
@@ -272,32 +277,33 @@ TEST(Gate, DecidesAboutKeepAliveByVersionAndConnection) {
   EXPECT_FALSE(keeps("HTTP/1.0", "Connection: keep-alive, close\r\n"));
 }
 
-TEST(Gate, DropsNamesThatOnlySeemToBeOthers) {
-  const Gated gated(
+TEST(AcceptRequest, DropsUnderscoreAliases) {
+  const AcceptedRequest accepted(
       "GET / HTTP/1.1\r\nHost: a\r\nContent_Length: 5\r\nTransfer_Encoding: "
       "chunked\r\nX_Forwarded-For: 1\r\n"
       "X_Forwarded_Port: 1\r\nX-Evenkeel_Trust: 1\r\nAuthorization_: x\r\nproxy_Authorization: "
       "y\r\nmy_field: z\r\n\r\n");
 
-  EXPECT_EQ(gated.sent(), "GET / HTTP/1.1\r\nhost: a\r\nAuthorization_: x\r\nmy_field: z\r\n\r\n");
+  EXPECT_EQ(accepted.sent(),
+            "GET / HTTP/1.1\r\nhost: a\r\nAuthorization_: x\r\nmy_field: z\r\n\r\n");
 }
 
 // ---- upgrade and expect ------------------------------------------------------------------------
 
-TEST(Gate, LetsWebSocketUpgradesThrough) {
-  const Gated gated(
+TEST(AcceptRequest, LetsWebSocketUpgradesThrough) {
+  const AcceptedRequest accepted(
       "GET /ws HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\n"
       "Sec-WebSocket-Key: k\r\n\r\n");
 
-  EXPECT_EQ(gated.request.upgrade, "websocket");
-  EXPECT_EQ(gated.sent(),
+  EXPECT_EQ(accepted.request.upgrade, "websocket");
+  EXPECT_EQ(accepted.sent(),
             "GET /ws HTTP/1.1\r\nhost: a\r\nSec-WebSocket-Key: k\r\nconnection: "
             "upgrade\r\nupgrade: websocket\r\n\r\n");
 }
 
-TEST(Gate, LetsNoOtherUpgradeThrough) {
+TEST(AcceptRequest, LetsNoOtherUpgradeThrough) {
   const auto upgrade = [](const std::string& text) {
-    return std::string(Gated(text).request.upgrade);
+    return std::string(AcceptedRequest(text).request.upgrade);
   };
   EXPECT_EQ(upgrade("GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\n\r\n"), "");
   EXPECT_EQ(
@@ -317,63 +323,69 @@ TEST(Gate, LetsNoOtherUpgradeThrough) {
             "");
 }
 
-TEST(Gate, KnowsOneExpectation) {
-  EXPECT_TRUE(
-      Gated("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nExpect: 100-Continue\r\n\r\n")
-          .facts.expects_continue);
+TEST(AcceptRequest, SupportsOnlyTheContinueExpectation) {
+  EXPECT_TRUE(AcceptedRequest(
+                  "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nExpect: 100-Continue\r\n\r\n")
+                  .message_info.expects_continue);
   EXPECT_FALSE(
-      Gated("POST / HTTP/1.0\r\nHost: a\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n")
-          .facts.expects_continue);
+      AcceptedRequest(
+          "POST / HTTP/1.0\r\nHost: a\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n")
+          .message_info.expects_continue);
+  EXPECT_FALSE(AcceptedRequest("GET / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n\r\n")
+                   .message_info.expects_continue);
   EXPECT_FALSE(
-      Gated("GET / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n\r\n").facts.expects_continue);
-  EXPECT_FALSE(
-      Gated("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nExpect: 100-continue\r\n\r\n")
-          .facts.expects_continue);
+      AcceptedRequest(
+          "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nExpect: 100-continue\r\n\r\n")
+          .message_info.expects_continue);
   EXPECT_EQ(refusal_of_fields("Expect: 200-ok\r\n"), 417);
   EXPECT_EQ(refusal_of_fields("Expect: 100-continue, x\r\n"), 417);
-  EXPECT_EQ(Gated("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n")
+  EXPECT_EQ(AcceptedRequest(
+                "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n")
                 .sent(),
             "POST / HTTP/1.1\r\nhost: a\r\n\r\n");
 }
 
 // ---- responses ---------------------------------------------------------------------------------
 
-TEST(ResponseGate, KnowsTheFourWaysToDelimitAResponse) {
-  EXPECT_EQ(GatedResponse("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n").facts.framing.length, 3u);
+TEST(AcceptResponse, ReadsTheFourResponseFramings) {
   EXPECT_EQ(
-      GatedResponse("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").facts.framing.kind,
-      Kind::chunked);
-  const GatedResponse unframed("HTTP/1.1 200 OK\r\n\r\n");
-  EXPECT_EQ(unframed.facts.framing.kind, Kind::until_close);
-  EXPECT_FALSE(unframed.facts.keep_alive);
+      AcceptedResponse("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n").message_info.framing.length,
+      3u);
+  EXPECT_EQ(AcceptedResponse("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+                .message_info.framing.kind,
+            Kind::chunked);
+  const AcceptedResponse unframed("HTTP/1.1 200 OK\r\n\r\n");
+  EXPECT_EQ(unframed.message_info.framing.kind, Kind::until_close);
+  EXPECT_FALSE(unframed.message_info.keep_alive);
   for (const std::string_view status :
        {"100 Continue", "103 Early Hints", "204 No Content", "304 Not Modified"}) {
-    EXPECT_EQ(GatedResponse("HTTP/1.1 " + std::string(status) + "\r\n\r\n").facts.framing.kind,
-              Kind::none)
+    EXPECT_EQ(
+        AcceptedResponse("HTTP/1.1 " + std::string(status) + "\r\n\r\n").message_info.framing.kind,
+        Kind::none)
         << status;
   }
 }
 
-TEST(ResponseGate, TakesLengthsWhereThereIsNoBodyAsDeclared) {
-  const GatedResponse head("HTTP/1.1 200 OK\r\nContent-Length: 300\r\n\r\n", "HEAD");
-  EXPECT_EQ(head.facts.framing.kind, Kind::none);
+TEST(AcceptResponse, TakesLengthsWhereThereIsNoBodyAsDeclared) {
+  const AcceptedResponse head("HTTP/1.1 200 OK\r\nContent-Length: 300\r\n\r\n", "HEAD");
+  EXPECT_EQ(head.message_info.framing.kind, Kind::none);
   EXPECT_EQ(head.response.declared_length, 300u);
-  EXPECT_TRUE(head.facts.keep_alive);
+  EXPECT_TRUE(head.message_info.keep_alive);
 
-  const GatedResponse not_modified("HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\n");
-  EXPECT_EQ(not_modified.facts.framing.kind, Kind::none);
+  const AcceptedResponse not_modified("HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\n");
+  EXPECT_EQ(not_modified.message_info.framing.kind, Kind::none);
   EXPECT_EQ(not_modified.response.declared_length, 9u);
 
-  const GatedResponse no_content("HTTP/1.1 204 No Content\r\nContent-Length: 9\r\n\r\n");
-  EXPECT_EQ(no_content.facts.framing.kind, Kind::none);
+  const AcceptedResponse no_content("HTTP/1.1 204 No Content\r\nContent-Length: 9\r\n\r\n");
+  EXPECT_EQ(no_content.message_info.framing.kind, Kind::none);
   EXPECT_FALSE(no_content.response.declared_length);
 
-  EXPECT_EQ(GatedResponse("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "HEAD")
-                .facts.framing.kind,
+  EXPECT_EQ(AcceptedResponse("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "HEAD")
+                .message_info.framing.kind,
             Kind::none);
 }
 
-TEST(ResponseGate, RefusesFramingThatCannotBeTrusted) {
+TEST(AcceptResponse, RefusesFramingThatCannotBeTrusted) {
   for (const std::string_view fields :
        {"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
         "Content-Length: 5\r\nContent-Length: 5\r\n", "Content-Length: 5\r\nContent-Length: 6\r\n",
@@ -381,49 +393,50 @@ TEST(ResponseGate, RefusesFramingThatCannotBeTrusted) {
         "Transfer-Encoding: gzip\r\n", "Transfer-Encoding: gzip, chunked\r\n",
         "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
         "Transfer-Encoding: identity\r\n", "Connection: Content-Length\r\nContent-Length: 5\r\n"}) {
-    const GatedResponse gated("HTTP/1.1 200 OK\r\n" + std::string(fields) + "\r\n");
-    ASSERT_TRUE(gated.problem) << fields;
-    EXPECT_EQ(gated.problem->fault, Fault::backend_protocol);
+    const AcceptedResponse accepted("HTTP/1.1 200 OK\r\n" + std::string(fields) + "\r\n");
+    ASSERT_TRUE(accepted.problem) << fields;
+    EXPECT_EQ(accepted.problem->fault, Fault::backend_protocol);
   }
-  EXPECT_TRUE(GatedResponse("HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").problem);
+  EXPECT_TRUE(AcceptedResponse("HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").problem);
   EXPECT_TRUE(
-      GatedResponse("HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n").problem);
+      AcceptedResponse("HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n").problem);
   EXPECT_TRUE(
-      GatedResponse("HTTP/1.1 103 Early Hints\r\nTransfer-Encoding: chunked\r\n\r\n").problem);
+      AcceptedResponse("HTTP/1.1 103 Early Hints\r\nTransfer-Encoding: chunked\r\n\r\n").problem);
 }
 
-TEST(ResponseGate, KeepsTheLinkOnlyWhenItWasAskedTo) {
+TEST(AcceptResponse, KeepsTheLinkAliveOnlyAsTheHeadAllows) {
   const auto keeps = [](std::string_view version, std::string_view connection) {
-    return GatedResponse(std::string(version) + " 200 OK\r\nContent-Length: 0\r\n" +
-                         std::string(connection) + "\r\n")
-        .facts.keep_alive;
+    return AcceptedResponse(std::string(version) + " 200 OK\r\nContent-Length: 0\r\n" +
+                            std::string(connection) + "\r\n")
+        .message_info.keep_alive;
   };
   EXPECT_TRUE(keeps("HTTP/1.1", ""));
   EXPECT_FALSE(keeps("HTTP/1.1", "Connection: close\r\n"));
   EXPECT_FALSE(keeps("HTTP/1.0", ""));
   EXPECT_TRUE(keeps("HTTP/1.0", "Connection: keep-alive\r\n"));
-  EXPECT_FALSE(GatedResponse("HTTP/1.0 200 OK\r\nConnection: keep-alive\r\n\r\n").facts.keep_alive);
+  EXPECT_FALSE(AcceptedResponse("HTTP/1.0 200 OK\r\nConnection: keep-alive\r\n\r\n")
+                   .message_info.keep_alive);
 }
 
-TEST(ResponseGate, TakesHopByHopFieldsOffAndWritesFramingAnew) {
-  const GatedResponse gated(
+TEST(AcceptResponse, TakesHopByHopFieldsOffAndWritesFramingAnew) {
+  const AcceptedResponse accepted(
       "HTTP/1.1 200 Fine\r\nServer: s\r\nConnection: keep-alive, X-Hop\r\nKeep-Alive: "
       "timeout=5\r\nX-Hop: 1\r\n"
       "Transfer-Encoding: chunked\r\nTrailer: X\r\nUpgrade: h2c\r\nProxy-Connection: "
       "a\r\nSet-Cookie: a=1\r\n"
       "Set-Cookie: b=2\r\n\r\n");
 
-  HeadWriter& out = HeadWriter::fresh();
-  write_response_head(out, gated.response, {Kind::chunked}, false, 1);
+  HeadWriter& out = HeadWriter::scratch();
+  write_response_head(out, accepted.response, {Kind::chunked}, false, 1);
 
   EXPECT_EQ(out.written(),
             "HTTP/1.1 200 Fine\r\nServer: s\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\n"
             "transfer-encoding: chunked\r\n\r\n");
 }
 
-TEST(ResponseGate, SaysHowTheConnectionGoesOn) {
+TEST(AcceptResponse, WritesTheConnectionField) {
   const auto written = [](int status, bool close, int minor_version) {
-    HeadWriter& out = HeadWriter::fresh();
+    HeadWriter& out = HeadWriter::scratch();
     write_response_head(out, Response{.status = status}, {Kind::length, 0}, close, minor_version);
     return std::string(out.written());
   };
@@ -437,7 +450,7 @@ TEST(ResponseGate, SaysHowTheConnectionGoesOn) {
 
 TEST(HeadWriter, GrowsWithItsHead) {
   const std::string value(9000, 'v');
-  HeadWriter& out = HeadWriter::fresh();
+  HeadWriter& out = HeadWriter::scratch();
 
   out << "GET / HTTP/1.1\r\n";
   out.field("a", value);
@@ -445,12 +458,12 @@ TEST(HeadWriter, GrowsWithItsHead) {
   out.chunk_size(0xabc);
 
   EXPECT_EQ(out.written(), "GET / HTTP/1.1\r\na: " + value + "\r\n18446744073709551615abc\r\n");
-  EXPECT_EQ(HeadWriter::fresh().written(), "");
+  EXPECT_EQ(HeadWriter::scratch().written(), "");
 }
 
 TEST(ChunkFraming, PutsTheLastChunkAndTrailersWhereTheyBelong) {
   const auto framed = [](const Chunk& chunk) {
-    HeadWriter& out = HeadWriter::fresh();
+    HeadWriter& out = HeadWriter::scratch();
     std::string storage;
     const std::string tail(frame_chunk(out, chunk, storage));
     return std::string(out.written()) + std::string(chunk.bytes) + tail;

@@ -23,7 +23,7 @@ constexpr std::uint32_t stream_closed = 5;
 constexpr std::uint32_t frame_size_error = 6;
 constexpr std::uint32_t enhance_your_calm = 11;
 
-class Guarded : public testing::Test {
+class Http2GuardTest : public testing::Test {
  protected:
   std::uint32_t code_of(const Http2Guard::Verdict& verdict) const {
     return verdict ? verdict->code : 0;
@@ -46,7 +46,7 @@ class Guarded : public testing::Test {
   Http2Guard guard{Http2Guard::Side::server};
 };
 
-TEST_F(Guarded, AClosedStreamTakesNoFrames) {
+TEST_F(Http2GuardTest, AClosedStreamTakesNoFrames) {
   EXPECT_EQ(frame(headers, 1), 0u);
   EXPECT_EQ(frame(data, 1, 8, 0, true), 0u);
   guard.closed(1, Http2Guard::Closed::done);
@@ -54,52 +54,52 @@ TEST_F(Guarded, AClosedStreamTakesNoFrames) {
   EXPECT_EQ(frame(headers, 1), stream_closed);
 }
 
-TEST_F(Guarded, AStreamThatThePeerResetTakesNoFrames) {
+TEST_F(Http2GuardTest, AStreamThatThePeerResetTakesNoFrames) {
   EXPECT_EQ(frame(headers, 1), 0u);
   guard.closed(1, Http2Guard::Closed::by_peer);
   EXPECT_EQ(frame(data, 1), stream_closed);
 }
 
-TEST_F(Guarded, FramesThatCrossOurResetAreForgiven) {
+TEST_F(Http2GuardTest, FramesInFlightDuringOurResetAreIgnored) {
   EXPECT_EQ(frame(headers, 1), 0u);
   guard.closed(1, Http2Guard::Closed::by_us);
   EXPECT_EQ(frame(data, 1), 0u);
   EXPECT_EQ(frame(headers, 1), 0u);
 }
 
-TEST_F(Guarded, StreamsAreOpenedInOrder) {
+TEST_F(Http2GuardTest, StreamsAreOpenedInOrder) {
   EXPECT_EQ(frame(headers, 5), 0u);
   EXPECT_EQ(frame(headers, 3), protocol_error);
 }
 
-TEST_F(Guarded, AsksForAStreamOnlyIfItWasOpenedBefore) {
-  EXPECT_FALSE(guard.asks_for_stream({8, headers, 0, 1}));
+TEST_F(Http2GuardTest, NeedsStreamStateOnlyForOpenedStreams) {
+  EXPECT_FALSE(guard.needs_stream_state({8, headers, 0, 1}));
   EXPECT_EQ(frame(headers, 1), 0u);
-  EXPECT_TRUE(guard.asks_for_stream({8, headers, 0, 1}));
-  EXPECT_TRUE(guard.asks_for_stream({8, data, 0, 1}));
-  EXPECT_FALSE(guard.asks_for_stream({8, ping, 0, 0}));
-  EXPECT_FALSE(guard.asks_for_stream({8, headers, 0, 3}));
+  EXPECT_TRUE(guard.needs_stream_state({8, headers, 0, 1}));
+  EXPECT_TRUE(guard.needs_stream_state({8, data, 0, 1}));
+  EXPECT_FALSE(guard.needs_stream_state({8, ping, 0, 0}));
+  EXPECT_FALSE(guard.needs_stream_state({8, headers, 0, 3}));
 }
 
-TEST_F(Guarded, PriorityHasAStreamASizeAndAnotherToDependOn) {
+TEST_F(Http2GuardTest, PriorityIsValidated) {
   const std::string_view none("\0\0\0\0", 4);
   const std::string_view three("\0\0\0\3", 4);
-  EXPECT_EQ(Http2Guard::looks_into({5, priority, 0, 3}), 4u);
-  EXPECT_EQ(Http2Guard::looks_into({4, priority, 0, 3}), 0u);
-  EXPECT_EQ(Http2Guard::looks_into({5, data, 0, 3}), 0u);
+  EXPECT_EQ(Http2Guard::payload_bytes_needed({5, priority, 0, 3}), 4u);
+  EXPECT_EQ(Http2Guard::payload_bytes_needed({4, priority, 0, 3}), 0u);
+  EXPECT_EQ(Http2Guard::payload_bytes_needed({5, data, 0, 3}), 0u);
   EXPECT_EQ(code_of(guard.frame({5, priority, 0, 3}, none, false, now)), 0u);
   EXPECT_EQ(code_of(guard.frame({5, priority, 0, 0}, none, false, now)), protocol_error);
   EXPECT_EQ(code_of(guard.frame({4, priority, 0, 3}, {}, false, now)), frame_size_error);
   EXPECT_EQ(code_of(guard.frame({5, priority, 0, 3}, three, false, now)), protocol_error);
 }
 
-TEST_F(Guarded, RapidResetEndsAfterItsBurst) {
+TEST_F(Http2GuardTest, RapidResetIsLimitedAfterItsBurst) {
   const int passed = passes(20'000, 0ms, [&](int) { return frame(rst_stream, 1, 4); });
   EXPECT_EQ(passed, 1000);
   EXPECT_EQ(frame(rst_stream, 1, 4), enhance_your_calm);
 }
 
-TEST_F(Guarded, FiftyCancelledCallsASecondAreNoAttack) {
+TEST_F(Http2GuardTest, FiftyCancelledCallsASecondAreAllowed) {
   EXPECT_EQ(passes(6'000, 20ms,
                    [&](int i) {
                      if (const auto code = frame(headers, 2 * i + 1, 60)) return code;
@@ -108,7 +108,7 @@ TEST_F(Guarded, FiftyCancelledCallsASecondAreNoAttack) {
             6'000);
 }
 
-TEST_F(Guarded, ABackendMayResetAsOftenAsItIsAsked) {
+TEST_F(Http2GuardTest, BackendResetsAreNotLimited) {
   guard = Http2Guard(Http2Guard::Side::client);
   EXPECT_EQ(passes(20'000, 0ms,
                    [&](int i) {
@@ -118,15 +118,15 @@ TEST_F(Guarded, ABackendMayResetAsOftenAsItIsAsked) {
             20'000);
 }
 
-TEST_F(Guarded, BrokenStreamsAreCountedWhoeverResetsThem) {
+TEST_F(Http2GuardTest, StreamErrorsCountOnEitherSide) {
   EXPECT_EQ(passes(1'000, 0ms, [&](int) { return code_of(guard.stream_error(now)); }), 100);
 }
 
-TEST_F(Guarded, PingsWithoutAnythingBetweenThemAreFew) {
+TEST_F(Http2GuardTest, IdlePingsAreLimited) {
   EXPECT_EQ(passes(1'000, 0ms, [&](int) { return frame(ping, 0); }), 101);  // the first is free
 }
 
-TEST_F(Guarded, PingsThatMeasureWhatWeSendAreFree) {
+TEST_F(Http2GuardTest, BandwidthProbePingsAreFree) {
   EXPECT_EQ(passes(50'000, 0ms,
                    [&](int) {
                      guard.sent_message_frame(1000);
@@ -136,32 +136,32 @@ TEST_F(Guarded, PingsThatMeasureWhatWeSendAreFree) {
             50'000);
 }
 
-TEST_F(Guarded, EightPingsASecondAreFreeForEver) {
+TEST_F(Http2GuardTest, EightPingsASecondAreFreeForEver) {
   EXPECT_EQ(passes(10'000, 125ms, [&](int) { return frame(ping, 0); }), 10'000);
 }
 
-TEST_F(Guarded, AcknowledgementsOfSettingsAreNotSettings) {
+TEST_F(Http2GuardTest, AcknowledgementsOfSettingsAreNotSettings) {
   EXPECT_EQ(passes(1'000, 0ms, [&](int) { return frame(settings, 0, 0, ack); }), 1'000);
   EXPECT_EQ(passes(1'000, 0ms, [&](int) { return frame(settings, 0, 6); }), 100);
 }
 
-TEST_F(Guarded, EmptyDataIsAFloodUnlessItEndsAStream) {
+TEST_F(Http2GuardTest, EmptyDataIsAFloodUnlessItEndsAStream) {
   EXPECT_EQ(passes(10'000, 0ms, [&](int) { return frame(data, 1, 0, end_stream, true); }), 10'000);
   EXPECT_EQ(passes(10'000, 0ms, [&](int) { return frame(data, 1, 0, 0, true); }), 100);
 }
 
-TEST_F(Guarded, UnknownFramesEndAfterTheirBurst) {
+TEST_F(Http2GuardTest, UnknownFramesEndAfterTheirBurst) {
   EXPECT_EQ(passes(10'000, 0ms, [&](int) { return frame(0x42, 0, 0); }), 1000);
 }
 
-TEST_F(Guarded, FramesMustCarrySomething) {
+TEST_F(Http2GuardTest, FramesWithoutPayloadAreLimited) {
   // One byte each: ten on the wire for one of a message.
   const int passed = passes(10'000'000, 0ms, [&](int) { return frame(data, 1, 1, 0, true); });
   EXPECT_GT(passed, 1'000'000);
   EXPECT_LT(passed, 10'000'000);
 }
 
-TEST_F(Guarded, LongDownloadsAreNoFlood) {
+TEST_F(Http2GuardTest, LongDownloadsAreNoFlood) {
   EXPECT_EQ(passes(5'000'000, 0ms,
                    [&](int) {
                      guard.sent_message_frame(16 * 1024);
@@ -170,20 +170,20 @@ TEST_F(Guarded, LongDownloadsAreNoFlood) {
             5'000'000);
 }
 
-TEST_F(Guarded, StreamsAboveTheLastAreNoFault) {
+TEST_F(Http2GuardTest, StreamsAfterGoawayAreIgnored) {
   EXPECT_EQ(frame(headers, 1), 0u);
-  guard.goodbye(1);
+  guard.goaway_sent(1);
   EXPECT_EQ(frame(headers, 3), 0u);
   EXPECT_EQ(frame(data, 3), 0u);
   guard.closed(1, Http2Guard::Closed::done);
   EXPECT_EQ(frame(data, 1), stream_closed);
 }
 
-TEST_F(Guarded, SmallMessagesAreNoFlood) {
+TEST_F(Http2GuardTest, SmallMessagesAreNoFlood) {
   EXPECT_EQ(passes(3'000'000, 0ms, [&](int) { return frame(data, 1, 5, 0, true); }), 3'000'000);
 }
 
-TEST_F(Guarded, WindowsMayBeOpenedAsDataComes) {
+TEST_F(Http2GuardTest, WindowsMayBeOpenedAsDataComes) {
   EXPECT_EQ(passes(100'000, 0ms,
                    [&](int) {
                      guard.sent_message_frame(1000);
@@ -193,13 +193,13 @@ TEST_F(Guarded, WindowsMayBeOpenedAsDataComes) {
             100'000);
 }
 
-TEST_F(Guarded, WindowsOpenedByteByByteAreAFlood) {
+TEST_F(Http2GuardTest, WindowsOpenedByteByByteAreAFlood) {
   const int passed =
       passes(100'000, 0ms, [&](int) { return code_of(guard.window_update(1, now)); });
   EXPECT_EQ(passed, 1100);
 }
 
-TEST_F(Guarded, WindowsOpenedByFourKiBAreFree) {
+TEST_F(Http2GuardTest, WindowsOpenedByFourKiBAreFree) {
   EXPECT_EQ(passes(100'000, 0ms, [&](int) { return code_of(guard.window_update(4096, now)); }),
             100'000);
 }

@@ -14,8 +14,8 @@ namespace {
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
 /// A request that is fine but for what a test changes.
-struct Gathered {
-  explicit Gathered(const Pairs& changed, const Pairs& added = {}) {
+struct RequestHeadFixture {
+  explicit RequestHeadFixture(const Pairs& changed, const Pairs& added = {}) {
     Pairs fields = {{":method", "GET"},
                     {":scheme", "https"},
                     {":path", "/v1/models?x=1"},
@@ -42,8 +42,8 @@ struct Gathered {
   const char* problem;
 };
 
-TEST(Http2RequestHead, TakesTheFourPartsOfARequest) {
-  const Gathered gathered({});
+TEST(Http2RequestHead, ReadsTheFourPseudoHeaders) {
+  const RequestHeadFixture gathered({});
   EXPECT_EQ(gathered.problem, nullptr);
   EXPECT_EQ(gathered.request.method, "GET");
   EXPECT_EQ(gathered.request.scheme, "https");
@@ -72,44 +72,46 @@ TEST(Http2RequestHead, RefusesWhatHttp1WouldReadDifferently) {
                        {":authority", "a b"},
                        {":authority", "a/b"}};
   for (const auto& [name, value] : wrong) {
-    const Gathered gathered(Pairs{{name, value}});
+    const RequestHeadFixture gathered(Pairs{{name, value}});
     EXPECT_NE(gathered.problem, nullptr) << name << " " << value;
     EXPECT_EQ(gathered.head.fault(), Fault::bad_request);
   }
 }
 
-TEST(Http2RequestHead, LetsOptionsAskAboutTheServer) {
-  EXPECT_EQ(Gathered(Pairs{{":method", "OPTIONS"}, {":path", "*"}}).problem, nullptr);
+TEST(Http2RequestHead, AcceptsOptionsAsterisk) {
+  EXPECT_EQ(RequestHeadFixture(Pairs{{":method", "OPTIONS"}, {":path", "*"}}).problem, nullptr);
 }
 
 TEST(Http2RequestHead, ServesNeitherConnectNorTrace) {
   for (const char* method : {"CONNECT", "TRACE"}) {
-    const Gathered gathered(Pairs{{":method", method}});
+    const RequestHeadFixture gathered(Pairs{{":method", method}});
     EXPECT_NE(gathered.problem, nullptr);
     EXPECT_EQ(gathered.head.fault(), Fault::method_not_allowed);
   }
 }
 
 TEST(Http2RequestHead, TakesHostInPlaceOfAuthorityButNotAgainstIt) {
-  EXPECT_EQ(Gathered(Pairs{{":authority", ""}}, {{"host", "a.example"}}).request.authority,
-            "a.example");
-  EXPECT_EQ(Gathered({}, {{"host", "API.example:8443"}}).problem, nullptr);
-  EXPECT_NE(Gathered({}, {{"host", "b.example"}}).problem, nullptr);
-  EXPECT_NE(Gathered(Pairs{{":authority", ""}}, {{"host", "a"}, {"host", "b"}}).problem, nullptr);
+  EXPECT_EQ(
+      RequestHeadFixture(Pairs{{":authority", ""}}, {{"host", "a.example"}}).request.authority,
+      "a.example");
+  EXPECT_EQ(RequestHeadFixture({}, {{"host", "API.example:8443"}}).problem, nullptr);
+  EXPECT_NE(RequestHeadFixture({}, {{"host", "b.example"}}).problem, nullptr);
+  EXPECT_NE(RequestHeadFixture(Pairs{{":authority", ""}}, {{"host", "a"}, {"host", "b"}}).problem,
+            nullptr);
 }
 
 TEST(Http2RequestHead, JoinsCrumbsOfCookies) {
-  EXPECT_EQ(Gathered({}, {{"cookie", "a=1"}, {"x", "y"}, {"cookie", "b=2"}}).text(),
+  EXPECT_EQ(RequestHeadFixture({}, {{"cookie", "a=1"}, {"x", "y"}, {"cookie", "b=2"}}).text(),
             "x=y;cookie=a=1; b=2;");
 }
 
-TEST(Http2RequestHead, KeepsFramingAndHopByHopFieldsToItself) {
-  const Gathered gathered({}, {{"content-length", "5"},
-                               {"te", "trailers"},
-                               {"trailer", "x-check"},
-                               {"expect", "100-continue"},
-                               {"keep-alive", "1"},
-                               {"x-kept", "1"}});
+TEST(Http2RequestHead, DropsFramingAndHopByHopFields) {
+  const RequestHeadFixture gathered({}, {{"content-length", "5"},
+                                         {"te", "trailers"},
+                                         {"trailer", "x-check"},
+                                         {"expect", "100-continue"},
+                                         {"keep-alive", "1"},
+                                         {"x-kept", "1"}});
   EXPECT_EQ(gathered.problem, nullptr);
   EXPECT_EQ(gathered.text(), "x-kept=1;");
   EXPECT_EQ(gathered.head.length, 5u);
@@ -119,20 +121,21 @@ TEST(Http2RequestHead, KeepsFramingAndHopByHopFieldsToItself) {
 
 TEST(Http2RequestHead, RefusesABadLengthAndAnUnknownExpectation) {
   for (const char* length : {"", "+5", "05", "5,5", "-1", "99999999999999999999"}) {
-    EXPECT_NE(Gathered({}, {{"content-length", length}}).problem, nullptr) << length;
+    EXPECT_NE(RequestHeadFixture({}, {{"content-length", length}}).problem, nullptr) << length;
   }
-  const Gathered gathered({}, {{"expect", "a-miracle"}});
+  const RequestHeadFixture gathered({}, {{"expect", "a-miracle"}});
   EXPECT_NE(gathered.problem, nullptr);
   EXPECT_EQ(gathered.head.fault(), Fault::expectation_failed);
 }
 
-TEST(Http2RequestHead, DropsNamesThatPassForOthersWithAnUnderscore) {
+TEST(Http2RequestHead, DropsUnderscoreAliases) {
   EXPECT_EQ(
-      Gathered({}, {{"x_forwarded_for", "1"}, {"content_length", "3"}, {"my_key", "2"}}).text(),
+      RequestHeadFixture({}, {{"x_forwarded_for", "1"}, {"content_length", "3"}, {"my_key", "2"}})
+          .text(),
       "my_key=2;");
 }
 
-std::string written(const Http2Section& section) {
+std::string written(const Http2HeaderBlock& section) {
   std::string all;
   for (std::size_t i = 0; i < section.size(); ++i) {
     const nghttp2_nv& field = section.data()[i];
@@ -143,23 +146,23 @@ std::string written(const Http2Section& section) {
   return all;
 }
 
-TEST(Http2Section, WritesFieldsInTheirOrder) {
+TEST(Http2HeaderBlock, WritesFieldsInTheirOrder) {
   Fields fields;
   fields.add("Content-Type", "text/plain");
   fields.add("upgrade", "h2c");
   fields.add("X-Request-ID", "7");
-  Http2Section& section = Http2Section::fresh(Http2Section::Bytes::go);
+  Http2HeaderBlock& section = Http2HeaderBlock::scratch(Http2HeaderBlock::Values::copied);
   section.add_status(204);
   section.add_all(fields, false);
   section.add_length(1234567890123);
   EXPECT_EQ(written(section),
             ":status=204;content-type=text/plain;x-request-id=7!content-length=1234567890123;");
-  Http2Section& next = Http2Section::fresh(Http2Section::Bytes::go);
+  Http2HeaderBlock& next = Http2HeaderBlock::scratch(Http2HeaderBlock::Values::copied);
   next.add_all(fields, true);
   EXPECT_EQ(written(next), "content-type=text/plain;x-request-id=7;");
 }
 
-TEST(MessageRules, TrailersMayNotDecideAboutAMessage) {
+TEST(MessageRules, ForbiddenTrailersAreRecognized) {
   for (const char* name :
        {"content-length", "Transfer-Encoding", "host", "authorization", "set-cookie",
         "content_length", "x_forwarded_for", "x_request_id", "cache-control", "te", "cookie"}) {

@@ -24,13 +24,13 @@ namespace evenkeel {
 
 /// Turns the loop until `holds()`; false when that takes too long.
 inline bool eventually(Loop& loop, const std::function<bool()>& holds,
-                       Duration patience = std::chrono::seconds(20)) {
-  return loop.run_until(holds, Clock::now() + patience);
+                       Duration timeout = std::chrono::seconds(20)) {
+  return loop.run_until(holds, Clock::now() + timeout);
 }
 
 /// Turns the loop until everything that is on its way now has been handled: a marker, handed over
 /// through the kernel several times, has come back.
-inline void settle(Loop& loop, int rounds = 8) {
+inline void drain_loop(Loop& loop, int rounds = 8) {
   for (int round = 0; round < rounds; ++round) {
     bool back = false;
     loop.post([&back] { back = true; });
@@ -39,12 +39,12 @@ inline void settle(Loop& loop, int rounds = 8) {
 }
 
 /// Two ends of a TCP connection on the loopback; both non-blocking.
-struct Ends {
+struct SocketPair {
   int ours = -1;
   int theirs = -1;
 };
 
-inline Ends connected_ends(int buffer_bytes = 0) {
+inline SocketPair connected_pair(int buffer_bytes = 0) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -58,7 +58,7 @@ inline Ends connected_ends(int buffer_bytes = 0) {
   EXPECT_EQ(bind(listener, generic, size), 0);
   EXPECT_EQ(listen(listener, 8), 0);
   getsockname(listener, generic, &size);
-  Ends ends;
+  SocketPair ends;
   ends.theirs = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (buffer_bytes > 0) {
     setsockopt(ends.theirs, SOL_SOCKET, SO_RCVBUF, &buffer_bytes, sizeof buffer_bytes);

@@ -12,7 +12,7 @@
 
 namespace evenkeel {
 
-class WaitingLine;
+class RequestQueue;
 
 /// What the configuration says of a backend.
 struct BackendSpec {
@@ -34,7 +34,7 @@ struct BackendSpec {
 class Backend {
  public:
   /// A backend of its own; places that come back are offered to nobody when `line` is null.
-  explicit Backend(BackendSpec spec, std::shared_ptr<WaitingLine> line = nullptr);
+  explicit Backend(BackendSpec spec, std::shared_ptr<RequestQueue> queue = nullptr);
   /// The same server under another spec.
   Backend(BackendSpec spec, const Backend& predecessor);
   Backend(const Backend&) = delete;
@@ -46,25 +46,25 @@ class Backend {
 
   /// Takes a place for a request that begins now, if there is one. On a suspect backend it is also
   /// the trial: the others leave it alone until the trial has had its time. Give back with `leave`.
-  bool try_enter(Instant now) const;
+  bool try_acquire(Instant now) const;
   /// Gives a place back, to whoever waits for one.
-  void leave() const;
+  void release() const;
 
   /// The server could not be connected.
   void connect_failed(Instant now) const { load_->back_off(now); }
   /// From now on its limit is the one of this spec, for requests of every configuration: those who
   /// wait under an older one are served by it too.
-  void take_over() const;
+  void activate() const;
   /// A reason to give it nothing new has gone; if it was the last, its places are offered to those
   /// who wait.
-  void reopen(Closure why) const;
+  void put_back(OutOfRotation reason) const;
   /// The server answered or was connected: whatever was held against it is forgotten. Cheap.
   void connected() const;
 
  private:
   BackendSpec spec_;
   std::shared_ptr<Load> load_;
-  std::shared_ptr<WaitingLine> line_;
+  std::shared_ptr<RequestQueue> request_queue_;
 };
 
 using BackendPtr = std::shared_ptr<Backend>;

@@ -16,7 +16,7 @@ class Backend;
 
 /// The backends that a request has been sent to already. A small list without allocation: a request
 /// that has tried `capacity` backends is not tried again.
-class Tried {
+class ExcludedBackends {
  public:
   static constexpr std::size_t capacity = 8;
 
@@ -43,7 +43,7 @@ class Tried {
 /// What a request tells its picker.
 struct Hint {
   std::optional<std::uint64_t> key;  ///< for consistent-hash: `hash_of` what shall stick together
-  Tried tried;                       ///< never picked again
+  ExcludedBackends excluded;         ///< never picked again
   Instant now{};                     ///< set by Pool::place; others who call a Picker set it
 };
 

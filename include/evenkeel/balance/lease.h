@@ -14,7 +14,7 @@ namespace evenkeel {
 class [[nodiscard]] Lease {
  public:
   Lease() = default;
-  /// Takes over a place that `backend->try_enter` granted.
+  /// Takes over a place that `backend->try_acquire` granted.
   static Lease adopt(BackendPtr backend, Duration waited = {}) {
     Lease lease;
     lease.backend_ = std::move(backend);
@@ -24,13 +24,13 @@ class [[nodiscard]] Lease {
   Lease(Lease&& other) noexcept = default;
   Lease& operator=(Lease&& other) noexcept {
     if (this != &other) {
-      give_back();
+      release();
       backend_ = std::move(other.backend_);
       waited_ = other.waited_;
     }
     return *this;
   }
-  ~Lease() { give_back(); }
+  ~Lease() { release(); }
 
   explicit operator bool() const { return backend_ != nullptr; }
   /// Null for an empty lease.
@@ -38,8 +38,8 @@ class [[nodiscard]] Lease {
   /// How long the request stood in line for this place.
   Duration waited() const { return waited_; }
 
-  void give_back() {
-    if (auto backend = std::move(backend_)) backend->leave();
+  void release() {
+    if (auto backend = std::move(backend_)) backend->release();
   }
 
  private:

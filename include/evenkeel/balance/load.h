@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "evenkeel/balance/peak_average.h"
+#include "evenkeel/balance/peak_ewma.h"
 #include "evenkeel/balance/signals.h"
 #include "evenkeel/base/clock.h"
 #include "evenkeel/base/result.h"
@@ -14,7 +14,7 @@
 namespace evenkeel {
 
 /// Why a backend gets no new requests at all. Several may hold at the same time.
-enum class Closure : std::uint8_t {
+enum class OutOfRotation : std::uint8_t {
   starting,    ///< nothing is known yet, or it says that it is loading
   unhealthy,   ///< its health checks fail
   draining,    ///< somebody asked for it
@@ -28,8 +28,8 @@ enum class Closure : std::uint8_t {
 class Load {
  public:
   /// How long a backend that cannot be connected is left alone: doubled each time.
-  static constexpr Duration first_backoff = std::chrono::seconds(1);
-  static constexpr Duration longest_backoff = std::chrono::seconds(10);
+  static constexpr Duration initial_backoff = std::chrono::seconds(1);
+  static constexpr Duration max_backoff = std::chrono::seconds(10);
 
   // ---- Places: requests in flight, counted over all workers ----
 
@@ -44,7 +44,7 @@ class Load {
 
   /// Takes a place if there is one. The count never exceeds the limit, not even for a moment: an
   /// excess that is undone later could hide a free place from somebody who then waits for ever.
-  bool try_enter(std::uint32_t limit) {
+  bool try_acquire(std::uint32_t limit) {
     if (limit == 0) {
       live_.in_flight.fetch_add(1, std::memory_order_relaxed);
       return true;
@@ -62,7 +62,7 @@ class Load {
   std::uint32_t limit() const { return live_.limit.load(std::memory_order_relaxed); }
   void set_limit(std::uint32_t limit) { live_.limit.store(limit, std::memory_order_seq_cst); }
 
-  void leave() { live_.in_flight.fetch_sub(1, std::memory_order_seq_cst); }
+  void release() { live_.in_flight.fetch_sub(1, std::memory_order_seq_cst); }
 
   std::uint64_t picks_total() const { return live_.picks_total.load(std::memory_order_relaxed); }
   void count_pick() { live_.picks_total.fetch_add(1, std::memory_order_relaxed); }
@@ -70,18 +70,20 @@ class Load {
   // ---- Closures: reasons to give it nothing new, set and cleared by the control thread ----
 
   /// No reason holds. A backend that is not open is never picked.
-  bool open() const { return live_.closures.load(std::memory_order_relaxed) == 0; }
-  bool closed(Closure why) const {
-    return (live_.closures.load(std::memory_order_relaxed) & bit(why)) != 0;
+  bool in_rotation() const { return live_.out_reasons.load(std::memory_order_relaxed) == 0; }
+  bool is_out(OutOfRotation reason) const {
+    return (live_.out_reasons.load(std::memory_order_relaxed) & bit(reason)) != 0;
   }
   /// The reasons other than this one.
-  std::uint32_t closures_but(Closure why) const {
-    return live_.closures.load(std::memory_order_relaxed) & ~bit(why);
+  std::uint32_t other_reasons(OutOfRotation reason) const {
+    return live_.out_reasons.load(std::memory_order_relaxed) & ~bit(reason);
   }
-  void close(Closure why) { live_.closures.fetch_or(bit(why), std::memory_order_relaxed); }
+  void take_out(OutOfRotation reason) {
+    live_.out_reasons.fetch_or(bit(reason), std::memory_order_relaxed);
+  }
   /// True if this was the last reason. Call Backend::reopen, which tells those who wait.
-  bool clear(Closure why) {
-    return live_.closures.fetch_and(~bit(why), std::memory_order_seq_cst) == bit(why);
+  bool clear(OutOfRotation reason) {
+    return live_.out_reasons.fetch_and(~bit(reason), std::memory_order_seq_cst) == bit(reason);
   }
 
   /// What its engine and its GPU said last.
@@ -91,12 +93,12 @@ class Load {
   // ---- Back-off: a server that cannot be connected is not asked while another stands ----
 
   /// Left alone at this time.
-  bool avoided(Instant now) const {
-    const Duration::rep until = live_.avoid_until.load(std::memory_order_relaxed);
+  bool in_backoff(Instant now) const {
+    const Duration::rep until = live_.backoff_until.load(std::memory_order_relaxed);
     return until != 0 && now.time_since_epoch().count() < until;
   }
   /// Its last connects failed: left alone now, or on trial.
-  bool suspect() const { return live_.avoid_until.load(std::memory_order_relaxed) != 0; }
+  bool needs_trial() const { return live_.backoff_until.load(std::memory_order_relaxed) != 0; }
   /// Leaves it alone for 1, 2, 4, 8, then 10 s, counted from now. Does nothing while it is left
   /// alone already: a hundred connects that fail together are one failure.
   void back_off(Instant now);
@@ -109,18 +111,18 @@ class Load {
   // ---- What was seen of its speed ----
 
   /// The time to the first byte, as pickers see it.
-  const PeakAverage& pace() const { return live_.pace; }
+  const PeakEwma& latency() const { return live_.latency; }
   /// The server was away, or has never been asked: it may have changed.
-  void forget_pace() { live_.pace.forget(); }
+  void forget_latency() { live_.latency.forget(); }
 
   /// An answer has begun, this long after the request had been sent.
   void record_first_byte(Duration took, Instant now) {
     first_byte_.record(took);
-    live_.pace.record(took, now);
+    live_.latency.record(took, now);
   }
   /// The same of an answer that says that the server cannot, or of no answer at all: soon or late,
   /// it makes nobody look fast.
-  void record_failure(Duration took, Instant now) { live_.pace.record_failure(took, now); }
+  void record_failure(Duration took, Instant now) { live_.latency.record_failure(took, now); }
 
   /// Answers that went through to their last byte, and the sum of what they took from the end of
   /// the request.
@@ -129,8 +131,10 @@ class Load {
   Duration served_sum() const { return Duration(served_.sum.load(std::memory_order_relaxed)); }
 
   /// What `weights: observed` has learnt; 0: nothing yet. Written by the control thread.
-  float learnt_weight() const { return learnt_weight_.load(std::memory_order_relaxed); }
-  void learn_weight(float weight) { learnt_weight_.store(weight, std::memory_order_relaxed); }
+  float learned_weight() const { return learned_weight_.load(std::memory_order_relaxed); }
+  void set_learned_weight(float weight) {
+    learned_weight_.store(weight, std::memory_order_relaxed);
+  }
 
   // ---- For people: the admin API and metrics ----
 
@@ -143,7 +147,9 @@ class Load {
   std::uint64_t errors_total() const;
 
   /// Requests that it has begun to answer.
-  std::uint64_t answers_total() const { return first_byte_.count.load(std::memory_order_relaxed); }
+  std::uint64_t responses_total() const {
+    return first_byte_.count.load(std::memory_order_relaxed);
+  }
   /// From the end of the request to the last byte of its answer.
   void record_total(Duration took) { total_.record(took); }
   /// Means over the backend's life; nothing before the first.
@@ -151,19 +157,19 @@ class Load {
   std::optional<Duration> mean_total() const { return total_.mean(); }
 
  private:
-  static constexpr std::uint32_t bit(Closure why) {
-    return std::uint32_t{1} << static_cast<unsigned>(why);
+  static constexpr std::uint32_t bit(OutOfRotation reason) {
+    return std::uint32_t{1} << static_cast<unsigned>(reason);
   }
 
   // What a pick reads and writes: one cache line.
   struct alignas(64) Live {
     std::atomic<std::uint32_t> in_flight{0};
-    std::atomic<std::uint32_t> closures{0};
+    std::atomic<std::uint32_t> out_reasons{0};
     std::atomic<std::uint32_t> limit{0};
     std::atomic<std::uint32_t> connect_failures{0};
-    std::atomic<Duration::rep> avoid_until{0};  // of the steady clock; 0: never failed
+    std::atomic<Duration::rep> backoff_until{0};  // of the steady clock; 0: never failed
     std::atomic<std::uint64_t> picks_total{0};
-    PeakAverage pace;
+    PeakEwma latency;
   };
   static_assert(sizeof(Live) == 64);
 
@@ -187,7 +193,7 @@ class Load {
   alignas(64) Mean first_byte_;
   Mean total_;
   Mean served_;
-  std::atomic<float> learnt_weight_{0};
+  std::atomic<float> learned_weight_{0};
   std::array<std::atomic<std::uint64_t>, fault_count> errors_{};
 };
 

@@ -18,8 +18,8 @@
 
 namespace evenkeel {
 
-class Upkeep;
-class WaitingLine;
+class PoolMaintenance;
+class RequestQueue;
 
 /// How many requests may wait for a place, and how long.
 struct QueueSpec {
@@ -50,7 +50,7 @@ struct PoolSpec {
 };
 
 /// What the waiting line has seen since the pool first stood.
-struct QueueCounts {
+struct QueueStats {
   std::uint32_t waiting = 0;       ///< now
   std::uint64_t waited_total = 0;  ///< waits that ended with a place
   Duration waited_sum{};           ///< of those
@@ -78,30 +78,30 @@ class PoolState {
   /// Taken places over all places, 0..1; 0 when a backend has no limit.
   double saturation_ratio() const;
   /// How many backends are open and not left alone.
-  std::size_t standing(Instant now) const;
-  QueueCounts queue() const;
+  std::size_t available(Instant now) const;
+  QueueStats queue() const;
 
   /// From now on this is the pool that runs: its limits hold for those who wait in line already.
-  void take_over() const;
+  void activate() const;
   /// What has to be done from time to time: lets spares in and out, learns the backends' speeds.
   /// Thread: the control thread, about ten times a second. What it has learnt passes on to the
   /// state that is built with this one as predecessor; from then on only that one is turned.
-  void turn(Instant now);
+  void tick(Instant now);
 
-  // ---- for Pool and WaitingLine ----
+  // ---- for Pool and RequestQueue ----
 
-  WaitingLine& line() const { return *line_; }
-  std::unique_ptr<Picker> new_picker(std::uint64_t seed) const { return maker_(seed); }
+  RequestQueue& request_queue() const { return *request_queue_; }
+  std::unique_ptr<Picker> new_picker(std::uint64_t seed) const { return picker_factory_(seed); }
   /// The backend with these counters, or null.
   const BackendPtr* find(const Load& load) const;
   /// There is a backend that the request has not tried and that may take it, now or when it has
   /// room, or when its pool needs its spares.
-  bool has_hope(const Tried& tried) const;
+  bool may_become_available(const ExcludedBackends& excluded) const;
   /// There is one that the request has not tried, that is open and not left alone.
-  bool has_standing(const Tried& tried, Instant now) const;
+  bool has_available(const ExcludedBackends& excluded, Instant now) const;
   /// Not to be given requests while another stands: it could not be connected, or its memory is
   /// nearly full.
-  bool left_alone(const Load& load, Instant now) const;
+  bool deprioritized(const Load& load, Instant now) const;
 
  private:
   PoolState();
@@ -109,9 +109,9 @@ class PoolState {
   PoolSpec spec_;
   std::shared_ptr<Backends> backends_;
   std::unordered_map<const Load*, std::size_t> index_;
-  std::shared_ptr<WaitingLine> line_;
-  std::shared_ptr<Upkeep> upkeep_;
-  PickerMaker maker_;
+  std::shared_ptr<RequestQueue> request_queue_;
+  std::shared_ptr<PoolMaintenance> maintenance_;
+  PickerFactory picker_factory_;
 };
 
 /// One worker's entrance to a pool.
@@ -128,14 +128,14 @@ class Pool {
   ///
   /// Errors, all of them ours: `no_backend` (there is none that `hint` has not tried),
   /// `queue_full`, `queue_timeout`.
-  Task<Result<Lease>> place(const Hint& hint, Instant deadline = never);
+  Task<Result<Lease>> acquire(const Hint& hint, Instant deadline = never);
 
   const PoolState& state() const { return *state_; }
 
  private:
-  Task<Result<Lease>> wait_in_line(Hint hint, Instant deadline);
-  const BackendPtr* take_place(const Hint& hint);
-  Error nobody_left() const;
+  Task<Result<Lease>> wait_in_queue(Hint hint, Instant deadline);
+  const BackendPtr* pick_backend(const Hint& hint);
+  Error no_backend_error() const;
 
   std::shared_ptr<PoolState> state_;
   Loop& loop_;

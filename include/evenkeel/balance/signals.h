@@ -28,21 +28,21 @@ struct SignalValues {
 /// Thread: `publish` and `forget` one at a time, the rest any.
 class Signals {
  public:
-  /// `heard`: when the answer came. `in_flight_then`: what this process had in flight on the
+  /// `heard`: when the answer came. `in_flight_at_poll`: what this process had in flight on the
   /// backend at that moment, so that the counts can be corrected by what came and went since.
-  void publish(const SignalValues& values, Instant heard, std::uint32_t in_flight_then) {
+  void publish(const SignalValues& values, Instant polled_at, std::uint32_t in_flight_at_poll) {
     running_.store(values.running, std::memory_order_relaxed);
     waiting_.store(values.waiting, std::memory_order_relaxed);
     kv_cache_ratio_.store(values.kv_cache_ratio, std::memory_order_relaxed);
     gpu_utilization_ratio_.store(values.gpu_utilization_ratio, std::memory_order_relaxed);
     gpu_memory_used_bytes_.store(values.gpu_memory_used_bytes, std::memory_order_relaxed);
     gpu_memory_total_bytes_.store(values.gpu_memory_total_bytes, std::memory_order_relaxed);
-    in_flight_then_.store(in_flight_then, std::memory_order_relaxed);
-    heard_.store(heard.time_since_epoch().count(), std::memory_order_release);
+    in_flight_at_poll_.store(in_flight_at_poll, std::memory_order_relaxed);
+    polled_at_.store(polled_at.time_since_epoch().count(), std::memory_order_release);
   }
   /// Nothing is known any more: the values were too old to go by.
   void forget() {
-    heard_.store(0, std::memory_order_relaxed);
+    polled_at_.store(0, std::memory_order_relaxed);
     publish_unknown();
   }
 
@@ -55,12 +55,14 @@ class Signals {
             .gpu_memory_used_bytes = gpu_memory_used_bytes_.load(std::memory_order_relaxed),
             .gpu_memory_total_bytes = gpu_memory_total_bytes_.load(std::memory_order_relaxed)};
   }
-  std::uint32_t in_flight_then() const { return in_flight_then_.load(std::memory_order_relaxed); }
+  std::uint32_t in_flight_at_poll() const {
+    return in_flight_at_poll_.load(std::memory_order_relaxed);
+  }
   /// How old the values are; nothing when nothing is known.
   std::optional<Duration> age(Instant now) const {
-    const Duration::rep heard = heard_.load(std::memory_order_acquire);
-    if (heard == 0) return std::nullopt;
-    return Duration(now.time_since_epoch().count() - heard);
+    const Duration::rep polled_at = polled_at_.load(std::memory_order_acquire);
+    if (polled_at == 0) return std::nullopt;
+    return Duration(now.time_since_epoch().count() - polled_at);
   }
 
  private:
@@ -72,8 +74,8 @@ class Signals {
     }
   }
 
-  alignas(64) std::atomic<Duration::rep> heard_{0};  // of the steady clock; 0: nothing is known
-  std::atomic<std::uint32_t> in_flight_then_{0};
+  alignas(64) std::atomic<Duration::rep> polled_at_{0};  // of the steady clock; 0: nothing is known
+  std::atomic<std::uint32_t> in_flight_at_poll_{0};
   std::atomic<double> running_{SignalValues::unknown};
   std::atomic<double> waiting_{SignalValues::unknown};
   std::atomic<double> kv_cache_ratio_{SignalValues::unknown};

@@ -32,11 +32,11 @@ struct Node {
     next->previous = previous;
     next = previous = this;
   }
-  void insert_before(Node& place) {
-    next = &place;
-    previous = place.previous;
+  void insert_before(Node& position) {
+    next = &position;
+    previous = position.previous;
     previous->next = this;
-    place.previous = this;
+    position.previous = this;
   }
   Node* next = this;
   Node* previous = this;
@@ -122,27 +122,27 @@ class Watch {
   void release();
   /// As `release`, for a descriptor that is closed right afterwards, which is what takes it out of
   /// the kernel's set.
-  void forget();
+  void release_before_close();
   bool is_open() const { return fd_ >= 0; }
   int fd() const { return fd_; }
   Loop& loop() const { return *loop_; }
 
-  bool readable() const { return readable_ || held_; }
+  bool readable() const { return readable_ || buffered_; }
   /// The descriptor itself may have something, whatever is held above it.
   bool kernel_readable() const { return readable_; }
   /// Bytes that were read from the descriptor wait above it (TLS): readable, whatever it has.
-  void hold(bool held) { held_ = held; }
+  void set_buffered(bool buffered) { buffered_ = buffered; }
   bool writable() const { return writable_; }
   /// The peer will send no more (FIN), or the connection is broken.
   bool peer_closed() const { return peer_closed_; }
   /// The connection is broken or closed both ways.
   bool broken() const { return broken_; }
   /// A read took all there was; after a FIN there is still the end-of-file to be read.
-  void drained() { readable_ = peer_closed_; }
+  void mark_drained() { readable_ = peer_closed_; }
   /// A read found nothing.
-  void not_readable() { readable_ = false; }
+  void mark_not_readable() { readable_ = false; }
   /// A write found no room.
-  void filled() { writable_ = broken_; }
+  void mark_not_writable() { writable_ = broken_; }
 
   class Wait;
   /// `auto wake = co_await watch.until_readable(deadline);` One waiter at a time.
@@ -164,7 +164,7 @@ class Watch {
   Loop* loop_ = nullptr;
   int fd_ = -1;
   bool readable_ = false;
-  bool held_ = false;
+  bool buffered_ = false;
   bool writable_ = false;
   bool peer_closed_ = false;
   bool broken_ = false;
@@ -268,11 +268,11 @@ class Loop {
   Instant read_clock() { return now_ = Clock::now(); }
 
   /// How often the loop has turned: proof of life. Thread: any.
-  std::uint64_t turns() const { return turns_.load(std::memory_order_relaxed); }
+  std::uint64_t iterations() const { return iterations_.load(std::memory_order_relaxed); }
   /// Longest time from the kernel's report of an event to the end of the turn that handled it,
   /// since it was last asked. Thread: any.
-  Duration take_longest_turn() {
-    return Duration(longest_turn_.exchange(0, std::memory_order_relaxed));
+  Duration take_max_iteration_time() {
+    return Duration(max_iteration_time_.exchange(0, std::memory_order_relaxed));
   }
 
   /// Wakes a waiter in the loop's next step, once, unless it is destroyed before. Thread: the
@@ -304,12 +304,12 @@ class Loop {
   static constexpr std::size_t slots =
       512;  // horizon 16 s; what lies beyond is looked at again then
 
-  void turn(Instant wake_at);
+  void run_once(Instant wake_at);
   void run_ready();
   void run_posted();
   void run_timers();
   Instant next_timer() const;
-  void place(Timer& timer);
+  void schedule(Timer& timer);
   std::uint64_t enter(Watch& watch);
   void leave(Watch& watch);
   void dispatch(std::uint64_t token, std::uint32_t events);
@@ -322,23 +322,23 @@ class Loop {
   int epoll_ = -1;
   int wakeup_ = -1;
   Instant now_;
-  Instant turn_ended_;
+  Instant iteration_ended_;
   Instant wheel_start_;           // of tick 0
   std::uint64_t wheel_tick_ = 0;  // the next tick to be looked at
   std::array<Node, slots> wheel_;
   std::array<std::uint64_t, slots / 64> wheel_used_{};
   Node ready_;
-  bool more_events_ = false;   // of this turn, not dispatched yet
-  unsigned full_turns_ = 0;    // in a row
-  std::vector<Slot> watches_;  // by descriptor
+  bool more_events_ = false;      // of this turn, not dispatched yet
+  unsigned full_iterations_ = 0;  // in a row
+  std::vector<Slot> watches_;     // by descriptor
   Node spawned_;
   std::size_t spawned_count_ = 0;
   std::mutex posted_mutex_;
   std::vector<std::function<void()>> posted_;
   bool wakeup_pending_ = false;  // guarded by posted_mutex_
   bool stopping_ = false;        // set by the loop itself
-  std::atomic<std::uint64_t> turns_{0};
-  std::atomic<Duration::rep> longest_turn_{0};
+  std::atomic<std::uint64_t> iterations_{0};
+  std::atomic<Duration::rep> max_iteration_time_{0};
 };
 
 class Loop::Yield : private Waiter {

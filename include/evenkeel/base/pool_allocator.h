@@ -16,52 +16,52 @@ struct FreeNode {
 struct FreeLists {
   static constexpr std::size_t granule = 64;
   static constexpr std::size_t classes = 8192 / granule;
-  static constexpr unsigned keep_per_class = 256;  // bounds what a burst leaves behind
+  static constexpr unsigned max_cached_per_class = 256;  // bounds what a burst leaves behind
 
   FreeNode* head[classes];
-  unsigned room[classes];  // how many more may be kept
+  unsigned slots_left[classes];  // how many more may be kept
 };
 
 extern constinit thread_local FreeLists free_lists;
 
-void* take_from_heap(std::size_t size);
-void give_to_heap(void* memory, std::size_t size) noexcept;
+void* allocate_from_heap(std::size_t size);
+void free_to_heap(void* memory, std::size_t size) noexcept;
 
 }  // namespace detail
 
 /// Takes `size` bytes from this thread's free lists (size classes of 64 bytes up to 8 KiB; beyond
 /// that, the general heap). Thread: any; memory may be given back on another thread.
-inline void* take_pooled(std::size_t size) {
+inline void* allocate_pooled(std::size_t size) {
   using detail::FreeLists;
   const std::size_t index = (size - 1) / FreeLists::granule;
   if (index < FreeLists::classes) [[likely]] {
     if (detail::FreeNode* node = detail::free_lists.head[index]; node != nullptr) [[likely]] {
       detail::free_lists.head[index] = node->next;
-      ++detail::free_lists.room[index];
+      ++detail::free_lists.slots_left[index];
       return node;
     }
   }
-  return detail::take_from_heap(size);
+  return detail::allocate_from_heap(size);
 }
 
-inline void give_pooled(void* memory, std::size_t size) noexcept {
+inline void free_pooled(void* memory, std::size_t size) noexcept {
   using detail::FreeLists;
   const std::size_t index = (size - 1) / FreeLists::granule;
-  if (index < FreeLists::classes && detail::free_lists.room[index] > 0) [[likely]] {
+  if (index < FreeLists::classes && detail::free_lists.slots_left[index] > 0) [[likely]] {
     auto* node = static_cast<detail::FreeNode*>(memory);
     node->next = detail::free_lists.head[index];
     detail::free_lists.head[index] = node;
-    --detail::free_lists.room[index];
+    --detail::free_lists.slots_left[index];
     return;
   }
-  detail::give_to_heap(memory, size);
+  detail::free_to_heap(memory, size);
 }
 
 /// Base of types whose objects are allocated from the free lists.
 struct Pooled {
-  static void* operator new(std::size_t size) { return take_pooled(size); }
+  static void* operator new(std::size_t size) { return allocate_pooled(size); }
   static void operator delete(void* memory, std::size_t size) noexcept {
-    give_pooled(memory, size);
+    free_pooled(memory, size);
   }
 };
 

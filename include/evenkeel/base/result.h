@@ -10,7 +10,7 @@
 
 namespace evenkeel {
 
-/// What went wrong. Each fault has one stable word (`word_of`), used in the log, in
+/// What went wrong. Each fault has one stable word (`to_string`), used in the log, in
 /// `evenkeel_errors_total{reason}` and in `x-evenkeel-reason`; the status of each is in
 /// http/status.h.
 enum class Fault : std::uint8_t {
@@ -46,17 +46,19 @@ enum class Fault : std::uint8_t {
 inline constexpr int fault_count = static_cast<int>(Fault::internal) + 1;
 
 /// The stable word of a fault, such as "queue_full".
-const char* word_of(Fault fault);
+const char* to_string(Fault fault);
 
 /// Whose fault it was.
-enum class Side : std::uint8_t { client, backend, us };
+enum class Side : std::uint8_t { client, backend, proxy };
 
 struct Error {
   Fault fault = Fault::internal;
-  Side side = Side::us;
-  bool replayable = false;  ///< nothing of the request was acted upon: another backend may be asked
-  bool crossed = false;     ///< a link ended as it was used again: most likely nobody has looked
-  std::string detail;       ///< for the log and for people; never parsed
+  Side side = Side::proxy;
+  bool not_processed =
+      false;  ///< nothing of the request was acted upon: another backend may be asked
+  bool idle_close_race =
+      false;           ///< a link ended as it was used again: most likely nobody has looked
+  std::string detail;  ///< for the log and for people; never parsed
 };
 
 /// A value or an Error.

@@ -23,6 +23,6 @@ enum class TlsOutcome : std::uint8_t {
 inline constexpr int tls_outcome_count = static_cast<int>(TlsOutcome::error) + 1;
 
 /// The stable word of an outcome, such as "not_tls".
-const char* word_of(TlsOutcome outcome);
+const char* to_string(TlsOutcome outcome);
 
 }  // namespace evenkeel

@@ -132,7 +132,7 @@ struct PoolTimeouts {
 };
 
 struct KeepAliveConfig {
-  milliseconds idle{4'000};      // unless the file says: keep_alive_idle_of(engine)
+  milliseconds idle{4'000};      // unless the file says: default_keep_alive_idle(engine)
   std::uint32_t max_idle = 256;  // idle links kept, per worker and backend; 0: none
 
   bool operator==(const KeepAliveConfig&) const = default;
@@ -160,7 +160,7 @@ struct HealthConfig {
   std::uint16_t port = 0;  // 0: the backend's
   std::string service;     // of grpc.health.v1; empty: the whole server
   milliseconds interval{2'000};
-  milliseconds timeout{1'000};  // unless the file says: health_timeout_of(engine)
+  milliseconds timeout{1'000};  // unless the file says: default_health_timeout(engine)
   std::uint32_t fall = 3;       // failures in a row that take a backend out
   std::uint32_t rise = 2;       // successes in a row that bring it back
   ModelCheck model = ModelCheck::off;
@@ -209,7 +209,7 @@ enum class BackendProtocol { automatic, http1, http2 };
 struct PoolConfig {
   std::string name;
   std::string engine = "generic";                     // one of engine_names()
-  BackendProtocol protocol = BackendProtocol::http1;  // unless the file says: implied_protocol_of
+  BackendProtocol protocol = BackendProtocol::http1;  // unless the file says: default_protocol
   std::vector<std::string> models;                    // names that this pool serves
   std::string picker = "least-connections";           // one of picker_names()
   HashConfig hash;
@@ -304,14 +304,14 @@ const std::vector<std::string>& engine_names();
 const std::vector<std::string>& picker_names();
 
 // `automatic` where a backend speaks TLS, which settles it in the handshake; else `http1`.
-BackendProtocol implied_protocol_of(const PoolConfig& pool);
+BackendProtocol default_protocol(const PoolConfig& pool);
 
 // How long a health check of such a server may take: SGLang's generates a token, Ray's and
 // TorchServe's wait for a worker.
-milliseconds health_timeout_of(std::string_view engine);
+milliseconds default_health_timeout(std::string_view engine);
 
 // How long an idle link to such a server may be kept: safely below the server's own timeout
 // (uvicorn closes after 5 s), since a request sent into a closing link is lost.
-milliseconds keep_alive_idle_of(std::string_view engine);
+milliseconds default_keep_alive_idle(std::string_view engine);
 
 }  // namespace evenkeel

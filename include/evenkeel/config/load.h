@@ -24,7 +24,7 @@ struct Environment {
   std::function<std::vector<TlsProblem>(const PoolTlsConfig&)> pool_tls_problems;
 
   // getenv and getaddrinfo; nothing for certificates. Thread: any that does not race with setenv.
-  static Environment of_process();
+  static Environment from_process();
 };
 
 // One mistake in a file, and how to cure it.

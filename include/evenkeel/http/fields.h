@@ -50,7 +50,7 @@ FieldId field_id(std::string_view name);
 std::string_view lower_case_name(FieldId id);
 
 /// Equal but for ASCII case.
-bool same_name(std::string_view a, std::string_view b);
+bool equals_ignore_case(std::string_view a, std::string_view b);
 
 /// One field. The bytes belong to whoever filled the list (see Fields).
 struct Field {

@@ -38,7 +38,7 @@ enum class GrpcStatus : std::uint8_t {
 inline constexpr int grpc_status_count = static_cast<int>(GrpcStatus::unauthenticated) + 1;
 
 /// The number as it stands in `grpc-status`. Lives for ever.
-std::string_view digits_of(GrpcStatus status);
+std::string_view grpc_status_digits(GrpcStatus status);
 
 /// The status that a `grpc-status` value says; nothing where it is not the number of one.
 std::optional<GrpcStatus> parse_grpc_status(std::string_view value);
@@ -63,7 +63,7 @@ std::string_view write_grpc_timeout(Duration timeout, GrpcTimeoutText& text);
 
 /// States in `grpc-timeout` what is left, at `now`, until the request's deadline.
 /// REQUIRES: it has one.
-void restate_deadline(Request& request, Instant now);
+void rewrite_grpc_timeout(Request& request, Instant now);
 
 /// Appends `text` as a `grpc-message`: percent-encoded wherever it is not printable ASCII.
 void append_grpc_message(std::string& out, std::string_view text);

@@ -43,7 +43,7 @@ BodyPtr make_body(std::string bytes);
 
 /// What is known of a request beyond its message; filled in on its way, read by the access log.
 /// Views live as long as the request, or as the plan that it holds.
-struct About {
+struct RequestInfo {
   Instant started{};  ///< when its first byte was seen
   std::string_view listener;
   std::string_view client;  ///< address without port; behind a trusted proxy, still the peer's
@@ -59,30 +59,30 @@ struct About {
 
   std::string_view route;
   std::string_view pool;
-  std::string_view backend;       ///< whom the last attempt went to
-  std::uint32_t route_index = 0;  ///< of the plan, for counters; plus one, 0 = none
-  std::uint32_t pool_index = 0;   ///< of the plan, for counters; plus one, 0 = none
-  std::uint32_t attempts = 0;     ///< links that the request was offered to
-  Instant received{};             ///< when its head was in
-  Duration waited{};              ///< in the pool's line
-  Duration elsewhere{};           ///< in line, connecting, and on attempts that failed
-  Instant sent{};                 ///< when its head was given to the link that answered
-  Instant uploaded{};             ///< when its last byte was given to that link
-  Instant first_byte{};           ///< when the response head was in
-  std::uint64_t bytes_in = 0;     ///< of the request body, as read
-  std::uint64_t bytes_out = 0;    ///< of the response body, as written
-  int status = 0;                 ///< as written to the client; 0 = nothing was written
-  std::optional<Fault> fault;     ///< what ended it, if it failed
-  bool open_ended = false;        ///< a stream of messages: it may pause and grow as it likes
-  Instant deadline = never;       ///< of a gRPC call: when its client stops waiting
+  std::string_view backend;           ///< whom the last attempt went to
+  std::uint32_t route_index = 0;      ///< of the plan, for counters; plus one, 0 = none
+  std::uint32_t pool_index = 0;       ///< of the plan, for counters; plus one, 0 = none
+  std::uint32_t attempts = 0;         ///< links that the request was offered to
+  Instant head_received{};            ///< when its head was in
+  Duration waited{};                  ///< in the pool's line
+  Duration excluded_from_overhead{};  ///< in line, connecting, and on attempts that failed
+  Instant head_sent{};                ///< when its head was given to the link that answered
+  Instant uploaded{};                 ///< when its last byte was given to that link
+  Instant first_byte{};               ///< when the response head was in
+  std::uint64_t bytes_in = 0;         ///< of the request body, as read
+  std::uint64_t bytes_out = 0;        ///< of the response body, as written
+  int status = 0;                     ///< as written to the client; 0 = nothing was written
+  std::optional<Fault> fault;         ///< what ended it, if it failed
+  bool is_streaming = false;          ///< a stream of messages: it may pause and grow as it likes
+  Instant deadline = never;           ///< of a gRPC call: when its client stops waiting
   /// Of a gRPC call, as its client sees it; above 16: none of gRPC's own.
   std::optional<std::uint8_t> grpc_status;
 };
 
 /// Told about responses of the 1xx class that come before the real one.
-class Interim {
+class InterimHandler {
  public:
-  virtual ~Interim() = default;
+  virtual ~InterimHandler() = default;
   virtual void interim(int status, const Fields& fields) = 0;
 };
 
@@ -98,8 +98,8 @@ struct Request {
   bool wants_trailers = false;  ///< TE: trailers
   Fields fields;
   BodyPtr body;  ///< null: none
-  Interim* interim = nullptr;
-  About about;
+  InterimHandler* interim = nullptr;
+  RequestInfo info;
 };
 
 /// A response. Views are valid while `body` lives, or, where there is none, while the request is

@@ -23,17 +23,17 @@ GrpcStatus grpc_status_of(Fault fault);
 std::string_view phrase_of(int status);
 
 /// How the client's library wants to be told of an error.
-enum class Dialect : std::uint8_t { plain, openai, kserve, grpc };
+enum class ErrorFormat : std::uint8_t { plain, openai, kserve, grpc };
 
 /// By the path alone, for what never became a request: never gRPC.
-Dialect dialect_of(std::string_view path);
-Dialect dialect_of(const Request& request);
+ErrorFormat error_format_of(std::string_view path);
+ErrorFormat error_format_of(const Request& request);
 
 /// The answer to a request that failed: OpenAI's error object on `/v1/...`, KServe's on `/v2/...`,
 /// plain text otherwise; always with `x-evenkeel-reason`, and `retry-after`, `retry-after-ms` and
 /// `x-should-retry` on 429 and 503. To gRPC: status 200, `grpc-status` and `grpc-message` among the
 /// fields and no body, which is what gRPC calls trailers-only.
-Response error_response(const Error& error, Dialect dialect);
+Response error_response(const Error& error, ErrorFormat format);
 
 /// A gRPC answer that is over with its head. `message` is text as people read it.
 Response grpc_trailers_only(GrpcStatus status, std::string_view message);

@@ -17,7 +17,7 @@
 namespace evenkeel {
 
 /// What was read of one server. NaN: it says nothing of that, which is never the same as 0.
-struct EngineReading {
+struct EngineMetrics {
   static constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
 
   double running = unknown;                 ///< requests in the batch, over all models and ranks
@@ -47,10 +47,10 @@ inline constexpr std::size_t quantity_count =
     static_cast<std::size_t>(Quantity::gpu_memory_ratio) + 1;
 
 /// What becomes of several samples.
-enum class Fold : std::uint8_t { sum, max, mean };
+enum class Aggregation : std::uint8_t { sum, max, mean };
 
 /// A label that decides whether a sample counts: where the label is there, it must have the value.
-struct LabelRule {
+struct LabelMatcher {
   std::string_view label;
   std::string_view value;
   bool required = false;  ///< it must be there too
@@ -60,13 +60,14 @@ struct LabelRule {
 struct Series {
   std::string_view name;
   Quantity quantity;
-  Fold fold = Fold::sum;
-  double unit = 1;        ///< a sample's value times this is a ratio, bytes, or a count
-  std::uint8_t rank = 0;  ///< among names for the same quantity: the lowest that is there counts
-  std::span<const LabelRule> rules = {};
+  Aggregation aggregation = Aggregation::sum;
+  double scale = 1;  ///< a sample's value times this is a ratio, bytes, or a count
+  std::uint8_t preference =
+      0;  ///< among names for the same quantity: the lowest that is there counts
+  std::span<const LabelMatcher> matchers = {};
   /// A label whose values tell apart what is to be folded: of several samples with the same value,
   /// or without the label, the largest counts. Empty: every sample counts.
-  std::string_view apart = {};
+  std::string_view group_by = {};
 };
 
 /// How one engine tells of itself.
@@ -77,14 +78,14 @@ struct MetricsDialect {
   /// fraction of the time; what others answer there has none of them. Empty: nowhere.
   std::string_view short_path = {};
   /// What such a server has to be started with to have one, for people; empty: nothing.
-  std::string_view needs = {};
+  std::string_view required_option = {};
   /// Reading it counts as work: it would wake a sleeping model, or keep it from going to sleep.
-  bool keeps_awake = false;
+  bool prevents_sleep = false;
   /// It is at a port of its own, which only the file can tell.
-  bool elsewhere = false;
+  bool separate_port = false;
   std::vector<Series> series = {};
-  MetricNames names{{}};                ///< of the series, each once
-  std::vector<std::size_t> named = {};  ///< by series: which of the names it has
+  MetricNames names{{}};                       ///< of the series, each once
+  std::vector<std::size_t> name_indices = {};  ///< by series: which of the names it has
 };
 
 /// The dialect of an engine; for `generic`, and for what is no engine, the one that knows the names
@@ -97,7 +98,7 @@ std::uint16_t metrics_port_of(std::string_view engine, std::uint16_t port);
 
 /// A path that must not be read for metrics: trtllm-serve's own /metrics is consumed by reading,
 /// and is JSON.
-bool is_consumed_by_reading(std::string_view engine, std::string_view path);
+bool is_consumed_by_scrape(std::string_view engine, std::string_view path);
 
 /// Reads one exposition, in pieces. Values that can't be true (DCGM's blanks, negative counts) are
 /// unknown.
@@ -108,25 +109,25 @@ class EngineMetricsReader final : private SampleSink {
 
   void read(std::string_view bytes) { reader_.read(bytes); }
   bool ended() const { return reader_.ended(); }
-  bool in_mid_line() const { return reader_.in_mid_line(); }
-  EngineReading reading() const;
+  bool has_partial_line() const { return reader_.has_partial_line(); }
+  EngineMetrics reading() const;
 
  private:
-  static constexpr std::size_t ranks = 3;
-  struct Tally {
+  static constexpr std::size_t preference_levels = 3;
+  struct Accumulator {
     double value = 0;
     std::uint32_t samples = 0;
-    Fold fold = Fold::sum;
+    Aggregation aggregation = Aggregation::sum;
     std::map<std::string, double, std::less<>> groups = {};  // of a series that has some apart
   };
-  static void add(Tally& tally, double value);
+  static void add(Accumulator& accumulator, double value);
 
-  void sample(std::size_t which, const Sample& sample) override;
+  void sample(std::size_t name_index, const Sample& sample) override;
   double value_of(Quantity quantity) const;
 
   const MetricsDialect& dialect_;
   ExpositionReader reader_;
-  std::array<std::array<Tally, ranks>, quantity_count> tallies_{};
+  std::array<std::array<Accumulator, preference_levels>, quantity_count> accumulators_{};
   std::string scratch_;
 };
 

@@ -42,24 +42,24 @@ class MetricNames {
 
   /// False when a line (without blanks before its name) certainly has none of the names.
   /// `end`: of the memory that may be read.
-  bool perhaps(const char* line, std::size_t size, const char* end) const;
+  bool may_match(const char* line, std::size_t size, const char* end) const;
 
  private:
   std::uint64_t window(const char* line, const char* end) const;
   std::size_t bit_of(std::uint64_t window) const { return (window * 0x9e3779b97f4a7c15u) >> 56; }
 
   std::vector<std::string_view> names_;
-  std::size_t shortest_ = 0;
+  std::size_t min_name_bytes_ = 0;
   std::size_t offset_ = 0;  // of the window: behind what all names begin with
   std::uint64_t mask_ = 0;  // of the window: where the shortest name is shorter than it
-  std::array<std::uint64_t, 4> seen_{};  // which windows the names have, hashed
+  std::array<std::uint64_t, 4> bloom_{};  // which windows the names have, hashed
 };
 
 /// Who is told of the samples.
 class SampleSink {
  public:
   /// `which`: of the names.
-  virtual void sample(std::size_t which, const Sample& sample) = 0;
+  virtual void sample(std::size_t name_index, const Sample& sample) = 0;
 
  protected:
   ~SampleSink() = default;
@@ -69,7 +69,7 @@ class SampleSink {
 class ExpositionReader {
  public:
   /// A line that is longer than this is passed over.
-  static constexpr std::size_t longest_line = std::size_t{64} * 1024;
+  static constexpr std::size_t max_line_bytes = std::size_t{64} * 1024;
 
   /// Both outlive the reader.
   ExpositionReader(const MetricNames& names, SampleSink& sink) : names_(names), sink_(sink) {}
@@ -79,7 +79,7 @@ class ExpositionReader {
   /// `# EOF` has come: what follows is not looked at.
   bool ended() const { return ended_; }
   /// The last line had no line feed: it is no sample, since its value may be cut short.
-  bool in_mid_line() const { return !partial_.empty() || skipping_; }
+  bool has_partial_line() const { return !partial_.empty() || skipping_; }
 
  private:
   std::string_view finish_partial(std::string_view bytes);

@@ -15,22 +15,22 @@
 namespace evenkeel {
 
 /// One GPU, or one instance of a GPU that is cut into several (MIG). NaN: unknown.
-struct GpuReading {
+struct GpuMetrics {
   std::string index;     ///< "0"; empty: not told
   std::string instance;  ///< of MIG, or AMD's partition; empty: the whole GPU
   std::string uuid;      ///< as the exporter writes it; empty: not told
   std::string host;      ///< empty: not told
-  double utilization_ratio = EngineReading::unknown;
-  double memory_used_bytes = EngineReading::unknown;
-  double memory_total_bytes = EngineReading::unknown;
+  double utilization_ratio = EngineMetrics::unknown;
+  double memory_used_bytes = EngineMetrics::unknown;
+  double memory_total_bytes = EngineMetrics::unknown;
 };
 
 /// Whether people mean this GPU: by its index, "0"; by an instance of it, "0:7"; by its UUID, with
 /// or without "GPU-"; each also with its host before it, "node1/0".
-bool is_meant(const GpuReading& gpu, std::string_view label);
+bool is_selected(const GpuMetrics& gpu, std::string_view label);
 
 /// What a server has whose GPUs are these: mean utilisation, memory summed. No labels: all GPUs.
-EngineReading sum_up(std::span<const GpuReading> gpus, std::span<const std::string> labels);
+EngineMetrics aggregate_gpus(std::span<const GpuMetrics> gpus, std::span<const std::string> labels);
 
 /// Reads one exposition of a GPU exporter, in pieces; which exporter it is shows in the names.
 class GpuMetricsReader final : private SampleSink {
@@ -39,28 +39,28 @@ class GpuMetricsReader final : private SampleSink {
 
   void read(std::string_view bytes) { reader_.read(bytes); }
   bool ended() const { return reader_.ended(); }
-  bool in_mid_line() const { return reader_.in_mid_line(); }
+  bool has_partial_line() const { return reader_.has_partial_line(); }
   /// In the order in which they were first named.
-  std::vector<GpuReading> gpus() const;
+  std::vector<GpuMetrics> gpus() const;
 
  private:
   /// Those of a hundred hosts behind one Prometheus; the rest is passed over.
-  static constexpr std::size_t most_gpus = 1024;
+  static constexpr std::size_t max_gpus = 1024;
   struct Gpu {
-    GpuReading reading;
-    double engine_active_ratio = EngineReading::unknown;
-    double free_bytes = EngineReading::unknown;
-    double reserved_bytes = EngineReading::unknown;
+    GpuMetrics reading;
+    double engine_active_ratio = EngineMetrics::unknown;
+    double free_bytes = EngineMetrics::unknown;
+    double reserved_bytes = EngineMetrics::unknown;
   };
 
-  void sample(std::size_t which, const Sample& sample) override;
+  void sample(std::size_t name_index, const Sample& sample) override;
   Gpu* gpu_of(std::string_view labels);
-  Gpu* known(const GpuReading& named);
-  void index(std::size_t place);
+  Gpu* find_gpu(const GpuMetrics& named);
+  void index(std::size_t position);
 
   ExpositionReader reader_;
   std::vector<Gpu> gpus_;
-  std::unordered_map<std::string, std::size_t> places_;  // in gpus_, by what identifies one
+  std::unordered_map<std::string, std::size_t> indices_;  // in gpus_, by what identifies one
   std::string scratch_;
 };
 

@@ -16,7 +16,8 @@ inline constexpr std::size_t grpc_prefix_bytes = 5;
 class GrpcMessageReader {
  public:
   /// `largest`: a message of more bytes is refused as soon as its length is known.
-  explicit GrpcMessageReader(std::size_t largest) : largest_(largest) {}
+  explicit GrpcMessageReader(std::size_t max_message_bytes)
+      : max_message_bytes_(max_message_bytes) {}
 
   enum class Step : std::uint8_t {
     more,       ///< `bytes` is used up
@@ -32,14 +33,14 @@ class GrpcMessageReader {
   /// It has to be decompressed as `grpc-encoding` says.
   bool compressed() const { return compressed_; }
   /// A stream that ends here ends between two messages.
-  bool at_boundary() const { return taken_ || gathered_.empty(); }
+  bool at_boundary() const { return consumed_ || buffered_.empty(); }
 
  private:
-  std::size_t largest_;
-  std::string gathered_;  // of a message that is not all here, prefix included
+  std::size_t max_message_bytes_;
+  std::string buffered_;  // of a message that is not all here, prefix included
   std::string_view message_;
   bool compressed_ = false;
-  bool taken_ = false;  // gathered_ holds the message that was given out last
+  bool consumed_ = false;  // gathered_ holds the message that was given out last
 };
 
 /// Appends one message, uncompressed. REQUIRES: message.size() < 2^32.

@@ -20,15 +20,15 @@ class JsonValue {
   using Member = std::pair<std::string, JsonValue>;
 
   JsonValue() = default;  ///< null
-  explicit JsonValue(bool truth) : is_(truth) {}
-  explicit JsonValue(double number) : is_(number) {}
-  explicit JsonValue(std::string text) : is_(std::move(text)) {}
-  explicit JsonValue(std::vector<JsonValue> items) : is_(std::move(items)) {}
-  explicit JsonValue(std::vector<Member> members) : is_(std::move(members)) {}
+  explicit JsonValue(bool truth) : value_(truth) {}
+  explicit JsonValue(double number) : value_(number) {}
+  explicit JsonValue(std::string text) : value_(std::move(text)) {}
+  explicit JsonValue(std::vector<JsonValue> items) : value_(std::move(items)) {}
+  explicit JsonValue(std::vector<Member> members) : value_(std::move(members)) {}
 
-  bool is_null() const { return std::holds_alternative<std::monostate>(is_); }
-  bool is_list() const { return std::holds_alternative<std::vector<JsonValue>>(is_); }
-  bool is_object() const { return std::holds_alternative<std::vector<Member>>(is_); }
+  bool is_null() const { return std::holds_alternative<std::monostate>(value_); }
+  bool is_array() const { return std::holds_alternative<std::vector<JsonValue>>(value_); }
+  bool is_object() const { return std::holds_alternative<std::vector<Member>>(value_); }
 
   bool truth() const;
   std::optional<double> number() const;
@@ -41,7 +41,7 @@ class JsonValue {
  private:
   std::variant<std::monostate, bool, double, std::string, std::vector<JsonValue>,
                std::vector<Member>>
-      is_;
+      value_;
 };
 
 /// Reads a whole document. Errors: bad_request, with what is wrong.

@@ -15,22 +15,22 @@ namespace evenkeel {
 /// the kernel.
 class Listener {
  public:
-  using Accepted = std::function<void(int fd, const Endpoint& peer)>;
-  using Exhausted = std::function<void()>;
+  using AcceptCallback = std::function<void(int fd, const Endpoint& peer)>;
+  using ExhaustedCallback = std::function<void()>;
 
   /// The first socket on a port, which nobody may have yet, not even another daemon of ours. Port
   /// 0: the kernel chooses. Errors say what is in the way ("address already in use").
   static Result<int> bind(const Endpoint& endpoint);
   /// One more beside the first.
-  static Result<int> bind_beside(const Endpoint& endpoint);
+  static Result<int> bind_shared(const Endpoint& endpoint);
 
   /// Accepts from a bound descriptor, which it owns. Thread: the loop's.
-  Listener(Loop& loop, int fd, Accepted accepted, Exhausted exhausted = nullptr);
+  Listener(Loop& loop, int fd, AcceptCallback accepted, ExhaustedCallback exhausted = nullptr);
   Listener(const Listener&) = delete;
   ~Listener();
 
   /// Accepts all who wait now, before the end.
-  void accept_rest();
+  void accept_pending();
 
   /// Where a bound descriptor listens.
   static Endpoint local_endpoint(int fd);
@@ -38,7 +38,7 @@ class Listener {
  private:
   static void ready(Waiter& self);
   void accept_all();
-  bool accept_some(int most);
+  bool accept_some(int max_count);
 
   struct Ready : Waiter {
     explicit Ready(Listener& owner) : Waiter(&Listener::ready), listener(owner) {}
@@ -52,8 +52,8 @@ class Listener {
   };
 
   Watch watch_;
-  Accepted accepted_;
-  Exhausted exhausted_;
+  AcceptCallback accepted_;
+  ExhaustedCallback exhausted_;
   Ready ready_;
   Pause pause_;
 };

@@ -37,9 +37,9 @@ class Resolver {
 
   /// An error says why nobody knows; that a name does not exist, or has no address, is an answer.
   /// An IP address, in text, is its own answer for ever.
-  Task<Result<Answer>> ask(std::string host, std::uint16_t port, Family family);
+  Task<Result<Answer>> lookup(std::string host, std::uint16_t port, Family family);
   /// Both families at once, IPv4 first. An error where one is not known and the other is empty.
-  Task<Result<Answer>> ask(std::string host, std::uint16_t port);
+  Task<Result<Answer>> lookup(std::string host, std::uint16_t port);
 
  private:
   struct State;

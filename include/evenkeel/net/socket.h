@@ -34,35 +34,35 @@ class Socket {
   /// Speaks TLS from here on, as a server. Nothing was read or written before. Errors: tls_failed
   /// of `Side::client`; `tls_outcome` says which. The deadline is for all of it; who interrupts its
   /// watch ends it before.
-  Task<Result<Done>> accept_tls(std::shared_ptr<const TlsServer> server, Instant deadline);
+  Task<Result<Done>> accept_tls(std::shared_ptr<const TlsServerContext> server, Instant deadline);
   /// As a client. `server_name`: what the peer's certificate must be for, a name or an address.
   /// `sessions`: where to find a session to resume and to put new ones; null: nowhere. Errors:
   /// tls_failed, connect_timeout; both replayable.
-  Task<Result<Done>> connect_tls(std::shared_ptr<const TlsClient> client, std::string server_name,
-                                 AlpnOffer offer, std::shared_ptr<TlsSessions> sessions,
-                                 Instant deadline);
+  Task<Result<Done>> connect_tls(std::shared_ptr<const TlsClientContext> client,
+                                 std::string server_name, AlpnOffer offer,
+                                 std::shared_ptr<TlsSessionCache> sessions, Instant deadline);
   /// What the handshake agreed upon; null in the clear.
-  const TlsFacts* tls() const;
+  const TlsConnectionInfo* tls() const;
   /// How the handshake ended. REQUIRES: one was begun.
   TlsOutcome tls_outcome() const;
   /// Speaks in the clear again, after a handshake that failed.
-  void forget_tls();
+  void discard_tls();
 
   /// What a read brought. Over TLS, an `end` is one that the peer meant (close_notify): a
   /// connection that was only closed below may have been cut by somebody else, a `failure`.
-  enum class Got : std::uint8_t { bytes, nothing_yet, end, failure };
+  enum class ReadStatus : std::uint8_t { bytes, would_block, end, failure };
   struct Read {
-    Got got;
+    ReadStatus got;
     std::size_t size = 0;
   };
-  /// Reads once, without waiting. `nothing_yet`: wait with `watch().until_readable()`.
+  /// Reads once, without waiting. `would_block`: wait with `watch().until_readable()`.
   Read read_some(char* place, std::size_t size);
 
   /// Sends all pieces in order, with one call where the kernel takes them. `head` and `tail` are
   /// copied when they do not fit at once; `body` must stay until the task is done. The deadline is
   /// for the kernel to take any bytes at all: it starts again with each that moves.
   Task<Result<Done>> write(std::string_view head, std::string_view body, std::string_view tail,
-                           Duration patience);
+                           Duration timeout);
 
   /// Sends what fits right now, without waiting; how many bytes that were.
   std::size_t write_now(std::string_view bytes);
@@ -73,7 +73,7 @@ class Socket {
   /// Nothing has come on a connection on which nothing should, and it has not ended. Asks the
   /// kernel only when there may be something, or always where `thoroughly`. Over TLS, session
   /// tickets and the like are taken off and count as nothing.
-  bool idle_and_quiet(bool thoroughly);
+  bool is_idle_and_open(bool probe_kernel);
 
   /// Ends our sending (close_notify, FIN); reading goes on.
   void shutdown_write();
@@ -85,15 +85,15 @@ class Socket {
   int fd() const { return watch_.fd(); }
 
  private:
-  int unread_by_peer() const;
+  int send_queue_bytes() const;
   Task<Result<Done>> write_rest(std::string_view head, std::string_view body, std::string_view tail,
-                                std::size_t sent, Duration patience);
+                                std::size_t sent, Duration timeout);
   std::ptrdiff_t send_pieces(std::string_view head, std::string_view body, std::string_view tail);
-  Task<Result<Done>> shake_hands(Side peer, Instant deadline);
-  Task<Result<Done>> write_sealed(std::string_view head, std::string_view body,
-                                  std::string_view tail, Duration patience);
-  Task<Result<Done>> write_rest_sealed(std::string_view head, std::string_view body,
-                                       std::string_view tail, Duration patience);
+  Task<Result<Done>> handshake_tls(Side peer, Instant deadline);
+  Task<Result<Done>> write_encrypted(std::string_view head, std::string_view body,
+                                     std::string_view tail, Duration timeout);
+  Task<Result<Done>> write_rest_encrypted(std::string_view head, std::string_view body,
+                                          std::string_view tail, Duration timeout);
 
   Watch watch_;
   std::unique_ptr<TlsState> tls_;  // null: in the clear

@@ -23,7 +23,7 @@ namespace evenkeel {
 enum class AlpnOffer : std::uint8_t { http1, http2, http2_or_http1 };
 
 /// What a handshake agreed upon.
-struct TlsFacts {
+struct TlsConnectionInfo {
   std::string_view alpn;     ///< "h2", "http/1.1"; empty: nothing was said of it
   std::string_view version;  ///< "TLSv1.3"
   std::string_view cipher;   ///< "TLS_AES_128_GCM_SHA256"
@@ -45,7 +45,7 @@ struct TlsContexts;
 /// server name that it was made for, and no other (CVE-2025-23419).
 ///
 /// Immutable but for its ticket keys, shared by all workers. Thread: any.
-class TlsServer {
+class TlsServerContext {
  public:
   struct Options {
     bool http2 = true;                                             ///< offered before http/1.1
@@ -56,24 +56,23 @@ class TlsServer {
   static std::vector<TlsProblem> check(const ListenerTlsConfig& config);
   /// `listener`: its name; one part of what a session is bound to. Tickets of a predecessor stay
   /// good, as far as the policy is still the same. Errors name file and cure.
-  static Result<std::shared_ptr<const TlsServer>> build(const ListenerTlsConfig& config,
-                                                        const std::string& listener,
-                                                        Options options,
-                                                        const TlsServer* predecessor = nullptr);
-  static Result<std::shared_ptr<const TlsServer>> build(const ListenerTlsConfig& config,
-                                                        const std::string& listener) {
+  static Result<std::shared_ptr<const TlsServerContext>> build(
+      const ListenerTlsConfig& config, const std::string& listener, Options options,
+      const TlsServerContext* predecessor = nullptr);
+  static Result<std::shared_ptr<const TlsServerContext>> build(const ListenerTlsConfig& config,
+                                                               const std::string& listener) {
     return build(config, listener, Options{});
   }
-  TlsServer(const TlsServer&) = delete;
-  TlsServer& operator=(const TlsServer&) = delete;
-  ~TlsServer();
+  TlsServerContext(const TlsServerContext&) = delete;
+  TlsServerContext& operator=(const TlsServerContext&) = delete;
+  ~TlsServerContext();
 
   /// Certificates that have expired, or are not valid yet; for the log.
   const std::vector<TlsProblem>& warnings() const { return warnings_; }
 
  private:
   friend class TlsState;
-  TlsServer();
+  TlsServerContext();
 
   std::unique_ptr<TlsContexts> contexts_;
   std::shared_ptr<TicketKeys> tickets_;
@@ -82,12 +81,12 @@ class TlsServer {
 };
 
 /// The session that one backend gave last, to be resumed. Thread: one worker's.
-class TlsSessions {
+class TlsSessionCache {
  public:
-  TlsSessions() = default;
-  TlsSessions(const TlsSessions&) = delete;
-  TlsSessions& operator=(const TlsSessions&) = delete;
-  ~TlsSessions();
+  TlsSessionCache() = default;
+  TlsSessionCache(const TlsSessionCache&) = delete;
+  TlsSessionCache& operator=(const TlsSessionCache&) = delete;
+  ~TlsSessionCache();
 
  private:
   friend class TlsState;
@@ -96,23 +95,23 @@ class TlsSessions {
 
 /// How a pool's backends are spoken to in TLS: whom to believe and what to show.
 /// Immutable, shared by all workers. Thread: any.
-class TlsClient {
+class TlsClientContext {
  public:
   static std::vector<TlsProblem> check(const PoolTlsConfig& config);
   /// The predecessor itself where neither the settings nor the files have changed, so that what was
   /// connected with it can go on. Errors name file and cure.
-  static Result<std::shared_ptr<const TlsClient>> build(
-      const PoolTlsConfig& config, std::shared_ptr<const TlsClient> predecessor = nullptr);
-  TlsClient(const TlsClient&) = delete;
-  TlsClient& operator=(const TlsClient&) = delete;
-  ~TlsClient();
+  static Result<std::shared_ptr<const TlsClientContext>> build(
+      const PoolTlsConfig& config, std::shared_ptr<const TlsClientContext> predecessor = nullptr);
+  TlsClientContext(const TlsClientContext&) = delete;
+  TlsClientContext& operator=(const TlsClientContext&) = delete;
+  ~TlsClientContext();
 
   /// What the backend's certificate must be for, if the file says so; else its host.
   const std::string& server_name() const { return config_.server_name; }
 
  private:
   friend class TlsState;
-  TlsClient() = default;
+  TlsClientContext() = default;
 
   ssl_ctx_st* context_ = nullptr;
   PoolTlsConfig config_;

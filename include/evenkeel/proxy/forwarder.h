@@ -9,16 +9,16 @@
 
 #include "evenkeel/balance/pool.h"
 #include "evenkeel/base/loop.h"
-#include "evenkeel/fleet/link_pool.h"
 #include "evenkeel/http/message.h"
-#include "evenkeel/stats/sheet.h"
+#include "evenkeel/stats/worker_metrics.h"
+#include "evenkeel/upstream/link_pool.h"
 
 namespace evenkeel {
 
 /// A backend as one worker reaches it.
 struct Target {
   std::shared_ptr<LinkPool> links;
-  BackendCells* cells;
+  BackendMetrics* metrics;
   std::string_view authorization;  ///< what requests carry in that field; empty: the client's
 };
 
@@ -37,24 +37,24 @@ struct ForwarderOptions {
 class Forwarder final : public Handler {
  public:
   Forwarder(Loop& loop, std::shared_ptr<PoolState> state, std::uint64_t seed,
-            std::unordered_map<const Backend*, Target> targets, Sheet& sheet,
+            std::unordered_map<const Backend*, Target> targets, WorkerMetrics& worker_metrics,
             ForwarderOptions options);
 
   Task<Result<Response>> handle(Request& request) override;
 
  private:
   Hint hint_of(const Request& request) const;
-  Task<Result<Lease>> place(const Hint& hint);
-  Task<Result<Lease>> wait_in_line(Task<Result<Lease>> placed);
+  Task<Result<Lease>> acquire(const Hint& hint);
+  Task<Result<Lease>> wait_in_queue(Task<Result<Lease>> placed);
   void add_debug_headers(const Backend& backend, Response& response) const;
 
   Loop& loop_;
   Pool pool_;
   std::unordered_map<const Backend*, Target> targets_;
-  Sheet& sheet_;
-  PoolCells& cells_;
+  WorkerMetrics& worker_metrics_;
+  PoolMetrics& metrics_;
   ForwarderOptions options_;
-  std::uint32_t places_ = 0;
+  std::uint32_t picks_ = 0;
 };
 
 }  // namespace evenkeel

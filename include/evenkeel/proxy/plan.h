@@ -13,37 +13,31 @@
 #include "evenkeel/base/result.h"
 #include "evenkeel/base/rng.h"
 #include "evenkeel/config/config.h"
-#include "evenkeel/filter/access.h"
+#include "evenkeel/filter/access_log.h"
+#include "evenkeel/filter/forwarding_headers.h"
 #include "evenkeel/filter/grpc.h"
-#include "evenkeel/filter/provenance.h"
 #include "evenkeel/http/message.h"
 #include "evenkeel/net/endpoint.h"
 #include "evenkeel/net/tls.h"
-#include "evenkeel/proxy/fleet.h"
 #include "evenkeel/proxy/forwarder.h"
 #include "evenkeel/proxy/router.h"
+#include "evenkeel/upstream/pool_set.h"
 
 namespace evenkeel {
-
-/// How a backend of a pool is spoken to, by whoever does. `tls`: of its pool. A pool of links is
-/// one backend's and one plan's: whatever TLS settings a link was made with are those of every
-/// request that may use it, without any of them being part of a key.
-LinkPoolOptions link_options_of(const PoolConfig& pool, const BackendConfig& backend,
-                                const std::shared_ptr<const TlsClient>& tls);
 
 /// A worker's own: outlives its plans.
 struct WorkerContext {
   Loop& loop;
-  Sheets& sheets;
+  MetricsRegistry& metrics_registry;
   unsigned index;
-  Ledger& ledger;
+  RequestRecorder& recorder;
 };
 
 class Plan final : public Handler {
  public:
   /// `predecessor`: this worker's plan until now, or null; links to backends that are as they were
   /// go on. REQUIRES: the fleet was built from this configuration.
-  Plan(std::shared_ptr<const Config> config, std::shared_ptr<const Fleet> fleet,
+  Plan(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> pool_set,
        const WorkerContext& worker, const Plan* predecessor = nullptr);
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
@@ -55,8 +49,8 @@ class Plan final : public Handler {
   std::vector<std::shared_ptr<LinkPool>> links_not_in(const Plan& successor) const;
 
   /// How connections to a listener begin from now on; null: in the clear.
-  std::shared_ptr<const TlsServer> tls_of(std::string_view listener) const {
-    return fleet_->tls_of(listener);
+  std::shared_ptr<const TlsServerContext> tls_of(std::string_view listener) const {
+    return pool_set_->tls_of(listener);
   }
 
  private:
@@ -70,44 +64,44 @@ class Plan final : public Handler {
     Handler& next;
   };
   /// A backend as one worker is connected to it.
-  struct Connected {
+  struct ConnectedBackend {
     std::string id;
     std::vector<Endpoint> addresses;
     LinkPoolOptions options;
     std::shared_ptr<LinkPool> links;
   };
   /// One of the pools that a route leads to.
-  struct Lane {
+  struct WeightedTarget {
     Handler* first;  // of its filters
     std::string_view pool;
     std::uint32_t pool_index;
-    std::uint32_t upto;  // cumulated weight
+    std::uint32_t cumulative_weight;  // cumulated weight
   };
-  struct Road {
+  struct Route {
     std::string name;
     std::uint32_t index;  // of Names
-    bool calls_only;      // of gRPC
-    std::vector<Lane> lanes;
+    bool grpc_only;       // of gRPC
+    std::vector<WeightedTarget> targets;
   };
 
-  void add_pool(const PoolConfig& pool, const Fleet::Member& member, const WorkerContext& worker,
-                const Plan* predecessor);
-  void add_road(const RouteConfig& route, Names& names);
-  Handler& filters_before(Handler& last);
-  Handler& stage(Filter& filter, Handler& next);
-  const Lane& choose(const Road& road);
+  void add_pool(const PoolConfig& pool, const PoolSet::PoolEntry& pool_entry,
+                const WorkerContext& worker, const Plan* predecessor);
+  void add_route(const RouteConfig& route, LabelIndex& label_index);
+  Handler& build_filter_chain(Handler& last);
+  Handler& add_stage(Filter& filter, Handler& next);
+  const WeightedTarget& choose_target(const Route& plan_route);
 
   std::shared_ptr<const Config> config_;
-  std::shared_ptr<const Fleet> fleet_;
+  std::shared_ptr<const PoolSet> pool_set_;
   Router router_;
   Rng rng_;
-  AccessFilter access_;
+  AccessLogFilter access_log_;
   GrpcFilter grpc_;
-  ProvenanceFilter provenance_;
+  ForwardingHeadersFilter forwarding_headers_;
   std::vector<std::unique_ptr<Handler>> handlers_;
-  std::map<std::string, std::vector<Connected>, std::less<>> connected_;  // by pool
-  std::vector<Handler*> firsts_;                                          // of each pool's filters
-  std::vector<Road> roads_;
+  std::map<std::string, std::vector<ConnectedBackend>, std::less<>> connected_;  // by pool
+  std::vector<Handler*> pool_chains_;  // of each pool's filters
+  std::vector<Route> routes_;
   Handler* unrouted_;
 };
 

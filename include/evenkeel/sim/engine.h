@@ -40,7 +40,7 @@ struct EngineSpec {
   std::uint32_t kv_blocks = 25'272;  ///< in all, the null block included, as vLLM counts
   std::uint32_t max_model_tokens = 131'072;
   double watermark_ratio = 0;  ///< of the blocks: kept free when a request is admitted to others
-  bool empty_blocks_first = false;  ///< see KvCache
+  bool evict_empty_blocks_first = false;  ///< see KvCache
   StepCost cost;
 };
 
@@ -149,12 +149,12 @@ class Engine {
   const Totals& totals() const { return totals_; }
 
  private:
-  bool make_room(Sequence& sequence, std::uint32_t tokens);
+  bool reserve_blocks(Sequence& sequence, std::uint32_t tokens);
   void preempt_youngest();
   bool admit(Sequence& sequence, std::uint32_t budget, std::uint32_t& tokens);
   void compute(Sequence& sequence, std::uint32_t tokens, Step& step);
-  std::uint32_t blocks_of(std::uint32_t tokens) const;
-  void forget(Sequence& sequence);
+  std::uint32_t blocks_for(std::uint32_t tokens) const;
+  void remove(Sequence& sequence);
 
   EngineSpec spec_;
   KvCache cache_;

@@ -20,12 +20,12 @@ namespace evenkeel {
 class AccessLog;
 
 /// Lines on their way from one worker to the writer. Memory is taken page by page as it is used.
-class LineRing {
+class AccessLogRing {
  public:
-  LineRing(AccessLog& log, std::size_t capacity);
-  LineRing(const LineRing&) = delete;
-  LineRing& operator=(const LineRing&) = delete;
-  ~LineRing();
+  AccessLogRing(AccessLog& log, std::size_t capacity);
+  AccessLogRing(const AccessLogRing&) = delete;
+  AccessLogRing& operator=(const AccessLogRing&) = delete;
+  ~AccessLogRing();
 
   /// Takes a line over; false when there is no room: the line is lost and counted. Never waits; a
   /// system call only to wake a writer that sleeps.
@@ -35,13 +35,13 @@ class LineRing {
  private:
   friend class AccessLog;
   void copy(std::uint64_t position, std::string_view line);
-  bool filling();
+  bool more_than_half_full();
 
   // Positions only grow; position modulo capacity is the place.
   struct alignas(64) {
     std::atomic<std::uint64_t> end{0};  // written by the worker
     std::uint64_t known_begin = 0;      // how far the worker knows the writer to be
-    std::uint64_t look_at = 0;          // where the worker looks again how full the ring is
+    std::uint64_t recheck_at = 0;       // where the worker looks again how full the ring is
     Counter dropped;
   } worker_;
   struct alignas(64) {
@@ -74,33 +74,33 @@ class AccessLog {
   /// Writes what is left. REQUIRES: no worker appends any more.
   ~AccessLog();
 
-  LineRing& ring(unsigned worker) { return *rings_[worker]; }
+  AccessLogRing& ring(unsigned worker) { return *rings_[worker]; }
 
   /// Opens the file anew, after it was moved away; on an error the old one stays. Thread: any.
   Result<Done> reopen();
   /// Waits until every line appended before is written or lost; false when the time is over first.
   /// Thread: any but a worker's.
-  bool flush(std::chrono::milliseconds at_most);
+  bool flush(std::chrono::milliseconds timeout);
   /// Lines lost so far. Thread: any.
   std::uint64_t dropped() const;
 
  private:
-  friend class LineRing;
+  friend class AccessLogRing;
   enum class State : std::uint32_t { awake, napping, asleep };  // of the writer
   enum class Outcome { nothing, some, stuck };
 
   AccessLog(std::string path, int fd, unsigned workers, Options options);
   void run();
   Outcome drain();
-  Outcome drain(LineRing& ring);
-  long write(LineRing& ring, std::uint64_t begin, std::uint64_t end);
-  bool mend();
-  Outcome failed(LineRing& ring, std::uint64_t end);
-  void lose(LineRing& ring, std::uint64_t until);
+  Outcome drain(AccessLogRing& ring);
+  long write(AccessLogRing& ring, std::uint64_t begin, std::uint64_t end);
+  bool finish_partial_line();
+  Outcome failed(AccessLogRing& ring, std::uint64_t end);
+  void discard(AccessLogRing& ring, std::uint64_t until);
   void adopt_reopened();
   std::chrono::milliseconds next_nap() const;
   void close_down();
-  void sleep(State state, std::chrono::milliseconds at_most);
+  void sleep(State state, std::chrono::milliseconds timeout);
   bool wanted(State state) const;
   bool empty() const;
   void wake_writer();
@@ -109,12 +109,12 @@ class AccessLog {
   const Options options_;
   int fd_;  // the writer's, once it runs
   bool socket_;
-  LineRing* cut_ = nullptr;  // a line of this ring is written in part
-  bool torn_ = false;        // the file ends in a line whose rest was lost
+  AccessLogRing* partial_ring_ = nullptr;  // a line of this ring is written in part
+  bool line_torn_ = false;                 // the file ends in a line whose rest was lost
   std::chrono::milliseconds nap_{0};
-  std::size_t fullest_ = 0;        // bytes that the last round found in one ring
+  std::size_t max_ring_fill_ = 0;  // bytes that the last round found in one ring
   std::atomic<int> reopened_{-1};  // on its way to the writer
-  std::vector<std::unique_ptr<LineRing>> rings_;
+  std::vector<std::unique_ptr<AccessLogRing>> rings_;
   alignas(64) std::atomic<State> state_{State::awake};
   std::atomic<bool> closing_{false};
   std::atomic<std::uint32_t> rounds_{0};  // of the writer, for those who wait in flush

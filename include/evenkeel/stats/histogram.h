@@ -18,9 +18,9 @@ namespace evenkeel {
 /// Upper bounds of the buckets, inclusive, ascending. Kept in nanoseconds; a value's bit width
 /// leads to the first bound that may hold it, from where at most a few compares remain.
 template <std::size_t N>
-class Bounds {
+class BucketBounds {
  public:
-  consteval explicit Bounds(const double (&seconds)[N]) {
+  consteval explicit BucketBounds(const double (&seconds)[N]) {
     for (std::size_t i = 0; i < N; ++i) {
       bounds_[i] = static_cast<std::uint64_t>(seconds[i] * 1e9 + 0.5);
     }
@@ -49,14 +49,14 @@ class Bounds {
 };
 
 /// OpenTelemetry's http.server.request.duration, and five more for answers that take minutes.
-inline constexpr Bounds request_bounds({.005, .01, .025, .05, .075, .1, .25, .5, .75, 1, 2.5, 5,
-                                        7.5, 10, 20, 40, 80, 160, 320});
+inline constexpr BucketBounds request_bounds({.005, .01, .025, .05, .075, .1, .25, .5, .75, 1, 2.5,
+                                              5, 7.5, 10, 20, 40, 80, 160, 320});
 /// OpenTelemetry's gen_ai.server.time_to_first_token, and three more.
-inline constexpr Bounds first_byte_bounds({.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1,
-                                           2.5, 5, 7.5, 10, 20, 40, 80});
+inline constexpr BucketBounds first_byte_bounds({.001, .005, .01, .02, .04, .06, .08, .1, .25, .5,
+                                                 .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80});
 /// What evenkeel does on its own: microseconds.
-inline constexpr Bounds internal_bounds({1e-6, 2.5e-6, 5e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4,
-                                         1e-3, 2.5e-3, 5e-3, 1e-2});
+inline constexpr BucketBounds internal_bounds({1e-6, 2.5e-6, 5e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4,
+                                               5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2});
 
 /// The sum of histograms of the same bounds.
 struct HistogramTotals {

@@ -24,8 +24,8 @@ struct FrontendOptions {
   std::size_t header_fields = 100;
   std::size_t uri_bytes = 8 * 1024;
   std::uint64_t body_bytes = 32 * 1024 * 1024;
-  bool half_close_is_gone = true;  ///< a client that ends its sending has left; HTTP/1 only
-  std::uint32_t streams = 128;     ///< requests at a time on one connection of HTTP/2
+  bool abort_on_half_close = true;  ///< a client that ends its sending has left; HTTP/1 only
+  std::uint32_t streams = 128;      ///< requests at a time on one connection of HTTP/2
   std::vector<Cidr> trusted_proxies;
 };
 
@@ -36,13 +36,13 @@ struct Refusal {
   std::string_view detail;
   std::string_view method;  ///< as far as it was understood
   std::string_view path;
-  const About& about;
+  const RequestInfo& info;
 };
 
 /// What a connection needs from the worker that it lives on. Outlives its connections.
-class Host {
+class FrontendCallbacks {
  public:
-  virtual ~Host() = default;
+  virtual ~FrontendCallbacks() = default;
   /// The handler of the request that is about to begin; held until that request has ended.
   virtual std::shared_ptr<Handler> plan() = 0;
   virtual void refused(const Refusal& refusal) = 0;
@@ -58,13 +58,13 @@ class Host {
 };
 
 /// Serves a connection until it ends: HTTP/2 where ALPN has agreed on it or the client begins with
-/// its preface (RFC 9113, section 3.3: prior knowledge), else HTTP/1.1 and 1.0. `options` and `host`
-/// outlive the task.
-Task<void> serve_http(std::unique_ptr<Socket> socket, Endpoint peer,
-                      const FrontendOptions& options, Host& host);
+/// its preface (RFC 9113, section 3.3: prior knowledge), else HTTP/1.1 and 1.0. `options` and
+/// `host` outlive the task.
+Task<void> serve_http(std::unique_ptr<Socket> socket, Endpoint peer, const FrontendOptions& options,
+                      FrontendCallbacks& callbacks);
 
 /// As `serve_http`, but HTTP/1.1 and 1.0 only.
 Task<void> serve_http1(std::unique_ptr<Socket> socket, Endpoint peer,
-                       const FrontendOptions& options, Host& host);
+                       const FrontendOptions& options, FrontendCallbacks& callbacks);
 
 }  // namespace evenkeel

@@ -32,13 +32,13 @@ class Link {
   /// backend closed an idle connection, not a request.
   virtual Task<Result<Response>> send(Request& request) = 0;
   /// How many more requests fit now. 0: this link is busy, or at its end.
-  virtual std::size_t room() const = 0;
+  virtual std::size_t available_capacity() const = 0;
   /// Several requests may use it at a time.
-  virtual bool shared() const { return false; }
+  virtual bool multiplexed() const { return false; }
   /// Nothing has been heard that would end an idle link. Looks at the socket when `thoroughly`.
-  virtual bool alive(bool thoroughly) = 0;
+  virtual bool alive(bool probe_socket) = 0;
   /// Told when the peer ends an idle link; null for nobody.
-  virtual void on_idle_end(Waiter* waiter) = 0;
+  virtual void on_idle_close(Waiter* waiter) = 0;
 };
 
 std::unique_ptr<Link> make_http1_link(std::unique_ptr<Socket> socket, const LinkOptions& options);

@@ -54,7 +54,7 @@ class Sighting:
 # ---- those who look ------------------------------------------------------------------------------
 
 
-class Beside:
+class BackgroundThread:
     """Does one thing again and again beside what goes on, until it is left."""
 
     pause = 0.02
@@ -93,7 +93,7 @@ class Changes(list):
         return [what for _, what in self]
 
 
-class Watch(Beside):
+class Watch(BackgroundThread):
     """What the admin API says of each backend."""
 
     def __init__(self, daemon):
@@ -109,7 +109,7 @@ class Watch(Beside):
                 self.polled[each["address"]].append(each["polled"])
 
 
-class Probe(Beside):
+class Probe(BackgroundThread):
     """What a server itself says when it is asked whether it is ready."""
 
     def __init__(self, server):

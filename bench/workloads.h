@@ -1,0 +1,110 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bench/client_loop.h"
+#include "bench/log_linear_histogram.h"
+#include "bench/sse_events.h"
+
+namespace evenkeel::bench {
+
+// A chat completion of `body_bytes` (or, with none, a GET). `prompt` chooses a text whose first
+// seven eighths requests share; then comes each request's own number, so that to a cache of
+// prefixes the rest is new.
+class ChatRequest {
+ public:
+  struct Shape {
+    std::string authority;
+    std::string path;
+    std::string model;
+    std::vector<std::string> header_lines;
+    std::size_t body_bytes = 0;
+    bool stream = false;
+  };
+
+  ChatRequest(const Shape& shape, std::size_t prompt);
+
+  const std::string* numbered(std::uint64_t number);
+
+ private:
+  std::string message_;
+  std::optional<std::size_t> number_at_;
+};
+
+std::vector<ChatRequest> make_requests(const ChatRequest::Shape& shape, std::size_t prompts);
+
+// Every client asks again as soon as it has its answer.
+class ClosedLoop : public Workload {
+ public:
+  // request_limit 0: as many as the time allows.
+  ClosedLoop(ClientLoop& loop, std::vector<ChatRequest> requests, std::uint64_t request_limit);
+
+  const std::string* next_request(std::size_t client) override;
+  void on_payload(std::size_t, std::string_view bytes) override { payload_bytes_ += bytes.size(); }
+  void on_finished(std::size_t client, const CompletedExchange& finished) override;
+
+  const LogLinearHistogram& latency() const { return latency_; }
+  std::uint64_t bad_status() const { return bad_status_; }
+  std::uint64_t payload_bytes() const { return payload_bytes_; }
+
+ private:
+  ClientLoop& loop_;
+  std::vector<ChatRequest> requests_;
+  const std::uint64_t limit_;
+  std::uint64_t requested_ = 0;
+  std::uint64_t answered_ = 0;
+  std::uint64_t bad_status_ = 0;
+  std::uint64_t payload_bytes_ = 0;
+  LogLinearHistogram latency_;
+};
+
+// Every client reads a stream of stamped events, then the next one.
+class StreamReaders : public Workload {
+ public:
+  StreamReaders(std::vector<ChatRequest> requests, std::size_t clients);
+
+  const std::string* next_request(std::size_t client) override;
+  void on_payload(std::size_t client, std::string_view bytes) override;
+  void on_finished(std::size_t client, const CompletedExchange& finished) override;
+
+  const LogLinearHistogram& delay() const { return delay_; }
+  std::uint64_t finished_streams() const { return finished_; }
+  std::uint64_t bad_status() const { return bad_status_; }
+
+ private:
+  std::vector<ChatRequest> requests_;
+  std::vector<TimestampParser> scans_;
+  std::uint64_t requested_ = 0;
+  std::uint64_t finished_ = 0;
+  std::uint64_t bad_status_ = 0;
+  LogLinearHistogram delay_;
+};
+
+// Clients that ask once and then hold their connection; a new one is opened as one settles, so that
+// few ask at a time.
+class IdleConnections : public Workload {
+ public:
+  IdleConnections(ClientLoop& loop, std::vector<ChatRequest> requests, std::size_t target_count);
+
+  const std::string* next_request(std::size_t client) override;
+  void on_payload(std::size_t, std::string_view) override {}
+  void on_finished(std::size_t client, const CompletedExchange& finished) override;
+
+  bool all_idle() const { return idle_count_ >= target_count_; }
+  std::uint64_t bad_status() const { return bad_status_; }
+
+ private:
+  ClientLoop& loop_;
+  std::vector<ChatRequest> requests_;
+  const std::size_t target_count_;
+  std::vector<bool> requested_;
+  std::size_t opened_ = 0;
+  std::size_t idle_count_ = 0;
+  std::uint64_t bad_status_ = 0;
+};
+
+}  // namespace evenkeel::bench

@@ -1,0 +1,59 @@
+// Blocks of memory for reading into, taken when bytes arrive and given back when they are gone.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+namespace evenkeel {
+
+/// A recycled block of one of three sizes. Empty when moved from. Thread: given back to the free
+/// list of the thread that drops it.
+class Block {
+ public:
+  static constexpr std::uint32_t tiny = 2 * 1024;    ///< a body that is all here
+  static constexpr std::uint32_t small = 16 * 1024;  ///< a message head, a token
+  static constexpr std::uint32_t large = 64 * 1024;  ///< a body on its way: the high-water mark
+
+  Block() = default;
+  static Block take(std::uint32_t size);
+  Block(Block&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  Block& operator=(Block&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+  ~Block() {
+    if (data_ != nullptr) recycle();
+  }
+
+  explicit operator bool() const { return data_ != nullptr; }
+  char* data() const { return data_; }
+  std::uint32_t size() const { return size_; }
+
+ private:
+  void recycle();
+
+  char* data_ = nullptr;
+  std::uint32_t size_ = 0;
+};
+
+/// A block with a part that is filled: [begin, end).
+struct ReadBuffer {
+  Block block;
+  std::uint32_t begin = 0;
+  std::uint32_t end = 0;
+
+  bool empty() const { return begin == end; }
+  std::string_view bytes() const { return {block.data() + begin, end - begin}; }
+  char* free_begin() const { return block.data() + end; }
+  std::uint32_t free_size() const { return block.size() - end; }
+  void release() {
+    block = Block();
+    begin = end = 0;
+  }
+};
+
+}  // namespace evenkeel

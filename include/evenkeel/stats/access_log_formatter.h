@@ -1,0 +1,81 @@
+// One request as one line of JSON. docs/access-log.md describes the fields.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "evenkeel/base/clock.h"
+
+namespace evenkeel {
+
+/// What is told about a request. Views may hold any bytes. Empty: null in the line.
+struct AccessLogEntry {
+  std::chrono::system_clock::time_point time;  ///< of the request's first byte; see WallClock
+  std::string_view request_id;
+  std::string_view client;
+  std::string_view listener;
+  std::string_view protocol;
+  std::string_view method;
+  std::string_view host;
+  std::string_view path;
+  std::string_view route;
+  std::string_view pool;
+  std::string_view backend;
+  int status = 0;                           ///< 0 or less: null
+  std::optional<std::uint8_t> grpc_status;  ///< in the line only where there is one
+  std::string_view reason;                  ///< word of the fault that ended it
+  std::uint32_t attempts = 0;
+  std::uint64_t bytes_in = 0;
+  std::uint64_t bytes_out = 0;
+  Duration duration{};
+  Duration waited{};
+  std::optional<Duration> first_byte;
+  std::optional<Duration> backend_time;  ///< from the head sent to the last byte of the answer
+  bool aborted = false;
+};
+
+/// Wall-clock time of monotonic instants: both clocks are compared once a second.
+/// Thread: one.
+class WallClock {
+ public:
+  using System = std::chrono::system_clock;
+  using Now = System::time_point (*)();
+  using Monotonic = Instant (*)();
+  explicit WallClock(Now now = &System::now, Monotonic monotonic = &Clock::now)
+      : now_(now), monotonic_(monotonic) {}
+
+  System::time_point at(Instant instant) {
+    if (instant >= next_sync_) [[unlikely]]
+      sync();
+    return System::time_point(
+        std::chrono::duration_cast<System::duration>(instant.time_since_epoch() + offset_));
+  }
+
+ private:
+  void sync();
+
+  Now now_;
+  Monotonic monotonic_;
+  Duration offset_{};  // of the monotonic clock
+  Instant next_sync_ = Instant::min();
+};
+
+/// Room for one line, whatever the request was. Leave it uninitialised.
+using AccessLogBuffer = std::array<char, 4096>;
+
+/// Writes lines. Long values are cut and end in "..."; a line is valid JSON whatever bytes came.
+/// Thread: one.
+class AccessLogFormatter {
+ public:
+  /// The line, newline and all, inside `buffer`.
+  std::string_view format(const AccessLogEntry& entry, AccessLogBuffer& buffer);
+
+ private:
+  std::int64_t second_ = -1;     // of the date below
+  std::array<char, 20> date_{};  // "2026-01-31T23:59:59."
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,77 @@
+// An array that its one writer enlarges while others read it.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <new>
+
+namespace evenkeel {
+
+/// Items by index, in chunks that double in size, never move and live as long as the array. Chunks
+/// begin on a cache line of their own, so that the arrays of two workers share none.
+///
+/// Thread: `at` on one thread, `find` on any.
+template <class T>
+class ChunkedArray {
+ public:
+  static constexpr std::uint32_t limit = 4 * ((1u << 16) - 1);  ///< indices end before this
+
+  ChunkedArray() = default;
+  ChunkedArray(const ChunkedArray&) = delete;
+  ChunkedArray& operator=(const ChunkedArray&) = delete;
+  ~ChunkedArray() {
+    for (std::size_t i = 0; i < chunks_.size(); ++i) {
+      if (T* chunk = chunks_[i].load(std::memory_order_relaxed)) {
+        std::destroy_n(chunk, size_of(i));
+        ::operator delete(chunk, line);
+      }
+    }
+  }
+
+  /// The item, made now if need be. The address stays. REQUIRES: index < limit.
+  T& at(std::uint32_t index) {
+    const Place place = place_of(index);
+    T* chunk = chunks_[place.chunk].load(std::memory_order_relaxed);
+    if (chunk == nullptr) [[unlikely]]
+      chunk = make(place.chunk);
+    return chunk[place.offset];
+  }
+
+  /// The item, or null while nobody has asked for one near it.
+  const T* find(std::uint32_t index) const {
+    const Place place = place_of(index);
+    const T* chunk = chunks_[place.chunk].load(std::memory_order_acquire);
+    return chunk == nullptr ? nullptr : chunk + place.offset;
+  }
+
+ private:
+  static constexpr std::align_val_t line{64};
+  static_assert(alignof(T) <= 64);
+
+  struct Place {
+    std::size_t chunk;
+    std::size_t offset;
+  };
+  static constexpr std::size_t size_of(std::size_t chunk) { return std::size_t{4} << chunk; }
+  static Place place_of(std::uint32_t index) {
+    const std::uint32_t shifted = index + 4;
+    const auto chunk = static_cast<std::size_t>(std::bit_width(shifted) - 3);
+    return {chunk, shifted - size_of(chunk)};
+  }
+
+  [[gnu::noinline]] T* make(std::size_t index) {
+    auto* memory = static_cast<T*>(::operator new(size_of(index) * sizeof(T), line));
+    std::uninitialized_value_construct_n(memory, size_of(index));
+    // Release: a reader that finds the chunk finds its items made.
+    chunks_[index].store(memory, std::memory_order_release);
+    return memory;
+  }
+
+  std::array<std::atomic<T*>, 16> chunks_{};
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,48 @@
+// Which name has which index in the sheets: given once, kept for the life of the process.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace evenkeel {
+
+/// Indices of the names that label metrics. They come from configuration, never from clients; a
+/// name keeps its index through every reload, so that counters go on. Index 0 stands for "none".
+///
+/// Thread: any. A plan asks while it is being built, never on the way of a request.
+class LabelIndex {
+ public:
+  std::uint32_t pool(std::string_view name);
+  std::uint32_t route(std::string_view name);
+  std::uint32_t listener(std::string_view name);
+  std::uint32_t backend(std::string_view pool, std::string_view backend);
+  /// Says that requests of this route may go to this pool: the series is exported from then on.
+  void add_route_to_pool(std::uint32_t route, std::uint32_t pool);
+
+  /// All names so far, by index; [0] is empty.
+  struct View {
+    std::vector<std::string> pools;
+    std::vector<std::string> routes;
+    std::vector<std::string> listeners;
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> route_pools;  ///< route, pool; in order
+  };
+  View view() const;
+
+ private:
+  using Index = std::map<std::string, std::uint32_t, std::less<>>;
+  std::uint32_t index_of(Index& index, std::string_view name);
+
+  mutable std::mutex mutex_;
+  Index pools_;
+  Index routes_;
+  Index listeners_;
+  Index backends_;
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> route_pools_;
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,49 @@
+// Dialling one backend: its addresses in turn, TLS where its pool asks for it, one deadline.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "evenkeel/base/loop.h"
+#include "evenkeel/base/result.h"
+#include "evenkeel/base/task.h"
+#include "evenkeel/net/endpoint.h"
+#include "evenkeel/net/socket.h"
+#include "evenkeel/net/tls.h"
+
+namespace evenkeel {
+
+struct ConnectorOptions {
+  Duration connect_timeout = std::chrono::seconds(5);  ///< for all addresses, TLS included
+  std::shared_ptr<const TlsClientContext> tls;         ///< null: in the clear
+  std::string server_name;  ///< what the certificate must be for, and SNI where it is a name
+  AlpnOffer alpn = AlpnOffer::http1;
+
+  bool operator==(const ConnectorOptions&) const = default;
+};
+
+/// Connects to one backend. Thread: one worker's. Outlives its tasks.
+class Connector {
+ public:
+  /// `addresses`: of the server; tried in turn, beginning with the one that answered last. With
+  /// none, nothing can be connected.
+  Connector(Loop& loop, std::vector<Endpoint> addresses, ConnectorOptions options);
+  Connector(const Connector&) = delete;
+  Connector& operator=(const Connector&) = delete;
+
+  /// A connected socket, after the TLS handshake where there is one; what ALPN agreed upon is in
+  /// its `tls()`. Errors: connect_failed, connect_timeout, tls_failed; all replayable, and
+  /// `Side::us` where this process has no descriptor left.
+  Task<Result<std::unique_ptr<Socket>>> connect();
+
+ private:
+  Loop& loop_;
+  std::vector<Endpoint> addresses_;
+  std::size_t preferred_ = 0;  // of addresses_
+  ConnectorOptions options_;
+  std::shared_ptr<TlsSessionCache> sessions_;
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,129 @@
+// Links to one backend, kept by one worker: the one used last is used first, idle ones are let go
+// before the server would close them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "evenkeel/base/loop.h"
+#include "evenkeel/base/result.h"
+#include "evenkeel/base/task.h"
+#include "evenkeel/config/config.h"
+#include "evenkeel/stats/worker_metrics.h"
+#include "evenkeel/upstream/connector.h"
+#include "evenkeel/wire/link.h"
+
+namespace evenkeel {
+
+class LinkPool;
+
+struct LinkPoolOptions {
+  LinkOptions link;
+  ConnectorOptions connector;
+  BackendProtocol protocol = BackendProtocol::http1;
+  Duration idle_timeout = std::chrono::seconds(4);  ///< below the server's own
+  std::size_t max_idle = 256;
+
+  bool operator==(const LinkPoolOptions&) const = default;
+};
+
+/// A place on a link, for one request. Dropping it gives the link back to its pool when another
+/// request fits, and closes it otherwise.
+class [[nodiscard]] LinkLease {
+ public:
+  LinkLease() = default;
+  LinkLease(LinkLease&& other) noexcept : pooled_(std::exchange(other.pooled_, nullptr)) {}
+  LinkLease& operator=(LinkLease&& other) noexcept;
+  ~LinkLease() { release(); }
+
+  Link* operator->() const { return pooled_->link.get(); }
+  Link& operator*() const { return *pooled_->link; }
+
+ private:
+  friend class LinkPool;
+  /// A link with its place in the pool. One for a single request belongs to that request's lease
+  /// while it is in use; one that is shared always belongs to the pool.
+  struct PooledLink : Waiter, Pooled {
+    PooledLink(LinkPool& owner, std::unique_ptr<Link> made);
+    LinkPool& pool;
+    std::unique_ptr<Link> link;
+    Instant idle_since{};
+    std::uint32_t users = 0;
+  };
+  explicit LinkLease(PooledLink* pooled) : pooled_(pooled) {}
+  void release();
+
+  PooledLink* pooled_ = nullptr;
+};
+
+/// Thread: one worker's. Outlives its leases.
+class LinkPool {
+ public:
+  /// `addresses`: as a Connector's.
+  LinkPool(Loop& loop, std::vector<Endpoint> addresses, const LinkPoolOptions& options,
+           BackendMetrics& metrics);
+  LinkPool(const LinkPool&) = delete;
+  LinkPool& operator=(const LinkPool&) = delete;
+  ~LinkPool();
+
+  enum class LinkChoice { any, fresh };
+  /// A link with room: one that is there and alive, at once, or a new one. While a link that can be
+  /// shared is being made, all who need one wait for it. Errors: connect_failed, connect_timeout,
+  /// tls_failed, backend_protocol.
+  Task<Result<LinkLease>> acquire(LinkChoice link_choice = LinkChoice::any);
+
+  std::size_t idle() const { return idle_.size(); }
+
+  /// Keeps no link any more: those that come back are closed, and of the idle ones up to `most`
+  /// now. How many; less than `most` when there are no more.
+  std::size_t retire_links(std::size_t max_count);
+
+ private:
+  friend class LinkLease;
+  using PooledLink = LinkLease::PooledLink;
+  enum class PeerProtocol : std::uint8_t { unknown, http1, http2 };
+
+  std::optional<LinkLease> take_shared();
+  std::optional<LinkLease> take_idle();
+  Task<Result<LinkLease>> connect();
+  Task<Result<LinkLease>> wait_for_dial();
+  Task<void> dial();
+  Task<Result<std::unique_ptr<Link>>> make_link();
+  void add_link(std::unique_ptr<Link> link);
+  void return_link(PooledLink& pooled);
+  void return_shared_link(PooledLink& pooled);
+  void on_idle_closed(PooledLink& pooled);
+  void drop_shared(const PooledLink& pooled);
+  void sweep();
+  void sweep_from(Instant idle_since);
+
+  struct Sweep : Timer {
+    explicit Sweep(LinkPool& owner)
+        : Timer([](Timer& self) { static_cast<Sweep&>(self).pool.sweep(); }), pool(owner) {}
+    LinkPool& pool;
+  };
+  /// Waits for the link that is being made.
+  struct DialWaiter : Node {
+    explicit DialWaiter(Loop& loop) : made(loop) {}
+    Signal made;
+    std::optional<Error> failure;
+  };
+
+  Loop& loop_;
+  Connector connector_;
+  LinkPoolOptions options_;
+  BackendMetrics& metrics_;
+  PeerProtocol peer_protocol_;
+  Instant protocol_guess_expires_ = never;           // of `speaks_`, where nobody has said so
+  std::vector<std::unique_ptr<PooledLink>> idle_;    // the one used last at the back
+  std::vector<std::unique_ptr<PooledLink>> shared_;  // in use or not
+  Node dial_waiters_;
+  Task<void> dial_;  // of a link that may be shared: whoever asked for it may leave
+  Sweep sweep_;
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,65 @@
+#include "evenkeel/admin/backend_state.h"
+
+#include <map>
+#include <utility>
+
+#include "evenkeel/upstream/backend_monitor.h"
+
+namespace evenkeel {
+
+std::string_view state_of(const Backend& backend, Instant now) {
+  const Load& load = backend.load();
+  if (load.is_out(OutOfRotation::draining)) return "draining";
+  if (load.is_out(OutOfRotation::unresolved) || load.is_out(OutOfRotation::unhealthy))
+    return "down";
+  if (load.is_out(OutOfRotation::starting)) return "starting";
+  if (load.in_backoff(now)) return "down";
+  if (load.is_out(OutOfRotation::standby)) return "standby";
+  return "up";
+}
+
+std::string reason_of(const Backend& backend, const BackendStatus* backend_status, Instant now) {
+  const Load& load = backend.load();
+  if (load.is_out(OutOfRotation::draining)) return "drained by an operator";
+  if (load.is_out(OutOfRotation::unresolved)) return "its name has no address";
+  if (load.is_out(OutOfRotation::unhealthy) || load.is_out(OutOfRotation::starting)) {
+    const bool has_reason = backend_status != nullptr && !backend_status->health.reason.empty();
+    return has_reason ? backend_status->health.reason : "its first health check has not ended";
+  }
+  if (load.in_backoff(now)) return to_string(Fault::connect_failed);
+  if (load.is_out(OutOfRotation::standby)) return "a spare that its pool does not need now";
+  return {};
+}
+
+void BackendStateHistory::update(const std::shared_ptr<const PoolSet>& pool_set, Instant now,
+                                 Time time) {
+  if (pool_set != pool_set_) carry_over(pool_set);
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    const Backends& backends = pool_set->pools()[i].state->backends();
+    for (std::size_t j = 0; j < backends.size(); ++j) {
+      const std::string_view state = state_of(*backends[j], now);
+      if (entries_[i][j].state != state) entries_[i][j] = {state, time};
+    }
+  }
+}
+
+void BackendStateHistory::carry_over(const std::shared_ptr<const PoolSet>& pool_set) {
+  std::map<std::pair<std::string_view, std::string_view>, Entry> previous;
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    const PoolState& pool = *pool_set_->pools()[i].state;
+    for (std::size_t j = 0; j < entries_[i].size(); ++j) {
+      previous[{pool.spec().name, pool.backends()[j]->id()}] = entries_[i][j];
+    }
+  }
+  std::vector<std::vector<Entry>> entries;
+  for (const PoolSet::PoolEntry& pool_entry : pool_set->pools()) {
+    std::vector<Entry>& own = entries.emplace_back();
+    for (const BackendPtr& backend : pool_entry.state->backends()) {
+      own.push_back(previous[{pool_entry.state->spec().name, backend->id()}]);
+    }
+  }
+  entries_ = std::move(entries);
+  pool_set_ = pool_set;  // last: `known` has views of the one before
+}
+
+}  // namespace evenkeel

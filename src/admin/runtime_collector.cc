@@ -1,0 +1,70 @@
+#include "admin/runtime_collector.h"
+
+#include <algorithm>
+
+#include "evenkeel/admin/backend_state.h"
+#include "evenkeel/upstream/backend_monitor.h"
+
+namespace evenkeel {
+namespace {
+
+PolledSnapshot polled(const Signals& signals, Instant now) {
+  const SignalValues values = signals.values();
+  PolledSnapshot reading{.running = values.running,
+                         .waiting = values.waiting,
+                         .kv_cache_ratio = values.kv_cache_ratio,
+                         .gpu_utilization_ratio = values.gpu_utilization_ratio,
+                         .gpu_memory_used_bytes = values.gpu_memory_used_bytes,
+                         .gpu_memory_total_bytes = values.gpu_memory_total_bytes};
+  if (const auto age = signals.age(now)) reading.age_seconds = seconds_of(*age);
+  return reading;
+}
+
+}  // namespace
+
+MetricsSnapshot RuntimeCollector::collect() {
+  MetricsSnapshot snapshot;
+  for (const PoolSet::PoolEntry& pool : runtime_.pool_set->pools()) {
+    for (const BackendPtr& backend : pool.state->backends()) {
+      snapshot.backends.push_back(collect(pool.state->spec().name, *backend));
+    }
+  }
+  for (Loop* const loop : runtime_.loops) {
+    snapshot.loop_lag = std::max(snapshot.loop_lag, loop->take_max_iteration_time());
+  }
+  if (runtime_.access_log != nullptr) {
+    snapshot.access_log_dropped = runtime_.access_log->dropped();
+  }
+  snapshot.config_reload_ok = runtime_.reload_problems.empty();
+  snapshot.config_loaded = runtime_.loaded_at;
+  return snapshot;
+}
+
+BackendSnapshot RuntimeCollector::collect(const std::string& pool, const Backend& backend) const {
+  const Instant now = Clock::now();
+  const Load& load = backend.load();
+  const std::uint32_t index = runtime_.metrics_registry->label_index().backend(pool, backend.id());
+  BackendSnapshot reading{.pool = pool,
+                          .backend = backend.id(),
+                          .state = state_of(backend, now),
+                          .up = load.in_rotation() && !load.in_backoff(now),
+                          .in_flight = load.in_flight(),
+                          .picks = load.picks_total(),
+                          .totals = runtime_.metrics_registry->backend_totals(index),
+                          .polled = polled(load.signals(), now)};
+  for (int fault = 0; fault < fault_count; ++fault) {
+    reading.errors[static_cast<std::size_t>(fault)] = load.errors_total(static_cast<Fault>(fault));
+  }
+  const BackendStatus* backend_status = runtime_.backend_monitor == nullptr
+                                            ? nullptr
+                                            : runtime_.backend_monitor->find(pool, backend.id());
+  if (backend_status != nullptr && backend_status->health.state != HealthState::unchecked) {
+    for (std::size_t result = 0; result < check_result_count; ++result) {
+      reading.checks.emplace_back(to_string(static_cast<CheckResult>(result)),
+                                  backend_status->health.checks[result]);
+    }
+  }
+  return reading;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,134 @@
+#include "balance/pool_maintenance.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "balance/request_queue.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr double max_latency_rise =
+    1.5;  // over the great one: half as many spares as there are others
+
+/// It could serve, if it is not a spare that is out of service.
+bool ready(const Backend& backend, Instant now) {
+  const Load& load = backend.load();
+  return load.other_reasons(OutOfRotation::standby) == 0 && !load.in_backoff(now);
+}
+
+bool in_service(const Backend& backend, Instant now) {
+  return ready(backend, now) && !backend.load().is_out(OutOfRotation::standby);
+}
+
+/// One that is starting is not down, unless somebody waits for it.
+bool down(const Backend& backend, bool has_queue, Instant now) {
+  const Load& load = backend.load();
+  const bool starts =
+      load.is_out(OutOfRotation::starting) && !load.is_out(OutOfRotation::unhealthy);
+  return !ready(backend, now) && (has_queue || !starts);
+}
+
+LoadSample sample_load(const Backend& backend) {
+  const Load& load = backend.load();
+  const SignalValues values = load.signals().values();
+  const double limit = backend.spec().max_in_flight;
+  return {.in_flight_ratio = limit > 0 ? load.in_flight() / limit : SignalValues::unknown,
+          .kv_cache_ratio = values.kv_cache_ratio,
+          .waiting = values.waiting};
+}
+
+/// Mean time to the first byte of those in service who answer; NaN while the pool is nearly idle:
+/// one long prompt would be all that it says.
+double first_byte_seconds(const PoolState& pool, Instant now) {
+  constexpr double few_requests = 2;  // in flight on each
+  constexpr Duration lately = std::chrono::seconds(2);
+  constexpr std::uint32_t few_samples = 4;
+  constexpr std::uint64_t few_in_all = 60;
+  double sum = 0;
+  double known = 0;
+  double in_flight = 0;
+  std::uint64_t samples = 0;
+  for (const auto& backend : pool.backends()) {
+    if (!in_service(*backend, now)) continue;
+    const PeakEwma& latency = backend->load().latency();
+    if (latency.samples() < few_samples || latency.age(now) > lately) continue;
+    sum += latency.seconds();
+    known += 1;
+    samples += latency.samples();
+    in_flight += backend->load().in_flight();
+  }
+  return samples >= few_in_all && in_flight >= few_requests * known ? sum / known
+                                                                    : SignalValues::unknown;
+}
+
+PoolLoadSample sample_load(const PoolState& pool, double latency_rise, Instant now) {
+  PoolLoadSample sample;
+  sample.has_queue = pool.request_queue().has_waiters();
+  const double waiting = sample.has_queue ? pool.queue().waiting : 0;
+  sample.outstanding = pool.in_flight() + static_cast<std::uint64_t>(waiting);
+  double known = 0;
+  double slots = 0;
+  for (const auto& backend : pool.backends()) {
+    if (backend->spec().standby) {
+      sample.spares += ready(*backend, now);
+    } else {
+      sample.active += in_service(*backend, now);
+      sample.down += down(*backend, sample.has_queue, now);
+    }
+    if (!in_service(*backend, now)) continue;
+    sample.in_service += 1;
+    slots += backend->spec().max_in_flight;
+    const double load = load_of(sample_load(*backend), pool.spec().spares.enter);
+    if (std::isnan(load)) continue;
+    sample.load += load;
+    known += 1;
+  }
+  if (known > 0) sample.load *= sample.in_service / known;
+  if (slots > 0) sample.load += waiting * sample.in_service / slots;
+  if (latency_rise >= significant_latency_rise) {
+    sample.load = std::max(sample.load,
+                           pool.spec().spares.enter * sample.in_service *
+                               std::min(latency_rise / significant_latency_rise, max_latency_rise));
+  }
+  return sample;
+}
+
+/// True if there are any. Who was a spare in the file before, and is none now, is in service.
+bool has_spares(const PoolState& pool) {
+  bool any = false;
+  for (const auto& backend : pool.backends()) {
+    any = any || backend->spec().standby;
+    if (!backend->spec().standby && backend->load().is_out(OutOfRotation::standby)) {
+      backend->put_back(OutOfRotation::standby);
+    }
+  }
+  return any;
+}
+
+}  // namespace
+
+void PoolMaintenance::tick(const PoolState& pool, Instant now) {
+  control_spares(pool, now);
+  if (pool.spec().observed_weights) weight_learner_.tick(pool.backends(), now);
+}
+
+void PoolMaintenance::control_spares(const PoolState& pool, Instant now) {
+  if (!has_spares(pool)) return;
+
+  const double latency_rise = latency_rise_.tick(first_byte_seconds(pool, now), now);
+  std::uint32_t left =
+      spare_controller_.tick(sample_load(pool, latency_rise, now), pool.spec().spares, now);
+  // Those who serve stay, before others come; the first in the file come first.
+  for (const bool serving : {true, false}) {
+    for (const auto& backend : pool.backends()) {
+      if (!backend->spec().standby || in_service(*backend, now) != serving) continue;
+      const bool serves = left > 0 && ready(*backend, now);
+      left -= serves;
+      if (!serves) backend->load().take_out(OutOfRotation::standby);
+      if (serves && !serving) backend->put_back(OutOfRotation::standby);
+    }
+  }
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,169 @@
+#include "balance/request_queue.h"
+
+#include <utility>
+
+namespace evenkeel {
+namespace {
+
+// Those in line look from time to time for places that nobody gave back. One's look serves all.
+constexpr Duration recheck_interval = std::chrono::milliseconds(200);
+
+}  // namespace
+
+/// What the line knows of one who stands in it. Guarded by the line's mutex, but for `signal`.
+/// Shared with the message that tells the waiter's loop of a grant, which may come after the waiter
+/// has gone.
+struct RequestQueue::Ticket : Node, std::enable_shared_from_this<Ticket> {
+  Ticket(const PoolState& pool, Loop& home_loop, const Hint& request_hint, Signal& wakeup)
+      : state(pool), loop(home_loop), hint(request_hint), signal(&wakeup) {}
+
+  /// The waiter's own backend with these counters, if it may be sent there now.
+  const BackendPtr* usable(const Load& load, Instant now) const {
+    const BackendPtr* backend = state.find(load);
+    if (backend == nullptr || !load.in_rotation() || hint.excluded.contains(backend->get()))
+      return nullptr;
+    if (state.deprioritized(load, now) && state.has_available(hint.excluded, now)) return nullptr;
+    return backend;
+  }
+
+  const PoolState& state;
+  Loop& loop;
+  Hint hint;
+  BackendPtr granted;
+  Instant joined{};
+  Signal* signal;  // the loop's thread only; null when the waiter has gone
+};
+
+void RequestQueue::dispatch(const Load& load, Instant now) {
+  std::lock_guard lock(mutex_);
+  dispatch_locked(load, now);
+}
+
+std::size_t RequestQueue::dispatch_locked(const Load& load, Instant now) {
+  std::size_t granted = 0;
+  for (Node* at = queue_.next; at != &queue_;) {
+    auto& ticket = static_cast<Ticket&>(*at);
+    at = at->next;
+    const BackendPtr* backend = ticket.usable(load, now);
+    if (backend == nullptr) continue;
+    if (!(*backend)->try_acquire(now)) break;  // full, for those behind as well
+    grant(ticket, *backend);
+    ++granted;
+  }
+  return granted;
+}
+
+// Under the lock to its end: a waiter that is dropped takes the lock too, so its loop still stands.
+void RequestQueue::grant(Ticket& ticket, const BackendPtr& backend) {
+  remove(ticket);
+  ticket.granted = backend;
+  ticket.loop.post([ticket = ticket.shared_from_this()] {
+    if (ticket->signal != nullptr) ticket->signal->raise();
+  });
+}
+
+// Behind somebody who would take any place that the newcomer could, there is nothing to look for.
+bool RequestQueue::should_pick(const Ticket& newcomer) const {
+  if (!queue_.linked()) return true;
+  const auto& last = static_cast<const Ticket&>(*queue_.previous);
+  return !last.hint.excluded.empty() || &last.state != &newcomer.state;
+}
+
+void RequestQueue::remove(Ticket& ticket) {
+  ticket.unlink();
+  --length_;
+  waiting_.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+RequestQueue::JoinResult RequestQueue::join(Ticket& ticket, Picker& picker, Instant now) {
+  std::lock_guard lock(mutex_);
+  // Counted before the last look: whoever gives a place back after that look sees somebody waiting.
+  waiting_.fetch_add(1, std::memory_order_seq_cst);
+  ticket.joined = now;
+  ticket.hint.now = now;
+
+  if (should_pick(ticket)) {
+    while (const BackendPtr* backend = picker.pick(ticket.hint)) {
+      dispatch_locked((*backend)->load(), now);
+      if (!(*backend)->try_acquire(now)) continue;
+      ticket.granted = *backend;
+      waiting_.fetch_sub(1, std::memory_order_seq_cst);
+      return JoinResult::picked;
+    }
+  }
+  if (length_ >= ticket.state.spec().queue.size) {
+    waiting_.fetch_sub(1, std::memory_order_seq_cst);
+    ++counts_.full_total;
+    return JoinResult::full;
+  }
+  ticket.insert_before(queue_);
+  ++length_;
+  return JoinResult::queued;
+}
+
+void RequestQueue::recheck(Ticket& ticket, Picker& picker, Instant now) {
+  std::lock_guard lock(mutex_);
+  if (ticket.granted) return;
+  if (ticket.hint.excluded.empty() && now - last_recheck_ < recheck_interval) return;
+  last_recheck_ = now;
+  ticket.hint.now = now;
+  while (!ticket.granted) {
+    const BackendPtr* backend = picker.pick(ticket.hint);
+    if (backend == nullptr || dispatch_locked((*backend)->load(), now) == 0) return;
+  }
+}
+
+QueueStats RequestQueue::counts() const {
+  std::lock_guard lock(mutex_);
+  QueueStats counts = counts_;
+  counts.waiting = length_;
+  return counts;
+}
+
+RequestQueue::QueuedRequest::QueuedRequest(const PoolState& state, Loop& loop, const Hint& hint)
+    : queue_(state.request_queue()),
+      signal_(loop),
+      ticket_(std::make_shared<Ticket>(state, loop, hint, signal_)) {}
+
+RequestQueue::QueuedRequest::~QueuedRequest() {
+  ticket_->signal = nullptr;
+  if (left_) return;
+  BackendPtr granted_backend;
+  {
+    std::lock_guard lock(queue_.mutex_);
+    ++queue_.counts_.abandoned_total;
+    granted_backend = std::move(ticket_->granted);
+    if (!granted_backend) queue_.remove(*ticket_);
+  }
+  if (granted_backend) granted_backend->release();
+}
+
+bool RequestQueue::QueuedRequest::join(Picker& picker, Instant now) {
+  left_ = queue_.join(*ticket_, picker, now) != JoinResult::queued;
+  return !left_ || ticket_->granted;
+}
+
+bool RequestQueue::QueuedRequest::granted() const {
+  std::lock_guard lock(queue_.mutex_);
+  return ticket_->granted != nullptr;
+}
+
+void RequestQueue::QueuedRequest::recheck(Picker& picker, Instant now) {
+  queue_.recheck(*ticket_, picker, now);
+}
+
+BackendPtr RequestQueue::QueuedRequest::take(Instant now) {
+  if (left_) return std::move(ticket_->granted);
+  left_ = true;
+  std::lock_guard lock(queue_.mutex_);
+  if (!ticket_->granted) {
+    queue_.remove(*ticket_);
+    ++queue_.counts_.timeout_total;
+    return nullptr;
+  }
+  ++queue_.counts_.waited_total;
+  queue_.counts_.waited_sum += now - ticket_->joined;
+  return std::move(ticket_->granted);
+}
+
+}  // namespace evenkeel

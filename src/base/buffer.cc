@@ -1,0 +1,93 @@
+#include "evenkeel/base/buffer.h"
+
+#include <sys/mman.h>
+
+#include <cstdint>
+#include <new>
+
+namespace evenkeel {
+namespace {
+
+// What stays with a thread after a burst: as many as requests are under way on a busy worker, since
+// the heap is slow with pieces of this size; 4.5 MiB and 4 MiB at the most.
+constexpr unsigned max_cached_small = 256;
+constexpr unsigned max_cached_large = 64;
+
+/// Blocks whose beginnings lie a power of two apart would fight for the same lines of the cache.
+constexpr std::size_t stagger = 192;
+
+constexpr std::size_t page_size = 4096;
+
+/// Large blocks are mapped, so that what a crowd of slow readers took goes back to the system when
+/// they have left: between other pieces of the heap it would stay.
+char* map_large() {
+  void* mapped = mmap(nullptr, Block::large + page_size, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) throw std::bad_alloc();
+  static constinit thread_local std::size_t places = 0;
+  return static_cast<char*>(mapped) + places++ * stagger % page_size;
+}
+
+void free_to_heap(char* data, std::uint32_t size) {
+  if (size != Block::large) return ::operator delete(data);
+  munmap(data - reinterpret_cast<std::uintptr_t>(data) % page_size, Block::large + page_size);
+}
+
+/// One thread's spare blocks of a size. Trivial, so that reaching them costs no check.
+struct BlockList {
+  char* blocks[max_cached_small];
+  unsigned count;
+  unsigned capacity;  // 0 until the thread has taken a block, and again when it ends
+};
+
+constinit thread_local BlockList tiny_blocks{};
+constinit thread_local BlockList small_blocks{};
+constinit thread_local BlockList large_blocks{};
+
+struct ThreadExitCleanup {
+  void open() {
+    tiny_blocks.capacity = small_blocks.capacity = max_cached_small;
+    large_blocks.capacity = max_cached_large;
+  }
+  static void empty(BlockList& list, std::uint32_t size) {
+    list.capacity = 0;
+    while (list.count > 0) free_to_heap(list.blocks[--list.count], size);
+  }
+  ~ThreadExitCleanup() {
+    empty(tiny_blocks, Block::tiny);
+    empty(small_blocks, Block::small);
+    empty(large_blocks, Block::large);
+  }
+};
+thread_local ThreadExitCleanup thread_exit_cleanup;
+
+[[gnu::noinline]] char* allocate_from_heap(std::uint32_t size) {
+  thread_exit_cleanup.open();
+  return size == Block::large ? map_large() : static_cast<char*>(::operator new(size + stagger));
+}
+
+BlockList& list_of(std::uint32_t size) {
+  if (size == Block::small) return small_blocks;
+  return size == Block::large ? large_blocks : tiny_blocks;
+}
+
+}  // namespace
+
+Block Block::take(std::uint32_t size) {
+  BlockList& list = list_of(size);
+  Block block;
+  block.data_ = list.count > 0 ? list.blocks[--list.count] : allocate_from_heap(size);
+  block.size_ = size;
+  return block;
+}
+
+void Block::recycle() {
+  BlockList& list = list_of(size_);
+  if (list.count < list.capacity) {
+    list.blocks[list.count++] = data_;
+  } else {
+    free_to_heap(data_, size_);
+  }
+}
+
+}  // namespace evenkeel

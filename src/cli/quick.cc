@@ -1,0 +1,172 @@
+#include "evenkeel/cli/quick.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <optional>
+#include <utility>
+
+#include "cli/quick_draft.h"
+#include "evenkeel/config/load.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr int exit_start_failed = 1;
+constexpr int exit_usage = 2;
+constexpr Duration probe_timeout = std::chrono::seconds(3);
+
+void say(const std::string& line) { fmt::print(stderr, "evenkeel quick: {}\n", line); }
+
+/// What to write instead of a URL that was refused; empty: unknown.
+std::string suggested_url(std::string_view url) {
+  const std::size_t scheme = url.find("://");
+  const std::size_t begin = scheme == std::string_view::npos ? 0 : scheme + 3;
+  const std::string host(url.substr(begin, url.find_first_of("/?#", begin) - begin));
+  const std::string candidate = "http://" + host.substr(host.find('@') + 1);
+  const bool has_port = candidate.find_last_of(':') > candidate.find_last_of("/]");
+  std::string why;
+  if (parse_backend_address(candidate, why)) {
+    return "write " + candidate + (has_port ? "" : ":PORT");
+  }
+  return "write http://host:port";
+}
+
+/// The servers to ask, each once. `complaints` grows by what is wrong.
+std::vector<ProbedServer> read_urls(const std::vector<std::string>& urls,
+                                    std::vector<std::string>& errors) {
+  std::vector<ProbedServer> servers;
+  for (const std::string& url : urls) {
+    std::string why;
+    const auto address = parse_backend_address(url, why);
+    if (!address) {
+      errors.push_back(fmt::format("'{}': {}; {}", url, why, suggested_url(url)));
+    } else if (address->secure) {
+      errors.push_back(fmt::format(
+          "'{}': only servers without TLS are asked; name it in a file, as a backend", url));
+    } else if (std::ranges::find(servers, *address, &ProbedServer::address) != servers.end()) {
+      say(fmt::format("warning: {} is given twice; it is used once", url));
+    } else {
+      servers.push_back({.url = "http://" + to_string(*address), .address = *address});
+    }
+  }
+  return servers;
+}
+
+Address read_listen(const char* option, const std::string& text, std::vector<std::string>& errors) {
+  std::string why;
+  const auto address = parse_address(text, why);
+  if (address) return *address;
+  errors.push_back(fmt::format("{} '{}': {}; write host:port or :port", option, text, why));
+  return {};
+}
+
+bool is_loopback(const std::string& host) {
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
+/// Whether a connection to the server would reach the listener.
+bool overlaps(const Address& listener, const Address& server) {
+  if (listener.port != server.port) return false;
+  const bool is_wildcard = listener.host == "0.0.0.0" || listener.host == "::";
+  return listener.host == server.host || (is_loopback(server.host) && is_wildcard) ||
+         (is_loopback(server.host) && is_loopback(listener.host));
+}
+
+/// llama-server's own port is 8080, like ours.
+void check_listen_conflicts(const char* option, const Address& listener,
+                            const std::vector<ProbedServer>& servers,
+                            std::vector<std::string>& errors) {
+  for (const ProbedServer& server : servers) {
+    if (!overlaps(listener, server.address)) continue;
+    errors.push_back(
+        fmt::format("{} is where evenkeel itself would listen; give it another "
+                    "port with {}",
+                    server.url, option));
+  }
+}
+
+void check_picker(const std::string& picker, std::vector<std::string>& errors) {
+  const auto& known = picker_names();
+  if (std::ranges::find(known, picker) != known.end()) return;
+  errors.push_back(
+      fmt::format("--picker '{}': expected one of {}", picker, fmt::join(known, ", ")));
+}
+
+void probe(std::vector<ProbedServer>& servers) {
+  std::vector<Address> addresses;
+  addresses.reserve(servers.size());
+  for (const ProbedServer& server : servers) addresses.push_back(server.address);
+  std::vector<DetectionResult> results = detect_all(addresses, probe_timeout);
+  for (std::size_t i = 0; i < servers.size(); ++i) servers[i].result = std::move(results[i]);
+}
+
+/// Servers with which nothing can be begun, and why; all of them when none answers.
+std::vector<std::string> unusable_servers(const std::vector<ProbedServer>& servers) {
+  using Outcome = DetectionResult::Outcome;
+  const bool any_answered = std::ranges::any_of(servers, [](const ProbedServer& server) {
+    return server.result.outcome == Outcome::answered;
+  });
+  std::vector<std::string> errors;
+  for (const ProbedServer& server : servers) {
+    const std::string& reason = server.result.reason;
+    switch (server.result.outcome) {
+      case Outcome::unresolved: errors.push_back(fmt::format("{}: {}", server.url, reason)); break;
+      case Outcome::not_http:
+        errors.push_back(
+            fmt::format("{}: it does not speak HTTP/1.1 ({}); is that its https "
+                        "or gRPC port?",
+                        server.url, reason));
+        break;
+      case Outcome::silent:
+        if (!any_answered) {
+          errors.push_back(fmt::format("{}: does not answer ({})", server.url, reason));
+        }
+        break;
+      case Outcome::answered: break;
+    }
+  }
+  if (!any_answered && !errors.empty()) {
+    errors.emplace_back(
+        "none of these servers can be used; only they can tell what they are, so start one first");
+  }
+  return errors;
+}
+
+int report_errors(const std::vector<std::string>& errors, int code) {
+  for (const std::string& error : errors) say(error);
+  return code;
+}
+
+}  // namespace
+
+int run_quick(const QuickOptions& options) {
+  std::vector<std::string> errors;
+  std::vector<ProbedServer> servers = read_urls(options.urls, errors);
+  if (options.urls.empty()) errors.emplace_back("name at least one server: http://host:port");
+  const DraftOptions draft_options{.listen = read_listen("--listen", options.listen, errors),
+                                   .admin = read_listen("--admin", options.admin, errors),
+                                   .picker = options.picker};
+  check_listen_conflicts("--listen", draft_options.listen, servers, errors);
+  check_listen_conflicts("--admin", draft_options.admin, servers, errors);
+  check_picker(options.picker, errors);
+  if (!errors.empty()) return report_errors(errors, exit_usage);
+
+  probe(servers);
+  const std::vector<std::string> reasons = unusable_servers(servers);
+  if (!reasons.empty()) return report_errors(reasons, exit_start_failed);
+
+  const Draft draft = draft_config(draft_options, servers);
+  for (const std::string& note : draft.notes) say(note);
+  if (!draft.refusal.empty()) {
+    say(draft.refusal);
+    return exit_start_failed;
+  }
+  const std::string text = print_config(draft.config, false);
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+  return options.serve(text);
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,408 @@
+#include "config/validation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <set>
+#include <thread>
+#include <unordered_map>
+
+#include "config/spelling.h"
+
+namespace evenkeel::config_file {
+namespace {
+
+std::string indexed(std::string_view list, std::size_t index) {
+  return fmt::format("{}[{}]", list, index);
+}
+
+std::string line_of(const ParseContext& context, const std::string& path) {
+  return fmt::format("line {}", context.mark_of(path).line);
+}
+
+// Of its address, which is in a mapping or stands alone.
+std::string path_of_backend(const ParseContext& context, std::size_t pool, std::size_t backend) {
+  const std::string path = indexed(indexed("pools", pool) + ".backends", backend);
+  return context.marks.count(path + ".address") > 0 ? path + ".address" : path;
+}
+
+// ---- names and addresses that are given twice
+
+struct NamedItem {
+  std::string path;
+  std::string name;
+};
+
+void check_unique(const std::vector<NamedItem>& all, std::string_view what, ParseContext& context) {
+  std::unordered_map<std::string, const std::string*> first;
+  for (const auto& [path, name] : all) {
+    if (context.report.has_problem(path)) continue;
+    const auto [it, is_new] = first.emplace(name, &path);
+    if (is_new) continue;
+    context.add(path, fmt::format("duplicate {} '{}', the first is in {}", what, name,
+                                  line_of(context, *it->second)));
+  }
+}
+
+void check_names(const Config& config, ParseContext& context) {
+  std::vector<NamedItem> listeners;
+  for (std::size_t i = 0; i < config.listeners.size(); ++i) {
+    const std::string path = indexed("listeners", i) + ".name";
+    listeners.push_back({path, config.listeners[i].name});
+    if (config.listeners[i].name == "admin") {
+      context.add(path, "'admin' is the name of the admin listener");
+    }
+  }
+  check_unique(listeners, "listener name", context);
+
+  std::vector<NamedItem> pools;
+  pools.reserve(config.pools.size());
+  for (std::size_t i = 0; i < config.pools.size(); ++i) {
+    pools.push_back({indexed("pools", i) + ".name", config.pools[i].name});
+  }
+  check_unique(pools, "pool name", context);
+
+  for (std::size_t i = 0; i < config.pools.size(); ++i) {
+    std::vector<NamedItem> backends;
+    backends.reserve(config.pools[i].backends.size());
+    for (std::size_t j = 0; j < config.pools[i].backends.size(); ++j) {
+      backends.push_back(
+          {path_of_backend(context, i, j), to_string(config.pools[i].backends[j].address)});
+    }
+    check_unique(backends, "backend", context);
+  }
+}
+
+// ---- ports
+
+struct BoundAddress {
+  std::string path;
+  std::string owner;
+  Address address;
+};
+
+// Whether a connection could belong to either. :: takes IPv4 too.
+bool overlap(const Address& a, const Address& b) {
+  if (a.port == 0 || a.port != b.port) return false;
+  const auto host = [](const Address& address) {
+    return address.host == "localhost" ? std::string{"127.0.0.1"} : address.host;
+  };
+  const auto takes = [&](const Address& wide, const Address& other) {
+    const auto wide_ip = parse_ip(wide.host);
+    if (wide_ip == IpBytes{}) return true;
+    const bool other_is_v6 = other.host.find(':') != std::string::npos;
+    return wide.host == "0.0.0.0" && !other_is_v6;
+  };
+  if (takes(a, b) || takes(b, a)) return true;
+  const auto a_ip = parse_ip(host(a));
+  return a_ip ? a_ip == parse_ip(host(b)) : host(a) == host(b);
+}
+
+void check_ports(const Config& config, ParseContext& context) {
+  std::vector<BoundAddress> all;
+  for (std::size_t i = 0; i < config.listeners.size(); ++i) {
+    const auto& listener = config.listeners[i];
+    all.push_back({indexed("listeners", i) + ".address",
+                   fmt::format("listener '{}'", listener.name), listener.address});
+  }
+  all.push_back({"admin.address", "the admin listener", config.admin.address});
+  std::erase_if(all,
+                [&](const BoundAddress& bound) { return context.report.has_problem(bound.path); });
+
+  // The complaint goes to the later one; what is not in the file comes before all that is.
+  const auto place = [&](const BoundAddress& bound) {
+    const auto found = context.marks.find(bound.path);
+    return std::pair{found == context.marks.end() ? 0 : found->second.line, bound.path};
+  };
+  std::ranges::sort(
+      all, [&](const BoundAddress& a, const BoundAddress& b) { return place(a) < place(b); });
+  for (std::size_t later = 1; later < all.size(); ++later) {
+    const auto earlier = std::find_if(
+        all.begin(), all.begin() + static_cast<std::ptrdiff_t>(later),
+        [&](const BoundAddress& bound) { return overlap(bound.address, all[later].address); });
+    if (earlier == all.begin() + static_cast<std::ptrdiff_t>(later)) continue;
+    context.add(all[later].path,
+                fmt::format("port {} is taken by {} on {}", all[later].address.port, earlier->owner,
+                            to_string(earlier->address)),
+                "give one of them another port");
+  }
+}
+
+// ---- names of hosts
+
+void check_hosts(const Config& config, ParseContext& context) {
+  if (!context.environment.resolve_error) return;
+  std::vector<NamedItem> used;
+  const auto use = [&](std::string path, const Address& address) {
+    if (!parse_ip(address.host) && !context.report.has_problem(path)) {
+      used.push_back({std::move(path), address.host});
+    }
+  };
+  for (std::size_t i = 0; i < config.listeners.size(); ++i) {
+    use(indexed("listeners", i) + ".address", config.listeners[i].address);
+  }
+  use("admin.address", config.admin.address);
+  for (std::size_t i = 0; i < config.pools.size(); ++i) {
+    // Of those that the file's own name servers know, the system may know nothing.
+    if (!config.dns.servers.empty()) break;
+    for (std::size_t j = 0; j < config.pools[i].backends.size(); ++j) {
+      use(path_of_backend(context, i, j), config.pools[i].backends[j].address);
+    }
+  }
+  std::map<std::string, std::optional<std::string>> errors;
+  for (const auto& [path, host] : used) {
+    if (!host.empty()) errors.emplace(host, std::nullopt);
+  }
+
+  // A name server may take seconds to say no: ask for several names at a time.
+  constexpr std::size_t max_threads = 16;
+  std::vector<std::map<std::string, std::optional<std::string>>::iterator> lookups;
+  for (auto it = errors.begin(); it != errors.end(); ++it) lookups.push_back(it);
+  std::atomic<std::size_t> next{0};
+  const auto resolve_remaining = [&] {
+    for (std::size_t i = next++; i < lookups.size(); i = next++) {
+      lookups[i]->second = context.environment.resolve_error(lookups[i]->first);
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t i = 1; i < std::min(lookups.size(), max_threads); ++i) {
+      threads.emplace_back(resolve_remaining);
+    }
+    resolve_remaining();
+  }
+  for (const auto& [path, host] : used) {
+    const auto found = errors.find(host);
+    if (found == errors.end() || !found->second) continue;
+    context.add(path, fmt::format("the host name '{}' has no address: {}", host, *found->second));
+  }
+}
+
+// ---- certificates
+
+void check_certificates(const Config& config, ParseContext& context) {
+  const auto report = [&](const std::string& place, const std::vector<TlsProblem>& problems) {
+    for (const TlsProblem& problem : problems) {
+      const std::string path = place + "." + problem.key;
+      if (problem.warning) {
+        context.report.warn(context.mark_of(path), path, problem.message, problem.help);
+      } else {
+        context.add(path, problem.message, problem.help);
+      }
+    }
+  };
+  const Environment& environment = context.environment;
+  for (std::size_t i = 0; i < config.listeners.size(); ++i) {
+    const auto& tls = config.listeners[i].tls;
+    const std::string place = indexed("listeners", i) + ".tls";
+    if (!environment.listener_tls_problems || !tls || context.report.has_problem(place)) continue;
+    report(place, environment.listener_tls_problems(*tls));
+  }
+  for (std::size_t i = 0; i < config.pools.size(); ++i) {
+    const auto& tls = config.pools[i].tls;
+    const std::string place = indexed("pools", i) + ".tls";
+    if (!environment.pool_tls_problems || !tls || context.report.has_problem(place)) continue;
+    report(place, environment.pool_tls_problems(*tls));
+  }
+}
+
+// ---- routes and pools
+
+std::string path_of_target(const ParseContext& context, std::size_t route,
+                           const std::string& pool) {
+  const std::string path = indexed("routes", route);
+  return context.marks.count(path + ".pool") > 0 ? path + ".pool" : path + ".split." + pool;
+}
+
+// Reports targets that are no pools. The names of pools that are used, or were meant to be.
+std::set<std::string> check_targets(const Config& config, ParseContext& context) {
+  std::vector<std::string> pools;
+  for (const auto& pool : config.pools) {
+    const bool is_new = std::ranges::find(pools, pool.name) == pools.end();
+    if (is_new && !pool.name.empty()) pools.push_back(pool.name);
+  }
+  std::set<std::string> used;
+  for (std::size_t i = 0; i < config.routes.size(); ++i) {
+    for (const auto& target : config.routes[i].targets) {
+      if (target.pool.empty()) continue;  // a pool without name, on the way that is implied
+      used.insert(target.pool);
+      if (std::ranges::find(pools, target.pool) != pools.end()) continue;
+      const auto meant = nearest_word(target.pool, pools);
+      if (meant) used.insert(*meant);
+      context.add(path_of_target(context, i, target.pool),
+                  fmt::format("there is no pool '{}'", target.pool),
+                  meant ? fmt::format("did you mean '{}'?", *meant)
+                        : fmt::format("the pools are {}", fmt::join(pools, ", ")));
+    }
+  }
+  return used;
+}
+
+void check_split_weights(const Config& config, ParseContext& context) {
+  for (std::size_t i = 0; i < config.routes.size(); ++i) {
+    const auto& targets = config.routes[i].targets;
+    const std::string path = indexed("routes", i) + ".split";
+    const bool all_zero =
+        !targets.empty() &&
+        std::ranges::all_of(targets, [](const RouteTarget& target) { return target.weight == 0; });
+    if (all_zero && !context.report.has_problem(path)) {
+      context.add(path, "all shares are 0, no pool gets a request");
+    }
+  }
+}
+
+void check_reachability(const Config& config, ParseContext& context) {
+  const auto match_is_wrong = [&](std::size_t route) {
+    return context.report.has_problem(indexed("routes", route) + ".match");
+  };
+  for (std::size_t later = 1; later < config.routes.size(); ++later) {
+    if (match_is_wrong(later)) continue;
+    for (std::size_t earlier = 0; earlier < later; ++earlier) {
+      if (match_is_wrong(earlier)) continue;
+      if (!covers(config.routes[earlier].match, config.routes[later].match)) continue;
+      const std::string path = indexed("routes", earlier);
+      context.add(indexed("routes", later),
+                  fmt::format("never reached, {} in {} takes all that this would", path,
+                              line_of(context, path)),
+                  "the first match wins; put the narrower route first");
+      break;
+    }
+  }
+}
+
+void check_routes(const Config& config, ParseContext& context) {
+  if (config.routes.empty()) {
+    if (config.pools.size() > 1 && !context.report.has_problem("routes")) {
+      context.report.add(
+          context.mark_of("pools"), "routes",
+          fmt::format("missing, and there are {} pools: which one answers a request?",
+                      config.pools.size()),
+          "add routes: [{match: {path: /v1/**}, pool: NAME}, ...]");
+    }
+    return;
+  }
+  const auto used = check_targets(config, context);
+  for (std::size_t i = 0; i < config.pools.size(); ++i) {
+    const std::string& name = config.pools[i].name;
+    const std::string path = indexed("pools", i) + ".name";
+    if (name.empty() || context.report.has_problem(path) || used.count(name) > 0) continue;
+    context.add(path, fmt::format("no route leads to the pool '{}'", name),
+                "add a route to it, or remove it");
+  }
+  check_split_weights(config, context);
+  check_reachability(config, context);
+}
+
+std::vector<std::string_view> segments_of(std::string_view path) {
+  std::vector<std::string_view> segments;
+  while (path.starts_with('/')) {
+    path.remove_prefix(1);
+    const std::size_t end = std::min(path.find('/'), path.size());
+    segments.push_back(path.substr(0, end));
+    path.remove_prefix(end);
+  }
+  return segments;
+}
+
+bool path_covers(const std::string& first, const std::string& second) {
+  if (first.empty() || first == "/**") return true;
+  if (second.empty()) return false;
+  const auto a = segments_of(first);
+  const auto b = segments_of(second);
+  const auto is_rest = [](const auto& segments, std::size_t i) {
+    return i < segments.size() && segments[i] == "**";
+  };
+  for (std::size_t i = 0;; ++i) {
+    if (is_rest(a, i)) return true;
+    if (is_rest(b, i)) return false;
+    if (i == a.size() || i == b.size()) return a.size() == b.size();
+    if (a[i] != "*" && a[i] != b[i]) return false;
+  }
+}
+
+bool host_covers(const std::string& first, const std::string& second) {
+  if (first.empty() || first == second) return true;
+  return first.starts_with("*.") && second.size() > first.size() - 1 &&
+         second.ends_with(first.substr(1));
+}
+
+// Each of the second's calls is one of the first's.
+bool calls_cover(const std::vector<std::string>& first, const std::vector<std::string>& second) {
+  if (first.empty()) return true;
+  const auto is_covered = [&](std::string_view call) {
+    return std::ranges::any_of(first, [&](const std::string& each) {
+      return call == each || (call.starts_with(each) && call.substr(each.size()).starts_with('/'));
+    });
+  };
+  return !second.empty() && std::ranges::all_of(second, is_covered);
+}
+
+// ---- what backends are asked
+
+void check_health(const Config& config, ParseContext& context) {
+  for (std::size_t i = 0; i < config.pools.size(); ++i) {
+    const PoolConfig& pool = config.pools[i];
+    const HealthCheckKind check = pool.health.check;
+    const std::string path = indexed("pools", i) + ".health.model";
+    if (pool.health.model == ModelCheck::off || context.report.has_problem(path)) continue;
+    const bool generates = pool.health.model == ModelCheck::generate;
+    const bool no_tokens = pool.engine == "torchserve" || pool.engine == "tfserving";
+    const bool over_grpc = check == HealthCheckKind::grpc ||
+                           (check == HealthCheckKind::automatic && pool.engine == "triton" &&
+                            pool.protocol == BackendProtocol::http2);
+    if (pool.models.empty()) {
+      context.add(path, "the pool names no models that could be asked for",
+                  "list them in its `models`");
+    } else if (check == HealthCheckKind::tcp || check == HealthCheckKind::off) {
+      context.add(path, "with this `check` nothing is asked, nor for models",
+                  "take `check: auto`, or leave `model` out");
+    } else if (generates && no_tokens) {
+      context.add(path,
+                  fmt::format("what makes {} answer a token depends on the model", pool.engine),
+                  "take `model: required`");
+    } else if (generates && over_grpc) {
+      context.add(path, "a token is asked for over HTTP, and these checks are calls of gRPC",
+                  "take `model: required`");
+    }
+  }
+}
+
+void check_metrics(const Config& config, ParseContext& context) {
+  for (std::size_t i = 0; i < config.pools.size(); ++i) {
+    const PoolConfig& pool = config.pools[i];
+    if (pool.engine != "trtllm" || pool.metrics.path != "/metrics") continue;
+    context.add(indexed("pools", i) + ".metrics.path",
+                "trtllm-serve's /metrics is JSON, and reading it takes it from whoever needs it",
+                "leave `path` out: its exposition is at /prometheus/metrics");
+  }
+}
+
+}  // namespace
+
+bool covers(const RouteMatch& first, const RouteMatch& second) {
+  const bool headers_cover = std::ranges::all_of(first.header, [&](const auto& field) {
+    const auto found = second.header.find(field.first);
+    return found != second.header.end() && found->second == field.second;
+  });
+  const bool methods_cover =
+      first.method.empty() ||
+      (!second.method.empty() && std::ranges::all_of(second.method, [&](const std::string& method) {
+        return std::ranges::find(first.method, method) != first.method.end();
+      }));
+  return headers_cover && methods_cover && host_covers(first.host, second.host) &&
+         path_covers(first.path, second.path) && calls_cover(first.grpc, second.grpc);
+}
+
+void validate_config(const Config& config, ParseContext& context) {
+  check_names(config, context);
+  check_ports(config, context);
+  check_routes(config, context);
+  check_health(config, context);
+  check_metrics(config, context);
+  check_hosts(config, context);
+  check_certificates(config, context);
+}
+
+}  // namespace evenkeel::config_file

@@ -1,0 +1,90 @@
+#include "demo/backend_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "evenkeel/base/json_scan.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::size_t bar_width = 20;
+
+double share_of(const std::vector<BackendRow>& rows, const BackendRow& row) {
+  std::uint64_t all = 0;
+  for (const BackendRow& other : rows) all += other.picks;
+  return all == 0 ? 0 : static_cast<double>(row.picks) / static_cast<double>(all);
+}
+
+std::string p50_text(const HdrHistogram& durations) {
+  return durations.count() == 0 ? "-" : format_duration(durations.at(0.5));
+}
+
+std::string load_text(const LoadReport& total, const LoadReport& window, double seconds,
+                      unsigned in_flight) {
+  const double span = std::max(seconds, 1e-3);
+  std::string text = fmt::format("{:.1f} req/s  {:.0f} tok/s  {} in flight",
+                                 static_cast<double>(window.succeeded) / span,
+                                 static_cast<double>(window.output_tokens) / span, in_flight);
+  if (window.ttft.count() != 0) {
+    text += fmt::format("  TTFT p50 {} p99 {}", format_duration(window.ttft.at(0.5)),
+                        format_duration(window.ttft.at(0.99)));
+  }
+  return text + fmt::format("  {} done  {} failed", total.succeeded, total.failed);
+}
+
+}  // namespace
+
+void update_rows(std::vector<BackendRow>& rows, std::string_view backends_json) {
+  constexpr std::string_view id_key = "\"id\"";
+  for (BackendRow& row : rows) {
+    std::size_t from = 0;
+    for (;;) {
+      const std::string_view value = find_json_value(backends_json, id_key, from);
+      if (value.empty()) break;
+      if (!value.starts_with('"' + row.id + '"')) continue;
+      const std::string_view backend = value.substr(0, value.find(id_key));  // up to the next one
+      row.state = find_json_string(backend, "\"state\"");
+      row.in_flight = find_json_uint(backend, "\"in_flight\"").value_or(row.in_flight);
+      row.picks = find_json_uint(backend, "\"picks_total\"").value_or(row.picks);
+      break;
+    }
+  }
+}
+
+std::string render_table(const std::vector<BackendRow>& rows, const LoadReport& total,
+                         const LoadReport& window, double seconds, unsigned in_flight) {
+  std::string out;
+  const auto line = [&out]<class... Values>(fmt::format_string<Values...> format,
+                                            Values&&... values) {
+    fmt::format_to(std::back_inserter(out), format, std::forward<Values>(values)...);
+    out += '\n';
+  };
+  line("{:<22}{:<14}{:<10}{:>10}{:>9}{:>8}  {:<{}}{:>10}", "backend", "GPU", "state", "in flight",
+       "picks", "share", "", bar_width, "TTFT p50");
+  for (const BackendRow& row : rows) {
+    const double share = share_of(rows, row);
+    const auto bar = static_cast<std::size_t>(share * static_cast<double>(bar_width) + 0.5);
+    const auto seen = window.backends.find(row.id);
+    line("{:<22}{:<14}{:<10}{:>10}{:>9}{:>7.1f}%  {:<{}}{:>10}", row.id, row.gpu,
+         row.state.empty() ? "?" : row.state, row.in_flight, row.picks, 100 * share,
+         std::string(bar, '#'), bar_width,
+         seen == window.backends.end() ? "-" : p50_text(seen->second.ttft));
+  }
+  line("{:.0f} s  {}", seconds_of(total.elapsed), load_text(total, window, seconds, in_flight));
+  return out;
+}
+
+std::string render_line(const std::vector<BackendRow>& rows, const LoadReport& total,
+                        const LoadReport& window, double seconds, unsigned in_flight) {
+  std::string out = fmt::format("{:>4.0f} s  {}  share", seconds_of(total.elapsed),
+                                load_text(total, window, seconds, in_flight));
+  for (const BackendRow& row : rows) {
+    out += fmt::format("{}{:.0f}", &row == &rows.front() ? " " : "/", 100 * share_of(rows, row));
+  }
+  return out + " %\n";
+}
+
+}  // namespace evenkeel

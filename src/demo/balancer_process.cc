@@ -1,0 +1,184 @@
+#include "demo/balancer_process.h"
+
+#include <fcntl.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <utility>
+
+namespace evenkeel {
+namespace {
+
+constexpr std::size_t lines_kept = 20;
+constexpr std::size_t longest_line = 4096;
+
+/// A descriptor that is closed with its owner.
+class Fd {
+ public:
+  explicit Fd(int fd) : fd_(fd) {}
+  Fd(const Fd&) = delete;
+  ~Fd() {
+    if (fd_ >= 0) close(fd_);
+  }
+  int get() const { return fd_; }
+  int release() { return std::exchange(fd_, -1); }
+  explicit operator bool() const { return fd_ >= 0; }
+
+ private:
+  int fd_;
+};
+
+Error failed(std::string what) {
+  return Error{.fault = Fault::internal, .side = Side::proxy, .detail = std::move(what)};
+}
+
+Error failed_call(const char* call) {
+  return failed(std::string(call) + ": " + std::strerror(errno));
+}
+
+bool write_all(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = write(fd, text.data(), text.size());
+    if (written < 0) return false;
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return lseek(fd, 0, SEEK_SET) == 0;
+}
+
+/// The child between fork and exec: calls that are safe after a fork among threads, and no others.
+[[noreturn]] void become(const char* binary, char* const* arguments, pid_t parent, int in, int out,
+                         int err, const TerminationSignals& interrupts) {
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() != parent) _exit(127);  // the parent ended before the line above
+  setpgid(0, 0);                        // the terminal's Ctrl-C is for the parent alone
+  dup2(in, STDIN_FILENO);
+  dup2(out, STDOUT_FILENO);
+  dup2(err, STDERR_FILENO);
+  interrupts.unblock_in_child();
+  execv(binary, arguments);
+  constexpr std::string_view said = "cannot be executed\n";
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, said.data(), said.size());
+  _exit(127);
+}
+
+/// The value of ` key=value` in a line.
+std::string value_in(std::string_view line, std::string_view key) {
+  const std::size_t found = line.find(key);
+  if (found == std::string_view::npos) return {};
+  const std::string_view value = line.substr(found + key.size());
+  return std::string(value.substr(0, value.find(' ')));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<BalancerProcess>> BalancerProcess::start(
+    const std::string& binary, const std::string& config, const TerminationSignals& interrupts,
+    Duration timeout) {
+  const Fd file(memfd_create("evenkeel.yaml", MFD_CLOEXEC));
+  if (!file || !write_all(file.get(), config)) return failed_call("memfd_create");
+  const Fd nowhere(open("/dev/null", O_WRONLY | O_CLOEXEC));
+  if (!nowhere) return failed_call("/dev/null");
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return failed_call("pipe");
+  Fd output(ends[0]);
+  Fd said(ends[1]);
+  fcntl(output.get(), F_SETFL, O_NONBLOCK);
+
+  std::string words[] = {"evenkeel", "run", "-c", "-"};
+  char* arguments[] = {words[0].data(), words[1].data(), words[2].data(), words[3].data(), nullptr};
+  const pid_t parent = getpid();
+  const pid_t pid = fork();
+  if (pid < 0) return failed_call("fork");
+  if (pid == 0) {
+    become(binary.c_str(), arguments, parent, file.get(), nowhere.get(), said.get(), interrupts);
+  }
+  std::unique_ptr<BalancerProcess> balancer(new BalancerProcess(pid, output.release()));
+  close(said.release());
+
+  const Instant deadline = Clock::now() + timeout;
+  while (!balancer->ready_) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+    const int fds[] = {interrupts.fd(), balancer->output_fd()};
+    const int woken =
+        wait_any_readable(fds, 2, static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
+    if (woken == 0) return failed("interrupted");
+    if (woken < 0) return failed("the balancer is not ready in time:\n" + balancer->last_output());
+    if (!balancer->take_output()) {
+      return failed("the balancer does not start:\n" + balancer->last_output());
+    }
+  }
+  return balancer;
+}
+
+BalancerProcess::~BalancerProcess() {
+  stop(Duration::zero());
+  close(output_fd_);
+}
+
+bool BalancerProcess::take_output() {
+  char buffer[4096];
+  for (;;) {
+    const ssize_t got = read(output_fd_, buffer, sizeof buffer);
+    if (got == 0) return false;
+    if (got < 0) return errno == EAGAIN || errno == EINTR;
+    for (const char c : std::string_view(buffer, static_cast<std::size_t>(got))) {
+      if (c == '\n') {
+        take_line(std::exchange(partial_, {}));
+      } else if (partial_.size() < longest_line) {
+        partial_ += c;
+      }
+    }
+  }
+}
+
+void BalancerProcess::take_line(std::string_view line) {
+  if (line == "ready") ready_ = true;
+  if (line.starts_with("listening ")) {
+    const std::string name = value_in(line, " name=");
+    (name == "admin" ? admin_address_ : public_address_) = value_in(line, " address=");
+  }
+  lines_.emplace_back(line);
+  if (lines_.size() > lines_kept) lines_.pop_front();
+}
+
+std::string BalancerProcess::last_output() const {
+  std::string text;
+  for (const std::string& line : lines_) text += line + "\n";
+  return text;
+}
+
+int BalancerProcess::stop(Duration timeout) {
+  if (pid_ == 0) return exit_code_;
+  kill(pid_, SIGTERM);
+  // Its output ends when it does: something to wait for with a deadline.
+  const Instant deadline = Clock::now() + timeout;
+  while (take_output()) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+    if (left.count() <= 0 ||
+        wait_any_readable(&output_fd_, 1, static_cast<int>(left.count())) < 0) {
+      kill(pid_, SIGKILL);
+      break;
+    }
+  }
+  int status = 0;
+  while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+  }
+  pid_ = 0;
+  exit_code_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return exit_code_;
+}
+
+// In a bare chroot, where /proc is not mounted: the path that we were started by.
+std::string executable_path() {
+  constexpr const char* itself = "/proc/self/exe";
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): that is how the kernel hands it over
+  return access(itself, X_OK) == 0 ? itself : reinterpret_cast<const char*>(getauxval(AT_EXECFN));
+}
+
+}  // namespace evenkeel

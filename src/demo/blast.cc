@@ -1,0 +1,312 @@
+#include "demo/blast.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "demo/backend_table.h"
+#include "demo/balancer_process.h"
+#include "evenkeel/base/termination_signals.h"
+#include "evenkeel/config/load.h"
+#include "evenkeel/load/run.h"
+#include "evenkeel/sim/presets.h"
+#include "evenkeel/sim/simulators.h"
+#include "evenkeel/upstream/fetch.h"
+
+namespace evenkeel {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr std::size_t active_count = 6;
+constexpr std::size_t spares = 2;
+constexpr const char* preset = "llama-3-8b-a100";
+constexpr double speed = 0.4;  // few tokens for many GPUs: it is to run beside other things
+constexpr double baseline_rate =
+    7.5;  // requests per second; eight times it is more than six can do
+constexpr double burst_factor = 8;
+constexpr Duration ttft_objective =
+    seconds(3);                                 // p99 of the time to the first token, in any second
+constexpr std::uint64_t min_ttft_samples = 10;  // first tokens that say nothing of a second
+
+constexpr Duration baseline_duration = seconds(4);
+constexpr Duration burst_duration = seconds(12);
+constexpr Duration recovery_duration = seconds(25);  // at most: it ends when the spares have left
+constexpr Duration dwell = seconds(3);
+constexpr Duration poll_interval = milliseconds(100);
+constexpr Duration print_interval = seconds(1);
+constexpr Duration start_timeout = seconds(15);
+constexpr Duration drain_timeout = seconds(20);
+constexpr Duration admin_timeout = milliseconds(500);
+
+std::string model_name() { return find_preset(preset)->model; }
+
+std::vector<SimulatorOptions> simulator_options(std::uint64_t seed) {
+  std::vector<SimulatorOptions> servers;
+  for (std::size_t i = 0; i < active_count + spares; ++i) {
+    servers.push_back(
+        {.name = "sim-" + std::to_string(i), .preset = preset, .speed = speed, .seed = seed + i});
+  }
+  return servers;
+}
+
+std::string balancer_config(const DemoOptions& options, const std::vector<Endpoint>& servers) {
+  PoolConfig pool{.name = "blast",
+                  .engine = "vllm",
+                  .picker = options.picker,
+                  .spares = {.dwell = std::chrono::duration_cast<milliseconds>(dwell)},
+                  .debug_headers = true};
+  for (std::size_t i = 0; i < servers.size(); ++i) {
+    pool.backends.push_back(
+        {.address = {servers[i].host(), servers[i].port()}, .standby = i >= active_count});
+  }
+  Config config;
+  config.listeners.front().address = {"127.0.0.1", 0};
+  config.admin.address = {"127.0.0.1", 0};
+  config.pools.push_back(std::move(pool));
+  config.routes.push_back({.name = "all", .targets = {{.pool = "blast"}}});
+  config.access_log.path = "off";
+  config.shutdown.drain = seconds(5);
+  return print_config(config, false);
+}
+
+/// One stretch of it, and what became of its requests, whenever they end.
+struct Phase {
+  const char* name;
+  double rate;
+  Duration length;
+  std::unique_ptr<LoadRun> run;
+};
+
+LoadOptions load_options(const Phase& phase, const BalancerProcess& balancer, std::uint64_t seed) {
+  return {.url = "http://" + balancer.public_address(),
+          .rate = phase.rate,
+          .poisson = true,
+          .duration = phase.length,
+          .prompt_tokens = {64, 1024},
+          .output_tokens = {16, 96},
+          .stream = true,
+          .model = model_name(),
+          .timeout = seconds(30),
+          .drain = drain_timeout,
+          .seed = seed};
+}
+
+/// When the spares came and went.
+class SpareWatcher {
+ public:
+  SpareWatcher(const BalancerProcess& balancer, const std::vector<Endpoint>& servers)
+      : admin_address_(balancer.admin_address()) {
+    for (const Endpoint& server : servers) rows_.push_back({.id = server.text()});
+    auto target = resolve_target("http://" + admin_address_);
+    if (target) admin_ = target->endpoints.front();
+  }
+
+  /// Looks, and says what has changed.
+  void poll(Duration since_burst) {
+    const auto backends = fetch_blocking(
+        {.addresses = {admin_}, .authority = admin_address_, .path = "/api/v1/backends"},
+        admin_timeout);
+    if (!backends || backends->status != 200 || !backends->complete) return;
+    const std::size_t before = in_service();
+    update_rows(rows_, backends->body);
+    const std::size_t now = in_service();
+    if (now > before) {
+      joined_ += now - before;
+      fmt::print("        +{} spare{} in service, {:.1f} s after the jump\n", now - before,
+                 now - before == 1 ? "" : "s", seconds_of(since_burst));
+    } else if (now < before) {
+      left_service_ += before - now;
+      fmt::print("        -{} spare{} back on standby\n", before - now,
+                 before - now == 1 ? "" : "s");
+    }
+  }
+
+  std::size_t in_service() const {
+    return static_cast<std::size_t>(
+        std::count_if(rows_.begin() + active_count, rows_.end(),
+                      [](const BackendRow& row) { return row.state == "up"; }));
+  }
+  std::size_t joined() const { return joined_; }
+  std::size_t left_service() const { return left_service_; }
+  std::uint64_t in_flight() const {
+    std::uint64_t sum = 0;
+    for (const BackendRow& row : rows_) sum += row.in_flight;
+    return sum;
+  }
+
+ private:
+  std::vector<BackendRow> rows_;
+  std::string admin_address_;
+  Endpoint admin_;
+  std::size_t joined_ = 0;
+  std::size_t left_service_ = 0;
+};
+
+/// What the last second brought, over all stretches.
+LoadReport take_second(std::vector<Phase>& phases) {
+  LoadReport all;
+  for (Phase& phase : phases) {
+    if (phase.run != nullptr) all.merge(phase.run->take_window());
+  }
+  return all;
+}
+
+void print_second(Duration since_start, const LoadReport& second,
+                  const SpareWatcher& spare_watcher) {
+  fmt::print(
+      "{:>4.0f} s  {:>5} started  {:>5} tok/s  {:>4} in flight  first token p50 {:>8} p99 {:>8}  "
+      "{} + {} servers\n",
+      seconds_of(since_start), second.started, second.output_tokens, spare_watcher.in_flight(),
+      second.ttft.count() == 0 ? "-" : format_duration(second.ttft.at(0.5)),
+      second.ttft.count() == 0 ? "-" : format_duration(second.ttft.at(0.99)), active_count,
+      spare_watcher.in_service());
+  std::fflush(stdout);
+}
+
+enum class End { done, interrupted, balancer_ended, could_not_start };
+
+/// The three stretches, one after the other.
+class Blast {
+ public:
+  Blast(BalancerProcess& balancer, const TerminationSignals& interrupts,
+        SpareWatcher& spare_watcher, std::uint64_t seed)
+      : balancer_(balancer), interrupts_(interrupts), spare_watcher_(spare_watcher), seed_(seed) {
+    phases_.push_back({"before", baseline_rate, baseline_duration, nullptr});
+    phases_.push_back({"the blast", baseline_rate * burst_factor, burst_duration, nullptr});
+    phases_.push_back({"after", baseline_rate, recovery_duration, nullptr});
+  }
+
+  End run() {
+    const Instant start = Clock::now();
+    const Instant burst_start = start + baseline_duration;
+    Instant begins = start;
+    Instant next_line = start + print_interval;
+    for (std::size_t at = 0; at < phases_.size(); ++at) {
+      Phase& phase = phases_[at];
+      auto run = LoadRun::begin(load_options(phase, balancer_, seed_ + at));
+      if (!run) {
+        start_error_ = run.error().detail;
+        return End::could_not_start;
+      }
+      phase.run = std::move(*run);
+      const bool last = at + 1 == phases_.size();
+      for (const Instant ends = begins + phase.length; Clock::now() < ends;) {
+        if (const auto ended = wait_until(Clock::now() + poll_interval)) return *ended;
+        spare_watcher_.poll(Clock::now() - burst_start);
+        if (Clock::now() >= next_line) {
+          const LoadReport second = take_second(phases_);
+          if (second.ttft.count() >= min_ttft_samples)
+            worst_ttft_p99_ = std::max(worst_ttft_p99_, second.ttft.at(0.99));
+          print_second(next_line - start, second, spare_watcher_);
+          next_line += print_interval;
+        }
+        if (last && spare_watcher_.left_service() >= spares && spare_watcher_.in_service() == 0)
+          break;
+      }
+      begins += phase.length;
+    }
+    for (Phase& phase : phases_) {
+      phase.run->stop();
+      phase.run->take_window();
+    }
+    return End::done;
+  }
+
+  /// What each stretch brought, and whether all went as promised.
+  bool evaluate() const {
+    bool met = true;
+    fmt::print("\n{:<12}{:>10}{:>10}{:>10}{:>14}{:>14}\n", "", "req/s", "answered", "failed",
+               "TTFT p50", "TTFT p99");
+    for (const Phase& phase : phases_) {
+      const LoadReport& report = phase.run->report();
+      fmt::print("{:<12}{:>10.1f}{:>10}{:>10}{:>14}{:>14}\n", phase.name, phase.rate,
+                 report.succeeded, report.failed, format_duration(report.ttft.at(0.5)),
+                 format_duration(report.ttft.at(0.99)));
+      met = met && report.failed == 0 && report.ttft.count() > 0 &&
+            report.ttft.at(0.99) < ttft_objective;
+    }
+    met = met && worst_ttft_p99_ < ttft_objective;
+    fmt::print(
+        "\n{} of {} spares came by themselves, {} went again; p99 to the first token was to stay "
+        "under {}: {}\n",
+        std::min(spare_watcher_.joined(), spares), spares,
+        std::min(spare_watcher_.left_service(), spares), format_duration(ttft_objective),
+        met ? "it did" : "it did NOT, or requests failed");
+    return met && spare_watcher_.joined() >= spares && spare_watcher_.left_service() >= spares;
+  }
+
+  const std::string& start_error() const { return start_error_; }
+
+ private:
+  std::optional<End> wait_until(Instant moment) {
+    const int fds[] = {interrupts_.fd(), balancer_.output_fd()};
+    for (;;) {
+      const auto left = std::chrono::ceil<milliseconds>(moment - Clock::now());
+      const int woken =
+          wait_any_readable(fds, 2, static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
+      if (woken == 0) return End::interrupted;
+      if (woken == 1 && !balancer_.take_output()) return End::balancer_ended;
+      if (woken < 0 || Clock::now() >= moment) return std::nullopt;
+    }
+  }
+
+  BalancerProcess& balancer_;
+  const TerminationSignals& interrupts_;
+  SpareWatcher& spare_watcher_;
+  std::uint64_t seed_;
+  std::vector<Phase> phases_;
+  Duration worst_ttft_p99_{};  // p99 of any second
+  std::string start_error_;
+};
+
+int report_error(const std::string& what, int code) {
+  fmt::print(stderr, "evenkeel demo: {}\n", what);
+  return code;
+}
+
+}  // namespace
+
+int run_blast(const DemoOptions& options) {
+  const auto& pickers = picker_names();
+  if (std::find(pickers.begin(), pickers.end(), options.picker) == pickers.end()) {
+    return report_error(
+        fmt::format("--picker: '{}' is none of {}", options.picker, fmt::join(pickers, ", ")), 2);
+  }
+  const TerminationSignals interrupts;
+  auto simulators = Simulators::start(simulator_options(options.seed));
+  if (!simulators) return report_error(simulators.error().detail, 1);
+  const auto& servers = (*simulators)->endpoints();
+  auto balancer = BalancerProcess::start(executable_path(), balancer_config(options, servers),
+                                         interrupts, start_timeout);
+  if (!balancer) return report_error(balancer.error().detail, 1);
+
+  fmt::print(
+      "evenkeel demo: {} servers and {} spares behind one balancer ({}); {:.1f} requests a "
+      "second, then {:.0f} for {:.0f} s\n\n  metrics     http://{}/metrics\n  admin       "
+      "http://{}/api/v1/backends\n\n",
+      active_count, spares, options.picker, baseline_rate, baseline_rate * burst_factor,
+      seconds_of(burst_duration), (*balancer)->admin_address(), (*balancer)->admin_address());
+  std::fflush(stdout);
+
+  SpareWatcher spare_watcher(**balancer, servers);
+  Blast scenario(**balancer, interrupts, spare_watcher, options.seed);
+  const End end = scenario.run();
+  if (end == End::interrupted) return report_error("interrupted", 1);
+  if (end == End::could_not_start) return report_error(scenario.start_error(), 1);
+  const int code = (*balancer)->stop(drain_timeout);
+  if (end == End::balancer_ended || code != 0) {
+    return report_error(
+        fmt::format("the balancer ended with {}:\n{}", code, (*balancer)->last_output()), 1);
+  }
+  return scenario.evaluate() ? 0 : 1;
+}
+
+}  // namespace evenkeel

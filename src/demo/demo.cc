@@ -1,0 +1,229 @@
+#include "evenkeel/demo/demo.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "demo/backend_table.h"
+#include "demo/balancer_process.h"
+#include "demo/blast.h"
+#include "evenkeel/base/termination_signals.h"
+#include "evenkeel/config/load.h"
+#include "evenkeel/load/run.h"
+#include "evenkeel/sim/presets.h"
+#include "evenkeel/sim/simulators.h"
+#include "evenkeel/upstream/fetch.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr unsigned max_backends = 64;
+constexpr double rate_per_backend = 12;  // streams of about 60 tokens: all GPUs busy, none drowned
+constexpr Duration start_timeout = std::chrono::seconds(15);
+constexpr Duration drain_timeout = std::chrono::seconds(20);
+constexpr Duration admin_timeout = std::chrono::milliseconds(500);
+
+/// What each simulated server plays, over and over.
+struct Gpu {
+  const char* name;
+  const char* preset;
+  double speed;
+};
+constexpr Gpu gpus[] = {
+    {"H100", "llama-3-8b-h100", 1},
+    {"A100", "llama-3-8b-a100", 1},
+    {"H100 at 60 %", "llama-3-8b-h100", 0.6},
+    {"A100 at 40 %", "llama-3-8b-a100", 0.4},
+};
+
+const Gpu& gpu_of(std::size_t index) { return gpus[index % std::size(gpus)]; }
+
+std::string model_name() { return find_preset(gpus[0].preset)->model; }
+
+std::vector<SimulatorOptions> simulator_options(const DemoOptions& options) {
+  std::vector<SimulatorOptions> servers;
+  for (unsigned i = 0; i < options.backends; ++i) {
+    servers.push_back({.name = "sim-" + std::to_string(i),
+                       .preset = gpu_of(i).preset,
+                       .model = model_name(),
+                       .speed = gpu_of(i).speed,
+                       .seed = options.seed + i});
+  }
+  return servers;
+}
+
+/// The file of a balancer in front of these servers, as an operator would write it.
+std::string balancer_config(const DemoOptions& options, const std::vector<Endpoint>& servers) {
+  PoolConfig pool{
+      .name = "demo", .engine = "vllm", .picker = options.picker, .debug_headers = true};
+  for (std::size_t i = 0; i < servers.size(); ++i) {
+    pool.backends.push_back(
+        {.address = {servers[i].host(), servers[i].port()}, .labels = {{"gpu", gpu_of(i).name}}});
+  }
+  Config config;
+  config.listeners.front().address = {"127.0.0.1", 0};
+  config.admin.address = {"127.0.0.1", 0};
+  config.pools.push_back(std::move(pool));
+  config.routes.push_back({.name = "all", .targets = {{.pool = "demo"}}});
+  config.access_log.path = "off";
+  config.shutdown.drain = std::chrono::seconds(5);
+  return print_config(config, false);
+}
+
+LoadOptions load_options(const DemoOptions& options, const BalancerProcess& balancer) {
+  return {.url = "http://" + balancer.public_address(),
+          .rate = options.rate > 0 ? options.rate : rate_per_backend * options.backends,
+          .poisson = true,
+          .duration = std::chrono::seconds(options.seconds),
+          .prompt_tokens = {64, 1024},
+          .output_tokens = {16, 96},
+          .stream = true,
+          .model = model_name(),
+          .timeout = std::chrono::seconds(30),
+          .drain = drain_timeout,
+          .seed = options.seed};
+}
+
+void print_banner(const std::vector<BackendRow>& rows, const BalancerProcess& balancer,
+                  const Simulators& simulators, const DemoOptions& options) {
+  const std::string& address = balancer.public_address();
+  const std::string& admin = balancer.admin_address();
+  fmt::print("evenkeel demo: {} simulated GPUs of unequal speed behind one balancer ({})\n\n",
+             rows.size(), options.picker);
+  fmt::print("  balancer    http://{}\n", address);
+  fmt::print("  metrics     http://{}/metrics\n", admin);
+  fmt::print("  admin       http://{}/api/v1/backends\n", admin);
+  for (const BackendRow& row : rows) fmt::print("  simulator   http://{}  {}\n", row.id, row.gpu);
+  if (const auto control = simulators.control()) {
+    fmt::print("  faults      curl -X PUT 'http://{}/sim/v1/state?server=sim-0' -d '{}'\n",
+               control->text(), R"({"slow_factor":4})");
+  }
+  fmt::print(
+      "  try         curl -N http://{}/v1/chat/completions -H 'content-type: application/json' "
+      "-d '{{\"model\":\"{}\",\"stream\":true,\"max_tokens\":32,"
+      "\"messages\":[{{\"role\":\"user\",\"content\":\"hello\"}}]}}'\n\n",
+      address, model_name());
+  std::fflush(stdout);
+}
+
+/// Shows how the load fares until it ends.
+class StatusDisplay {
+ public:
+  StatusDisplay(const BalancerProcess& balancer, LoadRun& run, std::vector<BackendRow> rows)
+      : run_(run),
+        rows_(std::move(rows)),
+        admin_address_(balancer.admin_address()),
+        terminal_(isatty(STDOUT_FILENO) == 1),
+        refreshed_at_(Clock::now()) {
+    auto target = resolve_target("http://" + admin_address_);
+    if (target) admin_ = target->endpoints.front();
+  }
+
+  void refresh() {
+    const LoadReport window = run_.take_window();
+    const Instant now = Clock::now();
+    const double seconds = seconds_of(now - std::exchange(refreshed_at_, now));
+    const auto backends = fetch_blocking(
+        {.addresses = {admin_}, .authority = admin_address_, .path = "/api/v1/backends"},
+        admin_timeout);
+    if (backends && backends->status == 200 && backends->complete)
+      update_rows(rows_, backends->body);
+    const auto render = terminal_ ? render_table : render_line;
+    const std::string text = render(rows_, run_.report(), window, seconds, run_.in_flight());
+    if (terminal_ && lines_printed_ > 0) fmt::print("\x1b[{}A\x1b[J", lines_printed_);
+    lines_printed_ = std::count(text.begin(), text.end(), '\n');
+    // No wrapping on a narrow terminal: the next table must know how many lines to go up.
+    fmt::print("{}{}{}", terminal_ ? "\x1b[?7l" : "", text, terminal_ ? "\x1b[?7h" : "");
+    std::fflush(stdout);
+  }
+
+  Instant next_refresh() const { return refreshed_at_ + std::chrono::seconds(1); }
+
+ private:
+  LoadRun& run_;
+  std::vector<BackendRow> rows_;
+  std::string admin_address_;
+  Endpoint admin_;
+  bool terminal_;
+  Instant refreshed_at_;
+  std::ptrdiff_t lines_printed_ = 0;
+};
+
+enum class End { done, interrupted, balancer_ended };
+
+End refresh_until_end(StatusDisplay& display, BalancerProcess& balancer, const LoadRun& run,
+                      const TerminationSignals& interrupts) {
+  const int fds[] = {interrupts.fd(), run.done_fd(), balancer.output_fd()};
+  for (;;) {
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(display.next_refresh() - Clock::now());
+    const int woken =
+        wait_any_readable(fds, 3, static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
+    if (woken == 0) return End::interrupted;
+    if (woken == 1) return End::done;
+    if (woken == 2 && !balancer.take_output()) return End::balancer_ended;
+    if (Clock::now() >= display.next_refresh()) display.refresh();
+  }
+}
+
+int report_error(const Error& error, int code) {
+  fmt::print(stderr, "evenkeel demo: {}\n", error.detail);
+  return code;
+}
+
+std::optional<std::string> validate(const DemoOptions& options) {
+  if (options.backends < 1 || options.backends > max_backends) {
+    return fmt::format("--backends: expected 1 to {}", max_backends);
+  }
+  const auto& pickers = picker_names();
+  if (std::find(pickers.begin(), pickers.end(), options.picker) == pickers.end()) {
+    return fmt::format("--picker: '{}' is none of {}", options.picker, fmt::join(pickers, ", "));
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+int run_demo(const DemoOptions& options) {
+  if (options.scenario == "blast") return run_blast(options);
+  if (const auto why = validate(options)) return report_error({.detail = *why}, 2);
+  const TerminationSignals interrupts;
+
+  auto simulators = Simulators::start(simulator_options(options), 1, Address{"127.0.0.1", 0});
+  if (!simulators) return report_error(simulators.error(), 1);
+  const auto& servers = (*simulators)->endpoints();
+  auto balancer = BalancerProcess::start(executable_path(), balancer_config(options, servers),
+                                         interrupts, start_timeout);
+  if (!balancer) return report_error(balancer.error(), 1);
+  auto run = LoadRun::begin(load_options(options, **balancer));
+  if (!run) return report_error(run.error(), 1);
+
+  std::vector<BackendRow> rows;
+  for (std::size_t i = 0; i < servers.size(); ++i) {
+    rows.push_back({.id = servers[i].text(), .gpu = gpu_of(i).name});
+  }
+  print_banner(rows, **balancer, **simulators, options);
+  StatusDisplay display(**balancer, **run, std::move(rows));
+  const End end = refresh_until_end(display, **balancer, **run, interrupts);
+  (*run)->stop();
+  display.refresh();
+
+  const LoadReport& report = (*run)->report();
+  const int code = (*balancer)->stop(drain_timeout);
+  fmt::print("\n{}", render_report(report));
+  if (end == End::balancer_ended || code != 0) {
+    fmt::print(stderr, "evenkeel demo: the balancer ended with {}:\n{}", code,
+               (*balancer)->last_output());
+    return 1;
+  }
+  const bool unanswered = report.abandoned != 0 && end != End::interrupted;
+  return report.failed == 0 && !unanswered ? 0 : 1;
+}
+
+}  // namespace evenkeel

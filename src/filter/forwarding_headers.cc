@@ -1,0 +1,150 @@
+#include "evenkeel/filter/forwarding_headers.h"
+
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <string>
+
+namespace evenkeel {
+namespace {
+
+constexpr std::size_t max_request_id_length = 128;
+
+bool is_valid_request_id(std::string_view id) {
+  if (id.empty() || id.size() > max_request_id_length) return false;
+  for (const char c : id) {
+    const bool good = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                      c == '-' || c == '_' || c == '.';
+    if (!good) return false;
+  }
+  return true;
+}
+
+/// "00" to "ff", one after the other.
+constexpr auto hex_pairs = [] {
+  constexpr char digits[] = "0123456789abcdef";
+  std::array<char, 512> pairs{};
+  for (unsigned i = 0; i < 256; ++i) {
+    pairs[i * 2] = digits[i >> 4];
+    pairs[i * 2 + 1] = digits[i & 15];
+  }
+  return pairs;
+}();
+
+/// A UUID of version 7 (RFC 9562): 48 bits of Unix milliseconds, the rest random.
+std::array<char, 36> make_uuid(Rng& rng) {
+  const auto milliseconds =
+      static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(
+                                     std::chrono::system_clock::now().time_since_epoch())
+                                     .count());
+  const std::uint64_t random = rng();
+  const std::uint64_t high = milliseconds << 16 | 0x7000 | (random & 0xfff);
+  const std::uint64_t low = (rng() >> 2) | 0x8000000000000000u;
+  std::array<char, 36> text;
+  char* at = text.data();
+  const auto write_bytes = [&at](std::uint64_t word, int first, int last) {
+    for (int i = first; i < last; ++i, at += 2) {
+      std::memcpy(at, &hex_pairs[(word >> (56 - 8 * i) & 0xff) * 2], 2);
+    }
+  };
+  write_bytes(high, 0, 4);
+  *at++ = '-';
+  write_bytes(high, 4, 6);
+  *at++ = '-';
+  write_bytes(high, 6, 8);
+  *at++ = '-';
+  write_bytes(low, 0, 2);
+  *at++ = '-';
+  write_bytes(low, 2, 8);
+  return text;
+}
+
+/// Fields that only a proxy in front of us may set: x-forwarded-port and its like, x-real-ip, and
+/// our own.
+bool is_proxy_only_field(std::string_view name) {
+  if (name.size() < 9 || (name.front() | 0x20) != 'x') return false;
+  const auto begins = [name](std::string_view prefix) {
+    return name.size() > prefix.size() && equals_ignore_case(name.substr(0, prefix.size()), prefix);
+  };
+  return begins("x-forwarded-") || begins("x-evenkeel-") || equals_ignore_case(name, "x-real-ip");
+}
+
+/// The way that trusted proxies tell, over however many fields, and the last one of them.
+std::string_view extend_forwarded_for(Fields& fields, std::string_view client) {
+  std::string chain;
+  for (const Field& field : fields) {
+    if (field.id != FieldId::x_forwarded_for || field.value().empty()) continue;
+    chain.append(field.value()).append(", ");
+  }
+  return fields.keep(chain.append(client));
+}
+
+/// As Envoy writes it: Hash=...;Subject="...".
+void append_certificate(std::string& text, const RequestInfo& info) {
+  text.append("Hash=").append(info.certificate_hash).append(";Subject=\"");
+  for (const char c : info.certificate_subject) {
+    if (c == '"' || c == '\\') text += '\\';
+    text += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
+  }
+  text += '"';
+}
+
+}  // namespace
+
+Task<Result<Response>> ForwardingHeadersFilter::handle(Request& request, Handler& next) {
+  RequestInfo& info = request.info;
+  Fields& fields = request.fields;
+
+  std::string_view id = fields.value(FieldId::x_request_id).value_or("");
+  if (fields.count(FieldId::x_request_id) > 1 || !is_valid_request_id(id)) {
+    const auto made = make_uuid(rng_);
+    id = fields.keep({made.data(), made.size()});
+  }
+  info.request_id = id;
+
+  std::string_view chain = info.client;
+  bool proto_known = false;
+  bool host_known = false;
+  if (info.trusted) {
+    if (fields.has(FieldId::x_forwarded_for)) chain = extend_forwarded_for(fields, info.client);
+    proto_known = fields.count(FieldId::x_forwarded_proto) == 1;  // two would be a choice
+    host_known = fields.count(FieldId::x_forwarded_host) == 1;
+  }
+  fields.remove_if([&](const Field& field) {
+    switch (field.id) {
+      case FieldId::x_request_id:
+      case FieldId::x_forwarded_for: return true;
+      case FieldId::x_forwarded_proto: return !proto_known;
+      case FieldId::x_forwarded_host: return !host_known;
+      case FieldId::forwarded:
+      case FieldId::x_forwarded_client_cert: return !info.trusted;
+      case FieldId::other: return !info.trusted && is_proxy_only_field(field.name());
+      default: return false;
+    }
+  });
+  fields.add("x-request-id", id, FieldId::x_request_id);
+  fields.add("x-forwarded-for", chain, FieldId::x_forwarded_for);
+  if (!proto_known) {
+    fields.add("x-forwarded-proto", info.secure ? "https" : "http", FieldId::x_forwarded_proto);
+  }
+  if (!host_known && !request.authority.empty()) {
+    fields.add("x-forwarded-host", request.authority, FieldId::x_forwarded_host);
+  }
+  if (!info.certificate_hash.empty()) {
+    // Behind a trusted proxy that named its own client, ours comes after: the chain of Envoy's.
+    std::string chain_of_certificates;
+    for (const Field& field : fields) {
+      if (field.id != FieldId::x_forwarded_client_cert || field.value().empty()) continue;
+      chain_of_certificates.append(field.value()).append(",");
+    }
+    fields.remove_if(
+        [](const Field& field) { return field.id == FieldId::x_forwarded_client_cert; });
+    append_certificate(chain_of_certificates, info);
+    fields.add("x-forwarded-client-cert", fields.keep(chain_of_certificates),
+               FieldId::x_forwarded_client_cert);
+  }
+  fields.add("via", info.protocol == "HTTP/2" ? "2 evenkeel" : "1.1 evenkeel", FieldId::via);
+  return next.handle(request);
+}
+
+}  // namespace evenkeel

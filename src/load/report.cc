@@ -1,0 +1,210 @@
+#include "evenkeel/load/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+
+#include "evenkeel/base/json.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::size_t max_example_bytes = 160;
+
+double per_second(std::uint64_t count, Duration elapsed) {
+  return elapsed > Duration::zero() ? static_cast<double>(count) / seconds_of(elapsed) : 0;
+}
+
+void append_row(std::string& out, std::string_view name, const HdrHistogram& durations) {
+  if (durations.count() == 0) return;
+  fmt::format_to(std::back_inserter(out), "{:<22}{:>10}{:>10}{:>10}{:>10}{:>10}\n", name,
+                 format_duration(durations.mean()), format_duration(durations.at(0.5)),
+                 format_duration(durations.at(0.9)), format_duration(durations.at(0.99)),
+                 format_duration(durations.max()));
+}
+
+void write(JsonWriter& json, std::string_view name, const HdrHistogram& durations) {
+  json.key(name);
+  if (durations.count() == 0) {
+    json.null();
+    return;
+  }
+  json.begin_object()
+      .field("count", durations.count())
+      .field("mean", seconds_of(durations.mean()))
+      .field("p50", seconds_of(durations.at(0.5)))
+      .field("p90", seconds_of(durations.at(0.9)))
+      .field("p99", seconds_of(durations.at(0.99)))
+      .field("max", seconds_of(durations.max()))
+      .end_object();
+}
+
+const char* loop_name(const LoadOptions& options) {
+  if (!options.trace.empty()) return "trace";
+  if (options.rate > 0) return options.poisson ? "poisson" : "rate";
+  return "closed";
+}
+
+}  // namespace
+
+void LoadReport::add_failure(std::string_view kind, std::string_view example) {
+  auto found = failures.find(kind);
+  if (found == failures.end()) found = failures.emplace(kind, LoadFailures()).first;
+  if (found->second.count++ != 0) return;
+  // Whatever a server said, it must not break a terminal or a JSON file.
+  auto& kept = found->second.example;
+  kept = example.substr(0, max_example_bytes);
+  std::replace_if(kept.begin(), kept.end(), [](char c) { return c < ' ' || c > '~'; }, ' ');
+}
+
+void LoadReport::merge(const LoadReport& other) {
+  elapsed = std::max(elapsed, other.elapsed);
+  started += other.started;
+  succeeded += other.succeeded;
+  failed += other.failed;
+  abandoned += other.abandoned;
+  prompt_tokens += other.prompt_tokens;
+  cached_tokens += other.cached_tokens;
+  output_tokens += other.output_tokens;
+  late_starts += other.late_starts;
+  connections += other.connections;
+  reused += other.reused;
+  ttft.merge(other.ttft);
+  tpot.merge(other.tpot);
+  inter_token_latency.merge(other.inter_token_latency);
+  e2e_latency.merge(other.e2e_latency);
+  lateness.merge(other.lateness);
+  for (const auto& [kind, failure] : other.failures) {
+    auto& mine = failures[kind];
+    if (mine.count == 0) mine.example = failure.example;
+    mine.count += failure.count;
+  }
+  for (const auto& [reason, count] : other.reasons) reasons[reason] += count;
+  for (const auto& [name, share] : other.backends) {
+    backends[name].answered += share.answered;
+    backends[name].ttft.merge(share.ttft);
+  }
+}
+
+std::string format_duration(Duration duration) {
+  const double seconds = seconds_of(duration);
+  const auto three_digits = [](double value, const char* unit) {
+    const int decimals = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
+    return fmt::format("{:.{}f} {}", value, decimals, unit);
+  };
+  if (seconds < 999.5e-6) return three_digits(seconds * 1e6, "us");
+  if (seconds < 999.5e-3) return three_digits(seconds * 1e3, "ms");
+  return three_digits(seconds, "s");
+}
+
+std::string render_report(const LoadReport& report) {
+  std::string out;
+  const auto line = [&out]<class... Values>(fmt::format_string<Values...> format,
+                                            Values&&... values) {
+    fmt::format_to(std::back_inserter(out), format, std::forward<Values>(values)...);
+    out += '\n';
+  };
+  line("requests   {} started, {} succeeded, {} failed, {} abandoned in {:.1f} s ({:.1f}/s)",
+       report.started, report.succeeded, report.failed, report.abandoned,
+       seconds_of(report.elapsed), per_second(report.succeeded, report.elapsed));
+  line("tokens     {} prompt{}, {} output ({:.0f}/s)", report.prompt_tokens,
+       report.cached_tokens == 0
+           ? std::string()
+           : fmt::format(" ({:.1f} % cached)", 100 * static_cast<double>(report.cached_tokens) /
+                                                   static_cast<double>(report.prompt_tokens)),
+       report.output_tokens, per_second(report.output_tokens, report.elapsed));
+  line("links      {} connections opened, {} requests on one that had served before",
+       report.connections, report.reused);
+  if (report.lateness.count() != 0) {
+    line("late       {} of {} started more than {} after they were due", report.late_starts,
+         report.lateness.count(), format_duration(late_start_threshold));
+  }
+
+  line("\n{:<22}{:>10}{:>10}{:>10}{:>10}{:>10}", "", "mean", "p50", "p90", "p99", "max");
+  append_row(out, "first token (TTFT)", report.ttft);
+  append_row(out, "per token (TPOT)", report.tpot);
+  append_row(out, "gap between tokens", report.inter_token_latency);
+  append_row(out, "whole answer (e2e)", report.e2e_latency);
+  append_row(out, "late start", report.lateness);
+
+  if (!report.backends.empty()) {
+    std::uint64_t all = 0;
+    for (const auto& [name, share] : report.backends) all += share.answered;
+    line("\n{:<28}{:>10}{:>8}{:>12}{:>12}", "backend", "answered", "share", "TTFT p50", "TTFT p99");
+    for (const auto& [name, share] : report.backends) {
+      const bool streamed = share.ttft.count() != 0;
+      line("{:<28}{:>10}{:>7.1f}%{:>12}{:>12}", name, share.answered,
+           100 * static_cast<double>(share.answered) / static_cast<double>(all),
+           streamed ? format_duration(share.ttft.at(0.5)) : "-",
+           streamed ? format_duration(share.ttft.at(0.99)) : "-");
+    }
+  }
+
+  if (!report.failures.empty()) {
+    line("\n{:<22}{:>10}  for example", "failed", "count");
+    for (const auto& [kind, failure] : report.failures) {
+      line("{:<22}{:>10}  {}", kind, failure.count, failure.example);
+    }
+    for (const auto& [reason, count] : report.reasons) {
+      line("  {:<20}{:>10}  x-evenkeel-reason", reason, count);
+    }
+  }
+  return out;
+}
+
+std::string report_json(const LoadOptions& options, const LoadReport& report) {
+  const bool open = report.lateness.count() != 0;
+  JsonWriter json;
+  json.begin_object()
+      .field("url", options.url)
+      .field("loop", loop_name(options))
+      .field("stream", options.stream)
+      .field("seed", options.seed)
+      .field("elapsed_seconds", seconds_of(report.elapsed))
+      .key("requests")
+      .begin_object()
+      .field("started", report.started)
+      .field("succeeded", report.succeeded)
+      .field("failed", report.failed)
+      .field("abandoned", report.abandoned)
+      .end_object()
+      .field("requests_per_second", per_second(report.succeeded, report.elapsed))
+      .key("tokens")
+      .begin_object()
+      .field("prompt", report.prompt_tokens)
+      .field("cached", report.cached_tokens)
+      .field("output", report.output_tokens)
+      .end_object()
+      .field("output_tokens_per_second", per_second(report.output_tokens, report.elapsed))
+      .key("connections")
+      .begin_object()
+      .field("opened", report.connections)
+      .field("reused", report.reused)
+      .end_object()
+      .field("late_starts", open ? std::optional(report.late_starts) : std::nullopt);
+  write(json, "late_seconds", report.lateness);
+  write(json, "ttft_seconds", report.ttft);
+  write(json, "tpot_seconds", report.tpot);
+  write(json, "gap_seconds", report.inter_token_latency);
+  write(json, "e2e_seconds", report.e2e_latency);
+
+  json.key("errors").begin_object();
+  for (const auto& [kind, failure] : report.failures) {
+    json.key(kind).begin_object();
+    json.field("count", failure.count).field("example", failure.example).end_object();
+  }
+  json.end_object().key("reasons").begin_object();
+  for (const auto& [reason, count] : report.reasons) json.field(reason, count);
+  json.end_object().key("backends").begin_object();
+  for (const auto& [name, share] : report.backends) {
+    json.key(name).begin_object().field("answered", share.answered);
+    write(json, "ttft_seconds", share.ttft);
+    json.end_object();
+  }
+  json.end_object().end_object();
+  return json.take() + "\n";
+}
+
+}  // namespace evenkeel

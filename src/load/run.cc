@@ -1,0 +1,124 @@
+#include "evenkeel/load/run.h"
+
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace evenkeel {
+namespace {
+
+constexpr unsigned most_threads = 256;
+
+Error unfit(std::string why) {
+  return Error{.fault = Fault::bad_request, .side = Side::proxy, .detail = std::move(why)};
+}
+
+/// An open loop never waits for a connection: it may need very many.
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+}  // namespace
+
+Result<LoadOptions> resolve_options(LoadOptions options) {
+  const bool by_rate = options.rate != 0;
+  const bool by_trace = !options.trace.empty();
+  if (by_rate + by_trace + (options.concurrency != 0) > 1) {
+    return unfit("expected one of --rate, --concurrency and --trace");
+  }
+  if (by_rate && !(options.rate > 0 && options.rate <= 1e6)) {
+    return unfit("--rate: expected up to 1000000 requests per second");
+  }
+  if (options.poisson && !by_rate) return unfit("--poisson: expected with --rate");
+  if (!(options.trace_speed > 0)) return unfit("--trace-speed: expected more than 0");
+  if (options.threads < 1 || options.threads > most_threads) {
+    return unfit("--threads: expected 1 to " + std::to_string(most_threads));
+  }
+  if (!by_rate && !by_trace && options.concurrency == 0) options.concurrency = 8;
+  if (!by_trace && options.duration == Duration::zero() && options.requests == 0) {
+    options.duration = std::chrono::seconds(10);
+  }
+  return options;
+}
+
+Result<std::unique_ptr<LoadRun>> LoadRun::begin(const LoadOptions& options) {
+  raise_descriptor_limit();
+  const int done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (done_fd < 0) return unfit(std::string("eventfd: ") + std::strerror(errno));
+  std::unique_ptr<LoadRun> run(new LoadRun(done_fd));
+  LoadPlan& plan = run->plan_;
+  plan.options = options;
+
+  auto target = resolve_target(options.url);
+  if (!target) return std::move(target.error());
+  plan.target = std::move(*target);
+
+  if (!options.trace.empty()) {
+    auto trace = read_trace(options.trace);
+    if (!trace) return std::move(trace.error());
+    plan.trace = std::move(*trace);
+    auto& rows = plan.trace.rows;
+    if (plan.trace.quantised && !options.trace_bursts) spread_bursts(rows);
+    if (options.trace_cut > Duration::zero()) {
+      std::erase_if(rows, [&](const TraceRow& row) { return row.due >= options.trace_cut; });
+      if (rows.empty()) return unfit(options.trace + ": no request in the part that is asked for");
+    }
+  }
+
+  std::string model = options.model;
+  if (model.empty()) model = discover_model(plan.target, options.headers);
+  if (model.empty()) model = "default";
+  plan.generator = std::make_unique<RequestGenerator>(
+      plan.options, model, plan.trace.rows.empty() ? nullptr : &plan.trace);
+
+  for (unsigned i = 0; i < options.threads; ++i) {
+    run->workers_.push_back(std::make_unique<LoadWorker>(plan, i));
+  }
+  run->running_.store(options.threads, std::memory_order_relaxed);
+  plan.start = Clock::now();
+  for (auto& worker : run->workers_) {
+    run->threads_.emplace_back([self = run.get(), mine = worker.get()] {
+      mine->run();
+      if (self->running_.fetch_sub(1, std::memory_order_relaxed) == 1) {
+        eventfd_write(self->done_fd_, 1);
+      }
+    });
+  }
+  return run;
+}
+
+LoadRun::LoadRun(int done_fd) : done_fd_(done_fd) {}
+
+LoadRun::~LoadRun() {
+  stop();
+  workers_.clear();
+  close(done_fd_);
+}
+
+unsigned LoadRun::in_flight() const {
+  unsigned sum = 0;
+  for (const auto& worker : workers_) sum += worker->in_flight();
+  return sum;
+}
+
+LoadReport LoadRun::take_window() {
+  LoadReport window;
+  for (auto& worker : workers_) window.merge(worker->take_window());
+  total_.merge(window);
+  return window;
+}
+
+void LoadRun::stop() {
+  for (auto& worker : workers_) worker->stop();
+  for (auto& thread : threads_) thread.join();
+  threads_.clear();
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,410 @@
+#include "evenkeel/load/worker.h"
+
+#include <utility>
+
+#include "evenkeel/base/high_resolution_timer.h"
+#include "evenkeel/load/response_parser.h"
+#include "evenkeel/net/socket.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::size_t max_response_bytes_kept = 1 << 20;  // of one that is not streamed
+constexpr std::size_t max_error_bytes_kept = 4 * 1024;
+constexpr std::size_t max_error_bytes_read = 256 * 1024;
+constexpr unsigned max_starts_per_yield = 64;
+constexpr Duration failure_backoff = std::chrono::milliseconds(10);
+
+/// Waits to the microsecond: the loop's own timers are a coarse wheel.
+class Pacer : HighResolutionTimer {
+ public:
+  explicit Pacer(Loop& loop)
+      : HighResolutionTimer(
+            loop, [](HighResolutionTimer& self) { static_cast<Pacer&>(self).on_timer(); }) {}
+
+  /// `co_await pacer.until(when);` One waiter at a time.
+  auto until(Instant when) {
+    struct Wait {
+      Pacer& pacer;
+      Instant when;
+      bool await_ready() const { return false; }
+      void await_suspend(std::coroutine_handle<> waiter) {
+        pacer.waiter_ = waiter;
+        pacer.arm(when);
+      }
+      void await_resume() const {}
+    };
+    return Wait{*this, when};
+  }
+
+ private:
+  void on_timer() {
+    if (waiter_) std::exchange(waiter_, {}).resume();
+  }
+  std::coroutine_handle<> waiter_;
+};
+
+std::string_view failure_kind(Fault fault, bool response_started) {
+  switch (fault) {
+    case Fault::connect_failed:
+    case Fault::connect_timeout: return "connect";
+    case Fault::first_byte_timeout:
+    case Fault::idle_timeout:
+    case Fault::write_timeout:
+    case Fault::header_timeout:
+    case Fault::body_timeout: return "timeout";
+    case Fault::backend_closed:
+    case Fault::client_gone: return response_started ? "truncated" : "reset";
+    case Fault::backend_protocol: return "protocol";
+    default: return to_string(fault);
+  }
+}
+
+std::string failure_example(const Error& error) {
+  return std::string(to_string(error.fault)) + ": " + error.detail;
+}
+
+}  // namespace
+
+std::unique_ptr<Arrivals> LoadPlan::arrivals() const {
+  if (!trace.rows.empty()) return make_trace_arrivals(trace.rows, options.trace_speed);
+  if (options.poisson) return make_poisson_arrivals(options.rate, options.seed);
+  return make_constant_rate_arrivals(options.rate);
+}
+
+/// What became of one request.
+struct LoadWorker::RequestResult {
+  std::string kind;  // of failure; empty: none
+  std::string example;
+  std::string reason;
+  std::string backend;
+  bool not_processed = false;
+  std::uint64_t content_events = 0;
+  std::uint64_t output_tokens = 0;
+  std::uint64_t cached_tokens = 0;
+  Instant first_content_at{};
+  Instant last_content_at{};
+  Instant end{};
+
+  void fail(std::string_view what, std::string why) {
+    if (!kind.empty()) return;
+    kind = what;
+    example = std::move(why);
+  }
+  void fail(const Error& error, bool response_started) {
+    fail(failure_kind(error.fault, response_started), failure_example(error));
+  }
+  void use(const ResponseUsage& usage) {
+    output_tokens = usage.completion_tokens.value_or(output_tokens);
+    cached_tokens = usage.cached_tokens.value_or(0);
+  }
+};
+
+/// Counts a request while it is under way.
+class LoadWorker::InFlight {
+ public:
+  explicit InFlight(LoadWorker& worker) : worker_(worker) { add(1); }
+  InFlight(const InFlight&) = delete;
+  ~InFlight() { add(-1); }
+
+ private:
+  void add(int change) {
+    worker_.in_flight_.store(worker_.in_flight() + static_cast<unsigned>(change),
+                             std::memory_order_relaxed);
+  }
+  LoadWorker& worker_;
+};
+
+LoadWorker::LoadWorker(LoadPlan& plan, unsigned number) : plan_(plan), number_(number) {}
+
+void LoadWorker::run() {
+  const LoadOptions& options = plan_.options;
+  if (plan_.open_loop()) {
+    active_issuers_ = 1;
+    loop_.spawn(run_open_loop());
+  } else {
+    for (unsigned client = number_; client < options.concurrency; client += options.threads) {
+      ++active_issuers_;
+      loop_.spawn(run_closed_loop_client());
+    }
+  }
+
+  loop_.run_until(
+      [this] { return stopping_ || drain_over_ || (active_issuers_ == 0 && in_flight() == 0); });
+  {
+    const std::lock_guard lock(window_mutex_);
+    window_.abandoned += in_flight();
+  }
+  loop_.drop_spawned();  // servers see at once that nobody listens any more
+  idle_.clear();
+}
+
+void LoadWorker::stop() {
+  loop_.post([this] { stopping_ = true; });
+}
+
+LoadReport LoadWorker::take_window() {
+  const std::lock_guard lock(window_mutex_);
+  return std::exchange(window_, LoadReport());
+}
+
+bool LoadWorker::past_limit(std::uint64_t index, Duration due) const {
+  const LoadOptions& options = plan_.options;
+  return (options.requests != 0 && index >= options.requests) ||
+         (options.duration > Duration::zero() && due >= options.duration);
+}
+
+void LoadWorker::check_drain() {
+  const std::uint64_t next = plan_.next_index.load(std::memory_order_relaxed);
+  const bool all_started =
+      plan_.open_loop() ? active_issuers_ == 0 : past_limit(next, Clock::now() - plan_.start);
+  drain_over_ = all_started;
+  if (!all_started) drain_.arm(loop_, Clock::now() + plan_.options.drain);
+}
+
+Task<void> LoadWorker::run_open_loop() {
+  const auto arrivals = plan_.arrivals();
+  Pacer pacer(loop_);
+  unsigned started = 0;
+  for (std::uint64_t index = 0;; ++index) {
+    const auto offset = arrivals->next();
+    if (!offset || past_limit(index, *offset)) break;
+    if (index % plan_.options.threads != number_) continue;
+
+    const Instant due = plan_.start + *offset;
+    while (Clock::now() < due) {
+      started = 0;
+      co_await pacer.until(due);
+    }
+    loop_.spawn(exchange_detached(plan_.generator->load_request(index), due));
+    if (++started % max_starts_per_yield == 0)
+      co_await loop_.yield();  // late: let answers come in too
+  }
+  --active_issuers_;
+}
+
+Task<void> LoadWorker::run_closed_loop_client() {
+  for (;;) {
+    const Instant now = Clock::now();
+    const std::uint64_t index = plan_.next_index.fetch_add(1, std::memory_order_relaxed);
+    if (past_limit(index, now - plan_.start)) break;
+    const bool succeeded = co_await exchange(plan_.generator->load_request(index), now);
+    if (!succeeded) co_await loop_.sleep_for(failure_backoff);  // a dead server is not hammered
+  }
+  --active_issuers_;
+}
+
+Task<void> LoadWorker::exchange_detached(LoadRequest load_request, Instant due) {
+  [[maybe_unused]] const bool succeeded = co_await exchange(load_request, due);
+}
+
+Task<bool> LoadWorker::exchange(LoadRequest load_request, Instant due) {
+  const InFlight counted(*this);
+  record_start(due);
+
+  RequestResult result;
+  auto link = take_idle();
+  bool reused = link != nullptr;
+  for (;;) {
+    if (!link) {
+      auto connected = co_await connect();
+      if (!connected) {
+        result.fail(connected.error(), false);
+        break;
+      }
+      link = std::move(*connected);
+    }
+    auto got = co_await send_once(*link, load_request, due);
+    result = std::move(got);
+    if (!reused || !result.not_processed) break;
+    link = nullptr;  // the server had closed it while it was idle: nobody saw this request
+    reused = false;
+  }
+  result.end = Clock::now();
+  record_result(load_request, due, result);
+  const bool succeeded = result.kind.empty();
+  if (link) keep_idle(std::move(link));
+  co_return succeeded;
+}
+
+Task<LoadWorker::RequestResult> LoadWorker::send_once(Link& link, const LoadRequest& load_request,
+                                                      Instant due) {
+  RequestResult result;
+  Request request{.method = "POST",
+                  .authority = plan_.target.authority,
+                  .path = plan_.target.completions_path,
+                  .body = make_body(plan_.generator->body(load_request))};
+  request.fields.add("user-agent", "evenkeel-load", FieldId::user_agent);
+  request.fields.add("accept", plan_.options.stream ? "text/event-stream" : "application/json",
+                     FieldId::accept);
+  request.fields.add("content-type", "application/json", FieldId::content_type);
+  set_headers(plan_.options.headers, request);
+
+  auto response = co_await link.send(request);
+  if (!response) {
+    result.not_processed = response.error().not_processed || response.error().idle_close_race;
+    result.fail(response.error(), false);
+    co_return result;
+  }
+  result.backend = response->fields.value("x-evenkeel-backend").value_or("");
+  if (response->status < 200 || response->status > 299) {
+    result.reason = response->fields.value("x-evenkeel-reason").value_or("");
+    const std::string kind = "status_" + std::to_string(response->status);
+    co_await read_error_body(response->body.get(), result);
+    result.fail(kind, std::exchange(result.example, {}));
+  } else if (!response->body) {
+    result.fail("truncated", "an answer without a body");
+  } else if (plan_.options.stream) {
+    co_await read_stream(*response->body, due, result);
+  } else {
+    co_await read_complete(*response->body, result);
+  }
+  co_return result;
+}
+
+Task<void> LoadWorker::read_stream(Body& body, Instant due, RequestResult& result) {
+  StreamParser parser;
+  for (bool last = false; !last;) {
+    auto chunk = co_await body.read();
+    if (!chunk) {
+      result.fail(chunk.error(), true);
+      break;
+    }
+    last = chunk->last;
+    const unsigned events = parser.feed(chunk->bytes);
+    if (events != 0) record_content(events, due, result);
+  }
+  result.output_tokens = parser.content_events();
+  result.use(parser.usage());
+  if (!parser.error().empty()) {
+    result.kind.clear();  // says more than the end that follows it
+    result.fail("stream_error", parser.error());
+  } else if (!parser.done()) {
+    result.fail("truncated", "ended without [DONE], after " +
+                                 std::to_string(parser.content_events()) + " events with text");
+  }
+}
+
+Task<void> LoadWorker::read_complete(Body& body, RequestResult& result) {
+  std::string text;
+  for (bool last = false; !last;) {
+    auto chunk = co_await body.read();
+    if (!chunk) {
+      result.fail(chunk.error(), true);
+      co_return;
+    }
+    last = chunk->last;
+    if (text.size() + chunk->bytes.size() <= max_response_bytes_kept) text += chunk->bytes;
+  }
+  result.use(parse_usage(text));
+}
+
+Task<void> LoadWorker::read_error_body(Body* body, RequestResult& result) {
+  std::size_t size = 0;
+  for (bool last = body == nullptr; !last && size < max_error_bytes_read;) {
+    auto chunk = co_await body->read();
+    if (!chunk) co_return;
+    last = chunk->last;
+    size += chunk->bytes.size();
+    if (result.example.size() < max_error_bytes_kept) result.example += chunk->bytes;
+  }
+}
+
+Task<Result<std::unique_ptr<Link>>> LoadWorker::connect() {
+  const LoadOptions& options = plan_.options;
+  const auto& endpoints = plan_.target.endpoints;
+  Error error;
+  for (std::size_t attempt = 0; attempt < endpoints.size(); ++attempt) {
+    const std::size_t at = (preferred_endpoint_ + attempt) % endpoints.size();
+    auto fd = co_await dial(loop_, endpoints[at], Clock::now() + options.connect_timeout);
+    if (!fd) {
+      error = std::move(fd.error());
+      continue;
+    }
+    preferred_endpoint_ = at;
+    {
+      const std::lock_guard lock(window_mutex_);
+      ++window_.connections;
+    }
+    co_return make_http1_link(
+        std::make_unique<Socket>(loop_, *fd),
+        {.first_byte_timeout = options.timeout, .idle_timeout = options.timeout});
+  }
+  co_return error;
+}
+
+std::unique_ptr<Link> LoadWorker::take_idle() {
+  while (!idle_.empty()) {
+    auto link = std::move(idle_.back());
+    idle_.pop_back();
+    if (!link->alive(false)) continue;
+    const std::lock_guard lock(window_mutex_);
+    ++window_.reused;
+    return link;
+  }
+  return nullptr;
+}
+
+void LoadWorker::keep_idle(std::unique_ptr<Link> link) {
+  if (link->available_capacity() == 0) return;
+  idle_.push_back(std::move(link));
+  // The front ones have been idle for longest: look at one each time, so that those which their
+  // server has closed do not pile up.
+  if (!idle_.front()->alive(false)) idle_.pop_front();
+}
+
+void LoadWorker::record_start(Instant due) {
+  const Instant started = Clock::now();
+  drain_.arm(loop_, started + plan_.options.drain);
+  const std::lock_guard lock(window_mutex_);
+  ++window_.started;
+  if (!plan_.open_loop()) return;
+  window_.lateness.add(started - due);
+  if (started - due > late_start_threshold) ++window_.late_starts;
+}
+
+void LoadWorker::record_content(unsigned events, Instant due, RequestResult& result) {
+  const Instant now = Clock::now();
+  const std::lock_guard lock(window_mutex_);
+  if (result.content_events == 0) {
+    result.first_content_at = now;
+    window_.ttft.add(now - due);
+  } else {
+    window_.inter_token_latency.add(now - result.last_content_at);
+  }
+  for (unsigned i = 1; i < events; ++i)
+    window_.inter_token_latency.add(Duration::zero());  // came together
+  result.content_events += events;
+  result.last_content_at = now;
+  window_.output_tokens += events;
+}
+
+void LoadWorker::record_result(const LoadRequest& load_request, Instant due,
+                               const RequestResult& result) {
+  const std::lock_guard lock(window_mutex_);
+  window_.elapsed = result.end - plan_.start;
+  if (result.output_tokens > result.content_events) {  // the events themselves are counted already
+    window_.output_tokens += result.output_tokens - result.content_events;
+  }
+  if (!result.backend.empty()) {
+    BackendResults& share = window_.backends[result.backend];
+    ++share.answered;
+    if (result.content_events != 0) share.ttft.add(result.first_content_at - due);
+  }
+  if (!result.kind.empty()) {
+    ++window_.failed;
+    window_.add_failure(result.kind, result.example);
+    if (!result.reason.empty()) ++window_.reasons[result.reason];
+    return;
+  }
+  ++window_.succeeded;
+  window_.prompt_tokens += load_request.prompt_tokens;
+  window_.cached_tokens += result.cached_tokens;
+  window_.e2e_latency.add(result.end - due);
+  if (result.content_events > 1 && result.output_tokens > 1) {
+    window_.tpot.add((result.last_content_at - result.first_content_at) /
+                     static_cast<Duration::rep>(result.output_tokens - 1));
+  }
+}
+
+}  // namespace evenkeel

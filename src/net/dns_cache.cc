@@ -1,0 +1,173 @@
+#include "evenkeel/net/dns_cache.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "evenkeel/base/log.h"
+
+namespace evenkeel {
+namespace {
+
+/// Until a question that nobody could answer is put again: doubled each time.
+constexpr Duration min_retry_delay = std::chrono::milliseconds(500);
+/// Of one name: as many backends, each with its checks and its links.
+constexpr std::size_t max_addresses = 1024;
+/// How often in a row it has to be said that a name has no address any more.
+constexpr int empty_answers_required = 3;
+constexpr Duration max_retry_delay = std::chrono::seconds(10);
+/// Name servers there are that never answer one of the two questions (RFC 8305, 3).
+constexpr Duration resolution_delay = std::chrono::milliseconds(100);
+
+std::vector<Endpoint> sorted(std::vector<Endpoint> addresses) {
+  std::sort(addresses.begin(), addresses.end(),
+            [](const Endpoint& a, const Endpoint& b) { return a.text() < b.text(); });
+  return addresses;
+}
+
+}  // namespace
+
+/// What is known of one family of a host: it is asked for, found and lost by itself.
+struct DnsCache::FamilyRecord {
+  Resolver::Family family;
+  std::vector<Endpoint> addresses;  // sorted: name servers shuffle. Ports are 0
+  Duration refresh_after{};         // until it is asked for again
+  bool known = false;               // somebody has answered
+  int empty_answers = 0;            // "there is none", in a row, of what had some
+  bool resolved = false;            // the first question is over
+  Task<void> refreshing;
+};
+
+struct DnsCache::Entry {
+  bool found() const { return !v4.addresses.empty() || !v6.addresses.empty(); }
+  bool known() const { return v4.known && v6.known; }
+  /// Everything is known that can be waited for.
+  bool resolved(Instant now) const {
+    return (v4.resolved && v6.resolved) || (found() && now >= resolution_delay_ends);
+  }
+
+  std::string host;
+  FamilyRecord v4{.family = Resolver::Family::v4};
+  FamilyRecord v6{.family = Resolver::Family::v6};
+  Instant resolution_delay_ends{};  // with the other family, once one has addresses
+  bool in_use = false;              // somebody went on with what was known
+};
+
+DnsCache::DnsCache(Loop& loop, const DnsConfig& config, std::uint64_t seed,
+                   std::function<void()> changed)
+    : loop_(loop),
+      resolver_(loop, config.servers),
+      rng_(seed),
+      min_ttl_(config.min_ttl),
+      max_ttl_(config.max_ttl),
+      changed_(std::move(changed)),
+      resolved_(loop) {}
+
+DnsCache::~DnsCache() = default;
+
+void DnsCache::set_ttl_limits(milliseconds min_ttl, milliseconds max_ttl) {
+  min_ttl_ = min_ttl;
+  max_ttl_ = std::max(min_ttl, max_ttl);
+}
+
+void DnsCache::set_hosts(const std::set<std::string>& hosts) {
+  std::erase_if(entries_, [&](const auto& each) { return !hosts.contains(each.first); });
+  for (const std::string& host : hosts) {
+    if (parse_ip(host) || entries_.contains(host)) continue;
+    auto& entry = entries_[host];
+    entry = std::make_unique<Entry>();
+    entry->host = host;
+    entry->v4.refreshing = refresh(*entry, entry->v4, entry->v6);
+    entry->v6.refreshing = refresh(*entry, entry->v6, entry->v4);
+  }
+}
+
+Task<void> DnsCache::refresh(Entry& entry, FamilyRecord& record, const FamilyRecord& other) {
+  Duration retry_delay = min_retry_delay;
+  while (true) {
+    auto answer = co_await resolver_.lookup(entry.host, 0, record.family);
+    if (answer) {
+      retry_delay = min_retry_delay;
+      take(entry, record, other, *answer);
+    } else {
+      if (!record.resolved && !entry.found()) log::warning(answer.error().detail);
+      record.refresh_after = retry_delay;
+      retry_delay = std::min(2 * retry_delay, max_retry_delay);
+    }
+    record.resolved = true;
+    resolved_.raise();
+    // Many names that were asked for together shall not be for ever.
+    const double share = 1 + 0.1 * rng_.unit();
+    co_await loop_.sleep_for(std::chrono::duration_cast<Duration>(record.refresh_after * share));
+  }
+}
+
+void DnsCache::take(Entry& entry, FamilyRecord& record, const FamilyRecord& other,
+                    Resolver::Answer& answer) {
+  auto addresses = sorted(std::move(answer.addresses));
+  if (addresses.size() > max_addresses) {
+    if (record.addresses.size() < max_addresses) {
+      log::warning("the host name '" + entry.host + "' has " + std::to_string(addresses.size()) +
+                   " addresses; the first " + std::to_string(max_addresses) + " are used");
+    }
+    addresses.resize(max_addresses);
+  }
+  // A name server that has just started, or a zone that is being loaded, denies everything for a
+  // moment; a pool that has really gone fails its checks.
+  const bool newly_empty = addresses.empty() && !record.addresses.empty();
+  record.empty_answers = newly_empty ? record.empty_answers + 1 : 0;
+  if (newly_empty && record.empty_answers < empty_answers_required) {
+    record.refresh_after = min_ttl_;
+    return;
+  }
+  record.empty_answers = 0;
+  const bool first = !record.known;
+  const bool changed = addresses != record.addresses;
+  if (!entry.found() && !addresses.empty()) {
+    entry.resolution_delay_ends = loop_.now() + resolution_delay;
+  }
+  if (!addresses.empty()) {
+    record.refresh_after = std::clamp<Duration>(answer.ttl, min_ttl_, max_ttl_);
+  } else {
+    // What has no address may get one any moment; most names have none of one family.
+    record.refresh_after = other.addresses.empty() ? Duration(min_ttl_) : other.refresh_after;
+  }
+  record.addresses = std::move(addresses);
+  record.known = true;
+  if (!entry.found() && entry.known() && (changed || first)) {
+    log::warning("the host name '" + entry.host + "' has no address");
+  }
+  if (changed && entry.in_use) changed_();
+}
+
+Task<void> DnsCache::resolved(Instant deadline) {
+  while (true) {
+    const Instant now = loop_.now();
+    Instant next = deadline;
+    bool all = true;
+    for (const auto& [host, entry] : entries_) {
+      if (entry->in_use || entry->resolved(now)) continue;
+      all = false;
+      if (entry->found()) next = std::min(next, entry->resolution_delay_ends);
+    }
+    if (all || now >= deadline) break;
+    auto wake = co_await resolved_.wait(next);
+    static_cast<void>(wake);
+  }
+  for (auto& [host, entry] : entries_) entry->in_use = true;
+}
+
+std::vector<Endpoint> DnsCache::find(const Address& address) const {
+  std::vector<Endpoint> addresses;
+  if (const auto found = entries_.find(address.host); found != entries_.end()) {
+    const Entry& entry = *found->second;
+    addresses = entry.v4.addresses;
+    addresses.insert(addresses.end(), entry.v6.addresses.begin(), entry.v6.addresses.end());
+  } else if (parse_ip(address.host)) {
+    auto literal = resolve(address.host, address.port);
+    if (literal) addresses = std::move(*literal);
+  }
+  for (Endpoint& each : addresses) each.set_port(address.port);
+  return addresses;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,214 @@
+#include "server/worker_listener.h"
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "evenkeel/base/buffer.h"
+#include "evenkeel/net/proxy_header.h"
+#include "server/worker.h"
+
+namespace evenkeel {
+namespace {
+
+/// A handshake costs a hundred times what a request does: beyond this many at a time, newcomers are
+/// closed rather than everybody kept waiting.
+constexpr unsigned max_pending_handshakes = 1024;
+
+constexpr std::string_view plaintext_on_tls_response =
+    "HTTP/1.1 400 Bad Request\r\n"
+    "content-type: text/plain; charset=utf-8\r\n"
+    "content-length: 21\r\n"
+    "connection: close\r\n"
+    "\r\n"
+    "this port speaks TLS\n";
+
+std::vector<Cidr> cidrs_of(const std::vector<Network>& networks) {
+  std::vector<Cidr> cidrs;
+  for (const Network& network : networks) {
+    auto cidr = Cidr::parse(network.text);  // was checked with the file
+    if (cidr) cidrs.push_back(*cidr);
+  }
+  return cidrs;
+}
+
+bool any_contains(const std::vector<Cidr>& networks, const Endpoint& peer) {
+  return std::any_of(networks.begin(), networks.end(),
+                     [&](const Cidr& network) { return network.contains(peer); });
+}
+
+/// Ends a connection so that its last words arrive: closing on unread bytes would take them away.
+Task<void> send_and_close(std::unique_ptr<Socket> socket, std::string_view response) {
+  constexpr int max_reads = 16;
+  socket->write_now(response);
+  socket->shutdown_write();
+  const Instant deadline = socket->loop().now() + std::chrono::seconds(1);
+  const Block block = Block::take(Block::small);
+  for (int reads = 0; reads < max_reads; ++reads) {
+    const auto got = socket->read_some(block.data(), block.size());
+    if (got.got == Socket::ReadStatus::bytes) continue;
+    if (got.got != Socket::ReadStatus::would_block) co_return;
+    auto wake = co_await socket->watch().until_readable(deadline);
+    if (wake == Wake::expired) co_return;
+  }
+}
+
+FrontendOptions options_of(const ListenerConfig& config) {
+  FrontendOptions options{.listener = config.name,
+                          .header_timeout = config.timeouts.header,
+                          .idle_timeout = config.timeouts.idle,
+                          .body_timeout = config.timeouts.body,
+                          .write_timeout = config.timeouts.write,
+                          .header_bytes = config.limits.header_bytes,
+                          .header_fields = config.limits.header_fields,
+                          .uri_bytes = config.limits.uri_bytes,
+                          .body_bytes = config.limits.body_bytes,
+                          .abort_on_half_close = config.half_close == HalfClose::abort,
+                          .streams = config.limits.max_streams,
+                          .trusted_proxies = cidrs_of(config.trusted_proxies)};
+  return options;
+}
+
+}  // namespace
+
+WorkerListener::WorkerListener(Worker& worker, std::uint32_t number, const ListenerConfig& config)
+    : worker_(worker), number_(number), tls_(worker.plan()->tls_of(config.name)) {
+  settings_.push_back(make_settings(config));
+}
+
+WorkerListener::~WorkerListener() = default;
+
+WorkerListener::ListenerSettings WorkerListener::make_settings(const ListenerConfig& config) const {
+  return {.options = options_of(config),
+          .proxy_protocol_sources = cidrs_of(config.proxy_protocol),
+          .handshake_timeout = config.timeouts.handshake,
+          .max_connections = config.limits.max_connections,
+          .index = worker_.metrics_registry().label_index().listener(config.name)};
+}
+
+void WorkerListener::open(int fd) {
+  listener_ = std::make_unique<Listener>(
+      worker_.loop(), fd,
+      [this](int accepted, const Endpoint& peer) { worker_.accepted(*this, accepted, peer); },
+      [this] { worker_.descriptors_exhausted(); });
+}
+
+void WorkerListener::update(const ListenerConfig& config) {
+  settings_.push_back(make_settings(config));
+  drop_unused_settings();
+  tls_ = worker_.plan()->tls_of(config.name);
+}
+
+void WorkerListener::refresh_tls() {
+  auto renewed = retired_ ? nullptr : worker_.plan()->tls_of(name());
+  if (tls_ != nullptr && renewed != nullptr) tls_ = std::move(renewed);
+}
+
+void WorkerListener::drop_unused_settings() {
+  for (auto each = settings_.begin(); std::next(each) != settings_.end();) {
+    each = each->connections == 0 ? settings_.erase(each) : std::next(each);
+  }
+}
+
+void WorkerListener::retire() {
+  // Whoever is in the kernel's queue has been told that he is connected.
+  if (listener_ != nullptr) listener_->accept_pending();
+  listener_.reset();
+  retired_ = true;
+  idle_.wake_all();
+  drain_watchers_.wake_all();
+}
+
+bool WorkerListener::empty() const {
+  return std::all_of(settings_.begin(), settings_.end(),
+                     [](const ListenerSettings& settings) { return settings.connections == 0; });
+}
+
+int WorkerListener::close_idle(int count) {
+  int closed = 0;
+  for (; closed < count && !pending_handshakes_.empty(); ++closed) pending_handshakes_.wake_first();
+  for (; closed < count && !idle_.empty(); ++closed) idle_.wake_first();
+  return closed;
+}
+
+std::shared_ptr<Handler> WorkerListener::plan() { return worker_.plan(); }
+
+void WorkerListener::refused(const Refusal& refusal) { worker_.refused(refusal); }
+
+void WorkerListener::serve(int fd, const Endpoint& peer) {
+  auto socket = Socket::adopt(worker_.loop(), fd);
+  if (socket == nullptr) {
+    worker_.connection_ended();
+    return;
+  }
+  ListenerSettings& settings = settings_.back();
+  ++settings.connections;
+  worker_.worker_metrics().listener(settings.index).opened.add();
+  const bool expects_proxy_header = any_contains(settings.proxy_protocol_sources, peer);
+  if (expects_proxy_header || tls_ != nullptr) {
+    worker_.loop().spawn(begin(settings, std::move(socket), peer, expects_proxy_header, tls_));
+  } else {
+    worker_.loop().spawn(serve_http(std::move(socket), peer, settings.options, *this));
+  }
+}
+
+/// What comes before HTTP: who the client is, then TLS.
+Task<void> WorkerListener::begin(ListenerSettings& settings, std::unique_ptr<Socket> socket,
+                                 Endpoint peer, bool expects_proxy_header,
+                                 std::shared_ptr<const TlsServerContext> tls) {
+  // Until somebody serves the connection, its end is told here.
+  struct CloseGuard {
+    WorkerListener& listener;
+    ListenerSettings& settings;
+    bool dismissed = false;
+    ~CloseGuard() {
+      if (!dismissed) listener.closed(settings.options);
+    }
+  } close_guard{*this, settings};
+  Loop& loop = worker_.loop();
+
+  // Whoever has been at it longest makes room: a newcomer with something to say is through in a
+  // moment, and those who say nothing cannot keep others out.
+  if (pending_handshake_count_ >= max_pending_handshakes && !pending_handshakes_.empty())
+    pending_handshakes_.wake_first();
+  std::optional<PendingHandshake> pending(std::in_place, *this, socket->watch());
+  if (expects_proxy_header) {
+    auto named =
+        co_await read_proxy_header(*socket, peer, loop.now() + settings.options.header_timeout);
+    if (!named) co_return;
+    peer = *named;
+  }
+  if (tls != nullptr) {
+    auto& counters = worker_.worker_metrics().listener(settings.index).handshakes;
+    const auto count = [&counters](TlsOutcome outcome) {
+      counters[static_cast<std::size_t>(outcome)].add();
+    };
+    auto secured =
+        co_await socket->accept_tls(std::move(tls), loop.now() + settings.handshake_timeout);
+    count(pending->evicted ? TlsOutcome::overload : socket->tls_outcome());
+    if (pending->evicted) co_return;
+    if (!secured) {
+      if (socket->tls_outcome() != TlsOutcome::not_tls) co_return;
+      socket->discard_tls();
+      pending.reset();
+      co_await send_and_close(std::move(socket), plaintext_on_tls_response);
+      co_return;
+    }
+  }
+  close_guard.dismissed = true;
+  pending.reset();
+  // Not awaited: what was needed to begin would stay as long as the connection.
+  loop.spawn(serve_http(std::move(socket), peer, settings.options, *this));
+}
+
+void WorkerListener::closed(const FrontendOptions& options) {
+  const auto settings =
+      std::find_if(settings_.begin(), settings_.end(),
+                   [&](const ListenerSettings& each) { return &each.options == &options; });
+  --settings->connections;
+  worker_.worker_metrics().listener(settings->index).closed.add();
+  worker_.connection_ended();
+}
+
+}  // namespace evenkeel

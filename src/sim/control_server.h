@@ -1,0 +1,45 @@
+// One listener to ask and tell all simulated servers of a process: it stays when they refuse.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "evenkeel/base/loop.h"
+#include "evenkeel/http/message.h"
+#include "evenkeel/net/listener.h"
+#include "evenkeel/wire/frontend.h"
+#include "sim/simulated_server.h"
+
+namespace evenkeel {
+
+/// Thread: its loop's; the servers may live on other loops.
+class ControlServer final : public Handler, public FrontendCallbacks {
+ public:
+  /// Listens on `fd`. The servers outlive it.
+  ControlServer(Loop& loop, std::vector<SimulatedServer*> servers, int fd);
+
+  /// No new connections; to be called before the loop ends, which ends the others.
+  void close() { listener_.reset(); }
+
+  std::shared_ptr<Handler> plan() override { return {std::shared_ptr<void>(), this}; }
+  void refused(const Refusal&) override {}
+  bool draining() const override { return false; }
+  WaiterList& idle_connections() override { return idle_; }
+  void closed(const FrontendOptions&) override {}
+  Task<Result<Response>> handle(Request& request) override;
+
+ private:
+  using Query = std::function<Result<std::string>(SimulatedServer&)>;
+  Task<Result<Response>> query_servers(Query query, std::string server);
+
+  Loop& loop_;
+  std::vector<SimulatedServer*> servers_;
+  FrontendOptions frontend_;
+  WaiterList idle_;
+  std::optional<Listener> listener_;
+};
+
+}  // namespace evenkeel

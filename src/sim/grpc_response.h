@@ -1,0 +1,77 @@
+// The two kinds of gRPC calls that a simulated server answers: one request and one response, and a
+// stream of each.
+#pragma once
+
+#include <functional>
+#include <list>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "evenkeel/base/loop.h"
+#include "evenkeel/base/task.h"
+#include "evenkeel/http/grpc.h"
+#include "evenkeel/http/message.h"
+
+namespace evenkeel {
+
+/// How a call, or one request of a stream, fails.
+struct GrpcError {
+  GrpcStatus status = GrpcStatus::internal;
+  std::string message;
+};
+
+template <class T>
+using GrpcResult = std::variant<T, GrpcError>;
+
+/// The one message of a call that has one. Errors are those of its framing, and of its client.
+Task<Result<std::string>> read_unary_message(Request& request);
+
+/// A response of one message.
+Response grpc_unary_response(std::string_view message);
+Response grpc_error_response(const GrpcError& failure);
+
+/// Where the responses of a stream go.
+class GrpcStreamWriter {
+ public:
+  virtual ~GrpcStreamWriter() = default;
+  virtual void write(std::string_view message) = 0;
+  /// Ends the whole stream, after what was said.
+  virtual void fail(GrpcError failure) = 0;
+};
+
+/// Answers one message of a stream; may take its time, while others are being answered.
+/// The sink outlives the task.
+using MessageHandler = std::function<Task<void>(std::string message, GrpcStreamWriter& writer)>;
+
+/// The response to a stream of requests. `requests` null: there is none; it outlives the response.
+Response grpc_stream_response(Loop& loop, Body* requests, MessageHandler handler);
+
+/// A stream of requests, each answered by a task of its own, as the body of the response. Ends when
+/// its client has sent the last one and all are answered. Dropping it drops what is unanswered.
+class GrpcResponseStream final : public Body, private GrpcStreamWriter {
+ public:
+  GrpcResponseStream(Loop& loop, Body* requests, MessageHandler handler);
+  Task<Result<Chunk>> read() override;
+
+ private:
+  void write(std::string_view message) override;
+  void fail(GrpcError failure) override;
+  Task<void> read_requests();
+  Task<void> answer(std::string message);
+  Chunk end();
+
+  Body* requests_;
+  MessageHandler handler_;
+  Signal changed_;
+  std::string pending_;
+  std::string sending_;
+  Fields trailers_;
+  std::optional<GrpcError> failure_;
+  bool requests_done_ = false;
+  std::list<Task<void>> active_handlers_;
+  Task<void> reading_;
+};
+
+}  // namespace evenkeel

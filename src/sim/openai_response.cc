@@ -1,0 +1,138 @@
+#include "sim/openai_response.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "evenkeel/inference/json.h"
+
+namespace evenkeel {
+namespace {
+
+std::string usage_object(const Usage& usage) {
+  std::string details = "null";
+  if (usage.cached_tokens) details = fmt::format(R"({{"cached_tokens":{}}})", *usage.cached_tokens);
+  return fmt::format(
+      R"({{"prompt_tokens":{},"total_tokens":{},"completion_tokens":{},"prompt_tokens_details":{}}})",
+      usage.prompt_tokens, usage.prompt_tokens + usage.completion_tokens, usage.completion_tokens,
+      details);
+}
+
+std::string_view stream_object(OpenAiApi api) {
+  return api == OpenAiApi::chat_completions ? "chat.completion.chunk" : "text_completion";
+}
+
+std::string head_of(const CompletionHead& head, std::string_view object) {
+  return fmt::format(R"({{"id":{},"object":"{}","created":{},"model":{},)", json_string(head.id),
+                     object, head.created, json_string(head.model));
+}
+
+}  // namespace
+
+EventTemplate event_template(const CompletionHead& head, std::uint32_t choice) {
+  const std::string begin = fmt::format(R"(data: {}"choices":[{{"index":{},)",
+                                        head_of(head, stream_object(head.api)), choice);
+  if (head.api == OpenAiApi::chat_completions) {
+    const std::string end = R"("},"logprobs":null,"finish_reason":)";
+    return {
+        .opening =
+            begin +
+            R"("delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]})"
+            "\n\n",
+        .before = begin + R"("delta":{"content":")",
+        .after = end + "null}]}\n\n",
+        .after_stop = end + "\"stop\",\"stop_reason\":null}]}\n\n",
+        .after_length = end + "\"length\",\"stop_reason\":null}]}\n\n",
+    };
+  }
+  const std::string end = R"(","logprobs":null,"finish_reason":)";
+  return {
+      .before = begin + R"("text":")",
+      .after = end + "null,\"stop_reason\":null}]}\n\n",
+      .after_stop = end + "\"stop\",\"stop_reason\":null}]}\n\n",
+      .after_length = end + "\"length\",\"stop_reason\":null}]}\n\n",
+  };
+}
+
+EventTemplate kserve_event_template(std::string_view model) {
+  const std::string end = "\"}\n\n";
+  return {.before = fmt::format(R"(data: {{"model_name":{},"model_version":"1","text_output":")",
+                                json_string(model)),
+          .after = end,
+          .after_stop = end,
+          .after_length = end};
+}
+
+std::string usage_event(const CompletionHead& head, const Usage& usage) {
+  return fmt::format("data: {}\"choices\":[],\"usage\":{}}}\n\n",
+                     head_of(head, stream_object(head.api)), usage_object(usage));
+}
+
+std::string completion_body(const CompletionHead& head, const std::vector<ChoiceText>& choices,
+                            const Usage& usage) {
+  const bool chat = head.api == OpenAiApi::chat_completions;
+  std::string body = head_of(head, chat ? "chat.completion" : "text_completion") + "\"choices\":[";
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    if (i > 0) body += ',';
+    body += fmt::format("{{\"index\":{},", i);
+    if (chat) {
+      body += R"("message":{"role":"assistant","content":)";
+      append_json_string(body, choices[i].text);
+      body += R"(,"refusal":null,"tool_calls":[]})";
+    } else {
+      body += "\"text\":";
+      append_json_string(body, choices[i].text);
+    }
+    body += fmt::format(R"(,"logprobs":null,"finish_reason":"{}","stop_reason":null}})",
+                        choices[i].finished_stop ? "stop" : "length");
+  }
+  body += fmt::format(R"(],"usage":{}}})", usage_object(usage));
+  return body;
+}
+
+std::string embeddings_body(const CompletionHead& head,
+                            const std::vector<std::vector<float>>& vectors, bool as_base64,
+                            const Usage& usage) {
+  std::string body = head_of(head, "list") + "\"data\":[";
+  for (std::size_t i = 0; i < vectors.size(); ++i) {
+    if (i > 0) body += ',';
+    body += fmt::format(R"({{"index":{},"object":"embedding","embedding":)", i);
+    if (as_base64) {
+      const auto* bytes = reinterpret_cast<const char*>(vectors[i].data());  // little-endian floats
+      body += '"' + base64({bytes, vectors[i].size() * sizeof(float)}) + '"';
+    } else {
+      body += fmt::format("[{}]", fmt::join(vectors[i], ","));
+    }
+    body += '}';
+  }
+  body += fmt::format(R"(],"usage":{}}})", usage_object(usage));
+  return body;
+}
+
+std::string models_body(std::string_view model, std::string_view owner, std::int64_t created,
+                        std::uint32_t max_model_tokens) {
+  const std::string name = json_string(model);
+  return fmt::format(
+      R"({{"object":"list","data":[{{"id":{},"object":"model","created":{},"owned_by":{},"root":{},)"
+      R"("parent":null,"max_model_len":{},"permission":[]}}]}})",
+      name, created, json_string(owner), name, max_model_tokens);
+}
+
+std::string base64(std::string_view bytes) {
+  constexpr char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string out;
+  out.reserve((bytes.size() + 2) / 3 * 4);
+  for (std::size_t at = 0; at < bytes.size(); at += 3) {
+    const std::size_t left = std::min<std::size_t>(3, bytes.size() - at);
+    std::uint32_t group = 0;
+    for (std::size_t i = 0; i < 3; ++i) {
+      group = group << 8 | (i < left ? static_cast<unsigned char>(bytes[at + i]) : 0u);
+    }
+    for (std::size_t i = 0; i < 4; ++i) {
+      out += i <= left ? letters[(group >> (18 - 6 * i)) & 63] : '=';
+    }
+  }
+  return out;
+}
+
+}  // namespace evenkeel

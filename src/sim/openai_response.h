@@ -1,0 +1,59 @@
+// The words of OpenAI's answers, as vLLM writes them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "evenkeel/inference/openai_request.h"
+
+namespace evenkeel {
+
+/// What all parts of one answer have in common.
+struct CompletionHead {
+  OpenAiApi api = OpenAiApi::chat_completions;
+  std::string id;
+  std::int64_t created = 0;
+  std::string model;
+};
+
+struct Usage {
+  std::uint64_t prompt_tokens = 0;
+  std::uint64_t completion_tokens = 0;
+  std::optional<std::uint64_t> cached_tokens;  ///< nothing: not told
+};
+
+/// The server-sent events of one choice, ready but for the word: a token costs three appends.
+struct EventTemplate {
+  std::string opening;  ///< before the first token
+  std::string before;   ///< a word, and behind it one of:
+  std::string after;
+  std::string after_stop;    ///< it was the last: it ended by itself
+  std::string after_length;  ///< it was the last: it came to max_tokens
+};
+
+EventTemplate event_template(const CompletionHead& head, std::uint32_t choice);
+/// Triton's `generate_stream`.
+EventTemplate kserve_event_template(std::string_view model);
+std::string usage_event(const CompletionHead& head, const Usage& usage);
+inline constexpr std::string_view done_event = "data: [DONE]\n\n";
+
+struct ChoiceText {
+  std::string text;
+  bool finished_stop = false;  ///< by itself
+};
+/// The body of an answer that is not streamed.
+std::string completion_body(const CompletionHead& head, const std::vector<ChoiceText>& choices,
+                            const Usage& usage);
+std::string embeddings_body(const CompletionHead& head,
+                            const std::vector<std::vector<float>>& vectors, bool base64,
+                            const Usage& usage);
+std::string models_body(std::string_view model, std::string_view owner, std::int64_t created,
+                        std::uint32_t max_model_tokens);
+
+std::string base64(std::string_view bytes);
+
+}  // namespace evenkeel

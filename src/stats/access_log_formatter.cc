@@ -1,0 +1,306 @@
+#include "evenkeel/stats/access_log_formatter.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+
+namespace evenkeel {
+namespace {
+
+// The longest form of each value, between its quotes. Their sum is what AccessLogBuffer must hold.
+constexpr std::size_t max_request_id_bytes = 128;
+constexpr std::size_t max_client_bytes = 64;
+constexpr std::size_t max_listener_bytes = 96;
+constexpr std::size_t max_protocol_bytes = 16;
+constexpr std::size_t max_method_bytes = 32;
+constexpr std::size_t max_host_bytes = 255;
+constexpr std::size_t max_path_bytes = 2048;
+constexpr std::size_t max_route_bytes = 255;
+constexpr std::size_t max_pool_bytes = 128;
+constexpr std::size_t max_backend_bytes = 255;
+constexpr std::size_t max_reason_bytes = 48;
+constexpr std::size_t max_keys_and_numbers_bytes = 640;
+static_assert(max_request_id_bytes + max_client_bytes + max_listener_bytes + max_protocol_bytes +
+                  max_method_bytes + max_host_bytes + max_path_bytes + max_route_bytes +
+                  max_pool_bytes + max_backend_bytes + max_reason_bytes +
+                  max_keys_and_numbers_bytes <=
+              std::tuple_size_v<AccessLogBuffer>);
+
+/// Cannot stand in a JSON string as it is (a control, '"', '\\'), is DEL, or must be looked at as
+/// UTF-8.
+constexpr bool special(char byte) {
+  const auto code = static_cast<unsigned char>(byte);
+  return code < 0x20 || code >= 0x7f || byte == '"' || byte == '\\';
+}
+
+/// Sixteen bytes in a register (a vector extension of g++ and clang, on every processor).
+using ByteVector [[gnu::vector_size(16)]] = signed char;
+using WordVector [[gnu::vector_size(16)]] = std::uint64_t;
+
+/// One of the sixteen is special. As signed numbers, what is above 0x7f is below 0x20 too.
+bool special(ByteVector bytes) {
+  const auto found = (bytes < 0x20) | (bytes == 0x7f) | (bytes == '"') | (bytes == '\\');
+  const auto halves = reinterpret_cast<WordVector>(found);
+  return (halves[0] | halves[1]) != 0;
+}
+
+bool special(std::uint64_t one, std::uint64_t other) {
+  return special(reinterpret_cast<ByteVector>(WordVector{one, other}));
+}
+
+template <class Word>
+Word copy_word(char* to, const char* from) {
+  Word word;
+  std::memcpy(&word, from, sizeof word);
+  std::memcpy(to, &word, sizeof word);
+  return word;
+}
+
+/// Copies, in words of which the last two may overlap; false as soon as something special was met.
+inline bool copy_plain(char* to, const char* from, std::size_t size) {
+  if (size >= 16) {
+    for (std::size_t i = 0; i + 16 < size; i += 16) {
+      if (special(copy_word<ByteVector>(to + i, from + i))) return false;
+    }
+    return !special(copy_word<ByteVector>(to + size - 16, from + size - 16));
+  }
+  if (size >= 8) {
+    const auto front = copy_word<std::uint64_t>(to, from);
+    const auto back = copy_word<std::uint64_t>(to + size - 8, from + size - 8);
+    return !special(front, back);
+  }
+  if (size >= 4) {
+    const std::uint64_t front = copy_word<std::uint32_t>(to, from);
+    const std::uint64_t back = copy_word<std::uint32_t>(to + size - 4, from + size - 4);
+    return !special(front << 32 | back, front << 32 | back);
+  }
+  for (std::size_t i = 0; i < size; ++i) {
+    if (special(from[i])) return false;
+    to[i] = from[i];
+  }
+  return true;
+}
+
+/// Length of the well-formed UTF-8 sequence of two to four bytes at the beginning (Unicode 15,
+/// table 3-7); 0 where there is none, or where it is a C1 control, which terminals obey.
+std::size_t utf8_sequence(std::string_view bytes) {
+  const auto at = [&](std::size_t i) { return static_cast<unsigned char>(bytes[i]); };
+  const auto continues = [&](std::size_t i, unsigned low = 0x80, unsigned high = 0xbf) {
+    return i < bytes.size() && at(i) >= low && at(i) <= high;
+  };
+  const unsigned lead = at(0);
+  if (lead == 0xc2) return continues(1, 0xa0) ? 2 : 0;
+  if (lead > 0xc2 && lead <= 0xdf) return continues(1) ? 2 : 0;
+  if (lead >= 0xe0 && lead <= 0xef) {
+    const unsigned low = lead == 0xe0 ? 0xa0 : 0x80;
+    const unsigned high = lead == 0xed ? 0x9f : 0xbf;
+    return continues(1, low, high) && continues(2) ? 3 : 0;
+  }
+  if (lead >= 0xf0 && lead <= 0xf4) {
+    const unsigned low = lead == 0xf0 ? 0x90 : 0x80;
+    const unsigned high = lead == 0xf4 ? 0x8f : 0xbf;
+    return continues(1, low, high) && continues(2) && continues(3) ? 4 : 0;
+  }
+  return 0;
+}
+
+/// One unit of an escaped string: what to write, and how many bytes it stands for.
+struct Unit {
+  std::array<char, 6> bytes;
+  std::size_t size;
+  std::size_t taken;
+};
+
+Unit escape(std::string_view rest) {
+  const char byte = rest[0];
+  if (!special(byte)) return {{byte}, 1, 1};
+  if (byte == '"' || byte == '\\') return {{'\\', byte}, 2, 1};
+  if (const std::size_t size = utf8_sequence(rest)) {
+    Unit unit{{}, size, size};
+    std::memcpy(unit.bytes.data(), rest.data(), size);
+    return unit;
+  }
+  constexpr char digits[] = "0123456789abcdef";
+  const auto code = static_cast<unsigned char>(byte);
+  return {{'\\', 'u', '0', '0', digits[code >> 4], digits[code & 15]}, 6, 1};
+}
+
+template <std::size_t N>
+char* put(char* at, const char (&literal)[N]) {
+  std::memcpy(at, literal, N - 1);
+  return at + N - 1;
+}
+
+/// Escapes at most `room` bytes. Returns the end, as all that follow.
+char* put_escaped(char* at, std::string_view value, std::size_t capacity) {
+  const char* const last = at + capacity;
+  char* cut = at;  // the last place from which "..." still fits
+  while (!value.empty()) {
+    const Unit unit = escape(value);
+    if (unit.size > static_cast<std::size_t>(last - at)) return put(cut, "...");
+    if (last - at >= 3) cut = at;
+    std::memcpy(at, unit.bytes.data(), unit.size);
+    at += unit.size;
+    value.remove_prefix(unit.taken);
+  }
+  return at;
+}
+
+/// A quoted string of at most `room` bytes between its quotes; null when empty.
+char* put_string(char* at, std::string_view value, std::size_t capacity) {
+  if (value.empty()) return put(at, "null");
+  *at++ = '"';
+  if (value.size() <= capacity && copy_plain(at, value.data(), value.size())) [[likely]] {
+    at += value.size();
+  } else if (value.size() > capacity && copy_plain(at, value.data(), capacity - 3)) {
+    at = put(at + capacity - 3, "...");
+  } else {
+    at = put_escaped(at, value, capacity);
+  }
+  *at = '"';
+  return at + 1;
+}
+
+char* put_number(char* at, std::uint64_t value) { return std::to_chars(at, at + 20, value).ptr; }
+
+char* put_digits(char* at, unsigned value, std::size_t count) {
+  for (std::size_t i = count; i-- > 0; value /= 10) at[i] = static_cast<char>('0' + value % 10);
+  return at + count;
+}
+
+char* put_milliseconds(char* at, Duration duration) {
+  using Micros = std::chrono::duration<std::uint64_t, std::micro>;
+  if (duration <= Duration::zero()) return put(at, "0.000");
+  const std::uint64_t micros = std::chrono::duration_cast<Micros>(duration).count();
+  at = put_number(at, micros / 1000);
+  *at = '.';
+  return put_digits(at + 1, static_cast<unsigned>(micros % 1000), 3);
+}
+
+/// Appends to a line. What it is given fits: see the rooms above.
+class Writer {
+ public:
+  explicit Writer(char* at) : at_(at) {}
+
+  char* end() const { return at_; }
+
+  template <std::size_t N>
+  void text(const char (&literal)[N]) {
+    at_ = put(at_, literal);
+  }
+  void string(std::string_view value, std::size_t capacity) {
+    at_ = put_string(at_, value, capacity);
+  }
+  void date(const std::array<char, 20>& date) {
+    std::memcpy(at_, date.data(), date.size());
+    at_ += date.size();
+  }
+  void number(std::uint64_t value) { at_ = put_number(at_, value); }
+  void digits(unsigned value, std::size_t count) { at_ = put_digits(at_, value, count); }
+  void milliseconds(Duration duration) { at_ = put_milliseconds(at_, duration); }
+  void milliseconds(const std::optional<Duration>& duration) {
+    at_ = duration ? put_milliseconds(at_, *duration) : put(at_, "null");
+  }
+
+ private:
+  char* at_;
+};
+
+std::array<char, 20> date_of(std::chrono::sys_seconds time) {
+  const auto day = std::chrono::floor<std::chrono::days>(time);
+  const std::chrono::year_month_day date(day);
+  const std::chrono::hh_mm_ss clock(time - day);
+  std::array<char, 20> text;
+  Writer writer(text.data());
+  writer.digits(static_cast<unsigned>(static_cast<int>(date.year())), 4);
+  writer.text("-");
+  writer.digits(static_cast<unsigned>(date.month()), 2);
+  writer.text("-");
+  writer.digits(static_cast<unsigned>(date.day()), 2);
+  writer.text("T");
+  writer.digits(static_cast<unsigned>(clock.hours().count()), 2);
+  writer.text(":");
+  writer.digits(static_cast<unsigned>(clock.minutes().count()), 2);
+  writer.text(":");
+  writer.digits(static_cast<unsigned>(clock.seconds().count()), 2);
+  writer.text(".");
+  return text;
+}
+
+}  // namespace
+
+void WallClock::sync() {
+  const Instant now = monotonic_();
+  offset_ =
+      std::chrono::duration_cast<Duration>(now_().time_since_epoch()) - now.time_since_epoch();
+  next_sync_ = now + std::chrono::seconds(1);
+}
+
+std::string_view AccessLogFormatter::format(const AccessLogEntry& entry, AccessLogBuffer& buffer) {
+  const auto micros =
+      std::chrono::floor<std::chrono::microseconds>(entry.time.time_since_epoch()).count();
+  const std::int64_t second = micros / 1'000'000;
+  if (second != second_) {
+    second_ = second;
+    date_ = date_of(std::chrono::sys_seconds(std::chrono::seconds(second)));
+  }
+
+  Writer line(buffer.data());
+  line.text("{\"time\":\"");
+  line.date(date_);
+  line.digits(static_cast<unsigned>(micros % 1'000'000), 6);
+  line.text("Z\",\"request_id\":");
+  line.string(entry.request_id, max_request_id_bytes);
+  line.text(",\"client\":");
+  line.string(entry.client, max_client_bytes);
+  line.text(",\"listener\":");
+  line.string(entry.listener, max_listener_bytes);
+  line.text(",\"protocol\":");
+  line.string(entry.protocol, max_protocol_bytes);
+  line.text(",\"method\":");
+  line.string(entry.method, max_method_bytes);
+  line.text(",\"host\":");
+  line.string(entry.host, max_host_bytes);
+  line.text(",\"path\":");
+  line.string(entry.path, max_path_bytes);
+  line.text(",\"route\":");
+  line.string(entry.route, max_route_bytes);
+  line.text(",\"pool\":");
+  line.string(entry.pool, max_pool_bytes);
+  line.text(",\"backend\":");
+  line.string(entry.backend, max_backend_bytes);
+  line.text(",\"status\":");
+  if (entry.status <= 0) {
+    line.text("null");
+  } else {
+    line.number(static_cast<unsigned>(entry.status));
+  }
+  if (entry.grpc_status) {
+    line.text(",\"grpc_status\":");
+    line.number(*entry.grpc_status);
+  }
+  line.text(",\"reason\":");
+  line.string(entry.reason, max_reason_bytes);
+  line.text(",\"attempts\":");
+  line.number(entry.attempts);
+  line.text(",\"bytes_in\":");
+  line.number(entry.bytes_in);
+  line.text(",\"bytes_out\":");
+  line.number(entry.bytes_out);
+  line.text(",\"duration_ms\":");
+  line.milliseconds(entry.duration);
+  line.text(",\"wait_ms\":");
+  line.milliseconds(entry.waited);
+  line.text(",\"ttfb_ms\":");
+  line.milliseconds(entry.first_byte);
+  line.text(",\"backend_ms\":");
+  line.milliseconds(entry.backend_time);
+  if (entry.aborted) {
+    line.text(",\"aborted\":true}\n");
+  } else {
+    line.text(",\"aborted\":false}\n");
+  }
+  return {buffer.data(), static_cast<std::size_t>(line.end() - buffer.data())};
+}
+
+}  // namespace evenkeel

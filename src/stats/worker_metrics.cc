@@ -1,0 +1,91 @@
+#include "evenkeel/stats/worker_metrics.h"
+
+namespace evenkeel {
+
+StatusCounters::~StatusCounters() {
+  for (auto& status_class : status_classes_) delete status_class.load(std::memory_order_relaxed);
+}
+
+std::uint64_t StatusCounters::value(int status) const {
+  const auto status_class = static_cast<unsigned>(status) / 100 - 1;
+  if (status_class >= status_classes_.size()) return other_.value();
+  const StatusClass* block = status_classes_[status_class].load(std::memory_order_acquire);
+  return block == nullptr ? 0 : (*block)[static_cast<unsigned>(status) % 100].value();
+}
+
+bool StatusCounters::used() const {
+  for (const auto& status_class : status_classes_) {
+    if (status_class.load(std::memory_order_relaxed) != nullptr) return true;
+  }
+  return other_.value() != 0;
+}
+
+StatusCounters::StatusClass* StatusCounters::make(std::size_t status_class) {
+  auto made = std::make_unique<StatusClass>();
+  // Release: a reader that finds the block finds its counters made.
+  status_classes_[status_class].store(made.get(), std::memory_order_release);
+  return made.release();
+}
+
+void WorkerMetrics::count(const RequestRecord& request) {
+  requests(request.route, request.pool).count(request.status);
+  if (request.grpc_status) grpc(request.route, request.pool).count(*request.grpc_status);
+  request_bytes_.add(request.request_bytes);
+  response_bytes_.add(request.response_bytes);
+  if (request.overhead) overhead_.observe(*request.overhead);
+
+  PoolMetrics& metrics = pools_.at(request.pool);
+  metrics.duration.observe(request.duration);
+  if (request.first_byte) metrics.first_byte.observe(*request.first_byte);
+  if (request.pool != 0) metrics.wait.observe(request.waited);
+}
+
+MetricsRegistry::MetricsRegistry(unsigned workers) {
+  metrics_registry_.reserve(workers);
+  for (unsigned i = 0; i < workers; ++i)
+    metrics_registry_.push_back(std::make_unique<WorkerMetrics>());
+}
+
+BackendTotals MetricsRegistry::backend_totals(std::uint32_t index) const {
+  BackendTotals totals;
+  Histogram<request_bounds>().add_to(totals.latency);  // its shape, where no worker has any
+  for (const auto& worker_metrics : metrics_registry_) {
+    const BackendMetrics* metrics = worker_metrics->find_backend(index);
+    if (metrics == nullptr) continue;
+    totals.links_busy += metrics->links_busy.value();
+    totals.links_idle += metrics->links_idle.value();
+    metrics->latency.add_to(totals.latency);
+  }
+  return totals;
+}
+
+std::int64_t MetricsRegistry::in_flight(std::uint32_t pool) const {
+  std::int64_t sum = 0;
+  for (const auto& worker_metrics : metrics_registry_) {
+    if (const PoolMetrics* metrics = worker_metrics->find_pool(pool))
+      sum += metrics->in_flight.value();
+  }
+  return sum;
+}
+
+std::int64_t MetricsRegistry::waiting(std::uint32_t pool) const {
+  std::int64_t sum = 0;
+  for (const auto& worker_metrics : metrics_registry_) {
+    if (const PoolMetrics* metrics = worker_metrics->find_pool(pool))
+      sum += metrics->waiting.value();
+  }
+  return sum;
+}
+
+std::int64_t MetricsRegistry::connections(std::uint32_t listener) const {
+  std::int64_t sum = 0;
+  for (const auto& worker_metrics : metrics_registry_) {
+    const ListenerMetrics* metrics = worker_metrics->find_listener(listener);
+    if (metrics == nullptr) continue;
+    const auto closed = static_cast<std::int64_t>(metrics->closed.value());
+    sum += static_cast<std::int64_t>(metrics->opened.value()) - closed;
+  }
+  return sum;
+}
+
+}  // namespace evenkeel

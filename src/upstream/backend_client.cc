@@ -1,0 +1,165 @@
+#include "evenkeel/upstream/backend_client.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "evenkeel/base/deadline.h"
+#include "evenkeel/inference/grpc_message.h"
+
+namespace evenkeel {
+namespace {
+
+Error protocol_error(const char* what) {
+  return {.fault = Fault::backend_protocol, .side = Side::backend, .detail = what};
+}
+
+Request request_to(const ServerAccess& access, std::string_view method, std::string_view path) {
+  Request request{.method = method,
+                  .scheme = access.links.connector.tls == nullptr ? "http" : "https",
+                  .authority = access.authority,
+                  .path = path};
+  request.fields.add("user-agent", "evenkeel");
+  if (!access.authorization.empty()) request.fields.add("authorization", access.authorization);
+  return request;
+}
+
+LinkPoolOptions link_options_for(const ServerAccess& access) {
+  LinkPoolOptions links = access.links;
+  if (!access.keeps_links) links.max_idle = 0;
+  return links;
+}
+
+}  // namespace
+
+/// What has come of a question so far; outlives its task.
+struct BackendClient::Exchange {
+  std::size_t max_bytes = 0;
+  bool connected = false;
+  Fetched fetched;
+  std::string grpc_status;  // as it came, from the head or from the trailers
+  std::string grpc_message;
+
+  void note_status(const Fields& fields) {
+    if (const auto status = fields.value("grpc-status")) grpc_status = *status;
+    if (const auto text = fields.value("grpc-message")) grpc_message = decode_grpc_message(*text);
+  }
+};
+
+BackendClient::BackendClient(Loop& loop, ServerAccess access)
+    : loop_(loop),
+      access_(std::move(access)),
+      links_(loop_, access_.addresses, link_options_for(access_), metrics_),
+      connector_(loop_, access_.addresses, access_.links.connector) {}
+
+Task<Result<Done>> BackendClient::exchange(Request& request, LinkPool::LinkChoice link_choice,
+                                           Exchange& received) {
+  bool again = false;
+  while (true) {
+    auto link = co_await links_.acquire(link_choice);
+    if (!link) co_return std::move(link.error());
+    received.connected = true;
+    auto response = co_await (*link)->send(request);
+    if (!response) {
+      Error& error = response.error();
+      const bool resendable = request.body == nullptr || request.body->rewind();
+      if (!(error.idle_close_race || error.not_processed) || again || !resendable)
+        co_return std::move(error);
+      again = true;
+      link_choice = LinkPool::LinkChoice::fresh;
+      continue;
+    }
+
+    Fetched& fetched = received.fetched;
+    fetched.status = response->status;
+    fetched.server = response->fields.value(FieldId::server).value_or("");
+    received.note_status(response->fields);
+    const BodyPtr body = std::move(response->body);
+    for (bool last = body == nullptr; !last;) {
+      auto chunk = co_await body->read();
+      if (!chunk) co_return std::move(chunk.error());
+      const std::size_t room = received.max_bytes - fetched.body.size();
+      fetched.body += chunk->bytes.substr(0, room);
+      fetched.complete = chunk->bytes.size() <= room;
+      if (chunk->trailers != nullptr) received.note_status(*chunk->trailers);
+      last = chunk->last || !fetched.complete;
+    }
+    co_return Done{};
+  }
+}
+
+Task<Result<Done>> BackendClient::exchange_until(Request& request, LinkPool::LinkChoice link_choice,
+                                                 Exchange& received, Instant deadline) {
+  auto pending = exchange(request, link_choice, received);
+  co_await UntilDoneOrDeadline(pending, loop_, deadline);
+  if (pending.ready()) co_return pending.take();
+  co_return Error{
+      .fault = received.connected ? Fault::first_byte_timeout : Fault::connect_timeout,
+      .side = Side::backend,
+      .detail = received.connected ? "no answer in time" : "the connection took too long"};
+}
+
+Task<Result<Fetched>> BackendClient::fetch(BackendClientRequest client_request, Instant deadline) {
+  Request request = request_to(access_, client_request.method, client_request.path);
+  request.fields.add("accept", "*/*");
+  if (!client_request.json.empty()) {
+    request.fields.add("content-type", "application/json");
+    request.body = make_body(std::move(client_request.json));
+  }
+  Exchange received{.max_bytes = client_request.max_bytes};
+  auto done = co_await exchange_until(request, client_request.link_choice, received, deadline);
+  if (!done) co_return std::move(done.error());
+  if (!received.grpc_status.empty()) co_return protocol_error("it answers in gRPC");
+  co_return std::move(received.fetched);
+}
+
+Task<Result<GrpcReply>> BackendClient::call(GrpcCall call, Instant deadline) {
+  constexpr std::size_t max_bytes = 64 * 1024;  // of a message that we ask for
+  Request request = request_to(access_, "POST", call.path);
+  request.wants_trailers = true;
+  request.fields.add("content-type", "application/grpc");
+  GrpcTimeoutText timeout;
+  request.fields.add("grpc-timeout", request.fields.keep(write_grpc_timeout(
+                                         std::max(deadline - loop_.now(), Duration(1)), timeout)));
+  std::string framed;
+  append_grpc_frame(framed, call.message);
+  request.body = make_body(std::move(framed));
+
+  Exchange received{.max_bytes = max_bytes};
+  auto done = co_await exchange_until(request, call.link_choice, received, deadline);
+  if (!done) co_return std::move(done.error());
+  GrpcReply reply;
+  if (received.grpc_status.empty()) {
+    if (received.fetched.status == 200) co_return protocol_error("an answer without a grpc-status");
+    reply.grpc = false;
+    reply.status = grpc_status_of_http(received.fetched.status);
+    reply.text = "HTTP status " + std::to_string(received.fetched.status);
+    co_return reply;
+  }
+  reply.status = parse_grpc_status(received.grpc_status).value_or(GrpcStatus::unknown);
+  reply.text = std::move(received.grpc_message);
+  if (reply.status != GrpcStatus::ok) co_return reply;
+  GrpcMessageReader reader(max_bytes);
+  std::string_view bytes = received.fetched.body;
+  const auto step = reader.read(bytes);
+  if (step != GrpcMessageReader::Step::message || reader.compressed()) {
+    co_return protocol_error("no message in the answer");
+  }
+  reply.message = reader.message();
+  co_return reply;
+}
+
+Task<Result<Done>> BackendClient::connect(Instant deadline) {
+  auto connecting = connector_.connect();
+  co_await UntilDoneOrDeadline(connecting, loop_, deadline);
+  if (!connecting.ready()) {
+    co_return Error{.fault = Fault::connect_timeout,
+                    .side = Side::backend,
+                    .detail = "the connection took too long"};
+  }
+  auto socket = connecting.take();
+  if (!socket) co_return std::move(socket.error());
+  co_return Done{};
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,206 @@
+#include "evenkeel/upstream/health_checker.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "evenkeel/base/log.h"
+#include "upstream/health_probe.h"
+#include "upstream/rise_fall_counter.h"
+
+namespace evenkeel {
+namespace {
+
+/// Between checks while it is in doubt whether a backend stands.
+constexpr Duration fast_interval = std::chrono::milliseconds(250);
+
+/// Between two tokens that a backend is made to write while it writes them. They take a place in
+/// its batch, and keep a model awake that would otherwise be unloaded.
+constexpr Duration token_interval = std::chrono::seconds(10);
+
+/// A server that is late is asked no sooner for that.
+bool is_slow(std::optional<CheckResult> result) {
+  return result == CheckResult::timeout || result == CheckResult::slow ||
+         result == CheckResult::unreachable || result == CheckResult::no_token;
+}
+
+/// Requests that say that something is wrong with the server or the way to it. One that is late
+/// says that it is busy, and more questions would make it busier.
+std::uint64_t connection_errors(const Load& load) {
+  std::uint64_t count = 0;
+  for (const Fault fault :
+       {Fault::connect_failed, Fault::tls_failed, Fault::backend_closed, Fault::backend_protocol}) {
+    count += load.errors_total(fault);
+  }
+  return count;
+}
+
+}  // namespace
+
+std::string_view to_string(CheckResult result) {
+  switch (result) {
+    case CheckResult::passed: return "passed";
+    case CheckResult::refused: return "refused";
+    case CheckResult::unreachable: return "unreachable";
+    case CheckResult::timeout: return "timeout";
+    case CheckResult::broken: return "broken";
+    case CheckResult::not_ready: return "not_ready";
+    case CheckResult::error: return "error";
+    case CheckResult::model_missing: return "model_missing";
+    case CheckResult::no_token: return "no_token";
+    case CheckResult::slow: return "slow";
+  }
+  return "error";
+}
+
+HealthChecker::HealthChecker(Loop& loop, std::uint64_t seed, HealthCheckSpec spec,
+                             ServerAccess access, BackendPtr backend, bool serving,
+                             OnChange on_change)
+    : loop_(loop),
+      rng_(seed),
+      backend_(std::move(backend)),
+      rise_fall_(std::make_unique<RiseFallCounter>(
+          serving ? HealthState::up : HealthState::unchecked, spec.config)),
+      on_change_(std::move(on_change)),
+      seen_errors_(connection_errors(backend_->load())),
+      wake_now_(loop) {
+  record_.state = serving ? HealthState::up : HealthState::starting;
+  record_.since = std::chrono::system_clock::now();
+  if (!serving) record_.reason = "not checked yet";
+  apply_to_backend();
+  probe_ = std::make_shared<HealthProbe>(loop_, std::move(spec), std::move(access));
+  run_ = run();
+}
+
+HealthChecker::~HealthChecker() { run_.drop(); }
+
+void HealthChecker::update(HealthCheckSpec spec, ServerAccess access, BackendPtr backend) {
+  backend_ = std::move(backend);
+  if (spec == probe_->spec() && access == probe_->access()) return;
+  const bool moved = access.addresses != probe_->access().addresses;
+  rise_fall_->update(spec.config);
+  probe_ = std::make_shared<HealthProbe>(loop_, std::move(spec), std::move(access));
+  if (moved) check_now();  // what is there now has not been asked
+}
+
+void HealthChecker::check_now() {
+  if (!checking_) wake_now_.raise();
+}
+
+void HealthChecker::check_triggers() {
+  const bool in_backoff = backend_->load().in_backoff(loop_.now());
+  if (in_backoff && !in_backoff_) check_now();
+  in_backoff_ = in_backoff;
+  const std::uint64_t errors = connection_errors(backend_->load());
+  if (errors != seen_errors_) requests_failed_ = true;
+  seen_errors_ = errors;
+  if (requests_failed_ && !checking_ && loop_.now() - last_check_ >= fast_interval) check_now();
+  if (checking_ || server_closes_idle_ || !has_idle_link_ || probe_->has_idle_link()) return;
+  has_idle_link_ = false;
+  // Before we would have let it go ourselves.
+  idle_link_lost_ = loop_.now() - last_check_ < probe_->access().links.idle_timeout;
+  if (idle_link_lost_) check_now();
+}
+
+Task<void> HealthChecker::run() {
+  while (true) {
+    co_await check();
+    auto wake = co_await wake_now_.wait(loop_.now() + next_delay());
+    static_cast<void>(wake);
+  }
+}
+
+/// One check, and what follows from it.
+Task<void> HealthChecker::check() {
+  const std::shared_ptr<HealthProbe> probe = probe_;  // another may be adopted meanwhile
+  const Load& load = backend_->load();
+  const bool fresh = needs_new_connection(*probe);
+  const bool token = token_is_due();
+  const std::uint64_t answers = load.responses_total();
+  const Instant began = loop_.read_clock();
+  checking_ = true;
+  auto outcome = co_await probe->check(fresh, token);
+  checking_ = false;
+  last_check_ = loop_.read_clock();
+  if (token && outcome.passed()) last_token_ = last_check_;
+  record_.took = last_check_ - began;
+  if (!probe->models().empty()) record_.models = probe->models();
+  track_idle_link(outcome.passed());
+  if (outcome.passed() && fresh) backend_->connected();
+  const bool busy =
+      outcome.result == CheckResult::timeout && backend_->load().responses_total() != answers;
+  apply_result(std::move(outcome), busy);
+}
+
+/// Whether a check has to prove that the backend takes connections: a server that is about to leave
+/// may answer on the one that it has.
+bool HealthChecker::needs_new_connection(const HealthProbe& probe) {
+  const bool failed_others = std::exchange(requests_failed_, false);
+  if (probe.spec().config.port != 0) return false;  // not the port that requests go to
+  return probe.always_connects() || failed_others || rise_fall_->in_transition() ||
+         backend_->load().needs_trial();
+}
+
+bool HealthChecker::token_is_due() const {
+  if (!probe_->wants_token()) return false;
+  return record_.state != HealthState::up || loop_.now() - last_token_ >= token_interval;
+}
+
+/// After a check: whether the end of the connection that it leaves behind would mean anything.
+void HealthChecker::track_idle_link(bool passed) {
+  has_idle_link_ = probe_->has_idle_link();
+  server_closes_idle_ = passed && (server_closes_idle_ || idle_link_lost_);
+  idle_link_lost_ = false;
+}
+
+/// `busy`: it was late, while it answered others.
+void HealthChecker::apply_result(CheckOutcome outcome, bool busy) {
+  if (!outcome.result) {  // of the server we know no more than before
+    ++record_.blocked_locally;
+    if (record_.state != HealthState::up) record_.reason = std::move(outcome.reason);
+    return;
+  }
+  record_.last = outcome.result;
+  ++record_.checks[static_cast<std::size_t>(*outcome.result)];
+  if (busy && record_.state == HealthState::up) {
+    log::debug(fmt::format("{} is busy: {}", backend_->id(), outcome.reason));
+    return;
+  }
+  const HealthState state = rise_fall_->record_result(*outcome.result, outcome.loading);
+  record_.reason = state == HealthState::up ? std::string() : std::move(outcome.reason);
+  if (state != record_.state || !reported_) enter_state(state);
+}
+
+void HealthChecker::enter_state(HealthState state) {
+  reported_ = true;
+  if (state != record_.state) record_.since = std::chrono::system_clock::now();
+  record_.state = state;
+  apply_to_backend();
+  on_change_(record_);
+}
+
+/// In this order, so that it is not open in between.
+void HealthChecker::apply_to_backend() {
+  Load& load = backend_->load();
+  const bool starting = record_.state == HealthState::starting;
+  const bool down = record_.state == HealthState::down;
+  if (starting) load.take_out(OutOfRotation::starting);
+  if (down) load.take_out(OutOfRotation::unhealthy);
+  if (!starting && load.is_out(OutOfRotation::starting))
+    backend_->put_back(OutOfRotation::starting);
+  if (!down && load.is_out(OutOfRotation::unhealthy)) backend_->put_back(OutOfRotation::unhealthy);
+}
+
+/// Until the next check. The second one is anywhere within the first interval, so that those of a
+/// thousand backends that were met together do not stay together.
+Duration HealthChecker::next_delay() {
+  const Duration interval = probe_->spec().config.interval;
+  const bool doubt = rise_fall_->in_transition() ||
+                     (backend_->load().needs_trial() && record_.state == HealthState::up);
+  if (doubt && !is_slow(record_.last)) return std::min(interval, fast_interval);
+  const double jitter = std::exchange(jittered_, true) ? 0.9 + 0.2 * rng_.unit() : rng_.unit();
+  return std::chrono::duration_cast<Duration>(interval * jitter);
+}
+
+}  // namespace evenkeel

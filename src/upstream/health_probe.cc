@@ -1,0 +1,400 @@
+#include "upstream/health_probe.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "evenkeel/inference/engine_identity.h"
+#include "evenkeel/inference/kserve_grpc.h"
+
+namespace evenkeel {
+namespace {
+
+/// What a token may take where the timeout is shorter: it stands in line with everybody's.
+constexpr Duration token_timeout = std::chrono::seconds(10);
+
+constexpr std::string_view kserve_engine = "kserve";  // as its preset is called
+
+CheckOutcome outcome(CheckResult result, std::string reason, bool loading = false) {
+  return {.result = result, .reason = std::move(reason), .loading = loading};
+}
+
+CheckOutcome failure(const Error& error, std::string_view what) {
+  std::string reason = fmt::format("{}: {}", what, error.detail);
+  if (error.side == Side::proxy) return {.result = std::nullopt, .reason = std::move(reason)};
+  switch (error.fault) {
+    case Fault::connect_failed:
+      return outcome(CheckResult::refused,
+                     error.detail.empty() ? "it has no address" : error.detail);
+    case Fault::connect_timeout:
+    case Fault::tls_failed: return outcome(CheckResult::unreachable, error.detail);
+    case Fault::first_byte_timeout:
+    case Fault::idle_timeout: return outcome(CheckResult::timeout, std::move(reason));
+    default: return outcome(CheckResult::broken, std::move(reason));
+  }
+}
+
+/// The first line of what a server said, if it is text for people: neither log nor terminal may
+/// find anything to obey in it.
+std::string excerpt(const std::string& said) {
+  constexpr std::size_t max_length = 120;
+  std::string line = said.substr(0, std::min(said.find_first_of("\r\n"), max_length));
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(line[i]);
+    const auto next = static_cast<unsigned char>(i + 1 < line.size() ? line[i + 1] : 0);
+    const bool control = byte < 0x20 || byte == 0x7f || (byte == 0xc2 && next < 0xa0);
+    if (control) return {};
+  }
+  return line;
+}
+
+std::string describe_response(std::string_view what, const Fetched& fetched) {
+  const std::string said = excerpt(fetched.body);
+  return said.empty() ? fmt::format("{}: {}", what, fetched.status)
+                      : fmt::format("{}: {} {}", what, fetched.status, said);
+}
+
+CheckOutcome evaluate(Readiness readiness, std::string reason) {
+  switch (readiness) {
+    case Readiness::ready: return {};
+    case Readiness::loading: return outcome(CheckResult::not_ready, std::move(reason), true);
+    case Readiness::not_ready: return outcome(CheckResult::not_ready, std::move(reason));
+    case Readiness::model_missing: return outcome(CheckResult::model_missing, std::move(reason));
+    case Readiness::failing: break;
+  }
+  return outcome(CheckResult::error, std::move(reason));
+}
+
+std::string model_not_served(std::string_view model) {
+  return fmt::format("it does not serve the model '{}'", model);
+}
+
+/// What a call's status says where it did not succeed.
+CheckOutcome evaluate(const GrpcReply& reply, std::string_view method) {
+  const std::string said = excerpt(reply.text);
+  const std::string reason =
+      fmt::format("{}: gRPC status {}{}{}", method, grpc_status_digits(reply.status),
+                  said.empty() ? "" : " ", said);
+  return outcome(
+      reply.status == GrpcStatus::unavailable ? CheckResult::not_ready : CheckResult::error,
+      reason);
+}
+
+/// What grpc.health.v1 answers.
+CheckOutcome evaluate_grpc_health(const GrpcReply& reply, const std::string& method) {
+  if (reply.status != GrpcStatus::ok) return evaluate(reply, method);
+  const auto status = decode_health_check_response(reply.message);
+  if (!status) return outcome(CheckResult::broken, method + ": no such message");
+  if (*status == ServingStatus::serving) return {};
+  if (*status == ServingStatus::not_serving) {
+    return outcome(CheckResult::not_ready, method + ": NOT_SERVING");
+  }
+  return outcome(CheckResult::error, method + ": neither SERVING nor NOT_SERVING");
+}
+
+/// Where the checks go, and in what: not what traffic is spoken in where that is still to be found
+/// out, for which a check has no time.
+ServerAccess health_check_access(ServerAccess access, const HealthCheckSpec& spec,
+                                 HealthCheckKind kind) {
+  if (spec.config.port != 0) {
+    for (Endpoint& address : access.addresses) address.set_port(spec.config.port);
+    const std::size_t colon = access.authority.rfind(':');
+    access.authority = fmt::format("{}:{}", access.authority.substr(0, colon), spec.config.port);
+  }
+  LinkPoolOptions& links = access.links;
+  const Duration patience = std::max<Duration>(spec.config.timeout, token_timeout);
+  links.link = {.first_byte_timeout = patience, .idle_timeout = patience};
+  links.connector.connect_timeout = spec.config.timeout;
+  links.max_idle = 1;
+  if (kind == HealthCheckKind::grpc) {
+    links.protocol = BackendProtocol::http2;
+    links.connector.alpn = AlpnOffer::http2;
+  } else if (links.protocol == BackendProtocol::automatic && links.connector.tls == nullptr) {
+    links.protocol = BackendProtocol::http1;
+  }
+  return access;
+}
+
+const EnginePreset& preset_for(const HealthCheckSpec& spec) {
+  const bool by_protocol = spec.kserve && spec.engine == "generic";
+  return preset_of(by_protocol ? kserve_engine : std::string_view(spec.engine));
+}
+
+}  // namespace
+
+HealthCheckKind resolved_check_kind(const HealthCheckSpec& spec) {
+  const HealthConfig& config = spec.config;
+  const EnginePreset& preset = preset_for(spec);
+  const bool nothing_to_ask = config.path.empty() && preset.path.empty() && spec.models.empty();
+  const HealthCheckKind http = nothing_to_ask ? HealthCheckKind::tcp : HealthCheckKind::http;
+  if (config.check == HealthCheckKind::http) return http;
+  if (config.check != HealthCheckKind::automatic) return config.check;
+  if (!config.path.empty()) return http;
+  if (!config.service.empty()) return HealthCheckKind::grpc;
+  if (spec.engine == "auto") return HealthCheckKind::off;  // not known yet
+  if (preset.serves_kserve_grpc && spec.protocol == BackendProtocol::http2) {
+    return HealthCheckKind::grpc;
+  }
+  if (preset.engine != "generic") return http;
+  const bool models = config.model != ModelCheck::off && !spec.models.empty();
+  if (models) return http;
+  return spec.engine_is_auto ? HealthCheckKind::tcp : HealthCheckKind::off;
+}
+
+HealthProbe::HealthProbe(Loop& loop, HealthCheckSpec spec, ServerAccess access)
+    : loop_(loop),
+      spec_(std::move(spec)),
+      preset_(preset_for(spec_)),
+      kind_(resolved_check_kind(spec_)),
+      access_(std::move(access)),
+      client_(loop, health_check_access(access_, spec_, kind_)) {}
+
+bool HealthProbe::wants_token() const {
+  return kind_ == HealthCheckKind::http && spec_.config.model == ModelCheck::generate &&
+         preset_.token != TokenProbe::none && !spec_.models.empty();
+}
+
+bool HealthProbe::checks_models() const {
+  if (spec_.models.empty()) return false;
+  return spec_.config.model != ModelCheck::off ||
+         preset_.listing == ModelListing::tfserving;  // which has no health but that
+}
+
+Task<CheckOutcome> HealthProbe::check(bool fresh, bool token) {
+  const Instant began = loop_.read_clock();
+  deadline_ = began + spec_.config.timeout;
+  link_choice_ = fresh ? LinkPool::LinkChoice::fresh : LinkPool::LinkChoice::any;
+  if (kind_ == HealthCheckKind::tcp) {
+    auto connected = co_await client_.connect(deadline_);
+    if (!connected) co_return failure(connected.error(), "connect");
+  } else if (kind_ == HealthCheckKind::grpc) {
+    auto answered = co_await check_grpc();
+    if (!answered.passed()) co_return answered;
+  } else {
+    auto answered = co_await check_http_or_grpc();
+    if (!answered.passed()) co_return answered;
+  }
+  const Duration took = loop_.read_clock() - began;
+  const Duration limit = spec_.config.latency;
+  if (limit > Duration::zero() && took > limit) {
+    co_return outcome(CheckResult::slow, fmt::format("the check took {:.3f} s, its limit is {:.3f}",
+                                                     seconds_of(took), seconds_of(limit)));
+  }
+  // A token takes what the model takes: of its time `latency` says nothing.
+  if (!token || !wants_token() || speaks_grpc_) co_return CheckOutcome{};
+  auto written = co_await check_token();
+  co_return written;
+}
+
+// ---- over HTTP --------------------------------------------------------------------------------
+
+/// Where a pool speaks HTTP/2, and nobody says how to ask, an engine's gRPC server may listen
+/// instead of that of its HTTP.
+bool HealthProbe::may_speak_grpc() const {
+  return spec_.protocol == BackendProtocol::http2 && spec_.config.path.empty() &&
+         spec_.config.check == HealthCheckKind::automatic;
+}
+
+Task<CheckOutcome> HealthProbe::check_http_or_grpc() {
+  if (speaks_grpc_) {
+    auto still = co_await check_grpc_presence();
+    if (still) co_return std::move(*still);
+    speaks_grpc_ = false;
+  }
+  auto answered = co_await check_http();
+  if (answered.result != CheckResult::broken || !may_speak_grpc()) co_return answered;
+  auto spoken = co_await check_grpc_presence();
+  speaks_grpc_ = spoken.has_value();
+  if (spoken) co_return std::move(*spoken);
+  co_return answered;
+}
+
+Task<CheckOutcome> HealthProbe::check_http() {
+  auto health = co_await check_health_endpoint();
+  if (!health.passed()) {
+    may_sleep_ = true;  // who comes back may be another
+    co_return health;
+  }
+  auto models = co_await check_models();
+  if (!models.passed()) co_return models;
+  auto awake = co_await check_awake();
+  co_return awake;
+}
+
+/// Empty: what follows says more.
+std::string HealthProbe::health_path() const {
+  if (!spec_.config.path.empty()) return spec_.config.path;
+  if (preset_.path_covers_all_models && checks_models()) return {};
+  const bool nobody_said_http = spec_.config.check == HealthCheckKind::automatic;
+  if (preset_.engine == "generic" && nobody_said_http) return {};  // its models are asked for
+  return std::string(preset_.path);
+}
+
+Task<Result<Fetched>> HealthProbe::get(std::string path) {
+  const LinkPool::LinkChoice link_choice = std::exchange(link_choice_, LinkPool::LinkChoice::any);
+  return client_.fetch({.path = std::move(path), .link_choice = link_choice}, deadline_);
+}
+
+Task<CheckOutcome> HealthProbe::check_health_endpoint() {
+  const std::string path = health_path();
+  if (path.empty()) co_return CheckOutcome{};
+  const std::string what = "GET " + path;
+  auto answer = co_await get(path);
+  if (!answer) co_return failure(answer.error(), what);
+  const bool empty = answer->status == 200 && answer->body == "{}";
+  if (preset_.empty_object_means_loading && empty && path == preset_.path) {
+    co_return evaluate(Readiness::loading, what + ": nothing to serve yet");
+  }
+  co_return evaluate(read_health(preset_.engine, answer->status, answer->body),
+                     describe_response(what, *answer));
+}
+
+Task<CheckOutcome> HealthProbe::check_models() {
+  if (!checks_models()) co_return CheckOutcome{};
+  if (preset_.listing == ModelListing::openai) {
+    auto listed = co_await list_models();
+    co_return listed;
+  }
+  for (const std::string& model : spec_.models) {
+    auto answered = co_await check_model(model);
+    if (!answered.passed()) co_return answered;
+  }
+  models_ = spec_.models;
+  co_return CheckOutcome{};
+}
+
+Task<CheckOutcome> HealthProbe::list_models() {
+  const std::string path = model_path(ModelListing::openai, {});
+  const std::string what = "GET " + path;
+  auto answer = co_await get(path);
+  if (!answer) co_return failure(answer.error(), what);
+  if (answer->status != 200) {
+    co_return evaluate(answer->status == 503 ? Readiness::not_ready : Readiness::failing,
+                       describe_response(what, *answer));
+  }
+  auto listed = read_models(answer->body);
+  if (!listed) co_return outcome(CheckResult::error, what + ": no list of models");
+  models_.assign(listed->begin(), listed->begin() + static_cast<std::ptrdiff_t>(
+                                                        std::min(listed->size(), max_models)));
+  for (const std::string& model : spec_.models) {
+    if (!lists_model(preset_.engine, *listed, model)) {
+      co_return outcome(CheckResult::model_missing, model_not_served(model));
+    }
+  }
+  co_return CheckOutcome{};
+}
+
+Task<CheckOutcome> HealthProbe::check_model(std::string model) {
+  const std::string path = model_path(preset_.listing, model);
+  const std::string what = "GET " + path;
+  auto answer = co_await get(path);
+  if (!answer) co_return failure(answer.error(), what);
+  const Readiness readiness = read_model(preset_.listing, answer->status, answer->body);
+  co_return evaluate(readiness, readiness == Readiness::model_missing
+                                    ? model_not_served(model)
+                                    : describe_response(what, *answer));
+}
+
+/// Only servers that can be sent to sleep know the question.
+Task<CheckOutcome> HealthProbe::check_awake() {
+  if (preset_.sleep_path.empty() || !may_sleep_) co_return CheckOutcome{};
+  const std::string what = "GET " + std::string(preset_.sleep_path);
+  auto answer = co_await get(std::string(preset_.sleep_path));
+  if (!answer) co_return failure(answer.error(), what);
+  may_sleep_ = answer->status == 200;
+  if (!reports_sleeping(answer->status, answer->body)) co_return CheckOutcome{};
+  co_return outcome(CheckResult::not_ready, "it sleeps: whatever it is sent waits");
+}
+
+Task<CheckOutcome> HealthProbe::check_token() {
+  const Duration patience = std::max<Duration>(spec_.config.timeout, token_timeout);
+  for (const std::string& model : spec_.models) {
+    deadline_ = loop_.now() + patience;
+    TokenProbeRequest request = token_probe_request(preset_.token, model);
+    const std::string what = fmt::format("POST {} for '{}'", request.path, model);
+    BackendClientRequest client_request{
+        .method = "POST", .path = std::move(request.path), .json = std::move(request.body)};
+    auto answer = co_await client_.fetch(std::move(client_request), deadline_);
+    if (!answer) {
+      auto failed = failure(answer.error(), what);
+      // That it answers others meanwhile says nothing of this one of several models.
+      const bool late = failed.result == CheckResult::timeout && spec_.models.size() > 1;
+      if (late || failed.result == CheckResult::broken) failed.result = CheckResult::no_token;
+      co_return failed;
+    }
+    if (!contains_token(preset_.token, answer->status, answer->body)) {
+      co_return outcome(CheckResult::no_token, describe_response(what, *answer));
+    }
+  }
+  co_return CheckOutcome{};
+}
+
+// ---- over gRPC --------------------------------------------------------------------------------
+
+Task<CheckOutcome> HealthProbe::check_grpc() {
+  const bool by_model = spec_.config.model != ModelCheck::off && !spec_.models.empty();
+  const bool of_kserve = preset_.serves_kserve_grpc &&
+                         spec_.config.check != HealthCheckKind::grpc &&
+                         spec_.config.service.empty();
+  if (!of_kserve) {
+    auto health = co_await call_grpc_health();
+    if (!health.passed()) co_return health;
+  } else if (!by_model) {
+    auto ready = co_await call_ready({});
+    co_return ready;
+  }
+  if (!by_model) co_return CheckOutcome{};
+  for (const std::string& model : spec_.models) {
+    auto ready = co_await call_ready(model);
+    if (!ready.passed()) co_return ready;
+  }
+  models_ = spec_.models;
+  co_return CheckOutcome{};
+}
+
+Task<CheckOutcome> HealthProbe::call_grpc_health() {
+  constexpr const char* method = "grpc.health.v1.Health/Check";
+  GrpcCall call{.path = std::string("/") + method,
+                .message = encode_health_check_request(spec_.config.service),
+                .link_choice = std::exchange(link_choice_, LinkPool::LinkChoice::any)};
+  auto reply = co_await client_.call(std::move(call), deadline_);
+  if (!reply) co_return failure(reply.error(), method);
+  co_return evaluate_grpc_health(*reply, method);
+}
+
+/// Of a gRPC server of which no more is known: what it says of its health, if it says anything.
+/// That it answers is enough where it does not. Nothing: it speaks no gRPC.
+Task<std::optional<CheckOutcome>> HealthProbe::check_grpc_presence() {
+  constexpr const char* method = "grpc.health.v1.Health/Check";
+  GrpcCall call{.path = std::string("/") + method,
+                .message = encode_health_check_request({}),
+                .link_choice = std::exchange(link_choice_, LinkPool::LinkChoice::any)};
+  auto reply = co_await client_.call(std::move(call), deadline_);
+  if (!reply || !reply->grpc) co_return std::nullopt;
+  if (reply->status == GrpcStatus::unimplemented) co_return CheckOutcome{};
+  co_return evaluate_grpc_health(*reply, method);
+}
+
+/// Of the server, or of one model.
+Task<CheckOutcome> HealthProbe::call_ready(std::string model) {
+  const char* method = model.empty() ? "inference.GRPCInferenceService/ServerReady"
+                                     : "inference.GRPCInferenceService/ModelReady";
+  GrpcCall call{.path = std::string("/") + method,
+                .message = model.empty() ? std::string() : encode(ModelId{.name = model}),
+                .link_choice = std::exchange(link_choice_, LinkPool::LinkChoice::any)};
+  auto reply = co_await client_.call(std::move(call), deadline_);
+  if (!reply) co_return failure(reply.error(), method);
+  if (reply->status == GrpcStatus::not_found && !model.empty()) {
+    co_return outcome(CheckResult::model_missing, model_not_served(model));
+  }
+  if (reply->status != GrpcStatus::ok) co_return evaluate(*reply, method);
+  const auto ready = decode_readiness(reply->message);
+  if (!ready) co_return outcome(CheckResult::broken, std::string(method) + ": no such message");
+  if (*ready) co_return CheckOutcome{};
+  co_return outcome(CheckResult::not_ready,
+                    model.empty() ? fmt::format("{}: not ready", method)
+                                  : fmt::format("{} of '{}': not ready", method, model));
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,293 @@
+#include "evenkeel/upstream/link_pool.h"
+
+#include <algorithm>
+
+namespace evenkeel {
+namespace {
+
+/// An idle link is looked at in the kernel before use when it has been idle this long; before that
+/// the loop would have told of its end by now.
+constexpr Duration liveness_check_after = std::chrono::seconds(1);
+
+/// How long a server in the clear may think about the preface of HTTP/2 before it is taken for one
+/// of HTTP/1.1 that waits for more.
+constexpr Duration preface_timeout = std::chrono::seconds(1);
+
+/// After that, such a server is tried again.
+constexpr Duration protocol_guess_ttl = std::chrono::seconds(10);
+
+Error no_stream_available() {
+  return {.fault = Fault::connect_failed,
+          .side = Side::backend,
+          .not_processed = true,
+          .detail = "the backend takes no requests"};
+}
+
+}  // namespace
+
+LinkLease::PooledLink::PooledLink(LinkPool& owner, std::unique_ptr<Link> made)
+    : Waiter([](Waiter& self) {
+        auto& pooled = static_cast<PooledLink&>(self);
+        pooled.pool.on_idle_closed(pooled);
+      }),
+      pool(owner),
+      link(std::move(made)) {}
+
+LinkLease& LinkLease::operator=(LinkLease&& other) noexcept {
+  if (this != &other) {
+    release();
+    pooled_ = std::exchange(other.pooled_, nullptr);
+  }
+  return *this;
+}
+
+void LinkLease::release() {
+  if (PooledLink* pooled = std::exchange(pooled_, nullptr)) pooled->pool.return_link(*pooled);
+}
+
+LinkPool::LinkPool(Loop& loop, std::vector<Endpoint> addresses, const LinkPoolOptions& options,
+                   BackendMetrics& metrics)
+    : loop_(loop),
+      connector_(loop, std::move(addresses), options.connector),
+      options_(options),
+      metrics_(metrics),
+      peer_protocol_(options.protocol == BackendProtocol::http1   ? PeerProtocol::http1
+                     : options.protocol == BackendProtocol::http2 ? PeerProtocol::http2
+                                                                  : PeerProtocol::unknown),
+      sweep_(*this) {}
+
+LinkPool::~LinkPool() {
+  dial_.drop();
+  metrics_.links_idle.remove(static_cast<std::int64_t>(idle_.size() + shared_.size()));
+}
+
+Task<Result<LinkLease>> LinkPool::acquire(LinkChoice link_choice) {
+  if (protocol_guess_expires_ < loop_.now()) {
+    protocol_guess_expires_ = never;
+    peer_protocol_ = PeerProtocol::unknown;
+  }
+  if (link_choice == LinkChoice::any) {
+    if (auto lease = take_shared()) return Result<LinkLease>(std::move(*lease));
+    if (auto lease = take_idle()) return Result<LinkLease>(std::move(*lease));
+  }
+  return peer_protocol_ == PeerProtocol::http1 ? connect() : wait_for_dial();
+}
+
+/// A place on the first link that has one: few links with many requests are better than many.
+std::optional<LinkLease> LinkPool::take_shared() {
+  for (const auto& pooled : shared_) {
+    if (pooled->link->available_capacity() == 0 || !pooled->link->alive(false)) continue;
+    if (pooled->users++ == 0) {
+      metrics_.links_idle.remove();
+      metrics_.links_busy.add();
+    }
+    return LinkLease(pooled.get());
+  }
+  return std::nullopt;
+}
+
+std::optional<LinkLease> LinkPool::take_idle() {
+  while (!idle_.empty()) {
+    std::unique_ptr<PooledLink> pooled = std::move(idle_.back());
+    idle_.pop_back();
+    metrics_.links_idle.remove();
+    pooled->link->on_idle_close(nullptr);
+    if (!pooled->link->alive(loop_.now() - pooled->idle_since > liveness_check_after)) continue;
+    metrics_.links_busy.add();
+    return LinkLease(pooled.release());
+  }
+  return std::nullopt;
+}
+
+// ---- making links -----------------------------------------------------------------------------
+
+/// A link for one request, made by it.
+Task<Result<LinkLease>> LinkPool::connect() {
+  auto socket = co_await connector_.connect();
+  if (!socket) co_return std::move(socket.error());
+  const TlsConnectionInfo* tls = (*socket)->tls();
+  if (tls != nullptr && tls->alpn == "h2") {  // it did not when it was asked before
+    const Instant deadline = loop_.now() + options_.connector.connect_timeout;
+    auto opened = co_await open_http2_link(std::move(*socket), options_.link, deadline);
+    if (!opened) co_return std::move(opened.error());
+    peer_protocol_ = PeerProtocol::http2;
+    add_link(std::move(*opened));
+    if (auto lease = take_shared()) co_return std::move(*lease);
+    co_return no_stream_available();
+  }
+  auto link = make_http1_link(std::move(*socket), options_.link);
+  metrics_.links_busy.add();
+  co_return LinkLease(new PooledLink(*this, std::move(link)));
+}
+
+/// Waits for a link that others may use too, and has it made if nobody has done so.
+Task<Result<LinkLease>> LinkPool::wait_for_dial() {
+  while (true) {
+    DialWaiter waiter(loop_);
+    waiter.insert_before(dial_waiters_);
+    if (!dial_.valid() || dial_.ready()) dial_ = dial();
+    auto wake = co_await waiter.made.wait();
+    static_cast<void>(wake);
+    if (waiter.failure) co_return std::move(*waiter.failure);
+    if (auto lease = take_shared()) co_return std::move(*lease);
+    if (auto lease = take_idle()) co_return std::move(*lease);
+    if (peer_protocol_ == PeerProtocol::http1) {
+      auto own = co_await connect();
+      co_return own;
+    }
+  }
+}
+
+Task<void> LinkPool::dial() {
+  auto made = co_await make_link();
+  std::optional<Error> failure;
+  if (made) {
+    add_link(std::move(*made));
+  } else {
+    failure = std::move(made.error());
+  }
+  while (dial_waiters_.linked()) {
+    auto& waiter = static_cast<DialWaiter&>(*dial_waiters_.next);
+    waiter.unlink();
+    waiter.failure = failure;
+    waiter.made.raise();
+  }
+}
+
+Task<Result<std::unique_ptr<Link>>> LinkPool::make_link() {
+  auto socket = co_await connector_.connect();
+  if (!socket) co_return std::move(socket.error());
+  const Instant deadline = loop_.now() + options_.connector.connect_timeout;
+  bool probing = false;
+  if ((*socket)->tls() != nullptr) {
+    const bool agreed = (*socket)->tls()->alpn == "h2";
+    const bool http2 = agreed || options_.protocol == BackendProtocol::http2;
+    if (!http2) {
+      peer_protocol_ = PeerProtocol::http1;  // from now on each request dials for itself
+      co_return Result<std::unique_ptr<Link>>(make_http1_link(std::move(*socket), options_.link));
+    }
+  } else {
+    probing = peer_protocol_ == PeerProtocol::unknown;
+  }
+  const Instant preface_deadline =
+      probing ? std::min(deadline, loop_.now() + preface_timeout) : deadline;
+  auto opened = co_await open_http2_link(std::move(*socket), options_.link, preface_deadline);
+  if (opened) {
+    if (probing) peer_protocol_ = PeerProtocol::http2;
+    if ((*opened)->available_capacity() == 0) {  // another link would be no better
+      co_return no_stream_available();
+    }
+    co_return std::move(opened);
+  }
+  if (!probing) {
+    // Who understood HTTP/2 before may be another server now.
+    if (options_.protocol == BackendProtocol::automatic) peer_protocol_ = PeerProtocol::unknown;
+    opened.error().not_processed = true;
+    co_return std::move(opened.error());
+  }
+  // Silence is no answer: it may only have been busy.
+  if (opened.error().fault == Fault::connect_timeout)
+    protocol_guess_expires_ = loop_.now() + protocol_guess_ttl;
+  peer_protocol_ = PeerProtocol::http1;
+  auto again = co_await connector_.connect();
+  if (!again) co_return std::move(again.error());
+  co_return Result<std::unique_ptr<Link>>(make_http1_link(std::move(*again), options_.link));
+}
+
+/// Puts a new link where those find it who wait for it.
+void LinkPool::add_link(std::unique_ptr<Link> link) {
+  const bool multiplexed = link->multiplexed();
+  auto pooled = std::make_unique<PooledLink>(*this, std::move(link));
+  pooled->idle_since = loop_.now();
+  pooled->link->on_idle_close(pooled.get());
+  sweep_from(pooled->idle_since);
+  (multiplexed ? shared_ : idle_).push_back(std::move(pooled));
+  metrics_.links_idle.add();
+}
+
+// ---- giving back ------------------------------------------------------------------------------
+
+void LinkPool::return_link(PooledLink& pooled) {
+  if (pooled.link->multiplexed()) return return_shared_link(pooled);
+  std::unique_ptr<PooledLink> owned(&pooled);
+  metrics_.links_busy.remove();
+  if (pooled.link->available_capacity() == 0 || idle_.size() >= options_.max_idle ||
+      !pooled.link->alive(false)) {
+    return;  // closed here
+  }
+  pooled.idle_since = loop_.now();
+  pooled.link->on_idle_close(&pooled);
+  sweep_from(pooled.idle_since);
+  idle_.push_back(std::move(owned));
+  metrics_.links_idle.add();
+}
+
+void LinkPool::return_shared_link(PooledLink& pooled) {
+  if (--pooled.users > 0) return;
+  metrics_.links_busy.remove();
+  metrics_.links_idle.add();
+  pooled.idle_since = loop_.now();
+  if (options_.max_idle > 0 && pooled.link->alive(false)) {
+    sweep_from(pooled.idle_since);
+  } else {
+    drop_shared(pooled);
+  }
+}
+
+std::size_t LinkPool::retire_links(std::size_t max_count) {
+  options_.max_idle = 0;
+  const auto unused = std::partition(shared_.begin(), shared_.end(),
+                                     [](const auto& pooled) { return pooled->users > 0; });
+  const auto of_shared = std::min(max_count, static_cast<std::size_t>(shared_.end() - unused));
+  shared_.resize(shared_.size() - of_shared);
+  const auto of_idle = std::min(max_count - of_shared, idle_.size());
+  idle_.resize(idle_.size() - of_idle);
+  metrics_.links_idle.remove(static_cast<std::int64_t>(of_shared + of_idle));
+  return of_shared + of_idle;
+}
+
+void LinkPool::drop_shared(const PooledLink& pooled) {
+  const auto position = std::find_if(shared_.begin(), shared_.end(),
+                                     [&](const auto& item) { return item.get() == &pooled; });
+  shared_.erase(position);
+  metrics_.links_idle.remove();
+}
+
+/// The server ended an idle link.
+void LinkPool::on_idle_closed(PooledLink& pooled) {
+  if (pooled.link->multiplexed()) {
+    if (pooled.users == 0) drop_shared(pooled);
+    return;
+  }
+  const auto position = std::find_if(idle_.begin(), idle_.end(),
+                                     [&](const auto& item) { return item.get() == &pooled; });
+  if (position == idle_.end()) return;
+  idle_.erase(position);
+  metrics_.links_idle.remove();
+}
+
+void LinkPool::sweep_from(Instant idle_since) {
+  if (!sweep_.armed()) sweep_.arm(loop_, idle_since + options_.idle_timeout);
+}
+
+void LinkPool::sweep() {
+  const Instant expired = loop_.now() - options_.idle_timeout;
+  const auto first_unexpired = std::find_if(
+      idle_.begin(), idle_.end(), [&](const auto& pooled) { return pooled->idle_since > expired; });
+  metrics_.links_idle.remove(first_unexpired - idle_.begin());
+  idle_.erase(idle_.begin(), first_unexpired);
+  const auto unused = std::remove_if(shared_.begin(), shared_.end(), [&](const auto& pooled) {
+    return pooled->users == 0 && pooled->idle_since <= expired;
+  });
+  metrics_.links_idle.remove(shared_.end() - unused);
+  shared_.erase(unused, shared_.end());
+
+  Instant oldest = never;
+  if (!idle_.empty()) oldest = idle_.front()->idle_since;
+  for (const auto& pooled : shared_) {
+    if (pooled->users == 0) oldest = std::min(oldest, pooled->idle_since);
+  }
+  if (oldest != never) sweep_.arm(loop_, oldest + options_.idle_timeout);
+}
+
+}  // namespace evenkeel

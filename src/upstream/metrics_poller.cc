@@ -1,0 +1,228 @@
+#include "evenkeel/upstream/metrics_poller.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "evenkeel/config/address.h"
+#include "evenkeel/inference/engine_metrics.h"
+#include "upstream/gpu_exporter.h"
+#include "upstream/polled_source.h"
+
+namespace evenkeel {
+namespace {
+
+/// Of an exposition that nobody names a path for.
+std::string_view default_metrics_path(const MetricsDialect& dialect) {
+  return dialect.path.empty() ? std::string_view("/metrics") : dialect.path;
+}
+
+/// Whether the engine itself is asked.
+bool polls_engine(const MetricsPollSpec& spec) {
+  const MetricsConfig& config = spec.config;
+  const MetricsDialect& dialect = metrics_dialect_of(spec.engine);
+  if (config.scrape == Scrape::off || dialect.series.empty()) return false;
+  if (!spec.url.empty()) {
+    return !is_consumed_by_scrape(spec.engine, path_of(spec.url, default_metrics_path(dialect)));
+  }
+  if (is_consumed_by_scrape(spec.engine, config.path)) return false;
+  if (dialect.separate_port && config.port == 0 && config.path.empty()) return false;
+  return !config.path.empty() || !dialect.path.empty();
+}
+
+/// The engine's exposition where the backend itself has it.
+ScrapeTarget backend_scrape_target(const MetricsPollSpec& spec, const ServerAccess& access) {
+  ScrapeTarget target{.path = spec.config.path, .access = access};
+  if (target.path.empty()) {
+    target.path = metrics_dialect_of(spec.engine).path;
+    target.short_path = metrics_dialect_of(spec.engine).short_path;
+  }
+  std::string why;
+  const auto server = parse_address(access.authority, why);
+  if (!server) return target;
+  std::uint16_t port = spec.config.port;
+  if (port == 0) port = metrics_port_of(spec.engine, server->port);
+  if (port == server->port) return target;
+
+  // A port of its own is for metrics alone: in the clear, and without a key.
+  target.access.authority = to_string({.host = server->host, .port = port});
+  for (Endpoint& address : target.access.addresses) address.set_port(port);
+  target.access.authorization.clear();
+  target.access.links.connector.tls = nullptr;
+  target.access.links.protocol = BackendProtocol::http1;
+  return target;
+}
+
+Result<ScrapeTarget> engine_scrape_target(const MetricsPollSpec& spec, const ServerAccess& access,
+                                          SystemTrustStore& trust_store) {
+  if (spec.url.empty()) return backend_scrape_target(spec, access);
+  return parse_scrape_target(spec.url, default_metrics_path(metrics_dialect_of(spec.engine)),
+                             trust_store);
+}
+
+}  // namespace
+
+bool is_polled(const MetricsPollSpec& spec) {
+  return polls_engine(spec) || !spec.config.gpu.empty();
+}
+
+std::string_view to_string(PollRecord::State state) {
+  switch (state) {
+    case PollRecord::State::waiting: return "waiting";
+    case PollRecord::State::fresh: return "fresh";
+    case PollRecord::State::failing: return "failing";
+    case PollRecord::State::resting: return "resting";
+    case PollRecord::State::silent: return "silent";
+  }
+  return "silent";
+}
+
+NameResolver literal_addresses_only() {
+  return [](std::string host, std::uint16_t port) -> Task<Result<std::vector<Endpoint>>> {
+    if (parse_ip(host)) return resolve(host, port);
+    return Error{.fault = Fault::connect_failed, .detail = host + " is a name, not an address"};
+  };
+}
+
+/// What an engine says of itself.
+class EngineSource final : public PolledSource {
+ public:
+  /// Who wants to know.
+  struct Observer {
+    virtual void on_engine_changed() = 0;
+
+   protected:
+    ~Observer() = default;
+  };
+
+  EngineSource(Loop& loop, ScrapeTarget target, NameResolver resolve, const Options& options,
+               const MetricsDialect& dialect, const Load& load, Observer& observer)
+      : PolledSource(loop, std::move(target), std::move(resolve), options),
+        dialect_(dialect),
+        load_(load),
+        observer_(observer) {
+    start();
+  }
+
+  const EngineMetrics& reading() const { return reading_; }
+  std::uint32_t in_flight_at_poll() const { return in_flight_at_poll_; }
+
+ private:
+  /// Our own requests keep it awake anyway, and so do those of others that were there last time.
+  bool resting() const override {
+    const bool others = reading_.running > 0 || reading_.waiting > 0;
+    return dialect_.prevents_sleep && load_.in_flight() == 0 && !others;
+  }
+  std::string_view required_option() const override { return dialect_.required_option; }
+  void asked() override {
+    reader_.emplace(dialect_);
+    in_flight_at_request_ = load_.in_flight();
+  }
+  void take(std::string_view bytes) override { reader_->read(bytes); }
+  std::string finish(const Scraped& scraped) override {
+    if (is_truncated(scraped, *reader_)) return "its exposition is cut short";
+    const EngineMetrics reading = reader_->reading();
+    if (!reading.any()) return "nothing in it is known to be of its load";
+    reading_ = reading;
+    in_flight_at_poll_ = in_flight_at_request_;
+    return {};
+  }
+  void forget() override { reading_ = {}; }
+  void notify() override { observer_.on_engine_changed(); }
+
+  const MetricsDialect& dialect_;
+  const Load& load_;
+  Observer& observer_;
+  std::optional<EngineMetricsReader> reader_;
+  EngineMetrics reading_;
+  std::uint32_t in_flight_at_request_ = 0;
+  std::uint32_t in_flight_at_poll_ = 0;
+};
+
+/// Brings together what engine and exporter say.
+struct MetricsPoller::State final : EngineSource::Observer, GpuObserver {
+  explicit State(BackendPtr polled) : backend(std::move(polled)) {}
+  ~State() {
+    if (exporter != nullptr) exporter->remove(*this);
+    backend->load().signals().forget();
+  }
+
+  void on_engine_changed() override { publish(); }
+  void on_gpus_changed() override { publish(); }
+
+  void publish() {
+    const EngineMetrics from_engine = engine ? engine->reading() : EngineMetrics{};
+    EngineMetrics gpu;
+    if (exporter != nullptr) gpu = aggregate_gpus(exporter->gpus(), gpus);
+    const auto first_known = [](double a, double b) { return std::isnan(a) ? b : a; };
+    const SignalValues values{
+        .running = from_engine.running,
+        .waiting = from_engine.waiting,
+        .kv_cache_ratio = from_engine.kv_cache_ratio,
+        .gpu_utilization_ratio =
+            first_known(gpu.gpu_utilization_ratio, from_engine.gpu_utilization_ratio),
+        .gpu_memory_used_bytes =
+            first_known(gpu.gpu_memory_used_bytes, from_engine.gpu_memory_used_bytes),
+        .gpu_memory_total_bytes =
+            first_known(gpu.gpu_memory_total_bytes, from_engine.gpu_memory_total_bytes)};
+    // The age is the engine's; the GPU's where the engine says nothing; of what was said last where
+    // neither does any more.
+    std::optional<Instant> last_success = engine ? engine->last_success() : std::nullopt;
+    if (!from_engine.any() && exporter != nullptr && exporter->last_success()) {
+      last_success = std::max(last_success.value_or(Instant{}), *exporter->last_success());
+    }
+    if (!last_success) return;
+    backend->load().signals().publish(values, *last_success,
+                                      engine ? engine->in_flight_at_poll() : 0);
+  }
+
+  BackendPtr backend;
+  std::vector<std::string> gpus;
+  std::shared_ptr<GpuExporter> exporter;
+  std::optional<EngineSource> engine;
+  PollRecord record;      // where there is no engine to ask
+  PollRecord gpu_record;  // as it was told last
+};
+
+MetricsPoller::MetricsPoller(Loop& loop, const MetricsPollSpec& spec, const ServerAccess& access,
+                             BackendPtr backend, GpuExporters& exporters)
+    : state_(std::make_unique<State>(std::move(backend))) {
+  GpuExporters::State& shared = *exporters.state_;
+  const MetricsConfig& config = spec.config;
+  state_->record.state = PollRecord::State::silent;
+  if (polls_engine(spec)) {
+    auto target = engine_scrape_target(spec, access, shared.trust_store);
+    if (target) {
+      state_->engine.emplace(
+          loop, std::move(*target), shared.resolve,
+          PolledSource::Options{
+              .interval = config.interval, .timeout = config.timeout, .seed = shared.random()},
+          metrics_dialect_of(spec.engine), state_->backend->load(), *state_);
+    } else {
+      state_->record.reason = target.error().detail;
+    }
+  }
+  if (config.gpu.empty()) return;
+  state_->gpus = spec.gpus;
+  state_->exporter = shared.at(config.gpu);
+  if (state_->exporter != nullptr) state_->exporter->add(*state_, config);
+}
+
+MetricsPoller::~MetricsPoller() = default;
+
+PollRecord MetricsPoller::record() const {
+  PollRecord record = state_->engine ? state_->engine->record() : state_->record;
+  if (state_->exporter == nullptr) return record;
+  state_->gpu_record = state_->exporter->record();
+  record.gpu = &state_->gpu_record;
+  const bool fresh = record.gpu->state == PollRecord::State::fresh;
+  if (fresh && !aggregate_gpus(state_->exporter->gpus(), state_->gpus).any()) {
+    state_->gpu_record.state = PollRecord::State::failing;
+    state_->gpu_record.reason =
+        state_->gpus.empty() ? "it tells nothing of its GPUs" : "it tells of none of these GPUs";
+  }
+  return record;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,91 @@
+#include "upstream/polled_source.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace evenkeel {
+namespace {
+
+/// Between one reading's end and the next one's beginning, whatever the file says.
+constexpr Duration min_gap = std::chrono::milliseconds(1);
+
+/// An answer that will be the same tomorrow, unlike that of a server that is starting or busy.
+bool is_permanent_failure(int status) {
+  const bool busy = status == 408 || status == 429 || (status >= 502 && status <= 504);
+  return !busy;
+}
+
+}  // namespace
+
+PolledSource::PolledSource(Loop& loop, ScrapeTarget target, NameResolver resolve,
+                           const Options& options)
+    : loop_(loop),
+      scraper_(loop, std::move(target), std::move(resolve)),
+      schedule_(options.interval, options.seed),
+      timeout_(options.timeout) {
+  record_.interval = options.interval;
+}
+
+void PolledSource::change(Duration interval, Duration timeout) {
+  schedule_.set_interval(interval);
+  timeout_ = timeout;
+  record_.interval = schedule_.interval();
+}
+
+Task<void> PolledSource::run() {
+  Instant due = loop_.now() + schedule_.initial_delay();
+  while (true) {
+    co_await loop_.sleep_until(due);
+    const Instant began = loop_.now();
+    if (resting()) {
+      record_.state = PollRecord::State::resting;
+      record_.reason.clear();
+    } else {
+      record_.asked = began;
+      auto scraped = co_await scraper_.read(*this, began + timeout_);
+      record_.took = loop_.now() - began;
+      if (!scraped) {
+        fail(std::move(scraped.error().detail));
+      } else if (std::string reason = evaluate(*scraped); reason.empty()) {
+        succeed(*scraped);
+      } else if (is_permanent_failure(scraped->status) && scraper_.drop_short_path()) {
+        continue;  // with the whole exposition, at once
+      } else {
+        fail(std::move(reason));
+      }
+    }
+    // From when it was due, not from when it was late; what was missed is not made up for.
+    due = std::max(due, began - schedule_.interval()) + schedule_.next_delay();
+    due = std::max(due, loop_.now() + min_gap);
+  }
+}
+
+/// Why an answer is none; empty if it is one.
+std::string PolledSource::evaluate(const Scraped& scraped) {
+  if (scraped.status == 200) return finish(scraped);
+  std::string reason = "it answers " + std::to_string(scraped.status);
+  const bool absent = scraped.status == 404 || scraped.status == 501;
+  if (absent && !required_option().empty())
+    reason.append(": it has none without ").append(required_option());
+  return reason;
+}
+
+void PolledSource::succeed(const Scraped& scraped) {
+  schedule_.on_success(scraped.took);
+  last_success_ = loop_.now();
+  forget_.arm(loop_, *last_success_ + schedule_.ttl());
+  record_.state = PollRecord::State::fresh;
+  record_.reason.clear();
+  record_.interval = schedule_.interval();
+  ++record_.readings_total;
+  notify();
+}
+
+void PolledSource::fail(std::string reason) {
+  schedule_.on_failure();
+  record_.state = PollRecord::State::failing;
+  record_.reason = std::move(reason);
+  ++record_.failures_total;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,264 @@
+#include "evenkeel/upstream/pool_set.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+#include <unordered_map>
+#include <variant>
+
+#include "evenkeel/base/file.h"
+#include "evenkeel/base/log.h"
+
+namespace evenkeel {
+namespace {
+
+using ResolvedBackend = PoolSet::ResolvedBackend;
+
+bool speaks_tls(const PoolConfig& pool) {
+  return pool.tls ||
+         std::any_of(pool.backends.begin(), pool.backends.end(),
+                     [](const BackendConfig& backend) { return backend.address.secure; });
+}
+
+Result<std::string> read_key(const std::string& path) {
+  constexpr std::size_t max_key_bytes = 16 * 1024;
+  const auto fail = [&path](const std::string& why) {
+    return Error{.fault = Fault::internal, .detail = "api_key_file: '" + path + "' " + why};
+  };
+  auto read = read_file(path, max_key_bytes);
+  if (const auto* failure = std::get_if<FileError>(&read)) {
+    return fail("cannot be read: " + failure->why + "; give a file with the key");
+  }
+  std::string key = std::move(std::get<std::string>(read));
+  const auto visible = [](char c) { return c > ' ' && c < '\x7f'; };
+  while (!key.empty() && !visible(key.back())) key.pop_back();
+  if (key.empty() || !std::all_of(key.begin(), key.end(), visible)) {
+    return fail("holds no key: one word of printable ASCII is one");
+  }
+  return key;
+}
+
+/// Who a name stands for. Addresses of IPv4 and IPv6 side by side are taken for two ways to one
+/// server; several of one family are several servers, of IPv4 where there are any: a server that
+/// has both would be there twice.
+std::vector<std::vector<Endpoint>> servers_of(const Address& address,
+                                              std::vector<Endpoint> addresses) {
+  const auto is_v4 = [](const Endpoint& each) { return each.family() == AF_INET; };
+  const auto v4 =
+      static_cast<std::size_t>(std::count_if(addresses.begin(), addresses.end(), is_v4));
+  const bool has_v4 = v4 > 0;
+  const std::size_t servers = has_v4 ? v4 : addresses.size();
+  if (servers <= 1 || address.host == "localhost") return {std::move(addresses)};
+  std::vector<std::vector<Endpoint>> each;
+  for (const Endpoint& endpoint : addresses) {
+    if (is_v4(endpoint) == has_v4) each.push_back({endpoint});
+  }
+  // Name servers shuffle; the same servers shall be the same pool.
+  std::sort(each.begin(), each.end(),
+            [](const auto& a, const auto& b) { return a.front().text() < b.front().text(); });
+  each.erase(std::unique(each.begin(), each.end()), each.end());
+  return each;
+}
+
+/// The servers that stood for each name of a pool.
+class KnownServers {
+ public:
+  explicit KnownServers(const PoolSet::PoolEntry* pool_entry) {
+    if (pool_entry == nullptr) return;
+    for (std::size_t i = 0; i < pool_entry->backends.size(); ++i) {
+      const ResolvedBackend& resolved = pool_entry->backends[i];
+      servers_.emplace(to_string(resolved.config.address),
+                       Known{&resolved, pool_entry->state->backends()[i]->id()});
+    }
+  }
+
+  /// One of those of this `host:port`, or null.
+  const ResolvedBackend* any_of(const std::string& address) const {
+    const auto found = servers_.find(address);
+    return found == servers_.end() ? nullptr : found->second.resolved;
+  }
+  /// Of the one that is reached there; empty: none was.
+  std::string id_of(const std::string& address, const std::vector<Endpoint>& addresses) const {
+    const auto [begin, end] = servers_.equal_range(address);
+    for (auto each = begin; each != end; ++each) {
+      const auto& [resolved, id] = each->second;
+      if (!addresses.empty() && !resolved->addresses.empty() &&
+          resolved->addresses.front() == addresses.front()) {
+        return std::string(id);
+      }
+    }
+    return {};
+  }
+
+ private:
+  struct Known {
+    const ResolvedBackend* resolved;
+    std::string_view id;
+  };
+  std::unordered_multimap<std::string, Known> servers_;
+};
+
+}  // namespace
+
+Result<std::shared_ptr<const PoolSet>> PoolSet::build(const Config& config) {
+  std::optional<Error> unknown;
+  const BuildInputs now{.find =
+                            [&unknown](const Address& address) {
+                              auto addresses = resolve(address.host, address.port);
+                              if (addresses) return std::move(*addresses);
+                              unknown = std::move(addresses.error());
+                              return std::vector<Endpoint>();
+                            },
+                        .weights = {}};
+  auto pool_set = build(config, now);
+  if (unknown) return std::move(*unknown);
+  return pool_set;
+}
+
+Result<std::shared_ptr<const PoolSet>> PoolSet::build(const Config& config,
+                                                      const BuildInputs& build_inputs,
+                                                      const PoolSet* predecessor) {
+  auto pool_set = std::make_shared<PoolSet>();
+  for (const ListenerConfig& listener : config.listeners) {
+    if (!listener.tls) continue;
+    auto tls = tls_for(listener, build_inputs, predecessor);
+    if (!tls) return std::move(tls.error());
+    pool_set->listeners_[listener.name] = std::move(*tls);
+  }
+  for (const PoolConfig& pool : config.pools) {
+    const PoolEntry* before = predecessor == nullptr ? nullptr : predecessor->find(pool.name);
+    auto pool_entry = build_entry(pool, build_inputs, before);
+    if (!pool_entry) {
+      pool_entry.error().detail = "pool " + pool.name + ": " + pool_entry.error().detail;
+      return std::move(pool_entry.error());
+    }
+    pool_set->pools_.push_back(std::move(*pool_entry));
+  }
+  return std::shared_ptr<const PoolSet>(std::move(pool_set));
+}
+
+Result<std::shared_ptr<const TlsServerContext>> PoolSet::tls_for(const ListenerConfig& listener,
+                                                                 const BuildInputs& build_inputs,
+                                                                 const PoolSet* predecessor) {
+  const auto before = predecessor == nullptr ? nullptr : predecessor->tls_of(listener.name);
+  if (before != nullptr && !build_inputs.reload_files) return before;
+  auto tls = TlsServerContext::build(*listener.tls, listener.name, {}, before.get());
+  if (!tls) return std::move(tls.error());
+  for (const TlsProblem& warning : (*tls)->warnings()) {
+    log::warning("listener " + listener.name + ": " + warning.message + "; " + warning.help);
+  }
+  return tls;
+}
+
+Result<PoolSet::PoolEntry> PoolSet::build_entry(const PoolConfig& pool,
+                                                const BuildInputs& build_inputs,
+                                                const PoolEntry* before) {
+  const bool keeps_files = before != nullptr && !build_inputs.reload_files;
+  PoolSpec spec{.name = pool.name,
+                .picker = pool.picker,
+                .load_factor = pool.hash.load_factor,
+                .memory_guard = pool.picker == "gpu" ? pool.gpu.memory_guard : 0,
+                .observed_weights = pool.weights == WeightSource::observed,
+                .queue = {pool.limits.queue.size, pool.limits.queue.timeout},
+                .spares = {pool.spares.enter, pool.spares.leave, pool.spares.dwell}};
+  const KnownServers known(before);
+  PoolEntry pool_entry;
+  for (const BackendConfig& backend : pool.backends) {
+    const std::string address = to_string(backend.address);
+    const ResolvedBackend* const same = known.any_of(address);
+    std::string authorization;
+    if (!backend.api_key_file.empty() && keeps_files && same != nullptr) {
+      authorization = same->authorization;
+    } else if (!backend.api_key_file.empty()) {
+      auto key = read_key(backend.api_key_file);
+      if (!key) return std::move(key.error());
+      authorization = "Bearer " + *key;
+    }
+    auto servers = servers_of(backend.address, build_inputs.find(backend.address));
+    const bool several = servers.size() > 1;
+    for (std::vector<Endpoint>& addresses : servers) {
+      std::string id = known.id_of(address, addresses);
+      if (id.empty()) id = several ? address + "@" + addresses.front().host() : address;
+      const auto weight = build_inputs.weights.find({pool.name, id});
+      spec.backends.push_back(
+          {.id = id,
+           .address = id == address ? address : addresses.front().text(),
+           .weight = weight == build_inputs.weights.end() ? backend.weight : weight->second,
+           .zone = backend.zone,
+           .labels = backend.labels,
+           .max_in_flight = pool.limits.max_in_flight,
+           .standby = backend.standby});
+      const bool drained = build_inputs.drained.contains({pool.name, id});
+      pool_entry.backends.push_back({backend, std::move(addresses), authorization, drained});
+    }
+  }
+  if (speaks_tls(pool)) {
+    if (keeps_files && before->tls != nullptr) {
+      pool_entry.tls = before->tls;
+    } else {
+      auto tls = TlsClientContext::build(pool.tls.value_or(PoolTlsConfig{}),
+                                         before == nullptr ? nullptr : before->tls);
+      if (!tls) return std::move(tls.error());
+      pool_entry.tls = std::move(*tls);
+    }
+  }
+  pool_entry.state =
+      PoolState::build(std::move(spec), before == nullptr ? nullptr : before->state.get());
+  return pool_entry;
+}
+
+void PoolSet::activate() const {
+  for (const PoolEntry& pool_entry : pools_) {
+    pool_entry.state->activate();
+    for (std::size_t i = 0; i < pool_entry.backends.size(); ++i) {
+      Load& load = pool_entry.state->backends()[i]->load();
+      if (pool_entry.backends[i].drained) load.take_out(OutOfRotation::draining);
+      if (pool_entry.backends[i].addresses.empty()) load.take_out(OutOfRotation::unresolved);
+    }
+  }
+}
+
+void PoolSet::reopen_resolved() const {
+  for (const PoolEntry& pool_entry : pools_) {
+    for (std::size_t i = 0; i < pool_entry.backends.size(); ++i) {
+      if (pool_entry.backends[i].addresses.empty()) continue;
+      pool_entry.state->backends()[i]->put_back(OutOfRotation::unresolved);
+    }
+  }
+}
+
+const PoolSet::PoolEntry* PoolSet::find(std::string_view pool) const {
+  const auto found = std::find_if(pools_.begin(), pools_.end(), [&](const PoolEntry& pool_entry) {
+    return pool_entry.state->spec().name == pool;
+  });
+  return found == pools_.end() ? nullptr : &*found;
+}
+
+std::shared_ptr<const TlsServerContext> PoolSet::tls_of(std::string_view listener) const {
+  const auto found = listeners_.find(listener);
+  return found == listeners_.end() ? nullptr : found->second;
+}
+
+LinkPoolOptions link_options_of(const PoolConfig& pool, const BackendConfig& backend,
+                                const std::shared_ptr<const TlsClientContext>& tls) {
+  LinkPoolOptions options{
+      .link = {.first_byte_timeout = pool.timeouts.first_byte, .idle_timeout = pool.timeouts.idle},
+      .connector = {.connect_timeout = pool.timeouts.connect},
+      .protocol = pool.protocol,
+      .idle_timeout = pool.keep_alive.idle,
+      .max_idle = pool.keep_alive.max_idle};
+  if (!pool.tls && !backend.address.secure) return options;
+  options.connector.tls = tls;
+  switch (pool.protocol) {
+    case BackendProtocol::automatic: options.connector.alpn = AlpnOffer::http2_or_http1; break;
+    case BackendProtocol::http1: options.connector.alpn = AlpnOffer::http1; break;
+    case BackendProtocol::http2: options.connector.alpn = AlpnOffer::http2; break;
+  }
+  options.connector.server_name =
+      tls->server_name().empty() ? backend.address.host : tls->server_name();
+  return options;
+}
+
+}  // namespace evenkeel

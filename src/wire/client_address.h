@@ -1,0 +1,35 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "evenkeel/wire/frontend.h"
+
+namespace evenkeel {
+
+/// Who is at the other end of a client's connection, as long as it lives.
+class ClientAddress {
+ public:
+  ClientAddress(const Endpoint& peer, const FrontendOptions& options) : port_(peer.port()) {
+    const std::string name = peer.host();
+    size_ = static_cast<std::uint8_t>(name.copy(text_.data(), text_.size()));
+    for (const Cidr& network : options.trusted_proxies) {
+      trusted_ = trusted_ || network.contains(peer);
+    }
+  }
+
+  std::string_view text() const { return {text_.data(), size_}; }
+  std::uint16_t port() const { return port_; }
+  /// One of the listener's trusted proxies.
+  bool trusted() const { return trusted_; }
+
+ private:
+  std::uint16_t port_;
+  std::uint8_t size_ = 0;
+  bool trusted_ = false;
+  std::array<char, 46> text_;
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,79 @@
+#include "evenkeel/balance/peak_ewma.h"
+
+#include <gtest/gtest.h>
+
+#include "balance/some_backends.h"
+
+namespace evenkeel::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(PeakEwma, KnowsNothingBeforeTheFirstAnswer) {
+  PeakEwma average;
+  EXPECT_EQ(average.samples(), 0u);
+
+  average.record(200ms, noon);
+
+  EXPECT_EQ(average.samples(), 1u);
+  EXPECT_NEAR(average.seconds(), 0.2, 1e-6);
+}
+
+TEST(PeakEwma, RisesWithAFewLateAnswers) {
+  PeakEwma average;
+  average.record(100ms, noon);
+
+  for (int i = 0; i < 4; ++i) average.record(1s, noon + 1s);
+
+  EXPECT_GT(average.seconds(), 0.6);
+  EXPECT_LT(average.seconds(), 1.0);
+}
+
+TEST(PeakEwma, FallsSlowlyWhereAnswersComeInAStream) {
+  PeakEwma average;
+  average.record(1s, noon);
+
+  for (int i = 0; i < 4; ++i) average.record(100ms, noon);
+
+  EXPECT_GT(average.seconds(), 0.85);
+}
+
+TEST(PeakEwma, FallsWithTime) {
+  PeakEwma average;
+  average.record(1s, noon);
+
+  average.record(100ms, noon + 10s);
+
+  EXPECT_NEAR(average.seconds(), 0.55, 1e-3);
+}
+
+TEST(PeakEwma, CountsAQuickFailureAsASlowResponse) {
+  PeakEwma average;
+  average.record(100ms, noon);
+
+  average.record_failure(1ms, noon);
+
+  EXPECT_GT(average.seconds(), 0.1);
+}
+
+TEST(PeakEwma, ReportsTheAgeOfTheLastSample) {
+  PeakEwma average;
+  average.record(100ms, noon);
+
+  EXPECT_EQ(average.age(noon + 3s), Duration(3s));
+  EXPECT_EQ(average.age(noon - 1s), Duration(0s)) << "workers do not agree on the moment";
+}
+
+TEST(PeakEwma, IsEmptyAfterForget) {
+  PeakEwma average;
+  average.record(10s, noon);
+
+  average.forget();
+  EXPECT_EQ(average.samples(), 0u);
+  average.record(100ms, noon + 1s);
+
+  EXPECT_NEAR(average.seconds(), 0.1, 1e-6);
+}
+
+}  // namespace
+}  // namespace evenkeel::testing

@@ -1,0 +1,346 @@
+#include "balance/spare_controller.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "balance/some_backends.h"
+#include "evenkeel/base/loop.h"
+
+namespace evenkeel::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr double unknown = SignalValues::unknown;
+
+TEST(LoadOf, IsTheMaximumOfTheKnownValues) {
+  EXPECT_DOUBLE_EQ(load_of({0.5, unknown, unknown}, 0.8), 0.5);
+  EXPECT_DOUBLE_EQ(load_of({0.5, 0.7, unknown}, 0.8), 0.7);
+  EXPECT_DOUBLE_EQ(load_of({unknown, 0.3, 5}, 0.8), 0.8) << "a queue of five: spares are due";
+  EXPECT_DOUBLE_EQ(load_of({unknown, 0.3, 1000}, 0.8), 2) << "one long queue is one server's need";
+  EXPECT_TRUE(std::isnan(load_of({unknown, unknown, unknown}, 0.8)));
+}
+
+// Six others, two spares.
+class SpareControllerOfEight : public ::testing::Test {
+ protected:
+  // Turns it for so long, ten times a second.
+  std::uint32_t tick(PoolLoadSample sample, Duration how_long) {
+    std::uint32_t wanted = 0;
+    for (const Instant end = now + how_long; now < end; now += 100ms) {
+      wanted = rule.tick(sample, spec, now);
+    }
+    return wanted;
+  }
+  static PoolLoadSample loaded(double load, std::uint64_t outstanding) {
+    return {.load = load, .active = 6, .spares = 2, .outstanding = outstanding};
+  }
+
+  SpareController rule;
+  const SparesSpec spec{.enter = 0.8, .leave = 0.5, .dwell = 10s};
+  Instant now = noon;
+};
+
+TEST_F(SpareControllerOfEight, KeepsSparesOutWhileTheOthersCarryTheLoad) {
+  EXPECT_EQ(tick(loaded(6 * 0.75, 60), 60s), 0u);
+}
+
+TEST_F(SpareControllerOfEight, LetsThemInAFewHundredMillisecondsAfterAJump) {
+  tick(loaded(1, 10), 10s);
+
+  EXPECT_EQ(tick(loaded(5, 50), 300ms), 0u) << "a blip";
+  EXPECT_EQ(tick(loaded(5, 50), 100ms), 1u) << "5 / 0.8 is 6.25: seven";
+}
+
+TEST_F(SpareControllerOfEight, LetsAllInForAGreatJump) {
+  EXPECT_EQ(tick(loaded(9, 90), 400ms), 2u);
+}
+
+TEST_F(SpareControllerOfEight, IgnoresAShortSpike) {
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(tick(loaded(9, 90), 200ms), 0u);
+    EXPECT_EQ(tick(loaded(3, 30), 100ms), 0u);
+  }
+}
+
+TEST_F(SpareControllerOfEight, LetsThemInAtOnceWhenRequestsQueue) {
+  PoolLoadSample sample = loaded(7, 70);
+  sample.has_queue = true;
+
+  EXPECT_EQ(tick(sample, 100ms), 2u);
+}
+
+TEST_F(SpareControllerOfEight, ReplacesEachThatIsDownAtOnce) {
+  PoolLoadSample sample = loaded(1, 10);
+  sample.active = 5;
+  sample.down = 1;
+
+  EXPECT_EQ(tick(sample, 100ms), 1u);
+  sample.active = 3;
+  sample.down = 3;
+  EXPECT_EQ(tick(sample, 100ms), 2u);
+}
+
+TEST_F(SpareControllerOfEight, LetsThemGoWhenThoseThatWereDownAreBack) {
+  PoolLoadSample sample = loaded(1, 10);
+  sample.active = 5;
+  sample.down = 1;
+  tick(sample, 1s);
+
+  EXPECT_EQ(tick(loaded(1, 10), 9s), 1u);
+  EXPECT_EQ(tick(loaded(1, 10), 2s), 0u);
+}
+
+TEST_F(SpareControllerOfEight, LetsThemGoWhenTheLoadHasGoneForTheDwell) {
+  tick(loaded(6, 80), 5s);
+
+  EXPECT_EQ(tick(loaded(1, 10), 9s), 2u);
+  EXPECT_EQ(tick(loaded(1, 10), 2s), 0u);
+}
+
+TEST_F(SpareControllerOfEight, KeepsThemWhileTheOthersWouldBeLoadedWithoutThem) {
+  tick(loaded(6, 80), 5s);
+
+  // Over eight that is 0.45 each; over six it would be 0.6: more than `leave`.
+  EXPECT_EQ(tick(loaded(3.6, 36), 120s), 2u);
+}
+
+TEST_F(SpareControllerOfEight, LooksBackOverTheDwellBeforeItLetsThemGo) {
+  tick(loaded(6, 80), 5s);
+
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_EQ(tick(loaded(1, 10), 8s), 2u);
+    EXPECT_EQ(tick(loaded(6, 80), 1s), 2u) << "the next wave";
+  }
+}
+
+TEST_F(SpareControllerOfEight, LetsOneGoWhereOneIsEnough) {
+  tick(loaded(6, 80), 5s);
+
+  EXPECT_EQ(tick(loaded(3.2, 20), 11s), 1u) << "3.2 / 0.5 is 6.4: seven";
+}
+
+TEST_F(SpareControllerOfEight, DoesNotTakeAnEmptyQueueForTheEndOfTheLoad) {
+  // All that these engines tell is their queue, and it is empty as soon as the spares are in.
+  tick(loaded(6, 80), 1s);
+
+  EXPECT_EQ(tick(loaded(0, 75), 60s), 2u) << "they still carry nearly as much";
+  EXPECT_EQ(tick(loaded(0, 20), 11s), 0u);
+}
+
+TEST_F(SpareControllerOfEight, TakesTheMostThatWasCarriedForTheMark) {
+  tick(loaded(6, 30), 500ms);  // the jump has only begun
+  tick(loaded(7, 90), 5s);
+
+  EXPECT_EQ(tick(loaded(0, 50), 11s), 0u) << "less than 5/8 of 90";
+}
+
+TEST_F(SpareControllerOfEight, DoesNotSwingUnderALoadThatStays) {
+  // So much work that six are full at 0.9 and eight at 0.675: of nothing does the sum change.
+  int changes = 0;
+  std::uint32_t before = 0;
+  for (int i = 0; i < 6000; ++i) {
+    const std::uint32_t wanted = tick(loaded(5.4, 54), 100ms);
+    changes += wanted != before;
+    before = wanted;
+  }
+
+  EXPECT_EQ(changes, 1);
+}
+
+TEST(LatencyRise, IsNoneWhileNothingChanges) {
+  LatencyRise latency_rise;
+  for (int i = 0; i < 100; ++i) EXPECT_NEAR(latency_rise.tick(0.2, noon + i * 100ms), 1, 0.03);
+}
+
+TEST(LatencyRise, IsHowMuchLaterFirstBytesAreThanTheyWere) {
+  LatencyRise latency_rise;
+  for (int i = 0; i < 100; ++i) latency_rise.tick(0.2, noon + i * 100ms);
+
+  EXPECT_NEAR(latency_rise.tick(0.8, noon + 10s), 4, 0.15);
+}
+
+TEST(LatencyRise, KeepsItsBaselineOverAWeekWithoutTraffic) {
+  LatencyRise latency_rise;
+  Instant now = noon;
+  latency_rise.tick(0.2, now);
+  for (const Instant end = now + std::chrono::hours(24 * 7); now < end; now += 60s) {
+    latency_rise.tick(SignalValues::unknown, now);
+  }
+
+  EXPECT_NEAR(latency_rise.tick(1, now), 5, 0.5);
+}
+
+TEST(LatencyRise, AdaptsToALoadThatStays) {
+  LatencyRise latency_rise;
+  latency_rise.tick(0.2, noon);
+  for (int i = 0; i < 1200; ++i) latency_rise.tick(0.8, noon + i * 100ms);
+
+  EXPECT_LT(latency_rise.tick(0.8, noon + 2min), 2);
+}
+
+TEST(LatencyRise, KeepsItsBaselineWhileNothingIsKnown) {
+  LatencyRise latency_rise;
+  for (int i = 0; i < 100; ++i) latency_rise.tick(0.2, noon + i * 100ms);
+  EXPECT_TRUE(std::isnan(latency_rise.tick(unknown, noon + 11s)));
+
+  EXPECT_NEAR(latency_rise.tick(0.8, noon + 12s), 4, 0.2);
+}
+
+// ---- with a pool ----
+
+class PoolWithSpares : public ::testing::Test {
+ protected:
+  static PoolSpec spec_of(std::size_t active, std::size_t spares, std::uint32_t limit = 0) {
+    PoolSpec spec = some_pool(active + spares, limit);
+    for (std::size_t i = active; i < active + spares; ++i) spec.backends[i].standby = true;
+    spec.spares.dwell = 10s;
+    return spec;
+  }
+  const Load& load(std::size_t index) { return state->backends()[index]->load(); }
+  void tick(Duration how_long) {
+    for (const Instant end = now + how_long; now < end; now += 100ms) state->tick(now);
+  }
+  void engines_tell(const SignalValues& values) {
+    for (const auto& backend : state->backends()) {
+      backend->load().signals().publish(values, now, backend->load().in_flight());
+    }
+  }
+
+  std::shared_ptr<PoolState> state = PoolState::build(spec_of(2, 2));
+  Instant now = noon;
+};
+
+TEST_F(PoolWithSpares, GivesThemNothingUntilTheyAreNeeded) {
+  auto picker = state->new_picker(1);
+
+  tick(1s);
+  const auto counts = count_picks(*picker, state->backends(), 100);
+
+  EXPECT_EQ(counts[2] + counts[3], 0);
+  EXPECT_TRUE(load(2).is_out(OutOfRotation::standby));
+}
+
+TEST_F(PoolWithSpares, LetsThemInWhenTheKvCachesAreFull) {
+  engines_tell({.running = 20, .waiting = 0, .kv_cache_ratio = 0.9});
+  tick(500ms);
+
+  EXPECT_TRUE(load(2).in_rotation());
+  EXPECT_FALSE(load(3).in_rotation()) << "1.8 / 0.8 is 2.25: three";
+}
+
+TEST_F(PoolWithSpares, LetsThemInWhenTheEnginesQueuesGrow) {
+  engines_tell({.running = 20, .waiting = 30});
+  tick(500ms);
+
+  EXPECT_TRUE(load(2).in_rotation());
+  EXPECT_TRUE(load(3).in_rotation());
+}
+
+TEST_F(PoolWithSpares, LetsThemInWhenAllSlotsAreTaken) {
+  state = PoolState::build(spec_of(2, 2, 10));
+  for (int i = 0; i < 9; ++i) {
+    state->backends()[0]->try_acquire(now);
+    state->backends()[1]->try_acquire(now);
+  }
+  tick(500ms);
+
+  EXPECT_TRUE(load(2).in_rotation());
+}
+
+TEST_F(PoolWithSpares, LetsOneInForOneThatIsUnhealthy) {
+  state->backends()[0]->load().take_out(OutOfRotation::unhealthy);
+  tick(100ms);
+
+  EXPECT_TRUE(load(2).in_rotation());
+  EXPECT_FALSE(load(3).in_rotation());
+}
+
+TEST_F(PoolWithSpares, LetsOneInForOneThatCannotBeConnected) {
+  state->backends()[0]->connect_failed(now);
+  tick(100ms);
+
+  EXPECT_TRUE(load(2).in_rotation());
+}
+
+TEST_F(PoolWithSpares, SkipsAnUnavailableSpare) {
+  state->backends()[2]->load().take_out(OutOfRotation::unhealthy);
+  state->backends()[0]->load().take_out(OutOfRotation::unhealthy);
+  tick(100ms);
+
+  EXPECT_TRUE(load(2).is_out(OutOfRotation::standby));
+  EXPECT_TRUE(load(3).in_rotation());
+}
+
+TEST_F(PoolWithSpares, TakesTheOtherWhenASpareInServiceFails) {
+  state->backends()[0]->load().take_out(OutOfRotation::unhealthy);
+  tick(100ms);
+  state->backends()[2]->load().take_out(OutOfRotation::unhealthy);
+  tick(100ms);
+
+  EXPECT_TRUE(load(3).in_rotation());
+  state->backends()[2]->put_back(OutOfRotation::unhealthy);
+  EXPECT_FALSE(load(2).in_rotation()) << "it is a spare again";
+}
+
+TEST_F(PoolWithSpares, WaitsForThoseThatAreStarting) {
+  state->backends()[0]->load().take_out(OutOfRotation::starting);
+  state->backends()[1]->load().take_out(OutOfRotation::starting);
+  tick(1s);
+
+  EXPECT_FALSE(load(2).in_rotation()) << "nobody is waiting";
+}
+
+TEST_F(PoolWithSpares, LetsRequestsInFlightEndInTheirOwnTime) {
+  engines_tell({.waiting = 30});
+  tick(500ms);
+  ASSERT_TRUE(state->backends()[2]->try_acquire(now));
+
+  engines_tell({.running = 0, .waiting = 0});
+  tick(11s);
+  EXPECT_TRUE(load(2).is_out(OutOfRotation::standby));
+  EXPECT_EQ(load(2).in_flight(), 1u);
+  state->backends()[2]->release();
+}
+
+TEST_F(PoolWithSpares, KeepsThemInServiceOverAReload) {
+  engines_tell({.waiting = 30});
+  tick(500ms);
+  ASSERT_TRUE(load(2).in_rotation());
+
+  state = PoolState::build(spec_of(2, 2), state.get());
+  EXPECT_TRUE(load(2).in_rotation());
+  engines_tell({.waiting = 30});
+  tick(1s);
+  EXPECT_TRUE(load(2).in_rotation());
+}
+
+TEST_F(PoolWithSpares, FollowsTheFileWhenItChanges) {
+  state = PoolState::build(spec_of(4, 0), state.get());
+  tick(100ms);
+  EXPECT_TRUE(load(2).in_rotation() && load(3).in_rotation()) << "spares no more";
+
+  state = PoolState::build(spec_of(1, 3), state.get());
+  tick(100ms);
+  EXPECT_TRUE(load(0).in_rotation());
+  EXPECT_TRUE(load(1).is_out(OutOfRotation::standby));
+}
+
+TEST_F(PoolWithSpares, ServesWaitersWhenTheOthersAreDown) {
+  Loop loop;
+  Pool pool(state, loop, 1);
+  for (std::size_t i : {0u, 1u}) state->backends()[i]->load().take_out(OutOfRotation::unhealthy);
+
+  auto waiting = pool.acquire({});
+  ASSERT_FALSE(waiting.ready()) << "there is hope: the spares are well";
+  tick(100ms);
+  loop.run_until([&] { return waiting.ready(); });
+
+  auto lease = waiting.take();
+  ASSERT_TRUE(lease);
+  EXPECT_TRUE(lease->backend()->spec().standby);
+}
+
+}  // namespace
+}  // namespace evenkeel::testing

@@ -1,0 +1,214 @@
+#include "config/validation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "config/test_environment.h"
+
+namespace evenkeel {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+const std::string pool_a = "{name: a, backends: [127.0.0.1:1]}";
+const std::string pool_b = "{name: b, backends: [127.0.0.1:2]}";
+
+std::string two_pools(const std::string& routes) {
+  return "pools: [" + pool_a + ", " + pool_b + "]\nroutes:\n" + routes;
+}
+
+std::string listeners(const std::string& list) {
+  return "listeners: [" + list + "]\npools: [" + pool_a + "]\n";
+}
+
+TEST(ConfigValidation, RefusesTwoListenersOnOnePort) {
+  EXPECT_THAT(
+      problems_of(listeners("{name: x, address: 127.0.0.1:80}, {name: y, address: 127.0.0.1:80}")),
+      ElementsAre("1:66 listeners[1].address: port 80 is taken by listener 'x' on "
+                  "127.0.0.1:80; give one of them another port"));
+}
+
+TEST(ConfigValidation, WildcardAddressConflictsWithEveryAddress) {
+  const auto problems = [](const std::string& a, const std::string& b) {
+    return problems_of(
+        listeners("{name: x, address: \"" + a + "\"}, {name: y, address: \"" + b + "\"}"));
+  };
+
+  EXPECT_EQ(problems(":80", "127.0.0.1:80").size(), 1u);
+  EXPECT_EQ(problems("127.0.0.1:80", "0.0.0.0:80").size(), 1u);
+  EXPECT_EQ(problems("[::]:80", "127.0.0.1:80").size(), 1u);
+  EXPECT_EQ(problems("[::]:80", "0.0.0.0:80").size(), 1u);
+  EXPECT_EQ(problems("localhost:80", "127.0.0.1:80").size(), 1u);
+  EXPECT_THAT(problems("127.0.0.1:80", "127.0.0.2:80"), IsEmpty());
+  EXPECT_THAT(problems("0.0.0.0:80", "[::1]:80"), IsEmpty());
+  EXPECT_THAT(problems("127.0.0.1:0", "127.0.0.1:0"), IsEmpty());
+}
+
+TEST(ConfigValidation, RefusesAListenerOnTheAdminPort) {
+  EXPECT_THAT(
+      problems_of(listeners("{address: 0.0.0.0:9901}")),
+      ElementsAre(HasSubstr("listeners[0].address: port 9901 is taken by the admin listener "
+                            "on 127.0.0.1:9901")));
+  EXPECT_THAT(problems_of("admin: {address: 127.0.0.1:8080}\npools: [" + pool_a + "]\n"),
+              ElementsAre(HasSubstr("admin.address: port 8080 is taken by listener 'public'")));
+}
+
+TEST(ConfigValidation, RefusesDuplicateNamesAndBackends) {
+  EXPECT_THAT(problems_of(listeners("{address: 127.0.0.1:1}, {address: 127.0.0.1:2}")),
+              ElementsAre(HasSubstr("listeners[1].name: duplicate listener name 'public'")));
+  EXPECT_THAT(problems_of("pools: [" + pool_a + ", " + pool_a + "]\nroutes: [{pool: a}]\n"),
+              ElementsAre(HasSubstr("pools[1].name: duplicate pool name 'a'")));
+  EXPECT_THAT(
+      problems_of("pools:\n- name: a\n  backends: [h:1, {address: h:1, weight: 0}, http://h:1]\n"),
+      ElementsAre(HasSubstr("backends[1].address: duplicate backend 'h:1', the first is in line 3"),
+                  HasSubstr("weight: 0 is out of range"),
+                  HasSubstr("backends[2]: duplicate backend 'h:1'")));
+}
+
+TEST(ConfigValidation, ReportsAnUnresolvableHost) {
+  TestEnvironment held;
+  held.unknown_hosts = {"gone", "lost"};
+
+  const auto result = held.read(
+      "listeners: [{address: gone:80}]\n"
+      "pools:\n- name: a\n  backends: [gone:1, {address: lost:2}, here:3, 127.0.0.1:4]\n");
+
+  EXPECT_THAT(
+      lines_of(result.problems),
+      ElementsAre("1:23 listeners[0].address: the host name 'gone' has no address: no such host",
+                  "4:14 pools[0].backends[0]: the host name 'gone' has no address: no such host",
+                  "4:32 pools[0].backends[1].address: the host name 'lost' has no address: "
+                  "no such host"));
+}
+
+TEST(ConfigValidation, RequiresRoutesForSeveralPools) {
+  EXPECT_THAT(problems_of("pools: [" + pool_a + ", " + pool_b + "]\n"),
+              ElementsAre(HasSubstr("routes: missing, and there are 2 pools: which one answers a "
+                                    "request?; add routes:")));
+}
+
+TEST(ConfigValidation, RefusesARouteToAnUnknownPool) {
+  EXPECT_THAT(
+      problems_of(two_pools("- {match: {path: /a}, pool: a}\n- {match: {path: /b}, pool: b}\n"
+                            "- pool: nowhere\n")),
+      ElementsAre("5:9 routes[2].pool: there is no pool 'nowhere'; the pools are a, b"));
+  EXPECT_THAT(
+      problems_of(two_pools("- {match: {path: /b}, pool: b}\n- split: {a: 1, elsewhere: 1}\n")),
+      ElementsAre(HasSubstr("routes[1].split.elsewhere: there is no pool 'elsewhere'")));
+  EXPECT_THAT(problems_of(two_pools("- {match: {path: /b}, split: {a: 1, b: 1}}\n- {name: x}\n")),
+              ElementsAre(HasSubstr("routes[1]: leads nowhere; add 'pool: NAME'")));
+  EXPECT_THAT(problems_of(two_pools("- {pool: a, split: {a: 1, b: 1}}\n")),
+              ElementsAre(HasSubstr("'pool' and 'split' exclude each other")));
+}
+
+TEST(ConfigValidation, RefusesAnUnusedPool) {
+  EXPECT_THAT(
+      problems_of(two_pools("- pool: a\n")),
+      ElementsAre("1:52 pools[1].name: no route leads to the pool 'b'; add a route to it, or "
+                  "remove it"));
+}
+
+TEST(ConfigValidation, CountsASuggestedPoolAsUsed) {
+  EXPECT_THAT(
+      problems_of("pools: [{name: llama, backends: [127.0.0.1:1]}]\nroutes: [{pool: lama}]\n"),
+      ElementsAre("2:17 routes[0].pool: there is no pool 'lama'; did you mean 'llama'?"));
+}
+
+TEST(ConfigValidation, RefusesAllZeroWeights) {
+  EXPECT_THAT(problems_of(two_pools("- split: {a: 0, b: 0}\n")),
+              ElementsAre(HasSubstr("routes[0].split: all shares are 0")));
+  EXPECT_THAT(problems_of(two_pools("- split: {a: 100, b: -1}\n")),
+              ElementsAre(HasSubstr("routes[0].split.b: -1 is out of range, expected 0 to 10000")));
+}
+
+TEST(ConfigValidation, RefusesAnUnreachableRoute) {
+  EXPECT_THAT(problems_of(two_pools("- pool: a\n- {match: {path: /x}, pool: b}\n")),
+              ElementsAre("4:3 routes[1]: never reached, routes[0] in line 3 takes all that this "
+                          "would; the first match wins; put the narrower route first"));
+}
+
+TEST(ConfigValidation, IgnoresReachabilityOfAnInvalidMatch) {
+  EXPECT_THAT(problems_of(two_pools("- {match: {path: /v1/**, modle: m}, pool: a}\n"
+                                    "- {match: {path: /v1/**}, pool: b}\n")),
+              ElementsAre(HasSubstr("routes[0].match.modle: unknown key")));
+}
+
+TEST(Covers, ComparesPathPatterns) {
+  const auto covers = [](const std::string& a, const std::string& b) {
+    return config_file::covers({.host = {}, .path = a, .header = {}, .method = {}},
+                               {.host = {}, .path = b, .header = {}, .method = {}});
+  };
+
+  EXPECT_TRUE(covers("", "/x"));
+  EXPECT_TRUE(covers("/**", ""));
+  EXPECT_TRUE(covers("/v1/**", "/v1"));
+  EXPECT_TRUE(covers("/v1/**", "/v1/chat/*"));
+  EXPECT_TRUE(covers("/*/x", "/a/x"));
+  EXPECT_TRUE(covers("/v1/**", "/v1/**"));
+  EXPECT_FALSE(covers("/v1/*", "/v1/**"));
+  EXPECT_FALSE(covers("/v1/**", "/v2"));
+  EXPECT_FALSE(covers("/v1", "/v1/"));
+  EXPECT_FALSE(covers("/v1/**", ""));
+  EXPECT_FALSE(covers("/a", "/*"));
+}
+
+TEST(Covers, ServiceCoversItsMethods) {
+  const auto covers = [](std::vector<std::string> a, std::vector<std::string> b) {
+    return config_file::covers({.grpc = std::move(a)}, {.grpc = std::move(b)});
+  };
+
+  EXPECT_TRUE(covers({}, {"p.S"}));
+  EXPECT_TRUE(covers({"p.S"}, {"p.S"}));
+  EXPECT_TRUE(covers({"p.S", "q.T"}, {"q.T/M", "p.S/N"}));
+  EXPECT_FALSE(covers({"p.S"}, {"p.S/M", "q.T"}));
+  EXPECT_FALSE(covers({"p.S/M"}, {"p.S"}));
+  EXPECT_FALSE(covers({"p.S"}, {"p.Sx/M"}));
+  EXPECT_FALSE(covers({"p.S"}, {}));
+}
+
+TEST(Covers, RequiresEveryConditionToBeWider) {
+  const RouteMatch narrow{"api.example.com", "/v1/**", {{"x-a", "1"}}, {"POST"}};
+
+  EXPECT_TRUE(config_file::covers({}, narrow));
+  EXPECT_TRUE(config_file::covers({"*.example.com", "/v1/**", {}, {"GET", "POST"}}, narrow));
+  EXPECT_FALSE(config_file::covers({"*.example.org", "", {}, {}}, narrow));
+  EXPECT_FALSE(config_file::covers({"", "", {{"x-a", "2"}}, {}}, narrow));
+  EXPECT_FALSE(config_file::covers({"", "", {{"x-b", "1"}}, {}}, narrow));
+  EXPECT_FALSE(config_file::covers({"", "", {}, {"GET"}}, narrow));
+  EXPECT_FALSE(config_file::covers(narrow, {}));
+}
+
+TEST(ConfigValidation, RefusesDestructiveMetricsEndpoints) {
+  const auto problems = [](const std::string& path) {
+    return problems_of(
+        "pools: [{name: a, backends: [127.0.0.1:1], engine: trtllm, metrics: {path: " + path +
+        "}}]\n");
+  };
+
+  EXPECT_THAT(problems("/metrics"),
+              ElementsAre(HasSubstr("pools[0].metrics.path: trtllm-serve's")));
+  EXPECT_THAT(problems("/prometheus/metrics"), IsEmpty());
+}
+
+TEST(ConfigValidation, RefusesUnsupportedModelChecks) {
+  const auto problems = [](const std::string& pool) {
+    return problems_of("pools: [{name: a, backends: [127.0.0.1:1], " + pool + "}]\n");
+  };
+
+  EXPECT_THAT(problems("engine: vllm, health: {model: required}"),
+              ElementsAre(HasSubstr("pools[0].health.model: the pool names no models")));
+  EXPECT_THAT(problems("models: [m], health: {check: tcp, model: required}"),
+              ElementsAre(HasSubstr("with this `check` nothing is asked")));
+  EXPECT_THAT(problems("models: [m], engine: torchserve, health: {model: generate}"),
+              ElementsAre(HasSubstr("what makes torchserve answer a token")));
+  EXPECT_THAT(problems("models: [m], engine: triton, protocol: h2, health: {model: generate}"),
+              ElementsAre(HasSubstr("a token is asked for over HTTP")));
+  EXPECT_THAT(problems("models: [m], engine: triton, protocol: h2, health: {model: required}"),
+              IsEmpty());
+  EXPECT_THAT(problems("models: [m], engine: vllm, health: {model: generate}"), IsEmpty());
+}
+
+}  // namespace
+}  // namespace evenkeel

@@ -1,0 +1,212 @@
+"""Careless clients in front of careless servers, all at once: whatever they do to each other, the
+daemon stands, gives everything back, and leaves in peace. EVENKEEL_DISORDER_SECONDS prolongs it;
+EVENKEEL_DISORDER_SEED repeats the dice of a run."""
+
+import collections
+import os
+import random
+import time
+
+import case
+from stream import Closed, Stream
+
+SECONDS = float(os.environ.get("EVENKEEL_DISORDER_SECONDS", "3"))
+SEED = int(os.environ.get("EVENKEEL_DISORDER_SEED") or random.SystemRandom().randrange(10**6))
+GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+class Server:
+    """A script that answers well, badly, late or not at all."""
+
+    def __init__(self, chance):
+        self._chance = chance
+
+    def __call__(self, ask):
+        if self._chance.random() < 0.8:
+            ask.read_body()
+        self._chance.choice([self.whole, self.whole, self.whole, self.streamed, self.streamed,
+                             self.silent, self.cut, self.nonsense, self.until_close, self.closing,
+                             self.late, self.hinted, self.too_much, self.tunnel, self.bodiless])(ask)
+
+    def whole(self, ask):
+        ask.answer(b"x" * self._chance.choice([0, 10, 5000, 70_000, 300_000]))
+
+    def streamed(self, ask):
+        ask.begin_chunks()
+        for _ in range(self._chance.randrange(10)):
+            ask.chunk(b"y" * self._chance.choice([1, 10, 17_000, 70_000]))
+        if self._chance.random() < 0.2:
+            return self.cut(ask)
+        ask.end_chunks(self._chance.choice([(), [("X-Sum", "1")]]))
+
+    def silent(self, ask):
+        ask.stream.wait_closed()
+
+    def cut(self, ask):
+        self._chance.choice([ask.stream.close, ask.stream.reset])()
+
+    def nonsense(self, ask):
+        ask.send(b"220 ESMTP\r\n\r\n")
+        ask.stream.close()
+
+    def until_close(self, ask):
+        ask.send(b"HTTP/1.1 200 OK\r\n\r\nuntil the end")
+        ask.stream.close()
+
+    def closing(self, ask):
+        ask.answer(b"bye")
+        ask.stream.close()
+
+    def late(self, ask):
+        time.sleep(0.05)
+        ask.answer(b"late")
+
+    def hinted(self, ask):
+        ask.send(b"HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n")
+        ask.answer(b"ok")
+
+    def too_much(self, ask):
+        ask.send(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcand more")
+
+    def tunnel(self, ask):
+        ask.send(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n"
+                 b"Connection: upgrade\r\n\r\nhello")
+        ask.send(ask.stream.read_some())
+        ask.stream.close()
+
+    def bodiless(self, ask):
+        ask.answer(b"", status=self._chance.choice([204, 304]))
+
+
+class Client:
+    """Asks well, badly, half or not to the end, on one connection after the other."""
+
+    def __init__(self, address, chance):
+        self._address = address
+        self._chance = chance
+        self.count = 0
+
+    def run(self, until):
+        while time.monotonic() < until:
+            try:
+                with Stream.connect(self._address) as stream:
+                    while self._chance.random() < 0.8:
+                        self.count += 1
+                        self._chance.choice([
+                            self.get, self.get, self.head, self.post, self.post, self.chunked, self.leave,
+                            self.reset, self.pipeline, self.half_a_head, self.half_a_body, self.upgrade,
+                            self.expect, self.nonsense])(stream)
+            except (OSError, Closed):
+                pass  # as expected; anything else would be an answer that makes no sense
+
+    def get(self, stream):
+        stream.exchange(target=f"/{self.count}")
+
+    def head(self, stream):
+        stream.exchange("HEAD")
+
+    def post(self, stream):
+        stream.exchange("POST", "/v1/x", body=b"b" * self._chance.choice([0, 1, 5000, 100_000, 400_000]))
+
+    def chunked(self, stream):
+        stream.send(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+        for _ in range(self._chance.randrange(5)):
+            size = self._chance.choice([1, 100, 20_000])
+            stream.send(b"%x\r\n%s\r\n" % (size, b"q" * size))
+        stream.send(b"0\r\n\r\n")
+        stream.read_response()
+
+    def leave(self, stream):
+        stream.ask()
+        stream.close()
+
+    def reset(self, stream):
+        stream.ask()
+        stream.reset()
+
+    def pipeline(self, stream):
+        stream.send(GET * 5)
+        for _ in range(5):
+            stream.read_response()
+
+    def half_a_head(self, stream):
+        stream.send(GET[:20])
+        stream.close()
+
+    def half_a_body(self, stream):
+        stream.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nhalf")
+        self._chance.choice([stream.close, stream.reset, stream.wait_closed])()
+
+    def upgrade(self, stream):
+        stream.send(b"GET /ws HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\nraw")
+        stream.read_head()
+        stream.send(b"x" * 1000)
+        stream.close()
+
+    def expect(self, stream):
+        stream.send(b"POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n")
+        head = stream.read_head()
+        if head.status != 100:  # refused before the body was wanted
+            return stream.close()
+        stream.send(b"hello")
+        stream.read_response()
+
+    def nonsense(self, stream):
+        stream.send(self._chance.randbytes(50) + b"\r\n\r\n")
+        stream.read_response()
+
+
+class Chaos(case.Case):
+    def check(self, picker):
+        chances = random.Random(f"{SEED} {picker}")
+
+        def chance():
+            return random.Random(chances.random())
+
+        print(f"\n  seed {SEED} ", end="", flush=True)
+        backends = [self.backend(self.tolerate_closed(Server(chance())), reads_body=False) for _ in range(4)]
+        daemon = self.start_daemon(
+            *backends, workers=3,
+            listeners=[{"name": "public", "timeouts": {"header": "300ms", "body": "200ms",
+                                                       "idle": "500ms", "write": "300ms"}}],
+            pool={"picker": picker, "keep_alive": {"idle": "100ms"},
+                  "timeouts": {"first_byte": "200ms", "idle": "200ms", "connect": "200ms"},
+                  "limits": {"max_in_flight": 3, "queue": {"size": 5, "timeout": "200ms"}}})
+
+        until = time.monotonic() + SECONDS / 2
+        clients = [Client(daemon.address, chance()) for _ in range(20)]
+        for each in [self.spawn(lambda client=client: client.run(until)) for client in clients]:
+            each.join(60 + SECONDS)
+
+        asked = sum(client.count for client in clients)
+        self.assertGreater(asked, 200)
+        daemon.wait_at_rest()
+        self.eventually(lambda: daemon.api("status")["connections"] == 0, "the end of all connections")
+        self.eventually(lambda: daemon.metric("evenkeel_backend_links") == 0, "the end of idle links")
+        total = daemon.metric("evenkeel_requests_total")
+        lines = daemon.wait_access(total)
+        self.assertEqual(len(lines), total)
+        told = collections.Counter(line["reason"] for line in lines)
+        print(f"{asked} asked, {dict(told.most_common(5))} ", end="", flush=True)
+        for reason in told:
+            if reason is not None:
+                self.assertEqual(daemon.metric("evenkeel_errors_total", reason=reason), told[reason], reason)
+
+    def tolerate_closed(self, script):
+        """A server whose client has gone has nothing to complain about."""
+        def play(ask):
+            try:
+                script(ask)
+            except ValueError as broken:  # half a chunk
+                raise Closed() from broken
+        return play
+
+    def test_least_connections_survives_it(self):
+        self.check("least-connections")
+
+    def test_consistent_hash_survives_it(self):
+        self.check("consistent-hash")
+
+
+if __name__ == "__main__":
+    case.main()

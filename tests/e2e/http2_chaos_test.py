@@ -1,0 +1,199 @@
+"""As chaos_test, over HTTP/2: careless clients whose streams share connections, before careless
+servers whose streams do, all at once. EVENKEEL_DISORDER_SECONDS prolongs it;
+EVENKEEL_DISORDER_SEED repeats the dice of a run."""
+
+import collections
+import os
+import random
+import time
+
+import case
+import http2
+from http2 import Peer, goaway, ping, settings, window_update
+from stream import Closed
+
+SECONDS = float(os.environ.get("EVENKEEL_DISORDER_SECONDS", "3"))
+SEED = int(os.environ.get("EVENKEEL_DISORDER_SEED") or random.SystemRandom().randrange(10**6))
+
+
+class Server:
+    """A script that answers well, badly, late or not at all."""
+
+    def __init__(self, chance):
+        self._chance = chance
+
+    def __call__(self, ask):
+        if self._chance.random() < 0.8:
+            ask.read_body()
+        self._chance.choice([self.whole, self.whole, self.whole, self.streamed, self.streamed, self.silent, self.cut,
+                             self.broken, self.late, self.hinted, self.too_much, self.leaving, self.early,
+                             self.bodiless, self.fidgeting])(ask)
+
+    def whole(self, ask):
+        ask.answer(b"x" * self._chance.choice([0, 10, 5000, 70_000, 300_000]))
+
+    def streamed(self, ask):
+        ask.begin_chunks()
+        for _ in range(self._chance.randrange(10)):
+            ask.chunk(b"y" * self._chance.choice([1, 10, 17_000, 70_000]))
+        if self._chance.random() < 0.3:
+            return self._chance.choice([self.cut, self.broken])(ask)
+        ask.end_chunks(self._chance.choice([(), [("X-Sum", "1")]]))
+
+    def silent(self, ask):
+        ask.wait_disconnected()
+
+    def cut(self, ask):
+        if self._chance.random() < 0.3:
+            ask.peer.cut()
+
+    def broken(self, ask):
+        ask.abort(self._chance.randrange(14))
+
+    def late(self, ask):
+        time.sleep(0.05)
+        ask.answer(b"late")
+
+    def hinted(self, ask):
+        ask.send_head([("link", "a")], status=103)
+        ask.answer(b"ok")
+
+    def too_much(self, ask):
+        ask.send_head([("content-length", "3")])
+        ask.chunk(b"abc and more")
+
+    def leaving(self, ask):
+        ask.peer.send(goaway(self._chance.choice([ask.stream.number, 0, 2**31 - 1])))
+        ask.answer(b"bye")
+
+    def early(self, ask):
+        ask.answer(b"enough")
+        ask.abort(http2.NO_ERROR)
+
+    def bodiless(self, ask):
+        ask.send_head(status=self._chance.choice([204, 304]), end=True)
+
+    def fidgeting(self, ask):
+        ask.peer.send(settings({http2.INITIAL_WINDOW_SIZE: self._chance.choice([0, 1000, 70_000])}), ping(),
+                      window_update(0, 1))
+        ask.answer(b"still here")
+        ask.peer.send(settings({http2.INITIAL_WINDOW_SIZE: 65535}))
+
+
+class Client:
+    """Asks well, badly, half or not to the end, many streams on one connection after the other."""
+
+    def __init__(self, address, chance):
+        self._address = address
+        self._chance = chance
+        self.count = 0
+        self.violations = []
+
+    def run(self, until):
+        while time.monotonic() < until:
+            peer = None
+            try:
+                peer = Peer.connect(self._address, values={
+                    http2.INITIAL_WINDOW_SIZE: self._chance.choice([1000, 65535, 1 << 20])},
+                    violations=self.violations)
+                while self._chance.random() < 0.9:
+                    self.count += 1
+                    self._chance.choice([self.get, self.get, self.post, self.post, self.many, self.many, self.leave,
+                                         self.half_a_body, self.trailers, self.unread, self.fidget])(peer)
+            except (OSError, Closed):
+                pass
+            finally:
+                if peer is not None:
+                    peer.close()
+
+    def get(self, peer):
+        peer.exchange(path=f"/{self.count}")
+
+    def post(self, peer):
+        peer.exchange("POST", "/v1/x", body=b"b" * self._chance.choice([0, 1, 5000, 100_000, 400_000]))
+
+    def many(self, peer):
+        calls = [peer.request(path="/many") for _ in range(self._chance.randrange(20))]
+        for call in calls:
+            if self._chance.random() < 0.3:
+                call.reset(self._chance.randrange(14))
+        for call in calls:
+            if call.number not in peer.refused:
+                try:
+                    call.read_response()
+                except http2.Reset:
+                    pass
+
+    def leave(self, peer):
+        peer.request(path="/leave")
+        peer.cut()
+
+    def half_a_body(self, peer):
+        call = peer.request("POST", "/half", [("content-length", "100")], end=False)
+        call.send(b"half")
+        self._chance.choice([call.reset, peer.cut, lambda: None])()
+
+    def trailers(self, peer):
+        call = peer.request("POST", "/trailers", [("te", "trailers")], end=False)
+        for _ in range(self._chance.randrange(5)):
+            call.send(b"q" * self._chance.choice([1, 100, 20_000]))
+        call.end([("x-sum", "1")])
+        call.read_response()
+
+    def unread(self, peer):
+        call = peer.request(path="/unread")
+        call.read_head()
+        if self._chance.random() < 0.5:
+            call.reset()
+
+    def fidget(self, peer):
+        peer.send(ping(), window_update(0, 1000), settings({}))
+
+
+class Chaos(case.Case):
+    def check(self, protocol):
+        chances = random.Random(f"{SEED} {protocol}")
+
+        def chance():
+            return random.Random(chances.random())
+
+        print(f"\n  seed {SEED} ", end="", flush=True)
+        backends = [self.h2_backend(Server(chance()), reads_body=False,
+                                    values={http2.MAX_CONCURRENT_STREAMS: most}) for most in (1, 5, 100, 1000)]
+        daemon = self.start_daemon(
+            *backends, workers=3,
+            listeners=[{"name": "public", "timeouts": {"header": "300ms", "body": "200ms", "idle": "500ms",
+                                                       "write": "300ms"}}],
+            pool={"protocol": protocol, "keep_alive": {"idle": "100ms"},
+                  "timeouts": {"first_byte": "200ms", "idle": "200ms", "connect": "200ms"},
+                  "limits": {"max_in_flight": 30, "queue": {"size": 5, "timeout": "200ms"}}})
+
+        until = time.monotonic() + SECONDS / 2
+        clients = [Client(daemon.address, chance()) for _ in range(12)]
+        for each in [self.spawn(lambda client=client: client.run(until)) for client in clients]:
+            each.join(60 + SECONDS)
+        asked = sum(client.count for client in clients)
+        self.assertGreater(asked, 100)
+        for client in clients:
+            self.assertEqual(client.violations, [])
+        daemon.wait_at_rest()
+        self.eventually(lambda: daemon.api("status")["connections"] == 0, "the end of all connections")
+        self.eventually(lambda: daemon.metric("evenkeel_backend_links") == 0, "the end of idle links")
+        total = daemon.metric("evenkeel_requests_total")
+        lines = daemon.wait_access(total)
+        self.assertEqual(len(lines), total)
+        told = collections.Counter(line["reason"] for line in lines)
+        print(f"{asked} asked, {dict(told.most_common(5))} ", end="", flush=True)
+        for reason in told:
+            if reason is not None:
+                self.assertEqual(daemon.metric("evenkeel_errors_total", reason=reason), told[reason], reason)
+
+    def test_what_is_known_to_speak_http2_survives_it(self):
+        self.check("h2")
+
+    def test_what_is_found_out_survives_it(self):
+        self.check("auto")
+
+
+if __name__ == "__main__":
+    case.main()

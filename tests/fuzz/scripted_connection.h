@@ -1,0 +1,63 @@
+// A connection whose other end says some bytes, in pieces, and then ends its sending.
+#pragma once
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "evenkeel/base/loop.h"
+#include "evenkeel/net/socket.h"
+#include "require.h"
+
+/// Two ends of a stream: ours is given away as a socket, theirs is closed in the end.
+class ScriptedConnection {
+ public:
+  explicit ScriptedConnection(evenkeel::Loop& loop) : loop_(loop) {
+    require(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends_) == 0,
+            "a pair of sockets");
+  }
+  ScriptedConnection(const ScriptedConnection&) = delete;
+  ~ScriptedConnection() { close(ends_[1]); }
+
+  std::unique_ptr<evenkeel::Socket> take_socket() {
+    return std::make_unique<evenkeel::Socket>(loop_, ends_[0]);
+  }
+
+  /// Says the bytes in that many pieces, lets the loop work between them, ends, and waits until the
+  /// loop has nothing more to do.
+  void play(std::string_view bytes, std::size_t pieces) {
+    const std::size_t each = bytes.size() / pieces + 1;
+    while (!bytes.empty()) {
+      const std::string_view piece = bytes.substr(0, each);
+      // Fails where our end has closed: then nobody listens any more.
+      if (send(ends_[1], piece.data(), piece.size(), MSG_NOSIGNAL) < 0) break;
+      bytes.remove_prefix(piece.size());
+      receive();
+      bool back = false;
+      loop_.post([&back] { back = true; });
+      loop_.run_until([&back] { return back; });
+    }
+    shutdown(ends_[1], SHUT_WR);
+    const bool over = loop_.run_until([this] { return receive(), loop_.spawned() == 0; },
+                                      evenkeel::Clock::now() + std::chrono::seconds(5));
+    require(over, "no conversation hangs");
+    receive();
+  }
+  const std::string& received() const { return received_; }
+
+ private:
+  void receive() {
+    char bytes[65536];
+    ssize_t count;
+    while ((count = recv(ends_[1], bytes, sizeof bytes, 0)) > 0)
+      received_.append(bytes, static_cast<std::size_t>(count));
+  }
+
+  evenkeel::Loop& loop_;
+  int ends_[2] = {-1, -1};
+  std::string received_;
+};

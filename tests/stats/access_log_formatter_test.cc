@@ -1,0 +1,259 @@
+#include "evenkeel/stats/access_log_formatter.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <simdjson.h>
+
+#include <memory>
+#include <random>
+#include <string>
+
+#include "stats/temporary_directory.h"
+
+namespace evenkeel::testing {
+namespace {
+
+using namespace std::chrono_literals;
+using namespace std::string_view_literals;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+AccessLogEntry ordinary() {
+  return {.time = std::chrono::system_clock::time_point(1'795'260'631s + 4'205us),
+          .request_id = "01939a1c-7d3e-7abc-8def-0123456789ab",
+          .client = "203.0.113.9",
+          .listener = "public",
+          .protocol = "HTTP/1.1",
+          .method = "POST",
+          .host = "api.example.com",
+          .path = "/v1/chat/completions",
+          .route = "/v1/**",
+          .pool = "llama-70b",
+          .backend = "gpu1.internal:8000",
+          .status = 200,
+          .attempts = 1,
+          .bytes_in = 412,
+          .bytes_out = 18'230,
+          .duration = 2'345'678us,
+          .waited = 0us,
+          .first_byte = 87'654us,
+          .backend_time = 2'345'001us};
+}
+
+std::string line_of(const AccessLogEntry& entry) {
+  auto buffer = std::make_unique<AccessLogBuffer>();  // on the heap, where ASan sees every overrun
+  return std::string(AccessLogFormatter().format(entry, *buffer));
+}
+
+/// The value of a string member; the whole line must be valid JSON, which implies valid UTF-8.
+std::string parsed(const std::string& line, const char* key) {
+  simdjson::dom::parser parser;
+  simdjson::dom::element document;
+  const auto error = parser.parse(line).get(document);
+  EXPECT_FALSE(error) << simdjson::error_message(error) << "\n" << line;
+  if (error) return {};
+  std::string_view value;
+  EXPECT_FALSE(document[key].get(value)) << line;
+  return std::string(value);
+}
+
+TEST(AccessLogFormatter, IsOneObjectOfTypedFields) {
+  EXPECT_EQ(line_of(ordinary()),
+            R"({"time":"2026-11-21T11:30:31.004205Z",)"
+            R"("request_id":"01939a1c-7d3e-7abc-8def-0123456789ab","client":"203.0.113.9",)"
+            R"("listener":"public","protocol":"HTTP/1.1","method":"POST",)"
+            R"("host":"api.example.com","path":"/v1/chat/completions","route":"/v1/**",)"
+            R"("pool":"llama-70b","backend":"gpu1.internal:8000","status":200,"reason":null,)"
+            R"("attempts":1,"bytes_in":412,"bytes_out":18230,"duration_ms":2345.678,)"
+            R"("wait_ms":0.000,"ttfb_ms":87.654,"backend_ms":2345.001,"aborted":false})"
+            "\n");
+}
+
+TEST(AccessLogFormatter, IncludesTheGrpcStatusBesideTheHttpStatus) {
+  AccessLogEntry entry = ordinary();
+  entry.grpc_status = 14;
+  EXPECT_THAT(line_of(entry), HasSubstr(R"("status":200,"grpc_status":14,"reason":null,)"));
+}
+
+TEST(AccessLogFormatter, WritesNullForUnknownValues) {
+  EXPECT_EQ(line_of({.time = std::chrono::system_clock::time_point(), .aborted = true}),
+            R"({"time":"1970-01-01T00:00:00.000000Z","request_id":null,"client":null,)"
+            R"("listener":null,"protocol":null,"method":null,"host":null,"path":null,)"
+            R"("route":null,"pool":null,"backend":null,"status":null,"reason":null,)"
+            R"("attempts":0,"bytes_in":0,"bytes_out":0,"duration_ms":0.000,"wait_ms":0.000,)"
+            R"("ttfb_ms":null,"backend_ms":null,"aborted":true})"
+            "\n");
+}
+
+TEST(AccessLogFormatter, WritesTheTimeOfEveryEntryThoughItCachesTheDate) {
+  AccessLogFormatter line;
+  AccessLogBuffer buffer;
+  const auto at = [&](std::chrono::system_clock::duration time) {
+    return std::string(
+        line.format({.time = std::chrono::system_clock::time_point(time)}, buffer).substr(9, 27));
+  };
+
+  EXPECT_EQ(at(1'709'164'799s + 999'999us), "2024-02-28T23:59:59.999999Z");
+  EXPECT_EQ(at(1'709'164'800s), "2024-02-29T00:00:00.000000Z");
+  EXPECT_EQ(at(1'709'164'799s + 1us), "2024-02-28T23:59:59.000001Z");
+}
+
+TEST(AccessLogFormatter, EscapesJsonAndTerminalControlCharacters) {
+  AccessLogEntry entry = ordinary();
+
+  entry.path = "/a\"b\\c\n\x1b[2J\x7f\xc2\x9b";
+
+  EXPECT_THAT(line_of(entry), HasSubstr(R"("path":"/a\"b\\c\u000a\u001b[2J\u007f\u00c2\u009b")"));
+}
+
+TEST(AccessLogFormatter, KeepsWellFormedUtf8AndShowsOtherBytesAsLatin1) {
+  AccessLogEntry entry = ordinary();
+
+  entry.path = "/caf\u00e9/\u4e2d\u6587/\U0001f680/\xe9\xff/\xed\xa0\x80/\xc0\xaf/\xf4\x90\x80\x80";
+
+  EXPECT_EQ(parsed(line_of(entry), "path"),
+            "/caf\u00e9/\u4e2d\u6587/\U0001f680/\u00e9\u00ff/\u00ed\u00a0\u0080/\u00c0\u00af/"
+            "\u00f4\u0090\u0080\u0080");
+}
+
+TEST(AccessLogFormatter, TruncatesLongValuesAtACharacterWithAnEllipsis) {
+  AccessLogEntry plain = ordinary();
+  AccessLogEntry escaped = ordinary();
+  AccessLogEntry wide = ordinary();
+  const std::string letters(5'000, 'x');
+  const std::string quotes(5'000, '"');
+  std::string rockets;
+  for (int i = 0; i < 2'000; ++i) rockets += "\U0001f680";
+  plain.path = letters;
+  escaped.path = quotes;
+  wide.path = rockets;
+
+  EXPECT_EQ(parsed(line_of(plain), "path"), letters.substr(0, 2'045) + "...");
+  EXPECT_EQ(parsed(line_of(escaped), "path"), quotes.substr(0, 1'022) + "...");
+  EXPECT_EQ(parsed(line_of(wide), "path"), rockets.substr(0, 511 * 4) + "...");
+}
+
+TEST(AccessLogFormatter, KeepsAValueThatJustFits) {
+  AccessLogEntry entry = ordinary();
+  const std::string path = "/" + std::string(2'045, 'x') + "\"";
+  entry.path = path;
+
+  EXPECT_EQ(parsed(line_of(entry), "path"), path);
+}
+
+/// Every field at once, filled with the same.
+AccessLogEntry filled_with(std::string_view bytes) {
+  return {.time = std::chrono::system_clock::time_point(9'223'372'036s),
+          .request_id = bytes,
+          .client = bytes,
+          .listener = bytes,
+          .protocol = bytes,
+          .method = bytes,
+          .host = bytes,
+          .path = bytes,
+          .route = bytes,
+          .pool = bytes,
+          .backend = bytes,
+          .status = 2'147'483'647,
+          .reason = bytes,
+          .attempts = ~0u,
+          .bytes_in = ~std::uint64_t{0},
+          .bytes_out = ~std::uint64_t{0},
+          .duration = Duration::max(),
+          .waited = Duration::max(),
+          .first_byte = Duration::max(),
+          .backend_time = Duration::min()};
+}
+
+TEST(AccessLogFormatter, FitsItsBufferWhateverItIsGiven) {
+  for (const char byte : {'x', '"', '\x01', '\xff'}) {
+    const std::string bytes(70'000, byte);
+
+    const std::string line = line_of(filled_with(bytes));
+
+    EXPECT_LE(line.size(), std::tuple_size_v<AccessLogBuffer>);
+    EXPECT_THAT(line, EndsWith("}\n"));
+    EXPECT_THAT(parsed(line, "path"), EndsWith("..."));
+  }
+}
+
+TEST(AccessLogFormatter, IsOneLineOfValidJsonWhateverBytesCome) {
+  std::mt19937 chance(11);
+  // Bytes that matter come as often as all others together.
+  constexpr auto telling = "\"\\\n\r\t\x00\x1f\x7f\x80\xbf\xc0\xc2\xe0\xed\xf0\xf4\xff u/"sv;
+  for (int round = 0; round < 20'000; ++round) {
+    std::string bytes(chance() % 40, '\0');
+    for (char& byte : bytes) {
+      byte = chance() % 2 ? telling[chance() % telling.size()] : static_cast<char>(chance());
+    }
+
+    const std::string line = line_of(filled_with(bytes));
+
+    simdjson::dom::parser parser;
+    ASSERT_FALSE(parser.parse(line).error()) << line;
+    ASSERT_EQ(line.find('\n'), line.size() - 1);
+  }
+}
+
+TEST(AccessLogFormatter, GivesPlainBytesBackUnchangedAtEveryLength) {
+  for (std::size_t size = 1; size < 100; ++size) {
+    std::string path;
+    for (std::size_t i = 0; i < size; ++i) path += static_cast<char>('#' + i % 50);
+    AccessLogEntry entry = ordinary();
+    entry.path = path;
+
+    ASSERT_EQ(parsed(line_of(entry), "path"), path);
+  }
+}
+
+TEST(AccessLogFormatter, FindsASpecialByteAtEveryPlace) {
+  for (const char special : {'"', '\\', '\x1f', '\0', '\x7f', '\x80', '\xff'}) {
+    for (std::size_t size = 1; size < 40; ++size) {
+      for (std::size_t place = 0; place < size; ++place) {
+        std::string path(size, '~');
+        path[place] = special;
+        AccessLogEntry entry = ordinary();
+        entry.path = path;
+
+        const std::string line = line_of(entry);
+        const std::string value = parsed(line, "path");
+
+        ASSERT_EQ(line.find('\x7f'), std::string::npos);
+        ASSERT_EQ(value.substr(0, place), path.substr(0, place));
+        ASSERT_THAT(value, EndsWith(path.substr(place + 1)));
+      }
+    }
+  }
+}
+
+TEST(AccessLogFormatter, IsDescribedFieldByField) {
+  const std::string documentation = contents_of(EVENKEEL_SOURCE_DIR "/docs/access-log.md");
+  simdjson::dom::parser parser;
+  const std::string line = line_of(ordinary());
+  const simdjson::dom::object object = parser.parse(line);
+
+  for (const auto field : object) {
+    EXPECT_THAT(documentation, HasSubstr("| `" + std::string(field.key) + "` |"));
+  }
+}
+
+Instant fake_monotonic;
+std::chrono::system_clock::time_point fake_wall;
+
+TEST(WallClock, FollowsTheWallClockOnceASecond) {
+  const auto epoch = std::chrono::system_clock::time_point();
+  WallClock wall_time([] { return fake_wall; }, [] { return fake_monotonic; });
+  fake_monotonic = Instant(10s);
+  fake_wall = epoch + 1000s;
+
+  EXPECT_EQ(wall_time.at(Instant(9s)), epoch + 999s);
+
+  fake_monotonic = Instant(12s);
+  fake_wall = epoch + 2002s;  // somebody has set it
+  EXPECT_EQ(wall_time.at(Instant(10s) + 900ms), epoch + 1000s + 900ms);
+  EXPECT_EQ(wall_time.at(Instant(12s)), epoch + 2002s);
+}
+
+}  // namespace
+}  // namespace evenkeel::testing

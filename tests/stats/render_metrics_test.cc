@@ -1,0 +1,287 @@
+#include "evenkeel/stats/render_metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <set>
+#include <thread>
+
+#include "stats/temporary_directory.h"
+
+namespace evenkeel::testing {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// A daemon of one pool, one route, one listener and one backend.
+struct Daemon : Collector {
+  Daemon() {
+    label_index.add_route_to_pool(route, pool);
+    snapshot.config_loaded = std::chrono::system_clock::time_point(1'700'000'000s);
+  }
+  MetricsSnapshot collect() override {
+    BackendSnapshot reading{.pool = "llama",
+                            .backend = "gpu1:8000",
+                            .state = "up",
+                            .up = true,
+                            .totals = metrics_registry.backend_totals(backend),
+                            .checks = checks,
+                            .polled = polled};
+    reading.errors[static_cast<std::size_t>(Fault::queue_timeout)] = 4;
+    snapshot.backends.assign(1, reading);
+    return snapshot;
+  }
+  std::string page() { return render_metrics(metrics_registry, *this, "1.2.3"); }
+  /// Value of the series that is written exactly so.
+  double value(const std::string& series) {
+    for (const std::string& line : lines_of(page())) {
+      if (line.starts_with(series + " ")) return std::stod(line.substr(series.size() + 1));
+    }
+    ADD_FAILURE() << "no series " << series << " in\n" << page();
+    return -1;
+  }
+
+  MetricsRegistry metrics_registry{2};
+  LabelIndex& label_index = metrics_registry.label_index();
+  std::uint32_t pool = label_index.pool("llama");
+  std::uint32_t route = label_index.route("/v1/**");
+  std::uint32_t listener = label_index.listener("public");
+  std::uint32_t backend = label_index.backend("llama", "gpu1:8000");
+  MetricsSnapshot snapshot;
+  std::vector<std::pair<std::string_view, std::uint64_t>> checks;
+  PolledSnapshot polled;
+};
+
+TEST(Metrics, SumOverAllWorkers) {
+  Daemon daemon;
+
+  daemon.metrics_registry.worker_metrics(0).count(
+      {.pool = 1, .route = 1, .status = 200, .duration = 20ms});
+  daemon.metrics_registry.worker_metrics(1).count(
+      {.pool = 1, .route = 1, .status = 200, .duration = 3s});
+
+  EXPECT_EQ(daemon.value(R"(evenkeel_requests_total{pool="llama",route="/v1/**",code="200"})"), 2);
+  const std::string duration = "evenkeel_request_duration_seconds";
+  EXPECT_EQ(daemon.value(duration + R"(_bucket{pool="llama",le="0.01"})"), 0);
+  EXPECT_EQ(daemon.value(duration + R"(_bucket{pool="llama",le="0.025"})"), 1);
+  EXPECT_EQ(daemon.value(duration + R"(_bucket{pool="llama",le="+Inf"})"), 2);
+  EXPECT_DOUBLE_EQ(daemon.value(duration + R"(_sum{pool="llama"})"), 3.02);
+  EXPECT_EQ(daemon.value(duration + R"(_count{pool="llama"})"), 2);
+}
+
+TEST(Metrics, CountCallsByTheirGrpcStatusOnceThereWasOne) {
+  Daemon daemon;
+  EXPECT_THAT(daemon.page(), Not(HasSubstr("evenkeel_grpc_responses_total{")));
+
+  daemon.metrics_registry.worker_metrics(0).count({.pool = 1, .route = 1, .status = 200});
+  EXPECT_THAT(daemon.page(), Not(HasSubstr("evenkeel_grpc_responses_total{")));
+  for (const std::uint8_t status : std::initializer_list<std::uint8_t>{0, 0, 14, 17, 200}) {
+    daemon.metrics_registry.worker_metrics(1).count(
+        {.pool = 1, .route = 1, .status = 200, .grpc_status = status});
+  }
+
+  const std::string series = R"(evenkeel_grpc_responses_total{pool="llama",route="/v1/**")";
+  EXPECT_EQ(daemon.value(series + R"(,grpc_status="0"})"), 2);
+  EXPECT_EQ(daemon.value(series + R"(,grpc_status="4"})"), 0);
+  EXPECT_EQ(daemon.value(series + R"(,grpc_status="14"})"), 1);
+  EXPECT_EQ(daemon.value(series + R"(,grpc_status="other"})"), 2);
+}
+
+TEST(Metrics, StartAtZero) {
+  Daemon daemon;
+
+  for (
+      const char* series : {
+          R"(evenkeel_requests_total{pool="llama",route="/v1/**",code="200"})",
+          R"(evenkeel_requests_total{pool="",route="",code="404"})",
+          R"(evenkeel_errors_total{pool="llama",reason="queue_full"})",
+          R"(evenkeel_errors_total{pool="",reason="no_route"})",
+          R"(evenkeel_retries_total{pool="llama",reason="connect_failed"})",
+          R"(evenkeel_request_duration_seconds_count{pool="llama"})",
+          R"(evenkeel_time_to_first_byte_seconds_count{pool="llama"})",
+          R"(evenkeel_wait_seconds_count{pool="llama"})",
+          R"(evenkeel_requests_in_flight{pool="llama"})",
+          R"(evenkeel_requests_waiting{pool="llama"})",
+          R"(evenkeel_connections{listener="public"})",
+          R"(evenkeel_connections_total{listener="public"})",
+          R"(evenkeel_backend_state{pool="llama",backend="gpu1:8000",state="down"})",
+          R"(evenkeel_backend_in_flight{pool="llama",backend="gpu1:8000"})",
+          R"(evenkeel_backend_picks_total{pool="llama",backend="gpu1:8000"})",
+          R"(evenkeel_backend_errors_total{pool="llama",backend="gpu1:8000",reason="backend_closed"})",
+          R"(evenkeel_backend_links{pool="llama",backend="gpu1:8000",state="idle"})",
+          R"(evenkeel_backend_latency_seconds_count{pool="llama",backend="gpu1:8000"})",
+          "evenkeel_overhead_seconds_count",
+          "evenkeel_pick_duration_seconds_count",
+          "evenkeel_request_bytes_total",
+          "evenkeel_response_bytes_total",
+          "evenkeel_access_log_dropped_total",
+          "evenkeel_event_loop_lag_seconds",
+      }) {
+    EXPECT_EQ(daemon.value(series), 0) << series;
+  }
+}
+
+TEST(Metrics, ExportTheCollectedSnapshot) {
+  Daemon daemon;
+  daemon.snapshot.loop_lag = 250us;
+  daemon.snapshot.access_log_dropped = 17;
+  daemon.snapshot.config_reload_ok = false;
+  daemon.metrics_registry.worker_metrics(1).backend(daemon.backend).links_busy.add(3);
+
+  EXPECT_DOUBLE_EQ(daemon.value("evenkeel_event_loop_lag_seconds"), 250e-6);
+  EXPECT_EQ(daemon.value("evenkeel_access_log_dropped_total"), 17);
+  EXPECT_EQ(daemon.value("evenkeel_config_last_reload_successful"), 0);
+  EXPECT_EQ(daemon.value("evenkeel_config_last_reload_success_timestamp_seconds"), 1.7e9);
+  const std::string backend = R"({pool="llama",backend="gpu1:8000")";
+  EXPECT_EQ(daemon.value("evenkeel_backend_up" + backend + "}"), 1);
+  EXPECT_EQ(daemon.value("evenkeel_backend_state" + backend + R"(,state="up"})"), 1);
+  EXPECT_EQ(daemon.value("evenkeel_backend_links" + backend + R"(,state="busy"})"), 3);
+  EXPECT_EQ(daemon.value("evenkeel_backend_errors_total" + backend + R"(,reason="queue_timeout"})"),
+            4);
+  EXPECT_THAT(daemon.page(), HasSubstr("evenkeel_build_info{version=\"1.2.3\",compiler=\""));
+}
+
+TEST(Metrics, HaveNoSeriesForUnknownValues) {
+  Daemon daemon;
+  const std::string nothing_known = daemon.page();
+  daemon.checks = {{"passed", 7}, {"timeout", 0}};
+  daemon.polled.age_seconds = 0.25;
+  daemon.polled.waiting = 0;
+  daemon.polled.gpu_memory_used_bytes = 64.0 * 1024 * 1024 * 1024;
+
+  for (const char* family : {"health_checks_total", "polled_age_seconds", "waiting_requests",
+                             "gpu_memory_used_bytes", "kv_cache_usage_ratio"}) {
+    EXPECT_THAT(nothing_known, Not(HasSubstr(std::string("\nevenkeel_backend_") + family + "{")));
+  }
+  const std::string backend = R"({pool="llama",backend="gpu1:8000")";
+  EXPECT_EQ(daemon.value("evenkeel_backend_health_checks_total" + backend + R"(,result="passed"})"),
+            7);
+  EXPECT_EQ(
+      daemon.value("evenkeel_backend_health_checks_total" + backend + R"(,result="timeout"})"), 0);
+  EXPECT_EQ(daemon.value("evenkeel_backend_polled_age_seconds" + backend + "}"), 0.25);
+  EXPECT_EQ(daemon.value("evenkeel_backend_waiting_requests" + backend + "}"), 0);
+  EXPECT_EQ(daemon.value("evenkeel_backend_gpu_memory_used_bytes" + backend + "}"), 68719476736);
+  EXPECT_THAT(daemon.page(), Not(HasSubstr("\nevenkeel_backend_kv_cache_usage_ratio{")));
+}
+
+TEST(Metrics, IncludeTheProcessMetrics) {
+  Daemon daemon;
+  const double fds_before = daemon.value("process_open_fds");
+  const double started = daemon.value("process_start_time_seconds");
+
+  std::FILE* file = std::tmpfile();
+
+  EXPECT_EQ(daemon.value("process_open_fds"), fds_before + 1);
+  EXPECT_GT(daemon.value("process_cpu_seconds_total"), 0);
+  EXPECT_GT(daemon.value("process_resident_memory_bytes"), 1e6);
+  EXPECT_GT(daemon.value("process_virtual_memory_bytes"),
+            daemon.value("process_resident_memory_bytes"));
+  EXPECT_GT(daemon.value("process_max_fds"), fds_before);
+  EXPECT_EQ(daemon.value("process_start_time_seconds"), started);
+  EXPECT_NEAR(started, static_cast<double>(std::time(nullptr)), 3600);
+  std::fclose(file);
+}
+
+TEST(Metrics, ShowARequestThatNoConfigurationAnnounced) {
+  Daemon daemon;
+  const auto pool = daemon.label_index.pool("new");
+
+  daemon.metrics_registry.worker_metrics(0).count(
+      {.pool = pool, .route = daemon.route, .status = 429});
+  daemon.metrics_registry.worker_metrics(0).count({.status = 0});
+
+  EXPECT_EQ(daemon.value(R"(evenkeel_requests_total{pool="new",route="/v1/**",code="429"})"), 1);
+  EXPECT_EQ(daemon.value(R"(evenkeel_requests_total{pool="",route="",code="0"})"), 1);
+  EXPECT_THAT(daemon.page(), Not(HasSubstr(R"(pool="new",route="/v1/**",code="200")")));
+}
+
+TEST(Metrics, EscapeConfiguredNames) {
+  Daemon daemon;
+
+  daemon.label_index.pool("a\"b\\c\nd");
+
+  EXPECT_EQ(daemon.value(R"(evenkeel_requests_in_flight{pool="a\"b\\c\nd"})"), 0);
+}
+
+std::set<std::string> families_of(const std::string& page) {
+  std::set<std::string> families;
+  for (const std::string& line : lines_of(page)) {
+    if (!line.starts_with("# TYPE ")) continue;
+    families.insert(line.substr(7, line.rfind(' ') - 7));
+  }
+  return families;
+}
+
+TEST(Metrics, AreAllDocumented) {
+  Daemon daemon;
+  const std::string documentation = contents_of(EVENKEEL_SOURCE_DIR "/docs/metrics.md");
+  const auto families = families_of(daemon.page());
+
+  EXPECT_GT(families.size(), 30u);
+  for (const std::string& family : families) {
+    EXPECT_THAT(documentation, HasSubstr("`" + family + "`"));
+  }
+}
+
+TEST(Metrics, PassPromtoolCheck) {
+  if (std::system("command -v promtool >/dev/null 2>&1") != 0) GTEST_SKIP() << "no promtool here";
+  Daemon daemon;
+  daemon.metrics_registry.worker_metrics(0).count(
+      {.pool = 1, .route = 1, .status = 200, .duration = 20ms});
+  const TemporaryDirectory folder;
+  std::ofstream(folder / "page") << daemon.page();
+
+  const std::string command =
+      "promtool check metrics < " + (folder / "page") + " > " + (folder / "said") + " 2>&1";
+  const int status = std::system(command.c_str());
+
+  EXPECT_EQ(WEXITSTATUS(status), 0) << contents_of(folder / "said");
+  EXPECT_EQ(contents_of(folder / "said"), "");
+}
+
+TEST(Metrics, CanBeRenderedWhileWorkersCount) {
+  constexpr int requests = 20'000;
+  Daemon daemon;
+  std::atomic<unsigned> done{0};
+  const auto work = [&](unsigned worker) {
+    WorkerMetrics& worker_metrics = daemon.metrics_registry.worker_metrics(worker);
+    for (int i = 0; i < requests; ++i) {
+      const auto pool = static_cast<std::uint32_t>(1 + i % 50);
+      worker_metrics.pool(pool).in_flight.add();
+      worker_metrics.count(
+          {.pool = pool, .route = pool, .status = 200 + i % 300, .duration = 1us * i});
+      worker_metrics.count_error(pool, Fault::backend_closed);
+      worker_metrics.pool(pool).in_flight.remove();
+    }
+    done.fetch_add(1);
+  };
+  for (int i = 1; i <= 50; ++i) {
+    daemon.label_index.add_route_to_pool(daemon.label_index.route(std::to_string(i)),
+                                         daemon.label_index.pool(std::to_string(i)));
+  }
+
+  std::thread one(work, 0);
+  std::thread other(work, 1);
+  while (done.load() < 2) ASSERT_THAT(daemon.page(), HasSubstr("evenkeel_requests_total"));
+  one.join();
+  other.join();
+
+  double total = 0;
+  for (const std::string& line : lines_of(daemon.page())) {
+    if (line.starts_with("evenkeel_requests_total{"))
+      total += std::stod(line.substr(line.rfind(' ')));
+  }
+  EXPECT_EQ(total, 2 * requests);
+}
+
+}  // namespace
+}  // namespace evenkeel::testing

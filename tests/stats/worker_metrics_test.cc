@@ -1,0 +1,171 @@
+#include "evenkeel/stats/worker_metrics.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+namespace evenkeel::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(LabelIndex, KeepsIndicesStable) {
+  LabelIndex label_index;
+
+  const auto first = label_index.pool("llama");
+  const auto second = label_index.pool("qwen");
+
+  EXPECT_EQ(first, 1u);
+  EXPECT_EQ(second, 2u);
+  EXPECT_EQ(label_index.pool("llama"), first);
+  EXPECT_EQ(label_index.view().pools, (std::vector<std::string>{"", "llama", "qwen"}));
+}
+
+TEST(LabelIndex, DistinguishesTheSameBackendInTwoPools) {
+  LabelIndex label_index;
+
+  EXPECT_NE(label_index.backend("a", "gpu1:8000"), label_index.backend("b", "gpu1:8000"));
+  EXPECT_EQ(label_index.backend("a", "gpu1:8000"), label_index.backend("a", "gpu1:8000"));
+}
+
+TEST(LabelIndex, ListsEachRoutePoolPairOnceAndInOrder) {
+  LabelIndex label_index;
+
+  label_index.add_route_to_pool(2, 1);
+  label_index.add_route_to_pool(1, 2);
+  label_index.add_route_to_pool(2, 1);
+
+  using RoutePools = std::vector<std::pair<std::uint32_t, std::uint32_t>>;
+  EXPECT_EQ(label_index.view().route_pools, (RoutePools{{1, 2}, {2, 1}}));
+}
+
+TEST(ChunkedArray, KeepsAddressesWhileItGrows) {
+  ChunkedArray<Counter> counters;
+  Counter* first = &counters.at(0);
+  first->add(7);
+
+  for (std::uint32_t i = 1; i < 10'000; ++i) counters.at(i).add(i);
+
+  EXPECT_EQ(&counters.at(0), first);
+  for (std::uint32_t i = 1; i < 10'000; ++i) ASSERT_EQ(counters.find(i)->value(), i);
+}
+
+TEST(ChunkedArray, FindsNothingInUnusedChunks) {
+  ChunkedArray<Counter> counters;
+  counters.at(0);
+
+  EXPECT_NE(counters.find(3), nullptr);
+  EXPECT_EQ(counters.find(4), nullptr);
+  EXPECT_EQ(counters.find(ChunkedArray<Counter>::limit - 1), nullptr);
+}
+
+TEST(StatusCounters, CountEachStatusAndInvalidOnesAsZero) {
+  StatusCounters counters;
+
+  for (const int status : {100, 200, 200, 599, 0, 99, 600, -1}) counters.count(status);
+
+  EXPECT_EQ(counters.value(100), 1u);
+  EXPECT_EQ(counters.value(200), 2u);
+  EXPECT_EQ(counters.value(201), 0u);
+  EXPECT_EQ(counters.value(404), 0u);
+  EXPECT_EQ(counters.value(599), 1u);
+  EXPECT_EQ(counters.value(0), 4u);
+}
+
+TEST(WorkerMetrics, CountsARequestByRoutePoolAndStatus) {
+  WorkerMetrics worker_metrics;
+
+  worker_metrics.count(
+      {.pool = 2, .route = 1, .status = 200, .duration = 1s, .response_bytes = 10});
+  worker_metrics.count({.pool = 2, .route = 1, .status = 503, .duration = 1ms, .request_bytes = 5});
+
+  EXPECT_EQ(worker_metrics.find_requests(1, 2)->value(200), 1u);
+  EXPECT_EQ(worker_metrics.find_requests(1, 2)->value(503), 1u);
+  EXPECT_EQ(worker_metrics.find_requests(1, 1)->value(200), 0u);
+  EXPECT_EQ(worker_metrics.find_requests(9, 2), nullptr);
+  EXPECT_EQ(worker_metrics.request_bytes(), 5u);
+  EXPECT_EQ(worker_metrics.response_bytes(), 10u);
+}
+
+TEST(WorkerMetrics, ObservesOnlyKnownValues) {
+  WorkerMetrics worker_metrics;
+
+  worker_metrics.count({.pool = 1, .route = 1, .status = 200, .first_byte = 2ms, .waited = 1ms});
+  worker_metrics.count({.pool = 1, .route = 1, .status = 502});
+
+  HistogramTotals first_byte;
+  HistogramTotals wait;
+  HistogramTotals overhead;
+  worker_metrics.find_pool(1)->first_byte.add_to(first_byte);
+  worker_metrics.find_pool(1)->wait.add_to(wait);
+  worker_metrics.overhead().add_to(overhead);
+  EXPECT_DOUBLE_EQ(first_byte.sum_seconds, 2e-3);
+  EXPECT_EQ(first_byte.counts[0], 0u);
+  EXPECT_EQ(wait.counts[0], 2u);
+  EXPECT_EQ(overhead.sum_seconds, 0);
+}
+
+TEST(MetricsRegistry, SumsGaugesThatMoveBetweenWorkers) {
+  MetricsRegistry metrics_registry(2);
+
+  metrics_registry.worker_metrics(0).listener(1).opened.add(3);
+  metrics_registry.worker_metrics(1).listener(1).closed.add(2);
+  metrics_registry.worker_metrics(0).pool(1).in_flight.add();
+  metrics_registry.worker_metrics(1).pool(1).in_flight.add();
+  metrics_registry.worker_metrics(1).pool(1).waiting.add();
+
+  EXPECT_EQ(metrics_registry.connections(1), 1);
+  EXPECT_EQ(metrics_registry.in_flight(1), 2);
+  EXPECT_EQ(metrics_registry.waiting(1), 1);
+}
+
+TEST(MetricsRegistry, SumsABackendOverWorkersEvenIfUnused) {
+  MetricsRegistry metrics_registry(3);
+  metrics_registry.worker_metrics(0).backend(1).links_idle.add(2);
+  metrics_registry.worker_metrics(2).backend(1).links_busy.add();
+  metrics_registry.worker_metrics(2).backend(1).latency.observe(2s);
+
+  const BackendTotals used = metrics_registry.backend_totals(1);
+  const BackendTotals unused = metrics_registry.backend_totals(500);
+
+  EXPECT_EQ(used.links_idle, 2);
+  EXPECT_EQ(used.links_busy, 1);
+  EXPECT_DOUBLE_EQ(used.latency.sum_seconds, 2);
+  EXPECT_EQ(unused.latency.counts.size(), request_bounds.size() + 1);
+}
+
+TEST(MetricsRegistry, CanBeReadWhileItGrows) {
+  constexpr std::uint32_t pools = 300;
+  constexpr int rounds = 100;
+  MetricsRegistry metrics_registry(2);
+  const auto write = [&](unsigned worker) {
+    for (int round = 0; round < rounds; ++round) {
+      for (std::uint32_t pool = 1; pool < pools; ++pool) {
+        metrics_registry.worker_metrics(worker).pool(pool).in_flight.add();
+        metrics_registry.worker_metrics(worker).count(
+            {.pool = pool, .route = pool % 7, .status = 200});
+      }
+    }
+  };
+
+  std::thread one(write, 0);
+  std::thread other(write, 1);
+  std::int64_t seen = 0;
+  const std::int64_t all = std::int64_t{2} * rounds;
+  while (seen < all) {
+    const std::int64_t now = metrics_registry.in_flight(pools - 1);
+    ASSERT_GE(now, seen);
+    seen = now;
+  }
+  one.join();
+  other.join();
+
+  for (std::uint32_t pool = 1; pool < pools; ++pool) {
+    ASSERT_EQ(metrics_registry.in_flight(pool), all);
+    ASSERT_EQ(metrics_registry.worker_metrics(0).find_requests(pool % 7, pool)->value(200),
+              std::uint64_t{rounds});
+  }
+}
+
+}  // namespace
+}  // namespace evenkeel::testing

@@ -1,0 +1,442 @@
+#include "evenkeel/upstream/health_checker.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <ostream>
+
+#include "upstream/test_server.h"
+#include "wire/peer.h"
+
+namespace evenkeel {
+
+void PrintTo(HealthState state, std::ostream* out) { *out << static_cast<int>(state); }
+void PrintTo(CheckResult result, std::ostream* out) { *out << to_string(result); }
+
+namespace {
+
+using namespace std::chrono_literals;
+using testing::Contains;
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+using Answer = TestServer::Answer;
+
+std::string models(const std::string& name) { return R"({"data":[{"id":")" + name + R"("}]})"; }
+
+class HealthChecks : public testing::Test {
+ protected:
+  /// Checks as `question` says. Answers that are to come take a while where machines are busy.
+  void check(const Endpoint& endpoint, HealthCheckSpec spec, bool serving = false) {
+    if (spec.config.timeout == HealthConfig{}.timeout) spec.config.timeout = 20s;
+    checker.emplace(loop, 7, std::move(spec), access_to(endpoint), backend, serving,
+                    [this](const HealthRecord& record) { states.push_back(record.state); });
+  }
+  static ServerAccess access_to(const Endpoint& endpoint) {
+    return {
+        .addresses = {endpoint}, .authority = endpoint.text(), .authorization = {}, .links = {}};
+  }
+  static HealthCheckSpec vllm(std::vector<std::string> names = {}) {
+    return {.config = {.interval = 20ms}, .engine = "vllm", .models = std::move(names)};
+  }
+  bool settles(CheckResult result) {
+    return eventually(loop, [&] { return checker->record().last == result; });
+  }
+  std::uint64_t count(CheckResult result) const {
+    return checker->record().checks[static_cast<std::size_t>(result)];
+  }
+  Load& load() const { return backend->load(); }
+
+  Loop loop;
+  BackendPtr backend = std::make_shared<Backend>(BackendSpec{.id = "b", .address = "b"});
+  std::vector<HealthState> states;
+  std::optional<HealthChecker> checker;
+};
+
+TEST_F(HealthChecks, KeepABackendClosedUntilTheFirstResult) {
+  TestServer server(loop, {{"/health", {.body = ""}}});
+  check(server.endpoint(), vllm());
+  EXPECT_TRUE(load().is_out(OutOfRotation::starting));
+  EXPECT_EQ(checker->record().state, HealthState::starting);
+
+  ASSERT_TRUE(settles(CheckResult::passed));
+  EXPECT_TRUE(load().in_rotation());
+  EXPECT_THAT(states, ElementsAre(HealthState::up));
+  EXPECT_EQ(checker->record().reason, "");
+}
+
+TEST_F(HealthChecks, LeaveAServingBackendOpenUntilTheySpeakAgainstIt) {
+  TestServer server(loop, {{"/health", {.status = 500, .body = ""}}});
+  check(server.endpoint(), vllm(), true);
+  EXPECT_TRUE(load().in_rotation());
+
+  ASSERT_TRUE(eventually(loop, [&] { return checker->record().state == HealthState::down; }));
+  EXPECT_GE(count(CheckResult::error), 3u);
+  EXPECT_TRUE(load().is_out(OutOfRotation::unhealthy));
+}
+
+TEST_F(HealthChecks, AreMadeOverOneConnection) {
+  TestServer server(loop, {{"/health", {.body = "ok"}}});
+  HealthCheckSpec spec = vllm();
+  spec.engine = "tgi";
+  check(server.endpoint(), spec);
+
+  ASSERT_TRUE(eventually(loop, [&] { return count(CheckResult::passed) >= 5; }));
+  EXPECT_EQ(server.connections(), 1u);
+}
+
+TEST_F(HealthChecks, ComeAnewWhereConnectionsOutliveTheListener) {
+  TestServer server(loop,
+                    {{"/health", {.body = "ok"}}, {"/is_sleeping", {.status = 404, .body = ""}}});
+  check(server.endpoint(), vllm());
+
+  ASSERT_TRUE(eventually(loop, [&] { return count(CheckResult::passed) >= 5; }));
+  EXPECT_GE(server.connections(), 5u);
+  EXPECT_EQ(std::ranges::count(server.asked(), "GET /is_sleeping"), 1);  // it knows of no sleep
+}
+
+TEST_F(HealthChecks, TakeARefusalForAStartAndLaterForAnEnd) {
+  check(closed_endpoint(), vllm());
+  ASSERT_TRUE(settles(CheckResult::refused));
+  EXPECT_EQ(checker->record().state, HealthState::starting);
+  EXPECT_EQ(checker->record().reason, "Connection refused");
+  checker.reset();
+
+  check(closed_endpoint(), vllm(), true);
+  ASSERT_TRUE(eventually(loop, [&] { return checker->record().state == HealthState::down; }));
+  EXPECT_EQ(checker->record().reason, "Connection refused");
+}
+
+TEST_F(HealthChecks, RunOutOfTime) {
+  TestServer server(loop, {{"/health", {.body = std::nullopt}}});
+  HealthCheckSpec spec = vllm();
+  spec.config.timeout = 100ms;
+  check(server.endpoint(), spec);
+
+  ASSERT_TRUE(settles(CheckResult::timeout));
+  EXPECT_EQ(checker->record().state, HealthState::down);
+  EXPECT_EQ(checker->record().reason, "GET /health: no answer in time");
+}
+
+TEST_F(HealthChecks, HoldNoDelayAgainstAServerThatAnswersOthersMeanwhile) {
+  TestServer server(loop, {{"/health", {.body = std::nullopt}}});
+  HealthCheckSpec spec = vllm();
+  spec.config.timeout = 50ms;
+  check(server.endpoint(), spec, true);
+
+  ASSERT_TRUE(eventually(loop, [&] {
+    load().record_first_byte(1ms, Clock::now());  // a request of somebody's
+    return count(CheckResult::timeout) >= 5;
+  }));
+  EXPECT_EQ(checker->record().state, HealthState::up);
+
+  ASSERT_TRUE(eventually(loop, [&] { return checker->record().state == HealthState::down; }));
+}
+
+TEST_F(HealthChecks, AskForTheModelsOfThePool) {
+  TestServer server(loop, {{"/health", {.body = ""}}, {"/v1/models", {.body = models("a")}}});
+  HealthCheckSpec spec = vllm({"a"});
+  spec.config.model = ModelCheck::required;
+  check(server.endpoint(), spec);
+  ASSERT_TRUE(settles(CheckResult::passed));
+  EXPECT_THAT(checker->record().models, ElementsAre("a"));
+  checker.reset();
+
+  spec.models = {"a", "b"};
+  check(server.endpoint(), spec);
+  ASSERT_TRUE(settles(CheckResult::model_missing));
+  EXPECT_EQ(checker->record().state, HealthState::down);
+  EXPECT_EQ(checker->record().reason, "it does not serve the model 'b'");
+}
+
+TEST_F(HealthChecks, OfTritonAskForItsModelsInsteadOfTheServerWhichFailsWithAnyOfThem) {
+  TestServer server(loop, {{"/v2/health/ready", {.status = 400, .body = ""}},
+                           {"/v2/models/a/ready", {.body = ""}}});
+  HealthCheckSpec spec{.config = {.interval = 20ms}, .engine = "triton", .models = {"a"}};
+  check(server.endpoint(), spec);
+  ASSERT_TRUE(settles(CheckResult::not_ready));
+  EXPECT_EQ(checker->record().state, HealthState::starting);
+  checker.reset();
+
+  spec.config.model = ModelCheck::required;
+  check(server.endpoint(), spec);
+  ASSERT_TRUE(settles(CheckResult::passed));
+}
+
+TEST_F(HealthChecks, WaitForAModelThatIsListedBeforeItIsLoaded) {
+  const std::string loading = R"({"error":{"message":"Loading model","code":503}})";
+  TestServer server(
+      loop, {{"/health", {.status = 503, .body = loading}}, {"/v1/models", {.body = models("a")}}});
+  HealthCheckSpec spec{.config = {.interval = 20ms}, .engine = "llamacpp", .models = {"a"}};
+  spec.config.model = ModelCheck::required;
+  check(server.endpoint(), spec);
+
+  ASSERT_TRUE(settles(CheckResult::not_ready));
+  EXPECT_EQ(checker->record().state, HealthState::starting);
+  EXPECT_THAT(checker->record().reason, HasSubstr("Loading model"));
+}
+
+TEST_F(HealthChecks, OfVllmSeeThatItSleeps) {
+  TestServer server(
+      loop, {{"/health", {.body = ""}}, {"/is_sleeping", {.body = R"({"is_sleeping":true})"}}});
+  check(server.endpoint(), vllm());
+  ASSERT_TRUE(settles(CheckResult::not_ready));
+  EXPECT_THAT(checker->record().reason, HasSubstr("sleeps"));
+}
+
+TEST_F(HealthChecks, WantATokenFromEachModel) {
+  TestServer server(loop, {{"/health", {.body = ""}},
+                           {"/v1/models", {.body = models("a")}},
+                           {"/v1/completions", {.status = 500, .body = "boom"}}});
+  HealthCheckSpec spec = vllm({"a"});
+  spec.config.model = ModelCheck::generate;
+  check(server.endpoint(), spec);
+  ASSERT_TRUE(settles(CheckResult::no_token));
+  EXPECT_EQ(checker->record().state, HealthState::down);
+  EXPECT_EQ(checker->record().reason, "POST /v1/completions for 'a': 500 boom");
+
+  server.say("/v1/completions", {.body = R"({"choices":[{"text":"a"}]})"});
+  ASSERT_TRUE(settles(CheckResult::passed));
+  const auto tokens = [&] { return std::ranges::count(server.asked(), "POST /v1/completions"); };
+  const auto asked = tokens();
+  ASSERT_TRUE(eventually(loop, [&] { return count(CheckResult::passed) >= 10; }));
+  EXPECT_EQ(tokens(), asked);  // one in ten seconds is enough
+}
+
+TEST_F(HealthChecks, MissATokenThatIsLateWhereOtherModelsMayAnswerMeanwhile) {
+  TestServer server(loop, {{"/health", {.body = ""}},
+                           {"/v1/models", {.body = R"({"data":[{"id":"a"},{"id":"b"}]})"}},
+                           {"/v1/completions", {.body = std::nullopt}}});
+  HealthCheckSpec spec = vllm({"a", "b"});
+  spec.config.model = ModelCheck::generate;
+  spec.config.timeout = 50ms;
+  spec.config.fall = 1;
+  check(server.endpoint(), spec, true);
+
+  ASSERT_TRUE(eventually(loop, [&] {
+    load().record_first_byte(1ms, Clock::now());  // a request for another model
+    return checker->record().state == HealthState::down;
+  }));
+  EXPECT_EQ(count(CheckResult::no_token), 1u);
+  EXPECT_THAT(checker->record().reason, HasSubstr("POST /v1/completions for 'a'"));
+}
+
+TEST_F(HealthChecks, HoldNoTimeOfATokenAgainstALimitOfTheirOwn) {
+  TestServer server(
+      loop, {{"/health", {.body = ""}},
+             {"/v1/models", {.body = models("a")}},
+             {"/v1/completions", {.body = R"({"choices":[{"text":"a"}]})", .delay = 2100ms}}});
+  HealthCheckSpec spec = vllm({"a"});
+  spec.config.model = ModelCheck::generate;
+  spec.config.latency = 2s;
+  check(server.endpoint(), spec);
+
+  ASSERT_TRUE(eventually(loop, [&] { return count(CheckResult::passed) >= 3; }));
+  EXPECT_EQ(count(CheckResult::slow), 0u);
+  EXPECT_EQ(std::ranges::count(server.asked(), "POST /v1/completions"), 1);
+}
+
+TEST_F(HealthChecks, InsistOnATokenOnceOneIsMissing) {
+  TestServer server(loop, {{"/health", {.body = ""}},
+                           {"/v1/models", {.body = models("a")}},
+                           {"/v1/completions", {.status = 500, .body = ""}}});
+  HealthCheckSpec spec = vllm({"a"});
+  spec.config.model = ModelCheck::generate;
+  check(server.endpoint(), spec, true);
+  ASSERT_TRUE(eventually(loop, [&] { return checker->record().state == HealthState::down; }));
+  EXPECT_EQ(count(CheckResult::passed), 0u);
+}
+
+TEST_F(HealthChecks, FailWhereTheyTakeTooLong) {
+  TestServer server(loop, {{"/health", {.body = "", .delay = 40ms}}});
+  HealthCheckSpec spec = vllm();
+  spec.config.latency = 10ms;
+  check(server.endpoint(), spec);
+  ASSERT_TRUE(settles(CheckResult::slow));
+  EXPECT_THAT(checker->record().reason, HasSubstr("its limit is 0.010"));
+}
+
+TEST_F(HealthChecks, CarryTheKeyOfTheBackend) {
+  TestServer server(loop, {{"/health", {.body = ""}}});
+  ServerAccess access = access_to(server.endpoint());
+  access.authorization = "Bearer secret";
+  checker.emplace(loop, 7, vllm(), access, backend, false, [](const HealthRecord&) {});
+  ASSERT_TRUE(settles(CheckResult::passed));
+  EXPECT_EQ(server.last_authorization(), "Bearer secret");
+}
+
+TEST_F(HealthChecks, OfConnectionsOnlyConnect) {
+  TestServer server(loop, {});
+  HealthCheckSpec spec = vllm();
+  spec.config.check = HealthCheckKind::tcp;
+  check(server.endpoint(), spec);
+  ASSERT_TRUE(eventually(loop, [&] { return count(CheckResult::passed) >= 2; }));
+  EXPECT_THAT(server.asked(), ElementsAre());
+}
+
+TEST_F(HealthChecks, EndTheBackOffOfABackendThatCanBeConnectedAgain) {
+  TestServer server(loop, {{"/health", {.body = ""}}});
+  HealthCheckSpec spec = vllm();
+  spec.config.interval = 1h;
+  check(server.endpoint(), spec);
+  ASSERT_TRUE(eventually(loop, [&] { return count(CheckResult::passed) == 1; }));
+
+  backend->connect_failed(Clock::now());
+  ASSERT_TRUE(load().in_backoff(Clock::now()));
+
+  ASSERT_TRUE(eventually(loop, [&] {
+    checker->check_triggers();
+    return !load().needs_trial();
+  }));
+  EXPECT_EQ(server.connections(), 2u);  // the connection of before proves nothing
+}
+
+TEST_F(HealthChecks, ComeSoonOverANewConnectionWhenRequestsFail) {
+  TestServer server(loop, {{"/health", {.body = ""}}});
+  HealthCheckSpec spec = vllm();
+  spec.config.interval = 1h;
+  check(server.endpoint(), spec);
+  ASSERT_TRUE(eventually(loop, [&] { return count(CheckResult::passed) == 1; }));
+
+  load().count_error(Fault::backend_closed);
+  ASSERT_TRUE(eventually(loop, [&] {
+    checker->check_triggers();
+    return count(CheckResult::passed) == 2;
+  }));
+  EXPECT_EQ(server.connections(), 2u);
+}
+
+TEST_F(HealthChecks, ComeNoSoonerWhenRequestsAreLate) {
+  TestServer server(loop, {{"/health", {.body = ""}}});
+  HealthCheckSpec spec = vllm();
+  spec.config.interval = 1h;
+  check(server.endpoint(), spec);
+  ASSERT_TRUE(eventually(loop, [&] { return count(CheckResult::passed) == 1; }));
+
+  load().count_error(Fault::first_byte_timeout);
+  load().count_error(Fault::idle_timeout);
+  const auto of_health = [&] { return std::ranges::count(server.asked(), "GET /health"); };
+  EXPECT_FALSE(eventually(
+      loop,
+      [&] {
+        checker->check_triggers();
+        return of_health() > 1;
+      },
+      600ms));  // twice what a closer look would take
+}
+
+TEST_F(HealthChecks, ListNoMoreModelsThanPeopleRead) {
+  std::string listed;
+  for (int i = 0; i < 2000; ++i) listed += R"({"id":")" + std::to_string(i) + R"("},)";
+  TestServer server(loop, {{"/health", {.body = ""}},
+                           {"/v1/models", {.body = R"({"data":[)" + listed + R"({"id":"a"}]})"}}});
+  HealthCheckSpec spec = vllm({"a"});
+  spec.config.model = ModelCheck::required;
+  check(server.endpoint(), spec);
+  ASSERT_TRUE(settles(CheckResult::passed));
+  EXPECT_EQ(checker->record().models.size(), 1000u);
+}
+
+TEST_F(HealthChecks, ThatComeOftenAreOverANewConnectionTooWhenRequestsFail) {
+  TestServer server(loop, {{"/health", {.body = ""}}});
+  HealthCheckSpec spec = vllm();
+  spec.engine = "tgi";
+  check(server.endpoint(), spec);
+  ASSERT_TRUE(eventually(loop, [&] { return count(CheckResult::passed) >= 2; }));
+  ASSERT_EQ(server.connections(), 1u);
+
+  load().count_error(Fault::backend_closed);
+  checker->check_triggers();
+  ASSERT_TRUE(eventually(loop, [&] { return server.connections() == 2; }));
+}
+
+TEST_F(HealthChecks, SeeAtOnceThatTheirConnectionHasEnded) {
+  std::optional<TestServer> server(std::in_place, loop,
+                                   TestServer::Answers{{"/health", {.body = ""}}});
+  HealthCheckSpec spec = vllm();
+  spec.config.interval = 1h;
+  check(server->endpoint(), spec);
+  ASSERT_TRUE(eventually(loop, [&] { return count(CheckResult::passed) == 1; }));
+
+  server.reset();
+  ASSERT_TRUE(eventually(loop, [&] {
+    checker->check_triggers();
+    return checker->record().state == HealthState::down;
+  }));
+  EXPECT_EQ(checker->record().reason, "Connection refused");
+}
+
+TEST_F(HealthChecks, UseTheFastIntervalInTransition) {
+  TestServer server(loop, {{"/health", {.status = 500, .body = ""}}});
+  HealthCheckSpec spec = vllm();
+  spec.config.interval = 1h;
+  check(server.endpoint(), spec, true);
+  ASSERT_TRUE(eventually(loop, [&] { return checker->record().state == HealthState::down; }));
+
+  server.say("/health", {.body = ""});
+  checker->check_now();
+  ASSERT_TRUE(eventually(loop, [&] { return checker->record().state == HealthState::up; }));
+  EXPECT_EQ(count(CheckResult::passed), 2u);
+}
+
+TEST_F(HealthChecks, NeverAskTwoThingsAtATime) {
+  TestServer server(loop, {{"/health", {.body = "", .delay = 50ms}}});
+  check(server.endpoint(), vllm());
+  ASSERT_TRUE(eventually(loop, [&] {
+    checker->check_now();
+    return count(CheckResult::passed) >= 3;
+  }));
+  EXPECT_EQ(server.max_concurrent(), 1u);
+}
+
+TEST_F(HealthChecks, AskWhatTheNewFileSaysAndForgetNothing) {
+  TestServer server(loop, {{"/health", {.body = ""}}, {"/ready", {.body = ""}}});
+  check(server.endpoint(), vllm());
+  ASSERT_TRUE(settles(CheckResult::passed));
+  const auto since = checker->record().since;
+
+  HealthCheckSpec spec = vllm();
+  spec.config.path = "/ready";
+  checker->update(spec, access_to(server.endpoint()), backend);
+
+  ASSERT_TRUE(
+      eventually(loop, [&] { return std::ranges::count(server.asked(), "GET /ready") > 0; }));
+  EXPECT_EQ(checker->record().since, since);
+  EXPECT_EQ(states.size(), 1u);
+}
+
+TEST(HealthCheckKinds, AreWhatTheEngineUnderstands) {
+  const auto kind = [](std::string engine, HealthConfig config = {},
+                       BackendProtocol protocol = BackendProtocol::http1,
+                       std::vector<std::string> models = {}) {
+    return resolved_check_kind({.config = std::move(config),
+                                .engine = std::move(engine),
+                                .models = std::move(models),
+                                .protocol = protocol});
+  };
+  EXPECT_EQ(kind("vllm"), HealthCheckKind::http);
+  EXPECT_EQ(kind("triton"), HealthCheckKind::http);
+  EXPECT_EQ(kind("triton", {}, BackendProtocol::http2), HealthCheckKind::grpc);
+  EXPECT_EQ(kind("tfserving"), HealthCheckKind::tcp);
+  EXPECT_EQ(kind("tfserving", {.check = HealthCheckKind::http}), HealthCheckKind::tcp);
+  EXPECT_EQ(kind("tfserving", {}, BackendProtocol::http1, {"m"}), HealthCheckKind::http);
+  EXPECT_EQ(kind("generic", {.check = HealthCheckKind::http}), HealthCheckKind::http);
+  EXPECT_EQ(kind("generic"), HealthCheckKind::off);
+  EXPECT_EQ(kind("auto", {.model = ModelCheck::generate}, BackendProtocol::http1, {"m"}),
+            HealthCheckKind::off);
+  EXPECT_EQ(resolved_check_kind({.config = {}, .engine = "generic", .engine_is_auto = true}),
+            HealthCheckKind::tcp);
+  EXPECT_EQ(resolved_check_kind({.config = {}, .engine = "vllm", .engine_is_auto = true}),
+            HealthCheckKind::http);
+  EXPECT_EQ(kind("generic", {.path = "/ready"}), HealthCheckKind::http);
+  EXPECT_EQ(kind("generic", {.service = "a.B"}), HealthCheckKind::grpc);
+  EXPECT_EQ(kind("generic", {.model = ModelCheck::required}, BackendProtocol::http1, {"m"}),
+            HealthCheckKind::http);
+  EXPECT_EQ(kind("vllm", {.check = HealthCheckKind::off}), HealthCheckKind::off);
+  EXPECT_EQ(kind("vllm", {.check = HealthCheckKind::tcp}), HealthCheckKind::tcp);
+}
+
+}  // namespace
+}  // namespace evenkeel

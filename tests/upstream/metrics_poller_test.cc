@@ -1,0 +1,582 @@
+#include "evenkeel/upstream/metrics_poller.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "upstream/gpu_exporter.h"
+#include "upstream/test_server.h"
+
+namespace evenkeel {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Duration patience = 20s;
+
+std::string vllm_saying(int running, int waiting, double kv) {
+  return "# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{engine=\"0\"} " +
+         std::to_string(running) + "\nvllm:num_requests_waiting{engine=\"0\"} " +
+         std::to_string(waiting) + "\nvllm:kv_cache_usage_perc{engine=\"0\"} " +
+         std::to_string(kv) + "\n";
+}
+
+/// A server whose answer can be changed while it runs.
+class ExpositionServer final : public FrontendCallbacks, public Handler {
+ public:
+  ExpositionServer(Loop& loop, std::string says) : body(std::move(says)), loop_(loop) {
+    open(listening_fd());
+  }
+
+  std::string body;
+  int status = 200;
+  std::string content_type = "text/plain; version=0.0.4";
+  int short_status = 404;  // as of a server that knows nothing shorter
+  std::string short_body;
+  bool hangs = false;
+
+  Endpoint endpoint() const { return endpoint_; }
+  std::string authority() const { return endpoint_.text(); }
+  std::string url() const { return "http://" + authority() + "/metrics"; }
+  std::size_t connections() const { return connections_.size(); }
+  const std::vector<std::string>& asked() const { return asked_; }
+  const std::string& last_key() const { return last_key_; }
+
+  /// Ends all connections, and refuses new ones.
+  void close() {
+    listener_.reset();
+    connections_.clear();
+  }
+  void open_again() {
+    auto fd = Listener::bind(endpoint_);
+    ASSERT_TRUE(fd.ok());
+    open(*fd);
+  }
+  void end_connections() { connections_.clear(); }
+
+ private:
+  void open(int fd) {
+    endpoint_ = Listener::local_endpoint(fd);
+    listener_.emplace(loop_, fd, [this](int accepted, const Endpoint& peer) {
+      connections_.push_back(
+          serve_http1(std::make_unique<Socket>(loop_, accepted), peer, options_, *this));
+    });
+  }
+  std::shared_ptr<Handler> plan() override { return {std::shared_ptr<void>(), this}; }
+  void refused(const Refusal&) override {}
+  bool draining() const override { return false; }
+  WaiterList& idle_connections() override { return idle_; }
+  void closed(const FrontendOptions&) override {}
+
+  Task<Result<Response>> handle(Request& request) override {
+    asked_.push_back(std::string(request.path));
+    last_key_ = request.fields.value("authorization").value_or("");
+    if (hangs) {
+      Signal never_raised(loop_);
+      co_await never_raised.wait();
+    }
+    Response response;
+    const bool in_short = request.path.starts_with("/metrics/?name");
+    response.status = in_short ? short_status : status;
+    response.fields.add("content-type", content_type);
+    response.body = make_body(in_short ? short_body : body);
+    co_return response;
+  }
+
+  Loop& loop_;
+  FrontendOptions options_;
+  Endpoint endpoint_;
+  std::vector<std::string> asked_;
+  std::string last_key_;
+  WaiterList idle_;
+  std::optional<Listener> listener_;
+  std::vector<Task<void>> connections_;
+};
+
+/// Answers whatever it is asked with some bytes, and closes: HTTP/1.0.
+class ClosingServer {
+ public:
+  ClosingServer(Loop& loop, std::string bytes) : loop_(loop), bytes_(std::move(bytes)) {
+    const int fd = listening_fd();
+    endpoint_ = Listener::local_endpoint(fd);
+    listener_.emplace(loop_, fd, [this](int accepted, const Endpoint&) {
+      loop_.spawn(answer(std::make_unique<Socket>(loop_, accepted)));
+    });
+  }
+
+  const Endpoint& endpoint() const { return endpoint_; }
+
+ private:
+  Task<void> answer(std::unique_ptr<Socket> socket) {
+    char spec[4096];
+    auto wake = co_await socket->watch().until_readable();
+    static_cast<void>(wake);
+    socket->read_some(spec, sizeof spec);
+    auto written = co_await socket->write(bytes_, {}, {}, patience);
+    EXPECT_TRUE(written.ok());
+  }
+
+  Loop& loop_;
+  std::string bytes_;
+  Endpoint endpoint_;
+  std::optional<Listener> listener_;
+};
+
+MetricsPollSpec ask(std::string engine, std::chrono::milliseconds interval = 10ms) {
+  MetricsPollSpec spec{.engine = std::move(engine)};
+  spec.config.interval = interval;
+  return spec;
+}
+
+/// A backend, its poller, and a loop to turn.
+struct Polling {
+  Polling(Loop& turning, const MetricsPollSpec& spec, const Endpoint& server, std::string key = {},
+          GpuExporters* shared = nullptr)
+      : loop(turning), own(turning, literal_addresses_only(), 1) {
+    ServerAccess access{
+        .addresses = {server}, .authority = server.text(), .authorization = std::move(key)};
+    poller.emplace(loop, spec, access, backend, shared == nullptr ? own : *shared);
+  }
+
+  bool until(const std::function<bool()>& done) {
+    return loop.run_until(done, Clock::now() + patience);
+  }
+  SignalValues values() const { return backend->load().signals().values(); }
+  std::optional<Duration> age() const { return backend->load().signals().age(Clock::now()); }
+  bool until_running(double running) {
+    return until([&] { return values().running == running; });
+  }
+  bool until_failing() {
+    return until([&] { return poller->record().state == PollRecord::State::failing; });
+  }
+
+  Loop& loop;
+  GpuExporters own;
+  BackendPtr backend = std::make_shared<Backend>(BackendSpec{.id = "gpu:8000"});
+  std::optional<MetricsPoller> poller;
+};
+
+// ---- What is read
+// --------------------------------------------------------------------------------
+
+TEST(MetricsPoller, PublishesWhatTheEngineSays) {
+  Loop loop;
+  ExpositionServer server(loop, vllm_saying(4, 3, 0.5));
+
+  Polling polling(loop, ask("vllm"), server.endpoint());
+  EXPECT_FALSE(polling.age().has_value());
+  ASSERT_TRUE(polling.until_running(4));
+
+  EXPECT_EQ(polling.values().waiting, 3);
+  EXPECT_EQ(polling.values().kv_cache_ratio, 0.5);
+  EXPECT_TRUE(std::isnan(polling.values().gpu_memory_used_bytes)) << "vLLM does not say";
+  EXPECT_EQ(server.asked().back(), "/metrics");
+  EXPECT_EQ(polling.poller->record().state, PollRecord::State::fresh);
+  EXPECT_TRUE(polling.poller->record().reason.empty());
+  EXPECT_LT(*polling.age(), patience);
+}
+
+TEST(MetricsPoller, AsksVllmForNoMoreThanItWants) {
+  Loop loop;
+  ExpositionServer server(loop, vllm_saying(1, 0, 0));
+  server.short_status = 200;
+  server.short_body = vllm_saying(4, 3, 0.5);
+
+  Polling polling(loop, ask("vllm"), server.endpoint());
+  ASSERT_TRUE(polling.until_running(4));
+  ASSERT_TRUE(polling.until([&] { return server.asked().size() >= 3; }));
+
+  for (const std::string& path : server.asked()) {
+    EXPECT_TRUE(path.starts_with("/metrics/?name%5B%5D=vllm:num_requests_running&")) << path;
+  }
+}
+
+TEST(MetricsPoller, AsksVllmForAllWhereItAnswersWithNothing) {
+  Loop loop;
+  ExpositionServer server(loop, vllm_saying(1, 0, 0));
+  server.short_status = 200;
+
+  Polling polling(loop, ask("vllm"), server.endpoint());
+  ASSERT_TRUE(polling.until_running(1));
+  ASSERT_TRUE(polling.until([&] { return server.asked().size() >= 4; }));
+
+  EXPECT_TRUE(server.asked().front().starts_with("/metrics/?name"));
+  for (std::size_t i = 1; i < server.asked().size(); ++i) EXPECT_EQ(server.asked()[i], "/metrics");
+  EXPECT_EQ(polling.poller->record().failures_total, 0u);
+}
+
+TEST(MetricsPoller, ReadsOnOverOneConnection) {
+  Loop loop;
+  ExpositionServer server(loop, vllm_saying(1, 0, 0));
+  Polling polling(loop, ask("vllm"), server.endpoint());
+
+  ASSERT_TRUE(polling.until_running(1));
+  server.body = vllm_saying(2, 0, 0);
+  ASSERT_TRUE(polling.until_running(2));
+  ASSERT_TRUE(polling.until([&] { return server.asked().size() >= 5; }));
+
+  EXPECT_EQ(server.connections(), 1u);
+}
+
+TEST(MetricsPoller, DoesNotMindAConnectionThatItsServerClosed) {
+  Loop loop;
+  ExpositionServer server(loop, vllm_saying(1, 0, 0));
+  Polling polling(loop, ask("vllm"), server.endpoint());
+  ASSERT_TRUE(polling.until_running(1));
+
+  server.end_connections();
+  server.body = vllm_saying(2, 0, 0);
+
+  ASSERT_TRUE(polling.until_running(2));
+  EXPECT_EQ(polling.poller->record().failures_total, 0u);
+}
+
+TEST(MetricsPoller, ReadsAnAnswerThatEndsWithItsConnection) {
+  Loop loop;
+  std::string large = "HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\n\r\n";
+  for (int i = 0; i < 8000; ++i) {
+    large += "ray_component_something_bucket{Component=\"core_worker\",le=\"" + std::to_string(i) +
+             "\"} 1.0\n";
+  }
+  large += "ray_serve_replica_processing_queries{deployment=\"A\",} 4.0\n";
+  ClosingServer server(loop, large);
+
+  auto spec = ask("ray");
+  spec.config.path = "/metrics";
+  Polling polling(loop, spec, server.endpoint());
+
+  ASSERT_TRUE(polling.until_running(4)) << polling.poller->record().reason;
+}
+
+TEST(MetricsPoller, DoesNotBelieveAnAnswerThatEndsInTheMiddleOfALine) {
+  Loop loop;
+  ClosingServer server(loop,
+                       "HTTP/1.0 200 OK\r\n\r\nvllm:num_requests_running{engine=\"0\"} 30\n"
+                       "vllm:num_requests_waiting{en");
+  Polling polling(loop, ask("vllm"), server.endpoint());
+  ASSERT_TRUE(polling.until([&] { return polling.poller->record().failures_total > 0; }));
+  EXPECT_EQ(polling.poller->record().reason, "its exposition is cut short");
+  EXPECT_EQ(polling.poller->record().readings_total, 0u);
+}
+
+TEST(MetricsPoller, AsksVllmForAllWhereTheShortQuestionLeadsElsewhere) {
+  for (const int status : {307, 501}) {
+    Loop loop;
+    ExpositionServer server(loop, vllm_saying(1, 0, 0));
+    server.short_status = status;
+    Polling polling(loop, ask("vllm"), server.endpoint());
+    EXPECT_TRUE(polling.until_running(1)) << status;
+  }
+}
+
+TEST(MetricsPoller, PollsOnlyEndpointsOfTheEngine) {
+  Loop loop;
+  MetricsPollSpec ray = ask("ray");
+  EXPECT_FALSE(is_polled(ray)) << "at its own port is somebody's application";
+  ray.config.port = 8080;
+  EXPECT_TRUE(is_polled(ray));
+
+  MetricsPollSpec trtllm = ask("trtllm");
+  trtllm.url = "http://127.0.0.1:8000/metrics";
+  EXPECT_FALSE(is_polled(trtllm)) << "it is consumed by reading";
+  ExpositionServer server(loop, "trtllm_num_requests_running 4\n");
+  trtllm.url = "http://" + server.authority();
+  Polling polling(loop, trtllm, server.endpoint());
+  ASSERT_TRUE(polling.until_running(4));
+  EXPECT_EQ(server.asked().front(), "/prometheus/metrics");
+}
+
+TEST(MetricsPoller, ReadsTheSystemsAuthoritiesOnceForAll) {
+  SystemTrustStore trust;
+  const auto first = parse_scrape_target("https://127.0.0.1:1", "/metrics", trust);
+  const auto second = parse_scrape_target("https://127.0.0.1:2/gpu", "/metrics", trust);
+  ASSERT_TRUE(first.ok() && second.ok());
+  EXPECT_NE((*first).access.links.connector.tls, nullptr);
+  EXPECT_EQ((*first).access.links.connector.tls, (*second).access.links.connector.tls);
+  EXPECT_EQ((*first).path, "/metrics");
+  EXPECT_EQ((*second).path, "/gpu");
+}
+
+TEST(MetricsPoller, CountsWhatWasInFlightWhenItAsked) {
+  Loop loop;
+  ExpositionServer server(loop, vllm_saying(4, 3, 0.5));
+  Polling polling(loop, ask("vllm"), server.endpoint());
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(polling.backend->try_acquire(loop.now()));
+
+  ASSERT_TRUE(polling.until_running(4));
+
+  EXPECT_EQ(polling.backend->load().signals().in_flight_at_poll(), 3u);
+}
+
+TEST(MetricsPoller, AsksWhereTheFileSaysAndShowsTheKeyToTheBackendAlone) {
+  Loop loop;
+  ExpositionServer server(loop, vllm_saying(4, 3, 0.5));
+  ExpositionServer elsewhere(loop, vllm_saying(5, 3, 0.5));
+  auto spec = ask("vllm");
+  spec.config.path = "/v1/metrics";
+  Polling polling(loop, spec, server.endpoint(), "Bearer secret");
+  ASSERT_TRUE(polling.until_running(4));
+  EXPECT_EQ(server.asked().front(), "/v1/metrics");
+  EXPECT_EQ(server.last_key(), "Bearer secret");
+
+  spec.config.port = elsewhere.endpoint().port();
+  Polling other_port(loop, spec, server.endpoint(), "Bearer secret");
+  ASSERT_TRUE(other_port.until_running(5));
+  EXPECT_EQ(elsewhere.last_key(), "");
+
+  spec = ask("vllm");
+  spec.url = elsewhere.url();
+  elsewhere.body = vllm_saying(6, 3, 0.5);
+  Polling by_url(loop, spec, server.endpoint(), "Bearer secret");
+  ASSERT_TRUE(by_url.until_running(6));
+  EXPECT_EQ(elsewhere.last_key(), "");
+  EXPECT_EQ(elsewhere.asked().back(), "/metrics");
+}
+
+// ---- What fails
+// ----------------------------------------------------------------------------------
+
+TEST(MetricsPoller, ForgetsWhatItCannotReadAgainAndItsAgeGoesOn) {
+  Loop loop;
+  ExpositionServer server(loop, vllm_saying(4, 3, 0.5));
+  auto spec = ask("vllm");
+  spec.config.timeout = 50ms;
+  Polling polling(loop, spec, server.endpoint());
+  ASSERT_TRUE(polling.until_running(4));
+  const Instant stalled = Clock::now();
+
+  server.hangs = true;
+  ASSERT_TRUE(polling.until_failing());
+  EXPECT_EQ(polling.values().running, 4) << "good for a while";
+  EXPECT_EQ(polling.poller->record().reason, "no answer in time");
+  ASSERT_TRUE(polling.until([&] { return std::isnan(polling.values().running); }));
+
+  EXPECT_GE(*polling.age(), 1900ms);
+  EXPECT_LT(Clock::now() - stalled, 10s);
+  EXPECT_TRUE(std::isnan(polling.values().kv_cache_ratio));
+  server.hangs = false;
+  ASSERT_TRUE(polling.until_running(4)) << "and it comes back";
+}
+
+TEST(MetricsPoller, RecoversAfterItsServerWasGone) {
+  Loop loop;
+  ExpositionServer server(loop, vllm_saying(4, 3, 0.5));
+  Polling polling(loop, ask("vllm"), server.endpoint());
+  ASSERT_TRUE(polling.until_running(4));
+
+  server.close();
+  ASSERT_TRUE(polling.until_failing());
+  server.body = vllm_saying(1, 0, 0);
+  server.open_again();
+
+  ASSERT_TRUE(polling.until_running(1));
+}
+
+TEST(MetricsPoller, SaysWhyItReadNothing) {
+  Loop loop;
+  ExpositionServer server(loop, "node_load1 0.5\n");
+  Polling polling(loop, ask("vllm"), server.endpoint());
+
+  ASSERT_TRUE(polling.until_failing());
+  EXPECT_EQ(polling.poller->record().reason, "nothing in it is known to be of its load");
+  EXPECT_FALSE(polling.age().has_value());
+
+  server.status = 501;
+  ASSERT_TRUE(polling.until([&] { return polling.poller->record().reason == "it answers 501"; }));
+
+  Polling other(loop, ask("sglang"), server.endpoint());
+  ASSERT_TRUE(other.until_failing());
+  EXPECT_EQ(other.poller->record().reason, "it answers 501: it has none without --enable-metrics");
+}
+
+TEST(MetricsPoller, DoesNotBelieveHalfAnAnswer) {
+  Loop loop;
+  ExpositionServer server(loop, vllm_saying(4, 3, 0.5));
+  server.content_type = "application/openmetrics-text; version=1.0.0";
+  Polling polling(loop, ask("vllm"), server.endpoint());
+
+  ASSERT_TRUE(polling.until_failing());
+  EXPECT_EQ(polling.poller->record().reason, "its exposition is cut short");
+  EXPECT_FALSE(polling.age().has_value());
+
+  server.body += "# EOF\n";
+  ASSERT_TRUE(polling.until_running(4));
+}
+
+TEST(MetricsPoller, NeverWaitsForOneServerWithAnother) {
+  Loop loop;
+  ExpositionServer slow(loop, vllm_saying(1, 0, 0));
+  slow.hangs = true;
+  ExpositionServer quick(loop, vllm_saying(2, 0, 0));
+  Polling one(loop, ask("vllm"), slow.endpoint());
+  Polling other(loop, ask("vllm"), quick.endpoint());
+
+  ASSERT_TRUE(other.until([&] { return quick.asked().size() >= 10; }));
+
+  EXPECT_EQ(slow.asked().size(), 1u) << "never two questions at a time";
+}
+
+TEST(MetricsPoller, CanBeDroppedAtAnyMomentAndItsValuesGoWithIt) {
+  Loop loop;
+  ExpositionServer server(loop, vllm_saying(4, 3, 0.5));
+  Polling polling(loop, ask("vllm"), server.endpoint());
+  ASSERT_TRUE(polling.until_running(4));
+  server.hangs = true;
+  const std::size_t asked = server.asked().size();
+  ASSERT_TRUE(polling.until([&] { return server.asked().size() > asked; }));
+
+  polling.poller.reset();
+
+  EXPECT_TRUE(std::isnan(polling.values().running));
+  EXPECT_FALSE(polling.age().has_value());
+}
+
+// ---- Servers that want care
+// ----------------------------------------------------------------------
+
+TEST(MetricsPoller, PausesWhileAnIdleModelSleeps) {
+  Loop loop;
+  ExpositionServer server(loop, "llamacpp:requests_processing 1\nllamacpp:requests_deferred 0\n");
+  Polling polling(loop, ask("llamacpp"), server.endpoint());
+  ASSERT_TRUE(
+      polling.until([&] { return polling.poller->record().state == PollRecord::State::resting; }));
+  EXPECT_TRUE(server.asked().empty());
+
+  ASSERT_TRUE(polling.backend->try_acquire(loop.now()));
+  ASSERT_TRUE(polling.until_running(1));
+  polling.backend->release();
+  const std::size_t asked = server.asked().size();
+  ASSERT_TRUE(polling.until([&] { return server.asked().size() >= asked + 2; }))
+      << "others keep it awake";
+  server.body = "llamacpp:requests_processing 0\nllamacpp:requests_deferred 0\n";
+  ASSERT_TRUE(
+      polling.until([&] { return polling.poller->record().state == PollRecord::State::resting; }));
+}
+
+TEST(MetricsPollSpec, IsPolledOnlyWithASource) {
+  EXPECT_TRUE(is_polled(ask("vllm")));
+  EXPECT_FALSE(is_polled(ask("ray"))) << "they are its agent's, on a port that it alone knows";
+  EXPECT_FALSE(is_polled(ask("generic"))) << "nobody knows where";
+  EXPECT_FALSE(is_polled(ask("ollama")));
+  EXPECT_FALSE(is_polled(ask("tfserving"))) << "it counts what was, and not what is";
+  EXPECT_FALSE(is_polled(ask("auto"))) << "before it is known";
+
+  auto spec = ask("generic");
+  spec.config.path = "/metrics";
+  EXPECT_TRUE(is_polled(spec));
+  spec = ask("vllm");
+  spec.config.scrape = Scrape::off;
+  EXPECT_FALSE(is_polled(spec));
+  spec.config.gpu = "http://127.0.0.1:9400/metrics";
+  EXPECT_TRUE(is_polled(spec));
+}
+
+TEST(MetricsPollSpec, IsNeverPolledWhereReadingConsumes) {
+  auto spec = ask("trtllm");
+  spec.config.path = "/metrics";
+
+  EXPECT_FALSE(is_polled(spec));
+}
+
+// ---- GPU exporters
+// -------------------------------------------------------------------------------
+
+constexpr const char* two_gpus =
+    "DCGM_FI_DEV_GPU_UTIL{gpu=\"0\",UUID=\"GPU-a\",hostname=\"n\"} 87\n"
+    "DCGM_FI_DEV_GPU_UTIL{gpu=\"1\",UUID=\"GPU-b\",hostname=\"n\"} 3\n"
+    "DCGM_FI_DEV_FB_USED{gpu=\"0\",UUID=\"GPU-a\",hostname=\"n\"} 70\n"
+    "DCGM_FI_DEV_FB_USED{gpu=\"1\",UUID=\"GPU-b\",hostname=\"n\"} 10\n"
+    "DCGM_FI_DEV_FB_FREE{gpu=\"0\",UUID=\"GPU-a\",hostname=\"n\"} 30\n"
+    "DCGM_FI_DEV_FB_FREE{gpu=\"1\",UUID=\"GPU-b\",hostname=\"n\"} 90\n";
+
+constexpr double mebibyte = 1024 * 1024;
+
+TEST(GpuExporter, IsPolledOnceForAllBackends) {
+  Loop loop;
+  GpuExporters exporters(loop, literal_addresses_only(), 1);
+  ExpositionServer engine(loop, vllm_saying(4, 3, 0.5));
+  ExpositionServer exporter(loop, two_gpus);
+  auto first = ask("vllm");
+  first.config.gpu = exporter.url();
+  first.gpus = {"0"};
+  auto second = first;
+  second.gpus = {"n/1"};
+
+  Polling one(loop, first, engine.endpoint(), {}, &exporters);
+  Polling other(loop, second, engine.endpoint(), {}, &exporters);
+  const auto both = [&] {
+    return one.values().running == 4 && !std::isnan(one.values().gpu_memory_used_bytes) &&
+           !std::isnan(other.values().gpu_memory_used_bytes);
+  };
+  ASSERT_TRUE(one.until(both));
+
+  EXPECT_DOUBLE_EQ(one.values().gpu_utilization_ratio, 0.87);
+  EXPECT_EQ(one.values().gpu_memory_used_bytes, 70 * mebibyte);
+  EXPECT_EQ(one.values().gpu_memory_total_bytes, 100 * mebibyte);
+  EXPECT_DOUBLE_EQ(other.values().gpu_utilization_ratio, 0.03);
+  EXPECT_EQ(other.values().gpu_memory_used_bytes, 10 * mebibyte);
+  EXPECT_EQ(exporter.connections(), 1u);
+  ASSERT_NE(one.poller->record().gpu, nullptr);
+  EXPECT_EQ(one.poller->record().gpu->state, PollRecord::State::fresh);
+
+  one.poller.reset();
+  exporter.body = "DCGM_FI_DEV_GPU_UTIL{gpu=\"1\",UUID=\"GPU-b\",hostname=\"n\"} 50\n";
+  ASSERT_TRUE(other.until([&] { return other.values().gpu_utilization_ratio == 0.5; }))
+      << "it goes on for those who are left";
+}
+
+TEST(GpuExporter, ReportsMissingGpus) {
+  Loop loop;
+  ExpositionServer exporter(loop, two_gpus);
+  auto spec = ask("generic");
+  spec.config.gpu = exporter.url();
+  spec.gpus = {"elsewhere/0"};
+  Polling polling(loop, spec, closed_endpoint());
+
+  ASSERT_TRUE(polling.until(
+      [&] { return polling.poller->record().gpu->state == PollRecord::State::failing; }));
+
+  EXPECT_EQ(polling.poller->record().gpu->reason, "it tells of none of these GPUs");
+}
+
+TEST(GpuExporter, IsForgottenWithoutTheEngine) {
+  Loop loop;
+  ExpositionServer engine(loop, vllm_saying(4, 3, 0.5));
+  ExpositionServer exporter(loop, two_gpus);
+  auto spec = ask("vllm");
+  spec.config.gpu = exporter.url();
+  spec.config.timeout = 50ms;
+  Polling polling(loop, spec, engine.endpoint());
+  ASSERT_TRUE(polling.until([&] {
+    return polling.values().running == 4 && !std::isnan(polling.values().gpu_memory_used_bytes);
+  }));
+
+  exporter.close();
+  ASSERT_TRUE(polling.until([&] { return std::isnan(polling.values().gpu_memory_used_bytes); }));
+
+  EXPECT_EQ(polling.values().running, 4);
+  EXPECT_EQ(polling.poller->record().state, PollRecord::State::fresh);
+  EXPECT_EQ(polling.poller->record().gpu->state, PollRecord::State::failing);
+}
+
+TEST(GpuExporter, IsEnoughByItself) {
+  Loop loop;
+  ExpositionServer exporter(loop, two_gpus);
+  auto spec = ask("generic");
+  spec.config.gpu = exporter.url();
+  Polling polling(loop, spec, closed_endpoint());
+
+  ASSERT_TRUE(
+      polling.until([&] { return polling.values().gpu_memory_used_bytes == 80 * mebibyte; }));
+
+  EXPECT_TRUE(polling.age().has_value());
+  EXPECT_EQ(polling.poller->record().state, PollRecord::State::silent);
+}
+
+}  // namespace
+}  // namespace evenkeel
