@@ -1,7 +1,8 @@
 """Real inference servers behind evenkeel: conformance.py [NAME...] (see docs/engines.md). Prints what was observed
-of each, and keeps the table in docs/engines.md."""
+of each, and updates its list in docs/engines.md."""
 
 import pathlib
+import re
 import sys
 import tempfile
 import time
@@ -14,8 +15,17 @@ import observing  # pylint: disable=wrong-import-position
 import servers  # pylint: disable=wrong-import-position
 
 PAGE = installing.ROOT / "docs" / "engines.md"
-BEGIN, END = "<!-- what was seen: begin -->", "<!-- what was seen: end -->"
-ALWAYS = ("triton", "mlserver")
+BEGIN, END = "<!-- observations: begin -->", "<!-- observations: end -->"
+DEFAULT = ("triton", "mlserver")
+LABELS = {
+    "detected": "detection",
+    "loading": "start-up",
+    "trapped": "misleading readiness",
+    "polled": "polling",
+    "balanced": "balancing",
+    "killed": "kill -9",
+    "stopped": "SIGTERM",
+}
 
 
 def observe(kind):
@@ -36,46 +46,50 @@ def observe(kind):
         return trial.version, seen
 
 
-def row_of(kind, version, seen):
-    cells = [f"{kind.title} {version}"]
+def section_of(kind, version, seen):
+    """The engine's list in docs/engines.md: a heading and an item per observation."""
+    lines = [f"### {kind.title} {version}", ""]
     for column in observing.COLUMNS:
-        missing = "none known" if column == "trapped" else "not seen"
-        cells.append(" ".join(str(seen.get(column, missing)).split()).replace("|", "\\|"))
-    return "| " + " | ".join(cells) + " |"
+        missing = "no case known" if column == "trapped" else "not observed"
+        lines.append(f"- **{LABELS[column]}**: " + " ".join(str(seen.get(column, missing)).split()))
+    return "\n".join(lines)
 
 
-def keep(rows):
-    """Rows of other engines stay as they were."""
+def first_word(section):
+    """The first word of the engine's title, which is unique."""
+    return section.removeprefix("### ").split()[0]
+
+
+def keep(sections):
+    """Writes these sections into the page; those of other engines stay as they are."""
     before, _, rest = PAGE.read_text().partition(BEGIN)
-    table, _, after = rest.partition(END)
-    head, _, *body = (line for line in table.splitlines() if line.startswith("|"))
-    known = {line.split("|")[1].split()[0]: line for line in body}
-    known.update({kind.title.split()[0]: row for kind, row in rows})
+    body, _, after = rest.partition(END)
+    known = {first_word(each): each.strip() for each in re.split(r"^(?=### )", body, flags=re.M) if each.strip()}
+    known.update({first_word(each): each for each in sections})
     order = [kind.title.split()[0] for kind in servers.ENGINES.values()]
-    columns = head.count("|") - 1
-    lines = [head, "|" + "---|" * columns, *(known[each] for each in order if each in known)]
-    PAGE.write_text(before + BEGIN + "\n" + "\n".join(lines) + "\n" + END + after)
+    text = "\n\n".join(known[each] for each in order if each in known)
+    PAGE.write_text(before + BEGIN + "\n" + text + "\n" + END + after)
 
 
 def main(names):
-    strangers = [each for each in names if each not in servers.ENGINES]
-    if strangers:
-        print(f"no such engine: {', '.join(strangers)}; there are {', '.join(servers.ENGINES)}", file=sys.stderr)
+    unknown = [each for each in names if each not in servers.ENGINES]
+    if unknown:
+        print(f"unknown engine: {', '.join(unknown)}; known: {', '.join(servers.ENGINES)}", file=sys.stderr)
         return 2
-    failed, rows = False, []
-    for name in names or ALWAYS:
+    failed, sections = False, []
+    for name in names or DEFAULT:
         kind = servers.ENGINES[name]
         why_not = kind.why_not()
         if why_not:
             print(f"skip  {kind.title:<10}  {why_not}", flush=True)
-            failed = True  # it was asked for
+            failed = True  # it was requested by name
             continue
         version, seen = observe(kind)
         failed |= any(not each.passed for each in seen.values())
-        if version:  # else it has not even come up
-            rows.append((kind, row_of(kind, version, seen)))
-    if rows:
-        keep(rows)
+        if version:  # otherwise it never started
+            sections.append(section_of(kind, version, seen))
+    if sections:
+        keep(sections)
     return 1 if failed else 0
 
 

@@ -250,7 +250,7 @@ class Stream:
                 self.last_piece = time.monotonic()
             error_within = b'"error"' in self.body
             whole = self.body.endswith(self.wanted.ends)
-            self.end = "an error within" if error_within else "whole" if whole else "a clean end, but not its own"
+            self.end = "ended with an error event" if error_within else "complete" if whole else "ended cleanly but incomplete"
         except (*GONE, AttributeError):  # the last when another thread closes it
             self.end = "cut off"
         self.ended = time.monotonic()
@@ -386,15 +386,15 @@ class Trial:
         states = watch.states["http", first.address]
         ready = probe.words.first("200")
         up = states.first("up")
-        sighting.fact("it says " + ", ".join(f"{word} ({when - self.started:.1f} s)" if when > self.started else word
+        sighting.fact("readiness answers: " + ", ".join(f"{word} ({when - self.started:.1f} s)" if when > self.started else word
                                              for when, word in probe.words))
-        sighting.fact("state " + ", ".join(states.words()))
+        sighting.fact("state: " + ", ".join(states.words()))
         sighting.claim(up is not None and up >= self.started, "up before it was started")
         sighting.claim(ready is not None, "never ready")
         if sighting.broken:
             return
         sighting.claim(up > ready - 0.1, f"up {ready - up:.2f} s before it was ready")
-        sighting.fact(f"up {max(up - ready, 0):.1f} s after the answer 200")
+        sighting.fact(f"up {max(up - ready, 0):.1f} s after the first 200")
         sighting.claim(up - ready < 10 * CHECKS + 2, f"up only {up - ready:.1f} s after it was ready")
         early = [each for each in clients.failed() if each.ended < self.first_up()]
         late = [each for each in clients.failed() if each.began > self.first_up()]
@@ -402,7 +402,7 @@ class Trial:
         sighting.claim(all(each.status == 503 for each in early),
                        f"before, answers other than 503: {tally(each.failure for each in early)}")
         sighting.claim(not late, f"failures after it was up: {tally(each.failure for each in late)}")
-        sighting.fact(f"clients: {tally(each.failure for each in early) or 'none refused'}, then answers, none failed"
+        sighting.fact(f"requests before that: {tally(each.failure for each in early) or 'none refused'}; after it none failed"
                       if not late else f"{len(late)} failed after")
         if slow > 1:
             sighting.fact(f"the slowest answer took {slow:.1f} s")
@@ -423,10 +423,10 @@ class Trial:
                 wait_until(lambda: not self.is_up(first), what="a state that is not up")
                 first.calm()
                 self.wait_up(first)
-        sighting.fact(f"{self.kind.trap}: it says {', '.join(probe.words.words())}; state {', '.join(states.words())}")
+        sighting.fact(f"{self.kind.trap}: readiness answers {', '.join(probe.words.words())}; state {', '.join(states.words())}")
         failed = clients.failed()
         if self.kind.trap_takes_out:
-            sighting.fact(f"{len(failed)} of {len(clients.outcomes)} requests failed by then")
+            sighting.fact(f"{len(failed)} of {len(clients.outcomes)} requests failed until then")
         else:
             sighting.claim(set(states.words()) == {"up"}, "it was taken out")
             sighting.claim(len(probe.words) > 1, "its readiness did not change: there was no trap")
@@ -451,7 +451,7 @@ class Trial:
             else:
                 sighting.claim(most is None, f"{name} was {most}, though it tells of none")
         if not self.kind.signals:
-            sighting.fact("tells of no requests running or waiting, and none are made up")
+            sighting.fact("the engine reports no running or waiting requests, and evenkeel shows none")
         else:
             sighting.claim(ages, "no values at all")
         if ages:
@@ -500,7 +500,7 @@ class Trial:
     def share(self, sighting, who, pool, before, count, failed):
         new = [now - then for now, then in zip(self.picks(pool), before)]
         shares = [100 * each / max(sum(new), 1) for each in new]
-        sighting.fact(f"{who}: {count} requests, {shares[0]:.0f} : {shares[1]:.0f}")
+        sighting.fact(f"{who}: {count} requests, split {shares[0]:.0f} : {shares[1]:.0f}")
         sighting.claim(count > 0 and min(shares) >= 20, f"one had only {min(shares):.0f} % of {sum(new)}")
         sighting.claim(not failed, f"failed: {tally(failed)}")
 
@@ -521,13 +521,13 @@ class Trial:
             first.start()
             self.wait_up(first)
             up = time.monotonic()
-            sighting.fact(f"up {up - killed:.0f} s after")
+            sighting.fact(f"up again {up - killed:.0f} s after the kill")
             wait_until(lambda: loads[0].served_by(first, up) > 3, 20, "new requests to it")
         failed = [each for load in loads for each in load.failed()]
         crossed = [each for each in failed if each.began <= killed + 0.05]
         new = [each for each in failed if each.began > killed + 0.05]
         whole = sum(len(each.outcomes) for each in loads)
-        sighting.fact(f"of {whole} requests {len(crossed)} failed, in flight on it when it died"
+        sighting.fact(f"{len(crossed)} of {whole} requests failed, all in flight when it died"
                       + (f" ({tally(each.failure for each in crossed)})" if crossed else ""))
         sighting.claim(not new, f"new ones failed: {tally(each.failure for each in new)}")
         sighting.claim(len(crossed) <= 6, "more failed than it can have had")
@@ -558,12 +558,12 @@ class Trial:
         silent = stream.ended is not None and stream.ended - stream.last_piece > 0.8 * SILENCE
         sighting.claim(stream.ended is not None, f"{how}the stream has no end")
         if stream.ended:
-            sighting.fact(f"{how}the stream: {stream.end} after {stream.ended - told:.1f} s"
-                          + (f", {stream.ended - stream.last_piece:.1f} s of them silent" if silent else ""))
-        sighting.fact(f"out after {out - told:.1f} s")
+            sighting.fact(f"{how}stream {stream.end} after {stream.ended - told:.1f} s"
+                          + (f", {stream.ended - stream.last_piece:.1f} s of it silent" if silent else ""))
+        sighting.fact(f"out of rotation after {out - told:.1f} s")
         failed = [each for each in clients.failed() if each.began > told]
         crossed = [each for each in clients.failed() if each.began <= told]
-        sighting.fact(f"of {len(clients.outcomes)} other requests {len(crossed)} in flight and {len(failed)} new ones "
+        sighting.fact(f"of {len(clients.outcomes)} other requests, {len(crossed)} in flight and {len(failed)} new ones "
                       "failed" + (f" ({tally(each.failure for each in crossed + failed)})" if crossed + failed else ""))
         late = [each for each in failed if each.began > told + AT_ONCE]
         if not server.stopping:  # what a server answers itself, however often, is passed on
