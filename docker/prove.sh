@@ -95,6 +95,9 @@ if in_container evenkeel ctl status --admin 127.0.0.1:1 2>/dev/null; then fail "
 
 say "a load, and TERM with it under way"
 "$mount/usr/bin/evenkeel" version
+size=$(stat -c %s "$mount/usr/bin/evenkeel")
+echo "size of the binary: $((size >> 20)) MiB"
+((size < 20 << 20)) || fail "the binary holds its debug information"
 in_container evenkeel load "http://$public" --requests 200 --rate 50 --stream --json >"$work/load.json"
 grep -o '"requests":{[^}]*}' "$work/load.json"
 rm -f "$work/stream.txt"
