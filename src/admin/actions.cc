@@ -131,9 +131,10 @@ Result<std::uint32_t> parse_weight(std::string body) {
   return static_cast<std::uint32_t>(*number);
 }
 
-AdminResponse backend_response(const RuntimeStatus& runtime, BackendStateHistory& history,
+AdminResponse backend_response(const RuntimeAccess& runtime, BackendStateHistory& history,
                                BackendPosition position) {
-  history.update(runtime.pool_set, Clock::now(), std::chrono::system_clock::now());
+  history.update(runtime.status->snapshot()->pool_set, Clock::now(),
+                 std::chrono::system_clock::now());
   return {.document = backend_document(runtime, history, position.pool, position.backend)};
 }
 
@@ -158,7 +159,7 @@ std::optional<BackendCall> parse_backend_call(std::string_view path, std::string
   return std::nullopt;
 }
 
-Task<AdminResponse> apply_backend_action(const RuntimeStatus& runtime, BackendStateHistory& history,
+Task<AdminResponse> apply_backend_action(const RuntimeAccess& runtime, BackendStateHistory& history,
                                          BackendCall call, Request& request) {
   std::uint32_t weight = 0;
   if (call.action == BackendAction::weight) {
@@ -169,10 +170,11 @@ Task<AdminResponse> apply_backend_action(const RuntimeStatus& runtime, BackendSt
     weight = *parsed;
   }
 
-  auto positions = find_backends(*runtime.pool_set, call);
+  auto pool_set = runtime.status->snapshot()->pool_set;
+  auto positions = find_backends(*pool_set, call);
   if (positions.empty()) co_return no_such_backend(call);
-  if (positions.size() > 1) co_return ambiguous_backend(*runtime.pool_set, call, positions);
-  const PoolState& pool = *runtime.pool_set->pools()[positions[0].pool].state;
+  if (positions.size() > 1) co_return ambiguous_backend(*pool_set, call, positions);
+  const PoolState& pool = *pool_set->pools()[positions[0].pool].state;
   const BackendPtr backend = pool.backends()[positions[0].backend];
   const std::string name = fmt::format("pool {}: backend {}", pool.spec().name, call.id);
   const std::string requester = fmt::format("as {} asked", request.info.client);
@@ -193,12 +195,13 @@ Task<AdminResponse> apply_backend_action(const RuntimeStatus& runtime, BackendSt
   auto set = co_await runtime.control->set_weight(*call.pool, call.id, weight);
   if (!set) co_return admin_error(422, set.error().detail);
   log::info(fmt::format("{} has weight {}, {}", name, weight, requester));
-  positions = find_backends(*runtime.pool_set, call);  // in the fleet that has it
+  pool_set = runtime.status->snapshot()->pool_set;  // which has the weight
+  positions = find_backends(*pool_set, call);
   if (positions.empty()) co_return no_such_backend(call);
   co_return backend_response(runtime, history, positions[0]);
 }
 
-Task<AdminResponse> apply_reload(const RuntimeStatus& runtime) {
+Task<AdminResponse> apply_reload(const RuntimeAccess& runtime) {
   if (runtime.control == nullptr) co_return admin_error(503, "nothing can be changed now");
   auto problems = co_await runtime.control->reload();
   if (!problems.empty()) co_return AdminResponse{422, problems_json(problems)};

@@ -38,10 +38,10 @@ std::optional<BackendCall> parse_backend_call(std::string_view path, std::string
 /// 413 and 422 for a body that will not do. `request` is only asked for its body.
 ///
 /// Thread: the control loop's. All references outlive the task.
-Task<AdminResponse> apply_backend_action(const RuntimeStatus& runtime, BackendStateHistory& history,
+Task<AdminResponse> apply_backend_action(const RuntimeAccess& runtime, BackendStateHistory& history,
                                          BackendCall call, Request& request);
 
 /// 200 with the status, or 422 with the problems as `check --json` prints them.
-Task<AdminResponse> apply_reload(const RuntimeStatus& runtime);
+Task<AdminResponse> apply_reload(const RuntimeAccess& runtime);
 
 }  // namespace evenkeel

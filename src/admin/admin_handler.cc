@@ -95,7 +95,7 @@ Response refusal(const AdminRefusal& refused) {
 
 }  // namespace
 
-AdminHandler::AdminHandler(Loop& loop, const RuntimeStatus& runtime)
+AdminHandler::AdminHandler(Loop& loop, const RuntimeAccess& runtime)
     : loop_(loop), runtime_(runtime), state_watcher_(watch_states()) {}
 
 /// So that `since` is right whether anybody looks or not.
@@ -107,7 +107,8 @@ Task<void> AdminHandler::watch_states() {
 }
 
 void AdminHandler::update() {
-  history_.update(runtime_.pool_set, Clock::now(), std::chrono::system_clock::now());
+  history_.update(runtime_.status->snapshot()->pool_set, Clock::now(),
+                  std::chrono::system_clock::now());
 }
 
 Task<Result<Response>> AdminHandler::handle(Request& request) {
@@ -121,7 +122,8 @@ Task<Result<Response>> AdminHandler::handle(Request& request) {
   const bool right_method = call.changes() ? request.method == "POST" : reads;
   if (!right_method) co_return method_not_allowed(call.changes());
   if (call.changes()) {
-    const auto refused = authorize_change(request, runtime_.config->admin.token_file);
+    const auto refused =
+        authorize_change(request, runtime_.status->snapshot()->config->admin.token_file);
     if (refused) co_return refusal(*refused);
   }
 
@@ -154,11 +156,12 @@ Task<bool> AdminHandler::all_loops_responsive() {
 }
 
 Response AdminHandler::readyz(std::string_view query) const {
-  const bool ready = runtime_.ready && !runtime_.draining;
-  std::string text = ready ? "ready\n" : runtime_.draining ? "draining\n" : "starting\n";
+  const auto status = runtime_.status->snapshot();
+  const bool ready = status->ready && !status->draining;
+  std::string text = ready ? "ready\n" : status->draining ? "draining\n" : "starting\n";
   if (query == "verbose" || query.starts_with("verbose=")) {
     const Instant now = Clock::now();
-    for (const PoolSet::PoolEntry& pool : runtime_.pool_set->pools()) {
+    for (const PoolSet::PoolEntry& pool : status->pool_set->pools()) {
       text += "pool " + pool.state->spec().name + ": " +
               std::to_string(pool.state->available(now)) + " of " +
               std::to_string(pool.state->backends().size()) + " backends up\n";
@@ -169,8 +172,9 @@ Response AdminHandler::readyz(std::string_view query) const {
 
 Response AdminHandler::metrics() const {
   RuntimeCollector collector(runtime_);
-  return make_response(200, metrics_content_type,
-                       render_metrics(*runtime_.metrics_registry, collector, runtime_.version));
+  return make_response(
+      200, metrics_content_type,
+      render_metrics(*runtime_.metrics_registry, collector, runtime_.status->snapshot()->version));
 }
 
 }  // namespace evenkeel

@@ -72,11 +72,12 @@ void write_polled(JsonWriter& json, const MetricsPoller* poller, const Signals& 
   json.end_object();
 }
 
-void write_backend(JsonWriter& json, const RuntimeStatus& runtime,
+void write_backend(JsonWriter& json, const RuntimeAccess& runtime,
                    const BackendStateHistory& history, std::size_t pool_index,
                    std::size_t backend_index) {
-  const PoolState& pool = *runtime.pool_set->pools()[pool_index].state;
-  const PoolConfig& config = runtime.config->pools[pool_index];
+  const auto status = runtime.status->snapshot();
+  const PoolState& pool = *status->pool_set->pools()[pool_index].state;
+  const PoolConfig& config = status->config->pools[pool_index];
   const Backend& backend = *pool.backends()[backend_index];
   const BackendSpec& spec = backend.spec();
   const Load& load = backend.load();
@@ -135,7 +136,8 @@ void write_problem(JsonWriter& json, const Problem& problem) {
 
 }  // namespace
 
-std::string status_document(const RuntimeStatus& runtime) {
+std::string status_document(const RuntimeAccess& runtime) {
+  const auto status = runtime.status->snapshot();
   const std::uint64_t connections = runtime.connections();
   std::int64_t in_flight = 0;
   const auto label_index = runtime.metrics_registry->label_index().view();
@@ -144,32 +146,33 @@ std::string status_document(const RuntimeStatus& runtime) {
   }
   JsonWriter json;
   json.begin_object()
-      .field("version", runtime.version)
-      .field("uptime_seconds", seconds_of(Clock::now() - runtime.started))
+      .field("version", status->version)
+      .field("uptime_seconds", seconds_of(Clock::now() - status->started))
       .key("config")
       .begin_object()
-      .field("file", runtime.config_file)
-      .field("hash", runtime.config_hash)
-      .field("loaded_at", rfc3339(runtime.loaded_at))
-      .field("last_reload_ok", runtime.reload_problems.empty())
+      .field("file", status->config_file)
+      .field("hash", status->config_hash)
+      .field("loaded_at", rfc3339(status->loaded_at))
+      .field("last_reload_ok", status->reload_problems.empty())
       .key("errors")
       .begin_list();
-  for (const Problem& problem : runtime.reload_problems) write_problem(json, problem);
+  for (const Problem& problem : status->reload_problems) write_problem(json, problem);
   json.end_list()
       .end_object()
       .field("workers", std::uint64_t{runtime.loops.size()})
       .field("connections", connections)
       .field("requests_in_flight", in_flight)
-      .field("draining", runtime.draining)
+      .field("draining", status->draining)
       .end_object();
   return json.take();
 }
 
-std::string pools_document(const RuntimeStatus& runtime) {
+std::string pools_document(const RuntimeAccess& runtime) {
+  const auto status = runtime.status->snapshot();
   const Instant now = Clock::now();
   JsonWriter json;
   json.begin_list();
-  for (const PoolSet::PoolEntry& pool : runtime.pool_set->pools()) {
+  for (const PoolSet::PoolEntry& pool : status->pool_set->pools()) {
     const PoolState& state = *pool.state;
     json.begin_object()
         .field("name", state.spec().name)
@@ -188,18 +191,19 @@ std::string pools_document(const RuntimeStatus& runtime) {
   return json.take();
 }
 
-std::string backends_document(const RuntimeStatus& runtime, const BackendStateHistory& history) {
+std::string backends_document(const RuntimeAccess& runtime, const BackendStateHistory& history) {
+  const auto status = runtime.status->snapshot();
   JsonWriter json;
   json.begin_list();
-  for (std::size_t i = 0; i < runtime.pool_set->pools().size(); ++i) {
-    const std::size_t count = runtime.pool_set->pools()[i].state->backends().size();
+  for (std::size_t i = 0; i < status->pool_set->pools().size(); ++i) {
+    const std::size_t count = status->pool_set->pools()[i].state->backends().size();
     for (std::size_t j = 0; j < count; ++j) write_backend(json, runtime, history, i, j);
   }
   json.end_list();
   return json.take();
 }
 
-std::string backend_document(const RuntimeStatus& runtime, const BackendStateHistory& history,
+std::string backend_document(const RuntimeAccess& runtime, const BackendStateHistory& history,
                              std::size_t pool, std::size_t backend) {
   JsonWriter json;
   write_backend(json, runtime, history, pool, backend);

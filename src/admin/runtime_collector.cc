@@ -23,8 +23,9 @@ PolledSnapshot polled(const Signals& signals, Instant now) {
 }  // namespace
 
 MetricsSnapshot RuntimeCollector::collect() {
+  const auto status = runtime_.status->snapshot();
   MetricsSnapshot snapshot;
-  for (const PoolSet::PoolEntry& pool : runtime_.pool_set->pools()) {
+  for (const PoolSet::PoolEntry& pool : status->pool_set->pools()) {
     for (const BackendPtr& backend : pool.state->backends()) {
       snapshot.backends.push_back(collect(pool.state->spec().name, *backend));
     }
@@ -35,8 +36,8 @@ MetricsSnapshot RuntimeCollector::collect() {
   if (runtime_.access_log != nullptr) {
     snapshot.access_log_dropped = runtime_.access_log->dropped();
   }
-  snapshot.config_reload_ok = runtime_.reload_problems.empty();
-  snapshot.config_loaded = runtime_.loaded_at;
+  snapshot.config_reload_ok = status->reload_problems.empty();
+  snapshot.config_loaded = status->loaded_at;
   return snapshot;
 }
 

@@ -12,13 +12,13 @@ namespace evenkeel {
 /// Reads atomics only: no worker waits for it. Thread: the control loop's.
 class RuntimeCollector final : public Collector {
  public:
-  explicit RuntimeCollector(const RuntimeStatus& runtime) : runtime_(runtime) {}
+  explicit RuntimeCollector(const RuntimeAccess& runtime) : runtime_(runtime) {}
   MetricsSnapshot collect() override;
 
  private:
   BackendSnapshot collect(const std::string& pool, const Backend& backend) const;
 
-  const RuntimeStatus& runtime_;
+  const RuntimeAccess& runtime_;
 };
 
 }  // namespace evenkeel

@@ -121,13 +121,16 @@ class Daemon final : public Control {
   Daemon(LoadResult loaded, std::string file, std::string version)
       : inherited_(daemon_environment().variable),
         notifier_(daemon_environment().variable),
-        config_(std::make_shared<const Config>(std::move(loaded.config))) {
-    runtime_.version = std::move(version);
-    runtime_.config_file = std::move(file);
-    runtime_.config_hash = std::move(loaded.hash);
-    runtime_.started = Clock::now();
-    runtime_.loaded_at = std::chrono::system_clock::now();
-    runtime_.config = config_.get();
+        config_file_(std::move(file)),
+        config_(std::make_shared<const Config>(std::move(loaded.config))),
+        status_({.version = std::move(version),
+                 .config_file = config_file_,
+                 .config_hash = std::move(loaded.hash),
+                 .started = Clock::now(),
+                 .loaded_at = std::chrono::system_clock::now(),
+                 .config = config_}) {
+    runtime_.status = &status_;
+    runtime_.control_loop = &loop_;
     runtime_.connections = [this] { return connections(); };
     runtime_.control = this;
     runtime_.backend_monitor = &backend_monitor_;
@@ -198,7 +201,10 @@ class Daemon final : public Control {
   ProcessSignals signals_;
   InheritedSockets inherited_;
   ServiceNotifier notifier_;
+  const std::string config_file_;
   std::shared_ptr<const Config> config_;
+  std::shared_ptr<const PoolSet> pool_set_;
+  RuntimeStatusPublisher status_;  // of these two, and what else operators see
   Loop loop_;
   std::unique_ptr<MetricsRegistry> metrics_registry_;
   std::unique_ptr<AccessLog> access_log_;
@@ -213,7 +219,7 @@ class Daemon final : public Control {
   decltype(BuildInputs::drained) drained_;  // by operators, whether they are there now or not
   std::deque<ChangePtr> queued_changes_;
   Signal change_queued_{loop_};
-  RuntimeStatus runtime_;
+  RuntimeAccess runtime_;
   FrontendOptions admin_options_;
   std::optional<AdminHost> admin_host_;
   std::optional<Listener> admin_listener_;
@@ -238,7 +244,8 @@ Result<Done> Daemon::start() {
   loop_.run_until([&found] { return found.ready(); });
   auto pool_set = PoolSet::build(*config_, build_inputs({}));
   if (!pool_set) return std::move(pool_set.error());
-  runtime_.pool_set = std::move(*pool_set);
+  pool_set_ = std::move(*pool_set);
+  status_.update([this](RuntimeStatus& status) { status.pool_set = pool_set_; });
   metrics_registry_ = std::make_unique<MetricsRegistry>(count);
   runtime_.metrics_registry = metrics_registry_.get();
   if (config_->access_log.path != "off") {
@@ -252,7 +259,7 @@ Result<Done> Daemon::start() {
     workers_.push_back(std::make_unique<Worker>(i, *metrics_registry_, ring));
     runtime_.loops.push_back(&workers_.back()->loop());
   }
-  runtime_.pool_set->activate();
+  pool_set_->activate();
   tick_pools();
 
   listener_set_.emplace(count, inherited_);
@@ -266,7 +273,7 @@ Result<Done> Daemon::start() {
   print_line(*admin);
   close_unused_sockets();
   for (auto& worker : workers_) {
-    worker->adopt(config_, runtime_.pool_set);
+    worker->adopt(config_, pool_set_);
     worker->start(workers_);
   }
   return Done{};
@@ -328,7 +335,7 @@ int Daemon::run() {
 
 /// The sockets listen already; who connects now is served when it is known who can answer.
 Task<void> Daemon::begin_serving() {
-  backend_monitor_.update(*config_, *runtime_.pool_set);
+  backend_monitor_.update(*config_, *pool_set_);
   co_await backend_monitor_.wait_for_first_results(loop_.read_clock() + max_initial_check_wait);
   if (shutting_down_) co_return;
   for (std::size_t i = 0; i < workers_.size(); ++i) {
@@ -337,7 +344,7 @@ Task<void> Daemon::begin_serving() {
           worker->listen(assignments);
         });
   }
-  runtime_.ready = true;
+  status_.update([](RuntimeStatus& status) { status.ready = true; });
   print_line("ready");
   notifier_.ready(summary());
   loop_.spawn(apply_changes());
@@ -353,19 +360,17 @@ Task<void> Daemon::run_pool_maintenance() {
 /// Spares come and go, speeds are learnt.
 void Daemon::tick_pools() {
   const Instant now = loop_.read_clock();
-  for (const PoolSet::PoolEntry& pool_entry : runtime_.pool_set->pools())
-    pool_entry.state->tick(now);
+  for (const PoolSet::PoolEntry& pool_entry : pool_set_->pools()) pool_entry.state->tick(now);
 }
 
 std::string Daemon::summary() const {
   std::size_t up = 0;
   std::size_t all = 0;
-  for (const PoolSet::PoolEntry& pool_entry : runtime_.pool_set->pools()) {
+  for (const PoolSet::PoolEntry& pool_entry : pool_set_->pools()) {
     up += pool_entry.state->available(Clock::now());
     all += pool_entry.state->backends().size();
   }
-  return fmt::format("serving {} pools, {} of {} backends up", runtime_.pool_set->pools().size(),
-                     up, all);
+  return fmt::format("serving {} pools, {} of {} backends up", pool_set_->pools().size(), up, all);
 }
 
 // ---- changes ----------------------------------------------------------------------------------
@@ -424,25 +429,24 @@ Task<void> Daemon::apply(Change& change) {
 /// Reads, checks and builds everything before anything changes.
 Task<void> Daemon::reload(Change& change) {
   if (shutting_down_) {
-    change.problems.push_back({.file = runtime_.config_file,
+    change.problems.push_back({.file = config_file_,
                                .message = "not read: the daemon is leaving",
                                .help = "start it again"});
     co_return;
   }
   notifier_.reloading();
-  LoadResult loaded = reread_config(runtime_.config_file);
+  LoadResult loaded = reread_config(config_file_);
   change.problems = std::move(loaded.problems);
   const auto refuse = [&](std::string path, Error error) {
-    change.problems.push_back({.file = runtime_.config_file,
-                               .path = std::move(path),
-                               .message = std::move(error.detail)});
+    change.problems.push_back(
+        {.file = config_file_, .path = std::move(path), .message = std::move(error.detail)});
   };
   std::shared_ptr<const Config> next;
   std::shared_ptr<const PoolSet> pool_set;
   std::vector<ListenerAssignment> assignments;
   Weights weights;
   if (change.problems.empty()) {
-    change.problems = restart_only_changes(*config_, loaded.config, runtime_.config_file);
+    change.problems = restart_only_changes(*config_, loaded.config, config_file_);
   }
   if (change.problems.empty()) {
     next = std::make_shared<const Config>(std::move(loaded.config));
@@ -452,7 +456,7 @@ Task<void> Daemon::reload(Change& change) {
     dns_cache_.set_hosts(hosts);
     co_await dns_cache_.resolved(loop_.now() + max_dns_wait);
     weights = weights_for(*next);
-    auto built = PoolSet::build(*next, build_inputs(weights), runtime_.pool_set.get());
+    auto built = PoolSet::build(*next, build_inputs(weights), pool_set_.get());
     if (built) {
       pool_set = std::move(*built);
     } else {
@@ -470,9 +474,10 @@ Task<void> Daemon::reload(Change& change) {
   if (change.problems.empty()) {
     config_ = next;
     weights_ = std::move(weights);
-    runtime_.config = config_.get();
-    runtime_.config_hash = loaded.hash;
-    runtime_.loaded_at = std::chrono::system_clock::now();
+    status_.update([&](RuntimeStatus& status) {
+      status.config_hash = loaded.hash;
+      status.loaded_at = std::chrono::system_clock::now();
+    });
     close_unused_sockets();
     dns_cache_.set_ttl_limits(config_->dns.min_ttl, config_->dns.max_ttl);
     co_await publish_to_workers(std::move(pool_set), std::move(assignments));
@@ -482,9 +487,9 @@ Task<void> Daemon::reload(Change& change) {
 }
 
 void Daemon::report_reload(const std::vector<Problem>& problems, const std::string& text) {
-  runtime_.reload_problems = problems;
+  status_.update([&](RuntimeStatus& status) { status.reload_problems = problems; });
   if (problems.empty()) {
-    log::info("reloaded " + runtime_.config_file + ": " + summary());
+    log::info("reloaded " + config_file_ + ": " + summary());
     if (!shutting_down_) notifier_.ready(summary());
     return;
   }
@@ -516,7 +521,7 @@ Daemon::Weights Daemon::weights_for(const Config& next) const {
 Task<void> Daemon::set_weight(Change& change) {
   Weights weights = weights_;
   weights[{change.pool, change.backend}] = change.weight;
-  auto pool_set = PoolSet::build(*config_, running_build_inputs(weights), runtime_.pool_set.get());
+  auto pool_set = PoolSet::build(*config_, running_build_inputs(weights), pool_set_.get());
   if (!pool_set) {
     change.error = std::move(pool_set.error());
     co_return;
@@ -542,7 +547,7 @@ Task<void> Daemon::queue_dns_update_at(Instant when) {
 
 /// Backends have moved, come or gone.
 Task<void> Daemon::apply_dns_update() {
-  auto pool_set = PoolSet::build(*config_, running_build_inputs(weights_), runtime_.pool_set.get());
+  auto pool_set = PoolSet::build(*config_, running_build_inputs(weights_), pool_set_.get());
   if (!pool_set) {
     log::error("backends have moved, and are not followed: " + pool_set.error().detail);
     co_return;
@@ -555,11 +560,15 @@ Task<void> Daemon::apply_dns_update() {
 Task<void> Daemon::publish_to_workers(std::shared_ptr<const PoolSet> pool_set,
                                       std::vector<ListenerAssignment> assignments) {
   pool_set->activate();
-  runtime_.pool_set = std::move(pool_set);
+  pool_set_ = std::move(pool_set);
+  status_.update([this](RuntimeStatus& status) {
+    status.config = config_;
+    status.pool_set = pool_set_;
+  });
   tick_pools();
   // Before anybody can pick them: what is new is closed until it has been checked, and that takes
   // no longer than a connection where it stands.
-  backend_monitor_.update(*config_, *runtime_.pool_set);
+  backend_monitor_.update(*config_, *pool_set_);
   co_await backend_monitor_.wait_for_first_results(loop_.read_clock() + max_new_backend_check_wait);
   struct Barrier {
     explicit Barrier(Loop& loop) : done(loop) {}
@@ -573,7 +582,7 @@ Task<void> Daemon::publish_to_workers(std::shared_ptr<const PoolSet> pool_set,
     const auto own = assignments.empty()
                          ? nullptr
                          : std::make_shared<const ListenerAssignment>(std::move(assignments[i]));
-    worker->loop().post([this, worker, own, wait, config = config_, now = runtime_.pool_set] {
+    worker->loop().post([this, worker, own, wait, config = config_, now = pool_set_] {
       worker->adopt(config, now);
       if (own != nullptr) worker->listen(*own);
       loop_.post([wait] {
@@ -582,7 +591,7 @@ Task<void> Daemon::publish_to_workers(std::shared_ptr<const PoolSet> pool_set,
     });
   }
   co_await wait->done.wait();
-  runtime_.pool_set->reopen_resolved();
+  pool_set_->reopen_resolved();
 }
 
 /// Of those whom nobody but the lookout asks: exporters of GPU metrics.
@@ -599,7 +608,7 @@ Task<Result<std::vector<Endpoint>>> Daemon::resolve_host(std::string host, std::
 
 /// Who drains says so in the backend's load, which goes when a name server forgets the backend.
 void Daemon::record_drained() {
-  for (const PoolSet::PoolEntry& pool_entry : runtime_.pool_set->pools()) {
+  for (const PoolSet::PoolEntry& pool_entry : pool_set_->pools()) {
     for (const BackendPtr& backend : pool_entry.state->backends()) {
       const std::pair key(pool_entry.state->spec().name, backend->id());
       if (backend->load().is_out(OutOfRotation::draining)) {
@@ -622,7 +631,7 @@ void Daemon::record_drained() {
 }
 
 BuildInputs Daemon::build_inputs(const Weights& weights) {
-  if (runtime_.pool_set != nullptr) record_drained();
+  if (pool_set_ != nullptr) record_drained();
   return {.find = [this](const Address& address) { return dns_cache_.find(address); },
           .weights = weights,
           .drained = drained_};
@@ -684,7 +693,7 @@ std::uint64_t Daemon::connections() const {
 Task<void> Daemon::drain() {
   log::info(fmt::format("draining: {} connections", connections()));
   notifier_.stopping(fmt::format("draining {} connections", connections()));
-  runtime_.draining = true;
+  status_.update([](RuntimeStatus& status) { status.draining = true; });
   const Instant listeners_close_at = loop_.now() + config_->shutdown.delay;
   while (loop_.now() < listeners_close_at) {
     notifier_.extend_timeout(std::chrono::seconds(10));

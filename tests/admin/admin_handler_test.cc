@@ -83,8 +83,11 @@ class AdminApi : public testing::Test {
     config_ = loaded.config;
     auto pool_set = PoolSet::build(config_);
     EXPECT_TRUE(pool_set.ok());
-    runtime_.config = &config_;
-    runtime_.pool_set = *pool_set;
+    status_.update([&](RuntimeStatus& status) {
+      status.config = std::make_shared<const Config>(config_);
+      status.pool_set = *pool_set;
+    });
+    runtime_.status = &status_;
     runtime_.connections = [] { return std::uint64_t{0}; };
     runtime_.metrics_registry = &metrics_registry_;
     runtime_.control = &control_;
@@ -111,15 +114,22 @@ class AdminApi : public testing::Test {
     return ask({.method = "POST", .target = target, .body = body});
   }
 
+  void use_token_file(const std::string& path) {
+    config_.admin.token_file = path;
+    status_.update(
+        [&](RuntimeStatus& status) { status.config = std::make_shared<const Config>(config_); });
+  }
+
   const Backend& backend(std::size_t pool, std::size_t number) {
-    return *runtime_.pool_set->pools()[pool].state->backends()[number];
+    return *status_.snapshot()->pool_set->pools()[pool].state->backends()[number];
   }
 
   Loop loop_;
   Config config_;
   MetricsRegistry metrics_registry_{1};
   RecordingControl control_;
-  RuntimeStatus runtime_;
+  RuntimeStatusPublisher status_{RuntimeStatus{}};
+  RuntimeAccess runtime_;
   std::optional<AdminHandler> handler_;
 };
 
@@ -230,7 +240,9 @@ TEST_F(AdminApi, StatusReportsTheLastReload) {
   EXPECT_THAT(ask({.target = "/api/v1/status"}).body,
               HasSubstr(R"("last_reload_ok":true,"errors":[])"));
 
-  runtime_.reload_problems = {{.file = "a.yaml", .line = 3, .column = 5, .message = "no"}};
+  status_.update([](RuntimeStatus& status) {
+    status.reload_problems = {{.file = "a.yaml", .line = 3, .column = 5, .message = "no"}};
+  });
 
   EXPECT_THAT(ask({.target = "/api/v1/status"}).body,
               HasSubstr(R"("last_reload_ok":false,"errors":[{"file":"a.yaml","line":3,"column":5,)"
@@ -294,7 +306,7 @@ struct TokenFile {
 
 TEST_F(AdminApi, RemoteChangesWithTheTokenAreAllowed) {
   const TokenFile file("correct-horse-battery\n");
-  config_.admin.token_file = file.path;
+  use_token_file(file.path);
   const auto reload_with = [&](std::string_view credentials) {
     return ask({.method = "POST",
                 .target = "/api/v1/reload",
@@ -322,7 +334,7 @@ TEST_F(AdminApi, RemoteChangesWithTheTokenAreAllowed) {
 TEST_F(AdminApi, EmptyOrMissingTokenFileRefusesChanges) {
   const TokenFile file("\n");
   for (const std::string& path : {file.path, file.path + ".gone"}) {
-    config_.admin.token_file = path;
+    use_token_file(path);
     for (const std::string_view credentials : {"Bearer ", "Bearer x", "Bearer"}) {
       const ApiReply reply = ask({.method = "POST",
                                   .target = "/api/v1/reload",
@@ -372,10 +384,10 @@ TEST_F(AdminApi, StateSinceSurvivesAReload) {
   using std::chrono::seconds;
   const BackendStateHistory::Time start{seconds(1'700'000'000)};
   BackendStateHistory history;
-  history.update(runtime_.pool_set, Clock::now(), start);
+  history.update(status_.snapshot()->pool_set, Clock::now(), start);
   backend(0, 0).load().take_out(OutOfRotation::draining);
-  history.update(runtime_.pool_set, Clock::now(), start + seconds(1));
-  history.update(runtime_.pool_set, Clock::now(), start + seconds(2));
+  history.update(status_.snapshot()->pool_set, Clock::now(), start + seconds(1));
+  history.update(status_.snapshot()->pool_set, Clock::now(), start + seconds(2));
   EXPECT_EQ(history.since(0, 0), start + seconds(1));
   EXPECT_EQ(history.since(0, 1), start);
 

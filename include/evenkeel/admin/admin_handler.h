@@ -16,7 +16,7 @@ namespace evenkeel {
 /// REQUIRES: the overview has its fleet when this is made; both outlive it.
 class AdminHandler final : public Handler {
  public:
-  AdminHandler(Loop& loop, const RuntimeStatus& runtime);
+  AdminHandler(Loop& loop, const RuntimeAccess& runtime);
   Task<Result<Response>> handle(Request& request) override;
 
  private:
@@ -27,7 +27,7 @@ class AdminHandler final : public Handler {
   Response metrics() const;
 
   Loop& loop_;
-  const RuntimeStatus& runtime_;
+  const RuntimeAccess& runtime_;
   BackendStateHistory history_;
   Task<void> state_watcher_;
 };
@@ -35,7 +35,7 @@ class AdminHandler final : public Handler {
 /// Serves the admin listener's connections.
 class AdminHost final : public FrontendCallbacks {
  public:
-  AdminHost(Loop& loop, const RuntimeStatus& runtime)
+  AdminHost(Loop& loop, const RuntimeAccess& runtime)
       : handler_(std::make_shared<AdminHandler>(loop, runtime)) {}
 
   std::shared_ptr<Handler> plan() override { return handler_; }

@@ -1,10 +1,13 @@
-// What the daemon is doing, for those who ask over the admin listener.
+// What the daemon is doing: immutable snapshots, published by the control thread.
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "evenkeel/base/clock.h"
@@ -20,25 +23,62 @@ namespace evenkeel {
 class Control;
 class BackendMonitor;
 
-/// What the admin listener tells about. Read on the control thread; all that it points to outlives
-/// the listener.
+/// The daemon at one moment. A published one never changes.
 struct RuntimeStatus {
   std::string version;
   std::string config_file;
   std::string config_hash;
   Instant started{};
   std::chrono::system_clock::time_point loaded_at{};
-  const Config* config = nullptr;
-  std::shared_ptr<const PoolSet> pool_set;
-  std::vector<Loop*> loops;                    ///< one per worker
-  std::function<std::uint64_t()> connections;  ///< open on all workers
-  MetricsRegistry* metrics_registry = nullptr;
-  const AccessLog* access_log = nullptr;            ///< null: off
-  Control* control = nullptr;                       ///< null: nothing can be changed
-  const BackendMonitor* backend_monitor = nullptr;  ///< null: nobody watches the backends
-  std::vector<Problem> reload_problems;             ///< of the last reload; none: it was accepted
+  std::shared_ptr<const Config> config;     ///< the file that is active
+  std::shared_ptr<const PoolSet> pool_set;  ///< what is built from it; null only before the start
+  std::vector<Problem> reload_problems;     ///< of the last reload; empty: it was accepted
   bool ready = false;
   bool draining = false;
+};
+
+/// Holds the current status. Readers keep the snapshot they have taken for as long as they like.
+class RuntimeStatusPublisher {
+ public:
+  using Snapshot = std::shared_ptr<const RuntimeStatus>;
+
+  explicit RuntimeStatusPublisher(RuntimeStatus initial)
+      : current_(std::make_shared<const RuntimeStatus>(std::move(initial))) {}
+
+  /// Thread: any.
+  Snapshot snapshot() const {
+    const std::lock_guard lock(mutex_);
+    return current_;
+  }
+
+  /// Publishes a copy of the current status that `change` has edited. Thread: the control thread.
+  template <class Change>
+  void update(Change change) {
+    auto next = std::make_shared<RuntimeStatus>(*snapshot());
+    change(*next);
+    Snapshot previous = std::move(next);
+    const std::lock_guard lock(mutex_);
+    current_.swap(previous);  // destroyed after the lock: it may be the last owner of a PoolSet
+  }
+
+ private:
+  // Not std::atomic<std::shared_ptr>: g++ 12's is opaque to ThreadSanitizer, and nothing here is
+  // on the way of a request.
+  mutable std::mutex mutex_;
+  Snapshot current_;
+};
+
+/// What the management plane reaches of a running daemon besides its status. All of it outlives the
+/// admin listener.
+struct RuntimeAccess {
+  const RuntimeStatusPublisher* status = nullptr;
+  MetricsRegistry* metrics_registry = nullptr;  ///< its const functions: any thread
+  const AccessLog* access_log = nullptr;        ///< null: off; `dropped()`: any thread
+  std::vector<Loop*> loops;                     ///< one per worker
+  Loop* control_loop = nullptr;
+  std::function<std::uint64_t()> connections;       ///< open on all workers; any thread
+  Control* control = nullptr;                       ///< null: nothing can be changed
+  const BackendMonitor* backend_monitor = nullptr;  ///< null: backends are not monitored
 };
 
 }  // namespace evenkeel
