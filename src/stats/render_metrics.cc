@@ -5,8 +5,8 @@
 #include <cmath>
 #include <utility>
 
+#include "metric_families.h"
 #include "process_metrics.h"
-#include "prometheus_writer.h"
 
 namespace evenkeel {
 namespace {
@@ -17,7 +17,7 @@ constexpr std::string_view compiler = "clang " __clang_version__;
 constexpr std::string_view compiler = "g++ " __VERSION__;
 #endif
 
-/// Faults for which a failed attempt may be followed by another: exported before they happen.
+/// Faults after which another attempt may follow: exported with 0 before they happen.
 constexpr Fault attempt_faults[] = {Fault::connect_failed,  Fault::connect_timeout,
                                     Fault::tls_failed,      Fault::first_byte_timeout,
                                     Fault::idle_timeout,    Fault::backend_closed,
@@ -35,8 +35,8 @@ void each_fault(Each each) {
   for (int fault = 0; fault < fault_count; ++fault) each(static_cast<Fault>(fault));
 }
 
-/// All sheets, summed.
-class MetricsRenderer {
+/// The counters of all workers, summed.
+class MetricsRenderer final : public prometheus::Collectable {
  public:
   MetricsRenderer(const MetricsRegistry& metrics_registry, const MetricsSnapshot& snapshot,
                   std::string_view version)
@@ -45,17 +45,17 @@ class MetricsRenderer {
         version_(version),
         names_(metrics_registry.label_index().view()) {}
 
-  std::string text() const {
-    PrometheusWriter writer;
-    add_requests(writer);
-    add_grpc(writer);
-    add_pools(writer);
-    add_totals(writer);
-    add_listeners(writer);
-    add_backends(writer);
-    add_daemon(writer);
-    add_process(writer);
-    return writer.take();
+  std::vector<prometheus::MetricFamily> Collect() const override {
+    MetricsPage page;
+    add_requests(page);
+    add_grpc(page);
+    add_pools(page);
+    add_totals(page);
+    add_listeners(page);
+    add_backends(page);
+    add_daemon(page);
+    add_process(page);
+    return MetricsPageAccess::take_families(page);
   }
 
  private:
@@ -67,7 +67,7 @@ class MetricsRenderer {
     return total;
   }
 
-  /// The same histogram of every sheet; `find` gives null where a sheet has none.
+  /// One histogram, summed over the workers; `find` gives null where a worker has none.
   template <class Find>
   HistogramTotals merged(Find find) const {
     HistogramTotals totals;
@@ -102,17 +102,17 @@ class MetricsRenderer {
     });
   }
 
-  void add_requests(PrometheusWriter& writer) const {
-    writer.counters("requests_total",
-                    "Requests that have ended, by the status that the client saw.");
+  void add_requests(MetricsPage& page) const {
+    page.counters("evenkeel_requests_total",
+                  "Requests that have ended, by the status that the client saw.");
     for (std::uint32_t route = 0; route < names_.routes.size(); ++route) {
       for (std::uint32_t pool = 0; pool < names_.pools.size(); ++pool) {
-        add_answers(writer, route, pool);
+        add_answers(page, route, pool);
       }
     }
   }
 
-  void add_answers(PrometheusWriter& writer, std::uint32_t route, std::uint32_t pool) const {
+  void add_answers(MetricsPage& page, std::uint32_t route, std::uint32_t pool) const {
     const int expected = expected_status(route, pool);
     const bool used = sum([=](const WorkerMetrics& worker_metrics) {
       const StatusCounters* counters = worker_metrics.find_requests(route, pool);
@@ -123,24 +123,24 @@ class MetricsRenderer {
     const auto add = [&](int status) {
       const std::uint64_t count = answered(route, pool, status);
       if (count == 0 && status != expected) return;
-      writer.add(labels, {"code", std::to_string(status)}, count);
+      page.add(labels, {"code", std::to_string(status)}, count);
     };
     if (answered(route, pool, 0) != 0) add(0);
     for (int status = 100; status < 600; ++status) add(status);
   }
 
-  /// All statuses of a route and pool together, once one of them was seen.
-  void add_grpc(PrometheusWriter& writer) const {
-    writer.counters("grpc_responses_total",
-                    "gRPC calls that have ended, by the grpc-status that the client saw.");
+  /// Exports every status of a route and pool once one of them was seen.
+  void add_grpc(MetricsPage& page) const {
+    page.counters("evenkeel_grpc_responses_total",
+                  "gRPC calls that have ended, by the grpc-status that the client saw.");
     for (std::uint32_t route = 0; route < names_.routes.size(); ++route) {
       for (std::uint32_t pool = 0; pool < names_.pools.size(); ++pool) {
-        add_grpc_answers(writer, route, pool);
+        add_grpc_answers(page, route, pool);
       }
     }
   }
 
-  void add_grpc_answers(PrometheusWriter& writer, std::uint32_t route, std::uint32_t pool) const {
+  void add_grpc_answers(MetricsPage& page, std::uint32_t route, std::uint32_t pool) const {
     std::array<std::uint64_t, GrpcStatusCounters::statuses + 1> counts{};
     for (std::size_t status = 0; status < counts.size(); ++status) {
       counts[status] = sum([=](const WorkerMetrics& worker_metrics) {
@@ -152,11 +152,11 @@ class MetricsRenderer {
     const Labels labels{{"pool", names_.pools[pool]}, {"route", names_.routes[route]}};
     for (std::size_t status = 0; status < counts.size(); ++status) {
       const bool known = status < GrpcStatusCounters::statuses;
-      writer.add(labels, {"grpc_status", known ? std::to_string(status) : "other"}, counts[status]);
+      page.add(labels, {"grpc_status", known ? std::to_string(status) : "other"}, counts[status]);
     }
   }
 
-  /// What is exported before it happens; 0: nothing.
+  /// The status that is exported with 0 before it happens; 0: none is.
   int expected_status(std::uint32_t route, std::uint32_t pool) const {
     if (route == 0 && pool == 0) return 404;
     const bool route_pools = std::binary_search(names_.route_pools.begin(),
@@ -171,89 +171,90 @@ class MetricsRenderer {
     }
   }
 
-  void add_pools(PrometheusWriter& writer) const {
-    writer.histograms("request_duration_seconds",
-                      "Time from a request's first byte to the last byte of its answer.");
-    writer.add({{"pool", ""}}, merged_of_pool<&PoolMetrics::duration>(0));
+  void add_pools(MetricsPage& page) const {
+    page.histograms("evenkeel_request_duration_seconds",
+                    "Time from a request's first byte to the last byte of its answer.");
+    page.add({{"pool", ""}}, merged_of_pool<&PoolMetrics::duration>(0));
     each_pool([&](std::uint32_t pool, const Labels& labels) {
-      writer.add(labels, merged_of_pool<&PoolMetrics::duration>(pool));
+      page.add(labels, merged_of_pool<&PoolMetrics::duration>(pool));
     });
-    writer.histograms("time_to_first_byte_seconds",
-                      "Time from a request's first byte to the head of its answer.");
+    page.histograms("evenkeel_time_to_first_byte_seconds",
+                    "Time from a request's first byte to the head of its answer.");
     each_pool([&](std::uint32_t pool, const Labels& labels) {
-      writer.add(labels, merged_of_pool<&PoolMetrics::first_byte>(pool));
+      page.add(labels, merged_of_pool<&PoolMetrics::first_byte>(pool));
     });
-    writer.histograms("wait_seconds", "Time that a request stood in its pool's line.");
+    page.histograms("evenkeel_wait_seconds", "Time that a request waited in its pool's queue.");
     each_pool([&](std::uint32_t pool, const Labels& labels) {
-      writer.add(labels, merged_of_pool<&PoolMetrics::wait>(pool));
+      page.add(labels, merged_of_pool<&PoolMetrics::wait>(pool));
     });
-    writer.gauges("requests_in_flight", "Requests picked for a backend of the pool and not ended.");
+    page.gauges("evenkeel_requests_in_flight",
+                "Requests that were given a backend of the pool and have not ended.");
     each_pool([&](std::uint32_t pool, const Labels& labels) {
-      writer.add(labels, metrics_registry_.in_flight(pool) - metrics_registry_.waiting(pool));
+      page.add(labels, metrics_registry_.in_flight(pool) - metrics_registry_.waiting(pool));
     });
-    writer.gauges("requests_waiting", "Requests that stand in a pool's line.");
+    page.gauges("evenkeel_requests_waiting", "Requests that wait in a pool's queue.");
     each_pool([&](std::uint32_t pool, const Labels& labels) {
-      writer.add(labels, metrics_registry_.waiting(pool));
+      page.add(labels, metrics_registry_.waiting(pool));
     });
-    add_faults(writer);
+    add_faults(page);
   }
 
-  void add_faults(PrometheusWriter& writer) const {
-    writer.counters("errors_total", "Requests that failed, by reason.");
+  void add_faults(MetricsPage& page) const {
+    page.counters("evenkeel_errors_total", "Requests that failed, by reason.");
     for (std::uint32_t pool = 0; pool < names_.pools.size(); ++pool) {
       const Labels labels{{"pool", names_.pools[pool]}};
       each_fault([&](Fault fault) {
-        writer.add(labels, {"reason", to_string(fault)},
-                   errors_of_pool(pool, fault, &PoolMetrics::errors));
+        page.add(labels, {"reason", to_string(fault)},
+                 errors_of_pool(pool, fault, &PoolMetrics::errors));
       });
     }
-    writer.counters("retries_total",
-                    "Further attempts, by the reason for which the one before failed.");
+    page.counters("evenkeel_retries_total",
+                  "Further attempts, by the reason for which the one before failed.");
     each_pool([&](std::uint32_t pool, const Labels& labels) {
       each_fault([&](Fault fault) {
         const std::uint64_t count = errors_of_pool(pool, fault, &PoolMetrics::retries);
         if (count == 0 && !is_attempt_fault(fault)) return;
-        writer.add(labels, {"reason", to_string(fault)}, count);
+        page.add(labels, {"reason", to_string(fault)}, count);
       });
     });
   }
 
-  void add_totals(PrometheusWriter& writer) const {
-    writer.histograms("overhead_seconds",
-                      "Time from a request's head being in to its being given to a link, without "
-                      "waiting, connecting and failed attempts.");
-    writer.add(
+  void add_totals(MetricsPage& page) const {
+    page.histograms("evenkeel_overhead_seconds",
+                    "Time from a request's head being in to its being given to a link, without "
+                    "waiting, connecting and failed attempts.");
+    page.add(
         {}, merged([](const WorkerMetrics& worker_metrics) { return &worker_metrics.overhead(); }));
-    writer.histograms("pick_duration_seconds", "Time to pick a backend.");
-    writer.add({},
-               merged([](const WorkerMetrics& worker_metrics) { return &worker_metrics.pick(); }));
-    writer.counters("request_bytes_total", "Bytes of request bodies.");
-    writer.add({}, sum([](const WorkerMetrics& worker_metrics) {
-                 return worker_metrics.request_bytes();
-               }));
-    writer.counters("response_bytes_total", "Bytes of response bodies.");
-    writer.add({}, sum([](const WorkerMetrics& worker_metrics) {
-                 return worker_metrics.response_bytes();
-               }));
+    page.histograms("evenkeel_pick_duration_seconds", "Time to pick a backend.");
+    page.add({},
+             merged([](const WorkerMetrics& worker_metrics) { return &worker_metrics.pick(); }));
+    page.counters("evenkeel_request_bytes_total", "Bytes of request bodies.");
+    page.add({}, sum([](const WorkerMetrics& worker_metrics) {
+               return worker_metrics.request_bytes();
+             }));
+    page.counters("evenkeel_response_bytes_total", "Bytes of response bodies.");
+    page.add({}, sum([](const WorkerMetrics& worker_metrics) {
+               return worker_metrics.response_bytes();
+             }));
   }
 
-  void add_listeners(PrometheusWriter& writer) const {
-    writer.gauges("connections", "Open connections of clients.");
+  void add_listeners(MetricsPage& page) const {
+    page.gauges("evenkeel_connections", "Open connections of clients.");
     for (std::uint32_t i = 1; i < names_.listeners.size(); ++i) {
-      writer.add({{"listener", names_.listeners[i]}}, metrics_registry_.connections(i));
+      page.add({{"listener", names_.listeners[i]}}, metrics_registry_.connections(i));
     }
-    writer.counters("connections_total", "Connections of clients that were accepted.");
+    page.counters("evenkeel_connections_total", "Connections of clients that were accepted.");
     for (std::uint32_t i = 1; i < names_.listeners.size(); ++i) {
-      writer.add({{"listener", names_.listeners[i]}}, sum([i](const WorkerMetrics& worker_metrics) {
-                   const ListenerMetrics* metrics = worker_metrics.find_listener(i);
-                   return metrics == nullptr ? std::uint64_t{0} : metrics->opened.value();
-                 }));
+      page.add({{"listener", names_.listeners[i]}}, sum([i](const WorkerMetrics& worker_metrics) {
+                 const ListenerMetrics* metrics = worker_metrics.find_listener(i);
+                 return metrics == nullptr ? std::uint64_t{0} : metrics->opened.value();
+               }));
     }
-    add_handshakes(writer);
+    add_handshakes(page);
   }
 
-  /// Of a listener in the clear there are none.
-  void add_handshakes(PrometheusWriter& writer) const {
+  /// A listener without TLS has no series.
+  void add_handshakes(MetricsPage& page) const {
     bool any = false;
     for (std::uint32_t i = 1; i < names_.listeners.size(); ++i) {
       std::array<std::uint64_t, tls_outcome_count> counts{};
@@ -267,17 +268,17 @@ class MetricsRenderer {
       }
       if (all == 0) continue;
       if (!std::exchange(any, true)) {
-        writer.counters("tls_handshakes_total", "TLS handshakes of clients, by how they ended.");
+        page.counters("evenkeel_tls_handshakes_total",
+                      "TLS handshakes of clients, by how they ended.");
       }
       const Labels labels{{"listener", names_.listeners[i]}};
       for (std::size_t outcome = 0; outcome < counts.size(); ++outcome) {
-        writer.add(labels, {"result", to_string(static_cast<TlsOutcome>(outcome))},
-                   counts[outcome]);
+        page.add(labels, {"result", to_string(static_cast<TlsOutcome>(outcome))}, counts[outcome]);
       }
     }
   }
 
-  void add_backends(PrometheusWriter& writer) const {
+  void add_backends(MetricsPage& page) const {
     std::vector<Labels> labels;
     for (const auto& each : snapshot_.backends) {
       labels.push_back({{"pool", each.pool}, {"backend", each.backend}});
@@ -285,122 +286,123 @@ class MetricsRenderer {
     const auto each_backend = [&](auto add) {
       for (std::size_t i = 0; i < labels.size(); ++i) add(labels[i], snapshot_.backends[i]);
     };
-    writer.gauges("backend_up", "1 when a backend may be given requests.");
+    page.gauges("evenkeel_backend_up", "1 when a backend may be given requests.");
     each_backend([&](const Labels& own, const BackendSnapshot& backend) {
-      writer.add(own, std::uint64_t{backend.up});
+      page.add(own, std::uint64_t{backend.up});
     });
-    writer.gauges("backend_state", "1 for the state that a backend is in.");
+    page.gauges("evenkeel_backend_state", "1 for the state that a backend is in.");
     each_backend([&](const Labels& own, const BackendSnapshot& backend) {
       for (const std::string_view state : backend_states) {
-        writer.add(own, {"state", state}, std::uint64_t{backend.state == state});
+        page.add(own, {"state", state}, std::uint64_t{backend.state == state});
       }
     });
-    writer.gauges("backend_in_flight", "Requests that a backend holds.");
+    page.gauges("evenkeel_backend_in_flight", "Requests in flight on a backend.");
     each_backend([&](const Labels& own, const BackendSnapshot& backend) {
-      writer.add(own, backend.in_flight);
+      page.add(own, backend.in_flight);
     });
-    writer.counters("backend_picks_total", "How often a backend was picked.");
+    page.counters("evenkeel_backend_picks_total", "How often a backend was picked.");
     each_backend(
-        [&](const Labels& own, const BackendSnapshot& backend) { writer.add(own, backend.picks); });
-    writer.counters("backend_errors_total", "Attempts that failed at a backend, by reason.");
+        [&](const Labels& own, const BackendSnapshot& backend) { page.add(own, backend.picks); });
+    page.counters("evenkeel_backend_errors_total", "Attempts that failed at a backend, by reason.");
     each_backend([&](const Labels& own, const BackendSnapshot& backend) {
       each_fault([&](Fault fault) {
         const std::uint64_t count = backend.errors[static_cast<std::size_t>(fault)];
         if (count == 0 && !is_attempt_fault(fault)) return;
-        writer.add(own, {"reason", to_string(fault)}, count);
+        page.add(own, {"reason", to_string(fault)}, count);
       });
     });
-    writer.gauges("backend_links", "Connections to a backend: busy with a request, or idle.");
+    page.gauges("evenkeel_backend_links",
+                "Connections to a backend: busy with a request, or idle.");
     each_backend([&](const Labels& own, const BackendSnapshot& backend) {
-      writer.add(own, {"state", "busy"}, links(backend.totals.links_busy));
-      writer.add(own, {"state", "idle"}, links(backend.totals.links_idle));
+      page.add(own, {"state", "busy"}, links(backend.totals.links_busy));
+      page.add(own, {"state", "idle"}, links(backend.totals.links_idle));
     });
-    writer.histograms(
-        "backend_latency_seconds",
+    page.histograms(
+        "evenkeel_backend_latency_seconds",
         "Time from the end of a request sent to a backend to the last byte of its answer.");
     each_backend([&](const Labels& own, const BackendSnapshot& backend) {
-      writer.add(own, backend.totals.latency);
+      page.add(own, backend.totals.latency);
     });
-    add_checks(writer, each_backend);
-    add_polled(writer, each_backend);
+    add_checks(page, each_backend);
+    add_polled(page, each_backend);
   }
 
-  /// Sums over workers of gauges that each of them moves in its own time: below 0 for a moment,
-  /// when the one that goes is read before the one that comes.
+  /// Each worker moves its gauges in its own time, so the sum may be below 0 for a moment.
   static std::uint64_t links(std::int64_t count) {
     return count < 0 ? 0 : static_cast<std::uint64_t>(count);
   }
 
   template <class EachBackend>
-  static void add_checks(PrometheusWriter& writer, const EachBackend& each_backend) {
-    writer.counters("backend_health_checks_total", "Health checks of a backend, by result.");
+  static void add_checks(MetricsPage& page, const EachBackend& each_backend) {
+    page.counters("evenkeel_backend_health_checks_total", "Health checks of a backend, by result.");
     each_backend([&](const Labels& own, const BackendSnapshot& backend) {
-      for (const auto& [result, count] : backend.checks) writer.add(own, {"result", result}, count);
+      for (const auto& [result, count] : backend.checks) page.add(own, {"result", result}, count);
     });
   }
 
-  /// What is not known has no series.
+  /// An unknown value has no series.
   template <class EachBackend>
-  static void add_polled(PrometheusWriter& writer, const EachBackend& each_backend) {
+  static void add_polled(MetricsPage& page, const EachBackend& each_backend) {
     struct Family {
       std::string_view name;
       std::string_view help;
       double PolledSnapshot::* value;
     };
     static constexpr Family families[] = {
-        {"backend_polled_age_seconds", "Age of what a backend's engine and GPU said last.",
+        {"evenkeel_backend_polled_age_seconds",
+         "Age of the last values polled from a backend's engine and GPU.",
          &PolledSnapshot::age_seconds},
-        {"backend_running_requests", "Requests that a backend's engine works on, as it says.",
+        {"evenkeel_backend_running_requests", "Requests that a backend's engine runs, as polled.",
          &PolledSnapshot::running},
-        {"backend_waiting_requests", "Requests that wait in a backend's engine, as it says.",
-         &PolledSnapshot::waiting},
-        {"backend_kv_cache_usage_ratio", "How full the KV cache of a backend is, as it says.",
+        {"evenkeel_backend_waiting_requests",
+         "Requests that wait in a backend's engine, as polled.", &PolledSnapshot::waiting},
+        {"evenkeel_backend_kv_cache_usage_ratio", "Used share of a backend's KV cache, as polled.",
          &PolledSnapshot::kv_cache_ratio},
-        {"backend_gpu_utilization_ratio", "How busy a backend's GPUs are, as they say.",
+        {"evenkeel_backend_gpu_utilization_ratio", "Utilization of a backend's GPUs, as polled.",
          &PolledSnapshot::gpu_utilization_ratio},
-        {"backend_gpu_memory_used_bytes", "Memory in use on a backend's GPUs, as they say.",
+        {"evenkeel_backend_gpu_memory_used_bytes", "Used memory of a backend's GPUs, as polled.",
          &PolledSnapshot::gpu_memory_used_bytes},
-        {"backend_gpu_memory_total_bytes", "Memory of a backend's GPUs, as they say.",
+        {"evenkeel_backend_gpu_memory_total_bytes", "Total memory of a backend's GPUs, as polled.",
          &PolledSnapshot::gpu_memory_total_bytes},
     };
     for (const Family& family : families) {
-      writer.gauges(family.name, family.help);
+      page.gauges(family.name, family.help);
       each_backend([&](const Labels& own, const BackendSnapshot& backend) {
         const double value = backend.polled.*family.value;
-        if (!std::isnan(value)) writer.add(own, value);
+        if (!std::isnan(value)) page.add(own, value);
       });
     }
   }
 
-  void add_daemon(PrometheusWriter& writer) const {
-    writer.gauges("event_loop_lag_seconds",
-                  "Longest turn of any worker's event loop since the last scrape.");
-    writer.add({}, seconds_of(snapshot_.loop_lag));
-    writer.counters("access_log_dropped_total", "Access log lines that were lost.");
-    writer.add({}, snapshot_.access_log_dropped);
-    writer.gauges("config_last_reload_successful", "1 when the last reload was accepted.");
-    writer.add({}, std::uint64_t{snapshot_.config_reload_ok});
+  void add_daemon(MetricsPage& page) const {
+    page.gauges("evenkeel_event_loop_lag_seconds",
+                "Longest turn of any worker's event loop since the last scrape.");
+    page.add({}, seconds_of(snapshot_.loop_lag));
+    page.counters("evenkeel_access_log_dropped_total", "Access log lines that were lost.");
+    page.add({}, snapshot_.access_log_dropped);
+    page.gauges("evenkeel_config_last_reload_successful", "1 when the last reload was accepted.");
+    page.add({}, std::uint64_t{snapshot_.config_reload_ok});
     if (snapshot_.config_loaded.time_since_epoch().count() != 0) {
-      writer.gauges("config_last_reload_success_timestamp_seconds",
-                    "When the running configuration was loaded.");
-      writer.add({},
-                 std::chrono::duration<double>(snapshot_.config_loaded.time_since_epoch()).count());
+      page.gauges("evenkeel_config_last_reload_success_timestamp_seconds",
+                  "When the running configuration was loaded.");
+      page.add({},
+               std::chrono::duration<double>(snapshot_.config_loaded.time_since_epoch()).count());
     }
-    writer.gauges("build_info", "1, with what was built and by what.");
-    writer.add({{"version", version_}, {"compiler", compiler}}, std::uint64_t{1});
+    page.gauges("evenkeel_build_info", "1, with what was built and by what.");
+    page.add({{"version", version_}, {"compiler", compiler}}, std::uint64_t{1});
   }
 
-  static void add_process(PrometheusWriter& writer) {
+  static void add_process(MetricsPage& page) {
     const ProcessMetrics process = read_process_metrics();
     const auto gauge = [&](std::string_view name, std::string_view help,
                            const std::optional<double>& value) {
       if (!value) return;
-      writer.unprefixed_gauges(name, help);
-      writer.add({}, *value);
+      page.gauges(name, help);
+      page.add({}, *value);
     };
     if (process.cpu_seconds) {
-      writer.unprefixed_counters("process_cpu_seconds_total", "User and system CPU time spent.");
-      writer.add({}, *process.cpu_seconds);
+      page.counters("process_cpu_seconds_total", "User and system CPU time spent.");
+      page.add({}, *process.cpu_seconds);
     }
     gauge("process_open_fds", "Open file descriptors.", process.open_fds);
     gauge("process_max_fds", "Limit of open file descriptors.", process.max_fds);
@@ -422,7 +424,7 @@ std::string render_metrics(const MetricsRegistry& metrics_registry, Collector& c
                            std::string_view version) {
   const MetricsSnapshot snapshot = collector.collect();
   const MetricsRenderer renderer(metrics_registry, snapshot, version);
-  return renderer.text();
+  return to_text(renderer);
 }
 
 }  // namespace evenkeel

@@ -1,5 +1,5 @@
-// The page at /metrics: every sheet summed, what the process knows of itself, and what other rooms
-// tell. docs/metrics.md describes each family.
+// The page at /metrics: the counters of all workers, the process, and what a Collector adds.
+// docs/metrics.md describes each family.
 #pragma once
 
 #include <array>
@@ -17,11 +17,11 @@
 
 namespace evenkeel {
 
-/// The states that a backend may be in, in the order of export.
+/// The states of a backend, in the order of export.
 inline constexpr std::string_view backend_states[] = {"up",      "down",    "starting", "draining",
                                                       "ejected", "standby", "disabled"};
 
-/// What a backend's engine and GPU said when they were polled last. NaN: unknown.
+/// The values last polled from a backend's engine and GPU. NaN: unknown.
 struct PolledSnapshot {
   static constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
 
@@ -34,7 +34,7 @@ struct PolledSnapshot {
   double gpu_memory_total_bytes = unknown;
 };
 
-/// What is known of one backend when somebody asks.
+/// One backend at the time of a scrape.
 struct BackendSnapshot {
   std::string pool;
   std::string backend;
@@ -43,23 +43,22 @@ struct BackendSnapshot {
   std::uint64_t in_flight = 0;
   std::uint64_t picks = 0;
   std::array<std::uint64_t, fault_count> errors{};  ///< failed attempts, by fault
-  BackendTotals totals;                             ///< Sheets::backend_totals
-  /// Health checks by result, where there are any: also the results that have not been seen.
+  BackendTotals totals;                             ///< MetricsRegistry::backend_totals
+  /// Health checks by result, including results not seen yet; empty where health is not checked.
   std::vector<std::pair<std::string_view, std::uint64_t>> checks;
   PolledSnapshot polled;
 };
 
-/// What the sheets do not hold.
+/// What the workers' counters do not hold.
 struct MetricsSnapshot {
   std::vector<BackendSnapshot> backends;
-  Duration loop_lag{};  ///< longest turn of any worker's event loop since the last reading
+  Duration loop_lag{};  ///< longest turn of any worker's event loop since the last scrape
   std::uint64_t access_log_dropped = 0;
-  bool config_reload_ok = true;  ///< the last reload was accepted
-  std::chrono::system_clock::time_point
-      config_loaded{};  ///< when the running one was; epoch: never
+  bool config_reload_ok = true;                           ///< the last reload was accepted
+  std::chrono::system_clock::time_point config_loaded{};  ///< of the active one; epoch: never
 };
 
-/// Tells its readings. Thread: the one that renders.
+/// Supplies the snapshot of one scrape. Thread: the one that renders.
 class Collector {
  public:
   virtual ~Collector() = default;
@@ -69,7 +68,8 @@ class Collector {
 inline constexpr std::string_view metrics_content_type = "text/plain; version=0.0.4; charset=utf-8";
 
 /// The page in Prometheus text format 0.0.4. Series that are known from configuration are there
-/// with 0 before anything happened. Thread: any but a worker's (it takes milliseconds).
+/// with 0 before anything happens. Takes tens of milliseconds for 1000 backends.
+/// Thread: any but a worker's.
 std::string render_metrics(const MetricsRegistry& metrics_registry, Collector& collector,
                            std::string_view version);
 
