@@ -177,7 +177,7 @@ Task<AdminResponse> apply_backend_action(const RuntimeAccess& runtime, BackendSt
   const PoolState& pool = *pool_set->pools()[positions[0].pool].state;
   const BackendPtr backend = pool.backends()[positions[0].backend];
   const std::string name = fmt::format("pool {}: backend {}", pool.spec().name, call.id);
-  const std::string requester = fmt::format("as {} asked", request.info.client);
+  const std::string requester = fmt::format("as {} asked", request.info.identity.client);
   switch (call.action) {
     case BackendAction::drain:
       backend->load().take_out(OutOfRotation::draining);

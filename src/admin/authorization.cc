@@ -38,7 +38,7 @@ bool is_same_origin(const Request& request, const std::optional<std::string_view
 
 bool is_loopback_client(const Request& request) {
   constexpr std::string_view mapped = "::ffff:";
-  std::string_view client = request.info.client;
+  std::string_view client = request.info.identity.client;
   if (client.starts_with(mapped)) client.remove_prefix(mapped.size());
   return client == "::1" || client.starts_with("127.");
 }

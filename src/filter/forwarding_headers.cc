@@ -81,8 +81,8 @@ std::string_view extend_forwarded_for(Fields& fields, std::string_view client) {
 
 /// As Envoy writes it: Hash=...;Subject="...".
 void append_certificate(std::string& text, const RequestInfo& info) {
-  text.append("Hash=").append(info.certificate_hash).append(";Subject=\"");
-  for (const char c : info.certificate_subject) {
+  text.append("Hash=").append(info.identity.certificate_hash).append(";Subject=\"");
+  for (const char c : info.identity.certificate_subject) {
     if (c == '"' || c == '\\') text += '\\';
     text += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
   }
@@ -100,13 +100,14 @@ Task<Result<Response>> ForwardingHeadersFilter::handle(Request& request, Handler
     const auto made = make_uuid(rng_);
     id = fields.keep({made.data(), made.size()});
   }
-  info.request_id = id;
+  info.identity.request_id = id;
 
-  std::string_view chain = info.client;
+  std::string_view chain = info.identity.client;
   bool proto_known = false;
   bool host_known = false;
-  if (info.trusted) {
-    if (fields.has(FieldId::x_forwarded_for)) chain = extend_forwarded_for(fields, info.client);
+  if (info.identity.trusted) {
+    if (fields.has(FieldId::x_forwarded_for))
+      chain = extend_forwarded_for(fields, info.identity.client);
     proto_known = fields.count(FieldId::x_forwarded_proto) == 1;  // two would be a choice
     host_known = fields.count(FieldId::x_forwarded_host) == 1;
   }
@@ -117,20 +118,21 @@ Task<Result<Response>> ForwardingHeadersFilter::handle(Request& request, Handler
       case FieldId::x_forwarded_proto: return !proto_known;
       case FieldId::x_forwarded_host: return !host_known;
       case FieldId::forwarded:
-      case FieldId::x_forwarded_client_cert: return !info.trusted;
-      case FieldId::other: return !info.trusted && is_proxy_only_field(field.name());
+      case FieldId::x_forwarded_client_cert: return !info.identity.trusted;
+      case FieldId::other: return !info.identity.trusted && is_proxy_only_field(field.name());
       default: return false;
     }
   });
   fields.add("x-request-id", id, FieldId::x_request_id);
   fields.add("x-forwarded-for", chain, FieldId::x_forwarded_for);
   if (!proto_known) {
-    fields.add("x-forwarded-proto", info.secure ? "https" : "http", FieldId::x_forwarded_proto);
+    fields.add("x-forwarded-proto", info.identity.secure ? "https" : "http",
+               FieldId::x_forwarded_proto);
   }
   if (!host_known && !request.authority.empty()) {
     fields.add("x-forwarded-host", request.authority, FieldId::x_forwarded_host);
   }
-  if (!info.certificate_hash.empty()) {
+  if (!info.identity.certificate_hash.empty()) {
     // Behind a trusted proxy that named its own client, ours comes after: the chain of Envoy's.
     std::string chain_of_certificates;
     for (const Field& field : fields) {
@@ -143,7 +145,8 @@ Task<Result<Response>> ForwardingHeadersFilter::handle(Request& request, Handler
     fields.add("x-forwarded-client-cert", fields.keep(chain_of_certificates),
                FieldId::x_forwarded_client_cert);
   }
-  fields.add("via", info.protocol == "HTTP/2" ? "2 evenkeel" : "1.1 evenkeel", FieldId::via);
+  fields.add("via", info.identity.protocol == "HTTP/2" ? "2 evenkeel" : "1.1 evenkeel",
+             FieldId::via);
   return next.handle(request);
 }
 

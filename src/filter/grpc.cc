@@ -35,7 +35,7 @@ class CallBody final : public Body {
       : loop_(loop), body_(std::move(body)), info_(info) {}
 
   Task<Result<Chunk>> read() override {
-    if (info_.deadline <= loop_.now()) return Result<Chunk>(fail(deadline_error()));
+    if (info_.timings.deadline <= loop_.now()) return Result<Chunk>(fail(deadline_error()));
     auto next = body_->read();
     if (next.ready()) return on_chunk(next.take());
     return wait(std::move(next));
@@ -44,7 +44,7 @@ class CallBody final : public Body {
 
  private:
   Task<Result<Chunk>> wait(Task<Result<Chunk>> next) {
-    co_await UntilDoneOrDeadline(next, loop_, info_.deadline);
+    co_await UntilDoneOrDeadline(next, loop_, info_.timings.deadline);
     if (!next.ready()) {
       next.drop();
       co_return fail(deadline_error());
@@ -65,14 +65,14 @@ class CallBody final : public Body {
     const auto status =
         chunk.trailers == nullptr ? std::nullopt : chunk.trailers->value(status_name);
     if (status) {
-      info_.grpc_status = parsed_status_number(*status);
+      info_.outcome.grpc_status = parsed_status_number(*status);
       return chunk;
     }
     if (chunk.trailers != nullptr) {
       for (const Field& field : *chunk.trailers)
         trailers_.add(field.name(), field.value(), field.id);
     }
-    info_.fault = Fault::backend_protocol;
+    info_.outcome.fault = Fault::backend_protocol;
     write_trailers(GrpcStatus::unknown, "the server ended the call without a status");
     chunk.trailers = &trailers_;
     return chunk;
@@ -80,7 +80,7 @@ class CallBody final : public Body {
 
   /// The end that the backend did not give: by now, nothing of it is needed any more.
   Chunk fail(const Error& error) {
-    info_.fault = error.fault;
+    info_.outcome.fault = error.fault;
     body_.reset();
     write_trailers(grpc_status_of(error.fault), error.detail);
     return {.last = true, .trailers = &trailers_};
@@ -88,12 +88,12 @@ class CallBody final : public Body {
 
   /// REQUIRES: about_.fault says why.
   void write_trailers(GrpcStatus status, std::string_view message) {
-    info_.grpc_status = number_of(status);
+    info_.outcome.grpc_status = number_of(status);
     std::string escaped;
     append_grpc_message(escaped, message);
     trailers_.add(status_name, grpc_status_digits(status));
     trailers_.add(message_name, trailers_.keep(escaped));
-    trailers_.add(reason_name, to_string(*info_.fault));
+    trailers_.add(reason_name, to_string(*info_.outcome.fault));
   }
 
   Loop& loop_;
@@ -106,9 +106,9 @@ class CallBody final : public Body {
 /// head.
 Response as_trailers_only(Response response, GrpcStatus status, std::string_view message,
                           RequestInfo& info) {
-  info.grpc_status = number_of(status);
+  info.outcome.grpc_status = number_of(status);
   Response answer = grpc_trailers_only(status, message);
-  if (info.fault) answer.fields.add(reason_name, to_string(*info.fault));
+  if (info.outcome.fault) answer.fields.add(reason_name, to_string(*info.outcome.fault));
   for (const Field& field : response.fields) {
     // What a gateway says of itself and of the request is as true as before.
     if (field.name().starts_with("x-")) answer.fields.add_copy(field.name(), field.value());
@@ -132,7 +132,7 @@ Response from_non_grpc(Response response, RequestInfo& info) {
   const auto type = response.fields.value(FieldId::content_type);
   std::string message = "the server answered with ";
   message += type ? std::string(*type) : std::string("no content type");
-  info.fault = Fault::backend_protocol;
+  info.outcome.fault = Fault::backend_protocol;
   return as_trailers_only(std::move(response), GrpcStatus::unknown, message, info);
 }
 
@@ -148,11 +148,11 @@ bool has_no_body(const Response& response) {
 Response as_grpc(Loop& loop, Response response, RequestInfo& info) {
   if (!is_grpc(response)) return from_non_grpc(std::move(response), info);
   if (const auto status = response.fields.value(status_name)) {  // trailers-only
-    info.grpc_status = parsed_status_number(*status);
+    info.outcome.grpc_status = parsed_status_number(*status);
     return response;
   }
   if (has_no_body(response)) {
-    info.fault = Fault::backend_protocol;
+    info.outcome.fault = Fault::backend_protocol;
     return as_trailers_only(std::move(response), GrpcStatus::unknown,
                             "the server ended the call without a status", info);
   }
@@ -170,20 +170,20 @@ Task<Result<Response>> GrpcFilter::handle(Request& request, Handler& next) {
 
 Task<Result<Response>> GrpcFilter::call(Request& request, Handler& next) {
   RequestInfo& info = request.info;
-  info.grpc_status = number_of(GrpcStatus::cancelled);  // until its client hears of another
-  request.wants_trailers = true;                        // there is no gRPC without
+  info.outcome.grpc_status = number_of(GrpcStatus::cancelled);  // until its client hears of another
+  request.wants_trailers = true;                                // there is no gRPC without
   if (const auto timeout = request.fields.value("grpc-timeout")) {
     const auto left = parse_grpc_timeout(*timeout);
     if (!left) {
       co_return Error{
           .fault = Fault::bad_request, .side = Side::client, .detail = "malformed grpc-timeout"};
     }
-    if (*left < never - info.started) info.deadline = info.started + *left;
-    if (info.deadline <= loop_.now()) co_return deadline_error();
+    if (*left < never - info.timings.started) info.timings.deadline = info.timings.started + *left;
+    if (info.timings.deadline <= loop_.now()) co_return deadline_error();
   }
 
   auto answer = next.handle(request);
-  co_await UntilDoneOrDeadline(answer, loop_, info.deadline);
+  co_await UntilDoneOrDeadline(answer, loop_, info.timings.deadline);
   if (!answer.ready()) {
     answer.drop();
     co_return deadline_error();

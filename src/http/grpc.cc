@@ -107,7 +107,7 @@ std::string_view write_grpc_timeout(Duration timeout, GrpcTimeoutText& text) {
 void rewrite_grpc_timeout(Request& request, Instant now) {
   GrpcTimeoutText text;
   const std::string_view left =
-      request.fields.keep(write_grpc_timeout(request.info.deadline - now, text));
+      request.fields.keep(write_grpc_timeout(request.info.timings.deadline - now, text));
   request.fields.remove("grpc-timeout");  // all of them: the backend might go by another than we
   request.fields.add("grpc-timeout", left);
 }

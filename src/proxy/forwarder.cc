@@ -13,8 +13,9 @@ constexpr std::uint32_t pick_timing_interval = 16;
 
 /// When the backend had the whole request; a response may begin before.
 Instant request_end(const RequestInfo& info) {
-  const bool known = info.uploaded != Instant{} && info.uploaded <= info.first_byte;
-  return known ? info.uploaded : info.head_sent;
+  const bool known =
+      info.timings.uploaded != Instant{} && info.timings.uploaded <= info.timings.first_byte;
+  return known ? info.timings.uploaded : info.timings.head_sent;
 }
 
 /// The body of a backend's answer, and all that is held until its last byte: the link, and the
@@ -36,8 +37,8 @@ class ForwardedBody final : public Body {
     load.record_total(took);
     if (was_served()) load.record_served(took);
     metrics_.latency.observe(took);
-    if (info_.fault && backend_failed(*info_.fault)) {
-      load.count_error(*info_.fault);
+    if (info_.outcome.fault && backend_failed(*info_.outcome.fault)) {
+      load.count_error(*info_.outcome.fault);
     }
   }
 
@@ -45,7 +46,9 @@ class ForwardedBody final : public Body {
   std::optional<std::uint64_t> length() const override { return body_->length(); }
 
  private:
-  bool was_served() const { return info_.status > 0 && info_.status < 400 && !info_.fault; }
+  bool was_served() const {
+    return info_.outcome.status > 0 && info_.outcome.status < 400 && !info_.outcome.fault;
+  }
   static bool backend_failed(Fault fault) {
     return fault == Fault::backend_closed || fault == Fault::backend_protocol ||
            fault == Fault::idle_timeout;
@@ -123,9 +126,8 @@ Task<Result<Response>> Forwarder::handle(Request& request) {
     if (last) metrics_.retries.count(last->fault);
     Lease lease = std::move(*placed);
     const Backend* const backend = lease.backend().get();
-    info.waited += lease.waited();
-    info.excluded_from_overhead += lease.waited();
-    info.backend = backend->spec().address;
+    info.timings.waited += lease.waited();
+    info.outcome.backend = backend->spec().address;
     Target& target = targets_.find(backend)->second;
     credentials.apply_to(request, target.authorization);
 
@@ -133,7 +135,7 @@ Task<Result<Response>> Forwarder::handle(Request& request) {
     while (true) {
       const Instant acquire_started = loop_.now();
       auto link = co_await target.links->acquire(link_choice);
-      info.excluded_from_overhead += loop_.now() - acquire_started;
+      info.timings.connected += loop_.now() - acquire_started;
       if (!link) {
         last = std::move(link.error());
         if (last->side == Side::backend) backend->connect_failed(loop_.now());
@@ -141,13 +143,14 @@ Task<Result<Response>> Forwarder::handle(Request& request) {
       }
       if (link_choice == LinkPool::LinkChoice::fresh || backend->load().needs_trial())
         backend->connected();
-      ++info.attempts;
-      info.head_sent = loop_.read_clock();
-      if (info.deadline != never) rewrite_grpc_timeout(request, info.head_sent);
+      if (!info.outcome.attempts.full())
+        info.outcome.attempts.add({.backend = info.outcome.backend});
+      info.timings.head_sent = loop_.read_clock();
+      if (info.timings.deadline != never) rewrite_grpc_timeout(request, info.timings.head_sent);
       auto response = co_await (*link)->send(request);
       if (!response) {
         Error& error = response.error();
-        info.excluded_from_overhead += loop_.now() - info.head_sent;
+        info.timings.retried += loop_.now() - info.timings.head_sent;
         const bool safe_to_resend = error.not_processed || error.idle_close_race;
         if (safe_to_resend && can_resend(request)) {
           // The link was leaving, not the server: it is asked once more, on another.
@@ -164,12 +167,12 @@ Task<Result<Response>> Forwarder::handle(Request& request) {
         }
         if (error.side == Side::backend) {
           backend->load().count_error(error.fault);
-          backend->load().record_failure(loop_.now() - info.head_sent, loop_.now());
+          backend->load().record_failure(loop_.now() - info.timings.head_sent, loop_.now());
         }
         co_return std::move(error);
       }
-      record_latency(backend->load(), response->status, info.first_byte - request_end(info),
-                     info.first_byte);
+      record_latency(backend->load(), response->status, info.timings.first_byte - request_end(info),
+                     info.timings.first_byte);
       if (options_.debug_headers) add_debug_headers(*backend, *response);
       response->body =
           std::make_unique<ForwardedBody>(loop_, std::move(lease), std::move(*link),

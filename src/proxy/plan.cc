@@ -136,11 +136,11 @@ Task<Result<Response>> Plan::handle(Request& request) {
   if (!route) return unrouted_->handle(request);
   const Route& plan_route = routes_[*route];
   const WeightedTarget& target = choose_target(plan_route);
-  request.info.route = plan_route.name;
-  request.info.route_index = plan_route.index;
-  request.info.is_streaming = plan_route.grpc_only;
-  request.info.pool = target.pool;
-  request.info.pool_index = target.pool_index;
+  request.info.identity.route = plan_route.name;
+  request.info.identity.route_index = plan_route.index;
+  request.info.identity.is_streaming = plan_route.grpc_only;
+  request.info.identity.pool = target.pool;
+  request.info.identity.pool_index = target.pool_index;
   return target.first->handle(request);
 }
 

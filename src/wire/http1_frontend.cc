@@ -186,7 +186,7 @@ std::optional<Result<Chunk>> RequestBody::deliver(char* bytes, std::size_t size,
     chunk.last = decoded.step == ChunkedDecoder::Step::done;
     if (chunk.last && decoder_.trailers().size() > 0) chunk.trailers = &decoder_.trailers();
     total_ += chunk.bytes.size();
-    if (!info_.is_streaming && total_ > connection_.options_.body_bytes) {
+    if (!info_.identity.is_streaming && total_ > connection_.options_.body_bytes) {
       return fail(Fault::body_too_large, "the request body is too large");
     }
     if (chunk.bytes.empty() && !chunk.last) return std::nullopt;
@@ -197,7 +197,7 @@ std::optional<Result<Chunk>> RequestBody::deliver(char* bytes, std::size_t size,
     left_ -= taken;
     chunk.last = left_ == 0;
   }
-  info_.bytes_in += chunk.bytes.size();
+  info_.outcome.bytes_in += chunk.bytes.size();
   finished_ = chunk.last;
   awaits_continue_ = false;
   if (++reads_ == 1 && chunk.last && chunk.trailers == nullptr) first_ = chunk;
@@ -255,7 +255,8 @@ Task<Result<Chunk>> RequestBody::read_more() {
   if (std::exchange(awaits_continue_, false)) c.write_interim("HTTP/1.1 100 Continue\r\n\r\n");
   while (true) {
     if (!c.watch().readable()) {
-      const Instant stalled = info_.is_streaming ? never : c.loop().now() + c.options_.body_timeout;
+      const Instant stalled =
+          info_.identity.is_streaming ? never : c.loop().now() + c.options_.body_timeout;
       const Instant deadline = std::min(deadline_, stalled);
       auto wake = co_await c.watch().until_readable(deadline);
       if (wake == Wake::interrupted) continue;
@@ -284,7 +285,7 @@ Task<Result<Chunk>> TunnelBody::read() {
   if (!c.in_.empty()) {
     const std::string_view bytes = c.in_.bytes();
     c.in_.begin = c.in_.end;
-    info_.bytes_in += bytes.size();
+    info_.outcome.bytes_in += bytes.size();
     co_return Chunk{.bytes = bytes};
   }
   if (!buffer_.block) buffer_.block = Block::take(Block::small);
@@ -300,7 +301,7 @@ Task<Result<Chunk>> TunnelBody::read() {
       co_return Error{
           .fault = Fault::client_gone, .side = Side::client, .detail = "the client left"};
     }
-    info_.bytes_in += got.size;
+    info_.outcome.bytes_in += got.size;
     co_return Chunk{.bytes = {buffer_.block.data(), got.size}};
   }
 }
@@ -381,15 +382,15 @@ RequestInfo Http1Connection::make_request_info(Instant started) {
   const TlsConnectionInfo* tls = socket_->tls();
   const bool certified = tls != nullptr && tls->verified;
   return RequestInfo{
-      .started = started,
-      .listener = options_.listener,
-      .client = client_.text(),
-      .client_port = client_.port(),
-      .protocol = minor_version_ == 1 ? "HTTP/1.1" : "HTTP/1.0",
-      .trusted = client_.trusted(),
-      .secure = tls != nullptr,
-      .certificate_subject = certified ? tls->certificate_subject : std::string_view(),
-      .certificate_hash = certified ? tls->certificate_hash : std::string_view()};
+      .identity = {.listener = options_.listener,
+                   .client = client_.text(),
+                   .client_port = client_.port(),
+                   .protocol = minor_version_ == 1 ? "HTTP/1.1" : "HTTP/1.0",
+                   .trusted = client_.trusted(),
+                   .secure = tls != nullptr,
+                   .certificate_subject = certified ? tls->certificate_subject : std::string_view(),
+                   .certificate_hash = certified ? tls->certificate_hash : std::string_view()},
+      .timings = {.started = started}};
 }
 
 /// One request and its response.
@@ -406,7 +407,7 @@ Task<Http1Connection::Next> Http1Connection::exchange() {
     if (outcome == HeadOutcome::gone) co_return Next::close;
     if (outcome == HeadOutcome::expired && !parser.started()) co_return Next::close;
     if (outcome == HeadOutcome::failed && parser.other_protocol()) {
-      request.info.fault = Fault::bad_request;
+      request.info.outcome.fault = Fault::bad_request;
       callbacks_.refused({Fault::bad_request, 0, "not HTTP", {}, {}, request.info});
       co_return Next::close;
     }
@@ -441,7 +442,7 @@ Task<Http1Connection::Next> Http1Connection::exchange() {
   }
   if (minor_version_ == 1) request.interim = this;
 
-  request.info.head_received = loop().now();
+  request.info.timings.head_received = loop().now();
   co_await loop().after_events();
   const std::shared_ptr<Handler> plan = callbacks_.plan();
   auto answer = plan->handle(request);
@@ -521,8 +522,8 @@ Task<Http1Connection::Next> Http1Connection::refuse(Fault fault, const char* det
       slash == std::string_view::npos ? head.target : head.target.substr(slash);
   Response response = error_response({.fault = fault, .side = Side::client, .detail = detail},
                                      error_format_of(path));
-  info.status = response.status;
-  info.fault = fault;
+  info.outcome.status = response.status;
+  info.outcome.fault = fault;
   callbacks_.refused({fault, response.status, detail, head.method, path, info});
   auto chunk = co_await response.body->read();
   HeadWriter& out = begin_head();
@@ -581,7 +582,7 @@ Task<Http1Connection::Next> Http1Connection::respond(Request& request, Response&
       keep_alive = false;
     }
   }
-  request.info.status = response.status;
+  request.info.outcome.status = response.status;
   if (!response.body || bodiless ||
       (framing.kind == Framing::Kind::length && framing.length == 0)) {
     return write_head_only(request.info, response, framing, !keep_alive);
@@ -631,8 +632,9 @@ Task<Http1Connection::Next> Http1Connection::pump(Request& request, Response& re
       const bool client_left = result.error().fault == Fault::client_gone;
       if (head_written || client_left) co_return abort(info, result.error(), framing);
       Response failure = error_response(result.error(), error_format_of(request));
-      if (!info.request_id.empty()) failure.fields.add("x-request-id", info.request_id);
-      info.fault = result.error().fault;
+      if (!info.identity.request_id.empty())
+        failure.fields.add("x-request-id", info.identity.request_id);
+      info.outcome.fault = result.error().fault;
       auto answered = co_await respond(request, failure, !close);
       co_return answered;
     }
@@ -647,7 +649,7 @@ Task<Http1Connection::Next> Http1Connection::pump(Request& request, Response& re
         co_await write_gathered(*socket_, out, chunk.bytes, tail, options_.write_timeout);
     if (!written) co_return abort(info, written.error(), framing);
     head_written = true;
-    info.bytes_out += chunk.bytes.size();
+    info.outcome.bytes_out += chunk.bytes.size();
     if (chunk.last) break;
     if (++without_waiting == chunks_between_yields) {
       without_waiting = 0;
@@ -661,7 +663,7 @@ Task<Http1Connection::Next> Http1Connection::pump(Request& request, Response& re
 /// Ends a response that cannot be completed so that the client can tell.
 Http1Connection::Next Http1Connection::abort(RequestInfo& info, const Error& error,
                                              const Framing& framing) {
-  info.fault = error.fault;
+  info.outcome.fault = error.fault;
   // Without framing, an orderly end would say "complete".
   if (framing.kind == Framing::Kind::until_close) socket_->reset();
   return Next::close;

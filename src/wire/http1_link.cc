@@ -269,7 +269,7 @@ Result<Done> Http1Link::start_sending(Request& request) {
   if (written.ready() && first.last) {
     auto sent = written.take();
     if (!sent) return mark_unusable(attribute_to_backend(std::move(sent.error())));
-    request.info.uploaded = loop().now();
+    request.info.timings.uploaded = loop().now();
     return Done{};
   }
 
@@ -297,7 +297,7 @@ std::optional<Error> Http1Link::end_upload() {
 Task<Result<Done>> Http1Link::upload(Task<Result<Done>> written, Task<Result<Chunk>> pending,
                                      Body* body, bool chunked, bool more, RequestInfo& info) {
   auto result = co_await upload_body(std::move(written), std::move(pending), body, chunked, more);
-  if (result) info.uploaded = loop().now();
+  if (result) info.timings.uploaded = loop().now();
   watch().interrupt();
   co_return result;
 }
@@ -387,7 +387,7 @@ Task<Result<Response>> Http1Link::send(Request& request) {
       continue;
     }
 
-    request.info.first_byte = loop().now();
+    request.info.timings.first_byte = loop().now();
     body_begin_ = in_.begin;
     response_keep_alive_ = message_info.keep_alive;
     response.body = std::make_unique<ResponseBody>(*this, message_info.framing);

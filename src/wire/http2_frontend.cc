@@ -141,7 +141,7 @@ class RequestBody final : public Body {
   std::optional<std::uint64_t> length() const override { return stream_.head_.length; }
   bool rewind() override {
     if (!stream_.rewind()) return false;
-    stream_.request_.info.bytes_in = 0;
+    stream_.request_.info.outcome.bytes_in = 0;
     return true;
   }
 
@@ -150,7 +150,7 @@ class RequestBody final : public Body {
     Http2Frontend& frontend = stream_.owner_;
     if (std::exchange(stream_.head_.expects_continue, false)) stream_.interim(100, Fields());
     while (true) {
-      const bool patient = stream_.request_.info.is_streaming;
+      const bool patient = stream_.request_.info.identity.is_streaming;
       auto wake = co_await stream_.arrival(
           patient ? never : frontend.loop().now() + frontend.options_.body_timeout);
       if (auto chunk = stream_.take()) co_return counted(std::move(*chunk));
@@ -165,9 +165,9 @@ class RequestBody final : public Body {
   Result<Chunk> counted(Result<Chunk> chunk) {
     if (!chunk) return chunk;
     RequestInfo& info = stream_.request_.info;
-    info.bytes_in += chunk->bytes.size();
+    info.outcome.bytes_in += chunk->bytes.size();
     stream_.head_.expects_continue = false;
-    if (!info.is_streaming && info.bytes_in > stream_.owner_.options_.body_bytes) {
+    if (!info.identity.is_streaming && info.outcome.bytes_in > stream_.owner_.options_.body_bytes) {
       return Error{.fault = Fault::body_too_large,
                    .side = Side::client,
                    .detail = "the request body is too large"};
@@ -234,8 +234,8 @@ void Http2Frontend::drop_streams() {
   for (Node* list : {&streams_, &retired_}) {
     while (list->linked()) {
       auto& stream = static_cast<ServerStream&>(*list->next);
-      stream.request_.info.bytes_out = stream.sent();
-      if (!stream.end_sent() && ended()) stream.request_.info.fault = Fault::client_gone;
+      stream.request_.info.outcome.bytes_out = stream.sent();
+      if (!stream.end_sent() && ended()) stream.request_.info.outcome.fault = Fault::client_gone;
       delete &stream;
     }
   }
@@ -264,15 +264,16 @@ void Http2Frontend::become_idle() {
 RequestInfo Http2Frontend::make_request_info() const {
   const bool certified = tls_ != nullptr && tls_->verified;
   return RequestInfo{
-      .started = headers_started_at_,
-      .listener = options_.listener,
-      .client = client_.text(),
-      .client_port = client_.port(),
-      .protocol = "HTTP/2",
-      .trusted = client_.trusted(),
-      .secure = tls_ != nullptr,
-      .certificate_subject = certified ? tls_->certificate_subject : std::string_view(),
-      .certificate_hash = certified ? tls_->certificate_hash : std::string_view()};
+      .identity = {.listener = options_.listener,
+                   .client = client_.text(),
+                   .client_port = client_.port(),
+                   .protocol = "HTTP/2",
+                   .trusted = client_.trusted(),
+                   .secure = tls_ != nullptr,
+                   .certificate_subject =
+                       certified ? tls_->certificate_subject : std::string_view(),
+                   .certificate_hash = certified ? tls_->certificate_hash : std::string_view()},
+      .timings = {.started = headers_started_at_}};
 }
 
 Http2Stream* Http2Frontend::begin_message(std::int32_t) {
@@ -294,7 +295,7 @@ void Http2Frontend::headers_done(Http2Stream& ended, bool last) {
   if (stream.head_done_) {  // these were trailers
     if (stream.over_limits() && stream.begun_) {
       reset(stream, NGHTTP2_ENHANCE_YOUR_CALM);
-      stream.request_.info.fault = Fault::header_too_large;
+      stream.request_.info.outcome.fault = Fault::header_too_large;
       retire(stream);
     }
     return;
@@ -308,7 +309,7 @@ void Http2Frontend::headers_too_large(Http2Stream& refused) {
   auto& stream = static_cast<ServerStream&>(refused);
   section_ = nullptr;
   stream.request_.info = make_request_info();
-  stream.request_.info.fault = Fault::header_too_large;
+  stream.request_.info.outcome.fault = Fault::header_too_large;
   callbacks_.refused({Fault::header_too_large, 0, "the header section is far too large",
                       stream.request_.method, stream.request_.path, stream.request_.info});
   retire(stream);
@@ -345,10 +346,10 @@ std::optional<Response> Http2Frontend::refusal_of(ServerStream& stream) {
   Response response =
       error_response({.fault = fault, .side = Side::client, .detail = problem}, format);
   if (format == ErrorFormat::grpc) {
-    request.info.grpc_status = static_cast<std::uint8_t>(grpc_status_of(fault));
+    request.info.outcome.grpc_status = static_cast<std::uint8_t>(grpc_status_of(fault));
   }
-  request.info.status = response.status;
-  request.info.fault = fault;
+  request.info.outcome.status = response.status;
+  request.info.outcome.fault = fault;
   callbacks_.refused({fault, response.status, problem, request.method, request.path, request.info});
   return response;
 }
@@ -365,7 +366,7 @@ Task<void> Http2Frontend::exchange(ServerStream& stream) {
     if (!stream.received_all() || stream.received() > 0) {
       request.body = std::make_unique<RequestBody>(stream);
     }
-    request.info.head_received = loop().now();
+    request.info.timings.head_received = loop().now();
     plan = callbacks_.plan();
     auto result = co_await plan->handle(request);
     if (!result && result.error().fault == Fault::client_gone) {
@@ -379,12 +380,12 @@ Task<void> Http2Frontend::exchange(ServerStream& stream) {
   if (stream.attached()) {
     auto sent = co_await respond(stream, response);
     if (!sent) {
-      request.info.fault = sent.error().fault;
+      request.info.outcome.fault = sent.error().fault;
       // A body that breaks off must not look complete.
       reset(stream, sent.error().side == Side::client ? NGHTTP2_CANCEL : NGHTTP2_INTERNAL_ERROR);
     }
   }
-  request.info.bytes_out = stream.sent();
+  request.info.outcome.bytes_out = stream.sent();
   response.body.reset();
   finish(stream);
 }
@@ -408,10 +409,10 @@ Task<Result<Done>> Http2Frontend::respond(ServerStream& stream, Response& respon
     if (!first) {
       if (first.error().fault == Fault::client_gone) co_return std::move(first.error());
       Response failure = error_response(first.error(), error_format_of(request));
-      if (!request.info.request_id.empty()) {
-        failure.fields.add("x-request-id", request.info.request_id);
+      if (!request.info.identity.request_id.empty()) {
+        failure.fields.add("x-request-id", request.info.identity.request_id);
       }
-      request.info.fault = first.error().fault;
+      request.info.outcome.fault = first.error().fault;
       response.body.reset();
       response = std::move(failure);
       if (response.body == nullptr) {
@@ -426,13 +427,13 @@ Task<Result<Done>> Http2Frontend::respond(ServerStream& stream, Response& respon
   submit_head(stream, response, false);
   auto pumping = stream.pump(*response.body, std::move(next), options_.write_timeout);
   auto sent = co_await pumping;
-  request.info.bytes_out = stream.sent();
+  request.info.outcome.bytes_out = stream.sent();
   co_return sent;
 }
 
 void Http2Frontend::submit_head(ServerStream& stream, const Response& response, bool last) {
   stream.response_begun_ = true;
-  stream.request_.info.status = response.status;
+  stream.request_.info.outcome.status = response.status;
   // Copied: whoever has wrapped the body may let go of what it came from before the head is
   // written.
   Http2HeaderBlock& section = Http2HeaderBlock::scratch(Http2HeaderBlock::Values::copied);
@@ -462,12 +463,12 @@ void Http2Frontend::stream_closed(Http2Stream& closed, std::uint32_t code, bool 
   if (section_ == &closed) section_ = nullptr;
   if (!stream.head_done_) {  // a head that the library found malformed
     RequestInfo info = make_request_info();
-    info.fault = by_peer ? Fault::client_gone : Fault::bad_request;
-    callbacks_.refused({*info.fault, 0, "a malformed request", stream.request_.method,
+    info.outcome.fault = by_peer ? Fault::client_gone : Fault::bad_request;
+    callbacks_.refused({*info.outcome.fault, 0, "a malformed request", stream.request_.method,
                         stream.request_.path, info});
   }
   if ((by_peer || code != NGHTTP2_NO_ERROR) && !stream.end_sent()) {
-    stream.request_.info.fault = Fault::client_gone;
+    stream.request_.info.outcome.fault = Fault::client_gone;
     stream.fail_with({.fault = Fault::client_gone,
                       .side = Side::client,
                       .detail = "the client reset the stream"});
@@ -481,7 +482,7 @@ void Http2Frontend::retire(ServerStream& stream) {
   if (stream.retired_) return;
   stream.retired_ = true;
   if (!stream.begun_) std::erase(begun_, &stream);  // it came and went in what is being read
-  stream.request_.info.bytes_out = stream.sent();
+  stream.request_.info.outcome.bytes_out = stream.sent();
   stream.unlink();
   stream.insert_before(retired_);
   loop().wake_soon(retired_waiter_);
@@ -543,7 +544,7 @@ bool Http2Frontend::continue_after_wait(bool expired) {
   if (section_ != nullptr && now >= headers_started_at_ + options_.header_timeout) {
     auto& stream = static_cast<ServerStream&>(*section_);
     RequestInfo info = make_request_info();
-    info.fault = Fault::header_timeout;
+    info.outcome.fault = Fault::header_timeout;
     callbacks_.refused({Fault::header_timeout, 0, "the header section stalls",
                         stream.request_.method, stream.request_.path, info});
     nghttp2_session_terminate_session(session(), NGHTTP2_PROTOCOL_ERROR);
@@ -556,8 +557,8 @@ bool Http2Frontend::continue_after_wait(bool expired) {
 
 void Http2Frontend::on_violation(const Http2Guard::Violation& violation) {
   RequestInfo info = make_request_info();
-  info.started = loop().now();
-  info.fault = Fault::flood;
+  info.timings.started = loop().now();
+  info.outcome.fault = Fault::flood;
   callbacks_.refused({Fault::flood, 0, violation.detail, {}, {}, info});
 }
 

@@ -220,7 +220,7 @@ Task<Result<Done>> ClientStream::upload(Body& body, Task<Result<Chunk>> first, D
   auto pumping = pump(body, std::move(first), timeout);
   auto sent = co_await pumping;
   uploading_ = false;
-  if (sent) request_.info.uploaded = link_.loop().now();
+  if (sent) request_.info.timings.uploaded = link_.loop().now();
   wake_reader();
   co_return sent;
 }
@@ -321,7 +321,7 @@ Task<Result<Response>> Http2Link::send(Request& request) {
   if (body != nullptr) {
     stream->upload_ = stream->upload(*body, std::move(first), options_.idle_timeout);
   } else {
-    request.info.uploaded = loop().now();
+    request.info.timings.uploaded = loop().now();
   }
 
   Instant deadline = never;  // set when the request has been sent
@@ -376,7 +376,7 @@ void Http2Link::headers_done(Http2Stream& ended, bool last) {
   }
   if (!stream.answered_) {
     stream.answered_ = true;
-    stream.request_.info.first_byte = loop().now();
+    stream.request_.info.timings.first_byte = loop().now();
     stream.wake_reader();
   }
   if (last) stream.mark_remote_end();

@@ -98,7 +98,7 @@ class AdminApi : public testing::Test {
     Request request{.method = ask.method, .authority = ask.host, .path = ask.target};
     for (const auto& [name, value] : ask.fields) request.fields.add(name, value);
     if (!ask.body.empty()) request.body = make_body(std::string(ask.body));
-    request.info.client = ask.client;
+    request.info.identity.client = ask.client;
     auto response = handler_->handle(request).take();
     if (!response) {
       ADD_FAILURE() << response.error().detail;

@@ -27,11 +27,12 @@ class ForwardingHeaders : public testing::Test {
   /// The fields as the server gets them.
   std::string passed(std::initializer_list<std::pair<std::string_view, std::string_view>> fields,
                      bool trusted = false) {
-    Request request{.authority = "api", .info = {.client = "192.0.2.7", .trusted = trusted}};
+    Request request{.authority = "api",
+                    .info = {.identity = {.client = "192.0.2.7", .trusted = trusted}}};
     for (const auto& [name, value] : fields) request.fields.add(name, value);
     auto answered = filter.handle(request, backend);
     EXPECT_TRUE(answered.ready());
-    request_id = request.info.request_id;
+    request_id = request.info.identity.request_id;
     return backend.fields;
   }
 
@@ -128,11 +129,11 @@ TEST_F(ForwardingHeaders, GeneratesIdsThatSortByTime) {
 
 TEST_F(ForwardingHeaders, ForwardsTheClientCertificateAndNoForgedOne) {
   const auto certified = [&](bool trusted, std::string_view said) {
-    Request request{.info = {.client = "::1",
-                             .trusted = trusted,
-                             .secure = true,
-                             .certificate_subject = "CN=a \"b\",O=c\\,d",
-                             .certificate_hash = "0123"}};
+    Request request{.info = {.identity = {.client = "::1",
+                                          .trusted = trusted,
+                                          .secure = true,
+                                          .certificate_subject = "CN=a \"b\",O=c\\,d",
+                                          .certificate_hash = "0123"}}};
     request.fields.add("X-Forwarded-Client-Cert", said);
     auto answered = filter.handle(request, backend);
     const auto begin = backend.fields.find("x-forwarded-client-cert: ");
@@ -149,7 +150,7 @@ TEST_F(ForwardingHeaders, ForwardsTheClientCertificateAndNoForgedOne) {
 }
 
 TEST_F(ForwardingHeaders, SetsForwardedProtoForTls) {
-  Request request{.authority = "", .info = {.client = "::1", .secure = true}};
+  Request request{.authority = "", .info = {.identity = {.client = "::1", .secure = true}}};
   auto answered = filter.handle(request, backend);
 
   EXPECT_NE(backend.fields.find("x-forwarded-for: ::1\nx-forwarded-proto: https\nvia: "),

@@ -98,7 +98,7 @@ class Grpc : public testing::Test {
   Grpc() {
     request.method = "POST";
     request.path = "/p.S/M";
-    request.info.started = loop.read_clock();
+    request.info.timings.started = loop.read_clock();
     request.fields.add("content-type", "application/grpc+proto");
   }
 
@@ -139,7 +139,7 @@ TEST_F(Grpc, LeavesOtherRequestsAlone) {
   const auto response = answer();
 
   EXPECT_EQ(response->status, 503);
-  EXPECT_EQ(request.info.grpc_status, std::nullopt);
+  EXPECT_EQ(request.info.outcome.grpc_status, std::nullopt);
   EXPECT_FALSE(backend.wanted_trailers);
 }
 
@@ -147,14 +147,14 @@ TEST_F(Grpc, PassesACallThroughAndNotesItsStatus) {
   backend.steps = {{.bytes = "one"}, {.bytes = "two"}, {.trailers = Pairs{{"grpc-status", "5"}}}};
 
   auto response = answer();
-  EXPECT_EQ(request.info.grpc_status, 1);  // if its client left now
+  EXPECT_EQ(request.info.outcome.grpc_status, 1);  // if its client left now
   EXPECT_EQ(response->body->length(), std::nullopt);
   const Pairs trailers = trailers_of(*response);
 
   EXPECT_EQ(bytes, "onetwo");
   EXPECT_EQ(trailers, (Pairs{{"grpc-status", "5"}}));
-  EXPECT_EQ(request.info.grpc_status, 5);
-  EXPECT_EQ(request.info.fault, std::nullopt);
+  EXPECT_EQ(request.info.outcome.grpc_status, 5);
+  EXPECT_EQ(request.info.outcome.fault, std::nullopt);
   EXPECT_TRUE(backend.wanted_trailers);
 }
 
@@ -166,7 +166,7 @@ TEST_F(Grpc, PassesTrailersOnlyThrough) {
 
   EXPECT_EQ(pairs_of(response->fields), backend.fields);
   EXPECT_EQ(response->body, nullptr);
-  EXPECT_EQ(request.info.grpc_status, 12);
+  EXPECT_EQ(request.info.outcome.grpc_status, 12);
 }
 
 TEST_F(Grpc, TakesAStatusInTheHeadForTheLastWordThoughABodyFollows) {
@@ -174,15 +174,15 @@ TEST_F(Grpc, TakesAStatusInTheHeadForTheLastWordThoughABodyFollows) {
   backend.steps.emplace().push_back({.last = true});
   auto response = answer();
   EXPECT_EQ(trailers_of(*response), Pairs{});
-  EXPECT_EQ(request.info.grpc_status, 7);
-  EXPECT_EQ(request.info.fault, std::nullopt);
+  EXPECT_EQ(request.info.outcome.grpc_status, 7);
+  EXPECT_EQ(request.info.outcome.fault, std::nullopt);
 }
 
 TEST_F(Grpc, CountsAStatusThatIsNoneAsAnother) {
   backend.steps = {{.trailers = Pairs{{"grpc-status", "4711"}}}};
   auto response = answer();
   EXPECT_EQ(trailers_of(*response), (Pairs{{"grpc-status", "4711"}}));
-  EXPECT_GT(*request.info.grpc_status, 16);
+  EXPECT_GT(*request.info.outcome.grpc_status, 16);
 }
 
 TEST_F(Grpc, GivesACallThatEndsWithoutAStatusOne) {
@@ -196,14 +196,14 @@ TEST_F(Grpc, GivesACallThatEndsWithoutAStatusOne) {
                              {"grpc-status", "2"},
                              {"grpc-message", "the server ended the call without a status"},
                              {"x-evenkeel-reason", "backend_protocol"}}));
-  EXPECT_EQ(request.info.grpc_status, 2);
-  EXPECT_EQ(request.info.fault, Fault::backend_protocol);
+  EXPECT_EQ(request.info.outcome.grpc_status, 2);
+  EXPECT_EQ(request.info.outcome.fault, Fault::backend_protocol);
 }
 
 TEST_F(Grpc, GivesAHeadWithoutBodyAndStatusOne) {
   const auto response = answer();
   EXPECT_EQ(response->fields.value("grpc-status"), "2");
-  EXPECT_EQ(request.info.fault, Fault::backend_protocol);
+  EXPECT_EQ(request.info.outcome.fault, Fault::backend_protocol);
 }
 
 TEST_F(Grpc, TurnsABackendsFailureInTheMiddleIntoTrailers) {
@@ -216,8 +216,8 @@ TEST_F(Grpc, TurnsABackendsFailureInTheMiddleIntoTrailers) {
   EXPECT_EQ(trailers, (Pairs{{"grpc-status", "14"},
                              {"grpc-message", "ow"},
                              {"x-evenkeel-reason", "backend_closed"}}));
-  EXPECT_EQ(request.info.grpc_status, 14);
-  EXPECT_EQ(request.info.fault, Fault::backend_closed);
+  EXPECT_EQ(request.info.outcome.grpc_status, 14);
+  EXPECT_EQ(request.info.outcome.fault, Fault::backend_closed);
   EXPECT_TRUE(backend.body_gone);
 }
 
@@ -227,7 +227,7 @@ TEST_F(Grpc, PassesAClientDisconnectThrough) {
   auto chunk = response->body->read().take();
   ASSERT_FALSE(chunk);
   EXPECT_EQ(chunk.error().fault, Fault::client_gone);
-  EXPECT_EQ(request.info.grpc_status, 1);
+  EXPECT_EQ(request.info.outcome.grpc_status, 1);
 }
 
 TEST_F(Grpc, TurnsAGatewaysErrorPageIntoAStatus) {
@@ -249,7 +249,7 @@ TEST_F(Grpc, TurnsAGatewaysErrorPageIntoAStatus) {
                      {"x-gateway", "g1"}}));
     EXPECT_EQ(response->body, nullptr);
     EXPECT_TRUE(backend.body_gone);
-    EXPECT_EQ(*request.info.grpc_status, std::stoi(expected));
+    EXPECT_EQ(*request.info.outcome.grpc_status, std::stoi(expected));
   }
 }
 
@@ -268,7 +268,7 @@ TEST_F(Grpc, RejectsANonGrpcBodyWithStatus200) {
   const auto response = answer();
   EXPECT_EQ(response->fields.value("grpc-status"), "2");
   EXPECT_EQ(response->fields.value("grpc-message"), "the server answered with text/html");
-  EXPECT_EQ(request.info.fault, Fault::backend_protocol);
+  EXPECT_EQ(request.info.outcome.fault, Fault::backend_protocol);
 }
 
 TEST_F(Grpc, PassesErrorsThrough) {
@@ -288,12 +288,12 @@ TEST_F(Grpc, RefusesATimeoutThatIsNone) {
 
 TEST_F(Grpc, CountsTheDeadlineFromTheFirstByte) {
   request.fields.add("grpc-timeout", "10S");
-  request.info.started -= 3s;
+  request.info.timings.started -= 3s;
   backend.fields.emplace_back("grpc-status", "0");
   (void)answer();
-  EXPECT_EQ(request.info.deadline, request.info.started + 10s);
+  EXPECT_EQ(request.info.timings.deadline, request.info.timings.started + 10s);
 
-  rewrite_grpc_timeout(request, request.info.started + 4s);
+  rewrite_grpc_timeout(request, request.info.timings.started + 4s);
   EXPECT_EQ(request.fields.value("grpc-timeout"), "6000000u");
 }
 
@@ -305,7 +305,7 @@ TEST_F(Grpc, HasNoDeadlineThatNoClockCanReach) {
 
 TEST_F(Grpc, SendsNothingAfterTheDeadline) {
   request.fields.add("grpc-timeout", "1S");
-  request.info.started -= 2s;
+  request.info.timings.started -= 2s;
   const auto response = answer();
   ASSERT_FALSE(response);
   EXPECT_EQ(response.error().fault, Fault::deadline_exceeded);
@@ -321,7 +321,7 @@ TEST_F(Grpc, DropsABackendThatDoesNotAnswerInTime) {
   ASSERT_FALSE(response);
   EXPECT_EQ(response.error().fault, Fault::deadline_exceeded);
   EXPECT_TRUE(backend.left);
-  EXPECT_GE(Clock::now() - request.info.started, 20ms);
+  EXPECT_GE(Clock::now() - request.info.timings.started, 20ms);
 }
 
 TEST_F(Grpc, EndsAnAnswerThatTakesTooLongWithTrailers) {
@@ -336,8 +336,8 @@ TEST_F(Grpc, EndsAnAnswerThatTakesTooLongWithTrailers) {
   EXPECT_EQ(trailers, (Pairs{{"grpc-status", "4"},
                              {"grpc-message", "the deadline of the call has passed"},
                              {"x-evenkeel-reason", "deadline_exceeded"}}));
-  EXPECT_EQ(request.info.fault, Fault::deadline_exceeded);
-  EXPECT_EQ(request.info.grpc_status, 4);
+  EXPECT_EQ(request.info.outcome.fault, Fault::deadline_exceeded);
+  EXPECT_EQ(request.info.outcome.grpc_status, 4);
   EXPECT_TRUE(backend.body_gone);
 }
 
@@ -347,7 +347,7 @@ TEST_F(Grpc, EndsAnAnswerThatIsReadTooSlowlyWithTrailers) {
   auto response = answer();
   (void)response->body->read().take();
 
-  loop.run_until([] { return false; }, request.info.started + 41ms);
+  loop.run_until([] { return false; }, request.info.timings.started + 41ms);
 
   EXPECT_EQ(trailers_of(*response)[0], (std::pair<std::string, std::string>("grpc-status", "4")));
   EXPECT_TRUE(backend.body_gone);

@@ -21,7 +21,7 @@ class RequestRecorder {
   bool draining() const { return draining_; }
   /// A request is on its way to its pool.
   void record_start(const RequestInfo& info) {
-    worker_metrics_.pool(info.pool_index).in_flight.add();
+    worker_metrics_.pool(info.identity.pool_index).in_flight.add();
   }
   /// It has ended, one way or another.
   void record_end(std::string_view method, std::string_view host, std::string_view path,

@@ -11,6 +11,7 @@
 #include "evenkeel/base/pool_allocator.h"
 #include "evenkeel/base/result.h"
 #include "evenkeel/base/task.h"
+#include "evenkeel/http/attempt_list.h"
 #include "evenkeel/http/fields.h"
 
 namespace evenkeel {
@@ -41,42 +42,63 @@ using BodyPtr = std::unique_ptr<Body>;
 /// A body of bytes that are all here.
 BodyPtr make_body(std::string bytes);
 
-/// What is known of a request beyond its message; filled in on its way, read by the access log.
-/// Views live as long as the request, or as the plan that it holds.
-struct RequestInfo {
-  Instant started{};  ///< when its first byte was seen
+/// Where a request came from and where it goes. The frontend fills in the first part, the filters
+/// and the router the rest, all before the request reaches a backend.
+struct RequestIdentity {
   std::string_view listener;
-  std::string_view client;  ///< address without port; behind a trusted proxy, still the peer's
+  std::string_view client;  ///< address without port: the peer's, or what trusted proxies say it is
+  std::string_view peer;  ///< address of the trusted proxy that `client` was learned from, or empty
   std::uint16_t client_port = 0;
   std::string_view request_id;
-  std::string_view protocol;  ///< "HTTP/1.1"
+  std::string_view protocol;  ///< of the client's connection: "HTTP/1.1"
   bool trusted = false;       ///< the peer is one of the listener's trusted proxies
-  bool secure = false;        ///< came over TLS
-  /// Of the client's certificate, where it showed one and it is good: the subject as RFC 2253
-  /// writes it, and the SHA-256 of its DER form in hexadecimal; else empty.
+  bool secure = false;        ///< the client's connection uses TLS
+  /// Of the client's verified certificate: the subject as RFC 2253 writes it, and the SHA-256 of
+  /// its DER form in hexadecimal. Empty without one.
   std::string_view certificate_subject;
   std::string_view certificate_hash;
 
   std::string_view route;
   std::string_view pool;
-  std::string_view backend;           ///< whom the last attempt went to
-  std::uint32_t route_index = 0;      ///< of the plan, for counters; plus one, 0 = none
-  std::uint32_t pool_index = 0;       ///< of the plan, for counters; plus one, 0 = none
-  std::uint32_t attempts = 0;         ///< links that the request was offered to
-  Instant head_received{};            ///< when its head was in
-  Duration waited{};                  ///< in the pool's line
-  Duration excluded_from_overhead{};  ///< in line, connecting, and on attempts that failed
-  Instant head_sent{};                ///< when its head was given to the link that answered
-  Instant uploaded{};                 ///< when its last byte was given to that link
-  Instant first_byte{};               ///< when the response head was in
-  std::uint64_t bytes_in = 0;         ///< of the request body, as read
-  std::uint64_t bytes_out = 0;        ///< of the response body, as written
-  int status = 0;                     ///< as written to the client; 0 = nothing was written
-  std::optional<Fault> fault;         ///< what ended it, if it failed
-  bool is_streaming = false;          ///< a stream of messages: it may pause and grow as it likes
-  Instant deadline = never;           ///< of a gRPC call: when its client stops waiting
-  /// Of a gRPC call, as its client sees it; above 16: none of gRPC's own.
+  std::uint32_t route_index = 0;  ///< of the plan, for counters; plus one, 0 = none
+  std::uint32_t pool_index = 0;   ///< of the plan, for counters; plus one, 0 = none
+  bool is_streaming = false;      ///< a stream of messages: it may pause, and has no size limit
+};
+
+/// When the stages of a request began and how long they took. A default Instant: not reached.
+struct RequestTimings {
+  Instant started{};         ///< its first byte arrived
+  Instant head_received{};   ///< its head was complete
+  Duration waited{};         ///< in the pool's queue
+  Duration connected{};      ///< getting links to backends, over all attempts
+  Duration retried{};        ///< on attempts that failed after they were sent, before the last one
+  Instant head_sent{};       ///< its head was given to the link of the last attempt
+  Instant uploaded{};        ///< its last byte was given to that link
+  Instant first_byte{};      ///< the response's head arrived
+  Instant deadline = never;  ///< of a gRPC call: when its client stops waiting
+
+  /// Time before the last attempt that is not evenkeel's own work.
+  Duration excluded_from_overhead() const { return waited + connected + retried; }
+};
+
+/// How a request ended, as far as it has.
+struct RequestOutcome {
+  std::string_view backend;     ///< address of the last attempt's backend
+  AttemptList attempts;         ///< backends that the request was offered to
+  std::uint64_t bytes_in = 0;   ///< of the request body, as read
+  std::uint64_t bytes_out = 0;  ///< of the response body, as written
+  int status = 0;               ///< as written to the client; 0 = nothing was written
+  std::optional<Fault> fault;   ///< what ended the request, if it failed
+  /// Of a gRPC call, as its client sees it; above 16: not a status that gRPC defines.
   std::optional<std::uint8_t> grpc_status;
+};
+
+/// What is known of a request beyond its message, for the access log and the metrics. Views live as
+/// long as the request, or as the plan that it holds.
+struct RequestInfo {
+  RequestIdentity identity;
+  RequestTimings timings;
+  RequestOutcome outcome;
 };
 
 /// Told about responses of the 1xx class that come before the real one.

@@ -1,0 +1,66 @@
+// The backends that one request was offered to.
+#pragma once
+
+#include <array>
+#include <cassert>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <type_traits>
+
+#include "evenkeel/base/clock.h"
+#include "evenkeel/base/result.h"
+
+namespace evenkeel {
+
+/// One offer of a request to a backend.
+struct Attempt {
+  std::string_view backend;    ///< its address
+  Duration connect{};          ///< until a link was ready: dialling and TLS; near 0 on a kept link
+  std::optional<Fault> fault;  ///< why it failed; empty: it answered, or has not ended
+};
+
+/// The attempts of one request, oldest first. Never allocates, and costs nothing for attempts that
+/// are not made: unused items stay uninitialised.
+class AttemptList {
+ public:
+  static constexpr std::size_t capacity = 10;
+
+  AttemptList() {}  // NOLINT(*-use-equals-default)
+  AttemptList(const AttemptList& other) : count_(other.count_) {
+    std::uninitialized_copy_n(other.begin(), count_, items_.data());
+  }
+  AttemptList& operator=(const AttemptList& other) {
+    if (this == &other) return *this;
+    count_ = other.count_;
+    std::uninitialized_copy_n(other.begin(), count_, items_.data());
+    return *this;
+  }
+  ~AttemptList() = default;
+
+  bool empty() const { return count_ == 0; }
+  bool full() const { return count_ == capacity; }
+  std::size_t size() const { return count_; }
+  const Attempt* begin() const { return items_.data(); }
+  const Attempt* end() const { return items_.data() + count_; }
+  const Attempt& operator[](std::size_t index) const { return items_[index]; }
+
+  /// REQUIRES: !full().
+  void add(const Attempt& attempt) {
+    assert(!full());
+    std::construct_at(&items_[count_++], attempt);
+  }
+  /// The latest. REQUIRES: !empty().
+  Attempt& back() { return items_[count_ - 1]; }
+
+ private:
+  static_assert(std::is_trivially_destructible_v<Attempt>);
+
+  std::size_t count_ = 0;
+  union {
+    std::array<Attempt, capacity> items_;
+  };
+};
+
+}  // namespace evenkeel
