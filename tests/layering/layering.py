@@ -1,11 +1,11 @@
-"""Holds the code to the tables of docs/architecture.md.
+"""Compares the code with the tables of docs/architecture.md.
 
-Reads the table of rooms and the table of libraries, then every include under src/ and include/ and what
-CMake links, and says where they differ:
+Reads the tables of rooms, libraries and main types, then every include under src/ and include/ and what CMake links, and prints
+each difference:
 
     layering.py ROOT [LINKS]
 
-LINKS is written by CMakeLists.txt beside this file: a line per target, `name;library;library...`.
+CMakeLists.txt in this folder writes LINKS: a line per target, `name;library;library...`.
 """
 
 import pathlib
@@ -13,7 +13,7 @@ import re
 import sys
 from dataclasses import dataclass, field
 
-# Headers that belong to the language or the system, and so to no library.
+# Headers of the language or the system, which belong to no library.
 STANDARD = set("""
 algorithm any array atomic barrier bit bitset cassert cctype cerrno cfenv cfloat charconv chrono cinttypes
 climits clocale cmath compare complex concepts condition_variable coroutine csetjmp csignal cstdarg cstddef
@@ -48,6 +48,7 @@ class Library:
 class Architecture:
     rooms: dict = field(default_factory=dict)
     libraries: dict = field(default_factory=dict)
+    nouns: list = field(default_factory=list)  # (type or function, room)
 
     def library_of(self, header):
         for name, library in self.libraries.items():
@@ -61,7 +62,7 @@ class BadTable(Exception):
 
 
 def rows_of(text, *columns):
-    """The rows, as dicts, of the table that has all these columns."""
+    """The rows of the table that has all these columns, as dicts."""
     head = None
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
@@ -100,17 +101,25 @@ def read_architecture(text):
             named = set(words(may))
         for room in sorted(named):
             if room not in floors:
-                raise BadTable(f"{name} may include {room}, which is no room")
+                raise BadTable(f"{name} may include {room}, which is not a room")
             if floors[room] >= floors[name]:
                 raise BadTable(f"{name} may include {room}, which is not on a lower floor")
         walls = set(words(row["walls in"]))
         for library in sorted(walls):
             if library not in arch.libraries:
-                raise BadTable(f"{name} walls in {library}, which the table of libraries lacks")
+                raise BadTable(f"{name} walls in {library}, which is not in the table of libraries")
             others = [other for other, room in arch.rooms.items() if library in room.walls]
             if others:
                 raise BadTable(f"{library} is walled in twice: {others[0]} and {name}")
         arch.rooms[name] = Room(floors[name], named, walls)
+
+    seen = set()
+    for row in rows_of(text, "noun", "room"):
+        for noun in re.findall(r"`(\w+)", row["noun"]):
+            if noun in seen:
+                raise BadTable(f"{noun} has two rows")
+            seen.add(noun)
+            arch.nouns.append((noun, row["room"]))
     return arch
 
 
@@ -135,7 +144,7 @@ def sources(root):
 
 
 def target_of(root, path, name):
-    """The file of ours that `#include "name"` in `path` means, or None."""
+    """The project file that `#include "name"` in `path` refers to, or None."""
     for candidate in (path.parent / name, root / "include" / name, root / "src" / name):
         if candidate.is_file():
             return candidate.resolve()
@@ -143,7 +152,7 @@ def target_of(root, path, name):
 
 
 def check_include(arch, room, public, target, name):
-    """What is wrong with an include of `name` in a file of `room`, or None. `target`: the file, if ours."""
+    """The error in an include of `name` in a file of `room`, or None. `target`: the included file, if it is ours."""
     if target:
         theirs = room_of(target)
         if theirs == room or theirs not in arch.rooms:  # an unknown room is reported once, by itself
@@ -157,25 +166,25 @@ def check_include(arch, room, public, target, name):
         return None
     library = arch.library_of(name)
     if library is None:
-        return f"<{name}> belongs to no library of the table and is no header of the system"
+        return f"<{name}> is neither a system header nor a header of a library in the table"
     if arch.libraries[library].anywhere:
         return None
     if library not in arch.rooms[room].walls:
         return f"{library} may not be seen from {room}"
     if public:
-        return f"a public header shows {library} to every room that includes it"
+        return f"a public header exposes {library} to every room that includes it"
     return None
 
 
 def include_violations(arch, root):
     root = root.resolve()
     graph = {}
-    strangers = set()
+    unknown = set()
     for path in sources(root):
         relative = path.relative_to(root)
         room = room_of(relative)
         if room not in arch.rooms:
-            strangers.add(room)
+            unknown.add(room)
             continue
         public = relative.parts[0] == "include"
         graph[path.resolve()] = edges = []
@@ -183,21 +192,21 @@ def include_violations(arch, root):
             where = f"{relative}:{number}: "
             target = target_of(root, path, name) if quoted else None
             if quoted and target is None:
-                yield where + f'"{name}" is no file of ours'
+                yield where + f'"{name}" is not a file of this project'
                 continue
             if target:
                 edges.append(target)
             problem = check_include(arch, room, public, target and target.relative_to(root), name)
             if problem:
                 yield where + problem
-    for room in sorted(strangers):
-        yield f"{room}: a room that is not in the table of docs/architecture.md"
+    for room in sorted(unknown):
+        yield f"{room}: this room is not in the table of docs/architecture.md"
     for ring in cycles(graph):
-        yield "files include each other: " + " -> ".join(str(path.relative_to(root)) for path in ring)
+        yield "include cycle: " + " -> ".join(str(path.relative_to(root)) for path in ring)
 
 
 def cycles(graph):
-    """A ring for every edge that closes one, in depth-first order."""
+    """Every include cycle, in depth-first order."""
     done, trail = set(), []
 
     def visit(node):
@@ -215,13 +224,13 @@ def cycles(graph):
 
 
 def link_violations(arch, links):
-    """`links`: what CMake links into each target."""
+    """`links`: the libraries that CMake links into each target."""
     built = {name.removeprefix("evenkeel_") for name in links}
     walls = {library.target: name for name, library in arch.libraries.items()}
     for target, linked in sorted(links.items()):
         room = "main.cc" if target == "evenkeel" else target.removeprefix("evenkeel_")
         if room not in arch.rooms:
-            yield f"{target}: a library of no room in the table of docs/architecture.md"
+            yield f"{target}: its room is not in the table of docs/architecture.md"
             continue
         rooms = {name.removeprefix("evenkeel_") for name in linked if name.startswith("evenkeel_")}
         for name in sorted(arch.rooms[room].may_include & built - rooms):
@@ -238,9 +247,18 @@ def link_violations(arch, links):
 
 
 def read_links(text):
-    """Targets by name; the flags and the threads of the system are no libraries."""
+    """Targets by name, without compiler flags and system threads."""
     lines = [line.split(";") for line in text.splitlines() if line]
     return {line[0]: set(line[1:]) - {"", "evenkeel_flags", "Threads::Threads"} for line in lines}
+
+
+def noun_violations(arch, root):
+    """The types and functions in the table of nouns that their room does not declare."""
+    for noun, room in arch.nouns:
+        declared = re.compile(rf"\b(?:class|struct)\s+(?:\[\[\w+\]\]\s+|alignas\(\w+\)\s+)*{noun}\b|^[^/\n]*\s{noun}\(", re.M)
+        if not any(declared.search(path.read_text()) for path in sources(root)
+                   if room_of(path.relative_to(root)) == room):
+            yield f"docs/architecture.md: {room} declares no {noun}"
 
 
 def violations(root, links=None):
@@ -250,6 +268,7 @@ def violations(root, links=None):
         yield f"docs/architecture.md: {problem}"
         return
     yield from include_violations(arch, root)
+    yield from noun_violations(arch, root)
     if links is not None:
         yield from link_violations(arch, read_links(links.read_text()))
 
@@ -258,7 +277,7 @@ def main(arguments):
     found = list(violations(*map(pathlib.Path, arguments)))
     for line in found:
         print(line)
-    print(f"layering: {len(found)} complaint(s)")
+    print(f"layering: {len(found)} violation(s)")
     return 1 if found else 0
 
 

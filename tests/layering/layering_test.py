@@ -1,4 +1,4 @@
-"""The layering check reports what it should: each test builds a small arch and breaks one rule in it."""
+"""Tests of the layering check: each builds a small project and breaks one rule in it."""
 
 import pathlib
 import tempfile
@@ -18,14 +18,18 @@ TABLES = """
 |---|---|---|---|
 | oven | `oven/` `stove.h` | `Oven::oven` | one room |
 | fmt | `fmt/` | `fmt::fmt` | any room |
+
+| noun | room |
+|---|---|
+| `Meal`, `cook` | kitchen |
 """
 
-HOUSE = {
+PROJECT = {
     "docs/architecture.md": TABLES,
     "src/main.cc": '#include "evenkeel/kitchen/meal.h"\n',
     "src/kitchen/meal.cc": '#include "evenkeel/kitchen/meal.h"\n#include <oven/heat.h>\n#include "pan.h"\n',
     "src/kitchen/pan.h": "#include <fmt/core.h>\n#include <vector>\n#include <sys/socket.h>\n",
-    "include/evenkeel/kitchen/meal.h": '#include "evenkeel/cellar/jar.h"\n',
+    "include/evenkeel/kitchen/meal.h": '#include "evenkeel/cellar/jar.h"\nclass Meal {};\nMeal cook(int);\n',
     "include/evenkeel/cellar/jar.h": "#include <string>\n",
 }
 
@@ -39,7 +43,7 @@ class LayeringTest(unittest.TestCase):
     def violations(self, changes=None, links=LINKS):
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder)
-            for name, text in {**HOUSE, **(changes or {})}.items():
+            for name, text in {**PROJECT, **(changes or {})}.items():
                 path = root / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(text)
@@ -53,7 +57,7 @@ class LayeringTest(unittest.TestCase):
     def test_a_valid_tree_has_no_violations(self):
         self.assertEqual([], self.violations())
 
-    def test_an_include_that_the_row_does_not_name(self):
+    def test_an_include_that_the_row_does_not_allow(self):
         self.assertEqual(
             ["src/study/book.cc:2: study may not include cellar"],
             self.violations({"src/study/book.cc": '#include <string>\n  #  include "evenkeel/cellar/jar.h"\n'}))
@@ -75,38 +79,48 @@ class LayeringTest(unittest.TestCase):
 
     def test_a_public_header_that_shows_a_library(self):
         self.assertEqual(
-            ["include/evenkeel/kitchen/heat.h:1: a public header shows oven to every room that includes it"],
+            ["include/evenkeel/kitchen/heat.h:1: a public header exposes oven to every room that includes it"],
             self.violations({"include/evenkeel/kitchen/heat.h": "#include <oven/heat.h>\n"}))
 
-    def test_a_library_that_no_table_names(self):
+    def test_a_library_that_is_not_in_the_table(self):
         self.assertEqual(
-            ["src/cellar/jar.cc:1: <pickle/jar.hpp> belongs to no library of the table and is no header of the system"],
+            ["src/cellar/jar.cc:1: <pickle/jar.hpp> is neither a system header nor a header of a library in the table"],
             self.violations({"src/cellar/jar.cc": "#include <pickle/jar.hpp>\n"}))
 
-    def test_a_quoted_include_that_is_no_file(self):
+    def test_a_quoted_include_of_a_missing_file(self):
         self.assertEqual(
-            ['src/cellar/jar.cc:1: "oven/heat.h" is no file of ours'],
+            ['src/cellar/jar.cc:1: "oven/heat.h" is not a file of this project'],
             self.violations({"src/cellar/jar.cc": '#include "oven/heat.h"\n'}))
 
     def test_headers_that_include_each_other(self):
         self.assertEqual(
-            ["files include each other: src/cellar/a.h -> src/cellar/b.h -> src/cellar/a.h"],
+            ["include cycle: src/cellar/a.h -> src/cellar/b.h -> src/cellar/a.h"],
             self.violations({"src/cellar/a.h": '#include "b.h"\n', "src/cellar/b.h": '#include "a.h"\n'}))
 
     def test_a_room_that_is_not_in_the_table(self):
         self.assertEqual(
-            ["attic: a room that is not in the table of docs/architecture.md"],
+            ["attic: this room is not in the table of docs/architecture.md"],
             self.violations({"src/attic/box.h": "", "src/attic/box.cc": '#include "evenkeel/cellar/jar.h"\n'}))
 
-    def test_a_table_whose_rows_form_a_ring(self):
+    def test_a_table_whose_rows_form_a_cycle(self):
         self.assertEqual(
             ["docs/architecture.md: cellar may include kitchen, which is not on a lower floor"],
             self.violations(self.table("| stores | |", "| stores | kitchen |")))
 
     def test_a_table_that_names_an_unknown_room(self):
         self.assertEqual(
-            ["docs/architecture.md: kitchen may include larder, which is no room"],
+            ["docs/architecture.md: kitchen may include larder, which is not a room"],
             self.violations(self.table("| meals | cellar |", "| meals | cellar larder |")))
+
+    def test_a_noun_that_its_room_does_not_declare(self):
+        self.assertEqual(
+            ["docs/architecture.md: kitchen declares no Soup"],
+            self.violations(self.table("`cook`", "`cook`, `Soup`")))
+
+    def test_a_noun_with_two_rows(self):
+        self.assertEqual(
+            ["docs/architecture.md: Meal has two rows"],
+            self.violations(self.table("| `Meal`, `cook` | kitchen |", "| `Meal` | kitchen |\n| `Meal` | study |")))
 
     def test_a_library_walled_in_twice(self):
         self.assertEqual(
@@ -116,7 +130,7 @@ class LayeringTest(unittest.TestCase):
     def test_a_page_without_the_table(self):
         self.assertEqual(
             ["docs/architecture.md: no table with the columns library, headers, CMake target, seen from"],
-            self.violations({"docs/architecture.md": "# The arch\n"}))
+            self.violations({"docs/architecture.md": "# Architecture\n"}))
 
     def test_a_link_that_the_table_does_not_allow(self):
         self.assertEqual(
@@ -130,9 +144,9 @@ class LayeringTest(unittest.TestCase):
              "evenkeel_kitchen: CMake does not link oven, which kitchen walls in"],
             self.violations(links=LINKS.replace(";evenkeel_cellar;Oven::oven", "")))
 
-    def test_a_target_of_no_room(self):
+    def test_a_target_of_an_unknown_room(self):
         self.assertEqual(
-            ["evenkeel_attic: a library of no room in the table of docs/architecture.md"],
+            ["evenkeel_attic: its room is not in the table of docs/architecture.md"],
             self.violations(links=LINKS + "evenkeel_attic\n"))
 
 
