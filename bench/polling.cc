@@ -180,7 +180,7 @@ int run(Flags& flags) {
   }
   const auto readings = [&] {
     std::uint64_t total = 0;
-    for (const auto& poller : pollers) total += poller->record().readings_total;
+    for (const auto& poller : pollers) total += poller->status().engine.readings_total;
     return total;
   };
   const auto turn = [&](double wanted) {
@@ -202,7 +202,7 @@ int run(Flags& flags) {
   double stretched = 0;
   double took = 0;
   for (std::size_t i = 0; i < pollers.size(); ++i) {
-    const PollRecord record = pollers[i]->record();
+    const PollRecord record = pollers[i]->status().engine;
     failures += record.failures_total;
     stretched = std::max(stretched, std::chrono::duration<double>(record.interval).count());
     took += std::chrono::duration<double>(record.took).count();

@@ -8,7 +8,6 @@
 
 #include "evenkeel/base/json.h"
 #include "evenkeel/upstream/backend_monitor.h"
-#include "evenkeel/upstream/metrics_poller.h"
 
 namespace evenkeel {
 namespace {
@@ -40,7 +39,7 @@ void write_source(JsonWriter& json, const PollRecord& record) {
       .field("took_seconds", record.asked ? std::optional(seconds_of(record.took)) : std::nullopt);
 }
 
-void write_polled(JsonWriter& json, const MetricsPoller* poller, const Signals& signals,
+void write_polled(JsonWriter& json, const BackendStatus* backend_status, const Signals& signals,
                   Instant now) {
   const SignalValues values = signals.values();
   json.begin_object()
@@ -52,21 +51,22 @@ void write_polled(JsonWriter& json, const MetricsPoller* poller, const Signals& 
       .field("gpu_memory_used_bytes", finite(values.gpu_memory_used_bytes))
       .field("gpu_memory_total_bytes", finite(values.gpu_memory_total_bytes))
       .key("engine");
-  const PollRecord record = poller == nullptr ? PollRecord{} : poller->record();
-  const bool silent = record.state == PollRecord::State::silent && record.reason.empty();
-  if (poller == nullptr || silent) {
+  const PollStatus* polled =
+      backend_status == nullptr || !backend_status->polled ? nullptr : &*backend_status->polled;
+  if (polled == nullptr ||
+      (polled->engine.state == PollRecord::State::silent && polled->engine.reason.empty())) {
     json.null();
   } else {
     json.begin_object();
-    write_source(json, record);
+    write_source(json, polled->engine);
     json.end_object();
   }
   json.key("gpu_exporter");
-  if (record.gpu == nullptr) {
+  if (polled == nullptr || !polled->gpu_exporter) {
     json.null();
   } else {
     json.begin_object();
-    write_source(json, *record.gpu);
+    write_source(json, *polled->gpu_exporter);
     json.end_object();
   }
   json.end_object();
@@ -82,9 +82,10 @@ void write_backend(JsonWriter& json, const RuntimeAccess& runtime,
   const BackendSpec& spec = backend.spec();
   const Load& load = backend.load();
   const Instant now = Clock::now();
-  const BackendStatus* backend_status =
-      runtime.backend_monitor == nullptr ? nullptr
-                                         : runtime.backend_monitor->find(pool.spec().name, spec.id);
+  const auto monitored = runtime.backend_monitor == nullptr
+                             ? std::make_shared<const MonitorSnapshot>()
+                             : runtime.backend_monitor->snapshot();
+  const BackendStatus* backend_status = monitored->find(pool.spec().name, spec.id);
 
   json.begin_object()
       .field("id", spec.id)
@@ -93,8 +94,8 @@ void write_backend(JsonWriter& json, const RuntimeAccess& runtime,
       .field("engine", backend_status == nullptr ? config.engine : backend_status->engine)
       .key("models")
       .begin_list();
-  const bool listed = backend_status != nullptr && !backend_status->models.empty();
-  for (const std::string& model : listed ? backend_status->models : config.models)
+  const bool listed = backend_status != nullptr && backend_status->models != nullptr;
+  for (const std::string& model : listed ? *backend_status->models : config.models)
     json.value(model);
   json.end_list().field("zone", spec.zone).key("labels").begin_object();
   for (const auto& [name, value] : spec.labels) json.field(name, value);
@@ -118,8 +119,7 @@ void write_backend(JsonWriter& json, const RuntimeAccess& runtime,
       .field("e2e_seconds", seconds_or_null(load.mean_total()))
       .end_object()
       .key("polled");
-  write_polled(json, backend_status == nullptr ? nullptr : backend_status->poller, load.signals(),
-               now);
+  write_polled(json, backend_status, load.signals(), now);
   json.end_object();
 }
 

@@ -56,9 +56,10 @@ BackendSnapshot RuntimeCollector::collect(const std::string& pool, const Backend
   for (int fault = 0; fault < fault_count; ++fault) {
     reading.errors[static_cast<std::size_t>(fault)] = load.errors_total(static_cast<Fault>(fault));
   }
-  const BackendStatus* backend_status = runtime_.backend_monitor == nullptr
-                                            ? nullptr
-                                            : runtime_.backend_monitor->find(pool, backend.id());
+  const auto monitored = runtime_.backend_monitor == nullptr
+                             ? std::make_shared<const MonitorSnapshot>()
+                             : runtime_.backend_monitor->snapshot();
+  const BackendStatus* backend_status = monitored->find(pool, backend.id());
   if (backend_status != nullptr && backend_status->health.state != HealthState::unchecked) {
     for (std::size_t result = 0; result < check_result_count; ++result) {
       reading.checks.emplace_back(to_string(static_cast<CheckResult>(result)),

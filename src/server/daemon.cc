@@ -24,6 +24,7 @@
 #include "evenkeel/net/dns_cache.h"
 #include "evenkeel/server/process_environment.h"
 #include "evenkeel/upstream/backend_monitor.h"
+#include "evenkeel/upstream/monitor_spec.h"
 #include "server/listener_set.h"
 #include "server/process_signals.h"
 #include "server/service_notifier.h"
@@ -172,6 +173,7 @@ class Daemon final : public Control {
   Task<void> watch_signals();
   Task<void> run_pool_maintenance();
   void tick_pools();
+  void update_backend_monitor();
   Task<void> apply_changes();
   Task<void> apply(Change& change);
   Task<void> reload(Change& change);
@@ -335,7 +337,7 @@ int Daemon::run() {
 
 /// The sockets listen already; who connects now is served when it is known who can answer.
 Task<void> Daemon::begin_serving() {
-  backend_monitor_.update(*config_, *pool_set_);
+  update_backend_monitor();
   co_await backend_monitor_.wait_for_first_results(loop_.read_clock() + max_initial_check_wait);
   if (shutting_down_) co_return;
   for (std::size_t i = 0; i < workers_.size(); ++i) {
@@ -556,6 +558,14 @@ Task<void> Daemon::apply_dns_update() {
   log::info("names have other addresses: " + summary());
 }
 
+void Daemon::update_backend_monitor() {
+  std::size_t max_client_connections = 0;
+  for (const ListenerConfig& listener : config_->listeners) {
+    max_client_connections += listener.limits.max_connections;
+  }
+  backend_monitor_.update(monitor_specs(*config_, *pool_set_), max_client_connections);
+}
+
 /// Every worker has the new plan, and its doors where there are any, when this is done.
 Task<void> Daemon::publish_to_workers(std::shared_ptr<const PoolSet> pool_set,
                                       std::vector<ListenerAssignment> assignments) {
@@ -568,7 +578,7 @@ Task<void> Daemon::publish_to_workers(std::shared_ptr<const PoolSet> pool_set,
   tick_pools();
   // Before anybody can pick them: what is new is closed until it has been checked, and that takes
   // no longer than a connection where it stands.
-  backend_monitor_.update(*config_, *pool_set_);
+  update_backend_monitor();
   co_await backend_monitor_.wait_for_first_results(loop_.read_clock() + max_new_backend_check_wait);
   struct Barrier {
     explicit Barrier(Loop& loop) : done(loop) {}

@@ -38,22 +38,6 @@ std::uint64_t connection_errors(const Load& load) {
 
 }  // namespace
 
-std::string_view to_string(CheckResult result) {
-  switch (result) {
-    case CheckResult::passed: return "passed";
-    case CheckResult::refused: return "refused";
-    case CheckResult::unreachable: return "unreachable";
-    case CheckResult::timeout: return "timeout";
-    case CheckResult::broken: return "broken";
-    case CheckResult::not_ready: return "not_ready";
-    case CheckResult::error: return "error";
-    case CheckResult::model_missing: return "model_missing";
-    case CheckResult::no_token: return "no_token";
-    case CheckResult::slow: return "slow";
-  }
-  return "error";
-}
-
 HealthChecker::HealthChecker(Loop& loop, std::uint64_t seed, HealthCheckSpec spec,
                              ServerAccess access, BackendPtr backend, bool serving,
                              OnChange on_change)
@@ -125,12 +109,13 @@ Task<void> HealthChecker::check() {
   last_check_ = loop_.read_clock();
   if (token && outcome.passed()) last_token_ = last_check_;
   record_.took = last_check_ - began;
-  if (!probe->models().empty()) record_.models = probe->models();
+  if (probe->models() != nullptr) record_.models = probe->models();
   track_idle_link(outcome.passed());
   if (outcome.passed() && fresh) backend_->connected();
   const bool busy =
       outcome.result == CheckResult::timeout && backend_->load().responses_total() != answers;
   apply_result(std::move(outcome), busy);
+  ++revision_;
 }
 
 /// Whether a check has to prove that the backend takes connections: a server that is about to leave

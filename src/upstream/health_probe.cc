@@ -231,6 +231,13 @@ std::string HealthProbe::health_path() const {
   return std::string(preset_.path);
 }
 
+/// Keeps the list that is there if it is the same: others share it.
+void HealthProbe::note_models(std::vector<std::string> models) {
+  if (models_ != nullptr && *models_ == models) return;
+  models_ = models.empty() ? nullptr
+                           : std::make_shared<const std::vector<std::string>>(std::move(models));
+}
+
 Task<Result<Fetched>> HealthProbe::get(std::string path) {
   const LinkPool::LinkChoice link_choice = std::exchange(link_choice_, LinkPool::LinkChoice::any);
   return client_.fetch({.path = std::move(path), .link_choice = link_choice}, deadline_);
@@ -260,7 +267,7 @@ Task<CheckOutcome> HealthProbe::check_models() {
     auto answered = co_await check_model(model);
     if (!answered.passed()) co_return answered;
   }
-  models_ = spec_.models;
+  note_models(spec_.models);
   co_return CheckOutcome{};
 }
 
@@ -275,12 +282,13 @@ Task<CheckOutcome> HealthProbe::list_models() {
   }
   auto listed = read_models(answer->body);
   if (!listed) co_return outcome(CheckResult::error, what + ": no list of models");
-  models_.assign(listed->begin(), listed->begin() + static_cast<std::ptrdiff_t>(
-                                                        std::min(listed->size(), max_models)));
-  for (const std::string& model : spec_.models) {
-    if (!lists_model(preset_.engine, *listed, model)) {
-      co_return outcome(CheckResult::model_missing, model_not_served(model));
-    }
+  const auto missing = std::ranges::find_if_not(spec_.models, [&](const std::string& model) {
+    return lists_model(preset_.engine, *listed, model);
+  });
+  if (listed->size() > max_models) listed->resize(max_models);
+  note_models(std::move(*listed));
+  if (missing != spec_.models.end()) {
+    co_return outcome(CheckResult::model_missing, model_not_served(*missing));
   }
   co_return CheckOutcome{};
 }
@@ -349,7 +357,7 @@ Task<CheckOutcome> HealthProbe::check_grpc() {
     auto ready = co_await call_ready(model);
     if (!ready.passed()) co_return ready;
   }
-  models_ = spec_.models;
+  note_models(spec_.models);
   co_return CheckOutcome{};
 }
 

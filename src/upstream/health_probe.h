@@ -45,7 +45,7 @@ class HealthProbe {
   /// There is a connection for the next check.
   bool has_idle_link() const { return client_.has_idle_link(); }
   /// As listed when it was last asked.
-  const std::vector<std::string>& models() const { return models_; }
+  const ModelList& models() const { return models_; }
 
  private:
   Task<CheckOutcome> check_http_or_grpc();
@@ -64,6 +64,7 @@ class HealthProbe {
   bool may_speak_grpc() const;
   std::string health_path() const;
   Task<Result<Fetched>> get(std::string path);
+  void note_models(std::vector<std::string> models);
 
   Loop& loop_;
   const HealthCheckSpec spec_;
@@ -75,7 +76,7 @@ class HealthProbe {
   LinkPool::LinkChoice link_choice_ = LinkPool::LinkChoice::any;  // of its first question
   bool may_sleep_ = true;     // it has not said yet that it knows nothing of sleep
   bool speaks_grpc_ = false;  // and nothing else, when it was last asked
-  std::vector<std::string> models_;
+  ModelList models_;
 };
 
 }  // namespace evenkeel

@@ -67,17 +67,6 @@ bool is_polled(const MetricsPollSpec& spec) {
   return polls_engine(spec) || !spec.config.gpu.empty();
 }
 
-std::string_view to_string(PollRecord::State state) {
-  switch (state) {
-    case PollRecord::State::waiting: return "waiting";
-    case PollRecord::State::fresh: return "fresh";
-    case PollRecord::State::failing: return "failing";
-    case PollRecord::State::resting: return "resting";
-    case PollRecord::State::silent: return "silent";
-  }
-  return "silent";
-}
-
 NameResolver literal_addresses_only() {
   return [](std::string host, std::uint16_t port) -> Task<Result<std::vector<Endpoint>>> {
     if (parse_ip(host)) return resolve(host, port);
@@ -142,7 +131,8 @@ class EngineSource final : public PolledSource {
 
 /// Brings together what engine and exporter say.
 struct MetricsPoller::State final : EngineSource::Observer, GpuObserver {
-  explicit State(BackendPtr polled) : backend(std::move(polled)) {}
+  State(MetricsPollSpec poll_spec, ServerAccess server_access, BackendPtr polled)
+      : spec(std::move(poll_spec)), access(std::move(server_access)), backend(std::move(polled)) {}
   ~State() {
     if (exporter != nullptr) exporter->remove(*this);
     backend->load().signals().forget();
@@ -154,7 +144,7 @@ struct MetricsPoller::State final : EngineSource::Observer, GpuObserver {
   void publish() {
     const EngineMetrics from_engine = engine ? engine->reading() : EngineMetrics{};
     EngineMetrics gpu;
-    if (exporter != nullptr) gpu = aggregate_gpus(exporter->gpus(), gpus);
+    if (exporter != nullptr) gpu = aggregate_gpus(exporter->gpus(), spec.gpus);
     const auto first_known = [](double a, double b) { return std::isnan(a) ? b : a; };
     const SignalValues values{
         .running = from_engine.running,
@@ -177,20 +167,19 @@ struct MetricsPoller::State final : EngineSource::Observer, GpuObserver {
                                       engine ? engine->in_flight_at_poll() : 0);
   }
 
-  BackendPtr backend;
-  std::vector<std::string> gpus;
+  const MetricsPollSpec spec;
+  const ServerAccess access;
+  const BackendPtr backend;
   std::shared_ptr<GpuExporter> exporter;
   std::optional<EngineSource> engine;
-  PollRecord record;      // where there is no engine to ask
-  PollRecord gpu_record;  // as it was told last
+  PollRecord unpolled{.state = PollRecord::State::silent};  // while there is no `engine`
 };
 
 MetricsPoller::MetricsPoller(Loop& loop, const MetricsPollSpec& spec, const ServerAccess& access,
                              BackendPtr backend, GpuExporters& exporters)
-    : state_(std::make_unique<State>(std::move(backend))) {
+    : state_(std::make_unique<State>(spec, access, std::move(backend))) {
   GpuExporters::State& shared = *exporters.state_;
   const MetricsConfig& config = spec.config;
-  state_->record.state = PollRecord::State::silent;
   if (polls_engine(spec)) {
     auto target = engine_scrape_target(spec, access, shared.trust_store);
     if (target) {
@@ -200,29 +189,38 @@ MetricsPoller::MetricsPoller(Loop& loop, const MetricsPollSpec& spec, const Serv
               .interval = config.interval, .timeout = config.timeout, .seed = shared.random()},
           metrics_dialect_of(spec.engine), state_->backend->load(), *state_);
     } else {
-      state_->record.reason = target.error().detail;
+      state_->unpolled.reason = target.error().detail;
     }
   }
   if (config.gpu.empty()) return;
-  state_->gpus = spec.gpus;
   state_->exporter = shared.at(config.gpu);
   if (state_->exporter != nullptr) state_->exporter->add(*state_, config);
 }
 
 MetricsPoller::~MetricsPoller() = default;
 
-PollRecord MetricsPoller::record() const {
-  PollRecord record = state_->engine ? state_->engine->record() : state_->record;
-  if (state_->exporter == nullptr) return record;
-  state_->gpu_record = state_->exporter->record();
-  record.gpu = &state_->gpu_record;
-  const bool fresh = record.gpu->state == PollRecord::State::fresh;
-  if (fresh && !aggregate_gpus(state_->exporter->gpus(), state_->gpus).any()) {
-    state_->gpu_record.state = PollRecord::State::failing;
-    state_->gpu_record.reason =
-        state_->gpus.empty() ? "it tells nothing of its GPUs" : "it tells of none of these GPUs";
+PollStatus MetricsPoller::status() const {
+  PollStatus status{.engine = state_->engine ? state_->engine->record() : state_->unpolled};
+  if (state_->exporter == nullptr) return status;
+  PollRecord& gpu = status.gpu_exporter.emplace(state_->exporter->record());
+  if (gpu.state == PollRecord::State::fresh &&
+      !aggregate_gpus(state_->exporter->gpus(), state_->spec.gpus).any()) {
+    gpu.state = PollRecord::State::failing;
+    gpu.reason = state_->spec.gpus.empty() ? "the exporter has no values for any GPU"
+                                           : "the exporter has no values for these GPUs";
   }
-  return record;
+  return status;
+}
+
+std::uint64_t MetricsPoller::revision() const {
+  return (state_->engine ? state_->engine->revision() : 0) +
+         (state_->exporter == nullptr ? 0 : state_->exporter->revision());
+}
+
+bool MetricsPoller::polls(const MetricsPollSpec& spec, const ServerAccess& access,
+                          const Backend& backend) const {
+  return spec == state_->spec && access == state_->access &&
+         &backend.load() == &state_->backend->load();
 }
 
 }  // namespace evenkeel

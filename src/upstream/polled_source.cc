@@ -30,6 +30,7 @@ void PolledSource::change(Duration interval, Duration timeout) {
   schedule_.set_interval(interval);
   timeout_ = timeout;
   record_.interval = schedule_.interval();
+  ++revision_;
 }
 
 Task<void> PolledSource::run() {
@@ -38,6 +39,7 @@ Task<void> PolledSource::run() {
     co_await loop_.sleep_until(due);
     const Instant began = loop_.now();
     if (resting()) {
+      if (record_.state != PollRecord::State::resting) ++revision_;
       record_.state = PollRecord::State::resting;
       record_.reason.clear();
     } else {
@@ -78,6 +80,7 @@ void PolledSource::succeed(const Scraped& scraped) {
   record_.reason.clear();
   record_.interval = schedule_.interval();
   ++record_.readings_total;
+  ++revision_;
   notify();
 }
 
@@ -86,6 +89,7 @@ void PolledSource::fail(std::string reason) {
   record_.state = PollRecord::State::failing;
   record_.reason = std::move(reason);
   ++record_.failures_total;
+  ++revision_;
 }
 
 }  // namespace evenkeel

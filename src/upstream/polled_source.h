@@ -28,6 +28,8 @@ class PolledSource : protected ScrapeObserver {
   PolledSource& operator=(const PolledSource&) = delete;
 
   const PollRecord& record() const { return record_; }
+  /// Differs from before whenever `record()` or the values do.
+  std::uint64_t revision() const { return revision_; }
   /// When values came last, be they forgotten or not.
   std::optional<Instant> last_success() const { return last_success_; }
 
@@ -68,6 +70,7 @@ class PolledSource : protected ScrapeObserver {
         : Timer([](Timer& self) {
             PolledSource& mine = static_cast<Forget&>(self).source;
             mine.forget();
+            ++mine.revision_;
             mine.notify();
           }),
           source(owner) {}
@@ -79,6 +82,7 @@ class PolledSource : protected ScrapeObserver {
   PollSchedule schedule_;
   Duration timeout_;
   PollRecord record_;
+  std::uint64_t revision_ = 0;
   std::optional<Instant> last_success_;
   Forget forget_{*this};
   Task<void> running_;

@@ -487,8 +487,8 @@ class Detection(Health):
         simulators = self.simulators("--engine", "vllm", "--model", "m", count=60)
         daemon = self.start_daemon(*simulators.addresses, limits=["--nofile=110"],
                                   pool={"engine": "auto", "health": {"interval": "1s"}})
-        daemon.wait_line("warning 110 descriptors are all that may be open; checks and readings of "
-                         "60 backends take up to 120")
+        daemon.wait_line("warning the limit of 110 open descriptors may be too low: health checks "
+                         "and polls of 60 backends take up to 120")
         for address in simulators.addresses:
             self.becomes(daemon, address, "up")
         self.eventually(lambda: daemon.descriptors() < 90, "descriptors that are let go")
@@ -501,13 +501,13 @@ class Detection(Health):
         _, hard = resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE)
         resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, (3, hard))
         try:
-            daemon.wait_line("error backends cannot be checked: no descriptor is left for it")
+            daemon.wait_line("error cannot check backends: out of descriptors or memory")
         finally:
             resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, (hard, hard))
         passed = self.checks(daemon, "passed")
         self.eventually(lambda: self.checks(daemon, "passed") > passed)
         self.assertEqual(self.state(daemon, backend), ("up", None))
-        self.assertEqual(sum("cannot be checked" in line for line in daemon.lines), 1)
+        self.assertEqual(sum("cannot check backends" in line for line in daemon.lines), 1)
 
 
 class Reloads(Health):

@@ -141,7 +141,7 @@ TEST_F(HealthChecks, AskForTheModelsOfThePool) {
   spec.config.model = ModelCheck::required;
   check(server.endpoint(), spec);
   ASSERT_TRUE(settles(CheckResult::passed));
-  EXPECT_THAT(checker->record().models, ElementsAre("a"));
+  EXPECT_THAT(*checker->record().models, ElementsAre("a"));
   checker.reset();
 
   spec.models = {"a", "b"};
@@ -336,7 +336,7 @@ TEST_F(HealthChecks, ListNoMoreModelsThanPeopleRead) {
   spec.config.model = ModelCheck::required;
   check(server.endpoint(), spec);
   ASSERT_TRUE(settles(CheckResult::passed));
-  EXPECT_EQ(checker->record().models.size(), 1000u);
+  EXPECT_EQ(checker->record().models->size(), 1000u);
 }
 
 TEST_F(HealthChecks, ThatComeOftenAreOverANewConnectionTooWhenRequestsFail) {

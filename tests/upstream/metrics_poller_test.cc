@@ -152,7 +152,7 @@ struct Polling {
     return until([&] { return values().running == running; });
   }
   bool until_failing() {
-    return until([&] { return poller->record().state == PollRecord::State::failing; });
+    return until([&] { return poller->status().engine.state == PollRecord::State::failing; });
   }
 
   Loop& loop;
@@ -176,8 +176,8 @@ TEST(MetricsPoller, PublishesWhatTheEngineSays) {
   EXPECT_EQ(polling.values().kv_cache_ratio, 0.5);
   EXPECT_TRUE(std::isnan(polling.values().gpu_memory_used_bytes)) << "vLLM does not say";
   EXPECT_EQ(server.asked().back(), "/metrics");
-  EXPECT_EQ(polling.poller->record().state, PollRecord::State::fresh);
-  EXPECT_TRUE(polling.poller->record().reason.empty());
+  EXPECT_EQ(polling.poller->status().engine.state, PollRecord::State::fresh);
+  EXPECT_TRUE(polling.poller->status().engine.reason.empty());
   EXPECT_LT(*polling.age(), patience);
 }
 
@@ -207,7 +207,7 @@ TEST(MetricsPoller, AsksVllmForAllWhereItAnswersWithNothing) {
 
   EXPECT_TRUE(server.asked().front().starts_with("/metrics/?name"));
   for (std::size_t i = 1; i < server.asked().size(); ++i) EXPECT_EQ(server.asked()[i], "/metrics");
-  EXPECT_EQ(polling.poller->record().failures_total, 0u);
+  EXPECT_EQ(polling.poller->status().engine.failures_total, 0u);
 }
 
 TEST(MetricsPoller, ReadsOnOverOneConnection) {
@@ -233,7 +233,7 @@ TEST(MetricsPoller, DoesNotMindAConnectionThatItsServerClosed) {
   server.body = vllm_saying(2, 0, 0);
 
   ASSERT_TRUE(polling.until_running(2));
-  EXPECT_EQ(polling.poller->record().failures_total, 0u);
+  EXPECT_EQ(polling.poller->status().engine.failures_total, 0u);
 }
 
 TEST(MetricsPoller, ReadsAnAnswerThatEndsWithItsConnection) {
@@ -250,7 +250,7 @@ TEST(MetricsPoller, ReadsAnAnswerThatEndsWithItsConnection) {
   spec.config.path = "/metrics";
   Polling polling(loop, spec, server.endpoint());
 
-  ASSERT_TRUE(polling.until_running(4)) << polling.poller->record().reason;
+  ASSERT_TRUE(polling.until_running(4)) << polling.poller->status().engine.reason;
 }
 
 TEST(MetricsPoller, DoesNotBelieveAnAnswerThatEndsInTheMiddleOfALine) {
@@ -259,9 +259,9 @@ TEST(MetricsPoller, DoesNotBelieveAnAnswerThatEndsInTheMiddleOfALine) {
                        "HTTP/1.0 200 OK\r\n\r\nvllm:num_requests_running{engine=\"0\"} 30\n"
                        "vllm:num_requests_waiting{en");
   Polling polling(loop, ask("vllm"), server.endpoint());
-  ASSERT_TRUE(polling.until([&] { return polling.poller->record().failures_total > 0; }));
-  EXPECT_EQ(polling.poller->record().reason, "its exposition is cut short");
-  EXPECT_EQ(polling.poller->record().readings_total, 0u);
+  ASSERT_TRUE(polling.until([&] { return polling.poller->status().engine.failures_total > 0; }));
+  EXPECT_EQ(polling.poller->status().engine.reason, "its exposition is cut short");
+  EXPECT_EQ(polling.poller->status().engine.readings_total, 0u);
 }
 
 TEST(MetricsPoller, AsksVllmForAllWhereTheShortQuestionLeadsElsewhere) {
@@ -353,7 +353,7 @@ TEST(MetricsPoller, ForgetsWhatItCannotReadAgainAndItsAgeGoesOn) {
   server.hangs = true;
   ASSERT_TRUE(polling.until_failing());
   EXPECT_EQ(polling.values().running, 4) << "good for a while";
-  EXPECT_EQ(polling.poller->record().reason, "no answer in time");
+  EXPECT_EQ(polling.poller->status().engine.reason, "no answer in time");
   ASSERT_TRUE(polling.until([&] { return std::isnan(polling.values().running); }));
 
   EXPECT_GE(*polling.age(), 1900ms);
@@ -383,15 +383,17 @@ TEST(MetricsPoller, SaysWhyItReadNothing) {
   Polling polling(loop, ask("vllm"), server.endpoint());
 
   ASSERT_TRUE(polling.until_failing());
-  EXPECT_EQ(polling.poller->record().reason, "nothing in it is known to be of its load");
+  EXPECT_EQ(polling.poller->status().engine.reason, "nothing in it is known to be of its load");
   EXPECT_FALSE(polling.age().has_value());
 
   server.status = 501;
-  ASSERT_TRUE(polling.until([&] { return polling.poller->record().reason == "it answers 501"; }));
+  ASSERT_TRUE(
+      polling.until([&] { return polling.poller->status().engine.reason == "it answers 501"; }));
 
   Polling other(loop, ask("sglang"), server.endpoint());
   ASSERT_TRUE(other.until_failing());
-  EXPECT_EQ(other.poller->record().reason, "it answers 501: it has none without --enable-metrics");
+  EXPECT_EQ(other.poller->status().engine.reason,
+            "it answers 501: it has none without --enable-metrics");
 }
 
 TEST(MetricsPoller, DoesNotBelieveHalfAnAnswer) {
@@ -401,7 +403,7 @@ TEST(MetricsPoller, DoesNotBelieveHalfAnAnswer) {
   Polling polling(loop, ask("vllm"), server.endpoint());
 
   ASSERT_TRUE(polling.until_failing());
-  EXPECT_EQ(polling.poller->record().reason, "its exposition is cut short");
+  EXPECT_EQ(polling.poller->status().engine.reason, "its exposition is cut short");
   EXPECT_FALSE(polling.age().has_value());
 
   server.body += "# EOF\n";
@@ -443,8 +445,8 @@ TEST(MetricsPoller, PausesWhileAnIdleModelSleeps) {
   Loop loop;
   ExpositionServer server(loop, "llamacpp:requests_processing 1\nllamacpp:requests_deferred 0\n");
   Polling polling(loop, ask("llamacpp"), server.endpoint());
-  ASSERT_TRUE(
-      polling.until([&] { return polling.poller->record().state == PollRecord::State::resting; }));
+  ASSERT_TRUE(polling.until(
+      [&] { return polling.poller->status().engine.state == PollRecord::State::resting; }));
   EXPECT_TRUE(server.asked().empty());
 
   ASSERT_TRUE(polling.backend->try_acquire(loop.now()));
@@ -454,8 +456,8 @@ TEST(MetricsPoller, PausesWhileAnIdleModelSleeps) {
   ASSERT_TRUE(polling.until([&] { return server.asked().size() >= asked + 2; }))
       << "others keep it awake";
   server.body = "llamacpp:requests_processing 0\nllamacpp:requests_deferred 0\n";
-  ASSERT_TRUE(
-      polling.until([&] { return polling.poller->record().state == PollRecord::State::resting; }));
+  ASSERT_TRUE(polling.until(
+      [&] { return polling.poller->status().engine.state == PollRecord::State::resting; }));
 }
 
 TEST(MetricsPollSpec, IsPolledOnlyWithASource) {
@@ -521,8 +523,8 @@ TEST(GpuExporter, IsPolledOnceForAllBackends) {
   EXPECT_DOUBLE_EQ(other.values().gpu_utilization_ratio, 0.03);
   EXPECT_EQ(other.values().gpu_memory_used_bytes, 10 * mebibyte);
   EXPECT_EQ(exporter.connections(), 1u);
-  ASSERT_NE(one.poller->record().gpu, nullptr);
-  EXPECT_EQ(one.poller->record().gpu->state, PollRecord::State::fresh);
+  ASSERT_TRUE(one.poller->status().gpu_exporter);
+  EXPECT_EQ(one.poller->status().gpu_exporter->state, PollRecord::State::fresh);
 
   one.poller.reset();
   exporter.body = "DCGM_FI_DEV_GPU_UTIL{gpu=\"1\",UUID=\"GPU-b\",hostname=\"n\"} 50\n";
@@ -539,9 +541,10 @@ TEST(GpuExporter, ReportsMissingGpus) {
   Polling polling(loop, spec, closed_endpoint());
 
   ASSERT_TRUE(polling.until(
-      [&] { return polling.poller->record().gpu->state == PollRecord::State::failing; }));
+      [&] { return polling.poller->status().gpu_exporter->state == PollRecord::State::failing; }));
 
-  EXPECT_EQ(polling.poller->record().gpu->reason, "it tells of none of these GPUs");
+  EXPECT_EQ(polling.poller->status().gpu_exporter->reason,
+            "the exporter has no values for these GPUs");
 }
 
 TEST(GpuExporter, IsForgottenWithoutTheEngine) {
@@ -560,8 +563,8 @@ TEST(GpuExporter, IsForgottenWithoutTheEngine) {
   ASSERT_TRUE(polling.until([&] { return std::isnan(polling.values().gpu_memory_used_bytes); }));
 
   EXPECT_EQ(polling.values().running, 4);
-  EXPECT_EQ(polling.poller->record().state, PollRecord::State::fresh);
-  EXPECT_EQ(polling.poller->record().gpu->state, PollRecord::State::failing);
+  EXPECT_EQ(polling.poller->status().engine.state, PollRecord::State::fresh);
+  EXPECT_EQ(polling.poller->status().gpu_exporter->state, PollRecord::State::failing);
 }
 
 TEST(GpuExporter, IsEnoughByItself) {
@@ -575,7 +578,7 @@ TEST(GpuExporter, IsEnoughByItself) {
       polling.until([&] { return polling.values().gpu_memory_used_bytes == 80 * mebibyte; }));
 
   EXPECT_TRUE(polling.age().has_value());
-  EXPECT_EQ(polling.poller->record().state, PollRecord::State::silent);
+  EXPECT_EQ(polling.poller->status().engine.state, PollRecord::State::silent);
 }
 
 }  // namespace

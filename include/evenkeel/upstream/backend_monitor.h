@@ -1,80 +1,76 @@
-// Keeps watch over every backend: whether it can serve, what it runs, how busy it is.
+// Monitors every backend: whether it can serve, which engine it runs, how busy it is.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "evenkeel/base/loop.h"
 #include "evenkeel/base/rng.h"
 #include "evenkeel/base/task.h"
-#include "evenkeel/config/config.h"
-#include "evenkeel/upstream/health_checker.h"
+#include "evenkeel/upstream/backend_status.h"
 #include "evenkeel/upstream/metrics_poller.h"
-#include "evenkeel/upstream/pool_set.h"
+#include "evenkeel/upstream/monitor_spec.h"
 
 namespace evenkeel {
 
-/// What is known of one backend.
-struct BackendStatus {
-  std::string pool;
-  std::string backend;  ///< its id
-  std::string engine;   ///< of the file; of `auto`, what was detected, "auto" until then
-  std::vector<std::string> models;  ///< that it says it serves; empty: unknown
-  HealthRecord health;
-  const MetricsPoller* poller = nullptr;  ///< null: nobody reads its metrics
-};
+class DescriptorBudget;
+class MonitoredBackend;
 
-/// Asks all backends of all pools, on the control loop, and tells their `Load`s. None is asked two
-/// things of a kind at a time; none waits for another.
+/// Detects, checks and polls all backends from the control loop, and writes what it finds into
+/// their `Load`s. Backends are independent: a slow one delays no other.
 ///
-/// Thread: the control loop's.
+/// Thread: the control loop's, except `snapshot`.
 class BackendMonitor {
  public:
-  /// `resolve`: where GPU exporters are that are given by name.
+  /// `resolve`: looks up GPU exporters that the file gives by name.
   BackendMonitor(Loop& loop, std::uint64_t seed, NameResolver resolve = literal_addresses_only());
   BackendMonitor(const BackendMonitor&) = delete;
   BackendMonitor& operator=(const BackendMonitor&) = delete;
   ~BackendMonitor();
 
-  /// Watches the backends of this fleet from now on, which was built from this configuration: at
-  /// the start, and after every change. Those that are as they were go on undisturbed; those that
-  /// are new get no requests until their first check; those that are gone are forgotten.
-  void update(const Config& config, const PoolSet& pool_set);
+  /// Monitors these backends from now on: at the start, and after every change. A backend with the
+  /// same pool and id goes on undisturbed where its spec is the same; a new one stays out of
+  /// rotation until its first check; one that is gone is forgotten.
+  /// `max_client_connections`: over all listeners; 0: unlimited.
+  void update(std::vector<MonitorSpec> specs, std::size_t max_client_connections);
 
-  /// Until every backend has had its first result, or the deadline.
+  /// Until every backend has had its first result, or until the deadline.
   Task<void> wait_for_first_results(Instant deadline);
 
-  /// Null: there is none. Valid until the next call of `find` for the same, or of `follow`.
-  const BackendStatus* find(std::string_view pool, std::string_view backend) const;
+  /// What is known of all backends. A change of state or engine is in it within one turn of the
+  /// loop, all else within `publish_interval`. Never null. Thread: any.
+  std::shared_ptr<const MonitorSnapshot> snapshot() const;
+
+  static constexpr Duration publish_interval = std::chrono::milliseconds(100);
 
  private:
-  class MonitoredBackend;  // where one backend is watched from
-  using Key = std::pair<std::string, std::string>;
-  struct Less {
-    using is_transparent = void;
-    using Views = std::pair<std::string_view, std::string_view>;
-    bool operator()(const Views& a, const Views& b) const { return a < b; }
+  struct Entry {
+    std::unique_ptr<MonitoredBackend> backend;
+    MonitorSnapshot::Entry status;  // as published last; null: not yet
+    std::uint64_t revision = 0;     // of `backend` when `status` was made
   };
+  using Key = std::pair<std::string, std::string>;  // pool and backend
 
   Task<void> run();
-  void check_descriptor_budget(const Config& config, const PoolSet& pool_set);
-  void warn_if_blocked_locally(std::uint64_t blocked_locally);
+  bool all_have_first_result() const;
+  void publish_changes();
 
   Loop& loop_;
   Rng rng_;
   GpuExporters exporters_;
-  std::map<Key, std::unique_ptr<MonitoredBackend>, Less> backends_;  // by pool and backend
-  Signal first_result_;  // one more has had its first result
-  bool keeps_links_ = true;
-  std::size_t reported_descriptor_need_ =
-      0;  // descriptors, when it was last looked at whether there are enough
-  std::uint64_t blocked_locally_ = 0;  // questions, when they were last looked at
-  Instant next_warning_{};
+  std::map<Key, Entry> entries_;
+  std::unique_ptr<DescriptorBudget> descriptor_budget_;
+  Signal first_result_;
+  Signal status_changed_;
+  bool membership_changed_ = false;
+  mutable std::mutex mutex_;  // of `snapshot_`
+  std::shared_ptr<const MonitorSnapshot> snapshot_ = std::make_shared<MonitorSnapshot>();
   Task<void> run_;
 };
 

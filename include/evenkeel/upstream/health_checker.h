@@ -2,14 +2,10 @@
 // answers whether it gets requests.
 #pragma once
 
-#include <array>
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "evenkeel/balance/backend.h"
@@ -18,47 +14,9 @@
 #include "evenkeel/base/task.h"
 #include "evenkeel/config/config.h"
 #include "evenkeel/upstream/backend_client.h"
+#include "evenkeel/upstream/health_record.h"
 
 namespace evenkeel {
-
-/// How one check ended.
-enum class CheckResult : std::uint8_t {
-  passed,
-  refused,        ///< nobody listens there
-  unreachable,    ///< no connection, or no TLS, in time
-  timeout,        ///< connected, and no whole answer in time
-  broken,         ///< the connection ended, or what came was no answer
-  not_ready,      ///< it answers, and says that it cannot serve
-  error,          ///< any other answer that is not the one of a server that can serve
-  model_missing,  ///< it does not serve a model that it should
-  no_token,       ///< it lists the model, and the model does not answer
-  slow,           ///< it passed, but took longer than its limit
-};
-
-inline constexpr std::size_t check_result_count = static_cast<std::size_t>(CheckResult::slow) + 1;
-
-/// The stable word of a result, such as "model_missing".
-std::string_view to_string(CheckResult result);
-
-enum class HealthState : std::uint8_t {
-  unchecked,  ///< nobody asks: what counts is whether it can be connected
-  starting,   ///< was not seen ready yet: nothing is known, nobody listens yet, or it is loading
-  up,
-  down,
-};
-
-/// What the checks of a backend have found.
-struct HealthRecord {
-  HealthState state = HealthState::unchecked;
-  std::chrono::system_clock::time_point since;  ///< when it entered that state
-  std::string reason;                           ///< for people: why it is not up; empty if it is
-  std::optional<CheckResult> last;              ///< of the last check
-  Duration took{};                              ///< of the last check
-  std::array<std::uint64_t, check_result_count> checks{};  ///< by result
-  std::uint64_t blocked_locally =
-      0;  ///< checks that could not be made, for want of something of ours
-  std::vector<std::string> models;  ///< that it listed when it was last asked; empty: never asked
-};
 
 /// What is asked of a server, and what its answers have to be.
 struct HealthCheckSpec {
@@ -117,6 +75,8 @@ class HealthChecker {
   void check_triggers();
 
   const HealthRecord& record() const { return record_; }
+  /// Differs from before whenever `record()` does.
+  std::uint64_t revision() const { return revision_; }
 
  private:
   Task<void> run();
@@ -136,6 +96,7 @@ class HealthChecker {
   std::unique_ptr<RiseFallCounter> rise_fall_;
   OnChange on_change_;
   HealthRecord record_;
+  std::uint64_t revision_ = 0;
   bool reported_ = false;  // of the first state
   bool jittered_ = false;  // a second check was put somewhere within the interval
   bool checking_ = false;

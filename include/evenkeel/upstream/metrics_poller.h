@@ -5,19 +5,17 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "evenkeel/balance/backend.h"
-#include "evenkeel/base/clock.h"
 #include "evenkeel/base/loop.h"
 #include "evenkeel/base/result.h"
 #include "evenkeel/base/task.h"
 #include "evenkeel/config/config.h"
 #include "evenkeel/net/endpoint.h"
 #include "evenkeel/upstream/backend_client.h"
+#include "evenkeel/upstream/poll_record.h"
 
 namespace evenkeel {
 
@@ -33,30 +31,6 @@ struct MetricsPollSpec {
 
 /// Whether there is anything to ask such a server, or its GPU exporter.
 bool is_polled(const MetricsPollSpec& spec);
-
-/// How one round of reading ended, for people.
-struct PollRecord {
-  enum class State : std::uint8_t {
-    waiting,  ///< nothing was read yet
-    fresh,    ///< the last reading brought values
-    failing,  ///< it did not: see `reason`
-    resting,  ///< not asked: asking would wake its model, which has nothing to do (llama.cpp)
-    silent,   ///< there is nothing to ask: no engine's metrics, or none that say anything
-  };
-  State state = State::waiting;
-  std::string reason;                ///< why the last reading brought nothing; empty if it did
-  std::optional<Instant> asked;      ///< when it was last asked
-  Duration took{};                   ///< from the question to the answer's last byte
-  Duration interval{};               ///< as it is now: stretched where the engine is slow to answer
-  std::uint64_t readings_total = 0;  ///< that brought values
-  std::uint64_t failures_total = 0;
-  /// The same of the GPU exporter, where there is one; null: none. Failing also where it tells of
-  /// none of the backend's GPUs. Valid until the next record of the same poller.
-  const PollRecord* gpu = nullptr;
-};
-
-/// The stable word of a state, such as "failing".
-std::string_view to_string(PollRecord::State state);
 
 /// How a name becomes addresses without keeping the loop waiting.
 using NameResolver =
@@ -98,7 +72,11 @@ class MetricsPoller {
   MetricsPoller& operator=(const MetricsPoller&) = delete;
   ~MetricsPoller();
 
-  PollRecord record() const;
+  PollStatus status() const;
+  /// Differs from before whenever `status()` does.
+  std::uint64_t revision() const;
+  /// A poller of this spec would do what this one does.
+  bool polls(const MetricsPollSpec& spec, const ServerAccess& access, const Backend& backend) const;
 
  private:
   struct State;

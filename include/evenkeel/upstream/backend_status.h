@@ -1,0 +1,42 @@
+// What the backend monitor knows of every backend, as values that any thread may read.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "evenkeel/upstream/health_record.h"
+#include "evenkeel/upstream/poll_record.h"
+
+namespace evenkeel {
+
+struct BackendStatus {
+  std::string pool;
+  std::string backend;  ///< its id
+  std::string engine;   ///< the file's; with `engine: auto` the detected one, "auto" until then
+  ModelList models;     ///< the models that the server lists; null: unknown
+  HealthRecord health;
+  std::optional<PollStatus> polled;  ///< nothing: its metrics are not polled
+};
+
+/// All backends at one moment. Immutable. Thread: any.
+class MonitorSnapshot {
+ public:
+  using Entry = std::shared_ptr<const BackendStatus>;
+
+  MonitorSnapshot() = default;
+  /// REQUIRES: `backends` is sorted by pool, then by id; no entry is null.
+  explicit MonitorSnapshot(std::vector<Entry> backends) : backends_(std::move(backends)) {}
+
+  /// Null: no such backend is monitored. Valid as long as the snapshot.
+  const BackendStatus* find(std::string_view pool, std::string_view backend) const;
+  /// Sorted by pool, then by id.
+  const std::vector<Entry>& backends() const { return backends_; }
+
+ private:
+  std::vector<Entry> backends_;
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,27 @@
+// What the backend monitor is to do for one backend.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "evenkeel/balance/backend.h"
+#include "evenkeel/config/config.h"
+#include "evenkeel/upstream/backend_client.h"
+#include "evenkeel/upstream/health_checker.h"
+#include "evenkeel/upstream/metrics_poller.h"
+#include "evenkeel/upstream/pool_set.h"
+
+namespace evenkeel {
+
+struct MonitorSpec {
+  std::string pool;
+  BackendPtr backend;
+  HealthCheckSpec health;  ///< `engine` as the file has it
+  MetricsPollSpec metrics;
+  ServerAccess access;
+};
+
+/// One for each backend of `pool_set`. REQUIRES: `pool_set` was built from `config`.
+std::vector<MonitorSpec> monitor_specs(const Config& config, const PoolSet& pool_set);
+
+}  // namespace evenkeel

@@ -1,0 +1,49 @@
+#include "upstream/descriptor_budget.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "evenkeel/base/log.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr Duration warning_interval = std::chrono::minutes(1);
+
+std::size_t descriptor_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return std::numeric_limits<std::size_t>::max();
+  return limit.rlim_cur;
+}
+
+}  // namespace
+
+bool DescriptorBudget::may_keep_links(std::size_t backends, std::size_t max_client_connections) {
+  const std::size_t limit = descriptor_limit();
+  const std::size_t for_monitoring = 2 * backends;
+  const std::size_t for_requests = std::max(backends, 2 * max_client_connections);
+  const std::size_t need = for_monitoring + for_requests;
+  if (need > limit && need != reported_need_) {
+    log::warning(fmt::format(
+        "the limit of {} open descriptors may be too low: health checks and polls of {} backends "
+        "take up to {}, every request takes two; raise it (ulimit -n, LimitNOFILE=)",
+        limit, backends, for_monitoring));
+  }
+  reported_need_ = need;
+  return for_monitoring <= limit / 4;
+}
+
+void DescriptorBudget::note_blocked(std::uint64_t blocked_locally, Instant now) {
+  const bool more = blocked_locally > std::exchange(blocked_locally_, blocked_locally);
+  if (!more || now < next_warning_) return;
+  next_warning_ = now + warning_interval;
+  log::error(fmt::format(
+      "cannot check backends: out of descriptors or memory; at most {} descriptors may be open",
+      descriptor_limit()));
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,41 @@
+#include "evenkeel/upstream/monitor_spec.h"
+
+#include <cstddef>
+
+namespace evenkeel {
+namespace {
+
+MonitorSpec spec_of(const PoolConfig& pool, const PoolSet::PoolEntry& pool_entry,
+                    std::size_t index) {
+  const PoolSet::ResolvedBackend& resolved = pool_entry.backends[index];
+  return {.pool = pool.name,
+          .backend = pool_entry.state->backends()[index],
+          .health = {.config = pool.health,
+                     .engine = pool.engine,
+                     .models = pool.models,
+                     .protocol = pool.protocol,
+                     .engine_is_auto = pool.engine == "auto"},
+          .metrics = {.config = pool.metrics,
+                      .engine = pool.engine,
+                      .url = resolved.config.metrics,
+                      .gpus = resolved.config.gpus},
+          .access = {.addresses = resolved.addresses,
+                     .authority = to_string(resolved.config.address),
+                     .authorization = resolved.authorization,
+                     .links = link_options_of(pool, resolved.config, pool_entry.tls)}};
+}
+
+}  // namespace
+
+std::vector<MonitorSpec> monitor_specs(const Config& config, const PoolSet& pool_set) {
+  std::vector<MonitorSpec> specs;
+  for (std::size_t i = 0; i < config.pools.size(); ++i) {
+    const PoolSet::PoolEntry& pool_entry = pool_set.pools()[i];
+    for (std::size_t j = 0; j < pool_entry.backends.size(); ++j) {
+      specs.push_back(spec_of(config.pools[i], pool_entry, j));
+    }
+  }
+  return specs;
+}
+
+}  // namespace evenkeel

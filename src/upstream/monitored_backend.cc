@@ -1,0 +1,184 @@
+#include "upstream/monitored_backend.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "evenkeel/base/log.h"
+
+namespace evenkeel {
+namespace {
+
+bool detects_engine(const MonitorSpec& spec) { return spec.health.engine == "auto"; }
+
+DetectionSpec detection_spec(const MonitorSpec& spec) {
+  return {.interval = spec.health.config.interval,
+          .timeout = spec.health.config.timeout,
+          .may_be_grpc = spec.health.protocol == BackendProtocol::http2};
+}
+
+log::Level log_level(HealthState state, bool is_first_result) {
+  if (state == HealthState::down) return log::Level::warning;
+  return state == HealthState::up && is_first_result ? log::Level::debug : log::Level::info;
+}
+
+}  // namespace
+
+MonitoredBackend::MonitoredBackend(Loop& loop, std::uint64_t seed, MonitorSpec spec,
+                                   GpuExporters& exporters, std::function<void()> on_change)
+    : loop_(loop),
+      rng_(seed),
+      spec_(std::move(spec)),
+      exporters_(exporters),
+      on_change_(std::move(on_change)) {
+  unchecked_record_.since = std::chrono::system_clock::now();
+  apply(false);
+  if (detects_engine(spec_)) start_detection();
+}
+
+void MonitoredBackend::update(MonitorSpec spec) {
+  const bool same_engine = spec.health.engine == spec_.health.engine;
+  spec_ = std::move(spec);
+  ++own_revision_;
+  if (!same_engine && detection_) {
+    own_revision_ += detection_->revision();
+    detection_.reset();
+  }
+  apply(in_rotation());
+  if (!detects_engine(spec_)) return;
+  if (detection_) {
+    detection_->update(detection_spec(spec_), spec_.access);
+  } else {
+    start_detection();
+  }
+}
+
+void MonitoredBackend::start_detection() {
+  EngineDetection::Observer& observer = *this;
+  detection_.emplace(loop_, rng_(), fmt::format("pool {}: {}", spec_.pool, spec_.backend->id()),
+                     detection_spec(spec_), spec_.access, observer);
+  detection_->start();
+}
+
+std::uint64_t MonitoredBackend::blocked_locally() const {
+  return (detection_ ? detection_->blocked_locally() : 0) +
+         (checker_ == nullptr ? 0 : checker_->record().blocked_locally);
+}
+
+BackendStatus MonitoredBackend::status() const {
+  BackendStatus status{.pool = spec_.pool,
+                       .backend = spec_.backend->id(),
+                       .engine = spec_.health.engine,
+                       .health = checker_ == nullptr ? unchecked_record_ : checker_->record()};
+  if (identity() != nullptr) status.engine = identity()->engine;
+  status.models = status.health.models;
+  if (status.models == nullptr && detection_) status.models = detection_->models();
+  if (poller_ != nullptr) status.polled = poller_->status();
+  return status;
+}
+
+std::uint64_t MonitoredBackend::revision() const {
+  return own_revision_ + (detection_ ? detection_->revision() : 0) +
+         (checker_ == nullptr ? 0 : checker_->revision()) +
+         (poller_ == nullptr ? 0 : poller_->revision());
+}
+
+const EngineIdentity* MonitoredBackend::identity() const {
+  return detection_ && detection_->identity() ? &*detection_->identity() : nullptr;
+}
+
+/// Health does not keep the backend out of rotation.
+bool MonitoredBackend::in_rotation() const {
+  const Load& load = spec_.backend->load();
+  return !load.is_out(OutOfRotation::starting) && !load.is_out(OutOfRotation::unhealthy);
+}
+
+bool MonitoredBackend::is_serving() const {
+  return checker_ == nullptr || checker_->record().state == HealthState::up;
+}
+
+void MonitoredBackend::on_engine_unknown(std::string reason) {
+  if (checker_ != nullptr || unchecked_record_.state != HealthState::starting) return;
+  unchecked_record_.reason = std::move(reason);
+  report_first_result();
+}
+
+/// `serving`: the backend is in rotation, and stays so until a check fails.
+void MonitoredBackend::apply(bool serving) {
+  apply_health_spec(serving);
+  apply_metrics_spec();
+}
+
+void MonitoredBackend::apply_health_spec(bool serving) {
+  HealthCheckSpec target = spec_.health;
+  if (identity() != nullptr) {
+    target.engine = identity()->engine;
+    target.kserve = identity()->kserve;
+  }
+  if (resolved_check_kind(target) == HealthCheckKind::off) return stop_checks(serving);
+  if (checker_ != nullptr) {
+    checker_->update(std::move(target), spec_.access, spec_.backend);
+    return;
+  }
+  ++own_revision_;
+  checker_ = std::make_unique<HealthChecker>(
+      loop_, rng_(), std::move(target), spec_.access, spec_.backend, serving,
+      [this](const HealthRecord& record) { on_health_changed(record); });
+}
+
+/// Without checks the backend is in rotation, unless detection has yet to say how to check it.
+void MonitoredBackend::stop_checks(bool serving) {
+  if (checker_ != nullptr) {
+    own_revision_ += checker_->revision();
+    unchecked_record_ = checker_->record();
+    checker_.reset();
+  }
+  ++own_revision_;
+  HealthRecord& record = unchecked_record_;
+  const bool awaits_detection = detects_engine(spec_) && identity() == nullptr &&
+                                spec_.health.config.check != HealthCheckKind::off;
+  if (awaits_detection && !serving) {
+    record.state = HealthState::starting;
+    record.reason = "the engine is not detected yet";
+    spec_.backend->load().take_out(OutOfRotation::starting);
+    return;
+  }
+  if (record.state != HealthState::unchecked) record.since = std::chrono::system_clock::now();
+  record.state = HealthState::unchecked;
+  record.reason.clear();
+  spec_.backend->put_back(OutOfRotation::starting);
+  spec_.backend->put_back(OutOfRotation::unhealthy);
+  report_first_result();
+}
+
+/// Keeps the poller if nothing changes for it.
+void MonitoredBackend::apply_metrics_spec() {
+  MetricsPollSpec target = spec_.metrics;
+  if (identity() != nullptr) target.engine = identity()->engine;
+  if (poller_ != nullptr && poller_->polls(target, spec_.access, *spec_.backend)) return;
+  ++own_revision_;
+  if (poller_ != nullptr) own_revision_ += poller_->revision();
+  poller_.reset();  // before the next one starts: it withdraws the values that it published
+  if (!is_polled(target)) return;
+  poller_ = std::make_unique<MetricsPoller>(loop_, target, spec_.access, spec_.backend, exporters_);
+}
+
+void MonitoredBackend::on_health_changed(const HealthRecord& record) {
+  log::write(
+      log_level(record.state, !first_result_),
+      fmt::format("pool {}: {} is {}{}{}", spec_.pool, spec_.backend->id(), to_string(record.state),
+                  record.reason.empty() ? "" : ": ", record.reason));
+  // Another server may come back in its place.
+  const bool detects_again =
+      first_result_ && detection_ && (detection_->running() || record.state != HealthState::up);
+  if (detects_again) detection_->start();
+  report_first_result();
+}
+
+void MonitoredBackend::report_first_result() {
+  first_result_ = true;
+  ++own_revision_;
+  on_change_();
+}
+
+}  // namespace evenkeel

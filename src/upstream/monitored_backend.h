@@ -1,0 +1,77 @@
+// Everything that the control loop does for one backend: detection, health checks, polling.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "evenkeel/base/loop.h"
+#include "evenkeel/base/rng.h"
+#include "evenkeel/upstream/backend_status.h"
+#include "evenkeel/upstream/health_checker.h"
+#include "evenkeel/upstream/metrics_poller.h"
+#include "evenkeel/upstream/monitor_spec.h"
+#include "upstream/engine_detection.h"
+
+namespace evenkeel {
+
+/// Ties the three together: what detection finds decides how the checks and polls are made, and a
+/// backend that goes down is detected again.
+///
+/// Thread: the loop's.
+class MonitoredBackend final : EngineDetection::Observer {
+ public:
+  /// `on_change` is called when `status()` has another state or engine, and when the first result
+  /// is in. It may not destroy this object.
+  MonitoredBackend(Loop& loop, std::uint64_t seed, MonitorSpec spec, GpuExporters& exporters,
+                   std::function<void()> on_change);
+  MonitoredBackend(const MonitoredBackend&) = delete;
+  MonitoredBackend& operator=(const MonitoredBackend&) = delete;
+
+  /// Applies a new spec. What is unchanged goes on undisturbed.
+  /// REQUIRES: the backend shares its `Load` with the one before, or is another server.
+  void update(MonitorSpec spec);
+  /// Hurries the next check if traffic gives a reason to. Cheap: call it often.
+  void check_triggers() {
+    if (checker_ != nullptr) checker_->check_triggers();
+  }
+  /// The first check has ended, or the backend is not checked.
+  bool has_first_result() const { return first_result_; }
+  /// Requests so far that this process could not send, such as for want of a descriptor.
+  std::uint64_t blocked_locally() const;
+
+  BackendStatus status() const;
+  /// Differs from before whenever `status()` does.
+  std::uint64_t revision() const;
+
+ private:
+  bool is_serving() const override;
+  void on_engine_identified() override { apply(in_rotation()); }
+  void on_engine_unknown(std::string reason) override;
+
+  const EngineIdentity* identity() const;
+  bool in_rotation() const;
+  void start_detection();
+  void apply(bool serving);
+  void apply_health_spec(bool serving);
+  void stop_checks(bool serving);
+  void apply_metrics_spec();
+  void on_health_changed(const HealthRecord& record);
+  void report_first_result();
+
+  Loop& loop_;
+  Rng rng_;
+  MonitorSpec spec_;
+  GpuExporters& exporters_;
+  std::function<void()> on_change_;
+  HealthRecord unchecked_record_;  // while there is no checker
+  bool first_result_ = false;
+  std::uint64_t own_revision_ = 0;
+  std::optional<EngineDetection> detection_;  // of a pool with `engine: auto`
+  std::unique_ptr<HealthChecker> checker_;    // null: not checked
+  std::unique_ptr<MetricsPoller> poller_;     // null: not polled
+};
+
+}  // namespace evenkeel
