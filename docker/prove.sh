@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Proves docker/Dockerfile without a registry and without Docker: a base of Debian 12 from debootstrap, the build with
-# buildah, then what it built is run, asked, reloaded, put under load and told to leave.
+# Tests docker/Dockerfile without a registry and without Docker: makes a Debian 12 base with debootstrap, builds with
+# buildah, then runs the result: health check, load, and SIGTERM during a stream.
 #
-#   docker/prove.sh [FOLDER]     # root; FOLDER keeps the base for the next time
+#   docker/prove.sh [FOLDER]     # as root; FOLDER keeps the base image for the next run
 #
-# What was seen stands in docs/operations.md.
+# docs/operations.md has the result.
 set -euo pipefail
 root=$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")
 work=${1:-$(mktemp -d)}
@@ -16,14 +16,14 @@ fail() {
   exit 1
 }
 for tool in buildah debootstrap curl ss; do
-  command -v "$tool" >/dev/null || fail "$tool is not here: apt-get install buildah debootstrap curl iproute2"
+  command -v "$tool" >/dev/null || fail "$tool is missing: apt-get install buildah debootstrap curl iproute2"
 done
 
-# Everything in one place, which a system without overlay mounts can have, too.
+# One folder and the vfs driver, which works without overlay mounts.
 store=(--root "$work/images" --runroot "$work/run" --storage-driver vfs)
 b() { buildah "${store[@]}" "$@"; }
 
-say "a base of Debian 12"
+say "Debian 12 base image"
 if [[ ! -e $work/base/.complete ]]; then
   debootstrap --variant=minbase bookworm "$work/base" ${MIRROR:+"$MIRROR"} >"$work/debootstrap.log"
   rm -rf "$work/base/var/cache/apt/archives"/*.deb
@@ -35,7 +35,7 @@ if ! b inspect --type image localhost/debian:12 >/dev/null 2>&1; then
   b commit -q --rm "$container" localhost/debian:12 >/dev/null
 fi
 
-say "the build"
+say "build"
 context=$work/context
 rm -rf "$context"
 mkdir -p "$context"
@@ -47,7 +47,7 @@ b inspect --type image --format \
   localhost/evenkeel
 b images --format '{{.Name}} {{.Size}}'
 
-say "a run"
+say "run"
 container=$(b from localhost/evenkeel)
 pids=()
 end() {
@@ -56,11 +56,11 @@ end() {
   b rm "$container" >/dev/null 2>&1 || true
 }
 trap end EXIT
-# The process that listens there: buildah starts what it runs through others.
+# The process that listens there. buildah starts it through other processes, so its pid is not ours.
 pid_of() { ss -Hltnp "sport = :${1##*:}" | sed -n 's/.*pid=\([0-9]*\).*/\1/p' | head -n 1; }
 in_container() { b run --isolation chroot --user 65532:65532 "$container" -- "$@"; }
 
-# until_ready LOG: an address per line, then `ready`.
+# until_ready LOG: waits for the line `ready`.
 until_ready() {
   for _ in $(seq 200); do
     if grep -q '^ready' "$1"; then return 0; fi
@@ -87,13 +87,13 @@ admin=$(sed -n 's/^listening name=admin address=//p' "$work/evenkeel.log")
 daemon=$(pid_of "$admin")
 pids+=("$daemon")
 echo "user of the process: $(awk '/^Uid:/ {print $2}' "/proc/$daemon/status")"
-[[ $(awk '/^Uid:/ {print $2}' "/proc/$daemon/status") == 65532 ]] || fail "not the user that the image names"
+[[ $(awk '/^Uid:/ {print $2}' "/proc/$daemon/status") == 65532 ]] || fail "not the user of the image"
 
-say "its health check"
+say "health check"
 in_container evenkeel ctl status --admin "$admin"
-if in_container evenkeel ctl status --admin 127.0.0.1:1 2>/dev/null; then fail "healthy with nobody there"; fi
+if in_container evenkeel ctl status --admin 127.0.0.1:1 2>/dev/null; then fail "healthy although nothing listens"; fi
 
-say "a load, and TERM with it under way"
+say "load, and TERM during a stream"
 "$mount/usr/bin/evenkeel" version
 size=$(stat -c %s "$mount/usr/bin/evenkeel")
 echo "size of the binary: $((size >> 20)) MiB"
@@ -110,12 +110,12 @@ for _ in $(seq 100); do
   sleep 0.05
 done
 kill -TERM "$daemon"
-wait "$stream" || fail "the stream was cut"
-tail -c 20 "$work/stream.txt" | grep -q '\[DONE\]' || fail "the stream did not end"
+wait "$stream" || fail "the stream was cut off"
+tail -c 20 "$work/stream.txt" | grep -q '\[DONE\]' || fail "the stream is incomplete"
 for _ in $(seq 100); do
   if [[ ! -e /proc/$daemon ]]; then break; fi
   sleep 0.1
 done
-[[ ! -e /proc/$daemon ]] || fail "it does not leave"
+[[ ! -e /proc/$daemon ]] || fail "the daemon does not exit"
 tail -n 3 "$work/evenkeel.log"
-say "proven: built, run as 65532, healthy, loaded without a failed request, drained"
+say "passed: built, ran as 65532, healthy, no failed request under load, drained"
