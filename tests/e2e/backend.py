@@ -1,4 +1,4 @@
-"""Servers that do as a test tells them, one thread per connection."""
+"""HTTP/1.1 servers that a test scripts, one thread per connection."""
 
 import socket
 import threading
@@ -9,13 +9,13 @@ from stream import Closed, Stream
 
 
 class Exchange:
-    """A request as it reached the backend, and the means to answer it."""
+    """A request as the backend received it, with the methods to respond."""
 
     def __init__(self, backend, stream, head, connection):
         self.backend = backend
         self.stream = stream
         self.head = head
-        self.connection = connection  # its number, from 1
+        self.connection = connection  # number of the connection, from 1
         self.began = time.monotonic()
 
     @property
@@ -36,7 +36,7 @@ class Exchange:
         return self.head.body
 
     def pieces(self):
-        """Of the body, as they come."""
+        """Yields pieces of the body as they arrive."""
         if self.head.chunked():
             while piece := self.stream.read_chunk(self.head):
                 yield piece
@@ -49,11 +49,11 @@ class Exchange:
             yield piece
 
     def abort(self):
-        """In the middle of whatever it is."""
+        """Resets the connection."""
         self.stream.reset()
 
     def wait_disconnected(self):
-        """Until the request is given up; when that was."""
+        """Waits until the peer closes the connection; returns the time."""
         return self.stream.wait_closed()
 
     def send(self, data):
@@ -81,8 +81,8 @@ class Exchange:
 
 
 class Backend:
-    """Listens on a port of its own. `script(exchange)` answers each request; what it raises because
-    the connection has ended is no failure, anything else is kept in `failures`."""
+    """Listens on its own port. `script(exchange)` answers each request. Exceptions because the connection
+    has closed are ignored; all others are kept in `failures`."""
 
     def __init__(self, script=None, port=0, reads_body=True, tls=None, host="127.0.0.1"):
         self.script = script or (lambda exchange: exchange.answer(b"hello"))
@@ -128,7 +128,7 @@ class Backend:
                 self.script(exchange)
         except (Closed, OSError):
             pass
-        except Exception as failure:  # told by the test that owns this backend
+        except Exception as failure:  # reported by the test that owns this backend
             self.failures.append(failure)
             raise
         finally:
@@ -137,12 +137,12 @@ class Backend:
             stream.close()
 
     def connections(self):
-        """Open ones."""
+        """Number of open connections."""
         with self._lock:
             return len(self._streams)
 
     def close(self):
-        """Dies: no further connection, and the open ones end."""
+        """Stops listening and closes all connections."""
         try:
             self._listener.shutdown(socket.SHUT_RDWR)
         except OSError:
@@ -159,8 +159,8 @@ class Backend:
 
 
 def free_port():
-    """A port that nobody listens on. It may be taken before it is used: only for one that must
-    refuse, or come back later."""
+    """A port that is not in use. Another process may take it before you do, so use it only for servers that
+    must refuse connections or come back later."""
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         return sock.getsockname()[1]

@@ -1,5 +1,5 @@
-"""What every end-to-end test has at hand. Whatever a test starts ends with it; and at its end each
-daemon must be at rest (all leases given back) and leave with exit code 0."""
+"""The base class of the end-to-end tests. Everything that a test starts ends with the test. At the end each daemon must be
+idle (all leases released) and exit with code 0."""
 
 import socket
 import sys
@@ -35,7 +35,7 @@ class Case(unittest.TestCase):
         return self._kept(H2Backend(script, **kwargs))
 
     def hostile(self, play, **kwargs):
-        """An HTTP/2 server that keeps no rules: `play(wire, number)` has each connection."""
+        """An HTTP/2 server that may break any rule: `play(wire, number)` handles each connection."""
         return self._kept(HostileServer(play, **kwargs))
 
     def _kept(self, backend):
@@ -47,18 +47,18 @@ class Case(unittest.TestCase):
         return backend
 
     def unresponsive_server(self):
-        """The address of one that answers no connection: its queue is full, so the kernel drops what
-        comes on top."""
-        deaf = socket.socket()
-        self.addCleanup(deaf.close)
-        deaf.bind(("127.0.0.1", 0))
-        deaf.listen(0)
+        """The address of a server that accepts no connection: its backlog is full, so the kernel drops further
+        SYNs."""
+        listener = socket.socket()
+        self.addCleanup(listener.close)
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
         for _ in range(8):
             queued = socket.socket()
             self.addCleanup(queued.close)
             queued.setblocking(False)
-            queued.connect_ex(deaf.getsockname())
-        return "127.0.0.1:%d" % deaf.getsockname()[1]
+            queued.connect_ex(listener.getsockname())
+        return "127.0.0.1:%d" % listener.getsockname()[1]
 
     def simulators(self, *arguments, **kwargs):
         simulators = Simulators(*arguments, **kwargs)
@@ -66,7 +66,7 @@ class Case(unittest.TestCase):
         return simulators
 
     def start_daemon(self, *backends, pool=None, limits=(), **config):
-        """A daemon with one pool of these backends (or addresses); `pool` holds its further keys."""
+        """A daemon with one pool of these backends (or addresses); `pool` has further keys of the pool."""
         addresses = [each if isinstance(each, (str, dict)) else each.address for each in backends]
         return self.daemon({"pools": [{"name": "pool", "backends": addresses, **(pool or {})}],
                             **config}, limits=limits)
@@ -75,7 +75,7 @@ class Case(unittest.TestCase):
         return wait_until(condition, within, what)
 
     def spawn(self, work):
-        """Runs it beside the test, which fails if it fails; `join()` gives its result."""
+        """Runs `work` on a thread. The test fails if it fails; `join()` returns its result."""
         thread = BackgroundThread(work)
         self.addCleanup(thread.join)
         return thread
@@ -92,13 +92,13 @@ class BackgroundThread(threading.Thread):
     def run(self):
         try:
             self._result = self._work()
-        except BaseException as failure:  # raised again where it is joined
+        except BaseException as failure:  # raised again by join()
             self._failure = failure
 
     def join(self, timeout=3 * PATIENCE):
         super().join(timeout)
         if self.is_alive():
-            raise AssertionError("what runs beside the test does not end")
+            raise AssertionError("a background thread of the test does not end")
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
@@ -106,7 +106,7 @@ class BackgroundThread(threading.Thread):
 
 
 def main():
-    """As unittest.main, but a file of which nothing could run says so with its exit code."""
+    """Like unittest.main, but exits with SKIPPED if every test was skipped."""
     program = unittest.main(module="__main__", exit=False, verbosity=2)
     result = program.result
     if not result.wasSuccessful():

@@ -1,4 +1,4 @@
-"""Certificates, made when a test wants them: an authority of its own, and what it signs."""
+"""Test certificates: a certificate authority and the certificates that it signs."""
 
 import pathlib
 import ssl
@@ -16,12 +16,12 @@ class Certificate:
         self.key = str(key)
 
     def config(self):
-        """As a listener's `tls.certificates` and a pool's `tls` want it."""
+        """For `tls.certificates` of a listener and `tls` of a pool."""
         return {"cert": self.cert, "key": self.key}
 
 
 class Authority:
-    """Signs certificates. Whoever trusts `self.cert` trusts them."""
+    """A certificate authority; `self.cert` is its root certificate."""
 
     def __init__(self, folder, name="evenkeel test authority"):
         self._folder = pathlib.Path(folder)
@@ -37,7 +37,7 @@ class Authority:
         return f"{stem}.pem", f"{stem}.key"
 
     def issue(self, *names, days=2):
-        """For these names and addresses; the first is the subject, too."""
+        """A certificate for these names and addresses; the first is also the subject."""
         cert, key = self._paths()
         alternatives = ",".join(("IP:" if name[0].isdigit() else "DNS:") + name for name in names)
         _openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
@@ -51,7 +51,7 @@ class Authority:
         return Certificate(cert, key)
 
     def trust(self, alpn=(), certificate=None):
-        """What a client needs to verify a server, and to show who it is."""
+        """A client context that verifies servers, optionally with a client certificate."""
         context = ssl.create_default_context(cafile=self.cert)
         if alpn:
             context.set_alpn_protocols(list(alpn))
@@ -61,7 +61,7 @@ class Authority:
 
 
 def serving(certificate, alpn=()):
-    """What a server needs to show this certificate."""
+    """A server context with this certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate.cert, certificate.key)
     if alpn:

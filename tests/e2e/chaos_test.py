@@ -1,6 +1,6 @@
-"""Careless clients in front of careless servers, all at once: whatever they do to each other, the
-daemon stands, gives everything back, and leaves in peace. EVENKEEL_DISORDER_SECONDS prolongs it;
-EVENKEEL_DISORDER_SEED repeats the dice of a run."""
+"""Misbehaving clients and misbehaving servers at the same time: whatever they do, the daemon keeps running, releases
+everything and exits cleanly. EVENKEEL_DISORDER_SECONDS sets the duration; EVENKEEL_DISORDER_SEED repeats the random
+choices of a run."""
 
 import collections
 import os
@@ -16,70 +16,70 @@ GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
 class Server:
-    """A script that answers well, badly, late or not at all."""
+    """A backend script that responds correctly, wrongly, late or not at all."""
 
     def __init__(self, chance):
         self._chance = chance
 
-    def __call__(self, ask):
+    def __call__(self, request):
         if self._chance.random() < 0.8:
-            ask.read_body()
+            request.read_body()
         self._chance.choice([self.whole, self.whole, self.whole, self.streamed, self.streamed,
                              self.silent, self.cut, self.nonsense, self.until_close, self.closing,
-                             self.late, self.hinted, self.too_much, self.tunnel, self.bodiless])(ask)
+                             self.late, self.hinted, self.too_much, self.tunnel, self.bodiless])(request)
 
-    def whole(self, ask):
-        ask.answer(b"x" * self._chance.choice([0, 10, 5000, 70_000, 300_000]))
+    def whole(self, request):
+        request.answer(b"x" * self._chance.choice([0, 10, 5000, 70_000, 300_000]))
 
-    def streamed(self, ask):
-        ask.begin_chunks()
+    def streamed(self, request):
+        request.begin_chunks()
         for _ in range(self._chance.randrange(10)):
-            ask.chunk(b"y" * self._chance.choice([1, 10, 17_000, 70_000]))
+            request.chunk(b"y" * self._chance.choice([1, 10, 17_000, 70_000]))
         if self._chance.random() < 0.2:
-            return self.cut(ask)
-        ask.end_chunks(self._chance.choice([(), [("X-Sum", "1")]]))
+            return self.cut(request)
+        request.end_chunks(self._chance.choice([(), [("X-Sum", "1")]]))
 
-    def silent(self, ask):
-        ask.stream.wait_closed()
+    def silent(self, request):
+        request.stream.wait_closed()
 
-    def cut(self, ask):
-        self._chance.choice([ask.stream.close, ask.stream.reset])()
+    def cut(self, request):
+        self._chance.choice([request.stream.close, request.stream.reset])()
 
-    def nonsense(self, ask):
-        ask.send(b"220 ESMTP\r\n\r\n")
-        ask.stream.close()
+    def nonsense(self, request):
+        request.send(b"220 ESMTP\r\n\r\n")
+        request.stream.close()
 
-    def until_close(self, ask):
-        ask.send(b"HTTP/1.1 200 OK\r\n\r\nuntil the end")
-        ask.stream.close()
+    def until_close(self, request):
+        request.send(b"HTTP/1.1 200 OK\r\n\r\nuntil the end")
+        request.stream.close()
 
-    def closing(self, ask):
-        ask.answer(b"bye")
-        ask.stream.close()
+    def closing(self, request):
+        request.answer(b"bye")
+        request.stream.close()
 
-    def late(self, ask):
+    def late(self, request):
         time.sleep(0.05)
-        ask.answer(b"late")
+        request.answer(b"late")
 
-    def hinted(self, ask):
-        ask.send(b"HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n")
-        ask.answer(b"ok")
+    def hinted(self, request):
+        request.send(b"HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n")
+        request.answer(b"ok")
 
-    def too_much(self, ask):
-        ask.send(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcand more")
+    def too_much(self, request):
+        request.send(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcand more")
 
-    def tunnel(self, ask):
-        ask.send(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n"
+    def tunnel(self, request):
+        request.send(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n"
                  b"Connection: upgrade\r\n\r\nhello")
-        ask.send(ask.stream.read_some())
-        ask.stream.close()
+        request.send(request.stream.read_some())
+        request.stream.close()
 
-    def bodiless(self, ask):
-        ask.answer(b"", status=self._chance.choice([204, 304]))
+    def bodiless(self, request):
+        request.answer(b"", status=self._chance.choice([204, 304]))
 
 
 class Client:
-    """Asks well, badly, half or not to the end, on one connection after the other."""
+    """Sends complete, malformed and partial requests, on one connection after another."""
 
     def __init__(self, address, chance):
         self._address = address
@@ -97,7 +97,7 @@ class Client:
                             self.reset, self.pipeline, self.half_a_head, self.half_a_body, self.upgrade,
                             self.expect, self.nonsense])(stream)
             except (OSError, Closed):
-                pass  # as expected; anything else would be an answer that makes no sense
+                pass  # expected; any other exception means a malformed response
 
     def get(self, stream):
         stream.exchange(target=f"/{self.count}")
@@ -146,7 +146,7 @@ class Client:
     def expect(self, stream):
         stream.send(b"POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n")
         head = stream.read_head()
-        if head.status != 100:  # refused before the body was wanted
+        if head.status != 100:  # refused before the body was requested
             return stream.close()
         stream.send(b"hello")
         stream.read_response()
@@ -186,25 +186,25 @@ class Chaos(case.Case):
         total = daemon.metric("evenkeel_requests_total")
         lines = daemon.wait_access(total)
         self.assertEqual(len(lines), total)
-        told = collections.Counter(line["reason"] for line in lines)
-        print(f"{asked} asked, {dict(told.most_common(5))} ", end="", flush=True)
-        for reason in told:
+        reasons = collections.Counter(line["reason"] for line in lines)
+        print(f"{asked} requests, {dict(reasons.most_common(5))} ", end="", flush=True)
+        for reason in reasons:
             if reason is not None:
-                self.assertEqual(daemon.metric("evenkeel_errors_total", reason=reason), told[reason], reason)
+                self.assertEqual(daemon.metric("evenkeel_errors_total", reason=reason), reasons[reason], reason)
 
     def tolerate_closed(self, script):
-        """A server whose client has gone has nothing to complain about."""
-        def play(ask):
+        """Ignores errors of a script whose connection has closed."""
+        def play(request):
             try:
-                script(ask)
-            except ValueError as broken:  # half a chunk
+                script(request)
+            except ValueError as broken:  # an incomplete chunk
                 raise Closed() from broken
         return play
 
-    def test_least_connections_survives_it(self):
+    def test_least_connections_survives(self):
         self.check("least-connections")
 
-    def test_consistent_hash_survives_it(self):
+    def test_consistent_hash_survives(self):
         self.check("consistent-hash")
 
 

@@ -1,5 +1,5 @@
-"""What testssl.sh says of a listener whose `tls` holds a certificate and nothing else: nothing above
-LOW. It takes a minute and a half, so it is for `./dev conformance`, not for every test run."""
+"""Runs testssl.sh on a listener whose `tls` has a certificate and otherwise defaults; it must report nothing above LOW. This
+takes a minute and a half, so only `./dev conformance` runs it."""
 
 import collections
 import json
@@ -13,12 +13,12 @@ from backend import Backend
 from certificates import Authority
 from process import Daemon
 
-# What no listener can mend, and why.
+# Findings that a listener cannot fix, and why.
 NOT_OURS = {
     "cert_revocation": "the test's authority publishes no list of revoked certificates",
-    "security_headers": "fields of the backend's answers",
+    "security_headers": "header fields of the backend's responses",
 }
-BORNE = ("OK", "INFO", "LOW", "WARN")  # WARN: a check that testssl.sh itself could not make
+ACCEPTED = ("OK", "INFO", "LOW", "WARN")  # WARN: testssl.sh could not run the check
 
 
 def main():
@@ -34,7 +34,7 @@ def main():
             "pools": [{"name": "pool", "backends": [backend.address]}]})
         report = pathlib.Path(folder, "report.json")
         try:
-            # What it returns is a sum of its own findings and failures; the report is what counts.
+            # The exit code mixes findings and failures of the tool, so only the report counts.
             run = subprocess.run(
                 [tool, "--quiet", "--color", "0", "--warnings", "batch", "--add-ca", authority.cert,
                  "--jsonfile", report, daemon.address.replace("127.0.0.1", "localhost")],
@@ -54,12 +54,12 @@ def main():
         if severity in ("OK", "INFO"):
             continue
         excuse = NOT_OURS.get(name)
-        wrong = severity not in BORNE and excuse is None
+        wrong = severity not in ACCEPTED and excuse is None
         bad += wrong
-        print(f"  {'WRONG ' if wrong else ''}{severity} {name}: {each['finding']}"
+        print(f"  {'FAIL ' if wrong else ''}{severity} {name}: {each['finding']}"
               + (f" ({excuse})" if excuse else ""))
     if counts["OK"] < 30:
-        sys.exit("it has hardly looked:\n" + run.stdout)
+        sys.exit("testssl.sh made too few checks:\n" + run.stdout)
     sys.exit(1 if bad else 0)
 
 

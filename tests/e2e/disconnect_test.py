@@ -1,5 +1,5 @@
-"""Whoever leaves is noticed: a client that is gone stops its generation, and a backend that dies is
-seen by the client as an abort, never as the end of an answer."""
+"""Disconnects: a client that disconnects stops its generation, and a client sees a backend's disconnect as an abort, never as
+the end of a response."""
 
 import threading
 import time
@@ -8,26 +8,26 @@ import case
 from process import SANITIZED
 from stream import Closed, Stream, exchange
 
-AT_ONCE = 0.05 if not SANITIZED else 1.0  # seconds from the client's end to the backend's
+AT_ONCE = 0.05 if not SANITIZED else 1.0  # seconds from the client's disconnect to the backend's
 
 
-def begin_stream(ask):
-    ask.begin_chunks()
-    ask.chunk(b"data: 1\n\n")
+def begin_stream(request):
+    request.begin_chunks()
+    request.chunk(b"data: 1\n\n")
 
 
-class ClientGone(case.Case):
+class ClientDisconnects(case.Case):
     def check_backend_sees_it(self, script, leave, read=None):
-        """`script` plays until the connection to the backend ends; `leave(stream)` ends the client's."""
+        """`script` runs until the backend connection closes; `leave(stream)` closes the client's."""
         seen = []
         playing = threading.Event()
 
-        def until_closed(ask):
-            if ask.target == "/next":
-                return ask.answer(b"fine")
-            script(ask)
+        def until_closed(request):
+            if request.target == "/next":
+                return request.answer(b"fine")
+            script(request)
             playing.set()
-            seen.append(ask.stream.wait_closed())
+            seen.append(request.stream.wait_closed())
 
         backend = self.backend(until_closed)
         daemon = self.start_daemon(backend)
@@ -56,30 +56,30 @@ class ClientGone(case.Case):
         self.assertEqual(daemon.metric("evenkeel_requests_total", code="499"), 5)
         self.assertEqual(daemon.backend(backend.address)["errors_total"], 0, "it was not its fault")
 
-    def test_before_the_answer_by_closing(self):
-        self.check_backend_sees_it(lambda ask: None, lambda stream: stream.close())
+    def test_close_before_the_response(self):
+        self.check_backend_sees_it(lambda request: None, lambda stream: stream.close())
 
-    def test_before_the_answer_by_a_reset(self):
-        self.check_backend_sees_it(lambda ask: None, lambda stream: stream.reset())
+    def test_reset_before_the_response(self):
+        self.check_backend_sees_it(lambda request: None, lambda stream: stream.reset())
 
-    def test_mid_stream_by_closing(self):
+    def test_close_mid_stream(self):
         def read(stream):
             self.assertEqual(stream.read_chunk(stream.read_head()), b"data: 1\n\n")
 
         self.check_backend_sees_it(begin_stream, lambda stream: stream.close(), read)
 
-    def test_mid_stream_by_a_reset(self):
+    def test_reset_mid_stream(self):
         self.check_backend_sees_it(begin_stream, lambda stream: stream.reset())
 
-    def test_mid_stream_by_the_end_of_its_sending(self):
+    def test_half_close_mid_stream(self):
         self.check_backend_sees_it(begin_stream, lambda stream: stream.socket.shutdown(1))
 
     def test_half_close_wait_answers_half_closed_clients(self):
         go = threading.Event()
 
-        def script(ask):
+        def script(request):
             go.wait(10)
-            ask.answer(b"still here")
+            request.answer(b"still here")
 
         backend = self.backend(script)
         daemon = self.start_daemon(backend, listeners=[{"name": "public", "half_close": "wait"}])
@@ -90,12 +90,12 @@ class ClientGone(case.Case):
             go.set()
             self.assertEqual(stream.read_response().body, b"still here")
 
-    def test_in_the_middle_of_its_request_the_backend_sees_an_end_too(self):
+    def test_disconnect_mid_request_reaches_the_backend(self):
         ends = []
 
-        def script(ask):
-            ask.stream.read_exactly(3)
-            ends.append(ask.stream.wait_closed())
+        def script(request):
+            request.stream.read_exactly(3)
+            ends.append(request.stream.wait_closed())
 
         backend = self.backend(script, reads_body=False)
         daemon = self.start_daemon(backend)
@@ -105,15 +105,15 @@ class ClientGone(case.Case):
         self.eventually(lambda: ends, "the end of the backend's connection")
         self.assertEqual(daemon.wait_access(1)[0]["reason"], "client_gone")
 
-    def test_during_an_upload_that_the_backend_does_not_read(self):
-        """The backend is busy elsewhere; when it looks again, the connection has ended."""
+    def test_disconnect_during_an_upload_that_the_backend_does_not_read(self):
+        """The backend is busy and sees the closed connection when it reads again."""
         look = threading.Event()
         ends = []
 
-        def script(ask):
+        def script(request):
             look.wait(20)
-            ask.stream.wait_closed()
-            ends.append(ask.stream.ended)
+            request.stream.wait_closed()
+            ends.append(request.stream.ended)
 
         backend = self.backend(script, reads_body=False)
         daemon = self.start_daemon(backend)
@@ -122,14 +122,14 @@ class ClientGone(case.Case):
         stream.socket.settimeout(0.3)
         with self.assertRaises(TimeoutError, msg="the upload must be held back"):
             stream.send(b"x" * 29_000_000)
-        # An orderly end would stand behind the bytes that nobody takes.
+        # A FIN would wait behind the unread bytes, so this must be a reset.
         stream.reset()
 
-        daemon.wait_at_rest()  # which does not wait for the backend
+        daemon.wait_at_rest()  # does not wait for the backend
         look.set()
         self.eventually(lambda: ends, "the end of the backend's connection")
 
-    def test_while_its_backend_is_being_connected(self):
+    def test_disconnect_while_the_backend_is_being_connected(self):
         deaf = self.unresponsive_server()
         daemon = self.start_daemon(deaf, pool={"timeouts": {"connect": "60s"}})
         stream = Stream.connect(daemon.address)
@@ -140,15 +140,15 @@ class ClientGone(case.Case):
         self.assertEqual(daemon.backend(deaf)["errors_total"], 0)
 
 
-class BackendGone(case.Case):
+class BackendDisconnects(case.Case):
     def check_abort(self, end, begin=begin_stream, reason="backend_closed", pool=None, version="1.1"):
-        """`end(ask)` happens when the client has read what `begin(ask)` has sent."""
+        """Calls `end(request)` when the client has read what `begin(request)` sent."""
         has_read = threading.Event()
 
-        def script(ask):
-            begin(ask)
+        def script(request):
+            begin(request)
             has_read.wait(10)
-            end(ask)
+            end(request)
 
         backend = self.backend(script)
         daemon = self.start_daemon(backend, pool=pool)
@@ -168,34 +168,34 @@ class BackendGone(case.Case):
                                        reason=reason), 1)
         self.assertEqual(daemon.backend(backend.address)["errors_total"], 1)
 
-    def test_in_the_middle_of_chunks(self):
-        self.check_abort(lambda ask: ask.stream.close())
+    def test_close_between_chunks(self):
+        self.check_abort(lambda request: request.stream.close())
 
-    def test_in_the_middle_of_a_body_with_a_length(self):
-        self.check_abort(lambda ask: ask.stream.close(), begin=lambda ask: ask.send(
+    def test_close_before_the_content_length(self):
+        self.check_abort(lambda request: request.stream.close(), begin=lambda request: request.send(
             b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this"))
 
-    def test_by_a_reset(self):
-        self.check_abort(lambda ask: ask.stream.reset())
+    def test_reset(self):
+        self.check_abort(lambda request: request.stream.reset())
 
-    def test_before_a_client_that_knows_no_chunks(self):
-        """Its answer ends with the connection; only a reset says that it was cut."""
-        self.check_abort(lambda ask: ask.stream.close(), version="1.0")
+    def test_http10_clients_see_a_reset(self):
+        """An HTTP/1.0 response ends with the connection, so only a reset shows that it is incomplete."""
+        self.check_abort(lambda request: request.stream.close(), version="1.0")
 
-    def test_by_chunks_that_are_none(self):
-        def end(ask):
-            ask.send(b"zzz\r\nwhat is this\r\n")
-            ask.stream.wait_closed()
+    def test_invalid_chunk(self):
+        def end(request):
+            request.send(b"zzz\r\nwhat is this\r\n")
+            request.stream.wait_closed()
 
         self.check_abort(end, reason="backend_protocol")
 
-    def test_by_falling_silent(self):
-        self.check_abort(lambda ask: ask.stream.wait_closed(), reason="idle_timeout",
+    def test_silence_until_the_idle_timeout(self):
+        self.check_abort(lambda request: request.stream.wait_closed(), reason="idle_timeout",
                          pool={"timeouts": {"idle": "100ms"}})
 
-    def test_a_request_that_began_elsewhere_is_not_retried(self):
-        """It may have been acted upon: only the client can know whether to ask twice."""
-        first = self.backend(lambda ask: ask.stream.close())
+    def test_a_request_that_may_have_been_processed_is_not_retried(self):
+        """Only the client can know whether it is safe to send it again."""
+        first = self.backend(lambda request: request.stream.close())
         daemon = self.start_daemon(first)
 
         answer = exchange(daemon.address, "POST", "/v1/chat/completions", body=b"{}")

@@ -1,4 +1,4 @@
-"""A small name server of our own, which says what a test tells it to."""
+"""A small DNS server whose answers a test scripts."""
 
 import socket
 import struct
@@ -14,7 +14,7 @@ def encode_name(name):
 
 
 def read_question(query):
-    """Name and type of the only question."""
+    """Name, type and bytes of the only question."""
     at, parts = 12, []
     while query[at]:
         parts.append(query[at + 1:at + 1 + query[at]].decode())
@@ -23,7 +23,7 @@ def read_question(query):
 
 
 class NameServer:
-    """Over UDP. `zone` maps a name to what is said of it, and may be changed at any time."""
+    """Answers over UDP. `zone` maps a name to its answer and may change at any time."""
 
     def __init__(self):
         self.zone = {}
@@ -36,8 +36,8 @@ class NameServer:
         self._thread.start()
 
     def say(self, name, *addresses, ttl=1, **how):
-        """`code`: an error; `silent`: a set of types that get no answer; `failing`: the same with SERVFAIL;
-        `delay`: in seconds; `raw(query, question)`: the bytes to answer."""
+        """Sets the answer for a name. `code`: an error code; `silent`: query types that get no answer; `failing`: query types
+        that get SERVFAIL; `delay`: in seconds; `raw(query, question)`: returns the bytes of the answer."""
         self.zone[name] = {"addresses": addresses, "ttl": ttl, **how}
 
     def questions(self, name, kind=A):
@@ -70,7 +70,7 @@ class NameServer:
         try:
             self._socket.sendto(answer, client)
         except OSError:
-            pass  # closed meanwhile
+            pass  # closed in the meantime
 
     def _answer(self, query, kind, question, said):
         if raw := said.get("raw"):

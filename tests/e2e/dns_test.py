@@ -1,4 +1,4 @@
-"""Backends that are given by name: several addresses, addresses that come and go, name servers that fail."""
+"""Backends given by name: several addresses, changing addresses, failing name servers."""
 
 import random
 import socket
@@ -33,7 +33,7 @@ class DnsCase(ReloadCase):
         return exchange.end_chunks()
 
     def serve_at(self, *hosts, script=None):
-        """Backends on these addresses, all on one port."""
+        """Backends on these addresses, all with the same port."""
         for host in hosts:
             server = self.backend(script or self.answer, host=host, port=self.port)
             self.port = server.port
@@ -41,7 +41,7 @@ class DnsCase(ReloadCase):
         return [self.servers[host] for host in hosts]
 
     def start(self, *addresses, pool=None, names=(NAME,), max_ttl="300ms", **how):
-        """A daemon whose pool is this name, which has these addresses."""
+        """A daemon whose pool has this name as its backend; the name has these addresses."""
         if addresses or how:
             self.names.say(NAME, *addresses, **how)
         self.running(*(f"{name}:{self.port}" for name in names), pool={"picker": "round-robin", **(pool or {})},
@@ -65,13 +65,13 @@ class DnsCase(ReloadCase):
         return sum(each.target != "/health" for each in list(self.servers[host].exchanges))
 
     def questions_from_now(self, count, name=NAME, kind=A):
-        """Waits until so many more have been asked."""
+        """Waits for that many further queries."""
         before = len(self.names.questions(name, kind))
         self.eventually(lambda: len(self.names.questions(name, kind)) >= before + count, "further questions")
 
 
 class Addresses(DnsCase):
-    def test_each_is_a_backend(self):
+    def test_each_address_is_a_backend(self):
         hosts = ["127.0.0.11", "127.0.0.12", "127.0.0.13"]
         self.serve_at(*hosts)
         self.start(*hosts)
@@ -107,7 +107,7 @@ class Addresses(DnsCase):
         self.names.say(NAME, hosts[1], "127.0.0.13")
         self.wait_for(*self.at(hosts[1], "127.0.0.13"))
         self.served.wait_line("names have other addresses")
-        # What began before has been answered when as many have as there are clients, and some.
+        # After this many responses, every request that was in flight before has been answered.
         asked = traffic.asked()
         self.eventually(lambda: traffic.asked() > asked + 10)
         hits = self.hits(hosts[0])
@@ -128,7 +128,7 @@ class Addresses(DnsCase):
     def since(self, host):
         return next(each["since"] for each in self.served.api("backends") if each["address"].startswith(host))
 
-    def test_a_server_is_the_same_whether_it_is_alone_or_not(self):
+    def test_a_backend_keeps_its_state_when_other_addresses_come_and_go(self):
         hosts = ["127.0.0.11", "127.0.0.12"]
         one, _ = self.serve_at(*hosts)
         alone = f"{NAME}:{self.port}"
@@ -179,14 +179,14 @@ class Addresses(DnsCase):
         for before, after in zip(asked, asked[1:]):
             self.assertGreater(after - before, 0.95)
             self.assertLess(after - before, 2)
-        # And brought within the limits of the file, which may change.
+        # The limits of the file apply, and a reload may change them.
         self.config["dns"]["max_ttl"] = "200ms"
         self.reload()
         self.questions_from_now(2)
         self.names.say(NAME, "127.0.0.11", ttl=100000)
         self.questions_from_now(3)
 
-    def test_one_that_has_moved_is_checked_at_once(self):
+    def test_a_backend_with_a_new_address_is_checked_at_once(self):
         self.serve_at("127.0.0.11", "127.0.0.12")
         self.start("127.0.0.11", pool={"health": {**QUICK, "interval": "60s"}})
         self.assertEqual(self.ask(4), [200] * 4)
@@ -196,7 +196,7 @@ class Addresses(DnsCase):
         self.assertEqual(self.ask(4), [200] * 4)
         self.assertEqual([self.hits("127.0.0.11"), self.hits("127.0.0.12")], [4, 4])
 
-    def test_ipv6_beside_ipv4_is_another_way_to_the_same_server(self):
+    def test_ipv6_and_ipv4_addresses_are_the_same_server(self):
         try:
             with socket.socket(socket.AF_INET6) as probe:
                 probe.bind(("::1", 0))
@@ -206,7 +206,7 @@ class Addresses(DnsCase):
         self.start("127.0.0.11", "::1")
         self.assertEqual(self.ids(), [f"{NAME}:{self.port}"])
         self.assertEqual(self.ask(4), [200] * 4)
-        # IPv4 alone, then IPv6 alone.
+        # First only IPv4, then only IPv6.
         self.names.say(NAME, "127.0.0.11")
         self.questions_from_now(2, kind=AAAA)
         self.assertEqual(self.ask(4), [200] * 4)
@@ -227,8 +227,8 @@ class Addresses(DnsCase):
                     self.assertEqual(stream.read_response().status, 200)
 
 
-class Trouble(DnsCase):
-    def test_one_that_does_not_exist_at_the_start_is_found_later(self):
+class Failures(DnsCase):
+    def test_a_name_that_does_not_exist_at_the_start_is_resolved_later(self):
         self.serve_at("127.0.0.11")
         other = self.backend(self.answer)
         self.names.say(NAME, code=NAME_ERROR)
@@ -245,20 +245,20 @@ class Trouble(DnsCase):
         self.names.say(NAME, "127.0.0.11")
         self.eventually(lambda: list(self.states().values()) == ["up"])
         self.assertEqual(self.ask(3), [200] * 3)
-        # A file with a name that nobody knows is taken, and the rest of it works.
+        # A file with an unknown name is accepted, and the rest of it works.
         self.pool["backends"] += [other.address, "nowhere.test:1"]
         self.reload()
         self.assertEqual(self.states(), {f"{NAME}:{self.port}": "up", other.address: "up", "nowhere.test:1": "down"})
         self.assertEqual(self.ask(4), [200] * 4)
 
-    def test_servers_that_fail_take_nothing_away(self):
+    def test_failing_name_servers_remove_no_backends(self):
         host = "127.0.0.11"
         self.serve_at(host)
         troubles = [{"code": SERVER_FAILURE}, {"failing": {A}}, {"silent": {A}}, {"silent": {A, AAAA}},
                     {"raw": lambda query, question: b"\0" * 40},
                     {"raw": lambda query, question: query[:2]},
                     {"raw": lambda query, question: answer(query, question, ["127.0.0.66"])[:-3]},
-                    {"raw": lambda query, question: answer(query, question, flags=0x8380)},  # cut; no TCP
+                    {"raw": lambda query, question: answer(query, question, flags=0x8380)},  # truncated, and TCP is unavailable
                     {"raw": lambda query, question: b"\xff\xff" + answer(query, question, ["127.0.0.66"])[2:]},
                     {"raw": lambda query, question: query[:2] + struct.pack("!HHHHH", 0x8180, 1, 60000, 9, 9)
                      + question + b"\xc0\x0c" * 30000}]
@@ -276,7 +276,7 @@ class Trouble(DnsCase):
                                                   in self.names.asked[before:]) >= 3, f"questions for {name}")
         self.assertEqual(self.states(), good)
         self.assertEqual(self.ask(20), [200] * 20)
-        # And when they are well again, all is as it should be.
+        # When they recover, updates are applied again.
         self.serve_at("127.0.0.12")
         for name in names:
             self.names.say(name, "127.0.0.12")
@@ -287,8 +287,8 @@ class Trouble(DnsCase):
         self.ask(10)
         return self.hits("127.0.0.11")
 
-    def test_half_a_name_server_is_enough(self):
-        """One that never answers, or refuses, the question for IPv6."""
+    def test_one_address_family_is_enough(self):
+        """The name server ignores or refuses queries for IPv6."""
         self.serve_at("127.0.0.11", "127.0.0.12")
         for how in ({"silent": {AAAA}}, {"failing": {AAAA}}):
             with self.subTest(how=how):
@@ -315,7 +315,7 @@ class Trouble(DnsCase):
         self.eventually(lambda: self.hits("127.0.0.12") > 0)
         traffic.end()
 
-    def test_what_happens_to_files_meanwhile_does_not_stop_it(self):
+    def test_missing_certificate_files_do_not_block_updates(self):
         hosts = ["127.0.0.11", "127.0.0.12"]
         self.serve_at(*hosts)
         key = self.folder() + "/key"

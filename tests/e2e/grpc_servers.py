@@ -1,5 +1,4 @@
-"""Servers that speak gRPC: one of grpcio's that does as its caller asks, and the real inference servers that
-PyPI carries, Triton and MLServer."""
+"""gRPC servers: a grpcio server that its caller scripts, and the real inference servers on PyPI, Triton and MLServer."""
 
 import concurrent.futures
 import contextlib
@@ -16,7 +15,7 @@ import threading
 import time
 import urllib.request
 
-os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # we start programs and never fork
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # we start programs and do not fork
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 from certificates import Certificate
@@ -32,7 +31,7 @@ ANY_SIZE = [("grpc.max_receive_message_length", LARGEST), ("grpc.max_send_messag
 
 
 class Call:
-    """A call as it reached the server."""
+    """A call as the server received it."""
 
     def __init__(self, method, context):
         self.method = method
@@ -51,15 +50,15 @@ class Call:
 class EchoServer:
     """grpcio's server in this process. Messages are bytes, without a schema.
 
-    Say      unary: echoes; the metadata `fail-code` and `fail-text` make it fail so
-    Collect  a stream of messages: all of them, joined
+    Say      unary: echoes the message; the metadata `fail-code` and `fail-text` make it fail with that status
+    Collect  joins a stream of messages
     Count    answers `n` with n messages
-    Chat     echoes each message as it comes, and says `bye` when the client has finished
+    Chat     echoes each message as it arrives, and sends `bye` when the client has finished
     Wait     answers `waiting` and then nothing, until the call ends
     """
 
     def __init__(self, name="", certificate=None, described=False):
-        """`described`: with gRPC's health service and reflection."""
+        """`described`: adds gRPC's health service and reflection."""
         self.name = name
         self.calls = []
         self._workers = concurrent.futures.ThreadPoolExecutor(max_workers=64)
@@ -90,8 +89,8 @@ class EchoServer:
         reflection.enable_server_reflection(["grpc.health.v1.Health", reflection.SERVICE_NAME], self._server)
 
     def _begin(self, method, context):
-        """Initial metadata: which server this is, and what the caller sent as `sent-...`; the latter in the
-        trailers too, under another name."""
+        """Sends initial metadata: the server's name, and the caller's metadata as `sent-...`; the latter also in the trailers,
+        under another name."""
         call = Call(method, context)
         self.calls.append(call)
         sent = [(key, value) for key, value in call.metadata if key.startswith("sent-")]
@@ -137,7 +136,7 @@ def _showing(certificate):
 
 
 class Serving:
-    """A server in a process of its own; what it says goes to a file."""
+    """A server in its own process; its output goes to a file."""
 
     def __init__(self, folder, arguments, env=None):
         self.log = pathlib.Path(folder) / "server.log"
@@ -149,9 +148,9 @@ class Serving:
         deadline = time.monotonic() + within
         while not self._answers(url):
             if self.process.poll() is not None:
-                raise AssertionError(f"the server has ended: {self.said()}")
+                raise AssertionError(f"the server has exited: {self.said()}")
             if time.monotonic() > deadline:
-                raise AssertionError(f"the server is not ready within {within} s: {self.said()}")
+                raise AssertionError(f"the server is not ready after {within} s: {self.said()}")
             time.sleep(0.02)
 
     def _answers(self, url):
@@ -165,19 +164,19 @@ class Serving:
         return self.log.read_text(errors="replace")[-3000:]
 
     def kill(self):
-        """It and all that it has started: they are a session of their own."""
+        """Kills the server and all its child processes, which form a session."""
         if self.owns_session():
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGKILL)  # some outlive the first of them
+                os.killpg(self.process.pid, signal.SIGKILL)  # child processes may outlive the first one
         self.process.wait()
 
     def owns_session(self):
-        """Its number is not that of somebody who has come since it ended."""
+        """Whether the pid still belongs to this server and has not been reused."""
         return self.process.poll() is None or not os.path.exists(f"/proc/{self.process.pid}")
 
 
 class EchoProcess(Serving):
-    """The EchoServer, so that it can be killed."""
+    """The EchoServer in its own process, so that a test can kill it."""
 
     def __init__(self, folder, name="", certificate=None):
         files = [certificate.cert, certificate.key] if certificate else []
@@ -201,7 +200,7 @@ def free_ports(count):
             each.close()
 
 
-# ---- Triton: the server that PyPI's nvidia-pytriton brings along ------------------------------
+# ---- Triton: the server bundled in PyPI's nvidia-pytriton ---------------------------------------
 
 ECHO_CONFIG = """\
 name: "echo"
@@ -246,7 +245,7 @@ class TritonPythonModel:
 
 
 def triton_home():
-    """Where the package has it, or None."""
+    """The folder of the bundled server, or None."""
     try:
         import pytriton  # pylint: disable=import-outside-toplevel
     except ImportError:
@@ -255,7 +254,7 @@ def triton_home():
 
 
 def why_no_triton():
-    """A sentence where Triton cannot run here."""
+    """Why Triton cannot run here, or None."""
     if platform.machine() != "x86_64":
         return f"PyPI has no Triton for {platform.machine()}"
     home = triton_home()
@@ -271,7 +270,7 @@ def _python():
 
 
 def triton_backend(folder):
-    """Triton's backend for models of Python, made ready below the folder."""
+    """Prepares Triton's Python backend in this folder."""
     home = triton_home()
     backend = pathlib.Path(folder) / "backends" / "python"
     shutil.copytree(home / "backends" / "python", backend)
@@ -280,8 +279,8 @@ def triton_backend(folder):
 
 
 def triton_command(folder, host, http, rpc, metrics):
-    """For the models in the folder's `models`, and the environment that it wants. What it shares with its models
-    is named /dev/shm/NAME-OF-FOLDER*."""
+    """The command for the models in the folder's `models`, and its environment. Its shared memory is named
+    /dev/shm/NAME-OF-FOLDER*."""
     home = triton_home()
     return [
         str(home / "bin" / "tritonserver"), f"--model-repository={folder / 'models'}",
@@ -290,20 +289,20 @@ def triton_command(folder, host, http, rpc, metrics):
         *(f"--{each}-address={host}" for each in ("http", "grpc", "metrics")),
         f"--http-port={http}", f"--grpc-port={rpc}", f"--metrics-port={metrics}",
     ], {
-        # The stub finds the libraries by the first, and the packages of this Python by the second.
+        # The stub uses the first to find libraries, and the second to find the packages of this Python.
         "LD_LIBRARY_PATH": str(home.parents[1] / "nvidia_pytriton.libs"),
         "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}",
     }
 
 
 def unshare(folder):
-    """Removes what a Triton that was killed has left in shared memory."""
+    """Removes the shared memory that a killed Triton has left."""
     for left in pathlib.Path("/dev/shm").glob(folder.name + "*"):
         left.unlink()
 
 
 class Triton(Serving):
-    """With two models of Python: `echo` (one tensor of bytes), and `tokens`, decoupled, which counts."""
+    """Triton with two Python models: `echo` (one tensor of bytes) and `tokens`, a decoupled model that counts."""
 
     def __init__(self, folder):
         self._folder = pathlib.Path(folder)
@@ -358,7 +357,7 @@ def why_no_mlserver():
 
 
 class MlServer(Serving):
-    """With the same two models as Triton."""
+    """MLServer with the same two models as Triton."""
 
     def __init__(self, folder):
         folder = pathlib.Path(folder)

@@ -1,5 +1,5 @@
-"""Servers that speak HTTP/2 and do as a test tells them: `H2Backend` as `Backend` does, a thread per
-request; `HostileServer` with frames of its own."""
+"""HTTP/2 servers that a test scripts: `H2Backend` answers each request on a thread, as `Backend` does; `HostileServer`
+sends arbitrary frames."""
 
 import socket
 import threading
@@ -11,14 +11,14 @@ from stream import PATIENCE, Closed, Stream
 
 
 class H2Exchange:
-    """A request as it reached the backend, and the means to answer it; as `backend.Exchange`."""
+    """A request as the backend received it, with the methods to respond; like `backend.Exchange`."""
 
     def __init__(self, backend, stream, connection):
         self.backend = backend
         self.stream = stream
         self.peer = stream.peer
         self.head = stream.head
-        self.connection = connection  # its number, from 1
+        self.connection = connection  # number of the connection, from 1
         self.began = time.monotonic()
 
     @property
@@ -62,12 +62,12 @@ class H2Exchange:
         self.stream.reset(code)
 
     def wait_disconnected(self):
-        """Until the request is given up; when that was."""
+        """Waits until the peer resets the stream or closes; returns the time."""
         return self.stream.wait_disconnected()
 
 
 class ListeningServer:
-    """A port of its own, and a thread per connection that runs `self.serve(socket, number)`."""
+    """Listens on its own port; one thread per connection runs `self.serve(socket, number)`."""
 
     def __init__(self, tls=None, port=0):
         self.accepted = 0
@@ -97,12 +97,12 @@ class ListeningServer:
             self.serve(Stream(TlsSocket(sock, self._tls, server=True) if self._tls else sock), number)
         except (Closed, OSError):
             pass
-        except Exception as failure:  # told by the test that owns this backend
+        except Exception as failure:  # reported by the test that owns this backend
             self.failures.append(failure)
             raise
 
     def close(self):
-        """Dies: no further connection, and the open ones end."""
+        """Stops listening and closes all connections."""
         try:
             self._listener.shutdown(socket.SHUT_RDWR)
         except OSError:
@@ -112,9 +112,8 @@ class ListeningServer:
 
 
 class H2Backend(ListeningServer):
-    """`script(exchange)` answers each request, on a thread of its own; what it raises because the
-    stream or the connection has ended is no failure, anything else is kept in `failures`, as is every
-    rule that the daemon breaks. `values`: our SETTINGS."""
+    """`script(exchange)` answers each request on its own thread. Exceptions because the stream or the connection has closed
+    are ignored; all others are kept in `failures`, as are the daemon's protocol violations. `values`: our SETTINGS."""
 
     def __init__(self, script=None, reads_body=True, values=None, **kwargs):
         self.script = script or (lambda exchange: exchange.answer(b"hello"))
@@ -150,7 +149,7 @@ class H2Backend(ListeningServer):
             raise
 
     def connections(self):
-        """Open ones."""
+        """Number of open connections."""
         return sum(peer.closed_at is None for peer in self.peers)
 
     def close(self):
@@ -160,8 +159,7 @@ class H2Backend(ListeningServer):
 
 
 class HostileServer(ListeningServer):
-    """`play(wire, number)` has each connection after the client's preface, and keeps no rule that it
-    does not want to keep."""
+    """`play(wire, number)` handles each connection after the client's preface, and may break any rule."""
 
     def __init__(self, play, **kwargs):
         self._play = play

@@ -1,6 +1,5 @@
-"""HTTP/2 from both ends. `Wire` sends whatever it is told, frame by frame: what a library would refuse
-to send is what we test. `Peer` keeps the rules, lets many streams share its connection, and notes
-whenever the other side breaks one."""
+"""Both ends of HTTP/2. `Wire` sends any frames, including ones that a library would refuse to send. `Peer` follows the
+protocol, shares its connection between many streams, and records every violation by the other side."""
 
 import collections
 import struct
@@ -33,12 +32,12 @@ HEADER_TABLE_SIZE, ENABLE_PUSH, MAX_CONCURRENT_STREAMS, INITIAL_WINDOW_SIZE, MAX
 
 MAX_WINDOW = 2**31 - 1
 
-# What no HTTP/2 message may carry (RFC 9113 8.2.2).
+# Fields that no HTTP/2 message may contain (RFC 9113 8.2.2).
 CONNECTION_SPECIFIC = {"connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"}
 
 
-def said(code):
-    """An error code as a word."""
+def error_name(code):
+    """The name of an error code."""
     return CODES[code] if code < len(CODES) else hex(code)
 
 
@@ -49,9 +48,9 @@ class Frame(collections.namedtuple("Frame", "kind flags stream payload")):
         kind = KINDS[self.kind] if self.kind < len(KINDS) else f"type {self.kind}"
         detail = ""
         if self.kind == RST_STREAM and len(self.payload) == 4:
-            detail = " " + said(self.code())
+            detail = " " + error_name(self.code())
         elif self.kind == GOAWAY and len(self.payload) >= 8:
-            detail = f" last={self.last_stream()} {said(self.code())} {self.payload[8:]!r}"
+            detail = f" last={self.last_stream()} {error_name(self.code())} {self.payload[8:]!r}"
         elif self.kind in (SETTINGS, PING, WINDOW_UPDATE):
             detail = " " + self.payload.hex()
         return f"{kind} stream={self.stream} flags={self.flags:#x} length={len(self.payload)}{detail}"
@@ -75,7 +74,7 @@ class Frame(collections.namedtuple("Frame", "kind flags stream payload")):
         return {key: value for key, value in struct.iter_unpack("!HI", self.payload)}
 
 
-# ---- making frames ----
+# ---- building frames ----
 
 
 def frame(kind, flags=0, stream=0, payload=b""):
@@ -108,12 +107,12 @@ def data(stream, payload=b"", end=False):
 
 
 def headers(stream, fields, end=True, flags=END_HEADERS):
-    """The fields as they are, right or wrong, and never from a table: a block that is lost does no harm."""
+    """Encodes the fields as given, valid or not, and without the HPACK table, so that a lost block does no harm."""
     return frame(HEADERS, flags | (END_STREAM if end else 0), stream, literal(fields))
 
 
 def integer(value, bits, first=0):
-    """HPACK's (RFC 7541 5.1)."""
+    """An HPACK integer (RFC 7541 5.1)."""
     most = (1 << bits) - 1
     if value < most:
         return bytes([first | value])
@@ -143,7 +142,7 @@ def request_fields(method="GET", path="/", fields=(), authority="test", scheme="
 
 
 class Head(Message):
-    """The fields of a header section; the pseudo ones are read by `method`, `target` and `status`."""
+    """The fields of a header section; `method`, `target` and `status` are its pseudo fields."""
 
     def __init__(self, fields):  # pylint: disable=super-init-not-called
         self.pseudo = {name: value for name, value in fields if name.startswith(":")}
@@ -165,20 +164,20 @@ class Head(Message):
         return self.pseudo[":path"]
 
 
-# ---- without rules ----
+# ---- frames without rules ----
 
 
 class Transcript:
-    """What the other side said until some moment."""
+    """What the other side has sent so far."""
 
     def __init__(self):
         self.frames = []
-        self.goaway = None  # the code of the last one
+        self.goaway = None  # code of the last one
         self.goaway_frame = None
         self.resets = {}  # stream: code
-        self.statuses = {}  # stream: of the final answer
+        self.statuses = {}  # stream: status of the final response
         self.heads = {}
-        self.ended = set()  # streams that came to a good end
+        self.ended = set()  # streams that ended normally
         self.bodies = collections.defaultdict(bytearray)
         self.closed = None  # "end" or "reset"
         self.counts = collections.Counter()
@@ -192,11 +191,11 @@ class Transcript:
 
 
 class Wire:
-    """Sends what it is told, and tells what it receives."""
+    """Sends any frames and records what it receives."""
 
     def __init__(self, stream):
         self.stream = stream
-        self.told = Transcript()
+        self.transcript = Transcript()
         self._decoder = hpack.Decoder(max_header_list_size=1 << 24)
         self._rest = b""
         self._frames = collections.deque()
@@ -219,11 +218,11 @@ class Wire:
         self.stream.send(b"".join(frames))
 
     def read(self):
-        """The next frame, as it is."""
+        """Reads the next frame."""
         while not self._frames:
             received = self.stream.socket.recv(1 << 18)
             if not received:
-                raise Closed(f"the connection has ended; {self.told}")
+                raise Closed(f"the connection has ended; {self.transcript}")
             self.feed(received)
         return self._frames.popleft()
 
@@ -240,7 +239,7 @@ class Wire:
         self._rest = received[at:]
 
     def decode(self, received):
-        """The header list that this frame completes, as text; None if it completes none."""
+        """The header list that this frame completes, or None."""
         if received.kind == HEADERS:
             self._block = received.content()
         elif received.kind == CONTINUATION:
@@ -253,83 +252,83 @@ class Wire:
                 for name, value in self._decoder.decode(self._block, raw=True)]
 
     def take(self):
-        """The next frame, noted in `told`."""
+        """Reads the next frame and records it in `transcript`."""
         received = self.read()
-        told = self.told
-        told.counts[received.kind] += 1
-        if len(told.frames) < 5000:
-            told.frames.append(received)
+        transcript = self.transcript
+        transcript.counts[received.kind] += 1
+        if len(transcript.frames) < 5000:
+            transcript.frames.append(received)
         if received.kind == GOAWAY:
-            told.goaway, told.goaway_frame = received.code(), received
+            transcript.goaway, transcript.goaway_frame = received.code(), received
         elif received.kind == RST_STREAM:
-            told.resets[received.stream] = received.code()
+            transcript.resets[received.stream] = received.code()
         elif received.kind == DATA:
-            told.bodies[received.stream] += received.content()
+            transcript.bodies[received.stream] += received.content()
         fields = self.decode(received)
         if fields and dict(fields).get(":status", "1")[0] != "1":
-            told.heads[received.stream] = Head(fields)
-            told.statuses[received.stream] = told.heads[received.stream].status
+            transcript.heads[received.stream] = Head(fields)
+            transcript.statuses[received.stream] = transcript.heads[received.stream].status
         if received.kind in (DATA, HEADERS) and received.flags & END_STREAM:
-            told.ended.add(received.stream)
+            transcript.ended.add(received.stream)
         return received
 
     def until(self, condition):
-        """Takes frames until it holds for what was told."""
-        while not condition(self.told):
+        """Reads frames until `condition(transcript)` is true."""
+        while not condition(self.transcript):
             self.take()
-        return self.told
+        return self.transcript
 
     def until_closed(self, within=PATIENCE):
-        """Takes frames to the end of the connection, if it comes in that time."""
+        """Reads frames until the connection closes, or until the time is over."""
         self.stream.socket.settimeout(within)
         try:
             while True:
                 self.take()
         except Closed:
-            self.told.closed = "end"
+            self.transcript.closed = "end"
         except ConnectionError:
-            self.told.closed = "reset"
+            self.transcript.closed = "reset"
         except TimeoutError:
             pass
-        return self.told
+        return self.transcript
 
-    # ---- a client's first words ----
+    # ---- the start of a client connection ----
 
     def open(self, values=None):
-        """The preface and both sides' SETTINGS, each acknowledged."""
+        """Sends the preface and exchanges SETTINGS with acknowledgements."""
         self.send(PREFACE, settings(values))
         self.settle()
         return self
 
     def settle(self):
-        self.until(lambda told: any(each.kind == SETTINGS and not each.flags & ACK for each in told.frames))
+        self.until(lambda transcript: any(each.kind == SETTINGS and not each.flags & ACK for each in transcript.frames))
         self.send(settings(ack=True))
-        self.until(lambda told: any(each.kind == SETTINGS and each.flags & ACK for each in told.frames))
+        self.until(lambda transcript: any(each.kind == SETTINGS and each.flags & ACK for each in transcript.frames))
 
     def their_settings(self):
-        return next(each.settings() for each in self.told.frames
+        return next(each.settings() for each in self.transcript.frames
                     if each.kind == SETTINGS and not each.flags & ACK)
 
     def ask(self, stream, method="GET", path="/", fields=(), end=True, **kwargs):
         self.send(headers(stream, request_fields(method, path, fields, **kwargs), end))
 
     def answer_to(self, stream):
-        """Its final answer's head, when all of it is here."""
-        self.until(lambda told: stream in told.ended or stream in told.resets)
-        assert stream not in self.told.resets, f"{said(self.told.resets[stream])}; {self.told}"
-        head = self.told.heads[stream]
-        head.body = bytes(self.told.bodies[stream])
+        """The final response head of this stream, when the response is complete."""
+        self.until(lambda transcript: stream in transcript.ended or stream in transcript.resets)
+        assert stream not in self.transcript.resets, f"{error_name(self.transcript.resets[stream])}; {self.transcript}"
+        head = self.transcript.heads[stream]
+        head.body = bytes(self.transcript.bodies[stream])
         return head
 
 
-# ---- with rules ----
+# ---- protocol rules ----
 
 
 class Reset(Closed):
     """The other side ended this stream with RST_STREAM."""
 
     def __init__(self, code):
-        super().__init__(f"RST_STREAM {said(code)}")
+        super().__init__(f"RST_STREAM {error_name(code)}")
         self.code = code
 
 
@@ -340,17 +339,17 @@ class PeerStream:
         self.peer = peer
         self.number = number
         self.head = None
-        self.interim = []  # heads of the 1xx class
-        self.reset_code = None  # the other side's
-        self.gone_at = None  # when the other side gave it up
-        self.ended = False  # by the other side, well
-        self.strict = peer._acknowledged  # it knew our settings when this began
+        self.interim = []  # heads of 1xx responses
+        self.reset_code = None  # sent by the other side
+        self.gone_at = None  # when the other side reset it or closed
+        self.ended = False  # by the other side, normally
+        self.strict = peer._acknowledged  # the other side knew our settings when this stream began
         self.received = 0
         self._pieces = collections.deque()
-        self._untold = 0  # consumed, but not yet told to the other side
-        self._window = window  # what it may still send to us
-        self._credit = peer.their(INITIAL_WINDOW_SIZE, 65535)  # what we may still send to it
-        self._finished = False  # by us
+        self._unreturned = 0  # consumed, but not yet returned by a WINDOW_UPDATE
+        self._window = window  # what the other side may still send
+        self._credit = peer.their(INITIAL_WINDOW_SIZE, 65535)  # what we may still send
+        self._finished = False  # by our side
 
     # ---- sending ----
 
@@ -358,7 +357,7 @@ class PeerStream:
         self.peer.send_fields(self, fields, end)
 
     def send(self, payload, end=False):
-        """As fast as the other side's windows let it."""
+        """Sends as fast as the other side's windows allow."""
         self.peer.send_data(self, payload, end)
 
     def end(self, trailers=()):
@@ -377,7 +376,7 @@ class PeerStream:
         return self.head
 
     def read_piece(self):
-        """What is here, or as soon as there is something; b"" at the good end."""
+        """The next piece of the body; b"" at the normal end."""
         return self.peer.read_piece(self)
 
     def pieces(self):
@@ -394,7 +393,7 @@ class PeerStream:
         return self.head
 
     def wait_disconnected(self, within=PATIENCE):
-        """Until the other side gives it up; when that was."""
+        """Waits until the other side resets the stream or closes; returns the time."""
         self.peer.wait(None, lambda: self.gone_at is not None, within)
         return self.gone_at
 
@@ -411,7 +410,7 @@ class Peer:
         self.pings = 0
         self.closed_at = None
         self.streams = {}
-        self.refused = set()  # streams that we reset: what still comes for them is no offence
+        self.refused = set()  # streams that we reset: further frames for them are not violations
         self.values = {INITIAL_WINDOW_SIZE: 1 << 20, **(values or {})}
         self.trace = collections.deque(maxlen=300)
         self._theirs = {}
@@ -424,8 +423,8 @@ class Peer:
         self._credit = 65535
         self._window = 65535
         self._connection_window = connection_window
-        self._untold = 0
-        self._acknowledged = False  # our settings
+        self._unreturned = 0
+        self._acknowledged = False  # of our settings
         self._continuing = None
         self._block_end = False
         self._acks = collections.deque()
@@ -464,8 +463,8 @@ class Peer:
         self._acknowledge()
 
     def _acknowledge(self):
-        """Sends what reading has called for. Reading never waits for a writer that is stuck: whoever
-        sends looks again when it is through."""
+        """Sends pending acknowledgements. The reader never waits for a blocked writer; the writer calls this again when it has
+        finished."""
         while self._acks and self._sending.acquire(blocking=False):
             try:
                 if self._acks:
@@ -474,11 +473,11 @@ class Peer:
                 self._sending.release()
 
     def send(self, *frames):
-        """Whatever it is."""
+        """Sends any frames."""
         self._send(*frames)
 
     def send_fields(self, stream, fields, end):
-        # Blocks must go in the order in which they were encoded.
+        # Blocks must be sent in the order in which they were encoded.
         with self._sending:
             block = self._encoder.encode([(_bytes(name), _bytes(value)) for name, value in fields])
             most = self.their(MAX_FRAME_SIZE, 16384)
@@ -523,14 +522,14 @@ class Peer:
         self._send(rst_stream(stream.number, code))
 
     def _finish(self, stream):
-        """Before the last frame is sent: the other side may know it before we go on."""
+        """Called before the last frame is sent, because the other side may react at once."""
         with self._changed:
             stream._finished = True
             if stream.ended:
                 self.streams.pop(stream.number, None)
 
     def open_stream(self, fields, end=True):
-        """A request of ours."""
+        """Starts a request."""
         self.wait_settled()
         with self._sending:
             with self._changed:
@@ -547,7 +546,7 @@ class Peer:
             try:
                 stream.send(body, end)
             except Reset as reset:
-                if reset.code != NO_ERROR:  # "your answer is whole, the rest of the body is not wanted"
+                if reset.code != NO_ERROR:  # NO_ERROR: the response is complete, the rest of the body is not needed
                     raise
         return stream
 
@@ -572,10 +571,10 @@ class Peer:
             if sending and condition():
                 return
             if self.closed_at is not None:
-                raise Closed(f"the connection has ended; {self.story()}")
+                raise Closed(f"the connection has ended; {self.transcript_text()}")
             left = until - time.monotonic()
             if left <= 0:
-                raise TimeoutError(f"nothing came; {self.story()}")
+                raise TimeoutError(f"nothing came; {self.transcript_text()}")
             self._changed.wait(left)
 
     def read_piece(self, stream):
@@ -587,16 +586,16 @@ class Peer:
             stream._pieces.clear()
             if stream.ended:
                 return piece
-            stream._untold += len(piece)
-            told = stream._untold
-            if told * 2 < self.values[INITIAL_WINDOW_SIZE]:
+            stream._unreturned += len(piece)
+            transcript = stream._unreturned
+            if transcript * 2 < self.values[INITIAL_WINDOW_SIZE]:
                 return piece
-            stream._untold = 0
-            stream._window += told
-        self._send(window_update(stream.number, told))
+            stream._unreturned = 0
+            stream._window += transcript
+        self._send(window_update(stream.number, transcript))
         return piece
 
-    def story(self):
+    def transcript_text(self):
         return "the last frames received:\n  " + "\n  ".join(str(each) for each in list(self.trace)[-40:])
 
     # ---- receiving ----
@@ -613,7 +612,7 @@ class Peer:
                 self._acknowledge()
         except (Closed, OSError):
             pass
-        except Exception as failure:  # told by the test that owns this peer
+        except Exception as failure:  # reported by the test that owns this peer
             self.violations.append(failure)
             raise
         finally:
@@ -683,13 +682,13 @@ class Peer:
     def _receive_data(self, received):
         size = len(received.payload)
         self._window -= size
-        self._untold += size
+        self._unreturned += size
         if self._window < 0:
             self._broken("more than the connection's window", received)
-        if self._untold * 2 >= self._connection_window:
-            self._window += self._untold
-            self._acks.append(window_update(0, self._untold))
-            self._untold = 0
+        if self._unreturned * 2 >= self._connection_window:
+            self._window += self._unreturned
+            self._acks.append(window_update(0, self._unreturned))
+            self._unreturned = 0
         stream = self.streams.get(received.stream)
         if stream is None:
             if received.stream not in self.refused:
@@ -746,7 +745,7 @@ class Peer:
             self.streams.pop(stream.number, None)
 
     def _bodiless(self, stream):
-        return not self.serve and stream.received == 0  # an answer to HEAD, or 304
+        return not self.serve and stream.received == 0  # a response to HEAD, or 304
 
     def _check_fields(self, fields, received):
         regular = False
@@ -761,10 +760,10 @@ class Peer:
             if value != value.strip(" \t") or any(each in value for each in "\r\n\0"):
                 self._broken(f"the value {value!r} of {name}", received)
 
-    # ---- the end ----
+    # ---- closing ----
 
     def cut(self):
-        """Ends the connection with nothing said."""
+        """Closes the connection without GOAWAY."""
         self.wire.stream.socket.shutdown(2)
 
     def close(self):

@@ -1,5 +1,5 @@
-"""What is done to HTTP/2 servers on purpose: each attack gets its answer, costs a bounded amount of
-work and memory, reaches the backend a bounded number of times, and disturbs nobody else."""
+"""Attacks on HTTP/2 servers: each gets the right response, costs a bounded amount of work and memory, reaches the backend a
+bounded number of times, and does not disturb other clients."""
 
 import contextlib
 import signal
@@ -19,15 +19,15 @@ from stream import PATIENCE, Closed, Stream
 
 MEGABYTE = 1 << 20
 MOST_MEMORY = 8 * MEGABYTE
-STREAMS = 128  # what the daemon allows at once
-BURST = 1100  # requests that a rapid reset may get through
-RESETS = 100  # that the daemon sends on one connection in 10 s before it has had enough
-SLOWEST = 1.0 if not SANITIZED else 10.0  # seconds, for the bystander
+STREAMS = 128  # the daemon's limit per connection
+BURST = 1100  # requests of a rapid reset that may reach the backend
+RESETS = 100  # that the daemon sends on one connection in 10 s before it closes it
+MAX_DELAY = 1.0 if not SANITIZED else 10.0  # seconds, for another client
 
 
 class Counting:
-    """A script that counts; `/attack` is never answered, `/held` not even read, `/large` answered at
-    length, the rest at once."""
+    """A script that counts requests. It never answers `/attack`, does not even read `/held`, sends a large response to `/large`,
+    and answers all others at once."""
 
     def __init__(self):
         self.count = 0
@@ -35,25 +35,25 @@ class Counting:
         self.open = threading.Event()
         self._lock = threading.Lock()
 
-    def __call__(self, ask):
-        if ask.target == "/bystander":
-            return ask.answer(b"fine")
+    def __call__(self, request):
+        if request.target == "/bystander":
+            return request.answer(b"fine")
         with self._lock:
             self.count += 1
-        if ask.target == "/attack":
-            ask.wait_disconnected()
+        if request.target == "/attack":
+            request.wait_disconnected()
             with self._lock:
                 self.gone += 1
-        elif ask.target == "/held":
+        elif request.target == "/held":
             self.open.wait(PATIENCE)
-        elif ask.target == "/large":
-            ask.begin_chunks()
+        elif request.target == "/large":
+            request.begin_chunks()
             for _ in range(160):
-                ask.chunk(b"x" * 65536)
-            ask.end_chunks()
+                request.chunk(b"x" * 65536)
+            request.end_chunks()
         else:
-            ask.read_body()
-            ask.answer(b"fine")
+            request.read_body()
+            request.answer(b"fine")
 
 
 class Attacked(case.Case):
@@ -71,14 +71,14 @@ class Attacked(case.Case):
 
     @contextlib.contextmanager
     def undisturbed(self, memory=MOST_MEMORY):
-        """Another client, on a connection of its own, is served all the time, and nothing piles up."""
+        """Another client on its own connection is served all the time, and memory does not grow."""
         daemon = self.daemon_
         stop = threading.Event()
         served = []
         before = daemon.resident_bytes()
         most = [before]
 
-        def ask_and_ask():
+        def send_requests():
             with Peer.connect(daemon.address) as peer:
                 while not stop.is_set() or len(served) < 3:
                     began = time.monotonic()
@@ -89,39 +89,39 @@ class Attacked(case.Case):
                     stop.wait(0.01)
                 assert not peer.violations, peer.violations
 
-        bystander = self.spawn(ask_and_ask)
+        bystander = self.spawn(send_requests)
         try:
             yield
         finally:
             stop.set()
             bystander.join()
-        self.assertLess(max(served), SLOWEST)
+        self.assertLess(max(served), MAX_DELAY)
         if not SANITIZED:
             self.assertLess(most[0] - before, memory)
 
     def flood(self, wire, frames, drained=True, within=5):
-        """Sends until the daemon has had enough, or there is no more; what it said."""
+        """Sends until the daemon closes or everything is sent; returns the transcript."""
         reading = self.spawn(lambda: wire.until_closed(within)) if drained else None
         try:
             for each in frames:
-                if wire.told.goaway is not None or wire.told.closed:
+                if wire.transcript.goaway is not None or wire.transcript.closed:
                     break
                 wire.stream.send(each)
         except OSError:
             pass
         return reading.join() if drained else wire.until_closed(5)
 
-    def check_ended(self, told, *codes):
-        """The connection was ended; with one of these codes, if any is named."""
-        self.assertIsNotNone(told.closed, f"the daemon bears it; {told}")
+    def check_ended(self, transcript, *codes):
+        """The connection was closed, with one of these codes if any are given."""
+        self.assertIsNotNone(transcript.closed, f"the daemon bears it; {transcript}")
         if codes:
-            self.assertIsNotNone(told.goaway, f"no GOAWAY; {told}")
-            self.assertIn(http2.said(told.goaway), [http2.said(code) for code in codes], told)
+            self.assertIsNotNone(transcript.goaway, f"no GOAWAY; {transcript}")
+            self.assertIn(http2.error_name(transcript.goaway), [http2.error_name(code) for code in codes], transcript)
 
-    def check_calmed(self, told):
-        """The connection was ended for what was done to it, whatever that is called."""
-        self.check_ended(told)
-        self.assertNotIn(told.goaway, (None, NO_ERROR), told)
+    def check_calmed(self, transcript):
+        """The connection was closed because of the attack, with any of the suitable codes."""
+        self.check_ended(transcript)
+        self.assertNotIn(transcript.goaway, (None, NO_ERROR), transcript)
 
     def streams(self, count):
         return range(1, 2 * count, 2)
@@ -133,23 +133,23 @@ class Resets(Attacked):
         wire = self.wire()
         fields = request_fields(path="/attack")
         with self.undisturbed():
-            told = self.flood(wire, (b"".join(headers(each, fields) + rst_stream(each)
+            transcript = self.flood(wire, (b"".join(headers(each, fields) + rst_stream(each)
                                               for each in range(first, first + 100, 2))
                                      for first in range(1, 40_000, 100)))
-        self.check_ended(told, ENHANCE_YOUR_CALM)
+        self.check_ended(transcript, ENHANCE_YOUR_CALM)
         self.assertLessEqual(self.script.count, BURST)
         self.daemon_.wait_at_rest()
 
     def check_made_to_reset(self, provoke, fields=(), method="GET", end=True):
-        """After each request comes something to which the answer is a reset. The daemon may take it for
-        the end of the connection at once; it may not do it for ever."""
+        """After each request the client provokes a reset. The daemon may close the connection at once, and must do so after a
+        bounded number of resets."""
         self.target()
         wire = self.wire()
         head = request_fields(method, "/attack", fields)
         with self.undisturbed():
-            told = self.flood(wire, (headers(each, head, end) + provoke(each) for each in self.streams(4000)))
-        self.check_calmed(told)
-        self.assertLessEqual(len(told.resets), RESETS + STREAMS)
+            transcript = self.flood(wire, (headers(each, head, end) + provoke(each) for each in self.streams(4000)))
+        self.check_calmed(transcript)
+        self.assertLessEqual(len(transcript.resets), RESETS + STREAMS)
         self.assertLessEqual(self.script.count, RESETS + STREAMS)
         self.daemon_.wait_at_rest()
 
@@ -171,11 +171,11 @@ class Resets(Attacked):
     def test_made_you_reset_by_data_after_the_end(self):
         self.check_made_to_reset(lambda each: data(each, b"more", end=True))
 
-    def test_made_you_reset_by_a_length_that_is_not_kept(self):
+    def test_made_you_reset_by_less_than_the_content_length(self):
         self.check_made_to_reset(lambda each: data(each, b"abc", end=True),
                                  method="POST", fields=[("content-length", "5")], end=False)
 
-    def test_made_you_reset_by_more_than_the_length(self):
+    def test_made_you_reset_by_more_than_the_content_length(self):
         self.check_made_to_reset(lambda each: data(each, b"abcdefg"),
                                  method="POST", fields=[("content-length", "5")], end=False)
 
@@ -183,7 +183,7 @@ class Resets(Attacked):
         self.check_made_to_reset(lambda each: headers(each, [(":path", "/other")]),
                                  method="POST", end=False)
 
-    def test_made_you_reset_by_trailers_that_end_nothing(self):
+    def test_made_you_reset_by_trailers_without_end_stream(self):
         self.check_made_to_reset(lambda each: headers(each, [("x-sum", "1")], end=False),
                                  method="POST", end=False)
 
@@ -191,14 +191,14 @@ class Resets(Attacked):
         self.target()
         wire = self.wire()
         with self.undisturbed():
-            told = self.flood(wire, (headers(each, request_fields(fields=[("Upper", "1")]))
+            transcript = self.flood(wire, (headers(each, request_fields(fields=[("Upper", "1")]))
                                      for each in self.streams(4000)))
-        self.check_calmed(told)
-        self.assertLessEqual(len(told.resets), RESETS + STREAMS)
+        self.check_calmed(transcript)
+        self.assertLessEqual(len(transcript.resets), RESETS + STREAMS)
         self.assertEqual(self.script.count, 0)
 
-    def test_streams_over_the_limit_are_refused_as_long_as_it_may_not_be_known(self):
-        """Clients may ask before they have read our SETTINGS; what is too much they may ask again."""
+    def test_streams_over_the_limit_are_refused_until_the_client_knows_it(self):
+        """Clients may send requests before they have read our SETTINGS, and may repeat the refused ones."""
         self.target()
         wire = Wire.connect(self.daemon_.address)
         self.addCleanup(wire.close)
@@ -207,18 +207,18 @@ class Resets(Attacked):
         with self.undisturbed():
             wire.send(PREFACE, settings(), *(headers(each, fields, end=False) + data(each, b"abc", end=True)
                                              for each in asked))
-            told = wire.until(lambda told: len(told.resets) == 50 or told.goaway is not None)
-            self.assertIsNone(told.goaway, told)
-            self.assertEqual(set(told.resets.values()), {REFUSED_STREAM})
-            self.assertEqual(sorted(told.resets), asked[STREAMS:])
+            transcript = wire.until(lambda transcript: len(transcript.resets) == 50 or transcript.goaway is not None)
+            self.assertIsNone(transcript.goaway, transcript)
+            self.assertEqual(set(transcript.resets.values()), {REFUSED_STREAM})
+            self.assertEqual(sorted(transcript.resets), asked[STREAMS:])
             wait_until(lambda: self.script.count == STREAMS, what="the requests at the backend")
             wire.send(settings(ack=True), *(rst_stream(each) for each in asked[:STREAMS]))
             wire.ask(asked[-1] + 2, path="/bystander")
             self.assertEqual(wire.answer_to(asked[-1] + 2).body, b"fine")
         self.daemon_.wait_at_rest()
 
-    def test_streams_over_a_limit_that_is_known_are_never_dispatched(self):
-        """Refused, or the end of one who does not keep to what was agreed."""
+    def test_streams_over_a_known_limit_are_never_dispatched(self):
+        """The stream is refused, or the connection is closed."""
         self.target()
         wire = self.wire()
         self.assertEqual(wire.their_settings()[MAX_CONCURRENT_STREAMS], STREAMS)
@@ -226,9 +226,9 @@ class Resets(Attacked):
         with self.undisturbed():
             wire.send(*(headers(each, head, end=False) for each in self.streams(STREAMS)))
             wait_until(lambda: self.script.count == STREAMS, what="the requests at the backend")
-            told = self.flood(wire, (headers(each, head, end=False)
+            transcript = self.flood(wire, (headers(each, head, end=False)
                                      for each in range(2 * STREAMS + 1, 2 * STREAMS + 4000, 2)))
-        self.check_calmed(told)
+        self.check_calmed(transcript)
         self.assertEqual(self.script.count, STREAMS)
         self.daemon_.wait_at_rest()
 
@@ -237,14 +237,14 @@ class Floods(Attacked):
     """Frames that cost the sender nothing."""
 
     def check_flood(self, chunk, *codes, count=400, drained=True, opened=None, values=None):
-        """`chunk`: many frames; they come `count` times."""
+        """Sends `chunk`, which is many frames, `count` times."""
         self.target()
         wire = self.wire(values)
         if opened:
             wire.send(opened)
         with self.undisturbed():
-            told = self.flood(wire, (chunk for _ in range(count)), drained)
-        self.check_ended(told, *codes)
+            transcript = self.flood(wire, (chunk for _ in range(count)), drained)
+        self.check_ended(transcript, *codes)
         self.assertLessEqual(self.script.count, 1)
         self.daemon_.wait_at_rest()
 
@@ -266,8 +266,8 @@ class Floods(Attacked):
         wire = self.wire()
         wire.send(opened)
         with self.undisturbed():
-            told = self.flood(wire, (settings({INITIAL_WINDOW_SIZE: 1 + size % 2}) * 50 for size in range(800)))
-        self.check_ended(told, ENHANCE_YOUR_CALM)
+            transcript = self.flood(wire, (settings({INITIAL_WINDOW_SIZE: 1 + size % 2}) * 50 for size in range(800)))
+        self.check_ended(transcript, ENHANCE_YOUR_CALM)
 
     def test_a_settings_frame_of_many_entries(self):
         many = frame(SETTINGS, 0, 0, struct.pack("!HI", INITIAL_WINDOW_SIZE, 65535) * 2000)
@@ -280,21 +280,21 @@ class Floods(Attacked):
         self.target()
         wire = self.wire()
         with self.undisturbed():
-            told = self.flood(wire, (b"".join(frame(PRIORITY, 0, each, struct.pack("!IB", 0, 16))
+            transcript = self.flood(wire, (b"".join(frame(PRIORITY, 0, each, struct.pack("!IB", 0, 16))
                                               for each in range(first, first + 400, 2))
                                      for first in range(1, 100_000, 400)))
-        self.check_ended(told, ENHANCE_YOUR_CALM)
+        self.check_ended(transcript, ENHANCE_YOUR_CALM)
 
     def test_frames_of_an_unknown_type(self):
         self.check_flood(frame(0xbe, 0, 0, b"grease") * 200, ENHANCE_YOUR_CALM)
 
-    def test_updates_of_priorities(self):
+    def test_priority_updates(self):
         self.check_flood(frame(0x10, 0, 0, struct.pack("!I", 1) + b"u=1") * 200, ENHANCE_YOUR_CALM)
 
-    def test_updates_of_the_connections_window_by_one(self):
+    def test_connection_window_updates_by_one(self):
         self.check_flood(window_update(0, 1) * 200, ENHANCE_YOUR_CALM)
 
-    def test_updates_of_a_streams_window_by_one(self):
+    def test_stream_window_updates_by_one(self):
         self.check_flood(window_update(1, 1) * 200, ENHANCE_YOUR_CALM,
                          opened=headers(1, request_fields("POST", "/attack"), end=False))
 
@@ -302,20 +302,20 @@ class Floods(Attacked):
         self.check_flood(data(1) * 200, ENHANCE_YOUR_CALM,
                          opened=headers(1, request_fields("POST", "/attack"), end=False))
 
-    def test_data_of_nothing_but_padding(self):
-        """It costs the sender what a body costs. It must fit the windows, as a body must."""
+    def test_data_with_only_padding(self):
+        """It costs the sender as much as a body, and is limited by the windows as a body is."""
         self.target()
         wire = self.wire()
         with self.undisturbed():
-            told = self.flood(wire, [headers(1, request_fields("POST", "/attack"), end=False),
+            transcript = self.flood(wire, [headers(1, request_fields("POST", "/attack"), end=False),
                                      *(frame(DATA, http2.PADDED, 1, b"\xff" + b"\0" * 255) * 100 for _ in range(400))],
                               within=1)
-        if told.closed is None:
-            self.assertEqual(told.resets.get(1, FLOW_CONTROL_ERROR), FLOW_CONTROL_ERROR)
+        if transcript.closed is None:
+            self.assertEqual(transcript.resets.get(1, FLOW_CONTROL_ERROR), FLOW_CONTROL_ERROR)
             wire.ask(3, path="/bystander")
             self.assertEqual(wire.answer_to(3).body, b"fine")
 
-    def test_resets_of_streams_that_are_long_closed(self):
+    def test_resets_of_closed_streams(self):
         self.check_flood(rst_stream(1) * 200, ENHANCE_YOUR_CALM, STREAM_CLOSED, PROTOCOL_ERROR,
                          opened=headers(1, request_fields("GET", "/attack")) + rst_stream(1))
 
@@ -323,18 +323,18 @@ class Floods(Attacked):
         self.target()
         wire = self.wire()
         with self.undisturbed():
-            told = self.flood(wire, [headers(1, request_fields(path="/attack"), flags=0),
+            transcript = self.flood(wire, [headers(1, request_fields(path="/attack"), flags=0),
                                      *(frame(CONTINUATION, 0, 1, literal([("x", "y" * 100)])) for _ in range(20_000))])
-        self.check_ended(told)
+        self.check_ended(transcript)
         self.assertEqual(self.script.count, 0)
 
     def test_empty_continuations(self):
         self.target()
         wire = self.wire()
         with self.undisturbed():
-            told = self.flood(wire, [headers(1, request_fields(path="/attack"), flags=0),
+            transcript = self.flood(wire, [headers(1, request_fields(path="/attack"), flags=0),
                                      *(frame(CONTINUATION, 0, 1) * 100 for _ in range(1000))])
-        self.check_ended(told)
+        self.check_ended(transcript)
         self.assertEqual(self.script.count, 0)
 
     def test_goaways(self):
@@ -342,10 +342,10 @@ class Floods(Attacked):
 
 
 class Bombs(Attacked):
-    """Little on the wire, much in memory."""
+    """Small on the wire, large in memory."""
 
     def bomb(self, stream, repeated, count):
-        """One field that goes into the table, then as many references to it as fit into a frame."""
+        """One field that enters the HPACK table, then as many references to it as fit into a frame."""
         name, value = repeated
         block = literal(request_fields(path="/attack"))
         block += b"\x40" + http2.integer(len(name), 7) + name + http2.integer(len(value), 7) + value
@@ -359,31 +359,31 @@ class Bombs(Attacked):
                 wire = self.wire()
                 try:
                     wire.send(*(self.bomb(each, repeated, count) for each in self.streams(10)))
-                    told = wire.until(lambda told: told.goaway is not None or len(
-                        set(told.resets) | set(told.ended)) == 10)
+                    transcript = wire.until(lambda transcript: transcript.goaway is not None or len(
+                        set(transcript.resets) | set(transcript.ended)) == 10)
                 except (Closed, ConnectionError):
-                    told = wire.told
-                for stream in told.statuses:
-                    self.assertEqual(told.statuses[stream], 431, told)
+                    transcript = wire.transcript
+                for stream in transcript.statuses:
+                    self.assertEqual(transcript.statuses[stream], 431, transcript)
                 wire.close()
         self.assertEqual(self.script.count, 0)
 
     def test_a_large_field_a_thousand_times(self):
         self.check_bomb((b"x-bomb", b"x" * 4000))
 
-    def test_crumbs_of_cookies(self):
+    def test_split_cookies(self):
         self.check_bomb((b"cookie", b"a=b"))
 
-    def test_fields_that_are_almost_empty(self):
+    def test_almost_empty_fields(self):
         self.check_bomb((b"x", b""))
 
-    def test_after_a_bomb_the_connection_serves_on(self):
-        """The table is kept, though nobody wanted the fields; or the connection ends, and says so."""
+    def test_the_connection_remains_usable_after_a_bomb(self):
+        """The HPACK table stays in sync although the fields are dropped; or the connection closes with GOAWAY."""
         self.target()
         wire = self.wire()
         wire.send(self.bomb(1, (b"x-bomb", b"x" * 50), 200))
-        wire.until(lambda told: 1 in told.resets or 1 in told.ended)
-        self.assertIn(wire.told.statuses.get(1, 431), [431])
+        wire.until(lambda transcript: 1 in transcript.resets or 1 in transcript.ended)
+        self.assertIn(wire.transcript.statuses.get(1, 431), [431])
         block = literal(request_fields(path="/bystander")) + b"\xbe"
         wire.send(frame(HEADERS, END_HEADERS | END_STREAM, 3, block))
         self.assertEqual(wire.answer_to(3).body, b"fine")
@@ -396,22 +396,22 @@ class Bombs(Attacked):
         parts = [block[at:at + 16384] for at in range(0, len(block), 16384)]
         wire.send(*(frame(CONTINUATION if at else HEADERS, (0 if at else END_STREAM)
                           | (END_HEADERS if at == len(parts) - 1 else 0), 1, part) for at, part in enumerate(parts)))
-        wire.until(lambda told: 1 in told.resets or 1 in told.ended)
-        if 1 in wire.told.statuses:
-            self.assertEqual(wire.told.statuses[1], 431)
-            self.assertEqual(wire.told.heads[1].reason, "header_too_large")
+        wire.until(lambda transcript: 1 in transcript.resets or 1 in transcript.ended)
+        if 1 in wire.transcript.statuses:
+            self.assertEqual(wire.transcript.statuses[1], 431)
+            self.assertEqual(wire.transcript.heads[1].reason, "header_too_large")
         wire.ask(3, path="/bystander")
         self.assertEqual(wire.answer_to(3).body, b"fine")
         self.assertEqual(self.script.count, 0)
 
-    def test_a_field_that_is_too_large(self):
+    def test_an_oversized_field(self):
         self.check_too_large([("x-large", "x" * 40_000)])
 
-    def test_a_list_that_is_much_too_large(self):
+    def test_a_much_too_large_header_list(self):
         self.check_too_large([("x-large", "x" * 30_000)] * 3)
 
-    def test_a_field_that_is_too_large_to_be_decoded(self):
-        """Nothing can follow it: the table would not be the same on both sides."""
+    def test_an_oversized_field_to_decode(self):
+        """The connection must close, because the HPACK tables of both sides would differ."""
         self.target()
         wire = self.wire()
         block = literal(request_fields(path="/attack", fields=[("x-large", "x" * 100_000)]))
@@ -427,11 +427,11 @@ class Bombs(Attacked):
     def test_far_too_many_fields(self):
         self.check_too_large([("x-many", "y")] * 1000)
 
-    def test_a_list_that_is_larger_than_the_listener_allows(self):
+    def test_a_header_list_over_the_listeners_limit(self):
         self.check_too_large([("x-large", "x" * 3000)], {"limits": {"header": "2KiB"}})
 
     def test_a_table_that_must_not_grow(self):
-        """A table size update over what we allowed is an error of compression."""
+        """A table size update over the announced limit is a COMPRESSION_ERROR."""
         self.target()
         wire = self.wire()
         wire.send(frame(HEADERS, END_HEADERS | END_STREAM, 1,
@@ -448,35 +448,35 @@ class Bombs(Attacked):
 
 
 class Held(Attacked):
-    """Answers that nobody takes, requests that never end."""
+    """Responses that the client does not read, requests that never end."""
 
     def test_windows_that_never_open(self):
-        """A hundred large answers wait for a window: nothing is read from the backend for them, and
-        after the time that a client has for taking something they are given up."""
+        """A hundred large responses wait for a window: the daemon reads nothing from the backend for them, and resets them after
+        the write timeout."""
         self.target({"timeouts": {"write": "1s"}})
         wire = self.wire({INITIAL_WINDOW_SIZE: 0})
         with self.undisturbed(memory=16 * MEGABYTE):
             wire.send(*(headers(each, request_fields(path="/large")) for each in self.streams(100)))
-            told = wire.until(lambda told: len(told.resets) == 100 or told.goaway is not None)
-        self.assertLessEqual(set(told.resets.values()), {CANCEL, http2.INTERNAL_ERROR, ENHANCE_YOUR_CALM})
-        self.assertEqual(sum(map(len, told.bodies.values())), 0)
+            transcript = wire.until(lambda transcript: len(transcript.resets) == 100 or transcript.goaway is not None)
+        self.assertLessEqual(set(transcript.resets.values()), {CANCEL, http2.INTERNAL_ERROR, ENHANCE_YOUR_CALM})
+        self.assertEqual(sum(map(len, transcript.bodies.values())), 0)
         self.daemon_.wait_at_rest()
 
     def test_windows_that_open_a_byte_at_a_time(self):
-        """It moves, so it lives; it costs no more than another."""
+        """There is progress, so the stream lives; it costs no more than another."""
         self.target()
         wire = self.wire({INITIAL_WINDOW_SIZE: 0})
         with self.undisturbed():
             wire.send(headers(1, request_fields(path="/large")))
             for _ in range(100):
-                before = len(wire.told.bodies[1])
+                before = len(wire.transcript.bodies[1])
                 wire.send(window_update(1, 1))
-                wire.until(lambda told, before=before: len(told.bodies[1]) == before + 1)
+                wire.until(lambda transcript, before=before: len(transcript.bodies[1]) == before + 1)
             wire.send(rst_stream(1))
             self.daemon_.wait_at_rest()
 
-    def test_answers_that_are_never_read(self):
-        """The windows are open, but the client reads nothing from its socket."""
+    def test_responses_that_are_never_read(self):
+        """The windows are open, but the client does not read from its socket."""
         self.target({"timeouts": {"write": "1s"}})
         wire = self.wire({INITIAL_WINDOW_SIZE: MAX_WINDOW}, receive_buffer=65536)
         with self.undisturbed(memory=24 * MEGABYTE):
@@ -486,12 +486,12 @@ class Held(Attacked):
             wait_until(self.daemon_.at_rest, what="their end")
         self.assertIsNotNone(wire.until_closed(5).closed)
 
-    def test_one_that_takes_nothing_does_not_hold_its_neighbours(self):
-        """On the same connection: a stream whose window is shut, and many that are served."""
+    def test_a_blocked_stream_does_not_block_others(self):
+        """On the same connection: a stream with a closed window, and many that are served."""
         self.target()
         wire = self.wire({INITIAL_WINDOW_SIZE: 1000})
         wire.ask(1, path="/large")
-        wire.until(lambda told: len(told.bodies[1]) == 1000)
+        wire.until(lambda transcript: len(transcript.bodies[1]) == 1000)
         for each in range(3, 103, 2):
             wire.ask(each, path="/bystander")
             self.assertEqual(wire.answer_to(each).body, b"fine")
@@ -503,7 +503,7 @@ class Held(Attacked):
             with Stream.connect(self.daemon_.address) as stream:
                 stream.send(first)
                 began = time.monotonic()
-                for each in rest:  # each in time, all of them too late
+                for each in rest:  # each within the timeout, the sum of them over it
                     try:
                         stream.send(each)
                         stream.socket.settimeout(0.1)
@@ -542,8 +542,8 @@ class Held(Attacked):
         with self.undisturbed():
             wire.send(headers(1, request_fields("POST", "/attack", [("content-length", "10")]), end=False),
                       data(1, b"half"))
-            wire.until(lambda told: 1 in told.resets or 1 in told.ended)
-            self.assertEqual(wire.told.statuses.get(1, 408), 408)
+            wire.until(lambda transcript: 1 in transcript.resets or 1 in transcript.ended)
+            self.assertEqual(wire.transcript.statuses.get(1, 408), 408)
             wire.ask(3, path="/bystander")
             self.assertEqual(wire.answer_to(3).body, b"fine")
         wait_until(lambda: self.script.gone == 1, what="the end at the backend")
@@ -555,8 +555,8 @@ class Held(Attacked):
         wire.send(PREFACE, settings())
         with self.undisturbed():
             began = time.monotonic()
-            told = wire.until_closed(15)
-        self.check_ended(told, SETTINGS_TIMEOUT)
+            transcript = wire.until_closed(15)
+        self.check_ended(transcript, SETTINGS_TIMEOUT)
         self.assertGreater(time.monotonic() - began, 8)
 
     def test_a_connection_without_a_request(self):
@@ -564,7 +564,7 @@ class Held(Attacked):
         wire = self.wire()
         self.check_ended(wire.until_closed(5), NO_ERROR)
 
-    def test_a_connection_that_has_had_its_last_request(self):
+    def test_a_connection_after_its_last_request(self):
         self.target({"timeouts": {"idle": "500ms"}})
         wire = self.wire()
         wire.ask(1, path="/bystander")
@@ -573,7 +573,7 @@ class Held(Attacked):
 
 
 class Malformed(Attacked):
-    """Requests that must reach nobody."""
+    """Requests that must not reach a backend."""
 
     def check_refused(self, cases, statuses=(400,)):
         self.target()
@@ -582,57 +582,57 @@ class Malformed(Attacked):
         for name, block, more in cases:
             before = self.script.count
             with self.subTest(name):
-                if wire.told.goaway is not None or stream > 150:
-                    wire.close()  # they are counted, and not borne for ever
+                if wire.transcript.goaway is not None or stream > 150:
+                    wire.close()  # malformed requests are counted, and too many close the connection
                     wire, stream = self.wire(), 1
                 wire.stream.socket.settimeout(5)
                 wire.send(block(stream), *(each(stream) for each in more))
                 try:
-                    wire.until(lambda told, stream=stream: stream in told.resets or stream in told.ended
-                               or told.goaway is not None)
+                    wire.until(lambda transcript, stream=stream: stream in transcript.resets or stream in transcript.ended
+                               or transcript.goaway is not None)
                 except Closed:
                     pass
-                if stream in wire.told.statuses:
-                    self.assertIn(wire.told.statuses[stream], statuses)
-                elif wire.told.goaway is None:
-                    self.assertIn(wire.told.resets.get(stream), [PROTOCOL_ERROR, REFUSED_STREAM])
+                if stream in wire.transcript.statuses:
+                    self.assertIn(wire.transcript.statuses[stream], statuses)
+                elif wire.transcript.goaway is None:
+                    self.assertIn(wire.transcript.resets.get(stream), [PROTOCOL_ERROR, REFUSED_STREAM])
                     wire.ask(stream + 2, path="/bystander")
                     self.assertEqual(wire.answer_to(stream + 2).body, b"fine", "its neighbour")
                 else:
-                    self.assertIn(wire.told.goaway, [PROTOCOL_ERROR, COMPRESSION_ERROR])
+                    self.assertIn(wire.transcript.goaway, [PROTOCOL_ERROR, COMPRESSION_ERROR])
                 self.assertEqual(self.script.count, before, "it has reached the backend")
             stream += 4
 
     def check_fields(self, *cases, statuses=(400,)):
-        """Each: further fields of a request that is well otherwise."""
+        """Each case: additional fields of an otherwise valid request."""
         self.check_refused([(repr(each), lambda stream, each=each: headers(
             stream, request_fields(path="/attack", fields=each)), []) for each in cases], statuses)
 
     def check_heads(self, *cases, statuses=(400,)):
-        """Each: all fields of a request."""
+        """Each case: all fields of a request."""
         self.check_refused([(repr(each), lambda stream, each=each: headers(stream, each), []) for each in cases],
                            statuses)
 
-    def test_names_that_are_none(self):
+    def test_invalid_names(self):
         self.check_fields(*([(name, "1")] for name in (
             "Upper", "x y", "x:y", "", "x\r\ny", "x\ny", "x\0y", "x\x7f", "x\x80", "x\t", " x", "x(", "x,y", "x\"",
             "x: 1\r\nx-smuggled")))
 
-    def test_values_that_would_be_more_than_one(self):
+    def test_values_with_line_breaks(self):
         self.check_fields(*([("x-value", value)] for value in (
             "a\r\nx-smuggled: 1", "a\nb", "a\rb", "a\0b", "\r\n\r\nGET /attack HTTP/1.1\r\nhost: a\r\n\r\n",
             "a\x01b", "a\x7fb")))
 
-    def test_values_with_space_around_them(self):
+    def test_values_with_surrounding_space(self):
         self.check_fields(*([("x-value", value)] for value in (" a", "a ", "\ta", "a\t")))
 
-    def test_fields_of_connections(self):
+    def test_connection_fields(self):
         self.check_fields(*([field] for field in (
             ("connection", "close"), ("connection", "x-value"), ("keep-alive", "timeout=5"),
             ("proxy-connection", "keep-alive"), ("transfer-encoding", "chunked"), ("transfer-encoding", "identity"),
             ("upgrade", "websocket"), ("te", "gzip"), ("te", "trailers, gzip"))))
 
-    def test_pseudo_fields_that_are_wrong(self):
+    def test_invalid_pseudo_fields(self):
         method, scheme, authority, path = request_fields(path="/attack")
         self.check_heads(
             [scheme, authority, path], [method, authority, path], [method, scheme, authority],
@@ -641,82 +641,82 @@ class Malformed(Attacked):
             [method, scheme, authority, path, (":status", "200")], [method, scheme, authority, path, (":protocol", "x")],
             [method, scheme, authority, authority, path], [method, scheme, scheme, authority, path], [])
 
-    def test_paths_that_are_none(self):
+    def test_invalid_paths(self):
         self.check_heads(*(request_fields(path=path) for path in (
             "", "attack", "/attack HTTP/1.1\r\nx: y", "/a b", "/a#b", "/a\r\nb", "/a\0b", "/a\tb", "*", "/a\x7f",
             "http://other/attack", "/../../attack", "/a\x80")), statuses=(400, 404))
 
-    def test_methods_that_are_none(self):
+    def test_invalid_methods(self):
         self.check_heads(*(request_fields(method, path="/attack") for method in (
             "", "GE T", "GET /attack HTTP/1.1\r\nhost: a\r\n\r\n", "G\0T", "GET\r\n", "G(T", "GET\x80")))
 
-    def test_methods_that_we_do_not_serve(self):
+    def test_unsupported_methods(self):
         self.check_heads(request_fields("TRACE", path="/attack"),
                          [(":method", "CONNECT"), (":authority", "other:443")],
                          statuses=(400, 403, 405, 501))
 
-    def test_schemes_that_are_none(self):
+    def test_invalid_schemes(self):
         self.check_heads(*(request_fields(path="/attack", scheme=scheme) for scheme in (
             "", "gopher", "http://other/", "ht tp", "http\r\nx: y", "http\0")))
 
-    def test_authorities_that_are_none(self):
+    def test_invalid_authorities(self):
         method, scheme, _, path = request_fields(path="/attack")
         self.check_heads(*(request_fields(path="/attack", authority=authority) for authority in (
             "", "user@test", "te st", "test/attack", "test\r\nx: y", "test\0", "test:port", "test?x")),
             [method, scheme, path])
 
-    def test_a_host_that_is_not_the_authority(self):
+    def test_a_host_different_from_the_authority(self):
         self.check_fields([("host", "other")], [("host", "test"), ("host", "test")])
 
-    def test_lengths_that_are_none(self):
+    def test_invalid_content_lengths(self):
         self.check_refused([(repr(each), lambda stream, each=each: headers(stream, request_fields(
             "POST", "/attack", each), end=False), [lambda stream: data(stream, b"abc", end=True)])
             for each in ([("content-length", length)] for length in (
                 "abc", "-3", "+3", "3,3", "3 3", "0x3", "", "18446744073709551616", "3.0"))])
 
-    def test_two_lengths(self):
+    def test_two_content_lengths(self):
         self.check_refused([("two", lambda stream: headers(stream, request_fields(
             "POST", "/attack", [("content-length", "3"), ("content-length", "4")]), end=False),
             [lambda stream: data(stream, b"abc", end=True)])])
 
-    def test_a_length_without_a_body(self):
+    def test_a_content_length_without_a_body(self):
         self.check_fields([("content-length", "5")])
 
     def check_never_complete(self, fields, *frames):
-        """The head may have reached the backend, but no whole request."""
-        backend = self.backend(lambda ask: ask.answer(b"complete"))
+        """The head may have reached the backend, but no complete request."""
+        backend = self.backend(lambda request: request.answer(b"complete"))
         daemon = self.start_daemon(backend, pool={"keep_alive": {"idle": "100ms"}})
         with Wire.connect(daemon.address).open() as wire:
             wire.send(headers(1, request_fields("POST", "/attack", fields), end=False), *frames)
-            wire.until(lambda told: told.goaway is not None or 1 in told.resets or 1 in told.ended)
-            self.assertIn(wire.told.statuses.get(1, 400), [400])
+            wire.until(lambda transcript: transcript.goaway is not None or 1 in transcript.resets or 1 in transcript.ended)
+            self.assertIn(wire.transcript.statuses.get(1, 400), [400])
         daemon.wait_at_rest()
         wait_until(lambda: backend.connections() == 0, what="the end at the backend")
         self.assertEqual(backend.exchanges, [])
 
-    def test_less_than_the_length(self):
+    def test_less_than_the_content_length(self):
         self.check_never_complete([("content-length", "5")], data(1, b"abc", end=True))
 
-    def test_less_than_the_length_in_two_parts(self):
+    def test_less_than_the_content_length_in_two_parts(self):
         self.check_never_complete([("content-length", "5")], data(1, b"abc"), data(1, b"", end=True))
 
-    def test_more_than_the_length(self):
+    def test_more_than_the_content_length(self):
         self.check_never_complete([("content-length", "5")], data(1, b"abcdefg", end=True))
 
-    def test_trailers_before_the_length_is_reached(self):
+    def test_trailers_before_the_content_length_is_reached(self):
         self.check_never_complete([("content-length", "5")], data(1, b"abc"), headers(1, [("x-sum", "1")]))
 
     def test_trailers_with_pseudo_fields(self):
         self.check_never_complete([], data(1, b"abc"), headers(1, [(":path", "/other")]))
 
-    def test_trailers_with_a_field_of_connections(self):
+    def test_trailers_with_a_connection_field(self):
         self.check_never_complete([], data(1, b"abc"), headers(1, [("transfer-encoding", "chunked")]))
 
-    def test_trailers_that_inject(self):
+    def test_trailers_with_line_breaks(self):
         self.check_never_complete([], data(1, b"abc"), headers(1, [("x", "a\r\n\r\nGET /attack HTTP/1.1")]))
 
-    def test_a_body_that_is_cut(self):
-        backend = self.backend(lambda ask: ask.answer(b"complete"))
+    def test_a_body_that_is_cut_off(self):
+        backend = self.backend(lambda request: request.answer(b"complete"))
         daemon = self.start_daemon(backend)
         with Wire.connect(daemon.address).open() as wire:
             wire.send(headers(1, request_fields("POST", "/attack"), end=False), data(1, b"abc"))
@@ -729,7 +729,7 @@ class Malformed(Attacked):
 
 
 class Framing(Attacked):
-    """Frames that break a rule of the protocol: the connection ends, with the right word."""
+    """Frames that violate the protocol: the connection closes with the right error code."""
 
     def check(self, frames, *codes, opened=False):
         self.target()
@@ -737,10 +737,10 @@ class Framing(Attacked):
         if opened:
             wire.ask(1, "POST", "/attack", end=False)
         wire.send(*frames)
-        told = wire.until_closed(5)
-        self.check_ended(told, *codes)
+        transcript = wire.until_closed(5)
+        self.check_ended(transcript, *codes)
 
-    def test_what_is_no_preface(self):
+    def test_an_invalid_preface(self):
         self.target()
         with Stream.connect(self.daemon_.address) as stream:
             stream.send(b"PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n" + settings())
@@ -788,13 +788,13 @@ class Framing(Attacked):
     def test_a_frame_that_is_too_large(self):
         self.check([data(1, b"x" * 16385)], FRAME_SIZE_ERROR, opened=True)
 
-    def test_a_connections_window_that_overflows(self):
+    def test_a_connection_window_that_overflows(self):
         self.check([window_update(0, MAX_WINDOW)], FLOW_CONTROL_ERROR)
 
-    def test_an_empty_update_of_the_connections_window(self):
+    def test_an_empty_connection_window_update(self):
         self.check([window_update(0, 0)], PROTOCOL_ERROR)
 
-    def test_settings_that_let_a_streams_window_overflow(self):
+    def test_settings_that_overflow_a_stream_window(self):
         self.check([window_update(1, MAX_WINDOW - 65535), settings({INITIAL_WINDOW_SIZE: 70_000})],
                    FLOW_CONTROL_ERROR, opened=True)
 
@@ -812,13 +812,13 @@ class Framing(Attacked):
                    PROTOCOL_ERROR, opened=True)
 
     def test_more_data_than_the_windows(self):
-        """The backend reads nothing, so the window stays shut."""
+        """The backend reads nothing, so the window stays closed."""
         self.target()
         wire = self.wire()
         wire.ask(1, "POST", "/held", end=False)
         with self.undisturbed():
-            told = self.flood(wire, (data(1, b"x" * 16384) for _ in range(300)), within=1)
-        self.assertEqual(told.resets.get(1, told.goaway), FLOW_CONTROL_ERROR, told)
+            transcript = self.flood(wire, (data(1, b"x" * 16384) for _ in range(300)), within=1)
+        self.assertEqual(transcript.resets.get(1, transcript.goaway), FLOW_CONTROL_ERROR, transcript)
 
     def test_padding_that_is_longer_than_its_frame(self):
         self.check([frame(DATA, http2.PADDED, 1, b"\xff" + b"x" * 10)], PROTOCOL_ERROR, opened=True)
@@ -828,25 +828,25 @@ class Goaways(Attacked):
     def test_requests_before_a_client_goaway_are_answered(self):
         go = threading.Event()
 
-        def script(ask):
+        def script(request):
             go.wait(PATIENCE)
-            ask.answer(b"still here")
+            request.answer(b"still here")
 
         daemon = self.start_daemon(self.backend(script))
         with Wire.connect(daemon.address).open() as wire:
             wire.ask(1)
             wire.send(goaway(0, NO_ERROR), ping(b"still me"))
-            wire.until(lambda told: told.counts[http2.PING])
+            wire.until(lambda transcript: transcript.counts[http2.PING])
             go.set()
             self.assertEqual(wire.answer_to(1).body, b"still here")
 
-    def test_the_daemon_leaves_in_two_steps_and_answers_what_it_took(self):
+    def test_a_drain_closes_in_two_steps_and_answers_accepted_requests(self):
         go = threading.Event()
 
-        def script(ask):
-            if ask.target == "/slow":
+        def script(request):
+            if request.target == "/slow":
                 go.wait(PATIENCE)
-            ask.answer(b"still here")
+            request.answer(b"still here")
 
         backend = self.backend(script)
         daemon = self.start_daemon(backend)
@@ -854,22 +854,22 @@ class Goaways(Attacked):
             wire.ask(1, path="/slow")
             wait_until(lambda: backend.exchanges, what="the request at the backend")
             daemon.signal(signal.SIGTERM)
-            wire.until(lambda told: told.goaway is not None)
-            self.assertEqual((wire.told.goaway, wire.told.goaway_frame.last_stream()), (NO_ERROR, MAX_WINDOW))
-            wire.send(headers(3, request_fields(path="/crossing")))  # it was on its way
-            # A ping of the daemon's tells it that the first step has arrived.
-            while wire.told.counts[GOAWAY] < 2:
+            wire.until(lambda transcript: transcript.goaway is not None)
+            self.assertEqual((wire.transcript.goaway, wire.transcript.goaway_frame.last_stream()), (NO_ERROR, MAX_WINDOW))
+            wire.send(headers(3, request_fields(path="/crossing")))  # it was already on its way
+            # With a PING the daemon learns that the first GOAWAY has arrived.
+            while wire.transcript.counts[GOAWAY] < 2:
                 received = wire.take()
                 if received.kind == http2.PING and not received.flags & http2.ACK:
                     wire.send(ping(received.payload, ack=True))
-            self.assertEqual(wire.told.goaway_frame.last_stream(), 3)
+            self.assertEqual(wire.transcript.goaway_frame.last_stream(), 3)
             wire.send(headers(5, request_fields(path="/late")), ping(b"is there"))
-            wire.until(lambda told: any(each.kind == http2.PING and each.flags & http2.ACK for each in told.frames))
+            wire.until(lambda transcript: any(each.kind == http2.PING and each.flags & http2.ACK for each in transcript.frames))
             go.set()
             self.assertEqual(wire.answer_to(1).body, b"still here")
             self.assertEqual(wire.answer_to(3).body, b"still here")
-            told = wire.until_closed()
-            self.assertNotIn(5, told.statuses)
+            transcript = wire.until_closed()
+            self.assertNotIn(5, transcript.statuses)
         self.assertEqual(daemon.wait_exit(), 0)
         self.assertNotIn("/late", [each.target for each in backend.exchanges])
 
@@ -877,7 +877,7 @@ class Goaways(Attacked):
         self.target()
         wire = self.wire()
         wire.send(data(9, b"idle"))
-        wire.until(lambda told: told.goaway is not None)
+        wire.until(lambda transcript: transcript.goaway is not None)
         with contextlib.suppress(OSError):
             wire.send(*(headers(each, request_fields(path="/attack")) for each in self.streams(100)))
         self.assertIsNotNone(wire.until_closed(5).closed)
@@ -885,32 +885,32 @@ class Goaways(Attacked):
 
 
 class Legitimate(Attacked):
-    """What honest clients do all day, and what must not be taken for an attack."""
+    """Normal client behaviour that must not count as an attack."""
 
     def finish(self, peer):
         self.assertEqual(peer.exchange(path="/bystander").body, b"fine")
         self.assertIsNone(peer.goaway)
         self.assertEqual(peer.violations, [])
 
-    def test_calls_that_are_cancelled_after_their_first_answer_fifty_a_second(self):
-        def script(ask):
-            ask.begin_chunks()
-            ask.chunk(b"first")
-            ask.wait_disconnected()
+    def test_fifty_calls_a_second_cancelled_after_their_first_message(self):
+        def script(request):
+            request.begin_chunks()
+            request.chunk(b"first")
+            request.wait_disconnected()
 
         counting = Counting()
-        daemon = self.start_daemon(self.backend(lambda ask: script(ask) if ask.target == "/call" else counting(ask)))
+        daemon = self.start_daemon(self.backend(lambda request: script(request) if request.target == "/call" else counting(request)))
         with Peer.connect(daemon.address) as peer:
             began = time.monotonic()
             for number in range(250):
                 call = peer.request("POST", "/call", body=b"{}")
                 self.assertEqual(call.read_head().status, 200)
                 call.reset(CANCEL)
-                time.sleep(max(0.0, began + number / 50 - time.monotonic()))  # the pace that is asked about
+                time.sleep(max(0.0, began + number / 50 - time.monotonic()))  # fifty a second
             self.finish(peer)
 
     def test_pings_that_measure_the_bandwidth(self):
-        """gRPC sends some at once when much arrives, then now and then."""
+        """gRPC sends several at once when much data arrives, then occasional ones."""
         daemon = self.target()
         with Peer.connect(daemon.address) as peer:
             peer.send(ping(b"measured") * 90)
@@ -922,14 +922,14 @@ class Legitimate(Attacked):
             self.finish(peer)
 
     def test_many_small_messages_both_ways(self):
-        """Each a DATA frame, and for each that arrives two window updates, as eager clients send them."""
-        def echo(ask):
-            if ask.target == "/bystander":
-                return ask.answer(b"fine")
-            ask.begin_chunks()
-            for piece in ask.pieces():
-                ask.chunk(piece)
-            ask.end_chunks()
+        """Each message is a DATA frame, and the client sends two window updates for each one that it receives."""
+        def echo(request):
+            if request.target == "/bystander":
+                return request.answer(b"fine")
+            request.begin_chunks()
+            for piece in request.pieces():
+                request.chunk(piece)
+            request.end_chunks()
 
         daemon = self.start_daemon(self.h2_backend(echo, reads_body=False), pool={"protocol": "h2"})
         message = b"\0\0\0\0\x0f" + b"m" * 15
@@ -938,45 +938,45 @@ class Legitimate(Attacked):
             received = 0
             for _ in range(3000):
                 wire.send(data(1, message))
-                while len(wire.told.bodies[1]) == received:
+                while len(wire.transcript.bodies[1]) == received:
                     got = wire.take()
-                    self.assertNotIn(got.kind, (GOAWAY, RST_STREAM), wire.told)
+                    self.assertNotIn(got.kind, (GOAWAY, RST_STREAM), wire.transcript)
                     if got.kind == DATA and got.payload:
                         wire.send(window_update(0, len(got.payload)), window_update(1, len(got.payload)))
-                received = len(wire.told.bodies[1])
+                received = len(wire.transcript.bodies[1])
             wire.send(data(1, b"", end=True))
             self.assertEqual(wire.answer_to(1).body, message * 3000)
-            self.assertIsNone(wire.told.goaway)
+            self.assertIsNone(wire.transcript.goaway)
 
-    def test_a_window_update_for_every_4_kilobytes_of_large_answers(self):
-        """As Go's client does whose user reads in small steps, for the connection and for the stream."""
+    def test_a_window_update_for_every_4_kilobytes_of_large_responses(self):
+        """As Go's client does when its user reads in small steps, for the connection and for the stream."""
         self.target()
         with Wire.connect(self.daemon_.address).open() as wire:
             for stream in self.streams(4):
                 wire.ask(stream, path="/large")
                 untold = 0
-                while stream not in wire.told.ended:
+                while stream not in wire.transcript.ended:
                     got = wire.take()
-                    self.assertNotIn(got.kind, (GOAWAY, RST_STREAM), wire.told)
+                    self.assertNotIn(got.kind, (GOAWAY, RST_STREAM), wire.transcript)
                     untold += len(got.payload) if got.kind == DATA else 0
                     updates, untold = untold // 4096, untold % 4096
                     if updates:
                         wire.send((window_update(0, 4096) + window_update(stream, 4096)) * updates)
-                self.assertEqual(len(wire.told.bodies.pop(stream)), 160 * 65536)
+                self.assertEqual(len(wire.transcript.bodies.pop(stream)), 160 * 65536)
 
-    def test_padding_is_paid_back(self):
-        """A padded upload moves on, though most of it is no body."""
+    def test_padding_is_returned_to_the_windows(self):
+        """A padded upload makes progress, although most of it is padding."""
         self.target()
         with Wire.connect(self.daemon_.address).open() as wire:
             wire.ask(1, "POST", "/echo", end=False)
             windows = {0: 65535, 1: wire.their_settings().get(INITIAL_WINDOW_SIZE, 65535)}
-            # What came with the first SETTINGS.
-            windows[0] += sum(int.from_bytes(each.payload, "big") for each in wire.told.frames
+            # The windows after the first SETTINGS.
+            windows[0] += sum(int.from_bytes(each.payload, "big") for each in wire.transcript.frames
                               if each.kind == WINDOW_UPDATE and each.stream == 0)
             for _ in range(3000):
                 while min(windows.values()) < 256:
                     got = wire.take()
-                    self.assertNotIn(got.kind, (GOAWAY, RST_STREAM), wire.told)
+                    self.assertNotIn(got.kind, (GOAWAY, RST_STREAM), wire.transcript)
                     if got.kind == WINDOW_UPDATE:
                         windows[got.stream] += int.from_bytes(got.payload, "big")
                 windows = {each: left - 256 for each, left in windows.items()}
@@ -997,8 +997,8 @@ class Legitimate(Attacked):
                     self.assertEqual(call.read_response().status, 200, first)
             self.finish(peer)
 
-    def test_requests_refused_by_us_do_not_count_against_their_client(self):
-        """Hundreds of answers before the end of the request: the rest of each is not wanted."""
+    def test_early_responses_do_not_count_against_the_client(self):
+        """Hundreds of responses before the end of the request, each followed by a reset of the rest."""
         daemon = self.start_daemon(self.backend(), routes=[{"match": {"path": "/bystander"}, "pool": "pool"}])
         with Peer.connect(daemon.address) as peer:
             for _ in range(300):

@@ -1,5 +1,5 @@
-"""Backends that speak HTTP/2, well and badly: links are shared up to the backend's limit, what it
-refuses is asked elsewhere, and one that breaks the rules harms its own requests and nobody else's."""
+"""HTTP/2 backends, correct and misbehaving: connections are shared up to the backend's limit, refused requests go to
+another backend, and a backend that violates the protocol affects only its own requests."""
 
 import signal
 import struct
@@ -8,9 +8,9 @@ import time
 
 import case
 import http2
-from http2 import (ACK, CONTINUATION, END_HEADERS, END_STREAM, HEADERS, INITIAL_WINDOW_SIZE,
-                   INTERNAL_ERROR, MAX_CONCURRENT_STREAMS, NO_ERROR, PUSH_PROMISE, REFUSED_STREAM, SETTINGS, Peer, Reset, data, frame, goaway, headers, literal, ping, rst_stream, settings,
-                   window_update)
+from http2 import (ACK, CONTINUATION, END_HEADERS, END_STREAM, HEADERS, INITIAL_WINDOW_SIZE, INTERNAL_ERROR,
+                   MAX_CONCURRENT_STREAMS, NO_ERROR, PUSH_PROMISE, REFUSED_STREAM, SETTINGS, Peer, Reset, data, frame,
+                   goaway, headers, literal, ping, rst_stream, settings, window_update)
 from process import SANITIZED
 from stream import PATIENCE, Closed, Stream, exchange
 
@@ -25,16 +25,16 @@ def answer(stream, body=b"fine"):
 
 
 class Gate:
-    """A script that holds every request until it is let through."""
+    """A script that holds every request until `let_through()`."""
 
     def __init__(self):
         self.held = []
         self._open = threading.Event()
 
-    def __call__(self, ask):
-        self.held.append(ask)
-        assert self._open.wait(PATIENCE), "nobody let this request through"
-        ask.answer(ask.target.encode())
+    def __call__(self, request):
+        self.held.append(request)
+        assert self._open.wait(PATIENCE), "this request was never let through"
+        request.answer(request.target.encode())
 
     def let_through(self):
         self._open.set()
@@ -75,12 +75,12 @@ class Sharing(case.Case):
             self.assertEqual(stream.read_response().body, b"/%d" % number)
         self.assertEqual(backend.accepted, 1)
 
-    def test_what_is_over_the_backends_limit_goes_over_another_connection(self):
+    def test_requests_over_the_backends_limit_use_another_connection(self):
         gate = Gate()
         backend = self.h2_backend(gate, values={MAX_CONCURRENT_STREAMS: 10})
         daemon = self.front(backend)
         calls = self.ask_many(daemon, 1)
-        self.eventually(lambda: len(gate.held) == 1)  # by now its settings are known
+        self.eventually(lambda: len(gate.held) == 1)  # now the daemon knows its settings
         calls += self.ask_many(daemon, 24)
         self.eventually(lambda: len(gate.held) == 25, "all requests at the backend: none waits in the library")
         gate.let_through()
@@ -88,7 +88,7 @@ class Sharing(case.Case):
             self.assertEqual(call.read_response().status, 200)
         self.assertGreaterEqual(backend.accepted, 3)
 
-    def test_a_limit_that_is_lowered_is_kept_from_then_on(self):
+    def test_a_lowered_limit_applies_from_then_on(self):
         gate = Gate()
         backend = self.h2_backend(gate)
         daemon = self.front(backend)
@@ -104,13 +104,13 @@ class Sharing(case.Case):
         for call in calls:
             self.assertEqual(call.read_response().status, 200)
 
-    def test_a_client_that_resets_its_stream_takes_none_of_its_neighbours_along(self):
+    def test_a_client_reset_affects_no_other_stream(self):
         gate = Gate()
         backend = self.h2_backend(gate)
         daemon = self.front(backend)
         calls = self.ask_many(daemon, 10)
         self.eventually(lambda: len(gate.held) == 10, "all requests at the backend")
-        leaver = next(ask for ask in gate.held if ask.target == "/3")
+        leaver = next(request for request in gate.held if request.target == "/3")
         began = time.monotonic()
         calls[3].reset()
         self.assertLess(leaver.wait_disconnected() - began, 0.5 if not SANITIZED else 5)
@@ -121,17 +121,17 @@ class Sharing(case.Case):
                 self.assertEqual(call.read_response().body, b"/%d" % number)
         self.assertEqual(backend.connections(), 1)
 
-    def test_a_slow_client_holds_back_its_own_answer_and_no_other_on_the_same_connection(self):
+    def test_a_slow_client_delays_only_its_own_response(self):
         sent = [0]
 
-        def script(ask):
-            if ask.target != "/large":
-                return ask.answer(b"small")
-            ask.begin_chunks()
+        def script(request):
+            if request.target != "/large":
+                return request.answer(b"small")
+            request.begin_chunks()
             for _ in range(800):
-                ask.chunk(b"x" * 65536)
+                request.chunk(b"x" * 65536)
                 sent[0] += 65536
-            ask.end_chunks()
+            request.end_chunks()
 
         backend = self.h2_backend(script)
         daemon = self.front(backend)
@@ -140,7 +140,7 @@ class Sharing(case.Case):
         self.addCleanup(peer.close)
         large = peer.request(path="/large")
         self.assertEqual(large.read_head().status, 200)
-        for _ in range(200):  # on the same connections, in front and behind
+        for _ in range(200):  # on the same client and backend connections
             self.assertEqual(peer.exchange(path="/small").body, b"small")
         self.assertLess(sent[0], 20 * MEGABYTE, "nothing holds the backend back")
         if not SANITIZED:
@@ -150,14 +150,14 @@ class Sharing(case.Case):
 
     def test_queued_uploads_do_not_block_the_active_one(self):
         body = b"u" * 300_000
-        backend = self.h2_backend(lambda ask: ask.answer(b"%d" % len(ask.body)))
+        backend = self.h2_backend(lambda request: request.answer(b"%d" % len(request.body)))
         daemon = self.front(backend, pool={"limits": {"max_in_flight": 1}})
         with Peer.connect(daemon.address) as peer:
             uploads = [self.spawn(lambda: peer.exchange("POST", "/up", body=body).body) for _ in range(30)]
             for upload in uploads:
                 self.assertEqual(upload.join(), b"300000")
 
-    def test_what_the_drain_cuts_off_is_in_the_log_as_that(self):
+    def test_requests_that_the_drain_cuts_off_are_logged_as_such(self):
         gate = Gate()
         daemon = self.front(self.h2_backend(gate), shutdown={"drain": "200ms"})
         with Peer.connect(daemon.address) as peer:
@@ -169,12 +169,12 @@ class Sharing(case.Case):
         (line,) = daemon.wait_access(1)
         self.assertEqual((line["path"], line["reason"]), ("/held", "draining"))
 
-    def test_trailers_that_come_behind_a_full_write_are_whole(self):
+    def test_trailers_after_a_full_write_are_complete(self):
         trailers = [(f"z{number}", "\\" * 900) for number in range(32)]
         sent = threading.Event()
 
         def play(wire, _):
-            assert sent.wait(PATIENCE)  # until then all of it waits for our settings
+            assert sent.wait(PATIENCE)  # everything waits for our settings until then
             wire.send(settings({MAX_CONCURRENT_STREAMS: 100, INITIAL_WINDOW_SIZE: MEGABYTE}), window_update(0, 1 << 24))
             section = 0
             while True:
@@ -204,10 +204,10 @@ class Sharing(case.Case):
                     self.assertEqual(received.payload, b"whole")
                     break
 
-    def test_interim_answers_pass(self):
-        def script(ask):
-            ask.send_head([("link", "</style.css>; rel=preload")], status=103)
-            ask.answer(b"done")
+    def test_interim_responses_pass(self):
+        def script(request):
+            request.send_head([("link", "</style.css>; rel=preload")], status=103)
+            request.answer(b"done")
 
         daemon = self.front(self.h2_backend(script))
         with Peer.connect(daemon.address) as peer:
@@ -215,15 +215,15 @@ class Sharing(case.Case):
             self.assertEqual(call.read_response().body, b"done")
             self.assertEqual([each.status for each in call.interim], [103])
 
-    def test_auto_finds_out_what_the_backend_speaks(self):
-        modern = self.h2_backend(lambda ask: ask.answer(b"modern"))
-        plain = self.backend(lambda ask: ask.answer(b"plain"))
+    def test_auto_detects_the_backends_protocol(self):
+        modern = self.h2_backend(lambda request: request.answer(b"modern"))
+        plain = self.backend(lambda request: request.answer(b"plain"))
         for backend, words in ((modern, b"modern"), (plain, b"plain")):
             daemon = self.start_daemon(backend, pool={"protocol": "auto"})
             for _ in range(3):
                 self.assertEqual(exchange(daemon.address, "POST", body=b"{}").body, words)
 
-    def test_idle_links_end(self):
+    def test_idle_connections_are_closed(self):
         backend = self.h2_backend()
         daemon = self.front(backend, pool={"keep_alive": {"idle": "200ms"}})
         self.assertEqual(exchange(daemon.address).body, b"hello")
@@ -231,17 +231,17 @@ class Sharing(case.Case):
 
 
 class Refusing(case.Case):
-    """What the backend has certainly not begun may be asked elsewhere, a POST too."""
+    """A request that the backend has certainly not processed may go to another backend, even a POST."""
 
     def first_then_good(self, play, **pool):
-        """A backend that plays, and one that serves; the first is always picked first."""
-        good = self.h2_backend(lambda ask: ask.answer(b"good " + ask.body))
+        """A scripted backend and a normal one; the first is always picked first."""
+        good = self.h2_backend(lambda request: request.answer(b"good " + request.body))
         bad = self.hostile(play)
         daemon = self.start_daemon(bad, good, workers=1, pool={
             "protocol": "h2", "picker": "round-robin", **pool})
         return daemon, bad, good
 
-    def check_asked_elsewhere(self, play, attempts=2, **pool):
+    def check_sent_to_another_backend(self, play, attempts=2, **pool):
         daemon, _, good = self.first_then_good(play, **pool)
         for number in range(4):
             body = b"body %d" % number
@@ -252,7 +252,7 @@ class Refusing(case.Case):
 
     @staticmethod
     def requests(wire):
-        """The streams of the requests that come, as they come."""
+        """Yields the streams of the requests as they arrive."""
         while True:
             received = wire.take()
             if received.kind == SETTINGS and not received.flags & ACK:
@@ -262,13 +262,13 @@ class Refusing(case.Case):
             if received.kind == HEADERS:
                 yield received.stream
 
-    def test_a_stream_that_was_refused(self):
+    def test_a_refused_stream(self):
         def play(wire, _):
             wire.send(settings())
             for stream in self.requests(wire):
                 wire.send(rst_stream(stream, REFUSED_STREAM))
 
-        self.check_asked_elsewhere(play)
+        self.check_sent_to_another_backend(play)
 
     def test_a_goaway_that_names_no_stream(self):
         def play(wire, _):
@@ -277,16 +277,16 @@ class Refusing(case.Case):
                 wire.send(goaway(0, NO_ERROR))
                 wire.until_closed()
 
-        self.check_asked_elsewhere(play)
+        self.check_sent_to_another_backend(play)
 
-    def test_a_goaway_and_an_end_that_name_no_stream(self):
+    def test_a_goaway_and_a_close_that_name_no_stream(self):
         def play(wire, _):
             wire.send(settings())
             for _ in self.requests(wire):
                 wire.send(goaway(0, http2.ENHANCE_YOUR_CALM))
                 return
 
-        self.check_asked_elsewhere(play)
+        self.check_sent_to_another_backend(play)
 
     def test_only_an_idle_close_race_is_retried(self):
         asked = []  # (connection, stream)
@@ -300,15 +300,15 @@ class Refusing(case.Case):
                 if connection > 0 or stream == 1:
                     wire.send(answer(stream))
                 elif stream == 3:
-                    working.set()  # for as long as it takes
+                    working.set()  # as long as it takes
                 else:
-                    return  # the end, with nothing said of either
+                    return  # closes without a word about either stream
 
         daemon = self.start_daemon(self.hostile(play), workers=1, pool={"protocol": "h2"})
         self.assertEqual(exchange(daemon.address, "POST", "/first", body=b"1").status, 200)
         long = self.spawn(lambda: exchange(daemon.address, "POST", "/long", body=b"2").status)
         self.assertTrue(working.wait(PATIENCE))
-        time.sleep(1.1)  # no request that has been there for a second can have crossed
+        time.sleep(1.1)  # a request older than a second is no idle-close race
         self.assertEqual(exchange(daemon.address, "POST", "/short", body=b"3").status, 200)
         self.assertEqual(long.join(), 502)
         self.assertEqual(asked, [(0, 1), (0, 3), (0, 5), (1, 1)])
@@ -319,9 +319,9 @@ class Refusing(case.Case):
             for stream in self.requests(wire):
                 wire.send(rst_stream(stream, REFUSED_STREAM))
 
-        self.check_asked_elsewhere(play, attempts=1)  # the others were no attempts: nothing could be sent
+        self.check_sent_to_another_backend(play, attempts=1)  # nothing could be sent to the others, so they are not attempts
 
-    def test_nothing_but_backends_that_allow_no_streams_is_an_error_in_time(self):
+    def test_only_backends_that_allow_no_streams_is_an_error_within_the_timeout(self):
         def play(wire, _):
             wire.send(settings({MAX_CONCURRENT_STREAMS: 0}))
             for stream in self.requests(wire):
@@ -334,8 +334,8 @@ class Refusing(case.Case):
         self.assertIn(told.status, (502, 503, 504))
         self.assertLess(time.monotonic() - began, 10)
 
-    def test_a_goaway_lets_older_streams_come_to_their_end(self):
-        """The first of two requests is answered on the connection that is leaving, the second elsewhere."""
+    def test_a_goaway_lets_older_streams_finish(self):
+        """The first of two requests is answered on the closing connection, the second on another."""
         second = threading.Event()
 
         def play(wire, number):
@@ -364,7 +364,7 @@ class Refusing(case.Case):
         self.assertEqual(backend.accepted, 2)
 
     def test_a_reset_with_another_code_is_not_retried(self):
-        """The backend may have begun: a POST may have had its effect."""
+        """The backend may have processed the request."""
         count = [0]
 
         def play(wire, _):
@@ -379,13 +379,13 @@ class Refusing(case.Case):
 
 
 class Keepalive(case.Case):
-    """Nothing comes for a while: is it a model that thinks, or a server that is gone?"""
+    """PING tells a slow model from a dead server."""
 
-    def test_a_slow_backend_is_awaited_and_a_dead_one_is_detected(self):
-        def think(ask):
-            if ask.target == "/think":
+    def test_a_slow_backend_is_kept_and_a_dead_one_is_detected(self):
+        def think(request):
+            if request.target == "/think":
                 time.sleep(13)
-            ask.answer(b"thought")
+            request.answer(b"thought")
 
         thinking = self.h2_backend(think)
         gone = self.hostile(lambda wire, _: (wire.send(settings()), wire.until_closed(60)))
@@ -404,19 +404,18 @@ class Keepalive(case.Case):
 
 
 class Disconnects(case.Case):
-    """A backend that breaks the protocol, or tries to drown us."""
+    """A backend that violates the protocol or floods us."""
 
     def check(self, play, status=502, aborted=False, within=10, requests=1):
-        """`play(wire, stream)` answers a request. The client gets a 502, or, if the answer had begun by
-        then (`aborted`), one that visibly ends before its end; another pool's clients are served all the
-        time; and nothing piles up."""
+        """`play(wire, stream)` answers a request. The client gets a 502 or, if the response had begun (`aborted`), a visible
+        abort. Clients of another pool are served all the time, and memory does not grow."""
         def each_connection(wire, _):
             wire.send(settings())
             for stream in Refusing.requests(wire):
                 play(wire, stream)
 
         bad = self.hostile(each_connection)
-        good = self.h2_backend(lambda ask: ask.answer(b"good"))
+        good = self.h2_backend(lambda request: request.answer(b"good"))
         daemon = self.daemon({
             "pools": [{"name": name, "protocol": "h2", "backends": [backend.address]}
                       for name, backend in (("bad", bad), ("good", good))],
@@ -452,19 +451,19 @@ class Disconnects(case.Case):
         daemon.wait_at_rest()
         return daemon
 
-    def drown(self, wire, *chunks, times):
-        """Sends until the daemon ends it."""
+    def flood(self, wire, *chunks, times):
+        """Sends until the daemon closes the connection."""
         for _ in range(times):
             wire.send(*chunks)
         wire.until_closed()
 
-    # ---- too much ----
+    # ---- floods ----
 
-    def test_interim_answers_without_end(self):
-        self.check(lambda wire, stream: self.drown(
+    def test_endless_interim_responses(self):
+        self.check(lambda wire, stream: self.flood(
             wire, headers(stream, [(":status", "103"), ("link", "x" * 100)], end=False) * 100, times=5000))
 
-    def test_a_header_list_that_is_too_large(self):
+    def test_an_oversized_header_list(self):
         def play(wire, stream):
             block = literal([*OK, *[("x-large", "x" * 8000)] * 40])
             parts = [block[at:at + 16384] for at in range(0, len(block), 16384)]
@@ -480,28 +479,28 @@ class Disconnects(case.Case):
 
         self.check(play, requests=5)
 
-    def test_continuations_without_end(self):
+    def test_endless_continuations(self):
         self.check(lambda wire, stream: (
             wire.send(headers(stream, OK, flags=0)),
-            self.drown(wire, frame(CONTINUATION, 0, stream, literal([("x", "y" * 100)])) * 100, times=5000)))
+            self.flood(wire, frame(CONTINUATION, 0, stream, literal([("x", "y" * 100)])) * 100, times=5000)))
 
-    def test_settings_without_end(self):
-        self.check(lambda wire, stream: self.drown(wire, settings({INITIAL_WINDOW_SIZE: 70_000}) * 100, times=20_000))
+    def test_endless_settings(self):
+        self.check(lambda wire, stream: self.flood(wire, settings({INITIAL_WINDOW_SIZE: 70_000}) * 100, times=20_000))
 
-    def test_pings_without_end(self):
-        self.check(lambda wire, stream: self.drown(wire, ping() * 100, times=20_000))
+    def test_endless_pings(self):
+        self.check(lambda wire, stream: self.flood(wire, ping() * 100, times=20_000))
 
-    def test_window_updates_without_end(self):
-        self.check(lambda wire, stream: self.drown(wire, window_update(0, 1) * 100, times=20_000))
+    def test_endless_window_updates(self):
+        self.check(lambda wire, stream: self.flood(wire, window_update(0, 1) * 100, times=20_000))
 
-    def test_empty_data_without_end(self):
+    def test_endless_empty_data(self):
         self.check(lambda wire, stream: (wire.send(headers(stream, OK, end=False)),
-                                         self.drown(wire, data(stream) * 100, times=20_000)), aborted=True)
+                                         self.flood(wire, data(stream) * 100, times=20_000)), aborted=True)
 
-    def test_unknown_frames_without_end(self):
-        self.check(lambda wire, stream: self.drown(wire, frame(0xbe, 0, 0, b"grease") * 100, times=20_000))
+    def test_endless_unknown_frames(self):
+        self.check(lambda wire, stream: self.flood(wire, frame(0xbe, 0, 0, b"grease") * 100, times=20_000))
 
-    # ---- wrong ----
+    # ---- violations ----
 
     def test_a_push(self):
         self.check(lambda wire, stream: wire.send(frame(PUSH_PROMISE, END_HEADERS, stream, struct.pack(
@@ -516,12 +515,12 @@ class Disconnects(case.Case):
     def test_no_status(self):
         self.check(lambda wire, stream: wire.send(headers(stream, [("x", "1")])))
 
-    def test_a_status_that_is_none(self):
+    def test_an_invalid_status(self):
         for status in ("abc", "20", "2000", "-20", ""):
             with self.subTest(status):
                 self.check(lambda wire, stream, status=status: wire.send(headers(stream, [(":status", status)])))
 
-    def test_a_status_below_all_classes(self):
+    def test_a_status_below_100(self):
         self.check(lambda wire, stream: wire.send(headers(stream, [(":status", "099")], end=False), data(stream, b"x", end=True)))
 
     def test_switching_protocols(self):
@@ -530,31 +529,31 @@ class Disconnects(case.Case):
     def test_names_in_capitals(self):
         self.check(lambda wire, stream: wire.send(headers(stream, [*OK, ("Upper", "1")])))
 
-    def test_values_that_would_be_more_than_one(self):
+    def test_values_with_line_breaks(self):
         for value in ("a\r\nset-cookie: b", "a\nb", "a\0b"):
             with self.subTest(repr(value)):
                 self.check(lambda wire, stream, value=value: wire.send(headers(stream, [*OK, ("x", value)])))
 
-    def test_fields_of_connections(self):
+    def test_connection_fields(self):
         for field in (("connection", "close"), ("transfer-encoding", "chunked"), ("upgrade", "h2c")):
             with self.subTest(field[0]):
                 self.check(lambda wire, stream, field=field: wire.send(headers(stream, [*OK, field])))
 
-    def test_a_length_that_is_not_kept(self):
+    def test_less_than_the_content_length(self):
         self.check(lambda wire, stream: wire.send(
             headers(stream, [*OK, ("content-length", "10")], end=False), data(stream, b"short", end=True)), aborted=True)
 
-    def test_more_than_the_length(self):
+    def test_more_than_the_content_length(self):
         self.check(lambda wire, stream: wire.send(
             headers(stream, [*OK, ("content-length", "3")], end=False), data(stream, b"much more", end=True)),
             aborted=True)
 
-    def test_two_lengths(self):
+    def test_two_content_lengths(self):
         self.check(lambda wire, stream: wire.send(
             headers(stream, [*OK, ("content-length", "3"), ("content-length", "4")], end=False),
             data(stream, b"abc", end=True)))
 
-    def test_trailers_that_end_nothing(self):
+    def test_trailers_without_end_stream(self):
         self.check(lambda wire, stream: wire.send(
             headers(stream, OK, end=False), data(stream, b"abc"), headers(stream, [("x-sum", "1")], end=False)),
             aborted=True)
@@ -564,26 +563,26 @@ class Disconnects(case.Case):
             headers(stream, OK, end=False), data(stream, b"abc"), headers(stream, [(":status", "500")])), aborted=True)
 
     def test_more_data_than_the_windows(self):
-        self.check(lambda wire, stream: self.drown(
+        self.check(lambda wire, stream: self.flood(
             wire, headers(stream, OK, end=False), *(data(stream, b"x" * 16384) for _ in range(1000)), times=1), aborted=True)
 
-    def test_a_frame_that_is_too_large(self):
+    def test_an_oversized_frame(self):
         self.check(lambda wire, stream: wire.send(headers(stream, OK, end=False), data(stream, b"x" * 70_000, end=True)),
                    aborted=True)
 
-    def test_a_reset_in_the_middle(self):
+    def test_a_reset_mid_response(self):
         self.check(lambda wire, stream: wire.send(
             headers(stream, OK, end=False), data(stream, b"half"), rst_stream(stream, INTERNAL_ERROR)), aborted=True)
 
-    def test_a_polite_reset_in_the_middle_is_no_end_either(self):
+    def test_a_no_error_reset_mid_response_is_an_abort(self):
         self.check(lambda wire, stream: wire.send(
             headers(stream, OK, end=False), data(stream, b"half"), rst_stream(stream, NO_ERROR)), aborted=True)
 
-    def test_an_end_in_the_middle(self):
+    def test_a_close_mid_response(self):
         self.check(lambda wire, stream: (wire.send(headers(stream, OK, end=False), data(stream, b"half")), wire.close()),
                    aborted=True)
 
-    def test_a_goaway_and_an_end_in_the_middle(self):
+    def test_a_goaway_and_a_close_mid_response(self):
         self.check(lambda wire, stream: (wire.send(headers(stream, OK, end=False), data(stream, b"half"),
                                                    goaway(stream, NO_ERROR)), wire.close()), aborted=True)
 
@@ -591,15 +590,15 @@ class Disconnects(case.Case):
         daemon = self.start_daemon(self.backend(), pool={"protocol": "h2"})
         self.assertEqual(exchange(daemon.address, "POST", body=b"{}").status, 502)
 
-    def test_one_that_does_not_even_send_settings(self):
+    def test_a_server_that_sends_no_settings(self):
         bad = self.hostile(lambda wire, _: wire.until_closed())
         daemon = self.start_daemon(bad, pool={"protocol": "h2", "timeouts": {"connect": "500ms", "first_byte": "500ms"}})
         began = time.monotonic()
         self.assertIn(exchange(daemon.address, "POST", body=b"{}").status, (502, 504))
         self.assertLess(time.monotonic() - began, 5)
 
-    def test_frames_for_answers_that_have_ended(self):
-        """DATA after the end of an answer breaks the connection; the answer was whole before."""
+    def test_frames_after_the_end_of_a_response(self):
+        """DATA after the end of a response closes the connection; the response was complete before."""
         def play(wire, stream):
             wire.send(answer(stream, b"whole"))
             wire.send(data(stream, b"and more"))

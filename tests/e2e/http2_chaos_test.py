@@ -1,6 +1,5 @@
-"""As chaos_test, over HTTP/2: careless clients whose streams share connections, before careless
-servers whose streams do, all at once. EVENKEEL_DISORDER_SECONDS prolongs it;
-EVENKEEL_DISORDER_SEED repeats the dice of a run."""
+"""Like chaos_test, over HTTP/2: misbehaving clients and servers whose streams share connections.
+EVENKEEL_DISORDER_SECONDS sets the duration; EVENKEEL_DISORDER_SEED repeats the random choices of a run."""
 
 import collections
 import os
@@ -17,71 +16,71 @@ SEED = int(os.environ.get("EVENKEEL_DISORDER_SEED") or random.SystemRandom().ran
 
 
 class Server:
-    """A script that answers well, badly, late or not at all."""
+    """A backend script that responds correctly, wrongly, late or not at all."""
 
     def __init__(self, chance):
         self._chance = chance
 
-    def __call__(self, ask):
+    def __call__(self, request):
         if self._chance.random() < 0.8:
-            ask.read_body()
+            request.read_body()
         self._chance.choice([self.whole, self.whole, self.whole, self.streamed, self.streamed, self.silent, self.cut,
                              self.broken, self.late, self.hinted, self.too_much, self.leaving, self.early,
-                             self.bodiless, self.fidgeting])(ask)
+                             self.bodiless, self.fidgeting])(request)
 
-    def whole(self, ask):
-        ask.answer(b"x" * self._chance.choice([0, 10, 5000, 70_000, 300_000]))
+    def whole(self, request):
+        request.answer(b"x" * self._chance.choice([0, 10, 5000, 70_000, 300_000]))
 
-    def streamed(self, ask):
-        ask.begin_chunks()
+    def streamed(self, request):
+        request.begin_chunks()
         for _ in range(self._chance.randrange(10)):
-            ask.chunk(b"y" * self._chance.choice([1, 10, 17_000, 70_000]))
+            request.chunk(b"y" * self._chance.choice([1, 10, 17_000, 70_000]))
         if self._chance.random() < 0.3:
-            return self._chance.choice([self.cut, self.broken])(ask)
-        ask.end_chunks(self._chance.choice([(), [("X-Sum", "1")]]))
+            return self._chance.choice([self.cut, self.broken])(request)
+        request.end_chunks(self._chance.choice([(), [("X-Sum", "1")]]))
 
-    def silent(self, ask):
-        ask.wait_disconnected()
+    def silent(self, request):
+        request.wait_disconnected()
 
-    def cut(self, ask):
+    def cut(self, request):
         if self._chance.random() < 0.3:
-            ask.peer.cut()
+            request.peer.cut()
 
-    def broken(self, ask):
-        ask.abort(self._chance.randrange(14))
+    def broken(self, request):
+        request.abort(self._chance.randrange(14))
 
-    def late(self, ask):
+    def late(self, request):
         time.sleep(0.05)
-        ask.answer(b"late")
+        request.answer(b"late")
 
-    def hinted(self, ask):
-        ask.send_head([("link", "a")], status=103)
-        ask.answer(b"ok")
+    def hinted(self, request):
+        request.send_head([("link", "a")], status=103)
+        request.answer(b"ok")
 
-    def too_much(self, ask):
-        ask.send_head([("content-length", "3")])
-        ask.chunk(b"abc and more")
+    def too_much(self, request):
+        request.send_head([("content-length", "3")])
+        request.chunk(b"abc and more")
 
-    def leaving(self, ask):
-        ask.peer.send(goaway(self._chance.choice([ask.stream.number, 0, 2**31 - 1])))
-        ask.answer(b"bye")
+    def leaving(self, request):
+        request.peer.send(goaway(self._chance.choice([request.stream.number, 0, 2**31 - 1])))
+        request.answer(b"bye")
 
-    def early(self, ask):
-        ask.answer(b"enough")
-        ask.abort(http2.NO_ERROR)
+    def early(self, request):
+        request.answer(b"enough")
+        request.abort(http2.NO_ERROR)
 
-    def bodiless(self, ask):
-        ask.send_head(status=self._chance.choice([204, 304]), end=True)
+    def bodiless(self, request):
+        request.send_head(status=self._chance.choice([204, 304]), end=True)
 
-    def fidgeting(self, ask):
-        ask.peer.send(settings({http2.INITIAL_WINDOW_SIZE: self._chance.choice([0, 1000, 70_000])}), ping(),
+    def fidgeting(self, request):
+        request.peer.send(settings({http2.INITIAL_WINDOW_SIZE: self._chance.choice([0, 1000, 70_000])}), ping(),
                       window_update(0, 1))
-        ask.answer(b"still here")
-        ask.peer.send(settings({http2.INITIAL_WINDOW_SIZE: 65535}))
+        request.answer(b"still here")
+        request.peer.send(settings({http2.INITIAL_WINDOW_SIZE: 65535}))
 
 
 class Client:
-    """Asks well, badly, half or not to the end, many streams on one connection after the other."""
+    """Sends complete, malformed and partial requests, many streams on one connection after another."""
 
     def __init__(self, address, chance):
         self._address = address
@@ -182,16 +181,16 @@ class Chaos(case.Case):
         total = daemon.metric("evenkeel_requests_total")
         lines = daemon.wait_access(total)
         self.assertEqual(len(lines), total)
-        told = collections.Counter(line["reason"] for line in lines)
-        print(f"{asked} asked, {dict(told.most_common(5))} ", end="", flush=True)
-        for reason in told:
+        reasons = collections.Counter(line["reason"] for line in lines)
+        print(f"{asked} requests, {dict(reasons.most_common(5))} ", end="", flush=True)
+        for reason in reasons:
             if reason is not None:
-                self.assertEqual(daemon.metric("evenkeel_errors_total", reason=reason), told[reason], reason)
+                self.assertEqual(daemon.metric("evenkeel_errors_total", reason=reason), reasons[reason], reason)
 
-    def test_what_is_known_to_speak_http2_survives_it(self):
+    def test_protocol_h2_survives(self):
         self.check("h2")
 
-    def test_what_is_found_out_survives_it(self):
+    def test_protocol_auto_survives(self):
         self.check("auto")
 
 

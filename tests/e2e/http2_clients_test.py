@@ -1,5 +1,4 @@
-"""The HTTP/2 and TLS clients that everybody has: nghttp, h2load, curl, openssl s_client; and nghttpd
-as a backend."""
+"""Common HTTP/2 and TLS clients: nghttp, h2load, curl, openssl s_client; and nghttpd as a backend."""
 
 import hashlib
 import os
@@ -15,7 +14,7 @@ from certificates import Authority
 from process import SANITIZED, wait_until
 
 BODY = os.urandom(1 << 20)
-SMALL = 1 if SANITIZED else 10  # a tenth of the requests
+SMALL = 1 if SANITIZED else 10  # divides the number of requests
 
 
 def needs(tool):
@@ -23,7 +22,7 @@ def needs(tool):
 
 
 def run(*arguments, data=None, code=0, timeout=60):
-    """What it wrote."""
+    """Runs a tool; returns its output."""
     ended = subprocess.run([str(each) for each in arguments], input=data, capture_output=True, timeout=timeout,
                            check=False)
     assert ended.returncode == code, (ended.returncode, ended.stdout[-2000:], ended.stderr[-2000:])
@@ -32,7 +31,7 @@ def run(*arguments, data=None, code=0, timeout=60):
 
 class Tool(case.Case):
     def front(self, script=None, limits=None, **tls):
-        """A daemon with a port in the clear and one for TLS."""
+        """A daemon with a cleartext port and a TLS port."""
         self.files = pathlib.Path(self.folder())
         self.authority = Authority(self.files)
         own = self.authority.issue("127.0.0.1", "localhost")
@@ -47,13 +46,13 @@ class Tool(case.Case):
         return self.daemon_
 
     @staticmethod
-    def play(ask):
-        if ask.target == "/large":
-            return ask.answer(BODY)
-        ask.answer(ask.body or b"hello", fields=[("X-Seen", ask.target)])
+    def play(request):
+        if request.target == "/large":
+            return request.answer(BODY)
+        request.answer(request.body or b"hello", fields=[("X-Seen", request.target)])
 
     def served(self, count):
-        """Each with its version in the access log."""
+        """The access log has this many requests, each with its protocol version."""
         return self.daemon_.wait_access(count)
 
 
@@ -75,7 +74,7 @@ class Nghttp(Tool):
         out, _ = run("nghttp", "-v", "--no-verify-peer", f"https://{self.tls}/a")
         self.assertIn(b"SETTINGS_MAX_CONCURRENT_STREAMS(0x03):3", out)
 
-    def test_many_on_one_connection(self):
+    def test_many_requests_on_one_connection(self):
         self.front()
         out = self.check("-n", "-s", "-m", 50, f"https://{self.tls}/large")
         self.assertEqual(len(re.findall(rb"\b200\b.*/large", out)), 50)
@@ -92,8 +91,8 @@ class Nghttp(Tool):
         out = self.check("-w", 10, "-W", 10, f"http://{self.clear}/large")
         self.assertEqual(out, BODY)
 
-    def test_an_upgrade_in_the_clear_is_not_taken(self):
-        """The way of RFC 7540 to HTTP/2, which RFC 9113 took back: HTTP/1.1 goes on."""
+    def test_an_h2c_upgrade_is_ignored(self):
+        """RFC 9113 removed the upgrade of RFC 7540, so the connection stays HTTP/1.1."""
         self.front()
         ended = subprocess.run(["curl", "-sv", "--http2", "-m", "20", f"http://{self.clear}/a"],
                                capture_output=True, timeout=60, check=True)
@@ -110,7 +109,7 @@ class H2load(Tool):
         self.assertRegex(text, rf"status codes: {count} 2xx, 0 3xx, 0 4xx, 0 5xx", text)
         return text
 
-    def test_many_streams_in_the_clear(self):
+    def test_many_cleartext_streams(self):
         self.front()
         self.check("-c", 10, "-m", 20, f"http://{self.clear}/", count=300 * SMALL)
 
@@ -124,7 +123,7 @@ class H2load(Tool):
         (self.files / "body").write_bytes(b"{}")
         self.check("-c", 4, "-m", 100, "-d", self.files / "body", f"https://{self.tls}/", count=200 * SMALL)
 
-    def test_large_answers_with_small_windows(self):
+    def test_large_responses_with_small_windows(self):
         self.front()
         self.check("-c", 4, "-m", 4, "-w", 14, "-W", 15, f"http://{self.clear}/large", count=10 * SMALL)
 
@@ -163,7 +162,7 @@ class Curl(Tool):
         self.front()
         self.assertEqual(self.check("--http2-prior-knowledge", f"http://{self.clear}/a", version="2"), b"hello")
 
-    def test_http2_over_tls_with_a_certificate_that_is_verified(self):
+    def test_http2_over_tls_with_a_verified_certificate(self):
         self.front()
         self.assertEqual(self.over_tls("--http2", f"https://{self.tls}/a"), b"hello")
 
@@ -200,7 +199,7 @@ class Curl(Tool):
 
 @needs("openssl")
 class Openssl(Tool):
-    """What is agreed on, and what is not."""
+    """Negotiation of TLS versions, ciphers and protocols."""
 
     def handshake(self, *arguments, code=0):
         out, said = run("openssl", "s_client", "-connect", self.tls, "-CAfile", self.authority.cert, *arguments,
@@ -210,7 +209,7 @@ class Openssl(Tool):
     def refused(self, *arguments):
         self.assertRegex(self.handshake(*arguments, code=1), r"alert|no protocols available|no ciphers|wrong version")
 
-    def test_the_newest_version_and_a_certificate_that_is_verified(self):
+    def test_the_newest_version_and_a_verified_certificate(self):
         self.front()
         said = self.handshake("-verify_return_error")
         self.assertIn("Protocol  : TLSv1.3" if "Protocol  :" in said else "TLSv1.3", said)
@@ -224,11 +223,11 @@ class Openssl(Tool):
         self.assertIn("No ALPN negotiated", self.handshake())
 
     def test_unsupported_protocols(self):
-        """Better no connection than one on which each side speaks its own (ALPACA)."""
+        """A handshake without a common protocol fails, which prevents cross-protocol attacks (ALPACA)."""
         self.front()
         self.refused("-alpn", "ftp")
 
-    def test_tls_1_2_is_spoken(self):
+    def test_tls_1_2_is_accepted(self):
         self.front()
         self.assertIn("TLSv1.2", self.handshake("-tls1_2"))
 
@@ -242,7 +241,7 @@ class Openssl(Tool):
         for version in ("-tls1", "-tls1_1"):
             self.refused(version, "-cipher", "ALL:@SECLEVEL=0")
 
-    def test_ciphers_without_forward_secrecy_or_authentication_of_data_are_refused(self):
+    def test_ciphers_without_forward_secrecy_or_aead_are_refused(self):
         self.front()
         for cipher in ("AES128-GCM-SHA256", "ECDHE-ECDSA-AES128-SHA", "ECDHE-ECDSA-AES256-SHA384", "aNULL:eNULL",
                        "DHE-RSA-AES256-GCM-SHA384"):
@@ -267,7 +266,7 @@ class Openssl(Tool):
             self.assertIn(b"hello", again)
             self.assertIn(b"Reused, TLS", again)
 
-    def test_plain_text_on_the_port_of_tls(self):
+    def test_cleartext_on_the_tls_port(self):
         self.front()
         with socket.create_connection(self.tls.split(":"), timeout=20) as sock:
             sock.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")

@@ -1,5 +1,5 @@
-"""What a message is in one version of HTTP, it is in the other: nothing lost, nothing added that only
-one of them knows."""
+"""Translation between HTTP/1.1 and HTTP/2: messages keep their meaning, and fields that exist in only one version do not
+leak into the other."""
 
 import case
 from http2 import Peer, request_fields
@@ -7,7 +7,7 @@ from stream import Stream, exchange
 
 
 class ToHttp1(case.Case):
-    """An HTTP/2 client before an HTTP/1.1 backend."""
+    """An HTTP/2 client and an HTTP/1.1 backend."""
 
     def ask(self, *args, script=None, **kwargs):
         self.backend_ = self.backend(script)
@@ -25,7 +25,7 @@ class ToHttp1(case.Case):
         self.assertEqual(self.head.all("host"), ["Example.com:8080"])
         self.assertEqual([name for name, _ in self.head.fields if name.startswith(":")], [])
 
-    def test_a_host_field_alone_will_do(self):
+    def test_a_host_field_without_an_authority_is_sufficient(self):
         backend = self.backend()
         daemon = self.start_daemon(backend)
         with Peer.connect(daemon.address) as peer:
@@ -33,11 +33,11 @@ class ToHttp1(case.Case):
             self.assertEqual(peer.open_stream(fields).read_response().status, 200)
         self.assertEqual(backend.exchanges[0].head.all("host"), ["example.com"])
 
-    def test_crumbs_of_cookies_become_one_field(self):
+    def test_split_cookies_become_one_field(self):
         self.ask(fields=[("cookie", "a=1"), ("x-between", "1"), ("cookie", "b=2"), ("cookie", "c=3; d=4")])
         self.assertEqual(self.head.all("cookie"), ["a=1; b=2; c=3; d=4"])
 
-    def test_fields_that_come_twice_stay_two_in_their_order(self):
+    def test_repeated_fields_stay_separate_and_in_order(self):
         self.ask(fields=[("x-twice", "1"), ("accept", "*/*"), ("x-twice", "2")])
         self.assertEqual(self.head.all("x-twice"), ["1", "2"])
 
@@ -45,7 +45,7 @@ class ToHttp1(case.Case):
         self.ask(fields=[("x-bytes", "caf\xc3\xa9 \xff \"quoted\"\tand on")])
         self.assertEqual(self.head.field("x-bytes"), "caf\xc3\xa9 \xff \"quoted\"\tand on")
 
-    def test_a_request_without_a_body_announces_none(self):
+    def test_a_request_without_a_body_has_no_framing(self):
         self.ask("GET")
         self.assertEqual((self.head.length(), self.head.chunked()), (None, False))
 
@@ -57,7 +57,7 @@ class ToHttp1(case.Case):
         self.ask("POST", fields=[("content-length", "3")], body=b"abc")
         self.assertEqual((self.head.length(), self.head.chunked(), self.head.body), (3, False, b"abc"))
 
-    def test_a_body_without_a_length_is_whole(self):
+    def test_a_body_without_a_length_is_complete(self):
         self.ask("POST", body=b"abc" * 20_000)
         self.assertEqual(self.head.body, b"abc" * 20_000)
 
@@ -66,9 +66,9 @@ class ToHttp1(case.Case):
         self.assertEqual(self.head.field("te"), "trailers")
         self.assertIn("te", (self.head.field("connection") or "").lower())
 
-    def test_fields_of_the_backends_connection_stay_behind(self):
-        def script(ask):
-            ask.send(b"HTTP/1.1 200 Fine\r\nConnection: X-Secret, keep-alive\r\nKeep-Alive: timeout=5\r\n"
+    def test_connection_fields_of_the_backend_are_removed(self):
+        def script(request):
+            request.send(b"HTTP/1.1 200 Fine\r\nConnection: X-Secret, keep-alive\r\nKeep-Alive: timeout=5\r\n"
                      b"X-Secret: 1\r\nProxy-Connection: keep-alive\r\nTransfer-Encoding: chunked\r\n"
                      b"Set-Cookie: a=1\r\nSet-Cookie: b=2\r\nX-Mixed: Kept\r\n\r\n3\r\nabc\r\n0\r\n\r\n")
 
@@ -80,21 +80,21 @@ class ToHttp1(case.Case):
         self.assertEqual(answer.all("set-cookie"), ["a=1", "b=2"])
         self.assertEqual(answer.field("x-mixed"), "Kept")
 
-    def test_an_answer_that_ends_with_its_connection_ends_well(self):
-        def script(ask):
-            ask.send(b"HTTP/1.1 200 OK\r\n\r\nuntil the end")
-            ask.stream.close()
+    def test_a_response_that_ends_with_its_connection_is_complete(self):
+        def script(request):
+            request.send(b"HTTP/1.1 200 OK\r\n\r\nuntil the end")
+            request.stream.close()
 
         self.assertEqual(self.ask(script=script).body, b"until the end")
 
-    def test_an_answer_to_head_keeps_its_length(self):
-        answer = self.ask("HEAD", script=lambda ask: ask.answer(b"not sent"))
+    def test_a_response_to_head_keeps_its_length(self):
+        answer = self.ask("HEAD", script=lambda request: request.answer(b"not sent"))
         self.assertEqual((answer.field("content-length"), answer.body), ("8", b""))
 
-    def test_interim_answers_pass(self):
-        def script(ask):
-            ask.send(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n")
-            ask.answer(b"done")
+    def test_interim_responses_pass(self):
+        def script(request):
+            request.send(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n")
+            request.answer(b"done")
 
         self.backend_ = self.backend(script)
         with Peer.connect(self.start_daemon(self.backend_).address) as peer:
@@ -109,7 +109,7 @@ class ToHttp1(case.Case):
 
 
 class ToHttp2(case.Case):
-    """An HTTP/1.1 client before an HTTP/2 backend, which notes every rule that is broken."""
+    """An HTTP/1.1 client and an HTTP/2 backend that records every violation."""
 
     def ask(self, *args, script=None, **kwargs):
         self.backend_ = self.h2_backend(script)
@@ -124,14 +124,14 @@ class ToHttp2(case.Case):
                                             ":authority": "Example.com:8080"})
         self.assertEqual(self.head.all("host"), [])
 
-    def test_fields_of_the_connection_stay_behind_and_names_are_small(self):
+    def test_connection_fields_are_removed_and_names_are_lower_case(self):
         self.ask(fields=[("Connection", "X-Secret, close"), ("X-Secret", "1"), ("Keep-Alive", "timeout=5"),
                          ("TE", "gzip"), ("Proxy-Connection", "close"), ("X-Mixed", "Kept")])
         for name in ("connection", "x-secret", "keep-alive", "te", "proxy-connection", "upgrade"):
             self.assertIsNone(self.head.field(name), name)
         self.assertIn(("x-mixed", "Kept"), self.head.fields)
 
-    def test_a_chunked_body_has_no_chunks_there(self):
+    def test_a_chunked_body_is_sent_without_chunks(self):
         backend = self.h2_backend()
         daemon = self.start_daemon(backend, pool={"protocol": "h2"})
         with Stream.connect(daemon.address) as stream:
@@ -141,38 +141,38 @@ class ToHttp2(case.Case):
         head = backend.exchanges[0].head
         self.assertEqual((head.body, head.length(), head.field("transfer-encoding")), (b"abcdefg", None, None))
 
-    def test_an_upgrade_goes_no_further(self):
-        """WebSockets over HTTP/2 are another thing (RFC 8441); the rest of the request is an ordinary one."""
+    def test_an_upgrade_is_not_forwarded(self):
+        """WebSockets over HTTP/2 work differently (RFC 8441), so this becomes an ordinary request."""
         answer = self.ask(fields=[("Connection", "upgrade"), ("Upgrade", "websocket"), ("Sec-WebSocket-Key", "x")])
         self.assertNotEqual(answer.status, 101)
 
-    def test_an_answer_without_a_length_is_chunked_for_http1(self):
-        def script(ask):
-            ask.begin_chunks([("set-cookie", "a=1"), ("set-cookie", "b=2")])
-            ask.chunk(b"abc")
-            ask.end_chunks()
+    def test_a_response_without_a_length_is_chunked_for_http1(self):
+        def script(request):
+            request.begin_chunks([("set-cookie", "a=1"), ("set-cookie", "b=2")])
+            request.chunk(b"abc")
+            request.end_chunks()
 
         answer = self.ask(script=script)
         self.assertTrue(answer.chunked())
         self.assertEqual((answer.body, answer.all("set-cookie")), (b"abc", ["a=1", "b=2"]))
 
-    def test_an_answer_with_a_length_keeps_it(self):
-        answer = self.ask(script=lambda ask: ask.answer(b"abc"))
+    def test_a_response_with_a_length_keeps_it(self):
+        answer = self.ask(script=lambda request: request.answer(b"abc"))
         self.assertEqual((answer.length(), answer.chunked()), (3, False))
 
-    def test_an_answer_to_head_keeps_its_length(self):
-        answer = self.ask("HEAD", script=lambda ask: ask.answer(b"not sent"))
+    def test_a_response_to_head_keeps_its_length(self):
+        answer = self.ask("HEAD", script=lambda request: request.answer(b"not sent"))
         self.assertEqual((answer.length(), answer.body), (8, b""))
 
-    def test_an_answer_of_headers_alone_has_length_zero(self):
-        answer = self.ask(script=lambda ask: ask.send_head(end=True))
+    def test_a_response_with_only_headers_has_length_zero(self):
+        answer = self.ask(script=lambda request: request.send_head(end=True))
         self.assertEqual((answer.status, answer.length()), (200, 0))
 
-    def test_a_client_of_http_1_0_gets_neither_chunks_nor_trailers(self):
-        def script(ask):
-            ask.begin_chunks()
-            ask.chunk(b"abc")
-            ask.end_chunks([("x-sum", "1")])
+    def test_an_http10_client_gets_neither_chunks_nor_trailers(self):
+        def script(request):
+            request.begin_chunks()
+            request.chunk(b"abc")
+            request.end_chunks([("x-sum", "1")])
 
         backend = self.h2_backend(script)
         daemon = self.start_daemon(backend, pool={"protocol": "h2"})
@@ -182,14 +182,14 @@ class ToHttp2(case.Case):
             self.assertEqual((answer.chunked(), answer.body), (False, b"abc"))
 
 
-class Throughout(case.Case):
+class Http2OnBothSides(case.Case):
     """HTTP/2 on both sides."""
 
-    def test_a_request_and_its_answer_are_what_they_were(self):
-        def script(ask):
-            ask.begin_chunks([("x-answer", "1"), ("x-answer", "2")], status=207)
-            ask.chunk(ask.body)
-            ask.end_chunks([("x-sum", "1"), ("x-more", "2")])
+    def test_a_request_and_its_response_are_unchanged(self):
+        def script(request):
+            request.begin_chunks([("x-answer", "1"), ("x-answer", "2")], status=207)
+            request.chunk(request.body)
+            request.end_chunks([("x-sum", "1"), ("x-more", "2")])
 
         backend = self.h2_backend(script)
         daemon = self.start_daemon(backend, pool={"protocol": "h2"})
@@ -209,9 +209,9 @@ class Throughout(case.Case):
         self.assertEqual((head.field("te"), head.field("x-asked"), head.trailers), ("trailers", "\xff", [("x-asked-sum", "9")]))
         self.assertEqual("; ".join(head.all("cookie")), "a=1; b=2")
 
-    def test_trailers_alone_are_trailers(self):
-        """A gRPC answer that is nothing but its status."""
-        backend = self.h2_backend(lambda ask: ask.send_head([("grpc-status", "12")], end=True))
+    def test_a_trailers_only_response(self):
+        """A gRPC response that consists only of its status."""
+        backend = self.h2_backend(lambda request: request.send_head([("grpc-status", "12")], end=True))
         daemon = self.start_daemon(backend, pool={"protocol": "h2"})
         with Peer.connect(daemon.address) as peer:
             call = peer.request("POST", "/x", body=b"x")

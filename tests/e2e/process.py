@@ -1,4 +1,4 @@
-"""The real program: started, listened to, asked over its admin API, and ended by its pid."""
+"""Runs the evenkeel binary: its output, its admin API, its end."""
 
 import contextlib
 import json
@@ -15,31 +15,31 @@ from stream import PATIENCE, Stream
 BINARY = os.environ.get("EVENKEEL_BINARY") or str(
     pathlib.Path(__file__).resolve().parents[2] / "build" / "release" / "evenkeel")
 
-# Under a sanitizer everything is slower and larger: what is measured there says nothing.
+# Under a sanitizer everything is slower and larger, so measurements mean nothing.
 SANITIZED = os.environ.get("EVENKEEL_SANITIZE", "") != ""
 
 
 def wait_until(condition, within=PATIENCE, what="the condition"):
-    """Asks until it holds, and returns what it returned."""
+    """Polls until `condition()` is true, and returns its value."""
     deadline = time.monotonic() + within
     while True:
         value = condition()
         if value:
             return value
         if time.monotonic() > deadline:
-            raise AssertionError(f"{what} did not come true within {within} s")
+            raise AssertionError(f"timed out after {within} s waiting for {what}")
         time.sleep(0.005)
 
 
 def command(*arguments, text=None, env=None, folder=None, within=PATIENCE * 3):
-    """Runs the program to its end."""
+    """Runs evenkeel with these arguments until it exits."""
     return subprocess.run([BINARY, *arguments], input=text, capture_output=True, text=True,
                           timeout=within, env={**os.environ, **(env or {})}, check=False,
                           cwd=folder)
 
 
 class Process:
-    """One that runs until it is told to end. What it says is collected line by line."""
+    """A running evenkeel process. Its output is collected line by line."""
 
     def __init__(self, arguments, env=None, limits=()):
         """`limits`: arguments of prlimit(1), such as `--nofile=100`."""
@@ -57,7 +57,7 @@ class Process:
             reader.start()
 
     def popen(self, command, **kwargs):
-        """Starts it."""
+        """Starts the process."""
         return subprocess.Popen(command, **kwargs)
 
     def _collect(self):
@@ -78,7 +78,7 @@ class Process:
         return self.process.pid
 
     def wait_line(self, pattern, within=PATIENCE):
-        """The first line of stderr that matches, as a match."""
+        """Waits for a line of stderr that matches; returns the match."""
         deadline = time.monotonic() + within
 
         def search():
@@ -99,7 +99,7 @@ class Process:
         self.process.send_signal(number)
 
     def wait_exit(self, within=PATIENCE):
-        """Its exit code."""
+        """Waits for the end; returns the exit code."""
         code = self.process.wait(within)
         for reader in self._readers:
             reader.join(PATIENCE)
@@ -112,7 +112,7 @@ class Process:
             self.process.kill()
         self.wait_exit()
 
-    # ---- what the kernel says of it ----
+    # ---- from the kernel ----
 
     def resident_bytes(self):
         status = pathlib.Path(f"/proc/{self.pid}/status").read_text()
@@ -123,8 +123,8 @@ class Process:
 
 
 class Daemon(Process):
-    """`evenkeel run`. `config` is the file as Python values (JSON is YAML); listeners and the admin
-    get ports from the kernel, the access log a file, unless they are given."""
+    """`evenkeel run`. `config` is the configuration as Python values (JSON is YAML). By default listeners and
+    the admin listener get ports from the kernel, and the access log is a file."""
 
     def __init__(self, folder, config, limits=(), env=None):
         self.folder = pathlib.Path(folder)
@@ -168,7 +168,7 @@ class Daemon(Process):
         return next(each for each in self.api("backends") if each["address"] == address)
 
     def metrics(self):
-        """The page as {(name, {label: value}): number}, labels frozen."""
+        """The metrics as {(name, frozenset of labels): number}."""
         return read_metrics(self.ask_admin("/metrics").body.decode())
 
     def metric(self, name, **labels):
@@ -178,7 +178,7 @@ class Daemon(Process):
                    if series == name and wanted <= own)
 
     def at_rest(self):
-        """Nothing is leased, waiting or in flight."""
+        """No request is in flight or queued, and no lease is held."""
         return (all(each["in_flight"] == 0 for each in self.api("backends"))
                 and all(each["waiting"] == 0 and each["in_flight"] == 0 for each in self.api("pools"))
                 and self.api("status")["requests_in_flight"] == 0
@@ -187,30 +187,30 @@ class Daemon(Process):
                 and self.metric("evenkeel_requests_waiting") == 0)
 
     def wait_at_rest(self):
-        wait_until(self.at_rest, what="rest (no request in flight, no lease, no busy link)")
+        wait_until(self.at_rest, what="an idle daemon (no request in flight, no lease, no busy link)")
 
     # ---- the access log ----
 
     def access_lines(self):
         if not self.access_path.exists():
             return []
-        whole = self.access_path.read_text().split("\n")[:-1]  # the last may be half written
+        whole = self.access_path.read_text().split("\n")[:-1]  # the last line may be incomplete
         return [json.loads(line) for line in whole]
 
     def wait_access(self, count):
-        """The log when it has this many lines."""
+        """The log as soon as it has this many lines."""
         return wait_until(lambda: len(lines := self.access_lines()) >= count and lines,
                           what=f"an access log of {count} lines")
 
-    # ---- the end ----
+    # ---- ending it ----
 
     def stop(self, number=signal.SIGTERM):
-        """Ends it as an operator would; its exit code."""
+        """Sends a signal; returns the exit code."""
         self.signal(number)
         return self.wait_exit()
 
     def finish(self):
-        """At the end of a test: everything was given back, and it leaves in peace."""
+        """At the end of a test: the daemon must become idle and exit with code 0."""
         if not self.running():
             with contextlib.suppress(ValueError):
                 self.wait_exit()
@@ -225,8 +225,8 @@ class Daemon(Process):
 
 
 class Simulators(Process):
-    """`evenkeel sim`: simulated inference servers on ports from the kernel. They are quick, and the
-    same request has the same answer."""
+    """`evenkeel sim`: simulated inference servers on ports from the kernel. They are fast and
+    deterministic."""
 
     def __init__(self, *arguments, count=1, speed=50):
         super().__init__(["sim", "--listen", "127.0.0.1:0", "--count", str(count),
@@ -250,6 +250,6 @@ def read_metrics(text):
         assert found, f"not a sample: {line!r}"
         labels = re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', found[2] or "")
         key = (found[1], frozenset(labels))
-        assert key not in page, f"twice: {line!r}"
+        assert key not in page, f"duplicate: {line!r}"
         page[key] = float(found[3])
     return page

@@ -1,4 +1,4 @@
-"""What tests of reloads share: a daemon whose file changes, and clients that never pause meanwhile."""
+"""Shared by the reload tests: a daemon whose file changes, and clients that send requests all the time."""
 
 import json
 import signal
@@ -20,12 +20,12 @@ def serve(exchange):
     exchange.begin_chunks([("content-type", "text/event-stream")])
     for event in EVENTS:
         exchange.chunk(event)
-        time.sleep(0.005)  # a server that thinks
+        time.sleep(0.005)  # time between two tokens
     return exchange.end_chunks()
 
 
 def refuses(address):
-    """Nobody listens there."""
+    """Whether connections to this address are refused."""
     host, _, port = address.rpartition(":")
     with socket.socket() as sock:
         return sock.connect_ex((host, int(port))) != 0
@@ -33,7 +33,7 @@ def refuses(address):
 
 class ReloadCase(case.Case):
     def running(self, *backends, pool=None, listeners=None, **config):
-        """A daemon in front of these backends; `self.config` is its file from then on."""
+        """A daemon with these backends; `self.config` is its configuration from then on."""
         addresses = [each if isinstance(each, (str, dict)) else each.address for each in backends]
         self.config = {"listeners": listeners or [{"name": "public", "address": "127.0.0.1:0"}],
                        "admin": {"address": "127.0.0.1:0"}, "workers": 2,
@@ -47,11 +47,11 @@ class ReloadCase(case.Case):
         return self.config["pools"][0]
 
     def write(self, text=None):
-        """The file as `self.config` is now, or this text."""
+        """Writes the current `self.config`, or this text, to the file."""
         self.served.config_path.write_text(json.dumps(self.config, indent=1) if text is None else text)
 
     def post_reload(self, text=None):
-        """Writes the file and has it read; status and document."""
+        """Writes the file and reloads; returns status and document."""
         self.write(text)
         answer = self.served.ask_admin("/api/v1/reload", method="POST")
         return answer.status, json.loads(answer.body)
@@ -62,7 +62,7 @@ class ReloadCase(case.Case):
         return told
 
     def refused(self, text=None):
-        """The problems for which the file was not taken, as one text."""
+        """Reloads a file that must be rejected; returns the problems as one text."""
         status, told = self.post_reload(text)
         self.assertEqual(status, 422, told)
         self.assertTrue(told)
@@ -72,7 +72,7 @@ class ReloadCase(case.Case):
         return sum(what in line for line in list(self.served.lines))
 
     def send_sighup(self, text=None):
-        """The same by SIGHUP."""
+        """Writes the file and reloads by SIGHUP."""
         self.write(text)
         before = self.reloads_logged()
         self.served.signal(signal.SIGHUP)
@@ -83,15 +83,14 @@ class ReloadCase(case.Case):
 
 
 class Traffic:
-    """Clients that ask without pause until `end()`, which fails if one of them had anything to
-    complain about."""
+    """Clients that send requests without pause until `end()`, which fails if any request failed."""
 
     def __init__(self, test, address, h1=3, h2=1, sse=2, tls=None, path="/"):
         self.address = address
         self.tls = tls
         self.path = path
         self.counts = {"h1": 0, "h2": 0, "sse": 0}
-        self.connections = []  # of HTTP/2
+        self.connections = []  # HTTP/2 connections
         self._stop = threading.Event()
         kinds = [(self._ask_h1, h1), (self._ask_h2, h2), (self._ask_sse, sse)]
         self._clients = [test.spawn(work) for work, count in kinds for _ in range(count)]
@@ -112,7 +111,7 @@ class Traffic:
                     head = stream.read_response()
                     assert (head.status, head.body) == (200, b"hello"), (head.fields, head.body)
                 self.counts["h2"] += 4
-            assert peer.goaway is None, peer.story()
+            assert peer.goaway is None, peer.transcript_text()
             assert not peer.violations, peer.violations
 
     def _ask_sse(self):
@@ -130,7 +129,7 @@ class Traffic:
         return sum(self.counts.values())
 
     def end(self):
-        """How many requests there were."""
+        """Stops the clients; returns the number of requests."""
         self._stop.set()
         for client in self._clients:
             client.join()

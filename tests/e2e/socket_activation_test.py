@@ -1,4 +1,4 @@
-"""ListeningServer sockets that whoever starts the daemon has opened already (sd_listen_fds(3))."""
+"""Listening sockets that the supervisor has opened and passes to the daemon (sd_listen_fds(3))."""
 
 import socket
 import subprocess
@@ -9,13 +9,13 @@ import process
 from reloading import ReloadCase, refuses, serve
 from stream import Stream, exchange
 
-# Puts the sockets at 3, 4, ... and becomes the daemon, so that LISTEN_PID can be right.
+# Moves the sockets to descriptors 3, 4, ... and then executes the daemon, so that LISTEN_PID is right.
 LAUNCHER = """
 import fcntl, os, sys
 given = [int(each) for each in sys.argv[1].split(",")]
 high = [fcntl.fcntl(each, fcntl.F_DUPFD, 50) for each in given]
-for place, each in enumerate(high, 3):
-    os.dup2(each, place, inheritable=True)
+for target, each in enumerate(high, 3):
+    os.dup2(each, target, inheritable=True)
 os.closerange(3 + len(high), 100)
 os.environ["LISTEN_FDS"] = str(len(high))
 if sys.argv[2]:
@@ -26,7 +26,7 @@ os.execv(sys.argv[4], sys.argv[4:])
 
 
 class SocketActivatedDaemon(process.Daemon):
-    """A daemon with these sockets; `names` for LISTEN_FDNAMES."""
+    """A daemon that inherits these sockets; `names` is LISTEN_FDNAMES."""
 
     def __init__(self, folder, config, sockets, names=(), pid=""):
         self._launch = (sockets, names, pid)
@@ -56,10 +56,10 @@ class SocketActivation(ReloadCase):
         self.config["access_log"] = {"path": str(self.served.access_path)}
         return self.served
 
-    def test_by_name_wherever_they_are(self):
+    def test_sockets_are_matched_by_name(self):
         public, place = self.socket("127.0.0.7")
         admin, admin_place = self.socket("127.0.0.8")
-        waiting = Stream.connect(place)  # before anybody is there
+        waiting = Stream.connect(place)  # before the daemon listens
         self.addCleanup(waiting.close)
         waiting.ask()
         daemon = self.launched([admin, public], [{"name": "public", "address": "127.0.0.1:0"}],
@@ -71,7 +71,7 @@ class SocketActivation(ReloadCase):
         self.reload()
         self.assertEqual(exchange(place).status, 200)
 
-    def test_by_address_and_one_for_each_worker(self):
+    def test_sockets_are_matched_by_address_one_per_worker(self):
         first = socket.socket()
         second = socket.socket()
         for sock in (first, second):
@@ -98,13 +98,13 @@ class SocketActivation(ReloadCase):
         daemon.wait_line(f"inherited socket unused at {place}: no listener has that name or that address")
         self.assertEqual(exchange(daemon.address).status, 200)
 
-    def test_those_for_another_process_are_left_alone(self):
+    def test_sockets_for_another_process_are_ignored(self):
         other, place = self.socket()
         daemon = self.launched([other], [{"name": "public", "address": "127.0.0.1:0"}], names=["public"], pid="1")
         self.assertNotEqual(daemon.address, place)
         self.assertEqual(exchange(daemon.address).status, 200)
 
-    def test_one_whose_listener_goes_is_closed(self):
+    def test_a_socket_without_a_listener_is_closed(self):
         sock, place = self.socket()
         daemon = self.launched([sock], [{"name": "public", "address": "127.0.0.1:0"},
                                         {"name": "late", "address": place}])

@@ -1,4 +1,4 @@
-"""TLS on a connected socket, such that one thread may read while another writes."""
+"""TLS on a connected socket; one thread may read while another writes."""
 
 import select
 import ssl
@@ -7,8 +7,8 @@ import time
 
 
 class TlsSocket:
-    """Looks like a socket. OpenSSL's connections are for one thread at a time, so each call into it
-    holds a lock, and waiting is done outside."""
+    """Has the interface of a socket. An OpenSSL connection allows one thread at a time, so each call into it holds a lock, and
+    waiting happens outside the lock."""
 
     def __init__(self, sock, context, server=False, name=None):
         timeout = sock.gettimeout()
@@ -37,7 +37,7 @@ class TlsSocket:
         return None if self._timeout is None else time.monotonic() + self._timeout
 
     def recv(self, size):
-        """b"" only after an orderly end; a connection that was cut raises."""
+        """b"" only after close_notify; a connection that was cut off raises."""
         until = self._until()
         while True:
             try:

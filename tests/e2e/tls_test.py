@@ -1,4 +1,4 @@
-"""TLS policies, client certificates, tickets and the PROXY protocol, as curl and openssl see them."""
+"""TLS policies, client certificates, tickets and the PROXY protocol, tested with curl and openssl."""
 
 import hashlib
 import os
@@ -15,7 +15,7 @@ from stream import PATIENCE, Stream
 
 
 def fields_answer(exchange):
-    """Answers with the fields that reached the backend."""
+    """Responds with the fields that the backend received."""
     lines = "".join(f"{name.lower()}: {value}\n" for name, value in exchange.head.fields)
     exchange.answer(lines.encode())
 
@@ -35,8 +35,8 @@ class TlsCase(case.Case):
         return self.start_daemon(self.backend(script), listeners=list(listeners), **config)
 
     def s_client(self, address, *arguments, request=None):
-        """Connects, asks, and hears until the server closes; asked for nothing, it leaves at once. What openssl
-        said of it."""
+        """Connects, sends the request and reads until the server closes; with an empty request it closes at once. Returns
+        openssl's output."""
         text = "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n" if request is None else request
         done = subprocess.run(["openssl", "s_client", "-connect", address, "-CAfile", self.authority.cert,
                                "-verify_return_error", *(["-ign_eof"] if text else []), *arguments], input=text.encode(),
@@ -55,10 +55,10 @@ class TlsCase(case.Case):
 
 
 class Policies(TlsCase):
-    def test_old_versions_are_refused_and_the_new_ones_spoken(self):
+    def test_old_versions_are_refused_and_new_ones_accepted(self):
         daemon = self.serving()
         for version in ("-tls1", "-tls1_1"):
-            # Left to itself, openssl would not even offer them.
+            # By default openssl does not offer them.
             said = self.s_client(daemon.address, version, "-cipher", "ALL:@SECLEVEL=0")
             self.assertIn("alert protocol version", said)
         self.assertEqual(self.handshakes(daemon, "version"), 2)
@@ -70,12 +70,12 @@ class Policies(TlsCase):
             self.assertIn("Compression: NONE", said)
         self.assertEqual(self.handshakes(daemon, "ok"), 2)
 
-    def test_the_oldest_version_can_be_raised(self):
+    def test_the_minimum_version_can_be_raised(self):
         daemon = self.serving(self.listener(min_version="1.3"))
         self.assertIn("alert protocol version", self.s_client(daemon.address, "-tls1_2"))
         self.assertIn("HTTP/1.1 200", self.s_client(daemon.address))
 
-    def test_only_forward_secret_aead_suites_are_spoken(self):
+    def test_only_forward_secret_aead_suites_are_accepted(self):
         daemon = self.serving()
         for suite in ("ECDHE-ECDSA-AES128-SHA", "ECDHE-ECDSA-AES128-SHA256", "AES128-GCM-SHA256",
                       "DHE-RSA-AES128-GCM-SHA256"):
@@ -89,20 +89,20 @@ class Policies(TlsCase):
 
     def test_renegotiation_is_refused(self):
         daemon = self.serving()
-        # "R" alone on a line asks openssl to renegotiate.
+        # A line with only "R" makes openssl renegotiate.
         process = subprocess.Popen(["openssl", "s_client", "-connect", daemon.address, "-tls1_2"],
                                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.kill)
-        heard = b""
-        while b"---\n" not in heard.split(b"Verify return code", 1)[-1]:
-            heard += os.read(process.stdout.fileno(), 65536)
+        received = b""
+        while b"---\n" not in received.split(b"Verify return code", 1)[-1]:
+            received += os.read(process.stdout.fileno(), 65536)
         process.stdin.write(b"R\n")
         process.stdin.flush()
         said, _ = process.communicate(timeout=PATIENCE)
         self.assertIn(b"no renegotiation", said)
 
-    def test_alpn_is_answered_and_strangers_are_refused(self):
+    def test_alpn_is_negotiated_and_unknown_protocols_are_refused(self):
         daemon = self.serving()
         for offered, taken in (("h2", "h2"), ("http/1.1", "http/1.1"), ("http/1.1,h2", "h2"), ("foo,h2", "h2")):
             said = self.s_client(daemon.address, "-alpn", offered, request="")
@@ -113,7 +113,7 @@ class Policies(TlsCase):
         self.assertEqual(self.curl(daemon.address, "--http2").stdout[-5:], "200 2")
         self.assertEqual(self.curl(daemon.address, "--http1.1").stdout[-7:], "200 1.1")
 
-    def test_the_certificate_goes_by_name(self):
+    def test_the_certificate_is_chosen_by_name(self):
         other = self.authority.issue("other.test", "*.wild.test")
         daemon = self.serving(self.listener(certificates=[self.certificate.config(), other.config()]))
         for name, subject in (("localhost", "localhost"), ("other.test", "other.test"),
@@ -130,7 +130,7 @@ class Tickets(TlsCase):
         self.s_client(address, "-sess_out", path, *arguments)
         return path
 
-    def test_sessions_are_resumed_for_their_name_alone(self):
+    def test_sessions_are_resumed_only_for_their_name(self):
         daemon = self.serving()
         for version in ("-tls1_2", "-tls1_3"):
             session = self.session(daemon.address, version, "-servername", "localhost")
@@ -142,7 +142,7 @@ class Tickets(TlsCase):
             self.assertIn("HTTP/1.1 200", said)
         self.assertEqual(self.handshakes(daemon, "resumed"), 2)
 
-    def test_no_session_passes_from_one_policy_to_another(self):
+    def test_sessions_are_not_shared_between_policies(self):
         daemon = self.serving(self.listener(), self.listener(client_ca=self.authority.cert))
         open_port, closed_port = daemon.listening["port0"], daemon.listening["port1"]
         for version in ("-tls1_2", "-tls1_3"):
@@ -159,10 +159,10 @@ class Tickets(TlsCase):
 
 
 class ClientCertificates(TlsCase):
-    def test_they_are_required_verified_and_passed_on(self):
+    def test_client_certificates_are_required_verified_and_forwarded(self):
         daemon = self.serving(self.listener(client_ca=self.authority.cert))
         partner = self.authority.issue("partner.test")
-        stranger = Authority(self.folder()).issue("stranger.test")
+        untrusted = Authority(self.folder()).issue("untrusted.test")
         with open(partner.cert) as file:
             der = ssl.PEM_cert_to_DER_cert(file.read())
         expected = f'x-forwarded-client-cert: Hash={hashlib.sha256(der).hexdigest()};Subject="CN=partner.test"'
@@ -171,13 +171,13 @@ class ClientCertificates(TlsCase):
                                "-H", "x-forwarded-client-cert: Hash=forged")
             self.assertIn(expected, answer.stdout.splitlines())
             self.assertNotIn("forged", answer.stdout)
-        for arguments in ((), ("--cert", stranger.cert, "--key", stranger.key)):
+        for arguments in ((), ("--cert", untrusted.cert, "--key", untrusted.key)):
             answer = self.curl(daemon.address, *arguments)
             self.assertNotEqual(answer.returncode, 0)
             self.assertNotIn("200", answer.stdout)
         self.assertEqual(self.handshakes(daemon, "certificate"), 2)
 
-    def test_they_may_be_left_out_where_they_are_only_requested(self):
+    def test_client_certificates_are_optional_with_client_auth_request(self):
         daemon = self.serving(self.listener(client_ca=self.authority.cert, client_auth="request"))
         answer = self.curl(daemon.address, "-H", "x-forwarded-client-cert: Hash=forged")
         self.assertIn("200", answer.stdout)
@@ -185,12 +185,12 @@ class ClientCertificates(TlsCase):
         partner = self.authority.issue("partner.test")
         answer = self.curl(daemon.address, "--cert", partner.cert, "--key", partner.key)
         self.assertIn('Subject="CN=partner.test"', answer.stdout)
-        stranger = Authority(self.folder()).issue("stranger.test")
+        untrusted = Authority(self.folder()).issue("untrusted.test")
         self.assertNotEqual(
-            self.curl(daemon.address, "--cert", stranger.cert, "--key", stranger.key).returncode, 0)
+            self.curl(daemon.address, "--cert", untrusted.cert, "--key", untrusted.key).returncode, 0)
 
 
-class Strangers(TlsCase):
+class UnexpectedConnections(TlsCase):
     def test_plain_http_on_a_tls_port_gets_an_explanation(self):
         daemon = self.serving()
         with Stream.connect(daemon.address) as stream:
@@ -199,7 +199,7 @@ class Strangers(TlsCase):
             stream.wait_closed()
         self.assertEqual(self.handshakes(daemon, "not_tls"), 1)
 
-    def test_a_stalled_handshake_times_out_and_blocks_no_others(self):
+    def test_a_stalled_handshake_times_out_and_delays_no_other(self):
         listener = self.listener()
         listener["timeouts"] = {"handshake": "200ms"}
         daemon = self.serving(listener)
@@ -227,7 +227,7 @@ class Strangers(TlsCase):
             for sock in silent:
                 self.addCleanup(sock.close)
             self.eventually(lambda: self.handshakes(daemon, "overload") == 10)
-            for sock in silent[:10]:  # the oldest
+            for sock in silent[:10]:  # the oldest ones
                 self.assertEqual(sock.recv(1), b"")
             self.assertIn("200", self.curl(daemon.address).stdout)
             self.assertEqual(before.exchange("GET", "/").status, 200)
@@ -253,10 +253,10 @@ class Strangers(TlsCase):
                 sock.sendall(sent)
                 with self.authority.trust().wrap_socket(sock, server_hostname="localhost") as tls:
                     tls.sendall(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
-                    heard = b""
+                    received = b""
                     while piece := tls.recv(65536):
-                        heard += piece
-                self.assertIn(f"x-forwarded-for: {client}\n", heard.decode())
+                        received += piece
+                self.assertIn(f"x-forwarded-for: {client}\n", received.decode())
         self.assertEqual(sorted(line["client"] for line in daemon.wait_access(5)),
                          ["127.0.0.1", "192.0.2.7", "192.0.2.7", "2001:db8::7", "2001:db8::7"])
 
@@ -307,7 +307,7 @@ class Backends(TlsCase):
         daemon = self.start_daemon(f"https://localhost:{backend.port}", workers=1,
                                   pool={"tls": {"ca": self.authority.cert}, "keep_alive": {"idle": "60s"}})
         with Stream.connect(daemon.address) as stream:
-            for _ in range(10):  # session tickets come between two of them, and end nothing
+            for _ in range(10):  # session tickets arrive between them and must not close the connection
                 self.assertEqual(stream.exchange("GET", "/").status, 200)
         self.assertEqual(backend.accepted, 1)
 
@@ -323,7 +323,7 @@ class Backends(TlsCase):
             with Stream.connect(daemon.address) as stream:
                 self.assertEqual(stream.exchange("GET", "/").status, status)
 
-    def test_a_backend_that_speaks_in_the_clear_is_refused(self):
+    def test_a_cleartext_backend_is_refused(self):
         with socket.create_server(("127.0.0.1", 0)) as listener:
             def answer_at_once():
                 with listener.accept()[0] as sock:
@@ -348,7 +348,7 @@ class Files(TlsCase):
             file.write((text % pairs).replace('"h:1"', '"127.0.0.1:1"'))
         return command("check", "-c", path)
 
-    def test_check_names_place_file_and_cure(self):
+    def test_check_reports_position_file_and_solution(self):
         other = self.authority.issue("other.test")
         good = (self.certificate.cert, self.certificate.key)
         self.assertEqual(self.check([good]).returncode, 0)

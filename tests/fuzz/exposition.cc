@@ -1,5 +1,5 @@
-// The reader of expositions against two promises: how the bytes were cut does not matter, and it
-// finds what the plain reader finds, which looks at every character.
+// Reader of Prometheus text pages. Properties: the result does not depend on how the bytes are split,
+// and equals that of a simple reader that looks at every character.
 #include "evenkeel/inference/exposition.h"
 
 #include <algorithm>
@@ -45,7 +45,7 @@ std::vector<RecordedSample> read_in_pieces(const std::vector<std::string_view>& 
   SampleRecorder keeper(wanted);
   ExpositionReader reader(names, keeper);
   while (!text.empty()) {
-    const std::string here(text.substr(0, piece));  // a read beyond it is seen by the sanitizers
+    const std::string here(text.substr(0, piece));  // a copy, so that the sanitizers detect reads beyond it
     reader.read(here);
     text.remove_prefix(here.size());
   }

@@ -1,5 +1,5 @@
-// The chunked decoder against two promises: how the bytes were cut does not matter, and whatever it
-// lets through, Beast's parser reads the same way.
+// Chunked decoder. Properties: the result does not depend on how the bytes are split, and Beast's
+// parser reads everything that it accepts in the same way.
 #include <algorithm>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
@@ -16,7 +16,7 @@ namespace {
 namespace beast = boost::beast;
 using evenkeel::ChunkedDecoder;
 
-/// What a decoder made of some bytes.
+/// Result of decoding some bytes.
 struct ParseResult {
   ChunkedDecoder::Step step = ChunkedDecoder::Step::more;
   std::size_t consumed = 0;

@@ -1,6 +1,6 @@
-// A whole client connection against three promises: it ends when its client ends, how the bytes
-// were cut does not matter, and the requests that a handler sees are those that Beast's parser
-// reads, one after the other, to the last byte of their bodies.
+// An HTTP/1 client connection. Properties: it ends when its client closes, the result does not depend
+// on how the bytes are split, and a handler sees exactly the requests and bodies that Beast's parser
+// reads.
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <cstdint>
@@ -59,7 +59,7 @@ class FuzzCallbacks final : public FrontendCallbacks {
   WaiterList idle;
 };
 
-/// What one connection made of the bytes.
+/// What a handler and the client saw of one connection.
 struct Outcome {
   std::string answers;
   std::vector<ReceivedRequest> seen;
@@ -79,7 +79,7 @@ Outcome serve(std::string_view bytes, std::size_t pieces) {
   loop.spawn(serve_http1(conversation.take_socket(), Endpoint{}, options, callbacks));
   conversation.play(bytes, pieces);
   Outcome outcome{.answers = conversation.received(), .seen = std::move(callbacks.handler->seen)};
-  // Sent only to those whose body does not come with its head.
+  // Sent only to clients whose body does not arrive with the head.
   erase_all(outcome.answers, "HTTP/1.1 100 Continue\r\n\r\n");
   return outcome;
 }
@@ -95,7 +95,7 @@ void compare_with_beast(const std::vector<ReceivedRequest>& ours, std::string_vi
       if (error == beast::http::error::need_more && taken > 0) error = {};
       bytes.remove_prefix(taken);
     }
-    // What trailers and Connection say of framing is dropped or judged elsewhere on our side.
+    // We drop framing fields in trailers, and check Connection elsewhere.
     if (is_framing_error(error) || error == beast::http::error::bad_value) return;
     require(!error && parser.is_done(), "Beast reads the requests that we let through");
     const auto& theirs = parser.get();

@@ -1,5 +1,5 @@
-// The gate against three promises: what passes it is written in a form that Beast's parser reads
-// the same way, framing and all; our own parser takes that form, and writes it once more unchanged.
+// Message validation. Properties: a message that is accepted is written in a form that Beast's parser
+// reads in the same way, including framing; our own parser accepts that form and writes it unchanged.
 #include <algorithm>
 #include <boost/beast/http/empty_body.hpp>
 #include <boost/beast/http/parser.hpp>
@@ -21,7 +21,7 @@ constexpr evenkeel::HeadLimits limits{.bytes = 16 * 1024, .fields = 64, .line = 
 constexpr evenkeel::HeadLimits relaxed_limits{.bytes = 32 * 1024, .fields = 80, .line = 4096};
 constexpr std::string_view methods[] = {"GET", "HEAD", "POST"};
 
-/// What was written for some bytes; empty where they were refused.
+/// What was written for some input; empty if it was refused.
 struct RewrittenHead {
   std::string head;
   Framing framing;
@@ -95,7 +95,7 @@ void compare_with_beast(const RewrittenHead& rewritten, bool bodiless) {
   require(lengths + codings <= 1, "framing is said once");
   require(codings == (rewritten.framing.kind == Framing::Kind::chunked ? 1u : 0u),
           "a coding where there is one");
-  if (bodiless) return;  // a length there is not framing
+  if (bodiless) return;  // a length is not framing here
   require(lengths == (rewritten.framing.kind == Framing::Kind::length ? 1u : 0u),
           "a length where there is one");
   if (lengths == 1) {
@@ -110,7 +110,7 @@ void compare_with_beast(const RewrittenHead& rewritten, bool bodiless) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   if (const RewrittenHead once = rewrite_request(bytes); !once.head.empty()) {
-    // A request without a host (HTTP/1.0) is written with an empty one, which only we would refuse.
+    // A request without a host (HTTP/1.0) is written with an empty one, which only we refuse.
     const bool nameless = once.head.find("\r\nhost: \r\n") != std::string::npos;
     compare_with_beast<true>(once, false);
     require(nameless || rewrite_request(once.head, relaxed_limits).head == once.head,

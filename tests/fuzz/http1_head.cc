@@ -1,5 +1,5 @@
-// The head parser against two promises: how the bytes were cut does not matter, and whatever it
-// lets through, Beast's parser reads the same way.
+// Head parser. Properties: the result does not depend on how the bytes are split, and Beast's parser
+// reads everything that it accepts in the same way.
 #include <algorithm>
 #include <boost/beast/http/empty_body.hpp>
 #include <boost/beast/http/parser.hpp>
@@ -21,7 +21,7 @@ using evenkeel::HeadParser;
 constexpr std::size_t max_input_bytes = evenkeel::Block::small;
 constexpr evenkeel::HeadLimits limits{.bytes = max_input_bytes, .fields = 64, .line = 4096};
 
-/// What a parser made of some bytes.
+/// Result of parsing some bytes.
 struct ParseResult {
   HeadParser::Step step = HeadParser::Step::more;
   std::size_t consumed = 0;
@@ -71,7 +71,7 @@ bool names_connection(const ParseResult& result) {
 
 template <bool is_request>
 void compare_with_beast(const ParseResult& ours, std::string_view bytes) {
-  // Beast knows neither the empty line before a request nor a status line without a phrase.
+  // Beast accepts neither an empty line before a request nor a status line without a phrase.
   if (bytes.starts_with("\r\n")) bytes.remove_prefix(2);
   if (!is_request && bytes.substr(12, 1) == "\r") return;
 
@@ -85,7 +85,7 @@ void compare_with_beast(const ParseResult& ours, std::string_view bytes) {
     if (!error) head.remove_prefix(taken);
     if (taken == 0) break;
   }
-  // What Connection says is judged later on our side, as is the framing.
+  // We check Connection and the framing later.
   if (is_framing_error(error) ||
       (error == beast::http::error::bad_value && names_connection(ours))) {
     return;

@@ -1,7 +1,7 @@
-// A whole backend connection against three promises: an exchange ends when its backend ends, how
-// the bytes were cut does not matter, and what we take for a response is what Beast's parser reads.
+// An HTTP/1 backend connection. Properties: an exchange ends when its backend closes, the result does
+// not depend on how the bytes are split, and a response is what Beast's parser reads.
 //
-// The first byte chooses the method; the rest is what the backend says.
+// The first byte chooses the method; the rest is what the backend sends.
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <cstdint>
@@ -21,7 +21,7 @@ using namespace evenkeel;
 constexpr std::size_t max_input_bytes = 4096;
 constexpr std::string_view methods[] = {"GET", "HEAD", "POST"};
 
-/// What became of one exchange.
+/// Result of one exchange.
 struct Outcome {
   int status = 0;
   std::string body;
@@ -58,7 +58,7 @@ Outcome answer(std::string_view method, std::string_view bytes, std::size_t piec
   Outcome outcome;
   loop.spawn(exchange(*link, request, outcome));
   conversation.play(bytes, pieces);
-  if (outcome.fault) outcome.body.clear();  // how much of it came before is a matter of the cuts
+  if (outcome.fault) outcome.body.clear();  // how much arrived before depends on the split
   require(!outcome.fault || link->available_capacity() == 0,
           "a link that failed is not used again");
   return outcome;
@@ -66,7 +66,7 @@ Outcome answer(std::string_view method, std::string_view bytes, std::size_t piec
 
 void compare_with_beast(const Outcome& ours, std::string_view method, std::string_view bytes) {
   while (true) {
-    // Beast knows neither the empty line before a message nor a status line without a phrase.
+    // Beast accepts neither an empty line before a message nor a status line without a phrase.
     if (bytes.starts_with("\r\n")) bytes.remove_prefix(2);
     if (bytes.substr(12, 1) == "\r") return;
     beast::http::parser<false, beast::http::string_body> parser;

@@ -1,6 +1,6 @@
-// A whole client connection of HTTP/2 against two promises: it ends when its client ends, however
-// the bytes were cut, and no request that a handler sees says what HTTP/1 would read differently:
-// its parts hold only what they may, and its body is as long as was announced.
+// An HTTP/2 client connection. Properties: it ends when its client closes, however the bytes are split,
+// and every request that a handler sees means the same in HTTP/1: its parts have only valid characters,
+// and its body has the announced length.
 #include <cstdint>
 #include <optional>
 #include <string>

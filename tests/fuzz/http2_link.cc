@@ -1,8 +1,7 @@
-// A whole backend connection of HTTP/2 against two promises: every exchange ends when the backend
-// ends, and what we take for a response is one: a status, fields that hold only what they may, a
-// body as long as was announced.
+// An HTTP/2 backend connection. Properties: every exchange ends when the backend closes, and every
+// response is valid: a status, fields with only valid characters, a body of the announced length.
 //
-// The first byte chooses the methods of the requests; the rest is what the backend says.
+// The first byte chooses the methods of the requests; the rest is what the backend sends.
 #include <cstdint>
 #include <string>
 #include <string_view>

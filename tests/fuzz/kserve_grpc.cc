@@ -1,5 +1,5 @@
-// gRPC's framing and KServe's messages: how the bytes were cut does not matter, a message is what
-// its prefix says, and what was decoded can be encoded and decoded again to the same.
+// gRPC framing and KServe messages. Properties: the result does not depend on how the bytes are split,
+// a message has the length in its prefix, and encoding and decoding a message again does not change it.
 #include "evenkeel/inference/kserve_grpc.h"
 
 #include <algorithm>
@@ -31,7 +31,7 @@ ParseResult read(std::string_view bytes, std::size_t piece) {
   GrpcMessageReader reader(largest);
   ParseResult result;
   while (!bytes.empty()) {
-    // A copy of its own, so that ASan sees what is read beyond it.
+    // A copy, so that ASan detects reads beyond it.
     const std::string copy(bytes.substr(0, piece));
     bytes.remove_prefix(copy.size());
     std::string_view rest = copy;
@@ -61,7 +61,7 @@ void decode(std::string_view message) {
       }
     }
     const auto again = decode_model_infer_request(encode(*request));
-    // Shared memory has no raw contents, but we write some for every tensor.
+    // Tensors in shared memory have no raw contents, but we write some for every tensor.
     if (again) {
       require(again->model_name == request->model_name && again->id == request->id &&
                   again->inputs.size() == request->inputs.size() &&

@@ -1,5 +1,5 @@
-// The PROXY header against three promises: how the bytes were cut does not matter, a header never
-// reaches beyond what came, and whom it names can be written down as an address.
+// PROXY header. Properties: the result does not depend on how the bytes are split, a header never
+// extends beyond the input, and the client that it names is a printable address.
 #include "evenkeel/net/proxy_header.h"
 
 #include <arpa/inet.h>

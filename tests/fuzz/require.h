@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-/// Ends the process where libFuzzer and ctest both see it, in every build.
+/// Aborts in every build if the condition is false, so that libFuzzer and ctest both notice.
 inline void require(bool holds, const char* promise) {
   if (holds) return;
   std::fprintf(stderr, "broken promise: %s\n", promise);

@@ -1,4 +1,4 @@
-// A connection whose other end says some bytes, in pieces, and then ends its sending.
+// A connection whose other end sends some bytes in pieces and then closes its sending side.
 #pragma once
 
 #include <sys/socket.h>
@@ -13,7 +13,7 @@
 #include "evenkeel/net/socket.h"
 #include "require.h"
 
-/// Two ends of a stream: ours is given away as a socket, theirs is closed in the end.
+/// A socket pair: `ours` is passed on as a Socket, `theirs` is closed by the destructor.
 class ScriptedConnection {
  public:
   explicit ScriptedConnection(evenkeel::Loop& loop) : loop_(loop) {
@@ -27,13 +27,13 @@ class ScriptedConnection {
     return std::make_unique<evenkeel::Socket>(loop_, ends_[0]);
   }
 
-  /// Says the bytes in that many pieces, lets the loop work between them, ends, and waits until the
-  /// loop has nothing more to do.
+  /// Sends the bytes in that many pieces and runs the loop between them, then closes the sending side
+  /// and waits until the loop is idle.
   void play(std::string_view bytes, std::size_t pieces) {
     const std::size_t each = bytes.size() / pieces + 1;
     while (!bytes.empty()) {
       const std::string_view piece = bytes.substr(0, each);
-      // Fails where our end has closed: then nobody listens any more.
+      // Fails if our end has closed already.
       if (send(ends_[1], piece.data(), piece.size(), MSG_NOSIGNAL) < 0) break;
       bytes.remove_prefix(piece.size());
       receive();
