@@ -1,5 +1,5 @@
-// Reader of Prometheus text pages. Properties: the result does not depend on how the bytes are split,
-// and equals that of a simple reader that looks at every character.
+// Reader of Prometheus text pages. Properties: the result does not depend on how the bytes are
+// split, and equals that of a simple reader that looks at every character.
 #include "evenkeel/inference/exposition.h"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ struct RecordedSample {
 struct SampleRecorder final : SampleSink {
   explicit SampleRecorder(const std::vector<std::string_view>& all) : names(all) {}
   void sample(std::size_t name_index, const Sample& sample) override {
-    require(names.at(name_index) == sample.name, "the name is the one that was asked for");
+    require(names.at(name_index) == sample.name, "the name is a requested one");
     kept.push_back({std::string(sample.name), std::string(sample.labels), sample.value});
   }
   const std::vector<std::string_view>& names;
@@ -45,7 +45,8 @@ std::vector<RecordedSample> read_in_pieces(const std::vector<std::string_view>& 
   SampleRecorder keeper(wanted);
   ExpositionReader reader(names, keeper);
   while (!text.empty()) {
-    const std::string here(text.substr(0, piece));  // a copy, so that the sanitizers detect reads beyond it
+    const std::string here(
+        text.substr(0, piece));  // a copy, so that the sanitizers detect reads beyond it
     reader.read(here);
     text.remove_prefix(here.size());
   }
@@ -55,13 +56,13 @@ std::vector<RecordedSample> read_in_pieces(const std::vector<std::string_view>& 
 void compare(const std::vector<std::string_view>& wanted, std::string_view text,
              const std::vector<PlainSample>& plain) {
   const auto kept = read_in_pieces(wanted, text, std::max<std::size_t>(text.size(), 1));
-  require(kept == read_in_pieces(wanted, text, 1), "a byte at a time comes to the same");
-  require(kept == read_in_pieces(wanted, text, 7), "seven bytes at a time come to the same");
+  require(kept == read_in_pieces(wanted, text, 1), "one byte at a time gives the same result");
+  require(kept == read_in_pieces(wanted, text, 7), "seven bytes at a time give the same result");
 
   auto next = kept.begin();
   for (const PlainSample& sample : plain) {
     if (std::ranges::find(wanted, sample.name) == wanted.end()) continue;
-    require(next != kept.end(), "it finds all that the plain reader finds");
+    require(next != kept.end(), "finds everything that the simple reader finds");
     require(next->name == sample.name && same(next->value, sample.value), "the same sample");
     std::string scratch;
     for (const auto& [label, value] : sample.labels) {
@@ -70,7 +71,7 @@ void compare(const std::vector<std::string_view>& wanted, std::string_view text,
     }
     ++next;
   }
-  require(next == kept.end(), "it finds no more than the plain reader");
+  require(next == kept.end(), "finds nothing that the simple reader does not");
 }
 
 }  // namespace
@@ -89,13 +90,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   EngineMetricsReader engine(metrics_dialect_of("generic"));
   engine.read(text);
   const EngineMetrics reading = engine.reading();
-  require(!(reading.running < 0) && !(reading.waiting < 0), "counts are not below nothing");
-  require(!(reading.kv_cache_ratio < 0) && !(reading.kv_cache_ratio > 1), "ratios are ratios");
+  require(!(reading.running < 0) && !(reading.waiting < 0), "counts are not negative");
+  require(!(reading.kv_cache_ratio < 0) && !(reading.kv_cache_ratio > 1),
+          "ratios are between 0 and 1");
   GpuMetricsReader exporter;
   exporter.read(text);
   const EngineMetrics gpus = aggregate_gpus(exporter.gpus(), {});
   require(!(gpus.gpu_utilization_ratio < 0) && !(gpus.gpu_utilization_ratio > 1),
           "so is what GPUs do");
-  require(!(gpus.gpu_memory_used_bytes < 0), "memory is not below nothing");
+  require(!(gpus.gpu_memory_used_bytes < 0), "memory is not negative");
   return 0;
 }

@@ -33,7 +33,7 @@ ParseResult decode(std::string_view bytes, std::size_t piece) {
   while (result.step == ChunkedDecoder::Step::more && !bytes.empty()) {
     std::string read(bytes.substr(0, piece));
     const auto decoded = decoder.decode(read.data(), read.size());
-    require(decoded.consumed <= read.size(), "no more is consumed than was given");
+    require(decoded.consumed <= read.size(), "consumes no more than the input");
     result.step = decoded.step;
     if (decoded.step == ChunkedDecoder::Step::failed) return {.step = decoded.step};
     result.payload += decoded.payload;
@@ -69,8 +69,8 @@ void compare_with_beast(const ParseResult& ours, std::string_view bytes) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   const auto whole = decode(bytes, std::max<std::size_t>(bytes.size(), 1));
-  require(whole == decode(bytes, 1), "a byte at a time comes to the same");
-  require(whole == decode(bytes, 5), "five bytes at a time come to the same");
+  require(whole == decode(bytes, 1), "one byte at a time gives the same result");
+  require(whole == decode(bytes, 5), "five bytes at a time give the same result");
   if (whole.step == ChunkedDecoder::Step::done) compare_with_beast(whole, bytes);
   return 0;
 }

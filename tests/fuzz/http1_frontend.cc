@@ -1,6 +1,6 @@
-// An HTTP/1 client connection. Properties: it ends when its client closes, the result does not depend
-// on how the bytes are split, and a handler sees exactly the requests and bodies that Beast's parser
-// reads.
+// An HTTP/1 client connection. Properties: it ends when its client closes, the result does not
+// depend on how the bytes are split, and a handler sees exactly the requests and bodies that
+// Beast's parser reads.
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <cstdint>
@@ -114,8 +114,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size > max_input_bytes) return 0;
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   const Outcome whole = serve(bytes, 1);
-  require(whole == serve(bytes, 3), "three pieces come to the same");
-  require(whole == serve(bytes, 16), "sixteen pieces come to the same");
+  require(whole == serve(bytes, 3), "three pieces give the same result");
+  require(whole == serve(bytes, 16), "sixteen pieces give the same result");
   compare_with_beast(whole.seen, bytes);
   return 0;
 }

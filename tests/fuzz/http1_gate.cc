@@ -1,5 +1,6 @@
-// Message validation. Properties: a message that is accepted is written in a form that Beast's parser
-// reads in the same way, including framing; our own parser accepts that form and writes it unchanged.
+// Message validation. Properties: a message that is accepted is written in a form that Beast's
+// parser reads in the same way, including framing; our own parser accepts that form and writes it
+// unchanged.
 #include <algorithm>
 #include <boost/beast/http/empty_body.hpp>
 #include <boost/beast/http/parser.hpp>
@@ -92,7 +93,7 @@ void compare_with_beast(const RewrittenHead& rewritten, bool bodiless) {
   require(parser.chunked() == (rewritten.framing.kind == Framing::Kind::chunked), "chunked or not");
   const auto lengths = theirs.count(beast::http::field::content_length);
   const auto codings = theirs.count(beast::http::field::transfer_encoding);
-  require(lengths + codings <= 1, "framing is said once");
+  require(lengths + codings <= 1, "one framing field");
   require(codings == (rewritten.framing.kind == Framing::Kind::chunked ? 1u : 0u),
           "a coding where there is one");
   if (bodiless) return;  // a length is not framing here

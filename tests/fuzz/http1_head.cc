@@ -1,5 +1,5 @@
-// Head parser. Properties: the result does not depend on how the bytes are split, and Beast's parser
-// reads everything that it accepts in the same way.
+// Head parser. Properties: the result does not depend on how the bytes are split, and Beast's
+// parser reads everything that it accepts in the same way.
 #include <algorithm>
 #include <boost/beast/http/empty_body.hpp>
 #include <boost/beast/http/parser.hpp>
@@ -116,8 +116,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   for (const auto kind : {HeadParser::Kind::request, HeadParser::Kind::response}) {
     const auto whole = parse(kind, bytes, bytes.size());
-    require(whole == parse(kind, bytes, 1), "a byte at a time comes to the same");
-    require(whole == parse(kind, bytes, 7), "seven bytes at a time come to the same");
+    require(whole == parse(kind, bytes, 1), "one byte at a time gives the same result");
+    require(whole == parse(kind, bytes, 7), "seven bytes at a time give the same result");
     if (whole.step != HeadParser::Step::done) continue;
     if (kind == HeadParser::Kind::request) {
       compare_with_beast<true>(whole, bytes);

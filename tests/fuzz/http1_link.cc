@@ -1,5 +1,5 @@
-// An HTTP/1 backend connection. Properties: an exchange ends when its backend closes, the result does
-// not depend on how the bytes are split, and a response is what Beast's parser reads.
+// An HTTP/1 backend connection. Properties: an exchange ends when its backend closes, the result
+// does not depend on how the bytes are split, and a response is what Beast's parser reads.
 //
 // The first byte chooses the method; the rest is what the backend sends.
 #include <boost/beast/http/parser.hpp>
@@ -96,8 +96,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view method = methods[data[0] % std::size(methods)];
   const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
   const Outcome whole = answer(method, bytes, 1);
-  require(whole == answer(method, bytes, 3), "three pieces come to the same");
-  require(whole == answer(method, bytes, 16), "sixteen pieces come to the same");
+  require(whole == answer(method, bytes, 3), "three pieces give the same result");
+  require(whole == answer(method, bytes, 16), "sixteen pieces give the same result");
   if (!whole.fault) compare_with_beast(whole, method, bytes);
   return 0;
 }

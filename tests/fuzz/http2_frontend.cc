@@ -1,6 +1,6 @@
-// An HTTP/2 client connection. Properties: it ends when its client closes, however the bytes are split,
-// and every request that a handler sees means the same in HTTP/1: its parts have only valid characters,
-// and its body has the announced length.
+// An HTTP/2 client connection. Properties: it ends when its client closes, however the bytes are
+// split, and every request that a handler sees means the same in HTTP/1: its parts have only valid
+// characters, and its body has the announced length.
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -36,7 +36,7 @@ bool is_value(std::string_view text) {
 void check_fields(const Fields& fields) {
   for (const Field& field : fields) {
     require(is_lower_token(field.name()), "names are tokens in lower case");
-    require(is_value(field.value()), "values hold no control characters");
+    require(is_value(field.value()), "values have no control characters");
     require(field.id != FieldId::connection && field.id != FieldId::transfer_encoding &&
                 field.id != FieldId::content_length && field.id != FieldId::host,
             "framing is not passed on as fields");
@@ -58,12 +58,12 @@ class CheckingHandler final : public Handler {
     for (bool last = false; !last;) {
       auto chunk = co_await request.body->read();
       if (!chunk) co_return std::move(chunk.error());
-      require(!chunk->bytes.empty() || chunk->last, "no empty chunk but the last");
+      require(!chunk->bytes.empty() || chunk->last, "only the last chunk is empty");
       size += chunk->bytes.size();
       if (chunk->trailers != nullptr) check_fields(*chunk->trailers);
       last = chunk->last;
     }
-    require(!announced || *announced == size, "as many bytes as were announced");
+    require(!announced || *announced == size, "the body has the announced length");
     co_return Response{.body = make_body("done")};
   }
 };
@@ -88,7 +88,7 @@ void serve(const std::string& bytes, std::size_t pieces) {
   ScriptedConnection conversation(loop);
   loop.spawn(serve_http(conversation.take_socket(), Endpoint{}, options, callbacks));
   conversation.play(bytes, pieces);
-  require(callbacks.ended == 1, "the host is told of the end");
+  require(callbacks.ended == 1, "the end is reported");
 }
 
 }  // namespace

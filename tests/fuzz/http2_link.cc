@@ -20,7 +20,8 @@ constexpr std::string_view methods[] = {"GET", "HEAD", "POST"};
 void check_fields(const Fields& fields) {
   for (const Field& field : fields) {
     for (const char c : field.value()) {
-      require(static_cast<unsigned char>(c) >= 0x20 || c == '\t', "values are plain");
+      require(static_cast<unsigned char>(c) >= 0x20 || c == '\t',
+              "values have no control characters");
     }
     require(!field.name().empty() && field.name().front() != ':', "no pseudo-field among fields");
     require(field.id != FieldId::connection && field.id != FieldId::transfer_encoding,
@@ -43,7 +44,7 @@ Task<void> exchange(Link& link, Request& request, int& ended) {
       if (chunk->trailers != nullptr) check_fields(*chunk->trailers);
       whole = chunk->last;
     }
-    require(!whole || !announced || *announced == size, "as many bytes as were announced");
+    require(!whole || !announced || *announced == size, "the body has the announced length");
   }
   ++ended;
 }

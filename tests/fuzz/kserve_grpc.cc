@@ -1,5 +1,6 @@
-// gRPC framing and KServe messages. Properties: the result does not depend on how the bytes are split,
-// a message has the length in its prefix, and encoding and decoding a message again does not change it.
+// gRPC framing and KServe messages. Properties: the result does not depend on how the bytes are
+// split, a message has the length in its prefix, and encoding and decoding a message again does not
+// change it.
 #include "evenkeel/inference/kserve_grpc.h"
 
 #include <algorithm>
@@ -40,7 +41,7 @@ ParseResult read(std::string_view bytes, std::size_t piece) {
       result.messages.emplace_back(reader.message());
     }
     if (result.step != Step::more) return result;
-    require(rest.empty(), "all is taken while there is more to come");
+    require(rest.empty(), "everything is consumed while more is expected");
   }
   result.at_boundary = reader.at_boundary();
   return result;
@@ -49,7 +50,7 @@ ParseResult read(std::string_view bytes, std::size_t piece) {
 void write_again(const ParseResult& result) {
   std::string out;
   for (const std::string& message : result.messages) append_grpc_frame(out, message);
-  require(read(out, out.size()).messages == result.messages, "messages frame as they were");
+  require(read(out, out.size()).messages == result.messages, "messages frame to the same bytes");
 }
 
 void decode(std::string_view message) {
@@ -83,8 +84,8 @@ void decode(std::string_view message) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   const ParseResult whole = read(bytes, std::max<std::size_t>(bytes.size(), 1));
-  require(whole == read(bytes, 1), "a byte at a time comes to the same");
-  require(whole == read(bytes, 7), "seven bytes at a time come to the same");
+  require(whole == read(bytes, 1), "one byte at a time gives the same result");
+  require(whole == read(bytes, 7), "seven bytes at a time give the same result");
   write_again(whole);
   for (const std::string& message : whole.messages) decode(message);
   decode(bytes);

@@ -23,15 +23,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       case ProxyHeader::Step::done:
         require(whole.step == ProxyHeader::Step::done && part.size == whole.size,
                 "what follows a header does not change it");
-        require(part.size <= cut, "a header is of bytes that came");
+        require(part.size <= cut, "a header lies within the input");
         break;
       case ProxyHeader::Step::failed:
-        require(whole.step == ProxyHeader::Step::failed, "what is wrong stays wrong");
+        require(whole.step == ProxyHeader::Step::failed, "an error stays an error");
         break;
     }
   }
   if (whole.step != ProxyHeader::Step::done) return 0;
-  require(whole.size > 0 && whole.size <= size, "a header has a size, of what came");
+  require(whole.size > 0 && whole.size <= size, "a header has a size within the input");
   if (!whole.source) return 0;
   const std::string host = whole.source->host();
   in6_addr address;

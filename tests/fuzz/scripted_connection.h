@@ -13,12 +13,12 @@
 #include "evenkeel/net/socket.h"
 #include "require.h"
 
-/// A socket pair: `ours` is passed on as a Socket, `theirs` is closed by the destructor.
+/// A socket pair: take_socket() hands out one end, the destructor closes the other.
 class ScriptedConnection {
  public:
   explicit ScriptedConnection(evenkeel::Loop& loop) : loop_(loop) {
     require(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends_) == 0,
-            "a pair of sockets");
+            "socketpair succeeds");
   }
   ScriptedConnection(const ScriptedConnection&) = delete;
   ~ScriptedConnection() { close(ends_[1]); }
@@ -27,8 +27,8 @@ class ScriptedConnection {
     return std::make_unique<evenkeel::Socket>(loop_, ends_[0]);
   }
 
-  /// Sends the bytes in that many pieces and runs the loop between them, then closes the sending side
-  /// and waits until the loop is idle.
+  /// Sends the bytes in that many pieces and runs the loop between them, then closes the sending
+  /// side and waits until the loop is idle.
   void play(std::string_view bytes, std::size_t pieces) {
     const std::size_t each = bytes.size() / pieces + 1;
     while (!bytes.empty()) {
@@ -44,7 +44,7 @@ class ScriptedConnection {
     shutdown(ends_[1], SHUT_WR);
     const bool over = loop_.run_until([this] { return receive(), loop_.spawned() == 0; },
                                       evenkeel::Clock::now() + std::chrono::seconds(5));
-    require(over, "no conversation hangs");
+    require(over, "the connection ends within 5 s");
     receive();
   }
   const std::string& received() const { return received_; }
