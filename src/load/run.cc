@@ -1,12 +1,13 @@
 #include "evenkeel/load/run.h"
 
 #include <sys/eventfd.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <utility>
+
+#include "evenkeel/base/descriptor_limit.h"
 
 namespace evenkeel {
 namespace {
@@ -15,14 +16,6 @@ constexpr unsigned most_threads = 256;
 
 Error unfit(std::string why) {
   return Error{.fault = Fault::bad_request, .side = Side::proxy, .detail = std::move(why)};
-}
-
-/// An open loop never waits for a connection: it may need very many.
-void raise_descriptor_limit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 }  // namespace
@@ -49,7 +42,7 @@ Result<LoadOptions> resolve_options(LoadOptions options) {
 }
 
 Result<std::unique_ptr<LoadRun>> LoadRun::begin(const LoadOptions& options) {
-  raise_descriptor_limit();
+  raise_descriptor_limit();  // an open loop never waits for a connection: it may need many
   const int done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (done_fd < 0) return unfit(std::string("eventfd: ") + std::strerror(errno));
   std::unique_ptr<LoadRun> run(new LoadRun(done_fd));

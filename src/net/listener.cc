@@ -13,8 +13,9 @@ namespace {
 constexpr int accept_batch = 64;  // then others get their turn
 constexpr Duration pause_when_exhausted = std::chrono::milliseconds(100);
 
-/// `beside` others on the port; else the port must be free, and is open to others from then on.
-Result<int> open_listening(const Endpoint& endpoint, bool shared) {
+/// `shared`: other sockets of ours may be on the port; else the port must be free, and others may
+/// join from then on. Without `listening` the socket is bound only, and takes no connections.
+Result<int> open_socket(const Endpoint& endpoint, bool shared, bool listening) {
   const int fd = socket(endpoint.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   const int on = 1;
   const auto share = [&] { setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on); };
@@ -23,7 +24,7 @@ Result<int> open_listening(const Endpoint& endpoint, bool shared) {
     if (shared) share();
     if (::bind(fd, endpoint.address(), endpoint.size) == 0) {
       if (!shared) share();
-      if (listen(fd, SOMAXCONN) == 0) return fd;
+      if (!listening || listen(fd, SOMAXCONN) == 0) return fd;
     }
   }
   Error error{.fault = Fault::internal,
@@ -34,9 +35,16 @@ Result<int> open_listening(const Endpoint& endpoint, bool shared) {
 
 }  // namespace
 
-Result<int> Listener::bind(const Endpoint& endpoint) { return open_listening(endpoint, false); }
+Result<int> Listener::bind(const Endpoint& endpoint) { return open_socket(endpoint, false, true); }
 Result<int> Listener::bind_shared(const Endpoint& endpoint) {
-  return open_listening(endpoint, true);
+  return open_socket(endpoint, true, true);
+}
+
+Result<Done> Listener::check_bind(const Endpoint& endpoint, bool shared) {
+  auto bound = open_socket(endpoint, shared, false);
+  if (!bound) return std::move(bound.error());
+  close(*bound);
+  return Done{};
 }
 
 Listener::Listener(Loop& loop, int fd, AcceptCallback accepted, ExhaustedCallback exhausted)

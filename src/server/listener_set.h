@@ -1,51 +1,44 @@
-// The listening sockets of the process: which are open, which a new file needs.
+// The listening sockets of the process: which are open, and which a new configuration needs.
 #pragma once
 
-#include <functional>
-#include <optional>
+#include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "evenkeel/base/result.h"
 #include "evenkeel/config/config.h"
 #include "evenkeel/net/endpoint.h"
-#include "server/worker.h"
+#include "server/inherited_sockets.h"
+#include "server/listener_assignment.h"
 
 namespace evenkeel {
 
-/// Listening sockets that whoever started the process has opened (sd_listen_fds(3)): LISTEN_FDS of
-/// them from descriptor 3 on, if LISTEN_PID is this process, with names in LISTEN_FDNAMES.
-class InheritedSockets {
- public:
-  using Variable = std::function<std::optional<std::string>(const std::string& name)>;
-
-  /// `variable` reads the environment.
-  explicit InheritedSockets(const Variable& variable);
-  InheritedSockets(const InheritedSockets&) = delete;
-  InheritedSockets& operator=(const InheritedSockets&) = delete;
-  ~InheritedSockets();
-
-  /// A descriptor, the caller's own, of the socket that listens there or is called so; -1: there is
-  /// none. One that a listener took for one address is not what it needs for another. `turn`: of
-  /// several that fit, each caller takes the next.
-  int take(std::string_view name, const Address& address, const Endpoint& endpoint, unsigned index);
-  /// Closes those that nobody at one of these addresses took: who connects there is to be refused,
-  /// not left waiting. What they were, for the log.
-  std::vector<std::string> close_unused(const std::vector<Address>& used);
-
- private:
-  struct Inherited {
-    int fd;
-    std::string name;
-    Endpoint endpoint;
-    std::optional<Address> taken_for;
-  };
-  std::vector<Inherited> sockets_;
+/// An open listener: the socket's handle and where it is bound.
+struct OpenListener {
+  ListenerId id;
+  std::string name;
+  Address address;                                  ///< as configured; its port may be 0
+  Endpoint endpoint;                                ///< as bound
+  std::vector<InheritedSockets::Handle> inherited;  ///< the sockets that it was started with
 };
 
-/// Opens sockets for workers; a listener that stays where it is keeps its own, whatever else of it
-/// changes, so that nobody who connects meanwhile is turned away.
+/// The listeners of a new configuration, with their new sockets open and not yet used. Closes the
+/// new sockets when it is dropped before `ListenerSet::commit`.
+class PreparedListeners {
+ public:
+  explicit PreparedListeners(unsigned workers) : assignments_(workers) {}
+  PreparedListeners(PreparedListeners&&) noexcept = default;
+  PreparedListeners& operator=(PreparedListeners&&) = delete;
+  ~PreparedListeners();
+
+ private:
+  friend class ListenerSet;
+  std::vector<OpenListener> open_;
+  std::vector<ListenerAssignment> assignments_;
+};
+
+/// Opens one socket per worker and listener. A listener whose address stays keeps its sockets,
+/// whatever else of it changes, so that a reload refuses no connection.
 ///
 /// Thread: the control thread.
 class ListenerSet {
@@ -53,28 +46,27 @@ class ListenerSet {
   ListenerSet(unsigned workers, InheritedSockets& inherited)
       : workers_(workers), inherited_(inherited) {}
 
-  /// For each worker, what it is to listen to from now on. New sockets are open when this returns;
-  /// with an error, naming the listener and what is in the way, none is.
-  Result<std::vector<ListenerAssignment>> open(const std::vector<ListenerConfig>& listeners);
+  /// Opens the sockets that these listeners need and that are not open. Errors name the listener
+  /// and the cause; then no new socket is open.
+  Result<PreparedListeners> prepare(const std::vector<ListenerConfig>& listeners);
+  /// What `prepare` would fail with, as far as that can be known without listening: a new socket
+  /// that listened for a moment would take connections and reset them.
+  Result<Done> check(const std::vector<ListenerConfig>& listeners) const;
+  /// Makes the prepared listeners the open ones. Returns what each worker listens on from now on.
+  std::vector<ListenerAssignment> commit(PreparedListeners prepared);
 
-  /// Where listeners are bound, in the file's order: "listening name=public address=...".
-  std::vector<std::string> startup_lines() const;
+  /// In the order of the configuration.
+  const std::vector<OpenListener>& open() const { return open_; }
 
  private:
-  struct OpenListener {
-    std::uint32_t number;
-    std::string name;
-    Address address;
-    Endpoint endpoint;
-  };
-
-  Result<Endpoint> bind(const ListenerConfig& listener, std::uint32_t number,
-                        std::vector<ListenerAssignment>& assignments);
+  Result<OpenListener> open_new(const ListenerConfig& listener,
+                                std::vector<ListenerAssignment>& assignments);
   const OpenListener* find_open(const ListenerConfig& listener) const;
+  bool shares_port(const Endpoint& endpoint) const;
 
   unsigned workers_;
   InheritedSockets& inherited_;
-  std::uint32_t next_number_ = 1;
+  std::uint32_t last_id_ = 0;
   std::vector<OpenListener> open_;
 };
 

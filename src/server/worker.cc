@@ -87,11 +87,11 @@ void Worker::listen(const ListenerAssignment& assignments) {
       [](const WorkerListener& listener) { return listener.retired() && listener.empty(); });
   std::vector<const WorkerListener*> wanted;
   for (const ListenerAssignment::Entry& entry : assignments.entries) {
-    WorkerListener* listener = find_listener(entry.number);
+    WorkerListener* listener = find_listener(entry.id);
     if (listener != nullptr) {
       listener->update(entry.config);
     } else {
-      listener = &listeners_.emplace_back(*this, entry.number, entry.config);
+      listener = &listeners_.emplace_back(*this, entry.id, entry.config);
       listener->open(entry.fd);
     }
     wanted.push_back(listener);
@@ -102,10 +102,10 @@ void Worker::listen(const ListenerAssignment& assignments) {
   }
 }
 
-WorkerListener* Worker::find_listener(std::uint32_t number) {
+WorkerListener* Worker::find_listener(ListenerId id) {
   const auto found =
       std::find_if(listeners_.begin(), listeners_.end(),
-                   [&](const WorkerListener& listener) { return listener.number() == number; });
+                   [&](const WorkerListener& listener) { return listener.id() == id; });
   return found == listeners_.end() ? nullptr : &*found;
 }
 
@@ -160,13 +160,12 @@ void Worker::accepted(WorkerListener& listener, int fd, const Endpoint& peer) {
     return;
   }
   chosen.loop_.post([this, &chosen, handoff = std::make_shared<ConnectionHandoff>(chosen, fd), peer,
-                     number = listener.number()] {
-    if (WorkerListener* same = chosen.find_listener(number))
-      return same->serve(handoff->take(), peer);
+                     id = listener.id()] {
+    if (WorkerListener* same = chosen.find_listener(id)) return same->serve(handoff->take(), peer);
     // It is about to learn of this listener: who accepted knows it.
     const auto back = std::make_shared<ConnectionHandoff>(*this, handoff->cancel());
-    loop_.post([this, back, peer, number] {
-      if (WorkerListener* own = find_listener(number)) own->serve(back->take(), peer);
+    loop_.post([this, back, peer, id] {
+      if (WorkerListener* own = find_listener(id)) own->serve(back->take(), peer);
     });
   });
 }

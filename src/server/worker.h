@@ -15,19 +15,10 @@
 #include "evenkeel/proxy/plan.h"
 #include "evenkeel/stats/worker_metrics.h"
 #include "evenkeel/wire/frontend.h"
+#include "server/listener_assignment.h"
 #include "server/worker_listener.h"
 
 namespace evenkeel {
-
-/// What a worker is to listen to from now on.
-struct ListenerAssignment {
-  struct Entry {
-    ListenerConfig config;
-    std::uint32_t number;  ///< of its sockets, the same for all workers, whatever it is called
-    int fd = -1;           ///< this worker's own socket, which it takes over; -1: it has it already
-  };
-  std::vector<Entry> entries;
-};
 
 class Worker final {
  public:
@@ -84,7 +75,7 @@ class Worker final {
   };
 
   Task<void> retire_links(std::vector<std::shared_ptr<LinkPool>> pools);
-  WorkerListener* find_listener(std::uint32_t number);
+  WorkerListener* find_listener(ListenerId id);
   int close_idle(int count);
   Worker& least_loaded();
 

@@ -12,8 +12,8 @@
 namespace evenkeel {
 namespace {
 
-/// A handshake costs a hundred times what a request does: beyond this many at a time, newcomers are
-/// closed rather than everybody kept waiting.
+/// A handshake costs a hundred times what a request does. Beyond this many at a time, a new
+/// connection evicts the oldest handshake, so that not all of them wait.
 constexpr unsigned max_pending_handshakes = 1024;
 
 constexpr std::string_view plaintext_on_tls_response =
@@ -27,7 +27,7 @@ constexpr std::string_view plaintext_on_tls_response =
 std::vector<Cidr> cidrs_of(const std::vector<Network>& networks) {
   std::vector<Cidr> cidrs;
   for (const Network& network : networks) {
-    auto cidr = Cidr::parse(network.text);  // was checked with the file
+    auto cidr = Cidr::parse(network.text);  // checked when the file was read
     if (cidr) cidrs.push_back(*cidr);
   }
   return cidrs;
@@ -38,7 +38,8 @@ bool any_contains(const std::vector<Cidr>& networks, const Endpoint& peer) {
                      [&](const Cidr& network) { return network.contains(peer); });
 }
 
-/// Ends a connection so that its last words arrive: closing on unread bytes would take them away.
+/// Ends a connection so that the response arrives: a close with unread bytes sends a reset, which
+/// discards what the client has not read yet.
 Task<void> send_and_close(std::unique_ptr<Socket> socket, std::string_view response) {
   constexpr int max_reads = 16;
   socket->write_now(response);
@@ -55,37 +56,55 @@ Task<void> send_and_close(std::unique_ptr<Socket> socket, std::string_view respo
 }
 
 FrontendOptions options_of(const ListenerConfig& config) {
-  FrontendOptions options{.listener = config.name,
-                          .header_timeout = config.timeouts.header,
-                          .idle_timeout = config.timeouts.idle,
-                          .body_timeout = config.timeouts.body,
-                          .write_timeout = config.timeouts.write,
-                          .header_bytes = config.limits.header_bytes,
-                          .header_fields = config.limits.header_fields,
-                          .uri_bytes = config.limits.uri_bytes,
-                          .body_bytes = config.limits.body_bytes,
-                          .abort_on_half_close = config.half_close == HalfClose::abort,
-                          .streams = config.limits.max_streams,
-                          .trusted_proxies = cidrs_of(config.trusted_proxies)};
-  return options;
+  return {.listener = config.name,
+          .header_timeout = config.timeouts.header,
+          .idle_timeout = config.timeouts.idle,
+          .body_timeout = config.timeouts.body,
+          .write_timeout = config.timeouts.write,
+          .header_bytes = config.limits.header_bytes,
+          .header_fields = config.limits.header_fields,
+          .uri_bytes = config.limits.uri_bytes,
+          .body_bytes = config.limits.body_bytes,
+          .abort_on_half_close = config.half_close == HalfClose::abort,
+          .streams = config.limits.max_streams,
+          .trusted_proxies = cidrs_of(config.trusted_proxies)};
 }
 
 }  // namespace
 
-WorkerListener::WorkerListener(Worker& worker, std::uint32_t number, const ListenerConfig& config)
-    : worker_(worker), number_(number), tls_(worker.plan()->tls_of(config.name)) {
-  settings_.push_back(make_settings(config));
+// ---- ListenerSettings -------------------------------------------------------------------------
+
+WorkerListener::ListenerSettings::ListenerSettings(WorkerListener& owner,
+                                                   const ListenerConfig& config)
+    : listener(owner),
+      options(options_of(config)),
+      proxy_protocol_sources(cidrs_of(config.proxy_protocol)),
+      handshake_timeout(config.timeouts.handshake),
+      max_connections(config.limits.max_connections),
+      index(owner.worker_.metrics_registry().label_index().listener(config.name)) {}
+
+std::shared_ptr<Handler> WorkerListener::ListenerSettings::plan() {
+  return listener.worker_.plan();
+}
+
+void WorkerListener::ListenerSettings::refused(const Refusal& refusal) {
+  listener.worker_.refused(refusal);
+}
+
+void WorkerListener::ListenerSettings::closed(const FrontendOptions&) {
+  --connections;
+  listener.worker_.worker_metrics().listener(index).closed.add();
+  listener.worker_.connection_ended();
+}
+
+// ---- WorkerListener ---------------------------------------------------------------------------
+
+WorkerListener::WorkerListener(Worker& worker, ListenerId id, const ListenerConfig& config)
+    : worker_(worker), id_(id), tls_(worker.plan()->tls_of(config.name)) {
+  settings_.emplace_back(*this, config);
 }
 
 WorkerListener::~WorkerListener() = default;
-
-WorkerListener::ListenerSettings WorkerListener::make_settings(const ListenerConfig& config) const {
-  return {.options = options_of(config),
-          .proxy_protocol_sources = cidrs_of(config.proxy_protocol),
-          .handshake_timeout = config.timeouts.handshake,
-          .max_connections = config.limits.max_connections,
-          .index = worker_.metrics_registry().label_index().listener(config.name)};
-}
 
 void WorkerListener::open(int fd) {
   listener_ = std::make_unique<Listener>(
@@ -95,7 +114,7 @@ void WorkerListener::open(int fd) {
 }
 
 void WorkerListener::update(const ListenerConfig& config) {
-  settings_.push_back(make_settings(config));
+  settings_.emplace_back(*this, config);
   drop_unused_settings();
   tls_ = worker_.plan()->tls_of(config.name);
 }
@@ -112,7 +131,7 @@ void WorkerListener::drop_unused_settings() {
 }
 
 void WorkerListener::retire() {
-  // Whoever is in the kernel's queue has been told that he is connected.
+  // Clients whose connections wait in the kernel's queue see them as established.
   if (listener_ != nullptr) listener_->accept_pending();
   listener_.reset();
   retired_ = true;
@@ -132,10 +151,6 @@ int WorkerListener::close_idle(int count) {
   return closed;
 }
 
-std::shared_ptr<Handler> WorkerListener::plan() { return worker_.plan(); }
-
-void WorkerListener::refused(const Refusal& refusal) { worker_.refused(refusal); }
-
 void WorkerListener::serve(int fd, const Endpoint& peer) {
   auto socket = Socket::adopt(worker_.loop(), fd);
   if (socket == nullptr) {
@@ -149,27 +164,26 @@ void WorkerListener::serve(int fd, const Endpoint& peer) {
   if (expects_proxy_header || tls_ != nullptr) {
     worker_.loop().spawn(begin(settings, std::move(socket), peer, expects_proxy_header, tls_));
   } else {
-    worker_.loop().spawn(serve_http(std::move(socket), peer, settings.options, *this));
+    worker_.loop().spawn(serve_http(std::move(socket), peer, settings.options, settings));
   }
 }
 
-/// What comes before HTTP: who the client is, then TLS.
+/// The steps before HTTP: the PROXY header, then TLS.
 Task<void> WorkerListener::begin(ListenerSettings& settings, std::unique_ptr<Socket> socket,
                                  Endpoint peer, bool expects_proxy_header,
                                  std::shared_ptr<const TlsServerContext> tls) {
-  // Until somebody serves the connection, its end is told here.
+  // Counts the connection's end until serve_http does.
   struct CloseGuard {
-    WorkerListener& listener;
     ListenerSettings& settings;
     bool dismissed = false;
     ~CloseGuard() {
-      if (!dismissed) listener.closed(settings.options);
+      if (!dismissed) settings.closed(settings.options);
     }
-  } close_guard{*this, settings};
+  } close_guard{settings};
   Loop& loop = worker_.loop();
 
-  // Whoever has been at it longest makes room: a newcomer with something to say is through in a
-  // moment, and those who say nothing cannot keep others out.
+  // The oldest makes room: a client that sends is through in a moment, and silent clients cannot
+  // keep others out.
   if (pending_handshake_count_ >= max_pending_handshakes && !pending_handshakes_.empty())
     pending_handshakes_.wake_first();
   std::optional<PendingHandshake> pending(std::in_place, *this, socket->watch());
@@ -180,35 +194,32 @@ Task<void> WorkerListener::begin(ListenerSettings& settings, std::unique_ptr<Soc
     peer = *named;
   }
   if (tls != nullptr) {
-    auto& counters = worker_.worker_metrics().listener(settings.index).handshakes;
-    const auto count = [&counters](TlsOutcome outcome) {
-      counters[static_cast<std::size_t>(outcome)].add();
-    };
-    auto secured =
-        co_await socket->accept_tls(std::move(tls), loop.now() + settings.handshake_timeout);
-    count(pending->evicted ? TlsOutcome::overload : socket->tls_outcome());
-    if (pending->evicted) co_return;
-    if (!secured) {
-      if (socket->tls_outcome() != TlsOutcome::not_tls) co_return;
-      socket->discard_tls();
-      pending.reset();
-      co_await send_and_close(std::move(socket), plaintext_on_tls_response);
-      co_return;
-    }
+    auto secured = co_await accept_tls(settings, socket, pending, std::move(tls));
+    if (!secured) co_return;
   }
   close_guard.dismissed = true;
   pending.reset();
-  // Not awaited: what was needed to begin would stay as long as the connection.
-  loop.spawn(serve_http(std::move(socket), peer, settings.options, *this));
+  // Not awaited: this frame would live as long as the connection.
+  loop.spawn(serve_http(std::move(socket), peer, settings.options, settings));
 }
 
-void WorkerListener::closed(const FrontendOptions& options) {
-  const auto settings =
-      std::find_if(settings_.begin(), settings_.end(),
-                   [&](const ListenerSettings& each) { return &each.options == &options; });
-  --settings->connections;
-  worker_.worker_metrics().listener(settings->index).closed.add();
-  worker_.connection_ended();
+/// False: the connection ends, after a plain-text answer where the client did not speak TLS.
+Task<bool> WorkerListener::accept_tls(ListenerSettings& settings, std::unique_ptr<Socket>& socket,
+                                      std::optional<PendingHandshake>& pending,
+                                      std::shared_ptr<const TlsServerContext> tls) {
+  auto& handshakes = worker_.worker_metrics().listener(settings.index).handshakes;
+  const Instant deadline = worker_.loop().now() + settings.handshake_timeout;
+  auto secured = co_await socket->accept_tls(std::move(tls), deadline);
+  const TlsOutcome outcome = pending->evicted ? TlsOutcome::overload : socket->tls_outcome();
+  handshakes[static_cast<std::size_t>(outcome)].add();
+  if (pending->evicted) co_return false;
+  if (secured) co_return true;
+  if (outcome == TlsOutcome::not_tls) {
+    socket->discard_tls();
+    pending.reset();
+    co_await send_and_close(std::move(socket), plaintext_on_tls_response);
+  }
+  co_return false;
 }
 
 }  // namespace evenkeel

@@ -1,9 +1,10 @@
-// One listener as one worker serves it: its socket, what it asks of clients, its connections.
+// One listener as one worker serves it: its socket, its settings for clients, its connections.
 #pragma once
 
 #include <cstdint>
 #include <list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,67 +13,72 @@
 #include "evenkeel/net/listener.h"
 #include "evenkeel/net/socket.h"
 #include "evenkeel/wire/frontend.h"
+#include "server/listener_assignment.h"
 
 namespace evenkeel {
 
 class Worker;
 
-/// Stays while its listener stays in the file: what it asks of clients may change, for connections
-/// that begin from then on. Thread: its worker's. Outlives its connections.
-class WorkerListener final : public FrontendCallbacks {
+/// Lives while its listener is configured, and until its last connection has ended. A reload may
+/// change its settings; connections keep those that they began with.
+///
+/// Thread: its worker's. Outlives its connections.
+class WorkerListener final {
  public:
-  WorkerListener(Worker& worker, std::uint32_t number, const ListenerConfig& config);
+  WorkerListener(Worker& worker, ListenerId id, const ListenerConfig& config);
   WorkerListener(const WorkerListener&) = delete;
   WorkerListener& operator=(const WorkerListener&) = delete;
-  ~WorkerListener() override;
+  ~WorkerListener();
 
-  /// Accepts from a bound socket, which it owns.
+  /// Accepts from a listening socket, which it owns from now on.
   void open(int fd);
-  /// What holds for connections that begin from now on.
+  /// Sets what applies to connections that begin from now on.
   void update(const ListenerConfig& config);
-  /// The worker has another plan, with other certificates perhaps.
+  /// Takes the TLS context of the worker's new plan for connections that begin from now on.
   void refresh_tls();
-  /// Accepts nobody any more, once those are in who were connected already. What is idle is closed,
-  /// the rest ends with its request.
+  /// Accepts what the kernel has queued, then nothing more. Closes idle connections; the others end
+  /// after their requests.
   void retire();
   bool retired() const { return retired_; }
-  /// Nobody is connected any more.
+  /// No connection is left.
   bool empty() const;
 
-  std::uint32_t number() const { return number_; }
+  ListenerId id() const { return id_; }
   const std::string& name() const { return settings_.back().options.listener; }
-  /// Most connections over all workers; 0: no limit.
+  /// Limit of connections over all workers; 0: none.
   std::uint32_t max_connections() const { return settings_.back().max_connections; }
+  /// The listener's index in the metrics' LabelIndex.
   std::uint32_t index() const { return settings_.back().index; }
 
   /// Serves an accepted connection, which the worker has counted.
   void serve(int fd, const Endpoint& peer);
 
-  /// Closes connections to make room: those that have been at their PROXY header or handshake
-  /// longest, then those that are idle longest. How many.
+  /// Closes up to `count` connections to make room: first those that are longest in their PROXY
+  /// header or handshake, then those that are idle longest. Returns how many it closed.
   int close_idle(int count);
 
-  // ---- Host ----
-
-  std::shared_ptr<Handler> plan() override;
-  void refused(const Refusal& refusal) override;
-  bool draining() const override { return retired_; }
-  WaiterList& idle_connections() override { return idle_; }
-  void watch_drain(Waiter& waiter) override { drain_watchers_.add(waiter); }
-  void closed(const FrontendOptions& options) override;
-
  private:
-  /// What a connection began under holds to its end.
-  struct ListenerSettings {
+  /// The settings of the connections that began between two updates, and what they call back.
+  struct ListenerSettings final : FrontendCallbacks {
+    ListenerSettings(WorkerListener& owner, const ListenerConfig& config);
+
+    std::shared_ptr<Handler> plan() override;
+    void refused(const Refusal& refusal) override;
+    bool draining() const override { return listener.retired_; }
+    WaiterList& idle_connections() override { return listener.idle_; }
+    void watch_drain(Waiter& waiter) override { listener.drain_watchers_.add(waiter); }
+    void closed(const FrontendOptions&) override;
+
+    WorkerListener& listener;
     FrontendOptions options;
-    std::vector<Cidr> proxy_protocol_sources;  // who must begin with a PROXY header
+    std::vector<Cidr> proxy_protocol_sources;  ///< peers that must begin with a PROXY header
     Duration handshake_timeout;
     std::uint32_t max_connections;
-    std::uint32_t index;  // of Names
+    std::uint32_t index;  ///< in the LabelIndex
     std::uint32_t connections = 0;
   };
 
-  /// A connection before HTTP, at its PROXY header or its handshake; woken to make room.
+  /// A connection before HTTP, in its PROXY header or handshake; woken to make room.
   struct PendingHandshake : Waiter {
     PendingHandshake(WorkerListener& owner, Watch& watched)
         : Waiter([](Waiter& self) {
@@ -91,16 +97,18 @@ class WorkerListener final : public FrontendCallbacks {
     bool evicted = false;
   };
 
-  ListenerSettings make_settings(const ListenerConfig& config) const;
   void drop_unused_settings();
   Task<void> begin(ListenerSettings& settings, std::unique_ptr<Socket> socket, Endpoint peer,
                    bool expects_proxy_header, std::shared_ptr<const TlsServerContext> tls);
+  Task<bool> accept_tls(ListenerSettings& settings, std::unique_ptr<Socket>& socket,
+                        std::optional<PendingHandshake>& pending,
+                        std::shared_ptr<const TlsServerContext> tls);
 
   Worker& worker_;
-  const std::uint32_t number_;
+  const ListenerId id_;
   std::list<ListenerSettings> settings_;  // the current ones last; the others have connections
-  // How connections begin from now on; null: in the clear. Kept when the listener has left the
-  // plan: who is still let in then is let in as those before.
+  // For connections that begin from now on; null: plaintext. Kept when the plan has this listener
+  // no more: connections that are accepted late are served as the earlier ones were.
   std::shared_ptr<const TlsServerContext> tls_;
   std::unique_ptr<Listener> listener_;
   WaiterList idle_;

@@ -1,24 +1,15 @@
 #include "evenkeel/sim/sim.h"
 
-#include <sys/resource.h>
-
 #include <cstdio>
 #include <optional>
 #include <vector>
 
+#include "evenkeel/base/descriptor_limit.h"
 #include "evenkeel/base/termination_signals.h"
 #include "evenkeel/sim/simulators.h"
 
 namespace evenkeel {
 namespace {
-
-/// As many connections as the system lets us have.
-void raise_descriptor_limit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
-}
 
 int usage_error(const std::string& what) {
   std::fprintf(stderr, "error: %s\n", what.c_str());

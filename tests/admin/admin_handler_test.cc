@@ -37,6 +37,10 @@ struct RecordingControl final : Control {
     ++reloads;
     return std::vector<Problem>(problems);
   }
+  Task<ReloadPreview> preview(std::string text) override {
+    previewed.push_back(std::move(text));
+    return ReloadPreview{.problems = problems};
+  }
   Task<Result<Done>> set_weight(std::string pool, std::string backend,
                                 std::uint32_t weight) override {
     weights.push_back(pool + " " + backend + " " + std::to_string(weight));
@@ -46,6 +50,7 @@ struct RecordingControl final : Control {
   int reloads = 0;
   std::vector<Problem> problems;
   std::vector<std::string> weights;
+  std::vector<std::string> previewed;
 };
 
 struct ApiRequest {

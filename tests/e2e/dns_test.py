@@ -106,7 +106,7 @@ class Addresses(DnsCase):
         since = self.since(hosts[1])
         self.names.say(NAME, hosts[1], "127.0.0.13")
         self.wait_for(*self.at(hosts[1], "127.0.0.13"))
-        self.served.wait_line("names have other addresses")
+        self.served.wait_line("DNS update applied")
         # After this many responses, every request that was in flight before has been answered.
         asked = traffic.asked()
         self.eventually(lambda: traffic.asked() > asked + 10)
@@ -158,7 +158,7 @@ class Addresses(DnsCase):
             self.names.say(NAME, *hosts, *hosts[:2])
             self.questions_from_now(1)
             self.assertEqual(self.ids(), loaded)
-        self.assertFalse([line for line in self.served.lines if "other addresses" in line])
+        self.assertFalse([line for line in self.served.lines if "DNS update applied" in line])
         self.assertEqual(self.ask(3), [200] * 3)
 
     def test_a_name_that_flaps_loses_no_request(self):
@@ -192,7 +192,7 @@ class Addresses(DnsCase):
         self.assertEqual(self.ask(4), [200] * 4)
         self.names.say(NAME, "127.0.0.12")
         self.eventually(lambda: any(each.target == "/health" for each in self.servers["127.0.0.12"].exchanges))
-        self.served.wait_line("names have other addresses")
+        self.served.wait_line("DNS update applied")
         self.assertEqual(self.ask(4), [200] * 4)
         self.assertEqual([self.hits("127.0.0.11"), self.hits("127.0.0.12")], [4, 4])
 
@@ -214,9 +214,9 @@ class Addresses(DnsCase):
             modern.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             modern.bind(("::1", self.port))
             modern.listen()
-            moves = self.reloads_logged("names have other addresses")
+            moves = self.reloads_logged("DNS update applied")
             self.names.say(NAME, "::1")
-            self.eventually(lambda: self.reloads_logged("names have other addresses") > moves
+            self.eventually(lambda: self.reloads_logged("DNS update applied") > moves
                             and list(self.states().values()) == ["up"])
             with Stream.connect(self.served.address) as stream:
                 stream.ask()
@@ -326,7 +326,7 @@ class Failures(DnsCase):
         with open(key, "w") as file:
             file.write("")
         self.names.say(NAME, hosts[1])
-        self.eventually(lambda: any("other addresses" in line for line in self.served.lines))
+        self.eventually(lambda: any("DNS update applied" in line for line in self.served.lines))
         self.assertEqual(self.ask(2), [200] * 2)
         self.assertEqual({each.head.field("authorization") for each in self.servers[hosts[1]].exchanges},
                          {"Bearer secret"})

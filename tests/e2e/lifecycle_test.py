@@ -72,7 +72,7 @@ class Start(case.Case):
             said = self.failed_start(
                 f"listeners: [{{address: '127.0.0.1:0'}}]\nadmin: {{address: '{address}'}}\n"
                 "pools: [{name: a, backends: ['127.0.0.1:1']}]\n")
-            self.assertIn(f"admin: cannot listen on {address}: Address already in use", said)
+            self.assertIn(f"admin.address: cannot listen on {address}: Address already in use", said)
 
     def test_a_second_daemon_does_not_share_the_port_of_the_first_in_silence(self):
         daemon = self.start_daemon(self.backend())

@@ -357,7 +357,7 @@ class AndOtherSignals(Backends):
         daemon.signal(signal.SIGTERM)
         daemon.wait_line("draining")
         self.config["listeners"].append({"name": "late", "address": "127.0.0.1:0"})
-        self.assertIn("leaving", self.refused())
+        self.assertIn("shutting down", self.refused())
         daemon.signal(signal.SIGHUP)
         self.assertTrue(daemon.api("status")["draining"])
         self.ends_well(stream, head)
@@ -378,7 +378,7 @@ class AndOtherSignals(Backends):
         daemon.signal(signal.SIGHUP)
         self.eventually(lambda: slow.exchanges, "its first check")
         daemon.signal(signal.SIGTERM)
-        daemon.wait_line("reloaded|not taken")
+        daemon.wait_line("reloaded|reload rejected")
         self.ends_well(stream, head)
         self.assertEqual(daemon.wait_exit(), 0)
 

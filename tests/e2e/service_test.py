@@ -77,7 +77,7 @@ class Service(case.Case):
     def test_a_reload_begins_and_ends_whatever_the_file_says(self):
         daemon, manager = self.start(self.backend())
         good = daemon.config_path.read_text()
-        for text, status in ((good, "serving 1 pools"), ("pools: what", "reload failed: "),
+        for text, status in ((good, "serving 1 pools"), ("pools: what", "reload rejected: "),
                              (good, "serving 1 pools")):
             daemon.config_path.write_text(text)
             begun = time.monotonic()

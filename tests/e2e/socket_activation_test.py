@@ -95,7 +95,7 @@ class SocketActivation(ReloadCase):
         self.addCleanup(datagrams.close)
         daemon = self.launched([unused, datagrams], [{"name": "public", "address": "127.0.0.1:0"}],
                                names=["unused", "datagrams"])
-        daemon.wait_line(f"inherited socket unused at {place}: no listener has that name or that address")
+        daemon.wait_line(f"closed inherited socket unused at {place}: no listener has that name or that address")
         self.assertEqual(exchange(daemon.address).status, 200)
 
     def test_sockets_for_another_process_are_ignored(self):

@@ -23,6 +23,9 @@ class Listener {
   static Result<int> bind(const Endpoint& endpoint);
   /// One more beside the first.
   static Result<int> bind_shared(const Endpoint& endpoint);
+  /// The error that `bind`, or `bind_shared`, would return now. Binds a socket without listening,
+  /// which takes no connections, and closes it.
+  static Result<Done> check_bind(const Endpoint& endpoint, bool shared);
 
   /// Accepts from a bound descriptor, which it owns. Thread: the loop's.
   Listener(Loop& loop, int fd, AcceptCallback accepted, ExhaustedCallback exhausted = nullptr);

@@ -1,0 +1,26 @@
+// What differs between two configurations, for people.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "evenkeel/config/config.h"
+#include "evenkeel/config/load.h"
+
+namespace evenkeel {
+
+// One line for each change, in the order of the file, by the names of what changes:
+//   pool chat: backend 10.0.0.7:8000: added
+//   pool chat: limits.max_in_flight: 8 -> 16
+//   listener public: removed
+//   shutdown.drain: 120s -> 30s
+// Listeners, pools and routes are told apart by their names, backends by their addresses. Empty:
+// the two are equal.
+std::vector<std::string> describe_changes(const Config& before, const Config& after);
+
+// What differs that takes effect only at a start: the reasons why a reload refuses `after`. `file`
+// names it in the problems.
+std::vector<Problem> restart_only_changes(const Config& before, const Config& after,
+                                          const std::string& file);
+
+}  // namespace evenkeel

@@ -1,0 +1,187 @@
+#include "evenkeel/config/changes.h"
+
+#include <algorithm>
+#include <string_view>
+#include <unordered_map>
+
+#include "config/fields.h"
+#include "config/tree.h"
+
+namespace evenkeel {
+namespace config_file {
+namespace {
+
+// A list whose items have names: how a line calls an item, and the key that tells items apart.
+struct NamedList {
+  std::string_view path;  // of the list, below the named item that it belongs to
+  std::string_view noun;
+  std::string_view key;
+};
+
+constexpr NamedList named_lists[] = {{"listeners", "listener", "name"},
+                                     {"pools", "pool", "name"},
+                                     {"routes", "route", "name"},
+                                     {"backends", "backend", "address"}};
+
+const NamedList* find_named_list(std::string_view path) {
+  const auto* const found =
+      std::ranges::find_if(named_lists, [&](const NamedList& each) { return each.path == path; });
+  return found == std::end(named_lists) ? nullptr : found;
+}
+
+bool equal(const Tree& a, const Tree& b) {
+  const auto same_key = [](const Tree::Key& x, const Tree::Key& y) { return x.name == y.name; };
+  return a.kind == b.kind && a.scalar == b.scalar && std::ranges::equal(a.keys, b.keys, same_key) &&
+         std::ranges::equal(a.items, b.items, &equal);
+}
+
+const Tree* find_key(const Tree& map, std::string_view name) {
+  for (std::size_t i = 0; i < map.keys.size(); ++i) {
+    if (map.keys[i].name == name) return &map.items[i];
+  }
+  return nullptr;
+}
+
+// The name of each item; a name that repeats, as those of routes may, gets a number.
+std::vector<std::string> names_of(const Tree& list, std::string_view key) {
+  std::vector<std::string> names;
+  std::unordered_map<std::string, int> seen;
+  for (const Tree& item : list.items) {
+    const Tree* value = find_key(item, key);
+    std::string name = value == nullptr ? std::string() : value->scalar;
+    const int count = ++seen[name];
+    if (count > 1) name += " (" + std::to_string(count) + ")";
+    names.push_back(std::move(name));
+  }
+  return names;
+}
+
+// A value on one line, as it would stand in a file.
+std::string value_text(const Tree* tree) {
+  if (tree == nullptr || tree->kind == Tree::Kind::nothing) return "unset";
+  if (tree->is_scalar()) return tree->scalar;
+  const bool is_map = tree->kind == Tree::Kind::map;
+  std::string text(1, is_map ? '{' : '[');
+  for (std::size_t i = 0; i < tree->items.size(); ++i) {
+    if (i > 0) text += ", ";
+    if (is_map) text += tree->keys[i].name + ": ";
+    text += value_text(&tree->items[i]);
+  }
+  return text + (is_map ? '}' : ']');
+}
+
+// Where a comparison stands: the named items around it ("pool chat: "), and the path below the
+// innermost of them ("limits.queue").
+struct Position {
+  std::string owner;
+  std::string path;
+
+  Position inside(const std::string& key) const {
+    return {owner, path.empty() ? key : path + "." + key};
+  }
+  Position item(std::string_view noun, const std::string& name) const {
+    return {owner + std::string(noun) + " " + name + ": ", {}};
+  }
+};
+
+class Comparison {
+ public:
+  void compare(const Position& at, const Tree* before, const Tree* after);
+  std::vector<std::string> take() { return std::move(lines_); }
+
+ private:
+  void compare_maps(const Position& at, const Tree& before, const Tree& after);
+  void compare_lists(const Position& at, const NamedList& list, const Tree& before,
+                     const Tree& after);
+
+  std::vector<std::string> lines_;
+};
+
+void Comparison::compare(const Position& at, const Tree* before, const Tree* after) {
+  if (before != nullptr && after != nullptr) {
+    if (equal(*before, *after)) return;
+    if (before->kind == Tree::Kind::map && after->kind == Tree::Kind::map) {
+      return compare_maps(at, *before, *after);
+    }
+    if (const NamedList* list = find_named_list(at.path)) {
+      return compare_lists(at, *list, *before, *after);
+    }
+  }
+  lines_.push_back(at.owner + at.path + ": " + value_text(before) + " -> " + value_text(after));
+}
+
+void Comparison::compare_maps(const Position& at, const Tree& before, const Tree& after) {
+  for (std::size_t i = 0; i < after.keys.size(); ++i) {
+    const std::string& key = after.keys[i].name;
+    compare(at.inside(key), find_key(before, key), &after.items[i]);
+  }
+  for (std::size_t i = 0; i < before.keys.size(); ++i) {
+    const std::string& key = before.keys[i].name;
+    if (find_key(after, key) == nullptr) compare(at.inside(key), &before.items[i], nullptr);
+  }
+}
+
+void Comparison::compare_lists(const Position& at, const NamedList& list, const Tree& before,
+                               const Tree& after) {
+  const std::vector<std::string> old_names = names_of(before, list.key);
+  const std::vector<std::string> new_names = names_of(after, list.key);
+  std::unordered_map<std::string_view, const Tree*> removed;
+  for (std::size_t i = 0; i < old_names.size(); ++i) removed[old_names[i]] = &before.items[i];
+
+  std::vector<std::string_view> kept;
+  for (std::size_t i = 0; i < new_names.size(); ++i) {
+    const Position item = at.item(list.noun, new_names[i]);
+    const auto old_item = removed.find(new_names[i]);
+    if (old_item == removed.end()) {
+      lines_.push_back(item.owner + "added");
+      continue;
+    }
+    compare(item, old_item->second, &after.items[i]);
+    removed.erase(old_item);
+    kept.push_back(new_names[i]);
+  }
+
+  std::vector<std::string_view> kept_before;
+  for (const std::string& name : old_names) {
+    if (removed.contains(name)) {
+      lines_.push_back(at.item(list.noun, name).owner + "removed");
+    } else {
+      kept_before.push_back(name);
+    }
+  }
+  if (kept != kept_before) lines_.push_back(at.owner + at.path + ": order changed");
+}
+
+}  // namespace
+}  // namespace config_file
+
+std::vector<std::string> describe_changes(const Config& before, const Config& after) {
+  using namespace config_file;
+  if (before == after) return {};
+  const StructForm<Config> form;
+  const Tree old_tree = form.tree(before, nullptr);
+  const Tree new_tree = form.tree(after, nullptr);
+  Comparison comparison;
+  comparison.compare({}, &old_tree, &new_tree);
+  return comparison.take();
+}
+
+std::vector<Problem> restart_only_changes(const Config& before, const Config& after,
+                                          const std::string& file) {
+  std::vector<Problem> problems;
+  const auto refuse = [&](const char* path, const char* what) {
+    problems.push_back({.file = file,
+                        .path = path,
+                        .message = std::string(what) + " cannot change while the daemon runs",
+                        .help = "set it back, or restart"});
+  };
+  if (before.workers != after.workers) refuse("workers", "the number of threads");
+  if (before.admin.address != after.admin.address) {
+    refuse("admin.address", "the admin listener's address");
+  }
+  if (before.access_log != after.access_log) refuse("access_log", "the access log's destination");
+  if (before.dns.servers != after.dns.servers) refuse("dns.servers", "the list of name servers");
+  return problems;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,94 @@
+#include "server/inherited_sockets.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "evenkeel/net/listener.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr int first_inherited_fd = 3;
+constexpr long max_inherited_fds = 1024;
+
+std::optional<long> parse_number(const std::optional<std::string>& text) {
+  if (!text) return std::nullopt;
+  long number = 0;
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), number);
+  if (error != std::errc() || end != text->data() + text->size()) return std::nullopt;
+  return number;
+}
+
+bool is_listening(int fd) {
+  int answer = 0;
+  socklen_t size = sizeof answer;
+  return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &answer, &size) == 0 && answer != 0;
+}
+
+}  // namespace
+
+InheritedSockets::InheritedSockets(const Variable& variable) {
+  if (parse_number(variable("LISTEN_PID")) != static_cast<long>(getpid())) return;
+  const long count = std::min(parse_number(variable("LISTEN_FDS")).value_or(0), max_inherited_fds);
+  std::string names = variable("LISTEN_FDNAMES").value_or("");
+  for (int fd = first_inherited_fd; fd < first_inherited_fd + count; ++fd) {
+    const std::size_t colon = names.find(':');
+    std::string name = names.substr(0, colon);
+    names = colon == std::string::npos ? "" : names.substr(colon + 1);
+    if (!is_listening(fd)) continue;
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+    sockets_.push_back({{fd}, std::move(name), Listener::local_endpoint(fd)});
+  }
+}
+
+InheritedSockets::~InheritedSockets() {
+  for (const Inherited& socket : sockets_) close(socket.handle.fd);
+}
+
+std::vector<InheritedSockets::Handle> InheritedSockets::find(std::string_view name,
+                                                             const Endpoint& endpoint) const {
+  std::vector<Handle> found;
+  for (const Inherited& socket : sockets_) {
+    const bool name_matches = socket.name == name && !socket.claimed;
+    if (name_matches || socket.endpoint == endpoint) found.push_back(socket.handle);
+  }
+  return found;
+}
+
+int InheritedSockets::duplicate(Handle socket) { return fcntl(socket.fd, F_DUPFD_CLOEXEC, 0); }
+
+void InheritedSockets::claim(Handle socket) {
+  for (Inherited& each : sockets_) {
+    if (each.handle == socket) each.claimed = true;
+  }
+}
+
+int InheritedSockets::take(std::string_view name, const Endpoint& endpoint) {
+  const std::vector<Handle> found = find(name, endpoint);
+  if (found.empty()) return -1;
+  for (Inherited& each : sockets_) {
+    if (each.handle == found.front()) each.claimed = each.taken = true;
+  }
+  return duplicate(found.front());
+}
+
+std::vector<std::string> InheritedSockets::close_unused(const std::vector<Handle>& used) {
+  std::vector<std::string> unused;
+  std::erase_if(sockets_, [&](const Inherited& socket) {
+    const bool in_use =
+        socket.taken || std::find(used.begin(), used.end(), socket.handle) != used.end();
+    if (in_use) return false;
+    unused.push_back(socket.name + " at " + socket.endpoint.text());
+    close(socket.handle.fd);
+    return true;
+  });
+  return unused;
+}
+
+}  // namespace evenkeel

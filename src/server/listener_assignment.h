@@ -1,0 +1,25 @@
+// What one worker listens on, as the control thread hands it over.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "evenkeel/config/config.h"
+
+namespace evenkeel {
+
+/// The handle of a listening socket: the same in every worker, never used again by another one.
+/// A listener keeps its handle for as long as it keeps its address, whatever else of it changes.
+enum class ListenerId : std::uint32_t {};
+
+/// All listeners of one worker. A listener that is not in it accepts no more connections.
+struct ListenerAssignment {
+  struct Entry {
+    ListenerConfig config;
+    ListenerId id;
+    int fd = -1;  ///< a new socket, which the worker then owns; -1: the worker has one for `id`
+  };
+  std::vector<Entry> entries;
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,65 @@
+#include "server/operator_overrides.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace evenkeel {
+namespace {
+
+/// The configured backend that an id belongs to: "host:port", or "host:port@address" for one of
+/// several servers behind a name. Null: there is none.
+const BackendConfig* find_backend(const Config& config, const std::string& pool_name,
+                                  const std::string& id) {
+  const auto pool = std::find_if(config.pools.begin(), config.pools.end(),
+                                 [&](const PoolConfig& each) { return each.name == pool_name; });
+  if (pool == config.pools.end()) return nullptr;
+  const std::string address = id.substr(0, id.find('@'));
+  const auto backend =
+      std::find_if(pool->backends.begin(), pool->backends.end(),
+                   [&](const BackendConfig& each) { return to_string(each.address) == address; });
+  return backend == pool->backends.end() ? nullptr : &*backend;
+}
+
+std::uint32_t configured_weight(const Config& config, const std::string& pool,
+                                const std::string& id) {
+  const BackendConfig* backend = find_backend(config, pool, id);
+  return backend == nullptr ? 0 : backend->weight;
+}
+
+}  // namespace
+
+OperatorOverrides::Weights OperatorOverrides::weights_with(const std::string& pool,
+                                                           const std::string& backend,
+                                                           std::uint32_t weight) const {
+  Weights weights = weights_;
+  weights[{pool, backend}] = weight;
+  return weights;
+}
+
+OperatorOverrides::Weights OperatorOverrides::weights_for(const Config& next,
+                                                          const Config& current) const {
+  Weights weights = weights_;
+  std::erase_if(weights, [&](const auto& entry) {
+    const auto& [pool, id] = entry.first;
+    return configured_weight(current, pool, id) != configured_weight(next, pool, id);
+  });
+  return weights;
+}
+
+void OperatorOverrides::record_drained(const PoolSet& pool_set, const Config& config) {
+  for (const PoolSet::PoolEntry& pool : pool_set.pools()) {
+    for (const BackendPtr& backend : pool.state->backends()) {
+      const std::pair key(pool.state->spec().name, backend->id());
+      if (backend->load().is_out(OutOfRotation::draining)) {
+        drained_.insert(key);
+      } else {
+        drained_.erase(key);
+      }
+    }
+  }
+  std::erase_if(drained_, [&](const auto& key) {
+    return find_backend(config, key.first, key.second) == nullptr;
+  });
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,40 @@
+// What operators set over the admin API in place of the file's settings.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "evenkeel/config/config.h"
+#include "evenkeel/upstream/pool_set.h"
+
+namespace evenkeel {
+
+/// Weights and drains that operators set: they hold over reloads and DNS updates.
+///
+/// Thread: the control thread.
+class OperatorOverrides {
+ public:
+  using Weights = decltype(BuildInputs::weights);
+  using Drained = decltype(BuildInputs::drained);
+
+  const Weights& weights() const { return weights_; }
+  const Drained& drained() const { return drained_; }
+
+  void set_weights(Weights weights) { weights_ = std::move(weights); }
+  /// The weights with one more set.
+  Weights weights_with(const std::string& pool, const std::string& backend,
+                       std::uint32_t weight) const;
+  /// The weights that still hold under `next`: those of backends whose configured weight is the
+  /// same in both configurations.
+  Weights weights_for(const Config& next, const Config& current) const;
+
+  /// Notes which backends are drained. A drain is kept in the backend's Load, which is lost while
+  /// DNS does not know the backend; a backend that the file no longer has is forgotten.
+  void record_drained(const PoolSet& pool_set, const Config& config);
+
+ private:
+  Weights weights_;
+  Drained drained_;
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,132 @@
+// Replaces what runs: on a reload, a weight that an operator sets, or a DNS update.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "evenkeel/admin/control.h"
+#include "evenkeel/admin/runtime_status.h"
+#include "evenkeel/base/loop.h"
+#include "evenkeel/config/config.h"
+#include "evenkeel/config/load.h"
+#include "evenkeel/net/dns_cache.h"
+#include "evenkeel/upstream/backend_monitor.h"
+#include "evenkeel/upstream/pool_set.h"
+#include "server/change_queue.h"
+#include "server/listener_set.h"
+#include "server/operator_overrides.h"
+#include "server/service_notifier.h"
+#include "server/worker_group.h"
+
+namespace evenkeel {
+
+/// Everything that a commit puts in place of what runs, built whole. Dropping it changes nothing.
+struct PreparedChange {
+  std::shared_ptr<const Config> config;
+  std::shared_ptr<const PoolSet> pool_set;
+  OperatorOverrides::Weights weights;
+  std::optional<PreparedListeners> listeners;  ///< nothing: the listeners stay as they are
+};
+
+/// A configuration on its way to being active.
+struct PreparedReload {
+  std::vector<Problem> problems;         ///< why it is refused; empty: it is not
+  std::vector<std::string> changes;      ///< against the active one
+  std::optional<PreparedChange> change;  ///< there unless it is refused or only previewed
+  std::string text;                      ///< as read, for `render_problems`
+  std::string hash;
+};
+
+/// Every change goes through two steps: `prepare` reads, checks and builds, and can fail; `commit`
+/// swaps, and cannot.
+///
+/// Thread: the control loop's.
+class Reloader final : public Control {
+ public:
+  /// What it works on; all of it outlives the reloader.
+  struct Process {
+    Loop& loop;
+    InheritedSockets& inherited;
+    ServiceNotifier& notifier;
+    WorkerGroup& workers;
+    RuntimeStatusPublisher& status;
+    Environment environment;  ///< for reading files
+  };
+
+  /// What becomes of the sockets of new listeners.
+  enum class Sockets { open, check };
+
+  /// `file` is what a reload reads.
+  Reloader(Process process, std::string file, unsigned workers, const DnsConfig& dns);
+
+  /// Checks a configuration that has been read and builds everything that it needs; changes nothing
+  /// that is in use. Looks up the hosts of both configurations, and goes on doing so until
+  /// `watch_active_hosts`. Waits for name servers for 3 s at most; hosts that are unknown then
+  /// start without addresses.
+  Task<PreparedReload> prepare(LoadResult loaded, Sockets sockets);
+
+  /// Makes the change active on all workers. Backends that are new get `check_wait` for their first
+  /// health check before requests can be sent to any backend of the change.
+  Task<void> commit(PreparedChange change, Duration check_wait);
+
+  /// Looks up the hosts of the active configuration only.
+  void watch_active_hosts();
+
+  /// Runs the changes that are queued, and those that will be. Begins after the first commit.
+  Task<void> serve();
+  /// Queues a reload that has no waiter.
+  void queue_reload();
+  /// Refuses reloads from now on.
+  void begin_shutdown() { shutting_down_ = true; }
+
+  // Control
+  Task<std::vector<Problem>> reload() override;
+  Task<ReloadPreview> preview(std::string text) override;
+  Task<Result<Done>> set_weight(std::string pool, std::string backend,
+                                std::uint32_t weight) override;
+
+  /// Standby backends join or leave, and observed weights are learnt.
+  void tick_pools();
+  /// "serving 2 pools, 5 of 6 backends up"
+  std::string summary() const;
+
+  /// The active configuration. REQUIRES: after the first commit.
+  const Config& config() const { return *config_; }
+  const ListenerSet& listener_set() const { return listener_set_; }
+  const BackendMonitor& backend_monitor() const { return backend_monitor_; }
+
+ private:
+  Task<void> run_reload(std::shared_ptr<std::vector<Problem>> problems);
+  Task<void> run_preview(std::string text, std::shared_ptr<ReloadPreview> preview);
+  Task<void> run_set_weight(std::string pool, std::string backend, std::uint32_t weight,
+                            std::shared_ptr<std::optional<Error>> error);
+  Task<void> run_dns_update();
+  void on_dns_change();
+  Task<void> queue_dns_update_at(Instant when);
+
+  Task<void> resolve_hosts(const Config& next);
+  BuildInputs build_inputs(const OperatorOverrides::Weights& weights, bool reload_files);
+  Result<PreparedChange> prepare_running(OperatorOverrides::Weights weights);
+  void close_unused_sockets();
+  void report(const PreparedReload& reload);
+  Task<Result<std::vector<Endpoint>>> resolve_host(std::string host, std::uint16_t port);
+
+  Process process_;
+  const std::string file_;
+  std::shared_ptr<const Config> config_;     // what runs; null before the first commit
+  std::shared_ptr<const PoolSet> pool_set_;  // likewise
+  OperatorOverrides overrides_;
+  ListenerSet listener_set_;
+  DnsCache dns_cache_;
+  BackendMonitor backend_monitor_;
+  ChangeQueue changes_;
+  bool dns_update_scheduled_ = false;
+  Instant last_dns_update_{};
+  bool shutting_down_ = false;
+};
+
+}  // namespace evenkeel

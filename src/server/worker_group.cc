@@ -1,0 +1,63 @@
+#include "server/worker_group.h"
+
+#include <cstddef>
+#include <utility>
+
+namespace evenkeel {
+
+WorkerGroup::WorkerGroup(Loop& own, unsigned count, MetricsRegistry& metrics_registry,
+                         AccessLog* access_log)
+    : own_(own) {
+  for (unsigned i = 0; i < count; ++i) {
+    AccessLogRing* ring = access_log == nullptr ? nullptr : &access_log->ring(i);
+    workers_.push_back(std::make_unique<Worker>(i, metrics_registry, ring));
+    loops_.push_back(&workers_.back()->loop());
+  }
+}
+
+/// All threads end before any worker is destroyed: they hand connections to each other.
+WorkerGroup::~WorkerGroup() {
+  for (const auto& worker : workers_) worker->stop();
+}
+
+void WorkerGroup::start() {
+  for (const auto& worker : workers_) worker->start(workers_);
+}
+
+Task<void> WorkerGroup::apply(std::shared_ptr<const Config> config,
+                              std::shared_ptr<const PoolSet> pool_set,
+                              std::vector<ListenerAssignment> assignments) {
+  struct Barrier {
+    explicit Barrier(Loop& loop) : passed(loop) {}
+    Signal passed;
+    std::size_t remaining = 0;
+  };
+  const auto barrier = std::make_shared<Barrier>(own_);
+  barrier->remaining = workers_.size();
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    Worker* const worker = workers_[i].get();
+    const auto assignment =
+        assignments.empty() ? nullptr
+                            : std::make_shared<const ListenerAssignment>(std::move(assignments[i]));
+    worker->loop().post([&own = own_, worker, assignment, barrier, config, pool_set] {
+      worker->adopt(config, pool_set);
+      if (assignment != nullptr) worker->listen(*assignment);
+      own.post([barrier] {
+        if (--barrier->remaining == 0) barrier->passed.raise();
+      });
+    });
+  }
+  co_await barrier->passed.wait();
+}
+
+void WorkerGroup::begin_drain() {
+  for (const auto& worker : workers_) worker->begin_drain();
+}
+
+std::uint64_t WorkerGroup::connections() const {
+  std::uint64_t sum = 0;
+  for (const auto& worker : workers_) sum += worker->connections();
+  return sum;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,53 @@
+// All workers of the process.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "evenkeel/base/loop.h"
+#include "evenkeel/base/task.h"
+#include "evenkeel/config/config.h"
+#include "evenkeel/stats/access_log.h"
+#include "evenkeel/stats/worker_metrics.h"
+#include "evenkeel/upstream/pool_set.h"
+#include "server/listener_assignment.h"
+#include "server/worker.h"
+
+namespace evenkeel {
+
+/// Starts and ends the workers' threads, and hands them what changes.
+///
+/// Thread: the control thread, unless a member says otherwise.
+class WorkerGroup {
+ public:
+  /// `own` is the control thread's loop. `access_log` is null when the log is off. All outlive the
+  /// group.
+  WorkerGroup(Loop& own, unsigned count, MetricsRegistry& metrics_registry, AccessLog* access_log);
+  WorkerGroup(const WorkerGroup&) = delete;
+  WorkerGroup& operator=(const WorkerGroup&) = delete;
+  ~WorkerGroup();
+
+  void start();
+
+  /// Gives every worker a plan built from these, and its listeners where there are assignments (one
+  /// per worker, or none). Done when every worker has applied them.
+  Task<void> apply(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> pool_set,
+                   std::vector<ListenerAssignment> assignments);
+
+  /// Every worker closes its listeners and idle connections; the other connections end after their
+  /// requests.
+  void begin_drain();
+
+  /// The loops of all workers; valid as long as the group.
+  const std::vector<Loop*>& loops() const { return loops_; }
+  /// Open client connections. Thread: any.
+  std::uint64_t connections() const;
+
+ private:
+  Loop& own_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::vector<Loop*> loops_;
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,97 @@
+#include "evenkeel/config/changes.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace evenkeel {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::Field;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+Config read(const std::string& text) {
+  LoadResult loaded = read_config(text, "test.yaml", {});
+  EXPECT_TRUE(loaded.ok()) << render_problems(loaded.problems, text);
+  return std::move(loaded.config);
+}
+
+std::vector<std::string> changes(const std::string& before, const std::string& after) {
+  return describe_changes(read(before), read(after));
+}
+
+const std::string one_pool = "pools: [{name: chat, backends: ['10.0.0.1:80', '10.0.0.2:80']}]\n";
+
+TEST(DescribeChanges, SaysNothingOfEqualConfigurations) {
+  EXPECT_THAT(changes(one_pool, one_pool), IsEmpty());
+}
+
+TEST(DescribeChanges, NamesBackendsThatComeAndGo) {
+  EXPECT_THAT(changes(one_pool, "pools: [{name: chat, backends: ['10.0.0.2:80', '10.0.0.3:80']}]"),
+              ElementsAre("pool chat: backend 10.0.0.3:80: added",
+                          "pool chat: backend 10.0.0.1:80: removed"));
+}
+
+TEST(DescribeChanges, GivesBothValuesOfAKey) {
+  EXPECT_THAT(changes(one_pool,
+                      "pools: [{name: chat, limits: {max_in_flight: 8, queue: {timeout: 5s}},\n"
+                      "         backends: ['10.0.0.1:80', {address: '10.0.0.2:80', weight: 3}]}]"),
+              ElementsAre("pool chat: backend 10.0.0.2:80: weight: 1 -> 3",
+                          "pool chat: limits.max_in_flight: 0 -> 8",
+                          "pool chat: limits.queue.timeout: 30s -> 5s"));
+}
+
+TEST(DescribeChanges, SaysUnsetOfAKeyThatOneSideLacks) {
+  EXPECT_THAT(changes(one_pool,
+                      "pools: [{name: chat, models: [a, b],\n"
+                      "         backends: [{address: '10.0.0.1:80', zone: x}, '10.0.0.2:80']}]"),
+              ElementsAre("pool chat: models: [] -> [a, b]",
+                          "pool chat: backend 10.0.0.1:80: zone: unset -> x"));
+}
+
+TEST(DescribeChanges, NamesListenersPoolsAndRoutes) {
+  const std::string after =
+      "listeners: [{name: inner, address: '127.0.0.1:81'}]\n"
+      "pools: [{name: chat, backends: ['10.0.0.1:80', '10.0.0.2:80']},\n"
+      "        {name: embed, backends: ['10.0.0.9:80']}]\n"
+      "routes: [{name: e, match: {path: /e}, pool: embed}, {name: default, pool: chat}]\n"
+      "shutdown: {drain: 30s}\n";
+  EXPECT_THAT(changes(one_pool, after),
+              ElementsAre("listener inner: added", "listener public: removed", "pool embed: added",
+                          "route e: added", "shutdown.drain: 120s -> 30s"));
+}
+
+TEST(DescribeChanges, SeesThatTheOrderOfRoutesChanged) {
+  const std::string pools = "pools: [{name: chat, backends: ['10.0.0.1:80']}]\n";
+  const std::string a = "{name: a, match: {path: /a}, pool: chat}";
+  const std::string b = "{name: b, match: {path: /b}, pool: chat}";
+  EXPECT_THAT(
+      changes(pools + "routes: [" + a + ", " + b + "]", pools + "routes: [" + b + ", " + a + "]"),
+      ElementsAre("routes: order changed"));
+}
+
+TEST(DescribeChanges, TellsRoutesOfTheSameNameApart) {
+  const std::string pools = "pools: [{name: chat, backends: ['10.0.0.1:80']}]\n";
+  const std::string first = "{name: r, match: {path: /a}, pool: chat}";
+  EXPECT_THAT(changes(pools + "routes: [" + first + "]",
+                      pools + "routes: [" + first + ", {name: r, match: {path: /b}, pool: chat}]"),
+              ElementsAre("route r (2): added"));
+}
+
+TEST(RestartOnlyChanges, AreNamedWithTheirCure) {
+  const auto problems =
+      restart_only_changes(read(one_pool), read(one_pool + "workers: 3\n"), "test.yaml");
+  EXPECT_THAT(problems, ElementsAre(AllOf(Field(&Problem::file, "test.yaml"),
+                                          Field(&Problem::path, "workers"),
+                                          Field(&Problem::message, HasSubstr("cannot change")),
+                                          Field(&Problem::help, "set it back, or restart"))));
+  EXPECT_THAT(restart_only_changes(read(one_pool), read(one_pool + "shutdown: {drain: 1s}"), "f"),
+              IsEmpty());
+}
+
+}  // namespace
+}  // namespace evenkeel
