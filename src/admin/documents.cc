@@ -131,6 +131,7 @@ void write_problem(JsonWriter& json, const Problem& problem) {
       .field("path", problem.path)
       .field("message", problem.message)
       .field("help", problem.help)
+      .field("severity", problem.severity == Severity::error ? "error" : "warning")
       .end_object();
 }
 

@@ -2,14 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
 #include <ctime>
+#include <functional>
 #include <string_view>
 #include <utility>
 
+#include "cli/duration_text.h"
 #include "cli/text_table.h"
+#include "evenkeel/base/json.h"
 
 namespace evenkeel {
 namespace {
@@ -18,7 +22,7 @@ std::string count_text(const JsonValue& value) {
   return value.number() ? amount_text(*value.number()) : "-";
 }
 
-/// Of GPUs: used and whole memory.
+/// Used and total memory of GPUs.
 std::string memory_text(const JsonValue& polled) {
   const auto used = polled["gpu_memory_used_bytes"].number();
   const auto total = polled["gpu_memory_total_bytes"].number();
@@ -26,6 +30,26 @@ std::string memory_text(const JsonValue& polled) {
   constexpr double gib = 1024.0 * 1024 * 1024;
   if (!total) return fmt::format("{:.1f}G", *used / gib);
   return fmt::format("{:.1f}/{:.0f}G", *used / gib, *total / gib);
+}
+
+void write_json(JsonWriter& json, const JsonValue& value) {
+  if (value.is_object()) {
+    json.begin_object();
+    for (const auto& [name, member] : value.members()) write_json(json.key(name), member);
+    json.end_object();
+  } else if (value.is_array()) {
+    json.begin_list();
+    for (const JsonValue& item : value.items()) write_json(json, item);
+    json.end_list();
+  } else if (value.number()) {
+    json.value(*value.number());
+  } else if (value.is_boolean()) {
+    json.value(value.truth());
+  } else if (value.is_null()) {
+    json.null();
+  } else {
+    json.value(value.text());
+  }
 }
 
 /// Seconds since the epoch of "2026-11-21T17:12:23Z".
@@ -36,20 +60,105 @@ std::optional<double> instant_of(const std::string& rfc3339) {
   return static_cast<double>(timegm(&parts));
 }
 
+// ---- rows of backends
+
+struct BackendRow {
+  std::reference_wrapper<const JsonValue> document;
+  std::optional<double> rate;
+  double now;
+
+  const JsonValue& operator[](std::string_view name) const { return document.get()[name]; }
+};
+
+std::string time_in_state(const BackendRow& row) {
+  const auto since = instant_of(row["since"].text());
+  return since ? format_duration(std::max(0.0, row.now - *since)) : "-";
+}
+
+struct BackendColumn {
+  TableColumn table;
+  std::string (*cell)(const BackendRow& row);
+};
+
+constexpr auto right = TableColumn::Align::right;
+constexpr auto left = TableColumn::Align::left;
+
+/// From left to right. Id, state and reason are in every table; the others go when it is narrow.
+constexpr std::array<BackendColumn, 17> backend_columns = {{
+    {{"POOL", left, 2}, [](const BackendRow& row) { return row["pool"].text(); }},
+    {{"BACKEND", left}, [](const BackendRow& row) { return row["id"].text(); }},
+    {{"STATE", left}, [](const BackendRow& row) { return row["state"].text(); }},
+    {{"FOR", right, 4}, time_in_state},
+    {{"WEIGHT", right, 11}, [](const BackendRow& row) { return count_text(row["weight"]); }},
+    {{"REQ/S", right, 3},
+     [](const BackendRow& row) { return row.rate ? amount_text(*row.rate) : "-"; }},
+    {{"IN FLIGHT", right, 1}, [](const BackendRow& row) { return count_text(row["in_flight"]); }},
+    {{"PICKS", right, 14}, [](const BackendRow& row) { return count_text(row["picks_total"]); }},
+    {{"ERRORS", right, 6}, [](const BackendRow& row) { return count_text(row["errors_total"]); }},
+    {{"TTFT", right, 5},
+     [](const BackendRow& row) { return latency_text(row["latency"]["ttft_seconds"].number()); }},
+    {{"E2E", right, 7},
+     [](const BackendRow& row) { return latency_text(row["latency"]["e2e_seconds"].number()); }},
+    {{"RUN", right, 9}, [](const BackendRow& row) { return count_text(row["polled"]["running"]); }},
+    {{"WAIT", right, 8},
+     [](const BackendRow& row) { return count_text(row["polled"]["waiting"]); }},
+    {{"KV", right, 10},
+     [](const BackendRow& row) { return percent_text(row["polled"]["kv_cache_ratio"].number()); }},
+    {{"GPU", right, 12},
+     [](const BackendRow& row) {
+       return percent_text(row["polled"]["gpu_utilization_ratio"].number());
+     }},
+    {{"VRAM", right, 13}, [](const BackendRow& row) { return memory_text(row["polled"]); }},
+    {{"WHY", left}, [](const BackendRow& row) { return row["reason"].text(); }},
+}};
+
+constexpr std::array<std::string_view, 10> order_names = {
+    "daemon", "state", "in-flight", "rate", "errors", "ttft", "e2e", "kv", "gpu", "backend"};
+
+/// The less a backend serves against its operators' will, the smaller.
+std::size_t state_rank(const BackendRow& row) {
+  constexpr std::array<std::string_view, 7> states = {"down",     "ejected", "starting", "draining",
+                                                      "disabled", "up",      "standby"};
+  return static_cast<std::size_t>(std::ranges::find(states, row["state"].text()) - states.begin());
+}
+
+/// What an order compares, as numbers of which the largest comes first; unknown ones come last.
+double sort_value(const BackendRow& row, BackendOrder order) {
+  constexpr double unknown = -1;
+  switch (order) {
+    case BackendOrder::daemon:
+    case BackendOrder::backend: return 0;
+    case BackendOrder::state:
+    case BackendOrder::in_flight: return row["in_flight"].number().value_or(unknown);
+    case BackendOrder::rate: return row.rate.value_or(unknown);
+    case BackendOrder::errors: return row["errors_total"].number().value_or(unknown);
+    case BackendOrder::ttft: return row["latency"]["ttft_seconds"].number().value_or(unknown);
+    case BackendOrder::e2e: return row["latency"]["e2e_seconds"].number().value_or(unknown);
+    case BackendOrder::kv: return row["polled"]["kv_cache_ratio"].number().value_or(unknown);
+    case BackendOrder::gpu:
+      return row["polled"]["gpu_utilization_ratio"].number().value_or(unknown);
+  }
+  return unknown;
+}
+
+void sort_rows(std::vector<BackendRow>& rows, BackendOrder order) {
+  if (order == BackendOrder::daemon) return;
+  std::ranges::stable_sort(rows, [&](const BackendRow& a, const BackendRow& b) {
+    const bool by_state = order == BackendOrder::state;
+    if (by_state && state_rank(a) != state_rank(b)) return state_rank(a) < state_rank(b);
+    const double value_of_a = sort_value(a, order);
+    const double value_of_b = sort_value(b, order);
+    if (value_of_a != value_of_b) return value_of_a > value_of_b;
+    return a["id"].text() < b["id"].text();
+  });
+}
+
 }  // namespace
 
-std::string format_duration(double seconds) {
-  if (!(seconds >= 0)) return "-";
-  const auto whole = static_cast<std::uint64_t>(seconds);
-  constexpr std::array<std::pair<char, std::uint64_t>, 4> units = {
-      {{'d', 86400}, {'h', 3600}, {'m', 60}, {'s', 1}}};
-  for (std::size_t i = 0; i + 1 < units.size(); ++i) {
-    if (whole < units[i].second) continue;
-    const std::uint64_t rest = whole % units[i].second / units[i + 1].second;
-    return fmt::format("{}{} {}{}", whole / units[i].second, units[i].first, rest,
-                       units[i + 1].first);
-  }
-  return fmt::format("{}s", whole);
+std::string json_text(const JsonValue& value) {
+  JsonWriter json;
+  write_json(json, value);
+  return json.take();
 }
 
 std::string amount_text(double amount) {
@@ -81,7 +190,8 @@ std::string percent_text(const std::optional<double>& ratio) {
   return ratio ? fmt::format("{:.0f}%", *ratio * 100) : "-";
 }
 
-Lines status_text(const JsonValue& status, const JsonValue& pools) {
+Lines status_text(const JsonValue& status, const JsonValue& pools,
+                  std::optional<std::size_t> width) {
   const JsonValue& config = status["config"];
   Lines lines;
   lines.push_back(fmt::format("evenkeel {}, up {}{}", status["version"].text(),
@@ -90,21 +200,27 @@ Lines status_text(const JsonValue& status, const JsonValue& pools) {
   lines.push_back(fmt::format("{} ({}), loaded {}", config["file"].text(), config["hash"].text(),
                               config["loaded_at"].text()));
   if (!config["last_reload_ok"].truth()) {
-    lines.emplace_back("the last reload was refused, and that file is not the one that runs:");
+    lines.emplace_back("the last reload was rejected, the configuration above stays active:");
     for (std::string& line : problems_text(config["errors"])) lines.push_back("  " + line);
   }
   lines.push_back(fmt::format("workers {}, connections {}, requests in flight {}",
                               count_text(status["workers"]), count_text(status["connections"]),
                               count_text(status["requests_in_flight"])));
   lines.emplace_back();
-  TextTable table({"POOL", "PICKER", ">UP", ">OF", ">IN FLIGHT", ">WAITING", ">FULL"});
+  TextTable table({{"POOL"},
+                   {"PICKER", left, 2},
+                   {"UP", right},
+                   {"OF", right},
+                   {"IN FLIGHT", right},
+                   {"WAITING", right},
+                   {"FULL", right, 1}});
   for (const JsonValue& pool : pools.items()) {
     table.add({pool["name"].text(), pool["picker"].text(), count_text(pool["backends"]["up"]),
                count_text(pool["backends"]["total"]), count_text(pool["in_flight"]),
                count_text(pool["waiting"]), percent_text(pool["saturation"].number())});
   }
   for (std::string& line : lines) line = printable(line);
-  for (std::string& line : table.lines()) lines.push_back(std::move(line));
+  for (std::string& line : table.lines(width)) lines.push_back(std::move(line));
   return lines;
 }
 
@@ -124,40 +240,44 @@ Lines problems_text(const JsonValue& problems) {
   return lines;
 }
 
-Lines backends_text(const JsonValue& backends, double now, const std::vector<double>& rates) {
-  std::vector<std::string_view> headings = {
-      "POOL",  "BACKEND", "STATE", ">FOR",  ">WEIGHT", ">REQ/S", ">IN FLIGHT", ">PICKS", ">ERRORS",
-      ">TTFT", ">E2E",    ">RUN",  ">WAIT", ">KV",     ">GPU",   ">VRAM",      "WHY"};
-  constexpr std::size_t rate_column = 5;
-  if (rates.empty()) headings.erase(headings.begin() + rate_column);
-  TextTable table(std::move(headings));
+std::string_view to_string(BackendOrder order) {
+  return order_names[static_cast<std::size_t>(order)];
+}
+
+std::optional<BackendOrder> backend_order(std::string_view name) {
+  const auto found = std::ranges::find(order_names, name);
+  if (found == order_names.end()) return std::nullopt;
+  return static_cast<BackendOrder>(found - order_names.begin());
+}
+
+BackendOrder next_order(BackendOrder order) {
+  return static_cast<BackendOrder>((static_cast<std::size_t>(order) + 1) % order_names.size());
+}
+
+std::vector<std::string> backend_order_names() { return {order_names.begin(), order_names.end()}; }
+
+Lines backends_text(const JsonValue& backends, const BackendsView& view) {
+  std::vector<BackendRow> rows;
   for (std::size_t i = 0; i < backends.items().size(); ++i) {
-    const JsonValue& each = backends.items()[i];
-    const JsonValue& polled = each["polled"];
-    const auto since = instant_of(each["since"].text());
-    std::vector<std::string> row = {
-        each["pool"].text(),
-        each["id"].text(),
-        each["state"].text(),
-        since ? format_duration(std::max(0.0, now - *since)) : "-",
-        count_text(each["weight"]),
-        i < rates.size() ? amount_text(rates[i]) : "-",
-        count_text(each["in_flight"]),
-        count_text(each["picks_total"]),
-        count_text(each["errors_total"]),
-        latency_text(each["latency"]["ttft_seconds"].number()),
-        latency_text(each["latency"]["e2e_seconds"].number()),
-        count_text(polled["running"]),
-        count_text(polled["waiting"]),
-        percent_text(polled["kv_cache_ratio"].number()),
-        percent_text(polled["gpu_utilization_ratio"].number()),
-        memory_text(polled),
-        each["reason"].text(),
-    };
-    if (rates.empty()) row.erase(row.begin() + rate_column);
-    table.add(std::move(row));
+    const auto rate = i < view.rates.size() ? std::optional(view.rates[i]) : std::nullopt;
+    rows.push_back({backends.items()[i], rate, view.now});
   }
-  return table.lines();
+  sort_rows(rows, view.order);
+
+  std::vector<const BackendColumn*> shown;
+  std::vector<TableColumn> columns;
+  for (const BackendColumn& column : backend_columns) {
+    if (column.table.heading == "REQ/S" && view.rates.empty()) continue;
+    shown.push_back(&column);
+    columns.push_back(column.table);
+  }
+  TextTable table(std::move(columns));
+  for (const BackendRow& row : rows) {
+    std::vector<std::string> cells;
+    for (const BackendColumn* column : shown) cells.push_back(column->cell(row));
+    table.add(std::move(cells));
+  }
+  return table.lines(view.width);
 }
 
 }  // namespace evenkeel

@@ -1,9 +1,10 @@
-// The documents of the admin API, as people read them.
+// The documents of the admin API as text for people.
 #pragma once
 
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "evenkeel/inference/json_value.h"
@@ -12,21 +13,41 @@ namespace evenkeel {
 
 using Lines = std::vector<std::string>;
 
-/// "3d 4h", "5m 12s", "4s": the two largest units.
-std::string format_duration(double seconds);
 /// "17", "1.2k", "3.4M": three figures.
 std::string amount_text(double amount);
-/// "12ms", "1.20s"; "-" for nothing.
+/// "12ms", "1.20s"; "-" for unknown.
 std::string latency_text(const std::optional<double>& seconds);
-/// "37%"; "-" for nothing.
+/// "37%"; "-" for unknown.
 std::string percent_text(const std::optional<double>& ratio);
 
-/// What a daemon says of itself, and a line for each pool.
-Lines status_text(const JsonValue& status, const JsonValue& pools);
+/// A value as JSON, in one line.
+std::string json_text(const JsonValue& value);
+
+/// The daemon's own status, and a row for each pool.
+Lines status_text(const JsonValue& status, const JsonValue& pools,
+                  std::optional<std::size_t> width = std::nullopt);
 /// A line for each problem: file:line:column: error: path: message; help.
 Lines problems_text(const JsonValue& problems);
-/// A row for each backend. `rates`: requests per second of each, in their order; empty: no such
-/// column. `now`: seconds since the epoch.
-Lines backends_text(const JsonValue& backends, double now, const std::vector<double>& rates = {});
+
+/// In which order backends are listed.
+enum class BackendOrder { daemon, state, in_flight, rate, errors, ttft, e2e, kv, gpu, backend };
+
+/// The order with that name, such as "in-flight".
+std::optional<BackendOrder> backend_order(std::string_view name);
+std::string_view to_string(BackendOrder order);
+/// The one after it in the enumeration, or the first.
+BackendOrder next_order(BackendOrder order);
+/// All of them, in the order of the enumeration.
+std::vector<std::string> backend_order_names();
+
+struct BackendsView {
+  double now = 0;                             ///< seconds since the epoch
+  std::vector<double> rates;                  ///< requests per second of each; empty: no column
+  BackendOrder order = BackendOrder::daemon;  ///< `state`: the least available first, then by load
+  std::optional<std::size_t> width = std::nullopt;  ///< of the terminal; none: unlimited
+};
+
+/// A row for each backend. However narrow, it shows each one's id, state and the reason for it.
+Lines backends_text(const JsonValue& backends, const BackendsView& view);
 
 }  // namespace evenkeel

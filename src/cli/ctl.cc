@@ -5,27 +5,26 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <thread>
 #include <utility>
 
 #include "cli/admin_client.h"
 #include "cli/admin_text.h"
+#include "cli/exit_codes.h"
+#include "cli/terminal.h"
 #include "cli/text_table.h"
 #include "evenkeel/inference/json_value.h"
 
 namespace evenkeel {
 namespace {
 
-constexpr int exit_done = 0;
-constexpr int exit_refused = 1;
-constexpr int exit_usage = 2;
-constexpr int exit_unreachable = 5;
 constexpr Duration request_timeout = std::chrono::seconds(10);
 constexpr Duration reload_wait_timeout = std::chrono::hours(1);
 constexpr Duration drain_poll_interval = std::chrono::milliseconds(250);
 
-/// What a server says is shown as text, whatever it holds.
+/// Replaces control characters: parts of the text come from servers.
 void print_error(std::string_view what) {
   fmt::print(stderr, "evenkeel ctl: {}\n", printable(what));
 }
@@ -34,7 +33,7 @@ void print_lines(const Lines& lines) {
   for (const std::string& line : lines) fmt::print("{}\n", line);
 }
 
-/// What came of a question: a document, or the exit code with which the verb ends.
+/// The result of a request: a document, or the exit code with which the verb ends.
 struct ApiResult {
   int exit_code = exit_done;
   std::string text;
@@ -42,6 +41,15 @@ struct ApiResult {
 
   bool ok() const { return exit_code == exit_done; }
 };
+
+/// Null: the list has no such backend.
+const JsonValue* find_backend(const JsonValue& backends, std::string_view pool,
+                              std::string_view id) {
+  for (const JsonValue& backend : backends.items()) {
+    if (backend["pool"].text() == pool && backend["id"].text() == id) return &backend;
+  }
+  return nullptr;
+}
 
 class Ctl {
  public:
@@ -53,7 +61,9 @@ class Ctl {
   int status();
   int backends();
   int drain();
+  int wait_until_idle(const JsonValue& drained);
   int post_action(std::string_view action, std::string body = {});
+  int print_backend(const JsonValue& backend) const;
   int reload();
   std::string backend_path(std::string_view action) const;
   ApiResult get(std::string_view what);
@@ -86,7 +96,7 @@ int Ctl::status() {
   }
   const ApiResult pools = get("pools");
   if (!pools.ok()) return pools.exit_code;
-  print_lines(status_text(status.document, pools.document));
+  print_lines(status_text(status.document, pools.document, terminal_width()));
   return exit_done;
 }
 
@@ -98,19 +108,44 @@ int Ctl::backends() {
     return exit_done;
   }
   const auto since_epoch = std::chrono::system_clock::now().time_since_epoch();
-  print_lines(backends_text(result.document, std::chrono::duration<double>(since_epoch).count()));
+  print_lines(backends_text(
+      result.document,
+      {.now = std::chrono::duration<double>(since_epoch).count(), .width = terminal_width()}));
   return exit_done;
 }
 
 int Ctl::drain() {
   if (!options_.wait) return post_action("drain");
+  const ApiResult posted = check_response(client_.post(backend_path("drain"), {}, request_timeout));
+  return posted.ok() ? wait_until_idle(posted.document) : posted.exit_code;
+}
+
+/// Polls until the drained backend has no requests in flight.
+int Ctl::wait_until_idle(const JsonValue& drained) {
+  const std::string id = drained["id"].text();
+  const std::string pool = drained["pool"].text();
+  const std::optional<Instant> deadline =
+      options_.timeout ? std::optional(Clock::now() + *options_.timeout) : std::nullopt;
   while (true) {
-    // Asked again each time: it answers with the backend, and changes nothing more.
-    const ApiResult result =
-        check_response(client_.post(backend_path("drain"), {}, request_timeout));
+    const ApiResult result = get("backends");
     if (!result.ok()) return result.exit_code;
-    const double in_flight = result.document["in_flight"].number().value_or(0);
-    if (in_flight == 0) return post_action("drain");
+    const JsonValue* const backend = find_backend(result.document, pool, id);
+    if (backend == nullptr) {
+      print_error(fmt::format("pool {} no longer has the backend {}", pool, id));
+      return exit_failed;
+    }
+    if ((*backend)["state"].text() != "draining") {
+      print_error(fmt::format("{} of pool {} is no longer draining, its state is {}", id, pool,
+                              (*backend)["state"].text()));
+      return exit_failed;
+    }
+    const double in_flight = (*backend)["in_flight"].number().value_or(0);
+    if (in_flight == 0) return print_backend(*backend);
+    if (deadline && Clock::now() >= *deadline) {
+      print_error(fmt::format("{} of pool {} still has {} requests in flight; it keeps draining",
+                              id, pool, in_flight));
+      return exit_timeout;
+    }
     std::this_thread::sleep_for(drain_poll_interval);
   }
 }
@@ -119,11 +154,14 @@ int Ctl::post_action(std::string_view action, std::string body) {
   const ApiResult result =
       check_response(client_.post(backend_path(action), std::move(body), request_timeout));
   if (!result.ok()) return result.exit_code;
+  return print_backend(result.document);
+}
+
+int Ctl::print_backend(const JsonValue& backend) const {
   if (options_.json) {
-    fmt::print("{}", result.text);
+    fmt::print("{}\n", json_text(backend));
     return exit_done;
   }
-  const JsonValue& backend = result.document;
   fmt::print("{} of pool {}: {}, weight {}, {} in flight\n", printable(backend["id"].text()),
              printable(backend["pool"].text()), printable(backend["state"].text()),
              backend["weight"].number().value_or(0), backend["in_flight"].number().value_or(0));
@@ -136,7 +174,7 @@ int Ctl::reload() {
   if (options_.json && !result.text.empty()) fmt::print("{}", result.text);
   if (!result.ok() || options_.json) return result.exit_code;
   const JsonValue& config = result.document["config"];
-  fmt::print("{} ({}) is what runs now\n", printable(config["file"].text()),
+  fmt::print("reloaded {} ({})\n", printable(config["file"].text()),
              printable(config["hash"].text()));
   return exit_done;
 }
@@ -152,7 +190,7 @@ ApiResult Ctl::get(std::string_view what) {
   return check_response(client_.get(fmt::format("/api/v1/{}", what), request_timeout));
 }
 
-/// Complains where there is reason to.
+/// Prints what is wrong with the response, if anything.
 ApiResult Ctl::check_response(Result<Fetched> answer) const {
   if (!answer) {
     print_error(fmt::format("no answer from {}: {}", client_.address(), answer.error().detail));
@@ -161,13 +199,15 @@ ApiResult Ctl::check_response(Result<Fetched> answer) const {
   ApiResult result{.text = std::move(answer->body)};
   auto document = parse_json(result.text);
   if (!document) {
-    print_error(fmt::format("{} answers with status {} and no JSON: no evenkeel's admin listener?",
-                            client_.address(), answer->status));
+    print_error(
+        fmt::format("{} answered with status {} and no JSON; it is not the admin listener "
+                    "of an evenkeel",
+                    client_.address(), answer->status));
     return {.exit_code = exit_unreachable};
   }
   result.document = std::move(*document);
   if (answer->status != 200) {
-    result.exit_code = exit_refused;
+    result.exit_code = exit_failed;
     report_refusal(result, answer->status);
   }
   return result;
@@ -176,17 +216,18 @@ ApiResult Ctl::check_response(Result<Fetched> answer) const {
 void Ctl::report_refusal(const ApiResult& result, int status) const {
   if (result.document.is_array()) {
     if (options_.json) return;
-    print_error("the file has mistakes; what ran before runs on");
+    print_error("reload rejected; the previous configuration stays active");
     for (const std::string& line : problems_text(result.document)) {
       fmt::print(stderr, "{}\n", line);
     }
     return;
   }
   const std::string& error = result.document["error"].text();
-  const std::string_view cure = status == 409   ? " (--pool NAME)"
-                                : status == 401 ? " (--token-file FILE)"
-                                                : "";
-  print_error(fmt::format("{}{}", error.empty() ? fmt::format("status {}", status) : error, cure));
+  const std::string_view remedy = status == 409   ? " (--pool NAME)"
+                                  : status == 401 ? " (--token-file FILE)"
+                                                  : "";
+  print_error(
+      fmt::format("{}{}", error.empty() ? fmt::format("status {}", status) : error, remedy));
 }
 
 }  // namespace

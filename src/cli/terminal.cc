@@ -35,6 +35,20 @@ sigset_t own_signals() {
 
 }  // namespace
 
+std::optional<TerminalSize> terminal_size() {
+  if (isatty(STDOUT_FILENO) != 1) return std::nullopt;
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0) {
+    return TerminalSize{};
+  }
+  return TerminalSize{.columns = size.ws_col, .rows = size.ws_row};
+}
+
+std::optional<std::size_t> terminal_width() {
+  const auto size = terminal_size();
+  return size ? std::optional(size->columns) : std::nullopt;
+}
+
 Terminal::Terminal(bool draw_screen) {
   const sigset_t set = own_signals();
   sigprocmask(SIG_BLOCK, &set, nullptr);
@@ -59,14 +73,6 @@ Terminal::~Terminal() {
   sigprocmask(SIG_UNBLOCK, &set, nullptr);
 }
 
-Terminal::Size Terminal::size() const {
-  winsize told{};
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &told) != 0 || told.ws_col == 0 || told.ws_row == 0) {
-    return {};
-  }
-  return {.columns = told.ws_col, .rows = told.ws_row};
-}
-
 void Terminal::draw(std::string_view screen) const {
   std::string bytes = "\x1b[H";
   while (!screen.empty()) {
@@ -84,8 +90,8 @@ TerminalEvent Terminal::wait(Duration time) {
   const Instant until = Clock::now() + time;
   while (true) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count();
-    if (left <= 0) return TerminalEvent::nothing;
-    // Of stdout only what poll tells unasked: that its reader has gone.
+    if (left <= 0) return TerminalEvent::timeout;
+    // poll reports errors of stdout without being asked: its reader has closed it.
     std::array<pollfd, 3> watched = {{{signals_, POLLIN, 0},
                                       {STDOUT_FILENO, 0, 0},
                                       {reads_keys_ ? STDIN_FILENO : -1, POLLIN, 0}}};
@@ -93,16 +99,14 @@ TerminalEvent Terminal::wait(Duration time) {
       continue;
     }
     if ((watched[1].revents & (POLLERR | POLLHUP)) != 0) return TerminalEvent::quit;
-    const TerminalEvent told = watched[0].revents != 0   ? read_signal()
-                               : watched[2].revents != 0 ? read_keys()
-                                                         : TerminalEvent::nothing;
-    if (told != TerminalEvent::nothing) return told;
+    if (watched[0].revents != 0) return read_signal();
+    if (watched[2].revents != 0) return read_keys();
   }
 }
 
 TerminalEvent Terminal::read_signal() const {
   signalfd_siginfo info;
-  if (read(signals_, &info, sizeof info) != sizeof info) return TerminalEvent::nothing;
+  if (read(signals_, &info, sizeof info) != sizeof info) return TerminalEvent::redraw;
   return info.ssi_signo == SIGWINCH ? TerminalEvent::redraw : TerminalEvent::quit;
 }
 
@@ -110,14 +114,13 @@ TerminalEvent Terminal::read_keys() {
   constexpr char end_of_text = 3;  // Ctrl-C, where the terminal does not make a signal of it
   std::array<char, 64> keys;
   const ssize_t count = read(STDIN_FILENO, keys.data(), keys.size());
-  if (count <= 0) {
-    reads_keys_ = false;
-    return TerminalEvent::nothing;
-  }
-  const bool quits = std::any_of(keys.begin(), keys.begin() + count, [](char key) {
-    return key == 'q' || key == 'Q' || key == end_of_text;
-  });
-  return quits ? TerminalEvent::quit : TerminalEvent::redraw;
+  if (count <= 0) reads_keys_ = false;
+  const std::string_view typed(keys.data(), static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
+  const bool quits =
+      typed.find_first_of("qQ") != typed.npos || typed.find(end_of_text) != typed.npos;
+  if (quits) return TerminalEvent::quit;
+  return typed.find_first_of("sS") != typed.npos ? TerminalEvent::next_order
+                                                 : TerminalEvent::redraw;
 }
 
 }  // namespace evenkeel

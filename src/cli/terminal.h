@@ -1,4 +1,4 @@
-// A terminal that is drawn on: its size, its keys, and the promise to leave it as it was.
+// The user's terminal: its size, its keys, and a second screen to draw on.
 #pragma once
 
 #include <termios.h>
@@ -12,11 +12,20 @@
 namespace evenkeel {
 
 /// What ended a wait for the user.
-enum class TerminalEvent { nothing, redraw, quit };
+enum class TerminalEvent { timeout, redraw, next_order, quit };
 
-/// Where stdout is a terminal and is to be drawn on, draws on its second screen and reads single
-/// keys; elsewhere only waits. Signals that end a process, and the one that says that the size has
-/// changed, are blocked while this lives, and come out of `wait`.
+struct TerminalSize {
+  std::size_t columns = 80;
+  std::size_t rows = 24;
+};
+
+/// The size of the terminal at stdout; nothing if stdout is not one.
+std::optional<TerminalSize> terminal_size();
+std::optional<std::size_t> terminal_width();
+
+/// If stdout is a terminal and `draw_screen`, draws on its second screen and reads single keys, and
+/// restores both when destroyed; otherwise it only waits. While it lives, signals that end a
+/// process and SIGWINCH are blocked; `wait` reports them.
 ///
 /// Thread: the only one of the process.
 class Terminal {
@@ -28,17 +37,11 @@ class Terminal {
 
   bool interactive() const { return interactive_; }
 
-  struct Size {
-    std::size_t columns = 80;
-    std::size_t rows = 24;
-  };
-  Size size() const;
-
-  /// Replaces what is seen. REQUIRES: `drawn()`.
+  /// Replaces what the screen shows. REQUIRES: interactive().
   void draw(std::string_view screen) const;
 
-  /// Waits until the user wishes something or the time has passed. Quits also when nobody reads
-  /// what is written any more.
+  /// Waits for a key, a signal or the end of `time`. Also returns `quit` when the reader of stdout
+  /// has closed it. Keys: q and Ctrl-C quit, s is `next_order`, any other redraws.
   TerminalEvent wait(Duration time);
 
  private:

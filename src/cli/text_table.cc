@@ -1,11 +1,20 @@
 #include "cli/text_table.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace evenkeel {
 namespace {
 
+constexpr std::string_view gap = "  ";  // between columns
+
 bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
+
+/// `text`, with an ellipsis at its end where it is too wide.
+std::string shortened(const std::string& text, std::size_t width) {
+  if (display_width(text) <= width) return text;
+  return std::string(truncated(text, width - 1)) + "\u2026";
+}
 
 }  // namespace
 
@@ -28,7 +37,7 @@ std::string printable(std::string_view text) {
   for (std::size_t i = 0; i < cleaned.size(); ++i) {
     const auto byte = static_cast<unsigned char>(cleaned[i]);
     if (byte < 0x20 || byte == 0x7F) cleaned[i] = '?';
-    // U+0080 to U+009F are controls, too.
+    // U+0080 to U+009F are control characters, too.
     const bool second_set =
         byte == 0xC2 && i + 1 < cleaned.size() && static_cast<unsigned char>(cleaned[i + 1]) < 0xA0;
     if (second_set) cleaned[i] = cleaned[i + 1] = '?';
@@ -36,33 +45,54 @@ std::string printable(std::string_view text) {
   return cleaned;
 }
 
-TextTable::TextTable(std::vector<std::string_view> headings) {
-  std::vector<std::string> row;
-  for (const std::string_view heading : headings) {
-    const bool right = heading.starts_with('>');
-    row.emplace_back(heading.substr(right ? 1 : 0));
-    columns_.push_back({0, right});
-  }
-  add(std::move(row));
+TextTable::TextTable(std::vector<TableColumn> columns)
+    : columns_(std::move(columns)), widths_(columns_.size()) {
+  std::vector<std::string> headings;
+  for (const TableColumn& column : columns_) headings.emplace_back(column.heading);
+  add(std::move(headings));
 }
 
 void TextTable::add(std::vector<std::string> row) {
   row.resize(columns_.size());
   for (std::size_t i = 0; i < row.size(); ++i) {
     row[i] = printable(row[i]);
-    columns_[i].width = std::max(columns_[i].width, display_width(row[i]));
+    widths_[i] = std::max(widths_[i], display_width(row[i]));
   }
   rows_.push_back(std::move(row));
 }
 
-std::vector<std::string> TextTable::lines() const {
+TextTable::Layout TextTable::layout(std::optional<std::size_t> width) const {
+  Layout layout;
+  for (std::size_t i = 0; i < columns_.size(); ++i) layout.columns.push_back(i);
+  const auto total = [&] {
+    std::size_t sum = 0;
+    for (const std::size_t i : layout.columns) sum += widths_[i] + gap.size();
+    return sum - gap.size();
+  };
+  while (width && total() > *width) {
+    const auto least = std::ranges::max_element(
+        layout.columns, {}, [&](std::size_t i) { return columns_[i].expendable; });
+    if (columns_[*least].expendable == 0) break;
+    layout.columns.erase(least);
+  }
+  for (const std::size_t i : layout.columns) layout.widths.push_back(widths_[i]);
+  if (width && total() > *width) {
+    layout.widths.front() = std::min(layout.widths.front(), std::max<std::size_t>(*width / 2, 1));
+  }
+  return layout;
+}
+
+std::vector<std::string> TextTable::lines(std::optional<std::size_t> width) const {
+  const Layout shown = layout(width);
   std::vector<std::string> lines;
   for (const auto& row : rows_) {
     std::string line;
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      const std::string padding(columns_[i].width - display_width(row[i]), ' ');
-      if (i > 0) line += "  ";
-      line += columns_[i].right ? padding + row[i] : row[i] + padding;
+    for (std::size_t i = 0; i < shown.columns.size(); ++i) {
+      const std::size_t column = shown.columns[i];
+      const std::string cell = shortened(row[column], shown.widths[i]);
+      const std::string padding(shown.widths[i] - display_width(cell), ' ');
+      if (i > 0) line += gap;
+      line += columns_[column].align == TableColumn::Align::right ? padding + cell : cell + padding;
     }
     line.erase(line.find_last_not_of(' ') + 1);
     lines.push_back(std::move(line));

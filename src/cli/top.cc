@@ -12,19 +12,17 @@
 #include <utility>
 
 #include "cli/admin_client.h"
+#include "cli/exit_codes.h"
 #include "cli/terminal.h"
 #include "cli/top_view.h"
 
 namespace evenkeel {
 namespace {
 
-constexpr int exit_done = 0;
-constexpr int exit_usage = 2;
-constexpr int exit_unreachable = 5;
 constexpr Duration request_timeout = std::chrono::seconds(5);
 constexpr Duration refresh_interval = std::chrono::seconds(1);
 
-/// A look, and the documents as they came.
+/// A snapshot, and the documents that it was read from.
 struct TopPoll {
   TopSnapshot snapshot;
   std::string json;  ///< one line
@@ -43,8 +41,8 @@ Result<TopPoll> poll_daemon(AdminClient& client) {
     if (answer->status != 200 || !document) {
       return Error{.fault = Fault::backend_protocol,
                    .side = Side::backend,
-                   .detail = fmt::format("status {} where an evenkeel's admin listener would give "
-                                         "its {}",
+                   .detail = fmt::format("status {} for its {}; it is not the admin listener of "
+                                         "an evenkeel",
                                          answer->status, name)};
     }
     *place = std::move(*document);
@@ -67,45 +65,81 @@ void print_plain(const std::vector<std::string>& lines) {
   std::fflush(stdout);
 }
 
-/// Until the user has seen enough. A daemon that goes away for a while is waited for.
-void refresh_until_quit(AdminClient& client, const TopOptions& options, TopPoll first) {
-  Terminal terminal(!options.json);
-  std::optional<TopSnapshot> before;
-  std::optional<TopPoll> now = std::move(first);
-  std::vector<std::string> lines;
-  TerminalEvent event = TerminalEvent::nothing;
-  while (event != TerminalEvent::quit) {
-    if (now && options.json) {
-      fmt::print("{}\n", now->json);
-      std::fflush(stdout);
-    } else if (now) {
-      lines = top_lines(before, now->snapshot);
-      if (!terminal.interactive()) print_plain(lines);
-    }
-    if (now) before = std::move(now->snapshot);
-    now.reset();
+/// Shows snapshot after snapshot until the user quits. While the daemon does not answer, it says so
+/// and tries again.
+class TopLoop {
+ public:
+  TopLoop(AdminClient& client, const TopOptions& options)
+      : client_(client), json_(options.json), terminal_(!options.json) {
+    layout_.order = backend_order(options.sort).value_or(BackendOrder::state);
+  }
 
-    const Instant next = Clock::now() + refresh_interval;
-    do {
-      if (terminal.interactive()) {
-        const auto [columns, rows] = terminal.size();
-        terminal.draw(fit(lines, columns, rows));
+  void run(TopPoll first) {
+    show(std::move(first));
+    while (wait()) {
+      auto poll = poll_daemon(client_);
+      if (poll) {
+        show(std::move(*poll));
+      } else {
+        show_error(unreachable_message(client_, poll.error()));
       }
-      event = terminal.wait(next - Clock::now());
-    } while (event == TerminalEvent::redraw);
-    if (event == TerminalEvent::quit) return;
-
-    auto poll = poll_daemon(client);
-    if (poll) {
-      now = std::move(*poll);
-    } else {
-      lines = {unreachable_message(client, poll.error())};
-      if (!terminal.interactive()) fmt::print(stderr, "evenkeel top: {}\n", lines.front());
     }
   }
-}
+
+ private:
+  void show(TopPoll poll) {
+    error_.clear();
+    before_ = std::move(now_);
+    now_ = std::move(poll.snapshot);
+    if (json_) {
+      print_plain({poll.json});
+    } else if (!terminal_.interactive()) {
+      print_plain(top_lines(before_, *now_, layout_));
+    }
+  }
+
+  void show_error(std::string error) {
+    error_ = std::move(error);
+    if (!terminal_.interactive()) fmt::print(stderr, "evenkeel top: {}\n", error_);
+  }
+
+  /// Until the next refresh; redraws as the user wishes. False: the user quits.
+  bool wait() {
+    const Instant next = Clock::now() + refresh_interval;
+    while (true) {
+      if (terminal_.interactive()) draw();
+      switch (terminal_.wait(next - Clock::now())) {
+        case TerminalEvent::timeout: return true;
+        case TerminalEvent::quit: return false;
+        case TerminalEvent::next_order: layout_.order = next_order(layout_.order); break;
+        case TerminalEvent::redraw: break;
+      }
+    }
+  }
+
+  void draw() {
+    const TerminalSize size = terminal_size().value_or(TerminalSize{});
+    layout_.width = size.columns;
+    std::vector<std::string> lines{error_};
+    if (error_.empty()) {
+      lines = top_lines(before_, *now_, layout_);
+      lines.front() += fmt::format(" | by {} (s: next, q: quit)", to_string(layout_.order));
+    }
+    terminal_.draw(fit(lines, size.columns, size.rows));
+  }
+
+  AdminClient& client_;
+  bool json_;
+  Terminal terminal_;
+  TopLayout layout_;
+  std::optional<TopSnapshot> before_;
+  std::optional<TopSnapshot> now_;
+  std::string error_;  ///< empty: the daemon answers
+};
 
 }  // namespace
+
+std::vector<std::string> top_orders() { return backend_order_names(); }
 
 int run_top(const TopOptions& options) {
   auto client = AdminClient::open({.address = options.admin});
@@ -119,11 +153,12 @@ int run_top(const TopOptions& options) {
     return exit_unreachable;
   }
   if (!options.once) {
-    refresh_until_quit(**client, options, std::move(*first));
+    TopLoop(**client, options).run(std::move(*first));
   } else if (options.json) {
-    fmt::print("{}\n", first->json);
+    print_plain({first->json});
   } else {
-    print_plain(top_lines(std::nullopt, first->snapshot));
+    const auto order = backend_order(options.sort).value_or(BackendOrder::state);
+    print_plain(top_lines(std::nullopt, first->snapshot, {order, terminal_width()}));
   }
   return exit_done;
 }

@@ -8,7 +8,6 @@
 #include <string_view>
 #include <utility>
 
-#include "cli/admin_text.h"
 #include "cli/text_table.h"
 
 namespace evenkeel {
@@ -38,17 +37,18 @@ std::vector<double> pick_rates(const TopSnapshot& before, const TopSnapshot& now
   return rates;
 }
 
-std::vector<std::string> top_lines(const std::optional<TopSnapshot>& before,
-                                   const TopSnapshot& now) {
+std::vector<std::string> top_lines(const std::optional<TopSnapshot>& before, const TopSnapshot& now,
+                                   const TopLayout& layout) {
   std::vector<double> rates;
   if (before) rates = pick_rates(*before, now);
-  std::vector<std::string> lines = status_text(now.status, now.pools);
+  std::vector<std::string> lines = status_text(now.status, now.pools, layout.width);
   if (before) {
     lines.front() += fmt::format(", {} requests/s",
                                  amount_text(std::accumulate(rates.begin(), rates.end(), 0.0)));
   }
   lines.emplace_back();
-  for (std::string& line : backends_text(now.backends, now.since_epoch, rates)) {
+  const BackendsView view{now.since_epoch, std::move(rates), layout.order, layout.width};
+  for (std::string& line : backends_text(now.backends, view)) {
     lines.push_back(std::move(line));
   }
   return lines;

@@ -1,4 +1,4 @@
-// What `evenkeel top` shows of two looks at a daemon.
+// What `evenkeel top` shows of two snapshots of a daemon.
 #pragma once
 
 #include <cstddef>
@@ -6,12 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "cli/admin_text.h"
 #include "evenkeel/base/clock.h"
 #include "evenkeel/inference/json_value.h"
 
 namespace evenkeel {
 
-/// What a daemon told, and when.
+/// What a daemon reported, and when.
 struct TopSnapshot {
   Instant at{};
   double since_epoch = 0;  ///< seconds
@@ -20,15 +21,21 @@ struct TopSnapshot {
   JsonValue backends;
 };
 
-/// Requests per second of each backend of `now`, by what was picked since `before`; one that was
-/// not there before has none.
+/// How the view is laid out.
+struct TopLayout {
+  BackendOrder order = BackendOrder::state;
+  std::optional<std::size_t> width = std::nullopt;  ///< none: unlimited
+};
+
+/// Requests per second of each backend in `now`, from what was picked since `before`; 0 for one
+/// that is not in `before`.
 std::vector<double> pick_rates(const TopSnapshot& before, const TopSnapshot& now);
 
-/// The whole view, a line each. Without a look before there are no rates.
-std::vector<std::string> top_lines(const std::optional<TopSnapshot>& before,
-                                   const TopSnapshot& now);
+/// The whole view, one line each. Without an earlier snapshot it has no rates.
+std::vector<std::string> top_lines(const std::optional<TopSnapshot>& before, const TopSnapshot& now,
+                                   const TopLayout& layout);
 
-/// As much of `lines` as a screen has room for; what is left out is said in the last line.
+/// As many of `lines` as fit the screen; the last line says how many are left out.
 std::string fit(const std::vector<std::string>& lines, std::size_t columns, std::size_t rows);
 
 }  // namespace evenkeel

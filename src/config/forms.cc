@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "config/fields.h"
-#include "config/spelling.h"
+#include "evenkeel/config/spelling.h"
 
 namespace evenkeel::config_file {
 namespace {
@@ -118,6 +118,13 @@ std::optional<double> read_quantity(const Node& node, const std::array<Unit, N>&
   return std::nullopt;
 }
 
+// 80 for "80%".
+std::optional<double> percentage(std::string_view text) {
+  const auto quantity = split_quantity(text);
+  if (!quantity || quantity->unit != "%") return std::nullopt;
+  return quantity->value;
+}
+
 std::string format_duration(milliseconds value) {
   constexpr std::int64_t hour = 3'600'000;
   const std::int64_t count = value.count();
@@ -194,7 +201,10 @@ std::optional<std::int64_t> WholeNumber::read(const Node& node) const {
   const auto [stopped, error] = std::from_chars(text.begin(), text.end(), number);
   const bool is_number = error != std::errc::invalid_argument && stopped == text.end();
   if (!is_number || (node.is_quoted() && !scalar->from_environment)) {
-    node.fail_expected(expected, is_number ? "remove the quotes" : "");
+    const auto percent = percentage(text);
+    node.fail_expected(expected, is_number ? "remove the quotes"
+                                 : percent ? did_you_mean(fmt::format("{:g}", *percent))
+                                           : "");
     return std::nullopt;
   }
   if (error == std::errc::result_out_of_range || number < min || number > max) {
@@ -224,7 +234,10 @@ void RatioForm::read(const Node& node, Value& value) const {
   const auto [stopped, error] = std::from_chars(scalar->text.data(), end, number);
   const bool is_number = error == std::errc{} && stopped == end && std::isfinite(number);
   if (!is_number || (node.is_quoted() && !scalar->from_environment)) {
-    node.fail_expected(expected, is_number ? "remove the quotes" : "");
+    const auto percent = percentage(scalar->text);
+    node.fail_expected(expected, is_number ? "remove the quotes"
+                                 : percent ? did_you_mean(fmt::format("{:g}", *percent / 100))
+                                           : "");
     return;
   }
   if (number < min || number > max) {

@@ -1,9 +1,12 @@
 #include "evenkeel/config/load.h"
 
 #include <fmt/format.h>
+#include <ifaddrs.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
@@ -18,12 +21,14 @@
 #include "config/validation.h"
 #include "config/yaml.h"
 #include "evenkeel/base/hash.h"
+#include "evenkeel/config/named_files.h"
 
 namespace evenkeel {
 namespace config_file {
 namespace {
 
 constexpr std::size_t max_file_bytes = 16 * MiB;
+constexpr std::array<std::uint8_t, 12> mapped_v4 = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
 // The first byte that no text in UTF-8 holds. yaml-cpp must not see it: it takes a control
 // character for the end of the file, and other encodings for UTF-8.
@@ -91,6 +96,27 @@ void read_text(std::string_view text, Config& config, ParseContext& context) {
   }
 }
 
+// Asks anew each time: interfaces come and go.
+bool is_local_ip(const IpBytes& ip) {
+  constexpr std::uint8_t loopback_network = 127;
+  const bool is_v4 = std::equal(ip.begin(), ip.begin() + 12, mapped_v4.begin());
+  if (is_v4 && ip[12] == loopback_network) return true;
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) return false;
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner{all, freeifaddrs};
+  for (const ifaddrs* each = all; each != nullptr; each = each->ifa_next) {
+    if (each->ifa_addr == nullptr) continue;
+    std::array<char, INET6_ADDRSTRLEN> text{};
+    const socklen_t size = each->ifa_addr->sa_family == AF_INET    ? sizeof(sockaddr_in)
+                           : each->ifa_addr->sa_family == AF_INET6 ? sizeof(sockaddr_in6)
+                                                                   : 0;
+    const bool has_ip = size > 0 && getnameinfo(each->ifa_addr, size, text.data(), text.size(),
+                                                nullptr, 0, NI_NUMERICHOST) == 0;
+    if (has_ip && parse_ip(text.data()) == ip) return true;
+  }
+  return false;
+}
+
 std::optional<std::string> read_all(const std::string& file, std::string& why) {
   std::ostringstream text;
   if (file == "-") {
@@ -131,6 +157,8 @@ Environment Environment::from_process() {
     freeaddrinfo(found);
     return std::nullopt;
   };
+  environment.is_local_ip = config_file::is_local_ip;
+  environment.file_error = named_file_error;
   return environment;
 }
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "config/spelling.h"
+#include "evenkeel/config/spelling.h"
 
 namespace evenkeel::config_file {
 namespace {

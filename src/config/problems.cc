@@ -13,13 +13,13 @@ void Report::add(Mark mark, std::string path, std::string message, std::string h
     const std::size_t end = key.find_last_of(".[");
     key.resize(end == key.npos ? 0 : end);
   }
-  problems_.push_back(
-      {file_, mark.line, mark.column, std::move(path), std::move(message), std::move(help)});
+  problems_.push_back({file_, mark.line, mark.column, std::move(path), std::move(message),
+                       std::move(help), Severity::error});
 }
 
 void Report::warn(Mark mark, std::string path, std::string message, std::string help) {
-  warnings_.push_back(
-      {file_, mark.line, mark.column, std::move(path), std::move(message), std::move(help)});
+  warnings_.push_back({file_, mark.line, mark.column, std::move(path), std::move(message),
+                       std::move(help), Severity::warning});
 }
 
 void Report::discard_from(int line) {
@@ -84,15 +84,22 @@ std::string one_line(std::string_view text) {
   return out;
 }
 
-std::string render(const std::vector<Problem>& problems, std::string_view text,
-                   std::string_view kind) {
+std::string_view to_string(Severity severity) {
+  return severity == Severity::error ? "error" : "warning";
+}
+
+}  // namespace
+}  // namespace config_file
+
+std::string render_problems(const std::vector<Problem>& problems, std::string_view text) {
+  using namespace config_file;
   const auto lines = split_lines(text);
   std::string out;
   for (std::size_t i = 0; i < std::min(problems.size(), max_rendered); ++i) {
     const Problem& problem = problems[i];
     out += problem.file;
     if (problem.line > 0) out += fmt::format(":{}:{}", problem.line, problem.column);
-    out += fmt::format(": {}: ", kind);
+    out += fmt::format(": {}: ", to_string(problem.severity));
     if (!problem.path.empty()) out += one_line(problem.path) + ": ";
     out += one_line(problem.message);
     if (!problem.help.empty()) out += "; " + one_line(problem.help);
@@ -108,17 +115,6 @@ std::string render(const std::vector<Problem>& problems, std::string_view text,
   return out;
 }
 
-}  // namespace
-}  // namespace config_file
-
-std::string render_problems(const std::vector<Problem>& problems, std::string_view text) {
-  return config_file::render(problems, text, "error");
-}
-
-std::string render_warnings(const std::vector<Problem>& warnings, std::string_view text) {
-  return config_file::render(warnings, text, "warning");
-}
-
 std::string problems_json(const std::vector<Problem>& problems) {
   using config_file::Tree;
   Tree list = Tree::list();
@@ -130,6 +126,7 @@ std::string problems_json(const std::vector<Problem>& problems) {
     item.put("path", Tree::text(problem.path));
     item.put("message", Tree::text(problem.message));
     item.put("help", Tree::text(problem.help));
+    item.put("severity", Tree::text(std::string{config_file::to_string(problem.severity)}));
     list.items.push_back(std::move(item));
   }
   return config_file::to_json(list);

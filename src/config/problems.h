@@ -18,7 +18,7 @@ class Report {
 
   void add(Mark mark, std::string path, std::string message, std::string help = {});
 
-  // Of what is wrong, but not so that the file cannot be used.
+  // Adds a problem that does not keep the file from being used.
   void warn(Mark mark, std::string path, std::string message, std::string help = {});
 
   // Whether something was wrong at this key or inside it, so that what it holds is no basis for

@@ -1,14 +1,16 @@
-#include "config/spelling.h"
+#include "evenkeel/config/spelling.h"
 
 #include <algorithm>
 #include <cctype>
 
-namespace evenkeel::config_file {
+#include "config/synonyms.h"
+
+namespace evenkeel {
 namespace {
 
-constexpr std::size_t longest_compared = 128;
+constexpr std::size_t max_compared_length = 128;
 
-std::string bare(std::string_view word) {
+std::string without_separators(std::string_view word) {
   std::string out;
   for (char c : word) {
     if (c == '-' || c == '_' || c == ' ') continue;
@@ -17,7 +19,7 @@ std::string bare(std::string_view word) {
   return out;
 }
 
-// "max_in_flight" holds the words "max", "in_flight" ...; only its first and last parts count.
+// "first_byte" begins with "first" and ends with "byte"; a part within does not count.
 bool begins_or_ends_with(std::string_view whole, std::string_view part) {
   if (part.size() < 2 || whole.size() <= part.size()) return false;
   const auto is_seam = [](char c) { return c == '_' || c == '-'; };
@@ -29,7 +31,7 @@ bool begins_or_ends_with(std::string_view whole, std::string_view part) {
 
 std::size_t edit_distance(std::string_view a, std::string_view b, std::size_t limit) {
   const std::size_t apart = a.size() > b.size() ? a.size() - b.size() : b.size() - a.size();
-  if (apart >= limit || std::max(a.size(), b.size()) > longest_compared) return limit;
+  if (apart >= limit || std::max(a.size(), b.size()) > max_compared_length) return limit;
 
   std::vector<std::size_t> before_last(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) last[j] = j;
@@ -49,11 +51,15 @@ std::size_t edit_distance(std::string_view a, std::string_view b, std::size_t li
 
 std::optional<std::string> nearest_word(std::string_view word,
                                         const std::vector<std::string>& words) {
+  const std::string plain = without_separators(word);
+  const auto same = std::ranges::find(words, plain, without_separators);
+  if (same != words.end()) return *same;
+  if (auto meaning = config_file::meaning_of(word, words)) return meaning;
+
   std::optional<std::string> nearest;
   std::size_t least = 3;
   for (const auto& candidate : words) {
-    const bool same = bare(word) == bare(candidate);
-    const std::size_t distance = same ? 0 : edit_distance(word, candidate, 3);
+    const std::size_t distance = edit_distance(word, candidate, 3);
     const std::size_t allowed = std::min(word.size(), candidate.size()) <= 3 ? 1 : 2;
     if (distance > allowed || distance >= least) continue;
     nearest = candidate;
@@ -68,4 +74,4 @@ std::optional<std::string> nearest_word(std::string_view word,
   return nearest;
 }
 
-}  // namespace evenkeel::config_file
+}  // namespace evenkeel

@@ -3,29 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
-#include <map>
 #include <set>
-#include <thread>
 #include <unordered_map>
 
-#include "config/spelling.h"
+#include "evenkeel/config/spelling.h"
 
 namespace evenkeel::config_file {
 namespace {
 
-std::string indexed(std::string_view list, std::size_t index) {
-  return fmt::format("{}[{}]", list, index);
-}
-
 std::string line_of(const ParseContext& context, const std::string& path) {
   return fmt::format("line {}", context.mark_of(path).line);
-}
-
-// Of its address, which is in a mapping or stands alone.
-std::string path_of_backend(const ParseContext& context, std::size_t pool, std::size_t backend) {
-  const std::string path = indexed(indexed("pools", pool) + ".backends", backend);
-  return context.marks.count(path + ".address") > 0 ? path + ".address" : path;
 }
 
 // ---- names and addresses that are given twice
@@ -130,84 +117,6 @@ void check_ports(const Config& config, ParseContext& context) {
   }
 }
 
-// ---- names of hosts
-
-void check_hosts(const Config& config, ParseContext& context) {
-  if (!context.environment.resolve_error) return;
-  std::vector<NamedItem> used;
-  const auto use = [&](std::string path, const Address& address) {
-    if (!parse_ip(address.host) && !context.report.has_problem(path)) {
-      used.push_back({std::move(path), address.host});
-    }
-  };
-  for (std::size_t i = 0; i < config.listeners.size(); ++i) {
-    use(indexed("listeners", i) + ".address", config.listeners[i].address);
-  }
-  use("admin.address", config.admin.address);
-  for (std::size_t i = 0; i < config.pools.size(); ++i) {
-    // Of those that the file's own name servers know, the system may know nothing.
-    if (!config.dns.servers.empty()) break;
-    for (std::size_t j = 0; j < config.pools[i].backends.size(); ++j) {
-      use(path_of_backend(context, i, j), config.pools[i].backends[j].address);
-    }
-  }
-  std::map<std::string, std::optional<std::string>> errors;
-  for (const auto& [path, host] : used) {
-    if (!host.empty()) errors.emplace(host, std::nullopt);
-  }
-
-  // A name server may take seconds to say no: ask for several names at a time.
-  constexpr std::size_t max_threads = 16;
-  std::vector<std::map<std::string, std::optional<std::string>>::iterator> lookups;
-  for (auto it = errors.begin(); it != errors.end(); ++it) lookups.push_back(it);
-  std::atomic<std::size_t> next{0};
-  const auto resolve_remaining = [&] {
-    for (std::size_t i = next++; i < lookups.size(); i = next++) {
-      lookups[i]->second = context.environment.resolve_error(lookups[i]->first);
-    }
-  };
-  {
-    std::vector<std::jthread> threads;
-    for (std::size_t i = 1; i < std::min(lookups.size(), max_threads); ++i) {
-      threads.emplace_back(resolve_remaining);
-    }
-    resolve_remaining();
-  }
-  for (const auto& [path, host] : used) {
-    const auto found = errors.find(host);
-    if (found == errors.end() || !found->second) continue;
-    context.add(path, fmt::format("the host name '{}' has no address: {}", host, *found->second));
-  }
-}
-
-// ---- certificates
-
-void check_certificates(const Config& config, ParseContext& context) {
-  const auto report = [&](const std::string& place, const std::vector<TlsProblem>& problems) {
-    for (const TlsProblem& problem : problems) {
-      const std::string path = place + "." + problem.key;
-      if (problem.warning) {
-        context.report.warn(context.mark_of(path), path, problem.message, problem.help);
-      } else {
-        context.add(path, problem.message, problem.help);
-      }
-    }
-  };
-  const Environment& environment = context.environment;
-  for (std::size_t i = 0; i < config.listeners.size(); ++i) {
-    const auto& tls = config.listeners[i].tls;
-    const std::string place = indexed("listeners", i) + ".tls";
-    if (!environment.listener_tls_problems || !tls || context.report.has_problem(place)) continue;
-    report(place, environment.listener_tls_problems(*tls));
-  }
-  for (std::size_t i = 0; i < config.pools.size(); ++i) {
-    const auto& tls = config.pools[i].tls;
-    const std::string place = indexed("pools", i) + ".tls";
-    if (!environment.pool_tls_problems || !tls || context.report.has_problem(place)) continue;
-    report(place, environment.pool_tls_problems(*tls));
-  }
-}
-
 // ---- routes and pools
 
 std::string path_of_target(const ParseContext& context, std::size_t route,
@@ -272,6 +181,17 @@ void check_reachability(const Config& config, ParseContext& context) {
   }
 }
 
+// nginx and others take a path that ends in '/' for a prefix.
+void warn_of_exact_paths(const Config& config, ParseContext& context) {
+  for (std::size_t i = 0; i < config.routes.size(); ++i) {
+    const std::string& path = config.routes[i].match.path;
+    const std::string key = indexed("routes", i) + ".match.path";
+    if (!path.ends_with('/') || context.report.has_problem(key)) continue;
+    context.report.warn(context.mark_of(key), key, fmt::format("matches exactly '{}'", path),
+                        fmt::format("write '{}**' to match every path below it, too", path));
+  }
+}
+
 void check_routes(const Config& config, ParseContext& context) {
   if (config.routes.empty()) {
     if (config.pools.size() > 1 && !context.report.has_problem("routes")) {
@@ -293,6 +213,7 @@ void check_routes(const Config& config, ParseContext& context) {
   }
   check_split_weights(config, context);
   check_reachability(config, context);
+  warn_of_exact_paths(config, context);
 }
 
 std::vector<std::string_view> segments_of(std::string_view path) {
@@ -381,6 +302,15 @@ void check_metrics(const Config& config, ParseContext& context) {
 
 }  // namespace
 
+std::string indexed(std::string_view list, std::size_t index) {
+  return fmt::format("{}[{}]", list, index);
+}
+
+std::string path_of_backend(const ParseContext& context, std::size_t pool, std::size_t backend) {
+  const std::string path = indexed(indexed("pools", pool) + ".backends", backend);
+  return context.marks.count(path + ".address") > 0 ? path + ".address" : path;
+}
+
 bool covers(const RouteMatch& first, const RouteMatch& second) {
   const bool headers_cover = std::ranges::all_of(first.header, [&](const auto& field) {
     const auto found = second.header.find(field.first);
@@ -401,8 +331,7 @@ void validate_config(const Config& config, ParseContext& context) {
   check_routes(config, context);
   check_health(config, context);
   check_metrics(config, context);
-  check_hosts(config, context);
-  check_certificates(config, context);
+  check_environment(config, context);
 }
 
 }  // namespace evenkeel::config_file

@@ -1,16 +1,28 @@
 #pragma once
 
+#include <cstddef>
+#include <string>
+#include <string_view>
+
 #include "config/node.h"
 #include "evenkeel/config/config.h"
 
 namespace evenkeel::config_file {
 
-// Reports what is wrong between keys that are each right by themselves: names and addresses given
-// twice, two listeners on one port, routes to no pool and pools that no route leads to, routes that
-// are never reached, host names without an address, certificates
-// that cannot be used. What a reported mistake already explains is
-// left alone.
+// Reports what is wrong between keys that are each valid: duplicate names and addresses, two
+// listeners on one port, routes to unknown pools, pools without a route, unreachable routes; then
+// calls check_environment. A mistake that follows from a reported one is not reported.
 void validate_config(const Config& config, ParseContext& context);
+
+// Reports what does not fit this machine: host names without an address, backends that are our own
+// listeners, files that cannot be used. context.environment says what is looked at.
+void check_environment(const Config& config, ParseContext& context);
+
+// "pools", 2 -> "pools[2]".
+std::string indexed(std::string_view list, std::size_t index);
+
+// The path of a backend's address, which is in a mapping or stands alone.
+std::string path_of_backend(const ParseContext& context, std::size_t pool, std::size_t backend);
 
 // Whether every request that the second takes is taken by the first.
 bool covers(const RouteMatch& first, const RouteMatch& second);

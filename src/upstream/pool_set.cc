@@ -6,10 +6,9 @@
 #include <optional>
 #include <string_view>
 #include <unordered_map>
-#include <variant>
 
-#include "evenkeel/base/file.h"
 #include "evenkeel/base/log.h"
+#include "evenkeel/config/named_files.h"
 
 namespace evenkeel {
 namespace {
@@ -20,24 +19,6 @@ bool speaks_tls(const PoolConfig& pool) {
   return pool.tls ||
          std::any_of(pool.backends.begin(), pool.backends.end(),
                      [](const BackendConfig& backend) { return backend.address.secure; });
-}
-
-Result<std::string> read_key(const std::string& path) {
-  constexpr std::size_t max_key_bytes = 16 * 1024;
-  const auto fail = [&path](const std::string& why) {
-    return Error{.fault = Fault::internal, .detail = "api_key_file: '" + path + "' " + why};
-  };
-  auto read = read_file(path, max_key_bytes);
-  if (const auto* failure = std::get_if<FileError>(&read)) {
-    return fail("cannot be read: " + failure->why + "; give a file with the key");
-  }
-  std::string key = std::move(std::get<std::string>(read));
-  const auto visible = [](char c) { return c > ' ' && c < '\x7f'; };
-  while (!key.empty() && !visible(key.back())) key.pop_back();
-  if (key.empty() || !std::all_of(key.begin(), key.end(), visible)) {
-    return fail("holds no key: one word of printable ASCII is one");
-  }
-  return key;
 }
 
 /// Who a name stands for. Addresses of IPv4 and IPv6 side by side are taken for two ways to one
@@ -172,8 +153,11 @@ Result<PoolSet::PoolEntry> PoolSet::build_entry(const PoolConfig& pool,
     if (!backend.api_key_file.empty() && keeps_files && same != nullptr) {
       authorization = same->authorization;
     } else if (!backend.api_key_file.empty()) {
-      auto key = read_key(backend.api_key_file);
-      if (!key) return std::move(key.error());
+      auto key = read_api_key(backend.api_key_file);
+      if (!key) {
+        key.error().detail = "api_key_file: '" + backend.api_key_file + "' " + key.error().detail;
+        return std::move(key.error());
+      }
       authorization = "Bearer " + *key;
     }
     auto servers = servers_of(backend.address, build_inputs.find(backend.address));

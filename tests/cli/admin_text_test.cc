@@ -5,7 +5,6 @@
 
 #include "cli/admin_client.h"
 #include "cli/text_table.h"
-#include "cli/top_view.h"
 
 namespace evenkeel {
 namespace {
@@ -37,12 +36,12 @@ JsonValue backends(int first_picks, int second_picks) {
 
 constexpr double now = 1795281203;  // 2026-11-21T17:13:23Z
 
+TEST(AdminText, WritesJsonAsItWasRead) {
+  const std::string text = R"({"a":[1,2.5,null,true],"b":{"c":"x\"y"},"d":[]})";
+  EXPECT_EQ(json_text(json(text)), text);
+}
+
 TEST(AdminText, FormatsTimesAndAmountsBriefly) {
-  EXPECT_EQ(format_duration(0.4), "0s");
-  EXPECT_EQ(format_duration(59.9), "59s");
-  EXPECT_EQ(format_duration(312), "5m 12s");
-  EXPECT_EQ(format_duration(7260), "2h 1m");
-  EXPECT_EQ(format_duration(273'600), "3d 4h");
   EXPECT_EQ(amount_text(0), "0");
   EXPECT_EQ(amount_text(17.25), "17.2");
   EXPECT_EQ(amount_text(999), "999");
@@ -60,7 +59,7 @@ TEST(AdminText, FormatsTimesAndAmountsBriefly) {
 
 TEST(AdminText, PrintsOneRowPerBackend) {
   EXPECT_THAT(
-      backends_text(backends(100, 0), now),
+      backends_text(backends(100, 0), {.now = now}),
       ElementsAre(
           "POOL  BACKEND    STATE     FOR  WEIGHT  IN FLIGHT  PICKS  ERRORS    TTFT    E2E  RUN  "
           "WAIT   KV  GPU      VRAM  WHY",
@@ -88,7 +87,7 @@ TEST(AdminText, PrintsTheProblemsOfARejectedReload) {
       status_text(status, pools),
       ElementsAre("evenkeel 1.2.3, up 1m 15s, draining",
                   "a.yaml (abc), loaded 2026-11-21T17:12:23Z",
-                  "the last reload was refused, and that file is not the one that runs:",
+                  "the last reload was rejected, the configuration above stays active:",
                   "  a.yaml:3:5: error: pools[0]: unknown key; did you mean 'name'?",
                   "  a.yaml: error: no such file", "workers 2, connections 7, requests in flight 3",
                   "", "POOL  PICKER    UP  OF  IN FLIGHT  WAITING  FULL",
@@ -98,48 +97,75 @@ TEST(AdminText, PrintsTheProblemsOfARejectedReload) {
 TEST(AdminText, ToleratesDocumentsOfAnotherVersion) {
   const JsonValue empty = json("{}");
   EXPECT_FALSE(status_text(empty, empty).empty());
-  EXPECT_EQ(backends_text(empty, now).size(), 1u);
-  EXPECT_EQ(backends_text(json("[{}, 7]"), now).size(), 3u);
+  EXPECT_EQ(backends_text(empty, {.now = now}).size(), 1u);
+  EXPECT_EQ(backends_text(json("[{}, 7]"), {.now = now}).size(), 3u);
 }
 
-TEST(Top, ComputesRequestsPerSecondBetweenSnapshots) {
-  const TopSnapshot before{.at = Instant(std::chrono::seconds(10)), .backends = backends(100, 50)};
-  const TopSnapshot after{.at = Instant(std::chrono::seconds(12)), .backends = backends(125, 50)};
-  EXPECT_THAT(pick_rates(before, after), ElementsAre(12.5, 0));
-
-  const TopSnapshot restarted{.at = Instant(std::chrono::seconds(14)), .backends = backends(5, 50)};
-  EXPECT_THAT(pick_rates(after, restarted), ElementsAre(0, 0)) << "its counters began anew";
+// States of backends b0, b1 ... with as many requests in flight as given.
+JsonValue backends_in(const std::vector<std::pair<std::string, int>>& states) {
+  std::string text;
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    text += (i == 0 ? "[" : ",") + std::string(R"({"pool": "chat", "id": "b)") + std::to_string(i) +
+            R"(", "state": ")" + states[i].first + R"(", "in_flight": )" +
+            std::to_string(states[i].second) + R"(, "reason": "because"})";
+  }
+  return json(text + "]");
 }
 
-TEST(Top, ShowsRatesFromTheSecondSnapshotOn) {
-  TopSnapshot snapshot{.since_epoch = now, .backends = backends(100, 50)};
-  EXPECT_THAT(top_lines(std::nullopt, snapshot), Not(testing::Contains(HasSubstr("REQ/S"))));
-
-  TopSnapshot before{.at = snapshot.at - std::chrono::seconds(1), .backends = backends(60, 50)};
-  const auto lines = top_lines(before, snapshot);
-
-  EXPECT_THAT(lines.front(), HasSubstr(", 40 requests/s"));
-  EXPECT_THAT(lines, testing::Contains(HasSubstr("REQ/S")));
+// The first word of each row but the heading's, with the pool dropped.
+std::vector<std::string> ids(const Lines& lines) {
+  std::vector<std::string> ids;
+  for (std::size_t i = 1; i < lines.size(); ++i) ids.push_back(lines[i].substr(6, 2));
+  return ids;
 }
 
-TEST(Top, FitsTheScreen) {
-  const std::vector<std::string> lines = {"first line", "zweite größe", "third", "fourth"};
-  EXPECT_EQ(fit(lines, 80, 24), "first line\nzweite größe\nthird\nfourth");
-  EXPECT_EQ(fit(lines, 9, 3), "first lin\nzweite gr\n... and 2");
-  EXPECT_EQ(fit(lines, 10, 4), "first line\nzweite grö\nthird\nfourth");
-  EXPECT_EQ(fit(lines, 80, 1), "... and 4 more");
-  EXPECT_EQ(fit({}, 80, 24), "");
+TEST(BackendsText, ListsProblemsFirstThenByLoad) {
+  const JsonValue document = backends_in(
+      {{"up", 1}, {"standby", 0}, {"down", 0}, {"up", 7}, {"draining", 3}, {"starting", 0}});
+
+  EXPECT_THAT(ids(backends_text(document, {.now = now, .order = BackendOrder::state})),
+              ElementsAre("b2", "b5", "b4", "b3", "b0", "b1"));
+  EXPECT_THAT(ids(backends_text(document, {.now = now, .order = BackendOrder::in_flight})),
+              ElementsAre("b3", "b4", "b0", "b1", "b2", "b5"));
+  EXPECT_THAT(ids(backends_text(document, {.now = now})),
+              ElementsAre("b0", "b1", "b2", "b3", "b4", "b5"));
 }
 
-TEST(TextTable, ReplacesControlCharacters) {
-  TextTable table({"NAME", ">N"});
-  table.add({"a\x1b[2Jb\n\r\t", "1"});
-  table.add(
-      {"c\xC2\x9B"
-       "d",
-       "22"});
+TEST(BackendsText, SortsUnknownValuesLast) {
+  const JsonValue document = json(
+      R"([{"id": "b0", "pool": "chat", "latency": {"ttft_seconds": null}},
+          {"id": "b1", "pool": "chat", "latency": {"ttft_seconds": 0.5}},
+          {"id": "b2", "pool": "chat", "latency": {"ttft_seconds": 2}}])");
 
-  EXPECT_THAT(table.lines(), ElementsAre("NAME        N", "a?[2Jb???   1", "c??d       22"));
+  EXPECT_THAT(ids(backends_text(document, {.now = now, .order = BackendOrder::ttft})),
+              ElementsAre("b2", "b1", "b0"));
+}
+
+TEST(BackendsText, KeepsStateAndReasonInNarrowTerminals) {
+  const std::vector<double> rates = {1, 2};
+  for (const std::size_t width : {20, 40, 70, 100, 132, 200}) {
+    const Lines lines =
+        backends_text(backends(100, 0), {.now = now, .rates = rates, .width = width});
+
+    EXPECT_THAT(lines[0], testing::ContainsRegex("BACKEND +STATE.* WHY$")) << width;
+    EXPECT_THAT(lines[2], testing::ContainsRegex(" down .* timeout$|gpu2.* down +timeout$"));
+    if (width >= 70) {
+      EXPECT_LE(display_width(lines[2]), width);
+    }
+  }
+  EXPECT_THAT(backends_text(backends(100, 0), {.now = now, .rates = rates, .width = 70}),
+              ElementsAre("POOL  BACKEND    STATE     FOR  REQ/S  IN FLIGHT    TTFT  WHY",
+                          "chat  gpu1:8000  up      1m 0s      1          2  12.3ms",
+                          "chat  gpu2:8000  down   3m 23s      2          0       -  timeout"));
+}
+
+TEST(BackendsText, OrdersHaveNames) {
+  for (const std::string& name : backend_order_names()) {
+    EXPECT_EQ(to_string(backend_order(name).value()), name);
+  }
+  EXPECT_EQ(backend_order("colour"), std::nullopt);
+  EXPECT_EQ(next_order(BackendOrder::state), BackendOrder::in_flight);
+  EXPECT_EQ(next_order(BackendOrder::backend), BackendOrder::daemon);
 }
 
 TEST(PercentEncoded, EncodesAllButUnreserved) {

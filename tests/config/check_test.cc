@@ -8,6 +8,8 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
 using testing::StartsWith;
 
 const std::string fifteen_mistakes = R"(version: 1
@@ -42,7 +44,7 @@ access_log: {path: "${LOG_FILE}"}
 shutdown: {drain: 90 minutes}
 )";
 
-TEST(CheckCommand, ReportsFifteenMistakesInFifteenLines) {
+TEST(Check, ReportsFifteenMistakesInFifteenLines) {
   TestEnvironment held;
   held.unknown_hosts = {"nosuch.internal"};
 
@@ -76,7 +78,7 @@ TEST(CheckCommand, ReportsFifteenMistakesInFifteenLines) {
           "you mean '90m'?"));
 }
 
-TEST(CheckCommand, PrintsMessageSourceLineAndCaret) {
+TEST(Check, PrintsMessageSourceLineAndCaret) {
   const std::string text =
       "workers: 2\nadmin:\n\n  adress: 127.0.0.1:1\npools: [{name: a, backends: [h:1]}]\n";
   const auto result = read_config(text, "/etc/evenkeel.yaml", TestEnvironment{}.environment());
@@ -87,7 +89,7 @@ TEST(CheckCommand, PrintsMessageSourceLineAndCaret) {
             "    ^\n");
 }
 
-TEST(CheckCommand, PutsTheCaretUnderTheCharacter) {
+TEST(Check, PutsTheCaretUnderTheCharacter) {
   const std::string text =
       "access_log: {path: /\u00e9\t, formt: json}\npools: [{name: a, backends: [h:1]}]\n";
   const auto result = read(text);
@@ -98,7 +100,7 @@ TEST(CheckCommand, PutsTheCaretUnderTheCharacter) {
             "                       \t  ^\n");
 }
 
-TEST(CheckCommand, ExcerptsLongLines) {
+TEST(Check, ExcerptsLongLines) {
   const std::string text = "workers: 1 " + std::string(500, '#') + "\nadmin: {adress: h:1} # " +
                            std::string(500, '#') + "\npools: [{name: a, models: [" +
                            std::string(300, 'm') + "], nam: b, backends: [h:1]}]\n";
@@ -111,7 +113,7 @@ TEST(CheckCommand, ExcerptsLongLines) {
               HasSubstr("mmm], nam: b, backends: [h:1]}]\n  " + std::string(100, ' ') + "^\n"));
 }
 
-TEST(CheckCommand, JsonReportsTheSame) {
+TEST(Check, JsonReportsTheSame) {
   const auto result = read("workers: \"a\\\"b\"\npools: [{name: a, backends: [h:1]}]\n");
 
   EXPECT_EQ(problems_json(result.problems),
@@ -122,38 +124,20 @@ TEST(CheckCommand, JsonReportsTheSame) {
             "    \"column\": 10,\n"
             "    \"path\": \"workers\",\n"
             "    \"message\": \"expected auto or a whole number, found the text 'a\\\"b'\",\n"
-            "    \"help\": \"\"\n"
+            "    \"help\": \"\",\n"
+            "    \"severity\": \"error\"\n"
             "  }\n"
             "]\n");
   EXPECT_EQ(problems_json({}), "[]\n");
 }
 
-TEST(CheckCommand, TruncatesLongReports) {
+TEST(Check, TruncatesLongReports) {
   std::vector<Problem> problems(1000, Problem{"f", 1, 1, "p", "m", ""});
 
   EXPECT_THAT(render_problems(problems, ""), HasSubstr("... and 800 more\n"));
 }
 
-TEST(CheckCommand, ExitsWithOneForAFileThatCannotBeRead) {
-  const auto missing = check_command("/nonexistent/evenkeel.yaml", false, {});
-  const auto directory = check_command("/", false, {});
-
-  EXPECT_EQ(missing.exit_code, 1);
-  EXPECT_EQ(missing.err,
-            "/nonexistent/evenkeel.yaml: error: cannot be read: No such file or directory\n");
-  EXPECT_EQ(directory.exit_code, 1);
-  EXPECT_THAT(directory.err, HasSubstr("Is a directory"));
-}
-
-TEST(CheckCommand, ExitsWithZeroForAValidFile) {
-  const auto output = check_command(EVENKEEL_SOURCE_DIR "/config/minimal.yaml", true, {});
-
-  EXPECT_EQ(output.exit_code, 0);
-  EXPECT_EQ(output.out, "[]\n");
-  EXPECT_EQ(output.err, "");
-}
-
-TEST(CheckCommand, ReportsCertificateProblemsAtTheirKey) {
+TEST(Check, ReportsCertificateProblemsAtTheirKey) {
   TestEnvironment held;
   Environment environment = held.environment();
   environment.listener_tls_problems = [](const ListenerTlsConfig& tls) {
@@ -182,8 +166,84 @@ pools:
                           "9:15 pools[0].tls.ca: cannot read 'none.pem'"));
   EXPECT_THAT(lines_of(loaded.warnings),
               ElementsAre("4:18 listeners[0].tls.certificates[0].cert: it expired; renew it"));
-  EXPECT_THAT(render_warnings(loaded.warnings, loaded.text),
+  EXPECT_THAT(render_problems(loaded.warnings, loaded.text),
               StartsWith("test.yaml:4:18: warning: listeners[0].tls"));
+}
+
+TEST(Check, ReportsFilesThatCannotBeUsedAtTheirKey) {
+  Environment environment = TestEnvironment{}.environment();
+  environment.file_error = [](FileUse use, const std::string& path) -> std::optional<std::string> {
+    if (path == "good") return std::nullopt;
+    return use == FileUse::api_key ? "is a bad key" : "cannot be used";
+  };
+  const auto loaded = read_config(R"(access_log: {path: /nowhere/log}
+admin: {token_file: token}
+pools:
+  - name: a
+    backends:
+      - {address: h:1, api_key_file: good}
+      - {address: h:2, api_key_file: bad}
+)",
+                                  "test.yaml", environment);
+  EXPECT_THAT(
+      lines_of(loaded.problems),
+      ElementsAre(StartsWith("1:20 access_log.path: '/nowhere/log' cannot be used"),
+                  StartsWith("2:21 admin.token_file: 'token' cannot be used"),
+                  StartsWith("7:38 pools[0].backends[1].api_key_file: 'bad' is a bad key")));
+}
+
+TEST(Check, RefusesABackendThatIsOneOfOurListeners) {
+  Environment environment = TestEnvironment{}.environment();
+  environment.is_local_ip = [](const IpBytes& ip) {
+    return ip == parse_ip("192.0.2.7") || ip == parse_ip("127.0.0.1") || ip == parse_ip("::1");
+  };
+  const auto problems = [&](const std::string& listen, const std::string& backend) {
+    const std::string text = "listeners: [{address: '" + listen +
+                             "'}]\npools: [{name: a, backends: ['" + backend + "']}]\n";
+    return lines_of(read_config(text, "test.yaml", environment).problems);
+  };
+
+  for (const char* own : {"127.0.0.1:8080", "localhost:8080", "192.0.2.7:8080", "0.0.0.0:8080"}) {
+    EXPECT_THAT(problems("0.0.0.0:8080", own), ElementsAre(HasSubstr("requests to itself"))) << own;
+  }
+  EXPECT_THAT(problems("127.0.0.1:8080", "localhost:8080"), SizeIs(1));
+  EXPECT_THAT(problems("gpu1:8080", "gpu1:8080"), SizeIs(1));
+  EXPECT_THAT(problems("0.0.0.0:80", "127.0.0.1:9901"),
+              ElementsAre(HasSubstr("this is the admin listener on 127.0.0.1:9901")));
+
+  EXPECT_THAT(problems("0.0.0.0:8080", "192.0.2.8:8080"), IsEmpty()) << "another machine";
+  EXPECT_THAT(problems("0.0.0.0:8080", "127.0.0.1:8000"), IsEmpty()) << "another port";
+  EXPECT_THAT(problems("127.0.0.1:8080", "192.0.2.7:8080"), IsEmpty()) << "another interface";
+  EXPECT_THAT(problems("0.0.0.0:8080", "gpu1:8080"), IsEmpty()) << "resolved while it runs";
+}
+
+TEST(Check, WarnsOfAPathThatLooksLikeAPrefix) {
+  const auto loaded = read(R"(pools: [{name: a, backends: [h:1]}]
+routes:
+  - match: {path: /v1/}
+    pool: a
+  - match: {path: /v2/**}
+    pool: a
+  - match: {path: /}
+    pool: a
+)");
+
+  EXPECT_TRUE(loaded.ok());
+  EXPECT_THAT(
+      lines_of(loaded.warnings),
+      ElementsAre(
+          "3:19 routes[0].match.path: matches exactly '/v1/'; write '/v1/**' to match every "
+          "path below it, too",
+          StartsWith("7:19 routes[2].match.path: matches exactly '/'; write '/**'")));
+  EXPECT_THAT(render_problems(loaded.warnings, loaded.text),
+              StartsWith("test.yaml:3:19: warning: routes[0].match.path"));
+}
+
+TEST(Check, SaysHowToWriteAPercentage) {
+  EXPECT_THAT(problems_of("pools: [{name: a, backends: [h:1], spares: {enter: 80%}}]"),
+              ElementsAre(HasSubstr("found '80%'; did you mean '0.8'?")));
+  EXPECT_THAT(problems_of("pools: [{name: a, backends: [h:1]}]\nroutes: [{split: {a: 95%}}]"),
+              ElementsAre(HasSubstr("found '95%'; did you mean '95'?")));
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
-#include "config/spelling.h"
+#include "evenkeel/config/spelling.h"
 
 #include <gtest/gtest.h>
 
-namespace evenkeel::config_file {
+namespace evenkeel {
 namespace {
 
 TEST(EditDistance, CountsASwapAsOne) {
@@ -36,4 +36,4 @@ TEST(NearestWord, MatchesAWordInsideALongerOne) {
 }
 
 }  // namespace
-}  // namespace evenkeel::config_file
+}  // namespace evenkeel

@@ -77,9 +77,18 @@ class Check(case.Case):
         problems = json.loads(ended.stdout)
         self.assertEqual(len(problems), 15)
         for problem in problems:
-            self.assertEqual(set(problem), {"file", "line", "column", "path", "message", "help"})
+            self.assertEqual(set(problem), {"file", "line", "column", "path", "message", "help", "severity"})
             self.assertEqual(problem["file"], self.path)
         self.assertEqual((problems[1]["line"], problems[1]["column"]), (4, 5))
+
+    def test_a_path_that_looks_like_a_prefix_is_a_warning(self):
+        text = SMALLEST + "routes: [{match: {path: /v1/}, pool: llama}]\n"
+        ended = self.check(text)
+        self.assertEqual(ended.returncode, 0)
+        self.assertIn(f"{self.path}:2:25: warning: routes[0].match.path: matches exactly '/v1/'; "
+                      "write '/v1/**'", ended.stderr)
+        problems = json.loads(self.check(text, "--json").stdout)
+        self.assertEqual([each["severity"] for each in problems], ["warning"])
 
     def test_a_good_file_is_good(self):
         ended = self.check(SMALLEST)
@@ -141,6 +150,38 @@ class Usage(case.Case):
             ended = command(*arguments)
             self.assertEqual(ended.returncode, 2, arguments)
             self.assertTrue(ended.stderr, arguments)
+
+    def test_an_unknown_option_is_named_with_a_suggestion(self):
+        for arguments, message, usage in (
+                (["check", "-c", "x", "--jsn"], "unknown option '--jsn'; did you mean '--json'?", "evenkeel check"),
+                (["check", "--jsn"], "unknown option '--jsn'; did you mean '--json'?", "evenkeel check"),
+                (["run", "--confg=x"], "unknown option '--confg'; did you mean '--config'?", "evenkeel run"),
+                (["ctl", "drain", "a:1", "--wiat"], "unknown option '--wiat'; did you mean '--wait'?",
+                 "evenkeel ctl drain"),
+                (["ctl", "status", "--amdin", "x"], "unknown option '--amdin'; did you mean '--admin'?",
+                 "evenkeel ctl status"),
+                (["--fast"], "unknown option '--fast'", "evenkeel run"),
+                (["ctl", "rload"], "unexpected argument 'rload'; did you mean 'reload'?", "evenkeel ctl"),
+                (["ctl"], "name one of status, backends, drain", "evenkeel ctl"),
+                (["chekc"], "unknown verb 'chekc'; did you mean 'check'?", "evenkeel"),
+                (["drain", "a:1"], "unknown verb 'drain'; did you mean 'ctl drain'?", "evenkeel"),
+                (["check"], "--config is required", "evenkeel check"),
+                (["ctl", "drain", "a:1", "--wait", "--timeout", "soon"], "'soon' is not a duration",
+                 "evenkeel ctl drain"),
+                (["load", "http://h:1", "--duration", "0s"], "--duration: must be more than 0", "evenkeel load"),
+                (["load", "http://h:1", "--prompt-tokens", "x"], "--prompt-tokens: ", "evenkeel load")):
+            ended = command(*arguments)
+            self.assertEqual((ended.returncode, ended.stdout), (2, ""), arguments)
+            self.assertIn(message, ended.stderr.splitlines()[0])
+            self.assertIn(f"\nUsage: {usage} [OPTIONS]", ended.stderr)
+
+    def test_help_lists_every_verb_and_every_verb_has_help(self):
+        listed = command("--help").stdout
+        for verb in ("run", "check", "config", "quick", "ctl", "top", "sim", "load", "demo", "version"):
+            self.assertRegex(listed, rf"(?m)^  {verb} +[A-Z]")
+            ended = command(verb, "--help")
+            self.assertEqual((ended.returncode, ended.stderr), (0, ""), verb)
+            self.assertIn(f"Usage: evenkeel {verb} ", ended.stdout)
 
     def test_run_is_what_is_meant_where_no_verb_stands(self):
         ended = command("-c", "/nowhere/evenkeel.yaml")

@@ -77,6 +77,36 @@ class Changes(Driven):
         self.ctl(daemon, "undrain", first.address)
         self.assertIn(b"0", self.answers(daemon))
 
+    def test_a_drain_that_waits_posts_once_and_gives_up_after_its_timeout(self):
+        backend, = self.answering(1)
+        held = []
+
+        def hold(ask):
+            ask.begin_chunks()
+            ask.chunk(b"begun")
+            held.append(ask)
+
+        backend.script = hold
+        daemon = self.start_daemon(backend)
+        with Stream.connect(daemon.address) as stream:
+            stream.ask()
+            head = stream.read_head()
+            self.assertEqual(stream.read_chunk(head), b"begun")
+
+            late = self.ctl(daemon, "drain", backend.address, "--wait", "--timeout", "600ms", code=3)
+
+            self.assertIn(f"{backend.address} of pool pool still has 1 requests in flight", late.stderr)
+            self.assertIn("keeps draining", late.stderr)
+            self.assertEqual(daemon.backend(backend.address)["state"], "draining")
+            self.assertEqual(sum("drain" in line for line in daemon.lines), 1, daemon.lines)
+
+            waiting = self.spawn(lambda: self.ctl(daemon, "drain", backend.address, "--wait", code=1))
+            self.eventually(lambda: sum("drain" in line for line in daemon.lines) == 2)
+            self.ctl(daemon, "undrain", backend.address)
+            self.assertIn("no longer draining", waiting.join().stderr)
+            held[0].end_chunks()
+            self.assertEqual(stream.read_chunk(head), b"")
+
     def test_a_drain_outlasts_reloads(self):
         first, second = self.answering(2)
         daemon = self.start_daemon(first, second)
@@ -160,7 +190,7 @@ class Changes(Driven):
         self.assertEqual(daemon.metric("evenkeel_config_last_reload_successful"), 0)
         refused = self.ctl(daemon, "reload", "--wait", code=1)
         self.assertRegex(refused.stderr, r"evenkeel.yaml:\d+:\d+: error: poools: unknown key; did you")
-        self.assertIn("last reload was refused", self.ctl(daemon, "status").stdout)
+        self.assertIn("last reload was rejected", self.ctl(daemon, "status").stdout)
         self.assertEqual(exchange(daemon.address).status, 200, "what ran goes on")
 
         daemon.config_path.write_text(good)
@@ -277,7 +307,7 @@ class Commands(Driven):
         backend = self.backend(lambda ask: ask.answer(b"<html>", status=404))
         done = command("ctl", "status", "--admin", backend.address)
         self.assertEqual(done.returncode, 5)
-        self.assertIn("no evenkeel", done.stderr)
+        self.assertIn("it is not the admin listener of an evenkeel", done.stderr)
 
 
 class Top(Driven):
@@ -320,6 +350,13 @@ class Top(Driven):
 
         self.ctl(daemon, "drain", backend.address)
         screen.wait_for(r"draining.*drained by an operator")
+
+        screen.text = ""
+        screen.resize(rows=40, columns=70)
+        screen.wait_for(r"BACKEND +STATE.* WHY\x1b")
+        screen.wait_for(re.escape(backend.address) + r" +draining .*drained by an op")
+        screen.type("s")
+        screen.wait_for(r"by in-flight")
 
         screen.text = ""
         screen.resize(rows=5, columns=30)

@@ -1,8 +1,11 @@
-// `evenkeel ctl`: asks and changes a daemon that runs, over its admin API.
+// `evenkeel ctl`: queries and changes a running daemon over its admin API.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+
+#include "evenkeel/base/clock.h"
 
 namespace evenkeel {
 
@@ -12,14 +15,16 @@ struct CtlOptions {
   CtlVerb verb = CtlVerb::status;
   std::string admin = "127.0.0.1:9901";
   std::string token_file;  ///< empty: none
-  std::string backend;     ///< of drain, undrain and weight: an id
-  std::string pool;        ///< empty: wherever that id is the only one
+  std::string backend;     ///< for drain, undrain and weight: a backend's id
+  std::string pool;        ///< its pool; empty: the only one that has it
   std::uint32_t weight = 1;
-  bool wait = false;  ///< of drain: until nothing is in flight; of reload: however long it takes
-  bool json = false;  ///< the daemon's own document
+  bool wait = false;  ///< for drain: until nothing is in flight; for reload: as long as it takes
+  std::optional<Duration> timeout;  ///< for drain with `wait`; none: no limit
+  bool json = false;                ///< print the daemon's JSON document
 };
 
-/// Exit codes: 0 done, 1 refused, 2 the options make no sense, 5 the daemon cannot be reached.
+/// Blocks. Exit codes: 0 done, 1 refused, 2 the options make no sense, 3 `timeout` passed with
+/// requests in flight, 5 the daemon does not answer.
 int run_ctl(const CtlOptions& options);
 
 }  // namespace evenkeel

@@ -1,18 +1,23 @@
-// `evenkeel top`: what a daemon and its backends are doing, as a table that keeps up.
+// `evenkeel top`: what a daemon and its backends are doing, as a table that refreshes.
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace evenkeel {
 
 struct TopOptions {
   std::string admin = "127.0.0.1:9901";
   bool once = false;
-  bool json = false;  ///< a document per look, in a line
+  bool json = false;           ///< each snapshot as one line of JSON
+  std::string sort = "state";  ///< one of top_orders()
 };
 
-/// On a terminal: redrawn every second until `q` or a signal. Elsewhere: printed every second until
-/// a signal. Exit codes: 0, 5 the daemon cannot be reached.
+/// The orders of backends that TopOptions::sort takes.
+std::vector<std::string> top_orders();
+
+/// Refreshes once a second: on a terminal until `q` or a signal, otherwise line by line until a
+/// signal. Exit codes: 0 done, 2 the options make no sense, 5 the daemon does not answer.
 int run_top(const TopOptions& options);
 
 }  // namespace evenkeel

@@ -11,39 +11,54 @@
 
 namespace evenkeel {
 
-// What reading a file needs from outside. Any may be empty: then no variable is set, every name
-// resolves, and certificates are not looked at.
+// What the daemon does with a file that the configuration names.
+enum class FileUse { api_key, admin_token, access_log };
+
+// What reading a configuration needs from its surroundings. Any may be empty: then no variable is
+// set, every name resolves, no host is this machine, and no other file is looked at.
 struct Environment {
   // The value of an environment variable, if it is set.
   std::function<std::optional<std::string>(const std::string& name)> variable;
   // Why a host name has no address, or nothing if it has one. May block on the network.
   // Thread: any, several at a time.
   std::function<std::optional<std::string>(const std::string& host)> resolve_error;
+  // Whether an IP address is one of this machine's, loopback included.
+  std::function<bool(const IpBytes& ip)> is_local_ip;
+  // Why the daemon could not use a file, such as "cannot be read: Permission denied"; nothing if it
+  // could. Changes no file. Blocks.
+  std::function<std::optional<std::string>(FileUse use, const std::string& path)> file_error;
   // What is wrong with the files of certificates and keys. Read them; block.
   std::function<std::vector<TlsProblem>(const ListenerTlsConfig&)> listener_tls_problems;
   std::function<std::vector<TlsProblem>(const PoolTlsConfig&)> pool_tls_problems;
 
-  // getenv and getaddrinfo; nothing for certificates. Thread: any that does not race with setenv.
+  // This process's environment, name service, interfaces and files; nothing for certificates.
+  // Thread: any that does not race with setenv.
   static Environment from_process();
 };
 
-// One mistake in a file, and how to cure it.
+enum class Severity {
+  error,    // the file is refused
+  warning,  // the file is accepted, but probably does not do what its author meant
+};
+
+// One mistake in a file, and how to correct it.
 struct Problem {
   std::string file;
   int line = 0;         // from 1; 0: the file as a whole (it cannot be read)
   int column = 0;       // from 1, in characters
   std::string path;     // of the key: "pools[0].limits.queue"; empty: the file as a whole
   std::string message;  // what was found and what was expected
-  std::string help;     // the cure, e.g. "did you mean 'interval'?"; may be empty
+  std::string help;     // the correction, e.g. "did you mean 'interval'?"; may be empty
+  Severity severity = Severity::error;
 
   bool operator==(const Problem&) const = default;
 };
 
-// A file as read: all of its mistakes, or a config that fits together.
+// A file as read: all of its mistakes, or a consistent config.
 struct LoadResult {
   Config config;                  // only meaningful when ok()
-  std::vector<Problem> problems;  // in the order of the file
-  std::vector<Problem> warnings;  // likewise; a file with these alone is ok
+  std::vector<Problem> problems;  // errors, in the order of the file
+  std::vector<Problem> warnings;  // likewise; a file with warnings alone is ok
   std::string hash;               // XXH3 of the text, 16 hexadecimal digits; empty if unreadable
   std::string text;               // what was read, for render_problems
 
@@ -58,13 +73,10 @@ LoadResult read_config(std::string_view text, const std::string& file,
                        const Environment& environment);
 
 // For people, one line per problem, each followed by its source line and a caret:
-// `file:line:column: error: path: message; help`.
+// `file:line:column: error: path: message; help`, or `warning` in place of `error`.
 std::string render_problems(const std::vector<Problem>& problems, std::string_view text);
 
-// The same for warnings.
-std::string render_warnings(const std::vector<Problem>& warnings, std::string_view text);
-
-// For programs: a JSON list of {file, line, column, path, message, help}.
+// For programs: a JSON list of {file, line, column, path, message, help, severity}.
 std::string problems_json(const std::vector<Problem>& problems);
 
 // The config as a file, which read_config reads back to an equal Config. With defaults every key is
@@ -76,18 +88,5 @@ std::string config_schema();
 
 // Every key as a Markdown page.
 std::string config_reference();
-
-// The verbs `check` and `config print|schema|reference`: what to write and how to exit.
-struct CommandOutput {
-  int exit_code = 0;
-  std::string out;  // to stdout
-  std::string err;  // to stderr
-};
-
-CommandOutput check_command(const std::string& file, bool json, const Environment& environment);
-CommandOutput print_command(const std::string& file, bool with_defaults,
-                            const Environment& environment);
-CommandOutput schema_command();
-CommandOutput reference_command();
 
 }  // namespace evenkeel

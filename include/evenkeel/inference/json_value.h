@@ -27,6 +27,7 @@ class JsonValue {
   explicit JsonValue(std::vector<Member> members) : value_(std::move(members)) {}
 
   bool is_null() const { return std::holds_alternative<std::monostate>(value_); }
+  bool is_boolean() const { return std::holds_alternative<bool>(value_); }
   bool is_array() const { return std::holds_alternative<std::vector<JsonValue>>(value_); }
   bool is_object() const { return std::holds_alternative<std::vector<Member>>(value_); }
 

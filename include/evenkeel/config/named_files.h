@@ -1,0 +1,25 @@
+// Files that a configuration names, certificates aside: API keys, the admin token, the access log.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "evenkeel/base/result.h"
+#include "evenkeel/config/load.h"
+
+namespace evenkeel {
+
+/// The key in a backend's `api_key_file`: one word of printable ASCII, at most 16 KiB, without the
+/// white space around it. Errors: what is wrong with the file, without its path, such as "cannot be
+/// read: No such file or directory".
+Result<std::string> read_api_key(const std::string& path);
+
+/// The token in `admin.token_file`: 16 to 4096 bytes, without the white space around it. Errors as
+/// above.
+Result<std::string> read_admin_token(const std::string& path);
+
+/// Why the daemon could not use a file; nothing if it could. Creates and changes nothing: for an
+/// access log that does not exist, its folder must be writable.
+std::optional<std::string> named_file_error(FileUse use, const std::string& path);
+
+}  // namespace evenkeel

@@ -1,0 +1,36 @@
+// `evenkeel check` and `evenkeel config`: what a file means, and what is wrong with it.
+#pragma once
+
+#include <string>
+
+#include "evenkeel/config/load.h"
+
+namespace evenkeel {
+
+/// What a verb writes and how it exits.
+struct CommandOutput {
+  int exit_code = 0;
+  std::string out;  ///< to stdout
+  std::string err;  ///< to stderr
+};
+
+struct CheckOptions {
+  std::string file;        ///< "-": standard input
+  bool json = false;       ///< errors and warnings as a JSON list
+  bool running = false;    ///< also ask the daemon what a reload of the file would refuse or change
+  std::string admin;       ///< its admin listener; empty: as the file says
+  std::string token_file;  ///< empty: as the file says
+};
+
+/// Every problem of the file. Exit codes: 0 none or warnings only, 1 errors, 5 `running` and the
+/// daemon cannot be reached.
+CommandOutput check_command(const CheckOptions& options, const Environment& environment);
+
+/// The file as it is understood, with every default or without any.
+CommandOutput print_command(const std::string& file, bool with_defaults,
+                            const Environment& environment);
+
+/// Writes both texts; returns the exit code.
+int print_output(const CommandOutput& output);
+
+}  // namespace evenkeel

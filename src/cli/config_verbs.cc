@@ -1,0 +1,92 @@
+// run, check, config, version.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+
+#include "cli/check.h"
+#include "cli/exit_codes.h"
+#include "cli/verbs.h"
+#include "evenkeel/config/load.h"
+#include "evenkeel/server/daemon.h"
+#include "evenkeel/server/process_environment.h"
+
+namespace evenkeel {
+namespace {
+
+void add_config_option(CLI::App& verb, std::string& file) {
+  verb.add_option("-c,--config", file, "Configuration file; - reads standard input")
+      ->required()
+      ->type_name("FILE");
+}
+
+}  // namespace
+
+void add_run_verb(CLI::App& app, Invocation& invocation) {
+  auto* verb = app.add_subcommand("run", "Serve a configuration file (the default verb)");
+  auto file = std::make_shared<std::string>();
+  add_config_option(*verb, *file);
+  verb->footer(
+      "Runs in the foreground. Prints `listening name=NAME address=ADDRESS` for each listener,\n"
+      "then `ready`, on stderr.\n"
+      "Signals: HUP reloads the file, TERM, QUIT and INT drain and exit (a second one exits at\n"
+      "once), USR1 reopens the access log.\n"
+      "Exit codes: 0 drained, 1 the file or the start failed, 2 usage, 3 the drain deadline "
+      "passed\n"
+      "with requests in flight.");
+  verb->callback(
+      [file, &invocation] { invocation.exit_code = run_daemon({*file, invocation.version}); });
+}
+
+void add_check_verb(CLI::App& app, Invocation& invocation) {
+  auto* verb = app.add_subcommand("check", "Report every mistake in a configuration file");
+  auto options = std::make_shared<CheckOptions>();
+  auto offline = std::make_shared<bool>(false);
+  add_config_option(*verb, options->file);
+  verb->add_flag("--json", options->json, "Print errors and warnings as a JSON list");
+  verb->add_flag("--offline", *offline, "Do not look up host names");
+  verb->footer(
+      "Checks the file as `run` and a reload do: syntax, keys, values, what they mean together, "
+      "and\n"
+      "the certificates, keys and logs that the file names.\n"
+      "Exit codes: 0 the file can be used (there may be warnings), 1 it cannot, 2 usage.");
+  verb->callback([options, offline, &invocation] {
+    Environment environment = process_environment();
+    if (*offline) environment.resolve_error = nullptr;
+    invocation.exit_code = print_output(check_command(*options, environment));
+  });
+}
+
+void add_config_verb(CLI::App& app, Invocation& invocation) {
+  auto* verb = app.add_subcommand("config", "Print a file as it is understood, or its reference");
+  verb->require_subcommand(1);
+  auto* print = verb->add_subcommand("print", "The effective configuration of a file, as YAML");
+  auto file = std::make_shared<std::string>();
+  auto defaults = std::make_shared<bool>(false);
+  add_config_option(*print, *file);
+  print->add_flag("--defaults", *defaults, "Include every key that has its default value");
+  print->callback([file, defaults, &invocation] {
+    invocation.exit_code = print_output(print_command(*file, *defaults, process_environment()));
+  });
+  verb->add_subcommand("schema", "JSON Schema of the configuration file")->callback([&invocation] {
+    invocation.exit_code = print_output({exit_done, config_schema(), {}});
+  });
+  verb->add_subcommand("reference", "Every key, as a Markdown page")->callback([&invocation] {
+    invocation.exit_code = print_output({exit_done, config_reference(), {}});
+  });
+}
+
+void add_version_verb(CLI::App& app, Invocation& invocation) {
+  auto* verb = app.add_subcommand("version", "Print the version");
+  auto json = std::make_shared<bool>(false);
+  verb->add_flag("--json", *json, "Print it as JSON, with the compiler's");
+  verb->callback([json, &invocation] {
+    if (*json) {
+      fmt::print("{{\"version\":\"{}\",\"compiler\":\"{}\"}}\n", invocation.version, __VERSION__);
+    } else {
+      fmt::print("evenkeel {}\n", invocation.version);
+    }
+  });
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,131 @@
+// quick, ctl, top.
+#include <memory>
+
+#include "cli/option_values.h"
+#include "cli/verbs.h"
+#include "evenkeel/cli/ctl.h"
+#include "evenkeel/cli/quick.h"
+#include "evenkeel/cli/top.h"
+#include "evenkeel/server/daemon.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr const char* quick_help =
+    R"(Asks each server which engine it runs and which models it serves, prints the configuration file
+that describes them on stdout (everything else goes to stderr), and serves it:
+  evenkeel quick http://gpu1:8000 http://gpu2:8000 > evenkeel.yaml
+All servers form one pool, for the models that every one of them serves. Servers without a common
+model are refused: requests are not routed by model, so start one balancer per model. A server that
+does not answer stays in the pool, since a server that loads its model does not answer either. When
+no server answers, nothing is served.
+)";
+
+constexpr const char* ctl_help =
+    R"(Options may also stand before the command.
+Exit codes: 0 done, 1 refused, 2 usage, 3 the timeout passed with requests in flight, 5 the daemon
+does not answer.)";
+
+/// What `ctl` and all of its commands take.
+void add_admin_options(CLI::App& verb, CtlOptions& options) {
+  verb.add_option("--admin", options.admin, "Address of the daemon's admin listener")
+      ->capture_default_str();
+  verb.add_option("--token-file", options.token_file,
+                  "File with the admin token, which changes from another machine need")
+      ->type_name("FILE");
+  verb.add_flag("--json", options.json, "Print the daemon's JSON documents");
+}
+
+/// Adds the commands of `ctl`.
+class CtlCommands {
+ public:
+  CtlCommands(CLI::App& ctl, std::shared_ptr<CtlOptions> options, Invocation& invocation)
+      : ctl_(ctl), options_(std::move(options)), invocation_(invocation) {}
+
+  CLI::App* add(const char* name, const char* help, CtlVerb verb) {
+    auto* command = ctl_.add_subcommand(name, help)->group("Commands");
+    add_admin_options(*command, *options_);
+    command->footer(ctl_help);
+    command->callback([options = options_, verb, &invocation = invocation_] {
+      options->verb = verb;
+      invocation.exit_code = run_ctl(*options);
+    });
+    return command;
+  }
+
+  CLI::App* add_for_backend(const char* name, const char* help, CtlVerb verb) {
+    auto* command = add(name, help, verb);
+    command->add_option("backend", options_->backend, "Its id, such as gpu1:8000")->required();
+    command->add_option("--pool", options_->pool, "Its pool, where several pools have it")
+        ->type_name("NAME");
+    return command;
+  }
+
+ private:
+  CLI::App& ctl_;
+  std::shared_ptr<CtlOptions> options_;
+  Invocation& invocation_;
+};
+
+}  // namespace
+
+void add_quick_verb(CLI::App& app, Invocation& invocation) {
+  auto* verb = app.add_subcommand("quick", "Serve the given servers, without a file");
+  verb->footer(quick_help);
+  auto options = std::make_shared<QuickOptions>();
+  options->serve = [&invocation](const std::string& config_text) {
+    return run_daemon_with(config_text, invocation.version);
+  };
+  verb->add_option("url", options->urls, "http://host:port of each server")->required();
+  verb->add_option("--listen", options->listen, "Address for clients")->capture_default_str();
+  verb->add_option("--admin", options->admin, "Address of the admin listener")
+      ->capture_default_str();
+  verb->add_option("--picker", options->picker, "How a backend is chosen: round-robin, ...")
+      ->capture_default_str();
+  verb->callback([options, &invocation] { invocation.exit_code = run_quick(*options); });
+}
+
+void add_ctl_verb(CLI::App& app, Invocation& invocation) {
+  auto* ctl = app.add_subcommand("ctl", "Query and change a running daemon");
+  ctl->require_subcommand(1);
+  ctl->footer(ctl_help);
+  auto options = std::make_shared<CtlOptions>();
+  add_admin_options(*ctl, *options);
+  CtlCommands commands(*ctl, options, invocation);
+  commands.add("status", "Show the daemon and its pools", CtlVerb::status);
+  commands.add("backends", "Show state and load of every backend", CtlVerb::backends);
+  auto* drain = commands.add_for_backend("drain", "Send a backend no new requests", CtlVerb::drain);
+  auto* wait = drain->add_flag("--wait", options->wait, "Wait until it has no requests in flight");
+  add_duration_option(*drain, "--timeout", "With --wait: give up after this time (exit code 3)",
+                      [options](Duration timeout) { options->timeout = timeout; })
+      ->needs(wait);
+  commands.add_for_backend("undrain", "Send it new requests again", CtlVerb::undrain);
+  commands
+      .add_for_backend("weight", "Give it a weight, until the file gives it another",
+                       CtlVerb::weight)
+      ->add_option("weight", options->weight, "1 to 1000")
+      ->required()
+      ->check(CLI::Range(1, 1000));
+  auto* reload =
+      commands.add("reload", "Reload the file, or say why it is refused", CtlVerb::reload);
+  reload->add_flag("--wait", options->wait, "Wait as long as it takes, instead of 10 s");
+}
+
+void add_top_verb(CLI::App& app, Invocation& invocation) {
+  auto* verb = app.add_subcommand("top", "Watch a running daemon and its backends");
+  auto options = std::make_shared<TopOptions>();
+  verb->add_flag("-1,--once", options->once, "Print one snapshot and exit");
+  verb->add_flag("--json", options->json, "Print each snapshot as one line of JSON");
+  verb->add_option("--admin", options->admin, "Address of its admin listener")
+      ->capture_default_str();
+  verb->add_option("--sort", options->sort, "Order of the backends; `state`: problems first")
+      ->check(CLI::IsMember(top_orders()))
+      ->capture_default_str();
+  verb->footer(
+      "On a terminal it refreshes every second: s changes the order, q quits. A narrow terminal\n"
+      "drops columns; the state of each backend and the reason for it always remain.\n"
+      "Exit codes: 0 done, 2 usage, 5 the daemon does not answer.");
+  verb->callback([options, &invocation] { invocation.exit_code = run_top(*options); });
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,146 @@
+// sim, load, demo.
+#include <iterator>
+#include <memory>
+#include <vector>
+
+#include "cli/option_values.h"
+#include "cli/verbs.h"
+#include "evenkeel/demo/demo.h"
+#include "evenkeel/load/load.h"
+#include "evenkeel/sim/sim.h"
+
+namespace evenkeel {
+namespace {
+
+/// Options for `infer` and ModelInfer, which run as in Triton's dynamic batcher.
+void add_batching_options(CLI::App& verb, const std::shared_ptr<SimOptions>& options) {
+  BatchingSpec& batching = options->batching;
+  verb.add_option("--max-batch", batching.max_batch_size, "infer: items in a batch; 0: unlimited")
+      ->capture_default_str();
+  verb.add_option("--preferred-batch", batching.preferred_sizes,
+                  "infer: batch sizes that do not wait for more items, such as 4,8")
+      ->delimiter(',');
+  add_duration_option(
+      verb, "--max-queue-delay",
+      "infer: how long a request waits for others, such as 100us; default: not at all",
+      [options](Duration delay) { options->batching.max_queue_delay = delay; });
+  verb.add_option("--max-queue-size", batching.max_queue_size,
+                  "infer: requests that may wait; 0: unlimited")
+      ->capture_default_str();
+  verb.add_option("--instances", batching.instances, "infer: batches that run at a time")
+      ->capture_default_str();
+  add_duration_option(
+      verb, "--batch-time", "infer: duration of a batch without its items; default: 2ms",
+      [options](Duration time) { options->batching.batch_seconds = seconds_of(time); });
+  add_duration_option(
+      verb, "--item-time", "infer: duration that each item adds; default: 500us",
+      [options](Duration time) { options->batching.item_seconds = seconds_of(time); });
+}
+
+/// What `load` to send: an open loop by rate or trace, or a closed one by concurrency.
+void add_arrival_options(CLI::App& verb, const std::shared_ptr<LoadOptions>& options) {
+  auto* rate = verb.add_option("--rate", options->rate, "Requests per second (open loop)")
+                   ->check(CLI::PositiveNumber);
+  auto* clients = verb.add_option("--concurrency", options->concurrency,
+                                  "Clients, each with one request "
+                                  "at a time (closed loop)")
+                      ->check(CLI::PositiveNumber);
+  auto* trace = verb.add_option("--trace", options->trace, "File with arrival times and lengths");
+  rate->excludes(clients)->excludes(trace);
+  clients->excludes(trace);
+  verb.add_option("--trace-speed", options->trace_speed, "Divide the trace's times by this");
+  verb.add_flag("--trace-bursts", options->trace_bursts,
+                "Keep requests with the same time stamp together");
+  add_duration_option(verb, "--max-seconds", "Use only this much of the trace",
+                      [options](Duration time) { options->trace_cut = time; });
+  verb.add_option("--max-prompt-tokens", options->max_prompt_tokens,
+                  "Cut longer prompts of the trace");
+  verb.add_flag("--poisson", options->poisson, "With --rate: exponential intervals");
+  add_duration_option(verb, "--duration", "Start no request after this time",
+                      [options](Duration time) {
+                        if (time.count() == 0)
+                          throw CLI::ValidationError("--duration", "must be more than 0");
+                        options->duration = time;
+                      });
+  verb.add_option("--requests", options->requests, "Send at most this many requests");
+}
+
+void add_token_option(CLI::App& verb, const char* name, const char* help, TokenRange& range) {
+  verb.add_option_function<std::string>(
+          name,
+          [name, &range](const std::string& text) {
+            range = value_or_usage_error(name, parse_token_range(text));
+          },
+          help)
+      ->type_name("N|A..B");
+}
+
+}  // namespace
+
+void add_sim_verb(CLI::App& app, Invocation& invocation) {
+  auto* verb = app.add_subcommand("sim", "Run simulated inference servers");
+  auto options = std::make_shared<SimOptions>();
+  verb->add_option("--listen", options->listen,
+                   "Address of the first server; the others use the next ports")
+      ->capture_default_str();
+  verb->add_option("--count", options->count, "Number of servers")->capture_default_str();
+  verb->add_option("--engine", options->engine, "Engine that they imitate")->capture_default_str();
+  verb->add_option("--preset", options->preset, "GPU and model")->capture_default_str();
+  verb->add_option("--model", options->model, "Name of the model; default: the preset's");
+  verb->add_option("--speed", options->speed, "10 runs ten times faster than real time")
+      ->capture_default_str();
+  verb->add_option("--seed", options->seed, "Seed of random numbers")->capture_default_str();
+  verb->add_option("--threads", options->threads, "Event loops")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  verb->add_option("--control", options->control, "Address to control all servers at")
+      ->capture_default_str();
+  verb->add_flag("--prompt-tokens-details", options->prompt_tokens_details,
+                 "Report cached prompt tokens in `usage`");
+  add_batching_options(*verb, options);
+  verb->callback([options, &invocation] { invocation.exit_code = run_sim(*options); });
+}
+
+void add_load_verb(CLI::App& app, Invocation& invocation) {
+  auto* verb = app.add_subcommand("load", "Send chat completions and measure them");
+  auto options = std::make_shared<LoadOptions>();
+  verb->add_option("url", options->url, "http://host[:port][/base]")->required();
+  add_arrival_options(*verb, options);
+  add_token_option(*verb, "--prompt-tokens", "Length of prompts", options->prompt_tokens);
+  add_token_option(*verb, "--output-tokens", "Length of outputs", options->output_tokens);
+  verb->add_flag("--stream", options->stream, "Request server-sent events");
+  verb->add_option("--model", options->model, "Model; default: the first that the server lists");
+  verb->add_option_function<std::vector<std::string>>(
+      "--header",
+      [options](const std::vector<std::string>& headers) {
+        for (const std::string& header : headers) {
+          options->headers.push_back(value_or_usage_error("--header", parse_header_option(header)));
+        }
+      },
+      "'Name: value' to send; may be repeated");
+  verb->add_option("--seed", options->seed, "Seed of random numbers");
+  verb->add_option("--threads", options->threads, "Event loops");
+  verb->add_flag("--json", options->json, "Print the report as JSON");
+  verb->footer("Exit codes: 0 no request failed, 1 some did, or nothing could be sent, 2 usage.");
+  verb->callback([options, &invocation] { invocation.exit_code = run_load(*options); });
+}
+
+void add_demo_verb(CLI::App& app, Invocation& invocation) {
+  auto* verb = app.add_subcommand("demo", "Run simulated GPUs, the balancer and load together");
+  auto options = std::make_shared<DemoOptions>();
+  verb->add_option("--scenario", options->scenario,
+                   "fleet: servers of unequal speed, until interrupted; blast: traffic jumps and "
+                   "standby servers join")
+      ->check(CLI::IsMember(
+          std::vector<std::string>(std::begin(scenario_words), std::end(scenario_words))))
+      ->capture_default_str();
+  verb->add_option("--seconds", options->seconds, "End after so many seconds");
+  verb->add_option("--backends", options->backends, "Simulated GPUs")->capture_default_str();
+  verb->add_option("--picker", options->picker, "How a backend is chosen")->capture_default_str();
+  verb->add_option("--rate", options->rate, "Requests per second; default: what suits the backends")
+      ->check(CLI::PositiveNumber);
+  verb->add_option("--seed", options->seed, "Seed of random numbers");
+  verb->callback([options, &invocation] { invocation.exit_code = run_demo(*options); });
+}
+
+}  // namespace evenkeel

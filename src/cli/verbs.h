@@ -1,0 +1,26 @@
+// The verbs as CLI11 knows them: options, help, and what runs. One function per verb.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+namespace evenkeel {
+
+/// One run of the program. Outlives the parser.
+struct Invocation {
+  std::string version;
+  int exit_code = 0;  ///< set by the verb that ran
+};
+
+void add_run_verb(CLI::App& app, Invocation& invocation);
+void add_check_verb(CLI::App& app, Invocation& invocation);
+void add_config_verb(CLI::App& app, Invocation& invocation);
+void add_quick_verb(CLI::App& app, Invocation& invocation);
+void add_ctl_verb(CLI::App& app, Invocation& invocation);
+void add_top_verb(CLI::App& app, Invocation& invocation);
+void add_sim_verb(CLI::App& app, Invocation& invocation);
+void add_load_verb(CLI::App& app, Invocation& invocation);
+void add_demo_verb(CLI::App& app, Invocation& invocation);
+void add_version_verb(CLI::App& app, Invocation& invocation);
+
+}  // namespace evenkeel

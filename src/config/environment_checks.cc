@@ -1,0 +1,197 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "config/validation.h"
+
+namespace evenkeel::config_file {
+namespace {
+
+// An address in the file.
+struct UsedAddress {
+  std::string path;
+  std::string owner;  // "listener 'public'"
+  Address address;
+};
+
+// Without those at which a mistake has been reported.
+std::vector<UsedAddress> listen_addresses(const Config& config, const ParseContext& context) {
+  std::vector<UsedAddress> all;
+  for (std::size_t i = 0; i < config.listeners.size(); ++i) {
+    const ListenerConfig& listener = config.listeners[i];
+    all.push_back({indexed("listeners", i) + ".address",
+                   fmt::format("listener '{}'", listener.name), listener.address});
+  }
+  all.push_back({"admin.address", "the admin listener", config.admin.address});
+  std::erase_if(all,
+                [&](const UsedAddress& used) { return context.report.has_problem(used.path); });
+  return all;
+}
+
+std::vector<UsedAddress> backend_addresses(const Config& config, const ParseContext& context) {
+  std::vector<UsedAddress> all;
+  for (std::size_t i = 0; i < config.pools.size(); ++i) {
+    for (std::size_t j = 0; j < config.pools[i].backends.size(); ++j) {
+      const std::string path = path_of_backend(context, i, j);
+      if (context.report.has_problem(path)) continue;
+      all.push_back({path, {}, config.pools[i].backends[j].address});
+    }
+  }
+  return all;
+}
+
+// ---- host names
+
+using HostErrors = std::map<std::string, std::optional<std::string>>;
+
+// Fills in why each host has no address. A name server may take seconds to say no, so several names
+// are resolved at a time.
+void resolve_all(HostErrors& errors, const Environment& environment) {
+  constexpr std::size_t max_threads = 16;
+  std::vector<HostErrors::iterator> lookups;
+  for (auto it = errors.begin(); it != errors.end(); ++it) lookups.push_back(it);
+  std::atomic<std::size_t> next{0};
+  const auto resolve_remaining = [&] {
+    for (std::size_t i = next++; i < lookups.size(); i = next++) {
+      lookups[i]->second = environment.resolve_error(lookups[i]->first);
+    }
+  };
+  std::vector<std::jthread> threads;
+  for (std::size_t i = 1; i < std::min(lookups.size(), max_threads); ++i) {
+    threads.emplace_back(resolve_remaining);
+  }
+  resolve_remaining();
+}
+
+void check_hosts(const Config& config, ParseContext& context) {
+  if (!context.environment.resolve_error) return;
+  std::vector<UsedAddress> used = listen_addresses(config, context);
+  // The system's resolver may not know what the name servers in the file know.
+  if (config.dns.servers.empty())
+    std::ranges::move(backend_addresses(config, context), std::back_inserter(used));
+  std::erase_if(used, [](const UsedAddress& each) {
+    return each.address.host.empty() || parse_ip(each.address.host).has_value();
+  });
+
+  HostErrors errors;
+  for (const UsedAddress& each : used) errors.emplace(each.address.host, std::nullopt);
+  resolve_all(errors, context.environment);
+  for (const UsedAddress& each : used) {
+    const auto& error = errors.at(each.address.host);
+    if (!error) continue;
+    context.add(each.path,
+                fmt::format("the host name '{}' has no address: {}", each.address.host, *error));
+  }
+}
+
+// ---- backends that are this process
+
+bool is_wildcard(const Address& address) {
+  return address.host == "0.0.0.0" || parse_ip(address.host) == IpBytes{};
+}
+
+// A name counts as this machine only if it is "localhost": others are resolved while we run.
+bool is_this_machine(const Address& address, const Environment& environment) {
+  if (address.host == "localhost" || is_wildcard(address)) return true;
+  const auto ip = parse_ip(address.host);
+  return ip && environment.is_local_ip(*ip);
+}
+
+bool reaches(const Address& backend, const Address& listener, const Environment& environment) {
+  if (listener.port == 0 || backend.port != listener.port) return false;
+  if (backend.host == listener.host) return true;
+  if (!is_this_machine(backend, environment)) return false;
+  if (is_wildcard(listener)) return true;
+  const auto ip_of = [](const Address& address) {
+    const bool is_loopback = address.host == "localhost" || is_wildcard(address);
+    return parse_ip(is_loopback ? std::string{"127.0.0.1"} : address.host);
+  };
+  return ip_of(backend).has_value() && ip_of(backend) == ip_of(listener);
+}
+
+void check_own_listeners(const Config& config, ParseContext& context) {
+  if (!context.environment.is_local_ip) return;
+  const std::vector<UsedAddress> listeners = listen_addresses(config, context);
+  for (const UsedAddress& backend : backend_addresses(config, context)) {
+    const auto own = std::ranges::find_if(listeners, [&](const UsedAddress& listener) {
+      return reaches(backend.address, listener.address, context.environment);
+    });
+    if (own == listeners.end()) continue;
+    context.add(backend.path,
+                fmt::format("this is {} on {}: evenkeel would send requests to itself", own->owner,
+                            to_string(own->address)),
+                "give the address of the inference server, or the listener another port");
+  }
+}
+
+// ---- files
+
+void check_named_file(FileUse use, const std::string& key, const std::string& file,
+                      std::string_view help, ParseContext& context) {
+  if (file.empty() || context.report.has_problem(key)) return;
+  const auto error = context.environment.file_error(use, file);
+  if (error) context.add(key, fmt::format("'{}' {}", file, *error), std::string{help});
+}
+
+void check_named_files(const Config& config, ParseContext& context) {
+  if (!context.environment.file_error) return;
+  check_named_file(FileUse::access_log, "access_log.path", config.access_log.path,
+                   "create its folder and let this user write to it", context);
+  check_named_file(FileUse::admin_token, "admin.token_file", config.admin.token_file,
+                   "write a token to it, such as that of `openssl rand -hex 32`", context);
+  for (std::size_t i = 0; i < config.pools.size(); ++i) {
+    for (std::size_t j = 0; j < config.pools[i].backends.size(); ++j) {
+      const std::string backend = indexed(indexed("pools", i) + ".backends", j);
+      check_named_file(FileUse::api_key, backend + ".api_key_file",
+                       config.pools[i].backends[j].api_key_file,
+                       "give a file that holds the server's key", context);
+    }
+  }
+}
+
+// ---- certificates
+
+void add_tls_problems(const std::string& place, const std::vector<TlsProblem>& problems,
+                      ParseContext& context) {
+  for (const TlsProblem& problem : problems) {
+    const std::string path = place + "." + problem.key;
+    if (problem.warning) {
+      context.report.warn(context.mark_of(path), path, problem.message, problem.help);
+    } else {
+      context.add(path, problem.message, problem.help);
+    }
+  }
+}
+
+void check_certificates(const Config& config, ParseContext& context) {
+  const Environment& environment = context.environment;
+  for (std::size_t i = 0; i < config.listeners.size(); ++i) {
+    const auto& tls = config.listeners[i].tls;
+    const std::string place = indexed("listeners", i) + ".tls";
+    if (!environment.listener_tls_problems || !tls || context.report.has_problem(place)) continue;
+    add_tls_problems(place, environment.listener_tls_problems(*tls), context);
+  }
+  for (std::size_t i = 0; i < config.pools.size(); ++i) {
+    const auto& tls = config.pools[i].tls;
+    const std::string place = indexed("pools", i) + ".tls";
+    if (!environment.pool_tls_problems || !tls || context.report.has_problem(place)) continue;
+    add_tls_problems(place, environment.pool_tls_problems(*tls), context);
+  }
+}
+
+}  // namespace
+
+void check_environment(const Config& config, ParseContext& context) {
+  check_hosts(config, context);
+  check_own_listeners(config, context);
+  check_named_files(config, context);
+  check_certificates(config, context);
+}
+
+}  // namespace evenkeel::config_file

@@ -1,0 +1,95 @@
+#include "evenkeel/config/named_files.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+#include "evenkeel/base/file.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::size_t max_api_key_bytes = 16 * 1024;
+constexpr std::size_t min_token_bytes = 16;
+constexpr std::size_t max_token_bytes = 4096;
+
+Error file_error(std::string what) { return {.fault = Fault::internal, .detail = std::move(what)}; }
+
+/// The text of a file without the white space around it.
+Result<std::string> read_trimmed(const std::string& path, std::size_t max_bytes) {
+  constexpr std::size_t max_padding = 64;
+  auto read = read_file(path, max_bytes + max_padding);
+  if (const auto* failure = std::get_if<FileError>(&read)) {
+    return file_error("cannot be read: " + failure->why);
+  }
+  constexpr std::string_view space = " \t\r\n";
+  const std::string& text = std::get<std::string>(read);
+  const std::size_t begin = std::min(text.find_first_not_of(space), text.size());
+  return text.substr(begin, text.find_last_not_of(space) + 1 - begin);
+}
+
+std::optional<std::string> access_log_error(const std::string& path) {
+  if (path == "stdout" || path == "stderr" || path == "off") return std::nullopt;
+  const auto cannot_open = [](int error) {
+    return std::string("cannot be opened: ") + std::strerror(error);
+  };
+  struct stat status{};
+  if (stat(path.c_str(), &status) == 0) {
+    if (S_ISDIR(status.st_mode)) return cannot_open(EISDIR);
+    if (faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) != 0) return cannot_open(errno);
+    return std::nullopt;
+  }
+  if (errno != ENOENT) return cannot_open(errno);
+  std::string folder = std::filesystem::path(path).parent_path().string();
+  if (folder.empty()) folder = ".";
+  if (stat(folder.c_str(), &status) != 0) return cannot_open(errno);
+  if (!S_ISDIR(status.st_mode)) return cannot_open(ENOTDIR);
+  if (faccessat(AT_FDCWD, folder.c_str(), W_OK | X_OK, AT_EACCESS) != 0) return cannot_open(errno);
+  return std::nullopt;
+}
+
+std::optional<std::string> detail_of(const Result<std::string>& secret) {
+  if (secret) return std::nullopt;
+  return secret.error().detail;
+}
+
+}  // namespace
+
+Result<std::string> read_api_key(const std::string& path) {
+  auto key = read_trimmed(path, max_api_key_bytes);
+  if (!key) return key;
+  const auto visible = [](char c) { return c > ' ' && c < '\x7f'; };
+  if (key->size() > max_api_key_bytes) return file_error("is larger than 16 KiB");
+  if (key->empty() || !std::ranges::all_of(*key, visible)) {
+    return file_error("holds no key: a key is one word of printable ASCII");
+  }
+  return key;
+}
+
+Result<std::string> read_admin_token(const std::string& path) {
+  auto token = read_trimmed(path, max_token_bytes);
+  if (!token) return token;
+  if (token->size() < min_token_bytes || token->size() > max_token_bytes) {
+    return file_error("holds " + std::to_string(token->size()) + " bytes, a token has 16 to 4096");
+  }
+  return token;
+}
+
+std::optional<std::string> named_file_error(FileUse use, const std::string& path) {
+  switch (use) {
+    case FileUse::api_key: return detail_of(read_api_key(path));
+    case FileUse::admin_token: return detail_of(read_admin_token(path));
+    case FileUse::access_log: return access_log_error(path);
+  }
+  return std::nullopt;
+}
+
+}  // namespace evenkeel

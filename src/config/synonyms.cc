@@ -1,0 +1,124 @@
+#include "config/synonyms.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+namespace evenkeel::config_file {
+namespace {
+
+struct Synonyms {
+  std::string_view meaning;  // a key or value of ours
+  std::string_view names;    // elsewhere; in lower case, without separators, one space between
+};
+
+// A name may stand in several rows: the first row whose meaning is known at that place counts, so
+// `listen` is `listeners` at the top and `address` within a listener.
+constexpr std::array<Synonyms, 58> synonyms = {{
+    // Keys at the top.
+    {"listeners", "listen listener bind frontend frontends entrypoint entrypoints server"},
+    {"pools",
+     "upstream upstreams cluster clusters backend backends servers service services targetgroup "
+     "targetgroups"},
+    {"routes", "location locations vhost vhosts virtualhost virtualhosts rules routers paths"},
+    {"workers", "threads nbthread workerprocesses processes concurrency cpus"},
+    {"access_log", "log logs logging accesslogs"},
+    {"admin", "stats management api dashboard"},
+    {"dns", "resolver resolvers nameserver nameservers"},
+    {"shutdown", "drain gracefulshutdown hardstopafter termination"},
+    // Keys of listeners.
+    {"address", "bind listen url uri host hostport target endpoint server port"},
+    {"trusted_proxies", "realip setrealipfrom forwardedallowips xfftrusted"},
+    {"proxy_protocol", "acceptproxy sendproxy"},
+    {"max_connections", "maxconn workerconnections"},
+    {"max_streams", "maxconcurrentstreams http2maxconcurrentstreams"},
+    {"body", "clientmaxbodysize maxbody maxrequestbytes"},
+    {"client_ca", "cafile verify clientcert mtls"},
+    {"certificates", "certificate certs cert crt sslcertificate"},
+    {"min_version", "sslminver sslprotocols protocols"},
+    {"tls", "ssl https secure"},
+    {"cert", "certificate crt certfile sslcertificate"},
+    {"key", "privatekey keyfile sslcertificatekey"},
+    // Keys of pools and backends.
+    {"backends",
+     "server servers endpoint endpoints target targets member members hosts nodes instances "
+     "replicas upstreams loadassignment"},
+    {"picker",
+     "balance balancer lb lbpolicy lbmethod loadbalancing loadbalancer algorithm policy strategy "
+     "method"},
+    {"engine", "runtime type kind backendtype"},
+    {"health", "check checks healthcheck healthchecks httpchk probe livenessprobe readinessprobe"},
+    {"standby", "backup spare failover"},
+    {"api_key_file", "apikey apikeyfile token tokenfile credentials authorization"},
+    {"max_in_flight", "maxconn maxconnections maxrequests concurrency maxinflight parallelism"},
+    {"queue", "maxqueue pending maxpendingrequests"},
+    {"keep_alive", "keepalive pool pooling connectionpool poolmaxconn"},
+    {"max_idle", "maxidleconnections keepaliveconnections"},
+    {"first_byte", "timeoutserver proxyreadtimeout readtimeout responsetimeout requesttimeout"},
+    {"connect", "timeoutconnect proxyconnecttimeout dialtimeout connecttimeout"},
+    {"idle", "keepalivetimeout timeouthttpkeepalive idletimeout"},
+    {"interval", "inter period periodseconds every"},
+    {"timeout", "timeoutseconds"},
+    {"fall", "failurethreshold unhealthythreshold maxfails"},
+    {"rise", "successthreshold healthythreshold"},
+    // Keys of routes.
+    {"match", "when condition rule if acl"},
+    {"path", "prefix pathprefix location url uri pathbeg"},
+    {"host", "servername domain domains hostname authority hosts"},
+    {"pool", "backend upstream cluster proxypass usebackend service target defaultbackend"},
+    {"split", "weightedclusters weights canary trafficsplit"},
+    // Values of `picker`.
+    {"round-robin", "rr"},
+    {"weighted", "wrr weightedroundrobin staticrr swrr"},
+    {"least-connections",
+     "leastconn leastconns leastrequest leastrequests lc random p2c poweroftwo poweroftwochoices "
+     "twochoices leastoutstandingrequests"},
+    {"least-latency", "ewma peakewma leasttime latency responsetime"},
+    {"consistent-hash", "hash ringhash maglev ketama source iphash sticky sessionaffinity uri"},
+    {"queue-depth", "queue leastqueue leastwaiting"},
+    // Values of `protocol`.
+    {"h2", "http2 http20 h2c grpc"},
+    {"http1", "http http11 h1"},
+    // Values of `engine`.
+    {"llamacpp", "llama llamaserver gguf"},
+    {"trtllm", "tensorrt tensorrtllm trtllmserve"},
+    {"triton", "tritonserver tritoninferenceserver nvidiatriton"},
+    {"tgi", "textgenerationinference huggingface hf"},
+    {"tfserving", "tensorflow tensorflowserving tensorflowmodelserver"},
+    {"ray", "rayserve rayllm"},
+    {"generic", "openai none any custom other http"},
+    // Other values.
+    {"off", "none never disabled disable no false"},
+}};
+
+std::string without_separators(std::string_view word) {
+  std::string out;
+  for (const char c : word) {
+    if (std::string_view("-_./ ").find(c) != std::string_view::npos) continue;
+    out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  return out;
+}
+
+bool lists(std::string_view names, std::string_view name) {
+  while (!names.empty()) {
+    const std::size_t end = std::min(names.find(' '), names.size());
+    if (names.substr(0, end) == name) return true;
+    names.remove_prefix(std::min(end + 1, names.size()));
+  }
+  return false;
+}
+
+}  // namespace
+
+std::optional<std::string> meaning_of(std::string_view word,
+                                      const std::vector<std::string>& words) {
+  const std::string name = without_separators(word);
+  for (const Synonyms& row : synonyms) {
+    if (!lists(row.names, name)) continue;
+    if (std::ranges::find(words, row.meaning) != words.end()) return std::string{row.meaning};
+  }
+  return std::nullopt;
+}
+
+}  // namespace evenkeel::config_file
