@@ -251,7 +251,7 @@ TEST_F(AdminApi, StatusReportsTheLastReload) {
 
   EXPECT_THAT(ask({.target = "/api/v1/status"}).body,
               HasSubstr(R"("last_reload_ok":false,"errors":[{"file":"a.yaml","line":3,"column":5,)"
-                        R"("path":"","message":"no","help":""}])"));
+                        R"("path":"","message":"no","help":"","severity":"error"}])"));
 }
 
 TEST_F(AdminApi, CrossSiteChangesAreRefused) {
