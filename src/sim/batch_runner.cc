@@ -32,7 +32,7 @@ BatchRunner::BatchRunner(Loop& loop, const BatchingSpec& spec, double speed,
       timer_(loop, *this) {}
 
 void BatchRunner::submit(BatchedRequest& request) {
-  if (batcher_.full()) advance();  // an instance may be free that has not been asked yet
+  if (batcher_.full() && !timer_.frozen()) advance();  // an instance may be free by now
   if (batcher_.full()) {
     request.state_ = BatchedRequest::State::rejected;
     ++statistics_.rejected;
@@ -40,8 +40,8 @@ void BatchRunner::submit(BatchedRequest& request) {
   }
   request.arrived = loop_.read_clock();
   batcher_.add(request);
-  // All that arrives in this turn of the loop is there when the batch is made.
-  if (!frozen_) loop_.wake_soon(start_);
+  // The batch is made after everything that arrives in this turn of the loop.
+  timer_.wake_soon();
 }
 
 void BatchRunner::cancel(BatchedRequest& request) {
@@ -54,7 +54,6 @@ void BatchRunner::cancel(BatchedRequest& request) {
 }
 
 void BatchRunner::advance() {
-  if (frozen_) return;
   const Instant now = loop_.read_clock();
   for (auto at = running_.begin(); at != running_.end();) {
     if (at->ends > now) {
@@ -73,7 +72,7 @@ void BatchRunner::advance() {
   }
 }
 
-/// Gives free instances what there is to do; says when to look again for their sake.
+/// Starts batches on free instances. Returns when the batcher may form the next one by itself.
 Instant BatchRunner::begin_batches(Instant now) {
   while (running_.size() < instances_) {
     const auto decision = batcher_.decide(now);
@@ -116,20 +115,11 @@ void BatchRunner::record_busy(Instant until) {
 
 double BatchRunner::busy_seconds() const { return seconds_of(utilization_.total()); }
 
-void BatchRunner::freeze(bool frozen) {
-  if (frozen_ == frozen) return;
-  frozen_ = frozen;
-  const Instant now = loop_.read_clock();
-  if (frozen) {
-    frozen_at_ = now;
-    timer_.disarm();
-    return;
-  }
+void BatchRunner::postpone(Duration frozen_for) {
   for (Batch& batch : running_) {
-    batch.began += now - frozen_at_;
-    batch.ends += now - frozen_at_;
+    batch.began += frozen_for;
+    batch.ends += frozen_for;
   }
-  loop_.wake_soon(start_);
 }
 
 }  // namespace evenkeel

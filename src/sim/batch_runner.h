@@ -5,9 +5,9 @@
 #include <list>
 #include <vector>
 
-#include "evenkeel/base/high_resolution_timer.h"
 #include "evenkeel/base/loop.h"
 #include "sim/dynamic_batcher.h"
+#include "sim/freezable_timer.h"
 #include "sim/server_statistics.h"
 
 namespace evenkeel {
@@ -39,7 +39,7 @@ class BatchedRequest : private QueuedRequest {
 };
 
 /// Drives a batcher and its instances on a loop, and counts as Triton does. Thread: the loop's.
-class BatchRunner {
+class BatchRunner final : private FreezableTimer::Runner {
  public:
   /// `speed` 10: ten times faster than life. `statistics` outlives it.
   BatchRunner(Loop& loop, const BatchingSpec& spec, double speed, ServerStatistics& statistics);
@@ -50,7 +50,7 @@ class BatchRunner {
   /// Batches take so many times as long, from the next one on.
   void set_slow_factor(double factor) { slow_factor_ = factor; }
   /// Stops in the middle of batches, or goes on with them.
-  void freeze(bool frozen);
+  void freeze(bool frozen) { timer_.freeze(frozen); }
   double busy_ratio(Instant now) { return utilization_.ratio(now); }
   double busy_seconds() const;
 
@@ -63,24 +63,10 @@ class BatchRunner {
     std::vector<BatchedRequest*> executions;  // null: dropped meanwhile
     std::uint32_t items = 0;
   };
-  struct BatchTimer : HighResolutionTimer {
-    BatchTimer(Loop& loop, BatchRunner& owner)
-        : HighResolutionTimer(
-              loop,
-              [](HighResolutionTimer& self) { static_cast<BatchTimer&>(self).runner.advance(); }),
-          runner(owner) {}
-    BatchRunner& runner;
-  };
-  struct StartWaiter : Waiter {
-    explicit StartWaiter(BatchRunner& owner)
-        : Waiter([](Waiter& self) { static_cast<StartWaiter&>(self).runner.advance(); }),
-          runner(owner) {}
-    BatchRunner& runner;
-  };
-
   void submit(BatchedRequest& request);
   void cancel(BatchedRequest& request);
-  void advance();
+  void advance() override;
+  void postpone(Duration frozen_for) override;
   void end(Batch& batch);
   Instant begin_batches(Instant now);
   void record_busy(Instant until);
@@ -91,13 +77,10 @@ class BatchRunner {
   std::uint32_t instances_;
   ServerStatistics& statistics_;
   double slow_factor_ = 1;
-  bool frozen_ = false;
-  Instant frozen_at_{};
   std::list<Batch> running_;
   Utilization utilization_;
   Instant busy_since_{};  // or counted until; meaningful while something runs
-  StartWaiter start_{*this};
-  BatchTimer timer_;
+  FreezableTimer timer_;
 };
 
 }  // namespace evenkeel

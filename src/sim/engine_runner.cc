@@ -7,9 +7,9 @@ namespace evenkeel {
 namespace {
 
 constexpr Duration late = std::chrono::milliseconds(1);
-constexpr Duration most_caught_up = std::chrono::seconds(1);
-constexpr int most_steps_at_once = 64;  // then connections get their turn
-constexpr std::uint32_t sglang_decode_interval = 40;
+constexpr Duration max_caught_up = std::chrono::seconds(1);
+constexpr int max_steps_at_once = 64;  // then connections get their turn
+constexpr std::uint32_t published_decode_interval = 40;
 
 double unix_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -17,13 +17,14 @@ double unix_seconds() {
 
 }  // namespace
 
-EngineRunner::EngineRunner(Loop& loop, const EngineSpec& spec, EngineKind kind, double speed)
+EngineRunner::EngineRunner(Loop& loop, const EngineSpec& spec, const SimulatedEngine& traits,
+                           double speed)
     : loop_(loop),
       spec_(spec),
-      kind_(kind),
+      traits_(traits),
       speed_(speed),
       engine_(std::make_unique<Engine>(spec)),
-      statistics_(kind, spec.max_model_tokens),
+      statistics_(traits.buckets, spec.max_model_tokens),
       utilization_(loop.now()),
       started_(loop.now()),
       started_unix_(unix_seconds()),
@@ -33,7 +34,7 @@ void EngineRunner::restart() {
   timer_.disarm();
   stepping_ = false;
   engine_ = std::make_unique<Engine>(spec_);
-  statistics_ = ServerStatistics(kind_, spec_.max_model_tokens);
+  statistics_ = ServerStatistics(traits_.buckets, spec_.max_model_tokens);
   started_ = loop_.read_clock();
   started_unix_ = unix_seconds();
   utilization_ = Utilization(started_);
@@ -43,14 +44,24 @@ void EngineRunner::restart() {
 void EngineRunner::submit(Generation& generation) {
   generation.submitted_ = loop_.read_clock();
   engine_->submit(generation);
-  // All that arrives in this turn of the loop is there when the step begins.
-  if (!stepping_ && !frozen_) loop_.wake_soon(start_);
+  // The step begins after everything that arrives in this turn of the loop.
+  if (!stepping_) timer_.wake_soon();
 }
 
-void EngineRunner::begin_when_idle() {
-  if (stepping_ || frozen_) return;
-  begin_step(loop_.read_clock());
+void EngineRunner::advance() {
+  const Instant now = loop_.read_clock();
+  if (!stepping_) begin_step(now);
+  if (stepping_ && step_ends_ <= now) record_lateness(now);
+  for (int steps = 0; stepping_ && step_ends_ <= now && steps < max_steps_at_once; ++steps) {
+    end_step();
+  }
   if (stepping_) timer_.arm(step_ends_);
+}
+
+void EngineRunner::postpone(Duration frozen_for) {
+  if (!stepping_) return;
+  step_began_ += frozen_for;
+  step_ends_ += frozen_for;
 }
 
 void EngineRunner::begin_step(Instant at) {
@@ -74,19 +85,14 @@ void EngineRunner::begin_step(Instant at) {
   }
 }
 
-void EngineRunner::on_timer() {
-  const Instant now = loop_.read_clock();
-  if (!stepping_ || frozen_) return;
+void EngineRunner::record_lateness(Instant now) {
   const Duration behind = now - step_ends_;
   if (behind > late) ++lateness_.steps;
   lateness_.longest = std::max(lateness_.longest, behind);
-  if (behind > most_caught_up) {
+  if (behind > max_caught_up) {
     lateness_.dropped += behind;
     step_ends_ = now;
   }
-  for (int steps = 0; stepping_ && step_ends_ <= now && steps < most_steps_at_once; ++steps)
-    end_step();
-  if (stepping_) timer_.arm(step_ends_);
 }
 
 void EngineRunner::end_step() {
@@ -145,24 +151,6 @@ void EngineRunner::observe(Generation& generation, bool last) {
   }
 }
 
-void EngineRunner::freeze(bool frozen) {
-  if (frozen_ == frozen) return;
-  frozen_ = frozen;
-  const Instant now = loop_.read_clock();
-  if (frozen) {
-    frozen_at_ = now;
-    timer_.disarm();
-    return;
-  }
-  if (stepping_) {
-    step_began_ += now - frozen_at_;
-    step_ends_ += now - frozen_at_;
-    timer_.arm(step_ends_);
-  } else {
-    loop_.wake_soon(start_);
-  }
-}
-
 void EngineRunner::wake_after_tokens(std::uint64_t tokens, Waiter* waiter) {
   tokens_until_wake_ = tokens;
   token_waiter_ = waiter;
@@ -184,16 +172,16 @@ void EngineRunner::publish(const Engine::Step& step) {
     rate_began_ = now;
     rate_tokens_ = 0;
   }
-  if (kind_ != EngineKind::sglang) return;
+  if (!traits_.publishes_gauges_by_step) return;
   const bool idle = step.prefill_tokens + step.decodes == 0;
   if (step.decodes > 0) ++decode_steps_;
-  if (idle || step.prefill_tokens > 0 || decode_steps_ % sglang_decode_interval == 0) {
+  if (idle || step.prefill_tokens > 0 || decode_steps_ % published_decode_interval == 0) {
     published_ = live_gauges();
   }
 }
 
 Gauges EngineRunner::gauges() {
-  if (kind_ == EngineKind::sglang) return published_;
+  if (traits_.publishes_gauges_by_step) return published_;
   Gauges gauges = live_gauges();
   if (loop_.read_clock() - rate_began_ > std::chrono::seconds(2)) gauges.generated_per_second = 0;
   return gauges;

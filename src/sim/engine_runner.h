@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <memory>
 
-#include "evenkeel/base/high_resolution_timer.h"
 #include "evenkeel/base/loop.h"
 #include "evenkeel/sim/engine.h"
-#include "sim/engine_dialect.h"
+#include "sim/engine_api.h"
+#include "sim/freezable_timer.h"
 #include "sim/server_statistics.h"
 
 namespace evenkeel {
@@ -32,10 +32,10 @@ class Generation : public Sequence {
 
 /// Drives one engine on a loop and counts. A step that begins right after another begins at its
 /// modelled end, not when we got to it: a late process catches up and does not drift.
-class EngineRunner {
+class EngineRunner final : private FreezableTimer::Runner {
  public:
-  /// `speed` 10: ten times faster than life.
-  EngineRunner(Loop& loop, const EngineSpec& spec, EngineKind kind, double speed);
+  /// `speed` 10: ten times faster than life. `traits` outlives it.
+  EngineRunner(Loop& loop, const EngineSpec& spec, const SimulatedEngine& traits, double speed);
 
   /// REQUIRES: the generation fits: prompt_tokens < max_tokens().
   void submit(Generation& generation);
@@ -44,7 +44,7 @@ class EngineRunner {
   /// Steps take so many times as long, from the next one on.
   void set_slow_factor(double factor) { slow_factor_ = factor; }
   /// Stops in the middle of a step, or goes on with it.
-  void freeze(bool frozen);
+  void freeze(bool frozen) { timer_.freeze(frozen); }
   /// After so many tokens more, `waiter` is woken. Null: never.
   void wake_after_tokens(std::uint64_t tokens, Waiter* waiter);
   /// As a new process begins: caches empty, counters zero. REQUIRES: no generation is active.
@@ -52,8 +52,8 @@ class EngineRunner {
 
   const Engine& engine() const { return *engine_; }
   ServerStatistics& statistics() { return statistics_; }
-  /// What the engine tells of itself, as old as its dialect has it (SGLang publishes on every
-  /// prefill, every 40th decode step and when it becomes idle).
+  /// The gauges as the engine publishes them: live, or those of the last step at which it did
+  /// (SimulatedEngine::publishes_gauges_by_step).
   Gauges gauges();
   GpuSnapshot gpu();
   double started_unix() const { return started_unix_; }
@@ -66,32 +66,18 @@ class EngineRunner {
   const Lateness& lateness() const { return lateness_; }
 
  private:
-  void begin_when_idle();
+  void advance() override;
+  void postpone(Duration frozen_for) override;
   void begin_step(Instant at);
   void end_step();
-  void on_timer();
+  void record_lateness(Instant now);
   void observe(Generation& generation, bool last);
   void publish(const Engine::Step& step);
   Gauges live_gauges() const;
 
-  struct StartWaiter : Waiter {
-    explicit StartWaiter(EngineRunner& owner)
-        : Waiter([](Waiter& self) { static_cast<StartWaiter&>(self).runner.begin_when_idle(); }),
-          runner(owner) {}
-    EngineRunner& runner;
-  };
-  struct StepTimer : HighResolutionTimer {
-    StepTimer(Loop& loop, EngineRunner& owner)
-        : HighResolutionTimer(
-              loop,
-              [](HighResolutionTimer& self) { static_cast<StepTimer&>(self).runner.on_timer(); }),
-          runner(owner) {}
-    EngineRunner& runner;
-  };
-
   Loop& loop_;
   EngineSpec spec_;
-  EngineKind kind_;
+  const SimulatedEngine& traits_;
   double speed_;
   double slow_factor_ = 1;
   std::unique_ptr<Engine> engine_;
@@ -100,14 +86,11 @@ class EngineRunner {
   Instant started_;
   double started_unix_ = 0;
 
-  StartWaiter start_{*this};
-  StepTimer timer_;
+  FreezableTimer timer_;
   Engine::Step step_;
   Instant step_began_{};
   Instant step_ends_{};
   bool stepping_ = false;
-  bool frozen_ = false;
-  Instant frozen_at_{};
   Lateness lateness_;
 
   std::uint64_t tokens_until_wake_ = 0;

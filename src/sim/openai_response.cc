@@ -2,9 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "evenkeel/inference/json.h"
+#include "sim/http_response.h"
 
 namespace evenkeel {
 namespace {
@@ -116,23 +115,6 @@ std::string models_body(std::string_view model, std::string_view owner, std::int
       R"({{"object":"list","data":[{{"id":{},"object":"model","created":{},"owned_by":{},"root":{},)"
       R"("parent":null,"max_model_len":{},"permission":[]}}]}})",
       name, created, json_string(owner), name, max_model_tokens);
-}
-
-std::string base64(std::string_view bytes) {
-  constexpr char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  out.reserve((bytes.size() + 2) / 3 * 4);
-  for (std::size_t at = 0; at < bytes.size(); at += 3) {
-    const std::size_t left = std::min<std::size_t>(3, bytes.size() - at);
-    std::uint32_t group = 0;
-    for (std::size_t i = 0; i < 3; ++i) {
-      group = group << 8 | (i < left ? static_cast<unsigned char>(bytes[at + i]) : 0u);
-    }
-    for (std::size_t i = 0; i < 4; ++i) {
-      out += i <= left ? letters[(group >> (18 - 6 * i)) & 63] : '=';
-    }
-  }
-  return out;
 }
 
 }  // namespace evenkeel

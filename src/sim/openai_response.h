@@ -54,6 +54,4 @@ std::string embeddings_body(const CompletionHead& head,
 std::string models_body(std::string_view model, std::string_view owner, std::int64_t created,
                         std::uint32_t max_model_tokens);
 
-std::string base64(std::string_view bytes);
-
 }  // namespace evenkeel

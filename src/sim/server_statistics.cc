@@ -9,33 +9,7 @@ namespace {
 
 using Bounds = std::vector<double>;
 
-Bounds first_token_bounds(EngineKind kind) {
-  if (kind == EngineKind::sglang) {
-    return {.1, .2, .4, .6, .8, 1, 2, 4, 6, 8, 10, 20, 40, 60, 80, 100, 200, 400};
-  }
-  return {.001, .005, .01, .02, .04, .06, .08, .1, .25, .5,  .75,
-          1,    2.5,  5,   7.5, 10,  20,  40,  80, 160, 640, 2560};
-}
-
-Bounds token_latency_bounds(EngineKind kind) {
-  if (kind == EngineKind::sglang) {
-    return {.002, .004, .006, .008, .01, .015, .02, .025, .03, .035, .04, .06,
-            .08,  .1,   .2,   .4,   .6,  .8,   1,   2,    4,   6,    8};
-  }
-  return {.01, .025, .05, .075, .1, .15, .2, .3, .4, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80};
-}
-
-Bounds request_bounds(EngineKind kind) {
-  if (kind == EngineKind::sglang)
-    return {.1, .2, .4, .6, .8, 1, 2, 4, 6, 8, 10, 20, 40, 60, 80, 100, 200, 400};
-  if (kind == EngineKind::tgi) {
-    Bounds bounds;  // metrics-exporter of TGI: from 0.1 ms, times 1.5
-    for (double bound = 0.0001; bound < 1500; bound *= 1.5) bounds.push_back(bound);
-    return bounds;
-  }
-  return {.3, .5, .8, 1,  1.5, 2,   2.5, 5,   10,   15,  20,
-          30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680};
-}
+Bounds bounds_of(std::span<const double> bounds) { return {bounds.begin(), bounds.end()}; }
 
 Bounds one_two_five(double most) {
   Bounds bounds;
@@ -86,16 +60,15 @@ double Utilization::ratio(Instant now) {
   return previous_ratio_;
 }
 
-ServerStatistics::ServerStatistics(EngineKind kind, std::uint32_t max_model_tokens)
-    : time_to_first_token(first_token_bounds(kind)),
-      inter_token_latency(token_latency_bounds(kind)),
-      time_per_output_token(kind == EngineKind::tgi ? request_bounds(kind)
-                                                    : token_latency_bounds(kind)),
-      e2e_latency(request_bounds(kind)),
-      queue_time(request_bounds(kind)),
-      prefill_time(request_bounds(kind)),
-      decode_time(request_bounds(kind)),
-      inference_time(request_bounds(kind)),
+ServerStatistics::ServerStatistics(const HistogramBuckets& buckets, std::uint32_t max_model_tokens)
+    : time_to_first_token(bounds_of(buckets.first_token)),
+      inter_token_latency(bounds_of(buckets.token_latency)),
+      time_per_output_token(bounds_of(buckets.time_per_output_token)),
+      e2e_latency(bounds_of(buckets.request)),
+      queue_time(bounds_of(buckets.request)),
+      prefill_time(bounds_of(buckets.request)),
+      decode_time(bounds_of(buckets.request)),
+      inference_time(bounds_of(buckets.request)),
       request_prompt_tokens(one_two_five(max_model_tokens)),
       request_generation_tokens(one_two_five(max_model_tokens)),
       request_max_tokens(one_two_five(max_model_tokens)),

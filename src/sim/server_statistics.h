@@ -1,4 +1,4 @@
-// What a simulated server counts while it serves, for its dialect's exposition.
+// What a simulated server counts for its metrics page.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,21 @@
 
 namespace evenkeel {
 
-/// The engine whose manners a simulated server has.
-enum class EngineKind : std::uint8_t { vllm, sglang, triton, tgi, llamacpp, generic };
+/// Upper bounds of an engine's histograms, in seconds. The defaults are vLLM's.
+struct HistogramBuckets {
+  std::span<const double> first_token = default_first_token;
+  std::span<const double> token_latency = default_token_latency;
+  std::span<const double> request = default_request;
+  std::span<const double> time_per_output_token = default_token_latency;
+
+  static constexpr double default_first_token[] = {.001, .005, .01, .02, .04, .06, .08, .1,
+                                                   .25,  .5,   .75, 1,   2.5, 5,   7.5, 10,
+                                                   20,   40,   80,  160, 640, 2560};
+  static constexpr double default_token_latency[] = {.01, .025, .05, .075, .1,  .15, .2, .3, .4, .5,
+                                                     .75, 1,    2.5, 5,    7.5, 10,  20, 40, 80};
+  static constexpr double default_request[] = {.3, .5, .8, 1,  1.5, 2,   2.5, 5,   10,   15,  20,
+                                               30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680};
+};
 
 /// A histogram as Prometheus counts it.
 class PrometheusHistogram {
@@ -52,7 +65,7 @@ class Utilization {
 
 /// Counters since the (simulated) process started. Durations are of the wall clock, in seconds.
 struct ServerStatistics {
-  ServerStatistics(EngineKind kind, std::uint32_t max_model_tokens);
+  ServerStatistics(const HistogramBuckets& buckets, std::uint32_t max_model_tokens);
 
   std::uint64_t requests = 0;
   std::uint64_t finished_stop = 0;    ///< ended by themselves

@@ -1,45 +1,52 @@
 #include "sim/simulated_server.h"
 
 #include <fmt/format.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <utility>
 
 #include "evenkeel/base/hash.h"
+#include "evenkeel/http/grpc.h"
 #include "evenkeel/inference/json.h"
+#include "sim/dcgm.h"
+#include "sim/http_response.h"
 
 namespace evenkeel {
 namespace {
 
-constexpr std::array<std::string_view, 9> fault_names = {
-    "none", "refuse", "hang", "slow", "error", "die", "loading", "stale-metrics", "vram"};
+constexpr std::uint64_t max_echoed_bytes = 4 << 20;
 
-/// Of GPU memory in use: beyond it, an allocation fails sooner or later.
-constexpr double memory_limit = 0.95;
-
-std::string_view path_of(std::string_view target) { return target.substr(0, target.find('?')); }
-
-double unix_seconds() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+std::string error_object(std::string_view message) {
+  return fmt::format(R"({{"error":{}}})", json_string(message));
 }
 
-/// How long ago the kernel last heard an acknowledgement from the peer: its close carries one.
-double seconds_since_heard(int fd) {
-  tcp_info info{};
-  socklen_t size = sizeof info;
-  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return 0;
-  return info.tcpi_last_ack_recv * 1e-3;
+/// The samples of a page that a query's `name[]` parameters name; all of it where there is none.
+std::string select_samples(std::string page, std::string_view query) {
+  constexpr std::string_view parameter = "name%5B%5D=";
+  std::vector<std::string_view> names;
+  for (std::size_t at = 0; (at = query.find(parameter, at)) != query.npos;) {
+    at += parameter.size();
+    names.push_back(query.substr(at, query.find('&', at) - at));
+  }
+  if (names.empty()) return page;
+  std::string selected;
+  for (std::size_t at = 0; at < page.size();) {
+    const std::size_t end = page.find('\n', at) + 1;
+    const std::string_view line = std::string_view(page).substr(at, end - at);
+    if (std::ranges::find(names, line.substr(0, line.find_first_of("{ "))) != names.end()) {
+      selected += line;
+    }
+    at = end;
+  }
+  return selected;
 }
 
 }  // namespace
 
-/// A connection: its own host and handler, so that it is known whose request is whose.
+/// A connection; its own handler, so that a request is known to be on it.
 class SimulatedServer::Connection final : public Handler, public FrontendCallbacks {
  public:
   Connection(SimulatedServer& owner, int connected_fd) : server(owner), fd(connected_fd) {}
@@ -57,8 +64,8 @@ class SimulatedServer::Connection final : public Handler, public FrontendCallbac
   SimulatedServer& server;
   int fd;
   Socket* socket = nullptr;  // null: it has ended
-  std::uint32_t busy = 0;    // requests that it has
-  bool controls = false;     // its last request was for sim control
+  std::uint32_t busy = 0;    // requests in flight
+  bool controls = false;     // its last request was for /sim/v1
   std::list<Connection>::iterator place;
   Task<void> task;
 };
@@ -66,32 +73,27 @@ class SimulatedServer::Connection final : public Handler, public FrontendCallbac
 // ---- Connections -------------------------------------------------------------------------------
 
 SimulatedServer::SimulatedServer(Loop& loop, const SimulatorOptions& options, const Preset& preset,
-                                 EngineKind kind, int fd)
+                                 const SimulatedEngine& engine, int fd)
     : loop_(loop),
       options_(options),
-      preset_(preset),
-      kind_(kind),
-      model_(options.model.empty() ? preset.model : options.model),
+      engine_(engine),
       endpoint_(Listener::local_endpoint(fd)),
-      runner_(loop, preset.engine, kind, options.speed),
-      batches_(loop, options.batching, options.speed, runner_.statistics()) {
-  // uvicorn and llama.cpp's server close idle connections after 5 s.
-  const bool impatient =
-      kind == EngineKind::vllm || kind == EngineKind::sglang || kind == EngineKind::llamacpp;
-  frontend_.listener = options.name;
-  frontend_.idle_timeout = std::chrono::seconds(impatient ? 5 : 75);
+      model_(loop, options_, preset, engine),
+      api_(engine.make(model_)) {
+  frontend_.listener = options_.name;
+  frontend_.idle_timeout = engine.idle_timeout;
   frontend_.header_bytes = 64 * 1024;
   frontend_.header_fields = 256;
   frontend_.uri_bytes = 32 * 1024;
   frontend_.body_bytes = 512u << 20;
-  frontend_.body_timeout = std::chrono::hours(1);  // streams of gRPC may pause
+  frontend_.body_timeout = std::chrono::hours(1);  // gRPC streams may pause
   frontend_.write_timeout = std::chrono::hours(1);
 
   port_reservation_fd_ = socket(endpoint_.family(), SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int on = 1;
   setsockopt(port_reservation_fd_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   setsockopt(port_reservation_fd_, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on);
-  // Keeps the port while the server refuses; without it, another process might take it meanwhile.
+  // Keeps the port while the server refuses: without it, another process could take it.
   static_cast<void>(bind(port_reservation_fd_, endpoint_.address(), endpoint_.size));
 
   listener_.emplace(loop_, fd,
@@ -99,7 +101,6 @@ SimulatedServer::SimulatedServer(Loop& loop, const SimulatorOptions& options, co
 }
 
 SimulatedServer::~SimulatedServer() {
-  dying_ = true;
   connections_.clear();
   if (port_reservation_fd_ >= 0) close(port_reservation_fd_);
 }
@@ -128,7 +129,7 @@ void SimulatedServer::reap() {
 void SimulatedServer::open_listener() {
   if (listener_) return;
   auto fd = Listener::bind(endpoint_);
-  if (!fd) return;  // somebody shares our port by SO_REUSEPORT without letting us: stay closed
+  if (!fd) return;  // another process has taken the port: stay closed
   listener_.emplace(loop_, *fd,
                     [this](int accepted, const Endpoint& peer) { accept(accepted, peer); });
 }
@@ -159,152 +160,64 @@ void SimulatedServer::reset_connections() {
 std::string SimulatedServer::description() const {
   return fmt::format(
       R"({{"name":{},"address":"{}","engine":"{}","preset":"{}","model":{},"speed":{}}})",
-      json_string(options_.name), endpoint_.text(), to_string(kind_), preset_.name,
-      json_string(model_), options_.speed);
+      json_string(options_.name), endpoint_.text(), engine_.name, model_.preset().name,
+      json_string(model_.name()), options_.speed);
 }
 
 std::string SimulatedServer::state() const {
-  return fmt::format(
-      R"({{"name":{},"engine":"{}","fault":"{}","slow_factor":{},"error_status":{},"die_after_tokens":{},)"
-      R"("gpu_memory_ratio":{},"out_of_memory_after_seconds":{}}})",
-      json_string(options_.name), to_string(kind_),
-      fault_names[static_cast<std::size_t>(state_.fault)], state_.slow_factor, state_.error_status,
-      state_.die_after_tokens, state_.gpu_memory_ratio, state_.out_of_memory_after_seconds);
+  return fmt::format(R"({{"name":{},"engine":"{}",{}}})", json_string(options_.name), engine_.name,
+                     state_members(model_.state()));
 }
 
 Result<Done> SimulatedServer::change_state(std::string json) {
-  auto scalars = parse_json_scalars(json);
-  if (!scalars) return std::move(scalars.error());
-  const auto wrong = [](std::string detail) {
-    return Error{.fault = Fault::bad_request, .side = Side::client, .detail = std::move(detail)};
-  };
-
-  SimState next = state_;
-  for (const auto& [key, value] : *scalars) {
-    const double* number = std::get_if<double>(&value);
-    if (key == "fault") {
-      const auto* name = std::get_if<std::string>(&value);
-      const auto found = name == nullptr ? fault_names.end()
-                                         : std::find(fault_names.begin(), fault_names.end(), *name);
-      if (found == fault_names.end()) {
-        return wrong(fmt::format("fault should be one of {}", fmt::join(fault_names, ", ")));
-      }
-      next.fault = static_cast<SimFault>(found - fault_names.begin());
-    } else if (key == "slow_factor") {
-      if (number == nullptr || !(*number > 0 && *number <= 1e6))
-        return wrong("slow_factor should be above 0");
-      next.slow_factor = *number;
-    } else if (key == "error_status") {
-      if (number == nullptr || !(*number >= 400 && *number <= 599)) {
-        return wrong("error_status should be 400 to 599");
-      }
-      next.error_status = static_cast<int>(*number);
-    } else if (key == "die_after_tokens") {
-      if (number == nullptr || !(*number >= 0 && *number <= 1e15)) {
-        return wrong("die_after_tokens should be 0 or more");
-      }
-      next.die_after_tokens = static_cast<std::uint64_t>(*number);
-    } else if (key == "gpu_memory_ratio") {
-      if (number == nullptr || !(*number >= 0 && *number <= 1)) {
-        return wrong("gpu_memory_ratio should be 0 to 1");
-      }
-      next.gpu_memory_ratio = *number;
-    } else if (key == "out_of_memory_after_seconds") {
-      if (number == nullptr || !(*number >= 0 && *number <= 1e6)) {
-        return wrong("out_of_memory_after_seconds should be 0 or more");
-      }
-      next.out_of_memory_after_seconds = *number;
-    } else {
-      return wrong(
-          fmt::format("'{}' is no part of the state; known: fault, slow_factor, "
-                      "error_status, die_after_tokens, gpu_memory_ratio, "
-                      "out_of_memory_after_seconds",
-                      key));
-    }
-  }
-  const SimFault before = std::exchange(state_, next).fault;
+  auto next = read_state(model_.state(), std::move(json));
+  if (!next) return std::move(next.error());
+  const SimFault before = model_.state().fault;
+  model_.set_state(*next);
   apply_fault(before);
   return Done{};
 }
 
 void SimulatedServer::apply_fault(SimFault before) {
-  const SimFault fault = state_.fault;
-  const double slow_factor = fault == SimFault::slow ? state_.slow_factor : 1;
-  runner_.set_slow_factor(slow_factor);
-  runner_.freeze(fault == SimFault::hang);
-  batches_.set_slow_factor(slow_factor);
-  batches_.freeze(fault == SimFault::hang);
-  runner_.wake_after_tokens(0, nullptr);
-  const bool full = fault == SimFault::vram && state_.gpu_memory_ratio > memory_limit;
-  memory_full_since_ = full ? std::min(memory_full_since_, loop_.read_clock()) : never;
-
-  if (fault == SimFault::stale_metrics && before != fault) {
-    stale_metrics_ = render_metrics(false);
-    stale_dcgm_ = render_metrics(true);
+  const SimState& state = model_.state();
+  if (state.fault == SimFault::stale_metrics && before != state.fault) {
+    stale_metrics_ = api_->metrics_page(model_.snapshot());
+    stale_dcgm_ = render_dcgm(model_.snapshot());
   }
-  if (fault == SimFault::die) {
-    if (state_.die_after_tokens == 0) {
+  model_.runner().wake_after_tokens(0, nullptr);
+  if (state.fault == SimFault::die) {
+    if (state.die_after_tokens == 0) {
       loop_.wake_soon(die_);
     } else {
-      runner_.wake_after_tokens(state_.die_after_tokens, &die_);
+      model_.runner().wake_after_tokens(state.die_after_tokens, &die_);
     }
   }
-  const bool refuses = fault == SimFault::error_response || (loading() && refuses_while_loading());
+  const bool refuses = state.fault == SimFault::refuse ||
+                       (model_.loading() && engine_.refuses_connections_while_loading);
   if (refuses) {
     close_listener();
-  } else if (fault != SimFault::die) {
+  } else if (state.fault != SimFault::die) {
     open_listener();
   }
   loop_.wake_soon(unfreeze_);
 }
 
-bool SimulatedServer::out_of_memory() const {
-  return memory_full_since_ != never &&
-         seconds_of(loop_.now() - memory_full_since_) >= state_.out_of_memory_after_seconds;
-}
-
 void SimulatedServer::die() {
-  if (state_.fault != SimFault::die) return;
-  previous_totals_ = totals();
-  dying_ = true;
+  if (model_.state().fault != SimFault::die) return;
   listener_.reset();
-  reset_connections();
-  dying_ = false;
-  runner_.restart();
-}
-
-void SimulatedServer::aborted(int fd) {
-  if (dying_) return;
-  const Instant seen = loop_.now();
-  const double seconds = seconds_since_heard(fd) + seconds_of(loop_.read_clock() - seen);
-  ++runner_.statistics().aborted;
-  ++aborts_.count;
-  aborts_.last_seconds = seconds;
-  aborts_.longest_seconds = std::max(aborts_.longest_seconds, seconds);
-  aborts_.sum_seconds += seconds;
-  aborts_.last_unix = unix_seconds();
-}
-
-SimulatedServer::Totals SimulatedServer::totals() {
-  const ServerStatistics& s = runner_.statistics();
-  return {.requests = previous_totals_.requests + s.requests,
-          .failed = previous_totals_.failed + s.failed,
-          .prompt_tokens = previous_totals_.prompt_tokens + s.prompt_tokens,
-          .cached_tokens = previous_totals_.cached_tokens + s.cached_tokens,
-          .generated_tokens = previous_totals_.generated_tokens + s.generated_tokens,
-          .preemptions = previous_totals_.preemptions + s.preemptions,
-          .steps = previous_totals_.steps + s.steps};
+  model_.restart([this] { reset_connections(); });
 }
 
 std::string SimulatedServer::report() {
-  const Totals t = totals();
-  const Engine& engine = runner_.engine();
-  const auto& lateness = runner_.lateness();
+  const SimTotals t = model_.totals();
+  const SimAborts& aborts = model_.aborts();
+  const Engine& engine = model_.runner().engine();
+  const auto& lateness = model_.runner().lateness();
   const double hit_ratio = t.prompt_tokens == 0 ? 0
                                                 : static_cast<double>(t.cached_tokens) /
                                                       static_cast<double>(t.prompt_tokens);
   const double mean_abort =
-      aborts_.count == 0 ? 0 : aborts_.sum_seconds / static_cast<double>(aborts_.count);
+      aborts.count == 0 ? 0 : aborts.sum_seconds / static_cast<double>(aborts.count);
   return fmt::format(
       R"({{"name":{},"requests":{},"running":{},"waiting":{},"completed":{},"failed":{},"aborted":{},)"
       R"("abort_delay_seconds":{{"last":{:.6f},"max":{:.6f},"mean":{:.6f},"last_at_unix":{:.3f}}},)"
@@ -312,12 +225,12 @@ std::string SimulatedServer::report() {
       R"("prefix":{{"query_tokens":{},"hit_tokens":{},"hit_ratio":{}}},"preemptions":{},"steps":{},)"
       R"("gpu_utilization_ratio":{:.4f},"connections":{},)"
       R"("lateness":{{"late_steps":{},"max_seconds":{:.6f},"dropped_seconds":{:.6f}}}}})",
-      json_string(options_.name), t.requests, engine.running(), engine.waiting(), completed_,
-      t.failed, aborts_.count, aborts_.last_seconds, aborts_.longest_seconds, mean_abort,
-      aborts_.last_unix, t.prompt_tokens, t.cached_tokens, t.generated_tokens,
-      engine.kv_cache_ratio(), t.prompt_tokens, t.cached_tokens, hit_ratio, t.preemptions, t.steps,
-      runner_.gpu().utilization_ratio, connections_.size(), lateness.steps,
-      seconds_of(lateness.longest), seconds_of(lateness.dropped));
+      json_string(options_.name), t.requests, engine.running(), engine.waiting(),
+      model_.completed_requests(), t.failed, aborts.count, aborts.last_seconds,
+      aborts.longest_seconds, mean_abort, aborts.last_unix, t.prompt_tokens, t.cached_tokens,
+      t.generated_tokens, engine.kv_cache_ratio(), t.prompt_tokens, t.cached_tokens, hit_ratio,
+      t.preemptions, t.steps, model_.runner().gpu().utilization_ratio, connections_.size(),
+      lateness.steps, seconds_of(lateness.longest), seconds_of(lateness.dropped));
 }
 
 // ---- Requests ----------------------------------------------------------------------------------
@@ -325,11 +238,11 @@ std::string SimulatedServer::report() {
 Task<Result<Response>> SimulatedServer::handle(Connection& connection, Request& request) {
   connection.controls = path_of(request.path).starts_with("/sim/v1/");
   if (connection.controls) return control(request);
-  if (state_.fault == SimFault::hang) return handle_when_unfrozen(connection, request);
+  if (model_.state().fault == SimFault::hang) return handle_when_unfrozen(connection, request);
   return route(request, connection.fd);
 }
 
-/// Stands among those that hang until they are woken.
+/// `co_await HungRequest(list);` waits until the fault `hang` is over.
 class SimulatedServer::HungRequest : private Waiter {
  public:
   explicit HungRequest(WaiterList& list) : Waiter(&HungRequest::resume), list_(list) {}
@@ -348,7 +261,7 @@ class SimulatedServer::HungRequest : private Waiter {
 };
 
 void SimulatedServer::unfreeze() {
-  if (state_.fault != SimFault::hang) hung_.wake_all();
+  if (model_.state().fault != SimFault::hang) hung_.wake_all();
 }
 
 Task<Result<Response>> SimulatedServer::handle_when_unfrozen(Connection& connection,
@@ -356,6 +269,70 @@ Task<Result<Response>> SimulatedServer::handle_when_unfrozen(Connection& connect
   co_await HungRequest(hung_);
   auto response = co_await route(request, connection.fd);
   co_return response;
+}
+
+Task<Result<Response>> SimulatedServer::route(Request& request, int client_fd) {
+  if (is_grpc(request)) return api_->handle(request, client_fd);
+  const std::string_view path = path_of(request.path);
+  if (path == "/echo" || path.starts_with("/echo/")) return echo(request);
+  if (auto page = metrics(request)) return Result<Response>(std::move(*page));
+  return api_->handle(request, client_fd);
+}
+
+std::optional<Response> SimulatedServer::metrics(const Request& request) {
+  if (request.method != "GET" && request.method != "HEAD") return std::nullopt;
+  const std::string_view path = path_of(request.path);
+  if (path == "/metrics") return respond(200, engine_.metrics_type, metrics_page());
+  if (path == "/metrics/" && engine_.mounts_metrics_app) {
+    const std::string_view query = request.path.substr(path.size());
+    return respond(200, engine_.metrics_type, select_samples(metrics_page(), query));
+  }
+  if (path == "/dcgm/metrics") {
+    return respond(200, "text/plain; version=0.0.4; charset=utf-8", dcgm_page());
+  }
+  return std::nullopt;
+}
+
+std::string SimulatedServer::metrics_page() {
+  if (model_.state().fault == SimFault::stale_metrics) return stale_metrics_;
+  return api_->metrics_page(model_.snapshot());
+}
+
+std::string SimulatedServer::dcgm_page() {
+  if (model_.state().fault == SimFault::stale_metrics) return stale_dcgm_;
+  return render_dcgm(model_.snapshot());
+}
+
+Task<Result<Response>> SimulatedServer::control(Request& request) {
+  const std::string_view path = path_of(request.path);
+  if (path == "/sim/v1/report" && request.method == "GET") co_return respond_json(200, report());
+  if (path != "/sim/v1/state")
+    co_return respond_json(404, error_object("no such page of sim control"));
+  if (request.method == "PUT" || request.method == "POST") {
+    auto body = co_await read_all(request);
+    if (!body) co_return std::move(body.error());
+    auto changed = change_state(std::move(*body));
+    if (!changed) co_return respond_json(400, error_object(changed.error().detail));
+  }
+  co_return respond_json(200, state());
+}
+
+Task<Result<Response>> SimulatedServer::echo(Request& request) {
+  auto body = co_await read_all(request);
+  if (!body) co_return std::move(body.error());
+  std::string text = fmt::format(R"({{"method":{},"target":{},"authority":{},"fields":[)",
+                                 json_string(request.method), json_string(request.path),
+                                 json_string(request.authority));
+  bool first = true;
+  for (const Field& field : request.fields) {
+    if (!std::exchange(first, false)) text += ',';
+    text += fmt::format("[{},{}]", json_string(field.name()), json_string(field.value()));
+  }
+  text += fmt::format(R"(],"body_bytes":{},"body_hash":"{:016x}","body_base64":)", body->size(),
+                      hash_of(*body));
+  text += body->size() <= max_echoed_bytes ? '"' + base64(*body) + '"' : "null";
+  text += '}';
+  co_return respond_json(200, std::move(text));
 }
 
 }  // namespace evenkeel

@@ -71,21 +71,21 @@ Result<std::unique_ptr<Simulators>> Simulators::start(const std::vector<Simulato
     parts->loops.push_back(std::make_unique<Loop>());
   }
   for (const SimulatorOptions& options : servers) {
-    const auto kind = parse_engine_kind(options.engine);
-    if (!kind) {
-      return refused("no engine '" + options.engine + "' to simulate; there are " +
-                     engine_kind_list());
+    const SimulatedEngine* engine = find_simulated_engine(options.engine);
+    if (engine == nullptr) {
+      return refused("unknown engine '" + options.engine + "'; known: " + simulated_engine_names());
     }
     const Preset* preset = find_preset(options.preset);
     if (preset == nullptr) {
-      return refused("no preset '" + options.preset + "'; there are " + preset_names());
+      return refused("unknown preset '" + options.preset + "'; known: " + preset_names());
     }
     if (!(options.speed > 0)) return refused("the speed should be above 0");
     auto fd = listen_on(options.listen);
     if (!fd) return std::move(fd.error());
     parts->endpoints.push_back(Listener::local_endpoint(*fd));
     Loop& loop = *parts->loops[parts->servers.size() % parts->loops.size()];
-    parts->servers.push_back(std::make_unique<SimulatedServer>(loop, options, *preset, *kind, *fd));
+    parts->servers.push_back(
+        std::make_unique<SimulatedServer>(loop, options, *preset, *engine, *fd));
   }
   if (control) {
     auto fd = listen_on(*control);

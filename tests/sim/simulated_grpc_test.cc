@@ -114,7 +114,7 @@ class GrpcSim : public testing::Test {
     ASSERT_TRUE(fd.ok());
     endpoint_ = Listener::local_endpoint(*fd);
     server_ = std::make_unique<SimulatedServer>(loop_, options, *find_preset(options.preset),
-                                                *parse_engine_kind(options.engine), *fd);
+                                                *find_simulated_engine(options.engine), *fd);
   }
   std::unique_ptr<Call> begin(std::string_view method, bool grpc_errors = false) {
     return std::make_unique<Call>(loop_, endpoint_, std::string(service) + std::string(method),

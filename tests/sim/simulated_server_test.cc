@@ -85,7 +85,7 @@ class Sim : public testing::Test {
     ASSERT_TRUE(fd.ok());
     endpoint_ = Listener::local_endpoint(*fd);
     server_ = std::make_unique<SimulatedServer>(loop_, options, *find_preset(options.preset),
-                                                *parse_engine_kind(options.engine), *fd);
+                                                *find_simulated_engine(options.engine), *fd);
   }
 
   std::unique_ptr<Asking> begin(std::string method, std::string path, std::string body = {}) {
@@ -655,7 +655,7 @@ TEST(Simulators, ReportStartErrors) {
   auto taken = Simulators::start({{.listen = {"127.0.0.1", (*first)->endpoints()[0].port()}}});
 
   ASSERT_FALSE(engine.ok());
-  EXPECT_THAT(engine.error().detail, HasSubstr("no engine 'vlm'"));
+  EXPECT_THAT(engine.error().detail, HasSubstr("unknown engine 'vlm'; known: vllm"));
   ASSERT_FALSE(preset.ok());
   EXPECT_THAT(preset.error().detail, HasSubstr("llama-3-8b-h100"));
   ASSERT_FALSE(taken.ok());

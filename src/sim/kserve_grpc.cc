@@ -1,4 +1,5 @@
-// What a simulated server says over gRPC: Triton's inference service and gRPC's health check.
+#include "sim/kserve_grpc.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,8 +7,7 @@
 #include <utility>
 
 #include "evenkeel/http/status.h"
-#include "evenkeel/inference/kserve_grpc.h"
-#include "sim/simulated_server.h"
+#include "evenkeel/inference/openai_request.h"
 
 namespace evenkeel {
 namespace {
@@ -15,7 +15,7 @@ namespace {
 constexpr std::string_view inference_service = "/inference.GRPCInferenceService/";
 constexpr std::string_view health_check = "/grpc.health.v1.Health/Check";
 constexpr std::string_view final_response = "triton_final_response";
-constexpr char between_words = '\0';  // stands in no word
+constexpr char between_words = '\0';  // occurs in no word
 
 const InferTensor* find_input(const ModelInferRequest& request, std::string_view name) {
   const auto found = std::find_if(request.inputs.begin(), request.inputs.end(),
@@ -23,7 +23,7 @@ const InferTensor* find_input(const ModelInferRequest& request, std::string_view
   return found == request.inputs.end() ? nullptr : &*found;
 }
 
-bool asks_for_text(const ModelInferRequest& request) {
+bool generates_text(const ModelInferRequest& request) {
   return find_input(request, "text_input") != nullptr;
 }
 
@@ -44,20 +44,20 @@ bool parameter_holds(const ModelInferRequest& request, std::string_view name) {
   return value != nullptr && *value;
 }
 
-/// As the model was asked, and as Triton's text models are: `max_tokens`, an input or a parameter.
-std::optional<std::uint32_t> most_tokens(const ModelInferRequest& request) {
+/// `max_tokens`, as an input or a parameter: Triton's text models take either.
+std::optional<std::uint32_t> max_tokens_of(const ModelInferRequest& request) {
   const InferTensor* input = find_input(request, "max_tokens");
-  std::int64_t asked = first_of<std::int32_t>(input, "INT32").value_or(0);
-  if (const auto wide = first_of<std::int64_t>(input, "INT64")) asked = *wide;
+  std::int64_t tokens = first_of<std::int32_t>(input, "INT32").value_or(0);
+  if (const auto wide = first_of<std::int64_t>(input, "INT64")) tokens = *wide;
   if (const auto parameter = request.parameters.find("max_tokens");
       parameter != request.parameters.end()) {
-    if (const auto* value = std::get_if<std::int64_t>(&parameter->second)) asked = *value;
+    if (const auto* value = std::get_if<std::int64_t>(&parameter->second)) tokens = *value;
   }
-  if (asked <= 0) return std::nullopt;
-  return static_cast<std::uint32_t>(std::min<std::int64_t>(asked, 1'000'000));
+  if (tokens <= 0) return std::nullopt;
+  return static_cast<std::uint32_t>(std::min<std::int64_t>(tokens, 1'000'000));
 }
 
-/// INPUT0 comes back as OUTPUT0, any other name as it is.
+/// INPUT0 becomes OUTPUT0; other names stay.
 std::string output_name(std::string name) {
   if (const auto at = name.find("INPUT"); at != std::string::npos) name.replace(at, 5, "OUTPUT");
   return name;
@@ -85,7 +85,7 @@ std::optional<GrpcError> check_tensor(const InferTensor& tensor) {
                              tensor.data.size(), tensor.name, *elements * *size));
 }
 
-/// Of a tensor's shape, where there is a batch dimension before others.
+/// The batch dimension of a tensor that has others too, else 1.
 std::uint32_t batch_of(const InferTensor& tensor) {
   if (tensor.shape.size() < 2) return 1;
   return static_cast<std::uint32_t>(std::clamp<std::int64_t>(tensor.shape[0], 0, 1 << 30));
@@ -93,43 +93,44 @@ std::uint32_t batch_of(const InferTensor& tensor) {
 
 }  // namespace
 
-Task<Result<Response>> SimulatedServer::grpc(Request& request, int fd) {
-  const bool knows_kserve = kind_ == EngineKind::triton || kind_ == EngineKind::generic;
-  const std::string_view path = request.path;
-  if (!knows_kserve || request.method != "POST") {
+Task<Result<Response>> KserveGrpc::handle(Request& request, int client_fd) {
+  const bool health = request.path == health_check;
+  const bool known = health || request.path.starts_with(inference_service);
+  if (!known || request.method != "POST") {
     return Result<Response>(grpc_error_response({GrpcStatus::unimplemented, "unknown service"}));
   }
-  if (path == health_check || path.starts_with(inference_service)) return grpc_infer(request, fd);
-  return Result<Response>(grpc_error_response({GrpcStatus::unimplemented, "unknown service"}));
+  if (health) return check_health(request);
+  return call(request, client_fd);
 }
 
-Task<Result<Response>> SimulatedServer::grpc_infer(Request& request, int fd) {
-  const bool health = request.path == health_check;
-  const std::string method(health ? "" : request.path.substr(inference_service.size()));
+Task<Result<Response>> KserveGrpc::check_health(Request& request) {
+  auto message = co_await read_unary_message(request);
+  if (!message) co_return std::move(message.error());
+  co_return grpc_unary_response(
+      encode(model_.loading() ? ServingStatus::not_serving : ServingStatus::serving));
+}
+
+Task<Result<Response>> KserveGrpc::call(Request& request, int client_fd) {
+  const std::string method(request.path.substr(inference_service.size()));
   if (method == "ModelStreamInfer") {
     const bool as_grpc_error = request.fields.value("triton_grpc_error") == "true";
     co_return grpc_stream_response(
-        loop_, request.body.get(),
-        [this, as_grpc_error, fd](std::string message, GrpcStreamWriter& writer) {
-          return answer(std::move(message), as_grpc_error, writer, fd);
+        model_.loop(), request.body.get(),
+        [this, as_grpc_error, client_fd](std::string message, GrpcStreamWriter& writer) {
+          return answer(std::move(message), as_grpc_error, writer, client_fd);
         });
   }
   auto message = co_await read_unary_message(request);
   if (!message) co_return std::move(message.error());
-  if (method == "ModelInfer") {
-    auto answered = co_await model_infer(std::move(*message), fd);
-    co_return answered;
-  }
-  if (health)
-    co_return grpc_unary_response(
-        encode(loading() ? ServingStatus::not_serving : ServingStatus::serving));
-  co_return describe(method, *message);
+  if (method != "ModelInfer") co_return describe(method, *message);
+  auto response = co_await model_infer(std::move(*message), client_fd);
+  co_return response;
 }
 
-/// The methods that ask how the server is, and what it has.
-Response SimulatedServer::describe(std::string_view method, std::string_view message) {
+/// Readiness and metadata, of the server and of its model.
+Response KserveGrpc::describe(std::string_view method, std::string_view message) {
   if (method == "ServerLive") return grpc_unary_response(encode_readiness(true));
-  if (method == "ServerReady") return grpc_unary_response(encode_readiness(!loading()));
+  if (method == "ServerReady") return grpc_unary_response(encode_readiness(!model_.loading()));
   if (method == "ServerMetadata") {
     return grpc_unary_response(encode(ServerMetadata{
         .name = "evenkeel-sim", .version = "2", .extensions = {"statistics", "generate"}}));
@@ -138,109 +139,86 @@ Response SimulatedServer::describe(std::string_view method, std::string_view mes
   if (!of_a_model) return grpc_error_response({GrpcStatus::unimplemented, "unknown method"});
   const auto model = decode_model_id(message);
   if (!model) return grpc_error_response(invalid(model.error().detail));
-  const auto away = model_is_away(model->name, model->version);
-  if (method == "ModelReady") return grpc_unary_response(encode_readiness(!away));
-  if (away) return grpc_error_response(*away);
+  const auto unavailable = unavailable_model(model->name, model->version);
+  if (method == "ModelReady") return grpc_unary_response(encode_readiness(!unavailable));
+  if (unavailable) return grpc_error_response(*unavailable);
   const std::int64_t any = -1;
   return grpc_unary_response(encode(
-      ModelMetadata{.name = model_,
+      ModelMetadata{.name = model_.name(),
                     .versions = {"1"},
                     .platform = "sim",
                     .inputs = {{.name = "INPUT0", .datatype = "FP32", .shape = {any, any}}},
                     .outputs = {{.name = "OUTPUT0", .datatype = "FP32", .shape = {any, any}}}}));
 }
 
-std::optional<GrpcError> SimulatedServer::model_is_away(std::string_view name,
-                                                        std::string_view version) const {
-  if (name != model_ || (!version.empty() && version != "1")) {
+std::optional<GrpcError> KserveGrpc::unavailable_model(std::string_view name,
+                                                       std::string_view version) const {
+  if (name != model_.name() || (!version.empty() && version != "1")) {
     return GrpcError{GrpcStatus::not_found,
                      fmt::format("Request for unknown model: '{}' is not found", name)};
   }
-  if (!loading()) return std::nullopt;
+  if (!model_.loading()) return std::nullopt;
   return GrpcError{GrpcStatus::unavailable,
                    fmt::format("Request for unknown model: '{}' has no available versions", name)};
 }
 
-/// Why a request cannot be run; else, how many items it brings to a batch.
-std::optional<GrpcError> SimulatedServer::check(const ModelInferRequest& request,
-                                                std::uint32_t& items) const {
-  if (auto away = model_is_away(request.model_name, request.model_version)) return away;
-  if (state_.fault == SimFault::error) {
-    return GrpcError{grpc_status_of_http(state_.error_status), "simulated failure"};
+/// Checks a request and sets `items` to its share of a batch. Nothing: it can be run.
+std::optional<GrpcError> KserveGrpc::check(const ModelInferRequest& request,
+                                           std::uint32_t& items) const {
+  if (auto error = unavailable_model(request.model_name, request.model_version)) return error;
+  if (const auto failure = model_.injected_failure()) {
+    const bool out_of_memory = model_.state().fault == SimFault::vram;
+    return GrpcError{out_of_memory ? GrpcStatus::internal : grpc_status_of_http(failure->status),
+                     failure->message};
   }
-  if (out_of_memory()) return GrpcError{GrpcStatus::internal, "CUDA out of memory"};
   if (request.inputs.empty()) {
-    return invalid(fmt::format("expected at least one input for model '{}'", model_));
+    return invalid(fmt::format("expected at least one input for model '{}'", model_.name()));
   }
   items = batch_of(request.inputs.front());
   for (const InferTensor& input : request.inputs) {
     if (auto wrong = check_tensor(input)) return wrong;
-    if (batch_of(input) != items && !asks_for_text(request)) {
+    if (batch_of(input) != items && !generates_text(request)) {
       return invalid(fmt::format("input '{}' batch size does not match other inputs for '{}'",
-                                 input.name, model_));
+                                 input.name, model_.name()));
     }
   }
-  if (!batches_.fits(items)) {
+  if (!model_.fits_batch(items)) {
     return invalid(fmt::format("inference request batch-size must be <= {} for '{}'",
-                               options_.batching.max_batch_size, model_));
+                               model_.options().batching.max_batch_size, model_.name()));
   }
   for (const std::string& wanted : request.outputs) {
     const bool there =
         std::any_of(request.inputs.begin(), request.inputs.end(),
                     [&](const InferTensor& input) { return output_name(input.name) == wanted; });
-    if (there || (asks_for_text(request) && wanted == "text_output")) continue;
-    return invalid(fmt::format("unexpected inference output '{}' for model '{}'", wanted, model_));
+    if (there || (generates_text(request) && wanted == "text_output")) continue;
+    return invalid(
+        fmt::format("unexpected inference output '{}' for model '{}'", wanted, model_.name()));
   }
   return std::nullopt;
 }
 
-/// One batch's worth of time, in line and on an instance.
-Task<std::optional<GrpcError>> SimulatedServer::run_batched(std::uint32_t items, int fd) {
-  struct Account {
-    SimulatedServer& server;
-    int fd;
-    bool ended = false;
-    ~Account() {
-      if (!ended) server.aborted(fd);
-    }
-  } account{*this, fd};
-  BatchedRequest execution(batches_, items);
-  if (execution.rejected()) {
-    account.ended = true;
-    co_return GrpcError{GrpcStatus::unavailable, "Exceeds maximum queue size"};
-  }
-  ++runner_.statistics().requests;
-  while (!execution.finished()) {
-    auto wake = co_await execution.progress().wait();
-    static_cast<void>(wake);
-  }
-  account.ended = true;
-  completed();
-  co_return std::nullopt;
-}
-
-GrpcResult<ChoiceSpec> SimulatedServer::plan_text(const ModelInferRequest& request) {
+GrpcResult<ChoiceSpec> KserveGrpc::plan_text(const ModelInferRequest& request) {
   const auto text = first_text(*find_input(request, "text_input"));
-  if (!text) return invalid("input 'text_input' is no text");
+  if (!text) return invalid("input 'text_input' is not text");
   std::vector<ChoiceSpec> plans;
-  const OpenAiRequest asked{.max_tokens = most_tokens(request)};
+  const OpenAiRequest wanted{.max_tokens = max_tokens_of(request)};
   const Prompt prompt{{.text = std::string(*text)}};
-  if (const auto refused = plan(asked, prompt, {.api = OpenAiApi::completions}, plans)) {
+  if (const auto refused = model_.plan(wanted, prompt, {.api = OpenAiApi::completions}, plans)) {
     return invalid(refused->message);
   }
   return std::move(plans[0]);
 }
 
-/// Runs a request that has been checked. An identity model, unless text is asked for.
-Task<GrpcResult<ModelInferResponse>> SimulatedServer::run(ModelInferRequest& request,
-                                                          std::uint32_t items, int fd) {
-  ModelInferResponse response = response_to(request, model_);
-  if (asks_for_text(request)) {
+/// Runs a checked request: generates text where it has a text_input, else echoes its inputs.
+Task<GrpcResult<ModelInferResponse>> KserveGrpc::run(ModelInferRequest& request,
+                                                     std::uint32_t items, int client_fd) {
+  ModelInferResponse response = response_to(request, model_.name());
+  if (generates_text(request)) {
     auto planned = plan_text(request);
     if (auto* failure = std::get_if<GrpcError>(&planned)) co_return std::move(*failure);
     std::vector<ChoiceSpec> plans;
     plans.push_back(std::move(std::get<ChoiceSpec>(planned)));
-    const auto written = start(std::move(plans), false, fd);
+    const auto written = model_.start(std::move(plans), false, client_fd);
     while (!written->finished()) {
       auto wake = co_await written->progress().wait();
       static_cast<void>(wake);
@@ -248,8 +226,8 @@ Task<GrpcResult<ModelInferResponse>> SimulatedServer::run(ModelInferRequest& req
     response.outputs.push_back(text_tensor("text_output", written->texts()[0].text));
     co_return response;
   }
-  auto failure = co_await run_batched(items, fd);
-  if (failure) co_return std::move(*failure);
+  const bool ran = co_await model_.run_batch(items, client_fd);
+  if (!ran) co_return GrpcError{GrpcStatus::unavailable, "Exceeds maximum queue size"};
   for (InferTensor& input : request.inputs) {
     input.name = output_name(std::move(input.name));
     const auto& wanted = request.outputs;
@@ -260,12 +238,12 @@ Task<GrpcResult<ModelInferResponse>> SimulatedServer::run(ModelInferRequest& req
   co_return response;
 }
 
-Task<Result<Response>> SimulatedServer::model_infer(std::string message, int fd) {
+Task<Result<Response>> KserveGrpc::model_infer(std::string message, int client_fd) {
   auto request = decode_model_infer_request(message);
   if (!request) co_return grpc_error_response(invalid(request.error().detail));
   std::uint32_t items = 1;
   if (const auto failure = check(*request, items)) {
-    ++runner_.statistics().failed;
+    model_.count_failed();
     co_return grpc_error_response(*failure);
   }
   if (first_of<bool>(find_input(*request, "stream"), "BOOL").value_or(false)) {
@@ -274,7 +252,7 @@ Task<Result<Response>> SimulatedServer::model_infer(std::string message, int fd)
          "ModelInfer RPC doesn't support models with decoupled transaction "
          "policy"});
   }
-  auto outcome = co_await run(*request, items, fd);
+  auto outcome = co_await run(*request, items, client_fd);
   if (const auto* failure = std::get_if<GrpcError>(&outcome))
     co_return grpc_error_response(*failure);
   co_return grpc_unary_response(encode(std::get<ModelInferResponse>(outcome)));
@@ -282,8 +260,8 @@ Task<Result<Response>> SimulatedServer::model_infer(std::string message, int fd)
 
 // ---- streams
 
-Task<void> SimulatedServer::answer(std::string message, bool as_grpc_error,
-                                   GrpcStreamWriter& writer, int fd) {
+Task<void> KserveGrpc::answer(std::string message, bool as_grpc_error, GrpcStreamWriter& writer,
+                              int client_fd) {
   auto request = decode_model_infer_request(message);
   if (!request) {
     writer.fail(invalid(request.error().detail));
@@ -291,41 +269,42 @@ Task<void> SimulatedServer::answer(std::string message, bool as_grpc_error,
   }
   std::uint32_t items = 1;
   auto failure = check(*request, items);
-  if (!failure && asks_for_text(*request)) {
+  if (!failure && generates_text(*request)) {
     auto planned = plan_text(*request);
     if (auto* wrong = std::get_if<GrpcError>(&planned)) failure = std::move(*wrong);
     if (!failure) {
-      co_await stream_text(*request, std::move(std::get<ChoiceSpec>(planned)), writer, fd);
+      co_await stream_text(*request, std::move(std::get<ChoiceSpec>(planned)), writer, client_fd);
       co_return;
     }
   }
-  ModelStreamInferResponse said{.response = response_to(*request, model_)};
+  ModelStreamInferResponse reply{.response = response_to(*request, model_.name())};
   if (!failure) {
-    auto outcome = co_await run(*request, items, fd);
+    auto outcome = co_await run(*request, items, client_fd);
     if (auto* wrong = std::get_if<GrpcError>(&outcome)) failure = std::move(*wrong);
-    if (!failure) said.response = std::move(std::get<ModelInferResponse>(outcome));
+    if (!failure) reply.response = std::move(std::get<ModelInferResponse>(outcome));
   }
   if (failure) {
-    ++runner_.statistics().failed;
+    model_.count_failed();
     if (as_grpc_error) {
       writer.fail(std::move(*failure));
       co_return;
     }
-    said.error_message = std::move(failure->message);
+    reply.error_message = std::move(failure->message);
   }
-  said.response.parameters.emplace(final_response, true);
-  writer.write(encode(said));
+  reply.response.parameters.emplace(final_response, true);
+  writer.write(encode(reply));
 }
 
-/// As a decoupled model: a response for each token, the last one marked, or an empty one behind it.
-Task<void> SimulatedServer::stream_text(const ModelInferRequest& request, ChoiceSpec plan,
-                                        GrpcStreamWriter& writer, int fd) {
+/// Answers as a decoupled model: one response per token; the last one, or an empty one after it,
+/// is marked as final.
+Task<void> KserveGrpc::stream_text(const ModelInferRequest& request, ChoiceSpec plan,
+                                   GrpcStreamWriter& writer, int client_fd) {
   const bool empty_last = parameter_holds(request, "triton_enable_empty_final_response");
   const std::string mark(1, between_words);
   plan.shape = {.after = mark, .after_stop = mark, .after_length = mark};
   std::vector<ChoiceSpec> plans;
   plans.push_back(std::move(plan));
-  const auto written = start(std::move(plans), true, fd);
+  const auto written = model_.start(std::move(plans), true, client_fd);
   while (true) {
     while (written->pending().empty()) {
       auto wake = co_await written->progress().wait();
@@ -336,18 +315,18 @@ Task<void> SimulatedServer::stream_text(const ModelInferRequest& request, Choice
     std::string_view rest = words;
     while (!rest.empty()) {
       const std::size_t end = rest.find(between_words);
-      ModelStreamInferResponse said{.response = response_to(request, model_)};
-      said.response.outputs.push_back(text_tensor("text_output", rest.substr(0, end)));
+      ModelStreamInferResponse reply{.response = response_to(request, model_.name())};
+      reply.response.outputs.push_back(text_tensor("text_output", rest.substr(0, end)));
       rest.remove_prefix(end + 1);
-      said.response.parameters.emplace(final_response, finished && rest.empty() && !empty_last);
-      writer.write(encode(said));
+      reply.response.parameters.emplace(final_response, finished && rest.empty() && !empty_last);
+      writer.write(encode(reply));
     }
     if (finished) break;
   }
   if (!empty_last) co_return;
-  ModelStreamInferResponse said{.response = response_to(request, model_)};
-  said.response.parameters.emplace(final_response, true);
-  writer.write(encode(said));
+  ModelStreamInferResponse reply{.response = response_to(request, model_.name())};
+  reply.response.parameters.emplace(final_response, true);
+  writer.write(encode(reply));
 }
 
 }  // namespace evenkeel

@@ -1,5 +1,3 @@
-#include "sim/engine_dialect.h"
-
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -10,6 +8,10 @@
 #include <map>
 #include <set>
 #include <sstream>
+
+#include "sim/dcgm.h"
+#include "sim/engine_api.h"
+#include "sim/simulated_model.h"
 
 namespace evenkeel {
 namespace {
@@ -110,8 +112,9 @@ class StrictText {
   std::map<std::string, double> samples_;
 };
 
+/// Figures of a server at work.
 struct Busy {
-  explicit Busy(EngineKind kind) : statistics(kind, 131'072) {
+  explicit Busy(const SimulatedEngine& engine) : statistics(engine.buckets, 131'072) {
     statistics.requests = 20;
     statistics.finished_stop = 12;
     statistics.finished_length = 3;
@@ -131,30 +134,49 @@ struct Busy {
                           .statistics = statistics};
 };
 
-std::string text_of(EngineKind kind) {
-  Busy busy(kind);
-  busy.snapshot.kind = kind;
-  return exposition(busy.snapshot);
+std::unique_ptr<EngineApi> make_api(SimulatedModel& model) { return model.traits().make(model); }
+
+/// An engine's API before a model that nothing has used yet.
+struct Idle {
+  explicit Idle(std::string_view engine)
+      : model(loop, options, *find_preset(options.preset), *find_simulated_engine(engine)),
+        api(make_api(model)) {}
+  Loop loop;
+  SimulatorOptions options;
+  SimulatedModel model;
+  std::unique_ptr<EngineApi> api;
+};
+
+std::string text_of(std::string_view engine) {
+  const Busy busy(*find_simulated_engine(engine));
+  return Idle(engine).api->metrics_page(busy.snapshot);
 }
 
-constexpr std::array all_kinds = {EngineKind::vllm, EngineKind::sglang,   EngineKind::triton,
-                                  EngineKind::tgi,  EngineKind::llamacpp, EngineKind::generic};
+std::string dcgm_text() { return render_dcgm(Busy(*find_simulated_engine("vllm")).snapshot); }
 
-TEST(Dialects, EveryExpositionIsStrictPrometheusText) {
-  for (const EngineKind kind : all_kinds) {
-    SCOPED_TRACE(to_string(kind));
-    const StrictText text(text_of(kind));
+TEST(SimulatedEngines, EachIsFoundByItsName) {
+  std::string names;
+  for (const SimulatedEngine* engine : simulated_engines()) {
+    EXPECT_EQ(find_simulated_engine(engine->name), engine);
+    names += (names.empty() ? "" : ", ") + std::string(engine->name);
+  }
+  EXPECT_EQ(simulated_engine_names(), names);
+  EXPECT_EQ(find_simulated_engine("none"), nullptr);
+}
+
+TEST(SimulatedEngines, EveryExpositionIsStrictPrometheusText) {
+  for (const SimulatedEngine* engine : simulated_engines()) {
+    SCOPED_TRACE(engine->name);
+    const StrictText text(text_of(engine->name));
     EXPECT_GT(text.samples().size(), 10u);
   }
-  Busy busy(EngineKind::vllm);
-  const StrictText dcgm(dcgm_exposition(busy.snapshot));
+  const StrictText dcgm(dcgm_text());
 }
 
-TEST(Dialects, PromtoolReadsEveryExposition) {
+TEST(SimulatedEngines, PromtoolReadsEveryExposition) {
   if (std::system("command -v promtool >/dev/null 2>&1") != 0) GTEST_SKIP() << "no promtool here";
-  Busy busy(EngineKind::vllm);
-  std::vector<std::string> texts{dcgm_exposition(busy.snapshot)};
-  for (const EngineKind kind : all_kinds) texts.push_back(text_of(kind));
+  std::vector<std::string> texts{dcgm_text()};
+  for (const SimulatedEngine* engine : simulated_engines()) texts.push_back(text_of(engine->name));
 
   for (const std::string& text : texts) {
     std::string path = testing::TempDir() + "exposition-XXXXXX";
@@ -174,13 +196,13 @@ TEST(Dialects, PromtoolReadsEveryExposition) {
   }
 }
 
-TEST(Dialects, TheSameFactsHaveEachEnginesNames) {
+TEST(SimulatedEngines, TheSameFactsHaveEachEnginesNames) {
   const std::string escaped = R"(meta-llama/\"x\"\\y)";
-  const StrictText vllm(text_of(EngineKind::vllm));
-  const StrictText sglang(text_of(EngineKind::sglang));
-  const StrictText triton(text_of(EngineKind::triton));
-  const StrictText tgi(text_of(EngineKind::tgi));
-  const StrictText llamacpp(text_of(EngineKind::llamacpp));
+  const StrictText vllm(text_of("vllm"));
+  const StrictText sglang(text_of("sglang"));
+  const StrictText triton(text_of("triton"));
+  const StrictText tgi(text_of("tgi"));
+  const StrictText llamacpp(text_of("llamacpp"));
 
   const std::string of_vllm = "{engine=\"0\",model_name=\"" + escaped + "\"}";
   EXPECT_EQ(vllm.value("vllm:num_requests_running" + of_vllm), 7);
@@ -202,8 +224,8 @@ TEST(Dialects, TheSameFactsHaveEachEnginesNames) {
   EXPECT_EQ(llamacpp.value("llamacpp:requests_deferred"), 4);
 }
 
-TEST(Dialects, HistogramsCountUpToTheirBounds) {
-  const StrictText vllm(text_of(EngineKind::vllm));
+TEST(SimulatedEngines, HistogramsCountUpToTheirBounds) {
+  const StrictText vllm(text_of("vllm"));
   const std::string labels = R"(engine="0",model_name="meta-llama/\"x\"\\y")";
   const std::string name = "vllm:time_to_first_token_seconds";
 
@@ -215,9 +237,8 @@ TEST(Dialects, HistogramsCountUpToTheirBounds) {
   EXPECT_EQ(vllm.value(name + "_count{" + labels + "}"), 4);
 }
 
-TEST(Dialects, DcgmSpeaksInPercentMebibytesAndMillijoulesForEachGpu) {
-  Busy busy(EngineKind::vllm);
-  const StrictText dcgm(dcgm_exposition(busy.snapshot));
+TEST(SimulatedEngines, DcgmSpeaksInPercentMebibytesAndMillijoulesForEachGpu) {
+  const StrictText dcgm(dcgm_text());
   std::map<std::string, std::vector<double>> values;
   for (const auto& [series, value] : dcgm.samples()) {
     values[series.substr(0, series.find('{'))].push_back(value);
@@ -230,20 +251,20 @@ TEST(Dialects, DcgmSpeaksInPercentMebibytesAndMillijoulesForEachGpu) {
   EXPECT_NEAR(values["DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"][0], (60 * 100 + 340 * 40) * 1e3, 1);
 }
 
-TEST(Dialects, ErrorsHaveEachEnginesShape) {
+TEST(SimulatedEngines, ErrorsHaveEachEnginesShape) {
   const ApiError error{
       .status = 404, .message = "The model `\"m\"` does not exist.", .param = "model"};
 
   EXPECT_EQ(
-      error_body(EngineKind::vllm, error),
+      Idle("vllm").api->error_body(error),
       R"({"error":{"message":"The model `\"m\"` does not exist.","type":"NotFoundError","param":"model","code":404}})");
   EXPECT_EQ(
-      error_body(EngineKind::sglang, error),
+      Idle("sglang").api->error_body(error),
       R"({"object":"error","message":"The model `\"m\"` does not exist.","type":"NotFoundError","param":"model","code":404})");
   EXPECT_EQ(
-      error_body(EngineKind::llamacpp, error),
+      Idle("llamacpp").api->error_body(error),
       R"({"error":{"code":404,"message":"The model `\"m\"` does not exist.","type":"not_found_error"}})");
-  EXPECT_EQ(error_body(EngineKind::tgi, {.status = 429, .message = "Model is overloaded"}),
+  EXPECT_EQ(Idle("tgi").api->error_body({.status = 429, .message = "Model is overloaded"}),
             R"({"error":"Model is overloaded","error_type":"overloaded"})");
 }
 

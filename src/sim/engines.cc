@@ -1,0 +1,39 @@
+// The table of simulated engines.
+#include <algorithm>
+
+#include "sim/engine_api.h"
+
+namespace evenkeel {
+
+// One file each.
+extern const SimulatedEngine simulated_vllm;
+extern const SimulatedEngine simulated_sglang;
+extern const SimulatedEngine simulated_triton;
+extern const SimulatedEngine simulated_tgi;
+extern const SimulatedEngine simulated_llamacpp;
+extern const SimulatedEngine simulated_generic;
+
+std::span<const SimulatedEngine* const> simulated_engines() {
+  static constexpr const SimulatedEngine* engines[] = {
+      &simulated_vllm, &simulated_sglang,   &simulated_triton,
+      &simulated_tgi,  &simulated_llamacpp, &simulated_generic,
+  };
+  return engines;
+}
+
+const SimulatedEngine* find_simulated_engine(std::string_view name) {
+  const auto engines = simulated_engines();
+  const auto found = std::ranges::find(engines, name, &SimulatedEngine::name);
+  return found == engines.end() ? nullptr : *found;
+}
+
+std::string simulated_engine_names() {
+  std::string names;
+  for (const SimulatedEngine* engine : simulated_engines()) {
+    if (!names.empty()) names += ", ";
+    names += engine->name;
+  }
+  return names;
+}
+
+}  // namespace evenkeel

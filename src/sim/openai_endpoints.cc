@@ -1,0 +1,174 @@
+#include "sim/openai_endpoints.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdint>
+#include <utility>
+
+#include "evenkeel/base/hash.h"
+#include "evenkeel/base/rng.h"
+#include "evenkeel/http/grpc.h"
+#include "evenkeel/inference/json.h"
+#include "sim/grpc_response.h"
+#include "sim/http_response.h"
+#include "sim/openai_response.h"
+#include "sim/tokenizer.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::int64_t created_at = 1'700'000'000;  // fixed: equal requests have equal responses
+constexpr std::size_t embedding_size = 64;
+
+std::vector<float> embedding_of(std::uint64_t seed) {
+  Rng rng(seed);
+  std::vector<float> vector(embedding_size);
+  double squares = 0;
+  for (float& x : vector) {
+    x = static_cast<float>(rng.unit() - 0.5);
+    squares += static_cast<double>(x) * static_cast<double>(x);
+  }
+  for (float& x : vector) x = static_cast<float>(static_cast<double>(x) / std::sqrt(squares));
+  return vector;
+}
+
+}  // namespace
+
+Response OpenAiEndpoints::error(const ApiError& error) const {
+  return respond_json(error.status, api_.error_body(error));
+}
+
+Response OpenAiEndpoints::models() const {
+  const std::string_view owner = model_.traits().model_owner;
+  return respond_json(200, models_body(model_.name(), owner.empty() ? model_.name() : owner,
+                                       created_at, model_.runner().max_tokens()));
+}
+
+Task<Result<Response>> OpenAiEndpoints::handle(Request& request, int client_fd) {
+  if (is_grpc(request)) {
+    return Result<Response>(grpc_error_response({GrpcStatus::unimplemented, "unknown service"}));
+  }
+  const bool reads = request.method == "GET" || request.method == "HEAD";
+  if (reads && path_of(request.path) == "/v1/models") return Result<Response>(models());
+  if (request.method == "POST") return infer(request, client_fd);
+  return Result<Response>(error({.status = 404, .message = "Not Found"}));
+}
+
+Task<Result<Response>> OpenAiEndpoints::infer(Request& request, int client_fd) {
+  const std::string path(path_of(request.path));
+  auto body = co_await read_all(request);
+  if (!body) co_return std::move(body.error());
+  if (const auto failure = model_.injected_failure()) {
+    model_.count_failed();
+    co_return error(*failure);
+  }
+  if (model_.loading()) co_return error({.status = 503, .message = "Loading model"});
+
+  if (path == "/tokenize") co_return tokenize(std::move(*body));
+  if (path == "/v1/embeddings") {
+    auto response = co_await embed(std::move(*body), client_fd);
+    co_return response;
+  }
+  const bool chat = path == "/v1/chat/completions";
+  if (chat || path == "/v1/completions") {
+    const OpenAiApi api = chat ? OpenAiApi::chat_completions : OpenAiApi::completions;
+    auto response = co_await complete(api, std::move(*body), client_fd);
+    co_return response;
+  }
+  co_return error({.status = 404, .message = "Not Found"});
+}
+
+CompletionHead OpenAiEndpoints::completion_head(OpenAiApi api, std::string_view body) const {
+  // The id depends on the body alone, not on x-request-id: the response to a request has the same
+  // bytes whatever headers a proxy adds.
+  const std::uint64_t high = hash_of(body) ^ model_.options().seed;
+  const char* prefix = api == OpenAiApi::chat_completions ? "chatcmpl"
+                       : api == OpenAiApi::completions    ? "cmpl"
+                                                          : "embd";
+  return {.api = api,
+          .id = fmt::format("{}-{:016x}{:016x}", prefix, mix(high), mix(high + 1)),
+          .created = created_at,
+          .model = model_.name()};
+}
+
+/// Plans the choices of all prompts. An error: the model is not this one, or a prompt does not fit.
+std::optional<ApiError> OpenAiEndpoints::plan_all(const OpenAiRequest& request,
+                                                  const CompletionHead& head,
+                                                  std::vector<ChoiceSpec>& plans) {
+  if (!request.model.empty() && request.model != model_.name()) {
+    return ApiError{.status = 404,
+                    .message = fmt::format("The model `{}` does not exist.", request.model),
+                    .param = "model"};
+  }
+  for (const Prompt& prompt : request.prompts) {
+    if (auto refused = model_.plan(request, prompt, head, plans)) return refused;
+  }
+  return std::nullopt;
+}
+
+Task<Result<Response>> OpenAiEndpoints::complete(OpenAiApi api, std::string body, int client_fd) {
+  const CompletionHead head = completion_head(api, body);
+  auto request = parse_openai_request(api, body);
+  if (!request) co_return error({.message = request.error().detail});
+  std::vector<ChoiceSpec> plans;
+  const auto refused = plan_all(*request, head, plans);
+  if (refused) co_return error(*refused);
+
+  auto answer = model_.start(std::move(plans), request->stream, client_fd);
+  while (!answer->finished() && answer->pending().empty()) {
+    auto wake = co_await answer->progress().wait();
+    static_cast<void>(wake);
+  }
+  if (!request->stream) {
+    const Usage usage = answer->usage(model_.options().prompt_tokens_details, request->n);
+    co_return respond_json(200, completion_body(head, answer->texts(), usage));
+  }
+  // The head waits for the first token, as vLLM's does: until then the request can be retried.
+  co_return respond_event_stream(std::make_unique<SseBody>(
+      std::move(answer), StreamTrailer{.usage = request->include_usage,
+                                       .cached_tokens = model_.options().prompt_tokens_details,
+                                       .choices_per_prompt = request->n,
+                                       .head = head}));
+}
+
+Task<Result<Response>> OpenAiEndpoints::embed(std::string body, int client_fd) {
+  const CompletionHead head = completion_head(OpenAiApi::embeddings, body);
+  auto request = parse_openai_request(OpenAiApi::embeddings, body);
+  if (!request) co_return error({.message = request.error().detail});
+  request->n = 1;
+  request->stream = false;
+  request->max_tokens = 1;
+  request->ignore_eos = true;
+  std::vector<ChoiceSpec> plans;
+  const auto refused = plan_all(*request, head, plans);
+  if (refused) co_return error(*refused);
+  std::vector<std::vector<float>> vectors;
+  for (const ChoiceSpec& each : plans) vectors.push_back(embedding_of(each.word_seed));
+
+  auto answer = model_.start(std::move(plans), false, client_fd);
+  while (!answer->finished()) {
+    auto wake = co_await answer->progress().wait();
+    static_cast<void>(wake);
+  }
+  Usage usage = answer->usage(model_.options().prompt_tokens_details, 1);
+  usage.completion_tokens = 0;
+  co_return respond_json(
+      200, embeddings_body(head, vectors, request->encoding_format == "base64", usage));
+}
+
+Response OpenAiEndpoints::tokenize(std::string body) {
+  const bool chat = body.find("\"messages\"") != std::string::npos;
+  const OpenAiApi api = chat ? OpenAiApi::chat_completions : OpenAiApi::completions;
+  auto request = parse_openai_request(api, body);
+  if (!request) return error({.message = request.error().detail});
+  const auto tokens = tokenize_prompt(request->prompts[0], chat);
+  std::string ids;
+  for (const TokenId token : tokens)
+    ids += fmt::format("{}{}", ids.empty() ? "" : ",", mix(token) % 128'000);
+  return respond_json(
+      200, fmt::format(R"({{"count":{},"max_model_len":{},"tokens":[{}],"token_strs":null}})",
+                       tokens.size(), model_.runner().max_tokens(), ids));
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,159 @@
+// SGLang's API server.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "evenkeel/inference/json.h"
+#include "sim/engine_api.h"
+#include "sim/engine_errors.h"
+#include "sim/exposition_writer.h"
+#include "sim/http_response.h"
+#include "sim/openai_endpoints.h"
+#include "sim/simulated_model.h"
+
+namespace evenkeel {
+namespace {
+
+double number(std::uint64_t count) { return static_cast<double>(count); }
+
+constexpr double request_bounds[] = {.1, .2, .4, .6, .8, 1,  2,   4,   6,
+                                     8,  10, 20, 40, 60, 80, 100, 200, 400};
+constexpr double token_bounds[] = {.002, .004, .006, .008, .01, .015, .02, .025,
+                                   .03,  .035, .04,  .06,  .08, .1,   .2,  .4,
+                                   .6,   .8,   1,    2,    4,   6,    8};
+
+double unix_seconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+class Sglang final : public EngineApi {
+ public:
+  explicit Sglang(SimulatedModel& model) : model_(model), openai_(model, *this) {}
+
+  Task<Result<Response>> handle(Request& request, int client_fd) override {
+    const std::string_view path = path_of(request.path);
+    const bool generates = request.method == "GET" && !model_.loading() &&
+                           (path == "/health" || path == "/health_generate");
+    if (generates) return health();
+    if (auto page = this->page(request.method, path)) return Result<Response>(std::move(*page));
+    return openai_.handle(request, client_fd);
+  }
+  std::string error_body(const ApiError& error) const override {
+    return fmt::format(R"({{"object":"error","message":{},"type":"{}","param":{},"code":{}}})",
+                       json_string(error.message), vllm_error_type(error.status),
+                       error_param(error), error.status);
+  }
+  std::string metrics_page(const EngineSnapshot& snapshot) const override;
+
+ private:
+  std::optional<Response> page(std::string_view method, std::string_view path);
+  Task<Result<Response>> health();
+  std::string loads();
+
+  SimulatedModel& model_;
+  OpenAiEndpoints openai_;
+};
+
+/// A healthy server answers by generating a token, for which it looks once a second.
+Task<Result<Response>> Sglang::health() {
+  const std::chrono::duration<double> second(1 / model_.options().speed);
+  co_await model_.loop().sleep_for(std::chrono::duration_cast<Duration>(second));
+  co_return respond(200, "text/plain", "");
+}
+
+std::optional<Response> Sglang::page(std::string_view method, std::string_view path) {
+  if (path == "/health") return respond(model_.loading() ? 503 : 200, "text/plain", "");
+  if (method != "GET" && method != "HEAD") return std::nullopt;
+  const std::string model = json_string(model_.name());
+  if (path == "/model_info" || path == "/get_model_info") {
+    return respond_json(200, fmt::format(R"({{"model_path":{},"is_generation":true}})", model));
+  }
+  if (path == "/server_info" || path == "/get_server_info") {
+    return respond_json(
+        200,
+        fmt::format(R"({{"model_path":{0},"served_model_name":{0},"kv_events":null}})", model));
+  }
+  if (path == "/v1/loads") return respond_json(200, loads());
+  return std::nullopt;
+}
+
+/// Fresher than the metrics page: it reads the engine itself.
+std::string Sglang::loads() {
+  const EngineSpec& spec = model_.preset().engine;
+  const Engine& engine = model_.runner().engine();
+  const double capacity = static_cast<double>(spec.kv_blocks - 1) * spec.block_tokens;
+  return fmt::format(
+      R"({{"timestamp":{:.3f},"version":"0.5.23+sim","accelerator":{},"num_accelerators":{},)"
+      R"("loads":[{{"dp_rank":0,"num_running_reqs":{},"num_waiting_reqs":{},"num_used_tokens":{:.0f},)"
+      R"("max_total_num_tokens":{:.0f},"token_usage":{},"max_running_requests":{}}}]}})",
+      unix_seconds(), json_string(model_.preset().gpu), model_.preset().gpus, engine.running(),
+      engine.waiting(), engine.kv_cache_ratio() * capacity, capacity, engine.kv_cache_ratio(),
+      spec.max_sequences);
+}
+
+std::string Sglang::metrics_page(const EngineSnapshot& r) const {
+  const ServerStatistics& s = r.statistics;
+  const std::string tokenizer = "engine_type=\"unified\"," + label("model_name", r.model);
+  ExpositionWriter out(tokenizer + ",moe_ep_rank=\"0\",pp_rank=\"0\",tp_rank=\"0\"");
+  const double capacity = number(r.preset.engine.kv_blocks - 1) * r.preset.engine.block_tokens;
+  const double used = r.gauges.kv_cache_ratio * capacity;
+  const double hit_rate =
+      s.prompt_tokens == 0 ? 0 : number(s.cached_tokens) / number(s.prompt_tokens);
+  out.gauge("sglang:num_running_reqs", "The number of running requests.", number(r.gauges.running));
+  out.gauge("sglang:num_queue_reqs", "The number of requests in the waiting queue.",
+            number(r.gauges.waiting));
+  out.gauge("sglang:num_used_tokens", "The number of used tokens.", used);
+  out.gauge("sglang:kv_available_tokens", "The number of tokens that are free.", capacity - used);
+  out.gauge("sglang:max_total_num_tokens", "Maximum total number of tokens in the KV cache pool.",
+            capacity);
+  out.gauge("sglang:token_usage", "The token usage.", r.gauges.kv_cache_ratio);
+  out.gauge("sglang:cache_hit_rate", "The prefix cache hit rate.", hit_rate);
+  out.gauge("sglang:gen_throughput", "The generation throughput (token/s).",
+            r.gauges.generated_per_second);
+  out.gauge("sglang:page_size", "The page size of the KV cache.", r.preset.engine.block_tokens);
+  out.gauge("sglang:context_len", "The context length.", r.preset.engine.max_model_tokens);
+  out.counter("sglang:num_retracted_requests_total", "Number of retracted requests.",
+              number(s.preemptions));
+
+  ExpositionWriter front(tokenizer);
+  front.counter("sglang:prompt_tokens_total", "Number of prefill tokens processed.",
+                number(s.prompt_tokens));
+  front.counter("sglang:generation_tokens_total", "Number of generation tokens processed.",
+                number(s.generated_tokens));
+  front.counter("sglang:cached_tokens_total", "Number of cached prompt tokens.",
+                number(s.cached_tokens));
+  front.counter("sglang:num_requests_total", "Number of requests processed.", number(s.requests));
+  front.counter("sglang:num_aborted_requests_total", "Number of requests aborted.",
+                number(s.aborted));
+  front.histogram("sglang:time_to_first_token_seconds",
+                  "Histogram of time to first token in seconds.", s.time_to_first_token);
+  front.histogram("sglang:inter_token_latency_seconds",
+                  "Histogram of inter-token latency in seconds.", s.inter_token_latency);
+  front.histogram("sglang:e2e_request_latency_seconds",
+                  "Histogram of End-to-end request latency in seconds", s.e2e_latency);
+  front.histogram("sglang:queue_time_seconds", "Histogram of queueing time in seconds.",
+                  s.queue_time);
+  return out.take() + front.take();
+}
+
+}  // namespace
+
+extern const SimulatedEngine simulated_sglang;
+const SimulatedEngine simulated_sglang = {
+    .name = "sglang",
+    .make = [](SimulatedModel& model) -> std::unique_ptr<EngineApi> {
+      return std::make_unique<Sglang>(model);
+    },
+    .model_owner = "sglang",
+    .idle_timeout = std::chrono::seconds(5),  // uvicorn's
+    .publishes_gauges_by_step = true,
+    .buckets = {.first_token = request_bounds,
+                .token_latency = token_bounds,
+                .request = request_bounds,
+                .time_per_output_token = token_bounds},
+};
+
+}  // namespace evenkeel

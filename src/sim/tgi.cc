@@ -1,0 +1,114 @@
+// Hugging Face's Text Generation Inference.
+#include <fmt/format.h>
+
+#include <array>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "evenkeel/inference/json.h"
+#include "sim/engine_api.h"
+#include "sim/exposition_writer.h"
+#include "sim/http_response.h"
+#include "sim/openai_endpoints.h"
+#include "sim/simulated_model.h"
+
+namespace evenkeel {
+namespace {
+
+double number(std::uint64_t count) { return static_cast<double>(count); }
+
+/// TGI's metrics exporter: from 0.1 ms, times 1.5.
+constexpr std::array<double, 41> request_bounds = [] {
+  std::array<double, 41> bounds{};
+  double bound = 0.0001;
+  for (double& each : bounds) {
+    each = bound;
+    bound *= 1.5;
+  }
+  return bounds;
+}();
+static_assert(request_bounds.back() < 1500 && request_bounds.back() * 1.5 >= 1500);
+
+std::string_view tgi_error_type(int status) {
+  switch (status) {
+    case 429: return "overloaded";
+    case 424: return "generation";
+    case 503: return "healthcheck";
+    default: return "validation";
+  }
+}
+
+class Tgi final : public EngineApi {
+ public:
+  explicit Tgi(SimulatedModel& model) : model_(model), openai_(model, *this) {}
+
+  Task<Result<Response>> handle(Request& request, int client_fd) override {
+    if (auto page = this->page(request.method, path_of(request.path))) {
+      return Result<Response>(std::move(*page));
+    }
+    return openai_.handle(request, client_fd);
+  }
+  std::string error_body(const ApiError& error) const override {
+    return fmt::format(R"({{"error":{},"error_type":"{}"}})", json_string(error.message),
+                       tgi_error_type(error.status));
+  }
+  std::string metrics_page(const EngineSnapshot& snapshot) const override;
+
+ private:
+  std::optional<Response> page(std::string_view method, std::string_view path);
+
+  SimulatedModel& model_;
+  OpenAiEndpoints openai_;
+};
+
+std::optional<Response> Tgi::page(std::string_view method, std::string_view path) {
+  if (path == "/health" || path == "/ping") {
+    if (!model_.loading()) return respond(200, "text/plain", "");
+    return respond_json(503, R"({"error":"unhealthy","error_type":"healthcheck"})");
+  }
+  if (method != "GET" && method != "HEAD") return std::nullopt;
+  if (path != "/info") return std::nullopt;
+  return respond_json(
+      200, fmt::format(R"({{"model_id":{},"max_total_tokens":{},"version":"3.3.6+sim"}})",
+                       json_string(model_.name()), model_.runner().max_tokens()));
+}
+
+std::string Tgi::metrics_page(const EngineSnapshot& r) const {
+  const ServerStatistics& s = r.statistics;
+  const double capacity = number(r.preset.engine.kv_blocks - 1) * r.preset.engine.block_tokens;
+  ExpositionWriter out;
+  out.gauge("tgi_queue_size", "Current number of requests in the queue.", number(r.gauges.waiting));
+  out.gauge("tgi_batch_current_size", "Current batch size.", number(r.gauges.running));
+  out.gauge("tgi_batch_current_max_tokens", "Maximum tokens of the current batch.",
+            number(r.gauges.reserved_tokens));
+  out.gauge("tgi_batch_max_total_tokens", "Maximum tokens for the whole server.", capacity);
+  out.counter("tgi_request_count", "Total number of requests.", number(s.requests));
+  out.counter("tgi_request_success", "Number of successful requests.",
+              number(s.finished_stop + s.finished_length));
+  out.write_family("tgi_request_failure", "counter", "Number of failed requests.");
+  out.sample("tgi_request_failure", number(s.failed), "err=\"generation\"");
+  out.histogram("tgi_request_duration", "Request duration in seconds.", s.e2e_latency);
+  out.histogram("tgi_request_queue_duration", "Time spent in the queue in seconds.", s.queue_time);
+  out.histogram("tgi_request_inference_duration", "Inference duration in seconds.",
+                s.inference_time);
+  out.histogram("tgi_request_mean_time_per_token_duration", "Mean time per token in seconds.",
+                s.time_per_output_token);
+  out.histogram("tgi_request_input_length", "Input length in tokens.", s.request_prompt_tokens);
+  out.histogram("tgi_request_generated_tokens", "Generated tokens.", s.request_generation_tokens);
+  out.histogram("tgi_request_max_new_tokens", "Maximum new tokens.", s.request_max_tokens);
+  return out.take();
+}
+
+}  // namespace
+
+extern const SimulatedEngine simulated_tgi;
+const SimulatedEngine simulated_tgi = {
+    .name = "tgi",
+    .make = [](SimulatedModel& model) -> std::unique_ptr<EngineApi> {
+      return std::make_unique<Tgi>(model);
+    },
+    .buckets = {.request = request_bounds, .time_per_output_token = request_bounds},
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,161 @@
+// NVIDIA's Triton Inference Server.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "evenkeel/http/grpc.h"
+#include "evenkeel/inference/json.h"
+#include "sim/dcgm.h"
+#include "sim/engine_api.h"
+#include "sim/engine_errors.h"
+#include "sim/exposition_writer.h"
+#include "sim/http_response.h"
+#include "sim/kserve_grpc.h"
+#include "sim/kserve_http.h"
+#include "sim/openai_endpoints.h"
+#include "sim/simulated_model.h"
+
+namespace evenkeel {
+namespace {
+
+double number(std::uint64_t count) { return static_cast<double>(count); }
+
+std::string request_metrics(const EngineSnapshot& r) {
+  const ServerStatistics& s = r.statistics;
+  const double ended = number(s.finished_stop + s.finished_length + s.batched_requests);
+  const double queued = s.queue_seconds + s.batch_queue_seconds;
+  const double computed = s.prefill_seconds + s.decode_seconds + s.batch_compute_seconds;
+  const double us = 1e6;
+  ExpositionWriter out(label("model", r.model) + ",version=\"1\"");
+  out.counter("nv_inference_request_success",
+              "Number of successful inference requests, all batch sizes", ended);
+  out.write_family("nv_inference_request_failure", "counter",
+                   "Number of failed inference requests, all batch sizes");
+  out.sample("nv_inference_request_failure", number(s.aborted), "reason=\"CANCELED\"");
+  out.sample("nv_inference_request_failure", number(s.failed), "reason=\"BACKEND\"");
+  out.sample("nv_inference_request_failure", number(s.rejected), "reason=\"REJECTED\"");
+  out.sample("nv_inference_request_failure", 0, "reason=\"OTHER\"");
+  out.counter("nv_inference_count",
+              "Number of inferences performed (does not include cached requests)",
+              number(s.finished_stop + s.finished_length + s.inferences));
+  out.counter("nv_inference_exec_count",
+              "Number of model executions performed (does not include cached requests)",
+              number(s.steps + s.executions));
+  out.counter("nv_inference_request_duration_us",
+              "Cumulative inference request duration in microseconds (includes cached requests)",
+              (queued + computed) * us);
+  out.counter("nv_inference_queue_duration_us",
+              "Cumulative inference queuing duration in microseconds (includes cached requests)",
+              queued * us);
+  out.counter(
+      "nv_inference_compute_input_duration_us",
+      "Cumulative compute input duration in microseconds (does not include cached requests)", 0);
+  out.counter(
+      "nv_inference_compute_infer_duration_us",
+      "Cumulative compute inference duration in microseconds (does not include cached requests)",
+      computed * us);
+  out.counter("nv_inference_compute_output_duration_us",
+              "Cumulative inference compute output duration in microseconds (does not include "
+              "cached requests)",
+              0);
+  out.gauge("nv_inference_pending_request_count",
+            "Instantaneous number of pending requests awaiting execution per-model.",
+            number(r.gauges.waiting));
+  return out.take();
+}
+
+std::string gpu_metrics(const EngineSnapshot& r) {
+  ExpositionWriter gpus;
+  const auto each = [&](std::string_view name, std::string_view type, std::string_view help,
+                        double value) {
+    gpus.write_family(name, type, help);
+    for (std::uint32_t i = 0; i < r.preset.gpus; ++i) {
+      gpus.sample(name, value, label("gpu_uuid", gpu_uuid(r.gpu_seed, i)));
+    }
+  };
+  each("nv_gpu_utilization", "gauge", "GPU utilization rate [0.0 - 1.0)",
+       std::min(r.gpu.utilization_ratio, 0.99));
+  each("nv_gpu_memory_total_bytes", "gauge", "GPU total memory, in bytes",
+       number(r.preset.gpu_memory_bytes));
+  each("nv_gpu_memory_used_bytes", "gauge", "GPU used memory, in bytes", gpu_used_bytes(r));
+  each("nv_gpu_power_usage", "gauge", "GPU power usage in watts", gpu_watts(r));
+  each("nv_gpu_power_limit", "gauge", "GPU power management limit in watts", r.preset.full_watts);
+  each("nv_energy_consumption", "counter",
+       "GPU energy consumption in joules since the Triton Server started", gpu_joules(r));
+  return gpus.take();
+}
+
+class Triton final : public EngineApi {
+ public:
+  explicit Triton(SimulatedModel& model)
+      : model_(model), openai_(model, *this), kserve_(model), grpc_(model) {}
+
+  Task<Result<Response>> handle(Request& request, int client_fd) override {
+    if (is_grpc(request)) return grpc_.handle(request, client_fd);
+    const std::string_view path = path_of(request.path);
+    if (auto page = health(request.method, path)) return Result<Response>(std::move(*page));
+    if (request.method == "GET" || request.method == "HEAD") {
+      if (auto page = metadata(path)) return Result<Response>(std::move(*page));
+    }
+    if (KserveHttp::handles(request)) return kserve_.handle(request, client_fd);
+    return openai_.handle(request, client_fd);
+  }
+  std::string error_body(const ApiError& error) const override { return openai_error_body(error); }
+  std::string metrics_page(const EngineSnapshot& snapshot) const override;
+
+ private:
+  std::optional<Response> health(std::string_view method, std::string_view path);
+  std::optional<Response> metadata(std::string_view path);
+
+  SimulatedModel& model_;
+  OpenAiEndpoints openai_;
+  KserveHttp kserve_;
+  KserveGrpc grpc_;
+};
+
+std::optional<Response> Triton::health(std::string_view method, std::string_view path) {
+  const auto model = parse_kserve_path(path);
+  const bool of_model = model && model->verb == "ready";
+  if (path != "/v2/health/live" && path != "/v2/health/ready" && !of_model) return std::nullopt;
+  if (method != "GET") return respond(405, "text/plain", "");
+  if (path == "/v2/health/live") return respond(200, "text/plain", "");
+  const bool ready = !model_.loading() && (!of_model || model->model == model_.name());
+  if (ready) return respond(200, "text/plain", "");
+  return of_model ? KserveHttp::error(400, "Model version not ready")
+                  : respond(400, "text/plain", "");
+}
+
+std::optional<Response> Triton::metadata(std::string_view path) {
+  if (path == "/v2") {
+    return respond_json(200,
+                        R"({"name":"triton","version":"2.51.0+sim","extensions":["generate"]})");
+  }
+  constexpr std::string_view models = "/v2/models/";
+  if (!path.starts_with(models)) return std::nullopt;
+  const auto version = parse_kserve_path(path);
+  const bool known = path.substr(models.size()) == model_.name() ||
+                     (version && version->verb == "1" && version->model == model_.name());
+  if (!known) return std::nullopt;
+  return respond_json(200, fmt::format(R"({{"name":{},"versions":["1"],"platform":"sim"}})",
+                                       json_string(model_.name())));
+}
+
+std::string Triton::metrics_page(const EngineSnapshot& snapshot) const {
+  return request_metrics(snapshot) + gpu_metrics(snapshot);
+}
+
+}  // namespace
+
+extern const SimulatedEngine simulated_triton;
+const SimulatedEngine simulated_triton = {
+    .name = "triton",
+    .make = [](SimulatedModel& model) -> std::unique_ptr<EngineApi> {
+      return std::make_unique<Triton>(model);
+    },
+    .model_owner = "triton",
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,168 @@
+// vLLM's API server.
+#include <fmt/format.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "evenkeel/inference/json.h"
+#include "sim/engine_api.h"
+#include "sim/engine_errors.h"
+#include "sim/exposition_writer.h"
+#include "sim/http_response.h"
+#include "sim/openai_endpoints.h"
+#include "sim/simulated_model.h"
+
+namespace evenkeel {
+namespace {
+
+double number(std::uint64_t count) { return static_cast<double>(count); }
+
+void write_gauges(ExpositionWriter& out, const EngineSnapshot& r) {
+  out.gauge("vllm:num_requests_running", "Number of requests in model execution batches.",
+            number(r.gauges.running));
+  out.gauge("vllm:num_requests_waiting", "Number of requests waiting to be processed.",
+            number(r.gauges.waiting));
+  out.write_family("vllm:num_requests_waiting_by_reason", "gauge",
+                   "Number of waiting requests, by the reason they wait.");
+  out.sample("vllm:num_requests_waiting_by_reason", number(r.gauges.waiting),
+             "reason=\"capacity\"");
+  out.sample("vllm:num_requests_waiting_by_reason", 0, "reason=\"deferred\"");
+  out.write_family("vllm:engine_sleep_state", "gauge",
+                   "Engine sleep state; awake = 0 means asleep.");
+  out.sample("vllm:engine_sleep_state", 1, "sleep_state=\"awake\"");
+  out.sample("vllm:engine_sleep_state", 0, "sleep_state=\"weights_offloaded\"");
+  out.sample("vllm:engine_sleep_state", 0, "sleep_state=\"discard_all\"");
+  out.gauge("vllm:kv_cache_usage_perc", "KV-cache usage. 1 means 100 percent usage.",
+            r.gauges.kv_cache_ratio);
+}
+
+void write_counters(ExpositionWriter& out, const EngineSnapshot& r) {
+  const ServerStatistics& s = r.statistics;
+  const auto counter = [&](std::string_view name, std::string_view help, std::uint64_t value) {
+    out.counter(fmt::format("{}_total", name), help, number(value));
+    const std::string created = fmt::format("{}_created", name);
+    out.gauge(created, help, r.started_unix);
+  };
+  counter("vllm:prefix_cache_queries",
+          "Prefix cache queries, in terms of number of queried tokens.", s.prompt_tokens);
+  counter("vllm:prefix_cache_hits", "Prefix cache hits, in terms of number of cached tokens.",
+          s.cached_tokens);
+  counter("vllm:num_preemptions", "Cumulative number of preemption from the engine.",
+          s.preemptions);
+  counter("vllm:prompt_tokens", "Number of prefill tokens processed.", s.prompt_tokens);
+  counter("vllm:prompt_tokens_cached", "Number of prompt tokens found in a cache.",
+          s.cached_tokens);
+  counter("vllm:generation_tokens", "Number of generation tokens processed.", s.generated_tokens);
+  out.write_family("vllm:prompt_tokens_by_source_total", "counter",
+                   "Number of prompt tokens by source.");
+  out.sample("vllm:prompt_tokens_by_source_total", number(s.prompt_tokens - s.cached_tokens),
+             "source=\"local_compute\"");
+  out.sample("vllm:prompt_tokens_by_source_total", number(s.cached_tokens),
+             "source=\"local_cache_hit\"");
+  out.sample("vllm:prompt_tokens_by_source_total", 0, "source=\"external_kv_transfer\"");
+  out.write_family("vllm:request_success_total", "counter",
+                   "Count of successfully processed requests.");
+  out.sample("vllm:request_success_total", number(s.finished_stop), "finished_reason=\"stop\"");
+  out.sample("vllm:request_success_total", number(s.finished_length), "finished_reason=\"length\"");
+  out.sample("vllm:request_success_total", 0,
+             "finished_reason=\"abort\"");  // as seen: never counts
+  out.sample("vllm:request_success_total", 0, "finished_reason=\"error\"");
+}
+
+void write_histograms(ExpositionWriter& out, const ServerStatistics& s) {
+  out.histogram("vllm:request_prompt_tokens", "Number of prefill tokens processed.",
+                s.request_prompt_tokens);
+  out.histogram("vllm:request_generation_tokens", "Number of generation tokens processed.",
+                s.request_generation_tokens);
+  out.histogram("vllm:request_params_max_tokens", "Histogram of the max_tokens request parameter.",
+                s.request_max_tokens);
+  out.histogram("vllm:iteration_tokens_total", "Histogram of number of tokens per engine_step.",
+                s.iteration_tokens);
+  out.histogram("vllm:time_to_first_token_seconds", "Histogram of time to first token in seconds.",
+                s.time_to_first_token);
+  out.histogram("vllm:inter_token_latency_seconds", "Histogram of inter-token latency in seconds.",
+                s.inter_token_latency);
+  out.histogram("vllm:request_time_per_output_token_seconds",
+                "Histogram of time per output token per request.", s.time_per_output_token);
+  out.histogram("vllm:e2e_request_latency_seconds", "Histogram of e2e request latency in seconds.",
+                s.e2e_latency);
+  out.histogram("vllm:request_queue_time_seconds",
+                "Histogram of time spent in WAITING phase for request.", s.queue_time);
+  out.histogram("vllm:request_inference_time_seconds",
+                "Histogram of time spent in RUNNING phase for request.", s.inference_time);
+  out.histogram("vllm:request_prefill_time_seconds",
+                "Histogram of time spent in PREFILL phase for request.", s.prefill_time);
+  out.histogram("vllm:request_decode_time_seconds",
+                "Histogram of time spent in DECODE phase for request.", s.decode_time);
+}
+
+class Vllm final : public EngineApi {
+ public:
+  explicit Vllm(SimulatedModel& model) : model_(model), openai_(model, *this) {}
+
+  Task<Result<Response>> handle(Request& request, int client_fd) override {
+    if (auto page = this->page(request.method, path_of(request.path))) {
+      return Result<Response>(std::move(*page));
+    }
+    return openai_.handle(request, client_fd);
+  }
+  std::string error_body(const ApiError& error) const override { return openai_error_body(error); }
+  std::string metrics_page(const EngineSnapshot& snapshot) const override;
+
+ private:
+  std::optional<Response> page(std::string_view method, std::string_view path);
+
+  SimulatedModel& model_;
+  OpenAiEndpoints openai_;
+};
+
+std::optional<Response> Vllm::page(std::string_view method, std::string_view path) {
+  if (path == "/health" || path == "/ping") {
+    const bool allowed = method == "GET" || (method == "POST" && path == "/ping");
+    if (!allowed) return respond_json(405, R"({"detail":"Method Not Allowed"})");
+    return respond(model_.loading() ? 503 : 200, "text/plain", "");
+  }
+  if (method != "GET" && method != "HEAD") return std::nullopt;
+  if (path == "/version") return respond_json(200, R"({"version":"0.32.0+sim"})");
+  if (path == "/load") {
+    const Gauges gauges = model_.runner().gauges();
+    return respond_json(200,
+                        fmt::format(R"({{"server_load":{}}})", gauges.running + gauges.waiting));
+  }
+  if (path == "/is_sleeping") return respond_json(200, R"({"is_sleeping":false})");
+  return std::nullopt;
+}
+
+std::string Vllm::metrics_page(const EngineSnapshot& r) const {
+  ExpositionWriter out("engine=\"0\"," + label("model_name", r.model));
+  write_gauges(out, r);
+  write_counters(out, r);
+  write_histograms(out, r.statistics);
+  const EngineSpec& spec = r.preset.engine;
+  ExpositionWriter info;
+  info.write_family("vllm:cache_config_info", "gauge", "Information of the LLMEngine CacheConfig");
+  info.sample("vllm:cache_config_info", 1,
+              fmt::format("block_size=\"{}\",cache_dtype=\"auto\",enable_prefix_caching=\"True\","
+                          "engine=\"0\",gpu_memory_utilization=\"0.92\",num_cpu_blocks=\"None\","
+                          "num_gpu_blocks=\"{}\",prefix_caching_hash_algo=\"sha256\"",
+                          spec.block_tokens, spec.kv_blocks));
+  return out.take() + info.take();
+}
+
+}  // namespace
+
+extern const SimulatedEngine simulated_vllm;
+const SimulatedEngine simulated_vllm = {
+    .name = "vllm",
+    .make = [](SimulatedModel& model) -> std::unique_ptr<EngineApi> {
+      return std::make_unique<Vllm>(model);
+    },
+    .model_owner = "vllm",
+    .idle_timeout = std::chrono::seconds(5),  // uvicorn's
+    .refuses_connections_while_loading = true,
+    .metrics_type = "text/plain; version=1.0.0; charset=utf-8",
+    .mounts_metrics_app = true,
+};
+
+}  // namespace evenkeel
