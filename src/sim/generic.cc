@@ -7,7 +7,7 @@
 #include "evenkeel/inference/json.h"
 #include "sim/engine_api.h"
 #include "sim/engine_errors.h"
-#include "sim/exposition_writer.h"
+#include "sim/engine_page.h"
 #include "sim/http_response.h"
 #include "sim/kserve_grpc.h"
 #include "sim/kserve_http.h"
@@ -16,8 +16,6 @@
 
 namespace evenkeel {
 namespace {
-
-double number(std::uint64_t count) { return static_cast<double>(count); }
 
 class Generic final : public EngineApi {
  public:
@@ -44,16 +42,16 @@ class Generic final : public EngineApi {
 
 std::string Generic::metrics_page(const EngineSnapshot& r) const {
   const ServerStatistics& s = r.statistics;
-  ExpositionWriter out;
-  out.gauge("sim_requests_running", "Requests in the batch.", number(r.gauges.running));
-  out.gauge("sim_requests_waiting", "Requests in the queue.", number(r.gauges.waiting));
-  out.gauge("sim_kv_cache_usage_ratio", "KV blocks in use.", r.gauges.kv_cache_ratio);
-  out.counter("sim_requests_total", "Requests begun.", number(s.requests));
-  out.counter("sim_prompt_tokens_total", "Prompt tokens.", number(s.prompt_tokens));
-  out.counter("sim_generated_tokens_total", "Generated tokens.", number(s.generated_tokens));
-  out.histogram("sim_time_to_first_token_seconds", "Time to the first token.",
-                s.time_to_first_token);
-  return out.take();
+  EnginePage page;
+  page.gauge("sim_requests_running", "Requests in the batch.", r.gauges.running);
+  page.gauge("sim_requests_waiting", "Requests in the queue.", r.gauges.waiting);
+  page.gauge("sim_kv_cache_usage_ratio", "KV blocks in use.", r.gauges.kv_cache_ratio);
+  page.counter("sim_requests_total", "Requests begun.", s.requests);
+  page.counter("sim_prompt_tokens_total", "Prompt tokens.", s.prompt_tokens);
+  page.counter("sim_generated_tokens_total", "Generated tokens.", s.generated_tokens);
+  page.histogram("sim_time_to_first_token_seconds", "Time to the first token.",
+                 s.time_to_first_token);
+  return page.take();
 }
 
 }  // namespace

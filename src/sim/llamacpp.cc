@@ -7,7 +7,7 @@
 
 #include "evenkeel/inference/json.h"
 #include "sim/engine_api.h"
-#include "sim/exposition_writer.h"
+#include "sim/engine_page.h"
 #include "sim/http_response.h"
 #include "sim/openai_endpoints.h"
 #include "sim/simulated_model.h"
@@ -70,26 +70,25 @@ std::string LlamaCpp::metrics_page(const EngineSnapshot& r) const {
     return seconds > 0 ? tokens / seconds : 0;
   };
   const double computed = number(s.prompt_tokens - s.cached_tokens);
-  ExpositionWriter out;
-  out.counter("llamacpp:prompt_tokens_total", "Number of prompt tokens processed.", computed);
-  out.counter("llamacpp:prompt_seconds_total", "Prompt process time", s.prefill_seconds);
-  out.counter("llamacpp:tokens_predicted_total", "Number of generation tokens processed.",
-              s.request_generation_tokens.sum());  // moves when a request ends
-  out.counter("llamacpp:tokens_predicted_seconds_total", "Predict process time", s.decode_seconds);
-  out.counter("llamacpp:n_decode_total", "Total number of llama_decode() calls", number(s.steps));
-  out.counter("llamacpp:n_tokens_max", "Largest observed n_tokens.",
-              number(r.preset.engine.max_model_tokens));
-  out.gauge("llamacpp:n_busy_slots_per_decode",
-            "Average number of busy slots per llama_decode() call",
-            rate(number(s.generated_tokens), number(s.steps)));
-  out.gauge("llamacpp:prompt_tokens_seconds", "Average prompt throughput in tokens/s.",
-            rate(computed, s.prefill_seconds));
-  out.gauge("llamacpp:predicted_tokens_seconds", "Average generation throughput in tokens/s.",
-            r.gauges.generated_per_second);
-  out.gauge("llamacpp:requests_processing", "Number of requests processing.",
-            number(r.gauges.running));
-  out.gauge("llamacpp:requests_deferred", "Number of requests deferred.", number(r.gauges.waiting));
-  return out.take();
+  EnginePage page;
+  page.counter("llamacpp:prompt_tokens_total", "Number of prompt tokens processed.", computed);
+  page.counter("llamacpp:prompt_seconds_total", "Prompt process time", s.prefill_seconds);
+  page.counter("llamacpp:tokens_predicted_total", "Number of generation tokens processed.",
+               s.request_generation_tokens.sum());  // moves when a request ends
+  page.counter("llamacpp:tokens_predicted_seconds_total", "Predict process time", s.decode_seconds);
+  page.counter("llamacpp:n_decode_total", "Total number of llama_decode() calls", s.steps);
+  page.counter("llamacpp:n_tokens_max", "Largest observed n_tokens.",
+               r.preset.engine.max_model_tokens);
+  page.gauge("llamacpp:n_busy_slots_per_decode",
+             "Average number of busy slots per llama_decode() call",
+             rate(number(s.generated_tokens), number(s.steps)));
+  page.gauge("llamacpp:prompt_tokens_seconds", "Average prompt throughput in tokens/s.",
+             rate(computed, s.prefill_seconds));
+  page.gauge("llamacpp:predicted_tokens_seconds", "Average generation throughput in tokens/s.",
+             r.gauges.generated_per_second);
+  page.gauge("llamacpp:requests_processing", "Number of requests processing.", r.gauges.running);
+  page.gauge("llamacpp:requests_deferred", "Number of requests deferred.", r.gauges.waiting);
+  return page.take();
 }
 
 }  // namespace

@@ -24,20 +24,12 @@ Bounds one_two_five(double most) {
 }  // namespace
 
 PrometheusHistogram::PrometheusHistogram(Bounds bounds)
-    : bounds_(std::move(bounds)), counts_(bounds_.size()) {}
+    : bounds_(std::move(bounds)), counts_(bounds_.size() + 1) {}
 
 void PrometheusHistogram::observe(double value, std::uint64_t times) {
-  count_ += times;
+  const auto bucket = std::lower_bound(bounds_.begin(), bounds_.end(), value) - bounds_.begin();
+  counts_[static_cast<std::size_t>(bucket)] += times;
   sum_ += value * static_cast<double>(times);
-  const auto place = std::lower_bound(bounds_.begin(), bounds_.end(), value) - bounds_.begin();
-  if (static_cast<std::size_t>(place) < counts_.size())
-    counts_[static_cast<std::size_t>(place)] += times;
-}
-
-std::uint64_t PrometheusHistogram::cumulative(std::size_t i) const {
-  std::uint64_t sum = 0;
-  for (std::size_t at = 0; at <= i; ++at) sum += counts_[at];
-  return sum;
 }
 
 void Utilization::roll_window(Instant now) {

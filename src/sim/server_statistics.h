@@ -32,15 +32,13 @@ class PrometheusHistogram {
   void observe(double value, std::uint64_t times = 1);
 
   const std::vector<double>& bounds() const { return bounds_; }
-  /// Observations up to and including bounds()[i].
-  std::uint64_t cumulative(std::size_t i) const;
-  std::uint64_t count() const { return count_; }
+  /// Observations per bucket; the last one is of what is above every bound.
+  const std::vector<std::uint64_t>& counts() const { return counts_; }
   double sum() const { return sum_; }
 
  private:
   std::vector<double> bounds_;
   std::vector<std::uint64_t> counts_;
-  std::uint64_t count_ = 0;
   double sum_ = 0;
 };
 

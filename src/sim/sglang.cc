@@ -9,7 +9,7 @@
 #include "evenkeel/inference/json.h"
 #include "sim/engine_api.h"
 #include "sim/engine_errors.h"
-#include "sim/exposition_writer.h"
+#include "sim/engine_page.h"
 #include "sim/http_response.h"
 #include "sim/openai_endpoints.h"
 #include "sim/simulated_model.h"
@@ -19,11 +19,11 @@ namespace {
 
 double number(std::uint64_t count) { return static_cast<double>(count); }
 
-constexpr double request_bounds[] = {.1, .2, .4, .6, .8, 1,  2,   4,   6,
-                                     8,  10, 20, 40, 60, 80, 100, 200, 400};
-constexpr double token_bounds[] = {.002, .004, .006, .008, .01, .015, .02, .025,
-                                   .03,  .035, .04,  .06,  .08, .1,   .2,  .4,
-                                   .6,   .8,   1,    2,    4,   6,    8};
+constexpr double sglang_request_bounds[] = {.1, .2, .4, .6, .8, 1,  2,   4,   6,
+                                            8,  10, 20, 40, 60, 80, 100, 200, 400};
+constexpr double sglang_token_bounds[] = {.002, .004, .006, .008, .01, .015, .02, .025,
+                                          .03,  .035, .04,  .06,  .08, .1,   .2,  .4,
+                                          .6,   .8,   1,    2,    4,   6,    8};
 
 double unix_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -96,38 +96,38 @@ std::string Sglang::loads() {
 
 std::string Sglang::metrics_page(const EngineSnapshot& r) const {
   const ServerStatistics& s = r.statistics;
-  const std::string tokenizer = "engine_type=\"unified\"," + label("model_name", r.model);
-  ExpositionWriter out(tokenizer + ",moe_ep_rank=\"0\",pp_rank=\"0\",tp_rank=\"0\"");
+  const Labels process{{"engine_type", "unified"}, {"model_name", r.model}};
+  Labels rank = process;
+  for (const char* name : {"moe_ep_rank", "pp_rank", "tp_rank"}) rank.add({name, "0"});
+  EnginePage page(rank);
   const double capacity = number(r.preset.engine.kv_blocks - 1) * r.preset.engine.block_tokens;
   const double used = r.gauges.kv_cache_ratio * capacity;
   const double hit_rate =
       s.prompt_tokens == 0 ? 0 : number(s.cached_tokens) / number(s.prompt_tokens);
-  out.gauge("sglang:num_running_reqs", "The number of running requests.", number(r.gauges.running));
-  out.gauge("sglang:num_queue_reqs", "The number of requests in the waiting queue.",
-            number(r.gauges.waiting));
-  out.gauge("sglang:num_used_tokens", "The number of used tokens.", used);
-  out.gauge("sglang:kv_available_tokens", "The number of tokens that are free.", capacity - used);
-  out.gauge("sglang:max_total_num_tokens", "Maximum total number of tokens in the KV cache pool.",
-            capacity);
-  out.gauge("sglang:token_usage", "The token usage.", r.gauges.kv_cache_ratio);
-  out.gauge("sglang:cache_hit_rate", "The prefix cache hit rate.", hit_rate);
-  out.gauge("sglang:gen_throughput", "The generation throughput (token/s).",
-            r.gauges.generated_per_second);
-  out.gauge("sglang:page_size", "The page size of the KV cache.", r.preset.engine.block_tokens);
-  out.gauge("sglang:context_len", "The context length.", r.preset.engine.max_model_tokens);
-  out.counter("sglang:num_retracted_requests_total", "Number of retracted requests.",
-              number(s.preemptions));
+  page.gauge("sglang:num_running_reqs", "The number of running requests.", r.gauges.running);
+  page.gauge("sglang:num_queue_reqs", "The number of requests in the waiting queue.",
+             r.gauges.waiting);
+  page.gauge("sglang:num_used_tokens", "The number of used tokens.", used);
+  page.gauge("sglang:kv_available_tokens", "The number of tokens that are free.", capacity - used);
+  page.gauge("sglang:max_total_num_tokens", "Maximum total number of tokens in the KV cache pool.",
+             capacity);
+  page.gauge("sglang:token_usage", "The token usage.", r.gauges.kv_cache_ratio);
+  page.gauge("sglang:cache_hit_rate", "The prefix cache hit rate.", hit_rate);
+  page.gauge("sglang:gen_throughput", "The generation throughput (token/s).",
+             r.gauges.generated_per_second);
+  page.gauge("sglang:page_size", "The page size of the KV cache.", r.preset.engine.block_tokens);
+  page.gauge("sglang:context_len", "The context length.", r.preset.engine.max_model_tokens);
+  page.counter("sglang:num_retracted_requests_total", "Number of retracted requests.",
+               s.preemptions);
 
-  ExpositionWriter front(tokenizer);
+  EnginePage front(process);
   front.counter("sglang:prompt_tokens_total", "Number of prefill tokens processed.",
-                number(s.prompt_tokens));
+                s.prompt_tokens);
   front.counter("sglang:generation_tokens_total", "Number of generation tokens processed.",
-                number(s.generated_tokens));
-  front.counter("sglang:cached_tokens_total", "Number of cached prompt tokens.",
-                number(s.cached_tokens));
-  front.counter("sglang:num_requests_total", "Number of requests processed.", number(s.requests));
-  front.counter("sglang:num_aborted_requests_total", "Number of requests aborted.",
-                number(s.aborted));
+                s.generated_tokens);
+  front.counter("sglang:cached_tokens_total", "Number of cached prompt tokens.", s.cached_tokens);
+  front.counter("sglang:num_requests_total", "Number of requests processed.", s.requests);
+  front.counter("sglang:num_aborted_requests_total", "Number of requests aborted.", s.aborted);
   front.histogram("sglang:time_to_first_token_seconds",
                   "Histogram of time to first token in seconds.", s.time_to_first_token);
   front.histogram("sglang:inter_token_latency_seconds",
@@ -136,7 +136,7 @@ std::string Sglang::metrics_page(const EngineSnapshot& r) const {
                   "Histogram of End-to-end request latency in seconds", s.e2e_latency);
   front.histogram("sglang:queue_time_seconds", "Histogram of queueing time in seconds.",
                   s.queue_time);
-  return out.take() + front.take();
+  return page.take() + front.take();
 }
 
 }  // namespace
@@ -150,10 +150,10 @@ const SimulatedEngine simulated_sglang = {
     .model_owner = "sglang",
     .idle_timeout = std::chrono::seconds(5),  // uvicorn's
     .publishes_gauges_by_step = true,
-    .buckets = {.first_token = request_bounds,
-                .token_latency = token_bounds,
-                .request = request_bounds,
-                .time_per_output_token = token_bounds},
+    .buckets = {.first_token = sglang_request_bounds,
+                .token_latency = sglang_token_bounds,
+                .request = sglang_request_bounds,
+                .time_per_output_token = sglang_token_bounds},
 };
 
 }  // namespace evenkeel

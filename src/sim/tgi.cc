@@ -8,7 +8,7 @@
 
 #include "evenkeel/inference/json.h"
 #include "sim/engine_api.h"
-#include "sim/exposition_writer.h"
+#include "sim/engine_page.h"
 #include "sim/http_response.h"
 #include "sim/openai_endpoints.h"
 #include "sim/simulated_model.h"
@@ -19,7 +19,7 @@ namespace {
 double number(std::uint64_t count) { return static_cast<double>(count); }
 
 /// TGI's metrics exporter: from 0.1 ms, times 1.5.
-constexpr std::array<double, 41> request_bounds = [] {
+constexpr std::array<double, 41> tgi_bounds = [] {
   std::array<double, 41> bounds{};
   double bound = 0.0001;
   for (double& each : bounds) {
@@ -28,7 +28,7 @@ constexpr std::array<double, 41> request_bounds = [] {
   }
   return bounds;
 }();
-static_assert(request_bounds.back() < 1500 && request_bounds.back() * 1.5 >= 1500);
+static_assert(tgi_bounds.back() < 1500 && tgi_bounds.back() * 1.5 >= 1500);
 
 std::string_view tgi_error_type(int status) {
   switch (status) {
@@ -77,27 +77,27 @@ std::optional<Response> Tgi::page(std::string_view method, std::string_view path
 std::string Tgi::metrics_page(const EngineSnapshot& r) const {
   const ServerStatistics& s = r.statistics;
   const double capacity = number(r.preset.engine.kv_blocks - 1) * r.preset.engine.block_tokens;
-  ExpositionWriter out;
-  out.gauge("tgi_queue_size", "Current number of requests in the queue.", number(r.gauges.waiting));
-  out.gauge("tgi_batch_current_size", "Current batch size.", number(r.gauges.running));
-  out.gauge("tgi_batch_current_max_tokens", "Maximum tokens of the current batch.",
-            number(r.gauges.reserved_tokens));
-  out.gauge("tgi_batch_max_total_tokens", "Maximum tokens for the whole server.", capacity);
-  out.counter("tgi_request_count", "Total number of requests.", number(s.requests));
-  out.counter("tgi_request_success", "Number of successful requests.",
-              number(s.finished_stop + s.finished_length));
-  out.write_family("tgi_request_failure", "counter", "Number of failed requests.");
-  out.sample("tgi_request_failure", number(s.failed), "err=\"generation\"");
-  out.histogram("tgi_request_duration", "Request duration in seconds.", s.e2e_latency);
-  out.histogram("tgi_request_queue_duration", "Time spent in the queue in seconds.", s.queue_time);
-  out.histogram("tgi_request_inference_duration", "Inference duration in seconds.",
-                s.inference_time);
-  out.histogram("tgi_request_mean_time_per_token_duration", "Mean time per token in seconds.",
-                s.time_per_output_token);
-  out.histogram("tgi_request_input_length", "Input length in tokens.", s.request_prompt_tokens);
-  out.histogram("tgi_request_generated_tokens", "Generated tokens.", s.request_generation_tokens);
-  out.histogram("tgi_request_max_new_tokens", "Maximum new tokens.", s.request_max_tokens);
-  return out.take();
+  EnginePage page;
+  page.gauge("tgi_queue_size", "Current number of requests in the queue.", r.gauges.waiting);
+  page.gauge("tgi_batch_current_size", "Current batch size.", r.gauges.running);
+  page.gauge("tgi_batch_current_max_tokens", "Maximum tokens of the current batch.",
+             r.gauges.reserved_tokens);
+  page.gauge("tgi_batch_max_total_tokens", "Maximum tokens for the whole server.", capacity);
+  page.counter("tgi_request_count", "Total number of requests.", s.requests);
+  page.counter("tgi_request_success", "Number of successful requests.",
+               s.finished_stop + s.finished_length);
+  page.counters("tgi_request_failure", "Number of failed requests.");
+  page.sample(s.failed, {{"err", "generation"}});
+  page.histogram("tgi_request_duration", "Request duration in seconds.", s.e2e_latency);
+  page.histogram("tgi_request_queue_duration", "Time spent in the queue in seconds.", s.queue_time);
+  page.histogram("tgi_request_inference_duration", "Inference duration in seconds.",
+                 s.inference_time);
+  page.histogram("tgi_request_mean_time_per_token_duration", "Mean time per token in seconds.",
+                 s.time_per_output_token);
+  page.histogram("tgi_request_input_length", "Input length in tokens.", s.request_prompt_tokens);
+  page.histogram("tgi_request_generated_tokens", "Generated tokens.", s.request_generation_tokens);
+  page.histogram("tgi_request_max_new_tokens", "Maximum new tokens.", s.request_max_tokens);
+  return page.take();
 }
 
 }  // namespace
@@ -108,7 +108,7 @@ const SimulatedEngine simulated_tgi = {
     .make = [](SimulatedModel& model) -> std::unique_ptr<EngineApi> {
       return std::make_unique<Tgi>(model);
     },
-    .buckets = {.request = request_bounds, .time_per_output_token = request_bounds},
+    .buckets = {.request = tgi_bounds, .time_per_output_token = tgi_bounds},
 };
 
 }  // namespace evenkeel

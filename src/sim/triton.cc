@@ -11,7 +11,7 @@
 #include "sim/dcgm.h"
 #include "sim/engine_api.h"
 #include "sim/engine_errors.h"
-#include "sim/exposition_writer.h"
+#include "sim/engine_page.h"
 #include "sim/http_response.h"
 #include "sim/kserve_grpc.h"
 #include "sim/kserve_http.h"
@@ -29,63 +29,65 @@ std::string request_metrics(const EngineSnapshot& r) {
   const double queued = s.queue_seconds + s.batch_queue_seconds;
   const double computed = s.prefill_seconds + s.decode_seconds + s.batch_compute_seconds;
   const double us = 1e6;
-  ExpositionWriter out(label("model", r.model) + ",version=\"1\"");
-  out.counter("nv_inference_request_success",
-              "Number of successful inference requests, all batch sizes", ended);
-  out.write_family("nv_inference_request_failure", "counter",
-                   "Number of failed inference requests, all batch sizes");
-  out.sample("nv_inference_request_failure", number(s.aborted), "reason=\"CANCELED\"");
-  out.sample("nv_inference_request_failure", number(s.failed), "reason=\"BACKEND\"");
-  out.sample("nv_inference_request_failure", number(s.rejected), "reason=\"REJECTED\"");
-  out.sample("nv_inference_request_failure", 0, "reason=\"OTHER\"");
-  out.counter("nv_inference_count",
-              "Number of inferences performed (does not include cached requests)",
-              number(s.finished_stop + s.finished_length + s.inferences));
-  out.counter("nv_inference_exec_count",
-              "Number of model executions performed (does not include cached requests)",
-              number(s.steps + s.executions));
-  out.counter("nv_inference_request_duration_us",
-              "Cumulative inference request duration in microseconds (includes cached requests)",
-              (queued + computed) * us);
-  out.counter("nv_inference_queue_duration_us",
-              "Cumulative inference queuing duration in microseconds (includes cached requests)",
-              queued * us);
-  out.counter(
+  EnginePage page({{"model", r.model}, {"version", "1"}});
+  page.counter("nv_inference_request_success",
+               "Number of successful inference requests, all batch sizes", ended);
+  page.counters("nv_inference_request_failure",
+                "Number of failed inference requests, all batch sizes");
+  page.sample(s.aborted, {{"reason", "CANCELED"}});
+  page.sample(s.failed, {{"reason", "BACKEND"}});
+  page.sample(s.rejected, {{"reason", "REJECTED"}});
+  page.sample(0, {{"reason", "OTHER"}});
+  page.counter("nv_inference_count",
+               "Number of inferences performed (does not include cached requests)",
+               s.finished_stop + s.finished_length + s.inferences);
+  page.counter("nv_inference_exec_count",
+               "Number of model executions performed (does not include cached requests)",
+               s.steps + s.executions);
+  page.counter("nv_inference_request_duration_us",
+               "Cumulative inference request duration in microseconds (includes cached requests)",
+               (queued + computed) * us);
+  page.counter("nv_inference_queue_duration_us",
+               "Cumulative inference queuing duration in microseconds (includes cached requests)",
+               queued * us);
+  page.counter(
       "nv_inference_compute_input_duration_us",
       "Cumulative compute input duration in microseconds (does not include cached requests)", 0);
-  out.counter(
+  page.counter(
       "nv_inference_compute_infer_duration_us",
       "Cumulative compute inference duration in microseconds (does not include cached requests)",
       computed * us);
-  out.counter("nv_inference_compute_output_duration_us",
-              "Cumulative inference compute output duration in microseconds (does not include "
-              "cached requests)",
-              0);
-  out.gauge("nv_inference_pending_request_count",
-            "Instantaneous number of pending requests awaiting execution per-model.",
-            number(r.gauges.waiting));
-  return out.take();
+  page.counter("nv_inference_compute_output_duration_us",
+               "Cumulative inference compute output duration in microseconds (does not include "
+               "cached requests)",
+               0);
+  page.gauge("nv_inference_pending_request_count",
+             "Instantaneous number of pending requests awaiting execution per-model.",
+             r.gauges.waiting);
+  return page.take();
 }
 
 std::string gpu_metrics(const EngineSnapshot& r) {
-  ExpositionWriter gpus;
-  const auto each = [&](std::string_view name, std::string_view type, std::string_view help,
-                        double value) {
-    gpus.write_family(name, type, help);
+  EnginePage page;
+  const auto samples = [&](auto value) {
     for (std::uint32_t i = 0; i < r.preset.gpus; ++i) {
-      gpus.sample(name, value, label("gpu_uuid", gpu_uuid(r.gpu_seed, i)));
+      page.sample(value, {{"gpu_uuid", gpu_uuid(r.gpu_seed, i)}});
     }
   };
-  each("nv_gpu_utilization", "gauge", "GPU utilization rate [0.0 - 1.0)",
-       std::min(r.gpu.utilization_ratio, 0.99));
-  each("nv_gpu_memory_total_bytes", "gauge", "GPU total memory, in bytes",
-       number(r.preset.gpu_memory_bytes));
-  each("nv_gpu_memory_used_bytes", "gauge", "GPU used memory, in bytes", gpu_used_bytes(r));
-  each("nv_gpu_power_usage", "gauge", "GPU power usage in watts", gpu_watts(r));
-  each("nv_gpu_power_limit", "gauge", "GPU power management limit in watts", r.preset.full_watts);
-  each("nv_energy_consumption", "counter",
-       "GPU energy consumption in joules since the Triton Server started", gpu_joules(r));
-  return gpus.take();
+  page.gauges("nv_gpu_utilization", "GPU utilization rate [0.0 - 1.0)");
+  samples(std::min(r.gpu.utilization_ratio, 0.99));
+  page.gauges("nv_gpu_memory_total_bytes", "GPU total memory, in bytes");
+  samples(r.preset.gpu_memory_bytes);
+  page.gauges("nv_gpu_memory_used_bytes", "GPU used memory, in bytes");
+  samples(gpu_used_bytes(r));
+  page.gauges("nv_gpu_power_usage", "GPU power usage in watts");
+  samples(gpu_watts(r));
+  page.gauges("nv_gpu_power_limit", "GPU power management limit in watts");
+  samples(r.preset.full_watts);
+  page.counters("nv_energy_consumption",
+                "GPU energy consumption in joules since the Triton Server started");
+  samples(gpu_joules(r));
+  return page.take();
 }
 
 class Triton final : public EngineApi {

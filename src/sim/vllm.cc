@@ -8,7 +8,7 @@
 #include "evenkeel/inference/json.h"
 #include "sim/engine_api.h"
 #include "sim/engine_errors.h"
-#include "sim/exposition_writer.h"
+#include "sim/engine_page.h"
 #include "sim/http_response.h"
 #include "sim/openai_endpoints.h"
 #include "sim/simulated_model.h"
@@ -16,33 +16,29 @@
 namespace evenkeel {
 namespace {
 
-double number(std::uint64_t count) { return static_cast<double>(count); }
-
-void write_gauges(ExpositionWriter& out, const EngineSnapshot& r) {
-  out.gauge("vllm:num_requests_running", "Number of requests in model execution batches.",
-            number(r.gauges.running));
-  out.gauge("vllm:num_requests_waiting", "Number of requests waiting to be processed.",
-            number(r.gauges.waiting));
-  out.write_family("vllm:num_requests_waiting_by_reason", "gauge",
-                   "Number of waiting requests, by the reason they wait.");
-  out.sample("vllm:num_requests_waiting_by_reason", number(r.gauges.waiting),
-             "reason=\"capacity\"");
-  out.sample("vllm:num_requests_waiting_by_reason", 0, "reason=\"deferred\"");
-  out.write_family("vllm:engine_sleep_state", "gauge",
-                   "Engine sleep state; awake = 0 means asleep.");
-  out.sample("vllm:engine_sleep_state", 1, "sleep_state=\"awake\"");
-  out.sample("vllm:engine_sleep_state", 0, "sleep_state=\"weights_offloaded\"");
-  out.sample("vllm:engine_sleep_state", 0, "sleep_state=\"discard_all\"");
-  out.gauge("vllm:kv_cache_usage_perc", "KV-cache usage. 1 means 100 percent usage.",
-            r.gauges.kv_cache_ratio);
+void write_gauges(EnginePage& page, const EngineSnapshot& r) {
+  page.gauge("vllm:num_requests_running", "Number of requests in model execution batches.",
+             r.gauges.running);
+  page.gauge("vllm:num_requests_waiting", "Number of requests waiting to be processed.",
+             r.gauges.waiting);
+  page.gauges("vllm:num_requests_waiting_by_reason",
+              "Number of waiting requests, by the reason they wait.");
+  page.sample(r.gauges.waiting, {{"reason", "capacity"}});
+  page.sample(0, {{"reason", "deferred"}});
+  page.gauges("vllm:engine_sleep_state", "Engine sleep state; awake = 0 means asleep.");
+  page.sample(1, {{"sleep_state", "awake"}});
+  page.sample(0, {{"sleep_state", "weights_offloaded"}});
+  page.sample(0, {{"sleep_state", "discard_all"}});
+  page.gauge("vllm:kv_cache_usage_perc", "KV-cache usage. 1 means 100 percent usage.",
+             r.gauges.kv_cache_ratio);
 }
 
-void write_counters(ExpositionWriter& out, const EngineSnapshot& r) {
+void write_counters(EnginePage& page, const EngineSnapshot& r) {
   const ServerStatistics& s = r.statistics;
   const auto counter = [&](std::string_view name, std::string_view help, std::uint64_t value) {
-    out.counter(fmt::format("{}_total", name), help, number(value));
+    page.counter(fmt::format("{}_total", name), help, value);
     const std::string created = fmt::format("{}_created", name);
-    out.gauge(created, help, r.started_unix);
+    page.gauge(created, help, r.started_unix);
   };
   counter("vllm:prefix_cache_queries",
           "Prefix cache queries, in terms of number of queried tokens.", s.prompt_tokens);
@@ -54,47 +50,42 @@ void write_counters(ExpositionWriter& out, const EngineSnapshot& r) {
   counter("vllm:prompt_tokens_cached", "Number of prompt tokens found in a cache.",
           s.cached_tokens);
   counter("vllm:generation_tokens", "Number of generation tokens processed.", s.generated_tokens);
-  out.write_family("vllm:prompt_tokens_by_source_total", "counter",
-                   "Number of prompt tokens by source.");
-  out.sample("vllm:prompt_tokens_by_source_total", number(s.prompt_tokens - s.cached_tokens),
-             "source=\"local_compute\"");
-  out.sample("vllm:prompt_tokens_by_source_total", number(s.cached_tokens),
-             "source=\"local_cache_hit\"");
-  out.sample("vllm:prompt_tokens_by_source_total", 0, "source=\"external_kv_transfer\"");
-  out.write_family("vllm:request_success_total", "counter",
-                   "Count of successfully processed requests.");
-  out.sample("vllm:request_success_total", number(s.finished_stop), "finished_reason=\"stop\"");
-  out.sample("vllm:request_success_total", number(s.finished_length), "finished_reason=\"length\"");
-  out.sample("vllm:request_success_total", 0,
-             "finished_reason=\"abort\"");  // as seen: never counts
-  out.sample("vllm:request_success_total", 0, "finished_reason=\"error\"");
+  page.counters("vllm:prompt_tokens_by_source_total", "Number of prompt tokens by source.");
+  page.sample(s.prompt_tokens - s.cached_tokens, {{"source", "local_compute"}});
+  page.sample(s.cached_tokens, {{"source", "local_cache_hit"}});
+  page.sample(0, {{"source", "external_kv_transfer"}});
+  page.counters("vllm:request_success_total", "Count of successfully processed requests.");
+  page.sample(s.finished_stop, {{"finished_reason", "stop"}});
+  page.sample(s.finished_length, {{"finished_reason", "length"}});
+  page.sample(0, {{"finished_reason", "abort"}});  // as seen: never counts
+  page.sample(0, {{"finished_reason", "error"}});
 }
 
-void write_histograms(ExpositionWriter& out, const ServerStatistics& s) {
-  out.histogram("vllm:request_prompt_tokens", "Number of prefill tokens processed.",
-                s.request_prompt_tokens);
-  out.histogram("vllm:request_generation_tokens", "Number of generation tokens processed.",
-                s.request_generation_tokens);
-  out.histogram("vllm:request_params_max_tokens", "Histogram of the max_tokens request parameter.",
-                s.request_max_tokens);
-  out.histogram("vllm:iteration_tokens_total", "Histogram of number of tokens per engine_step.",
-                s.iteration_tokens);
-  out.histogram("vllm:time_to_first_token_seconds", "Histogram of time to first token in seconds.",
-                s.time_to_first_token);
-  out.histogram("vllm:inter_token_latency_seconds", "Histogram of inter-token latency in seconds.",
-                s.inter_token_latency);
-  out.histogram("vllm:request_time_per_output_token_seconds",
-                "Histogram of time per output token per request.", s.time_per_output_token);
-  out.histogram("vllm:e2e_request_latency_seconds", "Histogram of e2e request latency in seconds.",
-                s.e2e_latency);
-  out.histogram("vllm:request_queue_time_seconds",
-                "Histogram of time spent in WAITING phase for request.", s.queue_time);
-  out.histogram("vllm:request_inference_time_seconds",
-                "Histogram of time spent in RUNNING phase for request.", s.inference_time);
-  out.histogram("vllm:request_prefill_time_seconds",
-                "Histogram of time spent in PREFILL phase for request.", s.prefill_time);
-  out.histogram("vllm:request_decode_time_seconds",
-                "Histogram of time spent in DECODE phase for request.", s.decode_time);
+void write_histograms(EnginePage& page, const ServerStatistics& s) {
+  page.histogram("vllm:request_prompt_tokens", "Number of prefill tokens processed.",
+                 s.request_prompt_tokens);
+  page.histogram("vllm:request_generation_tokens", "Number of generation tokens processed.",
+                 s.request_generation_tokens);
+  page.histogram("vllm:request_params_max_tokens", "Histogram of the max_tokens request parameter.",
+                 s.request_max_tokens);
+  page.histogram("vllm:iteration_tokens_total", "Histogram of number of tokens per engine_step.",
+                 s.iteration_tokens);
+  page.histogram("vllm:time_to_first_token_seconds", "Histogram of time to first token in seconds.",
+                 s.time_to_first_token);
+  page.histogram("vllm:inter_token_latency_seconds", "Histogram of inter-token latency in seconds.",
+                 s.inter_token_latency);
+  page.histogram("vllm:request_time_per_output_token_seconds",
+                 "Histogram of time per output token per request.", s.time_per_output_token);
+  page.histogram("vllm:e2e_request_latency_seconds", "Histogram of e2e request latency in seconds.",
+                 s.e2e_latency);
+  page.histogram("vllm:request_queue_time_seconds",
+                 "Histogram of time spent in WAITING phase for request.", s.queue_time);
+  page.histogram("vllm:request_inference_time_seconds",
+                 "Histogram of time spent in RUNNING phase for request.", s.inference_time);
+  page.histogram("vllm:request_prefill_time_seconds",
+                 "Histogram of time spent in PREFILL phase for request.", s.prefill_time);
+  page.histogram("vllm:request_decode_time_seconds",
+                 "Histogram of time spent in DECODE phase for request.", s.decode_time);
 }
 
 class Vllm final : public EngineApi {
@@ -135,19 +126,23 @@ std::optional<Response> Vllm::page(std::string_view method, std::string_view pat
 }
 
 std::string Vllm::metrics_page(const EngineSnapshot& r) const {
-  ExpositionWriter out("engine=\"0\"," + label("model_name", r.model));
-  write_gauges(out, r);
-  write_counters(out, r);
-  write_histograms(out, r.statistics);
-  const EngineSpec& spec = r.preset.engine;
-  ExpositionWriter info;
-  info.write_family("vllm:cache_config_info", "gauge", "Information of the LLMEngine CacheConfig");
-  info.sample("vllm:cache_config_info", 1,
-              fmt::format("block_size=\"{}\",cache_dtype=\"auto\",enable_prefix_caching=\"True\","
-                          "engine=\"0\",gpu_memory_utilization=\"0.92\",num_cpu_blocks=\"None\","
-                          "num_gpu_blocks=\"{}\",prefix_caching_hash_algo=\"sha256\"",
-                          spec.block_tokens, spec.kv_blocks));
-  return out.take() + info.take();
+  EnginePage page({{"engine", "0"}, {"model_name", r.model}});
+  write_gauges(page, r);
+  write_counters(page, r);
+  write_histograms(page, r.statistics);
+  const std::string block_size = std::to_string(r.preset.engine.block_tokens);
+  const std::string blocks = std::to_string(r.preset.engine.kv_blocks);
+  EnginePage info;
+  info.gauges("vllm:cache_config_info", "Information of the LLMEngine CacheConfig");
+  info.sample(1, {{"block_size", block_size},
+                  {"cache_dtype", "auto"},
+                  {"enable_prefix_caching", "True"},
+                  {"engine", "0"},
+                  {"gpu_memory_utilization", "0.92"},
+                  {"num_cpu_blocks", "None"},
+                  {"num_gpu_blocks", blocks},
+                  {"prefix_caching_hash_algo", "sha256"}});
+  return page.take() + info.take();
 }
 
 }  // namespace

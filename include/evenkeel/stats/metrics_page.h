@@ -25,6 +25,7 @@ class Labels {
  public:
   Labels() = default;
   Labels(std::initializer_list<Label> labels);
+  void add(Label label) { items_.emplace_back(label.name, label.value); }
 
   /// Name and value, unescaped, in the order given.
   const std::vector<std::pair<std::string, std::string>>& items() const { return items_; }
