@@ -45,11 +45,10 @@ struct Fields<CertificateConfig> {
   template <class Visit>
   static void each(Visit&& visit) {
     using T = CertificateConfig;
-    visit(Key{"cert", "File with the certificate and those that lead to its root, in PEM form.",
-              true},
-          &T::cert, TextForm{"the path of a file", check_not_empty});
-    visit(Key{"key", "File with its private key, in PEM form and without pass phrase.", true},
-          &T::key, TextForm{"the path of a file", check_not_empty});
+    visit(Key{"cert", "PEM file with the certificate chain.", true}, &T::cert,
+          TextForm{"the path of a file", check_not_empty});
+    visit(Key{"key", "PEM file with the private key, without a passphrase.", true}, &T::key,
+          TextForm{"the path of a file", check_not_empty});
   }
 };
 
@@ -59,28 +58,28 @@ struct Fields<ListenerTlsConfig> {
   static void each(Visit&& visit) {
     using T = ListenerTlsConfig;
     visit(Key{"certificates",
-              "One per name or group of names (`*.example.com` too), chosen by the name that the "
-              "client asks for (SNI); the first is for all others.",
+              "One per name or group of names (such as `*.example.com`), selected by the client's "
+              "SNI; the first is the default.",
               true},
           &T::certificates,
           ListForm<StructForm<CertificateConfig>>{{}, "a list of certificates", false});
     visit(Key{"client_ca",
-              "File with the authorities, in PEM form, that may vouch for clients. A client's "
-              "certificate is passed on as x-forwarded-client-cert.",
-              false, "clients are not asked for certificates"},
+              "PEM file with the authorities that verify client certificates. A client's "
+              "certificate is forwarded in x-forwarded-client-cert.",
+              false, "no client certificates"},
           &T::client_ca, TextForm{"the path of a file", check_not_empty});
     visit(Key{"client_auth",
-              "Whether a client must show a certificate (`require`) or may (`request`); one that "
-              "is shown must be good in either case. Only with `client_ca`."},
+              "Whether a client certificate is mandatory (`require`) or optional (`request`); a "
+              "certificate that is sent must be valid in either case. Only with `client_ca`."},
           &T::client_auth, EnumForm<ClientAuth>{"client_auth", client_auth_words});
-    visit(Key{"min_version", "The oldest version of TLS that is spoken."}, &T::min_version,
+    visit(Key{"min_version", "The oldest TLS version that is accepted."}, &T::min_version,
           EnumForm<TlsVersion>{"min_version", tls_version_words});
   }
 
   static void finish(Node& node, ListenerTlsConfig& tls) {
     if (tls.client_auth == ClientAuth::request && tls.client_ca.empty()) {
-      node.fail("'client_auth' says nothing without 'client_ca'",
-                "add client_ca: FILE, with the authorities that vouch for clients");
+      node.fail("'client_auth' has no effect without 'client_ca'",
+                "add client_ca: FILE, with the authorities that verify client certificates");
     }
   }
 };
@@ -90,24 +89,22 @@ struct Fields<ListenerTimeouts> {
   template <class Visit>
   static void each(Visit&& visit) {
     using T = ListenerTimeouts;
-    visit(
-        Key{"header", "Longest time from a request's first byte to the end of its head; then 408."},
-        &T::header, DurationForm{});
+    visit(Key{"header",
+              "Maximum time from the first byte of a request to the end of its head; then 408."},
+          &T::header, DurationForm{});
     visit(Key{"idle",
-              "How long a connection may be silent between requests; then it is closed. Before its "
-              "first request `header` applies."},
+              "Maximum idle time between requests; then the connection is closed. Before the first "
+              "request, `header` applies."},
           &T::idle, DurationForm{});
     visit(Key{"body",
-              "Longest pause between two pieces of a request body; then 408. Not for gRPC calls on "
-              "routes of `match.grpc`: streams may pause."},
+              "Maximum pause within a request body; then 408. Not for gRPC calls on routes with "
+              "`match.grpc`, since streams may pause."},
           &T::body, DurationForm{});
     visit(Key{"write",
-              "How long a client may take nothing of its response; then the connection is "
-              "closed."},
+              "Maximum time without progress in sending a response to the client; then the "
+              "connection is closed."},
           &T::write, DurationForm{});
-    visit(Key{"handshake",
-              "Longest time for the whole TLS handshake; then the connection is "
-              "closed."},
+    visit(Key{"handshake", "Maximum time for the TLS handshake; then the connection is closed."},
           &T::handshake, DurationForm{});
   }
 };
@@ -117,19 +114,20 @@ struct Fields<ListenerLimits> {
   template <class Visit>
   static void each(Visit&& visit) {
     using T = ListenerLimits;
-    visit(Key{"header", "Largest request head, request line included; 431 above."},
+    visit(Key{"header", "Maximum size of a request head including the request line; 431 beyond."},
           &T::header_bytes, SizeForm{KiB, 64 * KiB});
-    visit(Key{"header_fields", "Most header fields in a request; 431 above."}, &T::header_fields,
-          CountForm{1, 10'000});
-    visit(Key{"uri", "Longest request target; 414 above."}, &T::uri_bytes, SizeForm{64, 64 * KiB});
+    visit(Key{"header_fields", "Maximum number of header fields in a request; 431 beyond."},
+          &T::header_fields, CountForm{1, 10'000});
+    visit(Key{"uri", "Maximum length of the request target; 414 beyond."}, &T::uri_bytes,
+          SizeForm{64, 64 * KiB});
     visit(Key{"body",
-              "Largest request body; 413 above. Not for gRPC calls on routes of `match.grpc`: "
-              "streams have no end."},
+              "Maximum size of a request body; 413 beyond. Not for gRPC calls on routes with "
+              "`match.grpc`, since streams may be endless."},
           &T::body_bytes, SizeForm{0, TiB});
-    visit(Key{"max_connections", "Most connections at a time, all workers together; 0: no limit."},
+    visit(Key{"max_connections", "Maximum number of connections, over all workers; 0: no limit."},
           &T::max_connections, CountForm{0, 10 * million});
-    visit(Key{"max_streams", "Most requests at a time on one HTTP/2 connection."}, &T::max_streams,
-          CountForm{1, 10'000});
+    visit(Key{"max_streams", "Maximum number of concurrent requests on an HTTP/2 connection."},
+          &T::max_streams, CountForm{1, 10'000});
   }
 };
 
@@ -138,32 +136,32 @@ struct Fields<ListenerConfig> {
   template <class Visit>
   static void each(Visit&& visit) {
     using T = ListenerConfig;
-    visit(Key{"name", "What logs, metrics and the start-up line call it."}, &T::name,
+    visit(Key{"name", "Its name in logs, metrics and the start-up message."}, &T::name,
           TextForm{"a name", check_name, name_pattern});
     visit(Key{"address",
-              "Where clients connect; `:8080` means every IPv4 address, port 0 lets the "
-              "kernel choose."},
+              "The address to listen on; `:8080` means every IPv4 address, port 0 lets the kernel "
+              "choose."},
           &T::address, listen_address());
-    visit(Key{"tls", "HTTP over TLS; HTTP/2 or HTTP/1.1, as the client prefers (ALPN).", false,
-              "in the clear"},
+    visit(Key{"tls", "Serve TLS; ALPN selects HTTP/2 or HTTP/1.1 as the client prefers.", false,
+              "cleartext"},
           &T::tls, OptionalForm<ListenerTlsConfig>{});
-    visit(Key{"timeouts", "How long a client may take."}, &T::timeouts,
+    visit(Key{"timeouts", "Timeouts towards clients."}, &T::timeouts,
           StructForm<ListenerTimeouts>{});
-    visit(Key{"limits", "How much a client may send."}, &T::limits, StructForm<ListenerLimits>{});
+    visit(Key{"limits", "Limits for clients."}, &T::limits, StructForm<ListenerLimits>{});
     visit(Key{"proxy_protocol",
-              "Networks of load balancers that begin each connection with a PROXY header, version "
-              "1 or 2: they must, and the client is who the header names. From others no such "
-              "header is understood.",
-              false, "nobody"},
+              "Networks of load balancers that start each connection with a PROXY header, version "
+              "1 or 2. From these networks the header is required and names the client; from "
+              "others it is not accepted.",
+              false, "none"},
           &T::proxy_protocol, ScalarListForm<NetworkForm>{{{}, "a list of networks"}});
     visit(Key{"trusted_proxies",
-              "Networks (10.0.0.0/8, ::1) of proxies whose Forwarded, X-Forwarded-* and "
-              "X-Real-IP fields are believed; those of others are replaced or dropped.",
-              false, "nobody"},
+              "Networks (10.0.0.0/8, ::1) of proxies whose Forwarded, X-Forwarded-* and X-Real-IP "
+              "fields are trusted; from others these fields are replaced or removed.",
+              false, "none"},
           &T::trusted_proxies, ScalarListForm<NetworkForm>{{{}, "a list of networks"}});
     visit(Key{"half_close",
-              "When a client closes its sending side and waits: `abort` the request "
-              "(a client that is gone looks the same), or `wait` and answer it."},
+              "What to do when a client closes only its sending side: `abort` the request, since a "
+              "disconnect looks the same, or `wait` and respond."},
           &T::half_close, EnumForm<HalfClose>{"half_close", half_close_words});
   }
 };
@@ -172,12 +170,13 @@ template <>
 struct Fields<AdminConfig> {
   template <class Visit>
   static void each(Visit&& visit) {
-    visit(Key{"address", "Where /metrics, /healthz, /readyz and /api/v1 are; keep it private."},
-          &AdminConfig::address, listen_address());
+    visit(
+        Key{"address", "The address of /metrics, /healthz, /readyz and /api/v1; keep it private."},
+        &AdminConfig::address, listen_address());
     visit(Key{"token_file",
-              "File with the token that allows changes (drain, weight, reload) from elsewhere, as "
-              "`authorization: Bearer TOKEN`.",
-              false, "changes come from loopback only"},
+              "File with the token that allows changes (drain, weight, reload) from other "
+              "machines, sent as `authorization: Bearer TOKEN`.",
+              false, "changes from loopback only"},
           &AdminConfig::token_file, TextForm{"the path of a file", check_not_empty});
   }
 };
@@ -188,35 +187,35 @@ struct Fields<BackendConfig> {
   static void each(Visit&& visit) {
     using T = BackendConfig;
     visit(Key{"address",
-              "Where the server is: `host:port`, `http://host:port`, or `https://host:port` to "
-              "speak TLS with it.",
+              "The address of the server: `host:port`, `http://host:port`, or `https://host:port` "
+              "for TLS.",
               true},
           &T::address, backend_address());
     visit(Key{"weight",
-              "How much it takes, relative to the others of its pool; `round-robin` "
-              "ignores it."},
+              "Its share of the requests relative to the others of the pool; `round-robin` ignores "
+              "it."},
           &T::weight, CountForm{1, 1'000});
-    visit(Key{"zone", "Where it stands, for people and the admin API.", false, "unknown"}, &T::zone,
+    visit(Key{"zone", "Its location, shown in the admin API.", false, "unknown"}, &T::zone,
           TextForm{"a zone", check_not_empty});
-    visit(Key{"labels", "Anything else to know it by, such as `{gpu: h100}`.", false, "none"},
+    visit(Key{"labels", "Labels shown in the admin API, such as `{gpu: h100}`.", false, "none"},
           &T::labels, TextMapForm{"a mapping of labels to values", check_not_empty});
     visit(Key{"standby",
-              "A spare: gets requests only while the others are down or have too much to do."},
+              "A standby backend: gets requests only while others are down or overloaded."},
           &T::standby, FlagForm{});
     visit(Key{"api_key_file",
-              "File with the key that the server wants. Requests and checks carry it as "
-              "`authorization: Bearer KEY`, in place of what the client sent.",
+              "File with the API key of the server. Requests and checks carry it as "
+              "`authorization: Bearer KEY`, in place of the client's own.",
               false, "none"},
           &T::api_key_file, TextForm{"the path of a file", check_not_empty});
-    visit(Key{"metrics",
-              "Where its metrics are, if not where its pool's `metrics` says: "
-              "`http://host:port/path`.",
-              false, "as the pool says"},
-          &T::metrics, TextForm{"a URL", check_url, "^https?://|\\$\\{"});
+    visit(
+        Key{"metrics",
+            "URL of its metrics, if it differs from the pool's `metrics`: `http://host:port/path`.",
+            false, "as in the pool"},
+        &T::metrics, TextForm{"a URL", check_url, "^https?://|\\$\\{"});
     visit(Key{"gpus",
-              "Its GPUs, as the GPU exporter labels them: `0`, a UUID, or `Hostname/0` where it "
-              "tells of several hosts.",
-              false, "all that the exporter tells of"},
+              "Its GPUs, as the GPU exporter labels them: `0`, a UUID, or `Hostname/0` if the "
+              "exporter covers several hosts.",
+              false, "all GPUs of the exporter"},
           &T::gpus,
           ScalarListForm<TextForm>{{TextForm{"a GPU", check_not_empty}, "a list of GPUs"}});
   }
@@ -228,33 +227,35 @@ struct Fields<HealthConfig> {
   static void each(Visit&& visit) {
     using T = HealthConfig;
     visit(Key{"check",
-              "How a backend is asked whether it can serve: `http`, `grpc` (grpc.health.v1), `tcp` "
-              "(it takes connections), `off`, or `auto`: as its engine wants to be asked, and not "
-              "at all where that is `generic`, unless `path` is given."},
+              "The kind of check: `http`, `grpc` (grpc.health.v1), `tcp` (connect only), `off`, or "
+              "`auto`: the check that suits the engine, and none for `generic` unless `path` is "
+              "given."},
           &T::check, EnumForm<HealthCheckKind>{"check", health_check_words});
-    visit(
-        Key{"path", "What `http` asks for; every answer but 200 is a failure.", false, "by engine"},
-        &T::path, TextForm{"a path", check_plain_path, "^/"});
-    visit(Key{"port", "Where it is asked; 0: where its requests go."}, &T::port,
+    visit(Key{"path", "Path that `http` requests; any status but 200 is a failure.", false,
+              "by engine"},
+          &T::path, TextForm{"a path", check_plain_path, "^/"});
+    visit(Key{"port", "Port that is checked; 0: the port of the backend."}, &T::port,
           IntegerForm<std::uint16_t>{0, 65'535});
-    visit(Key{"service", "Which service `grpc` asks for.", false, "the whole server"}, &T::service,
+    visit(Key{"service", "Service that `grpc` checks.", false, "the whole server"}, &T::service,
           TextForm{"a gRPC service", check_not_empty});
-    visit(Key{"interval", "Time between two checks of a backend, give or take a tenth."},
+    visit(Key{"interval", "Time between two checks of a backend, plus or minus a tenth."},
           &T::interval, DurationForm{100ms, 1h});
-    visit(Key{"timeout", "Longest time for a check; then it has failed.", false,
+    visit(Key{"timeout", "Maximum time for a check; then it has failed.", false,
               "by engine: `5s` for `sglang`, `ray`, `torchserve` and `auto`, else `1s`"},
           &T::timeout, DurationForm{10ms, 10min});
-    visit(Key{"fall", "Failures in a row that take a backend out."}, &T::fall, CountForm{1, 1'000});
-    visit(Key{"rise", "Successes in a row that bring it back; at the start one is enough."},
+    visit(Key{"fall", "Consecutive failures that make a backend `down`."}, &T::fall,
+          CountForm{1, 1'000});
+    visit(Key{"rise",
+              "Consecutive successes that make it `up` again; after the start one is enough."},
           &T::rise, CountForm{1, 1'000});
-    visit(
-        Key{"model",
-            "`required`: the server must also list every name of `models`; `generate`: each must "
-            "really answer one token, for which it has 10s, and once it is up is asked every 10s."},
-        &T::model, EnumForm<ModelCheck>{"model", model_check_words});
+    visit(Key{"model",
+              "`required`: the server must also list every model in `models`. `generate`: in "
+              "addition each model must generate a token within 10s, requested every 10s while the "
+              "backend is up."},
+          &T::model, EnumForm<ModelCheck>{"model", model_check_words});
     visit(Key{"latency",
-              "A check that takes longer counts as failed: a server may pass its checks while it "
-              "fails its users. 0s: no such limit."},
+              "A check that takes longer counts as failed, for servers that pass checks but serve "
+              "users badly. 0s: no limit."},
           &T::latency, DurationForm{0ms, 10min});
   }
 };
@@ -265,16 +266,17 @@ struct Fields<MetricsConfig> {
   static void each(Visit&& visit) {
     using T = MetricsConfig;
     visit(Key{"scrape",
-              "Whether the backends' metrics are read: `auto`, where the engine is known to have "
+              "Whether the backends' metrics are polled: `auto`, if the engine is known to have "
               "any, or `off`."},
           &T::scrape, EnumForm<Scrape>{"scrape", scrape_words});
     visit(Key{"interval",
-              "Time between two readings of a backend; longer where its engine is slow to answer."},
+              "Time between two polls of a backend; longer if its engine is slow to answer."},
           &T::interval, DurationForm{50ms, 1h});
-    visit(Key{"timeout", "Longest time for a reading."}, &T::timeout, DurationForm{10ms, 10min});
-    visit(Key{"path", "Where the metrics are.", false, "by engine"}, &T::path,
+    visit(Key{"timeout", "Maximum time for a poll."}, &T::timeout, DurationForm{10ms, 10min});
+    visit(Key{"path", "Path of the metrics.", false, "by engine"}, &T::path,
           TextForm{"a path", check_plain_path, "^/"});
-    visit(Key{"port", "Where they are; 0: the engine's port for metrics, else the backend's."},
+    visit(Key{"port",
+              "Port of the metrics; 0: the engine's metrics port, otherwise the backend's port."},
           &T::port, IntegerForm<std::uint16_t>{0, 65'535});
     visit(Key{"gpu",
               "URL of a GPU exporter (DCGM, nvidia_gpu_exporter, AMD's), such as "
@@ -289,8 +291,8 @@ struct Fields<GpuConfig> {
   template <class Visit>
   static void each(Visit&& visit) {
     visit(Key{"memory_guard",
-              "Share of the GPU's memory or of the KV cache beyond which a backend is not picked "
-              "while another stands."},
+              "Usage of GPU memory or KV cache beyond which a backend is avoided while another is "
+              "available."},
           &GpuConfig::memory_guard, RatioForm{0.1, 1});
   }
 };
@@ -300,16 +302,21 @@ struct Fields<SparesConfig> {
   template <class Visit>
   static void each(Visit&& visit) {
     using T = SparesConfig;
-    visit(Key{"enter", "Load over what the active backends can carry at which a spare comes in."},
+    visit(Key{"enter",
+              "Load relative to the capacity of the active backends at which a standby backend "
+              "joins."},
           &T::enter, RatioForm{0.1, 1});
-    visit(Key{"leave", "Load over what would be left at which the last one in goes again."},
-          &T::leave, RatioForm{0.05, 1});
+    visit(
+        Key{"leave",
+            "Load relative to the remaining capacity at which the last one to join leaves again."},
+        &T::leave, RatioForm{0.05, 1});
     visit(Key{"dwell", "How long the load must stay that low."}, &T::dwell, DurationForm{0ms, 24h});
   }
 
   static void finish(Node& node, SparesConfig& spares) {
     if (spares.leave >= spares.enter) {
-      node.fail("'leave' must be below 'enter'", "or spares would come and go all the time");
+      node.fail("'leave' must be below 'enter'",
+                "otherwise standby backends would join and leave all the time");
     }
   }
 };
@@ -320,12 +327,12 @@ struct Fields<HashConfig> {
   static void each(Visit&& visit) {
     using T = HashConfig;
     visit(Key{"header",
-              "Requests with the same value of this header field go to the same backend; "
-              "those without it are spread."},
+              "Requests with the same value of this header field go to the same backend; those "
+              "without it are spread at random."},
           &T::header, TextForm{"the name of a header field", check_header_name});
     visit(Key{"load_factor",
-              "No backend gets more than this times its fair share of the requests "
-              "in flight; what is above goes to the next in line."},
+              "No backend gets more than this times its fair share of the requests in flight; "
+              "further requests go to the next candidate."},
           &T::load_factor, RatioForm{1.01, 1000});
   }
 };
@@ -335,9 +342,9 @@ struct Fields<QueueConfig> {
   template <class Visit>
   static void each(Visit&& visit) {
     using T = QueueConfig;
-    visit(Key{"size", "How many requests may wait; 429 beyond, at once when 0."}, &T::size,
+    visit(Key{"size", "Maximum number of waiting requests; 429 beyond. 0: no queue."}, &T::size,
           CountForm{0, million});
-    visit(Key{"timeout", "Longest wait; then 503."}, &T::timeout, DurationForm{});
+    visit(Key{"timeout", "Maximum wait; then 503."}, &T::timeout, DurationForm{});
   }
 };
 
@@ -347,10 +354,10 @@ struct Fields<PoolLimits> {
   static void each(Visit&& visit) {
     using T = PoolLimits;
     visit(Key{"max_in_flight",
-              "Most requests at a time on one backend, all workers together; when "
-              "every backend is full, requests wait; 0: no limit."},
+              "Maximum number of requests in flight on one backend, over all workers; when every "
+              "backend is full, requests wait. 0: no limit."},
           &T::max_in_flight, CountForm{0, million});
-    visit(Key{"queue", "The waiting line of the pool."}, &T::queue, StructForm<QueueConfig>{});
+    visit(Key{"queue", "The queue of the pool."}, &T::queue, StructForm<QueueConfig>{});
   }
 };
 
@@ -359,15 +366,16 @@ struct Fields<PoolTimeouts> {
   template <class Visit>
   static void each(Visit&& visit) {
     using T = PoolTimeouts;
-    visit(Key{"connect", "Longest time to connect to a backend; then another is asked, or 504."},
-          &T::connect, DurationForm{});
+    visit(
+        Key{"connect", "Maximum time to connect to a backend; then another one is tried, or 504."},
+        &T::connect, DurationForm{});
     visit(Key{"first_byte",
-              "Longest time from the end of a request to the first byte of its "
-              "answer; then 504. A long prompt in a long queue takes minutes."},
+              "Maximum time from the end of a request to the first byte of the response; then 504. "
+              "A long prompt in a long queue takes minutes."},
           &T::first_byte, DurationForm{});
     visit(Key{"idle",
-              "Longest pause within an answer; then it is cut off. There is no limit on how "
-              "long a whole answer takes."},
+              "Maximum pause within a response; then it is cut off. The total time of a response "
+              "is not limited."},
           &T::idle, DurationForm{});
   }
 };
@@ -378,11 +386,11 @@ struct Fields<KeepAliveConfig> {
   static void each(Visit&& visit) {
     using T = KeepAliveConfig;
     visit(Key{"idle",
-              "How long an idle connection to a backend is kept; keep it below the server's "
-              "own timeout.",
+              "How long an idle connection to a backend is kept; must be below the server's own "
+              "timeout.",
               false, "by engine: `60s` for `ray`, else `4s` (uvicorn closes after 5 s)"},
           &T::idle, DurationForm{});
-    visit(Key{"max_idle", "Most idle connections kept, per worker and backend; 0: none."},
+    visit(Key{"max_idle", "Maximum number of idle connections, per worker and backend; 0: none."},
           &T::max_idle, CountForm{0, 100'000});
   }
 };
@@ -393,20 +401,19 @@ struct Fields<PoolTlsConfig> {
   static void each(Visit&& visit) {
     using T = PoolTlsConfig;
     visit(Key{"verify",
-              "Whether a backend's certificate must be good and for its name. Without, anybody "
-              "on the way can read and change what is sent."},
+              "Whether to verify the backend's certificate and name. Without verification an "
+              "attacker on the network can read and change the traffic."},
           &T::verify, FlagForm{});
-    visit(Key{"ca", "File with the authorities to believe, in PEM form.", false, "the system's"},
-          &T::ca, TextForm{"the path of a file", check_not_empty});
+    visit(Key{"ca", "PEM file with the trusted authorities.", false, "the system's"}, &T::ca,
+          TextForm{"the path of a file", check_not_empty});
     visit(Key{"server_name",
-              "The name or IP address that certificates are for, and what is asked for (SNI).",
+              "The name or IP address that certificates must have, and the SNI that is sent.",
               false, "the host in each backend's address"},
           &T::server_name, TextForm{"a host name", check_not_empty});
-    visit(Key{"cert", "File with a certificate to show to backends that ask, in PEM form.", false,
+    visit(Key{"cert", "PEM file with a client certificate for backends that request one.", false,
               "none"},
           &T::cert, TextForm{"the path of a file", check_not_empty});
-    visit(Key{"key", "File with its private key, in PEM form and without pass phrase.", false,
-              "none"},
+    visit(Key{"key", "PEM file with the private key, without a passphrase.", false, "none"},
           &T::key, TextForm{"the path of a file", check_not_empty});
   }
 
@@ -423,53 +430,50 @@ struct Fields<PoolConfig> {
   template <class Visit>
   static void each(Visit&& visit) {
     using T = PoolConfig;
-    visit(Key{"name", "What routes, logs and metrics call it.", true}, &T::name,
+    visit(Key{"name", "Its name in routes, logs and metrics.", true}, &T::name,
           TextForm{"a name", check_name, name_pattern});
-    visit(Key{"engine", "The inference server that runs there, for its defaults."}, &T::engine,
-          ChoiceForm{"engine", engine_words});
+    visit(Key{"engine",
+              "The inference server that the backends run; selects defaults. `auto` detects it."},
+          &T::engine, ChoiceForm{"engine", engine_words});
     visit(Key{"protocol",
-              "What the backends speak: `http1`, `h2` (HTTP/2, which gRPC needs), or `auto`: over "
-              "TLS what both sides prefer (ALPN); in the clear HTTP/2 is tried on the first "
-              "connection, and HTTP/1.1 spoken where that is not understood.",
+              "Protocol of the backends: `http1`, `h2` (HTTP/2, which gRPC needs), or `auto`: over "
+              "TLS by ALPN; in cleartext HTTP/2 is tried on the first connection, with HTTP/1.1 as "
+              "the fallback.",
               false, "`auto` if a backend speaks TLS, else `http1`"},
           &T::protocol, EnumForm<BackendProtocol>{"protocol", protocol_words});
-    visit(Key{"models", "The names of the models that it serves.", false, "unknown"}, &T::models,
+    visit(Key{"models", "The names of the models that the pool serves.", false, "unknown"},
+          &T::models,
           ScalarListForm<TextForm>{
               {TextForm{"the name of a model", check_not_empty}, "a list of model names"}});
-    visit(Key{"picker", "How a backend is chosen for a request."}, &T::picker,
+    visit(Key{"picker", "The load-balancing policy."}, &T::picker,
           ChoiceForm{"picker", picker_words});
-    visit(Key{"hash", "What `picker: consistent-hash` goes by; other pickers ignore it."}, &T::hash,
+    visit(Key{"hash", "Settings of `picker: consistent-hash`."}, &T::hash,
           StructForm<HashConfig>{});
-    visit(Key{"gpu", "What `picker: gpu` goes by; other pickers ignore it."}, &T::gpu,
-          StructForm<GpuConfig>{});
+    visit(Key{"gpu", "Settings of `picker: gpu`."}, &T::gpu, StructForm<GpuConfig>{});
     visit(Key{"weights",
-              "Where `picker: weighted` takes weights from: `configured`, the backends' `weight`; "
-              "`observed`, what each is seen to get done."},
+              "Weights for `picker: weighted`: `configured` uses the backends' `weight`; "
+              "`observed` learns them from the work that each completes."},
           &T::weights, EnumForm<WeightSource>{"weights", weight_source_words});
-    visit(Key{"backends",
-              "The servers; one without weight, zone and labels may be written as its "
-              "address alone.",
-              true},
-          &T::backends, ListForm<BackendForm>{{}, "a list of backends", false});
+    visit(
+        Key{"backends", "The servers; a backend without other keys may be just its address.", true},
+        &T::backends, ListForm<BackendForm>{{}, "a list of backends", false});
     visit(Key{"tls",
-              "TLS to every backend of the pool; `{}` for all defaults. Without, it is spoken "
-              "with those that have https:// in their address.",
+              "TLS to every backend of the pool; `{}` for all defaults. If absent, TLS is used for "
+              "backends with https:// in their address.",
               false, "only for https://"},
           &T::tls, OptionalForm<PoolTlsConfig>{});
-    visit(Key{"limits", "How much the pool takes at a time."}, &T::limits,
-          StructForm<PoolLimits>{});
-    visit(Key{"timeouts", "How long a backend may take."}, &T::timeouts,
-          StructForm<PoolTimeouts>{});
-    visit(Key{"keep_alive", "Connections to backends between requests."}, &T::keep_alive,
+    visit(Key{"limits", "Limits of the pool."}, &T::limits, StructForm<PoolLimits>{});
+    visit(Key{"timeouts", "Timeouts towards backends."}, &T::timeouts, StructForm<PoolTimeouts>{});
+    visit(Key{"keep_alive", "Idle connections to backends."}, &T::keep_alive,
           StructForm<KeepAliveConfig>{});
-    visit(Key{"health", "How backends are checked."}, &T::health, StructForm<HealthConfig>{});
-    visit(Key{"metrics", "How backends' own metrics are read."}, &T::metrics,
+    visit(Key{"health", "Health checks."}, &T::health, StructForm<HealthConfig>{});
+    visit(Key{"metrics", "Polling of the backends' own metrics."}, &T::metrics,
           StructForm<MetricsConfig>{});
-    visit(Key{"spares", "When backends with `standby: true` come in and go."}, &T::spares,
+    visit(Key{"spares", "When backends with `standby: true` join and leave."}, &T::spares,
           StructForm<SparesConfig>{});
     visit(Key{"debug_headers",
-              "Whether answers tell their backend and pool, in x-evenkeel-backend "
-              "and x-evenkeel-pool."},
+              "Whether responses name their backend and pool in x-evenkeel-backend and "
+              "x-evenkeel-pool."},
           &T::debug_headers, FlagForm{});
   }
 
@@ -489,7 +493,8 @@ struct Fields<PoolConfig> {
         !pool.backends.empty() &&
         std::all_of(pool.backends.begin(), pool.backends.end(),
                     [](const BackendConfig& backend) { return backend.standby; });
-    if (spares_only) node.fail("has spares only", "take `standby: true` from one of them");
+    if (spares_only)
+      node.fail("has only standby backends", "remove `standby: true` from one of them");
   }
   static void derive(PoolConfig& defaults, const PoolConfig& pool) {
     defaults.health.timeout = default_health_timeout(pool.engine);
@@ -509,8 +514,8 @@ struct Fields<RouteMatch> {
               false, "any"},
           &T::host, TextForm{"a host name", check_host_pattern});
     visit(Key{"path",
-              "Path of the request: `*` stands for one segment, `**` at the end for all the "
-              "rest or nothing; without either, exactly this path.",
+              "Path of the request: `*` matches one segment, `**` at the end matches any rest, "
+              "including none; without them exactly this path matches.",
               false, "any"},
           &T::path, TextForm{"a path", check_path_pattern, "^/"});
     visit(Key{"header", "Header fields that the request must have, with exactly these values.",
@@ -518,19 +523,18 @@ struct Fields<RouteMatch> {
           &T::header, TextMapForm{"a mapping of header fields to values", check_header_name});
     visit(Key{"method", "Methods, such as `POST` or `[GET, HEAD]`.", false, "any"}, &T::method,
           TextOrListForm{{{TextForm{"a method", check_method}, "a method or a list of methods"}}});
-    visit(
-        Key{"grpc",
-            "gRPC calls: of a service, such as `inference.GRPCInferenceService`, or of one of its "
-            "methods, `grpc.health.v1.Health/Check`; or a list of these.",
-            false, "any"},
-        &T::grpc,
-        TextOrListForm{{{TextForm{"a gRPC service", check_grpc_name},
-                         "a gRPC service or a list of gRPC services"}}});
+    visit(Key{"grpc",
+              "gRPC calls of a service (`inference.GRPCInferenceService`), of a method "
+              "(`grpc.health.v1.Health/Check`), or of a list of these.",
+              false, "any"},
+          &T::grpc,
+          TextOrListForm{{{TextForm{"a gRPC service", check_grpc_name},
+                           "a gRPC service or a list of gRPC services"}}});
   }
 };
 
-// "api.example.com/v1/**", what a route is called unless it has a name; of one for gRPC alone,
-// "api.example.com/package.Service/*".
+// The default name of a route: "api.example.com/v1/**", or "api.example.com/package.Service/*" if
+// it matches only gRPC.
 std::string name_of(const RouteMatch& match);
 
 template <>
@@ -538,14 +542,16 @@ struct Fields<RouteConfig> {
   template <class Visit>
   static void each(Visit&& visit) {
     using T = RouteConfig;
-    visit(Key{"name", "What logs and metrics call it.", false, "host and path"}, &T::name,
+    visit(Key{"name", "Its name in logs and metrics.", false, "host and path"}, &T::name,
           TextForm{"a name", check_not_empty});
-    visit(Key{"match", "What the request must be; what is not said matches all.", false, "all"},
+    visit(Key{"match", "Conditions on the request; an absent condition matches every request.",
+              false, "all"},
           &T::match, StructForm<RouteMatch>{});
-    visit(Key{"pool", "Where it goes.", false, "this or `split`"}, &T::targets, SingleTargetForm{});
+    visit(Key{"pool", "The pool that gets the requests.", false, "this or `split`"}, &T::targets,
+          SingleTargetForm{});
     visit(Key{"split",
-              "Where it goes, by share: `{stable: 95, canary: 5}`. The shares need not add "
-              "up to 100.",
+              "Pools with their shares: `{stable: 95, canary: 5}`. The shares need not add up to "
+              "100.",
               false, "this or `pool`"},
           &T::targets, SplitForm{});
   }
@@ -553,7 +559,7 @@ struct Fields<RouteConfig> {
   static void finish(Node& node, RouteConfig& route) {
     if (route.name.empty()) route.name = name_of(route.match);
     if (!node.has("pool") && !node.has("split")) {
-      node.fail_missing(node.path(), "leads nowhere",
+      node.fail_missing(node.path(), "has no target",
                         "add 'pool: NAME' or 'split: {NAME: SHARE, ...}'");
     }
     if (node.has("pool") && node.has("split")) {
@@ -571,9 +577,9 @@ struct Fields<AccessLogConfig> {
   template <class Visit>
   static void each(Visit&& visit) {
     using T = AccessLogConfig;
-    visit(Key{"path", "`stdout`, `stderr`, `off`, or a file, which SIGUSR1 opens anew."}, &T::path,
+    visit(Key{"path", "`stdout`, `stderr`, `off`, or a file, which SIGUSR1 reopens."}, &T::path,
           TextForm{"stdout, stderr, off or a file", check_not_empty});
-    visit(Key{"format", "How a line is written."}, &T::format,
+    visit(Key{"format", "The format of a line."}, &T::format,
           EnumForm<AccessLogFormat>{"format", access_log_format_words});
   }
 };
@@ -584,12 +590,12 @@ struct Fields<ShutdownConfig> {
   static void each(Visit&& visit) {
     using T = ShutdownConfig;
     visit(Key{"drain",
-              "Longest wait for requests in flight after SIGTERM; what is left then is cut "
-              "off, and the exit code is 3."},
+              "Maximum time for requests in flight to finish after SIGTERM; then the rest is cut "
+              "off and the exit code is 3."},
           &T::drain, DurationForm{0ms, 24h});
     visit(Key{"delay",
-              "How long /readyz says 503 before the listeners close, for a load balancer in "
-              "front to notice."},
+              "How long /readyz answers 503 before the listeners close, so that a load balancer in "
+              "front can react."},
           &T::delay, DurationForm{0ms, 1h});
   }
 };
@@ -601,9 +607,9 @@ struct Fields<DnsConfig> {
     using T = DnsConfig;
     visit(Key{"servers", "Name servers, as `host:port` with an IP address.", false, "the system's"},
           &T::servers, ScalarListForm<AddressForm>{{name_server_address(), "a list of addresses"}});
-    visit(Key{"min_ttl", "An answer is kept at least this long, whatever it says."}, &T::min_ttl,
+    visit(Key{"min_ttl", "Minimum time to cache an answer, whatever its TTL."}, &T::min_ttl,
           DurationForm{100ms, 1h});
-    visit(Key{"max_ttl", "An answer is kept at most this long, whatever it says."}, &T::max_ttl,
+    visit(Key{"max_ttl", "Maximum time to cache an answer, whatever its TTL."}, &T::max_ttl,
           DurationForm{100ms, 24h});
   }
 };
@@ -613,26 +619,28 @@ struct Fields<Config> {
   template <class Visit>
   static void each(Visit&& visit) {
     using T = Config;
-    visit(Key{"version", "The version of this format."}, &T::version, IntegerForm<int>{1, 1});
-    visit(Key{"listeners", "Where clients connect.", false, "one, `public` on `0.0.0.0:8080`"},
+    visit(Key{"version", "The version of the file format."}, &T::version, IntegerForm<int>{1, 1});
+    visit(Key{"listeners", "Addresses that clients connect to.", false,
+              "one, `public` on `0.0.0.0:8080`"},
           &T::listeners, ListForm<StructForm<ListenerConfig>>{{}, "a list of listeners", false});
-    visit(Key{"admin", "Where operators connect."}, &T::admin, StructForm<AdminConfig>{});
-    visit(Key{"workers", "Threads that carry traffic; `auto` is one per core."}, &T::workers,
-          WorkersForm{});
-    visit(Key{"pools", "Groups of servers that can answer the same requests.", true}, &T::pools,
+    visit(Key{"admin", "The admin listener, for operators and monitoring."}, &T::admin,
+          StructForm<AdminConfig>{});
+    visit(Key{"workers", "Number of threads that proxy requests; `auto` is one per core."},
+          &T::workers, WorkersForm{});
+    visit(Key{"pools", "Groups of interchangeable servers.", true}, &T::pools,
           ListForm<StructForm<PoolConfig>>{{}, "a list of pools", false});
     visit(Key{"routes",
-              "Which pool answers which request: the first route that matches. What none "
-              "matches gets 404. A file with one pool needs no routes.",
+              "Which pool serves which request: the first route that matches. Requests without a "
+              "match get 404. A file with one pool needs no routes.",
               false, "everything to the only pool"},
           &T::routes, ListForm<StructForm<RouteConfig>>{{}, "a list of routes"});
-    visit(Key{"access_log", "One line per request."}, &T::access_log,
+    visit(Key{"access_log", "One log line per request."}, &T::access_log,
           StructForm<AccessLogConfig>{});
     visit(Key{"dns",
-              "How backends that are given by name are found. A name with several addresses is "
-              "as many backends; it is asked for again as its answer runs out."},
+              "DNS resolution of backends. A name with several addresses becomes several backends; "
+              "it is resolved again when its answer expires."},
           &T::dns, StructForm<DnsConfig>{});
-    visit(Key{"shutdown", "How the process leaves."}, &T::shutdown, StructForm<ShutdownConfig>{});
+    visit(Key{"shutdown", "How the daemon stops."}, &T::shutdown, StructForm<ShutdownConfig>{});
   }
 
   static void finish(Node&, Config& config) {

@@ -303,7 +303,7 @@ TEST(ConfigReader, ReportsIncompleteTlsSettings) {
   EXPECT_THAT(problem("{certificates: []}"), HasSubstr("at least one is needed"));
   EXPECT_THAT(problem("{certificates: [{cert: a.pem}]}"), HasSubstr("key"));
   EXPECT_THAT(problem("{certificates: [{cert: a, key: b}], client_auth: request}"),
-              HasSubstr("says nothing without 'client_ca'"));
+              HasSubstr("has no effect without 'client_ca'"));
   EXPECT_THAT(problem("{certificates: [{cert: a, key: b}], min_version: '1.1'}"), HasSubstr("1.2"));
   EXPECT_EQ(problem("{certificates: [{cert: a, key: b}], min_version: 1.2}"), "");
   EXPECT_THAT(problems_of("pools: [{name: a, backends: [h:1], tls: {cert: a.pem}}]\n"),

@@ -98,7 +98,7 @@ TEST(ConfigValidation, RefusesARouteToAnUnknownPool) {
       problems_of(two_pools("- {match: {path: /b}, pool: b}\n- split: {a: 1, elsewhere: 1}\n")),
       ElementsAre(HasSubstr("routes[1].split.elsewhere: there is no pool 'elsewhere'")));
   EXPECT_THAT(problems_of(two_pools("- {match: {path: /b}, split: {a: 1, b: 1}}\n- {name: x}\n")),
-              ElementsAre(HasSubstr("routes[1]: leads nowhere; add 'pool: NAME'")));
+              ElementsAre(HasSubstr("routes[1]: has no target; add 'pool: NAME'")));
   EXPECT_THAT(problems_of(two_pools("- {pool: a, split: {a: 1, b: 1}}\n")),
               ElementsAre(HasSubstr("'pool' and 'split' exclude each other")));
 }
