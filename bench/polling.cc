@@ -133,7 +133,7 @@ double parsing_time(const std::string& engine, const std::string& body) {
   double nothing = 0;
   const Spent before = spent();
   for (int i = 0; i < times; ++i) {
-    EngineMetricsReader reader(metrics_dialect_of(engine));
+    EngineMetricsReader reader(engine_named(engine));
     for (std::size_t at = 0; at < body.size(); at += piece) {
       reader.read(std::string_view(body).substr(at, piece));
     }

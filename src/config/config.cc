@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "config/fields.h"
+#include "evenkeel/config/engine_traits.h"
 
 namespace evenkeel {
 
@@ -19,16 +20,11 @@ const std::vector<std::string>& picker_names() {
 }
 
 milliseconds default_keep_alive_idle(std::string_view engine) {
-  using namespace std::chrono_literals;
-  // vLLM, SGLang, trtllm-serve and whatever else runs on uvicorn close after 5 s, llama.cpp's
-  // cpp-httplib too; Ray's proxy after 90 s. Servers of which we do not know count as uvicorn.
-  return engine == "ray" ? 60s : 4s;
+  return engine_traits(engine).keep_alive_idle;
 }
 
 milliseconds default_health_timeout(std::string_view engine) {
-  using namespace std::chrono_literals;
-  const bool slow = engine == "sglang" || engine == "ray" || engine == "torchserve";
-  return slow || engine == "auto" ? 5s : 1s;
+  return engine_traits(engine).health_timeout;
 }
 
 BackendProtocol default_protocol(const PoolConfig& pool) {

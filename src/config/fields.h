@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "config/forms.h"
+#include "evenkeel/config/engine_traits.h"
 
 // The field table: every key of the file, with its form (type, range), its member (whose
 // initialiser in config.h is the default) and its sentence. The readers, the printer, the JSON
@@ -19,9 +20,11 @@ inline constexpr std::uint64_t MiB = 1024 * KiB;
 inline constexpr std::uint64_t TiB = MiB * MiB;
 inline constexpr std::int64_t million = 1'000'000;
 
-inline constexpr std::array<std::string_view, 13> engine_words = {
-    "vllm",       "sglang",    "triton", "trtllm", "tgi",     "llamacpp", "mlserver",
-    "torchserve", "tfserving", "ray",    "ollama", "generic", "auto"};
+inline constexpr auto engine_words = [] {
+  std::array<std::string_view, std::size(all_engine_traits)> words;
+  std::ranges::transform(all_engine_traits, words.begin(), &EngineTraits::name);
+  return words;
+}();
 inline constexpr std::array<std::string_view, 7> picker_words = {
     "round-robin", "weighted", "least-connections", "least-latency",
     "queue-depth", "gpu",      "consistent-hash"};

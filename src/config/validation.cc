@@ -6,6 +6,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "evenkeel/config/engine_traits.h"
 #include "evenkeel/config/spelling.h"
 
 namespace evenkeel::config_file {
@@ -269,9 +270,9 @@ void check_health(const Config& config, ParseContext& context) {
     const std::string path = indexed("pools", i) + ".health.model";
     if (pool.health.model == ModelCheck::off || context.report.has_problem(path)) continue;
     const bool generates = pool.health.model == ModelCheck::generate;
-    const bool no_tokens = pool.engine == "torchserve" || pool.engine == "tfserving";
+    const EngineTraits& engine = engine_traits(pool.engine);
     const bool over_grpc = check == HealthCheckKind::grpc ||
-                           (check == HealthCheckKind::automatic && pool.engine == "triton" &&
+                           (check == HealthCheckKind::automatic && engine.checked_over_grpc &&
                             pool.protocol == BackendProtocol::http2);
     if (pool.models.empty()) {
       context.add(path, "the pool names no models that could be asked for",
@@ -279,7 +280,7 @@ void check_health(const Config& config, ParseContext& context) {
     } else if (check == HealthCheckKind::tcp || check == HealthCheckKind::off) {
       context.add(path, "with this `check` nothing is asked, nor for models",
                   "take `check: auto`, or leave `model` out");
-    } else if (generates && no_tokens) {
+    } else if (generates && !engine.generates_tokens) {
       context.add(path,
                   fmt::format("what makes {} answer a token depends on the model", pool.engine),
                   "take `model: required`");
@@ -293,10 +294,12 @@ void check_health(const Config& config, ParseContext& context) {
 void check_metrics(const Config& config, ParseContext& context) {
   for (std::size_t i = 0; i < config.pools.size(); ++i) {
     const PoolConfig& pool = config.pools[i];
-    if (pool.engine != "trtllm" || pool.metrics.path != "/metrics") continue;
+    const std::string_view consumed = engine_traits(pool.engine).consumed_metrics_path;
+    if (consumed.empty() || pool.metrics.path != consumed) continue;
     context.add(indexed("pools", i) + ".metrics.path",
-                "trtllm-serve's /metrics is JSON, and reading it takes it from whoever needs it",
-                "leave `path` out: its exposition is at /prometheus/metrics");
+                fmt::format("reading {} of {} takes its data away from other readers", consumed,
+                            pool.engine),
+                "leave `path` out: the engine's Prometheus page is used then");
   }
 }
 

@@ -23,8 +23,6 @@ struct GpuSeries {
   double scale = 1;
 };
 
-constexpr double mebibyte = 1024.0 * 1024.0;
-constexpr double percent = 0.01;
 /// DCGM writes 2^47 and numbers near 2^31 and 2^63 for what it does not know, in MiB: above this.
 constexpr double max_bytes = 0x1p50;
 

@@ -14,8 +14,6 @@ namespace {
 /// What a token may take where the timeout is shorter: it stands in line with everybody's.
 constexpr Duration token_timeout = std::chrono::seconds(10);
 
-constexpr std::string_view kserve_engine = "kserve";  // as its preset is called
-
 CheckOutcome outcome(CheckResult result, std::string reason, bool loading = false) {
   return {.result = result, .reason = std::move(reason), .loading = loading};
 }
@@ -116,27 +114,27 @@ ServerAccess health_check_access(ServerAccess access, const HealthCheckSpec& spe
   return access;
 }
 
-const EnginePreset& preset_for(const HealthCheckSpec& spec) {
-  const bool by_protocol = spec.kserve && spec.engine == "generic";
-  return preset_of(by_protocol ? kserve_engine : std::string_view(spec.engine));
+const Engine& engine_of(const HealthCheckSpec& spec) {
+  const Engine& engine = engine_named(spec.engine);
+  return spec.kserve && !engine.health.check_by_default ? kserve_server() : engine;
 }
 
 }  // namespace
 
 HealthCheckKind resolved_check_kind(const HealthCheckSpec& spec) {
   const HealthConfig& config = spec.config;
-  const EnginePreset& preset = preset_for(spec);
-  const bool nothing_to_ask = config.path.empty() && preset.path.empty() && spec.models.empty();
+  const EngineHealth& health = engine_of(spec).health;
+  const bool nothing_to_ask = config.path.empty() && health.path.empty() && spec.models.empty();
   const HealthCheckKind http = nothing_to_ask ? HealthCheckKind::tcp : HealthCheckKind::http;
   if (config.check == HealthCheckKind::http) return http;
   if (config.check != HealthCheckKind::automatic) return config.check;
   if (!config.path.empty()) return http;
   if (!config.service.empty()) return HealthCheckKind::grpc;
-  if (spec.engine == "auto") return HealthCheckKind::off;  // not known yet
-  if (preset.serves_kserve_grpc && spec.protocol == BackendProtocol::http2) {
+  if (spec.engine == undetected_engine) return HealthCheckKind::off;  // not known yet
+  if (health.serves_kserve_grpc && spec.protocol == BackendProtocol::http2) {
     return HealthCheckKind::grpc;
   }
-  if (preset.engine != "generic") return http;
+  if (health.check_by_default) return http;
   const bool models = config.model != ModelCheck::off && !spec.models.empty();
   if (models) return http;
   return spec.engine_is_auto ? HealthCheckKind::tcp : HealthCheckKind::off;
@@ -145,20 +143,20 @@ HealthCheckKind resolved_check_kind(const HealthCheckSpec& spec) {
 HealthProbe::HealthProbe(Loop& loop, HealthCheckSpec spec, ServerAccess access)
     : loop_(loop),
       spec_(std::move(spec)),
-      preset_(preset_for(spec_)),
+      engine_(engine_of(spec_)),
       kind_(resolved_check_kind(spec_)),
       access_(std::move(access)),
       client_(loop, health_check_access(access_, spec_, kind_)) {}
 
 bool HealthProbe::wants_token() const {
   return kind_ == HealthCheckKind::http && spec_.config.model == ModelCheck::generate &&
-         preset_.token != TokenProbe::none && !spec_.models.empty();
+         engine_.health.token != TokenProbe::none && !spec_.models.empty();
 }
 
 bool HealthProbe::checks_models() const {
   if (spec_.models.empty()) return false;
   return spec_.config.model != ModelCheck::off ||
-         preset_.listing == ModelListing::tfserving;  // which has no health but that
+         engine_.health.listing == ModelListing::tfserving;  // which has no health but that
 }
 
 Task<CheckOutcome> HealthProbe::check(bool fresh, bool token) {
@@ -225,10 +223,10 @@ Task<CheckOutcome> HealthProbe::check_http() {
 /// Empty: what follows says more.
 std::string HealthProbe::health_path() const {
   if (!spec_.config.path.empty()) return spec_.config.path;
-  if (preset_.path_covers_all_models && checks_models()) return {};
-  const bool nobody_said_http = spec_.config.check == HealthCheckKind::automatic;
-  if (preset_.engine == "generic" && nobody_said_http) return {};  // its models are asked for
-  return std::string(preset_.path);
+  if (engine_.health.path_covers_all_models && checks_models()) return {};
+  const bool by_default = spec_.config.check == HealthCheckKind::automatic;
+  if (by_default && !engine_.health.check_by_default) return {};  // its models are checked instead
+  return std::string(engine_.health.path);
 }
 
 /// Keeps the list that is there if it is the same: others share it.
@@ -250,16 +248,16 @@ Task<CheckOutcome> HealthProbe::check_health_endpoint() {
   auto answer = co_await get(path);
   if (!answer) co_return failure(answer.error(), what);
   const bool empty = answer->status == 200 && answer->body == "{}";
-  if (preset_.empty_object_means_loading && empty && path == preset_.path) {
+  if (engine_.health.empty_object_means_loading && empty && path == engine_.health.path) {
     co_return evaluate(Readiness::loading, what + ": nothing to serve yet");
   }
-  co_return evaluate(read_health(preset_.engine, answer->status, answer->body),
+  co_return evaluate(read_health(engine_, answer->status, answer->body),
                      describe_response(what, *answer));
 }
 
 Task<CheckOutcome> HealthProbe::check_models() {
   if (!checks_models()) co_return CheckOutcome{};
-  if (preset_.listing == ModelListing::openai) {
+  if (engine_.health.listing == ModelListing::openai) {
     auto listed = co_await list_models();
     co_return listed;
   }
@@ -282,9 +280,8 @@ Task<CheckOutcome> HealthProbe::list_models() {
   }
   auto listed = read_models(answer->body);
   if (!listed) co_return outcome(CheckResult::error, what + ": no list of models");
-  const auto missing = std::ranges::find_if_not(spec_.models, [&](const std::string& model) {
-    return lists_model(preset_.engine, *listed, model);
-  });
+  const auto missing = std::ranges::find_if_not(
+      spec_.models, [&](const std::string& model) { return lists_model(engine_, *listed, model); });
   if (listed->size() > max_models) listed->resize(max_models);
   note_models(std::move(*listed));
   if (missing != spec_.models.end()) {
@@ -294,11 +291,11 @@ Task<CheckOutcome> HealthProbe::list_models() {
 }
 
 Task<CheckOutcome> HealthProbe::check_model(std::string model) {
-  const std::string path = model_path(preset_.listing, model);
+  const std::string path = model_path(engine_.health.listing, model);
   const std::string what = "GET " + path;
   auto answer = co_await get(path);
   if (!answer) co_return failure(answer.error(), what);
-  const Readiness readiness = read_model(preset_.listing, answer->status, answer->body);
+  const Readiness readiness = read_model(engine_.health.listing, answer->status, answer->body);
   co_return evaluate(readiness, readiness == Readiness::model_missing
                                     ? model_not_served(model)
                                     : describe_response(what, *answer));
@@ -306,9 +303,9 @@ Task<CheckOutcome> HealthProbe::check_model(std::string model) {
 
 /// Only servers that can be sent to sleep know the question.
 Task<CheckOutcome> HealthProbe::check_awake() {
-  if (preset_.sleep_path.empty() || !may_sleep_) co_return CheckOutcome{};
-  const std::string what = "GET " + std::string(preset_.sleep_path);
-  auto answer = co_await get(std::string(preset_.sleep_path));
+  if (engine_.health.sleep_path.empty() || !may_sleep_) co_return CheckOutcome{};
+  const std::string what = "GET " + std::string(engine_.health.sleep_path);
+  auto answer = co_await get(std::string(engine_.health.sleep_path));
   if (!answer) co_return failure(answer.error(), what);
   may_sleep_ = answer->status == 200;
   if (!reports_sleeping(answer->status, answer->body)) co_return CheckOutcome{};
@@ -319,7 +316,7 @@ Task<CheckOutcome> HealthProbe::check_token() {
   const Duration patience = std::max<Duration>(spec_.config.timeout, token_timeout);
   for (const std::string& model : spec_.models) {
     deadline_ = loop_.now() + patience;
-    TokenProbeRequest request = token_probe_request(preset_.token, model);
+    TokenProbeRequest request = token_probe_request(engine_.health.token, model);
     const std::string what = fmt::format("POST {} for '{}'", request.path, model);
     BackendClientRequest client_request{
         .method = "POST", .path = std::move(request.path), .json = std::move(request.body)};
@@ -331,7 +328,7 @@ Task<CheckOutcome> HealthProbe::check_token() {
       if (late || failed.result == CheckResult::broken) failed.result = CheckResult::no_token;
       co_return failed;
     }
-    if (!contains_token(preset_.token, answer->status, answer->body)) {
+    if (!contains_token(engine_.health.token, answer->status, answer->body)) {
       co_return outcome(CheckResult::no_token, describe_response(what, *answer));
     }
   }
@@ -342,7 +339,7 @@ Task<CheckOutcome> HealthProbe::check_token() {
 
 Task<CheckOutcome> HealthProbe::check_grpc() {
   const bool by_model = spec_.config.model != ModelCheck::off && !spec_.models.empty();
-  const bool of_kserve = preset_.serves_kserve_grpc &&
+  const bool of_kserve = engine_.health.serves_kserve_grpc &&
                          spec_.config.check != HealthCheckKind::grpc &&
                          spec_.config.service.empty();
   if (!of_kserve) {

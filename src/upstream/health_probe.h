@@ -8,7 +8,7 @@
 
 #include "evenkeel/base/loop.h"
 #include "evenkeel/base/task.h"
-#include "evenkeel/inference/engine_presets.h"
+#include "evenkeel/inference/engine_health.h"
 #include "evenkeel/upstream/backend_client.h"
 #include "evenkeel/upstream/health_checker.h"
 
@@ -40,7 +40,7 @@ class HealthProbe {
   bool wants_token() const;
   /// A check says nothing over a connection that is there already.
   bool always_connects() const {
-    return kind_ == HealthCheckKind::tcp || preset_.closes_listener_first;
+    return kind_ == HealthCheckKind::tcp || engine_.health.closes_listener_first;
   }
   /// There is a connection for the next check.
   bool has_idle_link() const { return client_.has_idle_link(); }
@@ -68,7 +68,7 @@ class HealthProbe {
 
   Loop& loop_;
   const HealthCheckSpec spec_;
-  const EnginePreset& preset_;
+  const Engine& engine_;
   const HealthCheckKind kind_;
   const ServerAccess access_;
   BackendClient client_;

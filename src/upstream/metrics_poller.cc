@@ -14,35 +14,36 @@ namespace evenkeel {
 namespace {
 
 /// Of an exposition that nobody names a path for.
-std::string_view default_metrics_path(const MetricsDialect& dialect) {
-  return dialect.path.empty() ? std::string_view("/metrics") : dialect.path;
+std::string_view default_metrics_path(const Engine& engine) {
+  return engine.metrics.path.empty() ? std::string_view("/metrics") : engine.metrics.path;
 }
 
 /// Whether the engine itself is asked.
 bool polls_engine(const MetricsPollSpec& spec) {
   const MetricsConfig& config = spec.config;
-  const MetricsDialect& dialect = metrics_dialect_of(spec.engine);
-  if (config.scrape == Scrape::off || dialect.series.empty()) return false;
+  const Engine& engine = engine_named(spec.engine);
+  if (config.scrape == Scrape::off || series_of(engine).series.empty()) return false;
   if (!spec.url.empty()) {
-    return !is_consumed_by_scrape(spec.engine, path_of(spec.url, default_metrics_path(dialect)));
+    return !is_consumed_by_scrape(engine, path_of(spec.url, default_metrics_path(engine)));
   }
-  if (is_consumed_by_scrape(spec.engine, config.path)) return false;
-  if (dialect.separate_port && config.port == 0 && config.path.empty()) return false;
-  return !config.path.empty() || !dialect.path.empty();
+  if (is_consumed_by_scrape(engine, config.path)) return false;
+  if (engine.metrics.separate_port && config.port == 0 && config.path.empty()) return false;
+  return !config.path.empty() || !engine.metrics.path.empty();
 }
 
 /// The engine's exposition where the backend itself has it.
 ScrapeTarget backend_scrape_target(const MetricsPollSpec& spec, const ServerAccess& access) {
+  const Engine& engine = engine_named(spec.engine);
   ScrapeTarget target{.path = spec.config.path, .access = access};
   if (target.path.empty()) {
-    target.path = metrics_dialect_of(spec.engine).path;
-    target.short_path = metrics_dialect_of(spec.engine).short_path;
+    target.path = engine.metrics.path;
+    target.short_path = engine.metrics.short_path;
   }
   std::string why;
   const auto server = parse_address(access.authority, why);
   if (!server) return target;
   std::uint16_t port = spec.config.port;
-  if (port == 0) port = metrics_port_of(spec.engine, server->port);
+  if (port == 0) port = metrics_port_of(engine, server->port);
   if (port == server->port) return target;
 
   // A port of its own is for metrics alone: in the clear, and without a key.
@@ -57,7 +58,7 @@ ScrapeTarget backend_scrape_target(const MetricsPollSpec& spec, const ServerAcce
 Result<ScrapeTarget> engine_scrape_target(const MetricsPollSpec& spec, const ServerAccess& access,
                                           SystemTrustStore& trust_store) {
   if (spec.url.empty()) return backend_scrape_target(spec, access);
-  return parse_scrape_target(spec.url, default_metrics_path(metrics_dialect_of(spec.engine)),
+  return parse_scrape_target(spec.url, default_metrics_path(engine_named(spec.engine)),
                              trust_store);
 }
 
@@ -86,9 +87,9 @@ class EngineSource final : public PolledSource {
   };
 
   EngineSource(Loop& loop, ScrapeTarget target, NameResolver resolve, const Options& options,
-               const MetricsDialect& dialect, const Load& load, Observer& observer)
+               const Engine& engine, const Load& load, Observer& observer)
       : PolledSource(loop, std::move(target), std::move(resolve), options),
-        dialect_(dialect),
+        engine_(engine),
         load_(load),
         observer_(observer) {
     start();
@@ -101,11 +102,11 @@ class EngineSource final : public PolledSource {
   /// Our own requests keep it awake anyway, and so do those of others that were there last time.
   bool resting() const override {
     const bool others = reading_.running > 0 || reading_.waiting > 0;
-    return dialect_.prevents_sleep && load_.in_flight() == 0 && !others;
+    return engine_.metrics.prevents_sleep && load_.in_flight() == 0 && !others;
   }
-  std::string_view required_option() const override { return dialect_.required_option; }
+  std::string_view required_option() const override { return engine_.metrics.required_option; }
   void asked() override {
-    reader_.emplace(dialect_);
+    reader_.emplace(engine_);
     in_flight_at_request_ = load_.in_flight();
   }
   void take(std::string_view bytes) override { reader_->read(bytes); }
@@ -120,7 +121,7 @@ class EngineSource final : public PolledSource {
   void forget() override { reading_ = {}; }
   void notify() override { observer_.on_engine_changed(); }
 
-  const MetricsDialect& dialect_;
+  const Engine& engine_;
   const Load& load_;
   Observer& observer_;
   std::optional<EngineMetricsReader> reader_;
@@ -187,7 +188,7 @@ MetricsPoller::MetricsPoller(Loop& loop, const MetricsPollSpec& spec, const Serv
           loop, std::move(*target), shared.resolve,
           PolledSource::Options{
               .interval = config.interval, .timeout = config.timeout, .seed = shared.random()},
-          metrics_dialect_of(spec.engine), state_->backend->load(), *state_);
+          engine_named(spec.engine), state_->backend->load(), *state_);
     } else {
       state_->unpolled.reason = target.error().detail;
     }

@@ -2,6 +2,8 @@
 
 #include <cstddef>
 
+#include "evenkeel/inference/engine.h"
+
 namespace evenkeel {
 namespace {
 
@@ -14,7 +16,7 @@ MonitorSpec spec_of(const PoolConfig& pool, const PoolSet::PoolEntry& pool_entry
                      .engine = pool.engine,
                      .models = pool.models,
                      .protocol = pool.protocol,
-                     .engine_is_auto = pool.engine == "auto"},
+                     .engine_is_auto = pool.engine == undetected_engine},
           .metrics = {.config = pool.metrics,
                       .engine = pool.engine,
                       .url = resolved.config.metrics,

@@ -5,11 +5,12 @@
 #include <utility>
 
 #include "evenkeel/base/log.h"
+#include "evenkeel/inference/engine.h"
 
 namespace evenkeel {
 namespace {
 
-bool detects_engine(const MonitorSpec& spec) { return spec.health.engine == "auto"; }
+bool detects_engine(const MonitorSpec& spec) { return spec.health.engine == undetected_engine; }
 
 DetectionSpec detection_spec(const MonitorSpec& spec) {
   return {.interval = spec.health.config.interval,

@@ -21,7 +21,7 @@ namespace evenkeel {
 /// Where an exposition is: at a server whose addresses are known, or that has to be looked up.
 struct ScrapeTarget {
   std::string path;
-  std::string short_path = {};  ///< asked first, see MetricsDialect; empty: none
+  std::string short_path = {};  ///< asked first, see EngineMetricsPage; empty: none
   ServerAccess access;          ///< `addresses` may be empty: then they are those of `host`
   std::string host;             ///< without brackets
   std::uint16_t port = 0;

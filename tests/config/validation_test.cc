@@ -188,7 +188,7 @@ TEST(ConfigValidation, RefusesDestructiveMetricsEndpoints) {
   };
 
   EXPECT_THAT(problems("/metrics"),
-              ElementsAre(HasSubstr("pools[0].metrics.path: trtllm-serve's")));
+              ElementsAre(HasSubstr("pools[0].metrics.path: reading /metrics of trtllm")));
   EXPECT_THAT(problems("/prometheus/metrics"), IsEmpty());
 }
 
@@ -201,6 +201,8 @@ TEST(ConfigValidation, RefusesUnsupportedModelChecks) {
               ElementsAre(HasSubstr("pools[0].health.model: the pool names no models")));
   EXPECT_THAT(problems("models: [m], health: {check: tcp, model: required}"),
               ElementsAre(HasSubstr("with this `check` nothing is asked")));
+  EXPECT_THAT(problems("models: [m], engine: mlserver, health: {model: generate}"),
+              ElementsAre(HasSubstr("what makes mlserver answer a token")));
   EXPECT_THAT(problems("models: [m], engine: torchserve, health: {model: generate}"),
               ElementsAre(HasSubstr("what makes torchserve answer a token")));
   EXPECT_THAT(problems("models: [m], engine: triton, protocol: h2, health: {model: generate}"),

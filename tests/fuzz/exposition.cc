@@ -87,7 +87,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (all.size() > 1) compare({all.back()}, text, plain);
   compare({"a", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc"}, text, plain);
 
-  EngineMetricsReader engine(metrics_dialect_of("generic"));
+  EngineMetricsReader engine(engine_named("generic"));
   engine.read(text);
   const EngineMetrics reading = engine.reading();
   require(!(reading.running < 0) && !(reading.waiting < 0), "counts are not negative");

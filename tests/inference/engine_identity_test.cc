@@ -7,6 +7,8 @@
 #include <chrono>
 #include <ostream>
 
+#include "evenkeel/inference/engine.h"
+
 namespace evenkeel {
 namespace {
 
@@ -221,6 +223,12 @@ TEST_P(Detect, DoesNotDependOnTheOrderOfTheAnswers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Servers, Detect, testing::ValuesIn(all_seen));
+
+TEST(IdentifyEngine, IsTestedWithAServerOfEveryEngine) {
+  for (const Engine* engine : engines()) {
+    EXPECT_THAT(all_seen, testing::Contains(testing::Field(&RecordedServer::engine, engine->name)));
+  }
+}
 
 TEST(IdentifyEngine, KnowsALlamaServerThatStillLoadsItsModel) {
   const std::string body =

@@ -11,10 +11,8 @@
 namespace evenkeel {
 namespace {
 
-constexpr double mebibyte = 1024 * 1024;
-
 EngineMetrics reading_of(std::string_view engine, std::string_view text) {
-  EngineMetricsReader reader(metrics_dialect_of(engine));
+  EngineMetricsReader reader(engine_named(engine));
   for (; !text.empty(); text.remove_prefix(std::min<std::size_t>(text.size(), 1000))) {
     reader.read(text.substr(0, 1000));
   }
@@ -101,7 +99,7 @@ TEST(Dialect, OfVllmKnowsNimsNamesWithoutAPrefix) {
 }
 
 TEST(Dialect, OfVllmReadsOpenMetrics) {
-  EngineMetricsReader reader(metrics_dialect_of("vllm"));
+  EngineMetricsReader reader(engine_named("vllm"));
   reader.read(
       "# TYPE vllm:num_requests_running gauge\n"
       "vllm:num_requests_running{model_name=\"m\",engine=\"0\"} 2\n# EOF\n");
@@ -236,12 +234,12 @@ TEST(Dialect, OfMlServerCountsNoChecks) {
 }
 
 TEST(Dialect, OfTensorFlowServingHasNothingToAskFor) {
-  EXPECT_TRUE(metrics_dialect_of("tfserving").series.empty());
+  EXPECT_TRUE(series_of(engine_named("tfserving")).series.empty());
 }
 
 TEST(Dialect, OfNoEngineKnowsAllNamesAndNoPath) {
-  EXPECT_TRUE(metrics_dialect_of("ollama").path.empty());
-  EXPECT_TRUE(metrics_dialect_of("generic").path.empty());
+  EXPECT_TRUE(engine_named("ollama").metrics.path.empty());
+  EXPECT_TRUE(engine_named("generic").metrics.path.empty());
   expect(reading_of("generic", "lmdeploy:num_requests_running{model_name=\"m\"} 3\n"),
          {.running = 3});
 }
@@ -272,20 +270,20 @@ TEST(Dialect, TakesALittleOverFullForFull) {
 // ---------------------------------------------------------------------------------------
 
 TEST(MetricsPort, IsTheEnginesOwnBesideItsUsualPorts) {
-  EXPECT_EQ(metrics_port_of("triton", 8000), 8002);
-  EXPECT_EQ(metrics_port_of("triton", 8001), 8002);
-  EXPECT_EQ(metrics_port_of("triton", 9000), 9000);
-  EXPECT_EQ(metrics_port_of("torchserve", 8080), 8082);
-  EXPECT_EQ(metrics_port_of("mlserver", 8081), 8082);
-  EXPECT_EQ(metrics_port_of("vllm", 8000), 8000);
+  EXPECT_EQ(metrics_port_of(engine_named("triton"), 8000), 8002);
+  EXPECT_EQ(metrics_port_of(engine_named("triton"), 8001), 8002);
+  EXPECT_EQ(metrics_port_of(engine_named("triton"), 9000), 9000);
+  EXPECT_EQ(metrics_port_of(engine_named("torchserve"), 8080), 8082);
+  EXPECT_EQ(metrics_port_of(engine_named("mlserver"), 8081), 8082);
+  EXPECT_EQ(metrics_port_of(engine_named("vllm"), 8000), 8000);
 }
 
 TEST(MetricsPath, ThatIsConsumedByReadingIsKnown) {
-  EXPECT_EQ(metrics_dialect_of("trtllm").path, "/prometheus/metrics");
-  EXPECT_TRUE(is_consumed_by_scrape("trtllm", "/metrics"));
-  EXPECT_TRUE(is_consumed_by_scrape("trtllm", "/metrics/"));
-  EXPECT_FALSE(is_consumed_by_scrape("trtllm", "/prometheus/metrics"));
-  EXPECT_FALSE(is_consumed_by_scrape("vllm", "/metrics"));
+  EXPECT_EQ(engine_named("trtllm").metrics.path, "/prometheus/metrics");
+  EXPECT_TRUE(is_consumed_by_scrape(engine_named("trtllm"), "/metrics"));
+  EXPECT_TRUE(is_consumed_by_scrape(engine_named("trtllm"), "/metrics/"));
+  EXPECT_FALSE(is_consumed_by_scrape(engine_named("trtllm"), "/prometheus/metrics"));
+  EXPECT_FALSE(is_consumed_by_scrape(engine_named("vllm"), "/metrics"));
 }
 
 }  // namespace

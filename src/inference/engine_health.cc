@@ -1,7 +1,6 @@
-#include "evenkeel/inference/engine_presets.h"
+#include "evenkeel/inference/engine_health.h"
 
 #include <algorithm>
-#include <iterator>
 
 #include "evenkeel/inference/json.h"
 #include "inference/json_reader.h"
@@ -9,61 +8,6 @@
 
 namespace evenkeel {
 namespace {
-
-constexpr EnginePreset presets[] = {
-    {.engine = "generic", .path = "/health"},
-    // It listens once its engine is up. Asleep it is healthy all the same, and requests wait. Told
-    // to stop it is silent to those who are connected.
-    {.engine = "vllm",
-     .path = "/health",
-     .sleep_path = "/is_sleeping",
-     .closes_listener_first = true},
-    // Generates a token and looks for it once a second; /health_generate is no different.
-    {.engine = "sglang", .path = "/health"},
-    // 400 is its "not ready", and the answer as long as any of its models is on its way.
-    {.engine = "triton",
-     .path = "/v2/health/ready",
-     .listing = ModelListing::kserve,
-     .token = TokenProbe::kserve,
-     .path_covers_all_models = true,
-     .closes_listener_first = true,
-     .serves_kserve_grpc = true},
-    {.engine = "trtllm", .path = "/health"},
-    // Not its /v2/health: that says {"live":true} whatever happens.
-    {.engine = "tgi", .path = "/health"},
-    // Not its /slots, not its /metrics: these wake a model that sleeps. Its /v1/models lists the
-    // model while it is loading. Told to stop it is silent to those who are connected.
-    {.engine = "llamacpp", .path = "/health", .closes_listener_first = true},
-    // 500 where it says no. Of all models at once, and "Healthy" even where one has no worker.
-    {.engine = "torchserve",
-     .path = "/ping",
-     .listing = ModelListing::torchserve,
-     .token = TokenProbe::none,
-     .path_covers_all_models = true},
-    // Has no health but that of each model. (grpc.health.v1 says SERVING from the start.)
-    {.engine = "tfserving",
-     .path = "",
-     .listing = ModelListing::tfserving,
-     .token = TokenProbe::none},
-    // Its /-/healthz is the proxy's, and says "success" while no application is there. Where one is
-    // on its way it is listed, and requests wait for it.
-    {.engine = "ray", .path = "/-/routes", .empty_object_means_loading = true},
-    {.engine = "ollama", .path = "/"},
-    // Ready means all models; one that is unloaded later is absent (404), and the server ready.
-    {.engine = "mlserver",
-     .path = "/v2/health/ready",
-     .listing = ModelListing::kserve,
-     .token = TokenProbe::none,
-     .path_covers_all_models = true,
-     .serves_kserve_grpc = true},
-    // No engine of the file: whoever else speaks the protocol (KServe v2).
-    {.engine = "kserve",
-     .path = "/v2/health/ready",
-     .listing = ModelListing::kserve,
-     .token = TokenProbe::none,
-     .path_covers_all_models = true,
-     .serves_kserve_grpc = true},
-};
 
 bool is_json_object(const std::string& body) {
   const std::size_t at = body.find_first_not_of(" \t\r\n");
@@ -201,18 +145,10 @@ std::string escape_path(std::string_view name) {
 
 }  // namespace
 
-const EnginePreset& preset_of(std::string_view engine) {
-  const auto found = std::ranges::find(presets, engine, &EnginePreset::engine);
-  return found == std::end(presets) ? presets[0] : *found;
-}
-
-Readiness read_health(std::string_view engine, int status, const std::string& body) {
+Readiness read_health(const Engine& engine, int status, const std::string& body) {
   if (status == 200) return Readiness::ready;
   if (says_loading_model(status, body)) return Readiness::loading;
-  if (status == 503) return Readiness::not_ready;
-  if (preset_of(engine).listing == ModelListing::kserve && status == 400)
-    return Readiness::not_ready;
-  if (engine == "torchserve" && status == 500) return Readiness::not_ready;
+  if (status == 503 || status == engine.health.not_ready_status) return Readiness::not_ready;
   return Readiness::failing;
 }
 
@@ -259,12 +195,12 @@ std::optional<std::vector<std::string>> read_models(const std::string& body) {
   return models;
 }
 
-bool lists_model(std::string_view engine, const std::vector<std::string>& listed,
+bool lists_model(const Engine& engine, const std::vector<std::string>& listed,
                  std::string_view model) {
-  return std::ranges::any_of(listed, [&](const std::string& name) {
+  const std::string_view tag = engine.health.implied_model_tag;
+  return std::ranges::any_of(listed, [&](std::string_view name) {
     if (name == model) return true;
-    // What has no tag is asked for without one.
-    return engine == "ollama" && name.starts_with(model) && name.substr(model.size()) == ":latest";
+    return !tag.empty() && name.starts_with(model) && name.substr(model.size()) == tag;
   });
 }
 

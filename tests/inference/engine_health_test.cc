@@ -1,4 +1,4 @@
-#include "evenkeel/inference/engine_presets.h"
+#include "evenkeel/inference/engine_health.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ class HealthResponses : public testing::TestWithParam<HealthCase> {};
 
 TEST_P(HealthResponses, MeanWhatTheEngineMeans) {
   const HealthCase& health_case = GetParam();
-  EXPECT_EQ(read_health(health_case.engine, health_case.status, health_case.body),
+  EXPECT_EQ(read_health(engine_named(health_case.engine), health_case.status, health_case.body),
             health_case.means);
 }
 
@@ -121,11 +121,11 @@ TEST(ModelLists, AreThoseOfOpenAi) {
 }
 
 TEST(ModelLists, OfOllamaMatchWithoutTheirTag) {
-  EXPECT_TRUE(lists_model("ollama", {"llama3:latest"}, "llama3"));
-  EXPECT_FALSE(lists_model("ollama", {"llama3:70b"}, "llama3"));
-  EXPECT_FALSE(lists_model("vllm", {"llama3:latest"}, "llama3"));
-  EXPECT_TRUE(lists_model("vllm", {"a", "b"}, "b"));
-  EXPECT_FALSE(lists_model("vllm", {}, "b"));
+  EXPECT_TRUE(lists_model(engine_named("ollama"), {"llama3:latest"}, "llama3"));
+  EXPECT_FALSE(lists_model(engine_named("ollama"), {"llama3:70b"}, "llama3"));
+  EXPECT_FALSE(lists_model(engine_named("vllm"), {"llama3:latest"}, "llama3"));
+  EXPECT_TRUE(lists_model(engine_named("vllm"), {"a", "b"}, "b"));
+  EXPECT_FALSE(lists_model(engine_named("vllm"), {}, "b"));
 }
 
 TEST(Tokens, AreAskedForOneAtATime) {

@@ -1,0 +1,109 @@
+// The one table of inference engines: everything that is specific to an engine stands in its entry.
+// A new engine is a file in src/inference/engines/, a line in src/inference/engine.cc, and a
+// recorded response in tests/inference.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "evenkeel/inference/metric_series.h"
+
+namespace evenkeel {
+
+class ProbeEvidence;
+
+/// What `engine: auto` stands for until detection has found the engine. No engine has this name.
+inline constexpr std::string_view undetected_engine = "auto";
+
+/// One way to recognise an engine by its responses to the detection probes.
+struct EvidenceRule {
+  std::string_view evidence;  ///< what gave the engine away, for people
+  bool (*matches)(const ProbeEvidence&);
+};
+
+struct EngineDetectionRules {
+  std::span<const EvidenceRule> rules = {};
+  /// The server says that its model is still loading. Null: this engine never does.
+  bool (*reports_loading)(const ProbeEvidence&) = nullptr;
+};
+
+/// Where an engine says which models it serves.
+enum class ModelListing : std::uint8_t {
+  openai,      ///< GET /v1/models: all of them
+  kserve,      ///< GET /v2/models/M/ready
+  tfserving,   ///< GET /v1/models/M: its versions and their states
+  torchserve,  ///< GET /models/M, of the management API: its workers
+};
+
+/// How an engine is made to generate one token.
+enum class TokenProbe : std::uint8_t {
+  none,        ///< no request works for all models
+  completion,  ///< POST /v1/completions
+  kserve,      ///< POST /v2/models/M/generate
+};
+
+/// How to check an engine's health. docs/health.md lists these.
+struct EngineHealth {
+  std::string_view path;  ///< of its health endpoint; empty: it has none that means anything
+  ModelListing listing = ModelListing::openai;
+  TokenProbe token = TokenProbe::completion;
+  /// False: nothing is known of its API, so `path` is requested only if the file says `check:
+  /// http`.
+  bool check_by_default = true;
+  int not_ready_status = 503;  ///< means "not ready" at `path`, besides 503
+  /// `path` fails if any model does, needed or not: it is skipped if models are checked one by one.
+  bool path_covers_all_models = false;
+  bool empty_object_means_loading = false;  ///< `{}` at `path`: there is nothing to serve yet
+  /// Reports whether the server sleeps: it is healthy then, but holds all requests until it is
+  /// woken. Empty: nowhere.
+  std::string_view sleep_path = {};
+  /// On shutdown the server stops accepting before it closes existing connections, which it may
+  /// still serve (Triton) or not (vLLM, llama.cpp): only a new connection shows the shutdown.
+  bool closes_listener_first = false;
+  bool serves_kserve_grpc = false;  ///< its gRPC port has inference.GRPCInferenceService
+  /// A listed model "NAME" + this suffix may be requested as "NAME". Empty: no such suffix.
+  std::string_view implied_model_tag = {};
+};
+
+/// An engine that takes requests at `port` has its metrics at `metrics_port`, by convention.
+struct MetricsPort {
+  std::uint16_t port;
+  std::uint16_t metrics_port;
+};
+
+/// Where an engine's Prometheus page is, and what is in it.
+struct EngineMetricsPage {
+  std::string_view path = {};  ///< empty: none
+  /// A page with the wanted series only, which some versions render in a fraction of the time; the
+  /// others answer with none of them. Empty: none.
+  std::string_view short_path = {};
+  std::span<const Series> series = {};
+  bool any_series = false;  ///< `series` of all engines count: nothing is known of this one
+  /// The server option that turns the page on, for people; empty: it is always on.
+  std::string_view required_option = {};
+  std::span<const MetricsPort> ports = {};
+  bool separate_port = false;  ///< the page has a port of its own that only the file can tell
+  /// A poll counts as work: it would wake a sleeping model, or keep it awake.
+  bool prevents_sleep = false;
+  /// A path that must not be polled: reading consumes its data. Empty: none.
+  std::string_view consumed_path = {};
+};
+
+struct Engine {
+  std::string_view name;  ///< as the file has it
+  EngineDetectionRules detection = {};
+  EngineHealth health = {};
+  EngineMetricsPage metrics = {};
+};
+
+/// All engines, in the order in which detection tries them.
+std::span<const Engine* const> engines();
+
+/// The engine with this name; `generic` if there is none.
+const Engine& engine_named(std::string_view name);
+
+/// A server of an unknown engine that implements KServe v2. Not in the table: no file names it.
+const Engine& kserve_server();
+
+}  // namespace evenkeel

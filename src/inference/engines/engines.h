@@ -1,0 +1,23 @@
+// The entries of the table of engines, one file each.
+#pragma once
+
+#include "evenkeel/inference/engine.h"
+
+namespace evenkeel {
+
+extern const Engine generic_engine;
+extern const Engine kserve_engine;  // no engine of the file
+
+extern const Engine llamacpp_engine;
+extern const Engine mlserver_engine;
+extern const Engine ollama_engine;
+extern const Engine ray_engine;
+extern const Engine sglang_engine;
+extern const Engine tfserving_engine;
+extern const Engine tgi_engine;
+extern const Engine torchserve_engine;
+extern const Engine triton_engine;
+extern const Engine trtllm_engine;
+extern const Engine vllm_engine;
+
+}  // namespace evenkeel

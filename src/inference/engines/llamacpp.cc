@@ -1,0 +1,57 @@
+// llama.cpp's llama-server.
+#include "inference/engines/engines.h"
+#include "inference/probe_evidence.h"
+
+namespace evenkeel {
+namespace {
+
+bool has_owner(const ProbeEvidence& responses) { return responses.has_owner("llamacpp"); }
+
+bool has_server_field(const ProbeEvidence& responses) {
+  return responses.any([](const ProbeResponse& response, const ProbeEvidence::Keys&) {
+    return response.server.starts_with("llama.cpp");
+  });
+}
+
+/// Until its model is loaded it answers every request like this.
+bool is_loading(const ProbeEvidence& responses) {
+  return responses.any([](const ProbeResponse& response, const ProbeEvidence::Keys&) {
+    return response.status == 503 && response.body.find("\"Loading model\"") != std::string::npos &&
+           response.body.find("\"unavailable_error\"") != std::string::npos;
+  });
+}
+
+bool has_slots(const ProbeEvidence& responses) {
+  return responses.object_at("/props").contains("total_slots");
+}
+
+constexpr EvidenceRule rules[] = {
+    {"/v1/models says owned_by llamacpp", has_owner},
+    {"the 'server' field names it", has_server_field},
+    {"it says that it is loading its model", is_loading},
+    {"/props has total_slots", has_slots},
+};
+
+constexpr Series series[] = {
+    {.name = "llamacpp:requests_processing", .quantity = Quantity::running},
+    {.name = "llamacpp:requests_deferred", .quantity = Quantity::waiting},
+    {.name = "llamacpp:kv_cache_usage_ratio",  // until 2025
+     .quantity = Quantity::kv_cache_ratio,
+     .aggregation = Aggregation::max},
+};
+
+}  // namespace
+
+/// Its /slots and /metrics wake a sleeping model, so health checks use neither. /v1/models lists
+/// the model while it is still loading.
+const Engine llamacpp_engine{
+    .name = "llamacpp",
+    .detection = {.rules = rules, .reports_loading = is_loading},
+    .health = {.path = "/health", .closes_listener_first = true},
+    .metrics = {.path = "/metrics",
+                .series = series,
+                .required_option = "--metrics",
+                .prevents_sleep = true},
+};
+
+}  // namespace evenkeel

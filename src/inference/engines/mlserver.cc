@@ -1,0 +1,42 @@
+// Seldon's MLServer.
+#include "inference/engines/engines.h"
+#include "inference/probe_evidence.h"
+
+namespace evenkeel {
+namespace {
+
+bool has_name(const ProbeEvidence& responses) {
+  return ProbeEvidence::text_at(responses.object_at("/v2"), "name") == "mlserver";
+}
+
+constexpr EvidenceRule rules[] = {{"/v2 has its name", has_name}};
+
+/// A GET is a health check or a poll of metrics.
+constexpr LabelMatcher inference_requests[] = {{"method", "POST"}};
+
+/// Requests over HTTP only: those over gRPC are counted when they end.
+constexpr Series series[] = {
+    {.name = "rest_server_requests_in_progress",
+     .quantity = Quantity::running,
+     .matchers = inference_requests},
+};
+
+constexpr MetricsPort ports[] = {{8080, 8082}, {8081, 8082}};
+
+}  // namespace
+
+/// Ready means that all models are; a model that is unloaded later answers 404 while the server
+/// stays ready.
+const Engine mlserver_engine{
+    .name = "mlserver",
+    .detection = {.rules = rules},
+    .health = {.path = "/v2/health/ready",
+               .listing = ModelListing::kserve,
+               .token = TokenProbe::none,
+               .not_ready_status = 400,
+               .path_covers_all_models = true,
+               .serves_kserve_grpc = true},
+    .metrics = {.path = "/metrics", .series = series, .ports = ports},
+};
+
+}  // namespace evenkeel

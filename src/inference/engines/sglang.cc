@@ -1,0 +1,55 @@
+// SGLang.
+#include "inference/engines/engines.h"
+#include "inference/probe_evidence.h"
+
+namespace evenkeel {
+namespace {
+
+bool has_owner(const ProbeEvidence& responses) { return responses.has_owner("sglang"); }
+
+bool has_model_info(const ProbeEvidence& responses) {
+  const auto is_model_info = [&](std::string_view path) {
+    const ProbeEvidence::Keys& info = responses.object_at(path);
+    return info.contains("model_path") && info.contains("is_generation");
+  };
+  return is_model_info("/model_info") || is_model_info("/get_model_info");
+}
+
+constexpr EvidenceRule rules[] = {
+    {"/v1/models says owned_by sglang", has_owner},
+    {"/model_info describes its model", has_model_info},
+};
+
+/// With priorities there is a series for each priority besides the total, whose priority is empty.
+constexpr LabelMatcher total[] = {{"priority", ""}};
+
+/// All tensor and pipeline ranks may report the same requests; each rank of data parallelism has
+/// its own, reported by any subset of its tensor ranks.
+constexpr std::string_view group_by = "dp_rank";
+
+constexpr Series series[] = {
+    {.name = "sglang:num_running_reqs",
+     .quantity = Quantity::running,
+     .matchers = total,
+     .group_by = group_by},
+    {.name = "sglang:num_queue_reqs",
+     .quantity = Quantity::waiting,
+     .matchers = total,
+     .group_by = group_by},
+    {.name = "sglang:token_usage",
+     .quantity = Quantity::kv_cache_ratio,
+     .aggregation = Aggregation::max,
+     .matchers = total},
+};
+
+}  // namespace
+
+/// Its /health generates a token and looks for it once a second, as does /health_generate.
+const Engine sglang_engine{
+    .name = "sglang",
+    .detection = {.rules = rules},
+    .health = {.path = "/health"},
+    .metrics = {.path = "/metrics", .series = series, .required_option = "--enable-metrics"},
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,29 @@
+// TensorFlow Serving.
+#include "inference/engines/engines.h"
+#include "inference/probe_evidence.h"
+
+namespace evenkeel {
+namespace {
+
+bool has_error_text(const ProbeEvidence& responses) {
+  return responses.any([](const ProbeResponse&, const ProbeEvidence::Keys& keys) {
+    return ProbeEvidence::text_at(keys, "error").starts_with("Malformed request: GET /");
+  });
+}
+
+constexpr EvidenceRule rules[] = {{"an error has its wording", has_error_text}};
+
+constexpr MetricsPort ports[] = {{8500, 8501}};
+
+}  // namespace
+
+/// It has no health but that of each model (its grpc.health.v1 says SERVING from the start). Its
+/// page counts what it has done, and nothing that it is doing: there is no series to poll.
+const Engine tfserving_engine{
+    .name = "tfserving",
+    .detection = {.rules = rules},
+    .health = {.path = "", .listing = ModelListing::tfserving, .token = TokenProbe::none},
+    .metrics = {.path = "/monitoring/prometheus/metrics", .ports = ports},
+};
+
+}  // namespace evenkeel

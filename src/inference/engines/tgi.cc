@@ -1,0 +1,36 @@
+// Hugging Face's Text Generation Inference.
+#include "inference/engines/engines.h"
+#include "inference/probe_evidence.h"
+
+namespace evenkeel {
+namespace {
+
+/// TEI, which embeds texts, has a similar /info, but without max_total_tokens.
+bool has_info(const ProbeEvidence& responses) {
+  const ProbeEvidence::Keys& info = responses.object_at("/info");
+  return info.contains("model_id") &&
+         (info.contains("max_total_tokens") ||
+          ProbeEvidence::text_at(info, "router") == "text-generation-router");
+}
+
+constexpr EvidenceRule rules[] = {{"/info describes its router", has_info}};
+
+/// The used part is what the batch may grow to, which is more than it takes now.
+constexpr Series series[] = {
+    {.name = "tgi_batch_current_size", .quantity = Quantity::running},
+    {.name = "tgi_queue_size", .quantity = Quantity::waiting},
+    {.name = "tgi_batch_current_max_tokens", .quantity = Quantity::kv_cache_used},
+    {.name = "tgi_batch_max_total_tokens", .quantity = Quantity::kv_cache_capacity},
+};
+
+}  // namespace
+
+/// Its /v2/health says {"live":true} whatever happens.
+const Engine tgi_engine{
+    .name = "tgi",
+    .detection = {.rules = rules},
+    .health = {.path = "/health"},
+    .metrics = {.path = "/metrics", .series = series},
+};
+
+}  // namespace evenkeel

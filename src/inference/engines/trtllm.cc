@@ -1,0 +1,34 @@
+// TensorRT-LLM's trtllm-serve.
+#include "inference/engines/engines.h"
+#include "inference/probe_evidence.h"
+
+namespace evenkeel {
+namespace {
+
+bool has_owner(const ProbeEvidence& responses) { return responses.has_owner("tensorrt_llm"); }
+
+constexpr EvidenceRule rules[] = {{"/v1/models says owned_by tensorrt_llm", has_owner}};
+
+constexpr Series series[] = {
+    {.name = "trtllm_num_requests_running", .quantity = Quantity::running},
+    {.name = "trtllm_num_requests_waiting", .quantity = Quantity::waiting},
+    {.name = "trtllm_kv_cache_utilization",
+     .quantity = Quantity::kv_cache_ratio,
+     .aggregation = Aggregation::max},
+    {.name = "trtllm_gpu_memory_usage_bytes", .quantity = Quantity::gpu_memory_used_bytes},
+};
+
+}  // namespace
+
+/// Its /metrics is JSON that each reader takes away from all others.
+const Engine trtllm_engine{
+    .name = "trtllm",
+    .detection = {.rules = rules},
+    .health = {.path = "/health"},
+    .metrics = {.path = "/prometheus/metrics",
+                .series = series,
+                .required_option = "return_perf_metrics: true",
+                .consumed_path = "/metrics"},
+};
+
+}  // namespace evenkeel

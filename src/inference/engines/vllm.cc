@@ -1,0 +1,57 @@
+// vLLM.
+#include "inference/engines/engines.h"
+#include "inference/probe_evidence.h"
+
+namespace evenkeel {
+namespace {
+
+bool has_owner(const ProbeEvidence& responses) { return responses.has_owner("vllm"); }
+
+/// Both paths stay open if an API key guards the others.
+bool has_load(const ProbeEvidence& responses) {
+  return responses.object_at("/load").contains("server_load") &&
+         responses.object_at("/version").contains("version");
+}
+
+constexpr EvidenceRule rules[] = {
+    {"/v1/models says owned_by vllm", has_owner},
+    {"it has /version and /load", has_load},
+};
+
+/// A server with several ranks has a series for each.
+constexpr Series series[] = {
+    {.name = "vllm:num_requests_running", .quantity = Quantity::running},
+    {.name = "vllm:num_requests_waiting", .quantity = Quantity::waiting},
+    {.name = "vllm:kv_cache_usage_perc",
+     .quantity = Quantity::kv_cache_ratio,
+     .aggregation = Aggregation::max},
+    {.name = "vllm:gpu_cache_usage_perc",  // until v0.11
+     .quantity = Quantity::kv_cache_ratio,
+     .aggregation = Aggregation::max,
+     .preference = 1},
+    // NIM 1.x is vLLM with names without a prefix.
+    {.name = "num_requests_running", .quantity = Quantity::running, .preference = 2},
+    {.name = "num_requests_waiting", .quantity = Quantity::waiting, .preference = 2},
+    {.name = "gpu_cache_usage_perc",
+     .quantity = Quantity::kv_cache_ratio,
+     .aggregation = Aggregation::max,
+     .preference = 2},
+};
+
+/// vLLM's own route /metrics renders everything; /metrics/ is prometheus_client's application,
+/// which supports `name[]`. With several API servers it does not, and answers with an empty page.
+constexpr std::string_view short_path =
+    "/metrics/?name%5B%5D=vllm:num_requests_running&name%5B%5D=vllm:num_requests_waiting"
+    "&name%5B%5D=vllm:kv_cache_usage_perc&name%5B%5D=vllm:gpu_cache_usage_perc";
+
+}  // namespace
+
+/// It listens once its engine is up. While it sleeps it is healthy, but holds all requests.
+const Engine vllm_engine{
+    .name = "vllm",
+    .detection = {.rules = rules},
+    .health = {.path = "/health", .sleep_path = "/is_sleeping", .closes_listener_first = true},
+    .metrics = {.path = "/metrics", .short_path = short_path, .series = series},
+};
+
+}  // namespace evenkeel

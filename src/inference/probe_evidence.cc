@@ -1,0 +1,62 @@
+#include "inference/probe_evidence.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "inference/json_reader.h"
+
+namespace evenkeel {
+namespace {
+
+using Keys = ProbeEvidence::Keys;
+
+const Keys no_keys;
+
+/// Nothing if the text is not a JSON object.
+std::optional<Keys> keys_of(std::string text) {
+  Keys keys;
+  const auto read =
+      json::read_object(text, [&](std::string_view name, simdjson::ondemand::value value) {
+        std::string& entry = keys[std::string(name)];
+        if (value.type() == simdjson::ondemand::json_type::string) {
+          entry = json::string_of(value, name);
+        } else {
+          json::skip_value(value);
+        }
+      });
+  if (!read) return std::nullopt;
+  return keys;
+}
+
+}  // namespace
+
+ProbeEvidence::ProbeEvidence(const std::vector<ProbeResponse>& responses) : responses_(responses) {
+  for (const ProbeResponse& response : responses) {
+    keys_.push_back(keys_of(response.body));
+    if (response.path != "/v1/models" || response.status != 200) continue;
+    if (auto cards = read_model_cards(response.body)) cards_ = std::move(*cards);
+  }
+}
+
+bool ProbeEvidence::has_owner(std::string_view owner) const {
+  return std::ranges::find(cards_, owner, &ModelCard::owner) != cards_.end();
+}
+
+const ProbeResponse* ProbeEvidence::at(std::string_view path) const {
+  const auto found = std::ranges::find(responses_, path, &ProbeResponse::path);
+  return found == responses_.end() ? nullptr : &*found;
+}
+
+const Keys& ProbeEvidence::object_at(std::string_view path) const {
+  const ProbeResponse* response = at(path);
+  if (response == nullptr || response->status != 200) return no_keys;
+  const auto& keys = keys_[static_cast<std::size_t>(response - responses_.data())];
+  return keys ? *keys : no_keys;
+}
+
+std::string_view ProbeEvidence::text_at(const Keys& keys, std::string_view name) {
+  const auto found = keys.find(name);
+  return found == keys.end() ? std::string_view() : std::string_view(found->second);
+}
+
+}  // namespace evenkeel

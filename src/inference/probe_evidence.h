@@ -1,0 +1,51 @@
+// The responses of one server to the detection probes, parsed for the rules of the engines.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "evenkeel/inference/engine_identity.h"
+#include "inference/model_cards.h"
+
+namespace evenkeel {
+
+/// REQUIRES: the responses outlive this object.
+class ProbeEvidence {
+ public:
+  /// The keys of a JSON object; values that are not strings are empty.
+  using Keys = std::map<std::string, std::string, std::less<>>;
+
+  explicit ProbeEvidence(const std::vector<ProbeResponse>& responses);
+
+  /// The models that the server lists, in its order.
+  const std::vector<ModelCard>& cards() const { return cards_; }
+  /// Some model in the list of models has this `owned_by`.
+  bool has_owner(std::string_view owner) const;
+  /// Null: that path was not probed, or not answered.
+  const ProbeResponse* at(std::string_view path) const;
+  /// The JSON object in a successful response to that path; empty if there is none.
+  const Keys& object_at(std::string_view path) const;
+  /// Whether some response matches. `matches` takes the response and its JSON object.
+  template <class Predicate>
+  bool any(Predicate matches) const {
+    static const Keys none;
+    for (std::size_t i = 0; i < responses_.size(); ++i) {
+      if (matches(responses_[i], keys_[i] ? *keys_[i] : none)) return true;
+    }
+    return false;
+  }
+
+  /// The string at a key; empty if there is none.
+  static std::string_view text_at(const Keys& keys, std::string_view name);
+
+ private:
+  const std::vector<ProbeResponse>& responses_;
+  std::vector<std::optional<Keys>> keys_;  // by response; nothing: no JSON object
+  std::vector<ModelCard> cards_;
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,74 @@
+// The table of engines as a whole: that every entry is complete, and that the file's names are it.
+#include "evenkeel/inference/engine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "evenkeel/config/config.h"
+#include "evenkeel/config/engine_traits.h"
+#include "evenkeel/inference/engine_metrics.h"
+#include "inference/recorded.h"
+
+namespace evenkeel {
+namespace {
+
+using testing::UnorderedElementsAreArray;
+
+std::vector<std::string> table_names() {
+  std::vector<std::string> names;
+  for (const Engine* engine : engines()) names.emplace_back(engine->name);
+  return names;
+}
+
+TEST(Engines, AreThoseThatTheFileAcceptsBesidesAuto) {
+  std::vector<std::string> names = table_names();
+  names.emplace_back(undetected_engine);
+
+  EXPECT_THAT(engine_names(), UnorderedElementsAreArray(names));
+}
+
+TEST(Engines, AreFoundByName) {
+  for (const Engine* engine : engines()) EXPECT_EQ(&engine_named(engine->name), engine);
+  EXPECT_EQ(engine_named("a name of no engine").name, "generic");
+  EXPECT_EQ(engine_named(undetected_engine).name, "generic");
+  EXPECT_EQ(engine_named(kserve_server().name).name, "generic");
+}
+
+TEST(Engines, CanAllBeDetectedButGeneric) {
+  for (const Engine* engine : engines()) {
+    EXPECT_EQ(engine->detection.rules.empty(), engine->name == "generic") << engine->name;
+    for (const EvidenceRule& rule : engine->detection.rules) EXPECT_FALSE(rule.evidence.empty());
+  }
+}
+
+TEST(Engines, HaveAPageForTheirSeries) {
+  for (const Engine* engine : engines()) {
+    const EngineMetricsPage& page = engine->metrics;
+    if (page.any_series) continue;
+    EXPECT_FALSE(page.path.empty()) << engine->name;
+    EXPECT_FALSE(is_consumed_by_scrape(*engine, page.path)) << engine->name;
+  }
+}
+
+TEST(Engines, HaveTheTraitsThatTheFileIsCheckedAgainst) {
+  for (const Engine* engine : engines()) {
+    const EngineTraits& traits = engine_traits(engine->name);
+    EXPECT_EQ(traits.generates_tokens, engine->health.token != TokenProbe::none) << engine->name;
+    EXPECT_EQ(traits.checked_over_grpc, engine->health.serves_kserve_grpc) << engine->name;
+    EXPECT_EQ(traits.consumed_metrics_path, engine->metrics.consumed_path) << engine->name;
+  }
+}
+
+TEST(Engines, HaveTheNamesOfTheRecordedPages) {
+  for (const auto& recorded : all_recorded()) {
+    EXPECT_EQ(engine_named(recorded.first).name, recorded.first);
+  }
+}
+
+}  // namespace
+}  // namespace evenkeel
