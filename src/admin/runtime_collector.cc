@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "evenkeel/admin/backend_state.h"
+#include "evenkeel/base/log.h"
 #include "evenkeel/upstream/backend_monitor.h"
 
 namespace evenkeel {
@@ -36,6 +37,7 @@ MetricsSnapshot RuntimeCollector::collect() {
   if (runtime_.access_log != nullptr) {
     snapshot.access_log_dropped = runtime_.access_log->dropped();
   }
+  snapshot.log_dropped = log::dropped_lines();
   snapshot.config_reload_ok = status->reload_problems.empty();
   snapshot.config_loaded = status->loaded_at;
   return snapshot;

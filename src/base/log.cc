@@ -1,12 +1,26 @@
 #include "evenkeel/base/log.h"
 
-#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
+#include <chrono>
+#include <cstdlib>
 #include <memory>
+#include <mutex>
+#include <string>
+
+#include "base/line_writer.h"
 
 namespace evenkeel::log {
 namespace {
+
+constexpr const char* pattern = "%Y-%m-%dT%H:%M:%S.%e%z %l %v";
+/// Of lines that wait for a reader of stderr.
+constexpr std::size_t queue_bytes = 1024 * 1024;
+/// How long the exit waits for a reader that takes nothing.
+constexpr std::chrono::milliseconds exit_patience{500};
 
 spdlog::level::level_enum level_of(Level level) {
   switch (level) {
@@ -18,23 +32,63 @@ spdlog::level::level_enum level_of(Level level) {
   return spdlog::level::info;
 }
 
-spdlog::logger& logger() {
-  static const auto instance = [] {
-    auto made = std::make_shared<spdlog::logger>("evenkeel",
-                                                 std::make_shared<spdlog::sinks::stderr_sink_mt>());
-    made->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l %v");
-    made->flush_on(spdlog::level::debug);
+std::string dropped_notice(std::uint64_t dropped) {
+  const std::string text = "log: " + std::to_string(dropped) +
+                           " lines dropped here: stderr was not read in time, or not writable";
+  spdlog::pattern_formatter formatter(pattern);
+  spdlog::memory_buf_t line;
+  formatter.format({"evenkeel", spdlog::level::warn, text}, line);
+  return {line.data(), line.size()};
+}
+
+/// Formats on the calling thread; a LineWriter writes.
+class QueueSink final : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  explicit QueueSink(LineWriter& writer) : writer_(writer) {}
+
+ private:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t line;
+    formatter_->format(message, line);
+    writer_.append({line.data(), line.size()});
+  }
+  void flush_() override {}
+
+  LineWriter& writer_;
+};
+
+struct Log {
+  Log() : logger("evenkeel", std::make_shared<QueueSink>(writer)) { logger.set_pattern(pattern); }
+
+  LineWriter writer{STDERR_FILENO, queue_bytes, &dropped_notice};
+  spdlog::logger logger;
+};
+
+/// Never destroyed: what runs at the exit may still log, and the writing thread may be waiting for
+/// a reader that never comes.
+Log& instance() {
+  static Log* const log = [] {
+    auto* const made = new Log;
+    std::atexit([] { instance().writer.flush(exit_patience); });
     return made;
   }();
-  return *instance;
+  return *log;
 }
 
 }  // namespace
 
-void set_level(Level lowest) { logger().set_level(level_of(lowest)); }
+void set_level(Level lowest) { instance().logger.set_level(level_of(lowest)); }
 
 void write(Level level, std::string_view message) {
-  logger().log(level_of(level), spdlog::string_view_t(message.data(), message.size()));
+  instance().logger.log(level_of(level), spdlog::string_view_t(message.data(), message.size()));
 }
+
+void print(std::string_view lines) {
+  std::string text(lines);
+  if (!text.ends_with('\n')) text += '\n';
+  instance().writer.append(std::move(text));
+}
+
+std::uint64_t dropped_lines() { return instance().writer.dropped(); }
 
 }  // namespace evenkeel::log

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <cstdio>
 #include <optional>
 #include <thread>
 
@@ -41,11 +40,6 @@ constexpr Duration drain_timeout_extension = std::chrono::seconds(10);
 
 /// At most one memory arena per thread, so that memory of a past burst goes back to the system.
 void limit_malloc_arenas(unsigned workers) { mallopt(M_ARENA_MAX, static_cast<int>(workers) + 1); }
-
-void print_line(const std::string& line) {
-  const std::string whole = line + "\n";
-  [[maybe_unused]] auto written = write(STDERR_FILENO, whole.data(), whole.size());
-}
 
 /// Without name look-ups: names are resolved while the daemon runs, and one that has no address
 /// just now is no mistake in the file.
@@ -207,7 +201,7 @@ void Daemon::serve_admin(int fd) {
 
 void Daemon::print_listening(int admin_fd) const {
   const auto print = [](const std::string& name, const Endpoint& endpoint) {
-    print_line("listening name=" + name + " address=" + endpoint.text());
+    log::print("listening name=" + name + " address=" + endpoint.text());
   };
   for (const OpenListener& listener : reloader_->listener_set().open())
     print(listener.name, listener.endpoint);
@@ -228,7 +222,7 @@ Task<void> Daemon::begin_serving(PreparedChange change) {
   co_await reloader_->commit(std::move(change), max_initial_check_wait);
   if (shutting_down_) co_return;
   status_.update([](RuntimeStatus& status) { status.ready = true; });
-  print_line("ready");
+  log::print("ready");
   notifier_.ready(reloader_->summary());
   loop_.spawn(reloader_->serve());
 }
@@ -319,21 +313,16 @@ Task<void> Daemon::delay_drain() {
 
 // ---- the process ------------------------------------------------------------------------------
 
-void print_problems(const std::vector<Problem>& problems, const std::string& text) {
-  const std::string rendered = render_problems(problems, text);
-  std::fwrite(rendered.data(), 1, rendered.size(), stderr);
-}
-
 int run(LoadResult loaded, const std::string& file, const std::string& version) {
   const std::string text = loaded.text;
   if (!loaded.ok()) {
-    print_problems(loaded.problems, text);
+    log::print(render_problems(loaded.problems, text));
     return exit_start_failed;
   }
   Daemon daemon(loaded.config, file, version);
   const std::vector<Problem> problems = daemon.start(std::move(loaded));
   if (!problems.empty()) {
-    print_problems(problems, text);
+    log::print(render_problems(problems, text));
     return exit_start_failed;
   }
   return daemon.run();

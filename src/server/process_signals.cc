@@ -16,6 +16,7 @@ ProcessSignals::ProcessSignals() {
   }
   pthread_sigmask(SIG_BLOCK, &wanted, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
   fd_ = signalfd(-1, &wanted, SFD_NONBLOCK | SFD_CLOEXEC);
 }
 

@@ -3,8 +3,9 @@
 
 namespace evenkeel {
 
-/// Holds back HUP, INT, TERM, QUIT, USR1 and USR2 from every thread that is made afterwards, and
-/// gives them one at a time; ignores PIPE. REQUIRES: made before any thread is.
+/// Blocks HUP, INT, TERM, QUIT, USR1 and USR2 in every thread that is made afterwards, and returns
+/// them one at a time. Ignores PIPE and XFSZ: a write to a closed connection or past the file size
+/// limit is an error of that write. REQUIRES: made before any thread that does not block signals.
 class ProcessSignals {
  public:
   ProcessSignals();
@@ -12,7 +13,7 @@ class ProcessSignals {
   ProcessSignals& operator=(const ProcessSignals&) = delete;
   ~ProcessSignals();
 
-  /// Readable while there is a next one.
+  /// Readable while a signal is pending.
   int fd() const { return fd_; }
   /// The next signal, or 0.
   int next() const;

@@ -380,6 +380,8 @@ class MetricsRenderer final : public prometheus::Collectable {
     page.add({}, seconds_of(snapshot_.loop_lag));
     page.counters("evenkeel_access_log_dropped_total", "Access log lines that were lost.");
     page.add({}, snapshot_.access_log_dropped);
+    page.counters("evenkeel_log_dropped_total", "Lines of the daemon's own log that were lost.");
+    page.add({}, snapshot_.log_dropped);
     page.gauges("evenkeel_config_last_reload_successful", "1 when the last reload was accepted.");
     page.add({}, std::uint64_t{snapshot_.config_reload_ok});
     if (snapshot_.config_loaded.time_since_epoch().count() != 0) {

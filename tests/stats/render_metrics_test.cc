@@ -124,6 +124,7 @@ TEST(Metrics, StartAtZero) {
           "evenkeel_request_bytes_total",
           "evenkeel_response_bytes_total",
           "evenkeel_access_log_dropped_total",
+          "evenkeel_log_dropped_total",
           "evenkeel_event_loop_lag_seconds",
       }) {
     EXPECT_EQ(daemon.value(series), 0) << series;
@@ -134,11 +135,13 @@ TEST(Metrics, ExportTheCollectedSnapshot) {
   Daemon daemon;
   daemon.snapshot.loop_lag = 250us;
   daemon.snapshot.access_log_dropped = 17;
+  daemon.snapshot.log_dropped = 18;
   daemon.snapshot.config_reload_ok = false;
   daemon.metrics_registry.worker_metrics(1).backend(daemon.backend).links_busy.add(3);
 
   EXPECT_DOUBLE_EQ(daemon.value("evenkeel_event_loop_lag_seconds"), 250e-6);
   EXPECT_EQ(daemon.value("evenkeel_access_log_dropped_total"), 17);
+  EXPECT_EQ(daemon.value("evenkeel_log_dropped_total"), 18);
   EXPECT_EQ(daemon.value("evenkeel_config_last_reload_successful"), 0);
   EXPECT_EQ(daemon.value("evenkeel_config_last_reload_success_timestamp_seconds"), 1.7e9);
   const std::string backend = R"({pool="llama",backend="gpu1:8000")";

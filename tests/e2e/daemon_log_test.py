@@ -1,0 +1,98 @@
+"""The daemon's own log, on stderr: nothing waits for its reader."""
+
+import re
+import threading
+
+import case
+import process
+from stream import exchange
+
+BROKEN = "pools: what\n"
+
+
+class PausableDaemon(process.Daemon):
+    """A daemon whose stderr is not read between `pause()` and `resume()`."""
+
+    def __init__(self, *arguments, **kwargs):
+        self._reading = threading.Event()
+        self._reading.set()
+        super().__init__(*arguments, **kwargs)
+
+    def _collect(self):
+        for line in self.process.stderr:
+            with self._changed:
+                self.lines.append(line.rstrip("\n"))
+                self._changed.notify_all()
+            self._reading.wait()
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def pause(self):
+        self._reading.clear()
+
+    def resume(self):
+        self._reading.set()
+
+
+class UnreadLog(case.Case):
+    def setUp(self):
+        config = {"pools": [{"name": "pool", "backends": [self.backend().address]}]}
+        self.served = PausableDaemon(self.folder(), config)
+        self.addCleanup(self.served.kill)
+        self.addCleanup(self.served.resume)
+
+    def dropped(self):
+        return self.served.metric("evenkeel_log_dropped_total")
+
+    def fill(self):
+        """Logs until lines are dropped: 64 KiB fit into the pipe, 1 MiB into the daemon's queue."""
+        self.served.pause()
+        # One rejected reload is one entry of some 300 lines, of each of which the log shows an excerpt.
+        self.served.config_path.write_text("\n".join(f"unknown_{i}: {i}" for i in range(300)))
+        for _ in range(1000):
+            self.assertEqual(self.served.ask_admin("/api/v1/reload", method="POST").status, 422)
+            if self.dropped() > 0:
+                return
+        self.fail("no line was dropped")
+
+    def test_requests_admin_and_shutdown_do_not_wait_for_it(self):
+        self.fill()
+        self.assertEqual(exchange(self.served.address).status, 200)
+        self.assertEqual(self.served.ask_admin("/healthz").status, 200)
+        self.assertEqual(self.served.ask_admin("/readyz").status, 200)
+        self.served.signal(15)
+        self.assertEqual(self.served.process.wait(process.PATIENCE), 0)
+
+    def test_it_says_how_many_lines_are_missing_once_it_is_read_again(self):
+        self.fill()
+        self.served.resume()
+        self.served.wait_line(r"log: \d+ lines dropped here: stderr was not read in time")
+
+        def announced():
+            return sum(int(found[1]) for line in list(self.served.lines)
+                       if (found := re.search(r"log: (\d+) lines dropped here", line)))
+
+        self.eventually(lambda: announced() == self.dropped(), "notices of all dropped lines")
+        self.served.config_path.write_text(BROKEN)
+        self.served.ask_admin("/api/v1/reload", method="POST")
+        self.served.wait_line("pools: expected a list")
+
+    def test_lines_before_the_exit_arrive(self):
+        self.served.signal(15)
+        self.assertEqual(self.served.wait_exit(), 0)
+        self.assertRegex(self.served.lines[-1], "draining 0 connections")
+
+
+class FileSizeLimit(case.Case):
+    def test_a_log_that_cannot_grow_does_not_end_the_daemon(self):
+        daemon = self.start_daemon(self.backend(), limits=["--fsize=4096"])
+        for _ in range(40):
+            self.assertEqual(exchange(daemon.address).status, 200)
+        self.eventually(lambda: daemon.access_path.stat().st_size == 4096, "a full access log")
+        self.assertEqual(exchange(daemon.address).status, 200)
+        self.assertEqual(daemon.ask_admin("/healthz").status, 200)
+
+
+if __name__ == "__main__":
+    case.main()
