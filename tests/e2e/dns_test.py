@@ -294,7 +294,7 @@ class Failures(DnsCase):
             with self.subTest(how=how):
                 began = time.monotonic()
                 self.start("127.0.0.11", "127.0.0.12", **how)
-                self.assertLess(time.monotonic() - began, 2.5, "nobody waits for it")
+                self.assertLess(time.monotonic() - began, 2.5, "no request waits for it")
                 self.assertEqual(self.states(), dict.fromkeys(self.at("127.0.0.11", "127.0.0.12"), "up"))
                 self.names.say(NAME, "127.0.0.12", **how)
                 self.wait_for(*self.at("127.0.0.12"))

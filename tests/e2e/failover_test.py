@@ -1,5 +1,4 @@
-"""A server that dies takes with it what it had begun, and nothing else; and it is missed no longer
-than it is gone."""
+"""A server that dies affects only the requests that it was processing, and gets requests again when it is back."""
 
 import json
 import threading
@@ -12,7 +11,7 @@ from stream import Closed, Stream, exchange
 
 
 class Load:
-    """Clients that ask one request after the other, each on a connection of its own, until told."""
+    """Clients that send one request after another, each on its own connection, until `finish()`."""
 
     def __init__(self, test, address, clients):
         self._address = address
@@ -50,17 +49,17 @@ class Load:
         return self.answers
 
 
-def generation(ask):
-    """A short one, in pieces."""
-    ask.begin_chunks()
+def generation(request):
+    """A short generation, streamed in pieces."""
+    request.begin_chunks()
     for _ in range(4):
-        time.sleep(0.005)  # the pace of the model
-        ask.chunk(b"data: x\n\n")
-    ask.end_chunks()
+        time.sleep(0.005)  # time between two tokens
+        request.chunk(b"data: x\n\n")
+    request.end_chunks()
 
 
 class Failover(case.Case):
-    def test_one_of_four_dies_under_load_and_only_what_it_had_begun_is_lost(self):
+    def test_when_one_of_four_dies_only_its_requests_in_flight_fail(self):
         backends = [self.backend(generation) for _ in range(4)]
         victim = backends[1]
         daemon = self.start_daemon(*backends)
@@ -78,7 +77,7 @@ class Failover(case.Case):
         picks = state["picks_total"]
         before = load.count()
         self.eventually(lambda: load.count() > before + 100, "a load that goes on")
-        # Left alone: now and then one request tries, and is then served elsewhere.
+        # In back-off: occasionally one request tries it, and is then served by another backend.
         self.assertLessEqual(daemon.backend(victim.address)["picks_total"], picks + 3)
 
         revived = Backend(generation, port=victim.port)
@@ -95,11 +94,11 @@ class Failover(case.Case):
             self.assertLess(sent, died, "it was sent when the server was dead already")
         self.assertEqual(len(daemon.wait_access(len(answers))), len(answers))
 
-    def test_a_simulator_that_is_killed_under_a_streaming_load_costs_what_it_had_begun(self):
+    def test_killing_a_simulator_under_streaming_load_fails_only_its_requests(self):
         self.kill_one_of_four("least-connections")
 
-    def test_so_it_does_where_servers_are_picked_by_what_is_known_of_them(self):
-        """What was known of the dead one, its speed and its short queue, draws nobody to it."""
+    def test_the_same_with_a_picker_that_uses_signals(self):
+        """The dead server's known speed and short queue must not attract requests."""
         for picker in ("least-latency", "queue-depth", "gpu"):
             with self.subTest(picker):
                 self.kill_one_of_four(picker)
@@ -129,15 +128,15 @@ class Failover(case.Case):
         for line in failed:
             self.assertEqual((line["reason"], line["backend"]), ("backend_closed", victim))
         self.assertEqual({line["backend"] for line in lines[-100:]} & {victim}, set())
-        self.assertLess(report["e2e_seconds"]["max"], 10, "nobody hangs")
+        self.assertLess(report["e2e_seconds"]["max"], 10, "no request hangs")
 
-    def test_a_request_that_kills_its_server_is_not_handed_through_the_pool(self):
-        """Each has served before, and ends within the second: any of them may just have been idle."""
-        def serve(ask):
-            if ask.body == b"poison":
-                ask.backend.close()  # the listener first: nobody can ask it again
+    def test_a_request_that_kills_servers_reaches_at_most_two(self):
+        """Each server has served before and closes within a second, so each close could be an idle-close race."""
+        def serve(request):
+            if request.body == b"poison":
+                request.backend.close()  # the listener first, so that it cannot be connected again
             else:
-                ask.answer(b"hello")
+                request.answer(b"hello")
 
         backends = [self.backend(serve) for _ in range(4)]
         daemon = self.start_daemon(*backends, pool={"picker": "round-robin"}, workers=1)
@@ -154,7 +153,7 @@ class Failover(case.Case):
         self.assertLessEqual(len(killed), 2, "it was sent once more, and then no further")
         self.assertEqual(client.exchange("POST", body=b"{}").status, 200)
 
-    def test_the_last_one_standing_takes_it_all(self):
+    def test_the_last_available_backend_serves_everything(self):
         survivor = self.backend(generation)
         dead = [f"127.0.0.1:{free_port()}" for _ in range(3)]
         daemon = self.start_daemon(dead[0], dead[1], survivor, dead[2], pool={"picker": "round-robin"})
@@ -169,12 +168,12 @@ class Failover(case.Case):
         for address in dead:
             self.assertLessEqual(daemon.backend(address)["picks_total"], 3)
 
-    def test_a_whole_pool_that_is_down_is_tried_nevertheless(self):
-        """Nobody has told that it is back; one request has to find out, and it is served."""
+    def test_a_pool_with_all_backends_in_back_off_is_tried(self):
+        """Without health checks, a request discovers that the server is back, and is served."""
         port = free_port()
         daemon = self.start_daemon(f"127.0.0.1:{port}")
         self.assertEqual(exchange(daemon.address).status, 502)
-        self.assertEqual(daemon.metric("evenkeel_retries_total"), 0, "there was nobody else to ask")
+        self.assertEqual(daemon.metric("evenkeel_retries_total"), 0, "there was no other backend to try")
 
         back = Backend(port=port)
         self.addCleanup(back.close)
@@ -182,13 +181,13 @@ class Failover(case.Case):
         self.assertEqual(exchange(daemon.address).status, 200)
         self.assertEqual(daemon.backend(back.address)["state"], "up")
 
-    def test_work_that_had_begun_is_not_repeated_on_a_connection_that_was_used_before(self):
-        """A generation that crashed its server would crash the next one."""
-        def script(ask):
-            if ask.target == "/crashes":
-                time.sleep(1.5)  # at work
-                return ask.stream.close()
-            ask.answer(b"fine")
+    def test_a_late_close_of_a_reused_connection_is_not_retried(self):
+        """The request may have crashed its server, and would crash the next one."""
+        def script(request):
+            if request.target == "/crashes":
+                time.sleep(1.5)  # processing
+                return request.stream.close()
+            request.answer(b"fine")
 
         backend = self.backend(script)
         daemon = self.start_daemon(backend, workers=1)

@@ -1,5 +1,5 @@
-"""Whether a backend can serve is asked of it as its engine wants to be asked; who says no, or nothing,
-gets no requests until it says yes."""
+"""Health checks: each engine is checked in the way that works for it, and a backend that fails gets no requests until it passes
+again."""
 
 import json
 import resource
@@ -15,11 +15,11 @@ QUICK = {"interval": "100ms"}
 
 
 def answers(table, otherwise=(404, b"")):
-    """A script that answers by target: {target: (status, body) or body}."""
-    def script(ask):
-        said = table.get(ask.target, otherwise)
+    """A script that responds by target: {target: (status, body) or body}."""
+    def script(request):
+        said = table.get(request.target, otherwise)
         status, body = said if isinstance(said, tuple) else (200, said)
-        ask.answer(body, status=status)
+        request.answer(body, status=status)
     return script
 
 
@@ -29,7 +29,7 @@ def models(*names):
 
 class Health(case.Case):
     def pool(self, *backends, health=None, **pool):
-        """A daemon in front of these; checks come quickly unless `health` says otherwise."""
+        """A daemon with these backends; checks run often unless `health` says otherwise."""
         return self.start_daemon(*backends, pool={"health": {**QUICK, **(health or {})}, **pool})
 
     def state(self, daemon, backend):
@@ -37,7 +37,7 @@ class Health(case.Case):
         return shown["state"], shown["reason"]
 
     def becomes(self, daemon, backend, state, reason=None):
-        """Waits until the backend is in that state, for a reason that holds this text."""
+        """Waits until the backend is in this state, with a reason that contains this text."""
         def holds():
             now, why = self.state(daemon, backend)
             return now == state and (reason is None or reason in (why or ""))
@@ -50,7 +50,7 @@ class Health(case.Case):
         return daemon.metric("evenkeel_backend_health_checks_total", result=result, **labels)
 
     def fault(self, simulators, fault, **more):
-        """Of the first simulator; over the control listener, which answers whatever happens."""
+        """Sets a fault of the first simulator, on the control listener, which always responds."""
         control = simulators.control
         answer = exchange(control, "PUT", "/sim/v1/state",
                           body=json.dumps({"fault": fault, **more}).encode())
@@ -76,7 +76,7 @@ class Engines(Health):
                 self.becomes(daemon, simulators.addresses[0], "up")
                 self.assertEqual(exchange(daemon.address, "GET", "/v1/models").status, 200)
 
-    def test_a_server_that_dies_is_down_and_comes_back(self):
+    def test_a_killed_server_is_down_and_recovers(self):
         simulators = self.simulators("--model", "m")
         daemon = self.pool(simulators.addresses[0], engine="vllm")
         self.assertEqual(self.state(daemon, simulators.addresses[0]), ("up", None))
@@ -89,7 +89,7 @@ class Engines(Health):
         self.fault(simulators, "none")
         self.becomes(daemon, simulators.addresses[0], "up")
 
-    def test_a_server_that_hangs_is_down_and_others_are_checked_as_ever(self):
+    def test_a_hanging_server_is_down_and_delays_no_other_check(self):
         simulators = self.simulators("--model", "m")
         other = self.simulators("--model", "m")
         hung, sound = simulators.addresses[0], other.addresses[0]
@@ -106,7 +106,7 @@ class Engines(Health):
         self.fault(simulators, "none")
         self.becomes(daemon, hung, "up")
 
-    def test_a_model_that_has_crashed_behind_a_healthy_server_is_found_by_a_token(self):
+    def test_a_token_finds_a_crashed_model_behind_a_healthy_server(self):
         simulators = self.simulators("--model", "m", "--engine", "vllm")
         address = simulators.addresses[0]
         self.fault(simulators, "error", error_status=500)
@@ -118,7 +118,7 @@ class Engines(Health):
         self.fault(simulators, "none")
         self.becomes(asking, address, "up")
 
-    def test_each_engine_can_be_made_to_write_a_token(self):
+    def test_each_engine_generates_a_token(self):
         for engine in ("sglang", "triton", "tgi", "llamacpp"):
             with self.subTest(engine=engine):
                 simulators = self.simulators("--engine", engine, "--model", "m")
@@ -127,12 +127,12 @@ class Engines(Health):
                 self.assertEqual(self.state(daemon, simulators.addresses[0]), ("up", None))
                 self.assertGreaterEqual(self.checks(daemon, "passed"), 1)
 
-    def test_sglang_may_take_its_second(self):
+    def test_sglang_checks_may_take_a_second(self):
         simulators = self.simulators("--engine", "sglang", "--model", "m", speed=1)
         daemon = self.pool(simulators.addresses[0], engine="sglang")
         self.assertEqual(self.state(daemon, simulators.addresses[0]), ("up", None))
 
-    def test_triton_is_checked_over_grpc_where_its_pool_uses_grpc(self):
+    def test_triton_is_checked_over_grpc_if_its_pool_uses_grpc(self):
         simulators = self.simulators("--engine", "triton", "--model", "m")
         address = simulators.addresses[0]
         self.fault(simulators, "loading")
@@ -153,7 +153,7 @@ class Engines(Health):
         self.assertNotEqual(self.state(daemon, simulators.addresses[0])[0], "up")
         self.assertIn("other", self.state(daemon, simulators.addresses[0])[1])
 
-    def test_what_a_server_runs_is_found_out_while_it_may_still_be_loading(self):
+    def test_engines_are_detected_even_while_loading(self):
         simulators = self.simulators("--engine", "vllm", "--model", "m")
         address = simulators.addresses[0]
         self.fault(simulators, "loading")
@@ -173,16 +173,16 @@ class Engines(Health):
 
 
 class Answers(Health):
-    """Servers that say what a test wants them to."""
+    """Scripted servers."""
 
-    def test_triton_that_loads_another_model_serves_those_that_it_has(self):
+    def test_triton_serves_its_models_while_it_loads_another(self):
         backend = self.backend(answers({"/v2/health/ready": (400, b""), "/v2/models/a/ready": b""}))
         wary = self.pool(backend, engine="triton", models=["a"])
         daemon = self.pool(backend, engine="triton", models=["a"], health={"model": "required"})
         self.becomes(wary, backend, "starting", "/v2/health/ready: 400")
         self.assertEqual(self.state(daemon, backend), ("up", None))
 
-    def test_every_model_of_the_pool_must_be_there(self):
+    def test_every_model_of_the_pool_is_required(self):
         table = {"/health": b"", "/v1/models": models("a")}
         backend = self.backend(answers(table))
         daemon = self.pool(backend, engine="vllm", models=["a", "b"], health={"model": "required"})
@@ -193,13 +193,13 @@ class Answers(Health):
         self.becomes(daemon, backend, "up")
         self.assertEqual(daemon.backend(backend.address)["models"], ["b", "a"])
 
-    def test_a_check_that_takes_too_long_has_failed(self):
+    def test_a_check_over_the_latency_limit_fails(self):
         gate = threading.Event()
 
-        def script(ask):
+        def script(request):
             if not gate.is_set():
                 time.sleep(0.06)  # the server is slow
-            ask.answer(b"")
+            request.answer(b"")
 
         backend = self.backend(script)
         daemon = self.pool(backend, health={"path": "/ready", "latency": "50ms", "timeout": "10s"})
@@ -207,7 +207,7 @@ class Answers(Health):
         gate.set()
         self.becomes(daemon, backend, "up")
 
-    def test_a_few_failures_are_borne(self):
+    def test_fewer_failures_than_fall_are_tolerated(self):
         table = {"/ready": b""}
         backend = self.backend(answers(table))
         daemon = self.pool(backend, health={"path": "/ready", "fall": 1000})
@@ -215,7 +215,7 @@ class Answers(Health):
         self.eventually(lambda: self.checks(daemon, "error") >= 5)
         self.assertEqual(self.state(daemon, backend), ("up", None))
 
-    def test_a_server_that_cannot_be_connected_is_looked_at_at_once(self):
+    def test_a_failed_connect_triggers_a_check_at_once(self):
         backend = self.backend()
         daemon = self.pool(backend, health={"path": "/", "interval": "1h"})
         self.assertEqual(self.state(daemon, backend), ("up", None))
@@ -224,7 +224,7 @@ class Answers(Health):
         self.assertEqual(exchange(daemon.address).status, 502)
         self.becomes(daemon, backend, "down", "Connection refused")
 
-    def test_a_check_ends_the_back_off_of_requests(self):
+    def test_a_successful_check_ends_the_back_off(self):
         backend = self.backend()
         daemon = self.pool(backend, health={"check": "tcp", "fall": 1000})
         backend.close()
@@ -236,7 +236,7 @@ class Answers(Health):
         self.becomes(daemon, backend, "up")
         self.assertEqual(revived.exchanges, [])
 
-    def test_keys_go_with_checks_and_requests(self):
+    def test_checks_and_requests_carry_the_key(self):
         key = self.folder() + "/key"
         with open(key, "w") as file:
             file.write("sesame\n")
@@ -250,18 +250,18 @@ class Answers(Health):
             self.assertEqual(answer.status, 200)
 
         def keys(server, target):
-            return {ask.head.field("authorization") for ask in list(server.exchanges)
-                    if ask.target == target}
+            return {request.head.field("authorization") for request in list(server.exchanges)
+                    if request.target == target}
         self.assertEqual(keys(backend, "/health"), {"Bearer sesame"})
         self.assertEqual(keys(backend, "/v1/models"), {"Bearer sesame"})
         self.assertEqual(keys(open_backend, "/health"), {None})
         self.assertEqual(keys(open_backend, "/v1/models"), {"Bearer mine"})
 
-    def test_the_clients_own_credentials_are_not_lost_on_the_way_to_another_backend(self):
+    def test_a_retry_on_another_backend_keeps_the_clients_credentials(self):
         key = self.folder() + "/key"
         with open(key, "w") as file:
             file.write("sesame")
-        backend = self.backend(lambda ask: ask.answer(ask.head.field("authorization").encode()))
+        backend = self.backend(lambda request: request.answer(request.head.field("authorization").encode()))
         gone = f"127.0.0.1:{free_port()}"
         daemon = self.pool({"address": gone, "api_key_file": key}, backend, picker="round-robin",
                            health={"check": "off"})
@@ -269,15 +269,15 @@ class Answers(Health):
             answer = exchange(daemon.address, "GET", "/", [("Authorization", "Bearer mine")])
             self.assertEqual((answer.status, answer.body), (200, b"Bearer mine"))
 
-    def test_a_health_service_of_grpc_that_does_not_serve(self):
+    def test_a_grpc_health_service_that_is_not_serving(self):
         states = {"serving": False}
 
-        def script(ask):
-            self.assertEqual(ask.target, "/grpc.health.v1.Health/Check")
+        def script(request):
+            self.assertEqual(request.target, "/grpc.health.v1.Health/Check")
             status = b"\x08\x01" if states["serving"] else b"\x08\x02"
-            ask.begin_chunks([("content-type", "application/grpc")])
-            ask.chunk(b"\0" + len(status).to_bytes(4, "big") + status)
-            ask.end_chunks([("grpc-status", "0")])
+            request.begin_chunks([("content-type", "application/grpc")])
+            request.chunk(b"\0" + len(status).to_bytes(4, "big") + status)
+            request.end_chunks([("grpc-status", "0")])
 
         backend = self.h2_backend(script)
         daemon = self.pool(backend, protocol="h2", health={"check": "grpc", "service": "llm.Chat"})
@@ -286,20 +286,20 @@ class Answers(Health):
         self.becomes(daemon, backend, "up")
         self.assertEqual(backend.exchanges[0].body, b"\0\0\0\0\x0a\x0a\x08llm.Chat")
 
-    def test_a_server_without_the_health_service_says_so(self):
-        def script(ask):
-            ask.send_head([("content-type", "application/grpc"), ("grpc-status", "12"),
+    def test_a_server_without_the_grpc_health_service(self):
+        def script(request):
+            request.send_head([("content-type", "application/grpc"), ("grpc-status", "12"),
                            ("grpc-message", "unknown service")], end=True)
 
         backend = self.h2_backend(script)
         daemon = self.pool(backend, protocol="h2", health={"check": "grpc"})
         self.becomes(daemon, backend, "down", "gRPC status 12 unknown service")
 
-    def test_what_a_server_says_is_nothing_that_a_log_or_a_terminal_obeys(self):
+    def test_control_characters_from_a_server_are_escaped(self):
         said = {"text": "boom%0A2026-11-21T18:00:00.000+0000 info pool p: 10.0.0.9:80 is up"}
 
-        def script(ask):
-            ask.send_head([("content-type", "application/grpc"), ("grpc-status", "13"),
+        def script(request):
+            request.send_head([("content-type", "application/grpc"), ("grpc-status", "13"),
                            ("grpc-message", said["text"])], end=True)
 
         backend = self.h2_backend(script)
@@ -314,18 +314,18 @@ class Answers(Health):
             self.eventually(lambda shown=shown: self.state(daemon, backend)[1] == shown)
 
     def test_a_grpc_port_is_checked_over_grpc(self):
-        def unknown(ask):
-            ask.send_head([("content-type", "application/grpc"), ("grpc-status", "12")], end=True)
+        def unknown(request):
+            request.send_head([("content-type", "application/grpc"), ("grpc-status", "12")], end=True)
 
-        def serving(ask):
-            if not states["serving"] or ask.target != "/grpc.health.v1.Health/Check":
-                return states["otherwise"](ask)
-            ask.begin_chunks([("content-type", "application/grpc")])
-            ask.chunk(b"\0\0\0\0\2\x08" + states["serving"])
-            return ask.end_chunks([("grpc-status", "0")])
+        def serving(request):
+            if not states["serving"] or request.target != "/grpc.health.v1.Health/Check":
+                return states["otherwise"](request)
+            request.begin_chunks([("content-type", "application/grpc")])
+            request.chunk(b"\0\0\0\0\2\x08" + states["serving"])
+            return request.end_chunks([("grpc-status", "0")])
 
         for engine in ("vllm", "auto"):
-            for otherwise in (unknown, lambda ask: ask.abort()):
+            for otherwise in (unknown, lambda request: request.abort()):
                 with self.subTest(engine=engine, resets=otherwise is not unknown):
                     states = {"serving": b"\1", "otherwise": otherwise}
                     backend = self.h2_backend(serving)
@@ -337,15 +337,15 @@ class Answers(Health):
                         states["serving"] = b"\1"
                         self.becomes(daemon, backend, "up")
 
-        # It has no such service: that it answers is all that can be known. No gRPC is no answer.
+        # Without the service any gRPC answer is enough; an answer that is not gRPC fails.
         states = {"serving": None, "otherwise": unknown}
         backend = self.h2_backend(serving)
         daemon = self.pool(backend, engine="vllm", protocol="h2")
         self.becomes(daemon, backend, "up")
-        states["otherwise"] = lambda ask: ask.abort()
+        states["otherwise"] = lambda request: request.abort()
         self.becomes(daemon, backend, "down", "reset")
 
-    def test_checks_go_over_tls_where_requests_do(self):
+    def test_checks_use_tls_as_requests_do(self):
         authority = Authority(self.folder())
         backend = self.backend(answers({"/health": b"ok"}), tls=serving(authority.issue("127.0.0.1")))
         other = self.backend(answers({"/health": b"ok"}), tls=serving(authority.issue("10.0.0.9")))
@@ -354,18 +354,18 @@ class Answers(Health):
         self.assertEqual(self.state(daemon, other)[0], "down")
         self.assertGreaterEqual(self.checks(daemon, "unreachable", backend=other.address), 1)
 
-    def test_what_a_server_runs_is_found_out_over_tls_and_with_its_key(self):
+    def test_engines_are_detected_over_tls_and_with_the_key(self):
         authority = Authority(self.folder())
         key = self.folder() + "/key"
         with open(key, "w") as file:
             file.write("sesame")
         listed = json.dumps({"data": [{"id": "a", "owned_by": "vllm"}]}).encode()
 
-        def script(ask):
-            if ask.head.field("authorization") != "Bearer sesame":
-                ask.answer(b"", status=401)
+        def script(request):
+            if request.head.field("authorization") != "Bearer sesame":
+                request.answer(b"", status=401)
             else:
-                answers({"/health": b"", "/v1/models": listed})(ask)
+                answers({"/health": b"", "/v1/models": listed})(request)
 
         backend = self.backend(script, tls=serving(authority.issue("127.0.0.1")))
         daemon = self.pool({"address": backend.address, "api_key_file": key}, engine="auto",
@@ -375,7 +375,7 @@ class Answers(Health):
         self.assertEqual((shown["engine"], shown["models"]), ("vllm", ["a"]))
 
     def test_an_unknown_kserve_server_is_checked_as_kserve(self):
-        table = {"/v2": b'{"name":"stranger","version":"1.7.1","extensions":[]}',
+        table = {"/v2": b'{"name":"unknown_server","version":"1.7.1","extensions":[]}',
                  "/v2/health/ready": (400, b"")}
         backend = self.backend(answers(table))
         daemon = self.pool(backend, engine="auto")
@@ -389,11 +389,11 @@ class Answers(Health):
         daemon = self.pool(backend)
         self.assertEqual(self.state(daemon, backend), ("up", None))
         self.assertEqual(exchange(daemon.address).status, 200)
-        self.assertEqual([ask.target for ask in backend.exchanges], ["/"])
+        self.assertEqual([request.target for request in backend.exchanges], ["/"])
 
 
 class Detection(Health):
-    """With `engine: auto` each server is asked what it runs."""
+    """`engine: auto` detects what each server runs."""
 
     VLLM = {"/health": b"", "/v1/models": json.dumps(
         {"object": "list", "data": [{"id": "a", "owned_by": "vllm"}]}).encode()}
@@ -403,7 +403,7 @@ class Detection(Health):
                         f"{engine} at {backend.address}")
 
     def again(self, backend, script):
-        """Another server in its place."""
+        """Replaces the server by another one at the same address."""
         other = Backend(script, port=backend.port)
         self.addCleanup(other.close)
         return other
@@ -415,20 +415,20 @@ class Detection(Health):
         backend.close()
         self.becomes(daemon, backend, "down", "Connection refused")
 
-        stranger = self.again(backend, answers({}))
-        self.eventually(lambda: any(ask.target == "/ping" for ask in list(stranger.exchanges)),
-                        "all questions to the stranger")
+        unknown_server = self.again(backend, answers({}))
+        self.eventually(lambda: any(request.target == "/ping" for request in list(unknown_server.exchanges)),
+                        "all questions to the unknown_server")
         self.becomes(daemon, backend, "down", "GET /health: 404")
         self.assertEqual(daemon.backend(backend.address)["engine"], "vllm")
         self.assertEqual(exchange(daemon.address).reason, "no_backend")
-        stranger.close()
+        unknown_server.close()
 
         revived = self.again(backend, answers(self.VLLM))
         self.becomes(daemon, backend, "up")
         revived.close()
         self.becomes(daemon, backend, "down", "Connection refused")
 
-    def test_another_engine_in_its_place_is_seen(self):
+    def test_a_different_engine_at_the_address_is_detected(self):
         backend = self.backend(answers(self.VLLM))
         daemon = self.pool(backend, engine="auto")
         self.becomes(daemon, backend, "up")
@@ -450,18 +450,18 @@ class Detection(Health):
 
         revived = self.again(backend, answers(table))
         self.becomes(daemon, backend, "up")
-        table.update(self.VLLM)  # it was only its front that had answered
+        table.update(self.VLLM)  # before, only a proxy in front of it answered
         self.runs(daemon, backend, "vllm")
         self.assertEqual(self.state(daemon, backend), ("up", None))
-        self.eventually(lambda: any(ask.target == "/health" for ask in list(revived.exchanges)))
+        self.eventually(lambda: any(request.target == "/health" for request in list(revived.exchanges)))
 
-    def test_half_an_answer_shows_nothing_yet(self):
+    def test_an_incomplete_answer_detects_nothing(self):
         gate = threading.Event()
 
-        def script(ask):
-            if ask.target == "/v1/models":
+        def script(request):
+            if request.target == "/v1/models":
                 gate.wait()
-            answers(self.VLLM)(ask)
+            answers(self.VLLM)(request)
 
         backend = self.backend(script)
         self.addCleanup(gate.set)
@@ -471,11 +471,11 @@ class Detection(Health):
         self.assertEqual(daemon.backend(backend.address)["engine"], "vllm")
         self.assertFalse([line for line in daemon.lines if "generic" in line])
 
-    def test_a_server_that_knows_no_get_serves(self):
+    def test_a_server_that_rejects_every_get_serves(self):
         for status in (501, 500):
             with self.subTest(status=status):
-                def script(ask, status=status):
-                    ask.answer(b"done", status=200 if ask.method == "POST" else status)
+                def script(request, status=status):
+                    request.answer(b"done", status=200 if request.method == "POST" else status)
 
                 backend = self.backend(script)
                 daemon = self.pool(backend, engine="auto")
@@ -483,7 +483,7 @@ class Detection(Health):
                 answer = exchange(daemon.address, "POST", "/generate", body=b"{}")
                 self.assertEqual((answer.status, answer.body), (200, b"done"))
 
-    def test_more_backends_than_descriptors_are_checked_all_the_same(self):
+    def test_more_backends_than_descriptors_are_checked(self):
         simulators = self.simulators("--engine", "vllm", "--model", "m", count=60)
         daemon = self.start_daemon(*simulators.addresses, limits=["--nofile=110"],
                                   pool={"engine": "auto", "health": {"interval": "1s"}})
@@ -494,7 +494,7 @@ class Detection(Health):
         self.eventually(lambda: daemon.descriptors() < 90, "descriptors that are let go")
         self.assertEqual(exchange(daemon.address, "GET", "/v1/models").status, 200)
 
-    def test_that_no_descriptor_is_left_is_said_once(self):
+    def test_a_lack_of_descriptors_is_logged_once(self):
         backend = self.backend(answers(self.VLLM))
         daemon = self.pool(backend, engine="vllm", health={"check": "tcp"})
         self.becomes(daemon, backend, "up")
@@ -511,7 +511,7 @@ class Detection(Health):
 
 
 class Reloads(Health):
-    """What is known of a server does not hang on the file that it stands in."""
+    """A reload keeps what is known of a server."""
 
     def reload(self, daemon, **pool):
         config = json.loads(daemon.config_path.read_text())
@@ -520,7 +520,7 @@ class Reloads(Health):
         answer = daemon.ask_admin("/api/v1/reload", method="POST")
         self.assertEqual(answer.status, 200, answer.body)
 
-    def test_what_checks_have_found_stays(self):
+    def test_health_survives_a_reload(self):
         table = {"/old": b"", "/new": b""}
         backend, broken = self.backend(answers(table)), self.backend()
         broken.script = answers({})
@@ -529,7 +529,7 @@ class Reloads(Health):
         self.assertEqual([each["state"] for each in before], ["up", "down"])
 
         self.reload(daemon, health={**QUICK, "path": "/new"})
-        self.eventually(lambda: any(ask.target == "/new" for ask in list(backend.exchanges)))
+        self.eventually(lambda: any(request.target == "/new" for request in list(backend.exchanges)))
         after = [daemon.backend(each.address) for each in (backend, broken)]
         self.assertEqual([(each["state"], each["since"]) for each in after],
                          [(each["state"], each["since"]) for each in before])
@@ -547,7 +547,7 @@ class Reloads(Health):
         self.assertEqual(daemon.backend(gone)["state"], "starting")
         self.assertEqual(daemon.backend(gone)["picks_total"], 0)
 
-    def test_checks_come_and_go(self):
+    def test_checks_are_switched_on_and_off(self):
         table = {"/": b""}
         backend = self.backend(answers(table))
         daemon = self.pool(backend)
@@ -563,25 +563,25 @@ class Reloads(Health):
         self.addCleanup(gate.set)
         table = {"/health": b"", "/v1/models": models("a").replace(b'"a"', b'"a","owned_by":"vllm"')}
 
-        def script(ask):
-            if ask.target == "/health" and asked.is_set():
+        def script(request):
+            if request.target == "/health" and asked.is_set():
                 gate.wait()
-            answers(table, (200, b"hello"))(ask)
+            answers(table, (200, b"hello"))(request)
 
         asked = threading.Event()
         backend = self.backend(script)
         daemon = self.pool(backend, engine="vllm", health={"timeout": "20s"})
         self.becomes(daemon, backend, "up")
-        asked.set()  # from now on its health is slow to answer
+        asked.set()  # from now on its health endpoint is slow
         self.reload(daemon, engine="auto")
-        self.eventually(lambda: [ask.target for ask in list(backend.exchanges)].count("/v1/models"))
+        self.eventually(lambda: [request.target for request in list(backend.exchanges)].count("/v1/models"))
         self.eventually(lambda: daemon.backend(backend.address)["engine"] == "vllm")
         for _ in range(10):
             self.assertEqual(exchange(daemon.address).body, b"hello")
         gate.set()
         self.assertEqual(self.state(daemon, backend), ("up", None))
 
-    def test_an_engine_that_was_found_out_stays_known(self):
+    def test_a_detected_engine_survives_a_reload(self):
         simulators = self.simulators("--engine", "sglang", "--model", "m")
         address = simulators.addresses[0]
         daemon = self.pool(address, engine="auto")

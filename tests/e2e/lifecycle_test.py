@@ -1,4 +1,4 @@
-"""How the daemon comes and goes: who is told, who may finish, and with which exit code it leaves."""
+"""Start and shutdown: messages, draining, exit codes."""
 
 import errno
 import os
@@ -34,7 +34,7 @@ class Start(case.Case):
             stream.close()
         self.assertEqual(daemon.api("status")["workers"], 4)
 
-    def test_ipv6_is_served_where_there_is_any(self):
+    def test_ipv6_if_available(self):
         try:
             with socket.socket(socket.AF_INET6) as probe:
                 probe.bind(("::1", 0))
@@ -60,7 +60,7 @@ class Start(case.Case):
             file.write(text)
         return path
 
-    def test_a_port_that_is_taken_is_named(self):
+    def test_a_port_in_use_is_named(self):
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
             taken.listen()
@@ -74,7 +74,7 @@ class Start(case.Case):
                 "pools: [{name: a, backends: ['127.0.0.1:1']}]\n")
             self.assertIn(f"admin.address: cannot listen on {address}: Address already in use", said)
 
-    def test_a_second_daemon_does_not_share_the_port_of_the_first_in_silence(self):
+    def test_a_second_daemon_cannot_share_a_port(self):
         daemon = self.start_daemon(self.backend())
         said = self.failed_start(
             f"listeners: [{{address: '{daemon.address}'}}]\nadmin: {{address: '127.0.0.1:0'}}\n"
@@ -85,8 +85,8 @@ class Start(case.Case):
             "pools: [{name: a, backends: ['127.0.0.1:1']}]\n")
         self.assertIn(f"cannot listen on {daemon.admin}: Address already in use", said)
 
-    def test_a_port_can_be_taken_over_from_one_that_has_just_left(self):
-        backend = self.backend(lambda ask: (ask.answer(b"bye", fields=[("Connection", "close")])))
+    def test_a_port_can_be_reused_right_after_an_exit(self):
+        backend = self.backend(lambda request: (request.answer(b"bye", fields=[("Connection", "close")])))
         first = self.start_daemon(backend)
         self.assertEqual(exchange(first.address).status, 200)
         first.wait_at_rest()
@@ -94,17 +94,17 @@ class Start(case.Case):
         second = self.start_daemon(backend, listeners=[{"name": "public", "address": first.address}])
         self.assertEqual(exchange(second.address).status, 200)
 
-    def test_a_file_with_mistakes_does_not_start(self):
+    def test_an_invalid_file_fails_the_start(self):
         said = self.failed_start("pools: [{name: a, backend: [x]}]\n")
         self.assertRegex(said, r"evenkeel.yaml:1:\d+: error: pools\[0\].backend: unknown key; "
                                r"did you mean 'backends'\?")
 
-    def test_a_file_that_is_not_there_does_not_start(self):
+    def test_a_missing_file_fails_the_start(self):
         ended = command("run", "-c", "/nowhere/evenkeel.yaml")
         self.assertEqual(ended.returncode, 1)
         self.assertIn("/nowhere/evenkeel.yaml", ended.stderr)
 
-    def test_an_access_log_that_cannot_be_opened_does_not_start(self):
+    def test_an_access_log_that_cannot_be_opened_fails_the_start(self):
         said = self.failed_start("pools: [{name: a, backends: ['127.0.0.1:1']}]\n"
                                  "listeners: [{address: '127.0.0.1:0'}]\nadmin: {address: '127.0.0.1:0'}\n"
                                  "access_log: {path: /nowhere/at/all.log}\n")
@@ -112,25 +112,25 @@ class Start(case.Case):
 
 
 class Drain(case.Case):
-    """What is in flight when SIGTERM comes."""
+    """Requests in flight at SIGTERM."""
 
     def setUp(self):
         self.go = threading.Event()
         self.addCleanup(self.go.set)
 
-        def script(ask):
-            if ask.target == "/quick":
-                return ask.answer(b"quick")
-            ask.begin_chunks()
-            ask.chunk(b"first ")
+        def script(request):
+            if request.target == "/quick":
+                return request.answer(b"quick")
+            request.begin_chunks()
+            request.chunk(b"first ")
             self.go.wait(20)
-            ask.chunk(b"last")
-            ask.end_chunks()
+            request.chunk(b"last")
+            request.end_chunks()
 
         self.server = self.backend(script)
 
     def streaming(self, **config):
-        """A daemon with one answer half told."""
+        """A daemon with one response in progress."""
         self.daemon_ = self.start_daemon(self.server, **config)
         stream = Stream.connect(self.daemon_.address)
         self.addCleanup(stream.close)
@@ -149,7 +149,7 @@ class Drain(case.Case):
         idle = Stream.connect(daemon.address)
         self.addCleanup(idle.close)
         self.assertEqual(idle.exchange(target="/quick").body, b"quick")
-        fresh = Stream.connect(daemon.address)  # has not asked anything yet
+        fresh = Stream.connect(daemon.address)  # has not sent a request yet
         self.addCleanup(fresh.close)
 
         daemon.signal(signal.SIGTERM)
@@ -170,7 +170,7 @@ class Drain(case.Case):
         self.assertEqual(daemon.wait_exit(), 0)
         self.assertEqual(len(daemon.access_lines()), 2)
 
-    def test_readiness_fails_first_while_requests_are_still_taken(self):
+    def test_readiness_fails_before_listeners_close(self):
         daemon = self.start_daemon(self.server, shutdown={"delay": "1s"})
         daemon.signal(signal.SIGTERM)
         self.eventually(lambda: daemon.ask_admin("/readyz").status == 503, "not to be ready")
@@ -187,7 +187,7 @@ class Drain(case.Case):
             self.assertEqual(stream.read_body(self.head).body, b"last")
             self.assertEqual(daemon.wait_exit(), 0)
 
-    def test_a_second_signal_ends_it_at_once(self):
+    def test_a_second_signal_exits_at_once(self):
         daemon, stream = self.streaming()
         daemon.signal(signal.SIGTERM)
         daemon.wait_line("draining")
@@ -199,7 +199,7 @@ class Drain(case.Case):
         with self.assertRaises((Closed, ConnectionError)):
             stream.read_body(self.head)
 
-    def test_the_deadline_of_the_drain_cuts_what_is_left(self):
+    def test_the_drain_deadline_cuts_off_the_rest(self):
         daemon, stream = self.streaming(shutdown={"drain": "300ms"})
         began = time.monotonic()
         daemon.signal(signal.SIGTERM)
@@ -208,7 +208,7 @@ class Drain(case.Case):
         with self.assertRaises((Closed, ConnectionError), msg="the abort must be visible"):
             stream.read_body(self.head)
 
-    def test_idle_connections_alone_do_not_hold_it_up(self):
+    def test_idle_connections_do_not_delay_the_exit(self):
         daemon = self.start_daemon(self.server)
         idle = [Stream.connect(daemon.address) for _ in range(50)]
         for stream in idle:
@@ -222,13 +222,13 @@ class Drain(case.Case):
         for stream in idle:
             stream.wait_closed()
 
-    def test_a_request_that_was_on_its_way_in_is_still_answered(self):
-        """Its head had begun when the signal came."""
+    def test_a_partially_received_request_is_answered(self):
+        """Its head has begun to arrive at the signal."""
         daemon = self.start_daemon(self.server)
         with Stream.connect(daemon.address) as stream:
             stream.send(b"GET /quick HTTP/1.1\r\nHo")
             self.eventually(lambda: daemon.api("status")["connections"] == 1)
-            with Stream.connect(daemon.address) as other:  # answered later than the half was read
+            with Stream.connect(daemon.address) as other:  # answered after the daemon has read the first half
                 other.exchange(target="/quick")
             daemon.signal(signal.SIGTERM)
             self.eventually(lambda: self.refuses(daemon.address), "the end of the listener")
@@ -250,17 +250,17 @@ class Drain(case.Case):
         self.assertEqual(second.read_response().body, b"first last")
         self.assertEqual(daemon.wait_exit(), 0)
 
-    def test_hangup_is_no_reason_to_leave(self):
+    def test_sighup_does_not_exit(self):
         daemon = self.start_daemon(self.server)
         daemon.signal(signal.SIGHUP)
         daemon.signal(signal.SIGUSR1)
         self.assertEqual(exchange(daemon.address, target="/quick").status, 200)
 
 
-class Patience(case.Case):
-    """How long a client may do nothing."""
+class ClientTimeouts(case.Case):
+    """How long a client may be inactive."""
 
-    def test_between_requests(self):
+    def test_idle_between_requests(self):
         daemon = self.start_daemon(self.backend(), listeners=[
             {"name": "public", "timeouts": {"idle": "200ms"}}])
         with Stream.connect(daemon.address) as stream:
@@ -269,11 +269,11 @@ class Patience(case.Case):
             self.assertEqual(stream.socket.recv(100), b"", "an end without a word")
         self.assertEqual(daemon.metric("evenkeel_errors_total"), 0)
 
-    def test_with_its_answer(self):
-        def flood(ask):
-            ask.begin_chunks()
+    def test_not_reading_the_response(self):
+        def flood(request):
+            request.begin_chunks()
             while True:
-                ask.chunk(b"x" * 65536)
+                request.chunk(b"x" * 65536)
 
         backend = self.backend(flood)
         daemon = self.start_daemon(backend, listeners=[{"name": "public", "timeouts": {"write": "200ms"}}])
@@ -285,10 +285,10 @@ class Patience(case.Case):
         self.eventually(lambda: backend.connections() == 0, "the end of the generation")
         self.assertEqual(daemon.backend(backend.address)["errors_total"], 0)
 
-    def test_a_slow_reader_that_reads_is_served_to_the_end(self):
-        """The timeout is for those who take nothing, not for those who take long."""
+    def test_a_slow_reader_is_served_to_the_end(self):
+        """The timeout is about progress, not about the total time."""
         size = 8_000_000
-        daemon = self.start_daemon(self.backend(lambda ask: ask.answer(b"x" * size)),
+        daemon = self.start_daemon(self.backend(lambda request: request.answer(b"x" * size)),
                                   listeners=[{"name": "public", "timeouts": {"write": "300ms"}}])
         with Stream.connect(daemon.address, receive_buffer=65536) as stream:
             stream.ask()
@@ -300,7 +300,7 @@ class Patience(case.Case):
                 self.assertTrue(piece, f"cut off after {got} bytes")
                 got += len(piece)
                 if time.monotonic() - began < 1:
-                    time.sleep(0.02)  # slowly, for three times the timeout
+                    time.sleep(0.02)  # takes three times the timeout
             self.assertEqual(head.length(), size)
 
 

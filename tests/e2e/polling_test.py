@@ -1,4 +1,4 @@
-"""Engines' own metrics, and those of GPU exporters, are read beside the traffic and never in its way."""
+"""Polling of engines and GPU exporters, which never delays requests."""
 
 import json
 import threading
@@ -25,7 +25,7 @@ class Polling(case.Case):
         return daemon.backend(backend if isinstance(backend, str) else backend.address)["polled"]
 
     def until(self, daemon, backend, condition):
-        """Waits until what is polled of the backend is so; then it is returned."""
+        """Waits until the polled values of the backend fulfil `condition`, and returns them."""
         seen = {}
 
         def holds():
@@ -44,7 +44,7 @@ class Polling(case.Case):
         self.assertEqual(answer.status, 200, answer.body)
 
     def stream_from(self, daemon):
-        """A chat that goes on until it is closed, after its head."""
+        """A chat whose head has arrived and that continues until it is closed."""
         stream = Stream.connect(daemon.address)
         self.addCleanup(stream.close)
         body = json.dumps({**CHAT, "stream": True, "max_tokens": 30000, "ignore_eos": True})
@@ -55,7 +55,7 @@ class Polling(case.Case):
 
 
 class Engines(Polling):
-    def test_each_engine_is_read_in_its_own_words(self):
+    def test_each_engines_metric_names_are_understood(self):
         for engine in ("vllm", "sglang", "tgi", "llamacpp"):
             with self.subTest(engine=engine):
                 simulators = self.simulators("--engine", engine, "--model", "m", speed=1)
@@ -73,7 +73,7 @@ class Engines(Polling):
                 self.assertEqual(daemon.metric("evenkeel_backend_running_requests", **labels), 1)
                 stream.close()
 
-    def test_tritons_own_gpus_and_queue_are_read(self):
+    def test_tritons_gpus_and_queue_are_read(self):
         simulators = self.simulators("--engine", "triton", "--model", "m")
         daemon = self.start_daemon(simulators.addresses[0], pool={"engine": "triton"})
         shown = self.until(daemon, simulators.addresses[0],
@@ -83,27 +83,27 @@ class Engines(Polling):
         self.assertEqual(shown["gpu_memory_total_bytes"], 80 * GIBIBYTE)
         self.assertAlmostEqual(shown["gpu_memory_used_bytes"], 0.92 * 80 * GIBIBYTE, delta=1)
 
-    def test_an_engine_that_is_detected_is_read_as_what_it_is(self):
+    def test_a_detected_engine_is_polled(self):
         simulators = self.simulators("--engine", "sglang", "--model", "m")
         daemon = self.start_daemon(simulators.addresses[0], pool={"engine": "auto"})
         self.until(daemon, simulators.addresses[0], lambda polled: polled["running"] == 0)
 
-    def test_a_model_of_llamacpp_is_not_kept_awake(self):
-        backend = self.backend(lambda ask: ask.answer(b"llamacpp:requests_processing 0\n"))
+    def test_polls_do_not_keep_a_llamacpp_model_awake(self):
+        backend = self.backend(lambda request: request.answer(b"llamacpp:requests_processing 0\n"))
         daemon = self.start_daemon(backend, pool={"engine": "llamacpp",
                                                  "health": {"interval": "100ms"}})
-        asked = lambda target: [ask.target for ask in list(backend.exchanges)].count(target)
+        asked = lambda target: [request.target for request in list(backend.exchanges)].count(target)
         resting = lambda polled: polled["engine"]["state"] == "resting"
         self.until(daemon, backend, resting)
         self.assertEqual(asked("/metrics"), 0)
-        exchange(daemon.address, "GET", "/")  # while it works, it may be asked
+        exchange(daemon.address, "GET", "/")  # while it works, it may be polled
         self.until(daemon, backend, resting)
         before, checks = asked("/metrics"), asked("/health")
         self.eventually(lambda: asked("/health") >= checks + 10)  # four intervals of polling
         self.assertEqual(asked("/metrics"), before)
 
-    def test_what_is_elsewhere_is_read_there_and_sees_no_key(self):
-        elsewhere = self.backend(lambda ask: ask.answer(vllm(running=7)))
+    def test_metrics_at_another_port_are_polled_without_the_key(self):
+        elsewhere = self.backend(lambda request: request.answer(vllm(running=7)))
         backend = self.backend()
         key = self.folder() + "/key"
         with open(key, "w", encoding="ascii") as file:
@@ -116,9 +116,9 @@ class Engines(Polling):
         self.assertEqual(asked.target, "/engine/metrics")
         self.assertIsNone(asked.head.field("authorization"))
 
-    def test_a_server_of_tls_is_read_over_tls_with_its_key(self):
+    def test_a_tls_server_is_polled_over_tls_with_its_key(self):
         authority = Authority(self.folder())
-        backend = self.backend(lambda ask: ask.answer(vllm(running=6)),
+        backend = self.backend(lambda request: request.answer(vllm(running=6)),
                                tls=serving(authority.issue("127.0.0.1")))
         key = self.folder() + "/key"
         with open(key, "w", encoding="ascii") as file:
@@ -130,7 +130,7 @@ class Engines(Polling):
         self.assertEqual(backend.exchanges[0].head.field("authorization"), "Bearer secret")
 
     def test_the_reason_for_missing_metrics_is_reported(self):
-        backend = self.backend(lambda ask: ask.answer(b"no", status=404))
+        backend = self.backend(lambda request: request.answer(b"no", status=404))
         daemon = self.start_daemon(backend, pool={"engine": "vllm", "health": {"check": "off"}})
         shown = self.until(daemon, backend,
                            lambda polled: polled["engine"]["state"] == "failing")
@@ -146,15 +146,15 @@ class Silence(Polling):
         over = threading.Event()
         self.addCleanup(over.set)
 
-        def script(ask):
-            if ask.target != "/metrics":
-                return ask.answer(b"hello")
+        def script(request):
+            if request.target != "/metrics":
+                return request.answer(b"hello")
             if stalled.is_set():
                 over.wait()
-            return ask.answer(vllm())
+            return request.answer(vllm())
         silent = self.backend(script)
-        other = self.backend(lambda ask: ask.answer(
-            vllm() if ask.target == "/metrics" else b"hello"))
+        other = self.backend(lambda request: request.answer(
+            vllm() if request.target == "/metrics" else b"hello"))
         daemon = self.start_daemon(silent, other,
                                   pool={"engine": "vllm", "picker": "round-robin",
                                         "health": {"check": "off"}})
@@ -190,17 +190,17 @@ class Silence(Polling):
         self.fault(simulators, "stale-metrics")
         self.stream_from(daemon)
         began = time.monotonic()
-        shown = self.until(daemon, simulators.addresses[0],  # read well after the stream had begun
+        shown = self.until(daemon, simulators.addresses[0],  # polled well after the stream began
                            lambda polled: polled["age_seconds"] < time.monotonic() - began - 0.5)
         self.assertEqual((shown["running"], shown["engine"]["state"]), (0, "fresh"))
         self.fault(simulators, "none")
         self.until(daemon, simulators.addresses[0], lambda polled: polled["running"] == 1)
 
     def test_a_slow_server_is_polled_less_often(self):
-        def script(ask):
-            if ask.target.startswith("/metrics"):
-                pause.wait(0.05)  # what rendering takes
-            ask.answer(vllm())
+        def script(request):
+            if request.target.startswith("/metrics"):
+                pause.wait(0.05)  # rendering time
+            request.answer(vllm())
         pause = threading.Event()
         backend = self.backend(script)
         daemon = self.start_daemon(backend, pool={"engine": "vllm", "health": {"check": "off"},
@@ -211,8 +211,8 @@ class Silence(Polling):
 
 
 class Gpus(Polling):
-    def test_one_exporter_tells_of_the_gpus_of_several_backends(self):
-        exporter = self.backend(lambda ask: ask.answer(
+    def test_one_exporter_for_the_gpus_of_several_backends(self):
+        exporter = self.backend(lambda request: request.answer(
             b'DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-a",hostname="n"} 87\n'
             b'DCGM_FI_DEV_GPU_UTIL{gpu="1",UUID="GPU-b",hostname="n"} 3\n'
             b'DCGM_FI_DEV_FB_USED{gpu="0",UUID="GPU-a",hostname="n"} 70\n'
@@ -231,10 +231,10 @@ class Gpus(Polling):
         self.assertEqual((one["gpu_memory_used_bytes"], other["gpu_memory_used_bytes"]),
                          (70 << 20, 10 << 20))
         self.assertEqual(one["gpu_memory_total_bytes"], 100 << 20)
-        self.assertIsNone(one["engine"], "nobody knows where a generic engine's would be")
+        self.assertIsNone(one["engine"], "a generic engine has no known metrics endpoint")
         self.assertEqual(exporter.accepted, 1)
 
-    def test_a_server_whose_memory_fills_gets_no_request_before_it_fails_one(self):
+    def test_a_server_whose_memory_fills_gets_no_requests_before_it_fails_any(self):
         full, sound = self.simulators("--model", "m"), self.simulators("--model", "m")
         daemon = self.start_daemon(full.addresses[0], sound.addresses[0],
                                   pool={"engine": "vllm", "picker": "gpu"})
@@ -245,7 +245,7 @@ class Gpus(Polling):
 
         body = json.dumps({**CHAT, "max_tokens": 2}).encode()
         began = time.monotonic()
-        while time.monotonic() - began < 4:  # by its end each request there would fail
+        while time.monotonic() - began < 4:  # at the end each request to it would fail
             answer = exchange(daemon.address, "POST", "/v1/chat/completions",
                               [("content-type", "application/json")], body)
             self.assertEqual(answer.status, 200, answer.body)
@@ -254,7 +254,7 @@ class Gpus(Polling):
                           [("content-type", "application/json")], body)
         self.assertEqual(direct.status, 500)
 
-    def test_memory_that_fills_is_seen_beside_the_engines_load(self):
+    def test_gpu_memory_and_engine_load_are_both_polled(self):
         simulators = self.simulators("--model", "m")
         address = simulators.addresses[0]
         daemon = self.start_daemon(address,

@@ -1,4 +1,4 @@
-"""Files that cannot be taken change nothing and say why; files that move listeners and certificates about."""
+"""Invalid files change nothing and are reported; files that change listeners and certificates."""
 
 import json
 import os
@@ -45,7 +45,7 @@ class BadFiles(ReloadCase):
         self.assertEqual((status["last_reload_ok"], status["errors"]), (True, []))
         self.assertEqual(self.daemon_.metric("evenkeel_config_last_reload_successful"), 1)
 
-    def test_mistakes(self):
+    def test_mistakes_are_reported(self):
         whole = json.dumps(self.config, indent=1)
         self.assert_refused("", text=whole[:len(whole) * 2 // 3])
         self.assert_refused("", text="pools: [")
@@ -57,7 +57,7 @@ class BadFiles(ReloadCase):
         self.config["routes"] = [{"pool": "gone"}]
         self.assert_refused("gone")
 
-    def test_a_signal_says_it_in_the_log(self):
+    def test_a_rejected_sighup_is_logged(self):
         self.status = self.daemon_.api("status")["config"]
         self.said = len(self.daemon_.lines)
         self.pool["pickerr"] = "gpu"
@@ -82,7 +82,7 @@ class BadFiles(ReloadCase):
         self.write = write
         self.reload()
 
-    def test_what_needs_a_restart_is_listed(self):
+    def test_changes_that_need_a_restart_are_listed(self):
         self.config["workers"] = 3
         self.config["admin"] = {"address": "127.0.0.1:%d" % free_port()}
         self.config["access_log"] = {"path": "off"}
@@ -95,7 +95,7 @@ class BadFiles(ReloadCase):
             self.assertIn("restart", each["help"])
         self.assert_refused("cannot change while the daemon runs")
 
-    def test_an_address_that_is_taken(self):
+    def test_an_address_in_use(self):
         with socket.create_server(("127.0.0.1", 0)) as taken:
             address = "127.0.0.1:%d" % taken.getsockname()[1]
             free = "127.0.0.1:%d" % free_port()
@@ -105,12 +105,12 @@ class BadFiles(ReloadCase):
             self.assertTrue(refuses(free))
             self.assertIsNone(exchange(self.daemon_.address).field("x-evenkeel-pool"))
 
-    def test_an_admin_address_is_no_place_for_a_listener(self):
+    def test_a_listener_on_the_admin_address(self):
         self.config["listeners"].append({"name": "greedy", "address": self.daemon_.admin})
         self.assert_refused("Address already in use")
 
     def test_a_pipe_in_place_of_the_file_does_not_block(self):
-        """Nor in the place of a key: whoever opened it would wait for a writer for ever."""
+        """A key that is a pipe does not block either; opening one waits for a writer."""
         pipe = pathlib.Path(self.folder()) / "pipe"
         os.mkfifo(pipe)
         self.pool["backends"] = [{"address": self.server.address, "api_key_file": str(pipe)}]
@@ -143,21 +143,21 @@ class Listeners(ReloadCase):
         self.go = threading.Event()
         self.addCleanup(self.go.set)
 
-        def script(ask):
-            if ask.target != "/long":
-                return ask.answer(b"hello")
-            ask.begin_chunks()
-            ask.chunk(b"begun")
+        def script(request):
+            if request.target != "/long":
+                return request.answer(b"hello")
+            request.begin_chunks()
+            request.chunk(b"begun")
             self.go.wait(30)
-            ask.chunk(b"ended")
-            return ask.end_chunks()
+            request.chunk(b"ended")
+            return request.end_chunks()
 
         self.server = self.backend(script)
 
     def place(self, host="127.0.0.1"):
         return f"{host}:{free_port()}"
 
-    def test_one_comes_and_goes(self):
+    def test_a_listener_is_added_and_removed(self):
         place = self.place()
         daemon = self.running(self.server)
         traffic = Traffic(self, daemon.address, sse=0)
@@ -196,25 +196,25 @@ class Listeners(ReloadCase):
         place = self.place()
         daemon = self.running(self.server, listeners=[{"name": "one", "address": place}])
         traffic = Traffic(self, place, sse=0)
-        newcomers = self.short_lived_clients([place])
+        short_clients = self.short_lived_clients([place])
         with Stream.connect(place) as before:
             self.assertEqual(before.exchange().status, 200)
             for number in range(20):
                 self.config["listeners"][0]["name"] = f"name{number % 3}"
                 self.reload()
                 self.assertEqual(before.exchange().status, 200)
-        self.assertGreater(newcomers(), 0)
+        self.assertGreater(short_clients(), 0)
         traffic.end()
         self.assertEqual(traffic.connections[0].goaways, [])
         daemon.wait_at_rest()
         self.assertEqual({line["listener"] for line in daemon.access_lines()}, {"one", "name0", "name1", "name2"})
 
-    def test_two_swap_their_names(self):
+    def test_two_listeners_swap_their_names(self):
         places = [self.place(), self.place()]
         limits = {"left": {"uri": "1KiB"}, "right": {"uri": "4KiB"}}
         self.running(self.server, listeners=[{"name": name, "address": place, "limits": limits[name]}
                                              for name, place in zip(("left", "right"), places)])
-        newcomers = self.short_lived_clients(places)
+        short_clients = self.short_lived_clients(places)
         long_target = "/" + "x" * 2000
         for _ in range(20):
             names = [each["name"] for each in self.config["listeners"]][::-1]
@@ -223,13 +223,13 @@ class Listeners(ReloadCase):
             self.reload()
             for place, name in zip(places, names):
                 self.assertEqual(exchange(place, target=long_target).status, 414 if name == "left" else 200)
-        self.assertGreater(newcomers(), 0)
+        self.assertGreater(short_clients(), 0)
 
     def short_lived_clients(self, places):
-        """Clients that connect, several at a time, ask once and leave; how many, when called."""
+        """Clients that connect, several at a time, send one request and close. Returns a function that ends them and returns their number."""
         done = threading.Event()
 
-        def come_and_go(place):
+        def connect_and_close(place):
             count = 0
             while not done.is_set():
                 streams = [Stream.connect(place) for _ in range(12)]
@@ -242,7 +242,7 @@ class Listeners(ReloadCase):
                 count += 1
             return count
 
-        clients = [self.spawn(lambda place=place: come_and_go(place)) for place in places]
+        clients = [self.spawn(lambda place=place: connect_and_close(place)) for place in places]
 
         def end():
             done.set()
@@ -250,20 +250,20 @@ class Listeners(ReloadCase):
 
         return end
 
-    def test_newcomers_find_no_gap_while_others_come_and_go(self):
+    def test_new_connections_see_no_gap_while_listeners_change(self):
         places = [self.place()]
         self.running(self.server, listeners=[{"name": "one", "address": places[0]}])
-        newcomers = self.short_lived_clients(places)
+        short_clients = self.short_lived_clients(places)
         for number in range(20):
             others = [{"name": f"other{each}", "address": "127.0.0.1:0"} for each in range(number % 3)]
-            # Other settings are no reason to close the socket.
+            # Changed settings do not close the socket.
             self.config["listeners"] = [*others, {"name": "one", "address": places[0],
                                                   "limits": {"uri": f"{4 + number % 2}KiB"}}]
             self.reload()
-        self.assertGreater(newcomers(), 0)
+        self.assertGreater(short_clients(), 0)
 
     def test_changed_limits_apply_to_new_connections(self):
-        # One worker: a worker makes room among its own.
+        # One worker, because a worker evicts only its own connections.
         daemon = self.running(self.server, workers=1,
                               listeners=[{"name": "public", "address": self.place()}])
         with Stream.connect(daemon.address) as before:
@@ -279,13 +279,13 @@ class Listeners(ReloadCase):
                 self.addCleanup(stream.close)
                 stream.ask(target="/long")
                 self.assertEqual(stream.read_head().status, 200)
-            # The oldest idle one has made room for the second; nobody makes any for a third.
+            # The oldest idle connection was evicted for the second; nothing is evicted for a third.
             before.wait_closed()
             with self.assertRaises((Closed, ConnectionError)):
                 exchange(daemon.address)
         self.go.set()
 
-    def test_one_moves_from_everywhere_to_one_address_and_back(self):
+    def test_a_listener_moves_from_the_wildcard_to_one_address_and_back(self):
         port = free_port()
         everywhere, here = f"0.0.0.0:{port}", f"127.0.0.1:{port}"
         self.running(self.server, listeners=[{"name": "public", "address": everywhere}])
@@ -298,7 +298,7 @@ class Listeners(ReloadCase):
                 self.eventually(lambda: refuses(f"127.0.0.2:{port}") != elsewhere)
             idle.wait_closed()
 
-    def test_a_port_of_the_kernels_stays_while_the_name_does(self):
+    def test_a_kernel_chosen_port_stays_while_the_name_stays(self):
         daemon = self.running(self.server)
         for _ in range(3):
             self.config["listeners"].append({"name": "more%d" % len(self.config["listeners"]),
@@ -328,7 +328,7 @@ class Certificates(ReloadCase):
             {"name": "public", "address": "127.0.0.1:0", "tls": {"certificates": [pair], **tls}}])
 
     def shown(self):
-        """The names in the certificate that a newcomer is shown."""
+        """The names in the certificate that a new connection gets."""
         with Stream.connect(self.served.address, tls=self.trust, name="localhost") as stream:
             assert stream.exchange().status == 200
             certificate = stream.socket._socket.getpeercert()
@@ -351,7 +351,7 @@ class Certificates(ReloadCase):
             (self.live / "cert.pem").write_text("-----BEGIN CERTIFICATE-----\nMIIB")
             self.refused()
             self.assertIn("second.test", self.shown())
-            # Other changes do not touch the files.
+            # Other changes do not read the certificate files again.
             with Stream.connect(daemon.admin) as admin:
                 target = f"/api/v1/backends/{self.pool['backends'][0]}/weight"
                 answer = admin.exchange("POST", target, body=b'{"weight": 3}', host=daemon.admin)
@@ -365,7 +365,7 @@ class Certificates(ReloadCase):
             self.assertIsNone(modern.goaway)
         traffic.end()
 
-    def test_tickets_from_before_are_still_good(self):
+    def test_earlier_tickets_remain_valid(self):
         daemon = self.serving_tls()
         session = os.path.join(self.folder(), "session")
         for version in ("-tls1_2", "-tls1_3"):
@@ -374,7 +374,7 @@ class Certificates(ReloadCase):
                 self.install(self.authority.issue("localhost", "127.0.0.1"))
                 self.reload()
             self.assertIn("Reused, TLS", self.s_client(version, "-sess_in", session))
-            # Not under another policy.
+            # They are not valid under another policy.
             self.config["listeners"][0]["tls"].update(client_ca=self.authority.cert, client_auth="request")
             self.reload()
             self.assertIn("New, TLS", self.s_client(version, "-sess_in", session))
@@ -390,7 +390,7 @@ class Certificates(ReloadCase):
             timeout=PATIENCE, check=False)
         return (done.stdout + done.stderr).decode("utf-8", "replace")
 
-    def test_tls_comes_and_goes_with_the_file(self):
+    def test_tls_is_switched_on_and_off(self):
         daemon = self.running(self.backend(serve))
         with Stream.connect(daemon.address) as clear:
             self.assertEqual(clear.exchange().status, 200)
@@ -411,20 +411,20 @@ class Certificates(ReloadCase):
             self.reload()
             listener = self.config["listeners"].pop(0)
             self.write()
-            # In the queue of the kernel when the listener ends, or too late, but never let in.
-            strangers = [self.strange(daemon.address) for _ in range(20)]
+            # Queued in the kernel when the listener closes, or too late, but never accepted without a certificate.
+            without_certificate = [self.connect_in_clear(daemon.address) for _ in range(20)]
             self.reload()
-            for stranger in strangers:
-                with stranger:
+            for client in without_certificate:
+                with client:
                     try:
-                        heard = stranger.recv(100)
+                        received = client.recv(100)
                     except ConnectionError:
-                        heard = b""
-                    self.assertNotIn(b" 200 ", heard)
+                        received = b""
+                    self.assertNotIn(b" 200 ", received)
             self.config["listeners"].insert(0, {**listener, "address": daemon.address})
             self.reload()
 
-    def strange(self, address):
+    def connect_in_clear(self, address):
         sock = socket.create_connection(address.rsplit(":", 1), PATIENCE)
         sock.sendall(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
         return sock

@@ -1,4 +1,4 @@
-"""What a reload of a large file costs: those who wait for it, and those who do not even know of it."""
+"""The cost of reloading a large file: duration, CPU time of workers, delay of requests."""
 
 import pathlib
 import re
@@ -15,7 +15,7 @@ ROUNDS = 9
 
 
 def seconds_on_cpu(pid, thread):
-    """What the threads of this name have used, over all of them."""
+    """CPU time of all threads with this name."""
     used = 0
     for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
         if (task / "comm").read_text().strip() == thread:
@@ -25,12 +25,12 @@ def seconds_on_cpu(pid, thread):
 
 class Thousand(ReloadCase):
     def setUp(self):
-        # One server, which a thousand addresses lead to.
+        # One server with a thousand addresses.
         self.server = self.backend(serve, host="0.0.0.0")
         self.addresses = [f"127.0.{1 + each // 250}.{1 + each % 250}:{self.server.port}" for each in range(COUNT)]
 
     def costs(self, change):
-        """Seconds that each reload took, and the seconds on a CPU of the busiest worker."""
+        """Seconds that each reload took, and CPU seconds of the busiest worker."""
         took, cost = [], []
         for number in range(ROUNDS):
             change(number)
@@ -46,15 +46,15 @@ class Thousand(ReloadCase):
         return took, cost
 
     def bounded(self, took, cost, what):
-        # Medians: what else runs on this machine is not to be measured.
+        # Medians, so that other load on this machine does not count.
         took, cost = statistics.median(took), statistics.median(cost)
-        print(f"{what}: {took * 1000:.1f} ms, of a worker {cost * 1000:.2f} ms on the CPU")
+        print(f"{what}: {took * 1000:.1f} ms, {cost * 1000:.2f} ms of CPU per worker")
         if not SANITIZED:
             self.assertLess(took, 0.2 * 2)
             self.assertLess(cost, 0.01, "all of it may be between a request and its answer")
         self.assertEqual(self.served.stop(), 0)
 
-    def test_nothing_much_changes(self):
+    def test_a_small_change(self):
         for picker in ("least-connections", "weighted", "consistent-hash"):
             with self.subTest(picker=picker):
                 self.running(*self.addresses, pool={"picker": picker})
@@ -64,7 +64,7 @@ class Thousand(ReloadCase):
 
                 self.bounded(*self.costs(change), f"limits, {picker}")
 
-    def test_half_of_them_come_and_go(self):
+    def test_half_of_the_backends_are_replaced(self):
         self.running(*self.addresses)
 
         def change(number):
@@ -72,7 +72,7 @@ class Thousand(ReloadCase):
 
         self.bounded(*self.costs(change), "half of them")
 
-    def test_all_links_must_be_made_again(self):
+    def test_all_connections_must_be_made_again(self):
         daemon = self.running(*self.addresses, pool={"picker": "round-robin", "keep_alive": {"idle": "60s"}})
 
         def change(number):
@@ -100,7 +100,7 @@ class Thousand(ReloadCase):
             return asked
 
         def windows():
-            """When a reload ran, and as long when none did, each with its neighbour."""
+            """Pairs of time windows of equal length, with and without a reload."""
             for number in range(ROUNDS * 3):
                 self.pool["limits"] = {"max_in_flight": 1000 + number}
                 self.write()
@@ -120,7 +120,7 @@ class Thousand(ReloadCase):
         def worst(window):
             return max(delay for at, delay in asked if at < window[1] and at + delay > window[0])
 
-        # Medians again: the machine has bad moments, which come in either kind of window.
+        # Medians again, because other load delays both kinds of window.
         reloading = statistics.median(worst(pair[0]) for pair in pairs)
         quiet = statistics.median(worst(pair[1]) for pair in pairs)
         print(f"longest delay {quiet * 1000:.1f} ms, with a reload {reloading * 1000:.1f} ms")

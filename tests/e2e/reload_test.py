@@ -1,4 +1,4 @@
-"""A new file under load: nobody is lost, nothing is forgotten."""
+"""Reload under load: no request is lost and no state is forgotten."""
 
 import pathlib
 import signal
@@ -12,13 +12,13 @@ CHECKED = {"check": "http", "path": "/health", "interval": "100ms"}
 
 
 class Backends(ReloadCase):
-    """Some that answer and can be told apart."""
+    """Backends with distinguishable answers."""
 
     def several(self, count):
         return [self.backend(serve) for _ in range(count)]
 
     def held(self):
-        """A backend whose streams go on until `self.go` is set."""
+        """A backend whose streams continue until `self.go` is set."""
         self.go = threading.Event()
         self.addCleanup(self.go.set)
 
@@ -52,7 +52,7 @@ class Backends(ReloadCase):
 
 
 class UnderLoad(Backends):
-    def test_a_hundred_reloads_lose_nothing_and_forget_nothing(self):
+    def test_a_hundred_reloads_lose_no_request_and_no_state(self):
         lasting, other, passing = backends = self.several(3)
         daemon = self.running(*backends, pool={"health": CHECKED, "picker": "round-robin"})
         doomed = self.backend(lambda exchange: exchange.abort())
@@ -91,7 +91,7 @@ class UnderLoad(Backends):
             self.assertEqual(now[backend.address]["errors_total"], 0)
         self.assertEqual(now[doomed.address]["errors_total"], before[doomed.address]["errors_total"])
         self.assertGreater(now[doomed.address]["errors_total"], 0)
-        # The counters of what the clients see go on, too: each of theirs, and the three that failed.
+        # The counters continue: every request of the clients, and the three that failed.
         self.assertEqual(daemon.metric("evenkeel_requests_total", code="200"), asked)
         self.assertEqual(daemon.metric("evenkeel_requests_total", code="502"), 3)
         self.assertEqual(daemon.metric("evenkeel_request_duration_seconds_count", pool="pool"), asked)
@@ -114,7 +114,7 @@ class UnderLoad(Backends):
         self.assertEqual(len(traffic.connections), 1)
         self.assertEqual(stream.exchange().status, 200, "on the same connection")
 
-    def test_links_to_those_that_stay_stay(self):
+    def test_connections_to_unchanged_backends_are_kept(self):
         plain, modern, other = self.backend(serve), self.h2_backend(serve), self.backend(serve)
         self.running(plain, workers=1, pool={"keep_alive": {"idle": "60s"}})
         self.config["pools"].append({"name": "modern", "backends": [modern.address], "protocol": "h2",
@@ -129,14 +129,14 @@ class UnderLoad(Backends):
                 self.pool["limits"] = {"max_in_flight": 10 + number}
                 self.reload()
         self.assertEqual((plain.accepted, modern.accepted), (1, 1))
-        # Another way of speaking to them is another link.
+        # Another protocol needs new connections.
         self.pool["timeouts"] = {"first_byte": "9s"}
         self.reload()
         self.assertEqual(self.asks(3), [200] * 3)
         self.assertEqual((plain.accepted, modern.accepted), (2, 1))
-        self.eventually(lambda: plain.connections() == 1, "the end of the link that nobody uses")
+        self.eventually(lambda: plain.connections() == 1, "the end of the unused link")
 
-    def test_what_was_polled_and_checked_goes_on(self):
+    def test_polls_and_checks_continue(self):
         simulators = self.simulators("--engine", "vllm", count=2)
         daemon = self.running(*simulators.addresses, pool={"engine": "vllm", "health": {"interval": "100ms"},
                                                            "metrics": {"interval": "50ms"}})
@@ -160,7 +160,7 @@ class UnderLoad(Backends):
             seen = checks()
         self.eventually(lambda: checks() > seen, "further checks")
 
-    def test_a_storm_of_signals_is_weathered(self):
+    def test_many_signals_at_once(self):
         daemon = self.running(*self.several(2))
         traffic = Traffic(self, daemon.address, h1=2, h2=1, sse=1)
         for number in range(300):
@@ -201,8 +201,8 @@ class UnderLoad(Backends):
         self.eventually(lambda: daemon.descriptors() <= descriptors + 8, "descriptors given back")
 
 
-class OfBackends(Backends):
-    def test_one_that_is_removed_ends_what_it_has_and_gets_nothing_new(self):
+class ChangedBackends(Backends):
+    def test_a_removed_backend_finishes_and_gets_nothing_new(self):
         leaving, staying = self.held(), self.backend(serve)
         daemon = self.running(leaving)
         stream, head = self.long_request(daemon.address)
@@ -217,13 +217,13 @@ class OfBackends(Backends):
         self.assertEqual(stream.exchange().status, 200)
         self.assertEqual(len(leaving.exchanges), seen)
         self.eventually(lambda: leaving.connections() == 0, "the end of its links")
-        # It comes back as a new one.
+        # When it is added again it is a new backend.
         self.pool["backends"] = [leaving.address]
         self.reload()
         self.assertEqual(self.asks(4), [200] * 4)
         self.assertEqual(daemon.backend(leaving.address)["picks_total"], 4)
 
-    def test_one_that_is_added_gets_requests_once_it_has_been_checked(self):
+    def test_an_added_backend_gets_requests_after_its_first_check(self):
         healthy = threading.Event()
         self.addCleanup(healthy.set)
 
@@ -238,7 +238,7 @@ class OfBackends(Backends):
         self.pool["backends"].append(added.address)
         self.reload()
         self.assertEqual(self.states(), {old.address: "up", added.address: "starting"})
-        # Others do not wait for it, nor do later reloads.
+        # Neither other requests nor later reloads wait for it.
         for number in range(5):
             self.pool["limits"] = {"max_in_flight": 100 + number}
             self.reload()
@@ -251,7 +251,7 @@ class OfBackends(Backends):
         traffic.end()
 
     def test_pools_routes_and_limits_change(self):
-        one, two = self.backend(lambda ask: ask.answer(b"one")), self.backend(lambda ask: ask.answer(b"two"))
+        one, two = self.backend(lambda request: request.answer(b"one")), self.backend(lambda request: request.answer(b"two"))
         daemon = self.running(one, workers=1)
         with Stream.connect(daemon.address) as stream:
             self.assertEqual(stream.exchange(target="/two").body, b"one")
@@ -299,7 +299,7 @@ class OfBackends(Backends):
             self.assertEqual(other.exchange().reason, "first_byte_timeout")
         self.ends_well(stream, head)
 
-    def test_a_spare_that_is_none_any_more_serves(self):
+    def test_a_former_standby_backend_serves(self):
         active, spare = self.backend(serve), self.backend(serve)
         self.running(active, {"address": spare.address, "standby": True}, pool={"picker": "round-robin"})
         self.asks(10)
@@ -314,7 +314,7 @@ class OfBackends(Backends):
         self.asks(10)
         self.assertEqual(len(spare.exchanges), 5)
 
-    def test_what_an_operator_has_set_holds_until_the_file_says_otherwise(self):
+    def test_an_operators_settings_hold_until_the_file_changes_them(self):
         first, second = self.several(2)
         daemon = self.running(first, second, pool={"picker": "round-robin"})
 
@@ -336,7 +336,7 @@ class OfBackends(Backends):
         seen = len(second.exchanges)
         self.asks(10)
         self.assertEqual(len(second.exchanges), seen)
-        # Gone and come again, it is as the file says.
+        # Removed and added again, it is as in the file.
         self.pool["backends"] = [first.address]
         self.reload()
         self.pool["backends"] = [first.address, second.address]
@@ -349,8 +349,8 @@ class OfBackends(Backends):
             return stream.exchange("POST", target, body=body, host=self.served.admin)
 
 
-class AndOtherSignals(Backends):
-    def test_while_it_drains_no_file_is_read(self):
+class OtherSignals(Backends):
+    def test_no_reload_during_a_drain(self):
         backend = self.held()
         daemon = self.running(backend)
         stream, head = self.long_request(daemon.address)
@@ -363,13 +363,13 @@ class AndOtherSignals(Backends):
         self.ends_well(stream, head)
         self.assertEqual(daemon.wait_exit(), 0)
 
-    def test_one_that_is_under_way_when_it_must_leave_does_no_harm(self):
+    def test_sigterm_during_a_reload(self):
         hanging = threading.Event()
         self.addCleanup(hanging.set)
         backend, slow = self.held(), self.backend(lambda exchange: hanging.wait(30))
         daemon = self.running(backend)
         stream, head = self.long_request(daemon.address)
-        # A new backend is waited for, a moment: enough for the signal to come in between.
+        # A reload waits briefly for the first check of a new backend, so the signal arrives in between.
         self.config["pools"].append({"name": "slow", "backends": [slow.address],
                                      "health": {"check": "http", "path": "/health", "timeout": "30s"}})
         self.config["routes"] = [{"match": {"path": "/slow"}, "pool": "slow"}, {"pool": "pool"}]
@@ -382,7 +382,7 @@ class AndOtherSignals(Backends):
         self.ends_well(stream, head)
         self.assertEqual(daemon.wait_exit(), 0)
 
-    def test_logs_go_on(self):
+    def test_the_access_log_continues(self):
         daemon = self.running(*self.several(1))
         self.asks(3)
         self.reload()

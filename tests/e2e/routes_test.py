@@ -1,4 +1,4 @@
-"""Which pool answers, and which backend of it."""
+"""Which pool serves a request, and which backend of it."""
 
 import collections
 
@@ -8,9 +8,9 @@ from stream import Stream, exchange
 
 class Routes(case.Case):
     def routed(self, routes):
-        """A daemon with a pool of one backend for each name, which answers with that name."""
+        """A daemon with a pool per name; its only backend responds with that name."""
         pools = sorted({name for route in routes for name in route.get("split", [route.get("pool")])})
-        backends = {name: self.backend(lambda ask, name=name: ask.answer(name.encode()))
+        backends = {name: self.backend(lambda request, name=name: request.answer(name.encode()))
                     for name in pools}
         return self.daemon({"pools": [{"name": name, "backends": [backend.address]}
                                       for name, backend in backends.items()], "routes": routes})
@@ -67,7 +67,7 @@ class Routes(case.Case):
         self.assertEqual(self.answer_of(daemon, method="GET"), "b")
         self.assertEqual(self.answer_of(daemon, method="DELETE"), 404)
 
-    def test_the_first_match_wins_even_when_a_later_one_says_more(self):
+    def test_the_first_match_wins_even_if_a_later_one_is_more_specific(self):
         daemon = self.routed([{"name": "posts", "match": {"method": "POST"}, "pool": "a"},
                               {"name": "chat", "match": {"path": "/v1/chat/completions",
                                                          "header": {"x-team": "blue"}}, "pool": "b"}])
@@ -98,7 +98,7 @@ class Routes(case.Case):
 
 class Pickers(case.Case):
     def picked(self, pool, weights=(1, 1, 1, 1), fields=None, count=100, workers=1):
-        """How many of the requests, sent one after the other, each backend got."""
+        """Number of requests, sent one after another, that each backend got."""
         backends = [self.backend() for _ in weights]
         daemon = self.start_daemon(
             *({"address": backend.address, "weight": weight}
@@ -114,13 +114,13 @@ class Pickers(case.Case):
     def test_weighted_keeps_to_the_weights(self):
         self.assertEqual(self.picked({"picker": "weighted"}, weights=(5, 3, 2, 10)), [25, 15, 10, 50])
 
-    def test_least_connections_spreads_what_is_idle(self):
+    def test_least_connections_spreads_over_idle_backends(self):
         shares = self.picked({"picker": "least-connections"}, count=200)
         self.assertEqual(sum(shares), 200)
         self.assertGreater(min(shares), 20, shares)
 
-    def test_least_connections_avoids_whoever_is_busy(self):
-        busy = self.backend(lambda ask: ask.stream.wait_closed())
+    def test_least_connections_avoids_a_busy_backend(self):
+        busy = self.backend(lambda request: request.stream.wait_closed())
         idle = self.backend()
         daemon = self.start_daemon(busy, idle)
         holders = []
@@ -139,8 +139,8 @@ class Pickers(case.Case):
         self.assertEqual(len(idle.exchanges), before + 20)
 
     def test_least_connections_respects_weights(self):
-        """Of twelve requests held at a time, the heavy one has three for each one of the light."""
-        light, heavy = (self.backend(lambda ask: ask.stream.wait_closed()) for _ in range(2))
+        """With twelve requests in flight, the heavier backend has three for each one of the lighter."""
+        light, heavy = (self.backend(lambda request: request.stream.wait_closed()) for _ in range(2))
         daemon = self.start_daemon({"address": light.address, "weight": 1},
                                   {"address": heavy.address, "weight": 3})
         for number in range(12):
@@ -151,13 +151,13 @@ class Pickers(case.Case):
         self.assertEqual([len(light.exchanges), len(heavy.exchanges)], [3, 9])
 
     def test_consistent_hash_sticks_to_a_key_whichever_worker_picks(self):
-        backends = [self.backend(lambda ask: ask.answer(str(ask.backend.port).encode()))
+        backends = [self.backend(lambda request: request.answer(str(request.backend.port).encode()))
                     for _ in range(4)]
         daemon = self.start_daemon(*backends, pool={"picker": "consistent-hash",
                                                    "hash": {"header": "X-User"}})
         answers = collections.defaultdict(set)
-        for _ in range(4):  # connections, so that several workers have their say
-            daemon.wait_at_rest()  # one in flight more would be above its fair share
+        for _ in range(4):  # connections, so that several workers pick
+            daemon.wait_at_rest()  # another one in flight would exceed its fair share
             with Stream.connect(daemon.address) as stream:
                 for user in range(40):
                     answers[user].add(stream.exchange(fields=[("x-user", f"user-{user}")]).body)
@@ -165,8 +165,8 @@ class Pickers(case.Case):
         self.assertTrue(all(len(each) == 1 for each in answers.values()), answers)
         self.assertEqual(len(set.union(*answers.values())), 4, "forty keys reach all four")
 
-    def test_consistent_hash_moves_only_the_keys_of_the_dead(self):
-        backends = [self.backend(lambda ask: ask.answer(str(ask.backend.port).encode()))
+    def test_consistent_hash_moves_only_the_keys_of_the_failed_backend(self):
+        backends = [self.backend(lambda request: request.answer(str(request.backend.port).encode()))
                     for _ in range(4)]
         daemon = self.start_daemon(*backends, pool={"picker": "consistent-hash"})
 

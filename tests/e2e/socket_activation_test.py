@@ -113,7 +113,7 @@ class SocketActivation(ReloadCase):
         for _ in range(3):
             late = self.config["listeners"].pop()
             self.reload()
-            self.eventually(lambda: refuses(place), "nobody to be left waiting there")
+            self.eventually(lambda: refuses(place), "refused connections")
             self.config["listeners"].append(late)
             self.reload()
             self.assertEqual(exchange(place).status, 200)

@@ -1,4 +1,4 @@
-"""Spares (standby: true): they stand by, come when they are needed, and go when they are not."""
+"""Standby backends (standby: true): they join when they are needed and leave when they are not."""
 
 import threading
 
@@ -9,14 +9,14 @@ SPARES = {"enter": 0.8, "leave": 0.5, "dwell": "500ms"}
 
 
 class Gate:
-    """Holds every request until it is opened."""
+    """A script that holds every request until it is opened."""
 
     def __init__(self):
         self.open = threading.Event()
 
-    def __call__(self, ask):
+    def __call__(self, request):
         self.open.wait(20)
-        ask.answer(b"done")
+        request.answer(b"done")
 
 
 class Spares(case.Case):
@@ -38,7 +38,7 @@ class Spares(case.Case):
         self.assertEqual((len(active.exchanges), len(spare.exchanges)), (20, 0))
         self.assertEqual(self.state(daemon, spare), "standby")
 
-    def test_a_spare_stands_in_for_one_that_has_died(self):
+    def test_a_spare_replaces_a_dead_backend(self):
         actives, spare = [self.backend(), self.backend()], self.backend()
         daemon = self.pool(actives, [spare])
         self.assertEqual(exchange(daemon.address).status, 200)
@@ -63,7 +63,7 @@ class Spares(case.Case):
         self.assertEqual([each.join() for each in waiting], [200] * 4)
         self.eventually(lambda: self.state(daemon, spare) == "standby", "the spare to go")
 
-    def test_the_last_resort_serves_when_all_other_backends_are_down(self):
+    def test_the_spare_serves_when_all_other_backends_are_down(self):
         active, spare = self.backend(), self.backend()
         daemon = self.pool([active], [spare])
         self.assertEqual(exchange(daemon.address).status, 200)

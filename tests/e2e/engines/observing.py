@@ -1,5 +1,5 @@
-"""What is observed of an engine in a pool of two behind evenkeel: one set of observations for all of them. Each leaves
-a Sighting: facts, and the claims that did not hold."""
+"""Observations of a real engine in a pool of two behind evenkeel, the same for all engines. Each results in a Sighting: facts,
+and claims that did not hold."""
 
 import collections
 import contextlib
@@ -23,10 +23,10 @@ except ImportError:
     tritonclient = None
 
 HOSTS = (servers.FIRST_HOST, "127.0.0.2")
-SILENCE = 4  # seconds that an answer may be silent, in these pools
-CHECKS = 0.2  # seconds between two
-BUSY = 12  # requests at a time: more than two servers of a kind take
-AT_ONCE = 1  # the seconds in which who leaves without a word must be seen to
+SILENCE = 4  # idle and first_byte timeout of these pools, seconds
+CHECKS = 0.2  # interval of health checks, seconds
+BUSY = 12  # concurrent requests: more than two servers can process at once
+AT_ONCE = 1  # seconds within which a silent exit must be noticed
 COLUMNS = ("detected", "loading", "trapped", "polled", "balanced", "killed", "stopped")
 GONE = (http.client.HTTPException, OSError)
 
@@ -51,11 +51,11 @@ class Sighting:
         return "; ".join([*self.facts, *(f"NOT SO: {each}" for each in self.broken)])
 
 
-# ---- those who look ------------------------------------------------------------------------------
+# ---- observers -----------------------------------------------------------------------------------
 
 
 class BackgroundThread:
-    """Does one thing again and again beside what goes on, until it is left."""
+    """Repeats `turn()` on a thread within a `with` block."""
 
     pause = 0.02
 
@@ -80,7 +80,7 @@ class BackgroundThread:
 
 
 class Changes(list):
-    """(when, what), whenever the latter is another."""
+    """(time, value) whenever the value changes."""
 
     def see(self, what):
         if not self or self[-1][1] != what:
@@ -94,7 +94,7 @@ class Changes(list):
 
 
 class Watch(BackgroundThread):
-    """What the admin API says of each backend."""
+    """Records what the admin API shows of each backend."""
 
     def __init__(self, daemon):
         super().__init__()
@@ -110,7 +110,7 @@ class Watch(BackgroundThread):
 
 
 class Probe(BackgroundThread):
-    """What a server itself says when it is asked whether it is ready."""
+    """Records what a server's own readiness endpoint answers."""
 
     def __init__(self, server):
         super().__init__()
@@ -132,11 +132,11 @@ def readiness_of(server):
         return "refused" if refused else "no answer"
 
 
-# ---- those who ask -------------------------------------------------------------------------------
+# ---- clients -------------------------------------------------------------------------------------
 
 
 class Outcome:
-    """Of one request."""
+    """The outcome of one request."""
 
     def __init__(self):
         self.began = time.monotonic()
@@ -151,7 +151,7 @@ class Outcome:
 
 
 def ask(connection, wanted):
-    """One request to its end."""
+    """Sends one request and reads its whole response."""
     outcome = Outcome()
     try:
         connection.request(wanted.method, wanted.target, wanted.payload(), servers.JSON)
@@ -172,7 +172,7 @@ def ask(connection, wanted):
 
 
 class Clients:
-    """So many, each with the next request when the last is answered, or a little later."""
+    """Concurrent clients; each sends its next request when the last one is answered, or a little later."""
 
     def __init__(self, address, wanted, count, later=0.0):
         self.outcomes = []
@@ -208,7 +208,7 @@ class Clients:
 
 
 class Rpcs(Clients):
-    """The same over gRPC, with Triton's own client."""
+    """The same over gRPC, with Triton's client library."""
 
     def _run(self):
         with tritonclient.grpc.InferenceServerClient(self._address) as client:
@@ -226,7 +226,7 @@ class Rpcs(Clients):
 
 
 class Stream:
-    """A streamed answer, read beside what goes on."""
+    """A streamed response, read on a thread."""
 
     def __init__(self, address, wanted):
         self.wanted = wanted
@@ -251,7 +251,7 @@ class Stream:
             error_within = b'"error"' in self.body
             whole = self.body.endswith(self.wanted.ends)
             self.end = "ended with an error event" if error_within else "complete" if whole else "ended cleanly but incomplete"
-        except (*GONE, AttributeError):  # the last when another thread closes it
+        except (*GONE, AttributeError):  # AttributeError: another thread has closed it
             self.end = "cut off"
         self.ended = time.monotonic()
 
@@ -268,17 +268,17 @@ class Stream:
 
 
 class Trial:
-    """Two servers of a kind, the daemon in front, and the observations, in order."""
+    """Two servers of one engine, the daemon in front, and the observations in order."""
 
     def __init__(self, kind, folder, seconds=4, folded=False):
-        """`seconds`: how long each load lasts. `folded`: for CI, no more than is needed."""
+        """`seconds`: duration of each load. `folded`: the short form for CI."""
         folder = pathlib.Path(folder)
         self.kind = kind
         self.seconds = seconds
         self.folded = folded
         ports = dict(zip(kind.ports, servers.quiet_ports(len(kind.ports), HOSTS)))
         stops = [None, *([] if folded else kind.other_stops)]
-        # Triton names what it shares by its folder, for all the machine; Ray wants short paths for its sockets.
+        # Triton names its shared memory after the folder, machine-wide; Ray needs short paths for its sockets.
         self.servers = [kind(folder / f"{folder.name[-8:]}-{place}", host, ports,
                              loading_seconds=1.0 if folded else 2.0, stopping=stops[place % len(stops)])
                         for place, host in enumerate(HOSTS)]
@@ -313,13 +313,13 @@ class Trial:
         return made
 
     def close(self):
-        """Everything ends; what the daemon still held would be told."""
+        """Stops everything; fails if the daemon still holds a request."""
         for each in self.servers:
             each.kill()
         self.daemon.finish()
 
     def observe(self):
-        """(column, Sighting), one after the other."""
+        """Yields (name, Sighting) for each observation."""
         for column in COLUMNS:
             if column == "trapped" and not self.kind.trap:
                 continue
@@ -333,12 +333,12 @@ class Trial:
                 sighting.claim(False, f"it could be observed: {failure!r}")
             yield column, sighting
             if not all(each.running() for each in self.servers) and column == "detected":
-                return  # nothing more to see
+                return  # nothing more to observe
 
-    # ---- what it asks of the daemon ----
+    # ---- the admin API ----
 
     def documents(self, server):
-        """Of its backends, the one for HTTP first."""
+        """The admin API's documents of this server's backends, HTTP first."""
         return [each for each in self.daemon.api("backends") if each["address"].startswith(server.host + ":")]
 
     def is_up(self, server):
@@ -347,7 +347,7 @@ class Trial:
     def wait_up(self, server, within=None):
         wait_until(lambda: self.is_up(server) or not server.running(), within or self.kind.patience,
                    f"{server.address} up")
-        assert server.running(), f"the server has ended: {server.said()}"
+        assert server.running(), f"the server has exited: {server.said()}"
 
     def is_rpc(self):
         return tritonclient is not None and any(each["name"] == "grpc" for each in self.daemon.api("pools"))
@@ -355,7 +355,7 @@ class Trial:
     # ---- the observations ----
 
     def detected(self, sighting):
-        """Its name and models; the loading is recorded for the next."""
+        """The detected engine and models; also records the start-up for `loading`."""
         first = self.servers[0]
         self.loaded = Watch(self.daemon), Probe(first), Clients(self.daemon.address, self.kind.quick, 1)
         with contextlib.ExitStack() as stack:
@@ -380,7 +380,7 @@ class Trial:
             sighting.claim(engine == self.kind.engine, f"{each.address} was taken for {engine}")
 
     def loading(self, sighting):
-        """What the server said of itself, what evenkeel made of it, and what clients got meanwhile."""
+        """The server's readiness, the state that evenkeel gives it, and what clients get during start-up."""
         watch, probe, clients = self.loaded
         first = self.servers[0]
         states = watch.states["http", first.address]
@@ -412,7 +412,7 @@ class Trial:
         return min(when for each in self.servers if (when := watch.states["http", each.address].first("up")))
 
     def trapped(self, sighting):
-        """What its plain readiness gets wrong."""
+        """The case in which the server's readiness endpoint is wrong."""
         first = self.servers[0]
         with Watch(self.daemon) as watch, Probe(first) as probe, \
                 Clients(self.daemon.address, self.kind.quick, 3) as clients:
@@ -433,11 +433,11 @@ class Trial:
             sighting.claim(not failed, f"failed: {tally(each.failure for each in failed)}")
 
     def polled(self, sighting):
-        """While it is busy and after."""
+        """Polled values under load and afterwards."""
         length = max(self.seconds, self.kind.exposition_seconds)
         with Watch(self.daemon) as watch:
             with Clients(self.daemon.address, self.kind.busy, BUSY) as clients:
-                time.sleep(length)  # that long the load lasts
+                time.sleep(length)  # duration of the load
             busiest = {name: max((seen[name] for each in self.servers for seen in watch.polled[each.address]
                                   if seen and seen[name] is not None), default=None)
                        for name in ("running", "waiting", "kv_cache_ratio")}
@@ -479,7 +479,7 @@ class Trial:
     def balanced_by(self, sighting, who, pool, clients):
         before = self.picks(pool)
         with clients:
-            time.sleep(self.seconds)  # that long the load lasts
+            time.sleep(self.seconds)  # duration of the load
         self.share(sighting, who, pool, before, len(clients.outcomes), [each.failure for each in clients.failed()])
 
     def balanced_by_load(self, sighting):
@@ -505,7 +505,7 @@ class Trial:
         sighting.claim(not failed, f"failed: {tally(failed)}")
 
     def killed(self, sighting):
-        """One dies under load, and is started again."""
+        """One server is killed under load and started again."""
         first = self.servers[0]
         with contextlib.ExitStack() as stack:
             watch = stack.enter_context(Watch(self.daemon))
@@ -516,7 +516,7 @@ class Trial:
             killed = time.monotonic()
             first.kill()
             wait_until(lambda: watch.states["http", first.address].first("down", killed), 20, "state down")
-            time.sleep(self.seconds / 4)  # that long it is seen to be avoided
+            time.sleep(self.seconds / 4)  # observe that it is avoided
             sighting.fact(f"down after {watch.states['http', first.address].first('down', killed) - killed:.1f} s")
             first.start()
             self.wait_up(first)
@@ -533,7 +533,7 @@ class Trial:
         sighting.claim(len(crossed) <= 6, "more failed than it can have had")
 
     def stopped(self, sighting):
-        """SIGTERM with a stream in flight, while others ask."""
+        """SIGTERM while it serves a stream and other clients send requests."""
         for server in self.servers if not self.folded else self.servers[:1]:
             if server.stopping or server is self.servers[0]:
                 self.stop_one(sighting, server)
@@ -553,7 +553,7 @@ class Trial:
             stream.wait(60)
             wait_until(lambda: watch.states["http", server.address].words()[-1] != "up", 20 + server.patience,
                        "a state that is not up")
-            time.sleep(self.seconds / 4)  # that long it is seen to be avoided
+            time.sleep(self.seconds / 4)  # observe that it is avoided
         out = next(when for when, word in watch.states["http", server.address] if when > told and word != "up")
         silent = stream.ended is not None and stream.ended - stream.last_piece > 0.8 * SILENCE
         sighting.claim(stream.ended is not None, f"{how}the stream has no end")
@@ -566,12 +566,12 @@ class Trial:
         sighting.fact(f"of {len(clients.outcomes)} other requests, {len(crossed)} in flight and {len(failed)} new ones "
                       "failed" + (f" ({tally(each.failure for each in crossed + failed)})" if crossed + failed else ""))
         late = [each for each in failed if each.began > told + AT_ONCE]
-        if not server.stopping:  # what a server answers itself, however often, is passed on
+        if not server.stopping:  # the server's own answers are passed on, whatever they are
             sighting.claim(not late, f"new requests failed: {tally(each.failure for each in late)}")
         stream.close()
 
     def stream_on(self, server):
-        """A stream that this one serves."""
+        """Starts streams until this server serves one, and returns it."""
         tried = []
         try:
             for _ in range(6):

@@ -1,5 +1,5 @@
-"""The real inference servers, one class for each: how it is started, told to stop and killed, what it is asked, and
-what may be expected of it. Two of one class make a pool."""
+"""The real inference servers, one class each: how to start, stop and kill it, which requests to send, and what to expect. Two
+instances of a class form a pool."""
 
 import contextlib
 import dataclasses
@@ -24,7 +24,7 @@ JSON = {"content-type": "application/json"}
 
 @dataclasses.dataclass(frozen=True)
 class Ask:
-    """A request, and how a whole answer ends."""
+    """A request, and how a complete response ends."""
 
     target: str
     body: dict = None
@@ -39,7 +39,7 @@ class Ask:
 
 
 def quiet_ports(count, hosts):
-    """Free on all of these hosts, and none that the kernel would give to a connection while a server is down."""
+    """Free ports on all of these hosts, outside the range that the kernel gives to outgoing connections."""
     lowest = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     found = []
     for port in random.sample(range(10000, min(lowest, 32768)), 1000):
@@ -53,31 +53,31 @@ def quiet_ports(count, hosts):
 
 
 class Server:
-    """One server on a host of its own: an address of the loopback range, with the same ports as its like."""
+    """One server on its own loopback address, with the same ports as the other one."""
 
     name = None
-    title = None  # as people write it
-    engine = None  # the word by which evenkeel should know it
+    title = None  # for display
+    engine = None  # the engine that evenkeel must detect
     ports = ("http",)  # what it listens on
     models = ()
-    checked_port = None  # where its checks go, if not where requests do
-    scraped_by = None  # how evenkeel learns where the exposition is: port (the pool's), url (each backend's)
-    readiness = "/health"  # what its preset asks
-    trap = None  # what its readiness gets wrong, provoked by `provoke`
-    trap_takes_out = False  # and evenkeel must take it out until `calm`; else it must let it be
-    patience = 30  # seconds, for its start
-    signals = frozenset()  # of running, waiting, kv_cache_ratio: what its exposition has
-    exposition_seconds = 0  # how old what it tells may be
-    openai = False  # `evenkeel load` can ask it
+    checked_port = None  # port of its checks, if it differs from that of requests
+    scraped_by = None  # how the file gives the metrics: `port` of the pool, or `url` of each backend
+    readiness = "/health"  # path that the preset checks
+    trap = None  # a case in which readiness is wrong; `provoke` causes it
+    trap_takes_out = False  # whether evenkeel must take it out of rotation until `calm`
+    patience = 30  # seconds for its start
+    signals = frozenset()  # which of running, waiting, kv_cache_ratio its metrics have
+    exposition_seconds = 0  # how old its values may be
+    openai = False  # whether `evenkeel load` can drive it
     quick = None  # an Ask that it answers at once
-    busy = None  # one that keeps it busy for a while
-    long = None  # a stream of 5 s and more
+    busy = None  # an Ask that keeps it busy for a while
+    long = None  # an Ask whose stream takes 5 s or more
 
     @staticmethod
     def why_not():
-        """A sentence where it cannot run here."""
+        """Why it cannot run here, or None."""
 
-    other_stops = ()  # more ways to be told to stop than SIGTERM to a server of its defaults
+    other_stops = ()  # further ways to stop it, besides SIGTERM with default options
 
     def __init__(self, folder, host, ports, loading_seconds=2.0, stopping=None):
         """`ports`: by name; `stopping`: one of `other_stops`."""
@@ -88,15 +88,15 @@ class Server:
         self.loading_seconds = loading_seconds
         self.stopping = stopping
         self.serving = None
-        self.shared = set()  # memory that it had when it was told to stop
+        self.shared = set()  # its shared memory at SIGTERM
         self.address = f"{host}:{ports['http']}"
         self.prepare()
 
     def prepare(self):
-        """Its models and settings, once."""
+        """Writes its models and settings, once."""
 
     def command(self):
-        """Program and arguments, and what it wants in its environment."""
+        """Its command line and environment."""
         raise NotImplementedError
 
     def start(self):
@@ -106,25 +106,25 @@ class Server:
         return self.serving is not None and self.serving.process.poll() is None
 
     def kill(self):
-        """Its whole family, as when a machine loses power; but nothing that it shared stays behind."""
+        """Kills all its processes, as a power failure would, and removes its shared memory."""
         if self.serving is None:
             return
         family = family_of(self.serving.process.pid) if self.serving.owns_session() else []
         shared = self.shared | shared_by(family)
         self.serving.kill()
-        for each in family:  # some begin sessions of their own
+        for each in family:  # some start their own sessions
             with contextlib.suppress(ProcessLookupError):
                 os.kill(each, signal.SIGKILL)
         for each in shared:
             each.unlink(missing_ok=True)
 
     def terminate(self):
-        """As an operator asks it to stop. vLLM does not always clear up as it goes."""
+        """Stops it as an operator does. vLLM does not always clean up when it exits."""
         self.shared |= shared_by(family_of(self.serving.process.pid))
         self.serving.process.send_signal(signal.SIGTERM)
 
     def provoke(self):
-        """Its trap, until the end of that or of `calm`."""
+        """Causes its trap, until `calm` or until it ends by itself."""
 
     def calm(self):
         pass
@@ -140,7 +140,7 @@ class Server:
 
 
 def version_of(python, package):
-    """Of a package in another environment."""
+    """Version of a package in another Python environment."""
     return subprocess.run([python, "-c", "import importlib.metadata as m, sys; print(m.version(sys.argv[1]))", package],
                           capture_output=True, text=True, check=True, timeout=60).stdout.strip()
 
@@ -155,11 +155,11 @@ def asked_over_http(address, path):
         return json.load(answer)
 
 
-# ---- KServe's two: Triton and MLServer -----------------------------------------------------------
+# ---- KServe v2: Triton and MLServer --------------------------------------------------------------
 
 
 class Kserve(Server):
-    """With two models: `work` takes as long as it is told, and `tokens` counts, one token each so often."""
+    """Two models: `work` sleeps for a given time, and `tokens` streams numbers at a given pace."""
 
     ports = ("http", "grpc", "metrics")
     models = ("work", "tokens")
@@ -236,7 +236,7 @@ class Triton(Kserve):
     signals = frozenset({"waiting"})
     quick = Kserve.working(0.005)
     busy = Kserve.working(0.2)
-    late_model = "late"  # not loaded until it is asked for; takes 3 s
+    late_model = "late"  # loaded on request; takes 3 s
     trap = "one more model loads"
 
     why_not = staticmethod(why_no_triton)
@@ -334,7 +334,7 @@ class MlServer(Kserve):
             "PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
-# ---- those with OpenAI's API: llama.cpp and vLLM -------------------------------------------------
+# ---- OpenAI API: llama.cpp and vLLM --------------------------------------------------------------
 
 
 def chat(tokens, stream=False, **more):
@@ -420,7 +420,7 @@ class Ray(Server):
         return None if pathlib.Path(Home("ray").program("serve")).exists() else "Ray is not installed"
 
     def prepare(self):
-        """Its exposition is on all addresses of the machine, so two need two ports."""
+        """Its metrics page listens on all addresses, so two servers need two ports."""
         second = self.port.pop("metrics_of_second")
         if self.host != FIRST_HOST:
             self.port["metrics"] = second
@@ -440,7 +440,7 @@ class TorchServe(Server):
     engine = "torchserve"
     ports = ("http", "management", "metrics", "grpc", "grpc_management")
     models = ("wait",)
-    checked_port = "management"  # /models/M, with a model's workers
+    checked_port = "management"  # /models/M lists the workers of a model
     trap = "all workers are gone"
     trap_takes_out = True
     scraped_by = "port"
@@ -466,7 +466,7 @@ class TorchServe(Server):
             f"metrics_address=http://{self.host}:{self.port['metrics']}",
             f"grpc_inference_address={self.host}", f"grpc_management_address={self.host}",
             f"grpc_inference_port={self.port['grpc']}", f"grpc_management_port={self.port['grpc_management']}",
-            f"initial_worker_port={9000 + 100 * int(self.host.rpartition('.')[2])}",  # in the names of their sockets
+            f"initial_worker_port={9000 + 100 * int(self.host.rpartition('.')[2])}",  # part of the names of their sockets
             "metrics_mode=prometheus", "default_workers_per_model=1", "job_queue_size=50", ""]))
         subprocess.run([Home("torchserve").program("torch-model-archiver"), "--model-name", "wait", "--version", "1.0",
                         "--handler", str(MODELS / "torchserve_handler.py"),
@@ -475,7 +475,7 @@ class TorchServe(Server):
                        env={**os.environ, **self.environment()}, check=True, capture_output=True, timeout=60)
 
     def environment(self):
-        """With a place of its own for temporary files, where it looks whether another runs."""
+        """Its own folder for temporary files, where it detects other instances."""
         home = Home("torchserve")
         return {"TMPDIR": str(self.folder), "PYTHONPATH": str(MODELS / "torch_stand_in"),
                 "PYTHONDONTWRITEBYTECODE": "1", "PATH": f"{home.path}/venv/bin:{os.environ['PATH']}"}
@@ -496,7 +496,7 @@ class TorchServe(Server):
              f"?min_worker={count}&max_worker={count}&synchronous=true", "PUT")
 
     def terminate(self):
-        """The launcher passes nothing on: Java itself is told."""
+        """Sends the signal to Java, because the launcher does not pass it on."""
         for each in family_of(self.serving.process.pid):
             with contextlib.suppress(OSError):
                 if os.path.basename(os.readlink(f"/proc/{each}/exe")) == "java":
@@ -507,7 +507,7 @@ class TorchServe(Server):
 
 
 def shared_by(family):
-    """Shared memory that has a name; a psm_* of Python's outlives who is killed."""
+    """Named shared memory; Python's psm_* segments remain when a process is killed."""
     found = set()
     for each in family:
         with contextlib.suppress(OSError):
@@ -516,7 +516,7 @@ def shared_by(family):
 
 
 def family_of(pid):
-    """All of the session that it began, alive or not, and all that these have started."""
+    """All processes of its session and their descendants."""
     children, found = {}, []
     for each in os.listdir("/proc"):
         if each.isdigit():
@@ -526,7 +526,7 @@ def family_of(pid):
                 children.setdefault(parent, []).append(int(each))
                 if session == pid:
                     found.append(int(each))
-    for each in found:  # which grows
+    for each in found:  # the list grows
         found += [child for child in children.get(each, []) if child not in found]
     return found
 
