@@ -25,7 +25,7 @@ Result<std::string> read_token(const std::string& file) {
   if (!stream) return usage_error(file + ": " + std::strerror(errno));
   std::string token;
   std::istringstream(text.str()) >> token;
-  if (token.empty()) return usage_error(file + " holds no token");
+  if (token.empty()) return usage_error(file + ": is empty");
   return token;
 }
 
@@ -54,15 +54,20 @@ Result<std::unique_ptr<AdminClient>> AdminClient::open(const AdminTarget& target
   std::string why;
   auto address = parse_address(text, why);
   if (!address) return usage_error("--admin " + target.address + ": " + why);
-  if (address->port == 0) return usage_error("--admin " + target.address + ": port 0 is no port");
+  if (address->port == 0) {
+    return usage_error("the kernel chooses the port of " + target.address +
+                       "; give the one that the daemon listens on, with --admin");
+  }
   if (address->host == "0.0.0.0") address->host = "127.0.0.1";
+  if (address->host == "::") address->host = "::1";
   auto endpoints = resolve(address->host, address->port);
   if (!endpoints) return std::move(endpoints.error());
 
-  // An admin listener answers those who call it by an address: any name could be an attacker's.
+  // An admin listener refuses host names other than its own in `Host`: a page of another site could
+  // have one that resolves to it. So the request carries the IP address.
   ServerAccess access{.addresses = std::move(*endpoints)};
   access.authority = access.addresses.front().text();
-  // However long an answer takes, only who asks knows when that is too long.
+  // Each request brings its own timeout.
   access.links.link.first_byte_timeout = std::chrono::hours(24);
   access.links.link.idle_timeout = std::chrono::hours(24);
   if (!target.token_file.empty()) {

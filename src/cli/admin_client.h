@@ -1,9 +1,10 @@
-// Asks a daemon over its admin API, for the verbs that people type.
+// A client of a daemon's admin API.
 #pragma once
 
 #include <memory>
 #include <string>
 
+#include "cli/admin_target.h"
 #include "evenkeel/base/clock.h"
 #include "evenkeel/base/loop.h"
 #include "evenkeel/base/result.h"
@@ -12,17 +13,11 @@
 
 namespace evenkeel {
 
-/// Where a daemon is, and what proves that we may change it.
-struct AdminTarget {
-  std::string address = "127.0.0.1:9901";  ///< host:port; http:// before it does no harm
-  std::string token_file;                  ///< empty: none, which will do on the daemon's machine
-};
-
 /// Blocks. Thread: one.
 class AdminClient {
  public:
-  /// Errors: bad_request for what is wrong with the address or the token's file; another where the
-  /// address is a name that does not resolve.
+  /// Errors: bad_request if the address or the token file is invalid; another fault if the host
+  /// name has no address.
   static Result<std::unique_ptr<AdminClient>> open(const AdminTarget& target);
   AdminClient(const AdminClient&) = delete;
   AdminClient& operator=(const AdminClient&) = delete;
@@ -30,7 +25,7 @@ class AdminClient {
   Result<Fetched> get(std::string path, Duration timeout);
   Result<Fetched> post(std::string path, std::string json, Duration timeout);
 
-  /// As it is written in complaints.
+  /// For messages: host:port.
   const std::string& address() const { return address_; }
 
  private:

@@ -231,7 +231,7 @@ Lines problems_text(const JsonValue& problems) {
     const int at = static_cast<int>(problem["line"].number().value_or(0));
     const int column = static_cast<int>(problem["column"].number().value_or(0));
     if (at > 0) line += fmt::format(":{}:{}", at, column);
-    line += ": error: ";
+    line += problem["severity"].text() == "warning" ? ": warning: " : ": error: ";
     if (!problem["path"].text().empty()) line += problem["path"].text() + ": ";
     line += problem["message"].text();
     if (!problem["help"].text().empty()) line += "; " + problem["help"].text();

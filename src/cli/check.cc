@@ -11,7 +11,10 @@
 namespace evenkeel {
 
 CommandOutput check_command(const CheckOptions& options, const Environment& environment) {
-  const LoadResult loaded = load_config(options.file, environment);
+  return report_check(options, load_config(options.file, environment));
+}
+
+CommandOutput report_check(const CheckOptions& options, const LoadResult& loaded) {
   std::vector<Problem> problems = loaded.problems;
   problems.insert(problems.end(), loaded.warnings.begin(), loaded.warnings.end());
   CommandOutput output{.exit_code = loaded.ok() ? exit_done : exit_failed};

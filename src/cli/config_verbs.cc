@@ -4,7 +4,9 @@
 #include <cstdio>
 #include <memory>
 
+#include "cli/admin_target.h"
 #include "cli/check.h"
+#include "cli/check_running.h"
 #include "cli/exit_codes.h"
 #include "cli/verbs.h"
 #include "evenkeel/config/load.h"
@@ -42,18 +44,33 @@ void add_check_verb(CLI::App& app, Invocation& invocation) {
   auto* verb = app.add_subcommand("check", "Report every mistake in a configuration file");
   auto options = std::make_shared<CheckOptions>();
   auto offline = std::make_shared<bool>(false);
+  auto running = std::make_shared<bool>(false);
+  auto target = std::make_shared<AdminTarget>();
   add_config_option(*verb, options->file);
   verb->add_flag("--json", options->json, "Print errors and warnings as a JSON list");
   verb->add_flag("--offline", *offline, "Do not look up host names");
+  auto* ask =
+      verb->add_flag("--running", *running,
+                     "Also ask the daemon what a reload of the file would refuse or change");
+  verb->add_option("--admin", target->address,
+                   "With --running: address of its admin listener; default: the file's")
+      ->needs(ask)
+      ->type_name("HOST:PORT");
+  verb->add_option("--token-file", target->token_file,
+                   "With --running: file with its admin token; default: the file's")
+      ->needs(ask)
+      ->type_name("FILE");
   verb->footer(
       "Checks the file as `run` and a reload do: syntax, keys, values, what they mean together, "
       "and\n"
       "the certificates, keys and logs that the file names.\n"
-      "Exit codes: 0 the file can be used (there may be warnings), 1 it cannot, 2 usage.");
-  verb->callback([options, offline, &invocation] {
+      "Exit codes: 0 the file can be used (there may be warnings), 1 it cannot, 2 usage,\n"
+      "5 the daemon does not answer.");
+  verb->callback([options, offline, running, target, &invocation] {
     Environment environment = process_environment();
     if (*offline) environment.resolve_error = nullptr;
-    invocation.exit_code = print_output(check_command(*options, environment));
+    invocation.exit_code = print_output(*running ? check_running(*options, *target, environment)
+                                                 : check_command(*options, environment));
   });
 }
 

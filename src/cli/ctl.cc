@@ -9,9 +9,12 @@
 #include <string_view>
 #include <thread>
 #include <utility>
+#include <variant>
 
 #include "cli/admin_client.h"
+#include "cli/admin_target.h"
 #include "cli/admin_text.h"
+#include "cli/check.h"
 #include "cli/exit_codes.h"
 #include "cli/terminal.h"
 #include "cli/text_table.h"
@@ -233,7 +236,9 @@ void Ctl::report_refusal(const ApiResult& result, int status) const {
 }  // namespace
 
 int run_ctl(const CtlOptions& options) {
-  auto client = AdminClient::open({.address = options.admin, .token_file = options.token_file});
+  const auto found = find_target({options.admin, options.token_file}, options.config_file);
+  if (const auto* refusal = std::get_if<CommandOutput>(&found)) return print_output(*refusal);
+  auto client = AdminClient::open(std::get<AdminTarget>(found));
   if (!client) {
     print_error(client.error().detail);
     return client.error().fault == Fault::bad_request ? exit_usage : exit_unreachable;

@@ -10,8 +10,11 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 
 #include "cli/admin_client.h"
+#include "cli/admin_target.h"
+#include "cli/check.h"
 #include "cli/exit_codes.h"
 #include "cli/terminal.h"
 #include "cli/top_view.h"
@@ -142,7 +145,9 @@ class TopLoop {
 std::vector<std::string> top_orders() { return backend_order_names(); }
 
 int run_top(const TopOptions& options) {
-  auto client = AdminClient::open({.address = options.admin});
+  const auto found = find_target({options.admin, {}}, options.config_file);
+  if (const auto* refusal = std::get_if<CommandOutput>(&found)) return print_output(*refusal);
+  auto client = AdminClient::open(std::get<AdminTarget>(found));
   if (!client) {
     fmt::print(stderr, "evenkeel top: {}\n", client.error().detail);
     return client.error().fault == Fault::bad_request ? exit_usage : exit_unreachable;

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import json
 import os
 import pathlib
 import shutil
@@ -12,7 +13,8 @@ import threading
 import time
 
 import case
-from process import BINARY
+from backend import free_port
+from process import BINARY, command
 from stream import PATIENCE, Stream
 
 CONFIG = pathlib.Path(__file__).resolve().parents[2] / "config"
@@ -87,6 +89,30 @@ class Service(case.Case):
             self.assertTrue(begun <= told <= at, "of the clock that systemd reads")
             _, ready = manager.wait("READY=1", after=at)
             self.assertIn("STATUS=" + status, ready)
+
+    def test_a_refused_reload_fails_the_command_that_the_unit_runs(self):
+        daemon, _ = self.start(self.backend(), admin={"address": f"127.0.0.1:{free_port()}"})
+        unit = (CONFIG / "evenkeel.service").read_text()
+        programs = [line.partition("=")[2].split() for line in unit.splitlines() if line.startswith("ExecReload=")]
+        self.assertEqual([words[0] for words in programs], ["/usr/bin/evenkeel"])
+        arguments = [str(daemon.config_path) if word.endswith(".yaml") else word for word in programs[0][1:]]
+
+        self.assertEqual(command(*arguments).returncode, 0)
+        good = json.loads(daemon.config_path.read_text())
+        for key, value, message in (("pickerr", "gpu", ":.*: error: pools.0..pickerr: unknown key"),
+                                    ("engine", "vlm", "did you mean 'vllm'")):
+            bad = json.loads(json.dumps(good))
+            bad["pools"][0][key] = value
+            daemon.config_path.write_text(json.dumps(bad, indent=1))
+            ended = command(*arguments)
+            self.assertEqual(ended.returncode, 1)
+            self.assertRegex(ended.stderr, message)
+        daemon.config_path.write_text(json.dumps({**good, "workers": 7}))
+        ended = command(*arguments)
+        self.assertEqual(ended.returncode, 1)
+        self.assertRegex(ended.stderr, "reload rejected.*\n.*workers: .*restart")
+        daemon.config_path.write_text(json.dumps(good))
+        self.assertEqual(command(*arguments).returncode, 0)
 
     def test_a_drain_asks_for_the_time_that_it_takes(self):
         backend = self.backend(lambda ask: ask.wait_disconnected())

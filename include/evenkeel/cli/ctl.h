@@ -13,10 +13,11 @@ enum class CtlVerb { status, backends, drain, undrain, weight, reload };
 
 struct CtlOptions {
   CtlVerb verb = CtlVerb::status;
-  std::string admin = "127.0.0.1:9901";
-  std::string token_file;  ///< empty: none
-  std::string backend;     ///< for drain, undrain and weight: a backend's id
-  std::string pool;        ///< its pool; empty: the only one that has it
+  std::string admin;        ///< empty: as `config_file` says, else 127.0.0.1:9901
+  std::string token_file;   ///< empty: as `config_file` says, else none
+  std::string config_file;  ///< the daemon's, for its admin listener; empty: none
+  std::string backend;      ///< for drain, undrain and weight: a backend's id
+  std::string pool;         ///< its pool; empty: the only one that has it
   std::uint32_t weight = 1;
   bool wait = false;  ///< for drain: until nothing is in flight; for reload: as long as it takes
   std::optional<Duration> timeout;  ///< for drain with `wait`; none: no limit

@@ -7,7 +7,8 @@
 namespace evenkeel {
 
 struct TopOptions {
-  std::string admin = "127.0.0.1:9901";
+  std::string admin;        ///< empty: as `config_file` says, else 127.0.0.1:9901
+  std::string config_file;  ///< the daemon's, for its admin listener; empty: none
   bool once = false;
   bool json = false;           ///< each snapshot as one line of JSON
   std::string sort = "state";  ///< one of top_orders()

@@ -1,0 +1,30 @@
+#include "cli/admin_target.h"
+
+#include <utility>
+
+#include "cli/exit_codes.h"
+#include "evenkeel/config/load.h"
+
+namespace evenkeel {
+
+AdminTarget completed(AdminTarget given, const Config& config) {
+  if (given.address.empty()) given.address = to_string(config.admin.address);
+  if (given.token_file.empty()) given.token_file = config.admin.token_file;
+  return given;
+}
+
+std::variant<AdminTarget, CommandOutput> find_target(AdminTarget given,
+                                                     const std::string& config_file) {
+  if (config_file.empty()) return completed(std::move(given), Config{});
+  // Without a look at other files, names or certificates: the daemon has them, this user perhaps
+  // not.
+  Environment environment;
+  environment.variable = Environment::from_process().variable;
+  const LoadResult loaded = load_config(config_file, environment);
+  if (!loaded.ok()) {
+    return CommandOutput{exit_failed, {}, render_problems(loaded.problems, loaded.text)};
+  }
+  return completed(std::move(given), loaded.config);
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,26 @@
+// Which daemon a verb talks to, and what authorizes changes to it.
+#pragma once
+
+#include <string>
+#include <variant>
+
+#include "cli/check.h"
+#include "evenkeel/config/config.h"
+
+namespace evenkeel {
+
+struct AdminTarget {
+  std::string address;     ///< host:port, or http://host:port
+  std::string token_file;  ///< empty: none; the daemon's own machine needs none
+};
+
+/// `given`, with what is empty taken from a configuration. An address that neither names is the
+/// default of the configuration.
+AdminTarget completed(AdminTarget given, const Config& config);
+
+/// The same, from a file; an empty `config_file` stands for an empty configuration. What to print
+/// and how to exit if the file has errors.
+std::variant<AdminTarget, CommandOutput> find_target(AdminTarget given,
+                                                     const std::string& config_file);
+
+}  // namespace evenkeel
