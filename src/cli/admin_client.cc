@@ -82,18 +82,18 @@ AdminClient::AdminClient(std::string address, ServerAccess access)
     : address_(std::move(address)), client_(loop_, std::move(access)) {}
 
 Result<Fetched> AdminClient::get(std::string path, Duration timeout) {
-  return ask({.path = std::move(path), .max_bytes = max_response_bytes}, timeout);
+  return fetch({.path = std::move(path), .max_bytes = max_response_bytes}, timeout);
 }
 
 Result<Fetched> AdminClient::post(std::string path, std::string json, Duration timeout) {
-  return ask({.method = "POST",
-              .path = std::move(path),
-              .json = std::move(json),
-              .max_bytes = max_response_bytes},
-             timeout);
+  return fetch({.method = "POST",
+                .path = std::move(path),
+                .json = std::move(json),
+                .max_bytes = max_response_bytes},
+               timeout);
 }
 
-Result<Fetched> AdminClient::ask(BackendClientRequest client_request, Duration timeout) {
+Result<Fetched> AdminClient::fetch(BackendClientRequest client_request, Duration timeout) {
   auto response = client_.fetch(std::move(client_request), loop_.read_clock() + timeout);
   loop_.run_until([&] { return response.ready(); });
   return response.take();

@@ -30,7 +30,7 @@ class AdminClient {
 
  private:
   AdminClient(std::string address, ServerAccess access);
-  Result<Fetched> ask(BackendClientRequest client_request, Duration timeout);
+  Result<Fetched> fetch(BackendClientRequest client_request, Duration timeout);
 
   std::string address_;
   Loop loop_;

@@ -16,8 +16,7 @@ AdminTarget completed(AdminTarget given, const Config& config) {
 std::variant<AdminTarget, CommandOutput> find_target(AdminTarget given,
                                                      const std::string& config_file) {
   if (config_file.empty()) return completed(std::move(given), Config{});
-  // Without a look at other files, names or certificates: the daemon has them, this user perhaps
-  // not.
+  // Other files, host names and certificates are not checked: they are for the daemon to read.
   Environment environment;
   environment.variable = Environment::from_process().variable;
   const LoadResult loaded = load_config(config_file, environment);

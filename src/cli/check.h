@@ -15,16 +15,14 @@ struct CommandOutput {
 };
 
 struct CheckOptions {
-  std::string file;        ///< "-": standard input
-  bool json = false;       ///< errors and warnings as a JSON list
-  bool running = false;    ///< also ask the daemon what a reload of the file would refuse or change
-  std::string admin;       ///< its admin listener; empty: as the file says
-  std::string token_file;  ///< empty: as the file says
+  std::string file;   ///< "-": standard input
+  bool json = false;  ///< errors and warnings as a JSON list
 };
 
-/// Every problem of the file. Exit codes: 0 none or warnings only, 1 errors, 5 `running` and the
-/// daemon cannot be reached.
+/// Every problem of the file. Exit codes: 0 none or only warnings, 1 errors.
 CommandOutput check_command(const CheckOptions& options, const Environment& environment);
+/// The same for a file that has been read.
+CommandOutput report_check(const CheckOptions& options, const LoadResult& loaded);
 
 /// The file as it is understood, with every default or without any.
 CommandOutput print_command(const std::string& file, bool with_defaults,

@@ -49,16 +49,16 @@ void add_check_verb(CLI::App& app, Invocation& invocation) {
   add_config_option(*verb, options->file);
   verb->add_flag("--json", options->json, "Print errors and warnings as a JSON list");
   verb->add_flag("--offline", *offline, "Do not look up host names");
-  auto* ask =
+  auto* running_flag =
       verb->add_flag("--running", *running,
-                     "Also ask the daemon what a reload of the file would refuse or change");
+                     "Also report what a reload of the running daemon would refuse or change");
   verb->add_option("--admin", target->address,
                    "With --running: address of its admin listener; default: the file's")
-      ->needs(ask)
+      ->needs(running_flag)
       ->type_name("HOST:PORT");
   verb->add_option("--token-file", target->token_file,
                    "With --running: file with its admin token; default: the file's")
-      ->needs(ask)
+      ->needs(running_flag)
       ->type_name("FILE");
   verb->footer(
       "Checks the file as `run` and a reload do: syntax, keys, values, what they mean together, "

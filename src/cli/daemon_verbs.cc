@@ -1,19 +1,19 @@
 // quick, ctl, top.
+#include <functional>
 #include <memory>
+#include <utility>
 
 #include "cli/option_values.h"
 #include "cli/verbs.h"
-#include "evenkeel/cli/ctl.h"
 #include "evenkeel/cli/quick.h"
-#include "evenkeel/cli/top.h"
 #include "evenkeel/server/daemon.h"
 
 namespace evenkeel {
 namespace {
 
 constexpr const char* quick_help =
-    R"(Asks each server which engine it runs and which models it serves, prints the configuration file
-that describes them on stdout (everything else goes to stderr), and serves it:
+    R"(Detects the engine and the models of each server, prints a configuration file for them on stdout
+(everything else goes to stderr), and serves it:
   evenkeel quick http://gpu1:8000 http://gpu2:8000 > evenkeel.yaml
 All servers form one pool, for the models that every one of them serves. Servers without a common
 model are refused: requests are not routed by model, so start one balancer per model. A server that
@@ -47,16 +47,18 @@ void add_admin_options(CLI::App& verb, CtlOptions& options) {
 /// Adds the commands of `ctl`.
 class CtlCommands {
  public:
-  CtlCommands(CLI::App& ctl, std::shared_ptr<CtlOptions> options, Invocation& invocation)
-      : ctl_(ctl), options_(std::move(options)), invocation_(invocation) {}
+  using Run = std::function<int(const CtlOptions&)>;
+
+  CtlCommands(CLI::App& ctl, std::shared_ptr<CtlOptions> options, Invocation& invocation, Run run)
+      : ctl_(ctl), options_(std::move(options)), invocation_(invocation), run_(std::move(run)) {}
 
   CLI::App* add(const char* name, const char* help, CtlVerb verb) {
     auto* command = ctl_.add_subcommand(name, help)->group("Commands");
     add_admin_options(*command, *options_);
     command->footer(ctl_help);
-    command->callback([options = options_, verb, &invocation = invocation_] {
+    command->callback([options = options_, verb, run = run_, &invocation = invocation_] {
       options->verb = verb;
-      invocation.exit_code = run_ctl(*options);
+      invocation.exit_code = run(*options);
     });
     return command;
   }
@@ -73,6 +75,7 @@ class CtlCommands {
   CLI::App& ctl_;
   std::shared_ptr<CtlOptions> options_;
   Invocation& invocation_;
+  Run run_;
 };
 
 }  // namespace
@@ -93,13 +96,14 @@ void add_quick_verb(CLI::App& app, Invocation& invocation) {
   verb->callback([options, &invocation] { invocation.exit_code = run_quick(*options); });
 }
 
-void add_ctl_verb(CLI::App& app, Invocation& invocation) {
+void add_ctl_verb(CLI::App& app, Invocation& invocation,
+                  std::function<int(const CtlOptions&)> run) {
   auto* ctl = app.add_subcommand("ctl", "Query and change a running daemon");
   ctl->require_subcommand(1);
   ctl->footer(ctl_help);
   auto options = std::make_shared<CtlOptions>();
   add_admin_options(*ctl, *options);
-  CtlCommands commands(*ctl, options, invocation);
+  CtlCommands commands(*ctl, options, invocation, std::move(run));
   commands.add("status", "Show the daemon and its pools", CtlVerb::status);
   commands.add("backends", "Show state and load of every backend", CtlVerb::backends);
   auto* drain = commands.add_for_backend("drain", "Send a backend no new requests", CtlVerb::drain);
@@ -119,7 +123,8 @@ void add_ctl_verb(CLI::App& app, Invocation& invocation) {
   reload->add_flag("--wait", options->wait, "Wait as long as it takes, instead of 10 s");
 }
 
-void add_top_verb(CLI::App& app, Invocation& invocation) {
+void add_top_verb(CLI::App& app, Invocation& invocation,
+                  std::function<int(const TopOptions&)> run) {
   auto* verb = app.add_subcommand("top", "Watch a running daemon and its backends");
   auto options = std::make_shared<TopOptions>();
   verb->add_flag("-1,--once", options->once, "Print one snapshot and exit");
@@ -132,7 +137,8 @@ void add_top_verb(CLI::App& app, Invocation& invocation) {
       "On a terminal it refreshes every second: s changes the order, q quits. A narrow terminal\n"
       "drops columns; the state of each backend and the reason for it always remain.\n"
       "Exit codes: 0 done, 2 usage, 5 the daemon does not answer.");
-  verb->callback([options, &invocation] { invocation.exit_code = run_top(*options); });
+  verb->callback(
+      [options, run = std::move(run), &invocation] { invocation.exit_code = run(*options); });
 }
 
 }  // namespace evenkeel

@@ -7,19 +7,20 @@
 #include <optional>
 #include <utility>
 
+#include "cli/exit_codes.h"
 #include "cli/quick_draft.h"
+#include "cli/text_table.h"
 #include "evenkeel/config/load.h"
+#include "evenkeel/config/spelling.h"
 
 namespace evenkeel {
 namespace {
 
-constexpr int exit_start_failed = 1;
-constexpr int exit_usage = 2;
 constexpr Duration probe_timeout = std::chrono::seconds(3);
 
-void say(const std::string& line) { fmt::print(stderr, "evenkeel quick: {}\n", line); }
+void print_note(const std::string& line) { fmt::print(stderr, "evenkeel quick: {}\n", line); }
 
-/// What to write instead of a URL that was refused; empty: unknown.
+/// How to write a URL that was refused.
 std::string suggested_url(std::string_view url) {
   const std::size_t scheme = url.find("://");
   const std::size_t begin = scheme == std::string_view::npos ? 0 : scheme + 3;
@@ -33,7 +34,7 @@ std::string suggested_url(std::string_view url) {
   return "write http://host:port";
 }
 
-/// The servers to ask, each once. `complaints` grows by what is wrong.
+/// The servers to probe, each once. Appends what is wrong with a URL to `errors`.
 std::vector<ProbedServer> read_urls(const std::vector<std::string>& urls,
                                     std::vector<std::string>& errors) {
   std::vector<ProbedServer> servers;
@@ -44,9 +45,9 @@ std::vector<ProbedServer> read_urls(const std::vector<std::string>& urls,
       errors.push_back(fmt::format("'{}': {}; {}", url, why, suggested_url(url)));
     } else if (address->secure) {
       errors.push_back(fmt::format(
-          "'{}': only servers without TLS are asked; name it in a file, as a backend", url));
+          "'{}': only servers without TLS can be probed; name it as a backend in a file", url));
     } else if (std::ranges::find(servers, *address, &ProbedServer::address) != servers.end()) {
-      say(fmt::format("warning: {} is given twice; it is used once", url));
+      print_note(fmt::format("warning: {} is given twice; it is used once", url));
     } else {
       servers.push_back({.url = "http://" + to_string(*address), .address = *address});
     }
@@ -74,15 +75,14 @@ bool overlaps(const Address& listener, const Address& server) {
          (is_loopback(server.host) && is_loopback(listener.host));
 }
 
-/// llama-server's own port is 8080, like ours.
+/// llama-server's default port is 8080, like ours.
 void check_listen_conflicts(const char* option, const Address& listener,
                             const std::vector<ProbedServer>& servers,
                             std::vector<std::string>& errors) {
   for (const ProbedServer& server : servers) {
     if (!overlaps(listener, server.address)) continue;
     errors.push_back(
-        fmt::format("{} is where evenkeel itself would listen; give it another "
-                    "port with {}",
+        fmt::format("{} is an address that evenkeel itself would listen on; set another with {}",
                     server.url, option));
   }
 }
@@ -90,8 +90,10 @@ void check_listen_conflicts(const char* option, const Address& listener,
 void check_picker(const std::string& picker, std::vector<std::string>& errors) {
   const auto& known = picker_names();
   if (std::ranges::find(known, picker) != known.end()) return;
-  errors.push_back(
-      fmt::format("--picker '{}': expected one of {}", picker, fmt::join(known, ", ")));
+  const auto meant = nearest_word(picker, known);
+  errors.push_back(fmt::format("--picker '{}': expected one of {}{}", picker,
+                               fmt::join(known, ", "),
+                               meant ? "; did you mean '" + *meant + "'?" : ""));
 }
 
 void probe(std::vector<ProbedServer>& servers) {
@@ -102,7 +104,7 @@ void probe(std::vector<ProbedServer>& servers) {
   for (std::size_t i = 0; i < servers.size(); ++i) servers[i].result = std::move(results[i]);
 }
 
-/// Servers with which nothing can be begun, and why; all of them when none answers.
+/// Why servers cannot be used; every server is listed if none answered.
 std::vector<std::string> unusable_servers(const std::vector<ProbedServer>& servers) {
   using Outcome = DetectionResult::Outcome;
   const bool any_answered = std::ranges::any_of(servers, [](const ProbedServer& server) {
@@ -110,13 +112,12 @@ std::vector<std::string> unusable_servers(const std::vector<ProbedServer>& serve
   });
   std::vector<std::string> errors;
   for (const ProbedServer& server : servers) {
-    const std::string& reason = server.result.reason;
+    const std::string reason = printable(server.result.reason);
     switch (server.result.outcome) {
       case Outcome::unresolved: errors.push_back(fmt::format("{}: {}", server.url, reason)); break;
       case Outcome::not_http:
         errors.push_back(
-            fmt::format("{}: it does not speak HTTP/1.1 ({}); is that its https "
-                        "or gRPC port?",
+            fmt::format("{}: does not speak HTTP/1.1 ({}); is this its HTTPS or gRPC port?",
                         server.url, reason));
         break;
       case Outcome::silent:
@@ -129,13 +130,13 @@ std::vector<std::string> unusable_servers(const std::vector<ProbedServer>& serve
   }
   if (!any_answered && !errors.empty()) {
     errors.emplace_back(
-        "none of these servers can be used; only they can tell what they are, so start one first");
+        "no server answered, so no engine could be detected; start at least one server first");
   }
   return errors;
 }
 
 int report_errors(const std::vector<std::string>& errors, int code) {
-  for (const std::string& error : errors) say(error);
+  for (const std::string& error : errors) print_note(error);
   return code;
 }
 
@@ -144,7 +145,7 @@ int report_errors(const std::vector<std::string>& errors, int code) {
 int run_quick(const QuickOptions& options) {
   std::vector<std::string> errors;
   std::vector<ProbedServer> servers = read_urls(options.urls, errors);
-  if (options.urls.empty()) errors.emplace_back("name at least one server: http://host:port");
+  if (options.urls.empty()) errors.emplace_back("give at least one server: http://host:port");
   const DraftOptions draft_options{.listen = read_listen("--listen", options.listen, errors),
                                    .admin = read_listen("--admin", options.admin, errors),
                                    .picker = options.picker};
@@ -155,13 +156,13 @@ int run_quick(const QuickOptions& options) {
 
   probe(servers);
   const std::vector<std::string> reasons = unusable_servers(servers);
-  if (!reasons.empty()) return report_errors(reasons, exit_start_failed);
+  if (!reasons.empty()) return report_errors(reasons, exit_failed);
 
   const Draft draft = draft_config(draft_options, servers);
-  for (const std::string& note : draft.notes) say(note);
+  for (const std::string& note : draft.notes) print_note(note);
   if (!draft.refusal.empty()) {
-    say(draft.refusal);
-    return exit_start_failed;
+    print_note(draft.refusal);
+    return exit_failed;
   }
   const std::string text = print_config(draft.config, false);
   std::fwrite(text.data(), 1, text.size(), stdout);

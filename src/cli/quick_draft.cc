@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 
+#include "cli/text_table.h"
+
 namespace evenkeel {
 namespace {
 
@@ -19,7 +21,7 @@ bool answered(const ProbedServer& server) {
 
 const EngineIdentity& identity_of(const ProbedServer& server) { return server.result.identity; }
 
-/// What it is will show later.
+/// Its engine will be detected when it answers.
 bool engine_unknown(const ProbedServer& server) {
   return !answered(server) || (identity_of(server).loading && identity_of(server).evidence.empty());
 }
@@ -32,33 +34,37 @@ bool contains(const Models& models, const std::string& model) {
   return std::ranges::find(models, model) != models.end();
 }
 
+/// Control characters are replaced: models are named by servers.
 std::string joined(const Models& models) {
-  if (models.size() <= max_models_listed) return fmt::format("{}", fmt::join(models, ", "));
+  if (models.size() <= max_models_listed) {
+    return printable(fmt::format("{}", fmt::join(models, ", ")));
+  }
+  const auto end = models.begin() + max_models_listed;
   return fmt::format("{} and {} more",
-                     fmt::join(models.begin(), models.begin() + max_models_listed, ", "),
+                     printable(fmt::format("{}", fmt::join(models.begin(), end, ", "))),
                      models.size() - max_models_listed);
 }
 
 std::string describe(const ProbedServer& server) {
   if (!answered(server)) {
     return fmt::format(
-        "warning: {} does not answer ({}); it stays in the pool, as a server that still loads its "
+        "warning: {} does not answer ({}); it joins the pool, because a server that is loading its "
         "model does not answer either",
-        server.url, server.result.reason);
+        server.url, printable(server.result.reason));
   }
   const EngineIdentity& identity = identity_of(server);
   std::string note = server.url + ": ";
-  if (engine_unknown(server))
-    return note + "fails every request, so it is taken for loading its model";
-  note += identity.evidence.empty() ? "no engine that is known here, so generic"
-                                    : fmt::format("{} ({})", identity.engine, identity.evidence);
+  if (engine_unknown(server)) return note + "fails every request, as while loading a model";
+  note += identity.evidence.empty()
+              ? "unknown engine, so generic"
+              : fmt::format("{} ({})", identity.engine, printable(identity.evidence));
   if (!identity.models.empty()) note += ", serves " + joined(identity.models);
   if (identity.loading) note += ", still loading its model";
-  if (identity.requires_api_key) note += "; lists its models only for a key";
+  if (identity.requires_api_key) note += "; requires an API key to list its models";
   return note;
 }
 
-/// The engines of those who told, each once, in their order.
+/// The engines that were detected, each once, in the order of the servers.
 std::vector<std::string> engines_of(const std::vector<ProbedServer>& servers) {
   std::vector<std::string> engines;
   for (const ProbedServer& server : servers) {
@@ -69,7 +75,7 @@ std::vector<std::string> engines_of(const std::vector<ProbedServer>& servers) {
   return engines;
 }
 
-/// What every server that lists models lists, in the order of the first.
+/// The models that every server with a list of models has, in the order of the first server.
 Models common_models(const std::vector<ProbedServer>& servers) {
   const auto first = std::ranges::find_if(servers, lists_models);
   if (first == servers.end()) return {};
@@ -83,7 +89,7 @@ Models common_models(const std::vector<ProbedServer>& servers) {
   return common;
 }
 
-/// A warning for each model that only some serve.
+/// Adds a warning if some servers serve models that others do not.
 void note_partial_models(const std::vector<ProbedServer>& servers, const Models& common,
                          std::vector<std::string>& notes) {
   Models partial;
@@ -94,8 +100,8 @@ void note_partial_models(const std::vector<ProbedServer>& servers, const Models&
   }
   if (partial.empty()) return;
   notes.push_back(
-      fmt::format("warning: not every server has {}; requests are not routed by model, so those "
-                  "for it fail wherever it is missing",
+      fmt::format("warning: not every server has {}; requests are not routed by model, so requests "
+                  "for it fail on the other servers",
                   joined(partial)));
 }
 
@@ -106,7 +112,7 @@ Address next_port(Address address, std::size_t by) {
   return address;
 }
 
-/// The servers that list the same models, with the command that balances over them alone.
+/// Groups servers by their models, each with the command that serves this group.
 std::string refusal_of(const DraftOptions& options, const std::vector<ProbedServer>& servers) {
   std::vector<std::pair<Models, std::vector<std::string>>> groups;
   for (const ProbedServer& server : servers) {
@@ -117,11 +123,11 @@ std::string refusal_of(const DraftOptions& options, const std::vector<ProbedServ
     if (group == groups.end()) group = groups.insert(groups.end(), {models, {}});
     group->second.push_back(server.url);
   }
-  std::string text = "no model is served by all of these, and requests are not routed by model:\n";
+  std::string text = "the servers have no model in common, and requests are not routed by model:\n";
   for (const auto& [models, urls] : groups) {
     text += fmt::format("  {}: {}\n", joined(models), fmt::join(urls, ", "));
   }
-  text += "start one for each, on ports of its own:\n";
+  text += "start one balancer for each model, with its own ports:\n";
   for (std::size_t i = 0; i < groups.size(); ++i) {
     text += fmt::format("  evenkeel quick {} --listen {} --admin {}",
                         fmt::join(groups[i].second, " "), to_string(next_port(options.listen, i)),
@@ -132,7 +138,7 @@ std::string refusal_of(const DraftOptions& options, const std::vector<ProbedServ
   return text;
 }
 
-/// "meta-llama/Llama-3-8B" gives "Llama-3-8B"; what a name may not hold becomes '-'.
+/// "meta-llama/Llama-3-8B" gives "Llama-3-8B"; invalid characters become '-'.
 std::string pool_name(const Models& common, const std::string& engine) {
   std::string name = common.size() == 1 ? common.front() : engine;
   while (name.ends_with('/')) name.pop_back();
@@ -165,7 +171,7 @@ Draft draft_config(const DraftOptions& options, const std::vector<ProbedServer>&
   PoolConfig pool{.models = common, .picker = options.picker};
   if (engines.size() == 1) pool.engine = engines.front();
   if (engines.size() > 1) {
-    draft.notes.push_back(fmt::format("warning: {} in one pool, so its engine is generic",
+    draft.notes.push_back(fmt::format("warning: {} in one pool, so the pool's engine is generic",
                                       fmt::join(engines, " and ")));
   }
   pool.name = pool_name(common, pool.engine);
@@ -176,7 +182,7 @@ Draft draft_config(const DraftOptions& options, const std::vector<ProbedServer>&
   draft.config.admin.address = options.admin;
   draft.config.routes.push_back({.name = "default", .targets = {{.pool = pool.name}}});
   draft.config.pools.push_back(std::move(pool));
-  draft.config.access_log.path = "stderr";  // stdout has the file, and nothing else
+  draft.config.access_log.path = "stderr";  // stdout is for the configuration alone
   return draft;
 }
 

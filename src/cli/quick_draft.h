@@ -1,4 +1,4 @@
-// From what servers say they are to a file that balances over them.
+// From the engines and models of servers to a configuration that balances over them.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace evenkeel {
 
-/// A server that was asked.
+/// A server and what probing it found.
 struct ProbedServer {
-  std::string url;  ///< as it was given
+  std::string url;  ///< as given
   Address address;
   DetectionResult result;
 };
@@ -22,20 +22,19 @@ struct DraftOptions {
   std::string picker;
 };
 
-/// One pool of all servers; or, when they cannot be one, why not and what to do.
+/// One pool of all servers, or why they cannot be one pool and what to do.
 struct Draft {
-  Config config;                   ///< only meaningful without refusal
-  std::vector<std::string> notes;  ///< about each server, and what may surprise; for people
-  std::string refusal;             ///< lines for people; empty: none
+  Config config;                   ///< only meaningful if `refusal` is empty
+  std::vector<std::string> notes;  ///< for people: one per server, and warnings
+  std::string refusal;             ///< for people; empty: none
 };
 
-/// - All servers form one pool, of the engine that they share, or generic when they differ:
-/// requests
-///   then still go to whoever is free, which two pools would not do.
-/// - A server that is silent or says that it is loading is kept and taken for the same as the
-///   others: those that load a model refuse connections meanwhile.
-/// - The pool serves the models that every server lists. Without any such, it is refused: requests
-///   are not routed by model.
+/// - All servers form one pool, of their common engine, or of `generic` if they differ: requests
+///   then still go to any free server, which two pools would not allow.
+/// - A server that does not answer, or says that it is loading, joins the pool as one of the same
+///   kind: servers refuse connections while they load a model.
+/// - The pool serves the models that every server lists. Without a common model it is refused:
+///   requests are not routed by model.
 ///
 /// REQUIRES: at least one server answered; none is `not_http` or `unresolved`.
 Draft draft_config(const DraftOptions& options, const std::vector<ProbedServer>& servers);

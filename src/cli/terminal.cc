@@ -91,7 +91,7 @@ TerminalEvent Terminal::wait(Duration time) {
   while (true) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count();
     if (left <= 0) return TerminalEvent::timeout;
-    // poll reports errors of stdout without being asked: its reader has closed it.
+    // poll always reports errors, such as that the reader of stdout has closed it.
     std::array<pollfd, 3> watched = {{{signals_, POLLIN, 0},
                                       {STDOUT_FILENO, 0, 0},
                                       {reads_keys_ ? STDIN_FILENO : -1, POLLIN, 0}}};

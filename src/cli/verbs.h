@@ -2,7 +2,11 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <functional>
 #include <string>
+
+#include "evenkeel/cli/ctl.h"
+#include "evenkeel/cli/top.h"
 
 namespace evenkeel {
 
@@ -16,8 +20,10 @@ void add_run_verb(CLI::App& app, Invocation& invocation);
 void add_check_verb(CLI::App& app, Invocation& invocation);
 void add_config_verb(CLI::App& app, Invocation& invocation);
 void add_quick_verb(CLI::App& app, Invocation& invocation);
-void add_ctl_verb(CLI::App& app, Invocation& invocation);
-void add_top_verb(CLI::App& app, Invocation& invocation);
+void add_ctl_verb(CLI::App& app, Invocation& invocation,
+                  std::function<int(const CtlOptions&)> run = run_ctl);
+void add_top_verb(CLI::App& app, Invocation& invocation,
+                  std::function<int(const TopOptions&)> run = run_top);
 void add_sim_verb(CLI::App& app, Invocation& invocation);
 void add_load_verb(CLI::App& app, Invocation& invocation);
 void add_demo_verb(CLI::App& app, Invocation& invocation);

@@ -20,7 +20,7 @@ using Outcome = DetectionResult::Outcome;
 const DraftOptions options{
     .listen = {"0.0.0.0", 8080}, .admin = {"127.0.0.1", 9901}, .picker = "round-robin"};
 
-/// A server on "gpu:PORT" that said what it is.
+/// A server on "gpu:PORT" that answered.
 ProbedServer server(std::uint16_t port, EngineIdentity identity) {
   return {.url = "http://gpu:" + std::to_string(port),
           .address = {"gpu", port},
@@ -32,9 +32,9 @@ ProbedServer vllm(std::uint16_t port, std::vector<std::string> models) {
 }
 
 ProbedServer silent(std::uint16_t port) {
-  ProbedServer asked = server(port, {});
-  asked.result = {.outcome = Outcome::silent, .reason = "Connection refused"};
-  return asked;
+  ProbedServer probed = server(port, {});
+  probed.result = {.outcome = Outcome::silent, .reason = "Connection refused"};
+  return probed;
 }
 
 const PoolConfig& pool_of(const Draft& draft) {
@@ -66,14 +66,14 @@ TEST(QuickDraft, PutsServersOfOneEngineIntoOnePool) {
 }
 
 TEST(QuickDraft, RoundTripsThroughThePrinter) {
-  const std::vector<std::vector<ProbedServer>> fleets = {
+  const std::vector<std::vector<ProbedServer>> pools = {
       {vllm(1, {"a"})},
       {vllm(1, {"${HOME}", "yes", "1.5", "a: b # c"})},
       {server(1, {.engine = "ray", .evidence = "a sign"}), silent(2)},
       {server(1, {})},
   };
-  for (const auto& pool_set : fleets) {
-    const Draft draft = draft_config(options, pool_set);
+  for (const auto& servers : pools) {
+    const Draft draft = draft_config(options, servers);
 
     const LoadResult read = read_config(print_config(draft.config, false), "draft", {});
 
@@ -130,7 +130,7 @@ TEST(QuickDraft, AcceptsAServerThatListsNoModels) {
                 vllm(2, {"a"})});
 
   EXPECT_THAT(pool_of(draft).models, ElementsAre("a"));
-  EXPECT_THAT(draft.notes, Contains(HasSubstr("only for a key")));
+  EXPECT_THAT(draft.notes, Contains(HasSubstr("requires an API key")));
   EXPECT_THAT(draft.notes, Not(Contains(StartsWith("warning"))));
 }
 

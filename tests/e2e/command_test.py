@@ -1,4 +1,4 @@
-"""The verbs that end at once, and their exit codes."""
+"""The verbs that end at once, and usage errors."""
 
 import json
 import os
@@ -13,7 +13,7 @@ SOURCE = os.environ.get("EVENKEEL_SOURCE_DIR") or os.path.abspath(os.path.join(o
 
 SMALLEST = "pools: [{name: llama, backends: [http://127.0.0.1:8000]}]\n"
 
-# Each line of it that holds a mistake is followed by what has to be said about it.
+# Each line with a mistake ends in a pattern for its message.
 FIFTEEN_MISTAKES = """\
 workers: many                                    # workers: .*auto
 listeners:
@@ -50,7 +50,7 @@ class Check(case.Case):
         self.path = path
         return command("check", "-c", path, *arguments, env=env)
 
-    def test_a_file_with_fifteen_mistakes_gets_fifteen_right_lines(self):
+    def test_each_of_fifteen_mistakes_gets_its_own_line(self):
         wanted = [(number, line.split("# ", 1)[1])
                   for number, line in enumerate(FIFTEEN_MISTAKES.splitlines(), 1) if "# " in line]
         self.assertEqual(len(wanted), 15)
@@ -71,7 +71,7 @@ class Check(case.Case):
         self.assertIn("debug_header: true", source)
         self.assertEqual(source.index("debug_header"), caret.index("^"))
 
-    def test_as_json_for_machines(self):
+    def test_json_lists_the_same_problems(self):
         ended = self.check(FIFTEEN_MISTAKES, "--json")
         self.assertEqual(ended.returncode, 1)
         problems = json.loads(ended.stdout)
@@ -90,20 +90,20 @@ class Check(case.Case):
         problems = json.loads(self.check(text, "--json").stdout)
         self.assertEqual([each["severity"] for each in problems], ["warning"])
 
-    def test_a_good_file_is_good(self):
+    def test_a_valid_file_passes(self):
         ended = self.check(SMALLEST)
         self.assertEqual((ended.returncode, ended.stderr), (0, ""))
         ended = self.check(SMALLEST, "--json")
         self.assertEqual((ended.returncode, json.loads(ended.stdout)), (0, []))
 
-    def test_the_environment_is_read(self):
+    def test_environment_variables_are_expanded(self):
         text = 'pools: [{name: llama, backends: ["${SERVER}", "${OTHER:-127.0.0.1:9}"]}]\n'
         self.assertEqual(self.check(text, env={"SERVER": "127.0.0.1:8"}).returncode, 0)
         ended = self.check(text)
         self.assertEqual(ended.returncode, 1)
         self.assertIn("SERVER", ended.stderr)
 
-    def test_every_sample_is_good(self):
+    def test_every_sample_passes(self):
         folder = os.path.join(SOURCE, "config")
         samples = [name for name in os.listdir(folder) if name.endswith(".yaml")]
         self.assertGreater(len(samples), 3)
@@ -124,7 +124,7 @@ class Check(case.Case):
 
 
 class Config(case.Case):
-    def test_what_is_printed_is_a_file_that_means_the_same(self):
+    def test_the_printed_configuration_is_equivalent(self):
         printed = command("config", "print", "-c", "-", text=SMALLEST)
         whole = command("config", "print", "--defaults", "-c", "-", text=SMALLEST)
         self.assertEqual((printed.returncode, whole.returncode), (0, 0))
@@ -145,7 +145,7 @@ class Config(case.Case):
 
 
 class Usage(case.Case):
-    def test_what_is_no_verb_is_a_mistake_in_usage(self):
+    def test_an_unknown_verb_is_a_usage_error(self):
         for arguments in (["fly"], ["run"], ["check"], ["config"], ["run", "-c"], ["run", "--fast"], []):
             ended = command(*arguments)
             self.assertEqual(ended.returncode, 2, arguments)
@@ -183,17 +183,17 @@ class Usage(case.Case):
             self.assertEqual((ended.returncode, ended.stderr), (0, ""), verb)
             self.assertIn(f"Usage: evenkeel {verb} ", ended.stdout)
 
-    def test_run_is_what_is_meant_where_no_verb_stands(self):
+    def test_run_is_the_default_verb(self):
         ended = command("-c", "/nowhere/evenkeel.yaml")
         self.assertEqual(ended.returncode, 1)
         self.assertIn("/nowhere/evenkeel.yaml", ended.stderr)
 
-    def test_help_and_version_are_no_mistakes(self):
+    def test_help_and_version_exit_with_zero(self):
         self.assertIn("run", command("--help").stdout)
         self.assertEqual(command("--help").returncode, 0)
         self.assertRegex(command("version").stdout, r"^evenkeel \d+\.\d+\.\d+\n$")
-        told = json.loads(command("version", "--json").stdout)
-        self.assertIn(told["version"], command("version").stdout)
+        printed = json.loads(command("version", "--json").stdout)
+        self.assertIn(printed["version"], command("version").stdout)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Changing a daemon that runs: the admin API's calls, `evenkeel ctl` and `evenkeel top`."""
+"""Changing a running daemon: the admin API, `evenkeel ctl` and `evenkeel top`."""
 
 import fcntl
 import json
@@ -32,7 +32,7 @@ class Driven(case.Case):
         return answer.status, json.loads(answer.body)
 
     def answering(self, count):
-        """Backends that answer with their own number."""
+        """Backends that respond with their own number."""
         return [self.backend(lambda ask, i=i: ask.answer(b"%d" % i)) for i in range(count)]
 
     def answers(self, daemon, count=20):
@@ -41,7 +41,7 @@ class Driven(case.Case):
 
 
 class Changes(Driven):
-    def test_a_drained_backend_ends_what_it_has_and_gets_nothing_new(self):
+    def test_a_drained_backend_finishes_its_requests_and_gets_no_new_ones(self):
         first, second = self.answering(2)
         held = []
 
@@ -58,8 +58,8 @@ class Changes(Driven):
                 head = stream.read_head()
                 if not head.chunked():
                     stream.read_body(head)
-            status, told = self.post(daemon, f"/api/v1/backends/{first.address}/drain")
-            self.assertEqual((status, told["id"], told["state"], told["in_flight"]),
+            status, answer = self.post(daemon, f"/api/v1/backends/{first.address}/drain")
+            self.assertEqual((status, answer["id"], answer["state"], answer["in_flight"]),
                              (200, first.address, "draining", 1))
             self.assertEqual(self.answers(daemon), [b"1"] * 20)
             waiting = self.spawn(
@@ -126,17 +126,17 @@ class Changes(Driven):
         answer = exchange(daemon.address)
         self.assertEqual((answer.status, answer.reason), (503, "no_backend"))
 
-    def test_a_weight_shifts_the_traffic_until_the_file_says_another(self):
+    def test_a_weight_shifts_the_traffic_until_the_file_sets_another(self):
         first, second = self.answering(2)
         daemon = self.start_daemon(first, second, pool={"picker": "weighted"}, workers=1)
         self.assertEqual(sorted(self.answers(daemon)), [b"0"] * 10 + [b"1"] * 10)
 
-        told = self.ctl(daemon, "weight", first.address, "4").stdout
-        self.assertIn("weight 4", told)
+        answer = self.ctl(daemon, "weight", first.address, "4").stdout
+        self.assertIn("weight 4", answer)
         self.assertEqual(sorted(self.answers(daemon)), [b"0"] * 16 + [b"1"] * 4)
 
         self.ctl(daemon, "reload")
-        self.assertEqual(daemon.backend(first.address)["weight"], 4, "the file says what it said")
+        self.assertEqual(daemon.backend(first.address)["weight"], 4, "the file sets the same weight as before")
         self.assertEqual(sorted(self.answers(daemon)), [b"0"] * 16 + [b"1"] * 4)
 
         config = json.loads(daemon.config_path.read_text())
@@ -162,9 +162,9 @@ class Changes(Driven):
             "pools": [{"name": name, "backends": [backend.address]} for name in ("one", "two")],
             "routes": [{"match": {"path": "/one"}, "pool": "one"},
                        {"match": {"path": "/**"}, "pool": "two"}]})
-        status, told = self.post(daemon, f"/api/v1/backends/{backend.address}/drain")
+        status, answer = self.post(daemon, f"/api/v1/backends/{backend.address}/drain")
         self.assertEqual(status, 409)
-        self.assertIn("one, two", told["error"])
+        self.assertIn("one, two", answer["error"])
         unclear = self.ctl(daemon, "drain", backend.address, code=1)
         self.assertIn("--pool NAME", unclear.stderr)
 
@@ -174,24 +174,24 @@ class Changes(Driven):
         self.assertEqual(exchange(daemon.address, target="/one").status, 200)
         self.assertEqual(exchange(daemon.address, target="/two").status, 503)
 
-    def test_a_reload_tells_what_check_tells(self):
+    def test_a_rejected_reload_reports_what_check_reports(self):
         daemon = self.start_daemon(self.backend())
-        status, told = self.post(daemon, "/api/v1/reload")
-        self.assertEqual((status, told["config"]["last_reload_ok"]), (200, True))
+        status, answer = self.post(daemon, "/api/v1/reload")
+        self.assertEqual((status, answer["config"]["last_reload_ok"]), (200, True))
 
         good = daemon.config_path.read_text()
         daemon.config_path.write_text(good.replace('"pools"', '"poools"'))
-        status, told = self.post(daemon, "/api/v1/reload")
+        status, answer = self.post(daemon, "/api/v1/reload")
         self.assertEqual(status, 422)
         checked = command("check", "-c", str(daemon.config_path), "--json")
-        self.assertEqual(told, json.loads(checked.stdout))
-        self.assertEqual(daemon.api("status")["config"]["errors"], told)
+        self.assertEqual(answer, json.loads(checked.stdout))
+        self.assertEqual(daemon.api("status")["config"]["errors"], answer)
         self.assertFalse(daemon.api("status")["config"]["last_reload_ok"])
         self.assertEqual(daemon.metric("evenkeel_config_last_reload_successful"), 0)
         refused = self.ctl(daemon, "reload", "--wait", code=1)
         self.assertRegex(refused.stderr, r"evenkeel.yaml:\d+:\d+: error: poools: unknown key; did you")
         self.assertIn("last reload was rejected", self.ctl(daemon, "status").stdout)
-        self.assertEqual(exchange(daemon.address).status, 200, "what ran goes on")
+        self.assertEqual(exchange(daemon.address).status, 200, "the previous configuration stays active")
 
         daemon.config_path.write_text(good)
         self.ctl(daemon, "reload", "--wait")
@@ -208,11 +208,11 @@ class Changes(Driven):
                              ([("Referer", "https://evil.example/"), form], None),
                              ([("Sec-Fetch-Site", "cross-site"), form], None),
                              ([], "evil.example:9901")):
-            status, told = self.post(daemon, drain, body=b"a=b", fields=fields, host=host)
-            self.assertEqual((status, set(told)), (403, {"error"}), fields)
+            status, answer = self.post(daemon, drain, body=b"a=b", fields=fields, host=host)
+            self.assertEqual((status, set(answer)), (403, {"error"}), fields)
         self.assertEqual(daemon.backend(backend.address)["state"], "up")
         status, _ = self.post(daemon, drain, body=b"{}", fields=[form])
-        self.assertEqual(status, 200, "what curl sends is no form of another site")
+        self.assertEqual(status, 200, "curl sends forms without an origin")
 
     def test_bodies_are_bounded(self):
         backend = self.backend()
@@ -239,7 +239,7 @@ class Changes(Driven):
         def ctl(*arguments):
             return command("ctl", *arguments, "--admin", away)
 
-        self.assertEqual(ctl("status").returncode, 0, "looking is free")
+        self.assertEqual(ctl("status").returncode, 0, "reading needs no token")
         refused = ctl("drain", backend.address)
         self.assertEqual(refused.returncode, 1)
         self.assertIn("--token-file", refused.stderr)
@@ -248,7 +248,7 @@ class Changes(Driven):
 
 
 def address_of_this_machine():
-    """One that is not loopback, or None. Nothing is sent."""
+    """An address that is not loopback, or None. Sends nothing."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         try:
             sock.connect(("192.0.2.1", 9))
@@ -270,20 +270,20 @@ class Commands(Driven):
         self.assertEqual(rows[0].split()[:3], ["POOL", "BACKEND", "STATE"])
         self.assertEqual(rows[1].split()[:3], ["pool", backend.address, "up"])
 
-    def test_options_stand_before_or_after(self):
+    def test_options_may_stand_before_or_after_the_command(self):
         daemon = self.start_daemon(self.backend())
         for arguments in (("--admin", daemon.admin, "--json", "status"),
                           ("--json", "status", "--admin", daemon.admin),
                           ("status", "--json", "--admin", daemon.admin)):
-            told = command("ctl", *arguments)
-            self.assertEqual((told.returncode, json.loads(told.stdout)["workers"]), (0, 2))
+            answer = command("ctl", *arguments)
+            self.assertEqual((answer.returncode, json.loads(answer.stdout)["workers"]), (0, 2))
 
     def test_json_is_the_api_s_own(self):
         daemon = self.start_daemon(self.backend())
         self.assertEqual(set(json.loads(self.ctl(daemon, "status", "--json").stdout)),
                          set(daemon.api("status")))
-        told = json.loads(self.ctl(daemon, "backends", "--json").stdout)
-        self.assertEqual(told[0]["id"], daemon.api("backends")[0]["id"])
+        answer = json.loads(self.ctl(daemon, "backends", "--json").stdout)
+        self.assertEqual(answer[0]["id"], daemon.api("backends")[0]["id"])
 
     def test_exit_codes(self):
         daemon = self.start_daemon(self.backend())
@@ -291,8 +291,8 @@ class Commands(Driven):
         for arguments, code in (
                 (("ctl", "status", "--admin", gone), 5), (("top", "--admin", gone), 5),
                 (("top", "-1", "--admin", gone), 5), (("ctl", "reload", "--admin", gone), 5),
-                (("ctl", "drain", "nobody:1", "--admin", daemon.admin), 1),
-                (("ctl", "weight", "nobody:1", "3", "--admin", daemon.admin), 1),
+                (("ctl", "drain", "nowhere:1", "--admin", daemon.admin), 1),
+                (("ctl", "weight", "nowhere:1", "3", "--admin", daemon.admin), 1),
                 (("ctl", "status", "--admin", "no port"), 2), (("ctl",), 2),
                 (("ctl", "weight", "a:1", "0"), 2), (("ctl", "weight", "a:1"), 2),
                 (("ctl", "drain"), 2), (("ctl", "explode"), 2),
@@ -311,22 +311,22 @@ class Commands(Driven):
 
 
 class Top(Driven):
-    def test_once_prints_and_leaves(self):
+    def test_once_prints_and_exits(self):
         daemon = self.start_daemon(self.backend())
         plain = command("top", "-1", "--admin", daemon.admin)
         self.assertEqual(plain.returncode, 0, plain.stderr)
         self.assertNotIn("\x1b", plain.stdout)
         self.assertIn("BACKEND", plain.stdout)
-        told = json.loads(command("top", "-1", "--json", "--admin", daemon.admin).stdout)
-        self.assertEqual(set(told), {"status", "pools", "backends"})
+        answer = json.loads(command("top", "-1", "--json", "--admin", daemon.admin).stdout)
+        self.assertEqual(set(answer), {"status", "pools", "backends"})
 
     def test_without_a_terminal_it_prints_until_the_reader_closes(self):
         daemon = self.start_daemon(self.backend())
         top = subprocess.Popen([BINARY, "top", "--json", "--admin", daemon.admin],
                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
         self.addCleanup(top.kill)
-        looks = [json.loads(top.stdout.readline()) for _ in range(2)]
-        self.assertGreater(looks[1]["status"]["uptime_seconds"], looks[0]["status"]["uptime_seconds"])
+        snapshots = [json.loads(top.stdout.readline()) for _ in range(2)]
+        self.assertGreater(snapshots[1]["status"]["uptime_seconds"], snapshots[0]["status"]["uptime_seconds"])
         top.stdout.close()
         self.assertEqual(top.wait(PATIENCE), 0)
 
@@ -340,13 +340,13 @@ class Top(Driven):
         self.assertEqual(top.wait(PATIENCE), 0)
         top.stdout.close()
 
-    def test_on_a_terminal_it_keeps_up_with_the_daemon_and_the_window(self):
+    def test_on_a_terminal_it_follows_the_daemon_and_the_window_size(self):
         backend = self.backend()
         daemon = self.start_daemon(backend, pool={"name": "pool-with-a-name"})
         screen = Screen(self, rows=40, columns=200)
         top = screen.run("top", "--admin", daemon.admin)
         screen.wait_for(r"pool-with-a-name.*" + re.escape(backend.address) + " +up ")
-        self.assertTrue(screen.text.startswith("\x1b[?1049h"), "the second screen")
+        self.assertTrue(screen.text.startswith("\x1b[?1049h"), "the alternate screen")
 
         self.ctl(daemon, "drain", backend.address)
         screen.wait_for(r"draining.*drained by an operator")
@@ -369,9 +369,9 @@ class Top(Driven):
         screen.type("q")
         self.assertEqual(top.wait(PATIENCE), 0)
         screen.wait_for(r"\x1b\[\?1049l")
-        self.assertEqual(screen.settings()[3], screen.settings_before[3], "echo and lines are back")
+        self.assertEqual(screen.settings()[3], screen.settings_before[3], "echo and line mode are restored")
 
-    def test_on_a_terminal_it_waits_for_a_daemon_that_went_away(self):
+    def test_on_a_terminal_it_waits_for_a_daemon_that_stopped(self):
         daemon = self.start_daemon(self.backend())
         screen = Screen(self, rows=40, columns=200)
         top = screen.run("top", "--admin", daemon.admin)
@@ -383,7 +383,7 @@ class Top(Driven):
 
 
 class Screen:
-    """A terminal, as its program and its user see it."""
+    """A terminal, from the side of its program and of its user."""
 
     def __init__(self, test, rows, columns):
         self._master, self._slave = pty.openpty()
@@ -404,7 +404,7 @@ class Screen:
 
     def resize(self, rows, columns):
         fcntl.ioctl(self._slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-        if self._process:  # it is not the session's: nobody else tells it
+        if self._process:  # without a controlling terminal, the kernel does not signal it
             self._process.send_signal(signal.SIGWINCH)
 
     def settings(self):

@@ -1,4 +1,4 @@
-"""`evenkeel quick`: from addresses alone to a balancer, and to the file that it stands for."""
+"""`evenkeel quick`: serves servers given by URL, and prints the configuration for them."""
 
 import json
 import re
@@ -14,7 +14,7 @@ CHAT = json.dumps({"messages": [{"role": "user", "content": "hello"}], "max_toke
 
 
 class Quick(Daemon):
-    """`evenkeel quick` on ports from the kernel."""
+    """`evenkeel quick` on free ports."""
 
     def __init__(self, *arguments):
         Process.__init__(self, ["quick", *arguments, "--listen", "127.0.0.1:0",
@@ -27,7 +27,7 @@ class Quick(Daemon):
         self.admin = self.wait_line(r"^listening name=admin address=(\S+)$")[1]
         self.address = self.wait_line(r"^listening name=public address=(\S+)$")[1]
 
-    def said(self):
+    def notes(self):
         return [line for line in self.lines if line.startswith("evenkeel quick: ")]
 
 
@@ -43,7 +43,7 @@ class QuickTest(case.Case):
         return quick
 
     def scripted(self, answers, **kwargs):
-        """A server with an answer per path, as (status, body); 404 to all else."""
+        """A server with a response per path, as (status, body), and 404 for other paths."""
         def script(ask):
             status, body = answers.get(ask.target, (404, b""))
             ask.answer(body, status=status)
@@ -51,21 +51,21 @@ class QuickTest(case.Case):
         return self.backend(script, **kwargs)
 
     def file_of(self, quick):
-        """What it wrote on stdout, as `config print` reads it."""
+        """The configuration that it printed on stdout."""
         text = "\n".join(self.eventually(lambda: quick.stdout, "a file on stdout")) + "\n"
         checked = command("check", "-c", "-", text=text)
         self.assertEqual(checked.returncode, 0, checked.stderr)
         return text
 
     def check_answers(self, quick, count=4):
-        """On one connection, so by one worker: each has a turn of its own."""
+        """Sends requests on one connection, so to one worker: each worker has its own round robin."""
         with Stream.connect(quick.address) as stream:
             for _ in range(count):
                 answer = stream.exchange("POST", "/v1/chat/completions",
                                          [("Content-Type", "application/json")], CHAT)
                 self.assertEqual(answer.status, 200, answer.body)
 
-    # ---- what it finds ----
+    # ---- detection ----
 
     def test_every_simulated_engine_is_detected(self):
         for engine in ("vllm", "sglang", "triton", "tgi", "llamacpp", "generic"):
@@ -80,8 +80,8 @@ class QuickTest(case.Case):
                 self.assertIn("    models: [org/tiny]\n", text)
                 self.assertIn("    picker: round-robin\n", text)
                 self.assertIn(f"    backends: [{', '.join(servers.addresses)}]\n", text)
-                told = re.search(r"    engine: (\w+)\n", text)
-                self.assertEqual(told[1] if told else "generic", engine)
+                engine_key = re.search(r"    engine: (\w+)\n", text)
+                self.assertEqual(engine_key[1] if engine_key else "generic", engine)
                 rows = quick.api("backends")
                 self.assertEqual([row["picks_total"] for row in rows], [2, 2])
                 self.assertEqual({row["engine"] for row in rows}, {engine})
@@ -102,7 +102,7 @@ class QuickTest(case.Case):
                 quick = self.quick(server.address)
                 self.assertIn(f"    engine: {engine}\n", self.file_of(quick))
 
-    def test_no_question_has_an_effect(self):
+    def test_probes_only_read(self):
         server = self.scripted({})
         self.quick(server.address)
         asked = [(ask.method, ask.target) for ask in server.exchanges]
@@ -110,7 +110,7 @@ class QuickTest(case.Case):
         self.assertFalse([target for _, target in asked
                           if "metrics" in target or "health" in target], asked)
 
-    def test_stdout_has_the_file_and_nothing_else(self):
+    def test_stdout_has_only_the_configuration(self):
         server = self.scripted({"/v1/models": (200, listed("m", "vllm")), "/health": (200, b"")})
         quick = self.quick(server.address)
         before = self.file_of(quick)
@@ -125,9 +125,9 @@ class QuickTest(case.Case):
         quick = self.quick(*one.addresses, *other.addresses, "--picker", "round-robin")
         self.check_answers(quick)
         self.assertEqual([row["picks_total"] for row in quick.api("backends")], [2, 2])
-        self.assertTrue(any("vllm and sglang in one pool" in line for line in quick.said()))
+        self.assertTrue(any("vllm and sglang in one pool" in line for line in quick.notes()))
 
-    def test_a_server_that_loads_its_model_is_known(self):
+    def test_a_server_that_loads_its_model_is_detected(self):
         server = self.simulators("--engine", "llamacpp")
         exchange(server.addresses[0], "PUT", "/sim/v1/state", body=b'{"fault": "loading"}')
         quick = self.quick(server.addresses[0])
@@ -135,12 +135,12 @@ class QuickTest(case.Case):
 
     # ---- servers that do not answer ----
 
-    def test_a_server_that_is_not_there_yet_stays_in_the_pool(self):
+    def test_a_server_that_is_not_up_yet_joins_the_pool(self):
         alive = self.simulators("--engine", "vllm")
         port = free_port()
         quick = self.quick(*alive.addresses, f"http://127.0.0.1:{port}", "--picker", "round-robin")
         self.assertTrue(any(f"warning: http://127.0.0.1:{port} does not answer "
-                            "(Connection refused)" in line for line in quick.said()), quick.said())
+                            "(Connection refused)" in line for line in quick.notes()), quick.notes())
         self.assertIn(f"    backends: [{alive.addresses[0]}, 127.0.0.1:{port}]\n",
                       self.file_of(quick))
         self.check_answers(quick)
@@ -152,13 +152,13 @@ class QuickTest(case.Case):
             self.check_answers(quick)
             return late.exchanges
 
-        self.eventually(asked, "a request to the server that came late")
+        self.eventually(asked, "a request to the server that started late")
 
-    def test_when_none_answers_each_is_named_with_its_reason(self):
-        deaf = socket.create_server(("127.0.0.1", 0))
-        self.addCleanup(deaf.close)
+    def test_when_no_server_answers_each_is_listed_with_its_reason(self):
+        silent_socket = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(silent_socket.close)
         refusing = f"http://127.0.0.1:{free_port()}"
-        silent = f"http://127.0.0.1:{deaf.getsockname()[1]}"
+        silent = f"http://127.0.0.1:{silent_socket.getsockname()[1]}"
 
         ended = command("quick", refusing, silent)
 
@@ -167,7 +167,7 @@ class QuickTest(case.Case):
         self.assertIn(f"{refusing}: does not answer (Connection refused)", ended.stderr)
         self.assertIn(f"{silent}: does not answer (no answer in time)", ended.stderr)
 
-    def test_a_port_that_speaks_something_else_is_refused(self):
+    def test_a_port_with_another_protocol_is_refused(self):
         greeting = socket.create_server(("127.0.0.1", 0))
         self.addCleanup(greeting.close)
         kept = []
@@ -192,7 +192,7 @@ class QuickTest(case.Case):
         self.assertEqual(ended.returncode, 1)
         self.assertIn("does not speak HTTP/1.1", ended.stderr)
 
-    def test_servers_of_different_models_are_refused_with_what_to_type(self):
+    def test_servers_without_a_common_model_are_refused_with_commands_to_run(self):
         one = self.scripted({"/v1/models": (200, listed("llama", "vllm"))})
         other = self.scripted({"/v1/models": (200, listed("qwen", "vllm"))})
 
@@ -207,23 +207,23 @@ class QuickTest(case.Case):
 
     # ---- mistakes on the command line ----
 
-    def test_each_bad_word_is_named_with_its_cure(self):
+    def test_each_bad_argument_is_named_with_a_correction(self):
         ended = command("quick", "http://127.0.0.1:8000/v1", "https://gpu:8000", "localhost",
-                        "http://127.0.0.1:8080", "--admin", "9901", "--picker", "fastest")
+                        "http://127.0.0.1:8080", "--admin", "9901", "--picker", "leastconn")
 
         self.assertEqual(ended.returncode, 2)
         self.assertEqual(ended.stdout, "")
         for expected in ("'http://127.0.0.1:8000/v1': it has a path; requests keep their own; "
                          "write http://127.0.0.1:8000\n",
-                         "'https://gpu:8000': only servers without TLS are asked; name it in a file, as a backend\n",
+                         "'https://gpu:8000': only servers without TLS can be probed; name it as a backend in a file\n",
                          "'localhost': the port is missing; write http://localhost:PORT\n",
-                         "http://127.0.0.1:8080 is where evenkeel itself would listen; give it "
-                         "another port with --listen\n",
+                         "http://127.0.0.1:8080 is an address that evenkeel itself would listen on; "
+                         "set another with --listen\n",
                          "--admin '9901': the port is missing; ",
-                         "--picker 'fastest': expected one of round-robin, "):
+                         "--picker 'leastconn': expected one of round-robin, ", "did you mean 'least-connections'?\n"):
             self.assertIn(expected, ended.stderr)
 
-    def test_without_a_url_it_says_what_is_missing(self):
+    def test_a_missing_url_is_named(self):
         ended = command("quick")
         self.assertEqual(ended.returncode, 2)
         self.assertIn("url is required", ended.stderr)
@@ -231,7 +231,7 @@ class QuickTest(case.Case):
     def test_a_url_given_twice_counts_once(self):
         server = self.scripted({})
         quick = self.quick(server.address, f"http://{server.address}/")
-        self.assertTrue(any("is given twice" in line for line in quick.said()))
+        self.assertTrue(any("is given twice" in line for line in quick.notes()))
         self.assertEqual(len(quick.api("backends")), 1)
 
 

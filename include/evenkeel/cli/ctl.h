@@ -22,6 +22,8 @@ struct CtlOptions {
   bool wait = false;  ///< for drain: until nothing is in flight; for reload: as long as it takes
   std::optional<Duration> timeout;  ///< for drain with `wait`; none: no limit
   bool json = false;                ///< print the daemon's JSON document
+
+  bool operator==(const CtlOptions&) const = default;
 };
 
 /// Blocks. Exit codes: 0 done, 1 refused, 2 the options make no sense, 3 `timeout` passed with

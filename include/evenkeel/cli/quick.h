@@ -1,4 +1,4 @@
-// The balancer from addresses alone.
+// `evenkeel quick`: serves the given servers, without a file.
 #pragma once
 
 #include <functional>
@@ -12,13 +12,13 @@ struct QuickOptions {
   std::string listen = "0.0.0.0:8080";
   std::string admin = "127.0.0.1:9901";
   std::string picker = "least-connections";
-  /// Serves a configuration until it ends; gives the exit code.
+  /// Serves a configuration until the process is told to end; returns the exit code.
   std::function<int(const std::string& config_text)> serve;
 };
 
-/// Asks every server what it is, writes the file that this comes to on stdout, what there is to say
-/// about it on stderr, and serves that file. Exit codes: those of `run_daemon`; 1 also when no
-/// server answers or when they cannot be one pool; 2 an option or a URL that is none.
+/// Detects every server's engine and models, writes a configuration on stdout and notes about it on
+/// stderr, and serves that configuration. Exit codes: those of `run_daemon`; 1 also if no server
+/// answers or the servers cannot form one pool; 2 an option or a URL is invalid.
 int run_quick(const QuickOptions& options);
 
 }  // namespace evenkeel

@@ -12,6 +12,8 @@ struct TopOptions {
   bool once = false;
   bool json = false;           ///< each snapshot as one line of JSON
   std::string sort = "state";  ///< one of top_orders()
+
+  bool operator==(const TopOptions&) const = default;
 };
 
 /// The orders of backends that TopOptions::sort takes.

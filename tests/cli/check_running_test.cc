@@ -1,0 +1,73 @@
+#include "cli/check_running.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cli/admin_target.h"
+
+namespace evenkeel {
+namespace {
+
+using testing::HasSubstr;
+
+const CheckOptions options{.file = "a.yaml"};
+
+LoadResult loaded(const std::string& more = "") {
+  return read_config("pools: [{name: a, backends: [h:1]}]\n" + more, "a.yaml", {});
+}
+
+TEST(CheckRunning, ListsWhatAReloadWouldChange) {
+  const auto some =
+      report_preview(options, loaded(), 200,
+                     R"({"problems": [], "changes": ["pool a: backend h:1 added\u001b"]})");
+  const auto none = report_preview(options, loaded(), 200, R"({"problems": [], "changes": []})");
+
+  EXPECT_EQ(some.exit_code, 0);
+  EXPECT_EQ(some.out, "a.yaml: ok, a reload would change this:\n  pool a: backend h:1 added?\n");
+  EXPECT_EQ(none.out, "a.yaml: ok, a reload would change nothing\n");
+}
+
+TEST(CheckRunning, ListsWhyAReloadWouldBeRejected) {
+  const auto output =
+      report_preview(options, loaded(), 200,
+                     R"({"problems": [{"file": "b.yaml", "line": 0, "column": 0, "path": "workers",
+          "message": "cannot change", "help": "restart", "severity": "error"}], "changes": []})");
+
+  EXPECT_EQ(output.exit_code, 1);
+  EXPECT_EQ(output.out, "");
+  EXPECT_EQ(output.err,
+            "a reload would be rejected:\nb.yaml: error: workers: cannot change; restart\n");
+}
+
+TEST(CheckRunning, JsonHoldsWarningsOfTheFileAndProblemsOfTheDaemon) {
+  const auto output = report_preview(
+      {.file = "a.yaml", .json = true}, loaded("routes: [{match: {path: /v1/}, pool: a}]\n"), 200,
+      R"({"problems": [{"message": "no", "severity": "error"}], "changes": ["c"]})");
+
+  EXPECT_EQ(output.exit_code, 1);
+  EXPECT_THAT(output.out,
+              HasSubstr(R"("severity":"warning"},{"message":"no","severity":"error"}])"));
+  EXPECT_THAT(output.out, HasSubstr(R"("changes":["c"]})"));
+}
+
+TEST(CheckRunning, ReportsWhatIsNotAnAnswer) {
+  EXPECT_EQ(report_preview(options, loaded(), 200, "<html>").exit_code, 5);
+  EXPECT_EQ(report_preview(options, loaded(), 502, "{}").exit_code, 5);
+  const auto refused = report_preview(options, loaded(), 403, R"({"error": "no token"})");
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_EQ(refused.err, "evenkeel check: no token\n");
+}
+
+TEST(AdminTarget, TakesWhatIsNotGivenFromTheFile) {
+  Config config;
+  config.admin = {.address = {"10.0.0.1", 9000}, .token_file = "/token"};
+
+  EXPECT_EQ(completed({}, config).address, "10.0.0.1:9000");
+  EXPECT_EQ(completed({}, config).token_file, "/token");
+  EXPECT_EQ(completed({.address = "h:1", .token_file = "t"}, config).address, "h:1");
+  EXPECT_EQ(completed({.address = "h:1", .token_file = "t"}, config).token_file, "t");
+  EXPECT_EQ(completed({}, {}).address, "127.0.0.1:9901");
+}
+
+}  // namespace
+}  // namespace evenkeel
