@@ -12,7 +12,8 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::size_t max_response_bytes = std::size_t{256} << 20;  // 100 000 backends
+/// 25 000 backends. Bounds the memory that a hostile server can make us use.
+constexpr std::size_t max_response_bytes = std::size_t{16} << 20;
 
 Error usage_error(std::string detail) {
   return {.fault = Fault::bad_request, .side = Side::client, .detail = std::move(detail)};

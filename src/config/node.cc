@@ -165,7 +165,7 @@ void Node::report_unknown_key(std::size_t index, const std::vector<KnownKey>& kn
   const auto meant = nearest_word(key.name, names);
   const auto missing_space = std::ranges::find_if(
       names, [&](const std::string& name) { return key.name.starts_with(name + " "); });
-  std::string help = fmt::format("known here: {}", fmt::join(names, ", "));
+  std::string help = fmt::format("known keys: {}", fmt::join(names, ", "));
   if (meant) {
     help = fmt::format("did you mean '{}'?", *meant);
   } else if (missing_space != names.end()) {
