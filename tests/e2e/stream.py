@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection, seen byte by byte: what a library would smooth over is what we test."""
+"""One HTTP/1.1 connection, byte by byte, because a library would hide what we test."""
 
 import socket
 import struct
@@ -6,15 +6,15 @@ import time
 
 from tls_socket import TlsSocket
 
-PATIENCE = 20.0  # seconds that any single wait may take before a test fails
+PATIENCE = 20.0  # seconds that a single wait may take before a test fails
 
 
 class Closed(Exception):
-    """The peer ended the connection where there should have been more."""
+    """The peer closed the connection too early."""
 
 
 class Message:
-    """The head of a request or response as it came: bytes, order and case untouched."""
+    """The head of a request or response as received, with its bytes, order and case."""
 
     def __init__(self, raw):
         self.raw = raw
@@ -41,7 +41,7 @@ class Message:
 
     @property
     def reason(self):
-        """The word with which evenkeel says why it answered itself."""
+        """The reason word of a response that evenkeel generated."""
         return self.field("x-evenkeel-reason")
 
     @property
@@ -71,8 +71,8 @@ class Stream:
 
     @classmethod
     def connect(cls, address, receive_buffer=None, tls=None, name=None):
-        """`receive_buffer`: bytes that the kernel may take for us before we read them. `tls`: an
-        `ssl.SSLContext`; the server must be `name`, or the address."""
+        """`receive_buffer`: size of the kernel's receive buffer. `tls`: an `ssl.SSLContext`, which verifies the server as
+        `name`, or as the address."""
         host, _, port = address.rpartition(":")
         sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         if receive_buffer is not None:
@@ -91,7 +91,7 @@ class Stream:
         self.socket.close()
 
     def reset(self):
-        """Ends the connection with a RST: the peer cannot take it for an orderly end."""
+        """Closes the connection with a RST, which the peer cannot mistake for a normal end."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.socket.close()
 
@@ -101,7 +101,7 @@ class Stream:
     # ---- reading ----
 
     def read_some(self):
-        """What is here, or as soon as there is something; b"" at the end."""
+        """Received bytes, as soon as there are any; b"" at the end."""
         if self.buffer:
             data, self.buffer = self.buffer, b""
             return data
@@ -135,7 +135,7 @@ class Stream:
         return Message(self.read_until(b"\r\n\r\n"))
 
     def read_chunk(self, message):
-        """The payload of the next chunk; b"" after the last, whose trailers are in the message then."""
+        """The payload of the next chunk; b"" after the last one, when the trailers are in the message."""
         size = int(self.read_until(b"\r\n").split(b";")[0], 16)
         if size > 0:
             payload = self.read_exactly(size)
@@ -149,7 +149,7 @@ class Stream:
             message.trailers.append((name, value.strip()))
 
     def read_body(self, message, bodiless=False):
-        """The whole body, by the framing that the head announces."""
+        """Reads the whole body by the framing in the head."""
         if bodiless:
             return message
         if message.chunked():
@@ -167,7 +167,7 @@ class Stream:
         return message
 
     def read_response(self, to="GET"):
-        """The final one; those of the 1xx class before it are passed over."""
+        """Reads the final response; skips 1xx responses before it."""
         head = self.read_head()
         while head.status < 200 and head.status != 101:
             head = self.read_head()
@@ -175,7 +175,7 @@ class Stream:
         return self.read_body(head, bodiless)
 
     def wait_closed(self, within=PATIENCE):
-        """Reads to the end; the time (monotonic) at which it came. "reset" or "end" in `.ended`."""
+        """Reads until the connection closes; returns the (monotonic) time. `.ended` is "reset" or "end"."""
         self.socket.settimeout(within)
         try:
             while self.socket.recv(65536):
@@ -187,10 +187,10 @@ class Stream:
         self.socket.settimeout(PATIENCE)
         return at
 
-    # ---- asking ----
+    # ---- sending ----
 
     def ask(self, method="GET", target="/", fields=(), body=None, host="test"):
-        """Sends a request; the body, where there is one, with its length."""
+        """Sends a request; a body gets a Content-Length."""
         lines = [f"{method} {target} HTTP/1.1", f"Host: {host}"]
         lines += [f"{name}: {value}" for name, value in fields]
         if body is not None:
@@ -204,6 +204,6 @@ class Stream:
 
 
 def exchange(address, *args, **kwargs):
-    """One request on a connection of its own."""
+    """One request on its own connection."""
     with Stream.connect(address) as stream:
         return stream.exchange(*args, **kwargs)
