@@ -62,7 +62,7 @@ std::optional<HostAndPort> split(std::string_view text, std::string& why) {
     HostAndPort parts{text.substr(1, close - 1), std::nullopt};
     if (!after.empty()) parts.port = after.substr(1);
     if (parts.host.find(':') == parts.host.npos) {
-      why = "only IPv6 addresses stand in brackets";
+      why = "only IPv6 addresses are written in brackets";
       return std::nullopt;
     }
     return parts;
@@ -70,7 +70,7 @@ std::optional<HostAndPort> split(std::string_view text, std::string& why) {
   const std::size_t colon = text.find(':');
   if (colon == text.npos) return HostAndPort{text, std::nullopt};
   if (text.find(':', colon + 1) != text.npos) {
-    why = "an IPv6 address stands in brackets, \"[::1]:8080\"";
+    why = "an IPv6 address needs brackets, \"[::1]:8080\"";
     return std::nullopt;
   }
   return HostAndPort{text.substr(0, colon), text.substr(colon + 1)};

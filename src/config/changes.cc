@@ -11,7 +11,7 @@ namespace evenkeel {
 namespace config_file {
 namespace {
 
-// A list whose items have names: how a line calls an item, and the key that tells items apart.
+// A list whose items have names: the word for an item, and the key that identifies it.
 struct NamedList {
   std::string_view path;  // of the list, below the named item that it belongs to
   std::string_view noun;
@@ -56,7 +56,7 @@ std::vector<std::string> names_of(const Tree& list, std::string_view key) {
   return names;
 }
 
-// A value on one line, as it would stand in a file.
+// A value on one line, in the file's notation.
 std::string value_text(const Tree* tree) {
   if (tree == nullptr || tree->kind == Tree::Kind::nothing) return "unset";
   if (tree->is_scalar()) return tree->scalar;
@@ -70,7 +70,7 @@ std::string value_text(const Tree* tree) {
   return text + (is_map ? '}' : ']');
 }
 
-// Where a comparison stands: the named items around it ("pool chat: "), and the path below the
+// The position of a comparison: the named items around it ("pool chat: "), and the path below the
 // innermost of them ("limits.queue").
 struct Position {
   std::string owner;

@@ -14,7 +14,7 @@ namespace {
 
 std::string did_you_mean(std::string_view word) { return fmt::format("did you mean '{}'?", word); }
 
-// A value that is not a string may also come from ${VARIABLE}, of which a schema sees only text.
+// A value of another type may come from ${VARIABLE}, which is text to a schema.
 Tree or_environment(Tree schema) {
   Tree text = Tree::map();
   text.put("type", Tree::text("string"));
@@ -47,7 +47,7 @@ std::string lower(std::string_view text) {
   return out;
 }
 
-// What people write for a unit of ours; nothing for what is none.
+// The unit that a common spelling means; empty: none.
 std::string_view duration_unit_meant(std::string_view unit) {
   const std::string word = lower(unit);
   for (const char* name : {"s", "sec", "secs", "second", "seconds"}) {
@@ -96,7 +96,7 @@ std::optional<Quantity> split_quantity(std::string_view text) {
   return quantity;
 }
 
-// Reads number and unit, or says what is wrong with them. In the smallest unit.
+// Reads a number with its unit, in the smallest unit; reports what is wrong with it.
 template <std::size_t N>
 std::optional<double> read_quantity(const Node& node, const std::array<Unit, N>& units,
                                     std::string_view (*meant)(std::string_view),
@@ -411,7 +411,7 @@ void TextMapForm::read(const Node& node, Value& value) const {
     const auto scalar = entry.scalar("a text");
     if (!scalar) continue;
     if (!value.emplace(key, scalar->text).second) {
-      entry.fail(fmt::format("'{}' is there twice", key));
+      entry.fail(fmt::format("duplicate key '{}'", key));
     }
   }
 }
@@ -569,7 +569,7 @@ std::optional<ValidationError> check_name(std::string& value) {
                     });
   if (good) return std::nullopt;
   return ValidationError{
-      fmt::format("'{}' is no name: expected up to {} letters, digits, '.', '_' and "
+      fmt::format("'{}' is not a name: expected up to {} letters, digits, '.', '_' and "
                   "'-', the first a letter or digit",
                   value.substr(0, longest + 1), longest),
       {}};
@@ -628,7 +628,7 @@ std::optional<ValidationError> check_plain_path(std::string& value) {
   });
   if (strange == value.end()) return std::nullopt;
   return ValidationError{
-      fmt::format("'{}' is not a path: what is not a letter, a digit or a usual sign "
+      fmt::format("'{}' is not a path: characters other than letters, digits and common signs "
                   "must be percent-encoded",
                   value),
       {}};
@@ -659,7 +659,7 @@ std::optional<ValidationError> check_path_pattern(std::string& value) {
     return static_cast<unsigned char>(c) <= 0x20 || c == 0x7f || c == '?' || c == '#' || c == '\\';
   });
   if (strange != value.end()) {
-    return ValidationError{fmt::format("'{}' is not a path: it holds '{}'", value, *strange),
+    return ValidationError{fmt::format("'{}' is not a path: it contains '{}'", value, *strange),
                            *strange == '?' ? "only the path is matched, not the query" : ""};
   }
   std::string_view rest = std::string_view{value}.substr(1);
@@ -671,12 +671,12 @@ std::optional<ValidationError> check_path_pattern(std::string& value) {
       return ValidationError{fmt::format("'{}': '**' can only be the last segment", value), {}};
     }
     if (segment != "*" && segment != "**" && segment.find('*') != segment.npos) {
-      return ValidationError{fmt::format("'{}': '*' stands for a whole segment", value),
-                             "write /v1/* for one segment, /v1/** for all below /v1"};
+      return ValidationError{fmt::format("'{}': '*' matches a whole segment only", value),
+                             "write /v1/* for one segment, /v1/** for everything below /v1"};
     }
     if (segment == "." || segment == "..") {
-      return ValidationError{fmt::format("'{}' would never match: requests are matched without dot "
-                                         "segments",
+      return ValidationError{fmt::format("'{}' never matches: dot segments are removed from "
+                                         "requests",
                                          value),
                              {}};
     }

@@ -35,7 +35,7 @@ struct ReferenceRow {
 };
 using ReferenceRows = std::vector<ReferenceRow>;
 
-// What a form says of a value that it does not take.
+// Why a form rejects a value, and what to write instead.
 struct ValidationError {
   std::string message;
   std::string help;
@@ -130,7 +130,7 @@ struct FlagForm : ScalarForm {
   std::string type() const { return "true or false"; }
 };
 
-// Text, which `check` may refuse or bring into its normal form.
+// Text that `check` may reject or normalise.
 struct TextForm : ScalarForm {
   using Value = std::string;
   using Check = std::optional<ValidationError> (*)(std::string& value);
@@ -144,7 +144,7 @@ struct TextForm : ScalarForm {
       : what(what_it_is), check(check_it), pattern(schema_pattern) {}
 
   void read(const Node& node, Value& value) const;
-  // Empty is what a text is by default, and never written.
+  // An empty text is the default and is never written.
   Tree tree(const Value& value, const Value*) const {
     return value.empty() ? Tree{} : Tree::text(value);
   }
@@ -196,7 +196,7 @@ struct EnumForm : ScalarForm {
   std::string range() const { return words.range(); }
 };
 
-// Where to listen, or where a backend is.
+// An address to listen on, or of a backend.
 struct AddressForm : ScalarForm {
   using Value = Address;
   using Parse = std::optional<Address> (*)(std::string_view text, std::string& why);
@@ -314,7 +314,7 @@ struct ScalarListForm : ListForm<Item> {
   }
 };
 
-// A list of texts, for which one text alone may stand.
+// A list of texts; a single text is a list of one.
 struct TextOrListForm : ScalarListForm<TextForm> {
   static constexpr Shape shape = Shape::scalar_or_list;
 
@@ -332,7 +332,7 @@ struct Key {
   std::string_view name;
   std::string_view doc;
   bool required = false;
-  std::string_view default_text{};  // for the reference, where the value itself does not tell
+  std::string_view default_text{};  // in the reference; empty: the value itself
 };
 
 template <class T>
@@ -471,8 +471,8 @@ struct BackendForm {
   void add_reference_rows(ReferenceRows& rows, const std::string& path) const;
 };
 
-// `pool: x` as a route's only target, and `split: {x: 95, y: 5}`: two keys for one member. Each
-// writes nothing where the other one tells it.
+// `pool: x` as a route's only target, and `split: {x: 95, y: 5}`: two keys for one member. Only
+// one of them is written.
 struct SingleTargetForm : ScalarForm {
   using Value = std::vector<RouteTarget>;
 

@@ -30,8 +30,8 @@ namespace {
 constexpr std::size_t max_file_bytes = 16 * MiB;
 constexpr std::array<std::uint8_t, 12> mapped_v4 = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
-// The first byte that no text in UTF-8 holds. yaml-cpp must not see it: it takes a control
-// character for the end of the file, and other encodings for UTF-8.
+// The first byte that is not UTF-8 text. yaml-cpp must not see it: it reads a control character as
+// the end of the file, and other encodings as UTF-8.
 std::optional<std::size_t> first_invalid_byte(std::string_view text) {
   for (std::size_t i = 0; i < text.size();) {
     const auto lead = static_cast<unsigned char>(text[i]);
@@ -96,7 +96,7 @@ void read_text(std::string_view text, Config& config, ParseContext& context) {
   }
 }
 
-// Asks anew each time: interfaces come and go.
+// Not cached: interfaces come and go.
 bool is_local_ip(const IpBytes& ip) {
   constexpr std::uint8_t loopback_network = 127;
   const bool is_v4 = std::equal(ip.begin(), ip.begin() + 12, mapped_v4.begin());

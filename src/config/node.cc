@@ -199,7 +199,7 @@ std::optional<std::string> Node::expand(std::string_view text, bool& expanded) c
     } else if (text.starts_with("${")) {
       const std::size_t end = text.find('}');
       if (end == text.npos) {
-        fail("'${' without '}'", "a '$' that stands for itself is written '$$'");
+        fail("'${' without '}'", "write '$$' for a literal '$'");
         return std::nullopt;
       }
       const auto value = variable(text.substr(2, end - 2));
@@ -220,7 +220,7 @@ std::optional<std::string> Node::variable(std::string_view reference) const {
   const std::size_t separator = reference.find(":-");
   const std::string name{reference.substr(0, separator)};
   if (!is_variable_name(name)) {
-    fail(fmt::format("'{}' is no name of an environment variable", shorten(name)),
+    fail(fmt::format("'{}' is not the name of an environment variable", shorten(name)),
          "write ${NAME} or ${NAME:-default}");
     return std::nullopt;
   }

@@ -12,7 +12,7 @@
 
 namespace evenkeel::config_file {
 
-// What one reading of a file shares: where problems go, what the environment says, and where in the
+// What the reading of one file shares: the report, the environment, and where in the
 // file each key was, for checks that come after reading.
 struct ParseContext {
   Report report;
@@ -20,7 +20,7 @@ struct ParseContext {
   std::unordered_map<std::string, Mark> marks;  // path -> place of the value
   bool incomplete = false;  // a syntax error hides part of the file: what is missing may be there
 
-  // The place of a key, or of what it would stand in if it is not there.
+  // The place of a key; of the innermost enclosing value if the key is not there.
   Mark mark_of(std::string path) const;
 
   // Reports a problem at a key.
@@ -29,7 +29,7 @@ struct ParseContext {
   }
 };
 
-// What kind of value a key takes, as far as YAML tells them apart.
+// What kind of value a key takes, in YAML's terms.
 enum class Shape { scalar, list, map, scalar_or_map, scalar_or_list };
 
 // A key that a struct has, as far as reading its mapping needs to know.
@@ -39,7 +39,7 @@ struct KnownKey {
   bool required;
 };
 
-// A value in the file on its way to becoming typed: reports what is wrong where it stands.
+// A value of the file that is being read into a typed one; reports problems at its place.
 class Node {
  public:
   Node(const Tree& tree, std::string path, ParseContext& context);
@@ -78,10 +78,10 @@ class Node {
   // this is no mapping at all.
   bool match_keys(const std::vector<KnownKey>& known);
 
-  // REQUIRES: match_keys said true. Whether the key is there, whatever its value.
+  // Whether the key is there, whatever its value. REQUIRES: match_keys returned true.
   bool has(std::string_view key) const { return matched_.count(key) > 0; }
 
-  // REQUIRES: match_keys said true. The value of a key, if it is there and of the right shape.
+  // The value of a key, if it is there and of the right shape. REQUIRES: match_keys returned true.
   std::optional<Node> child(std::string_view key) const;
 
  private:

@@ -56,10 +56,10 @@ std::vector<std::string_view> split_lines(std::string_view text) {
 
 namespace {
 
-// More than anyone reads; a list of 10 000 backends can be wrong 10 000 times.
+// A list of 10 000 backends can have 10 000 problems.
 constexpr std::size_t max_rendered = 200;
 
-// A line as a terminal shows it well: the part around a column where it is long, and a caret there.
+// A line for a terminal: only the part around the column if it is long, and a caret below.
 std::string excerpt(std::string_view line, int column) {
   constexpr int max_width = 160;
   constexpr int before = 100;

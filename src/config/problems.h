@@ -11,7 +11,7 @@
 
 namespace evenkeel::config_file {
 
-// Collects what is wrong with one file.
+// Collects the problems of one file.
 class Report {
  public:
   explicit Report(std::string file) : file_(std::move(file)) {}
@@ -21,11 +21,11 @@ class Report {
   // Adds a problem that does not keep the file from being used.
   void warn(Mark mark, std::string path, std::string message, std::string help = {});
 
-  // Whether something was wrong at this key or inside it, so that what it holds is no basis for
-  // further checks.
+  // Whether there is a problem at this key or inside it: its value is no basis for further
+  // checks.
   bool has_problem(const std::string& path) const { return affected_paths_.count(path) > 0; }
 
-  // Forgets what was found at or below a line: where the syntax breaks, what follows is guesswork.
+  // Drops the problems at or below a line: after a syntax error they are guesswork.
   void discard_from(int line);
 
   std::size_t size() const { return problems_.size(); }

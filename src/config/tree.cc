@@ -49,7 +49,7 @@ Tree& Tree::put(std::string key, Tree value) {
 
 namespace {
 
-// Both JSON and YAML's double-quoted style read this.
+// Valid in JSON and in YAML's double-quoted style.
 std::string quote(std::string_view text) {
   std::string out = "\"";
   for (char c : text) {
@@ -142,7 +142,7 @@ bool is_special_in_yaml_1_1(std::string_view text) {
          text.find_first_not_of("0123456789_:+-.") == text.npos;
 }
 
-// Whether text can stand without quotes everywhere, also inside [] and {}.
+// Whether text needs no quotes anywhere, also inside [] and {}.
 bool stands_plain(std::string_view text) {
   if (type_of_plain(text) != PlainType::text || is_special_in_yaml_1_1(text)) return false;
   constexpr std::string_view first = "/._";

@@ -71,7 +71,7 @@ struct BoundAddress {
   Address address;
 };
 
-// Whether a connection could belong to either. :: takes IPv4 too.
+// Whether one connection could go to either. [::] takes IPv4 connections, too.
 bool overlap(const Address& a, const Address& b) {
   if (a.port == 0 || a.port != b.port) return false;
   const auto host = [](const Address& address) {
@@ -99,7 +99,7 @@ void check_ports(const Config& config, ParseContext& context) {
   std::erase_if(all,
                 [&](const BoundAddress& bound) { return context.report.has_problem(bound.path); });
 
-  // The complaint goes to the later one; what is not in the file comes before all that is.
+  // The problem is reported at the later one; defaults, which are not in the file, come first.
   const auto place = [&](const BoundAddress& bound) {
     const auto found = context.marks.find(bound.path);
     return std::pair{found == context.marks.end() ? 0 : found->second.line, bound.path};
@@ -126,7 +126,7 @@ std::string path_of_target(const ParseContext& context, std::size_t route,
   return context.marks.count(path + ".pool") > 0 ? path + ".pool" : path + ".split." + pool;
 }
 
-// Reports targets that are no pools. The names of pools that are used, or were meant to be.
+// Reports targets that are not pools. Returns the pools that are used, or probably meant.
 std::set<std::string> check_targets(const Config& config, ParseContext& context) {
   std::vector<std::string> pools;
   for (const auto& pool : config.pools) {
@@ -136,7 +136,7 @@ std::set<std::string> check_targets(const Config& config, ParseContext& context)
   std::set<std::string> used;
   for (std::size_t i = 0; i < config.routes.size(); ++i) {
     for (const auto& target : config.routes[i].targets) {
-      if (target.pool.empty()) continue;  // a pool without name, on the way that is implied
+      if (target.pool.empty()) continue;  // the implied route to a pool without a name
       used.insert(target.pool);
       if (std::ranges::find(pools, target.pool) != pools.end()) continue;
       const auto meant = nearest_word(target.pool, pools);
@@ -158,7 +158,7 @@ void check_split_weights(const Config& config, ParseContext& context) {
         !targets.empty() &&
         std::ranges::all_of(targets, [](const RouteTarget& target) { return target.weight == 0; });
     if (all_zero && !context.report.has_problem(path)) {
-      context.add(path, "all shares are 0, no pool gets a request");
+      context.add(path, "all shares are 0: no pool would get a request");
     }
   }
 }
@@ -174,9 +174,9 @@ void check_reachability(const Config& config, ParseContext& context) {
       if (!covers(config.routes[earlier].match, config.routes[later].match)) continue;
       const std::string path = indexed("routes", earlier);
       context.add(indexed("routes", later),
-                  fmt::format("never reached, {} in {} takes all that this would", path,
+                  fmt::format("never reached: {} in {} matches everything that this does", path,
                               line_of(context, path)),
-                  "the first match wins; put the narrower route first");
+                  "the first match wins: put the narrower route first");
       break;
     }
   }
@@ -250,7 +250,7 @@ bool host_covers(const std::string& first, const std::string& second) {
          second.ends_with(first.substr(1));
 }
 
-// Each of the second's calls is one of the first's.
+// Whether each call in `second` is matched by `first`.
 bool calls_cover(const std::vector<std::string>& first, const std::vector<std::string>& second) {
   if (first.empty()) return true;
   const auto is_covered = [&](std::string_view call) {
@@ -261,7 +261,7 @@ bool calls_cover(const std::vector<std::string>& first, const std::vector<std::s
   return !second.empty() && std::ranges::all_of(second, is_covered);
 }
 
-// ---- what backends are asked
+// ---- health checks and polls
 
 void check_health(const Config& config, ParseContext& context) {
   for (std::size_t i = 0; i < config.pools.size(); ++i) {
@@ -275,17 +275,17 @@ void check_health(const Config& config, ParseContext& context) {
                            (check == HealthCheckKind::automatic && engine.checked_over_grpc &&
                             pool.protocol == BackendProtocol::http2);
     if (pool.models.empty()) {
-      context.add(path, "the pool names no models that could be asked for",
-                  "list them in its `models`");
+      context.add(path, "the pool has no models to check for", "list them in its `models`");
     } else if (check == HealthCheckKind::tcp || check == HealthCheckKind::off) {
-      context.add(path, "with this `check` nothing is asked, nor for models",
-                  "take `check: auto`, or leave `model` out");
+      context.add(path, "this `check` does not look at models",
+                  "use `check: auto`, or remove `model`");
     } else if (generates && !engine.generates_tokens) {
       context.add(path,
-                  fmt::format("what makes {} answer a token depends on the model", pool.engine),
+                  fmt::format("with {}, the request that generates a token depends on the model",
+                              pool.engine),
                   "take `model: required`");
     } else if (generates && over_grpc) {
-      context.add(path, "a token is asked for over HTTP, and these checks are calls of gRPC",
+      context.add(path, "tokens are generated over HTTP, and these checks are gRPC calls",
                   "take `model: required`");
     }
   }

@@ -15,16 +15,16 @@ namespace evenkeel::config_file {
 void validate_config(const Config& config, ParseContext& context);
 
 // Reports what does not fit this machine: host names without an address, backends that are our own
-// listeners, files that cannot be used. context.environment says what is looked at.
+// listeners, files that cannot be used. context.environment limits what is looked at.
 void check_environment(const Config& config, ParseContext& context);
 
 // "pools", 2 -> "pools[2]".
 std::string indexed(std::string_view list, std::size_t index);
 
-// The path of a backend's address, which is in a mapping or stands alone.
+// The path of a backend's address: a key of a mapping, or the backend itself.
 std::string path_of_backend(const ParseContext& context, std::size_t pool, std::size_t backend);
 
-// Whether every request that the second takes is taken by the first.
+// Whether `first` matches every request that `second` matches.
 bool covers(const RouteMatch& first, const RouteMatch& second);
 
 }  // namespace evenkeel::config_file

@@ -16,17 +16,17 @@
 namespace evenkeel::config_file {
 namespace {
 
-// No file that means anything nests deeper; yaml-cpp itself gives up at 500.
+// No meaningful file nests deeper; yaml-cpp itself fails at 500.
 constexpr std::size_t max_depth = 64;
 
-// Stands in place of a character that YAML does not take where it is, so that reading can go on.
-// No text has it.
+// Replaces a character that YAML does not allow where it is, so that parsing can continue. It
+// occurs in no text.
 constexpr char patch = '\x01';
 constexpr std::size_t max_patches = 20;
 constexpr std::size_t max_patched_bytes = 1024UL * 1024;  // each patch reads the text once more
 constexpr const char* unclosed_quote = "a quoted text that never ends";
 
-// yaml-cpp counts columns in bytes from 0; people count characters from 1.
+// yaml-cpp counts columns in bytes from 0; editors count characters from 1.
 class Lines {
  public:
   explicit Lines(std::string_view text) : lines_(split_lines(text)) {}
@@ -64,7 +64,7 @@ class Lines {
   std::vector<std::string_view> lines_;
 };
 
-// yaml-cpp takes the end of the file for the closing quote.
+// Where the closing quote is missing, yaml-cpp ends the text at the end of the file.
 bool has_closing_quote(std::string_view text, std::size_t start) {
   if (start >= text.size()) return true;
   const char quote = text[start];
@@ -111,7 +111,7 @@ class TreeBuilder : public YAML::EventHandler {
   // Where in the text the last thing that was read began.
   std::size_t last_position() const { return last_position_; }
 
-  // Closes what a syntax error left open. The last scalar may have swallowed part of the mistake.
+  // Closes what a syntax error left open. The last scalar may contain part of the mistake.
   void close_unterminated() {
     if (last_scalar_ && !frames_.empty()) {
       auto& items = frames_.back().tree.items;
@@ -266,7 +266,7 @@ class TreeBuilder : public YAML::EventHandler {
     } else if (!frame.key) {
       attach_key(frame, std::move(value));
     } else {
-      // yaml-cpp finds nothing where the next thing begins; people look at the key.
+      // yaml-cpp places an empty value where the next item begins; the key is the useful place.
       if (value.kind == Tree::Kind::nothing) value.mark = frame.key->mark;
       if (!frame.key_discarded) {
         frame.tree.keys.push_back(std::move(*frame.key));
@@ -316,7 +316,7 @@ class TreeBuilder : public YAML::EventHandler {
   bool last_scalar_ = false;
 };
 
-// Stops at whatever follows the one document.
+// Finds what follows the first document.
 class SecondDocumentDetector : public YAML::EventHandler {
  public:
   std::optional<YAML::Mark> found;
@@ -339,7 +339,7 @@ std::string_view indentation_of(std::string_view line) {
   return line.substr(0, std::min(line.find_first_not_of(" \t"), line.size()));
 }
 
-// yaml-cpp says what its grammar missed; people want to know what to change.
+// yaml-cpp reports what its grammar expected; this says what to change in the file.
 Explanation explain(const YAML::Exception& error, const TreeBuilder& builder, const Lines& lines,
                     std::string_view text) {
   Mark mark = lines.mark_of(error.mark);

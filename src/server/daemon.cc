@@ -319,6 +319,7 @@ int run(LoadResult loaded, const std::string& file, const std::string& version) 
     log::print(render_problems(loaded.problems, text));
     return exit_start_failed;
   }
+  if (!loaded.warnings.empty()) log::print(render_problems(loaded.warnings, text));
   Daemon daemon(loaded.config, file, version);
   const std::vector<Problem> problems = daemon.start(std::move(loaded));
   if (!problems.empty()) {

@@ -252,7 +252,7 @@ TEST(ConfigReader, ExplainsAnInvalidAddress) {
   EXPECT_THAT(problem("http://gpu1:80/v1"), HasSubstr("it has a path"));
   EXPECT_THAT(problem("gpu 1:80"), HasSubstr("not a host name"));
   EXPECT_THAT(problem("[::1]:80"), HasSubstr("needs quotes"));
-  EXPECT_THAT(problem("\"::1:80\""), HasSubstr("in brackets"));
+  EXPECT_THAT(problem("\"::1:80\""), HasSubstr("needs brackets"));
   EXPECT_EQ(problem("\"[::1]:80\""), "");
   EXPECT_EQ(problem("http://gpu1/"), "");
 }
@@ -319,7 +319,7 @@ TEST(ConfigReader, ExplainsAnInvalidPattern) {
 
   EXPECT_THAT(problem("path: v1/**"), HasSubstr("it starts with '/'; did you mean '/v1/**'?"));
   EXPECT_THAT(problem("path: /v1/**/x"), HasSubstr("'**' can only be the last segment"));
-  EXPECT_THAT(problem("path: /v1*"), HasSubstr("'*' stands for a whole segment"));
+  EXPECT_THAT(problem("path: /v1*"), HasSubstr("'*' matches a whole segment only"));
   EXPECT_THAT(problem("path: \"/v1?x=1\""), HasSubstr("not the query"));
   EXPECT_THAT(problem("host: \"a:80\""), HasSubstr("without scheme and port"));
   EXPECT_THAT(problem("method: get"), HasSubstr("did you mean 'GET'?"));
@@ -378,7 +378,7 @@ TEST(ConfigReader, ReportsAnUnsetVariable) {
   EXPECT_THAT(problems_of(with_pool("access_log: {path: \"${LOGS\"}\n")),
               ElementsAre(HasSubstr("'${' without '}'")));
   EXPECT_THAT(problems_of(with_pool("access_log: {path: \"${A B}\"}\n")),
-              ElementsAre(HasSubstr("'A B' is no name of an environment variable")));
+              ElementsAre(HasSubstr("'A B' is not the name of an environment variable")));
 }
 
 TEST(ConfigReader, CountsColumnsInCharacters) {

@@ -124,9 +124,10 @@ TEST(ConfigValidation, RefusesAllZeroWeights) {
 }
 
 TEST(ConfigValidation, RefusesAnUnreachableRoute) {
-  EXPECT_THAT(problems_of(two_pools("- pool: a\n- {match: {path: /x}, pool: b}\n")),
-              ElementsAre("4:3 routes[1]: never reached, routes[0] in line 3 takes all that this "
-                          "would; the first match wins; put the narrower route first"));
+  EXPECT_THAT(
+      problems_of(two_pools("- pool: a\n- {match: {path: /x}, pool: b}\n")),
+      ElementsAre("4:3 routes[1]: never reached: routes[0] in line 3 matches everything that this "
+                  "does; the first match wins: put the narrower route first"));
 }
 
 TEST(ConfigValidation, IgnoresReachabilityOfAnInvalidMatch) {
@@ -198,15 +199,15 @@ TEST(ConfigValidation, RefusesUnsupportedModelChecks) {
   };
 
   EXPECT_THAT(problems("engine: vllm, health: {model: required}"),
-              ElementsAre(HasSubstr("pools[0].health.model: the pool names no models")));
+              ElementsAre(HasSubstr("pools[0].health.model: the pool has no models")));
   EXPECT_THAT(problems("models: [m], health: {check: tcp, model: required}"),
-              ElementsAre(HasSubstr("with this `check` nothing is asked")));
+              ElementsAre(HasSubstr("this `check` does not look at models")));
   EXPECT_THAT(problems("models: [m], engine: mlserver, health: {model: generate}"),
-              ElementsAre(HasSubstr("what makes mlserver answer a token")));
+              ElementsAre(HasSubstr("with mlserver, the request that generates a token")));
   EXPECT_THAT(problems("models: [m], engine: torchserve, health: {model: generate}"),
-              ElementsAre(HasSubstr("what makes torchserve answer a token")));
+              ElementsAre(HasSubstr("with torchserve, the request that generates a token")));
   EXPECT_THAT(problems("models: [m], engine: triton, protocol: h2, health: {model: generate}"),
-              ElementsAre(HasSubstr("a token is asked for over HTTP")));
+              ElementsAre(HasSubstr("tokens are generated over HTTP")));
   EXPECT_THAT(problems("models: [m], engine: triton, protocol: h2, health: {model: required}"),
               IsEmpty());
   EXPECT_THAT(problems("models: [m], engine: vllm, health: {model: generate}"), IsEmpty());

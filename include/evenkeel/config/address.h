@@ -8,7 +8,7 @@
 
 namespace evenkeel {
 
-// Where something listens or is reached: a host name or IP literal, and a TCP port.
+// An address to listen on or to connect to: a host name or IP literal, and a TCP port.
 struct Address {
   std::string host;        // never with brackets: "::1", not "[::1]"
   std::uint16_t port = 0;  // 0 only for listeners: the kernel chooses
@@ -21,7 +21,7 @@ struct Address {
 std::string to_string(const Address& address);
 
 // Reads "host:port", "[v6]:port", and for listeners ":port" and "*:port" (all of IPv4). On failure
-// returns nothing and leaves in `why` what is wrong, for people.
+// returns nothing and sets `why` to what is wrong.
 std::optional<Address> parse_address(std::string_view text, std::string& why);
 
 // Reads where a backend is: "host:port" or "http[s]://host[:port][/]"; the port may not be 0.

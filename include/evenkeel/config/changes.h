@@ -1,4 +1,4 @@
-// What differs between two configurations, for people.
+// What differs between two configurations.
 #pragma once
 
 #include <string>

@@ -10,16 +10,16 @@
 
 #include "evenkeel/config/address.h"
 
-// What the file says, as plain structs whose initialisers are the defaults. Every key, its range
-// and its meaning stand in src/config/fields.h, from which the readers, the schema and
+// The file as plain structs whose initialisers are the defaults. Every key, its range and its
+// meaning are in src/config/fields.h, from which the readers, the schema and
 // docs/configuration.md come; a key is named as its member, less the unit (`header_bytes` is
 // `header: 32KiB` in the file).
 namespace evenkeel {
 
 using std::chrono::milliseconds;
 
-// What to do with a client that closes its sending side while it waits for an answer. The kernel
-// shows the same FIN for a client that is gone, and a GPU generating for nobody is expensive.
+// What to do when a client closes its sending side while it waits for a response. The kernel shows
+// the same FIN for a client that is gone, and a response that is never read costs GPU time.
 enum class HalfClose {
   abort,  // the client is gone: stop the request
   wait,   // the client may still read: answer it
@@ -27,12 +27,12 @@ enum class HalfClose {
 
 enum class TlsVersion { tls1_2, tls1_3 };
 
-// Whether a client must show a certificate, or may. One that is shown must be good in either case.
+// Whether a client must present a certificate, or may. A certificate must be valid in either case.
 enum class ClientAuth { require, request };
 
 // Files in PEM form, as paths.
 struct CertificateConfig {
-  std::string cert;  // the certificate, then those that lead to its root
+  std::string cert;  // the certificate, then its intermediates
   std::string key;
 
   bool operator==(const CertificateConfig&) const = default;
@@ -40,7 +40,7 @@ struct CertificateConfig {
 
 struct ListenerTlsConfig {
   std::vector<CertificateConfig> certificates;  // by name; the first for all others. Never empty
-  std::string client_ca;                        // file; empty: no client is asked for a certificate
+  std::string client_ca;                        // file; empty: clients present no certificates
   ClientAuth client_auth = ClientAuth::require;
   TlsVersion min_version = TlsVersion::tls1_2;
 
@@ -51,7 +51,7 @@ struct ListenerTimeouts {
   milliseconds header{10'000};     // from the first byte of a request to the end of its head
   milliseconds idle{75'000};       // between requests, and before the first
   milliseconds body{60'000};       // between two reads of a request body
-  milliseconds write{60'000};      // for a client that takes none of its response
+  milliseconds write{60'000};      // for a client that reads none of its response
   milliseconds handshake{10'000};  // of TLS, in all
 
   bool operator==(const ListenerTimeouts&) const = default;
@@ -71,11 +71,11 @@ struct ListenerLimits {
 struct ListenerConfig {
   std::string name = "public";
   Address address{"0.0.0.0", 8080};
-  std::optional<ListenerTlsConfig> tls;  // none: in the clear
+  std::optional<ListenerTlsConfig> tls;  // none: plaintext
   ListenerTimeouts timeouts;
   ListenerLimits limits;
-  std::vector<Network> proxy_protocol;   // who begins connections with a PROXY header
-  std::vector<Network> trusted_proxies;  // whose X-Forwarded-* and x-request-id are believed
+  std::vector<Network> proxy_protocol;   // peers that begin connections with a PROXY header
+  std::vector<Network> trusted_proxies;  // whose X-Forwarded-* and x-request-id are trusted
   HalfClose half_close = HalfClose::abort;
 
   bool operator==(const ListenerConfig&) const = default;
@@ -83,7 +83,7 @@ struct ListenerConfig {
 
 struct AdminConfig {
   Address address{"127.0.0.1", 9901};
-  std::string token_file;  // whose text allows changes from elsewhere; empty: only from loopback
+  std::string token_file;  // a token that allows changes from elsewhere; empty: only loopback
 
   bool operator==(const AdminConfig&) const = default;
 };
@@ -93,10 +93,10 @@ struct BackendConfig {
   std::uint32_t weight = 1;  // 1 to 1000
   std::string zone;          // empty: unknown
   std::map<std::string, std::string> labels;
-  bool standby = false;           // a spare: gets requests only while its pool needs it
-  std::string api_key_file;       // whose text goes to it as a bearer token; empty: none
-  std::string metrics;            // URL of its exposition; empty: its own host, as `metrics` says
-  std::vector<std::string> gpus;  // its GPUs, as their exporter labels them; empty: all it tells of
+  bool standby = false;           // gets requests only while its pool needs it
+  std::string api_key_file;       // with the bearer token for it; empty: none
+  std::string metrics;            // URL of its metrics; empty: on its own host, by `metrics`
+  std::vector<std::string> gpus;  // its GPUs, as their exporter labels them; empty: all of them
 
   bool operator==(const BackendConfig&) const = default;
 };
@@ -110,14 +110,14 @@ struct HashConfig {
 };
 
 struct QueueConfig {
-  std::uint32_t size = 1024;     // requests of this pool that may wait; 0: none waits
+  std::uint32_t size = 1024;     // requests of this pool that may wait; 0: none may
   milliseconds timeout{30'000};  // longest wait
 
   bool operator==(const QueueConfig&) const = default;
 };
 
 struct PoolLimits {
-  std::uint32_t max_in_flight = 0;  // per backend, all workers together; 0: no limit, nobody waits
+  std::uint32_t max_in_flight = 0;  // per backend, over all workers; 0: no limit, and no queue
   QueueConfig queue;
 
   bool operator==(const PoolLimits&) const = default;
@@ -125,8 +125,8 @@ struct PoolLimits {
 
 struct PoolTimeouts {
   milliseconds connect{5'000};
-  milliseconds first_byte{600'000};  // from the request's end to the first byte of the answer
-  milliseconds idle{300'000};        // between two reads of an answer
+  milliseconds first_byte{600'000};  // from the request's end to the response's first byte
+  milliseconds idle{300'000};        // between two reads of a response
 
   bool operator==(const PoolTimeouts&) const = default;
 };
@@ -141,14 +141,14 @@ struct KeepAliveConfig {
 struct PoolTlsConfig {
   bool verify = true;       // the backend's certificate, its name or address included
   std::string ca;           // file; empty: the system's
-  std::string server_name;  // what the certificate is for; empty: each backend's host
-  std::string cert;         // file, shown to backends that ask for one; empty: none
+  std::string server_name;  // the name in the certificate; empty: each backend's host
+  std::string cert;         // file, for backends that request one; empty: none
   std::string key;          // file
 
   bool operator==(const PoolTlsConfig&) const = default;
 };
 
-// How a backend is asked whether it can serve. `automatic`: as its engine wants to be asked.
+// The kind of health check. `automatic`: the engine's own.
 enum class HealthCheckKind { automatic, http, grpc, tcp, off };
 
 // Whether the models of the pool must be there too, or even answer a token.
@@ -169,7 +169,7 @@ struct HealthConfig {
   bool operator==(const HealthConfig&) const = default;
 };
 
-// Whether an engine's metrics are read. `automatic`: when the engine is known to have any.
+// Whether an engine's metrics are polled. `automatic`: if the engine is known to have any.
 enum class Scrape { automatic, off };
 
 struct MetricsConfig {
@@ -185,12 +185,12 @@ struct MetricsConfig {
 
 // Only read by `picker: gpu`.
 struct GpuConfig {
-  double memory_guard = 0.95;  // beyond it a backend is not picked while another stands
+  double memory_guard = 0.95;  // above it a backend is not picked while another is available
 
   bool operator==(const GpuConfig&) const = default;
 };
 
-// When spares (`standby: true`) come in and go: shares of what the active backends can carry.
+// When standby backends join and leave: shares of the active backends' capacity.
 struct SparesConfig {
   double enter = 0.8;
   double leave = 0.5;
@@ -202,8 +202,8 @@ struct SparesConfig {
 // Where `picker: weighted` takes weights from: the file, or each backend's observed throughput.
 enum class WeightSource { configured, observed };
 
-// What a backend is spoken to in. `automatic` finds out: over TLS by ALPN, in the clear by trying
-// HTTP/2 on the first connection.
+// The protocol of a backend. `automatic`: over TLS by ALPN, in plaintext by trying HTTP/2 on the
+// first connection.
 enum class BackendProtocol { automatic, http1, http2 };
 
 struct PoolConfig {
@@ -216,7 +216,7 @@ struct PoolConfig {
   GpuConfig gpu;
   WeightSource weights = WeightSource::configured;
   std::vector<BackendConfig> backends;  // never empty in a loaded file
-  // Given, every backend is spoken to in TLS; else those with https:// in their address.
+  // Given, every backend uses TLS; else those with https:// in their address.
   std::optional<PoolTlsConfig> tls;
   PoolLimits limits;
   PoolTimeouts timeouts;
@@ -224,7 +224,7 @@ struct PoolConfig {
   HealthConfig health;
   MetricsConfig metrics;
   SparesConfig spares;
-  bool debug_headers = false;  // x-evenkeel-backend and -pool on answers
+  bool debug_headers = false;  // x-evenkeel-backend and -pool on responses
 
   bool operator==(const PoolConfig&) const = default;
 };
@@ -269,15 +269,15 @@ struct AccessLogConfig {
 
 struct ShutdownConfig {
   milliseconds drain{120'000};  // longest wait for requests in flight
-  milliseconds delay{0};        // /readyz says 503 for this long before listeners close
+  milliseconds delay{0};        // /readyz returns 503 for this long before listeners close
 
   bool operator==(const ShutdownConfig&) const = default;
 };
 
-// Who is asked for the addresses of backends that are given by name.
+// How the host names of backends are resolved.
 struct DnsConfig {
   std::vector<Address> servers;  // empty: the system's
-  milliseconds min_ttl{1'000};   // what an answer says is brought within these two
+  milliseconds min_ttl{1'000};   // an answer's TTL is clamped to these two
   milliseconds max_ttl{60'000};
 
   bool operator==(const DnsConfig&) const = default;
@@ -299,11 +299,11 @@ struct Config {
   bool operator==(const Config&) const = default;
 };
 
-// The words that `engine:` and `picker:` take, in the order of the reference.
+// The values of `engine:` and `picker:`, in the order of the reference.
 const std::vector<std::string>& engine_names();
 const std::vector<std::string>& picker_names();
 
-// `automatic` where a backend speaks TLS, which settles it in the handshake; else `http1`.
+// `automatic` if a backend uses TLS, where ALPN settles it; else `http1`.
 BackendProtocol default_protocol(const PoolConfig& pool);
 
 // How long a health check of such a server may take: SGLang's generates a token, Ray's and

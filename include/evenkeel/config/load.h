@@ -65,14 +65,14 @@ struct LoadResult {
   bool ok() const { return problems.empty(); }
 };
 
-// Reads and checks a file, or standard input for "-". Never throws for what stands in it.
+// Reads and checks a file, or standard input for "-". Throws for no content of it.
 LoadResult load_config(const std::string& file, const Environment& environment);
 
 // The same for a text at hand; `file` only names it in problems.
 LoadResult read_config(std::string_view text, const std::string& file,
                        const Environment& environment);
 
-// For people, one line per problem, each followed by its source line and a caret:
+// As text, one line per problem, each followed by its source line and a caret:
 // `file:line:column: error: path: message; help`, or `warning` in place of `error`.
 std::string render_problems(const std::vector<Problem>& problems, std::string_view text);
 

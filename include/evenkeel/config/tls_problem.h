@@ -9,7 +9,7 @@ struct TlsProblem {
   std::string key;       // below `tls`: "certificates[0].cert", "ca"
   std::string message;   // names the file
   std::string help;      // the cure; may be empty
-  bool warning = false;  // it runs, but those who connect will not be content
+  bool warning = false;  // usable, but some peers will reject it
 };
 
 }  // namespace evenkeel
