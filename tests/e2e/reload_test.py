@@ -250,6 +250,19 @@ class ChangedBackends(Backends):
         self.eventually(lambda: any(each.target == "/" for each in added.exchanges))
         traffic.end()
 
+    def test_the_log_names_what_changed(self):
+        old, staying, new = self.several(3)
+        daemon = self.running(old, staying)
+        self.pool["backends"] = [staying.address, {"address": new.address, "weight": 3}]
+        self.pool["limits"] = {"max_in_flight": 7}
+        self.reload()
+        daemon.wait_line(r"reloaded .*: 3 changes; serving 1 pools, 2 of 2 backends up")
+        daemon.wait_line(f"reload: pool pool: backend {new.address}: added")
+        daemon.wait_line(f"reload: pool pool: backend {old.address}: removed")
+        daemon.wait_line(r"reload: pool pool: limits.max_in_flight: 0 -> 7")
+        self.reload()
+        daemon.wait_line(r"reloaded .*: 0 changes; ")
+
     def test_pools_routes_and_limits_change(self):
         one, two = self.backend(lambda request: request.answer(b"one")), self.backend(lambda request: request.answer(b"two"))
         daemon = self.running(one, workers=1)

@@ -1,4 +1,4 @@
-"""Under systemd: what the daemon tells it of its start, its reloads, its end, and its loops."""
+"""Under systemd: what the daemon reports of its start, reloads, shutdown and loops."""
 
 import contextlib
 import ctypes
@@ -21,7 +21,7 @@ CONFIG = pathlib.Path(__file__).resolve().parents[2] / "config"
 
 
 class Manager:
-    """The socket at which systemd listens. What comes is kept with its time."""
+    """Listens in place of systemd. Keeps each datagram with its time."""
 
     def __init__(self, test, name):
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -39,7 +39,7 @@ class Manager:
                     self._changed.notify_all()
 
     def wait(self, part, after=0.0, within=PATIENCE):
-        """The first datagram since `after` with this in it, and when it came."""
+        """The first datagram after `after` that contains this, and its time."""
         deadline = time.monotonic() + within
 
         def found():
@@ -129,7 +129,7 @@ class Service(case.Case):
         interval = 0.2
         daemon, manager = self.start(self.backend(), workers=3, env={
             "WATCHDOG_USEC": str(int(interval * 1e6)), "WATCHDOG_PID": ""})
-        self.assertFalse(manager.pings(0), "it is somebody else's")
+        self.assertFalse(manager.pings(0), "the watchdog is for another process")
 
         daemon, manager = self.start(self.backend(), workers=3, env={
             "WATCHDOG_USEC": str(int(interval * 1e6))})
@@ -141,8 +141,8 @@ class Service(case.Case):
             stopped = time.monotonic()
             health = daemon.ask_admin("/healthz")  # which waits 5 s for every loop
             self.assertEqual((health.status, health.body), (503, b"an event loop does not turn\n"))
-            # What came in before it stopped may still have been told; after that, nothing was.
-            self.assertEqual(manager.pings(stopped + interval), [], "one loop of three stands still")
+            # A response from before the stop may still have caused a ping; later there is none.
+            self.assertEqual(manager.pings(stopped + interval), [], "one loop of three is stopped")
             self.assertEqual(daemon.ask_admin("/api/v1/status").status, 200, "the others turn")
         resumed = time.monotonic()
         manager.wait("WATCHDOG=1", after=resumed)
@@ -183,12 +183,12 @@ class Stopped:
 
 
 class Units(case.Case):
-    """The files in config/ that systemd reads."""
+    """The unit files in config/."""
 
     def setUp(self):
         if not shutil.which("systemd-analyze"):
             self.skipTest("no systemd-analyze here")
-        # The unit starts a program that is installed; here it is where it was built.
+        # The unit starts the installed program; here it is the built one.
         self.units = pathlib.Path(self.folder())
         for name in ("evenkeel.service", "evenkeel.socket"):
             text = (CONFIG / name).read_text()
