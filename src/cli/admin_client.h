@@ -9,7 +9,7 @@
 #include "evenkeel/base/loop.h"
 #include "evenkeel/base/result.h"
 #include "evenkeel/upstream/backend_client.h"
-#include "evenkeel/upstream/fetch.h"
+#include "evenkeel/upstream/backend_client.h"
 
 namespace evenkeel {
 

@@ -17,7 +17,7 @@
 #include "evenkeel/load/run.h"
 #include "evenkeel/sim/presets.h"
 #include "evenkeel/sim/simulators.h"
-#include "evenkeel/upstream/fetch.h"
+#include "evenkeel/upstream/backend_client.h"
 
 namespace evenkeel {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "evenkeel/config/address.h"
 #include "evenkeel/load/response_parser.h"
-#include "evenkeel/upstream/fetch.h"
+#include "evenkeel/upstream/backend_client.h"
 
 namespace evenkeel {
 namespace {

@@ -19,9 +19,19 @@ Request request_to(const ServerAccess& access, std::string_view method, std::str
                   .scheme = access.links.connector.tls == nullptr ? "http" : "https",
                   .authority = access.authority,
                   .path = path};
-  request.fields.add("user-agent", "evenkeel");
+  request.fields.add("user-agent", "evenkeel", FieldId::user_agent);
   if (!access.authorization.empty()) request.fields.add("authorization", access.authorization);
   return request;
+}
+
+/// `name` and `value` outlive the request.
+void set_field(Request& request, const std::string& name, const std::string& value) {
+  const FieldId id = field_id(name);
+  if (id == FieldId::host) {
+    request.authority = value;
+  } else {
+    request.fields.add(name, value, id);
+  }
 }
 
 LinkPoolOptions link_options_for(const ServerAccess& access) {
@@ -32,12 +42,12 @@ LinkPoolOptions link_options_for(const ServerAccess& access) {
 
 }  // namespace
 
-/// What has come of a question so far; outlives its task.
+/// What has come in of a response so far. Outlives the task that fills it.
 struct BackendClient::Exchange {
   std::size_t max_bytes = 0;
   bool connected = false;
   Fetched fetched;
-  std::string grpc_status;  // as it came, from the head or from the trailers
+  std::string grpc_status;  // from the head or from the trailers
   std::string grpc_message;
 
   void note_status(const Fields& fields) {
@@ -52,40 +62,48 @@ BackendClient::BackendClient(Loop& loop, ServerAccess access)
       links_(loop_, access_.addresses, link_options_for(access_), metrics_),
       connector_(loop_, access_.addresses, access_.links.connector) {}
 
-Task<Result<Done>> BackendClient::exchange(Request& request, LinkPool::LinkChoice link_choice,
-                                           Exchange& received) {
-  bool again = false;
-  while (true) {
+Task<Result<OpenResponse>> BackendClient::open(Request& request, LinkPool::LinkChoice link_choice,
+                                               const std::function<void()>& on_send) {
+  for (bool resent = false;; resent = true) {
+    const bool dials = links_.idle() == 0 || link_choice == LinkPool::LinkChoice::fresh;
+    const Instant began = loop_.read_clock();
     auto link = co_await links_.acquire(link_choice);
     if (!link) co_return std::move(link.error());
-    received.connected = true;
-    auto response = co_await (*link)->send(request);
-    if (!response) {
-      Error& error = response.error();
-      const bool resendable = request.body == nullptr || request.body->rewind();
-      if (!(error.idle_close_race || error.not_processed) || again || !resendable)
-        co_return std::move(error);
-      again = true;
-      link_choice = LinkPool::LinkChoice::fresh;
-      continue;
+    OpenResponse opened{.link = std::move(*link), .sent_at = loop_.read_clock()};
+    if (dials) opened.connect_time = opened.sent_at - began;
+    if (on_send) on_send();
+    auto response = co_await opened.link->send(request);
+    if (response) {
+      opened.response = std::move(*response);
+      co_return std::move(opened);
     }
-
-    Fetched& fetched = received.fetched;
-    fetched.status = response->status;
-    fetched.server = response->fields.value(FieldId::server).value_or("");
-    received.note_status(response->fields);
-    const BodyPtr body = std::move(response->body);
-    for (bool last = body == nullptr; !last;) {
-      auto chunk = co_await body->read();
-      if (!chunk) co_return std::move(chunk.error());
-      const std::size_t room = received.max_bytes - fetched.body.size();
-      fetched.body += chunk->bytes.substr(0, room);
-      fetched.complete = chunk->bytes.size() <= room;
-      if (chunk->trailers != nullptr) received.note_status(*chunk->trailers);
-      last = chunk->last || !fetched.complete;
-    }
-    co_return Done{};
+    if (resent || !may_resend(response.error(), request)) co_return std::move(response.error());
+    link_choice = LinkPool::LinkChoice::fresh;
   }
+}
+
+Task<Result<Done>> BackendClient::exchange(Request& request, LinkPool::LinkChoice link_choice,
+                                           Exchange& received) {
+  const std::function<void()> on_send = [&received] { received.connected = true; };
+  auto opened = co_await open(request, link_choice, on_send);
+  if (!opened) co_return std::move(opened.error());
+
+  const Response& response = opened->response;
+  Fetched& fetched = received.fetched;
+  fetched.status = response.status;
+  fetched.server = response.fields.value(FieldId::server).value_or("");
+  received.note_status(response.fields);
+  const BodyPtr body = std::move(opened->response.body);
+  for (bool last = body == nullptr; !last;) {
+    auto chunk = co_await body->read();
+    if (!chunk) co_return std::move(chunk.error());
+    const std::size_t room = received.max_bytes - fetched.body.size();
+    fetched.body += chunk->bytes.substr(0, room);
+    fetched.complete = chunk->bytes.size() <= room;
+    if (chunk->trailers != nullptr) received.note_status(*chunk->trailers);
+    last = chunk->last || !fetched.complete;
+  }
+  co_return Done{};
 }
 
 Task<Result<Done>> BackendClient::exchange_until(Request& request, LinkPool::LinkChoice link_choice,
@@ -96,12 +114,14 @@ Task<Result<Done>> BackendClient::exchange_until(Request& request, LinkPool::Lin
   co_return Error{
       .fault = received.connected ? Fault::first_byte_timeout : Fault::connect_timeout,
       .side = Side::backend,
-      .detail = received.connected ? "no answer in time" : "the connection took too long"};
+      .detail = received.connected ? "no response in time" : "the connection took too long"};
 }
 
 Task<Result<Fetched>> BackendClient::fetch(BackendClientRequest client_request, Instant deadline) {
   Request request = request_to(access_, client_request.method, client_request.path);
-  request.fields.add("accept", "*/*");
+  request.fields.add("accept", "*/*", FieldId::accept);
+  for (const auto& field : client_request.fields) request.fields.remove(field.first);
+  for (const auto& [name, value] : client_request.fields) set_field(request, name, value);
   if (!client_request.json.empty()) {
     request.fields.add("content-type", "application/json");
     request.body = make_body(std::move(client_request.json));
@@ -109,12 +129,12 @@ Task<Result<Fetched>> BackendClient::fetch(BackendClientRequest client_request, 
   Exchange received{.max_bytes = client_request.max_bytes};
   auto done = co_await exchange_until(request, client_request.link_choice, received, deadline);
   if (!done) co_return std::move(done.error());
-  if (!received.grpc_status.empty()) co_return protocol_error("it answers in gRPC");
+  if (!received.grpc_status.empty()) co_return protocol_error("the server speaks gRPC");
   co_return std::move(received.fetched);
 }
 
 Task<Result<GrpcReply>> BackendClient::call(GrpcCall call, Instant deadline) {
-  constexpr std::size_t max_bytes = 64 * 1024;  // of a message that we ask for
+  constexpr std::size_t max_bytes = 64 * 1024;  // of a message that we request
   Request request = request_to(access_, "POST", call.path);
   request.wants_trailers = true;
   request.fields.add("content-type", "application/grpc");
@@ -130,7 +150,7 @@ Task<Result<GrpcReply>> BackendClient::call(GrpcCall call, Instant deadline) {
   if (!done) co_return std::move(done.error());
   GrpcReply reply;
   if (received.grpc_status.empty()) {
-    if (received.fetched.status == 200) co_return protocol_error("an answer without a grpc-status");
+    if (received.fetched.status == 200) co_return protocol_error("a response without grpc-status");
     reply.grpc = false;
     reply.status = grpc_status_of_http(received.fetched.status);
     reply.text = "HTTP status " + std::to_string(received.fetched.status);
@@ -143,7 +163,7 @@ Task<Result<GrpcReply>> BackendClient::call(GrpcCall call, Instant deadline) {
   std::string_view bytes = received.fetched.body;
   const auto step = reader.read(bytes);
   if (step != GrpcMessageReader::Step::message || reader.compressed()) {
-    co_return protocol_error("no message in the answer");
+    co_return protocol_error("a response without message");
   }
   reply.message = reader.message();
   co_return reply;
@@ -160,6 +180,20 @@ Task<Result<Done>> BackendClient::connect(Instant deadline) {
   auto socket = connecting.take();
   if (!socket) co_return std::move(socket.error());
   co_return Done{};
+}
+
+Result<Fetched> fetch_blocking(FetchRequest request, Duration timeout) {
+  Loop loop;
+  ServerAccess access{.addresses = std::move(request.addresses),
+                      .authority = std::move(request.authority)};
+  access.links.connector.connect_timeout = timeout;
+  BackendClient client(loop, std::move(access));
+  auto fetched = client.fetch({.path = std::move(request.path),
+                               .max_bytes = request.max_bytes,
+                               .fields = std::move(request.fields)},
+                              loop.read_clock() + timeout);
+  loop.run_until([&] { return fetched.ready(); });
+  return fetched.take();
 }
 
 }  // namespace evenkeel

@@ -6,8 +6,6 @@
 #include <span>
 #include <utility>
 
-#include "evenkeel/upstream/fetch.h"
-
 namespace evenkeel {
 namespace {
 
@@ -51,20 +49,13 @@ void detect_group(std::span<const Address> servers, Duration timeout,
 
 Task<DetectionResult> detect(Loop& loop, std::vector<Endpoint> addresses, std::string authority,
                              Instant deadline) {
-  return detect(
-      [&loop, addresses = std::move(addresses), authority = std::move(authority)](std::string path,
-                                                                                  Instant until) {
-        return fetch(loop,
-                     {.addresses = addresses,
-                      .authority = authority,
-                      .path = std::move(path),
-                      .fields = {{"user-agent", "evenkeel"}, {"accept", "*/*"}}},
-                     until);
-      },
-      deadline);
+  BackendClient client(loop,
+                       {.addresses = std::move(addresses), .authority = std::move(authority)});
+  auto result = co_await detect(client, deadline);
+  co_return result;
 }
 
-Task<DetectionResult> detect(FetchPath fetch_path, Instant deadline) {
+Task<DetectionResult> detect(BackendClient& client, Instant deadline) {
   DetectionResult result;
   std::vector<ProbeResponse> answers;
   std::size_t answered_count = 0;
@@ -72,7 +63,7 @@ Task<DetectionResult> detect(FetchPath fetch_path, Instant deadline) {
   for (const auto round : probe_rounds()) {
     std::vector<Task<Result<Fetched>>> pending;
     for (const std::string_view path : round) {
-      pending.push_back(fetch_path(std::string(path), deadline));
+      pending.push_back(client.fetch({.path = std::string(path)}, deadline));
     }
     request_count += round.size();
     for (std::size_t i = 0; i < pending.size(); ++i) {

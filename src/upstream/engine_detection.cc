@@ -69,10 +69,7 @@ Task<void> EngineDetection::run() {
 /// One round of requests.
 Task<DetectionResult> EngineDetection::probe(BackendClient& client) {
   const Instant deadline = loop_.now() + spec_.timeout;
-  const FetchPath get = [&client](std::string path, Instant until) {
-    return client.fetch({.path = std::move(path)}, until);
-  };
-  auto result = co_await detect(get, deadline);
+  auto result = co_await detect(client, deadline);
   if (result.outcome == DetectionResult::Outcome::silent && spec_.may_be_grpc) {
     GrpcCall call{.path = "/grpc.health.v1.Health/Check"};  // every gRPC server answers this
     auto reply = co_await client.call(std::move(call), deadline);

@@ -68,8 +68,8 @@ class GpuExporter final : public PolledSource {
   };
 
   bool resting() const override { return false; }
-  void asked() override { reader_.emplace(); }
-  void take(std::string_view bytes) override { reader_->read(bytes); }
+  void on_request() override { reader_.emplace(); }
+  void on_data(std::string_view bytes) override { reader_->read(bytes); }
   std::string finish(const Scraped& scraped) override;
   void forget() override { gpus_.clear(); }
   void notify() override;

@@ -25,6 +25,11 @@ Error no_stream_available() {
 
 }  // namespace
 
+bool may_resend(const Error& error, const Request& request) {
+  if (!error.idle_close_race && !error.not_processed) return false;
+  return request.body == nullptr || request.body->rewind();
+}
+
 LinkLease::PooledLink::PooledLink(LinkPool& owner, std::unique_ptr<Link> made)
     : Waiter([](Waiter& self) {
         auto& pooled = static_cast<PooledLink&>(self);

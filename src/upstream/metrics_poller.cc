@@ -105,11 +105,11 @@ class EngineSource final : public PolledSource {
     return engine_.metrics.prevents_sleep && load_.in_flight() == 0 && !others;
   }
   std::string_view required_option() const override { return engine_.metrics.required_option; }
-  void asked() override {
+  void on_request() override {
     reader_.emplace(engine_);
     in_flight_at_request_ = load_.in_flight();
   }
-  void take(std::string_view bytes) override { reader_->read(bytes); }
+  void on_data(std::string_view bytes) override { reader_->read(bytes); }
   std::string finish(const Scraped& scraped) override {
     if (is_truncated(scraped, *reader_)) return "its exposition is cut short";
     const EngineMetrics reading = reader_->reading();

@@ -1,6 +1,7 @@
 #include "upstream/scraper.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "evenkeel/base/deadline.h"
@@ -8,111 +9,104 @@
 namespace evenkeel {
 namespace {
 
-/// Twenty times the largest that was ever seen (Ray's).
+/// Twenty times the largest page seen so far (Ray's).
 constexpr std::size_t max_bytes = std::size_t{16} << 20;
 
-/// Some milliseconds' work.
+/// Some milliseconds of parsing.
 constexpr std::size_t max_bytes_per_turn = std::size_t{256} << 10;
 
 }  // namespace
 
 Scraper::Scraper(Loop& loop, ScrapeTarget target, NameResolver resolve)
     : loop_(loop), target_(std::move(target)), resolve_(std::move(resolve)) {
-  // Whatever its pool does with those of its requests.
+  // Independent of how many links the pool keeps for traffic.
   target_.access.links.max_idle = target_.access.keeps_links ? 1 : 0;
 }
 
 Task<Result<Scraped>> Scraper::read(ScrapeObserver& observer, Instant deadline) {
-  auto asked = scrape(observer);
-  co_await UntilDoneOrDeadline(asked, loop_, deadline);
-  if (asked.ready()) co_return asked.take();
+  auto pending = scrape(observer);
+  co_await UntilDoneOrDeadline(pending, loop_, deadline);
+  if (pending.ready()) co_return pending.take();
   co_return Error{
-      .fault = Fault::first_byte_timeout, .side = Side::backend, .detail = "no answer in time"};
+      .fault = Fault::first_byte_timeout, .side = Side::backend, .detail = "no response in time"};
 }
 
-/// Makes sure that there are addresses to connect to.
-Task<Result<Done>> Scraper::ensure_addresses() {
-  if (links_) co_return Done{};
-  std::vector<Endpoint> addresses = target_.access.addresses;
-  if (addresses.empty()) {
+/// Resolves the server's name if that is all that is known.
+Task<Result<Done>> Scraper::ensure_client() {
+  if (client_) co_return Done{};
+  ServerAccess access = target_.access;
+  if (access.addresses.empty()) {
     auto resolved = co_await resolve_(target_.host, target_.port);
     if (!resolved) co_return std::move(resolved.error());
-    addresses = std::move(*resolved);
+    access.addresses = std::move(*resolved);
   }
-  links_.emplace(loop_, std::move(addresses), target_.access.links, metrics_);
+  client_.emplace(loop_, std::move(access));
   co_return Done{};
 }
 
-Task<Result<LinkLease>> Scraper::connect(LinkPool::LinkChoice link_choice) {
-  auto found = co_await ensure_addresses();
-  if (!found) co_return std::move(found.error());
-  const bool dials = links_->idle() == 0 || link_choice == LinkPool::LinkChoice::fresh;
-  const Instant began = loop_.read_clock();
-  auto link = co_await links_->acquire(link_choice);
-  if (!link) {
-    if (target_.access.addresses.empty()) links_.reset();  // its name may have moved
-    co_return std::move(link.error());
+Task<Result<OpenResponse>> Scraper::open(Request& request, ScrapeObserver& observer) {
+  auto ready = co_await ensure_client();
+  if (!ready) co_return std::move(ready.error());
+  const std::function<void()> on_send = [&observer] { observer.on_request(); };
+  auto opened = co_await client_->open(request, LinkPool::LinkChoice::any, on_send);
+  if (!opened) {
+    if (target_.access.addresses.empty()) client_.reset();  // its name may have another address
+    co_return std::move(opened.error());
   }
-  if (dials && target_.access.links.connector.tls == nullptr) {
-    const Duration took = loop_.read_clock() - began;
-    round_trip_ = std::min(round_trip_.value_or(took), took);
+  if (opened->connect_time && !uses_tls()) {
+    round_trip_ = std::min(round_trip_.value_or(*opened->connect_time), *opened->connect_time);
   }
-  co_return std::move(*link);
+  co_return std::move(*opened);
 }
 
 Task<Result<Scraped>> Scraper::scrape(ScrapeObserver& observer) {
-  auto link_choice = LinkPool::LinkChoice::any;
-  while (true) {
-    auto link = co_await connect(link_choice);
-    if (!link) co_return std::move(link.error());
-    observer.asked();
-    const Instant asked = loop_.read_clock();
-    Request request{.method = "GET",
-                    .scheme = target_.access.links.connector.tls == nullptr ? "http" : "https",
-                    .authority = target_.access.authority,
-                    .path = target_.short_path.empty() ? target_.path : target_.short_path};
-    request.fields.add("user-agent", "evenkeel");
-    request.fields.add("accept", "text/plain;version=0.0.4;q=1,*/*;q=0.1");
-    if (!target_.access.authorization.empty()) {
-      request.fields.add("authorization", target_.access.authorization);
-    }
-    auto response = co_await (*link)->send(request);
-    if (!response) {
-      Error& error = response.error();
-      const bool safe_to_resend = error.idle_close_race || error.not_processed;
-      if (!safe_to_resend || link_choice == LinkPool::LinkChoice::fresh) co_return std::move(error);
-      link_choice = LinkPool::LinkChoice::fresh;  // the server had closed the one that was kept
-      continue;
-    }
-
-    Scraped scraped{.status = response->status};
-    scraped.open_metrics =
-        response->fields.value("content-type").value_or("").starts_with("application/openmetrics");
-    const BodyPtr body = std::move(response->body);
-    scraped.has_length = body == nullptr || body->length().has_value();
-    std::size_t size = 0;
-    std::size_t in_turn = 0;
-    for (bool last = body == nullptr; !last;) {
-      auto chunk = co_await body->read();
-      if (!chunk) co_return std::move(chunk.error());
-      size += chunk->bytes.size();
-      if (size > max_bytes) {
-        co_return Error{.fault = Fault::backend_protocol,
-                        .side = Side::backend,
-                        .detail = "an exposition without end"};
-      }
-      if (scraped.status == 200) observer.take(chunk->bytes);
-      last = chunk->last;
-      in_turn += chunk->bytes.size();
-      if (in_turn > max_bytes_per_turn && !last) {  // others have questions under way, too
-        co_await loop_.yield();
-        in_turn = 0;
-      }
-    }
-    const Duration took = loop_.read_clock() - asked;
-    scraped.took = std::max(took - round_trip_.value_or(Duration::zero()), Duration::zero());
-    co_return scraped;
+  Request request{.method = "GET",
+                  .scheme = uses_tls() ? "https" : "http",
+                  .authority = target_.access.authority,
+                  .path = target_.short_path.empty() ? target_.path : target_.short_path};
+  request.fields.add("user-agent", "evenkeel");
+  request.fields.add("accept", "text/plain;version=0.0.4;q=1,*/*;q=0.1");
+  if (!target_.access.authorization.empty()) {
+    request.fields.add("authorization", target_.access.authorization);
   }
+  auto opened = co_await open(request, observer);
+  if (!opened) co_return std::move(opened.error());
+  const Response& response = opened->response;
+  const std::string_view type = response.fields.value("content-type").value_or("");
+  Scraped scraped{.status = response.status,
+                  .open_metrics = type.starts_with("application/openmetrics"),
+                  .has_length = response.body == nullptr || response.body->length().has_value()};
+  auto read = co_await read_body(*opened, observer);
+  if (!read) co_return std::move(read.error());
+  const Duration took = loop_.read_clock() - opened->sent_at;
+  scraped.took = std::max(took - round_trip_.value_or(Duration::zero()), Duration::zero());
+  co_return scraped;
+}
+
+/// Yields to other tasks of the loop while a long body is parsed.
+Task<Result<Done>> Scraper::read_body(OpenResponse& opened, ScrapeObserver& observer) {
+  const BodyPtr body = std::move(opened.response.body);
+  const bool wanted = opened.response.status == 200;
+  std::size_t size = 0;
+  std::size_t in_turn = 0;
+  for (bool last = body == nullptr; !last;) {
+    auto chunk = co_await body->read();
+    if (!chunk) co_return std::move(chunk.error());
+    size += chunk->bytes.size();
+    if (size > max_bytes) {
+      co_return Error{.fault = Fault::backend_protocol,
+                      .side = Side::backend,
+                      .detail = "the metrics page exceeds 16 MiB"};
+    }
+    if (wanted) observer.on_data(chunk->bytes);
+    last = chunk->last;
+    in_turn += chunk->bytes.size();
+    if (in_turn > max_bytes_per_turn && !last) {
+      co_await loop_.yield();
+      in_turn = 0;
+    }
+  }
+  co_return Done{};
 }
 
 }  // namespace evenkeel

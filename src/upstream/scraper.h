@@ -11,9 +11,7 @@
 #include "evenkeel/base/loop.h"
 #include "evenkeel/base/result.h"
 #include "evenkeel/base/task.h"
-#include "evenkeel/stats/worker_metrics.h"
 #include "evenkeel/upstream/backend_client.h"
-#include "evenkeel/upstream/link_pool.h"
 #include "evenkeel/upstream/metrics_poller.h"
 
 namespace evenkeel {
@@ -35,14 +33,13 @@ struct Scraped {
   Duration took{};            ///< from the question to the last byte, less the way there and back
 };
 
-/// Who reads along.
+/// Receives a page as it comes in.
 class ScrapeObserver {
  public:
-  /// The question goes out now. Comes again where a server had closed the connection that was kept;
-  /// what was taken before is void then.
-  virtual void asked() = 0;
+  /// The request is sent now. Called again if it has to be resent.
+  virtual void on_request() = 0;
   /// The next piece of a body of status 200.
-  virtual void take(std::string_view bytes) = 0;
+  virtual void on_data(std::string_view bytes) = 0;
 
  protected:
   ~ScrapeObserver() = default;
@@ -63,16 +60,18 @@ class Scraper {
   bool drop_short_path() { return !std::exchange(target_.short_path, {}).empty(); }
 
  private:
-  Task<Result<Done>> ensure_addresses();
+  Task<Result<Done>> ensure_client();
   Task<Result<Scraped>> scrape(ScrapeObserver& observer);
-  Task<Result<LinkLease>> connect(LinkPool::LinkChoice link_choice);
+  Task<Result<OpenResponse>> open(Request& request, ScrapeObserver& observer);
+  Task<Result<Done>> read_body(OpenResponse& opened, ScrapeObserver& observer);
+
+  bool uses_tls() const { return target_.access.links.connector.tls != nullptr; }
 
   Loop& loop_;
   ScrapeTarget target_;
   NameResolver resolve_;
-  BackendMetrics metrics_;  // of no worker's sheet: these links are not traffic's
-  std::optional<LinkPool> links_;
-  std::optional<Duration> round_trip_;  // the shortest time that it took to connect in the clear
+  std::optional<BackendClient> client_;  // once the addresses are known
+  std::optional<Duration> round_trip_;   // the shortest time that it took to connect in the clear
 };
 
 }  // namespace evenkeel

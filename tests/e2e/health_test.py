@@ -96,7 +96,7 @@ class Engines(Health):
         daemon = self.pool(hung, sound, engine="vllm", health={"timeout": "300ms"})
 
         self.fault(simulators, "hang")
-        self.becomes(daemon, hung, "down", "no answer in time")
+        self.becomes(daemon, hung, "down", "no response in time")
         before = self.checks(daemon, "passed", backend=sound)
         late = self.checks(daemon, "timeout", backend=hung)
         self.eventually(lambda: self.checks(daemon, "passed", backend=sound) >= before + 6)

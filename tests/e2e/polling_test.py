@@ -175,7 +175,7 @@ class Silence(Polling):
         self.assertIsNone(shown["waiting"])
         self.assertIsNone(shown["kv_cache_ratio"])
         self.assertEqual(shown["engine"]["state"], "failing")
-        self.assertEqual(shown["engine"]["reason"], "no answer in time")
+        self.assertEqual(shown["engine"]["reason"], "no response in time")
         older = self.until(daemon, silent,
                            lambda polled: polled["age_seconds"] > shown["age_seconds"])
         self.assertIsNone(older["running"])

@@ -165,7 +165,7 @@ class QuickTest(case.Case):
         self.assertEqual(ended.returncode, 1)
         self.assertEqual(ended.stdout, "")
         self.assertIn(f"{refusing}: does not answer (Connection refused)", ended.stderr)
-        self.assertIn(f"{silent}: does not answer (no answer in time)", ended.stderr)
+        self.assertIn(f"{silent}: does not answer (no response in time)", ended.stderr)
 
     def test_a_port_with_another_protocol_is_refused(self):
         greeting = socket.create_server(("127.0.0.1", 0))

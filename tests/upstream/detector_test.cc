@@ -97,7 +97,7 @@ TEST(Detector, SaysWhyAServerIsSilent) {
   EXPECT_EQ(refused.outcome, Outcome::silent);
   EXPECT_EQ(refused.reason, "Connection refused");
   EXPECT_EQ(late.outcome, Outcome::silent);
-  EXPECT_EQ(late.reason, "no answer in time");
+  EXPECT_EQ(late.reason, "no response in time");
 }
 
 TEST(Detector, SeesThatAPeerSpeaksSomethingElse) {
@@ -121,9 +121,9 @@ TEST(DetectAll, KeepsTheOrderAndWaitsForAllAtTheSameTime) {
   const std::vector<DetectionResult> results = detect_all(addresses, short_patience);
 
   ASSERT_EQ(results.size(), addresses.size());
-  EXPECT_EQ(results[0].reason, "no answer in time");
+  EXPECT_EQ(results[0].reason, "no response in time");
   EXPECT_EQ(results[1].reason, "Connection refused");
-  EXPECT_EQ(results[2].reason, "no answer in time");
+  EXPECT_EQ(results[2].reason, "no response in time");
   EXPECT_LT(Clock::now() - began, servers * short_patience);
 }
 

@@ -117,7 +117,7 @@ TEST_F(HealthChecks, RunOutOfTime) {
 
   ASSERT_TRUE(settles(CheckResult::timeout));
   EXPECT_EQ(checker->record().state, HealthState::down);
-  EXPECT_EQ(checker->record().reason, "GET /health: no answer in time");
+  EXPECT_EQ(checker->record().reason, "GET /health: no response in time");
 }
 
 TEST_F(HealthChecks, HoldNoDelayAgainstAServerThatAnswersOthersMeanwhile) {

@@ -353,7 +353,7 @@ TEST(MetricsPoller, ForgetsWhatItCannotReadAgainAndItsAgeGoesOn) {
   server.hangs = true;
   ASSERT_TRUE(polling.until_failing());
   EXPECT_EQ(polling.values().running, 4) << "good for a while";
-  EXPECT_EQ(polling.poller->status().engine.reason, "no answer in time");
+  EXPECT_EQ(polling.poller->status().engine.reason, "no response in time");
   ASSERT_TRUE(polling.until([&] { return std::isnan(polling.values().running); }));
 
   EXPECT_GE(*polling.age(), 1900ms);

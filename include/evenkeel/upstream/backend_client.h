@@ -1,56 +1,73 @@
-// Asks one server for what we want to know of it, reached as its pool reaches it: over TLS where
-// that speaks TLS, with its key where it wants one, over links that are kept between questions.
+// Requests of our own to a server: health checks, polls of metrics, detection. Not for traffic.
 #pragma once
 
 #include <cstddef>
+#include <functional>
+#include <optional>
 #include <string>
-#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "evenkeel/base/loop.h"
 #include "evenkeel/base/result.h"
 #include "evenkeel/base/task.h"
 #include "evenkeel/http/grpc.h"
+#include "evenkeel/http/message.h"
 #include "evenkeel/net/endpoint.h"
 #include "evenkeel/stats/worker_metrics.h"
-#include "evenkeel/upstream/fetch.h"
 #include "evenkeel/upstream/link_pool.h"
 
 namespace evenkeel {
 
-/// How a server is reached.
+/// How to reach a server.
 struct ServerAccess {
   std::vector<Endpoint> addresses;  ///< tried in turn; not empty
   std::string authority;            ///< "host:port"
-  std::string authorization;        ///< "Bearer KEY"; empty: it wants none
+  std::string authorization;        ///< "Bearer KEY"; empty: no API key
   LinkPoolOptions links;
-  bool keeps_links = true;  ///< between questions; false where descriptors are scarce
+  bool keeps_links = true;  ///< between requests; false if descriptors are scarce
 
   bool operator==(const ServerAccess&) const = default;
 };
 
-/// What is asked of it.
+using FieldList = std::vector<std::pair<std::string, std::string>>;
+
 struct BackendClientRequest {
   std::string method = "GET";
   std::string path;
   std::string json = {};                         ///< the body; empty: none
-  std::size_t max_bytes = std::size_t{1} << 20;  ///< of the answer's body; the rest is not read
-  LinkPool::LinkChoice link_choice = LinkPool::LinkChoice::any;  ///< `fresh`: over a new connection
+  std::size_t max_bytes = std::size_t{1} << 20;  ///< of the response's body; the rest is not read
+  LinkPool::LinkChoice link_choice = LinkPool::LinkChoice::any;
+  FieldList fields = {};  ///< replace the client's own; `host` replaces the authority
 };
 
-/// A unary call of gRPC.
+struct Fetched {
+  int status = 0;
+  std::string server;  ///< its `Server` field
+  std::string body;
+  bool complete = true;  ///< false: the body was longer than `max_bytes`
+};
+
+/// A response whose body is yet to be read.
+struct OpenResponse {
+  LinkLease link;  ///< which the response needs
+  Response response;
+  Instant sent_at{};                     ///< when the request was sent
+  std::optional<Duration> connect_time;  ///< nothing: over a link that was open already
+};
+
+/// A unary gRPC call.
 struct GrpcCall {
   std::string path;     ///< "/package.Service/Method"
   std::string message;  ///< without its framing
   LinkPool::LinkChoice link_choice = LinkPool::LinkChoice::any;
 };
 
-/// How it ended.
 struct GrpcReply {
-  bool grpc = true;  ///< who answered speaks gRPC; else the status is that of his HTTP answer
+  bool grpc = true;  ///< false: an HTTP response without gRPC, whose status is translated
   GrpcStatus status = GrpcStatus::unknown;
-  std::string text;     ///< `grpc-message`, where it failed
-  std::string message;  ///< without its framing, where it did not
+  std::string text;     ///< `grpc-message` of a failed call
+  std::string message;  ///< of a successful call, without its framing
 };
 
 /// Thread: its loop's. Outlives its tasks.
@@ -60,16 +77,23 @@ class BackendClient {
   BackendClient(const BackendClient&) = delete;
   BackendClient& operator=(const BackendClient&) = delete;
 
-  /// Errors: those of dialling and of a link; backend_protocol when gRPC is all that is spoken
-  /// there, whatever the HTTP status of its answer; connect_timeout or first_byte_timeout when the
-  /// answer is not here, to its last byte, by the deadline. A link that its server closed while it
-  /// was idle is replaced unseen.
+  /// A request and its whole response. Errors: those of dialling and of a link; backend_protocol
+  /// if the server speaks gRPC only, whatever the HTTP status; connect_timeout or
+  /// first_byte_timeout if the last byte is not in by the deadline.
   Task<Result<Fetched>> fetch(BackendClientRequest client_request, Instant deadline);
-  /// The same for a call; what is no gRPC at all is backend_protocol.
+  /// Likewise for a call. Errors also: backend_protocol if the response is not gRPC.
   Task<Result<GrpcReply>> call(GrpcCall call, Instant deadline);
-  /// Whether it can be connected at all, TLS included.
+  /// Opens a connection, TLS included, and closes it.
   Task<Result<Done>> connect(Instant deadline);
-  /// A link is kept for the next question.
+
+  /// Sends a request and returns when the response head is in. All of the above go through here.
+  /// If the link turns out to be closing, so that the server has not processed the request, it is
+  /// sent once more, over a new connection. `on_send` is called each time, just before; may be
+  /// null.
+  Task<Result<OpenResponse>> open(Request& request, LinkPool::LinkChoice link_choice,
+                                  const std::function<void()>& on_send);
+
+  /// A connection is kept for the next request.
   bool has_idle_link() const { return metrics_.links_idle.value() > 0; }
 
  private:
@@ -81,9 +105,19 @@ class BackendClient {
 
   Loop& loop_;
   ServerAccess access_;
-  BackendMetrics metrics_;  // of no worker's sheet: these links are not traffic's
+  BackendMetrics metrics_;  // not exported: these links carry no traffic
   LinkPool links_;
   Connector connector_;
 };
+
+/// One GET over a connection of its own, for callers without a loop. Blocks.
+struct FetchRequest {
+  std::vector<Endpoint> addresses;  ///< of the server, tried in order
+  std::string authority;            ///< "host:port"
+  std::string path;
+  FieldList fields = {};  ///< `host` replaces the authority
+  std::size_t max_bytes = std::size_t{1} << 20;
+};
+Result<Fetched> fetch_blocking(FetchRequest request, Duration timeout);
 
 }  // namespace evenkeel

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -12,7 +11,7 @@
 #include "evenkeel/config/address.h"
 #include "evenkeel/inference/engine_identity.h"
 #include "evenkeel/net/endpoint.h"
-#include "evenkeel/upstream/fetch.h"
+#include "evenkeel/upstream/backend_client.h"
 
 namespace evenkeel {
 
@@ -32,13 +31,10 @@ struct DetectionResult {
   std::string reason;            ///< when it did not: why, for people
 };
 
-/// A GET of a path, over at the deadline.
-using FetchPath = std::function<Task<Result<Fetched>>(std::string path, Instant deadline)>;
-
-/// Asks one server the rounds of `probe_rounds`, those of a round at the same time. Over at the
-/// deadline at the latest, with what was heard by then. What `ask` uses outlives the task.
-Task<DetectionResult> detect(FetchPath fetch_path, Instant deadline);
-/// The same, in the clear, each question over a connection of its own.
+/// Sends the requests of `probe_rounds` to one server, those of a round at the same time. Ends at
+/// the deadline, with the responses that are in by then.
+Task<DetectionResult> detect(BackendClient& client, Instant deadline);
+/// The same without TLS and API key.
 Task<DetectionResult> detect(Loop& loop, std::vector<Endpoint> addresses, std::string authority,
                              Instant deadline);
 

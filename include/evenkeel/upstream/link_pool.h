@@ -60,6 +60,11 @@ class [[nodiscard]] LinkLease {
   PooledLink* pooled_ = nullptr;
 };
 
+/// A request that failed like this may be sent to the same server again: the server has not
+/// processed it, as it says itself (HTTP/2) or as an idle link that closes shows, and the body can
+/// be sent from its beginning.
+bool may_resend(const Error& error, const Request& request);
+
 /// Thread: one worker's. Outlives its leases.
 class LinkPool {
  public:
