@@ -19,7 +19,7 @@ double share_of(const std::vector<BackendRow>& rows, const BackendRow& row) {
 }
 
 std::string p50_text(const HdrHistogram& durations) {
-  return durations.count() == 0 ? "-" : format_duration(durations.at(0.5));
+  return durations.count() == 0 ? "-" : format_duration(durations.quantile(0.5));
 }
 
 std::string load_text(const LoadReport& total, const LoadReport& window, double seconds,
@@ -29,8 +29,8 @@ std::string load_text(const LoadReport& total, const LoadReport& window, double 
                                  static_cast<double>(window.succeeded) / span,
                                  static_cast<double>(window.output_tokens) / span, in_flight);
   if (window.ttft.count() != 0) {
-    text += fmt::format("  TTFT p50 {} p99 {}", format_duration(window.ttft.at(0.5)),
-                        format_duration(window.ttft.at(0.99)));
+    text += fmt::format("  TTFT p50 {} p99 {}", format_duration(window.ttft.quantile(0.5)),
+                        format_duration(window.ttft.quantile(0.99)));
   }
   return text + fmt::format("  {} done  {} failed", total.succeeded, total.failed);
 }

@@ -16,7 +16,7 @@ namespace evenkeel {
 namespace {
 
 constexpr std::size_t lines_kept = 20;
-constexpr std::size_t longest_line = 4096;
+constexpr std::size_t max_line_bytes = 4096;
 
 /// A descriptor that is closed with its owner.
 class Fd {
@@ -51,7 +51,7 @@ bool write_all(int fd, std::string_view text) {
   return lseek(fd, 0, SEEK_SET) == 0;
 }
 
-/// The child between fork and exec: calls that are safe after a fork among threads, and no others.
+/// Turns the child into `binary`. Only calls that are safe after a fork in a threaded process.
 [[noreturn]] void become(const char* binary, char* const* arguments, pid_t parent, int in, int out,
                          int err, const TerminationSignals& interrupts) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -62,8 +62,8 @@ bool write_all(int fd, std::string_view text) {
   dup2(err, STDERR_FILENO);
   interrupts.unblock_in_child();
   execv(binary, arguments);
-  constexpr std::string_view said = "cannot be executed\n";
-  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, said.data(), said.size());
+  constexpr std::string_view message = "cannot be executed\n";
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, message.data(), message.size());
   _exit(127);
 }
 
@@ -82,24 +82,25 @@ Result<std::unique_ptr<BalancerProcess>> BalancerProcess::start(
     Duration timeout) {
   const Fd file(memfd_create("evenkeel.yaml", MFD_CLOEXEC));
   if (!file || !write_all(file.get(), config)) return failed_call("memfd_create");
-  const Fd nowhere(open("/dev/null", O_WRONLY | O_CLOEXEC));
-  if (!nowhere) return failed_call("/dev/null");
+  const Fd null_device(open("/dev/null", O_WRONLY | O_CLOEXEC));
+  if (!null_device) return failed_call("/dev/null");
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return failed_call("pipe");
   Fd output(ends[0]);
-  Fd said(ends[1]);
+  Fd child_output(ends[1]);
   fcntl(output.get(), F_SETFL, O_NONBLOCK);
 
-  std::string words[] = {"evenkeel", "run", "-c", "-"};
-  char* arguments[] = {words[0].data(), words[1].data(), words[2].data(), words[3].data(), nullptr};
+  std::string argv[] = {"evenkeel", "run", "-c", "-"};
+  char* arguments[] = {argv[0].data(), argv[1].data(), argv[2].data(), argv[3].data(), nullptr};
   const pid_t parent = getpid();
   const pid_t pid = fork();
   if (pid < 0) return failed_call("fork");
   if (pid == 0) {
-    become(binary.c_str(), arguments, parent, file.get(), nowhere.get(), said.get(), interrupts);
+    become(binary.c_str(), arguments, parent, file.get(), null_device.get(), child_output.get(),
+           interrupts);
   }
   std::unique_ptr<BalancerProcess> balancer(new BalancerProcess(pid, output.release()));
-  close(said.release());
+  close(child_output.release());
 
   const Instant deadline = Clock::now() + timeout;
   while (!balancer->ready_) {
@@ -108,9 +109,10 @@ Result<std::unique_ptr<BalancerProcess>> BalancerProcess::start(
     const int woken =
         wait_any_readable(fds, 2, static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
     if (woken == 0) return failed("interrupted");
-    if (woken < 0) return failed("the balancer is not ready in time:\n" + balancer->last_output());
+    if (woken < 0)
+      return failed("the balancer did not get ready in time:\n" + balancer->last_output());
     if (!balancer->take_output()) {
-      return failed("the balancer does not start:\n" + balancer->last_output());
+      return failed("the balancer did not start:\n" + balancer->last_output());
     }
   }
   return balancer;
@@ -124,13 +126,13 @@ BalancerProcess::~BalancerProcess() {
 bool BalancerProcess::take_output() {
   char buffer[4096];
   for (;;) {
-    const ssize_t got = read(output_fd_, buffer, sizeof buffer);
-    if (got == 0) return false;
-    if (got < 0) return errno == EAGAIN || errno == EINTR;
-    for (const char c : std::string_view(buffer, static_cast<std::size_t>(got))) {
+    const ssize_t size = read(output_fd_, buffer, sizeof buffer);
+    if (size == 0) return false;
+    if (size < 0) return errno == EAGAIN || errno == EINTR;
+    for (const char c : std::string_view(buffer, static_cast<std::size_t>(size))) {
       if (c == '\n') {
         take_line(std::exchange(partial_, {}));
-      } else if (partial_.size() < longest_line) {
+      } else if (partial_.size() < max_line_bytes) {
         partial_ += c;
       }
     }
@@ -156,7 +158,7 @@ std::string BalancerProcess::last_output() const {
 int BalancerProcess::stop(Duration timeout) {
   if (pid_ == 0) return exit_code_;
   kill(pid_, SIGTERM);
-  // Its output ends when it does: something to wait for with a deadline.
+  // The output ends with the process, and unlike the process it can be waited for with a deadline.
   const Instant deadline = Clock::now() + timeout;
   while (take_output()) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
@@ -174,7 +176,7 @@ int BalancerProcess::stop(Duration timeout) {
   return exit_code_;
 }
 
-// In a bare chroot, where /proc is not mounted: the path that we were started by.
+// Without /proc (a bare chroot): the path that this program was started with.
 std::string executable_path() {
   constexpr const char* itself = "/proc/self/exe";
   // NOLINTNEXTLINE(performance-no-int-to-ptr): that is how the kernel hands it over

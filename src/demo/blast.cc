@@ -26,20 +26,19 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr std::size_t active_count = 6;
-constexpr std::size_t spares = 2;
+constexpr std::size_t spare_count = 2;
 constexpr const char* preset = "llama-3-8b-a100";
-constexpr double speed = 0.4;  // few tokens for many GPUs: it is to run beside other things
+constexpr double speed = 0.4;  // slow GPUs take less of this machine's CPU
 constexpr double baseline_rate =
-    7.5;  // requests per second; eight times it is more than six can do
+    7.5;  // requests per second; six servers cannot serve eight times it
 constexpr double burst_factor = 8;
-constexpr Duration ttft_objective =
-    seconds(3);                                 // p99 of the time to the first token, in any second
-constexpr std::uint64_t min_ttft_samples = 10;  // first tokens that say nothing of a second
+constexpr Duration ttft_objective = seconds(3);  // p99 of the time to first token, in any second
+constexpr std::uint64_t min_ttft_samples = 10;   // a second with fewer is not judged
 
 constexpr Duration baseline_duration = seconds(4);
 constexpr Duration burst_duration = seconds(12);
-constexpr Duration recovery_duration = seconds(25);  // at most: it ends when the spares have left
-constexpr Duration dwell = seconds(3);
+constexpr Duration max_recovery_duration = seconds(25);  // ends when the spares are back on standby
+constexpr Duration spare_dwell = seconds(3);
 constexpr Duration poll_interval = milliseconds(100);
 constexpr Duration print_interval = seconds(1);
 constexpr Duration start_timeout = seconds(15);
@@ -50,7 +49,7 @@ std::string model_name() { return find_preset(preset)->model; }
 
 std::vector<SimulatorOptions> simulator_options(std::uint64_t seed) {
   std::vector<SimulatorOptions> servers;
-  for (std::size_t i = 0; i < active_count + spares; ++i) {
+  for (std::size_t i = 0; i < active_count + spare_count; ++i) {
     servers.push_back(
         {.name = "sim-" + std::to_string(i), .preset = preset, .speed = speed, .seed = seed + i});
   }
@@ -61,7 +60,7 @@ std::string balancer_config(const DemoOptions& options, const std::vector<Endpoi
   PoolConfig pool{.name = "blast",
                   .engine = "vllm",
                   .picker = options.picker,
-                  .spares = {.dwell = std::chrono::duration_cast<milliseconds>(dwell)},
+                  .spares = {.dwell = std::chrono::duration_cast<milliseconds>(spare_dwell)},
                   .debug_headers = true};
   for (std::size_t i = 0; i < servers.size(); ++i) {
     pool.backends.push_back(
@@ -77,7 +76,7 @@ std::string balancer_config(const DemoOptions& options, const std::vector<Endpoi
   return print_config(config, false);
 }
 
-/// One stretch of it, and what became of its requests, whenever they end.
+/// One phase of the scenario and the requests that started in it.
 struct Phase {
   const char* name;
   double rate;
@@ -99,7 +98,7 @@ LoadOptions load_options(const Phase& phase, const BalancerProcess& balancer, st
           .seed = seed};
 }
 
-/// When the spares came and went.
+/// Follows the spares into service and back to standby.
 class SpareWatcher {
  public:
   SpareWatcher(const BalancerProcess& balancer, const std::vector<Endpoint>& servers)
@@ -109,7 +108,7 @@ class SpareWatcher {
     if (target) admin_ = target->endpoints.front();
   }
 
-  /// Looks, and says what has changed.
+  /// Reads the state of the backends and prints changes.
   void poll(Duration since_burst) {
     const auto backends = fetch_blocking(
         {.addresses = {admin_}, .authority = admin_address_, .path = "/api/v1/backends"},
@@ -150,7 +149,7 @@ class SpareWatcher {
   std::size_t left_service_ = 0;
 };
 
-/// What the last second brought, over all stretches.
+/// Results of the last second, over all phases.
 LoadReport take_second(std::vector<Phase>& phases) {
   LoadReport all;
   for (Phase& phase : phases) {
@@ -165,15 +164,15 @@ void print_second(Duration since_start, const LoadReport& second,
       "{:>4.0f} s  {:>5} started  {:>5} tok/s  {:>4} in flight  first token p50 {:>8} p99 {:>8}  "
       "{} + {} servers\n",
       seconds_of(since_start), second.started, second.output_tokens, spare_watcher.in_flight(),
-      second.ttft.count() == 0 ? "-" : format_duration(second.ttft.at(0.5)),
-      second.ttft.count() == 0 ? "-" : format_duration(second.ttft.at(0.99)), active_count,
+      second.ttft.count() == 0 ? "-" : format_duration(second.ttft.quantile(0.5)),
+      second.ttft.count() == 0 ? "-" : format_duration(second.ttft.quantile(0.99)), active_count,
       spare_watcher.in_service());
   std::fflush(stdout);
 }
 
 enum class End { done, interrupted, balancer_ended, could_not_start };
 
-/// The three stretches, one after the other.
+/// Runs the three phases one after the other.
 class Blast {
  public:
   Blast(BalancerProcess& balancer, const TerminationSignals& interrupts,
@@ -181,37 +180,16 @@ class Blast {
       : balancer_(balancer), interrupts_(interrupts), spare_watcher_(spare_watcher), seed_(seed) {
     phases_.push_back({"before", baseline_rate, baseline_duration, nullptr});
     phases_.push_back({"the blast", baseline_rate * burst_factor, burst_duration, nullptr});
-    phases_.push_back({"after", baseline_rate, recovery_duration, nullptr});
+    phases_.push_back({"after", baseline_rate, max_recovery_duration, nullptr});
   }
 
   End run() {
-    const Instant start = Clock::now();
-    const Instant burst_start = start + baseline_duration;
-    Instant begins = start;
-    Instant next_line = start + print_interval;
-    for (std::size_t at = 0; at < phases_.size(); ++at) {
-      Phase& phase = phases_[at];
-      auto run = LoadRun::begin(load_options(phase, balancer_, seed_ + at));
-      if (!run) {
-        start_error_ = run.error().detail;
-        return End::could_not_start;
-      }
-      phase.run = std::move(*run);
-      const bool last = at + 1 == phases_.size();
-      for (const Instant ends = begins + phase.length; Clock::now() < ends;) {
-        if (const auto ended = wait_until(Clock::now() + poll_interval)) return *ended;
-        spare_watcher_.poll(Clock::now() - burst_start);
-        if (Clock::now() >= next_line) {
-          const LoadReport second = take_second(phases_);
-          if (second.ttft.count() >= min_ttft_samples)
-            worst_ttft_p99_ = std::max(worst_ttft_p99_, second.ttft.at(0.99));
-          print_second(next_line - start, second, spare_watcher_);
-          next_line += print_interval;
-        }
-        if (last && spare_watcher_.left_service() >= spares && spare_watcher_.in_service() == 0)
-          break;
-      }
-      begins += phase.length;
+    start_ = Clock::now();
+    next_print_ = start_ + print_interval;
+    Instant end = start_;
+    for (Phase& phase : phases_) {
+      end += phase.length;
+      if (const auto ended = run_phase(phase, end)) return *ended;
     }
     for (Phase& phase : phases_) {
       phase.run->stop();
@@ -220,7 +198,7 @@ class Blast {
     return End::done;
   }
 
-  /// What each stretch brought, and whether all went as promised.
+  /// Prints the results of each phase. True: every objective was met.
   bool evaluate() const {
     bool met = true;
     fmt::print("\n{:<12}{:>10}{:>10}{:>10}{:>14}{:>14}\n", "", "req/s", "answered", "failed",
@@ -228,24 +206,56 @@ class Blast {
     for (const Phase& phase : phases_) {
       const LoadReport& report = phase.run->report();
       fmt::print("{:<12}{:>10.1f}{:>10}{:>10}{:>14}{:>14}\n", phase.name, phase.rate,
-                 report.succeeded, report.failed, format_duration(report.ttft.at(0.5)),
-                 format_duration(report.ttft.at(0.99)));
+                 report.succeeded, report.failed, format_duration(report.ttft.quantile(0.5)),
+                 format_duration(report.ttft.quantile(0.99)));
       met = met && report.failed == 0 && report.ttft.count() > 0 &&
-            report.ttft.at(0.99) < ttft_objective;
+            report.ttft.quantile(0.99) < ttft_objective;
     }
     met = met && worst_ttft_p99_ < ttft_objective;
     fmt::print(
-        "\n{} of {} spares came by themselves, {} went again; p99 to the first token was to stay "
-        "under {}: {}\n",
-        std::min(spare_watcher_.joined(), spares), spares,
-        std::min(spare_watcher_.left_service(), spares), format_duration(ttft_objective),
-        met ? "it did" : "it did NOT, or requests failed");
-    return met && spare_watcher_.joined() >= spares && spare_watcher_.left_service() >= spares;
+        "\n{} of {} spares entered service, {} returned to standby; p99 TTFT under {} without a "
+        "failed request: {}\n",
+        std::min(spare_watcher_.joined(), spare_count), spare_count,
+        std::min(spare_watcher_.left_service(), spare_count), format_duration(ttft_objective),
+        met ? "met" : "NOT met");
+    return met && spare_watcher_.joined() >= spare_count &&
+           spare_watcher_.left_service() >= spare_count;
   }
 
   const std::string& start_error() const { return start_error_; }
 
  private:
+  /// Nothing: go on with the next phase.
+  std::optional<End> run_phase(Phase& phase, Instant end) {
+    const auto index = static_cast<std::uint64_t>(&phase - phases_.data());
+    auto run = LoadRun::start(load_options(phase, balancer_, seed_ + index));
+    if (!run) {
+      start_error_ = run.error().detail;
+      return End::could_not_start;
+    }
+    phase.run = std::move(*run);
+    const bool last = &phase == &phases_.back();
+    while (Clock::now() < end && !(last && spares_are_back())) {
+      if (const auto ended = wait_until(Clock::now() + poll_interval)) return ended;
+      spare_watcher_.poll(Clock::now() - (start_ + baseline_duration));
+      if (Clock::now() >= next_print_) report_second();
+    }
+    return std::nullopt;
+  }
+
+  bool spares_are_back() const {
+    return spare_watcher_.left_service() >= spare_count && spare_watcher_.in_service() == 0;
+  }
+
+  void report_second() {
+    const LoadReport second = take_second(phases_);
+    if (second.ttft.count() >= min_ttft_samples) {
+      worst_ttft_p99_ = std::max(worst_ttft_p99_, second.ttft.quantile(0.99));
+    }
+    print_second(next_print_ - start_, second, spare_watcher_);
+    next_print_ += print_interval;
+  }
+
   std::optional<End> wait_until(Instant moment) {
     const int fds[] = {interrupts_.fd(), balancer_.output_fd()};
     for (;;) {
@@ -263,9 +273,22 @@ class Blast {
   SpareWatcher& spare_watcher_;
   std::uint64_t seed_;
   std::vector<Phase> phases_;
-  Duration worst_ttft_p99_{};  // p99 of any second
+  Instant start_{};
+  Instant next_print_{};
+  Duration worst_ttft_p99_{};  // of any second
   std::string start_error_;
 };
+
+void print_banner(const DemoOptions& options, const BalancerProcess& balancer) {
+  const std::string& admin = balancer.admin_address();
+  fmt::print(
+      "evenkeel demo: {} servers and {} spares behind one balancer ({}); {:.1f} requests/s, "
+      "then {:.0f} for {:.0f} s\n\n  metrics     http://{}/metrics\n  admin       "
+      "http://{}/api/v1/backends\n\n",
+      active_count, spare_count, options.picker, baseline_rate, baseline_rate * burst_factor,
+      seconds_of(burst_duration), admin, admin);
+  std::fflush(stdout);
+}
 
 int report_error(const std::string& what, int code) {
   fmt::print(stderr, "evenkeel demo: {}\n", what);
@@ -278,7 +301,8 @@ int run_blast(const DemoOptions& options) {
   const auto& pickers = picker_names();
   if (std::find(pickers.begin(), pickers.end(), options.picker) == pickers.end()) {
     return report_error(
-        fmt::format("--picker: '{}' is none of {}", options.picker, fmt::join(pickers, ", ")), 2);
+        fmt::format("--picker: '{}' is not one of {}", options.picker, fmt::join(pickers, ", ")),
+        2);
   }
   const TerminationSignals interrupts;
   auto simulators = Simulators::start(simulator_options(options.seed));
@@ -288,14 +312,7 @@ int run_blast(const DemoOptions& options) {
                                          interrupts, start_timeout);
   if (!balancer) return report_error(balancer.error().detail, 1);
 
-  fmt::print(
-      "evenkeel demo: {} servers and {} spares behind one balancer ({}); {:.1f} requests a "
-      "second, then {:.0f} for {:.0f} s\n\n  metrics     http://{}/metrics\n  admin       "
-      "http://{}/api/v1/backends\n\n",
-      active_count, spares, options.picker, baseline_rate, baseline_rate * burst_factor,
-      seconds_of(burst_duration), (*balancer)->admin_address(), (*balancer)->admin_address());
-  std::fflush(stdout);
-
+  print_banner(options, **balancer);
   SpareWatcher spare_watcher(**balancer, servers);
   Blast scenario(**balancer, interrupts, spare_watcher, options.seed);
   const End end = scenario.run();

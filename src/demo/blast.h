@@ -1,11 +1,11 @@
-// A marketing mail goes out, and everybody comes at once.
+// A sudden jump of traffic, and the standby backends that absorb it.
 #pragma once
 
 #include "evenkeel/demo/demo.h"
 
 namespace evenkeel {
 
-/// The scenario `blast` of run_demo; its exit code.
+/// The scenario `blast` of run_demo. Returns the exit code.
 int run_blast(const DemoOptions& options);
 
 }  // namespace evenkeel

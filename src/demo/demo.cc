@@ -24,12 +24,13 @@ namespace evenkeel {
 namespace {
 
 constexpr unsigned max_backends = 64;
-constexpr double rate_per_backend = 12;  // streams of about 60 tokens: all GPUs busy, none drowned
+constexpr double rate_per_backend =
+    12;  // streams of about 60 tokens: every GPU busy, none overloaded
 constexpr Duration start_timeout = std::chrono::seconds(15);
 constexpr Duration drain_timeout = std::chrono::seconds(20);
 constexpr Duration admin_timeout = std::chrono::milliseconds(500);
 
-/// What each simulated server plays, over and over.
+/// The GPUs to simulate; they repeat where there are more backends.
 struct Gpu {
   const char* name;
   const char* preset;
@@ -58,7 +59,7 @@ std::vector<SimulatorOptions> simulator_options(const DemoOptions& options) {
   return servers;
 }
 
-/// The file of a balancer in front of these servers, as an operator would write it.
+/// The balancer's configuration file, as an operator would write it.
 std::string balancer_config(const DemoOptions& options, const std::vector<Endpoint>& servers) {
   PoolConfig pool{
       .name = "demo", .engine = "vllm", .picker = options.picker, .debug_headers = true};
@@ -112,7 +113,7 @@ void print_banner(const std::vector<BackendRow>& rows, const BalancerProcess& ba
   std::fflush(stdout);
 }
 
-/// Shows how the load fares until it ends.
+/// Shows the state of load and backends.
 class StatusDisplay {
  public:
   StatusDisplay(const BalancerProcess& balancer, LoadRun& run, std::vector<BackendRow> rows)
@@ -138,7 +139,7 @@ class StatusDisplay {
     const std::string text = render(rows_, run_.report(), window, seconds, run_.in_flight());
     if (terminal_ && lines_printed_ > 0) fmt::print("\x1b[{}A\x1b[J", lines_printed_);
     lines_printed_ = std::count(text.begin(), text.end(), '\n');
-    // No wrapping on a narrow terminal: the next table must know how many lines to go up.
+    // Without line wrapping, so that the next table knows how many lines to go up.
     fmt::print("{}{}{}", terminal_ ? "\x1b[?7l" : "", text, terminal_ ? "\x1b[?7h" : "");
     std::fflush(stdout);
   }
@@ -183,7 +184,7 @@ std::optional<std::string> validate(const DemoOptions& options) {
   }
   const auto& pickers = picker_names();
   if (std::find(pickers.begin(), pickers.end(), options.picker) == pickers.end()) {
-    return fmt::format("--picker: '{}' is none of {}", options.picker, fmt::join(pickers, ", "));
+    return fmt::format("--picker: '{}' is not one of {}", options.picker, fmt::join(pickers, ", "));
   }
   return std::nullopt;
 }
@@ -201,7 +202,7 @@ int run_demo(const DemoOptions& options) {
   auto balancer = BalancerProcess::start(executable_path(), balancer_config(options, servers),
                                          interrupts, start_timeout);
   if (!balancer) return report_error(balancer.error(), 1);
-  auto run = LoadRun::begin(load_options(options, **balancer));
+  auto run = LoadRun::start(load_options(options, **balancer));
   if (!run) return report_error(run.error(), 1);
 
   std::vector<BackendRow> rows;

@@ -15,7 +15,7 @@ class EvenArrivals : public Arrivals {
  public:
   explicit EvenArrivals(double rate) : rate_(rate) {}
   std::optional<Duration> next() override {
-    // Multiplied anew each time: a sum of gaps would drift.
+    // Not a sum of gaps, which would drift.
     return from_seconds(static_cast<double>(count_++) / rate_);
   }
 

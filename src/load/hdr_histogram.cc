@@ -18,7 +18,7 @@ std::size_t bucket_of(std::uint64_t nanoseconds) {
   return static_cast<std::size_t>((std::uint64_t{shift} << sub_bits) + (value >> shift));
 }
 
-/// The largest value that a bucket stands for.
+/// The largest value in a bucket.
 std::uint64_t upper_end(std::size_t bucket) {
   if (bucket < 2 * sub_count) return bucket;
   const auto shift = (bucket >> sub_bits) - 1;
@@ -28,7 +28,7 @@ std::uint64_t upper_end(std::size_t bucket) {
 
 }  // namespace
 
-void HdrHistogram::add(Duration duration) {
+void HdrHistogram::record(Duration duration) {
   const auto nanoseconds = static_cast<std::uint64_t>(std::max<std::int64_t>(
       std::chrono::duration_cast<std::chrono::nanoseconds>(duration).count(), 0));
   const std::size_t bucket = bucket_of(nanoseconds);
@@ -47,10 +47,10 @@ void HdrHistogram::merge(const HdrHistogram& other) {
   sum_seconds_ += other.sum_seconds_;
 }
 
-Duration HdrHistogram::at(double ratio) const {
+Duration HdrHistogram::quantile(double ratio) const {
   if (count_ == 0) return Duration::zero();
   const auto all = static_cast<double>(count_);
-  // 0.07 * 100 is a little more than 7: that must not become 8.
+  // 0.07 * 100 is slightly more than 7 and must not round up to 8.
   const auto rank = static_cast<std::uint64_t>(std::clamp(std::ceil(ratio * all - 1e-6), 1.0, all));
   std::uint64_t seen = 0;
   for (std::size_t bucket = 0; bucket < counts_.size(); ++bucket) {

@@ -15,7 +15,7 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::uint32_t most_tokens = 10'000'000;
+constexpr std::uint32_t max_token_count = 10'000'000;
 
 Error unreadable(std::string_view text, const char* expected) {
   return Error{.fault = Fault::bad_request,
@@ -27,7 +27,7 @@ std::optional<std::uint32_t> token_count(std::string_view text) {
   std::uint32_t count = 0;
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), count);
   if (problem != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  if (count < 1 || count > most_tokens) return std::nullopt;
+  if (count < 1 || count > max_token_count) return std::nullopt;
   return count;
 }
 
@@ -44,13 +44,14 @@ void print_progress(const LoadRun& run, const LoadReport& window, Duration since
   const bool streams = window.ttft.count() != 0;
   const HdrHistogram& shown = streams ? window.ttft : window.e2e_latency;
   if (shown.count() != 0) {
-    line += fmt::format("  {} p50 {} p99 {}", streams ? "TTFT" : "e2e",
-                        format_duration(shown.at(0.5)), format_duration(shown.at(0.99)));
+    line +=
+        fmt::format("  {} p50 {} p99 {}", streams ? "TTFT" : "e2e",
+                    format_duration(shown.quantile(0.5)), format_duration(shown.quantile(0.99)));
   }
   std::fputs(line.c_str(), stderr);
 }
 
-/// Waits for the end of the load or for an interrupt; whether it was an interrupt.
+/// Waits for the end of the load or for an interrupt. True: it was an interrupt.
 bool watch(LoadRun& run, const TerminationSignals& interrupts) {
   const bool terminal = isatty(STDERR_FILENO) == 1;
   const int fds[] = {interrupts.fd(), run.done_fd()};
@@ -107,7 +108,7 @@ int run_load(const LoadOptions& options) {
     return 2;
   }
   const TerminationSignals interrupts;
-  auto run = LoadRun::begin(*complete);
+  auto run = LoadRun::start(*complete);
   if (!run) {
     fmt::print(stderr, "evenkeel load: {}\n", run.error().detail);
     return 1;

@@ -20,9 +20,9 @@ double per_second(std::uint64_t count, Duration elapsed) {
 void append_row(std::string& out, std::string_view name, const HdrHistogram& durations) {
   if (durations.count() == 0) return;
   fmt::format_to(std::back_inserter(out), "{:<22}{:>10}{:>10}{:>10}{:>10}{:>10}\n", name,
-                 format_duration(durations.mean()), format_duration(durations.at(0.5)),
-                 format_duration(durations.at(0.9)), format_duration(durations.at(0.99)),
-                 format_duration(durations.max()));
+                 format_duration(durations.mean()), format_duration(durations.quantile(0.5)),
+                 format_duration(durations.quantile(0.9)),
+                 format_duration(durations.quantile(0.99)), format_duration(durations.max()));
 }
 
 void write(JsonWriter& json, std::string_view name, const HdrHistogram& durations) {
@@ -34,10 +34,96 @@ void write(JsonWriter& json, std::string_view name, const HdrHistogram& duration
   json.begin_object()
       .field("count", durations.count())
       .field("mean", seconds_of(durations.mean()))
-      .field("p50", seconds_of(durations.at(0.5)))
-      .field("p90", seconds_of(durations.at(0.9)))
-      .field("p99", seconds_of(durations.at(0.99)))
+      .field("p50", seconds_of(durations.quantile(0.5)))
+      .field("p90", seconds_of(durations.quantile(0.9)))
+      .field("p99", seconds_of(durations.quantile(0.99)))
       .field("max", seconds_of(durations.max()))
+      .end_object();
+}
+
+template <class... Values>
+void append_line(std::string& out, fmt::format_string<Values...> format, Values&&... values) {
+  fmt::format_to(std::back_inserter(out), format, std::forward<Values>(values)...);
+  out += '\n';
+}
+
+void append_totals(std::string& out, const LoadReport& report) {
+  append_line(
+      out, "requests     {} started, {} succeeded, {} failed, {} abandoned in {:.1f} s ({:.1f}/s)",
+      report.started, report.succeeded, report.failed, report.abandoned, seconds_of(report.elapsed),
+      per_second(report.succeeded, report.elapsed));
+  const std::string cached =
+      report.cached_tokens == 0
+          ? std::string()
+          : fmt::format(" ({:.1f} % cached)", 100 * static_cast<double>(report.cached_tokens) /
+                                                  static_cast<double>(report.prompt_tokens));
+  append_line(out, "tokens       {} prompt{}, {} output ({:.0f}/s)", report.prompt_tokens, cached,
+              report.output_tokens, per_second(report.output_tokens, report.elapsed));
+  append_line(out, "connections  {} opened, {} requests on a reused one", report.connections,
+              report.reused);
+  if (report.lateness.count() != 0) {
+    append_line(out, "late starts  {} of {} requests started more than {} after they were due",
+                report.late_starts, report.lateness.count(), format_duration(late_start_threshold));
+  }
+}
+
+void append_latencies(std::string& out, const LoadReport& report) {
+  append_line(out, "\n{:<22}{:>10}{:>10}{:>10}{:>10}{:>10}", "", "mean", "p50", "p90", "p99",
+              "max");
+  append_row(out, "first token (TTFT)", report.ttft);
+  append_row(out, "per token (TPOT)", report.tpot);
+  append_row(out, "between tokens", report.inter_token_latency);
+  append_row(out, "whole response (e2e)", report.e2e_latency);
+  append_row(out, "late start", report.lateness);
+}
+
+void append_backends(std::string& out, const LoadReport& report) {
+  if (report.backends.empty()) return;
+  std::uint64_t all = 0;
+  for (const auto& [name, share] : report.backends) all += share.answered;
+  append_line(out, "\n{:<28}{:>10}{:>8}{:>12}{:>12}", "backend", "answered", "share", "TTFT p50",
+              "TTFT p99");
+  for (const auto& [name, share] : report.backends) {
+    const bool streamed = share.ttft.count() != 0;
+    append_line(out, "{:<28}{:>10}{:>7.1f}%{:>12}{:>12}", name, share.answered,
+                100 * static_cast<double>(share.answered) / static_cast<double>(all),
+                streamed ? format_duration(share.ttft.quantile(0.5)) : "-",
+                streamed ? format_duration(share.ttft.quantile(0.99)) : "-");
+  }
+}
+
+void append_failures(std::string& out, const LoadReport& report) {
+  if (report.failures.empty()) return;
+  append_line(out, "\n{:<22}{:>10}  for example", "failed", "count");
+  for (const auto& [kind, failure] : report.failures) {
+    append_line(out, "{:<22}{:>10}  {}", kind, failure.count, failure.example);
+  }
+  for (const auto& [reason, count] : report.reasons) {
+    append_line(out, "  {:<20}{:>10}  x-evenkeel-reason", reason, count);
+  }
+}
+
+void write_totals(JsonWriter& json, const LoadReport& report) {
+  json.field("elapsed_seconds", seconds_of(report.elapsed))
+      .key("requests")
+      .begin_object()
+      .field("started", report.started)
+      .field("succeeded", report.succeeded)
+      .field("failed", report.failed)
+      .field("abandoned", report.abandoned)
+      .end_object()
+      .field("requests_per_second", per_second(report.succeeded, report.elapsed))
+      .key("tokens")
+      .begin_object()
+      .field("prompt", report.prompt_tokens)
+      .field("cached", report.cached_tokens)
+      .field("output", report.output_tokens)
+      .end_object()
+      .field("output_tokens_per_second", per_second(report.output_tokens, report.elapsed))
+      .key("connections")
+      .begin_object()
+      .field("opened", report.connections)
+      .field("reused", report.reused)
       .end_object();
 }
 
@@ -53,7 +139,7 @@ void LoadReport::add_failure(std::string_view kind, std::string_view example) {
   auto found = failures.find(kind);
   if (found == failures.end()) found = failures.emplace(kind, LoadFailures()).first;
   if (found->second.count++ != 0) return;
-  // Whatever a server said, it must not break a terminal or a JSON file.
+  // The server's text must not break a terminal or a JSON file.
   auto& kept = found->second.example;
   kept = example.substr(0, max_example_bytes);
   std::replace_if(kept.begin(), kept.end(), [](char c) { return c < ' ' || c > '~'; }, ' ');
@@ -101,89 +187,23 @@ std::string format_duration(Duration duration) {
 
 std::string render_report(const LoadReport& report) {
   std::string out;
-  const auto line = [&out]<class... Values>(fmt::format_string<Values...> format,
-                                            Values&&... values) {
-    fmt::format_to(std::back_inserter(out), format, std::forward<Values>(values)...);
-    out += '\n';
-  };
-  line("requests   {} started, {} succeeded, {} failed, {} abandoned in {:.1f} s ({:.1f}/s)",
-       report.started, report.succeeded, report.failed, report.abandoned,
-       seconds_of(report.elapsed), per_second(report.succeeded, report.elapsed));
-  line("tokens     {} prompt{}, {} output ({:.0f}/s)", report.prompt_tokens,
-       report.cached_tokens == 0
-           ? std::string()
-           : fmt::format(" ({:.1f} % cached)", 100 * static_cast<double>(report.cached_tokens) /
-                                                   static_cast<double>(report.prompt_tokens)),
-       report.output_tokens, per_second(report.output_tokens, report.elapsed));
-  line("links      {} connections opened, {} requests on one that had served before",
-       report.connections, report.reused);
-  if (report.lateness.count() != 0) {
-    line("late       {} of {} started more than {} after they were due", report.late_starts,
-         report.lateness.count(), format_duration(late_start_threshold));
-  }
-
-  line("\n{:<22}{:>10}{:>10}{:>10}{:>10}{:>10}", "", "mean", "p50", "p90", "p99", "max");
-  append_row(out, "first token (TTFT)", report.ttft);
-  append_row(out, "per token (TPOT)", report.tpot);
-  append_row(out, "gap between tokens", report.inter_token_latency);
-  append_row(out, "whole answer (e2e)", report.e2e_latency);
-  append_row(out, "late start", report.lateness);
-
-  if (!report.backends.empty()) {
-    std::uint64_t all = 0;
-    for (const auto& [name, share] : report.backends) all += share.answered;
-    line("\n{:<28}{:>10}{:>8}{:>12}{:>12}", "backend", "answered", "share", "TTFT p50", "TTFT p99");
-    for (const auto& [name, share] : report.backends) {
-      const bool streamed = share.ttft.count() != 0;
-      line("{:<28}{:>10}{:>7.1f}%{:>12}{:>12}", name, share.answered,
-           100 * static_cast<double>(share.answered) / static_cast<double>(all),
-           streamed ? format_duration(share.ttft.at(0.5)) : "-",
-           streamed ? format_duration(share.ttft.at(0.99)) : "-");
-    }
-  }
-
-  if (!report.failures.empty()) {
-    line("\n{:<22}{:>10}  for example", "failed", "count");
-    for (const auto& [kind, failure] : report.failures) {
-      line("{:<22}{:>10}  {}", kind, failure.count, failure.example);
-    }
-    for (const auto& [reason, count] : report.reasons) {
-      line("  {:<20}{:>10}  x-evenkeel-reason", reason, count);
-    }
-  }
+  append_totals(out, report);
+  append_latencies(out, report);
+  append_backends(out, report);
+  append_failures(out, report);
   return out;
 }
 
 std::string report_json(const LoadOptions& options, const LoadReport& report) {
-  const bool open = report.lateness.count() != 0;
   JsonWriter json;
   json.begin_object()
       .field("url", options.url)
       .field("loop", loop_name(options))
       .field("stream", options.stream)
-      .field("seed", options.seed)
-      .field("elapsed_seconds", seconds_of(report.elapsed))
-      .key("requests")
-      .begin_object()
-      .field("started", report.started)
-      .field("succeeded", report.succeeded)
-      .field("failed", report.failed)
-      .field("abandoned", report.abandoned)
-      .end_object()
-      .field("requests_per_second", per_second(report.succeeded, report.elapsed))
-      .key("tokens")
-      .begin_object()
-      .field("prompt", report.prompt_tokens)
-      .field("cached", report.cached_tokens)
-      .field("output", report.output_tokens)
-      .end_object()
-      .field("output_tokens_per_second", per_second(report.output_tokens, report.elapsed))
-      .key("connections")
-      .begin_object()
-      .field("opened", report.connections)
-      .field("reused", report.reused)
-      .end_object()
-      .field("late_starts", open ? std::optional(report.late_starts) : std::nullopt);
+      .field("seed", options.seed);
+  write_totals(json, report);
+  const bool open = report.lateness.count() != 0;
+  json.field("late_starts", open ? std::optional(report.late_starts) : std::nullopt);
   write(json, "late_seconds", report.lateness);
   write(json, "ttft_seconds", report.ttft);
   write(json, "tpot_seconds", report.tpot);

@@ -10,27 +10,27 @@ namespace {
 
 constexpr std::size_t bytes_per_token = 4;
 
-/// One seed out of two numbers, so that what they number has nothing in common.
+/// Mixes two numbers into a seed; seeds of different pairs are independent.
 std::uint64_t seed_of(std::uint64_t a, std::uint64_t b) { return mix(mix(a + 1) ^ b); }
 
 std::uint32_t draw(Rng& chance, const TokenRange& range) {
   return range.low + chance.below(range.high - range.low + 1);
 }
 
-/// Words of three letters and a blank: a token each for a tokenizer that counts 4 bytes a token.
+/// Words of three letters and a space: one token each at 4 bytes per token.
 void append_words(std::string& out, std::uint64_t seed, std::uint32_t count) {
   static constexpr char letters[] = "abcdefghijklmnopqrstuvwxyzaeiout";
   Rng chance(seed);
   const std::size_t begin = out.size();
   out.resize(begin + count * bytes_per_token);
-  char* place = out.data() + begin;
+  char* next = out.data() + begin;
   std::uint64_t bits = 0;
   for (std::uint32_t i = 0; i < count; ++i) {
     if (i % 4 == 0) bits = chance();
-    *place++ = letters[bits & 31];
-    *place++ = letters[(bits >> 5) & 31];
-    *place++ = letters[(bits >> 10) & 31];
-    *place++ = ' ';
+    *next++ = letters[bits & 31];
+    *next++ = letters[(bits >> 5) & 31];
+    *next++ = letters[(bits >> 10) & 31];
+    *next++ = ' ';
     bits >>= 15;
   }
 }

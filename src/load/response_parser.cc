@@ -7,7 +7,7 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::size_t longest_event = std::size_t{1} << 20;  // what lies beyond is not looked at
+constexpr std::size_t max_event_bytes = std::size_t{1} << 20;  // the rest of an event is ignored
 
 bool has_text(std::string_view json, std::string_view key) {
   std::size_t from = 0;
@@ -18,7 +18,7 @@ bool has_text(std::string_view json, std::string_view key) {
   }
 }
 
-bool says_error(std::string_view json) {
+bool is_error(std::string_view json) {
   const std::size_t brace = json.find_first_not_of(" \t");
   if (brace == std::string_view::npos || json[brace] != '{') return false;
   const std::size_t key = json.find_first_not_of(" \t", brace + 1);
@@ -42,7 +42,7 @@ unsigned StreamParser::feed(std::string_view bytes) {
   while (!bytes.empty()) {
     const std::size_t end = bytes.find('\n');
     if (end == std::string_view::npos) {
-      line_.append(bytes.substr(0, longest_event - std::min(longest_event, line_.size())));
+      line_.append(bytes.substr(0, max_event_bytes - std::min(max_event_bytes, line_.size())));
       break;
     }
     std::string_view line = bytes.substr(0, end);
@@ -65,7 +65,7 @@ bool StreamParser::take_line(std::string_view line) {
   if (line.starts_with(' ')) line.remove_prefix(1);
   if (has_data_) data_ += '\n';
   has_data_ = true;
-  data_.append(line.substr(0, longest_event - std::min(longest_event, data_.size())));
+  data_.append(line.substr(0, max_event_bytes - std::min(max_event_bytes, data_.size())));
   return false;
 }
 
@@ -83,7 +83,7 @@ bool StreamParser::parse_payload(std::string_view payload) {
     done_ = true;
     return false;
   }
-  if (says_error(payload)) {
+  if (is_error(payload)) {
     if (error_.empty()) error_ = payload;
     return false;
   }

@@ -12,10 +12,24 @@
 namespace evenkeel {
 namespace {
 
-constexpr unsigned most_threads = 256;
+constexpr unsigned max_threads = 256;
 
-Error unfit(std::string why) {
+Error invalid(std::string why) {
   return Error{.fault = Fault::bad_request, .side = Side::proxy, .detail = std::move(why)};
+}
+
+/// The requests of the trace that the options keep.
+Result<Trace> load_trace(const LoadOptions& options) {
+  auto trace = read_trace(options.trace);
+  if (!trace) return trace;
+  if (trace->quantised && !options.trace_bursts) spread_bursts(trace->rows);
+  if (options.trace_cut > Duration::zero()) {
+    std::erase_if(trace->rows, [&](const TraceRow& row) { return row.due >= options.trace_cut; });
+    if (trace->rows.empty()) {
+      return invalid(options.trace + ": no requests in the part that --trace-cut keeps");
+    }
+  }
+  return trace;
 }
 
 }  // namespace
@@ -24,15 +38,15 @@ Result<LoadOptions> resolve_options(LoadOptions options) {
   const bool by_rate = options.rate != 0;
   const bool by_trace = !options.trace.empty();
   if (by_rate + by_trace + (options.concurrency != 0) > 1) {
-    return unfit("expected one of --rate, --concurrency and --trace");
+    return invalid("expected one of --rate, --concurrency and --trace");
   }
   if (by_rate && !(options.rate > 0 && options.rate <= 1e6)) {
-    return unfit("--rate: expected up to 1000000 requests per second");
+    return invalid("--rate: expected up to 1000000 requests per second");
   }
-  if (options.poisson && !by_rate) return unfit("--poisson: expected with --rate");
-  if (!(options.trace_speed > 0)) return unfit("--trace-speed: expected more than 0");
-  if (options.threads < 1 || options.threads > most_threads) {
-    return unfit("--threads: expected 1 to " + std::to_string(most_threads));
+  if (options.poisson && !by_rate) return invalid("--poisson: expected with --rate");
+  if (!(options.trace_speed > 0)) return invalid("--trace-speed: expected more than 0");
+  if (options.threads < 1 || options.threads > max_threads) {
+    return invalid("--threads: expected 1 to " + std::to_string(max_threads));
   }
   if (!by_rate && !by_trace && options.concurrency == 0) options.concurrency = 8;
   if (!by_trace && options.duration == Duration::zero() && options.requests == 0) {
@@ -41,10 +55,10 @@ Result<LoadOptions> resolve_options(LoadOptions options) {
   return options;
 }
 
-Result<std::unique_ptr<LoadRun>> LoadRun::begin(const LoadOptions& options) {
-  raise_descriptor_limit();  // an open loop never waits for a connection: it may need many
+Result<std::unique_ptr<LoadRun>> LoadRun::start(const LoadOptions& options) {
+  raise_descriptor_limit();  // an open loop opens a connection whenever none is idle
   const int done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (done_fd < 0) return unfit(std::string("eventfd: ") + std::strerror(errno));
+  if (done_fd < 0) return invalid(std::string("eventfd: ") + std::strerror(errno));
   std::unique_ptr<LoadRun> run(new LoadRun(done_fd));
   LoadPlan& plan = run->plan_;
   plan.options = options;
@@ -54,15 +68,9 @@ Result<std::unique_ptr<LoadRun>> LoadRun::begin(const LoadOptions& options) {
   plan.target = std::move(*target);
 
   if (!options.trace.empty()) {
-    auto trace = read_trace(options.trace);
+    auto trace = load_trace(options);
     if (!trace) return std::move(trace.error());
     plan.trace = std::move(*trace);
-    auto& rows = plan.trace.rows;
-    if (plan.trace.quantised && !options.trace_bursts) spread_bursts(rows);
-    if (options.trace_cut > Duration::zero()) {
-      std::erase_if(rows, [&](const TraceRow& row) { return row.due >= options.trace_cut; });
-      if (rows.empty()) return unfit(options.trace + ": no request in the part that is asked for");
-    }
   }
 
   std::string model = options.model;
@@ -71,20 +79,23 @@ Result<std::unique_ptr<LoadRun>> LoadRun::begin(const LoadOptions& options) {
   plan.generator = std::make_unique<RequestGenerator>(
       plan.options, model, plan.trace.rows.empty() ? nullptr : &plan.trace);
 
-  for (unsigned i = 0; i < options.threads; ++i) {
-    run->workers_.push_back(std::make_unique<LoadWorker>(plan, i));
+  run->start_workers();
+  return run;
+}
+
+void LoadRun::start_workers() {
+  const unsigned threads = plan_.options.threads;
+  for (unsigned i = 0; i < threads; ++i) {
+    workers_.push_back(std::make_unique<LoadWorker>(plan_, i));
   }
-  run->running_.store(options.threads, std::memory_order_relaxed);
-  plan.start = Clock::now();
-  for (auto& worker : run->workers_) {
-    run->threads_.emplace_back([self = run.get(), mine = worker.get()] {
+  running_.store(threads, std::memory_order_relaxed);
+  plan_.start = Clock::now();
+  for (auto& worker : workers_) {
+    threads_.emplace_back([this, mine = worker.get()] {
       mine->run();
-      if (self->running_.fetch_sub(1, std::memory_order_relaxed) == 1) {
-        eventfd_write(self->done_fd_, 1);
-      }
+      if (running_.fetch_sub(1, std::memory_order_relaxed) == 1) eventfd_write(done_fd_, 1);
     });
   }
-  return run;
 }
 
 LoadRun::LoadRun(int done_fd) : done_fd_(done_fd) {}

@@ -9,10 +9,10 @@
 namespace evenkeel {
 namespace {
 
-constexpr Duration patience = std::chrono::seconds(5);
-constexpr std::size_t longest_list = std::size_t{16} << 20;
+constexpr Duration model_list_timeout = std::chrono::seconds(5);
+constexpr std::size_t max_model_list_bytes = std::size_t{16} << 20;
 
-Error unusable(std::string_view url, std::string_view why) {
+Error invalid(std::string_view url, std::string_view why) {
   return Error{.fault = Fault::bad_request,
                .side = Side::proxy,
                .detail = "'" + std::string(url) + "': " + std::string(why)};
@@ -28,19 +28,20 @@ bool drop_suffix(std::string& text, std::string_view suffix) {
 
 Result<LoadTarget> resolve_target(std::string_view url) {
   constexpr std::string_view scheme = "http://";
-  if (url.starts_with("https://")) return unusable(url, "only http:// is spoken here");
+  if (url.starts_with("https://"))
+    return invalid(url, "expected http://; https:// is not supported");
   std::string_view rest = url;
   if (rest.starts_with(scheme)) rest.remove_prefix(scheme.size());
   const std::size_t slash = std::min(rest.find('/'), rest.size());
   const std::string host_and_port(rest.substr(0, slash));
   std::string base(rest.substr(slash));
-  if (base.find_first_of("?# ") != std::string::npos) return unusable(url, "expected no query");
+  if (base.find_first_of("?# ") != std::string::npos) return invalid(url, "expected no query");
 
   std::string why;
   const auto address = parse_backend_address(std::string(scheme) + host_and_port, why);
-  if (!address) return unusable(url, why);
+  if (!address) return invalid(url, why);
   auto endpoints = resolve(address->host, address->port);
-  if (!endpoints) return unusable(url, endpoints.error().detail);
+  if (!endpoints) return invalid(url, endpoints.error().detail);
 
   while (drop_suffix(base, "/")) {
   }
@@ -68,10 +69,10 @@ std::string discover_model(const LoadTarget& target, const LoadHeaders& headers)
   FetchRequest request{.authority = target.authority,
                        .path = target.models_path,
                        .fields = headers,
-                       .max_bytes = longest_list};
+                       .max_bytes = max_model_list_bytes};
   for (const Endpoint& endpoint : target.endpoints) {
     request.addresses = {endpoint};
-    const auto list = fetch_blocking(request, patience);
+    const auto list = fetch_blocking(request, model_list_timeout);
     if (list && list->status == 200 && list->complete) return parse_first_model(list->body);
   }
   return {};

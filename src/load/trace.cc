@@ -14,7 +14,7 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::size_t largest_text = std::size_t{1} << 30;
+constexpr std::size_t max_text_bytes = std::size_t{1} << 30;
 
 Error unreadable(std::string detail) {
   return Error{.fault = Fault::internal, .side = Side::proxy, .detail = std::move(detail)};
@@ -33,14 +33,14 @@ std::optional<Number> number(std::string_view text) {
   return value;
 }
 
-/// A stamp in milliseconds: finite, not negative, less than 300 years.
-std::optional<Duration> stamp(std::string_view text) {
+/// A timestamp in milliseconds: finite, not negative, less than 300 years.
+std::optional<Duration> timestamp(std::string_view text) {
   const auto milliseconds = number<double>(text);
   if (!milliseconds || !(*milliseconds >= 0) || *milliseconds > 9e15 / 1e3) return std::nullopt;
   return from_milliseconds(*milliseconds);
 }
 
-/// Takes lines off a text.
+/// Iterates over the lines of a text.
 class Lines {
  public:
   explicit Lines(std::string_view text) : rest_(text) {}
@@ -65,7 +65,8 @@ class Lines {
 
 // ---- JSON lines -------------------------------------------------------------------------------
 
-/// Walks one flat JSON object; what it does not expect ends the walk.
+/// Reads one flat JSON object from left to right; each call returns nothing where the text differs
+/// from what it expects.
 class JsonCursor {
  public:
   explicit JsonCursor(std::string_view line) : rest_(line) {}
@@ -85,7 +86,7 @@ class JsonCursor {
     rest_.remove_prefix(end + 1);
     return found;
   }
-  /// A number, true, false or null, as it is written.
+  /// The text of a number, true, false or null.
   std::optional<std::string_view> bare() {
     skip_blanks();
     const std::size_t end = std::min(rest_.find_first_of(",]} \t"), rest_.size());
@@ -124,7 +125,7 @@ std::optional<std::vector<std::uint64_t>> read_ids(JsonCursor& cursor) {
   return ids;
 }
 
-/// A row, or nothing with what is wrong left in `why`.
+/// A row; or nothing, and the problem in `why`.
 std::optional<TraceRow> read_json_row(std::string_view line, std::string& why) {
   TraceRow row;
   bool has_stamp = false;
@@ -149,7 +150,7 @@ std::optional<TraceRow> read_json_row(std::string_view line, std::string& why) {
     const auto value = cursor.at('"') ? cursor.string() : cursor.bare();
     if (!value) return std::nullopt;
     if (*key == "timestamp") {
-      const auto due = stamp(*value);
+      const auto due = timestamp(*value);
       if (!due) return expected(*key, "milliseconds");
       row.due = *due;
       has_stamp = true;
@@ -181,10 +182,10 @@ std::vector<std::string_view> split(std::string_view line) {
   }
 }
 
-/// Where the columns of a CSV trace are.
+/// The positions of the columns of a CSV trace.
 class CsvColumns {
  public:
-  /// Nothing when a column is missing, with its name left in `why`.
+  /// Nothing where a column is missing, and the problem in `why`.
   static std::optional<CsvColumns> of(std::string_view header, std::string& why) {
     const auto names = split(header);
     const auto find = [&](std::initializer_list<std::string_view> wanted) {
@@ -215,7 +216,7 @@ class CsvColumns {
           "expected " + std::to_string(count_) + " columns, found " + std::to_string(cells.size());
       return std::nullopt;
     }
-    const auto due = stamp(cells[stamp_]);
+    const auto due = timestamp(cells[stamp_]);
     const auto input = number<std::uint32_t>(cells[input_]);
     const auto output = number<std::uint32_t>(cells[output_]);
     if (!due || !input || !output) {
@@ -236,8 +237,8 @@ class CsvColumns {
   std::size_t tenant_ = 0;
 };
 
-/// Rows of the same time stay in their order. Not std::stable_sort: clang takes libstdc++'s to task
-/// for its temporary buffer.
+/// Keeps the order of rows with equal times. Not std::stable_sort: clang rejects the deprecated
+/// temporary buffer in libstdc++'s.
 void sort_by_time(std::vector<TraceRow>& rows) {
   std::vector<std::size_t> order(rows.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -303,11 +304,11 @@ Result<Trace> read_trace(const std::string& path) {
     }
     text.resize(filled + static_cast<std::size_t>(got));
     if (static_cast<unsigned>(got) < step) break;
-    if (text.size() > largest_text) return unreadable(path + ": more than 1 GiB");
+    if (text.size() > max_text_bytes) return unreadable(path + ": more than 1 GiB");
   }
   int code = Z_OK;
   gzerror(file.get(), &code);
-  if (code == Z_BUF_ERROR) return unreadable(path + ": cut short");
+  if (code == Z_BUF_ERROR) return unreadable(path + ": truncated");
   return parse_trace(text, path);
 }
 

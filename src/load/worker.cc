@@ -72,9 +72,9 @@ std::unique_ptr<Arrivals> LoadPlan::arrivals() const {
   return make_constant_rate_arrivals(options.rate);
 }
 
-/// What became of one request.
+/// The outcome of one request.
 struct LoadWorker::RequestResult {
-  std::string kind;  // of failure; empty: none
+  std::string kind;  // of failure; empty: succeeded
   std::string example;
   std::string reason;
   std::string backend;
@@ -100,7 +100,7 @@ struct LoadWorker::RequestResult {
   }
 };
 
-/// Counts a request while it is under way.
+/// Counts a request while it is in flight.
 class LoadWorker::InFlight {
  public:
   explicit InFlight(LoadWorker& worker) : worker_(worker) { add(1); }
@@ -135,7 +135,7 @@ void LoadWorker::run() {
     const std::lock_guard lock(window_mutex_);
     window_.abandoned += in_flight();
   }
-  loop_.drop_spawned();  // servers see at once that nobody listens any more
+  loop_.drop_spawned();  // closes their connections, so that servers stop generating at once
   idle_.clear();
 }
 
@@ -178,7 +178,7 @@ Task<void> LoadWorker::run_open_loop() {
     }
     loop_.spawn(exchange_detached(plan_.generator->load_request(index), due));
     if (++started % max_starts_per_yield == 0)
-      co_await loop_.yield();  // late: let answers come in too
+      co_await loop_.yield();  // when late, lets responses be read between the starts
   }
   --active_issuers_;
 }
@@ -189,7 +189,7 @@ Task<void> LoadWorker::run_closed_loop_client() {
     const std::uint64_t index = plan_.next_index.fetch_add(1, std::memory_order_relaxed);
     if (past_limit(index, now - plan_.start)) break;
     const bool succeeded = co_await exchange(plan_.generator->load_request(index), now);
-    if (!succeeded) co_await loop_.sleep_for(failure_backoff);  // a dead server is not hammered
+    if (!succeeded) co_await loop_.sleep_for(failure_backoff);  // spares a server that is down
   }
   --active_issuers_;
 }
@@ -214,10 +214,10 @@ Task<bool> LoadWorker::exchange(LoadRequest load_request, Instant due) {
       }
       link = std::move(*connected);
     }
-    auto got = co_await send_once(*link, load_request, due);
-    result = std::move(got);
+    auto outcome = co_await send_once(*link, load_request, due);
+    result = std::move(outcome);
     if (!reused || !result.not_processed) break;
-    link = nullptr;  // the server had closed it while it was idle: nobody saw this request
+    link = nullptr;  // the server had closed it while it was idle: the request was not processed
     reused = false;
   }
   result.end = Clock::now();
@@ -253,7 +253,7 @@ Task<LoadWorker::RequestResult> LoadWorker::send_once(Link& link, const LoadRequ
     co_await read_error_body(response->body.get(), result);
     result.fail(kind, std::exchange(result.example, {}));
   } else if (!response->body) {
-    result.fail("truncated", "an answer without a body");
+    result.fail("truncated", "a response without a body");
   } else if (plan_.options.stream) {
     co_await read_stream(*response->body, due, result);
   } else {
@@ -277,7 +277,7 @@ Task<void> LoadWorker::read_stream(Body& body, Instant due, RequestResult& resul
   result.output_tokens = parser.content_events();
   result.use(parser.usage());
   if (!parser.error().empty()) {
-    result.kind.clear();  // says more than the end that follows it
+    result.kind.clear();  // the error event says more than the truncation that follows it
     result.fail("stream_error", parser.error());
   } else if (!parser.done()) {
     result.fail("truncated", "ended without [DONE], after " +
@@ -348,8 +348,8 @@ std::unique_ptr<Link> LoadWorker::take_idle() {
 void LoadWorker::keep_idle(std::unique_ptr<Link> link) {
   if (link->available_capacity() == 0) return;
   idle_.push_back(std::move(link));
-  // The front ones have been idle for longest: look at one each time, so that those which their
-  // server has closed do not pile up.
+  // The front has been idle longest. Checking one each time keeps connections that the server has
+  // closed from piling up.
   if (!idle_.front()->alive(false)) idle_.pop_front();
 }
 
@@ -359,7 +359,7 @@ void LoadWorker::record_start(Instant due) {
   const std::lock_guard lock(window_mutex_);
   ++window_.started;
   if (!plan_.open_loop()) return;
-  window_.lateness.add(started - due);
+  window_.lateness.record(started - due);
   if (started - due > late_start_threshold) ++window_.late_starts;
 }
 
@@ -368,12 +368,12 @@ void LoadWorker::record_content(unsigned events, Instant due, RequestResult& res
   const std::lock_guard lock(window_mutex_);
   if (result.content_events == 0) {
     result.first_content_at = now;
-    window_.ttft.add(now - due);
+    window_.ttft.record(now - due);
   } else {
-    window_.inter_token_latency.add(now - result.last_content_at);
+    window_.inter_token_latency.record(now - result.last_content_at);
   }
   for (unsigned i = 1; i < events; ++i)
-    window_.inter_token_latency.add(Duration::zero());  // came together
+    window_.inter_token_latency.record(Duration::zero());  // arrived together
   result.content_events += events;
   result.last_content_at = now;
   window_.output_tokens += events;
@@ -383,13 +383,13 @@ void LoadWorker::record_result(const LoadRequest& load_request, Instant due,
                                const RequestResult& result) {
   const std::lock_guard lock(window_mutex_);
   window_.elapsed = result.end - plan_.start;
-  if (result.output_tokens > result.content_events) {  // the events themselves are counted already
+  if (result.output_tokens > result.content_events) {  // events are counted as they arrive
     window_.output_tokens += result.output_tokens - result.content_events;
   }
   if (!result.backend.empty()) {
     BackendResults& share = window_.backends[result.backend];
     ++share.answered;
-    if (result.content_events != 0) share.ttft.add(result.first_content_at - due);
+    if (result.content_events != 0) share.ttft.record(result.first_content_at - due);
   }
   if (!result.kind.empty()) {
     ++window_.failed;
@@ -400,10 +400,10 @@ void LoadWorker::record_result(const LoadRequest& load_request, Instant due,
   ++window_.succeeded;
   window_.prompt_tokens += load_request.prompt_tokens;
   window_.cached_tokens += result.cached_tokens;
-  window_.e2e_latency.add(result.end - due);
+  window_.e2e_latency.record(result.end - due);
   if (result.content_events > 1 && result.output_tokens > 1) {
-    window_.tpot.add((result.last_content_at - result.first_content_at) /
-                     static_cast<Duration::rep>(result.output_tokens - 1));
+    window_.tpot.record((result.last_content_at - result.first_content_at) /
+                        static_cast<Duration::rep>(result.output_tokens - 1));
   }
 }
 

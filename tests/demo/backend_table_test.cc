@@ -55,8 +55,8 @@ TEST(DemoTable, ShowsSharesAndTheLoad) {
   LoadReport window;
   window.succeeded = 20;
   window.output_tokens = 1000;
-  window.ttft.add(milliseconds(45));
-  window.backends["127.0.0.1:4001"].ttft.add(milliseconds(45));
+  window.ttft.record(milliseconds(45));
+  window.backends["127.0.0.1:4001"].ttft.record(milliseconds(45));
 
   const std::string table = render_table(rows, total, window, 2.0, 7);
   const std::string line = render_line(rows, total, window, 2.0, 7);

@@ -19,27 +19,27 @@ TEST(HdrHistogram, AreZeroWhenNothingWasCounted) {
   const HdrHistogram none;
 
   EXPECT_EQ(none.count(), 0u);
-  EXPECT_EQ(none.at(0.5), Duration::zero());
+  EXPECT_EQ(none.quantile(0.5), Duration::zero());
   EXPECT_EQ(none.max(), Duration::zero());
   EXPECT_EQ(none.mean(), Duration::zero());
 }
 
 TEST(HdrHistogram, OfOneDurationAreThatDuration) {
   HdrHistogram one;
-  one.add(nanoseconds(123'456'789));
+  one.record(nanoseconds(123'456'789));
 
   EXPECT_EQ(one.at(0), nanoseconds(123'456'789));
-  EXPECT_EQ(one.at(0.5), nanoseconds(123'456'789));
+  EXPECT_EQ(one.quantile(0.5), nanoseconds(123'456'789));
   EXPECT_EQ(one.at(1), nanoseconds(123'456'789));
 }
 
 TEST(HdrHistogram, TakeTheNearestRank) {
   HdrHistogram hundred;
-  for (int i = 1; i <= 100; ++i) hundred.add(nanoseconds(i));
+  for (int i = 1; i <= 100; ++i) hundred.record(nanoseconds(i));
 
-  EXPECT_EQ(hundred.at(0.07), nanoseconds(7));
-  EXPECT_EQ(hundred.at(0.5), nanoseconds(50));
-  EXPECT_EQ(hundred.at(0.99), nanoseconds(99));
+  EXPECT_EQ(hundred.quantile(0.07), nanoseconds(7));
+  EXPECT_EQ(hundred.quantile(0.5), nanoseconds(50));
+  EXPECT_EQ(hundred.quantile(0.99), nanoseconds(99));
   EXPECT_EQ(hundred.at(1), nanoseconds(100));
   EXPECT_EQ(hundred.mean(), nanoseconds(50));
 }
@@ -51,7 +51,7 @@ TEST(HdrHistogram, AreAtMostOnePartIn128AboveTheExactOnesAndNeverBelow) {
   for (int i = 0; i < 20'000; ++i) {
     const auto value = static_cast<std::int64_t>(std::exp(chance.unit() * 25));  // 1 ns to 72 s
     exact.push_back(value);
-    counted.add(nanoseconds(value));
+    counted.record(nanoseconds(value));
   }
   std::sort(exact.begin(), exact.end());
 
@@ -70,10 +70,10 @@ TEST(HdrHistogram, MergedAreThoseOfAll) {
   HdrHistogram high;
   HdrHistogram all;
   for (int i = 1; i <= 500; ++i) {
-    low.add(microseconds(i));
-    high.add(milliseconds(i));
-    all.add(microseconds(i));
-    all.add(milliseconds(i));
+    low.record(microseconds(i));
+    high.record(milliseconds(i));
+    all.record(microseconds(i));
+    all.record(milliseconds(i));
   }
 
   low.merge(high);
@@ -85,10 +85,10 @@ TEST(HdrHistogram, MergedAreThoseOfAll) {
 
 TEST(HdrHistogram, TakeWhatIsOutOfRangeForItsNearestEnd) {
   HdrHistogram odd;
-  odd.add(milliseconds(-5));
-  odd.add(hours(100));
+  odd.record(milliseconds(-5));
+  odd.record(hours(100));
 
-  EXPECT_EQ(odd.at(0.5), Duration::zero());
+  EXPECT_EQ(odd.quantile(0.5), Duration::zero());
   EXPECT_EQ(odd.at(1), hours(100));
 }
 

@@ -139,7 +139,7 @@ LoadOptions streams_to(const Server& server) {
 LoadReport report_of(const LoadOptions& options) {
   auto complete = resolve_options(options);
   EXPECT_TRUE(complete);
-  auto run = LoadRun::begin(*complete);
+  auto run = LoadRun::start(*complete);
   EXPECT_TRUE(run) << run.error().detail;
   const int fd = (*run)->done_fd();
   EXPECT_EQ(wait_any_readable(&fd, 1, patience_ms), 0) << "the load does not end";
@@ -199,7 +199,7 @@ TEST(Load, CountsTheTokensAndTheirTimes) {
   EXPECT_EQ(report.inter_token_latency.count(), 20u);
   EXPECT_EQ(report.e2e_latency.count(), 10u);
   EXPECT_EQ(report.lateness.count(), 0u);
-  EXPECT_GT(report.ttft.at(0.5), Duration::zero());
+  EXPECT_GT(report.ttft.quantile(0.5), Duration::zero());
   EXPECT_GE(report.e2e_latency.max(), report.ttft.max());
 }
 
@@ -447,7 +447,7 @@ TEST(Load, AbandonsRequestsInFlightOnStop) {
   });
   auto options = streams_to(server);
   options.concurrency = 4;
-  auto run = LoadRun::begin(*resolve_options(options));
+  auto run = LoadRun::start(*resolve_options(options));
   ASSERT_TRUE(run);
   while (seen < 4) std::this_thread::yield();
 

@@ -152,7 +152,7 @@ TEST(Trace, OfAFileThatIsMissingOrCutShortIsAnError) {
   ASSERT_FALSE(missing);
   EXPECT_THAT(missing.error().detail, HasSubstr("No such file"));
   ASSERT_FALSE(cut_short);
-  EXPECT_THAT(cut_short.error().detail, HasSubstr("cut short"));
+  EXPECT_THAT(cut_short.error().detail, HasSubstr("truncated"));
 }
 
 TEST(SpreadBursts, SpreadsABatchEvenlyUpToTheNextStamp) {

@@ -1,4 +1,4 @@
-// The whole thing in one command: simulated GPUs, the balancer, a load, and a table to watch.
+// Simulated GPUs, the balancer, a load and a table of what happens, in one command.
 #pragma once
 
 #include <cstdint>
@@ -9,21 +9,21 @@ namespace evenkeel {
 
 struct DemoOptions {
   std::string scenario = "fleet";
-  unsigned seconds = 0;  ///< ends by itself after so long; 0: by an interrupt only
+  unsigned seconds = 0;  ///< ends after this long; 0: runs until a signal
   unsigned backends = 4;
   std::string picker = "least-connections";
-  double rate = 0;  ///< requests per second; 0: what suits so many backends
+  double rate = 0;  ///< requests per second; 0: 12 per backend
   std::uint64_t seed = 1;
 };
 
-/// The words of `DemoOptions::scenario`.
+/// Values of `DemoOptions::scenario`.
 inline constexpr std::string_view scenario_words[] = {"fleet", "blast"};
 
-/// `fleet` starts simulators of unequal speed in this process and the balancer in one of its own,
-/// sends streams through it, and prints a table once a second (on a terminal; else a line).
-/// Everything on free ports of the loopback interface; nothing is left behind, on disk or running,
-/// whatever ends it. 0: no request failed. 1: some did, or something could not start. 2: an option
-/// makes no sense.
+/// `fleet` starts simulators of unequal speed in this process and the balancer in a child process,
+/// sends streams through it, and prints a table (without a terminal: a line) once a second. `blast`
+/// multiplies the traffic by eight and shows standby backends join and leave. Everything listens on
+/// free ports of the loopback interface; nothing stays on disk or keeps running. Returns 0: no
+/// request failed; 1: some failed, or something could not start; 2: an option is invalid.
 int run_demo(const DemoOptions& options);
 
 }  // namespace evenkeel

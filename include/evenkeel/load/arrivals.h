@@ -1,4 +1,4 @@
-// When the requests of an open loop are due.
+// Due times of the requests of an open loop.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@
 
 namespace evenkeel {
 
-/// Due times, counted from the start of the load, never decreasing.
+/// Due times from the start of the load, in increasing order.
 class Arrivals {
  public:
   virtual ~Arrivals() = default;
-  /// When the next request is due; nothing after the last.
+  /// When the next request is due; nothing after the last one.
   virtual std::optional<Duration> next() = 0;
 };
 
@@ -25,7 +25,7 @@ std::unique_ptr<Arrivals> make_constant_rate_arrivals(double rate);
 /// A Poisson process: independent, exponential gaps of 1 / rate seconds on average, without end.
 std::unique_ptr<Arrivals> make_poisson_arrivals(double rate, std::uint64_t seed);
 
-/// The rows' times divided by `speed`. The rows outlive it.
+/// The rows' times divided by `speed`. The rows outlive the result.
 std::unique_ptr<Arrivals> make_trace_arrivals(const std::vector<TraceRow>& rows, double speed);
 
 }  // namespace evenkeel

@@ -1,5 +1,5 @@
-// The load generator: chat completions at a rate, from so many clients, or as a trace says; and
-// what became of them.
+// The load generator: sends chat completions at a rate, from a number of clients, or from a trace,
+// and reports latencies and failures.
 #pragma once
 
 #include <cstdint>
@@ -21,19 +21,19 @@ struct TokenRange {
   bool operator==(const TokenRange&) const = default;
 };
 
-/// Reads "N" or "A..B" with 1 <= A <= B <= 10 000 000. Errors say what was expected.
+/// Reads "N" or "A..B" with 1 <= A <= B <= 10 000 000. An error says what was expected.
 Result<TokenRange> parse_token_range(std::string_view text);
 
-/// Reads "Name: value". Errors say what is wrong with it.
+/// Reads "Name: value". An error says what is wrong.
 Result<std::pair<std::string, std::string>> parse_header_option(std::string_view text);
 
-/// What to send, how fast, and for how long. Of `rate`, `concurrency` and `trace` one is given, or
-/// none: then `concurrency` is 8. A rate or a concurrency without `duration` and `requests` runs
-/// for 10 seconds.
+/// What to send, how fast, and for how long. At most one of `rate`, `concurrency` and `trace` is
+/// given; with none, `concurrency` is 8. A rate or a concurrency without `duration` and `requests`
+/// runs for 10 seconds.
 struct LoadOptions {
   std::string url;             ///< "http://host[:port][/base]"; POST <base>/v1/chat/completions
   double rate = 0;             ///< open loop: requests per second
-  unsigned concurrency = 0;    ///< closed loop: each of so many clients waits for its answer
+  unsigned concurrency = 0;    ///< closed loop: this many clients, each waits for its response
   std::string trace;           ///< open loop: arrivals and lengths from this file
   double trace_speed = 1;      ///< divides the trace's times
   bool trace_bursts = false;   ///< keeps a quantised trace's batches together
@@ -49,15 +49,16 @@ struct LoadOptions {
   std::vector<std::pair<std::string, std::string>> headers;
   Duration connect_timeout = std::chrono::seconds(10);
   Duration timeout = std::chrono::seconds(300);  ///< for the first byte, and between bytes
-  Duration drain = std::chrono::seconds(120);    ///< for the last answers, after the last request
+  Duration drain = std::chrono::seconds(120);    ///< for the last responses, after the last request
   std::uint64_t seed = 1;
   unsigned threads = 1;
   bool json = false;  ///< the report as JSON
 };
 
-/// Runs the load, with a progress line on stderr if that is a terminal and the report on stdout.
-/// 0: no request failed. 1: some did, or nothing could be started. 2: the options make no sense.
-/// An interrupt (SIGINT, SIGTERM) ends the load early; what is in flight then counts as abandoned.
+/// Runs the load and prints the report on stdout, and a progress line on stderr if that is a
+/// terminal. Returns 0: no request failed; 1: some failed, or the load could not start; 2: the
+/// options are invalid. SIGINT and SIGTERM end the load early; requests in flight then count as
+/// abandoned.
 int run_load(const LoadOptions& options);
 
 }  // namespace evenkeel

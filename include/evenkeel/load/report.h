@@ -1,4 +1,4 @@
-// What became of a load, and how it is told.
+// The outcome of a load and its two renderings.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@ namespace evenkeel {
 /// Failures of one kind.
 struct LoadFailures {
   std::uint64_t count = 0;
-  std::string example;  ///< what one of them said
+  std::string example;  ///< the text of the first one
 };
 
-/// What one server behind a balancer answered (by `x-evenkeel-backend`).
+/// Responses of one server behind a balancer, by `x-evenkeel-backend`.
 struct BackendResults {
   std::uint64_t answered = 0;
   HdrHistogram ttft;
@@ -27,29 +27,29 @@ struct BackendResults {
 
 /// Sums over a load, or over a part of it.
 struct LoadReport {
-  Duration elapsed{};  ///< from the start to the last answer
+  Duration elapsed{};  ///< from the start to the last response
   std::uint64_t started = 0;
   std::uint64_t succeeded = 0;
   std::uint64_t failed = 0;
-  std::uint64_t abandoned =
-      0;  ///< in flight when the load was interrupted or its drain time was over
-  std::uint64_t prompt_tokens = 0;  ///< asked for, of requests that succeeded
-  std::uint64_t cached_tokens = 0;  ///< of these, found in prefix caches, as the answers say
-  std::uint64_t output_tokens = 0;  ///< received; `usage` where an answer has it, else events
+  /// In flight when the load was interrupted or its drain time was over.
+  std::uint64_t abandoned = 0;
+  std::uint64_t prompt_tokens = 0;  ///< sent, by requests that succeeded
+  std::uint64_t cached_tokens = 0;  ///< of these, found in prefix caches, by the responses' `usage`
+  std::uint64_t output_tokens = 0;  ///< received; from `usage` where there is one, else events
   std::uint64_t late_starts = 0;    ///< started more than late_start_threshold after they were due
   std::uint64_t connections = 0;    ///< opened
-  std::uint64_t reused = 0;         ///< requests on a connection that had served before
+  std::uint64_t reused = 0;         ///< requests on a connection that had served another
 
-  // Counted from when a request was due (open loop) or started (closed loop).
-  HdrHistogram ttft;  ///< TTFT: to the first event with text; streams, even if they fail later
-  HdrHistogram tpot;  ///< TPOT: first to last event, per token after the first; whole streams
+  // Times count from when a request was due (open loop) or started (closed loop).
+  HdrHistogram ttft;  ///< to a stream's first event with text, even if the stream fails later
+  HdrHistogram tpot;  ///< first to last event, per token after the first; complete streams
   HdrHistogram inter_token_latency;  ///< between two events with text of one stream
-  HdrHistogram e2e_latency;          ///< to the end of the answer, of requests that succeeded
+  HdrHistogram e2e_latency;          ///< to the end of the response, of requests that succeeded
   HdrHistogram lateness;             ///< from due to started; open loop only
 
   /// By kind: connect, timeout, reset, truncated, stream_error, protocol, status_<code>.
   std::map<std::string, LoadFailures, std::less<>> failures;
-  /// `x-evenkeel-reason` of failed answers.
+  /// `x-evenkeel-reason` of failed responses.
   std::map<std::string, std::uint64_t, std::less<>> reasons;
   std::map<std::string, BackendResults, std::less<>> backends;
 
@@ -57,13 +57,13 @@ struct LoadReport {
   void merge(const LoadReport& other);
 };
 
-/// Below it a start counts as in time.
+/// A start up to this late counts as on time.
 inline constexpr Duration late_start_threshold = std::chrono::milliseconds(1);
 
-/// The report for people: a table, ending with a newline.
+/// The report as a table for a terminal, ending with a newline.
 std::string render_report(const LoadReport& report);
 
-/// The report for programs: one JSON object, ending with a newline. Unknown is null, never 0.
+/// The report as one JSON object, ending with a newline. Unknown is null, never 0.
 std::string report_json(const LoadOptions& options, const LoadReport& report);
 
 /// "1.23 ms", "45.6 s": three digits and a unit.

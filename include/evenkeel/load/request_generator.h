@@ -1,4 +1,4 @@
-// What the load sends: prompts of a known length, and the chat completion around them.
+// The requests of a load: prompts of a known length in chat completions.
 #pragma once
 
 #include <cstdint>
@@ -14,22 +14,22 @@ struct LoadRequest {
   std::uint64_t index = 0;
   std::uint32_t prompt_tokens = 0;
   std::uint32_t output_tokens = 0;
-  const TraceRow* row = nullptr;  ///< where it comes from a trace
+  const TraceRow* row = nullptr;  ///< of the trace; null: no trace
 };
 
-/// Makes requests out of their number: the same seed gives the same requests, whatever thread asks
-/// and in whatever order.
+/// Makes a request from its index: the same seed gives the same requests, on any thread and in any
+/// order.
 class RequestGenerator {
  public:
-  /// `options` outlives the book; so does `trace`, null where there is none.
+  /// `options` and `trace` (null: none) outlive the generator.
   RequestGenerator(const LoadOptions& options, std::string_view model, const Trace* trace);
 
   LoadRequest load_request(std::uint64_t index) const;
   /// The JSON body of POST /v1/chat/completions.
   std::string body(const LoadRequest& load_request) const;
-  /// The user's message: `prompt_tokens` words of 4 bytes. Unlike any other request's, but for a
-  /// trace with block ids: the same id gives the same 512 tokens, so that prefix caches hit as
-  /// they would have.
+  /// The user's message: `prompt_tokens` words of 4 bytes, unlike any other request's. In a trace
+  /// with block ids, equal ids give equal blocks of 512 tokens, so that prefix caches hit as they
+  /// did when the trace was recorded.
   std::string prompt(const LoadRequest& load_request) const;
 
  private:

@@ -1,4 +1,4 @@
-// What stands in an answer, as far as a load needs to know: tokens, the end, an error.
+// Reads from a response what a load reports: tokens, the end, errors.
 #pragma once
 
 #include <cstdint>
@@ -8,28 +8,28 @@
 
 namespace evenkeel {
 
-/// What an answer says of itself in `usage`.
+/// The `usage` of a response.
 struct ResponseUsage {
   std::optional<std::uint64_t> completion_tokens;
   std::optional<std::uint64_t> cached_tokens;  ///< of the prompt, found in a prefix cache
 };
 
-/// Reads `usage` out of a chat completion or one of its chunks; by its keys alone, for speed.
+/// Reads `usage` from a chat completion or one of its chunks. Searches for the keys, for speed.
 ResponseUsage parse_usage(std::string_view json);
 
-/// The first model that an answer of GET /v1/models lists; empty: none.
+/// The first model in a response to GET /v1/models; empty: none.
 std::string parse_first_model(std::string_view json);
 
-/// Counts the tokens of a stream of server-sent events (WHATWG HTML, 9.2), cut anywhere. Lines end
-/// in LF or CRLF, as every engine writes them.
+/// Counts the tokens of a stream of server-sent events (WHATWG HTML, 9.2) that arrives in pieces.
+/// Lines end in LF or CRLF, as every engine writes them.
 class StreamParser {
  public:
-  /// Takes the next bytes; returns how many events with text of the answer they completed.
+  /// Reads the next bytes. Returns how many events with generated text they completed.
   unsigned feed(std::string_view bytes);
 
-  /// Events with text of the answer so far: a token each, unless the engine sends several at once.
+  /// Events with generated text so far: one token each, unless the engine sends several at once.
   std::uint64_t content_events() const { return content_events_; }
-  /// `data: [DONE]` has come: the answer is whole.
+  /// `data: [DONE]` was read: the stream is complete.
   bool done() const { return done_; }
   /// The payload of the first `data: {"error": ...}`; empty: none.
   const std::string& error() const { return error_; }
@@ -38,10 +38,10 @@ class StreamParser {
  private:
   bool take_line(std::string_view line);
   bool finish_event();
-  bool parse_payload(std::string_view payload);  // true: it has text of the answer
+  bool parse_payload(std::string_view payload);  // true: it has generated text
 
-  std::string line_;  // the beginning of a line whose end has not come
-  std::string data_;  // the event's payload so far
+  std::string line_;  // an incomplete line
+  std::string data_;  // the payload of an incomplete event
   bool has_data_ = false;
   bool done_ = false;
   std::uint64_t content_events_ = 0;

@@ -1,4 +1,4 @@
-// A load under way: its threads, and what they have seen so far.
+// A running load: its threads and their results so far.
 #pragma once
 
 #include <memory>
@@ -12,31 +12,32 @@
 
 namespace evenkeel {
 
-/// Fills in what LoadOptions leaves open. Errors say which options do not fit together.
+/// Fills in the defaults of LoadOptions. An error says which options contradict each other.
 Result<LoadOptions> resolve_options(LoadOptions options);
 
-/// A load that has begun. Destroying it ends it. Thread: its owner's.
+/// A started load. Destroying it ends it. Thread: its owner's.
 class LoadRun {
  public:
-  /// Reads the trace, finds the target and its model, and begins. Options as from `completed`.
-  /// Errors are for people.
-  static Result<std::unique_ptr<LoadRun>> begin(const LoadOptions& options);
+  /// Reads the trace, resolves the target, discovers its model, and starts. `options` come from
+  /// resolve_options. Blocks. An error is a message for the user.
+  static Result<std::unique_ptr<LoadRun>> start(const LoadOptions& options);
 
   LoadRun(const LoadRun&) = delete;
   ~LoadRun();
 
-  /// Becomes readable when the last answer is in.
+  /// Becomes readable when the last response is complete.
   int done_fd() const { return done_fd_; }
   unsigned in_flight() const;
-  /// What happened since the last call.
+  /// Results since the last call.
   LoadReport take_window();
-  /// What happened up to the last `take_window`.
+  /// Results up to the last `take_window`.
   const LoadReport& report() const { return total_; }
   /// Starts no more requests and abandons those in flight.
   void stop();
 
  private:
   explicit LoadRun(int done_fd);
+  void start_workers();
 
   LoadPlan plan_;
   std::vector<std::unique_ptr<LoadWorker>> workers_;

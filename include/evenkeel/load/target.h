@@ -1,4 +1,4 @@
-// Where a load goes.
+// The server that a load is sent to.
 #pragma once
 
 #include <string>
@@ -12,26 +12,27 @@
 
 namespace evenkeel {
 
-/// A server that speaks OpenAI's API.
+/// A server with OpenAI's API.
 struct LoadTarget {
-  std::string authority;            ///< "host:port", as the URL has it
+  std::string authority;            ///< "host:port", as in the URL
   std::string completions_path;     ///< "/v1/chat/completions", below the URL's base
   std::string models_path;          ///< "/v1/models", below the URL's base
   std::vector<Endpoint> endpoints;  ///< every address of the host
 };
 
-/// Reads "http://host[:port][/base]" and resolves the host. A base that ends in "/v1" or in
-/// "/chat/completions" is understood. Errors are for people. Blocks.
+/// Reads "http://host[:port][/base]" and resolves the host. A base may end in "/v1" or
+/// "/v1/chat/completions". Blocks. An error is a message for the user.
 Result<LoadTarget> resolve_target(std::string_view url);
 
-/// Headers as the user gave them: names and values.
+/// Names and values from --header.
 using LoadHeaders = std::vector<std::pair<std::string, std::string>>;
 
-/// Puts the user's headers in the place of ours; `host` is the authority. They outlive the request.
+/// Replaces our headers by the user's; `host` replaces the authority. `headers` outlive the
+/// request.
 void set_headers(const LoadHeaders& headers, Request& request);
 
-/// The first model that the server lists; empty where it lists none or cannot be reached in time.
-/// Blocks, for 5 seconds per address at most.
+/// The first model that the server lists; empty where it lists none or does not answer. Blocks for
+/// at most 5 seconds per address.
 std::string discover_model(const LoadTarget& target, const LoadHeaders& headers);
 
 }  // namespace evenkeel

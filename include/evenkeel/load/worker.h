@@ -1,4 +1,4 @@
-// One thread's part of a load: its connections, its requests, its share of the report.
+// One thread of a load: its connections, its requests, its share of the report.
 #pragma once
 
 #include <atomic>
@@ -17,32 +17,33 @@
 
 namespace evenkeel {
 
-/// What the workers of a load share; all but the counter stays as it is while they run.
+/// What the workers of a load share. Only the counter changes while they run.
 struct LoadPlan {
   LoadOptions options;
   LoadTarget target;
-  Trace trace;  ///< no rows: none
+  Trace trace;  ///< empty: none
   std::unique_ptr<RequestGenerator> generator;
   Instant start{};
-  std::atomic<std::uint64_t> next_index{0};  ///< closed loop: of the next request
+  std::atomic<std::uint64_t> next_index{0};  ///< of the next request of a closed loop
 
   bool open_loop() const { return options.rate > 0 || !trace.rows.empty(); }
   /// Arrivals of the whole load, the same for every caller.
   std::unique_ptr<Arrivals> arrivals() const;
 };
 
-/// Sends every n-th request of an open loop, or is every n-th client of a closed one.
+/// Sends every n-th request of an open loop, or runs every n-th client of a closed one.
 class LoadWorker {
  public:
   /// `plan` outlives the worker.
   LoadWorker(LoadPlan& plan, unsigned number);
   LoadWorker(const LoadWorker&) = delete;
 
-  /// Returns when every request has its answer, or its time is over. Thread: one of its own.
+  /// Returns when every request has its response, or the drain time is over. Thread: one of its
+  /// own.
   void run();
   /// Makes `run` abandon what is in flight and return. Thread: any.
   void stop();
-  /// What happened since the last call. Thread: any.
+  /// Results since the last call. Thread: any.
   LoadReport take_window();
   unsigned in_flight() const { return in_flight_.load(std::memory_order_relaxed); }
 
@@ -83,8 +84,8 @@ class LoadWorker {
   std::mutex window_mutex_;
   LoadReport window_;
   std::deque<std::unique_ptr<Link>> idle_;  // the last one used is at the back
-  Loop loop_;                // the last member: its end drops the tasks, which use the others
-  DrainTimer drain_{*this};  // goes off when no request has started for so long
+  Loop loop_;                // last: its destructor drops the tasks, which use the members above
+  DrainTimer drain_{*this};  // fires when no request has started for the drain time
 };
 
 }  // namespace evenkeel
