@@ -86,7 +86,7 @@ Instant BatchRunner::begin_batches(Instant now) {
       batch.items += request->items;
       batch.executions.push_back(request);
     }
-    const std::chrono::duration<double> length(batcher_.seconds_of(batch.items) * slow_factor_ /
+    const std::chrono::duration<double> length(batcher_.batch_seconds_for(batch.items) * slow_factor_ /
                                                speed_);
     batch.ends = now + std::chrono::duration_cast<Duration>(length);
   }
@@ -108,7 +108,7 @@ void BatchRunner::end(Batch& batch) {
 }
 
 void BatchRunner::record_busy(Instant until) {
-  if (until <= busy_since_) return;  // another instance was busy as long
+  if (until <= busy_since_) return;  // counted with another instance
   utilization_.busy(busy_since_, until);
   busy_since_ = until;
 }

@@ -1,4 +1,4 @@
-// Batches in real time: they are made when the batcher says and end when the model's cost says.
+// Runs batches in real time: a DynamicBatcher forms them, BatchingSpec gives their duration.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ namespace evenkeel {
 
 class BatchRunner;
 
-/// A request that is run in a batch. Dropping it while it waits takes it out of the line; what an
-/// instance has begun, it ends.
+/// A request that runs in a batch. Destroying it while it waits removes it from the queue; a batch
+/// that has started runs to its end.
 class BatchedRequest : private QueuedRequest {
  public:
   /// REQUIRES: runner.fits(size).
@@ -23,10 +23,10 @@ class BatchedRequest : private QueuedRequest {
   BatchedRequest(const BatchedRequest&) = delete;
   ~BatchedRequest();
 
-  /// The line was full: it will never be run.
+  /// The queue was full: it will not run.
   bool rejected() const { return state_ == State::rejected; }
   bool finished() const { return state_ == State::finished; }
-  /// Raised when it is finished.
+  /// Raised when it has finished.
   Signal& progress() { return progress_; }
 
  private:
@@ -38,18 +38,18 @@ class BatchedRequest : private QueuedRequest {
   Signal progress_;
 };
 
-/// Drives a batcher and its instances on a loop, and counts as Triton does. Thread: the loop's.
+/// Drives a batcher and its instances on a loop and counts as Triton does. Thread: the loop's.
 class BatchRunner final : private FreezableTimer::Runner {
  public:
-  /// `speed` 10: ten times faster than life. `statistics` outlives it.
+  /// `speed` 10: ten times real time. `statistics` outlives it.
   BatchRunner(Loop& loop, const BatchingSpec& spec, double speed, ServerStatistics& statistics);
 
   bool fits(std::uint32_t items) const { return batcher_.fits(items); }
   std::size_t waiting() const { return batcher_.waiting(); }
   std::size_t running() const { return running_.size(); }
-  /// Batches take so many times as long, from the next one on.
+  /// Makes batches take `factor` times as long, from the next one on.
   void set_slow_factor(double factor) { slow_factor_ = factor; }
-  /// Stops in the middle of batches, or goes on with them.
+  /// Stops time in the middle of batches, or continues them.
   void freeze(bool frozen) { timer_.freeze(frozen); }
   double busy_ratio(Instant now) { return utilization_.ratio(now); }
   double busy_seconds() const;
@@ -60,7 +60,7 @@ class BatchRunner final : private FreezableTimer::Runner {
   struct Batch {
     Instant began{};
     Instant ends{};
-    std::vector<BatchedRequest*> executions;  // null: dropped meanwhile
+    std::vector<BatchedRequest*> executions;  // null: destroyed meanwhile
     std::uint32_t items = 0;
   };
   void submit(BatchedRequest& request);
@@ -79,7 +79,7 @@ class BatchRunner final : private FreezableTimer::Runner {
   double slow_factor_ = 1;
   std::list<Batch> running_;
   Utilization utilization_;
-  Instant busy_since_{};  // or counted until; meaningful while something runs
+  Instant busy_since_{};  // start of the busy time not yet counted; valid while a batch runs
   FreezableTimer timer_;
 };
 

@@ -6,8 +6,8 @@ namespace evenkeel {
 
 class Completion::Choice final : public Generation {
  public:
-  Choice(Completion& answer, ChoiceSpec plan, bool streams)
-      : answer_(answer), seed_(plan.word_seed), shape_(std::move(plan.shape)), streams_(streams) {
+  Choice(Completion& completion, ChoiceSpec plan, bool streams)
+      : completion_(completion), seed_(plan.word_seed), shape_(std::move(plan.shape)), streams_(streams) {
     prompt_tokens = plan.prompt_tokens;
     output_tokens = plan.output_tokens;
     block_hashes = std::move(plan.block_hashes);
@@ -16,9 +16,9 @@ class Completion::Choice final : public Generation {
   }
 
   void on_token(std::uint32_t index, bool last) override {
-    if (last) --answer_.unfinished_;
+    if (last) --completion_.unfinished_;
     if (streams_) append_event(index, last);
-    if (streams_ || answer_.finished()) answer_.progress_.raise();
+    if (streams_ || completion_.finished()) completion_.progress_.raise();
   }
 
   ChoiceText text() const {
@@ -32,7 +32,7 @@ class Completion::Choice final : public Generation {
 
  private:
   void append_event(std::uint32_t index, bool last) {
-    std::string& out = answer_.pending_;
+    std::string& out = completion_.pending_;
     if (index == 0) out += shape_.opening;
     out += shape_.before;
     if (index > 0) out += ' ';
@@ -40,15 +40,15 @@ class Completion::Choice final : public Generation {
     out += !last ? shape_.after : stops_naturally ? shape_.after_stop : shape_.after_length;
   }
 
-  Completion& answer_;
+  Completion& completion_;
   std::uint64_t seed_;
   EventTemplate shape_;
   bool streams_;
 };
 
-Completion::Completion(Loop& loop, EngineRunner& runner, CompletionObserver& observer, int fd,
+Completion::Completion(Loop& loop, EngineRunner& runner, CompletionObserver& observer, int client_fd,
                        std::vector<ChoiceSpec> plans, bool streams)
-    : runner_(runner), observer_(observer), fd_(fd), progress_(loop), unfinished_(plans.size()) {
+    : runner_(runner), observer_(observer), client_fd_(client_fd), progress_(loop), unfinished_(plans.size()) {
   choices_.reserve(plans.size());
   for (ChoiceSpec& plan : plans) {
     choices_.push_back(std::make_unique<Choice>(*this, std::move(plan), streams));
@@ -60,7 +60,7 @@ Completion::~Completion() {
   const bool cut_short = unfinished_ > 0;
   choices_.clear();
   if (cut_short) {
-    observer_.aborted(fd_);
+    observer_.aborted(client_fd_);
   } else {
     observer_.completed();
   }
@@ -85,17 +85,17 @@ Usage Completion::usage(bool with_cached, std::uint32_t choices_per_prompt) cons
   return usage;
 }
 
-SseBody::SseBody(std::unique_ptr<Completion> answer, StreamTrailer end)
-    : answer_(std::move(answer)), end_(std::move(end)) {}
+SseBody::SseBody(std::unique_ptr<Completion> completion, StreamTrailer end)
+    : completion_(std::move(completion)), end_(std::move(end)) {}
 
 Task<Result<Chunk>> SseBody::read() {
-  if (!answer_->pending().empty()) return Result<Chunk>(take());
+  if (!completion_->pending().empty()) return Result<Chunk>(take());
   return wait_and_take();
 }
 
 Task<Result<Chunk>> SseBody::wait_and_take() {
-  while (answer_->pending().empty()) {
-    auto wake = co_await answer_->progress().wait();
+  while (completion_->pending().empty()) {
+    auto wake = co_await completion_->progress().wait();
     static_cast<void>(wake);
   }
   co_return take();
@@ -103,10 +103,10 @@ Task<Result<Chunk>> SseBody::wait_and_take() {
 
 Chunk SseBody::take() {
   sending_.clear();
-  sending_.swap(answer_->pending());
-  if (!answer_->finished()) return {.bytes = sending_};
+  sending_.swap(completion_->pending());
+  if (!completion_->finished()) return {.bytes = sending_};
   if (end_.usage) {
-    sending_ += usage_event(end_.head, answer_->usage(end_.cached_tokens, end_.choices_per_prompt));
+    sending_ += usage_event(end_.head, completion_->usage(end_.cached_tokens, end_.choices_per_prompt));
   }
   if (end_.send_done) sending_ += done_event;
   return {.bytes = sending_, .last = true};

@@ -1,4 +1,4 @@
-// One request being answered by a simulated engine: what is generated, and how it goes out.
+// The generation of one response, and its delivery as a body.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,17 @@
 
 namespace evenkeel {
 
-/// Told how answers end.
+/// Learns how completions end.
 class CompletionObserver {
  public:
   virtual ~CompletionObserver() = default;
-  /// It was generated to its last token.
+  /// The last token was generated.
   virtual void completed() = 0;
-  /// It was dropped before that: its client has gone.
-  /// `fd`: of its connection, which may be closed already.
-  virtual void aborted(int fd) = 0;
+  /// It was destroyed before: its client has left. `client_fd` may be closed already.
+  virtual void aborted(int client_fd) = 0;
 };
 
-/// What one choice is to be.
+/// One choice to generate.
 struct ChoiceSpec {
   std::uint32_t prompt_tokens = 1;
   std::uint32_t output_tokens = 1;
@@ -32,25 +31,25 @@ struct ChoiceSpec {
   bool stops_naturally = false;
   std::uint64_t word_seed = 0;
   std::vector<std::uint64_t> block_hashes;
-  EventTemplate shape;  ///< empty when the answer is not streamed
+  EventTemplate shape;  ///< empty where the response is not streamed
 };
 
-/// The choices of one request. Dropping it takes what is unfinished out of the engine at once.
+/// The choices of one request. Destroying it removes unfinished ones from the engine at once.
 class Completion {
  public:
-  Completion(Loop& loop, EngineRunner& runner, CompletionObserver& observer, int fd,
+  Completion(Loop& loop, EngineRunner& runner, CompletionObserver& observer, int client_fd,
              std::vector<ChoiceSpec> plans, bool streams);
   Completion(const Completion&) = delete;
   ~Completion();
 
-  /// Raised when tokens have come: each one for a stream, else the last.
+  /// Raised with each token of a stream, else with the last token.
   Signal& progress() { return progress_; }
   bool finished() const { return unfinished_ == 0; }
-  /// Events that nobody has taken yet.
+  /// Events that have not been sent yet.
   std::string& pending() { return pending_; }
 
   std::vector<ChoiceText> texts() const;
-  /// Of all choices; the prompt of each distinct prompt counts once.
+  /// Of all choices; each distinct prompt counts once.
   Usage usage(bool with_cached, std::uint32_t choices_per_prompt) const;
 
  private:
@@ -58,14 +57,14 @@ class Completion {
 
   EngineRunner& runner_;
   CompletionObserver& observer_;
-  int fd_;
+  int client_fd_;
   Signal progress_;
   std::string pending_;
   std::vector<std::unique_ptr<Choice>> choices_;
   std::size_t unfinished_;
 };
 
-/// What follows the last token of a stream.
+/// The events after the last token of a stream.
 struct StreamTrailer {
   bool usage = false;
   bool cached_tokens = false;  ///< in the usage
@@ -74,17 +73,17 @@ struct StreamTrailer {
   CompletionHead head;
 };
 
-/// An answer as server-sent events, each token as soon as it is there.
+/// A completion as server-sent events; each token is sent as soon as it is generated.
 class SseBody final : public Body {
  public:
-  SseBody(std::unique_ptr<Completion> answer, StreamTrailer end);
+  SseBody(std::unique_ptr<Completion> completion, StreamTrailer end);
   Task<Result<Chunk>> read() override;
 
  private:
   Chunk take();
   Task<Result<Chunk>> wait_and_take();
 
-  std::unique_ptr<Completion> answer_;
+  std::unique_ptr<Completion> completion_;
   std::string sending_;
   StreamTrailer end_;
 };

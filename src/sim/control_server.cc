@@ -7,11 +7,11 @@
 namespace evenkeel {
 namespace {
 
-/// A question on its way to another thread, and its answer on the way back.
+/// A query that runs on a server's loop and returns its result to ours.
 struct CrossLoopQuery {
   explicit CrossLoopQuery(Loop& home) : done(home) {}
   Signal done;
-  Result<std::string> answer = std::string();
+  Result<std::string> result = std::string();
 };
 
 Response respond(int status, std::string body) {
@@ -22,7 +22,7 @@ Response respond(int status, std::string body) {
   return response;
 }
 
-/// The value of `server=` in a target's query; empty when there is none.
+/// The value of `server=` in a target's query; empty: none.
 std::string server_in(std::string_view target) {
   const std::size_t at = target.find("?server=");
   return at == std::string_view::npos ? std::string() : std::string(target.substr(at + 8));
@@ -70,28 +70,28 @@ Task<Result<Response>> ControlServer::handle(Request& request) {
   co_return response;
 }
 
-/// Asks one server by name, or all of them: then the answer is `{"servers": [...]}`.
+/// Queries the server of that name; with no name all servers, as `{"servers": [...]}`.
 Task<Result<Response>> ControlServer::query_servers(Query query, std::string name) {
-  std::string answers;
+  std::string results;
   for (SimulatedServer* server : servers_) {
     if (!name.empty() && server->name() != name) continue;
     auto pending = std::make_shared<CrossLoopQuery>(loop_);
     Loop& home = loop_;
     server->loop().post([pending, query, server, &home] {
-      pending->answer = query(*server);
+      pending->result = query(*server);
       home.post([pending] { pending->done.raise(); });
     });
     auto wake = co_await pending->done.wait();
     static_cast<void>(wake);
-    if (!pending->answer) {
-      co_return respond(400, R"({"error":)" + json_string(pending->answer.error().detail) + "}");
+    if (!pending->result) {
+      co_return respond(400, R"({"error":)" + json_string(pending->result.error().detail) + "}");
     }
-    if (!answers.empty()) answers += ',';
-    answers += *pending->answer;
+    if (!results.empty()) results += ',';
+    results += *pending->result;
   }
-  if (answers.empty()) co_return respond(404, R"({"error":"no server of that name"})");
-  if (!name.empty()) co_return respond(200, std::move(answers));
-  co_return respond(200, R"({"servers":[)" + answers + "]}");
+  if (results.empty()) co_return respond(404, R"({"error":"no server of that name"})");
+  if (!name.empty()) co_return respond(200, std::move(results));
+  co_return respond(200, R"({"servers":[)" + results + "]}");
 }
 
 }  // namespace evenkeel

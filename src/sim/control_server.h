@@ -1,4 +1,4 @@
-// One listener to ask and tell all simulated servers of a process: it stays when they refuse.
+// The control listener of all simulated servers in a process. It stays open when they refuse.
 #pragma once
 
 #include <functional>
@@ -21,7 +21,7 @@ class ControlServer final : public Handler, public FrontendCallbacks {
   /// Listens on `fd`. The servers outlive it.
   ControlServer(Loop& loop, std::vector<SimulatedServer*> servers, int fd);
 
-  /// No new connections; to be called before the loop ends, which ends the others.
+  /// Stops accepting. Call it before the loop is destroyed, which ends the open connections.
   void close() { listener_.reset(); }
 
   std::shared_ptr<Handler> plan() override { return {std::shared_ptr<void>(), this}; }

@@ -26,7 +26,7 @@ DynamicBatcher::Decision DynamicBatcher::decide(Instant now) const {
 
   std::uint32_t items = 0;
   std::size_t requests = 0;
-  std::size_t best = 0;  // requests that come to a preferred size, the largest there is
+  std::size_t best = 0;  // requests that make up the largest preferred size so far
   for (const QueuedRequest* each : queue_) {
     if (items + each->items > spec_.max_batch_size) break;
     items += each->items;

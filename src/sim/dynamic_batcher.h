@@ -1,4 +1,4 @@
-// Triton's dynamic batcher: which of the waiting requests make the next batch, and when.
+// Triton's dynamic batcher: which waiting requests form the next batch, and when.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct QueuedRequest {
   Instant arrived{};
 };
 
-/// Arithmetic, without a clock of its own. After DynamicBatchScheduler::GetDynamicBatch of
+/// Arithmetic without a clock of its own. After DynamicBatchScheduler::GetDynamicBatch of
 /// triton-inference-server/core: requests are taken in their order and never split; a batch is run
 /// when it has one of the preferred sizes, when it cannot grow, or when its first request has
 /// waited for max_queue_delay.
@@ -25,25 +25,25 @@ class DynamicBatcher {
 
   bool full() const { return spec_.max_queue_size > 0 && queue_.size() >= spec_.max_queue_size; }
   std::size_t waiting() const { return queue_.size(); }
-  /// Whether a batch may ever hold so many items.
+  /// Whether a batch can hold so many items.
   bool fits(std::uint32_t items) const {
     return spec_.max_batch_size == 0 || items <= spec_.max_batch_size;
   }
 
-  /// REQUIRES: the request fits, and stays until it is taken or removed.
+  /// REQUIRES: the request fits, and lives until it is taken or removed.
   void add(QueuedRequest& request) { queue_.push_back(&request); }
   void remove(QueuedRequest& request);
 
-  /// What an instance that is free should do.
+  /// What a free instance does next.
   struct Decision {
     std::size_t requests = 0;  ///< from the front; 0: none yet
-    Instant retry_at = never;  ///< with 0: when to ask again, unless one is added before
+    Instant retry_at = never;  ///< with 0: when to decide again, unless a request is added before
   };
   Decision decide(Instant now) const;
   std::vector<QueuedRequest*> take(std::size_t requests);
 
-  /// How long a batch is computed.
-  double seconds_of(std::uint32_t items) const {
+  /// How long a batch takes.
+  double batch_seconds_for(std::uint32_t items) const {
     return spec_.batch_seconds + spec_.item_seconds * items;
   }
 
@@ -51,7 +51,7 @@ class DynamicBatcher {
   bool is_preferred(std::uint32_t items) const;
 
   BatchingSpec spec_;
-  std::uint32_t full_batch_items_;  // a batch of that size waits for no more
+  std::uint32_t full_batch_items_;  // a batch of this size starts without waiting
   std::deque<QueuedRequest*> queue_;
 };
 

@@ -124,7 +124,7 @@ void Engine::preempt_youngest() {
 
 bool Engine::admit(Sequence& sequence, std::uint32_t budget, std::uint32_t& tokens) {
   const std::uint32_t total = sequence.prompt_tokens + sequence.generated_;
-  // The last token is always computed: its output is what is asked for.
+  // The last token is always computed, since its output is the next token.
   const std::size_t lookable =
       std::min<std::size_t>(sequence.block_hashes.size(), (total - 1) / spec_.block_tokens);
   const std::span<const std::uint64_t> hashes(sequence.block_hashes.data(), lookable);
@@ -169,7 +169,7 @@ void Engine::compute(Sequence& sequence, std::uint32_t tokens, Step& step) {
              tokens * (before + tokens * 0.5) * cost.per_attention_pair;
   }
 
-  // Published before it is computed, as vLLM does: who is admitted in the same step shares it.
+  // Published before it is computed, as in vLLM: a request admitted in the same step shares it.
   const std::size_t full =
       std::min<std::size_t>(after / spec_.block_tokens, sequence.block_hashes.size());
   for (std::size_t i = before / spec_.block_tokens; i < full; ++i) {

@@ -8,7 +8,7 @@ namespace {
 
 constexpr Duration late = std::chrono::milliseconds(1);
 constexpr Duration max_caught_up = std::chrono::seconds(1);
-constexpr int max_steps_at_once = 64;  // then connections get their turn
+constexpr int max_steps_at_once = 64;  // lets connections be served in between
 constexpr std::uint32_t published_decode_interval = 40;
 
 double unix_seconds() {
@@ -79,7 +79,7 @@ void EngineRunner::begin_step(Instant at) {
   const auto running = engine_->running_sequences();
   for (Sequence* sequence : running.last(std::min<std::size_t>(step_.admitted, running.size()))) {
     auto& generation = static_cast<Generation&>(*sequence);
-    if (generation.scheduled_ != Instant{}) continue;  // it was preempted
+    if (generation.scheduled_ != Instant{}) continue;  // scheduled before it was preempted
     generation.scheduled_ = at;
     statistics_.cached_tokens += generation.cached_tokens();
   }
@@ -88,7 +88,7 @@ void EngineRunner::begin_step(Instant at) {
 void EngineRunner::record_lateness(Instant now) {
   const Duration behind = now - step_ends_;
   if (behind > late) ++lateness_.steps;
-  lateness_.longest = std::max(lateness_.longest, behind);
+  lateness_.max = std::max(lateness_.max, behind);
   if (behind > max_caught_up) {
     lateness_.dropped += behind;
     step_ends_ = now;

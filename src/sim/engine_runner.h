@@ -1,4 +1,4 @@
-// An engine in real time: steps begin and end when the model says, and tokens go out at their ends.
+// Runs an engine in real time: its steps take as long as StepCost computes.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@ namespace evenkeel {
 class Generation : public Sequence {
  public:
   virtual ~Generation() = default;
-  /// Token `index` of its output is there. Must not destroy any generation.
+  /// Token `index` of the output was generated. Must not destroy any generation.
   virtual void on_token(std::uint32_t index, bool last) = 0;
 
-  std::uint32_t max_tokens = 0;  ///< as asked for; 0: not said
+  std::uint32_t max_tokens = 0;  ///< of the request; 0: none
   bool stops_naturally = false;  ///< rather than by max_tokens
 
  private:
@@ -30,24 +30,24 @@ class Generation : public Sequence {
   Instant last_token_{};
 };
 
-/// Drives one engine on a loop and counts. A step that begins right after another begins at its
-/// modelled end, not when we got to it: a late process catches up and does not drift.
+/// Drives one engine on a loop and counts. A step that follows another begins at the other's modelled
+/// end, not when the process got to it: a late process catches up instead of drifting.
 class EngineRunner final : private FreezableTimer::Runner {
  public:
-  /// `speed` 10: ten times faster than life. `traits` outlives it.
+  /// `speed` 10: ten times real time. `traits` outlives it.
   EngineRunner(Loop& loop, const EngineSpec& spec, const SimulatedEngine& traits, double speed);
 
   /// REQUIRES: the generation fits: prompt_tokens < max_tokens().
   void submit(Generation& generation);
   std::uint32_t max_tokens() const { return engine_->max_tokens(); }
 
-  /// Steps take so many times as long, from the next one on.
+  /// Makes steps take `factor` times as long, from the next one on.
   void set_slow_factor(double factor) { slow_factor_ = factor; }
-  /// Stops in the middle of a step, or goes on with it.
+  /// Stops time in the middle of a step, or continues it.
   void freeze(bool frozen) { timer_.freeze(frozen); }
-  /// After so many tokens more, `waiter` is woken. Null: never.
+  /// Wakes `waiter` after so many more tokens. Null: never.
   void wake_after_tokens(std::uint64_t tokens, Waiter* waiter);
-  /// As a new process begins: caches empty, counters zero. REQUIRES: no generation is active.
+  /// Starts as a new process: caches empty, counters zero. REQUIRES: no generation is active.
   void restart();
 
   const Engine& engine() const { return *engine_; }
@@ -59,9 +59,9 @@ class EngineRunner final : private FreezableTimer::Runner {
   double started_unix() const { return started_unix_; }
 
   struct Lateness {
-    std::uint64_t steps = 0;  ///< that ended more than a millisecond late
-    Duration longest{};
-    Duration dropped{};  ///< given up because more than a second was to be caught up
+    std::uint64_t steps = 0;  ///< ended more than a millisecond late
+    Duration max{};
+    Duration dropped{};  ///< not caught up, since it was more than a second
   };
   const Lateness& lateness() const { return lateness_; }
 

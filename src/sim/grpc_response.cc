@@ -10,14 +10,14 @@ namespace {
 
 using Step = GrpcMessageReader::Step;
 
-constexpr std::size_t largest_message = 256 << 20;
+constexpr std::size_t max_message_bytes = 256 << 20;
 
 Error broken(Fault fault, const char* detail) {
   return {.fault = fault, .side = Side::client, .detail = detail};
 }
 
-/// What is wrong with a message, or with the bytes where there should be one.
-std::optional<Error> complaint(Step step, const GrpcMessageReader& reader) {
+/// Why the bytes read are not a message; nothing: they are, or more are needed.
+std::optional<Error> framing_error(Step step, const GrpcMessageReader& reader) {
   switch (step) {
     case Step::more: return std::nullopt;
     case Step::too_large: return broken(Fault::body_too_large, "the message is too large");
@@ -25,7 +25,7 @@ std::optional<Error> complaint(Step step, const GrpcMessageReader& reader) {
     case Step::message: break;
   }
   if (reader.compressed()) {
-    return broken(Fault::not_implemented, "compressed messages are not understood");
+    return broken(Fault::not_implemented, "compressed messages are not supported");
   }
   return std::nullopt;
 }
@@ -66,7 +66,7 @@ Response grpc_response(BodyPtr body) {
 }  // namespace
 
 Task<Result<std::string>> read_unary_message(Request& request) {
-  GrpcMessageReader reader(largest_message);
+  GrpcMessageReader reader(max_message_bytes);
   std::optional<std::string> message;
   bool last = request.body == nullptr;
   while (!last) {
@@ -77,7 +77,7 @@ Task<Result<std::string>> read_unary_message(Request& request) {
     Step step = Step::more;
     do {
       step = reader.read(bytes);
-      if (auto wrong = complaint(step, reader)) co_return std::move(*wrong);
+      if (auto wrong = framing_error(step, reader)) co_return std::move(*wrong);
       if (step != Step::message) continue;
       if (message) co_return broken(Fault::bad_request, "more than one message");
       message = std::string(reader.message());
@@ -109,7 +109,7 @@ GrpcResponseStream::GrpcResponseStream(Loop& loop, Body* requests, MessageHandle
 }
 
 Task<void> GrpcResponseStream::read_requests() {
-  GrpcMessageReader reader(largest_message);
+  GrpcMessageReader reader(max_message_bytes);
   bool last = requests_ == nullptr;
   while (!last && !failure_) {
     auto chunk = co_await requests_->read();
@@ -122,7 +122,7 @@ Task<void> GrpcResponseStream::read_requests() {
     Step step = Step::more;
     do {
       step = reader.read(bytes);
-      if (auto wrong = complaint(step, reader)) {
+      if (auto wrong = framing_error(step, reader)) {
         fail({.status = grpc_status_of(wrong->fault), .message = wrong->detail});
         co_return;
       }
@@ -154,7 +154,7 @@ void GrpcResponseStream::fail(GrpcError failure) {
 
 Task<Result<Chunk>> GrpcResponseStream::read() {
   while (true) {
-    // Never one that runs: this is woken by the loop, not by them.
+    // None of these is running: the loop resumes this coroutine, not they.
     active_handlers_.remove_if([](const Task<void>& task) { return task.ready(); });
     const bool ended = failure_ || (requests_done_ && active_handlers_.empty());
     if (!pending_.empty()) {

@@ -1,5 +1,4 @@
-// The two kinds of gRPC calls that a simulated server answers: one request and one response, and a
-// stream of each.
+// Responses to gRPC calls: unary ones, and streams in both directions.
 #pragma once
 
 #include <functional>
@@ -25,31 +24,30 @@ struct GrpcError {
 template <class T>
 using GrpcResult = std::variant<T, GrpcError>;
 
-/// The one message of a call that has one. Errors are those of its framing, and of its client.
+/// Reads the message of a unary call. An error: the framing is malformed, or the client left.
 Task<Result<std::string>> read_unary_message(Request& request);
 
 /// A response of one message.
 Response grpc_unary_response(std::string_view message);
 Response grpc_error_response(const GrpcError& failure);
 
-/// Where the responses of a stream go.
+/// Sends the responses of a stream.
 class GrpcStreamWriter {
  public:
   virtual ~GrpcStreamWriter() = default;
   virtual void write(std::string_view message) = 0;
-  /// Ends the whole stream, after what was said.
+  /// Ends the stream with an error, after the messages written so far.
   virtual void fail(GrpcError failure) = 0;
 };
 
-/// Answers one message of a stream; may take its time, while others are being answered.
-/// The sink outlives the task.
+/// Answers one message of a stream, concurrently with others. `writer` outlives the task.
 using MessageHandler = std::function<Task<void>(std::string message, GrpcStreamWriter& writer)>;
 
 /// The response to a stream of requests. `requests` null: there is none; it outlives the response.
 Response grpc_stream_response(Loop& loop, Body* requests, MessageHandler handler);
 
-/// A stream of requests, each answered by a task of its own, as the body of the response. Ends when
-/// its client has sent the last one and all are answered. Dropping it drops what is unanswered.
+/// The body of a streamed response: answers each message of the request in a task of its own. Ends
+/// when the client has sent its last message and all are answered. Destroying it drops the tasks.
 class GrpcResponseStream final : public Body, private GrpcStreamWriter {
  public:
   GrpcResponseStream(Loop& loop, Body* requests, MessageHandler handler);

@@ -13,8 +13,8 @@
 
 namespace evenkeel {
 
-/// `inference.GRPCInferenceService` and `grpc.health.v1.Health/Check`; an identity model where it
-/// is not asked to generate.
+/// `inference.GRPCInferenceService` and `grpc.health.v1.Health/Check`; generates text for
+/// a request with `text_input`, else runs an identity model.
 class KserveGrpc {
  public:
   explicit KserveGrpc(SimulatedModel& model) : model_(model) {}

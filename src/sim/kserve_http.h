@@ -17,8 +17,8 @@ struct KservePath {
 };
 std::optional<KservePath> parse_kserve_path(std::string_view path);
 
-/// POST `/v2/models/NAME/{infer,generate,generate_stream}`; an identity model where it is not asked
-/// to generate.
+/// POST `/v2/models/NAME/{infer,generate,generate_stream}`; `infer` runs an identity
+/// model.
 class KserveHttp {
  public:
   explicit KserveHttp(SimulatedModel& model) : model_(model) {}

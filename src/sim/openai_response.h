@@ -1,4 +1,4 @@
-// The words of OpenAI's answers, as vLLM writes them.
+// The JSON of OpenAI's API, as vLLM writes it.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace evenkeel {
 
-/// What all parts of one answer have in common.
+/// What all parts of one response share.
 struct CompletionHead {
   OpenAiApi api = OpenAiApi::chat_completions;
   std::string id;
@@ -23,16 +23,16 @@ struct CompletionHead {
 struct Usage {
   std::uint64_t prompt_tokens = 0;
   std::uint64_t completion_tokens = 0;
-  std::optional<std::uint64_t> cached_tokens;  ///< nothing: not told
+  std::optional<std::uint64_t> cached_tokens;  ///< nothing: not reported
 };
 
-/// The server-sent events of one choice, ready but for the word: a token costs three appends.
+/// The server-sent events of one choice, complete but for the word: a token costs three appends.
 struct EventTemplate {
   std::string opening;  ///< before the first token
-  std::string before;   ///< a word, and behind it one of:
-  std::string after;
-  std::string after_stop;    ///< it was the last: it ended by itself
-  std::string after_length;  ///< it was the last: it came to max_tokens
+  std::string before;   ///< before each word
+  std::string after;    ///< after each word but the last
+  std::string after_stop;    ///< after the last, finish_reason "stop"
+  std::string after_length;  ///< after the last, finish_reason "length"
 };
 
 EventTemplate event_template(const CompletionHead& head, std::uint32_t choice);
@@ -43,9 +43,9 @@ inline constexpr std::string_view done_event = "data: [DONE]\n\n";
 
 struct ChoiceText {
   std::string text;
-  bool finished_stop = false;  ///< by itself
+  bool finished_stop = false;  ///< rather than by max_tokens
 };
-/// The body of an answer that is not streamed.
+/// The body of a response that is not streamed.
 std::string completion_body(const CompletionHead& head, const std::vector<ChoiceText>& choices,
                             const Usage& usage);
 std::string embeddings_body(const CompletionHead& head,

@@ -96,7 +96,7 @@ std::vector<Preset> all_presets() {
            {.weights = 9 * ms,
             .per_token = 0.04 * ms,
             .per_context_token = 327'680 / (8 * 3.35e12),
-            .overhead = 6 * ms},  // all-reduce takes 4 of them
+            .overhead = 6 * ms},  // 4 ms of it for all-reduce
            80'216),
       reference("reference", 586),
       reference("reference-large-kv", 2000),

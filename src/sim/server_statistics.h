@@ -42,11 +42,11 @@ class PrometheusHistogram {
   double sum_ = 0;
 };
 
-/// Share of time that something was busy, over about the last second.
+/// Share of busy time over about the last second.
 class Utilization {
  public:
   explicit Utilization(Instant start) : window_start_(start) {}
-  /// REQUIRES: spans in the order of time, not overlapping.
+  /// REQUIRES: spans come in order and do not overlap.
   void busy(Instant from, Instant to);
   /// 0..1.
   double ratio(Instant now);
@@ -66,7 +66,7 @@ struct ServerStatistics {
   ServerStatistics(const HistogramBuckets& buckets, std::uint32_t max_model_tokens);
 
   std::uint64_t requests = 0;
-  std::uint64_t finished_stop = 0;    ///< ended by themselves
+  std::uint64_t finished_stop = 0;    ///< ended naturally
   std::uint64_t finished_length = 0;  ///< ended by max_tokens
   std::uint64_t aborted = 0;
   std::uint64_t failed = 0;  ///< answered with an error status
@@ -75,15 +75,15 @@ struct ServerStatistics {
   std::uint64_t generated_tokens = 0;
   std::uint64_t steps = 0;
   std::uint64_t preemptions = 0;
-  double queue_seconds = 0;  ///< sums over requests that ended
+  double queue_seconds = 0;  ///< sums over finished requests
   double prefill_seconds = 0;
   double decode_seconds = 0;
 
-  // Of inferences that are run in batches, beside the generated ones above.
-  std::uint64_t batched_requests = 0;  ///< that ended well
-  std::uint64_t inferences = 0;        ///< items, as many as a request has
+  // Batched inference; the fields above count generation.
+  std::uint64_t batched_requests = 0;  ///< succeeded
+  std::uint64_t inferences = 0;        ///< items of batches
   std::uint64_t executions = 0;        ///< batches
-  std::uint64_t rejected = 0;          ///< the line was full
+  std::uint64_t rejected = 0;          ///< refused by a full queue
   double batch_queue_seconds = 0;      ///< sums over requests
   double batch_compute_seconds = 0;
 

@@ -16,9 +16,9 @@ int usage_error(const std::string& what) {
   return 2;
 }
 
-std::optional<std::string> what_is_wrong_with(const BatchingSpec& batching) {
-  if (batching.instances == 0) return "--instances: there should be at least one";
-  if (batching.max_queue_delay < Duration::zero()) return "--max-queue-delay: below 0";
+std::optional<std::string> invalid_batching(const BatchingSpec& batching) {
+  if (batching.instances == 0) return "--instances: expected at least 1";
+  if (batching.max_queue_delay < Duration::zero()) return "--max-queue-delay: expected 0 or more";
   for (const std::uint32_t size : batching.preferred_sizes) {
     if (size == 0 || size > batching.max_batch_size) {
       return "--preferred-batch: " + std::to_string(size) + " is not between 1 and the " +
@@ -26,7 +26,7 @@ std::optional<std::string> what_is_wrong_with(const BatchingSpec& batching) {
     }
   }
   if (!(batching.batch_seconds >= 0 && batching.item_seconds >= 0)) {
-    return "--compute: below 0";
+    return "--compute: expected 0 or more";
   }
   return std::nullopt;
 }
@@ -39,11 +39,11 @@ int run_sim(const SimOptions& options) {
   if (!listen) return usage_error("--listen: " + why);
   const auto control = parse_address(options.control, why);
   if (!control) return usage_error("--control: " + why);
-  if (options.count == 0) return usage_error("--count: there should be at least one server");
-  if (!(options.speed > 0)) return usage_error("--speed: should be above 0");
-  if (const auto wrong = what_is_wrong_with(options.batching)) return usage_error(*wrong);
+  if (options.count == 0) return usage_error("--count: expected at least 1");
+  if (!(options.speed > 0)) return usage_error("--speed: expected more than 0");
+  if (const auto wrong = invalid_batching(options.batching)) return usage_error(*wrong);
   if (listen->port != 0 && listen->port + options.count - 1 > 65'535) {
-    return usage_error("--count: there are not so many ports above that of --listen");
+    return usage_error("--count: not enough ports above that of --listen");
   }
 
   std::vector<SimulatorOptions> servers;
@@ -62,7 +62,7 @@ int run_sim(const SimOptions& options) {
   }
 
   raise_descriptor_limit();
-  const TerminationSignals interrupts;  // before there are threads: they inherit its mask
+  const TerminationSignals interrupts;  // before any thread starts: threads inherit its mask
   auto simulators = Simulators::start(servers, options.threads, control);
   if (!simulators) {
     std::fprintf(stderr, "error: %s\n", simulators.error().detail.c_str());

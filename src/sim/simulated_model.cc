@@ -108,7 +108,7 @@ void SimulatedModel::aborted(int client_fd) {
   ++runner_.statistics().aborted;
   ++aborts_.count;
   aborts_.last_seconds = seconds;
-  aborts_.longest_seconds = std::max(aborts_.longest_seconds, seconds);
+  aborts_.max_seconds = std::max(aborts_.max_seconds, seconds);
   aborts_.sum_seconds += seconds;
   aborts_.last_unix = unix_seconds();
 }

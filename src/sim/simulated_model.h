@@ -34,7 +34,7 @@ struct SimTotals {
 struct SimAborts {
   std::uint64_t count = 0;
   double last_seconds = 0;
-  double longest_seconds = 0;
+  double max_seconds = 0;
   double sum_seconds = 0;
   double last_unix = 0;
 };

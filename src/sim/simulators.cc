@@ -27,7 +27,8 @@ std::string preset_names() {
 Result<int> listen_on(const Address& address) {
   auto endpoints = resolve(address.host, address.port);
   if (!endpoints) return std::move(endpoints.error());
-  // SO_REUSEPORT is for our own listeners: another process there must be an error, not a sharer.
+  // Listeners use SO_REUSEPORT, with which a port in use by another process would be shared, not an
+  // error; so this probes without it.
   const Endpoint& endpoint = endpoints->front();
   const int probe = socket(endpoint.family(), SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int on = 1;
@@ -79,7 +80,7 @@ Result<std::unique_ptr<Simulators>> Simulators::start(const std::vector<Simulato
     if (preset == nullptr) {
       return refused("unknown preset '" + options.preset + "'; known: " + preset_names());
     }
-    if (!(options.speed > 0)) return refused("the speed should be above 0");
+    if (!(options.speed > 0)) return refused("speed: expected more than 0");
     auto fd = listen_on(options.listen);
     if (!fd) return std::move(fd.error());
     parts->endpoints.push_back(Listener::local_endpoint(*fd));
@@ -96,7 +97,7 @@ Result<std::unique_ptr<Simulators>> Simulators::start(const std::vector<Simulato
     parts->control = std::make_unique<ControlServer>(*parts->loops.front(), std::move(all), *fd);
   }
   for (const auto& loop : parts->loops) {
-    parts->threads.emplace_back([turning = loop.get()] { turning->run(); });
+    parts->threads.emplace_back([running = loop.get()] { running->run(); });
   }
   return std::unique_ptr<Simulators>(new Simulators(std::move(parts)));
 }

@@ -38,7 +38,7 @@ constexpr std::array<Kind, 256> kinds = [] {
   return table;
 }();
 
-constexpr std::size_t longest_run(Kind kind) {
+constexpr std::size_t max_run_length(Kind kind) {
   switch (kind) {
     case Kind::letter: return 6;
     case Kind::digit: return 3;
@@ -67,9 +67,9 @@ void append_tokens(std::string_view text, std::vector<TokenId>& tokens) {
         text[at] == ' ' && at + 1 < text.size() && kind_of(text[at + 1]) != Kind::space;
     if (joins) ++end;
     const Kind kind = kind_of(text[end]);
-    const std::size_t most = std::min(text.size(), end + longest_run(kind));
+    const std::size_t most = std::min(text.size(), end + max_run_length(kind));
     while (end < most && kind_of(text[end]) == kind) {
-      // The last space of a run goes with the word that follows it.
+      // The last space of a run belongs to the word after it.
       const bool before_word = kind == Kind::space && end > at && text[end] == ' ' &&
                                end + 1 < text.size() && kind_of(text[end + 1]) != Kind::space;
       if (before_word) break;

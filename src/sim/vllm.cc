@@ -57,7 +57,7 @@ void write_counters(EnginePage& page, const EngineSnapshot& r) {
   page.counters("vllm:request_success_total", "Count of successfully processed requests.");
   page.sample(s.finished_stop, {{"finished_reason", "stop"}});
   page.sample(s.finished_length, {{"finished_reason", "length"}});
-  page.sample(0, {{"finished_reason", "abort"}});  // as seen: never counts
+  page.sample(0, {{"finished_reason", "abort"}});  // vLLM never counts these
   page.sample(0, {{"finished_reason", "error"}});
 }
 

@@ -132,8 +132,8 @@ TEST_F(Batching, KnowsWhenItsQueueIsFull) {
 
 TEST_F(Batching, CostsLessByTheItemTheMoreThereAre) {
   model({.batch_seconds = 2e-3, .item_seconds = 0.5e-3});
-  EXPECT_DOUBLE_EQ(batcher->seconds_of(1), 2.5e-3);
-  EXPECT_DOUBLE_EQ(batcher->seconds_of(8), 6e-3);
+  EXPECT_DOUBLE_EQ(batcher->batch_seconds_for(1), 2.5e-3);
+  EXPECT_DOUBLE_EQ(batcher->batch_seconds_for(8), 6e-3);
 }
 
 /// Whatever comes: batches are in order, never too large, and nobody waits beyond the delay for an

@@ -19,32 +19,32 @@ class Engine;
 ///   max(weights, tokens * per_token) + overhead
 ///   + prefill tokens * per_prefill_token + decodes * per_decode
 ///   + (context tokens read) * per_context_token + attention pairs * per_attention_pair.
-/// The first line and `per_context_token` are the model of measured GPUs (T_mem, T_lin, T_ovh,
-/// T_kv); the rest serves measurements that were fitted in that form.
+/// The first line and `per_context_token` model measured GPUs (T_mem, T_lin, T_ovh, T_kv); the other
+/// terms are for measurements that were fitted in that form.
 struct StepCost {
   double weights = 0;                    ///< reading all weights once
   double per_token = 0;                  ///< arithmetic of one token, prefill or decode
-  double overhead = 0;                   ///< launching, sampling, all-reduce
+  double overhead = 0;                   ///< kernel launches, sampling, all-reduce
   double per_context_token = 0;          ///< reading one token's keys and values, for a decode
   double per_prefill_context_token = 0;  ///< the same for a chunk of a prompt
   double per_prefill_token = 0;
   double per_decode = 0;
-  double per_attention_pair = 0;  ///< a prompt's token looking at an earlier one
+  double per_attention_pair = 0;  ///< a token of a prompt attending to an earlier one
 };
 
-/// What an engine is given: vLLM's options and the GPU's speed.
+/// vLLM's options and the GPU's speed.
 struct EngineSpec {
   std::uint32_t max_batched_tokens = 8192;  ///< of a step: `max_num_batched_tokens`
   std::uint32_t max_sequences = 1024;       ///< running at once: `max_num_seqs`
   std::uint32_t block_tokens = 16;
-  std::uint32_t kv_blocks = 25'272;  ///< in all, the null block included, as vLLM counts
+  std::uint32_t kv_blocks = 25'272;  ///< total, including the null block, as vLLM counts
   std::uint32_t max_model_tokens = 131'072;
-  double watermark_ratio = 0;  ///< of the blocks: kept free when a request is admitted to others
+  double watermark_ratio = 0;  ///< share of the blocks that admitting another request keeps free
   bool evict_empty_blocks_first = false;  ///< see KvCache
   StepCost cost;
 };
 
-/// A request inside an engine. It belongs to whoever submitted it; destroying it aborts it.
+/// A request inside an engine. The submitter owns it; destroying it aborts it.
 class Sequence {
  public:
   Sequence() = default;
@@ -53,13 +53,13 @@ class Sequence {
   ~Sequence();
 
   std::uint32_t prompt_tokens = 1;
-  std::uint32_t output_tokens = 1;  ///< it ends with this many
-  /// Hash of each full block with all before it, of the prompt and, where known, of the output that
-  /// will follow. Empty: shares nothing.
+  std::uint32_t output_tokens = 1;  ///< ends after this many
+  /// Hash of each full block and everything before it, of the prompt and, where known, of the output
+  /// that will follow. Empty: shares nothing.
   std::vector<std::uint64_t> block_hashes;
 
   std::uint32_t generated() const { return generated_; }
-  /// Tokens of the prompt that were found when it was first admitted.
+  /// Tokens of the prompt that were in the cache when it was first admitted.
   std::uint32_t cached_tokens() const { return cached_tokens_; }
   std::uint32_t preemptions() const { return preemptions_; }
   bool admitted() const { return admitted_; }
@@ -78,7 +78,7 @@ class Sequence {
   bool admitted_ = false;
 };
 
-/// One engine. Its caller owns time: `start_step`, wait `seconds`, `finish_step`, and again.
+/// One engine. The caller owns time: it calls `start_step`, waits `seconds`, calls `finish_step`.
 ///
 ///   engine.submit(sequence);
 ///   while (auto step = engine.start_step()) {
@@ -91,55 +91,55 @@ class Engine {
   Engine(const Engine&) = delete;
   ~Engine();
 
-  /// How many tokens, prompt and output together, one request may have.
+  /// The most tokens, prompt and output together, that one request may have.
   std::uint32_t max_tokens() const;
 
-  /// Puts a request at the end of the line; an output that does not fit is cut. REQUIRES: not
-  /// active here or elsewhere, prompt_tokens and output_tokens > 0, prompt_tokens < max_tokens().
+  /// Appends a request to the queue; cuts an output that does not fit. REQUIRES: not active in any
+  /// engine, prompt_tokens and output_tokens > 0, prompt_tokens < max_tokens().
   void submit(Sequence& sequence);
-  /// Takes a request out and frees its blocks. Nothing happens to one that has ended.
+  /// Removes a request and frees its blocks. Does nothing to one that has ended.
   void abort(Sequence& sequence);
 
-  /// What one step does.
+  /// The work of one step.
   struct Step {
     double seconds = 0;
     std::uint32_t prefill_tokens = 0;
     std::uint32_t decodes = 0;
-    std::uint32_t admitted = 0;  ///< from the line
+    std::uint32_t admitted = 0;  ///< from the queue
   };
-  /// Decides who computes what, in this order: the running, oldest first, a token each or the next
-  /// chunk of their prompt; who finds no free block preempts the youngest (which computes all anew
-  /// later, from the head of the line); if none was preempted, the line, first come first served,
+  /// Composes a step. First the running requests, oldest first: a token or the next chunk of the
+  /// prompt each; one that finds no free block preempts the youngest, which later recomputes
+  /// everything from the head of the queue. Then, if none was preempted, the queue in its order,
   /// while budget, sequences and blocks for a whole prompt last. Nothing: there is no work.
-  /// REQUIRES: the step before is finished.
+  /// REQUIRES: the previous step is finished.
   std::optional<Step> start_step();
 
-  /// A token that a step yielded.
+  /// A token that a step generated.
   struct Token {
-    Sequence* sequence;   ///< null: aborted since
-    std::uint32_t index;  ///< of its output, from 0
-    bool last;            ///< its sequence has ended and is no longer active
+    Sequence* sequence;   ///< null: aborted meanwhile
+    std::uint32_t index;  ///< in its output, from 0
+    bool last;            ///< the sequence has ended and is no longer active
   };
-  /// Ends the step: every request whose prompt is computed has one more token. Valid until the next
-  /// `start_step`.
+  /// Ends the step: every request whose prompt is computed gets one token. The result is valid until
+  /// the next `start_step`.
   std::span<const Token> finish_step();
 
   bool stepping() const { return stepping_; }
   std::size_t running() const { return running_.size(); }
   std::size_t waiting() const { return waiting_.size(); }
-  /// In the order of admission: those that the last step admitted are at the end.
+  /// In order of admission: those that the last step admitted come last.
   std::span<Sequence* const> running_sequences() const { return running_; }
-  /// Tokens of the running requests' contexts whose keys and values are held.
+  /// Tokens of the running requests whose keys and values are in the cache.
   std::uint64_t context_tokens() const;
-  /// Tokens that the running requests will have in the end.
+  /// Tokens that the running requests have when they end.
   std::uint64_t reserved_tokens() const;
-  /// 0..1 of the blocks that requests use; what is only cached counts as free.
+  /// Share of the blocks that requests use, 0..1; a block that is only cached counts as free.
   double kv_cache_ratio() const;
   const EngineSpec& spec() const { return spec_; }
 
   struct Totals {
     std::uint64_t steps = 0;
-    std::uint64_t prefill_tokens = 0;  ///< computed, recomputed ones too
+    std::uint64_t prefill_tokens = 0;  ///< computed, including recomputed ones
     std::uint64_t generated_tokens = 0;
     std::uint64_t prefix_query_tokens = 0;
     std::uint64_t prefix_hit_tokens = 0;
@@ -160,12 +160,12 @@ class Engine {
   KvCache cache_;
   std::vector<Sequence*> running_;
   std::deque<Sequence*> waiting_;
-  std::vector<Sequence*> yielding_;  // will have a token when the step ends
+  std::vector<Sequence*> yielding_;  // get a token when the step ends
   std::vector<Token> tokens_;
   Totals totals_;
-  double cost_ = 0;            // of the step that is being composed, without its first line
-  std::uint32_t batched_ = 0;  // its tokens
-  bool preempted_ = false;     // somebody, in this step
+  double cost_ = 0;            // of the step so far, without the first line of StepCost
+  std::uint32_t batched_ = 0;  // tokens of the step so far
+  bool preempted_ = false;     // this step preempted a request
   bool stepping_ = false;
 };
 

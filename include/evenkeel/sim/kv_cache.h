@@ -1,5 +1,5 @@
-// The KV cache of a simulated engine: blocks of tokens, shared by prefix, evicted least recently
-// used first. After vLLM's BlockPool and FreeKVCacheBlockQueue.
+// The KV cache of a simulated engine: blocks of tokens, shared by prefix, evicted in LRU order. After
+// vLLM's BlockPool and FreeKVCacheBlockQueue.
 #pragma once
 
 #include <cstddef>
@@ -10,36 +10,35 @@
 
 namespace evenkeel {
 
-/// A fixed number of blocks. A block is pinned while a sequence uses it; a block that nobody uses
-/// keeps its content, and can be found by the hash of its prefix, until it is taken for another.
+/// A fixed number of blocks. A block is pinned while a sequence uses it; an unused block keeps its
+/// content, and can be found by the hash of its prefix, until it is allocated again.
 class KvCache {
  public:
   using Block = std::uint32_t;
 
-  /// With `evict_empty_first`, a released block that holds nothing to be found is taken before all
-  /// that do; without, as in vLLM, in its turn.
+  /// With `evict_empty_first`, a released block without published content is allocated before all
+  /// others; without, as in vLLM, in LRU order.
   explicit KvCache(std::uint32_t blocks, bool evict_empty_first = false);
 
   std::uint32_t size() const { return size_; }
-  /// Blocks that nobody uses, whether or not they still hold something.
+  /// Blocks that no sequence uses, whether or not they have content.
   std::uint32_t free() const { return free_; }
 
-  /// A prefix that is here.
+  /// The cached part of a prefix.
   struct PrefixMatch {
-    std::uint32_t blocks = 0;  ///< leading hashes that are here
-    std::uint32_t unreferenced =
-        0;  ///< of these, blocks that nobody uses: pinning them takes from `free`
+    std::uint32_t blocks = 0;        ///< leading hashes that are cached
+    std::uint32_t unreferenced = 0;  ///< of these, unused blocks: pinning them reduces `free`
   };
   PrefixMatch find(std::span<const std::uint64_t> prefix) const;
 
-  /// Pins the blocks of a prefix and appends them to `owned`. REQUIRES: `find` says they are here.
+  /// Pins the blocks of a prefix and appends them to `owned`. REQUIRES: `find` finds them all.
   void pin(std::span<const std::uint64_t> prefix, std::vector<Block>& owned);
-  /// Takes blocks, the least recently used first, and appends them to `owned`; false, and nothing
-  /// taken, when fewer are free.
+  /// Allocates blocks in LRU order and appends them to `owned`. False: fewer are free, and none is
+  /// allocated.
   bool allocate(std::uint32_t count, std::vector<Block>& owned);
-  /// Says what a block holds from now on. The first block of a content stays the one that is found.
+  /// Sets the content of a block. Of several blocks with equal content, the first one is found.
   void publish(Block block, std::uint64_t hash);
-  /// Unpins all of a sequence's blocks and empties the list. Its last block is evicted first.
+  /// Unpins a sequence's blocks and clears the list. The last block is evicted first.
   void release(std::vector<Block>& owned);
 
  private:

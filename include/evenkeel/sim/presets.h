@@ -13,8 +13,8 @@ namespace evenkeel {
 /// A GPU, or several in tensor parallel, with a model on it.
 struct Preset {
   std::string name;
-  std::string model;  ///< that it serves unless told otherwise
-  std::string gpu;    ///< as the driver names it
+  std::string model;  ///< served by default
+  std::string gpu;    ///< the driver's name for it
   std::uint32_t gpus = 1;
   std::uint64_t gpu_memory_bytes = 0;  ///< of each
   double idle_watts = 0;               ///< of each
@@ -22,13 +22,13 @@ struct Preset {
   EngineSpec engine;
 };
 
-/// All of them. Step times and KV capacities of the llama-3 ones: kernel profiles of Vidur (Agrawal
-/// et al., MLSys 2024) and memory bandwidths; what stands for the H100 is scaled from the A100 and
-/// not measured. `reference` and `reference-large-kv` are the server of the routing simulations
-/// that the scheduler was designed with (an 8B model on an H100, blocks of 512 tokens).
+/// Every preset. Step times and KV capacities of the llama-3 ones come from the kernel profiles of
+/// Vidur (Agrawal et al., MLSys 2024) and from memory bandwidths; those of the H100 are scaled from
+/// the A100, not measured. `reference` and `reference-large-kv` are the server of the routing
+/// simulations that the scheduler was designed with (an 8B model on an H100, blocks of 512 tokens).
 const std::vector<Preset>& presets();
 
-/// Null: no such name.
+/// Null: no preset of that name.
 const Preset* find_preset(std::string_view name);
 
 }  // namespace evenkeel

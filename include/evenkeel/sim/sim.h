@@ -9,8 +9,8 @@
 namespace evenkeel {
 
 struct SimOptions {
-  std::string listen = "127.0.0.1:8000";  ///< of the first; the others follow port by port, or get
-                                          ///< free ports when the port is 0
+  /// Of the first server; the others take the following ports, or free ones where the port is 0.
+  std::string listen = "127.0.0.1:8000";
   unsigned count = 1;
   std::string engine = "vllm";
   std::string preset = "llama-3-8b-h100";
@@ -18,13 +18,13 @@ struct SimOptions {
   double speed = 1;
   std::uint64_t seed = 1;
   unsigned threads = 1;
-  std::string control = "127.0.0.1:0";  ///< of all servers; stays when they refuse
+  std::string control = "127.0.0.1:0";  ///< for all servers; stays open when they refuse
   bool prompt_tokens_details = false;
   BatchingSpec batching;
 };
 
-/// Serves until SIGINT or SIGTERM. Says on stderr where each server listens, then `ready`. Returns
-/// the exit code: 0, 1 when it could not start, 2 when an option makes no sense.
+/// Serves until SIGINT or SIGTERM. Prints the address of each server on stderr, then `ready`. Returns
+/// the exit code: 0; 1: it could not start; 2: an option is invalid.
 int run_sim(const SimOptions& options);
 
 }  // namespace evenkeel

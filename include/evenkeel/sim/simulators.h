@@ -1,4 +1,4 @@
-// Simulated inference servers inside this process, on threads of their own.
+// Simulated inference servers in this process, on threads of their own.
 #pragma once
 
 #include <cstdint>
@@ -18,28 +18,28 @@ namespace evenkeel {
 struct SimulatorOptions {
   std::string name = "sim-0";
   Address listen{"127.0.0.1", 0};  ///< port 0: the kernel chooses
-  std::string engine = "vllm";     ///< whose manners: vllm, sglang, triton, tgi, llamacpp, generic
+  std::string engine = "vllm";     ///< vllm, sglang, triton, tgi, llamacpp or generic
   std::string preset = "llama-3-8b-h100";
   std::string model;                   ///< empty: the preset's
-  double speed = 1;                    ///< 10: ten times faster than life
-  std::uint64_t seed = 1;              ///< of what it writes, and how much
-  bool prompt_tokens_details = false;  ///< `cached_tokens` in usage, as vLLM's flag of that name
+  double speed = 1;                    ///< 10: ten times real time
+  std::uint64_t seed = 1;              ///< of the generated text and its length
+  bool prompt_tokens_details = false;  ///< as vLLM's flag: `cached_tokens` in usage
   BatchingSpec batching;               ///< of `infer` and ModelInfer
 };
 
-/// Servers that serve while this object lives. All of them can also be asked and told things over
-/// one control listener, which goes on when they refuse: `GET /sim/v1/servers`,
+/// Servers that serve while this object lives. One control listener reads and changes the state of
+/// all of them, also while they refuse connections: `GET /sim/v1/servers`,
 /// `GET|PUT /sim/v1/state[?server=NAME]`, `GET /sim/v1/report[?server=NAME]`.
 class Simulators {
  public:
-  /// Errors say what is in the way: an unknown engine or preset, an address in use.
+  /// An error names the unknown engine or preset, or the address that is in use.
   static Result<std::unique_ptr<Simulators>> start(const std::vector<SimulatorOptions>& servers,
                                                    unsigned threads = 1,
                                                    std::optional<Address> control = std::nullopt);
   ~Simulators();
   Simulators(const Simulators&) = delete;
 
-  /// Where each listens, in the order of the options.
+  /// The address of each server, in the order of the options.
   const std::vector<Endpoint>& endpoints() const;
   std::optional<Endpoint> control() const;
 
