@@ -86,8 +86,8 @@ Instant BatchRunner::begin_batches(Instant now) {
       batch.items += request->items;
       batch.executions.push_back(request);
     }
-    const std::chrono::duration<double> length(batcher_.batch_seconds_for(batch.items) * slow_factor_ /
-                                               speed_);
+    const std::chrono::duration<double> length(batcher_.batch_seconds_for(batch.items) *
+                                               slow_factor_ / speed_);
     batch.ends = now + std::chrono::duration_cast<Duration>(length);
   }
   return never;

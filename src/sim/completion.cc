@@ -7,7 +7,10 @@ namespace evenkeel {
 class Completion::Choice final : public Generation {
  public:
   Choice(Completion& completion, ChoiceSpec plan, bool streams)
-      : completion_(completion), seed_(plan.word_seed), shape_(std::move(plan.shape)), streams_(streams) {
+      : completion_(completion),
+        seed_(plan.word_seed),
+        shape_(std::move(plan.shape)),
+        streams_(streams) {
     prompt_tokens = plan.prompt_tokens;
     output_tokens = plan.output_tokens;
     block_hashes = std::move(plan.block_hashes);
@@ -46,9 +49,13 @@ class Completion::Choice final : public Generation {
   bool streams_;
 };
 
-Completion::Completion(Loop& loop, EngineRunner& runner, CompletionObserver& observer, int client_fd,
-                       std::vector<ChoiceSpec> plans, bool streams)
-    : runner_(runner), observer_(observer), client_fd_(client_fd), progress_(loop), unfinished_(plans.size()) {
+Completion::Completion(Loop& loop, EngineRunner& runner, CompletionObserver& observer,
+                       int client_fd, std::vector<ChoiceSpec> plans, bool streams)
+    : runner_(runner),
+      observer_(observer),
+      client_fd_(client_fd),
+      progress_(loop),
+      unfinished_(plans.size()) {
   choices_.reserve(plans.size());
   for (ChoiceSpec& plan : plans) {
     choices_.push_back(std::make_unique<Choice>(*this, std::move(plan), streams));
@@ -106,7 +113,8 @@ Chunk SseBody::take() {
   sending_.swap(completion_->pending());
   if (!completion_->finished()) return {.bytes = sending_};
   if (end_.usage) {
-    sending_ += usage_event(end_.head, completion_->usage(end_.cached_tokens, end_.choices_per_prompt));
+    sending_ +=
+        usage_event(end_.head, completion_->usage(end_.cached_tokens, end_.choices_per_prompt));
   }
   if (end_.send_done) sending_ += done_event;
   return {.bytes = sending_, .last = true};

@@ -30,8 +30,8 @@ class Generation : public Sequence {
   Instant last_token_{};
 };
 
-/// Drives one engine on a loop and counts. A step that follows another begins at the other's modelled
-/// end, not when the process got to it: a late process catches up instead of drifting.
+/// Drives one engine on a loop and counts. A step that follows another begins at the other's
+/// modelled end, not when the process got to it: a late process catches up instead of drifting.
 class EngineRunner final : private FreezableTimer::Runner {
  public:
   /// `speed` 10: ten times real time. `traits` outlives it.

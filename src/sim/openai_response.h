@@ -28,9 +28,9 @@ struct Usage {
 
 /// The server-sent events of one choice, complete but for the word: a token costs three appends.
 struct EventTemplate {
-  std::string opening;  ///< before the first token
-  std::string before;   ///< before each word
-  std::string after;    ///< after each word but the last
+  std::string opening;       ///< before the first token
+  std::string before;        ///< before each word
+  std::string after;         ///< after each word but the last
   std::string after_stop;    ///< after the last, finish_reason "stop"
   std::string after_length;  ///< after the last, finish_reason "length"
 };

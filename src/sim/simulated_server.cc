@@ -226,11 +226,11 @@ std::string SimulatedServer::report() {
       R"("gpu_utilization_ratio":{:.4f},"connections":{},)"
       R"("lateness":{{"late_steps":{},"max_seconds":{:.6f},"dropped_seconds":{:.6f}}}}})",
       json_string(options_.name), t.requests, engine.running(), engine.waiting(),
-      model_.completed_requests(), t.failed, aborts.count, aborts.last_seconds,
-      aborts.max_seconds, mean_abort, aborts.last_unix, t.prompt_tokens, t.cached_tokens,
-      t.generated_tokens, engine.kv_cache_ratio(), t.prompt_tokens, t.cached_tokens, hit_ratio,
-      t.preemptions, t.steps, model_.runner().gpu().utilization_ratio, connections_.size(),
-      lateness.steps, seconds_of(lateness.max), seconds_of(lateness.dropped));
+      model_.completed_requests(), t.failed, aborts.count, aborts.last_seconds, aborts.max_seconds,
+      mean_abort, aborts.last_unix, t.prompt_tokens, t.cached_tokens, t.generated_tokens,
+      engine.kv_cache_ratio(), t.prompt_tokens, t.cached_tokens, hit_ratio, t.preemptions, t.steps,
+      model_.runner().gpu().utilization_ratio, connections_.size(), lateness.steps,
+      seconds_of(lateness.max), seconds_of(lateness.dropped));
 }
 
 // ---- Requests ----------------------------------------------------------------------------------

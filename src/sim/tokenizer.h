@@ -11,14 +11,14 @@
 
 namespace evenkeel {
 
-/// A packed piece of up to seven bytes: equal ids are equal pieces. The highest bit marks ids without
-/// text: those of the chat template, and ids that a client sent.
+/// A packed piece of up to seven bytes: equal ids are equal pieces. The highest bit marks ids
+/// without text: those of the chat template, and ids that a client sent.
 using TokenId = std::uint64_t;
 
 /// Splits text into pieces: a word (with the space before it) in parts of at most six letters,
 /// digits by three, runs of white space, anything else byte by byte; each byte of a UTF-8 character
-/// is a letter. A word of `generated_word` is one piece with its space, so that a response sent back
-/// as history has the tokens that it was generated with.
+/// is a letter. A word of `generated_word` is one piece with its space, so that a response sent
+/// back as history has the tokens that it was generated with.
 void append_tokens(std::string_view text, std::vector<TokenId>& tokens);
 
 /// A prompt with the chat template applied: a begin mark; each message between marks with its role;

@@ -1,4 +1,4 @@
-"""curl and Python's own client: what they get through evenkeel is what they get without it."""
+"""curl and Python's http.client receive the same through evenkeel as without it."""
 
 import http.client
 import json
@@ -19,7 +19,7 @@ def chat(**more):
 
 
 class AgainstTheSimulator(case.Case):
-    """Each asks the server directly and through evenkeel, and compares what it got."""
+    """Each test calls the server directly and through evenkeel, and compares the responses."""
 
     def setUp(self):
         self.simulator = self.simulators("--model", "m").addresses[0]

@@ -154,7 +154,7 @@ class GrpcJs(case.Case):
         self.assertEqual(ended.returncode, 0, ended.stderr)
         return json.loads(ended.stdout)
 
-    def test_all_kinds_of_calls_each_to_the_server_whose_turn_it_is(self):
+    def test_all_kinds_of_calls_are_balanced_round_robin(self):
         servers = [self.server(name) for name in "abc"]
         found = self.ask(self.front(*(each.address for each in servers)), KINDS)
         self.assertEqual(collections.Counter(found.pop("servers")), {"a": 2, "b": 2, "c": 2})
@@ -165,7 +165,7 @@ class GrpcJs(case.Case):
             "large": 0,
         })
 
-    def test_metadata_and_a_status_with_words_that_are_not_ascii(self):
+    def test_metadata_and_a_status_message_that_is_not_ascii(self):
         found = self.ask(self.front(self.server().address), METADATA)
         self.assertEqual(found, {
             "initial": ["plain; text", "00012cfeff"], "trailing": ["plain; text", "00012cfeff"],
@@ -211,7 +211,7 @@ class GrpcJs(case.Case):
 
 
 class GrpcJsOverTls(GrpcJs):
-    test_real_triton = test_real_mlserver = None  # over TLS they are asked in kserve_grpc_test.py
+    test_real_triton = test_real_mlserver = None  # kserve_grpc_test.py has them over TLS
 
     def setUp(self):
         super().setUp()

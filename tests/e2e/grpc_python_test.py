@@ -28,7 +28,7 @@ class Grpc(case.Case):
     def setUp(self):
         self.authority = None
 
-    # ---- who takes part ----
+    # ---- servers and clients ----
 
     def server(self, name="", **kwargs):
         server = EchoServer(name, **kwargs)
@@ -105,7 +105,7 @@ class Grpc(case.Case):
         channel = self.channel(self.front(self.server()))
         self.assertEqual(list(self.say(channel, b"1000", "Count")), [b"%d" % number for number in range(1000)])
 
-    def test_a_conversation_of_which_each_word_waits_for_the_one_before(self):
+    def test_a_bidirectional_stream_in_which_each_message_waits_for_the_previous_one(self):
         channel = self.channel(self.front(self.server()))
         ours = Words()
 
@@ -144,7 +144,7 @@ class Grpc(case.Case):
         self.assertEqual(sorted(map(tuple, began)), sorted(sent))
         self.assertEqual(sorted(map(tuple, ended)), sorted(("trailing-" + key, value) for key, value in sent))
 
-    def test_a_status_with_words_that_are_not_ascii(self):
+    def test_a_status_message_that_is_not_ascii(self):
         channel = self.channel(self.front(self.server()))
         words = "zu groß: 20 °C — 太大了 100% \U0001f525\nsecond line"
         error = self.refused(lambda: self.say(channel, metadata=[
@@ -218,7 +218,7 @@ class Grpc(case.Case):
                 codes["OK"] += 1
             except grpc.RpcError as error:
                 codes[error.code().name] += 1
-        # A call may have been on its way to the one that died; what no server began is asked again.
+        # A call may have been in flight to the killed server; calls that no server began are retried.
         self.assertGreaterEqual(codes["OK"], 19, codes)
 
     def test_no_server_is_unavailable(self):
@@ -253,16 +253,16 @@ class Grpc(case.Case):
         self.assertEqual([call.method for call in of_say.calls], ["Say"])
         self.assertEqual([call.method for call in all_others.calls], ["Count"])
 
-    def test_a_server_whose_protocol_is_found_out(self):
+    def test_a_server_whose_protocol_is_detected(self):
         channel = self.channel(self.front(self.server(), pool={"protocol": "auto"}))
         for _ in range(3):
             self.assertEqual(self.say(channel), b"hello")
 
     # ---- connections ----
 
-    def test_keepalive_pings_of_a_client_that_waits_are_welcome(self):
+    def test_keepalive_pings_of_a_waiting_client_are_allowed(self):
         server = self.server()
-        # Ten times as often as gRPC's own advice of once in 10 s.
+        # Ten times as often as gRPC's recommended once in 10 s.
         channel = self.channel(self.front(server), options=[
             ("grpc.keepalive_time_ms", 1000), ("grpc.keepalive_timeout_ms", 2000),
             ("grpc.keepalive_permit_without_calls", 1), ("grpc.http2.max_pings_without_data", 0)])
@@ -275,7 +275,7 @@ class Grpc(case.Case):
         self.assertEqual(self.say(channel), b"hello")
 
     def test_a_drain_loses_no_call(self):
-        """One that is told to go: what it has begun it ends, and all that comes later goes to the next."""
+        """A draining backend finishes its calls, and new ones go to the next backend."""
         server = self.server()
         first, second = self.front(server), self.front(server)
         channel = self.channel(first, second)
@@ -381,7 +381,7 @@ class GrpcOverTls(Grpc):
 
 
 class Words:
-    """An iterator of messages that waits for what it is given."""
+    """An iterator of messages that waits for the next one to be added."""
 
     def __init__(self):
         self._queue = queue.Queue()

@@ -1,4 +1,4 @@
-"""grpcurl, which asks a server by its own descriptions: reflection, health and inference through evenkeel."""
+"""grpcurl, which calls a server by its reflected descriptors: reflection, health and inference through evenkeel."""
 
 import base64
 import json
@@ -16,7 +16,7 @@ SOURCE = pathlib.Path(os.environ.get("EVENKEEL_SOURCE_DIR")
                       or pathlib.Path(__file__).resolve().parents[2])
 GRPCURL = SOURCE / "build" / "go" / "bin" / "grpcurl"
 
-# Its exit codes are 64 and the status.
+# Its exit code is 64 plus the status.
 DEADLINE_EXCEEDED, UNIMPLEMENTED, UNAVAILABLE = (64 + each for each in (4, 12, 14))
 
 
@@ -53,7 +53,7 @@ class Grpcurl(case.Case):
         return server.address
 
     def ask(self, *arguments, given=None, code=0):
-        """What it says: the answers as values, or its words."""
+        """Its output: the responses as values, or its error text."""
         ended = subprocess.run([str(GRPCURL), *self.trust, *arguments], input=given, text=True, capture_output=True,
                                timeout=60, check=False)
         self.assertEqual(ended.returncode, code, ended.stderr)
@@ -75,14 +75,14 @@ class Grpcurl(case.Case):
         words = self.ask("-max-time", "1", daemon.address, "grpc.health.v1.Health/Watch", code=DEADLINE_EXCEEDED)
         self.assertIn("DeadlineExceeded", words)
 
-    def test_statuses_of_a_server_and_of_ours(self):
+    def test_statuses_of_a_server_and_our_own(self):
         daemon = self.front(self.server())
         words = self.ask("-d", '{"service": "nothing"}', daemon.address, "grpc.health.v1.Health/Check", code=64 + 5)
         self.assertIn("NotFound", words)
-        nobody = self.front(f"127.0.0.1:{free_port()}")
-        self.assertIn("Unavailable", self.infer(nobody, "ServerLive", code=UNAVAILABLE))
+        unreachable = self.front(f"127.0.0.1:{free_port()}")
+        self.assertIn("Unavailable", self.infer(unreachable, "ServerLive", code=UNAVAILABLE))
 
-    # ---- inference, by the descriptions in kserve.proto ----
+    # ---- inference, by the descriptors in kserve.proto ----
 
     def infer(self, daemon, method, *messages, code=0):
         said = self.ask("-import-path", str(pathlib.Path(__file__).parent), "-proto", "kserve.proto", "-d", "@",
@@ -126,7 +126,7 @@ class Grpcurl(case.Case):
 
 
 class GrpcurlOverTls(Grpcurl):
-    test_real_triton = test_real_mlserver = None  # over TLS they are asked in kserve_grpc_test.py
+    test_real_triton = test_real_mlserver = None  # kserve_grpc_test.py has them over TLS
 
     def setUp(self):
         super().setUp()

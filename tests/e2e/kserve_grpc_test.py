@@ -25,7 +25,7 @@ needs_client = unittest.skipIf(grpc is None or tritonclient is None,
 
 
 class Kserve(case.Case):
-    """What all tests share: a daemon before the addresses of gRPC servers, and clients."""
+    """Shared by all tests: a daemon in front of gRPC servers, and clients."""
 
     secure = False
 
@@ -63,7 +63,7 @@ class Kserve(case.Case):
 
 
 class RealServer:
-    """The calls that any server of the protocol answers; each test compares with the server's own answer."""
+    """Calls that any server of the protocol answers; each test compares with the server's own response."""
 
     kind = None
     server = None
@@ -79,7 +79,7 @@ class RealServer:
         daemon = self.front(self.server.address)
         return ask(self.client(self.server.address)), ask(self.through(daemon))
 
-    def test_what_it_says_of_itself(self):
+    def test_server_and_model_metadata(self):
         def ask(client):
             return (client.is_server_live(), client.is_server_ready(), client.is_model_ready("echo"),
                     client.is_model_ready("nothing") if self.kind is Triton else None,
@@ -145,7 +145,7 @@ class RealTriton(RealServer, Kserve):
     kind = Triton
 
     def test_stream_infer(self):
-        """A decoupled model, asked twice over one stream: the tokens one by one, and an empty last answer."""
+        """Two requests to a decoupled model over one stream: the tokens one by one, and an empty final response."""
         client = self.through(self.front(self.server.address))
         answers = queue.Queue()
         client.start_stream(lambda result, error: answers.put((result, error)))
@@ -186,7 +186,7 @@ class RealMlServer(RealServer, Kserve):
     kind = MlServer
 
     def test_stream_infer(self):
-        """Its streams carry ModelInferResponse as it is, where Triton's wrap it: so by hand."""
+        """MLServer's streams carry a bare ModelInferResponse, which tritonclient does not read; so this test does."""
         daemon = self.front(self.server.address)
         options = [("grpc.max_receive_message_length", LARGEST)]
         if self.secure:

@@ -17,7 +17,7 @@ def running(url):
 
 class Load(case.Case):
     def simulator(self, *arguments):
-        """The base URL of one that is faster than life."""
+        """The base URL of a simulator at 20 times real time."""
         sim = Process(["sim", "--listen", "127.0.0.1:0", "--speed", "20", "--prompt-tokens-details",
                        *arguments])
         self.addCleanup(sim.kill)
@@ -69,18 +69,18 @@ class Load(case.Case):
         self.assertEqual(report["loop"], "trace")
         self.assertEqual(report["requests"]["succeeded"], 10)
         self.assertEqual(report["tokens"]["prompt"], sum(row["input_length"] for row in rows))
-        self.assertGreater(report["tokens"]["cached"], 9 * 1900, "nine find the first one's blocks")
+        self.assertGreater(report["tokens"]["cached"], 9 * 1900, "nine requests hit the first one's blocks")
 
-    def test_says_what_failed(self):
+    def test_reports_failures_by_kind(self):
         url = self.simulator()
         refused = self.load(url, "--requests", "3", "--model", "no-such-model", code=1)
-        nobody = self.load("http://127.0.0.1:1", "--requests", "3", code=1)
+        unreachable = self.load("http://127.0.0.1:1", "--requests", "3", code=1)
 
         self.assertEqual(refused["errors"]["status_404"]["count"], 3)
         self.assertIn("no-such-model", refused["errors"]["status_404"]["example"])
-        self.assertEqual(nobody["errors"]["connect"]["count"], 3)
+        self.assertEqual(unreachable["errors"]["connect"]["count"], 3)
 
-    def test_shows_which_backend_answered(self):
+    def test_reports_the_share_of_each_backend(self):
         first, second = self.simulator(), self.simulator()
         daemon = self.start_daemon(first, second, pool={"picker": "round-robin", "debug_headers": True})
 
@@ -91,7 +91,7 @@ class Load(case.Case):
         for share in report["backends"].values():
             self.assertAlmostEqual(share["answered"], 10, delta=2)
 
-    def test_reports_what_it_has_when_interrupted(self):
+    def test_an_interrupt_ends_it_with_a_report(self):
         url = self.simulator()
         load = Process(["load", url, "--concurrency", "2", "--duration", "60s", "--output-tokens",
                         "100000", "--stream", "--json"])

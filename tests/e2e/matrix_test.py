@@ -1,5 +1,5 @@
-"""Every pair of protocols, in front and behind, clear and over TLS, through everything that a request
-may do. One class per pair; it owns a daemon and a backend, and each test gives the backend a script."""
+"""Every pair of client and backend protocol, clear and over TLS, through everything that a request can do.
+One class per pair; it owns a daemon and a backend, and each test gives the backend a script."""
 
 import hashlib
 import threading
@@ -16,12 +16,12 @@ from stream import PATIENCE, Closed, Stream
 MEGABYTE = 1 << 20
 SIZE = (8 if SANITIZED else 50) * MEGABYTE
 AT_ONCE = 0.25 if not SANITIZED else 2.0  # seconds
-# What one request may hold: its windows, the chunks on their way, and the records of TLS.
+# The most that one request buffers: its windows, chunks in flight, and TLS records.
 MOST_MEMORY = 4 * MEGABYTE
 
 
 def lower(fields):
-    """With names as HTTP/2 wants them."""
+    """With lower-case names, as HTTP/2 requires."""
     return [(name.lower(), value) for name, value in fields]
 
 
@@ -78,7 +78,7 @@ class Http1Client:
 
 
 class Http2Client:
-    """A connection with one stream after the other."""
+    """A connection with one stream at a time."""
 
     def __init__(self, address, tls=None, receive_buffer=None):
         self._peer = Peer.connect(address, tls=tls, receive_buffer=receive_buffer)
@@ -155,7 +155,7 @@ class Pair:
         self.backend.script = script
 
     def stalled(self, progress):
-        """Waits until nothing moves any more, and gives what the daemon holds then."""
+        """Waits until no byte moves any more. Returns the memory that the daemon holds then."""
         last, since = -1, time.monotonic()
         until = since + PATIENCE
         while time.monotonic() - since < 0.1:
@@ -163,7 +163,7 @@ class Pair:
             self.assertLess(time.monotonic(), until, "it never stalls")
             if progress[0] != last:
                 last, since = progress[0], time.monotonic()
-        if not SANITIZED:  # the kernel's buffers hold the little that is sent then
+        if not SANITIZED:  # then too little is sent: the kernel's buffers hold all of it
             self.assertLess(last, SIZE, "nothing holds the sender back")
         return self.daemon.resident_bytes()
 
@@ -198,7 +198,7 @@ class Pair:
             self.assertEqual(received, b"" if method == "HEAD" else b"echo " + body)
 
     def test_fifty_megabytes_up_arrive_whole(self):
-        """The backend reads only when nothing moves any more: the client is held back, and nothing piles up."""
+        """The backend reads only once no byte moves any more: the client is blocked, and nothing accumulates."""
         sent = [0]
         read_on = threading.Event()
         block = self.daemon.pid.to_bytes(8, "big") * (MEGABYTE // 8)
@@ -233,7 +233,7 @@ class Pair:
         self.check_memory(before, during)
 
     def test_fifty_megabytes_down_arrive_whole(self):
-        """The client reads only when nothing moves any more: the backend is held back, and nothing piles up."""
+        """The client reads only once no byte moves any more: the backend is blocked, and nothing accumulates."""
         sent = [0]
         block = self.daemon.pid.to_bytes(8, "little") * (MEGABYTE // 8)
 
@@ -265,7 +265,7 @@ class Pair:
             self.assertLess(self.daemon.resident_bytes() - before, MOST_MEMORY)
 
     def test_events_arrive_one_by_one(self):
-        """The backend sends each only when the one before has arrived: whoever collected would wait for ever."""
+        """The backend sends each event only after the previous one has arrived: a proxy that collects would hang."""
         arrived = threading.Semaphore(0)
 
         def script(ask):
@@ -306,7 +306,7 @@ class Pair:
         gone = []
 
         def script(ask):
-            next(ask.pieces())  # it has begun, and there is more to come
+            next(ask.pieces())  # the upload has begun and is not complete
             ask.answer(b"too much", status=413)
             if isinstance(self.backend, H2Backend):
                 ask.abort(NO_ERROR)  # "the rest is not needed", RFC 9113 8.1
@@ -355,7 +355,7 @@ class Pair:
         client.leave()
         wait_until(lambda: gone, what="the end at the backend")
 
-    def test_a_backend_that_breaks_off_is_seen_by_the_client(self):
+    def test_a_client_sees_that_the_backend_aborted(self):
         arrived = threading.Event()
 
         def script(ask):

@@ -72,7 +72,7 @@ class OpenAi(case.Case):
         self.assertEqual(error.response.headers["x-evenkeel-reason"], "connect_failed")
         self.assertIsNotNone(error.request_id, "x-request-id, as OpenAI's own")
 
-    def test_a_full_pool_is_a_rate_limit_that_the_sdk_retries_after_the_time_that_we_name(self):
+    def test_the_sdk_retries_a_full_pool_after_the_time_in_the_response(self):
         backend = self.backend(lambda ask: ask.stream.wait_closed())
         daemon = self.start_daemon(backend, pool={
             "limits": {"max_in_flight": 1, "queue": {"size": 0}}})
@@ -83,7 +83,7 @@ class OpenAi(case.Case):
         with self.assertRaises(openai.RateLimitError) as raised:
             self.chat(self.client(daemon.address, max_retries=1))
         self.assertEqual(raised.exception.code, "queue_full")
-        # Asked twice: the SDK heeds x-should-retry and retry-after-ms.
+        # Two requests: the SDK honours x-should-retry and retry-after-ms.
         self.assertEqual(daemon.metric("evenkeel_errors_total", reason="queue_full"), 2)
         backend.close()
         holding.join()

@@ -1,5 +1,5 @@
-"""Simulated Triton servers behind evenkeel, asked by Triton's own client: balancing call by call, batches, streams, and
-how calls end."""
+"""Simulated Triton servers behind evenkeel with Triton's own client: balancing per call, batches, streams, and the ends of
+calls."""
 
 import queue
 import unittest
@@ -23,7 +23,7 @@ SERVICE = "inference.GRPCInferenceService"
 
 
 class Answers:
-    """What a stream's callback is given, in its order."""
+    """The calls of a stream's callback, in order."""
 
     def __init__(self, client):
         self.queue = queue.Queue()
@@ -74,8 +74,8 @@ class SimulatedTriton(Kserve):
         self.assertEqual(daemon.metric("evenkeel_grpc_responses_total", grpc_status="0"), 30)
         self.assertEqual(daemon.metric("evenkeel_connections_total"), 1)
 
-    def test_calls_that_come_together_are_run_in_batches(self):
-        # At a tenth of the speed of life, so that what comes together is together for long.
+    def test_concurrent_calls_run_in_batches(self):
+        # At a tenth of real time, so that concurrent calls stay concurrent for long.
         simulated = self.simulators(*TRITON, "--max-queue-delay", "10ms", "--preferred-batch", "4,8", speed=0.1)
         client = self.through(self.front(*simulated.addresses))
         answers = queue.Queue()
@@ -91,7 +91,7 @@ class SimulatedTriton(Kserve):
         self.assertGreater(self.counted(address, "nv_inference_queue_duration_us"), 0)
 
     def test_a_stream_of_requests_and_of_decoupled_text(self):
-        for protocol in ("h2", "http1"):  # a stream goes both ways at once over HTTP/1.1 as well
+        for protocol in ("h2", "http1"):  # a stream runs in both directions over HTTP/1.1 too
             with self.subTest(protocol):
                 simulated = self.simulators(*TRITON)
                 client = self.through(self.front(*simulated.addresses, protocol=protocol))
@@ -125,7 +125,7 @@ class SimulatedTriton(Kserve):
         self.assertIn((line["grpc_status"], line["reason"]), [(4, "deadline_exceeded"), (1, "client_gone")])
 
     def test_our_deadline_applies_without_a_client_deadline(self):
-        """A client that states one and does not keep it itself."""
+        """The client states a deadline in its metadata but does not enforce it."""
         simulated = self.simulators(*TRITON, "--batch-time", "1h", speed=1)
         daemon = self.front(*simulated.addresses)
         channel = grpc.insecure_channel(daemon.address)
@@ -141,7 +141,7 @@ class SimulatedTriton(Kserve):
         self.assertEqual(daemon.metric("evenkeel_grpc_responses_total", grpc_status="4"), 1)
         self.assertEqual(daemon.metric("evenkeel_errors_total", pool="pool", reason="deadline_exceeded"), 1)
 
-    def test_a_client_that_leaves_takes_its_requests_out_of_the_line(self):
+    def test_a_client_that_leaves_removes_its_requests_from_the_queue(self):
         simulated = self.simulators(*TRITON, "--max-batch", "1", "--batch-time", "1h", speed=1)
         daemon = self.front(*simulated.addresses)
         address = simulated.addresses[0]
@@ -195,8 +195,8 @@ class SimulatedTriton(Kserve):
         self.assertEqual(check.status, health_pb2.HealthCheckResponse.SERVING)
         self.assertEqual((error.status(), error.message()),
                          ("StatusCode.UNIMPLEMENTED", "no route for this host, path and method"))
-        led = {line["path"].rpartition("/")[2]: line["pool"] for line in daemon.wait_access(4)}
-        self.assertEqual(led, {"ServerLive": "inference", "ModelInfer": "inference", "Check": "health",
+        pool_of = {line["path"].rpartition("/")[2]: line["pool"] for line in daemon.wait_access(4)}
+        self.assertEqual(pool_of, {"ServerLive": "inference", "ModelInfer": "inference", "Check": "health",
                                "ServerMetadata": None})
 
 

@@ -1,4 +1,4 @@
-"""Every token is passed on the moment it is there, both ways at once, and nothing piles up."""
+"""Every token is relayed at once, in both directions at the same time, and nothing accumulates."""
 
 import hashlib
 import os
@@ -20,7 +20,7 @@ def tokens_with_their_time(ask):
     """A script that sends a chunk every 50 ms, each with the time at which it was sent."""
     ask.begin_chunks([("Content-Type", "text/event-stream")])
     for _ in range(TOKENS):
-        time.sleep(PACE)  # the pace of the model, which is what is asked about
+        time.sleep(PACE)  # the pace of the model, part of the scenario
         ask.chunk(b"data: %.6f\n\n" % time.monotonic())
     ask.end_chunks()
 
@@ -170,7 +170,7 @@ class Streaming(case.Case):
                                 end=b"0\r\n\r\n", echo=echo)
 
     def test_a_client_that_reads_nothing_stops_its_backend_and_no_other(self):
-        """Backpressure: what nobody takes is not read from the backend either."""
+        """Backpressure: data that the client does not read is not read from the backend either."""
         written = [0]
         stuck = threading.Event()
 
@@ -193,8 +193,8 @@ class Streaming(case.Case):
         with Stream.connect(daemon.address, receive_buffer=65536) as stream:
             stream.ask("GET", "/flood")
             stream.read_head()
-            self.assertTrue(stuck.wait(20), "the backend must be held back")
-            # What the kernel's own buffers hold, on both connections, and our 64 KiB.
+            self.assertTrue(stuck.wait(20), "the backend must be blocked")
+            # The kernel's buffers of both connections, and our 64 KiB.
             self.assertLess(written[0], 30 * MEGABYTE)
             if not SANITIZED:
                 self.assertLess(daemon.resident_bytes() - before, 2 * MEGABYTE)

@@ -1,4 +1,4 @@
-"""PyPI's `websockets`: a tunnel in which both sides speak when they like."""
+"""PyPI's `websockets`: a tunnel in which both sides send at any time."""
 
 import asyncio
 import contextlib
@@ -65,7 +65,7 @@ class WebSockets(case.Case):
                 socket.send(message)
                 self.assertEqual(socket.recv(timeout=20), message)
 
-    def test_the_server_may_speak_first(self):
+    def test_the_server_may_send_first(self):
         with self.tunnel("/speaks-first") as socket:
             self.assertEqual(socket.recv(timeout=20), "I begin")
 
@@ -100,7 +100,7 @@ class WebSockets(case.Case):
             self.eventually(lambda: self.server.closed == [1006], "an abnormal end")
             self.daemon_.wait_at_rest()
 
-    def test_a_server_that_wants_no_tunnel_says_so(self):
+    def test_a_server_may_refuse_the_tunnel(self):
         daemon = self.start_daemon(self.backend(lambda ask: ask.answer(b"no", status=403)))
         with self.assertRaises(websockets.exceptions.InvalidStatus) as raised:
             with connect(f"ws://{daemon.address}/", open_timeout=20):

@@ -19,8 +19,8 @@ class Engine;
 ///   max(weights, tokens * per_token) + overhead
 ///   + prefill tokens * per_prefill_token + decodes * per_decode
 ///   + (context tokens read) * per_context_token + attention pairs * per_attention_pair.
-/// The first line and `per_context_token` model measured GPUs (T_mem, T_lin, T_ovh, T_kv); the other
-/// terms are for measurements that were fitted in that form.
+/// The first line and `per_context_token` model measured GPUs (T_mem, T_lin, T_ovh, T_kv); the
+/// other terms are for measurements that were fitted in that form.
 struct StepCost {
   double weights = 0;                    ///< reading all weights once
   double per_token = 0;                  ///< arithmetic of one token, prefill or decode
@@ -54,8 +54,8 @@ class Sequence {
 
   std::uint32_t prompt_tokens = 1;
   std::uint32_t output_tokens = 1;  ///< ends after this many
-  /// Hash of each full block and everything before it, of the prompt and, where known, of the output
-  /// that will follow. Empty: shares nothing.
+  /// Hash of each full block and everything before it, of the prompt and, where known, of the
+  /// output that will follow. Empty: shares nothing.
   std::vector<std::uint64_t> block_hashes;
 
   std::uint32_t generated() const { return generated_; }
@@ -120,8 +120,8 @@ class Engine {
     std::uint32_t index;  ///< in its output, from 0
     bool last;            ///< the sequence has ended and is no longer active
   };
-  /// Ends the step: every request whose prompt is computed gets one token. The result is valid until
-  /// the next `start_step`.
+  /// Ends the step: every request whose prompt is computed gets one token. The result is valid
+  /// until the next `start_step`.
   std::span<const Token> finish_step();
 
   bool stepping() const { return stepping_; }

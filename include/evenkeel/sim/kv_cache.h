@@ -1,5 +1,5 @@
-// The KV cache of a simulated engine: blocks of tokens, shared by prefix, evicted in LRU order. After
-// vLLM's BlockPool and FreeKVCacheBlockQueue.
+// The KV cache of a simulated engine: blocks of tokens, shared by prefix, evicted in LRU order.
+// After vLLM's BlockPool and FreeKVCacheBlockQueue.
 #pragma once
 
 #include <cstddef>

@@ -23,8 +23,8 @@ struct SimOptions {
   BatchingSpec batching;
 };
 
-/// Serves until SIGINT or SIGTERM. Prints the address of each server on stderr, then `ready`. Returns
-/// the exit code: 0; 1: it could not start; 2: an option is invalid.
+/// Serves until SIGINT or SIGTERM. Prints the address of each server on stderr, then `ready`.
+/// Returns the exit code: 0; 1: it could not start; 2: an option is invalid.
 int run_sim(const SimOptions& options);
 
 }  // namespace evenkeel
