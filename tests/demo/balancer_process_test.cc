@@ -82,7 +82,7 @@ TEST(BalancerProcess, IsStoppedWhenNotReadyInTime) {
 
   ASSERT_FALSE(balancer);
   const std::string& said = balancer.error().detail;
-  EXPECT_THAT(said, HasSubstr("not ready in time"));
+  EXPECT_THAT(said, HasSubstr("did not get ready in time"));
   const std::size_t pid = said.find("pid ");
   ASSERT_NE(pid, std::string::npos) << said;
   EXPECT_FALSE(exists(std::stoi(said.substr(pid + 4))));

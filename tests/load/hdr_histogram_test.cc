@@ -28,9 +28,9 @@ TEST(HdrHistogram, OfOneDurationAreThatDuration) {
   HdrHistogram one;
   one.record(nanoseconds(123'456'789));
 
-  EXPECT_EQ(one.at(0), nanoseconds(123'456'789));
+  EXPECT_EQ(one.quantile(0), nanoseconds(123'456'789));
   EXPECT_EQ(one.quantile(0.5), nanoseconds(123'456'789));
-  EXPECT_EQ(one.at(1), nanoseconds(123'456'789));
+  EXPECT_EQ(one.quantile(1), nanoseconds(123'456'789));
 }
 
 TEST(HdrHistogram, TakeTheNearestRank) {
@@ -40,7 +40,7 @@ TEST(HdrHistogram, TakeTheNearestRank) {
   EXPECT_EQ(hundred.quantile(0.07), nanoseconds(7));
   EXPECT_EQ(hundred.quantile(0.5), nanoseconds(50));
   EXPECT_EQ(hundred.quantile(0.99), nanoseconds(99));
-  EXPECT_EQ(hundred.at(1), nanoseconds(100));
+  EXPECT_EQ(hundred.quantile(1), nanoseconds(100));
   EXPECT_EQ(hundred.mean(), nanoseconds(50));
 }
 
@@ -58,7 +58,7 @@ TEST(HdrHistogram, AreAtMostOnePartIn128AboveTheExactOnesAndNeverBelow) {
   for (const double ratio : {0.001, 0.1, 0.25, 0.5, 0.9, 0.99, 0.999}) {
     const auto rank = static_cast<std::size_t>(std::ceil(ratio * 20'000 - 1e-6));
     const auto right = static_cast<double>(exact[rank - 1]);
-    const auto found = static_cast<double>(nanoseconds(counted.at(ratio)).count());
+    const auto found = static_cast<double>(nanoseconds(counted.quantile(ratio)).count());
     EXPECT_GE(found, right) << ratio;
     EXPECT_LE(found, right * (1 + 1.0 / 128)) << ratio;
   }
@@ -80,7 +80,7 @@ TEST(HdrHistogram, MergedAreThoseOfAll) {
 
   EXPECT_EQ(low.count(), all.count());
   EXPECT_EQ(low.mean(), all.mean());
-  for (const double ratio : {0.1, 0.5, 0.75, 0.99, 1.0}) EXPECT_EQ(low.at(ratio), all.at(ratio));
+  for (const double ratio : {0.1, 0.5, 0.75, 0.99, 1.0}) EXPECT_EQ(low.quantile(ratio), all.quantile(ratio));
 }
 
 TEST(HdrHistogram, TakeWhatIsOutOfRangeForItsNearestEnd) {
@@ -89,7 +89,7 @@ TEST(HdrHistogram, TakeWhatIsOutOfRangeForItsNearestEnd) {
   odd.record(hours(100));
 
   EXPECT_EQ(odd.quantile(0.5), Duration::zero());
-  EXPECT_EQ(odd.at(1), hours(100));
+  EXPECT_EQ(odd.quantile(1), hours(100));
 }
 
 }  // namespace

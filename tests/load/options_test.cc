@@ -54,7 +54,7 @@ TEST(LoadTarget, FindsThePathsBelowTheBase) {
 }
 
 TEST(LoadTarget, IsRefusedWithAReason) {
-  EXPECT_THAT(resolve_target("https://127.0.0.1").error().detail, HasSubstr("only http://"));
+  EXPECT_THAT(resolve_target("https://127.0.0.1").error().detail, HasSubstr("expected http://"));
   EXPECT_FALSE(resolve_target("http://"));
   EXPECT_FALSE(resolve_target("http://127.0.0.1:99999"));
   EXPECT_FALSE(resolve_target("http://127.0.0.1:80/v1?x=y"));
