@@ -48,7 +48,7 @@ void ClientLoop::run(Workload& workload, std::uint64_t deadline_ns, int stop_whe
     event.events = EPOLLIN;
     event.data.u64 = kStopEvent;
     epoll_ctl(poll_.get(), EPOLL_CTL_ADD, stop_when_readable,
-              &event);  // refused for a plain file: the deadline ends it
+              &event);  // fails for a plain file; then the deadline ends the run
   }
   std::array<epoll_event, 512> events;
   for (std::uint64_t now = monotonic_ns(); !stopped_ && now < deadline_ns; now = monotonic_ns()) {
@@ -107,7 +107,7 @@ void ClientLoop::reconnect_broken(Workload& workload) {
   }
 }
 
-// Does all that this client can do now.
+// Advances this client as far as possible.
 void ClientLoop::advance(Workload& workload, std::size_t index) {
   if (clients_[index].phase == Phase::kConnecting && !connected(index)) return;
   Progress progress = Progress::kMore;
@@ -117,7 +117,7 @@ void ClientLoop::advance(Workload& workload, std::size_t index) {
       case Phase::kSending:
         progress = send_some(index);
         if (progress == Progress::kBlocked)
-          progress = receive_some(workload, index);  // an early answer
+          progress = receive_some(workload, index);  // an early response
         break;
       case Phase::kHead:
       case Phase::kBody: progress = receive_some(workload, index); break;
@@ -143,8 +143,7 @@ bool ClientLoop::connected(std::size_t index) {
 
 ClientLoop::Progress ClientLoop::start_request(Workload& workload, std::size_t index) {
   const std::string* request = workload.next_request(index);
-  if (request == nullptr)
-    return receive_some(workload, index);  // only to notice that the peer closed
+  if (request == nullptr) return receive_some(workload, index);  // detects that the peer has closed
   Client& client = clients_[index];
   client.unsent = *request;
   client.finished.began_ns = monotonic_ns();
@@ -215,7 +214,7 @@ ClientLoop::Progress ClientLoop::take(Workload& workload, std::size_t index,
   return client.body.done() ? finish(workload, index) : Progress::kMore;
 }
 
-// False: more is needed, or (phase kBroken) this is not HTTP. Interim answers are stepped over.
+// False: more bytes are needed, or (phase kBroken) this is not HTTP. Skips interim responses.
 bool ClientLoop::consume_head(Client& client, std::string_view& bytes) {
   for (;;) {
     const auto head = parse_head(bytes);
@@ -259,8 +258,9 @@ ClientLoop::Progress ClientLoop::finish(Workload& workload, std::size_t index) {
     }
   }
   const CompletedExchange finished = clients_[index].finished;
-  workload.on_finished(index,
-                       finished);  // may open more clients: references into clients_ end here
+  workload.on_finished(
+      index,
+      finished);  // may open more clients, which invalidates references into clients_
   return clients_[index].phase == Phase::kIdle ? Progress::kMore : Progress::kDisconnected;
 }
 

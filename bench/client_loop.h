@@ -16,13 +16,13 @@ struct CompletedExchange {
   std::uint64_t ended_ns = 0;
 };
 
-// What the clients ask and what becomes of the answers.
+// The requests of the clients, and what is done with the responses.
 class Workload {
  public:
   virtual ~Workload() = default;
 
-  // The next whole request message of this client, or null: it stays connected and idle. The
-  // message must live until the answer is in.
+  // The next request message of this client, or null: the client stays connected and idle. The
+  // message must live until the response is complete.
   virtual const std::string* next_request(std::size_t client) = 0;
 
   virtual void on_payload(std::size_t client, std::string_view bytes) = 0;
@@ -30,17 +30,17 @@ class Workload {
 };
 
 struct Failures {
-  std::uint64_t connect = 0;      // refused or reset before the connection stood
+  std::uint64_t connect = 0;      // refused or reset while connecting
   std::uint64_t closed = 0;       // the connection ended inside an exchange
-  std::uint64_t closed_idle = 0;  // the connection ended between exchanges, unannounced
-  std::uint64_t protocol = 0;     // an answer that is not HTTP/1.1
+  std::uint64_t closed_idle = 0;  // the connection ended between exchanges, without announcement
+  std::uint64_t protocol = 0;     // a response that is not HTTP/1.1
 
   std::uint64_t of_requests() const { return connect + closed + protocol; }
 };
 
 // Clients with one keep-alive connection each and at most one request in flight on it, on one
-// edge-triggered epoll. A client whose connection ends is connected again at once (after a tick
-// when connecting failed).
+// edge-triggered epoll. A client whose connection ends reconnects at once, or after a tick when
+// connecting failed.
 class ClientLoop {
  public:
   explicit ClientLoop(const sockaddr_in& peer);

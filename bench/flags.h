@@ -9,9 +9,8 @@
 
 namespace evenkeel::bench {
 
-// The `--name value` arguments of a bench program. A missing value, a bad number and (at
-// reject_unknown) a name that nobody asked for end the program with status 2 and one line on
-// stderr.
+// The `--name value` arguments of a bench program. A missing value, a bad number and (in
+// reject_unknown) a name that was not queried end the program with status 2 and a line on stderr.
 class Flags {
  public:
   Flags(int argument_count, char** arguments);
@@ -19,9 +18,9 @@ class Flags {
   std::string text(std::string_view name, std::string_view fallback);
   std::uint64_t number(std::string_view name, std::uint64_t fallback);
   double real(std::string_view name, double fallback);
-  std::vector<std::string> all(std::string_view name);  // a flag that may be given many times
+  std::vector<std::string> all(std::string_view name);  // a flag that may be repeated
 
-  // Call after the last question.
+  // Call it after the last query.
   void reject_unknown() const;
 
  private:

@@ -20,7 +20,7 @@ std::string_view trimmed(std::string_view text) {
 }
 
 void note_field(HttpHead& head, std::string_view line) {
-  // Only three first letters matter; most lines stop here.
+  // Few headers matter; the first letter rules out most lines.
   if (line.empty() || ((line.front() | 0x20) != 'c' && (line.front() | 0x20) != 't' &&
                        (line.front() | 0x20) != 'e')) {
     return;

@@ -7,8 +7,8 @@
 
 namespace evenkeel::bench {
 
-// What the two ends of a measurement need to know of an HTTP/1.1 head. Trusting and quick: the
-// peers are ours.
+// The parts of an HTTP/1.1 head that the two ends of a measurement need. Fast and trusting, since
+// the peers are our own.
 struct HttpHead {
   std::size_t size_bytes = 0;   // with the blank line
   std::string_view start_line;  // points into the scanned bytes
@@ -18,13 +18,13 @@ struct HttpHead {
   bool expects_continue = false;
 };
 
-// The head at the front of `bytes`, or nothing while its blank line has not arrived.
+// The head at the front of `bytes`; nothing while it is incomplete.
 std::optional<HttpHead> parse_head(std::string_view bytes);
 
 std::string_view request_target(std::string_view request_line);  // "" when malformed
 int status_code(std::string_view status_line);                   // 0 when malformed
 
-// Finds the end of a body, however it arrives in pieces.
+// Finds the end of a body that arrives in pieces.
 class BodyParser {
  public:
   static BodyParser none() { return BodyParser(State::kDone, 0); }
@@ -37,12 +37,11 @@ class BodyParser {
     std::string_view payload;  // the part of the consumed bytes that is body
   };
 
-  // Takes some bytes from the front of `bytes`; call until done() or nothing is left.
+  // Consumes bytes from the front of `bytes`; call it until done() or nothing is left.
   // REQUIRES: !done() && !broken()
   Step step(std::string_view bytes);
 
-  // The part of a Content-Length body that is still to come: it may be dropped unread and then told
-  // with skip().
+  // The rest of a Content-Length body. It may be discarded unread and then reported with skip().
   std::uint64_t length_left() const { return state_ == State::kLength ? left_ : 0; }
   void skip(std::uint64_t bytes);
 

@@ -1,16 +1,18 @@
-// bench_load: the clients of a benchmark. One thread, edge-triggered epoll, requests made
-// beforehand. Prints JSON.
+// bench_load: the clients of a benchmark. One thread, edge-triggered epoll, requests prepared in
+// advance. Prints JSON.
 //
 //   bench_load --connect ADDRESS [--mode closed|sse|idle|slow] [--connections 64] [--seconds 5]
 //   [--requests 0]
 //              [--path /v1/chat/completions] [--body-bytes 1024] [--prompts 1] [--model bench]
 //              [--header 'k: v']...
 //
-// closed: every connection asks again as soon as it is answered, for --seconds or until --requests
-// are answered. sse:    every connection reads streams of stamped events; the delay is from stamp
-// to arrival. idle:   every connection asks once and is then held until stdin ends (at most
-// --seconds). slow:   every connection GETs --path and reads it slowly until stdin ends (at most
-// --seconds). idle and slow print {"holding": N} once all connections stand.
+// closed: every connection sends its next request as soon as it has the response, for --seconds or
+//         until --requests are answered.
+// sse:    every connection reads streams of timestamped events; the delay is from timestamp to
+//         arrival.
+// idle:   every connection sends one request and stays open until stdin ends (at most --seconds).
+// slow:   every connection GETs --path and reads it slowly until stdin ends (at most --seconds).
+// idle and slow print {"holding": N} once all connections are open.
 
 #include <sys/resource.h>
 #include <unistd.h>

@@ -9,7 +9,7 @@ namespace evenkeel::bench {
 namespace {
 
 constexpr unsigned kSubBits = 8;
-constexpr std::uint64_t kSub = 1U << kSubBits;  // buckets to a power of two
+constexpr std::uint64_t kSub = 1U << kSubBits;  // buckets per power of two
 constexpr std::uint64_t kLinear = 2 * kSub;     // below this every value has its own bucket
 
 std::size_t bucket_of(std::uint64_t value) {

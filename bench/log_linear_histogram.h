@@ -5,13 +5,12 @@
 
 namespace evenkeel::bench {
 
-// Counts of durations in log-linear buckets, 256 to each power of two: a quantile is right within
-// 0.2 %.
+// Counts durations in log-linear buckets, 256 per power of two: a quantile is exact within 0.2 %.
 class LogLinearHistogram {
  public:
   void add(std::uint64_t nanoseconds);
 
-  // The middle of the bucket in which the q-th part of the values ends (q in 0..1); 0 when empty.
+  // The middle of the bucket that holds the quantile q (0..1); 0 when empty.
   double quantile_ns(double q) const;
   double mean_ns() const;
   std::uint64_t max_ns() const { return max_; }

@@ -1,13 +1,14 @@
 // bench_origin: the server behind the proxies of a benchmark. One thread, edge-triggered epoll,
-// answers made beforehand.
+// responses prepared in advance.
 //
 //   bench_origin [--listen 127.0.0.1:0]... [--answer-bytes 300] [--large-bytes 4194304]
 //                [--sse-events 100] [--sse-rate 100] [--sse-bytes 200]
 //
-// Prints `listening ADDRESS` on stdout for each --listen. Any request gets the fixed JSON answer
-// once its body is read, except: /large (a large body), the health and model pages that inference
-// routers ask for, and `/sse` or a chat completion with "stream":true, which get --sse-events
-// events at --sse-rate a second, on this process's clock.
+// Prints `listening ADDRESS` on stdout for each --listen. Answers every request with the same JSON
+// once its body is read, except: /large (a large body); the health and model pages that inference
+// routers read; and `/sse` or a chat completion with "stream":true, which get --sse-events events
+// at
+// --sse-rate per second.
 
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
@@ -36,8 +37,9 @@ namespace {
 constexpr std::size_t kInputBytes = 256 * 1024;
 constexpr std::size_t kLongestHead = 128 * 1024;
 constexpr std::uint64_t kWorthDropping =
-    4096;  // longer rests of a body are dropped in the kernel, not copied
-constexpr std::uint64_t kLongestChatBody = 16384;  // longer ones are not searched for "stream":true
+    4096;  // a longer rest of a body is discarded in the kernel, not copied
+constexpr std::uint64_t kMaxSearchedBody =
+    16384;  // longer bodies are not searched for "stream":true
 constexpr std::uint64_t kSecond = 1'000'000'000;
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 constexpr std::string_view kStreamHead =
@@ -62,7 +64,7 @@ std::string chat_completion(std::size_t bytes) {
   return front + back;
 }
 
-// Every answer that needs no clock, made once.
+// The responses that contain no time, made once.
 class Answers {
  public:
   Answers(std::size_t answer_bytes, std::size_t large_bytes)
@@ -105,14 +107,14 @@ struct Connection {
   bool readable = false;
   bool peer_closed = false;
   bool close_after = false;
-  bool may_stream = false;  // a chat completion: its body says
+  bool may_stream = false;  // a chat completion; its body decides
   bool wants_stream = false;
   BodyParser body = BodyParser::none();
-  std::string unread;  // the front of a head, or requests that came before their turn
+  std::string unread;  // an incomplete head, or pipelined requests
   bool unread_is_fresh = false;
   std::string small_body;
-  std::string_view unsent;  // of an answer made beforehand
-  std::string backlog;      // of a stream whose reader is slow
+  std::string_view unsent;  // of a prepared response
+  std::string backlog;      // of a stream with a slow reader
   std::string_view answer;
   std::uint64_t events_left = 0;
   std::uint64_t next_event_ns = 0;
@@ -208,7 +210,7 @@ class Origin {
     connections_[static_cast<std::size_t>(connection.fd.get())].reset();
   }
 
-  // Does all that can be done now: answers, reads, answers again. May drop the connection.
+  // Reads and writes as far as possible. May drop the connection.
   void serve(Connection& c) {
     for (;;) {
       if (c.phase == Connection::Phase::kStreaming) {
@@ -251,7 +253,7 @@ class Origin {
       if (c.body.done()) begin_answer(c);
       return Received::kSome;
     }
-    // A short read has drained an edge-triggered socket, unless its end is still to be seen.
+    // A short read has drained an edge-triggered socket, except for its end.
     if (size < input_.size() && !c.peer_closed) c.readable = false;
     std::string_view bytes(input_.data(), size);
     std::string joined;
@@ -263,7 +265,7 @@ class Origin {
     return consume(c, bytes) ? Received::kSome : Received::kEnd;
   }
 
-  // False: this peer cannot be understood.
+  // False: the request is malformed.
   bool consume(Connection& c, std::string_view bytes) {
     using Phase = Connection::Phase;
     while (!bytes.empty() && (c.phase == Phase::kHead || c.phase == Phase::kBody)) {
@@ -301,7 +303,7 @@ class Origin {
     c.close_after = head.close || head.start_line.ends_with("HTTP/1.0");
     c.wants_stream = path == "/sse";
     c.may_stream =
-        path.ends_with("/completions") && head.content_length.value_or(0) <= kLongestChatBody;
+        path.ends_with("/completions") && head.content_length.value_or(0) <= kMaxSearchedBody;
     c.small_body.clear();
     c.body = head.chunked ? BodyParser::chunked()
                           : BodyParser::of_length(head.content_length.value_or(0));
@@ -310,9 +312,9 @@ class Origin {
   }
 
   void begin_answer(Connection& c) {
-    const bool asked = c.small_body.find(R"("stream":true)") != std::string::npos ||
-                       c.small_body.find(R"("stream": true)") != std::string::npos;
-    if (!c.wants_stream && !asked) {
+    const bool wants_stream = c.small_body.find(R"("stream":true)") != std::string::npos ||
+                              c.small_body.find(R"("stream": true)") != std::string::npos;
+    if (!c.wants_stream && !wants_stream) {
       c.unsent = c.answer;
       c.phase = Connection::Phase::kAnswering;
       return;
@@ -320,7 +322,7 @@ class Origin {
     c.phase = Connection::Phase::kStreaming;
     c.backlog.assign(kStreamHead);
     c.events_left = plan_.events;
-    // Phases follow the golden ratio, so that streams opened together do not tick together.
+    // Phases follow the golden ratio, so that streams opened together do not send at the same time.
     const std::uint64_t phase = (++streams_ * 618'033'989U) % kSecond * plan_.period_ns / kSecond;
     c.next_event_ns = monotonic_ns() + phase;
     schedule(c);
@@ -402,7 +404,7 @@ class Origin {
     end_stream(c);
   }
 
-  // What the kernel would not take of the last event goes out as an ordinary answer does.
+  // The unsent rest of the last event goes out like an ordinary response.
   void end_stream(Connection& c) {
     c.phase = Connection::Phase::kAnswering;
     c.unsent = c.backlog;

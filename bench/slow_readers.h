@@ -9,8 +9,7 @@
 
 namespace evenkeel::bench {
 
-// Clients that ask for a large body over a small receive buffer and take a few bytes of it every
-// tick.
+// Clients that request a large body over a small receive buffer and read a few bytes every tick.
 class SlowReaders {
  public:
   struct Pace {
@@ -20,10 +19,10 @@ class SlowReaders {
 
   SlowReaders(const sockaddr_in& peer, std::string request, Pace pace);
 
-  // Opens them a few at a time; true when each has its first bytes before the deadline.
+  // Opens them a few at a time. True: each received its first bytes before the deadline.
   bool open(std::size_t count, std::uint64_t deadline_ns);
 
-  // Reads on slowly until the deadline, or until `stop_when_readable` is.
+  // Reads slowly until the deadline, or until `stop_when_readable` becomes readable.
   void hold(std::uint64_t deadline_ns, int stop_when_readable);
 
   std::uint64_t bytes_read() const { return bytes_read_; }

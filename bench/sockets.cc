@@ -26,7 +26,7 @@ constexpr rlim_t kFilesWanted = 65536;
 constexpr int kSlowReceiveBytes = 4096;
 constexpr int kEthernetSegmentBytes = 1448;
 constexpr int kUnsentBytes =
-    65536;  // a thousand large answers must not exhaust the kernel's TCP memory
+    65536;  // a thousand large responses must not exhaust the kernel's TCP memory
 
 void set_option(int fd, int level, int option, int value) {
   setsockopt(fd, level, option, &value, sizeof value);

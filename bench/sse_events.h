@@ -8,14 +8,14 @@
 
 namespace evenkeel::bench {
 
-// A chat-completion chunk as a server-sent event, with the time of its sending inside the token's
-// text: proxies that re-serialise the JSON keep that, where they would lose a field of our own.
+// A chat-completion chunk as a server-sent event, with the time of sending inside the token's text:
+// proxies that re-serialise the JSON keep the text, but would drop a field of our own.
 class TimestampedEvent {
  public:
-  // payload_bytes: length of the whole event, padded; at least the bare event's.
+  // payload_bytes: length to which the event is padded, where it is shorter.
   explicit TimestampedEvent(std::size_t payload_bytes);
 
-  // The event as one HTTP chunk, stamped. Valid until the next call.
+  // The event with this time as one HTTP chunk. Valid until the next call.
   std::string_view chunk_with_timestamp(std::uint64_t now_ns);
 
  private:
@@ -23,10 +23,10 @@ class TimestampedEvent {
   std::size_t digits_at_ = 0;
 };
 
-// Finds the stamps in a stream of body bytes, however it is cut.
+// Finds the timestamps in a stream of body bytes that arrives in pieces.
 class TimestampParser {
  public:
-  // Calls `found(stamp_ns)` for each event that ended in `bytes`.
+  // Calls `found(timestamp_ns)` for each event that ended in `bytes`.
   template <class Found>
   void feed(std::string_view bytes, Found&& found) {
     while (!bytes.empty()) {
@@ -35,7 +35,7 @@ class TimestampParser {
         kept_.append(bytes);
         return;
       }
-      if (const auto stamp = parse_timestamp(bytes.substr(0, end))) found(*stamp);
+      if (const auto timestamp = parse_timestamp(bytes.substr(0, end))) found(*timestamp);
       bytes.remove_prefix(end + 1);
     }
   }
@@ -44,7 +44,7 @@ class TimestampParser {
 
  private:
   std::optional<std::uint64_t> parse_timestamp(std::string_view tail);
-  std::string kept_;  // the line whose end has not come yet
+  std::string kept_;  // an incomplete line
 };
 
 }  // namespace evenkeel::bench

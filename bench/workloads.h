@@ -12,9 +12,9 @@
 
 namespace evenkeel::bench {
 
-// A chat completion of `body_bytes` (or, with none, a GET). `prompt` chooses a text whose first
-// seven eighths requests share; then comes each request's own number, so that to a cache of
-// prefixes the rest is new.
+// A chat completion of `body_bytes`; a GET where that is 0. Requests with the same `prompt` share
+// the first seven eighths of the text; then comes the request's number, so that the rest misses a
+// prefix cache.
 class ChatRequest {
  public:
   struct Shape {
@@ -37,10 +37,10 @@ class ChatRequest {
 
 std::vector<ChatRequest> make_requests(const ChatRequest::Shape& shape, std::size_t prompts);
 
-// Every client asks again as soon as it has its answer.
+// Every client sends its next request as soon as it has its response.
 class ClosedLoop : public Workload {
  public:
-  // request_limit 0: as many as the time allows.
+  // request_limit 0: no limit.
   ClosedLoop(ClientLoop& loop, std::vector<ChatRequest> requests, std::uint64_t request_limit);
 
   const std::string* next_request(std::size_t client) override;
@@ -62,7 +62,7 @@ class ClosedLoop : public Workload {
   LogLinearHistogram latency_;
 };
 
-// Every client reads a stream of stamped events, then the next one.
+// Every client reads one stream of timestamped events after the other.
 class StreamReaders : public Workload {
  public:
   StreamReaders(std::vector<ChatRequest> requests, std::size_t clients);
@@ -84,8 +84,8 @@ class StreamReaders : public Workload {
   LogLinearHistogram delay_;
 };
 
-// Clients that ask once and then hold their connection; a new one is opened as one settles, so that
-// few ask at a time.
+// Clients that send one request and then keep the idle connection. Each opens the next one when it
+// is idle, so that few are active at a time.
 class IdleConnections : public Workload {
  public:
   IdleConnections(ClientLoop& loop, std::vector<ChatRequest> requests, std::size_t target_count);

@@ -23,11 +23,11 @@ BACKENDS = 2
 
 PROXY_REMARKS = """\
 evenkeel runs with its defaults on: JSON access log to a file, metrics, request ids, forwarding fields. HAProxy and \
-nginx log nothing and count nothing: the harder comparison.
-One worker each, pinned to a core of its own; the two ends of the measurement share another. `direct` is the two ends \
-without a proxy.
-HTTP/2 is clear, by prior knowledge; TLS is 1.3 with TLS_AES_128_GCM_SHA256 and an ECDSA P-256 certificate, HTTP/1.1 \
-keep-alive, handshakes left out. nginx speaks HTTP/2 to backends for gRPC only; nghttpx is not asked for HTTP/1.1.
+nginx write no logs and keep no metrics, which favours them.
+One worker each, pinned to a core of its own; load generator and origin share another. `direct` is load generator \
+and origin without a proxy.
+HTTP/2 is cleartext with prior knowledge; TLS is 1.3 with TLS_AES_128_GCM_SHA256 and an ECDSA P-256 certificate, HTTP/1.1 \
+keep-alive, without handshakes. nginx speaks HTTP/2 to backends for gRPC only; nghttpx is not measured with HTTP/1.1.
 Medians over rounds; ratios are taken inside a round (below 1: evenkeel needs less).
 CPU is user and system time of all the contender's threads, per request or event.""".splitlines()
 
@@ -72,7 +72,7 @@ class Recipe:
         return [known[name] for name in only]
 
     def measures(self) -> list[Measure]:
-        """All that it can tell; the table leaves out what was not measured."""
+        """Every measure; the table omits those without values."""
         rows = [measure for scenario in self.scenarios for measure in scenario.measures()]
         rows += [count.measure for count in self.counted]
         return [*rows, *measures.MEMORY_MEASURES]
@@ -170,17 +170,17 @@ class _Session:
         return self._report()
 
     def _start_all(self) -> list[Running]:
-        """Each contender, once per way that it knows and somebody asks for."""
-        asked = {scenario.way for scenario in self._scenarios}
+        """Each contender, once per way that it supports and a scenario uses."""
+        used = {scenario.way for scenario in self._scenarios}
         started: list[Running] = []
         for contender in self._chosen:
             say(f"starting {contender.name}")
             reasons = {}
-            for way in (each for each in contender.ways if each in asked):
+            for way in (each for each in contender.ways if each in used):
                 try:
                     started.append(self._start(contender, way))
                 except Unavailable as reason:
-                    say(f"{contender.name} takes no part in {way.name}: {reason}")
+                    say(f"{contender.name} is left out of {way.name}: {reason}")
                     reasons[way.name] = str(reason)
             if any(running.contender is contender for running in started):
                 for way_name, reason_text in reasons.items():
@@ -189,10 +189,10 @@ class _Session:
                     ] = 1
             else:
                 self._absent[contender.name] = next(
-                    iter(reasons.values()), "knows none of these ways"
+                    iter(reasons.values()), "supports none of these ways"
                 )
         if not started:
-            raise SystemExit("nobody could be started")
+            raise SystemExit("no contender could be started")
         return started
 
     def _start(self, contender: Contender, way: Way) -> Running:
@@ -206,7 +206,7 @@ class _Session:
         )
 
     def _measure_alone(self, contender: Contender) -> None:
-        """What needs a fresh instance. A failure leaves a gap in the table, and is told."""
+        """Measures that need a fresh instance. A failure leaves a gap in the table and is reported below it."""
         for what, measure in self._alone_steps(contender):
             say(f"{contender.name}: {what}")
             try:
@@ -262,7 +262,7 @@ class _Session:
 
 
 def raise_file_limit() -> None:
-    """Ten thousand clients need as many descriptors on both sides; children inherit the limit."""
+    """Ten thousand clients need as many descriptors at both ends; child processes inherit the limit."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (FILES_WANTED, max(hard, FILES_WANTED)))

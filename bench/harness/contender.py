@@ -1,4 +1,4 @@
-"""Who is measured: how each is found, configured and started. One thread or worker each."""
+"""The contenders: how each is found, configured and started. One thread or worker each."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ LOG_TAIL_CHARACTERS = 1500
 
 
 class Unavailable(Exception):
-    """A contender that cannot take part; the reason goes into the table."""
+    """A contender that cannot be measured; the reason goes into the table."""
 
 
 @dataclass(frozen=True)
 class Site:
-    """What one instance of a contender is given: a way, a port, two backends, a folder of its own."""
+    """The parameters of one instance: a way, a port, two backends, a folder of its own."""
 
     way: Way
     port: int
@@ -68,7 +68,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Contender:
-    """`command` may raise Unavailable. `traced` asks for a single process, for valgrind and strace."""
+    """`command` may raise Unavailable. `traced`: a single process, for valgrind and strace."""
 
     name: str
     version: Callable[[], str]
@@ -97,7 +97,7 @@ class Running:
         return tree(self.process.pid)
 
     def drop_logs(self) -> None:
-        """Written logs are forgotten between measurements, so that they do not fill the disk."""
+        """Truncates the logs between measurements, so that they do not fill the disk."""
         for path in self.site.folder.glob("*.log"):
             os.truncate(path, 0)
 
@@ -179,7 +179,7 @@ def _answers(running: Running) -> bool:
 
 
 def unverified_tls_context() -> ssl.SSLContext:
-    """Our own server on loopback, with a certificate that nobody vouches for."""
+    """A TLS context for our own server on loopback, whose certificate no CA has signed."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -204,7 +204,7 @@ def found(program: str) -> str:
     return path
 
 
-# --- evenkeel: metrics always, the access log as its default has it --------------------------------
+# --- evenkeel: metrics always, the access log by default --------------------------------
 
 
 def evenkeel(build: Path, *, logging: bool = True) -> Contender:

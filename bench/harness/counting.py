@@ -88,7 +88,7 @@ def _ask(count: Count, running: Running, ends: Ends, requests: int) -> None:
 
 
 def _end(running: Running) -> None:
-    """Ends the contender, not its tracer, which then writes what it has counted."""
+    """Ends the contender, not its tracer, which then writes its totals."""
     tracer, *inside = running.pids()  # valgrind is the contender's own process, strace its parent
     os.kill(inside[0] if inside else tracer, signal.SIGTERM)
     running.process.wait(TRACED_END_SECONDS)
@@ -130,7 +130,7 @@ STRACE = Tracer(
 
 
 def all_counts(quick: bool) -> list[Count]:
-    """In a quick run the peers' instructions are left out: they change only with their version."""
+    """In a quick run the peers' instructions are omitted: they change only with the version."""
     short, long = (500, 1500) if quick else (1000, 4000)
     return [
         Count(measures.INSTRUCTIONS_1, CALLGRIND, 1, short, long, in_quick=False),

@@ -1,5 +1,5 @@
-"""The two ends of every measurement: bench_origin behind the contender and bench_load before it; where they
-do not speak the protocol, nghttpd and h2load."""
+"""The two ends of every measurement: bench_load in front of the contender and bench_origin behind it; for protocols
+that they do not support, h2load and nghttpd."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Ends:
         return Origin(process=process, addresses=addresses)
 
     def start_h2_origin(self, count: int, folder: Path) -> Origin:
-        """The same 300 bytes to everything, as bench_origin has them, over HTTP/2 by prior knowledge."""
+        """nghttpd with the same 300-byte response as bench_origin, over HTTP/2 with prior knowledge."""
         answer = folder / h2load.PATH.lstrip("/")
         answer.parent.mkdir(parents=True)
         answer.write_text("{" + " " * (ANSWER_BYTES - 2) + "}")
@@ -72,7 +72,7 @@ class Ends:
         flags: list[str],
         meter: Callable[[], float] = lambda: 0.0,
     ) -> tuple[dict[str, Any], float]:
-        """What the clients of this way found, and by how much `meter` rose while they asked."""
+        """The results of the clients of this way, and the growth of `meter` while they ran."""
         if way.front is Protocol.HTTP1:
             before = meter()
             report = self.load(address, seconds, flags)
@@ -117,7 +117,7 @@ class Ends:
 
     @contextlib.contextmanager
     def holding(self, address: str, flags: list[str]) -> Iterator[None]:
-        """While the block runs, all the connections asked for stand (modes idle and slow)."""
+        """While the block runs, all the connections are open (modes idle and slow)."""
         process = self._start_load(address, HOLD_LIMIT_SECONDS, flags)
         assert process.stdout and process.stdin
         try:

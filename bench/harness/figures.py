@@ -10,7 +10,7 @@ from .measures import Measure
 
 @dataclass
 class Figures:
-    """contender -> measure -> round -> value. A round that gave nothing is absent, never 0."""
+    """contender -> measure -> round -> value. A round without a value is absent, never 0."""
 
     values: dict[str, dict[str, dict[int, float]]] = field(default_factory=dict)
 

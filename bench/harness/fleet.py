@@ -1,5 +1,5 @@
-"""An unequal fleet of simulated GPUs under each picker, over real sockets and in real time: does knowing the
-servers pay, beside static round robin?"""
+"""An unequal fleet of simulated GPUs under each picker, over real sockets and in real time: what load-aware pickers gain
+over round robin."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from .report import machine, markdown_table
 from .rounds import say
 
 SPEEDS = (1.0, 1.7, 3.0)
-# Few tokens a second, and prompts that cost more than answers: what is measured is the picker, and not how much of
-# them fits onto the cores that simulators, clients and balancer share.
+# Few tokens per second, and prompts that cost more than outputs: so the results depend on the picker and not on the cores
+# that simulators, clients and balancer share.
 SLOWER_THAN_LIFE = 0.25
 MEAN_ANSWER_TOKENS = 20
 LOAD = ["--stream", "--prompt-tokens", "128..1024", "--output-tokens", "8..32"]
-CAPACITY_CLIENTS, CAPACITY_SECONDS = 24, 8.0  # what one server gets done when it is asked directly
+CAPACITY_CLIENTS, CAPACITY_SECONDS = 24, 8.0  # for the capacity of one server without a balancer
 SAMPLE_SECONDS = 0.25
 START_PATIENCE_SECONDS = 15.0
 YARDSTICK = "round-robin"
@@ -51,7 +51,7 @@ PICKERS = (
 
 @dataclass(frozen=True)
 class Pressure:
-    """A load, as a share of what the fleet can do, or from so many clients that wait for their answers."""
+    """A load: an open loop at a share of the fleet's capacity, or a closed loop of so many clients."""
 
     key: str
     title: str
@@ -59,7 +59,7 @@ class Pressure:
     clients: int = 0
 
     def flags(self, capacity: float) -> list[str]:
-        """`capacity`: of what is asked, in tokens per second."""
+        """`capacity` in tokens per second."""
         if self.clients:
             return ["--concurrency", str(self.clients)]
         rate = self.share * capacity / MEAN_ANSWER_TOKENS
@@ -67,9 +67,9 @@ class Pressure:
 
 
 PRESSURES = (
-    Pressure("calm", "half of what the fleet can do, Poisson", share=0.5),
-    Pressure("busy", "three quarters of it, Poisson", share=0.75),
-    Pressure("full", "64 clients that wait for their answers", clients=64),
+    Pressure("calm", "half of the capacity of the fleet, Poisson arrivals", share=0.5),
+    Pressure("busy", "three quarters of it, Poisson arrivals", share=0.75),
+    Pressure("full", "a closed loop of 64 clients", clients=64),
 )
 
 
@@ -92,12 +92,12 @@ class Row:
 
 ROWS = (
     Row("calm_ttft_p99", "calm: first token p99, s"),
-    Row("calm_e2e_p99", "calm: whole answer p99, s"),
+    Row("calm_e2e_p99", "calm: whole response p99, s"),
     Row("busy_ttft_p50", "busy: first token p50, s"),
     Row("busy_ttft_p99", "busy: first token p99, s", at_most=0.7),
-    Row("busy_e2e_p99", "busy: whole answer p99, s", at_most=0.7),
+    Row("busy_e2e_p99", "busy: whole response p99, s", at_most=0.7),
     Row("full_ttft_p99", "full: first token p99, s", at_most=0.7),
-    Row("full_e2e_p99", "full: whole answer p99, s", at_most=0.7),
+    Row("full_e2e_p99", "full: whole response p99, s", at_most=0.7),
     Row("full_tokens", "full: tokens per second", decimals=0),
     Row("full_utilization", "full: utilization of the fleet, %", decimals=0, at_least=1.15),
     Row("full_busy", "full: busy time of the GPUs, %", decimals=0),
@@ -111,7 +111,7 @@ class Simulator:
     speed: float
 
     def report(self) -> tuple[float, int]:
-        """How busy it was in about the last second, 0..1; tokens that it has generated."""
+        """Utilization over about the last second, 0..1; tokens generated so far."""
         with urllib.request.urlopen(f"http://{self.control}/sim/v1/report", timeout=5) as answer:
             server = json.load(answer)["servers"][0]
         return float(server["gpu_utilization_ratio"]), int(server["tokens"]["generated"])
@@ -145,7 +145,7 @@ class Bench:
             self.capacity = sum(self._capacity_of(server) for server in fleet)
             for number in range(self.rounds):
                 pickers = self.pickers()
-                first = number % len(pickers)  # nobody is always first
+                first = number % len(pickers)  # rotates, so that none is always first
                 for picker in pickers[first:] + pickers[:first]:
                     say(f"round {number + 1}/{self.rounds}: {picker.name}")
                     self._measure(picker, fleet, Path(home), children, number)
@@ -168,7 +168,7 @@ class Bench:
     def _measure(
         self, picker: Picker, fleet: list[Simulator], home: Path, children: Children, number: int
     ) -> None:
-        """A fresh balancer, so that each picker learns from nothing, while it is measured."""
+        """A fresh balancer, so that each picker starts without knowledge and learns while it is measured."""
         config = {
             "listeners": [{"name": "public", "address": "127.0.0.1:0"}],
             "admin": {"address": "127.0.0.1:0"},
@@ -345,17 +345,17 @@ class Bench:
 
 
 REMARKS = (
-    "Three simulated A100s with an 8B model behind one balancer, slowed down to speeds 1 : 1.7 : 3; nothing tells "
-    "the balancer. Prompts of 128 to 1024 tokens, answers of 8 to 32, streamed.",
-    "Each picker begins with a fresh balancer and learns while it is measured, calm first. Medians over rounds; "
-    "ratios are taken inside a round.",
-    "Utilization: tokens per second over what the three get done when each is asked directly. Busy time (weighted by "
-    "speed) says little: a GPU with one stream is as busy as one with a hundred.",
+    "Three simulated A100s with an 8B model behind one balancer, at speeds 1 : 1.7 : 3, which the balancer does not "
+    "know. Prompts of 128 to 1024 tokens, outputs of 8 to 32, streamed.",
+    "Each picker starts with a fresh balancer and learns while it is measured; calm runs first. Medians over rounds; "
+    "ratios are taken within a round.",
+    "Utilization: tokens per second, divided by what the three servers generate without a balancer. Busy time "
+    "(weighted by speed) says little: a GPU with one stream is as busy as one with a hundred.",
 )
 
 
 class _Watch:
-    """Looks at what the servers do while a load runs."""
+    """Samples the servers while a load runs."""
 
     def __init__(self, fleet: list[Simulator]) -> None:
         self._fleet = fleet
@@ -382,7 +382,7 @@ class _Watch:
             self._samples.append((time.monotonic() - self._began, busy, tokens))
 
     def _within(self, seconds: float) -> list[tuple[float, float, int]]:
-        """While requests were being sent, without the first quarter: the fleet fills."""
+        """The samples while requests were sent, without the first quarter, in which the fleet fills up."""
         return [sample for sample in self._samples if seconds / 4 < sample[0] < seconds]
 
     def busy(self, seconds: float) -> float:
@@ -404,8 +404,8 @@ def _share_cell(rounds: dict[int, list[float]] | None) -> str:
 
 
 def _listening(process: subprocess.Popen[str]) -> dict[str, str]:
-    """What a program of ours says before it is ready: where it listens, by name. Its further words are read
-    and dropped, so that it never waits for us."""
+    """The listening addresses, by name, that one of our programs prints before it is ready. Its further output is read and
+    discarded, so that it never blocks."""
     assert process.stderr
     found: dict[str, str] = {}
     deadline = time.monotonic() + START_PATIENCE_SECONDS

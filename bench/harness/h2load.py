@@ -1,4 +1,4 @@
-"""h2load, the clients of the ways that bench_load does not speak: HTTP/2, and HTTP/1.1 over TLS."""
+"""h2load, the clients for protocols that bench_load does not support: HTTP/2, and HTTP/1.1 over TLS."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ENDED = "Main benchmark duration is over"
 
 
 class Broken(RuntimeError):
-    """h2load did not run to its end; with what it said last."""
+    """h2load did not run to its end; with its last output."""
 
 
 def run(
@@ -36,8 +36,8 @@ def run(
     seconds: float | None = None,
     meter: Callable[[], float] = lambda: 0.0,
 ) -> tuple[dict[str, Any], float]:
-    """`seconds` long, or (none) until the `-n` of the flags are answered. What it found, in bench_load's
-    words, and by how much `meter` rose while it measured."""
+    """Runs for `seconds`, or (None) until the `-n` of the flags are answered. Returns the results, with bench_load's
+    names, and the growth of `meter` while it measured."""
     times = folder / "h2load.times"
     times.unlink(missing_ok=True)
     argv = ["stdbuf", "-oL", "h2load", "--threads", "1", *_body(folder), *_speaking(front)]
@@ -94,8 +94,8 @@ def _speaking(front: Protocol) -> list[str]:
 
 
 def read_totals(text: str) -> dict[str, Any] | None:
-    """What h2load says at its end; None: it did not get there. Failed are those of another status than 2xx,
-    and those that were reset or lost; what is under way at the end of a timed run belongs to nobody."""
+    """h2load's summary; None: it ended early. Failed requests have a status other than 2xx, or were reset or lost; requests
+    in flight at the end of a timed run do not count."""
     totals = re.search(
         r"^requests: \d+ total, \d+ started, (\d+) done, \d+ succeeded, (\d+) failed",
         text,
@@ -108,7 +108,7 @@ def read_totals(text: str) -> dict[str, Any] | None:
 
 
 def quantiles(times: Path) -> dict[str, float]:
-    """Of a file with a line per request: when it began, its status, its microseconds."""
+    """Reads a file with a line per request: start time, status, microseconds."""
     found = sorted(int(line.rsplit("\t", 1)[1]) for line in times.read_text().splitlines())
     if len(found) < 2:
         return {"p50": 0.0, "p99": 0.0, "max": 0.0}

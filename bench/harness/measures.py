@@ -1,4 +1,4 @@
-"""What is measured, in which unit, and what evenkeel is to reach."""
+"""The measures, their units, and evenkeel's targets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .ways import H2_TO_H1, H2_TO_H2, HTTP1, TLS_TO_CLEAR, Way
 
 @dataclass(frozen=True)
 class Target:
-    """`limit` in the measure's unit, or as a multiple of what `peer` needed in the same round."""
+    """`limit` in the measure's unit, or as a multiple of `peer`'s value in the same round."""
 
     limit: float
     peer: str | None = None
@@ -119,7 +119,7 @@ WAY_TITLES = {
     TLS_TO_CLEAR: "TLS to clear",
 }
 
-# A tie is no later; a hundredth of a millisecond more or less is chance.
+# Not later than the peer; 5 % is noise.
 NO_LATER = Target(1.05, "haproxy")
 
 PROXY_SSE_RATE = 100

@@ -1,4 +1,4 @@
-"""Memory at rest, per idle client and per slow reader, each of a fresh instance: a heap that has grown once hides growth."""
+"""Memory at rest, per idle client and per slow reader, each in a fresh instance, since a heap that has grown once hides growth."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def measure_tls_memory(
 
 @contextlib.contextmanager
 def _idle_over_tls(port: int, count: int) -> Iterator[None]:
-    """While the block runs, so many clients are connected that have had one answer each."""
+    """While the block runs, so many clients are connected and idle after one response each."""
     request = b"POST /v1/chat/completions HTTP/1.1\r\nhost: bench\r\ncontent-length: 0\r\n\r\n"
     context = unverified_tls_context()
     with contextlib.ExitStack() as held:

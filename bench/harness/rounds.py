@@ -20,7 +20,7 @@ WARM_UP_SECONDS = 0.3
 
 @dataclass
 class Campaign:
-    """What all rounds share, and what they found."""
+    """The parameters and the results of all rounds."""
 
     ends: Ends
     origins: dict[Protocol, Origin]
@@ -87,7 +87,7 @@ class Campaign:
 
 
 def rotated(contenders: list[Running], number: int) -> list[Running]:
-    """Nobody is always first."""
+    """Rotates the order, so that no contender is always first."""
     start = number % max(1, len(contenders))
     return contenders[start:] + contenders[:start]
 

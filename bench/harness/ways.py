@@ -1,4 +1,4 @@
-"""The ways through a contender: what its clients speak to it, and what it speaks to the backends."""
+"""The ways through a contender: the protocol of its clients, and the protocol of its backends."""
 
 from __future__ import annotations
 
