@@ -165,7 +165,7 @@ double parsing_time(const std::string& engine, const std::string& body) {
   double running = 0;
   const CpuTime before = cpu_time();
   for (int i = 0; i < times; ++i) {
-    EngineMetricsReader reader(metrics_dialect_of(engine));
+    EngineMetricsReader reader(engine_named(engine));
     for (std::size_t at = 0; at < body.size(); at += piece) {
       reader.read(std::string_view(body).substr(at, piece));
     }
