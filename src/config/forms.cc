@@ -7,12 +7,11 @@
 #include <cmath>
 
 #include "config/fields.h"
+#include "config/text.h"
 #include "evenkeel/config/spelling.h"
 
 namespace evenkeel::config_file {
 namespace {
-
-std::string did_you_mean(std::string_view word) { return fmt::format("did you mean '{}'?", word); }
 
 // A value of another type may come from ${VARIABLE}, which is text to a schema.
 Tree or_environment(Tree schema) {
@@ -39,13 +38,6 @@ constexpr std::array<Unit, 5> duration_units = {
     {{"ms", 1}, {"s", 1000}, {"m", 60'000}, {"h", 3'600'000}, {"d", 86'400'000}}};
 constexpr std::array<Unit, 5> size_units = {
     {{"B", 1}, {"KiB", 1024}, {"MiB", 1048576}, {"GiB", 1073741824}, {"TiB", 1099511627776}}};
-
-std::string lower(std::string_view text) {
-  std::string out{text};
-  std::ranges::transform(out, out.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return out;
-}
 
 // The unit that a common spelling means; empty: none.
 std::string_view duration_unit_meant(std::string_view unit) {
@@ -541,183 +533,6 @@ std::string name_of(const RouteMatch& match) {
     return name;
   }
   return match.host + (match.path.empty() ? "/**" : match.path);
-}
-
-// ---- checks of texts
-
-namespace {
-
-bool is_letter_or_digit(char c) {
-  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
-
-// A token of RFC 9110.
-bool is_token(std::string_view text) {
-  return !text.empty() && std::ranges::all_of(text, [](char c) {
-    return is_letter_or_digit(c) ||
-           std::string_view{"!#$%&'*+-.^_`|~"}.find(c) != std::string::npos;
-  });
-}
-
-}  // namespace
-
-std::optional<ValidationError> check_name(std::string& value) {
-  constexpr std::size_t longest = 64;
-  const bool good = !value.empty() && value.size() <= longest && is_letter_or_digit(value[0]) &&
-                    std::ranges::all_of(value, [](char c) {
-                      return is_letter_or_digit(c) || c == '.' || c == '_' || c == '-';
-                    });
-  if (good) return std::nullopt;
-  return ValidationError{
-      fmt::format("'{}' is not a name: expected up to {} letters, digits, '.', '_' and "
-                  "'-', the first a letter or digit",
-                  value.substr(0, longest + 1), longest),
-      {}};
-}
-
-std::optional<ValidationError> check_not_empty(std::string& value) {
-  if (!value.empty()) return std::nullopt;
-  return ValidationError{"is empty", {}};
-}
-
-std::optional<ValidationError> check_header_name(std::string& value) {
-  if (!is_token(value)) {
-    return ValidationError{fmt::format("'{}' is not the name of a header field", value), {}};
-  }
-  value = lower(value);
-  return std::nullopt;
-}
-
-std::optional<ValidationError> check_method(std::string& value) {
-  std::string upper = value;
-  std::ranges::transform(upper, upper.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-  if (!is_token(value)) return ValidationError{fmt::format("'{}' is not a method", value), {}};
-  if (value != upper) {
-    return ValidationError{fmt::format("'{}' is not a method: they are in upper case", value),
-                           did_you_mean(upper)};
-  }
-  return std::nullopt;
-}
-
-std::optional<ValidationError> check_host_pattern(std::string& value) {
-  std::string_view name = value;
-  if (name.starts_with("*.")) name.remove_prefix(2);
-  if (name.find(':') != name.npos && !parse_ip(name)) {
-    return ValidationError{fmt::format("'{}' is not a host name", value),
-                           "write the name alone, without scheme and port"};
-  }
-  const bool good = !name.empty() && std::ranges::all_of(name, [](char c) {
-    return is_letter_or_digit(c) || c == '.' || c == '-' || c == '_' || c == ':';
-  });
-  if (!good) {
-    return ValidationError{fmt::format("'{}' is not a host name, nor '*.' before one", value), {}};
-  }
-  value = lower(value);
-  return std::nullopt;
-}
-
-std::optional<ValidationError> check_plain_path(std::string& value) {
-  if (!value.starts_with('/')) {
-    return ValidationError{fmt::format("'{}' is not a path: it starts with '/'", value),
-                           did_you_mean("/" + value)};
-  }
-  const auto strange = std::ranges::find_if(value, [](char c) {
-    return static_cast<unsigned char>(c) <= 0x20 || static_cast<unsigned char>(c) >= 0x7f ||
-           c == '#' || c == '\\';
-  });
-  if (strange == value.end()) return std::nullopt;
-  return ValidationError{
-      fmt::format("'{}' is not a path: characters other than letters, digits and common signs "
-                  "must be percent-encoded",
-                  value),
-      {}};
-}
-
-std::optional<ValidationError> check_url(std::string& value) {
-  const std::size_t scheme_end = value.find("://");
-  if (scheme_end == value.npos) {
-    return ValidationError{fmt::format("'{}' is not a URL", value),
-                           did_you_mean("http://" + value)};
-  }
-  const std::size_t slash = value.find('/', scheme_end + 3);
-  std::string why;
-  if (!parse_backend_address(std::string_view{value}.substr(0, slash), why)) {
-    return ValidationError{fmt::format("'{}': {}", value, why), "write http://host:port/path"};
-  }
-  if (slash == value.npos) return std::nullopt;
-  std::string path = value.substr(slash);
-  return check_plain_path(path);
-}
-
-std::optional<ValidationError> check_path_pattern(std::string& value) {
-  if (!value.starts_with('/')) {
-    return ValidationError{fmt::format("'{}' is not a path: it starts with '/'", value),
-                           did_you_mean("/" + value)};
-  }
-  const auto strange = std::ranges::find_if(value, [](char c) {
-    return static_cast<unsigned char>(c) <= 0x20 || c == 0x7f || c == '?' || c == '#' || c == '\\';
-  });
-  if (strange != value.end()) {
-    return ValidationError{fmt::format("'{}' is not a path: it contains '{}'", value, *strange),
-                           *strange == '?' ? "only the path is matched, not the query" : ""};
-  }
-  std::string_view rest = std::string_view{value}.substr(1);
-  for (;;) {
-    const std::size_t end = std::min(rest.find('/'), rest.size());
-    const std::string_view segment = rest.substr(0, end);
-    const bool last = end == rest.size();
-    if (segment == "**" && !last) {
-      return ValidationError{fmt::format("'{}': '**' can only be the last segment", value), {}};
-    }
-    if (segment != "*" && segment != "**" && segment.find('*') != segment.npos) {
-      return ValidationError{fmt::format("'{}': '*' matches a whole segment only", value),
-                             "write /v1/* for one segment, /v1/** for everything below /v1"};
-    }
-    if (segment == "." || segment == "..") {
-      return ValidationError{fmt::format("'{}' never matches: dot segments are removed from "
-                                         "requests",
-                                         value),
-                             {}};
-    }
-    if (last) return std::nullopt;
-    rest.remove_prefix(end + 1);
-  }
-}
-
-std::optional<ValidationError> check_grpc_name(std::string& value) {
-  if (value.starts_with('/')) {
-    const std::string name = value.substr(1);
-    return ValidationError{fmt::format("'{}' is a path, not the name of a gRPC service", value),
-                           did_you_mean(name)};
-  }
-  if (value.ends_with("/*")) {
-    return ValidationError{fmt::format("'{}': without a method it is the whole service", value),
-                           did_you_mean(value.substr(0, value.size() - 2))};
-  }
-  // As protobuf names things: letters, digits and underscores, with dots between them.
-  const auto is_name = [](std::string_view name, bool dotted) {
-    bool begins = true;
-    for (const char c : name) {
-      const bool digit = c >= '0' && c <= '9';
-      if (c == '.' && dotted && !begins) {
-        begins = true;
-        continue;
-      }
-      if (!(is_letter_or_digit(c) || c == '_') || (begins && digit)) return false;
-      begins = false;
-    }
-    return !begins;
-  };
-  const std::size_t slash = value.find('/');
-  const std::string_view service = std::string_view{value}.substr(0, slash);
-  const bool good =
-      is_name(service, true) &&
-      (slash == value.npos || is_name(std::string_view{value}.substr(slash + 1), false));
-  if (good) return std::nullopt;
-  return ValidationError{
-      fmt::format("'{}' is not the name of a gRPC service, nor of a method", value),
-      "write package.Service, or package.Service/Method"};
 }
 
 }  // namespace evenkeel::config_file
