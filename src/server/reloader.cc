@@ -214,10 +214,12 @@ void Reloader::report(const PreparedReload& reload) {
     status.loaded_at = std::chrono::system_clock::now();
   });
   if (refused) {
-    log::error("reload rejected; the previous configuration stays active:\n" +
-               render_problems(reload.problems, reload.text));
+    std::string problems = render_problems(reload.problems, reload.text);
+    problems.pop_back();  // the last line end is the log's
+    log::error("reload rejected; the previous configuration stays active:\n" + problems);
   } else {
-    log::info(fmt::format("reloaded {}: {} changes; {}", file_, reload.changes.size(), summary()));
+    log::info(fmt::format("reloaded {}: {} change{}; {}", file_, reload.changes.size(),
+                          reload.changes.size() == 1 ? "" : "s", summary()));
     const std::size_t logged = std::min(reload.changes.size(), max_logged_changes);
     for (std::size_t i = 0; i < logged; ++i) log::info("reload: " + reload.changes[i]);
     if (logged < reload.changes.size()) {

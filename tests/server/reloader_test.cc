@@ -1,0 +1,182 @@
+#include "server/reloader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "evenkeel/net/listener.h"
+
+namespace evenkeel {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+using namespace std::chrono_literals;
+
+constexpr unsigned workers = 2;
+
+std::optional<std::string> no_variable(const std::string&) { return std::nullopt; }
+
+std::string file_with(const std::string& backends, const std::string& more = "") {
+  return "listeners: [{name: public, address: '127.0.0.1:0'}]\n"
+         "pools: [{name: chat, health: {check: 'off'}, metrics: {scrape: 'off'}, backends: [" +
+         backends + "]}]\n" + more;
+}
+
+/// A running set of workers with one file, and no daemon around it.
+class Reloading : public testing::Test {
+ protected:
+  Reloading() {
+    char path[] = "/tmp/evenkeel-reload-XXXXXX";
+    close(mkstemp(path));
+    file_ = path;
+    write(file_with("'127.0.0.1:1', '127.0.0.1:2'"));
+    group_.start();
+    reloader_.emplace(Reloader::Process{.loop = loop_,
+                                        .inherited = inherited_,
+                                        .notifier = notifier_,
+                                        .workers = group_,
+                                        .status = status_,
+                                        .environment = {}},
+                      file_, workers, DnsConfig{});
+    PreparedReload first =
+        wait_for(reloader_->prepare(load_config(file_, {}), Reloader::Sockets::open));
+    EXPECT_THAT(first.problems, IsEmpty());
+    wait_for_done(reloader_->commit(std::move(*first.change), 0s));
+    loop_.spawn(reloader_->serve());
+  }
+  ~Reloading() override {
+    std::remove(file_.c_str());
+    loop_.drop_spawned();
+  }
+
+  void write(const std::string& text) { std::ofstream(file_) << text; }
+  void wait_for_done(Task<void> task) {
+    ASSERT_TRUE(loop_.run_until([&] { return task.ready(); }, Clock::now() + 20s));
+  }
+  template <class T>
+  T wait_for(Task<T> task) {
+    EXPECT_TRUE(loop_.run_until([&] { return task.ready(); }, Clock::now() + 20s));
+    return task.take();
+  }
+  std::vector<std::string> backends() const {
+    std::vector<std::string> ids;
+    for (const BackendPtr& each : status_.snapshot()->pool_set->pools()[0].state->backends())
+      ids.push_back(each->id() + " " + std::to_string(each->spec().weight));
+    return ids;
+  }
+  std::uint16_t port() const { return reloader_->listener_set().open()[0].endpoint.port(); }
+
+  Loop loop_;
+  InheritedSockets inherited_{&no_variable};
+  ServiceNotifier notifier_{&no_variable};
+  MetricsRegistry metrics_registry_{workers};
+  WorkerGroup group_{loop_, workers, metrics_registry_, nullptr};
+  RuntimeStatusPublisher status_{RuntimeStatus{}};
+  std::string file_;
+  std::optional<Reloader> reloader_;
+};
+
+TEST_F(Reloading, SwapsToTheFileThatItReads) {
+  const std::uint16_t before = port();
+  write(file_with("'127.0.0.1:2', {address: '127.0.0.1:3', weight: 5}"));
+
+  EXPECT_THAT(wait_for(reloader_->reload()), IsEmpty());
+
+  EXPECT_THAT(backends(), ElementsAre("127.0.0.1:2 1", "127.0.0.1:3 5"));
+  EXPECT_EQ(port(), before) << "the listener keeps its socket";
+  EXPECT_THAT(status_.snapshot()->reload_problems, IsEmpty());
+}
+
+TEST_F(Reloading, KeepsWhatRunsWhenTheFileIsWrong) {
+  const auto before = status_.snapshot();
+  write("pools: what\n");
+
+  const auto problems = wait_for(reloader_->reload());
+
+  ASSERT_THAT(problems, SizeIs(1));
+  EXPECT_EQ(problems[0].path, "pools");
+  EXPECT_EQ(status_.snapshot()->config, before->config);
+  EXPECT_EQ(status_.snapshot()->pool_set, before->pool_set);
+  EXPECT_EQ(status_.snapshot()->reload_problems, problems);
+}
+
+TEST_F(Reloading, RefusesWhatNeedsARestart) {
+  write(file_with("'127.0.0.1:1'", "workers: 7\n"));
+
+  const auto problems = wait_for(reloader_->reload());
+
+  ASSERT_THAT(problems, SizeIs(1));
+  EXPECT_EQ(problems[0].path, "workers");
+  EXPECT_THAT(backends(), SizeIs(2));
+}
+
+TEST_F(Reloading, RefusesAListenerThatCannotBeOpened) {
+  const int taken = *Listener::bind(resolve("127.0.0.2", 0)->front());
+  const int off = 0;
+  setsockopt(taken, SOL_SOCKET, SO_REUSEPORT, &off, sizeof off);
+  const std::string address = Listener::local_endpoint(taken).text();
+  write("listeners: [{name: other, address: '" + address +
+        "'}]\npools: [{name: chat, backends: ['127.0.0.1:1']}]\n");
+
+  const auto problems = wait_for(reloader_->reload());
+  const auto preview = wait_for(reloader_->preview(""));
+
+  ASSERT_THAT(problems, SizeIs(1));
+  EXPECT_THAT(problems[0].message, HasSubstr("listener other: cannot listen on " + address));
+  EXPECT_EQ(preview.problems, problems);
+  EXPECT_EQ(reloader_->listener_set().open()[0].name, "public");
+  close(taken);
+}
+
+TEST_F(Reloading, APreviewSaysWhatWouldChangeAndChangesNothing) {
+  const auto before = status_.snapshot();
+
+  const auto preview = wait_for(reloader_->preview(file_with("'127.0.0.1:2', '127.0.0.1:3'")));
+
+  EXPECT_THAT(preview.problems, IsEmpty());
+  EXPECT_THAT(preview.changes, ElementsAre("pool chat: backend 127.0.0.1:3: added",
+                                           "pool chat: backend 127.0.0.1:1: removed"));
+  EXPECT_EQ(status_.snapshot(), before);
+}
+
+TEST_F(Reloading, APreviewOfNoTextReadsTheDaemonsFile) {
+  EXPECT_THAT(wait_for(reloader_->preview("")).changes, IsEmpty());
+
+  write("pools: what\n");
+
+  EXPECT_THAT(wait_for(reloader_->preview("")).problems, SizeIs(1));
+}
+
+TEST_F(Reloading, AWeightHoldsUntilTheFileBringsAnother) {
+  EXPECT_TRUE(wait_for(reloader_->set_weight("chat", "127.0.0.1:1", 9)).ok());
+  EXPECT_THAT(backends(), ElementsAre("127.0.0.1:1 9", "127.0.0.1:2 1"));
+
+  EXPECT_THAT(wait_for(reloader_->reload()), IsEmpty());
+  EXPECT_THAT(backends(), ElementsAre("127.0.0.1:1 9", "127.0.0.1:2 1"));
+
+  write(file_with("{address: '127.0.0.1:1', weight: 4}, '127.0.0.1:2'"));
+  EXPECT_THAT(wait_for(reloader_->reload()), IsEmpty());
+  EXPECT_THAT(backends(), ElementsAre("127.0.0.1:1 4", "127.0.0.1:2 1"));
+}
+
+TEST_F(Reloading, RefusesToReloadDuringTheShutdown) {
+  reloader_->begin_shutdown();
+
+  const auto problems = wait_for(reloader_->reload());
+
+  ASSERT_THAT(problems, SizeIs(1));
+  EXPECT_THAT(problems[0].message, HasSubstr("shutting down"));
+}
+
+}  // namespace
+}  // namespace evenkeel
