@@ -70,9 +70,7 @@ Reloader::Reloader(Process process, std::string file, unsigned workers, const Dn
 // ---- prepare ----------------------------------------------------------------------------------
 
 Task<PreparedReload> Reloader::prepare(LoadResult loaded, Sockets sockets) {
-  PreparedReload reload{.problems = std::move(loaded.problems),
-                        .text = std::move(loaded.text),
-                        .hash = std::move(loaded.hash)};
+  PreparedReload reload{.problems = std::move(loaded.problems), .text = std::move(loaded.text)};
   if (!reload.problems.empty()) co_return reload;
   const auto next = std::make_shared<const Config>(std::move(loaded.config));
   if (config_ != nullptr) {
@@ -85,7 +83,7 @@ Task<PreparedReload> Reloader::prepare(LoadResult loaded, Sockets sockets) {
   };
 
   co_await resolve_hosts(*next);
-  PreparedChange change{.config = next};
+  PreparedChange change{.config = next, .hash = std::move(loaded.hash)};
   if (config_ != nullptr) change.weights = overrides_.weights_for(*next, *config_);
   auto pool_set = PoolSet::build(*next, build_inputs(change.weights, true), pool_set_.get());
   if (!pool_set) {
@@ -146,9 +144,13 @@ Task<void> Reloader::commit(PreparedChange change, Duration check_wait) {
   }
   dns_cache_.set_ttl_limits(config_->dns.min_ttl, config_->dns.max_ttl);
   pool_set_->activate();
-  process_.status.update([this](RuntimeStatus& status) {
+  process_.status.update([&](RuntimeStatus& status) {
     status.config = config_;
     status.pool_set = pool_set_;
+    if (change.hash.empty()) return;
+    status.config_hash = change.hash;
+    status.loaded_at = std::chrono::system_clock::now();
+    status.reload_problems.clear();
   });
   tick_pools();
   // A backend that is new is out of rotation until it has passed a check; where it is up, that
@@ -207,13 +209,9 @@ Task<void> Reloader::run_reload(std::shared_ptr<std::vector<Problem>> problems) 
 
 void Reloader::report(const PreparedReload& reload) {
   const bool refused = !reload.problems.empty();
-  process_.status.update([&](RuntimeStatus& status) {
-    status.reload_problems = reload.problems;
-    if (refused) return;
-    status.config_hash = reload.hash;
-    status.loaded_at = std::chrono::system_clock::now();
-  });
   if (refused) {
+    process_.status.update(
+        [&](RuntimeStatus& status) { status.reload_problems = reload.problems; });
     std::string problems = render_problems(reload.problems, reload.text);
     problems.pop_back();  // the last line end is the log's
     log::error("reload rejected; the previous configuration stays active:\n" + problems);

@@ -30,6 +30,7 @@ struct PreparedChange {
   std::shared_ptr<const PoolSet> pool_set;
   OperatorOverrides::Weights weights;
   std::optional<PreparedListeners> listeners;  ///< nothing: the listeners stay as they are
+  std::string hash;                            ///< of the file; empty: it is not read again
 };
 
 /// A configuration on its way to being active.
@@ -38,7 +39,6 @@ struct PreparedReload {
   std::vector<std::string> changes;      ///< against the active one
   std::optional<PreparedChange> change;  ///< there unless it is refused or only previewed
   std::string text;                      ///< as read, for `render_problems`
-  std::string hash;
 };
 
 /// Every change goes through two steps: `prepare` reads, checks and builds, and can fail; `commit`

@@ -94,6 +94,7 @@ TEST_F(Reloading, SwapsToTheFileThatItReads) {
 
   EXPECT_THAT(backends(), ElementsAre("127.0.0.1:2 1", "127.0.0.1:3 5"));
   EXPECT_EQ(port(), before) << "the listener keeps its socket";
+  EXPECT_EQ(status_.snapshot()->config_hash, load_config(file_, {}).hash);
   EXPECT_THAT(status_.snapshot()->reload_problems, IsEmpty());
 }
 
