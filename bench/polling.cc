@@ -186,7 +186,7 @@ struct Settings {
 class PollingRun {
  public:
   PollingRun(const Settings& settings, const sockaddr_in& address)
-      : settings_(settings), exporters_(loop_, literal_addresses_only(), 1) {
+      : exporters_(loop_, literal_addresses_only(), 1) {
     const auto addresses = resolve("127.0.0.1", ntohs(address.sin_port));
     MetricsPollSpec spec{.engine = settings.engine};
     spec.config.path = "/metrics";
@@ -236,7 +236,6 @@ class PollingRun {
     return std::chrono::duration<double>(duration).count();
   }
 
-  const Settings& settings_;
   Loop loop_;
   GpuExporters exporters_;
   std::vector<BackendPtr> backends_;

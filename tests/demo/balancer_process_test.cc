@@ -48,7 +48,7 @@ TEST(BalancerProcess, IsReadyWithItsAnnouncedAddresses) {
   EXPECT_EQ((*balancer)->admin_address(), "[::1]:99");
 }
 
-TEST(BalancerProcess, GetsItsFileOnStandardInput) {
+TEST(BalancerProcess, ReadsItsConfigurationFromStandardInput) {
   const Script script("echo \"$*\" >&2\ncat >&2\n" + std::string(announce) + "exec sleep 60\n");
   const TerminationSignals interrupts;
   std::string config = "first: line\n";

@@ -15,7 +15,7 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
-TEST(HdrHistogram, AreZeroWhenNothingWasCounted) {
+TEST(HdrHistogram, IsZeroWhenEmpty) {
   const HdrHistogram none;
 
   EXPECT_EQ(none.count(), 0u);
@@ -24,7 +24,7 @@ TEST(HdrHistogram, AreZeroWhenNothingWasCounted) {
   EXPECT_EQ(none.mean(), Duration::zero());
 }
 
-TEST(HdrHistogram, OfOneDurationAreThatDuration) {
+TEST(HdrHistogram, OfOneDurationReturnsIt) {
   HdrHistogram one;
   one.record(nanoseconds(123'456'789));
 
@@ -33,7 +33,7 @@ TEST(HdrHistogram, OfOneDurationAreThatDuration) {
   EXPECT_EQ(one.quantile(1), nanoseconds(123'456'789));
 }
 
-TEST(HdrHistogram, TakeTheNearestRank) {
+TEST(HdrHistogram, UsesTheNearestRank) {
   HdrHistogram hundred;
   for (int i = 1; i <= 100; ++i) hundred.record(nanoseconds(i));
 
@@ -44,7 +44,7 @@ TEST(HdrHistogram, TakeTheNearestRank) {
   EXPECT_EQ(hundred.mean(), nanoseconds(50));
 }
 
-TEST(HdrHistogram, AreAtMostOnePartIn128AboveTheExactOnesAndNeverBelow) {
+TEST(HdrHistogram, IsAtMostOnePartIn128AboveTheExactQuantileAndNeverBelow) {
   Rng chance(7);
   HdrHistogram counted;
   std::vector<std::int64_t> exact;
@@ -65,7 +65,7 @@ TEST(HdrHistogram, AreAtMostOnePartIn128AboveTheExactOnesAndNeverBelow) {
   EXPECT_EQ(counted.max(), nanoseconds(exact.back()));
 }
 
-TEST(HdrHistogram, MergedAreThoseOfAll) {
+TEST(HdrHistogram, MergesToTheHistogramOfAll) {
   HdrHistogram low;
   HdrHistogram high;
   HdrHistogram all;
@@ -80,10 +80,11 @@ TEST(HdrHistogram, MergedAreThoseOfAll) {
 
   EXPECT_EQ(low.count(), all.count());
   EXPECT_EQ(low.mean(), all.mean());
-  for (const double ratio : {0.1, 0.5, 0.75, 0.99, 1.0}) EXPECT_EQ(low.quantile(ratio), all.quantile(ratio));
+  for (const double ratio : {0.1, 0.5, 0.75, 0.99, 1.0})
+    EXPECT_EQ(low.quantile(ratio), all.quantile(ratio));
 }
 
-TEST(HdrHistogram, TakeWhatIsOutOfRangeForItsNearestEnd) {
+TEST(HdrHistogram, ClampsValuesOutOfRange) {
   HdrHistogram odd;
   odd.record(milliseconds(-5));
   odd.record(hours(100));

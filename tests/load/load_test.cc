@@ -36,7 +36,7 @@ const std::string role =
 const std::string three_tokens = role + token("a") + token("b") + token("c");
 const std::string done = "data: [DONE]\n\n";
 
-/// Yields a text, then fails as a server does whose engine dies.
+/// Yields a text, then fails like a server with a dying engine.
 class BrokenBody : public Body {
  public:
   explicit BrokenBody(std::string text) : text_(std::move(text)) {}
@@ -52,7 +52,7 @@ class BrokenBody : public Body {
   bool told_ = false;
 };
 
-/// An HTTP server in a thread of its own that answers as the test says.
+/// An HTTP server on a thread of its own that runs the test's handler.
 class Server : FrontendCallbacks, Handler {
  public:
   /// Runs on the server's thread, with the whole request body; true: never answer.
@@ -76,7 +76,7 @@ class Server : FrontendCallbacks, Handler {
 
   std::string url() const { return "http://" + endpoint_.text(); }
   Loop& loop() { return loop_; }
-  /// Lets requests that were told to wait go on, with an empty stream. Thread: the server's.
+  /// Answers the waiting requests with an empty stream. Thread: the server's.
   void release() {
     for (auto* waiting : waiting_) waiting->raise();
     waiting_.clear();
@@ -117,7 +117,7 @@ class Server : FrontendCallbacks, Handler {
   Endpoint endpoint_;
   std::vector<Signal*> waiting_;
   WaiterList idle_connections_;
-  Loop loop_;  // behind all that its connections use
+  Loop loop_;  // last: its destructor drops the connections, which use the members above
   std::optional<Listener> listener_;
   std::thread thread_;
 };
@@ -154,7 +154,7 @@ std::map<std::string, std::uint64_t> failures_of(const LoadReport& report) {
   return counts;
 }
 
-TEST(ClosedLoop, SendsAsManyRequestsAsAskedOverAsManyConnectionsAsClients) {
+TEST(ClosedLoop, SendsTheGivenNumberOfRequestsOverOneConnectionPerClient) {
   Server server(answers(three_tokens + done));
   auto options = streams_to(server);
   options.concurrency = 8;
@@ -217,7 +217,7 @@ TEST(Load, PrefersUsageOverItsOwnCount) {
   EXPECT_EQ(report.cached_tokens, 64u);
 }
 
-TEST(Load, ReadsAnswersThatAreNotStreamed) {
+TEST(Load, ReadsResponsesThatAreNotStreamed) {
   Server server(answers(R"({"choices":[],"usage":{"completion_tokens":7}})"));
   auto options = streams_to(server);
   options.stream = false;
@@ -231,7 +231,7 @@ TEST(Load, ReadsAnswersThatAreNotStreamed) {
   EXPECT_EQ(report.e2e_latency.count(), 6u);
 }
 
-TEST(OpenLoop, NeverWaitsForAnAnswerAndCountsFromWhenARequestWasDue) {
+TEST(OpenLoop, NeverWaitsForAResponseAndCountsFromTheDueTime) {
   Server* at = nullptr;
   Server server([&](const Request&, const std::string&, Response&) {
     if (at->waiting() == 49) at->loop().post([&] { at->release(); });
@@ -244,7 +244,7 @@ TEST(OpenLoop, NeverWaitsForAnAnswerAndCountsFromWhenARequestWasDue) {
 
   const LoadReport report = report_of(options);
 
-  // The first was due 98 ms before the last, whose arrival lets them all go on.
+  // The first was due 98 ms before the last, whose arrival releases them all.
   EXPECT_EQ(report.succeeded, 50u);
   EXPECT_EQ(report.connections, 50u);
   EXPECT_EQ(report.lateness.count(), 50u);
@@ -456,7 +456,7 @@ TEST(Load, AbandonsRequestsInFlightOnStop) {
   EXPECT_EQ((*run)->take_window().abandoned, 4u);
   const Instant deadline = Clock::now() + milliseconds(patience_ms);
   while (server.closed_connections < 4 && Clock::now() < deadline) std::this_thread::yield();
-  EXPECT_EQ(server.closed_connections, 4) << "the server goes on for nobody";
+  EXPECT_EQ(server.closed_connections, 4) << "the server goes on for unreachable";
 }
 
 TEST(Load, ReconnectsWhenTheServerClosedAnIdleConnection) {

@@ -17,7 +17,7 @@ TEST(TokenRange, IsANumberOrTwo) {
   EXPECT_EQ(*parse_token_range("7..7"), (TokenRange{7, 7}));
 }
 
-TEST(TokenRange, IsRefusedWithWhatWasExpected) {
+TEST(TokenRange, IsRefusedWithTheExpectedForm) {
   for (const char* wrong : {"", "0", "-1", "x", "1.5", "5..", "..5", "9..3", "1..2..3", "10000001",
                             "1 ..2", "99999999999999999999"}) {
     auto range = parse_token_range(wrong);

@@ -11,7 +11,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-TEST(RequestGenerator, MakesTheSameRequestOfTheSameSeedAndNumber) {
+TEST(RequestGenerator, MakesTheSameRequestFromTheSameSeedAndIndex) {
   const LoadOptions options{.prompt_tokens = {10, 90}, .output_tokens = {1, 50}, .seed = 3};
   const RequestGenerator generator(options, "m", nullptr);
   const RequestGenerator again(options, "m", nullptr);

@@ -16,7 +16,7 @@ const std::string stream =
     "\"prompt_tokens_details\":{\"cached_tokens\":4}}}\n\n"
     "data: [DONE]\n\n";
 
-TEST(StreamParser, CountsTheSameHoweverTheStreamIsCut) {
+TEST(StreamParser, CountsTheSameForAnySplitOfTheStream) {
   for (std::size_t size = 1; size <= stream.size(); ++size) {
     StreamParser parser;
     unsigned events = 0;
@@ -43,7 +43,7 @@ TEST(StreamParser, ReportsEachEventWithTheBytesThatCompleteIt) {
   EXPECT_FALSE(parser.done());
 }
 
-TEST(StreamParser, IsNotDoneByTheEndAlone) {
+TEST(StreamParser, IsNotDoneWithoutTheDoneEvent) {
   StreamParser parser;
 
   parser.feed("data: {\"content\":\"a\"}\n\ndata: [DONE]");
@@ -75,7 +75,7 @@ TEST(StreamParser, IsNotFooledByTextThatLooksLikeKeys) {
   EXPECT_EQ(parser.usage().completion_tokens, std::nullopt);
 }
 
-TEST(StreamParser, HoldsNoMoreThanAMebibyteOfAnEventWithoutEnd) {
+TEST(StreamParser, BuffersAtMostAMebibyteOfAnEndlessEvent) {
   StreamParser parser;
   const std::string piece(100'000, 'x');
 

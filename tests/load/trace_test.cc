@@ -32,7 +32,7 @@ constexpr const char* servegen =
     "8.2,27,53,3\r\n"
     "16.4,14,32,2\r\n";
 
-/// A file that is gone when the test is over.
+/// A file that is removed with the object.
 class ScratchFile {
  public:
   ScratchFile() : name_(testing::TempDir() + "trace-XXXXXX") { close(mkstemp(name_.data())); }
@@ -91,7 +91,7 @@ TEST(Trace, ReadsServegensTenants) {
   EXPECT_EQ(trace->rows[1].output_tokens, 2u);
 }
 
-TEST(Trace, IsPutInTheOrderOfTime) {
+TEST(Trace, IsSortedByTime) {
   auto trace = parse_trace("timestamp_ms,input_tokens,output_tokens\n9,1,1\n3,2,2\n9,3,3\n", "t");
 
   ASSERT_TRUE(trace);
@@ -100,7 +100,7 @@ TEST(Trace, IsPutInTheOrderOfTime) {
   EXPECT_EQ(trace->rows[2].prompt_tokens, 3u);
 }
 
-TEST(Trace, SaysWhereAndWhatIsWrong) {
+TEST(Trace, ErrorsNameTheLineAndTheProblem) {
   EXPECT_EQ(complaint_about(""), "t: empty");
   EXPECT_THAT(complaint_about("a,b\n1,2\n"), HasSubstr("t:1: expected a header with timestamp_ms"));
   EXPECT_THAT(complaint_about(std::string(azure) + "\n1,2\n"),
@@ -136,7 +136,7 @@ TEST(Trace, OfAFileMayBePlainOrGzip) {
   EXPECT_EQ(from_packed->rows.size(), 2u);
 }
 
-TEST(Trace, OfAFileThatIsMissingOrCutShortIsAnError) {
+TEST(Trace, OfAFileThatIsMissingOrTruncatedIsAnError) {
   ScratchFile packed;
   gzFile out = gzopen(packed.name().c_str(), "wb");
   for (int i = 0; i < 1000; ++i) gzputs(out, azure);
@@ -155,7 +155,7 @@ TEST(Trace, OfAFileThatIsMissingOrCutShortIsAnError) {
   EXPECT_THAT(cut_short.error().detail, HasSubstr("truncated"));
 }
 
-TEST(SpreadBursts, SpreadsABatchEvenlyUpToTheNextStamp) {
+TEST(SpreadBursts, SpreadsABatchEvenlyUpToTheNextTimestamp) {
   std::vector<TraceRow> rows(7);
   for (int i : {4, 5, 6}) rows[static_cast<std::size_t>(i)].due = milliseconds(3000);
   rows[6].due = milliseconds(4000);
@@ -176,7 +176,7 @@ TEST(SpreadBursts, GivesTheLastBatchTheTimeOfTheOneBefore) {
   EXPECT_THAT(dues(rows), ElementsAre(milliseconds(0), milliseconds(100), milliseconds(150)));
 }
 
-TEST(Trace, OfThePublicSetsIsReadWhereTheyAreAtHand) {
+TEST(Trace, ReadsThePublicTracesWhereTheyAreAvailable) {
   const char* folder = std::getenv("EVENKEEL_TRACES");
   if (folder == nullptr) GTEST_SKIP() << "EVENKEEL_TRACES names no folder";
 

@@ -15,14 +15,14 @@ using namespace std::chrono_literals;
 
 constexpr Instant start = Instant(1h);
 
-/// A batcher and those who wait in it.
+/// A batcher and the requests in its queue.
 class Batching : public testing::Test {
  protected:
   void model(BatchingSpec spec) { batcher.emplace(spec); }
   void arrive(Duration after, std::uint32_t items = 1) {
     batcher->add(requests.emplace_back(QueuedRequest{.items = items, .arrived = start + after}));
   }
-  /// How many requests an instance that is free then is given.
+  /// How many requests a free instance gets then.
   std::size_t given(Duration after) const { return batcher->decide(start + after).requests; }
 
   std::deque<QueuedRequest> requests;
@@ -35,7 +35,7 @@ TEST_F(Batching, HasNothingToDoWhenTheQueueIsEmpty) {
   EXPECT_EQ(batcher->decide(start).retry_at, never);
 }
 
-TEST_F(Batching, TakesAllThatWaitWithoutADelay) {
+TEST_F(Batching, TakesTheWholeQueueWithoutADelay) {
   model({.max_batch_size = 8});
   arrive(0ms);
   EXPECT_EQ(given(0ms), 1u);
@@ -45,14 +45,14 @@ TEST_F(Batching, TakesAllThatWaitWithoutADelay) {
   EXPECT_EQ(given(0ms), 8u);
 }
 
-TEST_F(Batching, RunsEachByItselfWhereTheModelTakesNoBatches) {
+TEST_F(Batching, RunsRequestsOneByOneWithoutBatching) {
   model({.max_batch_size = 0, .max_queue_delay = 10ms});
   arrive(0ms);
   arrive(0ms);
   EXPECT_EQ(given(0ms), 1u);
 }
 
-TEST_F(Batching, WaitsForOthersAsLongAsTheFirstMayWait) {
+TEST_F(Batching, WaitsForOthersUntilTheDelayOfTheFirst) {
   model({.max_batch_size = 8, .max_queue_delay = 100us});
   arrive(0us);
   arrive(60us);
@@ -80,14 +80,14 @@ TEST_F(Batching, RunsAPreferredSizeAtOnceAndLeavesTheRest) {
   arrive(0ms);
   EXPECT_EQ(given(0ms), 4u);
   for (int i = 0; i < 3; ++i) arrive(0ms);
-  EXPECT_EQ(given(0ms), 4u);  // seven wait: the next preferred size is not reached
+  EXPECT_EQ(given(0ms), 4u);  // seven are queued: below the next preferred size
   arrive(0ms);
-  EXPECT_EQ(given(0ms), 8u);  // the largest that can be had
+  EXPECT_EQ(given(0ms), 8u);  // the largest preferred size
   for (int i = 0; i < 3; ++i) arrive(0ms);
   EXPECT_EQ(given(0ms), 8u);
 }
 
-TEST_F(Batching, TakesAllThatWaitOnceTheFirstHasWaitedLongEnough) {
+TEST_F(Batching, TakesTheWholeQueueOnceTheFirstHasWaitedForTheDelay) {
   model({.max_batch_size = 16, .preferred_sizes = {4}, .max_queue_delay = 1ms});
   for (int i = 0; i < 6; ++i) arrive(0ms);
   EXPECT_EQ(given(0ms), 4u);
@@ -107,7 +107,7 @@ TEST_F(Batching, CountsTheItemsOfARequestAndNeverSplitsIt) {
   arrive(0ms, 3);
   arrive(0ms, 4);
   EXPECT_EQ(given(0ms), 0u);
-  arrive(0ms, 2);  // seven and two are more than eight: the batch cannot grow
+  arrive(0ms, 2);  // seven and two exceed eight: the batch cannot grow
   EXPECT_EQ(given(0ms), 2u);
 }
 
@@ -130,14 +130,14 @@ TEST_F(Batching, KnowsWhenItsQueueIsFull) {
   EXPECT_TRUE(batcher->full());
 }
 
-TEST_F(Batching, CostsLessByTheItemTheMoreThereAre) {
+TEST_F(Batching, CostsLessPerItemInLargerBatches) {
   model({.batch_seconds = 2e-3, .item_seconds = 0.5e-3});
   EXPECT_DOUBLE_EQ(batcher->batch_seconds_for(1), 2.5e-3);
   EXPECT_DOUBLE_EQ(batcher->batch_seconds_for(8), 6e-3);
 }
 
-/// Whatever comes: batches are in order, never too large, and nobody waits beyond the delay for an
-/// instance that is free.
+/// For any arrivals: batches keep the order, never exceed the limit, and no request waits beyond
+/// the delay while an instance is free.
 TEST(DynamicBatcher, HoldsItsInvariantsForRandomArrivals) {
   std::mt19937 random(7);
   for (int round = 0; round < 300; ++round) {

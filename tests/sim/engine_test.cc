@@ -26,7 +26,7 @@ std::unique_ptr<Sequence> make(std::uint32_t prompt, std::uint32_t output,
   return sequence;
 }
 
-// 10 ms for the weights, 0.1 ms a token, 1 ms besides; 1 us a context token.
+// 10 ms for the weights, 0.1 ms per token, 1 ms overhead; 1 us per context token.
 EngineSpec plain_spec() {
   return {.max_batched_tokens = 1000,
           .max_sequences = 8,
@@ -39,7 +39,7 @@ EngineSpec plain_spec() {
                    .per_prefill_context_token = 1e-6}};
 }
 
-// Runs until nothing is left; returns the time it took and counts the tokens.
+// Runs until there is no work. Returns the time that it took and counts the tokens.
 double drain(Engine& engine, std::size_t* tokens = nullptr) {
   double seconds = 0;
   while (auto step = engine.start_step()) {
@@ -81,7 +81,7 @@ TEST(Engine, ALongPromptTakesTheTimeOfItsTokens) {
   EXPECT_NEAR(step->seconds, 0.050 + 0.001 + 500e-6, 1e-12);
 }
 
-TEST(Engine, APromptYieldsItsFirstTokenWhenItIsComputedAndOneAStepAfterwards) {
+TEST(Engine, APromptYieldsItsFirstTokenWhenComputedAndThenOnePerStep) {
   Engine engine(plain_spec());
   auto sequence = make(100, 3);
   engine.submit(*sequence);
@@ -183,7 +183,7 @@ TEST(Engine, AdmitsInTheOrderOfArrivalAndNeverPastOneThatDoesNotFit) {
   EXPECT_EQ(tokens, 29u + 1 + 1);
 }
 
-TEST(Engine, RunsAtMostSoManySequencesAtOnce) {
+TEST(Engine, RunsAtMostMaxSequencesAtOnce) {
   Engine engine(plain_spec());
   std::deque<std::unique_ptr<Sequence>> sequences;
   for (int i = 0; i < 12; ++i) {
@@ -243,7 +243,7 @@ TEST(Engine, RequestsOfOneStepShareAPrefix) {
   EXPECT_NEAR(engine.kv_cache_ratio(), 21.0 / 1000, 1e-12);
 }
 
-TEST(Engine, AnAnswerIsCachedForTheNextTurnOfItsConversation) {
+TEST(Engine, AnOutputIsCachedForTheNextTurnOfItsConversation) {
   Engine engine(plain_spec());
   auto first_turn = make(32, 33, hashes(1, 4));
   engine.submit(*first_turn);
@@ -405,7 +405,7 @@ TEST(Presets, HaveUniqueNamesAndAreFoundByThem) {
 }
 
 TEST(Presets, PrefillAtTheMeasuredRates) {
-  // Vidur: about 14.5k, 6.2k and 11k tokens a second of kernels alone.
+  // Vidur: about 14.5k, 6.2k and 11k tokens per second for the kernels alone.
   EXPECT_NEAR(prefill_tokens_per_second("llama-3-8b-a100"), 14'000, 800);
   EXPECT_NEAR(prefill_tokens_per_second("llama-3-70b-a100-tp4"), 6'100, 300);
   EXPECT_NEAR(prefill_tokens_per_second("llama-3-70b-a100-tp8"), 11'100, 500);
@@ -413,13 +413,13 @@ TEST(Presets, PrefillAtTheMeasuredRates) {
 }
 
 TEST(Presets, DecodeAtThePublishedPace) {
-  // vLLM's sample of an 8B model: 7.9 ms a token with ten short prompts; an A100 alone: 13.3 ms.
+  // vLLM's sample of an 8B model: 7.9 ms per token with ten short prompts; an A100 alone: 13.3 ms.
   EXPECT_NEAR(decode_step_ms("llama-3-8b-h100", 10, 250), 8.1, 0.4);
   EXPECT_NEAR(decode_step_ms("llama-3-8b-a100", 1, 1024), 12.1, 1.3);
   // 64 sequences of 1k context read 4.2 ms (A100) and 2.5 ms (H100) of keys and values.
   EXPECT_NEAR(decode_step_ms("llama-3-8b-a100", 64, 1024), 10 + 2 + 4.3, 0.2);
   EXPECT_NEAR(decode_step_ms("llama-3-8b-h100", 64, 1024), 6 + 2 + 2.6, 0.2);
-  // Splitwise, 70B on 8 H100: 30 to 50 ms with the software of 2023, which took half of it.
+  // Splitwise, 70B on 8 H100: 30 to 50 ms with the software of 2023, whose overhead was half of it.
   EXPECT_NEAR(decode_step_ms("llama-3-70b-h100-tp8", 16, 1024), 15.2, 0.5);
 }
 

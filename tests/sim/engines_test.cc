@@ -16,7 +16,7 @@
 namespace evenkeel {
 namespace {
 
-// Reads Prometheus text 0.0.4 by its letter; whatever is not in order is a failure of the test.
+// Parses Prometheus text 0.0.4 strictly; anything malformed fails the test.
 class StrictText {
  public:
   explicit StrictText(const std::string& text) {
@@ -136,7 +136,7 @@ struct Busy {
 
 std::unique_ptr<EngineApi> make_api(SimulatedModel& model) { return model.traits().make(model); }
 
-/// An engine's API before a model that nothing has used yet.
+/// An engine's API in front of an idle model.
 struct Idle {
   explicit Idle(std::string_view engine)
       : model(loop, options, *find_preset(options.preset), *find_simulated_engine(engine)),
@@ -186,13 +186,13 @@ TEST(SimulatedEngines, PromtoolReadsEveryExposition) {
     std::ofstream(path) << text;
     FILE* pipe = popen(("promtool check metrics < " + path + " 2>&1").c_str(), "r");
     ASSERT_NE(pipe, nullptr);
-    std::string said;
+    std::string output;
     std::array<char, 512> part;
-    while (fgets(part.data(), part.size(), pipe) != nullptr) said += part.data();
+    while (fgets(part.data(), part.size(), pipe) != nullptr) output += part.data();
     pclose(pipe);
     unlink(path.c_str());
-    // The engines' own names break promtool's rules of style; that the text parses is what counts.
-    EXPECT_EQ(said.find("pars"), std::string::npos) << said;
+    // The engines' own names violate promtool's naming rules; only parse errors count.
+    EXPECT_EQ(output.find("pars"), std::string::npos) << output;
   }
 }
 
@@ -237,7 +237,7 @@ TEST(SimulatedEngines, HistogramsCountUpToTheirBounds) {
   EXPECT_EQ(vllm.value(name + "_count{" + labels + "}"), 4);
 }
 
-TEST(SimulatedEngines, DcgmSpeaksInPercentMebibytesAndMillijoulesForEachGpu) {
+TEST(SimulatedEngines, DcgmReportsPercentMebibytesAndMillijoulesPerGpu) {
   const StrictText dcgm(dcgm_text());
   std::map<std::string, std::vector<double>> values;
   for (const auto& [series, value] : dcgm.samples()) {

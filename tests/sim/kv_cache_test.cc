@@ -7,7 +7,7 @@ namespace {
 
 using Owned = std::vector<KvCache::Block>;
 
-TEST(KvCache, FindsWhatWasPublishedAfterItIsReleased) {
+TEST(KvCache, FindsAPublishedBlockAfterItsRelease) {
   KvCache cache(4);
   const std::vector<std::uint64_t> prefix{11, 12};
   Owned owned;
@@ -57,7 +57,7 @@ TEST(KvCache, EvictsTheLeastRecentlyReleasedFirstAndATailBeforeItsHead) {
   EXPECT_EQ(cache.find(new_prefix).blocks, 2u);
 }
 
-TEST(KvCache, TakesABlockThatHoldsNothingInItsTurnOrFirst) {
+TEST(KvCache, AllocatesAnEmptyBlockInLruOrderOrFirst) {
   const std::vector<std::uint64_t> prefix{7};
   for (const bool evict_empty_first : {false, true}) {
     KvCache cache(2, evict_empty_first);
@@ -76,7 +76,7 @@ TEST(KvCache, TakesABlockThatHoldsNothingInItsTurnOrFirst) {
   }
 }
 
-TEST(KvCache, NeverTakesAPinnedBlock) {
+TEST(KvCache, NeverAllocatesAPinnedBlock) {
   KvCache cache(2);
   const std::vector<std::uint64_t> prefix{7};
   Owned first;

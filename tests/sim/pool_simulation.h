@@ -1,4 +1,4 @@
-// Simulated GPUs behind a pool, in virtual time: a minute of a fleet in some milliseconds.
+// Simulated GPUs behind a pool, in virtual time: a minute takes a few milliseconds.
 #pragma once
 
 #include <algorithm>
@@ -16,12 +16,12 @@
 
 namespace evenkeel::testing {
 
-/// Seconds since the fleet began.
+/// Seconds since the start of the simulation.
 using VirtualSeconds = double;
 
-/// What arrives: a Poisson stream of streams.
+/// Poisson arrivals of streamed requests.
 struct Traffic {
-  std::function<double(VirtualSeconds)> rate;  ///< requests per second; never more than `most`
+  std::function<double(VirtualSeconds)> rate;  ///< requests per second; at most `most`
   double max_rate = 100;
   std::uint32_t prompt_tokens = 500;  ///< mean; most are shorter, a few much longer
   std::uint32_t output_tokens = 60;   ///< mean
@@ -31,7 +31,7 @@ inline Traffic steady(double rate) {
   return {.rate = [rate](VirtualSeconds) { return rate; }, .max_rate = rate};
 }
 
-/// What became of one request.
+/// The outcome of one request.
 struct RequestTimeline {
   VirtualSeconds arrived;
   VirtualSeconds first_token;
@@ -39,7 +39,7 @@ struct RequestTimeline {
   std::size_t backend;
 };
 
-/// The value below which `share` of them lie; 0 of nothing.
+/// The quantile `share` of the values; 0 where there are none.
 inline double quantile(std::vector<double> values, double share) {
   if (values.empty()) return 0;
   const auto at = static_cast<std::size_t>(share * static_cast<double>(values.size() - 1));
@@ -73,22 +73,22 @@ class PoolSimulation {
     return start + std::chrono::duration_cast<Duration>(std::chrono::duration<double>(moment));
   }
 
-  /// From now on this server takes `factor` times as long.
+  /// Makes this server `factor` times as slow from now on.
   void slow_down(std::size_t server, double factor) { servers_[server]->slow_factor = factor; }
-  /// What the poller hears of a server's GPU; NaN until then.
+  /// Sets the GPU memory that the poller reads from a server; NaN until then.
   void set_memory_ratio(std::size_t server, double ratio) {
     servers_[server]->memory_ratio = ratio;
   }
-  /// No server is polled any more, nor was it ever.
+  /// Stops polling and forgets what was polled.
   void disable_polling() { polling_ = false; }
-  /// Requests that this process does not know of: so many more run there from now on.
+  /// Adds requests of another balancer that run on this server from now on.
   void add_foreign_requests(std::size_t server, std::uint32_t requests) {
     for (std::uint32_t i = 0; i < requests; ++i) {
       submit(server, {.prompt = 200, .output = 4000, .own = false});
     }
   }
 
-  /// Lets `seconds` pass under this traffic.
+  /// Simulates `seconds` of this traffic.
   void run(const Traffic& traffic, VirtualSeconds seconds) {
     const VirtualSeconds end = now_ + seconds;
     VirtualSeconds arrival = next_arrival(traffic, now_);
@@ -113,7 +113,7 @@ class PoolSimulation {
     }
   }
 
-  /// Of the requests that have ended.
+  /// Over the finished requests.
   const std::vector<RequestTimeline>& timelines() const { return timelines_; }
   void clear_timelines() { timelines_.clear(); }
   double p99_ttft(VirtualSeconds from = 0) const {
@@ -130,7 +130,7 @@ class PoolSimulation {
     }
     return quantile(std::move(times), 0.99);
   }
-  /// Of all picks, how many went there since `from`.
+  /// This server's share of all picks since `from`.
   double share(std::size_t server, VirtualSeconds from = 0) const {
     double own = 0;
     double all = 0;
@@ -141,7 +141,7 @@ class PoolSimulation {
     }
     return all == 0 ? 0 : own / all;
   }
-  /// The picks of each span of so many seconds since `from`, for one server.
+  /// One server's picks in each span of so many seconds since `from`.
   std::vector<double> picks_per(VirtualSeconds span, std::size_t server,
                                 VirtualSeconds from) const {
     std::vector<double> counts(static_cast<std::size_t>((now_ - from) / span), 0.0);

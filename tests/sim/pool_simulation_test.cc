@@ -1,5 +1,5 @@
-// The pickers with a whole fleet of simulated engines, in virtual time: do they use what is there,
-// do they settle, do they follow?
+// The pickers with a fleet of simulated engines in virtual time: whether they use the capacity,
+// settle, and adapt.
 #include "sim/pool_simulation.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace evenkeel::testing {
 namespace {
 
-// What an engine of speed 1 gets done of this traffic, requests per second.
+// Capacity of an engine of speed 1 for this traffic, in requests per second.
 constexpr double capacity = 22;
 
 PoolSpec pool_of(const std::string& picker) {
@@ -28,8 +28,8 @@ std::vector<double> unequal(std::size_t groups_of_three) {
 }
 constexpr double speed_of_three = 0.3 + 0.51 + 0.9;
 
-// Variance over mean of what a server gets in each second: 1 of a Poisson process; less, if the
-// picker evens it out; much more, if it swings.
+// Variance over mean of a server's picks per second: 1 for a Poisson process; less where the picker
+// smooths it; much more where the picker oscillates.
 double dispersion(const PoolSimulation& simulation, std::size_t server, VirtualSeconds from) {
   const auto counts = simulation.picks_per(1, server, from);
   double mean = 0;
@@ -66,7 +66,7 @@ TEST_P(LoadAwarePicker, SharesMatchCapacity) {
 
   simulation.run(steady(0.8 * capacity * speed_of_three), 120);
 
-  // By speed 0.18, 0.30 and 0.53; one that goes by latency gives the fastest a little more.
+  // By speed 0.18, 0.30 and 0.53; a picker by latency gives the fastest a little more.
   EXPECT_NEAR(simulation.share(0, 60), 0.16, 0.06);
   EXPECT_NEAR(simulation.share(1, 60), 0.29, 0.06);
   EXPECT_NEAR(simulation.share(2, 60), 0.55, 0.10);
@@ -114,7 +114,7 @@ TEST_P(LoadAwarePicker, ShiftsLoadAwayFromASlowServer) {
   simulation.run(traffic, 60);
   EXPECT_LT(simulation.share(1, simulation.now() - 30), 0.16);
   EXPECT_GT(simulation.share(1, simulation.now() - 30), 0.01)
-      << "nobody learns whether it has recovered";
+      << "some traffic must show whether it has recovered";
 
   simulation.slow_down(1, 1);
   simulation.run(traffic, 90);
@@ -171,7 +171,7 @@ TEST(GpuSimulation, StopsSendingToAServerBeforeItsMemoryIsFull) {
   for (std::size_t server = 0; server < 3; ++server) simulation.set_memory_ratio(server, 0.7);
   simulation.run(traffic, 30);
 
-  // A leak: one percent a second.
+  // A leak: one percent per second.
   VirtualSeconds over = 0;
   for (int percent = 70; percent <= 100; ++percent) {
     simulation.set_memory_ratio(0, percent / 100.0);
@@ -183,7 +183,7 @@ TEST(GpuSimulation, StopsSendingToAServerBeforeItsMemoryIsFull) {
   EXPECT_GT(simulation.share(1, over), 0.4);
 }
 
-// Six servers and two spares; the calm load is an eighth of the blast's, which six cannot carry.
+// Six servers and two spares; the burst is eight times the baseline, and more than six can serve.
 class SpareSimulation : public ::testing::Test {
  protected:
   SpareSimulation() : simulation(spec(), std::vector<double>(8, 0.3), 2) {}
@@ -195,7 +195,7 @@ class SpareSimulation : public ::testing::Test {
   static constexpr double baseline_rate = 0.16 * capacity * 0.3 * 6;
   bool both_in() { return simulation.load(6).in_rotation() && simulation.load(7).in_rotation(); }
   bool both_out() { return !simulation.load(6).in_rotation() && !simulation.load(7).in_rotation(); }
-  // Thirty seconds of it; when both were in, after so long.
+  // Thirty seconds of it. Returns when both spares were in service.
   VirtualSeconds run_burst() {
     const VirtualSeconds began = simulation.now();
     VirtualSeconds both_in_at = 0;

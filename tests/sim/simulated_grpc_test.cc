@@ -1,5 +1,5 @@
-// Triton's inference service, asked on one connection. That it is HTTP/1.1 here makes no difference
-// to what answers; tests/e2e asks with gRPC's own clients.
+// Triton's gRPC inference service on one connection. HTTP/1.1 makes no difference to the handlers;
+// tests/e2e uses gRPC's own clients.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ using testing::HasSubstr;
 
 constexpr std::string_view service = "/inference.GRPCInferenceService/";
 
-/// One call: what it sends is fed, what came back is kept.
+/// One call: sends what the test feeds, keeps what it receives.
 class Call {
  public:
   Call(Loop& loop, Endpoint endpoint, std::string path, std::string type = "application/grpc",
@@ -190,7 +190,7 @@ TEST_F(GrpcSim, IsNotReadyWhileItLoads) {
   EXPECT_THAT(infer->message, HasSubstr("has no available versions"));
 }
 
-TEST_F(GrpcSim, AnswersGrpcsHealthCheck) {
+TEST_F(GrpcSim, AnswersTheGrpcHealthCheck) {
   start();
   const auto check = [&] {
     Call call(loop_, endpoint_, "/grpc.health.v1.Health/Check");
@@ -299,7 +299,7 @@ TEST_F(GrpcSim, GeneratesText) {
 
 // ---- batches
 
-TEST_F(GrpcSim, RunsRequestsThatComeTogetherInOneBatch) {
+TEST_F(GrpcSim, RunsConcurrentRequestsInOneBatch) {
   start({.max_batch_size = 8, .max_queue_delay = 200ms});
   std::vector<std::unique_ptr<Call>> calls;
   for (int i = 0; i < 4; ++i) {

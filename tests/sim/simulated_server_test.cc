@@ -20,11 +20,11 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 
-/// What came back.
+/// A response as the client received it.
 struct Reply {
   bool done = false;
   bool refused = false;  ///< no connection
-  bool cut = false;      ///< ended before its end
+  bool cut = false;      ///< incomplete
   int status = 0;
   std::string body;
   std::vector<Instant> arrivals;  ///< of the pieces
@@ -64,9 +64,9 @@ Task<void> exchange(Loop& loop, Endpoint endpoint, std::string method, std::stri
 }
 
 /// A client on the server's own loop.
-class Asking {
+class Client {
  public:
-  Asking(Loop& loop, Endpoint endpoint, std::string method, std::string path, std::string body = {})
+  Client(Loop& loop, Endpoint endpoint, std::string method, std::string path, std::string body = {})
       : task_(exchange(loop, endpoint, std::move(method), std::move(path), std::move(body),
                        reply_)) {}
   Reply& reply() { return reply_; }
@@ -88,17 +88,17 @@ class Sim : public testing::Test {
                                                 *find_simulated_engine(options.engine), *fd);
   }
 
-  std::unique_ptr<Asking> begin(std::string method, std::string path, std::string body = {}) {
-    return std::make_unique<Asking>(loop_, endpoint_, std::move(method), std::move(path),
+  std::unique_ptr<Client> begin(std::string method, std::string path, std::string body = {}) {
+    return std::make_unique<Client>(loop_, endpoint_, std::move(method), std::move(path),
                                     std::move(body));
   }
   bool turn_until(const std::function<bool()>& done) {
     return loop_.run_until(done, Clock::now() + std::chrono::seconds(20));
   }
   Reply ask(std::string method, std::string path, std::string body = {}) {
-    auto asking = begin(std::move(method), std::move(path), std::move(body));
-    EXPECT_TRUE(turn_until([&] { return asking->reply().done; }));
-    return asking->reply();
+    auto client = begin(std::move(method), std::move(path), std::move(body));
+    EXPECT_TRUE(turn_until([&] { return client->reply().done; }));
+    return client->reply();
   }
   Reply chat(std::string body) { return ask("POST", "/v1/chat/completions", std::move(body)); }
   void set(std::string state) {
@@ -122,7 +122,7 @@ std::string words(std::size_t count) {
   return text;
 }
 
-/// The texts of all content deltas, put together.
+/// The concatenated text of all content deltas.
 std::string streamed_text(const std::string& body) {
   constexpr std::string_view mark = R"("delta":{"content":")";
   std::string text;
@@ -177,7 +177,7 @@ TEST_F(Sim, WritesTheSameTextWhetherItStreamsOrNot) {
   EXPECT_GT(text_of(whole.body).size(), 40u);
 }
 
-TEST_F(Sim, TheSameRequestHasTheSameBytesForAnswerOnEveryServer) {
+TEST_F(Sim, TheSameRequestHasTheSameResponseBytesOnEveryServer) {
   start();
   const std::string body = chat_body(words(100), R"(,"max_tokens":20)");
 
@@ -191,7 +191,7 @@ TEST_F(Sim, TheSameRequestHasTheSameBytesForAnswerOnEveryServer) {
   EXPECT_EQ(first.body, elsewhere.body);
 }
 
-TEST_F(Sim, AnotherPromptOrSeedHasAnotherAnswer) {
+TEST_F(Sim, AnotherPromptOrSeedHasAnotherResponse) {
   start();
 
   const Reply a = chat(chat_body("one", R"(,"max_tokens":20)"));
@@ -260,7 +260,7 @@ TEST_F(Sim, RejectsWithVllmErrorBodies) {
   EXPECT_EQ(lost.status, 404);
 }
 
-TEST_F(Sim, FindsThePrefixOfAnEarlierTurnAgainItsAnswerIncluded) {
+TEST_F(Sim, HitsThePrefixOfAnEarlierTurnIncludingItsOutput) {
   start({.prompt_tokens_details = true});
   const std::string question = words(60);
   const Reply first = chat(chat_body(question, R"(,"max_tokens":60,"ignore_eos":true)"));
@@ -318,16 +318,16 @@ TEST_F(Sim, TokensLeaveAtTheModelledPaceWithoutDrift) {
 
 TEST_F(Sim, RequestsThatArriveTogetherShareTheirSteps) {
   start({.speed = 20});
-  std::vector<std::unique_ptr<Asking>> askings;
+  std::vector<std::unique_ptr<Client>> clients;
 
   for (int i = 0; i < 20; ++i) {
-    askings.push_back(
+    clients.push_back(
         begin("POST", "/v1/chat/completions",
               chat_body("hi " + std::to_string(i), R"(,"max_tokens":50,"ignore_eos":true)")));
   }
   ASSERT_TRUE(turn_until([&] {
-    for (auto& asking : askings) {
-      if (!asking->reply().done) return false;
+    for (auto& client : clients) {
+      if (!client->reply().done) return false;
     }
     return true;
   }));
@@ -341,14 +341,14 @@ TEST_F(Sim, RequestsThatArriveTogetherShareTheirSteps) {
 
 // ---- Clients that leave ------------------------------------------------------------------------
 
-TEST_F(Sim, StopsWorkingWhenItsClientLeavesAStream) {
+TEST_F(Sim, StopsGeneratingWhenItsClientLeavesAStream) {
   start({.speed = 1.5});
-  auto asking =
+  auto client =
       begin("POST", "/v1/chat/completions",
             chat_body(words(200), R"(,"max_tokens":5000,"ignore_eos":true,"stream":true)"));
-  ASSERT_TRUE(turn_until([&] { return asking->reply().arrivals.size() > 2; }));
+  ASSERT_TRUE(turn_until([&] { return client->reply().arrivals.size() > 2; }));
 
-  asking->leave();
+  client->leave();
 
   ASSERT_TRUE(
       turn_until([&] { return server_->report().find(R"("aborted":1)") != std::string::npos; }));
@@ -356,14 +356,14 @@ TEST_F(Sim, StopsWorkingWhenItsClientLeavesAStream) {
   EXPECT_THAT(server_->report(), HasSubstr(R"("kv_cache_ratio":0,)"));
 }
 
-TEST_F(Sim, StopsWorkingWhenItsClientLeavesBeforeTheAnswer) {
+TEST_F(Sim, StopsGeneratingWhenItsClientLeavesBeforeTheResponse) {
   start({.speed = 1.5});
-  auto asking = begin("POST", "/v1/chat/completions",
+  auto client = begin("POST", "/v1/chat/completions",
                       chat_body("hi", R"(,"max_tokens":5000,"ignore_eos":true)"));
   ASSERT_TRUE(
       turn_until([&] { return server_->report().find(R"("running":1)") != std::string::npos; }));
 
-  asking->leave();
+  client->leave();
 
   EXPECT_TRUE(
       turn_until([&] { return server_->report().find(R"("aborted":1)") != std::string::npos; }));
@@ -400,20 +400,20 @@ TEST_F(Sim, RefusesConnectionsUntilRevivedOnTheSamePort) {
   EXPECT_EQ(revived.status, 200);
 }
 
-TEST_F(Sim, LetsRequestsInFlightEndWhenItRefuses) {
+TEST_F(Sim, FinishesRequestsInFlightWhenItRefuses) {
   start();
-  auto asking = begin("POST", "/v1/chat/completions",
+  auto client = begin("POST", "/v1/chat/completions",
                       chat_body("hi", R"(,"max_tokens":50,"ignore_eos":true,"stream":true)"));
-  ASSERT_TRUE(turn_until([&] { return !asking->reply().arrivals.empty(); }));
+  ASSERT_TRUE(turn_until([&] { return !client->reply().arrivals.empty(); }));
 
   set(R"({"fault":"refuse"})");
 
-  ASSERT_TRUE(turn_until([&] { return asking->reply().done; }));
-  EXPECT_FALSE(asking->reply().cut);
-  EXPECT_THAT(asking->reply().body, EndsWith("data: [DONE]\n\n"));
+  ASSERT_TRUE(turn_until([&] { return client->reply().done; }));
+  EXPECT_FALSE(client->reply().cut);
+  EXPECT_THAT(client->reply().body, EndsWith("data: [DONE]\n\n"));
 }
 
-TEST_F(Sim, AnswersNothingWhileItHangsAndGoesOnAfterwards) {
+TEST_F(Sim, AnswersNothingWhileItHangsAndContinuesAfterwards) {
   start();
   auto stream = begin("POST", "/v1/chat/completions",
                       chat_body("hi", R"(,"max_tokens":50,"ignore_eos":true,"stream":true)"));
@@ -423,7 +423,7 @@ TEST_F(Sim, AnswersNothingWhileItHangsAndGoesOnAfterwards) {
   auto health = begin("GET", "/health");
   const std::size_t seen = stream->reply().arrivals.size();
   for (int i = 0; i < 5; ++i)
-    EXPECT_EQ(ask("GET", "/sim/v1/report").status, 200);  // others have their turns
+    EXPECT_EQ(ask("GET", "/sim/v1/report").status, 200);  // control requests are served
 
   EXPECT_FALSE(health->reply().done);
   EXPECT_LE(stream->reply().arrivals.size(), seen + 1);
@@ -445,7 +445,7 @@ TEST_F(Sim, ErrorFaultAffectsInferenceOnly) {
   EXPECT_EQ(health.status, 200);
 }
 
-TEST_F(Sim, DiesInTheMiddleOfItsStreamsAfterSoManyTokens) {
+TEST_F(Sim, DiesInTheMiddleOfItsStreamsAfterAGivenNumberOfTokens) {
   start();
   chat(chat_body(words(100), R"(,"max_tokens":1)"));
 
@@ -496,7 +496,7 @@ TEST_F(Sim, LoadsAsEachEngineLoads) {
             R"({"error":{"code":503,"message":"Loading model","type":"unavailable_error"}})");
 }
 
-TEST_F(Sim, ShowsOldMetricsWhileTheyAreStale) {
+TEST_F(Sim, RepeatsOldMetricsWhileTheyAreStale) {
   start();
   set(R"({"fault":"stale-metrics"})");
   const std::string before = ask("GET", "/metrics").body;
@@ -613,7 +613,8 @@ TEST_F(Sim, SglangsGaugesAreAsOldAsItsDecodeInterval) {
   first->leave();
 }
 
-// ---- Many of them ------------------------------------------------------------------------------
+// ---- Several servers
+// ------------------------------------------------------------------------------
 
 TEST(Simulators, ControlListenerReachesServersOnTheirThreads) {
   auto simulators = Simulators::start({{.name = "a", .speed = 20}, {.name = "b", .speed = 20}}, 2,
@@ -621,16 +622,16 @@ TEST(Simulators, ControlListenerReachesServersOnTheirThreads) {
   ASSERT_TRUE(simulators.ok()) << simulators.error().detail;
   Loop loop;
   const auto ask = [&](Endpoint endpoint, const char* method, const char* path, const char* body) {
-    Asking asking(loop, endpoint, method, path, body);
-    EXPECT_TRUE(loop.run_until([&] { return asking.reply().done; },
+    Client client(loop, endpoint, method, path, body);
+    EXPECT_TRUE(loop.run_until([&] { return client.reply().done; },
                                Clock::now() + std::chrono::seconds(20)));
-    return asking.reply();
+    return client.reply();
   };
   const Endpoint control = *(*simulators)->control();
   const Endpoint b = (*simulators)->endpoints()[1];
 
   const Reply put = ask(control, "PUT", "/sim/v1/state?server=b", R"({"fault":"die"})");
-  // Its listener closes on its own thread: a question that is quicker is cut off, not refused.
+  // The listener closes on its own thread; a request before that is cut off, not refused.
   Reply refused = ask(b, "GET", "/health", "");
   for (int again = 0; again < 100 && !refused.refused; ++again) {
     refused = ask(b, "GET", "/health", "");
@@ -638,13 +639,13 @@ TEST(Simulators, ControlListenerReachesServersOnTheirThreads) {
   const Reply all = ask(control, "GET", "/sim/v1/state", "");
   ask(control, "PUT", "/sim/v1/state", R"({"fault":"none"})");
   const Reply revived = ask(b, "GET", "/health", "");
-  const Reply nobody = ask(control, "GET", "/sim/v1/report?server=c", "");
+  const Reply unreachable = ask(control, "GET", "/sim/v1/report?server=c", "");
 
   EXPECT_THAT(put.body, HasSubstr(R"("name":"b","engine":"vllm","fault":"die")"));
   EXPECT_TRUE(refused.refused);
   EXPECT_THAT(all.body, StartsWith(R"({"servers":[{"name":"a","engine":"vllm","fault":"none")"));
   EXPECT_EQ(revived.status, 200);
-  EXPECT_EQ(nobody.status, 404);
+  EXPECT_EQ(unreachable.status, 404);
 }
 
 TEST(Simulators, ReportStartErrors) {

@@ -40,7 +40,7 @@ TEST(Tokens, JoinAWordWithTheSpaceBeforeIt) {
   EXPECT_EQ(count("    x = 12345;\n"), 7u);  // "   ", " x", " =", " 123", "45", ";", "\n"
 }
 
-TEST(Tokens, ATailDoesNotChangeWhatStandsBeforeIt) {
+TEST(Tokens, ATailDoesNotChangeTheTokensBeforeIt) {
   std::vector<TokenId> head;
   std::vector<TokenId> whole;
   append_tokens("The quick brown fox", head);
@@ -49,7 +49,7 @@ TEST(Tokens, ATailDoesNotChangeWhatStandsBeforeIt) {
   EXPECT_TRUE(std::equal(head.begin(), head.end(), whole.begin()));
 }
 
-TEST(Tokens, GeneratedWordsAreOneTokenEachWhenTheyComeBack) {
+TEST(Tokens, GeneratedWordsAreOneTokenEachWhenSentBack) {
   std::string text;
   for (std::uint32_t i = 0; i < 500; ++i) {
     if (i > 0) text += ' ';
@@ -59,7 +59,7 @@ TEST(Tokens, GeneratedWordsAreOneTokenEachWhenTheyComeBack) {
   EXPECT_EQ(count(text), 500u);
 }
 
-TEST(Tokens, AWordFollowsFromSeedAndPlaceAlone) {
+TEST(Tokens, AWordDependsOnSeedAndIndexAlone) {
   std::set<std::string_view> words;
   for (std::uint32_t i = 0; i < 100; ++i) {
     EXPECT_EQ(generated_word(3, i), generated_word(3, i));
@@ -68,7 +68,7 @@ TEST(Tokens, AWordFollowsFromSeedAndPlaceAlone) {
   EXPECT_GT(words.size(), 20u);
 }
 
-TEST(Tokens, BlocksAreHashedWithAllThatStandsBeforeThem) {
+TEST(Tokens, ABlocksHashCoversEverythingBeforeIt) {
   std::vector<TokenId> a(64, 5);
   std::vector<TokenId> b = a;
   b[0] = 6;
