@@ -31,7 +31,7 @@ pools:
     limits: {max_in_flight: -1, queue: {sise: 10}}
     debug_headers: true
     debug_headers: false
-  - name: nobody
+  - name: unused
     backends: [http://127.0.0.1:9000]
     timeouts: &slow {first_byte: 30s}
     keep_alive: *slow
@@ -68,11 +68,11 @@ TEST(Check, ReportsFifteenMistakesInFifteenLines) {
           "17:29 pools[0].limits.max_in_flight: -1 is out of range, expected 0 to 1000000",
           "17:41 pools[0].limits.queue.sise: unknown key; did you mean 'size'?",
           "19:5 pools[0].debug_headers: duplicate key; the first is in line 18",
-          "20:11 pools[1].name: no route leads to the pool 'nobody'; add a route to it, or remove "
+          "20:11 pools[1].name: no route leads to the pool 'unused'; add a route to it, or remove "
           "it",
           "23:17 pools[1].keep_alive: aliases are not supported; write the value out",
           "26:11 routes[0].pool: there is no pool 'lama'; did you mean 'llama'?",
-          "28:11 routes[1].pool: there is no pool 'elsewhere'; the pools are llama, nobody",
+          "28:11 routes[1].pool: there is no pool 'elsewhere'; the pools are llama, unused",
           StartsWith("29:20 access_log.path: the environment variable LOG_FILE is not set"),
           "30:19 shutdown.drain: expected a duration such as 30s or 500ms, found '90 minutes'; did "
           "you mean '90m'?"));

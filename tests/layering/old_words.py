@@ -14,6 +14,7 @@ FOLDERS = ("src", "include", "tests", "docs", "config", "bench", "docker")
 FILES = ("README.md", "CMakeLists.txt", "dev")
 SUFFIXES = {"", ".cc", ".h", ".py", ".md", ".txt", ".yaml", ".json", ".sh", ".cmake", ".service", ".socket"}
 EXEMPT = {"docs/CHANGELOG.md", "tests/layering/old_words.py", "tests/layering/checks_test.py"}
+ALLOWED = {("src/sim/simulated_model.cc", "Please")}  # in an error message of vLLM
 EXEMPT_FOLDERS = ("tests/inference/expositions", "tests/fuzz/corpus", "tests/e2e/engines/models", "bench/results")
 
 # Words of prose, in any case; also as a part of an identifier, between underscores or capitals.
@@ -107,7 +108,7 @@ def violations(root):
         for number, line in enumerate(text.splitlines(), 1):
             for match in PATTERN.finditer(line):
                 instead = replacement_for(match)
-                if instead:
+                if instead and (relative.as_posix(), match[0]) not in ALLOWED:
                     yield f"{relative}:{number}: '{match[0]}' is retired; write {instead}"
 
 
