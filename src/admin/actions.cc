@@ -2,51 +2,44 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
-#include <cmath>
-#include <cstdint>
+#include <boost/json/parse.hpp>
+#include <boost/url/pct_string_view.hpp>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "admin/documents.h"
+#include "admin/json_text.h"
+#include "admin/on_loop.h"
 #include "evenkeel/admin/control.h"
-#include "evenkeel/base/json.h"
 #include "evenkeel/base/log.h"
-#include "evenkeel/inference/json.h"
 
 namespace evenkeel {
 namespace {
 
-constexpr std::size_t max_body_bytes = 16 * 1024;
+constexpr std::size_t max_weight_body_bytes = 16 * 1024;
 constexpr std::uint32_t max_weight = 1000;
+/// What the control loop takes at most for a change that it makes at once.
+constexpr Duration change_timeout = std::chrono::seconds(5);
+/// A reload waits for name servers and for changes that are queued before it.
+constexpr Duration reload_timeout = std::chrono::seconds(60);
+
+constexpr std::string_view weight_usage = "the body is {\"weight\": N}, N from 1 to 1000";
+constexpr std::string_view no_answer =
+    "the control loop has not answered in time; the change may still be made";
+constexpr std::string_view no_control = "this daemon accepts no changes";
 
 constexpr std::array<std::pair<std::string_view, BackendAction>, 3> action_names = {
     {{"drain", BackendAction::drain},
      {"undrain", BackendAction::undrain},
      {"weight", BackendAction::weight}}};
 
-int digit_of(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
-
-/// A '%' that two hexadecimal digits do not follow stands for itself: no id has one.
+/// Text that is not valid percent-encoding stands for itself.
 std::string percent_decoded(std::string_view text) {
-  std::string decoded;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const int high = text[i] == '%' && i + 2 < text.size() ? digit_of(text[i + 1]) : -1;
-    const int low = high < 0 ? -1 : digit_of(text[i + 2]);
-    if (low < 0) {
-      decoded += text[i];
-      continue;
-    }
-    decoded += static_cast<char>(high * 16 + low);
-    i += 2;
-  }
-  return decoded;
+  const auto valid = boost::urls::make_pct_string_view({text.data(), text.size()});
+  if (!valid) return std::string(text);
+  return valid->decode();
 }
 
 std::optional<std::string> parameter(std::string_view query, std::string_view name) {
@@ -61,7 +54,6 @@ std::optional<std::string> parameter(std::string_view query, std::string_view na
   return std::nullopt;
 }
 
-/// Where a backend is in the fleet.
 struct BackendPosition {
   std::size_t pool;
   std::size_t backend;
@@ -79,72 +71,41 @@ std::vector<BackendPosition> find_backends(const PoolSet& pool_set, const Backen
   return found;
 }
 
-AdminResponse ambiguous_backend(const PoolSet& pool_set, const BackendCall& call,
-                                const std::vector<BackendPosition>& positions) {
+AdminReply ambiguous_backend(const PoolSet& pool_set, const BackendCall& call,
+                             const std::vector<BackendPosition>& positions) {
   std::string names;
   for (const BackendPosition& position : positions) {
     names += (names.empty() ? "" : ", ") + pool_set.pools()[position.pool].state->spec().name;
   }
-  return admin_error(409, fmt::format("backend '{}' is in several pools ({}); say which with "
+  return error_reply(409, fmt::format("backend '{}' is in several pools ({}); name one with "
                                       "?pool=NAME",
                                       call.id, names));
 }
 
-AdminResponse no_such_backend(const BackendCall& call) {
+AdminReply no_such_backend(const BackendCall& call) {
   if (call.pool) {
-    return admin_error(404, fmt::format("pool '{}' has no backend '{}'", *call.pool, call.id));
+    return error_reply(404, fmt::format("pool '{}' has no backend '{}'", *call.pool, call.id));
   }
-  return admin_error(
+  return error_reply(
       404, fmt::format("no pool has a backend '{}'; /api/v1/backends lists them", call.id));
 }
 
-/// The whole body, or nothing when it is too long or breaks off.
-Task<std::optional<std::string>> read_body(Request& request) {
-  std::string text;
-  if (request.body == nullptr) co_return text;
-  bool last = false;
-  while (!last) {
-    auto chunk = co_await request.body->read();
-    if (!chunk) co_return std::nullopt;
-    if (text.size() + chunk->bytes.size() > max_body_bytes) co_return std::nullopt;
-    text += chunk->bytes;
-    last = chunk->last;
-  }
-  co_return text;
-}
-
-/// {"weight": N}; an error says what is wrong with it.
-Result<std::uint32_t> parse_weight(std::string body) {
-  const auto invalid = [](std::string detail) {
-    return Error{.fault = Fault::bad_request, .side = Side::client, .detail = std::move(detail)};
-  };
-  constexpr const char* wanted = "the body is {\"weight\": N}, N from 1 to 1000";
-  auto scalars = parse_json_scalars(body);
-  if (!scalars) return invalid(fmt::format("{}: {}", wanted, scalars.error().detail));
-  const auto weight = scalars->find("weight");
-  if (weight == scalars->end() || scalars->size() != 1) return invalid(wanted);
-  const double* number = std::get_if<double>(&weight->second);
-  if (number == nullptr || !(*number >= 1) || *number > max_weight ||
-      *number != std::floor(*number)) {
-    return invalid(wanted);
-  }
-  return static_cast<std::uint32_t>(*number);
-}
-
-AdminResponse backend_response(const RuntimeAccess& runtime, BackendStateHistory& history,
-                               BackendPosition position) {
-  history.update(runtime.status->snapshot()->pool_set, Clock::now(),
-                 std::chrono::system_clock::now());
-  return {.document = backend_document(runtime, history, position.pool, position.backend)};
+/// {"weight": N}; nothing: it is something else.
+std::optional<std::uint32_t> parse_weight(std::string_view body) {
+  boost::system::error_code error;
+  const boost::json::value document = boost::json::parse({body.data(), body.size()}, error);
+  const boost::json::object* object = error ? nullptr : document.if_object();
+  const boost::json::value* weight = object == nullptr ? nullptr : object->if_contains("weight");
+  if (weight == nullptr || object->size() != 1) return std::nullopt;
+  if (!weight->is_number()) return std::nullopt;
+  const auto number = weight->to_number<double>(error);
+  if (error || !(number >= 1 && number <= max_weight)) return std::nullopt;
+  const auto whole = static_cast<std::uint32_t>(number);
+  if (static_cast<double>(whole) != number) return std::nullopt;
+  return whole;
 }
 
 }  // namespace
-
-AdminResponse admin_error(int status, std::string_view message) {
-  JsonWriter json;
-  json.begin_object().field("error", message).end_object();
-  return {status, json.take()};
-}
 
 std::optional<BackendCall> parse_backend_call(std::string_view path, std::string_view query) {
   constexpr std::string_view prefix = "/api/v1/backends/";
@@ -159,53 +120,98 @@ std::optional<BackendCall> parse_backend_call(std::string_view path, std::string
   return std::nullopt;
 }
 
-Task<AdminResponse> apply_backend_action(const RuntimeAccess& runtime, BackendStateHistory& history,
-                                         BackendCall call, Request& request) {
-  std::uint32_t weight = 0;
+Awaitable<AdminReply> AdminActions::apply(BackendCall call, const AdminRequest& request) {
+  std::optional<std::uint32_t> weight;
   if (call.action == BackendAction::weight) {
-    auto body = co_await read_body(request);
-    if (!body) co_return admin_error(413, "a body of 16 KiB at most, please, and all of it");
-    auto parsed = parse_weight(std::move(*body));
-    if (!parsed) co_return admin_error(422, parsed.error().detail);
-    weight = *parsed;
+    if (request.body.size() > max_weight_body_bytes) {
+      co_return error_reply(413, "body larger than 16 KiB");
+    }
+    weight = parse_weight(request.body);
+    if (!weight) co_return error_reply(422, weight_usage);
   }
-
-  auto pool_set = runtime.status->snapshot()->pool_set;
-  auto positions = find_backends(*pool_set, call);
+  const auto pool_set = runtime_.status->snapshot()->pool_set;
+  const auto positions = find_backends(*pool_set, call);
   if (positions.empty()) co_return no_such_backend(call);
   if (positions.size() > 1) co_return ambiguous_backend(*pool_set, call, positions);
+
   const PoolState& pool = *pool_set->pools()[positions[0].pool].state;
   const BackendPtr backend = pool.backends()[positions[0].backend];
-  const std::string name = fmt::format("pool {}: backend {}", pool.spec().name, call.id);
-  const std::string requester = fmt::format("as {} asked", request.info.identity.client);
-  switch (call.action) {
-    case BackendAction::drain:
-      backend->load().take_out(OutOfRotation::draining);
-      log::info(fmt::format("{} drains, {}", name, requester));
-      co_return backend_response(runtime, history, positions[0]);
-    case BackendAction::undrain:
-      backend->put_back(OutOfRotation::draining);
-      log::info(fmt::format("{} drains no more, {}", name, requester));
-      co_return backend_response(runtime, history, positions[0]);
-    case BackendAction::weight: break;
-  }
-
-  if (runtime.control == nullptr) co_return admin_error(503, "nothing can be changed now");
   call.pool = pool.spec().name;
-  auto set = co_await runtime.control->set_weight(*call.pool, call.id, weight);
-  if (!set) co_return admin_error(422, set.error().detail);
-  log::info(fmt::format("{} has weight {}, {}", name, weight, requester));
-  pool_set = runtime.status->snapshot()->pool_set;  // which has the weight
-  positions = find_backends(*pool_set, call);
-  if (positions.empty()) co_return no_such_backend(call);
-  co_return backend_response(runtime, history, positions[0]);
+  AdminReply failed;
+  if (weight) {
+    failed = co_await set_weight(*call.pool, call.id, *weight);
+  } else {
+    failed = co_await set_drained(backend, call.action == BackendAction::drain);
+  }
+  if (failed.status != 200) co_return failed;
+  const std::string what = weight ? fmt::format("weight {} set", *weight)
+                           : call.action == BackendAction::drain ? std::string("drained")
+                                                                 : std::string("undrained");
+  log::info(
+      fmt::format("pool {}: backend {}: {} by {}", *call.pool, call.id, what, request.client));
+  co_return backend_reply(call);
 }
 
-Task<AdminResponse> apply_reload(const RuntimeAccess& runtime) {
-  if (runtime.control == nullptr) co_return admin_error(503, "nothing can be changed now");
-  auto problems = co_await runtime.control->reload();
-  if (!problems.empty()) co_return AdminResponse{422, problems_json(problems)};
-  co_return AdminResponse{200, status_document(runtime)};
+/// 200, or why not.
+Awaitable<AdminReply> AdminActions::set_drained(BackendPtr backend, bool drained) {
+  const auto change = [backend, drained] {
+    if (drained) {
+      backend->load().take_out(OutOfRotation::draining);
+    } else {
+      backend->put_back(OutOfRotation::draining);
+    }
+    return Done{};
+  };
+  const auto done = co_await on_loop(io_, *runtime_.control_loop, change, change_timeout);
+  if (!done) co_return error_reply(503, no_answer);
+  co_return AdminReply{};
+}
+
+/// 200, or why not.
+Awaitable<AdminReply> AdminActions::set_weight(std::string pool, std::string id,
+                                               std::uint32_t weight) {
+  if (runtime_.control == nullptr) co_return error_reply(503, no_control);
+  const auto change = [control = runtime_.control, pool = std::move(pool), id = std::move(id),
+                       weight] { return control->set_weight(pool, id, weight); };
+  auto set = co_await on_loop(io_, *runtime_.control_loop, change, reload_timeout);
+  if (!set) co_return error_reply(503, no_answer);
+  if (!*set) co_return error_reply(422, set->error().detail);
+  co_return AdminReply{};
+}
+
+/// From the newest pool set: a new weight comes with a new one.
+AdminReply AdminActions::backend_reply(const BackendCall& call) {
+  const RuntimeView view(runtime_);
+  const auto positions = find_backends(*view.status->pool_set, call);
+  if (positions.empty()) return no_such_backend(call);
+  history_.update(view.status->pool_set, view.now, std::chrono::system_clock::now());
+  return json_reply(
+      200, to_text(backend_document(view, history_, positions[0].pool, positions[0].backend)));
+}
+
+Awaitable<AdminReply> AdminActions::reload() {
+  if (runtime_.control == nullptr) co_return error_reply(503, no_control);
+  const auto change = [control = runtime_.control] { return control->reload(); };
+  const auto problems = co_await on_loop(io_, *runtime_.control_loop, change, reload_timeout);
+  if (!problems) co_return error_reply(503, no_answer);
+  if (!problems->empty()) co_return json_reply(422, problems_json(*problems));
+  const RuntimeView view(runtime_);
+  co_return json_reply(200, to_text(status_document(view)));
+}
+
+Awaitable<AdminReply> AdminActions::check(std::string text) {
+  if (runtime_.control == nullptr) co_return error_reply(503, no_control);
+  const auto ask = [control = runtime_.control, text = std::move(text)] {
+    return control->preview(text);
+  };
+  const auto preview = co_await on_loop(io_, *runtime_.control_loop, ask, reload_timeout);
+  if (!preview) co_return error_reply(503, no_answer);
+  boost::json::array problems;
+  for (const Problem& problem : preview->problems) problems.push_back(problem_document(problem));
+  boost::json::object document;
+  document["problems"] = std::move(problems);
+  document["changes"] = boost::json::array(preview->changes.begin(), preview->changes.end());
+  co_return json_reply(200, to_text(document));
 }
 
 }  // namespace evenkeel

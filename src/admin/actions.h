@@ -1,47 +1,57 @@
-// What the admin API changes: drain and undrain a backend, its weight, the whole file.
+// What the admin API changes: a backend's drain and weight, the whole configuration.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "admin/asio.h"
+#include "admin/message.h"
 #include "evenkeel/admin/backend_state.h"
 #include "evenkeel/admin/runtime_status.h"
-#include "evenkeel/http/message.h"
 
 namespace evenkeel {
 
-/// What to answer a call with.
-struct AdminResponse {
-  int status = 200;
-  std::string document;  ///< JSON
-};
+enum class BackendAction : std::uint8_t { drain, undrain, weight };
 
-/// An {"error": ...}.
-AdminResponse admin_error(int status, std::string_view message);
-
-enum class BackendAction { drain, undrain, weight };
-
-/// "/api/v1/backends/{id}/{action}?pool=NAME", taken apart.
+/// "/api/v1/backends/{id}/{action}?pool=NAME", parsed.
 struct BackendCall {
   BackendAction action;
   std::string id;                   ///< decoded
-  std::optional<std::string> pool;  ///< decoded; nothing: wherever the id is the only one
+  std::optional<std::string> pool;  ///< decoded; nothing: the only pool that has the id
 };
 
-/// Nothing: no action has such a path. `path` is without its query. The id may hold what it likes,
-/// in percent-encoding or, but for '?' and '%', as it is.
+/// Nothing: no action has such a path. `path` is without its query. The id may hold any character,
+/// percent-encoded or, except for '?' and '%', as it is.
 std::optional<BackendCall> parse_backend_call(std::string_view path, std::string_view query);
 
-/// Does it. 404 where there is no such backend, 409 where several pools have it and none is named,
-/// 413 and 422 for a body that will not do. `request` is only asked for its body.
-///
-/// Thread: the control loop's. All references outlive the task.
-Task<AdminResponse> apply_backend_action(const RuntimeAccess& runtime, BackendStateHistory& history,
-                                         BackendCall call, Request& request);
+/// Makes the changes on the control loop and waits for the result. All references outlive the
+/// operations. Thread: the management thread.
+class AdminActions {
+ public:
+  AdminActions(IoContextPtr io, const RuntimeAccess& runtime, BackendStateHistory& history)
+      : io_(std::move(io)), runtime_(runtime), history_(history) {}
 
-/// 200 with the status, or 422 with the problems as `check --json` prints them.
-Task<AdminResponse> apply_reload(const RuntimeAccess& runtime);
+  /// The backend as it is then. 404 where there is no such backend, 409 where several pools have it
+  /// and the call names none, 413 and 422 for a body that is not valid.
+  Awaitable<AdminReply> apply(BackendCall call, const AdminRequest& request);
+
+  /// 200 with the status, or 422 with the problems as `check --json` prints them.
+  Awaitable<AdminReply> reload();
+
+  /// What a reload of `text` (empty: of the daemon's file) would refuse or change; changes nothing.
+  Awaitable<AdminReply> check(std::string text);
+
+ private:
+  Awaitable<AdminReply> set_drained(BackendPtr backend, bool drained);
+  Awaitable<AdminReply> set_weight(std::string pool, std::string id, std::uint32_t weight);
+  AdminReply backend_reply(const BackendCall& call);
+
+  IoContextPtr io_;
+  const RuntimeAccess& runtime_;
+  BackendStateHistory& history_;
+};
 
 }  // namespace evenkeel

@@ -7,6 +7,7 @@
 
 #include "evenkeel/base/file.h"
 #include "evenkeel/base/log.h"
+#include "evenkeel/http/fields.h"
 
 namespace evenkeel {
 namespace {
@@ -23,7 +24,7 @@ bool is_local_authority(std::string_view authority) {
                      [](char c) { return (c >= '0' && c <= '9') || c == '.'; });
 }
 
-/// The authority of a URL or an origin; empty: it has none ("null").
+/// The authority of a URL or an origin; empty: it has none (the origin "null").
 std::string_view authority_of(std::string_view url) {
   const auto scheme_end = url.find("://");
   if (scheme_end == std::string_view::npos) return {};
@@ -31,14 +32,41 @@ std::string_view authority_of(std::string_view url) {
   return rest.substr(0, rest.find_first_of("/?#"));
 }
 
-/// There is no such page, or it is ours.
-bool is_same_origin(const Request& request, const std::optional<std::string_view>& url) {
-  return !url || equals_ignore_case(authority_of(*url), request.authority);
+bool equal_ignoring_case(char a, char b) {
+  return equals_ignore_case(std::string_view(&a, 1), std::string_view(&b, 1));
 }
 
-bool is_loopback_client(const Request& request) {
+/// `pattern` matches all of `name`, ignoring case; '*' stands for any text. Takes at most their
+/// sizes' product: only the last '*' is ever tried again.
+bool matches_glob(std::string_view pattern, std::string_view name) {
+  std::size_t at = 0;
+  std::size_t retry_pattern = std::string_view::npos;
+  std::size_t retry_name = 0;
+  for (std::size_t i = 0; i < name.size();) {
+    if (at < pattern.size() && pattern[at] == '*') {
+      retry_pattern = ++at;
+      retry_name = i;
+    } else if (at < pattern.size() && equal_ignoring_case(pattern[at], name[i])) {
+      ++at;
+      ++i;
+    } else if (retry_pattern != std::string_view::npos) {
+      at = retry_pattern;
+      i = ++retry_name;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', at) == std::string_view::npos;
+}
+
+/// The request names no such page, or one of this listener's own.
+bool is_same_origin(const AdminRequest& request, const std::optional<std::string_view>& url) {
+  return !url || equals_ignore_case(authority_of(*url), request.host);
+}
+
+bool is_loopback_client(const AdminRequest& request) {
   constexpr std::string_view mapped = "::ffff:";
-  std::string_view client = request.info.identity.client;
+  std::string_view client = request.client;
   if (client.starts_with(mapped)) client.remove_prefix(mapped.size());
   return client == "::1" || client.starts_with("127.");
 }
@@ -50,7 +78,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(space) + 1 - begin);
 }
 
-/// Empty: there is none that may be used.
+/// Empty: the file holds no usable token.
 std::string read_token(const std::string& file) {
   constexpr std::size_t max_padding = 64;
   const auto read = read_file(file, max_token_bytes + max_padding);
@@ -58,22 +86,22 @@ std::string read_token(const std::string& file) {
   const std::string_view token = text == nullptr ? std::string_view() : trimmed(*text);
   if (token.size() < min_token_bytes || token.size() > max_token_bytes) {
     log::error("admin: " + file +
-               " holds no token of 16 to 4096 bytes; calls with one are refused");
+               " holds no token of 16 to 4096 bytes: changes from other machines are refused");
     return {};
   }
   return std::string(token);
 }
 
-/// What `authorization: Bearer` carries; empty: nothing.
-std::string_view bearer_token(const Request& request) {
+/// The token of `authorization: Bearer`; empty: there is none.
+std::string_view bearer_token(const AdminRequest& request) {
   constexpr std::string_view scheme = "bearer ";
-  const auto credentials = request.fields.value("authorization");
+  const auto credentials = request.field("authorization");
   if (!credentials || credentials->size() <= scheme.size()) return {};
   if (!equals_ignore_case(credentials->substr(0, scheme.size()), scheme)) return {};
   return trimmed(credentials->substr(scheme.size()));
 }
 
-/// Takes as long whatever the bytes are.
+/// Takes the same time wherever the texts differ.
 bool constant_time_equal(std::string_view a, std::string_view b) {
   if (a.size() != b.size()) return false;
   unsigned difference = 0;
@@ -85,29 +113,42 @@ bool constant_time_equal(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-std::optional<AdminRefusal> check_origin(const Request& request) {
-  if (!is_local_authority(request.authority)) {
-    return AdminRefusal{403, "ask by address or as localhost: a foreign Host is refused"};
+bool is_known_host(std::string_view host, const std::vector<std::string>& patterns, bool globs) {
+  if (is_local_authority(host)) return true;
+  const std::string_view name = host.substr(0, host.find(':'));
+  for (const std::string& pattern : patterns) {
+    if (!globs && pattern.find('*') != std::string::npos) continue;
+    if (matches_glob(pattern, name)) return true;
   }
-  if (!is_same_origin(request, request.fields.value("origin"))) {
-    return AdminRefusal{403, "ask from no page or from our own: a foreign Origin is refused"};
+  return false;
+}
+
+std::optional<AdminRefusal> check_origin(const AdminRequest& request,
+                                         const std::vector<std::string>& hosts) {
+  if (!is_known_host(request.host, hosts, false)) {
+    return AdminRefusal{403,
+                        "the API takes requests by address, as localhost, or by a name that "
+                        "admin.hosts lists"};
+  }
+  if (!is_same_origin(request, request.field("origin"))) {
+    return AdminRefusal{403, "a request from a page of another origin is refused"};
   }
   return std::nullopt;
 }
 
-std::optional<AdminRefusal> authorize_change(const Request& request,
+std::optional<AdminRefusal> authorize_change(const AdminRequest& request,
                                              const std::string& token_file) {
-  // What tells of pages where a browser sends no Origin. A link in one may lead to what is only
-  // read; nothing of the kind may change anything.
-  const auto site = request.fields.value("sec-fetch-site");
+  // A browser sends these where it sends no Origin: a link on another site's page may read, but
+  // never change anything.
+  const auto site = request.field("sec-fetch-site");
   const bool same_site = !site || *site == "same-origin" || *site == "none";
-  if (!same_site || !is_same_origin(request, request.fields.value("referer"))) {
-    return AdminRefusal{403, "a change that another site's page asks for is refused"};
+  if (!same_site || !is_same_origin(request, request.field("referer"))) {
+    return AdminRefusal{403, "a change requested by another site's page is refused"};
   }
   if (is_loopback_client(request)) return std::nullopt;
   if (token_file.empty()) {
     return AdminRefusal{403,
-                        "changes are taken from this machine only, or with a token where the "
+                        "changes are accepted from this machine only, or with a token where the "
                         "file names one in admin.token_file"};
   }
   const std::string_view presented = bearer_token(request);

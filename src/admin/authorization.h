@@ -1,27 +1,35 @@
-// Whom the admin listener answers, beyond those who can connect to it.
+// Which requests the admin listener answers, beyond those that can connect to it.
 #pragma once
 
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
-#include "evenkeel/http/message.h"
+#include "admin/message.h"
 
 namespace evenkeel {
 
-/// A refusal of the admin API.
+/// A refusal of the admin listener.
 struct AdminRefusal {
   int status = 403;
   std::string message;
 };
 
-/// Nothing is told to a page in an operator's browser that is not our own: neither to one whose
-/// name was made to resolve to us (DNS rebinding: Host is a name other than localhost, which an
-/// address cannot be), nor to one whose script asks (its Origin is not us).
-std::optional<AdminRefusal> check_origin(const Request& request);
+/// Whether `host` (with or without port) is localhost, an address, or matches one of `patterns`:
+/// names, or globs where '*' stands for any text. `*` in a pattern counts only with `globs`.
+bool is_known_host(std::string_view host, const std::vector<std::string>& patterns, bool globs);
 
-/// A change, besides: no page of another site may ask for it, be it by a form, and it comes from
-/// this machine, or with the token that stands in `token_file` (empty: there is none), in
+/// Keeps pages in an operator's browser out of the API: a page whose name resolves to this listener
+/// (DNS rebinding: Host is a name that `hosts` does not list in full), and a page of another
+/// origin.
+std::optional<AdminRefusal> check_origin(const AdminRequest& request,
+                                         const std::vector<std::string>& hosts);
+
+/// A change must besides not come from a page of another site, not even by a form, and must come
+/// from this machine or carry the token of `token_file` (empty: there is none) as
 /// `authorization: Bearer`. The file is read each time, so that a new token counts at once.
-std::optional<AdminRefusal> authorize_change(const Request& request, const std::string& token_file);
+std::optional<AdminRefusal> authorize_change(const AdminRequest& request,
+                                             const std::string& token_file);
 
 }  // namespace evenkeel

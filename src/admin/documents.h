@@ -1,21 +1,37 @@
-// What the daemon knows, as the JSON documents of the admin API.
+// The state of the daemon as the JSON documents of the admin API.
 #pragma once
 
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
 #include <cstddef>
-#include <string>
+#include <memory>
 
 #include "evenkeel/admin/backend_state.h"
 #include "evenkeel/admin/runtime_status.h"
+#include "evenkeel/upstream/backend_status.h"
 
 namespace evenkeel {
 
-std::string status_document(const RuntimeAccess& runtime);
-std::string pools_document(const RuntimeAccess& runtime);
+/// What one document is made from, taken at one moment. Thread: any.
+struct RuntimeView {
+  explicit RuntimeView(const RuntimeAccess& runtime);
 
-/// REQUIRES: `history` has looked at the overview's fleet.
-std::string backends_document(const RuntimeAccess& runtime, const BackendStateHistory& history);
-/// One of them, by its place in the fleet.
-std::string backend_document(const RuntimeAccess& runtime, const BackendStateHistory& history,
-                             std::size_t pool, std::size_t backend);
+  const RuntimeAccess& runtime;
+  RuntimeStatusPublisher::Snapshot status;
+  std::shared_ptr<const MonitorSnapshot> monitored;  ///< never null
+  Instant now;
+};
+
+/// As `check --json` prints it.
+boost::json::object problem_document(const Problem& problem);
+
+boost::json::object status_document(const RuntimeView& view);
+boost::json::array pools_document(const RuntimeView& view);
+
+/// REQUIRES, of this and the next: `history` was updated with the pool set of `view`.
+boost::json::array backends_document(const RuntimeView& view, const BackendStateHistory& history);
+/// One of them, by its position in the pool set.
+boost::json::object backend_document(const RuntimeView& view, const BackendStateHistory& history,
+                                     std::size_t pool, std::size_t backend);
 
 }  // namespace evenkeel

@@ -24,11 +24,11 @@ PolledSnapshot polled(const Signals& signals, Instant now) {
 }  // namespace
 
 MetricsSnapshot RuntimeCollector::collect() {
-  const auto status = runtime_.status->snapshot();
+  const RuntimeView view(runtime_);
   MetricsSnapshot snapshot;
-  for (const PoolSet::PoolEntry& pool : status->pool_set->pools()) {
+  for (const PoolSet::PoolEntry& pool : view.status->pool_set->pools()) {
     for (const BackendPtr& backend : pool.state->backends()) {
-      snapshot.backends.push_back(collect(pool.state->spec().name, *backend));
+      snapshot.backends.push_back(collect(view, pool.state->spec().name, *backend));
     }
   }
   for (Loop* const loop : runtime_.loops) {
@@ -38,34 +38,31 @@ MetricsSnapshot RuntimeCollector::collect() {
     snapshot.access_log_dropped = runtime_.access_log->dropped();
   }
   snapshot.log_dropped = log::dropped_lines();
-  snapshot.config_reload_ok = status->reload_problems.empty();
-  snapshot.config_loaded = status->loaded_at;
+  snapshot.config_reload_ok = view.status->reload_problems.empty();
+  snapshot.config_loaded = view.status->loaded_at;
   return snapshot;
 }
 
-BackendSnapshot RuntimeCollector::collect(const std::string& pool, const Backend& backend) const {
-  const Instant now = Clock::now();
+BackendSnapshot RuntimeCollector::collect(const RuntimeView& view, const std::string& pool,
+                                          const Backend& backend) const {
   const Load& load = backend.load();
   const std::uint32_t index = runtime_.metrics_registry->label_index().backend(pool, backend.id());
   BackendSnapshot reading{.pool = pool,
                           .backend = backend.id(),
-                          .state = state_of(backend, now),
-                          .up = load.in_rotation() && !load.in_backoff(now),
+                          .state = state_of(backend, view.now),
+                          .up = load.in_rotation() && !load.in_backoff(view.now),
                           .in_flight = load.in_flight(),
                           .picks = load.picks_total(),
                           .totals = runtime_.metrics_registry->backend_totals(index),
-                          .polled = polled(load.signals(), now)};
+                          .polled = polled(load.signals(), view.now)};
   for (int fault = 0; fault < fault_count; ++fault) {
     reading.errors[static_cast<std::size_t>(fault)] = load.errors_total(static_cast<Fault>(fault));
   }
-  const auto monitored = runtime_.backend_monitor == nullptr
-                             ? std::make_shared<const MonitorSnapshot>()
-                             : runtime_.backend_monitor->snapshot();
-  const BackendStatus* backend_status = monitored->find(pool, backend.id());
-  if (backend_status != nullptr && backend_status->health.state != HealthState::unchecked) {
+  const BackendStatus* monitored = view.monitored->find(pool, backend.id());
+  if (monitored != nullptr && monitored->health.state != HealthState::unchecked) {
     for (std::size_t result = 0; result < check_result_count; ++result) {
       reading.checks.emplace_back(to_string(static_cast<CheckResult>(result)),
-                                  backend_status->health.checks[result]);
+                                  monitored->health.checks[result]);
     }
   }
   return reading;

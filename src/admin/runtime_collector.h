@@ -1,22 +1,24 @@
-// What the sheets do not hold of the page at /metrics.
+// The part of the page at /metrics that the workers' counters do not hold.
 #pragma once
 
 #include <string>
 
+#include "admin/documents.h"
 #include "evenkeel/admin/runtime_status.h"
 #include "evenkeel/balance/backend.h"
 #include "evenkeel/stats/render_metrics.h"
 
 namespace evenkeel {
 
-/// Reads atomics only: no worker waits for it. Thread: the control loop's.
+/// Reads atomics and published snapshots only: no worker waits for it. Thread: any.
 class RuntimeCollector final : public Collector {
  public:
   explicit RuntimeCollector(const RuntimeAccess& runtime) : runtime_(runtime) {}
   MetricsSnapshot collect() override;
 
  private:
-  BackendSnapshot collect(const std::string& pool, const Backend& backend) const;
+  BackendSnapshot collect(const RuntimeView& view, const std::string& pool,
+                          const Backend& backend) const;
 
   const RuntimeAccess& runtime_;
 };

@@ -5,14 +5,10 @@
 #include <variant>
 
 #include "cli/check.h"
+#include "evenkeel/admin/client.h"
 #include "evenkeel/config/config.h"
 
 namespace evenkeel {
-
-struct AdminTarget {
-  std::string address;     ///< host:port, or http://host:port
-  std::string token_file;  ///< empty: none; the daemon's own machine needs none
-};
 
 /// `given`, with what is empty taken from a configuration. An address that neither names is the
 /// default of the configuration.

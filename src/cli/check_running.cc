@@ -5,10 +5,10 @@
 #include <chrono>
 #include <utility>
 
-#include "cli/admin_client.h"
 #include "cli/admin_text.h"
 #include "cli/exit_codes.h"
 #include "cli/text_table.h"
+#include "evenkeel/admin/client.h"
 #include "evenkeel/base/json.h"
 #include "evenkeel/inference/json_value.h"
 

@@ -11,13 +11,13 @@
 #include <utility>
 #include <variant>
 
-#include "cli/admin_client.h"
 #include "cli/admin_target.h"
 #include "cli/admin_text.h"
 #include "cli/check.h"
 #include "cli/exit_codes.h"
 #include "cli/terminal.h"
 #include "cli/text_table.h"
+#include "evenkeel/admin/client.h"
 #include "evenkeel/inference/json_value.h"
 
 namespace evenkeel {
@@ -70,7 +70,7 @@ class Ctl {
   int reload();
   std::string backend_path(std::string_view action) const;
   ApiResult get(std::string_view what);
-  ApiResult check_response(Result<Fetched> answer) const;
+  ApiResult check_response(Result<AdminResponse> answer) const;
   void report_refusal(const ApiResult& result, int status) const;
 
   const CtlOptions& options_;
@@ -194,7 +194,7 @@ ApiResult Ctl::get(std::string_view what) {
 }
 
 /// Prints what is wrong with the response, if anything.
-ApiResult Ctl::check_response(Result<Fetched> answer) const {
+ApiResult Ctl::check_response(Result<AdminResponse> answer) const {
   if (!answer) {
     print_error(fmt::format("no answer from {}: {}", client_.address(), answer.error().detail));
     return {.exit_code = exit_unreachable};

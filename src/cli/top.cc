@@ -12,12 +12,12 @@
 #include <utility>
 #include <variant>
 
-#include "cli/admin_client.h"
 #include "cli/admin_target.h"
 #include "cli/check.h"
 #include "cli/exit_codes.h"
 #include "cli/terminal.h"
 #include "cli/top_view.h"
+#include "evenkeel/admin/client.h"
 
 namespace evenkeel {
 namespace {

@@ -9,7 +9,7 @@
 #include <optional>
 #include <thread>
 
-#include "evenkeel/admin/admin_handler.h"
+#include "evenkeel/admin/admin_server.h"
 #include "evenkeel/base/descriptor_limit.h"
 #include "evenkeel/base/log.h"
 #include "evenkeel/base/loop_liveness.h"
@@ -70,8 +70,7 @@ class Daemon {
  private:
   Result<Done> open_access_log(const AccessLogConfig& config, unsigned workers);
   Result<int> bind_admin(const Address& address);
-  void serve_admin(int fd);
-  void print_listening(int admin_fd) const;
+  void print_listening(const Endpoint& admin) const;
   Task<void> begin_serving(PreparedChange change);
   Task<void> watch_signals();
   Task<void> run_pool_maintenance();
@@ -91,9 +90,7 @@ class Daemon {
   std::optional<WorkerGroup> workers_;
   std::optional<Reloader> reloader_;
   RuntimeAccess runtime_;
-  FrontendOptions admin_options_;
-  std::optional<AdminHost> admin_host_;
-  std::optional<Listener> admin_listener_;
+  std::unique_ptr<AdminServer> admin_server_;
   bool shutting_down_ = false;
   bool finished_ = false;
   int exit_code_ = exit_done;
@@ -110,7 +107,8 @@ Daemon::Daemon(const Config& config, std::string file, std::string version)
                .config = std::make_shared<const Config>(config)}) {}
 
 Daemon::~Daemon() {
-  admin_listener_.reset();
+  if (workers_) workers_->stop();
+  admin_server_.reset();  // after the workers: /readyz tells the truth to the end
   loop_.drop_spawned();
   workers_.reset();
 }
@@ -158,8 +156,11 @@ std::vector<Problem> Daemon::start(LoadResult loaded) {
 
   workers_->start();
   loop_.spawn(begin_serving(std::move(*prepared.change)));
-  serve_admin(*admin_fd);
-  print_listening(*admin_fd);
+  const Endpoint admin_endpoint = Listener::local_endpoint(*admin_fd);
+  auto admin_server = AdminServer::start(*admin_fd, runtime_);
+  if (!admin_server) return failure("admin.tls", std::move(admin_server.error()));
+  admin_server_ = std::move(*admin_server);
+  print_listening(admin_endpoint);
   return {};
 }
 
@@ -179,33 +180,13 @@ Result<int> Daemon::bind_admin(const Address& address) {
   return Listener::bind(endpoints->front());
 }
 
-void Daemon::serve_admin(int fd) {
-  admin_options_.listener = "admin";
-  admin_options_.body_bytes = 1024 * 1024;
-  admin_host_.emplace(loop_, runtime_);
-  admin_listener_.emplace(loop_, fd, [this](int accepted, const Endpoint& peer) {
-    // The one that has been idle longest makes room.
-    if (!admin_host_->admit()) {
-      if (!admin_host_->idle_connections().empty()) admin_host_->idle_connections().wake_first();
-      close(accepted);
-      return;
-    }
-    auto socket = Socket::adopt(loop_, accepted);
-    if (socket == nullptr) {
-      admin_host_->closed(admin_options_);
-      return;
-    }
-    loop_.spawn(serve_http1(std::move(socket), peer, admin_options_, *admin_host_));
-  });
-}
-
-void Daemon::print_listening(int admin_fd) const {
+void Daemon::print_listening(const Endpoint& admin) const {
   const auto print = [](const std::string& name, const Endpoint& endpoint) {
     log::print("listening name=" + name + " address=" + endpoint.text());
   };
   for (const OpenListener& listener : reloader_->listener_set().open())
     print(listener.name, listener.endpoint);
-  print("admin", Listener::local_endpoint(admin_fd));
+  print("admin", admin);
 }
 
 int Daemon::run() {
@@ -319,7 +300,6 @@ int run(LoadResult loaded, const std::string& file, const std::string& version) 
     log::print(render_problems(loaded.problems, text));
     return exit_start_failed;
   }
-  if (!loaded.warnings.empty()) log::print(render_problems(loaded.warnings, text));
   Daemon daemon(loaded.config, file, version);
   const std::vector<Problem> problems = daemon.start(std::move(loaded));
   if (!problems.empty()) {

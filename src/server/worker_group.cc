@@ -16,12 +16,14 @@ WorkerGroup::WorkerGroup(Loop& own, unsigned count, MetricsRegistry& metrics_reg
 }
 
 /// All threads end before any worker is destroyed: they hand connections to each other.
-WorkerGroup::~WorkerGroup() {
-  for (const auto& worker : workers_) worker->stop();
-}
+WorkerGroup::~WorkerGroup() { stop(); }
 
 void WorkerGroup::start() {
   for (const auto& worker : workers_) worker->start(workers_);
+}
+
+void WorkerGroup::stop() {
+  for (const auto& worker : workers_) worker->stop();
 }
 
 Task<void> WorkerGroup::apply(std::shared_ptr<const Config> config,

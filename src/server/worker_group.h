@@ -29,6 +29,8 @@ class WorkerGroup {
   ~WorkerGroup();
 
   void start();
+  /// Ends the threads; connections that are open end with the group.
+  void stop();
 
   /// Gives every worker a plan built from these, and its listeners where there are assignments (one
   /// per worker, or none). Done when every worker has applied them.

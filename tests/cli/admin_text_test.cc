@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cli/admin_client.h"
 #include "cli/text_table.h"
+#include "evenkeel/admin/client.h"
 
 namespace evenkeel {
 namespace {

@@ -57,6 +57,34 @@ class Scrape(case.Case):
             self.skipTest("times say nothing here")
         self.assertLess(statistics.median(lags), 0.005, lags)
 
+    def test_ten_scrapers_in_a_loop_delay_no_check_and_no_poll(self):
+        simulators = self.simulators("--engine", "vllm", "--model", "m", count=2, speed=1)
+        others = [f"127.0.0.1:{port}" for port in range(1, 500)]
+        daemon = self.start_daemon(*simulators.addresses, *others, pool={
+            "engine": "vllm", "health": {"interval": "1s"}})
+        polled = simulators.addresses[0]
+        self.eventually(lambda: daemon.backend(polled)["polled"]["age_seconds"] is not None)
+        until = time.monotonic() + 3
+        ages, scrapes = [], []
+
+        def scrape():
+            with Stream.connect(daemon.admin, receive_buffer=8 << 20) as stream:
+                while time.monotonic() < until:
+                    self.assertEqual(stream.exchange(target="/metrics", host=daemon.admin).status, 200)
+                    scrapes.append(1)
+
+        scrapers = [self.spawn(scrape) for _ in range(10)]
+        while time.monotonic() < until:
+            ages.append(daemon.backend(polled)["polled"]["age_seconds"])
+        for scraper in scrapers:
+            scraper.join()
+        self.assertGreater(len(scrapes), 10)
+        self.assertNotIn(None, ages)
+        if SANITIZED:
+            self.skipTest("times say nothing here")
+        # Polls come every 250 ms and take some; tests share the machine, so the bound is generous.
+        self.assertLess(statistics.median(ages), 0.5, ages)
+
 
 if __name__ == "__main__":
     case.main()

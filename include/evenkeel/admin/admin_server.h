@@ -1,0 +1,51 @@
+// The management plane: a thread of its own that serves the admin listener.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "evenkeel/admin/runtime_status.h"
+#include "evenkeel/base/clock.h"
+#include "evenkeel/base/result.h"
+
+namespace evenkeel {
+
+/// What one client, and all clients together, may take up.
+struct AdminLimits {
+  /// When there are that many connections, the one that has made no progress for longest makes room
+  /// for a new one.
+  std::size_t connections = 128;
+  std::size_t head_bytes = 16 * 1024;
+  std::size_t body_bytes = 1024 * 1024;
+  /// Most bytes of distinct replies that wait to be sent to slow clients.
+  std::size_t unsent_bytes = 64 * 1024 * 1024;
+  Duration handshake = std::chrono::seconds(10);  ///< of TLS
+  Duration head = std::chrono::seconds(10);       ///< from the first byte of a request
+  Duration body = std::chrono::seconds(30);       ///< the whole body
+  Duration idle = std::chrono::seconds(75);       ///< before a request
+  Duration write = std::chrono::seconds(10);      ///< without progress
+  Duration close = std::chrono::seconds(1);       ///< for the client to close its side
+};
+
+/// Serves /metrics, /healthz, /readyz and /api/v1 from construction to destruction. It may be slow
+/// or attacked: no worker and no check of a backend waits for it (docs/decisions/0008).
+///
+/// Thread: constructed and destroyed on one thread; everything that `runtime` names outlives it.
+class AdminServer {
+ public:
+  /// Takes over `fd`, a listening socket. REQUIRES: the status has its config and its pool set.
+  /// Errors: the socket or the TLS files of the configuration cannot be used.
+  static Result<std::unique_ptr<AdminServer>> start(int fd, RuntimeAccess runtime,
+                                                    const AdminLimits& limits = {});
+  AdminServer(const AdminServer&) = delete;
+  AdminServer& operator=(const AdminServer&) = delete;
+  /// Closes all connections and ends the thread.
+  ~AdminServer();
+
+ private:
+  class Impl;
+  explicit AdminServer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace evenkeel

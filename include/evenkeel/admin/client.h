@@ -1,0 +1,72 @@
+// Requests to a daemon's admin API, for the verbs that people type.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "evenkeel/base/clock.h"
+#include "evenkeel/base/result.h"
+
+namespace evenkeel {
+
+/// Where a daemon is, and what proves that it may be changed.
+struct AdminTarget {
+  std::string address;     ///< host:port, http://host:port or https://host:port
+  std::string token_file;  ///< empty: none; the daemon's own machine needs none
+  std::string ca_file;  ///< with https: what the daemon's certificate is verified against; empty:
+                        ///< the system's authorities
+};
+
+struct AdminResponse {
+  int status = 0;
+  std::string body;
+};
+
+/// One event of GET /api/v1/live.
+struct AdminEvent {
+  std::string id;
+  std::string kind;  ///< "snapshot" or "diff"
+  std::string data;  ///< JSON
+};
+
+/// Keeps its connection between requests. Blocks. Thread: one.
+///
+/// Errors: bad_request for an address or a file that cannot be used, connect_failed,
+/// connect_timeout, tls_failed, first_byte_timeout (no complete response in time), backend_closed,
+/// backend_protocol (no HTTP, or a response larger than `max_response_bytes`).
+class AdminClient {
+ public:
+  static constexpr std::size_t max_response_bytes = 64 * 1024 * 1024;  ///< 60 000 backends
+
+  /// Resolves the name and reads the files; connects with the first request.
+  static Result<std::unique_ptr<AdminClient>> open(const AdminTarget& target);
+  AdminClient(const AdminClient&) = delete;
+  AdminClient& operator=(const AdminClient&) = delete;
+  ~AdminClient();
+
+  Result<AdminResponse> get(const std::string& path, Duration timeout);
+  /// Never sent twice: on a connection of its own.
+  Result<AdminResponse> post(const std::string& path, const std::string& body, Duration timeout);
+
+  /// The next event of /api/v1/live; nothing when there is none within `timeout`. Connects when it
+  /// is not connected, and then resumes after the last event that it returned. After an error the
+  /// next call connects again.
+  Result<std::optional<AdminEvent>> next_event(Duration timeout);
+
+  /// host:port, for messages.
+  const std::string& address() const;
+
+ private:
+  class Impl;
+  explicit AdminClient(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+/// `text` with all but RFC 3986's unreserved characters percent-encoded.
+std::string percent_encoded(std::string_view text);
+
+}  // namespace evenkeel

@@ -1,0 +1,216 @@
+#include "evenkeel/admin/admin_server.h"
+
+#include <pthread.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/post.hpp>
+#include <exception>
+#include <list>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "admin/api.h"
+#include "admin/connection.h"
+#include "admin/tls_context.h"
+#include "evenkeel/base/log.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr Duration sweep_interval = std::chrono::milliseconds(250);  // of expired deadlines
+constexpr Duration accept_pause = std::chrono::milliseconds(100);    // when descriptors run out
+constexpr auto files_exhausted = boost::system::errc::too_many_files_open_in_system;
+/// The management thread yields to the workers where they share a core.
+constexpr int niceness = 5;
+
+asio::ip::tcp protocol_of(int fd) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof(address);
+  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
+  return address.ss_family == AF_INET6 ? asio::ip::tcp::v6() : asio::ip::tcp::v4();
+}
+
+}  // namespace
+
+class AdminServer::Impl {
+ public:
+  Impl(RuntimeAccess runtime, const AdminLimits& limits)
+      : runtime_(std::move(runtime)),
+        limits_(limits),
+        api_(io_, runtime_),
+        acceptor_(io_->get_executor()),
+        sweep_timer_(io_->get_executor()),
+        accept_timer_(io_->get_executor()) {}
+
+  Result<Done> open(int fd) {
+    ErrorCode error;
+    acceptor_.assign(protocol_of(fd), fd, error);
+    if (error) {
+      close(fd);
+      return Error{.fault = Fault::bad_request,
+                   .side = Side::proxy,
+                   .detail = "admin: cannot listen: " + error.message()};
+    }
+    auto loaded = load_tls();
+    if (!loaded) return std::move(loaded.error());
+    asio::co_spawn(*io_, accept_connections(), asio::detached);
+    asio::co_spawn(*io_, close_expired(), asio::detached);
+    asio::co_spawn(*io_, api_.watch_states(), asio::detached);
+    thread_ = std::thread([this] { run(); });
+    return Done{};
+  }
+
+  ~Impl() {
+    if (!thread_.joinable()) return;
+    asio::post(*io_, [this] { stop(); });
+    thread_.join();
+  }
+
+ private:
+  using ConnectionPtr = std::shared_ptr<AdminConnection>;
+
+  void run() {
+    pthread_setname_np(pthread_self(), "admin");
+    setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), niceness);
+    while (true) {
+      try {
+        io_->run();  // returns when everything that `stop` ends has ended
+        return;
+      } catch (const std::exception& error) {
+        log::error(std::string("admin: ") + error.what());
+      }
+    }
+  }
+
+  void stop() {
+    stopping_ = true;
+    ErrorCode ignored;
+    acceptor_.close(ignored);
+    sweep_timer_.cancel();
+    accept_timer_.cancel();
+    api_.stop();
+    for (const ConnectionPtr& connection : connections_) connection->close();
+  }
+
+  Awaitable<void> accept_connections() {
+    while (!stopping_) {
+      ErrorCode error;
+      TcpSocket socket(io_->get_executor());
+      co_await acceptor_.async_accept(socket, or_error(error));
+      if (stopping_) co_return;
+      if (!error) {
+        adopt(std::move(socket));
+        continue;
+      }
+      if (error == asio::error::no_descriptors || error == files_exhausted)
+        make_room_for_connection();
+      accept_timer_.expires_after(accept_pause);
+      ErrorCode ignored;
+      co_await accept_timer_.async_wait(or_error(ignored));
+    }
+  }
+
+  void adopt(TcpSocket socket) {
+    if (connections_.size() >= limits_.connections) make_room_for_connection();
+    refresh_tls();
+    auto connection = std::make_shared<AdminConnection>(
+        std::move(socket), tls_, limits_, api_,
+        [this](const AdminConnection& sender, std::size_t bytes) { make_room(sender, bytes); });
+    connections_.push_back(connection);
+    const auto slot = connection->cancellation_slot();
+    // The handler keeps the connection until its coroutine has ended, however it ends.
+    asio::co_spawn(*io_, connection->serve(),
+                   asio::bind_cancellation_slot(slot, [this, connection](std::exception_ptr) {
+                     connections_.remove(connection);
+                   }));
+  }
+
+  void make_room_for_connection() {
+    const auto stalled = std::min_element(connections_.begin(), connections_.end(),
+                                          [](const ConnectionPtr& a, const ConnectionPtr& b) {
+                                            return a->last_progress() < b->last_progress();
+                                          });
+    if (stalled == connections_.end()) return;
+    (*stalled)->close();
+    connections_.erase(stalled);
+  }
+
+  /// Closes those that have been sending one reply for longest, until what the others hold and
+  /// `bytes` more are within the limit. A text that several are sending counts once.
+  void make_room(const AdminConnection& sender, std::size_t bytes) {
+    while (true) {
+      std::set<SharedText> held;
+      ConnectionPtr slowest;
+      for (const ConnectionPtr& connection : connections_) {
+        if (connection->sending() == nullptr || connection.get() == &sender) continue;
+        held.insert(connection->sending());
+        if (slowest == nullptr || connection->sending_since() < slowest->sending_since()) {
+          slowest = connection;
+        }
+      }
+      std::size_t total = bytes;
+      for (const SharedText& text : held) total += text->size();
+      if (slowest == nullptr || total <= limits_.unsent_bytes) return;
+      slowest->close();
+      connections_.remove(slowest);
+    }
+  }
+
+  Awaitable<void> close_expired() {
+    while (!stopping_) {  // a timer that has expired already is not cancelled
+      ErrorCode ignored;
+      sweep_timer_.expires_after(sweep_interval);
+      co_await sweep_timer_.async_wait(or_error(ignored));
+      const Instant now = Clock::now();
+      for (const ConnectionPtr& connection : connections_) connection->close_if_expired(now);
+    }
+  }
+
+  Result<Done> load_tls() {
+    tls_config_ = runtime_.status->snapshot()->config;
+    tls_ = nullptr;
+    return Done{};
+  }
+
+  /// Connections use the certificates of the configuration that is active when they begin.
+  void refresh_tls() {
+    if (runtime_.status->snapshot()->config == tls_config_) return;
+    auto loaded = load_tls();
+    if (!loaded) log::error(loaded.error().detail + "; the previous certificates stay in use");
+  }
+
+  const RuntimeAccess runtime_;
+  const AdminLimits limits_;
+  // Work that was posted to a loop and never ran keeps the io_context beyond this object.
+  IoContextPtr io_ = std::make_shared<asio::io_context>(1);
+  AdminApi api_;
+  TcpAcceptor acceptor_;
+  IoTimer sweep_timer_;
+  IoTimer accept_timer_;
+  std::shared_ptr<const Config> tls_config_;  // `tls_` is made from it
+  AdminStream::TlsContext tls_;               // null: in the clear
+  std::list<ConnectionPtr> connections_;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+AdminServer::AdminServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+AdminServer::~AdminServer() = default;
+
+Result<std::unique_ptr<AdminServer>> AdminServer::start(int fd, RuntimeAccess runtime,
+                                                        const AdminLimits& limits) {
+  auto impl = std::make_unique<Impl>(std::move(runtime), limits);
+  auto opened = impl->open(fd);
+  if (!opened) return std::move(opened.error());
+  return std::unique_ptr<AdminServer>(new AdminServer(std::move(impl)));
+}
+
+}  // namespace evenkeel

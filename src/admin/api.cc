@@ -1,0 +1,231 @@
+#include "admin/api.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "admin/authorization.h"
+#include "admin/documents.h"
+#include "admin/gzip.h"
+#include "admin/json_text.h"
+#include "admin/on_loop.h"
+#include "evenkeel/stats/render_metrics.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr Duration max_loop_silence = std::chrono::seconds(5);  // of a loop that is alive
+constexpr Duration state_update_interval = std::chrono::milliseconds(250);
+constexpr std::size_t min_compressed_bytes = 1024;
+
+enum class AdminEndpoint : std::uint8_t {
+  healthz,
+  readyz,
+  metrics,
+  status,
+  pools,
+  backends,
+  backend_action,
+  reload,
+  check,
+  live,
+};
+
+constexpr std::array<std::pair<std::string_view, AdminEndpoint>, 9> endpoints = {
+    {{"/healthz", AdminEndpoint::healthz},
+     {"/readyz", AdminEndpoint::readyz},
+     {"/metrics", AdminEndpoint::metrics},
+     {"/api/v1/status", AdminEndpoint::status},
+     {"/api/v1/pools", AdminEndpoint::pools},
+     {"/api/v1/backends", AdminEndpoint::backends},
+     {"/api/v1/reload", AdminEndpoint::reload},
+     {"/api/v1/check", AdminEndpoint::check},
+     {"/api/v1/live", AdminEndpoint::live}}};
+
+constexpr std::string_view no_such_endpoint =
+    "no such endpoint; there are GET /healthz /readyz /metrics /api/v1/status /api/v1/pools "
+    "/api/v1/backends /api/v1/live, POST /api/v1/backends/{id}/drain /undrain /weight, "
+    "POST /api/v1/reload /api/v1/check";
+
+bool is_post(AdminEndpoint endpoint) {
+  return endpoint == AdminEndpoint::backend_action || endpoint == AdminEndpoint::reload ||
+         endpoint == AdminEndpoint::check;
+}
+
+std::optional<AdminEndpoint> find_endpoint(std::string_view path) {
+  for (const auto& [own, endpoint] : endpoints) {
+    if (own == path) return endpoint;
+  }
+  return std::nullopt;
+}
+
+AdminReply method_not_allowed(bool post) {
+  const std::string allowed = post ? "POST" : "GET, HEAD";
+  AdminReply reply = error_reply(405, "this endpoint takes " + allowed);
+  reply.fields.emplace_back("allow", allowed);
+  return reply;
+}
+
+AdminReply refusal_reply(const AdminRefusal& refusal) {
+  AdminReply reply = error_reply(refusal.status, refusal.message);
+  if (refusal.status == 401) reply.fields.emplace_back("www-authenticate", "Bearer");
+  return reply;
+}
+
+/// Probes and scrapes may come by any name; the API may not.
+std::optional<AdminRefusal> check_access(const AdminRequest& request, const AdminConfig& config,
+                                         bool changes) {
+  if (!request.path().starts_with("/api/")) return std::nullopt;
+  auto refusal = check_origin(request, {});
+  if (!refusal && changes) refusal = authorize_change(request, config.token_file);
+  return refusal;
+}
+
+/// Why requests should go elsewhere; empty: ready.
+std::string not_ready_reason(const RuntimeStatus& status, Instant now) {
+  if (status.draining) return "draining";
+  if (!status.ready) return "starting";
+  const auto& pools = status.pool_set->pools();
+  const bool available = std::any_of(
+      pools.begin(), pools.end(), [&](const auto& pool) { return pool.state->available(now) > 0; });
+  return available ? "" : "no pool has a backend that is up";
+}
+
+}  // namespace
+
+AdminApi::AdminApi(IoContextPtr io, const RuntimeAccess& runtime)
+    : io_(io),
+      runtime_(runtime),
+      actions_(io, runtime, history_),
+      metrics_cache_(runtime),
+      live_feed_(io, [this] { return live_state(); }),
+      state_timer_(io->get_executor()) {
+  update_history();
+}
+
+Awaitable<void> AdminApi::watch_states() {
+  while (!stopped_) {  // a timer that has expired already is not cancelled
+    ErrorCode ignored;
+    state_timer_.expires_after(state_update_interval);
+    co_await state_timer_.async_wait(or_error(ignored));
+    update_history();
+  }
+}
+
+void AdminApi::stop() {
+  stopped_ = true;
+  state_timer_.cancel();
+  live_feed_.stop();
+}
+
+void AdminApi::update_history() {
+  history_.update(runtime_.status->snapshot()->pool_set, Clock::now(),
+                  std::chrono::system_clock::now());
+}
+
+Awaitable<AdminReply> AdminApi::handle(const AdminRequest& request) {
+  auto endpoint = find_endpoint(request.path());
+  auto backend_call = parse_backend_call(request.path(), request.query());
+  if (backend_call) endpoint = AdminEndpoint::backend_action;
+  const bool post = endpoint && is_post(*endpoint);
+  const bool reads = request.method == "GET" || request.method == "HEAD";
+  const bool right_method = post ? request.method == "POST" : reads;
+
+  const auto status = runtime_.status->snapshot();
+  const auto refusal = check_access(request, status->config->admin, post && right_method);
+  if (refusal) co_return refusal_reply(*refusal);
+  if (!endpoint) co_return error_reply(404, no_such_endpoint);
+  if (!right_method) co_return method_not_allowed(post);
+
+  switch (*endpoint) {
+    case AdminEndpoint::readyz: co_return readyz(request.query());
+    case AdminEndpoint::metrics: co_return metrics(request);
+    case AdminEndpoint::status: {
+      const RuntimeView view(runtime_);
+      co_return json_reply(200, to_text(status_document(view)));
+    }
+    case AdminEndpoint::pools: {
+      const RuntimeView view(runtime_);
+      co_return json_reply(200, to_text(pools_document(view)));
+    }
+    case AdminEndpoint::backends: {
+      const RuntimeView view(runtime_);
+      history_.update(view.status->pool_set, view.now, std::chrono::system_clock::now());
+      co_return json_reply(200, to_text(backends_document(view, history_)));
+    }
+    case AdminEndpoint::live:
+      co_return AdminReply{.content_type = "text/event-stream", .live = true};
+    case AdminEndpoint::healthz: {
+      AdminReply reply = co_await healthz();
+      co_return reply;
+    }
+    case AdminEndpoint::backend_action: {
+      AdminReply reply = co_await actions_.apply(std::move(*backend_call), request);
+      co_return reply;
+    }
+    case AdminEndpoint::check: {
+      AdminReply reply = co_await actions_.check(std::string(request.body));
+      co_return reply;
+    }
+    case AdminEndpoint::reload: break;
+  }
+  AdminReply reply = co_await actions_.reload();
+  co_return reply;
+}
+
+/// All loops have work posted at the same time, so that their delays do not add up.
+Awaitable<AdminReply> AdminApi::healthz() {
+  const Instant deadline = Clock::now() + max_loop_silence;
+  std::vector<Loop*> loops = runtime_.loops;
+  loops.push_back(runtime_.control_loop);
+  std::vector<LoopCall<Done>> calls;
+  for (Loop* const loop : loops) calls.emplace_back(io_, *loop, [] { return Done{}; });
+  for (LoopCall<Done>& call : calls) {
+    const auto answer = co_await call.result(deadline);
+    if (!answer) co_return text_reply(503, "an event loop does not turn\n");
+  }
+  co_return text_reply(200, "ok\n");
+}
+
+AdminReply AdminApi::readyz(std::string_view query) const {
+  const auto status = runtime_.status->snapshot();
+  const Instant now = Clock::now();
+  const std::string reason = not_ready_reason(*status, now);
+  std::string text = (reason.empty() ? "ready" : reason) + "\n";
+  if (query == "verbose" || query.starts_with("verbose=")) {
+    for (const PoolSet::PoolEntry& pool : status->pool_set->pools()) {
+      text += fmt::format("pool {}: {} of {} backends up\n", pool.state->spec().name,
+                          pool.state->available(now), pool.state->backends().size());
+    }
+  }
+  return text_reply(reason.empty() ? 200 : 503, std::move(text));
+}
+
+AdminReply AdminApi::metrics(const AdminRequest& request) {
+  AdminReply reply{.content_type = metrics_content_type, .body = metrics_cache_.text()};
+  reply.fields.emplace_back("vary", "accept-encoding");
+  const bool compressible = reply.body->size() >= min_compressed_bytes;
+  if (!compressible || !accepts_gzip(request.field("accept-encoding").value_or(""))) return reply;
+  SharedText compressed = metrics_cache_.gzipped();
+  if (compressed == nullptr) return reply;
+  reply.body = std::move(compressed);
+  reply.gzipped = true;
+  return reply;
+}
+
+boost::json::object AdminApi::live_state() {
+  const RuntimeView view(runtime_);
+  history_.update(view.status->pool_set, view.now, std::chrono::system_clock::now());
+  boost::json::object state;
+  state["status"] = status_document(view);
+  state["pools"] = pools_document(view);
+  state["backends"] = backends_document(view, history_);
+  return state;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,46 @@
+// The endpoints of the admin listener.
+#pragma once
+
+#include "admin/actions.h"
+#include "admin/asio.h"
+#include "admin/live_feed.h"
+#include "admin/message.h"
+#include "admin/metrics_cache.h"
+#include "evenkeel/admin/backend_state.h"
+#include "evenkeel/admin/runtime_status.h"
+
+namespace evenkeel {
+
+/// Turns requests into replies. REQUIRES: the status has its pool set when this is made; `runtime`
+/// outlives it. Thread: the management thread.
+class AdminApi {
+ public:
+  AdminApi(IoContextPtr io, const RuntimeAccess& runtime);
+  AdminApi(const AdminApi&) = delete;
+
+  Awaitable<AdminReply> handle(const AdminRequest& request);
+  /// What a reply with `live` set is followed by.
+  LiveFeed& live_feed() { return live_feed_; }
+
+  /// Keeps `since` of backends right whether or not they are looked at. Runs until `stop`.
+  Awaitable<void> watch_states();
+  void stop();
+
+ private:
+  void update_history();
+  AdminReply metrics(const AdminRequest& request);
+  AdminReply readyz(std::string_view query) const;
+  Awaitable<AdminReply> healthz();
+  boost::json::object live_state();
+
+  IoContextPtr io_;
+  const RuntimeAccess& runtime_;
+  BackendStateHistory history_;
+  AdminActions actions_;
+  MetricsCache metrics_cache_;
+  LiveFeed live_feed_;
+  IoTimer state_timer_;
+  bool stopped_ = false;
+};
+
+}  // namespace evenkeel

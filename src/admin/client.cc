@@ -1,0 +1,400 @@
+#include "evenkeel/admin/client.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/ip/address.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http/empty_body.hpp>
+#include <boost/beast/http/error.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "admin/asio.h"
+#include "admin/stream.h"
+#include "evenkeel/base/file.h"
+#include "evenkeel/config/address.h"
+#include "evenkeel/net/endpoint.h"
+
+namespace evenkeel {
+namespace {
+
+namespace http = boost::beast::http;
+
+constexpr std::size_t max_head_bytes = 16 * 1024;
+constexpr std::size_t max_event_bytes = AdminClient::max_response_bytes;
+constexpr std::size_t max_token_file_bytes = 8 * 1024;
+constexpr std::size_t read_bytes = 64 * 1024;
+
+Error failure(Fault fault, std::string detail) {
+  return {.fault = fault, .side = Side::backend, .detail = std::move(detail)};
+}
+
+Error usage_error(std::string detail) {
+  return {.fault = Fault::bad_request, .side = Side::client, .detail = std::move(detail)};
+}
+
+Result<std::string> read_token(const std::string& file) {
+  const auto read = read_file(file, max_token_file_bytes);
+  if (const auto* error = std::get_if<FileError>(&read)) {
+    return usage_error(fmt::format("--token-file {}: {}", file, error->why));
+  }
+  const std::string& text = std::get<std::string>(read);
+  constexpr const char* space = " \t\r\n";
+  const auto begin = text.find_first_not_of(space);
+  if (begin == std::string::npos) return usage_error("--token-file " + file + ": is empty");
+  const auto end = text.find_first_of(space, begin);
+  return text.substr(begin, end == std::string::npos ? end : end - begin);
+}
+
+asio::ip::tcp::endpoint to_asio(const Endpoint& endpoint) {
+  asio::ip::tcp::endpoint converted;
+  std::memcpy(converted.data(), endpoint.address(), endpoint.size);
+  converted.resize(endpoint.size);
+  return converted;
+}
+
+/// The lines of an event stream, cut into events.
+class EventParser {
+ public:
+  void feed(std::string_view bytes) { pending_ += bytes; }
+  std::size_t size() const { return pending_.size(); }
+
+  std::optional<AdminEvent> next() {
+    const auto end = pending_.find("\n\n");
+    if (end == std::string::npos) return std::nullopt;
+    AdminEvent event;
+    std::string_view lines(pending_.data(), end);
+    while (!lines.empty()) {
+      const std::string_view line = lines.substr(0, lines.find('\n'));
+      lines.remove_prefix(std::min(lines.size(), line.size() + 1));
+      take(line, "id: ", event.id);
+      take(line, "event: ", event.kind);
+      take(line, "data: ", event.data);
+    }
+    pending_.erase(0, end + 2);
+    return event;
+  }
+
+ private:
+  static void take(std::string_view line, std::string_view name, std::string& value) {
+    if (line.starts_with(name)) value = line.substr(name.size());
+  }
+  std::string pending_;
+};
+
+}  // namespace
+
+class AdminClient::Impl {
+ public:
+  std::string address;
+  std::string host;       // of the URL
+  std::string authority;  // an address: the listener refuses names that it does not know
+  std::string token;
+  std::vector<Endpoint> endpoints;
+  AdminStream::TlsContext tls;  // null: in the clear
+
+  Result<AdminResponse> get(const std::string& path, Duration timeout) {
+    const bool reused = stream_ != nullptr;
+    auto response = run(exchange(head_of("GET", path, "", 0)), timeout);
+    // The daemon closes a connection that has been idle for long.
+    if (response || !reused || response.error().fault != Fault::backend_closed) return response;
+    return run(exchange(head_of("GET", path, "", 0)), timeout);
+  }
+
+  Result<AdminResponse> post(const std::string& path, const std::string& body, Duration timeout) {
+    stream_.reset();
+    return run(exchange(head_of("POST", path, "", body.size()) + body), timeout);
+  }
+
+  Result<std::optional<AdminEvent>> next_event(Duration timeout) {
+    const Instant deadline = Clock::now() + timeout;
+    if (!following_) {
+      following_ = true;
+      events_ = {};
+      live_error_ = failure(Fault::backend_closed, "the event stream ended");
+      asio::co_spawn(io_, follow_events(), [this](std::exception_ptr) { following_ = false; });
+    }
+    while (true) {
+      auto event = events_.next();
+      if (event) {
+        last_id_ = event->id;
+        return event;
+      }
+      if (!following_) return Error(live_error_);
+      io_.restart();
+      const bool ran = io_.run_one_until(deadline) > 0;
+      if (!ran && Clock::now() >= deadline) return std::optional<AdminEvent>();
+    }
+  }
+
+ private:
+  using StreamPtr = std::shared_ptr<AdminStream>;
+
+  std::string head_of(std::string_view method, const std::string& path, const std::string& last_id,
+                      std::size_t body_size) const {
+    std::string head =
+        fmt::format("{} {} HTTP/1.1\r\nhost: {}\r\naccept: */*\r\n", method, path, authority);
+    if (!token.empty()) head += fmt::format("authorization: Bearer {}\r\n", token);
+    if (!last_id.empty()) head += fmt::format("last-event-id: {}\r\n", last_id);
+    if (method == "POST") head += fmt::format("content-length: {}\r\n", body_size);
+    return head + "\r\n";
+  }
+
+  /// Runs `work` to its end, or until the time is over; then its connection is closed. Events are
+  /// read meanwhile.
+  template <class T>
+  Result<T> run(Awaitable<Result<T>> work, Duration timeout) {
+    std::optional<Result<T>> outcome;
+    bool ended = false;
+    asio::cancellation_signal cancel;
+    const auto end = [&ended](std::exception_ptr) { ended = true; };
+    asio::co_spawn(io_, store(std::move(work), outcome),
+                   asio::bind_cancellation_slot(cancel.slot(), end));
+    const Instant deadline = Clock::now() + timeout;
+    while (!ended && Clock::now() < deadline) {
+      io_.restart();
+      io_.run_one_until(deadline);
+    }
+    const bool in_time = ended;
+    if (!in_time) cancel.emit(asio::cancellation_type::terminal);
+    while (!ended) {
+      io_.restart();
+      io_.run_one();
+    }
+    if (in_time && outcome) return std::move(*outcome);
+    return failure(Fault::first_byte_timeout,
+                   fmt::format("no response within {:.3g} s", seconds_of(timeout)));
+  }
+
+  template <class T>
+  static Awaitable<void> store(Awaitable<Result<T>> work, std::optional<Result<T>>& outcome) {
+    auto result = co_await std::move(work);
+    outcome.emplace(std::move(result));
+  }
+
+  Awaitable<Result<StreamPtr>> connect() {
+    std::string last_error = "the name has no address";
+    for (const Endpoint& endpoint : endpoints) {
+      TcpSocket socket(io_.get_executor());
+      ErrorCode error;
+      co_await socket.async_connect(to_asio(endpoint), or_error(error));
+      if (error) {
+        last_error = error.message();
+        continue;
+      }
+      ErrorCode ignored;
+      socket.set_option(asio::ip::tcp::no_delay(true), ignored);
+      auto stream = std::make_shared<AdminStream>(std::move(socket), tls);
+      stream->expect_server(host);
+      co_await stream->handshake(true, error);
+      if (error) co_return failure(Fault::tls_failed, "TLS: " + error.message());
+      co_return stream;
+    }
+    co_return failure(Fault::connect_failed, last_error);
+  }
+
+  Awaitable<ErrorCode> send(AdminStream& stream, std::string_view bytes) {
+    ErrorCode error;
+    while (!bytes.empty() && !error) {
+      const AdminStream::Buffers buffers = {asio::const_buffer(bytes.data(), bytes.size()),
+                                            asio::const_buffer()};
+      const std::size_t written = co_await stream.write_some(buffers, error);
+      bytes.remove_prefix(written);
+    }
+    co_return error;
+  }
+
+  Awaitable<Result<AdminResponse>> exchange(std::string request) {
+    StreamPtr stream = std::exchange(stream_, nullptr);
+    if (stream == nullptr) {
+      auto connected = co_await connect();
+      if (!connected) co_return std::move(connected.error());
+      stream = *connected;
+    }
+    const ErrorCode unsent = co_await send(*stream, request);
+    if (unsent) co_return failure(Fault::backend_closed, unsent.message());
+
+    http::response_parser<http::string_body> parser;
+    parser.header_limit(max_head_bytes);
+    parser.body_limit(max_response_bytes);
+    parser.eager(true);
+    boost::beast::flat_buffer buffer(2 * read_bytes);
+    bool closed = false;
+    while (!parser.is_done()) {
+      ErrorCode error;
+      const std::size_t room = std::min(read_bytes, buffer.max_size() - buffer.size());
+      const std::size_t size = co_await stream->read_some(buffer.prepare(room), error);
+      buffer.commit(size);
+      closed = error || size == 0;
+      auto problem = parse(parser, buffer, closed);
+      if (problem) co_return std::move(*problem);
+    }
+    if (!closed && parser.get().keep_alive()) stream_ = stream;
+    co_return AdminResponse{static_cast<int>(parser.get().result_int()),
+                            std::move(parser.get().body())};
+  }
+
+  template <class Parser>
+  static std::optional<Error> parse(Parser& parser, boost::beast::flat_buffer& buffer,
+                                    bool closed) {
+    try {
+      ErrorCode error;
+      while (buffer.size() > 0 && !parser.is_done()) {
+        const std::size_t used = parser.put(buffer.data(), error);
+        buffer.consume(used);
+        if (error == http::error::need_more || used == 0) break;
+        if (error) return failure(Fault::backend_protocol, "bad response: " + error.message());
+      }
+      if (!closed || parser.is_done()) {
+        if (buffer.size() < buffer.max_size()) return std::nullopt;
+        return failure(Fault::backend_protocol, "bad response: a line is too long");
+      }
+      if (!parser.got_some()) return failure(Fault::backend_closed, "the connection closed");
+      error = {};
+      parser.put_eof(error);
+      if (!error) return std::nullopt;
+    } catch (const std::exception&) {  // Beast 1.81 throws for a field of more than 64 KiB
+      return failure(Fault::backend_protocol, "bad response: a field is too large");
+    }
+    return failure(Fault::backend_closed, "the connection closed before the response was complete");
+  }
+
+  /// Reads events until the stream ends; `live_error_` says why.
+  Awaitable<void> follow_events() {
+    auto opened = co_await open_live();
+    if (!opened) {
+      live_error_ = std::move(opened.error());
+      co_return;
+    }
+    const StreamPtr stream = *opened;
+    std::string buffer(read_bytes, '\0');
+    while (events_.size() <= max_event_bytes) {
+      ErrorCode error;
+      const auto into = asio::mutable_buffer(buffer.data(), buffer.size());
+      const std::size_t size = co_await stream->read_some(into, error);
+      if (error || size == 0) co_return;
+      events_.feed(std::string_view(buffer).substr(0, size));
+    }
+    live_error_ = failure(Fault::backend_protocol, "an event is too large");
+  }
+
+  Awaitable<Result<StreamPtr>> open_live() {
+    auto connected = co_await connect();
+    if (!connected) co_return std::move(connected.error());
+    const StreamPtr stream = *connected;
+    const ErrorCode unsent = co_await send(*stream, head_of("GET", "/api/v1/live", last_id_, 0));
+    if (unsent) co_return failure(Fault::backend_closed, unsent.message());
+
+    http::response_parser<http::empty_body> parser;
+    parser.header_limit(max_head_bytes);
+    boost::beast::flat_buffer buffer(2 * max_head_bytes);
+    while (!parser.is_header_done()) {
+      ErrorCode error;
+      const std::size_t room = std::min(max_head_bytes, buffer.max_size() - buffer.size());
+      const std::size_t size = co_await stream->read_some(buffer.prepare(room), error);
+      buffer.commit(size);
+      auto problem = parse(parser, buffer, error || size == 0);
+      if (problem) co_return std::move(*problem);
+    }
+    if (parser.get().result_int() != 200) {
+      co_return failure(Fault::backend_protocol,
+                        fmt::format("status {} for /api/v1/live", parser.get().result_int()));
+    }
+    events_.feed({static_cast<const char*>(buffer.data().data()), buffer.size()});
+    co_return stream;
+  }
+
+  asio::io_context io_{1};
+  StreamPtr stream_;  // idle, kept for the next request
+  EventParser events_;
+  std::string last_id_;
+  bool following_ = false;
+  Error live_error_;
+};
+
+AdminClient::AdminClient(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+AdminClient::~AdminClient() = default;
+
+Result<std::unique_ptr<AdminClient>> AdminClient::open(const AdminTarget& target) {
+  auto impl = std::make_unique<Impl>();
+  std::string_view text = target.address;
+  const bool secure = text.starts_with("https://");
+  if (secure) text.remove_prefix(8);
+  if (text.starts_with("http://")) text.remove_prefix(7);
+  if (text.ends_with('/')) text.remove_suffix(1);
+  std::string why;
+  auto address = parse_address(text, why);
+  if (!address) return usage_error("--admin " + target.address + ": " + why);
+  if (address->port == 0) {
+    return usage_error("the kernel chooses the port of " + target.address +
+                       "; give the one that the daemon listens on, with --admin");
+  }
+  if (address->host == "0.0.0.0") address->host = "127.0.0.1";
+  if (address->host == "::") address->host = "::1";
+  auto endpoints = resolve(address->host, address->port);
+  if (!endpoints) return std::move(endpoints.error());
+  impl->address = to_string(*address);
+  impl->host = address->host;
+  impl->endpoints = std::move(*endpoints);
+  impl->authority = impl->endpoints.front().text();
+  if (!target.token_file.empty()) {
+    auto token = read_token(target.token_file);
+    if (!token) return std::move(token.error());
+    impl->token = std::move(*token);
+  }
+  if (secure) {
+    impl->tls = std::make_shared<asio::ssl::context>(asio::ssl::context::tls_client);
+    ErrorCode error;
+    if (target.ca_file.empty()) {
+      impl->tls->set_default_verify_paths(error);
+    } else {
+      impl->tls->load_verify_file(target.ca_file, error);
+    }
+    if (error) return usage_error(target.ca_file + ": " + error.message());
+    impl->tls->set_verify_mode(asio::ssl::verify_peer);
+  }
+  return std::unique_ptr<AdminClient>(new AdminClient(std::move(impl)));
+}
+
+Result<AdminResponse> AdminClient::get(const std::string& path, Duration timeout) {
+  return impl_->get(path, timeout);
+}
+
+Result<AdminResponse> AdminClient::post(const std::string& path, const std::string& body,
+                                        Duration timeout) {
+  return impl_->post(path, body, timeout);
+}
+
+Result<std::optional<AdminEvent>> AdminClient::next_event(Duration timeout) {
+  return impl_->next_event(timeout);
+}
+
+const std::string& AdminClient::address() const { return impl_->address; }
+
+std::string percent_encoded(std::string_view text) {
+  constexpr std::string_view digits = "0123456789ABCDEF";
+  constexpr std::string_view unreserved =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~";
+  std::string encoded;
+  for (const char c : text) {
+    if (unreserved.find(c) != std::string_view::npos) {
+      encoded += c;
+    } else {
+      const auto byte = static_cast<unsigned char>(c);
+      encoded.append({'%', digits[byte >> 4], digits[byte & 15]});
+    }
+  }
+  return encoded;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,68 @@
+#include "admin/gzip.h"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "evenkeel/http/fields.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr int gzip_window_bits = 15 + 16;  // zlib: 16 more asks for gzip's header
+constexpr int memory_level = 8;
+
+std::string_view trimmed(std::string_view text) {
+  const auto begin = text.find_first_not_of(" \t");
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(" \t") + 1 - begin);
+}
+
+/// The part up to the next `separator`, which is taken off `text` with it.
+std::string_view next_part(std::string_view& text, char separator) {
+  const std::string_view part = text.substr(0, text.find(separator));
+  text.remove_prefix(std::min(text.size(), part.size() + 1));
+  return trimmed(part);
+}
+
+/// "q=0", "q=0.000": not acceptable.
+bool is_zero_weight(std::string_view parameter) {
+  if (!parameter.starts_with("q=") && !parameter.starts_with("Q=")) return false;
+  return parameter.substr(2).find_first_not_of("0.") == std::string_view::npos;
+}
+
+}  // namespace
+
+std::string gzip(std::string_view text) {
+  z_stream stream{};
+  if (text.size() > std::numeric_limits<uInt>::max() ||
+      deflateInit2(&stream, Z_BEST_SPEED, Z_DEFLATED, gzip_window_bits, memory_level,
+                   Z_DEFAULT_STRATEGY) != Z_OK) {
+    return {};
+  }
+  std::string compressed(deflateBound(&stream, static_cast<uLong>(text.size())), '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));  // zlib only reads it
+  stream.avail_in = static_cast<uInt>(text.size());
+  stream.next_out = reinterpret_cast<Bytef*>(compressed.data());
+  stream.avail_out = static_cast<uInt>(compressed.size());
+  const bool complete = deflate(&stream, Z_FINISH) == Z_STREAM_END;
+  compressed.resize(complete ? stream.total_out : 0);
+  compressed.shrink_to_fit();
+  deflateEnd(&stream);
+  return compressed;
+}
+
+bool accepts_gzip(std::string_view accept_encoding) {
+  while (!accept_encoding.empty()) {
+    std::string_view item = next_part(accept_encoding, ',');
+    const std::string_view coding = next_part(item, ';');
+    if (!equals_ignore_case(coding, "gzip") && coding != "*") continue;
+    bool refused = false;
+    while (!item.empty()) refused |= is_zero_weight(next_part(item, ';'));
+    return !refused;
+  }
+  return false;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,212 @@
+#include "admin/live_feed.h"
+
+#include <fmt/format.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <charconv>
+#include <chrono>
+#include <map>
+#include <utility>
+
+#include "admin/json_text.h"
+
+namespace evenkeel {
+namespace {
+
+namespace json = boost::json;
+
+/// How long events go on without a subscriber, for one that comes back.
+constexpr Duration linger = std::chrono::seconds(30);
+
+using Identity = std::vector<std::string_view>;  // names of the fields that identify an item
+
+/// The fields of `after` that differ from those of `before`.
+json::object changed_fields(const json::object& before, const json::object& after) {
+  json::object changed;
+  for (const auto& [name, value] : after) {
+    const json::value* old = before.if_contains(name);
+    if (old == nullptr || *old != value) changed[name] = value;
+  }
+  return changed;
+}
+
+json::object identity_of(const json::object& item, const Identity& identity) {
+  json::object key;
+  for (const std::string_view name : identity) key[name] = item.at(name);
+  return key;
+}
+
+std::string key_of(const json::object& item, const Identity& identity) {
+  std::string key;
+  for (const std::string_view name : identity) {
+    key += item.at(name).as_string();
+    key += '\n';  // part of no name
+  }
+  return key;
+}
+
+struct ListDiff {
+  json::array changed;
+  json::array removed;
+};
+
+ListDiff list_diff(const json::array& before, const json::array& after, const Identity& identity) {
+  std::map<std::string, const json::object*> old;
+  for (const json::value& item : before) {
+    old[key_of(item.as_object(), identity)] = &item.as_object();
+  }
+  ListDiff diff;
+  for (const json::value& value : after) {
+    const json::object& item = value.as_object();
+    const auto found = old.find(key_of(item, identity));
+    if (found == old.end()) {
+      diff.changed.push_back(item);
+      continue;
+    }
+    json::object fields = changed_fields(*found->second, item);
+    old.erase(found);
+    if (fields.empty()) continue;
+    json::object entry = identity_of(item, identity);
+    for (auto& [name, changed] : fields) entry[name] = std::move(changed);
+    diff.changed.push_back(std::move(entry));
+  }
+  for (const auto& [key, item] : old) diff.removed.push_back(identity_of(*item, identity));
+  return diff;
+}
+
+std::string new_epoch() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return fmt::format("{:x}", std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
+}
+
+}  // namespace
+
+json::object live_diff(const json::object& before, const json::object& after) {
+  json::object diff;
+  json::object removed;
+  json::object status =
+      changed_fields(before.at("status").as_object(), after.at("status").as_object());
+  if (!status.empty()) diff["status"] = std::move(status);
+  const std::pair<std::string_view, Identity> lists[] = {{"pools", {"name"}},
+                                                         {"backends", {"pool", "id"}}};
+  for (const auto& [name, identity] : lists) {
+    ListDiff list = list_diff(before.at(name).as_array(), after.at(name).as_array(), identity);
+    if (!list.changed.empty()) diff[name] = std::move(list.changed);
+    if (!list.removed.empty()) removed[name] = std::move(list.removed);
+  }
+  if (!removed.empty()) diff["removed"] = std::move(removed);
+  return diff;
+}
+
+LiveFeed::LiveFeed(IoContextPtr io, ReadState read_state)
+    : io_(std::move(io)),
+      read_state_(std::move(read_state)),
+      epoch_(new_epoch()),
+      advanced_(io_->get_executor()),
+      tick_(io_->get_executor()) {}
+
+LiveFeed::Subscription::Subscription(LiveFeed& feed, std::string_view last_event_id) : feed_(feed) {
+  feed_.subscribe();
+  last_ = feed_.number_of(last_event_id);
+}
+
+LiveFeed::Subscription::~Subscription() {
+  --feed_.subscribers_;
+  feed_.last_subscriber_left_ = Clock::now();
+}
+
+Awaitable<SharedText> LiveFeed::Subscription::next() {
+  while (last_ && *last_ == feed_.number_ && !feed_.stopped_) {
+    ErrorCode ignored;
+    feed_.advanced_.expires_at(never);
+    co_await feed_.advanced_.async_wait(or_error(ignored));
+  }
+  if (feed_.stopped_) co_return nullptr;
+  const bool resumes = last_ && feed_.number_ - *last_ <= max_backlog && !feed_.diffs_.empty() &&
+                       *last_ + 1 >= feed_.diffs_.front().number;
+  if (!resumes) {
+    last_ = feed_.number_;
+    co_return feed_.snapshot();
+  }
+  ++*last_;
+  co_return feed_.diffs_[*last_ - feed_.diffs_.front().number].text;
+}
+
+void LiveFeed::stop() {
+  stopped_ = true;
+  advanced_.cancel();
+  tick_.cancel();
+}
+
+void LiveFeed::subscribe() {
+  ++subscribers_;
+  if (running_) return;
+  running_ = true;
+  advance();
+  asio::co_spawn(*io_, run(), asio::detached);
+}
+
+Awaitable<void> LiveFeed::run() {
+  while (!stopped_) {
+    ErrorCode error;
+    tick_.expires_after(interval);
+    co_await tick_.async_wait(or_error(error));
+    if (error || stopped_) break;
+    if (subscribers_ == 0 && Clock::now() - last_subscriber_left_ > linger) break;
+    advance();
+  }
+  running_ = false;
+  forget();
+}
+
+/// Reads the state, and makes of it the event that leads from the one before to it.
+void LiveFeed::advance() {
+  json::object next = read_state_();
+  ++number_;
+  snapshot_ = nullptr;
+  if (!state_.empty()) {
+    const json::object diff = live_diff(state_, next);
+    diffs_.push_back({number_, std::make_shared<const std::string>(event("diff", diff))});
+    diff_bytes_ += diffs_.back().text->size();
+  }
+  state_ = std::move(next);
+  while (diffs_.size() > history || (diff_bytes_ > max_history_bytes && diffs_.size() > 1)) {
+    diff_bytes_ -= diffs_.front().text->size();
+    diffs_.pop_front();
+  }
+  advanced_.cancel();
+}
+
+/// The numbers go on: an id that was given out never means another event.
+void LiveFeed::forget() {
+  state_.clear();
+  snapshot_ = nullptr;
+  diffs_.clear();
+  diff_bytes_ = 0;
+}
+
+SharedText LiveFeed::snapshot() {
+  if (snapshot_ == nullptr) {
+    snapshot_ = std::make_shared<const std::string>(event("snapshot", state_));
+  }
+  return snapshot_;
+}
+
+/// Nothing: it is no event of this process, or one that is yet to come.
+std::optional<std::uint64_t> LiveFeed::number_of(std::string_view event_id) const {
+  const std::string prefix = epoch_ + "-";
+  if (!event_id.starts_with(prefix)) return std::nullopt;
+  event_id.remove_prefix(prefix.size());
+  std::uint64_t number = 0;
+  const char* end = event_id.data() + event_id.size();
+  const auto parsed = std::from_chars(event_id.data(), end, number);
+  if (parsed.ec != std::errc{} || parsed.ptr != end || number > number_) return std::nullopt;
+  return number;
+}
+
+std::string LiveFeed::event(std::string_view kind, const json::object& data) const {
+  return fmt::format("id: {}-{}\nevent: {}\ndata: {}\n\n", epoch_, number_, kind, to_text(data));
+}
+
+}  // namespace evenkeel

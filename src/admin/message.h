@@ -1,0 +1,49 @@
+// A request to the admin listener and the reply to it, without the library that reads and writes
+// them.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace evenkeel {
+
+/// A text that several connections may be sending at the same time.
+using SharedText = std::shared_ptr<const std::string>;
+
+/// Valid while the connection reads nothing more.
+struct AdminRequest {
+  std::string_view method;
+  std::string_view target;  ///< path and query, begins with '/'
+  std::string_view host;    ///< of the Host field; empty: HTTP/1.0 without one
+  std::vector<std::pair<std::string_view, std::string_view>> fields;
+  std::string_view body;
+  std::string client;  ///< address, without port
+
+  std::string_view path() const { return target.substr(0, target.find('?')); }
+  std::string_view query() const {
+    const auto question = target.find('?');
+    return question == std::string_view::npos ? std::string_view() : target.substr(question + 1);
+  }
+  /// The first field of that name (lower case).
+  std::optional<std::string_view> field(std::string_view name) const;
+};
+
+struct AdminReply {
+  int status = 200;
+  std::string_view content_type = "application/json";
+  SharedText body;
+  bool gzipped = false;
+  bool live = false;  ///< an event stream follows; no body
+  std::vector<std::pair<std::string_view, std::string>> fields;
+};
+
+AdminReply text_reply(int status, std::string text);
+AdminReply json_reply(int status, std::string json);
+/// {"error": message}
+AdminReply error_reply(int status, std::string_view message);
+
+}  // namespace evenkeel
