@@ -9,6 +9,7 @@
 #include <ctime>
 #include <functional>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "cli/duration_text.h"
@@ -143,13 +144,13 @@ double sort_value(const BackendRow& row, BackendOrder order) {
 
 void sort_rows(std::vector<BackendRow>& rows, BackendOrder order) {
   if (order == BackendOrder::daemon) return;
-  std::ranges::stable_sort(rows, [&](const BackendRow& a, const BackendRow& b) {
+  std::ranges::sort(rows, [&](const BackendRow& a, const BackendRow& b) {
     const bool by_state = order == BackendOrder::state;
     if (by_state && state_rank(a) != state_rank(b)) return state_rank(a) < state_rank(b);
     const double value_of_a = sort_value(a, order);
     const double value_of_b = sort_value(b, order);
     if (value_of_a != value_of_b) return value_of_a > value_of_b;
-    return a["id"].text() < b["id"].text();
+    return std::tie(a["id"].text(), a["pool"].text()) < std::tie(b["id"].text(), b["pool"].text());
   });
 }
 
