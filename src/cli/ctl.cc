@@ -236,7 +236,8 @@ void Ctl::report_refusal(const ApiResult& result, int status) const {
 }  // namespace
 
 int run_ctl(const CtlOptions& options) {
-  const auto found = find_target({options.admin, options.token_file}, options.config_file);
+  const auto found =
+      find_target({options.admin, options.token_file, options.ca_file}, options.config_file);
   if (const auto* refusal = std::get_if<CommandOutput>(&found)) return print_output(*refusal);
   auto client = AdminClient::open(std::get<AdminTarget>(found));
   if (!client) {

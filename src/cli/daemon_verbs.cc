@@ -26,18 +26,23 @@ constexpr const char* ctl_help =
 Exit codes: 0 done, 1 refused, 2 usage, 3 the timeout passed with requests in flight, 5 the daemon
 does not answer.)";
 
-void add_target_options(CLI::App& verb, std::string& admin, std::string& config_file) {
-  verb.add_option("--admin", admin, "Address of the daemon's admin listener")
+template <class Options>
+void add_target_options(CLI::App& verb, Options& options) {
+  verb.add_option("--admin", options.admin,
+                  "Address of the daemon's admin listener; https://HOST:PORT to use TLS")
       ->type_name("HOST:PORT")
       ->default_str("127.0.0.1:9901");
-  verb.add_option("-c,--config", config_file,
+  verb.add_option("--ca-file", options.ca_file,
+                  "With https://: authorities to trust; default: the system's")
+      ->type_name("FILE");
+  verb.add_option("-c,--config", options.config_file,
                   "The daemon's configuration file, to find its admin listener and token")
       ->type_name("FILE");
 }
 
 /// What `ctl` and all of its commands take.
 void add_admin_options(CLI::App& verb, CtlOptions& options) {
-  add_target_options(verb, options.admin, options.config_file);
+  add_target_options(verb, options);
   verb.add_option("--token-file", options.token_file,
                   "File with the admin token, which changes from another machine need")
       ->type_name("FILE");
@@ -129,7 +134,7 @@ void add_top_verb(CLI::App& app, Invocation& invocation,
   auto options = std::make_shared<TopOptions>();
   verb->add_flag("-1,--once", options->once, "Print one snapshot and exit");
   verb->add_flag("--json", options->json, "Print each snapshot as one line of JSON");
-  add_target_options(*verb, options->admin, options->config_file);
+  add_target_options(*verb, *options);
   verb->add_option("--sort", options->sort, "Order of the backends; `state`: problems first")
       ->check(CLI::IsMember(top_orders()))
       ->capture_default_str();

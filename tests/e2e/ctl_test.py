@@ -310,6 +310,49 @@ class Commands(Driven):
         self.assertIn("it is not the admin listener of an evenkeel", done.stderr)
 
 
+class CheckRunning(Driven):
+    def check(self, daemon, *arguments):
+        return command("check", "-c", str(daemon.config_path), "--running", "--admin", daemon.admin, *arguments)
+
+    def test_it_reports_what_a_reload_would_change_and_changes_nothing(self):
+        first, second = self.answering(2)
+        daemon = self.start_daemon(first)
+        nothing = self.check(daemon)
+        self.assertEqual((nothing.returncode, nothing.stderr), (0, ""))
+        self.assertIn("a reload would change nothing", nothing.stdout)
+
+        config = json.loads(daemon.config_path.read_text())
+        config["pools"][0]["backends"].append(second.address)
+        daemon.config_path.write_text(json.dumps(config))
+        some = self.check(daemon)
+        self.assertEqual((some.returncode, some.stderr), (0, ""))
+        self.assertRegex(some.stdout, rf"would change this:\n  .*{re.escape(second.address)}")
+        changes = json.loads(self.check(daemon, "--json").stdout)
+        self.assertEqual((changes["problems"], len(changes["changes"])), ([], 1))
+        self.assertEqual([each["id"] for each in daemon.api("backends")], [first.address])
+
+    def test_it_reports_why_a_reload_would_be_refused(self):
+        daemon = self.start_daemon(self.backend())
+        config = json.loads(daemon.config_path.read_text())
+        daemon.config_path.write_text(json.dumps({**config, "workers": 7}))
+        refused = self.check(daemon)
+        self.assertEqual(refused.returncode, 1)
+        self.assertRegex(refused.stderr, r"a reload would be rejected:\n.*workers: .*restart")
+        self.assertTrue(daemon.api("status")["config"]["last_reload_ok"])
+
+        daemon.config_path.write_text("pools: what")
+        mistaken = self.check(daemon)
+        self.assertEqual(mistaken.returncode, 1)
+        self.assertEqual(mistaken.stderr, command("check", "-c", str(daemon.config_path)).stderr)
+
+    def test_a_daemon_that_does_not_answer_has_its_own_exit_code(self):
+        daemon = self.start_daemon(self.backend())
+        gone = command("check", "-c", str(daemon.config_path), "--running", "--admin",
+                       f"127.0.0.1:{free_port()}")
+        self.assertEqual(gone.returncode, 5)
+        self.assertIn("Connection refused", gone.stderr)
+
+
 class Top(Driven):
     def test_once_prints_and_exits(self):
         daemon = self.start_daemon(self.backend())

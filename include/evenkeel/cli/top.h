@@ -8,6 +8,7 @@ namespace evenkeel {
 
 struct TopOptions {
   std::string admin;        ///< empty: as `config_file` says, else 127.0.0.1:9901
+  std::string ca_file;      ///< for https://; empty: the system's authorities
   std::string config_file;  ///< the daemon's, for its admin listener; empty: none
   bool once = false;
   bool json = false;           ///< each snapshot as one line of JSON
