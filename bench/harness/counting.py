@@ -82,7 +82,7 @@ def per_request(
 
 def _ask(count: Count, running: Running, ends: Ends, requests: int) -> None:
     flags = count.load_flags(running.contender)
-    report = ends.ask(count.way, running.site.address, flags, requests)
+    report = ends.send_requests(count.way, running.site.address, flags, requests)
     if report["requests"] != requests or any(report["errors"].values()):
         raise Unavailable(f"{report['requests']} of {requests} answered, {report['errors']}")
 

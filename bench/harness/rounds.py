@@ -36,8 +36,8 @@ class Campaign:
             for scenario in scenarios:
                 say(f"round {number + 1}/{rounds}: {scenario.title}")
                 self._direct(scenario, number)
-                asked = [one for one in self.contenders if one.site.way == scenario.way]
-                for running in rotated(asked, number):
+                taking_part = [one for one in self.contenders if one.site.way == scenario.way]
+                for running in rotated(taking_part, number):
                     self._one(running, scenario, number)
 
     def _warm_up(self) -> None:

@@ -43,12 +43,13 @@ std::uint32_t natural_length(std::uint64_t seed) {
 }
 
 ApiError too_long(std::uint32_t context, std::uint64_t output_tokens, std::uint32_t prompt_tokens) {
-  return {.message = fmt::format(
-              "This model's maximum context length is {} tokens. However, you requested {} output "
-              "tokens and your prompt contains {} input tokens, for a total of {} tokens. Please "
-              "reduce the length of the input prompt or the number of requested output tokens.",
-              context, output_tokens, prompt_tokens, prompt_tokens + output_tokens),
-          .param = "input_tokens"};
+  return {
+      .message = fmt::format(
+          "This model's maximum context length is {} tokens. However, you requested {} output "
+          "tokens and your prompt contains {} input tokens, for a total of {} tokens. "
+          "Please reduce the length of the input prompt or the number of requested output tokens.",
+          context, output_tokens, prompt_tokens, prompt_tokens + output_tokens),
+      .param = "input_tokens"};
 }
 
 /// The prompt's tokens followed by those of the output that `plan` will generate.
