@@ -146,7 +146,6 @@ std::vector<Problem> Daemon::start(LoadResult loaded) {
               .control = &*reloader_,
               .backend_monitor = &reloader_->backend_monitor()};
 
-  status_.update([&](RuntimeStatus& status) { status.config_hash = loaded.hash; });
   auto preparing = reloader_->prepare(std::move(loaded), Reloader::Sockets::open);
   loop_.run_until([&preparing] { return preparing.ready(); });
   PreparedReload prepared = preparing.take();
@@ -300,6 +299,7 @@ int run(LoadResult loaded, const std::string& file, const std::string& version) 
     log::print(render_problems(loaded.problems, text));
     return exit_start_failed;
   }
+  if (!loaded.warnings.empty()) log::print(render_problems(loaded.warnings, text));
   Daemon daemon(loaded.config, file, version);
   const std::vector<Problem> problems = daemon.start(std::move(loaded));
   if (!problems.empty()) {

@@ -196,7 +196,9 @@ Task<void> Reloader::run_reload(std::shared_ptr<std::vector<Problem>> problems) 
     co_return;
   }
   process_.notifier.reloading();
-  auto reload = co_await prepare(reread_config(file_, process_.environment), Sockets::open);
+  LoadResult loaded = reread_config(file_, process_.environment);
+  if (!loaded.warnings.empty()) log::print(render_problems(loaded.warnings, loaded.text));
+  auto reload = co_await prepare(std::move(loaded), Sockets::open);
   if (reload.change) {
     co_await commit(std::move(*reload.change), max_new_backend_check_wait);
   }

@@ -29,14 +29,14 @@ std::int64_t microseconds(Duration duration) {
   return std::chrono::duration_cast<std::chrono::microseconds>(duration).count();
 }
 
-/// As systemd reads its own clock.
+/// The clock that systemd compares with.
 std::int64_t monotonic_microseconds() {
   timespec time{};
   clock_gettime(CLOCK_MONOTONIC, &time);
   return microseconds(std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec));
 }
 
-/// A status is one line: a second one would be another assignment.
+/// In a datagram, a second line would be another assignment.
 std::string one_line(std::string_view text) {
   std::string line(text);
   std::replace(line.begin(), line.end(), '\n', ' ');
@@ -49,7 +49,7 @@ ServiceNotifier::ServiceNotifier(const Variable& variable) {
   const auto socket_name = variable("NOTIFY_SOCKET");
   if (!socket_name || socket_name->size() < 2) return;
   const bool abstract = socket_name->front() == '@';
-  if (!abstract && socket_name->front() != '/') return;  // a machine's (vsock), not a unit's
+  if (!abstract && socket_name->front() != '/') return;  // vsock, of a virtual machine
   sockaddr_un address{};
   if (socket_name->size() >= sizeof address.sun_path) return;
   address.sun_family = AF_UNIX;
@@ -91,7 +91,7 @@ void ServiceNotifier::extend_timeout(Duration time) {
 Task<void> ServiceNotifier::feed_watchdog(Loop& own, std::vector<Loop*> loops) {
   if (!active() || !watchdog_) co_return;
   while (true) {
-    // As late as the slowest loop: one that does not turn withholds this for as long.
+    // A loop that is stalled withholds the ping until it turns again.
     co_await all_responsive(own, loops, never);
     send("WATCHDOG=1");
     co_await own.sleep_for(*watchdog_ / 2);
@@ -100,7 +100,7 @@ Task<void> ServiceNotifier::feed_watchdog(Loop& own, std::vector<Loop*> loops) {
 
 void ServiceNotifier::send(std::string_view state) {
   if (fd_ < 0) return;
-  // Named each time: whoever listens may have gone and come again (systemctl daemon-reexec).
+  // Not connected: the receiver may restart (systemctl daemon-reexec).
   const auto* const to = reinterpret_cast<const sockaddr*>(address_.data());
   [[maybe_unused]] const auto sent = sendto(fd_, state.data(), state.size(), MSG_NOSIGNAL, to,
                                             static_cast<socklen_t>(address_.size()));

@@ -1,4 +1,4 @@
-// What systemd is told of a service of Type=notify (sd_notify(3)), without its library.
+// Reports the service's state to systemd (Type=notify, sd_notify(3)), without its library.
 #pragma once
 
 #include <functional>
@@ -13,9 +13,9 @@
 
 namespace evenkeel {
 
-/// Sends states as datagrams to where $NOTIFY_SOCKET says; to nobody where that is not set, so that
-/// the daemon need not ask who started it. A datagram that cannot be sent now is lost: none of them
-/// is worth waiting for.
+/// Sends states as datagrams to $NOTIFY_SOCKET; does nothing where that is not set, so that the
+/// daemon need not know how it was started. A datagram that cannot be sent at once is lost: none is
+/// worth a wait.
 ///
 /// Thread: one.
 class ServiceNotifier {
@@ -28,25 +28,25 @@ class ServiceNotifier {
   ServiceNotifier& operator=(const ServiceNotifier&) = delete;
   ~ServiceNotifier();
 
-  /// Somebody is told.
+  /// There is a socket to send to.
   bool active() const { return fd_ >= 0; }
 
-  /// The start, or a reload, is over. `status` is one line for `systemctl status`.
+  /// The start, or a reload, is complete. `status` is shown by `systemctl status`.
   void ready(std::string_view status);
-  /// A reload begins; `ready` ends it, whether the new file was taken or not.
+  /// A reload begins; `ready` ends it, whether it was accepted or rejected.
   void reloading();
   void status(std::string_view status);
-  /// The end begins.
+  /// The shutdown begins.
   void stopping(std::string_view status);
-  /// Asks for so much time from now on before the service is taken for hung in its start or end.
+  /// Extends the time before systemd treats a start or stop as hung, counted from now.
   void extend_timeout(Duration time);
 
-  /// Keeps the watchdog from biting while every loop turns: knocks at all of them, and tells
-  /// systemd when all have answered. Ends at once where no watchdog was asked for. `loops` outlive
-  /// the task. Thread: of `own`.
+  /// Pings systemd's watchdog for as long as every loop turns: each ping is sent after all loops
+  /// have responded. Done at once where there is no watchdog. `loops` outlive the task. Thread: of
+  /// `own`.
   Task<void> feed_watchdog(Loop& own, std::vector<Loop*> loops);
 
-  /// How long the watchdog waits; nothing: there is none, or it is another process's.
+  /// How long the watchdog waits for a ping; nothing: there is none, or it is for another process.
   std::optional<Duration> watchdog() const { return watchdog_; }
 
  private:

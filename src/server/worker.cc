@@ -11,17 +11,17 @@
 namespace evenkeel {
 namespace {
 
-/// How far ahead of the least busy worker a worker may be before it hands new connections over:
-/// the kernel spreads them by hash, which is uneven where there are few.
+/// Whether a worker with `own` connections hands a new one to the worker with the `least`. The
+/// kernel distributes connections by hash, which is uneven while there are few.
 bool should_hand_over(std::uint32_t own, std::uint32_t least) {
   return own > least + 8 + least / 4;
 }
 
-constexpr int close_batch_on_fd_exhaustion = 16;  // idle connections, at a time
-constexpr std::size_t link_close_batch = 32;      // of backends that are gone
+constexpr int close_batch_on_fd_exhaustion = 16;  // idle connections
+constexpr std::size_t link_close_batch = 32;      // links to removed backends, per turn of the loop
 
-/// The kernel gives the lowest free number: a new descriptor from here on says that few are left.
-/// They are kept for links to backends and for the admin listener.
+/// The kernel assigns the lowest free number: a new descriptor at or above this one shows that few
+/// are left. Those are reserved for links to backends and for the admin listener.
 int compute_fd_reserve_threshold() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return std::numeric_limits<int>::max();
@@ -42,7 +42,7 @@ Worker::Worker(unsigned index, MetricsRegistry& metrics_registry, AccessLogRing*
 Worker::~Worker() {
   stop();
   recorder_.start_draining();
-  loop_.drop_spawned();  // connections use all that follows
+  loop_.drop_spawned();  // connections use the members below
   listeners_.clear();
   plan_.reset();
 }
@@ -58,8 +58,8 @@ void Worker::adopt(std::shared_ptr<const Config> config, std::shared_ptr<const P
   if (!left.empty()) loop_.spawn(retire_links(std::move(left)));
 }
 
-/// Closes links that nobody will use any more, a few at a time: there may be thousands, and
-/// requests do not wait for that.
+/// Closes links that no plan uses any more, a few per turn of the loop: there may be thousands, and
+/// requests must not wait for that.
 Task<void> Worker::retire_links(std::vector<std::shared_ptr<LinkPool>> pools) {
   std::size_t left = 0;
   for (const auto& pool : pools) {
@@ -82,7 +82,7 @@ void Worker::listen(const ListenerAssignment& assignments) {
     }
     return;
   }
-  // Those that retire now stay: somebody may be on his way to them from another worker.
+  // Those that retire now stay: another worker may be handing them a connection.
   listeners_.remove_if(
       [](const WorkerListener& listener) { return listener.retired() && listener.empty(); });
   std::vector<const WorkerListener*> wanted;
@@ -146,7 +146,7 @@ void Worker::accepted(WorkerListener& listener, int fd, const Endpoint& peer) {
                                              static_cast<std::int64_t>(listener.max_connections());
   const bool low_on_fds = fd >= fd_reserve_threshold_;
   if (full || low_on_fds) {
-    // Two where descriptors are scarce: the next newcomer will get one of their low numbers.
+    // Two where descriptors are scarce: the next connection then gets one of their low numbers.
     const int made = full ? listener.close_idle(1) : close_idle(2);
     if (made == 0) {
       close(fd);
@@ -162,7 +162,7 @@ void Worker::accepted(WorkerListener& listener, int fd, const Endpoint& peer) {
   chosen.loop_.post([this, &chosen, handoff = std::make_shared<ConnectionHandoff>(chosen, fd), peer,
                      id = listener.id()] {
     if (WorkerListener* same = chosen.find_listener(id)) return same->serve(handoff->take(), peer);
-    // It is about to learn of this listener: who accepted knows it.
+    // The other worker does not have this listener yet; the one that accepted does.
     const auto back = std::make_shared<ConnectionHandoff>(*this, handoff->cancel());
     loop_.post([this, back, peer, id] {
       if (WorkerListener* own = find_listener(id)) own->serve(back->take(), peer);
@@ -170,7 +170,7 @@ void Worker::accepted(WorkerListener& listener, int fd, const Endpoint& peer) {
   });
 }
 
-/// A connection on its way to another worker; closed if it does not arrive.
+/// A connection on its way to another worker, counted there; closed if it does not arrive.
 Worker::ConnectionHandoff::ConnectionHandoff(Worker& to, int fd) : worker_(to), fd_(fd) {
   worker_.connections_.fetch_add(1, std::memory_order_relaxed);
 }
@@ -184,7 +184,7 @@ int Worker::ConnectionHandoff::cancel() {
   return take();
 }
 
-/// Of all listeners, in their order.
+/// Of all listeners, in order.
 int Worker::close_idle(int count) {
   int closed = 0;
   for (WorkerListener& listener : listeners_) closed += listener.close_idle(count - closed);

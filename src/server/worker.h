@@ -29,31 +29,31 @@ class Worker final {
 
   // ---- before `start`, or on the worker's own thread ----
 
-  /// The plan of requests that begin from now on.
+  /// Builds the plan of requests that begin from now on.
   void adopt(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> pool_set);
-  /// Listens to these; the listeners that are not among them accept nobody any more. While it
-  /// drains, it listens to nothing.
+  /// Listens on these. Listeners that are not among them retire. During a drain it listens on
+  /// nothing.
   void listen(const ListenerAssignment& assignments);
 
-  /// `peers`: all workers, this one too; outlive the thread.
+  /// `peers`: all workers, including this one; they outlive the thread.
   void start(const std::vector<std::unique_ptr<Worker>>& peers);
 
   // ---- from any thread ----
 
   Loop& loop() { return loop_; }
   std::uint32_t connections() const { return connections_.load(std::memory_order_relaxed); }
-  /// Closes the listeners and what is idle; the rest ends with its request.
+  /// Closes the listeners and idle connections; the others end after their requests.
   void begin_drain();
-  /// Ends the thread, and with it every connection that is left.
+  /// Ends the thread, and with it all connections.
   void stop();
 
-  // ---- for its ports ----
+  // ---- for its listeners ----
 
   const std::shared_ptr<Plan>& plan() const { return plan_; }
   MetricsRegistry& metrics_registry() { return metrics_registry_; }
   WorkerMetrics& worker_metrics() { return worker_metrics_; }
   void refused(const Refusal& refusal);
-  /// A new connection: it is served here, by another worker, or not at all.
+  /// A new connection: serves it, hands it to another worker, or closes it.
   void accepted(WorkerListener& listener, int fd, const Endpoint& peer);
   void descriptors_exhausted();
   void connection_ended() { connections_.fetch_sub(1, std::memory_order_relaxed); }
@@ -64,9 +64,9 @@ class Worker final {
     ConnectionHandoff(Worker& to, int fd);
     ConnectionHandoff(const ConnectionHandoff&) = delete;
     ~ConnectionHandoff();
-    /// It has arrived.
+    /// It has arrived: the descriptor is the caller's.
     int take() { return std::exchange(fd_, -1); }
-    /// It goes elsewhere.
+    /// It goes to another worker: as `take`, and it no longer counts for this one.
     int cancel();
 
    private:
@@ -86,8 +86,8 @@ class Worker final {
   Loop loop_;
   RequestRecorder recorder_;
   std::shared_ptr<Plan> plan_;
-  std::list<WorkerListener>
-      listeners_;  // those that have retired last until they are empty, and a reload more
+  // Retired listeners stay until they are empty, and until the next reload.
+  std::list<WorkerListener> listeners_;
   bool draining_ = false;
   std::atomic<std::uint32_t> connections_{0};
   const std::vector<std::unique_ptr<Worker>>* peers_ = nullptr;

@@ -19,7 +19,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Where systemd would listen: a datagram socket at a path, or at an abstract name.
+/// Listens in place of systemd, on a datagram socket with a path or an abstract name.
 class FakeSystemd {
  public:
   explicit FakeSystemd(bool abstract) {
@@ -33,7 +33,7 @@ class FakeSystemd {
     fd_ = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name_.size());
     EXPECT_EQ(bind(fd_, reinterpret_cast<sockaddr*>(&address), size), 0);
-    // Longer than anything here takes: a datagram that does not come fails the test.
+    // Longer than anything here takes: a missing datagram fails the test.
     const timeval patience{.tv_sec = 20, .tv_usec = 0};
     setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
   }
@@ -43,7 +43,7 @@ class FakeSystemd {
     rmdir(folder_.c_str());
   }
 
-  /// The next datagram; "nothing" after a long wait.
+  /// The next datagram; "nothing" if none comes.
   std::string receive() const {
     char text[4096];
     const ssize_t size = recv(fd_, text, sizeof text, 0);
@@ -103,12 +103,12 @@ TEST(ServiceNotifier, SendsTheReloadTimestamp) {
   notifier.reloading();
   const auto after = monotonic_now();
 
-  const std::string receive = manager.receive();
-  long long told = 0;
-  ASSERT_EQ(std::sscanf(receive.c_str(), "RELOADING=1\nMONOTONIC_USEC=%lld\n", &told), 1)
-      << receive;
-  EXPECT_GE(told, before);
-  EXPECT_LE(told, after);
+  const std::string received = manager.receive();
+  long long sent = 0;
+  ASSERT_EQ(std::sscanf(received.c_str(), "RELOADING=1\nMONOTONIC_USEC=%lld\n", &sent), 1)
+      << received;
+  EXPECT_GE(sent, before);
+  EXPECT_LE(sent, after);
 }
 
 TEST(ServiceNotifier, SendsNothingWithoutANotifySocket) {
@@ -118,10 +118,10 @@ TEST(ServiceNotifier, SendsNothingWithoutANotifySocket) {
         Variables{{"NOTIFY_SOCKET", "vsock:2:1234"}}, Variables{{"NOTIFY_SOCKET", too_long}}}) {
     ServiceNotifier notifier(reader_of(variables));
     EXPECT_FALSE(notifier.active());
-    notifier.ready("to nobody");
+    notifier.ready("not sent");
   }
   ServiceNotifier gone(reader_of({{"NOTIFY_SOCKET", "/nonexistent/notify"}}));
-  gone.ready("to nobody");
+  gone.ready("not sent");
 }
 
 TEST(ServiceNotifier, IgnoresTheWatchdogOfAnotherProcess) {
@@ -146,17 +146,17 @@ TEST(ServiceNotifier, WithholdsThePingWhileALoopIsStalled) {
   ServiceNotifier notifier(
       reader_of({{"NOTIFY_SOCKET", manager.name()}, {"WATCHDOG_USEC", "100000"}}));
   Loop own;
-  Loop worker;  // turns on a thread of its own, once it is let
+  Loop worker;  // turns only from below on, in a thread of its own
   own.spawn(notifier.feed_watchdog(own, {&worker}));
 
   own.run_until([] { return false; }, Clock::now() + 300ms);
-  EXPECT_TRUE(manager.silent()) << "three times the watchdog's patience, and no answer";
+  EXPECT_TRUE(manager.silent()) << "a loop has not responded for three times the watchdog's time";
 
   std::thread thread([&] { worker.run(); });
   own.run_until([&] { return !manager.silent(); }, Clock::now() + 20s);
   EXPECT_EQ(manager.receive(), "WATCHDOG=1");
   own.run_until([&] { return !manager.silent(); }, Clock::now() + 20s);
-  EXPECT_EQ(manager.receive(), "WATCHDOG=1") << "and again, as long as it turns";
+  EXPECT_EQ(manager.receive(), "WATCHDOG=1") << "and again, while the loop turns";
   worker.stop();
   thread.join();
   own.drop_spawned();

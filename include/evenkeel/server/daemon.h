@@ -1,4 +1,4 @@
-// The daemon: a file, workers, an admin listener, signals.
+// Runs the daemon.
 #pragma once
 
 #include <string>
@@ -10,12 +10,12 @@ struct DaemonOptions {
   std::string version;
 };
 
-/// Runs until a signal ends it. Prints `listening name=... address=...` for every bound address and
-/// then `ready` on stderr. Exit codes: 0 drained, 1 the file or the start failed, 3 the drain
-/// deadline passed with requests left.
+/// Runs until a signal ends it. Prints `listening name=... address=...` for every bound address,
+/// then `ready`, on stderr. Returns the exit code: 0 drained; 1 the file is wrong or the start
+/// failed; 3 requests were left at the drain deadline.
 int run_daemon(const DaemonOptions& options);
 
-/// As `run_daemon`, with the text of a configuration in place of a file.
+/// As `run_daemon`, with the text of a configuration in place of its file.
 int run_daemon_with(const std::string& config_text, const std::string& version);
 
 }  // namespace evenkeel

@@ -18,8 +18,8 @@
 namespace evenkeel {
 
 /// The states of a backend, in the order of export.
-inline constexpr std::string_view backend_states[] = {"up",      "down",    "starting", "draining",
-                                                      "ejected", "standby", "disabled"};
+inline constexpr std::string_view backend_states[] = {"up", "down", "starting", "draining",
+                                                      "standby"};
 
 /// The values last polled from a backend's engine and GPU. NaN: unknown.
 struct PolledSnapshot {
@@ -54,7 +54,7 @@ struct MetricsSnapshot {
   std::vector<BackendSnapshot> backends;
   Duration loop_lag{};  ///< longest turn of any worker's event loop since the last scrape
   std::uint64_t access_log_dropped = 0;
-  std::uint64_t log_dropped = 0;  ///< lines of the daemon's own log
+  std::uint64_t log_dropped = 0;                          ///< lines of the daemon's own log
   bool config_reload_ok = true;                           ///< the last reload was accepted
   std::chrono::system_clock::time_point config_loaded{};  ///< of the active one; epoch: never
 };
