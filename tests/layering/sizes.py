@@ -1,6 +1,6 @@
 """Prints how large the files and functions under src/ and include/ are, and the longest of them:
 
-    sizes.py ROOT
+    sizes.py ROOT [ROOM...]     # ROOM: a folder of src/ whose functions may be longer
 
 Fails if a function is longer than MAX_LINES, unless the comment above it gives the reason in a line that begins with
 `// Long:`. A function counts from the first line of its declarator to its closing brace; lambdas count in the function around
@@ -121,7 +121,7 @@ def figures(values):
     return f"median {statistics.median(values):.0f}, p95 {values[int(0.95 * (len(values) - 1))]}, max {values[-1]}"
 
 
-def main(root):
+def main(root, *skipped):
     root = pathlib.Path(root)
     paths = list(sources(root))
     functions = [function for path in paths for function in functions_of(path)]
@@ -132,7 +132,8 @@ def main(root):
         print(f"  {count:4} {path.relative_to(root)}")
     for each in sorted(functions, key=lambda each: -each.length)[:20]:
         print(f"  {each.length:4} {each.path.relative_to(root)}:{each.line} {each.name}")
-    too_long = [each for each in functions if each.length > MAX_LINES and not each.reason]
+    too_long = [each for each in functions if each.length > MAX_LINES and not each.reason
+                and each.path.parent.name not in skipped]
     for each in too_long:
         print(f"{each.path.relative_to(root)}:{each.line}: {each.name} has {each.length} lines, more than {MAX_LINES}; "
               "split it, or give the reason above it: // Long: ...")
