@@ -19,7 +19,7 @@ bool says_loading_model(int status, const std::string& body) {
 }
 
 /// {"model_version_status":[{"version":"1","state":"AVAILABLE","status":{...}}]}: one version that
-/// is available is enough. The words are those of its GetModelStatus.
+/// is available is enough. The states are those of its GetModelStatus.
 Readiness read_tfserving(const std::string& body) {
   std::string text = body;
   bool available = false;
@@ -50,8 +50,8 @@ Readiness read_tfserving(const std::string& body) {
   return available ? Readiness::ready : coming ? Readiness::loading : Readiness::not_ready;
 }
 
-/// [{"modelName":"m", ..., "workers":[{"id":"9000","status":"READY"}]}]: a worker that is ready is
-/// enough, and none is what /ping does not tell.
+/// [{"modelName":"m", ..., "workers":[{"id":"9000","status":"READY"}]}]: one ready worker is
+/// enough; /ping does not report that there is none.
 Readiness read_torchserve(const std::string& body) {
   std::string text = R"({"models":)" + body + "}";
   bool ready = false;
@@ -123,8 +123,8 @@ bool has_text_output(const std::string& body) {
   return read && found && !failed;
 }
 
-/// A segment of a path: what is not unreserved (RFC 3986, 2.3) is escaped, but for the slash, which
-/// servers take as it is in names such as meta-llama/Llama-3.
+/// Escapes all that is not unreserved (RFC 3986, 2.3) except the slash, which servers accept as it
+/// is in names such as meta-llama/Llama-3.
 std::string escape_path(std::string_view name) {
   constexpr std::string_view digits = "0123456789ABCDEF";
   std::string out;

@@ -9,7 +9,7 @@ namespace evenkeel {
 namespace {
 
 constexpr double max_requests = 1e9;
-/// DCGM writes 2^47 and numbers near 2^31 and 2^63 for what it does not know, in MiB: above this.
+/// DCGM writes 2^47 and numbers near 2^31 and 2^63 for unknown values, in MiB: all above this.
 constexpr double max_bytes = 0x1p50;
 
 std::vector<std::string_view> distinct_names(const std::vector<Series>& series) {
@@ -41,7 +41,7 @@ double valid_or_unknown(double value, double max_value) {
   return value >= 0 && value <= max_value ? value : EngineMetrics::unknown;
 }
 
-/// Some engines count a little over their capacity.
+/// Some engines report slightly more than their capacity.
 double ratio(double value) { return std::min(valid_or_unknown(value, 1.5), 1.0); }
 
 }  // namespace

@@ -17,15 +17,14 @@ std::string_view without_blanks(std::string_view text) {
   return text;
 }
 
-/// The size of `text` up to a blank.
+/// The size of `text` up to the first blank.
 std::size_t token_size(std::string_view text) {
   std::size_t size = 0;
   while (size < text.size() && !is_blank(text[size])) ++size;
   return size;
 }
 
-/// The size of a quoted string without its quotes, where `text` begins behind the first; nothing
-/// when the second never comes.
+/// The size of a quoted string. `text` begins after the opening quote. Nothing: it is never closed.
 std::optional<std::size_t> quoted_size(std::string_view text) {
   for (std::size_t at = 0; at < text.size(); ++at) {
     if (text[at] == '"') return at;
@@ -34,7 +33,7 @@ std::optional<std::size_t> quoted_size(std::string_view text) {
   return std::nullopt;
 }
 
-/// Where the brace stands that ends a label set, where `text` begins behind the first.
+/// Position of the closing brace of a label set. `text` begins after the opening one.
 std::optional<std::size_t> labels_size(std::string_view text) {
   for (std::size_t at = 0; at < text.size(); ++at) {
     if (text[at] == '}') return at;
@@ -73,7 +72,7 @@ std::optional<double> parse_value(std::string_view text) {
   return value;
 }
 
-/// A label's value as it was meant; `text` itself where nothing in it is escaped.
+/// The unescaped value of a label; `text` itself if nothing in it is escaped.
 std::string_view unescape(std::string_view text, std::string& scratch) {
   if (text.find('\\') == std::string_view::npos) return text;
   scratch.clear();
@@ -133,8 +132,7 @@ std::optional<std::string_view> find_label(std::string_view labels, std::string_
   }
 }
 
-// ---- Names that are wanted
-// -----------------------------------------------------------------------
+// ---- MetricNames ------------------------------------------------------------------------------
 
 MetricNames::MetricNames(std::vector<std::string_view> names) : names_(std::move(names)) {
   if (names_.empty()) return;
@@ -178,8 +176,7 @@ std::size_t MetricNames::find(std::string_view name) const {
   return found == names_.end() ? none : static_cast<std::size_t>(found - names_.begin());
 }
 
-// ---- Pieces and lines
-// ----------------------------------------------------------------------------
+// ---- ExpositionReader -------------------------------------------------------------------------
 
 void ExpositionReader::read(std::string_view bytes) {
   if (ended_) return;
@@ -199,7 +196,7 @@ void ExpositionReader::read(std::string_view bytes) {
   }
 }
 
-/// Adds what belongs to the line that was cut; what is left behind it.
+/// Completes the partial line. Returns what follows it.
 std::string_view ExpositionReader::finish_partial(std::string_view bytes) {
   const std::size_t feed = bytes.find('\n');
   const std::string_view rest = bytes.substr(0, feed);

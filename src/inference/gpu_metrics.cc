@@ -6,15 +6,15 @@
 namespace evenkeel {
 namespace {
 
-/// What a series of a GPU exporter is about.
+/// The meaning of a series of a GPU exporter.
 enum class GpuQuantity : std::uint8_t {
   utilization_ratio,
-  engine_active_ratio,  // DCGM, and the only one that it has for instances of a GPU
+  engine_active_ratio,  // DCGM; its only utilization for instances of a GPU
   memory_used_bytes,
   memory_total_bytes,
   memory_free_bytes,
   memory_reserved_bytes,
-  identity,  // nvidia_gpu_exporter: the index of a UUID, in a label
+  identity,  // nvidia_gpu_exporter: maps a UUID to an index, in labels
 };
 
 struct GpuSeries {
@@ -23,7 +23,7 @@ struct GpuSeries {
   double scale = 1;
 };
 
-/// DCGM writes 2^47 and numbers near 2^31 and 2^63 for what it does not know, in MiB: above this.
+/// DCGM writes 2^47 and numbers near 2^31 and 2^63 for unknown values, in MiB: all above this.
 constexpr double max_bytes = 0x1p50;
 
 constexpr GpuSeries all_series[] = {
@@ -37,7 +37,7 @@ constexpr GpuSeries all_series[] = {
     {"nvidia_smi_utilization_gpu_ratio", GpuQuantity::utilization_ratio},
     {"nvidia_smi_memory_used_bytes", GpuQuantity::memory_used_bytes},
     {"nvidia_smi_memory_total_bytes", GpuQuantity::memory_total_bytes},
-    // AMD's megabytes are of 2^20 bytes: an MI300X has 196592 of them.
+    // AMD's megabytes are MiB: an MI300X has 196592 of them.
     {"gpu_gfx_activity", GpuQuantity::utilization_ratio, percent},
     {"gpu_used_vram", GpuQuantity::memory_used_bytes, mebibyte},
     {"gpu_total_vram", GpuQuantity::memory_total_bytes, mebibyte},
@@ -75,7 +75,7 @@ std::string_view without_prefix(std::string_view uuid) {
   return uuid;
 }
 
-/// The first of some labels that a sample has.
+/// The value of the first of these labels that a sample has.
 std::string first_label(std::string_view labels, std::initializer_list<std::string_view> names,
                         std::string& scratch) {
   for (const std::string_view name : names) {
@@ -84,7 +84,7 @@ std::string first_label(std::string_view labels, std::initializer_list<std::stri
   return {};
 }
 
-/// What tells a GPU from all others, by its UUID or by its index.
+/// What identifies a GPU: its UUID or its index.
 enum class KeyKind : char { uuid = 'u', index = 'i' };
 std::string key_of(KeyKind kind, const GpuMetrics& gpu) {
   std::string key(1, static_cast<char>(kind));
@@ -127,7 +127,7 @@ EngineMetrics aggregate_gpus(std::span<const GpuMetrics> gpus,
       utilization += gpu.utilization_ratio;
       ++utilized;
     }
-    // Used and total are of the same GPUs, or their ratio would be of none.
+    // Both or none: used and total must cover the same GPUs.
     if (std::isnan(gpu.memory_used_bytes) || std::isnan(gpu.memory_total_bytes)) continue;
     add(total.gpu_memory_used_bytes, gpu.memory_used_bytes);
     add(total.gpu_memory_total_bytes, gpu.memory_total_bytes);
@@ -138,7 +138,7 @@ EngineMetrics aggregate_gpus(std::span<const GpuMetrics> gpus,
 
 GpuMetricsReader::GpuMetricsReader() : reader_(gpu_names(), *this) {}
 
-/// The GPU of a sample: a new one where its labels were not seen before.
+/// The GPU of a sample: a new one if its labels are new.
 GpuMetricsReader::Gpu* GpuMetricsReader::gpu_of(std::string_view labels) {
   GpuMetrics named{
       .index = first_label(labels, {"gpu", "index", "gpu_id"}, scratch_),
@@ -159,7 +159,7 @@ GpuMetricsReader::Gpu* GpuMetricsReader::gpu_of(std::string_view labels) {
   return &gpus_.back();
 }
 
-/// The one with that UUID; where one of the two has none, the one with that index.
+/// The GPU with the same UUID; if one of the two has none, that with the same index.
 GpuMetricsReader::Gpu* GpuMetricsReader::find_gpu(const GpuMetrics& named) {
   if (!named.uuid.empty()) {
     const auto same = indices_.find(key_of(KeyKind::uuid, named));

@@ -11,7 +11,7 @@ std::size_t length_in(std::string_view prefix) {
   return length;
 }
 
-/// More is not set aside for a message before its bytes are there.
+/// No more than this is reserved for a message before its bytes are in.
 constexpr std::size_t max_reserved = 1 << 20;
 
 }  // namespace

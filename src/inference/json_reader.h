@@ -1,4 +1,4 @@
-// simdjson behind one door: one pass over a document, everything in it checked, errors as values.
+// The only use of simdjson: one pass over a document, which checks all of it; errors are values.
 #pragma once
 
 #include <simdjson.h>
@@ -15,16 +15,15 @@ struct InvalidValue {
   std::string what;
 };
 
-/// Reads a value whose content does not matter, so that none of it goes unchecked: simdjson looks
-/// at what it is asked for only.
+/// Checks a value whose content does not matter: simdjson validates only what is read.
 void skip_value(simdjson::ondemand::value value);
 
-/// The text of a number as it was written; throws unless it is one.
+/// The text of a number as written; throws if it is not a number.
 std::string_view number_text(std::string_view token);
 
 std::string string_of(simdjson::ondemand::value value, std::string_view key);
 bool bool_of(simdjson::ondemand::value value, std::string_view key);
-/// An integer of at least `least`; larger than 32 bits counts as the largest of 32 bits.
+/// An integer of at least `least`; larger ones than 32 bits are clamped to 32 bits.
 std::uint32_t count_of(simdjson::ondemand::value value, std::string_view key,
                        std::uint32_t minimum);
 
@@ -40,7 +39,7 @@ template <class OnField>
 Result<Done> read_object(std::string& text, OnField field) {
   constexpr std::size_t kept_parser_limit = 1 << 20;
   thread_local simdjson::ondemand::parser kept_parser;
-  simdjson::ondemand::parser large_parser;  // gives its memory back
+  simdjson::ondemand::parser large_parser;  // frees its memory
   auto& parser = text.size() <= kept_parser_limit ? kept_parser : large_parser;
   text.reserve(text.size() + simdjson::SIMDJSON_PADDING);
   try {

@@ -14,7 +14,7 @@ namespace {
 namespace wire = ::inference;
 namespace health = ::grpc::health::v1;
 
-static_assert(std::endian::native == std::endian::little, "raw contents are copied as they stand");
+static_assert(std::endian::native == std::endian::little, "raw contents are copied as they are");
 
 Error bad_message(std::string detail) {
   return {.fault = Fault::bad_request, .side = Side::client, .detail = std::move(detail)};
@@ -76,7 +76,7 @@ void append_length(std::size_t size, std::string& data) {
   data.append(reinterpret_cast<const char*>(&length), sizeof length);
 }
 
-/// Typed contents as the raw bytes that they stand for.
+/// Typed contents as raw bytes.
 std::string raw_of(const wire::InferTensorContents& contents, std::string_view datatype) {
   std::string data;
   if (datatype == "BOOL") append_as<std::uint8_t>(contents.bool_contents(), data);
@@ -107,7 +107,7 @@ InferTensor read_tensor(WireTensor& from) {
           .parameters = read_parameters(from.parameters())};
 }
 
-/// Reads tensors and their data, from wherever it is. `raw` belongs to those tensors that are not
+/// Decodes tensors and their data, wherever it is. `raw` has the data of the tensors that are not
 /// in shared memory, in their order.
 template <class WireTensors, class Raw>
 Result<std::vector<InferTensor>> read_tensors(WireTensors& from, Raw& raw) {

@@ -18,7 +18,7 @@ std::uint64_t count_elements(value data) {
   return count;
 }
 
-/// The text of an array, checked and counted.
+/// The text of an array; checks it and counts its elements.
 std::string array_text(value field, std::string_view key, std::uint64_t& elements) {
   if (field.type() != json_type::array) {
     throw json::InvalidValue{"'" + std::string(key) + "' should be an array"};

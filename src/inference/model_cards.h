@@ -1,4 +1,4 @@
-// A list of models as OpenAI's API has it: {"data": [{"id": ..., "owned_by": ...}]}.
+// A list of models of OpenAI's API: {"data": [{"id": ..., "owned_by": ...}]}.
 #pragma once
 
 #include <optional>
@@ -9,10 +9,10 @@ namespace evenkeel {
 
 struct ModelCard {
   std::string id;
-  std::string owner;  ///< empty: not said
+  std::string owner;  ///< empty: unknown
 };
 
-/// In the server's order; nothing when the text is no list of models.
+/// In the server's order; nothing if the text is not a list of models.
 std::optional<std::vector<ModelCard>> read_model_cards(std::string text);
 
 }  // namespace evenkeel

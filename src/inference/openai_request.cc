@@ -8,7 +8,7 @@ namespace {
 using simdjson::ondemand::json_type;
 using simdjson::ondemand::value;
 
-/// A message's content: text, or parts of which the text ones count, or null.
+/// A message's content: text, or parts of which only those of text count, or null.
 void read_content(value content, PromptPart& part) {
   switch (content.type()) {
     case json_type::string: part.text = content.get_string().value(); return;

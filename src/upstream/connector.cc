@@ -20,14 +20,14 @@ Task<Result<std::unique_ptr<Socket>>> Connector::connect() {
     const Instant share = loop_.now() + (deadline - loop_.now()) / left;
     auto dialled = co_await dial(loop_, addresses_[index], share);
     if (!dialled) {
-      // Of several ways to a server, the one on which it answered says more.
+      // The error of an address that did respond says more than that of one that did not.
       if (last.fault != Fault::tls_failed) last = std::move(dialled.error());
       continue;
     }
     auto socket = Socket::adopt(loop_, *dialled);
     if (socket == nullptr) {
       last.side = Side::proxy;
-      last.detail = "the kernel watches no more descriptors";
+      last.detail = "epoll cannot watch more descriptors";
       break;
     }
     if (options_.tls != nullptr) {

@@ -9,11 +9,11 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::size_t max_concurrent = 64;  // servers: some hundreds of connections
+constexpr std::size_t max_concurrent = 64;  // servers; takes some hundreds of connections
 
 using Addresses = Result<std::vector<Endpoint>>;
 
-/// Names are asked for on threads of their own: a name server may take seconds to say no.
+/// Resolves names on threads of their own: a name server may take seconds to fail.
 std::vector<std::future<Addresses>> resolve_each(std::span<const Address> servers) {
   std::vector<std::future<Addresses>> resolved;
   for (const Address& server : servers) {

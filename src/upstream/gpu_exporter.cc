@@ -9,7 +9,7 @@ namespace evenkeel {
 
 namespace {
 
-/// Where the path of a URL begins; npos: it has none.
+/// Position of the path in a URL; npos: there is none.
 std::size_t path_begin(const std::string& url) {
   const std::size_t scheme_end = url.find("://");
   return url.find('/', scheme_end == url.npos ? 0 : scheme_end + 3);
@@ -72,9 +72,9 @@ void GpuExporter::apply_fastest_settings() {
 }
 
 std::string GpuExporter::finish(const Scraped& scraped) {
-  if (is_truncated(scraped, *reader_)) return "its exposition is cut short";
+  if (is_truncated(scraped, *reader_)) return "the metrics page is incomplete";
   auto gpus = reader_->gpus();
-  if (gpus.empty()) return "it tells of no GPU";
+  if (gpus.empty()) return "the page has no GPU";
   gpus_ = std::move(gpus);
   return {};
 }

@@ -1,4 +1,4 @@
-// A GPU exporter, read once for all backends whose GPUs it tells of.
+// A GPU exporter, polled once for all backends whose GPUs it reports.
 #pragma once
 
 #include <map>
@@ -15,8 +15,8 @@
 
 namespace evenkeel {
 
-/// Whom exporters over TLS have to convince: the system's authorities. Read when they are needed,
-/// and once for all who are connected at the same time: there are hundreds of them.
+/// The system's certificate authorities, for exporters over TLS. Loaded when first needed, and
+/// shared while any exporter uses them: there are hundreds.
 class SystemTrustStore {
  public:
   /// Errors: tls_failed.
@@ -26,17 +26,17 @@ class SystemTrustStore {
   std::weak_ptr<const TlsClientContext> client_;
 };
 
-/// The path that a URL names; `otherwise` where it names none.
+/// The path in a URL; `default_path` if there is none.
 std::string path_of(const std::string& url, std::string_view default_path);
 
-/// Where a URL points to. Errors: bad_request, tls_failed.
+/// The server and path of a URL. Errors: bad_request, tls_failed.
 Result<ScrapeTarget> parse_scrape_target(const std::string& url, std::string_view default_path,
                                          SystemTrustStore& trust_store);
 
-/// Who uses a GPU exporter.
+/// A user of a GPU exporter.
 class GpuObserver {
  public:
-  /// There is something new, or what there was has been forgotten.
+  /// There are new values, or the old ones have expired.
   virtual void on_gpus_changed() = 0;
 
  protected:
@@ -46,18 +46,18 @@ class GpuObserver {
 /// Thread: the loop's.
 class GpuExporter final : public PolledSource {
  public:
-  /// Exporters look at their GPUs once a second at most, and most of them every few.
+  /// Exporters sample their GPUs once a second at most, most of them every few seconds.
   static constexpr Duration min_interval = std::chrono::seconds(1);
-  /// Some of them start nvidia-smi for each answer, which takes its time on a host of many GPUs.
+  /// Some start nvidia-smi for each response, which is slow on a host with many GPUs.
   static constexpr Duration min_timeout = std::chrono::seconds(5);
 
   GpuExporter(Loop& loop, ScrapeTarget target, NameResolver resolve, std::uint64_t seed);
 
-  /// Read as often, and waited for as long, as whoever wants it most.
+  /// Polled at the shortest interval and with the longest timeout of all users.
   void add(GpuObserver& observer, const MetricsConfig& config);
   void remove(GpuObserver& observer);
 
-  /// All that it tells of; none: nothing is known.
+  /// All GPUs that it reports; empty: unknown.
   std::span<const GpuMetrics> gpus() const { return gpus_; }
 
  private:
@@ -80,7 +80,7 @@ class GpuExporter final : public PolledSource {
   std::vector<GpuMetrics> gpus_;
 };
 
-/// What pollers share.
+/// What all pollers share.
 struct GpuExporters::State {
   Loop& loop;
   NameResolver resolve;

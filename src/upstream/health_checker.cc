@@ -12,21 +12,21 @@
 namespace evenkeel {
 namespace {
 
-/// Between checks while it is in doubt whether a backend stands.
+/// Between checks while results contradict the state.
 constexpr Duration fast_interval = std::chrono::milliseconds(250);
 
-/// Between two tokens that a backend is made to write while it writes them. They take a place in
-/// its batch, and keep a model awake that would otherwise be unloaded.
+/// Between two tokens of a healthy backend. A token takes a slot in its batch, and keeps a model
+/// loaded that would otherwise be unloaded.
 constexpr Duration token_interval = std::chrono::seconds(10);
 
-/// A server that is late is asked no sooner for that.
+/// A slow server is not checked more often: that would slow it further.
 bool is_slow(std::optional<CheckResult> result) {
   return result == CheckResult::timeout || result == CheckResult::slow ||
          result == CheckResult::unreachable || result == CheckResult::no_token;
 }
 
-/// Requests that say that something is wrong with the server or the way to it. One that is late
-/// says that it is busy, and more questions would make it busier.
+/// Errors of requests that point to a fault of the server or of the network. Timeouts are left out:
+/// the server is busy then, and more checks would make it busier.
 std::uint64_t connection_errors(const Load& load) {
   std::uint64_t count = 0;
   for (const Fault fault :
@@ -65,7 +65,7 @@ void HealthChecker::update(HealthCheckSpec spec, ServerAccess access, BackendPtr
   const bool moved = access.addresses != probe_->access().addresses;
   rise_fall_->update(spec.config);
   probe_ = std::make_shared<HealthProbe>(loop_, std::move(spec), std::move(access));
-  if (moved) check_now();  // what is there now has not been asked
+  if (moved) check_now();  // a server at another address has not been checked
 }
 
 void HealthChecker::check_now() {
@@ -82,7 +82,7 @@ void HealthChecker::check_triggers() {
   if (requests_failed_ && !checking_ && loop_.now() - last_check_ >= fast_interval) check_now();
   if (checking_ || server_closes_idle_ || !has_idle_link_ || probe_->has_idle_link()) return;
   has_idle_link_ = false;
-  // Before we would have let it go ourselves.
+  // It closed before our own idle timeout.
   idle_link_lost_ = loop_.now() - last_check_ < probe_->access().links.idle_timeout;
   if (idle_link_lost_) check_now();
 }
@@ -95,9 +95,9 @@ Task<void> HealthChecker::run() {
   }
 }
 
-/// One check, and what follows from it.
+/// One check and its consequences.
 Task<void> HealthChecker::check() {
-  const std::shared_ptr<HealthProbe> probe = probe_;  // another may be adopted meanwhile
+  const std::shared_ptr<HealthProbe> probe = probe_;  // `update` may replace it meanwhile
   const Load& load = backend_->load();
   const bool fresh = needs_new_connection(*probe);
   const bool token = token_is_due();
@@ -118,11 +118,11 @@ Task<void> HealthChecker::check() {
   ++revision_;
 }
 
-/// Whether a check has to prove that the backend takes connections: a server that is about to leave
-/// may answer on the one that it has.
+/// Whether the check has to prove that the backend accepts connections: a server that shuts down
+/// may still answer on existing ones.
 bool HealthChecker::needs_new_connection(const HealthProbe& probe) {
   const bool failed_others = std::exchange(requests_failed_, false);
-  if (probe.spec().config.port != 0) return false;  // not the port that requests go to
+  if (probe.spec().config.port != 0) return false;  // not the port of the requests
   return probe.always_connects() || failed_others || rise_fall_->in_transition() ||
          backend_->load().needs_trial();
 }
@@ -132,16 +132,16 @@ bool HealthChecker::token_is_due() const {
   return record_.state != HealthState::up || loop_.now() - last_token_ >= token_interval;
 }
 
-/// After a check: whether the end of the connection that it leaves behind would mean anything.
+/// After a check: notes whether a close of the connection that it leaves would mean anything.
 void HealthChecker::track_idle_link(bool passed) {
   has_idle_link_ = probe_->has_idle_link();
   server_closes_idle_ = passed && (server_closes_idle_ || idle_link_lost_);
   idle_link_lost_ = false;
 }
 
-/// `busy`: it was late, while it answered others.
+/// `busy`: the check timed out while the server answered requests.
 void HealthChecker::apply_result(CheckOutcome outcome, bool busy) {
-  if (!outcome.result) {  // of the server we know no more than before
+  if (!outcome.result) {  // nothing new is known of the server
     ++record_.blocked_locally;
     if (record_.state != HealthState::up) record_.reason = std::move(outcome.reason);
     return;
@@ -165,7 +165,7 @@ void HealthChecker::enter_state(HealthState state) {
   on_change_(record_);
 }
 
-/// In this order, so that it is not open in between.
+/// Takes out before it puts back, so that the backend is not in rotation in between.
 void HealthChecker::apply_to_backend() {
   Load& load = backend_->load();
   const bool starting = record_.state == HealthState::starting;
@@ -177,8 +177,8 @@ void HealthChecker::apply_to_backend() {
   if (!down && load.is_out(OutOfRotation::unhealthy)) backend_->put_back(OutOfRotation::unhealthy);
 }
 
-/// Until the next check. The second one is anywhere within the first interval, so that those of a
-/// thousand backends that were met together do not stay together.
+/// Delay before the next check. That before the second is random within the interval, so that the
+/// checks of backends that start together spread out.
 Duration HealthChecker::next_delay() {
   const Duration interval = probe_->spec().config.interval;
   const bool doubt = rise_fall_->in_transition() ||

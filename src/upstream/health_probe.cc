@@ -11,7 +11,7 @@
 namespace evenkeel {
 namespace {
 
-/// What a token may take where the timeout is shorter: it stands in line with everybody's.
+/// At least this long for a token: it waits in the engine's queue with all requests.
 constexpr Duration token_timeout = std::chrono::seconds(10);
 
 CheckOutcome outcome(CheckResult result, std::string reason, bool loading = false) {
@@ -24,7 +24,7 @@ CheckOutcome failure(const Error& error, std::string_view what) {
   switch (error.fault) {
     case Fault::connect_failed:
       return outcome(CheckResult::refused,
-                     error.detail.empty() ? "it has no address" : error.detail);
+                     error.detail.empty() ? "its name has no address" : error.detail);
     case Fault::connect_timeout:
     case Fault::tls_failed: return outcome(CheckResult::unreachable, error.detail);
     case Fault::first_byte_timeout:
@@ -33,8 +33,7 @@ CheckOutcome failure(const Error& error, std::string_view what) {
   }
 }
 
-/// The first line of what a server said, if it is text for people: neither log nor terminal may
-/// find anything to obey in it.
+/// The first line of a response, if it is plain text: control characters could drive a terminal.
 std::string excerpt(const std::string& said) {
   constexpr std::size_t max_length = 120;
   std::string line = said.substr(0, std::min(said.find_first_of("\r\n"), max_length));
@@ -65,10 +64,10 @@ CheckOutcome evaluate(Readiness readiness, std::string reason) {
 }
 
 std::string model_not_served(std::string_view model) {
-  return fmt::format("it does not serve the model '{}'", model);
+  return fmt::format("the server does not serve model '{}'", model);
 }
 
-/// What a call's status says where it did not succeed.
+/// The outcome of a failed call.
 CheckOutcome evaluate(const GrpcReply& reply, std::string_view method) {
   const std::string said = excerpt(reply.text);
   const std::string reason =
@@ -79,11 +78,11 @@ CheckOutcome evaluate(const GrpcReply& reply, std::string_view method) {
       reason);
 }
 
-/// What grpc.health.v1 answers.
+/// The outcome of a grpc.health.v1 check.
 CheckOutcome evaluate_grpc_health(const GrpcReply& reply, const std::string& method) {
   if (reply.status != GrpcStatus::ok) return evaluate(reply, method);
   const auto status = decode_health_check_response(reply.message);
-  if (!status) return outcome(CheckResult::broken, method + ": no such message");
+  if (!status) return outcome(CheckResult::broken, method + ": malformed message");
   if (*status == ServingStatus::serving) return {};
   if (*status == ServingStatus::not_serving) {
     return outcome(CheckResult::not_ready, method + ": NOT_SERVING");
@@ -91,8 +90,8 @@ CheckOutcome evaluate_grpc_health(const GrpcReply& reply, const std::string& met
   return outcome(CheckResult::error, method + ": neither SERVING nor NOT_SERVING");
 }
 
-/// Where the checks go, and in what: not what traffic is spoken in where that is still to be found
-/// out, for which a check has no time.
+/// How checks reach the server. They do not try HTTP/2 first where the protocol is unknown: there
+/// is no time for that in a check.
 ServerAccess health_check_access(ServerAccess access, const HealthCheckSpec& spec,
                                  HealthCheckKind kind) {
   if (spec.config.port != 0) {
@@ -156,7 +155,7 @@ bool HealthProbe::wants_token() const {
 bool HealthProbe::checks_models() const {
   if (spec_.models.empty()) return false;
   return spec_.config.model != ModelCheck::off ||
-         engine_.health.listing == ModelListing::tfserving;  // which has no health but that
+         engine_.health.listing == ModelListing::tfserving;  // it has no other health endpoint
 }
 
 Task<CheckOutcome> HealthProbe::check(bool fresh, bool token) {
@@ -176,10 +175,11 @@ Task<CheckOutcome> HealthProbe::check(bool fresh, bool token) {
   const Duration took = loop_.read_clock() - began;
   const Duration limit = spec_.config.latency;
   if (limit > Duration::zero() && took > limit) {
-    co_return outcome(CheckResult::slow, fmt::format("the check took {:.3f} s, its limit is {:.3f}",
-                                                     seconds_of(took), seconds_of(limit)));
+    co_return outcome(CheckResult::slow,
+                      fmt::format("the check took {:.3f} s; the limit is {:.3f} s",
+                                  seconds_of(took), seconds_of(limit)));
   }
-  // A token takes what the model takes: of its time `latency` says nothing.
+  // `latency` does not limit the time of a token, which depends on the model.
   if (!token || !wants_token() || speaks_grpc_) co_return CheckOutcome{};
   auto written = co_await check_token();
   co_return written;
@@ -187,8 +187,8 @@ Task<CheckOutcome> HealthProbe::check(bool fresh, bool token) {
 
 // ---- over HTTP --------------------------------------------------------------------------------
 
-/// Where a pool speaks HTTP/2, and nobody says how to ask, an engine's gRPC server may listen
-/// instead of that of its HTTP.
+/// In a pool with HTTP/2 the port may be that of an engine's gRPC server, unless the file says how
+/// to check.
 bool HealthProbe::may_speak_grpc() const {
   return spec_.protocol == BackendProtocol::http2 && spec_.config.path.empty() &&
          spec_.config.check == HealthCheckKind::automatic;
@@ -211,7 +211,7 @@ Task<CheckOutcome> HealthProbe::check_http_or_grpc() {
 Task<CheckOutcome> HealthProbe::check_http() {
   auto health = co_await check_health_endpoint();
   if (!health.passed()) {
-    may_sleep_ = true;  // who comes back may be another
+    may_sleep_ = true;  // another server may come back
     co_return health;
   }
   auto models = co_await check_models();
@@ -220,7 +220,7 @@ Task<CheckOutcome> HealthProbe::check_http() {
   co_return awake;
 }
 
-/// Empty: what follows says more.
+/// Empty: the checks that follow prove more.
 std::string HealthProbe::health_path() const {
   if (!spec_.config.path.empty()) return spec_.config.path;
   if (engine_.health.path_covers_all_models && checks_models()) return {};
@@ -279,7 +279,7 @@ Task<CheckOutcome> HealthProbe::list_models() {
                        describe_response(what, *answer));
   }
   auto listed = read_models(answer->body);
-  if (!listed) co_return outcome(CheckResult::error, what + ": no list of models");
+  if (!listed) co_return outcome(CheckResult::error, what + ": not a list of models");
   const auto missing = std::ranges::find_if_not(
       spec_.models, [&](const std::string& model) { return lists_model(engine_, *listed, model); });
   if (listed->size() > max_models) listed->resize(max_models);
@@ -301,7 +301,7 @@ Task<CheckOutcome> HealthProbe::check_model(std::string model) {
                                     : describe_response(what, *answer));
 }
 
-/// Only servers that can be sent to sleep know the question.
+/// Only servers that can sleep have this endpoint.
 Task<CheckOutcome> HealthProbe::check_awake() {
   if (engine_.health.sleep_path.empty() || !may_sleep_) co_return CheckOutcome{};
   const std::string what = "GET " + std::string(engine_.health.sleep_path);
@@ -309,7 +309,7 @@ Task<CheckOutcome> HealthProbe::check_awake() {
   if (!answer) co_return failure(answer.error(), what);
   may_sleep_ = answer->status == 200;
   if (!reports_sleeping(answer->status, answer->body)) co_return CheckOutcome{};
-  co_return outcome(CheckResult::not_ready, "it sleeps: whatever it is sent waits");
+  co_return outcome(CheckResult::not_ready, "the server sleeps, and holds all requests");
 }
 
 Task<CheckOutcome> HealthProbe::check_token() {
@@ -323,7 +323,7 @@ Task<CheckOutcome> HealthProbe::check_token() {
     auto answer = co_await client_.fetch(std::move(client_request), deadline_);
     if (!answer) {
       auto failed = failure(answer.error(), what);
-      // That it answers others meanwhile says nothing of this one of several models.
+      // Responses of other models prove nothing for this one.
       const bool late = failed.result == CheckResult::timeout && spec_.models.size() > 1;
       if (late || failed.result == CheckResult::broken) failed.result = CheckResult::no_token;
       co_return failed;
@@ -368,8 +368,8 @@ Task<CheckOutcome> HealthProbe::call_grpc_health() {
   co_return evaluate_grpc_health(*reply, method);
 }
 
-/// Of a gRPC server of which no more is known: what it says of its health, if it says anything.
-/// That it answers is enough where it does not. Nothing: it speaks no gRPC.
+/// Checks an unknown gRPC server: by its health service if it has one, else any reply will do.
+/// Nothing: it does not speak gRPC.
 Task<std::optional<CheckOutcome>> HealthProbe::check_grpc_presence() {
   constexpr const char* method = "grpc.health.v1.Health/Check";
   GrpcCall call{.path = std::string("/") + method,
@@ -381,7 +381,7 @@ Task<std::optional<CheckOutcome>> HealthProbe::check_grpc_presence() {
   co_return evaluate_grpc_health(*reply, method);
 }
 
-/// Of the server, or of one model.
+/// Whether a model is ready; the whole server if `model` is empty.
 Task<CheckOutcome> HealthProbe::call_ready(std::string model) {
   const char* method = model.empty() ? "inference.GRPCInferenceService/ServerReady"
                                      : "inference.GRPCInferenceService/ModelReady";
@@ -395,11 +395,11 @@ Task<CheckOutcome> HealthProbe::call_ready(std::string model) {
   }
   if (reply->status != GrpcStatus::ok) co_return evaluate(*reply, method);
   const auto ready = decode_readiness(reply->message);
-  if (!ready) co_return outcome(CheckResult::broken, std::string(method) + ": no such message");
+  if (!ready) co_return outcome(CheckResult::broken, std::string(method) + ": malformed message");
   if (*ready) co_return CheckOutcome{};
   co_return outcome(CheckResult::not_ready,
                     model.empty() ? fmt::format("{}: not ready", method)
-                                  : fmt::format("{} of '{}': not ready", method, model));
+                                  : fmt::format("{} of model '{}': not ready", method, model));
 }
 
 }  // namespace evenkeel

@@ -1,4 +1,5 @@
-// One check of one backend: the questions that its engine understands, and what the answers mean.
+// One health check of one backend: the requests that its engine supports, and what the responses
+// mean.
 #pragma once
 
 #include <memory>
@@ -14,37 +15,37 @@
 
 namespace evenkeel {
 
-/// What came of a check.
+/// How a check ended.
 struct CheckOutcome {
-  /// Nothing: it could not be made, for want of something that is ours.
+  /// Nothing: this process could not make the check, such as for want of a descriptor.
   std::optional<CheckResult> result = CheckResult::passed;
-  std::string reason;    ///< why it did not pass, for people
-  bool loading = false;  ///< not ready yet, as it says itself
+  std::string reason;    ///< why it did not pass
+  bool loading = false;  ///< not ready yet, as the server says
 
   bool passed() const { return result == CheckResult::passed; }
 };
 
-/// The settings of a backend's checks, and the connections over which they are made.
+/// The settings of a backend's checks, and the connections that they use.
 ///
 /// Thread: the loop's. REQUIRES: outlives its tasks.
 class HealthProbe {
  public:
   HealthProbe(Loop& loop, HealthCheckSpec spec, ServerAccess access);
 
-  /// Asks one thing after another, and none after the first that speaks against it. `fresh`: over a
-  /// new connection. `token`: it must also write one, where the file wants that.
+  /// Sends one request after another, until the first failure. `fresh`: over a new connection.
+  /// `token`: the model must also generate a token, if the file wants that.
   Task<CheckOutcome> check(bool fresh, bool token);
 
   const HealthCheckSpec& spec() const { return spec_; }
   const ServerAccess& access() const { return access_; }
   bool wants_token() const;
-  /// A check says nothing over a connection that is there already.
+  /// A check over an existing connection would prove nothing.
   bool always_connects() const {
     return kind_ == HealthCheckKind::tcp || engine_.health.closes_listener_first;
   }
-  /// There is a connection for the next check.
+  /// A connection is kept for the next check.
   bool has_idle_link() const { return client_.has_idle_link(); }
-  /// As listed when it was last asked.
+  /// The last list of models; null: never listed.
   const ModelList& models() const { return models_; }
 
  private:
@@ -72,10 +73,10 @@ class HealthProbe {
   const HealthCheckKind kind_;
   const ServerAccess access_;
   BackendClient client_;
-  Instant deadline_{};                                            // of the check under way
-  LinkPool::LinkChoice link_choice_ = LinkPool::LinkChoice::any;  // of its first question
-  bool may_sleep_ = true;     // it has not said yet that it knows nothing of sleep
-  bool speaks_grpc_ = false;  // and nothing else, when it was last asked
+  Instant deadline_{};                                            // of the running check
+  LinkPool::LinkChoice link_choice_ = LinkPool::LinkChoice::any;  // of its first request
+  bool may_sleep_ = true;     // the server has not shown yet that it has no sleep endpoint
+  bool speaks_grpc_ = false;  // and no HTTP/1.1, at the last check
   ModelList models_;
 };
 

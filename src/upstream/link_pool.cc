@@ -5,22 +5,22 @@
 namespace evenkeel {
 namespace {
 
-/// An idle link is looked at in the kernel before use when it has been idle this long; before that
-/// the loop would have told of its end by now.
+/// A link that has been idle for longer is probed in the kernel before use; until then the loop has
+/// noticed a close.
 constexpr Duration liveness_check_after = std::chrono::seconds(1);
 
-/// How long a server in the clear may think about the preface of HTTP/2 before it is taken for one
-/// of HTTP/1.1 that waits for more.
+/// A server without TLS that does not respond to the HTTP/2 preface for this long counts as an
+/// HTTP/1.1 server that waits for more input.
 constexpr Duration preface_timeout = std::chrono::seconds(1);
 
-/// After that, such a server is tried again.
+/// After this time, HTTP/2 is tried again with such a server.
 constexpr Duration protocol_guess_ttl = std::chrono::seconds(10);
 
 Error no_stream_available() {
   return {.fault = Fault::connect_failed,
           .side = Side::backend,
           .not_processed = true,
-          .detail = "the backend takes no requests"};
+          .detail = "the backend accepts no streams"};
 }
 
 }  // namespace
@@ -78,7 +78,7 @@ Task<Result<LinkLease>> LinkPool::acquire(LinkChoice link_choice) {
   return peer_protocol_ == PeerProtocol::http1 ? connect() : wait_for_dial();
 }
 
-/// A place on the first link that has one: few links with many requests are better than many.
+/// Takes the first link with room: few links with many requests are better than many links.
 std::optional<LinkLease> LinkPool::take_shared() {
   for (const auto& pooled : shared_) {
     if (pooled->link->available_capacity() == 0 || !pooled->link->alive(false)) continue;
@@ -104,14 +104,14 @@ std::optional<LinkLease> LinkPool::take_idle() {
   return std::nullopt;
 }
 
-// ---- making links -----------------------------------------------------------------------------
+// ---- opening links -----------------------------------------------------------------------------
 
-/// A link for one request, made by it.
+/// Opens a link for one request.
 Task<Result<LinkLease>> LinkPool::connect() {
   auto socket = co_await connector_.connect();
   if (!socket) co_return std::move(socket.error());
   const TlsConnectionInfo* tls = (*socket)->tls();
-  if (tls != nullptr && tls->alpn == "h2") {  // it did not when it was asked before
+  if (tls != nullptr && tls->alpn == "h2") {  // earlier connections agreed on HTTP/1.1
     const Instant deadline = loop_.now() + options_.connector.connect_timeout;
     auto opened = co_await open_http2_link(std::move(*socket), options_.link, deadline);
     if (!opened) co_return std::move(opened.error());
@@ -125,7 +125,7 @@ Task<Result<LinkLease>> LinkPool::connect() {
   co_return LinkLease(new PooledLink(*this, std::move(link)));
 }
 
-/// Waits for a link that others may use too, and has it made if nobody has done so.
+/// Waits for a link that may be shared; starts to open it unless that is under way.
 Task<Result<LinkLease>> LinkPool::wait_for_dial() {
   while (true) {
     DialWaiter waiter(loop_);
@@ -168,7 +168,7 @@ Task<Result<std::unique_ptr<Link>>> LinkPool::make_link() {
     const bool agreed = (*socket)->tls()->alpn == "h2";
     const bool http2 = agreed || options_.protocol == BackendProtocol::http2;
     if (!http2) {
-      peer_protocol_ = PeerProtocol::http1;  // from now on each request dials for itself
+      peer_protocol_ = PeerProtocol::http1;  // from now on each request opens its own link
       co_return Result<std::unique_ptr<Link>>(make_http1_link(std::move(*socket), options_.link));
     }
   } else {
@@ -179,18 +179,18 @@ Task<Result<std::unique_ptr<Link>>> LinkPool::make_link() {
   auto opened = co_await open_http2_link(std::move(*socket), options_.link, preface_deadline);
   if (opened) {
     if (probing) peer_protocol_ = PeerProtocol::http2;
-    if ((*opened)->available_capacity() == 0) {  // another link would be no better
+    if ((*opened)->available_capacity() == 0) {  // another link would not help
       co_return no_stream_available();
     }
     co_return std::move(opened);
   }
   if (!probing) {
-    // Who understood HTTP/2 before may be another server now.
+    // Another server may have taken its place.
     if (options_.protocol == BackendProtocol::automatic) peer_protocol_ = PeerProtocol::unknown;
     opened.error().not_processed = true;
     co_return std::move(opened.error());
   }
-  // Silence is no answer: it may only have been busy.
+  // No response proves nothing: the server may be busy.
   if (opened.error().fault == Fault::connect_timeout)
     protocol_guess_expires_ = loop_.now() + protocol_guess_ttl;
   peer_protocol_ = PeerProtocol::http1;
@@ -199,7 +199,7 @@ Task<Result<std::unique_ptr<Link>>> LinkPool::make_link() {
   co_return Result<std::unique_ptr<Link>>(make_http1_link(std::move(*again), options_.link));
 }
 
-/// Puts a new link where those find it who wait for it.
+/// Makes a new link available to the requests that wait for it.
 void LinkPool::add_link(std::unique_ptr<Link> link) {
   const bool multiplexed = link->multiplexed();
   auto pooled = std::make_unique<PooledLink>(*this, std::move(link));
@@ -210,7 +210,8 @@ void LinkPool::add_link(std::unique_ptr<Link> link) {
   metrics_.links_idle.add();
 }
 
-// ---- giving back ------------------------------------------------------------------------------
+// ---- returning links
+// ------------------------------------------------------------------------------
 
 void LinkPool::return_link(PooledLink& pooled) {
   if (pooled.link->multiplexed()) return return_shared_link(pooled);
@@ -258,7 +259,7 @@ void LinkPool::drop_shared(const PooledLink& pooled) {
   metrics_.links_idle.remove();
 }
 
-/// The server ended an idle link.
+/// The server has closed an idle link.
 void LinkPool::on_idle_closed(PooledLink& pooled) {
   if (pooled.link->multiplexed()) {
     if (pooled.users == 0) drop_shared(pooled);

@@ -13,12 +13,12 @@
 namespace evenkeel {
 namespace {
 
-/// Of an exposition that nobody names a path for.
+/// The path of a page if the file names none.
 std::string_view default_metrics_path(const Engine& engine) {
   return engine.metrics.path.empty() ? std::string_view("/metrics") : engine.metrics.path;
 }
 
-/// Whether the engine itself is asked.
+/// Whether there is a page of the engine itself to poll.
 bool polls_engine(const MetricsPollSpec& spec) {
   const MetricsConfig& config = spec.config;
   const Engine& engine = engine_named(spec.engine);
@@ -31,7 +31,7 @@ bool polls_engine(const MetricsPollSpec& spec) {
   return !config.path.empty() || !engine.metrics.path.empty();
 }
 
-/// The engine's exposition where the backend itself has it.
+/// The engine's page at the backend itself.
 ScrapeTarget backend_scrape_target(const MetricsPollSpec& spec, const ServerAccess& access) {
   const Engine& engine = engine_named(spec.engine);
   ScrapeTarget target{.path = spec.config.path, .access = access};
@@ -46,7 +46,7 @@ ScrapeTarget backend_scrape_target(const MetricsPollSpec& spec, const ServerAcce
   if (port == 0) port = metrics_port_of(engine, server->port);
   if (port == server->port) return target;
 
-  // A port of its own is for metrics alone: in the clear, and without a key.
+  // Another port serves metrics only: without TLS, and without the API key.
   target.access.authority = to_string({.host = server->host, .port = port});
   for (Endpoint& address : target.access.addresses) address.set_port(port);
   target.access.authorization.clear();
@@ -75,10 +75,9 @@ NameResolver literal_addresses_only() {
   };
 }
 
-/// What an engine says of itself.
+/// Polls the page of an engine.
 class EngineSource final : public PolledSource {
  public:
-  /// Who wants to know.
   struct Observer {
     virtual void on_engine_changed() = 0;
 
@@ -99,7 +98,7 @@ class EngineSource final : public PolledSource {
   std::uint32_t in_flight_at_poll() const { return in_flight_at_poll_; }
 
  private:
-  /// Our own requests keep it awake anyway, and so do those of others that were there last time.
+  /// Requests in flight keep the model awake anyway: our own, and those of others at the last poll.
   bool resting() const override {
     const bool others = reading_.running > 0 || reading_.waiting > 0;
     return engine_.metrics.prevents_sleep && load_.in_flight() == 0 && !others;
@@ -111,9 +110,9 @@ class EngineSource final : public PolledSource {
   }
   void on_data(std::string_view bytes) override { reader_->read(bytes); }
   std::string finish(const Scraped& scraped) override {
-    if (is_truncated(scraped, *reader_)) return "its exposition is cut short";
+    if (is_truncated(scraped, *reader_)) return "the metrics page is incomplete";
     const EngineMetrics reading = reader_->reading();
-    if (!reading.any()) return "nothing in it is known to be of its load";
+    if (!reading.any()) return "the page has no series that this engine is known for";
     reading_ = reading;
     in_flight_at_poll_ = in_flight_at_request_;
     return {};
@@ -130,7 +129,7 @@ class EngineSource final : public PolledSource {
   std::uint32_t in_flight_at_poll_ = 0;
 };
 
-/// Brings together what engine and exporter say.
+/// Merges the values of engine and exporter, and publishes them.
 struct MetricsPoller::State final : EngineSource::Observer, GpuObserver {
   State(MetricsPollSpec poll_spec, ServerAccess server_access, BackendPtr polled)
       : spec(std::move(poll_spec)), access(std::move(server_access)), backend(std::move(polled)) {}
@@ -157,8 +156,8 @@ struct MetricsPoller::State final : EngineSource::Observer, GpuObserver {
             first_known(gpu.gpu_memory_used_bytes, from_engine.gpu_memory_used_bytes),
         .gpu_memory_total_bytes =
             first_known(gpu.gpu_memory_total_bytes, from_engine.gpu_memory_total_bytes)};
-    // The age is the engine's; the GPU's where the engine says nothing; of what was said last where
-    // neither does any more.
+    // The age is that of the engine's values; of the GPU's if the engine has none; of the latest
+    // values if both have expired.
     std::optional<Instant> last_success = engine ? engine->last_success() : std::nullopt;
     if (!from_engine.any() && exporter != nullptr && exporter->last_success()) {
       last_success = std::max(last_success.value_or(Instant{}), *exporter->last_success());

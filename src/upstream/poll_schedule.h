@@ -1,4 +1,4 @@
-// When one source of metrics is read next, and how long what it said is worth something.
+// When to poll one source of metrics next, and how long its values stay valid.
 #pragma once
 
 #include <array>
@@ -9,44 +9,44 @@
 
 namespace evenkeel {
 
-/// Arithmetic of one source. A reading costs its server about the time in which it answers: that
-/// stays below a share of all time. A source that says nothing is asked less and less often.
+/// Arithmetic for one source. A poll costs the server about its response time, which stays below a
+/// share of all time. A source that fails is polled less and less often.
 class PollSchedule {
  public:
-  static constexpr double max_duty_cycle = 0.03;  ///< of a server's time
+  static constexpr double max_duty_cycle = 0.03;  ///< share of a server's time
   static constexpr Duration max_interval = std::chrono::seconds(10);
   static constexpr Duration max_retry_interval = std::chrono::seconds(5);
-  /// What is known is good for this long, or for so many intervals where these are longer.
+  /// Values stay valid for this long, or for this many intervals if that is longer.
   static constexpr Duration min_ttl = std::chrono::seconds(2);
   static constexpr int ttl_intervals = 3;
 
   PollSchedule(Duration interval, std::uint64_t seed)
       : configured_interval_(interval), random_(seed) {}
 
-  /// How long to wait before the first reading: anything up to an interval, so that many sources
-  /// are not read at the same time.
+  /// Delay before the first poll: random within an interval, so that many sources are not polled
+  /// at the same time.
   Duration initial_delay();
-  /// How long to wait from one reading's beginning to the next: an interval, give or take a
-  /// twentieth, or longer after failures.
+  /// Time from the start of a poll to the start of the next: an interval with 5 % jitter, or
+  /// longer after failures.
   Duration next_delay();
 
   void on_success(Duration took);
   void on_failure() { ++failures_; }
   void set_interval(Duration interval) { configured_interval_ = interval; }
 
-  /// As it is now, without failures.
+  /// The current interval, regardless of failures.
   Duration interval() const;
-  /// From the last answer until it is forgotten.
+  /// How long values stay valid after a poll.
   Duration ttl() const;
   std::uint32_t consecutive_failures() const { return failures_; }
 
  private:
   Duration configured_interval_;
   Rng random_;
-  /// A single slow answer says that the server was busy, three that it is slow.
+  /// One slow response means a busy server, three mean a slow one: the fastest of three counts.
   std::array<Duration, 3> response_times_{};
   std::uint32_t successes_ = 0;
-  std::uint32_t failures_ = 0;  // since the last answer
+  std::uint32_t failures_ = 0;  // since the last success
 };
 
 }  // namespace evenkeel

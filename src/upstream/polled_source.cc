@@ -6,10 +6,10 @@
 namespace evenkeel {
 namespace {
 
-/// Between one reading's end and the next one's beginning, whatever the file says.
+/// Shortest delay between the end of a poll and the start of the next, whatever the file says.
 constexpr Duration min_gap = std::chrono::milliseconds(1);
 
-/// An answer that will be the same tomorrow, unlike that of a server that is starting or busy.
+/// A retry would fail the same way, unlike that of a server that is starting or busy.
 bool is_permanent_failure(int status) {
   const bool busy = status == 408 || status == 429 || (status >= 502 && status <= 504);
   return !busy;
@@ -51,24 +51,25 @@ Task<void> PolledSource::run() {
       } else if (std::string reason = evaluate(*scraped); reason.empty()) {
         succeed(*scraped);
       } else if (is_permanent_failure(scraped->status) && scraper_.drop_short_path()) {
-        continue;  // with the whole exposition, at once
+        continue;  // retry at once with the full page
       } else {
         fail(std::move(reason));
       }
     }
-    // From when it was due, not from when it was late; what was missed is not made up for.
+    // Counts from when the poll was due, not from when it was late; missed polls are not made up
+    // for.
     due = std::max(due, began - schedule_.interval()) + schedule_.next_delay();
     due = std::max(due, loop_.now() + min_gap);
   }
 }
 
-/// Why an answer is none; empty if it is one.
+/// Why a response has no values; empty if it has.
 std::string PolledSource::evaluate(const Scraped& scraped) {
   if (scraped.status == 200) return finish(scraped);
-  std::string reason = "it answers " + std::to_string(scraped.status);
+  std::string reason = "status " + std::to_string(scraped.status);
   const bool absent = scraped.status == 404 || scraped.status == 501;
   if (absent && !required_option().empty())
-    reason.append(": it has none without ").append(required_option());
+    reason.append(": no metrics without ").append(required_option());
   return reason;
 }
 

@@ -1,4 +1,4 @@
-// One exposition that is read again and again: an engine's, or a GPU exporter's.
+// A metrics page that is polled: an engine's, or a GPU exporter's.
 #pragma once
 
 #include <cstdint>
@@ -30,33 +30,34 @@ class PolledSource : protected ScrapeObserver {
   const PollRecord& record() const { return record_; }
   /// Differs from before whenever `record()` or the values do.
   std::uint64_t revision() const { return revision_; }
-  /// When values came last, be they forgotten or not.
+  /// When values last came in, even if they have expired.
   std::optional<Instant> last_success() const { return last_success_; }
 
  protected:
   ~PolledSource() = default;
 
-  /// Reads from now on.
+  /// Polls from now on.
   void start() { running_ = run(); }
-  /// Reads as often, and waits as long, from the next reading on.
+  /// Applies from the next poll on.
   void change(Duration interval, Duration timeout);
 
-  /// Asking now would do harm.
+  /// A poll would do harm now.
   virtual bool resting() const = 0;
-  /// What the server may lack where there is nothing to be read, for people; empty: nothing known.
+  /// The server option without which there is no page, for people; empty: none.
   virtual std::string_view required_option() const { return {}; }
-  /// A body of status 200 is here to its end: keeps what it said. Why it said nothing; else empty.
+  /// Takes over the values of a complete response with status 200. Returns why there are none;
+  /// empty if there are.
   virtual std::string finish(const Scraped& scraped) = 0;
-  /// A body that ends in the middle of something: with its connection, most likely. `reader`: one
-  /// of expositions.
+  /// The body ends in the middle of a line or without its end mark, most likely because the
+  /// connection closed. `reader`: an ExpositionReader or a reader that wraps one.
   template <class Reader>
   static bool is_truncated(const Scraped& scraped, const Reader& reader) {
     if (scraped.open_metrics) return !reader.ended();
     return !scraped.has_length && reader.has_partial_line();
   }
-  /// What came last is too old to go by.
+  /// The values have expired.
   virtual void forget() = 0;
-  /// Something was kept, or forgotten.
+  /// The values have changed.
   virtual void notify() = 0;
 
  private:

@@ -21,9 +21,9 @@ bool speaks_tls(const PoolConfig& pool) {
                      [](const BackendConfig& backend) { return backend.address.secure; });
 }
 
-/// Who a name stands for. Addresses of IPv4 and IPv6 side by side are taken for two ways to one
-/// server; several of one family are several servers, of IPv4 where there are any: a server that
-/// has both would be there twice.
+/// The servers that a name stands for. One IPv4 and one IPv6 address are two ways to one server.
+/// Several of one family are several servers; IPv4 addresses are preferred, since a server that has
+/// both would be listed twice.
 std::vector<std::vector<Endpoint>> servers_of(const Address& address,
                                               std::vector<Endpoint> addresses) {
   const auto is_v4 = [](const Endpoint& each) { return each.family() == AF_INET; };
@@ -36,14 +36,14 @@ std::vector<std::vector<Endpoint>> servers_of(const Address& address,
   for (const Endpoint& endpoint : addresses) {
     if (is_v4(endpoint) == has_v4) each.push_back({endpoint});
   }
-  // Name servers shuffle; the same servers shall be the same pool.
+  // Name servers shuffle; the order of a pool may not depend on that.
   std::sort(each.begin(), each.end(),
             [](const auto& a, const auto& b) { return a.front().text() < b.front().text(); });
   each.erase(std::unique(each.begin(), each.end()), each.end());
   return each;
 }
 
-/// The servers that stood for each name of a pool.
+/// The servers that each name of a pool stood for so far.
 class KnownServers {
  public:
   explicit KnownServers(const PoolSet::PoolEntry* pool_entry) {
@@ -55,12 +55,12 @@ class KnownServers {
     }
   }
 
-  /// One of those of this `host:port`, or null.
+  /// Some server of this `host:port`; null: none.
   const ResolvedBackend* any_of(const std::string& address) const {
     const auto found = servers_.find(address);
     return found == servers_.end() ? nullptr : found->second.resolved;
   }
-  /// Of the one that is reached there; empty: none was.
+  /// The id of the server at these addresses; empty: none.
   std::string id_of(const std::string& address, const std::vector<Endpoint>& addresses) const {
     const auto [begin, end] = servers_.equal_range(address);
     for (auto each = begin; each != end; ++each) {

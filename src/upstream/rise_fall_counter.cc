@@ -5,7 +5,7 @@ namespace evenkeel {
 HealthState RiseFallCounter::record_result(CheckResult result, bool loading) {
   const bool passed = result == CheckResult::passed;
   if (!seen_up_) {
-    // Nobody listens, or it says "not ready": so begins every server that loads a model.
+    // A server that loads its model does not listen yet, or says "not ready".
     const bool begins = result == CheckResult::refused || result == CheckResult::not_ready;
     seen_up_ = passed;
     return state_ = passed ? HealthState::up : begins ? HealthState::starting : HealthState::down;
@@ -17,7 +17,7 @@ HealthState RiseFallCounter::record_result(CheckResult result, bool loading) {
     in_a_row_ = 0;
     state_ = was_up ? out : HealthState::up;
   } else if (!was_up && !passed) {
-    state_ = out;  // it was gone, and comes back
+    state_ = out;  // it was down, and is starting again
   }
   return state_;
 }

@@ -1,4 +1,4 @@
-// When results of checks make a backend go up or down: arithmetic.
+// Decides from the results of checks when a backend goes up or down.
 #pragma once
 
 #include <cstdint>
@@ -7,23 +7,23 @@
 
 namespace evenkeel {
 
-/// Counts results in a row.
+/// Counts consecutive results.
 ///
-/// Until a backend was seen ready for the first time each result decides by itself, so that a start
-/// takes one good answer and not several. After that, `fall` failures in a row take it out and
-/// `rise` successes in a row bring it back.
+/// Until a backend has passed once, each result decides alone, so that a start takes one passed
+/// check. After that, `fall` failures in a row take it down and `rise` successes in a row bring it
+/// up.
 class RiseFallCounter {
  public:
-  /// `state`: unchecked where nothing is known; up where it has served so far.
+  /// `state`: unchecked if nothing is known; up if it has served so far.
   RiseFallCounter(HealthState state, const HealthConfig& config)
       : state_(state), seen_up_(state == HealthState::up), fall_(config.fall), rise_(config.rise) {}
 
-  /// `loading`: the server says that it is on its way.
+  /// `loading`: the server says that it is still loading.
   HealthState record_result(CheckResult result, bool loading);
   HealthState state() const { return state_; }
-  /// The results in a row so far speak against the state: one more look is worth more than usual.
+  /// The last results contradict the state: the next check matters more than usual.
   bool in_transition() const { return in_a_row_ > 0; }
-  /// Other thresholds from now on.
+  /// Applies other thresholds from now on.
   void update(const HealthConfig& config) {
     fall_ = config.fall;
     rise_ = config.rise;
@@ -34,7 +34,7 @@ class RiseFallCounter {
   bool seen_up_;
   std::uint32_t fall_;
   std::uint32_t rise_;
-  std::uint32_t in_a_row_ = 0;  // results against the state
+  std::uint32_t in_a_row_ = 0;  // results that contradict the state
 };
 
 }  // namespace evenkeel

@@ -1,4 +1,4 @@
-// Reads one exposition over a connection that is kept where its server allows.
+// Reads one metrics page, over a connection that is kept if the server allows it.
 #pragma once
 
 #include <cstddef>
@@ -16,21 +16,21 @@
 
 namespace evenkeel {
 
-/// Where an exposition is: at a server whose addresses are known, or that has to be looked up.
+/// Where a page is: at a server with known addresses, or with a name that has to be resolved.
 struct ScrapeTarget {
   std::string path;
-  std::string short_path = {};  ///< asked first, see EngineMetricsPage; empty: none
-  ServerAccess access;          ///< `addresses` may be empty: then they are those of `host`
+  std::string short_path = {};  ///< tried first, see EngineMetricsPage; empty: none
+  ServerAccess access;          ///< empty `addresses`: those of `host`
   std::string host;             ///< without brackets
   std::uint16_t port = 0;
 };
 
-/// What came of one reading.
+/// How one poll ended.
 struct Scraped {
   int status = 0;
-  bool open_metrics = false;  ///< whose last line is `# EOF`
-  bool has_length = false;    ///< the server said before how long it would be
-  Duration took{};            ///< from the question to the last byte, less the way there and back
+  bool open_metrics = false;  ///< its last line is `# EOF`
+  bool has_length = false;    ///< the server announced the length of the body
+  Duration took{};            ///< from request to last byte, less the round trip
 };
 
 /// Receives a page as it comes in.
@@ -52,11 +52,11 @@ class Scraper {
   Scraper(const Scraper&) = delete;
   Scraper& operator=(const Scraper&) = delete;
 
-  /// Errors: those of dialling and of a link; first_byte_timeout when the body's last byte is not
-  /// here by the deadline; backend_protocol when the body has no end.
+  /// Errors: those of dialling and of a link; first_byte_timeout if the last byte is not in by the
+  /// deadline; backend_protocol if the body is too large.
   Task<Result<Scraped>> read(ScrapeObserver& observer, Instant deadline);
 
-  /// The short path has brought nothing: from now on the other. False: it is that already.
+  /// The short path brought no values: uses the full one from now on. False: it does already.
   bool drop_short_path() { return !std::exchange(target_.short_path, {}).empty(); }
 
  private:
@@ -71,7 +71,7 @@ class Scraper {
   ScrapeTarget target_;
   NameResolver resolve_;
   std::optional<BackendClient> client_;  // once the addresses are known
-  std::optional<Duration> round_trip_;   // the shortest time that it took to connect in the clear
+  std::optional<Duration> round_trip_;   // shortest time to connect, without TLS
 };
 
 }  // namespace evenkeel

@@ -186,7 +186,7 @@ class Answers(Health):
         table = {"/health": b"", "/v1/models": models("a")}
         backend = self.backend(answers(table))
         daemon = self.pool(backend, engine="vllm", models=["a", "b"], health={"model": "required"})
-        self.becomes(daemon, backend, "down", "it does not serve the model 'b'")
+        self.becomes(daemon, backend, "down", "the server does not serve model 'b'")
         self.assertGreaterEqual(self.checks(daemon, "model_missing"), 1)
 
         table["/v1/models"] = models("b", "a")
@@ -203,7 +203,7 @@ class Answers(Health):
 
         backend = self.backend(script)
         daemon = self.pool(backend, health={"path": "/ready", "latency": "50ms", "timeout": "10s"})
-        self.becomes(daemon, backend, "down", "its limit is 0.050")
+        self.becomes(daemon, backend, "down", "the limit is 0.050 s")
         gate.set()
         self.becomes(daemon, backend, "up")
 

@@ -134,7 +134,7 @@ class Engines(Polling):
         daemon = self.start_daemon(backend, pool={"engine": "vllm", "health": {"check": "off"}})
         shown = self.until(daemon, backend,
                            lambda polled: polled["engine"]["state"] == "failing")
-        self.assertEqual(shown["engine"]["reason"], "it answers 404")
+        self.assertEqual(shown["engine"]["reason"], "status 404")
         self.assertIsNone(shown["age_seconds"])
         self.assertIsNone(shown["running"])
         self.assertEqual(exchange(daemon.address, "GET", "/").status, 404)

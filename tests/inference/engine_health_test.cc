@@ -14,7 +14,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// An answer as a server gave it, or as its source has it.
+/// A response, recorded or taken from the source of the engine.
 struct HealthCase {
   std::string what;
   std::string_view engine;
@@ -38,27 +38,27 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         HealthCase{"vLLM is up", "vllm", 200, "", Readiness::ready},
         HealthCase{"vLLM's engine is dead", "vllm", 503, "", Readiness::not_ready},
-        HealthCase{"SGLang starts, or leaves", "sglang", 503, "", Readiness::not_ready},
+        HealthCase{"SGLang starts, or shuts down", "sglang", 503, "", Readiness::not_ready},
         HealthCase{"Triton loads a model", "triton", 400, "", Readiness::not_ready},
-        HealthCase{"Triton leaves", "triton", 503, R"({"error":"Server exiting"})",
+        HealthCase{"Triton shuts down", "triton", 503, R"({"error":"Server exiting"})",
                    Readiness::not_ready},
         HealthCase{"MLServer loads a model", "mlserver", 400, "", Readiness::not_ready},
-        HealthCase{"400 is no health of vLLM's", "vllm", 400, "", Readiness::failing},
+        HealthCase{"400 is not a health status of vLLM", "vllm", 400, "", Readiness::failing},
         HealthCase{"llama.cpp loads its model", "llamacpp", 503,
                    R"({"error":{"message":"Loading model","type":"unavailable_error","code":503}})",
                    Readiness::loading},
         HealthCase{"llama.cpp is up", "llamacpp", 200, R"({"status":"ok"})", Readiness::ready},
         HealthCase{"TorchServe lacks workers", "torchserve", 500,
                    "{\n  \"status\": \"Unhealthy\"\n}\n", Readiness::not_ready},
-        HealthCase{"500 is no health of TGI's", "tgi", 500, "", Readiness::failing},
+        HealthCase{"500 is not a health status of TGI", "tgi", 500, "", Readiness::failing},
         HealthCase{"TGI has a broken shard", "tgi", 503,
                    R"({"error":"unhealthy","error_type":"healthcheck"})", Readiness::not_ready},
         HealthCase{"Ray drains a node", "ray", 503, "This node is being drained.",
                    Readiness::not_ready},
-        HealthCase{"nobody knows the path", "generic", 404, "", Readiness::failing},
+        HealthCase{"an unknown path", "generic", 404, "", Readiness::failing},
         HealthCase{"a redirect is not health", "generic", 302, "", Readiness::failing}));
 
-TEST(ModelReadiness, OfKserveIsItsStatusAndWhatItSays) {
+TEST(ModelReadiness, OfKserveIsItsStatusAndItsBody) {
   const auto says = [](int status, const std::string& body) {
     return read_model(ModelListing::kserve, status, body);
   };
@@ -128,13 +128,13 @@ TEST(ModelLists, OfOllamaMatchWithoutTheirTag) {
   EXPECT_FALSE(lists_model(engine_named("vllm"), {}, "b"));
 }
 
-TEST(Tokens, AreAskedForOneAtATime) {
+TEST(Tokens, AreRequestedOneAtATime) {
   EXPECT_THAT(token_probe_request(TokenProbe::completion, "a\"b").body,
               HasSubstr(R"("model":"a\"b","prompt":"1","max_tokens":1)"));
   EXPECT_EQ(token_probe_request(TokenProbe::kserve, "m").path, "/v2/models/m/generate");
 }
 
-TEST(Tokens, AreThereOnlyWhereTheAnswerHoldsOne) {
+TEST(Tokens, AreThereOnlyIfTheResponseHasOne) {
   const auto completion = [](const std::string& body, int status = 200) {
     return contains_token(TokenProbe::completion, status, body);
   };

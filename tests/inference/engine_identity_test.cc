@@ -15,7 +15,7 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-/// A server as it was seen, or as its source has it.
+/// The responses of a server, recorded or taken from its source.
 struct RecordedServer {
   std::string what;
   std::vector<ProbeResponse> responses;
@@ -196,15 +196,15 @@ const std::vector<RecordedServer> all_seen = {
                    {"/load", 200, "", R"({"server_load":)"},
                    {"/version", 200, "", "null"}},
      .engine = "generic"},
-    {.what = "a server that failed when it was asked for its models",
+    {.what = "a server that fails to list its models",
      .responses = {{"/v1/models", 500, "", models(R"({"id":"a","owned_by":"vllm"})")}},
      .engine = "generic"},
-    {.what = "nobody", .responses = {}, .engine = "generic"},
+    {.what = "no responses", .responses = {}, .engine = "generic"},
 };
 
 class Detect : public testing::TestWithParam<RecordedServer> {};
 
-TEST_P(Detect, TellsTheEngineAndTheModels) {
+TEST_P(Detect, FindsTheEngineAndTheModels) {
   const EngineIdentity identity = identify_engine(GetParam().responses);
 
   EXPECT_EQ(identity.engine, GetParam().engine);
@@ -212,7 +212,7 @@ TEST_P(Detect, TellsTheEngineAndTheModels) {
   EXPECT_EQ(identity.evidence.empty(), identity.engine == "generic");
 }
 
-TEST_P(Detect, DoesNotDependOnTheOrderOfTheAnswers) {
+TEST_P(Detect, DoesNotDependOnTheOrderOfTheResponses) {
   std::vector<ProbeResponse> responses = GetParam().responses;
   std::ranges::reverse(responses);
 
@@ -287,7 +287,7 @@ TEST(IdentifyEngine, ListsAModelOnce) {
   EXPECT_THAT(identity.models, ElementsAre("a", "b"));
 }
 
-TEST(IdentifyEngine, TakesNoTimeForAMillionBytesOfModels) {
+TEST(IdentifyEngine, TakesLittleTimeForAMillionBytesOfModels) {
   std::string cards;
   for (int i = 0; i < 60'000; ++i) {
     cards += R"({"id":")" + std::to_string(i) + R"("},)";
@@ -301,7 +301,7 @@ TEST(IdentifyEngine, TakesNoTimeForAMillionBytesOfModels) {
   EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(5));
 }
 
-TEST(ProbeRounds, AskNothingThatHasAnEffect) {
+TEST(ProbeRounds, HaveNoEffectOnTheServer) {
   for (const auto round : probe_rounds()) {
     for (const std::string_view path : round) {
       EXPECT_FALSE(path.starts_with("/metrics")) << path;

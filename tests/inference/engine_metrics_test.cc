@@ -19,7 +19,7 @@ EngineMetrics reading_of(std::string_view engine, std::string_view text) {
   return reader.reading();
 }
 
-/// NaN is expected of NaN.
+/// NaN equals NaN here.
 void expect(double value, double expected, const char* what) {
   if (std::isnan(expected)) {
     EXPECT_TRUE(std::isnan(value)) << what << " is " << value;
@@ -37,15 +37,14 @@ void expect(const EngineMetrics& reading, const EngineMetrics& expected) {
   expect(reading.gpu_memory_total_bytes, expected.gpu_memory_total_bytes, "gpu memory total");
 }
 
-// ---- Recordings
-// ----------------------------------------------------------------------------------
+// ---- Recordings ---------------------------------------------------------------------------------
 
 TEST(Recorded, VllmIsRead) {
   expect(reading_of("vllm", all_recorded()["vllm"]),
          {.running = 4, .waiting = 3, .kv_cache_ratio = 0.023668639053254448});
 }
 
-TEST(Recorded, VllmIsReadByTheGenericDialect) {
+TEST(Recorded, VllmIsReadAsGeneric) {
   expect(reading_of("generic", all_recorded()["vllm"]),
          {.running = 4, .waiting = 3, .kv_cache_ratio = 0.023668639053254448});
 }
@@ -63,14 +62,14 @@ TEST(Recorded, TritonMlServerAndLlamacppAreRead) {
   expect(reading_of("llamacpp", recorded["llamacpp"]), {.running = 1, .waiting = 3});
 }
 
-TEST(Recorded, TorchServeWithoutAGpuSaysNothingOfItsLoad) {
+TEST(Recorded, TorchServeWithoutAGpuHasNoLoadValues) {
   EXPECT_FALSE(reading_of("torchserve", all_recorded()["torchserve"]).any());
 }
 
-// ---- Dialects
-// ------------------------------------------------------------------------------------
+// ---- Series of each engine
+// -----------------------------------------------------------------------------------
 
-TEST(Dialect, OfVllmSumsItsRanksAndTakesTheFullestCache) {
+TEST(EngineSeries, OfVllmSumsItsRanksAndTakesTheFullestCache) {
   const auto reading = reading_of("vllm",
                                   "vllm:num_requests_running{engine=\"0\",model_name=\"m\"} 37.0\n"
                                   "vllm:num_requests_running{engine=\"1\",model_name=\"m\"} 5.0\n"
@@ -82,7 +81,7 @@ TEST(Dialect, OfVllmSumsItsRanksAndTakesTheFullestCache) {
   expect(reading, {.running = 42, .waiting = 12, .kv_cache_ratio = 0.9});
 }
 
-TEST(Dialect, OfVllmKnowsItsOldNamesAndPrefersTheNew) {
+TEST(EngineSeries, OfVllmKnowsItsOldNamesAndPrefersTheNew) {
   expect(reading_of("vllm", "vllm:gpu_cache_usage_perc{model_name=\"m\"} 0.25\n"),
          {.kv_cache_ratio = 0.25});
   expect(reading_of("vllm",
@@ -91,14 +90,14 @@ TEST(Dialect, OfVllmKnowsItsOldNamesAndPrefersTheNew) {
          {.kv_cache_ratio = 0.5});
 }
 
-TEST(Dialect, OfVllmKnowsNimsNamesWithoutAPrefix) {
+TEST(EngineSeries, OfVllmKnowsNimsNamesWithoutAPrefix) {
   expect(reading_of("vllm",
                     "num_requests_running{model_name=\"m\"} 3\nnum_requests_waiting 1\n"
                     "gpu_cache_usage_perc 0.5\n"),
          {.running = 3, .waiting = 1, .kv_cache_ratio = 0.5});
 }
 
-TEST(Dialect, OfVllmReadsOpenMetrics) {
+TEST(EngineSeries, OfVllmReadsOpenMetrics) {
   EngineMetricsReader reader(engine_named("vllm"));
   reader.read(
       "# TYPE vllm:num_requests_running gauge\n"
@@ -108,7 +107,7 @@ TEST(Dialect, OfVllmReadsOpenMetrics) {
   expect(reader.reading(), {.running = 2});
 }
 
-TEST(Dialect, OfSglangCountsNoRequestTwice) {
+TEST(EngineSeries, OfSglangCountsNoRequestTwice) {
   const auto reading = reading_of(
       "sglang",
       "sglang:num_running_reqs{engine_type=\"unified\",pp_rank=\"0\",tp_rank=\"0\"} 162.0\n"
@@ -124,9 +123,8 @@ TEST(Dialect, OfSglangCountsNoRequestTwice) {
   expect(reading, {.running = 170, .waiting = 28, .kv_cache_ratio = 0.28});
 }
 
-/// With --enable-dp-attention each rank of data parallelism tells of itself by a tensor rank of its
-/// own.
-TEST(Dialect, OfSglangSumsTheRanksOfDataParallelism) {
+/// With --enable-dp-attention a tensor rank of its own reports for each rank of data parallelism.
+TEST(EngineSeries, OfSglangSumsTheRanksOfDataParallelism) {
   std::string text;
   for (int dp = 0; dp < 8; ++dp) {
     const std::string labels = "{dp_rank=\"" + std::to_string(dp) + "\",pp_rank=\"0\",tp_rank=\"" +
@@ -136,7 +134,7 @@ TEST(Dialect, OfSglangSumsTheRanksOfDataParallelism) {
   }
   expect(reading_of("sglang", text), {.running = 80, .waiting = 16, .kv_cache_ratio = 0.8});
 
-  // Of two such ranks, all eight schedulers tell.
+  // With two such ranks, all eight schedulers report.
   text.clear();
   for (int tp = 0; tp < 8; ++tp) {
     text += "sglang:num_running_reqs{dp_rank=\"" + std::to_string(tp / 4) + "\",tp_rank=\"" +
@@ -145,7 +143,7 @@ TEST(Dialect, OfSglangSumsTheRanksOfDataParallelism) {
   expect(reading_of("sglang", text), {.running = 11});
 }
 
-TEST(Dialect, OfTritonSumsModelsAndKnowsItsGpus) {
+TEST(EngineSeries, OfTritonSumsModelsAndKnowsItsGpus) {
   const auto reading = reading_of(
       "triton",
       "nv_inference_pending_request_count{model=\"resnet50\",version=\"1\"} 7\n"
@@ -163,7 +161,7 @@ TEST(Dialect, OfTritonSumsModelsAndKnowsItsGpus) {
                    .gpu_memory_total_bytes = 400});
 }
 
-TEST(Dialect, OfTritonReadsItsTensorRtLlmBackend) {
+TEST(EngineSeries, OfTritonReadsItsTensorRtLlmBackend) {
   const auto reading = reading_of(
       "triton",
       "nv_inference_pending_request_count{model=\"tensorrt_llm\",version=\"1\"} 2\n"
@@ -177,7 +175,7 @@ TEST(Dialect, OfTritonReadsItsTensorRtLlmBackend) {
   expect(reading, {.running = 4, .waiting = 3, .kv_cache_ratio = 0.4875});
 }
 
-TEST(Dialect, OfTrtllmIsRead) {
+TEST(EngineSeries, OfTrtllmIsRead) {
   expect(reading_of("trtllm",
                     "trtllm_num_requests_running{engine_type=\"x\",model_name=\"m\"} 3.0\n"
                     "trtllm_num_requests_waiting{engine_type=\"x\",model_name=\"m\"} 1.0\n"
@@ -186,7 +184,7 @@ TEST(Dialect, OfTrtllmIsRead) {
          {.running = 3, .waiting = 1, .kv_cache_ratio = 0.125, .gpu_memory_used_bytes = 7.5e10});
 }
 
-TEST(Dialect, OfTgiKnowsItsCacheWhereTheBackendTellsItsSize) {
+TEST(EngineSeries, OfTgiHasItsCacheIfTheBackendReportsTheSize) {
   expect(reading_of("tgi",
                     "tgi_queue_size 5\ntgi_batch_current_size 12\n"
                     "tgi_batch_current_max_tokens 4000\ntgi_batch_max_total_tokens 16000\n"),
@@ -195,14 +193,14 @@ TEST(Dialect, OfTgiKnowsItsCacheWhereTheBackendTellsItsSize) {
          {.waiting = 5});
 }
 
-TEST(Dialect, OfLlamacppIsRead) {
+TEST(EngineSeries, OfLlamacppIsRead) {
   expect(reading_of("llamacpp",
                     "llamacpp:requests_processing 2\nllamacpp:requests_deferred 6\n"
                     "llamacpp:n_tokens_max 900\n"),
          {.running = 2, .waiting = 6});
 }
 
-TEST(Dialect, OfTorchServeHasPercentAndMegabytes) {
+TEST(EngineSeries, OfTorchServeHasPercentAndMegabytes) {
   expect(reading_of("torchserve",
                     "GPUUtilization{Level=\"Host\",DeviceId=\"0\",Hostname=\"h\",} 30.0\n"
                     "GPUMemoryUsed{Level=\"Host\",DeviceId=\"0\",Hostname=\"h\",} 512.0\n"
@@ -212,7 +210,7 @@ TEST(Dialect, OfTorchServeHasPercentAndMegabytes) {
           .gpu_memory_total_bytes = 1024 * mebibyte});
 }
 
-TEST(Dialect, OfRayPrefersTheEngineToItsProxies) {
+TEST(EngineSeries, OfRayPrefersTheEngineToItsProxies) {
   constexpr std::string_view proxies =
       "ray_serve_replica_processing_queries{deployment=\"Router\",replica=\"a\"} 5.0\n"
       "ray_serve_replica_processing_queries{deployment=\"LLM\",replica=\"b\"} 5.0\n"
@@ -225,7 +223,7 @@ TEST(Dialect, OfRayPrefersTheEngineToItsProxies) {
          {.running = 4, .waiting = 1, .kv_cache_ratio = 0.5});
 }
 
-TEST(Dialect, OfMlServerCountsNoChecks) {
+TEST(EngineSeries, OfMlServerCountsNoChecks) {
   expect(
       reading_of("mlserver",
                  "rest_server_requests_in_progress{app_name=\"mlserver\",method=\"GET\"} 1.0\n"
@@ -233,27 +231,26 @@ TEST(Dialect, OfMlServerCountsNoChecks) {
       {.running = 8});
 }
 
-TEST(Dialect, OfTensorFlowServingHasNothingToAskFor) {
+TEST(EngineSeries, OfTensorFlowServingHasNoSeries) {
   EXPECT_TRUE(series_of(engine_named("tfserving")).series.empty());
 }
 
-TEST(Dialect, OfNoEngineKnowsAllNamesAndNoPath) {
+TEST(EngineSeries, OfUnknownEnginesHasAllSeriesAndNoPath) {
   EXPECT_TRUE(engine_named("ollama").metrics.path.empty());
   EXPECT_TRUE(engine_named("generic").metrics.path.empty());
   expect(reading_of("generic", "lmdeploy:num_requests_running{model_name=\"m\"} 3\n"),
          {.running = 3});
 }
 
-// ---- What is not known
-// ---------------------------------------------------------------------------
+// ---- Unknown values --------------------------------------------------------------------------
 
-TEST(Dialect, TakesWhatIsMissingForUnknownAndNotForNothing) {
+TEST(EngineSeries, TreatsMissingValuesAsUnknownNotAsZero) {
   EXPECT_FALSE(reading_of("vllm", "").any());
   EXPECT_FALSE(reading_of("vllm", "<html>not found</html>\n").any());
   expect(reading_of("vllm", "vllm:num_requests_waiting 0.0\n"), {.waiting = 0});
 }
 
-TEST(Dialect, RejectsImpossibleValues) {
+TEST(EngineSeries, RejectsImpossibleValues) {
   const auto reading = reading_of("vllm",
                                   "vllm:num_requests_running NaN\n"
                                   "vllm:num_requests_waiting -1\n"
@@ -262,12 +259,12 @@ TEST(Dialect, RejectsImpossibleValues) {
   EXPECT_FALSE(reading.any());
 }
 
-TEST(Dialect, TakesALittleOverFullForFull) {
+TEST(EngineSeries, ClampsSlightlyMoreThanFull) {
   expect(reading_of("sglang", "sglang:token_usage 1.02\n"), {.kv_cache_ratio = 1});
 }
 
-// ---- Where
-// ---------------------------------------------------------------------------------------
+// ---- Ports and paths
+// --------------------------------------------------------------------------------------
 
 TEST(MetricsPort, IsTheEnginesOwnBesideItsUsualPorts) {
   EXPECT_EQ(metrics_port_of(engine_named("triton"), 8000), 8002);
@@ -278,7 +275,7 @@ TEST(MetricsPort, IsTheEnginesOwnBesideItsUsualPorts) {
   EXPECT_EQ(metrics_port_of(engine_named("vllm"), 8000), 8000);
 }
 
-TEST(MetricsPath, ThatIsConsumedByReadingIsKnown) {
+TEST(MetricsPath, IsNotPolledIfReadingConsumesItsData) {
   EXPECT_EQ(engine_named("trtllm").metrics.path, "/prometheus/metrics");
   EXPECT_TRUE(is_consumed_by_scrape(engine_named("trtllm"), "/metrics"));
   EXPECT_TRUE(is_consumed_by_scrape(engine_named("trtllm"), "/metrics/"));

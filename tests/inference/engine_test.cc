@@ -1,4 +1,4 @@
-// The table of engines as a whole: that every entry is complete, and that the file's names are it.
+// The table of engines as a whole: every entry is complete, and config accepts exactly their names.
 #include "evenkeel/inference/engine.h"
 
 #include <gmock/gmock.h>

@@ -13,7 +13,7 @@
 namespace evenkeel {
 namespace {
 
-/// What was told of, for those who compare.
+/// Records the samples, to compare them.
 struct CollectingSink final : SampleSink {
   struct One {
     std::size_t name_index;
@@ -33,7 +33,7 @@ std::vector<CollectingSink::One> collect(const MetricNames& names, std::string_v
   CollectingSink sink;
   ExpositionReader reader(names, sink);
   while (!text.empty()) {
-    // In memory of its own: a read beyond it is seen by the sanitizers.
+    // In its own allocation, so that sanitizers detect a read beyond its end.
     const std::string here(text.substr(0, piece));
     reader.read(here);
     text.remove_prefix(here.size());
@@ -46,8 +46,7 @@ std::string label_of(std::string_view labels, std::string_view name) {
   return std::string(find_label(labels, name, scratch).value_or("(none)"));
 }
 
-// ---- Lines
-// ---------------------------------------------------------------------------------------
+// ---- Lines --------------------------------------------------------------------------------------
 
 TEST(Sample, IsANameLabelsAndAValue) {
   const auto sample = parse_sample(R"(vllm:num_requests_running{engine="0",model_name="m"} 37.0)");
@@ -96,8 +95,7 @@ TEST(Sample, IsNothingElse) {
   }
 }
 
-// ---- Labels
-// --------------------------------------------------------------------------------------
+// ---- Labels -------------------------------------------------------------------------------------
 
 TEST(Labels, AreFoundInAnyOrder) {
   EXPECT_EQ(label_of(R"(engine="0",model_name="m")", "model_name"), "m");
@@ -118,8 +116,7 @@ TEST(Labels, MayHoldAnythingInQuotes) {
   EXPECT_EQ(parse_sample(R"(m{a="}{",b="\\"} 5)")->value, 5);
 }
 
-// ---- Names
-// ---------------------------------------------------------------------------------------
+// ---- Names --------------------------------------------------------------------------------------
 
 TEST(MetricNames, AreWholeNames) {
   const MetricNames names({"vllm:num_requests_waiting", "vllm:kv_cache_usage_perc"});
@@ -152,10 +149,9 @@ TEST(MetricNames, MayBeNone) {
   EXPECT_TRUE(collect(names, "a 1\nb 2\n").empty());
 }
 
-// ---- Whole expositions
-// ---------------------------------------------------------------------------
+// ---- Whole pages --------------------------------------------------------------------------
 
-TEST(Exposition, IsTheSameHoweverItIsCut) {
+TEST(Exposition, IsTheSameInAnyPieces) {
   const MetricNames names({"a_total", "b"});
   const std::string text =
       "# TYPE a_total counter\r\na_total{x=\"1\"} 1\r\n\r\n  b 2\r\nc 3\r\na_total{x=\"2\"} 3\r\n";
@@ -169,7 +165,7 @@ TEST(Exposition, IsTheSameHoweverItIsCut) {
   }
 }
 
-TEST(Exposition, HasNoSampleInALineThatIsCutShort) {
+TEST(Exposition, HasNoSampleInAnIncompleteLine) {
   const MetricNames names({"a"});
   CollectingSink sink;
   ExpositionReader reader(names, sink);
@@ -198,7 +194,7 @@ TEST(Exposition, EndsAtItsEnd) {
   EXPECT_EQ(sink.samples.size(), 1u);
 }
 
-TEST(Exposition, PassesOverALineWithoutEnd) {
+TEST(Exposition, SkipsALineWithoutEnd) {
   const MetricNames names({"a"});
   const std::string endless(3 * ExpositionReader::max_line_bytes, 'x');
   const std::string text = "a{x=\"" + endless + "\"} 1\na 2\n";
@@ -210,8 +206,8 @@ TEST(Exposition, PassesOverALineWithoutEnd) {
   }
 }
 
-/// Every name that a recording has, held against the plain reader.
-TEST(Exposition, OfRealServersIsReadAsThePlainReaderReadsIt) {
+/// Compares every name of a recording with the plain reader.
+TEST(Exposition, OfRealServersMatchesThePlainReader) {
   const auto recordings = all_recorded();
   ASSERT_FALSE(recordings.empty());
   for (const auto& [file, text] : recordings) {

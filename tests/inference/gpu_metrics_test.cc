@@ -50,7 +50,8 @@ TEST(Dcgm, IsReadInRatiosAndBytes) {
   EXPECT_DOUBLE_EQ(gpus[0].utilization_ratio, 0.87);
   EXPECT_EQ(gpus[0].memory_used_bytes, 74211 * mebibyte);
   EXPECT_EQ(gpus[0].memory_total_bytes, (74211 + 6000 + 400) * mebibyte);
-  EXPECT_EQ(gpus[1].memory_total_bytes, 81000 * mebibyte) << "older ones tell of nothing reserved";
+  EXPECT_EQ(gpus[1].memory_total_bytes, 81000 * mebibyte)
+      << "older versions have no reserved memory";
 }
 
 std::string dcgm_of(int gpus, int samples) {
@@ -65,7 +66,7 @@ std::string dcgm_of(int gpus, int samples) {
 
 TEST(Dcgm, OfManyGpusIsReadAsFastAsOfFew) {
   const auto took = [](const std::string& text) {
-    const std::clock_t began = std::clock();  // of this process, whatever else runs
+    const std::clock_t began = std::clock();  // CPU time of this process
     const auto gpus = gpus_of(text);
     for (std::size_t i = 0; i < gpus.size(); ++i) {
       EXPECT_EQ(gpus[i].memory_used_bytes, static_cast<double>(i) * mebibyte);
@@ -78,7 +79,7 @@ TEST(Dcgm, OfManyGpusIsReadAsFastAsOfFew) {
   EXPECT_EQ(gpus_of(dcgm_of(5000, 5000)).size(), 1024u);
 }
 
-TEST(Dcgm, TellsOfEachServersGpus) {
+TEST(Dcgm, ReportsEachServersGpus) {
   EXPECT_EQ(summed(dcgm, {"1"}).gpu_memory_used_bytes, 1000 * mebibyte);
   EXPECT_EQ(summed(dcgm, {"node1/1"}).gpu_memory_used_bytes, 1000 * mebibyte);
   EXPECT_EQ(summed(dcgm, {"GPU-604ac76c"}).gpu_memory_used_bytes, 74211 * mebibyte);
@@ -154,7 +155,7 @@ TEST(AmdExporter, IsReadWithAndWithoutItsPrefix) {
                    0.4);
 }
 
-TEST(AmdExporter, SaysNothingOfMemoryWhereItDoesNotSeeIt) {
+TEST(AmdExporter, HasNoMemoryIfItReportsNone) {
   constexpr std::string_view text =
       "gpu_gfx_activity{gpu_id=\"0\"} 40\ngpu_total_vram{gpu_id=\"0\"} 196592\n";
 

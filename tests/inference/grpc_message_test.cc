@@ -16,7 +16,7 @@ std::string framed(const std::vector<std::string>& messages) {
   return out;
 }
 
-/// The messages of a stream that comes in pieces of that size; "!" in the end where it fails.
+/// The messages of a stream in pieces of that size; ends with "!" if it fails.
 std::vector<std::string> read_in_pieces(std::string_view stream, std::size_t piece,
                                         std::size_t largest = 1 << 20) {
   GrpcMessageReader reader(largest);
@@ -48,7 +48,7 @@ TEST(GrpcFrame, IsAFlagALengthAndTheMessage) {
   EXPECT_EQ(out.substr(0, 5), std::string("\0\0\0\3\4", 5));
 }
 
-TEST(GrpcMessageReader, FindsTheSameMessagesHoweverTheStreamIsCut) {
+TEST(GrpcMessageReader, FindsTheSameMessagesInAnyPieces) {
   const std::vector<std::string> messages = {"one", "", std::string(1000, 'x'), "", "last"};
   const std::string stream = framed(messages);
   for (std::size_t piece = 1; piece <= stream.size(); ++piece) {
@@ -56,7 +56,7 @@ TEST(GrpcMessageReader, FindsTheSameMessagesHoweverTheStreamIsCut) {
   }
 }
 
-TEST(GrpcMessageReader, DoesNotCopyAMessageThatIsAllHere) {
+TEST(GrpcMessageReader, DoesNotCopyACompleteMessage) {
   const std::string stream = framed({"hello"});
   GrpcMessageReader reader(100);
   std::string_view bytes = stream;
@@ -64,7 +64,7 @@ TEST(GrpcMessageReader, DoesNotCopyAMessageThatIsAllHere) {
   EXPECT_EQ(reader.message().data(), stream.data() + grpc_prefix_bytes);
 }
 
-TEST(GrpcMessageReader, KnowsWhetherAStreamMayEndHere) {
+TEST(GrpcMessageReader, KnowsWhetherTheStreamIsBetweenMessages) {
   const std::string stream = framed({"one"});
   for (std::size_t cut = 1; cut < stream.size(); ++cut) {
     EXPECT_EQ(read_in_pieces(std::string_view(stream).substr(0, cut), 3),
@@ -73,7 +73,7 @@ TEST(GrpcMessageReader, KnowsWhetherAStreamMayEndHere) {
   EXPECT_TRUE(GrpcMessageReader(1).at_boundary());
 }
 
-TEST(GrpcMessageReader, RefusesAMessageByItsLengthBeforeItIsThere) {
+TEST(GrpcMessageReader, RefusesALargeMessageByItsLengthAlone) {
   GrpcMessageReader reader(10);
   std::string_view bytes("\0\0\0\0\x0b", 5);
   EXPECT_EQ(reader.read(bytes), Step::too_large);
@@ -82,7 +82,7 @@ TEST(GrpcMessageReader, RefusesAMessageByItsLengthBeforeItIsThere) {
             (std::vector<std::string>{"ok", "!"}));
 }
 
-TEST(GrpcMessageReader, RefusesAFlagThatIsNone) {
+TEST(GrpcMessageReader, RefusesAnInvalidFlag) {
   GrpcMessageReader reader(10);
   std::string_view bytes("\2\0\0\0\0", 5);
   EXPECT_EQ(reader.read(bytes), Step::malformed);

@@ -5,7 +5,7 @@
 namespace evenkeel {
 namespace {
 
-TEST(JsonValue, IsWhatTheDocumentSays) {
+TEST(JsonValue, HasTheValuesOfTheDocument) {
   const auto document =
       parse_json(R"({"text": "\u00e9\n", "on": true, "n": -2.5, "none": null, "list": [1, {"k": 2}],
                      "large": 18446744073709551615})");
@@ -21,7 +21,7 @@ TEST(JsonValue, IsWhatTheDocumentSays) {
   EXPECT_EQ(document->members().front().first, "text");
 }
 
-TEST(JsonValue, GivesNothingWhereThereIsNothing) {
+TEST(JsonValue, ReturnsEmptyResultsForOtherTypes) {
   const auto document = parse_json(R"({"n": 1, "list": []})");
 
   ASSERT_TRUE(document.ok());
@@ -36,7 +36,7 @@ TEST(JsonValue, GivesNothingWhereThereIsNothing) {
   EXPECT_FALSE((*document)["list"].is_object());
 }
 
-TEST(JsonValue, IsNotReadFromWhatIsNoJson) {
+TEST(JsonValue, RefusesWhatIsNotJson) {
   for (const char* text : {"", "{", "[1,]", "{} {}", "<html>", "{\"a\":1e999}", "\"\xFF\""}) {
     EXPECT_FALSE(parse_json(text).ok()) << text;
   }

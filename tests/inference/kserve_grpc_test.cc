@@ -79,13 +79,13 @@ TEST(ModelInferMessages, AreReadAsTritonsClientWritesThem) {
   EXPECT_EQ(streamed->response.outputs[0].data, "\1\0\0\0"s);
 }
 
-TEST(ModelInferRequest, SkipsWhatItDoesNotKnow) {
+TEST(ModelInferRequest, SkipsUnknownFields) {
   const auto request = decode_model_infer_request(field(1, "m") + field(15, "from the future"));
   ASSERT_TRUE(request.ok());
   EXPECT_EQ(request->model_name, "m");
 }
 
-TEST(ModelInferRequest, ReadsTypedContentsAsTheRawBytesThatTheyStandFor) {
+TEST(ModelInferRequest, ReadsTypedContentsAsRawBytes) {
   const auto data_of = [](std::string_view datatype, std::string_view contents) {
     const auto request = decode_model_infer_request(
         field(5, field(1, "x") + field(2, datatype) + field(5, contents)));
@@ -117,7 +117,7 @@ TEST(ModelInferRequest, RefusesDataThatIsGivenTwiceOrNotAtAll) {
             "there are more raw contents than tensors");
 }
 
-TEST(ModelInferRequest, LeavesSharedMemoryWhereItIs) {
+TEST(ModelInferRequest, DoesNotReadSharedMemory) {
   const std::string region = field(1, "shared_memory_region") + field(2, field(3, "region0"));
   const auto request = decode_model_infer_request(field(5, field(1, "a") + field(4, region)) +
                                                   field(5, field(1, "b")) + field(7, "B"));
@@ -126,7 +126,7 @@ TEST(ModelInferRequest, LeavesSharedMemoryWhereItIs) {
   EXPECT_EQ(request->inputs[1].data, "B");
 }
 
-TEST(ModelInferRequest, RefusesBytesThatAreNone) {
+TEST(ModelInferRequest, RefusesOtherBytes) {
   for (const std::string& message : {"\xff"s, field(5, "\xff\xff"), "\x0a\x7f"s, "plain text"s}) {
     const auto request = decode_model_infer_request(message);
     ASSERT_FALSE(request.ok());
@@ -151,7 +151,7 @@ TEST(ModelInferResponse, IsWrittenByItsFieldNumbers) {
   EXPECT_EQ(encode(ModelStreamInferResponse{.error_message = "no"}).substr(0, 4), field(1, "no"));
 }
 
-TEST(ModelInferMessages, ComeBackAsTheyWere) {
+TEST(ModelInferMessages, SurviveARoundTrip) {
   const InferParameters parameters = {
       {"a", true}, {"b", std::int64_t{-1}}, {"c", "text"s}, {"d", 0.5}, {"e", ~std::uint64_t{0}}};
   const InferTensor tensor{.name = "t",

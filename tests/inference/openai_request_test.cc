@@ -36,7 +36,7 @@ TEST(OpenAiRequest, ReadsAChat) {
   EXPECT_EQ(request->prompts[0][1].text, "Hi \xc3\xa9\n");
 }
 
-TEST(OpenAiRequest, PassesOverWhatItDoesNotKnowWhateverItsValue) {
+TEST(OpenAiRequest, IgnoresUnknownFieldsWhateverTheirValues) {
   auto request =
       chat(R"({"tools": [{"a": {"b": [null, true, -1.5e-3]}}], "seed": 12345678901234567890123,
     "temperature": 0.30000000000000004, "stop": null, "big": 99999999999999999999999999,
@@ -79,7 +79,7 @@ TEST(OpenAiRequest, ReadsEveryFormOfAPrompt) {
   EXPECT_EQ(id_lists[1][0].token_ids, (std::vector<std::uint64_t>{3}));
 }
 
-TEST(OpenAiRequest, RefusesWhatIsNotJsonAnywhereInTheDocument) {
+TEST(OpenAiRequest, RefusesInvalidJsonAnywhereInTheDocument) {
   for (const char* body : {"", "{", "[]", "null", "\"x\"", R"({"messages": [})",
                            R"({"messages": [{"role":"user","content":"x"}]} {})",
                            R"({"messages": [{"role":"user","content":"x"}], "x": tru})",
@@ -97,7 +97,7 @@ TEST(OpenAiRequest, RefusesWhatIsNotJsonAnywhereInTheDocument) {
   }
 }
 
-TEST(OpenAiRequest, SaysWhichFieldIsWrong) {
+TEST(OpenAiRequest, ReportsTheWrongField) {
   const auto refusal = [](const char* body) {
     auto request = chat(body);
     return request.ok() ? std::string("accepted") : request.error().detail;
@@ -150,7 +150,7 @@ TEST(KserveRequest, ReadsGenerateWithParametersInsideOrOutside) {
   EXPECT_TRUE(second->stream);
 }
 
-TEST(Json, QuotesWhatMustNotStandInAString) {
+TEST(Json, EscapesWhatAStringMayNotContain) {
   EXPECT_EQ(json_string("a\"b\\c\n\x01z\xc3\xa9"), "\"a\\\"b\\\\c\\n\\u0001z\xc3\xa9\"");
 }
 

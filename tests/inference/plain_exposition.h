@@ -1,5 +1,4 @@
-// Expositions read in the plainest way: whole, a character at a time. Slow; what ours is held
-// against.
+// A simple and slow parser of metrics pages, a character at a time: the oracle for the fast one.
 #pragma once
 
 #include <cmath>
@@ -14,7 +13,7 @@ namespace evenkeel {
 
 struct PlainSample {
   std::string name;
-  std::vector<std::pair<std::string, std::string>> labels;  // as far as they can be read
+  std::vector<std::pair<std::string, std::string>> labels;  // as far as they can be parsed
   double value = 0;
 
   std::optional<std::string> label(std::string_view wanted) const {
@@ -60,7 +59,7 @@ class PlainLine {
     while (!at_end() && blank(peek())) next();
   }
 
-  /// Up to the brace that is in no quotes.
+  /// Up to the first brace outside quotes.
   bool read_braces(std::string& inside) {
     bool quoted = false;
     while (!at_end()) {
@@ -126,7 +125,7 @@ class PlainLine {
     char* end = nullptr;
     const double value = std::strtod(lower.c_str(), &end);
     if (*end != '\0' || end == lower.c_str()) return std::nullopt;
-    // What no double can hold is no value: too large, or too small to be told from nothing.
+    // A number that a double cannot represent is not a value.
     if (std::isinf(value)) return std::nullopt;
     if (value == 0 && lower.find_first_of("123456789") < lower.find('e')) return std::nullopt;
     return value;
@@ -136,7 +135,7 @@ class PlainLine {
   std::size_t at_ = 0;
 };
 
-/// All samples of an exposition, up to `# EOF`; a last line without a line feed is none.
+/// All samples of a page, up to `# EOF`; a last line without a line feed does not count.
 inline std::vector<PlainSample> read_plainly(std::string_view text) {
   std::vector<PlainSample> samples;
   std::string line;

@@ -1,5 +1,4 @@
-// Expositions of real servers, as they were recorded: NAME.txt, or NAME.txt.gz where they are
-// large.
+// Recorded metrics pages of real servers: NAME.txt, or NAME.txt.gz for large ones.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,7 +10,7 @@
 
 namespace evenkeel {
 
-/// zlib reads what is not compressed as it is.
+/// zlib reads plain files, too.
 inline std::string read_recorded(const std::filesystem::path& path) {
   std::string text;
   const gzFile file = gzopen(path.c_str(), "rb");

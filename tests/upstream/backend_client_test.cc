@@ -90,7 +90,7 @@ TEST_F(BackendClients, LetFieldsOfARequestReplaceTheirOwn) {
   EXPECT_THAT(head, Not(HasSubstr("evenkeel")));
 }
 
-TEST_F(BackendClients, KeepTheirConnectionUnlessToldOtherwise) {
+TEST_F(BackendClients, KeepTheirConnectionUnlessConfiguredOtherwise) {
   TestServer server(loop, {{"/", {.body = "x"}}});
   ServerAccess access = access_to(server.endpoint());
   BackendClient keeping(loop, access);
@@ -241,7 +241,7 @@ TEST_F(BackendClients, ConnectWithoutARequest) {
 
   EXPECT_TRUE(finish(good.connect(loop.read_clock() + patience)).ok());
   EXPECT_FALSE(finish(bad.connect(loop.read_clock() + patience)).ok());
-  EXPECT_TRUE(server.asked().empty());
+  EXPECT_TRUE(server.requests().empty());
 }
 
 TEST(FetchBlocking, NeedsNoLoop) {

@@ -134,7 +134,7 @@ TEST_F(BackendMonitors, DetectTheEngineAndCheckItAsThatEngineWants) {
   ASSERT_TRUE(becomes("a", HealthState::up));
   EXPECT_EQ(status("a")->engine, "sglang");
   EXPECT_THAT(*status("a")->models, ElementsAre("llama"));
-  EXPECT_THAT(server.asked(), testing::Contains("GET /health"));
+  EXPECT_THAT(server.requests(), testing::Contains("GET /health"));
 }
 
 TEST_F(BackendMonitors, DetectAgainWhatComesBackInPlaceOfABackendThatWentDown) {
@@ -143,16 +143,16 @@ TEST_F(BackendMonitors, DetectAgainWhatComesBackInPlaceOfABackendThatWentDown) {
   monitor_only(spec_for("a", server.endpoint(), "auto"));
   ASSERT_TRUE(becomes("a", HealthState::up));
 
-  server.say("/v1/models", {.body = models_owned_by("tensorrt_llm")});
-  server.say("/health", {.status = 500, .body = ""});
+  server.set_answer("/v1/models", {.body = models_owned_by("tensorrt_llm")});
+  server.set_answer("/health", {.status = 500, .body = ""});
   ASSERT_TRUE(becomes("a", HealthState::down));
-  server.say("/health", {.body = ""});
+  server.set_answer("/health", {.body = ""});
 
   ASSERT_TRUE(becomes("a", HealthState::up));
   EXPECT_TRUE(eventually(loop, [&] { return status("a")->engine == "trtllm"; }));
 }
 
-TEST_F(BackendMonitors, SayWhyAnEngineIsNotDetected) {
+TEST_F(BackendMonitors, ReportWhyAnEngineIsNotDetected) {
   monitor_only(spec_for("a", closed_endpoint(), "auto"));
 
   auto first = monitor.wait_for_first_results(Clock::now() + patience);

@@ -16,7 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A server with a port of its own: speaks TLS, or takes connections and says nothing.
+/// A server with a port of its own: speaks TLS, or accepts connections and stays silent.
 class TlsTestServer {
  public:
   TlsTestServer(Loop& loop, std::shared_ptr<const TlsServerContext> tls)
@@ -75,7 +75,7 @@ class Connectors : public testing::Test {
   Loop loop;
 };
 
-TEST_F(Connectors, GoOnToTheAddressWhoseCertificateIsGood) {
+TEST_F(Connectors, TryTheNextAddressIfACertificateIsInvalid) {
   TlsTestServer first(loop, showing(wrong));
   TlsTestServer second(loop, showing(good));
   Connector connector(loop, {first.endpoint(), second.endpoint()}, options());
@@ -85,13 +85,13 @@ TEST_F(Connectors, GoOnToTheAddressWhoseCertificateIsGood) {
   EXPECT_TRUE((*socket)->tls()->verified);
   EXPECT_EQ(first.accepted, 1);
 
-  auto another = connect(connector);  // begins with the one that worked
+  auto another = connect(connector);  // starts with the one that worked
   EXPECT_TRUE(another);
   EXPECT_EQ(first.accepted, 1);
   EXPECT_EQ(second.accepted, 2);
 }
 
-TEST_F(Connectors, SayWhyTheLastAddressWasNoGood) {
+TEST_F(Connectors, ReportTheErrorOfTheLastAddress) {
   TlsTestServer server(loop, showing(wrong));
   Connector connector(loop, {server.endpoint()}, options());
 
@@ -102,7 +102,7 @@ TEST_F(Connectors, SayWhyTheLastAddressWasNoGood) {
   EXPECT_TRUE(socket.error().not_processed);
 }
 
-TEST_F(Connectors, CountTheHandshakeIntoTheTimeToConnect) {
+TEST_F(Connectors, IncludeTheHandshakeInTheConnectTimeout) {
   TlsTestServer silent(loop, nullptr);
   Connector connector(loop, {silent.endpoint()}, options(100ms));
 
@@ -112,7 +112,7 @@ TEST_F(Connectors, CountTheHandshakeIntoTheTimeToConnect) {
   EXPECT_EQ(silent.accepted, 1);
 }
 
-TEST_F(Connectors, ResumeTheSessionOfTheConnectionBefore) {
+TEST_F(Connectors, ResumeTheLastTlsSession) {
   TlsTestServer server(loop, showing(good));
   Connector connector(loop, {server.endpoint()}, options());
   for (int i = 0; i < 3; ++i) {
@@ -120,7 +120,7 @@ TEST_F(Connectors, ResumeTheSessionOfTheConnectionBefore) {
     ASSERT_TRUE(socket);
     EXPECT_EQ((*socket)->tls()->resumed, i > 0) << i;
     char word[5];
-    ASSERT_TRUE(eventually(loop, [&] {  // the session comes before the word
+    ASSERT_TRUE(eventually(loop, [&] {  // the session arrives before the data
       return (*socket)->read_some(word, sizeof word).got == Socket::ReadStatus::bytes;
     }));
   }

@@ -28,7 +28,7 @@ DetectionResult found(Loop& loop, const Endpoint& endpoint, Duration limit = pat
 
 Address address_of(const Endpoint& endpoint) { return {endpoint.host(), endpoint.port()}; }
 
-TEST(Detector, AsksNoFurtherWhenTheFirstRoundTells) {
+TEST(Detector, StopsAfterARoundThatIdentifiesTheEngine) {
   Loop loop;
   TestServer server(loop,
                     {{"/v1/models", {.body = R"({"data":[{"id":"llama","owned_by":"vllm"}]})"}}});
@@ -38,20 +38,21 @@ TEST(Detector, AsksNoFurtherWhenTheFirstRoundTells) {
   EXPECT_EQ(result.outcome, Outcome::answered);
   EXPECT_EQ(result.identity.engine, "vllm");
   EXPECT_THAT(result.identity.models, ElementsAre("llama"));
-  EXPECT_THAT(server.asked(), UnorderedElementsAre("GET /v1/models", "GET /-/routes", "GET /v2"));
+  EXPECT_THAT(server.requests(),
+              UnorderedElementsAre("GET /v1/models", "GET /-/routes", "GET /v2"));
 }
 
-TEST(Detector, AsksFurtherWhenTheFirstRoundDoesNotTell) {
+TEST(Detector, ProbesOnWhileTheEngineIsUnknown) {
   Loop loop;
   TestServer server(loop, {{"/", {.body = "Ollama is running"}}});
 
   const DetectionResult result = found(loop, server.endpoint());
 
   EXPECT_EQ(result.identity.engine, "ollama");
-  EXPECT_THAT(server.asked(), IsSupersetOf({"GET /v1/models", "GET /info", "GET /"}));
+  EXPECT_THAT(server.requests(), IsSupersetOf({"GET /v1/models", "GET /info", "GET /"}));
 }
 
-TEST(Detector, AsksNothingThatHasAnEffect) {
+TEST(Detector, SendsNothingThatHasAnEffect) {
   Loop loop;
   TestServer server(loop, {});
 
@@ -59,9 +60,9 @@ TEST(Detector, AsksNothingThatHasAnEffect) {
 
   EXPECT_EQ(result.outcome, Outcome::answered);
   EXPECT_EQ(result.identity.engine, "generic");
-  EXPECT_THAT(server.asked(), Each(StartsWith("GET /")));
-  EXPECT_THAT(server.asked(), Not(Contains(StartsWith("GET /metrics"))));
-  EXPECT_THAT(server.asked(), Not(Contains(StartsWith("GET /health"))));
+  EXPECT_THAT(server.requests(), Each(StartsWith("GET /")));
+  EXPECT_THAT(server.requests(), Not(Contains(StartsWith("GET /metrics"))));
+  EXPECT_THAT(server.requests(), Not(Contains(StartsWith("GET /health"))));
 }
 
 TEST(Detector, KeepsAnswersWhenOneRequestTimesOut) {
@@ -87,7 +88,7 @@ TEST(Detector, IsConclusiveWhenEveryRequestWasAnswered) {
   EXPECT_FALSE(found(loop, closed_endpoint()).conclusive);
 }
 
-TEST(Detector, SaysWhyAServerIsSilent) {
+TEST(Detector, ReportsWhyAServerIsSilent) {
   Loop loop;
   UnresponsiveServer deaf;
 
@@ -100,7 +101,7 @@ TEST(Detector, SaysWhyAServerIsSilent) {
   EXPECT_EQ(late.reason, "no response in time");
 }
 
-TEST(Detector, SeesThatAPeerSpeaksSomethingElse) {
+TEST(Detector, NoticesAServerThatDoesNotSpeakHttp) {
   Loop loop;
   RawServer server(loop, "\x15\x03\x01\x02\x02\r\n\r\n");  // a TLS alert, more or less
 
@@ -110,7 +111,7 @@ TEST(Detector, SeesThatAPeerSpeaksSomethingElse) {
   EXPECT_FALSE(result.reason.empty());
 }
 
-TEST(DetectAll, KeepsTheOrderAndWaitsForAllAtTheSameTime) {
+TEST(DetectAll, KeepsTheOrderAndWaitsForAllConcurrently) {
   constexpr int servers = 16;
   std::vector<UnresponsiveServer> deaf(servers);
   std::vector<Address> addresses;
@@ -127,8 +128,8 @@ TEST(DetectAll, KeepsTheOrderAndWaitsForAllAtTheSameTime) {
   EXPECT_LT(Clock::now() - began, servers * short_patience);
 }
 
-TEST(DetectAll, SaysThatANameHasNoAddress) {
-  const std::string no_name(64, 'a');  // longer than a label may be: nobody is asked for it
+TEST(DetectAll, ReportsANameWithoutAddress) {
+  const std::string no_name(64, 'a');  // longer than a label may be: never sent to a name server
 
   const std::vector<DetectionResult> results = detect_all({{no_name, 8000}}, short_patience);
 

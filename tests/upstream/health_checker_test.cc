@@ -28,7 +28,7 @@ std::string models(const std::string& name) { return R"({"data":[{"id":")" + nam
 
 class HealthChecks : public testing::Test {
  protected:
-  /// Checks as `question` says. Answers that are to come take a while where machines are busy.
+  /// Starts checks. The timeout is long, since responses take a while on a busy machine.
   void check(const Endpoint& endpoint, HealthCheckSpec spec, bool serving = false) {
     if (spec.config.timeout == HealthConfig{}.timeout) spec.config.timeout = 20s;
     checker.emplace(loop, 7, std::move(spec), access_to(endpoint), backend, serving,
@@ -55,7 +55,7 @@ class HealthChecks : public testing::Test {
   std::optional<HealthChecker> checker;
 };
 
-TEST_F(HealthChecks, KeepABackendClosedUntilTheFirstResult) {
+TEST_F(HealthChecks, KeepABackendOutOfRotationUntilTheFirstResult) {
   TestServer server(loop, {{"/health", {.body = ""}}});
   check(server.endpoint(), vllm());
   EXPECT_TRUE(load().is_out(OutOfRotation::starting));
@@ -67,7 +67,7 @@ TEST_F(HealthChecks, KeepABackendClosedUntilTheFirstResult) {
   EXPECT_EQ(checker->record().reason, "");
 }
 
-TEST_F(HealthChecks, LeaveAServingBackendOpenUntilTheySpeakAgainstIt) {
+TEST_F(HealthChecks, LeaveAServingBackendInRotationUntilTheyFail) {
   TestServer server(loop, {{"/health", {.status = 500, .body = ""}}});
   check(server.endpoint(), vllm(), true);
   EXPECT_TRUE(load().in_rotation());
@@ -77,7 +77,7 @@ TEST_F(HealthChecks, LeaveAServingBackendOpenUntilTheySpeakAgainstIt) {
   EXPECT_TRUE(load().is_out(OutOfRotation::unhealthy));
 }
 
-TEST_F(HealthChecks, AreMadeOverOneConnection) {
+TEST_F(HealthChecks, KeepTheirConnection) {
   TestServer server(loop, {{"/health", {.body = "ok"}}});
   HealthCheckSpec spec = vllm();
   spec.engine = "tgi";
@@ -87,17 +87,18 @@ TEST_F(HealthChecks, AreMadeOverOneConnection) {
   EXPECT_EQ(server.connections(), 1u);
 }
 
-TEST_F(HealthChecks, ComeAnewWhereConnectionsOutliveTheListener) {
+TEST_F(HealthChecks, OpenNewConnectionsIfThoseOutliveTheListener) {
   TestServer server(loop,
                     {{"/health", {.body = "ok"}}, {"/is_sleeping", {.status = 404, .body = ""}}});
   check(server.endpoint(), vllm());
 
   ASSERT_TRUE(eventually(loop, [&] { return count(CheckResult::passed) >= 5; }));
   EXPECT_GE(server.connections(), 5u);
-  EXPECT_EQ(std::ranges::count(server.asked(), "GET /is_sleeping"), 1);  // it knows of no sleep
+  EXPECT_EQ(std::ranges::count(server.requests(), "GET /is_sleeping"),
+            1);  // it has no sleep endpoint
 }
 
-TEST_F(HealthChecks, TakeARefusalForAStartAndLaterForAnEnd) {
+TEST_F(HealthChecks, TakeARefusalForAStartAtFirstAndForDownLater) {
   check(closed_endpoint(), vllm());
   ASSERT_TRUE(settles(CheckResult::refused));
   EXPECT_EQ(checker->record().state, HealthState::starting);
@@ -109,7 +110,7 @@ TEST_F(HealthChecks, TakeARefusalForAStartAndLaterForAnEnd) {
   EXPECT_EQ(checker->record().reason, "Connection refused");
 }
 
-TEST_F(HealthChecks, RunOutOfTime) {
+TEST_F(HealthChecks, TimeOut) {
   TestServer server(loop, {{"/health", {.body = std::nullopt}}});
   HealthCheckSpec spec = vllm();
   spec.config.timeout = 100ms;
@@ -120,14 +121,14 @@ TEST_F(HealthChecks, RunOutOfTime) {
   EXPECT_EQ(checker->record().reason, "GET /health: no response in time");
 }
 
-TEST_F(HealthChecks, HoldNoDelayAgainstAServerThatAnswersOthersMeanwhile) {
+TEST_F(HealthChecks, IgnoreATimeoutWhileTheServerAnswersRequests) {
   TestServer server(loop, {{"/health", {.body = std::nullopt}}});
   HealthCheckSpec spec = vllm();
   spec.config.timeout = 50ms;
   check(server.endpoint(), spec, true);
 
   ASSERT_TRUE(eventually(loop, [&] {
-    load().record_first_byte(1ms, Clock::now());  // a request of somebody's
+    load().record_first_byte(1ms, Clock::now());  // some request
     return count(CheckResult::timeout) >= 5;
   }));
   EXPECT_EQ(checker->record().state, HealthState::up);
@@ -135,7 +136,7 @@ TEST_F(HealthChecks, HoldNoDelayAgainstAServerThatAnswersOthersMeanwhile) {
   ASSERT_TRUE(eventually(loop, [&] { return checker->record().state == HealthState::down; }));
 }
 
-TEST_F(HealthChecks, AskForTheModelsOfThePool) {
+TEST_F(HealthChecks, RequireTheModelsOfThePool) {
   TestServer server(loop, {{"/health", {.body = ""}}, {"/v1/models", {.body = models("a")}}});
   HealthCheckSpec spec = vllm({"a"});
   spec.config.model = ModelCheck::required;
@@ -148,10 +149,10 @@ TEST_F(HealthChecks, AskForTheModelsOfThePool) {
   check(server.endpoint(), spec);
   ASSERT_TRUE(settles(CheckResult::model_missing));
   EXPECT_EQ(checker->record().state, HealthState::down);
-  EXPECT_EQ(checker->record().reason, "it does not serve the model 'b'");
+  EXPECT_EQ(checker->record().reason, "the server does not serve model 'b'");
 }
 
-TEST_F(HealthChecks, OfTritonAskForItsModelsInsteadOfTheServerWhichFailsWithAnyOfThem) {
+TEST_F(HealthChecks, CheckTritonsModelsInsteadOfTheServerWhichFailsWithAnyOfThem) {
   TestServer server(loop, {{"/v2/health/ready", {.status = 400, .body = ""}},
                            {"/v2/models/a/ready", {.body = ""}}});
   HealthCheckSpec spec{.config = {.interval = 20ms}, .engine = "triton", .models = {"a"}};
@@ -178,7 +179,7 @@ TEST_F(HealthChecks, WaitForAModelThatIsListedBeforeItIsLoaded) {
   EXPECT_THAT(checker->record().reason, HasSubstr("Loading model"));
 }
 
-TEST_F(HealthChecks, OfVllmSeeThatItSleeps) {
+TEST_F(HealthChecks, NoticeThatVllmSleeps) {
   TestServer server(
       loop, {{"/health", {.body = ""}}, {"/is_sleeping", {.body = R"({"is_sleeping":true})"}}});
   check(server.endpoint(), vllm());
@@ -186,7 +187,7 @@ TEST_F(HealthChecks, OfVllmSeeThatItSleeps) {
   EXPECT_THAT(checker->record().reason, HasSubstr("sleeps"));
 }
 
-TEST_F(HealthChecks, WantATokenFromEachModel) {
+TEST_F(HealthChecks, RequireATokenFromEachModel) {
   TestServer server(loop, {{"/health", {.body = ""}},
                            {"/v1/models", {.body = models("a")}},
                            {"/v1/completions", {.status = 500, .body = "boom"}}});
@@ -197,15 +198,15 @@ TEST_F(HealthChecks, WantATokenFromEachModel) {
   EXPECT_EQ(checker->record().state, HealthState::down);
   EXPECT_EQ(checker->record().reason, "POST /v1/completions for 'a': 500 boom");
 
-  server.say("/v1/completions", {.body = R"({"choices":[{"text":"a"}]})"});
+  server.set_answer("/v1/completions", {.body = R"({"choices":[{"text":"a"}]})"});
   ASSERT_TRUE(settles(CheckResult::passed));
-  const auto tokens = [&] { return std::ranges::count(server.asked(), "POST /v1/completions"); };
-  const auto asked = tokens();
+  const auto tokens = [&] { return std::ranges::count(server.requests(), "POST /v1/completions"); };
+  const auto sent = tokens();
   ASSERT_TRUE(eventually(loop, [&] { return count(CheckResult::passed) >= 10; }));
-  EXPECT_EQ(tokens(), asked);  // one in ten seconds is enough
+  EXPECT_EQ(tokens(), sent);  // one in ten seconds is enough
 }
 
-TEST_F(HealthChecks, MissATokenThatIsLateWhereOtherModelsMayAnswerMeanwhile) {
+TEST_F(HealthChecks, CountALateTokenIfThePoolHasSeveralModels) {
   TestServer server(loop, {{"/health", {.body = ""}},
                            {"/v1/models", {.body = R"({"data":[{"id":"a"},{"id":"b"}]})"}},
                            {"/v1/completions", {.body = std::nullopt}}});
@@ -223,7 +224,7 @@ TEST_F(HealthChecks, MissATokenThatIsLateWhereOtherModelsMayAnswerMeanwhile) {
   EXPECT_THAT(checker->record().reason, HasSubstr("POST /v1/completions for 'a'"));
 }
 
-TEST_F(HealthChecks, HoldNoTimeOfATokenAgainstALimitOfTheirOwn) {
+TEST_F(HealthChecks, DoNotApplyTheLatencyLimitToTokens) {
   TestServer server(
       loop, {{"/health", {.body = ""}},
              {"/v1/models", {.body = models("a")}},
@@ -235,10 +236,10 @@ TEST_F(HealthChecks, HoldNoTimeOfATokenAgainstALimitOfTheirOwn) {
 
   ASSERT_TRUE(eventually(loop, [&] { return count(CheckResult::passed) >= 3; }));
   EXPECT_EQ(count(CheckResult::slow), 0u);
-  EXPECT_EQ(std::ranges::count(server.asked(), "POST /v1/completions"), 1);
+  EXPECT_EQ(std::ranges::count(server.requests(), "POST /v1/completions"), 1);
 }
 
-TEST_F(HealthChecks, InsistOnATokenOnceOneIsMissing) {
+TEST_F(HealthChecks, RequireATokenOnceOneHasFailed) {
   TestServer server(loop, {{"/health", {.body = ""}},
                            {"/v1/models", {.body = models("a")}},
                            {"/v1/completions", {.status = 500, .body = ""}}});
@@ -249,16 +250,16 @@ TEST_F(HealthChecks, InsistOnATokenOnceOneIsMissing) {
   EXPECT_EQ(count(CheckResult::passed), 0u);
 }
 
-TEST_F(HealthChecks, FailWhereTheyTakeTooLong) {
+TEST_F(HealthChecks, FailIfTheyTakeLongerThanTheLimit) {
   TestServer server(loop, {{"/health", {.body = "", .delay = 40ms}}});
   HealthCheckSpec spec = vllm();
   spec.config.latency = 10ms;
   check(server.endpoint(), spec);
   ASSERT_TRUE(settles(CheckResult::slow));
-  EXPECT_THAT(checker->record().reason, HasSubstr("its limit is 0.010"));
+  EXPECT_THAT(checker->record().reason, HasSubstr("the limit is 0.010 s"));
 }
 
-TEST_F(HealthChecks, CarryTheKeyOfTheBackend) {
+TEST_F(HealthChecks, SendTheKeyOfTheBackend) {
   TestServer server(loop, {{"/health", {.body = ""}}});
   ServerAccess access = access_to(server.endpoint());
   access.authorization = "Bearer secret";
@@ -267,16 +268,16 @@ TEST_F(HealthChecks, CarryTheKeyOfTheBackend) {
   EXPECT_EQ(server.last_authorization(), "Bearer secret");
 }
 
-TEST_F(HealthChecks, OfConnectionsOnlyConnect) {
+TEST_F(HealthChecks, OfTcpOnlyConnect) {
   TestServer server(loop, {});
   HealthCheckSpec spec = vllm();
   spec.config.check = HealthCheckKind::tcp;
   check(server.endpoint(), spec);
   ASSERT_TRUE(eventually(loop, [&] { return count(CheckResult::passed) >= 2; }));
-  EXPECT_THAT(server.asked(), ElementsAre());
+  EXPECT_THAT(server.requests(), ElementsAre());
 }
 
-TEST_F(HealthChecks, EndTheBackOffOfABackendThatCanBeConnectedAgain) {
+TEST_F(HealthChecks, EndTheBackoffOnceTheBackendAcceptsConnections) {
   TestServer server(loop, {{"/health", {.body = ""}}});
   HealthCheckSpec spec = vllm();
   spec.config.interval = 1h;
@@ -290,10 +291,10 @@ TEST_F(HealthChecks, EndTheBackOffOfABackendThatCanBeConnectedAgain) {
     checker->check_triggers();
     return !load().needs_trial();
   }));
-  EXPECT_EQ(server.connections(), 2u);  // the connection of before proves nothing
+  EXPECT_EQ(server.connections(), 2u);  // an existing connection proves nothing
 }
 
-TEST_F(HealthChecks, ComeSoonOverANewConnectionWhenRequestsFail) {
+TEST_F(HealthChecks, UseANewConnectionAtOnceWhenRequestsFail) {
   TestServer server(loop, {{"/health", {.body = ""}}});
   HealthCheckSpec spec = vllm();
   spec.config.interval = 1h;
@@ -308,7 +309,7 @@ TEST_F(HealthChecks, ComeSoonOverANewConnectionWhenRequestsFail) {
   EXPECT_EQ(server.connections(), 2u);
 }
 
-TEST_F(HealthChecks, ComeNoSoonerWhenRequestsAreLate) {
+TEST_F(HealthChecks, DoNotHurryWhenRequestsTimeOut) {
   TestServer server(loop, {{"/health", {.body = ""}}});
   HealthCheckSpec spec = vllm();
   spec.config.interval = 1h;
@@ -317,17 +318,17 @@ TEST_F(HealthChecks, ComeNoSoonerWhenRequestsAreLate) {
 
   load().count_error(Fault::first_byte_timeout);
   load().count_error(Fault::idle_timeout);
-  const auto of_health = [&] { return std::ranges::count(server.asked(), "GET /health"); };
+  const auto of_health = [&] { return std::ranges::count(server.requests(), "GET /health"); };
   EXPECT_FALSE(eventually(
       loop,
       [&] {
         checker->check_triggers();
         return of_health() > 1;
       },
-      600ms));  // twice what a closer look would take
+      600ms));  // twice the time of the fast interval
 }
 
-TEST_F(HealthChecks, ListNoMoreModelsThanPeopleRead) {
+TEST_F(HealthChecks, LimitTheListOfModels) {
   std::string listed;
   for (int i = 0; i < 2000; ++i) listed += R"({"id":")" + std::to_string(i) + R"("},)";
   TestServer server(loop, {{"/health", {.body = ""}},
@@ -339,7 +340,7 @@ TEST_F(HealthChecks, ListNoMoreModelsThanPeopleRead) {
   EXPECT_EQ(checker->record().models->size(), 1000u);
 }
 
-TEST_F(HealthChecks, ThatComeOftenAreOverANewConnectionTooWhenRequestsFail) {
+TEST_F(HealthChecks, UseANewConnectionEvenAtTheFastIntervalWhenRequestsFail) {
   TestServer server(loop, {{"/health", {.body = ""}}});
   HealthCheckSpec spec = vllm();
   spec.engine = "tgi";
@@ -352,7 +353,7 @@ TEST_F(HealthChecks, ThatComeOftenAreOverANewConnectionTooWhenRequestsFail) {
   ASSERT_TRUE(eventually(loop, [&] { return server.connections() == 2; }));
 }
 
-TEST_F(HealthChecks, SeeAtOnceThatTheirConnectionHasEnded) {
+TEST_F(HealthChecks, NoticeAtOnceThatTheirConnectionHasClosed) {
   std::optional<TestServer> server(std::in_place, loop,
                                    TestServer::Answers{{"/health", {.body = ""}}});
   HealthCheckSpec spec = vllm();
@@ -375,13 +376,13 @@ TEST_F(HealthChecks, UseTheFastIntervalInTransition) {
   check(server.endpoint(), spec, true);
   ASSERT_TRUE(eventually(loop, [&] { return checker->record().state == HealthState::down; }));
 
-  server.say("/health", {.body = ""});
+  server.set_answer("/health", {.body = ""});
   checker->check_now();
   ASSERT_TRUE(eventually(loop, [&] { return checker->record().state == HealthState::up; }));
   EXPECT_EQ(count(CheckResult::passed), 2u);
 }
 
-TEST_F(HealthChecks, NeverAskTwoThingsAtATime) {
+TEST_F(HealthChecks, SendOneRequestAtATime) {
   TestServer server(loop, {{"/health", {.body = "", .delay = 50ms}}});
   check(server.endpoint(), vllm());
   ASSERT_TRUE(eventually(loop, [&] {
@@ -391,7 +392,7 @@ TEST_F(HealthChecks, NeverAskTwoThingsAtATime) {
   EXPECT_EQ(server.max_concurrent(), 1u);
 }
 
-TEST_F(HealthChecks, AskWhatTheNewFileSaysAndForgetNothing) {
+TEST_F(HealthChecks, ApplyANewSpecAndKeepTheirResults) {
   TestServer server(loop, {{"/health", {.body = ""}}, {"/ready", {.body = ""}}});
   check(server.endpoint(), vllm());
   ASSERT_TRUE(settles(CheckResult::passed));
@@ -402,12 +403,12 @@ TEST_F(HealthChecks, AskWhatTheNewFileSaysAndForgetNothing) {
   checker->update(spec, access_to(server.endpoint()), backend);
 
   ASSERT_TRUE(
-      eventually(loop, [&] { return std::ranges::count(server.asked(), "GET /ready") > 0; }));
+      eventually(loop, [&] { return std::ranges::count(server.requests(), "GET /ready") > 0; }));
   EXPECT_EQ(checker->record().since, since);
   EXPECT_EQ(states.size(), 1u);
 }
 
-TEST(HealthCheckKinds, AreWhatTheEngineUnderstands) {
+TEST(HealthCheckKinds, FollowTheEngine) {
   const auto kind = [](std::string engine, HealthConfig config = {},
                        BackendProtocol protocol = BackendProtocol::http1,
                        std::vector<std::string> models = {}) {

@@ -26,7 +26,7 @@ std::string vllm_saying(int running, int waiting, double kv) {
          std::to_string(kv) + "\n";
 }
 
-/// A server whose answer can be changed while it runs.
+/// A server whose response can be changed while it runs.
 class ExpositionServer final : public FrontendCallbacks, public Handler {
  public:
   ExpositionServer(Loop& loop, std::string says) : body(std::move(says)), loop_(loop) {
@@ -36,7 +36,7 @@ class ExpositionServer final : public FrontendCallbacks, public Handler {
   std::string body;
   int status = 200;
   std::string content_type = "text/plain; version=0.0.4";
-  int short_status = 404;  // as of a server that knows nothing shorter
+  int short_status = 404;  // as of a server without a short page
   std::string short_body;
   bool hangs = false;
 
@@ -44,10 +44,10 @@ class ExpositionServer final : public FrontendCallbacks, public Handler {
   std::string authority() const { return endpoint_.text(); }
   std::string url() const { return "http://" + authority() + "/metrics"; }
   std::size_t connections() const { return connections_.size(); }
-  const std::vector<std::string>& asked() const { return asked_; }
+  const std::vector<std::string>& requests() const { return requests_; }
   const std::string& last_key() const { return last_key_; }
 
-  /// Ends all connections, and refuses new ones.
+  /// Closes all connections, and refuses new ones.
   void close() {
     listener_.reset();
     connections_.clear();
@@ -74,7 +74,7 @@ class ExpositionServer final : public FrontendCallbacks, public Handler {
   void closed(const FrontendOptions&) override {}
 
   Task<Result<Response>> handle(Request& request) override {
-    asked_.push_back(std::string(request.path));
+    requests_.push_back(std::string(request.path));
     last_key_ = request.fields.value("authorization").value_or("");
     if (hangs) {
       Signal never_raised(loop_);
@@ -91,14 +91,14 @@ class ExpositionServer final : public FrontendCallbacks, public Handler {
   Loop& loop_;
   FrontendOptions options_;
   Endpoint endpoint_;
-  std::vector<std::string> asked_;
+  std::vector<std::string> requests_;
   std::string last_key_;
   WaiterList idle_;
   std::optional<Listener> listener_;
   std::vector<Task<void>> connections_;
 };
 
-/// Answers whatever it is asked with some bytes, and closes: HTTP/1.0.
+/// Answers any request with some bytes, then closes, as HTTP/1.0 does.
 class ClosingServer {
  public:
   ClosingServer(Loop& loop, std::string bytes) : loop_(loop), bytes_(std::move(bytes)) {
@@ -127,7 +127,7 @@ class ClosingServer {
   std::optional<Listener> listener_;
 };
 
-MetricsPollSpec ask(std::string engine, std::chrono::milliseconds interval = 10ms) {
+MetricsPollSpec poll_spec(std::string engine, std::chrono::milliseconds interval = 10ms) {
   MetricsPollSpec spec{.engine = std::move(engine)};
   spec.config.interval = interval;
   return spec;
@@ -161,72 +161,72 @@ struct Polling {
   std::optional<MetricsPoller> poller;
 };
 
-// ---- What is read
-// --------------------------------------------------------------------------------
+// ---- Reading -------------------------------------------------------------------------------
 
-TEST(MetricsPoller, PublishesWhatTheEngineSays) {
+TEST(MetricsPoller, PublishesTheEnginesValues) {
   Loop loop;
   ExpositionServer server(loop, vllm_saying(4, 3, 0.5));
 
-  Polling polling(loop, ask("vllm"), server.endpoint());
+  Polling polling(loop, poll_spec("vllm"), server.endpoint());
   EXPECT_FALSE(polling.age().has_value());
   ASSERT_TRUE(polling.until_running(4));
 
   EXPECT_EQ(polling.values().waiting, 3);
   EXPECT_EQ(polling.values().kv_cache_ratio, 0.5);
   EXPECT_TRUE(std::isnan(polling.values().gpu_memory_used_bytes)) << "vLLM does not say";
-  EXPECT_EQ(server.asked().back(), "/metrics");
+  EXPECT_EQ(server.requests().back(), "/metrics");
   EXPECT_EQ(polling.poller->status().engine.state, PollRecord::State::fresh);
   EXPECT_TRUE(polling.poller->status().engine.reason.empty());
   EXPECT_LT(*polling.age(), patience);
 }
 
-TEST(MetricsPoller, AsksVllmForNoMoreThanItWants) {
+TEST(MetricsPoller, RequestsOnlyTheSeriesItNeedsFromVllm) {
   Loop loop;
   ExpositionServer server(loop, vllm_saying(1, 0, 0));
   server.short_status = 200;
   server.short_body = vllm_saying(4, 3, 0.5);
 
-  Polling polling(loop, ask("vllm"), server.endpoint());
+  Polling polling(loop, poll_spec("vllm"), server.endpoint());
   ASSERT_TRUE(polling.until_running(4));
-  ASSERT_TRUE(polling.until([&] { return server.asked().size() >= 3; }));
+  ASSERT_TRUE(polling.until([&] { return server.requests().size() >= 3; }));
 
-  for (const std::string& path : server.asked()) {
+  for (const std::string& path : server.requests()) {
     EXPECT_TRUE(path.starts_with("/metrics/?name%5B%5D=vllm:num_requests_running&")) << path;
   }
 }
 
-TEST(MetricsPoller, AsksVllmForAllWhereItAnswersWithNothing) {
+TEST(MetricsPoller, RequestsTheFullPageIfTheShortOneIsEmpty) {
   Loop loop;
   ExpositionServer server(loop, vllm_saying(1, 0, 0));
   server.short_status = 200;
 
-  Polling polling(loop, ask("vllm"), server.endpoint());
+  Polling polling(loop, poll_spec("vllm"), server.endpoint());
   ASSERT_TRUE(polling.until_running(1));
-  ASSERT_TRUE(polling.until([&] { return server.asked().size() >= 4; }));
+  ASSERT_TRUE(polling.until([&] { return server.requests().size() >= 4; }));
 
-  EXPECT_TRUE(server.asked().front().starts_with("/metrics/?name"));
-  for (std::size_t i = 1; i < server.asked().size(); ++i) EXPECT_EQ(server.asked()[i], "/metrics");
+  EXPECT_TRUE(server.requests().front().starts_with("/metrics/?name"));
+  for (std::size_t i = 1; i < server.requests().size(); ++i)
+    EXPECT_EQ(server.requests()[i], "/metrics");
   EXPECT_EQ(polling.poller->status().engine.failures_total, 0u);
 }
 
-TEST(MetricsPoller, ReadsOnOverOneConnection) {
+TEST(MetricsPoller, KeepsItsConnection) {
   Loop loop;
   ExpositionServer server(loop, vllm_saying(1, 0, 0));
-  Polling polling(loop, ask("vllm"), server.endpoint());
+  Polling polling(loop, poll_spec("vllm"), server.endpoint());
 
   ASSERT_TRUE(polling.until_running(1));
   server.body = vllm_saying(2, 0, 0);
   ASSERT_TRUE(polling.until_running(2));
-  ASSERT_TRUE(polling.until([&] { return server.asked().size() >= 5; }));
+  ASSERT_TRUE(polling.until([&] { return server.requests().size() >= 5; }));
 
   EXPECT_EQ(server.connections(), 1u);
 }
 
-TEST(MetricsPoller, DoesNotMindAConnectionThatItsServerClosed) {
+TEST(MetricsPoller, ReplacesAConnectionThatItsServerClosed) {
   Loop loop;
   ExpositionServer server(loop, vllm_saying(1, 0, 0));
-  Polling polling(loop, ask("vllm"), server.endpoint());
+  Polling polling(loop, poll_spec("vllm"), server.endpoint());
   ASSERT_TRUE(polling.until_running(1));
 
   server.end_connections();
@@ -236,7 +236,7 @@ TEST(MetricsPoller, DoesNotMindAConnectionThatItsServerClosed) {
   EXPECT_EQ(polling.poller->status().engine.failures_total, 0u);
 }
 
-TEST(MetricsPoller, ReadsAnAnswerThatEndsWithItsConnection) {
+TEST(MetricsPoller, ReadsAResponseThatEndsWithItsConnection) {
   Loop loop;
   std::string large = "HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\n\r\n";
   for (int i = 0; i < 8000; ++i) {
@@ -246,52 +246,52 @@ TEST(MetricsPoller, ReadsAnAnswerThatEndsWithItsConnection) {
   large += "ray_serve_replica_processing_queries{deployment=\"A\",} 4.0\n";
   ClosingServer server(loop, large);
 
-  auto spec = ask("ray");
+  auto spec = poll_spec("ray");
   spec.config.path = "/metrics";
   Polling polling(loop, spec, server.endpoint());
 
   ASSERT_TRUE(polling.until_running(4)) << polling.poller->status().engine.reason;
 }
 
-TEST(MetricsPoller, DoesNotBelieveAnAnswerThatEndsInTheMiddleOfALine) {
+TEST(MetricsPoller, RejectsAResponseThatEndsInTheMiddleOfALine) {
   Loop loop;
   ClosingServer server(loop,
                        "HTTP/1.0 200 OK\r\n\r\nvllm:num_requests_running{engine=\"0\"} 30\n"
                        "vllm:num_requests_waiting{en");
-  Polling polling(loop, ask("vllm"), server.endpoint());
+  Polling polling(loop, poll_spec("vllm"), server.endpoint());
   ASSERT_TRUE(polling.until([&] { return polling.poller->status().engine.failures_total > 0; }));
-  EXPECT_EQ(polling.poller->status().engine.reason, "its exposition is cut short");
+  EXPECT_EQ(polling.poller->status().engine.reason, "the metrics page is incomplete");
   EXPECT_EQ(polling.poller->status().engine.readings_total, 0u);
 }
 
-TEST(MetricsPoller, AsksVllmForAllWhereTheShortQuestionLeadsElsewhere) {
+TEST(MetricsPoller, RequestsTheFullPageIfTheShortPathLeadsElsewhere) {
   for (const int status : {307, 501}) {
     Loop loop;
     ExpositionServer server(loop, vllm_saying(1, 0, 0));
     server.short_status = status;
-    Polling polling(loop, ask("vllm"), server.endpoint());
+    Polling polling(loop, poll_spec("vllm"), server.endpoint());
     EXPECT_TRUE(polling.until_running(1)) << status;
   }
 }
 
 TEST(MetricsPoller, PollsOnlyEndpointsOfTheEngine) {
   Loop loop;
-  MetricsPollSpec ray = ask("ray");
-  EXPECT_FALSE(is_polled(ray)) << "at its own port is somebody's application";
+  MetricsPollSpec ray = poll_spec("ray");
+  EXPECT_FALSE(is_polled(ray)) << "its own port serves applications";
   ray.config.port = 8080;
   EXPECT_TRUE(is_polled(ray));
 
-  MetricsPollSpec trtllm = ask("trtllm");
+  MetricsPollSpec trtllm = poll_spec("trtllm");
   trtllm.url = "http://127.0.0.1:8000/metrics";
   EXPECT_FALSE(is_polled(trtllm)) << "it is consumed by reading";
   ExpositionServer server(loop, "trtllm_num_requests_running 4\n");
   trtllm.url = "http://" + server.authority();
   Polling polling(loop, trtllm, server.endpoint());
   ASSERT_TRUE(polling.until_running(4));
-  EXPECT_EQ(server.asked().front(), "/prometheus/metrics");
+  EXPECT_EQ(server.requests().front(), "/prometheus/metrics");
 }
 
-TEST(MetricsPoller, ReadsTheSystemsAuthoritiesOnceForAll) {
+TEST(MetricsPoller, LoadsTheSystemsAuthoritiesOnce) {
   SystemTrustStore trust;
   const auto first = parse_scrape_target("https://127.0.0.1:1", "/metrics", trust);
   const auto second = parse_scrape_target("https://127.0.0.1:2/gpu", "/metrics", trust);
@@ -302,10 +302,10 @@ TEST(MetricsPoller, ReadsTheSystemsAuthoritiesOnceForAll) {
   EXPECT_EQ((*second).path, "/gpu");
 }
 
-TEST(MetricsPoller, CountsWhatWasInFlightWhenItAsked) {
+TEST(MetricsPoller, NotesHowManyRequestsWereInFlightAtThePoll) {
   Loop loop;
   ExpositionServer server(loop, vllm_saying(4, 3, 0.5));
-  Polling polling(loop, ask("vllm"), server.endpoint());
+  Polling polling(loop, poll_spec("vllm"), server.endpoint());
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(polling.backend->try_acquire(loop.now()));
 
   ASSERT_TRUE(polling.until_running(4));
@@ -313,15 +313,15 @@ TEST(MetricsPoller, CountsWhatWasInFlightWhenItAsked) {
   EXPECT_EQ(polling.backend->load().signals().in_flight_at_poll(), 3u);
 }
 
-TEST(MetricsPoller, AsksWhereTheFileSaysAndShowsTheKeyToTheBackendAlone) {
+TEST(MetricsPoller, PollsWhereTheFileSaysAndSendsTheKeyToTheBackendOnly) {
   Loop loop;
   ExpositionServer server(loop, vllm_saying(4, 3, 0.5));
   ExpositionServer elsewhere(loop, vllm_saying(5, 3, 0.5));
-  auto spec = ask("vllm");
+  auto spec = poll_spec("vllm");
   spec.config.path = "/v1/metrics";
   Polling polling(loop, spec, server.endpoint(), "Bearer secret");
   ASSERT_TRUE(polling.until_running(4));
-  EXPECT_EQ(server.asked().front(), "/v1/metrics");
+  EXPECT_EQ(server.requests().front(), "/v1/metrics");
   EXPECT_EQ(server.last_key(), "Bearer secret");
 
   spec.config.port = elsewhere.endpoint().port();
@@ -329,22 +329,21 @@ TEST(MetricsPoller, AsksWhereTheFileSaysAndShowsTheKeyToTheBackendAlone) {
   ASSERT_TRUE(other_port.until_running(5));
   EXPECT_EQ(elsewhere.last_key(), "");
 
-  spec = ask("vllm");
+  spec = poll_spec("vllm");
   spec.url = elsewhere.url();
   elsewhere.body = vllm_saying(6, 3, 0.5);
   Polling by_url(loop, spec, server.endpoint(), "Bearer secret");
   ASSERT_TRUE(by_url.until_running(6));
   EXPECT_EQ(elsewhere.last_key(), "");
-  EXPECT_EQ(elsewhere.asked().back(), "/metrics");
+  EXPECT_EQ(elsewhere.requests().back(), "/metrics");
 }
 
-// ---- What fails
-// ----------------------------------------------------------------------------------
+// ---- Failures ---------------------------------------------------------------------------------
 
-TEST(MetricsPoller, ForgetsWhatItCannotReadAgainAndItsAgeGoesOn) {
+TEST(MetricsPoller, ExpiresValuesThatAreNotRenewedWhileTheirAgeGrows) {
   Loop loop;
   ExpositionServer server(loop, vllm_saying(4, 3, 0.5));
-  auto spec = ask("vllm");
+  auto spec = poll_spec("vllm");
   spec.config.timeout = 50ms;
   Polling polling(loop, spec, server.endpoint());
   ASSERT_TRUE(polling.until_running(4));
@@ -363,10 +362,10 @@ TEST(MetricsPoller, ForgetsWhatItCannotReadAgainAndItsAgeGoesOn) {
   ASSERT_TRUE(polling.until_running(4)) << "and it comes back";
 }
 
-TEST(MetricsPoller, RecoversAfterItsServerWasGone) {
+TEST(MetricsPoller, RecoversAfterItsServerWasDown) {
   Loop loop;
   ExpositionServer server(loop, vllm_saying(4, 3, 0.5));
-  Polling polling(loop, ask("vllm"), server.endpoint());
+  Polling polling(loop, poll_spec("vllm"), server.endpoint());
   ASSERT_TRUE(polling.until_running(4));
 
   server.close();
@@ -377,60 +376,61 @@ TEST(MetricsPoller, RecoversAfterItsServerWasGone) {
   ASSERT_TRUE(polling.until_running(1));
 }
 
-TEST(MetricsPoller, SaysWhyItReadNothing) {
+TEST(MetricsPoller, ReportsWhyAPollFailed) {
   Loop loop;
   ExpositionServer server(loop, "node_load1 0.5\n");
-  Polling polling(loop, ask("vllm"), server.endpoint());
+  Polling polling(loop, poll_spec("vllm"), server.endpoint());
 
   ASSERT_TRUE(polling.until_failing());
-  EXPECT_EQ(polling.poller->status().engine.reason, "nothing in it is known to be of its load");
+  EXPECT_EQ(polling.poller->status().engine.reason,
+            "the page has no series that this engine is known for");
   EXPECT_FALSE(polling.age().has_value());
 
   server.status = 501;
   ASSERT_TRUE(
-      polling.until([&] { return polling.poller->status().engine.reason == "it answers 501"; }));
+      polling.until([&] { return polling.poller->status().engine.reason == "status 501"; }));
 
-  Polling other(loop, ask("sglang"), server.endpoint());
+  Polling other(loop, poll_spec("sglang"), server.endpoint());
   ASSERT_TRUE(other.until_failing());
   EXPECT_EQ(other.poller->status().engine.reason,
-            "it answers 501: it has none without --enable-metrics");
+            "status 501: no metrics without --enable-metrics");
 }
 
-TEST(MetricsPoller, DoesNotBelieveHalfAnAnswer) {
+TEST(MetricsPoller, RejectsAnIncompleteResponse) {
   Loop loop;
   ExpositionServer server(loop, vllm_saying(4, 3, 0.5));
   server.content_type = "application/openmetrics-text; version=1.0.0";
-  Polling polling(loop, ask("vllm"), server.endpoint());
+  Polling polling(loop, poll_spec("vllm"), server.endpoint());
 
   ASSERT_TRUE(polling.until_failing());
-  EXPECT_EQ(polling.poller->status().engine.reason, "its exposition is cut short");
+  EXPECT_EQ(polling.poller->status().engine.reason, "the metrics page is incomplete");
   EXPECT_FALSE(polling.age().has_value());
 
   server.body += "# EOF\n";
   ASSERT_TRUE(polling.until_running(4));
 }
 
-TEST(MetricsPoller, NeverWaitsForOneServerWithAnother) {
+TEST(MetricsPoller, PollsEachServerIndependently) {
   Loop loop;
   ExpositionServer slow(loop, vllm_saying(1, 0, 0));
   slow.hangs = true;
   ExpositionServer quick(loop, vllm_saying(2, 0, 0));
-  Polling one(loop, ask("vllm"), slow.endpoint());
-  Polling other(loop, ask("vllm"), quick.endpoint());
+  Polling one(loop, poll_spec("vllm"), slow.endpoint());
+  Polling other(loop, poll_spec("vllm"), quick.endpoint());
 
-  ASSERT_TRUE(other.until([&] { return quick.asked().size() >= 10; }));
+  ASSERT_TRUE(other.until([&] { return quick.requests().size() >= 10; }));
 
-  EXPECT_EQ(slow.asked().size(), 1u) << "never two questions at a time";
+  EXPECT_EQ(slow.requests().size(), 1u) << "never two questions at a time";
 }
 
-TEST(MetricsPoller, CanBeDroppedAtAnyMomentAndItsValuesGoWithIt) {
+TEST(MetricsPoller, WithdrawsItsValuesWhenDestroyedAtAnyMoment) {
   Loop loop;
   ExpositionServer server(loop, vllm_saying(4, 3, 0.5));
-  Polling polling(loop, ask("vllm"), server.endpoint());
+  Polling polling(loop, poll_spec("vllm"), server.endpoint());
   ASSERT_TRUE(polling.until_running(4));
   server.hangs = true;
-  const std::size_t asked = server.asked().size();
-  ASSERT_TRUE(polling.until([&] { return server.asked().size() > asked; }));
+  const std::size_t asked = server.requests().size();
+  ASSERT_TRUE(polling.until([&] { return server.requests().size() > asked; }));
 
   polling.poller.reset();
 
@@ -438,22 +438,21 @@ TEST(MetricsPoller, CanBeDroppedAtAnyMomentAndItsValuesGoWithIt) {
   EXPECT_FALSE(polling.age().has_value());
 }
 
-// ---- Servers that want care
-// ----------------------------------------------------------------------
+// ---- Special servers ---------------------------------------------------------------------
 
 TEST(MetricsPoller, PausesWhileAnIdleModelSleeps) {
   Loop loop;
   ExpositionServer server(loop, "llamacpp:requests_processing 1\nllamacpp:requests_deferred 0\n");
-  Polling polling(loop, ask("llamacpp"), server.endpoint());
+  Polling polling(loop, poll_spec("llamacpp"), server.endpoint());
   ASSERT_TRUE(polling.until(
       [&] { return polling.poller->status().engine.state == PollRecord::State::resting; }));
-  EXPECT_TRUE(server.asked().empty());
+  EXPECT_TRUE(server.requests().empty());
 
   ASSERT_TRUE(polling.backend->try_acquire(loop.now()));
   ASSERT_TRUE(polling.until_running(1));
   polling.backend->release();
-  const std::size_t asked = server.asked().size();
-  ASSERT_TRUE(polling.until([&] { return server.asked().size() >= asked + 2; }))
+  const std::size_t asked = server.requests().size();
+  ASSERT_TRUE(polling.until([&] { return server.requests().size() >= asked + 2; }))
       << "others keep it awake";
   server.body = "llamacpp:requests_processing 0\nllamacpp:requests_deferred 0\n";
   ASSERT_TRUE(polling.until(
@@ -461,32 +460,32 @@ TEST(MetricsPoller, PausesWhileAnIdleModelSleeps) {
 }
 
 TEST(MetricsPollSpec, IsPolledOnlyWithASource) {
-  EXPECT_TRUE(is_polled(ask("vllm")));
-  EXPECT_FALSE(is_polled(ask("ray"))) << "they are its agent's, on a port that it alone knows";
-  EXPECT_FALSE(is_polled(ask("generic"))) << "nobody knows where";
-  EXPECT_FALSE(is_polled(ask("ollama")));
-  EXPECT_FALSE(is_polled(ask("tfserving"))) << "it counts what was, and not what is";
-  EXPECT_FALSE(is_polled(ask("auto"))) << "before it is known";
+  EXPECT_TRUE(is_polled(poll_spec("vllm")));
+  EXPECT_FALSE(is_polled(poll_spec("ray")))
+      << "its agent serves them, on a port that only the file can tell";
+  EXPECT_FALSE(is_polled(poll_spec("generic"))) << "no known page";
+  EXPECT_FALSE(is_polled(poll_spec("ollama")));
+  EXPECT_FALSE(is_polled(poll_spec("tfserving"))) << "it has counters, but no gauges";
+  EXPECT_FALSE(is_polled(poll_spec("auto"))) << "not detected yet";
 
-  auto spec = ask("generic");
+  auto spec = poll_spec("generic");
   spec.config.path = "/metrics";
   EXPECT_TRUE(is_polled(spec));
-  spec = ask("vllm");
+  spec = poll_spec("vllm");
   spec.config.scrape = Scrape::off;
   EXPECT_FALSE(is_polled(spec));
   spec.config.gpu = "http://127.0.0.1:9400/metrics";
   EXPECT_TRUE(is_polled(spec));
 }
 
-TEST(MetricsPollSpec, IsNeverPolledWhereReadingConsumes) {
-  auto spec = ask("trtllm");
+TEST(MetricsPollSpec, IsNeverPolledIfReadingConsumesTheData) {
+  auto spec = poll_spec("trtllm");
   spec.config.path = "/metrics";
 
   EXPECT_FALSE(is_polled(spec));
 }
 
-// ---- GPU exporters
-// -------------------------------------------------------------------------------
+// ---- GPU exporters ------------------------------------------------------------------------------
 
 constexpr const char* two_gpus =
     "DCGM_FI_DEV_GPU_UTIL{gpu=\"0\",UUID=\"GPU-a\",hostname=\"n\"} 87\n"
@@ -503,7 +502,7 @@ TEST(GpuExporter, IsPolledOnceForAllBackends) {
   GpuExporters exporters(loop, literal_addresses_only(), 1);
   ExpositionServer engine(loop, vllm_saying(4, 3, 0.5));
   ExpositionServer exporter(loop, two_gpus);
-  auto first = ask("vllm");
+  auto first = poll_spec("vllm");
   first.config.gpu = exporter.url();
   first.gpus = {"0"};
   auto second = first;
@@ -529,13 +528,13 @@ TEST(GpuExporter, IsPolledOnceForAllBackends) {
   one.poller.reset();
   exporter.body = "DCGM_FI_DEV_GPU_UTIL{gpu=\"1\",UUID=\"GPU-b\",hostname=\"n\"} 50\n";
   ASSERT_TRUE(other.until([&] { return other.values().gpu_utilization_ratio == 0.5; }))
-      << "it goes on for those who are left";
+      << "it continues for the remaining users";
 }
 
 TEST(GpuExporter, ReportsMissingGpus) {
   Loop loop;
   ExpositionServer exporter(loop, two_gpus);
-  auto spec = ask("generic");
+  auto spec = poll_spec("generic");
   spec.config.gpu = exporter.url();
   spec.gpus = {"elsewhere/0"};
   Polling polling(loop, spec, closed_endpoint());
@@ -547,11 +546,11 @@ TEST(GpuExporter, ReportsMissingGpus) {
             "the exporter has no values for these GPUs");
 }
 
-TEST(GpuExporter, IsForgottenWithoutTheEngine) {
+TEST(GpuExporter, ExpiresIndependentlyOfTheEngine) {
   Loop loop;
   ExpositionServer engine(loop, vllm_saying(4, 3, 0.5));
   ExpositionServer exporter(loop, two_gpus);
-  auto spec = ask("vllm");
+  auto spec = poll_spec("vllm");
   spec.config.gpu = exporter.url();
   spec.config.timeout = 50ms;
   Polling polling(loop, spec, engine.endpoint());
@@ -567,10 +566,10 @@ TEST(GpuExporter, IsForgottenWithoutTheEngine) {
   EXPECT_EQ(polling.poller->status().gpu_exporter->state, PollRecord::State::failing);
 }
 
-TEST(GpuExporter, IsEnoughByItself) {
+TEST(GpuExporter, WorksWithoutAnEnginePage) {
   Loop loop;
   ExpositionServer exporter(loop, two_gpus);
-  auto spec = ask("generic");
+  auto spec = poll_spec("generic");
   spec.config.gpu = exporter.url();
   Polling polling(loop, spec, closed_endpoint());
 

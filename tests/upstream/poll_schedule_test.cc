@@ -9,7 +9,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST(PollSchedule, BeginsSomewhereInTheFirstInterval) {
+TEST(PollSchedule, StartsAtARandomMomentOfTheFirstInterval) {
   Duration least = 1h;
   Duration most = 0s;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
@@ -24,7 +24,7 @@ TEST(PollSchedule, BeginsSomewhereInTheFirstInterval) {
   EXPECT_GT(most, 900ms);
 }
 
-TEST(PollSchedule, KeepsItsIntervalWhereAnswersAreQuick) {
+TEST(PollSchedule, KeepsItsIntervalWhileResponsesAreFast) {
   PollSchedule rhythm(250ms, 1);
   for (int i = 0; i < 10; ++i) rhythm.on_success(2ms);
 
@@ -33,7 +33,7 @@ TEST(PollSchedule, KeepsItsIntervalWhereAnswersAreQuick) {
   EXPECT_LE(rhythm.next_delay(), 263ms);
 }
 
-TEST(PollSchedule, StretchesWhereAnswersAreSlowAndComesBack) {
+TEST(PollSchedule, StretchesWhileResponsesAreSlowAndRecovers) {
   PollSchedule rhythm(250ms, 1);
   for (int i = 0; i < 3; ++i) rhythm.on_success(30ms);
   EXPECT_NEAR(seconds_of(rhythm.interval()), 1.0, 0.001) << "3 % of its server's time";
@@ -45,7 +45,7 @@ TEST(PollSchedule, StretchesWhereAnswersAreSlowAndComesBack) {
   EXPECT_EQ(rhythm.interval(), 250ms);
 }
 
-TEST(PollSchedule, TakesOneSlowAnswerForAServerThatWasBusy) {
+TEST(PollSchedule, IgnoresOneSlowResponse) {
   PollSchedule rhythm(250ms, 1);
   for (int i = 0; i < 10; ++i) rhythm.on_success(i % 3 == 0 ? 2ms : 900ms);
 

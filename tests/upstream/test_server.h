@@ -1,4 +1,4 @@
-// Servers on the loop of a test: one that answers as a table says, one that says what it likes.
+// Servers on a test's loop: one that answers from a table, one that sends raw bytes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@
 
 namespace evenkeel {
 
-/// A descriptor that listens on a free port of the loopback.
+/// A descriptor that listens on a free loopback port.
 inline int listening_fd() {
   auto endpoints = resolve("127.0.0.1", 0);
   auto fd = Listener::bind(endpoints->front());
@@ -29,7 +29,7 @@ inline int listening_fd() {
   return *fd;
 }
 
-/// An address on which nobody listens.
+/// An address without a listener.
 inline Endpoint closed_endpoint() {
   const int fd = listening_fd();
   const Endpoint endpoint = Listener::local_endpoint(fd);
@@ -37,7 +37,7 @@ inline Endpoint closed_endpoint() {
   return endpoint;
 }
 
-/// Connections are made, and nobody ever reads them.
+/// The kernel completes connections, but nothing ever reads from them.
 class UnresponsiveServer {
  public:
   UnresponsiveServer() : fd_(listening_fd()) {}
@@ -49,7 +49,7 @@ class UnresponsiveServer {
   int fd_;
 };
 
-/// Answers by path, 404 to what is not in the table, and never where there is no body.
+/// Answers by path: 404 if the path is not in the table, and never if its entry has no body.
 class TestServer final : public FrontendCallbacks, public Handler {
  public:
   struct Answer {
@@ -70,14 +70,16 @@ class TestServer final : public FrontendCallbacks, public Handler {
   }
 
   const Endpoint& endpoint() const { return endpoint_; }
-  /// "GET /path", in the order in which they came.
-  const std::vector<std::string>& asked() const { return asked_; }
+  /// "GET /path", in the order of arrival.
+  const std::vector<std::string>& requests() const { return requests_; }
   const std::string& last_authority() const { return last_authority_; }
   const std::string& last_authorization() const { return last_authorization_; }
   std::size_t connections() const { return connections_.size(); }
-  std::size_t max_concurrent() const { return most_at_a_time_; }
-  /// From now on.
-  void say(std::string path, Answer answer) { answers_[std::move(path)] = std::move(answer); }
+  std::size_t max_concurrent() const { return max_concurrent_; }
+  /// Applies from now on.
+  void set_answer(std::string path, Answer answer) {
+    answers_[std::move(path)] = std::move(answer);
+  }
 
  private:
   std::shared_ptr<Handler> plan() override { return {std::shared_ptr<void>(), this}; }
@@ -87,12 +89,12 @@ class TestServer final : public FrontendCallbacks, public Handler {
   void closed(const FrontendOptions&) override {}
 
   Task<Result<Response>> handle(Request& request) override {
-    asked_.push_back(std::string(request.method) + " " + std::string(request.path));
+    requests_.push_back(std::string(request.method) + " " + std::string(request.path));
     last_authority_ = request.authority;
     last_authorization_ = request.fields.value(FieldId::authorization).value_or("");
     const auto found = answers_.find(request.path);
-    most_at_a_time_ = std::max(most_at_a_time_, ++at_a_time_);
-    const AtItsEnd one_less{at_a_time_};
+    max_concurrent_ = std::max(max_concurrent_, ++concurrent_);
+    const AtItsEnd decrement{concurrent_};
     if (found != answers_.end() && found->second.delay > Duration::zero()) {
       co_await loop_.sleep_for(found->second.delay);
     }
@@ -119,17 +121,17 @@ class TestServer final : public FrontendCallbacks, public Handler {
   Answers answers_;
   FrontendOptions options_;
   Endpoint endpoint_;
-  std::vector<std::string> asked_;
+  std::vector<std::string> requests_;
   std::string last_authority_;
   std::string last_authorization_;
-  std::size_t at_a_time_ = 0;
-  std::size_t most_at_a_time_ = 0;
+  std::size_t concurrent_ = 0;
+  std::size_t max_concurrent_ = 0;
   WaiterList idle_;
   std::optional<Listener> listener_;
   std::vector<Task<void>> connections_;
 };
 
-/// Sends some bytes to whoever connects, and then, if it is told so, the same byte again and again.
+/// Sends some bytes on every connection and then, if `drips`, one more byte at a time without end.
 class RawServer {
  public:
   RawServer(Loop& loop, std::string bytes, bool drips = false)

@@ -11,37 +11,37 @@
 
 namespace evenkeel {
 
-/// What an answer to a question of ours means.
+/// What a response to a check means.
 enum class Readiness : std::uint8_t {
   ready,
-  loading,        ///< it says that its model is on the way
-  not_ready,      ///< it says no; whether not yet or not any more, it does not say
-  model_missing,  ///< it does not know the model
+  loading,        ///< the server says that its model is loading
+  not_ready,      ///< the server says no; it may be starting or shutting down
+  model_missing,  ///< the server does not have the model
   failing,        ///< anything else
 };
 
-/// Of an engine's answer at its `path`, or at one that the file names.
+/// A response at the engine's health path, or at a path that the file names.
 Readiness read_health(const Engine& engine, int status, const std::string& body);
 
-/// The path at which `listing` answers for a model; that of `openai` is for all.
+/// The path that reports on a model; with `openai` one path reports on all.
 std::string model_path(ModelListing listing, std::string_view model);
-/// What it answered there, for one model. Not for `openai`.
+/// The response at that path. REQUIRES: not `openai`.
 Readiness read_model(ModelListing listing, int status, const std::string& body);
-/// The ids in an answer of /v1/models; nothing where it is none.
+/// The ids in a response of /v1/models; nothing if it is not one.
 std::optional<std::vector<std::string>> read_models(const std::string& body);
-/// An engine may be asked for `model` that lists these.
+/// An engine that lists these models serves requests for `model`.
 bool lists_model(const Engine& engine, const std::vector<std::string>& listed,
                  std::string_view model);
 
-/// What makes an engine write one token.
+/// A request that makes an engine generate one token.
 struct TokenProbeRequest {
   std::string path;
   std::string body;
 };
 /// REQUIRES: not TokenProbe::none.
 TokenProbeRequest token_probe_request(TokenProbe probe, std::string_view model);
-/// An answer with a token in it. A 200 may hold an error (Triton), or nothing because the server is
-/// about to leave (vLLM).
+/// The response has a token in it. One with status 200 may have an error (Triton), or nothing
+/// because the server shuts down (vLLM).
 bool contains_token(TokenProbe probe, int status, const std::string& body);
 
 /// {"is_sleeping": true}

@@ -1,4 +1,4 @@
-// What the expositions of inference engines say of their load, whatever each calls it.
+// Reads the load of inference engines from their metrics pages.
 #pragma once
 
 #include <array>
@@ -17,13 +17,13 @@
 
 namespace evenkeel {
 
-/// What was read of one server. NaN: it says nothing of that, which is never the same as 0.
+/// The values of one server. NaN: unknown, which is never the same as 0.
 struct EngineMetrics {
   static constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
 
   double running = unknown;                 ///< requests in the batch, over all models and ranks
-  double waiting = unknown;                 ///< requests in the queue, likewise
-  double kv_cache_ratio = unknown;          ///< 0..1, of the rank that has least room
+  double waiting = unknown;                 ///< requests in its queue, likewise
+  double kv_cache_ratio = unknown;          ///< 0..1, of the fullest rank
   double gpu_utilization_ratio = unknown;   ///< 0..1, mean over its GPUs
   double gpu_memory_used_bytes = unknown;   ///< sum over its GPUs
   double gpu_memory_total_bytes = unknown;  ///< likewise
@@ -43,16 +43,14 @@ struct SeriesIndex {
 /// The engine's own series, or those of all engines where its entry says so. Thread: any.
 const SeriesIndex& series_of(const Engine& engine);
 
-/// Where an engine that takes requests at `port` has its metrics, by its own conventions; `port`
-/// where it is none that it would have by itself.
+/// The metrics port of an engine that takes requests at `port`, by its conventions; `port` itself
+/// if it is none of the engine's default ports.
 std::uint16_t metrics_port_of(const Engine& engine, std::uint16_t port);
 
-/// A path that must not be read for metrics: trtllm-serve's own /metrics is consumed by reading,
-/// and is JSON.
+/// A path that must not be polled, since reading it consumes its data.
 bool is_consumed_by_scrape(const Engine& engine, std::string_view path);
 
-/// Reads one exposition, in pieces. Values that can't be true (DCGM's blanks, negative counts) are
-/// unknown.
+/// Parses one page, in pieces. Impossible values (DCGM's blanks, negative counts) are unknown.
 class EngineMetricsReader final : private SampleSink {
  public:
   explicit EngineMetricsReader(const Engine& engine)
@@ -69,7 +67,8 @@ class EngineMetricsReader final : private SampleSink {
     double value = 0;
     std::uint32_t samples = 0;
     Aggregation aggregation = Aggregation::sum;
-    std::map<std::string, double, std::less<>> groups = {};  // of a series that has some apart
+    std::map<std::string, double, std::less<>> groups =
+        {};  // by label, of a series with `group_by`
   };
   static void add(Accumulator& accumulator, double value);
 

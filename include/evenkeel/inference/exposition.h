@@ -1,5 +1,5 @@
-// The text in which servers tell of themselves: Prometheus text 0.0.4 and 1.0, OpenMetrics. Read as
-// it comes, in pieces; lines of names that nobody wants are passed over as fast as memory is read.
+// A parser of metrics pages: Prometheus text 0.0.4 and 1.0, OpenMetrics. It takes a page in pieces,
+// and skips lines with unwanted names as fast as memory can be read.
 #pragma once
 
 #include <array>
@@ -13,35 +13,35 @@
 
 namespace evenkeel {
 
-/// One line of an exposition: `name{labels} value`. Views into that line.
+/// One line of a page: `name{labels} value`. Views into that line.
 struct Sample {
   std::string_view name;
-  std::string_view labels;  ///< what stands between the braces, as written; see `find_label`
-  double value = 0;         ///< may be NaN, and infinite
+  std::string_view labels;  ///< the text between the braces; see `find_label`
+  double value = 0;         ///< may be NaN or infinite
 };
 
-/// Reads one line, without its line feed. Nothing when it is a comment, empty, or no sample. What
-/// stands behind the value (a timestamp, an exemplar) is not looked at.
+/// Parses one line, without its line feed. Nothing if it is a comment, empty, or not a sample. Text
+/// after the value (a timestamp, an exemplar) is ignored.
 std::optional<Sample> parse_sample(std::string_view line);
 
-/// The value of a label, in any order, with or without a comma at the end; nothing when it is not
-/// there. A view into `labels`, or into `scratch` where the value had to be unescaped.
+/// The value of a label; nothing if there is no such label. A view into `labels`, or into `scratch`
+/// if the value had to be unescaped.
 std::optional<std::string_view> find_label(std::string_view labels, std::string_view name,
                                            std::string& scratch);
 
-/// Names that somebody wants, arranged so that a line of another name is told by eight bytes.
+/// The wanted names, indexed so that eight bytes of a line suffice to rule out most others.
 class MetricNames {
  public:
   static constexpr std::size_t none = std::numeric_limits<std::size_t>::max();
 
-  /// `names` are different from each other and not empty; what they view must live as long.
+  /// REQUIRES: `names` are distinct and not empty, and what they view outlives this object.
   explicit MetricNames(std::vector<std::string_view> names);
 
-  /// Where the name stands among those given; `none` when it does not.
+  /// The index of the name among those given; `none` if it is not there.
   std::size_t find(std::string_view name) const;
 
-  /// False when a line (without blanks before its name) certainly has none of the names.
-  /// `end`: of the memory that may be read.
+  /// False: a line (without leading blanks) certainly has none of the names.
+  /// `end`: the end of readable memory.
   bool may_match(const char* line, std::size_t size, const char* end) const;
 
  private:
@@ -50,35 +50,35 @@ class MetricNames {
 
   std::vector<std::string_view> names_;
   std::size_t min_name_bytes_ = 0;
-  std::size_t offset_ = 0;  // of the window: behind what all names begin with
-  std::uint64_t mask_ = 0;  // of the window: where the shortest name is shorter than it
-  std::array<std::uint64_t, 4> bloom_{};  // which windows the names have, hashed
+  std::size_t offset_ = 0;                // of the window: after the common prefix of all names
+  std::uint64_t mask_ = 0;                // of the window: covers the shortest name only
+  std::array<std::uint64_t, 4> bloom_{};  // hashes of the windows of the names
 };
 
-/// Who is told of the samples.
+/// Receives the samples.
 class SampleSink {
  public:
-  /// `which`: of the names.
+  /// `name_index`: of the sample's name among the wanted ones.
   virtual void sample(std::size_t name_index, const Sample& sample) = 0;
 
  protected:
   ~SampleSink() = default;
 };
 
-/// Reads one exposition in pieces, cut anywhere.
+/// Parses one page, in pieces of any size.
 class ExpositionReader {
  public:
-  /// A line that is longer than this is passed over.
+  /// Longer lines are skipped.
   static constexpr std::size_t max_line_bytes = std::size_t{64} * 1024;
 
-  /// Both outlive the reader.
+  /// REQUIRES: both outlive the reader.
   ExpositionReader(const MetricNames& names, SampleSink& sink) : names_(names), sink_(sink) {}
 
   void read(std::string_view bytes);
 
-  /// `# EOF` has come: what follows is not looked at.
+  /// `# EOF` was read: what follows is ignored.
   bool ended() const { return ended_; }
-  /// The last line had no line feed: it is no sample, since its value may be cut short.
+  /// The last line has no line feed. It does not count as a sample: its value may be incomplete.
   bool has_partial_line() const { return !partial_.empty() || skipping_; }
 
  private:
@@ -87,8 +87,8 @@ class ExpositionReader {
 
   const MetricNames& names_;
   SampleSink& sink_;
-  std::string partial_;    // of a line whose end has not come
-  bool skipping_ = false;  // the rest of a line that is too long
+  std::string partial_;    // a line whose end is not in yet
+  bool skipping_ = false;  // until the end of a line that is too long
   bool ended_ = false;
 };
 

@@ -1,5 +1,4 @@
-// What GPU exporters say: NVIDIA's DCGM exporter, nvidia_gpu_exporter, AMD's
-// device-metrics-exporter.
+// Reads GPU exporters: NVIDIA's DCGM exporter, nvidia_gpu_exporter, AMD's device-metrics-exporter.
 #pragma once
 
 #include <cstddef>
@@ -14,25 +13,25 @@
 
 namespace evenkeel {
 
-/// One GPU, or one instance of a GPU that is cut into several (MIG). NaN: unknown.
+/// One GPU, or one instance of a partitioned GPU (MIG). NaN: unknown.
 struct GpuMetrics {
-  std::string index;     ///< "0"; empty: not told
+  std::string index;     ///< "0"; empty: unknown
   std::string instance;  ///< of MIG, or AMD's partition; empty: the whole GPU
-  std::string uuid;      ///< as the exporter writes it; empty: not told
-  std::string host;      ///< empty: not told
+  std::string uuid;      ///< as the exporter writes it; empty: unknown
+  std::string host;      ///< empty: unknown
   double utilization_ratio = EngineMetrics::unknown;
   double memory_used_bytes = EngineMetrics::unknown;
   double memory_total_bytes = EngineMetrics::unknown;
 };
 
-/// Whether people mean this GPU: by its index, "0"; by an instance of it, "0:7"; by its UUID, with
-/// or without "GPU-"; each also with its host before it, "node1/0".
+/// Whether a label of the file selects this GPU: its index, "0"; an instance of it, "0:7"; its
+/// UUID, with or without "GPU-"; each also with its host in front, "node1/0".
 bool is_selected(const GpuMetrics& gpu, std::string_view label);
 
-/// What a server has whose GPUs are these: mean utilisation, memory summed. No labels: all GPUs.
+/// The values of a server with these GPUs: mean utilization, sum of memory. No labels: all GPUs.
 EngineMetrics aggregate_gpus(std::span<const GpuMetrics> gpus, std::span<const std::string> labels);
 
-/// Reads one exposition of a GPU exporter, in pieces; which exporter it is shows in the names.
+/// Parses one page of a GPU exporter, in pieces. The names of the series show which exporter it is.
 class GpuMetricsReader final : private SampleSink {
  public:
   GpuMetricsReader();
@@ -40,11 +39,11 @@ class GpuMetricsReader final : private SampleSink {
   void read(std::string_view bytes) { reader_.read(bytes); }
   bool ended() const { return reader_.ended(); }
   bool has_partial_line() const { return reader_.has_partial_line(); }
-  /// In the order in which they were first named.
+  /// In the order in which they first appear.
   std::vector<GpuMetrics> gpus() const;
 
  private:
-  /// Those of a hundred hosts behind one Prometheus; the rest is passed over.
+  /// Enough for a hundred hosts behind one Prometheus; further GPUs are ignored.
   static constexpr std::size_t max_gpus = 1024;
   struct Gpu {
     GpuMetrics reading;
@@ -60,7 +59,7 @@ class GpuMetricsReader final : private SampleSink {
 
   ExpositionReader reader_;
   std::vector<Gpu> gpus_;
-  std::unordered_map<std::string, std::size_t> indices_;  // in gpus_, by what identifies one
+  std::unordered_map<std::string, std::size_t> indices_;  // positions in gpus_, by identity
   std::string scratch_;
 };
 

@@ -1,4 +1,4 @@
-// Small JSON: quoting what we write, and reading flat objects that people send us.
+// Small JSON: quotes strings, and parses flat objects.
 #pragma once
 
 #include <map>
@@ -11,13 +11,13 @@
 
 namespace evenkeel {
 
-/// `text` as a JSON string, quotes and all.
+/// `text` as a JSON string, with quotes.
 std::string json_string(std::string_view text);
 
 /// null, true and false, a number, a string.
 using JsonScalar = std::variant<std::monostate, bool, double, std::string>;
 
-/// Reads an object whose values are all scalars. Errors: bad_request, with what is wrong. `json`
+/// Parses an object whose values are all scalars. Errors: bad_request, with what is wrong. `json`
 /// grows by the padding that the parser reads into.
 Result<std::map<std::string, JsonScalar>> parse_json_scalars(std::string& json);
 

@@ -1,5 +1,4 @@
-// A JSON document as a tree: for documents that are read once, by people's tools. Requests are not
-// read this way.
+// A JSON document as a tree, for the command line tools. Requests are not parsed this way.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +13,7 @@
 
 namespace evenkeel {
 
-/// A value. Whatever is asked of one that has no such thing gives nothing: null, "", no items.
+/// A value. An accessor of another type returns an empty result: null, "", no items.
 class JsonValue {
  public:
   using Member = std::pair<std::string, JsonValue>;
@@ -36,7 +35,7 @@ class JsonValue {
   const std::string& text() const;
   const std::vector<JsonValue>& items() const;
   const std::vector<Member>& members() const;
-  /// The member of that name.
+  /// The member with that name.
   const JsonValue& operator[](std::string_view name) const;
 
  private:
@@ -45,7 +44,7 @@ class JsonValue {
       value_;
 };
 
-/// Reads a whole document. Errors: bad_request, with what is wrong.
+/// Parses a whole document. Errors: bad_request, with what is wrong.
 Result<JsonValue> parse_json(std::string_view json);
 
 }  // namespace evenkeel

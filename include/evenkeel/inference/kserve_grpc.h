@@ -23,8 +23,8 @@ struct InferTensor {
   std::string datatype;  ///< "FP32", "BYTES", ...
   std::vector<std::int64_t> shape;
   InferParameters parameters;
-  /// As in raw_input_contents, whichever way it came: little endian, row by row; each element of
-  /// BYTES after its length in four bytes. Empty where the data is in shared memory.
+  /// As in raw_input_contents, however it was sent: little endian, row by row; each element of
+  /// BYTES after its length in four bytes. Empty if the data is in shared memory.
   std::string data;
 };
 
@@ -34,7 +34,7 @@ struct ModelInferRequest {
   std::string id;
   InferParameters parameters;
   std::vector<InferTensor> inputs;
-  std::vector<std::string> outputs;  ///< names of those that are wanted; none: all
+  std::vector<std::string> outputs;  ///< names of the wanted outputs; empty: all
 };
 
 struct ModelInferResponse {
@@ -55,7 +55,7 @@ struct ModelMetadata {
   std::string name;
   std::vector<std::string> versions;
   std::string platform;
-  std::vector<InferTensor> inputs;  ///< their data is nothing
+  std::vector<InferTensor> inputs;  ///< without data
   std::vector<InferTensor> outputs;
 };
 
@@ -74,8 +74,8 @@ struct ModelId {
 /// Of grpc.health.v1.HealthCheckResponse.
 enum class ServingStatus : std::uint8_t { unknown, serving, not_serving, service_unknown };
 
-/// Errors of all that decode: bad_request, for bytes that are no such message, and for inputs whose
-/// data is given twice or not at all.
+/// Errors of all decoders: bad_request, if the bytes are not such a message, or if the data of an
+/// input is given twice or not at all.
 Result<ModelInferRequest> decode_model_infer_request(std::string_view message);
 Result<ModelInferResponse> decode_model_infer_response(std::string_view message);
 Result<ModelStreamInferResponse> decode_model_stream_infer_response(std::string_view message);
@@ -96,11 +96,11 @@ std::string encode_health_check_request(std::string_view service);
 std::string encode(ServingStatus status);
 std::string encode_readiness(bool ready);
 
-/// How many elements a tensor of that shape has; nothing for a negative dimension, or for more than
-/// there can be.
+/// How many elements a tensor of that shape has; nothing for a negative dimension, or if the count
+/// overflows.
 std::optional<std::uint64_t> elements_of(const std::vector<std::int64_t>& shape);
-/// How many bytes an element takes; 0 where it depends on the element (BYTES), nothing for a
-/// datatype that is none.
+/// How many bytes an element takes; 0 if it depends on the element (BYTES), nothing for an unknown
+/// datatype.
 std::optional<std::uint64_t> element_bytes(std::string_view datatype);
 /// The first element of a tensor of BYTES.
 std::optional<std::string_view> first_text(const InferTensor& tensor);

@@ -1,4 +1,4 @@
-// What a KServe v2 (Open Inference Protocol) request carries, JSON form.
+// A KServe v2 (Open Inference Protocol) request in JSON.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ struct KserveTensor {
   std::string name;
   std::string datatype;
   std::string shape;           ///< "[1, 16]"
-  std::string data;            ///< "[0.1, ...]", as it was written
-  std::uint64_t elements = 0;  ///< of `data`, nested arrays counted through
+  std::string data;            ///< "[0.1, ...]", as written
+  std::uint64_t elements = 0;  ///< of `data`, nested arrays included
 };
 
 struct KserveInferRequest {

@@ -1,4 +1,4 @@
-// What an OpenAI request asks of a GPU: model, prompt, how much to write and how to send it.
+// What an OpenAI request demands of an engine: model, prompt, length and form of the output.
 #pragma once
 
 #include <cstdint>
@@ -16,27 +16,27 @@ enum class OpenAiApi : std::uint8_t { chat_completions, completions, embeddings 
 struct PromptPart {
   std::string role;
   std::string text;                      ///< text parts of a message, one after another
-  std::vector<std::uint64_t> token_ids;  ///< where the prompt came as such
+  std::vector<std::uint64_t> token_ids;  ///< if the prompt is given as tokens
 };
 using Prompt = std::vector<PromptPart>;
 
-/// The fields that matter to an engine, in its own words; all others were checked to be JSON and
-/// passed over.
+/// The fields that matter here, by their names in the API. All others are checked to be JSON, then
+/// ignored.
 struct OpenAiRequest {
-  std::string model;                        ///< empty: not given
+  std::string model;                        ///< empty: none given
   std::vector<Prompt> prompts;              ///< one for a chat, one or more otherwise
   std::optional<std::uint32_t> max_tokens;  ///< max_completion_tokens, else max_tokens
   std::uint32_t min_tokens = 0;
-  std::uint32_t n = 1;  ///< answers to each prompt
+  std::uint32_t n = 1;  ///< choices for each prompt
   bool stream = false;
   bool include_usage = false;  ///< stream_options
   bool ignore_eos = false;
-  std::string seed;             ///< as it was written: may have more digits than an integer
+  std::string seed;             ///< as written: may have more digits than an integer
   std::string cache_salt;       ///< keeps prefixes of tenants apart
   std::string encoding_format;  ///< embeddings: "float" or "base64"
 };
 
-/// Reads a request body. Errors (bad_request): not JSON, no prompt, a known field of a wrong type
+/// Parses a request body. Errors (bad_request): not JSON, no prompt, a known field of a wrong type
 /// or out of range; `detail` says which. A key given twice counts as given last. `body` grows by
 /// the padding that the parser reads into; its text stays.
 Result<OpenAiRequest> parse_openai_request(OpenAiApi api, std::string& body);

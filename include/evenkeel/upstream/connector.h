@@ -1,4 +1,5 @@
-// Dialling one backend: its addresses in turn, TLS where its pool asks for it, one deadline.
+// Opens connections to one backend: tries its addresses in turn, with TLS if configured, within one
+// deadline.
 #pragma once
 
 #include <cstddef>
@@ -27,15 +28,15 @@ struct ConnectorOptions {
 /// Connects to one backend. Thread: one worker's. Outlives its tasks.
 class Connector {
  public:
-  /// `addresses`: of the server; tried in turn, beginning with the one that answered last. With
-  /// none, nothing can be connected.
+  /// `addresses`: of the server; tried in turn, starting with the one that worked last. Without
+  /// any, every attempt fails.
   Connector(Loop& loop, std::vector<Endpoint> addresses, ConnectorOptions options);
   Connector(const Connector&) = delete;
   Connector& operator=(const Connector&) = delete;
 
-  /// A connected socket, after the TLS handshake where there is one; what ALPN agreed upon is in
-  /// its `tls()`. Errors: connect_failed, connect_timeout, tls_failed; all replayable, and
-  /// `Side::us` where this process has no descriptor left.
+  /// A connected socket, after the TLS handshake if there is one; its `tls()` has the result of
+  /// ALPN. Errors: connect_failed, connect_timeout, tls_failed; all are `not_processed`, and
+  /// `Side::proxy` if this process has no descriptor left.
   Task<Result<std::unique_ptr<Socket>>> connect();
 
  private:

@@ -1,4 +1,4 @@
-// Asks servers what they are.
+// Detects which engine a server runs.
 #pragma once
 
 #include <cstdint>
@@ -15,20 +15,20 @@
 
 namespace evenkeel {
 
-/// What came of asking a server.
+/// How one round of detection ended.
 struct DetectionResult {
   enum class Outcome : std::uint8_t {
-    answered,    ///< at least one question
-    silent,      ///< refused, or no answer in time: it may still be loading its model
-    not_http,    ///< it speaks, but not HTTP/1.1
+    answered,    ///< at least one request
+    silent,      ///< refused, or no response in time: it may still be loading its model
+    not_http,    ///< it responds, but not in HTTP/1.1
     unresolved,  ///< its name has no address
   };
   Outcome outcome = Outcome::silent;
-  EngineIdentity identity;  ///< when it answered
+  EngineIdentity identity;  ///< of a server that answered
   bool conclusive =
-      false;  ///< it has told something to all questions: what it does not show, it has not
-  bool blocked_locally = false;  ///< some could not be asked, for want of something that is ours
-  std::string reason;            ///< when it did not: why, for people
+      false;  ///< every request got a proper response: what it does not show, it does not have
+  bool blocked_locally = false;  ///< this process could not send some requests
+  std::string reason;            ///< why there was no answer
 };
 
 /// Sends the requests of `probe_rounds` to one server, those of a round at the same time. Ends at
@@ -38,8 +38,8 @@ Task<DetectionResult> detect(BackendClient& client, Instant deadline);
 Task<DetectionResult> detect(Loop& loop, std::vector<Endpoint> addresses, std::string authority,
                              Instant deadline);
 
-/// Asks many servers at the same time; `patience` is for each, from the moment when its name is
-/// resolved. Findings stand in the order of the servers. Blocks.
+/// Detects many servers at the same time. `timeout`: for each, once its name is resolved. Results
+/// are in the order of the servers. Blocks.
 std::vector<DetectionResult> detect_all(const std::vector<Address>& servers, Duration timeout);
 
 }  // namespace evenkeel

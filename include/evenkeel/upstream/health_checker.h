@@ -1,5 +1,4 @@
-// Health checks of one backend: asked again and again whether it can serve, and told from its
-// answers whether it gets requests.
+// Periodic health checks of one backend, which decide whether it is in rotation.
 #pragma once
 
 #include <cstdint>
@@ -18,60 +17,59 @@
 
 namespace evenkeel {
 
-/// What is asked of a server, and what its answers have to be.
+/// How to check a server.
 struct HealthCheckSpec {
   HealthConfig config;
   std::string engine = "generic";                     ///< as the file names it, or as detected
-  bool kserve = false;                                ///< generic, but it speaks KServe v2
+  bool kserve = false;                                ///< generic, but it implements KServe v2
   std::vector<std::string> models;                    ///< of its pool
-  BackendProtocol protocol = BackendProtocol::http1;  ///< in which its pool speaks to it
-  /// The file leaves it to us to find out what it runs: then it is asked at least whether it can be
-  /// connected.
+  BackendProtocol protocol = BackendProtocol::http1;  ///< of its pool
+  /// The file says `engine: auto`: the check is at least a connection, whatever is detected.
   bool engine_is_auto = false;
 
   bool operator==(const HealthCheckSpec&) const = default;
 };
 
-/// How such a server is asked, with `automatic` made up its mind; `off` where nobody says how.
+/// The kind of check for this spec, with `automatic` resolved; `off` if no check is known.
 HealthCheckKind resolved_check_kind(const HealthCheckSpec& spec);
 
 class HealthProbe;
 class RiseFallCounter;
 struct CheckOutcome;
 
-/// Checks one backend until it is dropped, and opens and closes it for requests.
+/// Checks one backend until it is destroyed, and takes it out of rotation or puts it back.
 ///
-/// Never two checks at a time. Connections are kept between checks, unless requests fail or could
-/// not connect, or results speak against the state: then each check proves that it can connect.
-/// Between checks lies the interval, give or take a tenth; less while results speak against the
-/// state, but where they say that the server is slow. A check that runs out of time counts for
-/// nothing while the server answers the requests of others: it is busy, not gone. But a token that
-/// is late counts where the pool has several models: the others' answers say nothing of this one.
+/// One check at a time. The connection is kept between checks; while requests fail, or results
+/// contradict the state, each check opens a new one. The interval between checks has 10 % jitter,
+/// and is shorter while results contradict the state, unless the server is slow. A check that times
+/// out does not count while the server answers requests: it is busy, not down. A token that times
+/// out does count if the pool has several models: responses of the others prove nothing for this
+/// one.
 ///
 /// Thread: the loop's.
 class HealthChecker {
  public:
-  /// Told of the first result, and of changes of state. May not drop the checker.
+  /// Called with the first result, and when the state changes. May not destroy the checker.
   using OnChange = std::function<void(const HealthRecord&)>;
 
-  /// REQUIRES: resolved_check_kind(question) is neither `automatic` nor `off`. The first check
-  /// begins at once. `serving`: the backend had requests before it was checked, and keeps them
-  /// until checks speak against it; else it gets none before its first check.
+  /// The first check starts at once. `serving`: the backend is in rotation, and stays so until
+  /// checks fail; otherwise it stays out of rotation until its first check has passed.
+  /// REQUIRES: resolved_check_kind(spec) is neither `automatic` nor `off`.
   HealthChecker(Loop& loop, std::uint64_t seed, HealthCheckSpec spec, ServerAccess access,
                 BackendPtr backend, bool serving, OnChange on_change);
   HealthChecker(const HealthChecker&) = delete;
   HealthChecker& operator=(const HealthChecker&) = delete;
-  /// Leaves the backend as it is, open or closed.
+  /// Leaves the backend in or out of rotation, as it is.
   ~HealthChecker();
 
-  /// From the next check on, this is asked, there, and told to that backend, which shares the
-  /// `Load` of the one before. Nothing that was learned is lost.
+  /// Applies from the next check on; results and counts are kept. `backend` shares the `Load` of
+  /// the one before.
   void update(HealthCheckSpec spec, ServerAccess access, BackendPtr backend);
-  /// There is reason to check now, if no check is under way.
+  /// Checks now, unless a check is running.
   void check_now();
-  /// Hurries where something has happened: workers have just failed to connect it, requests have
-  /// failed by it, or it has ended the connection that was kept for its next check. A few
-  /// instructions; call it often.
+  /// Checks now if there is a reason: workers could not connect, requests have failed, or the
+  /// server has closed the connection that was kept for the next check. A few instructions: call it
+  /// often.
   void check_triggers();
 
   const HealthRecord& record() const { return record_; }
@@ -97,17 +95,17 @@ class HealthChecker {
   OnChange on_change_;
   HealthRecord record_;
   std::uint64_t revision_ = 0;
-  bool reported_ = false;  // of the first state
-  bool jittered_ = false;  // a second check was put somewhere within the interval
+  bool reported_ = false;  // the first state
+  bool jittered_ = false;  // the second check has had its random delay
   bool checking_ = false;
-  Instant last_check_{};             // its end
-  Instant last_token_{};             // that it has written
-  bool in_backoff_ = false;          // when it was last looked at
-  std::uint64_t seen_errors_;        // of requests, until then
-  bool requests_failed_ = false;     // requests, since the last check
-  bool has_idle_link_ = false;       // the last check has left a connection behind
-  bool idle_link_lost_ = false;      // that one has ended since
-  bool server_closes_idle_ = false;  // it ends such connections and is well
+  Instant last_check_{};             // end of the last check
+  Instant last_token_{};             // when it last generated a token
+  bool in_backoff_ = false;          // at the last check_triggers
+  std::uint64_t seen_errors_;        // errors of requests, at the last check_triggers
+  bool requests_failed_ = false;     // since the last check
+  bool has_idle_link_ = false;       // the last check has left one
+  bool idle_link_lost_ = false;      // it has closed since
+  bool server_closes_idle_ = false;  // it closes idle connections, though it is healthy
   Signal wake_now_;
   Task<void> run_;
 };

@@ -1,5 +1,5 @@
-// Links to one backend, kept by one worker: the one used last is used first, idle ones are let go
-// before the server would close them.
+// One worker's links to one backend. The link used last is used first; idle ones are closed before
+// the server would close them.
 #pragma once
 
 #include <cstddef>
@@ -25,14 +25,14 @@ struct LinkPoolOptions {
   LinkOptions link;
   ConnectorOptions connector;
   BackendProtocol protocol = BackendProtocol::http1;
-  Duration idle_timeout = std::chrono::seconds(4);  ///< below the server's own
+  Duration idle_timeout = std::chrono::seconds(4);  ///< shorter than the server's own
   std::size_t max_idle = 256;
 
   bool operator==(const LinkPoolOptions&) const = default;
 };
 
-/// A place on a link, for one request. Dropping it gives the link back to its pool when another
-/// request fits, and closes it otherwise.
+/// The use of a link by one request. Its destructor returns the link to its pool if another request
+/// fits, and closes it otherwise.
 class [[nodiscard]] LinkLease {
  public:
   LinkLease() = default;
@@ -45,8 +45,8 @@ class [[nodiscard]] LinkLease {
 
  private:
   friend class LinkPool;
-  /// A link with its place in the pool. One for a single request belongs to that request's lease
-  /// while it is in use; one that is shared always belongs to the pool.
+  /// An exclusive link belongs to its lease while it is in use; a shared one always belongs to the
+  /// pool.
   struct PooledLink : Waiter, Pooled {
     PooledLink(LinkPool& owner, std::unique_ptr<Link> made);
     LinkPool& pool;
@@ -60,15 +60,15 @@ class [[nodiscard]] LinkLease {
   PooledLink* pooled_ = nullptr;
 };
 
-/// A request that failed like this may be sent to the same server again: the server has not
-/// processed it, as it says itself (HTTP/2) or as an idle link that closes shows, and the body can
-/// be sent from its beginning.
+/// Whether a request that failed like this may be sent to the same server again: the server has not
+/// processed it, as it says (HTTP/2) or as the close of an idle link shows, and the body can be
+/// sent from its beginning.
 bool may_resend(const Error& error, const Request& request);
 
 /// Thread: one worker's. Outlives its leases.
 class LinkPool {
  public:
-  /// `addresses`: as a Connector's.
+  /// `addresses`: as for a Connector.
   LinkPool(Loop& loop, std::vector<Endpoint> addresses, const LinkPoolOptions& options,
            BackendMetrics& metrics);
   LinkPool(const LinkPool&) = delete;
@@ -76,15 +76,15 @@ class LinkPool {
   ~LinkPool();
 
   enum class LinkChoice { any, fresh };
-  /// A link with room: one that is there and alive, at once, or a new one. While a link that can be
-  /// shared is being made, all who need one wait for it. Errors: connect_failed, connect_timeout,
+  /// A link with room: an existing one at once, or a new one. While a link that can be shared is
+  /// being opened, all requests that need one wait for it. Errors: connect_failed, connect_timeout,
   /// tls_failed, backend_protocol.
   Task<Result<LinkLease>> acquire(LinkChoice link_choice = LinkChoice::any);
 
   std::size_t idle() const { return idle_.size(); }
 
-  /// Keeps no link any more: those that come back are closed, and of the idle ones up to `most`
-  /// now. How many; less than `most` when there are no more.
+  /// Keeps no links from now on: closes up to `max_count` idle ones now, and others when they come
+  /// back. Returns how many it closed; fewer than `max_count`: none are left.
   std::size_t retire_links(std::size_t max_count);
 
  private:
@@ -111,7 +111,7 @@ class LinkPool {
         : Timer([](Timer& self) { static_cast<Sweep&>(self).pool.sweep(); }), pool(owner) {}
     LinkPool& pool;
   };
-  /// Waits for the link that is being made.
+  /// Waits for the link that is being opened.
   struct DialWaiter : Node {
     explicit DialWaiter(Loop& loop) : made(loop) {}
     Signal made;
@@ -123,11 +123,11 @@ class LinkPool {
   LinkPoolOptions options_;
   BackendMetrics& metrics_;
   PeerProtocol peer_protocol_;
-  Instant protocol_guess_expires_ = never;           // of `speaks_`, where nobody has said so
-  std::vector<std::unique_ptr<PooledLink>> idle_;    // the one used last at the back
+  Instant protocol_guess_expires_ = never;           // of `peer_protocol_`, if it was only guessed
+  std::vector<std::unique_ptr<PooledLink>> idle_;    // the one used last is at the back
   std::vector<std::unique_ptr<PooledLink>> shared_;  // in use or not
   Node dial_waiters_;
-  Task<void> dial_;  // of a link that may be shared: whoever asked for it may leave
+  Task<void> dial_;  // opens a shared link; outlives the request that needed it
   Sweep sweep_;
 };
 

@@ -1,5 +1,5 @@
-// One backend's own metrics, read again and again: what its engine and its GPUs say of themselves
-// goes to the backend's signals, for the pickers.
+// Polls one backend's own metrics: the values of its engine and its GPUs go to the backend's
+// signals, for the pickers.
 #pragma once
 
 #include <cstdint>
@@ -19,29 +19,29 @@
 
 namespace evenkeel {
 
-/// What the file says, and what the server was found to be.
+/// What to poll: the settings of the file, and the engine.
 struct MetricsPollSpec {
   MetricsConfig config;
   std::string engine = "generic";  ///< as the file names it, or as detected
-  std::string url;                 ///< of the exposition; empty: at the backend, as `config` says
-  std::vector<std::string> gpus;   ///< the backend's, as their exporter labels them; empty: all
+  std::string url;                 ///< of the page; empty: at the backend, as `config` says
+  std::vector<std::string> gpus;   ///< of the backend, by the exporter's labels; empty: all
 
   bool operator==(const MetricsPollSpec&) const = default;
 };
 
-/// Whether there is anything to ask such a server, or its GPU exporter.
+/// Whether there is a page to poll, of the engine or of a GPU exporter.
 bool is_polled(const MetricsPollSpec& spec);
 
-/// How a name becomes addresses without keeping the loop waiting.
+/// Resolves a name without blocking the loop.
 using NameResolver =
     std::function<Task<Result<std::vector<Endpoint>>>(std::string host, std::uint16_t port)>;
 
-/// Addresses that are written as such, and nothing else.
+/// Accepts IP addresses only.
 NameResolver literal_addresses_only();
 
 class GpuExporter;
 
-/// GPU exporters by URL: one that serves several backends is read once for all of them.
+/// GPU exporters by URL: one that serves several backends is polled once for all of them.
 /// Thread: the loop's. Outlives the pollers that use it.
 class GpuExporters {
  public:
@@ -56,16 +56,16 @@ class GpuExporters {
   std::unique_ptr<State> state_;
 };
 
-/// Reads on until it is dropped; what it published is forgotten then. Never more than one reading
-/// at a time; the connection is kept where the server allows. Values that could not be read again
-/// within a bounded age become unknown, one source at a time.
+/// Polls until it is destroyed, and withdraws its values then. One poll at a time; the connection
+/// is kept if the server allows it. Values that are not renewed within a bounded time become
+/// unknown, separately for each source.
 ///
 /// Thread: the loop's.
 class MetricsPoller {
  public:
-  /// `access`: how the backend itself is reached. What is at another port of its host or elsewhere
-  /// is reached in the clear, or as its URL says, and is not given the backend's key. The first
-  /// reading is somewhere within the first interval. REQUIRES: is_polled(question).
+  /// `access`: how to reach the backend itself. A page at another port or host is reached without
+  /// TLS, or as its URL says, and never gets the backend's API key. The first poll is at a random
+  /// moment within the first interval. REQUIRES: is_polled(spec).
   MetricsPoller(Loop& loop, const MetricsPollSpec& spec, const ServerAccess& access,
                 BackendPtr backend, GpuExporters& exporters);
   MetricsPoller(const MetricsPoller&) = delete;

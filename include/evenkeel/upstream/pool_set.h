@@ -1,5 +1,5 @@
-// What the plans of all workers share: pools with their backends, where those are and how they are
-// spoken to, and how listeners speak TLS.
+// What the plans of all workers share: pools with their backends and how to reach them, and the TLS
+// settings of listeners.
 #pragma once
 
 #include <cstdint>
@@ -21,55 +21,56 @@
 
 namespace evenkeel {
 
-/// What a fleet is built from besides the file.
+/// What a PoolSet is built from besides the file.
 struct BuildInputs {
-  /// Where a host is, as far as it is known now; empty: its name has no address. The ports are set.
+  /// The addresses of a host as known now, with ports; empty: its name has no address.
   std::function<std::vector<Endpoint>(const Address&)> find;
-  /// Weights that operators have set in place of the file's, by pool and backend id.
+  /// Weights that operators have set instead of the file's, by pool and backend id.
   std::map<std::pair<std::string, std::string>, std::uint32_t> weights;
-  /// Backends that operators drain, the same way: those that come back are drained still.
+  /// Backends that operators have drained, by pool and backend id.
   std::set<std::pair<std::string, std::string>> drained;
-  /// Certificates and keys are read; else they are the predecessor's, of the same configuration.
+  /// False: certificates and keys are taken from the predecessor, which has the same configuration.
   bool reload_files = true;
 };
 
 /// Immutable in shape. Thread: any.
 class PoolSet {
  public:
-  /// One backend of a pool. A name with several addresses has as many: `config` is the same.
+  /// One backend of a pool. A name that stands for several servers gives as many, with equal
+  /// `config`.
   struct ResolvedBackend {
     BackendConfig config;
     std::vector<Endpoint> addresses;  ///< tried in turn; empty: its name has none
-    std::string authorization;        ///< what its `authorization` field says; empty: the client's
+    std::string authorization;        ///< sent to it as `authorization`; empty: the client's
     bool drained = false;             ///< by an operator
   };
   struct PoolEntry {
     std::shared_ptr<PoolState> state;
-    std::vector<ResolvedBackend> backends;  ///< of each backend of `state`
-    std::shared_ptr<const TlsClientContext>
-        tls;  ///< how its backends are spoken to; null: in the clear
+    std::vector<ResolvedBackend> backends;        ///< in the order of `state`
+    std::shared_ptr<const TlsClientContext> tls;  ///< for its backends; null: no TLS
   };
 
   /// Reads certificates and keys; blocks. Changes nothing that is in use. With a predecessor, pools
-  /// of the same name go on: backends of the same id keep their counters, signals and closures, a
-  /// server keeps its id when its name gets or loses others,
-  /// TLS settings whose files say what they said are the same object, and tickets of a listener
-  /// stay good. Errors name the backend or the file.
+  /// of the same name continue: backends with the same id keep their counters, signals and
+  /// out-of-rotation reasons; a server keeps its id if its name gains or loses others; TLS settings
+  /// whose files are unchanged are the same object; and session tickets of a listener stay valid.
+  /// Errors name the backend or the file.
   static Result<std::shared_ptr<const PoolSet>> build(const Config& config,
                                                       const BuildInputs& build_inputs,
                                                       const PoolSet* predecessor = nullptr);
-  /// Looks names up as it goes; one without address is an error.
+  /// Resolves names itself; a name without address is an error.
   static Result<std::shared_ptr<const PoolSet>> build(const Config& config);
 
-  /// From now on this is what runs: its limits hold, backends without address are closed, and those
-  /// that operators drain.
+  /// Makes this the running set: applies its limits, and takes backends without address and drained
+  /// ones out of rotation.
   void activate() const;
-  /// Every worker knows the addresses: backends that have one again are open to whoever waits.
+  /// Puts backends that have an address again back into rotation. Call it once every worker has the
+  /// addresses.
   void reopen_resolved() const;
 
   /// In the order of the file.
   const std::vector<PoolEntry>& pools() const { return pools_; }
-  /// How a listener speaks TLS; null: in the clear.
+  /// The TLS settings of a listener; null: no TLS.
   std::shared_ptr<const TlsServerContext> tls_of(std::string_view listener) const;
 
  private:
@@ -84,9 +85,9 @@ class PoolSet {
   std::map<std::string, std::shared_ptr<const TlsServerContext>, std::less<>> listeners_;
 };
 
-/// How a backend of a pool is spoken to, by whoever does. `tls`: of its pool. A pool of links is
-/// one backend's and one plan's: whatever TLS settings a link was made with are those of every
-/// request that may use it, without any of them being part of a key.
+/// The options of links to a backend. `tls`: of its pool. A link pool belongs to one backend and
+/// one plan, so all its links have the same TLS settings, and none of these has to be part of a
+/// key.
 LinkPoolOptions link_options_of(const PoolConfig& pool, const BackendConfig& backend,
                                 const std::shared_ptr<const TlsClientContext>& tls);
 
