@@ -7,142 +7,21 @@
 
 #include "evenkeel/inference/engine_identity.h"
 #include "evenkeel/inference/kserve_grpc.h"
+#include "upstream/health_check_spec.h"
 
 namespace evenkeel {
 namespace {
-
-/// At least this long for a token: it waits in the engine's queue with all requests.
-constexpr Duration token_timeout = std::chrono::seconds(10);
-
-CheckOutcome outcome(CheckResult result, std::string reason, bool loading = false) {
-  return {.result = result, .reason = std::move(reason), .loading = loading};
-}
-
-CheckOutcome failure(const Error& error, std::string_view what) {
-  std::string reason = fmt::format("{}: {}", what, error.detail);
-  if (error.side == Side::proxy) return {.result = std::nullopt, .reason = std::move(reason)};
-  switch (error.fault) {
-    case Fault::connect_failed:
-      return outcome(CheckResult::refused,
-                     error.detail.empty() ? "its name has no address" : error.detail);
-    case Fault::connect_timeout:
-    case Fault::tls_failed: return outcome(CheckResult::unreachable, error.detail);
-    case Fault::first_byte_timeout:
-    case Fault::idle_timeout: return outcome(CheckResult::timeout, std::move(reason));
-    default: return outcome(CheckResult::broken, std::move(reason));
-  }
-}
-
-/// The first line of a response, if it is plain text: control characters could drive a terminal.
-std::string excerpt(const std::string& said) {
-  constexpr std::size_t max_length = 120;
-  std::string line = said.substr(0, std::min(said.find_first_of("\r\n"), max_length));
-  for (std::size_t i = 0; i < line.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(line[i]);
-    const auto next = static_cast<unsigned char>(i + 1 < line.size() ? line[i + 1] : 0);
-    const bool control = byte < 0x20 || byte == 0x7f || (byte == 0xc2 && next < 0xa0);
-    if (control) return {};
-  }
-  return line;
-}
-
-std::string describe_response(std::string_view what, const Fetched& fetched) {
-  const std::string said = excerpt(fetched.body);
-  return said.empty() ? fmt::format("{}: {}", what, fetched.status)
-                      : fmt::format("{}: {} {}", what, fetched.status, said);
-}
-
-CheckOutcome evaluate(Readiness readiness, std::string reason) {
-  switch (readiness) {
-    case Readiness::ready: return {};
-    case Readiness::loading: return outcome(CheckResult::not_ready, std::move(reason), true);
-    case Readiness::not_ready: return outcome(CheckResult::not_ready, std::move(reason));
-    case Readiness::model_missing: return outcome(CheckResult::model_missing, std::move(reason));
-    case Readiness::failing: break;
-  }
-  return outcome(CheckResult::error, std::move(reason));
-}
 
 std::string model_not_served(std::string_view model) {
   return fmt::format("the server does not serve model '{}'", model);
 }
 
-/// The outcome of a failed call.
-CheckOutcome evaluate(const GrpcReply& reply, std::string_view method) {
-  const std::string said = excerpt(reply.text);
-  const std::string reason =
-      fmt::format("{}: gRPC status {}{}{}", method, grpc_status_digits(reply.status),
-                  said.empty() ? "" : " ", said);
-  return outcome(
-      reply.status == GrpcStatus::unavailable ? CheckResult::not_ready : CheckResult::error,
-      reason);
-}
-
-/// The outcome of a grpc.health.v1 check.
-CheckOutcome evaluate_grpc_health(const GrpcReply& reply, const std::string& method) {
-  if (reply.status != GrpcStatus::ok) return evaluate(reply, method);
-  const auto status = decode_health_check_response(reply.message);
-  if (!status) return outcome(CheckResult::broken, method + ": malformed message");
-  if (*status == ServingStatus::serving) return {};
-  if (*status == ServingStatus::not_serving) {
-    return outcome(CheckResult::not_ready, method + ": NOT_SERVING");
-  }
-  return outcome(CheckResult::error, method + ": neither SERVING nor NOT_SERVING");
-}
-
-/// How checks reach the server. They do not try HTTP/2 first where the protocol is unknown: there
-/// is no time for that in a check.
-ServerAccess health_check_access(ServerAccess access, const HealthCheckSpec& spec,
-                                 HealthCheckKind kind) {
-  if (spec.config.port != 0) {
-    for (Endpoint& address : access.addresses) address.set_port(spec.config.port);
-    const std::size_t colon = access.authority.rfind(':');
-    access.authority = fmt::format("{}:{}", access.authority.substr(0, colon), spec.config.port);
-  }
-  LinkPoolOptions& links = access.links;
-  const Duration patience = std::max<Duration>(spec.config.timeout, token_timeout);
-  links.link = {.first_byte_timeout = patience, .idle_timeout = patience};
-  links.connector.connect_timeout = spec.config.timeout;
-  links.max_idle = 1;
-  if (kind == HealthCheckKind::grpc) {
-    links.protocol = BackendProtocol::http2;
-    links.connector.alpn = AlpnOffer::http2;
-  } else if (links.protocol == BackendProtocol::automatic && links.connector.tls == nullptr) {
-    links.protocol = BackendProtocol::http1;
-  }
-  return access;
-}
-
-const Engine& engine_of(const HealthCheckSpec& spec) {
-  const Engine& engine = engine_named(spec.engine);
-  return spec.kserve && !engine.health.check_by_default ? kserve_server() : engine;
-}
-
 }  // namespace
-
-HealthCheckKind resolved_check_kind(const HealthCheckSpec& spec) {
-  const HealthConfig& config = spec.config;
-  const EngineHealth& health = engine_of(spec).health;
-  const bool nothing_to_ask = config.path.empty() && health.path.empty() && spec.models.empty();
-  const HealthCheckKind http = nothing_to_ask ? HealthCheckKind::tcp : HealthCheckKind::http;
-  if (config.check == HealthCheckKind::http) return http;
-  if (config.check != HealthCheckKind::automatic) return config.check;
-  if (!config.path.empty()) return http;
-  if (!config.service.empty()) return HealthCheckKind::grpc;
-  if (spec.engine == undetected_engine) return HealthCheckKind::off;  // not known yet
-  if (health.serves_kserve_grpc && spec.protocol == BackendProtocol::http2) {
-    return HealthCheckKind::grpc;
-  }
-  if (health.check_by_default) return http;
-  const bool models = config.model != ModelCheck::off && !spec.models.empty();
-  if (models) return http;
-  return spec.engine_is_auto ? HealthCheckKind::tcp : HealthCheckKind::off;
-}
 
 HealthProbe::HealthProbe(Loop& loop, HealthCheckSpec spec, ServerAccess access)
     : loop_(loop),
       spec_(std::move(spec)),
-      engine_(engine_of(spec_)),
+      engine_(checked_engine(spec_)),
       kind_(resolved_check_kind(spec_)),
       access_(std::move(access)),
       client_(loop, health_check_access(access_, spec_, kind_)) {}
@@ -155,7 +34,7 @@ bool HealthProbe::wants_token() const {
 bool HealthProbe::checks_models() const {
   if (spec_.models.empty()) return false;
   return spec_.config.model != ModelCheck::off ||
-         engine_.health.listing == ModelListing::tfserving;  // it has no other health endpoint
+         engine_.health.path.empty();  // it has no health but that of its models
 }
 
 Task<CheckOutcome> HealthProbe::check(bool fresh, bool token) {
@@ -164,7 +43,7 @@ Task<CheckOutcome> HealthProbe::check(bool fresh, bool token) {
   link_choice_ = fresh ? LinkPool::LinkChoice::fresh : LinkPool::LinkChoice::any;
   if (kind_ == HealthCheckKind::tcp) {
     auto connected = co_await client_.connect(deadline_);
-    if (!connected) co_return failure(connected.error(), "connect");
+    if (!connected) co_return failed_check(connected.error(), "connect");
   } else if (kind_ == HealthCheckKind::grpc) {
     auto answered = co_await check_grpc();
     if (!answered.passed()) co_return answered;
@@ -175,9 +54,9 @@ Task<CheckOutcome> HealthProbe::check(bool fresh, bool token) {
   const Duration took = loop_.read_clock() - began;
   const Duration limit = spec_.config.latency;
   if (limit > Duration::zero() && took > limit) {
-    co_return outcome(CheckResult::slow,
-                      fmt::format("the check took {:.3f} s; the limit is {:.3f} s",
-                                  seconds_of(took), seconds_of(limit)));
+    co_return failed_check(CheckResult::slow,
+                           fmt::format("the check took {:.3f} s; the limit is {:.3f} s",
+                                       seconds_of(took), seconds_of(limit)));
   }
   // `latency` does not limit the time of a token, which depends on the model.
   if (!token || !wants_token() || speaks_grpc_) co_return CheckOutcome{};
@@ -246,13 +125,13 @@ Task<CheckOutcome> HealthProbe::check_health_endpoint() {
   if (path.empty()) co_return CheckOutcome{};
   const std::string what = "GET " + path;
   auto answer = co_await get(path);
-  if (!answer) co_return failure(answer.error(), what);
+  if (!answer) co_return failed_check(answer.error(), what);
   const bool empty = answer->status == 200 && answer->body == "{}";
   if (engine_.health.empty_object_means_loading && empty && path == engine_.health.path) {
-    co_return evaluate(Readiness::loading, what + ": nothing to serve yet");
+    co_return outcome_of(Readiness::loading, what + ": nothing to serve yet");
   }
-  co_return evaluate(read_health(engine_, answer->status, answer->body),
-                     describe_response(what, *answer));
+  co_return outcome_of(read_health(engine_, answer->status, answer->body),
+                       describe_response(what, *answer));
 }
 
 Task<CheckOutcome> HealthProbe::check_models() {
@@ -273,19 +152,19 @@ Task<CheckOutcome> HealthProbe::list_models() {
   const std::string path = model_path(ModelListing::openai, {});
   const std::string what = "GET " + path;
   auto answer = co_await get(path);
-  if (!answer) co_return failure(answer.error(), what);
+  if (!answer) co_return failed_check(answer.error(), what);
   if (answer->status != 200) {
-    co_return evaluate(answer->status == 503 ? Readiness::not_ready : Readiness::failing,
-                       describe_response(what, *answer));
+    co_return outcome_of(answer->status == 503 ? Readiness::not_ready : Readiness::failing,
+                         describe_response(what, *answer));
   }
   auto listed = read_models(answer->body);
-  if (!listed) co_return outcome(CheckResult::error, what + ": not a list of models");
+  if (!listed) co_return failed_check(CheckResult::error, what + ": not a list of models");
   const auto missing = std::ranges::find_if_not(
       spec_.models, [&](const std::string& model) { return lists_model(engine_, *listed, model); });
   if (listed->size() > max_models) listed->resize(max_models);
   note_models(std::move(*listed));
   if (missing != spec_.models.end()) {
-    co_return outcome(CheckResult::model_missing, model_not_served(*missing));
+    co_return failed_check(CheckResult::model_missing, model_not_served(*missing));
   }
   co_return CheckOutcome{};
 }
@@ -294,11 +173,11 @@ Task<CheckOutcome> HealthProbe::check_model(std::string model) {
   const std::string path = model_path(engine_.health.listing, model);
   const std::string what = "GET " + path;
   auto answer = co_await get(path);
-  if (!answer) co_return failure(answer.error(), what);
+  if (!answer) co_return failed_check(answer.error(), what);
   const Readiness readiness = read_model(engine_.health.listing, answer->status, answer->body);
-  co_return evaluate(readiness, readiness == Readiness::model_missing
-                                    ? model_not_served(model)
-                                    : describe_response(what, *answer));
+  co_return outcome_of(readiness, readiness == Readiness::model_missing
+                                      ? model_not_served(model)
+                                      : describe_response(what, *answer));
 }
 
 /// Only servers that can sleep have this endpoint.
@@ -306,14 +185,14 @@ Task<CheckOutcome> HealthProbe::check_awake() {
   if (engine_.health.sleep_path.empty() || !may_sleep_) co_return CheckOutcome{};
   const std::string what = "GET " + std::string(engine_.health.sleep_path);
   auto answer = co_await get(std::string(engine_.health.sleep_path));
-  if (!answer) co_return failure(answer.error(), what);
+  if (!answer) co_return failed_check(answer.error(), what);
   may_sleep_ = answer->status == 200;
   if (!reports_sleeping(answer->status, answer->body)) co_return CheckOutcome{};
-  co_return outcome(CheckResult::not_ready, "the server sleeps, and holds all requests");
+  co_return failed_check(CheckResult::not_ready, "the server sleeps, and holds all requests");
 }
 
 Task<CheckOutcome> HealthProbe::check_token() {
-  const Duration patience = std::max<Duration>(spec_.config.timeout, token_timeout);
+  const Duration patience = token_check_timeout(spec_);
   for (const std::string& model : spec_.models) {
     deadline_ = loop_.now() + patience;
     TokenProbeRequest request = token_probe_request(engine_.health.token, model);
@@ -322,14 +201,14 @@ Task<CheckOutcome> HealthProbe::check_token() {
         .method = "POST", .path = std::move(request.path), .json = std::move(request.body)};
     auto answer = co_await client_.fetch(std::move(client_request), deadline_);
     if (!answer) {
-      auto failed = failure(answer.error(), what);
+      auto failed = failed_check(answer.error(), what);
       // Responses of other models prove nothing for this one.
       const bool late = failed.result == CheckResult::timeout && spec_.models.size() > 1;
       if (late || failed.result == CheckResult::broken) failed.result = CheckResult::no_token;
       co_return failed;
     }
     if (!contains_token(engine_.health.token, answer->status, answer->body)) {
-      co_return outcome(CheckResult::no_token, describe_response(what, *answer));
+      co_return failed_check(CheckResult::no_token, describe_response(what, *answer));
     }
   }
   co_return CheckOutcome{};
@@ -364,8 +243,8 @@ Task<CheckOutcome> HealthProbe::call_grpc_health() {
                 .message = encode_health_check_request(spec_.config.service),
                 .link_choice = std::exchange(link_choice_, LinkPool::LinkChoice::any)};
   auto reply = co_await client_.call(std::move(call), deadline_);
-  if (!reply) co_return failure(reply.error(), method);
-  co_return evaluate_grpc_health(*reply, method);
+  if (!reply) co_return failed_check(reply.error(), method);
+  co_return outcome_of_grpc_health(*reply, method);
 }
 
 /// Checks an unknown gRPC server: by its health service if it has one, else any reply will do.
@@ -378,7 +257,7 @@ Task<std::optional<CheckOutcome>> HealthProbe::check_grpc_presence() {
   auto reply = co_await client_.call(std::move(call), deadline_);
   if (!reply || !reply->grpc) co_return std::nullopt;
   if (reply->status == GrpcStatus::unimplemented) co_return CheckOutcome{};
-  co_return evaluate_grpc_health(*reply, method);
+  co_return outcome_of_grpc_health(*reply, method);
 }
 
 /// Whether a model is ready; the whole server if `model` is empty.
@@ -389,17 +268,18 @@ Task<CheckOutcome> HealthProbe::call_ready(std::string model) {
                 .message = model.empty() ? std::string() : encode(ModelId{.name = model}),
                 .link_choice = std::exchange(link_choice_, LinkPool::LinkChoice::any)};
   auto reply = co_await client_.call(std::move(call), deadline_);
-  if (!reply) co_return failure(reply.error(), method);
+  if (!reply) co_return failed_check(reply.error(), method);
   if (reply->status == GrpcStatus::not_found && !model.empty()) {
-    co_return outcome(CheckResult::model_missing, model_not_served(model));
+    co_return failed_check(CheckResult::model_missing, model_not_served(model));
   }
-  if (reply->status != GrpcStatus::ok) co_return evaluate(*reply, method);
+  if (reply->status != GrpcStatus::ok) co_return outcome_of(*reply, method);
   const auto ready = decode_readiness(reply->message);
-  if (!ready) co_return outcome(CheckResult::broken, std::string(method) + ": malformed message");
+  if (!ready)
+    co_return failed_check(CheckResult::broken, std::string(method) + ": malformed message");
   if (*ready) co_return CheckOutcome{};
-  co_return outcome(CheckResult::not_ready,
-                    model.empty() ? fmt::format("{}: not ready", method)
-                                  : fmt::format("{} of model '{}': not ready", method, model));
+  co_return failed_check(CheckResult::not_ready,
+                         model.empty() ? fmt::format("{}: not ready", method)
+                                       : fmt::format("{} of model '{}': not ready", method, model));
 }
 
 }  // namespace evenkeel

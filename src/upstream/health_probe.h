@@ -12,18 +12,9 @@
 #include "evenkeel/inference/engine_health.h"
 #include "evenkeel/upstream/backend_client.h"
 #include "evenkeel/upstream/health_checker.h"
+#include "upstream/check_outcome.h"
 
 namespace evenkeel {
-
-/// How a check ended.
-struct CheckOutcome {
-  /// Nothing: this process could not make the check, such as for want of a descriptor.
-  std::optional<CheckResult> result = CheckResult::passed;
-  std::string reason;    ///< why it did not pass
-  bool loading = false;  ///< not ready yet, as the server says
-
-  bool passed() const { return result == CheckResult::passed; }
-};
 
 /// The settings of a backend's checks, and the connections that they use.
 ///

@@ -1,0 +1,37 @@
+// How a health check ended, and how errors and responses translate to that.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "evenkeel/base/result.h"
+#include "evenkeel/inference/engine_health.h"
+#include "evenkeel/upstream/backend_client.h"
+#include "evenkeel/upstream/health_record.h"
+
+namespace evenkeel {
+
+struct CheckOutcome {
+  /// Nothing: this process could not make the check, such as for want of a descriptor.
+  std::optional<CheckResult> result = CheckResult::passed;
+  std::string reason;    ///< why it did not pass
+  bool loading = false;  ///< not ready yet, as the server says
+
+  bool passed() const { return result == CheckResult::passed; }
+};
+
+CheckOutcome failed_check(CheckResult result, std::string reason, bool loading = false);
+/// Of a request that got no response. `what`: the request, such as "GET /health".
+CheckOutcome failed_check(const Error& error, std::string_view what);
+/// Of a response that means this.
+CheckOutcome outcome_of(Readiness readiness, std::string reason);
+/// Of a gRPC call that failed.
+CheckOutcome outcome_of(const GrpcReply& reply, std::string_view method);
+/// Of a call of grpc.health.v1.
+CheckOutcome outcome_of_grpc_health(const GrpcReply& reply, const std::string& method);
+
+/// The request, the status and the first line of a response.
+std::string describe_response(std::string_view what, const Fetched& fetched);
+
+}  // namespace evenkeel

@@ -1,0 +1,21 @@
+// What follows from the settings of a health check.
+#pragma once
+
+#include "evenkeel/base/clock.h"
+#include "evenkeel/inference/engine.h"
+#include "evenkeel/upstream/health_checker.h"
+
+namespace evenkeel {
+
+/// The engine whose API the checks use.
+const Engine& checked_engine(const HealthCheckSpec& spec);
+
+/// How long a check of one token may take.
+Duration token_check_timeout(const HealthCheckSpec& spec);
+
+/// How checks reach the server. They do not try HTTP/2 first where the protocol is unknown: there
+/// is no time for that in a check.
+ServerAccess health_check_access(ServerAccess access, const HealthCheckSpec& spec,
+                                 HealthCheckKind kind);
+
+}  // namespace evenkeel
