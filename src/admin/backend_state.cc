@@ -27,7 +27,7 @@ std::string reason_of(const Backend& backend, const BackendStatus* backend_statu
     return has_reason ? backend_status->health.reason : "its first health check has not ended";
   }
   if (load.in_backoff(now)) return to_string(Fault::connect_failed);
-  if (load.is_out(OutOfRotation::standby)) return "a spare that its pool does not need now";
+  if (load.is_out(OutOfRotation::standby)) return "a standby that its pool does not need now";
   return {};
 }
 
@@ -59,7 +59,7 @@ void BackendStateHistory::carry_over(const std::shared_ptr<const PoolSet>& pool_
     }
   }
   entries_ = std::move(entries);
-  pool_set_ = pool_set;  // last: `known` has views of the one before
+  pool_set_ = pool_set;  // last: `previous` has views into the one before
 }
 
 }  // namespace evenkeel

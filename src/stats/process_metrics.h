@@ -5,7 +5,7 @@
 
 namespace evenkeel {
 
-/// The figures of the standard process_* families. What the kernel does not tell is missing.
+/// The figures of the standard process_* families. A value that the kernel does not give is missing.
 struct ProcessMetrics {
   std::optional<double> cpu_seconds;
   std::optional<double> open_fds;

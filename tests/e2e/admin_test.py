@@ -73,14 +73,14 @@ class Admin(case.Case):
             pool={"engine": "vllm", "models": ["llama-8b", "llama-8b-lora"]})
         exchange(daemon.address)
         daemon.wait_at_rest()
-        told = daemon.api("backends")[0]
-        latency = told.pop("latency")
-        since = datetime.datetime.fromisoformat(told.pop("since"))
+        listed = daemon.api("backends")[0]
+        latency = listed.pop("latency")
+        since = datetime.datetime.fromisoformat(listed.pop("since"))
         self.assertAlmostEqual(since.timestamp(), time.time(), delta=60)
-        reading = told["polled"].pop("engine")  # the test's server has no metrics
+        reading = listed["polled"].pop("engine")  # the test's server has no metrics
         self.assertEqual(set(reading), {"state", "reason", "interval_seconds", "took_seconds"})
-        self.assertIsNone(told["polled"].pop("gpu_exporter"))
-        self.assertEqual(told, {
+        self.assertIsNone(listed["polled"].pop("gpu_exporter"))
+        self.assertEqual(listed, {
             "id": backend.address, "pool": "pool", "address": backend.address, "engine": "vllm",
             "models": ["llama-8b", "llama-8b-lora"], "zone": "rack-1", "labels": {"gpu": "h100"},
             "weight": 3, "standby": False, "state": "up", "reason": None,
@@ -93,9 +93,9 @@ class Admin(case.Case):
 
     def test_what_is_not_known_is_null_and_not_zero(self):
         daemon = self.start_daemon(self.backend())
-        told = daemon.api("backends")[0]
-        self.assertEqual(told["latency"], {"ttft_seconds": None, "e2e_seconds": None})
-        self.assertIsNone(told["waiting"])
+        listed = daemon.api("backends")[0]
+        self.assertEqual(listed["latency"], {"ttft_seconds": None, "e2e_seconds": None})
+        self.assertIsNone(listed["waiting"])
 
     def test_requests_under_way_are_counted(self):
         backend = self.backend(lambda ask: ask.stream.wait_closed())
@@ -176,7 +176,7 @@ class Metrics(case.Case):
                "resident_memory_bytes", "start_time_seconds"}
 
     def busy(self):
-        """A daemon with something to tell."""
+        """A daemon that has served some requests."""
         def script(ask):
             ask.answer(b"x" * 1000, status=int(ask.target[1:] or 200))
 

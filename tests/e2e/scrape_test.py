@@ -13,7 +13,7 @@ MANY = 1000
 class Scrape(case.Case):
     def many(self):
         backend = self.backend()
-        # One answers; the others are checked and refuse, so that they have much to tell.
+        # One answers; the others are checked and refuse, so that they have many series.
         others = [f"127.0.0.1:{port}" for port in range(1, MANY)]
         return self.start_daemon(backend, *others, pool={"engine": "vllm", "metrics": {"scrape": "off"},
                                                         "health": {"interval": "60s"}})

@@ -1,4 +1,4 @@
-// In which of the states that the admin API and the metrics tell each backend is, and since when.
+// The state of each backend as the admin API and the metrics report it, and since when.
 #pragma once
 
 #include <chrono>
@@ -16,24 +16,22 @@ namespace evenkeel {
 
 struct BackendStatus;
 
-/// One of `backend_states` (stats/exposition.h). Where several hold, what somebody wants comes
-/// before what is found out.
+/// One of `backend_states` (stats/render_metrics.h). Where several hold, what an operator set comes
+/// before what was found out.
 std::string_view state_of(const Backend& backend, Instant now);
 
-/// Why it is not up, for people; empty: it is. `watched`: what its checks found, null if nobody
-/// knows.
+/// Why it is not up, for people; empty if it is. `backend_status`: what the monitor knows, or null.
 std::string reason_of(const Backend& backend, const BackendStatus* backend_status, Instant now);
 
-/// Remembers when each backend came into its state, as precisely as it is made to look.
+/// Remembers when each backend entered its state, as precisely as `update` is called.
 class BackendStateHistory {
  public:
   using Time = std::chrono::system_clock::time_point;
 
-  /// Compares with what was seen last. Backends that were there before keep their times when the
-  /// fleet is another.
+  /// Compares with the states of the last call. A backend keeps its time when the pool set changes.
   void update(const std::shared_ptr<const PoolSet>& pool_set, Instant now, Time time);
 
-  /// By places in the fleet that was looked at last.
+  /// By position in the pool set of the last `update`.
   Time since(std::size_t pool, std::size_t backend) const { return entries_[pool][backend].since; }
 
  private:
@@ -44,7 +42,7 @@ class BackendStateHistory {
   void carry_over(const std::shared_ptr<const PoolSet>& pool_set);
 
   std::shared_ptr<const PoolSet> pool_set_;
-  std::vector<std::vector<Entry>> entries_;  // as the fleet's backends
+  std::vector<std::vector<Entry>> entries_;  // by pool and backend
 };
 
 }  // namespace evenkeel
