@@ -176,7 +176,13 @@ class AdminServer::Impl {
 
   Result<Done> load_tls() {
     tls_config_ = runtime_.status->snapshot()->config;
-    tls_ = nullptr;
+    if (!tls_config_->admin.tls) {
+      tls_ = nullptr;
+      return Done{};
+    }
+    auto context = make_tls_context(*tls_config_->admin.tls);
+    if (!context) return std::move(context.error());
+    tls_ = std::move(*context);
     return Done{};
   }
 

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <string>
 #include <string_view>
@@ -77,11 +76,16 @@ AdminReply refusal_reply(const AdminRefusal& refusal) {
   return reply;
 }
 
-/// Probes and scrapes may come by any name; the API may not.
+/// Probes and scrapes may come by any name, unless `admin.hosts` narrows that; the API may not.
 std::optional<AdminRefusal> check_access(const AdminRequest& request, const AdminConfig& config,
                                          bool changes) {
-  if (!request.path().starts_with("/api/")) return std::nullopt;
-  auto refusal = check_origin(request, {});
+  if (!request.path().starts_with("/api/")) {
+    if (config.hosts.empty() || is_known_host(request.host, config.hosts, true)) {
+      return std::nullopt;
+    }
+    return AdminRefusal{403, "this Host is not in admin.hosts"};
+  }
+  auto refusal = check_origin(request, config.hosts);
   if (!refusal && changes) refusal = authorize_change(request, config.token_file);
   return refusal;
 }
@@ -90,10 +94,21 @@ std::optional<AdminRefusal> check_access(const AdminRequest& request, const Admi
 std::string not_ready_reason(const RuntimeStatus& status, Instant now) {
   if (status.draining) return "draining";
   if (!status.ready) return "starting";
-  const auto& pools = status.pool_set->pools();
-  const bool available = std::any_of(
-      pools.begin(), pools.end(), [&](const auto& pool) { return pool.state->available(now) > 0; });
-  return available ? "" : "no pool has a backend that is up";
+  const ReadyzRule rule = status.config->admin.readyz;
+  if (rule == ReadyzRule::ignore_pools) return {};
+  std::string unavailable;
+  std::size_t available = 0;
+  for (const PoolSet::PoolEntry& pool : status.pool_set->pools()) {
+    if (pool.state->available(now) > 0) {
+      ++available;
+    } else if (unavailable.empty()) {
+      unavailable = pool.state->spec().name;
+    }
+  }
+  if (rule == ReadyzRule::all_pools && !unavailable.empty()) {
+    return "pool " + unavailable + " has no backend that is up";
+  }
+  return available > 0 ? "" : "no pool has a backend that is up";
 }
 
 }  // namespace

@@ -8,7 +8,9 @@
 namespace evenkeel {
 
 AdminTarget completed(AdminTarget given, const Config& config) {
-  if (given.address.empty()) given.address = to_string(config.admin.address);
+  if (given.address.empty()) {
+    given.address = (config.admin.tls ? "https://" : "") + to_string(config.admin.address);
+  }
   if (given.token_file.empty()) given.token_file = config.admin.token_file;
   return given;
 }

@@ -171,6 +171,10 @@ void add_tls_problems(const std::string& place, const std::vector<TlsProblem>& p
 
 void check_certificates(const Config& config, ParseContext& context) {
   const Environment& environment = context.environment;
+  if (environment.listener_tls_problems && config.admin.tls &&
+      !context.report.has_problem("admin.tls")) {
+    add_tls_problems("admin.tls", environment.listener_tls_problems(*config.admin.tls), context);
+  }
   for (std::size_t i = 0; i < config.listeners.size(); ++i) {
     const auto& tls = config.listeners[i].tls;
     const std::string place = indexed("listeners", i) + ".tls";

@@ -38,6 +38,7 @@ inline constexpr std::array<std::string_view, 3> model_check_words = {"off", "re
                                                                       "generate"};
 inline constexpr std::array<std::string_view, 2> scrape_words = {"auto", "off"};
 inline constexpr std::array<std::string_view, 2> weight_source_words = {"configured", "observed"};
+inline constexpr std::array<std::string_view, 3> readyz_words = {"any", "all", "never"};
 inline constexpr std::array<std::string_view, 1> access_log_format_words = {"json"};
 
 // Lower-case letters, digits, '.', '_', '-': what a metric label and a URL take unquoted.
@@ -181,6 +182,23 @@ struct Fields<AdminConfig> {
               "machines, sent as `authorization: Bearer TOKEN`.",
               false, "changes from loopback only"},
           &AdminConfig::token_file, TextForm{"the path of a file", check_not_empty});
+    visit(Key{"hosts",
+              "Host names by which `/metrics`, `/healthz` and `/readyz` may be requested; `*` "
+              "stands for any text. Addresses and `localhost` always may. `/api/v1` also answers "
+              "to the names without `*`.",
+              false, "any name"},
+          &AdminConfig::hosts,
+          ScalarListForm<TextForm>{
+              {TextForm{"a host name", check_not_empty}, "a list of host names"}});
+    visit(Key{"readyz",
+              "When `/readyz` says 503 besides at start and while draining: `any`: no pool has a "
+              "backend that is up; `all`: some pool has none; `never`: pools do not matter."},
+          &AdminConfig::readyz, EnumForm<ReadyzRule>{"readyz", readyz_words});
+    visit(Key{"tls",
+              "TLS for the admin listener, with the keys of a client listener. It does not look at "
+              "SNI: of several certificates it uses the first of each key type.",
+              false, "none"},
+          &AdminConfig::tls, OptionalForm<ListenerTlsConfig>{});
   }
 };
 

@@ -227,6 +227,23 @@ TEST_F(AdminApi, ReadyzFollowsTheDaemonAndItsPools) {
   EXPECT_EQ(draining.body, "draining\n");
 }
 
+TEST_F(RunningAdmin, ReadyzMayRequireEveryPoolOrNone) {
+  start(std::string(two_pools) + "admin: {readyz: all}\n");
+  backend(1, 0).load().take_out(OutOfRotation::unhealthy);
+  backend(1, 1).load().take_out(OutOfRotation::unhealthy);
+  EXPECT_EQ(get("/readyz").status, 503);
+  EXPECT_EQ(get("/readyz").body, "pool embed has no backend that is up\n");
+
+  status_.update([](RuntimeStatus& status) {
+    Config config = *status.config;
+    config.admin.readyz = ReadyzRule::ignore_pools;
+    status.config = std::make_shared<const Config>(config);
+  });
+  backend(0, 0).load().take_out(OutOfRotation::unhealthy);
+  backend(0, 1).load().take_out(OutOfRotation::unhealthy);
+  EXPECT_EQ(get("/readyz").status, 200);
+}
+
 TEST_F(AdminApi, HealthzReportsLoopsThatTurn) {
   const RawReply reply = get("/healthz");
 
@@ -245,6 +262,20 @@ TEST_F(AdminApi, MetricsAreCompressedOnRequest) {
   EXPECT_EQ(compressed.fields.at("content-encoding"), "gzip");
   EXPECT_THAT(compressed.body, StartsWith("\x1f\x8b"));
   EXPECT_LT(compressed.body.size(), plain.body.size() / 3);
+}
+
+TEST_F(RunningAdmin, HostsNarrowWhoMayScrape) {
+  start(std::string(two_pools) + "admin: {hosts: [lb.example, '*.mon.example']}\n");
+  const auto status_of = [this](std::string_view target, const std::string& name) {
+    return exchange("GET " + std::string(target) + " HTTP/1.1\r\nhost: " + name + "\r\n\r\n")
+        .status;
+  };
+  for (const char* name : {"127.0.0.1:1", "localhost", "[::1]", "lb.example:9901", "a.MON.example"})
+    EXPECT_EQ(status_of("/metrics", name), 200) << name;
+  for (const char* name : {"other.example", "mon.example", "lb.example.evil"})
+    EXPECT_EQ(status_of("/metrics", name), 403) << name;
+  EXPECT_EQ(status_of("/api/v1/status", "lb.example"), 200);
+  EXPECT_EQ(status_of("/api/v1/status", "a.mon.example"), 403) << "a glob opens no API";
 }
 
 TEST_F(AdminApi, ProbesAnswerToAnyHostAndTheApiDoesNot) {

@@ -128,7 +128,8 @@ TEST(ConfigReader, ReadsAMisspeltKeyAsTheSuggestedOne) {
 
 TEST(ConfigReader, ListsTheKnownKeysWhenNoneIsSimilar) {
   EXPECT_THAT(problems_of(with_pool("admin: {colour: red}\n")),
-              ElementsAre("1:9 admin.colour: unknown key; known keys: address, token_file"));
+              ElementsAre("1:9 admin.colour: unknown key; known keys: address, token_file, hosts, "
+                          "readyz, tls"));
 }
 
 TEST(ConfigReader, SuggestsAKeyForItsLongerName) {

@@ -4,14 +4,18 @@ import datetime
 import json
 import re
 import shutil
+import ssl
 import subprocess
 import time
 import unittest
+import urllib.error
+import urllib.request
 
 import case
 from backend import free_port
+from certificates import Authority
 from process import command
-from stream import Stream, exchange
+from stream import PATIENCE, Stream, exchange
 
 
 class Admin(case.Case):
@@ -149,6 +153,40 @@ class Admin(case.Case):
         daemon = self.start_daemon(backend)
         for target in ("/metrics", "/api/v1/status", "/healthz", "/readyz"):
             self.assertEqual(exchange(daemon.address, target=target).body, b"the backend's own")
+
+
+class Tls(case.Case):
+    def setUp(self):
+        self.authority = Authority(self.folder())
+        self.server = self.authority.issue("127.0.0.1")
+
+    def start(self, **tls):
+        config = {"address": "127.0.0.1:0", "tls": {"certificates": [self.server.config()], **tls}}
+        return self.start_daemon(self.backend(), admin=config)
+
+    def status(self, daemon, context):
+        return urllib.request.urlopen(f"https://{daemon.admin}/readyz", context=context,
+                                      timeout=PATIENCE).status
+
+    def test_the_admin_listener_speaks_tls(self):
+        daemon = self.start()
+        self.assertEqual(self.status(daemon, self.authority.trust()), 200)
+        with self.assertRaises(urllib.error.URLError):
+            self.status(daemon, ssl.create_default_context())
+
+    def test_a_client_without_a_certificate_is_refused_where_one_is_required(self):
+        daemon = self.start(client_ca=self.authority.cert)
+        own = self.authority.issue("operator")
+        self.assertEqual(self.status(daemon, self.authority.trust(certificate=own)), 200)
+        with self.assertRaises(OSError):
+            self.status(daemon, self.authority.trust())
+
+    def test_the_verbs_speak_tls(self):
+        daemon = self.start()
+        told = command("ctl", "status", "--admin", f"https://{daemon.admin}",
+                       env={"SSL_CERT_FILE": self.authority.cert})
+        self.assertEqual(told.returncode, 0, told.stderr)
+        self.assertIn("uptime", told.stdout)
 
 
 class Metrics(case.Case):

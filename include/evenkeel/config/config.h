@@ -81,9 +81,16 @@ struct ListenerConfig {
   bool operator==(const ListenerConfig&) const = default;
 };
 
+// Which pools must have a backend that is up for /readyz to say so.
+enum class ReadyzRule { any_pool, all_pools, ignore_pools };
+
 struct AdminConfig {
   Address address{"127.0.0.1", 9901};
   std::string token_file;  // a token that allows changes from elsewhere; empty: only loopback
+  // Names, or globs with '*', by which /metrics, /healthz and /readyz may be requested; empty: any.
+  std::vector<std::string> hosts;
+  ReadyzRule readyz = ReadyzRule::any_pool;
+  std::optional<ListenerTlsConfig> tls;
 
   bool operator==(const AdminConfig&) const = default;
 };
