@@ -155,8 +155,10 @@ class Daemon(Process):
 
     # ---- admin ----
 
+    admin_tls = None  # an ssl.SSLContext, if the admin listener speaks TLS
+
     def ask_admin(self, target, method="GET", fields=()):
-        with Stream.connect(self.admin) as stream:
+        with Stream.connect(self.admin, tls=self.admin_tls) as stream:
             return stream.exchange(method, target, fields=fields, host=self.admin)
 
     def api(self, what):
