@@ -43,16 +43,16 @@ class Scrape(case.Case):
 
     def test_no_worker_waits_for_a_scrape(self):
         daemon = self.many()
-        lags = []
+        lags = set()  # a page that took long is used again, with the same lag
         with Stream.connect(daemon.admin, receive_buffer=8 << 20) as admin, \
                 Stream.connect(daemon.address) as client:
-            for _ in range(20):
+            while len(lags) < 8:
                 # The page is made while the worker serves; the next one tells the worker's longest turn.
                 admin.ask(target="/metrics", host=daemon.admin)
                 for _ in range(3):
                     self.assertEqual(client.exchange().status, 200)
                 page = admin.read_response().body.decode()
-                lags.append(float(page.rpartition("\nevenkeel_event_loop_lag_seconds ")[2].split()[0]))
+                lags.add(float(page.rpartition("\nevenkeel_event_loop_lag_seconds ")[2].split()[0]))
         if SANITIZED:
             self.skipTest("times say nothing here")
         self.assertLess(statistics.median(lags), 0.005, lags)
