@@ -8,24 +8,25 @@
 namespace evenkeel {
 namespace {
 
-// What stays with a thread after a burst: as many as requests are under way on a busy worker, since
-// the heap is slow with pieces of this size; 4.5 MiB and 4 MiB at the most.
+// How many blocks a thread caches after a burst: about the requests in flight on a busy worker,
+// since the heap is slow for these sizes. At most 4.5 MiB of tiny and small ones and 4 MiB of large
+// ones.
 constexpr unsigned max_cached_small = 256;
 constexpr unsigned max_cached_large = 64;
 
-/// Blocks whose beginnings lie a power of two apart would fight for the same lines of the cache.
+/// Blocks that start a power of two apart would compete for the same cache lines.
 constexpr std::size_t stagger = 192;
 
 constexpr std::size_t page_size = 4096;
 
-/// Large blocks are mapped, so that what a crowd of slow readers took goes back to the system when
-/// they have left: between other pieces of the heap it would stay.
+/// Large blocks are mapped, so that memory taken for many slow readers returns to the system after
+/// them; heap fragmentation would keep it.
 char* map_large() {
   void* mapped = mmap(nullptr, Block::large + page_size, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) throw std::bad_alloc();
-  static constinit thread_local std::size_t places = 0;
-  return static_cast<char*>(mapped) + places++ * stagger % page_size;
+  static constinit thread_local std::size_t blocks_mapped = 0;
+  return static_cast<char*>(mapped) + blocks_mapped++ * stagger % page_size;
 }
 
 void free_to_heap(char* data, std::uint32_t size) {
@@ -33,11 +34,12 @@ void free_to_heap(char* data, std::uint32_t size) {
   munmap(data - reinterpret_cast<std::uintptr_t>(data) % page_size, Block::large + page_size);
 }
 
-/// One thread's spare blocks of a size. Trivial, so that reaching them costs no check.
+/// One thread's cached blocks of one size. Trivially constructed, so that access needs no
+/// initialisation check.
 struct BlockList {
   char* blocks[max_cached_small];
   unsigned count;
-  unsigned capacity;  // 0 until the thread has taken a block, and again when it ends
+  unsigned capacity;  // 0 before the thread's first block and after its exit
 };
 
 constinit thread_local BlockList tiny_blocks{};

@@ -21,7 +21,7 @@ std::variant<std::string, FileError> read_file(const std::string& path, std::siz
   struct stat facts{};
   if (fstat(file.number, &facts) != 0) return failed(errno);
   if (S_ISDIR(facts.st_mode)) return failed(EISDIR);
-  if (!S_ISREG(facts.st_mode)) return FileError{0, "it is not a file"};
+  if (!S_ISREG(facts.st_mode)) return FileError{0, "not a regular file"};
 
   std::string text(max_size + 1, '\0');
   std::size_t size = 0;
@@ -32,8 +32,7 @@ std::variant<std::string, FileError> read_file(const std::string& path, std::siz
     if (got == 0) break;
     size += static_cast<std::size_t>(got);
   }
-  if (size > max_size)
-    return FileError{0, "it is larger than " + std::to_string(max_size) + " bytes"};
+  if (size > max_size) return FileError{0, "larger than " + std::to_string(max_size) + " bytes"};
   text.resize(size);
   return text;
 }

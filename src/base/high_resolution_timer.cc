@@ -10,13 +10,13 @@
 
 namespace evenkeel {
 
-HighResolutionTimer::HighResolutionTimer(Loop& loop, Callback callback)
+HighResolutionTimer::HighResolutionTimer(Loop& loop, Action action)
     : Waiter([](Waiter& self) {
         auto& timer = static_cast<HighResolutionTimer&>(self);
         timer.watch_.mark_not_readable();
-        timer.callback_(timer);
+        timer.action_(timer);
       }),
-      callback_(callback) {
+      action_(action) {
   const int fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
   if (fd < 0) throw std::system_error(errno, std::generic_category(), "timerfd_create");
   watch_.open(loop, fd);
@@ -30,10 +30,10 @@ HighResolutionTimer::~HighResolutionTimer() {
 }
 
 void HighResolutionTimer::arm(Instant when) {
-  // Clock is CLOCK_MONOTONIC. Setting also takes back a ring that was not read.
+  // Clock is CLOCK_MONOTONIC. Setting it also discards an expiry that was not read.
   const auto since_boot =
       std::chrono::duration_cast<std::chrono::nanoseconds>(when.time_since_epoch()).count();
-  const auto ns = std::max<std::int64_t>(since_boot, 1);  // zero would clear it
+  const auto ns = std::max<std::int64_t>(since_boot, 1);  // zero would disarm it
   itimerspec setting{};
   setting.it_value.tv_sec = ns / 1'000'000'000;
   setting.it_value.tv_nsec = ns % 1'000'000'000;

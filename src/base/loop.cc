@@ -13,7 +13,7 @@
 namespace evenkeel {
 namespace {
 
-/// Turns with more events than fit; then timers have their turn too.
+/// Iterations in a row that fill the event array, before timers run.
 constexpr unsigned max_full_iterations = 16;
 
 }  // namespace
@@ -156,7 +156,7 @@ Wake Signal::Wait::await_resume() {
 
 // ---- Loop -------------------------------------------------------------------------------------
 
-/// A task that nobody awaits, kept in the loop's list until it is done.
+/// A task without an awaiting coroutine, in the loop's list until it is done.
 struct Loop::Spawned {
   struct promise_type : Node, Pooled {
     Loop& loop;
@@ -277,8 +277,8 @@ void Loop::run_once(Instant wake_at) {
     run_posted();
   }
   run_ready();
-  // After a long stop there is more than fits in one turn: what has come is looked at before
-  // anybody is told that it is late.
+  // After a long stop more events are pending than one iteration takes. All of them are read before
+  // timers run, so that nothing times out whose answer has already arrived.
   const bool full = count == static_cast<int>(events.size());
   full_iterations_ = full ? full_iterations_ + 1 : 0;
   if (full_iterations_ % max_full_iterations == 0) run_timers();
@@ -319,7 +319,7 @@ void Loop::dispatch(std::uint64_t token, std::uint32_t events) {
   if (events & EPOLLIN || watch->peer_closed_) watch->readable_ = true;
   if (events & EPOLLOUT || watch->broken_) watch->writable_ = true;
 
-  // Any of these may destroy the watch: look it up anew each time.
+  // Each of these may destroy the watch: look it up again every time.
   if (watch->peer_closed_ && watch->hangup_waiter_ != nullptr) {
     watch->hangup_waiter_->wake();
     if ((watch = current()) == nullptr) return;
@@ -340,7 +340,7 @@ void Loop::wake_soon(Waiter& waiter) {
 }
 
 void Loop::run_ready() {
-  Node batch;  // what becomes ready while these run waits for the next turn
+  Node batch;  // what becomes ready while these run waits for the next iteration
   if (!ready_.linked()) return;
   batch.insert_before(ready_);
   ready_.unlink();
@@ -379,7 +379,7 @@ Instant Loop::next_timer() const {
 void Loop::run_timers() {
   const auto due = static_cast<std::uint64_t>((now_ - wheel_start_) / tick);
   if (due < wheel_tick_) return;
-  // After a long sleep every slot is looked at once, not once per tick slept.
+  // After a long sleep every slot is visited once, not once per tick.
   const std::uint64_t steps = std::min<std::uint64_t>(due - wheel_tick_ + 1, slots);
   const std::uint64_t first = due + 1 - steps;
   wheel_tick_ = due + 1;
@@ -396,7 +396,7 @@ void Loop::run_timers() {
       auto& timer = static_cast<Timer&>(*batch.next);
       timer.unlink();
       if (timer.when_ > now_) {
-        schedule(timer);  // beyond the horizon when it was armed
+        schedule(timer);  // was beyond the horizon when it was armed
       } else {
         timer.action_(timer);
       }

@@ -5,7 +5,7 @@
 namespace evenkeel {
 namespace {
 
-/// Lives on the knocker's loop, for as long as an answer may come.
+/// Belongs to the checking loop; lives until the last response.
 struct LivenessCheck {
   explicit LivenessCheck(Loop& own) : all_responded(own) {}
   Signal all_responded;

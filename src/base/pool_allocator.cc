@@ -6,7 +6,7 @@ namespace evenkeel::detail {
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__)
-constexpr bool recycles = false;  // the sanitizer must see every release
+constexpr bool recycles = false;  // the sanitizer must see every free
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer)
 constexpr bool recycles = false;
@@ -29,7 +29,7 @@ struct ThreadExitCleanup {
   ~ThreadExitCleanup() {
     phase = Phase::ended;
     for (std::size_t i = 0; i < FreeLists::classes; ++i) {
-      free_lists.slots_left[i] = 0;  // what is given back from now on goes to the heap
+      free_lists.slots_left[i] = 0;  // later frees go to the heap
       while (FreeNode* node = free_lists.head[i]) {
         free_lists.head[i] = node->next;
         ::operator delete(node);

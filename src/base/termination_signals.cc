@@ -24,7 +24,7 @@ TerminationSignals::TerminationSignals() {
 }
 
 TerminationSignals::~TerminationSignals() {
-  // What was waited for has been acted upon: it must not end the process now.
+  // Pending signals were handled already: they must not end the process now.
   signalfd_siginfo taken;
   while (read(fd_, &taken, sizeof taken) == static_cast<ssize_t>(sizeof taken)) {
   }

@@ -4,6 +4,8 @@
 #include <charconv>
 #include <chrono>
 
+#include "evenkeel/base/hex.h"
+
 namespace evenkeel {
 namespace {
 
@@ -28,13 +30,6 @@ constexpr std::size_t max_digits = 8;
 constexpr std::int64_t max_units = 99'999'999;
 
 constexpr bool unescaped(char c) { return c >= ' ' && c <= '~' && c != '%'; }
-
-int hex_value(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  return -1;
-}
 
 }  // namespace
 

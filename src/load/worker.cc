@@ -16,11 +16,9 @@ constexpr unsigned max_starts_per_yield = 64;
 constexpr Duration failure_backoff = std::chrono::milliseconds(10);
 
 /// Waits to the microsecond: the loop's own timers are a coarse wheel.
-class Pacer : HighResolutionTimer {
+class Pacer {
  public:
-  explicit Pacer(Loop& loop)
-      : HighResolutionTimer(
-            loop, [](HighResolutionTimer& self) { static_cast<Pacer&>(self).on_timer(); }) {}
+  explicit Pacer(Loop& loop) : timer_(*this, loop) {}
 
   /// `co_await pacer.until(when);` One waiter at a time.
   auto until(Instant when) {
@@ -30,7 +28,7 @@ class Pacer : HighResolutionTimer {
       bool await_ready() const { return false; }
       void await_suspend(std::coroutine_handle<> waiter) {
         pacer.waiter_ = waiter;
-        pacer.arm(when);
+        pacer.timer_.arm(when);
       }
       void await_resume() const {}
     };
@@ -42,6 +40,7 @@ class Pacer : HighResolutionTimer {
     if (waiter_) std::exchange(waiter_, {}).resume();
   }
   std::coroutine_handle<> waiter_;
+  MethodHighResolutionTimer<&Pacer::on_timer> timer_;
 };
 
 std::string_view failure_kind(Fault fault, bool response_started) {
@@ -195,7 +194,7 @@ Task<void> LoadWorker::run_closed_loop_client() {
 }
 
 Task<void> LoadWorker::exchange_detached(LoadRequest load_request, Instant due) {
-  [[maybe_unused]] const bool succeeded = co_await exchange(load_request, due);
+  co_await exchange(load_request, due);
 }
 
 Task<bool> LoadWorker::exchange(LoadRequest load_request, Instant due) {

@@ -150,8 +150,7 @@ Task<void> DnsCache::resolved(Instant deadline) {
       if (entry->found()) next = std::min(next, entry->resolution_delay_ends);
     }
     if (all || now >= deadline) break;
-    auto wake = co_await resolved_.wait(next);
-    static_cast<void>(wake);
+    co_await resolved_.wait(next);
   }
   for (auto& [host, entry] : entries_) entry->in_use = true;
 }

@@ -48,11 +48,7 @@ Result<Done> Listener::check_bind(const Endpoint& endpoint, bool shared) {
 }
 
 Listener::Listener(Loop& loop, int fd, AcceptCallback accepted, ExhaustedCallback exhausted)
-    : watch_(loop, fd),
-      accepted_(std::move(accepted)),
-      exhausted_(std::move(exhausted)),
-      ready_(*this),
-      pause_(*this) {
+    : watch_(loop, fd), accepted_(std::move(accepted)), exhausted_(std::move(exhausted)) {
   watch_.on_readable(&ready_);
 }
 
@@ -68,8 +64,6 @@ Endpoint Listener::local_endpoint(int fd) {
   getsockname(fd, reinterpret_cast<sockaddr*>(&endpoint.storage), &endpoint.size);
   return endpoint;
 }
-
-void Listener::ready(Waiter& self) { static_cast<Ready&>(self).listener.accept_all(); }
 
 void Listener::accept_pending() {
   while (accept_some(accept_batch)) {

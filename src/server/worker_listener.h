@@ -79,22 +79,20 @@ class WorkerListener final {
   };
 
   /// A connection before HTTP, in its PROXY header or handshake; woken to make room.
-  struct PendingHandshake : Waiter {
-    PendingHandshake(WorkerListener& owner, Watch& watched)
-        : Waiter([](Waiter& self) {
-            auto& pending = static_cast<PendingHandshake&>(self);
-            pending.evicted = true;
-            pending.watch.interrupt();
-          }),
-          listener(owner),
-          watch(watched) {
+  struct PendingHandshake {
+    PendingHandshake(WorkerListener& owner, Watch& watched) : listener(owner), watch(watched) {
       ++listener.pending_handshake_count_;
-      listener.pending_handshakes_.add(*this);
+      listener.pending_handshakes_.add(waiter);
     }
     ~PendingHandshake() { --listener.pending_handshake_count_; }
+    void evict() {
+      evicted = true;
+      watch.interrupt();
+    }
     WorkerListener& listener;
     Watch& watch;
     bool evicted = false;
+    MethodWaiter<&PendingHandshake::evict> waiter{*this};
   };
 
   void drop_unused_settings();

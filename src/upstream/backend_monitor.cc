@@ -50,8 +50,7 @@ bool BackendMonitor::all_have_first_result() const {
 
 Task<void> BackendMonitor::wait_for_first_results(Instant deadline) {
   while (loop_.now() < deadline && !all_have_first_result()) {
-    auto wake = co_await first_result_.wait(deadline);
-    static_cast<void>(wake);
+    co_await first_result_.wait(deadline);
   }
   publish_changes();
 }
@@ -63,8 +62,7 @@ std::shared_ptr<const MonitorSnapshot> BackendMonitor::snapshot() const {
 
 Task<void> BackendMonitor::run() {
   while (true) {
-    auto wake = co_await status_changed_.wait(loop_.now() + publish_interval);
-    static_cast<void>(wake);
+    co_await status_changed_.wait(loop_.now() + publish_interval);
     std::uint64_t blocked_locally = 0;
     for (const auto& [key, entry] : entries_) {
       entry.backend->check_triggers();

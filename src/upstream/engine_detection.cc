@@ -61,8 +61,7 @@ Task<void> EngineDetection::run() {
     auto result = co_await probe(client);
     const bool has_answer = responded(result);
     if (accept_result(std::move(result), was_serving)) co_return;
-    auto wake = co_await wake_now_.wait(loop_.now() + next_delay(has_answer));
-    static_cast<void>(wake);
+    co_await wake_now_.wait(loop_.now() + next_delay(has_answer));
   }
 }
 

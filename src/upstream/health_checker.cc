@@ -90,8 +90,7 @@ void HealthChecker::check_triggers() {
 Task<void> HealthChecker::run() {
   while (true) {
     co_await check();
-    auto wake = co_await wake_now_.wait(loop_.now() + next_delay());
-    static_cast<void>(wake);
+    co_await wake_now_.wait(loop_.now() + next_delay());
   }
 }
 

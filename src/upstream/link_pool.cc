@@ -30,13 +30,7 @@ bool may_resend(const Error& error, const Request& request) {
   return request.body == nullptr || request.body->rewind();
 }
 
-LinkLease::PooledLink::PooledLink(LinkPool& owner, std::unique_ptr<Link> made)
-    : Waiter([](Waiter& self) {
-        auto& pooled = static_cast<PooledLink&>(self);
-        pooled.pool.on_idle_closed(pooled);
-      }),
-      pool(owner),
-      link(std::move(made)) {}
+void LinkLease::PooledLink::on_idle_close() { pool.on_idle_closed(*this); }
 
 LinkLease& LinkLease::operator=(LinkLease&& other) noexcept {
   if (this != &other) {
@@ -58,8 +52,7 @@ LinkPool::LinkPool(Loop& loop, std::vector<Endpoint> addresses, const LinkPoolOp
       metrics_(metrics),
       peer_protocol_(options.protocol == BackendProtocol::http1   ? PeerProtocol::http1
                      : options.protocol == BackendProtocol::http2 ? PeerProtocol::http2
-                                                                  : PeerProtocol::unknown),
-      sweep_(*this) {}
+                                                                  : PeerProtocol::unknown) {}
 
 LinkPool::~LinkPool() {
   dial_.drop();
@@ -131,8 +124,7 @@ Task<Result<LinkLease>> LinkPool::wait_for_dial() {
     DialWaiter waiter(loop_);
     waiter.insert_before(dial_waiters_);
     if (!dial_.valid() || dial_.ready()) dial_ = dial();
-    auto wake = co_await waiter.made.wait();
-    static_cast<void>(wake);
+    co_await waiter.made.wait();
     if (waiter.failure) co_return std::move(*waiter.failure);
     if (auto lease = take_shared()) co_return std::move(*lease);
     if (auto lease = take_idle()) co_return std::move(*lease);
@@ -204,7 +196,7 @@ void LinkPool::add_link(std::unique_ptr<Link> link) {
   const bool multiplexed = link->multiplexed();
   auto pooled = std::make_unique<PooledLink>(*this, std::move(link));
   pooled->idle_since = loop_.now();
-  pooled->link->on_idle_close(pooled.get());
+  pooled->link->on_idle_close(&pooled->idle_close);
   sweep_from(pooled->idle_since);
   (multiplexed ? shared_ : idle_).push_back(std::move(pooled));
   metrics_.links_idle.add();
@@ -222,7 +214,7 @@ void LinkPool::return_link(PooledLink& pooled) {
     return;  // closed here
   }
   pooled.idle_since = loop_.now();
-  pooled.link->on_idle_close(&pooled);
+  pooled.link->on_idle_close(&pooled.idle_close);
   sweep_from(pooled.idle_since);
   idle_.push_back(std::move(owned));
   metrics_.links_idle.add();

@@ -66,17 +66,11 @@ class PolledSource : protected ScrapeObserver {
   void succeed(const Scraped& scraped);
   void fail(std::string reason);
 
-  struct Forget : Timer {
-    explicit Forget(PolledSource& owner)
-        : Timer([](Timer& self) {
-            PolledSource& mine = static_cast<Forget&>(self).source;
-            mine.forget();
-            ++mine.revision_;
-            mine.notify();
-          }),
-          source(owner) {}
-    PolledSource& source;
-  };
+  void expire() {
+    forget();
+    ++revision_;
+    notify();
+  }
 
   Loop& loop_;
   Scraper scraper_;
@@ -85,7 +79,7 @@ class PolledSource : protected ScrapeObserver {
   PollRecord record_;
   std::uint64_t revision_ = 0;
   std::optional<Instant> last_success_;
-  Forget forget_{*this};
+  MethodTimer<&PolledSource::expire> forget_{*this};
   Task<void> running_;
 };
 

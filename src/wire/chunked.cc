@@ -3,6 +3,7 @@
 #include <bit>
 #include <cstring>
 
+#include "evenkeel/base/hex.h"
 #include "head_parser.h"
 #include "message_rules.h"
 
@@ -14,13 +15,6 @@ constexpr std::uint32_t max_extension_total = 4096;
 constexpr std::size_t max_trailer_bytes = 8192;
 constexpr std::size_t max_trailer_fields = 64;
 constexpr unsigned max_digits = 16;
-
-int hex_value(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
 
 bool is_token_char(char c) { return is_token({&c, 1}); }
 

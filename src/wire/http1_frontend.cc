@@ -144,13 +144,7 @@ class Http1Connection final : public Pooled, public InterimHandler {
   Task<void> linger();
   RequestInfo make_request_info(Instant started);
 
-  /// Its place among the idle connections; woken to close.
-  struct Idle : Waiter {
-    explicit Idle(Http1Connection& owner)
-        : Waiter([](Waiter& self) { static_cast<Idle&>(self).connection.watch().interrupt(); }),
-          connection(owner) {}
-    Http1Connection& connection;
-  };
+  void interrupt_wait() { watch().interrupt(); }
 
   std::unique_ptr<Socket> socket_;
   const FrontendOptions& options_;
@@ -162,7 +156,7 @@ class Http1Connection final : public Pooled, public InterimHandler {
   bool served_ = false;
   ClientAddress client_;
   std::string unsent_;  // of an interim response that the kernel took in part
-  Idle idle_{*this};
+  MethodWaiter<&Http1Connection::interrupt_wait> idle_{*this};  // among the idle connections
 };
 
 // ---- request bodies ---------------------------------------------------------------------------

@@ -47,17 +47,10 @@ class Http1Link final : public Link {
  private:
   class ResponseBody;
 
-  /// Something has come on an idle link: its end, or what is none (session tickets).
-  struct IdleReadWaiter : Waiter {
-    explicit IdleReadWaiter(Http1Link& owner)
-        : Waiter([](Waiter& self) {
-            Http1Link& mine = static_cast<IdleReadWaiter&>(self).link;
-            if (mine.idle_close_waiter_ != nullptr && !mine.alive(false))
-              mine.idle_close_waiter_->wake();
-          }),
-          link(owner) {}
-    Http1Link& link;
-  };
+  /// The idle link became readable: it was closed, or only TLS session tickets arrived.
+  void on_idle_read() {
+    if (idle_close_waiter_ != nullptr && !alive(false)) idle_close_waiter_->wake();
+  }
 
   Watch& watch() { return socket_->watch(); }
   Loop& loop() { return socket_->loop(); }
@@ -79,7 +72,7 @@ class Http1Link final : public Link {
 
   std::unique_ptr<Socket> socket_;
   LinkOptions options_;
-  IdleReadWaiter idle_read_{*this};
+  MethodWaiter<&Http1Link::on_idle_read> idle_read_{*this};
   Waiter* idle_close_waiter_ = nullptr;
   ReadBuffer in_;
   std::uint32_t body_begin_ = 0;  // in in_, behind the current head
@@ -443,7 +436,7 @@ Task<Result<Done>> Http1Link::read_head(HeadParser& parser) {
 
 /// The end of an exchange: is the connection good for another?
 void Http1Link::finish(bool clean) {
-  static_cast<void>(end_upload());
+  end_upload();
   if (!clean || !response_keep_alive_ || uploading_) reusable_ = false;
   upload_.drop();
   uploading_ = false;

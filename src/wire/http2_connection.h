@@ -133,22 +133,16 @@ class Http2Connection : public Pooled {
   int submit_trailers(Http2Stream& stream);
   void send_goaway(std::uint32_t code, const char* detail);
 
-  struct Flush : Waiter {
-    explicit Flush(Http2Connection& owner)
-        : Waiter([](Waiter& self) {
-            Http2Connection& c = static_cast<Flush&>(self).connection;
-            c.flush_wanted_ = false;
-            c.flush();
-          }),
-          connection(owner) {}
-    Http2Connection& connection;
-  };
+  void flush_wanted() {
+    flush_wanted_ = false;
+    flush();
+  }
 
   std::unique_ptr<Socket> socket_;
   Http2Settings settings_;
   nghttp2_session* session_ = nullptr;
   Http2Guard guard_;
-  Flush flush_{*this};
+  MethodWaiter<&Http2Connection::flush_wanted> flush_{*this};
   ReadBuffer in_;
   Block out_;
   std::uint32_t out_size_ = 0;

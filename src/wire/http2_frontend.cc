@@ -83,24 +83,6 @@ class Http2Frontend final : public Http2Connection {
   void send_final_goaway();
   RequestInfo make_request_info() const;
 
-  struct CallbackWaiter : Waiter {
-    using Callback = void (Http2Frontend::*)();
-    CallbackWaiter(Http2Frontend& owner, Callback member)
-        : Waiter([](Waiter& self) {
-            auto& callback_waiter = static_cast<CallbackWaiter&>(self);
-            (callback_waiter.frontend.*callback_waiter.callback)();
-          }),
-          frontend(owner),
-          callback(member) {}
-    Http2Frontend& frontend;
-    Callback callback;
-  };
-  struct IdleTimer : Timer {
-    explicit IdleTimer(Http2Frontend& owner)
-        : Timer([](Timer& self) { static_cast<IdleTimer&>(self).frontend.close_idle(); }),
-          frontend(owner) {}
-    Http2Frontend& frontend;
-  };
   /// Ends the connection if it is idle.
   void close_idle() {
     close_if_idle_ = true;
@@ -123,10 +105,10 @@ class Http2Frontend final : public Http2Connection {
   Node streams_;
   Node retired_;                      // to be destroyed when none of them runs
   std::vector<ServerStream*> begun_;  // whose heads came with what is being read
-  IdleTimer idle_timer_{*this};
-  CallbackWaiter idle_{*this, &Http2Frontend::close_idle};
-  CallbackWaiter drain_{*this, &Http2Frontend::begin_drain};
-  CallbackWaiter retired_waiter_{*this, &Http2Frontend::destroy_retired};
+  MethodTimer<&Http2Frontend::close_idle> idle_timer_{*this};
+  MethodWaiter<&Http2Frontend::close_idle> idle_{*this};
+  MethodWaiter<&Http2Frontend::begin_drain> drain_{*this};
+  MethodWaiter<&Http2Frontend::destroy_retired> retired_waiter_{*this};
 };
 
 /// A request body, from the stream's buffer.

@@ -106,13 +106,6 @@ class Http2Link final : public Link, public Http2Connection {
   Instant deadline() override { return never; }
   bool continue_after_wait(bool) override { return true; }
 
-  struct KeepaliveTimer : Timer {
-    explicit KeepaliveTimer(Http2Link& owner)
-        : Timer([](Timer& self) { static_cast<KeepaliveTimer&>(self).link.check_keepalive(); }),
-          link(owner) {}
-    Http2Link& link;
-  };
-
   Task<void> serve_connection();
   void check_keepalive();
   void submit_head(ClientStream& stream, const Request& request);
@@ -128,7 +121,7 @@ class Http2Link final : public Link, public Http2Connection {
   Node streams_;
   Waiter* idle_close_waiter_ = nullptr;
   Signal settings_signal_;
-  KeepaliveTimer keepalive_timer_{*this};
+  MethodTimer<&Http2Link::check_keepalive> keepalive_timer_{*this};
   Task<void> running_;
 };
 

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "evenkeel/base/high_resolution_timer.h"
 #include "evenkeel/base/rng.h"
 
 namespace evenkeel {
@@ -17,7 +18,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Two ends of a non-blocking stream, closed at the end.
+/// Two ends of a non-blocking stream.
 struct Pair {
   Pair() { EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds), 0); }
   Pair(const Pair&) = delete;
@@ -26,7 +27,7 @@ struct Pair {
       if (fd >= 0) close(fd);
     }
   }
-  void say(std::string_view text) {
+  void send(std::string_view text) {
     EXPECT_EQ(write(fds[1], text.data(), text.size()), static_cast<ssize_t>(text.size()));
   }
   void close_other() { close(std::exchange(fds[1], -1)); }
@@ -51,13 +52,13 @@ struct Alarm : Timer {
 struct RecordingWaiter : Waiter {
   explicit RecordingWaiter(std::string& notes, char own_name)
       : Waiter([](Waiter& self) {
-          auto& bell = static_cast<RecordingWaiter&>(self);
-          bell.heard += bell.name;
-          if (bell.on_wake) bell.on_wake();
+          auto& waiter = static_cast<RecordingWaiter&>(self);
+          waiter.woken += waiter.name;
+          if (waiter.on_wake) waiter.on_wake();
         }),
-        heard(notes),
+        woken(notes),
         name(own_name) {}
-  std::string& heard;
+  std::string& woken;
   char name;
   std::function<void()> on_wake;
 };
@@ -172,45 +173,45 @@ TEST(Timer, BeyondTheWheelsHorizonDoesNotFireEarly) {
 // ---- waiters -----------------------------------------------------------------------------------
 
 TEST(WaiterList, WakesInInsertionOrder) {
-  std::string heard;
-  RecordingWaiter a(heard, 'a');
-  RecordingWaiter b(heard, 'b');
-  RecordingWaiter c(heard, 'c');
+  std::string woken;
+  RecordingWaiter a(woken, 'a');
+  RecordingWaiter b(woken, 'b');
+  RecordingWaiter c(woken, 'c');
   WaiterList list;
   EXPECT_TRUE(list.empty());
-  for (RecordingWaiter* bell : {&a, &b, &c}) list.add(*bell);
+  for (RecordingWaiter* waiter : {&a, &b, &c}) list.add(*waiter);
   list.add(a);  // again: at the end now
 
   list.wake_first();
-  EXPECT_EQ(heard, "b");
+  EXPECT_EQ(woken, "b");
   list.wake_all();
 
-  EXPECT_EQ(heard, "bca");
+  EXPECT_EQ(woken, "bca");
   EXPECT_TRUE(list.empty());
 }
 
 TEST(WaiterList, DropsRemovedAndDestroyedWaiters) {
-  std::string heard;
+  std::string woken;
   WaiterList list;
-  RecordingWaiter a(heard, 'a');
+  RecordingWaiter a(woken, 'a');
   {
-    RecordingWaiter b(heard, 'b');
+    RecordingWaiter b(woken, 'b');
     list.add(a);
     list.add(b);
   }
-  RecordingWaiter c(heard, 'c');
+  RecordingWaiter c(woken, 'c');
   list.add(c);
   a.leave();
   a.leave();
 
   list.wake_all();
 
-  EXPECT_EQ(heard, "c");
+  EXPECT_EQ(woken, "c");
 }
 
 TEST(WaiterList, MayBeDestroyedBeforeItsWaiters) {
-  std::string heard;
-  RecordingWaiter a(heard, 'a');
+  std::string woken;
+  RecordingWaiter a(woken, 'a');
   {
     WaiterList list;
     list.add(a);
@@ -219,26 +220,26 @@ TEST(WaiterList, MayBeDestroyedBeforeItsWaiters) {
   WaiterList other;
   other.add(a);
   other.wake_all();
-  EXPECT_EQ(heard, "a");
+  EXPECT_EQ(woken, "a");
 }
 
 TEST(Loop, WakeSoonWakesOnceAndNotReentrantly) {
   Loop loop;
-  std::string heard;
-  RecordingWaiter a(heard, 'a');
+  std::string woken;
+  RecordingWaiter a(woken, 'a');
   loop.wake_soon(a);
   loop.wake_soon(a);
-  EXPECT_EQ(heard, "");
+  EXPECT_EQ(woken, "");
 
-  EXPECT_TRUE(eventually(loop, [&] { return !heard.empty(); }));
+  EXPECT_TRUE(eventually(loop, [&] { return !woken.empty(); }));
 
-  EXPECT_EQ(heard, "a");
+  EXPECT_EQ(woken, "a");
 }
 
 TEST(Loop, DefersWaitersWokenDuringWakeups) {
   Loop loop;
-  std::string heard;
-  RecordingWaiter a(heard, 'a');
+  std::string woken;
+  RecordingWaiter a(woken, 'a');
   int iterations = 0;
   a.on_wake = [&] {
     if (++iterations < 3) loop.wake_soon(a);
@@ -253,16 +254,38 @@ TEST(Loop, DefersWaitersWokenDuringWakeups) {
 
 TEST(Loop, LetsAWaiterDestroyTheNext) {
   Loop loop;
-  std::string heard;
-  RecordingWaiter a(heard, 'a');
-  auto b = std::make_unique<RecordingWaiter>(heard, 'b');
+  std::string woken;
+  RecordingWaiter a(woken, 'a');
+  auto b = std::make_unique<RecordingWaiter>(woken, 'b');
   a.on_wake = [&] { b.reset(); };
   loop.wake_soon(a);
   loop.wake_soon(*b);
 
-  EXPECT_TRUE(eventually(loop, [&] { return !heard.empty(); }));
+  EXPECT_TRUE(eventually(loop, [&] { return !woken.empty(); }));
 
-  EXPECT_EQ(heard, "a");
+  EXPECT_EQ(woken, "a");
+}
+
+struct Switch {
+  explicit Switch(Loop& loop) : exact_timer(*this, loop) {}
+  void turn_on() { on = true; }
+  bool on = false;
+  MethodWaiter<&Switch::turn_on> waiter{*this};
+  MethodTimer<&Switch::turn_on> timer{*this};
+  MethodHighResolutionTimer<&Switch::turn_on> exact_timer;
+};
+
+TEST(MethodEvent, CallsTheMethodOfItsOwner) {
+  Loop loop;
+  Switch by_waiter(loop);
+  Switch by_timer(loop);
+  Switch by_exact_timer(loop);
+
+  loop.wake_soon(by_waiter.waiter);
+  by_timer.timer.arm(loop, Clock::now());
+  by_exact_timer.exact_timer.arm(Clock::now());
+
+  EXPECT_TRUE(eventually(loop, [&] { return by_waiter.on && by_timer.on && by_exact_timer.on; }));
 }
 
 // ---- work from other threads -------------------------------------------------------------------
@@ -310,7 +333,7 @@ TEST(Loop, DropsWhatWasPostedAndNeverRun) {
 
 // ---- tasks -------------------------------------------------------------------------------------
 
-Task<void> count_turns(Loop& loop, int& count, int upto) {
+Task<void> count_iterations(Loop& loop, int& count, int upto) {
   while (count < upto) {
     ++count;
     co_await loop.yield();
@@ -328,7 +351,7 @@ struct Note {
   char name;
 };
 
-Task<void> hold_for_ever(Signal& signal, std::string& notes) {
+Task<void> hold_forever(Signal& signal, std::string& notes) {
   const Note note{notes, 'x'};
   co_await signal.wait();
 }
@@ -336,7 +359,7 @@ Task<void> hold_for_ever(Signal& signal, std::string& notes) {
 TEST(Loop, IteratesForEveryYield) {
   Loop loop;
   int count = 0;
-  loop.spawn(count_turns(loop, count, 5));
+  loop.spawn(count_iterations(loop, count, 5));
   EXPECT_EQ(count, 1);
   EXPECT_EQ(loop.spawned(), 1u);
 
@@ -360,14 +383,14 @@ TEST(Loop, ReadsAllEventsOfAnIterationBeforeAnswering) {
   for (int i = 0; i < 3; ++i) {
     loop.spawn(answer_after_events(loop, pairs[i].ours(), static_cast<char>('a' + i), notes));
   }
-  bool settled = false;  // past the first events, which tell that there is room to write
-  loop.post([&settled] { settled = true; });
-  ASSERT_TRUE(eventually(loop, [&] { return settled; }));
+  bool ready_to_send = false;  // past the first events, which report writability
+  loop.post([&ready_to_send] { ready_to_send = true; });
+  ASSERT_TRUE(eventually(loop, [&] { return ready_to_send; }));
 
-  for (Pair& pair : pairs) pair.say("x");
+  for (Pair& pair : pairs) pair.send("x");
   ASSERT_TRUE(eventually(loop, [&] { return notes.size() == 6; }));
 
-  // The last to be read has nothing to wait for; the others follow it in their order.
+  // The last one has no more events to wait for; the others follow in their order.
   EXPECT_EQ(notes, "abcCAB");
 }
 
@@ -376,7 +399,7 @@ TEST(Loop, AnswersALoneEventAtOnce) {
   Pair pair;
   std::string notes;
   loop.spawn(answer_after_events(loop, pair.ours(), 'a', notes));
-  pair.say("x");
+  pair.send("x");
 
   ASSERT_TRUE(eventually(loop, [&] { return notes.size() == 2; }));
   EXPECT_EQ(notes, "aA");
@@ -398,7 +421,7 @@ TEST(Loop, DropsItsTasksWhenItEnds) {
   {
     Loop loop;
     Signal signal(loop);
-    loop.spawn(hold_for_ever(signal, notes));
+    loop.spawn(hold_forever(signal, notes));
     loop.drop_spawned();
     EXPECT_EQ(notes, "x");
     EXPECT_EQ(loop.spawned(), 0u);
@@ -407,7 +430,7 @@ TEST(Loop, DropsItsTasksWhenItEnds) {
   {
     Loop loop;
     signal = std::make_unique<Signal>(loop);
-    loop.spawn(hold_for_ever(*signal, notes));
+    loop.spawn(hold_forever(*signal, notes));
   }
   EXPECT_EQ(notes, "xx");
 }
@@ -495,7 +518,7 @@ TEST(Watch, ReportsReadability) {
   EXPECT_TRUE(wakes.empty());
 
   for (std::size_t i = 1; i <= 3; ++i) {
-    pair.say("x");
+    pair.send("x");
     ASSERT_TRUE(eventually(loop, [&] { return wakes.size() == i; }));
     EXPECT_TRUE(watch.readable());
     EXPECT_EQ(drain(watch), "x");
@@ -546,7 +569,7 @@ TEST(Watch, ForgetsAWaitThatIsDropped) {
     auto task = wait_readable(watch, Clock::now() + 1ms, wakes);
     watch.interrupt();
   }
-  pair.say("x");
+  pair.send("x");
   loop.run_until([] { return false; }, Clock::now() + 80ms);
   EXPECT_TRUE(wakes.empty());
 }
@@ -555,17 +578,17 @@ TEST(Watch, ReportsThatThePeerClosed) {
   Loop loop;
   Pair pair;
   Watch watch(loop, pair.ours());
-  std::string heard;
-  RecordingWaiter bell(heard, 'h');
-  watch.on_hangup(&bell);
-  pair.say("last");
+  std::string woken;
+  RecordingWaiter waiter(woken, 'h');
+  watch.on_hangup(&waiter);
+  pair.send("last");
   ASSERT_TRUE(eventually(loop, [&] { return watch.readable(); }));
   EXPECT_EQ(drain(watch), "last");
-  EXPECT_EQ(heard, "");
+  EXPECT_EQ(woken, "");
 
   pair.close_other();
 
-  EXPECT_TRUE(eventually(loop, [&] { return heard == "h"; }));
+  EXPECT_TRUE(eventually(loop, [&] { return woken == "h"; }));
   EXPECT_TRUE(watch.peer_closed());
   EXPECT_TRUE(watch.readable());  // the end of file
   EXPECT_EQ(drain(watch), "");
@@ -586,9 +609,9 @@ TEST(Watch, DistinguishesAHalfCloseFromABrokenConnection) {
 
 TEST(Watch, IsNotTakenForItsSuccessorOnTheSameDescriptor) {
   Loop loop;
-  std::string heard;
-  RecordingWaiter old_waiter(heard, 'o');
-  RecordingWaiter new_waiter(heard, 'n');
+  std::string woken;
+  RecordingWaiter old_waiter(woken, 'o');
+  RecordingWaiter new_waiter(woken, 'n');
   auto old_watch = std::make_unique<Watch>();
   int number = -1;
   {
@@ -596,7 +619,7 @@ TEST(Watch, IsNotTakenForItsSuccessorOnTheSameDescriptor) {
     number = pair.ours();
     old_watch->open(loop, number);
     old_watch->on_readable(&old_waiter);
-    pair.say("x");
+    pair.send("x");
     old_watch->release_before_close();
   }
   Pair pair;
@@ -604,10 +627,10 @@ TEST(Watch, IsNotTakenForItsSuccessorOnTheSameDescriptor) {
   Watch watch(loop, pair.ours());
   watch.on_readable(&new_waiter);
   loop.run_until([] { return false; }, Clock::now() + 10ms);
-  EXPECT_EQ(heard, "");
+  EXPECT_EQ(woken, "");
 
-  pair.say("y");
-  EXPECT_TRUE(eventually(loop, [&] { return heard == "n"; }));
+  pair.send("y");
+  EXPECT_TRUE(eventually(loop, [&] { return woken == "n"; }));
 }
 
 TEST(Watch, MayBeDestroyedByTheWaiterItWakes) {
@@ -615,16 +638,16 @@ TEST(Watch, MayBeDestroyedByTheWaiterItWakes) {
     Loop loop;
     Pair pair;
     auto watch = std::make_unique<Watch>(loop, pair.ours());
-    std::string heard;
-    RecordingWaiter bell(heard, 'h');
-    bell.on_wake = [&] { watch.reset(); };
-    by_hangup ? watch->on_hangup(&bell) : watch->on_readable(&bell);
+    std::string woken;
+    RecordingWaiter waiter(woken, 'h');
+    waiter.on_wake = [&] { watch.reset(); };
+    by_hangup ? watch->on_hangup(&waiter) : watch->on_readable(&waiter);
 
-    pair.say("x");
+    pair.send("x");
     pair.close_other();
 
     EXPECT_TRUE(eventually(loop, [&] { return watch == nullptr; }));
-    EXPECT_EQ(heard, "h");
+    EXPECT_EQ(woken, "h");
   }
 }
 
@@ -675,7 +698,7 @@ TEST(UntilDoneOrHangup, EndsWithTheTask) {
   signal.raise();
   EXPECT_TRUE(eventually(loop, [&] { return notes == "t5"; }));
 
-  pair.close_other();  // nobody is told any more
+  pair.close_other();  // has no effect any more
   loop.run_until([] { return false; }, Clock::now() + 10ms);
   EXPECT_EQ(notes, "t5");
 }

@@ -56,8 +56,7 @@ struct Large : Pooled {
   char bytes[200];
 };
 
-// Pooled objects that outlive the thread's free lists, because they were made known to the thread
-// before these were.
+// These objects outlive the thread's free lists, since the thread constructed their owners first.
 TEST(PooledMemory, MayBeFreedWhileTheThreadExits) {
   std::thread other([] {
     thread_local std::vector<std::unique_ptr<Large>> late;
@@ -66,7 +65,7 @@ TEST(PooledMemory, MayBeFreedWhileTheThreadExits) {
     late_blocks.reserve(50);
     for (int i = 0; i < 300; ++i) late.push_back(std::make_unique<Large>());
     for (int i = 0; i < 50; ++i) late_blocks.push_back(Block::take(Block::small));
-    late.resize(150);  // some lie in the lists now
+    late.resize(150);  // some are in the free lists now
     late_blocks.erase(late_blocks.begin(), late_blocks.begin() + 25);
   });
   other.join();
@@ -92,7 +91,7 @@ TEST(Block, HasASingleOwnerAfterAMove) {
   Block first = Block::take(Block::small);
   char* bytes = first.data();
   Block second = std::move(first);
-  EXPECT_FALSE(first);  // NOLINT(bugprone-use-after-move): that is what is tested
+  EXPECT_FALSE(first);  // NOLINT(bugprone-use-after-move): under test
   EXPECT_EQ(second.data(), bytes);
   Block third;
   third = std::move(second);

@@ -48,7 +48,7 @@ TEST(Rng, UnitIsAtLeastZeroAndLessThanOne) {
 }
 
 TEST(Hash, IsXxh3) {
-  EXPECT_EQ(hash_of(""), 0x2d06800538d394c2u);  // the published value for no bytes and seed 0
+  EXPECT_EQ(hash_of(""), 0x2d06800538d394c2u);  // the published value for empty input and seed 0
   EXPECT_NE(hash_of("a"), hash_of("b"));
 }
 

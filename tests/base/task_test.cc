@@ -9,7 +9,7 @@
 namespace evenkeel {
 namespace {
 
-/// Something to wait for, resumed by hand.
+/// An awaitable that the test resumes.
 class Gate {
  public:
   bool await_ready() const { return open_; }
@@ -25,7 +25,7 @@ class Gate {
   std::coroutine_handle<> waiter_;
 };
 
-/// Notes its end.
+/// Notes its destruction.
 struct Witness {
   Witness(std::string& shared, char own_name) : notes(shared), name(own_name) {}
   Witness(const Witness&) = delete;
@@ -114,7 +114,7 @@ TEST(Task, MovesWithoutLosingItsPlace) {
   std::string notes;
   auto first = outer(gate, notes);
   auto second = std::move(first);
-  EXPECT_FALSE(first.valid());  // NOLINT(bugprone-use-after-move): that is what is tested
+  EXPECT_FALSE(first.valid());  // NOLINT(bugprone-use-after-move): under test
 
   gate.open();
 

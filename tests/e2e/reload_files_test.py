@@ -114,7 +114,7 @@ class BadFiles(ReloadCase):
         pipe = pathlib.Path(self.folder()) / "pipe"
         os.mkfifo(pipe)
         self.pool["backends"] = [{"address": self.server.address, "api_key_file": str(pipe)}]
-        self.assert_refused("it is not a file")
+        self.assert_refused("not a regular file")
         self.daemon_.config_path.unlink()
         os.mkfifo(self.daemon_.config_path)
         answer = self.daemon_.ask_admin("/api/v1/reload", method="POST")

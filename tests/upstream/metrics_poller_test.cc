@@ -114,8 +114,7 @@ class ClosingServer {
  private:
   Task<void> answer(std::unique_ptr<Socket> socket) {
     char spec[4096];
-    auto wake = co_await socket->watch().until_readable();
-    static_cast<void>(wake);
+    co_await socket->watch().until_readable();
     socket->read_some(spec, sizeof spec);
     auto written = co_await socket->write(bytes_, {}, {}, patience);
     EXPECT_TRUE(written.ok());

@@ -128,20 +128,16 @@ TEST_F(Http1Frontend, ProcessesOnePipelinedRequestAtATime) {
 }
 
 TEST_F(Http1Frontend, YieldsToOtherConnectionsWhileAClientKeepsItBusy) {
-  struct Other : Waiter {
-    explicit Other(const int& so_far)
-        : Waiter([](Waiter& self) {
-            auto& other = static_cast<Other&>(self);
-            other.handled = other.count;
-          }),
-          count(so_far) {}
+  struct Other {
+    void run() { handled = count; }
     const int& count;
     int handled = 0;
+    MethodWaiter<&Other::run> waiter{*this};
   };
   int count = 0;
-  Other other(count);
+  Other other{count};
   answer_with([&](Request&) -> Task<Result<Response>> {
-    if (++count == 1) loop.wake_soon(other);
+    if (++count == 1) loop.wake_soon(other.waiter);
     return Result<Response>(answer_of("x"));
   });
   auto client = connect();

@@ -42,6 +42,12 @@ class InterimRecorder final : public InterimHandler {
   std::string received;
 };
 
+struct WakeCounter {
+  void add() { ++count; }
+  int count = 0;
+  MethodWaiter<&WakeCounter::add> waiter{*this};
+};
+
 class Http1Link : public testing::Test {
  protected:
   ~Http1Link() override { loop.drop_spawned(); }
@@ -410,32 +416,26 @@ TEST_F(Http1Link, DetectsUnsolicitedBytesOnAnIdleLink) {
   connect();
   answered("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
   EXPECT_TRUE(link->alive(false));
-  struct Heard : Waiter {
-    Heard() : Waiter([](Waiter& self) { ++static_cast<Heard&>(self).count; }) {}
-    int count = 0;
-  } received;
-  link->on_idle_close(&received);
+  WakeCounter wakes;
+  link->on_idle_close(&wakes.waiter);
 
   backend->send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
 
-  EXPECT_TRUE(eventually(loop, [&] { return received.count > 0; }));
+  EXPECT_TRUE(eventually(loop, [&] { return wakes.count > 0; }));
   EXPECT_FALSE(link->alive(false));
 }
 
 TEST_F(Http1Link, DetectsTheCloseOfAnIdleLink) {
   connect();
   answered("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
-  struct Heard : Waiter {
-    Heard() : Waiter([](Waiter& self) { ++static_cast<Heard&>(self).count; }) {}
-    int count = 0;
-  } received;
-  link->on_idle_close(&received);
+  WakeCounter wakes;
+  link->on_idle_close(&wakes.waiter);
   EXPECT_TRUE(link->alive(true));
 
   backend->close();
 
   EXPECT_FALSE(link->alive(true));
-  EXPECT_TRUE(eventually(loop, [&] { return received.count > 0; }));
+  EXPECT_TRUE(eventually(loop, [&] { return wakes.count > 0; }));
   EXPECT_FALSE(link->alive(false));
 }
 

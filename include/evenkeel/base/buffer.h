@@ -1,4 +1,4 @@
-// Blocks of memory for reading into, taken when bytes arrive and given back when they are gone.
+// Blocks of memory for reading into, taken when bytes arrive and returned when they are consumed.
 #pragma once
 
 #include <cstddef>
@@ -8,13 +8,15 @@
 
 namespace evenkeel {
 
-/// A recycled block of one of three sizes. Empty when moved from. Thread: given back to the free
-/// list of the thread that drops it.
+/// A recycled block of one of three sizes. Empty when moved from. Thread: any; it returns to the
+/// free list of the thread that drops it.
 class Block {
  public:
-  static constexpr std::uint32_t tiny = 2 * 1024;    ///< a body that is all here
-  static constexpr std::uint32_t small = 16 * 1024;  ///< a message head, a token
-  static constexpr std::uint32_t large = 64 * 1024;  ///< a body on its way: the high-water mark
+  static constexpr std::uint32_t tiny = 2 * 1024;  ///< a body that arrived whole
+  static constexpr std::uint32_t small =
+      16 * 1024;  ///< a message head or a chunk of a token stream
+  static constexpr std::uint32_t large =
+      64 * 1024;  ///< a large body: the most that is buffered of it
 
   Block() = default;
   static Block take(std::uint32_t size);
@@ -40,7 +42,7 @@ class Block {
   std::uint32_t size_ = 0;
 };
 
-/// A block with a part that is filled: [begin, end).
+/// A block of which [begin, end) holds bytes that are not consumed yet.
 struct ReadBuffer {
   Block block;
   std::uint32_t begin = 0;

@@ -1,4 +1,4 @@
-// Waiting for a task, but not for ever.
+// Waiting for a task until a deadline.
 #pragma once
 
 #include <coroutine>
@@ -8,8 +8,8 @@
 
 namespace evenkeel {
 
-/// Waits for a task or for an instant, whichever is first:
-/// `co_await UntilDoneOrDeadline(task, loop, deadline);` afterwards ask `task.ready()`.
+/// Waits for a task or for an instant, whichever comes first:
+/// `co_await UntilDoneOrDeadline(task, loop, deadline);` then `task.ready()` says which.
 template <class T>
 class UntilDoneOrDeadline : private Timer {
  public:

@@ -1,4 +1,4 @@
-// One hash for everything that is hashed: XXH3, 64 bits. Not for secrets.
+// The one hash function: XXH3, 64 bits. Not for secrets.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 namespace evenkeel {
 
-/// The same bytes give the same number in every process, on every machine.
+/// The same bytes give the same hash in every process and on every machine.
 std::uint64_t hash_of(std::string_view bytes);
 
 }  // namespace evenkeel

@@ -1,26 +1,30 @@
-// A clock that rings on time: the loop's own timers are coarse, a step of an engine is not.
+// A timer that is exact to microseconds, where the loop's own are exact to 32 ms.
 #pragma once
 
 #include "evenkeel/base/loop.h"
 
 namespace evenkeel {
 
-/// Rings once at an instant, to the accuracy of the kernel's high-resolution timers (a timerfd).
-/// Thread: the loop's.
+/// Calls an action once at an instant, with the accuracy of the kernel's high-resolution timers (a
+/// timerfd). Thread: the loop's.
 class HighResolutionTimer : private Waiter {
  public:
-  using Callback = void (*)(HighResolutionTimer&);
-  HighResolutionTimer(Loop& loop, Callback callback);
+  using Action = void (*)(HighResolutionTimer&);
+  HighResolutionTimer(Loop& loop, Action action);
   HighResolutionTimer(const HighResolutionTimer&) = delete;
   ~HighResolutionTimer();
 
-  /// Sets it, or sets it anew; an instant in the past rings in the next turn.
+  /// Arms the timer, or moves it; one in the past expires in the loop's next iteration.
   void arm(Instant when);
   void disarm();
 
  private:
   Watch watch_;
-  Callback callback_;
+  Action action_;
 };
+
+/// `MethodHighResolutionTimer<&Engine::step> timer_{*this, loop};`
+template <auto Method>
+using MethodHighResolutionTimer = MethodEvent<HighResolutionTimer, Method>;
 
 }  // namespace evenkeel

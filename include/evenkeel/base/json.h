@@ -1,4 +1,4 @@
-// JSON, written piece by piece.
+// Writes JSON.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@
 
 namespace evenkeel {
 
-/// Appends `text` as a JSON string, quotes and all. Bytes that are no UTF-8 become U+FFFD.
+/// Appends `text` as a JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD.
 void append_json_string(std::string& out, std::string_view text);
 
-/// Writes one JSON document; commas and colons come by themselves.
+/// Writes one JSON document and places the commas and colons.
 class JsonWriter {
  public:
   JsonWriter& begin_object() { return open('{'); }
@@ -49,7 +49,7 @@ class JsonWriter {
   void separate();
 
   std::string text_;
-  bool fresh_ = true;  // nothing stands before in this list or object
+  bool fresh_ = true;  // the next item is the first of its list or object
 };
 
 }  // namespace evenkeel

@@ -1,5 +1,5 @@
-// Single values out of JSON by their key alone: for documents that our own side of the wire knows,
-// at the pace of a token stream. Whoever must not be fooled uses inference's readers.
+// Finds single values in JSON by their key alone, fast enough for every event of a token stream.
+// Only for documents of known shape; use inference's readers for untrusted input.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,15 @@
 
 namespace evenkeel {
 
-/// What follows `"key":` at its first place from `from` on, which moves behind the key; empty:
-/// there is none. `key` comes with its quotes. A key inside a string never matches: its closing
-/// quote has a backslash.
+/// What follows the first `"key":` at or after `from`, which moves behind the key; empty if there
+/// is none. `key` includes its quotes. A key inside a string never matches: its closing quote is
+/// escaped there.
 std::string_view find_json_value(std::string_view json, std::string_view key, std::size_t& from);
 
-/// The whole number at the first place of `key`.
+/// The integer after the first `key`.
 std::optional<std::uint64_t> find_json_uint(std::string_view json, std::string_view key);
 
-/// The text at the first place of `key`; empty where there is none. Escapes of one character only.
+/// The string after the first `key`; empty if there is none. Decodes one-character escapes only.
 std::string find_json_string(std::string_view json, std::string_view key);
 
 }  // namespace evenkeel

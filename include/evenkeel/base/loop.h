@@ -1,5 +1,5 @@
-// One event loop per thread: readiness of descriptors, coarse deadlines, work handed over by other
-// threads. Linux epoll, edge triggered, every descriptor registered once: waiting costs no call.
+// One event loop per thread: readiness of descriptors, coarse timers, work posted by other threads.
+// Linux epoll, edge triggered: a descriptor is registered once, so a wait needs no system call.
 #pragma once
 
 #include <sys/uio.h>
@@ -20,7 +20,7 @@ namespace evenkeel {
 
 class Loop;
 
-/// A place in an intrusive, circular, doubly linked list; unlinks itself when destroyed.
+/// A node of an intrusive, circular, doubly linked list; unlinks itself when destroyed.
 struct Node {
   Node() = default;
   Node(const Node&) = delete;
@@ -42,14 +42,14 @@ struct Node {
   Node* previous = this;
 };
 
-/// Something that happens at or a little after an instant: at most one tick (32 ms) late.
-/// Arming and disarming are a few instructions and no system call. Disarmed when destroyed.
+/// Calls an action at an instant or at most one tick (32 ms) after it. Arming and disarming take a
+/// few instructions and no system call. Disarmed when destroyed.
 class Timer : private Node {
  public:
   using Action = void (*)(Timer&);
   explicit Timer(Action action) : action_(action) {}
 
-  /// Arms, or arms anew. `never` disarms.
+  /// Arms the timer, or moves it. `never` disarms it.
   void arm(Loop& loop, Instant when);
   void disarm() { unlink(); }
   bool armed() const { return linked(); }
@@ -61,13 +61,13 @@ class Timer : private Node {
   Instant when_{};
 };
 
-/// Something that a loop wakes: a coroutine, or a plain function. Not woken after its destruction.
+/// Something that a loop wakes: a coroutine or a plain function. Never woken after its destruction.
 class Waiter : private Node {
  public:
   using Action = void (*)(Waiter&);
   explicit Waiter(Action action) : action_(action) {}
   void wake() { action_(*this); }
-  /// Takes it out of the list in which it stands, if any.
+  /// Removes it from the list that it is in, if any.
   void leave() { unlink(); }
 
  private:
@@ -76,16 +76,48 @@ class Waiter : private Node {
   Action action_;
 };
 
-/// Waiters in the order in which they were added. A waiter stands in one list at most.
+/// A Waiter, Timer or HighResolutionTimer that calls `Method` of its owner. `arguments` come before
+/// the action in the constructor of `Event`.
+template <class Event, auto Method>
+class MethodEvent;
+template <class Event, class Owner, void (Owner::*Method)()>
+class MethodEvent<Event, Method> final : public Event {
+ public:
+  template <class... Arguments>
+  explicit MethodEvent(Owner& owner, Arguments&&... arguments)
+      : Event(std::forward<Arguments>(arguments)...,
+              [](auto& self) { (static_cast<MethodEvent&>(self).owner_.*Method)(); }),
+        owner_(owner) {}
+
+ private:
+  Owner& owner_;
+};
+
+/// `MethodWaiter<&Server::close_idle> idle_{*this};`
+template <auto Method>
+using MethodWaiter = MethodEvent<Waiter, Method>;
+/// `MethodTimer<&Server::close_idle> idle_timer_{*this};`
+template <auto Method>
+using MethodTimer = MethodEvent<Timer, Method>;
+
+/// Base of awaitables that suspend a coroutine until they are woken.
+class CoroutineWaiter : public Waiter {
+ protected:
+  CoroutineWaiter()
+      : Waiter([](Waiter& self) { static_cast<CoroutineWaiter&>(self).coroutine_.resume(); }) {}
+  std::coroutine_handle<> coroutine_;
+};
+
+/// Waiters in the order in which they were added. A waiter is in one list at most.
 class WaiterList {
  public:
-  /// Puts a waiter at the end.
+  /// Appends a waiter.
   void add(Waiter& waiter) {
     waiter.unlink();
     waiter.insert_before(list_);
   }
   bool empty() const { return !list_.linked(); }
-  /// Takes the first one out and wakes it. REQUIRES: not empty.
+  /// Removes the first waiter and wakes it. REQUIRES: not empty.
   void wake_first() {
     auto& waiter = static_cast<Waiter&>(*list_.next);
     waiter.unlink();
@@ -102,8 +134,9 @@ class WaiterList {
 /// What ended a wait.
 enum class Wake : std::uint8_t { ready, expired, interrupted };
 
-/// One descriptor in a loop. Readiness is remembered between events (edge triggered): whoever reads
-/// or writes reports with `drained` and `filled` that the kernel had no more.
+/// One descriptor in a loop. Events are edge triggered, so readiness is kept here between events:
+/// after a read or write that exhausts the kernel's buffer, call `mark_drained`,
+/// `mark_not_readable` or `mark_not_writable`.
 ///
 /// Thread: the loop's. The descriptor must be closed after `release` or the destructor.
 class Watch {
@@ -114,30 +147,30 @@ class Watch {
   Watch& operator=(const Watch&) = delete;
   ~Watch() { release(); }
 
-  /// False when the kernel has no room to watch another descriptor.
+  /// False when the kernel cannot watch another descriptor.
   [[nodiscard]] bool try_open(Loop& loop, int fd);
   /// As `try_open`, but throws std::system_error.
   void open(Loop& loop, int fd);
-  /// Forgets the descriptor without closing it; waiters are not woken.
+  /// Stops watching the descriptor without closing it; waiters are not woken.
   void release();
-  /// As `release`, for a descriptor that is closed right afterwards, which is what takes it out of
-  /// the kernel's set.
+  /// As `release`, without the system call: for a descriptor that the caller closes at once, which
+  /// also removes it from the kernel's set.
   void release_before_close();
   bool is_open() const { return fd_ >= 0; }
   int fd() const { return fd_; }
   Loop& loop() const { return *loop_; }
 
   bool readable() const { return readable_ || buffered_; }
-  /// The descriptor itself may have something, whatever is held above it.
+  /// The kernel may have bytes, whether or not TLS holds decrypted ones.
   bool kernel_readable() const { return readable_; }
-  /// Bytes that were read from the descriptor wait above it (TLS): readable, whatever it has.
+  /// TLS holds bytes that it has read already: `readable` regardless of the kernel.
   void set_buffered(bool buffered) { buffered_ = buffered; }
   bool writable() const { return writable_; }
   /// The peer will send no more (FIN), or the connection is broken.
   bool peer_closed() const { return peer_closed_; }
   /// The connection is broken or closed both ways.
   bool broken() const { return broken_; }
-  /// A read took all there was; after a FIN there is still the end-of-file to be read.
+  /// A read took everything; after a FIN the end of file is still to be read.
   void mark_drained() { readable_ = peer_closed_; }
   /// A read found nothing.
   void mark_not_readable() { readable_ = false; }
@@ -148,13 +181,14 @@ class Watch {
   /// `auto wake = co_await watch.until_readable(deadline);` One waiter at a time.
   Wait until_readable(Instant deadline = never);
   Wait until_writable(Instant deadline = never);
-  /// Wakes the one who waits for readability with `Wake::interrupted`; the next wait is told if
-  /// nobody waits now. Woken in the loop's next step, not from inside this call.
+  /// Ends the current wait for readability, or the next one if there is none, with
+  /// `Wake::interrupted`. Resumes it in the loop's next step, not from inside this call.
   void interrupt();
 
-  /// Told (from the loop) when the peer closes or breaks the connection; null for nobody.
+  /// The loop wakes `waiter` when the peer closes or breaks the connection; null: none.
   void on_hangup(Waiter* waiter) { hangup_waiter_ = waiter; }
-  /// Told about anything to read, when nobody waits in `until_readable`; null for nobody.
+  /// The loop wakes `waiter` when there is something to read and no `until_readable` is pending;
+  /// null: none.
   void on_readable(Waiter* waiter) { idle_waiter_ = waiter; }
 
  private:
@@ -198,19 +232,20 @@ class Watch::Wait : private Waiter, private Timer {
   Wake wake_ = Wake::ready;
 };
 
-/// A flag that one coroutine waits for and others on the same loop raise.
+/// A flag that others on the same loop raise and one coroutine waits for.
 class Signal {
  public:
   explicit Signal(Loop& loop) : loop_(loop) {}
   Signal(const Signal&) = delete;
   Signal& operator=(const Signal&) = delete;
 
-  /// Raises the flag; the waiter runs in the loop's next step, not from inside this call.
+  /// Raises the flag; the waiting coroutine runs in the loop's next step, not inside this call.
   void raise();
   bool raised() const { return raised_; }
 
   class Wait;
-  /// `auto wake = co_await signal.wait(deadline);` lowers the flag again.
+  /// `auto wake = co_await signal.wait(deadline);` or, where the reason does not matter,
+  /// `co_await signal.wait();`. Lowers the flag.
   Wait wait(Instant deadline = never);
 
  private:
@@ -241,49 +276,50 @@ class Loop {
   Loop();
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
-  /// Drops every spawned task that still waits, then closes. Thread: the one that ran it, or any
-  /// after that one has ended.
+  /// Drops the spawned tasks that are not done. Thread: the one that ran the loop, or any after
+  /// that one has ended.
   ~Loop();
 
-  /// Turns until `stop`. Thread: the one that owns the loop from now on.
+  /// Runs until `stop`. Thread: the one that owns the loop from now on.
   void run();
-  /// Turns until `done()` holds (asked after every turn) or the deadline passes; false then.
+  /// Runs until `done()` holds, which is evaluated after each iteration, or the deadline passes:
+  /// false.
   bool run_until(const std::function<bool()>& done, Instant deadline = never);
-  /// Ends `run` when all that was posted before has run. Thread: any.
+  /// Ends `run` after everything posted before. Thread: any.
   void stop();
 
   /// Runs `work` on the loop's thread, soon. Thread: any.
   void post(std::function<void()> work);
 
-  /// Keeps the task until it is done. Dropped with the loop. Thread: the loop's.
+  /// Owns the task until it is done; drops it with the loop. Thread: the loop's.
   void spawn(Task<void> task);
-  /// Drops every spawned task that still waits. REQUIRES: not called from inside a turn.
+  /// Drops the spawned tasks that are not done. REQUIRES: not called from inside an iteration.
   void drop_spawned();
   /// How many spawned tasks are not done yet.
   std::size_t spawned() const { return spawned_count_; }
 
-  /// The time at which the current turn began: cheap, and at most a turn old.
+  /// When the current iteration began: costs nothing, and is at most one iteration old.
   Instant now() const { return now_; }
-  /// Reads the clock: for what must be exact to the microsecond.
+  /// Reads the clock, where microseconds matter, and updates `now`.
   Instant read_clock() { return now_ = Clock::now(); }
 
-  /// How often the loop has turned: proof of life. Thread: any.
+  /// How many iterations the loop has run. Thread: any.
   std::uint64_t iterations() const { return iterations_.load(std::memory_order_relaxed); }
-  /// Longest time from the kernel's report of an event to the end of the turn that handled it,
-  /// since it was last asked. Thread: any.
+  /// The longest time from the kernel's report of an event to the end of the iteration that
+  /// handled it, since the last call. Thread: any.
   Duration take_max_iteration_time() {
     return Duration(max_iteration_time_.exchange(0, std::memory_order_relaxed));
   }
 
-  /// Wakes a waiter in the loop's next step, once, unless it is destroyed before. Thread: the
+  /// Wakes a waiter once in the loop's next step, unless it is destroyed first. Thread: the
   /// loop's.
   void wake_soon(Waiter& waiter);
 
-  /// `co_await loop.yield();` lets others run: continues in the next turn.
+  /// `co_await loop.yield();` lets other work run: continues in the next iteration.
   class Yield;
   Yield yield();
-  /// `co_await loop.after_events();` lets the events of this turn be read first, where there are
-  /// more: what is sent then goes out in one burst, which wakes its receivers once, not each time.
+  /// `co_await loop.after_events();` continues after the other events of this iteration, if there
+  /// are any: writes then go out in one burst, which wakes each receiver once.
   class AfterEvents;
   AfterEvents after_events();
   /// `co_await loop.sleep_until(when);`
@@ -302,7 +338,7 @@ class Loop {
 
   static constexpr Duration tick = std::chrono::milliseconds(32);
   static constexpr std::size_t slots =
-      512;  // horizon 16 s; what lies beyond is looked at again then
+      512;  // a horizon of 16 s; later timers are rescheduled when it is reached
 
   void run_once(Instant wake_at);
   void run_ready();
@@ -324,11 +360,11 @@ class Loop {
   Instant now_;
   Instant iteration_ended_;
   Instant wheel_start_;           // of tick 0
-  std::uint64_t wheel_tick_ = 0;  // the next tick to be looked at
+  std::uint64_t wheel_tick_ = 0;  // the next tick to run
   std::array<Node, slots> wheel_;
   std::array<std::uint64_t, slots / 64> wheel_used_{};
   Node ready_;
-  bool more_events_ = false;      // of this turn, not dispatched yet
+  bool more_events_ = false;      // of this iteration, not dispatched yet
   unsigned full_iterations_ = 0;  // in a row
   std::vector<Slot> watches_;     // by descriptor
   Node spawned_;
@@ -341,38 +377,34 @@ class Loop {
   std::atomic<Duration::rep> max_iteration_time_{0};
 };
 
-class Loop::Yield : private Waiter {
+class Loop::Yield : private CoroutineWaiter {
  public:
-  explicit Yield(Loop& loop) : Waiter(&Yield::resume), loop_(loop) {}
+  explicit Yield(Loop& loop) : loop_(loop) {}
   Yield(const Yield&) = delete;
   bool await_ready() const { return false; }
   void await_suspend(std::coroutine_handle<> waiter) {
-    waiter_ = waiter;
+    coroutine_ = waiter;
     loop_.wake_soon(*this);
   }
   void await_resume() const {}
 
  private:
-  static void resume(Waiter& self) { static_cast<Yield&>(self).waiter_.resume(); }
   Loop& loop_;
-  std::coroutine_handle<> waiter_;
 };
 
-class Loop::AfterEvents : private Waiter {
+class Loop::AfterEvents : private CoroutineWaiter {
  public:
-  explicit AfterEvents(Loop& loop) : Waiter(&AfterEvents::resume), loop_(loop) {}
+  explicit AfterEvents(Loop& loop) : loop_(loop) {}
   AfterEvents(const AfterEvents&) = delete;
   bool await_ready() const { return !loop_.more_events_; }
   void await_suspend(std::coroutine_handle<> waiter) {
-    waiter_ = waiter;
+    coroutine_ = waiter;
     loop_.wake_soon(*this);
   }
   void await_resume() const {}
 
  private:
-  static void resume(Waiter& self) { static_cast<AfterEvents&>(self).waiter_.resume(); }
   Loop& loop_;
-  std::coroutine_handle<> waiter_;
 };
 
 class Loop::Sleep : private Timer {
@@ -401,8 +433,8 @@ inline Watch::Wait Watch::until_readable(Instant deadline) { return Wait(*this, 
 inline Watch::Wait Watch::until_writable(Instant deadline) { return Wait(*this, false, deadline); }
 inline Signal::Wait Signal::wait(Instant deadline) { return Wait(*this, deadline); }
 
-/// Waits for a task or for the end of a connection, whichever is first:
-/// `co_await UntilDoneOrHangup(task, watch, half_close_counts);` afterwards ask `task.ready()`.
+/// Waits for a task or for the end of a connection, whichever comes first:
+/// `co_await UntilDoneOrHangup(task, watch, half_close_counts);` then `task.ready()` says which.
 /// With `half_close_counts`, a peer that only ended its sending (FIN) counts as gone.
 template <class T>
 class UntilDoneOrHangup : private Waiter {

@@ -1,4 +1,4 @@
-// Whether loops turn: they are asked, not looked at.
+// Checks that loops make progress, by posting to them.
 #pragma once
 
 #include <vector>
@@ -8,9 +8,8 @@
 
 namespace evenkeel {
 
-/// Waits until every one of `loops` has run something that was posted to it now; false when the
-/// deadline passes first. Loops that are late may still answer after that, while `own` lives.
-/// Thread: of `own`.
+/// Waits until every one of `loops` has run something posted to it now; false when the deadline
+/// passes first. Late loops may respond after that, so `own` must outlive them. Thread: of `own`.
 Task<bool> all_responsive(Loop& own, std::vector<Loop*> loops, Instant deadline);
 
 }  // namespace evenkeel

@@ -1,4 +1,4 @@
-// Recycled memory for small objects that come and go with every request.
+// Recycled memory for small objects that every request allocates and frees.
 #pragma once
 
 #include <cstddef>
@@ -11,15 +11,16 @@ struct FreeNode {
   FreeNode* next;
 };
 
-/// One thread's free lists. Trivial, so that reaching them costs no check; what they hold is given
-/// to the heap by an object that the first release on the thread makes.
+/// One thread's free lists. Trivially constructed, so that access needs no initialisation check; an
+/// object that the thread's first release creates returns their memory to the heap.
 struct FreeLists {
   static constexpr std::size_t granule = 64;
   static constexpr std::size_t classes = 8192 / granule;
-  static constexpr unsigned max_cached_per_class = 256;  // bounds what a burst leaves behind
+  static constexpr unsigned max_cached_per_class =
+      256;  // bounds the memory that a burst leaves cached
 
   FreeNode* head[classes];
-  unsigned slots_left[classes];  // how many more may be kept
+  unsigned slots_left[classes];  // how many more may be cached
 };
 
 extern constinit thread_local FreeLists free_lists;
@@ -29,8 +30,8 @@ void free_to_heap(void* memory, std::size_t size) noexcept;
 
 }  // namespace detail
 
-/// Takes `size` bytes from this thread's free lists (size classes of 64 bytes up to 8 KiB; beyond
-/// that, the general heap). Thread: any; memory may be given back on another thread.
+/// Takes `size` bytes from this thread's free lists (size classes of 64 bytes up to 8 KiB; larger
+/// sizes from the heap). Thread: any; another thread may free the memory.
 inline void* allocate_pooled(std::size_t size) {
   using detail::FreeLists;
   const std::size_t index = (size - 1) / FreeLists::granule;

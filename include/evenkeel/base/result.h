@@ -1,4 +1,4 @@
-// Errors are values: what went wrong, on whose side, and whether the request may be asked again.
+// Errors are values: what went wrong, on which side, and whether the request may be sent again.
 #pragma once
 
 #include <cassert>
@@ -48,16 +48,16 @@ inline constexpr int fault_count = static_cast<int>(Fault::internal) + 1;
 /// The stable word of a fault, such as "queue_full".
 const char* to_string(Fault fault);
 
-/// Whose fault it was.
+/// The side that caused an error.
 enum class Side : std::uint8_t { client, backend, proxy };
 
 struct Error {
   Fault fault = Fault::internal;
   Side side = Side::proxy;
-  bool not_processed =
-      false;  ///< nothing of the request was acted upon: another backend may be asked
-  bool idle_close_race =
-      false;           ///< a link ended as it was used again: most likely nobody has looked
+  /// The backend did not act on the request: it may be sent to another one.
+  bool not_processed = false;
+  /// The reused connection closed before any response: the request was probably not processed.
+  bool idle_close_race = false;
   std::string detail;  ///< for the log and for people; never parsed
 };
 
@@ -113,7 +113,7 @@ class [[nodiscard]] Result {
   };
 };
 
-/// The value of a Result that has none to give.
+/// The value of a Result that only says that something succeeded.
 struct Done {};
 
 }  // namespace evenkeel

@@ -6,7 +6,7 @@
 
 namespace evenkeel {
 
-/// Spreads the bits of a number over all 64: the finaliser of SplitMix64 (Steele, Lea, Flood 2014).
+/// Spreads the bits of a number over all 64: SplitMix64's finaliser (Steele, Lea, Flood 2014).
 constexpr std::uint64_t mix(std::uint64_t value) {
   value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9u;
   value = (value ^ (value >> 27)) * 0x94d049bb133111ebu;
@@ -36,7 +36,7 @@ class Rng {
     return result;
   }
 
-  /// 0 <= result < bound, by a multiplication (Lemire): off from even by less than bound / 2^32.
+  /// 0 <= result < bound, by one multiplication (Lemire); the bias is below bound / 2^32.
   /// REQUIRES: bound > 0.
   constexpr std::uint32_t below(std::uint32_t bound) {
     return static_cast<std::uint32_t>(((*this)() >> 32) * bound >> 32);

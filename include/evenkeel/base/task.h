@@ -1,7 +1,7 @@
 // Task<T>: a coroutine that starts at once and is awaited by at most one other.
 //
-// Why not asio::awaitable: a Task that finishes without waiting costs its caller no suspension, one
-// that has its value already costs no frame at all, and dropping a suspended Task ends it: its
+// Why not asio::awaitable: a Task that finishes without waiting does not suspend its caller, one
+// that is made from a value has no frame at all, and dropping a suspended Task cancels it: its
 // frame and everything that waits inside it are destroyed (docs/decisions/0001-event-loop.md).
 #pragma once
 
@@ -39,7 +39,7 @@ struct PromiseBase : Pooled {
 
 }  // namespace detail
 
-/// Result of a coroutine, or a value that is there already.
+/// The result of a coroutine, or a value that is already known.
 ///
 /// REQUIRES: awaited by at most one coroutine; not dropped from inside its own execution.
 /// Thread: lives and dies on one thread.
@@ -57,7 +57,7 @@ class [[nodiscard]] Task {
   using Handle = std::coroutine_handle<promise_type>;
 
   Task() = default;
-  /// A task that is done: no frame, no suspension.
+  /// A task that is done: it has no frame and does not suspend.
   Task(T value) : value_(std::move(value)) {}  // NOLINT(*-explicit-*)
   template <class U>
     requires(std::is_convertible_v<U &&, T> && !std::is_same_v<std::decay_t<U>, Task> &&
@@ -78,16 +78,16 @@ class [[nodiscard]] Task {
   }
   ~Task() { drop(); }
 
-  /// There is something to wait for or to take.
+  /// It holds a coroutine or a value.
   bool valid() const { return handle_ || value_.has_value(); }
-  /// The value is there: awaiting does not suspend.
+  /// It has its value: awaiting does not suspend.
   bool ready() const { return value_.has_value() || (handle_ && handle_.done()); }
-  /// Ends the task where it stands.
+  /// Cancels the task: destroys its frame.
   void drop() {
     if (handle_) std::exchange(handle_, {}).destroy();
     value_.reset();
   }
-  /// Whom to resume when the task is done; an empty handle for nobody.
+  /// Sets the coroutine to resume when the task is done; an empty handle: none.
   void resume_when_done(std::coroutine_handle<> waiter) {
     if (handle_) handle_.promise().continuation = waiter;
   }

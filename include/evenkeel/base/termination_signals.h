@@ -1,13 +1,13 @@
-// SIGINT and SIGTERM as something to wait for.
+// SIGINT and SIGTERM as a readable descriptor.
 #pragma once
 
 #include <csignal>
 
 namespace evenkeel {
 
-/// While it lives, an interrupt does not end the process but makes `fd` readable. Threads that are
-/// started meanwhile inherit that. A child process must call `unblock_in_child` before it execs.
-/// Thread: the one that made it.
+/// While it lives, SIGINT and SIGTERM do not end the process but make `fd` readable. Threads that
+/// start meanwhile inherit that. A child process must call `unblock_in_child` before it execs.
+/// Thread: the one that created it.
 class TerminationSignals {
  public:
   TerminationSignals();
@@ -22,7 +22,7 @@ class TerminationSignals {
   int fd_;
 };
 
-/// Waits until one of the descriptors is readable or the time is over; a negative one is skipped.
+/// Waits until one of the descriptors is readable or the timeout passes; skips negative ones.
 /// Returns the index of the first that is readable, or -1.
 int wait_any_readable(const int* fds, int count, int timeout_ms);
 

@@ -1,4 +1,4 @@
-// How a TLS handshake ended: what is counted, and what a refusal goes by.
+// How a TLS handshake ended: the label of its counter and the reason in the log.
 #pragma once
 
 #include <cstdint>
@@ -6,17 +6,17 @@
 namespace evenkeel {
 
 enum class TlsOutcome : std::uint8_t {
-  ok,           ///< in full
-  resumed,      ///< from a session ticket
-  timeout,      ///< it took too long
-  closed,       ///< the peer left
-  not_tls,      ///< the peer spoke something else
+  ok,           ///< a full handshake
+  resumed,      ///< resumed from a session ticket
+  timeout,      ///< took too long
+  closed,       ///< the peer closed the connection
+  not_tls,      ///< the peer sent something other than TLS
   version,      ///< no version in common
   cipher,       ///< no cipher suite, group or signature in common
   alpn,         ///< no protocol in common
-  certificate,  ///< the peer's is missing or not good
-  alert,        ///< the peer refused
-  overload,     ///< not begun: too many at a time
+  certificate,  ///< the peer's certificate is missing or not trusted
+  alert,        ///< the peer sent an alert
+  overload,     ///< not started: too many handshakes at a time
   error,        ///< anything else
 };
 

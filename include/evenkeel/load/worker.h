@@ -50,12 +50,6 @@ class LoadWorker {
  private:
   struct RequestResult;
   class InFlight;
-  struct DrainTimer : Timer {
-    explicit DrainTimer(LoadWorker& owner)
-        : Timer([](Timer& self) { static_cast<DrainTimer&>(self).worker.check_drain(); }),
-          worker(owner) {}
-    LoadWorker& worker;
-  };
 
   Task<void> run_open_loop();
   Task<void> run_closed_loop_client();
@@ -84,8 +78,9 @@ class LoadWorker {
   std::mutex window_mutex_;
   LoadReport window_;
   std::deque<std::unique_ptr<Link>> idle_;  // the last one used is at the back
-  Loop loop_;                // last: its destructor drops the tasks, which use the members above
-  DrainTimer drain_{*this};  // fires when no request has started for the drain time
+  Loop loop_;  // last: its destructor drops the tasks, which use the members above
+  /// Fires when no request has started for the drain time.
+  MethodTimer<&LoadWorker::check_drain> drain_{*this};
 };
 
 }  // namespace evenkeel

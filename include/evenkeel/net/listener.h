@@ -39,26 +39,14 @@ class Listener {
   static Endpoint local_endpoint(int fd);
 
  private:
-  static void ready(Waiter& self);
   void accept_all();
   bool accept_some(int max_count);
-
-  struct Ready : Waiter {
-    explicit Ready(Listener& owner) : Waiter(&Listener::ready), listener(owner) {}
-    Listener& listener;
-  };
-  struct Pause : Timer {
-    explicit Pause(Listener& owner)
-        : Timer([](Timer& self) { static_cast<Pause&>(self).listener.accept_all(); }),
-          listener(owner) {}
-    Listener& listener;
-  };
 
   Watch watch_;
   AcceptCallback accepted_;
   ExhaustedCallback exhausted_;
-  Ready ready_;
-  Pause pause_;
+  MethodWaiter<&Listener::accept_all> ready_{*this};
+  MethodTimer<&Listener::accept_all> pause_{*this};
 };
 
 }  // namespace evenkeel

@@ -47,12 +47,14 @@ class [[nodiscard]] LinkLease {
   friend class LinkPool;
   /// An exclusive link belongs to its lease while it is in use; a shared one always belongs to the
   /// pool.
-  struct PooledLink : Waiter, Pooled {
-    PooledLink(LinkPool& owner, std::unique_ptr<Link> made);
+  struct PooledLink : Pooled {
+    PooledLink(LinkPool& owner, std::unique_ptr<Link> made) : pool(owner), link(std::move(made)) {}
+    void on_idle_close();
     LinkPool& pool;
     std::unique_ptr<Link> link;
     Instant idle_since{};
     std::uint32_t users = 0;
+    MethodWaiter<&PooledLink::on_idle_close> idle_close{*this};
   };
   explicit LinkLease(PooledLink* pooled) : pooled_(pooled) {}
   void release();
@@ -106,11 +108,6 @@ class LinkPool {
   void sweep();
   void sweep_from(Instant idle_since);
 
-  struct Sweep : Timer {
-    explicit Sweep(LinkPool& owner)
-        : Timer([](Timer& self) { static_cast<Sweep&>(self).pool.sweep(); }), pool(owner) {}
-    LinkPool& pool;
-  };
   /// Waits for the link that is being opened.
   struct DialWaiter : Node {
     explicit DialWaiter(Loop& loop) : made(loop) {}
@@ -128,7 +125,7 @@ class LinkPool {
   std::vector<std::unique_ptr<PooledLink>> shared_;  // in use or not
   Node dial_waiters_;
   Task<void> dial_;  // opens a shared link; outlives the request that needed it
-  Sweep sweep_;
+  MethodTimer<&LinkPool::sweep> sweep_{*this};
 };
 
 }  // namespace evenkeel
