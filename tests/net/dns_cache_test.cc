@@ -1,0 +1,133 @@
+#include "evenkeel/net/dns_cache.h"
+
+#include <gtest/gtest.h>
+
+#include "net/name_server.h"
+
+namespace evenkeel {
+namespace {
+
+using namespace std::chrono_literals;
+
+class DnsCacheTest : public testing::Test {
+ protected:
+  /// Follows `hosts` and waits for their first answers.
+  void resolve_all(const std::set<std::string>& hosts) {
+    cache.set_hosts(hosts);
+    auto resolved = cache.resolved(Clock::now() + 20s);
+    ASSERT_TRUE(loop.run_until([&] { return resolved.ready(); }, Clock::now() + 20s));
+  }
+  bool eventually(const std::function<bool()>& holds) {
+    return loop.run_until(holds, Clock::now() + 20s);
+  }
+  std::vector<std::string> endpoints(const std::string& host) const {
+    std::vector<std::string> list;
+    for (const Endpoint& endpoint : cache.find({.host = host, .port = 80})) {
+      list.push_back(endpoint.text());
+    }
+    return list;
+  }
+
+  using List = std::vector<std::string>;
+
+  Loop loop;
+  NameServer server{loop};
+  int changes = 0;
+  DnsCache cache{
+      loop, {.servers = {server.address()}, .min_ttl = 10ms, .max_ttl = 20ms}, 1, [this] {
+        ++changes;
+      }};
+};
+
+TEST_F(DnsCacheTest, FindsTheAddressesOfItsHostsInOrder) {
+  server.names["pool.test"] = {.v4 = {"192.0.2.2", "192.0.2.1"}, .v6 = {"2001:db8::1"}};
+
+  resolve_all({"pool.test"});
+
+  EXPECT_EQ(endpoints("pool.test"), (List{"192.0.2.1:80", "192.0.2.2:80", "[2001:db8::1]:80"}));
+  EXPECT_EQ(endpoints("other.test"), List{});
+  EXPECT_EQ(changes, 0);
+}
+
+TEST_F(DnsCacheTest, FindsAddressesWithoutALookup) {
+  EXPECT_EQ(endpoints("192.0.2.9"), List{"192.0.2.9:80"});
+  EXPECT_EQ(server.queries, 0);
+}
+
+TEST_F(DnsCacheTest, ReportsThatAHostMoved) {
+  server.names["pool.test"] = {.v4 = {"192.0.2.1"}};
+  resolve_all({"pool.test"});
+
+  server.names["pool.test"] = {.v4 = {"192.0.2.7"}};
+
+  EXPECT_TRUE(eventually([&] { return changes > 0; }));
+  EXPECT_EQ(endpoints("pool.test"), List{"192.0.2.7:80"});
+}
+
+TEST_F(DnsCacheTest, ReportsNothingWhileAddressesOnlyChangeTheirOrder) {
+  server.names["pool.test"] = {.v4 = {"192.0.2.1", "192.0.2.2"}};
+  resolve_all({"pool.test"});
+  const int queries = server.queries;
+
+  server.names["pool.test"] = {.v4 = {"192.0.2.2", "192.0.2.1"}};
+
+  EXPECT_TRUE(eventually([&] { return server.queries >= queries + 4; }));
+  EXPECT_EQ(changes, 0);
+}
+
+TEST_F(DnsCacheTest, KeepsTheAddressesWhileTheNameServerFails) {
+  server.names["pool.test"] = {.v4 = {"192.0.2.1"}};
+  resolve_all({"pool.test"});
+  const int queries = server.queries;
+
+  server.names["pool.test"] = {.v4_mode = NameServer::Mode::fails};
+
+  EXPECT_TRUE(eventually([&] { return server.queries >= queries + 6; }));
+  EXPECT_EQ(endpoints("pool.test"), List{"192.0.2.1:80"});
+  EXPECT_EQ(changes, 0);
+}
+
+TEST_F(DnsCacheTest, DropsTheAddressesOnlyAfterThreeEmptyAnswers) {
+  server.names["pool.test"] = {.v4 = {"192.0.2.1"}, .v6_mode = NameServer::Mode::silent};
+  resolve_all({"pool.test"});
+  const int queries = server.queries;
+
+  server.names["pool.test"] = {.v6_mode = NameServer::Mode::silent};
+
+  EXPECT_TRUE(eventually([&] { return changes > 0; }));
+  EXPECT_EQ(endpoints("pool.test"), List{});
+  EXPECT_GE(server.queries, queries + 3);
+}
+
+TEST_F(DnsCacheTest, DoesNotWaitLongForAFamilyThatIsNotAnswered) {
+  server.names["pool.test"] = {.v4 = {"192.0.2.1"}, .v6_mode = NameServer::Mode::silent};
+  const Instant before = Clock::now();
+
+  resolve_all({"pool.test"});
+
+  EXPECT_LT(Clock::now() - before, 2s);  // one query alone times out after more
+  EXPECT_EQ(endpoints("pool.test"), List{"192.0.2.1:80"});
+}
+
+TEST_F(DnsCacheTest, GivesUpAtTheDeadline) {
+  server.names["pool.test"] = {.v4_mode = NameServer::Mode::silent,
+                               .v6_mode = NameServer::Mode::silent};
+  cache.set_hosts({"pool.test"});
+
+  auto resolved = cache.resolved(Clock::now() + 50ms);
+
+  EXPECT_TRUE(eventually([&] { return resolved.ready(); }));
+  EXPECT_EQ(endpoints("pool.test"), List{});
+}
+
+TEST_F(DnsCacheTest, ForgetsHostsThatAreNoLongerNeeded) {
+  server.names["pool.test"] = {.v4 = {"192.0.2.1"}};
+  resolve_all({"pool.test"});
+
+  cache.set_hosts({});
+
+  EXPECT_EQ(endpoints("pool.test"), List{});
+}
+
+}  // namespace
+}  // namespace evenkeel
