@@ -9,7 +9,7 @@ namespace {
 
 constexpr int retry_after_seconds = 1;
 
-/// OpenAI's `type` for a status, as its SDKs know them.
+/// OpenAI's error `type` for a status.
 std::string_view openai_type(int status) {
   switch (status) {
     case 404:
@@ -28,6 +28,27 @@ std::string_view openai_type(int status) {
     case 504: return "upstream_error";
     default: return "server_error";
   }
+}
+
+/// Anthropic's error `type` for a status (its API reference, "Errors").
+std::string_view anthropic_type(int status) {
+  switch (status) {
+    case 401: return "authentication_error";
+    case 403: return "permission_error";
+    case 404: return "not_found_error";
+    case 413: return "request_too_large";
+    case 429: return "rate_limit_error";
+    case 503: return "overloaded_error";
+    case 408:
+    case 504: return "timeout_error";
+    default: return status < 500 ? "invalid_request_error" : "api_error";
+  }
+}
+
+/// Whether `path`, which may have a query, is `prefix` or below it.
+bool is_below(std::string_view path, std::string_view prefix) {
+  if (!path.starts_with(prefix)) return false;
+  return path.size() == prefix.size() || path[prefix.size()] == '/' || path[prefix.size()] == '?';
 }
 
 }  // namespace
@@ -78,8 +99,8 @@ GrpcStatus grpc_status_of(Fault fault) {
     case Fault::not_implemented:
     case Fault::method_not_allowed: return GrpcStatus::unimplemented;
     case Fault::internal: return GrpcStatus::internal;
-    // queue_full is among them: UNAVAILABLE is what retry policies name and what grpc makes of a
-    // 429; RESOURCE_EXHAUSTED reads as a quota, which no library asks again for by itself.
+    // queue_full too becomes UNAVAILABLE, which gRPC makes of a 429 and which retry policies name.
+    // RESOURCE_EXHAUSTED reads as a quota, which no library retries by itself.
     default: return grpc_status_of_http(status_of(fault));
   }
 }
@@ -126,8 +147,9 @@ std::string_view phrase_of(int status) {
 }
 
 ErrorFormat error_format_of(std::string_view path) {
-  if (path.starts_with("/v1/") || path == "/v1") return ErrorFormat::openai;
-  if (path.starts_with("/v2/") || path == "/v2") return ErrorFormat::kserve;
+  if (is_below(path, "/v1/messages")) return ErrorFormat::anthropic;
+  if (is_below(path, "/v1")) return ErrorFormat::openai;
+  if (is_below(path, "/v2")) return ErrorFormat::kserve;
   return ErrorFormat::plain;
 }
 
@@ -150,13 +172,13 @@ Response error_response(const Error& error, ErrorFormat format) {
   const int status = status_of(error.fault);
   const std::string_view word = to_string(error.fault);
   const std::string_view detail = error.detail.empty() ? phrase_of(status) : error.detail;
-  const bool come_back = status == 429 || status == 503;
+  const bool retryable = status == 429 || status == 503;
   static_assert(retry_after_seconds == 1);
 
   if (format == ErrorFormat::grpc) {
     Response response = grpc_trailers_only(grpc_status_of(error.fault), detail);
     response.fields.add("x-evenkeel-reason", word);
-    if (come_back) response.fields.add("grpc-retry-pushback-ms", "1000");
+    if (retryable) response.fields.add("grpc-retry-pushback-ms", "1000");
     return response;
   }
 
@@ -173,6 +195,13 @@ Response error_response(const Error& error, ErrorFormat format) {
       body += word;
       body += "\"}}";
       break;
+    case ErrorFormat::anthropic:
+      body = R"({"type":"error","error":{"type":")";
+      body += anthropic_type(status);
+      body += R"(","message":)";
+      append_json_string(body, detail);
+      body += "}}";
+      break;
     case ErrorFormat::kserve:
       body = R"({"error":)";
       append_json_string(body, detail);
@@ -187,7 +216,7 @@ Response error_response(const Error& error, ErrorFormat format) {
   }
   response.fields.add("content-type", type);
   response.fields.add("x-evenkeel-reason", word);
-  if (come_back) {
+  if (retryable) {
     response.fields.add("retry-after", "1");
     response.fields.add("retry-after-ms", "1000");
     response.fields.add("x-should-retry", "true");

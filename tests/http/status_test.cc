@@ -40,7 +40,7 @@ TEST(Status, OfEveryFaultIsAnErrorWithADistinctReason) {
   EXPECT_EQ(words.size(), static_cast<std::size_t>(fault_count));
 }
 
-TEST(Status, IsTheOneThatClientsKnow) {
+TEST(Status, IsTheStandardOneForTheFault) {
   EXPECT_EQ(status_of(Fault::bad_request), 400);
   EXPECT_EQ(status_of(Fault::no_route), 404);
   EXPECT_EQ(status_of(Fault::method_not_allowed), 405);
@@ -86,6 +86,33 @@ TEST(ErrorResponse, UsesTheErrorFormatOfThePath) {
   EXPECT_EQ(plain.body, "it \"closed\"\n\n");
   EXPECT_EQ(plain.fields,
             "content-type: text/plain; charset=utf-8\nx-evenkeel-reason: backend_closed\n");
+}
+
+TEST(ErrorResponse, HasAnthropicsShapeOnMessages) {
+  const auto body = [](Fault fault) {
+    return answer_to({.fault = fault, .detail = "why"}, "/v1/messages").body;
+  };
+  const auto expected = [](std::string_view type) {
+    return R"({"type":"error","error":{"type":")" + std::string(type) + R"(","message":"why"}})";
+  };
+  EXPECT_EQ(body(Fault::bad_request), expected("invalid_request_error"));
+  EXPECT_EQ(body(Fault::no_route), expected("not_found_error"));
+  EXPECT_EQ(body(Fault::body_too_large), expected("request_too_large"));
+  EXPECT_EQ(body(Fault::queue_full), expected("rate_limit_error"));
+  EXPECT_EQ(body(Fault::no_backend), expected("overloaded_error"));
+  EXPECT_EQ(body(Fault::first_byte_timeout), expected("timeout_error"));
+  EXPECT_EQ(body(Fault::backend_closed), expected("api_error"));
+  EXPECT_EQ(body(Fault::internal), expected("api_error"));
+}
+
+TEST(ErrorFormat, FollowsThePath) {
+  EXPECT_EQ(error_format_of("/v1/messages"), ErrorFormat::anthropic);
+  EXPECT_EQ(error_format_of("/v1/messages?beta=true"), ErrorFormat::anthropic);
+  EXPECT_EQ(error_format_of("/v1/messages/count_tokens"), ErrorFormat::anthropic);
+  EXPECT_EQ(error_format_of("/v1/messagesX"), ErrorFormat::openai);
+  EXPECT_EQ(error_format_of("/v1"), ErrorFormat::openai);
+  EXPECT_EQ(error_format_of("/v2"), ErrorFormat::kserve);
+  EXPECT_EQ(error_format_of("/v3/x"), ErrorFormat::plain);
 }
 
 TEST(ErrorResponse, HasAMessageWithoutDetail) {
