@@ -102,8 +102,7 @@ Task<Result<Chunk>> SseBody::read() {
 
 Task<Result<Chunk>> SseBody::wait_and_take() {
   while (completion_->pending().empty()) {
-    auto wake = co_await completion_->progress().wait();
-    static_cast<void>(wake);
+    co_await completion_->progress().wait();
   }
   co_return take();
 }

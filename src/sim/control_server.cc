@@ -81,8 +81,7 @@ Task<Result<Response>> ControlServer::query_servers(Query query, std::string nam
       pending->result = query(*server);
       home.post([pending] { pending->done.raise(); });
     });
-    auto wake = co_await pending->done.wait();
-    static_cast<void>(wake);
+    co_await pending->done.wait();
     if (!pending->result) {
       co_return respond(400, R"({"error":)" + json_string(pending->result.error().detail) + "}");
     }

@@ -2,18 +2,8 @@
 
 namespace evenkeel {
 
-FreezableTimer::Deadline::Deadline(Loop& loop, FreezableTimer& owner)
-    : HighResolutionTimer(
-          loop,
-          [](HighResolutionTimer& self) { static_cast<Deadline&>(self).timer.advance_runner(); }),
-      timer(owner) {}
-
-FreezableTimer::Start::Start(FreezableTimer& owner)
-    : Waiter([](Waiter& self) { static_cast<Start&>(self).timer.advance_runner(); }),
-      timer(owner) {}
-
 FreezableTimer::FreezableTimer(Loop& loop, Runner& runner)
-    : loop_(loop), runner_(runner), deadline_(loop, *this) {}
+    : loop_(loop), runner_(runner), deadline_(*this, loop) {}
 
 void FreezableTimer::advance_runner() {
   if (!frozen_) runner_.advance();

@@ -32,23 +32,14 @@ class FreezableTimer {
   void freeze(bool frozen);
 
  private:
-  struct Deadline : HighResolutionTimer {
-    Deadline(Loop& loop, FreezableTimer& owner);
-    FreezableTimer& timer;
-  };
-  struct Start : Waiter {
-    explicit Start(FreezableTimer& owner);
-    FreezableTimer& timer;
-  };
-
   void advance_runner();
 
   Loop& loop_;
   Runner& runner_;
   bool frozen_ = false;
   Instant frozen_at_{};
-  Start start_{*this};
-  Deadline deadline_;
+  MethodWaiter<&FreezableTimer::advance_runner> start_{*this};
+  MethodHighResolutionTimer<&FreezableTimer::advance_runner> deadline_;
 };
 
 }  // namespace evenkeel

@@ -165,8 +165,7 @@ Task<Result<Chunk>> GrpcResponseStream::read() {
     }
     sending_.clear();
     if (ended) co_return end();
-    auto wake = co_await changed_.wait();
-    static_cast<void>(wake);
+    co_await changed_.wait();
   }
 }
 

@@ -220,8 +220,7 @@ Task<GrpcResult<ModelInferResponse>> KserveGrpc::run(ModelInferRequest& request,
     plans.push_back(std::move(std::get<ChoiceSpec>(planned)));
     const auto written = model_.start(std::move(plans), false, client_fd);
     while (!written->finished()) {
-      auto wake = co_await written->progress().wait();
-      static_cast<void>(wake);
+      co_await written->progress().wait();
     }
     response.outputs.push_back(text_tensor("text_output", written->texts()[0].text));
     co_return response;
@@ -307,8 +306,7 @@ Task<void> KserveGrpc::stream_text(const ModelInferRequest& request, ChoiceSpec 
   const auto written = model_.start(std::move(plans), true, client_fd);
   while (true) {
     while (written->pending().empty()) {
-      auto wake = co_await written->progress().wait();
-      static_cast<void>(wake);
+      co_await written->progress().wait();
     }
     const std::string words = std::exchange(written->pending(), {});
     const bool finished = written->finished();

@@ -113,8 +113,7 @@ Task<Result<Response>> KserveHttp::generate(std::string body, bool streams, int 
 
   auto answer = model_.start(std::move(plans), streams, client_fd);
   while (!answer->finished() && answer->pending().empty()) {
-    auto wake = co_await answer->progress().wait();
-    static_cast<void>(wake);
+    co_await answer->progress().wait();
   }
   if (!streams) {
     co_return respond_json(

@@ -117,8 +117,7 @@ Task<Result<Response>> OpenAiEndpoints::complete(OpenAiApi api, std::string body
 
   auto answer = model_.start(std::move(plans), request->stream, client_fd);
   while (!answer->finished() && answer->pending().empty()) {
-    auto wake = co_await answer->progress().wait();
-    static_cast<void>(wake);
+    co_await answer->progress().wait();
   }
   if (!request->stream) {
     const Usage usage = answer->usage(model_.options().prompt_tokens_details, request->n);
@@ -148,8 +147,7 @@ Task<Result<Response>> OpenAiEndpoints::embed(std::string body, int client_fd) {
 
   auto answer = model_.start(std::move(plans), false, client_fd);
   while (!answer->finished()) {
-    auto wake = co_await answer->progress().wait();
-    static_cast<void>(wake);
+    co_await answer->progress().wait();
   }
   Usage usage = answer->usage(model_.options().prompt_tokens_details, 1);
   usage.completion_tokens = 0;

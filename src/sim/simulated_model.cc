@@ -180,8 +180,7 @@ Task<bool> SimulatedModel::run_batch(std::uint32_t items, int client_fd) {
   }
   ++runner_.statistics().requests;
   while (!execution.finished()) {
-    auto wake = co_await execution.progress().wait();
-    static_cast<void>(wake);
+    co_await execution.progress().wait();
   }
   outcome.complete();
   co_return true;

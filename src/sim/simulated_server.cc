@@ -243,21 +243,19 @@ Task<Result<Response>> SimulatedServer::handle(Connection& connection, Request& 
 }
 
 /// `co_await HungRequest(list);` waits until the fault `hang` is over.
-class SimulatedServer::HungRequest : private Waiter {
+class SimulatedServer::HungRequest : private CoroutineWaiter {
  public:
-  explicit HungRequest(WaiterList& list) : Waiter(&HungRequest::resume), list_(list) {}
+  explicit HungRequest(WaiterList& list) : list_(list) {}
   HungRequest(const HungRequest&) = delete;
   bool await_ready() const { return false; }
   void await_suspend(std::coroutine_handle<> waiter) {
-    waiter_ = waiter;
+    coroutine_ = waiter;
     list_.add(*this);
   }
   void await_resume() const {}
 
  private:
-  static void resume(Waiter& self) { static_cast<HungRequest&>(self).waiter_.resume(); }
   WaiterList& list_;
-  std::coroutine_handle<> waiter_;
 };
 
 void SimulatedServer::unfreeze() {

@@ -65,19 +65,6 @@ class SimulatedServer final {
   std::string metrics_page();
   std::string dcgm_page();
 
-  struct DeferredCall : Waiter {
-    using MemberFunction = void (SimulatedServer::*)();
-    DeferredCall(SimulatedServer& owner, MemberFunction what)
-        : Waiter([](Waiter& self) {
-            auto& later = static_cast<DeferredCall&>(self);
-            (later.server.*later.act)();
-          }),
-          server(owner),
-          act(what) {}
-    SimulatedServer& server;
-    MemberFunction act;
-  };
-
   Loop& loop_;
   SimulatorOptions options_;
   const SimulatedEngine& engine_;
@@ -93,9 +80,9 @@ class SimulatedServer final {
   WaiterList hung_;
   std::list<Connection> connections_;
   std::vector<Connection*> ended_;
-  DeferredCall reap_{*this, &SimulatedServer::reap};
-  DeferredCall die_{*this, &SimulatedServer::die};
-  DeferredCall unfreeze_{*this, &SimulatedServer::unfreeze};
+  MethodWaiter<&SimulatedServer::reap> reap_{*this};
+  MethodWaiter<&SimulatedServer::die> die_{*this};
+  MethodWaiter<&SimulatedServer::unfreeze> unfreeze_{*this};
 };
 
 }  // namespace evenkeel
