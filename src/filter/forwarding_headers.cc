@@ -1,63 +1,11 @@
 #include "evenkeel/filter/forwarding_headers.h"
 
-#include <array>
-#include <chrono>
-#include <cstring>
 #include <string>
+
+#include "evenkeel/http/request_id.h"
 
 namespace evenkeel {
 namespace {
-
-constexpr std::size_t max_request_id_length = 128;
-
-bool is_valid_request_id(std::string_view id) {
-  if (id.empty() || id.size() > max_request_id_length) return false;
-  for (const char c : id) {
-    const bool good = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                      c == '-' || c == '_' || c == '.';
-    if (!good) return false;
-  }
-  return true;
-}
-
-/// "00" to "ff", one after the other.
-constexpr auto hex_pairs = [] {
-  constexpr char digits[] = "0123456789abcdef";
-  std::array<char, 512> pairs{};
-  for (unsigned i = 0; i < 256; ++i) {
-    pairs[i * 2] = digits[i >> 4];
-    pairs[i * 2 + 1] = digits[i & 15];
-  }
-  return pairs;
-}();
-
-/// A UUID of version 7 (RFC 9562): 48 bits of Unix milliseconds, the rest random.
-std::array<char, 36> make_uuid(Rng& rng) {
-  const auto milliseconds =
-      static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(
-                                     std::chrono::system_clock::now().time_since_epoch())
-                                     .count());
-  const std::uint64_t random = rng();
-  const std::uint64_t high = milliseconds << 16 | 0x7000 | (random & 0xfff);
-  const std::uint64_t low = (rng() >> 2) | 0x8000000000000000u;
-  std::array<char, 36> text;
-  char* at = text.data();
-  const auto write_bytes = [&at](std::uint64_t word, int first, int last) {
-    for (int i = first; i < last; ++i, at += 2) {
-      std::memcpy(at, &hex_pairs[(word >> (56 - 8 * i) & 0xff) * 2], 2);
-    }
-  };
-  write_bytes(high, 0, 4);
-  *at++ = '-';
-  write_bytes(high, 4, 6);
-  *at++ = '-';
-  write_bytes(high, 6, 8);
-  *at++ = '-';
-  write_bytes(low, 0, 2);
-  *at++ = '-';
-  write_bytes(low, 2, 8);
-  return text;
-}
 
 /// Fields that only a proxy in front of us may set: x-forwarded-port and its like, x-real-ip, and
 /// our own.
@@ -97,7 +45,7 @@ Task<Result<Response>> ForwardingHeadersFilter::handle(Request& request, Handler
 
   std::string_view id = fields.value(FieldId::x_request_id).value_or("");
   if (fields.count(FieldId::x_request_id) > 1 || !is_valid_request_id(id)) {
-    const auto made = make_uuid(rng_);
+    const auto made = make_request_id(rng_);
     id = fields.keep({made.data(), made.size()});
   }
   info.identity.request_id = id;

@@ -21,8 +21,9 @@ bool words_match(const char* a, const char* b) {
          (right | static_cast<Word>(0x2020202020202020u));
 }
 
-/// Whether a token is `candidate`, which is of the same length, in lower case, and made of letters,
-/// digits and dashes: for those, setting bit 5 is the same as folding case among token characters.
+/// Whether a token equals `candidate` in any case. `candidate` has the same length and consists of
+/// lower-case letters, digits and dashes, for which setting bit 5 folds the case of token
+/// characters.
 bool is_known(std::string_view name, std::string_view candidate) {
   const char* a = name.data();
   const char* b = candidate.data();
@@ -77,7 +78,7 @@ constexpr KnownName known[] = {
 };
 constexpr std::size_t max_known_size = 23;
 
-/// Where the names of each length begin in `known`, which is sorted by length.
+/// Where the names of each length start in `known`, which is sorted by length.
 struct LengthIndex {
   std::uint8_t first[max_known_size + 2] = {};
   constexpr LengthIndex() {

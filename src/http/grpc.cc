@@ -96,14 +96,15 @@ std::string_view write_grpc_timeout(Duration timeout, GrpcTimeoutText& text) {
     *end++ = unit.letter;
     return {text.data(), static_cast<std::size_t>(end - text.data())};
   }
-  return {};  // not reached: the longest Duration is 2.6 million hours
+  return {};  // unreachable: the longest Duration is 2.6 million hours
 }
 
 void rewrite_grpc_timeout(Request& request, Instant now) {
   GrpcTimeoutText text;
   const std::string_view left =
       request.fields.keep(write_grpc_timeout(request.info.timings.deadline - now, text));
-  request.fields.remove("grpc-timeout");  // all of them: the backend might go by another than we
+  request.fields.remove(
+      "grpc-timeout");  // all of them: the backend might use another one than we do
   request.fields.add("grpc-timeout", left);
 }
 
@@ -111,7 +112,7 @@ void append_grpc_message(std::string& out, std::string_view text) {
   constexpr std::string_view hex = "0123456789ABCDEF";
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
-    // HTTP would trim a space at either end.
+    // HTTP would trim a leading or trailing space.
     const bool at_edge = i == 0 || i + 1 == text.size();
     if (unescaped(c) && !(c == ' ' && at_edge)) {
       out += c;

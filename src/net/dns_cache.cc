@@ -8,14 +8,14 @@
 namespace evenkeel {
 namespace {
 
-/// Until a question that nobody could answer is put again: doubled each time.
+/// Between failed lookups; doubles with each failure.
 constexpr Duration min_retry_delay = std::chrono::milliseconds(500);
-/// Of one name: as many backends, each with its checks and its links.
+/// Of one name, since each address becomes a backend with its checks and links.
 constexpr std::size_t max_addresses = 1024;
-/// How often in a row it has to be said that a name has no address any more.
+/// Empty answers in a row before the addresses of a name are dropped.
 constexpr int empty_answers_required = 3;
 constexpr Duration max_retry_delay = std::chrono::seconds(10);
-/// Name servers there are that never answer one of the two questions (RFC 8305, 3).
+/// Some name servers never answer one of the two queries (RFC 8305, section 3).
 constexpr Duration resolution_delay = std::chrono::milliseconds(100);
 
 std::vector<Endpoint> sorted(std::vector<Endpoint> addresses) {
@@ -26,21 +26,21 @@ std::vector<Endpoint> sorted(std::vector<Endpoint> addresses) {
 
 }  // namespace
 
-/// What is known of one family of a host: it is asked for, found and lost by itself.
+/// What is known of one address family of a host; each has lookups of its own.
 struct DnsCache::FamilyRecord {
   Resolver::Family family;
-  std::vector<Endpoint> addresses;  // sorted: name servers shuffle. Ports are 0
-  Duration refresh_after{};         // until it is asked for again
-  bool known = false;               // somebody has answered
-  int empty_answers = 0;            // "there is none", in a row, of what had some
-  bool resolved = false;            // the first question is over
+  std::vector<Endpoint> addresses;  // sorted, since name servers shuffle them; ports are 0
+  Duration refresh_after{};         // until the next lookup
+  bool known = false;               // a name server has answered
+  int empty_answers = 0;            // in a row, after there were addresses
+  bool resolved = false;            // the first lookup is done
   Task<void> refreshing;
 };
 
 struct DnsCache::Entry {
   bool found() const { return !v4.addresses.empty() || !v6.addresses.empty(); }
   bool known() const { return v4.known && v6.known; }
-  /// Everything is known that can be waited for.
+  /// Nothing more is worth waiting for.
   bool resolved(Instant now) const {
     return (v4.resolved && v6.resolved) || (found() && now >= resolution_delay_ends);
   }
@@ -48,8 +48,8 @@ struct DnsCache::Entry {
   std::string host;
   FamilyRecord v4{.family = Resolver::Family::v4};
   FamilyRecord v6{.family = Resolver::Family::v6};
-  Instant resolution_delay_ends{};  // with the other family, once one has addresses
-  bool in_use = false;              // somebody went on with what was known
+  Instant resolution_delay_ends{};  // of the other family, once one has addresses
+  bool in_use = false;              // `find` may have been called: changes are reported
 };
 
 DnsCache::DnsCache(Loop& loop, const DnsConfig& config, std::uint64_t seed,
@@ -95,7 +95,7 @@ Task<void> DnsCache::refresh(Entry& entry, FamilyRecord& record, const FamilyRec
     }
     record.resolved = true;
     resolved_.raise();
-    // Many names that were asked for together shall not be for ever.
+    // Spreads the lookups of names that were added together.
     const double share = 1 + 0.1 * rng_.unit();
     co_await loop_.sleep_for(std::chrono::duration_cast<Duration>(record.refresh_after * share));
   }
@@ -111,8 +111,8 @@ void DnsCache::take(Entry& entry, FamilyRecord& record, const FamilyRecord& othe
     }
     addresses.resize(max_addresses);
   }
-  // A name server that has just started, or a zone that is being loaded, denies everything for a
-  // moment; a pool that has really gone fails its checks.
+  // A name server that has just started, or is loading a zone, denies all names for a moment. If
+  // the backends are really gone, their checks fail.
   const bool newly_empty = addresses.empty() && !record.addresses.empty();
   record.empty_answers = newly_empty ? record.empty_answers + 1 : 0;
   if (newly_empty && record.empty_answers < empty_answers_required) {
@@ -128,7 +128,7 @@ void DnsCache::take(Entry& entry, FamilyRecord& record, const FamilyRecord& othe
   if (!addresses.empty()) {
     record.refresh_after = std::clamp<Duration>(answer.ttl, min_ttl_, max_ttl_);
   } else {
-    // What has no address may get one any moment; most names have none of one family.
+    // A name without addresses may get one at any moment; but most names have none of one family.
     record.refresh_after = other.addresses.empty() ? Duration(min_ttl_) : other.refresh_after;
   }
   record.addresses = std::move(addresses);

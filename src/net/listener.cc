@@ -10,7 +10,7 @@
 namespace evenkeel {
 namespace {
 
-constexpr int accept_batch = 64;  // then others get their turn
+constexpr int accept_batch = 64;  // then the loop's other work runs
 constexpr Duration pause_when_exhausted = std::chrono::milliseconds(100);
 
 /// `shared`: other sockets of ours may be on the port; else the port must be free, and others may
@@ -71,10 +71,10 @@ void Listener::accept_pending() {
 }
 
 void Listener::accept_all() {
-  if (accept_some(accept_batch)) watch_.loop().wake_soon(ready_);  // after the others' turn
+  if (accept_some(accept_batch)) watch_.loop().wake_soon(ready_);  // after the loop's other work
 }
 
-/// True if more may be waiting.
+/// True if more connections may be pending.
 bool Listener::accept_some(int max_count) {
   for (int i = 0; i < max_count; ++i) {
     Endpoint peer;
@@ -94,7 +94,7 @@ bool Listener::accept_some(int max_count) {
       pause_.arm(watch_.loop(), watch_.loop().now() + pause_when_exhausted);
       return false;
     }
-    // ECONNABORTED and its like: that one has gone, the next may be fine.
+    // ECONNABORTED and the like: this connection is gone, the next may be fine.
   }
   return true;
 }

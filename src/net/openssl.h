@@ -1,4 +1,4 @@
-// What of OpenSSL several files here need: owners, and its errors as sentences.
+// Owners of OpenSSL's objects, and its errors as text.
 #pragma once
 
 #include <openssl/bio.h>
@@ -27,7 +27,7 @@ using OwnedKey = std::unique_ptr<EVP_PKEY, OpensslDeleter<EVP_PKEY_free>>;
 using OwnedSsl = std::unique_ptr<SSL, OpensslDeleter<SSL_free>>;
 using OwnedX509 = std::unique_ptr<X509, OpensslDeleter<X509_free>>;
 
-/// What OpenSSL complained of first, in its words; empties this thread's queue.
+/// The text of OpenSSL's first error; empties this thread's error queue.
 inline std::string openssl_error_text() {
   const unsigned long code = ERR_peek_error();
   const char* reason = code == 0 ? nullptr : ERR_reason_error_string(code);

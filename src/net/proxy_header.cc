@@ -68,7 +68,7 @@ std::optional<Endpoint> parse_endpoint(int family, std::string_view address,
   return endpoint_of(family, bytes, *number);
 }
 
-/// Up to the next space, which is taken off too.
+/// Removes and returns the text up to the next space, which it drops.
 std::string_view take_word(std::string_view& line) {
   const std::string_view word = line.substr(0, line.find(' '));
   line.remove_prefix(std::min(word.size() + 1, line.size()));
@@ -96,7 +96,7 @@ ProxyHeader parse_text(std::string_view bytes) {
   return header;
 }
 
-/// Extensions that come after the addresses: none is needed, but each must have its length.
+/// Checks the lengths of the extensions after the addresses; their contents are not used.
 bool valid_extensions(std::string_view bytes) {
   while (!bytes.empty()) {
     if (bytes.size() < 3 || bytes.size() - 3 < number_at(bytes, 1)) return false;
@@ -117,17 +117,17 @@ ProxyHeader parse_binary(std::string_view bytes) {
 
   std::size_t addresses = 0;
   switch (family_and_protocol) {
-    case 0x00: break;                   // not said
+    case 0x00: break;                   // unspecified
     case 0x11: addresses = 12; break;   // TCP over IPv4
     case 0x21: addresses = 36; break;   // TCP over IPv6
-    case 0x31: addresses = 216; break;  // a Unix stream: nobody with an address
+    case 0x31: addresses = 216; break;  // a Unix stream, without an address
     default: return failed;
   }
   if (version_and_command == proxied && length < addresses) return failed;
   if (bytes.size() < fixed_part + length) return incomplete;
 
   ProxyHeader header{.step = Step::done, .size = fixed_part + length};
-  if (version_and_command == local) return header;  // whatever follows is to be skipped
+  if (version_and_command == local) return header;  // the rest is skipped
   const std::string_view block = bytes.substr(fixed_part, length);
   if (family_and_protocol != 0x00 && !valid_extensions(block.substr(addresses))) return failed;
   if (family_and_protocol == 0x11) {
@@ -141,7 +141,9 @@ ProxyHeader parse_binary(std::string_view bytes) {
 }
 
 Error gone() {
-  return {.fault = Fault::client_gone, .side = Side::client, .detail = "the peer left"};
+  return {.fault = Fault::client_gone,
+          .side = Side::client,
+          .detail = "the peer closed the connection"};
 }
 
 }  // namespace
@@ -177,12 +179,12 @@ Task<Result<Endpoint>> read_proxy_header(Socket& socket, Endpoint peer, Instant 
     }
     const bool would_block = got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
     if ((got <= 0 && !would_block) || watch.peer_closed()) co_return gone();
-    watch.mark_not_readable();  // what is here stays until the rest has come
+    watch.mark_not_readable();  // the header stays in the socket until it is complete
     auto wake = co_await watch.until_readable(deadline);
-    if (wake != Wake::ready) {  // too late, or interrupted
+    if (wake != Wake::ready) {  // expired or interrupted
       co_return Error{.fault = Fault::header_timeout,
                       .side = Side::client,
-                      .detail = "the PROXY header stalls"};
+                      .detail = "the PROXY header did not arrive in time"};
     }
   }
 }

@@ -15,11 +15,12 @@
 namespace evenkeel {
 namespace {
 
-constexpr int query_timeout_ms = 1000;  // for a name server, at first; longer for each further try
+constexpr int query_timeout_ms =
+    1000;  // of the first try per name server; c-ares doubles it per try
 constexpr int tries = 3;
 constexpr Duration forever = std::chrono::hours(24);
 
-/// One question; its asker may have gone when the answer comes.
+/// One lookup; its caller may be gone when the answer arrives.
 struct Query {
   explicit Query(Loop& loop) : answered(loop) {}
   Signal answered;
@@ -37,8 +38,8 @@ Endpoint endpoint_of(const sockaddr* address, socklen_t size) {
 
 }  // namespace
 
-/// The sockets of the library's stand in an epoll of their own, level triggered, which stands in
-/// the loop's: how far the library reads is its own affair then.
+/// The sockets of c-ares are in a level-triggered epoll of their own, which is in the loop's:
+/// c-ares need not read them until they are empty.
 struct Resolver::State {
   explicit State(Loop& home, std::vector<Address> given) : loop(home), servers(std::move(given)) {}
   ~State() {
@@ -67,7 +68,7 @@ struct Resolver::State {
 namespace {
 
 Error unusable(std::string why) {
-  return Error{.fault = Fault::internal, .detail = "names cannot be looked up: " + std::move(why)};
+  return Error{.fault = Fault::internal, .detail = "cannot look up host names: " + std::move(why)};
 }
 
 }  // namespace
@@ -110,7 +111,7 @@ void Resolver::State::socket_changed(void* self, int fd, int readable, int writa
   }
 }
 
-/// As long as the resolver: reads what comes, and lets time pass for what does not.
+/// Runs while the resolver lives: reads answers and expires queries.
 Task<void> Resolver::State::pump() {
   while (true) {
     timeval left{};
@@ -127,7 +128,7 @@ Task<void> Resolver::State::pump() {
 }
 
 void Resolver::State::read_all() {
-  constexpr int max_rounds = 64;  // then others get their turn
+  constexpr int max_rounds = 64;  // then the loop's other work runs
   std::array<epoll_event, 16> events;
   for (int round = 0; round < max_rounds; ++round) {
     const int count = epoll_wait(sockets, events.data(), static_cast<int>(events.size()), 0);
@@ -209,7 +210,7 @@ Task<Result<Resolver::Answer>> Resolver::lookup(std::string host, std::uint16_t 
   hints.ai_socktype = SOCK_STREAM;
   ares_getaddrinfo(state_->channel, host.c_str(), nullptr, &hints, &State::answered,
                    new std::shared_ptr<Query>(pending.query));
-  state_->watch.interrupt();  // its time is to be counted too
+  state_->watch.interrupt();  // `pump` now has to wait for this query's timeout too
   co_await query.answered.wait();
 
   if (query.status == ARES_ENOTFOUND || query.status == ARES_ENODATA) {

@@ -21,7 +21,7 @@ Error client_or_backend_gone(const char* what) {
   return Error{.fault = Fault::client_gone, .side = Side::client, .detail = what};
 }
 
-/// Closes a descriptor on every way out.
+/// Closes a descriptor on every return.
 struct OwnedFd {
   int fd;
   ~OwnedFd() {
@@ -41,7 +41,7 @@ Socket::Socket(Loop& loop, int fd) {
 Socket::~Socket() {
   if (tls_ != nullptr) tls_->send_close_notify();
   const int fd = watch_.fd();
-  watch_.release_before_close();  // closing takes it out of the epoll set: spare the call
+  watch_.release_before_close();  // closing it removes it from the epoll set
   close(fd);
 }
 
@@ -53,7 +53,7 @@ Socket::Read Socket::read_some(char* place, std::size_t size) {
     got = recv(watch_.fd(), place, size, 0);
   } while (got < 0 && errno == EINTR);
   if (got > 0) {
-    // Fewer bytes than asked for: the queue is empty, and the next arrival makes a new edge.
+    // Fewer bytes than requested: the kernel's queue is empty, and new data raises a new edge.
     if (static_cast<std::size_t>(got) < size) watch_.mark_drained();
     return {ReadStatus::bytes, static_cast<std::size_t>(got)};
   }
@@ -120,12 +120,12 @@ Task<Result<Done>> Socket::write_rest(std::string_view head, std::string_view bo
   while (!head.empty() || !body.empty() || !tail.empty()) {
     auto wake = co_await watch_.until_writable(loop().now() + timeout);
     if (wake == Wake::expired) {
-      // The kernel calls a socket writable when much of its buffer is free: a peer that reads
-      // slowly takes bytes long before that.
+      // The kernel reports a socket as writable only when much of its buffer is free; a slow peer
+      // takes bytes long before that.
       const int still_queued = send_queue_bytes();
       if (std::exchange(queued, still_queued) > still_queued) continue;
       co_return Error{
-          .fault = Fault::write_timeout, .side = Side::client, .detail = "peer reads nothing"};
+          .fault = Fault::write_timeout, .side = Side::client, .detail = "the peer reads nothing"};
     }
     const std::ptrdiff_t more = send_pieces(head, body, tail);
     if (more < 0) {
@@ -156,7 +156,7 @@ void Socket::limit_unsent(int bytes) {
 std::unique_ptr<Socket> Socket::adopt(Loop& loop, int fd) {
   try {
     return std::make_unique<Socket>(loop, fd);
-  } catch (const std::system_error&) {  // the constructor has no other way to say so
+  } catch (const std::system_error&) {  // the constructor's only way to fail
     close(fd);
     return nullptr;
   }
@@ -188,7 +188,7 @@ void Socket::reset() {
   setsockopt(watch_.fd(), SOL_SOCKET, SO_LINGER, &now, sizeof now);
 }
 
-// ---- in TLS -------------------------------------------------------------------------------------
+// ---- TLS ----------------------------------------------------------------------------------------
 
 const TlsConnectionInfo* Socket::tls() const { return tls_ == nullptr ? nullptr : &tls_->info(); }
 
@@ -222,7 +222,7 @@ Task<Result<Done>> Socket::handshake_tls(Side peer, Instant deadline) {
       case TlsState::Step::wants_read: {
         auto wake = co_await watch_.until_readable(deadline);
         if (wake == Wake::ready) continue;
-        break;  // too late, or interrupted
+        break;  // expired or interrupted
       }
       case TlsState::Step::wants_write: {
         auto wake = co_await watch_.until_writable(deadline);
@@ -261,7 +261,7 @@ Task<Result<Done>> Socket::write_rest_encrypted(std::string_view head, std::stri
       const int still_queued = send_queue_bytes();
       if (std::exchange(queued, still_queued) > still_queued) continue;
       co_return Error{
-          .fault = Fault::write_timeout, .side = Side::client, .detail = "peer reads nothing"};
+          .fault = Fault::write_timeout, .side = Side::client, .detail = "the peer reads nothing"};
     }
     const TlsState::Step step = tls_->push(pieces);
     if (step == TlsState::Step::done) co_return Done{};
@@ -283,7 +283,7 @@ Task<Result<int>> dial(Loop& loop, const Endpoint& endpoint, Instant deadline) {
   };
   if (owned.fd < 0) {
     Error error = failed(errno);
-    error.side = Side::proxy;  // no descriptor left, or no memory
+    error.side = Side::proxy;  // out of descriptors or memory
     co_return error;
   }
   if (connect(owned.fd, endpoint.address(), endpoint.size) != 0) {
@@ -299,7 +299,7 @@ Task<Result<int>> dial(Loop& loop, const Endpoint& endpoint, Instant deadline) {
       co_return Error{.fault = Fault::connect_timeout,
                       .side = Side::backend,
                       .not_processed = true,
-                      .detail = "no answer to the connection request"};
+                      .detail = "the backend did not answer the connection attempt"};
     }
     int problem = 0;
     socklen_t size = sizeof problem;

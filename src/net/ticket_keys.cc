@@ -8,7 +8,7 @@
 
 namespace evenkeel {
 
-/// Makes the newest key one of this hour, and forgets those that are too old.
+/// Ensures that the newest key is of this hour, and drops expired ones.
 bool TicketKeys::rotate() {
   const Instant now = clock_();
   while (!keys_.empty() && now - keys_.back().created >= lifetime) {

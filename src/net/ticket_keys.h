@@ -1,4 +1,4 @@
-// The keys that seal session tickets: a new one every hour, old ones good for twelve hours more.
+// The keys that encrypt session tickets: a new one every hour; old ones stay valid for twelve more.
 #pragma once
 
 #include <array>
@@ -27,13 +27,13 @@ class TicketKeys {
 
   explicit TicketKeys(std::function<Instant()> clock) : clock_(std::move(clock)) {}
 
-  /// The key to seal with now; nothing where the system has no randomness.
+  /// The key to encrypt with; nothing if the system has no randomness.
   std::optional<Key> current();
   struct Found {
     Key key;
     bool old;  ///< the ticket should be renewed
   };
-  /// The key of that name, unless it is too old.
+  /// The key of that name, unless it has expired.
   std::optional<Found> find(const unsigned char* name);
 
  private:
@@ -41,7 +41,7 @@ class TicketKeys {
 
   std::function<Instant()> clock_;
   std::mutex mutex_;
-  std::vector<Key> keys_;  // the newest first
+  std::vector<Key> keys_;  // newest first
 };
 
 }  // namespace evenkeel

@@ -38,7 +38,7 @@ Result<std::shared_ptr<const TlsClientContext>> TlsClientContext::build(
     const PoolTlsConfig& config, std::shared_ptr<const TlsClientContext> predecessor) {
   std::string files;
   for (const std::string& path : {config.ca, config.cert, config.key}) {
-    // What cannot be read is told by whoever loads it.
+    // Loading reports files that cannot be read.
     const auto read = read_file(path, largest_file);
     if (const auto* text = std::get_if<std::string>(&read)) files += *text;
     files += '\0';
@@ -100,13 +100,13 @@ std::unique_ptr<TlsState> TlsState::connecting(Watch& watch,
   return state;
 }
 
-/// A backend gave a session: the latest is kept for the next connection to it.
+/// Keeps the backend's latest session for the next connection.
 int TlsState::on_new_session(SSL* ssl, SSL_SESSION* session) {
   TlsSessionCache* sessions = of(ssl).sessions_.get();
   if (sessions == nullptr) return 0;
   SSL_SESSION_free(sessions->latest_);
   sessions->latest_ = session;
-  return 1;  // it is ours now
+  return 1;  // we own it now
 }
 
 }  // namespace evenkeel

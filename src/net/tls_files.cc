@@ -31,10 +31,11 @@ std::optional<std::string> read_pem(const std::string& path, const std::string& 
   const FileError& failure = std::get<FileError>(read);
   std::string help;
   if (failure.number == ENOENT) {
-    help = path.starts_with('/') ? "check the path"
-                                 : "check the path; it begins where evenkeel was started";
+    help = path.starts_with('/')
+               ? "check the path"
+               : "check the path; it is relative to the directory evenkeel was started in";
   } else if (failure.number == EACCES) {
-    help = "let the user that runs evenkeel read it";
+    help = "make it readable for the user that runs evenkeel";
   }
   return fail(failure.why.c_str(), help);
 }
@@ -65,7 +66,7 @@ void check_dates(const X509* certificate, const std::string& file, const std::st
   }
 }
 
-/// Nobody is there to ask for a pass phrase.
+/// A daemon cannot prompt for a pass phrase.
 int no_pass_phrase(char*, int, int, void* asked) {
   *static_cast<bool*>(asked) = true;
   return -1;
@@ -84,7 +85,7 @@ OwnedKey load_key(const std::string& file, const std::string& key,
                         "remove it: openssl pkey -in '" + file + "' -out key.pem"});
   } else {
     problems.push_back({key, "'" + file + "' holds no private key in PEM form",
-                        "it should have a line -----BEGIN PRIVATE KEY-----"});
+                        "it needs a line -----BEGIN PRIVATE KEY-----"});
   }
   return nullptr;
 }
@@ -102,11 +103,11 @@ OwnedX509 load_certificate_and_key(SSL_CTX* context, const std::string& cert,
     leaf.reset(PEM_read_bio_X509_AUX(bio.get(), nullptr, nullptr, nullptr));
     if (leaf == nullptr) {
       problems.push_back({cert_key, "'" + cert + "' holds no certificate in PEM form",
-                          "it should have a line -----BEGIN CERTIFICATE-----"});
+                          "it needs a line -----BEGIN CERTIFICATE-----"});
     } else if (SSL_CTX_use_certificate(context, leaf.get()) != 1) {
       problems.push_back(
           {cert_key, "the certificate in '" + cert + "' cannot be used: " + openssl_error_text(),
-           "make one with a key of at least 2048 bits (RSA) or on P-256"});
+           "use a key of at least 2048 bits (RSA) or on P-256"});
       leaf.reset();
     } else {
       SSL_CTX_clear_chain_certs(context);
@@ -122,7 +123,7 @@ OwnedX509 load_certificate_and_key(SSL_CTX* context, const std::string& cert,
   if (X509_check_private_key(leaf.get(), loaded.get()) != 1) {
     problems.push_back(
         {key_key, "the key in '" + key + "' does not belong to the certificate in '" + cert + "'",
-         "give the key that the certificate was made with"});
+         "use the key that the certificate was made with"});
   } else if (SSL_CTX_use_PrivateKey(context, loaded.get()) != 1) {
     problems.push_back(
         {key_key, "the key in '" + key + "' cannot be used: " + openssl_error_text(), {}});
@@ -145,7 +146,7 @@ std::string load_ca_file(SSL_CTX* context, const std::string& file, const std::s
   ERR_clear_error();
   if (count > 0) return std::move(*text);
   problems.push_back({key, "'" + file + "' holds no certificate in PEM form",
-                      "it should hold those of the authorities to believe"});
+                      "it must contain the certificates of the trusted authorities"});
   return {};
 }
 
@@ -161,7 +162,7 @@ OwnedContext make_context(const SSL_METHOD* method, TlsVersion min_version) {
   SSL_CTX* ctx = context.get();
   SSL_CTX_set_min_proto_version(
       ctx, min_version == TlsVersion::tls1_3 ? TLS1_3_VERSION : TLS1_2_VERSION);
-  // With ECDHE and AEAD alone, none of the suites that RFC 9113 appendix A forbids can come up.
+  // ECDHE with AEAD only: none of the suites that RFC 9113, appendix A forbids.
   SSL_CTX_set_cipher_list(ctx,
                           "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256:"
                           "ECDHE-ECDSA-AES256-GCM-SHA384:ECDHE-RSA-AES256-GCM-SHA384:"
@@ -174,7 +175,7 @@ OwnedContext make_context(const SSL_METHOD* method, TlsVersion min_version) {
   SSL_CTX_set_mode(
       ctx, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_AUTO_RETRY | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
   SSL_CTX_set_msg_callback(ctx, &TlsState::on_message);
-  SSL_CTX_set_read_ahead(ctx, 1);  // a record costs one read, not two
+  SSL_CTX_set_read_ahead(ctx, 1);  // one read per record, not two
   return context;
 }
 

@@ -12,7 +12,7 @@
 
 namespace evenkeel {
 
-/// A context per certificate, the first for whoever asks for none of their names.
+/// A context per certificate; the first is for clients that name none of them.
 struct TlsContexts {
   std::vector<OwnedContext> all;
   std::map<std::string, SSL_CTX*, std::less<>> by_name;
@@ -29,7 +29,7 @@ struct TlsContexts {
 
 namespace {
 
-/// Sessions of 13 hours would outlive the last key that opens their tickets.
+/// Less than 13 hours, at which the key of a ticket expires.
 constexpr auto session_lifetime = std::chrono::duration_cast<std::chrono::seconds>(
     TicketKeys::lifetime - TicketKeys::rotation_interval);
 
@@ -41,7 +41,7 @@ std::string lower_case(std::string_view text) {
   return out;
 }
 
-/// The DNS names of a certificate; of one that has none in its extension, the common name.
+/// The DNS names of a certificate, or its common name if the extension has none.
 std::vector<std::string> names_of(X509* certificate) {
   std::vector<std::string> names;
   auto* alternatives = static_cast<GENERAL_NAMES*>(
@@ -70,7 +70,7 @@ std::array<unsigned char, 32> sha256(const std::string& text) {
   return digest;
 }
 
-/// The name in a server_name extension (RFC 6066); empty where it is none.
+/// The name in a server_name extension (RFC 6066); empty if it is malformed.
 std::string_view name_in(const unsigned char* bytes, std::size_t size) {
   if (size < 5) return {};
   const std::size_t list = static_cast<std::size_t>(bytes[0]) << 8 | bytes[1];
@@ -140,13 +140,14 @@ Result<std::shared_ptr<const TlsServerContext>> TlsServerContext::build(
   if (!config.client_ca.empty()) {
     verify = SSL_VERIFY_PEER | (required ? SSL_VERIFY_FAIL_IF_NO_PEER_CERT : 0);
   }
-  // A session says "this client has been verified": by these authorities, on this listener.
+  // A session vouches for a client certificate, verified by these authorities on this listener.
   const auto policy = sha256(listener + '\0' + std::to_string(verify) + '\0' + authorities);
   for (const OwnedContext& context : server->contexts_->all) {
     SSL_CTX* ctx = context.get();
     SSL_CTX_set_verify(ctx, verify, nullptr);
     SSL_CTX_set_session_id_context(ctx, policy.data(), policy.size());
-    SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);  // tickets only: nothing is kept here
+    SSL_CTX_set_session_cache_mode(ctx,
+                                   SSL_SESS_CACHE_OFF);  // tickets only: no state on the server
     SSL_CTX_set_timeout(ctx, session_lifetime.count());
     SSL_CTX_set_tlsext_ticket_key_evp_cb(ctx, &TlsState::on_ticket_key);
     SSL_CTX_set_session_ticket_cb(ctx, &TlsState::on_new_ticket, &TlsState::on_ticket,
@@ -157,7 +158,7 @@ Result<std::shared_ptr<const TlsServerContext>> TlsServerContext::build(
   return std::shared_ptr<const TlsServerContext>(std::move(server));
 }
 
-// ---- what OpenSSL asks during a handshake -------------------------------------------------------
+// ---- OpenSSL's callbacks during a handshake -----------------------------------------------------
 
 std::unique_ptr<TlsState> TlsState::accepting(Watch& watch,
                                               std::shared_ptr<const TlsServerContext> server) {
@@ -167,7 +168,8 @@ std::unique_ptr<TlsState> TlsState::accepting(Watch& watch,
   return state;
 }
 
-/// Before anything else is looked at, tickets too: whom does the client want to speak to?
+/// Selects the certificate by the server name, before OpenSSL reads anything else, tickets
+/// included.
 int TlsState::on_client_hello(SSL* ssl, int*, void*) {
   TlsState& self = of(ssl);
   const unsigned char* extension = nullptr;
@@ -235,7 +237,7 @@ int TlsState::on_ticket_key(SSL* ssl, unsigned char* name, unsigned char* iv,
   return found->old ? good_but_old : good;
 }
 
-/// A ticket remembers for which name it was given.
+/// Binds a ticket to the server name that it was issued for.
 int TlsState::on_new_ticket(SSL* ssl, void*) {
   const std::string& name = of(ssl).info_.sni;
   return SSL_SESSION_set1_ticket_appdata(SSL_get_session(ssl), name.data(), name.size());
@@ -252,12 +254,12 @@ SSL_TICKET_RETURN TlsState::on_ticket(SSL* ssl, SSL_SESSION* session, const unsi
   if (of(ssl).info_.sni != std::string_view(static_cast<const char*>(name), size)) {
     return SSL_TICKET_RETURN_IGNORE_RENEW;
   }
-  // A client's certificate may have expired since.
+  // The client's certificate may have expired since then.
   const X509* certificate = SSL_SESSION_get0_peer(session);
   if (certificate != nullptr && X509_cmp_current_time(X509_get0_notAfter(certificate)) < 0) {
     return SSL_TICKET_RETURN_IGNORE_RENEW;
   }
-  // Since TLS 1.3 clients use a ticket once (RFC 8446, appendix C.4): they need another.
+  // TLS 1.3 clients use a ticket once (RFC 8446, appendix C.4) and need another.
   const bool another = status == SSL_TICKET_SUCCESS_RENEW || SSL_version(ssl) == TLS1_3_VERSION;
   return another ? SSL_TICKET_RETURN_USE_RENEW : SSL_TICKET_RETURN_USE;
 }

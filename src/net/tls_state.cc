@@ -18,15 +18,15 @@ constexpr std::size_t record_room = record_size + 64;  // with header, nonce and
 constexpr unsigned char alert_record = 0x15;
 constexpr unsigned char handshake_record = 0x16;
 
-/// Key updates, tickets and refused renegotiations cost far more than the bytes that ask for them,
-/// and OpenSSL deals with as many as come: this many are free, then one for so much data.
+/// Key updates, tickets and refused renegotiations cost far more than the bytes that trigger them,
+/// and OpenSSL does not limit them: so many are free, then one per amount of data.
 constexpr std::uint32_t free_control_messages = 32;
 constexpr std::uint64_t data_per_control_message = 64 * 1024;
 
-/// What one record is put together in when it comes from several pieces.
+/// Where a record is assembled from several pieces.
 constinit thread_local std::array<char, record_size> gathered{};
 
-/// The next record's plaintext, removed from `pieces`: in place where one piece has it all.
+/// Removes the next record's plaintext from `pieces`; in place if one piece holds all of it.
 std::string_view take_record(PlaintextPieces& pieces) {
   while (!pieces.head.empty() || !pieces.body.empty() || !pieces.tail.empty()) {
     std::string_view& front = !pieces.head.empty()   ? pieces.head
@@ -43,7 +43,7 @@ std::string_view take_record(PlaintextPieces& pieces) {
   std::size_t filled = 0;
   for (std::string_view* piece : {&pieces.head, &pieces.body, &pieces.tail}) {
     const std::size_t count = std::min(piece->size(), record_size - filled);
-    if (count == 0) continue;  // it may point nowhere, which memcpy does not allow
+    if (count == 0) continue;  // an empty view may be null, which memcpy does not allow
     std::memcpy(gathered.data() + filled, piece->data(), count);
     piece->remove_prefix(count);
     filled += count;
@@ -53,7 +53,7 @@ std::string_view take_record(PlaintextPieces& pieces) {
 
 }  // namespace
 
-// ---- what waits for the kernel ------------------------------------------------------------------
+// ---- ciphertext to be sent ----------------------------------------------------------------------
 
 bool CiphertextBuffer::append(std::string_view bytes, std::uint32_t block_size) {
   for (ReadBuffer* buffer : {&first_, &second_}) {
@@ -121,7 +121,7 @@ int TlsState::bio_read(BIO* bio, char* place, int size) {
     }
     if (!self.first_byte_seen_) [[unlikely]] {
       self.first_byte_seen_ = true;
-      // A server may begin with the reason why it will not shake hands.
+      // A server may start with an alert instead of a handshake.
       const auto type = static_cast<unsigned char>(place[0]);
       const bool alert = type == alert_record && self.client_ != nullptr;
       self.not_tls_ = type != handshake_record && !alert;
@@ -143,7 +143,7 @@ int TlsState::bio_read(BIO* bio, char* place, int size) {
   return -1;
 }
 
-/// Always takes everything: OpenSSL never has to repeat a write.
+/// Always accepts everything, so that OpenSSL never repeats a write.
 int TlsState::bio_write(BIO* bio, const char* bytes, int size) {
   auto& self = *static_cast<TlsState*>(BIO_get_data(bio));
   BIO_clear_retry_flags(bio);
@@ -156,7 +156,7 @@ int TlsState::bio_write(BIO* bio, const char* bytes, int size) {
   return self.send_now(whole);
 }
 
-/// Sends what waits and then these bytes; what the kernel does not take waits.
+/// Sends what is queued, then these bytes; queues what the kernel does not take.
 int TlsState::send_now(std::string_view bytes) {
   std::array<iovec, 3> pieces;
   std::size_t count = 0;
@@ -197,7 +197,7 @@ int TlsState::send_now(std::string_view bytes) {
   return static_cast<int>(bytes.size());
 }
 
-/// True when nothing waits for the kernel any more.
+/// True when the queue is empty.
 bool TlsState::flush() {
   while (!out_.empty() && end_ != End::broken) {
     const std::size_t before = out_.size();
@@ -226,7 +226,7 @@ TlsState::TlsState(Watch& watch, ssl_ctx_st* context) : watch_(watch), ssl_(SSL_
 }
 
 TlsState::~TlsState() {
-  // A connection that ends without a word is not a reason to forget its session.
+  // A close without an alert does not invalidate the session.
   if (established_) SSL_set_shutdown(ssl_.get(), SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
 }
 
@@ -251,7 +251,7 @@ TlsState::Step TlsState::handshake() {
     return flush() ? Step::wants_read : Step::wants_write;
   }
   note_failure(result);
-  flush();  // the alert, as far as it gets
+  flush();  // the alert, as far as the kernel takes it
   return Step::failed;
 }
 
@@ -270,7 +270,7 @@ void TlsState::note_success() {
   if (certificate == nullptr) return;
   info_.verified =
       SSL_get_verify_result(ssl) == X509_V_OK && (SSL_get_verify_mode(ssl) & SSL_VERIFY_PEER) != 0;
-  if (server_ == nullptr) return;  // who a backend is, is checked and not told
+  if (server_ == nullptr) return;  // a backend's certificate is verified, not recorded
   const OwnedBio text(BIO_new(BIO_s_mem()));
   X509_NAME_print_ex(text.get(), X509_get_subject_name(certificate), 0,
                      XN_FLAG_RFC2253 & ~ASN1_STRFLGS_ESC_MSB);
@@ -310,7 +310,7 @@ void TlsState::note_failure(int) {
   if (code == 0) {
     if (end_ == End::none) end_ = End::broken;
     return fail(TlsOutcome::closed, end_ == End::truncated
-                                        ? "the peer closed during the TLS handshake"
+                                        ? "the peer closed the connection during the TLS handshake"
                                         : "the connection broke during the TLS handshake");
   }
   TlsOutcome outcome = TlsOutcome::error;
@@ -339,12 +339,12 @@ void TlsState::note_failure(int) {
 
 void TlsState::expire() {
   outcome_ = TlsOutcome::timeout;
-  error_text_ = "the TLS handshake takes too long";
+  error_text_ = "the TLS handshake did not finish in time";
 }
 
 // ---- data ---------------------------------------------------------------------------------------
 
-/// What a read or write that failed says of the connection.
+/// What a failed read or write means for the connection.
 TlsState::End TlsState::end_of(int result) {
   const int problem = SSL_get_error(ssl_.get(), result);
   if (problem == SSL_ERROR_WANT_READ) return end_;
@@ -418,7 +418,7 @@ bool TlsState::is_idle_and_open() {
   char byte;
   const Socket::Read got = read_some(&byte, 1);
   probing_kernel_ = false;
-  return got.got == Socket::ReadStatus::would_block;
+  return got.status == Socket::ReadStatus::would_block;
 }
 
 void TlsState::send_close_notify() {

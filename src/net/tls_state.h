@@ -1,9 +1,9 @@
-// One TLS connection on a descriptor: what a Socket has besides the descriptor when it speaks TLS.
+// The TLS state of a Socket.
 //
-// OpenSSL reads from the descriptor straight into its own buffer, and only when the loop has said
-// that there is something; what it writes goes straight from its buffer to the kernel, or, of
-// several records in a row, into a block that is sent at once. It never sees a full socket: what
-// the kernel does not take waits here. An idle connection holds no buffer at all.
+// OpenSSL reads from the descriptor directly into its own buffer, and only after the loop reported
+// input. A single record goes from its buffer directly to the kernel; several in a row are
+// collected in a block and sent together. OpenSSL never sees a full socket: what the kernel does
+// not take is queued here. An idle connection holds no buffer.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@
 
 namespace evenkeel {
 
-/// What is still to be sent of a write.
+/// The unsent rest of a write.
 struct PlaintextPieces {
   std::string_view head;
   std::string_view body;
@@ -31,7 +31,7 @@ class CiphertextBuffer {
  public:
   bool empty() const { return first_.empty(); }
   std::size_t size() const { return first_.end - first_.begin + second_.end - second_.begin; }
-  /// False when it does not fit: 128 KiB.
+  /// False when it does not fit into 128 KiB.
   bool append(std::string_view bytes, std::uint32_t block_size);
   std::string_view first() const { return first_.bytes(); }
   std::string_view second() const { return second_.bytes(); }
@@ -56,23 +56,23 @@ class TlsState {
 
   enum class Step : std::uint8_t { done, wants_read, wants_write, failed };
   Step handshake();
-  /// The handshake took too long.
+  /// Ends the handshake because it took too long.
   void expire();
-  /// How the handshake ended, and why, for people.
+  /// How the handshake ended, and the reason as text.
   TlsOutcome outcome() const { return outcome_; }
   const std::string& error_text() const { return error_text_; }
   const TlsConnectionInfo& info() const { return info_; }
 
   Socket::Read read_some(char* place, std::size_t size);
-  /// Encrypts and sends until everything is with the kernel, or it takes no more (`wants_write`);
-  /// removes from `pieces` what is encrypted.
+  /// Encrypts and sends until the kernel has everything or takes no more (`wants_write`). Removes
+  /// from `pieces` what is encrypted.
   Step push(PlaintextPieces& pieces);
   std::size_t write_now(std::string_view bytes);
-  /// Looks at an idle connection, in the kernel too; swallows what is not data, such as tickets.
+  /// Checks an idle connection, also in the kernel; reads what is not data, such as tickets.
   bool is_idle_and_open();
-  /// Tells the peer that no more will come. At most once.
+  /// Sends close_notify, at most once.
   void send_close_notify();
-  /// Nothing more will be said: the connection is broken on purpose.
+  /// Sends nothing more: the connection is about to be reset.
   void abandon() { abandoned_ = true; }
 
  private:
@@ -119,12 +119,12 @@ class TlsState {
   TlsOutcome outcome_ = TlsOutcome::error;
   End end_ = End::none;
   std::uint64_t received_ = 0;          // bytes of data
-  std::uint32_t control_messages_ = 0;  // messages of TLS itself since the handshake
+  std::uint32_t control_messages_ = 0;  // TLS messages without data since the handshake
   bool established_ = false;
   bool first_byte_seen_ = false;
   bool not_tls_ = false;
-  bool corked_ = false;          // records gather in `out_`
-  bool probing_kernel_ = false;  // reads ask the kernel, whatever the loop has said
+  bool corked_ = false;          // collect records in `out_`
+  bool probing_kernel_ = false;  // read from the kernel even without an event
   bool abandoned_ = false;
   bool close_notify_sent_ = false;
 };

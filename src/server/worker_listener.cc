@@ -48,8 +48,8 @@ Task<void> send_and_close(std::unique_ptr<Socket> socket, std::string_view respo
   const Block block = Block::take(Block::small);
   for (int reads = 0; reads < max_reads; ++reads) {
     const auto got = socket->read_some(block.data(), block.size());
-    if (got.got == Socket::ReadStatus::bytes) continue;
-    if (got.got != Socket::ReadStatus::would_block) co_return;
+    if (got.status == Socket::ReadStatus::bytes) continue;
+    if (got.status != Socket::ReadStatus::would_block) co_return;
     auto wake = co_await socket->watch().until_readable(deadline);
     if (wake == Wake::expired) co_return;
   }

@@ -1,4 +1,4 @@
-// The chunked transfer coding (RFC 9112 7.1): decoding in place, strictly; encoding of size lines.
+// The chunked transfer coding (RFC 9112 7.1): strict decoding in place, encoding of size lines.
 #pragma once
 
 #include <cstddef>
@@ -10,21 +10,21 @@
 
 namespace evenkeel {
 
-/// Decodes a chunked body, in the buffer that it was read into: the payloads of one read become one
-/// run of bytes, whatever the chunks were. Extensions are checked and dropped. Bounded: 256 bytes
-/// of extensions a chunk, 4 KiB a message; 8 KiB and 64 fields of trailers.
+/// Decodes a chunked body in the buffer that it was read into: joins the payloads of one read into
+/// one run of bytes. Checks and drops chunk extensions. Limits: 256 bytes of extensions per chunk,
+/// 4 KiB per message; 8 KiB and 64 fields of trailers.
 class ChunkedDecoder {
  public:
   enum class Step : std::uint8_t { more, done, failed };
   struct Decoded {
     Step step;
     std::string_view payload;  ///< within the given bytes
-    std::size_t consumed = 0;  ///< of the given bytes; the rest follows the message
+    std::size_t consumed = 0;  ///< of the given bytes; what is left follows the message
   };
 
   Decoded decode(char* bytes, std::size_t size);
 
-  /// After `done`: the trailer section, without fields that a trailer may not hold (framing,
+  /// After `done`: the trailer section without the fields that are forbidden in trailers (framing,
   /// routing, authentication, content).
   const Fields& trailers() const { return trailers_; }
   const char* detail() const { return detail_; }
@@ -65,7 +65,7 @@ class ChunkedDecoder {
   const char* detail_ = "";
 };
 
-/// "1a\r\n" into `place`, which has room for 18; how long it is.
+/// Writes a size line such as "1a\r\n" to `place`, which has room for 18 bytes; returns its length.
 std::size_t write_chunk_size(char* out, std::size_t payload);
 
 }  // namespace evenkeel

@@ -9,7 +9,7 @@
 
 namespace evenkeel {
 
-/// Who is at the other end of a client's connection, as long as it lives.
+/// The address of a client's connection, as text.
 class ClientAddress {
  public:
   ClientAddress(const Endpoint& peer, const FrontendOptions& options) : port_(peer.port()) {

@@ -16,7 +16,7 @@ constexpr std::size_t max_method_length = 32;
 enum CharClass : std::uint8_t {
   token_char = 1,   // RFC 9110 tchar
   value_char = 2,   // field-vchar, SP, HTAB and obs-text
-  target_char = 4,  // what a request target may hold
+  target_char = 4,  // characters of a request target
 };
 
 constexpr std::array<std::uint8_t, 256> make_classes() {
@@ -49,8 +49,8 @@ bool all_are(std::string_view text, CharClass wanted) {
   return (bits & wanted) != 0;
 }
 
-/// The first byte in [from, end) that no line may hold: a control character other than HTAB, or
-/// DEL. At a good line's end that is its CR.
+/// The first byte in [from, end) that is not allowed in a line: a control character other than
+/// HTAB, or DEL. In a valid line that is the CR at its end.
 const char* find_control(const char* from, const char* end) {
 #if defined(__SSE2__)
   const __m128i space = _mm_set1_epi8(0x20);
@@ -58,7 +58,7 @@ const char* find_control(const char* from, const char* end) {
   const __m128i del = _mm_set1_epi8(0x7f);
   for (; end - from >= 16; from += 16) {
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
-    // Unsigned "below space": the minimum with 0x1f is the byte itself.
+    // Unsigned "less than a space": the minimum with 0x1f is the byte itself.
     const __m128i below =
         _mm_cmpeq_epi8(_mm_min_epu8(bytes, _mm_sub_epi8(space, _mm_set1_epi8(1))), bytes);
     const __m128i bad = _mm_or_si128(_mm_andnot_si128(_mm_cmpeq_epi8(bytes, tab), below),
@@ -106,6 +106,16 @@ bool HeadParser::refuse(Fault fault, const char* detail) {
   return false;
 }
 
+bool HeadParser::exceed(MessageLimit limit) {
+  exceeded_limit_ = limit;
+  if (limit == MessageLimit::uri) {
+    return refuse(Fault::uri_too_long, "the request target is too long");
+  }
+  return refuse(Fault::header_too_large, limit == MessageLimit::header_fields
+                                             ? "too many header fields"
+                                             : "the header section is too large");
+}
+
 HeadParser::Step HeadParser::parse(ReadBuffer& buffer) {
   while (true) {
     const std::string_view bytes = buffer.bytes();
@@ -113,7 +123,7 @@ HeadParser::Step HeadParser::parse(ReadBuffer& buffer) {
     const std::size_t left = bytes.size() - size_;
     if (left == 0) return Step::more;
     if (!started_) {
-      // Anything that cannot begin a message is refused at its first byte, not at the deadline.
+      // What cannot begin a message is refused at its first byte, not at the deadline.
       started_ = true;
       if (*from != '\r' && *from != '\n' && !is(*from, token_char)) {
         return fail(Fault::bad_request, "not HTTP");
@@ -122,18 +132,21 @@ HeadParser::Step HeadParser::parse(ReadBuffer& buffer) {
     const char* limit = bytes.data() + bytes.size();
     const char* cr = find_control(from + scanned_, limit);
     if (cr != limit && *cr != '\r') {
-      return fail(Fault::bad_request, *cr == '\n' ? "a line ends without CR"
-                                                  : "a control character in the header section");
+      return fail(Fault::bad_request,
+                  *cr == '\n' ? "a line ends without CR" : "control character in the request head");
     }
     const bool whole = limit - cr >= 2;
     if (whole && cr[1] != '\n') return fail(Fault::bad_request, "a CR within a line");
     const auto seen = static_cast<std::size_t>(cr - bytes.data()) + (whole ? 2 : 0);
     if (!start_line_done_ && kind_ == Kind::request &&
         seen > limits_.line + max_method_length + 12) {
-      return fail(Fault::uri_too_long, "the request target is too long");
+      exceed(MessageLimit::uri);
+      return Step::failed;
     }
-    if (seen > limits_.bytes)
-      return fail(Fault::header_too_large, "the header section is too large");
+    if (seen > limits_.bytes) {
+      exceed(MessageLimit::header);
+      return Step::failed;
+    }
     if (!whole) {
       scanned_ = static_cast<std::uint32_t>(cr - from);
       return Step::more;
@@ -143,7 +156,7 @@ HeadParser::Step HeadParser::parse(ReadBuffer& buffer) {
     scanned_ = 0;
 
     if (!start_line_done_) {
-      if (line.empty() && !skipped_crlf_) {  // RFC 9112 2.2: one empty line before is ignored
+      if (line.empty() && !skipped_crlf_) {  // RFC 9112 2.2: ignore one empty line before
         skipped_crlf_ = true;
         continue;
       }
@@ -162,7 +175,7 @@ HeadParser::Step HeadParser::parse(ReadBuffer& buffer) {
 
 bool HeadParser::grow_buffer(ReadBuffer& buffer) {
   if (buffer.block.size() == Block::large && buffer.begin == 0) {
-    return refuse(Fault::header_too_large, "the header section is too large");
+    return exceed(MessageLimit::header);
   }
   Block larger = Block::take(Block::large);
   const std::string_view bytes = buffer.bytes();
@@ -189,17 +202,17 @@ bool HeadParser::parse_request_line(std::string_view line) {
   head_.target = line.substr(first + 1, second - first - 1);
   const std::string_view version = line.substr(second + 1);
 
-  // Not even a misspelt version: what would be answered in HTTP would not be understood.
+  // Not even a misspelt HTTP version: the client would not understand a response in HTTP.
   other_protocol_ = version.find(' ') == std::string_view::npos &&
                     (version.size() < 4 || !equals_ignore_case(version.substr(0, 4), "HTTP"));
   if (!is_token(head_.method) || head_.method.size() > max_method_length) {
     return refuse(Fault::bad_request, "the method is not a token");
   }
   if (head_.target.size() > limits_.line) {
-    return refuse(Fault::uri_too_long, "the request target is too long");
+    return exceed(MessageLimit::uri);
   }
   if (head_.target.empty() || !all_are(head_.target, target_char)) {
-    return refuse(Fault::bad_request, "the request target holds a character that it may not");
+    return refuse(Fault::bad_request, "invalid character in the request target");
   }
   if (version == "HTTP/1.1") return head_.minor_version = 1, true;
   if (version == "HTTP/1.0") return head_.minor_version = 0, true;
@@ -207,22 +220,22 @@ bool HeadParser::parse_request_line(std::string_view line) {
                            version[5] >= '0' && version[5] <= '9' && version[5] != '1' &&
                            version[6] == '.' && version[7] >= '0' && version[7] <= '9';
   return other_major ? refuse(Fault::version_not_supported, "only HTTP/1.1 and HTTP/1.0 are served")
-                     : refuse(Fault::bad_request, "bad protocol version");
+                     : refuse(Fault::bad_request, "invalid protocol version");
 }
 
 bool HeadParser::parse_status_line(std::string_view line) {
-  // "HTTP/1.1 200 OK"; some servers leave out the phrase, and with it the space before it.
+  // "HTTP/1.1 200 OK"; some servers omit the phrase and the space before it.
   if (line.size() < 12 || !line.starts_with("HTTP/1.") || (line[7] != '0' && line[7] != '1') ||
       line[8] != ' ') {
-    return refuse(Fault::backend_protocol, "bad status line");
+    return refuse(Fault::backend_protocol, "invalid status line");
   }
   int status = 0;
   for (const char c : line.substr(9, 3)) {
-    if (c < '0' || c > '9') return refuse(Fault::backend_protocol, "bad status code");
+    if (c < '0' || c > '9') return refuse(Fault::backend_protocol, "invalid status code");
     status = status * 10 + (c - '0');
   }
   if (status < 100 || status > 599 || (line.size() > 12 && line[12] != ' ')) {
-    return refuse(Fault::backend_protocol, "bad status code");
+    return refuse(Fault::backend_protocol, "invalid status code");
   }
   head_.minor_version = line[7] - '0';
   head_.status = status;
@@ -232,13 +245,13 @@ bool HeadParser::parse_status_line(std::string_view line) {
 
 bool HeadParser::parse_field_line(std::string_view line) {
   if (head_.fields.size() == limits_.fields) {
-    return refuse(Fault::header_too_large, "too many header fields");
+    return exceed(MessageLimit::header_fields);
   }
   std::string_view name;
   std::string_view value;
   if (!split_field_line(line, name, value)) {
     const bool folded = line.front() == ' ' || line.front() == '\t';
-    return refuse(Fault::bad_request, folded ? "a folded header line" : "bad header field");
+    return refuse(Fault::bad_request, folded ? "folded header line" : "invalid header field");
   }
   head_.fields.add(name, value);
   return true;

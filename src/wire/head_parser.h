@@ -1,5 +1,5 @@
-// Heads of HTTP/1 messages: a strict scanner that works line by line, as the lines arrive.
-// RFC 9112, and stricter where laxness has been an attack: docs/decisions/0003-strict-http1.md.
+// Parses the heads of HTTP/1 messages line by line as they arrive. Follows RFC 9112, and is
+// stricter where lenient parsers were attacked: docs/decisions/0003-strict-http1.md.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +9,12 @@
 #include "evenkeel/base/buffer.h"
 #include "evenkeel/base/result.h"
 #include "evenkeel/http/fields.h"
+#include "message_limit.h"
 
 namespace evenkeel {
 
 struct HeadLimits {
-  std::size_t bytes;  ///< of the head in all
+  std::size_t bytes;  ///< of the whole head
   std::size_t fields;
   std::size_t line;  ///< of the request target
 };
@@ -25,11 +26,11 @@ struct Head {
   int status = 0;                  ///< responses
   std::string_view reason_phrase;  ///< responses
   int minor_version = 1;
-  Fields fields;  ///< all of them, framing and hop-by-hop too
+  Fields fields;  ///< all of them, including framing and hop-by-hop fields
 };
 
-/// Parses one head. Feed it the buffer each time bytes were added; it goes on where it stopped.
-/// No byte sequence makes it throw, or look at a byte twice.
+/// Parses one head. Call `parse` whenever bytes were added to the buffer; it continues where it
+/// stopped. Never throws, and reads no byte twice.
 class HeadParser {
  public:
   enum class Kind : std::uint8_t { request, response };
@@ -37,20 +38,22 @@ class HeadParser {
 
   HeadParser(Kind kind, const HeadLimits& limits) : kind_(kind), limits_(limits) {}
 
-  /// Looks at what was added to `buffer`. `done`: `head()` is filled and buffer.begin stands behind
-  /// the head. `more` with a full buffer: `grow_buffer`.
+  /// Parses what was added to `buffer`. `done`: `head()` is complete and buffer.begin is behind the
+  /// head. If it returns `more` with a full buffer, call `grow_buffer`.
   Step parse(ReadBuffer& buffer);
-  /// Moves the buffer's bytes to the front of a large block and keeps the views right. False, and
-  /// the head failed, when that is where they are: no head is longer than a large block.
+  /// Moves the buffer's bytes to the front of a large block and adjusts the views. False if they
+  /// are there already: the head exceeds a large block and has failed.
   bool grow_buffer(ReadBuffer& buffer);
 
   Head& head() { return head_; }
   /// After `failed`.
   Fault fault() const { return fault_; }
   const char* detail() const { return detail_; }
+  /// After `failed`: the limit that the head exceeds, if that is why.
+  MessageLimit exceeded_limit() const { return exceeded_limit_; }
   /// Whether any byte of a message was seen.
   bool started() const { return started_; }
-  /// After `failed`: the request line names another protocol, or what looks like it.
+  /// After `failed`: the request line seems to be of another protocol.
   bool other_protocol() const { return other_protocol_; }
 
  private:
@@ -59,30 +62,32 @@ class HeadParser {
   bool parse_status_line(std::string_view line);
   bool parse_field_line(std::string_view line);
   bool refuse(Fault fault, const char* detail);
+  bool exceed(MessageLimit limit);
 
   Kind kind_;
   HeadLimits limits_;
   Head head_;
   std::size_t size_ = 0;       // of the complete lines so far
-  std::uint32_t scanned_ = 0;  // behind buffer.begin: how far no line end was found
+  std::uint32_t scanned_ = 0;  // bytes of the incomplete line that hold no line end
   bool started_ = false;
   bool other_protocol_ = false;
   bool start_line_done_ = false;
   bool skipped_crlf_ = false;
+  MessageLimit exceeded_limit_ = MessageLimit::none;
   Fault fault_ = Fault::bad_request;
   const char* detail_ = "";
 };
 
-/// Splits a `name: value` line without its line end; false if the name is none.
+/// Splits a `name: value` line without its line end; false if the name is not a token.
 /// REQUIRES: is_field_text(line).
 bool split_field_line(std::string_view line, std::string_view& name, std::string_view& value);
 
-/// Holds no control character but HTAB: what a field line, and so a field value, may be.
+/// Whether it has no control character except HTAB, as field lines and values require.
 bool is_field_text(std::string_view text);
 
 bool is_token(std::string_view text);
 
-/// Holds only what a request target may hold.
+/// Whether it has only characters that a request target may have.
 bool is_target_text(std::string_view text);
 
 }  // namespace evenkeel

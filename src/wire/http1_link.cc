@@ -1,4 +1,4 @@
-// The backend's side of HTTP/1.1: one connection, one exchange at a time.
+// The backend side of HTTP/1.1: one connection, one exchange at a time.
 #include <cstring>
 #include <optional>
 
@@ -10,19 +10,20 @@
 namespace evenkeel {
 namespace {
 
-/// A server that closes an idle link may cross the next request, which it has then never looked at.
-/// A link that ends later than this was at work: its request may have been what ended it.
+/// A backend that closes an idle link may do so while the next request arrives, unread. If the link
+/// ends later than this, the backend may have read the request.
 constexpr Duration max_idle_close_race = std::chrono::seconds(1);
 
 constexpr int max_interim_responses = 16;
-constexpr std::uint32_t min_free_bytes = 4 * 1024;  // in the head's block, to read a body there
+constexpr std::uint32_t min_free_bytes =
+    4 * 1024;  // in the block of the head, to read a body there
 constexpr int chunks_between_yields = 16;
 
 Error backend_error(Fault fault, const char* detail) {
   return Error{.fault = fault, .side = Side::backend, .detail = detail};
 }
 
-/// What a socket says of a write that failed, as it is meant on this side.
+/// Turns the error of a failed write into the backend's.
 Error attribute_to_backend(Error error) {
   error.side = Side::backend;
   error.fault = error.fault == Fault::write_timeout ? Fault::idle_timeout : Fault::backend_closed;
@@ -75,17 +76,17 @@ class Http1Link final : public Link {
   MethodWaiter<&Http1Link::on_idle_read> idle_read_{*this};
   Waiter* idle_close_waiter_ = nullptr;
   ReadBuffer in_;
-  std::uint32_t body_begin_ = 0;  // in in_, behind the current head
+  std::uint32_t body_begin_ = 0;  // in `in_`, behind the current head
   bool busy_ = false;
   bool reusable_ = true;
-  bool served_ = false;  // an exchange before this one
+  bool served_ = false;  // an earlier exchange
   bool response_keep_alive_ = false;
-  bool sent_ = false;  // something of the current request
+  bool sent_ = false;  // part of the current request
   bool uploading_ = false;
   int interim_left_ = 0;
   Instant sent_at_{};               // when the current request began
-  Instant last_upload_progress_{};  // when a part of the request body last moved
-  Task<Result<Done>> upload_;       // of the current request; may outlast the response head
+  Instant last_upload_progress_{};  // when bytes of the request body last moved
+  Task<Result<Done>> upload_;       // of the current request; may end after the response's head
 };
 
 /// The body of a response, read from the link as it is pulled.
@@ -114,13 +115,13 @@ class Http1Link::ResponseBody final : public Body {
   bool finished_ = kind_ == Framing::Kind::none;
   std::uint64_t left_;
   std::uint64_t length_;
-  ReadBuffer large_;  // once the body has outgrown the head's block
+  ReadBuffer large_;  // after the body has outgrown the block of the head
   ChunkedDecoder decoder_;
 };
 
 // ---- response bodies --------------------------------------------------------------------------
 
-/// Makes a chunk of bytes that were read; nothing when they hold no payload yet.
+/// Makes a chunk of bytes that were read; nothing while they hold no payload.
 std::optional<Result<Chunk>> Http1Link::ResponseBody::deliver(char* bytes, std::size_t size,
                                                               std::uint32_t& begin) {
   Chunk chunk;
@@ -159,12 +160,11 @@ std::optional<Result<Chunk>> Http1Link::ResponseBody::take_buffered() {
   ReadBuffer& in = link_.in_;
   if (in.empty()) return std::nullopt;
   auto chunk = deliver(in.block.data() + in.begin, in.end - in.begin, in.begin);
-  if (finished_ && !in.empty())
-    link_.reusable_ = false;  // more than the message: never trust it again
+  if (finished_ && !in.empty()) link_.reusable_ = false;  // unexpected bytes after the message
   return chunk;
 }
 
-/// What is here, without waiting; nothing when there is nothing yet.
+/// The next chunk if it can be read without waiting.
 std::optional<Result<Chunk>> Http1Link::ResponseBody::try_read() {
   if (finished_) return Chunk{.last = true};
   if (auto chunk = take_buffered()) return chunk;
@@ -172,7 +172,7 @@ std::optional<Result<Chunk>> Http1Link::ResponseBody::try_read() {
   while (link_.watch().readable()) {
     const bool here = !large_.block && in.block.size() - link_.body_begin_ >= min_free_bytes;
     if (here) {
-      in.begin = in.end = link_.body_begin_;  // what was here has been taken
+      in.begin = in.end = link_.body_begin_;  // its bytes were consumed
     } else {
       if (!large_.block) large_.block = Block::take(Block::large);
       large_.begin = large_.end = 0;
@@ -180,7 +180,7 @@ std::optional<Result<Chunk>> Http1Link::ResponseBody::try_read() {
     ReadBuffer& into = here ? in : large_;
     const std::size_t available_capacity = into.free_size();
     const auto got = link_.socket_->read_some(into.free_begin(), available_capacity);
-    switch (got.got) {
+    switch (got.status) {
       case Socket::ReadStatus::would_block: return std::nullopt;
       case Socket::ReadStatus::end:
         if (kind_ == Framing::Kind::until_close) {
@@ -188,7 +188,7 @@ std::optional<Result<Chunk>> Http1Link::ResponseBody::try_read() {
           return Chunk{.last = true};
         }
         return backend_error(Fault::backend_closed,
-                             "the backend closed in the middle of its response");
+                             "the backend closed the connection within its response");
       case Socket::ReadStatus::failure:
         return backend_error(Fault::backend_closed, "the backend broke the connection");
       case Socket::ReadStatus::bytes: break;
@@ -227,8 +227,7 @@ Task<Result<Chunk>> Http1Link::ResponseBody::read_more() {
 
 // ---- sending ----------------------------------------------------------------------------------
 
-/// Gives head and first body bytes to the kernel in one call. What does not fit, and what has not
-/// come yet, goes on in `upload_`.
+/// Sends the head and the first bytes of the body with one call. The rest is sent by `upload_`.
 Result<Done> Http1Link::start_sending(Request& request) {
   Body* body = request.upgrade.empty() ? request.body.get() : nullptr;
   Framing framing;
@@ -246,7 +245,7 @@ Result<Done> Http1Link::start_sending(Request& request) {
     pending = body->read();
     if (pending.ready()) {
       auto chunk = pending.take();
-      if (!chunk) return std::move(chunk.error());  // nothing was sent: the link is as it was
+      if (!chunk) return std::move(chunk.error());  // nothing was sent: the link stays usable
       first = *chunk;
     }
   }
@@ -273,9 +272,8 @@ Result<Done> Http1Link::start_sending(Request& request) {
   return Done{};
 }
 
-/// Takes the result of an upload that has ended. One that failed leaves a request incomplete: the
-/// link can carry no other. A backend that has closed may have answered before: that is not
-/// returned.
+/// Takes the result of a finished upload. After a failure the request is incomplete, so the link
+/// cannot be reused. That the backend closed is not returned: it may have answered before.
 std::optional<Error> Http1Link::end_upload() {
   if (!upload_.valid() || !upload_.ready()) return std::nullopt;
   uploading_ = false;
@@ -286,7 +284,8 @@ std::optional<Error> Http1Link::end_upload() {
   return std::move(uploaded.error());
 }
 
-/// Moves the rest of the request body, at the backend's pace; tells the reader when it is through.
+/// Sends the rest of the request body as the backend reads it, then interrupts the response's
+/// reader.
 Task<Result<Done>> Http1Link::upload(Task<Result<Done>> written, Task<Result<Chunk>> pending,
                                      Body* body, bool chunked, bool more, RequestInfo& info) {
   auto result = co_await upload_body(std::move(written), std::move(pending), body, chunked, more);
@@ -344,11 +343,11 @@ Task<Result<Response>> Http1Link::send(Request& request) {
   sent_at_ = loop().now();
   auto started = start_sending(request);
   if (!started && !sent_) {
-    busy_ = false;  // the link is as it was
+    busy_ = false;  // the link stays usable
     co_return std::move(started.error());
   }
   if (!started && started.error().side == Side::client) co_return std::move(started.error());
-  // A backend that closed while we sent may have answered before: read on.
+  // A backend that closed during the upload may have answered before: continue reading.
 
   while (true) {
     HeadParser parser(HeadParser::Kind::response,
@@ -364,7 +363,7 @@ Task<Result<Response>> Http1Link::send(Request& request) {
     if (response.status == 101) {
       if (request.upgrade.empty() || request.body == nullptr) {
         co_return mark_unusable(
-            backend_error(Fault::backend_protocol, "an upgrade that nobody asked for"));
+            backend_error(Fault::backend_protocol, "unrequested protocol upgrade"));
       }
       reusable_ = false;
       message_info.framing.kind = Framing::Kind::until_close;
@@ -392,8 +391,8 @@ Error Http1Link::closed(const HeadParser& parser, Socket::ReadStatus got) {
   Error error = backend_error(Fault::backend_closed, got == Socket::ReadStatus::end
                                                          ? "the backend closed without a response"
                                                          : "the backend broke the connection");
-  if (parser.started()) error.detail = "the backend closed in the middle of a response head";
-  // An idle connection that the backend was closing just then: the request was never looked at.
+  if (parser.started()) error.detail = "the backend closed the connection within the response head";
+  // The backend was probably closing an idle connection and has not read the request.
   const bool idle_close_race = loop().now() - sent_at_ < max_idle_close_race;
   error.idle_close_race =
       idle_close_race && served_ && !parser.started() && interim_left_ == max_interim_responses;
@@ -402,7 +401,7 @@ Error Http1Link::closed(const HeadParser& parser, Socket::ReadStatus got) {
 
 Task<Result<Done>> Http1Link::read_head(HeadParser& parser) {
   if (!in_.block) in_.block = Block::take(Block::small);
-  Instant deadline = never;  // set when the request has been sent
+  Instant deadline = never;  // set once the request is sent
   while (true) {
     if (!in_.empty()) {
       const auto step = parser.parse(in_);
@@ -428,13 +427,13 @@ Task<Result<Done>> Http1Link::read_head(HeadParser& parser) {
       }
     }
     const auto got = socket_->read_some(in_.free_begin(), in_.free_size());
-    if (got.got == Socket::ReadStatus::would_block) continue;
-    if (got.got != Socket::ReadStatus::bytes) co_return closed(parser, got.got);
+    if (got.status == Socket::ReadStatus::would_block) continue;
+    if (got.status != Socket::ReadStatus::bytes) co_return closed(parser, got.status);
     in_.end += static_cast<std::uint32_t>(got.size);
   }
 }
 
-/// The end of an exchange: is the connection good for another?
+/// Ends an exchange and decides whether the connection is reused.
 void Http1Link::finish(bool clean) {
   end_upload();
   if (!clean || !response_keep_alive_ || uploading_) reusable_ = false;

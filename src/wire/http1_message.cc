@@ -29,7 +29,7 @@ bool each_item(std::string_view list, Use use) {
   return true;
 }
 
-/// What the `connection` fields of a message say.
+/// The options in the `connection` fields of a message.
 struct ConnectionOptions {
   static constexpr std::size_t max_nominated = 16;
   bool close = false;
@@ -46,7 +46,7 @@ struct ConnectionOptions {
   }
 };
 
-/// A sender that nominates one of these would have us lose what the message means.
+/// Fields that must not be nominated: without them the message would change its meaning.
 bool may_be_nominated(std::string_view name) {
   switch (field_id(name)) {
     case FieldId::authorization:
@@ -79,9 +79,9 @@ std::optional<HeadError> read_connection_options(const Fields& fields, Fault fau
       } else if (equals_ignore_case(item, "upgrade")) {
         options.upgrade = true;
       } else if (!may_be_nominated(item)) {
-        problem = "the connection field names one that has to reach the other end";
+        problem = "the connection field names an end-to-end field";
       } else if (options.nominated_count == ConnectionOptions::max_nominated) {
-        problem = "the connection field names too many others";
+        problem = "the connection field names too many fields";
       } else {
         options.nominated[options.nominated_count++] = item;
       }
@@ -92,7 +92,8 @@ std::optional<HeadError> read_connection_options(const Fields& fields, Fault fau
   return std::nullopt;
 }
 
-/// Framing fields, the same rules for both directions; `other_coding` is for an unknown coding.
+/// Reads the framing fields, by the same rules for both directions. `other_coding` is the fault for
+/// an unknown coding.
 std::optional<HeadError> read_framing(const Head& head, Fault fault, Fault other_coding,
                                       Framing& framing) {
   const Fields& fields = head.fields;
@@ -102,7 +103,7 @@ std::optional<HeadError> read_framing(const Head& head, Fault fault, Fault other
     if (sized) return HeadError{fault, "both content-length and transfer-encoding"};
     if (head.minor_version == 0) return HeadError{fault, "transfer-encoding in HTTP/1.0"};
     if (fields.count(FieldId::transfer_encoding) != 1) {
-      return HeadError{fault, "several transfer-encoding fields"};
+      return HeadError{fault, "multiple transfer-encoding fields"};
     }
     const std::string_view coding = fields.find(FieldId::transfer_encoding)->value();
     if (!equals_ignore_case(coding, "chunked")) {
@@ -112,10 +113,10 @@ std::optional<HeadError> read_framing(const Head& head, Fault fault, Fault other
     framing.kind = Framing::Kind::chunked;
   } else if (sized) {
     if (fields.count(FieldId::content_length) != 1) {
-      return HeadError{fault, "several content-length fields"};
+      return HeadError{fault, "multiple content-length fields"};
     }
     const auto length = parse_length(fields.find(FieldId::content_length)->value());
-    if (!length) return HeadError{fault, "bad content-length"};
+    if (!length) return HeadError{fault, "invalid content-length"};
     framing = {Framing::Kind::length, *length};
   }
   return std::nullopt;
@@ -126,12 +127,12 @@ std::optional<HeadError> read_target(const Head& head, Request& request) {
   const std::string_view target = head.target;
   const Field* host = head.fields.find(FieldId::host);
   const std::size_t hosts = head.fields.count(FieldId::host);
-  if (hosts > 1) return HeadError{Fault::bad_request, "several host fields"};
+  if (hosts > 1) return HeadError{Fault::bad_request, "multiple host fields"};
   if (hosts == 0 && head.minor_version == 1) {
-    return HeadError{Fault::bad_request, "no host field"};
+    return HeadError{Fault::bad_request, "missing host field"};
   }
   if (host != nullptr) {
-    if (!is_authority(host->value())) return HeadError{Fault::bad_request, "bad host field"};
+    if (!is_authority(host->value())) return HeadError{Fault::bad_request, "invalid host field"};
     request.authority = host->value();
   }
   if (target.front() == '/') {
@@ -148,13 +149,14 @@ std::optional<HeadError> read_target(const Head& head, Request& request) {
   } else if (rest.size() > 8 && equals_ignore_case(rest.substr(0, 8), "https://")) {
     rest.remove_prefix(8);
   } else {
-    return HeadError{Fault::bad_request, "the request target is no path"};
+    return HeadError{Fault::bad_request, "the request target is not a path"};
   }
   const auto slash = rest.find_first_of("/?");
   const std::string_view authority = rest.substr(0, slash);
-  if (!is_authority(authority)) return HeadError{Fault::bad_request, "bad authority in the target"};
+  if (!is_authority(authority))
+    return HeadError{Fault::bad_request, "invalid authority in the request target"};
   if (host != nullptr && !equals_ignore_case(host->value(), authority)) {
-    return HeadError{Fault::bad_request, "host and request target disagree"};
+    return HeadError{Fault::bad_request, "the host field differs from the request target"};
   }
   request.authority = authority;
   request.path = slash == std::string_view::npos ? std::string_view("/") : rest.substr(slash);
@@ -164,26 +166,9 @@ std::optional<HeadError> read_target(const Head& head, Request& request) {
   return std::nullopt;
 }
 
-}  // namespace
-
-std::optional<HeadError> accept_request(Head& head, Request& request,
-                                        Http1MessageInfo& message_info) {
-  if (head.method == "CONNECT" || head.method == "TRACE") {
-    return HeadError{Fault::method_not_allowed, "this method is not served"};
-  }
-  if (auto problem = read_target(head, request)) return problem;
-  if (auto problem =
-          read_framing(head, Fault::bad_request, Fault::not_implemented, message_info.framing)) {
-    return problem;
-  }
-  ConnectionOptions options;
-  if (auto problem = read_connection_options(head.fields, Fault::bad_request, options))
-    return problem;
-  message_info.keep_alive =
-      head.minor_version == 1 ? !options.close : options.keep_alive && !options.close;
-
-  request.method = head.method;
-  request.fields = std::move(head.fields);
+/// Removes the fields that concern only this connection from `request`, and keeps what they say.
+std::optional<HeadError> take_connection_fields(const ConnectionOptions& options, int minor_version,
+                                                Request& request, Http1MessageInfo& message_info) {
   const char* problem = nullptr;
   Fault fault = Fault::bad_request;
   request.fields.remove_if([&](const Field& field) {
@@ -203,7 +188,7 @@ std::optional<HeadError> accept_request(Head& head, Request& request,
         });
         return true;
       case FieldId::upgrade:
-        if (options.upgrade && head.minor_version == 1 && request.method == "GET" &&
+        if (options.upgrade && minor_version == 1 && request.method == "GET" &&
             message_info.framing.kind == Framing::Kind::none &&
             equals_ignore_case(field.value(), "websocket")) {
           request.upgrade = "websocket";
@@ -211,9 +196,9 @@ std::optional<HeadError> accept_request(Head& head, Request& request,
         return true;
       case FieldId::expect:
         if (equals_ignore_case(field.value(), "100-continue")) {
-          message_info.expects_continue = head.minor_version == 1;
+          message_info.expects_continue = minor_version == 1;
         } else {
-          problem = "only 100-continue can be expected";
+          problem = "only 100-continue is supported in expect";
           fault = Fault::expectation_failed;
         }
         return true;
@@ -224,6 +209,32 @@ std::optional<HeadError> accept_request(Head& head, Request& request,
     }
   });
   if (problem != nullptr) return HeadError{fault, problem};
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<HeadError> accept_request(Head& head, Request& request,
+                                        Http1MessageInfo& message_info) {
+  if (head.method == "CONNECT" || head.method == "TRACE") {
+    return HeadError{Fault::method_not_allowed, "method not supported"};
+  }
+  if (auto problem = read_target(head, request)) return problem;
+  if (auto problem =
+          read_framing(head, Fault::bad_request, Fault::not_implemented, message_info.framing)) {
+    return problem;
+  }
+  ConnectionOptions options;
+  if (auto problem = read_connection_options(head.fields, Fault::bad_request, options))
+    return problem;
+  message_info.keep_alive =
+      head.minor_version == 1 ? !options.close : options.keep_alive && !options.close;
+
+  request.method = head.method;
+  request.fields = std::move(head.fields);
+  if (auto problem = take_connection_fields(options, head.minor_version, request, message_info)) {
+    return problem;
+  }
   if (message_info.framing.kind == Framing::Kind::none ||
       (message_info.framing.kind == Framing::Kind::length && message_info.framing.length == 0)) {
     message_info.expects_continue = false;
@@ -244,7 +255,7 @@ std::optional<HeadError> accept_response(Head& head, std::string_view method, Re
   const bool interim = status < 200;
   if (interim || status == 204) {
     if (message_info.framing.kind == Framing::Kind::chunked) {
-      return HeadError{fault, "a body where there can be none"};
+      return HeadError{fault, "a response without a body has one"};
     }
     message_info.framing = {};
   } else if (method == "HEAD" || status == 304) {
@@ -375,7 +386,7 @@ Task<Result<Done>> write_gathered(Socket& socket, HeadWriter& out, std::string_v
                                   std::string_view tail, Duration timeout) {
   constexpr std::size_t small = 4096;
   if (body.size() > small) return socket.write(out.written(), body, tail, timeout);
-  if (!body.empty()) out << body;  // an empty view may be null, which memcpy must not be given
+  if (!body.empty()) out << body;  // an empty view may be null, which memcpy does not allow
   if (!tail.empty()) out << tail;
   return socket.write(out.written(), {}, {}, timeout);
 }

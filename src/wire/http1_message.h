@@ -1,5 +1,5 @@
-// Between heads as they stand on the wire of HTTP/1 and messages that no protocol owns: framing and
-// hop-by-hop fields come off here, and are put on here, never copied.
+// Converts between HTTP/1 heads and protocol-independent messages: removes and adds framing and
+// hop-by-hop fields, without copies.
 #pragma once
 
 #include <cstdint>
@@ -22,31 +22,31 @@ struct Framing {
   std::uint64_t length = 0;  ///< of Kind::length
 };
 
-/// What a head says beyond its message.
+/// What an HTTP/1 head says about its connection and framing.
 struct Http1MessageInfo {
   Framing framing;
   bool keep_alive = false;
   bool expects_continue = false;
 };
 
-/// Why a head is not acceptable.
+/// Why a head is refused.
 struct HeadError {
   Fault fault;
   const char* detail;
 };
 
-/// Moves `head` into `request`; the gate of every check that RFC 9112 and past attacks ask for.
+/// Moves `head` into `request` after every check that RFC 9112 and known attacks require.
 std::optional<HeadError> accept_request(Head& head, Request& request,
                                         Http1MessageInfo& message_info);
 
-/// Moves `head` into `response`. `method` is the request's: it decides about the body.
+/// Moves `head` into `response`. `method` is the request's, on which the framing depends.
 std::optional<HeadError> accept_response(Head& head, std::string_view method, Response& response,
                                          Http1MessageInfo& message_info);
 
-/// A linear buffer for heads, kept by the thread between messages.
+/// A linear buffer for heads, reused by the thread for each message.
 class HeadWriter {
  public:
-  /// The thread's writer, emptied. What is written stays until the next call.
+  /// The thread's writer, emptied. What is written is valid until the next call.
   static HeadWriter& scratch();
 
   HeadWriter& operator<<(std::string_view text) {
@@ -56,7 +56,7 @@ class HeadWriter {
     return *this;
   }
   HeadWriter& operator<<(std::uint64_t number);
-  /// `name: value` and the line end.
+  /// Writes `name: value` and the line end.
   void field(std::string_view name, std::string_view value) {
     const std::size_t size = name.size() + value.size() + 4;
     if (static_cast<std::size_t>(end_ - at_) < size) grow(size);
@@ -71,7 +71,7 @@ class HeadWriter {
     *at++ = '\n';
     at_ = at;
   }
-  /// The size line of a chunk.
+  /// Writes the size line of a chunk.
   void chunk_size(std::size_t payload);
   std::string_view written() const {
     return {begin_.get(), static_cast<std::size_t>(at_ - begin_.get())};
@@ -86,15 +86,15 @@ class HeadWriter {
 };
 
 void write_request_head(HeadWriter& out, const Request& request, const Framing& framing);
-/// `close` says that the connection ends with this response; `minor_version` is the client's.
+/// `close`: the connection ends with this response. `minor_version` is the client's.
 void write_response_head(HeadWriter& out, const Response& response, const Framing& framing,
                          bool close, int minor_version);
-/// Frames a chunk of a body in the chunked coding: its size line goes to `out`; what follows its
-/// bytes is returned, and kept in `storage` where it is not a constant.
+/// Frames a chunk of a body in the chunked coding: writes its size line to `out` and returns what
+/// follows its bytes, which `storage` holds if it is not a constant.
 std::string_view frame_chunk(HeadWriter& out, const Chunk& chunk, std::string& storage);
 
-/// Sends what `out` holds, then `body` and `tail`. A small body is copied behind the head: one
-/// plain send costs less than gathering. `body` stays until the task is done.
+/// Sends `out`, then `body` and `tail`. Copies a small body behind the head, since one plain send
+/// costs less than a gathering one. `body` must stay valid until the task is done.
 Task<Result<Done>> write_gathered(Socket& socket, HeadWriter& out, std::string_view body,
                                   std::string_view tail, Duration timeout);
 

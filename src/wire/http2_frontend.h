@@ -8,8 +8,8 @@
 
 namespace evenkeel {
 
-/// Serves HTTP/2 on a connection until it ends. `received`: what was read of it already, its
-/// preface included.
+/// Serves HTTP/2 on a connection until it ends. `received`: what was read already, including the
+/// preface.
 Task<void> serve_http2(std::unique_ptr<Socket> socket, const ClientAddress& client,
                        const FrontendOptions& options, FrontendCallbacks& callbacks,
                        ReadBuffer received);

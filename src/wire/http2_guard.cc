@@ -28,7 +28,7 @@ std::uint32_t byte_at(std::string_view bytes, std::size_t place) {
   return static_cast<std::uint8_t>(bytes[place]);
 }
 
-/// A stream's id, less the bit before it.
+/// A stream's id without the reserved bit.
 std::int32_t read_stream_id(std::string_view bytes) {
   const std::uint32_t id = byte_at(bytes, 0) << 24 | byte_at(bytes, 1) << 16 |
                            byte_at(bytes, 2) << 8 | byte_at(bytes, 3);
@@ -50,18 +50,19 @@ Http2Guard::Verdict Http2Guard::glitch(const char* detail, Instant now) {
   return Violation{enhance_your_calm, detail};
 }
 
-/// Frames must carry something: what surrounds it may be eight times as much, after a first MiB;
-/// what we send counts too, for it is answered with WINDOW_UPDATE.
+/// Frames must carry payload: after the first MiB, overhead may be at most eight times as much.
+/// Payload that we send counts too, since the peer answers it with WINDOW_UPDATE.
 Http2Guard::Verdict Http2Guard::overhead(const Http2FrameHeader& head) {
   const bool message = head.type == data || head.type == headers || head.type == continuation;
   overhead_ += Http2FrameHeader::size + (message ? 0 : head.length);
   if (message) payload_ += head.length;
   if (overhead_ / 8 > payload_ + overhead_allowance) {
-    return Violation{enhance_your_calm, "frames that carry next to nothing"};
+    return Violation{enhance_your_calm, "too much framing overhead"};
   }
   return std::nullopt;
 }
 
+/// One long function because it is one table, with a case per type of frame.
 Http2Guard::Verdict Http2Guard::frame(const Http2FrameHeader& head, std::string_view payload,
                                       bool alive, Instant now) {
   if (auto verdict = overhead(head)) return verdict;
@@ -74,14 +75,14 @@ Http2Guard::Verdict Http2Guard::frame(const Http2FrameHeader& head, std::string_
       }
       if (head.length == 0 && (head.flags & end_stream) == 0) {
         if (++consecutive_empty_ > max_consecutive_empty) {
-          return Violation{enhance_your_calm, "a flood of empty DATA"};
+          return Violation{enhance_your_calm, "flood of empty DATA"};
         }
-        return glitch("a flood of empty DATA", now);
+        return glitch("flood of empty DATA", now);
       }
       consecutive_empty_ = 0;
       return std::nullopt;
     case headers:
-      if (side_ == Side::client) return std::nullopt;  // we open the streams
+      if (side_ == Side::client) return std::nullopt;  // only we open streams
       if (head.stream > highest_stream_) {
         highest_stream_ = head.stream;
         return std::nullopt;
@@ -90,37 +91,37 @@ Http2Guard::Verdict Http2Guard::frame(const Http2FrameHeader& head, std::string_
       if (closed_.has(head.stream)) {
         return Violation{stream_closed, "HEADERS on a closed stream"};
       }
-      return Violation{protocol_error, "a stream below those that were opened before"};
+      return Violation{protocol_error, "a new stream has a lower id than an earlier one"};
     case rst_stream:
-      // A backend's resets are answers to what we asked.
+      // A backend's resets answer our own requests.
       if (side_ == Side::client || resets_.take(now)) return std::nullopt;
-      return Violation{enhance_your_calm, "a flood of RST_STREAM"};
+      return Violation{enhance_your_calm, "flood of RST_STREAM"};
     case settings:
       if ((head.flags & ack) != 0 || settings_.take(now)) return std::nullopt;
-      return Violation{enhance_your_calm, "a flood of SETTINGS"};
+      return Violation{enhance_your_calm, "flood of SETTINGS"};
     case ping:
-      // As gRPC's own servers count: a ping that follows what we sent is a measurement.
-      if ((head.flags & ack) != 0) return glitch("a flood of PING", now);
+      // As gRPC servers count: a ping after data of ours measures the bandwidth.
+      if ((head.flags & ack) != 0) return glitch("flood of PING", now);
       if (sent_since_ping_) {
         sent_since_ping_ = false;
         return std::nullopt;
       }
       if (pings_.take(now)) return std::nullopt;
-      return Violation{enhance_your_calm, "a flood of PING"};
-    case window_update_frame: return std::nullopt;  // judged by its increment
-    case continuation: return std::nullopt;         // the library counts them
+      return Violation{enhance_your_calm, "flood of PING"};
+    case window_update_frame: return std::nullopt;  // checked by its increment
+    case continuation: return std::nullopt;         // nghttp2 counts them
     case priority: {
-      // The library ignores these frames where RFC 7540's priorities are switched off.
+      // nghttp2 ignores these frames when the priorities of RFC 7540 are off.
       if (head.stream == 0) return Violation{protocol_error, "PRIORITY on no stream"};
       if (head.length != 5) return Violation{frame_size_error, "PRIORITY of the wrong size"};
       if (read_stream_id(payload) == head.stream) {
-        return Violation{protocol_error, "a stream that depends on itself"};
+        return Violation{protocol_error, "a stream depends on itself"};
       }
-      return glitch("a flood of PRIORITY", now);
+      return glitch("flood of PRIORITY", now);
     }
     case push_promise:
-    case goaway: return glitch("a flood of control frames", now);
-    default: return glitch("a flood of unknown frames", now);
+    case goaway: return glitch("flood of control frames", now);
+    default: return glitch("flood of unknown frames", now);
   }
 }
 
@@ -135,7 +136,7 @@ Http2Guard::Verdict Http2Guard::window_update(std::int32_t increment, Instant no
     --window_credit_;
     return std::nullopt;
   }
-  return glitch("a flood of WINDOW_UPDATE", now);
+  return glitch("flood of WINDOW_UPDATE", now);
 }
 
 void Http2Guard::closed(std::int32_t stream, Closed how) {

@@ -1,4 +1,4 @@
-// What nghttp2 1.52 leaves to its user: frames on streams that are closed, and peers whose frames
+// Checks that nghttp2 1.52 leaves to its user: frames on closed streams, and peers whose frames
 // cost more than they carry. Arithmetic on frame headers; no I/O.
 #pragma once
 
@@ -13,12 +13,12 @@
 
 namespace evenkeel {
 
-/// Tokens that come back at a rate, up to a burst.
+/// A token bucket: refills at a rate up to a burst.
 class TokenBucket {
  public:
   /// `rate`: tokens per second.
   TokenBucket(double burst, double rate) : burst_(burst), rate_(rate), left_(burst) {}
-  /// False when there is none left.
+  /// False when the bucket is empty.
   bool take(Instant now) {
     if (now > filled_) {
       if (filled_ != Instant{}) {
@@ -50,54 +50,52 @@ struct Http2FrameHeader {
   static Http2FrameHeader parse(const char* bytes);
 };
 
-/// Watches the frames of one connection, in the order in which they come.
+/// Checks the frames of one connection in their order.
 ///
 /// The limits are per connection and follow CVE-2019-9511 ff., CVE-2023-44487 (rapid reset) and
-/// CVE-2025-8671 (MadeYouReset); clients of gRPC with their pings, cancelled calls and many small
-/// messages stay far below them.
+/// CVE-2025-8671 (MadeYouReset). gRPC clients, with pings, cancelled calls and many small messages,
+/// stay far below them.
 class Http2Guard {
  public:
-  /// Why a connection has to end: an error code of RFC 9113 and what to log.
+  /// Why a connection has to end: an error code of RFC 9113 and the text for the log.
   struct Violation {
     std::uint32_t code;
     const char* detail;
   };
   using Verdict = std::optional<Violation>;
 
-  enum class Side : std::uint8_t { client, server };  // what we are
+  enum class Side : std::uint8_t { client, server };  // ours
   explicit Http2Guard(Side side) : side_(side) {}
 
-  /// How many bytes of a frame's payload `frame` has to see.
+  /// How many bytes of a frame's payload `frame` needs.
   static constexpr std::size_t max_inspected_bytes = 4;
   static std::size_t payload_bytes_needed(const Http2FrameHeader& head) {
     return head.type == priority && head.length == 5 ? max_inspected_bytes : 0;
   }
-  /// A frame's header was read. `payload`: the bytes that it asked for. `alive`: its stream is
-  /// known and not closed, where it has one that was opened before.
+  /// Checks a frame whose header was read. `payload`: as many bytes as `payload_bytes_needed` says.
+  /// `alive`: its stream, if it names one that was opened before, is not closed.
   Verdict frame(const Http2FrameHeader& head, std::string_view payload, bool alive, Instant now);
-  /// Whether `frame` needs to know if the stream is alive: all frames before this one must have
-  /// been handled by then.
+  /// Whether `frame` needs `alive`; the caller must then process all earlier frames first.
   bool needs_stream_state(const Http2FrameHeader& head) const {
     return (head.type == data || head.type == headers) && head.stream != 0 &&
            head.stream <= highest_stream_;
   }
 
-  /// The peer did what made the library reset one of its streams.
+  /// nghttp2 reset a stream because of the peer's error.
   Verdict stream_error(Instant now);
-  /// A window was opened by so many bytes.
+  /// A WINDOW_UPDATE of `increment` bytes was received.
   Verdict window_update(std::int32_t increment, Instant now);
 
   /// A stream has ended: in order, by the peer's reset, or by ours.
   enum class Closed : std::uint8_t { done, by_peer, by_us };
   void closed(std::int32_t stream, Closed how);
-  /// We sent a frame of a message, of `size` bytes: what the peer sends to keep it moving is no
-  /// abuse.
+  /// A frame of a message with `size` bytes was sent: what the peer sends in return is not abuse.
   void sent_message_frame(std::size_t size) {
     sent_since_ping_ = true;
     payload_ += size;
     if (size > 0 && window_credit_ < max_window_credit) window_credit_ += 2;
   }
-  /// We have said that streams above this one are ignored: their frames are no fault.
+  /// A GOAWAY was sent: frames on streams above `last` are not violations.
   void goaway_sent(std::int32_t last) { last_ = last; }
 
  private:
@@ -109,7 +107,7 @@ class Http2Guard {
   Verdict overhead(const Http2FrameHeader& head);
   Verdict glitch(const char* detail, Instant now);
 
-  /// The ids of streams that ended last.
+  /// The ids of the streams that ended last.
   template <std::size_t N>
   struct Recent {
     std::array<std::int32_t, N> ids{};
@@ -132,12 +130,12 @@ class Http2Guard {
   std::uint64_t payload_ = 0;
   std::uint64_t overhead_ = 0;
   TokenBucket resets_{1000, 100};       // the client's RST_STREAM
-  TokenBucket stream_errors_{100, 10};  // what it made us reset
+  TokenBucket stream_errors_{100, 10};  // streams reset because of its errors
   TokenBucket pings_{100, 10};
   TokenBucket settings_{100, 10};
   TokenBucket glitches_{1000, 100};
   Recent<32> closed_;
-  Recent<256> reset_by_us_;  // frames may have been on their way
+  Recent<256> reset_by_us_;  // the peer may have sent frames before it saw the reset
 };
 
 }  // namespace evenkeel

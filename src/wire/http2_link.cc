@@ -1,4 +1,4 @@
-// The backend's side of HTTP/2: one connection, many requests at a time.
+// The backend side of HTTP/2: one connection, many concurrent requests.
 #include <nghttp2/nghttp2.h>
 
 #include <algorithm>
@@ -6,20 +6,21 @@
 #include <utility>
 
 #include "evenkeel/wire/link.h"
-#include "http2_connection.h"
 #include "http2_message.h"
+#include "http2_session.h"
+#include "http2_stream.h"
 #include "message_rules.h"
 
 namespace evenkeel {
 namespace {
 
-constexpr std::uint32_t max_streams = 1000;  // of ours, whatever the backend allows
+constexpr std::uint32_t max_streams = 1000;  // at a time, even if the backend allows more
 constexpr int max_interim_responses = 16;
-/// A server that closes an idle link may cross the next request, which it has then never looked at.
+/// A backend that closes an idle link may do so while the next request arrives, unread.
 constexpr Duration max_idle_close_race = std::chrono::seconds(1);
-/// A quiet link with requests is asked for a sign of life. gRPC's servers end a connection that
-/// pings more often than every five minutes without anything to be said in between, but for the
-/// first times (GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, max_ping_strikes).
+/// A quiet link with requests is probed by a ping. gRPC servers close a connection that repeatedly
+/// pings more often than every five minutes without data in between
+/// (GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, max_ping_strikes).
 constexpr Duration keepalive_time = std::chrono::seconds(10);
 constexpr Duration min_ping_interval = std::chrono::minutes(5);
 constexpr Duration keepalive_timeout = std::chrono::seconds(10);
@@ -28,10 +29,10 @@ Error backend_error(Fault fault, std::string detail) {
   return {.fault = fault, .side = Side::backend, .detail = std::move(detail)};
 }
 
-/// What a body may say of its reader is here said of a backend.
+/// Turns the error of a slow reader into the backend's.
 Error attribute_to_backend(Error error) {
   if (error.fault == Fault::write_timeout) {
-    return backend_error(Fault::idle_timeout, "the backend takes nothing of the request");
+    return backend_error(Fault::idle_timeout, "the backend reads nothing of the request");
   }
   return error;
 }
@@ -45,17 +46,21 @@ class ClientStream final : public Http2Stream, public Node {
   ~ClientStream() override;
 
   void field(std::string_view name, std::string_view value) override;
-  /// Has whoever waits for an arrival look again.
+  void headers_complete(bool last) override;
+  void closed(std::uint32_t code, bool by_peer) override;
+  /// Ends a wait in `arrival`, so that the reader checks the stream again.
   void wake_reader() { arrived(); }
   using Http2Stream::has_trailers;
 
-  /// The response's head is in.
+  /// The final response's head has arrived.
   bool answered() const { return answered_; }
-  /// The upload has failed for a reason that is not the backend's.
+  /// Why the upload failed, if the backend did not cause it.
   std::optional<Error> upload_failure();
 
  private:
   friend class Http2Link;
+
+  void handle_interim(bool last);
 
   Task<Result<Done>> upload(Body& body, Task<Result<Chunk>> first, Duration timeout);
 
@@ -71,41 +76,34 @@ class ClientStream final : public Http2Stream, public Node {
   Task<Result<Done>> upload_;
 };
 
-class Http2Link final : public Link, public Http2Connection {
+class Http2Link final : public Link, public Http2Side, public Pooled {
  public:
   Http2Link(std::unique_ptr<Socket> socket, const LinkOptions& options);
   ~Http2Link() override { running_.drop(); }
-  using Pooled::operator new;
-  using Pooled::operator delete;
 
   void start() {
-    open();
+    session_.open();
     running_ = serve_connection();
   }
-  /// Until the backend has said how many requests it takes.
+  /// Waits for the SETTINGS of the backend.
   Task<Result<Done>> established(Instant deadline);
 
   // ---- Link ----
   Task<Result<Response>> send(Request& request) override;
   std::size_t available_capacity() const override;
   bool multiplexed() const override { return true; }
-  bool alive(bool) override { return !ended() && !draining_; }
+  bool alive(bool) override { return !session_.ended() && !draining_; }
   void on_idle_close(Waiter* waiter) override { idle_close_waiter_ = waiter; }
 
  private:
   friend class ClientStream;
   class ResponseBody;
 
-  // ---- Http2Connection ----
-  Http2Stream* begin_message(std::int32_t) override { return nullptr; }
-  void headers_done(Http2Stream& stream, bool last) override;
-  void headers_too_large(Http2Stream& stream) override;
-  void stream_closed(Http2Stream& stream, std::uint32_t code, bool by_peer) override;
-  void goaway_received(std::int32_t last_stream, std::uint32_t code) override;
-  void settings_received() override;
-  Instant deadline() override { return never; }
-  bool continue_after_wait(bool) override { return true; }
+  // ---- Http2Side ----
+  void on_event(Http2Event event) override;
 
+  Loop& loop() { return session_.loop(); }
+  const Loop& loop() const { return session_.loop(); }
   Task<void> serve_connection();
   void check_keepalive();
   void submit_head(ClientStream& stream, const Request& request);
@@ -113,10 +111,11 @@ class Http2Link final : public Link, public Http2Connection {
   Error connection_lost(const ClientStream& stream);
 
   LinkOptions options_;
-  bool settings_received_ = false;  // the backend's SETTINGS are in
-  bool draining_ = false;           // GOAWAY was heard
-  bool served_ = false;             // a request before this one
-  Instant last_sent_{};             // when a request was last submitted
+  Http2Session session_;
+  bool settings_received_ = false;
+  bool draining_ = false;  // after a GOAWAY
+  bool served_ = false;    // an earlier request
+  Instant last_sent_{};    // when a request was last submitted
   Instant pinged_at_{};
   Node streams_;
   Waiter* idle_close_waiter_ = nullptr;
@@ -139,7 +138,7 @@ class Http2Link::ResponseBody final : public Body {
 
  private:
   Task<Result<Chunk>> wait() {
-    Loop& loop = stream_->connection().loop();
+    Loop& loop = stream_->session().loop();
     const Duration timeout = stream_->link_.options_.idle_timeout;
     std::uint64_t uploaded = stream_->sent();
     Instant deadline = loop.now() + timeout;
@@ -162,17 +161,17 @@ class Http2Link::ResponseBody final : public Body {
 // ---- streams ----------------------------------------------------------------------------------
 
 ClientStream::ClientStream(Http2Link& link, Request& request)
-    : Http2Stream(link), link_(link), request_(request) {
+    : Http2Stream(link.session_), link_(link), request_(request) {
   insert_before(link.streams_);
 }
 
-/// Whoever drops a response that is not at its end wants no more of it: the backend may stop.
+/// A response that is dropped before its end is cancelled at the backend.
 ClientStream::~ClientStream() {
   upload_.drop();
   if (received_all() && end_sent()) {
-    link_.detach(*this);
+    session().detach(*this);
   } else {
-    link_.reset(*this, NGHTTP2_CANCEL);
+    session().reset(*this, NGHTTP2_CANCEL);
   }
 }
 
@@ -181,7 +180,7 @@ void ClientStream::field(std::string_view name, std::string_view value) {
     if (!is_forbidden_in_trailers(name)) trailers_.add_copy(name, value);
     return;
   }
-  if (name == ":status") {  // the library has seen to three digits
+  if (name == ":status") {  // nghttp2 has checked that it has three digits
     status_ = (value[0] - '0') * 100 + (value[1] - '0') * 10 + (value[2] - '0');
     return;
   }
@@ -203,7 +202,7 @@ void ClientStream::field(std::string_view name, std::string_view value) {
 std::optional<Error> ClientStream::upload_failure() {
   if (!upload_.valid() || !upload_.ready()) return std::nullopt;
   auto uploaded = upload_.take();
-  // What the backend did to the stream is told by the stream.
+  // If the backend ended the stream, the stream has the error.
   if (uploaded || !attached()) return std::nullopt;
   return attribute_to_backend(std::move(uploaded.error()));
 }
@@ -221,64 +220,69 @@ Task<Result<Done>> ClientStream::upload(Body& body, Task<Result<Chunk>> first, D
 // ---- the link ---------------------------------------------------------------------------------
 
 Http2Link::Http2Link(std::unique_ptr<Socket> socket, const LinkOptions& options)
-    : Http2Connection(std::move(socket), {.side = Http2Guard::Side::client,
-                                          .wide_stream_window = 64 * 1024,
-                                          .connection_window = 16 * 1024 * 1024,
-                                          .header_bytes = options.header_bytes,
-                                          .header_fields = options.header_fields,
-                                          .write_timeout = options.idle_timeout}),
-      options_(options),
+    : options_(options),
+      session_(std::move(socket),
+               {.side = Http2Guard::Side::client,
+                .wide_stream_window = 64 * 1024,
+                .connection_window = 16 * 1024 * 1024,
+                .header_bytes = options.header_bytes,
+                .header_fields = options.header_fields,
+                .write_timeout = options.idle_timeout},
+               *this),
       settings_signal_(loop()) {}
 
 Task<void> Http2Link::serve_connection() {
-  co_await run({});
+  co_await session_.run({});
   draining_ = true;
   settings_signal_.raise();
   for (Node* node = streams_.next; node != &streams_; node = node->next) {
     auto& stream = static_cast<ClientStream&>(*node);
     if (!stream.received_all()) stream.fail_with(connection_lost(stream));
-    detach(stream);
+    session_.detach(stream);
   }
   notify_pool();
 }
 
-/// The connection ended under a request.
+/// The error of a request whose connection ended.
 Error Http2Link::connection_lost(const ClientStream& stream) {
-  Error error = backend_error(Fault::backend_closed, failure());
-  // As over HTTP/1: the backend was closing an idle connection just then.
+  Error error = backend_error(Fault::backend_closed, session_.failure());
+  // As with HTTP/1: the backend was probably closing an idle connection.
   const bool nothing_received =
-      !stream.answered() && stream.received() == 0 && last_read_at() < stream.sent_at_;
+      !stream.answered() && stream.received() == 0 && session_.last_read_at() < stream.sent_at_;
   const Duration since = loop().now() - stream.sent_at_;
   error.idle_close_race = served_ && nothing_received && since < max_idle_close_race;
   return error;
 }
 
 Task<Result<Done>> Http2Link::established(Instant deadline) {
-  while (!settings_received_ && !ended() && !draining_) {
+  while (!settings_received_ && !session_.ended() && !draining_) {
     auto wake = co_await settings_signal_.wait(deadline);
     if (wake == Wake::expired) {
-      co_return backend_error(Fault::connect_timeout, "no answer to the preface of HTTP/2");
+      co_return backend_error(Fault::connect_timeout,
+                              "the backend did not answer the HTTP/2 preface");
     }
   }
-  if (settings_received_ && !ended()) co_return Done{};
+  if (settings_received_ && !session_.ended()) co_return Done{};
   co_return backend_error(Fault::backend_protocol, "the backend does not speak HTTP/2");
 }
 
 std::size_t Http2Link::available_capacity() const {
-  if (ended() || draining_ || !settings_received_ || !may_open_streams()) return 0;
-  const std::uint32_t limit = std::min(max_streams, streams_allowed());
-  return limit > open_streams() ? limit - open_streams() : 0;
+  if (session_.ended() || draining_ || !settings_received_ || !session_.may_open_streams())
+    return 0;
+  const std::uint32_t limit = std::min(max_streams, session_.streams_allowed());
+  const std::uint32_t open = session_.open_streams();
+  return limit > open ? limit - open : 0;
 }
 
 void Http2Link::submit_head(ClientStream& stream, const Request& request) {
   Http2HeaderBlock& section = Http2HeaderBlock::scratch(Http2HeaderBlock::Values::borrowed);
   section.add(":method", request.method);
-  section.add(":scheme", socket().tls() != nullptr ? "https" : "http");
+  section.add(":scheme", session_.socket().tls() != nullptr ? "https" : "http");
   section.add(":authority", request.authority);
   section.add(":path", request.path);
-  section.add_all(request.fields, should_refresh_hpack());
+  section.add_all(request.fields, session_.should_refresh_hpack());
   if (request.wants_trailers) section.add("te", "trailers");
-  // Upgrades are of HTTP/1.1: what would be the tunnel is no body.
+  // An upgrade belongs to HTTP/1.1: the tunnel is not a body.
   const Body* body = request.upgrade.empty() ? request.body.get() : nullptr;
   if (body == nullptr) {
     const bool expected =
@@ -302,7 +306,7 @@ Task<Result<Response>> Http2Link::send(Request& request) {
     first = body->read();
     if (first.ready()) {
       auto chunk = first.take();
-      if (!chunk) co_return std::move(chunk.error());  // nothing was sent: the link is as it was
+      if (!chunk) co_return std::move(chunk.error());  // nothing was sent: the link stays usable
       first = Task<Result<Chunk>>(std::move(*chunk));
     }
   }
@@ -310,14 +314,14 @@ Task<Result<Response>> Http2Link::send(Request& request) {
   submit_head(*stream, request);
   stream->sent_at_ = last_sent_ = loop().now();
   if (!keepalive_timer_.armed()) keepalive_timer_.arm(loop(), last_sent_ + keepalive_time);
-  want_flush();
+  session_.want_flush();
   if (body != nullptr) {
     stream->upload_ = stream->upload(*body, std::move(first), options_.idle_timeout);
   } else {
     request.info.timings.uploaded = loop().now();
   }
 
-  Instant deadline = never;  // set when the request has been sent
+  Instant deadline = never;  // set once the request is sent
   while (!stream->answered()) {
     if (stream->broken()) co_return Error(stream->cause());
     if (auto failure = stream->upload_failure()) co_return std::move(*failure);
@@ -343,92 +347,95 @@ Task<Result<Response>> Http2Link::send(Request& request) {
   co_return response;
 }
 
-void Http2Link::headers_done(Http2Stream& ended, bool last) {
-  auto& stream = static_cast<ClientStream&>(ended);
-  if (stream.over_limits()) {
-    stream.fail_with(backend_error(Fault::backend_protocol, "the response head is too large"));
-    reset(stream, NGHTTP2_ENHANCE_YOUR_CALM);
+void ClientStream::headers_complete(bool last) {
+  if (over_limits()) {
+    fail_with(backend_error(Fault::backend_protocol, "the response head is too large"));
+    session().reset(*this, NGHTTP2_ENHANCE_YOUR_CALM);
     return;
   }
-  if (!stream.answered_ && stream.status_ < 200) {
-    const bool wrong =
-        last || stream.status_ < 100 || stream.status_ == 101 || --stream.interim_left_ < 0;
-    if (wrong) {
-      stream.fail_with(backend_error(Fault::backend_protocol, "interim responses that cannot be"));
-      reset(stream, NGHTTP2_PROTOCOL_ERROR);
-      return;
-    }
-    InterimHandler* interim = stream.request_.interim;
-    if (stream.status_ != 100 && interim != nullptr) {
-      interim->interim(stream.status_, stream.fields_);
-    }
-    stream.fields_.clear();
-    stream.length_.reset();
-    stream.status_ = 0;
+  if (!answered_ && status_ < 200) {
+    handle_interim(last);
     return;
   }
-  if (!stream.answered_) {
-    stream.answered_ = true;
-    stream.request_.info.timings.first_byte = loop().now();
-    stream.wake_reader();
+  if (!answered_) {
+    answered_ = true;
+    request_.info.timings.first_byte = link_.loop().now();
+    wake_reader();
   }
-  if (last) stream.mark_remote_end();
+  if (last) mark_remote_end();
 }
 
-void Http2Link::headers_too_large(Http2Stream& refused) {
-  refused.fail_with(backend_error(Fault::backend_protocol, "the response head is far too large"));
+void ClientStream::handle_interim(bool last) {
+  const bool invalid = last || status_ < 100 || status_ == 101 || --interim_left_ < 0;
+  if (invalid) {
+    fail_with(backend_error(Fault::backend_protocol, "invalid or too many interim responses"));
+    session().reset(*this, NGHTTP2_PROTOCOL_ERROR);
+    return;
+  }
+  InterimHandler* interim = request_.interim;
+  if (status_ != 100 && interim != nullptr) interim->interim(status_, fields_);
+  fields_.clear();
+  length_.reset();
+  status_ = 0;
 }
 
-void Http2Link::stream_closed(Http2Stream& closed, std::uint32_t code, bool by_peer) {
-  auto& stream = static_cast<ClientStream&>(closed);
-  if (stream.received_all()) return;
+void ClientStream::closed(std::uint32_t code, bool by_peer) {
+  if (received_all()) return;
+  if (over_limits()) {
+    fail_with(backend_error(Fault::backend_protocol, "the response head is too large"));
+    return;
+  }
   if (!by_peer && code != NGHTTP2_REFUSED_STREAM) {
-    stream.fail_with(backend_error(
-        Fault::backend_protocol,
-        std::string("a response that HTTP/2 does not allow: ") + nghttp2_http2_strerror(code)));
+    fail_with(backend_error(Fault::backend_protocol, std::string("invalid HTTP/2 response: ") +
+                                                         nghttp2_http2_strerror(code)));
     return;
   }
   Error error = backend_error(Fault::backend_closed, std::string("the backend reset the stream: ") +
                                                          nghttp2_http2_strerror(code));
-  // RFC 9113, 8.7: such a request has not been looked at. A GOAWAY that passes a request over ends
-  // in the same code.
-  error.not_processed = code == NGHTTP2_REFUSED_STREAM && !stream.answered();
-  stream.fail_with(std::move(error));
+  // RFC 9113, 8.7: the backend has not processed such a request. nghttp2 uses the same code for
+  // streams that a GOAWAY excludes.
+  error.not_processed = code == NGHTTP2_REFUSED_STREAM && !answered_;
+  fail_with(std::move(error));
 }
 
-void Http2Link::goaway_received(std::int32_t, std::uint32_t) {
-  draining_ = true;
-  if (open_streams() == 0) notify_pool();
+void Http2Link::on_event(Http2Event event) {
+  switch (event) {
+    case Http2Event::settings_received:
+      settings_received_ = true;
+      settings_signal_.raise();
+      break;
+    case Http2Event::goaway_received:
+      draining_ = true;
+      if (session_.open_streams() == 0) notify_pool();
+      break;
+    case Http2Event::ping_answered:
+    case Http2Event::violation: break;
+  }
 }
 
-void Http2Link::settings_received() {
-  settings_received_ = true;
-  settings_signal_.raise();
-}
-
-/// Not from inside this step: it may be the link's own, which the pool is about to destroy.
+/// In the loop's next step, since the pool may destroy the link, whose code may be running now.
 void Http2Link::notify_pool() {
   if (idle_close_waiter_ != nullptr) loop().wake_soon(*idle_close_waiter_);
 }
 
-/// Nothing was heard for a while, as far as was known when the timer was set.
+/// Pings a link that was quiet for a while, and ends one that does not answer.
 void Http2Link::check_keepalive() {
-  if (ended() || open_streams() == 0) return;
+  if (session_.ended() || session_.open_streams() == 0) return;
   const Instant now = loop().now();
-  if (ping_unanswered()) {
+  if (session_.ping_unanswered()) {
     if (now >= pinged_at_ + keepalive_timeout) {
-      fail(NGHTTP2_NO_ERROR, "the backend does not answer pings");
+      session_.fail(NGHTTP2_NO_ERROR, "the backend does not answer pings");
     } else {
       keepalive_timer_.arm(loop(), pinged_at_ + keepalive_timeout);
     }
     return;
   }
-  const Instant last_activity = std::max(last_message(), last_sent_);
+  const Instant last_activity = std::max(session_.last_message(), last_sent_);
   const Instant due = pinged_at_ > last_activity
                           ? pinged_at_ + min_ping_interval
-                          : std::max(last_activity, last_read_at()) + keepalive_time;
+                          : std::max(last_activity, session_.last_read_at()) + keepalive_time;
   if (now >= due) {
-    ping();
+    session_.ping();
     pinged_at_ = now;
     keepalive_timer_.arm(loop(), now + keepalive_timeout);
   } else {

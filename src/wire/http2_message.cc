@@ -9,11 +9,11 @@
 
 namespace evenkeel {
 
-Http2HeaderBlock& Http2HeaderBlock::scratch(Values bytes) {
+Http2HeaderBlock& Http2HeaderBlock::scratch(Values values) {
   thread_local Http2HeaderBlock section;
   section.fields_.clear();
   section.digits_used_ = 0;
-  section.flags_ = bytes == Values::borrowed ? unsigned{NGHTTP2_NV_FLAG_NO_COPY_VALUE} : 0;
+  section.flags_ = values == Values::borrowed ? unsigned{NGHTTP2_NV_FLAG_NO_COPY_VALUE} : 0;
   return section;
 }
 
@@ -50,13 +50,13 @@ void Http2HeaderBlock::add_all(const Fields& fields, bool refresh_hpack) {
   for (const Field& field : fields) {
     if (field.id == FieldId::upgrade) continue;  // RFC 9113 8.2.2
     if (field.id == FieldId::x_request_id) {
-      // In the table of HPACK each would push out a field that comes often.
+      // In the HPACK table each value would evict a field that repeats.
       const unsigned once = refresh_hpack ? 0 : unsigned{NGHTTP2_NV_FLAG_NO_INDEX};
       push("x-request-id", field.value(), flags_ | once | NGHTTP2_NV_FLAG_NO_COPY_NAME);
     } else if (const auto name = lower_case_name(field.id); !name.empty()) {
       push(name, field.value(), flags_ | NGHTTP2_NV_FLAG_NO_COPY_NAME);
     } else {
-      push(field.name(), field.value(), flags_);  // in whatever case: copied, and lowered
+      push(field.name(), field.value(), flags_);  // in any case: nghttp2 copies and lowers it
     }
   }
 }
@@ -78,7 +78,7 @@ void Http2RequestHead::field(Request& request, std::string_view name, std::strin
   }
   const FieldId id = field_id(name);
   switch (id) {
-    case FieldId::connection:  // the library has refused most of these
+    case FieldId::connection:  // nghttp2 has refused most of these
     case FieldId::http2_settings:
     case FieldId::keep_alive:
     case FieldId::proxy_connection:
@@ -87,18 +87,18 @@ void Http2RequestHead::field(Request& request, std::string_view name, std::strin
     case FieldId::upgrade: return;
     case FieldId::content_length:
       length = parse_length(value);
-      if (!length) problem_ = "bad content-length";
+      if (!length) problem_ = "invalid content-length";
       return;
     case FieldId::host:
-      if (!host_.empty()) problem_ = "several host fields";
+      if (!host_.empty()) problem_ = "multiple host fields";
       host_ = fields.keep(value);
       return;
-    case FieldId::te: request.wants_trailers = true; return;  // it can say nothing else
+    case FieldId::te: request.wants_trailers = true; return;  // its only allowed value
     case FieldId::expect:
       if (equals_ignore_case(value, "100-continue")) {
         expects_continue = true;
       } else {
-        problem_ = "only 100-continue can be expected";
+        problem_ = "only 100-continue is supported in expect";
         fault_ = Fault::expectation_failed;
       }
       return;
@@ -119,21 +119,21 @@ const char* Http2RequestHead::finish(Request& request) {
   if (!cookies_.empty()) {
     request.fields.add("cookie", request.fields.keep(cookies_), FieldId::cookie);
   }
-  if (!is_token(request.method)) return "bad method";
+  if (!is_token(request.method)) return "invalid method";
   if (request.method == "CONNECT" || request.method == "TRACE") {
     fault_ = Fault::method_not_allowed;
-    return "this method is not served";
+    return "method not supported";
   }
   const bool asterisk = request.path == "*" && request.method == "OPTIONS";
   if (!asterisk && (!request.path.starts_with('/') || !is_target_text(request.path))) {
-    return "the request target is no path";
+    return "the request target is not a path";
   }
   if (request.authority.empty()) {
     request.authority = host_;
   } else if (!host_.empty() && !equals_ignore_case(host_, request.authority)) {
-    return "host and :authority disagree";
+    return "host differs from :authority";
   }
-  if (!is_authority(request.authority)) return "bad :authority";
+  if (!is_authority(request.authority)) return "invalid :authority";
   return nullptr;
 }
 

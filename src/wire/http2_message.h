@@ -1,5 +1,5 @@
-// Messages as HTTP/2 carries them: header sections to and from nghttp2, and the rules of RFC 9113
-// that the library leaves to us.
+// Converts header sections between nghttp2 and messages, with the checks of RFC 9113 that nghttp2
+// does not make.
 #pragma once
 
 #include <nghttp2/nghttp2.h>
@@ -15,22 +15,21 @@
 
 namespace evenkeel {
 
-/// A header section to be sent, kept by the thread between messages: views.
+/// A header section to be sent, of views; reused by the thread for each message.
 class Http2HeaderBlock {
  public:
-  /// Whether what the section views stays until its frame is written, or is copied when the library
-  /// takes it.
+  /// Whether the values stay valid until the frame is written, or nghttp2 has to copy them.
   enum class Values : std::uint8_t { borrowed, copied };
   /// The thread's section, emptied.
-  static Http2HeaderBlock& scratch(Values bytes);
+  static Http2HeaderBlock& scratch(Values values);
 
-  /// `name`: in lower case, of static storage.
+  /// `name`: in lower case, with static storage.
   void add(std::string_view name, std::string_view value);
-  /// Value and name are copied whatever `Bytes` says.
+  /// Copied in any case, as is the length.
   void add_status(int status);
   void add_length(std::uint64_t length);
-  /// All fields of a message but those that HTTP/2 has no place for. `learn`: the table of HPACK
-  /// is to learn the names of fields whose values never come twice.
+  /// All fields of a message except those that HTTP/2 forbids. `refresh_hpack`: enters the names of
+  /// fields with unique values into the HPACK table again, in case it evicted them.
   void add_all(const Fields& fields, bool refresh_hpack);
 
   const nghttp2_nv* data() const { return fields_.data(); }
@@ -40,25 +39,25 @@ class Http2HeaderBlock {
   void push(std::string_view name, std::string_view value, unsigned flags);
 
   std::vector<nghttp2_nv> fields_;
-  unsigned flags_ = 0;  // of a value that is as lasting as `Bytes` says
+  unsigned flags_ = 0;  // nghttp2's, for the section's `Values`
   char digits_[24];
   std::size_t digits_used_ = 0;
 };
 
-/// Gathers the header section of a request; a Request when it is complete.
+/// Collects the header section of a request into a Request.
 struct Http2RequestHead {
   std::optional<std::uint64_t> length;  ///< content-length
   bool expects_continue = false;
 
   void field(Request& request, std::string_view name, std::string_view value);
-  /// Checks what the library does not. Null: fine; else what is wrong.
+  /// Checks what nghttp2 does not. Returns the problem, or null.
   const char* finish(Request& request);
   Fault fault() const { return fault_; }
 
  private:
   Fault fault_ = Fault::bad_request;
   std::string_view host_;
-  std::string cookies_;  // crumbs, joined as RFC 9113 8.2.3 says
+  std::string cookies_;  // cookie fields joined (RFC 9113, section 8.2.3)
   const char* problem_ = nullptr;
 };
 

@@ -1,19 +1,21 @@
+#include "http2_stream.h"
+
 #include <nghttp2/nghttp2.h>
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
-#include "http2_connection.h"
+#include "http2_callbacks.h"
 #include "http2_message.h"
 
 namespace evenkeel {
 namespace {
 
-constexpr int chunks_between_yields = 16;  // of a body that never makes us wait
-/// In the time that a write may take: who opens its window byte by byte holds our memory for
-/// nothing.
-constexpr std::uint64_t least_progress = 1024;
+constexpr int chunks_between_yields = 16;  // of a body that is always ready
+/// Bytes that must move within a write timeout: a peer that opens its window byte by byte would
+/// hold our memory for nothing.
+constexpr std::uint64_t min_progress_bytes = 1024;
 
 }  // namespace
 
@@ -24,7 +26,7 @@ bool Http2Stream::append(std::string_view bytes) {
   while (!bytes.empty()) {
     ReadBuffer* back = blocks_ > 0 ? &in_[(first_block_ + blocks_ - 1) % max_blocks] : nullptr;
     if (back == nullptr || back->free_size() == 0) {
-      if (blocks_ == max_blocks) return false;  // more than the window lets through
+      if (blocks_ == max_blocks) return false;  // more than the window allows
       back = &in_[(first_block_ + blocks_++) % max_blocks];
       const bool first = blocks_ == 1 && received_ == arriving;
       back->block = Block::take(first && arriving <= Block::tiny ? Block::tiny
@@ -44,7 +46,7 @@ std::optional<Result<Chunk>> Http2Stream::take() {
   if (taken_ > 0 && !rewound_) {
     ReadBuffer& front = in_[first_block_];
     front.begin += static_cast<std::uint32_t>(taken_);
-    connection_.consumed(*this, std::exchange(taken_, 0));
+    session_.consumed(*this, std::exchange(taken_, 0));
     if (front.empty()) {
       front.release();
       first_block_ = static_cast<std::uint8_t>((first_block_ + 1) % max_blocks);
@@ -54,13 +56,13 @@ std::optional<Result<Chunk>> Http2Stream::take() {
   rewound_ = false;
   if (blocks_ == 0 && !remote_ended_) {
     if (broken_) return Result<Chunk>(Error(*broken_));
-    // Its reader keeps up: the window is what holds the peer back.
-    const Http2Settings& settings = connection_.settings_;
+    // The reader keeps up, so the window limits the peer: widen it.
+    const Http2Settings& settings = session_.settings_;
     if (!wide_ && attached_ && received_ >= settings.stream_window) {
       wide_ = true;
-      nghttp2_session_set_local_window_size(connection_.session_, NGHTTP2_FLAG_NONE, id_,
+      nghttp2_session_set_local_window_size(session_.session_, NGHTTP2_FLAG_NONE, id_,
                                             static_cast<std::int32_t>(settings.wide_stream_window));
-      connection_.want_flush();
+      session_.want_flush();
     }
     return std::nullopt;
   }
@@ -89,18 +91,17 @@ void Http2Stream::fail_with(Error error) {
 }
 
 void Http2Stream::submit_response(const Http2HeaderBlock& head, bool last) {
-  const nghttp2_data_provider body = Http2Connection::body_source();
-  nghttp2_submit_response(connection_.session_, id_, head.data(), head.size(),
-                          last ? nullptr : &body);
+  const nghttp2_data_provider body = nghttp2_body_source();
+  nghttp2_submit_response(session_.session_, id_, head.data(), head.size(), last ? nullptr : &body);
   end_sent_ = last;
 }
 
 bool Http2Stream::submit_request(const Http2HeaderBlock& head, bool last) {
-  const nghttp2_data_provider body = Http2Connection::body_source();
-  id_ = nghttp2_submit_request(connection_.session_, nullptr, head.data(), head.size(),
+  const nghttp2_data_provider body = nghttp2_body_source();
+  id_ = nghttp2_submit_request(session_.session_, nullptr, head.data(), head.size(),
                                last ? nullptr : &body, this);
   attached_ = id_ > 0;
-  if (attached_) ++connection_.open_streams_;
+  if (attached_) ++session_.open_streams_;
   end_sent_ = last;
   return attached_;
 }
@@ -111,15 +112,15 @@ void Http2Stream::set_chunk(const Chunk& chunk) {
   pending_trailers_ = chunk.last && chunk.trailers != nullptr && chunk.trailers->size() > 0
                           ? chunk.trailers
                           : nullptr;
-  if (!deferred_) return;  // the library asks by itself
+  if (!deferred_) return;  // nghttp2 reads it on its next send
   if (pending_.empty() && pending_trailers_ != nullptr) {
     // Trailers alone: no empty DATA before them.
-    if (connection_.submit_trailers(*this) == 0) end_sent_ = true;
+    if (session_.submit_trailers(*this) == 0) end_sent_ = true;
   } else {
     deferred_ = false;
-    nghttp2_session_resume_data(connection_.session_, id_);
+    nghttp2_session_resume_data(session_.session_, id_);
   }
-  connection_.want_flush();
+  session_.want_flush();
 }
 
 Task<Result<Done>> Http2Stream::pump(Body& body, Task<Result<Chunk>> next, Duration timeout) {
@@ -132,19 +133,20 @@ Task<Result<Done>> Http2Stream::pump(Body& body, Task<Result<Chunk>> next, Durat
     set_chunk(*chunk);
     while (!all_sent() && attached_) {
       const std::uint64_t before = sent_;
-      auto wake = co_await write_progress_.wait(connection_.loop().now() + timeout);
-      const bool stalls = wake == Wake::expired && sent_ - before < least_progress &&
-                          (!connection_.writing_.valid() || connection_.writing_.ready());
+      auto wake = co_await write_progress_.wait(session_.loop().now() + timeout);
+      const bool stalls = wake == Wake::expired && sent_ - before < min_progress_bytes &&
+                          (!session_.writing_.valid() || session_.writing_.ready());
       if (stalls && !all_sent()) {
-        co_return Error{
-            .fault = Fault::write_timeout, .side = Side::client, .detail = "peer reads nothing"};
+        co_return Error{.fault = Fault::write_timeout,
+                        .side = Side::client,
+                        .detail = "the peer reads nothing"};
       }
     }
     if (!all_sent()) break;
     if (chunk->last) co_return Done{};
     if (++without_waiting == chunks_between_yields) {
       without_waiting = 0;
-      co_await connection_.loop().yield();
+      co_await session_.loop().yield();
       if (!attached_) break;
     }
     next = body.read();

@@ -19,7 +19,7 @@ constexpr std::string_view forbidden_names[] = {
     "age",   "cache-control", "expires", "location",  "max-forwards",    "pragma",
     "range", "set-cookie",    "vary",    "x-real-ip", "www-authenticate"};
 
-/// The name as servers (CGI, WSGI) read it that take an underscore for a dash.
+/// The name as CGI and WSGI servers read it: underscores become dashes.
 std::string_view dashed(std::string_view name, std::array<char, 64>& storage) {
   if (name.size() > storage.size() || name.find('_') == std::string_view::npos) return name;
   for (std::size_t i = 0; i < name.size(); ++i) storage[i] = name[i] == '_' ? '-' : name[i];

@@ -5,6 +5,7 @@ import json
 
 import case
 from backend import free_port
+from http2 import Peer
 from stream import Stream, exchange
 
 
@@ -28,6 +29,11 @@ class Errors(case.Case):
             self.assertEqual(answer.field("connection"), "close")
             stream.wait_closed()
         self.check_told(daemon, answer, status, reason, pool="")
+        line = daemon.wait_access(1)[-1]
+        self.assertEqual(line["request_id"], answer.field("x-request-id"))
+        self.assertTrue(line["request_id"])
+        self.assertEqual(line["bytes_out"], len(answer.body))
+        return answer
 
     def test_a_request_without_host_is_a_bad_request(self):
         self.refused(b"GET / HTTP/1.1\r\n\r\n", 400, "bad_request")
@@ -45,20 +51,46 @@ class Errors(case.Case):
         self.refused(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400, "bad_request")
 
     def test_a_head_that_is_too_long(self):
-        self.refused(b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"x" * 40000 + b"\r\n\r\n",
-                     431, "header_too_large")
+        answer = self.refused(b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"x" * 40000 + b"\r\n\r\n",
+                              431, "header_too_large")
+        self.assertEqual(answer.body, b"the request head exceeds 32 KiB (limits.header)\n")
 
     def test_a_head_with_too_many_fields(self):
-        self.refused(b"GET / HTTP/1.1\r\nHost: a\r\n" + b"X: y\r\n" * 20 + b"\r\n",
-                     431, "header_too_large", limits={"header_fields": 10})
+        answer = self.refused(b"GET / HTTP/1.1\r\nHost: a\r\nX-Request-Id: mine\r\n" + b"X: y\r\n" * 20 + b"\r\n",
+                              431, "header_too_large", limits={"header_fields": 10})
+        self.assertIn(b"more than 10 header fields (limits.header_fields)", answer.body)
+        self.assertEqual(answer.field("x-request-id"), "mine")
 
     def test_a_target_that_is_too_long(self):
         self.refused(b"GET /" + b"x" * 200 + b" HTTP/1.1\r\nHost: a\r\n\r\n",
                      414, "uri_too_long", limits={"uri": "100B"})
 
     def test_a_length_that_is_too_large_is_refused_before_the_body_is_sent(self):
-        self.refused(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2000\r\n\r\n",
-                     413, "body_too_large", limits={"body": "1KiB"})
+        answer = self.refused(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2000\r\n\r\n",
+                              413, "body_too_large", limits={"body": "1KiB"})
+        self.assertEqual(answer.body, b"the request body exceeds 1 KiB (limits.body)\n")
+
+    def test_http2_requests_that_are_refused_early_carry_an_id_and_name_the_limit(self):
+        daemon = self.start_daemon(self.backend(), listeners=[
+            {"name": "public", "limits": {"body": "1KiB", "header": "2KiB", "uri": "100B"}}])
+        cases = [
+            ({"fields": [("x-large", "x" * 2500), ("x-request-id", "lost")]}, 431, "header_too_large", b"2 KiB (limits.header)"),
+            ({"path": "/" + "x" * 200}, 414, "uri_too_long", b"100 bytes (limits.uri)"),
+            ({"method": "POST", "fields": [("content-length", "2000"), ("x-request-id", "mine")], "end": False},
+             413, "body_too_large", b"1 KiB (limits.body)"),
+        ]
+        with Peer.connect(daemon.address) as peer:
+            for number, (request, status, reason, limit) in enumerate(cases, 1):
+                stream = peer.request(**request)
+                answer = stream.read_response()
+                self.assertEqual((answer.status, answer.reason), (status, reason))
+                self.assertIn(limit, answer.body)
+                line = daemon.wait_access(number)[-1]
+                self.assertEqual((line["status"], line["reason"]), (status, reason))
+                self.assertEqual(line["request_id"], answer.field("x-request-id"))
+                self.assertTrue(line["request_id"])
+                self.assertEqual(line["bytes_out"], len(answer.body))
+        self.assertEqual(daemon.wait_access(3)[-1]["request_id"], "mine")
 
     def test_a_method_that_no_proxy_may_serve(self):
         self.refused(b"TRACE / HTTP/1.1\r\nHost: a\r\n\r\n", 405, "method_not_allowed")
@@ -183,6 +215,12 @@ class Errors(case.Case):
         self.assertEqual((error["type"], error["code"]), ("upstream_error", "connect_failed"))
         self.assertTrue(error["message"])
 
+        messages = exchange(daemon.address, "POST", "/v1/messages?beta=true", body=b"{}")
+        self.assertEqual(messages.field("content-type"), "application/json")
+        error = json.loads(messages.body)
+        self.assertEqual((error["type"], error["error"]["type"]), ("error", "api_error"))
+        self.assertTrue(error["error"]["message"])
+
         kserve = exchange(daemon.address, "POST", "/v2/models/m/infer", body=b"{}")
         self.assertEqual(kserve.field("content-type"), "application/json")
         self.assertEqual(set(json.loads(kserve.body)), {"error"})
@@ -191,7 +229,7 @@ class Errors(case.Case):
         self.assertTrue(other.field("content-type").startswith("text/plain"))
         self.assertTrue(other.body.endswith(b"\n"))
 
-        self.assertEqual([each.status for each in (openai, kserve, other)], [502] * 3)
+        self.assertEqual([each.status for each in (openai, messages, kserve, other)], [502] * 4)
 
     def test_an_error_leaves_the_clients_connection_usable(self):
         backend = self.backend()

@@ -127,7 +127,7 @@ TEST(Fields, FindByIdCountAndRemove) {
   fields.remove("host");
 }
 
-TEST(Fields, RemoveByNameWhateverItsCase) {
+TEST(Fields, RemoveByNameInAnyCase) {
   Fields fields;
   fields.add("Via", "1");
   fields.add("x-own", "2");
@@ -150,7 +150,7 @@ TEST(Fields, GrowPastTheInitialCapacity) {
   EXPECT_EQ(text_of(fields), expected);
 }
 
-TEST(Fields, CopyWhatIsNotKeptElsewhere) {
+TEST(Fields, CopyOnRequest) {
   Fields fields;
   std::string expected;
   for (int i = 0; i < 100; ++i) {
@@ -165,7 +165,7 @@ TEST(Fields, CopyWhatIsNotKeptElsewhere) {
   EXPECT_EQ(text_of(moved), expected);
 }
 
-TEST(Fields, FollowBytesThatMove) {
+TEST(Fields, FollowMovedBytes) {
   std::string bytes = "Name: value\r\nEmpty:";
   const std::string copy = bytes;
   Fields fields;
@@ -180,7 +180,7 @@ TEST(Fields, FollowBytesThatMove) {
   EXPECT_EQ(text_of(fields), "Name=value;Empty=;elsewhere=stays;");
 }
 
-TEST(Fields, ClearedAreEmpty) {
+TEST(Fields, AreEmptyAfterClear) {
   Fields fields;
   fields.clear();
   fields.add("host", "a");

@@ -21,18 +21,18 @@ TEST(GrpcTimeout, IsReadInEveryUnit) {
   EXPECT_EQ(parse_grpc_timeout("0S"), 0s);
 }
 
-TEST(GrpcTimeout, IsRefusedWhereItIsMalformed) {
+TEST(GrpcTimeout, IsRefusedIfItIsMalformed) {
   for (const std::string_view value : {"", "1", "S", "1s", "1 S", " 1S", "-1S", "+1S", "1.5S",
                                        "1SS", "123456789S", "0x1S", "1\0"}) {
     EXPECT_EQ(parse_grpc_timeout(value), std::nullopt) << value;
   }
 }
 
-TEST(GrpcTimeout, ThatNoClockCanReachIsTheLongestThereIs) {
+TEST(GrpcTimeout, BeyondTheClockIsTheLongestDuration) {
   EXPECT_EQ(parse_grpc_timeout("99999999H"), Duration::max());
 }
 
-TEST(GrpcTimeout, IsWrittenInTheFinestUnitThatHasRoom) {
+TEST(GrpcTimeout, IsWrittenInTheFinestUnitThatFits) {
   GrpcTimeoutText text;
   EXPECT_EQ(write_grpc_timeout(5ns, text), "5n");
   EXPECT_EQ(write_grpc_timeout(99'999'999ns, text), "99999999n");
@@ -47,7 +47,7 @@ TEST(GrpcTimeout, IsNeverZeroOnTheWire) {
   EXPECT_EQ(write_grpc_timeout(-5s, text), "1n");
 }
 
-TEST(GrpcTimeout, ReadAgainIsNeverShorterThanWhatWasWritten) {
+TEST(GrpcTimeout, IsNeverShortenedByWritingAndReading) {
   for (std::int64_t n = 1; n < 4'000'000'000'000'000'000 / 7; n *= 7) {
     GrpcTimeoutText text;
     const auto again = parse_grpc_timeout(write_grpc_timeout(Duration(n), text));
@@ -57,7 +57,7 @@ TEST(GrpcTimeout, ReadAgainIsNeverShorterThanWhatWasWritten) {
   }
 }
 
-TEST(GrpcMessage, IsPercentEncodedWhereItIsNotPrintableAscii) {
+TEST(GrpcMessage, IsPercentEncodedUnlessPrintableAscii) {
   std::string out;
   append_grpc_message(out, "a%b\n\x7f gr\xc3\xbcn~");
   EXPECT_EQ(out, "a%25b%0A%7F gr%C3%BCn~");
@@ -72,7 +72,7 @@ TEST(GrpcMessage, KeepsItsSpacesThroughHttp) {
   EXPECT_EQ(out, "%20");
 }
 
-TEST(GrpcMessage, ComesBackAsItWas) {
+TEST(GrpcMessage, RoundTrips) {
   std::string every;
   for (int i = 0; i < 256; ++i) every += static_cast<char>(i);
   std::string out;
@@ -80,12 +80,12 @@ TEST(GrpcMessage, ComesBackAsItWas) {
   EXPECT_EQ(decode_grpc_message(out), every);
 }
 
-TEST(GrpcMessage, WithBrokenEscapesStaysAsItStands) {
+TEST(GrpcMessage, KeepsBrokenEscapes) {
   EXPECT_EQ(decode_grpc_message("50% off %2 %zz %"), "50% off %2 %zz %");
   EXPECT_EQ(decode_grpc_message("%c3%BC"), "\xc3\xbc");
 }
 
-TEST(GrpcStatus, IsReadOnlyWhereItIsANumberOfOne) {
+TEST(GrpcStatus, IsReadOnlyFromAValidNumber) {
   EXPECT_EQ(parse_grpc_status("0"), GrpcStatus::ok);
   EXPECT_EQ(parse_grpc_status("16"), GrpcStatus::unauthenticated);
   for (const std::string_view value : {"", "17", "-1", "1x", " 1", "99999999999"}) {
@@ -96,7 +96,7 @@ TEST(GrpcStatus, IsReadOnlyWhereItIsANumberOfOne) {
   }
 }
 
-TEST(GrpcStatus, OfAResponseThatIsNoGrpcIsByTheOfficialTable) {
+TEST(GrpcStatus, OfANonGrpcResponseFollowsTheOfficialTable) {
   EXPECT_EQ(grpc_status_of_http(400), GrpcStatus::internal);
   EXPECT_EQ(grpc_status_of_http(401), GrpcStatus::unauthenticated);
   EXPECT_EQ(grpc_status_of_http(403), GrpcStatus::permission_denied);

@@ -1,4 +1,4 @@
-// Certificates of test authorities, made when a test runs, in a folder that goes with it.
+// Certificates of test authorities, made when a test runs, in a temporary folder.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ class CertificateDirectory {
   std::string path_;
 };
 
-/// Whom a certificate is for, and when.
+/// The names and the validity of a certificate.
 struct Subject {
   std::string common_name;
   std::string alternatives;  ///< "DNS:a.example,DNS:*.b.example,IP:127.0.0.1"; empty: none
@@ -59,7 +59,7 @@ class Authority {
     save(file_, [this](std::FILE* to) { PEM_write_X509(to, certificate_.get()); });
   }
 
-  /// What to believe it by.
+  /// The file with its certificate.
   const std::string& file() const { return file_; }
 
   IdentityFiles issue(const std::string& name, const Subject& subject) {
@@ -89,7 +89,7 @@ class Authority {
     std::fclose(to);
   }
 
-  /// `issuer` null: signed by itself, and an authority.
+  /// `issuer` null: self-signed, an authority.
   Certificate make(const Subject& subject, EVP_PKEY* key, X509* issuer) {
     Certificate made(X509_new());
     X509* certificate = made.get();

@@ -96,7 +96,7 @@ TEST(ProxyHeader, RejectsInvalidHeaders) {
       "PROXY \r\n",
       "PROXY TCP4 192.0.2.7 192.0.2.9 51000 443\n" + std::string(70, 'x') + "\r\n",
       "PROXY UNKNOWN " + std::string(107, 'x') + "\r\n",
-      binary(0x11, 0x11, four),                // version 1 in version 2's clothes
+      binary(0x11, 0x11, four),                // version 1 in the format of version 2
       binary(0x22, 0x11, four),                // an unknown command
       binary(0x21, 0x12, four),                // datagrams
       binary(0x21, 0x41, four),                // an unknown family
@@ -142,7 +142,7 @@ TEST_F(ProxyConnections, ConsumeExactlyTheHeader) {
   EXPECT_EQ(std::string(bytes, got.size), "GET /");
 }
 
-TEST_F(ProxyConnections, MayComeByteByByte) {
+TEST_F(ProxyConnections, MayStartByteByByte) {
   begin();
   const std::string header = binary(0x21, 0x21, six);
   for (const char byte : header) {
@@ -154,14 +154,14 @@ TEST_F(ProxyConnections, MayComeByteByByte) {
   EXPECT_EQ(reading.take()->text(), "[2001:db8::7]:51000");
 }
 
-TEST_F(ProxyConnections, KeepThePeerWhereNoSourceIsNamed) {
+TEST_F(ProxyConnections, KeepThePeerWithoutASource) {
   begin();
   peer->send(binary(0x20, 0x00, ""));
   ASSERT_TRUE(ended());
   EXPECT_EQ(reading.take()->text(), "198.51.100.1:4000");
 }
 
-TEST_F(ProxyConnections, EndWithoutAHeaderThatIsGood) {
+TEST_F(ProxyConnections, EndWithoutAValidHeader) {
   begin();
   peer->send("GET / HTTP/1.1\r\n\r\n");
   ASSERT_TRUE(ended());

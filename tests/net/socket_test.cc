@@ -28,8 +28,8 @@ class Sockets : public testing::Test {
     char bytes[1000];
     while (socket->watch().readable()) {
       const auto got = socket->read_some(bytes, sizeof bytes);
-      last = got.got;
-      if (got.got != Socket::ReadStatus::bytes) break;
+      last = got.status;
+      if (got.status != Socket::ReadStatus::bytes) break;
       all.append(bytes, got.size);
     }
     return all;
@@ -41,10 +41,10 @@ class Sockets : public testing::Test {
   Socket::ReadStatus last = Socket::ReadStatus::would_block;
 };
 
-TEST_F(Sockets, ReadWhatIsThereWithoutWaiting) {
+TEST_F(Sockets, ReadWithoutWaiting) {
   connect();
   char bytes[10];
-  EXPECT_EQ(socket->read_some(bytes, sizeof bytes).got, Socket::ReadStatus::would_block);
+  EXPECT_EQ(socket->read_some(bytes, sizeof bytes).status, Socket::ReadStatus::would_block);
   EXPECT_FALSE(socket->watch().readable());
 
   peer->send("hello");
@@ -86,7 +86,7 @@ TEST_F(Sockets, DistinguishEndOfStreamFromAFailure) {
   EXPECT_EQ(last, Socket::ReadStatus::failure);
 }
 
-TEST_F(Sockets, WriteAllPiecesAtOnceWhereTheyFit) {
+TEST_F(Sockets, WriteAllPiecesAtOnceIfTheyFit) {
   connect();
   EXPECT_TRUE(socket->write("head ", "body ", "tail", 1s).ready());
   EXPECT_TRUE(socket->write({}, "only body", {}, 1s).ready());
@@ -94,7 +94,7 @@ TEST_F(Sockets, WriteAllPiecesAtOnceWhereTheyFit) {
   EXPECT_EQ(peer->read_bytes(23), "head body tailonly body");
 }
 
-TEST_F(Sockets, WriteTheRestWhenThereIsRoomAndKeepHeadAndTailForIt) {
+TEST_F(Sockets, WriteTheRestLaterWithCopiesOfHeadAndTail) {
   connect(8 * 1024);
   const std::string body(2'000'000, 'b');
   std::string head(300'000, 'h');
@@ -128,7 +128,7 @@ TEST_F(Sockets, TolerateAPeerThatReadsSlowly) {
   std::size_t got = 0;
   const Instant began = Clock::now();
 
-  while (got < body.size() && Clock::now() - began < 20s) {  // some with every turn
+  while (got < body.size() && Clock::now() - began < 20s) {  // some with every iteration
     peer->seen();
     loop.run_until([] { return false; }, Clock::now() + 1ms);
     got += peer->seen().size();
@@ -166,7 +166,7 @@ TEST_F(Sockets, ReportHowMuchWasSentAtOnce) {
   EXPECT_TRUE(eventually(loop, [&] { return socket->write_now(much) == 0; }));
 }
 
-TEST_F(Sockets, EndTheirSendingAndReadOn) {
+TEST_F(Sockets, ReadOnAfterTheEndOfSending) {
   connect();
   socket->shutdown_write();
   EXPECT_EQ(peer->read_to_end(), "");
@@ -229,7 +229,7 @@ TEST(Dial, ReportsARefusedConnection) {
 }
 
 TEST(Dial, TimesOut) {
-  // A listener whose queue is full: the kernel drops what comes, and nobody answers.
+  // A listener with a full queue: the kernel drops connection attempts without an answer.
   Loop loop;
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const Endpoint any = resolve("127.0.0.1", 0)->front();
@@ -293,7 +293,7 @@ TEST(Listener, SharesItsPortOnlyOnRequest) {
   close(*second);
 }
 
-TEST(Listener, WaitsWhenDescriptorsRunOutAndGoesOn) {
+TEST(Listener, PausesWhenDescriptorsRunOut) {
   Loop loop;
   std::vector<int> accepted;
   const int fd = *Listener::bind(resolve("127.0.0.1", 0)->front());
@@ -304,7 +304,7 @@ TEST(Listener, WaitsWhenDescriptorsRunOutAndGoesOn) {
   rlimit before{};
   getrlimit(RLIMIT_NOFILE, &before);
   rlimit none = before;
-  none.rlim_cur = static_cast<rlim_t>(client) + 1;  // what is open stays open
+  none.rlim_cur = static_cast<rlim_t>(client) + 1;  // open descriptors stay open
 
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
   ASSERT_EQ(::connect(client, where.address(), where.size), 0);

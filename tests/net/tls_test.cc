@@ -26,7 +26,7 @@ std::string noise(std::size_t size) {
   return bytes;
 }
 
-/// An authority, what it has issued, and two ends of a connection that speak TLS with each other.
+/// An authority, its certificates, and the two ends of a TLS connection.
 class Tls : public testing::Test {
  protected:
   Tls() { clear(); }
@@ -87,8 +87,8 @@ class Tls : public testing::Test {
     char bytes[5000];
     while (socket.watch().readable()) {
       const auto got = socket.read_some(bytes, sizeof bytes);
-      last = got.got;
-      if (got.got != Socket::ReadStatus::bytes) break;
+      last = got.status;
+      if (got.status != Socket::ReadStatus::bytes) break;
       all.append(bytes, got.size);
     }
     return all;
@@ -106,7 +106,7 @@ class Tls : public testing::Test {
     });
     return last;
   }
-  /// A word from server to client: with it come the session tickets.
+  /// Sends some bytes from server to client; the session tickets arrive with them.
   void greet() {
     auto written = server->write("hello", {}, {}, 1s);
     ASSERT_TRUE(written.ready());
@@ -115,7 +115,7 @@ class Tls : public testing::Test {
 
   CertificateDirectory folder;
   Authority authority{folder, "authority"};
-  Authority stranger{folder, "stranger"};
+  Authority untrusted{folder, "untrusted"};
   IdentityFiles localhost = authority.issue(
       "localhost",
       {.common_name = "localhost", .alternatives = "DNS:localhost,IP:127.0.0.1,IP:::1"});
@@ -131,7 +131,7 @@ class Tls : public testing::Test {
 
 // ---- handshakes ---------------------------------------------------------------------------------
 
-TEST_F(Tls, AgreesOnVersionNameAndProtocol) {
+TEST_F(Tls, NegotiatesVersionNameAndProtocol) {
   shake();
   ASSERT_TRUE(shaken());
   for (const Socket* socket : {server.get(), client.get()}) {
@@ -147,7 +147,7 @@ TEST_F(Tls, AgreesOnVersionNameAndProtocol) {
   EXPECT_FALSE(server->tls()->verified);
 }
 
-TEST_F(Tls, TakesTheProtocolThatBothSpeak) {
+TEST_F(Tls, SelectsAProtocolThatBothSupport) {
   shake(plain_policy(), trust(), {.offer = AlpnOffer::http1});
   ASSERT_TRUE(shaken());
   EXPECT_EQ(server->tls()->alpn, "http/1.1");
@@ -163,7 +163,7 @@ TEST_F(Tls, TakesTheProtocolThatBothSpeak) {
   EXPECT_EQ(connected->error().fault, Fault::tls_failed);
 }
 
-TEST_F(Tls, ChoosesTheCertificateByName) {
+TEST_F(Tls, SelectsTheCertificateByName) {
   const auto wild =
       authority.issue("wild", {.common_name = "w", .alternatives = "DNS:*.wild.test"});
   const auto exact =
@@ -171,7 +171,7 @@ TEST_F(Tls, ChoosesTheCertificateByName) {
   const auto ours = policy(
       {.certificates = {
            {localhost.cert, localhost.key}, {wild.cert, wild.key}, {exact.cert, exact.key}}});
-  // Each of these connects only if the certificate that it is shown has its name.
+  // Each connects only if the server's certificate has its name.
   for (const char* name : {"localhost", "x.wild.test", "a.wild.test", "b.test", "127.0.0.1"}) {
     shake(ours, trust(), {.name = name});
     EXPECT_TRUE(shaken()) << name << ": " << (*connected ? "" : connected->error().detail);
@@ -203,19 +203,19 @@ TEST_F(Tls, RejectsABackendWithTheWrongName) {
   EXPECT_EQ(verdict(localhost, {}, "127.0.0.2"), "IP address does not match 127.0.0.2");
   EXPECT_EQ(verdict(expired, {}, "localhost"), "certificate has expired");
   EXPECT_EQ(verdict(early, {}, "localhost"), "certificate is not yet valid");
-  EXPECT_THAT(verdict(localhost, {.ca = stranger.file()}, "localhost"),
+  EXPECT_THAT(verdict(localhost, {.ca = untrusted.file()}, "localhost"),
               HasSubstr("unable to get local issuer certificate"));
 }
 
 TEST_F(Tls, SkipsVerificationWhenConfigured) {
-  shake(plain_policy(), trust({.verify = false, .ca = stranger.file()}), {.name = "whoever"});
+  shake(plain_policy(), trust({.verify = false, .ca = untrusted.file()}), {.name = "any.test"});
   ASSERT_TRUE(shaken());
   EXPECT_FALSE(client->tls()->verified);
 }
 
-TEST_F(Tls, AsksClientsForCertificates) {
+TEST_F(Tls, RequestsClientCertificates) {
   const auto good = authority.issue("good", {.common_name = "good, really"});
-  const auto bad = stranger.issue("bad", {.common_name = "bad"});
+  const auto bad = untrusted.issue("bad", {.common_name = "bad"});
   const auto late = authority.issue("late", {.common_name = "late", .ends_in = -60});
   ListenerTlsConfig config{.certificates = {{localhost.cert, localhost.key}},
                            .client_ca = authority.file()};
@@ -229,7 +229,7 @@ TEST_F(Tls, AsksClientsForCertificates) {
   EXPECT_EQ(server->tls()->certificate_subject, R"(CN=good\, really,O=Test \"Works\")");
   EXPECT_EQ(server->tls()->certificate_hash.size(), 64u);
 
-  // Under TLS 1.3 a client has finished before it hears that it is refused.
+  // Under TLS 1.3 the client's handshake is done before the server's refusal arrives.
   for (const auto& theirs : {trust(), as(bad), as(late)}) {
     shake(policy(config), theirs);
     EXPECT_FALSE(*accepted);
@@ -350,12 +350,12 @@ TEST_F(Tls, RotatesTicketKeysAndKeepsOldOnes) {
   shake(ours, theirs, {.sessions = first});
   greet();
 
-  now += 11h + 30min;  // the key is old, and still good: the ticket is renewed
+  now += 11h + 30min;  // the key is old but valid: the ticket is renewed
   shake(ours, theirs, {.sessions = first});
   EXPECT_TRUE(server->tls()->resumed);
   greet();
 
-  now += 12h;  // since it was renewed
+  now += 12h;  // after the renewal
   shake(ours, theirs, {.sessions = first});
   EXPECT_TRUE(server->tls()->resumed);
   greet();
@@ -415,18 +415,18 @@ TEST_F(Tls, StaysReadableUntilEverythingIsTaken) {
   drain_loop(loop);
   std::string got;
   char byte;
-  while (server->watch().readable()) {  // no event tells of what OpenSSL holds
-    if (server->read_some(&byte, 1).got != Socket::ReadStatus::bytes) break;
+  while (server->watch().readable()) {  // no event reports what OpenSSL holds
+    if (server->read_some(&byte, 1).status != Socket::ReadStatus::bytes) break;
     got += byte;
   }
   EXPECT_EQ(got, noise(20'000));
-  EXPECT_EQ(server->read_some(&byte, 1).got, Socket::ReadStatus::would_block);
+  EXPECT_EQ(server->read_some(&byte, 1).status, Socket::ReadStatus::would_block);
   EXPECT_FALSE(server->watch().readable());
 }
 
 TEST_F(Tls, WaitsForTheRestOfARecordWithoutSpinning) {
   shake();
-  // A record's first half, taken from what the client sends through a pipe of the test.
+  // The first half of a record of the client, which the test relays.
   auto written = client->write("0123456789", {}, {}, 1s);
   ASSERT_TRUE(written.ready());
   ASSERT_TRUE(eventually(loop, [&] { return server->watch().readable(); }));
@@ -470,7 +470,7 @@ TEST_F(Tls, ReadsAndWritesAtTheSameTime) {
   ASSERT_TRUE(eventually(loop, [&] { return a.ready() && b.ready(); }));
 }
 
-TEST_F(Tls, GivesUpOnAReaderThatTakesNothing) {
+TEST_F(Tls, GivesUpOnAPeerThatReadsNothing) {
   shake(plain_policy(), trust(), {.buffer_bytes = 8 * 1024});
   const std::string body = noise(3'000'000);
   auto written = server->write({}, body, {}, 50ms);
@@ -506,18 +506,18 @@ TEST_F(Tls, DistinguishesCloseNotifyFromTruncation) {
 
   shake();
   written = client->write("last words", {}, {}, 1s);
-  shutdown(client->fd(), SHUT_WR);  // somebody between them ends the connection
+  shutdown(client->fd(), SHUT_WR);  // a third party ends the connection
   EXPECT_EQ(read_bytes(*server, 10), "last words");
   EXPECT_EQ(read_to_end(*server), Socket::ReadStatus::failure);
 
   shake();
-  greet();         // nothing is left unread, or closing would break the connection
-  client.reset();  // closing says so
+  greet();         // unread bytes would make the close a reset
+  client.reset();  // sends close_notify
   EXPECT_EQ(read_to_end(*server), Socket::ReadStatus::end);
 
   shake();
   client->reset();
-  client.reset();  // a reset does not
+  client.reset();  // a reset sends none
   EXPECT_EQ(read_to_end(*server), Socket::ReadStatus::failure);
 }
 
@@ -535,7 +535,7 @@ TEST_F(Tls, FailsOnTamperedBytes) {
 }
 
 TEST_F(Tls, ToleratesKeyUpdatesButNotAFlood) {
-  // A client of OpenSSL alone, which can be told to do what ours never does.
+  // A client of plain OpenSSL, which can do what ours never does.
   const SocketPair ends = connected_pair();
   server = std::make_unique<Socket>(loop, ends.ours);
   Peer peer(loop, ends.theirs);  // wakes the loop
@@ -573,7 +573,7 @@ TEST_F(Tls, DistinguishesAnIdleConnectionFromAClosedOne) {
   EXPECT_TRUE(client->is_idle_and_open(true));
 
   auto written = server->write("x", {}, {}, 1s);
-  EXPECT_FALSE(client->is_idle_and_open(true));  // whether an event has told of it or not
+  EXPECT_FALSE(client->is_idle_and_open(true));  // with or without an event
 
   shake();
   EXPECT_TRUE(client->is_idle_and_open(true));
@@ -583,7 +583,7 @@ TEST_F(Tls, DistinguishesAnIdleConnectionFromAClosedOne) {
 
 // ---- files --------------------------------------------------------------------------------------
 
-TEST_F(Tls, ReportsAnUnusableFileAndTheFix) {
+TEST_F(Tls, ReportsAnUnusableFileAndTheRemedy) {
   const auto expired = authority.issue("expired", {.common_name = "e", .ends_in = -60});
   const auto other = authority.issue("other", {.common_name = "o"});
   const std::string text = folder.write("text.pem", "not a certificate\n");

@@ -121,7 +121,7 @@ TEST_F(Connectors, ResumeTheLastTlsSession) {
     EXPECT_EQ((*socket)->tls()->resumed, i > 0) << i;
     char word[5];
     ASSERT_TRUE(eventually(loop, [&] {  // the session arrives before the data
-      return (*socket)->read_some(word, sizeof word).got == Socket::ReadStatus::bytes;
+      return (*socket)->read_some(word, sizeof word).status == Socket::ReadStatus::bytes;
     }));
   }
 }

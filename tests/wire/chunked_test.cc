@@ -128,7 +128,7 @@ TEST(ChunkedDecoder, RejectsAmbiguousSizes) {
   }
 }
 
-TEST(ChunkedDecoder, TakesSizesUpToSixteenDigits) {
+TEST(ChunkedDecoder, AcceptsSizesUpToSixteenDigits) {
   EXPECT_EQ(decode("0000000000000005\r\nhello\r\n0\r\n\r\n").payload, "hello");
   EXPECT_EQ(decode("3fffffffffffffff\r\nx").step, Step::more);
   EXPECT_EQ(decode("aB\r\n").step, Step::more);
@@ -165,7 +165,7 @@ TEST(ChunkedDecoder, ChecksAndDropsExtensions) {
 TEST(ChunkedDecoder, BoundsExtensions) {
   EXPECT_EQ(decode("2;" + std::string(200, 'a') + "\r\nhi\r\n0\r\n\r\n").step, Step::done);
   EXPECT_TRUE(fails("2;" + std::string(300, 'a') + "\r\nhi\r\n0\r\n\r\n"));
-  EXPECT_TRUE(fails("2;" + std::string(300, 'a')));  // and not only at the end of the line
+  EXPECT_TRUE(fails("2;" + std::string(300, 'a')));  // before the end of the line too
 
   std::string many;
   for (int i = 0; i < 30; ++i) many += "1;" + std::string(200, 'a') + "\r\nx\r\n";

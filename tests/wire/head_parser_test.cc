@@ -22,7 +22,7 @@ const std::string chat =
     "Content-Length: 2\r\n"
     "\r\n";
 
-/// The fault of a request that is refused; internal where it is not.
+/// The fault of a refused request; `internal` if it is accepted.
 Fault fault_of(std::string_view bytes, const HeadLimits& limits = generous_limits) {
   const Parsed parsed = parse_request(bytes, limits);
   return parsed.step == Step::failed ? parsed.fault : Fault::internal;
@@ -106,7 +106,7 @@ TEST(HeadParser, RefusesLinesThatDoNotEndInCrLf) {
   EXPECT_EQ(fault_of("GET / HTTP/1.1\r\r\nHost: a\r\n\r\n"), Fault::bad_request);
 }
 
-TEST(HeadParser, RefusesControlCharactersWhereverTheyStand) {
+TEST(HeadParser, RefusesControlCharactersAnywhere) {
   for (int c = 0; c < 0x20; ++c) {
     if (c == '\t') continue;
     const std::string odd(1, static_cast<char>(c));
@@ -114,7 +114,7 @@ TEST(HeadParser, RefusesControlCharactersWhereverTheyStand) {
     EXPECT_EQ(fault_of("GET / HTTP/1.1\r\nA" + odd + ": b\r\n\r\n"), Fault::bad_request) << c;
     EXPECT_EQ(fault_of("GET /" + odd + " HTTP/1.1\r\n\r\n"), Fault::bad_request) << c;
     EXPECT_EQ(fault_of("GE" + odd + "T / HTTP/1.1\r\n\r\n"), Fault::bad_request) << c;
-    // A long value, so that whatever looks at many bytes at once sees it at every place.
+    // A long value, so that the vectorised scan sees the character at every position.
     for (std::size_t at = 0; at < 40; ++at) {
       std::string value(40, 'x');
       value[at] = static_cast<char>(c);
@@ -149,7 +149,7 @@ TEST(HeadParser, RefusesFoldedLinesAndWhitespaceBeforeTheFirstField) {
   EXPECT_EQ(fault_of("GET / HTTP/1.1\r\nA: b\r\n\tc\r\n\r\n"), Fault::bad_request);
   EXPECT_EQ(fault_of("GET / HTTP/1.1\r\n Host: a\r\n\r\n"), Fault::bad_request);
   EXPECT_EQ(fault_of("GET / HTTP/1.1\r\n \r\n\r\n"), Fault::bad_request);
-  EXPECT_EQ(parse_request("GET / HTTP/1.1\r\nA: b\r\n c\r\n\r\n").detail, "a folded header line");
+  EXPECT_EQ(parse_request("GET / HTTP/1.1\r\nA: b\r\n c\r\n\r\n").detail, "folded header line");
 }
 
 TEST(HeadParser, RefusesBadRequestLines) {
@@ -187,7 +187,7 @@ TEST(HeadParser, RefusesBadRequestLines) {
   }
 }
 
-TEST(HeadParser, ServesMajorVersionOneOnly) {
+TEST(HeadParser, AcceptsMajorVersionOneOnly) {
   for (const std::string_view version : {"HTTP/2.0", "HTTP/0.9", "HTTP/3.0", "HTTP/9.9"}) {
     EXPECT_EQ(fault_of("GET / " + std::string(version) + "\r\n\r\n"), Fault::version_not_supported);
   }
@@ -195,14 +195,14 @@ TEST(HeadParser, ServesMajorVersionOneOnly) {
   EXPECT_EQ(parse_request("GET / HTTP/1.0\r\n\r\n").minor_version, 0);
 }
 
-TEST(HeadParser, TakesAnyTokenAsMethodUpToThirtyTwoBytes) {
+TEST(HeadParser, AcceptsAnyTokenAsMethodUpToThirtyTwoBytes) {
   EXPECT_TRUE(parse_request("M-SEARCH / HTTP/1.1\r\n\r\n").done());
   EXPECT_TRUE(parse_request("!#$%&'*+-.^_`|~09azAZ / HTTP/1.1\r\n\r\n").done());
   EXPECT_TRUE(parse_request(std::string(32, 'A') + " / HTTP/1.1\r\n\r\n").done());
   EXPECT_EQ(fault_of(std::string(33, 'A') + " / HTTP/1.1\r\n\r\n"), Fault::bad_request);
 }
 
-TEST(HeadParser, RefusesTargetsBeyondTheLimitAsSoonAsThatIsKnown) {
+TEST(HeadParser, RefusesTargetsAsSoonAsTheyExceedTheLimit) {
   const HeadLimits limits{.bytes = 4096, .fields = 10, .line = 100};
   const auto request = [](std::size_t size) {
     return "GET /" + std::string(size - 1, 'a') + " HTTP/1.1\r\n\r\n";
@@ -212,7 +212,7 @@ TEST(HeadParser, RefusesTargetsBeyondTheLimitAsSoonAsThatIsKnown) {
   EXPECT_EQ(fault_of(request(3000).substr(0, 300), limits), Fault::uri_too_long);
 }
 
-TEST(HeadParser, RefusesHeadsBeyondTheLimitAsSoonAsThatIsKnown) {
+TEST(HeadParser, RefusesHeadsAsSoonAsTheyExceedTheLimit) {
   const HeadLimits limits{.bytes = 200, .fields = 10, .line = 100};
   const std::string start = "GET / HTTP/1.1\r\nA: ";
   const auto request = [&](std::size_t size) {
@@ -262,7 +262,7 @@ TEST(HeadParser, LeavesBytesAfterTheHeadInTheBuffer) {
   EXPECT_EQ(parsed.buffer.bytes(), "GET /2 HTTP/1.1\r\n\r\n");
 }
 
-TEST(HeadParser, ReadsStatusLinesInTheFormsThatServersSend) {
+TEST(HeadParser, ReadsStatusLinesWithAndWithoutAPhrase) {
   EXPECT_EQ(parse_response("HTTP/1.1 200 OK\r\n\r\n").status, 200);
   EXPECT_EQ(parse_response("HTTP/1.0 404 Not Found At All\r\n\r\n").phrase, "Not Found At All");
   EXPECT_EQ(parse_response("HTTP/1.0 404 Not Found\r\n\r\n").minor_version, 0);

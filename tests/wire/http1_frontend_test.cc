@@ -1,4 +1,4 @@
-// One client connection: what comes out for what goes in, with handlers written in place.
+// Client connections of HTTP/1, with handlers written in place.
 #include <gtest/gtest.h>
 #include <sys/ioctl.h>
 
@@ -15,7 +15,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Says what it was asked, and with which body.
+/// Responds with the method, path and body of the request.
 Task<Result<Response>> echo(Request& request) {
   Collected body;
   if (request.body != nullptr) co_await collect(*request.body, body);
@@ -41,14 +41,14 @@ class Http1Frontend : public testing::Test {
       return Result<Response>(Response{.body = std::make_unique<ScriptedBody>(feed)});
     });
   }
-  /// A client that is connected to what is under test.
+  /// A client connected to a frontend.
   std::unique_ptr<Peer> connect(int buffer_bytes = 0) {
     const SocketPair ends = connected_pair(buffer_bytes);
     Endpoint peer = resolve("192.0.2.7", 5555)->front();
     loop.spawn(serve_http1(std::make_unique<Socket>(loop, ends.ours), peer, options, callbacks));
     return std::make_unique<Peer>(loop, ends.theirs);
   }
-  /// Everything that one connection answers to these bytes, up to its end.
+  /// Everything that a connection sends in response to these bytes.
   std::string answers_to(std::string_view bytes) {
     auto client = connect();
     client->send(bytes);
@@ -64,9 +64,9 @@ class Http1Frontend : public testing::Test {
   std::shared_ptr<BodyFeed> feed = std::make_shared<BodyFeed>(loop);
 };
 
-// ---- one request after the other ---------------------------------------------------------------
+// ---- consecutive requests --------------------------------------------------------------------
 
-TEST_F(Http1Frontend, AnswersOneRequestAfterTheOtherOnOneConnection) {
+TEST_F(Http1Frontend, ServesConsecutiveRequestsOnOneConnection) {
   auto client = connect();
 
   client->send("GET /1 HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -165,7 +165,7 @@ TEST_F(Http1Frontend, ParsesTheSameByteByByte) {
             "HTTP/1.1 200 OK\r\ncontent-length: 18\r\n\r\nPOST /x abcx-t: 1\n");
 }
 
-TEST_F(Http1Frontend, TakesHeadsThatOutgrowTheFirstBuffer) {
+TEST_F(Http1Frontend, AcceptsHeadsLargerThanTheFirstBuffer) {
   auto client = connect();
   const std::string large(20000, 'v');
   answer_with([&](Request& request) -> Task<Result<Response>> {
@@ -195,15 +195,15 @@ TEST_F(Http1Frontend, PassesLargeBodiesWhole) {
   EXPECT_TRUE(client->read_message().ends_with("GET /end "));
 }
 
-// ---- who keeps and who closes ------------------------------------------------------------------
+// ---- keep-alive and close ----------------------------------------------------------------------
 
-TEST_F(Http1Frontend, ClosesWhenAskedTo) {
+TEST_F(Http1Frontend, ClosesOnRequest) {
   EXPECT_EQ(answers_to("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"),
             "HTTP/1.1 200 OK\r\ncontent-length: 6\r\nconnection: close\r\n\r\nGET / ");
   EXPECT_TRUE(closed());
 }
 
-TEST_F(Http1Frontend, ClosesAfterHttp10UnlessAskedNotTo) {
+TEST_F(Http1Frontend, ClosesAfterHttp10WithoutKeepAlive) {
   EXPECT_EQ(answers_to("GET / HTTP/1.0\r\n\r\n"),
             "HTTP/1.1 200 OK\r\ncontent-length: 6\r\nconnection: close\r\n\r\nGET / ");
 
@@ -367,7 +367,59 @@ TEST_F(Http1Frontend, AnswersRejectionsWithTheStatusOfTheirFault) {
   EXPECT_EQ(status("\x16\x03\x01"), "400");
 }
 
-TEST_F(Http1Frontend, RefusesBodiesThatAreTooLargeByTheirLengthBeforeTheyCome) {
+TEST_F(Http1Frontend, NamesTheLimitThatARefusedRequestExceeds) {
+  const auto message = [&](std::string_view bytes) {
+    const std::string answer = answers_to(bytes);
+    return answer.substr(answer.find("\r\n\r\n") + 4);
+  };
+  options.uri_bytes = 100;
+  options.header_bytes = 2048;
+  options.header_fields = 5;
+  options.body_bytes = 1024 * 1024;
+  std::string fields;
+  for (int i = 0; i < 10; ++i) fields += "X: y\r\n";
+
+  EXPECT_EQ(message("GET /" + std::string(200, 'a') + " HTTP/1.1\r\n\r\n"),
+            "the request target exceeds 100 bytes (limits.uri)\n");
+  EXPECT_EQ(message("GET / HTTP/1.1\r\nHost: a\r\nX: " + std::string(3000, 'a') + "\r\n\r\n"),
+            "the request head exceeds 2 KiB (limits.header)\n");
+  EXPECT_EQ(message("GET / HTTP/1.1\r\nHost: a\r\n" + fields + "\r\n"),
+            "the request has more than 5 header fields (limits.header_fields)\n");
+  EXPECT_EQ(message("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2000000\r\n\r\n"),
+            "the request body exceeds 1 MiB (limits.body)\n");
+}
+
+TEST_F(Http1Frontend, GivesARefusedRequestTheIdOfTheClient) {
+  options.header_bytes = 1000;
+  const std::string answer = answers_to(
+      "GET / HTTP/1.1\r\nX-Request-Id: find-me\r\nX: " + std::string(1000, 'a') + "\r\n\r\n");
+
+  EXPECT_NE(answer.find("\r\nx-request-id: find-me\r\n"), std::string::npos) << answer;
+  EXPECT_EQ(callbacks.refused_ids, std::vector<std::string>{"find-me"});
+}
+
+TEST_F(Http1Frontend, GivesARefusedRequestAnIdIfTheClientsIsMissingOrInvalid) {
+  for (const char* field : {"", "X-Request-Id: \"; drop\r\n"}) {
+    callbacks.refused_ids.clear();
+    const std::string answer =
+        answers_to("TRACE / HTTP/1.1\r\nHost: a\r\n" + std::string(field) + "\r\n");
+
+    ASSERT_EQ(callbacks.refused_ids.size(), 1u);
+    EXPECT_EQ(callbacks.refused_ids.front().size(), 36u) << callbacks.refused_ids.front();
+    EXPECT_NE(answer.find("\r\nx-request-id: " + callbacks.refused_ids.front() + "\r\n"),
+              std::string::npos)
+        << answer;
+  }
+}
+
+TEST_F(Http1Frontend, ReportsTheBytesOfARefusal) {
+  const std::string answer = answers_to("TRACE / HTTP/1.1\r\nHost: a\r\n\r\n");
+
+  const std::string body = answer.substr(answer.find("\r\n\r\n") + 4);
+  EXPECT_EQ(callbacks.refused_bytes_out, std::vector<std::uint64_t>{body.size()});
+}
+
+TEST_F(Http1Frontend, RefusesBodiesByTheirLengthBeforeTheyArrive) {
   options.body_bytes = 1000;
   const std::string answer = answers_to(
       "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1001\r\nExpect: 100-continue\r\n\r\n");
@@ -435,7 +487,7 @@ TEST_F(Http1Frontend, ClosesAfterAFinalResponseInsteadOfContinue) {
             "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nno");
 }
 
-// ---- early answers -----------------------------------------------------------------------------
+// ---- early responses ---------------------------------------------------------------------------
 
 TEST_F(Http1Frontend, DrainsASmallUnreadBodyAndContinues) {
   answer_with([](Request&) -> Task<Result<Response>> { return Result<Response>(answer_of("no")); });
@@ -481,7 +533,7 @@ TEST_F(Http1Frontend, LimitsTheTimeToDrainAnUnreadBody) {
   client->send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf.");
 
   EXPECT_TRUE(client->sees_end());
-  EXPECT_LT(Clock::now() - began, 5s);  // not the body's minute
+  EXPECT_LT(Clock::now() - began, 5s);  // well below the body timeout of a minute
 }
 
 TEST_F(Http1Frontend, DeliversTheLastResponseWithPartOfTheBodyUnread) {
@@ -508,7 +560,7 @@ TEST_F(Http1Frontend, AnswersHeadWithTheLengthAndNoBody) {
             "4\r\n\r\ntext");
 }
 
-TEST_F(Http1Frontend, SendsNoBodyWhereThereIsNone) {
+TEST_F(Http1Frontend, SendsNoBodyWithBodilessStatuses) {
   int status = 204;
   answer_with([&](Request&) -> Task<Result<Response>> {
     return Result<Response>(Response{.status = status, .body = make_body("text")});
@@ -522,7 +574,7 @@ TEST_F(Http1Frontend, SendsNoBodyWhereThereIsNone) {
   EXPECT_EQ(client->read_head(), "HTTP/1.1 304 Not Modified\r\ncontent-length: 4\r\n\r\n");
 }
 
-TEST_F(Http1Frontend, StreamsEachPieceAsItComes) {
+TEST_F(Http1Frontend, StreamsEachChunkAsItArrives) {
   answer_with_body_feed();
   auto client = connect();
   client->send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -536,7 +588,7 @@ TEST_F(Http1Frontend, StreamsEachPieceAsItComes) {
   EXPECT_EQ(client->read_to("\r\n\r\n"), "0\r\n\r\n");
 }
 
-TEST_F(Http1Frontend, SendsTrailersBehindTheLastChunk) {
+TEST_F(Http1Frontend, SendsTrailersAfterTheLastChunk) {
   answer_with_body_feed();
   feed->trailers.add("grpc-status", "0");
   feed->push("x");
@@ -568,12 +620,12 @@ TEST_F(Http1Frontend, TurnsAFailureBeforeTheFirstByteIntoAnErrorResponse) {
   client->send("GET /v1/models HTTP/1.1\r\nHost: a\r\n\r\n");
 
   const std::string answer = client->read_message();
-  // The body is asked before anything is written, so the failure can still be told.
+  // The body is read before the head is written, so the failure can still be answered.
   EXPECT_TRUE(answer.starts_with("HTTP/1.1 502 Bad Gateway\r\n")) << answer;
   EXPECT_NE(answer.find("\"code\":\"backend_closed\""), std::string::npos);
 }
 
-TEST_F(Http1Frontend, AnswersErrorsInTheDialectOfThePath) {
+TEST_F(Http1Frontend, AnswersErrorsInTheFormatOfThePath) {
   answer_with([](Request&) -> Task<Result<Response>> {
     return Result<Response>(Error{.fault = Fault::queue_full, .detail = "all are busy"});
   });
@@ -628,7 +680,7 @@ TEST_F(Http1Frontend, KeepsTheOrderAfterAPartiallyWrittenInterimResponse) {
   EXPECT_GT(hints, 0);
 }
 
-// ---- the client leaves, or is slow -------------------------------------------------------------
+// ---- clients that leave or are slow -----------------------------------------------------------
 
 TEST_F(Http1Frontend, DropsTheHandlerWhenTheClientDisconnects) {
   Signal nothing(loop);
@@ -698,7 +750,7 @@ TEST_F(Http1Frontend, PausesTheSourceForASlowReader) {
   }
   drain_loop(loop, 50);
 
-  // The client reads nothing: what was taken is what the kernel holds, and one piece in hand.
+  // The client reads nothing: only what the kernel holds and one chunk was read from the source.
   const int reads = feed->reads;
   EXPECT_LT(reads, 100);
   drain_loop(loop, 50);
@@ -729,7 +781,7 @@ TEST_F(Http1Frontend, FailsTheRequestBodyWhenTheClientDisconnects) {
 
 // ---- tunnels -----------------------------------------------------------------------------------
 
-/// Answers 101; the tunnel's other end is the feed, and what the client says is collected.
+/// Responds 101; the feed is the tunnel's other end, and the client's bytes are collected.
 Task<Result<Response>> upgrade(Request& request, std::shared_ptr<BodyFeed> feed, Collected& said) {
   EXPECT_EQ(request.upgrade, "websocket");
   Response response{.status = 101,

@@ -1,4 +1,4 @@
-// One backend connection: what is sent for a request, and what is made of the answer.
+// Backend connections of HTTP/1: requests sent and responses read.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -12,7 +12,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// An exchange on a link, as far as it has come.
+/// The progress of an exchange on a link.
 struct Exchange {
   std::optional<Result<Response>> head;
   Collected body;
@@ -68,7 +68,7 @@ class Http1Link : public testing::Test {
   bool ends(const Exchange& exchange) {
     return eventually(loop, [&] { return exchange.error() != nullptr || exchange.body.done; });
   }
-  /// One whole exchange, with the bytes that the backend answers.
+  /// A whole exchange with the given response bytes.
   std::unique_ptr<Exchange> answered(std::string_view bytes, std::string_view method = "GET") {
     Request request = get();
     request.method = method;
@@ -79,7 +79,7 @@ class Http1Link : public testing::Test {
     EXPECT_TRUE(ends(*exchange)) << bytes;
     return exchange;
   }
-  /// The fault that these bytes are taken for, on a link of their own; the backend then closes.
+  /// The fault that these response bytes cause, on a link of their own; the backend then closes.
   std::optional<Fault> fault_of(std::string_view bytes, std::string_view method = "GET") {
     connect();
     Request request = get();
@@ -104,7 +104,7 @@ class Http1Link : public testing::Test {
   std::unique_ptr<Peer> backend;
 };
 
-// ---- what is sent ------------------------------------------------------------------------------
+// ---- requests ----------------------------------------------------------------------------------
 
 TEST_F(Http1Link, SendsARequestAndReadsItsResponse) {
   connect();
@@ -165,7 +165,7 @@ TEST_F(Http1Link, SendsABodyOfUnknownLengthInChunksWithTrailers) {
   EXPECT_EQ(backend->read_to("\r\n\r\n"), "0\r\nx-sum: 6\r\n\r\n");
 }
 
-TEST_F(Http1Link, MovesLargeBodiesAtTheBackendsPace) {
+TEST_F(Http1Link, SendsLargeBodiesAtTheBackendsPace) {
   connect(16 * 1024);
   auto feed = std::make_shared<BodyFeed>(loop);
   feed->length = 400 * 16'384;
@@ -218,7 +218,7 @@ TEST_F(Http1Link, StreamsBothWaysAtOnce) {
   EXPECT_EQ(link->available_capacity(), 1u);
 }
 
-// ---- what is read ------------------------------------------------------------------------------
+// ---- responses ---------------------------------------------------------------------------------
 
 TEST_F(Http1Link, ReadsBodiesOfAllKindsByteByByte) {
   const std::string_view answers[] = {
@@ -243,7 +243,7 @@ TEST_F(Http1Link, ReadsBodiesOfAllKindsByteByByte) {
   }
 }
 
-TEST_F(Http1Link, ReadsToTheEndOfTheConnectionWhereNothingElseDelimits) {
+TEST_F(Http1Link, ReadsAnUndelimitedBodyToTheEndOfTheConnection) {
   connect();
   Request request = get();
   Exchange exchange;
@@ -316,10 +316,10 @@ TEST_F(Http1Link, PausesTheBackendForASlowReader) {
     drain_loop(loop, 1);
   }
 
-  EXPECT_GT(left.size(), 500'000u);  // nobody pulls: the rest stays where it is
+  EXPECT_GT(left.size(), 500'000u);  // the body is not read: the rest stays in the socket
 }
 
-// ---- answers that cannot be trusted ------------------------------------------------------------
+// ---- invalid responses ------------------------------------------------------------------------
 
 TEST_F(Http1Link, RejectsHeadsThatAreNotHttp) {
   const std::string ok = "HTTP/1.1 200 OK\r\n";
@@ -560,7 +560,7 @@ TEST_F(Http1Link, DoesNotTimeOutWhileTheBackendReadsTheRequest) {
   EXPECT_TRUE(exchange.failed(Fault::idle_timeout));
 }
 
-// ---- a link that dies, a request that fails ----------------------------------------------------
+// ---- broken links and failed requests ----------------------------------------------------------
 
 TEST_F(Http1Link, ReportsAnIdleCloseRaceOnAReusedLink) {
   connect();
@@ -582,7 +582,7 @@ TEST_F(Http1Link, ReportsAnIdleCloseRaceOnAReusedLink) {
 }
 
 TEST_F(Http1Link, ReportsNoIdleCloseRaceOnTheFirstRequest) {
-  EXPECT_EQ(fault_of(""), Fault::backend_closed);  // which asks that it did not cross
+  EXPECT_EQ(fault_of(""), Fault::backend_closed);  // not an idle close race
 }
 
 TEST_F(Http1Link, ReportsNoIdleCloseRaceAfterResponseBytes) {
@@ -671,7 +671,7 @@ TEST_F(Http1Link, IsNotReusedWhenTheBodyFailsAfterTheResponse) {
   backend->send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi");
   ASSERT_TRUE(eventually(loop, [&] { return exchange.head.has_value(); }));
 
-  // The upload ends, incomplete, while the whole answer waits to be read.
+  // The upload ends incomplete while the whole response is still to be read.
   feed->fail({.fault = Fault::bad_request, .side = Side::client});
   drain_loop(loop);
   Collected body;

@@ -1,4 +1,4 @@
-// The gate: what becomes of a head before anybody else sees it.
+// The checks and conversions between HTTP/1 heads and messages.
 #include "wire/http1_message.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace {
 
 using Kind = Framing::Kind;
 
-/// A request that went through the gate.
+/// A request after `accept_request`.
 struct AcceptedRequest {
   explicit AcceptedRequest(const std::string& text) : parsed(HeadParser::Kind::request, text) {
     EXPECT_TRUE(parsed.well_formed) << text;
@@ -30,7 +30,7 @@ struct AcceptedRequest {
   std::optional<HeadError> problem;
 };
 
-/// The status that a request of these lines is refused with; 0 where it is accepted.
+/// The status with which these lines are refused; 0 if they are accepted.
 int refusal(std::string_view request_line, std::string_view fields) {
   const AcceptedRequest accepted(std::string(request_line) + "\r\n" + std::string(fields) + "\r\n");
   if (!accepted.problem) return 0;
@@ -75,7 +75,7 @@ TEST(AcceptRequest, RequiresExactlyOneHostInHttp11) {
   EXPECT_EQ(refusal("GET / HTTP/1.0", "Host: a\r\nHost: b\r\n"), 400);
 }
 
-TEST(AcceptRequest, TakesHostsThatAreNamesOrAddressesWithAPort) {
+TEST(AcceptRequest, AcceptsNamesAndAddressesWithAPortAsHost) {
   for (const std::string_view host :
        {"a", "a.b:80", "a:", "127.0.0.1:8080", "[::1]", "[2001:db8::1]:443", "x_y.z", "a%20b",
         "a:65535", "xn--fsq.example."}) {
@@ -83,7 +83,7 @@ TEST(AcceptRequest, TakesHostsThatAreNamesOrAddressesWithAPort) {
   }
 }
 
-TEST(AcceptRequest, RefusesHostsThatAreAnythingElse) {
+TEST(AcceptRequest, RefusesOtherHosts) {
   for (const std::string_view host :
        {"",     "a/b",  "u@a",   "a,b",     "a b",      "a:65536", "a:8a", "a:+80",
         "a:-1", ":80",  "[::1",  "[]",      "[::1]x",   "[g::1]",  "a?b",  "a#b",
@@ -102,14 +102,14 @@ TEST(AcceptRequest, TurnsAbsoluteFormIntoAuthorityAndPath) {
   EXPECT_EQ(accepted.sent(), "GET /x?y=1 HTTP/1.1\r\nhost: A.example:80\r\n\r\n");
 }
 
-TEST(AcceptRequest, TakesAbsoluteFormWithoutAPathAsTheRoot) {
+TEST(AcceptRequest, ReadsAbsoluteFormWithoutAPathAsTheRoot) {
   const AcceptedRequest accepted("GET HTTPS://a HTTP/1.1\r\nHost: a\r\n\r\n");
 
   ASSERT_FALSE(accepted.problem);
   EXPECT_EQ(accepted.request.path, "/");
 }
 
-TEST(AcceptRequest, RefusesAbsoluteFormsThatDisagreeWithHostOrAreNone) {
+TEST(AcceptRequest, RefusesInvalidAbsoluteFormsAndThoseThatDifferFromHost) {
   for (const std::string_view target :
        {"http://b/", "http://a:80/", "http://u@a/", "http:///x", "http://", "http://a?x",
         "ftp://a/", "http:/a/", "a", "a/b", "a:80", "//", "?", "ws://a/"}) {
@@ -117,12 +117,12 @@ TEST(AcceptRequest, RefusesAbsoluteFormsThatDisagreeWithHostOrAreNone) {
   }
 }
 
-TEST(AcceptRequest, TakesTheAsteriskWithOptionsOnly) {
+TEST(AcceptRequest, AcceptsTheAsteriskWithOptionsOnly) {
   EXPECT_EQ(refusal("OPTIONS * HTTP/1.1", "Host: a\r\n"), 0);
   EXPECT_EQ(refusal_of_target("*"), 400);
 }
 
-TEST(AcceptRequest, ServesNeitherConnectNorTrace) {
+TEST(AcceptRequest, RefusesConnectAndTrace) {
   EXPECT_EQ(refusal("CONNECT a:443 HTTP/1.1", "Host: a:443\r\n"), 405);
   EXPECT_EQ(refusal("TRACE / HTTP/1.1", "Host: a\r\n"), 405);
   EXPECT_EQ(refusal("connect /x HTTP/1.1", "Host: a\r\n"), 0);
@@ -181,7 +181,7 @@ TEST(AcceptRequest, RefusesEveryLengthThatIsNotOnePlainNumber) {
   EXPECT_EQ(refusal_of_fields("Content-Length: 5\r\ncontent-length: 6\r\n"), 400);
 }
 
-TEST(AcceptRequest, TakesLengthsWithWhitespaceAround) {
+TEST(AcceptRequest, AcceptsLengthsWithWhitespaceAround) {
   for (const std::string_view value : {"5", "  5", "\t5", "5  ", "5\t"}) {
     EXPECT_EQ(refusal_of_fields("Content-Length:" + std::string(value) + "\r\n"), 0) << value;
   }
@@ -190,7 +190,7 @@ TEST(AcceptRequest, TakesLengthsWithWhitespaceAround) {
             0u);
 }
 
-TEST(AcceptRequest, RefusesEveryCodingButChunkedAlone) {
+TEST(AcceptRequest, RefusesEveryCodingExceptChunked) {
   for (const std::string_view value :
        {"", "identity", "chunked, chunked", "chunked,", ",chunked", ", chunked", "chunked, gzip",
         "gzip, chunked", "chunked;a=b", "\"chunked\"", "chun ked", "chunked chunked",
@@ -208,14 +208,14 @@ TEST(AcceptRequest, RefusesEveryCodingButChunkedAlone) {
   EXPECT_EQ(refusal("POST / HTTP/1.0", "Host: a\r\nTransfer-Encoding: chunked\r\n"), 400);
 }
 
-TEST(AcceptRequest, TakesChunkedInAnyCaseAndWithWhitespaceAround) {
+TEST(AcceptRequest, AcceptsChunkedInAnyCaseAndWithWhitespaceAround) {
   for (const std::string_view value :
        {"chunked", "Chunked", "CHUNKED", "\tchunked", " chunked \t"}) {
     EXPECT_EQ(refusal_of_fields("Transfer-Encoding:" + std::string(value) + "\r\n"), 0) << value;
   }
 }
 
-TEST(AcceptRequest, WritesFramingAnewAndOnce) {
+TEST(AcceptRequest, WritesFramingOnce) {
   const AcceptedRequest accepted(
       "POST / HTTP/1.1\r\nTRANSFER-encoding: ChunkeD\r\nhOsT: a\r\nAccept: b\r\n\r\n");
 
@@ -225,9 +225,9 @@ TEST(AcceptRequest, WritesFramingAnewAndOnce) {
             "POST / HTTP/1.1\r\nhost: a\r\nAccept: b\r\ncontent-length: 12\r\n\r\n");
 }
 
-// ---- hop by hop --------------------------------------------------------------------------------
+// ---- hop-by-hop --------------------------------------------------------------------------------
 
-TEST(AcceptRequest, TakesHopByHopFieldsOff) {
+TEST(AcceptRequest, RemovesHopByHopFields) {
   const AcceptedRequest accepted(
       "GET / HTTP/1.1\r\nHost: a\r\nConnection: close, X-Secret\r\nX-Secret: 1\r\nx-SECRET: "
       "2\r\nKeep-Alive: 5\r\n"
@@ -263,7 +263,7 @@ TEST(AcceptRequest, RefusesTooManyNominations) {
   EXPECT_EQ(refusal_of_fields(names + "\r\n"), 400);
 }
 
-TEST(AcceptRequest, DecidesAboutKeepAliveByVersionAndConnection) {
+TEST(AcceptRequest, DerivesKeepAliveFromVersionAndConnection) {
   const auto keeps = [](std::string_view version, std::string_view connection) {
     return AcceptedRequest("GET / " + std::string(version) + "\r\nHost: a\r\n" +
                            std::string(connection) + "\r\n")
@@ -290,7 +290,7 @@ TEST(AcceptRequest, DropsUnderscoreAliases) {
 
 // ---- upgrade and expect ------------------------------------------------------------------------
 
-TEST(AcceptRequest, LetsWebSocketUpgradesThrough) {
+TEST(AcceptRequest, AcceptsWebSocketUpgrades) {
   const AcceptedRequest accepted(
       "GET /ws HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\n"
       "Sec-WebSocket-Key: k\r\n\r\n");
@@ -301,7 +301,7 @@ TEST(AcceptRequest, LetsWebSocketUpgradesThrough) {
             "upgrade\r\nupgrade: websocket\r\n\r\n");
 }
 
-TEST(AcceptRequest, LetsNoOtherUpgradeThrough) {
+TEST(AcceptRequest, IgnoresOtherUpgrades) {
   const auto upgrade = [](const std::string& text) {
     return std::string(AcceptedRequest(text).request.upgrade);
   };
@@ -366,7 +366,7 @@ TEST(AcceptResponse, ReadsTheFourResponseFramings) {
   }
 }
 
-TEST(AcceptResponse, TakesLengthsWhereThereIsNoBodyAsDeclared) {
+TEST(AcceptResponse, KeepsTheLengthOfABodilessResponseAsDeclared) {
   const AcceptedResponse head("HTTP/1.1 200 OK\r\nContent-Length: 300\r\n\r\n", "HEAD");
   EXPECT_EQ(head.message_info.framing.kind, Kind::none);
   EXPECT_EQ(head.response.declared_length, 300u);
@@ -385,7 +385,7 @@ TEST(AcceptResponse, TakesLengthsWhereThereIsNoBodyAsDeclared) {
             Kind::none);
 }
 
-TEST(AcceptResponse, RefusesFramingThatCannotBeTrusted) {
+TEST(AcceptResponse, RefusesAmbiguousFraming) {
   for (const std::string_view fields :
        {"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
         "Content-Length: 5\r\nContent-Length: 5\r\n", "Content-Length: 5\r\nContent-Length: 6\r\n",
@@ -418,7 +418,7 @@ TEST(AcceptResponse, KeepsTheLinkAliveOnlyAsTheHeadAllows) {
                    .message_info.keep_alive);
 }
 
-TEST(AcceptResponse, TakesHopByHopFieldsOffAndWritesFramingAnew) {
+TEST(AcceptResponse, RemovesHopByHopFieldsAndRewritesFraming) {
   const AcceptedResponse accepted(
       "HTTP/1.1 200 Fine\r\nServer: s\r\nConnection: keep-alive, X-Hop\r\nKeep-Alive: "
       "timeout=5\r\nX-Hop: 1\r\n"
@@ -461,7 +461,7 @@ TEST(HeadWriter, GrowsWithItsHead) {
   EXPECT_EQ(HeadWriter::scratch().written(), "");
 }
 
-TEST(ChunkFraming, PutsTheLastChunkAndTrailersWhereTheyBelong) {
+TEST(ChunkFraming, PlacesTheLastChunkAndTrailers) {
   const auto framed = [](const Chunk& chunk) {
     HeadWriter& out = HeadWriter::scratch();
     std::string storage;

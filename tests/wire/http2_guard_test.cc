@@ -32,7 +32,7 @@ class Http2GuardTest : public testing::Test {
                       std::uint8_t flags = 0, bool alive = false) {
     return code_of(guard.frame({length, type, flags, stream}, {}, alive, now));
   }
-  /// How many of a thing pass, at most `tries`, one every `pause`.
+  /// How many of `tries` events pass, one every `pause`.
   template <class Act>
   int passes(int tries, Duration pause, Act act) {
     for (int i = 0; i < tries; ++i) {
@@ -46,7 +46,7 @@ class Http2GuardTest : public testing::Test {
   Http2Guard guard{Http2Guard::Side::server};
 };
 
-TEST_F(Http2GuardTest, AClosedStreamTakesNoFrames) {
+TEST_F(Http2GuardTest, AClosedStreamRefusesFrames) {
   EXPECT_EQ(frame(headers, 1), 0u);
   EXPECT_EQ(frame(data, 1, 8, 0, true), 0u);
   guard.closed(1, Http2Guard::Closed::done);
@@ -54,7 +54,7 @@ TEST_F(Http2GuardTest, AClosedStreamTakesNoFrames) {
   EXPECT_EQ(frame(headers, 1), stream_closed);
 }
 
-TEST_F(Http2GuardTest, AStreamThatThePeerResetTakesNoFrames) {
+TEST_F(Http2GuardTest, AStreamResetByThePeerRefusesFrames) {
   EXPECT_EQ(frame(headers, 1), 0u);
   guard.closed(1, Http2Guard::Closed::by_peer);
   EXPECT_EQ(frame(data, 1), stream_closed);
@@ -136,7 +136,7 @@ TEST_F(Http2GuardTest, BandwidthProbePingsAreFree) {
             50'000);
 }
 
-TEST_F(Http2GuardTest, EightPingsASecondAreFreeForEver) {
+TEST_F(Http2GuardTest, EightPingsASecondAreAlwaysFree) {
   EXPECT_EQ(passes(10'000, 125ms, [&](int) { return frame(ping, 0); }), 10'000);
 }
 
@@ -150,18 +150,18 @@ TEST_F(Http2GuardTest, EmptyDataIsAFloodUnlessItEndsAStream) {
   EXPECT_EQ(passes(10'000, 0ms, [&](int) { return frame(data, 1, 0, 0, true); }), 100);
 }
 
-TEST_F(Http2GuardTest, UnknownFramesEndAfterTheirBurst) {
+TEST_F(Http2GuardTest, UnknownFramesAreLimitedAfterTheirBurst) {
   EXPECT_EQ(passes(10'000, 0ms, [&](int) { return frame(0x42, 0, 0); }), 1000);
 }
 
 TEST_F(Http2GuardTest, FramesWithoutPayloadAreLimited) {
-  // One byte each: ten on the wire for one of a message.
+  // One byte of payload each: ten bytes on the wire for one.
   const int passed = passes(10'000'000, 0ms, [&](int) { return frame(data, 1, 1, 0, true); });
   EXPECT_GT(passed, 1'000'000);
   EXPECT_LT(passed, 10'000'000);
 }
 
-TEST_F(Http2GuardTest, LongDownloadsAreNoFlood) {
+TEST_F(Http2GuardTest, LongDownloadsAreNotAFlood) {
   EXPECT_EQ(passes(5'000'000, 0ms,
                    [&](int) {
                      guard.sent_message_frame(16 * 1024);
@@ -179,11 +179,11 @@ TEST_F(Http2GuardTest, StreamsAfterGoawayAreIgnored) {
   EXPECT_EQ(frame(data, 1), stream_closed);
 }
 
-TEST_F(Http2GuardTest, SmallMessagesAreNoFlood) {
+TEST_F(Http2GuardTest, SmallMessagesAreNotAFlood) {
   EXPECT_EQ(passes(3'000'000, 0ms, [&](int) { return frame(data, 1, 5, 0, true); }), 3'000'000);
 }
 
-TEST_F(Http2GuardTest, WindowsMayBeOpenedAsDataComes) {
+TEST_F(Http2GuardTest, WindowsMayBeOpenedAsDataArrives) {
   EXPECT_EQ(passes(100'000, 0ms,
                    [&](int) {
                      guard.sent_message_frame(1000);

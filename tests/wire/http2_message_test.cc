@@ -13,7 +13,7 @@ namespace {
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
-/// A request that is fine but for what a test changes.
+/// A valid request, of which a test changes a part.
 struct RequestHeadFixture {
   explicit RequestHeadFixture(const Pairs& changed, const Pairs& added = {}) {
     Pairs fields = {{":method", "GET"},
@@ -82,7 +82,7 @@ TEST(Http2RequestHead, AcceptsOptionsAsterisk) {
   EXPECT_EQ(RequestHeadFixture(Pairs{{":method", "OPTIONS"}, {":path", "*"}}).problem, nullptr);
 }
 
-TEST(Http2RequestHead, ServesNeitherConnectNorTrace) {
+TEST(Http2RequestHead, RefusesConnectAndTrace) {
   for (const char* method : {"CONNECT", "TRACE"}) {
     const RequestHeadFixture gathered(Pairs{{":method", method}});
     EXPECT_NE(gathered.problem, nullptr);
@@ -90,7 +90,7 @@ TEST(Http2RequestHead, ServesNeitherConnectNorTrace) {
   }
 }
 
-TEST(Http2RequestHead, TakesHostInPlaceOfAuthorityButNotAgainstIt) {
+TEST(Http2RequestHead, UsesHostWithoutAuthorityAndRefusesADifferentOne) {
   EXPECT_EQ(
       RequestHeadFixture(Pairs{{":authority", ""}}, {{"host", "a.example"}}).request.authority,
       "a.example");
@@ -100,7 +100,7 @@ TEST(Http2RequestHead, TakesHostInPlaceOfAuthorityButNotAgainstIt) {
             nullptr);
 }
 
-TEST(Http2RequestHead, JoinsCrumbsOfCookies) {
+TEST(Http2RequestHead, JoinsCookieFields) {
   EXPECT_EQ(RequestHeadFixture({}, {{"cookie", "a=1"}, {"x", "y"}, {"cookie", "b=2"}}).text(),
             "x=y;cookie=a=1; b=2;");
 }

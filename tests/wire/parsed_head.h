@@ -1,4 +1,4 @@
-// Heads for tests: parsed from text that arrives in pieces.
+// Parses heads for tests, from text that arrives in pieces.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace evenkeel {
 
-/// What a parser made of some bytes, in values of its own.
+/// The result of a parser, in values of its own.
 struct Parsed {
   HeadParser::Step step = HeadParser::Step::more;
   Fault fault = Fault::internal;
@@ -31,13 +31,13 @@ struct Parsed {
 
 inline constexpr HeadLimits generous_limits{.bytes = 32 * 1024, .fields = 100, .line = 8 * 1024};
 
-/// Puts bytes behind what is in the buffer, as a read does. REQUIRES: they fit.
+/// Appends bytes to the buffer, as a read does. REQUIRES: they fit.
 inline void append(ReadBuffer& buffer, std::string_view bytes) {
   std::memcpy(buffer.free_begin(), bytes.data(), bytes.size());
   buffer.end += static_cast<std::uint32_t>(bytes.size());
 }
 
-/// Feeds `bytes` cut at the given places, and then whatever is left.
+/// Feeds `bytes` cut at the given positions.
 inline Parsed parse_in_pieces(HeadParser::Kind kind, std::string_view bytes,
                               const std::vector<std::size_t>& cuts,
                               const HeadLimits& limits = generous_limits) {

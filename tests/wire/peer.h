@@ -1,5 +1,5 @@
-// The other end of a connection under test: a script that a test runs line by line while the loop
-// of what is under test turns. No threads, no sleeps.
+// The other end of a connection under test. Its calls run the loop until they are done: no threads,
+// no sleeps.
 #pragma once
 
 #include <arpa/inet.h>
@@ -22,14 +22,14 @@
 
 namespace evenkeel {
 
-/// Turns the loop until `holds()`; false when that takes too long.
+/// Runs the loop until `holds()`; false on a timeout.
 inline bool eventually(Loop& loop, const std::function<bool()>& holds,
                        Duration timeout = std::chrono::seconds(20)) {
   return loop.run_until(holds, Clock::now() + timeout);
 }
 
-/// Turns the loop until everything that is on its way now has been handled: a marker, handed over
-/// through the kernel several times, has come back.
+/// Runs the loop until everything in flight is handled: until a marker has passed through the
+/// kernel several times.
 inline void drain_loop(Loop& loop, int rounds = 8) {
   for (int round = 0; round < rounds; ++round) {
     bool back = false;
@@ -38,7 +38,7 @@ inline void drain_loop(Loop& loop, int rounds = 8) {
   }
 }
 
-/// Two ends of a TCP connection on the loopback; both non-blocking.
+/// Two ends of a TCP connection on loopback; both non-blocking.
 struct SocketPair {
   int ours = -1;
   int theirs = -1;
@@ -81,13 +81,13 @@ class Peer {
   Peer(const Peer&) = delete;
   ~Peer() { close(); }
 
-  /// Sends everything, turning the loop while the kernel takes no more.
+  /// Sends everything, running the loop while the kernel takes no more.
   void send(std::string_view bytes) {
     const bool sent = eventually(loop_, [&] {
       send_some(bytes);
       return bytes.empty() || broken_;
     });
-    EXPECT_TRUE(sent) << "nobody takes what the peer sends";
+    EXPECT_TRUE(sent) << "the other side does not read what the peer sends";
   }
   /// Sends what the kernel takes now; removes it from `bytes`.
   void send_some(std::string_view& bytes) {
@@ -101,12 +101,12 @@ class Peer {
     }
   }
 
-  /// What has come and was not taken yet.
+  /// What has arrived and was not read yet.
   std::string& seen() {
     drain();
     return seen_;
   }
-  /// Takes everything up to the end of `text`, once it has come.
+  /// Reads up to the end of `text`.
   std::string read_to(std::string_view text) {
     std::size_t at = std::string::npos;
     const bool came =
@@ -118,14 +118,14 @@ class Peer {
     return take(at + text.size());
   }
   std::string read_head() { return read_to("\r\n\r\n"); }
-  /// Takes that many bytes, once they have come.
+  /// Reads that many bytes.
   std::string read_bytes(std::size_t count) {
     const bool came = eventually(loop_, [&] { return seen().size() >= count || ended_; });
     EXPECT_TRUE(came && seen_.size() >= count)
         << "waited for " << count << " bytes and saw " << seen_;
     return take(std::min(count, seen_.size()));
   }
-  /// Takes a message that has a content-length, or none and no body.
+  /// Reads a message with a content-length or without a body.
   std::string read_message() {
     std::string message = read_head();
     const std::string_view name = "content-length: ";
@@ -135,23 +135,23 @@ class Peer {
     std::from_chars(message.data() + at + name.size(), message.data() + message.size(), length);
     return message + read_bytes(length);
   }
-  /// Takes everything up to the orderly end.
+  /// Reads up to the orderly end.
   std::string read_to_end() {
     EXPECT_TRUE(sees_end()) << "no end after \"" << seen_ << '"';
     return take(seen_.size());
   }
 
-  /// The other side ends its sending (FIN), or breaks the connection.
+  /// Whether the other side ended its sending (FIN) or broke the connection.
   bool sees_end() {
     return eventually(loop_, [&] { return drain(), ended_; });
   }
-  /// The other side breaks the connection: what came may not be taken as complete.
+  /// Whether the other side broke the connection: what arrived may be incomplete.
   bool sees_reset() { return sees_end() && reset_; }
   bool ended() {
     drain();
     return ended_;
   }
-  /// Nobody took what was sent last: the other side has closed both ways.
+  /// Whether the other side has closed both ways, without reading what was sent last.
   bool refused() const { return broken_; }
 
   void finish_sending() { shutdown(fd_, SHUT_WR); }
@@ -190,7 +190,7 @@ class Peer {
 
   Loop& loop_;
   int fd_;
-  Watch watch_;  // so that what comes here wakes the loop
+  Watch watch_;  // input wakes the loop
   std::string seen_;
   bool ended_ = false;
   bool reset_ = false;

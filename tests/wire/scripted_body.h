@@ -1,4 +1,4 @@
-// A body that a test feeds, and a handler that a test writes in place.
+// A body that the test feeds, and a handler that the test writes in place.
 #pragma once
 
 #include <deque>
@@ -13,7 +13,7 @@
 
 namespace evenkeel {
 
-/// What a test and its ScriptedBody share.
+/// The state that a test shares with its ScriptedBody.
 struct BodyFeed {
   explicit BodyFeed(Loop& loop) : changed(loop) {}
   void push(std::string bytes) {
@@ -70,7 +70,7 @@ class ScriptedBody final : public Body {
   std::string current_;
 };
 
-/// Answers as the test says. What it is given must outlive it.
+/// Calls a function of the test, whose captures must outlive it.
 class FunctionHandler final : public Handler {
  public:
   using Answer = std::function<Task<Result<Response>>(Request&)>;
@@ -81,7 +81,7 @@ class FunctionHandler final : public Handler {
   Answer answer_;
 };
 
-/// Reads a body to its end: its bytes, or the error that ended it.
+/// Reads a body to its end: its bytes and the error that ended it, if any.
 struct Collected {
   std::string bytes;
   std::optional<Error> error;

@@ -1,4 +1,4 @@
-// The host of connections under test: one handler, and notes of what it is told.
+// The callbacks of connections under test: one handler, and a record of refusals.
 #pragma once
 
 #include <memory>
@@ -15,6 +15,9 @@ class TestCallbacks final : public FrontendCallbacks {
   void refused(const Refusal& refusal) override {
     refusals.push_back(std::to_string(refusal.status) + " " + to_string(refusal.fault) + " " +
                        std::string(refusal.method) + " " + std::string(refusal.path));
+    refusal_details.emplace_back(refusal.detail);
+    refused_ids.emplace_back(refusal.info.identity.request_id);
+    refused_bytes_out.push_back(refusal.info.outcome.bytes_out);
   }
   bool draining() const override { return drains; }
   WaiterList& idle_connections() override { return idle; }
@@ -23,6 +26,9 @@ class TestCallbacks final : public FrontendCallbacks {
   std::shared_ptr<Handler> handler;
   WaiterList idle;
   std::vector<std::string> refusals;
+  std::vector<std::string> refusal_details;
+  std::vector<std::string> refused_ids;
+  std::vector<std::uint64_t> refused_bytes_out;
   bool drains = false;
   int closed_count = 0;
 };

@@ -1,4 +1,4 @@
-// Header fields and trailers: a flat list of names and values, in the order in which they came.
+// Header fields and trailers: a flat list of names and values in the order of arrival.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 namespace evenkeel {
 
-/// Names that evenkeel itself looks at; found while parsing, so that later look-ups are one
-/// compare.
+/// Names that evenkeel itself reads. The id is found while parsing, so that a look-up compares one
+/// number.
 enum class FieldId : std::uint8_t {
   other,
   accept,
@@ -43,16 +43,16 @@ enum class FieldId : std::uint8_t {
   x_request_id,
 };
 
-/// The id of a name, whatever its case.
+/// The id of a name in any case.
 FieldId field_id(std::string_view name);
 
 /// The name of an id in lower case; empty for `other`.
 std::string_view lower_case_name(FieldId id);
 
-/// Equal but for ASCII case.
+/// Equal apart from ASCII case.
 bool equals_ignore_case(std::string_view a, std::string_view b);
 
-/// One field. The bytes belong to whoever filled the list (see Fields).
+/// One field; a view (see Fields).
 struct Field {
   const char* name_begin = nullptr;
   const char* value_begin = nullptr;
@@ -64,9 +64,9 @@ struct Field {
   std::string_view value() const { return {value_begin, value_size}; }
 };
 
-/// An ordered list of fields. `add` keeps views: their bytes must outlive the list (a parser's are
-/// in the read buffer of the connection, pinned until the exchange ends); `add_copy` and `keep`
-/// copy into storage of the list's own. Memory comes from the thread's free lists.
+/// An ordered list of fields. `add` stores views, whose bytes must outlive the list: a parser's are
+/// in the connection's read buffer, which stays until the exchange ends. `add_copy` and `keep` copy
+/// into the list's own storage. Memory comes from the thread's free lists.
 class Fields {
  public:
   Fields() = default;
@@ -94,17 +94,17 @@ class Fields {
   Field* begin();
   Field* end();
 
-  /// The first field of that name, or null.
+  /// The first field with that name, or null.
   const Field* find(FieldId id) const;
   const Field* find(std::string_view name) const;
   bool has(FieldId id) const { return (present_ & bit(id)) != 0; }
   /// How many fields have that id.
   std::size_t count(FieldId id) const;
-  /// The value of the first field of that name.
+  /// The value of the first field with that name.
   std::optional<std::string_view> value(FieldId id) const;
   std::optional<std::string_view> value(std::string_view name) const;
 
-  /// Removes the fields for which `drop(field)` holds, in one pass.
+  /// Removes the fields for which `drop(field)` is true, in one pass.
   template <class Drop>
   void remove_if(Drop drop) {
     Field* kept = begin();
@@ -116,12 +116,12 @@ class Fields {
     }
     shrink(static_cast<std::size_t>(kept - begin()), present);
   }
-  /// Removes every field of that id or name.
+  /// Removes every field with that id or name.
   void remove(FieldId id);
   void remove(std::string_view name);
   void clear();
 
-  /// Moves every view into [from, from + size) by `to - from`: the bytes were moved there.
+  /// Adjusts every view into [from, from + size) after those bytes moved to `to`.
   void rebase(const char* from, std::size_t size, const char* to);
 
  private:

@@ -1,6 +1,6 @@
-// What of gRPC a proxy reads and writes: its status codes, its deadline, its message text
+// The parts of gRPC that a proxy reads and writes: status codes, deadlines and error messages
 // (grpc/doc/PROTOCOL-HTTP2.md, statuscodes.md, http-grpc-status-mapping.md). Calls and messages
-// themselves are requests, responses and bodies as any others.
+// themselves are ordinary requests, responses and bodies.
 #pragma once
 
 #include <array>
@@ -37,37 +37,36 @@ enum class GrpcStatus : std::uint8_t {
 
 inline constexpr int grpc_status_count = static_cast<int>(GrpcStatus::unauthenticated) + 1;
 
-/// The number as it stands in `grpc-status`. Lives for ever.
+/// The number as `grpc-status` carries it. Static storage.
 std::string_view grpc_status_digits(GrpcStatus status);
 
-/// The status that a `grpc-status` value says; nothing where it is not the number of one.
+/// The status of a `grpc-status` value; nothing if it is not the number of a status.
 std::optional<GrpcStatus> parse_grpc_status(std::string_view value);
 
-/// `application/grpc`, alone or followed by `+proto` and the like or by parameters. Not gRPC-Web,
-/// which carries its trailers in the body.
+/// Whether it is `application/grpc`, with or without a suffix such as `+proto` or parameters. Not
+/// gRPC-Web, which carries its trailers in the body.
 bool is_grpc_content(std::string_view content_type);
 bool is_grpc(const Request& request);
 
-/// What a response that is no gRPC means to a gRPC client, by its HTTP status.
+/// What a gRPC client makes of a response that is not gRPC, by its HTTP status.
 GrpcStatus grpc_status_of_http(int status);
 
-/// A `grpc-timeout`: one to eight digits and a unit (H, M, S, m, u or n). Nothing where malformed;
-/// what no Duration can hold is the longest that is.
+/// Parses a `grpc-timeout`: one to eight digits and a unit (H, M, S, m, u or n). Nothing if it is
+/// malformed; the longest Duration if it is longer.
 std::optional<Duration> parse_grpc_timeout(std::string_view value);
 
 /// Storage for the text of a `grpc-timeout`.
 using GrpcTimeoutText = std::array<char, 9>;
-/// A `grpc-timeout` in the finest unit that has room, rounded up; at least "1n", for there is no
-/// zero on the wire.
+/// A `grpc-timeout` in the finest unit that fits, rounded up; at least "1n", since the format has
+/// no zero.
 std::string_view write_grpc_timeout(Duration timeout, GrpcTimeoutText& text);
 
-/// States in `grpc-timeout` what is left, at `now`, until the request's deadline.
-/// REQUIRES: it has one.
+/// Sets `grpc-timeout` to the time from `now` to the request's deadline. REQUIRES: it has one.
 void rewrite_grpc_timeout(Request& request, Instant now);
 
-/// Appends `text` as a `grpc-message`: percent-encoded wherever it is not printable ASCII.
+/// Appends `text` as a `grpc-message`: percent-encodes what is not printable ASCII.
 void append_grpc_message(std::string& out, std::string_view text);
-/// The text of a `grpc-message`. What is not a valid escape stays as it stands.
+/// The text of a `grpc-message`. Invalid escapes stay as they are.
 std::string decode_grpc_message(std::string_view value);
 
 }  // namespace evenkeel

@@ -1,4 +1,4 @@
-// An exchange is values: a Request goes in, a Response comes out, bodies are pulled.
+// Requests, responses and their bodies, whatever the protocol; handlers and filters.
 #pragma once
 
 #include <cstdint>
@@ -16,30 +16,30 @@
 
 namespace evenkeel {
 
-/// What a body yields: some bytes, or its end, or both at once.
+/// A part of a body: some bytes, its end, or both.
 struct Chunk {
-  std::string_view bytes;            ///< valid until the next `read` or the body's end of life
+  std::string_view bytes;            ///< valid until the next `read` or the body's destruction
   bool last = false;                 ///< nothing follows
   const Fields* trailers = nullptr;  ///< with `last`: the trailer section; valid like `bytes`
 };
 
-/// A message body, pulled by whoever needs its bytes. Dropping a body stops its source: a request
-/// body's connection, a response body's backend.
+/// A message body that its consumer pulls. Dropping a body that is not read to its end stops its
+/// source: the client's upload, or the backend's response.
 ///
 /// REQUIRES: one read at a time; none after `last` or an error.
 class Body : public Pooled {
  public:
   virtual ~Body() = default;
-  /// The next bytes, as soon as there are any. Never an empty chunk that is not the last.
+  /// The next bytes as soon as there are any. Only the last chunk may be empty.
   virtual Task<Result<Chunk>> read() = 0;
-  /// Bytes in all, where the sender announced them.
+  /// The size in bytes, if the sender announced it.
   virtual std::optional<std::uint64_t> length() const { return std::nullopt; }
-  /// Starts again from the first byte; false when bytes have been let go already.
+  /// Goes back to the first byte, for a retry; false when bytes are no longer held.
   virtual bool rewind() { return false; }
 };
 using BodyPtr = std::unique_ptr<Body>;
 
-/// A body of bytes that are all here.
+/// A body that holds all its bytes.
 BodyPtr make_body(std::string bytes);
 
 /// Where a request came from and where it goes. The frontend fills in the first part, the filters
@@ -101,7 +101,7 @@ struct RequestInfo {
   RequestOutcome outcome;
 };
 
-/// Told about responses of the 1xx class that come before the real one.
+/// Receives the 1xx responses that come before the final one.
 class InterimHandler {
  public:
   virtual ~InterimHandler() = default;
@@ -109,13 +109,13 @@ class InterimHandler {
 };
 
 /// A request. Views point into the connection's read buffer and are valid while it is being served.
-/// `fields` holds neither framing (content-length, transfer-encoding) nor hop-by-hop fields, nor
-/// host: that is `authority`. The wire room takes them off and puts them on.
+/// `fields` has no framing (content-length, transfer-encoding), no hop-by-hop fields and no host,
+/// which is `authority`. The room `wire` removes and adds those.
 struct Request {
   std::string_view method;
   std::string_view scheme = "http";
   std::string_view authority;
-  std::string_view path;        ///< the target in origin form, query and all, as it came
+  std::string_view path;        ///< the target in origin form with its query, as received
   std::string_view upgrade;     ///< "websocket" when the client asks for a tunnel, else empty
   bool wants_trailers = false;  ///< TE: trailers
   Fields fields;
@@ -124,14 +124,14 @@ struct Request {
   RequestInfo info;
 };
 
-/// A response. Views are valid while `body` lives, or, where there is none, while the request is
-/// served. `fields` holds neither framing nor hop-by-hop fields.
+/// A response. Views are valid while `body` lives or, without a body, while the request is served.
+/// `fields` has no framing and no hop-by-hop fields.
 struct Response {
   int status = 200;
   std::string_view reason_phrase;  ///< as the backend gave it; empty: the standard one
   Fields fields;
   BodyPtr body;  ///< null: none
-  /// Length that would have been sent (HEAD, 304).
+  /// The length that the body would have (HEAD, 304).
   std::optional<std::uint64_t> declared_length;
 };
 
@@ -139,11 +139,11 @@ struct Response {
 class Handler {
  public:
   virtual ~Handler() = default;
-  /// Until it returns a Response nothing has reached the client.
+  /// Nothing reaches the client before this returns a Response.
   virtual Task<Result<Response>> handle(Request& request) = 0;
 };
 
-/// Stands between a request and its handler.
+/// Wraps a handler: may change the request, answer it, or change the response.
 class Filter {
  public:
   virtual ~Filter() = default;

@@ -1,4 +1,4 @@
-// Where the hosts are that somebody needs, kept current.
+// The addresses of the host names in use, kept current.
 #pragma once
 
 #include <functional>
@@ -18,27 +18,27 @@
 
 namespace evenkeel {
 
-/// Asks for every host again as its answer runs out, for IPv4 and IPv6 each by itself. Where nobody
-/// knows (name servers do not answer), what was known stays; a name that has no address any more
-/// has none.
+/// Looks up every host again when its answer expires, IPv4 and IPv6 each on their own. When name
+/// servers fail or do not answer, the last known addresses stay; when they answer that a name has
+/// no address, it has none.
 ///
 /// Thread: the loop's.
 class DnsCache {
  public:
-  /// `changed` is called, from the loop, when a host that was known is somewhere else.
+  /// The loop calls `changed` when the addresses of a known host change.
   DnsCache(Loop& loop, const DnsConfig& config, std::uint64_t seed, std::function<void()> changed);
   DnsCache(const DnsCache&) = delete;
   DnsCache& operator=(const DnsCache&) = delete;
   ~DnsCache();
 
-  /// These are needed from now on, the others no longer. Addresses in text need not be.
+  /// Replaces the set of hosts. IP addresses need not be in it.
   void set_hosts(const std::set<std::string>& hosts);
-  /// How long answers are kept from now on.
+  /// Limits how long answers are kept, from the next one on.
   void set_ttl_limits(milliseconds min_ttl, milliseconds max_ttl);
-  /// Until an answer, or an error, has come for each host, or the deadline. From then on `changed`
-  /// is called when a host turns out to be somewhere else.
+  /// Waits until every host has an answer or an error, or for the deadline. From then on address
+  /// changes are reported by `changed`.
   Task<void> resolved(Instant deadline);
-  /// As far as it is known, with the address's port; empty: nowhere.
+  /// The known endpoints of an address, with its port; empty if none is known.
   std::vector<Endpoint> find(const Address& address) const;
   Resolver& resolver() { return resolver_; }
 

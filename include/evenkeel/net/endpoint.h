@@ -1,4 +1,4 @@
-// Where a socket listens or connects to: an IP address and a port.
+// IP addresses with a port, and networks.
 #pragma once
 
 #include <netinet/in.h>
@@ -32,14 +32,14 @@ struct Endpoint {
   }
 };
 
-/// Every address of a name or a literal (without brackets), in the resolver's order; an Error that
-/// says why there is none. Blocks: start-up and the control thread only.
+/// Every address of a name or a literal (without brackets), in the resolver's order, or an Error
+/// that says why there is none. Blocks: for start-up and the control thread only.
 Result<std::vector<Endpoint>> resolve(const std::string& host, std::uint16_t port);
 
 /// A network such as 10.0.0.0/8.
 class Cidr {
  public:
-  /// Nothing when the text is not an address with an optional prefix length.
+  /// An Error if the text is not an address with an optional prefix length.
   static Result<Cidr> parse(const std::string& text);
   bool contains(const Endpoint& endpoint) const;
 

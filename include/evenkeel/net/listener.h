@@ -1,4 +1,4 @@
-// Accepting connections on one loop; every worker has a listener of its own on the same port.
+// Accepts connections on one loop; every worker has a listener of its own on the same port.
 #pragma once
 
 #include <functional>
@@ -9,19 +9,18 @@
 
 namespace evenkeel {
 
-/// A listening socket, one of several on its port (SO_REUSEPORT): the kernel spreads connections
-/// over them.
-/// When descriptors run out it says so and pauses (100 ms) instead of spinning; connections wait in
-/// the kernel.
+/// A listening socket, one of several on its port (SO_REUSEPORT), over which the kernel distributes
+/// connections. When descriptors run out it calls `exhausted` and pauses for 100 ms instead of
+/// spinning; connections wait in the kernel.
 class Listener {
  public:
   using AcceptCallback = std::function<void(int fd, const Endpoint& peer)>;
   using ExhaustedCallback = std::function<void()>;
 
-  /// The first socket on a port, which nobody may have yet, not even another daemon of ours. Port
-  /// 0: the kernel chooses. Errors say what is in the way ("address already in use").
+  /// The first socket on a port, which no process may use yet, another evenkeel included. Port 0:
+  /// the kernel chooses. Errors give the reason ("Address already in use").
   static Result<int> bind(const Endpoint& endpoint);
-  /// One more beside the first.
+  /// One more socket on the same port.
   static Result<int> bind_shared(const Endpoint& endpoint);
   /// The error that `bind`, or `bind_shared`, would return now. Binds a socket without listening,
   /// which takes no connections, and closes it.
@@ -32,10 +31,10 @@ class Listener {
   Listener(const Listener&) = delete;
   ~Listener();
 
-  /// Accepts all who wait now, before the end.
+  /// Accepts all connections that are pending now, before the listener closes.
   void accept_pending();
 
-  /// Where a bound descriptor listens.
+  /// The address of a bound descriptor.
   static Endpoint local_endpoint(int fd);
 
  private:

@@ -1,4 +1,4 @@
-// Host names to addresses, without keeping a loop waiting.
+// Resolves host names without blocking the loop.
 #pragma once
 
 #include <cstdint>
@@ -15,30 +15,30 @@
 
 namespace evenkeel {
 
-/// Asks as the system would: /etc/hosts, then the name servers of /etc/resolv.conf with its search
-/// list, or those that it is given (c-ares).
+/// Resolves as the system does: /etc/hosts, then the name servers of /etc/resolv.conf with its
+/// search list, or the given name servers (c-ares).
 ///
 /// Thread: the loop's. Outlives its tasks.
 class Resolver {
  public:
-  /// Each is a question of its own to the name server, and may fail alone.
+  /// Each family is a query of its own and may fail alone.
   enum class Family : std::uint8_t { v4, v6 };
   struct Answer {
-    std::vector<Endpoint> addresses;  ///< each once, in order; empty: the name has none
-    Duration ttl{};                   ///< how long the answer is good, as it says itself
+    std::vector<Endpoint> addresses;  ///< sorted, without duplicates; empty: the name has none
+    Duration ttl{};                   ///< how long the answer is valid, as its records say
   };
 
-  /// Files and name servers are read when the first question is asked. `servers`: empty for the
+  /// Reads files and the list of name servers with the first lookup. `servers`: empty for the
   /// system's.
   explicit Resolver(Loop& loop, std::vector<Address> servers = {});
   Resolver(const Resolver&) = delete;
   Resolver& operator=(const Resolver&) = delete;
   ~Resolver();
 
-  /// An error says why nobody knows; that a name does not exist, or has no address, is an answer.
-  /// An IP address, in text, is its own answer for ever.
+  /// An Error says why the lookup failed; that a name does not exist or has no address is an
+  /// Answer. An IP address is its own answer and never expires.
   Task<Result<Answer>> lookup(std::string host, std::uint16_t port, Family family);
-  /// Both families at once, IPv4 first. An error where one is not known and the other is empty.
+  /// Both families at once, IPv4 first. An Error if one lookup failed and the other found nothing.
   Task<Result<Answer>> lookup(std::string host, std::uint16_t port);
 
  private:

@@ -1,5 +1,4 @@
-// A connected stream socket on one loop: reads what is there, writes gathered, waits without calls;
-// in the clear, or in TLS once a handshake was made.
+// A connected stream socket on one loop, in the clear or over TLS.
 #pragma once
 
 #include <cstddef>
@@ -18,12 +17,11 @@ namespace evenkeel {
 
 class TlsState;
 
-/// A stream socket. Closed when destroyed; over TLS the peer is told so before (close_notify).
-/// Thread: its loop's.
+/// A stream socket. Its destructor closes it, over TLS after a close_notify. Thread: its loop's.
 class Socket {
  public:
-  /// Takes over a connected, non-blocking descriptor; null, and the descriptor closed, where the
-  /// kernel has no room to watch another.
+  /// Takes over a connected, non-blocking descriptor. Null, with the descriptor closed, if the
+  /// kernel cannot watch another one.
   static std::unique_ptr<Socket> adopt(Loop& loop, int fd);
   /// As `adopt`, but throws std::system_error and leaves the descriptor open.
   Socket(Loop& loop, int fd);
@@ -31,53 +29,53 @@ class Socket {
   Socket& operator=(const Socket&) = delete;
   ~Socket();
 
-  /// Speaks TLS from here on, as a server. Nothing was read or written before. Errors: tls_failed
-  /// of `Side::client`; `tls_outcome` says which. The deadline is for all of it; who interrupts its
-  /// watch ends it before.
+  /// Starts TLS as a server, before anything is read or written. Errors: tls_failed of
+  /// `Side::client`; `tls_outcome` has the reason. The deadline is for the whole handshake;
+  /// interrupting the watch ends it early.
   Task<Result<Done>> accept_tls(std::shared_ptr<const TlsServerContext> server, Instant deadline);
-  /// As a client. `server_name`: what the peer's certificate must be for, a name or an address.
-  /// `sessions`: where to find a session to resume and to put new ones; null: nowhere. Errors:
-  /// tls_failed, connect_timeout; both replayable.
+  /// Starts TLS as a client. `server_name`: the name or address that the peer's certificate must be
+  /// valid for. `sessions`: sessions to resume, and the place for new ones; null: none. Errors:
+  /// tls_failed, connect_timeout; both `not_processed`.
   Task<Result<Done>> connect_tls(std::shared_ptr<const TlsClientContext> client,
                                  std::string server_name, AlpnOffer offer,
                                  std::shared_ptr<TlsSessionCache> sessions, Instant deadline);
-  /// What the handshake agreed upon; null in the clear.
+  /// What the handshake negotiated; null in the clear.
   const TlsConnectionInfo* tls() const;
   /// How the handshake ended. REQUIRES: one was begun.
   TlsOutcome tls_outcome() const;
-  /// Speaks in the clear again, after a handshake that failed.
+  /// Returns to the clear after a failed handshake.
   void discard_tls();
 
-  /// What a read brought. Over TLS, an `end` is one that the peer meant (close_notify): a
-  /// connection that was only closed below may have been cut by somebody else, a `failure`.
+  /// The result of a read. Over TLS, `end` means close_notify; a TCP close without it may be a
+  /// truncation by a third party and is a `failure`.
   enum class ReadStatus : std::uint8_t { bytes, would_block, end, failure };
   struct Read {
-    ReadStatus got;
+    ReadStatus status;
     std::size_t size = 0;
   };
   /// Reads once, without waiting. `would_block`: wait with `watch().until_readable()`.
   Read read_some(char* place, std::size_t size);
 
-  /// Sends all pieces in order, with one call where the kernel takes them. `head` and `tail` are
-  /// copied when they do not fit at once; `body` must stay until the task is done. The deadline is
-  /// for the kernel to take any bytes at all: it starts again with each that moves.
+  /// Sends all pieces in order, with one system call if the kernel takes them. `head` and `tail`
+  /// are copied when they do not fit at once; `body` must stay valid until the task is done.
+  /// `timeout` is for the kernel to take any bytes at all: it starts again whenever some are taken.
   Task<Result<Done>> write(std::string_view head, std::string_view body, std::string_view tail,
                            Duration timeout);
 
-  /// Sends what fits right now, without waiting; how many bytes that were.
+  /// Sends what fits without waiting; returns the number of bytes sent.
   std::size_t write_now(std::string_view bytes);
 
-  /// How much the kernel may hold for a peer that does not read, besides what is on its way.
+  /// Limits what the kernel holds for a slow peer, in bytes that are not yet sent.
   void limit_unsent(int bytes);
 
-  /// Nothing has come on a connection on which nothing should, and it has not ended. Asks the
-  /// kernel only when there may be something, or always where `thoroughly`. Over TLS, session
-  /// tickets and the like are taken off and count as nothing.
+  /// Whether an idle connection is open and has received nothing. Calls the kernel only if an event
+  /// was reported, or always with `probe_kernel`. Over TLS, session tickets and the like are read
+  /// and do not count.
   bool is_idle_and_open(bool probe_kernel);
 
-  /// Ends our sending (close_notify, FIN); reading goes on.
+  /// Ends sending (close_notify, FIN); reading goes on.
   void shutdown_write();
-  /// The peer sees a reset instead of an orderly end: it must not take what it has as complete.
+  /// Closes with a reset, so that the peer does not take what it has for a complete message.
   void reset();
 
   Watch& watch() { return watch_; }
@@ -99,7 +97,7 @@ class Socket {
   std::unique_ptr<TlsState> tls_;  // null: in the clear
 };
 
-/// Connects, within the deadline. Errors: connect_failed, connect_timeout; both replayable.
+/// Connects within the deadline. Errors: connect_failed, connect_timeout; both `not_processed`.
 Task<Result<int>> dial(Loop& loop, const Endpoint& endpoint, Instant deadline);
 
 }  // namespace evenkeel

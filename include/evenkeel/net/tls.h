@@ -1,4 +1,4 @@
-// What TLS is spoken by: a listener's policy, a pool's policy, and what a handshake agreed upon.
+// TLS policies of listeners and pools, and what a handshake negotiated.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 #include "evenkeel/config/config.h"
 #include "evenkeel/config/tls_problem.h"
 
-struct ssl_ctx_st;  // OpenSSL's own names: its headers stay inside this room
+struct ssl_ctx_st;  // OpenSSL's names; its headers stay inside this room
 struct ssl_session_st;
 
 namespace evenkeel {
@@ -22,16 +22,16 @@ namespace evenkeel {
 /// Which protocols a connection to a backend offers (ALPN); in the clear nothing is offered.
 enum class AlpnOffer : std::uint8_t { http1, http2, http2_or_http1 };
 
-/// What a handshake agreed upon.
+/// What a handshake negotiated.
 struct TlsConnectionInfo {
-  std::string_view alpn;     ///< "h2", "http/1.1"; empty: nothing was said of it
+  std::string_view alpn;     ///< "h2", "http/1.1"; empty: not negotiated
   std::string_view version;  ///< "TLSv1.3"
   std::string_view cipher;   ///< "TLS_AES_128_GCM_SHA256"
-  std::string sni;           ///< the name that the client asked for, lower case; empty: none
+  std::string sni;           ///< the server name that the client sent, in lower case; or empty
   bool resumed = false;
-  bool verified = false;  ///< the peer showed a certificate, and it is good
-  /// Of the peer's certificate, where it showed one: the subject as RFC 2253 writes it, and the
-  /// SHA-256 of its DER form, 64 lower-case hexadecimal digits.
+  bool verified = false;  ///< the peer sent a certificate and it is valid
+  /// Of the peer's certificate, if it sent one: the subject as RFC 2253 writes it, and the SHA-256
+  /// of its DER form as 64 lower-case hexadecimal digits.
   std::string certificate_subject;
   std::string certificate_hash;
 };
@@ -39,12 +39,12 @@ struct TlsConnectionInfo {
 class TicketKeys;
 struct TlsContexts;
 
-/// How a listener speaks TLS: TLS 1.2 with ECDHE and AEAD, TLS 1.3; certificates by SNI; session
-/// tickets with keys of its own, new ones every hour, old ones good for twelve more; no
-/// compression, no renegotiation, no early data. A session is resumed under the policy and for the
-/// server name that it was made for, and no other (CVE-2025-23419).
+/// The TLS policy of a listener: TLS 1.3, and TLS 1.2 with ECDHE and AEAD; certificates by SNI;
+/// session tickets with keys that rotate every hour and stay valid for twelve more; no compression,
+/// no renegotiation, no early data. A session resumes only under the policy and for the server name
+/// that it was created with (CVE-2025-23419).
 ///
-/// Immutable but for its ticket keys, shared by all workers. Thread: any.
+/// Immutable except for its ticket keys; shared by all workers. Thread: any.
 class TlsServerContext {
  public:
   struct Options {
@@ -52,10 +52,10 @@ class TlsServerContext {
     std::function<Instant()> clock = [] { return Clock::now(); };  ///< ages ticket keys
   };
 
-  /// What is wrong with the files, warnings included. Reads them; blocks.
+  /// Reads the files and returns their problems, warnings included. Blocks.
   static std::vector<TlsProblem> check(const ListenerTlsConfig& config);
-  /// `listener`: its name; one part of what a session is bound to. Tickets of a predecessor stay
-  /// good, as far as the policy is still the same. Errors name file and cure.
+  /// `listener`: its name, to which sessions are bound. Tickets of `predecessor` stay valid while
+  /// the policy is the same. Errors name the file and the remedy.
   static Result<std::shared_ptr<const TlsServerContext>> build(
       const ListenerTlsConfig& config, const std::string& listener, Options options,
       const TlsServerContext* predecessor = nullptr);
@@ -67,7 +67,7 @@ class TlsServerContext {
   TlsServerContext& operator=(const TlsServerContext&) = delete;
   ~TlsServerContext();
 
-  /// Certificates that have expired, or are not valid yet; for the log.
+  /// Certificates that have expired or are not valid yet, for the log.
   const std::vector<TlsProblem>& warnings() const { return warnings_; }
 
  private:
@@ -80,7 +80,7 @@ class TlsServerContext {
   bool http2_ = true;
 };
 
-/// The session that one backend gave last, to be resumed. Thread: one worker's.
+/// The latest session of one backend, for resumption. Thread: one worker's.
 class TlsSessionCache {
  public:
   TlsSessionCache() = default;
@@ -93,20 +93,20 @@ class TlsSessionCache {
   ssl_session_st* latest_ = nullptr;
 };
 
-/// How a pool's backends are spoken to in TLS: whom to believe and what to show.
-/// Immutable, shared by all workers. Thread: any.
+/// The TLS policy towards a pool's backends: trusted authorities and our own certificate.
+/// Immutable; shared by all workers. Thread: any.
 class TlsClientContext {
  public:
   static std::vector<TlsProblem> check(const PoolTlsConfig& config);
-  /// The predecessor itself where neither the settings nor the files have changed, so that what was
-  /// connected with it can go on. Errors name file and cure.
+  /// Returns `predecessor` if neither the settings nor the files changed, so that its connections
+  /// stay usable. Errors name the file and the remedy.
   static Result<std::shared_ptr<const TlsClientContext>> build(
       const PoolTlsConfig& config, std::shared_ptr<const TlsClientContext> predecessor = nullptr);
   TlsClientContext(const TlsClientContext&) = delete;
   TlsClientContext& operator=(const TlsClientContext&) = delete;
   ~TlsClientContext();
 
-  /// What the backend's certificate must be for, if the file says so; else its host.
+  /// The name that a backend's certificate must be valid for; empty: its host.
   const std::string& server_name() const { return config_.server_name; }
 
  private:
@@ -115,7 +115,7 @@ class TlsClientContext {
 
   ssl_ctx_st* context_ = nullptr;
   PoolTlsConfig config_;
-  std::string files_;  // their bytes
+  std::string files_;  // their contents
 };
 
 }  // namespace evenkeel

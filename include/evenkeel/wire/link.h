@@ -1,4 +1,4 @@
-// The backend's side of HTTP: one connection out, requests sent, responses read.
+// The backend side of HTTP: sends requests on a connection and reads their responses.
 #pragma once
 
 #include <cstddef>
@@ -10,42 +10,42 @@
 
 namespace evenkeel {
 
-/// What is asked of a backend.
+/// Timeouts and limits for a backend.
 struct LinkOptions {
   Duration first_byte_timeout = std::chrono::seconds(600);  ///< from the request's end to the head
-  Duration idle_timeout = std::chrono::seconds(300);        ///< between bytes, either way
+  Duration idle_timeout = std::chrono::seconds(300);        ///< between bytes in either direction
   std::size_t header_bytes = 64 * 1024;
   std::size_t header_fields = 256;
 
   bool operator==(const LinkOptions&) const = default;
 };
 
-/// One connection to a backend. Dropping it, or the body of a response that is not at its end,
-/// closes the connection: the backend sees it and stops.
+/// One connection to a backend. Dropping it, or a response body that is not at its end, closes the
+/// connection (HTTP/1) or resets the stream (HTTP/2), so that the backend stops.
 class Link {
  public:
   virtual ~Link() = default;
-  /// Sends the request and returns when the response head is in; the request body goes on flowing
-  /// while the response body is read. The response's views and body need the link to live.
-  /// Errors with `replayable`: the backend has said that it did not look at the request (HTTP/2).
-  /// With `crossed`: nothing came back on a link that had served before and ended at once: the
-  /// backend closed an idle connection, not a request.
+  /// Sends the request and returns with the response's head; the request body continues to flow
+  /// while the response body is read. The link must outlive the response. Errors with
+  /// `not_processed`: the backend said that it did not act on the request (HTTP/2). With
+  /// `idle_close_race`: a reused link ended at once without a response, most likely because the
+  /// backend was closing an idle connection.
   virtual Task<Result<Response>> send(Request& request) = 0;
-  /// How many more requests fit now. 0: this link is busy, or at its end.
+  /// How many more requests it takes now. 0: it is busy or at its end.
   virtual std::size_t available_capacity() const = 0;
-  /// Several requests may use it at a time.
+  /// Whether several requests may use it at a time.
   virtual bool multiplexed() const { return false; }
-  /// Nothing has been heard that would end an idle link. Looks at the socket when `thoroughly`.
+  /// Whether an idle link is still usable, as far as known; with `probe_socket` the kernel is
+  /// queried too.
   virtual bool alive(bool probe_socket) = 0;
-  /// Told when the peer ends an idle link; null for nobody.
+  /// Sets the waiter to wake when the peer closes an idle link; null: none.
   virtual void on_idle_close(Waiter* waiter) = 0;
 };
 
 std::unique_ptr<Link> make_http1_link(std::unique_ptr<Socket> socket, const LinkOptions& options);
 
-/// Begins HTTP/2 on a connection and waits until the backend has told its settings: how many
-/// requests it takes at a time, before the first is sent. Errors: backend_protocol, when it speaks
-/// something else; connect_timeout.
+/// Starts HTTP/2 on a connection and waits for the backend's SETTINGS, which limit the concurrent
+/// requests. Errors: backend_protocol if the backend does not speak HTTP/2; connect_timeout.
 Task<Result<std::unique_ptr<Link>>> open_http2_link(std::unique_ptr<Socket> socket,
                                                     LinkOptions options, Instant deadline);
 

@@ -1,0 +1,79 @@
+// One client connection of HTTP/1.1 or 1.0.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "client_address.h"
+#include "evenkeel/wire/frontend.h"
+#include "head_parser.h"
+#include "http1_message.h"
+#include "http1_request_body.h"
+#include "http1_transport.h"
+
+namespace evenkeel {
+
+/// Serves requests one after the other. Thread: its loop's.
+class Http1Connection final : public Pooled, public InterimHandler {
+ public:
+  Http1Connection(std::unique_ptr<Socket> socket, const Endpoint& peer,
+                  const FrontendOptions& options, FrontendCallbacks& callbacks)
+      : options_(options), callbacks_(callbacks), client_(peer, options) {
+    transport_.socket = std::move(socket);
+    transport_.socket->limit_unsent(max_unsent_bytes);
+  }
+  ~Http1Connection() override {
+    if (transport_.socket != nullptr) callbacks_.closed(options_);
+  }
+
+  /// Serves the connection until it ends. With `detects_http2` the client may start HTTP/2.
+  static Task<void> serve(std::unique_ptr<Http1Connection> self, bool detects_http2);
+
+  void interim(int status, const Fields& fields) override;
+
+ private:
+  static constexpr int max_unsent_bytes = 128 * 1024;  // in the kernel, for a slow reader
+
+  enum class HeadOutcome : std::uint8_t { done, failed, gone, expired };
+  /// What follows a response: another request; an orderly close; or an immediate close, because the
+  /// response is incomplete or the client has left.
+  enum class Next : std::uint8_t { keep, linger, close };
+
+  Loop& loop() { return transport_.loop(); }
+  Watch& watch() { return transport_.watch(); }
+  Socket& socket() { return *transport_.socket; }
+
+  Task<Next> exchange();
+  Task<void> continue_as_http2();
+  Task<std::optional<bool>> detect_http2();
+  Task<HeadOutcome> read_head(HeadParser& parser, Instant deadline);
+  std::optional<HeadOutcome> parse_buffered(HeadParser& parser);
+  Task<HeadOutcome> read_rest_of_head(HeadParser& parser, Instant deadline);
+  bool closes_silently(HeadOutcome outcome, HeadParser& parser, RequestInfo& info);
+  std::optional<Error> check_head(HeadOutcome outcome, HeadParser& parser, Request& request,
+                                  Http1MessageInfo& message);
+  Task<Next> refuse(Error error, const Head& head, Request& request);
+  Task<Next> respond(Request& request, Response& response, bool keep_alive);
+  Task<Next> pump(Request& request, Response& response, Framing framing, bool close);
+  Task<Next> write_head_only(RequestInfo& info, Response& response, Framing framing, bool close);
+  Next abort(RequestInfo& info, const Error& error, const Framing& framing);
+  Task<Next> after_response(Http1RequestBody* body, Next next);
+  Task<Next> drain(Http1RequestBody& body);
+  HeadWriter& begin_head();
+  Task<void> linger();
+  RequestInfo make_request_info(Instant started);
+
+  void interrupt_wait() { watch().interrupt(); }
+
+  Http1Transport transport_;
+  const FrontendOptions& options_;
+  FrontendCallbacks& callbacks_;
+  std::uint8_t minor_version_ = 1;
+  bool served_ = false;
+  ClientAddress client_;
+  MethodWaiter<&Http1Connection::interrupt_wait> idle_{*this};  // among the idle connections
+};
+
+}  // namespace evenkeel

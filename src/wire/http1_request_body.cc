@@ -1,0 +1,158 @@
+#include "http1_request_body.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "refusal.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::uint32_t min_free_bytes =
+    4 * 1024;  // in the block of the head, to read a body there
+
+}  // namespace
+
+Result<Chunk> Http1RequestBody::fail(Fault fault, std::string detail) {
+  broken_ = true;
+  return Error{.fault = fault, .side = Side::client, .detail = std::move(detail)};
+}
+
+/// Makes a chunk of bytes that were read; nothing while they hold no payload.
+std::optional<Result<Chunk>> Http1RequestBody::deliver(char* bytes, std::size_t size,
+                                                       std::uint32_t& begin) {
+  Chunk chunk;
+  if (chunked_) {
+    const auto decoded = decoder_.decode(bytes, size);
+    begin += static_cast<std::uint32_t>(decoded.consumed);
+    if (decoded.step == ChunkedDecoder::Step::failed) {
+      return fail(Fault::bad_request, decoder_.detail());
+    }
+    chunk.bytes = decoded.payload;
+    chunk.last = decoded.step == ChunkedDecoder::Step::done;
+    if (chunk.last && decoder_.trailers().size() > 0) chunk.trailers = &decoder_.trailers();
+    total_ += chunk.bytes.size();
+    if (!info_.identity.is_streaming && total_ > options_.body_bytes) {
+      return fail(Fault::body_too_large, describe_limit(MessageLimit::body, options_));
+    }
+    if (chunk.bytes.empty() && !chunk.last) return std::nullopt;
+  } else {
+    const auto taken = static_cast<std::size_t>(std::min<std::uint64_t>(left_, size));
+    chunk.bytes = {bytes, taken};
+    begin += static_cast<std::uint32_t>(taken);
+    left_ -= taken;
+    chunk.last = left_ == 0;
+  }
+  info_.outcome.bytes_in += chunk.bytes.size();
+  finished_ = chunk.last;
+  awaits_continue_ = false;
+  if (++reads_ == 1 && chunk.last && chunk.trailers == nullptr) first_ = chunk;
+  return chunk;
+}
+
+std::optional<Result<Chunk>> Http1RequestBody::take_buffered() {
+  ReadBuffer& in = transport_.in;
+  if (in.empty()) return std::nullopt;
+  return deliver(in.block.data() + in.begin, in.end - in.begin, in.begin);
+}
+
+Task<Result<Chunk>> Http1RequestBody::read() {
+  if (replays_) {
+    replays_ = false;
+    return Result<Chunk>(first_);
+  }
+  if (auto chunk = take_buffered()) return std::move(*chunk);
+  return read_more();
+}
+
+bool Http1RequestBody::rewind() {
+  if (reads_ == 0) return !broken_;
+  replays_ = reads_ == 1 && first_.last;
+  return replays_;
+}
+
+/// Reads once: into the block of the head while the body is small, then into a large one.
+Socket::Read Http1RequestBody::fill() {
+  Http1Transport& t = transport_;
+  const bool fits = !chunked_ && left_ <= t.in.block.size() - t.body_begin;
+  const bool streams_in = chunked_ && t.in.block.size() - t.body_begin >= min_free_bytes;
+  if (!large_.block && (fits || streams_in)) {
+    t.in.begin = t.in.end = t.body_begin;  // its bytes were consumed
+    const std::size_t room = t.in.free_size();
+    const auto got = t.socket->read_some(
+        t.in.free_begin(),
+        chunked_ ? room : static_cast<std::size_t>(std::min<std::uint64_t>(left_, room)));
+    t.in.end += static_cast<std::uint32_t>(got.size);
+    if (got.size == room) large_.block = Block::take(Block::large);
+    return got;
+  }
+  if (!large_.block) large_.block = Block::take(Block::large);
+  large_.begin = large_.end = 0;
+  const std::size_t room = large_.block.size();
+  const auto got = t.socket->read_some(
+      large_.block.data(),
+      chunked_ ? room : static_cast<std::size_t>(std::min<std::uint64_t>(left_, room)));
+  large_.end = static_cast<std::uint32_t>(got.size);
+  return got;
+}
+
+Task<Result<Chunk>> Http1RequestBody::read_more() {
+  Http1Transport& t = transport_;
+  if (std::exchange(awaits_continue_, false)) t.write_interim("HTTP/1.1 100 Continue\r\n\r\n");
+  while (true) {
+    if (!t.watch().readable()) {
+      const Instant stalled =
+          info_.identity.is_streaming ? never : t.loop().now() + options_.body_timeout;
+      const Instant deadline = std::min(deadline_, stalled);
+      auto wake = co_await t.watch().until_readable(deadline);
+      if (wake == Wake::interrupted) continue;
+      if (wake == Wake::expired)
+        co_return fail(Fault::body_timeout,
+                       "the request body did not arrive in time (timeouts.body)");
+    }
+    const auto got = fill();
+    if (got.status == Socket::ReadStatus::would_block) continue;
+    if (got.status != Socket::ReadStatus::bytes) {
+      co_return fail(Fault::client_gone, "the client closed the connection within its request");
+    }
+    if (large_.empty()) {
+      if (auto chunk = take_buffered()) co_return std::move(*chunk);
+    } else {
+      auto chunk = deliver(large_.block.data(), large_.end, large_.begin);
+      const bool over_read = finished_ && !large_.empty();
+      if (over_read) t.carried_over = {std::move(large_.block), large_.begin, large_.end};
+      large_.begin = large_.end = 0;
+      if (chunk) co_return std::move(*chunk);
+    }
+  }
+}
+
+Task<Result<Chunk>> TunnelBody::read() {
+  Http1Transport& t = transport_;
+  begun_ = true;
+  if (!t.in.empty()) {
+    const std::string_view bytes = t.in.bytes();
+    t.in.begin = t.in.end;
+    info_.outcome.bytes_in += bytes.size();
+    co_return Chunk{.bytes = bytes};
+  }
+  if (!buffer_.block) buffer_.block = Block::take(Block::small);
+  while (true) {
+    if (!t.watch().readable()) {
+      auto wake = co_await t.watch().until_readable();
+      if (wake == Wake::interrupted) continue;
+    }
+    const auto got = t.socket->read_some(buffer_.block.data(), buffer_.block.size());
+    if (got.status == Socket::ReadStatus::would_block) continue;
+    if (got.status == Socket::ReadStatus::end) co_return Chunk{.last = true};
+    if (got.status == Socket::ReadStatus::failure) {
+      co_return Error{.fault = Fault::client_gone,
+                      .side = Side::client,
+                      .detail = "the client closed the connection"};
+    }
+    info_.outcome.bytes_in += got.size;
+    co_return Chunk{.bytes = {buffer_.block.data(), got.size}};
+  }
+}
+
+}  // namespace evenkeel

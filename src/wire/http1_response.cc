@@ -1,0 +1,144 @@
+// How an HTTP/1 connection writes responses.
+#include <string>
+
+#include "evenkeel/http/status.h"
+#include "http1_connection.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr int chunks_between_yields = 16;  // of a body that is always ready
+constexpr std::string_view crlf = "\r\n";
+
+}  // namespace
+
+/// A writer for a final head, after the rest of an interim response.
+HeadWriter& Http1Connection::begin_head() {
+  HeadWriter& out = HeadWriter::scratch();
+  if (!transport_.unsent_interim.empty()) {
+    out << transport_.unsent_interim;
+    transport_.unsent_interim.clear();
+  }
+  return out;
+}
+
+void Http1Connection::interim(int status, const Fields& fields) {
+  HeadWriter& out = HeadWriter::scratch();
+  out << "HTTP/1.1 " << static_cast<std::uint64_t>(status) << " " << phrase_of(status) << crlf;
+  for (const Field& field : fields) out.field(field.name(), field.value());
+  out << crlf;
+  transport_.write_interim(out.written());
+}
+
+Task<Http1Connection::Next> Http1Connection::respond(Request& request, Response& response,
+                                                     bool keep_alive) {
+  const bool bodiless =
+      request.method == "HEAD" || response.status == 204 || response.status == 304;
+  Framing framing;
+  if (response.status == 101) {
+    framing.kind = Framing::Kind::until_close;
+    keep_alive = false;
+  } else if (bodiless) {
+    if (response.body && !response.declared_length && response.status != 204) {
+      response.declared_length = response.body->length();
+    }
+  } else {
+    const auto length = response.body ? response.body->length() : std::optional<std::uint64_t>(0);
+    response.declared_length.reset();
+    if (length) {
+      framing = {Framing::Kind::length, *length};
+    } else if (minor_version_ == 1) {
+      framing.kind = Framing::Kind::chunked;
+    } else {
+      framing.kind = Framing::Kind::until_close;
+      keep_alive = false;
+    }
+  }
+  request.info.outcome.status = response.status;
+  if (!response.body || bodiless ||
+      (framing.kind == Framing::Kind::length && framing.length == 0)) {
+    return write_head_only(request.info, response, framing, !keep_alive);
+  }
+  return pump(request, response, framing, !keep_alive);
+}
+
+Task<Http1Connection::Next> Http1Connection::write_head_only(RequestInfo& info, Response& response,
+                                                             Framing framing, bool close) {
+  HeadWriter& out = begin_head();
+  write_response_head(out, response, framing, close, minor_version_);
+  auto written = co_await socket().write(out.written(), {}, {}, options_.write_timeout);
+  if (!written) co_return abort(info, written.error(), framing);
+  co_return close ? Next::linger : Next::keep;
+}
+
+/// The only loop that moves response bytes: pulls a chunk and writes it at once.
+Task<Http1Connection::Next> Http1Connection::pump(Request& request, Response& response,
+                                                  Framing framing, bool close) {
+  RequestInfo& info = request.info;
+  const bool chunked = framing.kind == Framing::Kind::chunked;
+  const bool tunnel = response.status == 101;
+  const bool abort_on_half_close = options_.abort_on_half_close && !tunnel;
+  bool head_written = false;
+  int without_waiting = 0;
+
+  auto next = response.body->read();
+  while (true) {
+    if (!next.ready()) {
+      without_waiting = 0;
+      if (!head_written) {
+        HeadWriter& out = begin_head();
+        write_response_head(out, response, framing, close, minor_version_);
+        auto written = co_await socket().write(out.written(), {}, {}, options_.write_timeout);
+        if (!written) co_return abort(info, written.error(), framing);
+        head_written = true;
+      }
+      if (!next.ready()) co_await UntilDoneOrHangup(next, watch(), abort_on_half_close);
+      if (!next.ready()) {
+        co_return abort(info, {.fault = Fault::client_gone, .side = Side::client}, framing);
+      }
+      co_await loop().after_events();
+    }
+
+    auto result = next.take();
+    if (!result) {
+      const bool client_left = result.error().fault == Fault::client_gone;
+      if (head_written || client_left) co_return abort(info, result.error(), framing);
+      Response failure = error_response(result.error(), error_format_of(request));
+      if (!info.identity.request_id.empty())
+        failure.fields.add("x-request-id", info.identity.request_id);
+      info.outcome.fault = result.error().fault;
+      auto answered = co_await respond(request, failure, !close);
+      co_return answered;
+    }
+    const Chunk chunk = *result;
+
+    HeadWriter& out = begin_head();
+    if (!head_written) write_response_head(out, response, framing, close, minor_version_);
+    std::string_view tail;
+    std::string storage;
+    if (chunked) tail = frame_chunk(out, chunk, storage);
+    auto written =
+        co_await write_gathered(socket(), out, chunk.bytes, tail, options_.write_timeout);
+    if (!written) co_return abort(info, written.error(), framing);
+    head_written = true;
+    info.outcome.bytes_out += chunk.bytes.size();
+    if (chunk.last) break;
+    if (++without_waiting == chunks_between_yields) {
+      without_waiting = 0;
+      co_await loop().yield();
+    }
+    next = response.body->read();
+  }
+  co_return close ? Next::linger : Next::keep;
+}
+
+/// Ends a response that cannot be completed in a way that the client notices.
+Http1Connection::Next Http1Connection::abort(RequestInfo& info, const Error& error,
+                                             const Framing& framing) {
+  info.outcome.fault = error.fault;
+  // Without framing, an orderly close would mark the response as complete.
+  if (framing.kind == Framing::Kind::until_close) socket().reset();
+  return Next::close;
+}
+
+}  // namespace evenkeel

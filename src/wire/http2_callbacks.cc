@@ -1,0 +1,330 @@
+#include "http2_callbacks.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+#include <new>
+
+#include "evenkeel/base/pool_allocator.h"
+#include "http2_stream.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::size_t min_free_bytes = 4 * 1024;
+
+std::string_view view_of(const std::uint8_t* bytes, std::size_t size) {
+  return {reinterpret_cast<const char*>(bytes), size};
+}
+
+}  // namespace
+
+struct Http2Callbacks {
+  static Http2Session& session_of(void* user_data) {
+    return *static_cast<Http2Session*>(user_data);
+  }
+  static Http2Stream* stream_of(nghttp2_session* session, std::int32_t id) {
+    return static_cast<Http2Stream*>(nghttp2_session_get_stream_user_data(session, id));
+  }
+
+  static int begin_headers(nghttp2_session* session, const nghttp2_frame* frame, void* user_data) {
+    Http2Session& owner = session_of(user_data);
+    const std::int32_t id = frame->hd.stream_id;
+    Http2Stream* stream = stream_of(session, id);
+    if (stream == nullptr && frame->headers.cat == NGHTTP2_HCAT_REQUEST) {
+      stream = owner.side_.accept_stream();
+      if (stream == nullptr) return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+      stream->id_ = id;
+      stream->attached_ = true;
+      nghttp2_session_set_stream_user_data(session, id, stream);
+    }
+    if (stream != nullptr) {
+      stream->section_bytes_ = 0;
+      stream->section_fields_ = 0;
+    }
+    return 0;
+  }
+
+  static int header(nghttp2_session* session, const nghttp2_frame* frame, const std::uint8_t* name,
+                    std::size_t name_size, const std::uint8_t* value, std::size_t value_size,
+                    std::uint8_t, void* user_data) {
+    Http2Stream* stream = stream_of(session, frame->hd.stream_id);
+    if (stream == nullptr) return 0;
+    const Http2Settings& settings = session_of(user_data).settings_;
+    stream->section_bytes_ += name_size + value_size + 32;
+    ++stream->section_fields_;
+    if (stream->section_bytes_ > settings.header_bytes ||
+        stream->section_fields_ > settings.header_fields) {
+      return exceed_limits(session_of(user_data), *stream);
+    }
+    stream->field(view_of(name, name_size), view_of(value, value_size));
+    return 0;
+  }
+
+  /// A section above the limits is decoded to its end, which HPACK needs, but not kept: the request
+  /// can be answered. One of twice the size is not worth decoding: the stream is reset.
+  static int exceed_limits(Http2Session& owner, Http2Stream& stream) {
+    const Http2Settings& settings = owner.settings_;
+    stream.exceeded_limit_ = stream.section_bytes_ > settings.header_bytes
+                                 ? MessageLimit::header
+                                 : MessageLimit::header_fields;
+    if (stream.section_bytes_ <= 2 * settings.header_bytes &&
+        stream.section_fields_ <= 2 * settings.header_fields) {
+      return 0;
+    }
+    owner.reset(stream, NGHTTP2_ENHANCE_YOUR_CALM);
+    stream.closed(NGHTTP2_ENHANCE_YOUR_CALM, false);
+    const bool tolerated = owner.check_verdict(owner.guard_.stream_error(owner.loop().now()));
+    return tolerated ? 0 : NGHTTP2_ERR_CALLBACK_FAILURE;
+  }
+
+  static int invalid_header(nghttp2_session*, const nghttp2_frame*, nghttp2_rcbuf*, nghttp2_rcbuf*,
+                            std::uint8_t, void*) {
+    return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;  // resets the stream; the default drops the field
+  }
+
+  static int data_chunk(nghttp2_session* session, std::uint8_t, std::int32_t id,
+                        const std::uint8_t* data, std::size_t size, void* user_data) {
+    session_of(user_data).receive_data(stream_of(session, id), view_of(data, size));
+    return 0;
+  }
+
+  static int frame_received(nghttp2_session* session, const nghttp2_frame* frame, void* user_data) {
+    Http2Session& owner = session_of(user_data);
+    switch (frame->hd.type) {
+      case NGHTTP2_HEADERS:
+        if (Http2Stream* stream = stream_of(session, frame->hd.stream_id)) {
+          owner.last_message_ = owner.loop().now();
+          stream->headers_complete((frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0);
+        }
+        break;
+      case NGHTTP2_DATA:
+        if ((frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0) {
+          if (Http2Stream* stream = stream_of(session, frame->hd.stream_id))
+            stream->mark_remote_end();
+        }
+        break;
+      case NGHTTP2_RST_STREAM: owner.reset_by_peer_ = frame->hd.stream_id; break;
+      case NGHTTP2_WINDOW_UPDATE: {
+        const auto increment = frame->window_update.window_size_increment;
+        if (!owner.check_verdict(owner.guard_.window_update(increment, owner.loop().now()))) {
+          return NGHTTP2_ERR_CALLBACK_FAILURE;
+        }
+        break;
+      }
+      case NGHTTP2_SETTINGS:
+        if ((frame->hd.flags & NGHTTP2_FLAG_ACK) != 0) {
+          owner.settings_acknowledged_ = true;
+        } else {
+          owner.side_.on_event(Http2Event::settings_received);
+        }
+        break;
+      case NGHTTP2_PING:
+        if ((frame->hd.flags & NGHTTP2_FLAG_ACK) != 0) {
+          owner.ping_unanswered_ = false;
+          owner.side_.on_event(Http2Event::ping_answered);
+        }
+        break;
+      case NGHTTP2_GOAWAY: owner.side_.on_event(Http2Event::goaway_received); break;
+      default: break;
+    }
+    return 0;
+  }
+
+  static int invalid_frame(nghttp2_session* session, const nghttp2_frame* frame, int,
+                           void* user_data) {
+    Http2Session& owner = session_of(user_data);
+    // nghttp2 resets or has refused the stream; frames already sent on it are not violations.
+    owner.guard_.closed(frame->hd.stream_id, Http2Guard::Closed::by_us);
+    if (Http2Stream* stream = stream_of(session, frame->hd.stream_id)) stream->invalid_ = true;
+    const bool fine = owner.check_verdict(owner.guard_.stream_error(owner.loop().now()));
+    return fine ? 0 : NGHTTP2_ERR_CALLBACK_FAILURE;
+  }
+
+  static int frame_sent(nghttp2_session* session, const nghttp2_frame* frame, void* user_data) {
+    const bool headers = frame->hd.type == NGHTTP2_HEADERS;
+    if (!headers && frame->hd.type != NGHTTP2_DATA) return 0;
+    Http2Session& owner = session_of(user_data);
+    if (headers) owner.guard_.sent_message_frame(0);
+    if ((frame->hd.flags & NGHTTP2_FLAG_END_STREAM) == 0) return 0;
+    Http2Stream* stream = stream_of(session, frame->hd.stream_id);
+    if (stream == nullptr || !stream->reset_when_sent_) return 0;
+    owner.reset(*stream, *stream->reset_when_sent_);
+    stream->closed(*stream->reset_when_sent_, false);
+    return 0;
+  }
+
+  /// nghttp2 will not send a head: the stream must not wait for it.
+  static int frame_not_sent(nghttp2_session* session, const nghttp2_frame* frame, int error,
+                            void* user_data) {
+    const bool closed = error == NGHTTP2_ERR_STREAM_CLOSED || error == NGHTTP2_ERR_STREAM_CLOSING;
+    if (frame->hd.type != NGHTTP2_HEADERS || closed) return 0;
+    Http2Stream* stream = stream_of(session, frame->hd.stream_id);
+    if (stream == nullptr) return 0;
+    Http2Session& owner = session_of(user_data);
+    const bool request = frame->headers.cat == NGHTTP2_HCAT_REQUEST;
+    if (request && error == NGHTTP2_ERR_START_STREAM_NOT_ALLOWED) return 0;  // after a GOAWAY
+    stream->fail_with({.fault = Fault::internal, .detail = nghttp2_strerror(error)});
+    if (request) return 0;  // the peer has not seen the stream; nghttp2 closes it
+    owner.reset(*stream, NGHTTP2_INTERNAL_ERROR);
+    stream->closed(NGHTTP2_INTERNAL_ERROR, false);
+    return 0;
+  }
+
+  static int stream_closed(nghttp2_session* session, std::int32_t id, std::uint32_t code,
+                           void* user_data) {
+    Http2Session& owner = session_of(user_data);
+    Http2Stream* stream = stream_of(session, id);
+    using Closed = Http2Guard::Closed;
+    const bool by_peer = id == owner.reset_by_peer_;
+    const bool in_order = code == NGHTTP2_NO_ERROR;
+    // Resets by us or by nghttp2 were counted when they happened.
+    if (by_peer) {
+      owner.guard_.closed(id, Closed::by_peer);
+    } else if (stream != nullptr && !stream->invalid_) {
+      owner.guard_.closed(id, in_order ? Closed::done : Closed::by_us);
+    }
+    if (owner.settings_.side == Http2Guard::Side::client) --owner.open_streams_;
+    if (stream == nullptr) return 0;
+    stream->attached_ = false;
+    // A SETTINGS that makes a window overflow is a connection error (RFC 9113 6.9.2). nghttp2 only
+    // resets the streams, without an invalid-frame callback.
+    const bool overflow = code == NGHTTP2_FLOW_CONTROL_ERROR && !by_peer && !stream->invalid_;
+    stream->closed(code, by_peer);
+    const Http2Guard::Violation violation{NGHTTP2_FLOW_CONTROL_ERROR,
+                                          "a flow-control window overflows"};
+    return !overflow || owner.check_verdict(violation) ? 0 : NGHTTP2_ERR_CALLBACK_FAILURE;
+  }
+
+  static ssize_t read_data(nghttp2_session* session, std::int32_t id, std::uint8_t*,
+                           std::size_t size, std::uint32_t* flags, nghttp2_data_source*,
+                           void* user_data) {
+    Http2Stream* stream = stream_of(session, id);
+    if (stream == nullptr) return NGHTTP2_ERR_DEFERRED;  // about to be reset
+    if (stream->pending_.empty() && !stream->last_) {
+      stream->deferred_ = true;
+      return NGHTTP2_ERR_DEFERRED;
+    }
+    const Http2Session& owner = session_of(user_data);
+    // Another frame may follow in the same call and needs room behind this one.
+    const std::size_t used = owner.out_size_ + Http2FrameHeader::size + max_frame_bytes;
+    if (used > owner.out_.size()) return NGHTTP2_ERR_PAUSE;  // flush first
+    const std::size_t room = owner.out_.size() - used;
+    const std::size_t wanted = std::min(size, stream->pending_.size());
+    if (room < wanted && room < min_free_bytes) return NGHTTP2_ERR_PAUSE;
+    const std::size_t given = std::min(wanted, room);
+    *flags |= NGHTTP2_DATA_FLAG_NO_COPY;
+    if (stream->last_ && given == stream->pending_.size()) {
+      *flags |= NGHTTP2_DATA_FLAG_EOF;
+      if (stream->pending_trailers_ != nullptr) {
+        *flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
+        if (session_of(user_data).submit_trailers(*stream) != 0) {
+          return NGHTTP2_ERR_CALLBACK_FAILURE;
+        }
+      }
+    }
+    return static_cast<ssize_t>(given);
+  }
+
+  static int send_data(nghttp2_session* session, nghttp2_frame* frame, const std::uint8_t* head,
+                       std::size_t size, nghttp2_data_source*, void* user_data) {
+    Http2Session& owner = session_of(user_data);
+    Http2Stream* stream = stream_of(session, frame->hd.stream_id);
+    // `read_data` has reserved the room; nothing runs in between.
+    if (stream == nullptr) return NGHTTP2_ERR_CALLBACK_FAILURE;
+    assert(owner.out_size_ + Http2FrameHeader::size + size <= owner.out_.size());
+    char* at = owner.out_.data() + owner.out_size_;
+    std::memcpy(at, head, Http2FrameHeader::size);
+    if (size > 0) std::memcpy(at + Http2FrameHeader::size, stream->pending_.data(), size);
+    owner.out_size_ += static_cast<std::uint32_t>(Http2FrameHeader::size + size);
+    owner.guard_.sent_message_frame(size);
+    stream->pending_.remove_prefix(size);
+    stream->sent_ += size;
+    if (stream->pending_.empty()) {
+      if (stream->last_) stream->end_sent_ = true;
+      stream->write_progress_.raise();
+    }
+    return 0;
+  }
+
+  static nghttp2_session_callbacks* make() {
+    nghttp2_session_callbacks* callbacks = nullptr;
+    nghttp2_session_callbacks_new(&callbacks);
+    nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, begin_headers);
+    nghttp2_session_callbacks_set_on_header_callback(callbacks, header);
+    nghttp2_session_callbacks_set_on_invalid_header_callback2(callbacks, invalid_header);
+    nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, data_chunk);
+    nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, frame_received);
+    nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(callbacks, invalid_frame);
+    nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, frame_sent);
+    nghttp2_session_callbacks_set_on_frame_not_send_callback(callbacks, frame_not_sent);
+    nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, stream_closed);
+    nghttp2_session_callbacks_set_send_data_callback(callbacks, send_data);
+    return callbacks;
+  }
+};
+
+namespace {
+
+/// nghttp2 allocates some twenty times per request: it uses the thread's free lists. The size,
+/// which freeing needs, precedes each piece.
+struct PooledMemory {
+  static constexpr std::size_t prefix_bytes = alignof(std::max_align_t);
+
+  static void* take(std::size_t size, void*) {
+    auto* raw = static_cast<char*>(allocate_pooled(size + prefix_bytes));
+    std::memcpy(raw, &size, sizeof size);
+    return raw + prefix_bytes;
+  }
+  static std::size_t size_of(const void* memory) {
+    std::size_t size;
+    std::memcpy(&size, static_cast<const char*>(memory) - prefix_bytes, sizeof size);
+    return size;
+  }
+  static void give(void* memory, void*) {
+    if (memory == nullptr) return;
+    free_pooled(static_cast<char*>(memory) - prefix_bytes, size_of(memory) + prefix_bytes);
+  }
+  static void* take_zeroed(std::size_t count, std::size_t size, void*) {
+    void* memory = take(count * size, nullptr);
+    return std::memset(memory, 0, count * size);
+  }
+  static void* change(void* memory, std::size_t size, void*) {
+    if (memory == nullptr) return take(size, nullptr);
+    void* larger = take(size, nullptr);
+    std::memcpy(larger, memory, std::min(size, size_of(memory)));
+    give(memory, nullptr);
+    return larger;
+  }
+};
+
+nghttp2_mem pooled_memory{nullptr, PooledMemory::take, PooledMemory::give,
+                          PooledMemory::take_zeroed, PooledMemory::change};
+
+nghttp2_option* make_options() {
+  nghttp2_option* option = nullptr;
+  nghttp2_option_new(&option);
+  nghttp2_option_set_no_auto_window_update(option, 1);
+  nghttp2_option_set_no_closed_streams(option, 1);
+  // Larger than any head that we accept.
+  nghttp2_option_set_max_send_header_block_length(option, 512 * 1024);
+  // Http2Guard counts resets, and tolerates those of gRPC clients.
+  nghttp2_option_set_stream_reset_rate_limit(option, 1'000'000, 1'000'000);
+  return option;
+}
+
+}  // namespace
+
+nghttp2_session* make_nghttp2_session(Http2Session& owner, Http2Guard::Side side) {
+  static nghttp2_session_callbacks* const callbacks = Http2Callbacks::make();
+  static nghttp2_option* const options = make_options();
+  const auto make =
+      side == Http2Guard::Side::server ? nghttp2_session_server_new3 : nghttp2_session_client_new3;
+  nghttp2_session* session = nullptr;
+  if (make(&session, callbacks, &owner, options, &pooled_memory) != 0) throw std::bad_alloc();
+  return session;
+}
+
+nghttp2_data_provider nghttp2_body_source() { return {{}, Http2Callbacks::read_data}; }
+
+}  // namespace evenkeel

@@ -1,0 +1,22 @@
+// nghttp2's view of a session: its callbacks, options and memory.
+#pragma once
+
+#include <nghttp2/nghttp2.h>
+
+#include <cstddef>
+
+#include "http2_session.h"
+
+namespace evenkeel {
+
+/// The most that nghttp2 writes at a time: a little more than the smallest allowed maximum of a
+/// frame.
+inline constexpr std::size_t max_frame_bytes = 16 * 1024 + 64;
+
+/// An nghttp2 session whose callbacks go to `owner` and its streams. Throws std::bad_alloc.
+nghttp2_session* make_nghttp2_session(Http2Session& owner, Http2Guard::Side side);
+
+/// The source of a message body: the chunk that its stream offers.
+nghttp2_data_provider nghttp2_body_source();
+
+}  // namespace evenkeel

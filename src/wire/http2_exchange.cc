@@ -1,0 +1,247 @@
+// How an HTTP/2 frontend handles one request: its body, refusals, the response.
+#include <nghttp2/nghttp2.h>
+
+#include <optional>
+#include <utility>
+
+#include "evenkeel/http/status.h"
+#include "http2_frontend_connection.h"
+#include "message_rules.h"
+#include "refusal.h"
+
+namespace evenkeel {
+
+/// A request body, read from the stream's buffer.
+class Http2ServerStream::RequestBody final : public Body {
+ public:
+  explicit RequestBody(Http2ServerStream& stream) : stream_(stream) {}
+
+  Task<Result<Chunk>> read() override {
+    if (auto chunk = stream_.take()) return counted(std::move(*chunk));
+    return wait();
+  }
+  std::optional<std::uint64_t> length() const override { return stream_.head_.length; }
+  bool rewind() override {
+    if (!stream_.rewind()) return false;
+    stream_.request_.info.outcome.bytes_in = 0;
+    return true;
+  }
+
+ private:
+  Task<Result<Chunk>> wait() {
+    Http2Frontend& frontend = stream_.owner_;
+    if (std::exchange(stream_.head_.expects_continue, false)) stream_.interim(100, Fields());
+    while (true) {
+      const bool may_pause = stream_.request_.info.identity.is_streaming;
+      auto wake = co_await stream_.arrival(
+          may_pause ? never : frontend.loop().now() + frontend.options_.body_timeout);
+      if (auto chunk = stream_.take()) co_return counted(std::move(*chunk));
+      if (wake == Wake::expired) {
+        co_return Error{.fault = Fault::body_timeout,
+                        .side = Side::client,
+                        .detail = "the request body did not arrive in time (timeouts.body)"};
+      }
+    }
+  }
+
+  Result<Chunk> counted(Result<Chunk> chunk) {
+    if (!chunk) return chunk;
+    RequestInfo& info = stream_.request_.info;
+    info.outcome.bytes_in += chunk->bytes.size();
+    stream_.head_.expects_continue = false;
+    if (!info.identity.is_streaming && info.outcome.bytes_in > stream_.owner_.options_.body_bytes) {
+      return Error{.fault = Fault::body_too_large,
+                   .side = Side::client,
+                   .detail = describe_limit(MessageLimit::body, stream_.owner_.options_)};
+    }
+    return chunk;
+  }
+
+  Http2ServerStream& stream_;
+};
+
+BodyPtr Http2ServerStream::make_body() { return std::make_unique<RequestBody>(*this); }
+
+Http2ServerStream::Http2ServerStream(Http2Frontend& owner)
+    : Http2Stream(owner.session_), owner_(owner) {}
+
+void Http2ServerStream::field(std::string_view name, std::string_view value) {
+  if (!head_done_) {
+    head_.field(request_, name, value);
+  } else if (!is_forbidden_in_trailers(name)) {
+    trailers_.add_copy(name, value);
+  }
+}
+
+void Http2ServerStream::interim(int status, const Fields& fields) {
+  if (!attached() || response_begun_) return;
+  Http2HeaderBlock& section = Http2HeaderBlock::scratch(Http2HeaderBlock::Values::copied);
+  section.add_status(status);
+  section.add_all(fields, false);
+  nghttp2_submit_headers(owner_.session_.nghttp2(), NGHTTP2_FLAG_NONE, id(), nullptr,
+                         section.data(), section.size(), nullptr);
+  owner_.session_.want_flush();
+}
+
+namespace {
+
+/// Reports a refused request when its exchange ends, also by being dropped.
+class RefusalReport {
+ public:
+  RefusalReport(FrontendCallbacks& callbacks, const Http2ServerStream& stream,
+                const Request& request)
+      : callbacks_(callbacks), stream_(stream), request_(request) {}
+  RefusalReport(const RefusalReport&) = delete;
+  ~RefusalReport() {
+    if (!error) return;
+    RequestInfo info = request_.info;
+    info.outcome.bytes_out = stream_.sent();
+    callbacks_.refused(
+        {error->fault, info.outcome.status, error->detail, request_.method, request_.path, info});
+  }
+  std::optional<Error> error;
+
+ private:
+  FrontendCallbacks& callbacks_;
+  const Http2ServerStream& stream_;
+  const Request& request_;
+};
+
+}  // namespace
+
+/// Why a request is refused before it reaches a handler, if it is.
+std::optional<Error> Http2Frontend::check_head(Http2ServerStream& stream) {
+  const auto refused = [](Fault fault, std::string detail) {
+    return Error{.fault = fault, .side = Side::client, .detail = std::move(detail)};
+  };
+  Request& request = stream.request_;
+  const char* problem = stream.head_.finish(request);
+  if (stream.over_limits()) {
+    return refused(Fault::header_too_large, describe_limit(stream.exceeded_limit(), options_));
+  }
+  if (problem != nullptr) return refused(stream.head_.fault(), problem);
+  if (request.path.size() > options_.uri_bytes) {
+    return refused(Fault::uri_too_long, describe_limit(MessageLimit::uri, options_));
+  }
+  if (stream.head_.length.value_or(0) > options_.body_bytes) {
+    return refused(Fault::body_too_large, describe_limit(MessageLimit::body, options_));
+  }
+  return std::nullopt;
+}
+
+Response Http2Frontend::refuse(Http2ServerStream& stream, const Error& error) {
+  Request& request = stream.request_;
+  const ErrorFormat format = error_format_of(request);
+  if (format == ErrorFormat::grpc) {
+    request.info.outcome.grpc_status = static_cast<std::uint8_t>(grpc_status_of(error.fault));
+  }
+  return refusal_response(error, format, request.fields, request.info);
+}
+
+/// One request and its response.
+Task<void> Http2Frontend::exchange(Http2ServerStream& stream) {
+  Request& request = stream.request_;
+  std::shared_ptr<Handler> plan;  // held until the response has ended
+  Response response;
+  RefusalReport refusal(callbacks_, stream, request);
+  refusal.error = check_head(stream);
+  if (refusal.error) {
+    response = refuse(stream, *refusal.error);
+  } else {
+    request.interim = &stream;
+    if (!stream.received_all() || stream.received() > 0) {
+      request.body = stream.make_body();
+    }
+    request.info.timings.head_received = loop().now();
+    plan = callbacks_.plan();
+    auto result = co_await plan->handle(request);
+    if (!result && result.error().fault == Fault::client_gone) {
+      session_.reset(stream, NGHTTP2_CANCEL);
+      finish(stream);
+      co_return;
+    }
+    response =
+        result ? std::move(*result) : error_response(result.error(), error_format_of(request));
+  }
+  if (stream.attached()) {
+    auto sent = co_await respond(stream, response);
+    if (!sent) {
+      request.info.outcome.fault = sent.error().fault;
+      // A truncated body must not look complete.
+      session_.reset(stream,
+                     sent.error().side == Side::client ? NGHTTP2_CANCEL : NGHTTP2_INTERNAL_ERROR);
+    }
+  }
+  request.info.outcome.bytes_out = stream.sent();
+  response.body.reset();
+  finish(stream);
+}
+
+/// Sends a response. Errors: why it is incomplete.
+Task<Result<Done>> Http2Frontend::respond(Http2ServerStream& stream, Response& response) {
+  Request& request = stream.request_;
+  const bool bodiless =
+      request.method == "HEAD" || response.status == 204 || response.status == 304;
+  if (bodiless && response.body && !response.declared_length && response.status != 204) {
+    response.declared_length = response.body->length();
+  }
+  if (!bodiless) response.declared_length.reset();
+  if (bodiless || response.body == nullptr || response.body->length() == 0u) {
+    submit_head(stream, response, true);
+    co_return Done{};
+  }
+  auto next = response.body->read();
+  if (next.ready()) {
+    auto first = next.take();
+    if (!first) {
+      if (first.error().fault == Fault::client_gone) co_return std::move(first.error());
+      Response failure = error_response(first.error(), error_format_of(request));
+      if (!request.info.identity.request_id.empty()) {
+        failure.fields.add("x-request-id", request.info.identity.request_id);
+      }
+      request.info.outcome.fault = first.error().fault;
+      response.body.reset();
+      response = std::move(failure);
+      if (response.body == nullptr) {
+        submit_head(stream, response, true);
+        co_return Done{};
+      }
+      next = response.body->read();
+    } else {
+      next = Task<Result<Chunk>>(std::move(*first));
+    }
+  }
+  submit_head(stream, response, false);
+  auto pumping = stream.pump(*response.body, std::move(next), options_.write_timeout);
+  auto sent = co_await pumping;
+  request.info.outcome.bytes_out = stream.sent();
+  co_return sent;
+}
+
+void Http2Frontend::submit_head(Http2ServerStream& stream, const Response& response, bool last) {
+  stream.response_begun_ = true;
+  stream.request_.info.outcome.status = response.status;
+  // Copied: a body's wrapper may release what the views point to before the head is written.
+  Http2HeaderBlock& section = Http2HeaderBlock::scratch(Http2HeaderBlock::Values::copied);
+  section.add_status(response.status);
+  section.add_all(response.fields, session_.should_refresh_hpack());
+  if (response.declared_length) {
+    section.add_length(*response.declared_length);
+  } else if (!last) {
+    if (const auto length = response.body->length()) section.add_length(*length);
+  }
+  stream.submit_response(section, last);
+  session_.want_flush();
+}
+
+/// The response is submitted, or never will be.
+void Http2Frontend::finish(Http2ServerStream& stream) {
+  if (!stream.attached()) {
+    retire(stream);
+  } else if (!stream.received_all()) {
+    // The rest of the request is of no use (RFC 9113 8.1).
+    session_.reset_when_sent(stream, NGHTTP2_NO_ERROR);
+  }
+}
+
+}  // namespace evenkeel

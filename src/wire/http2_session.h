@@ -1,0 +1,175 @@
+// An HTTP/2 session over nghttp2, for frontends and backend links.
+#pragma once
+
+#include <nghttp2/nghttp2.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "evenkeel/base/buffer.h"
+#include "evenkeel/base/loop.h"
+#include "evenkeel/net/socket.h"
+#include "http2_guard.h"
+
+namespace evenkeel {
+
+class Http2Stream;
+
+/// The settings of a session. Windows are in bytes (RFC 9113, section 6.9).
+struct Http2Settings {
+  Http2Guard::Side side;
+  std::uint32_t streams = 128;                    ///< that the peer may have open at a time
+  std::uint32_t stream_window = 64 * 1024;        ///< initially
+  std::uint32_t wide_stream_window = 256 * 1024;  ///< for a stream whose reader keeps up
+  std::uint32_t connection_window = 1024 * 1024;
+  std::size_t header_bytes = 32 * 1024;  ///< of names, values and 32 for each field
+  std::size_t header_fields = 100;
+  Duration write_timeout = std::chrono::seconds(60);
+};
+
+/// What happened on the connection, apart from any stream.
+enum class Http2Event : std::uint8_t {
+  settings_received,
+  ping_answered,
+  goaway_received,
+  violation,  ///< the peer broke a rule (`Http2Session::violation`): the session ends
+};
+
+/// The side that a session serves: a frontend or a backend link. Its methods run inside nghttp2's
+/// callbacks where not said otherwise: they must not destroy a stream that is attached.
+class Http2Side {
+ public:
+  virtual ~Http2Side() = default;
+  /// The peer opens a stream; null refuses it.
+  virtual Http2Stream* accept_stream() { return nullptr; }
+  virtual void on_event(Http2Event event) = 0;
+  /// All input read so far is processed. Outside nghttp2: streams may start and be destroyed.
+  virtual void input_processed() {}
+  /// Enforces the side's own deadlines and returns the next one; nothing ends the session. Called
+  /// before each wait for input, outside nghttp2.
+  virtual std::optional<Instant> check_deadlines() { return never; }
+};
+
+/// One HTTP/2 connection, of either side: frames, flow control, and one write per loop step for
+/// everything that the step sends. Thread: its loop's.
+class Http2Session {
+ public:
+  /// `side` outlives the session.
+  Http2Session(std::unique_ptr<Socket> socket, const Http2Settings& settings, Http2Side& side);
+  Http2Session(const Http2Session&) = delete;
+  Http2Session& operator=(const Http2Session&) = delete;
+  ~Http2Session();
+
+  Loop& loop() { return socket_->loop(); }
+  const Loop& loop() const { return socket_->loop(); }
+  Socket& socket() { return *socket_; }
+  nghttp2_session* nghttp2() { return session_; }
+
+  // ---- the connection ----
+
+  /// Sends the first frames. Call once, after construction.
+  void open();
+  /// Reads until the connection ends. `received`: bytes that were read before.
+  Task<void> run(ReadBuffer received);
+  /// Sends the queued frames at the end of this step of the loop.
+  void want_flush() {
+    if (flush_wanted_) return;
+    flush_wanted_ = true;
+    loop().wake_soon(flush_);
+  }
+  void ping();
+  /// The last of our GOAWAYs: newer streams of the peer are ignored from now on.
+  void submit_final_goaway();
+  /// Sends what is queued and a GOAWAY with the reason, then ends.
+  void fail(std::uint32_t code, const char* detail);
+  /// Ends `run` without telling the peer.
+  void end();
+  bool ended() const { return ended_; }
+  /// Ends sending, then discards input until the peer closes, so that our last frames arrive.
+  Task<void> linger();
+  /// Why the session ended, for the log.
+  const char* failure() const { return failure_; }
+  const std::optional<Http2Guard::Violation>& violation() const { return violation_; }
+
+  bool ping_unanswered() const { return ping_unanswered_; }
+  bool settings_acknowledged() const { return settings_acknowledged_; }
+  /// When a HEADERS or DATA frame was last read.
+  Instant last_message() const { return last_message_; }
+  /// When anything was last read.
+  Instant last_read_at() const { return last_read_at_; }
+
+  // ---- streams ----
+
+  /// Detaches a stream from the session; further frames on it are ignored.
+  void detach(Http2Stream& stream);
+  /// As `detach`, and sends RST_STREAM.
+  void reset(Http2Stream& stream, std::uint32_t code);
+  /// As `reset`, after our last frame on the stream is sent, since a reset would discard it. Then
+  /// calls `Http2Stream::closed`.
+  void reset_when_sent(Http2Stream& stream, std::uint32_t code);
+  /// The reader of a stream consumed bytes: lets the peer send more.
+  void consumed(Http2Stream& stream, std::size_t size);
+  /// Whether the next header block should resend what the peer's HPACK table may have evicted. Call
+  /// once per message.
+  bool should_refresh_hpack() { return messages_++ % 64 == 0; }
+  /// Streams that we opened: how many are open, whether another may be, and the peer's limit.
+  std::uint32_t open_streams() const { return open_streams_; }
+  bool may_open_streams() const;
+  std::uint32_t streams_allowed() const;
+
+ private:
+  friend class Http2Stream;
+  friend struct Http2Callbacks;
+
+  bool feed(std::string_view bytes);
+  bool feed_nghttp2(std::string_view bytes);
+  bool buffer_frame_bytes(std::string_view bytes, std::size_t& at, std::size_t wanted);
+  bool session_finished() const;
+  bool alive(std::int32_t stream) const;
+  bool check_verdict(const Http2Guard::Verdict& verdict);
+  void receive_data(Http2Stream* stream, std::string_view bytes);
+  void flush();
+  bool fill();
+  Task<void> write_rest(Task<Result<Done>> writing);
+  int submit_trailers(Http2Stream& stream);
+  void report_violation();
+  void send_goaway(std::uint32_t code, const char* detail);
+
+  void flush_wanted() {
+    flush_wanted_ = false;
+    flush();
+  }
+
+  Http2Side& side_;
+  std::unique_ptr<Socket> socket_;
+  Http2Settings settings_;
+  nghttp2_session* session_ = nullptr;
+  Http2Guard guard_;
+  MethodWaiter<&Http2Session::flush_wanted> flush_{*this};
+  ReadBuffer in_;
+  Block out_;
+  std::uint32_t out_size_ = 0;
+  Task<void> writing_;
+  // Of the frame whose header or payload is being read:
+  std::array<char, Http2FrameHeader::size + Http2Guard::max_inspected_bytes> head_bytes_{};
+  std::uint8_t head_size_ = 0;
+  std::uint32_t payload_left_ = 0;
+  std::uint8_t magic_left_ = 0;
+  bool flush_wanted_ = false;
+  bool ended_ = false;
+  std::optional<Http2Guard::Violation> violation_;
+  std::int32_t reset_by_peer_ = 0;  // the stream of the last RST_STREAM received
+  bool ping_unanswered_ = false;
+  bool settings_acknowledged_ = false;
+  std::uint32_t open_streams_ = 0;
+  std::uint32_t messages_ = 0;  // whose heads were sent
+  Instant last_read_at_{};
+  Instant last_message_{};
+  const char* failure_ = "the connection has ended";
+};
+
+}  // namespace evenkeel

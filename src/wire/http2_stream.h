@@ -1,0 +1,130 @@
+// A stream of an HTTP/2 session, with its flow control.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "evenkeel/base/buffer.h"
+#include "evenkeel/base/loop.h"
+#include "evenkeel/base/pool_allocator.h"
+#include "evenkeel/http/message.h"
+#include "http2_session.h"
+#include "message_limit.h"
+
+namespace evenkeel {
+
+class Http2HeaderBlock;
+
+/// One stream: received bytes that are not read yet, and what is to be sent. A derived class is a
+/// request of a frontend or of a backend link.
+class Http2Stream : public Pooled {
+ public:
+  explicit Http2Stream(Http2Session& session)
+      : session_(session), arrived_(session.loop()), write_progress_(session.loop()) {}
+  Http2Stream(const Http2Stream&) = delete;
+  Http2Stream& operator=(const Http2Stream&) = delete;
+  virtual ~Http2Stream() = default;
+
+  Http2Session& session() { return session_; }
+  std::int32_t id() const { return id_; }
+  /// Whether the session knows it, so that frames may be submitted.
+  bool attached() const { return attached_; }
+
+  // ---- in ----
+
+  /// The next bytes of the peer's body; nothing if none have arrived. An error if the stream ended
+  /// before the message.
+  std::optional<Result<Chunk>> take();
+  /// Waits until something arrives or the stream ends.
+  Signal::Wait arrival(Instant deadline) { return arrived_.wait(deadline); }
+  /// Goes back to the first byte; false when bytes are no longer held.
+  bool rewind();
+  /// Whether the peer has ended its message.
+  bool received_all() const { return remote_ended_; }
+  std::uint64_t received() const { return received_; }
+  /// Ends the stream's reads and writes with an error.
+  void fail_with(Error error);
+  bool broken() const { return broken_.has_value(); }
+  const Error& cause() const { return *broken_; }
+
+  // ---- out ----
+
+  /// Sends a body as the peer's window allows: the only loop that moves bytes into HTTP/2, for
+  /// requests and responses. `next` is the first read, which may have begun. Errors: the body's,
+  /// write_timeout, or the stream's `cause`.
+  Task<Result<Done>> pump(Body& body, Task<Result<Chunk>> next, Duration timeout);
+  /// Offers a chunk to nghttp2, which takes it in `read_data`.
+  void set_chunk(const Chunk& chunk);
+  /// Sends a response's head. `last`: there is no body; otherwise a `pump` must follow.
+  void submit_response(const Http2HeaderBlock& head, bool last);
+  /// As `submit_response`, for a request on a new stream; false: no stream ids are left.
+  bool submit_request(const Http2HeaderBlock& head, bool last);
+  /// Whether everything that was offered is written, with the end of the message if offered.
+  bool all_sent() const { return pending_.empty() && (!last_ || end_sent_); }
+  bool end_sent() const { return end_sent_; }
+  std::uint64_t sent() const { return sent_; }
+
+  // ---- events, inside nghttp2's callbacks ----
+
+  /// A field of the header section that is being read; the bytes are valid during the call.
+  virtual void field(std::string_view name, std::string_view value) = 0;
+  /// A header section is complete. `last`: the message ends with it.
+  virtual void headers_complete(bool last) = 0;
+  /// The stream is closed and detached. `by_peer`: by the peer's RST_STREAM.
+  virtual void closed(std::uint32_t code, bool by_peer) = 0;
+
+  /// The limit that the header section exceeds; fields beyond it were not given to `field`.
+  MessageLimit exceeded_limit() const { return exceeded_limit_; }
+  bool over_limits() const { return exceeded_limit_ != MessageLimit::none; }
+  /// The peer's message ends with what has arrived.
+  void mark_remote_end() {
+    remote_ended_ = true;
+    arrived_.raise();
+  }
+
+ protected:
+  friend class Http2Session;
+  friend struct Http2Callbacks;
+
+  void arrived() { arrived_.raise(); }
+  bool has_trailers() const { return trailers_.size() > 0; }
+
+  Fields trailers_;
+
+ private:
+  bool append(std::string_view bytes);
+
+  static constexpr std::size_t max_blocks = 8;
+
+  Http2Session& session_;
+  std::int32_t id_ = -1;
+  bool attached_ = false;
+  bool remote_ended_ = false;
+  bool delivered_last_ = false;
+  bool rewound_ = false;
+  bool deferred_ = false;
+  bool last_ = false;
+  bool end_sent_ = false;
+  bool wide_ = false;
+  MessageLimit exceeded_limit_ = MessageLimit::none;
+  bool invalid_ = false;  // nghttp2 found a frame invalid and resets the stream
+  std::optional<std::uint32_t> reset_when_sent_;
+  std::uint8_t reads_ = 0;  // chunks returned; stays at 2
+  std::uint8_t first_block_ = 0;
+  std::uint8_t blocks_ = 0;
+  std::uint32_t section_fields_ = 0;
+  std::size_t section_bytes_ = 0;
+  std::size_t taken_ = 0;  // bytes of the last returned chunk, still held
+  std::uint64_t received_ = 0;
+  std::uint64_t sent_ = 0;
+  std::array<ReadBuffer, max_blocks> in_;  // a ring
+  std::string_view pending_;
+  const Fields* pending_trailers_ = nullptr;
+  std::optional<Error> broken_;
+  Signal arrived_;
+  Signal write_progress_;
+};
+
+}  // namespace evenkeel

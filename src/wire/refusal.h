@@ -1,0 +1,27 @@
+// Requests that are refused before they reach a handler.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "evenkeel/http/status.h"
+#include "evenkeel/wire/frontend.h"
+#include "message_limit.h"
+
+namespace evenkeel {
+
+/// Names a limit of the listener with its value and its key, such as "the request head exceeds 32
+/// KiB (limits.header)". REQUIRES: not `none`.
+std::string describe_limit(MessageLimit limit, const FrontendOptions& options);
+
+/// The path of a request target in origin or absolute form, with its query.
+std::string_view path_of_target(std::string_view target);
+
+/// The response to a refused request. It carries an x-request-id: the client's from `fields` if it
+/// is valid, else a new one. Sets the id, status and fault of `info`; the id is a view into the
+/// response.
+Response refusal_response(const Error& error, ErrorFormat format, const Fields& fields,
+                          RequestInfo& info);
+
+}  // namespace evenkeel
