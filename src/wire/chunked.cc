@@ -25,7 +25,7 @@ bool ChunkedDecoder::fail(const char* detail) {
   return false;
 }
 
-/// One long function because it is one state machine, with a case per state.
+// Long: one state machine, with a case per state.
 bool ChunkedDecoder::step_size_line(char c) {
   switch (state_) {
     case State::size_start:

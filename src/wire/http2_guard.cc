@@ -62,7 +62,7 @@ Http2Guard::Verdict Http2Guard::overhead(const Http2FrameHeader& head) {
   return std::nullopt;
 }
 
-/// One long function because it is one table, with a case per type of frame.
+// Long: one case per type of frame.
 Http2Guard::Verdict Http2Guard::frame(const Http2FrameHeader& head, std::string_view payload,
                                       bool alive, Instant now) {
   if (auto verdict = overhead(head)) return verdict;
