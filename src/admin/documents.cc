@@ -47,7 +47,7 @@ json::object source_document(const PollRecord& record) {
 }
 
 json::object polled_document(const BackendStatus* monitored, const Signals& signals, Instant now) {
-  const SignalValues values = signals.values();
+  const LoadSample values = signals.values();
   json::object polled;
   polled["age_seconds"] = seconds_or_null(signals.age(now));
   polled["running"] = number_or_null(values.running);

@@ -10,13 +10,7 @@ namespace evenkeel {
 namespace {
 
 PolledSnapshot polled(const Signals& signals, Instant now) {
-  const SignalValues values = signals.values();
-  PolledSnapshot reading{.running = values.running,
-                         .waiting = values.waiting,
-                         .kv_cache_ratio = values.kv_cache_ratio,
-                         .gpu_utilization_ratio = values.gpu_utilization_ratio,
-                         .gpu_memory_used_bytes = values.gpu_memory_used_bytes,
-                         .gpu_memory_total_bytes = values.gpu_memory_total_bytes};
+  PolledSnapshot reading{signals.values()};
   if (const auto age = signals.age(now)) reading.age_seconds = seconds_of(*age);
   return reading;
 }

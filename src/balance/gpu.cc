@@ -31,7 +31,7 @@ class GpuCost {
 
   double operator()(std::uint32_t index, Instant now) {
     const Load& load = candidates_.load(index);
-    const SignalValues values = load.signals().values();
+    const LoadSample values = load.signals().values();
     double cost = expected_(load.latency(), now) * (estimated_queue_depth(load, now) + 1) *
                   warmup_penalty(load) / candidates_.weight(index);
     cost *= 1 + utilization_(values.gpu_utilization_ratio);

@@ -7,16 +7,16 @@
 namespace evenkeel {
 
 /// VRAM in use over all there is, NaN where either is unknown.
-inline double memory_ratio(const SignalValues& values) {
+inline double memory_ratio(const LoadSample& values) {
   return values.gpu_memory_total_bytes > 0
              ? values.gpu_memory_used_bytes / values.gpu_memory_total_bytes
-             : SignalValues::unknown;
+             : LoadSample::unknown;
 }
 
 /// Its VRAM or its KV cache is fuller than `guard`. What is unknown is not too full: whoever polls
 /// makes a value unknown when it is too old to go by.
 inline bool over_memory_guard(const Load& load, double guard) {
-  const SignalValues values = load.signals().values();
+  const LoadSample values = load.signals().values();
   return values.kv_cache_ratio > guard || memory_ratio(values) > guard;
 }
 

@@ -29,11 +29,11 @@ bool down(const Backend& backend, bool has_queue, Instant now) {
   return !ready(backend, now) && (has_queue || !starts);
 }
 
-LoadSample sample_load(const Backend& backend) {
+BackendUtilization sample_load(const Backend& backend) {
   const Load& load = backend.load();
-  const SignalValues values = load.signals().values();
+  const LoadSample values = load.signals().values();
   const double limit = backend.spec().max_in_flight;
-  return {.in_flight_ratio = limit > 0 ? load.in_flight() / limit : SignalValues::unknown,
+  return {.in_flight_ratio = limit > 0 ? load.in_flight() / limit : LoadSample::unknown,
           .kv_cache_ratio = values.kv_cache_ratio,
           .waiting = values.waiting};
 }
@@ -59,11 +59,11 @@ double first_byte_seconds(const PoolState& pool, Instant now) {
     in_flight += backend->load().in_flight();
   }
   return samples >= few_in_all && in_flight >= few_requests * known ? sum / known
-                                                                    : SignalValues::unknown;
+                                                                    : LoadSample::unknown;
 }
 
-PoolLoadSample sample_load(const PoolState& pool, double latency_rise, Instant now) {
-  PoolLoadSample sample;
+PoolDemand sample_load(const PoolState& pool, double latency_rise, Instant now) {
+  PoolDemand sample;
   sample.has_queue = pool.request_queue().has_waiters();
   const double waiting = sample.has_queue ? pool.queue().waiting : 0;
   sample.outstanding = pool.in_flight() + static_cast<std::uint64_t>(waiting);

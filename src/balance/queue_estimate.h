@@ -34,7 +34,7 @@ inline double estimated_queue_depth(const Load& load, Instant now) {
   const double in_flight = load.in_flight();
   const std::optional<Duration> age = load.signals().age(now);
   if (!age) return in_flight;
-  const SignalValues values = load.signals().values();
+  const LoadSample values = load.signals().values();
   const bool runs = !std::isnan(values.running);
   const bool waits = !std::isnan(values.waiting);
   if (!runs && !waits) return in_flight;

@@ -18,7 +18,7 @@ std::uint32_t backends_for(double load, double target) {
 
 }  // namespace
 
-double load_of(const LoadSample& sample, double enter) {
+double load_of(const BackendUtilization& sample, double enter) {
   // fmax passes over what is NaN.
   const double load = std::fmax(std::fmax(sample.in_flight_ratio, sample.kv_cache_ratio),
                                 enter * sample.waiting / saturated_queue);
@@ -39,8 +39,7 @@ double LatencyRise::tick(double first_byte_seconds, Instant now) {
   return first_byte_seconds / baseline_seconds_;
 }
 
-std::uint32_t SpareController::tick(const PoolLoadSample& sample, const SparesSpec& spec,
-                                    Instant now) {
+std::uint32_t SpareController::tick(const PoolDemand& sample, const SparesSpec& spec, Instant now) {
   const auto missing_for = [&](double target) {
     const std::uint32_t needed = backends_for(sample.load, target);
     return std::min(needed > sample.active ? needed - sample.active : 0, sample.spares);

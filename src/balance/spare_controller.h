@@ -27,14 +27,14 @@
 namespace evenkeel {
 
 /// What is seen of one backend. NaN: unknown.
-struct LoadSample {
+struct BackendUtilization {
   double in_flight_ratio;
   double kv_cache_ratio;
   double waiting;
 };
 
 /// The load of a backend; NaN when nothing is known.
-double load_of(const LoadSample& sample, double enter);
+double load_of(const BackendUtilization& sample, double enter);
 
 /// How much slower a pool has become, of late.
 class LatencyRise {
@@ -52,7 +52,7 @@ class LatencyRise {
 inline constexpr double significant_latency_rise = 2;
 
 /// A pool at one moment.
-struct PoolLoadSample {
+struct PoolDemand {
   double load = 0;                ///< sum over those in service, in backends
   std::uint32_t active = 0;       ///< in service, spares not counted
   std::uint32_t down = 0;         ///< of the others, not able to serve
@@ -65,14 +65,14 @@ struct PoolLoadSample {
 /// How many spares are to be in service. A state machine that is turned about ten times a second.
 class SpareController {
  public:
-  std::uint32_t tick(const PoolLoadSample& sample, const SparesSpec& spec, Instant now);
+  std::uint32_t tick(const PoolDemand& sample, const SparesSpec& spec, Instant now);
 
  private:
   /// A load that lasts for so long is no blip: a poll comes every quarter of a second. Requests in
   /// line and servers that are down are no blips in any case.
   static constexpr Duration debounce = std::chrono::milliseconds(300);
 
-  bool is_urgent(const PoolLoadSample& sample) const {
+  bool is_urgent(const PoolDemand& sample) const {
     return sample.has_queue || sample.down > target_ || sample.active == 0;
   }
 

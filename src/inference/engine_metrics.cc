@@ -38,23 +38,13 @@ std::map<const Engine*, SeriesIndex> own_series() {
 }
 
 double valid_or_unknown(double value, double max_value) {
-  return value >= 0 && value <= max_value ? value : EngineMetrics::unknown;
+  return value >= 0 && value <= max_value ? value : LoadSample::unknown;
 }
 
 /// Some engines report slightly more than their capacity.
 double ratio(double value) { return std::min(valid_or_unknown(value, 1.5), 1.0); }
 
 }  // namespace
-
-bool EngineMetrics::any() const {
-  const double values[] = {running,
-                           waiting,
-                           kv_cache_ratio,
-                           gpu_utilization_ratio,
-                           gpu_memory_used_bytes,
-                           gpu_memory_total_bytes};
-  return std::ranges::any_of(values, [](double value) { return !std::isnan(value); });
-}
 
 SeriesIndex::SeriesIndex(std::vector<Series> all)
     : series(std::move(all)), names(distinct_names(series)) {
@@ -120,11 +110,11 @@ double EngineMetricsReader::value_of(Quantity quantity) const {
     return accumulator.aggregation == Aggregation::mean ? accumulator.value / accumulator.samples
                                                         : accumulator.value;
   }
-  return EngineMetrics::unknown;
+  return LoadSample::unknown;
 }
 
-EngineMetrics EngineMetricsReader::reading() const {
-  EngineMetrics reading{
+LoadSample EngineMetricsReader::reading() const {
+  LoadSample reading{
       .running = valid_or_unknown(value_of(Quantity::running), max_requests),
       .waiting = valid_or_unknown(value_of(Quantity::waiting), max_requests),
       .kv_cache_ratio = ratio(value_of(Quantity::kv_cache_ratio)),

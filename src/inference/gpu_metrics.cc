@@ -58,10 +58,10 @@ const MetricNames& gpu_names() {
 }
 
 double ratio(double value) {
-  return value >= 0 && value <= 1.5 ? std::min(value, 1.0) : EngineMetrics::unknown;
+  return value >= 0 && value <= 1.5 ? std::min(value, 1.0) : LoadSample::unknown;
 }
 double bytes(double value) {
-  return value >= 0 && value <= max_bytes ? value : EngineMetrics::unknown;
+  return value >= 0 && value <= max_bytes ? value : LoadSample::unknown;
 }
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
@@ -114,9 +114,8 @@ bool is_selected(const GpuMetrics& gpu, std::string_view label) {
   return colon == std::string_view::npos || gpu.instance == label.substr(colon + 1);
 }
 
-EngineMetrics aggregate_gpus(std::span<const GpuMetrics> gpus,
-                             std::span<const std::string> labels) {
-  EngineMetrics total;
+LoadSample aggregate_gpus(std::span<const GpuMetrics> gpus, std::span<const std::string> labels) {
+  LoadSample total;
   double utilization = 0;
   int utilized = 0;
   const auto add = [](double& sum, double value) { sum = std::isnan(sum) ? value : sum + value; };

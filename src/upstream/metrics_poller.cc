@@ -94,7 +94,7 @@ class EngineSource final : public PolledSource {
     start();
   }
 
-  const EngineMetrics& reading() const { return reading_; }
+  const LoadSample& reading() const { return reading_; }
   std::uint32_t in_flight_at_poll() const { return in_flight_at_poll_; }
 
  private:
@@ -111,7 +111,7 @@ class EngineSource final : public PolledSource {
   void on_data(std::string_view bytes) override { reader_->read(bytes); }
   std::string finish(const Scraped& scraped) override {
     if (is_truncated(scraped, *reader_)) return "the metrics page is incomplete";
-    const EngineMetrics reading = reader_->reading();
+    const LoadSample reading = reader_->reading();
     if (!reading.any()) return "the page has no series that this engine is known for";
     reading_ = reading;
     in_flight_at_poll_ = in_flight_at_request_;
@@ -124,7 +124,7 @@ class EngineSource final : public PolledSource {
   const Load& load_;
   Observer& observer_;
   std::optional<EngineMetricsReader> reader_;
-  EngineMetrics reading_;
+  LoadSample reading_;
   std::uint32_t in_flight_at_request_ = 0;
   std::uint32_t in_flight_at_poll_ = 0;
 };
@@ -142,11 +142,11 @@ struct MetricsPoller::State final : EngineSource::Observer, GpuObserver {
   void on_gpus_changed() override { publish(); }
 
   void publish() {
-    const EngineMetrics from_engine = engine ? engine->reading() : EngineMetrics{};
-    EngineMetrics gpu;
+    const LoadSample from_engine = engine ? engine->reading() : LoadSample{};
+    LoadSample gpu;
     if (exporter != nullptr) gpu = aggregate_gpus(exporter->gpus(), spec.gpus);
     const auto first_known = [](double a, double b) { return std::isnan(a) ? b : a; };
-    const SignalValues values{
+    const LoadSample values{
         .running = from_engine.running,
         .waiting = from_engine.waiting,
         .kv_cache_ratio = from_engine.kv_cache_ratio,

@@ -10,13 +10,13 @@ using namespace std::chrono_literals;
 
 constexpr double guard = 0.95;
 
-SignalValues memory(double ratio) {
+LoadSample memory(double ratio) {
   return {.running = 0,
           .waiting = 0,
           .gpu_memory_used_bytes = 80e9 * ratio,
           .gpu_memory_total_bytes = 80e9};
 }
-SignalValues cache(double ratio) { return {.running = 0, .waiting = 0, .kv_cache_ratio = ratio}; }
+LoadSample cache(double ratio) { return {.running = 0, .waiting = 0, .kv_cache_ratio = ratio}; }
 
 class Gpu : public ::testing::Test {
  protected:
@@ -25,7 +25,7 @@ class Gpu : public ::testing::Test {
       for (int i = 0; i < 1000; ++i) backend->load().record_first_byte(100ms, noon);
     }
   }
-  void hears(std::size_t index, const SignalValues& values) {
+  void hears(std::size_t index, const LoadSample& values) {
     (*backends)[index]->load().signals().publish(values, noon,
                                                  (*backends)[index]->load().in_flight());
   }
@@ -96,7 +96,7 @@ TEST_F(Gpu, CountsNoMemoryWhileThereIsPlenty) {
 TEST_F(Gpu, SubstitutesTheMeanForUnknownValues) {
   // The others are busy and fairly full; of the third nothing is known, which makes it no better
   // and no worse.
-  const SignalValues busy{.kv_cache_ratio = 0.9, .gpu_utilization_ratio = 0.98};
+  const LoadSample busy{.kv_cache_ratio = 0.9, .gpu_utilization_ratio = 0.98};
   hears(0, busy);
   hears(1, busy);
 

@@ -12,7 +12,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr double unknown = SignalValues::unknown;
+constexpr double unknown = LoadSample::unknown;
 
 TEST(LoadOf, IsTheMaximumOfTheKnownValues) {
   EXPECT_DOUBLE_EQ(load_of({0.5, unknown, unknown}, 0.8), 0.5);
@@ -26,14 +26,14 @@ TEST(LoadOf, IsTheMaximumOfTheKnownValues) {
 class SpareControllerOfEight : public ::testing::Test {
  protected:
   // Turns it for so long, ten times a second.
-  std::uint32_t tick(PoolLoadSample sample, Duration how_long) {
+  std::uint32_t tick(PoolDemand sample, Duration how_long) {
     std::uint32_t wanted = 0;
     for (const Instant end = now + how_long; now < end; now += 100ms) {
       wanted = rule.tick(sample, spec, now);
     }
     return wanted;
   }
-  static PoolLoadSample loaded(double load, std::uint64_t outstanding) {
+  static PoolDemand loaded(double load, std::uint64_t outstanding) {
     return {.load = load, .active = 6, .spares = 2, .outstanding = outstanding};
   }
 
@@ -65,14 +65,14 @@ TEST_F(SpareControllerOfEight, IgnoresAShortSpike) {
 }
 
 TEST_F(SpareControllerOfEight, LetsThemInAtOnceWhenRequestsQueue) {
-  PoolLoadSample sample = loaded(7, 70);
+  PoolDemand sample = loaded(7, 70);
   sample.has_queue = true;
 
   EXPECT_EQ(tick(sample, 100ms), 2u);
 }
 
 TEST_F(SpareControllerOfEight, ReplacesEachThatIsDownAtOnce) {
-  PoolLoadSample sample = loaded(1, 10);
+  PoolDemand sample = loaded(1, 10);
   sample.active = 5;
   sample.down = 1;
 
@@ -83,7 +83,7 @@ TEST_F(SpareControllerOfEight, ReplacesEachThatIsDownAtOnce) {
 }
 
 TEST_F(SpareControllerOfEight, LetsThemGoWhenThoseThatWereDownAreBack) {
-  PoolLoadSample sample = loaded(1, 10);
+  PoolDemand sample = loaded(1, 10);
   sample.active = 5;
   sample.down = 1;
   tick(sample, 1s);
@@ -166,7 +166,7 @@ TEST(LatencyRise, KeepsItsBaselineOverAWeekWithoutTraffic) {
   Instant now = noon;
   latency_rise.tick(0.2, now);
   for (const Instant end = now + std::chrono::hours(24 * 7); now < end; now += 60s) {
-    latency_rise.tick(SignalValues::unknown, now);
+    latency_rise.tick(LoadSample::unknown, now);
   }
 
   EXPECT_NEAR(latency_rise.tick(1, now), 5, 0.5);
@@ -202,7 +202,7 @@ class PoolWithSpares : public ::testing::Test {
   void tick(Duration how_long) {
     for (const Instant end = now + how_long; now < end; now += 100ms) state->tick(now);
   }
-  void engines_tell(const SignalValues& values) {
+  void engines_tell(const LoadSample& values) {
     for (const auto& backend : state->backends()) {
       backend->load().signals().publish(values, now, backend->load().in_flight());
     }

@@ -89,15 +89,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
   EngineMetricsReader engine(engine_named("generic"));
   engine.read(text);
-  const EngineMetrics reading = engine.reading();
+  const LoadSample reading = engine.reading();
   require(!(reading.running < 0) && !(reading.waiting < 0), "counts are not negative");
   require(!(reading.kv_cache_ratio < 0) && !(reading.kv_cache_ratio > 1),
           "ratios are between 0 and 1");
   GpuMetricsReader exporter;
   exporter.read(text);
-  const EngineMetrics gpus = aggregate_gpus(exporter.gpus(), {});
+  const LoadSample gpus = aggregate_gpus(exporter.gpus(), {});
   require(!(gpus.gpu_utilization_ratio < 0) && !(gpus.gpu_utilization_ratio > 1),
-          "so is what GPUs do");
+          "GPU utilization is between 0 and 1");
   require(!(gpus.gpu_memory_used_bytes < 0), "memory is not negative");
   return 0;
 }

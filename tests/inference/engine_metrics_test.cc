@@ -11,7 +11,7 @@
 namespace evenkeel {
 namespace {
 
-EngineMetrics reading_of(std::string_view engine, std::string_view text) {
+LoadSample reading_of(std::string_view engine, std::string_view text) {
   EngineMetricsReader reader(engine_named(engine));
   for (; !text.empty(); text.remove_prefix(std::min<std::size_t>(text.size(), 1000))) {
     reader.read(text.substr(0, 1000));
@@ -28,7 +28,7 @@ void expect(double value, double expected, const char* what) {
   }
 }
 
-void expect(const EngineMetrics& reading, const EngineMetrics& expected) {
+void expect(const LoadSample& reading, const LoadSample& expected) {
   expect(reading.running, expected.running, "running");
   expect(reading.waiting, expected.waiting, "waiting");
   expect(reading.kv_cache_ratio, expected.kv_cache_ratio, "kv cache");

@@ -19,7 +19,7 @@ std::vector<GpuMetrics> gpus_of(std::string_view text) {
   return reader.gpus();
 }
 
-EngineMetrics summed(std::string_view text, const std::vector<std::string>& labels) {
+LoadSample summed(std::string_view text, const std::vector<std::string>& labels) {
   return aggregate_gpus(gpus_of(text), labels);
 }
 

@@ -170,7 +170,7 @@ class PoolSimulation {
     explicit Server(double pace) : speed(pace), engine(find_preset("llama-3-8b-a100")->engine) {}
     double speed;
     double slow_factor = 1;
-    double memory_ratio = SignalValues::unknown;
+    double memory_ratio = LoadSample::unknown;
     Engine engine;
     std::vector<std::unique_ptr<Request>> requests;
     bool stepping = false;

@@ -145,7 +145,7 @@ struct Polling {
   bool until(const std::function<bool()>& done) {
     return loop.run_until(done, Clock::now() + patience);
   }
-  SignalValues values() const { return backend->load().signals().values(); }
+  LoadSample values() const { return backend->load().signals().values(); }
   std::optional<Duration> age() const { return backend->load().signals().age(Clock::now()); }
   bool until_running(double running) {
     return until([&] { return values().running == running; });

@@ -3,24 +3,12 @@
 
 #include <atomic>
 #include <cstdint>
-#include <limits>
 #include <optional>
 
 #include "evenkeel/base/clock.h"
+#include "evenkeel/base/load_sample.h"
 
 namespace evenkeel {
-
-/// One poll's values. NaN: unknown, which is never the same as 0.
-struct SignalValues {
-  static constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
-
-  double running = unknown;                 ///< requests in the engine's batch
-  double waiting = unknown;                 ///< requests in the engine's queue
-  double kv_cache_ratio = unknown;          ///< of its KV cache in use, 0..1
-  double gpu_utilization_ratio = unknown;   ///< 0..1, mean over the backend's GPUs
-  double gpu_memory_used_bytes = unknown;   ///< sum over the backend's GPUs
-  double gpu_memory_total_bytes = unknown;  ///< the same
-};
 
 /// The values of the last poll and their age, read by every worker while the control thread writes.
 /// A reader may see values of two polls side by side; each value is whole.
@@ -30,7 +18,7 @@ class Signals {
  public:
   /// `heard`: when the answer came. `in_flight_at_poll`: what this process had in flight on the
   /// backend at that moment, so that the counts can be corrected by what came and went since.
-  void publish(const SignalValues& values, Instant polled_at, std::uint32_t in_flight_at_poll) {
+  void publish(const LoadSample& values, Instant polled_at, std::uint32_t in_flight_at_poll) {
     running_.store(values.running, std::memory_order_relaxed);
     waiting_.store(values.waiting, std::memory_order_relaxed);
     kv_cache_ratio_.store(values.kv_cache_ratio, std::memory_order_relaxed);
@@ -47,7 +35,7 @@ class Signals {
   }
 
   /// All unknown before the first poll.
-  SignalValues values() const {
+  LoadSample values() const {
     return {.running = running_.load(std::memory_order_relaxed),
             .waiting = waiting_.load(std::memory_order_relaxed),
             .kv_cache_ratio = kv_cache_ratio_.load(std::memory_order_relaxed),
@@ -70,18 +58,18 @@ class Signals {
     for (std::atomic<double>* value :
          {&running_, &waiting_, &kv_cache_ratio_, &gpu_utilization_ratio_, &gpu_memory_used_bytes_,
           &gpu_memory_total_bytes_}) {
-      value->store(SignalValues::unknown, std::memory_order_relaxed);
+      value->store(LoadSample::unknown, std::memory_order_relaxed);
     }
   }
 
   alignas(64) std::atomic<Duration::rep> polled_at_{0};  // of the steady clock; 0: nothing is known
   std::atomic<std::uint32_t> in_flight_at_poll_{0};
-  std::atomic<double> running_{SignalValues::unknown};
-  std::atomic<double> waiting_{SignalValues::unknown};
-  std::atomic<double> kv_cache_ratio_{SignalValues::unknown};
-  std::atomic<double> gpu_utilization_ratio_{SignalValues::unknown};
-  std::atomic<double> gpu_memory_used_bytes_{SignalValues::unknown};
-  std::atomic<double> gpu_memory_total_bytes_{SignalValues::unknown};
+  std::atomic<double> running_{LoadSample::unknown};
+  std::atomic<double> waiting_{LoadSample::unknown};
+  std::atomic<double> kv_cache_ratio_{LoadSample::unknown};
+  std::atomic<double> gpu_utilization_ratio_{LoadSample::unknown};
+  std::atomic<double> gpu_memory_used_bytes_{LoadSample::unknown};
+  std::atomic<double> gpu_memory_total_bytes_{LoadSample::unknown};
 };
 
 }  // namespace evenkeel

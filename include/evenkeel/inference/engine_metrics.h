@@ -5,31 +5,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "evenkeel/base/load_sample.h"
 #include "evenkeel/inference/engine.h"
 #include "evenkeel/inference/exposition.h"
 #include "evenkeel/inference/metric_series.h"
 
 namespace evenkeel {
-
-/// The values of one server. NaN: unknown, which is never the same as 0.
-struct EngineMetrics {
-  static constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
-
-  double running = unknown;                 ///< requests in the batch, over all models and ranks
-  double waiting = unknown;                 ///< requests in its queue, likewise
-  double kv_cache_ratio = unknown;          ///< 0..1, of the fullest rank
-  double gpu_utilization_ratio = unknown;   ///< 0..1, mean over its GPUs
-  double gpu_memory_used_bytes = unknown;   ///< sum over its GPUs
-  double gpu_memory_total_bytes = unknown;  ///< likewise
-
-  bool any() const;
-};
 
 /// The series that one engine's page may have, indexed by name.
 struct SeriesIndex {
@@ -59,7 +45,7 @@ class EngineMetricsReader final : private SampleSink {
   void read(std::string_view bytes) { reader_.read(bytes); }
   bool ended() const { return reader_.ended(); }
   bool has_partial_line() const { return reader_.has_partial_line(); }
-  EngineMetrics reading() const;
+  LoadSample reading() const;
 
  private:
   static constexpr std::size_t preference_levels = 3;

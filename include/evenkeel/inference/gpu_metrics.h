@@ -19,9 +19,9 @@ struct GpuMetrics {
   std::string instance;  ///< of MIG, or AMD's partition; empty: the whole GPU
   std::string uuid;      ///< as the exporter writes it; empty: unknown
   std::string host;      ///< empty: unknown
-  double utilization_ratio = EngineMetrics::unknown;
-  double memory_used_bytes = EngineMetrics::unknown;
-  double memory_total_bytes = EngineMetrics::unknown;
+  double utilization_ratio = LoadSample::unknown;
+  double memory_used_bytes = LoadSample::unknown;
+  double memory_total_bytes = LoadSample::unknown;
 };
 
 /// Whether a label of the file selects this GPU: its index, "0"; an instance of it, "0:7"; its
@@ -29,7 +29,7 @@ struct GpuMetrics {
 bool is_selected(const GpuMetrics& gpu, std::string_view label);
 
 /// The values of a server with these GPUs: mean utilization, sum of memory. No labels: all GPUs.
-EngineMetrics aggregate_gpus(std::span<const GpuMetrics> gpus, std::span<const std::string> labels);
+LoadSample aggregate_gpus(std::span<const GpuMetrics> gpus, std::span<const std::string> labels);
 
 /// Parses one page of a GPU exporter, in pieces. The names of the series show which exporter it is.
 class GpuMetricsReader final : private SampleSink {
@@ -47,9 +47,9 @@ class GpuMetricsReader final : private SampleSink {
   static constexpr std::size_t max_gpus = 1024;
   struct Gpu {
     GpuMetrics reading;
-    double engine_active_ratio = EngineMetrics::unknown;
-    double free_bytes = EngineMetrics::unknown;
-    double reserved_bytes = EngineMetrics::unknown;
+    double engine_active_ratio = LoadSample::unknown;
+    double free_bytes = LoadSample::unknown;
+    double reserved_bytes = LoadSample::unknown;
   };
 
   void sample(std::size_t name_index, const Sample& sample) override;

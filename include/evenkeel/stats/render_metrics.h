@@ -5,13 +5,13 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "evenkeel/base/clock.h"
+#include "evenkeel/base/load_sample.h"
 #include "evenkeel/base/result.h"
 #include "evenkeel/stats/worker_metrics.h"
 
@@ -21,17 +21,9 @@ namespace evenkeel {
 inline constexpr std::string_view backend_states[] = {"up", "down", "starting", "draining",
                                                       "standby"};
 
-/// The values last polled from a backend's engine and GPU. NaN: unknown.
-struct PolledSnapshot {
-  static constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
-
+/// The sample last polled from a backend.
+struct PolledSnapshot : LoadSample {
   double age_seconds = unknown;
-  double running = unknown;
-  double waiting = unknown;
-  double kv_cache_ratio = unknown;
-  double gpu_utilization_ratio = unknown;
-  double gpu_memory_used_bytes = unknown;
-  double gpu_memory_total_bytes = unknown;
 };
 
 /// One backend at the time of a scrape.
