@@ -1,16 +1,8 @@
-// The pickers, one line each: name, maker. In the order of the configuration reference.
+// The factories of all pickers in picker_list.h.
 #pragma once
 
 #include "evenkeel/balance/picker.h"
-
-#define EVENKEEL_PICKERS(PICKER)                 \
-  PICKER("round-robin", round_robin)             \
-  PICKER("weighted", weighted)                   \
-  PICKER("least-connections", least_connections) \
-  PICKER("least-latency", least_latency)         \
-  PICKER("queue-depth", queue_depth)             \
-  PICKER("gpu", gpu)                             \
-  PICKER("consistent-hash", consistent_hash)
+#include "evenkeel/config/picker_list.h"
 
 namespace evenkeel::pickers {
 

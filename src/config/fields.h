@@ -7,6 +7,7 @@
 
 #include "config/forms.h"
 #include "evenkeel/config/engine_traits.h"
+#include "evenkeel/config/picker_list.h"
 
 // The field table: every key of the file, with its form (type, range), its member (whose
 // initialiser in config.h is the default) and its sentence. The readers, the printer, the JSON
@@ -25,9 +26,10 @@ inline constexpr auto engine_words = [] {
   std::ranges::transform(all_engine_traits, words.begin(), &EngineTraits::name);
   return words;
 }();
-inline constexpr std::array<std::string_view, 7> picker_words = {
-    "round-robin", "weighted", "least-connections", "least-latency",
-    "queue-depth", "gpu",      "consistent-hash"};
+#define EVENKEEL_PICKER_WORD(name, factory) name,
+inline constexpr auto picker_words =
+    std::to_array<std::string_view>({EVENKEEL_PICKERS(EVENKEEL_PICKER_WORD)});
+#undef EVENKEEL_PICKER_WORD
 inline constexpr std::array<std::string_view, 3> protocol_words = {"auto", "http1", "h2"};
 inline constexpr std::array<std::string_view, 2> half_close_words = {"abort", "wait"};
 inline constexpr std::array<std::string_view, 2> client_auth_words = {"require", "request"};

@@ -1,0 +1,43 @@
+"""A picker is one line in config/picker_list.h, one file in src/balance, and one row in docs/pickers.md."""
+
+import pathlib
+import re
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def text(path):
+    return (ROOT / path).read_text()
+
+
+def listed():
+    """Name in the file and name of the factory, as the list has them."""
+    return re.findall(r'^  PICKER\("([a-z-]+)", ([a-z_]+)\)', text("include/evenkeel/config/picker_list.h"), re.M)
+
+
+class PickersTest(unittest.TestCase):
+    def test_every_line_of_the_list_has_its_file_and_every_file_its_line(self):
+        files = {}
+        for path in (ROOT / "src/balance").glob("*.cc"):
+            for factory in re.findall(r"^PickerFactory pickers::([a-z_]+)\(", path.read_text(), re.M):
+                files[factory] = path.stem
+        self.assertGreaterEqual(len(files), 7)
+        self.assertEqual(files, {factory: factory for _, factory in listed()})
+
+    def test_every_picker_has_a_test_of_its_own(self):
+        for _, factory in listed():
+            self.assertTrue((ROOT / f"tests/balance/{factory}_test.cc").exists(), factory)
+
+    def test_the_page_describes_every_picker_once(self):
+        rows = re.findall(r"^\| `([a-z-]+)`(?: \(default\))? \| [^|0-9]", text("docs/pickers.md"), re.M)
+        self.assertCountEqual(rows, [name for name, _ in listed()])
+
+    def test_the_configuration_reference_names_every_picker(self):
+        (row,) = re.findall(r"^\| `picker` \|.*$", text("docs/configuration.md"), re.M)
+        words = re.findall(r"`([a-z-]+)`", row.split("|")[4])
+        self.assertEqual(words, [name for name, _ in listed()])
+
+
+if __name__ == "__main__":
+    unittest.main()
