@@ -1,4 +1,4 @@
-// Drawing at random by weight in constant time.
+// Random draws by weight in constant time.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,11 @@
 
 namespace evenkeel {
 
-/// The alias method (Walker 1977, Vose 1991): each slot keeps its own index with some probability
-/// and else yields another's.
+/// The alias method. Each slot yields its own index with a probability that the table stores, and
+/// otherwise one other index.
+///
+/// Source: Walker, 1977; Vose, A linear algorithm for generating random numbers with a given
+/// distribution, 1991.
 class AliasTable {
  public:
   explicit AliasTable(const std::vector<std::uint32_t>& weights);
@@ -24,7 +27,7 @@ class AliasTable {
 
  private:
   struct Slot {
-    std::uint32_t keep;  // of 2^32
+    std::uint32_t keep;  // probability, in units of 2^-32
     std::uint32_t alias;
   };
   std::vector<Slot> slots_;

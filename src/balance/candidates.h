@@ -1,4 +1,4 @@
-// What every picker asks of the backends, laid out so that a question touches one cache line.
+// The state of the backends that every picker reads, one cache line per backend.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ class Candidates {
  public:
   static constexpr std::uint32_t none = ~std::uint32_t{0};
 
-  /// `memory_guard` 0: none.
+  /// `memory_guard`: see PoolSpec; 0: none.
   explicit Candidates(std::shared_ptr<const Backends> backends, double memory_guard = 0);
 
   std::uint32_t size() const { return static_cast<std::uint32_t>(entries_.size()); }
@@ -29,7 +29,6 @@ class Candidates {
   bool has_room(std::uint32_t index) const {
     return entries_[index].load->has_room(entries_[index].load->limit());
   }
-  /// 0: none.
   double memory_guard() const { return memory_guard_; }
 
   bool in_rotation(std::uint32_t index) const { return entries_[index].load->in_rotation(); }
@@ -40,7 +39,7 @@ class Candidates {
   bool excluded(std::uint32_t index, const Hint& hint) const {
     return !hint.excluded.empty() && hint.excluded.contains((*backends_)[index].get());
   }
-  /// All who are open and that the request has not tried are left alone.
+  /// Every backend that is in rotation and that the request has not tried is deprioritized.
   bool all_deprioritized(const Hint& hint) const;
 
  private:
@@ -53,7 +52,7 @@ class Candidates {
   double memory_guard_;
 };
 
-/// Who may be picked for one request.
+/// Whether a backend may be picked for one request.
 class Eligible {
  public:
   Eligible(const Candidates& candidates, const Hint& hint, bool allow_deprioritized)
@@ -65,7 +64,7 @@ class Eligible {
            !candidates_.excluded(index, hint_);
   }
   const Hint& hint() const { return hint_; }
-  /// All whom the request may use are left alone; who is asked again may pick one of them.
+  /// Every backend that the request may use is deprioritized, so one of them may be picked.
   bool allow_deprioritized() const { return allow_deprioritized_; }
 
  private:
@@ -74,7 +73,7 @@ class Eligible {
   bool allow_deprioritized_;
 };
 
-/// A picker that only has to choose among those who are eligible.
+/// Base of pickers that choose among the eligible backends.
 class CandidatePicker : public Picker {
  public:
   const BackendPtr* pick(const Hint& hint) final;
@@ -85,13 +84,14 @@ class CandidatePicker : public Picker {
   CandidatePicker(const PickerOptions& options, std::uint64_t seed)
       : candidates_(options.backends, options.memory_guard), rng_(seed) {}
 
-  /// An eligible index; `nobody` only if there is none.
+  /// An eligible index; `none` only if there is none.
   virtual std::uint32_t choose(const Eligible& eligible) = 0;
 
-  /// The least (in_flight + 1) / weight of all who are eligible, ties at random. Looks at
-  /// everybody.
+  /// The eligible backend with the lowest (in_flight + 1) / weight, ties at random. Looks at every
+  /// backend.
   std::uint32_t least_loaded(const Eligible& eligible);
-  /// Index `a` carries less for its weight than `b`: negative; more: positive; the same: 0.
+  /// Compares (in_flight + 1) / weight: negative if `a` has less than `b`, positive if more, else
+  /// 0.
   int compare_load(std::uint32_t a, std::uint32_t b) const;
 
   const Candidates candidates_;

@@ -1,20 +1,20 @@
-// consistent-hash: the same key goes to the same backend, while that one carries its fair share.
+// consistent-hash: the same key goes to the same backend while that one has no more than its share.
 //
 //   candidates of a key: owner(mix(key)), owner(mix(key + g)), owner(mix(key + 2 g)), ...
-//   the first that is eligible and has in_flight < ceil(c * (m + 1) * weight / sum of weights)
+//   picked: the first that is eligible and has in_flight < ceil(c * (m + 1) * weight / sum of
+//   weights)
 //
-// with g the golden ratio of 2^64, m the requests in flight on the pool, c the load factor (1.25).
-// Owners come from weighted rendezvous hashing (rendezvous_table.h): when a backend leaves, only
-// its keys move; one that is full, left alone or above its bound passes each key on to the next of
-// that key, and gets it back afterwards.
+// g is 2^64 divided by the golden ratio, m the requests in flight on the pool, c the load factor
+// (1.25). Owners come from weighted rendezvous hashing (rendezvous_table.h): when a backend leaves,
+// only its keys move. A backend that is full, deprioritized or above its bound passes each key on
+// to the key's next candidate, and gets it back afterwards.
 //
 // Sources: Thaler, Ravishankar, Using name-based mappings to increase hit rates, 1998 (rendezvous);
 // Mirrokni, Thorup, Zadimoghaddam, Consistent hashing with bounded loads, 2018 (the bound; c = 1.25
 // is KubeAI's default).
 //
-// A request without key is given a random one. m and the sum of weights are kept by looking at a
-// few backends in turn with each pick, at all of them in small pools: no counter is shared by all
-// workers.
+// A request without a key gets a random one. m and the sum of weights are refreshed from a few
+// backends with each pick, in turn (in small pools from all of them), so workers share no counter.
 #include <cmath>
 #include <memory>
 #include <vector>
@@ -27,9 +27,9 @@ namespace evenkeel {
 namespace {
 
 constexpr std::uint64_t golden = 0x9e3779b97f4a7c15u;
-constexpr int max_candidates = 32;  // of a key; then the least loaded of all
-constexpr std::uint32_t full_scan_limit =
-    16;  // for the pool's load; of larger pools, with each pick:
+constexpr int max_candidates = 32;  // of a key; then the least loaded backend is picked
+// A pick refreshes the load of every backend in pools up to the first size, else of so many.
+constexpr std::uint32_t full_scan_limit = 16;
 constexpr std::uint32_t refreshes_per_pick = 4;
 
 class ConsistentHash final : public CandidatePicker {
@@ -47,7 +47,7 @@ class ConsistentHash final : public CandidatePicker {
  private:
   struct Snapshot {
     std::uint32_t in_flight = 0;
-    std::uint32_t weight = 0;  // 0: left alone, its share is the others'
+    std::uint32_t weight = 0;  // 0: deprioritized, the others take its share
   };
 
   std::uint32_t choose(const Eligible& eligible) override {
@@ -92,7 +92,7 @@ class ConsistentHash final : public CandidatePicker {
   std::shared_ptr<const RendezvousTable> table_;
   double load_factor_;
   std::vector<Snapshot> snapshots_;
-  std::uint64_t in_flight_ = 0;  // sums over seen_
+  std::uint64_t in_flight_ = 0;  // sums over snapshots_
   std::uint64_t weights_ = 0;
   std::uint32_t cursor_ = 0;
 };

@@ -1,4 +1,4 @@
-// How long a backend is expected to take to its first byte, and how far it is trusted.
+// The time to the first byte that a backend is expected to need.
 #pragma once
 
 #include <algorithm>
@@ -9,16 +9,16 @@
 
 namespace evenkeel {
 
-/// The time to the first byte of those who have answered lately; of the others, the mean of the
-/// pool, to which the average of one who is not asked drifts as well:
+/// A backend's average latency, drawn towards the pool's mean while its samples are few or old:
 ///
-///   trust    = samples / (samples + 3) * 60 s / (60 s + age)
-///   expected = mean + (average - mean) * trust              where it is faster than the mean,
-///              1 / ((1 - trust) / mean + trust / average)   where it is slower
+///   confidence = samples / (samples + 3) * 60 s / (60 s + age)
+///   expected   = mean + (average - mean) * confidence                  if average <= mean,
+///                1 / ((1 - confidence) / mean + confidence / average)  otherwise
 ///
-/// So one lucky answer makes no favourite, and nobody is left aside for ever for what was true
-/// once: one that took twenty seconds is tried again within some seconds, where the others are
-/// busy. The mean is that of the speeds: one server in trouble does not make the pool look slow.
+/// samples and age as in PeakEwma. One fast response does not attract all requests, and one slow
+/// response does not exclude a backend for ever: after a response of 20 s it is picked again within
+/// seconds if the others are busy. The mean is the harmonic one, so a backend in trouble does not
+/// make the pool look slow.
 ///
 /// Thread: one worker's own.
 class ExpectedLatency {
@@ -40,11 +40,11 @@ class ExpectedLatency {
   static constexpr double prior_samples = 3;
   static constexpr double age_scale_seconds = 60;
 
-  MeanFallback speed_{1};  // first bytes a second
+  MeanFallback speed_{1};  // reciprocal latency, 1/s
 };
 
-/// What a request more costs on one who is new, over what it costs on others: until it has
-/// answered, its first requests count for many. A server that comes back is not run over.
+/// Factor on the cost of a backend with few samples, which keeps a new or returning backend from a
+/// burst of requests before its first response:
 ///
 ///   1 + in_flight / (1 + samples)
 inline double warmup_penalty(const Load& load) {

@@ -1,21 +1,21 @@
-// gpu: what a GPU says of itself, beside what is seen of it. The least
+// gpu: combines measured latency and queue depth with the load that GPUs report. Picks the lowest
 //
-//   latency * (depth + 1) * newness / weight * (1 + utilization) * dear(KV cache) * dear(VRAM)
+//   latency * (depth + 1) * warmup / weight * (1 + utilization) * penalty(KV cache) * penalty(VRAM)
 //
-//   dear(r) = 1 + 4 * (max(0, r - knee) / (guard - knee))^2,   knee = guard - 0.15
+//   penalty(r) = 1 + 4 * (max(0, r - knee) / (guard - knee))^2,   knee = guard - 0.15
 //
-// latency and newness as in least-latency, depth as in queue-depth. Utilization counts little: it
-// says "busy" of one stream and of a hundred. Memory costs nothing while there is plenty and five
-// times as much at the guard; beyond the guard a backend is left alone while another stands
-// (memory_guard.h), as one that cannot be connected. The KV cache is the memory that fills with
-// load; VRAM is what other processes take, or an engine that grows.
+// latency in seconds and warmup as in least-latency, depth in requests as in queue-depth; the rest
+// are ratios, 0..1. Utilization has little influence: a GPU is "busy" with one stream as with a
+// hundred. The penalty for memory is 1 while memory is plentiful and 5 at the guard; above the
+// guard a backend is avoided while another is available (memory_guard.h). The KV cache fills with
+// load; VRAM fills with other processes, or with an engine that grows.
 //
-// Nothing here is 0 for being unknown: who does not tell is presumed to be as the others (or
-// neutral, where nobody tells). Ties at random; sampling: sampled.h.
+// An unknown value never counts as 0: it counts as the mean of the known ones, or as neutral while
+// no backend reports it. Ties at random; sampling: sampled.h.
 //
 // Source: the signals are those of the Gateway API inference extension and llm-d (queue, KV cache;
-// 0.8 of it is where their detector begins to call it tight). They add up weighted scores; a
-// product of prices is used here, since a sum stays tempting when one of its parts is hopeless.
+// their detector calls a cache saturated at 0.8). They add weighted scores. This picker multiplies
+// costs, because a sum stays low although one of its terms is hopeless.
 #include <cmath>
 
 #include "balance/expected_latency.h"
@@ -37,7 +37,7 @@ class GpuCost {
     cost *= 1 + utilization_(values.gpu_utilization_ratio);
     cost *= kv_cache_(memory_penalty(values.kv_cache_ratio));
     cost *= vram_(memory_penalty(memory_ratio(values)));
-    // Only if all are left alone: rather a full one than one that cannot be connected.
+    // Only when every backend is deprioritized: prefers a full one to one that cannot be connected.
     return load.in_backoff(now) ? cost * backoff_penalty : cost;
   }
 
@@ -46,7 +46,7 @@ class GpuCost {
   static constexpr double max_penalty = 4;
   static constexpr double backoff_penalty = 1e6;
 
-  /// NaN of NaN.
+  /// NaN for NaN.
   double memory_penalty(double ratio) const {
     if (std::isnan(ratio)) return ratio;
     if (candidates_.memory_guard() <= 0) return 1;

@@ -1,7 +1,8 @@
-// least-connections: the least (in_flight + 1) / weight. Ties at random.
+// least-connections: picks the lowest (in_flight + 1) / weight. Ties at random; sampling:
+// sampled.h.
 //
-// Weights as in Envoy's least request with bias 1; sampling: sampled.h. Quotients of equal ratios
-// are equal to the last bit, so that ties are found.
+// in_flight counts requests over all workers. Source: Envoy's least request policy with an active
+// request bias of 1. Equal ratios give quotients that are equal to the last bit, so ties are found.
 #include "balance/sampled.h"
 
 namespace evenkeel {

@@ -1,15 +1,15 @@
-// least-latency: the least  latency * (in_flight + 1) * newness / weight.  Ties at random.
+// least-latency: picks the lowest  latency * (in_flight + 1) * warmup / weight.  Ties at random;
+// sampling: sampled.h.
 //
-// latency is the moving average of the time to the first byte, which believes bad news at once
-// (peak_average.h), drawn towards the pool's mean while little or nothing new is known
-// (expected_latency.h). The time to the whole answer would not do: of a language model it says how
-// much it wrote.
+// latency, in seconds, is a moving average of the time to the first byte that reacts fast to slow
+// responses (peak_ewma.h), drawn towards the pool's mean while samples are few or old
+// (expected_latency.h). The time to the last byte would not do: of a language model it measures the
+// length of the response. warmup is the penalty for few samples (expected_latency.h).
 //
-// Source: Peak EWMA as in Finagle and tower, cost = average * (pending + 1), with their penalty for
-// who has not answered yet. Theirs falls to zero while nobody asks; ours to the mean, so that an
-// idle pool still prefers its faster servers. Requests in flight are counted over all workers and
-// at once, averages follow: what a pick adds is seen by the next one, so workers do not swing
-// together from one server to another. Sampling: sampled.h.
+// Source: Peak EWMA in Finagle and tower, cost = average * (pending + 1), with their penalty for a
+// backend without a response. Their average decays to zero without traffic, this one to the mean,
+// so an idle pool still prefers its faster backends. in_flight counts over all workers immediately,
+// so the next pick sees what this one added and workers do not oscillate between backends.
 #include "balance/expected_latency.h"
 #include "balance/sampled.h"
 

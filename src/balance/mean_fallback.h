@@ -1,20 +1,20 @@
-// What to think of those of whom nothing is known.
+// Substitutes the mean for unknown values.
 #pragma once
 
 #include <cmath>
 
 namespace evenkeel {
 
-/// Presumes of the unknown what was seen of the others lately: who says nothing is neither
-/// preferred nor punished for it.
+/// Replaces an unknown value by the moving average of the known ones, so that a backend is neither
+/// preferred nor avoided for what it does not report.
 ///
 /// Thread: one worker's own.
 class MeanFallback {
  public:
-  /// `otherwise`: while nobody has said anything.
+  /// `initial`: the mean before the first known value.
   explicit MeanFallback(double initial) : mean_(initial) {}
 
-  /// The value itself, or what stands for it if it is NaN.
+  /// The value, or the mean if the value is NaN. A known value updates the mean.
   double operator()(double value) {
     if (std::isnan(value)) return mean_;
     mean_ = has_value_ ? mean_ + (value - mean_) * gain : value;

@@ -1,4 +1,4 @@
-// How full a backend's memories are, and whether that is too full to be given more.
+// Whether a backend's memory is too full for more requests.
 #pragma once
 
 #include "evenkeel/balance/load.h"
@@ -6,15 +6,15 @@
 
 namespace evenkeel {
 
-/// VRAM in use over all there is, NaN where either is unknown.
+/// Used over total GPU memory, 0..1; NaN if either is unknown.
 inline double memory_ratio(const LoadSample& values) {
   return values.gpu_memory_total_bytes > 0
              ? values.gpu_memory_used_bytes / values.gpu_memory_total_bytes
              : LoadSample::unknown;
 }
 
-/// Its VRAM or its KV cache is fuller than `guard`. What is unknown is not too full: whoever polls
-/// makes a value unknown when it is too old to go by.
+/// The GPU memory or the KV cache is fuller than `guard`, 0..1. An unknown ratio is not too full;
+/// the poller makes a ratio unknown when it is too old.
 inline bool over_memory_guard(const Load& load, double guard) {
   const LoadSample values = load.signals().values();
   return values.kv_cache_ratio > guard || memory_ratio(values) > guard;

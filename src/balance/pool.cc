@@ -12,16 +12,16 @@
 namespace evenkeel {
 namespace {
 
-// Places may come without notice: the back-off of a backend ends. See RequestQueue::recheck.
+// Slots may become free without a release, as when a back-off ends. See RequestQueue::recheck.
 constexpr Duration recheck_period = std::chrono::milliseconds(500);
 
-// Spares come for servers that are down, and for load; not for one request that all others failed.
+// Spares enter for backends that are down and for load, not for one request that all others failed.
 constexpr Duration max_spare_wait = std::chrono::seconds(1);
 
-// Lost races for the last place of a backend before a request lines up.
+// Lost races for the last slot of a backend before a request queues.
 constexpr int max_pick_attempts = 16;
 
-/// Gets new requests, or got none for no other reason than that nobody needed it.
+/// In rotation, or a spare on standby.
 bool usable_or_spare(const Load& load) { return load.other_reasons(OutOfRotation::standby) == 0; }
 
 bool has_in_rotation(const Backends& backends, const ExcludedBackends& excluded) {
@@ -169,7 +169,7 @@ Task<Result<Lease>> Pool::wait_in_queue(Hint hint, Instant deadline) {
   RequestQueue::QueuedRequest queued(*state_, loop_, hint);
   if (!queued.join(*picker_, began)) {
     co_return refusal(Fault::queue_full, state_->spec().name,
-                      "all places are taken, so is the line");
+                      "all slots are taken and the queue is full");
   }
   while (!queued.granted() && loop_.now() < until) {
     auto wake = co_await queued.wait(std::min(until, loop_.now() + recheck_period));
@@ -184,7 +184,7 @@ Task<Result<Lease>> Pool::wait_in_queue(Hint hint, Instant deadline) {
   const Instant ended = Clock::now();
   BackendPtr backend = queued.take(ended);
   if (!backend) {
-    co_return refusal(Fault::queue_timeout, state_->spec().name, "all places stayed taken");
+    co_return refusal(Fault::queue_timeout, state_->spec().name, "no slot became free in time");
   }
   co_return Lease::adopt(std::move(backend), ended - began);
 }

@@ -8,10 +8,10 @@
 namespace evenkeel {
 namespace {
 
-constexpr double max_latency_rise =
-    1.5;  // over the great one: half as many spares as there are others
+// In units of significant_latency_rise: a rise adds at most half as many spares as backends serve.
+constexpr double max_latency_rise = 1.5;
 
-/// It could serve, if it is not a spare that is out of service.
+/// It can serve, unless it is a spare on standby.
 bool ready(const Backend& backend, Instant now) {
   const Load& load = backend.load();
   return load.other_reasons(OutOfRotation::standby) == 0 && !load.in_backoff(now);
@@ -21,7 +21,7 @@ bool in_service(const Backend& backend, Instant now) {
   return ready(backend, now) && !backend.load().is_out(OutOfRotation::standby);
 }
 
-/// One that is starting is not down, unless somebody waits for it.
+/// A backend that is starting counts as down only while requests queue.
 bool down(const Backend& backend, bool has_queue, Instant now) {
   const Load& load = backend.load();
   const bool starts =
@@ -38,10 +38,10 @@ BackendUtilization sample_load(const Backend& backend) {
           .waiting = values.waiting};
 }
 
-/// Mean time to the first byte of those in service who answer; NaN while the pool is nearly idle:
-/// one long prompt would be all that it says.
+/// Mean time to the first byte over the backends in service that respond, in seconds. NaN while the
+/// pool is nearly idle: then one long prompt would dominate it.
 double first_byte_seconds(const PoolState& pool, Instant now) {
-  constexpr double few_requests = 2;  // in flight on each
+  constexpr double few_requests = 2;  // in flight on each backend
   constexpr Duration lately = std::chrono::seconds(2);
   constexpr std::uint32_t few_samples = 4;
   constexpr std::uint64_t few_in_all = 60;
@@ -94,7 +94,7 @@ PoolDemand sample_load(const PoolState& pool, double latency_rise, Instant now) 
   return sample;
 }
 
-/// True if there are any. Who was a spare in the file before, and is none now, is in service.
+/// True if the pool has spares. A backend that a reload made a regular one goes into rotation.
 bool has_spares(const PoolState& pool) {
   bool any = false;
   for (const auto& backend : pool.backends()) {
@@ -119,7 +119,7 @@ void PoolMaintenance::control_spares(const PoolState& pool, Instant now) {
   const double latency_rise = latency_rise_.tick(first_byte_seconds(pool, now), now);
   std::uint32_t left =
       spare_controller_.tick(sample_load(pool, latency_rise, now), pool.spec().spares, now);
-  // Those who serve stay, before others come; the first in the file come first.
+  // Spares in service stay before others enter; among equals the order of the file decides.
   for (const bool serving : {true, false}) {
     for (const auto& backend : pool.backends()) {
       if (!backend->spec().standby || in_service(*backend, now) != serving) continue;

@@ -1,4 +1,4 @@
-// What has to be done for a pool from time to time.
+// The periodic work for a pool.
 #pragma once
 
 #include "balance/spare_controller.h"
@@ -8,8 +8,8 @@
 
 namespace evenkeel {
 
-/// Lets spares in and out, learns speeds. Passes from a pool's state to the one after a reload.
-/// Thread: the control thread's.
+/// Moves spares in and out of rotation and learns weights. A pool's state hands it to its
+/// successor. Thread: the control thread's.
 class PoolMaintenance {
  public:
   void tick(const PoolState& pool, Instant now);

@@ -1,6 +1,7 @@
-// queue-depth: the least (depth + 1) / weight, where the depth is what the engine says that it has
-// running and waiting, corrected by what this process sent and finished since it said so (depth.h).
-// Ties at random; sampling: sampled.h.
+// queue-depth: picks the lowest (depth + 1) / weight. Ties at random; sampling: sampled.h.
+//
+// depth is the number of requests that the engine reports as running and waiting, corrected by what
+// this process has sent and finished since that report (queue_estimate.h, which names the source).
 #include "balance/queue_estimate.h"
 #include "balance/sampled.h"
 

@@ -1,17 +1,17 @@
-// How many requests stand on a backend, whoever sent them.
+// Estimates the requests on a backend, including those of other clients.
 //
-//   depth = in_flight + faith * (polled - in_flight_at_poll)
+//   depth = in_flight + freshness * (polled - in_flight_at_poll)
 //
-// The engine's own count (running + waiting) is as old as the last poll; what this process sent and
-// finished since then is the difference of its requests in flight. What is left of the correction,
-// polled - in_flight_at_poll, is what others sent, less the answers that the engine has given and
-// whose clients are still reading. It is believed whole for two seconds, and less and less after
-// that; with nothing polled the depth is what this process has in flight.
+// polled is the engine's own count, running + waiting, as old as the last poll. in_flight is what
+// this process has in flight now, in_flight_at_poll what it had then. Their difference accounts for
+// what this process sent and finished since; polled - in_flight_at_poll is what other clients sent,
+// minus the responses that the engine has finished and that clients are still reading. freshness is
+// 1 for two seconds and falls to 0 at ten. Without a sample, depth is in_flight.
 //
-// An engine that tells of one of the two counts gives a lower bound: only an excess counts.
+// If an engine reports only one of the two counts, polled is a lower bound: it can only add.
 //
-// Source: the correction is that of Prequal (Wydrowski et al., NSDI 2024), which adds its own
-// requests since the probe; AIBrix found polled counts alone useless in bursts.
+// Source: the correction is Prequal's (Wydrowski et al., NSDI 2024), which adds its own requests
+// since the probe. AIBrix found polled counts alone useless during bursts.
 #pragma once
 
 #include <algorithm>
@@ -22,14 +22,14 @@
 
 namespace evenkeel {
 
-/// 1 for what was just heard, 0 for what is too old to say anything.
+/// Weight of a sample by its age: 1 up to 2 s, then linear down to 0 at 10 s.
 inline double freshness(Duration age) {
   constexpr double fresh = 2;
   constexpr double stale = 10;
   return std::clamp((stale - seconds_of(age)) / (stale - fresh), 0.0, 1.0);
 }
 
-/// Never negative.
+/// In requests; never negative.
 inline double estimated_queue_depth(const Load& load, Instant now) {
   const double in_flight = load.in_flight();
   const std::optional<Duration> age = load.signals().age(now);

@@ -14,8 +14,8 @@
 namespace evenkeel {
 namespace {
 
-// 128 slots or more per backend in pools of up to 512, and of up to 8192. Only two sizes: passing
-// from one to the other moves many keys.
+// At least 128 slots per backend in pools of up to 512, and of up to 8192. There are only two
+// sizes, because a pool that changes its table's size moves many keys.
 constexpr std::size_t small_pool = 512;
 constexpr unsigned small_bits = 16;
 constexpr unsigned large_bits = 20;
@@ -23,8 +23,8 @@ constexpr unsigned large_bits = 20;
 constexpr std::uint64_t unowned = std::numeric_limits<std::uint64_t>::max();
 constexpr std::uint64_t time_unit = std::uint64_t{1} << 32;
 
-/// The arrivals of one backend: one at a random moment of each 1 / weight of time, at a random
-/// slot.
+/// The arrivals of one backend: one per 1 / weight of time, at a random moment of it and at a
+/// random slot.
 class Arrivals {
  public:
   Arrivals(const Backend& backend, unsigned shift)
@@ -52,7 +52,7 @@ class Arrivals {
   std::size_t slot_ = 0;
 };
 
-/// The tables that stand.
+/// The tables in use.
 class TableCache {
  public:
   std::shared_ptr<const RendezvousTable> table_for(const Backends& backends) {
@@ -98,13 +98,13 @@ RendezvousTable::RendezvousTable(const Backends& backends)
     weights += std::max(backend->spec().weight, 1u);
   }
 
-  // Every slot is expected to be reached within slots * ln(slots) arrivals, give or take a few per
-  // slot; owners do not depend on how the time is cut.
+  // Every slot is reached within about slots * ln(slots) arrivals. The length of a step does not
+  // affect the owners.
   const auto step = static_cast<std::uint64_t>(static_cast<double>(slots) / weights *
                                                static_cast<double>(time_unit)) +
                     1;
-  // A slot that was reached in an earlier step is settled. Most arrivals are at such slots, and
-  // there is a bit for each where a number would not fit into the cache.
+  // A slot that was reached in an earlier step is settled. Most arrivals are at settled slots; one
+  // bit per slot fits into the cache, a number would not.
   std::vector<std::uint64_t> reached(slots, unowned);
   std::vector<bool> settled(slots);
   std::vector<std::size_t> reached_now;

@@ -5,19 +5,18 @@
 namespace evenkeel {
 namespace {
 
-// Those in line look from time to time for places that nobody gave back. One's look serves all.
+// How often the queue looks for slots that became free without a release. One look serves all.
 constexpr Duration recheck_interval = std::chrono::milliseconds(200);
 
 }  // namespace
 
-/// What the line knows of one who stands in it. Guarded by the line's mutex, but for `signal`.
-/// Shared with the message that tells the waiter's loop of a grant, which may come after the waiter
-/// has gone.
+/// One entry of the queue, guarded by the queue's mutex except for `signal`. Shared with the
+/// message that reports a grant to the waiter's loop, which may arrive after the waiter is gone.
 struct RequestQueue::Ticket : Node, std::enable_shared_from_this<Ticket> {
   Ticket(const PoolState& pool, Loop& home_loop, const Hint& request_hint, Signal& wakeup)
       : state(pool), loop(home_loop), hint(request_hint), signal(&wakeup) {}
 
-  /// The waiter's own backend with these counters, if it may be sent there now.
+  /// The backend of the waiter's pool with these counters, if the request may go there now.
   const BackendPtr* usable(const Load& load, Instant now) const {
     const BackendPtr* backend = state.find(load);
     if (backend == nullptr || !load.in_rotation() || hint.excluded.contains(backend->get()))
@@ -31,7 +30,7 @@ struct RequestQueue::Ticket : Node, std::enable_shared_from_this<Ticket> {
   Hint hint;
   BackendPtr granted;
   Instant joined{};
-  Signal* signal;  // the loop's thread only; null when the waiter has gone
+  Signal* signal;  // the loop's thread only; null when the waiter is gone
 };
 
 void RequestQueue::dispatch(const Load& load, Instant now) {
@@ -46,14 +45,14 @@ std::size_t RequestQueue::dispatch_locked(const Load& load, Instant now) {
     at = at->next;
     const BackendPtr* backend = ticket.usable(load, now);
     if (backend == nullptr) continue;
-    if (!(*backend)->try_acquire(now)) break;  // full, for those behind as well
+    if (!(*backend)->try_acquire(now)) break;  // full, so no later entry gets a slot either
     grant(ticket, *backend);
     ++granted;
   }
   return granted;
 }
 
-// Under the lock to its end: a waiter that is dropped takes the lock too, so its loop still stands.
+// Holds the lock to its end: a waiter that is dropped takes the lock too, so its loop still exists.
 void RequestQueue::grant(Ticket& ticket, const BackendPtr& backend) {
   remove(ticket);
   ticket.granted = backend;
@@ -62,11 +61,11 @@ void RequestQueue::grant(Ticket& ticket, const BackendPtr& backend) {
   });
 }
 
-// Behind somebody who would take any place that the newcomer could, there is nothing to look for.
-bool RequestQueue::should_pick(const Ticket& newcomer) const {
+// If the last entry could use every slot that this one can, there is no slot to look for.
+bool RequestQueue::should_pick(const Ticket& ticket) const {
   if (!queue_.linked()) return true;
   const auto& last = static_cast<const Ticket&>(*queue_.previous);
-  return !last.hint.excluded.empty() || &last.state != &newcomer.state;
+  return !last.hint.excluded.empty() || &last.state != &ticket.state;
 }
 
 void RequestQueue::remove(Ticket& ticket) {
@@ -77,7 +76,7 @@ void RequestQueue::remove(Ticket& ticket) {
 
 RequestQueue::JoinResult RequestQueue::join(Ticket& ticket, Picker& picker, Instant now) {
   std::lock_guard lock(mutex_);
-  // Counted before the last look: whoever gives a place back after that look sees somebody waiting.
+  // Counted before the last look: a slot released after that look finds a waiting request.
   waiting_.fetch_add(1, std::memory_order_seq_cst);
   ticket.joined = now;
   ticket.hint.now = now;

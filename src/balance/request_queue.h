@@ -1,4 +1,4 @@
-// Where requests stand while every backend that they might use is full.
+// Holds requests while every backend that they may use is full.
 #pragma once
 
 #include <atomic>
@@ -15,18 +15,18 @@
 
 namespace evenkeel {
 
-/// First come, first served over all workers: whoever gives a place back hands it to the first in
-/// line that may use it. The lock is touched only while somebody waits.
+/// First come, first served over all workers: a slot that becomes free goes to the first request
+/// that may use it. The lock is taken only while requests wait.
 ///
 /// Thread: any.
 class RequestQueue {
  public:
   class QueuedRequest;
 
-  /// Somebody waits: newcomers line up, and places that come back are offered.
+  /// Requests wait: new ones queue behind them, and slots that become free are dispatched.
   bool has_waiters() const { return waiting_.load(std::memory_order_seq_cst) != 0; }
 
-  /// Hands the free places of a backend to those who may use them, in their order.
+  /// Grants the free slots of a backend to the waiting requests that may use them, in order.
   void dispatch(const Load& load, Instant now);
 
   QueueStats counts() const;
@@ -38,7 +38,7 @@ class RequestQueue {
   JoinResult join(Ticket& ticket, Picker& picker, Instant now);
   void recheck(Ticket& ticket, Picker& picker, Instant now);
   std::size_t dispatch_locked(const Load& load, Instant now);
-  bool should_pick(const Ticket& newcomer) const;
+  bool should_pick(const Ticket& ticket) const;
   void remove(Ticket& ticket);
   void grant(Ticket& ticket, const BackendPtr& backend);
 
@@ -52,27 +52,27 @@ class RequestQueue {
   QueueStats counts_;
 };
 
-/// One request's stand in the line; leaves it when dropped, and gives back a place that was granted
-/// but never taken.
+/// One request's place in the queue. Dropping it leaves the queue and returns a slot that was
+/// granted but not taken.
 ///
 /// Thread: the loop's.
 class RequestQueue::QueuedRequest {
  public:
-  /// REQUIRES: `state` and `loop` outlive the stand.
+  /// REQUIRES: `state` and `loop` outlive it.
   QueuedRequest(const PoolState& state, Loop& loop, const Hint& hint);
   QueuedRequest(const QueuedRequest&) = delete;
   QueuedRequest& operator=(const QueuedRequest&) = delete;
   ~QueuedRequest();
 
-  /// Lines up, unless there is a place for this request that nobody ahead may use. False: the line
-  /// is full.
+  /// Enters the queue, unless there is a slot for this request that no request ahead may use.
+  /// False: the queue is full.
   bool join(Picker& picker, Instant now);
   bool granted() const;
   /// Waits for a grant; `Wake::expired` at the deadline.
   Signal::Wait wait(Instant deadline) { return signal_.wait(deadline); }
-  /// Looks for places that became free without anybody giving them back: a back-off has ended.
+  /// Looks for slots that became free without a release, as when a back-off ends.
   void recheck(Picker& picker, Instant now);
-  /// Leaves the line with the place that was granted; null if none was.
+  /// Leaves the queue with the slot that was granted; null if none was.
   BackendPtr take(Instant now);
 
  private:

@@ -1,10 +1,10 @@
-// round-robin: one after the other, whatever their weight and load.
+// round-robin: each backend in turn, regardless of weight and load.
 //
 //   next = the first eligible of cursor, cursor + 1, ... (mod n);  cursor = next + 1
 //
-// Each backend that is up gets the same number of requests per round. One that is passed over costs
-// a look once per round, so a pick looks at n / (number of eligible) backends in the mean.
-// Source: folklore; the cursor starts at random so that workers do not walk in step.
+// Each eligible backend gets the same number of requests per round. A skipped backend costs one
+// look per round, so a pick looks at n / (number of eligible backends) on average. Source:
+// folklore. The cursor starts at random so that workers do not pick in lockstep.
 #include <memory>
 
 #include "balance/candidates.h"

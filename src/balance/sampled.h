@@ -1,4 +1,4 @@
-// Choosing the cheapest: of all in a small pool, of two drawn at random in a large one.
+// Picks the backend of lowest cost: of all in a small pool, of two random ones in a large one.
 #pragma once
 
 #include <algorithm>
@@ -14,14 +14,16 @@
 
 namespace evenkeel {
 
-/// A picker by cost: `Cost` is made from the candidates and gives `double operator()(index, now)`;
-/// less is better, ties are broken at random.
+/// A picker by cost. `Cost` is made from the candidates and has `double operator()(index, now)`;
+/// the lowest cost wins, ties are broken at random.
 ///
-/// Small pools (up to 32) are looked at whole. In larger ones two are drawn at random by weight and
-/// the cheaper is taken: nearly as even (most load over the mean is ln ln n / ln 2 + O(1)), at a
-/// constant cost, and workers who see figures a moment old do not all run to the same backend.
-/// Source: Mitzenmacher, The power of two choices in randomized load balancing, 1996. Who is drawn
-/// but not eligible is drawn again, a few times; only when that fails is everybody looked at.
+/// In pools of up to 32 backends every one is evaluated. In larger pools two are drawn at random by
+/// weight and the cheaper one is picked. That is nearly as even (the highest load exceeds the mean
+/// by ln ln n / ln 2 + O(1)) at constant cost, and workers with slightly old figures do not all
+/// pick the same backend. A draw that is not eligible is repeated a few times; if that fails, every
+/// backend is evaluated.
+///
+/// Source: Mitzenmacher, The power of two choices in randomized load balancing, 1996.
 template <class Cost>
 class SampledPicker final : public CandidatePicker {
  public:

@@ -7,10 +7,10 @@ namespace evenkeel {
 namespace {
 
 constexpr double saturated_queue = 5;
-constexpr double max_load = 2;  // of one backend: a long queue is not the need of ten spares
+constexpr double max_load = 2;  // of one backend: one long queue must not call for ten spares
 
 constexpr double baseline_decay_per_second = 0.01;
-constexpr double baseline_gain = 0.05;  // of the way, with each turn
+constexpr double baseline_gain = 0.05;  // per tick
 
 std::uint32_t backends_for(double load, double target) {
   return static_cast<std::uint32_t>(std::ceil(load / target - 1e-9));
@@ -19,21 +19,22 @@ std::uint32_t backends_for(double load, double target) {
 }  // namespace
 
 double load_of(const BackendUtilization& sample, double enter) {
-  // fmax passes over what is NaN.
+  // fmax ignores NaN.
   const double load = std::fmax(std::fmax(sample.in_flight_ratio, sample.kv_cache_ratio),
                                 enter * sample.waiting / saturated_queue);
   return std::isnan(load) ? load : std::min(load, max_load);
 }
 
 double LatencyRise::tick(double first_byte_seconds, Instant now) {
-  // A night without traffic is no reason to take the morning's crowd for calm.
+  // Bounds the growth of the baseline over a pause: after a night without traffic the first rush of
+  // the morning must not look calm.
   constexpr double max_tick = 1;
   const double passed = last_tick_ ? std::min(seconds_of(now - *last_tick_), max_tick) : 0;
   last_tick_ = now;
   if (std::isnan(first_byte_seconds)) return first_byte_seconds;
   baseline_seconds_ *= 1 + baseline_decay_per_second * passed;
   if (baseline_seconds_ == 0) baseline_seconds_ = first_byte_seconds;
-  // Not at one stroke: the least of many noisy averages would be too little.
+  // Gradually, because the minimum of many noisy averages would be too low.
   if (first_byte_seconds < baseline_seconds_)
     baseline_seconds_ += (first_byte_seconds - baseline_seconds_) * baseline_gain;
   return first_byte_seconds / baseline_seconds_;

@@ -1,21 +1,22 @@
-// When a pool's spares come in, and when they go.
+// Decides when a pool's spares enter rotation and when they leave it.
 //
 //   load of a backend = max(in_flight / max_in_flight, KV cache ratio, enter * waiting / 5)
-//   needed(target)    = ceil((sum of loads + requests in line / max_in_flight) / target)
+//   needed(target)    = ceil((sum of loads + queued requests / max_in_flight) / target)
 //
-// of what is known; a backend of which nothing is known is taken to carry the mean of the others.
-// First bytes that take twice as long as they did lately count as `enter` too: a jump shows
-// there before engines have queues that are worth the name, and where nothing else is known.
+// load is in units of one backend's capacity, over the values that are known; a backend without any
+// counts as the mean of the others. A time to the first byte of twice its recent minimum counts as
+// `enter` too: a jump in load shows there before engines have long queues, and where no other value
+// is known.
 //
-// Spares come in while the backends in service are fewer than needed(enter), for each of the others
-// that is down, and when nobody else stands. They go when more than needed(leave) have been in
-// service for `dwell`; if they came for the load, the pool must also carry less than leave / enter
-// of the most that it carried while it needed them: where engines tell of a queue only, an empty
-// one does not yet mean that the load has gone.
+// Spares enter while fewer backends than needed(enter) are in service, for each regular backend
+// that is down, and when no other backend is available. They leave after more than needed(leave)
+// have been in service for `dwell`. Spares that entered because of load also wait until the pool
+// has less than leave / enter of the highest load during that time: if engines report only a queue,
+// an empty queue does not yet mean that the load is gone.
 //
-// Sources: ceil(current * metric / target) and the window that looks back for the largest answer
-// before it shrinks are those of Kubernetes' HorizontalPodAutoscaler; a queue of 5 or a KV cache of
-// 0.8 as the mark of saturation are those of llm-d's utilization detector.
+// Sources: ceil(current * metric / target), and a window that keeps the largest result before it
+// scales down, are the Kubernetes HorizontalPodAutoscaler's. A queue of 5 and a KV cache of 0.8 as
+// signs of saturation are those of llm-d's utilization detector.
 #pragma once
 
 #include <cstdint>
@@ -26,50 +27,51 @@
 
 namespace evenkeel {
 
-/// What is seen of one backend. NaN: unknown.
+/// Use of one backend's capacity. NaN: unknown.
 struct BackendUtilization {
-  double in_flight_ratio;
-  double kv_cache_ratio;
-  double waiting;
+  double in_flight_ratio;  ///< of its slots, 0..1
+  double kv_cache_ratio;   ///< 0..1
+  double waiting;          ///< requests in the engine's queue
 };
 
-/// The load of a backend; NaN when nothing is known.
+/// The load of a backend, 1 at capacity and at most 2; NaN if nothing is known.
 double load_of(const BackendUtilization& sample, double enter);
 
-/// How much slower a pool has become, of late.
+/// How much slower a pool has become.
 class LatencyRise {
  public:
-  /// Now over calm: the time to the first byte, over the least that it was lately, which is
-  /// forgotten by a hundredth a second. NaN: unknown.
+  /// The time to the first byte over its recent minimum; 1: as fast as ever. The minimum grows by 1
+  /// % a second, so that it adapts. NaN if `first_byte_seconds` is.
   double tick(double first_byte_seconds, Instant now);
 
  private:
   std::optional<Instant> last_tick_;
-  double baseline_seconds_ = 0;  // seconds; 0: not known yet
+  double baseline_seconds_ = 0;  // 0: not known yet
 };
 
-/// A slowdown at which spares are due.
+/// A rise from which spares enter.
 inline constexpr double significant_latency_rise = 2;
 
-/// A pool at one moment.
+/// The state of a pool that decides how many spares it needs.
 struct PoolDemand {
-  double load = 0;                ///< sum over those in service, in backends
-  std::uint32_t active = 0;       ///< in service, spares not counted
-  std::uint32_t down = 0;         ///< of the others, not able to serve
-  std::uint32_t spares = 0;       ///< that could serve, in service or not
-  std::uint32_t in_service = 0;   ///< spares among them
-  std::uint64_t outstanding = 0;  ///< requests in flight and in line
-  bool has_queue = false;         ///< somebody waits for a place
+  double load = 0;                ///< sum over the backends in service, 1 per backend at capacity
+  std::uint32_t active = 0;       ///< regular backends in service
+  std::uint32_t down = 0;         ///< regular backends that cannot serve
+  std::uint32_t spares = 0;       ///< spares that can serve, in service or not
+  std::uint32_t in_service = 0;   ///< backends in service, spares included
+  std::uint64_t outstanding = 0;  ///< requests in flight and queued
+  bool has_queue = false;         ///< requests wait for a slot
 };
 
-/// How many spares are to be in service. A state machine that is turned about ten times a second.
+/// Decides how many spares are in service. REQUIRES: `tick` is called about ten times a second.
 class SpareController {
  public:
+  /// The number of spares that should be in service from now on.
   std::uint32_t tick(const PoolDemand& sample, const SparesSpec& spec, Instant now);
 
  private:
-  /// A load that lasts for so long is no blip: a poll comes every quarter of a second. Requests in
-  /// line and servers that are down are no blips in any case.
+  /// How long a load must last before spares enter; polls come every 250 ms. Queued requests and
+  /// backends that are down need no delay.
   static constexpr Duration debounce = std::chrono::milliseconds(300);
 
   bool is_urgent(const PoolDemand& sample) const {
@@ -77,10 +79,10 @@ class SpareController {
   }
 
   std::uint32_t target_ = 0;
-  std::optional<Instant> shortage_since_;  // of backends
-  std::optional<Instant> surplus_since_;   // more in service than needed
-  std::uint32_t max_needed_ = 0;           // since then
-  std::uint64_t peak_outstanding_ = 0;     // while the load needed them all
+  std::optional<Instant> shortage_since_;  // fewer spares in service than needed
+  std::optional<Instant> surplus_since_;   // more spares in service than needed
+  std::uint32_t max_needed_ = 0;           // since surplus_since_
+  std::uint64_t peak_outstanding_ = 0;     // while the load needed every spare in service
 };
 
 }  // namespace evenkeel

@@ -7,13 +7,14 @@
 namespace evenkeel {
 namespace {
 
-constexpr Duration update_interval = std::chrono::milliseconds(950);  // one turn in ten
-constexpr std::uint64_t window_answers =
-    16;  // answers: an error of about a quarter, smoothed below
-constexpr Duration max_window = std::chrono::seconds(20);  // ends with fewer, if it must
-constexpr double long_answer_seconds = 0.5;                // seconds: several looks
+constexpr Duration update_interval = std::chrono::milliseconds(950);  // every tenth tick
+constexpr std::uint64_t window_answers = 16;  // an error of about a quarter, smoothed by `gain`
+constexpr Duration max_window =
+    std::chrono::seconds(20);  // after that a window may have fewer responses
+constexpr double long_answer_seconds =
+    0.5;  // from here on the samples of in_flight are exact enough
 constexpr double stall_answers = 8;
-constexpr double prior_answers = 4;  // answers that the others' mean counts for
+constexpr double prior_answers = 4;  // weight of the mean speed, in responses
 constexpr double gain = 0.4;
 
 }  // namespace
@@ -64,9 +65,8 @@ std::optional<double> WeightLearner::observe(const Load& load, Window& window, I
   return count / std::max(time, 1e-6);
 }
 
-/// As learnt; 0 of one who was never asked. Of one who has not answered enough: as the others,
-/// until the time that requests have spent there says otherwise. Who is slow shows it by what is
-/// missing.
+/// Responses per request-second: as learned, or the prior of weight_learner.h before the first full
+/// window; 0 for a backend that has had no request.
 double WeightLearner::speed_of(const Load& load, double fallback_speed) const {
   const Window& window = windows_.at(&load);
   if (window.speed > 0 || window.in_flight == 0) return window.speed;

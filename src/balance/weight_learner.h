@@ -1,27 +1,27 @@
-// What `weights: observed` learns: how fast each backend is, from what it gets done.
+// Learns the weights of `weights: observed` from the work that each backend completes.
 //
-//   speed  = answers / time that requests spent there,   over a window of 16 answers and a second
-//   weight = speed / mean speed of the pool * mean configured weight,  moved by a quarter at most
+//   speed  = responses / time that requests spent there,   over a window of 16 responses and 1 s
+//   weight = speed / mean speed of the pool * mean configured weight,   at most 25 % per update
 //
-// By Little's law that is the throughput of the backend over its mean of requests in flight.
-// Throughput alone would not do: it is what it was given, and the more it is given the more it
-// would be given. With these weights all carry the same number of requests; one that is overloaded
-// takes longer and is given less, one that is given little is at its fastest. So shares settle, and
-// nobody starves: weights stay within 1/16 and 16 times the mean, and all are asked often enough to
-// be learnt of anew.
+// By Little's law, speed is the backend's throughput over its mean number of requests in flight.
+// Throughput alone would reinforce itself: a backend with more requests completes more. With these
+// weights every backend has the same number of requests in flight. An overloaded backend becomes
+// slower and gets less, so the shares settle. Weights stay within 1/16 and 16 times the mean, so
+// that every backend gets enough requests to learn from.
 //
-// Where answers take long, the time spent is that of all who were in flight, looked at ten times a
-// second: what has been finished so far is the short ones. Where they do not, it is what they took.
+// For long responses, the time spent is that of all requests in flight, sampled ten times a second,
+// because the responses finished so far are the short ones. For short responses it is the sum of
+// their durations.
 //
-// One that has not answered 16 yet is as the others until the time spent there says otherwise:
-// (answers + 4) / (time + 4 / mean speed). The slowest, whose first window takes longest, is not
-// held for an average one meanwhile.
+// A backend with fewer than 16 responses starts at the mean speed, corrected by the time spent:
+// (responses + 4) / (time + 4 / mean speed). The slowest backend, whose first window takes longest,
+// is therefore not taken for an average one meanwhile.
 //
-// Answers that failed do not count: a server that fails quickly is not fast.
-// One that finishes nothing in the time in which it used to finish eight counts as that slow.
+// Failed responses do not count: failing fast is not speed. A backend that finishes nothing in the
+// time in which it used to finish eight responses counts as that slow.
 //
 // Source: gRPC's client-side weighted round robin (gRFC A58), weight = queries per second /
-// utilization, with requests in flight for the utilization.
+// utilization; requests in flight take the place of the utilization.
 #pragma once
 
 #include <cstdint>
@@ -33,24 +33,24 @@
 
 namespace evenkeel {
 
-/// Learns; writes Load::learned_weight. Thread: the control thread's.
+/// Writes Load::learned_weight. Thread: the control thread's.
 class WeightLearner {
  public:
   static constexpr double min_share = 1.0 / 16;  // of the mean
   static constexpr double max_share = 16;
-  static constexpr double max_change = 1.25;  // of a weight, a second
+  static constexpr double max_change = 1.25;  // of a weight, per update (once a second)
 
   /// REQUIRES: called about ten times a second.
   void tick(const Backends& backends, Instant now);
 
  private:
-  /// Of one backend: where its window began, and what the windows before it said.
+  /// The current window of one backend, and the result of the previous ones.
   struct Window {
     Instant began;
     std::uint64_t served;
-    Duration spent;        // by those who were served
-    double in_flight = 0;  // seconds spent, served or not
-    double speed = 0;      // answers per second in flight; 0: not known yet
+    Duration spent;        // on responses that were served
+    double in_flight = 0;  // request-seconds spent, served or not
+    double speed = 0;      // responses per request-second; 0: not known yet
     bool present = true;
   };
 

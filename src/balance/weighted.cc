@@ -1,18 +1,18 @@
 // weighted: smooth weighted round robin. In every stretch of picks each backend gets its share,
-// weight over the sum of weights, to within one or two picks, and its turns are spread evenly.
+// weight / (sum of weights), to within one or two picks, and its turns are spread evenly.
 //
 //   stride_i = 1 / weight_i;  pick the least pass_i;  pass_i += stride_i
 //
 // Source: stride scheduling (Waldspurger, Weihl, MIT/LCS/TM-528, 1995), which is earliest deadline
-// first. nginx's smooth weighted round robin gives the same shares, but looks at every backend for
-// every pick; with a heap a pick is O(log n). One who is not eligible when its turn comes loses the
-// turn: its share goes to the others by their weight, and nothing is owed to it later.
+// first. nginx's smooth weighted round robin gives the same shares but looks at every backend for
+// every pick; with a heap a pick is O(log n). A backend that is not eligible at its turn loses the
+// turn: its share goes to the others by weight, and it is not owed anything later.
 //
-// With `weights: observed` the weight of a backend is what the control thread has learnt of its
-// speed (speed_rule.h), read anew at each of its turns; until then, the one that the file gives it.
+// With `weights: observed`, a backend's weight is the learned one (weight_learner.h), read at each
+// of its turns; before the first update it is the configured one.
 //
-// Where the first turns lie is chosen at random, evenly spread among those of one weight: there are
-// no ties to break, and workers do not walk in step.
+// The first turns are random, spread evenly among backends of equal weight: there are no ties to
+// break, and workers do not pick in lockstep.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -39,13 +39,13 @@ class Weighted final : public CandidatePicker {
  private:
   // 2^32 / weight is off by less than weight / 2^32.
   static constexpr double whole_round = 0x1p32;
-  static constexpr int max_skipped_turns = 32;  // per pick; then everybody is looked at, once
+  static constexpr int max_skipped_turns = 32;  // per pick; then every backend is looked at, once
 
   struct Turn {
     std::uint64_t pass;
     std::uint32_t index;
   };
-  /// All passes lie within a stride of each other; after 2^32 picks they begin anew.
+  /// All passes lie within one stride of each other, so the comparison survives the wrap of 2^64.
   static bool later(const Turn& a, const Turn& b) {
     return static_cast<std::int64_t>(a.pass - b.pass) > 0;
   }
@@ -59,8 +59,8 @@ class Weighted final : public CandidatePicker {
 
   std::uint32_t choose(const Eligible& eligible) override {
     if (turns_.empty()) return none;
-    // All turns of this pick were lost once already: to go on from there might meet the same one
-    // always.
+    // The first attempt of this pick has already skipped turns. Going on from there might always
+    // end at the same backend.
     if (eligible.allow_deprioritized()) return random_by_weight(eligible);
     for (int lost = 0; lost < max_skipped_turns; ++lost) {
       const std::uint32_t index = turns_.front().index;
@@ -70,8 +70,8 @@ class Weighted final : public CandidatePicker {
     return random_by_weight(eligible);
   }
 
-  // The first moves back by its stride; those between move up. std::pop_heap and std::push_heap
-  // would walk the heap twice.
+  // Moves the first turn back by its stride, and those before it up. std::pop_heap and
+  // std::push_heap would walk the heap twice.
   void end_first_turn() {
     Turn moved = turns_.front();
     moved.pass += stride(moved.index);
@@ -86,7 +86,7 @@ class Weighted final : public CandidatePicker {
     turns_[hole] = moved;
   }
 
-  // One pass over all: each takes over with probability weight / (sum of weights so far).
+  // One pass: each eligible backend replaces the choice with probability weight / (sum so far).
   std::uint32_t random_by_weight(const Eligible& eligible) {
     std::uint32_t chosen = none;
     double sum = 0;
@@ -100,7 +100,7 @@ class Weighted final : public CandidatePicker {
   }
 
   void spread_first_turns() {
-    // As they are at this moment: what is learnt may change meanwhile.
+    // A copy, because learned weights may change during the sort.
     std::vector<double> weights;
     for (std::uint32_t index = 0; index < candidates_.size(); ++index) {
       weights.push_back(weight(index));

@@ -1,4 +1,4 @@
-// One server of a pool, shared by all workers.
+// One backend of a pool, shared by all workers.
 #pragma once
 
 #include <cstdint>
@@ -16,26 +16,27 @@ class RequestQueue;
 
 /// What the configuration says of a backend.
 struct BackendSpec {
-  std::string id;       ///< unique in its pool and the same after a reload: where the server is
+  std::string id;       ///< unique in its pool, unchanged by a reload: the address as configured
   std::string address;  ///< host:port
   std::uint32_t weight = 1;  ///< at least 1
   std::string zone;          ///< empty: unknown
   std::map<std::string, std::string> labels;
   std::uint32_t max_in_flight = 0;  ///< over all workers; 0: no limit
-  bool standby = false;             ///< a spare: closed until its pool needs it
+  bool standby = false;             ///< a spare: out of rotation until its pool needs it
 
   bool operator==(const BackendSpec&) const = default;
 };
 
-/// A server as one configuration sees it. Its spec never changes; a reload that changes it makes a
-/// new Backend which shares the counters (and the waiting line) of the one before.
+/// A backend as one configuration describes it. Its spec never changes: a reload that changes it
+/// makes a new Backend, which shares the counters and the request queue of its predecessor.
 ///
 /// Thread: any.
 class Backend {
  public:
-  /// A backend of its own; places that come back are offered to nobody when `line` is null.
+  /// A backend without a predecessor. Without a `queue`, slots that become free are not offered to
+  /// waiting requests.
   explicit Backend(BackendSpec spec, std::shared_ptr<RequestQueue> queue = nullptr);
-  /// The same server under another spec.
+  /// The same backend with another spec.
   Backend(BackendSpec spec, const Backend& predecessor);
   Backend(const Backend&) = delete;
   Backend& operator=(const Backend&) = delete;
@@ -44,21 +45,22 @@ class Backend {
   const std::string& id() const { return spec_.id; }
   Load& load() const { return *load_; }
 
-  /// Takes a place for a request that begins now, if there is one. On a suspect backend it is also
-  /// the trial: the others leave it alone until the trial has had its time. Give back with `leave`.
+  /// Takes a slot for a request that begins now; false when the backend is full. On a backend that
+  /// needs a trial this request is the trial: the back-off starts again, so that no other request
+  /// follows it. Each success is paired with one `release`.
   bool try_acquire(Instant now) const;
-  /// Gives a place back, to whoever waits for one.
+  /// Returns a slot, and offers it to waiting requests.
   void release() const;
 
-  /// The server could not be connected.
+  /// A connection attempt failed: starts or extends the back-off.
   void connect_failed(Instant now) const { load_->back_off(now); }
-  /// From now on its limit is the one of this spec, for requests of every configuration: those who
-  /// wait under an older one are served by it too.
+  /// Makes this spec's limit the one that applies, also to requests that queue under an older
+  /// configuration.
   void activate() const;
-  /// A reason to give it nothing new has gone; if it was the last, its places are offered to those
-  /// who wait.
+  /// Clears a reason to be out of rotation. If it was the last, the backend's slots are offered to
+  /// waiting requests.
   void put_back(OutOfRotation reason) const;
-  /// The server answered or was connected: whatever was held against it is forgotten. Cheap.
+  /// A connection or a health check succeeded: ends the back-off. Cheap when there is none.
   void connected() const;
 
  private:

@@ -1,4 +1,4 @@
-// All that a picker may know of a request.
+// What a picker knows of a request.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,8 @@ namespace evenkeel {
 
 class Backend;
 
-/// The backends that a request has been sent to already. A small list without allocation: a request
-/// that has tried `capacity` backends is not tried again.
+/// The backends that a request has already tried. A small list that never allocates: a request is
+/// not retried once the list is full.
 class ExcludedBackends {
  public:
   static constexpr std::size_t capacity = 8;
@@ -40,11 +40,11 @@ class ExcludedBackends {
   std::size_t count_ = 0;
 };
 
-/// What a request tells its picker.
+/// The part of a request that decides where it may go.
 struct Hint {
-  std::optional<std::uint64_t> key;  ///< for consistent-hash: `hash_of` what shall stick together
-  ExcludedBackends excluded;         ///< never picked again
-  Instant now{};                     ///< set by Pool::place; others who call a Picker set it
+  std::optional<std::uint64_t> key;  ///< consistent-hash: `hash_of` the value that requests share
+  ExcludedBackends excluded;         ///< never picked
+  Instant now{};                     ///< the time of the pick; Pool::acquire sets it
 };
 
 }  // namespace evenkeel

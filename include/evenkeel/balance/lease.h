@@ -8,13 +8,13 @@
 
 namespace evenkeel {
 
-/// A place on a backend, given back when dropped. An empty lease holds nothing.
+/// A slot on a backend, returned when the lease is dropped. An empty lease holds nothing.
 ///
 /// Thread: one at a time; may be dropped on any.
 class [[nodiscard]] Lease {
  public:
   Lease() = default;
-  /// Takes over a place that `backend->try_acquire` granted.
+  /// Owns a slot that `backend->try_acquire` granted.
   static Lease adopt(BackendPtr backend, Duration waited = {}) {
     Lease lease;
     lease.backend_ = std::move(backend);
@@ -35,7 +35,7 @@ class [[nodiscard]] Lease {
   explicit operator bool() const { return backend_ != nullptr; }
   /// Null for an empty lease.
   const BackendPtr& backend() const { return backend_; }
-  /// How long the request stood in line for this place.
+  /// How long the request queued for this slot.
   Duration waited() const { return waited_; }
 
   void release() {

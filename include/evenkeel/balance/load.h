@@ -1,4 +1,4 @@
-// What one backend carries, as every worker sees it: places taken, errors, back-off, latencies.
+// The state of one backend that all workers share: slots taken, errors, back-off, latencies.
 #pragma once
 
 #include <array>
@@ -13,37 +13,38 @@
 
 namespace evenkeel {
 
-/// Why a backend gets no new requests at all. Several may hold at the same time.
+/// Why a backend gets no new requests. Several reasons may hold at a time.
 enum class OutOfRotation : std::uint8_t {
-  starting,    ///< nothing is known yet, or it says that it is loading
+  starting,    ///< not checked yet, or it reports that it is loading
   unhealthy,   ///< its health checks fail
-  draining,    ///< somebody asked for it
-  standby,     ///< a spare that its pool does not need now
-  unresolved,  ///< its name has no address
+  draining,    ///< an operator drains it
+  standby,     ///< a spare that its pool does not need
+  unresolved,  ///< its host name has no address
 };
 
-/// Counters of one backend. Atomics only, relaxed except where a reason is given; outlives reloads.
+/// Counters of one backend: atomics, relaxed except where a comment gives a reason. Survives
+/// reloads.
 ///
 /// Thread: any.
 class Load {
  public:
-  /// How long a backend that cannot be connected is left alone: doubled each time.
+  /// How long a backend that cannot be connected gets no requests: doubled with each failure.
   static constexpr Duration initial_backoff = std::chrono::seconds(1);
   static constexpr Duration max_backoff = std::chrono::seconds(10);
 
-  // ---- Places: requests in flight, counted over all workers ----
+  // ---- Slots: requests in flight, counted over all workers ----
 
   std::uint32_t in_flight() const { return live_.in_flight.load(std::memory_order_relaxed); }
 
-  /// Room for one more; `limit` 0 is no limit.
-  /// Sequentially consistent, as are `leave` and the waiting line's counter: of a request that
-  /// begins to wait and a place that comes back at the same time, at least one sees the other.
+  /// There is a free slot; `limit` 0 is no limit.
+  /// Sequentially consistent, as are `release` and the queue's counter: when a request begins to
+  /// wait while a slot becomes free, at least one of the two sees the other.
   bool has_room(std::uint32_t limit) const {
     return limit == 0 || live_.in_flight.load(std::memory_order_seq_cst) < limit;
   }
 
-  /// Takes a place if there is one. The count never exceeds the limit, not even for a moment: an
-  /// excess that is undone later could hide a free place from somebody who then waits for ever.
+  /// Takes a slot if there is one. The count never exceeds the limit, not even for a moment: an
+  /// excess that is undone later could hide a free slot from a request that then waits for ever.
   bool try_acquire(std::uint32_t limit) {
     if (limit == 0) {
       live_.in_flight.fetch_add(1, std::memory_order_relaxed);
@@ -58,7 +59,7 @@ class Load {
     return false;
   }
 
-  /// How many places there are, under whichever configuration runs now; 0: no limit.
+  /// Number of slots in the active configuration; 0: no limit.
   std::uint32_t limit() const { return live_.limit.load(std::memory_order_relaxed); }
   void set_limit(std::uint32_t limit) { live_.limit.store(limit, std::memory_order_seq_cst); }
 
@@ -67,76 +68,74 @@ class Load {
   std::uint64_t picks_total() const { return live_.picks_total.load(std::memory_order_relaxed); }
   void count_pick() { live_.picks_total.fetch_add(1, std::memory_order_relaxed); }
 
-  // ---- Closures: reasons to give it nothing new, set and cleared by the control thread ----
+  // ---- Rotation: reasons to give it no requests; the control thread sets and clears them ----
 
-  /// No reason holds. A backend that is not open is never picked.
+  /// No reason holds. A backend that is out of rotation is never picked.
   bool in_rotation() const { return live_.out_reasons.load(std::memory_order_relaxed) == 0; }
   bool is_out(OutOfRotation reason) const {
     return (live_.out_reasons.load(std::memory_order_relaxed) & bit(reason)) != 0;
   }
-  /// The reasons other than this one.
+  /// The bits of the reasons other than this one; 0: none holds.
   std::uint32_t other_reasons(OutOfRotation reason) const {
     return live_.out_reasons.load(std::memory_order_relaxed) & ~bit(reason);
   }
   void take_out(OutOfRotation reason) {
     live_.out_reasons.fetch_or(bit(reason), std::memory_order_relaxed);
   }
-  /// True if this was the last reason. Call Backend::reopen, which tells those who wait.
+  /// True if this was the last reason. Call Backend::put_back instead, which serves the queue too.
   bool clear(OutOfRotation reason) {
     return live_.out_reasons.fetch_and(~bit(reason), std::memory_order_seq_cst) == bit(reason);
   }
 
-  /// What its engine and its GPU said last.
+  /// The last sample polled from its engine and GPUs.
   Signals& signals() { return signals_; }
   const Signals& signals() const { return signals_; }
 
-  // ---- Back-off: a server that cannot be connected is not asked while another stands ----
+  // ---- Back-off: a backend that cannot be connected is avoided while another is available ----
 
-  /// Left alone at this time.
+  /// The back-off lasts at this time.
   bool in_backoff(Instant now) const {
     const Duration::rep until = live_.backoff_until.load(std::memory_order_relaxed);
     return until != 0 && now.time_since_epoch().count() < until;
   }
-  /// Its last connects failed: left alone now, or on trial.
+  /// Its last connection attempts failed: in back-off, or the next request is its trial.
   bool needs_trial() const { return live_.backoff_until.load(std::memory_order_relaxed) != 0; }
-  /// Leaves it alone for 1, 2, 4, 8, then 10 s, counted from now. Does nothing while it is left
-  /// alone already: a hundred connects that fail together are one failure.
+  /// Starts a back-off of 1, 2, 4, 8, then 10 s. Does nothing during one: a hundred connection
+  /// attempts that fail together are one failure.
   void back_off(Instant now);
-  /// Ends all suspicion. True if there was any.
+  /// Clears the back-off and its history. True if there was any.
   bool recover();
   std::uint32_t connect_failures() const {
     return live_.connect_failures.load(std::memory_order_relaxed);
   }
 
-  // ---- What was seen of its speed ----
+  // ---- Latency ----
 
-  /// The time to the first byte, as pickers see it.
+  /// Moving average of the time to the first byte, for the pickers.
   const PeakEwma& latency() const { return live_.latency; }
-  /// The server was away, or has never been asked: it may have changed.
+  /// Discards the average: the backend was out of rotation and may have changed.
   void forget_latency() { live_.latency.forget(); }
 
-  /// An answer has begun, this long after the request had been sent.
+  /// A response has begun, `took` after the end of the request.
   void record_first_byte(Duration took, Instant now) {
     first_byte_.record(took);
     live_.latency.record(took, now);
   }
-  /// The same of an answer that says that the server cannot, or of no answer at all: soon or late,
-  /// it makes nobody look fast.
+  /// A response that reports a failure, or none at all. A failure never lowers the average.
   void record_failure(Duration took, Instant now) { live_.latency.record_failure(took, now); }
 
-  /// Answers that went through to their last byte, and the sum of what they took from the end of
-  /// the request.
+  /// Counts a response that reached its last byte, `took` after the end of the request.
   void record_served(Duration took) { served_.record(took); }
   std::uint64_t served_total() const { return served_.count.load(std::memory_order_relaxed); }
   Duration served_sum() const { return Duration(served_.sum.load(std::memory_order_relaxed)); }
 
-  /// What `weights: observed` has learnt; 0: nothing yet. Written by the control thread.
+  /// The weight that `weights: observed` has learned; 0: none yet. The control thread writes it.
   float learned_weight() const { return learned_weight_.load(std::memory_order_relaxed); }
   void set_learned_weight(float weight) {
     learned_weight_.store(weight, std::memory_order_relaxed);
   }
 
-  // ---- For people: the admin API and metrics ----
+  // ---- For the admin API and the metrics ----
 
   void count_error(Fault fault) {
     errors_[static_cast<std::size_t>(fault)].fetch_add(1, std::memory_order_relaxed);
@@ -146,13 +145,13 @@ class Load {
   }
   std::uint64_t errors_total() const;
 
-  /// Requests that it has begun to answer.
+  /// Responses that have begun.
   std::uint64_t responses_total() const {
     return first_byte_.count.load(std::memory_order_relaxed);
   }
-  /// From the end of the request to the last byte of its answer.
+  /// Counts a response: `took` is from the end of the request to its last byte.
   void record_total(Duration took) { total_.record(took); }
-  /// Means over the backend's life; nothing before the first.
+  /// Means over the backend's life; empty before the first response.
   std::optional<Duration> mean_first_byte() const { return first_byte_.mean(); }
   std::optional<Duration> mean_total() const { return total_.mean(); }
 
@@ -167,7 +166,8 @@ class Load {
     std::atomic<std::uint32_t> out_reasons{0};
     std::atomic<std::uint32_t> limit{0};
     std::atomic<std::uint32_t> connect_failures{0};
-    std::atomic<Duration::rep> backoff_until{0};  // of the steady clock; 0: never failed
+    std::atomic<Duration::rep> backoff_until{
+        0};  // of the steady clock; 0: none since the last success
     std::atomic<std::uint64_t> picks_total{0};
     PeakEwma latency;
   };

@@ -1,4 +1,4 @@
-// How long a backend takes to begin its answers: an average that believes bad news at once.
+// A moving average of latency that reacts faster to slow responses than to fast ones.
 #pragma once
 
 #include <algorithm>
@@ -9,24 +9,25 @@
 
 namespace evenkeel {
 
-/// A moving average of the time to the first byte. It rises with every slow answer and falls with
-/// time:
+/// A moving average `a` of the time to the first byte. It rises with each slow response `x` and
+/// falls with time; dt is the time since the previous response:
 ///
 ///   x > a:  a += (x - a) * rise
-///   else:   a += (x - a) * max(fall, dt / (dt + memory))
+///   else:   a += (x - a) * max(fall, dt / (dt + decay_time))
 ///
-/// After Finagle's and tower's Peak EWMA, which jump to the peak and forget over 10 s. Here a peak
-/// counts a quarter: a long prompt makes one late first byte on a server that is well, a server in
-/// trouble makes several. dt / (dt + memory) stands for 1 - e^(-dt / memory).
+/// Source: the Peak EWMA of Finagle and tower, which jumps to the peak and decays over 10 s. Here a
+/// peak moves the average by a quarter: a long prompt causes one late first byte on a healthy
+/// backend, a backend in trouble causes several. dt / (dt + decay_time) approximates
+/// 1 - e^(-dt / decay_time).
 ///
-/// Of two answers that come at the same moment one may be forgotten: the average is three relaxed
-/// atomics and no transaction. It is part of a cache line that every request writes anyway.
+/// Of two simultaneous samples one may be lost: the average is three relaxed atomics, not a
+/// transaction. They share a cache line that every request writes anyway.
 ///
 /// Thread: any.
 class PeakEwma {
  public:
   static constexpr float rise = 0.25F;
-  static constexpr float fall = 0.03F;  // where answers come in a stream: about the last 30
+  static constexpr float fall = 0.03F;  // at a steady rate: the mean of about 30 responses
   static constexpr Duration decay_time = std::chrono::seconds(10);
   static constexpr std::uint32_t max_samples = 1u << 20;
 
@@ -45,24 +46,25 @@ class PeakEwma {
     if (samples < max_samples) samples_.store(samples + 1, std::memory_order_relaxed);
   }
 
-  /// An answer that says that the server cannot: however soon it comes, it counts as a late one.
+  /// A response that reports a failure counts as a slow one, however early it comes.
   void record_failure(Duration took, Instant now) { record(std::max(took, failure_latency), now); }
 
-  /// What was learnt does not hold any more: the server was away.
+  /// Discards everything learned.
   void forget() { samples_.store(0, std::memory_order_relaxed); }
 
-  /// Answers since it was new; 0: nothing is known.
+  /// Samples since the start or the last `forget`, at most max_samples; 0: nothing is known.
   std::uint32_t samples() const { return samples_.load(std::memory_order_relaxed); }
-  /// Above 0. REQUIRES: samples() > 0, or the value means nothing.
+  /// The average, above 0. REQUIRES: samples() > 0.
   double seconds() const { return static_cast<double>(seconds_.load(std::memory_order_relaxed)); }
-  /// Since the last answer; never negative.
+  /// Time since the last sample; never negative.
   Duration age(Instant now) const {
     const Duration::rep last_sample = last_sample_.load(std::memory_order_relaxed);
     return std::max(Duration(now.time_since_epoch().count() - last_sample), Duration::zero());
   }
 
  private:
-  static constexpr double min_seconds = 1e-6;  // nothing is infinitely fast, nor divided by zero
+  static constexpr double min_seconds =
+      1e-6;  // no backend is infinitely fast; avoids division by zero
   static constexpr Duration failure_latency = std::chrono::seconds(1);
 
   float fall_since(Duration::rep ticks) const {

@@ -1,4 +1,4 @@
-// Who answers the next request. docs/pickers.md compares the pickers.
+// Chooses the backend of the next request. docs/pickers.md compares the pickers.
 #pragma once
 
 #include <cstdint>
@@ -14,31 +14,30 @@ namespace evenkeel {
 
 /// Chooses a backend.
 ///
-/// Never one that the request has tried, never one that is closed or full, and one that is left
-/// alone
-/// (`Load::avoided`, or beyond its memory guard) only when all that the request has not tried are.
-/// Thread: one worker's own. Never blocks, never allocates.
+/// Never one that the request has tried, that is out of rotation, or that is full. A deprioritized
+/// one (in back-off, or above its memory guard) only if every backend that the request has not
+/// tried is deprioritized. Thread: one worker's own. Never blocks, never allocates.
 class Picker {
  public:
   virtual ~Picker() = default;
-  /// Null when nobody may be picked now. The choice is free until `Backend::try_acquire` succeeds
-  /// on it.
+  /// Null when no backend may be picked now. The choice takes no slot: that is
+  /// `Backend::try_acquire`, which may fail.
   virtual const BackendPtr* pick(const Hint& hint) = 0;
 };
 
-/// What a picker is made from.
+/// The input of a picker.
 struct PickerOptions {
   std::shared_ptr<const Backends> backends;  ///< kept alive by the picker
-  double load_factor = 1.25;      ///< consistent-hash: most load over the mean load, more than 1
+  double load_factor = 1.25;      ///< consistent-hash: highest load over the mean load, above 1
   double memory_guard = 0;        ///< gpu: see PoolSpec; 0: none
-  bool observed_weights = false;  ///< weighted: goes by Load::learned_weight where there is one
+  bool observed_weights = false;  ///< weighted: uses Load::learned_weight where there is one
 };
 
-/// Makes one worker's picker; what all of them can share is computed once, when the maker is made.
-/// Different seeds keep workers from walking in step.
+/// Makes one worker's picker. What all workers can share is computed once, with the factory.
+/// Different seeds keep workers from picking in lockstep.
 using PickerFactory = std::function<std::unique_ptr<Picker>(std::uint64_t seed)>;
 
-/// An empty function for a name that is not in `known_pickers()`.
+/// Empty for a name that is not in `known_pickers()`.
 PickerFactory picker_factory(std::string_view name, PickerOptions setup);
 
 /// One picker; null for an unknown name.

@@ -1,4 +1,4 @@
-// Pools: backends that can stand for each other, and the line in which requests wait for a place.
+// Pools: interchangeable backends, and the queue in which requests wait for a slot.
 #pragma once
 
 #include <cstdint>
@@ -21,71 +21,72 @@ namespace evenkeel {
 class PoolMaintenance;
 class RequestQueue;
 
-/// How many requests may wait for a place, and how long.
+/// How many requests may wait for a slot, and how long.
 struct QueueSpec {
-  std::uint32_t size = 1024;  ///< 0: none waits
+  std::uint32_t size = 1024;  ///< 0: no request waits
   Duration timeout = std::chrono::seconds(30);
 };
 
-/// When spares (`BackendSpec::standby`) come in and go. Shares of what the others can carry: of
-/// their places, of their KV caches, or of a queue of five requests in each engine.
+/// When spares (`BackendSpec::standby`) enter and leave rotation. The thresholds are shares of the
+/// other backends' capacity: of their slots, their KV caches, or a queue of five requests in each
+/// engine.
 struct SparesSpec {
   double enter = 0.8;
   double leave = 0.5;
-  Duration dwell = std::chrono::seconds(30);  ///< the load must stay below `leave` for so long
+  Duration dwell = std::chrono::seconds(30);  ///< the load must stay below `leave` this long
 };
 
 /// What the configuration says of a pool.
 struct PoolSpec {
   std::string name;
   std::string picker = "least-connections";  ///< one of `known_pickers()`
-  double load_factor = 1.25;                 ///< of consistent-hash
-  /// Of gpu: a backend whose VRAM or KV cache is fuller than this share is left alone while another
-  /// stands; 0: none is.
+  double load_factor = 1.25;                 ///< consistent-hash: see PickerOptions
+  /// gpu: a backend whose GPU memory or KV cache is fuller than this share, 0..1, is avoided while
+  /// another is available; 0: no guard.
   double memory_guard = 0;
-  bool observed_weights = false;  ///< weighted: by what each backend is seen to get done
+  bool observed_weights = false;  ///< weighted: learns the weights from throughput
   QueueSpec queue;
   SparesSpec spares;
   std::vector<BackendSpec> backends;  ///< ids are unique
 };
 
-/// What the waiting line has seen since the pool first stood.
+/// Counters of a pool's queue since the pool was first configured.
 struct QueueStats {
-  std::uint32_t waiting = 0;       ///< now
-  std::uint64_t waited_total = 0;  ///< waits that ended with a place
-  Duration waited_sum{};           ///< of those
-  std::uint64_t full_total = 0;
-  std::uint64_t timeout_total = 0;
-  std::uint64_t abandoned_total = 0;  ///< dropped while they waited: the client had gone
+  std::uint32_t waiting = 0;          ///< now
+  std::uint64_t waited_total = 0;     ///< waits that ended with a slot
+  Duration waited_sum{};              ///< of those
+  std::uint64_t full_total = 0;       ///< refused because the queue was full
+  std::uint64_t timeout_total = 0;    ///< ended by the timeout
+  std::uint64_t abandoned_total = 0;  ///< dropped while waiting: the client left
 };
 
-/// What all workers share of a pool: its backends and its waiting line.
+/// The part of a pool that all workers share: its backends and its queue.
 ///
-/// Immutable in shape; a reload builds another that takes over from this one.
+/// Immutable in shape; a reload builds a successor.
 /// Thread: any.
 class PoolState {
  public:
-  /// REQUIRES: `spec.picker` is known. With a predecessor, backends of the same id keep their
-  /// counters (one whose spec is unchanged is the same object), and those who wait in its line are
-  /// served from the same places as those who come after the reload.
+  /// REQUIRES: `spec.picker` is known. With a predecessor, backends with the same id keep their
+  /// counters (with an unchanged spec it is the same object), and the queue is shared: requests
+  /// that wait in it compete for the same slots as new ones.
   static std::shared_ptr<PoolState> build(PoolSpec spec, const PoolState* predecessor = nullptr);
 
   const PoolSpec& spec() const { return spec_; }
   const Backends& backends() const { return *backends_; }
 
-  /// Requests in flight on the backends of this pool.
+  /// Requests in flight on this pool's backends.
   std::uint64_t in_flight() const;
-  /// Taken places over all places, 0..1; 0 when a backend has no limit.
+  /// Slots in use over all slots, 0..1; 0 when a backend has no limit.
   double saturation_ratio() const;
-  /// How many backends are open and not left alone.
+  /// Number of backends that are in rotation and not in back-off.
   std::size_t available(Instant now) const;
   QueueStats queue() const;
 
-  /// From now on this is the pool that runs: its limits hold for those who wait in line already.
+  /// Makes this the active configuration of the pool: its limits apply to queued requests too.
   void activate() const;
-  /// What has to be done from time to time: lets spares in and out, learns the backends' speeds.
-  /// Thread: the control thread, about ten times a second. What it has learnt passes on to the
-  /// state that is built with this one as predecessor; from then on only that one is turned.
+  /// Periodic maintenance: moves spares in and out of rotation, learns weights. What it has learned
+  /// passes to the successor; once there is one, only the successor is ticked.
+  /// Thread: the control thread, about ten times a second.
   void tick(Instant now);
 
   // ---- for Pool and RequestQueue ----
@@ -94,13 +95,12 @@ class PoolState {
   std::unique_ptr<Picker> new_picker(std::uint64_t seed) const { return picker_factory_(seed); }
   /// The backend with these counters, or null.
   const BackendPtr* find(const Load& load) const;
-  /// There is a backend that the request has not tried and that may take it, now or when it has
-  /// room, or when its pool needs its spares.
+  /// A backend outside `excluded` can take a request now, when it has a free slot, or when the pool
+  /// activates its spares.
   bool may_become_available(const ExcludedBackends& excluded) const;
-  /// There is one that the request has not tried, that is open and not left alone.
+  /// A backend outside `excluded` is in rotation and not deprioritized.
   bool has_available(const ExcludedBackends& excluded, Instant now) const;
-  /// Not to be given requests while another stands: it could not be connected, or its memory is
-  /// nearly full.
+  /// Avoided while another backend is available: in back-off, or above the memory guard.
   bool deprioritized(const Load& load, Instant now) const;
 
  private:
@@ -114,19 +114,19 @@ class PoolState {
   PickerFactory picker_factory_;
 };
 
-/// One worker's entrance to a pool.
+/// One worker's view of a pool.
 ///
-/// Thread: the loop's. REQUIRES: outlives the tasks of `place`; leases may outlive it.
+/// Thread: the loop's. REQUIRES: outlives the tasks of `acquire`; leases may outlive it.
 class Pool {
  public:
   /// A different `seed` for every worker.
   Pool(std::shared_ptr<PoolState> state, Loop& loop, std::uint64_t seed);
 
-  /// A place on one of the backends. At once, without suspending and without allocating, when there
-  /// is room; when all are full, after a wait in line, first come first served over all workers,
-  /// until `deadline` or the queue's timeout. Drop the task to leave the line.
+  /// A slot on one of the backends. While one is free it neither suspends nor allocates. When all
+  /// backends are full the request queues, first come first served over all workers, until
+  /// `deadline` or the queue's timeout. Dropping the task leaves the queue.
   ///
-  /// Errors, all of them ours: `no_backend` (there is none that `hint` has not tried),
+  /// Errors, all with Side::proxy: `no_backend` (none outside `hint.excluded` is in rotation),
   /// `queue_full`, `queue_timeout`.
   Task<Result<Lease>> acquire(const Hint& hint, Instant deadline = never);
 

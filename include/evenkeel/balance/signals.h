@@ -1,4 +1,4 @@
-// What a backend's engine and its GPU say of themselves, as polled.
+// The load that a backend's engine and GPUs reported last, for the pickers.
 #pragma once
 
 #include <atomic>
@@ -10,14 +10,14 @@
 
 namespace evenkeel {
 
-/// The values of the last poll and their age, read by every worker while the control thread writes.
-/// A reader may see values of two polls side by side; each value is whole.
+/// The last sample and its age. Workers read while the control thread writes: a reader may see a
+/// mix of two samples, but each value is whole.
 ///
 /// Thread: `publish` and `forget` one at a time, the rest any.
 class Signals {
  public:
-  /// `heard`: when the answer came. `in_flight_at_poll`: what this process had in flight on the
-  /// backend at that moment, so that the counts can be corrected by what came and went since.
+  /// `polled_at`: when the response arrived. `in_flight_at_poll`: this process's requests in flight
+  /// on the backend when it was polled; queue_estimate.h corrects the counts by it.
   void publish(const LoadSample& values, Instant polled_at, std::uint32_t in_flight_at_poll) {
     running_.store(values.running, std::memory_order_relaxed);
     waiting_.store(values.waiting, std::memory_order_relaxed);
@@ -28,7 +28,7 @@ class Signals {
     in_flight_at_poll_.store(in_flight_at_poll, std::memory_order_relaxed);
     polled_at_.store(polled_at.time_since_epoch().count(), std::memory_order_release);
   }
-  /// Nothing is known any more: the values were too old to go by.
+  /// Makes every value unknown: the last sample is too old.
   void forget() {
     polled_at_.store(0, std::memory_order_relaxed);
     publish_unknown();
@@ -46,7 +46,7 @@ class Signals {
   std::uint32_t in_flight_at_poll() const {
     return in_flight_at_poll_.load(std::memory_order_relaxed);
   }
-  /// How old the values are; nothing when nothing is known.
+  /// Age of the sample; empty when nothing is known.
   std::optional<Duration> age(Instant now) const {
     const Duration::rep polled_at = polled_at_.load(std::memory_order_acquire);
     if (polled_at == 0) return std::nullopt;
@@ -62,7 +62,7 @@ class Signals {
     }
   }
 
-  alignas(64) std::atomic<Duration::rep> polled_at_{0};  // of the steady clock; 0: nothing is known
+  alignas(64) std::atomic<Duration::rep> polled_at_{0};  // of the steady clock; 0: no sample
   std::atomic<std::uint32_t> in_flight_at_poll_{0};
   std::atomic<double> running_{LoadSample::unknown};
   std::atomic<double> waiting_{LoadSample::unknown};
