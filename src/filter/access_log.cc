@@ -7,7 +7,7 @@
 namespace evenkeel {
 namespace {
 
-/// Closes a request's account when it is dropped.
+/// Records the end of a request when it is dropped.
 class OpenRecord {
  public:
   OpenRecord(RequestRecorder& recorder, Request& request)
@@ -29,6 +29,20 @@ class OpenRecord {
   Request* request_;
 };
 
+/// Splits a request's duration: every part that is not measured is evenkeel's own.
+void set_times(AccessLogEntry& entry, const RequestTimings& timings, Instant ended) {
+  const bool has_head = timings.head_received != Instant{};
+  entry.duration = ended - timings.started;
+  entry.head = (has_head ? timings.head_received : ended) - timings.started;
+  entry.waited = timings.waited;
+  entry.connect = timings.connected;
+  entry.retry = timings.retried;
+  if (timings.head_sent != Instant{}) entry.backend_time = ended - timings.head_sent;
+  entry.overhead = entry.duration - entry.head - timings.excluded_from_overhead() -
+                   entry.backend_time.value_or(Duration{});
+  if (timings.first_byte != Instant{}) entry.first_byte = timings.first_byte - timings.started;
+}
+
 /// A response body whose end is the end of the request.
 class RecordedBody final : public Body {
  public:
@@ -44,7 +58,7 @@ class RecordedBody final : public Body {
   }
 
  private:
-  OpenRecord record_;  // after the body, which gives back lease and link
+  OpenRecord record_;  // dropped after the body, which returns the lease and the link
   BodyPtr body_;
 };
 
@@ -62,7 +76,7 @@ Task<Result<Response>> AccessLogFilter::handle(Request& request, Handler& next) 
     }
     result = error_response(error, error_format_of(request));
   }
-  result->fields.remove(FieldId::x_request_id);  // a server's own would be the second
+  result->fields.remove(FieldId::x_request_id);  // of the backend
   result->fields.add("x-request-id", request.info.identity.request_id, FieldId::x_request_id);
   result->body = std::make_unique<RecordedBody>(std::move(result->body), std::move(record));
   co_return result;
@@ -70,75 +84,73 @@ Task<Result<Response>> AccessLogFilter::handle(Request& request, Handler& next) 
 
 void RequestRecorder::record_end(std::string_view method, std::string_view host,
                                  std::string_view path, const RequestInfo& info) {
+  const auto& [identity, timings, outcome] = info;
   const Instant ended = loop_.read_clock();
-  const bool gone = info.outcome.status == 0 || info.outcome.fault == Fault::client_gone ||
-                    info.outcome.fault == Fault::write_timeout;
-  const int status = gone ? 499 : info.outcome.status;
+  const bool client_left = outcome.status == 0 || outcome.fault == Fault::client_gone ||
+                           outcome.fault == Fault::write_timeout;
+  const int status = client_left ? 499 : outcome.status;
 
-  RequestRecord tally{.pool = info.identity.pool_index,
-                      .route = info.identity.route_index,
-                      .status = status,
-                      .grpc_status = info.outcome.grpc_status,
-                      .duration = ended - info.timings.started,
-                      .waited = info.timings.waited,
-                      .request_bytes = info.outcome.bytes_in,
-                      .response_bytes = info.outcome.bytes_out};
-  if (info.timings.first_byte != Instant{})
-    tally.first_byte = info.timings.first_byte - info.timings.started;
-  if (info.timings.head_sent != Instant{})
-    tally.overhead =
-        info.timings.head_sent - info.timings.head_received - info.timings.excluded_from_overhead();
-  worker_metrics_.pool(info.identity.pool_index).in_flight.remove();
-  worker_metrics_.count(tally);
-  if (info.outcome.fault) {
-    worker_metrics_.count_error(info.identity.pool_index, *info.outcome.fault);
-  } else if (gone) {
-    worker_metrics_.count_error(info.identity.pool_index, Fault::client_gone);
+  RequestRecord record{.pool = identity.pool_index,
+                       .route = identity.route_index,
+                       .status = status,
+                       .grpc_status = outcome.grpc_status,
+                       .duration = ended - timings.started,
+                       .waited = timings.waited,
+                       .request_bytes = outcome.bytes_in,
+                       .response_bytes = outcome.bytes_out};
+  if (timings.first_byte != Instant{}) record.first_byte = timings.first_byte - timings.started;
+  if (timings.head_sent != Instant{}) {
+    record.overhead = timings.head_sent - timings.head_received - timings.excluded_from_overhead();
+  }
+  worker_metrics_.pool(identity.pool_index).in_flight.remove();
+  worker_metrics_.count(record);
+  if (outcome.fault) {
+    worker_metrics_.count_error(identity.pool_index, *outcome.fault);
+  } else if (client_left) {
+    worker_metrics_.count_error(identity.pool_index, Fault::client_gone);
   }
   write(method, host, path, info, ended, status);
 }
 
 void RequestRecorder::refused(std::string_view method, std::string_view path,
                               const RequestInfo& info) {
+  const auto& [identity, timings, outcome] = info;
   const Instant ended = loop_.read_clock();
-  worker_metrics_.count({.status = info.outcome.status,
-                         .grpc_status = info.outcome.grpc_status,
-                         .duration = ended - info.timings.started});
-  if (info.outcome.fault) worker_metrics_.count_error(0, *info.outcome.fault);
-  write(method, {}, path, info, ended, info.outcome.status);
+  worker_metrics_.count({.status = outcome.status,
+                         .grpc_status = outcome.grpc_status,
+                         .duration = ended - timings.started});
+  if (outcome.fault) worker_metrics_.count_error(0, *outcome.fault);
+  write(method, {}, path, info, ended, outcome.status);
 }
 
 void RequestRecorder::write(std::string_view method, std::string_view host, std::string_view path,
                             const RequestInfo& info, Instant ended, int status) {
   if (ring_ == nullptr) return;
-  AccessLogEntry entry{.time = wall_time_.at(info.timings.started),
-                       .request_id = info.identity.request_id,
-                       .client = info.identity.client,
-                       .listener = info.identity.listener,
-                       .protocol = info.identity.protocol,
+  const auto& [identity, timings, outcome] = info;
+  AccessLogEntry entry{.time = wall_time_.at(timings.started),
+                       .request_id = identity.request_id,
+                       .client = identity.client,
+                       .peer = identity.peer,
+                       .listener = identity.listener,
+                       .protocol = identity.protocol,
                        .method = method,
                        .host = host,
                        .path = path,
-                       .route = info.identity.route,
-                       .pool = info.identity.pool,
-                       .backend = info.outcome.backend,
+                       .route = identity.route,
+                       .pool = identity.pool,
+                       .backend = outcome.backend,
                        .status = status,
-                       .grpc_status = info.outcome.grpc_status,
-                       .attempts = static_cast<std::uint32_t>(info.outcome.attempts.size()),
-                       .bytes_in = info.outcome.bytes_in,
-                       .bytes_out = info.outcome.bytes_out,
-                       .duration = ended - info.timings.started,
-                       .waited = info.timings.waited};
-  if (info.outcome.fault) {
-    entry.reason = to_string(*info.outcome.fault);
+                       .grpc_status = outcome.grpc_status,
+                       .attempts = {outcome.attempts.begin(), outcome.attempts.end()},
+                       .bytes_in = outcome.bytes_in,
+                       .bytes_out = outcome.bytes_out};
+  if (outcome.fault) {
+    entry.reason = to_string(*outcome.fault);
   } else if (status == 499) {
     entry.reason = to_string(Fault::client_gone);
   }
-  if (info.timings.first_byte != Instant{})
-    entry.first_byte = info.timings.first_byte - info.timings.started;
-  if (info.timings.head_sent != Instant{}) entry.backend_time = ended - info.timings.head_sent;
-  entry.aborted = status == 499 ||
-                  (info.outcome.fault && info.outcome.status >= 200 && info.outcome.status < 400);
+  entry.aborted = status == 499 || (outcome.fault && outcome.status >= 200 && outcome.status < 400);
+  set_times(entry, timings, ended);
   AccessLogBuffer buffer;
   ring_->append(line_.format(entry, buffer));
 }

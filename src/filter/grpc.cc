@@ -18,7 +18,7 @@ constexpr std::uint8_t unknown_status_number = grpc_status_count;
 
 std::uint8_t number_of(GrpcStatus status) { return static_cast<std::uint8_t>(status); }
 
-/// What a backend's `grpc-status` says.
+/// The number in a backend's `grpc-status`.
 std::uint8_t parsed_status_number(std::string_view value) {
   const auto status = parse_grpc_status(value);
   return status ? number_of(*status) : unknown_status_number;
@@ -28,7 +28,7 @@ Error deadline_error() {
   return {.fault = Fault::deadline_exceeded, .detail = "the deadline of the call has passed"};
 }
 
-/// The body of a call's response: its last chunk carries a status.
+/// The body of a call's response, whose last chunk always carries a status.
 class CallBody final : public Body {
  public:
   CallBody(Loop& loop, BodyPtr body, RequestInfo& info)
@@ -40,7 +40,7 @@ class CallBody final : public Body {
     if (next.ready()) return on_chunk(next.take());
     return wait(std::move(next));
   }
-  // Of unknown length, whatever the backend announced: trailers follow.
+  // Of unknown length even if the backend announced one, because trailers follow.
 
  private:
   Task<Result<Chunk>> wait(Task<Result<Chunk>> next) {
@@ -60,7 +60,7 @@ class CallBody final : public Body {
     return got->last ? end(*got) : *got;
   }
 
-  /// The backend's last chunk.
+  /// Handles the backend's last chunk.
   Chunk end(Chunk chunk) {
     const auto status =
         chunk.trailers == nullptr ? std::nullopt : chunk.trailers->value(status_name);
@@ -78,7 +78,7 @@ class CallBody final : public Body {
     return chunk;
   }
 
-  /// The end that the backend did not give: by now, nothing of it is needed any more.
+  /// Ends the body in place of the backend, and drops the backend's part.
   Chunk fail(const Error& error) {
     info_.outcome.fault = error.fault;
     body_.reset();
@@ -86,7 +86,7 @@ class CallBody final : public Body {
     return {.last = true, .trailers = &trailers_};
   }
 
-  /// REQUIRES: about_.fault says why.
+  /// REQUIRES: info_.outcome.fault is set.
   void write_trailers(GrpcStatus status, std::string_view message) {
     info_.outcome.grpc_status = number_of(status);
     std::string escaped;
@@ -99,18 +99,17 @@ class CallBody final : public Body {
   Loop& loop_;
   BodyPtr body_;
   RequestInfo& info_;
-  Fields trailers_;  // where the backend sent none
+  Fields trailers_;  // if the backend sent none
 };
 
-/// A trailers-only answer in place of one that is no gRPC, or not the kind that may end with its
-/// head.
+/// A trailers-only response in place of one that is not gRPC, or that lacks a status.
 Response as_trailers_only(Response response, GrpcStatus status, std::string_view message,
                           RequestInfo& info) {
   info.outcome.grpc_status = number_of(status);
   Response answer = grpc_trailers_only(status, message);
   if (info.outcome.fault) answer.fields.add(reason_name, to_string(*info.outcome.fault));
   for (const Field& field : response.fields) {
-    // What a gateway says of itself and of the request is as true as before.
+    // A gateway's fields about itself and the request stay true.
     if (field.name().starts_with("x-")) answer.fields.add_copy(field.name(), field.value());
   }
   return answer;
@@ -119,7 +118,7 @@ Response as_trailers_only(Response response, GrpcStatus status, std::string_view
 Response from_non_grpc(Response response, RequestInfo& info) {
   const int status = response.status;
   if (const auto given = response.fields.value(status_name)) {
-    // A gateway that knows gRPC, but not that its HTTP status is always 200.
+    // A gateway that knows gRPC, but not that the HTTP status is always 200.
     const auto known = parse_grpc_status(*given);
     const auto message = response.fields.value(message_name).value_or("");
     return as_trailers_only(std::move(response), known.value_or(GrpcStatus::unknown),
@@ -170,8 +169,8 @@ Task<Result<Response>> GrpcFilter::handle(Request& request, Handler& next) {
 
 Task<Result<Response>> GrpcFilter::call(Request& request, Handler& next) {
   RequestInfo& info = request.info;
-  info.outcome.grpc_status = number_of(GrpcStatus::cancelled);  // until its client hears of another
-  request.wants_trailers = true;                                // there is no gRPC without
+  info.outcome.grpc_status = number_of(GrpcStatus::cancelled);  // if the client leaves now
+  request.wants_trailers = true;                                // gRPC requires it
   if (const auto timeout = request.fields.value("grpc-timeout")) {
     const auto left = parse_grpc_timeout(*timeout);
     if (!left) {

@@ -4,65 +4,19 @@
 
 #include "evenkeel/base/hash.h"
 #include "evenkeel/http/grpc.h"
+#include "proxy/forwarded_body.h"
 
 namespace evenkeel {
 namespace {
 
-/// A pick takes less time than two looks at the clock: one in so many is timed.
+/// Reading the clock twice takes longer than a pick: one pick in so many is timed.
 constexpr std::uint32_t pick_timing_interval = 16;
 
-/// When the backend had the whole request; a response may begin before.
-Instant request_end(const RequestInfo& info) {
-  const bool known =
-      info.timings.uploaded != Instant{} && info.timings.uploaded <= info.timings.first_byte;
-  return known ? info.timings.uploaded : info.timings.head_sent;
-}
+// One attempt per backend, and one on a fresh link.
+static_assert(AttemptList::capacity >= ExcludedBackends::capacity + 2);
 
-/// The body of a backend's answer, and all that is held until its last byte: the link, and the
-/// request's weight on the backend.
-class ForwardedBody final : public Body {
- public:
-  ForwardedBody(Loop& loop, Lease lease, LinkLease link, BodyPtr body, const RequestInfo& info,
-                BackendMetrics& metrics)
-      : loop_(loop),
-        lease_(std::move(lease)),
-        link_(std::move(link)),
-        body_(std::move(body)),
-        info_(info),
-        metrics_(metrics) {}
-
-  ~ForwardedBody() override {
-    const Duration took = loop_.now() - request_end(info_);
-    Load& load = lease_.backend()->load();
-    load.record_total(took);
-    if (was_served()) load.record_served(took);
-    metrics_.latency.observe(took);
-    if (info_.outcome.fault && backend_failed(*info_.outcome.fault)) {
-      load.count_error(*info_.outcome.fault);
-    }
-  }
-
-  Task<Result<Chunk>> read() override { return body_->read(); }
-  std::optional<std::uint64_t> length() const override { return body_->length(); }
-
- private:
-  bool was_served() const {
-    return info_.outcome.status > 0 && info_.outcome.status < 400 && !info_.outcome.fault;
-  }
-  static bool backend_failed(Fault fault) {
-    return fault == Fault::backend_closed || fault == Fault::backend_protocol ||
-           fault == Fault::idle_timeout;
-  }
-
-  Loop& loop_;
-  Lease lease_;
-  LinkLease link_;
-  BodyPtr body_;  // dropped first: it gives the link its rest
-  const RequestInfo& info_;
-  BackendMetrics& metrics_;
-};
-
-/// What an answer says of the pace of its server. One that refuses says nothing, or worse.
+/// Counts a response's time to the first byte for the pickers. A refusal says nothing of a
+/// backend's speed, so it counts as a failure.
 void record_latency(Load& load, int status, Duration took, Instant now) {
   constexpr int too_many_requests = 429;
   if (status >= 500 || status == too_many_requests) {
@@ -74,7 +28,8 @@ void record_latency(Load& load, int status, Duration took, Instant now) {
 
 bool can_resend(Request& request) { return request.body == nullptr || request.body->rewind(); }
 
-/// Puts a backend's key in place of what the client sent, and that back for a backend without.
+/// Replaces the client's credentials by the backend's own key, and restores them for a backend that
+/// has none.
 class Credentials {
  public:
   void apply_to(Request& request, std::string_view key) {
@@ -91,18 +46,53 @@ class Credentials {
   std::optional<std::string_view> client_value_;
 };
 
-/// Counts one more in line while it lives.
-class QueuedCount {
+/// Counts one more request in the queue while it lives, and the time that it spends there.
+class QueuedTime {
  public:
-  explicit QueuedCount(Gauge& gauge) : gauge_(gauge) { gauge_.add(); }
-  QueuedCount(const QueuedCount&) = delete;
-  ~QueuedCount() { gauge_.remove(); }
+  QueuedTime(Loop& loop, Gauge& gauge, RequestTimings& timings)
+      : loop_(loop), gauge_(gauge), timings_(timings), began_(loop.now()) {
+    gauge_.add();
+  }
+  QueuedTime(const QueuedTime&) = delete;
+  ~QueuedTime() {
+    gauge_.remove();
+    timings_.waited += loop_.now() - began_;
+  }
 
  private:
+  Loop& loop_;
   Gauge& gauge_;
+  RequestTimings& timings_;
+  Instant began_;
+};
+
+/// Counts the time until a link is ready, or until its client no longer waits for it.
+class ConnectTime {
+ public:
+  ConnectTime(Loop& loop, RequestInfo& info) : loop_(loop), info_(info), began_(loop.now()) {}
+  ConnectTime(const ConnectTime&) = delete;
+  ~ConnectTime() {
+    const Duration took = loop_.now() - began_;
+    info_.outcome.attempts.back().connect = took;
+    info_.timings.connected += took;
+  }
+
+ private:
+  Loop& loop_;
+  RequestInfo& info_;
+  Instant began_;
 };
 
 }  // namespace
+
+/// What the attempts of one request share.
+struct Forwarder::Progress {
+  Hint hint;
+  Credentials credentials;
+  Next next = Next::done;
+  bool resent = false;  // once per request: what ended one link must not end many
+  std::optional<Error> last_error;
+};
 
 Forwarder::Forwarder(Loop& loop, std::shared_ptr<PoolState> state, std::uint64_t seed,
                      std::unordered_map<const Backend*, Target> targets,
@@ -115,75 +105,97 @@ Forwarder::Forwarder(Loop& loop, std::shared_ptr<PoolState> state, std::uint64_t
       options_(std::move(options)) {}
 
 Task<Result<Response>> Forwarder::handle(Request& request) {
-  RequestInfo& info = request.info;
-  Hint hint = hint_of(request);
-  Credentials credentials;
-  std::optional<Error> last;
-  bool resent = false;  // once per request: what kills one server must not be handed to the next
+  Progress progress{.hint = hint_of(request)};
   while (true) {
-    auto placed = co_await acquire(hint);
-    if (!placed) co_return last ? std::move(*last) : std::move(placed.error());
-    if (last) metrics_.retries.count(last->fault);
-    Lease lease = std::move(*placed);
-    const Backend* const backend = lease.backend().get();
-    info.timings.waited += lease.waited();
-    info.outcome.backend = backend->spec().address;
-    Target& target = targets_.find(backend)->second;
-    credentials.apply_to(request, target.authorization);
-
-    LinkPool::LinkChoice link_choice = LinkPool::LinkChoice::any;
-    while (true) {
-      const Instant acquire_started = loop_.now();
-      auto link = co_await target.links->acquire(link_choice);
-      info.timings.connected += loop_.now() - acquire_started;
-      if (!link) {
-        last = std::move(link.error());
-        if (last->side == Side::backend) backend->connect_failed(loop_.now());
-        break;
-      }
-      if (link_choice == LinkPool::LinkChoice::fresh || backend->load().needs_trial())
-        backend->connected();
-      if (!info.outcome.attempts.full())
-        info.outcome.attempts.add({.backend = info.outcome.backend});
-      info.timings.head_sent = loop_.read_clock();
-      if (info.timings.deadline != never) rewrite_grpc_timeout(request, info.timings.head_sent);
-      auto response = co_await (*link)->send(request);
-      if (!response) {
-        Error& error = response.error();
-        info.timings.retried += loop_.now() - info.timings.head_sent;
-        const bool safe_to_resend = error.not_processed || error.idle_close_race;
-        if (safe_to_resend && can_resend(request)) {
-          // The link was leaving, not the server: it is asked once more, on another.
-          if (!resent && (error.idle_close_race || !(*link)->alive(false))) {
-            resent = true;
-            link_choice = LinkPool::LinkChoice::fresh;
-            metrics_.retries.count(error.fault);
-            continue;
-          }
-          if (error.not_processed) {
-            last = std::move(error);
-            break;
-          }
-        }
-        if (error.side == Side::backend) {
-          backend->load().count_error(error.fault);
-          backend->load().record_failure(loop_.now() - info.timings.head_sent, loop_.now());
-        }
-        co_return std::move(error);
-      }
-      record_latency(backend->load(), response->status, info.timings.first_byte - request_end(info),
-                     info.timings.first_byte);
-      if (options_.debug_headers) add_debug_headers(*backend, *response);
-      response->body =
-          std::make_unique<ForwardedBody>(loop_, std::move(lease), std::move(*link),
-                                          std::move(response->body), info, *target.metrics);
-      co_return response;
+    auto placed = co_await acquire(progress.hint, request.info.timings);
+    if (!placed) {
+      co_return progress.last_error ? std::move(*progress.last_error) : std::move(placed.error());
     }
+    if (progress.last_error) metrics_.retries.count(progress.last_error->fault);
+    Lease lease = std::move(*placed);
 
-    if (last->side == Side::backend) backend->load().count_error(last->fault);
-    if (hint.excluded.full()) co_return std::move(*last);
-    hint.excluded.add(backend);
+    auto response = co_await attempt(request, progress, lease, LinkPool::LinkChoice::any);
+    if (progress.next == Next::same_backend) {
+      progress.resent = true;
+      metrics_.retries.count(response.error().fault);
+      auto second = co_await attempt(request, progress, lease, LinkPool::LinkChoice::fresh);
+      response = std::move(second);
+    }
+    if (progress.next == Next::done || progress.hint.excluded.full()) co_return response;
+
+    progress.hint.excluded.add(lease.backend().get());
+    progress.last_error = std::move(response.error());
   }
+}
+
+/// Offers the request to one backend. Takes the lease over with a response; on an error,
+/// `progress.next` says what may follow.
+Task<Result<Response>> Forwarder::attempt(Request& request, Progress& progress, Lease& lease,
+                                          LinkPool::LinkChoice link_choice) {
+  RequestInfo& info = request.info;
+  RequestTimings& timings = info.timings;
+  const Backend& backend = *lease.backend();
+  Target& target = targets_.find(&backend)->second;
+  progress.credentials.apply_to(request, target.authorization);
+  info.outcome.backend = backend.spec().address;
+  info.outcome.attempts.add({.backend = info.outcome.backend});
+
+  std::optional<ConnectTime> connect_time(std::in_place, loop_, info);
+  auto link = co_await target.links->acquire(link_choice);
+  connect_time.reset();
+  if (!link) {
+    progress.next = Next::other_backend;
+    if (link.error().side == Side::backend) backend.connect_failed(loop_.now());
+    record_failure(info, backend, link.error(), progress.next);
+    co_return std::move(link.error());
+  }
+  if (link_choice == LinkPool::LinkChoice::fresh || backend.load().needs_trial()) {
+    backend.connected();
+  }
+
+  timings.head_sent = loop_.read_clock();
+  timings.uploaded = {};
+  if (timings.deadline != never) rewrite_grpc_timeout(request, timings.head_sent);
+  auto response = co_await (*link)->send(request);
+  if (!response) {
+    progress.next = next_after_failure(request, response.error(), **link, progress);
+    record_failure(info, backend, response.error(), progress.next);
+    co_return response;
+  }
+
+  progress.next = Next::done;
+  record_latency(backend.load(), response->status, timings.first_byte - request_end(timings),
+                 timings.first_byte);
+  if (options_.debug_headers) add_debug_headers(backend, *response);
+  response->body = std::make_unique<ForwardedBody>(
+      loop_, std::move(lease), std::move(*link), std::move(response->body), info, *target.metrics);
+  co_return response;
+}
+
+/// A request may be sent again if the backend has not begun to work on it, or probably has not
+/// because it was closing the link.
+Forwarder::Next Forwarder::next_after_failure(Request& request, const Error& error, Link& link,
+                                              const Progress& progress) const {
+  if (!error.not_processed && !error.idle_close_race) return Next::done;
+  if (!can_resend(request)) return Next::done;
+  const bool link_ended = error.idle_close_race || !link.alive(false);
+  if (link_ended && !progress.resent) return Next::same_backend;
+  return error.not_processed ? Next::other_backend : Next::done;
+}
+
+void Forwarder::record_failure(RequestInfo& info, const Backend& backend, const Error& error,
+                               Next next) {
+  info.outcome.attempts.back().fault = error.fault;
+  const Instant now = loop_.now();
+  const Instant sent = info.timings.head_sent;
+  if (error.side == Side::backend && next != Next::same_backend) {
+    backend.load().count_error(error.fault);
+    if (next == Next::done) backend.load().record_failure(now - sent, now);
+  }
+  // The time of an attempt that another follows: the last one's is the backend's.
+  if (next == Next::done || sent == Instant{}) return;
+  info.timings.retried += now - sent;
+  info.timings.head_sent = {};
 }
 
 Hint Forwarder::hint_of(const Request& request) const {
@@ -194,7 +206,7 @@ Hint Forwarder::hint_of(const Request& request) const {
   return hint;
 }
 
-Task<Result<Lease>> Forwarder::acquire(const Hint& hint) {
+Task<Result<Lease>> Forwarder::acquire(const Hint& hint, RequestTimings& timings) {
   const bool timed = ++picks_ % pick_timing_interval == 0;
   const Instant began = timed ? loop_.read_clock() : Instant{};
   auto placed = pool_.acquire(hint);
@@ -202,11 +214,11 @@ Task<Result<Lease>> Forwarder::acquire(const Hint& hint) {
     if (timed) worker_metrics_.observe_pick(loop_.read_clock() - began);
     return placed;
   }
-  return wait_in_queue(std::move(placed));
+  return wait_in_queue(std::move(placed), timings);
 }
 
-Task<Result<Lease>> Forwarder::wait_in_queue(Task<Result<Lease>> placed) {
-  const QueuedCount waiting(metrics_.waiting);
+Task<Result<Lease>> Forwarder::wait_in_queue(Task<Result<Lease>> placed, RequestTimings& timings) {
+  const QueuedTime waiting(loop_, metrics_.waiting, timings);
   auto lease = co_await placed;
   co_return lease;
 }

@@ -8,7 +8,7 @@
 namespace evenkeel {
 namespace {
 
-/// Answers requests that no route matches.
+/// Refuses requests that no route matches.
 class Unrouted final : public Handler {
  public:
   explicit Unrouted(const Router& router) : router_(router) {}
@@ -30,7 +30,7 @@ Plan::Plan(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> 
       rng_(static_cast<std::uint64_t>(Clock::now().time_since_epoch().count()) + worker.index),
       access_log_(worker.recorder),
       grpc_(worker.loop),
-      forwarding_headers_(rng_()) {
+      forwarding_headers_(rng_(), config_->listeners) {
   for (std::size_t i = 0; i < config_->pools.size(); ++i) {
     add_pool(config_->pools[i], pool_set_->pools()[i], worker, predecessor);
   }
@@ -100,14 +100,14 @@ void Plan::add_route(const RouteConfig& route, LabelIndex& label_index) {
   routes_.push_back(std::move(plan_route));
 }
 
-/// THE PAGE: what every request passes, from the inside out, a line and its reason each.
+/// The filter chain, from the inside out: one line and its reason per filter.
 Handler& Plan::build_filter_chain(Handler& last) {
   Handler* first = &last;
-  // Who asks: from here inwards the request says nothing that its sender could have made up.
+  // Origin: the filters behind this one and the backend see no origin that a client has forged.
   first = &add_stage(forwarding_headers_, *first);
-  // The call: whatever happens further in, a gRPC client gets a status, and gets it in time.
+  // gRPC: whatever fails behind this filter, a gRPC client gets a status before its deadline.
   first = &add_stage(grpc_, *first);
-  // The account: whatever happens further in is answered, counted and logged.
+  // Outermost: every request is answered, counted and logged, whatever fails behind this filter.
   first = &add_stage(access_log_, *first);
   return *first;
 }

@@ -66,7 +66,7 @@ bool host_matches(std::string_view pattern, std::string_view authority) {
          equals_ignore_case(host.substr(host.size() - suffix.size()), suffix);
 }
 
-/// The request is a gRPC call of one of these.
+/// The request is one of these gRPC calls.
 bool is_one_of(const std::vector<std::string>& calls, const Request& request,
                std::string_view path) {
   if (request.method != "POST" || !is_grpc(request)) return false;
@@ -169,7 +169,7 @@ bool Router::Rule::matches(const Request& request, std::string_view path_text) c
   }
   if (!calls.empty() && !is_one_of(calls, request, path_text)) return false;
   return std::all_of(fields.begin(), fields.end(), [&](const auto& wanted) {
-    // The authority is not among the fields, but people write rules about it.
+    // `host` is not a field of the request, but rules may name it.
     if (wanted.first == "host") return request.authority == wanted.second;
     return std::any_of(request.fields.begin(), request.fields.end(), [&](const Field& field) {
       return field.value() == wanted.second && equals_ignore_case(field.name(), wanted.first);

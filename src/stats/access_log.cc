@@ -27,12 +27,12 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds max_nap{50};       // between two rounds: what a line may be late
-constexpr milliseconds retry{250};        // until a full disk is tried again
-constexpr milliseconds reader_wait{100};  // for a reader that takes nothing
+constexpr milliseconds max_nap{50};       // between two rounds: the most that a line is delayed
+constexpr milliseconds retry{250};        // until the next write to a full disk
+constexpr milliseconds reader_wait{100};  // for a pipe whose reader does not read
 constexpr milliseconds no_timeout = milliseconds::max();
 
-/// Waits while `word` holds `value`, at most so long.
+/// Waits while `word` holds `value`, at most for the timeout.
 template <class Word>
 void futex_wait(std::atomic<Word>& word, Word value, milliseconds timeout) {
   static_assert(sizeof(Word) == 4 && std::atomic<Word>::is_always_lock_free);
@@ -48,7 +48,8 @@ void futex_wake_all(std::atomic<Word>& word) {
   syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, INT32_MAX, nullptr, nullptr, 0);
 }
 
-/// Signals are for other threads; and a pipe without a reader must be EPIPE, not the end of us.
+/// Blocks all signals: other threads handle them, and a pipe without a reader must cause EPIPE, not
+/// SIGPIPE.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
@@ -64,12 +65,12 @@ class SignalsBlocked {
 };
 
 int open_file(const char* path) {
-  // O_NONBLOCK: a named pipe without a reader is an error now, and a slow one no trap later.
+  // O_NONBLOCK: opening a named pipe without a reader fails, and a slow reader cannot block writes.
   return ::open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0640);
 }
 
-/// A descriptor of our own for one that we were started with. Others share its open file
-/// description, so that must not become non-blocking: where it could block, it is opened anew.
+/// A descriptor of its own for an inherited one. Other processes share the open file description,
+/// so it must not become non-blocking: one that could block is opened again.
 int open_inherited(int fd) {
   struct stat status{};
   if (fstat(fd, &status) != 0) return -1;
@@ -115,7 +116,7 @@ bool AccessLogRing::append(std::string_view line) {
   const std::uint64_t position = worker_.end.load(std::memory_order_relaxed);
   const std::uint64_t end = position + line.size();
   if (end - worker_.known_begin > capacity_) [[unlikely]] {
-    // Acquire: what is overwritten has been read.
+    // Acquire: the writer has read what is overwritten.
     worker_.known_begin = writer_.begin.load(std::memory_order_acquire);
     if (end - worker_.known_begin > capacity_) {
       worker_.dropped.add();
@@ -123,8 +124,8 @@ bool AccessLogRing::append(std::string_view line) {
     }
   }
   copy(position, line);
-  // Both sequentially consistent: either we see that the writer is asleep, or it sees this line
-  // before it falls asleep (AccessLog::sleep).
+  // Both are sequentially consistent: either the worker sees that the writer is asleep, or the
+  // writer sees this line before it falls asleep (AccessLog::sleep).
   worker_.end.store(end, std::memory_order_seq_cst);
   const auto state = log_.state_.load(std::memory_order_seq_cst);
   if (state == AccessLog::State::asleep) [[unlikely]] {
@@ -144,8 +145,8 @@ void AccessLogRing::copy(std::uint64_t position, std::string_view line) {
   }
 }
 
-/// The ring is more than half full: the writer should not nap now. Asked only where that may have
-/// become so since it was last asked.
+/// The ring is more than half full, so the writer should not nap. Reads the writer's position only
+/// after enough bytes that the answer may have changed.
 bool AccessLogRing::more_than_half_full() {
   const std::uint64_t end = worker_.end.load(std::memory_order_relaxed);
   worker_.known_begin = writer_.begin.load(std::memory_order_acquire);
@@ -236,7 +237,7 @@ void AccessLog::run() {
   close_down();
 }
 
-/// So long that the fullest ring should be an eighth full by then, if lines come as they came.
+/// Until the fullest ring is an eighth full, if lines keep their rate.
 milliseconds AccessLog::next_nap() const {
   const std::size_t capacity = rings_.front()->capacity_;
   if (max_ring_fill_ > capacity / 4) return milliseconds::zero();
@@ -246,7 +247,7 @@ milliseconds AccessLog::next_nap() const {
       std::clamp(passed * std::min(ratio, 2.0), 1.0, static_cast<double>(max_nap.count()))));
 }
 
-/// A slow reader gets some time; a full disk none.
+/// Waits for a slow reader, but not for a full disk.
 void AccessLog::close_down() {
   adopt_reopened();
   const Instant deadline = Clock::now() + options_.close_deadline;
@@ -261,7 +262,7 @@ void AccessLog::close_down() {
 AccessLog::Outcome AccessLog::drain() {
   Outcome all = Outcome::nothing;
   max_ring_fill_ = 0;
-  // A line that is written in part is ended before another ring has its turn.
+  // A line that is written in part is finished before another ring is drained.
   if (partial_ring_ != nullptr) all = drain(*partial_ring_);
   for (auto ring = rings_.begin(); ring != rings_.end() && all != Outcome::stuck; ++ring) {
     all = std::max(all, drain(**ring));
@@ -269,7 +270,8 @@ AccessLog::Outcome AccessLog::drain() {
   return all;
 }
 
-/// What was in the ring when it began, not what is appended meanwhile: so every ring has its turn.
+/// Writes what the ring holds at the start, not what is appended meanwhile, so that no ring starves
+/// the others.
 AccessLog::Outcome AccessLog::drain(AccessLogRing& ring) {
   std::uint64_t begin = ring.writer_.begin.load(std::memory_order_relaxed);
   const std::uint64_t end = ring.worker_.end.load(std::memory_order_acquire);
@@ -286,7 +288,7 @@ AccessLog::Outcome AccessLog::drain(AccessLogRing& ring) {
     }
     begin += static_cast<std::uint64_t>(written);
     partial_ring_ = ring.bytes_[(begin - 1) & (ring.capacity_ - 1)] == '\n' ? nullptr : &ring;
-    // Release: it has been read before the worker may overwrite it.
+    // Release: the bytes are read before the worker may overwrite them.
     ring.writer_.begin.store(begin, std::memory_order_release);
   }
   return Outcome::some;
@@ -305,7 +307,7 @@ long AccessLog::write(AccessLogRing& ring, std::uint64_t begin, std::uint64_t en
   return sendmsg(fd_, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/// Ends a line whose rest was lost, so that the next one stands alone; false with errno.
+/// Ends a torn line, so that the next one starts on its own line; false with errno.
 bool AccessLog::finish_partial_line() {
   if (!line_torn_) return true;
   const long written =
@@ -314,7 +316,7 @@ bool AccessLog::finish_partial_line() {
   return !line_torn_;
 }
 
-/// After a write that failed with errno. `some`: go on.
+/// Handles a write that failed with errno. `some`: continue.
 AccessLog::Outcome AccessLog::failed(AccessLogRing& ring, std::uint64_t end) {
   if (errno == ENOSPC || errno == EDQUOT) return Outcome::stuck;
   if (errno == EAGAIN) {
@@ -323,11 +325,11 @@ AccessLog::Outcome AccessLog::failed(AccessLogRing& ring, std::uint64_t end) {
     if (ready == 0) errno = EAGAIN;
     return ready == 0 ? Outcome::stuck : Outcome::some;
   }
-  discard(ring, end);  // EPIPE and its like: it will not be better the next time
+  discard(ring, end);  // EPIPE and the like are permanent
   return Outcome::some;
 }
 
-/// Gives up what is in the ring before `until`, and counts its lines.
+/// Drops what the ring holds before `until`, and counts the lines.
 void AccessLog::discard(AccessLogRing& ring, std::uint64_t until) {
   const std::uint64_t begin = ring.writer_.begin.load(std::memory_order_relaxed);
   for (std::uint64_t i = begin; i != until; ++i) {
@@ -340,8 +342,8 @@ void AccessLog::discard(AccessLogRing& ring, std::uint64_t until) {
   ring.writer_.begin.store(until, std::memory_order_release);
 }
 
-/// Goes over to a file that `reopen` has opened. A line of which the old one has the beginning is
-/// given up: half a line would be the new one's first.
+/// Switches to a file that `reopen` has opened. A line whose beginning is in the old file is
+/// dropped: its second half would be the new file's first line.
 void AccessLog::adopt_reopened() {
   const int fd = reopened_.exchange(-1, std::memory_order_acquire);
   if (fd < 0) return;
@@ -364,7 +366,7 @@ bool AccessLog::empty() const {
   });
 }
 
-/// There is a reason not to sleep now.
+/// There is work, so the writer must not sleep.
 bool AccessLog::wanted(State state) const {
   return closing_.load(std::memory_order_seq_cst) ||
          reopened_.load(std::memory_order_seq_cst) >= 0 || (state == State::asleep && !empty());
@@ -372,7 +374,7 @@ bool AccessLog::wanted(State state) const {
 
 void AccessLog::sleep(State state, milliseconds timeout) {
   state_.store(state, std::memory_order_seq_cst);
-  // Looked at after the state is told: whoever comes later wakes us (AccessLogRing::append).
+  // Checked after the state is published: a later line wakes the writer (AccessLogRing::append).
   if (!wanted(state)) futex_wait(state_, state, timeout);
   state_.store(State::awake, std::memory_order_relaxed);
 }

@@ -7,7 +7,7 @@
 namespace evenkeel {
 namespace {
 
-// The longest form of each value, between its quotes. Their sum is what AccessLogBuffer must hold.
+// The longest form of each value, between its quotes. AccessLogBuffer must hold their sum.
 constexpr std::size_t max_request_id_bytes = 128;
 constexpr std::size_t max_client_bytes = 64;
 constexpr std::size_t max_listener_bytes = 96;
@@ -19,25 +19,27 @@ constexpr std::size_t max_route_bytes = 255;
 constexpr std::size_t max_pool_bytes = 128;
 constexpr std::size_t max_backend_bytes = 255;
 constexpr std::size_t max_reason_bytes = 48;
-constexpr std::size_t max_keys_and_numbers_bytes = 640;
-static_assert(max_request_id_bytes + max_client_bytes + max_listener_bytes + max_protocol_bytes +
-                  max_method_bytes + max_host_bytes + max_path_bytes + max_route_bytes +
-                  max_pool_bytes + max_backend_bytes + max_reason_bytes +
-                  max_keys_and_numbers_bytes <=
+constexpr std::size_t max_attempt_bytes =
+    max_backend_bytes + max_reason_bytes + 80;  // with its keys and number
+constexpr std::size_t max_keys_and_numbers_bytes = 800;
+static_assert(max_request_id_bytes + 2 * max_client_bytes + max_listener_bytes +
+                  max_protocol_bytes + max_method_bytes + max_host_bytes + max_path_bytes +
+                  max_route_bytes + max_pool_bytes + max_backend_bytes + max_reason_bytes +
+                  AttemptList::capacity * max_attempt_bytes + max_keys_and_numbers_bytes <=
               std::tuple_size_v<AccessLogBuffer>);
 
-/// Cannot stand in a JSON string as it is (a control, '"', '\\'), is DEL, or must be looked at as
-/// UTF-8.
+/// Needs more than copying: a control, '"' or '\\', which a JSON string must escape, DEL, or a byte
+/// of a UTF-8 sequence.
 constexpr bool special(char byte) {
   const auto code = static_cast<unsigned char>(byte);
   return code < 0x20 || code >= 0x7f || byte == '"' || byte == '\\';
 }
 
-/// Sixteen bytes in a register (a vector extension of g++ and clang, on every processor).
+/// Sixteen bytes in a register: a vector extension of g++ and clang that works on every processor.
 using ByteVector [[gnu::vector_size(16)]] = signed char;
 using WordVector [[gnu::vector_size(16)]] = std::uint64_t;
 
-/// One of the sixteen is special. As signed numbers, what is above 0x7f is below 0x20 too.
+/// One of the sixteen is special. As signed numbers, bytes above 0x7f are below 0x20 too.
 bool special(ByteVector bytes) {
   const auto found = (bytes < 0x20) | (bytes == 0x7f) | (bytes == '"') | (bytes == '\\');
   const auto halves = reinterpret_cast<WordVector>(found);
@@ -56,7 +58,7 @@ Word copy_word(char* to, const char* from) {
   return word;
 }
 
-/// Copies, in words of which the last two may overlap; false as soon as something special was met.
+/// Copies in words, of which the last two may overlap; false at the first special byte.
 inline bool copy_plain(char* to, const char* from, std::size_t size) {
   if (size >= 16) {
     for (std::size_t i = 0; i + 16 < size; i += 16) {
@@ -104,7 +106,7 @@ std::size_t utf8_sequence(std::string_view bytes) {
   return 0;
 }
 
-/// One unit of an escaped string: what to write, and how many bytes it stands for.
+/// One unit of an escaped string: its output, and the number of input bytes.
 struct Unit {
   std::array<char, 6> bytes;
   std::size_t size;
@@ -131,10 +133,10 @@ char* put(char* at, const char (&literal)[N]) {
   return at + N - 1;
 }
 
-/// Escapes at most `room` bytes. Returns the end, as all that follow.
+/// Writes an escaped value of at most `capacity` bytes. Returns the end, as all `put` functions do.
 char* put_escaped(char* at, std::string_view value, std::size_t capacity) {
   const char* const last = at + capacity;
-  char* cut = at;  // the last place from which "..." still fits
+  char* cut = at;  // the last position from which "..." still fits
   while (!value.empty()) {
     const Unit unit = escape(value);
     if (unit.size > static_cast<std::size_t>(last - at)) return put(cut, "...");
@@ -146,7 +148,7 @@ char* put_escaped(char* at, std::string_view value, std::size_t capacity) {
   return at;
 }
 
-/// A quoted string of at most `room` bytes between its quotes; null when empty.
+/// A quoted string of at most `capacity` bytes between its quotes; null when empty.
 char* put_string(char* at, std::string_view value, std::size_t capacity) {
   if (value.empty()) return put(at, "null");
   *at++ = '"';
@@ -177,7 +179,7 @@ char* put_milliseconds(char* at, Duration duration) {
   return put_digits(at + 1, static_cast<unsigned>(micros % 1000), 3);
 }
 
-/// Appends to a line. What it is given fits: see the rooms above.
+/// Appends to a line. REQUIRES: the values fit, see the capacities above.
 class Writer {
  public:
   explicit Writer(char* at) : at_(at) {}
@@ -205,6 +207,47 @@ class Writer {
  private:
   char* at_;
 };
+
+/// How an attempt ended: the word of its fault, or of the fault that ended the request during it.
+std::string_view outcome_of(const Attempt& attempt, bool last, std::string_view reason) {
+  if (attempt.fault) return to_string(*attempt.fault);
+  return last && !reason.empty() ? reason : "answered";
+}
+
+void write_attempts(Writer& line, const AccessLogEntry& entry) {
+  line.text(",\"attempts\":[");
+  for (const Attempt& attempt : entry.attempts) {
+    const bool last = &attempt == &entry.attempts.back();
+    line.text("{\"backend\":");
+    line.string(attempt.backend, max_backend_bytes);
+    line.text(",\"outcome\":");
+    line.string(outcome_of(attempt, last, entry.reason), max_reason_bytes);
+    line.text(",\"connect_ms\":");
+    line.milliseconds(attempt.connect);
+    line.text("}");
+    if (!last) line.text(",");
+  }
+  line.text("]");
+}
+
+void write_times(Writer& line, const AccessLogEntry& entry) {
+  line.text(",\"duration_ms\":");
+  line.milliseconds(entry.duration);
+  line.text(",\"head_ms\":");
+  line.milliseconds(entry.head);
+  line.text(",\"wait_ms\":");
+  line.milliseconds(entry.waited);
+  line.text(",\"connect_ms\":");
+  line.milliseconds(entry.connect);
+  line.text(",\"retry_ms\":");
+  line.milliseconds(entry.retry);
+  line.text(",\"overhead_ms\":");
+  line.milliseconds(entry.overhead);
+  line.text(",\"backend_ms\":");
+  line.milliseconds(entry.backend_time);
+  line.text(",\"ttfb_ms\":");
+  line.milliseconds(entry.first_byte);
+}
 
 std::array<char, 20> date_of(std::chrono::sys_seconds time) {
   const auto day = std::chrono::floor<std::chrono::days>(time);
@@ -253,6 +296,10 @@ std::string_view AccessLogFormatter::format(const AccessLogEntry& entry, AccessL
   line.string(entry.request_id, max_request_id_bytes);
   line.text(",\"client\":");
   line.string(entry.client, max_client_bytes);
+  if (!entry.peer.empty()) {
+    line.text(",\"peer\":");
+    line.string(entry.peer, max_client_bytes);
+  }
   line.text(",\"listener\":");
   line.string(entry.listener, max_listener_bytes);
   line.text(",\"protocol\":");
@@ -281,20 +328,12 @@ std::string_view AccessLogFormatter::format(const AccessLogEntry& entry, AccessL
   }
   line.text(",\"reason\":");
   line.string(entry.reason, max_reason_bytes);
-  line.text(",\"attempts\":");
-  line.number(entry.attempts);
+  write_attempts(line, entry);
   line.text(",\"bytes_in\":");
   line.number(entry.bytes_in);
   line.text(",\"bytes_out\":");
   line.number(entry.bytes_out);
-  line.text(",\"duration_ms\":");
-  line.milliseconds(entry.duration);
-  line.text(",\"wait_ms\":");
-  line.milliseconds(entry.waited);
-  line.text(",\"ttfb_ms\":");
-  line.milliseconds(entry.first_byte);
-  line.text(",\"backend_ms\":");
-  line.milliseconds(entry.backend_time);
+  write_times(line, entry);
   if (entry.aborted) {
     line.text(",\"aborted\":true}\n");
   } else {

@@ -33,7 +33,7 @@ std::uint32_t LabelIndex::listener(std::string_view name) {
 
 std::uint32_t LabelIndex::backend(std::string_view pool, std::string_view backend) {
   std::string both(pool);
-  both += '\n';  // stands in no name of a configuration
+  both += '\n';  // no name in a configuration contains one
   both += backend;
   const std::lock_guard lock(mutex_);
   return index_of(backends_, both);

@@ -24,7 +24,7 @@ std::optional<double> count_fds() {
   int entries = 0;
   while (const dirent* entry = readdir(folder)) entries += entry->d_name[0] != '.';
   closedir(folder);
-  return entries - 1;  // less the one that looked
+  return entries - 1;  // without the descriptor of this directory
 }
 
 std::optional<double> fd_limit() {
@@ -33,7 +33,7 @@ std::optional<double> fd_limit() {
   return static_cast<double>(limit.rlim_cur);
 }
 
-/// The fields of proc(5)'s stat that follow the command, which may hold spaces and brackets.
+/// The fields of proc(5)'s stat after the command, which may contain spaces and brackets.
 std::istringstream stat_after_command() {
   std::ifstream file("/proc/self/stat");
   std::string line;
@@ -42,7 +42,7 @@ std::istringstream stat_after_command() {
   return std::istringstream(bracket == std::string::npos ? "" : line.substr(bracket + 1));
 }
 
-/// Constant, and not read from the wall clock again: a metric that trembles looks like restarts.
+/// Read once: a start time that changes with the wall clock would look like restarts.
 double start_time(double start_ticks) {
   static const double time = seconds_on(CLOCK_REALTIME) - seconds_on(CLOCK_BOOTTIME) +
                              start_ticks / static_cast<double>(sysconf(_SC_CLK_TCK));

@@ -1,11 +1,11 @@
-// What the kernel says of this process.
+// The figures that the kernel has of this process.
 #pragma once
 
 #include <optional>
 
 namespace evenkeel {
 
-/// The figures of the standard process_* families. A value that the kernel does not give is missing.
+/// The values of the standard process_* families; empty where the kernel gives none.
 struct ProcessMetrics {
   std::optional<double> cpu_seconds;
   std::optional<double> open_fds;

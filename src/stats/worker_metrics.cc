@@ -22,7 +22,7 @@ bool StatusCounters::used() const {
 
 StatusCounters::StatusClass* StatusCounters::make(std::size_t status_class) {
   auto made = std::make_unique<StatusClass>();
-  // Release: a reader that finds the block finds its counters made.
+  // Release: a reader that sees the block sees its counters constructed.
   status_classes_[status_class].store(made.get(), std::memory_order_release);
   return made.release();
 }
@@ -41,15 +41,15 @@ void WorkerMetrics::count(const RequestRecord& request) {
 }
 
 MetricsRegistry::MetricsRegistry(unsigned workers) {
-  metrics_registry_.reserve(workers);
-  for (unsigned i = 0; i < workers; ++i)
-    metrics_registry_.push_back(std::make_unique<WorkerMetrics>());
+  workers_.reserve(workers);
+  for (unsigned i = 0; i < workers; ++i) workers_.push_back(std::make_unique<WorkerMetrics>());
 }
 
 BackendTotals MetricsRegistry::backend_totals(std::uint32_t index) const {
   BackendTotals totals;
-  Histogram<request_bounds>().add_to(totals.latency);  // its shape, where no worker has any
-  for (const auto& worker_metrics : metrics_registry_) {
+  Histogram<request_bounds>().add_to(
+      totals.latency);  // the buckets, in case no worker has a histogram
+  for (const auto& worker_metrics : workers_) {
     const BackendMetrics* metrics = worker_metrics->find_backend(index);
     if (metrics == nullptr) continue;
     totals.links_busy += metrics->links_busy.value();
@@ -61,7 +61,7 @@ BackendTotals MetricsRegistry::backend_totals(std::uint32_t index) const {
 
 std::int64_t MetricsRegistry::in_flight(std::uint32_t pool) const {
   std::int64_t sum = 0;
-  for (const auto& worker_metrics : metrics_registry_) {
+  for (const auto& worker_metrics : workers_) {
     if (const PoolMetrics* metrics = worker_metrics->find_pool(pool))
       sum += metrics->in_flight.value();
   }
@@ -70,7 +70,7 @@ std::int64_t MetricsRegistry::in_flight(std::uint32_t pool) const {
 
 std::int64_t MetricsRegistry::waiting(std::uint32_t pool) const {
   std::int64_t sum = 0;
-  for (const auto& worker_metrics : metrics_registry_) {
+  for (const auto& worker_metrics : workers_) {
     if (const PoolMetrics* metrics = worker_metrics->find_pool(pool))
       sum += metrics->waiting.value();
   }
@@ -79,7 +79,7 @@ std::int64_t MetricsRegistry::waiting(std::uint32_t pool) const {
 
 std::int64_t MetricsRegistry::connections(std::uint32_t listener) const {
   std::int64_t sum = 0;
-  for (const auto& worker_metrics : metrics_registry_) {
+  for (const auto& worker_metrics : workers_) {
     const ListenerMetrics* metrics = worker_metrics->find_listener(listener);
     if (metrics == nullptr) continue;
     const auto closed = static_cast<std::int64_t>(metrics->closed.value());

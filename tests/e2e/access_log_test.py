@@ -12,7 +12,9 @@ from stream import Stream, exchange
 
 FIELDS = ["time", "request_id", "client", "listener", "protocol", "method", "host", "path", "route",
           "pool", "backend", "status", "reason", "attempts", "bytes_in", "bytes_out", "duration_ms",
-          "wait_ms", "ttfb_ms", "backend_ms", "aborted"]
+          "head_ms", "wait_ms", "connect_ms", "retry_ms", "overhead_ms", "backend_ms", "ttfb_ms", "aborted"]
+# What the duration is the sum of.
+PARTS = ["head_ms", "wait_ms", "connect_ms", "retry_ms", "overhead_ms", "backend_ms"]
 
 
 class AccessLog(case.Case):
@@ -27,11 +29,14 @@ class AccessLog(case.Case):
         self.assertEqual(list(line), FIELDS)
         self.assertRegex(line["time"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$")
         measured = {name: line.pop(name) for name in
-                    ("time", "duration_ms", "wait_ms", "ttfb_ms", "backend_ms")}
+                    ("time", "duration_ms", "ttfb_ms", *PARTS)}
+        (attempt,) = line.pop("attempts")
+        self.assertEqual(list(attempt), ["backend", "outcome", "connect_ms"])
+        self.assertEqual((attempt["backend"], attempt["outcome"]), (backend.address, "answered"))
         self.assertEqual(line, {
             "request_id": "r-1", "client": "127.0.0.1", "listener": "public", "protocol": "HTTP/1.1",
             "method": "POST", "host": "api.example:80", "path": "/v1/x?q=1", "route": "chat",
-            "pool": "pool", "backend": backend.address, "status": 201, "reason": None, "attempts": 1,
+            "pool": "pool", "backend": backend.address, "status": 201, "reason": None,
             "bytes_in": 123, "bytes_out": 321, "aborted": False})
         self.assertEqual(measured["wait_ms"], 0)
         self.assertTrue(0 < measured["backend_ms"] <= measured["duration_ms"] < 10_000, measured)
@@ -43,7 +48,7 @@ class AccessLog(case.Case):
         line = daemon.wait_access(1)[0]
         self.assertEqual([line[name] for name in ("route", "pool", "backend", "ttfb_ms", "backend_ms")],
                          [None] * 5)
-        self.assertEqual((line["status"], line["attempts"]), (404, 0))
+        self.assertEqual((line["status"], line["attempts"]), (404, []))
 
     def test_hostile_input_cannot_break_a_line_nor_forge_another(self):
         daemon = self.start_daemon(self.backend(), workers=1)  # lines in the order of requests
@@ -157,6 +162,77 @@ class AccessLog(case.Case):
         lines = daemon.wait_access(2)
         self.assertEqual([line["backend"] for line in lines], [backend.address] * 2)
         self.assertEqual([line["status"] for line in lines], [200] * 2)
+        outcomes = [[(attempt["backend"], attempt["outcome"]) for attempt in line["attempts"]] for line in lines]
+        answered = [(backend.address, "answered")]
+        self.assertIn([(dead, "connect_failed"), *answered], outcomes)
+        self.assertIn(answered, outcomes)  # the dead backend is in back-off by then
+        self.assertEqual(daemon.metric("evenkeel_backend_errors_total", backend=dead, reason="connect_failed"), 1)
+
+    def check_parts(self, line):
+        """The parts of a line sum up to its duration; each is cut to a microsecond."""
+        parts = sum(line[name] or 0 for name in PARTS)
+        self.assertTrue(0 <= line["duration_ms"] - parts + 0.0005 < 0.001 * len(PARTS) + 0.001, line)
+
+    def test_connecting_in_vain_is_in_the_line(self):
+        address = self.unresponsive_server()
+        backend = self.backend()
+        daemon = self.start_daemon(address, backend, workers=1,
+                                   pool={"picker": "round-robin", "timeouts": {"connect": "200ms"}})
+        for _ in range(2):
+            self.assertEqual(exchange(daemon.address).status, 200)
+
+        line = max(daemon.wait_access(2), key=lambda each: len(each["attempts"]))
+        first, second = line["attempts"]
+        self.assertEqual((first["backend"], first["outcome"]), (address, "connect_timeout"))
+        self.assertGreaterEqual(first["connect_ms"], 190)
+        self.assertEqual(second["outcome"], "answered")
+        self.assertGreaterEqual(line["connect_ms"], first["connect_ms"])
+        self.assertLess(line["backend_ms"], line["duration_ms"] - 180)
+        self.check_parts(line)
+
+    def test_a_failed_attempt_that_was_sent_is_in_the_line(self):
+        def script(ask):
+            if ask.target == "/dies" and ask.connection == 1:
+                return ask.stream.close()
+            ask.answer(b"answer")
+
+        daemon = self.start_daemon(self.backend(script), workers=1)
+        exchange(daemon.address, target="/lives")
+        exchange(daemon.address, "POST", "/dies", body=b"once")
+
+        for line in daemon.wait_access(2):
+            self.check_parts(line)
+        self.assertEqual([each["outcome"] for each in line["attempts"]], ["backend_closed", "answered"])
+        self.assertGreater(line["retry_ms"], 0)
+
+    def test_the_client_is_the_one_that_trusted_proxies_name(self):
+        cases = [({}, "127.0.0.1", None), ({"X-Forwarded-For": "198.51.100.1, 203.0.113.9"}, "203.0.113.9", "127.0.0.1"),
+                 ({"Forwarded": 'for="[2001:db8::1]:47"'}, "2001:db8::1", "127.0.0.1"),
+                 ({"X-Forwarded-For": "nonsense"}, "127.0.0.1", None)]
+        trusting = self.start_daemon(self.backend(), workers=1, listeners=[
+            {"name": "public", "trusted_proxies": ["127.0.0.0/8"]}])
+        for fields, client, peer in cases:
+            exchange(trusting.address, fields=list(fields.items()))
+        lines = trusting.wait_access(len(cases))
+        self.assertEqual([(line["client"], line.get("peer")) for line in lines],
+                         [(client, peer) for _, client, peer in cases])
+
+        wary = self.start_daemon(self.backend())
+        exchange(wary.address, fields=[("X-Forwarded-For", "203.0.113.9")])
+        line = wary.wait_access(1)[0]
+        self.assertEqual((line["client"], line.get("peer")), ("127.0.0.1", None))
+
+    def test_a_fault_has_one_word_everywhere(self):
+        dead = f"127.0.0.1:{free_port()}"
+        daemon = self.start_daemon(dead)
+        answer = exchange(daemon.address)
+
+        (line,) = daemon.wait_access(1)
+        self.assertEqual(answer.reason, "connect_failed")
+        self.assertEqual(line["reason"], "connect_failed")
+        self.assertEqual([each["outcome"] for each in line["attempts"]], ["connect_failed"])
+        for name in ("evenkeel_errors_total", "evenkeel_backend_errors_total"):
+            self.assertEqual(daemon.metric(name, reason="connect_failed"), 1)
 
 
 if __name__ == "__main__":

@@ -108,7 +108,8 @@ class Limits(case.Case):
         self.assertGreaterEqual(int(answer.field("retry-after")), 1)
         self.assertEqual(set(json.loads(answer.body)), {"error"})
         line = daemon.wait_access(1)[0]
-        self.assertEqual((line["reason"], line["backend"], line["attempts"]), ("queue_timeout", None, 0))
+        self.assertEqual((line["reason"], line["backend"], line["attempts"]), ("queue_timeout", None, []))
+        self.assertGreaterEqual(line["wait_ms"], 150)
         self.assertEqual(self.pool()["waiting"], 0)
 
     def test_a_client_that_disconnects_while_queued_never_reaches_a_backend(self):

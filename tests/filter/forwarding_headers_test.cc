@@ -5,6 +5,7 @@
 #include <regex>
 #include <set>
 #include <string>
+#include <vector>
 
 namespace evenkeel {
 namespace {
@@ -27,18 +28,26 @@ class ForwardingHeaders : public testing::Test {
   /// The fields as the server gets them.
   std::string passed(std::initializer_list<std::pair<std::string_view, std::string_view>> fields,
                      bool trusted = false) {
-    Request request{.authority = "api",
-                    .info = {.identity = {.client = "192.0.2.7", .trusted = trusted}}};
+    Request request{
+        .authority = "api",
+        .info = {.identity = {.listener = "public", .client = "192.0.2.7", .trusted = trusted}}};
     for (const auto& [name, value] : fields) request.fields.add(name, value);
     auto answered = filter.handle(request, backend);
     EXPECT_TRUE(answered.ready());
     request_id = request.info.identity.request_id;
+    client = request.info.identity.client;
+    peer = request.info.identity.peer;
     return backend.fields;
   }
 
-  ForwardingHeadersFilter filter{1};
+  std::string why;
+  std::vector<ListenerConfig> listeners{
+      {.name = "public", .trusted_proxies = {*parse_network("192.0.2.0/24", why)}}};
+  ForwardingHeadersFilter filter{1, listeners};
   RecordingHandler backend;
   std::string request_id;
+  std::string client;
+  std::string peer;
 };
 
 constexpr const char* ours =
@@ -147,6 +156,20 @@ TEST_F(ForwardingHeaders, ForwardsTheClientCertificateAndNoForgedOne) {
   EXPECT_EQ(passed({{"x-forwarded-client-cert", "Hash=forged"}, {"x-request-id", "a"}})
                 .find("client-cert"),
             std::string::npos);
+}
+
+TEST_F(ForwardingHeaders, TheClientIsTheOneThatATrustedProxyNames) {
+  passed({{"X-Forwarded-For", "198.51.100.1, 203.0.113.9"}}, true);
+  EXPECT_EQ(client, "203.0.113.9");
+  EXPECT_EQ(peer, "192.0.2.7");
+
+  passed({{"X-Forwarded-For", "203.0.113.9"}}, false);
+  EXPECT_EQ(client, "192.0.2.7");
+  EXPECT_EQ(peer, "");
+
+  passed({}, true);
+  EXPECT_EQ(client, "192.0.2.7");
+  EXPECT_EQ(peer, "");
 }
 
 TEST_F(ForwardingHeaders, SetsForwardedProtoForTls) {

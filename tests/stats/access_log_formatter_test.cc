@@ -6,7 +6,9 @@
 
 #include <memory>
 #include <random>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "stats/temporary_directory.h"
 
@@ -18,6 +20,8 @@ using namespace std::string_view_literals;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
+
+const Attempt answered{.backend = "gpu1.internal:8000", .connect = 250us};
 
 AccessLogEntry ordinary() {
   return {.time = std::chrono::system_clock::time_point(1'795'260'631s + 4'205us),
@@ -32,13 +36,15 @@ AccessLogEntry ordinary() {
           .pool = "llama-70b",
           .backend = "gpu1.internal:8000",
           .status = 200,
-          .attempts = 1,
+          .attempts = {&answered, 1},
           .bytes_in = 412,
           .bytes_out = 18'230,
           .duration = 2'345'678us,
-          .waited = 0us,
-          .first_byte = 87'654us,
-          .backend_time = 2'345'001us};
+          .head = 300us,
+          .connect = 250us,
+          .overhead = 127us,
+          .backend_time = 2'345'001us,
+          .first_byte = 87'654us};
 }
 
 std::string line_of(const AccessLogEntry& entry) {
@@ -65,8 +71,10 @@ TEST(AccessLogFormatter, IsOneObjectOfTypedFields) {
             R"("listener":"public","protocol":"HTTP/1.1","method":"POST",)"
             R"("host":"api.example.com","path":"/v1/chat/completions","route":"/v1/**",)"
             R"("pool":"llama-70b","backend":"gpu1.internal:8000","status":200,"reason":null,)"
-            R"("attempts":1,"bytes_in":412,"bytes_out":18230,"duration_ms":2345.678,)"
-            R"("wait_ms":0.000,"ttfb_ms":87.654,"backend_ms":2345.001,"aborted":false})"
+            R"("attempts":[{"backend":"gpu1.internal:8000","outcome":"answered",)"
+            R"("connect_ms":0.250}],"bytes_in":412,"bytes_out":18230,"duration_ms":2345.678,)"
+            R"("head_ms":0.300,"wait_ms":0.000,"connect_ms":0.250,"retry_ms":0.000,)"
+            R"("overhead_ms":0.127,"backend_ms":2345.001,"ttfb_ms":87.654,"aborted":false})"
             "\n");
 }
 
@@ -76,13 +84,38 @@ TEST(AccessLogFormatter, IncludesTheGrpcStatusBesideTheHttpStatus) {
   EXPECT_THAT(line_of(entry), HasSubstr(R"("status":200,"grpc_status":14,"reason":null,)"));
 }
 
+TEST(AccessLogFormatter, IncludesThePeerWhereItIsNotTheClient) {
+  AccessLogEntry entry = ordinary();
+  entry.peer = "10.0.0.1";
+  EXPECT_THAT(line_of(entry), HasSubstr(R"("client":"203.0.113.9","peer":"10.0.0.1","listener":)"));
+}
+
+TEST(AccessLogFormatter, GivesEveryAttemptItsOutcomeAndTheLastOneTheReason) {
+  const Attempt attempts[] = {
+      {.backend = "a:1", .connect = 3s, .fault = Fault::connect_timeout},
+      {.backend = "b:1", .fault = Fault::connect_failed},
+      {.backend = "c:1"},
+  };
+  AccessLogEntry entry = ordinary();
+  entry.attempts = attempts;
+
+  EXPECT_THAT(line_of(entry),
+              HasSubstr(R"("attempts":[{"backend":"a:1","outcome":"connect_timeout",)"
+                        R"("connect_ms":3000.000},{"backend":"b:1","outcome":"connect_failed",)"
+                        R"("connect_ms":0.000},{"backend":"c:1","outcome":"answered",)"
+                        R"("connect_ms":0.000}],)"));
+  entry.reason = "client_gone";
+  EXPECT_THAT(line_of(entry), HasSubstr(R"({"backend":"c:1","outcome":"client_gone",)"));
+}
+
 TEST(AccessLogFormatter, WritesNullForUnknownValues) {
   EXPECT_EQ(line_of({.time = std::chrono::system_clock::time_point(), .aborted = true}),
             R"({"time":"1970-01-01T00:00:00.000000Z","request_id":null,"client":null,)"
             R"("listener":null,"protocol":null,"method":null,"host":null,"path":null,)"
             R"("route":null,"pool":null,"backend":null,"status":null,"reason":null,)"
-            R"("attempts":0,"bytes_in":0,"bytes_out":0,"duration_ms":0.000,"wait_ms":0.000,)"
-            R"("ttfb_ms":null,"backend_ms":null,"aborted":true})"
+            R"("attempts":[],"bytes_in":0,"bytes_out":0,"duration_ms":0.000,"head_ms":0.000,)"
+            R"("wait_ms":0.000,"connect_ms":0.000,"retry_ms":0.000,"overhead_ms":0.000,)"
+            R"("backend_ms":null,"ttfb_ms":null,"aborted":true})"
             "\n");
 }
 
@@ -142,11 +175,12 @@ TEST(AccessLogFormatter, KeepsAValueThatJustFits) {
   EXPECT_EQ(parsed(line_of(entry), "path"), path);
 }
 
-/// Every field at once, filled with the same.
-AccessLogEntry filled_with(std::string_view bytes) {
+/// An entry whose every value is as long as can be.
+AccessLogEntry filled_with(std::string_view bytes, std::span<const Attempt> attempts) {
   return {.time = std::chrono::system_clock::time_point(9'223'372'036s),
           .request_id = bytes,
           .client = bytes,
+          .peer = bytes,
           .listener = bytes,
           .protocol = bytes,
           .method = bytes,
@@ -156,21 +190,29 @@ AccessLogEntry filled_with(std::string_view bytes) {
           .pool = bytes,
           .backend = bytes,
           .status = 2'147'483'647,
+          .grpc_status = std::uint8_t{255},
           .reason = bytes,
-          .attempts = ~0u,
+          .attempts = attempts,
           .bytes_in = ~std::uint64_t{0},
           .bytes_out = ~std::uint64_t{0},
           .duration = Duration::max(),
+          .head = Duration::max(),
           .waited = Duration::max(),
-          .first_byte = Duration::max(),
-          .backend_time = Duration::min()};
+          .connect = Duration::max(),
+          .retry = Duration::max(),
+          .overhead = Duration::min(),
+          .backend_time = Duration::max(),
+          .first_byte = Duration::max()};
 }
 
 TEST(AccessLogFormatter, FitsItsBufferWhateverItIsGiven) {
   for (const char byte : {'x', '"', '\x01', '\xff'}) {
     const std::string bytes(70'000, byte);
 
-    const std::string line = line_of(filled_with(bytes));
+    const std::vector<Attempt> attempts(AttemptList::capacity,
+                                        Attempt{.backend = bytes, .connect = Duration::max()});
+
+    const std::string line = line_of(filled_with(bytes, attempts));
 
     EXPECT_LE(line.size(), std::tuple_size_v<AccessLogBuffer>);
     EXPECT_THAT(line, EndsWith("}\n"));
@@ -188,7 +230,10 @@ TEST(AccessLogFormatter, IsOneLineOfValidJsonWhateverBytesCome) {
       byte = chance() % 2 ? telling[chance() % telling.size()] : static_cast<char>(chance());
     }
 
-    const std::string line = line_of(filled_with(bytes));
+    const std::vector<Attempt> attempts(AttemptList::capacity,
+                                        Attempt{.backend = bytes, .connect = Duration::max()});
+
+    const std::string line = line_of(filled_with(bytes, attempts));
 
     simdjson::dom::parser parser;
     ASSERT_FALSE(parser.parse(line).error()) << line;

@@ -1,4 +1,4 @@
-// Counts every request when it has ended, and writes its line into the access log.
+// Counts every request when it ends, and writes its line to the access log.
 #pragma once
 
 #include "evenkeel/base/loop.h"
@@ -9,24 +9,25 @@
 
 namespace evenkeel {
 
-/// What a worker counts and logs with. Thread: the worker's.
+/// Counts and logs the requests of one worker. Thread: the worker's.
 class RequestRecorder {
  public:
   /// `ring` null: no access log.
   RequestRecorder(Loop& loop, WorkerMetrics& worker_metrics, AccessLogRing* ring)
       : loop_(loop), worker_metrics_(worker_metrics), ring_(ring) {}
 
-  /// From now on requests end because we leave, not because their clients do.
+  /// From now on requests that are dropped end because of the shutdown, not because of their
+  /// clients.
   void start_draining() { draining_ = true; }
   bool draining() const { return draining_; }
-  /// A request is on its way to its pool.
+  /// A request was accepted for its pool.
   void record_start(const RequestInfo& info) {
     worker_metrics_.pool(info.identity.pool_index).in_flight.add();
   }
-  /// It has ended, one way or another.
+  /// A request has ended.
   void record_end(std::string_view method, std::string_view host, std::string_view path,
                   const RequestInfo& info);
-  /// It ended before there was a pool to send it to.
+  /// A request was refused before it reached the filters.
   void refused(std::string_view method, std::string_view path, const RequestInfo& info);
 
  private:
@@ -41,8 +42,8 @@ class RequestRecorder {
   AccessLogFormatter line_;
 };
 
-/// The outermost filter: also the place where an error becomes an answer. A request is counted when
-/// its response body is dropped, or when it is dropped itself.
+/// The outermost filter, which also turns an error into a response. A request is counted when its
+/// response body is dropped, or when the request itself is.
 class AccessLogFilter final : public Filter {
  public:
   explicit AccessLogFilter(RequestRecorder& recorder) : recorder_(recorder) {}

@@ -1,27 +1,40 @@
-// Who asks, and through whom: x-request-id, x-forwarded-*, via. What a peer that is not a trusted
-// proxy says of itself is replaced, not believed.
+// What a backend may believe of a request's origin: x-request-id, x-forwarded-*, forwarded and via.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "evenkeel/base/rng.h"
+#include "evenkeel/config/config.h"
 #include "evenkeel/http/message.h"
 
 namespace evenkeel {
 
-/// Sets on every request what its backend may believe. Never waits.
+/// Sets on every request what its backend may believe, and the address of its client. Never waits.
 ///
-/// x-request-id: taken over from anybody if it is sane (at most 128 of [A-Za-z0-9._-]), else a
-/// UUIDv7. x-forwarded-for/-proto/-host and forwarded: replaced, but for trusted proxies, whose
-/// x-forwarded-for is extended and whose others stay. Every other x-forwarded-*, x-real-ip and
-/// x-evenkeel-* from others than trusted proxies is dropped. x-forwarded-client-cert: the client's
-/// certificate, as Envoy writes it; after a trusted proxy's, instead of anybody else's. via: "1.1
-/// evenkeel" is added.
+/// - x-request-id: taken over from any client if it is sane (at most 128 of [A-Za-z0-9._-]), else a
+///   UUIDv7.
+/// - x-forwarded-for, -proto, -host and forwarded: replaced, except for trusted proxies. Theirs are
+///   kept, and the proxy's address is appended to x-forwarded-for.
+/// - every other x-forwarded-*, x-real-ip and x-evenkeel-*: dropped, except for trusted proxies.
+/// - x-forwarded-client-cert: the client's certificate, as Envoy writes it; appended to a trusted
+///   proxy's value, in place of any other.
+/// - via: "1.1 evenkeel" is added.
+///
+/// For a request from a trusted proxy, `identity.client` becomes the client that the proxy names
+/// (forwarded_client.h), and `identity.peer` the proxy.
 class ForwardingHeadersFilter final : public Filter {
  public:
-  explicit ForwardingHeadersFilter(std::uint64_t seed) : rng_(seed) {}
+  /// `listeners` outlives the filter.
+  ForwardingHeadersFilter(std::uint64_t seed, const std::vector<ListenerConfig>& listeners)
+      : rng_(seed), listeners_(listeners) {}
   Task<Result<Response>> handle(Request& request, Handler& next) override;
 
  private:
+  void identify_client(Request& request) const;
+
   Rng rng_;
+  const std::vector<ListenerConfig>& listeners_;
 };
 
 }  // namespace evenkeel

@@ -1,4 +1,4 @@
-// A gRPC call ends in a status, in time, whatever its backend does.
+// Makes every gRPC call end in a status, in time, whatever its backend does.
 #pragma once
 
 #include "evenkeel/base/loop.h"
@@ -6,16 +6,18 @@
 
 namespace evenkeel {
 
-/// What a gRPC client may rely on; other requests pass untouched.
+/// Applies gRPC's rules to gRPC calls. Other requests pass unchanged.
 ///
-/// - `grpc-timeout` is the deadline of the whole call, counted from its first byte: until the
-///   response head the answer is `deadline_exceeded`, later the trailers say so. Either way the
-///   backend's part is dropped at once. What is left of it is told to the backend.
-/// - A response that is no gRPC (a gateway's 502, a page of HTML) becomes trailers-only, by grpc's
+/// - `grpc-timeout` is the deadline of the whole call, counted from its first byte. Until the
+///   response head the result is the error `deadline_exceeded`, afterwards trailers with that
+///   status. Either way the backend's part is dropped at once. The backend gets the time that
+///   remains.
+/// - A response that is not gRPC (a gateway's 502, an HTML page) becomes trailers-only, by gRPC's
 ///   http-grpc-status-mapping.
-/// - A backend that fails in the middle, or that ends without a status, gets its trailers from us:
-///   UNAVAILABLE and UNKNOWN.
-/// - `about.grpc_status` is what the client was told; CANCELLED where it did not stay to hear.
+/// - When a backend fails during its response, or ends it without a status, the filter adds
+/// trailers:
+///   UNAVAILABLE or UNKNOWN.
+/// - `outcome.grpc_status` is the status that the client got; CANCELLED if it left before.
 ///
 /// Thread: the loop's.
 class GrpcFilter final : public Filter {

@@ -7,11 +7,11 @@
 #include <string>
 #include <string_view>
 
+#include "evenkeel/base/attempt_list.h"
 #include "evenkeel/base/clock.h"
 #include "evenkeel/base/pool_allocator.h"
 #include "evenkeel/base/result.h"
 #include "evenkeel/base/task.h"
-#include "evenkeel/http/attempt_list.h"
 #include "evenkeel/http/fields.h"
 
 namespace evenkeel {

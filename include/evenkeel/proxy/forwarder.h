@@ -1,4 +1,4 @@
-// Sends a request to a backend of its pool and ties what it used to the life of the answer.
+// Sends a request to a backend of its pool and ties what it uses to the life of the response.
 #pragma once
 
 #include <cstdint>
@@ -19,21 +19,21 @@ namespace evenkeel {
 struct Target {
   std::shared_ptr<LinkPool> links;
   BackendMetrics* metrics;
-  std::string_view authorization;  ///< what requests carry in that field; empty: the client's
+  std::string_view authorization;  ///< replaces the client's field of that name; empty: keeps it
 };
 
 struct ForwarderOptions {
   std::string pool;
-  std::uint32_t pool_index = 0;            ///< of Names
-  std::optional<std::string> hash_header;  ///< whose value sticks to a backend
+  std::uint32_t pool_index = 0;            ///< of LabelIndex
+  std::optional<std::string> hash_header;  ///< requests with the same value share a backend
   bool debug_headers = false;
 };
 
 /// The end of the filter chain for one pool. Thread: one worker's.
 ///
-/// A backend that cannot be connected is not tried again by the same request; another is. A link
-/// that its server closed while it was idle is replaced once, unseen
-/// (docs/decisions/0002-retry-on-dead-link.md). Nothing else is asked twice.
+/// A request that a backend cannot be connected for, or that the backend refuses unprocessed, goes
+/// to another backend. A link that the backend closed while it was idle is replaced once
+/// (docs/decisions/0002-retry-on-dead-link.md). No other request is sent twice.
 class Forwarder final : public Handler {
  public:
   Forwarder(Loop& loop, std::shared_ptr<PoolState> state, std::uint64_t seed,
@@ -43,9 +43,23 @@ class Forwarder final : public Handler {
   Task<Result<Response>> handle(Request& request) override;
 
  private:
+  /// What may follow an attempt.
+  enum class Next : std::uint8_t {
+    done,           ///< nothing: it answered, or its failure is the request's
+    same_backend,   ///< the link ended, not the backend: a fresh link may do
+    other_backend,  ///< this backend cannot take the request, another may
+  };
+  struct Progress;
+
+  Task<Result<Response>> attempt(Request& request, Progress& progress, Lease& lease,
+                                 LinkPool::LinkChoice link_choice);
+  Next next_after_failure(Request& request, const Error& error, Link& link,
+                          const Progress& progress) const;
+  void record_failure(RequestInfo& info, const Backend& backend, const Error& error, Next next);
+
   Hint hint_of(const Request& request) const;
-  Task<Result<Lease>> acquire(const Hint& hint);
-  Task<Result<Lease>> wait_in_queue(Task<Result<Lease>> placed);
+  Task<Result<Lease>> acquire(const Hint& hint, RequestTimings& timings);
+  Task<Result<Lease>> wait_in_queue(Task<Result<Lease>> placed, RequestTimings& timings);
   void add_debug_headers(const Backend& backend, Response& response) const;
 
   Loop& loop_;

@@ -1,5 +1,5 @@
-// Everything that one worker needs to answer requests, built whole from one configuration:
-// immutable in shape, swapped between requests, gone when its last request has ended.
+// Everything that one worker needs to serve requests, built from one configuration. Immutable in
+// shape, replaced between requests, destroyed when its last request has ended.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@
 
 namespace evenkeel {
 
-/// A worker's own: outlives its plans.
+/// The parts of a worker that plans use. Outlives its plans.
 struct WorkerContext {
   Loop& loop;
   MetricsRegistry& metrics_registry;
@@ -35,26 +35,26 @@ struct WorkerContext {
 
 class Plan final : public Handler {
  public:
-  /// `predecessor`: this worker's plan until now, or null; links to backends that are as they were
-  /// go on. REQUIRES: the fleet was built from this configuration.
+  /// `predecessor`: this worker's active plan, or null. Links to backends that have not changed are
+  /// taken over from it. REQUIRES: the pool set was built from this configuration.
   Plan(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> pool_set,
        const WorkerContext& worker, const Plan* predecessor = nullptr);
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
 
-  /// Finds the route, then sends the request down the filters of its pool.
+  /// Finds the route, then passes the request to the filters of its pool.
   Task<Result<Response>> handle(Request& request) override;
 
-  /// The links that its successor did not take over.
+  /// The links that the successor has not taken over.
   std::vector<std::shared_ptr<LinkPool>> links_not_in(const Plan& successor) const;
 
-  /// How connections to a listener begin from now on; null: in the clear.
+  /// The TLS context for new connections to a listener; null: without TLS.
   std::shared_ptr<const TlsServerContext> tls_of(std::string_view listener) const {
     return pool_set_->tls_of(listener);
   }
 
  private:
-  /// A filter with what comes behind it.
+  /// A filter and the handler behind it.
   struct Stage final : Handler {
     Stage(Filter& own, Handler& following) : filter(own), next(following) {}
     Task<Result<Response>> handle(Request& request) override {
@@ -63,24 +63,24 @@ class Plan final : public Handler {
     Filter& filter;
     Handler& next;
   };
-  /// A backend as one worker is connected to it.
+  /// A backend and the worker's links to it.
   struct ConnectedBackend {
     std::string id;
     std::vector<Endpoint> addresses;
     LinkPoolOptions options;
     std::shared_ptr<LinkPool> links;
   };
-  /// One of the pools that a route leads to.
+  /// One of the pools of a route.
   struct WeightedTarget {
-    Handler* first;  // of its filters
+    Handler* first;  // the first of its filters
     std::string_view pool;
     std::uint32_t pool_index;
-    std::uint32_t cumulative_weight;  // cumulated weight
+    std::uint32_t cumulative_weight;  // of this target and those before it
   };
   struct Route {
     std::string name;
-    std::uint32_t index;  // of Names
-    bool grpc_only;       // of gRPC
+    std::uint32_t index;  // of LabelIndex
+    bool grpc_only;       // matches gRPC calls only
     std::vector<WeightedTarget> targets;
   };
 
@@ -100,7 +100,7 @@ class Plan final : public Handler {
   ForwardingHeadersFilter forwarding_headers_;
   std::vector<std::unique_ptr<Handler>> handlers_;
   std::map<std::string, std::vector<ConnectedBackend>, std::less<>> connected_;  // by pool
-  std::vector<Handler*> pool_chains_;  // of each pool's filters
+  std::vector<Handler*> pool_chains_;  // the first filter of each pool
   std::vector<Route> routes_;
   Handler* unrouted_;
 };

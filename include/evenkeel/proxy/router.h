@@ -1,5 +1,5 @@
-// Which route a request takes: host, path, fields, method and gRPC call against the routes, first
-// match wins.
+// Finds the route of a request by host, path, header fields, method and gRPC call. The first match
+// wins.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,14 @@
 
 namespace evenkeel {
 
-/// The path that routes are matched on: without query, with dot segments resolved, slashes merged,
-/// and needless percent-encoding undone (RFC 3986 6.2.2); `%2F` stays what it is. The backend gets
-/// the path as it came. `storage` holds the result where it differs from the input.
-/// Errors: bad_request for an encoding that is none, for `%00`, and for a path that climbs out.
+/// The path that routes are matched on: without the query, dot segments resolved, slashes merged,
+/// and unreserved characters decoded (RFC 3986 6.2.2). `%2F` stays encoded. The backend gets the
+/// path as received. `storage` holds the result where it differs from the input. Errors:
+/// bad_request for a broken encoding, for `%00`, and for a path that climbs above the root.
 Result<std::string_view> normalised_path(std::string_view target, std::string& storage);
 
-/// A path pattern: segments are text or `*`; a last `**` is any rest, or nothing.
+/// A path pattern. A segment is text or `*`, which matches any one segment; a final `**` matches
+/// any rest, also an empty one.
 class PathPattern {
  public:
   explicit PathPattern(std::string_view pattern);
@@ -29,7 +30,7 @@ class PathPattern {
 
  private:
   std::vector<std::string> segments_;
-  std::string exact_;  // when there is no wildcard
+  std::string exact_;  // if there is no wildcard
   bool open_ended_ = false;
   bool any_ = false;
 };
@@ -40,7 +41,7 @@ class Router {
   explicit Router(const std::vector<RouteConfig>& routes);
 
   /// The index of the first route that matches.
-  /// Errors: no_route; bad_request for a path that no route could mean.
+  /// Errors: no_route; bad_request for a path that cannot be normalised.
   Result<std::size_t> route(const Request& request) const;
 
  private:

@@ -1,5 +1,5 @@
-// Where access lines go: a ring per worker, one thread that empties them, a file, a pipe or a
-// terminal behind it. No worker ever waits for a disk.
+// Writes the access log: one ring buffer per worker, and one thread that writes all of them to a
+// file, a pipe or a terminal. No worker waits for I/O.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@ namespace evenkeel {
 
 class AccessLog;
 
-/// Lines on their way from one worker to the writer. Memory is taken page by page as it is used.
+/// The lines of one worker that wait for the writer. Memory is used page by page, as it is needed.
 class AccessLogRing {
  public:
   AccessLogRing(AccessLog& log, std::size_t capacity);
@@ -27,8 +27,8 @@ class AccessLogRing {
   AccessLogRing& operator=(const AccessLogRing&) = delete;
   ~AccessLogRing();
 
-  /// Takes a line over; false when there is no room: the line is lost and counted. Never waits; a
-  /// system call only to wake a writer that sleeps.
+  /// Copies a line; false when there is no room: the line is lost and counted. Never waits. Makes a
+  /// system call only to wake the writer.
   /// REQUIRES: the line ends in '\n'. Thread: one.
   bool append(std::string_view line);
 
@@ -37,11 +37,11 @@ class AccessLogRing {
   void copy(std::uint64_t position, std::string_view line);
   bool more_than_half_full();
 
-  // Positions only grow; position modulo capacity is the place.
+  // Positions only grow; a byte is at its position modulo the capacity.
   struct alignas(64) {
     std::atomic<std::uint64_t> end{0};  // written by the worker
-    std::uint64_t known_begin = 0;      // how far the worker knows the writer to be
-    std::uint64_t recheck_at = 0;       // where the worker looks again how full the ring is
+    std::uint64_t known_begin = 0;      // the last begin that the worker has read
+    std::uint64_t recheck_at = 0;       // where the worker checks the fill again
     Counter dropped;
   } worker_;
   struct alignas(64) {
@@ -52,15 +52,16 @@ class AccessLogRing {
   std::size_t capacity_;  // a power of two
 };
 
-/// The access log. At rest its thread sleeps and nothing wakes it.
+/// The access log. Without traffic its thread sleeps and has no timer.
 ///
-/// A full disk keeps what the rings hold and is tried again; a reader that has gone (EPIPE) loses
-/// what is sent to it. Both are counted once lines are lost.
+/// While a disk is full the rings keep their lines, and the write is repeated. Lines for a pipe
+/// without a reader (EPIPE) are lost. Every lost line is counted.
 class AccessLog {
  public:
   struct Options {
-    std::size_t ring_bytes = 1024 * 1024;             ///< per worker; rounded up to a power of two
-    std::chrono::milliseconds close_deadline{2'000};  ///< longest wait for a slow reader at the end
+    std::size_t ring_bytes = 1024 * 1024;  ///< per worker; rounded up to a power of two
+    std::chrono::milliseconds close_deadline{
+        2'000};  ///< how long the destructor waits for a slow reader
   };
 
   /// `path`: "stdout", "stderr" or a file, which is appended to.
@@ -71,14 +72,14 @@ class AccessLog {
   }
   AccessLog(const AccessLog&) = delete;
   AccessLog& operator=(const AccessLog&) = delete;
-  /// Writes what is left. REQUIRES: no worker appends any more.
+  /// Writes the remaining lines. REQUIRES: no worker appends any more.
   ~AccessLog();
 
   AccessLogRing& ring(unsigned worker) { return *rings_[worker]; }
 
-  /// Opens the file anew, after it was moved away; on an error the old one stays. Thread: any.
+  /// Opens the path again, after the file was moved; on an error the old file stays. Thread: any.
   Result<Done> reopen();
-  /// Waits until every line appended before is written or lost; false when the time is over first.
+  /// Waits until every line appended so far is written or lost; false at the timeout.
   /// Thread: any but a worker's.
   bool flush(std::chrono::milliseconds timeout);
   /// Lines lost so far. Thread: any.
@@ -107,18 +108,18 @@ class AccessLog {
 
   const std::string path_;
   const Options options_;
-  int fd_;  // the writer's, once it runs
+  int fd_;  // used by the writer only, once it runs
   bool socket_;
-  AccessLogRing* partial_ring_ = nullptr;  // a line of this ring is written in part
-  bool line_torn_ = false;                 // the file ends in a line whose rest was lost
+  AccessLogRing* partial_ring_ = nullptr;  // the ring whose last line is written in part
+  bool line_torn_ = false;                 // the file ends in the beginning of a lost line
   std::chrono::milliseconds nap_{0};
-  std::size_t max_ring_fill_ = 0;  // bytes that the last round found in one ring
-  std::atomic<int> reopened_{-1};  // on its way to the writer
+  std::size_t max_ring_fill_ = 0;  // in bytes, in the last round
+  std::atomic<int> reopened_{-1};  // a descriptor that the writer has not adopted yet
   std::vector<std::unique_ptr<AccessLogRing>> rings_;
   alignas(64) std::atomic<State> state_{State::awake};
   std::atomic<bool> closing_{false};
-  std::atomic<std::uint32_t> rounds_{0};  // of the writer, for those who wait in flush
-  Counter dropped_;                       // by the writer
+  std::atomic<std::uint32_t> rounds_{0};  // of the writer; flush waits for them
+  Counter dropped_;                       // lines that the writer lost
   std::thread writer_;
 };
 

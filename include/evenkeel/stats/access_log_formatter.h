@@ -1,21 +1,24 @@
-// One request as one line of JSON. docs/access-log.md describes the fields.
+// Formats one request as one line of JSON. docs/access-log.md describes the fields.
 #pragma once
 
 #include <array>
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 
+#include "evenkeel/base/attempt_list.h"
 #include "evenkeel/base/clock.h"
 
 namespace evenkeel {
 
-/// What is told about a request. Views may hold any bytes. Empty: null in the line.
+/// What the log says of one request. Views may hold any bytes. An empty one is null in the line.
 struct AccessLogEntry {
   std::chrono::system_clock::time_point time;  ///< of the request's first byte; see WallClock
   std::string_view request_id;
   std::string_view client;
+  std::string_view peer;  ///< in the line only where there is one
   std::string_view listener;
   std::string_view protocol;
   std::string_view method;
@@ -27,17 +30,22 @@ struct AccessLogEntry {
   int status = 0;                           ///< 0 or less: null
   std::optional<std::uint8_t> grpc_status;  ///< in the line only where there is one
   std::string_view reason;                  ///< word of the fault that ended it
-  std::uint32_t attempts = 0;
+  std::span<const Attempt> attempts;        ///< at most AttemptList::capacity
   std::uint64_t bytes_in = 0;
   std::uint64_t bytes_out = 0;
+  /// The sum of the six below.
   Duration duration{};
-  Duration waited{};
-  std::optional<Duration> first_byte;
-  std::optional<Duration> backend_time;  ///< from the head sent to the last byte of the answer
+  Duration head{};      ///< reading the request's head
+  Duration waited{};    ///< in the pool's queue
+  Duration connect{};   ///< getting links to backends, over all attempts
+  Duration retry{};     ///< on attempts that failed after they were sent, before the last one
+  Duration overhead{};  ///< in evenkeel alone
+  std::optional<Duration> backend_time;  ///< from the head sent to the last byte of the response
+  std::optional<Duration> first_byte;    ///< from the first byte to the head of the response
   bool aborted = false;
 };
 
-/// Wall-clock time of monotonic instants: both clocks are compared once a second.
+/// Converts monotonic instants to wall-clock time. Compares the two clocks once a second.
 /// Thread: one.
 class WallClock {
  public:
@@ -63,18 +71,18 @@ class WallClock {
   Instant next_sync_ = Instant::min();
 };
 
-/// Room for one line, whatever the request was. Leave it uninitialised.
-using AccessLogBuffer = std::array<char, 4096>;
+/// Large enough for the line of any request. Leave it uninitialised.
+using AccessLogBuffer = std::array<char, 8192>;
 
-/// Writes lines. Long values are cut and end in "..."; a line is valid JSON whatever bytes came.
-/// Thread: one.
+/// Writes lines. Long values are cut and end in "..."; a line is valid JSON whatever bytes it is
+/// given. Thread: one.
 class AccessLogFormatter {
  public:
   /// The line, newline and all, inside `buffer`.
   std::string_view format(const AccessLogEntry& entry, AccessLogBuffer& buffer);
 
  private:
-  std::int64_t second_ = -1;     // of the date below
+  std::int64_t second_ = -1;     // that date_ shows
   std::array<char, 20> date_{};  // "2026-01-31T23:59:59."
 };
 

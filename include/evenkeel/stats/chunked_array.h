@@ -1,4 +1,4 @@
-// An array that its one writer enlarges while others read it.
+// An array that one thread grows while others read it.
 #pragma once
 
 #include <array>
@@ -11,8 +11,8 @@
 
 namespace evenkeel {
 
-/// Items by index, in chunks that double in size, never move and live as long as the array. Chunks
-/// begin on a cache line of their own, so that the arrays of two workers share none.
+/// Items by index, in chunks that double in size. Chunks never move and live as long as the array.
+/// Each begins on its own cache line, so that the arrays of two workers share none.
 ///
 /// Thread: `at` on one thread, `find` on any.
 template <class T>
@@ -32,32 +32,32 @@ class ChunkedArray {
     }
   }
 
-  /// The item, made now if need be. The address stays. REQUIRES: index < limit.
+  /// The item, made if it does not exist yet. Its address never changes. REQUIRES: index < limit.
   T& at(std::uint32_t index) {
-    const Place place = place_of(index);
-    T* chunk = chunks_[place.chunk].load(std::memory_order_relaxed);
+    const Position position = position_of(index);
+    T* chunk = chunks_[position.chunk].load(std::memory_order_relaxed);
     if (chunk == nullptr) [[unlikely]]
-      chunk = make(place.chunk);
-    return chunk[place.offset];
+      chunk = make(position.chunk);
+    return chunk[position.offset];
   }
 
-  /// The item, or null while nobody has asked for one near it.
+  /// The item, or null if its chunk does not exist yet.
   const T* find(std::uint32_t index) const {
-    const Place place = place_of(index);
-    const T* chunk = chunks_[place.chunk].load(std::memory_order_acquire);
-    return chunk == nullptr ? nullptr : chunk + place.offset;
+    const Position position = position_of(index);
+    const T* chunk = chunks_[position.chunk].load(std::memory_order_acquire);
+    return chunk == nullptr ? nullptr : chunk + position.offset;
   }
 
  private:
   static constexpr std::align_val_t line{64};
   static_assert(alignof(T) <= 64);
 
-  struct Place {
+  struct Position {
     std::size_t chunk;
     std::size_t offset;
   };
   static constexpr std::size_t size_of(std::size_t chunk) { return std::size_t{4} << chunk; }
-  static Place place_of(std::uint32_t index) {
+  static Position position_of(std::uint32_t index) {
     const std::uint32_t shifted = index + 4;
     const auto chunk = static_cast<std::size_t>(std::bit_width(shifted) - 3);
     return {chunk, shifted - size_of(chunk)};
@@ -66,7 +66,7 @@ class ChunkedArray {
   [[gnu::noinline]] T* make(std::size_t index) {
     auto* memory = static_cast<T*>(::operator new(size_of(index) * sizeof(T), line));
     std::uninitialized_value_construct_n(memory, size_of(index));
-    // Release: a reader that finds the chunk finds its items made.
+    // Release: a reader that sees the chunk sees its items constructed.
     chunks_[index].store(memory, std::memory_order_release);
     return memory;
   }

@@ -1,4 +1,4 @@
-// Numbers that one thread writes and any thread reads: no lock prefix, no shared cache line.
+// Numbers that one thread writes and any thread reads, without locked instructions.
 #pragma once
 
 #include <atomic>
@@ -18,8 +18,8 @@ class Counter {
   std::atomic<std::uint64_t> value_{0};
 };
 
-/// A number that goes up and down. Thread: as Counter. A thing that comes on one worker and goes on
-/// another makes one gauge negative; only the sum over all workers means something.
+/// A number that goes up and down. Thread: as Counter. An item that is added on one worker and
+/// removed on another makes one gauge negative: only the sum over all workers is meaningful.
 class Gauge {
  public:
   void add(std::int64_t amount = 1) {

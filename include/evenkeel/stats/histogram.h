@@ -1,4 +1,4 @@
-// Histograms of durations with fixed bounds: one look into a table finds the bucket.
+// Histograms of durations with fixed bounds; a table lookup finds the bucket.
 #pragma once
 
 #include <array>
@@ -15,8 +15,8 @@
 
 namespace evenkeel {
 
-/// Upper bounds of the buckets, inclusive, ascending. Kept in nanoseconds; a value's bit width
-/// leads to the first bound that may hold it, from where at most a few compares remain.
+/// Upper bounds of the buckets, inclusive and ascending, in nanoseconds. A table by the value's bit
+/// width gives the first bound that may hold it; a few comparisons remain.
 template <std::size_t N>
 class BucketBounds {
  public:
@@ -35,9 +35,9 @@ class BucketBounds {
 
   static constexpr std::size_t size() { return N; }
   std::span<const std::uint64_t> nanoseconds() const { return {bounds_.data(), N}; }
-  /// 0 to N; N is the bucket of all that is above the last bound.
+  /// 0 to N; N is the bucket above the last bound.
   std::size_t bucket_of(std::uint64_t nanoseconds) const {
-    // 0 and 1 share a place: std::bit_width of what cannot be 0 needs no branch.
+    // 0 and 1 share an entry: std::bit_width of a nonzero value needs no branch.
     std::size_t bucket = first_[static_cast<std::size_t>(std::bit_width(nanoseconds | 1))];
     while (nanoseconds > bounds_[bucket]) ++bucket;
     return bucket;
@@ -48,20 +48,21 @@ class BucketBounds {
   std::array<std::uint8_t, 65> first_{};
 };
 
-/// OpenTelemetry's http.server.request.duration, and five more for answers that take minutes.
+/// OpenTelemetry's http.server.request.duration, and five more bounds for responses that take
+/// minutes.
 inline constexpr BucketBounds request_bounds({.005, .01, .025, .05, .075, .1, .25, .5, .75, 1, 2.5,
                                               5, 7.5, 10, 20, 40, 80, 160, 320});
-/// OpenTelemetry's gen_ai.server.time_to_first_token, and three more.
+/// OpenTelemetry's gen_ai.server.time_to_first_token, and three more bounds.
 inline constexpr BucketBounds first_byte_bounds({.001, .005, .01, .02, .04, .06, .08, .1, .25, .5,
                                                  .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80});
-/// What evenkeel does on its own: microseconds.
+/// For work within evenkeel: 1 µs to 10 ms.
 inline constexpr BucketBounds internal_bounds({1e-6, 2.5e-6, 5e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4,
                                                5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2});
 
-/// The sum of histograms of the same bounds.
+/// The sum of histograms with the same bounds.
 struct HistogramTotals {
   std::span<const std::uint64_t> bounds;  ///< nanoseconds
-  std::vector<std::uint64_t> counts;      ///< one per bound, and one for all above; not cumulative
+  std::vector<std::uint64_t> counts;      ///< one per bound, and one above the last; not cumulative
   double sum_seconds = 0;
 };
 
@@ -89,7 +90,8 @@ class Histogram {
   static_assert(Duration::period::den == 1'000'000'000 && Duration::period::num == 1);
 
   std::array<Counter, bounds.size() + 1> counts_;
-  std::atomic<double> sum_{0};  // nanoseconds; an integer would wrap after weeks of long requests
+  std::atomic<double> sum_{
+      0};  // nanoseconds; an integer would overflow after weeks of long requests
 };
 
 }  // namespace evenkeel

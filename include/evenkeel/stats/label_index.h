@@ -1,4 +1,4 @@
-// Which name has which index in the sheets: given once, kept for the life of the process.
+// Maps the names that label metrics to indices of WorkerMetrics.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,18 @@
 
 namespace evenkeel {
 
-/// Indices of the names that label metrics. They come from configuration, never from clients; a
-/// name keeps its index through every reload, so that counters go on. Index 0 stands for "none".
+/// Indices of the names that label metrics. Names come from the configuration, never from clients.
+/// A name keeps its index for the life of the process, so counters continue over reloads. Index 0
+/// means "none".
 ///
-/// Thread: any. A plan asks while it is being built, never on the way of a request.
+/// Thread: any. Takes a lock: a plan reads it while it is built, never during a request.
 class LabelIndex {
  public:
   std::uint32_t pool(std::string_view name);
   std::uint32_t route(std::string_view name);
   std::uint32_t listener(std::string_view name);
   std::uint32_t backend(std::string_view pool, std::string_view backend);
-  /// Says that requests of this route may go to this pool: the series is exported from then on.
+  /// Registers that requests of this route may go to this pool: exports the series from then on.
   void add_route_to_pool(std::uint32_t route, std::uint32_t pool);
 
   /// All names so far, by index; [0] is empty.
@@ -29,7 +30,7 @@ class LabelIndex {
     std::vector<std::string> pools;
     std::vector<std::string> routes;
     std::vector<std::string> listeners;
-    std::vector<std::pair<std::uint32_t, std::uint32_t>> route_pools;  ///< route, pool; in order
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> route_pools;  ///< route, pool; ascending
   };
   View view() const;
 

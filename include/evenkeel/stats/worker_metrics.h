@@ -1,4 +1,4 @@
-// What each worker counts: a sheet of its own, written without locks, summed when somebody asks.
+// The metrics of each worker, written without locks and summed by a scrape.
 #pragma once
 
 #include <array>
@@ -30,8 +30,8 @@ class FaultCounters {
   std::array<Counter, fault_count> counters_;
 };
 
-/// One counter per status, 100 to 599, in blocks that exist once one of their hundred was seen.
-/// Whatever is outside (0: nothing was written) counts as 0.
+/// One counter per status from 100 to 599, in blocks of a hundred that exist once one of them was
+/// counted. Any other status (0: nothing was written) counts as 0.
 class StatusCounters {
  public:
   StatusCounters() = default;
@@ -49,7 +49,7 @@ class StatusCounters {
     (*block)[static_cast<unsigned>(status) % 100].add();
   }
   std::uint64_t value(int status) const;
-  /// Some status was counted.
+  /// A status was counted.
   bool used() const;
 
  private:
@@ -60,62 +60,62 @@ class StatusCounters {
   Counter other_;
 };
 
-/// One counter per status of gRPC, and one for whatever is none.
+/// One counter per status of gRPC, and one for all other values.
 class GrpcStatusCounters {
  public:
   static constexpr std::size_t statuses = 17;  ///< OK (0) to UNAUTHENTICATED (16)
 
   void count(std::size_t status) { counters_[status < statuses ? status : statuses].add(); }
-  /// `status` at `statuses`: of the others.
+  /// `statuses` gives the counter of all other values.
   std::uint64_t value(std::size_t status) const { return counters_[status].value(); }
 
  private:
   std::array<Counter, statuses + 1> counters_;
 };
 
-/// What is counted per pool; index 0 takes what never reached one.
+/// Metrics of a pool; index 0 counts requests that never reached one.
 struct PoolMetrics {
-  Gauge in_flight;  ///< requests given to this pool and not ended, waiting ones included
-  Gauge waiting;    ///< of these, in line
+  Gauge in_flight;  ///< requests sent to this pool that have not ended, queued ones included
+  Gauge waiting;    ///< of these, in the queue
   Histogram<request_bounds> duration;
   Histogram<first_byte_bounds> first_byte;
   Histogram<first_byte_bounds> wait;
   FaultCounters errors;   ///< requests that failed, by the fault that ended them
-  FaultCounters retries;  ///< attempts that followed a failed one, by the fault of that one
+  FaultCounters retries;  ///< attempts after a failed one, by its fault
 };
 
 struct ListenerMetrics {
   Counter opened;
   Counter closed;
-  std::array<Counter, tls_outcome_count> handshakes;  ///< of TLS, by how they ended
+  std::array<Counter, tls_outcome_count> handshakes;  ///< of TLS, by outcome
 };
 
-/// What is counted per backend and worker; picks, places and errors are in balance, where picking
-/// needs them. Links in use are `busy`, kept ones `idle`.
+/// Metrics of a backend. Its picks, slots and errors are in balance::Load, where pickers read them.
+/// Links in use are `busy`, kept ones `idle`.
 struct BackendMetrics {
   Gauge links_busy;
   Gauge links_idle;
-  Histogram<request_bounds> latency;  ///< from a request's end to the last byte of its answer
+  Histogram<request_bounds> latency;  ///< from a request's end to the last byte of its response
 };
 
-/// What one request leaves behind when it ends.
+/// A request that has ended.
 struct RequestRecord {
-  std::uint32_t pool = 0;                   ///< of Names; 0: none
-  std::uint32_t route = 0;                  ///< of Names; 0: none
-  int status = 0;                           ///< as the client saw it, 499 when it was gone
+  std::uint32_t pool = 0;                   ///< of LabelIndex; 0: none
+  std::uint32_t route = 0;                  ///< of LabelIndex; 0: none
+  int status = 0;                           ///< as the client saw it, 499 if it left
   std::optional<std::uint8_t> grpc_status;  ///< of a gRPC call
-  Duration duration{};                      ///< from its first byte to the answer's last
-  std::optional<Duration> first_byte;       ///< from its first byte to the answer's head
-  Duration waited{};                        ///< in the pool's line; counted where there is a pool
-  std::optional<Duration> overhead;         ///< spent in evenkeel alone
+  Duration duration{};                      ///< from its first byte to the response's last
+  std::optional<Duration> first_byte;       ///< from its first byte to the response's head
+  Duration waited{};                        ///< in the pool's queue; counted if there is a pool
+  std::optional<Duration> overhead;         ///< time in evenkeel alone, before the last attempt
   std::uint64_t request_bytes = 0;          ///< of the body
   std::uint64_t response_bytes = 0;
 };
 
-/// The counters of one worker. Cells are made when first asked for and never move: a plan may keep
-/// their addresses as long as the sheet lives.
+/// The metrics of one worker. Each is made on first use and never moves: a plan may keep its
+/// address as long as this object lives.
 ///
-/// Thread: one worker's, but for the const functions: any.
+/// Thread: one worker's; the const functions: any.
 class alignas(64) WorkerMetrics {
  public:
   PoolMetrics& pool(std::uint32_t index) { return pools_.at(index); }
@@ -128,9 +128,9 @@ class alignas(64) WorkerMetrics {
     return grpc_.at(route).at(pool);
   }
 
-  /// Counts a request that has ended. Some 180 instructions, no system call.
+  /// Counts a request that has ended. About 180 instructions, no system call.
   void count(const RequestRecord& request);
-  /// Counts a request that failed, besides `count`. `pool` 0: it never reached one.
+  /// Counts a failed request, in addition to `count`. `pool` 0: it never reached one.
   void count_error(std::uint32_t pool, Fault fault) { pools_.at(pool).errors.count(fault); }
   void observe_pick(Duration duration) { pick_.observe(duration); }
 
@@ -141,7 +141,7 @@ class alignas(64) WorkerMetrics {
     const auto* row = requests_.find(route);
     return row == nullptr ? nullptr : row->find(pool);
   }
-  /// Null where no call has ended yet.
+  /// Null if no call has ended yet.
   const GrpcStatusCounters* find_grpc(std::uint32_t route, std::uint32_t pool) const {
     const auto* row = grpc_.find(route);
     return row == nullptr ? nullptr : row->find(pool);
@@ -163,27 +163,27 @@ class alignas(64) WorkerMetrics {
   ChunkedArray<BackendMetrics> backends_;
 };
 
-/// What all workers counted of one backend.
+/// The metrics of one backend over all workers.
 struct BackendTotals {
   std::int64_t links_busy = 0;
   std::int64_t links_idle = 0;
   HistogramTotals latency;
 };
 
-/// The sheets of all workers and the names that they share.
+/// The metrics of all workers and the names that label them.
 class MetricsRegistry {
  public:
   explicit MetricsRegistry(unsigned workers);
 
-  unsigned size() const { return static_cast<unsigned>(metrics_registry_.size()); }
-  WorkerMetrics& worker_metrics(unsigned worker) { return *metrics_registry_[worker]; }
-  const WorkerMetrics& worker_metrics(unsigned worker) const { return *metrics_registry_[worker]; }
+  unsigned size() const { return static_cast<unsigned>(workers_.size()); }
+  WorkerMetrics& worker_metrics(unsigned worker) { return *workers_[worker]; }
+  const WorkerMetrics& worker_metrics(unsigned worker) const { return *workers_[worker]; }
   LabelIndex& label_index() { return label_index_; }
   const LabelIndex& label_index() const { return label_index_; }
 
   /// Thread: any.
   BackendTotals backend_totals(std::uint32_t index) const;
-  /// Requests given to this pool and not ended, over all workers. Thread: any.
+  /// Requests sent to this pool that have not ended, over all workers. Thread: any.
   std::int64_t in_flight(std::uint32_t pool) const;
   std::int64_t waiting(std::uint32_t pool) const;
   /// Open connections over all workers. Thread: any.
@@ -191,7 +191,7 @@ class MetricsRegistry {
 
  private:
   LabelIndex label_index_;
-  std::vector<std::unique_ptr<WorkerMetrics>> metrics_registry_;
+  std::vector<std::unique_ptr<WorkerMetrics>> workers_;
 };
 
 }  // namespace evenkeel

@@ -1,0 +1,92 @@
+#include "evenkeel/filter/access_log.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <utility>
+
+namespace evenkeel {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Answers as it is told to.
+class Backend final : public Handler {
+ public:
+  Task<Result<Response>> handle(Request& request) override {
+    request.info.outcome.attempts.add({.backend = "10.0.0.1:8000"});
+    if (failure) return Result<Response>(Error(*failure));
+    return Result<Response>(Response{.status = 200});
+  }
+  std::optional<Error> failure;
+};
+
+class AccessLogFilterTest : public ::testing::Test {
+ protected:
+  Result<Response> answer(Request& request) {
+    auto task = filter.handle(request, backend);
+    EXPECT_TRUE(task.ready());
+    return task.take();
+  }
+  std::uint64_t failed(Fault fault) {
+    return metrics.worker_metrics(0).pool(pool).errors.value(fault);
+  }
+  std::uint64_t ended() { return metrics.worker_metrics(0).requests(0, pool).value(200); }
+
+  Loop loop;
+  MetricsRegistry metrics{1};
+  std::uint32_t pool = metrics.label_index().pool("pool");
+  RequestRecorder recorder{loop, metrics.worker_metrics(0), nullptr};
+  AccessLogFilter filter{recorder};
+  Backend backend;
+  Request request{.info = {.identity = {.request_id = "r-1", .pool_index = pool},
+                           .timings = {.started = loop.now()}}};
+};
+
+TEST_F(AccessLogFilterTest, CountsARequestWhenItsBodyIsDropped) {
+  auto response = answer(request);
+  request.info.outcome.status = 200;
+  EXPECT_EQ(metrics.in_flight(pool), 1);
+  EXPECT_EQ(ended(), 0);
+
+  response->body.reset();
+
+  EXPECT_EQ(metrics.in_flight(pool), 0);
+  EXPECT_EQ(ended(), 1);
+}
+
+TEST_F(AccessLogFilterTest, TurnsAnErrorIntoAnAnswerWithItsReasonAndTheRequestId) {
+  backend.failure = Error{.fault = Fault::connect_failed, .side = Side::backend};
+
+  auto response = answer(request);
+
+  ASSERT_TRUE(response);
+  EXPECT_EQ(response->status, 502);
+  EXPECT_EQ(response->fields.value("x-evenkeel-reason"), "connect_failed");
+  EXPECT_EQ(response->fields.value("x-request-id"), "r-1");
+  request.info.outcome.status = 502;
+  response->body.reset();
+  EXPECT_EQ(failed(Fault::connect_failed), 1);
+}
+
+TEST_F(AccessLogFilterTest, CountsAClientThatLeftAsGone) {
+  auto response = answer(request);
+
+  response->body.reset();  // nothing was written
+
+  EXPECT_EQ(failed(Fault::client_gone), 1);
+}
+
+TEST_F(AccessLogFilterTest, BlamesTheShutdownForRequestsThatItEnds) {
+  recorder.start_draining();
+  auto response = answer(request);
+  request.info.outcome.status = 200;
+
+  response->body.reset();
+
+  EXPECT_EQ(failed(Fault::draining), 1);
+}
+
+}  // namespace
+}  // namespace evenkeel

@@ -1,0 +1,150 @@
+#include "evenkeel/proxy/forwarder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "proxy/chain.h"
+
+namespace evenkeel {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::Pair;
+
+/// A forwarder of its own, in front of servers that the test plays by hand.
+class ForwarderTest : public ::testing::Test {
+ protected:
+  explicit ForwarderTest(std::size_t count = 2) {
+    for (std::size_t i = 0; i < count; ++i) servers.emplace_back(loop);
+    PoolSpec spec{.name = "pool", .picker = "round-robin"};
+    for (const ScriptedServer& server : servers) {
+      const std::string address = to_string(server.address());
+      spec.backends.push_back({.id = address, .address = address});
+    }
+    state = PoolState::build(std::move(spec));
+    std::unordered_map<const evenkeel::Backend*, Target> targets;
+    for (std::size_t i = 0; i < count; ++i) {
+      const Address address = servers[i].address();
+      BackendMetrics& backend_metrics = worker_metrics().backend(static_cast<std::uint32_t>(i));
+      targets[state->backends()[i].get()] = {
+          std::make_shared<LinkPool>(loop, *resolve(address.host, address.port), LinkPoolOptions{},
+                                     backend_metrics),
+          &backend_metrics,
+          {}};
+    }
+    forwarder = std::make_unique<Forwarder>(loop, state, 1, std::move(targets), worker_metrics(),
+                                            ForwarderOptions{.pool = "pool", .pool_index = 1});
+  }
+
+  WorkerMetrics& worker_metrics() { return metrics.worker_metrics(0); }
+
+  /// What a request gets; `play` is what the servers do meanwhile.
+  template <class Play>
+  Result<Response> response_to(Request& request, Play play) {
+    Task<Result<Response>> task = forwarder->handle(request);
+    play();
+    EXPECT_TRUE(eventually(loop, [&] { return task.ready(); }));
+    return task.take();
+  }
+  Request get() {
+    return {.method = "GET",
+            .authority = "a",
+            .path = "/",
+            .info = {.timings = {.started = loop.now()}}};
+  }
+  /// The server that is connected next.
+  ScriptedServer& connected() {
+    const auto any = [this] {
+      return std::find_if(servers.begin(), servers.end(),
+                          [](const ScriptedServer& each) { return each.connections() > 0; });
+    };
+    EXPECT_TRUE(eventually(loop, [&] { return any() != servers.end(); }));
+    return *any();
+  }
+  static std::vector<std::pair<std::string, std::optional<Fault>>> attempts_of(
+      const Request& request) {
+    std::vector<std::pair<std::string, std::optional<Fault>>> attempts;
+    for (const Attempt& each : request.info.outcome.attempts) {
+      attempts.emplace_back(each.backend, each.fault);
+    }
+    return attempts;
+  }
+  std::string address_of(const ScriptedServer& server) { return to_string(server.address()); }
+
+  Loop loop;
+  std::deque<ScriptedServer> servers;
+  MetricsRegistry metrics{1};
+  std::shared_ptr<PoolState> state;
+  std::unique_ptr<Forwarder> forwarder;
+};
+
+constexpr const char* ok = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+
+TEST_F(ForwarderTest, RecordsTheAttemptOfARequestThatIsAnswered) {
+  Request request = get();
+
+  auto response = response_to(request, [&] {
+    connected().connection(0).read_head();
+    connected().connection(0).send(ok);
+  });
+
+  ASSERT_TRUE(response);
+  EXPECT_EQ(response->status, 200);
+  EXPECT_THAT(attempts_of(request), ElementsAre(Pair(address_of(connected()), std::nullopt)));
+  EXPECT_EQ(request.info.outcome.backend, address_of(connected()));
+  EXPECT_EQ(request.info.timings.retried, Duration{});
+  response->body.reset();
+}
+
+TEST_F(ForwarderTest, TriesEveryBackendThatCannotBeConnectedOnce) {
+  for (ScriptedServer& server : servers) server.stop_listening();
+  Request request = get();
+
+  auto response = response_to(request, [] {});
+
+  ASSERT_FALSE(response);
+  EXPECT_EQ(response.error().fault, Fault::connect_failed);
+  EXPECT_THAT(attempts_of(request),
+              ::testing::UnorderedElementsAre(Pair(address_of(servers[0]), Fault::connect_failed),
+                                              Pair(address_of(servers[1]), Fault::connect_failed)));
+  EXPECT_EQ(state->in_flight(), 0);
+  EXPECT_EQ(worker_metrics().pool(1).retries.value(Fault::connect_failed), 1);
+}
+
+TEST_F(ForwarderTest, SendsNoRequestTwiceThatABackendMayHaveProcessed) {
+  Request request = get();
+
+  auto response = response_to(request, [&] {
+    connected().connection(0).read_head();
+    connected().connection(0).close();
+  });
+
+  ASSERT_FALSE(response);
+  EXPECT_EQ(response.error().fault, Fault::backend_closed);
+  EXPECT_THAT(attempts_of(request),
+              ElementsAre(Pair(address_of(connected()), Fault::backend_closed)));
+  EXPECT_NE(request.info.timings.head_sent, Instant{});
+  EXPECT_EQ(state->in_flight(), 0);
+}
+
+TEST_F(ForwarderTest, HoldsTheLeaseUntilTheBodyIsDropped) {
+  Request request = get();
+  auto response = response_to(request, [&] {
+    connected().connection(0).read_head();
+    connected().connection(0).send(ok);
+  });
+  ASSERT_TRUE(response);
+  EXPECT_EQ(state->in_flight(), 1);
+
+  response->body.reset();
+
+  EXPECT_EQ(state->in_flight(), 0);
+}
+
+}  // namespace
+}  // namespace evenkeel
