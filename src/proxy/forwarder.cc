@@ -145,7 +145,9 @@ Task<Result<Response>> Forwarder::attempt(Request& request, Progress& progress, 
   connect_time.reset();
   if (!link) {
     progress.next = Next::other_backend;
-    if (link.error().side == Side::backend) backend.connect_failed(loop_.now());
+    if (link.error().side == Side::backend) {
+      backend.connect_failed(loop_.now(), link.error().fault);
+    }
     record_failure(info, backend, link.error(), progress.next);
     co_return std::move(link.error());
   }

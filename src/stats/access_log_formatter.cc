@@ -214,6 +214,34 @@ std::string_view outcome_of(const Attempt& attempt, bool last, std::string_view 
   return last && !reason.empty() ? reason : "answered";
 }
 
+/// What was requested, by which client, and where it went.
+void write_target(Writer& line, const AccessLogEntry& entry) {
+  line.text(",\"request_id\":");
+  line.string(entry.request_id, max_request_id_bytes);
+  line.text(",\"client\":");
+  line.string(entry.client, max_client_bytes);
+  if (!entry.peer.empty()) {
+    line.text(",\"peer\":");
+    line.string(entry.peer, max_client_bytes);
+  }
+  line.text(",\"listener\":");
+  line.string(entry.listener, max_listener_bytes);
+  line.text(",\"protocol\":");
+  line.string(entry.protocol, max_protocol_bytes);
+  line.text(",\"method\":");
+  line.string(entry.method, max_method_bytes);
+  line.text(",\"host\":");
+  line.string(entry.host, max_host_bytes);
+  line.text(",\"path\":");
+  line.string(entry.path, max_path_bytes);
+  line.text(",\"route\":");
+  line.string(entry.route, max_route_bytes);
+  line.text(",\"pool\":");
+  line.string(entry.pool, max_pool_bytes);
+  line.text(",\"backend\":");
+  line.string(entry.backend, max_backend_bytes);
+}
+
 void write_attempts(Writer& line, const AccessLogEntry& entry) {
   line.text(",\"attempts\":[");
   for (const Attempt& attempt : entry.attempts) {
@@ -292,30 +320,8 @@ std::string_view AccessLogFormatter::format(const AccessLogEntry& entry, AccessL
   line.text("{\"time\":\"");
   line.date(date_);
   line.digits(static_cast<unsigned>(micros % 1'000'000), 6);
-  line.text("Z\",\"request_id\":");
-  line.string(entry.request_id, max_request_id_bytes);
-  line.text(",\"client\":");
-  line.string(entry.client, max_client_bytes);
-  if (!entry.peer.empty()) {
-    line.text(",\"peer\":");
-    line.string(entry.peer, max_client_bytes);
-  }
-  line.text(",\"listener\":");
-  line.string(entry.listener, max_listener_bytes);
-  line.text(",\"protocol\":");
-  line.string(entry.protocol, max_protocol_bytes);
-  line.text(",\"method\":");
-  line.string(entry.method, max_method_bytes);
-  line.text(",\"host\":");
-  line.string(entry.host, max_host_bytes);
-  line.text(",\"path\":");
-  line.string(entry.path, max_path_bytes);
-  line.text(",\"route\":");
-  line.string(entry.route, max_route_bytes);
-  line.text(",\"pool\":");
-  line.string(entry.pool, max_pool_bytes);
-  line.text(",\"backend\":");
-  line.string(entry.backend, max_backend_bytes);
+  line.text("Z\"");
+  write_target(line, entry);
   line.text(",\"status\":");
   if (entry.status <= 0) {
     line.text("null");

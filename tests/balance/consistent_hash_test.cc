@@ -44,7 +44,7 @@ TEST(ConsistentHash, DoesNotDependOnTheOrderOfTheBackends) {
     EXPECT_EQ(pick_id(*one, key), pick_id(*other, key));
 }
 
-TEST(ConsistentHash, MovesOnlyTheKeysOfTheOneThatLeaves) {
+TEST(ConsistentHash, MovesOnlyTheKeysOfARemovedBackend) {
   for (std::size_t count : {4u, 100u, 500u}) {
     auto backends = some_backends(count);
     auto rest = without(*backends, count / 2);
@@ -67,7 +67,7 @@ TEST(ConsistentHash, MovesOnlyTheKeysOfTheOneThatLeaves) {
   }
 }
 
-TEST(ConsistentHash, MovesKeysOnlyToTheOneWhoseWeightGrows) {
+TEST(ConsistentHash, MovesKeysOnlyToABackendWhoseWeightGrows) {
   auto before = weighted_backends({1, 1, 1, 1, 1});
   auto after = weighted_backends({1, 1, 3, 1, 1});
   auto one = make_picker("consistent-hash", {.backends = before}, 1);
@@ -152,10 +152,10 @@ TEST(ConsistentHash, KeepsABigPoolWithinItsBoundUnderSkewedKeys) {
     if (i >= held) most = std::max(most, (*chosen)->load().in_flight());
   }
 
-  EXPECT_LE(most, 26u);  // 1.25 * 20, and one for what was seen a moment ago
+  EXPECT_LE(most, 26u);  // 1.25 * 20, and one because the counts are slightly old
 }
 
-TEST(ConsistentHash, GivesAKeyBackToItsHomeAfterAFailure) {
+TEST(ConsistentHash, ReturnsAKeyToItsOwnerAfterAFailure) {
   auto backends = some_backends(10);
   auto picker = make_picker("consistent-hash", {.backends = backends}, 1);
   std::map<std::uint64_t, std::string> homes;
@@ -175,7 +175,7 @@ TEST(ConsistentHash, GivesAKeyBackToItsHomeAfterAFailure) {
   for (std::uint64_t key = 0; key < 500; ++key) EXPECT_EQ(pick_id(*picker, key), homes[key]);
 }
 
-TEST(ConsistentHash, SharesTheKeysOfAFailedOneAmongAll) {
+TEST(ConsistentHash, SpreadsTheKeysOfAFailedBackend) {
   auto backends = some_backends(10);
   auto picker = make_picker("consistent-hash", {.backends = backends}, 1);
   std::vector<std::uint64_t> keys;

@@ -25,7 +25,7 @@ class Gpu : public ::testing::Test {
       for (int i = 0; i < 1000; ++i) backend->load().record_first_byte(100ms, noon);
     }
   }
-  void hears(std::size_t index, const LoadSample& values) {
+  void publish(std::size_t index, const LoadSample& values) {
     (*backends)[index]->load().signals().publish(values, noon,
                                                  (*backends)[index]->load().in_flight());
   }
@@ -33,7 +33,7 @@ class Gpu : public ::testing::Test {
     auto picker = make_picker("gpu", {.backends = backends, .memory_guard = guard}, 3);
     return count_picks(*picker, *backends, 300);
   }
-  // What `requests` that all stay in flight lead to.
+  // The requests per backend after so many picks that all stay in flight.
   std::vector<std::uint32_t> in_flight_after(int requests) {
     auto picker = make_picker("gpu", {.backends = backends, .memory_guard = guard}, 3);
     for (int i = 0; i < requests; ++i) (*picker->pick({.now = noon}))->try_acquire(noon);
@@ -48,18 +48,18 @@ class Gpu : public ::testing::Test {
 TEST_F(Gpu, NeverPicksABackendOverItsMemoryGuardWhileAnotherIsAvailable) {
   for (int i = 0; i < 100; ++i) (*backends)[0]->try_acquire(noon);
   for (int i = 0; i < 100; ++i) (*backends)[1]->try_acquire(noon);
-  hears(2, memory(0.96));
+  publish(2, memory(0.96));
   EXPECT_EQ(picks()[2], 0) << "its VRAM is full, though it is idle";
 
-  hears(2, cache(0.97));
+  publish(2, cache(0.97));
   EXPECT_EQ(picks()[2], 0) << "its KV cache is full";
 
-  hears(2, memory(0.5));
+  publish(2, memory(0.5));
   EXPECT_EQ(picks()[2], 300);
 }
 
 TEST_F(Gpu, PicksAmongAllWhenAllAreOverTheGuard) {
-  for (std::size_t i = 0; i < 3; ++i) hears(i, cache(0.99));
+  for (std::size_t i = 0; i < 3; ++i) publish(i, cache(0.99));
 
   const auto counts = in_flight_after(30);
 
@@ -67,17 +67,17 @@ TEST_F(Gpu, PicksAmongAllWhenAllAreOverTheGuard) {
 }
 
 TEST_F(Gpu, PrefersAFullBackendToOneInBackOff) {
-  hears(0, memory(0.99));
+  publish(0, memory(0.99));
   (*backends)[1]->connect_failed(noon);
   (*backends)[2]->connect_failed(noon);
 
   EXPECT_EQ(picks()[0], 300);
 }
 
-TEST_F(Gpu, AvoidsTheOneWhoseMemoryIsGettingTight) {
-  hears(0, cache(0.2));
-  hears(1, cache(0.2));
-  hears(2, cache(0.93));
+TEST_F(Gpu, AvoidsABackendWhoseMemoryFillsUp) {
+  publish(0, cache(0.2));
+  publish(1, cache(0.2));
+  publish(2, cache(0.93));
 
   const auto counts = in_flight_after(90);
 
@@ -85,10 +85,10 @@ TEST_F(Gpu, AvoidsTheOneWhoseMemoryIsGettingTight) {
   EXPECT_LT(counts[2], 15u);
 }
 
-TEST_F(Gpu, CountsNoMemoryWhileThereIsPlenty) {
-  hears(0, cache(0.1));
-  hears(1, cache(0.5));
-  hears(2, cache(0.75));
+TEST_F(Gpu, IgnoresMemoryWhileItIsPlentiful) {
+  publish(0, cache(0.1));
+  publish(1, cache(0.5));
+  publish(2, cache(0.75));
 
   for (const auto count : in_flight_after(60)) EXPECT_EQ(count, 20u);
 }
@@ -97,8 +97,8 @@ TEST_F(Gpu, SubstitutesTheMeanForUnknownValues) {
   // The others are busy and fairly full; of the third nothing is known, which makes it no better
   // and no worse.
   const LoadSample busy{.kv_cache_ratio = 0.9, .gpu_utilization_ratio = 0.98};
-  hears(0, busy);
-  hears(1, busy);
+  publish(0, busy);
+  publish(1, busy);
 
   const auto counts = in_flight_after(300);
 
@@ -106,25 +106,25 @@ TEST_F(Gpu, SubstitutesTheMeanForUnknownValues) {
 }
 
 TEST_F(Gpu, PrefersTheIdleGpu) {
-  for (std::size_t i = 0; i < 3; ++i) hears(i, {.gpu_utilization_ratio = i == 1 ? 0.05 : 0.95});
+  for (std::size_t i = 0; i < 3; ++i) publish(i, {.gpu_utilization_ratio = i == 1 ? 0.05 : 0.95});
 
   EXPECT_EQ(picks()[1], 300);
 }
 
-TEST_F(Gpu, PrefersTheFasterOne) {
+TEST_F(Gpu, PrefersTheFasterBackend) {
   for (int i = 0; i < 100; ++i) (*backends)[2]->load().record_first_byte(50ms, noon);
 
   EXPECT_EQ(picks()[2], 300);
 }
 
 TEST_F(Gpu, WithoutAGuardDeprioritizesNoBackend) {
-  hears(0, memory(1));
+  publish(0, memory(1));
   auto picker = make_picker("gpu", {.backends = backends}, 3);
 
   EXPECT_GT(count_picks(*picker, *backends, 300)[0], 50);
 }
 
-// A pool whose only free place is on a server that is full.
+// A pool whose only free slot is on a backend above its memory guard.
 class GuardedPool : public ::testing::Test {
  protected:
   GuardedPool() {
@@ -152,9 +152,9 @@ TEST_F(GuardedPool, QueuesRequestsForTheOtherBackend) {
   EXPECT_EQ(lease->backend().get(), other);
 
   auto second = pool.acquire({});
-  ASSERT_FALSE(second.ready()) << "it waits, though the full one has a place";
+  ASSERT_FALSE(second.ready()) << "it queues although the full backend has a slot";
   ASSERT_TRUE(full->try_acquire(Clock::now()));
-  full->release();  // its own request ends: its place is offered to the line, and is not taken
+  full->release();  // offers its slot to the queue, where no request may use it
   EXPECT_EQ(full->load().in_flight(), 0u);
 
   lease->release();

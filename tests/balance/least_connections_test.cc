@@ -25,7 +25,7 @@ void keep_in_flight(Picker& picker, std::size_t held, int requests) {
   }
 }
 
-TEST(LeastConnections, PicksTheLeastLoadedOfASmallPool) {
+TEST(LeastConnections, PicksTheLeastLoadedBackendOfASmallPool) {
   auto backends = some_backends(20);
   for (std::size_t i = 0; i < 20; ++i) {
     for (std::size_t n = 0; n < (i == 13 ? 2 : 3 + i % 4); ++n) (*backends)[i]->try_acquire(noon);

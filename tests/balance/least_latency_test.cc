@@ -1,4 +1,4 @@
-// How it fares with a whole fleet is in sim/fleet_test.cc.
+// sim/pool_simulation_test.cc tests this picker on a simulated pool.
 #include <gtest/gtest.h>
 
 #include "balance/some_backends.h"
@@ -8,12 +8,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Answers enough to be believed.
+// Enough samples for full confidence.
 void answers(const Backend& backend, Duration took) {
   for (int i = 0; i < 200; ++i) backend.load().record_first_byte(took, noon);
 }
 
-TEST(LeastLatency, PrefersTheFasterWhenAllAreIdle) {
+TEST(LeastLatency, PrefersTheFasterBackendWhenAllAreIdle) {
   auto backends = some_backends(3);
   answers(*(*backends)[0], 300ms);
   answers(*(*backends)[1], 100ms);
@@ -47,7 +47,7 @@ TEST(LeastLatency, WarmsUpANewBackend) {
 
   for (int i = 0; i < 30; ++i) (*picker->pick({.now = noon}))->try_acquire(noon);
 
-  // Empty, it would get all 30 and more; it has not answered once.
+  // Without the penalty the empty backend would get all 30; it has not responded once.
   EXPECT_GE((*backends)[3]->load().in_flight(), 1u);
   EXPECT_LE((*backends)[3]->load().in_flight(), 6u);
 }
@@ -90,7 +90,7 @@ TEST(LeastLatency, RetriesABackendWithoutRecentSamples) {
   auto picker = make_picker("least-latency", {.backends = backends}, 3);
   EXPECT_EQ(index_of(*backends, picker->pick({.now = noon})), 0u);
 
-  // The fast one has answered all the time.
+  // The fast backend has responded all the time.
   const Instant later = noon + 1min;
   (*backends)[0]->load().record_first_byte(100ms, later);
 

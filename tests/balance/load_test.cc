@@ -22,7 +22,7 @@ TEST(Load, NeverExceedsTheLimit) {
   EXPECT_EQ(load.in_flight(), 2u);
 }
 
-TEST(Load, WithoutALimitThereIsAlwaysRoom) {
+TEST(Load, HasAlwaysAFreeSlotWithoutALimit) {
   Load load;
 
   for (int i = 0; i < 1000; ++i) ASSERT_TRUE(load.try_acquire(0));
@@ -68,7 +68,7 @@ TEST(Load, OneSuccessResetsAllFailures) {
   EXPECT_FALSE(load.in_backoff(noon + 3s));
 }
 
-TEST(Load, KnowsNoLatencyBeforeTheFirstAnswer) {
+TEST(Load, HasNoLatencyBeforeTheFirstResponse) {
   Load load;
   EXPECT_FALSE(load.mean_first_byte());
 
@@ -80,7 +80,7 @@ TEST(Load, KnowsNoLatencyBeforeTheFirstAnswer) {
   EXPECT_EQ(load.mean_total(), Duration(2s));
 }
 
-TEST(Load, CountsErrorsByTheirFault) {
+TEST(Load, CountsErrorsByFault) {
   Load load;
 
   load.count_error(Fault::connect_failed);
@@ -105,6 +105,16 @@ TEST(Backend, OnTrialGetsNoOtherRequests) {
   backend.connected();
   EXPECT_FALSE(backend.load().in_backoff(noon + 2s));
   backend.release();
+}
+
+TEST(Backend, KeepsTheFaultOfItsLastConnect) {
+  const Backend backend(some_spec(0));
+
+  backend.connect_failed(noon, Fault::tls_failed);
+  EXPECT_EQ(backend.load().connect_fault(), Fault::tls_failed);
+
+  ASSERT_TRUE(backend.try_acquire(noon + 2s));  // the trial is not a failure
+  EXPECT_EQ(backend.load().connect_fault(), Fault::tls_failed);
 }
 
 TEST(Lease, IsReleasedWhenDropped) {

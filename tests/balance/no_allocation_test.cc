@@ -1,5 +1,5 @@
-// A pick takes nothing from the heap. Counts every allocation of this binary; not in builds with a
-// sanitizer, which brings an allocator of its own.
+// A pick allocates nothing. Counts every allocation of this binary; not in builds with a sanitizer,
+// which has its own allocator.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

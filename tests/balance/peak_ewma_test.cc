@@ -9,7 +9,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST(PeakEwma, KnowsNothingBeforeTheFirstAnswer) {
+TEST(PeakEwma, IsEmptyBeforeTheFirstResponse) {
   PeakEwma average;
   EXPECT_EQ(average.samples(), 0u);
 
@@ -19,7 +19,7 @@ TEST(PeakEwma, KnowsNothingBeforeTheFirstAnswer) {
   EXPECT_NEAR(average.seconds(), 0.2, 1e-6);
 }
 
-TEST(PeakEwma, RisesWithAFewLateAnswers) {
+TEST(PeakEwma, RisesWithAFewSlowResponses) {
   PeakEwma average;
   average.record(100ms, noon);
 
@@ -29,7 +29,7 @@ TEST(PeakEwma, RisesWithAFewLateAnswers) {
   EXPECT_LT(average.seconds(), 1.0);
 }
 
-TEST(PeakEwma, FallsSlowlyWhereAnswersComeInAStream) {
+TEST(PeakEwma, FallsSlowlyAtASteadyRate) {
   PeakEwma average;
   average.record(1s, noon);
 

@@ -1,4 +1,4 @@
-// What holds for every picker.
+// The rules that every picker follows.
 #include "evenkeel/balance/picker.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ class EveryPicker : public ::testing::TestWithParam<Case> {
   }
   std::size_t size() const { return GetParam().backends; }
 };
-// For what can only be said of so many backends.
+// Pools of the sizes that a rule applies to.
 class EveryPickerOfSeveral : public EveryPicker {};
 class EveryPickerOfAFew : public EveryPicker {};
 class EveryPickerOfMany : public EveryPicker {};
@@ -63,7 +63,7 @@ TEST_P(EveryPicker, PicksEachBackendEventually) {
 
   const auto counts = count_picks(*picker, *backends, static_cast<int>(size()) * 20);
 
-  EXPECT_EQ(counts[size()], 0) << "picked nobody";
+  EXPECT_EQ(counts[size()], 0) << "picked no backend";
   for (std::size_t i = 0; i < size(); ++i) EXPECT_GT(counts[i], 0) << "backend " << i;
 }
 
@@ -129,7 +129,7 @@ TEST_P(EveryPicker, PicksABackendInBackOffWhenAllAre) {
 
   const auto counts = count_picks(*picker, *backends, static_cast<int>(size()) * 20);
 
-  EXPECT_EQ(counts[size()], 0) << "picked nobody";
+  EXPECT_EQ(counts[size()], 0) << "picked no backend";
   EXPECT_GT(counts[0], 0);
 }
 
@@ -145,7 +145,7 @@ TEST_P(EveryPickerOfAFew, PicksABackendInBackOffWhenAllOthersAreExcluded) {
   EXPECT_EQ(index_of(*backends, chosen), 0u);
 }
 
-TEST_P(EveryPicker, FindsTheOnlyOneThatIsLeft) {
+TEST_P(EveryPicker, FindsTheOnlyAvailableBackend) {
   auto backends = some_backends(size(), 1);
   for (std::size_t i = 0; i < size(); ++i) {
     if (i == size() / 2) continue;
@@ -159,7 +159,7 @@ TEST_P(EveryPicker, FindsTheOnlyOneThatIsLeft) {
   }
 }
 
-TEST_P(EveryPickerOfMany, OfTwoWorkersDoesNotWalkInStep) {
+TEST_P(EveryPickerOfMany, OfTwoWorkersDoesNotPickInLockstep) {
   auto backends = some_backends(size());
   const PickerFactory make = picker_factory(GetParam().picker, {.backends = backends});
   auto one = make(1);

@@ -1,5 +1,5 @@
-// Several workers, more requests than places, clients that leave at any moment, a backend that
-// comes and goes.
+// Several workers, more requests than slots, clients that leave at any moment, and a backend that
+// fails and recovers.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -21,10 +21,10 @@ constexpr std::size_t clients_per_worker = 24;
 constexpr std::size_t backends = 3;
 constexpr std::uint32_t limit = 7;
 
-// What the backends themselves would count.
+// The counts as the backends themselves would have them.
 struct Servers {
   std::atomic<std::uint32_t> inside[backends] = {};
-  std::atomic<std::uint32_t> most{0};
+  std::atomic<std::uint32_t> max{0};
   std::atomic<std::uint64_t> served{0};
   std::atomic<std::uint64_t> refused{0};
 
@@ -36,13 +36,13 @@ struct Servers {
   }
 };
 
-// A request inside a server.
+// A request inside a backend.
 class Visit {
  public:
   Visit(Servers& servers, std::size_t index) : servers_(servers), index_(index) {
     const std::uint32_t now = servers_.inside[index_].fetch_add(1) + 1;
-    std::uint32_t most = servers_.most.load();
-    while (now > most && !servers_.most.compare_exchange_weak(most, now)) {
+    std::uint32_t max = servers_.max.load();
+    while (now > max && !servers_.max.compare_exchange_weak(max, now)) {
     }
   }
   Visit(const Visit&) = delete;
@@ -84,7 +84,7 @@ Task<void> drive(Pool& pool, Loop& loop, Servers& servers, std::uint64_t seed) {
     if (rng.below(20) == 0) pool.state().backends()[0]->connected();
     co_await loop.yield();
   }
-  // Those who are still there are served: nobody waits for ever.
+  // The remaining requests are served: none waits for ever.
   for (auto& client : clients) {
     pool.state().backends()[0]->connected();
     co_await client;
@@ -111,9 +111,9 @@ TEST_P(PoolStress, ExceedsNoLimitAndLeavesNothingBehind) {
   }
   for (auto& thread : threads) thread.join();
 
-  EXPECT_EQ(finished.load(), workers) << "somebody waited for ever";
-  EXPECT_LE(servers.most.load(), limit);
-  EXPECT_EQ(servers.most.load(), limit) << "the pool was never full: the test shows nothing";
+  EXPECT_EQ(finished.load(), workers) << "a request waited for ever";
+  EXPECT_LE(servers.max.load(), limit);
+  EXPECT_EQ(servers.max.load(), limit) << "the pool was never full: the test shows nothing";
   EXPECT_GT(servers.served.load(), 0u);
   EXPECT_GT(state->queue().waited_total, 0u);
   EXPECT_GT(state->queue().abandoned_total, 0u);

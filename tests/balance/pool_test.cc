@@ -13,11 +13,11 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Duration patience = 10s;  // for what must happen; a test that needs it has failed
+constexpr Duration patience = 10s;  // reached only by a failing test
 
 class PoolAcquire : public ::testing::Test {
  protected:
-  // A pool of backends with `limit` places each, and this worker's entrance to it.
+  // Builds the pool and one worker's view of it.
   void given(PoolSpec spec) {
     state_ = PoolState::build(std::move(spec));
     pool_.emplace(state_, loop_, 1);
@@ -35,7 +35,7 @@ class PoolAcquire : public ::testing::Test {
   bool becomes_ready(const Task<Result<Lease>>& task) {
     return loop_.run_until([&] { return task.ready(); }, Clock::now() + patience);
   }
-  // Long enough for whatever was posted to arrive.
+  // Handles everything that has been posted.
   void let_the_loop_turn() {
     bool turned = false;
     loop_.post([&] { turned = true; });
@@ -54,7 +54,7 @@ class PoolAcquire : public ::testing::Test {
   std::optional<Pool> pool_;
 };
 
-TEST_F(PoolAcquire, AnswersAtOnceWhileThereIsRoom) {
+TEST_F(PoolAcquire, GrantsASlotAtOnceWhileOneIsFree) {
   given(some_pool(2, 1));
 
   Lease one = acquire_now();
@@ -128,7 +128,7 @@ TEST_F(PoolAcquire, LetsNoRequestOvertakeTheQueue) {
   Lease taken = acquire_now();
   auto first = acquire();
 
-  taken.release();  // granted to the first, who does not know yet
+  taken.release();  // granted to the first request, which has not resumed yet
   auto second = acquire();
 
   EXPECT_FALSE(second.ready());
@@ -300,12 +300,12 @@ TEST_F(PoolAcquire, ANewRequestTakesASlotThatNoWaiterMayUse) {
   Hint hint;
   hint.excluded.add(on_first.backend().get());
   auto choosy = acquire(hint);
-  on_first.release();  // of no use to the one in line
+  on_first.release();  // the queued request may not use it
 
-  auto newcomer = acquire();
+  auto arriving = acquire();
 
-  ASSERT_TRUE(newcomer.ready());
-  EXPECT_TRUE(newcomer.take());
+  ASSERT_TRUE(arriving.ready());
+  EXPECT_TRUE(arriving.take());
   EXPECT_FALSE(choosy.ready());
 }
 

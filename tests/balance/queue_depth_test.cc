@@ -15,7 +15,7 @@ void release(Load& load, int requests) {
   for (int i = 0; i < requests; ++i) load.release();
 }
 
-TEST(QueueEstimate, IsWhatIsInFlightWhileNothingIsPolled) {
+TEST(QueueEstimate, IsTheLocalCountWithoutASample) {
   Load load;
   enter(load, 7);
   EXPECT_EQ(estimated_queue_depth(load, noon), 7);
@@ -25,7 +25,7 @@ TEST(QueueEstimate, IsWhatIsInFlightWhileNothingIsPolled) {
   EXPECT_EQ(estimated_queue_depth(load, noon), 7) << "polled, but not its queue";
 }
 
-TEST(QueueEstimate, AddsWhatOthersSent) {
+TEST(QueueEstimate, AddsTheRequestsOfOtherClients) {
   Load load;
   enter(load, 7);
   load.signals().publish({.running = 16, .waiting = 4}, noon, 7);
@@ -33,7 +33,7 @@ TEST(QueueEstimate, AddsWhatOthersSent) {
   EXPECT_EQ(estimated_queue_depth(load, noon), 20);
 }
 
-TEST(QueueEstimate, IsCorrectedByWhatCameAndWentSinceThePoll) {
+TEST(QueueEstimate, IsCorrectedByRequestsSinceThePoll) {
   Load load;
   enter(load, 7);
   load.signals().publish({.running = 16, .waiting = 4}, noon, 7);
@@ -44,7 +44,7 @@ TEST(QueueEstimate, IsCorrectedByWhatCameAndWentSinceThePoll) {
   EXPECT_EQ(estimated_queue_depth(load, noon + 200ms), 15);
 }
 
-TEST(QueueEstimate, LeavesOutAnswersThatClientsAreStillReading) {
+TEST(QueueEstimate, OmitsResponsesThatClientsAreStillReading) {
   Load load;
   enter(load, 10);
 
@@ -76,7 +76,7 @@ TEST(QueueEstimate, TreatsASingleCountAsALowerBound) {
   EXPECT_EQ(estimated_queue_depth(load, noon), 12);
 }
 
-TEST(QueueDepth, PicksTheShallowest) {
+TEST(QueueDepth, PicksTheShortestQueue) {
   auto backends = some_backends(3);
   const double running[] = {9, 2, 5};
   for (std::size_t i = 0; i < 3; ++i) {
@@ -87,7 +87,7 @@ TEST(QueueDepth, PicksTheShallowest) {
   EXPECT_EQ(count_picks(*picker, *backends, 50)[1], 50);
 }
 
-TEST(QueueDepth, EvensOutWhatOthersSent) {
+TEST(QueueDepth, BalancesTheRequestsOfOtherClients) {
   auto backends = some_backends(2);
   (*backends)[0]->load().signals().publish({.running = 20, .waiting = 10}, noon, 0);
   (*backends)[1]->load().signals().publish({.running = 0, .waiting = 0}, noon, 0);
@@ -114,7 +114,7 @@ TEST(QueueDepth, DoesNotHerdBetweenTwoPolls) {
     (*other->pick({.now = noon}))->try_acquire(noon);
   }
 
-  // All four end at the same depth, though none has been polled again.
+  // All four reach the same depth without another poll.
   EXPECT_NEAR((*backends)[2]->load().in_flight(), 12, 1);
   for (std::size_t i : {0u, 1u, 3u}) EXPECT_NEAR((*backends)[i]->load().in_flight(), 9, 1);
 }

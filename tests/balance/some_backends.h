@@ -13,7 +13,7 @@
 
 namespace evenkeel::testing {
 
-// An arbitrary moment: pickers take their time from the hint.
+// An arbitrary time: pickers read the time from the hint.
 inline constexpr Instant noon = Instant(std::chrono::hours(12));
 
 inline BackendSpec some_spec(std::size_t number, std::uint32_t weight = 1,
@@ -57,7 +57,7 @@ inline std::size_t index_of(const Backends& backends, const BackendPtr* chosen) 
   return backends.size();
 }
 
-// How often each backend is picked; nothing is held.
+// How often each backend is picked, without taking a slot.
 inline std::vector<int> count_picks(Picker& picker, const Backends& backends, int picks,
                                     Hint hint = {.now = noon}) {
   std::vector<int> counts(backends.size() + 1);

@@ -17,15 +17,16 @@ constexpr double unknown = LoadSample::unknown;
 TEST(LoadOf, IsTheMaximumOfTheKnownValues) {
   EXPECT_DOUBLE_EQ(load_of({0.5, unknown, unknown}, 0.8), 0.5);
   EXPECT_DOUBLE_EQ(load_of({0.5, 0.7, unknown}, 0.8), 0.7);
-  EXPECT_DOUBLE_EQ(load_of({unknown, 0.3, 5}, 0.8), 0.8) << "a queue of five: spares are due";
-  EXPECT_DOUBLE_EQ(load_of({unknown, 0.3, 1000}, 0.8), 2) << "one long queue is one server's need";
+  EXPECT_DOUBLE_EQ(load_of({unknown, 0.3, 5}, 0.8), 0.8) << "a queue of five calls for spares";
+  EXPECT_DOUBLE_EQ(load_of({unknown, 0.3, 1000}, 0.8), 2)
+      << "one long queue counts for at most two backends";
   EXPECT_TRUE(std::isnan(load_of({unknown, unknown, unknown}, 0.8)));
 }
 
-// Six others, two spares.
+// Six regular backends, two spares.
 class SpareControllerOfEight : public ::testing::Test {
  protected:
-  // Turns it for so long, ten times a second.
+  // Ticks the controller ten times a second, for so long.
   std::uint32_t tick(PoolDemand sample, Duration how_long) {
     std::uint32_t wanted = 0;
     for (const Instant end = now + how_long; now < end; now += 100ms) {
@@ -42,18 +43,18 @@ class SpareControllerOfEight : public ::testing::Test {
   Instant now = noon;
 };
 
-TEST_F(SpareControllerOfEight, KeepsSparesOutWhileTheOthersCarryTheLoad) {
+TEST_F(SpareControllerOfEight, KeepsSparesOutWhileTheRegularBackendsCarryTheLoad) {
   EXPECT_EQ(tick(loaded(6 * 0.75, 60), 60s), 0u);
 }
 
-TEST_F(SpareControllerOfEight, LetsThemInAFewHundredMillisecondsAfterAJump) {
+TEST_F(SpareControllerOfEight, AddsSparesAFewHundredMillisecondsAfterAJump) {
   tick(loaded(1, 10), 10s);
 
   EXPECT_EQ(tick(loaded(5, 50), 300ms), 0u) << "a blip";
   EXPECT_EQ(tick(loaded(5, 50), 100ms), 1u) << "5 / 0.8 is 6.25: seven";
 }
 
-TEST_F(SpareControllerOfEight, LetsAllInForAGreatJump) {
+TEST_F(SpareControllerOfEight, AddsAllSparesForALargeJump) {
   EXPECT_EQ(tick(loaded(9, 90), 400ms), 2u);
 }
 
@@ -64,14 +65,14 @@ TEST_F(SpareControllerOfEight, IgnoresAShortSpike) {
   }
 }
 
-TEST_F(SpareControllerOfEight, LetsThemInAtOnceWhenRequestsQueue) {
+TEST_F(SpareControllerOfEight, AddsSparesAtOnceWhenRequestsQueue) {
   PoolDemand sample = loaded(7, 70);
   sample.has_queue = true;
 
   EXPECT_EQ(tick(sample, 100ms), 2u);
 }
 
-TEST_F(SpareControllerOfEight, ReplacesEachThatIsDownAtOnce) {
+TEST_F(SpareControllerOfEight, ReplacesEachBackendThatIsDownAtOnce) {
   PoolDemand sample = loaded(1, 10);
   sample.active = 5;
   sample.down = 1;
@@ -82,7 +83,7 @@ TEST_F(SpareControllerOfEight, ReplacesEachThatIsDownAtOnce) {
   EXPECT_EQ(tick(sample, 100ms), 2u);
 }
 
-TEST_F(SpareControllerOfEight, LetsThemGoWhenThoseThatWereDownAreBack) {
+TEST_F(SpareControllerOfEight, RemovesSparesWhenTheBackendsThatWereDownAreUp) {
   PoolDemand sample = loaded(1, 10);
   sample.active = 5;
   sample.down = 1;
@@ -92,21 +93,21 @@ TEST_F(SpareControllerOfEight, LetsThemGoWhenThoseThatWereDownAreBack) {
   EXPECT_EQ(tick(loaded(1, 10), 2s), 0u);
 }
 
-TEST_F(SpareControllerOfEight, LetsThemGoWhenTheLoadHasGoneForTheDwell) {
+TEST_F(SpareControllerOfEight, RemovesSparesWhenTheLoadIsLowForTheDwell) {
   tick(loaded(6, 80), 5s);
 
   EXPECT_EQ(tick(loaded(1, 10), 9s), 2u);
   EXPECT_EQ(tick(loaded(1, 10), 2s), 0u);
 }
 
-TEST_F(SpareControllerOfEight, KeepsThemWhileTheOthersWouldBeLoadedWithoutThem) {
+TEST_F(SpareControllerOfEight, KeepsSparesThatTheLoadStillNeeds) {
   tick(loaded(6, 80), 5s);
 
   // Over eight that is 0.45 each; over six it would be 0.6: more than `leave`.
   EXPECT_EQ(tick(loaded(3.6, 36), 120s), 2u);
 }
 
-TEST_F(SpareControllerOfEight, LooksBackOverTheDwellBeforeItLetsThemGo) {
+TEST_F(SpareControllerOfEight, UsesTheHighestNeedOfTheDwell) {
   tick(loaded(6, 80), 5s);
 
   for (int i = 0; i < 10; ++i) {
@@ -115,29 +116,29 @@ TEST_F(SpareControllerOfEight, LooksBackOverTheDwellBeforeItLetsThemGo) {
   }
 }
 
-TEST_F(SpareControllerOfEight, LetsOneGoWhereOneIsEnough) {
+TEST_F(SpareControllerOfEight, RemovesOneSpareWhereOneIsEnough) {
   tick(loaded(6, 80), 5s);
 
   EXPECT_EQ(tick(loaded(3.2, 20), 11s), 1u) << "3.2 / 0.5 is 6.4: seven";
 }
 
-TEST_F(SpareControllerOfEight, DoesNotTakeAnEmptyQueueForTheEndOfTheLoad) {
-  // All that these engines tell is their queue, and it is empty as soon as the spares are in.
+TEST_F(SpareControllerOfEight, DoesNotMistakeAnEmptyQueueForTheEndOfTheLoad) {
+  // These engines report only their queue, which is empty as soon as the spares serve.
   tick(loaded(6, 80), 1s);
 
   EXPECT_EQ(tick(loaded(0, 75), 60s), 2u) << "they still carry nearly as much";
   EXPECT_EQ(tick(loaded(0, 20), 11s), 0u);
 }
 
-TEST_F(SpareControllerOfEight, TakesTheMostThatWasCarriedForTheMark) {
+TEST_F(SpareControllerOfEight, MeasuresTheLoadAgainstItsPeak) {
   tick(loaded(6, 30), 500ms);  // the jump has only begun
   tick(loaded(7, 90), 5s);
 
   EXPECT_EQ(tick(loaded(0, 50), 11s), 0u) << "less than 5/8 of 90";
 }
 
-TEST_F(SpareControllerOfEight, DoesNotSwingUnderALoadThatStays) {
-  // So much work that six are full at 0.9 and eight at 0.675: of nothing does the sum change.
+TEST_F(SpareControllerOfEight, DoesNotOscillateUnderASteadyLoad) {
+  // The same work loads six backends to 0.9 each and eight to 0.675: the sum does not change.
   int changes = 0;
   std::uint32_t before = 0;
   for (int i = 0; i < 6000; ++i) {
@@ -149,12 +150,12 @@ TEST_F(SpareControllerOfEight, DoesNotSwingUnderALoadThatStays) {
   EXPECT_EQ(changes, 1);
 }
 
-TEST(LatencyRise, IsNoneWhileNothingChanges) {
+TEST(LatencyRise, IsOneWhileNothingChanges) {
   LatencyRise latency_rise;
   for (int i = 0; i < 100; ++i) EXPECT_NEAR(latency_rise.tick(0.2, noon + i * 100ms), 1, 0.03);
 }
 
-TEST(LatencyRise, IsHowMuchLaterFirstBytesAreThanTheyWere) {
+TEST(LatencyRise, IsTheRatioOfFirstByteTimes) {
   LatencyRise latency_rise;
   for (int i = 0; i < 100; ++i) latency_rise.tick(0.2, noon + i * 100ms);
 
@@ -172,7 +173,7 @@ TEST(LatencyRise, KeepsItsBaselineOverAWeekWithoutTraffic) {
   EXPECT_NEAR(latency_rise.tick(1, now), 5, 0.5);
 }
 
-TEST(LatencyRise, AdaptsToALoadThatStays) {
+TEST(LatencyRise, AdaptsToASteadyLoad) {
   LatencyRise latency_rise;
   latency_rise.tick(0.2, noon);
   for (int i = 0; i < 1200; ++i) latency_rise.tick(0.8, noon + i * 100ms);
@@ -202,7 +203,7 @@ class PoolWithSpares : public ::testing::Test {
   void tick(Duration how_long) {
     for (const Instant end = now + how_long; now < end; now += 100ms) state->tick(now);
   }
-  void engines_tell(const LoadSample& values) {
+  void engines_report(const LoadSample& values) {
     for (const auto& backend : state->backends()) {
       backend->load().signals().publish(values, now, backend->load().in_flight());
     }
@@ -212,7 +213,7 @@ class PoolWithSpares : public ::testing::Test {
   Instant now = noon;
 };
 
-TEST_F(PoolWithSpares, GivesThemNothingUntilTheyAreNeeded) {
+TEST_F(PoolWithSpares, GivesSparesNoRequestsUntilTheyAreNeeded) {
   auto picker = state->new_picker(1);
 
   tick(1s);
@@ -222,23 +223,23 @@ TEST_F(PoolWithSpares, GivesThemNothingUntilTheyAreNeeded) {
   EXPECT_TRUE(load(2).is_out(OutOfRotation::standby));
 }
 
-TEST_F(PoolWithSpares, LetsThemInWhenTheKvCachesAreFull) {
-  engines_tell({.running = 20, .waiting = 0, .kv_cache_ratio = 0.9});
+TEST_F(PoolWithSpares, AddsSparesWhenTheKvCachesAreFull) {
+  engines_report({.running = 20, .waiting = 0, .kv_cache_ratio = 0.9});
   tick(500ms);
 
   EXPECT_TRUE(load(2).in_rotation());
   EXPECT_FALSE(load(3).in_rotation()) << "1.8 / 0.8 is 2.25: three";
 }
 
-TEST_F(PoolWithSpares, LetsThemInWhenTheEnginesQueuesGrow) {
-  engines_tell({.running = 20, .waiting = 30});
+TEST_F(PoolWithSpares, AddsSparesWhenTheEnginesQueuesGrow) {
+  engines_report({.running = 20, .waiting = 30});
   tick(500ms);
 
   EXPECT_TRUE(load(2).in_rotation());
   EXPECT_TRUE(load(3).in_rotation());
 }
 
-TEST_F(PoolWithSpares, LetsThemInWhenAllSlotsAreTaken) {
+TEST_F(PoolWithSpares, AddsSparesWhenAllSlotsAreTaken) {
   state = PoolState::build(spec_of(2, 2, 10));
   for (int i = 0; i < 9; ++i) {
     state->backends()[0]->try_acquire(now);
@@ -249,7 +250,7 @@ TEST_F(PoolWithSpares, LetsThemInWhenAllSlotsAreTaken) {
   EXPECT_TRUE(load(2).in_rotation());
 }
 
-TEST_F(PoolWithSpares, LetsOneInForOneThatIsUnhealthy) {
+TEST_F(PoolWithSpares, AddsOneSpareForAnUnhealthyBackend) {
   state->backends()[0]->load().take_out(OutOfRotation::unhealthy);
   tick(100ms);
 
@@ -257,7 +258,7 @@ TEST_F(PoolWithSpares, LetsOneInForOneThatIsUnhealthy) {
   EXPECT_FALSE(load(3).in_rotation());
 }
 
-TEST_F(PoolWithSpares, LetsOneInForOneThatCannotBeConnected) {
+TEST_F(PoolWithSpares, AddsOneSpareForABackendThatCannotBeConnected) {
   state->backends()[0]->connect_failed(now);
   tick(100ms);
 
@@ -273,7 +274,7 @@ TEST_F(PoolWithSpares, SkipsAnUnavailableSpare) {
   EXPECT_TRUE(load(3).in_rotation());
 }
 
-TEST_F(PoolWithSpares, TakesTheOtherWhenASpareInServiceFails) {
+TEST_F(PoolWithSpares, ReplacesASpareThatFails) {
   state->backends()[0]->load().take_out(OutOfRotation::unhealthy);
   tick(100ms);
   state->backends()[2]->load().take_out(OutOfRotation::unhealthy);
@@ -284,39 +285,39 @@ TEST_F(PoolWithSpares, TakesTheOtherWhenASpareInServiceFails) {
   EXPECT_FALSE(load(2).in_rotation()) << "it is a spare again";
 }
 
-TEST_F(PoolWithSpares, WaitsForThoseThatAreStarting) {
+TEST_F(PoolWithSpares, WaitsForBackendsThatAreStarting) {
   state->backends()[0]->load().take_out(OutOfRotation::starting);
   state->backends()[1]->load().take_out(OutOfRotation::starting);
   tick(1s);
 
-  EXPECT_FALSE(load(2).in_rotation()) << "nobody is waiting";
+  EXPECT_FALSE(load(2).in_rotation()) << "no request waits";
 }
 
-TEST_F(PoolWithSpares, LetsRequestsInFlightEndInTheirOwnTime) {
-  engines_tell({.waiting = 30});
+TEST_F(PoolWithSpares, LetsRequestsInFlightFinish) {
+  engines_report({.waiting = 30});
   tick(500ms);
   ASSERT_TRUE(state->backends()[2]->try_acquire(now));
 
-  engines_tell({.running = 0, .waiting = 0});
+  engines_report({.running = 0, .waiting = 0});
   tick(11s);
   EXPECT_TRUE(load(2).is_out(OutOfRotation::standby));
   EXPECT_EQ(load(2).in_flight(), 1u);
   state->backends()[2]->release();
 }
 
-TEST_F(PoolWithSpares, KeepsThemInServiceOverAReload) {
-  engines_tell({.waiting = 30});
+TEST_F(PoolWithSpares, KeepsSparesInServiceOverAReload) {
+  engines_report({.waiting = 30});
   tick(500ms);
   ASSERT_TRUE(load(2).in_rotation());
 
   state = PoolState::build(spec_of(2, 2), state.get());
   EXPECT_TRUE(load(2).in_rotation());
-  engines_tell({.waiting = 30});
+  engines_report({.waiting = 30});
   tick(1s);
   EXPECT_TRUE(load(2).in_rotation());
 }
 
-TEST_F(PoolWithSpares, FollowsTheFileWhenItChanges) {
+TEST_F(PoolWithSpares, FollowsAChangedConfiguration) {
   state = PoolState::build(spec_of(4, 0), state.get());
   tick(100ms);
   EXPECT_TRUE(load(2).in_rotation() && load(3).in_rotation()) << "spares no more";

@@ -1,4 +1,4 @@
-// How the weights fare with a whole fleet is in sim/fleet_test.cc.
+// sim/pool_simulation_test.cc tests the weights on a simulated pool.
 #include "balance/weight_learner.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ using namespace std::chrono_literals;
 
 class WeightLearnerOfThree : public ::testing::Test {
  protected:
-  // Each answers `answers` requests a second, each of which took so long.
+  // Each backend serves `answers` requests a second; `took` has the duration of each backend's.
   void pass(int seconds, std::initializer_list<Duration> took, int answers = 20) {
     for (int second = 0; second < seconds; ++second) {
       std::size_t index = 0;
@@ -40,7 +40,7 @@ TEST_F(WeightLearnerOfThree, LearnsNothingWithoutTraffic) {
   EXPECT_EQ(load(0).learned_weight(), 0);
 }
 
-TEST_F(WeightLearnerOfThree, LearnsHowFastEachIs) {
+TEST_F(WeightLearnerOfThree, LearnsTheSpeedOfEachBackend) {
   pass(30, {3s, 1700ms, 1s});
 
   EXPECT_NEAR(ratio(2, 0), 3, 0.01);
@@ -78,7 +78,7 @@ TEST_F(WeightLearnerOfThree, KeepsLearningFromRareRequests) {
   pass(30, {8s, 1s, 1s});
   ASSERT_LT(ratio(0, 1), 0.2);
 
-  // One answer every five seconds is all it gets; it has become as fast as the others.
+  // The backend gets one request every five seconds, and has become as fast as the others.
   for (int i = 0; i < 60; ++i) {
     load(0).record_served(1s);
     pass(5, {0s, 1s, 1s});
@@ -97,7 +97,7 @@ TEST_F(WeightLearnerOfThree, DetectsAStalledBackend) {
 }
 
 TEST_F(WeightLearnerOfThree, DetectsASlowBackendBeforeItsFirstFullWindow) {
-  // Twenty requests a second for each; the third has answered none of them, nor says that it fails.
+  // Twenty requests a second for each backend; the third neither responds nor fails.
   for (int second = 0; second < 3; ++second) {
     for (int i = 0; i < 20; ++i) {
       load(0).record_served(1s);
@@ -136,7 +136,7 @@ TEST_F(WeightLearnerOfThree, ForgetsRemovedBackends) {
   EXPECT_NEAR(load(0).learned_weight() + load(1).learned_weight(), 2, 0.01);
 }
 
-TEST(WeightedByObservation, GivesSharesByWhatWasLearnt) {
+TEST(WeightedByObservation, GivesSharesByLearnedWeights) {
   auto backends = weighted_backends({1, 1, 5});
   (*backends)[0]->load().set_learned_weight(3);
   (*backends)[1]->load().set_learned_weight(0.5F);
@@ -149,13 +149,13 @@ TEST(WeightedByObservation, GivesSharesByWhatWasLearnt) {
   EXPECT_NEAR(counts[2], 500, 3) << "of which nothing is known: the file's";
 }
 
-TEST(WeightedByObservation, FollowsWhatIsLearntMeanwhile) {
+TEST(WeightedByObservation, FollowsLearnedWeights) {
   auto backends = weighted_backends({1, 1});
   auto picker = make_picker("weighted", {.backends = backends, .observed_weights = true}, 3);
   count_picks(*picker, *backends, 100);
 
   (*backends)[0]->load().set_learned_weight(4);
-  count_picks(*picker, *backends, 10);  // the turns that were given before
+  count_picks(*picker, *backends, 10);  // uses up the turns scheduled before
 
   EXPECT_NEAR(count_picks(*picker, *backends, 500)[0], 400, 3);
 }

@@ -37,21 +37,21 @@ TEST(Weighted, SharesOfManyPicksAreWithinOnePercent) {
 }
 
 TEST(Weighted, SpreadsTheTurnsOfTheHeaviest) {
-  // 10 of 20: every other pick, or nearly.
+  // 10 of 20: nearly every other pick.
   auto backends = weighted_backends({10, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1});
   auto picker = make_picker("weighted", {.backends = backends}, 9);
 
-  int longest_pause = 0;
+  int max_pause = 0;
   int pause = 0;
   for (int i = 0; i < 2000; ++i) {
     pause = index_of(*backends, picker->pick({.now = noon})) == 0 ? 0 : pause + 1;
-    longest_pause = std::max(longest_pause, pause);
+    max_pause = std::max(max_pause, pause);
   }
 
-  EXPECT_LE(longest_pause, 2);
+  EXPECT_LE(max_pause, 2);
 }
 
-TEST(Weighted, SharesOutWhatOneInBackOffDoesNotTake) {
+TEST(Weighted, DistributesTheShareOfABackendInBackOff) {
   auto backends = weighted_backends({6, 3, 1});
   (*backends)[0]->connect_failed(noon);
   auto picker = make_picker("weighted", {.backends = backends}, 3);

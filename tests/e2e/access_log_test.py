@@ -13,12 +13,12 @@ from stream import Stream, exchange
 FIELDS = ["time", "request_id", "client", "listener", "protocol", "method", "host", "path", "route",
           "pool", "backend", "status", "reason", "attempts", "bytes_in", "bytes_out", "duration_ms",
           "head_ms", "wait_ms", "connect_ms", "retry_ms", "overhead_ms", "backend_ms", "ttfb_ms", "aborted"]
-# What the duration is the sum of.
+# The duration is their sum.
 PARTS = ["head_ms", "wait_ms", "connect_ms", "retry_ms", "overhead_ms", "backend_ms"]
 
 
 class AccessLog(case.Case):
-    def test_a_line_says_everything_about_its_request(self):
+    def test_a_line_describes_its_request(self):
         backend = self.backend(lambda ask: ask.answer(b"x" * 321, status=201))
         daemon = self.start_daemon(backend, routes=[{"name": "chat", "match": {"path": "/v1/**"},
                                                     "pool": "pool"}])
@@ -42,7 +42,7 @@ class AccessLog(case.Case):
         self.assertTrue(0 < measured["backend_ms"] <= measured["duration_ms"] < 10_000, measured)
         self.assertTrue(0 < measured["ttfb_ms"] <= measured["duration_ms"], measured)
 
-    def test_what_is_not_known_is_null(self):
+    def test_an_unknown_value_is_null(self):
         daemon = self.start_daemon(self.backend(), routes=[{"match": {"path": "/v1/**"}, "pool": "pool"}])
         exchange(daemon.address, target="/elsewhere")
         line = daemon.wait_access(1)[0]
@@ -70,7 +70,7 @@ class AccessLog(case.Case):
         self.assertEqual(lines[0]["path"], '/"},{"status":200,"')
         self.assertTrue(all(line["status"] in (200, 400) for line in lines))
 
-    def test_what_never_became_a_request_is_there_too(self):
+    def test_invalid_requests_have_a_line_too(self):
         daemon = self.start_daemon(self.backend())
         for raw in (b"\x00\x01\x02\x03\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n",
                     b"G\"ET / HTTP/1.1\r\nHost: a\r\n\r\n"):
@@ -145,7 +145,7 @@ class AccessLog(case.Case):
         self.assertEqual(daemon.stdout, [])
         self.assertTrue(all(re.match(r"listening |ready$|\d{4}-", line) for line in daemon.lines))
 
-    def test_what_happened_last_is_written_before_the_end(self):
+    def test_the_last_lines_are_written_before_the_exit(self):
         daemon = self.start_daemon(self.backend())
         for _ in range(20):
             exchange(daemon.address)
@@ -173,7 +173,7 @@ class AccessLog(case.Case):
         parts = sum(line[name] or 0 for name in PARTS)
         self.assertTrue(0 <= line["duration_ms"] - parts + 0.0005 < 0.001 * len(PARTS) + 0.001, line)
 
-    def test_connecting_in_vain_is_in_the_line(self):
+    def test_a_failed_connect_is_in_the_line(self):
         address = self.unresponsive_server()
         backend = self.backend()
         daemon = self.start_daemon(address, backend, workers=1,
@@ -189,6 +189,15 @@ class AccessLog(case.Case):
         self.assertGreaterEqual(line["connect_ms"], first["connect_ms"])
         self.assertLess(line["backend_ms"], line["duration_ms"] - 180)
         self.check_parts(line)
+
+        def reported():
+            exchange(daemon.address)  # after the back-off it tries the backend again
+            state = next(each for each in daemon.api("backends") if each["address"] == address)
+            return (state["state"], state["reason"]) == ("down", "connect_timeout")
+
+        self.eventually(reported, "the same word as the state's reason")
+        self.assertGreaterEqual(
+            daemon.metric("evenkeel_backend_errors_total", backend=address, reason="connect_timeout"), 1)
 
     def test_a_failed_attempt_that_was_sent_is_in_the_line(self):
         def script(ask):

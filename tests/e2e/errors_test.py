@@ -1,5 +1,5 @@
-"""Every answer that evenkeel makes itself: its status, its reason, its dialect, and the same word in
-the log and in the metrics."""
+"""Every response that evenkeel makes itself: its status, its reason, its format, and the same word in
+the log and the metrics."""
 
 import json
 
@@ -11,7 +11,7 @@ from stream import Stream, exchange
 
 class Errors(case.Case):
     def check_told(self, daemon, answer, status, reason, pool="pool"):
-        """The answer, the log and the metrics say the same."""
+        """The response, the log and the metrics have the same reason."""
         self.assertEqual((answer.status, answer.reason), (status, reason))
         line = daemon.wait_access(1)[-1]
         self.assertEqual((line["status"], line["reason"]), (status, reason))
@@ -19,7 +19,7 @@ class Errors(case.Case):
         self.assertEqual(daemon.metric("evenkeel_errors_total", reason=reason, pool=pool), 1)
         self.assertEqual(daemon.metric("evenkeel_requests_total", code=str(status)), 1)
 
-    # ---- what clients do wrong ----
+    # ---- errors of clients ----
 
     def refused(self, raw, status, reason, **listener):
         daemon = self.start_daemon(self.backend(), listeners=[{"name": "public", **listener}])
@@ -95,15 +95,15 @@ class Errors(case.Case):
     def test_a_method_that_no_proxy_may_serve(self):
         self.refused(b"TRACE / HTTP/1.1\r\nHost: a\r\n\r\n", 405, "method_not_allowed")
 
-    def test_a_coding_that_we_do_not_know(self):
+    def test_an_unknown_transfer_coding(self):
         self.refused(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: br\r\n\r\n",
                      501, "not_implemented")
 
-    def test_an_expectation_that_we_cannot_meet(self):
+    def test_an_unknown_expectation(self):
         self.refused(b"POST / HTTP/1.1\r\nHost: a\r\nExpect: miracles\r\nContent-Length: 1\r\n\r\n",
                      417, "expectation_failed")
 
-    def test_a_version_that_is_not_ours(self):
+    def test_an_unknown_version(self):
         self.refused(b"GET / HTTP/3.0\r\nHost: a\r\n\r\n", 505, "version_not_supported")
 
     def test_a_head_that_does_not_end(self):
@@ -136,7 +136,7 @@ class Errors(case.Case):
         answer = exchange(daemon.address, target="/elsewhere")
         self.check_told(daemon, answer, 404, "no_route", pool="")
 
-    # ---- what backends do wrong ----
+    # ---- errors of backends ----
 
     def test_a_backend_that_refuses_connections(self):
         daemon = self.start_daemon(f"127.0.0.1:{free_port()}")
@@ -168,7 +168,7 @@ class Errors(case.Case):
         answer = exchange(daemon.address, "POST", body=b"{}")
         self.check_told(daemon, answer, 502, "backend_protocol")
 
-    def test_a_backend_with_two_lengths_is_not_believed(self):
+    def test_a_backend_that_sends_two_lengths_is_refused(self):
         def script(ask):
             ask.send(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab")
             ask.stream.wait_closed()
@@ -202,9 +202,9 @@ class Errors(case.Case):
         for backend in daemon.api("backends"):
             self.assertEqual((backend["picks_total"], backend["errors_total"]), (1, 1))
 
-    # ---- how it is said ----
+    # ---- the response ----
 
-    def test_each_api_hears_its_own_dialect(self):
+    def test_each_api_gets_errors_in_its_own_format(self):
         dead = f"127.0.0.1:{free_port()}"
         daemon = self.start_daemon(dead)
 
@@ -241,7 +241,7 @@ class Errors(case.Case):
             self.assertEqual(stream.exchange("GET", "/good").status, 200)
         self.assertEqual(backend.exchanges[0].body, b"y" * 1000)
 
-    def test_an_answer_of_ours_carries_the_request_id(self):
+    def test_an_error_response_carries_the_request_id(self):
         daemon = self.start_daemon(f"127.0.0.1:{free_port()}")
         answer = exchange(daemon.address, fields=[("X-Request-Id", "find-me")])
         self.assertEqual(answer.field("x-request-id"), "find-me")

@@ -1,5 +1,4 @@
-"""A full pool makes requests wait in line, first come first served; only a full line or a long wait
-turns them away, and then they hear when to come back."""
+"""Requests for a full pool wait in a queue, first come first served. A full queue or a long wait refuses them, with a Retry-After."""
 
 import json
 import threading
@@ -10,13 +9,13 @@ from stream import Stream, exchange
 
 
 class Gate:
-    """A script that holds every request until it is let through."""
+    """A script that holds every request until the test releases it."""
 
     def __init__(self):
         self._permits = threading.Semaphore(0)
 
     def __call__(self, ask):
-        assert self._permits.acquire(timeout=30), "nobody let this request through"
+        assert self._permits.acquire(timeout=30), "the test did not release this request"
         ask.answer(ask.target.encode())
 
     def let_through(self, count=1):
@@ -26,7 +25,7 @@ class Gate:
 
 class Limits(case.Case):
     def full(self, size=10, timeout="20s", most=1, backends=1):
-        """A pool whose places are all taken: by `holders`, at the gate's mercy."""
+        """A pool whose slots are all taken by `holders`, which the gate releases."""
         self.gate = Gate()
         self.backends = [self.backend(self.gate) for _ in range(backends)]
         self.daemon_ = self.start_daemon(*self.backends, pool={"limits": {
@@ -53,7 +52,7 @@ class Limits(case.Case):
         streams = []
         for number in range(8):
             streams.append(self.ask(f"/{number}"))
-            self.waiting(number + 1)  # each stands before the next one comes
+            self.waiting(number + 1)  # each is queued before the next one is sent
 
         self.eventually(lambda: daemon.metric("evenkeel_requests_waiting", pool="pool") == 8)
         self.gate.let_through(9)
@@ -121,18 +120,18 @@ class Limits(case.Case):
 
         leaver.close()
         self.waiting(1)
-        newcomer = self.ask("/newcomer")
+        arriving = self.ask("/arriving")
         self.waiting(2)
 
         self.gate.let_through(3)
         self.assertEqual(stayer.read_response().body, b"/stayer")
-        self.assertEqual(newcomer.read_response().body, b"/newcomer")
+        self.assertEqual(arriving.read_response().body, b"/arriving")
         self.assertEqual([each.target for each in self.backends[0].exchanges],
-                         ["/holder", "/stayer", "/newcomer"])
+                         ["/holder", "/stayer", "/arriving"])
         left = next(line for line in self.daemon_.wait_access(4) if line["path"] == "/leaver")
         self.assertEqual((left["status"], left["reason"]), (499, "client_gone"))
 
-    def test_a_place_that_a_client_gives_back_by_leaving_goes_to_the_line(self):
+    def test_a_slot_that_a_client_frees_by_leaving_goes_to_the_queue(self):
         self.full()
         waiter = self.ask("/waiter")
         self.waiting(1)
@@ -164,8 +163,8 @@ class Limits(case.Case):
         for stream in holders:
             self.assertEqual(stream.read_response().status, 200)
 
-    def test_the_most_connections_of_a_listener_are_kept(self):
-        """An idle one makes room for a newcomer; where none is idle, the newcomer has to go."""
+    def test_a_listener_keeps_its_limit_of_connections(self):
+        """An idle connection makes room for a new one; if none is idle, the new one is closed."""
         gate = Gate()
         daemon = self.start_daemon(self.backend(gate), workers=1, listeners=[
             {"name": "public", "limits": {"max_connections": 2}}])
@@ -174,8 +173,8 @@ class Limits(case.Case):
         idle = Stream.connect(daemon.address)
         self.eventually(lambda: daemon.metric("evenkeel_connections", listener="public") == 2)
 
-        newcomer = Stream.connect(daemon.address)
-        newcomer.ask(target="/newcomer")
+        arriving = Stream.connect(daemon.address)
+        arriving.ask(target="/arriving")
         idle.wait_closed()
         self.eventually(lambda: daemon.api("pools")[0]["in_flight"] == 2, "both at the backend")
         with Stream.connect(daemon.address) as excess:
@@ -183,8 +182,8 @@ class Limits(case.Case):
 
         gate.let_through(2)
         self.assertEqual(busy.read_response().body, b"/busy")
-        self.assertEqual(newcomer.read_response().body, b"/newcomer")
-        for stream in (busy, idle, newcomer):
+        self.assertEqual(arriving.read_response().body, b"/arriving")
+        for stream in (busy, idle, arriving):
             stream.close()
 
 

@@ -1,5 +1,5 @@
-"""What a client sends reaches the server, and what the server answers reaches the client, byte for
-byte. Framing and hop-by-hop fields are each connection's own; what we add is said here, in full."""
+"""Requests reach the backend and responses the client, byte for byte. Framing and hop-by-hop fields belong
+to each connection; the fields that evenkeel adds are listed here, in full."""
 
 import os
 import random
@@ -7,7 +7,7 @@ import random
 import case
 from stream import Stream, exchange
 
-# What other proxies lose: they parse the body and write it anew.
+# Values that proxies lose when they parse a body and write it again.
 AWKWARD_JSON = (b'{"model": "m",  "seed": 12345678901234567890123, "temperature":0.30000000000000004,\n'
                 b'\t"x_unknown": {"b": 1, "a": [1.0, 1e2, -0.0, null]}, "x_unknown": "twice",\r\n'
                 b'"text": "\\u00e9 \xc3\xa9 \\/ \xf0\x9f\x90\x9f", "logit_bias": {"50256": -100}}  \n')
@@ -44,7 +44,7 @@ class Requests(case.Case):
 
         self.assertEqual(without_ours(backend.exchanges[0].head.fields), fields)
 
-    def test_what_we_add_is_the_way_that_the_request_has_come(self):
+    def test_evenkeel_adds_the_origin_of_the_request(self):
         backend = self.backend()
         daemon = self.start_daemon(backend)
 
@@ -74,7 +74,7 @@ class Requests(case.Case):
         self.assertNotIn(" ", backend.exchanges[1].head.field("x-request-id"))
         self.assertEqual(replaced.all("x-request-id"), backend.exchanges[1].head.all("x-request-id"))
 
-    def test_a_stranger_cannot_say_where_a_request_came_from(self):
+    def test_an_untrusted_client_cannot_forge_the_origin_of_a_request(self):
         backend = self.backend()
         daemon = self.start_daemon(backend)
 
@@ -88,7 +88,7 @@ class Requests(case.Case):
         self.assertEqual(head.all("forwarded"), [])
         self.assertEqual(head.all("x-evenkeel-tenant"), [])
 
-    def test_a_trusted_proxy_can_say_it(self):
+    def test_a_trusted_proxy_can_name_the_origin(self):
         backend = self.backend()
         daemon = self.start_daemon(backend, listeners=[
             {"name": "public", "trusted_proxies": ["127.0.0.0/8"]}])
@@ -156,7 +156,7 @@ class Requests(case.Case):
         self.assertEqual(backend.exchanges[0].target, "/v1/models?a=b")
         self.assertEqual(backend.exchanges[0].head.field("host"), "api.example")
 
-    def test_a_request_that_comes_byte_by_byte_is_one_request(self):
+    def test_a_request_that_arrives_byte_by_byte_is_one_request(self):
         backend = self.backend()
         daemon = self.start_daemon(backend)
         with Stream.connect(daemon.address) as stream:
@@ -356,8 +356,8 @@ class Connections(case.Case):
                 answer = stream.exchange("POST", body=b"{}")
                 self.assertEqual((answer.status, answer.body), (200, b"bye"))
 
-    def test_a_link_that_died_unused_is_replaced_unseen(self):
-        """The server's idle timeout strikes in the moment in which the next request is sent."""
+    def test_a_link_that_closed_while_idle_is_replaced(self):
+        """The server's idle timeout ends the connection just as the next request is sent."""
         def script(ask):
             if ask.target == "/dies" and ask.connection == 1:
                 return ask.stream.close()

@@ -25,7 +25,7 @@ Pairs pairs_of(const Fields& fields) {
   return pairs;
 }
 
-/// One step of a backend's body: waits, gives bytes, fails, or ends.
+/// One step of a backend's body: waits, yields bytes, fails, or ends.
 struct Step {
   std::string bytes;
   bool last = false;
@@ -34,7 +34,7 @@ struct Step {
   bool waits = false;  // for ever
 };
 
-/// A backend's body that a test wrote beforehand.
+/// A backend's body with scripted steps.
 class Script final : public Body {
  public:
   Script(Loop& loop, std::deque<Step> steps, bool& gone)
@@ -63,7 +63,7 @@ class Script final : public Body {
   bool& gone_;
 };
 
-/// A backend that answers as it is told.
+/// A backend with a scripted response.
 struct Backend final : Handler {
   explicit Backend(Loop& on) : loop(on) {}
   Task<Result<Response>> handle(Request& request) override {
@@ -129,7 +129,7 @@ class Grpc : public testing::Test {
   std::string bytes;
 };
 
-TEST_F(Grpc, LeavesOtherRequestsAlone) {
+TEST_F(Grpc, PassesOtherRequestsUnchanged) {
   request.fields.clear();
   request.fields.add("content-type", "application/json");
   request.fields.add("grpc-timeout", "nonsense");
@@ -169,7 +169,7 @@ TEST_F(Grpc, PassesTrailersOnlyThrough) {
   EXPECT_EQ(request.info.outcome.grpc_status, 12);
 }
 
-TEST_F(Grpc, TakesAStatusInTheHeadForTheLastWordThoughABodyFollows) {
+TEST_F(Grpc, TakesTheStatusFromTheHeadEvenIfABodyFollows) {
   backend.fields = {{"content-type", "application/grpc"}, {"grpc-status", "7"}};
   backend.steps.emplace().push_back({.last = true});
   auto response = answer();
@@ -178,14 +178,14 @@ TEST_F(Grpc, TakesAStatusInTheHeadForTheLastWordThoughABodyFollows) {
   EXPECT_EQ(request.info.outcome.fault, std::nullopt);
 }
 
-TEST_F(Grpc, CountsAStatusThatIsNoneAsAnother) {
+TEST_F(Grpc, CountsAnInvalidStatusAsOther) {
   backend.steps = {{.trailers = Pairs{{"grpc-status", "4711"}}}};
   auto response = answer();
   EXPECT_EQ(trailers_of(*response), (Pairs{{"grpc-status", "4711"}}));
   EXPECT_GT(*request.info.outcome.grpc_status, 16);
 }
 
-TEST_F(Grpc, GivesACallThatEndsWithoutAStatusOne) {
+TEST_F(Grpc, AddsAStatusToACallThatEndsWithoutOne) {
   backend.steps = {{.bytes = "one"}, {.bytes = "two", .trailers = Pairs{{"x-mine", "kept"}}}};
 
   auto response = answer();
@@ -200,7 +200,7 @@ TEST_F(Grpc, GivesACallThatEndsWithoutAStatusOne) {
   EXPECT_EQ(request.info.outcome.fault, Fault::backend_protocol);
 }
 
-TEST_F(Grpc, GivesAHeadWithoutBodyAndStatusOne) {
+TEST_F(Grpc, AddsAStatusToAHeadWithoutBodyAndStatus) {
   const auto response = answer();
   EXPECT_EQ(response->fields.value("grpc-status"), "2");
   EXPECT_EQ(request.info.outcome.fault, Fault::backend_protocol);
@@ -278,7 +278,7 @@ TEST_F(Grpc, PassesErrorsThrough) {
   EXPECT_EQ(response.error().fault, Fault::no_backend);
 }
 
-TEST_F(Grpc, RefusesATimeoutThatIsNone) {
+TEST_F(Grpc, RefusesAnInvalidTimeout) {
   request.fields.add("grpc-timeout", "5 minutes");
   const auto response = answer();
   ASSERT_FALSE(response);
@@ -297,7 +297,7 @@ TEST_F(Grpc, CountsTheDeadlineFromTheFirstByte) {
   EXPECT_EQ(request.fields.value("grpc-timeout"), "6000000u");
 }
 
-TEST_F(Grpc, HasNoDeadlineThatNoClockCanReach) {
+TEST_F(Grpc, IgnoresADeadlineBeyondTheClock) {
   request.fields.add("grpc-timeout", "99999999H");
   backend.fields.emplace_back("grpc-status", "0");
   EXPECT_TRUE(answer().ok());
@@ -312,7 +312,7 @@ TEST_F(Grpc, SendsNothingAfterTheDeadline) {
   EXPECT_EQ(backend.asked, 0);
 }
 
-TEST_F(Grpc, DropsABackendThatDoesNotAnswerInTime) {
+TEST_F(Grpc, DropsABackendThatMissesTheDeadline) {
   request.fields.add("grpc-timeout", "20m");
   backend.silent = true;
 
@@ -324,7 +324,7 @@ TEST_F(Grpc, DropsABackendThatDoesNotAnswerInTime) {
   EXPECT_GE(Clock::now() - request.info.timings.started, 20ms);
 }
 
-TEST_F(Grpc, EndsAnAnswerThatTakesTooLongWithTrailers) {
+TEST_F(Grpc, EndsALateResponseWithTrailers) {
   request.fields.add("grpc-timeout", "40m");
   backend.steps = {{.bytes = "one"}, {.waits = true}};
 
@@ -341,7 +341,7 @@ TEST_F(Grpc, EndsAnAnswerThatTakesTooLongWithTrailers) {
   EXPECT_TRUE(backend.body_gone);
 }
 
-TEST_F(Grpc, EndsAnAnswerThatIsReadTooSlowlyWithTrailers) {
+TEST_F(Grpc, EndsAResponseThatIsReadTooSlowlyWithTrailers) {
   request.fields.add("grpc-timeout", "40m");
   backend.steps = {{.bytes = "one"}, {.bytes = "two"}};
   auto response = answer();

@@ -1,7 +1,7 @@
-// Bytes that others were attacked with (Http11Probe's cases by their ids, HTTP Garden's payloads,
-// PortSwigger's permutations), through the whole chain: what the client is told, and exactly which
-// requests the server saw. Nothing may be smuggled: a message is either refused together with all
-// that follows it, or understood by both sides in the same way.
+// Known attacks (Http11Probe's cases by their ids, HTTP Garden's payloads, PortSwigger's
+// permutations) through the whole chain. Checks the client's responses and exactly which requests
+// the backend receives. Nothing may be smuggled: a message is either refused together with all that
+// follows it, or understood by both sides in the same way.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,13 +16,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// What a naive server reads from its connections; it answers every whole request at once. Written
-/// against RFC 9112 alone, for messages in the one form in which we send them.
+/// The requests that a naive server reads from its connections; it answers each complete one at
+/// once. Written against RFC 9112 alone, for messages in the one form in which evenkeel sends them.
 class NaiveServer {
  public:
   explicit NaiveServer(ScriptedServer& server) : server_(server) {}
 
-  /// Reads and answers what is there; `requests` has "METHOD target body" of every whole request.
+  /// Reads and answers; `requests` has "METHOD target body" of every complete request.
   void serve() {
     for (; unread_.size() < server_.connections(); unread_.emplace_back()) {
     }
@@ -36,7 +36,7 @@ class NaiveServer {
       }
     }
   }
-  /// Bytes of requests that are not whole.
+  /// Bytes of incomplete requests.
   std::string rest() const {
     std::string all;
     for (const auto& unread : unread_) all += unread;
@@ -88,11 +88,11 @@ class NaiveServer {
   std::vector<std::string> unread_;
 };
 
-/// What came of some bytes.
+/// The result of sending some bytes.
 struct Outcome {
-  std::vector<int> statuses;          // of the answers, in their order
-  bool closed = false;                // by us
-  std::vector<std::string> requests;  // whole ones, as the server read them
+  std::vector<int> statuses;          // of the responses, in order
+  bool closed = false;                // by evenkeel
+  std::vector<std::string> requests;  // complete ones, as the server read them
   std::vector<std::string> heads;
   std::string rest;  // of a request that was not completed
 
@@ -157,20 +157,20 @@ class Attack : public Chain {
     return statuses;
   }
 
-  /// Refused once with this status, closed, and nothing of it at the server.
+  /// Refused once with this status and closed; the server receives nothing.
   void expect_refused(int status, std::string_view id, const std::string& bytes) {
     SCOPED_TRACE(std::string(id));
     const Outcome outcome = send(bytes + std::string(smuggled), 2);
     EXPECT_EQ(outcome.summary(), std::to_string(status) + " closed;") << bytes;
     EXPECT_EQ(outcome.rest, "") << bytes;
   }
-  /// Refused on its way: the server saw a beginning, and its end breaks off.
+  /// Refused while it is forwarded: the server receives an incomplete request.
   void expect_cut_off(int status, std::string_view id, const std::string& bytes) {
     SCOPED_TRACE(std::string(id));
     const Outcome outcome = send(bytes, 2);
     EXPECT_EQ(outcome.summary(), std::to_string(status) + " closed;") << bytes;
   }
-  /// Understood as these requests, each answered.
+  /// Understood as these requests; each is answered.
   void expect_understood(std::string_view id, const std::string& bytes,
                          const std::vector<std::string>& requests) {
     SCOPED_TRACE(std::string(id));

@@ -1,5 +1,5 @@
-// The whole way of a request: a scripted client, the connection, the plan with its filters, the
-// forwarder, the links, a scripted server.
+// The whole path of a request: a scripted client, the connection, the plan with its filters, the
+// forwarder, the links, and a scripted server.
 #pragma once
 
 #include <deque>
@@ -15,7 +15,7 @@
 
 namespace evenkeel {
 
-/// A server whose connections a test plays by hand.
+/// A server whose connections a test scripts.
 class ScriptedServer {
  public:
   explicit ScriptedServer(Loop& loop) : loop_(loop) {
@@ -27,7 +27,7 @@ class ScriptedServer {
   }
 
   Address address() const { return {"127.0.0.1", endpoint_.port()}; }
-  /// The connection of that number, once it is there.
+  /// The connection with that number; waits for it.
   Peer& connection(std::size_t number) {
     EXPECT_TRUE(eventually(loop_, [&] { return connections_.size() > number; }))
         << "there were only " << connections_.size() << " connections";
@@ -56,7 +56,7 @@ class Chain : public testing::Test {
   }
   ~Chain() override { loop.drop_spawned(); }
 
-  /// Builds what `config` says. Called by the first `connect` otherwise.
+  /// Builds the plan from `config`. The first `connect` does so if the test has not.
   void build() {
     pool_set = *PoolSet::build(config);
     host.handler = std::make_shared<Plan>(std::make_shared<const Config>(config), pool_set,
@@ -69,11 +69,11 @@ class Chain : public testing::Test {
                            resolve("192.0.2.7", 5555)->front(), options, host));
     return std::make_unique<Peer>(loop, ends.theirs);
   }
-  /// Requests that are counted as being at the server.
+  /// Requests counted as in flight on the server.
   std::uint32_t in_flight() const {
     return pool_set->pools()[0].state->backends()[0]->load().in_flight();
   }
-  /// Nothing is held any more: neither places nor links nor requests.
+  /// No slots and no requests are held any more.
   bool at_rest() {
     return eventually(loop, [&] { return in_flight() == 0 && metrics_registry.in_flight(1) == 0; });
   }
@@ -88,7 +88,7 @@ class Chain : public testing::Test {
   TestCallbacks host;
 };
 
-/// A head without what the provenance filter puts on every request.
+/// A head without the fields that ForwardingHeadersFilter adds to every request.
 inline std::string plain(std::string_view head) {
   std::string kept;
   while (!head.empty()) {

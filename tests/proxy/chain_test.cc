@@ -11,9 +11,9 @@ constexpr std::string_view get = "GET /x HTTP/1.1\r\nHost: a\r\n\r\n";
 constexpr std::string_view ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 constexpr std::string_view ok_to_client = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
-// ---- requests and answers ----------------------------------------------------------------------
+// ---- requests and responses --------------------------------------------------------------------
 
-TEST_F(Chain, PassesARequestAndItsAnswer) {
+TEST_F(Chain, ForwardsARequestAndItsResponse) {
   auto client = connect();
   client->send(
       "POST /v1/x?y=%2F HTTP/1.1\r\nHost: api\r\nX-Custom: 0.30000000000000004\r\nContent-Length: "
@@ -46,7 +46,7 @@ TEST_F(Chain, SetsForwardingHeaders) {
             "HTTP/1.1 200 OK\r\nx-request-id: abc\r\ncontent-length: 2\r\n\r\nok");
 }
 
-TEST_F(Chain, SendsItsOwnRequestIdOnceThoughTheServerEchoesOne) {
+TEST_F(Chain, SendsOneRequestIdEvenIfTheServerEchoesIt) {
   auto client = connect();
   client->send("GET / HTTP/1.1\r\nHost: api\r\nX-Request-Id: abc\r\n\r\n");
   server.connection(0).read_head();
@@ -56,7 +56,7 @@ TEST_F(Chain, SendsItsOwnRequestIdOnceThoughTheServerEchoesOne) {
             "HTTP/1.1 200 OK\r\nx-request-id: abc\r\ncontent-length: 0\r\n\r\n");
 }
 
-TEST_F(Chain, UsesOneLinkForOneRequestAfterTheOther) {
+TEST_F(Chain, ReusesALinkForTheNextRequest) {
   auto client = connect();
   for (int i = 0; i < 20; ++i) {
     client->send(get);
@@ -104,7 +104,7 @@ TEST_F(Chain, PassesTrailersBothWays) {
   EXPECT_EQ(client->read_to("\r\n\r\n"), "2\r\nho\r\n0\r\ngrpc-status: 0\r\n\r\n");
 }
 
-TEST_F(Chain, StreamsBothWaysAtOnceAndAtOnce) {
+TEST_F(Chain, StreamsBothWaysConcurrentlyWithoutDelay) {
   auto client = connect();
   client->send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
   Peer& backend = server.connection(0);
@@ -128,7 +128,7 @@ TEST_F(Chain, StreamsBothWaysAtOnceAndAtOnce) {
   backend.read_head();
 }
 
-TEST_F(Chain, ServesHttp10ClientsFromAChunkedAnswer) {
+TEST_F(Chain, ServesHttp10ClientsFromAChunkedResponse) {
   auto client = connect();
   client->send("GET / HTTP/1.0\r\n\r\n");
   EXPECT_TRUE(plain(server.connection(0).read_head()).starts_with("GET / HTTP/1.1\r\nhost: \r\n"));
@@ -138,7 +138,7 @@ TEST_F(Chain, ServesHttp10ClientsFromAChunkedAnswer) {
   EXPECT_EQ(plain(client->read_to_end()), "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nhi");
 }
 
-TEST_F(Chain, AnswersHeadAndBodilessStatuses) {
+TEST_F(Chain, ForwardsHeadAndBodilessStatuses) {
   auto client = connect();
   const auto answer = [&](std::string_view method, std::string_view response) {
     client->send(std::string(method) + " / HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -156,7 +156,7 @@ TEST_F(Chain, AnswersHeadAndBodilessStatuses) {
   EXPECT_EQ(server.connections(), 1u);
 }
 
-TEST_F(Chain, HoldsABodyBackUntilItIsWantedWithExpect) {
+TEST_F(Chain, HoldsTheBodyBackUntilTheServerExpectsIt) {
   auto client = connect();
   client->send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n");
   EXPECT_EQ(client->read_head(), "HTTP/1.1 100 Continue\r\n\r\n");
@@ -167,9 +167,9 @@ TEST_F(Chain, HoldsABodyBackUntilItIsWantedWithExpect) {
   EXPECT_EQ(plain(client->read_message()), ok_to_client);
 }
 
-// ---- answers before their time -----------------------------------------------------------------
+// ---- early responses ---------------------------------------------------------------------------
 
-TEST_F(Chain, NeverUsesALinkAgainThatAnsweredEarly) {
+TEST_F(Chain, NeverReusesALinkAfterAnEarlyResponse) {
   auto client = connect();
   client->send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf.");
   server.connection(0).read_to("half.");
@@ -196,7 +196,7 @@ TEST_F(Chain, NeverForwardsAnUnsolicitedResponse) {
   EXPECT_EQ(plain(client->read_message()), ok_to_client);
 }
 
-TEST_F(Chain, NeverUsesAnIdleLinkOnWhichSomethingWasSaid) {
+TEST_F(Chain, NeverUsesAnIdleLinkThatReceivedBytes) {
   auto client = connect();
   client->send(get);
   server.connection(0).read_head();
@@ -211,9 +211,9 @@ TEST_F(Chain, NeverUsesAnIdleLinkOnWhichSomethingWasSaid) {
   EXPECT_EQ(plain(client->read_message()), ok_to_client);
 }
 
-// ---- links that die ----------------------------------------------------------------------------
+// ---- links that close --------------------------------------------------------------------------
 
-TEST_F(Chain, ReplacesALinkThatDiedIdle) {
+TEST_F(Chain, ReplacesALinkThatClosedWhileIdle) {
   auto client = connect();
   client->send(get);
   server.connection(0).read_head();
@@ -237,7 +237,7 @@ TEST_F(Chain, RetriesOnceWhenAReusedLinkCloses) {
     server.connection(first).send(ok);
     client->read_message();
 
-    // The server lets the request come, and closes as if it had not seen it.
+    // The server receives the request and closes as if it had not seen it.
     client->send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody");
     server.connection(first).read_to("body");
     orderly ? server.connection(first).close() : server.connection(first).reset();
@@ -245,14 +245,14 @@ TEST_F(Chain, RetriesOnceWhenAReusedLinkCloses) {
     EXPECT_EQ(plain(server.connection(first + 1).read_to("body")),
               "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\nbody");
     server.connection(first + 1).close();
-    // A fresh link is not replaced: that was the request's own doing.
+    // A fresh link is not replaced: the request itself may have caused the close.
     EXPECT_TRUE(client->read_message().starts_with("HTTP/1.1 502 Bad Gateway\r\n"));
     EXPECT_EQ(server.connections(), first + 2);
     EXPECT_TRUE(at_rest());
   }
 }
 
-TEST_F(Chain, AnswersWhenTheBackendRefusesConnections) {
+TEST_F(Chain, RespondsWhenTheBackendRefusesConnections) {
   server.stop_listening();
   auto client = connect();
   client->send("GET /v1/models HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -264,7 +264,7 @@ TEST_F(Chain, AnswersWhenTheBackendRefusesConnections) {
   EXPECT_TRUE(at_rest());
 }
 
-// ---- answers that cannot be trusted ------------------------------------------------------------
+// ---- invalid responses -------------------------------------------------------------------------
 
 TEST_F(Chain, TurnsBadHeadsIntoBadGateways) {
   const std::string line = "HTTP/1.1 200 OK\r\n";
@@ -314,7 +314,7 @@ TEST_F(Chain, EndsEndlessInterimResponses) {
   EXPECT_TRUE(backend.sees_end());
 }
 
-TEST_F(Chain, NeverEndsAnAnswerInOrderThatWasCutOff) {
+TEST_F(Chain, NeverEndsATruncatedResponseProperly) {
   const std::string_view answers[] = {
       "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell",
       "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhell\r\n",
@@ -338,7 +338,7 @@ TEST_F(Chain, NeverEndsAnAnswerInOrderThatWasCutOff) {
   EXPECT_TRUE(at_rest());
 }
 
-TEST_F(Chain, BreaksAnAnswerToHttp10ThatWasCutOff) {
+TEST_F(Chain, BreaksATruncatedResponseToHttp10) {
   auto client = connect();
   client->send("GET / HTTP/1.0\r\n\r\n");
   Peer& backend = server.connection(0);
@@ -350,7 +350,7 @@ TEST_F(Chain, BreaksAnAnswerToHttp10ThatWasCutOff) {
   EXPECT_TRUE(client->sees_reset());
 }
 
-TEST_F(Chain, GivesUpOnAServerThatDoesNotAnswer) {
+TEST_F(Chain, TimesOutOnASilentServer) {
   config.pools[0].timeouts.first_byte = 50ms;
   auto client = connect();
   client->send("GET /v2/health HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -364,7 +364,7 @@ TEST_F(Chain, GivesUpOnAServerThatDoesNotAnswer) {
 
 // ---- clients that leave, or are slow -----------------------------------------------------------
 
-TEST_F(Chain, ClosesTheLinkAtOnceWhenTheClientLeavesBeforeTheAnswer) {
+TEST_F(Chain, ClosesTheLinkAtOnceWhenTheClientLeavesBeforeTheResponse) {
   for (const bool orderly : {true, false}) {
     auto client = connect();
     client->send(get);
@@ -380,7 +380,7 @@ TEST_F(Chain, ClosesTheLinkAtOnceWhenTheClientLeavesBeforeTheAnswer) {
   }
 }
 
-TEST_F(Chain, ClosesTheLinkAtOnceWhenTheClientLeavesInTheAnswer) {
+TEST_F(Chain, ClosesTheLinkAtOnceWhenTheClientLeavesDuringTheResponse) {
   auto client = connect();
   client->send(get);
   Peer& backend = server.connection(0);
@@ -396,7 +396,7 @@ TEST_F(Chain, ClosesTheLinkAtOnceWhenTheClientLeavesInTheAnswer) {
   EXPECT_TRUE(at_rest());
 }
 
-TEST_F(Chain, ClosesTheLinkWhenTheClientLeavesInItsRequest) {
+TEST_F(Chain, ClosesTheLinkWhenTheClientLeavesDuringItsRequest) {
   auto client = connect();
   client->send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf.");
   Peer& backend = server.connection(0);
@@ -439,7 +439,7 @@ TEST_F(Chain, PausesTheServerForASlowReader) {
     backend.send_some(left);
     drain_loop(loop, 20);
   }
-  // Buffers of the kernel on both sides, and nothing that grows with the answer.
+  // The kernel's buffers on both sides, and nothing that grows with the response.
   EXPECT_GT(left.size(), all.size() / 2);
 
   client->read_head();
@@ -554,7 +554,7 @@ TEST_F(Chain, EndsATunnelWhoseClientBreaks) {
   EXPECT_TRUE(at_rest());
 }
 
-TEST_F(Chain, NeverTakesBytesBehindARefusedUpgradeAsARequest) {
+TEST_F(Chain, NeverReadsBytesAfterARefusedUpgradeAsARequest) {
   auto client = connect();
   client->send(std::string(upgrade) + "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n");
   Peer& backend = server.connection(0);
@@ -566,7 +566,7 @@ TEST_F(Chain, NeverTakesBytesBehindARefusedUpgradeAsARequest) {
   EXPECT_EQ(server.connections(), 1u);
 }
 
-TEST_F(Chain, SendsAnUpgradeAgainWhoseLinkDiedUnderIt) {
+TEST_F(Chain, ResendsAnUpgradeWhoseLinkClosed) {
   auto client = connect();
   client->send(get);
   server.connection(0).read_head();

@@ -16,7 +16,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::Pair;
 
-/// A forwarder of its own, in front of servers that the test plays by hand.
+/// A forwarder with scripted servers behind it.
 class ForwarderTest : public ::testing::Test {
  protected:
   explicit ForwarderTest(std::size_t count = 2) {
@@ -43,7 +43,7 @@ class ForwarderTest : public ::testing::Test {
 
   WorkerMetrics& worker_metrics() { return metrics.worker_metrics(0); }
 
-  /// What a request gets; `play` is what the servers do meanwhile.
+  /// The result of a request; `play` runs the servers meanwhile.
   template <class Play>
   Result<Response> response_to(Request& request, Play play) {
     Task<Result<Response>> task = forwarder->handle(request);
@@ -57,7 +57,7 @@ class ForwarderTest : public ::testing::Test {
             .path = "/",
             .info = {.timings = {.started = loop.now()}}};
   }
-  /// The server that is connected next.
+  /// The server that has a connection; waits for one.
   ScriptedServer& connected() {
     const auto any = [this] {
       return std::find_if(servers.begin(), servers.end(),

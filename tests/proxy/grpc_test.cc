@@ -1,5 +1,5 @@
-// gRPC calls through the whole chain. That they usually come over HTTP/2 is no concern of what
-// stands behind the wire: here they come in chunks, with trailers.
+// gRPC calls through the whole chain. The rooms above `wire` do not see that calls usually use
+// HTTP/2: here they are chunked messages with trailers.
 #include <gtest/gtest.h>
 
 #include "proxy/chain.h"

@@ -220,9 +220,9 @@ TEST(AccessLogFormatter, FitsItsBufferWhateverItIsGiven) {
   }
 }
 
-TEST(AccessLogFormatter, IsOneLineOfValidJsonWhateverBytesCome) {
+TEST(AccessLogFormatter, IsOneLineOfValidJsonForAnyBytes) {
   std::mt19937 chance(11);
-  // Bytes that matter come as often as all others together.
+  // Special bytes are as frequent as all others together.
   constexpr auto telling = "\"\\\n\r\t\x00\x1f\x7f\x80\xbf\xc0\xc2\xe0\xed\xf0\xf4\xff u/"sv;
   for (int round = 0; round < 20'000; ++round) {
     std::string bytes(chance() % 40, '\0');
@@ -252,7 +252,7 @@ TEST(AccessLogFormatter, GivesPlainBytesBackUnchangedAtEveryLength) {
   }
 }
 
-TEST(AccessLogFormatter, FindsASpecialByteAtEveryPlace) {
+TEST(AccessLogFormatter, FindsASpecialByteAtEveryPosition) {
   for (const char special : {'"', '\\', '\x1f', '\0', '\x7f', '\x80', '\xff'}) {
     for (std::size_t size = 1; size < 40; ++size) {
       for (std::size_t place = 0; place < size; ++place) {
@@ -295,7 +295,7 @@ TEST(WallClock, FollowsTheWallClockOnceASecond) {
   EXPECT_EQ(wall_time.at(Instant(9s)), epoch + 999s);
 
   fake_monotonic = Instant(12s);
-  fake_wall = epoch + 2002s;  // somebody has set it
+  fake_wall = epoch + 2002s;  // the wall clock was set
   EXPECT_EQ(wall_time.at(Instant(10s) + 900ms), epoch + 1000s + 900ms);
   EXPECT_EQ(wall_time.at(Instant(12s)), epoch + 2002s);
 }

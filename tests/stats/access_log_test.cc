@@ -27,7 +27,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::chrono::milliseconds soon{20'000};  // only waited for by a test that fails
+constexpr std::chrono::milliseconds soon{20'000};  // reached only by a failing test
 
 std::unique_ptr<AccessLog> open_log(const std::string& path, unsigned workers = 1,
                                     AccessLog::Options options = {}) {
@@ -106,11 +106,11 @@ std::string call_of_writer() {
   return {};
 }
 
-bool kernel_tells() { return !contents_of("/proc/self/syscall").empty(); }
+bool kernel_shows_writer() { return !contents_of("/proc/self/syscall").empty(); }
 
 enum class Sleep { nap, for_good };
 
-/// Whether the writer came to sleep like that. REQUIRES: kernel_tells().
+/// Whether the writer came to sleep like that. REQUIRES: kernel_shows_writer().
 bool came_to(Sleep sleep) {
   const Instant deadline = Clock::now() + soon;
   do {
@@ -299,7 +299,7 @@ TEST(AccessLog, FinishesALineThatAPipeTookInPart) {
 }
 
 TEST(AccessLog, FinishesALineBeforeAnotherWorkerHasItsTurn) {
-  if (!kernel_tells()) GTEST_SKIP() << "the kernel does not tell what the writer does";
+  if (!kernel_shows_writer()) GTEST_SKIP() << "the kernel does not show the writer's system call";
   Pipe pipe;
   auto log = open_log(pipe.path(), 2);
   unsigned taken = 0;
@@ -317,7 +317,7 @@ TEST(AccessLog, FinishesALineBeforeAnotherWorkerHasItsTurn) {
 }
 
 TEST(AccessLog, GivesUpALineThatTheOldFileHasInPart) {
-  if (!kernel_tells()) GTEST_SKIP() << "the kernel does not tell what the writer does";
+  if (!kernel_shows_writer()) GTEST_SKIP() << "the kernel does not show the writer's system call";
   Pipe pipe;
   auto log = open_log(pipe.path());
   unsigned taken = 0;
@@ -395,15 +395,15 @@ TEST(AccessLog, LeavesAStandardOutputThatOthersShareBlocking) {
   for (const int end : ends) ::close(end);
 }
 
-TEST(AccessLog, SleepsForGoodWhenNothingComesAndWakesForALine) {
-  if (!kernel_tells()) GTEST_SKIP() << "the kernel does not tell what the writer does";
+TEST(AccessLog, SleepsWithoutATimerWhenIdleAndWakesForALine) {
+  if (!kernel_shows_writer()) GTEST_SKIP() << "the kernel does not show the writer's system call";
   Pipe pipe;
   const auto log = open_log(pipe.path());
 
   for (unsigned i = 0; i < 4; ++i) {
     ASSERT_TRUE(came_to(Sleep::for_good));
     log->ring(0).append("line\n");
-    ASSERT_EQ(pipe.read_some(), "line\n");  // would wait for ever if nobody had been woken
+    ASSERT_EQ(pipe.read_some(), "line\n");  // would block for ever if the writer were not woken
   }
 }
 

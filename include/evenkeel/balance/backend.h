@@ -9,6 +9,7 @@
 
 #include "evenkeel/balance/load.h"
 #include "evenkeel/base/clock.h"
+#include "evenkeel/base/result.h"
 
 namespace evenkeel {
 
@@ -53,7 +54,10 @@ class Backend {
   void release() const;
 
   /// A connection attempt failed: starts or extends the back-off.
-  void connect_failed(Instant now) const { load_->back_off(now); }
+  void connect_failed(Instant now, Fault fault = Fault::connect_failed) const {
+    load_->set_connect_fault(fault);
+    load_->back_off(now);
+  }
   /// Makes this spec's limit the one that applies, also to requests that queue under an older
   /// configuration.
   void activate() const;

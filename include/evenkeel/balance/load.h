@@ -105,6 +105,9 @@ class Load {
   void back_off(Instant now);
   /// Clears the back-off and its history. True if there was any.
   bool recover();
+  /// Why the last connection attempt failed. REQUIRES: needs_trial().
+  Fault connect_fault() const { return connect_fault_.load(std::memory_order_relaxed); }
+  void set_connect_fault(Fault fault) { connect_fault_.store(fault, std::memory_order_relaxed); }
   std::uint32_t connect_failures() const {
     return live_.connect_failures.load(std::memory_order_relaxed);
   }
@@ -194,6 +197,7 @@ class Load {
   Mean total_;
   Mean served_;
   std::atomic<float> learned_weight_{0};
+  std::atomic<Fault> connect_fault_{Fault::connect_failed};
   std::array<std::atomic<std::uint64_t>, fault_count> errors_{};
 };
 
