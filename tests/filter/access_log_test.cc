@@ -11,8 +11,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Answers as it is told to.
-class Backend final : public Handler {
+/// Responds with status 200 or fails, as the test says.
+class ScriptedBackend final : public Handler {
  public:
   Task<Result<Response>> handle(Request& request) override {
     request.info.outcome.attempts.add({.backend = "10.0.0.1:8000"});
@@ -24,7 +24,7 @@ class Backend final : public Handler {
 
 class AccessLogFilterTest : public ::testing::Test {
  protected:
-  Result<Response> answer(Request& request) {
+  Result<Response> answer() {
     auto task = filter.handle(request, backend);
     EXPECT_TRUE(task.ready());
     return task.take();
@@ -39,13 +39,13 @@ class AccessLogFilterTest : public ::testing::Test {
   std::uint32_t pool = metrics.label_index().pool("pool");
   RequestRecorder recorder{loop, metrics.worker_metrics(0), nullptr};
   AccessLogFilter filter{recorder};
-  Backend backend;
+  ScriptedBackend backend;
   Request request{.info = {.identity = {.request_id = "r-1", .pool_index = pool},
                            .timings = {.started = loop.now()}}};
 };
 
 TEST_F(AccessLogFilterTest, CountsARequestWhenItsBodyIsDropped) {
-  auto response = answer(request);
+  auto response = answer();
   request.info.outcome.status = 200;
   EXPECT_EQ(metrics.in_flight(pool), 1);
   EXPECT_EQ(ended(), 0);
@@ -59,7 +59,7 @@ TEST_F(AccessLogFilterTest, CountsARequestWhenItsBodyIsDropped) {
 TEST_F(AccessLogFilterTest, TurnsAnErrorIntoAnAnswerWithItsReasonAndTheRequestId) {
   backend.failure = Error{.fault = Fault::connect_failed, .side = Side::backend};
 
-  auto response = answer(request);
+  auto response = answer();
 
   ASSERT_TRUE(response);
   EXPECT_EQ(response->status, 502);
@@ -71,7 +71,7 @@ TEST_F(AccessLogFilterTest, TurnsAnErrorIntoAnAnswerWithItsReasonAndTheRequestId
 }
 
 TEST_F(AccessLogFilterTest, CountsAClientThatLeftAsGone) {
-  auto response = answer(request);
+  auto response = answer();
 
   response->body.reset();  // nothing was written
 
@@ -80,7 +80,7 @@ TEST_F(AccessLogFilterTest, CountsAClientThatLeftAsGone) {
 
 TEST_F(AccessLogFilterTest, BlamesTheShutdownForRequestsThatItEnds) {
   recorder.start_draining();
-  auto response = answer(request);
+  auto response = answer();
   request.info.outcome.status = 200;
 
   response->body.reset();
