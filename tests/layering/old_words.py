@@ -18,7 +18,7 @@ ALLOWED = {("src/sim/simulated_model.cc", "Please")}  # in an error message of v
 EXEMPT_FOLDERS = ("tests/inference/expositions", "tests/fuzz/corpus", "tests/e2e/engines/models", "bench/results")
 
 # Texts that engines write and we repeat to the letter.
-QUOTED = ("Please reduce the length of the input prompt",)
+QUOTED = ("Please reduce the length of the input prompt", "please refer to API document")
 
 # Words of prose, in any case; also as a part of an identifier, between underscores or capitals.
 WORDS = {
