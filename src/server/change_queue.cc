@@ -27,6 +27,8 @@ Task<void> ChangeQueue::serve() {
       entries_.pop_front();
       co_await entry->change();
       entry->done.raise();
+      co_await loop_
+          .yield();  // a change may not have waited at all: signals and checks come between
     }
     co_await queued_.wait();
   }

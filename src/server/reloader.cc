@@ -231,18 +231,28 @@ void Reloader::report(const PreparedReload& reload) {
 
 Task<ReloadPreview> Reloader::preview(std::string text) {
   const auto preview = std::make_shared<ReloadPreview>();
-  ChangeQueue::Change change = [this, preview, text = std::move(text)] {
-    return run_preview(text, preview);
+  // Weak: a preview whose client has left is not made.
+  std::weak_ptr<ReloadPreview> waiting = preview;
+  ChangeQueue::Change change = [this, waiting, text = std::move(text)] {
+    return run_preview(text, waiting);
   };
   co_await changes_.run(std::move(change));
   co_return std::move(*preview);
 }
 
-Task<void> Reloader::run_preview(std::string text, std::shared_ptr<ReloadPreview> preview) {
+Task<void> Reloader::run_preview(std::string text, std::weak_ptr<ReloadPreview> waiting) {
+  if (waiting.expired()) co_return;
+  if (shutting_down_) {
+    waiting.lock()->problems.push_back(
+        {.file = file_, .message = "not checked: the daemon is shutting down"});
+    co_return;
+  }
   LoadResult loaded = text.empty() ? reread_config(file_, process_.environment)
                                    : read_config(text, file_, process_.environment);
   auto reload = co_await prepare(std::move(loaded), Sockets::check);
   watch_active_hosts();
+  const auto preview = waiting.lock();
+  if (preview == nullptr) co_return;
   preview->problems = std::move(reload.problems);
   preview->changes = std::move(reload.changes);
 }

@@ -101,7 +101,7 @@ class Reloader final : public Control {
 
  private:
   Task<void> run_reload(std::shared_ptr<std::vector<Problem>> problems);
-  Task<void> run_preview(std::string text, std::shared_ptr<ReloadPreview> preview);
+  Task<void> run_preview(std::string text, std::weak_ptr<ReloadPreview> waiting);
   Task<void> run_set_weight(std::string pool, std::string backend, std::uint32_t weight,
                             std::shared_ptr<std::optional<Error>> error);
   Task<void> run_dns_update();
