@@ -104,7 +104,9 @@ LiveFeed::LiveFeed(IoContextPtr io, ReadState read_state)
       read_state_(std::move(read_state)),
       epoch_(new_epoch()),
       advanced_(io_->get_executor()),
-      tick_(io_->get_executor()) {}
+      tick_(io_->get_executor()) {
+  advanced_.expires_at(never);  // once: setting it again would wake all subscribers
+}
 
 LiveFeed::Subscription::Subscription(LiveFeed& feed, std::string_view last_event_id) : feed_(feed) {
   feed_.subscribe();
@@ -119,7 +121,6 @@ LiveFeed::Subscription::~Subscription() {
 Awaitable<SharedText> LiveFeed::Subscription::next() {
   while (last_ && *last_ == feed_.number_ && !feed_.stopped_) {
     ErrorCode ignored;
-    feed_.advanced_.expires_at(never);
     co_await feed_.advanced_.async_wait(or_error(ignored));
   }
   if (feed_.stopped_) co_return nullptr;
