@@ -107,7 +107,11 @@ class AdminServer::Impl {
       co_await acceptor_.async_accept(socket, or_error(error));
       if (stopping_) co_return;
       if (!error) {
-        adopt(std::move(socket));
+        try {
+          adopt(std::move(socket));
+        } catch (const std::exception& failure) {  // no memory: the listener lives on
+          log::error(std::string("admin: connection refused: ") + failure.what());
+        }
         continue;
       }
       if (error == asio::error::no_descriptors || error == files_exhausted)
@@ -120,7 +124,7 @@ class AdminServer::Impl {
 
   void adopt(TcpSocket socket) {
     if (connections_.size() >= limits_.connections) make_room_for_connection();
-    refresh_tls();
+    if (!refresh_tls()) return;
     auto connection = std::make_shared<AdminConnection>(
         std::move(socket), tls_, limits_, api_,
         [this](const AdminConnection& sender, std::size_t bytes) { make_room(sender, bytes); });
@@ -174,23 +178,30 @@ class AdminServer::Impl {
     }
   }
 
+  /// Changes nothing when it fails; the next connection tries again.
   Result<Done> load_tls() {
-    tls_config_ = runtime_.status->snapshot()->config;
-    if (!tls_config_->admin.tls) {
-      tls_ = nullptr;
-      return Done{};
+    auto config = runtime_.status->snapshot()->config;
+    AdminStream::TlsContext next;
+    if (config->admin.tls) {
+      auto context = make_tls_context(*config->admin.tls);
+      if (!context) return std::move(context.error());
+      next = std::move(*context);
     }
-    auto context = make_tls_context(*tls_config_->admin.tls);
-    if (!context) return std::move(context.error());
-    tls_ = std::move(*context);
+    tls_ = std::move(next);
+    tls_config_ = std::move(config);
     return Done{};
   }
 
-  /// Connections use the certificates of the configuration that is active when they begin.
-  void refresh_tls() {
-    if (runtime_.status->snapshot()->config == tls_config_) return;
+  /// Connections use the certificates of the configuration that is active when they begin. False:
+  /// they cannot be read, and there are none to go on with: TLS is never replaced by clear text.
+  bool refresh_tls() {
+    if (runtime_.status->snapshot()->config == tls_config_) return true;
     auto loaded = load_tls();
-    if (!loaded) log::error(loaded.error().detail + "; the previous certificates stay in use");
+    if (loaded) return true;
+    const bool has_previous = tls_ != nullptr;
+    log::error(loaded.error().detail + (has_previous ? "; the previous certificates stay in use"
+                                                     : "; admin connections are refused"));
+    return has_previous;
   }
 
   const RuntimeAccess runtime_;

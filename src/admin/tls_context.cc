@@ -23,6 +23,13 @@ Result<AdminStream::TlsContext> make_tls_context(const ListenerTlsConfig& config
                              Context::no_tlsv1 | Context::no_tlsv1_1 | Context::no_compression;
   if (config.min_version == TlsVersion::tls1_3) options |= Context::no_tlsv1_2;
   context->set_options(options);
+  // Connections are few: without resumption, a client's certificate is verified each time.
+  SSL_CTX_set_session_cache_mode(context->native_handle(), SSL_SESS_CACHE_OFF);
+  SSL_CTX_set_options(context->native_handle(), SSL_OP_NO_TICKET);
+  SSL_CTX_set_num_tickets(context->native_handle(), 0);
+  constexpr unsigned char session_id_context[] = "evenkeel admin";
+  SSL_CTX_set_session_id_context(context->native_handle(), session_id_context,
+                                 sizeof session_id_context - 1);
 
   ErrorCode error;
   for (auto certificate = config.certificates.rbegin(); certificate != config.certificates.rend();
