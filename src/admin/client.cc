@@ -70,8 +70,12 @@ class EventParser {
   std::size_t size() const { return pending_.size(); }
 
   std::optional<AdminEvent> next() {
-    const auto end = pending_.find("\n\n");
-    if (end == std::string::npos) return std::nullopt;
+    const auto end = pending_.find("\n\n", scanned_ == 0 ? 0 : scanned_ - 1);
+    if (end == std::string::npos) {
+      scanned_ = pending_.size();
+      return std::nullopt;
+    }
+    scanned_ = 0;
     AdminEvent event;
     std::string_view lines(pending_.data(), end);
     while (!lines.empty()) {
@@ -90,6 +94,7 @@ class EventParser {
     if (line.starts_with(name)) value = line.substr(name.size());
   }
   std::string pending_;
+  std::size_t scanned_ = 0;  // bytes at its begin that hold no end of an event
 };
 
 }  // namespace
