@@ -66,7 +66,9 @@ Endpoint Listener::local_endpoint(int fd) {
 }
 
 void Listener::accept_pending() {
-  while (accept_some(accept_batch)) {
+  // No more than the kernel's queue can hold: clients that keep connecting must not keep us here.
+  for (int accepted = 0; accepted < SOMAXCONN; accepted += accept_batch) {
+    if (!accept_some(accept_batch)) return;
   }
 }
 
