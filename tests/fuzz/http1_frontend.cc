@@ -71,6 +71,14 @@ void erase_all(std::string& text, std::string_view what) {
     text.erase(at, what.size());
 }
 
+/// A refusal carries an id that is made for each request.
+void erase_request_ids(std::string& text) {
+  constexpr std::string_view name = "x-request-id: ";
+  for (auto at = text.find(name); at != std::string::npos; at = text.find(name, at)) {
+    text.erase(at, text.find("\r\n", at) + 2 - at);
+  }
+}
+
 Outcome serve(std::string_view bytes, std::size_t pieces) {
   static Loop loop;
   static const FrontendOptions options{.abort_on_half_close = false};
@@ -81,6 +89,7 @@ Outcome serve(std::string_view bytes, std::size_t pieces) {
   Outcome outcome{.answers = conversation.received(), .seen = std::move(callbacks.handler->seen)};
   // Sent only to clients whose body does not arrive with the head.
   erase_all(outcome.answers, "HTTP/1.1 100 Continue\r\n\r\n");
+  erase_request_ids(outcome.answers);
   return outcome;
 }
 
