@@ -160,7 +160,7 @@ Awaitable<AdminReply> AdminActions::set_drained(BackendPtr backend, bool drained
     } else {
       backend->put_back(OutOfRotation::draining);
     }
-    return Done{};
+    return true;  // not Done: see LoopCall
   };
   const auto done = co_await on_loop(io_, *runtime_.control_loop, change, change_timeout);
   if (!done) co_return error_reply(503, no_answer);

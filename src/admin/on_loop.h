@@ -25,6 +25,9 @@ struct ResultOnLoop<Task<T>> {
 
 /// Work that another loop does. The loop's side holds no reference to this object: it may be
 /// destroyed before the work is done. Thread: the io_context's.
+///
+/// Only one source file may use it with the same T: g++ 12 numbers the temporaries in a coroutine's
+/// frame by translation unit, which the release's check of the One Definition Rule rejects.
 template <class T>
 class LoopCall {
  public:

@@ -10,20 +10,20 @@ Sequence::~Sequence() {
   if (engine_ != nullptr) engine_->abort(*this);
 }
 
-Engine::Engine(const EngineSpec& spec)
+StepEngine::StepEngine(const EngineSpec& spec)
     : spec_(spec), cache_(spec.kv_blocks - 1, spec.evict_empty_blocks_first) {}
 
-Engine::~Engine() {
+StepEngine::~StepEngine() {
   for (Sequence* sequence : running_) sequence->engine_ = nullptr;
   for (Sequence* sequence : waiting_) sequence->engine_ = nullptr;
 }
 
-std::uint32_t Engine::max_tokens() const {
+std::uint32_t StepEngine::max_tokens() const {
   const std::uint64_t held = std::uint64_t{cache_.size()} * spec_.block_tokens;
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(spec_.max_model_tokens, held));
 }
 
-void Engine::submit(Sequence& sequence) {
+void StepEngine::submit(Sequence& sequence) {
   assert(sequence.engine_ == nullptr && sequence.prompt_tokens > 0 && sequence.output_tokens > 0);
   assert(sequence.prompt_tokens < max_tokens());
   sequence.output_tokens = std::min(sequence.output_tokens, max_tokens() - sequence.prompt_tokens);
@@ -33,7 +33,7 @@ void Engine::submit(Sequence& sequence) {
   waiting_.push_back(&sequence);
 }
 
-void Engine::abort(Sequence& sequence) {
+void StepEngine::abort(Sequence& sequence) {
   for (Token& token : tokens_) {
     if (token.sequence == &sequence) token.sequence = nullptr;
   }
@@ -47,17 +47,17 @@ void Engine::abort(Sequence& sequence) {
   remove(sequence);
 }
 
-void Engine::remove(Sequence& sequence) {
+void StepEngine::remove(Sequence& sequence) {
   cache_.release(sequence.blocks_);
   sequence.running_ = false;
   sequence.engine_ = nullptr;
 }
 
-std::uint32_t Engine::blocks_for(std::uint32_t tokens) const {
+std::uint32_t StepEngine::blocks_for(std::uint32_t tokens) const {
   return (tokens + spec_.block_tokens - 1) / spec_.block_tokens;
 }
 
-std::optional<Engine::Step> Engine::start_step() {
+std::optional<StepEngine::Step> StepEngine::start_step() {
   assert(!stepping_);
   tokens_.clear();
   yielding_.clear();
@@ -98,7 +98,7 @@ std::optional<Engine::Step> Engine::start_step() {
   return step;
 }
 
-bool Engine::reserve_blocks(Sequence& sequence, std::uint32_t tokens) {
+bool StepEngine::reserve_blocks(Sequence& sequence, std::uint32_t tokens) {
   const std::uint32_t needed = blocks_for(sequence.computed_ + tokens);
   const auto held = static_cast<std::uint32_t>(sequence.blocks_.size());
   if (needed <= held) return true;
@@ -110,7 +110,7 @@ bool Engine::reserve_blocks(Sequence& sequence, std::uint32_t tokens) {
   return true;
 }
 
-void Engine::preempt_youngest() {
+void StepEngine::preempt_youngest() {
   Sequence& sequence = *running_.back();
   running_.pop_back();
   cache_.release(sequence.blocks_);
@@ -122,7 +122,7 @@ void Engine::preempt_youngest() {
   waiting_.push_front(&sequence);
 }
 
-bool Engine::admit(Sequence& sequence, std::uint32_t budget, std::uint32_t& tokens) {
+bool StepEngine::admit(Sequence& sequence, std::uint32_t budget, std::uint32_t& tokens) {
   const std::uint32_t total = sequence.prompt_tokens + sequence.generated_;
   // The last token is always computed, since its output is the next token.
   const std::size_t lookable =
@@ -152,7 +152,7 @@ bool Engine::admit(Sequence& sequence, std::uint32_t budget, std::uint32_t& toke
   return true;
 }
 
-void Engine::compute(Sequence& sequence, std::uint32_t tokens, Step& step) {
+void StepEngine::compute(Sequence& sequence, std::uint32_t tokens, Step& step) {
   const std::uint32_t before = sequence.computed_;
   const std::uint32_t after = before + tokens;
   const std::uint32_t total = sequence.prompt_tokens + sequence.generated_;
@@ -179,7 +179,7 @@ void Engine::compute(Sequence& sequence, std::uint32_t tokens, Step& step) {
   if (after == total) yielding_.push_back(&sequence);
 }
 
-std::span<const Engine::Token> Engine::finish_step() {
+std::span<const StepEngine::Token> StepEngine::finish_step() {
   assert(stepping_);
   stepping_ = false;
   bool ended = false;
@@ -198,13 +198,13 @@ std::span<const Engine::Token> Engine::finish_step() {
   return tokens_;
 }
 
-std::uint64_t Engine::context_tokens() const {
+std::uint64_t StepEngine::context_tokens() const {
   std::uint64_t tokens = 0;
   for (const Sequence* sequence : running_) tokens += sequence->computed_;
   return tokens;
 }
 
-std::uint64_t Engine::reserved_tokens() const {
+std::uint64_t StepEngine::reserved_tokens() const {
   std::uint64_t tokens = 0;
   for (const Sequence* sequence : running_) {
     tokens += sequence->prompt_tokens + sequence->output_tokens;
@@ -212,7 +212,7 @@ std::uint64_t Engine::reserved_tokens() const {
   return tokens;
 }
 
-double Engine::kv_cache_ratio() const {
+double StepEngine::kv_cache_ratio() const {
   return 1.0 - static_cast<double>(cache_.free()) / static_cast<double>(cache_.size());
 }
 

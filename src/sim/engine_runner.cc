@@ -23,7 +23,7 @@ EngineRunner::EngineRunner(Loop& loop, const EngineSpec& spec, const SimulatedEn
       spec_(spec),
       traits_(traits),
       speed_(speed),
-      engine_(std::make_unique<Engine>(spec)),
+      engine_(std::make_unique<StepEngine>(spec)),
       statistics_(traits.buckets, spec.max_model_tokens),
       utilization_(loop.now()),
       started_(loop.now()),
@@ -33,7 +33,7 @@ EngineRunner::EngineRunner(Loop& loop, const EngineSpec& spec, const SimulatedEn
 void EngineRunner::restart() {
   timer_.disarm();
   stepping_ = false;
-  engine_ = std::make_unique<Engine>(spec_);
+  engine_ = std::make_unique<StepEngine>(spec_);
   statistics_ = ServerStatistics(traits_.buckets, spec_.max_model_tokens);
   started_ = loop_.read_clock();
   started_unix_ = unix_seconds();
@@ -98,7 +98,7 @@ void EngineRunner::record_lateness(Instant now) {
 void EngineRunner::end_step() {
   stepping_ = false;
   const auto tokens = engine_->finish_step();
-  for (const Engine::Token& token : tokens) {
+  for (const StepEngine::Token& token : tokens) {
     if (token.sequence == nullptr) continue;
     auto& generation = static_cast<Generation&>(*token.sequence);
     observe(generation, token.last);
@@ -165,7 +165,7 @@ Gauges EngineRunner::live_gauges() const {
           .generated_per_second = rate_};
 }
 
-void EngineRunner::publish(const Engine::Step& step) {
+void EngineRunner::publish(const StepEngine::Step& step) {
   const Instant now = step_ends_;
   if (now - rate_began_ >= std::chrono::seconds(1)) {
     rate_ = static_cast<double>(rate_tokens_) / seconds_of(now - rate_began_);

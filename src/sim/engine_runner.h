@@ -50,7 +50,7 @@ class EngineRunner final : private FreezableTimer::Runner {
   /// Starts as a new process: caches empty, counters zero. REQUIRES: no generation is active.
   void restart();
 
-  const Engine& engine() const { return *engine_; }
+  const StepEngine& engine() const { return *engine_; }
   ServerStatistics& statistics() { return statistics_; }
   /// The gauges as the engine publishes them: live, or those of the last step at which it did
   /// (SimulatedEngine::publishes_gauges_by_step).
@@ -72,7 +72,7 @@ class EngineRunner final : private FreezableTimer::Runner {
   void end_step();
   void record_lateness(Instant now);
   void observe(Generation& generation, bool last);
-  void publish(const Engine::Step& step);
+  void publish(const StepEngine::Step& step);
   Gauges live_gauges() const;
 
   Loop& loop_;
@@ -80,14 +80,14 @@ class EngineRunner final : private FreezableTimer::Runner {
   const SimulatedEngine& traits_;
   double speed_;
   double slow_factor_ = 1;
-  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<StepEngine> engine_;
   ServerStatistics statistics_;
   Utilization utilization_;
   Instant started_;
   double started_unix_ = 0;
 
   FreezableTimer timer_;
-  Engine::Step step_;
+  StepEngine::Step step_;
   Instant step_began_{};
   Instant step_ends_{};
   bool stepping_ = false;

@@ -83,7 +83,7 @@ std::optional<Response> Sglang::page(std::string_view method, std::string_view p
 /// Fresher than the metrics page: it reads the engine itself.
 std::string Sglang::loads() {
   const EngineSpec& spec = model_.preset().engine;
-  const Engine& engine = model_.runner().engine();
+  const StepEngine& engine = model_.runner().engine();
   const double capacity = static_cast<double>(spec.kv_blocks - 1) * spec.block_tokens;
   return fmt::format(
       R"({{"timestamp":{:.3f},"version":"0.5.23+sim","accelerator":{},"num_accelerators":{},)"

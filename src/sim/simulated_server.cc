@@ -211,7 +211,7 @@ void SimulatedServer::die() {
 std::string SimulatedServer::report() {
   const SimTotals t = model_.totals();
   const SimAborts& aborts = model_.aborts();
-  const Engine& engine = model_.runner().engine();
+  const StepEngine& engine = model_.runner().engine();
   const auto& lateness = model_.runner().lateness();
   const double hit_ratio = t.prompt_tokens == 0 ? 0
                                                 : static_cast<double>(t.cached_tokens) /

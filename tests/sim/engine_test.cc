@@ -40,7 +40,7 @@ EngineSpec plain_spec() {
 }
 
 // Runs until there is no work. Returns the time that it took and counts the tokens.
-double drain(Engine& engine, std::size_t* tokens = nullptr) {
+double drain(StepEngine& engine, std::size_t* tokens = nullptr) {
   double seconds = 0;
   while (auto step = engine.start_step()) {
     seconds += step->seconds;
@@ -50,15 +50,15 @@ double drain(Engine& engine, std::size_t* tokens = nullptr) {
   return seconds;
 }
 
-TEST(Engine, HasNoStepWithoutWork) {
-  Engine engine(plain_spec());
+TEST(StepEngine, HasNoStepWithoutWork) {
+  StepEngine engine(plain_spec());
 
   EXPECT_FALSE(engine.start_step().has_value());
   EXPECT_EQ(engine.kv_cache_ratio(), 0);
 }
 
-TEST(Engine, AShortPromptTakesTheTimeOfTheWeights) {
-  Engine engine(plain_spec());
+TEST(StepEngine, AShortPromptTakesTheTimeOfTheWeights) {
+  StepEngine engine(plain_spec());
   auto sequence = make(50, 2);
   engine.submit(*sequence);
 
@@ -70,8 +70,8 @@ TEST(Engine, AShortPromptTakesTheTimeOfTheWeights) {
   EXPECT_EQ(step->decodes, 0u);
 }
 
-TEST(Engine, ALongPromptTakesTheTimeOfItsTokens) {
-  Engine engine(plain_spec());
+TEST(StepEngine, ALongPromptTakesTheTimeOfItsTokens) {
+  StepEngine engine(plain_spec());
   auto sequence = make(500, 2);
   engine.submit(*sequence);
 
@@ -81,8 +81,8 @@ TEST(Engine, ALongPromptTakesTheTimeOfItsTokens) {
   EXPECT_NEAR(step->seconds, 0.050 + 0.001 + 500e-6, 1e-12);
 }
 
-TEST(Engine, APromptYieldsItsFirstTokenWhenComputedAndThenOnePerStep) {
-  Engine engine(plain_spec());
+TEST(StepEngine, APromptYieldsItsFirstTokenWhenComputedAndThenOnePerStep) {
+  StepEngine engine(plain_spec());
   auto sequence = make(100, 3);
   engine.submit(*sequence);
 
@@ -99,8 +99,8 @@ TEST(Engine, APromptYieldsItsFirstTokenWhenComputedAndThenOnePerStep) {
   EXPECT_EQ(engine.kv_cache_ratio(), 0);
 }
 
-TEST(Engine, APromptBeyondTheBudgetIsComputedInChunks) {
-  Engine engine(plain_spec());
+TEST(StepEngine, APromptBeyondTheBudgetIsComputedInChunks) {
+  StepEngine engine(plain_spec());
   auto sequence = make(2500, 1);
   engine.submit(*sequence);
 
@@ -115,8 +115,8 @@ TEST(Engine, APromptBeyondTheBudgetIsComputedInChunks) {
   EXPECT_EQ(yielded, (std::vector<std::size_t>{0, 0, 1}));
 }
 
-TEST(Engine, ALongPrefillLengthensTheStepsOfRunningDecodes) {
-  Engine engine(plain_spec());
+TEST(StepEngine, ALongPrefillLengthensTheStepsOfRunningDecodes) {
+  StepEngine engine(plain_spec());
   auto decoding = make(100, 100);
   engine.submit(*decoding);
   engine.start_step();
@@ -136,10 +136,10 @@ TEST(Engine, ALongPrefillLengthensTheStepsOfRunningDecodes) {
   EXPECT_EQ(engine.finish_step().size(), 2u);
 }
 
-TEST(Engine, DecodesComeOutOfTheSameBudgetAsChunks) {
+TEST(StepEngine, DecodesComeOutOfTheSameBudgetAsChunks) {
   EngineSpec spec = plain_spec();
   spec.max_batched_tokens = 100;
-  Engine engine(spec);
+  StepEngine engine(spec);
   auto a = make(10, 50);
   auto b = make(10, 50);
   engine.submit(*a);
@@ -159,10 +159,10 @@ TEST(Engine, DecodesComeOutOfTheSameBudgetAsChunks) {
   EXPECT_EQ(second->decodes, 2u);
 }
 
-TEST(Engine, AdmitsInTheOrderOfArrivalAndNeverPastOneThatDoesNotFit) {
+TEST(StepEngine, AdmitsInTheOrderOfArrivalAndNeverPastOneThatDoesNotFit) {
   EngineSpec spec = plain_spec();
   spec.kv_blocks = 11;  // 10 blocks, 160 tokens
-  Engine engine(spec);
+  StepEngine engine(spec);
   auto first = make(100, 30);
   auto large = make(150, 1);
   auto small = make(10, 1);
@@ -183,8 +183,8 @@ TEST(Engine, AdmitsInTheOrderOfArrivalAndNeverPastOneThatDoesNotFit) {
   EXPECT_EQ(tokens, 29u + 1 + 1);
 }
 
-TEST(Engine, RunsAtMostMaxSequencesAtOnce) {
-  Engine engine(plain_spec());
+TEST(StepEngine, RunsAtMostMaxSequencesAtOnce) {
+  StepEngine engine(plain_spec());
   std::deque<std::unique_ptr<Sequence>> sequences;
   for (int i = 0; i < 12; ++i) {
     sequences.push_back(make(10, 5));
@@ -198,8 +198,8 @@ TEST(Engine, RunsAtMostMaxSequencesAtOnce) {
   EXPECT_EQ(engine.waiting(), 4u);
 }
 
-TEST(Engine, APrefixThatWasComputedBeforeShortensThePrefill) {
-  Engine engine(plain_spec());
+TEST(StepEngine, APrefixThatWasComputedBeforeShortensThePrefill) {
+  StepEngine engine(plain_spec());
   auto first = make(320, 1, hashes(1, 20));
   engine.submit(*first);
   drain(engine);
@@ -215,8 +215,8 @@ TEST(Engine, APrefixThatWasComputedBeforeShortensThePrefill) {
   EXPECT_EQ(engine.totals().prefix_hit_tokens, 320u);
 }
 
-TEST(Engine, TheLastTokenOfAPromptIsComputedEvenIfAllOfItIsCached) {
-  Engine engine(plain_spec());
+TEST(StepEngine, TheLastTokenOfAPromptIsComputedEvenIfAllOfItIsCached) {
+  StepEngine engine(plain_spec());
   auto first = make(320, 1, hashes(1, 20));
   engine.submit(*first);
   drain(engine);
@@ -229,8 +229,8 @@ TEST(Engine, TheLastTokenOfAPromptIsComputedEvenIfAllOfItIsCached) {
   EXPECT_EQ(step->prefill_tokens, 16u);
 }
 
-TEST(Engine, RequestsOfOneStepShareAPrefix) {
-  Engine engine(plain_spec());
+TEST(StepEngine, RequestsOfOneStepShareAPrefix) {
+  StepEngine engine(plain_spec());
   auto first = make(320, 5, hashes(1, 20));
   auto second = make(320, 5, hashes(1, 20));
   engine.submit(*first);
@@ -243,8 +243,8 @@ TEST(Engine, RequestsOfOneStepShareAPrefix) {
   EXPECT_NEAR(engine.kv_cache_ratio(), 21.0 / 1000, 1e-12);
 }
 
-TEST(Engine, AnOutputIsCachedForTheNextTurnOfItsConversation) {
-  Engine engine(plain_spec());
+TEST(StepEngine, AnOutputIsCachedForTheNextTurnOfItsConversation) {
+  StepEngine engine(plain_spec());
   auto first_turn = make(32, 33, hashes(1, 4));
   engine.submit(*first_turn);
   drain(engine);
@@ -256,10 +256,10 @@ TEST(Engine, AnOutputIsCachedForTheNextTurnOfItsConversation) {
   EXPECT_EQ(second_turn->cached_tokens(), 64u);
 }
 
-TEST(Engine, OutOfBlocksPreemptsTheYoungestWhichRestartsFromTheQueueHead) {
+TEST(StepEngine, OutOfBlocksPreemptsTheYoungestWhichRestartsFromTheQueueHead) {
   EngineSpec spec = plain_spec();
   spec.kv_blocks = 9;  // 8 blocks of 16
-  Engine engine(spec);
+  StepEngine engine(spec);
   auto oldest = make(60, 60);
   auto youngest = make(60, 60);
   auto waiting = make(60, 1);
@@ -285,8 +285,8 @@ TEST(Engine, OutOfBlocksPreemptsTheYoungestWhichRestartsFromTheQueueHead) {
   EXPECT_EQ(engine.kv_cache_ratio(), 0);
 }
 
-TEST(Engine, AbortFreesTheBlocksOfARunningRequestAtOnce) {
-  Engine engine(plain_spec());
+TEST(StepEngine, AbortFreesTheBlocksOfARunningRequestAtOnce) {
+  StepEngine engine(plain_spec());
   auto sequence = make(160, 50);
   engine.submit(*sequence);
   engine.start_step();
@@ -300,10 +300,10 @@ TEST(Engine, AbortFreesTheBlocksOfARunningRequestAtOnce) {
   EXPECT_FALSE(engine.start_step().has_value());
 }
 
-TEST(Engine, AbortRemovesAQueuedRequest) {
+TEST(StepEngine, AbortRemovesAQueuedRequest) {
   EngineSpec spec = plain_spec();
   spec.max_sequences = 1;
-  Engine engine(spec);
+  StepEngine engine(spec);
   auto running = make(10, 3);
   auto waiting = make(10, 3);
   engine.submit(*running);
@@ -316,8 +316,8 @@ TEST(Engine, AbortRemovesAQueuedRequest) {
   EXPECT_EQ(engine.finish_step().size(), 1u);
 }
 
-TEST(Engine, ASequenceMayBeDestroyedWhileTheTokensOfItsStepAreRead) {
-  Engine engine(plain_spec());
+TEST(StepEngine, ASequenceMayBeDestroyedWhileTheTokensOfItsStepAreRead) {
+  StepEngine engine(plain_spec());
   auto a = make(10, 3);
   auto b = make(10, 3);
   engine.submit(*a);
@@ -332,10 +332,10 @@ TEST(Engine, ASequenceMayBeDestroyedWhileTheTokensOfItsStepAreRead) {
   EXPECT_EQ(tokens[1].sequence, nullptr);
 }
 
-TEST(Engine, AnOutputIsCutWhereTheContextIsFull) {
+TEST(StepEngine, AnOutputIsCutWhereTheContextIsFull) {
   EngineSpec spec = plain_spec();
   spec.kv_blocks = 5;  // 64 tokens
-  Engine engine(spec);
+  StepEngine engine(spec);
   auto sequence = make(60, 1000);
   engine.submit(*sequence);
 
@@ -345,11 +345,11 @@ TEST(Engine, AnOutputIsCutWhereTheContextIsFull) {
   EXPECT_EQ(tokens, 4u);
 }
 
-TEST(Engine, AnIdleEngineHoldsNoBlocks) {
+TEST(StepEngine, AnIdleEngineHoldsNoBlocks) {
   EngineSpec spec = plain_spec();
   spec.kv_blocks = 60;
   spec.max_batched_tokens = 128;
-  Engine engine(spec);
+  StepEngine engine(spec);
   std::deque<std::unique_ptr<Sequence>> sequences;
   std::uint32_t chance = 1;
   const auto next = [&chance](std::uint32_t bound) {
@@ -379,14 +379,14 @@ TEST(Engine, AnIdleEngineHoldsNoBlocks) {
 // ---- The presets, against published numbers ----------------------------------------------------
 
 double prefill_tokens_per_second(const char* preset) {
-  Engine engine(find_preset(preset)->engine);
+  StepEngine engine(find_preset(preset)->engine);
   auto sequence = make(8192, 1);
   engine.submit(*sequence);
   return 8192 / drain(engine);
 }
 
 double decode_step_ms(const char* preset, std::uint32_t batch, std::uint32_t context) {
-  Engine engine(find_preset(preset)->engine);
+  StepEngine engine(find_preset(preset)->engine);
   std::deque<std::unique_ptr<Sequence>> sequences;
   for (std::uint32_t i = 0; i < batch; ++i) {
     sequences.push_back(make(context, 1000));
@@ -424,7 +424,7 @@ TEST(Presets, DecodeAtThePublishedPace) {
 }
 
 TEST(Presets, TheReferenceServerStepsByItsFormula) {
-  Engine engine(find_preset("reference")->engine);
+  StepEngine engine(find_preset("reference")->engine);
   auto decoding = make(1000, 10);
   engine.submit(*decoding);
   const double prefill = engine.start_step()->seconds;

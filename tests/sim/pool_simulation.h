@@ -171,7 +171,7 @@ class PoolSimulation {
     double speed;
     double slow_factor = 1;
     double memory_ratio = LoadSample::unknown;
-    Engine engine;
+    StepEngine engine;
     std::vector<std::unique_ptr<Request>> requests;
     bool stepping = false;
     VirtualSeconds step_ends = 0;
@@ -233,7 +233,7 @@ class PoolSimulation {
   }
 
   void finish_step(Server& server) {
-    for (const Engine::Token& token : server.engine.finish_step()) {
+    for (const StepEngine::Token& token : server.engine.finish_step()) {
       auto& request = static_cast<Request&>(*token.sequence);
       const bool own = request.lease.backend() != nullptr;
       const Duration took = at(now_) - at(request.timeline.arrived);

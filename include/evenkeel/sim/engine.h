@@ -13,7 +13,7 @@
 
 namespace evenkeel {
 
-class Engine;
+class StepEngine;
 
 /// How long one step takes, in seconds:
 ///   max(weights, tokens * per_token) + overhead
@@ -66,9 +66,9 @@ class Sequence {
   bool active() const { return engine_ != nullptr; }
 
  private:
-  friend class Engine;
+  friend class StepEngine;
 
-  Engine* engine_ = nullptr;
+  StepEngine* engine_ = nullptr;
   std::vector<KvCache::Block> blocks_;
   std::uint32_t computed_ = 0;  // tokens whose keys and values are in blocks
   std::uint32_t generated_ = 0;
@@ -85,11 +85,11 @@ class Sequence {
 ///     now += step->seconds;
 ///     for (const auto& token : engine.finish_step()) ...
 ///   }
-class Engine {
+class StepEngine {
  public:
-  explicit Engine(const EngineSpec& spec);
-  Engine(const Engine&) = delete;
-  ~Engine();
+  explicit StepEngine(const EngineSpec& spec);
+  StepEngine(const StepEngine&) = delete;
+  ~StepEngine();
 
   /// The most tokens, prompt and output together, that one request may have.
   std::uint32_t max_tokens() const;
