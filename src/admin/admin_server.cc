@@ -1,5 +1,6 @@
 #include "evenkeel/admin/admin_server.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -114,12 +115,18 @@ class AdminServer::Impl {
         }
         continue;
       }
-      if (error == asio::error::no_descriptors || error == files_exhausted)
-        make_room_for_connection();
+      const bool exhausted = error == asio::error::no_descriptors || error == files_exhausted;
+      if (exhausted && has_pending_connection()) make_room_for_connection();
       accept_timer_.expires_after(accept_pause);
       ErrorCode ignored;
       co_await accept_timer_.async_wait(or_error(ignored));
     }
+  }
+
+  /// accept(2) reports that descriptors have run out even when no connection is pending.
+  bool has_pending_connection() {
+    pollfd listener{.fd = acceptor_.native_handle(), .events = POLLIN, .revents = 0};
+    return poll(&listener, 1, 0) == 1;
   }
 
   void adopt(TcpSocket socket) {
