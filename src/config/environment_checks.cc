@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <thread>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -117,12 +118,17 @@ bool reaches(const Address& backend, const Address& listener, const Environment&
 
 void check_own_listeners(const Config& config, ParseContext& context) {
   if (!context.environment.is_local_ip) return;
-  const std::vector<UsedAddress> listeners = listen_addresses(config, context);
+  std::unordered_map<std::uint16_t, std::vector<UsedAddress>> listeners;  // by port
+  for (UsedAddress& each : listen_addresses(config, context)) {
+    listeners[each.address.port].push_back(std::move(each));
+  }
   for (const UsedAddress& backend : backend_addresses(config, context)) {
-    const auto own = std::ranges::find_if(listeners, [&](const UsedAddress& listener) {
+    const auto same_port = listeners.find(backend.address.port);
+    if (same_port == listeners.end()) continue;
+    const auto own = std::ranges::find_if(same_port->second, [&](const UsedAddress& listener) {
       return reaches(backend.address, listener.address, context.environment);
     });
-    if (own == listeners.end()) continue;
+    if (own == same_port->second.end()) continue;
     context.add(backend.path,
                 fmt::format("this is {} on {}: evenkeel would send requests to itself", own->owner,
                             to_string(own->address)),

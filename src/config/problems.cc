@@ -28,19 +28,25 @@ void Report::discard_from(int line) {
 
 namespace {
 
-std::vector<Problem> in_order(std::vector<Problem> problems) {
+std::vector<Problem> first_in_order(std::vector<Problem> problems) {
   std::ranges::sort(problems, [](const Problem& a, const Problem& b) {
     return std::tie(a.line, a.column, a.path, a.message) <
            std::tie(b.line, b.column, b.path, b.message);
   });
+  if (problems.size() <= Report::max_listed) return problems;
+  const std::size_t more = problems.size() - Report::max_listed;
+  problems.resize(Report::max_listed);
+  problems.push_back({.file = problems.front().file,
+                      .message = fmt::format("and {} more", more),
+                      .severity = problems.front().severity});
   return problems;
 }
 
 }  // namespace
 
-std::vector<Problem> Report::take() { return in_order(std::move(problems_)); }
+std::vector<Problem> Report::take() { return first_in_order(std::move(problems_)); }
 
-std::vector<Problem> Report::take_warnings() { return in_order(std::move(warnings_)); }
+std::vector<Problem> Report::take_warnings() { return first_in_order(std::move(warnings_)); }
 
 std::vector<std::string_view> split_lines(std::string_view text) {
   std::vector<std::string_view> lines;
@@ -56,8 +62,8 @@ std::vector<std::string_view> split_lines(std::string_view text) {
 
 namespace {
 
-// A list of 10 000 backends can have 10 000 problems.
-constexpr std::size_t max_rendered = 200;
+// Those of one file, warnings included, are fewer.
+constexpr std::size_t max_rendered = 2 * (Report::max_listed + 1);
 
 // A line for a terminal: only the part around the column if it is long, and a caret below.
 std::string excerpt(std::string_view line, int column) {

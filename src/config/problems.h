@@ -14,6 +14,9 @@ namespace evenkeel::config_file {
 // Collects the problems of one file.
 class Report {
  public:
+  // Problems beyond these are only counted: a file of 10 000 routes may have as many.
+  static constexpr std::size_t max_listed = 100;
+
   explicit Report(std::string file) : file_(std::move(file)) {}
 
   void add(Mark mark, std::string path, std::string message, std::string help = {});
@@ -30,7 +33,7 @@ class Report {
 
   std::size_t size() const { return problems_.size(); }
 
-  // All of them in the order of the file.
+  // In the order of the file; where there are more than `max_listed`, the last one is their number.
   std::vector<Problem> take();
   std::vector<Problem> take_warnings();
 

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
+#include <span>
 #include <unordered_map>
+#include <unordered_set>
 
+#include "config/reachability.h"
 #include "evenkeel/config/engine_traits.h"
 #include "evenkeel/config/spelling.h"
 
@@ -106,15 +108,19 @@ void check_ports(const Config& config, ParseContext& context) {
   };
   std::ranges::sort(
       all, [&](const BoundAddress& a, const BoundAddress& b) { return place(a) < place(b); });
-  for (std::size_t later = 1; later < all.size(); ++later) {
-    const auto earlier = std::find_if(
-        all.begin(), all.begin() + static_cast<std::ptrdiff_t>(later),
-        [&](const BoundAddress& bound) { return overlap(bound.address, all[later].address); });
-    if (earlier == all.begin() + static_cast<std::ptrdiff_t>(later)) continue;
-    context.add(all[later].path,
-                fmt::format("port {} is taken by {} on {}", all[later].address.port, earlier->owner,
-                            to_string(earlier->address)),
-                "give one of them another port");
+  std::unordered_map<std::uint16_t, std::vector<const BoundAddress*>> earlier;  // by port
+  for (const BoundAddress& bound : all) {
+    std::vector<const BoundAddress*>& same_port = earlier[bound.address.port];
+    const auto taken = std::ranges::find_if(same_port, [&](const BoundAddress* other) {
+      return overlap(other->address, bound.address);
+    });
+    if (taken != same_port.end()) {
+      context.add(bound.path,
+                  fmt::format("port {} is taken by {} on {}", bound.address.port, (*taken)->owner,
+                              to_string((*taken)->address)),
+                  "give one of them another port");
+    }
+    same_port.push_back(&bound);
   }
 }
 
@@ -126,25 +132,36 @@ std::string path_of_target(const ParseContext& context, std::size_t route,
   return context.marks.count(path + ".pool") > 0 ? path + ".pool" : path + ".split." + pool;
 }
 
+// "the pools are a, b, c and 7 more"
+std::string list_of(const std::vector<std::string>& pools) {
+  constexpr std::size_t max_listed = 20;
+  const std::span listed(pools.data(), std::min(pools.size(), max_listed));
+  const std::string text = fmt::format("the pools are {}", fmt::join(listed, ", "));
+  return pools.size() <= max_listed
+             ? text
+             : fmt::format("{} and {} more", text, pools.size() - max_listed);
+}
+
 // Reports targets that are not pools. Returns the pools that are used, or probably meant.
-std::set<std::string> check_targets(const Config& config, ParseContext& context) {
+std::unordered_set<std::string> check_targets(const Config& config, ParseContext& context) {
   std::vector<std::string> pools;
+  std::unordered_set<std::string> known;
   for (const auto& pool : config.pools) {
-    const bool is_new = std::ranges::find(pools, pool.name) == pools.end();
-    if (is_new && !pool.name.empty()) pools.push_back(pool.name);
+    if (!pool.name.empty() && known.insert(pool.name).second) pools.push_back(pool.name);
   }
-  std::set<std::string> used;
+  std::unordered_set<std::string> used;
   for (std::size_t i = 0; i < config.routes.size(); ++i) {
     for (const auto& target : config.routes[i].targets) {
       if (target.pool.empty()) continue;  // the implied route to a pool without a name
       used.insert(target.pool);
-      if (std::ranges::find(pools, target.pool) != pools.end()) continue;
-      const auto meant = nearest_word(target.pool, pools);
+      if (known.contains(target.pool)) continue;
+      // The nearest of thousands of names takes a while, and is worth it only where it is shown.
+      const bool is_shown = context.report.size() < Report::max_listed;
+      const auto meant = is_shown ? nearest_word(target.pool, pools) : std::nullopt;
       if (meant) used.insert(*meant);
       context.add(path_of_target(context, i, target.pool),
                   fmt::format("there is no pool '{}'", target.pool),
-                  meant ? fmt::format("did you mean '{}'?", *meant)
-                        : fmt::format("the pools are {}", fmt::join(pools, ", ")));
+                  meant ? fmt::format("did you mean '{}'?", *meant) : list_of(pools));
     }
   }
   return used;
@@ -164,21 +181,21 @@ void check_split_weights(const Config& config, ParseContext& context) {
 }
 
 void check_reachability(const Config& config, ParseContext& context) {
-  const auto match_is_wrong = [&](std::size_t route) {
-    return context.report.has_problem(indexed("routes", route) + ".match");
-  };
-  for (std::size_t later = 1; later < config.routes.size(); ++later) {
-    if (match_is_wrong(later)) continue;
-    for (std::size_t earlier = 0; earlier < later; ++earlier) {
-      if (match_is_wrong(earlier)) continue;
-      if (!covers(config.routes[earlier].match, config.routes[later].match)) continue;
-      const std::string path = indexed("routes", earlier);
-      context.add(indexed("routes", later),
-                  fmt::format("never reached: {} in {} matches everything that this does", path,
-                              line_of(context, path)),
-                  "the first match wins: put the narrower route first");
-      break;
+  RouteIndex index;
+  for (std::size_t route = 0; route < config.routes.size(); ++route) {
+    if (context.report.has_problem(indexed("routes", route) + ".match")) continue;
+    const RouteMatch& match = config.routes[route].match;
+    const auto earlier = index.first_cover(match);
+    if (!earlier) {
+      index.add(route, match);
+      continue;
     }
+    // Not added: whatever it hides, the earlier one hides, too.
+    const std::string path = indexed("routes", *earlier);
+    context.add(indexed("routes", route),
+                fmt::format("never reached: {} in {} matches everything that this does", path,
+                            line_of(context, path)),
+                "the first match wins: put the narrower route first");
   }
 }
 
@@ -215,50 +232,6 @@ void check_routes(const Config& config, ParseContext& context) {
   check_split_weights(config, context);
   check_reachability(config, context);
   warn_of_exact_paths(config, context);
-}
-
-std::vector<std::string_view> segments_of(std::string_view path) {
-  std::vector<std::string_view> segments;
-  while (path.starts_with('/')) {
-    path.remove_prefix(1);
-    const std::size_t end = std::min(path.find('/'), path.size());
-    segments.push_back(path.substr(0, end));
-    path.remove_prefix(end);
-  }
-  return segments;
-}
-
-bool path_covers(const std::string& first, const std::string& second) {
-  if (first.empty() || first == "/**") return true;
-  if (second.empty()) return false;
-  const auto a = segments_of(first);
-  const auto b = segments_of(second);
-  const auto is_rest = [](const auto& segments, std::size_t i) {
-    return i < segments.size() && segments[i] == "**";
-  };
-  for (std::size_t i = 0;; ++i) {
-    if (is_rest(a, i)) return true;
-    if (is_rest(b, i)) return false;
-    if (i == a.size() || i == b.size()) return a.size() == b.size();
-    if (a[i] != "*" && a[i] != b[i]) return false;
-  }
-}
-
-bool host_covers(const std::string& first, const std::string& second) {
-  if (first.empty() || first == second) return true;
-  return first.starts_with("*.") && second.size() > first.size() - 1 &&
-         second.ends_with(first.substr(1));
-}
-
-// Whether each call in `second` is matched by `first`.
-bool calls_cover(const std::vector<std::string>& first, const std::vector<std::string>& second) {
-  if (first.empty()) return true;
-  const auto is_covered = [&](std::string_view call) {
-    return std::ranges::any_of(first, [&](const std::string& each) {
-      return call == each || (call.starts_with(each) && call.substr(each.size()).starts_with('/'));
-    });
-  };
-  return !second.empty() && std::ranges::all_of(second, is_covered);
 }
 
 // ---- health checks and polls
@@ -312,20 +285,6 @@ std::string indexed(std::string_view list, std::size_t index) {
 std::string path_of_backend(const ParseContext& context, std::size_t pool, std::size_t backend) {
   const std::string path = indexed(indexed("pools", pool) + ".backends", backend);
   return context.marks.count(path + ".address") > 0 ? path + ".address" : path;
-}
-
-bool covers(const RouteMatch& first, const RouteMatch& second) {
-  const bool headers_cover = std::ranges::all_of(first.header, [&](const auto& field) {
-    const auto found = second.header.find(field.first);
-    return found != second.header.end() && found->second == field.second;
-  });
-  const bool methods_cover =
-      first.method.empty() ||
-      (!second.method.empty() && std::ranges::all_of(second.method, [&](const std::string& method) {
-        return std::ranges::find(first.method, method) != first.method.end();
-      }));
-  return headers_cover && methods_cover && host_covers(first.host, second.host) &&
-         path_covers(first.path, second.path) && calls_cover(first.grpc, second.grpc);
 }
 
 void validate_config(const Config& config, ParseContext& context) {

@@ -24,7 +24,4 @@ std::string indexed(std::string_view list, std::size_t index);
 // The path of a backend's address: a key of a mapping, or the backend itself.
 std::string path_of_backend(const ParseContext& context, std::size_t pool, std::size_t backend);
 
-// Whether `first` matches every request that `second` matches.
-bool covers(const RouteMatch& first, const RouteMatch& second);
-
 }  // namespace evenkeel::config_file

@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <random>
+
+#include "config/reachability.h"
 #include "config/test_environment.h"
 
 namespace evenkeel {
@@ -130,6 +134,37 @@ TEST(ConfigValidation, RefusesAnUnreachableRoute) {
                   "does; the first match wins: put the narrower route first"));
 }
 
+TEST(ConfigValidation, ListsTheFirstOfVeryManyProblems) {
+  std::string routes = "- pool: b\n";
+  for (int i = 0; i < 1000; ++i) routes += "- {match: {path: /x}, pool: a}\n";
+
+  const auto problems = problems_of(two_pools(routes));
+
+  ASSERT_EQ(problems.size(), 101u);
+  EXPECT_THAT(problems.front(), HasSubstr("routes[1]: never reached: routes[0]"));
+  EXPECT_THAT(problems.back(), HasSubstr("and 900 more"));
+}
+
+TEST(ConfigValidation, CheckingTenThousandRoutesTakesAFractionOfASecond) {
+  RouteMatch match;
+  Config config;
+  config.pools.push_back({.name = "a"});
+  for (int i = 0; i < 10'000; ++i) {
+    match.path = "/tenant-" + std::to_string(i % 5000) + "/**";
+    match.header = {{"x-model", std::to_string(i)}};
+    config.routes.push_back({.match = match, .targets = {{.pool = "a"}}});
+  }
+  const Environment environment;
+  config_file::ParseContext context{config_file::Report{"test.yaml"}, environment, {}, false};
+  const auto began = std::chrono::steady_clock::now();
+
+  config_file::validate_config(config, context);
+
+  // Comparing all pairs took more than ten times as long.
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(5));
+  EXPECT_THAT(context.report.take(), IsEmpty());
+}
+
 TEST(ConfigValidation, IgnoresReachabilityOfAnInvalidMatch) {
   EXPECT_THAT(problems_of(two_pools("- {match: {path: /v1/**, modle: m}, pool: a}\n"
                                     "- {match: {path: /v1/**}, pool: b}\n")),
@@ -153,6 +188,7 @@ TEST(Covers, ComparesPathPatterns) {
   EXPECT_FALSE(covers("/v1", "/v1/"));
   EXPECT_FALSE(covers("/v1/**", ""));
   EXPECT_FALSE(covers("/a", "/*"));
+  EXPECT_FALSE(covers("/v1/*", "/v1/")) << "as requests are matched: '*' is no empty segment";
 }
 
 TEST(Covers, ServiceCoversItsMethods) {
@@ -179,6 +215,57 @@ TEST(Covers, RequiresEveryConditionToBeWider) {
   EXPECT_FALSE(config_file::covers({"", "", {{"x-b", "1"}}, {}}, narrow));
   EXPECT_FALSE(config_file::covers({"", "", {}, {"GET"}}, narrow));
   EXPECT_FALSE(config_file::covers(narrow, {}));
+}
+
+TEST(RouteIndex, FindsTheSameRouteAsComparingAllPairs) {
+  std::mt19937 random(7);
+  const auto one_of = [&](const std::vector<std::string>& words) {
+    return words[random() % words.size()];
+  };
+  const auto some_of = [&](const std::vector<std::string>& words) {
+    std::vector<std::string> some;
+    for (const std::string& word : words) {
+      if (random() % 4 == 0) some.push_back(word);
+    }
+    return some;
+  };
+  const auto random_match = [&] {
+    RouteMatch match;
+    match.host = one_of({"", "", "a.b.c", "*.b.c", "*.c", "c", "b.c"});
+    for (std::size_t depth = random() % 4; depth > 0; --depth) {
+      match.path += "/" + one_of({"a", "b", "*", "", "c"});
+    }
+    if (random() % 3 == 0) match.path += "/**";
+    for (const std::string& name : some_of({"x", "y", "z"}))
+      match.header[name] = one_of({"1", "2"});
+    match.method = some_of({"GET", "POST"});
+    match.grpc = some_of({"p.S", "p.S/M", "q.T/N"});
+    return match;
+  };
+  std::size_t hidden = 0;
+  std::size_t reached = 0;
+  for (int file = 0; file < 200; ++file) {
+    const std::vector<RouteMatch> routes = [&] {
+      std::vector<RouteMatch> all(30);
+      std::ranges::generate(all, random_match);
+      return all;
+    }();
+    config_file::RouteIndex index;
+    for (std::size_t later = 0; later < routes.size(); ++later) {
+      std::optional<std::size_t> compared;
+      for (std::size_t i = 0; i < later && !compared; ++i) {
+        if (config_file::covers(routes[i], routes[later])) compared = i;
+      }
+
+      const auto found = index.first_cover(routes[later]);
+
+      ASSERT_EQ(found, compared);
+      ++(found ? hidden : reached);
+      if (!found) index.add(later, routes[later]);
+    }
+  }
+  EXPECT_GT(hidden, 500u);
+  EXPECT_GT(reached, 500u);
 }
 
 TEST(ConfigValidation, RefusesDestructiveMetricsEndpoints) {

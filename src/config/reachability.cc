@@ -1,0 +1,209 @@
+#include "config/reachability.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace evenkeel::config_file {
+namespace {
+
+// A separator that no part of a key contains.
+constexpr char separator = '\n';
+// Beyond that many fields, the stored combinations are compared one by one.
+constexpr std::size_t max_enumerated_fields = 8;
+
+std::vector<std::string_view> segments_of(std::string_view path) {
+  std::vector<std::string_view> segments;
+  while (path.starts_with('/')) {
+    path.remove_prefix(1);
+    const std::size_t end = std::min(path.find('/'), path.size());
+    segments.push_back(path.substr(0, end));
+    path.remove_prefix(end);
+  }
+  return segments;
+}
+
+bool matches_every_path(std::string_view path) { return path.empty() || path == "/**"; }
+
+bool path_covers(const std::string& first, const std::string& second) {
+  if (matches_every_path(first)) return true;
+  if (second.empty()) return false;
+  const auto a = segments_of(first);
+  const auto b = segments_of(second);
+  const auto is_rest = [](const auto& segments, std::size_t i) {
+    return i < segments.size() && segments[i] == "**";
+  };
+  for (std::size_t i = 0;; ++i) {
+    if (is_rest(a, i)) return true;
+    if (is_rest(b, i)) return false;
+    if (i == a.size() || i == b.size()) return a.size() == b.size();
+    const bool same = a[i] == "*" ? !b[i].empty() : a[i] == b[i];  // "*" matches no empty segment
+    if (!same) return false;
+  }
+}
+
+bool host_covers(const std::string& first, const std::string& second) {
+  if (first.empty() || first == second) return true;
+  return first.starts_with("*.") && second.size() > first.size() - 1 &&
+         second.ends_with(first.substr(1));
+}
+
+// Whether each call in `second` is matched by `first`.
+bool calls_cover(const std::vector<std::string>& first, const std::vector<std::string>& second) {
+  if (first.empty()) return true;
+  const auto is_covered = [&](std::string_view call) {
+    return std::ranges::any_of(first, [&](const std::string& each) {
+      return call == each || (call.starts_with(each) && call.substr(each.size()).starts_with('/'));
+    });
+  };
+  return !second.empty() && std::ranges::all_of(second, is_covered);
+}
+
+// The patterns that can cover this one: any host, itself, and the wildcards above it.
+std::vector<std::string> covering_hosts(const std::string& host) {
+  std::vector<std::string> hosts{""};
+  if (host.empty()) return hosts;
+  hosts.push_back(host);
+  for (std::size_t dot = host.find('.', 1); dot != host.npos; dot = host.find('.', dot + 1)) {
+    if (std::string above = "*" + host.substr(dot); above != host)
+      hosts.push_back(std::move(above));
+  }
+  return hosts;
+}
+
+// What can match the first of these calls: every call, that one, and its service.
+std::vector<std::string_view> covering_calls(const std::vector<std::string>& calls) {
+  if (calls.empty()) return {""};
+  const std::string_view call = calls.front();
+  const std::size_t slash = call.find('/');
+  if (slash == call.npos) return {"", call};
+  return {"", call, call.substr(0, slash)};
+}
+
+std::string place_key(std::string_view host, std::string_view call) {
+  return std::string(host) + separator + std::string(call);
+}
+
+// Of those fields whose bit is set.
+std::string fields_key(const std::map<std::string, std::string>& fields, std::size_t chosen) {
+  std::string key;
+  for (const auto& [name, value] : fields) {
+    if ((chosen & 1) != 0) key += name + separator + value + separator;
+    chosen >>= 1;
+  }
+  return key;
+}
+
+std::string fields_key(const std::map<std::string, std::string>& fields) {
+  return fields_key(fields, ~std::size_t{0});
+}
+
+}  // namespace
+
+bool covers(const RouteMatch& first, const RouteMatch& second) {
+  const bool headers_cover = std::ranges::all_of(first.header, [&](const auto& field) {
+    const auto found = second.header.find(field.first);
+    return found != second.header.end() && found->second == field.second;
+  });
+  const bool methods_cover =
+      first.method.empty() ||
+      (!second.method.empty() && std::ranges::all_of(second.method, [&](const std::string& method) {
+        return std::ranges::find(first.method, method) != first.method.end();
+      }));
+  return headers_cover && methods_cover && host_covers(first.host, second.host) &&
+         path_covers(first.path, second.path) && calls_cover(first.grpc, second.grpc);
+}
+
+// One search for the first cover of a match.
+class RouteIndex::Search {
+ public:
+  explicit Search(const RouteMatch& match) : match_(match) {
+    for (const std::string& host : covering_hosts(match.host)) {
+      for (const std::string_view call : covering_calls(match.grpc)) {
+        places_.push_back(place_key(host, call));
+      }
+    }
+    if (match.header.size() > max_enumerated_fields) return;
+    for (std::size_t chosen = 0; chosen < std::size_t{1} << match.header.size(); ++chosen) {
+      field_keys_.push_back(fields_key(match.header, chosen));
+    }
+  }
+
+  void visit(const ByHostAndCall& routes) {
+    if (routes.empty()) return;
+    for (const std::string& place : places_) {
+      if (const auto found = routes.find(place); found != routes.end()) visit(found->second);
+    }
+  }
+
+  std::optional<std::size_t> first() const { return first_; }
+
+ private:
+  void visit(const ByFields& routes) {
+    if (field_keys_.empty() || field_keys_.size() > routes.size()) {
+      for (const auto& [key, entries] : routes) visit(entries);
+      return;
+    }
+    for (const std::string& key : field_keys_) {
+      if (const auto found = routes.find(key); found != routes.end()) visit(found->second);
+    }
+  }
+
+  void visit(const std::vector<Entry>& entries) {
+    for (const Entry& entry : entries) {
+      if (first_ && *first_ <= entry.route) return;  // they are in the order of the file
+      if (covers(*entry.match, match_)) first_ = entry.route;
+    }
+  }
+
+  const RouteMatch& match_;
+  std::vector<std::string> places_;
+  std::vector<std::string> field_keys_;  // empty: too many
+  std::optional<std::size_t> first_;
+};
+
+void RouteIndex::add(std::size_t route, const RouteMatch& match) {
+  PathNode* node = &nodes_.front();
+  bool open_ended = matches_every_path(match.path);
+  if (!open_ended) {
+    for (const std::string_view segment : segments_of(match.path)) {
+      open_ended = segment == "**";
+      if (open_ended) break;
+      PathNode*& child = node->children[segment];
+      if (child == nullptr) child = &nodes_.emplace_back();
+      node = child;
+    }
+  }
+  ByHostAndCall& routes = open_ended ? node->below : node->here;
+  const std::string fields = fields_key(match.header);
+  const auto add_at = [&](std::string_view call) {
+    routes[place_key(match.host, call)][fields].push_back({route, &match});
+  };
+  if (match.grpc.empty()) add_at("");
+  for (const std::string& call : match.grpc) add_at(call);
+}
+
+std::optional<std::size_t> RouteIndex::first_cover(const RouteMatch& match) const {
+  Search search(match);
+  std::vector<const PathNode*> level{&nodes_.front()};
+  search.visit(nodes_.front().below);
+  if (match.path.empty()) return search.first();
+  for (const std::string_view segment : segments_of(match.path)) {
+    if (segment == "**") return search.first();
+    std::vector<const PathNode*> next;
+    for (const PathNode* node : level) {
+      const auto enter = [&](std::string_view key) {
+        const auto child = node->children.find(key);
+        if (child != node->children.end()) next.push_back(child->second);
+      };
+      enter(segment);
+      if (segment != "*" && !segment.empty()) enter("*");
+    }
+    for (const PathNode* node : next) search.visit(node->below);
+    level = std::move(next);
+    if (level.empty()) break;
+  }
+  for (const PathNode* node : level) search.visit(node->here);
+  return search.first();
+}
+
+}  // namespace evenkeel::config_file

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "evenkeel/config/config.h"
+
+namespace evenkeel::config_file {
+
+// Whether `first` matches every request that `second` matches.
+bool covers(const RouteMatch& first, const RouteMatch& second);
+
+// Finds the route that hides a later one, without comparing each pair: paths are a trie, and below
+// a path the routes are found by host, gRPC call and header fields.
+class RouteIndex {
+ public:
+  // Adds a route, which outlives the index. Routes are added in the order of the file.
+  void add(std::size_t route, const RouteMatch& match);
+
+  // The first of the added routes that matches every request that `match` does.
+  std::optional<std::size_t> first_cover(const RouteMatch& match) const;
+
+ private:
+  struct Entry {
+    std::size_t route;
+    const RouteMatch* match;
+  };
+  using ByFields = std::unordered_map<std::string, std::vector<Entry>>;  // those of `fields_key`
+  using ByHostAndCall = std::unordered_map<std::string, ByFields>;       // those of `place_key`
+  struct PathNode {
+    std::unordered_map<std::string_view, PathNode*> children;  // by segment, "*" among them
+    ByHostAndCall here;                                        // the path ends here
+    ByHostAndCall below;                                       // the path ends with "**" here
+  };
+  class Search;
+
+  std::deque<PathNode> nodes_{1};  // the first one is the root
+};
+
+}  // namespace evenkeel::config_file
