@@ -16,6 +16,9 @@ namespace {
 /// connection evicts the oldest handshake, so that not all of them wait.
 constexpr unsigned max_pending_handshakes = 1024;
 
+/// In a drain, for the PROXY header and the handshake.
+constexpr Duration handshake_drain_timeout = std::chrono::seconds(1);
+
 constexpr std::string_view plaintext_on_tls_response =
     "HTTP/1.1 400 Bad Request\r\n"
     "content-type: text/plain; charset=utf-8\r\n"
@@ -137,6 +140,12 @@ void WorkerListener::retire() {
   retired_ = true;
   idle_.wake_all();
   drain_watchers_.wake_all();
+  handshake_drain_.arm(worker_.loop(), worker_.loop().now() + handshake_drain_timeout);
+}
+
+/// A timeout before HTTP, for a connection that may begin during the drain.
+Duration WorkerListener::limit_in_drain(Duration timeout) const {
+  return retired_ ? std::min(timeout, handshake_drain_timeout) : timeout;
 }
 
 bool WorkerListener::empty() const {
@@ -188,8 +197,8 @@ Task<void> WorkerListener::begin(ListenerSettings& settings, std::unique_ptr<Soc
     pending_handshakes_.wake_first();
   std::optional<PendingHandshake> pending(std::in_place, *this, socket->watch());
   if (expects_proxy_header) {
-    auto named =
-        co_await read_proxy_header(*socket, peer, loop.now() + settings.options.header_timeout);
+    const Instant deadline = loop.now() + limit_in_drain(settings.options.header_timeout);
+    auto named = co_await read_proxy_header(*socket, peer, deadline);
     if (!named) co_return;
     peer = *named;
   }
@@ -208,7 +217,7 @@ Task<bool> WorkerListener::accept_tls(ListenerSettings& settings, std::unique_pt
                                       std::optional<PendingHandshake>& pending,
                                       std::shared_ptr<const TlsServerContext> tls) {
   auto& handshakes = worker_.worker_metrics().listener(settings.index).handshakes;
-  const Instant deadline = worker_.loop().now() + settings.handshake_timeout;
+  const Instant deadline = worker_.loop().now() + limit_in_drain(settings.handshake_timeout);
   auto secured = co_await socket->accept_tls(std::move(tls), deadline);
   const TlsOutcome outcome = pending->evicted ? TlsOutcome::overload : socket->tls_outcome();
   handshakes[static_cast<std::size_t>(outcome)].add();

@@ -36,8 +36,8 @@ class WorkerListener final {
   void update(const ListenerConfig& config);
   /// Takes the TLS context of the worker's new plan for connections that begin from now on.
   void refresh_tls();
-  /// Accepts what the kernel has queued, then nothing more. Closes idle connections; the others end
-  /// after their requests.
+  /// Accepts what the kernel has queued, then nothing more. Closes idle connections, and after 1 s
+  /// those without a complete request head; the others end after their requests.
   void retire();
   bool retired() const { return retired_; }
   /// No connection is left.
@@ -78,7 +78,8 @@ class WorkerListener final {
     std::uint32_t connections = 0;
   };
 
-  /// A connection before HTTP, in its PROXY header or handshake; woken to make room.
+  /// A connection before HTTP, in its PROXY header or handshake; woken to make room, and in a
+  /// drain.
   struct PendingHandshake {
     PendingHandshake(WorkerListener& owner, Watch& watched) : listener(owner), watch(watched) {
       ++listener.pending_handshake_count_;
@@ -86,7 +87,7 @@ class WorkerListener final {
     }
     ~PendingHandshake() { --listener.pending_handshake_count_; }
     void evict() {
-      evicted = true;
+      evicted = !listener.retired_;  // in a drain it has timed out
       watch.interrupt();
     }
     WorkerListener& listener;
@@ -96,6 +97,8 @@ class WorkerListener final {
   };
 
   void drop_unused_settings();
+  void end_handshakes() { pending_handshakes_.wake_all(); }
+  Duration limit_in_drain(Duration timeout) const;
   Task<void> begin(ListenerSettings& settings, std::unique_ptr<Socket> socket, Endpoint peer,
                    bool expects_proxy_header, std::shared_ptr<const TlsServerContext> tls);
   Task<bool> accept_tls(ListenerSettings& settings, std::unique_ptr<Socket>& socket,
@@ -114,6 +117,7 @@ class WorkerListener final {
   unsigned pending_handshake_count_ = 0;
   WaiterList pending_handshakes_;  // the oldest first
   bool retired_ = false;
+  MethodTimer<&WorkerListener::end_handshakes> handshake_drain_{*this};
 };
 
 }  // namespace evenkeel

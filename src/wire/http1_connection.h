@@ -48,6 +48,7 @@ class Http1Connection final : public Pooled, public InterimHandler {
   Task<Next> exchange();
   Task<void> continue_as_http2();
   Task<std::optional<bool>> detect_http2();
+  Instant limit_in_drain(Instant deadline);
   Task<HeadOutcome> read_head(HeadParser& parser, Instant deadline);
   std::optional<HeadOutcome> parse_buffered(HeadParser& parser);
   Task<HeadOutcome> read_rest_of_head(HeadParser& parser, Instant deadline);
@@ -73,7 +74,8 @@ class Http1Connection final : public Pooled, public InterimHandler {
   std::uint8_t minor_version_ = 1;
   bool served_ = false;
   ClientAddress client_;
-  MethodWaiter<&Http1Connection::interrupt_wait> idle_{*this};  // among the idle connections
+  // Among the idle connections, or among those that a drain wakes.
+  MethodWaiter<&Http1Connection::interrupt_wait> idle_{*this};
 };
 
 }  // namespace evenkeel

@@ -1,4 +1,5 @@
 // The client side of HTTP/1.1 and 1.0: connections, request heads, refusals.
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <optional>
@@ -14,8 +15,8 @@ namespace evenkeel {
 namespace {
 
 constexpr Duration max_drain_time = std::chrono::seconds(1);
-/// For the first byte of a connection that was accepted just before a drain.
-constexpr Duration first_request_drain_timeout = std::chrono::seconds(1);
+/// In a drain, for the first byte of a new connection and for the rest of a request head.
+constexpr Duration head_drain_timeout = std::chrono::seconds(1);
 constexpr int exchanges_between_yields = 16;  // of a client that always has a request ready
 
 }  // namespace
@@ -30,7 +31,7 @@ Task<void> Http1Connection::serve(std::unique_ptr<Http1Connection> self, bool de
       if (c.served_ && c.callbacks_.draining()) break;
       // A new connection may still send its first request in a drain, but soon.
       const bool first_request_pending = !c.served_ && c.callbacks_.draining();
-      const Duration timeout = first_request_pending ? first_request_drain_timeout
+      const Duration timeout = first_request_pending ? head_drain_timeout
                                : c.served_           ? c.options_.idle_timeout
                                                      : c.options_.header_timeout;
       c.callbacks_.idle_connections().add(c.idle_);
@@ -75,11 +76,13 @@ Task<void> Http1Connection::continue_as_http2() {
 /// `transport_.in`.
 Task<std::optional<bool>> Http1Connection::detect_http2() {
   constexpr std::string_view preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-  const Instant deadline = loop().now() + options_.header_timeout;
+  Instant deadline = loop().now() + options_.header_timeout;
   transport_.in.block = Block::take(Block::small);
   while (true) {
     if (!watch().readable()) {
+      deadline = limit_in_drain(deadline);
       auto wake = co_await watch().until_readable(deadline);
+      idle_.leave();
       if (wake == Wake::expired) co_return std::nullopt;
     }
     const auto got = socket().read_some(transport_.in.free_begin(), transport_.in.free_size());
@@ -90,6 +93,14 @@ Task<std::optional<bool>> Http1Connection::detect_http2() {
     if (!preface.starts_with(begun)) co_return false;
     if (begun.size() == preface.size()) co_return true;
   }
+}
+
+/// The deadline of a wait for the rest of a request head: soon in a drain. If a drain begins later,
+/// it interrupts the wait; the caller ends this with `idle_.leave()`.
+Instant Http1Connection::limit_in_drain(Instant deadline) {
+  if (callbacks_.draining()) return std::min(deadline, loop().now() + head_drain_timeout);
+  callbacks_.watch_drain(idle_);
+  return deadline;
 }
 
 RequestInfo Http1Connection::make_request_info(Instant started) {
@@ -195,9 +206,12 @@ Task<Http1Connection::HeadOutcome> Http1Connection::read_rest_of_head(HeadParser
     if (transport_.in.free_size() == 0 && !parser.grow_buffer(transport_.in))
       co_return HeadOutcome::failed;
     if (!watch().readable()) {
+      deadline = limit_in_drain(deadline);
       auto wake = co_await watch().until_readable(deadline);
+      idle_.leave();
       if (wake == Wake::expired) co_return HeadOutcome::expired;
-      if (wake == Wake::interrupted && !parser.started()) co_return HeadOutcome::gone;
+      if (wake == Wake::interrupted && !parser.started() && !callbacks_.draining())
+        co_return HeadOutcome::gone;
     }
     const auto got = socket().read_some(transport_.in.free_begin(), transport_.in.free_size());
     if (got.status == Socket::ReadStatus::would_block) continue;

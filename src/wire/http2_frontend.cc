@@ -15,7 +15,9 @@ namespace {
 
 constexpr Duration settings_timeout = std::chrono::seconds(10);
 constexpr Duration goaway_timeout = std::chrono::seconds(1);  // for the response to our ping
-constexpr int max_unsent_bytes = 128 * 1024;                  // in the kernel, for a slow reader
+/// In a drain, for the rest of the preface and of a request head.
+constexpr Duration head_drain_timeout = std::chrono::seconds(1);
+constexpr int max_unsent_bytes = 128 * 1024;  // in the kernel, for a slow reader
 
 Http2Settings settings_of(const FrontendOptions& options) {
   return {.side = Http2Guard::Side::server,
@@ -238,12 +240,19 @@ std::optional<Instant> Http2Frontend::check_deadlines() {
   return next_deadline();
 }
 
+/// For a preface or request head that began to arrive at `begun`.
+Instant Http2Frontend::head_deadline(Instant begun) const {
+  const Instant deadline = begun + options_.header_timeout;
+  if (!draining_) return deadline;
+  return std::min(deadline, std::max(begun, draining_since_) + head_drain_timeout);
+}
+
 Instant Http2Frontend::next_deadline() const {
   Instant earliest = never;
   const auto until = [&earliest](Instant instant) { earliest = std::min(earliest, instant); };
-  if (!settings_received_) until(opened_ + options_.header_timeout);
+  if (!settings_received_) until(head_deadline(opened_));
   if (!session_.settings_acknowledged()) until(opened_ + settings_timeout);
-  if (section_ != nullptr) until(headers_started_at_ + options_.header_timeout);
+  if (section_ != nullptr) until(head_deadline(headers_started_at_));
   if (draining_ && !final_goaway_sent_) until(draining_since_ + goaway_timeout);
   return earliest;
 }
@@ -251,13 +260,13 @@ Instant Http2Frontend::next_deadline() const {
 /// Acts on the deadlines that have passed. True: the session ends.
 bool Http2Frontend::has_timed_out() {
   const Instant now = loop().now();
-  if (!settings_received_ && now >= opened_ + options_.header_timeout) return true;
+  if (!settings_received_ && now >= head_deadline(opened_)) return true;
   if (!session_.settings_acknowledged() && now >= opened_ + settings_timeout) {
     refused_without_response(Fault::flood, "SETTINGS were not acknowledged in time", nullptr);
     nghttp2_session_terminate_session(session_.nghttp2(), NGHTTP2_SETTINGS_TIMEOUT);
     return true;
   }
-  if (section_ != nullptr && now >= headers_started_at_ + options_.header_timeout) {
+  if (section_ != nullptr && now >= head_deadline(headers_started_at_)) {
     refused_without_response(Fault::header_timeout,
                              "the request head did not arrive in time (timeouts.header)",
                              static_cast<Http2ServerStream*>(section_));

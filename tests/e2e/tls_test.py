@@ -7,10 +7,12 @@ import resource
 import socket
 import ssl
 import subprocess
+import time
 
 import case
+import http2
 from certificates import Authority, serving
-from process import command
+from process import SANITIZED, command
 from stream import PATIENCE, Stream
 
 
@@ -214,6 +216,27 @@ class UnexpectedConnections(TlsCase):
         self.assertEqual(self.handshakes(daemon, "timeout"), 20)
         self.eventually(lambda: daemon.metric("evenkeel_connections") == 0)
 
+
+    def test_unfinished_handshakes_and_heads_do_not_hold_a_drain(self):
+        patient = {"timeouts": {"header": "60s", "handshake": "60s"}}
+        daemon = self.serving(self.listener() | patient, {"proxy_protocol": ["127.0.0.0/8"]} | patient, dict(patient))
+        begun = [("port0", b""), ("port0", b"\x16\x03\x01\x02\x00\x01"),
+                 ("port1", b""), ("port1", b"PROXY TCP4 192.0"),
+                 ("port2", b"GET / HTTP/1.1\r\nHo"), ("port2", b"PRI * HTT"),
+                 ("port2", http2.PREFACE), ("port2", http2.PREFACE + http2.settings() + http2.headers(
+                     1, http2.request_fields("GET", "/"), flags=0))]
+        streams = [Stream.connect(daemon.listening[port]) for port, _ in begun]
+        for stream, (_, sent) in zip(streams, begun):
+            self.addCleanup(stream.close)
+            stream.send(sent)
+        self.eventually(lambda: daemon.api("status")["connections"] == len(begun))
+        with Stream.connect(daemon.listening["port2"]) as other:  # answered after the daemon has read what was sent
+            self.assertEqual(other.exchange("GET", "/").status, 200)
+        began = time.monotonic()
+        self.assertEqual(daemon.stop(), 0)
+        self.assertLess(time.monotonic() - began, 10 if not SANITIZED else 30)
+        for stream in streams:
+            stream.wait_closed()
 
     def test_silent_connections_are_evicted_for_active_ones(self):
         cap = 1024
