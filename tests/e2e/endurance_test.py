@@ -162,6 +162,26 @@ class Descriptors(case.Case):
         self.assertEqual(streams[-1].exchange().status, 200)
 
     @needs_its_last_descriptor
+    def test_a_lack_of_descriptors_does_not_make_the_listeners_spin(self):
+        daemon = self.start_daemon(self.backend(), workers=2)
+        _, hard = resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, (3, hard))  # those that are open stay open
+        try:
+            waiting = [Stream.connect(daemon.address) for _ in range(20)]  # both workers have some
+            admin = Stream.connect(daemon.admin)
+            for stream in [*waiting, admin]:
+                self.addCleanup(stream.close)
+            before = daemon.cpu_seconds()
+            time.sleep(1)
+            self.assertLess(daemon.cpu_seconds() - before, 0.3)
+            self.assertLess(len(daemon.access_lines()), 1)
+        finally:
+            resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, (hard, hard))
+        for stream in waiting:
+            self.assertEqual(stream.exchange().status, 200)
+        self.assertEqual(admin.exchange("GET", "/healthz").status, 200)
+
+    @needs_its_last_descriptor
     def test_when_all_descriptors_are_busy_it_recovers_afterwards(self):
         go = threading.Event()
 
