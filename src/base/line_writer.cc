@@ -2,7 +2,6 @@
 
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -12,33 +11,15 @@
 #include <climits>
 #include <utility>
 
+#include "evenkeel/base/signals_blocked.h"
+
 namespace evenkeel {
-namespace {
-
-/// Threads that are made meanwhile get no signals. Those are for the control thread; and a write
-/// that fails is to fail with EPIPE or EFBIG, without SIGPIPE or SIGXFSZ ending the process.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-
- private:
-  sigset_t before_;
-};
-
-}  // namespace
-
 LineWriter::LineWriter(int fd, std::size_t capacity_bytes, Notice notice)
     : fd_(fd),
       capacity_bytes_(capacity_bytes),
       notice_(std::move(notice)),
       wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  const SignalsBlocked blocked;
+  const SignalsBlocked blocked;  // inherited by the thread
   thread_ = std::thread([this] {
     pthread_setname_np(pthread_self(), "log");
     run();

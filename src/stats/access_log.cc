@@ -4,7 +4,6 @@
 #include <linux/futex.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -21,6 +20,7 @@
 #include <utility>
 
 #include "evenkeel/base/clock.h"
+#include "evenkeel/base/signals_blocked.h"
 
 namespace evenkeel {
 namespace {
@@ -47,22 +47,6 @@ template <class Word>
 void futex_wake_all(std::atomic<Word>& word) {
   syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, INT32_MAX, nullptr, nullptr, 0);
 }
-
-/// Blocks all signals: other threads handle them, and a pipe without a reader must cause EPIPE, not
-/// SIGPIPE.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-
- private:
-  sigset_t before_;
-};
 
 int open_file(const char* path) {
   // O_NONBLOCK: opening a named pipe without a reader fails, and a slow reader cannot block writes.
