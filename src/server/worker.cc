@@ -1,12 +1,13 @@
 #include "server/worker.h"
 
 #include <pthread.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <limits>
 #include <string>
+
+#include "evenkeel/base/descriptor_limit.h"
 
 namespace evenkeel {
 namespace {
@@ -23,10 +24,9 @@ constexpr std::size_t link_close_batch = 32;      // links to removed backends, 
 /// The kernel assigns the lowest free number: a new descriptor at or above this one shows that few
 /// are left. Those are reserved for links to backends and for the admin listener.
 int compute_fd_reserve_threshold() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return std::numeric_limits<int>::max();
-  const rlim_t all = std::min<rlim_t>(limit.rlim_cur, std::numeric_limits<int>::max());
-  const rlim_t reserved = std::clamp<rlim_t>(all / 16, 16, 1024);
+  constexpr std::uint64_t unlimited = std::numeric_limits<int>::max();
+  const std::uint64_t all = std::min(descriptor_limit().value_or(unlimited), unlimited);
+  const std::uint64_t reserved = std::clamp<std::uint64_t>(all / 16, 16, 1024);
   return static_cast<int>(all - std::min(all, reserved));
 }
 

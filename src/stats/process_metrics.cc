@@ -1,13 +1,14 @@
 #include "process_metrics.h"
 
 #include <dirent.h>
-#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <fstream>
 #include <sstream>
 #include <string>
+
+#include "evenkeel/base/descriptor_limit.h"
 
 namespace evenkeel {
 namespace {
@@ -28,9 +29,9 @@ std::optional<double> count_fds() {
 }
 
 std::optional<double> fd_limit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return std::nullopt;
-  return static_cast<double>(limit.rlim_cur);
+  const auto limit = descriptor_limit();
+  if (!limit) return std::nullopt;
+  return static_cast<double>(*limit);
 }
 
 /// The fields of proc(5)'s stat after the command, which may contain spaces and brackets.

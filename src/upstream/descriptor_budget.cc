@@ -1,12 +1,12 @@
 #include "upstream/descriptor_budget.h"
 
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <limits>
 #include <utility>
 
+#include "evenkeel/base/descriptor_limit.h"
 #include "evenkeel/base/log.h"
 
 namespace evenkeel {
@@ -14,16 +14,14 @@ namespace {
 
 constexpr Duration warning_interval = std::chrono::minutes(1);
 
-std::size_t descriptor_limit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return std::numeric_limits<std::size_t>::max();
-  return limit.rlim_cur;
+std::uint64_t limit_or_max() {
+  return descriptor_limit().value_or(std::numeric_limits<std::uint64_t>::max());
 }
 
 }  // namespace
 
 bool DescriptorBudget::may_keep_links(std::size_t backends, std::size_t max_client_connections) {
-  const std::size_t limit = descriptor_limit();
+  const std::uint64_t limit = limit_or_max();
   const std::size_t for_monitoring = 2 * backends;
   const std::size_t for_requests = std::max(backends, 2 * max_client_connections);
   const std::size_t need = for_monitoring + for_requests;
@@ -43,7 +41,7 @@ void DescriptorBudget::note_blocked(std::uint64_t blocked_locally, Instant now) 
   next_warning_ = now + warning_interval;
   log::error(fmt::format(
       "cannot check backends: out of descriptors or memory; at most {} descriptors may be open",
-      descriptor_limit()));
+      limit_or_max()));
 }
 
 }  // namespace evenkeel
