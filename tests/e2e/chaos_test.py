@@ -1,17 +1,12 @@
 """Misbehaving clients and misbehaving servers at the same time: whatever they do, the daemon keeps running, releases
-everything and exits cleanly. EVENKEEL_DISORDER_SECONDS sets the duration; EVENKEEL_DISORDER_SEED repeats the random
-choices of a run."""
+everything and exits cleanly."""
 
-import collections
-import os
-import random
 import time
 
 import case
+from chaos import ChaosCase
 from stream import Closed, Stream
 
-SECONDS = float(os.environ.get("EVENKEEL_DISORDER_SECONDS", "3"))
-SEED = int(os.environ.get("EVENKEEL_DISORDER_SEED") or random.SystemRandom().randrange(10**6))
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
@@ -156,41 +151,13 @@ class Client:
         stream.read_response()
 
 
-class Chaos(case.Case):
+class Chaos(ChaosCase):
     def check(self, picker):
-        chances = random.Random(f"{SEED} {picker}")
-
-        def chance():
-            return random.Random(chances.random())
-
-        print(f"\n  seed {SEED} ", end="", flush=True)
+        chance = self.choices(picker)
         backends = [self.backend(self.tolerate_closed(Server(chance())), reads_body=False) for _ in range(4)]
-        daemon = self.start_daemon(
-            *backends, workers=3,
-            listeners=[{"name": "public", "timeouts": {"header": "300ms", "body": "200ms",
-                                                       "idle": "500ms", "write": "300ms"}}],
-            pool={"picker": picker, "keep_alive": {"idle": "100ms"},
-                  "timeouts": {"first_byte": "200ms", "idle": "200ms", "connect": "200ms"},
-                  "limits": {"max_in_flight": 3, "queue": {"size": 5, "timeout": "200ms"}}})
-
-        until = time.monotonic() + SECONDS / 2
-        clients = [Client(daemon.address, chance()) for _ in range(20)]
-        for each in [self.spawn(lambda client=client: client.run(until)) for client in clients]:
-            each.join(60 + SECONDS)
-
-        asked = sum(client.count for client in clients)
-        self.assertGreater(asked, 200)
-        daemon.wait_at_rest()
-        self.eventually(lambda: daemon.api("status")["connections"] == 0, "the end of all connections")
-        self.eventually(lambda: daemon.metric("evenkeel_backend_links") == 0, "the end of idle links")
-        total = daemon.metric("evenkeel_requests_total")
-        lines = daemon.wait_access(total)
-        self.assertEqual(len(lines), total)
-        reasons = collections.Counter(line["reason"] for line in lines)
-        print(f"{asked} requests, {dict(reasons.most_common(5))} ", end="", flush=True)
-        for reason in reasons:
-            if reason is not None:
-                self.assertEqual(daemon.metric("evenkeel_errors_total", reason=reason), reasons[reason], reason)
+        daemon = self.impatient_daemon(*backends, picker=picker, limits={"max_in_flight": 3})
+        self.run_clients([Client(daemon.address, chance()) for _ in range(20)], at_least=200)
+        self.check_nothing_is_left(daemon)
 
     def tolerate_closed(self, script):
         """Ignores errors of a script whose connection has closed."""

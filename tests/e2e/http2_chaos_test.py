@@ -1,18 +1,12 @@
-"""Like chaos_test, over HTTP/2: misbehaving clients and servers whose streams share connections.
-EVENKEEL_DISORDER_SECONDS sets the duration; EVENKEEL_DISORDER_SEED repeats the random choices of a run."""
+"""Like chaos_test, over HTTP/2: misbehaving clients and servers whose streams share connections."""
 
-import collections
-import os
-import random
 import time
 
 import case
 import http2
+from chaos import ChaosCase
 from http2 import Peer, goaway, ping, settings, window_update
 from stream import Closed
-
-SECONDS = float(os.environ.get("EVENKEEL_DISORDER_SECONDS", "3"))
-SEED = int(os.environ.get("EVENKEEL_DISORDER_SEED") or random.SystemRandom().randrange(10**6))
 
 
 class Server:
@@ -149,43 +143,17 @@ class Client:
         peer.send(ping(), window_update(0, 1000), settings({}))
 
 
-class Chaos(case.Case):
+class Chaos(ChaosCase):
     def check(self, protocol):
-        chances = random.Random(f"{SEED} {protocol}")
-
-        def chance():
-            return random.Random(chances.random())
-
-        print(f"\n  seed {SEED} ", end="", flush=True)
+        chance = self.choices(protocol)
         backends = [self.h2_backend(Server(chance()), reads_body=False,
                                     values={http2.MAX_CONCURRENT_STREAMS: most}) for most in (1, 5, 100, 1000)]
-        daemon = self.start_daemon(
-            *backends, workers=3,
-            listeners=[{"name": "public", "timeouts": {"header": "300ms", "body": "200ms", "idle": "500ms",
-                                                       "write": "300ms"}}],
-            pool={"protocol": protocol, "keep_alive": {"idle": "100ms"},
-                  "timeouts": {"first_byte": "200ms", "idle": "200ms", "connect": "200ms"},
-                  "limits": {"max_in_flight": 30, "queue": {"size": 5, "timeout": "200ms"}}})
-
-        until = time.monotonic() + SECONDS / 2
+        daemon = self.impatient_daemon(*backends, protocol=protocol, limits={"max_in_flight": 30})
         clients = [Client(daemon.address, chance()) for _ in range(12)]
-        for each in [self.spawn(lambda client=client: client.run(until)) for client in clients]:
-            each.join(60 + SECONDS)
-        asked = sum(client.count for client in clients)
-        self.assertGreater(asked, 100)
+        self.run_clients(clients, at_least=100)
         for client in clients:
             self.assertEqual(client.violations, [])
-        daemon.wait_at_rest()
-        self.eventually(lambda: daemon.api("status")["connections"] == 0, "the end of all connections")
-        self.eventually(lambda: daemon.metric("evenkeel_backend_links") == 0, "the end of idle links")
-        total = daemon.metric("evenkeel_requests_total")
-        lines = daemon.wait_access(total)
-        self.assertEqual(len(lines), total)
-        reasons = collections.Counter(line["reason"] for line in lines)
-        print(f"{asked} requests, {dict(reasons.most_common(5))} ", end="", flush=True)
-        for reason in reasons:
-            if reason is not None:
-                self.assertEqual(daemon.metric("evenkeel_errors_total", reason=reason), reasons[reason], reason)
+        self.check_nothing_is_left(daemon)
 
     def test_protocol_h2_survives(self):
         self.check("h2")
