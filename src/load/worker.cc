@@ -5,6 +5,7 @@
 #include "evenkeel/base/high_resolution_timer.h"
 #include "evenkeel/load/response_parser.h"
 #include "evenkeel/net/socket.h"
+#include "evenkeel/upstream/link_pool.h"
 
 namespace evenkeel {
 namespace {
@@ -77,7 +78,7 @@ struct LoadWorker::RequestResult {
   std::string example;
   std::string reason;
   std::string backend;
-  bool not_processed = false;
+  bool may_resend = false;
   std::uint64_t content_events = 0;
   std::uint64_t output_tokens = 0;
   std::uint64_t cached_tokens = 0;
@@ -215,7 +216,7 @@ Task<bool> LoadWorker::exchange(LoadRequest load_request, Instant due) {
     }
     auto outcome = co_await send_once(*link, load_request, due);
     result = std::move(outcome);
-    if (!reused || !result.not_processed) break;
+    if (!reused || !result.may_resend) break;
     link = nullptr;  // the server had closed it while it was idle: the request was not processed
     reused = false;
   }
@@ -241,7 +242,7 @@ Task<LoadWorker::RequestResult> LoadWorker::send_once(Link& link, const LoadRequ
 
   auto response = co_await link.send(request);
   if (!response) {
-    result.not_processed = response.error().not_processed || response.error().idle_close_race;
+    result.may_resend = may_resend(response.error(), request);
     result.fail(response.error(), false);
     co_return result;
   }

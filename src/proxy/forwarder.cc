@@ -26,8 +26,6 @@ void record_latency(Load& load, int status, Duration took, Instant now) {
   }
 }
 
-bool can_resend(Request& request) { return request.body == nullptr || request.body->rewind(); }
-
 /// Replaces the client's credentials by the backend's own key, and restores them for a backend that
 /// has none.
 class Credentials {
@@ -174,12 +172,11 @@ Task<Result<Response>> Forwarder::attempt(Request& request, Progress& progress, 
   co_return response;
 }
 
-/// A request may be sent again if the backend has not begun to work on it, or probably has not
-/// because it was closing the link.
+/// A backend that has ended the link gets the request again, over a fresh link, once. Only if it
+/// says itself that it has not processed the request may another one get it.
 Forwarder::Next Forwarder::next_after_failure(Request& request, const Error& error, Link& link,
                                               const Progress& progress) const {
-  if (!error.not_processed && !error.idle_close_race) return Next::done;
-  if (!can_resend(request)) return Next::done;
+  if (!may_resend(error, request)) return Next::done;
   const bool link_ended = error.idle_close_race || !link.alive(false);
   if (link_ended && !progress.resent) return Next::same_backend;
   return error.not_processed ? Next::other_backend : Next::done;
