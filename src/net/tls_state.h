@@ -9,10 +9,10 @@
 #include <memory>
 #include <string_view>
 
-#include "evenkeel/base/buffer.h"
 #include "evenkeel/base/loop.h"
 #include "evenkeel/net/socket.h"
 #include "evenkeel/net/tls.h"
+#include "net/ciphertext_buffer.h"
 #include "net/openssl.h"
 
 namespace evenkeel {
@@ -24,22 +24,6 @@ struct PlaintextPieces {
   std::string_view tail;
 
   std::size_t size() const { return head.size() + body.size() + tail.size(); }
-};
-
-/// Ciphertext that the kernel has not taken yet.
-class CiphertextBuffer {
- public:
-  bool empty() const { return first_.empty(); }
-  std::size_t size() const { return first_.end - first_.begin + second_.end - second_.begin; }
-  /// False when it does not fit into 128 KiB.
-  bool append(std::string_view bytes, std::uint32_t block_size);
-  std::string_view first() const { return first_.bytes(); }
-  std::string_view second() const { return second_.bytes(); }
-  void remove(std::size_t count);
-
- private:
-  ReadBuffer first_;
-  ReadBuffer second_;
 };
 
 class TlsState {
