@@ -2,10 +2,10 @@
 
 #include <utility>
 
-#include "evenkeel/base/high_resolution_timer.h"
 #include "evenkeel/load/response_parser.h"
 #include "evenkeel/net/socket.h"
 #include "evenkeel/upstream/link_pool.h"
+#include "load/pacer.h"
 
 namespace evenkeel {
 namespace {
@@ -15,34 +15,6 @@ constexpr std::size_t max_error_bytes_kept = 4 * 1024;
 constexpr std::size_t max_error_bytes_read = 256 * 1024;
 constexpr unsigned max_starts_per_yield = 64;
 constexpr Duration failure_backoff = std::chrono::milliseconds(10);
-
-/// Waits to the microsecond: the loop's own timers are a coarse wheel.
-class Pacer {
- public:
-  explicit Pacer(Loop& loop) : timer_(*this, loop) {}
-
-  /// `co_await pacer.until(when);` One waiter at a time.
-  auto until(Instant when) {
-    struct Wait {
-      Pacer& pacer;
-      Instant when;
-      bool await_ready() const { return false; }
-      void await_suspend(std::coroutine_handle<> waiter) {
-        pacer.waiter_ = waiter;
-        pacer.timer_.arm(when);
-      }
-      void await_resume() const {}
-    };
-    return Wait{*this, when};
-  }
-
- private:
-  void on_timer() {
-    if (waiter_) std::exchange(waiter_, {}).resume();
-  }
-  std::coroutine_handle<> waiter_;
-  MethodHighResolutionTimer<&Pacer::on_timer> timer_;
-};
 
 std::string_view failure_kind(Fault fault, bool response_started) {
   switch (fault) {
