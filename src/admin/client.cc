@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "admin/asio.h"
+#include "admin/event_parser.h"
 #include "admin/stream.h"
 #include "evenkeel/base/file.h"
 #include "evenkeel/config/address.h"
@@ -62,40 +63,6 @@ asio::ip::tcp::endpoint to_asio(const Endpoint& endpoint) {
   converted.resize(endpoint.size);
   return converted;
 }
-
-/// The lines of an event stream, cut into events.
-class EventParser {
- public:
-  void feed(std::string_view bytes) { pending_ += bytes; }
-  std::size_t size() const { return pending_.size(); }
-
-  std::optional<AdminEvent> next() {
-    const auto end = pending_.find("\n\n", scanned_ == 0 ? 0 : scanned_ - 1);
-    if (end == std::string::npos) {
-      scanned_ = pending_.size();
-      return std::nullopt;
-    }
-    scanned_ = 0;
-    AdminEvent event;
-    std::string_view lines(pending_.data(), end);
-    while (!lines.empty()) {
-      const std::string_view line = lines.substr(0, lines.find('\n'));
-      lines.remove_prefix(std::min(lines.size(), line.size() + 1));
-      take(line, "id: ", event.id);
-      take(line, "event: ", event.kind);
-      take(line, "data: ", event.data);
-    }
-    pending_.erase(0, end + 2);
-    return event;
-  }
-
- private:
-  static void take(std::string_view line, std::string_view name, std::string& value) {
-    if (line.starts_with(name)) value = line.substr(name.size());
-  }
-  std::string pending_;
-  std::size_t scanned_ = 0;  // bytes at its begin that hold no end of an event
-};
 
 }  // namespace
 
