@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <utility>
 
+#include "backend_metrics.h"
+#include "fault_labels.h"
 #include "metric_families.h"
 #include "process_metrics.h"
 
@@ -16,24 +17,6 @@ constexpr std::string_view compiler = "clang " __clang_version__;
 #else
 constexpr std::string_view compiler = "g++ " __VERSION__;
 #endif
-
-/// Faults after which another attempt may follow: exported with 0 before they happen.
-constexpr Fault attempt_faults[] = {Fault::connect_failed,  Fault::connect_timeout,
-                                    Fault::tls_failed,      Fault::first_byte_timeout,
-                                    Fault::idle_timeout,    Fault::backend_closed,
-                                    Fault::backend_protocol};
-
-bool is_attempt_fault(Fault fault) {
-  for (const Fault one : attempt_faults) {
-    if (one == fault) return true;
-  }
-  return false;
-}
-
-template <class Each>
-void each_fault(Each each) {
-  for (int fault = 0; fault < fault_count; ++fault) each(static_cast<Fault>(fault));
-}
 
 /// The counters of all workers, summed.
 class MetricsRenderer final : public prometheus::Collectable {
@@ -52,7 +35,7 @@ class MetricsRenderer final : public prometheus::Collectable {
     add_pools(page);
     add_totals(page);
     add_listeners(page);
-    add_backends(page);
+    add_backend_metrics(page, snapshot_.backends);
     add_daemon(page);
     add_process(page);
     return MetricsPageAccess::take_families(page);
@@ -275,102 +258,6 @@ class MetricsRenderer final : public prometheus::Collectable {
       for (std::size_t outcome = 0; outcome < counts.size(); ++outcome) {
         page.add(labels, {"result", to_string(static_cast<TlsOutcome>(outcome))}, counts[outcome]);
       }
-    }
-  }
-
-  void add_backends(MetricsPage& page) const {
-    std::vector<Labels> labels;
-    for (const auto& each : snapshot_.backends) {
-      labels.push_back({{"pool", each.pool}, {"backend", each.backend}});
-    }
-    const auto each_backend = [&](auto add) {
-      for (std::size_t i = 0; i < labels.size(); ++i) add(labels[i], snapshot_.backends[i]);
-    };
-    page.gauges("evenkeel_backend_up", "1 when a backend may be given requests.");
-    each_backend([&](const Labels& own, const BackendSnapshot& backend) {
-      page.add(own, std::uint64_t{backend.up});
-    });
-    page.gauges("evenkeel_backend_state", "1 for the state that a backend is in.");
-    each_backend([&](const Labels& own, const BackendSnapshot& backend) {
-      for (const std::string_view state : backend_states) {
-        page.add(own, {"state", state}, std::uint64_t{backend.state == state});
-      }
-    });
-    page.gauges("evenkeel_backend_in_flight", "Requests in flight on a backend.");
-    each_backend([&](const Labels& own, const BackendSnapshot& backend) {
-      page.add(own, backend.in_flight);
-    });
-    page.counters("evenkeel_backend_picks_total", "How often a backend was picked.");
-    each_backend(
-        [&](const Labels& own, const BackendSnapshot& backend) { page.add(own, backend.picks); });
-    page.counters("evenkeel_backend_errors_total", "Attempts that failed at a backend, by reason.");
-    each_backend([&](const Labels& own, const BackendSnapshot& backend) {
-      each_fault([&](Fault fault) {
-        const std::uint64_t count = backend.errors[static_cast<std::size_t>(fault)];
-        if (count == 0 && !is_attempt_fault(fault)) return;
-        page.add(own, {"reason", to_string(fault)}, count);
-      });
-    });
-    page.gauges("evenkeel_backend_links",
-                "Connections to a backend: busy with a request, or idle.");
-    each_backend([&](const Labels& own, const BackendSnapshot& backend) {
-      page.add(own, {"state", "busy"}, links(backend.totals.links_busy));
-      page.add(own, {"state", "idle"}, links(backend.totals.links_idle));
-    });
-    page.histograms(
-        "evenkeel_backend_latency_seconds",
-        "Time from the end of a request sent to a backend to the last byte of its answer.");
-    each_backend([&](const Labels& own, const BackendSnapshot& backend) {
-      page.add(own, backend.totals.latency);
-    });
-    add_checks(page, each_backend);
-    add_polled(page, each_backend);
-  }
-
-  /// Each worker moves its gauges in its own time, so the sum may be below 0 for a moment.
-  static std::uint64_t links(std::int64_t count) {
-    return count < 0 ? 0 : static_cast<std::uint64_t>(count);
-  }
-
-  template <class EachBackend>
-  static void add_checks(MetricsPage& page, const EachBackend& each_backend) {
-    page.counters("evenkeel_backend_health_checks_total", "Health checks of a backend, by result.");
-    each_backend([&](const Labels& own, const BackendSnapshot& backend) {
-      for (const auto& [result, count] : backend.checks) page.add(own, {"result", result}, count);
-    });
-  }
-
-  /// An unknown value has no series.
-  template <class EachBackend>
-  static void add_polled(MetricsPage& page, const EachBackend& each_backend) {
-    struct Family {
-      std::string_view name;
-      std::string_view help;
-      double PolledSnapshot::* value;
-    };
-    static constexpr Family families[] = {
-        {"evenkeel_backend_polled_age_seconds",
-         "Age of the last values polled from a backend's engine and GPU.",
-         &PolledSnapshot::age_seconds},
-        {"evenkeel_backend_running_requests", "Requests that a backend's engine runs, as polled.",
-         &PolledSnapshot::running},
-        {"evenkeel_backend_waiting_requests",
-         "Requests that wait in a backend's engine, as polled.", &PolledSnapshot::waiting},
-        {"evenkeel_backend_kv_cache_usage_ratio", "Used share of a backend's KV cache, as polled.",
-         &PolledSnapshot::kv_cache_ratio},
-        {"evenkeel_backend_gpu_utilization_ratio", "Utilization of a backend's GPUs, as polled.",
-         &PolledSnapshot::gpu_utilization_ratio},
-        {"evenkeel_backend_gpu_memory_used_bytes", "Used memory of a backend's GPUs, as polled.",
-         &PolledSnapshot::gpu_memory_used_bytes},
-        {"evenkeel_backend_gpu_memory_total_bytes", "Total memory of a backend's GPUs, as polled.",
-         &PolledSnapshot::gpu_memory_total_bytes},
-    };
-    for (const Family& family : families) {
-      page.gauges(family.name, family.help);
-      each_backend([&](const Labels& own, const BackendSnapshot& backend) {
-        const double value = backend.polled.*family.value;
-        if (!std::isnan(value)) page.add(own, value);
-      });
     }
   }
 

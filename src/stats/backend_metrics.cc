@@ -1,0 +1,126 @@
+#include "backend_metrics.h"
+
+#include <cmath>
+#include <string_view>
+
+#include "fault_labels.h"
+
+namespace evenkeel {
+namespace {
+
+/// Calls a function with each backend and its labels.
+class EachBackend {
+ public:
+  explicit EachBackend(const std::vector<BackendSnapshot>& backends) : backends_(backends) {
+    for (const auto& each : backends) {
+      labels_.push_back({{"pool", each.pool}, {"backend", each.backend}});
+    }
+  }
+
+  template <class Add>
+  void operator()(Add add) const {
+    for (std::size_t i = 0; i < labels_.size(); ++i) add(labels_[i], backends_[i]);
+  }
+
+ private:
+  const std::vector<BackendSnapshot>& backends_;
+  std::vector<Labels> labels_;
+};
+
+void add_states(MetricsPage& page, const EachBackend& each_backend) {
+  page.gauges("evenkeel_backend_up", "1 when a backend may be given requests.");
+  each_backend([&](const Labels& own, const BackendSnapshot& backend) {
+    page.add(own, std::uint64_t{backend.up});
+  });
+  page.gauges("evenkeel_backend_state", "1 for the state that a backend is in.");
+  each_backend([&](const Labels& own, const BackendSnapshot& backend) {
+    for (const std::string_view state : backend_states) {
+      page.add(own, {"state", state}, std::uint64_t{backend.state == state});
+    }
+  });
+}
+
+/// Each worker moves its gauges in its own time, so the sum may be below 0 for a moment.
+std::uint64_t links(std::int64_t count) {
+  return count < 0 ? 0 : static_cast<std::uint64_t>(count);
+}
+
+void add_traffic(MetricsPage& page, const EachBackend& each_backend) {
+  page.gauges("evenkeel_backend_in_flight", "Requests in flight on a backend.");
+  each_backend(
+      [&](const Labels& own, const BackendSnapshot& backend) { page.add(own, backend.in_flight); });
+  page.counters("evenkeel_backend_picks_total", "How often a backend was picked.");
+  each_backend(
+      [&](const Labels& own, const BackendSnapshot& backend) { page.add(own, backend.picks); });
+  page.counters("evenkeel_backend_errors_total", "Attempts that failed at a backend, by reason.");
+  each_backend([&](const Labels& own, const BackendSnapshot& backend) {
+    each_fault([&](Fault fault) {
+      const std::uint64_t count = backend.errors[static_cast<std::size_t>(fault)];
+      if (count == 0 && !is_attempt_fault(fault)) return;
+      page.add(own, {"reason", to_string(fault)}, count);
+    });
+  });
+  page.gauges("evenkeel_backend_links", "Connections to a backend: busy with a request, or idle.");
+  each_backend([&](const Labels& own, const BackendSnapshot& backend) {
+    page.add(own, {"state", "busy"}, links(backend.totals.links_busy));
+    page.add(own, {"state", "idle"}, links(backend.totals.links_idle));
+  });
+  page.histograms(
+      "evenkeel_backend_latency_seconds",
+      "Time from the end of a request sent to a backend to the last byte of its answer.");
+  each_backend([&](const Labels& own, const BackendSnapshot& backend) {
+    page.add(own, backend.totals.latency);
+  });
+}
+
+void add_checks(MetricsPage& page, const EachBackend& each_backend) {
+  page.counters("evenkeel_backend_health_checks_total", "Health checks of a backend, by result.");
+  each_backend([&](const Labels& own, const BackendSnapshot& backend) {
+    for (const auto& [result, count] : backend.checks) page.add(own, {"result", result}, count);
+  });
+}
+
+/// An unknown value has no series.
+void add_polled(MetricsPage& page, const EachBackend& each_backend) {
+  struct Family {
+    std::string_view name;
+    std::string_view help;
+    double PolledSnapshot::* value;
+  };
+  static constexpr Family families[] = {
+      {"evenkeel_backend_polled_age_seconds",
+       "Age of the last values polled from a backend's engine and GPU.",
+       &PolledSnapshot::age_seconds},
+      {"evenkeel_backend_running_requests", "Requests that a backend's engine runs, as polled.",
+       &PolledSnapshot::running},
+      {"evenkeel_backend_waiting_requests", "Requests that wait in a backend's engine, as polled.",
+       &PolledSnapshot::waiting},
+      {"evenkeel_backend_kv_cache_usage_ratio", "Used share of a backend's KV cache, as polled.",
+       &PolledSnapshot::kv_cache_ratio},
+      {"evenkeel_backend_gpu_utilization_ratio", "Utilization of a backend's GPUs, as polled.",
+       &PolledSnapshot::gpu_utilization_ratio},
+      {"evenkeel_backend_gpu_memory_used_bytes", "Used memory of a backend's GPUs, as polled.",
+       &PolledSnapshot::gpu_memory_used_bytes},
+      {"evenkeel_backend_gpu_memory_total_bytes", "Total memory of a backend's GPUs, as polled.",
+       &PolledSnapshot::gpu_memory_total_bytes},
+  };
+  for (const Family& family : families) {
+    page.gauges(family.name, family.help);
+    each_backend([&](const Labels& own, const BackendSnapshot& backend) {
+      const double value = backend.polled.*family.value;
+      if (!std::isnan(value)) page.add(own, value);
+    });
+  }
+}
+
+}  // namespace
+
+void add_backend_metrics(MetricsPage& page, const std::vector<BackendSnapshot>& backends) {
+  const EachBackend each_backend(backends);
+  add_states(page, each_backend);
+  add_traffic(page, each_backend);
+  add_checks(page, each_backend);
+  add_polled(page, each_backend);
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,26 @@
+// Which values the label `reason` has.
+#pragma once
+
+#include "evenkeel/base/result.h"
+
+namespace evenkeel {
+
+/// Faults after which another attempt may follow: exported with 0 before they happen.
+inline constexpr Fault attempt_faults[] = {Fault::connect_failed,  Fault::connect_timeout,
+                                           Fault::tls_failed,      Fault::first_byte_timeout,
+                                           Fault::idle_timeout,    Fault::backend_closed,
+                                           Fault::backend_protocol};
+
+inline bool is_attempt_fault(Fault fault) {
+  for (const Fault one : attempt_faults) {
+    if (one == fault) return true;
+  }
+  return false;
+}
+
+template <class Each>
+void each_fault(Each each) {
+  for (int fault = 0; fault < fault_count; ++fault) each(static_cast<Fault>(fault));
+}
+
+}  // namespace evenkeel
