@@ -206,11 +206,16 @@ Awaitable<AdminReply> AdminActions::check(std::string text) {
   };
   const auto preview = co_await on_loop(io_, *runtime_.control_loop, ask, reload_timeout);
   if (!preview) co_return error_reply(503, no_answer);
+  if (!*preview) {
+    AdminReply busy = error_reply(429, preview->error().detail);
+    busy.fields.emplace_back("retry-after", "1");
+    co_return busy;
+  }
   boost::json::array problems;
-  for (const Problem& problem : preview->problems) problems.push_back(problem_document(problem));
+  for (const Problem& problem : (*preview)->problems) problems.push_back(problem_document(problem));
   boost::json::object document;
   document["problems"] = std::move(problems);
-  document["changes"] = boost::json::array(preview->changes.begin(), preview->changes.end());
+  document["changes"] = boost::json::array((*preview)->changes.begin(), (*preview)->changes.end());
   co_return json_reply(200, to_text(document));
 }
 

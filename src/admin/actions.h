@@ -42,6 +42,7 @@ class AdminActions {
   Awaitable<AdminReply> reload();
 
   /// What a reload of `text` (empty: of the daemon's file) would refuse or change; changes nothing.
+  /// 429 while another preview is in progress.
   Awaitable<AdminReply> check(std::string text);
 
  private:

@@ -20,7 +20,6 @@
 
 #include "admin/api.h"
 #include "admin/connection.h"
-#include "admin/tls_context.h"
 #include "evenkeel/base/log.h"
 
 namespace evenkeel {
@@ -60,8 +59,6 @@ class AdminServer::Impl {
                    .side = Side::proxy,
                    .detail = "admin: cannot listen: " + error.message()};
     }
-    auto loaded = load_tls();
-    if (!loaded) return std::move(loaded.error());
     asio::co_spawn(*io_, accept_connections(), asio::detached);
     asio::co_spawn(*io_, close_expired(), asio::detached);
     asio::co_spawn(*io_, api_.watch_states(), asio::detached);
@@ -131,9 +128,11 @@ class AdminServer::Impl {
 
   void adopt(TcpSocket socket) {
     if (connections_.size() >= limits_.connections) make_room_for_connection();
-    if (!refresh_tls()) return;
+    // Connections use the certificates of the configuration that is active when they begin.
+    const auto status = runtime_.status->snapshot();
+    if (status->config->admin.tls && status->admin_tls == nullptr) return;  // never in the clear
     auto connection = std::make_shared<AdminConnection>(
-        std::move(socket), tls_, limits_, api_,
+        std::move(socket), status->admin_tls, limits_, api_,
         [this](const AdminConnection& sender, std::size_t bytes) { make_room(sender, bytes); });
     connections_.push_back(connection);
     const auto slot = connection->cancellation_slot();
@@ -185,32 +184,6 @@ class AdminServer::Impl {
     }
   }
 
-  /// Changes nothing when it fails; the next connection tries again.
-  Result<Done> load_tls() {
-    auto config = runtime_.status->snapshot()->config;
-    AdminStream::TlsContext next;
-    if (config->admin.tls) {
-      auto context = make_tls_context(*config->admin.tls);
-      if (!context) return std::move(context.error());
-      next = std::move(*context);
-    }
-    tls_ = std::move(next);
-    tls_config_ = std::move(config);
-    return Done{};
-  }
-
-  /// Connections use the certificates of the configuration that is active when they begin. False:
-  /// they cannot be read, and there are none to go on with: TLS is never replaced by clear text.
-  bool refresh_tls() {
-    if (runtime_.status->snapshot()->config == tls_config_) return true;
-    auto loaded = load_tls();
-    if (loaded) return true;
-    const bool has_previous = tls_ != nullptr;
-    log::error(loaded.error().detail + (has_previous ? "; the previous certificates stay in use"
-                                                     : "; admin connections are refused"));
-    return has_previous;
-  }
-
   const RuntimeAccess runtime_;
   const AdminLimits limits_;
   // Work that was posted to a loop and never ran keeps the io_context beyond this object.
@@ -219,8 +192,6 @@ class AdminServer::Impl {
   TcpAcceptor acceptor_;
   IoTimer sweep_timer_;
   IoTimer accept_timer_;
-  std::shared_ptr<const Config> tls_config_;  // `tls_` is made from it
-  AdminStream::TlsContext tls_;               // null: in the clear
   std::list<ConnectionPtr> connections_;
   bool stopping_ = false;
   std::thread thread_;

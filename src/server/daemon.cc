@@ -38,8 +38,9 @@ constexpr Duration max_loop_turn = std::chrono::seconds(1);
 /// How much time systemd is asked for at a time during a drain.
 constexpr Duration drain_timeout_extension = std::chrono::seconds(10);
 
-/// At most one memory arena per thread, so that memory of a past burst goes back to the system.
-void limit_malloc_arenas(unsigned workers) { mallopt(M_ARENA_MAX, static_cast<int>(workers) + 1); }
+/// One memory arena for each worker and two for the other threads, so that memory of a past burst
+/// goes back to the system and no worker waits for the preparation thread.
+void limit_malloc_arenas(unsigned workers) { mallopt(M_ARENA_MAX, static_cast<int>(workers) + 2); }
 
 /// Without name look-ups: names are resolved while the daemon runs, and one that has no address
 /// just now is no mistake in the file.
@@ -146,7 +147,8 @@ std::vector<Problem> Daemon::start(LoadResult loaded) {
               .control = &*reloader_,
               .backend_monitor = &reloader_->backend_monitor()};
 
-  auto preparing = reloader_->prepare(std::move(loaded), Reloader::Sockets::open);
+  const auto file = std::make_shared<LoadResult>(std::move(loaded));
+  auto preparing = reloader_->prepare([file] { return std::move(*file); }, Reloader::Sockets::open);
   loop_.run_until([&preparing] { return preparing.ready(); });
   PreparedReload prepared = preparing.take();
   if (!prepared.problems.empty()) return std::move(prepared.problems);

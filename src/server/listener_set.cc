@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "evenkeel/config/address.h"
 #include "evenkeel/net/listener.h"
 
 namespace evenkeel {
@@ -17,13 +18,39 @@ Error with_name(Error error, const ListenerConfig& listener) {
   return error;
 }
 
-Result<Endpoint> endpoint_of(const ListenerConfig& listener) {
-  auto endpoints = resolve(listener.address.host, listener.address.port);
+Result<Endpoint> first_address(const std::string& host) {
+  auto endpoints = resolve(host, 0);
   if (!endpoints) return std::move(endpoints.error());
   return endpoints->front();
 }
 
+/// Looks up no name: that could block for seconds.
+Result<Endpoint> endpoint_of(const ListenerConfig& listener, const ListenerHosts& hosts) {
+  const std::string& host = listener.address.host;
+  Endpoint endpoint;
+  if (const auto found = hosts.find(host); found != hosts.end()) {
+    if (!found->second) return found->second.error();
+    endpoint = *found->second;
+  } else if (parse_ip(host)) {
+    auto literal = first_address(host);
+    if (!literal) return std::move(literal.error());
+    endpoint = *literal;
+  } else {
+    return Error{.fault = Fault::internal, .detail = "'" + host + "' has not been resolved"};
+  }
+  endpoint.set_port(listener.address.port);
+  return endpoint;
+}
+
 }  // namespace
+
+ListenerHosts resolve_listener_hosts(const std::vector<std::string>& hosts) {
+  ListenerHosts resolved;
+  for (const std::string& host : hosts) {
+    if (!resolved.contains(host)) resolved.emplace(host, first_address(host));
+  }
+  return resolved;
+}
 
 PreparedListeners::~PreparedListeners() {
   for (const ListenerAssignment& assignment : assignments_) {
@@ -33,7 +60,19 @@ PreparedListeners::~PreparedListeners() {
   }
 }
 
-Result<PreparedListeners> ListenerSet::prepare(const std::vector<ListenerConfig>& listeners) {
+std::vector<std::string> ListenerSet::hosts_to_resolve(
+    const std::vector<ListenerConfig>& listeners) const {
+  std::vector<std::string> hosts;
+  for (const ListenerConfig& listener : listeners) {
+    if (find_open(listener) == nullptr && !parse_ip(listener.address.host)) {
+      hosts.push_back(listener.address.host);
+    }
+  }
+  return hosts;
+}
+
+Result<PreparedListeners> ListenerSet::prepare(const std::vector<ListenerConfig>& listeners,
+                                               const ListenerHosts& hosts) {
   PreparedListeners prepared(workers_);
   for (const ListenerConfig& listener : listeners) {
     if (const OpenListener* kept = find_open(listener)) {
@@ -43,17 +82,20 @@ Result<PreparedListeners> ListenerSet::prepare(const std::vector<ListenerConfig>
         each.entries.push_back({listener, kept->id, -1});
       continue;
     }
-    auto opened = open_new(listener, prepared.assignments_);
+    auto endpoint = endpoint_of(listener, hosts);
+    if (!endpoint) return with_name(std::move(endpoint.error()), listener);
+    auto opened = open_new(listener, *endpoint, prepared.assignments_);
     if (!opened) return with_name(std::move(opened.error()), listener);
     prepared.open_.push_back(std::move(*opened));
   }
   return prepared;
 }
 
-Result<Done> ListenerSet::check(const std::vector<ListenerConfig>& listeners) const {
+Result<Done> ListenerSet::check(const std::vector<ListenerConfig>& listeners,
+                                const ListenerHosts& hosts) const {
   for (const ListenerConfig& listener : listeners) {
     if (find_open(listener) != nullptr) continue;
-    auto endpoint = endpoint_of(listener);
+    auto endpoint = endpoint_of(listener, hosts);
     if (!endpoint) return with_name(std::move(endpoint.error()), listener);
     if (!inherited_.find(listener.name, *endpoint).empty()) continue;
     auto can_bind = Listener::check_bind(*endpoint, shares_port(*endpoint));
@@ -89,16 +131,14 @@ bool ListenerSet::shares_port(const Endpoint& endpoint) const {
 }
 
 /// One socket per worker, all on the port that the first one got.
-Result<OpenListener> ListenerSet::open_new(const ListenerConfig& listener,
+Result<OpenListener> ListenerSet::open_new(const ListenerConfig& listener, const Endpoint& endpoint,
                                            std::vector<ListenerAssignment>& assignments) {
-  auto resolved = endpoint_of(listener);
-  if (!resolved) return std::move(resolved.error());
   OpenListener opened{.id = ListenerId{++last_id_},
                       .name = listener.name,
                       .address = listener.address,
-                      .endpoint = *resolved,
-                      .inherited = inherited_.find(listener.name, *resolved)};
-  const bool shared = shares_port(*resolved);
+                      .endpoint = endpoint,
+                      .inherited = inherited_.find(listener.name, endpoint)};
+  const bool shared = shares_port(endpoint);
   for (unsigned worker = 0; worker < workers_; ++worker) {
     Result<int> fd = -1;
     if (!opened.inherited.empty()) {

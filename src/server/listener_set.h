@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,12 @@
 #include "server/listener_assignment.h"
 
 namespace evenkeel {
+
+/// The addresses of host names that listeners use, or why there is none; their ports mean nothing.
+using ListenerHosts = std::map<std::string, Result<Endpoint>>;
+
+/// Blocks. Thread: any.
+ListenerHosts resolve_listener_hosts(const std::vector<std::string>& hosts);
 
 /// An open listener: the socket's handle and where it is bound.
 struct OpenListener {
@@ -46,12 +53,16 @@ class ListenerSet {
   ListenerSet(unsigned workers, InheritedSockets& inherited)
       : workers_(workers), inherited_(inherited) {}
 
+  /// The host names that `prepare` and `check` need resolved.
+  std::vector<std::string> hosts_to_resolve(const std::vector<ListenerConfig>& listeners) const;
   /// Opens the sockets that these listeners need and that are not open. Errors name the listener
   /// and the cause; then no new socket is open.
-  Result<PreparedListeners> prepare(const std::vector<ListenerConfig>& listeners);
+  Result<PreparedListeners> prepare(const std::vector<ListenerConfig>& listeners,
+                                    const ListenerHosts& hosts = {});
   /// What `prepare` would fail with, as far as that can be known without listening: a new socket
   /// that listened for a moment would take connections and reset them.
-  Result<Done> check(const std::vector<ListenerConfig>& listeners) const;
+  Result<Done> check(const std::vector<ListenerConfig>& listeners,
+                     const ListenerHosts& hosts = {}) const;
   /// Makes the prepared listeners the open ones. Returns what each worker listens on from now on.
   std::vector<ListenerAssignment> commit(PreparedListeners prepared);
 
@@ -59,7 +70,7 @@ class ListenerSet {
   const std::vector<OpenListener>& open() const { return open_; }
 
  private:
-  Result<OpenListener> open_new(const ListenerConfig& listener,
+  Result<OpenListener> open_new(const ListenerConfig& listener, const Endpoint& endpoint,
                                 std::vector<ListenerAssignment>& assignments);
   const OpenListener* find_open(const ListenerConfig& listener) const;
   bool shares_port(const Endpoint& endpoint) const;

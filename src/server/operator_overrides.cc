@@ -62,4 +62,14 @@ void OperatorOverrides::record_drained(const PoolSet& pool_set, const Config& co
   });
 }
 
+OperatorOverrides::Drained OperatorOverrides::drained_outside(const PoolSet& pool_set) const {
+  Drained drained = drained_;
+  for (const PoolSet::PoolEntry& pool : pool_set.pools()) {
+    for (const BackendPtr& backend : pool.state->backends()) {
+      drained.erase({pool.state->spec().name, backend->id()});
+    }
+  }
+  return drained;
+}
+
 }  // namespace evenkeel

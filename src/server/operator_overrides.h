@@ -31,6 +31,8 @@ class OperatorOverrides {
   /// Notes which backends are drained. A drain is kept in the backend's Load, which is lost while
   /// DNS does not know the backend; a backend that the file no longer has is forgotten.
   void record_drained(const PoolSet& pool_set, const Config& config);
+  /// The drained backends that `pool_set` does not have: of the others, the Load knows.
+  Drained drained_outside(const PoolSet& pool_set) const;
 
  private:
   Weights weights_;

@@ -6,9 +6,11 @@
 #include <filesystem>
 #include <set>
 #include <system_error>
+#include <unordered_map>
 #include <utility>
 
 #include "evenkeel/base/log.h"
+#include "evenkeel/config/address.h"
 #include "evenkeel/config/changes.h"
 #include "evenkeel/upstream/monitor_spec.h"
 
@@ -65,38 +67,100 @@ Reloader::Reloader(Process process, std::string file, unsigned workers, const Dn
                        [this](std::string host, std::uint16_t port) {
                          return resolve_host(std::move(host), port);
                        }),
+      preparation_(process_.loop),
       changes_(process_.loop) {}
 
 // ---- prepare ----------------------------------------------------------------------------------
 
-Task<PreparedReload> Reloader::prepare(LoadResult loaded, Sockets sockets) {
-  PreparedReload reload{.problems = std::move(loaded.problems), .text = std::move(loaded.text)};
-  if (!reload.problems.empty()) co_return reload;
-  const auto next = std::make_shared<const Config>(std::move(loaded.config));
-  if (config_ != nullptr) {
-    reload.changes = describe_changes(*config_, *next);
-    reload.problems = restart_only_changes(*config_, *next, file_);
-    if (!reload.problems.empty()) co_return reload;
+/// What reading a file gives.
+struct Reloader::CheckedFile {
+  std::vector<Problem> problems;
+  std::string problems_text;
+  std::string warnings_text;
+  std::vector<std::string> changes;
+  std::shared_ptr<const Config> config;
+  std::string hash;
+};
+
+/// What is built from a file away from the control loop.
+struct Reloader::BuiltParts {
+  Result<std::shared_ptr<const PoolSet>> pool_set;
+  Result<AdminTls> admin_tls;
+  ListenerHosts listener_hosts;
+};
+
+/// Thread: the preparation thread.
+Reloader::CheckedFile Reloader::check_file(LoadResult loaded, const Config* active,
+                                           const std::string& file) {
+  CheckedFile checked{.problems = std::move(loaded.problems),
+                      .problems_text = {},
+                      .warnings_text = render_problems(loaded.warnings, loaded.text),
+                      .changes = {},
+                      .config = std::make_shared<const Config>(std::move(loaded.config)),
+                      .hash = std::move(loaded.hash)};
+  if (checked.problems.empty() && active != nullptr) {
+    checked.changes = describe_changes(*active, *checked.config);
+    checked.problems = restart_only_changes(*active, *checked.config, file);
   }
+  checked.problems_text = render_problems(checked.problems, loaded.text);
+  return checked;
+}
+
+/// Reads certificates and keys, resolves names. Thread: the preparation thread.
+Reloader::BuiltParts Reloader::build_parts(const Config& config, const BuildInputs& inputs,
+                                           const PoolSet* active,
+                                           const std::vector<std::string>& hosts) {
+  return {.pool_set = PoolSet::build(config, inputs, active),
+          .admin_tls = inputs.reload_files ? load_admin_tls(config.admin) : AdminTls(),
+          .listener_hosts = resolve_listener_hosts(hosts)};
+}
+
+Task<PreparedReload> Reloader::prepare(ReadConfig read, Sockets sockets) {
+  const auto checked = std::make_shared<CheckedFile>();
+  PreparationThread::Work check = [checked, read = std::move(read), active = config_,
+                                   file = file_] {
+    *checked = check_file(read(), active.get(), file);
+  };
+  co_await preparation_.run(std::move(check));
+  PreparedReload reload{.problems = std::move(checked->problems),
+                        .problems_text = std::move(checked->problems_text),
+                        .warnings_text = std::move(checked->warnings_text),
+                        .changes = std::move(checked->changes),
+                        .change = {}};
+  if (!reload.problems.empty()) co_return reload;
   const auto refuse = [&](const char* path, Error error) {
     reload.problems.push_back({.file = file_, .path = path, .message = std::move(error.detail)});
+    reload.problems_text = render_problems(reload.problems, "");
   };
 
+  const std::shared_ptr<const Config> next = checked->config;
   co_await resolve_hosts(*next);
-  PreparedChange change{.config = next, .hash = std::move(loaded.hash)};
+  PreparedChange change{.config = next, .hash = std::move(checked->hash)};
   if (config_ != nullptr) change.weights = overrides_.weights_for(*next, *config_);
-  auto pool_set = PoolSet::build(*next, build_inputs(change.weights, true), pool_set_.get());
-  if (!pool_set) {
-    refuse("", std::move(pool_set.error()));
+  const auto built = std::make_shared<std::optional<BuiltParts>>();
+  PreparationThread::Work build = [built, next, active = pool_set_,
+                                   inputs = build_inputs(*next, change.weights, true),
+                                   hosts = listener_set_.hosts_to_resolve(next->listeners)] {
+    built->emplace(build_parts(*next, inputs, active.get(), hosts));
+  };
+  co_await preparation_.run(std::move(build));
+  BuiltParts& parts = **built;
+  if (!parts.pool_set) {
+    refuse("", std::move(parts.pool_set.error()));
     co_return reload;
   }
-  change.pool_set = std::move(*pool_set);
+  if (!parts.admin_tls) {
+    refuse("admin.tls", std::move(parts.admin_tls.error()));
+    co_return reload;
+  }
+  change.pool_set = std::move(*parts.pool_set);
+  change.admin_tls = std::move(*parts.admin_tls);
   if (sockets == Sockets::check) {
-    auto checked = listener_set_.check(next->listeners);
-    if (!checked) refuse("listeners", std::move(checked.error()));
+    auto can_listen = listener_set_.check(next->listeners, parts.listener_hosts);
+    if (!can_listen) refuse("listeners", std::move(can_listen.error()));
     co_return reload;
   }
-  auto listeners = listener_set_.prepare(next->listeners);
+  auto listeners = listener_set_.prepare(next->listeners, parts.listener_hosts);
   if (!listeners) {
     refuse("listeners", std::move(listeners.error()));
     co_return reload;
@@ -116,18 +180,46 @@ Task<void> Reloader::resolve_hosts(const Config& next) {
 
 /// What runs, built again with other weights or addresses. Certificates and keys stay as they were
 /// read: their files may be half written just now.
-Result<PreparedChange> Reloader::prepare_running(OperatorOverrides::Weights weights) {
-  auto pool_set = PoolSet::build(*config_, build_inputs(weights, false), pool_set_.get());
-  if (!pool_set) return std::move(pool_set.error());
-  return PreparedChange{
-      .config = config_, .pool_set = std::move(*pool_set), .weights = std::move(weights)};
+Task<Result<PreparedChange>> Reloader::prepare_running(OperatorOverrides::Weights weights) {
+  PreparedChange change{.config = config_, .weights = std::move(weights)};
+  const auto built = std::make_shared<std::optional<BuiltParts>>();
+  PreparationThread::Work build = [built, config = config_, active = pool_set_,
+                                   inputs = build_inputs(*config_, change.weights, false)] {
+    built->emplace(build_parts(*config, inputs, active.get(), {}));
+  };
+  co_await preparation_.run(std::move(build));
+  BuiltParts& parts = **built;
+  if (!parts.pool_set) co_return std::move(parts.pool_set.error());
+  change.pool_set = std::move(*parts.pool_set);
+  co_return change;
 }
 
-BuildInputs Reloader::build_inputs(const OperatorOverrides::Weights& weights, bool reload_files) {
-  if (pool_set_ != nullptr) overrides_.record_drained(*pool_set_, *config_);
-  return {.find = [this](const Address& address) { return dns_cache_.find(address); },
+/// Values only: the preparation thread reads them while the control loop goes on.
+BuildInputs Reloader::build_inputs(const Config& config, const OperatorOverrides::Weights& weights,
+                                   bool reload_files) {
+  std::unordered_map<std::string, std::vector<Endpoint>> known;
+  for (const std::string& host : hosts_of(config)) {
+    if (!parse_ip(host)) known.emplace(host, dns_cache_.find({.host = host}));
+  }
+  auto find = [known = std::move(known)](const Address& address) {
+    std::vector<Endpoint> endpoints;
+    if (const auto name = known.find(address.host); name != known.end()) {
+      endpoints = name->second;
+    } else if (auto literal = resolve(address.host, address.port)) {
+      endpoints = std::move(*literal);
+    }
+    for (Endpoint& each : endpoints) each.set_port(address.port);
+    return endpoints;
+  };
+  OperatorOverrides::Drained drained;
+  if (pool_set_ != nullptr) {
+    // An operator may undrain a backend while the preparation thread builds.
+    overrides_.record_drained(*pool_set_, *config_);
+    drained = overrides_.drained_outside(*pool_set_);
+  }
+  return {.find = std::move(find),
           .weights = weights,
-          .drained = overrides_.drained(),
+          .drained = std::move(drained),
           .reload_files = reload_files};
 }
 
@@ -150,6 +242,7 @@ Task<void> Reloader::commit(PreparedChange change, Duration check_wait) {
     if (change.hash.empty()) return;
     status.config_hash = change.hash;
     status.loaded_at = std::chrono::system_clock::now();
+    status.admin_tls = std::move(change.admin_tls);
     status.reload_problems.clear();
   });
   tick_pools();
@@ -196,9 +289,11 @@ Task<void> Reloader::run_reload(std::shared_ptr<std::vector<Problem>> problems) 
     co_return;
   }
   process_.notifier.reloading();
-  LoadResult loaded = reread_config(file_, process_.environment);
-  if (!loaded.warnings.empty()) log::print(render_problems(loaded.warnings, loaded.text));
-  auto reload = co_await prepare(std::move(loaded), Sockets::open);
+  ReadConfig read = [file = file_, environment = process_.environment] {
+    return reread_config(file, environment);
+  };
+  auto reload = co_await prepare(std::move(read), Sockets::open);
+  if (!reload.warnings_text.empty()) log::print(reload.warnings_text);
   if (reload.change) {
     co_await commit(std::move(*reload.change), max_new_backend_check_wait);
   }
@@ -212,9 +307,10 @@ void Reloader::report(const PreparedReload& reload) {
   if (refused) {
     process_.status.update(
         [&](RuntimeStatus& status) { status.reload_problems = reload.problems; });
-    std::string problems = render_problems(reload.problems, reload.text);
-    problems.pop_back();  // the last line end is the log's
-    log::error("reload rejected; the previous configuration stays active:\n" + problems);
+    std::string_view problems = reload.problems_text;
+    problems.remove_suffix(1);  // the last line end is the log's
+    log::error(
+        fmt::format("reload rejected; the previous configuration stays active:\n{}", problems));
   } else {
     log::info(fmt::format("reloaded {}: {} change{}; {}", file_, reload.changes.size(),
                           reload.changes.size() == 1 ? "" : "s", summary()));
@@ -229,30 +325,33 @@ void Reloader::report(const PreparedReload& reload) {
                                   : summary());
 }
 
-Task<ReloadPreview> Reloader::preview(std::string text) {
+Task<Result<ReloadPreview>> Reloader::preview(std::string text) {
+  if (previewing_) {
+    co_return Error{.fault = Fault::queue_full,
+                    .detail = "another preview is in progress; try again when it is done"};
+  }
+  previewing_ = true;
   const auto preview = std::make_shared<ReloadPreview>();
-  // Weak: a preview whose client has left is not made.
-  std::weak_ptr<ReloadPreview> waiting = preview;
-  ChangeQueue::Change change = [this, waiting, text = std::move(text)] {
-    return run_preview(text, waiting);
+  ChangeQueue::Change change = [this, preview, text = std::move(text)] {
+    return run_preview(text, preview);
   };
   co_await changes_.run(std::move(change));
   co_return std::move(*preview);
 }
 
-Task<void> Reloader::run_preview(std::string text, std::weak_ptr<ReloadPreview> waiting) {
-  if (waiting.expired()) co_return;
+Task<void> Reloader::run_preview(std::string text, std::shared_ptr<ReloadPreview> preview) {
   if (shutting_down_) {
-    waiting.lock()->problems.push_back(
+    preview->problems.push_back(
         {.file = file_, .message = "not checked: the daemon is shutting down"});
+    previewing_ = false;
     co_return;
   }
-  LoadResult loaded = text.empty() ? reread_config(file_, process_.environment)
-                                   : read_config(text, file_, process_.environment);
-  auto reload = co_await prepare(std::move(loaded), Sockets::check);
+  ReadConfig read = [text = std::move(text), file = file_, environment = process_.environment] {
+    return text.empty() ? reread_config(file, environment) : read_config(text, file, environment);
+  };
+  auto reload = co_await prepare(std::move(read), Sockets::check);
   watch_active_hosts();
-  const auto preview = waiting.lock();
-  if (preview == nullptr) co_return;
+  previewing_ = false;
   preview->problems = std::move(reload.problems);
   preview->changes = std::move(reload.changes);
 }
@@ -268,7 +367,7 @@ Task<Result<Done>> Reloader::set_weight(std::string pool, std::string backend,
 
 Task<void> Reloader::run_set_weight(std::string pool, std::string backend, std::uint32_t weight,
                                     std::shared_ptr<std::optional<Error>> error) {
-  auto change = prepare_running(overrides_.weights_with(pool, backend, weight));
+  auto change = co_await prepare_running(overrides_.weights_with(pool, backend, weight));
   if (!change) {
     *error = std::move(change.error());
     co_return;
@@ -290,7 +389,7 @@ Task<void> Reloader::queue_dns_update_at(Instant when) {
 }
 
 Task<void> Reloader::run_dns_update() {
-  auto change = prepare_running(overrides_.weights());
+  auto change = co_await prepare_running(overrides_.weights());
   if (!change) {
     log::error("DNS update not applied: " + change.error().detail);
     co_return;

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "evenkeel/admin/admin_tls.h"
 #include "evenkeel/admin/control.h"
 #include "evenkeel/admin/runtime_status.h"
 #include "evenkeel/base/loop.h"
@@ -19,6 +21,7 @@
 #include "server/change_queue.h"
 #include "server/listener_set.h"
 #include "server/operator_overrides.h"
+#include "server/preparation_thread.h"
 #include "server/service_notifier.h"
 #include "server/worker_group.h"
 
@@ -31,18 +34,21 @@ struct PreparedChange {
   OperatorOverrides::Weights weights;
   std::optional<PreparedListeners> listeners;  ///< nothing: the listeners stay as they are
   std::string hash;                            ///< of the file; empty: it is not read again
+  AdminTls admin_tls;                          ///< only with `hash`
 };
 
 /// A configuration on its way to being active.
 struct PreparedReload {
   std::vector<Problem> problems;         ///< why it is refused; empty: it is not
+  std::string problems_text;             ///< as `render_problems` prints them
+  std::string warnings_text;             ///< likewise
   std::vector<std::string> changes;      ///< against the active one
   std::optional<PreparedChange> change;  ///< there unless it is refused or only previewed
-  std::string text;                      ///< as read, for `render_problems`
 };
 
 /// Every change goes through two steps: `prepare` reads, checks and builds, and can fail; `commit`
-/// swaps, and cannot.
+/// swaps, and cannot. What blocks or takes long runs on the preparation thread, so that checks,
+/// timers and signals go on during `prepare`.
 ///
 /// Thread: the control loop's.
 class Reloader final : public Control {
@@ -63,11 +69,14 @@ class Reloader final : public Control {
   /// `file` is what a reload reads.
   Reloader(Process process, std::string file, unsigned workers, const DnsConfig& dns);
 
-  /// Checks a configuration that has been read and builds everything that it needs; changes nothing
-  /// that is in use. Looks up the hosts of both configurations, and goes on doing so until
+  /// Reads a configuration. Thread: the preparation thread.
+  using ReadConfig = std::function<LoadResult()>;
+
+  /// Reads and checks a configuration and builds everything that it needs; changes nothing that is
+  /// in use. Looks up the hosts of both configurations, and goes on doing so until
   /// `watch_active_hosts`. Waits for name servers for 3 s at most; hosts that are unknown then
   /// start without addresses.
-  Task<PreparedReload> prepare(LoadResult loaded, Sockets sockets);
+  Task<PreparedReload> prepare(ReadConfig read, Sockets sockets);
 
   /// Makes the change active on all workers. Backends that are new get `check_wait` for their first
   /// health check before requests can be sent to any backend of the change.
@@ -85,7 +94,7 @@ class Reloader final : public Control {
 
   // Control
   Task<std::vector<Problem>> reload() override;
-  Task<ReloadPreview> preview(std::string text) override;
+  Task<Result<ReloadPreview>> preview(std::string text) override;
   Task<Result<Done>> set_weight(std::string pool, std::string backend,
                                 std::uint32_t weight) override;
 
@@ -101,7 +110,7 @@ class Reloader final : public Control {
 
  private:
   Task<void> run_reload(std::shared_ptr<std::vector<Problem>> problems);
-  Task<void> run_preview(std::string text, std::weak_ptr<ReloadPreview> waiting);
+  Task<void> run_preview(std::string text, std::shared_ptr<ReloadPreview> preview);
   Task<void> run_set_weight(std::string pool, std::string backend, std::uint32_t weight,
                             std::shared_ptr<std::optional<Error>> error);
   Task<void> run_dns_update();
@@ -109,8 +118,14 @@ class Reloader final : public Control {
   Task<void> queue_dns_update_at(Instant when);
 
   Task<void> resolve_hosts(const Config& next);
-  BuildInputs build_inputs(const OperatorOverrides::Weights& weights, bool reload_files);
-  Result<PreparedChange> prepare_running(OperatorOverrides::Weights weights);
+  struct CheckedFile;
+  struct BuiltParts;
+  static CheckedFile check_file(LoadResult loaded, const Config* active, const std::string& file);
+  static BuiltParts build_parts(const Config& config, const BuildInputs& inputs,
+                                const PoolSet* active, const std::vector<std::string>& hosts);
+  BuildInputs build_inputs(const Config& config, const OperatorOverrides::Weights& weights,
+                           bool reload_files);
+  Task<Result<PreparedChange>> prepare_running(OperatorOverrides::Weights weights);
   void close_unused_sockets();
   void report(const PreparedReload& reload);
   Task<Result<std::vector<Endpoint>>> resolve_host(std::string host, std::uint16_t port);
@@ -123,7 +138,9 @@ class Reloader final : public Control {
   ListenerSet listener_set_;
   DnsCache dns_cache_;
   BackendMonitor backend_monitor_;
+  PreparationThread preparation_;
   ChangeQueue changes_;
+  bool previewing_ = false;  // a preview is queued or running
   bool dns_update_scheduled_ = false;
   Instant last_dns_update_{};
   bool shutting_down_ = false;

@@ -137,6 +137,16 @@ TEST_F(AdminApi, CheckReportsWhatAReloadOfATextWouldRefuseAndChange) {
   EXPECT_EQ(control_.reloads, 0);
 }
 
+TEST_F(AdminApi, CheckIsRefusedWhileAnotherOneIsInProgress) {
+  control_.busy = true;
+
+  const RawReply reply = post("/api/v1/check", "pools: []");
+
+  EXPECT_EQ(reply.status, 429);
+  EXPECT_EQ(reply.fields.at("retry-after"), "1");
+  EXPECT_THAT(reply.body, HasSubstr("another preview is in progress"));
+}
+
 TEST_F(AdminApi, StatusReportsTheLastReload) {
   EXPECT_THAT(get("/api/v1/status").body, HasSubstr(R"("last_reload_ok":true,"errors":[])"));
 

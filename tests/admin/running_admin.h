@@ -36,9 +36,11 @@ struct RecordingControl final : Control {
     ++reloads;
     return std::vector<Problem>(problems);
   }
-  Task<ReloadPreview> preview(std::string text) override {
+  Task<Result<ReloadPreview>> preview(std::string text) override {
+    if (busy) return Result<ReloadPreview>(Error{.detail = "another preview is in progress"});
     previews.push_back(std::move(text));
-    return ReloadPreview{.problems = problems, .changes = {"pool chat: backend added"}};
+    return Result<ReloadPreview>(
+        ReloadPreview{.problems = problems, .changes = {"pool chat: backend added"}});
   }
   Task<Result<Done>> set_weight(std::string pool, std::string backend,
                                 std::uint32_t weight) override {
@@ -47,6 +49,7 @@ struct RecordingControl final : Control {
   }
 
   int reloads = 0;
+  bool busy = false;  // refuses previews
   std::vector<Problem> problems;
   std::vector<std::string> weights;
   std::vector<std::string> previews;
@@ -71,10 +74,13 @@ class RunningAdmin : public ::testing::Test {
     ASSERT_THAT(loaded.problems, ::testing::IsEmpty());
     auto pool_set = PoolSet::build(loaded.config);
     ASSERT_TRUE(pool_set.ok());
+    auto admin_tls = load_admin_tls(loaded.config.admin);
+    ASSERT_TRUE(admin_tls.ok()) << admin_tls.error().detail;
     status_.update([&](RuntimeStatus& status) {
       status.version = "1.2.3";
       status.config = std::make_shared<const Config>(loaded.config);
       status.pool_set = *pool_set;
+      status.admin_tls = *admin_tls;
       status.ready = true;
     });
     runtime_ = {.status = &status_,

@@ -166,6 +166,18 @@ TEST_F(Listeners, ACheckFindsWhatPrepareWouldFailWith) {
   EXPECT_TRUE(set_.check({listener("good")}).ok());
 }
 
+TEST_F(Listeners, LooksUpNoHostNameItself) {
+  const std::vector<ListenerConfig> named = {listener("named", "localhost"), listener("public")};
+
+  EXPECT_FALSE(set_.prepare(named).ok());
+  ASSERT_THAT(set_.hosts_to_resolve(named), testing::ElementsAre("localhost"));
+
+  const ListenerHosts hosts = resolve_listener_hosts(set_.hosts_to_resolve(named));
+  EXPECT_TRUE(set_.check(named, hosts).ok());
+  const auto prepared = set_.prepare(named, hosts);
+  EXPECT_TRUE(prepared.ok()) << prepared.error().detail;
+}
+
 TEST_F(Listeners, ACheckTakesNoConnectionsFromAnOpenListener) {
   commit({listener("public", "0.0.0.0")});
   const ListenerConfig narrower = listener("public", "127.0.0.1", bound_port(0));

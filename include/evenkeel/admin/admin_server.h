@@ -33,8 +33,8 @@ struct AdminLimits {
 /// Thread: constructed and destroyed on one thread; everything that `runtime` names outlives it.
 class AdminServer {
  public:
-  /// Takes over `fd`, a listening socket. REQUIRES: the status has its config and its pool set.
-  /// Errors: the socket or the TLS files of the configuration cannot be used.
+  /// Takes over `fd`, a listening socket. REQUIRES: the status has its config, its pool set
+  /// and, where the config has TLS, its certificates. Errors: the socket cannot be used.
   static Result<std::unique_ptr<AdminServer>> start(int fd, RuntimeAccess runtime,
                                                     const AdminLimits& limits = {});
   AdminServer(const AdminServer&) = delete;

@@ -30,8 +30,9 @@ class Control {
   virtual Task<std::vector<Problem>> reload() = 0;
 
   /// Goes through a reload of this text, or of the daemon's own file when it is empty, up to the
-  /// point where it would change something. Reads certificates and keys and looks names up.
-  virtual Task<ReloadPreview> preview(std::string text) = 0;
+  /// point where it would change something. Reads certificates and keys and looks names up. Errors:
+  /// another preview is in progress.
+  virtual Task<Result<ReloadPreview>> preview(std::string text) = 0;
 
   /// Gives a backend a weight of 1 to 1000 in place of the file's, until a reload brings another
   /// weight for it. Errors name the backend or the cause.

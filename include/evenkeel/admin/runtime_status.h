@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "evenkeel/admin/admin_tls.h"
 #include "evenkeel/base/clock.h"
 #include "evenkeel/base/loop.h"
 #include "evenkeel/config/config.h"
@@ -32,6 +33,7 @@ struct RuntimeStatus {
   std::chrono::system_clock::time_point loaded_at{};
   std::shared_ptr<const Config> config;     ///< the file that is active
   std::shared_ptr<const PoolSet> pool_set;  ///< what is built from it; null only before the start
+  AdminTls admin_tls;                       ///< of that file
   std::vector<Problem> reload_problems;     ///< of the last reload; empty: it was accepted
   bool ready = false;
   bool draining = false;
