@@ -5,6 +5,7 @@
 #include <chrono>
 #include <string_view>
 
+#include "config/compound_forms.h"
 #include "config/forms.h"
 #include "evenkeel/config/engine_traits.h"
 #include "evenkeel/config/picker_list.h"

@@ -1,0 +1,139 @@
+#include "config/compound_forms.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "config/fields.h"
+
+namespace evenkeel::config_file {
+namespace {
+
+Tree object_schema() {
+  Tree schema = Tree::map();
+  schema.put("type", Tree::text("object"));
+  return schema;
+}
+
+bool is_only_target(const std::vector<RouteTarget>& targets) {
+  return targets.size() == 1 && targets[0].weight == RouteTarget{}.weight;
+}
+
+}  // namespace
+
+void TextMapForm::read(const Node& node, Value& value) const {
+  const auto entries = node.entries(what);
+  if (!entries) return;
+  value.clear();
+  for (const auto& [name, entry] : *entries) {
+    std::string key = name;
+    if (check_key) {
+      if (auto problem = check_key(key)) entry.fail(problem->message, problem->help);
+    }
+    const auto scalar = entry.scalar("a text");
+    if (!scalar) continue;
+    if (!value.emplace(key, scalar->text).second) {
+      entry.fail(fmt::format("duplicate key '{}'", key));
+    }
+  }
+}
+
+Tree TextMapForm::tree(const Value& value, const Value*) const {
+  Tree map = Tree::map();
+  for (const auto& [key, text] : value) map.put(key, Tree::text(text));
+  return map;
+}
+
+Tree TextMapForm::schema() const {
+  Tree values = Tree::map();
+  values.put("type", Tree::list_of_text({"string", "number", "boolean"}));
+  return object_schema().put("additionalProperties", std::move(values));
+}
+
+void TextOrListForm::read(const Node& node, Value& value) const {
+  if (!node.is_scalar()) {
+    ListForm::read(node, value);
+    return;
+  }
+  std::string text;
+  item.read(node, text);
+  value = {std::move(text)};
+}
+
+Tree TextOrListForm::schema() const {
+  Tree schema = Tree::map();
+  schema.put("anyOf", Tree::list({item.schema(), ListForm::schema()}));
+  return schema;
+}
+
+void BackendForm::read(const Node& node, Value& value) const {
+  if (node.is_scalar()) {
+    backend_address().read(node, value.address);
+  } else if (node.is_map()) {
+    StructForm<BackendConfig>{}.read(node, value);
+  } else {
+    node.fail_expected("an address such as http://127.0.0.1:8000, or a mapping with one");
+  }
+}
+
+Tree BackendForm::tree(const Value& value, const Value* omit) const {
+  return StructForm<BackendConfig>{}.tree(value, omit);
+}
+
+Tree BackendForm::tree_without_defaults(const Value& value) const {
+  BackendConfig plain;
+  plain.address = value.address;
+  if (value == plain) return Tree::text(AddressForm::written(value.address));
+  return StructForm<BackendConfig>{}.tree_without_defaults(value);
+}
+
+Tree BackendForm::schema() const {
+  Tree schema = Tree::map();
+  schema.put("anyOf",
+             Tree::list({backend_address().schema(), StructForm<BackendConfig>{}.schema()}));
+  return schema;
+}
+
+void BackendForm::add_reference_rows(ReferenceRows& rows, const std::string& path) const {
+  StructForm<BackendConfig>{}.add_reference_rows(rows, path);
+}
+
+void SingleTargetForm::read(const Node& node, Value& value) const {
+  std::string pool;
+  TextForm{"the name of a pool", check_not_empty}.read(node, pool);
+  if (!pool.empty()) value = {RouteTarget{std::move(pool), RouteTarget{}.weight}};
+}
+
+Tree SingleTargetForm::tree(const Value& value, const Value*) const {
+  return is_only_target(value) ? Tree::text(value[0].pool) : Tree{};
+}
+
+Tree SingleTargetForm::schema() const {
+  return TextForm{"the name of a pool", check_not_empty}.schema();
+}
+
+void SplitForm::read(const Node& node, Value& value) const {
+  const auto entries = node.entries("a mapping such as {stable: 95, canary: 5}");
+  if (!entries) return;
+  if (entries->empty()) node.fail("is empty, expected a mapping such as {stable: 95, canary: 5}");
+  value.clear();
+  for (const auto& [pool, entry] : *entries) {
+    const auto weight = share.read(entry);
+    value.push_back({pool, static_cast<std::uint32_t>(weight.value_or(1))});
+  }
+}
+
+Tree SplitForm::tree(const Value& value, const Value*) const {
+  if (value.empty() || is_only_target(value)) return {};
+  Tree map = Tree::map();
+  for (const auto& target : value) map.put(target.pool, Tree::raw(std::to_string(target.weight)));
+  return map;
+}
+
+Tree SplitForm::schema() const {
+  return object_schema()
+      .put("minProperties", Tree::raw("1"))
+      .put("additionalProperties", share.schema());
+}
+
+}  // namespace evenkeel::config_file

@@ -1,0 +1,274 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "config/forms.h"
+#include "config/node.h"
+#include "config/tree.h"
+#include "evenkeel/config/config.h"
+
+// The forms (forms.h) of values that are made of others.
+namespace evenkeel::config_file {
+
+// Names of the user's choice with texts; scalars of any type are taken as they are written.
+struct TextMapForm {
+  using Value = std::map<std::string, std::string>;
+  static constexpr Shape shape = Shape::map;
+
+  std::string_view what;      // "a mapping of labels to values"
+  TextForm::Check check_key;  // may be null
+
+  void read(const Node& node, Value& value) const;
+  Tree tree(const Value& value, const Value* omit) const;
+  Tree schema() const;
+  std::string type() const { return "mapping of text to text"; }
+  std::string range() const { return {}; }
+  void add_reference_rows(ReferenceRows&, const std::string&) const {}
+};
+
+// A list; `or_one` takes a single scalar for a list of one.
+template <class Item>
+struct ListForm {
+  using Value = std::vector<typename Item::Value>;
+  static constexpr Shape shape = Shape::list;
+
+  Item item;
+  std::string_view what;  // "a list of backends"
+  bool may_be_empty = true;
+
+  void read(const Node& node, Value& value) const {
+    const auto elements = node.elements(what);
+    if (!elements) return;
+    if (elements->empty() && !may_be_empty) node.fail("is empty, at least one is needed");
+    value.clear();
+    for (const Node& element : *elements) {
+      typename Item::Value read_value{};
+      item.read(element, read_value);
+      value.push_back(std::move(read_value));  // also a wrong one: indices stay those of the file
+    }
+  }
+
+  Tree tree(const Value& value, const Value* omit) const {
+    Tree list = Tree::list();
+    for (const auto& each : value) {
+      list.items.push_back(omit ? item.tree_without_defaults(each) : item.tree(each, nullptr));
+    }
+    return list;
+  }
+
+  Tree schema() const {
+    Tree schema = Tree::map();
+    schema.put("type", Tree::text("array"));
+    schema.put("items", item.schema());
+    if (!may_be_empty) schema.put("minItems", Tree::raw("1"));
+    return schema;
+  }
+
+  std::string type() const { return std::string{what.substr(what.find("list"))}; }
+  std::string range() const { return may_be_empty ? "" : "at least one"; }
+  void add_reference_rows(ReferenceRows& rows, const std::string& path) const {
+    item.add_reference_rows(rows, path + "[]");
+  }
+};
+
+// A list of scalars.
+template <class Item>
+struct ScalarListForm : ListForm<Item> {
+  using Value = typename ListForm<Item>::Value;
+
+  Tree tree(const Value& value, const Value*) const {
+    Tree list = Tree::list();
+    for (const auto& each : value) list.items.push_back(this->item.tree(each, nullptr));
+    return list;
+  }
+};
+
+// A list of texts; a single text is a list of one.
+struct TextOrListForm : ScalarListForm<TextForm> {
+  static constexpr Shape shape = Shape::scalar_or_list;
+
+  void read(const Node& node, Value& value) const;
+  Tree schema() const;
+  std::string type() const { return "text or list of texts"; }
+};
+
+// The keys of a struct: specialised in fields.h for each one.
+template <class T>
+struct Fields;
+
+// One key of a struct.
+struct Key {
+  std::string_view name;
+  std::string_view doc;
+  bool required = false;
+  std::string_view default_text{};  // in the reference; empty: the value itself
+};
+
+template <class T>
+struct StructForm {
+  using Value = T;
+  static constexpr Shape shape = Shape::map;
+
+  static const std::vector<KnownKey>& known_keys() {
+    static const std::vector<KnownKey> keys = [] {
+      std::vector<KnownKey> list;
+      Fields<T>::each([&](const Key& key, auto, const auto& form) {
+        list.push_back({key.name, form.shape, key.required});
+      });
+      return list;
+    }();
+    return keys;
+  }
+
+  void read(Node node, T& value) const {
+    if (!node.match_keys(known_keys())) return;
+    if constexpr (requires { Fields<T>::prepare(value); }) Fields<T>::prepare(value);
+    Fields<T>::each([&](const Key& key, auto member, const auto& form) {
+      if (const auto child = node.child(key.name)) form.read(*child, value.*member);
+    });
+    if constexpr (requires { Fields<T>::finish(node, value); }) Fields<T>::finish(node, value);
+  }
+
+  // The defaults of a struct that holds this.
+  static T defaults_for(const T& value) {
+    T defaults{};
+    if constexpr (requires { Fields<T>::derive(defaults, value); }) {
+      Fields<T>::derive(defaults, value);
+    }
+    return defaults;
+  }
+
+  Tree tree(const T& value, const T* omit) const {
+    Tree map = Tree::map();
+    Fields<T>::each([&](const Key& key, auto member, const auto& form) {
+      if (omit && !key.required && value.*member == omit->*member) return;
+      Tree written = form.tree(value.*member, omit ? &(omit->*member) : nullptr);
+      if (written.kind == Tree::Kind::nothing) return;
+      map.put(std::string{key.name}, std::move(written));
+    });
+    return map;
+  }
+
+  Tree tree_without_defaults(const T& value) const {
+    const T defaults = defaults_for(value);
+    return tree(value, &defaults);
+  }
+
+  Tree schema() const {
+    Tree properties = Tree::map();
+    std::vector<std::string> required;
+    const T defaults{};
+    Fields<T>::each([&](const Key& key, auto member, const auto& form) {
+      Tree property = Tree::map();
+      property.put("description", Tree::text(std::string{key.doc}));
+      const Tree rest = form.schema();
+      for (std::size_t i = 0; i < rest.keys.size(); ++i) {
+        property.put(rest.keys[i].name, rest.items[i]);
+      }
+      Tree value = form.tree(defaults.*member, nullptr);
+      const bool has_default = value.is_scalar() && !value.scalar.empty();
+      if (!key.required && key.default_text.empty() && has_default) {
+        property.put("default", std::move(value));
+      }
+      properties.put(std::string{key.name}, std::move(property));
+      if (key.required) required.emplace_back(key.name);
+    });
+    Tree schema = Tree::map();
+    schema.put("type", Tree::text("object"));
+    schema.put("additionalProperties", Tree::raw("false"));
+    if (!required.empty()) schema.put("required", Tree::list_of_text(required));
+    schema.put("properties", std::move(properties));
+    if constexpr (requires { Fields<T>::extend_schema(schema); }) {
+      Fields<T>::extend_schema(schema);
+    }
+    return schema;
+  }
+
+  std::string type() const { return "mapping"; }
+  std::string range() const { return {}; }
+
+  void add_reference_rows(ReferenceRows& rows, const std::string& path) const {
+    const T defaults{};
+    Fields<T>::each([&](const Key& key, auto member, const auto& form) {
+      const std::string full_path =
+          path.empty() ? std::string{key.name} : path + "." + std::string{key.name};
+      std::string default_text{key.default_text};
+      if (key.required) {
+        default_text = "required";
+      } else if (default_text.empty()) {
+        const Tree value = form.tree(defaults.*member, nullptr);
+        if (value.is_scalar() && !value.scalar.empty()) default_text = "`" + value.scalar + "`";
+      }
+      rows.push_back({full_path, form.type(), default_text, form.range(), std::string{key.doc}});
+      form.add_reference_rows(rows, full_path);
+    });
+  }
+};
+
+// A struct that may be absent as a whole.
+template <class T>
+struct OptionalForm {
+  using Value = std::optional<T>;
+  static constexpr Shape shape = Shape::map;
+
+  StructForm<T> form;
+
+  void read(const Node& node, Value& value) const { form.read(node, value.emplace()); }
+  Tree tree(const Value& value, const Value* omit) const {
+    if (!value) return {};
+    return omit ? form.tree_without_defaults(*value) : form.tree(*value, nullptr);
+  }
+  Tree schema() const { return form.schema(); }
+  std::string type() const { return form.type(); }
+  std::string range() const { return form.range(); }
+  void add_reference_rows(ReferenceRows& rows, const std::string& path) const {
+    form.add_reference_rows(rows, path);
+  }
+};
+
+// A backend is a mapping, or just its address.
+struct BackendForm {
+  using Value = BackendConfig;
+  static constexpr Shape shape = Shape::scalar_or_map;
+
+  void read(const Node& node, Value& value) const;
+  Tree tree(const Value& value, const Value* omit) const;
+  Tree tree_without_defaults(const Value& value) const;
+  Tree schema() const;
+  std::string type() const { return "address or mapping"; }
+  std::string range() const { return {}; }
+  void add_reference_rows(ReferenceRows& rows, const std::string& path) const;
+};
+
+// `pool: x` as a route's only target, and `split: {x: 95, y: 5}`: two keys for one member. Only
+// one of them is written.
+struct SingleTargetForm : ScalarForm {
+  using Value = std::vector<RouteTarget>;
+
+  void read(const Node& node, Value& value) const;
+  Tree tree(const Value& value, const Value*) const;
+  Tree schema() const;
+  std::string type() const { return "text"; }
+};
+
+struct SplitForm {
+  using Value = std::vector<RouteTarget>;
+  static constexpr Shape shape = Shape::map;
+
+  void read(const Node& node, Value& value) const;
+  Tree tree(const Value& value, const Value*) const;
+  Tree schema() const;
+  std::string type() const { return "mapping of pool to share"; }
+  std::string range() const { return share.range(); }
+  void add_reference_rows(ReferenceRows&, const std::string&) const {}
+
+  static constexpr WholeNumber share{0, 10'000};
+};
+
+}  // namespace evenkeel::config_file
