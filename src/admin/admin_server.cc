@@ -25,10 +25,10 @@
 namespace evenkeel {
 namespace {
 
-constexpr Duration sweep_interval = std::chrono::milliseconds(250);  // of expired deadlines
+constexpr Duration sweep_interval = std::chrono::milliseconds(250);  // between deadline checks
 constexpr Duration accept_pause = std::chrono::milliseconds(100);    // when descriptors run out
 constexpr auto files_exhausted = boost::system::errc::too_many_files_open_in_system;
-/// The management thread yields to the workers where they share a core.
+/// Lower priority than the workers', in case they share a core.
 constexpr int niceness = 5;
 
 asio::ip::tcp protocol_of(int fd) {
@@ -80,7 +80,7 @@ class AdminServer::Impl {
     setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), niceness);
     while (true) {
       try {
-        io_->run();  // returns when everything that `stop` ends has ended
+        io_->run();  // returns when everything that `stop` closes has ended
         return;
       } catch (const std::exception& error) {
         log::error(std::string("admin: ") + error.what());
@@ -107,7 +107,7 @@ class AdminServer::Impl {
       if (!error) {
         try {
           adopt(std::move(socket));
-        } catch (const std::exception& failure) {  // no memory: the listener lives on
+        } catch (const std::exception& failure) {  // such as no memory: keep listening
           log::error(std::string("admin: connection refused: ") + failure.what());
         }
         continue;
@@ -136,7 +136,7 @@ class AdminServer::Impl {
         [this](const AdminConnection& sender, std::size_t bytes) { make_room(sender, bytes); });
     connections_.push_back(connection);
     const auto slot = connection->cancellation_slot();
-    // The handler keeps the connection until its coroutine has ended, however it ends.
+    // The completion handler owns the connection until the coroutine has ended, also by exception.
     asio::co_spawn(*io_, connection->serve(),
                    asio::bind_cancellation_slot(slot, [this, connection](std::exception_ptr) {
                      connections_.remove(connection);
@@ -153,8 +153,8 @@ class AdminServer::Impl {
     connections_.erase(stalled);
   }
 
-  /// Closes those that have been sending one reply for longest, until what the others hold and
-  /// `bytes` more are within the limit. A text that several are sending counts once.
+  /// Closes the connections that have been sending one reply for longest, until the unsent replies
+  /// of the others and `bytes` more are within the limit. A shared reply counts once.
   void make_room(const AdminConnection& sender, std::size_t bytes) {
     while (true) {
       std::set<SharedText> held;
@@ -175,7 +175,7 @@ class AdminServer::Impl {
   }
 
   Awaitable<void> close_expired() {
-    while (!stopping_) {  // a timer that has expired already is not cancelled
+    while (!stopping_) {  // cancel() has no effect on a timer that has expired already
       ErrorCode ignored;
       sweep_timer_.expires_after(sweep_interval);
       co_await sweep_timer_.async_wait(or_error(ignored));
@@ -186,7 +186,7 @@ class AdminServer::Impl {
 
   const RuntimeAccess runtime_;
   const AdminLimits limits_;
-  // Work that was posted to a loop and never ran keeps the io_context beyond this object.
+  // Shared: work that was posted to a loop and has not run may outlive this object.
   IoContextPtr io_ = std::make_shared<asio::io_context>(1);
   AdminApi api_;
   TcpAcceptor acceptor_;

@@ -1,4 +1,5 @@
-// The state of the backends that every picker reads, one cache line per backend.
+// The backends that a picker chooses from, and the base of pickers. A pick reads one cache line per
+// backend that it considers.
 #pragma once
 
 #include <cstddef>
@@ -39,7 +40,7 @@ class Candidates {
   bool excluded(std::uint32_t index, const Hint& hint) const {
     return !hint.excluded.empty() && hint.excluded.contains((*backends_)[index].get());
   }
-  /// Every backend that is in rotation and that the request has not tried is deprioritized.
+  /// Whether every backend that is in rotation and that the request has not tried is deprioritized.
   bool all_deprioritized(const Hint& hint) const;
 
  private:

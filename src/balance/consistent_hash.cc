@@ -1,4 +1,5 @@
-// consistent-hash: the same key goes to the same backend while that one has no more than its share.
+// consistent-hash: requests with the same key go to the same backend while its load is within its
+// bound.
 //
 //   candidates of a key: owner(mix(key)), owner(mix(key + g)), owner(mix(key + 2 g)), ...
 //   picked: the first that is eligible and has in_flight < ceil(c * (m + 1) * weight / sum of
@@ -27,8 +28,8 @@ namespace evenkeel {
 namespace {
 
 constexpr std::uint64_t golden = 0x9e3779b97f4a7c15u;
-constexpr int max_candidates = 32;  // of a key; then the least loaded backend is picked
-// A pick refreshes the load of every backend in pools up to the first size, else of so many.
+constexpr int max_candidates = 32;  // tried for a key; then the least loaded backend is picked
+// A pick refreshes the snapshots of all backends in pools up to full_scan_limit, else of four.
 constexpr std::uint32_t full_scan_limit = 16;
 constexpr std::uint32_t refreshes_per_pick = 4;
 
@@ -47,7 +48,7 @@ class ConsistentHash final : public CandidatePicker {
  private:
   struct Snapshot {
     std::uint32_t in_flight = 0;
-    std::uint32_t weight = 0;  // 0: deprioritized, the others take its share
+    std::uint32_t weight = 0;  // 0 if deprioritized: the others take over its share
   };
 
   std::uint32_t choose(const Eligible& eligible) override {

@@ -2,13 +2,14 @@
 //
 //   depth = in_flight + freshness * (polled - in_flight_at_poll)
 //
-// polled is the engine's own count, running + waiting, as old as the last poll. in_flight is what
-// this process has in flight now, in_flight_at_poll what it had then. Their difference accounts for
-// what this process sent and finished since; polled - in_flight_at_poll is what other clients sent,
+// polled is the engine's own count, running + waiting, at the last poll. in_flight is what this
+// process has in flight now, in_flight_at_poll what it had then. Their difference is what this
+// process has sent and finished since. polled - in_flight_at_poll is what other clients have sent,
 // minus the responses that the engine has finished and that clients are still reading. freshness is
-// 1 for two seconds and falls to 0 at ten. Without a sample, depth is in_flight.
+// 1 up to an age of two seconds and falls to 0 at ten. Without a sample, depth is in_flight.
 //
-// If an engine reports only one of the two counts, polled is a lower bound: it can only add.
+// If an engine reports only one of the two counts, polled is a lower bound, so polled -
+// in_flight_at_poll counts only if it is positive.
 //
 // Source: the correction is Prequal's (Wydrowski et al., NSDI 2024), which adds its own requests
 // since the probe. AIBrix found polled counts alone useless during bursts.
@@ -29,19 +30,19 @@ inline double freshness(Duration age) {
   return std::clamp((stale - seconds_of(age)) / (stale - fresh), 0.0, 1.0);
 }
 
-/// In requests; never negative.
+/// The depth by the formula above, in requests; never negative.
 inline double estimated_queue_depth(const Load& load, Instant now) {
   const double in_flight = load.in_flight();
   const std::optional<Duration> age = load.signals().age(now);
   if (!age) return in_flight;
   const LoadSample values = load.signals().values();
-  const bool runs = !std::isnan(values.running);
-  const bool waits = !std::isnan(values.waiting);
-  if (!runs && !waits) return in_flight;
+  const bool has_running = !std::isnan(values.running);
+  const bool has_waiting = !std::isnan(values.waiting);
+  if (!has_running && !has_waiting) return in_flight;
 
-  const double polled = (runs ? values.running : 0) + (waits ? values.waiting : 0);
+  const double polled = (has_running ? values.running : 0) + (has_waiting ? values.waiting : 0);
   double others = polled - load.signals().in_flight_at_poll();
-  if (!runs || !waits) others = std::max(others, 0.0);
+  if (!has_running || !has_waiting) others = std::max(others, 0.0);
   return std::max(in_flight + freshness(*age) * others, 0.0);
 }
 

@@ -14,8 +14,8 @@
 namespace evenkeel {
 namespace {
 
-// At least 128 slots per backend in pools of up to 512, and of up to 8192. There are only two
-// sizes, because a pool that changes its table's size moves many keys.
+// Tables of 2^16 and 2^20 slots have at least 128 slots per backend in pools of up to 512 and 8192
+// backends. There are only two sizes, because a change of the size moves many keys.
 constexpr std::size_t small_pool = 512;
 constexpr unsigned small_bits = 16;
 constexpr unsigned large_bits = 20;
@@ -23,8 +23,8 @@ constexpr unsigned large_bits = 20;
 constexpr std::uint64_t unowned = std::numeric_limits<std::uint64_t>::max();
 constexpr std::uint64_t time_unit = std::uint64_t{1} << 32;
 
-/// The arrivals of one backend: one per 1 / weight of time, at a random moment of it and at a
-/// random slot.
+/// The arrivals of one backend: one in each interval of length 1 / weight, at a random time in the
+/// interval and at a random slot.
 class Arrivals {
  public:
   Arrivals(const Backend& backend, unsigned shift)
@@ -52,7 +52,7 @@ class Arrivals {
   std::size_t slot_ = 0;
 };
 
-/// The tables in use.
+/// Finds a table in use for the same backends, so that pools and workers share it.
 class TableCache {
  public:
   std::shared_ptr<const RendezvousTable> table_for(const Backends& backends) {
@@ -103,8 +103,8 @@ RendezvousTable::RendezvousTable(const Backends& backends)
   const auto step = static_cast<std::uint64_t>(static_cast<double>(slots) / weights *
                                                static_cast<double>(time_unit)) +
                     1;
-  // A slot that was reached in an earlier step is settled. Most arrivals are at settled slots; one
-  // bit per slot fits into the cache, a number would not.
+  // A slot that was reached in an earlier step is settled: its owner is final. Most arrivals are at
+  // settled slots, so this is one bit per slot, which fits into the CPU's cache.
   std::vector<std::uint64_t> reached(slots, unowned);
   std::vector<bool> settled(slots);
   std::vector<std::size_t> reached_now;

@@ -14,14 +14,14 @@
 
 namespace evenkeel {
 
-/// A picker by cost. `Cost` is made from the candidates and has `double operator()(index, now)`;
-/// the lowest cost wins, ties are broken at random.
+/// Picks the backend of lowest cost; ties are broken at random. `Cost` is constructed from the
+/// candidates and has `double operator()(index, now)`.
 ///
 /// In pools of up to 32 backends every one is evaluated. In larger pools two are drawn at random by
 /// weight and the cheaper one is picked. That is nearly as even (the highest load exceeds the mean
-/// by ln ln n / ln 2 + O(1)) at constant cost, and workers with slightly old figures do not all
-/// pick the same backend. A draw that is not eligible is repeated a few times; if that fails, every
-/// backend is evaluated.
+/// by ln ln n / ln 2 + O(1)) in constant time, and workers with slightly old figures do not all
+/// pick the same backend. A draw that is not eligible is repeated, up to 16 draws in all; if none
+/// is eligible, every backend is evaluated.
 ///
 /// Source: Mitzenmacher, The power of two choices in randomized load balancing, 1996.
 template <class Cost>

@@ -26,8 +26,8 @@ double load_of(const BackendUtilization& sample, double enter) {
 }
 
 double LatencyRise::tick(double first_byte_seconds, Instant now) {
-  // Bounds the growth of the baseline over a pause: after a night without traffic the first rush of
-  // the morning must not look calm.
+  // Bounds the growth of the baseline over a pause without samples: otherwise a rise of the latency
+  // after a night without traffic would not show.
   constexpr double max_tick = 1;
   const double passed = last_tick_ ? std::min(seconds_of(now - *last_tick_), max_tick) : 0;
   last_tick_ = now;

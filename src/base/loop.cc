@@ -13,7 +13,7 @@
 namespace evenkeel {
 namespace {
 
-/// Iterations in a row that fill the event array, before timers run.
+/// Timers wait for at most this many iterations in a row that fill the event array.
 constexpr unsigned max_full_iterations = 16;
 
 }  // namespace
@@ -277,8 +277,8 @@ void Loop::run_once(Instant wake_at) {
     run_posted();
   }
   run_ready();
-  // After a long stop more events are pending than one iteration takes. All of them are read before
-  // timers run, so that nothing times out whose answer has already arrived.
+  // When the array is full, more events may be pending, for example after the process was stopped.
+  // They are dispatched before timers run, so that nothing whose answer has arrived times out.
   const bool full = count == static_cast<int>(events.size());
   full_iterations_ = full ? full_iterations_ + 1 : 0;
   if (full_iterations_ % max_full_iterations == 0) run_timers();
@@ -340,7 +340,7 @@ void Loop::wake_soon(Waiter& waiter) {
 }
 
 void Loop::run_ready() {
-  Node batch;  // what becomes ready while these run waits for the next iteration
+  Node batch;  // a waiter that is added while these run waits for the next iteration
   if (!ready_.linked()) return;
   batch.insert_before(ready_);
   ready_.unlink();

@@ -5,7 +5,8 @@
 namespace evenkeel {
 namespace {
 
-/// Belongs to the checking loop; lives until the last response.
+/// Used by the checking loop only. Shared by the posted functions, so it lives until the last one
+/// has run.
 struct LivenessCheck {
   explicit LivenessCheck(Loop& own) : all_responded(own) {}
   Signal all_responded;

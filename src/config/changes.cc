@@ -70,8 +70,8 @@ std::string value_text(const Tree* tree) {
   return text + (is_map ? '}' : ']');
 }
 
-// The position of a comparison: the named items around it ("pool chat: "), and the path below the
-// innermost of them ("limits.queue").
+// Where two trees are compared: the named items that contain them ("pool chat: "), and the path
+// below the innermost of these ("limits.queue").
 struct Position {
   std::string owner;
   std::string path;

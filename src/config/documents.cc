@@ -31,7 +31,7 @@ std::string table_of(const ReferenceRows& rows, std::string_view section) {
 
 constexpr std::string_view introduction = R"(# Configuration
 
-evenkeel reads one YAML file. `evenkeel check -c FILE` reports every mistake in it with its line, its key and a suggestion;
+evenkeel reads one YAML file. `evenkeel check -c FILE` reports every mistake in it with its line, its key and mostly a suggestion;
 `evenkeel config print -c FILE --defaults` shows the effective configuration. The smallest file that runs:
 
 ```yaml
@@ -44,7 +44,7 @@ pools: [{name: llama, backends: [http://127.0.0.1:8000]}]
 # yaml-language-server: $schema=evenkeel.schema.json
 ```
 
-- A **duration** is a number with a unit: `500ms`, `30s`, `5m`, `1.5h`, `1d`. A **size** too: `512B`, `32KiB`, `8MiB`. A number
+- A **duration** is a number with a unit: `500ms`, `30s`, `5m`, `1.5h`, `1d`. So is a **size**: `512B`, `32KiB`, `8MiB`. A number
   without a unit is an error.
 - An **address** is `host:port`. Write IPv6 addresses in brackets and quotes: `"[::1]:8080"`.
 - In any value, `${NAME}` is an environment variable, which must be set; `${NAME:-text}` is the variable, or the text if it is

@@ -14,14 +14,14 @@
 namespace evenkeel::config_file {
 namespace {
 
-// An address in the file.
+// An address that the file gives.
 struct UsedAddress {
   std::string path;
   std::string owner;  // "listener 'public'"
   Address address;
 };
 
-// Without those at which a mistake has been reported.
+// Leaves out addresses for which a mistake has been reported already.
 std::vector<UsedAddress> listen_addresses(const Config& config, const ParseContext& context) {
   std::vector<UsedAddress> all;
   for (std::size_t i = 0; i < config.listeners.size(); ++i) {
@@ -51,8 +51,8 @@ std::vector<UsedAddress> backend_addresses(const Config& config, const ParseCont
 
 using HostErrors = std::map<std::string, std::optional<std::string>>;
 
-// Fills in why each host has no address. A name server may take seconds to say no, so several names
-// are resolved at a time.
+// Sets why each host has no address. A name server may take seconds to report that, so several
+// names are resolved at a time.
 void resolve_all(HostErrors& errors, const Environment& environment) {
   constexpr std::size_t max_threads = 16;
   std::vector<HostErrors::iterator> lookups;
@@ -73,7 +73,7 @@ void resolve_all(HostErrors& errors, const Environment& environment) {
 void check_hosts(const Config& config, ParseContext& context) {
   if (!context.environment.resolve_error) return;
   std::vector<UsedAddress> used = listen_addresses(config, context);
-  // The system's resolver may not know what the name servers in the file know.
+  // With `dns.servers` the daemon does not use the system's resolver, which may know other names.
   if (config.dns.servers.empty())
     std::ranges::move(backend_addresses(config, context), std::back_inserter(used));
   std::erase_if(used, [](const UsedAddress& each) {
@@ -97,7 +97,8 @@ bool is_wildcard(const Address& address) {
   return address.host == "0.0.0.0" || parse_ip(address.host) == IpBytes{};
 }
 
-// A name counts as this machine only if it is "localhost": others are resolved while we run.
+// The only host name that counts as this machine is "localhost": the addresses of others may
+// change.
 bool is_this_machine(const Address& address, const Environment& environment) {
   if (address.host == "localhost" || is_wildcard(address)) return true;
   const auto ip = parse_ip(address.host);

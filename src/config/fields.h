@@ -157,8 +157,8 @@ struct Fields<ListenerConfig> {
     visit(Key{"limits", "Limits for clients."}, &T::limits, StructForm<ListenerLimits>{});
     visit(Key{"proxy_protocol",
               "Networks of load balancers that start each connection with a PROXY header, version "
-              "1 or 2. From these networks the header is required and names the client; from "
-              "others it is not accepted.",
+              "1 or 2. On connections from these networks the header is required and gives the "
+              "address of the client; on others it is not accepted.",
               false, "none"},
           &T::proxy_protocol, ScalarListForm<NetworkForm>{{{}, "a list of networks"}});
     visit(Key{"trusted_proxies",
@@ -183,23 +183,25 @@ struct Fields<AdminConfig> {
     visit(Key{"token_file",
               "File with the token that allows changes (drain, weight, reload) from other "
               "machines, sent as `authorization: Bearer TOKEN`.",
-              false, "changes from loopback only"},
+              false, "none: changes from loopback only"},
           &AdminConfig::token_file, TextForm{"the path of a file", check_not_empty});
     visit(Key{"hosts",
               "Host names by which `/metrics`, `/healthz` and `/readyz` may be requested; `*` "
-              "stands for any text. Addresses and `localhost` always may. `/api/v1` also answers "
-              "to the names without `*`.",
+              "stands for any text. IP addresses and `localhost` are always accepted. `/api/v1` "
+              "accepts these and the names without `*`.",
               false, "any name"},
           &AdminConfig::hosts,
           ScalarListForm<TextForm>{
               {TextForm{"a host name", check_not_empty}, "a list of host names"}});
     visit(Key{"readyz",
-              "When `/readyz` says 503 besides at start and while draining: `any`: no pool has a "
-              "backend that is up; `all`: some pool has none; `never`: pools do not matter."},
+              "When `/readyz` answers 503, besides during start and drain: `any`: while no pool "
+              "has a backend that is up; `all`: while at least one pool has none; `never`: never "
+              "because of pools."},
           &AdminConfig::readyz, EnumForm<ReadyzRule>{"readyz", readyz_words});
     visit(Key{"tls",
-              "TLS for the admin listener, with the keys of a client listener. It does not look at "
-              "SNI: of several certificates it uses the first of each key type.",
+              "TLS for the admin listener, with the keys of a client listener. It ignores SNI: of "
+              "several certificates it uses the first of each key type (RSA, ECDSA). It forwards "
+              "no client certificates.",
               false, "none"},
           &AdminConfig::tls, OptionalForm<ListenerTlsConfig>{});
   }
@@ -223,9 +225,9 @@ struct Fields<BackendConfig> {
           TextForm{"a zone", check_not_empty});
     visit(Key{"labels", "Labels shown in the admin API, such as `{gpu: h100}`.", false, "none"},
           &T::labels, TextMapForm{"a mapping of labels to values", check_not_empty});
-    visit(Key{"standby",
-              "A standby backend: gets requests only while others are down or overloaded."},
-          &T::standby, FlagForm{});
+    visit(
+        Key{"standby", "A standby backend: gets requests only while others are down or saturated."},
+        &T::standby, FlagForm{});
     visit(Key{"api_key_file",
               "File with the API key of the server. Requests and checks carry it as "
               "`authorization: Bearer KEY`, in place of the client's own.",
@@ -270,7 +272,8 @@ struct Fields<HealthConfig> {
     visit(Key{"fall", "Consecutive failures that make a backend `down`."}, &T::fall,
           CountForm{1, 1'000});
     visit(Key{"rise",
-              "Consecutive successes that make it `up` again; after the start one is enough."},
+              "Consecutive successes that make it `up` again; before it was first `up`, one is "
+              "enough."},
           &T::rise, CountForm{1, 1'000});
     visit(Key{"model",
               "`required`: the server must also list every model in `models`. `generate`: in "
@@ -315,8 +318,8 @@ struct Fields<GpuConfig> {
   template <class Visit>
   static void each(Visit&& visit) {
     visit(Key{"memory_guard",
-              "Usage of GPU memory or KV cache beyond which a backend is avoided while another is "
-              "available."},
+              "Share of GPU memory or KV cache in use (0.95 is 95 %) beyond which a backend gets "
+              "requests only if all others are beyond it too or unavailable."},
           &GpuConfig::memory_guard, RatioForm{0.1, 1});
   }
 };
@@ -332,9 +335,10 @@ struct Fields<SparesConfig> {
           &T::enter, RatioForm{0.1, 1});
     visit(
         Key{"leave",
-            "Load relative to the remaining capacity at which the last one to join leaves again."},
+            "Load relative to the capacity without it at which the last one to join leaves again."},
         &T::leave, RatioForm{0.05, 1});
-    visit(Key{"dwell", "How long the load must stay that low."}, &T::dwell, DurationForm{0ms, 24h});
+    visit(Key{"dwell", "How long the load must stay at or below `leave` before it leaves."},
+          &T::dwell, DurationForm{0ms, 24h});
   }
 
   static void finish(Node& node, SparesConfig& spares) {
@@ -398,7 +402,7 @@ struct Fields<PoolTimeouts> {
               "A long prompt in a long queue takes minutes."},
           &T::first_byte, DurationForm{});
     visit(Key{"idle",
-              "Maximum pause within a response; then it is cut off. The total time of a response "
+              "Maximum pause within a response; then it is aborted. The total time of a response "
               "is not limited."},
           &T::idle, DurationForm{});
   }
@@ -461,8 +465,8 @@ struct Fields<PoolConfig> {
           &T::engine, ChoiceForm{"engine", engine_words});
     visit(Key{"protocol",
               "Protocol of the backends: `http1`, `h2` (HTTP/2, which gRPC needs), or `auto`: over "
-              "TLS by ALPN; in cleartext HTTP/2 is tried on the first connection, with HTTP/1.1 as "
-              "the fallback.",
+              "TLS, ALPN selects it; in cleartext, the first connection tries HTTP/2 and falls "
+              "back to HTTP/1.1.",
               false, "`auto` if a backend speaks TLS, else `http1`"},
           &T::protocol, EnumForm<BackendProtocol>{"protocol", protocol_words});
     visit(Key{"models", "The names of the models that the pool serves.", false, "unknown"},
@@ -654,8 +658,8 @@ struct Fields<Config> {
     visit(Key{"pools", "Groups of interchangeable servers.", true}, &T::pools,
           ListForm<StructForm<PoolConfig>>{{}, "a list of pools", false});
     visit(Key{"routes",
-              "Which pool serves which request: the first route that matches. Requests without a "
-              "match get 404. A file with one pool needs no routes.",
+              "Rules that assign requests to pools; the first one that matches applies. Requests "
+              "without a match get 404. A file with one pool needs no routes.",
               false, "everything to the only pool"},
           &T::routes, ListForm<StructForm<RouteConfig>>{{}, "a list of routes"});
     visit(Key{"access_log", "One log line per request."}, &T::access_log,

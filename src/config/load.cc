@@ -130,7 +130,7 @@ std::optional<std::string> read_all(const std::string& file, std::string& why) {
     std::size_t size = 0;
     while (const std::size_t count = std::fread(piece.data(), 1, piece.size(), stream.get())) {
       text.write(piece.data(), static_cast<std::streamsize>(count));
-      if ((size += count) > max_file_bytes) break;  // a device never ends
+      if ((size += count) > max_file_bytes) break;  // reading a device might never end
     }
     if (std::ferror(stream.get()) == 0) return text.str();
   }

@@ -9,14 +9,14 @@
 namespace evenkeel {
 namespace {
 
-/// Reading the clock twice takes longer than a pick: one pick in so many is timed.
+/// One pick in so many is timed: reading the clock twice takes longer than a pick.
 constexpr std::uint32_t pick_timing_interval = 16;
 
 // One attempt per backend, and one on a fresh link.
 static_assert(AttemptList::capacity >= ExcludedBackends::capacity + 2);
 
-/// Counts a response's time to the first byte for the pickers. A refusal says nothing of a
-/// backend's speed, so it counts as a failure.
+/// Records a response's time to the first byte for the pickers. A refusal (429, 5xx) is quick, but
+/// does not mean that the backend is fast: it counts as a failure, which never lowers the average.
 void record_latency(Load& load, int status, Duration took, Instant now) {
   constexpr int too_many_requests = 429;
   if (status >= 500 || status == too_many_requests) {
@@ -44,7 +44,7 @@ class Credentials {
   std::optional<std::string_view> client_value_;
 };
 
-/// Counts one more request in the queue while it lives, and the time that it spends there.
+/// While it lives, the request counts as queued. Its destructor records the time in the queue.
 class QueuedTime {
  public:
   QueuedTime(Loop& loop, Gauge& gauge, RequestTimings& timings)
@@ -64,7 +64,7 @@ class QueuedTime {
   Instant began_;
 };
 
-/// Counts the time until a link is ready, or until its client no longer waits for it.
+/// Records the time until a link is ready, the attempt fails, or the request is dropped.
 class ConnectTime {
  public:
   ConnectTime(Loop& loop, RequestInfo& info) : loop_(loop), info_(info), began_(loop.now()) {}
@@ -88,7 +88,7 @@ struct Forwarder::Progress {
   Hint hint;
   Credentials credentials;
   Next next = Next::done;
-  bool resent = false;  // once per request: what ended one link must not end many
+  bool resent = false;  // at most once: a request that breaks its link must not break many
   std::optional<Error> last_error;
 };
 
@@ -126,7 +126,7 @@ Task<Result<Response>> Forwarder::handle(Request& request) {
   }
 }
 
-/// Offers the request to one backend. Takes the lease over with a response; on an error,
+/// Sends the request to one backend. A response takes over the lease; after an error,
 /// `progress.next` says what may follow.
 Task<Result<Response>> Forwarder::attempt(Request& request, Progress& progress, Lease& lease,
                                           LinkPool::LinkChoice link_choice) {
@@ -191,7 +191,7 @@ void Forwarder::record_failure(RequestInfo& info, const Backend& backend, const 
     backend.load().count_error(error.fault);
     if (next == Next::done) backend.load().record_failure(now - sent, now);
   }
-  // The time of an attempt that another follows: the last one's is the backend's.
+  // `retried` sums the attempts that another one follows; the last attempt is backend time.
   if (next == Next::done || sent == Instant{}) return;
   info.timings.retried += now - sent;
   info.timings.head_sent = {};

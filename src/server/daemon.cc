@@ -33,17 +33,17 @@ constexpr Duration pool_tick_interval = std::chrono::milliseconds(100);
 /// How long the start waits for the first check of every backend: the longest default timeout of a
 /// check, and a second more.
 constexpr Duration max_initial_check_wait = std::chrono::seconds(6);
-/// How long a busy worker may take to see that its listeners are to close.
+/// How long a drain waits for busy workers to close their listeners.
 constexpr Duration max_loop_turn = std::chrono::seconds(1);
-/// How much time systemd is asked for at a time during a drain.
+/// By how much a drain extends systemd's stop timeout at a time.
 constexpr Duration drain_timeout_extension = std::chrono::seconds(10);
 
-/// One memory arena for each worker and two for the other threads, so that memory of a past burst
-/// goes back to the system and no worker waits for the preparation thread.
+/// Limits malloc to one arena per worker and two for the other threads: few enough that memory of a
+/// past burst is reused, and enough that no worker waits for the preparation thread.
 void limit_malloc_arenas(unsigned workers) { mallopt(M_ARENA_MAX, static_cast<int>(workers) + 2); }
 
-/// Without name look-ups: names are resolved while the daemon runs, and one that has no address
-/// just now is no mistake in the file.
+/// Without name look-ups: the daemon resolves names while it runs, and a name that has no address
+/// at the start is not a mistake in the file.
 Environment daemon_environment() {
   Environment environment = process_environment();
   environment.resolve_error = nullptr;
@@ -63,7 +63,7 @@ class Daemon {
   Daemon(const Daemon&) = delete;
   ~Daemon();
 
-  /// Binds the listeners and starts the threads. Returns what is in the way; empty: it runs.
+  /// Binds the listeners and starts the threads. Returns why it cannot; empty: it runs.
   std::vector<Problem> start(LoadResult loaded);
   /// Runs until a signal ends it; returns the exit code.
   int run();
@@ -109,7 +109,7 @@ Daemon::Daemon(const Config& config, std::string file, std::string version)
 
 Daemon::~Daemon() {
   if (workers_) workers_->stop();
-  admin_server_.reset();  // after the workers: /readyz tells the truth to the end
+  admin_server_.reset();  // after the workers, so that /readyz answers until they have stopped
   loop_.drop_spawned();
   workers_.reset();
 }
@@ -198,8 +198,8 @@ int Daemon::run() {
   return exit_code_;
 }
 
-/// The sockets listen already. Connections wait in the kernel until the first checks have shown
-/// which backends are up.
+/// The sockets are listening already: connections wait in the kernel until the first checks have
+/// shown which backends are up.
 Task<void> Daemon::begin_serving(PreparedChange change) {
   co_await reloader_->commit(std::move(change), max_initial_check_wait);
   if (shutting_down_) co_return;
@@ -255,7 +255,7 @@ void Daemon::begin_shutdown() {
   finished_ = true;
 }
 
-/// Readiness fails first, then the listeners close, then requests end in their own time.
+/// First /readyz fails, then the listeners close, then the daemon waits for requests in flight.
 Task<void> Daemon::drain() {
   const std::string summary = fmt::format("draining {} connections", workers_->connections());
   log::info(summary);
@@ -263,7 +263,7 @@ Task<void> Daemon::drain() {
   status_.update([](RuntimeStatus& status) { status.draining = true; });
   co_await delay_drain();
   workers_->begin_drain();
-  // Connections count from here on: before, a worker may still accept one.
+  // Only after this can no worker accept another connection, so the count can reach 0.
   co_await all_responsive(loop_, workers_->loops(), loop_.now() + max_loop_turn);
 
   const Instant deadline = loop_.now() + reloader_->config().shutdown.drain;
@@ -283,7 +283,7 @@ Task<void> Daemon::drain() {
   finished_ = true;
 }
 
-/// Leaves load balancers in front the configured time to see that /readyz fails.
+/// Waits for `shutdown.delay`, so that load balancers in front can see that /readyz fails.
 Task<void> Daemon::delay_drain() {
   const Instant end = loop_.now() + reloader_->config().shutdown.delay;
   while (loop_.now() < end) {

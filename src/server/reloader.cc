@@ -17,14 +17,14 @@
 namespace evenkeel {
 namespace {
 
-/// Between two changes because of DNS answers. Each makes a plan that lives as long as its longest
-/// request: names whose addresses change with every answer must not pile up plans.
+/// Minimum time between two DNS updates. Each builds a plan per worker, which lives as long as its
+/// longest request: names whose addresses change with every answer would pile up plans.
 constexpr Duration min_dns_update_interval = std::chrono::seconds(1);
-/// For name servers; hosts that are found later join later.
+/// How long `prepare` waits for name servers. A host that is found later joins by a DNS update.
 constexpr Duration max_dns_wait = std::chrono::seconds(3);
-/// For the first check of backends that a change adds.
+/// How long a commit waits for the first health check of the backends that it adds.
 constexpr Duration max_new_backend_check_wait = std::chrono::milliseconds(100);
-/// More lines than anyone reads: a new file may change thousands of backends.
+/// Bounds the log of one reload: a new file may change thousands of backends.
 constexpr std::size_t max_logged_changes = 50;
 
 std::uint64_t seed() { return static_cast<std::uint64_t>(Clock::now().time_since_epoch().count()); }
@@ -44,7 +44,7 @@ std::size_t max_client_connections(const Config& config) {
   return sum;
 }
 
-/// Only a regular file: reading a pipe or a device would block until its writer ends.
+/// Reads only a regular file: reading a pipe or a device could block the control thread.
 LoadResult reread_config(const std::string& file, const Environment& environment) {
   std::error_code unknown;
   if (std::filesystem::is_regular_file(file, unknown)) return load_config(file, environment);
@@ -170,7 +170,7 @@ Task<PreparedReload> Reloader::prepare(ReadConfig read, Sockets sockets) {
   co_return reload;
 }
 
-/// Also those of the active configuration: it stays if the next one is refused.
+/// Keeps resolving the hosts of the active configuration, which stays if `next` is rejected.
 Task<void> Reloader::resolve_hosts(const Config& next) {
   auto hosts = hosts_of(next);
   if (config_ != nullptr) hosts.merge(hosts_of(*config_));
@@ -178,8 +178,8 @@ Task<void> Reloader::resolve_hosts(const Config& next) {
   co_await dns_cache_.resolved(process_.loop.read_clock() + max_dns_wait);
 }
 
-/// What runs, built again with other weights or addresses. Certificates and keys stay as they were
-/// read: their files may be half written just now.
+/// Builds the active configuration again, with other weights or addresses. Certificates and keys
+/// are not read again: their files may be half written at this moment.
 Task<Result<PreparedChange>> Reloader::prepare_running(OperatorOverrides::Weights weights) {
   PreparedChange change{.config = config_, .weights = std::move(weights)};
   const auto built = std::make_shared<std::optional<BuiltParts>>();
@@ -194,7 +194,7 @@ Task<Result<PreparedChange>> Reloader::prepare_running(OperatorOverrides::Weight
   co_return change;
 }
 
-/// Values only: the preparation thread reads them while the control loop goes on.
+/// Copies everything: the preparation thread reads the inputs while the control loop runs on.
 BuildInputs Reloader::build_inputs(const Config& config, const OperatorOverrides::Weights& weights,
                                    bool reload_files) {
   std::unordered_map<std::string, std::vector<Endpoint>> known;
@@ -246,8 +246,8 @@ Task<void> Reloader::commit(PreparedChange change, Duration check_wait) {
     status.reload_problems.clear();
   });
   tick_pools();
-  // A backend that is new is out of rotation until it has passed a check; where it is up, that
-  // takes no longer than a connection.
+  // A new backend is out of rotation until it has passed a check. If it is up, this takes little
+  // longer than connecting.
   backend_monitor_.update(monitor_specs(*config_, *pool_set_), max_client_connections(*config_));
   co_await backend_monitor_.wait_for_first_results(process_.loop.read_clock() + check_wait);
   co_await process_.workers.apply(config_, pool_set_, std::move(assignments));
@@ -308,7 +308,7 @@ void Reloader::report(const PreparedReload& reload) {
     process_.status.update(
         [&](RuntimeStatus& status) { status.reload_problems = reload.problems; });
     std::string_view problems = reload.problems_text;
-    problems.remove_suffix(1);  // the last line end is the log's
+    problems.remove_suffix(1);  // the log adds the last line end
     log::error(
         fmt::format("reload rejected; the previous configuration stays active:\n{}", problems));
   } else {
@@ -398,7 +398,7 @@ Task<void> Reloader::run_dns_update() {
   log::info("DNS update applied: " + summary());
 }
 
-// ---- what runs --------------------------------------------------------------------------------
+// ---- the active configuration -----------------------------------------------------------------
 
 void Reloader::tick_pools() {
   const Instant now = process_.loop.read_clock();
@@ -416,7 +416,7 @@ std::string Reloader::summary() const {
   return fmt::format("serving {} pools, {} of {} backends up", pool_set_->pools().size(), up, all);
 }
 
-/// For hosts that are not backends: exporters of GPU metrics.
+/// Resolves hosts that are not backends: GPU exporters.
 Task<Result<std::vector<Endpoint>>> Reloader::resolve_host(std::string host, std::uint16_t port) {
   auto answer = co_await dns_cache_.resolver().lookup(host, port);
   if (!answer) co_return std::move(answer.error());

@@ -1,4 +1,4 @@
-// Replaces what runs: on a reload, a weight that an operator sets, or a DNS update.
+// Replaces the active configuration: on a reload, when an operator sets a weight, on a DNS update.
 #pragma once
 
 #include <cstdint>
@@ -27,23 +27,23 @@
 
 namespace evenkeel {
 
-/// Everything that a commit puts in place of what runs, built whole. Dropping it changes nothing.
+/// Everything that a commit makes active, completely built. Destroying it changes nothing.
 struct PreparedChange {
   std::shared_ptr<const Config> config;
   std::shared_ptr<const PoolSet> pool_set;
   OperatorOverrides::Weights weights;
-  std::optional<PreparedListeners> listeners;  ///< nothing: the listeners stay as they are
-  std::string hash;                            ///< of the file; empty: it is not read again
-  AdminTls admin_tls;                          ///< only with `hash`
+  std::optional<PreparedListeners> listeners;  ///< empty: the listeners stay as they are
+  std::string hash;                            ///< of the file's text; empty: no file was read
+  AdminTls admin_tls;                          ///< meaningful only with a `hash`
 };
 
-/// A configuration on its way to being active.
+/// The result of `prepare`.
 struct PreparedReload {
-  std::vector<Problem> problems;         ///< why it is refused; empty: it is not
+  std::vector<Problem> problems;         ///< why it is rejected; empty: accepted
   std::string problems_text;             ///< as `render_problems` prints them
-  std::string warnings_text;             ///< likewise
-  std::vector<std::string> changes;      ///< against the active one
-  std::optional<PreparedChange> change;  ///< there unless it is refused or only previewed
+  std::string warnings_text;             ///< the same for warnings
+  std::vector<std::string> changes;      ///< compared with the active one
+  std::optional<PreparedChange> change;  ///< empty if rejected or only previewed
 };
 
 /// Every change goes through two steps: `prepare` reads, checks and builds, and can fail; `commit`
@@ -53,7 +53,7 @@ struct PreparedReload {
 /// Thread: the control loop's.
 class Reloader final : public Control {
  public:
-  /// What it works on; all of it outlives the reloader.
+  /// The parts of the process that it uses; they outlive it.
   struct Process {
     Loop& loop;
     InheritedSockets& inherited;
@@ -63,33 +63,33 @@ class Reloader final : public Control {
     Environment environment;  ///< for reading files
   };
 
-  /// What becomes of the sockets of new listeners.
+  /// Whether to open the sockets of new listeners, or only to check that this would succeed.
   enum class Sockets { open, check };
 
-  /// `file` is what a reload reads.
+  /// `file`: the one that a reload reads.
   Reloader(Process process, std::string file, unsigned workers, const DnsConfig& dns);
 
   /// Reads a configuration. Thread: the preparation thread.
   using ReadConfig = std::function<LoadResult()>;
 
   /// Reads and checks a configuration and builds everything that it needs; changes nothing that is
-  /// in use. Looks up the hosts of both configurations, and goes on doing so until
-  /// `watch_active_hosts`. Waits for name servers for 3 s at most; hosts that are unknown then
-  /// start without addresses.
+  /// in use. Looks up the hosts of both configurations, and keeps doing so until
+  /// `watch_active_hosts`. Waits for name servers for at most 3 s; a host without an answer starts
+  /// without addresses.
   Task<PreparedReload> prepare(ReadConfig read, Sockets sockets);
 
   /// Makes the change active on all workers. Backends that are new get `check_wait` for their first
   /// health check before requests can be sent to any backend of the change.
   Task<void> commit(PreparedChange change, Duration check_wait);
 
-  /// Looks up the hosts of the active configuration only.
+  /// From now on looks up the hosts of the active configuration only.
   void watch_active_hosts();
 
-  /// Runs the changes that are queued, and those that will be. Begins after the first commit.
+  /// Runs queued changes, one after the other, for ever. REQUIRES: after the first commit.
   Task<void> serve();
   /// Queues a reload that has no waiter.
   void queue_reload();
-  /// Refuses reloads from now on.
+  /// Rejects reloads and previews from now on.
   void begin_shutdown() { shutting_down_ = true; }
 
   // Control
@@ -98,7 +98,7 @@ class Reloader final : public Control {
   Task<Result<Done>> set_weight(std::string pool, std::string backend,
                                 std::uint32_t weight) override;
 
-  /// Standby backends join or leave, and observed weights are learnt.
+  /// Moves standby backends into and out of rotation, and learns weights. Call it every 100 ms.
   void tick_pools();
   /// "serving 2 pools, 5 of 6 backends up"
   std::string summary() const;
@@ -132,7 +132,7 @@ class Reloader final : public Control {
 
   Process process_;
   const std::string file_;
-  std::shared_ptr<const Config> config_;     // what runs; null before the first commit
+  std::shared_ptr<const Config> config_;     // the active one; null before the first commit
   std::shared_ptr<const PoolSet> pool_set_;  // likewise
   OperatorOverrides overrides_;
   ListenerSet listener_set_;

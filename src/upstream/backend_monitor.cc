@@ -73,7 +73,8 @@ Task<void> BackendMonitor::run() {
   }
 }
 
-/// Renews the status of backends that have changed; a snapshot shares all others with the last one.
+/// Publishes a snapshot if anything has changed. It shares the entries of unchanged backends with
+/// the previous one.
 void BackendMonitor::publish_changes() {
   bool changed = std::exchange(membership_changed_, false);
   for (auto& [key, entry] : entries_) {

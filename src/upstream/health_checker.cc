@@ -12,14 +12,14 @@
 namespace evenkeel {
 namespace {
 
-/// Between checks while results contradict the state.
+/// Interval of checks while results contradict the state.
 constexpr Duration fast_interval = std::chrono::milliseconds(250);
 
-/// Between two tokens of a healthy backend. A token takes a slot in its batch, and keeps a model
-/// loaded that would otherwise be unloaded.
+/// Minimum time between two generated tokens of a healthy backend. A token takes a slot in its
+/// batch, and keeps a model loaded that the server would otherwise unload.
 constexpr Duration token_interval = std::chrono::seconds(10);
 
-/// A slow server is not checked more often: that would slow it further.
+/// Results after which the server is not checked more often, which would slow it further.
 bool is_slow(std::optional<CheckResult> result) {
   return result == CheckResult::timeout || result == CheckResult::slow ||
          result == CheckResult::unreachable || result == CheckResult::no_token;
@@ -82,7 +82,7 @@ void HealthChecker::check_triggers() {
   if (requests_failed_ && !checking_ && loop_.now() - last_check_ >= fast_interval) check_now();
   if (checking_ || server_closes_idle_ || !has_idle_link_ || probe_->has_idle_link()) return;
   has_idle_link_ = false;
-  // It closed before our own idle timeout.
+  // Lost only if it closed before our own idle timeout.
   idle_link_lost_ = loop_.now() - last_check_ < probe_->access().links.idle_timeout;
   if (idle_link_lost_) check_now();
 }
@@ -96,7 +96,7 @@ Task<void> HealthChecker::run() {
 
 /// One check and its consequences.
 Task<void> HealthChecker::check() {
-  const std::shared_ptr<HealthProbe> probe = probe_;  // `update` may replace it meanwhile
+  const std::shared_ptr<HealthProbe> probe = probe_;  // `update` may replace `probe_` meanwhile
   const Load& load = backend_->load();
   const bool fresh = needs_new_connection(*probe);
   const bool token = token_is_due();
@@ -117,8 +117,8 @@ Task<void> HealthChecker::check() {
   ++revision_;
 }
 
-/// Whether the check has to prove that the backend accepts connections: a server that shuts down
-/// may still answer on existing ones.
+/// Whether the check must open a new connection, to see that the backend accepts them: a server
+/// that shuts down may still answer on existing ones.
 bool HealthChecker::needs_new_connection(const HealthProbe& probe) {
   const bool failed_others = std::exchange(requests_failed_, false);
   if (probe.spec().config.port != 0) return false;  // not the port of the requests
@@ -131,7 +131,8 @@ bool HealthChecker::token_is_due() const {
   return record_.state != HealthState::up || loop_.now() - last_token_ >= token_interval;
 }
 
-/// After a check: notes whether a close of the connection that it leaves would mean anything.
+/// After a check: notes whether it left a connection open, and whether a close of it would be a
+/// sign of trouble.
 void HealthChecker::track_idle_link(bool passed) {
   has_idle_link_ = probe_->has_idle_link();
   server_closes_idle_ = passed && (server_closes_idle_ || idle_link_lost_);
@@ -140,7 +141,7 @@ void HealthChecker::track_idle_link(bool passed) {
 
 /// `busy`: the check timed out while the server answered requests.
 void HealthChecker::apply_result(CheckOutcome outcome, bool busy) {
-  if (!outcome.result) {  // nothing new is known of the server
+  if (!outcome.result) {  // the check failed for a local reason
     ++record_.blocked_locally;
     if (record_.state != HealthState::up) record_.reason = std::move(outcome.reason);
     return;
@@ -164,7 +165,8 @@ void HealthChecker::enter_state(HealthState state) {
   on_change_(record_);
 }
 
-/// Takes out before it puts back, so that the backend is not in rotation in between.
+/// Adds the new reason before it removes the old one, so that the backend is not briefly in
+/// rotation between `starting` and `down`.
 void HealthChecker::apply_to_backend() {
   Load& load = backend_->load();
   const bool starting = record_.state == HealthState::starting;

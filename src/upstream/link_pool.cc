@@ -5,15 +5,15 @@
 namespace evenkeel {
 namespace {
 
-/// A link that has been idle for longer is probed in the kernel before use; until then the loop has
-/// noticed a close.
+/// A link that has been idle for longer is probed by a system call before use. For shorter times it
+/// suffices that the loop has not reported a close.
 constexpr Duration liveness_check_after = std::chrono::seconds(1);
 
-/// A server without TLS that does not respond to the HTTP/2 preface for this long counts as an
-/// HTTP/1.1 server that waits for more input.
+/// `protocol: auto` in cleartext: a server that does not respond to the HTTP/2 preface for this
+/// long is taken for an HTTP/1.1 server that waits for more input.
 constexpr Duration preface_timeout = std::chrono::seconds(1);
 
-/// After this time, HTTP/2 is tried again with such a server.
+/// How long such a guess lasts; then HTTP/2 is tried again.
 constexpr Duration protocol_guess_ttl = std::chrono::seconds(10);
 
 Error no_stream_available() {
@@ -71,7 +71,7 @@ Task<Result<LinkLease>> LinkPool::acquire(LinkChoice link_choice) {
   return peer_protocol_ == PeerProtocol::http1 ? connect() : wait_for_dial();
 }
 
-/// Takes the first link with room: few links with many requests are better than many links.
+/// Takes the first link with room, so that requests share few links and the others become idle.
 std::optional<LinkLease> LinkPool::take_shared() {
   for (const auto& pooled : shared_) {
     if (pooled->link->available_capacity() == 0 || !pooled->link->alive(false)) continue;
@@ -104,7 +104,7 @@ Task<Result<LinkLease>> LinkPool::connect() {
   auto socket = co_await connector_.connect();
   if (!socket) co_return std::move(socket.error());
   const TlsConnectionInfo* tls = (*socket)->tls();
-  if (tls != nullptr && tls->alpn == "h2") {  // earlier connections agreed on HTTP/1.1
+  if (tls != nullptr && tls->alpn == "h2") {  // although earlier connections chose HTTP/1.1
     const Instant deadline = loop_.now() + options_.connector.connect_timeout;
     auto opened = co_await open_http2_link(std::move(*socket), options_.link, deadline);
     if (!opened) co_return std::move(opened.error());
@@ -118,7 +118,8 @@ Task<Result<LinkLease>> LinkPool::connect() {
   co_return LinkLease(new PooledLink(*this, std::move(link)));
 }
 
-/// Waits for a link that may be shared; starts to open it unless that is under way.
+/// Waits for the link that is being opened, and starts opening one if none is. Takes it, or opens
+/// its own if the backend turns out to speak HTTP/1.
 Task<Result<LinkLease>> LinkPool::wait_for_dial() {
   while (true) {
     DialWaiter waiter(loop_);
@@ -177,12 +178,12 @@ Task<Result<std::unique_ptr<Link>>> LinkPool::make_link() {
     co_return std::move(opened);
   }
   if (!probing) {
-    // Another server may have taken its place.
+    // The server that spoke HTTP/2 may have been replaced by one that does not.
     if (options_.protocol == BackendProtocol::automatic) peer_protocol_ = PeerProtocol::unknown;
     opened.error().not_processed = true;
     co_return std::move(opened.error());
   }
-  // No response proves nothing: the server may be busy.
+  // A timeout does not prove HTTP/1.1: the server may be busy. So this is only a guess.
   if (opened.error().fault == Fault::connect_timeout)
     protocol_guess_expires_ = loop_.now() + protocol_guess_ttl;
   peer_protocol_ = PeerProtocol::http1;
@@ -202,8 +203,7 @@ void LinkPool::add_link(std::unique_ptr<Link> link) {
   metrics_.links_idle.add();
 }
 
-// ---- returning links
-// ------------------------------------------------------------------------------
+// ---- returning links ---------------------------------------------------------------------------
 
 void LinkPool::return_link(PooledLink& pooled) {
   if (pooled.link->multiplexed()) return return_shared_link(pooled);
@@ -211,7 +211,7 @@ void LinkPool::return_link(PooledLink& pooled) {
   metrics_.links_busy.remove();
   if (pooled.link->available_capacity() == 0 || idle_.size() >= options_.max_idle ||
       !pooled.link->alive(false)) {
-    return;  // closed here
+    return;  // `owned` closes it
   }
   pooled.idle_since = loop_.now();
   pooled.link->on_idle_close(&pooled.idle_close);

@@ -15,7 +15,7 @@
 
 namespace evenkeel {
 
-/// Serves requests one after the other. Thread: its loop's.
+/// Serves the requests of one client connection, one after the other. Thread: its loop's.
 class Http1Connection final : public Pooled, public InterimHandler {
  public:
   Http1Connection(std::unique_ptr<Socket> socket, const Endpoint& peer,
@@ -28,17 +28,18 @@ class Http1Connection final : public Pooled, public InterimHandler {
     if (transport_.socket != nullptr) callbacks_.closed(options_);
   }
 
-  /// Serves the connection until it ends. With `detects_http2` the client may start HTTP/2.
+  /// Serves the connection until it ends. With `detects_http2`, a client that sends the HTTP/2
+  /// preface is served over HTTP/2.
   static Task<void> serve(std::unique_ptr<Http1Connection> self, bool detects_http2);
 
   void interim(int status, const Fields& fields) override;
 
  private:
-  static constexpr int max_unsent_bytes = 128 * 1024;  // in the kernel, for a slow reader
+  static constexpr int max_unsent_bytes = 128 * 1024;  // in the kernel, if the client reads slowly
 
   enum class HeadOutcome : std::uint8_t { done, failed, gone, expired };
-  /// What follows a response: another request; an orderly close; or an immediate close, because the
-  /// response is incomplete or the client has left.
+  /// What follows a response: another request; a close that lets the client read the response
+  /// first; or an immediate close, because the response is incomplete or the client has left.
   enum class Next : std::uint8_t { keep, linger, close };
 
   Loop& loop() { return transport_.loop(); }

@@ -16,10 +16,11 @@ namespace {
 
 constexpr std::uint32_t max_streams = 1000;  // at a time, even if the backend allows more
 constexpr int max_interim_responses = 16;
-/// A backend that closes an idle link may do so while the next request arrives, unread.
+/// A backend that closes an idle link may do so while the next request is on its way. A close
+/// within this time of the request counts as such a race.
 constexpr Duration max_idle_close_race = std::chrono::seconds(1);
-/// A quiet link with requests is probed by a ping. gRPC servers close a connection that repeatedly
-/// pings more often than every five minutes without data in between
+/// A link with requests that has been quiet for this long is probed by a ping. gRPC servers close a
+/// connection that repeatedly pings more often than every five minutes without data in between
 /// (GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, max_ping_strikes).
 constexpr Duration keepalive_time = std::chrono::seconds(10);
 constexpr Duration min_ping_interval = std::chrono::minutes(5);
@@ -29,7 +30,8 @@ Error backend_error(Fault fault, std::string detail) {
   return {.fault = fault, .side = Side::backend, .detail = std::move(detail)};
 }
 
-/// Turns the error of a slow reader into the backend's.
+/// An upload that makes no progress is reported as a `write_timeout`, which elsewhere means the
+/// client. Here the slow reader is the backend.
 Error attribute_to_backend(Error error) {
   if (error.fault == Fault::write_timeout) {
     return backend_error(Fault::idle_timeout, "the backend reads nothing of the request");
@@ -48,13 +50,13 @@ class ClientStream final : public Http2Stream, public Node {
   void field(std::string_view name, std::string_view value) override;
   void headers_complete(bool last) override;
   void closed(std::uint32_t code, bool by_peer) override;
-  /// Ends a wait in `arrival`, so that the reader checks the stream again.
+  /// Ends a wait for `arrival`, so that the waiting coroutine checks the stream again.
   void wake_reader() { arrived(); }
   using Http2Stream::has_trailers;
 
   /// The final response's head has arrived.
   bool answered() const { return answered_; }
-  /// Why the upload failed, if the backend did not cause it.
+  /// Why the upload failed, unless the backend ended the stream, which then has the error.
   std::optional<Error> upload_failure();
 
  private:
@@ -114,7 +116,7 @@ class Http2Link final : public Link, public Http2Side, public Pooled {
   Http2Session session_;
   bool settings_received_ = false;
   bool draining_ = false;  // after a GOAWAY
-  bool served_ = false;    // an earlier request
+  bool served_ = false;    // a request has been answered
   Instant last_sent_{};    // when a request was last submitted
   Instant pinged_at_{};
   Node streams_;
@@ -124,7 +126,7 @@ class Http2Link final : public Link, public Http2Side, public Pooled {
   Task<void> running_;
 };
 
-/// The body of a response, with the stream that it comes from.
+/// The body of a response. Owns its stream.
 class Http2Link::ResponseBody final : public Body {
  public:
   ResponseBody(std::unique_ptr<ClientStream> stream, std::optional<std::uint64_t> length)
@@ -165,7 +167,7 @@ ClientStream::ClientStream(Http2Link& link, Request& request)
   insert_before(link.streams_);
 }
 
-/// A response that is dropped before its end is cancelled at the backend.
+/// Cancels the request at the backend if it or its response is incomplete.
 ClientStream::~ClientStream() {
   upload_.drop();
   if (received_all() && end_sent()) {
@@ -202,7 +204,7 @@ void ClientStream::field(std::string_view name, std::string_view value) {
 std::optional<Error> ClientStream::upload_failure() {
   if (!upload_.valid() || !upload_.ready()) return std::nullopt;
   auto uploaded = upload_.take();
-  // If the backend ended the stream, the stream has the error.
+  // If the backend ended the stream, `cause` says why.
   if (uploaded || !attached()) return std::nullopt;
   return attribute_to_backend(std::move(uploaded.error()));
 }
@@ -246,7 +248,7 @@ Task<void> Http2Link::serve_connection() {
 /// The error of a request whose connection ended.
 Error Http2Link::connection_lost(const ClientStream& stream) {
   Error error = backend_error(Fault::backend_closed, session_.failure());
-  // As with HTTP/1: the backend was probably closing an idle connection.
+  // As with HTTP/1: nothing arrived after the request, so it was probably closing an idle link.
   const bool nothing_received =
       !stream.answered() && stream.received() == 0 && session_.last_read_at() < stream.sent_at_;
   const Duration since = loop().now() - stream.sent_at_;
@@ -282,7 +284,7 @@ void Http2Link::submit_head(ClientStream& stream, const Request& request) {
   section.add(":path", request.path);
   section.add_all(request.fields, session_.should_refresh_hpack());
   if (request.wants_trailers) section.add("te", "trailers");
-  // An upgrade belongs to HTTP/1.1: the tunnel is not a body.
+  // A request for an upgrade has the tunnel, which HTTP/2 does not get, in place of a body.
   const Body* body = request.upgrade.empty() ? request.body.get() : nullptr;
   if (body == nullptr) {
     const bool expected =
@@ -418,7 +420,7 @@ void Http2Link::notify_pool() {
   if (idle_close_waiter_ != nullptr) loop().wake_soon(*idle_close_waiter_);
 }
 
-/// Pings a link that was quiet for a while, and ends one that does not answer.
+/// Pings a link that has been quiet for `keepalive_time`, and ends one that does not answer.
 void Http2Link::check_keepalive() {
   if (session_.ended() || session_.open_streams() == 0) return;
   const Instant now = loop().now();

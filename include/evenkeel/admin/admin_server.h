@@ -10,14 +10,14 @@
 
 namespace evenkeel {
 
-/// What one client, and all clients together, may take up.
+/// Limits for each client, and (`connections`, `unsent_bytes`) for all clients together.
 struct AdminLimits {
-  /// When there are that many connections, the one that has made no progress for longest makes room
-  /// for a new one.
+  /// When there are this many, a new connection closes the one that has made no progress for
+  /// longest.
   std::size_t connections = 128;
   std::size_t head_bytes = 16 * 1024;
   std::size_t body_bytes = 1024 * 1024;
-  /// Most bytes of distinct replies that wait to be sent to slow clients.
+  /// Maximum bytes of replies that slow clients have not read; a shared reply counts once.
   std::size_t unsent_bytes = 64 * 1024 * 1024;
   Duration handshake = std::chrono::seconds(10);  ///< of TLS
   Duration head = std::chrono::seconds(10);       ///< from the first byte of a request
@@ -27,8 +27,8 @@ struct AdminLimits {
   Duration close = std::chrono::seconds(1);       ///< for the client to close its side
 };
 
-/// Serves /metrics, /healthz, /readyz and /api/v1 from construction to destruction. It may be slow
-/// or attacked: no worker and no check of a backend waits for it (docs/decisions/0008).
+/// Serves /metrics, /healthz, /readyz and /api/v1 from construction to destruction. No worker and
+/// no health check waits for it, even if it is slow or attacked (docs/decisions/0008).
 ///
 /// Thread: constructed and destroyed on one thread; everything that `runtime` names outlives it.
 class AdminServer {

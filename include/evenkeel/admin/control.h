@@ -11,26 +11,26 @@
 
 namespace evenkeel {
 
-/// What a reload of a text would do.
+/// What a reload of a given file would do.
 struct ReloadPreview {
   std::vector<Problem>
       problems;  ///< why it would be refused, as `check` words it; empty: it would not
-  std::vector<std::string> changes;  ///< against the active configuration (config/changes.h)
+  std::vector<std::string> changes;  ///< to the active configuration (config/changes.h)
 };
 
-/// Changes what runs. Thread: the control loop's. Outlives the tasks that it returns; a caller that
-/// drops one of them (its client left) does not stop a change that is queued or has begun.
+/// Changes the running daemon. Thread: the control loop's. Outlives the tasks that it returns. A
+/// caller that drops one of them (its client left) does not cancel a change that is queued or runs.
 class Control {
  public:
   virtual ~Control() = default;
 
   /// Reads the file again, checks it, builds everything that it describes, then swaps. Returns why
-  /// that was refused, as `check` words it; empty: the file is active. Reloads run one after the
+  /// the file was rejected, in the words of `check`; empty: it is active. Reloads run one after the
   /// other.
   virtual Task<std::vector<Problem>> reload() = 0;
 
-  /// Goes through a reload of this text, or of the daemon's own file when it is empty, up to the
-  /// point where it would change something. Reads certificates and keys and looks names up. Errors:
+  /// Performs a reload of `text`, or of the daemon's own file if `text` is empty, up to the point
+  /// where it would change something. Reads certificates and keys, and resolves host names. Errors:
   /// another preview is in progress.
   virtual Task<Result<ReloadPreview>> preview(std::string text) = 0;
 

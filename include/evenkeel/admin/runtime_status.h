@@ -24,14 +24,14 @@ namespace evenkeel {
 class Control;
 class BackendMonitor;
 
-/// The daemon at one moment. A published one never changes.
+/// The state of the daemon at one moment. Never changes once it is published.
 struct RuntimeStatus {
   std::string version;
   std::string config_file;
   std::string config_hash;
   Instant started{};
   std::chrono::system_clock::time_point loaded_at{};
-  std::shared_ptr<const Config> config;     ///< the file that is active
+  std::shared_ptr<const Config> config;     ///< the active configuration
   std::shared_ptr<const PoolSet> pool_set;  ///< what is built from it; null only before the start
   AdminTls admin_tls;                       ///< of that file
   std::vector<Problem> reload_problems;     ///< of the last reload; empty: it was accepted
@@ -64,14 +64,14 @@ class RuntimeStatusPublisher {
   }
 
  private:
-  // Not std::atomic<std::shared_ptr>: g++ 12's is opaque to ThreadSanitizer, and nothing here is
-  // on the way of a request.
+  // Not std::atomic<std::shared_ptr>: ThreadSanitizer does not understand g++ 12's. The mutex is
+  // not on the path of a request.
   mutable std::mutex mutex_;
   Snapshot current_;
 };
 
-/// What the management plane reaches of a running daemon besides its status. All of it outlives the
-/// admin listener.
+/// The parts of a running daemon that the management plane uses. All of them outlive the admin
+/// listener.
 struct RuntimeAccess {
   const RuntimeStatusPublisher* status = nullptr;
   MetricsRegistry* metrics_registry = nullptr;  ///< its const functions: any thread

@@ -14,9 +14,9 @@ namespace evenkeel {
 
 /// Chooses a backend.
 ///
-/// Never one that the request has tried, that is out of rotation, or that is full. A deprioritized
-/// one (in back-off, or above its memory guard) only if every backend that the request has not
-/// tried is deprioritized. Thread: one worker's own. Never blocks, never allocates.
+/// Never chooses one that the request has tried, that is out of rotation, or that is full. Chooses
+/// a deprioritized one (in back-off, or above its memory guard) only if every backend that the
+/// request has not tried is deprioritized. Thread: one worker's own. Never blocks, never allocates.
 class Picker {
  public:
   virtual ~Picker() = default;

@@ -61,7 +61,7 @@ class Timer : private Node {
   Instant when_{};
 };
 
-/// Something that a loop wakes: a coroutine or a plain function. Never woken after its destruction.
+/// Something that a loop can wake: a coroutine or a plain function. Its destructor unlinks it.
 class Waiter : private Node {
  public:
   using Action = void (*)(Waiter&);
@@ -209,7 +209,7 @@ class Watch {
   Waiter* idle_waiter_ = nullptr;
 };
 
-/// Awaitable of Watch.
+/// What `until_readable` and `until_writable` return.
 class Watch::Wait : private Waiter, private Timer {
  public:
   Wait(Watch& watch, bool reads, Instant deadline);
@@ -298,9 +298,9 @@ class Loop {
   /// How many spawned tasks are not done yet.
   std::size_t spawned() const { return spawned_count_; }
 
-  /// When the current iteration began: costs nothing, and is at most one iteration old.
+  /// When the current iteration began, or `read_clock` was last called. Reads no clock.
   Instant now() const { return now_; }
-  /// Reads the clock, where microseconds matter, and updates `now`.
+  /// Reads the clock and updates `now`, for callers that need microseconds.
   Instant read_clock() { return now_ = Clock::now(); }
 
   /// How many iterations the loop has run. Thread: any.
@@ -319,7 +319,7 @@ class Loop {
   class Yield;
   Yield yield();
   /// `co_await loop.after_events();` continues after the other events of this iteration, if there
-  /// are any: writes then go out in one burst, which wakes each receiver once.
+  /// are any. All their writes can then be sent at once, which wakes the receiver only once.
   class AfterEvents;
   AfterEvents after_events();
   /// `co_await loop.sleep_until(when);`
@@ -338,7 +338,7 @@ class Loop {
 
   static constexpr Duration tick = std::chrono::milliseconds(32);
   static constexpr std::size_t slots =
-      512;  // a horizon of 16 s; later timers are rescheduled when it is reached
+      512;  // a horizon of 16 s; later timers are scheduled again when it is reached
 
   void run_once(Instant wake_at);
   void run_ready();

@@ -18,8 +18,8 @@ namespace evenkeel {
 // the two are equal.
 std::vector<std::string> describe_changes(const Config& before, const Config& after);
 
-// What differs that takes effect only at a start: the reasons why a reload refuses `after`. `file`
-// names it in the problems.
+// The differences that only a restart can apply: the reasons why a reload rejects `after`. `file`
+// is its name in the problems.
 std::vector<Problem> restart_only_changes(const Config& before, const Config& after,
                                           const std::string& file);
 

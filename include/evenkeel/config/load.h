@@ -11,7 +11,7 @@
 
 namespace evenkeel {
 
-// What the daemon does with a file that the configuration names.
+// What a file that the configuration names is for.
 enum class FileUse { api_key, admin_token, access_log };
 
 // What reading a configuration needs from its surroundings. Any may be empty: then no variable is
@@ -27,12 +27,12 @@ struct Environment {
   // Why the daemon could not use a file, such as "cannot be read: Permission denied"; nothing if it
   // could. Changes no file. Blocks.
   std::function<std::optional<std::string>(FileUse use, const std::string& path)> file_error;
-  // What is wrong with the files of certificates and keys. Read them; block.
+  // What is wrong with certificates and keys. Both read the files, and block.
   std::function<std::vector<TlsProblem>(const ListenerTlsConfig&)> listener_tls_problems;
   std::function<std::vector<TlsProblem>(const PoolTlsConfig&)> pool_tls_problems;
 
-  // This process's environment, name service, interfaces and files; nothing for certificates.
-  // Thread: any that does not race with setenv.
+  // This process's environment, name service, interfaces and files; the functions for certificates
+  // are empty. Thread: any, but not while another one calls setenv.
   static Environment from_process();
 };
 
@@ -65,10 +65,10 @@ struct LoadResult {
   bool ok() const { return problems.empty(); }
 };
 
-// Reads and checks a file, or standard input for "-". Throws for no content of it.
+// Reads and checks a file, or standard input for "-". Does not throw, whatever the file contains.
 LoadResult load_config(const std::string& file, const Environment& environment);
 
-// The same for a text at hand; `file` only names it in problems.
+// Checks `text`; `file` is its name in problems.
 LoadResult read_config(std::string_view text, const std::string& file,
                        const Environment& environment);
 
@@ -79,8 +79,8 @@ std::string render_problems(const std::vector<Problem>& problems, std::string_vi
 // For programs: a JSON list of {file, line, column, path, message, help, severity}.
 std::string problems_json(const std::vector<Problem>& problems);
 
-// The config as a file, which read_config reads back to an equal Config. With defaults every key is
-// there, without only those that differ from their default.
+// Prints the config as a file, which read_config reads back to an equal Config. `with_defaults`:
+// prints every key; otherwise only those that differ from their default.
 std::string print_config(const Config& config, bool with_defaults);
 
 // JSON Schema 2020-12 of the file.

@@ -1,4 +1,5 @@
-// Sends a request to a backend of its pool and ties what it uses to the life of the response.
+// Sends a request to a backend of its pool; the response holds the lease and the link until it
+// ends.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +32,8 @@ struct ForwarderOptions {
 
 /// The end of the filter chain for one pool. Thread: one worker's.
 ///
-/// A request that a backend cannot be connected for, or that the backend refuses unprocessed, goes
-/// to another backend. A link that the backend closed while it was idle is replaced once
+/// A request goes to another backend if this one cannot be connected, or says that it has not
+/// processed the request. If the backend was closing an idle link, the request is resent once
 /// (docs/decisions/0002-retry-on-dead-link.md). No other request is sent twice.
 class Forwarder final : public Handler {
  public:
@@ -46,7 +47,7 @@ class Forwarder final : public Handler {
   /// What may follow an attempt.
   enum class Next : std::uint8_t {
     done,           ///< nothing: it answered, or its failure is the request's
-    same_backend,   ///< the link ended, not the backend: a fresh link may do
+    same_backend,   ///< the link ended, but the backend may be up: try it on a fresh link
     other_backend,  ///< this backend cannot take the request, another may
   };
   struct Progress;

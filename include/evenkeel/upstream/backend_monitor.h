@@ -22,29 +22,29 @@ namespace evenkeel {
 class DescriptorBudget;
 class MonitoredBackend;
 
-/// Detects, checks and polls all backends from the control loop, and writes what it finds into
-/// their `Load`s. Backends are independent: a slow one delays no other.
+/// Detects the engine of each backend, checks its health and polls its metrics on the control loop,
+/// and writes the results into its `Load`. Backends are independent: a slow one delays no other.
 ///
 /// Thread: the control loop's, except `snapshot`.
 class BackendMonitor {
  public:
-  /// `resolve`: looks up GPU exporters that the file gives by name.
+  /// `resolve`: looks up the host names of GPU exporters.
   BackendMonitor(Loop& loop, std::uint64_t seed, NameResolver resolve = literal_addresses_only());
   BackendMonitor(const BackendMonitor&) = delete;
   BackendMonitor& operator=(const BackendMonitor&) = delete;
   ~BackendMonitor();
 
-  /// Monitors these backends from now on: at the start, and after every change. A backend with the
-  /// same pool and id goes on undisturbed where its spec is the same; a new one stays out of
-  /// rotation until its first check; one that is gone is forgotten.
+  /// Monitors exactly these backends from now on; called at the start and after every change. A
+  /// backend with the same pool, id and spec is not disturbed. A new one is out of rotation until
+  /// it has passed a check. One that is not in `specs` is no longer monitored.
   /// `max_client_connections`: over all listeners; 0: unlimited.
   void update(std::vector<MonitorSpec> specs, std::size_t max_client_connections);
 
   /// Until every backend has had its first result, or until the deadline.
   Task<void> wait_for_first_results(Instant deadline);
 
-  /// What is known of all backends. A change of state or engine is in it within one turn of the
-  /// loop, all else within `publish_interval`. Never null. Thread: any.
+  /// The status of all backends. A change of state or engine is in it within one iteration of the
+  /// loop, anything else within `publish_interval`. Never null. Thread: any.
   std::shared_ptr<const MonitorSnapshot> snapshot() const;
 
   static constexpr Duration publish_interval = std::chrono::milliseconds(100);
@@ -52,7 +52,7 @@ class BackendMonitor {
  private:
   struct Entry {
     std::unique_ptr<MonitoredBackend> backend;
-    MonitorSnapshot::Entry status;  // as published last; null: not yet
+    MonitorSnapshot::Entry status;  // as last published; null: never
     std::uint64_t revision = 0;     // of `backend` when `status` was made
   };
   using Key = std::pair<std::string, std::string>;  // pool and backend

@@ -21,10 +21,10 @@ namespace evenkeel {
 struct HealthCheckSpec {
   HealthConfig config;
   std::string engine = "generic";                     ///< as the file names it, or as detected
-  bool kserve = false;                                ///< generic, but it implements KServe v2
+  bool kserve = false;                                ///< `generic` that implements KServe v2
   std::vector<std::string> models;                    ///< of its pool
   BackendProtocol protocol = BackendProtocol::http1;  ///< of its pool
-  /// The file says `engine: auto`: the check is at least a connection, whatever is detected.
+  /// The file says `engine: auto`: an unknown engine is checked by connecting, not left unchecked.
   bool engine_is_auto = false;
 
   bool operator==(const HealthCheckSpec&) const = default;
@@ -39,12 +39,12 @@ struct CheckOutcome;
 
 /// Checks one backend until it is destroyed, and takes it out of rotation or puts it back.
 ///
-/// One check at a time. The connection is kept between checks; while requests fail, or results
+/// Runs one check at a time. The connection is kept between checks; while requests fail, or results
 /// contradict the state, each check opens a new one. The interval between checks has 10 % jitter,
 /// and is shorter while results contradict the state, unless the server is slow. A check that times
-/// out does not count while the server answers requests: it is busy, not down. A token that times
-/// out does count if the pool has several models: responses of the others prove nothing for this
-/// one.
+/// out is ignored while the server answers requests: it is busy, not down. A token that times out
+/// counts nevertheless if the pool has several models: responses of the others prove nothing about
+/// this one.
 ///
 /// Thread: the loop's.
 class HealthChecker {
@@ -73,7 +73,7 @@ class HealthChecker {
   void check_triggers();
 
   const HealthRecord& record() const { return record_; }
-  /// Differs from before whenever `record()` does.
+  /// Changes whenever `record()` changes.
   std::uint64_t revision() const { return revision_; }
 
  private:
@@ -103,9 +103,9 @@ class HealthChecker {
   bool in_backoff_ = false;          // at the last check_triggers
   std::uint64_t seen_errors_;        // errors of requests, at the last check_triggers
   bool requests_failed_ = false;     // since the last check
-  bool has_idle_link_ = false;       // the last check has left one
-  bool idle_link_lost_ = false;      // it has closed since
-  bool server_closes_idle_ = false;  // it closes idle connections, though it is healthy
+  bool has_idle_link_ = false;       // the last check left a connection open
+  bool idle_link_lost_ = false;      // the server has closed it since
+  bool server_closes_idle_ = false;  // closes say nothing: a healthy server did so too
   Signal wake_now_;
   Task<void> run_;
 };

@@ -1,5 +1,5 @@
-// One worker's links to one backend. The link used last is used first; idle ones are closed before
-// the server would close them.
+// One worker's links to one backend. Of the idle ones, the most recently used is taken first. Idle
+// links are closed before the server would close them.
 #pragma once
 
 #include <cstddef>
@@ -31,8 +31,8 @@ struct LinkPoolOptions {
   bool operator==(const LinkPoolOptions&) const = default;
 };
 
-/// The use of a link by one request. Its destructor returns the link to its pool if another request
-/// fits, and closes it otherwise.
+/// The use of a link by one request. Its destructor returns the link to its pool if the link takes
+/// further requests, and closes it otherwise.
 class [[nodiscard]] LinkLease {
  public:
   LinkLease() = default;
@@ -62,8 +62,8 @@ class [[nodiscard]] LinkLease {
   PooledLink* pooled_ = nullptr;
 };
 
-/// Whether a request that failed like this may be sent to the same server again: the server has not
-/// processed it, as it says (HTTP/2) or as the close of an idle link shows, and the body can be
+/// Whether a request that failed with `error` may be sent to the same server again: the server says
+/// that it has not processed it (HTTP/2), or was probably closing an idle link, and the body can be
 /// sent from its beginning.
 bool may_resend(const Error& error, const Request& request);
 
@@ -85,8 +85,8 @@ class LinkPool {
 
   std::size_t idle() const { return idle_.size(); }
 
-  /// Keeps no links from now on: closes up to `max_count` idle ones now, and others when they come
-  /// back. Returns how many it closed; fewer than `max_count`: none are left.
+  /// Stops keeping links: closes up to `max_count` idle ones now, and those in use when they are
+  /// returned. Returns how many it closed; fewer than `max_count` means that no idle one is left.
   std::size_t retire_links(std::size_t max_count);
 
  private:
@@ -120,8 +120,8 @@ class LinkPool {
   LinkPoolOptions options_;
   BackendMetrics& metrics_;
   PeerProtocol peer_protocol_;
-  Instant protocol_guess_expires_ = never;           // of `peer_protocol_`, if it was only guessed
-  std::vector<std::unique_ptr<PooledLink>> idle_;    // the one used last is at the back
+  Instant protocol_guess_expires_ = never;         // when a guessed `peer_protocol_` is tried again
+  std::vector<std::unique_ptr<PooledLink>> idle_;  // the most recently used is at the back
   std::vector<std::unique_ptr<PooledLink>> shared_;  // in use or not
   Node dial_waiters_;
   Task<void> dial_;  // opens a shared link; outlives the request that needed it

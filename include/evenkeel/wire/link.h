@@ -10,7 +10,7 @@
 
 namespace evenkeel {
 
-/// Timeouts and limits for a backend.
+/// Timeouts towards a backend and limits for its responses.
 struct LinkOptions {
   Duration first_byte_timeout = std::chrono::seconds(600);  ///< from the request's end to the head
   Duration idle_timeout = std::chrono::seconds(300);        ///< between bytes in either direction
@@ -20,8 +20,8 @@ struct LinkOptions {
   bool operator==(const LinkOptions&) const = default;
 };
 
-/// One connection to a backend. Dropping it, or a response body that is not at its end, closes the
-/// connection (HTTP/1) or resets the stream (HTTP/2), so that the backend stops.
+/// One connection to a backend, closed by the destructor. Dropping a response body before its end
+/// closes the connection (HTTP/1) or resets the stream (HTTP/2), so that the backend stops.
 class Link {
  public:
   virtual ~Link() = default;
@@ -31,12 +31,12 @@ class Link {
   /// `idle_close_race`: a reused link ended at once without a response, most likely because the
   /// backend was closing an idle connection.
   virtual Task<Result<Response>> send(Request& request) = 0;
-  /// How many more requests it takes now. 0: it is busy or at its end.
+  /// How many more requests it takes now. 0: it is busy or has ended.
   virtual std::size_t available_capacity() const = 0;
   /// Whether several requests may use it at a time.
   virtual bool multiplexed() const { return false; }
-  /// Whether an idle link is still usable, as far as known; with `probe_socket` the kernel is
-  /// queried too.
+  /// Whether the link is usable as far as the loop has seen; with `probe_socket`, a system call
+  /// checks for a close that the loop has not seen yet.
   virtual bool alive(bool probe_socket) = 0;
   /// Sets the waiter to wake when the peer closes an idle link; null: none.
   virtual void on_idle_close(Waiter* waiter) = 0;
