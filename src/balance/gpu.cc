@@ -15,7 +15,7 @@
 //
 // Source: the signals are those of the Gateway API inference extension and llm-d (queue, KV cache;
 // their detector calls a cache saturated at 0.8). They add weighted scores. This picker multiplies
-// costs, because a sum stays low although one of its terms is hopeless.
+// costs, because a sum stays low although one of its terms means that the backend is overloaded.
 #include <cmath>
 
 #include "balance/expected_latency.h"
@@ -43,7 +43,7 @@ class GpuCost {
 
  private:
   static constexpr double knee_width = 0.15;
-  static constexpr double max_penalty = 4;
+  static constexpr double penalty_gain = 4;  // at the guard; more above it
   static constexpr double backoff_penalty = 1e6;
 
   /// NaN for NaN.
@@ -52,7 +52,7 @@ class GpuCost {
     if (candidates_.memory_guard() <= 0) return 1;
     const double knee = candidates_.memory_guard() - knee_width;
     const double share = std::max(0.0, ratio - knee) / knee_width;
-    return 1 + max_penalty * share * share;
+    return 1 + penalty_gain * share * share;
   }
 
   const Candidates& candidates_;

@@ -7,7 +7,7 @@
 namespace evenkeel {
 namespace {
 
-/// Records the end of a request when it is dropped.
+/// Records the start of a request; its destructor records the end.
 class OpenRecord {
  public:
   OpenRecord(RequestRecorder& recorder, Request& request)
@@ -29,7 +29,7 @@ class OpenRecord {
   Request* request_;
 };
 
-/// Splits a request's duration: every part that is not measured is evenkeel's own.
+/// Splits a request's duration into its parts; what none of the others covers is overhead.
 void set_times(AccessLogEntry& entry, const RequestTimings& timings, Instant ended) {
   const bool has_head = timings.head_received != Instant{};
   entry.duration = ended - timings.started;
@@ -43,7 +43,7 @@ void set_times(AccessLogEntry& entry, const RequestTimings& timings, Instant end
   if (timings.first_byte != Instant{}) entry.first_byte = timings.first_byte - timings.started;
 }
 
-/// A response body whose end is the end of the request.
+/// A response body whose destructor records the end of the request.
 class RecordedBody final : public Body {
  public:
   RecordedBody(BodyPtr body, OpenRecord record)
@@ -76,7 +76,7 @@ Task<Result<Response>> AccessLogFilter::handle(Request& request, Handler& next) 
     }
     result = error_response(error, error_format_of(request));
   }
-  result->fields.remove(FieldId::x_request_id);  // of the backend
+  result->fields.remove(FieldId::x_request_id);  // the backend's
   result->fields.add("x-request-id", request.info.identity.request_id, FieldId::x_request_id);
   result->body = std::make_unique<RecordedBody>(std::move(result->body), std::move(record));
   co_return result;

@@ -39,7 +39,7 @@ void append_certificate(std::string& text, const RequestIdentity& identity) {
   text += '"';
 }
 
-/// Adds the client's certificate behind those that a trusted proxy named: Envoy's chain.
+/// Appends the client's certificate to those that a trusted proxy named, as Envoy does.
 void add_certificate(Fields& fields, const RequestIdentity& identity) {
   std::string chain;
   for (const Field& field : fields) {
@@ -51,7 +51,7 @@ void add_certificate(Fields& fields, const RequestIdentity& identity) {
   fields.add("x-forwarded-client-cert", fields.keep(chain), FieldId::x_forwarded_client_cert);
 }
 
-/// What a trusted proxy said of the request's origin.
+/// Which fields of a trusted proxy are kept.
 struct Believed {
   bool proto = false;
   bool host = false;
@@ -103,7 +103,7 @@ Task<Result<Response>> ForwardingHeadersFilter::handle(Request& request, Handler
   if (identity.trusted) {
     if (fields.has(FieldId::x_forwarded_for)) chain = extend_forwarded_for(fields, identity.client);
     identify_client(request);
-    believed.proto = fields.count(FieldId::x_forwarded_proto) == 1;  // of two, neither is believed
+    believed.proto = fields.count(FieldId::x_forwarded_proto) == 1;  // two contradict each other
     believed.host = fields.count(FieldId::x_forwarded_host) == 1;
   }
   remove_forged(fields, identity.trusted, believed);

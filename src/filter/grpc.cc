@@ -78,7 +78,7 @@ class CallBody final : public Body {
     return chunk;
   }
 
-  /// Ends the body in place of the backend, and drops the backend's part.
+  /// Ends the body with an error status, and cancels the request to the backend.
   Chunk fail(const Error& error) {
     info_.outcome.fault = error.fault;
     body_.reset();
@@ -109,7 +109,7 @@ Response as_trailers_only(Response response, GrpcStatus status, std::string_view
   Response answer = grpc_trailers_only(status, message);
   if (info.outcome.fault) answer.fields.add(reason_name, to_string(*info.outcome.fault));
   for (const Field& field : response.fields) {
-    // A gateway's fields about itself and the request stay true.
+    // Keeps the x- fields: they describe the request or the server that answered.
     if (field.name().starts_with("x-")) answer.fields.add_copy(field.name(), field.value());
   }
   return answer;
@@ -118,7 +118,7 @@ Response as_trailers_only(Response response, GrpcStatus status, std::string_view
 Response from_non_grpc(Response response, RequestInfo& info) {
   const int status = response.status;
   if (const auto given = response.fields.value(status_name)) {
-    // A gateway that knows gRPC, but not that the HTTP status is always 200.
+    // Sent by a gateway that knows gRPC, but not that its HTTP status is always 200.
     const auto known = parse_grpc_status(*given);
     const auto message = response.fields.value(message_name).value_or("");
     return as_trailers_only(std::move(response), known.value_or(GrpcStatus::unknown),

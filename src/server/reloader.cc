@@ -413,7 +413,9 @@ std::string Reloader::summary() const {
     up += pool.state->available(now);
     all += pool.state->backends().size();
   }
-  return fmt::format("serving {} pools, {} of {} backends up", pool_set_->pools().size(), up, all);
+  const std::size_t pools = pool_set_->pools().size();
+  return fmt::format("serving {} pool{}, {} of {} backends up", pools, pools == 1 ? "" : "s", up,
+                     all);
 }
 
 /// Resolves hosts that are not backends: GPU exporters.

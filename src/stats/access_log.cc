@@ -53,8 +53,8 @@ int open_file(const char* path) {
   return ::open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0640);
 }
 
-/// A descriptor of its own for an inherited one. Other processes share the open file description,
-/// so it must not become non-blocking: one that could block is opened again.
+/// Duplicates an inherited descriptor. Other processes share its open file description, so that
+/// must not become non-blocking: a pipe or device, which could block, is opened again instead.
 int open_inherited(int fd) {
   struct stat status{};
   if (fstat(fd, &status) != 0) return -1;
@@ -129,8 +129,8 @@ void AccessLogRing::copy(std::uint64_t position, std::string_view line) {
   }
 }
 
-/// The ring is more than half full, so the writer should not nap. Reads the writer's position only
-/// after enough bytes that the answer may have changed.
+/// Whether the ring is more than half full, so that the writer should not nap. Sets `recheck_at` to
+/// the position from which the answer may be another.
 bool AccessLogRing::more_than_half_full() {
   const std::uint64_t end = worker_.end.load(std::memory_order_relaxed);
   worker_.known_begin = writer_.begin.load(std::memory_order_acquire);
@@ -168,8 +168,8 @@ Result<Done> AccessLog::reopen() {
   if (path_ == "stdout" || path_ == "stderr") return Done();
   const int fd = open_path(path_);
   if (fd < 0) return cannot_open(path_);
-  const int untaken = reopened_.exchange(fd, std::memory_order_seq_cst);
-  if (untaken >= 0) ::close(untaken);
+  const int unadopted = reopened_.exchange(fd, std::memory_order_seq_cst);
+  if (unadopted >= 0) ::close(unadopted);
   wake_writer();
   return Done();
 }
@@ -221,7 +221,7 @@ void AccessLog::run() {
   close_down();
 }
 
-/// Until the fullest ring is an eighth full, if lines keep their rate.
+/// How long to nap so that the fullest ring is an eighth full afterwards, at the present rate.
 milliseconds AccessLog::next_nap() const {
   const std::size_t capacity = rings_.front()->capacity_;
   if (max_ring_fill_ > capacity / 4) return milliseconds::zero();
@@ -231,7 +231,7 @@ milliseconds AccessLog::next_nap() const {
       std::clamp(passed * std::min(ratio, 2.0), 1.0, static_cast<double>(max_nap.count()))));
 }
 
-/// Waits for a slow reader, but not for a full disk.
+/// Writes what is left before the thread ends. Waits for a slow reader, but not for a full disk.
 void AccessLog::close_down() {
   adopt_reopened();
   const Instant deadline = Clock::now() + options_.close_deadline;
@@ -300,7 +300,7 @@ bool AccessLog::finish_partial_line() {
   return !line_torn_;
 }
 
-/// Handles a write that failed with errno. `some`: continue.
+/// Handles a write that failed with errno. `some`: go on; `stuck`: retry later.
 AccessLog::Outcome AccessLog::failed(AccessLogRing& ring, std::uint64_t end) {
   if (errno == ENOSPC || errno == EDQUOT) return Outcome::stuck;
   if (errno == EAGAIN) {
@@ -313,7 +313,7 @@ AccessLog::Outcome AccessLog::failed(AccessLogRing& ring, std::uint64_t end) {
   return Outcome::some;
 }
 
-/// Drops what the ring holds before `until`, and counts the lines.
+/// Drops what the ring holds before `until`, and counts the lines as lost.
 void AccessLog::discard(AccessLogRing& ring, std::uint64_t until) {
   const std::uint64_t begin = ring.writer_.begin.load(std::memory_order_relaxed);
   for (std::uint64_t i = begin; i != until; ++i) {
@@ -326,8 +326,8 @@ void AccessLog::discard(AccessLogRing& ring, std::uint64_t until) {
   ring.writer_.begin.store(until, std::memory_order_release);
 }
 
-/// Switches to a file that `reopen` has opened. A line whose beginning is in the old file is
-/// dropped: its second half would be the new file's first line.
+/// Switches to a file that `reopen` has opened. Drops a line whose beginning is in the old file,
+/// because the rest of it would be the first line of the new file.
 void AccessLog::adopt_reopened() {
   const int fd = reopened_.exchange(-1, std::memory_order_acquire);
   if (fd < 0) return;
@@ -350,7 +350,7 @@ bool AccessLog::empty() const {
   });
 }
 
-/// There is work, so the writer must not sleep.
+/// Whether there is work, so that the writer must not sleep.
 bool AccessLog::wanted(State state) const {
   return closing_.load(std::memory_order_seq_cst) ||
          reopened_.load(std::memory_order_seq_cst) >= 0 || (state == State::asleep && !empty());

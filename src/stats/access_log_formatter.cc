@@ -7,7 +7,7 @@
 namespace evenkeel {
 namespace {
 
-// The longest form of each value, between its quotes. AccessLogBuffer must hold their sum.
+// Maximum bytes of each value between its quotes. AccessLogBuffer must hold their sum.
 constexpr std::size_t max_request_id_bytes = 128;
 constexpr std::size_t max_client_bytes = 64;
 constexpr std::size_t max_listener_bytes = 96;
@@ -28,8 +28,8 @@ static_assert(max_request_id_bytes + 2 * max_client_bytes + max_listener_bytes +
                   AttemptList::capacity * max_attempt_bytes + max_keys_and_numbers_bytes <=
               std::tuple_size_v<AccessLogBuffer>);
 
-/// Needs more than copying: a control, '"' or '\\', which a JSON string must escape, DEL, or a byte
-/// of a UTF-8 sequence.
+/// Whether a byte cannot simply be copied: a control, '"' or '\\', which a JSON string must escape,
+/// DEL, or a byte of a UTF-8 sequence.
 constexpr bool special(char byte) {
   const auto code = static_cast<unsigned char>(byte);
   return code < 0x20 || code >= 0x7f || byte == '"' || byte == '\\';
@@ -39,7 +39,7 @@ constexpr bool special(char byte) {
 using ByteVector [[gnu::vector_size(16)]] = signed char;
 using WordVector [[gnu::vector_size(16)]] = std::uint64_t;
 
-/// One of the sixteen is special. As signed numbers, bytes above 0x7f are below 0x20 too.
+/// Whether one of the sixteen is special. As signed numbers, bytes above 0x7f are below 0x20 too.
 bool special(ByteVector bytes) {
   const auto found = (bytes < 0x20) | (bytes == 0x7f) | (bytes == '"') | (bytes == '\\');
   const auto halves = reinterpret_cast<WordVector>(found);
@@ -58,7 +58,8 @@ Word copy_word(char* to, const char* from) {
   return word;
 }
 
-/// Copies in words, of which the last two may overlap; false at the first special byte.
+/// Copies in words, of which the last two may overlap. False if a byte is special: then `to` holds
+/// only a part.
 inline bool copy_plain(char* to, const char* from, std::size_t size) {
   if (size >= 16) {
     for (std::size_t i = 0; i + 16 < size; i += 16) {
@@ -84,7 +85,7 @@ inline bool copy_plain(char* to, const char* from, std::size_t size) {
 }
 
 /// Length of the well-formed UTF-8 sequence of two to four bytes at the beginning (Unicode 15,
-/// table 3-7); 0 where there is none, or where it is a C1 control, which terminals obey.
+/// table 3-7); 0 if there is none, or if it is a C1 control, which terminals interpret.
 std::size_t utf8_sequence(std::string_view bytes) {
   const auto at = [&](std::size_t i) { return static_cast<unsigned char>(bytes[i]); };
   const auto continues = [&](std::size_t i, unsigned low = 0x80, unsigned high = 0xbf) {
@@ -208,13 +209,13 @@ class Writer {
   char* at_;
 };
 
-/// How an attempt ended: the word of its fault, or of the fault that ended the request during it.
+/// How an attempt ended: by its own fault, by the fault that ended the request, or answered.
 std::string_view outcome_of(const Attempt& attempt, bool last, std::string_view reason) {
   if (attempt.fault) return to_string(*attempt.fault);
   return last && !reason.empty() ? reason : "answered";
 }
 
-/// What was requested, by which client, and where it went.
+/// Writes what was requested, by which client, and which backend got it.
 void write_target(Writer& line, const AccessLogEntry& entry) {
   line.text(",\"request_id\":");
   line.string(entry.request_id, max_request_id_bytes);

@@ -28,7 +28,7 @@ class EachBackend {
 };
 
 void add_states(MetricsPage& page, const EachBackend& each_backend) {
-  page.gauges("evenkeel_backend_up", "1 when a backend may be given requests.");
+  page.gauges("evenkeel_backend_up", "1 if the backend may get requests.");
   each_backend([&](const Labels& own, const BackendSnapshot& backend) {
     page.add(own, std::uint64_t{backend.up});
   });
@@ -67,7 +67,7 @@ void add_traffic(MetricsPage& page, const EachBackend& each_backend) {
   });
   page.histograms(
       "evenkeel_backend_latency_seconds",
-      "Time from the end of a request sent to a backend to the last byte of its answer.");
+      "Time from the end of a request sent to a backend to the last byte of its response.");
   each_backend([&](const Labels& own, const BackendSnapshot& backend) {
     page.add(own, backend.totals.latency);
   });
@@ -91,8 +91,8 @@ void add_polled(MetricsPage& page, const EachBackend& each_backend) {
       {"evenkeel_backend_polled_age_seconds",
        "Age of the last values polled from a backend's engine and GPU.",
        &PolledSnapshot::age_seconds},
-      {"evenkeel_backend_running_requests", "Requests that a backend's engine runs, as polled.",
-       &PolledSnapshot::running},
+      {"evenkeel_backend_running_requests",
+       "Requests that a backend's engine is processing, as polled.", &PolledSnapshot::running},
       {"evenkeel_backend_waiting_requests", "Requests that wait in a backend's engine, as polled.",
        &PolledSnapshot::waiting},
       {"evenkeel_backend_kv_cache_usage_ratio", "Used share of a backend's KV cache, as polled.",

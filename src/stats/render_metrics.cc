@@ -156,13 +156,13 @@ class MetricsRenderer final : public prometheus::Collectable {
 
   void add_pools(MetricsPage& page) const {
     page.histograms("evenkeel_request_duration_seconds",
-                    "Time from a request's first byte to the last byte of its answer.");
+                    "Time from a request's first byte to the last byte of its response.");
     page.add({{"pool", ""}}, merged_of_pool<&PoolMetrics::duration>(0));
     each_pool([&](std::uint32_t pool, const Labels& labels) {
       page.add(labels, merged_of_pool<&PoolMetrics::duration>(pool));
     });
     page.histograms("evenkeel_time_to_first_byte_seconds",
-                    "Time from a request's first byte to the head of its answer.");
+                    "Time from a request's first byte to the head of its response.");
     each_pool([&](std::uint32_t pool, const Labels& labels) {
       page.add(labels, merged_of_pool<&PoolMetrics::first_byte>(pool));
     });
@@ -170,8 +170,7 @@ class MetricsRenderer final : public prometheus::Collectable {
     each_pool([&](std::uint32_t pool, const Labels& labels) {
       page.add(labels, merged_of_pool<&PoolMetrics::wait>(pool));
     });
-    page.gauges("evenkeel_requests_in_flight",
-                "Requests that were given a backend of the pool and have not ended.");
+    page.gauges("evenkeel_requests_in_flight", "Requests routed to the pool that have not ended.");
     each_pool([&](std::uint32_t pool, const Labels& labels) {
       page.add(labels, metrics_registry_.in_flight(pool) - metrics_registry_.waiting(pool));
     });
@@ -192,7 +191,7 @@ class MetricsRenderer final : public prometheus::Collectable {
       });
     }
     page.counters("evenkeel_retries_total",
-                  "Further attempts, by the reason for which the one before failed.");
+                  "Additional attempts, by the reason why the previous one failed.");
     each_pool([&](std::uint32_t pool, const Labels& labels) {
       each_fault([&](Fault fault) {
         const std::uint64_t count = errors_of_pool(pool, fault, &PoolMetrics::retries);
@@ -204,8 +203,8 @@ class MetricsRenderer final : public prometheus::Collectable {
 
   void add_totals(MetricsPage& page) const {
     page.histograms("evenkeel_overhead_seconds",
-                    "Time from a request's head being in to its being given to a link, without "
-                    "waiting, connecting and failed attempts.");
+                    "Time in evenkeel from the end of a request's head until it is sent, without "
+                    "queueing, connecting and failed attempts.");
     page.add(
         {}, merged([](const WorkerMetrics& worker_metrics) { return &worker_metrics.overhead(); }));
     page.histograms("evenkeel_pick_duration_seconds", "Time to pick a backend.");
@@ -263,7 +262,7 @@ class MetricsRenderer final : public prometheus::Collectable {
 
   void add_daemon(MetricsPage& page) const {
     page.gauges("evenkeel_event_loop_lag_seconds",
-                "Longest turn of any worker's event loop since the last scrape.");
+                "Longest iteration of any worker's event loop since the last scrape.");
     page.add({}, seconds_of(snapshot_.loop_lag));
     page.counters("evenkeel_access_log_dropped_total", "Access log lines that were lost.");
     page.add({}, snapshot_.access_log_dropped);
@@ -277,7 +276,7 @@ class MetricsRenderer final : public prometheus::Collectable {
       page.add({},
                std::chrono::duration<double>(snapshot_.config_loaded.time_since_epoch()).count());
     }
-    page.gauges("evenkeel_build_info", "1, with what was built and by what.");
+    page.gauges("evenkeel_build_info", "1; its labels name the version and the compiler.");
     page.add({{"version", version_}, {"compiler", compiler}}, std::uint64_t{1});
   }
 

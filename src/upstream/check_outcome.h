@@ -13,10 +13,10 @@
 namespace evenkeel {
 
 struct CheckOutcome {
-  /// Nothing: this process could not make the check, such as for want of a descriptor.
+  /// Empty: this process could not check, for example because it had no free descriptor.
   std::optional<CheckResult> result = CheckResult::passed;
   std::string reason;    ///< why it did not pass
-  bool loading = false;  ///< not ready yet, as the server says
+  bool loading = false;  ///< the server says that it is still loading
 
   bool passed() const { return result == CheckResult::passed; }
 };
@@ -24,9 +24,9 @@ struct CheckOutcome {
 CheckOutcome failed_check(CheckResult result, std::string reason, bool loading = false);
 /// Of a request that got no response. `what`: the request, such as "GET /health".
 CheckOutcome failed_check(const Error& error, std::string_view what);
-/// Of a response that means this.
+/// Of a response that means `readiness`.
 CheckOutcome outcome_of(Readiness readiness, std::string reason);
-/// Of a gRPC call that failed.
+/// Of a gRPC call whose status is an error.
 CheckOutcome outcome_of(const GrpcReply& reply, std::string_view method);
 /// Of a call of grpc.health.v1.
 CheckOutcome outcome_of_grpc_health(const GrpcReply& reply, const std::string& method);

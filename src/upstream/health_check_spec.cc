@@ -8,7 +8,7 @@
 namespace evenkeel {
 namespace {
 
-/// A token waits in the engine's queue with all requests, so it may take at least this long.
+/// Minimum timeout of a token, which waits in the engine's queue like any request.
 constexpr Duration min_token_timeout = std::chrono::seconds(10);
 
 }  // namespace

@@ -34,7 +34,7 @@ bool HealthProbe::wants_token() const {
 bool HealthProbe::checks_models() const {
   if (spec_.models.empty()) return false;
   return spec_.config.model != ModelCheck::off ||
-         engine_.health.path.empty();  // it has no health but that of its models
+         engine_.health.path.empty();  // no health endpoint: its models are what can be checked
 }
 
 Task<CheckOutcome> HealthProbe::check(bool fresh, bool token) {
@@ -66,8 +66,8 @@ Task<CheckOutcome> HealthProbe::check(bool fresh, bool token) {
 
 // ---- over HTTP --------------------------------------------------------------------------------
 
-/// In a pool with HTTP/2 the port may be that of an engine's gRPC server, unless the file says how
-/// to check.
+/// Whether the port may be that of an engine's gRPC server: the pool uses HTTP/2, and the file does
+/// not say how to check.
 bool HealthProbe::may_speak_grpc() const {
   return spec_.protocol == BackendProtocol::http2 && spec_.config.path.empty() &&
          spec_.config.check == HealthCheckKind::automatic;
@@ -90,7 +90,7 @@ Task<CheckOutcome> HealthProbe::check_http_or_grpc() {
 Task<CheckOutcome> HealthProbe::check_http() {
   auto health = co_await check_health_endpoint();
   if (!health.passed()) {
-    may_sleep_ = true;  // another server may come back
+    may_sleep_ = true;  // after the failure, the server may be another one
     co_return health;
   }
   auto models = co_await check_models();
@@ -99,7 +99,7 @@ Task<CheckOutcome> HealthProbe::check_http() {
   co_return awake;
 }
 
-/// Empty: the checks that follow prove more.
+/// The path to request; empty if the checks of the models make this one superfluous.
 std::string HealthProbe::health_path() const {
   if (!spec_.config.path.empty()) return spec_.config.path;
   if (engine_.health.path_covers_all_models && checks_models()) return {};
@@ -108,7 +108,7 @@ std::string HealthProbe::health_path() const {
   return std::string(engine_.health.path);
 }
 
-/// Keeps the list that is there if it is the same: others share it.
+/// Keeps the present list if it is equal, since snapshots share it.
 void HealthProbe::note_models(std::vector<std::string> models) {
   if (models_ != nullptr && *models_ == models) return;
   models_ = models.empty() ? nullptr
@@ -180,7 +180,7 @@ Task<CheckOutcome> HealthProbe::check_model(std::string model) {
                                       : describe_response(what, *answer));
 }
 
-/// Only servers that can sleep have this endpoint.
+/// Fails if the server says that it sleeps. Only servers that can sleep have this endpoint.
 Task<CheckOutcome> HealthProbe::check_awake() {
   if (engine_.health.sleep_path.empty() || !may_sleep_) co_return CheckOutcome{};
   const std::string what = "GET " + std::string(engine_.health.sleep_path);
@@ -202,7 +202,7 @@ Task<CheckOutcome> HealthProbe::check_token() {
     auto answer = co_await client_.fetch(std::move(client_request), deadline_);
     if (!answer) {
       auto failed = failed_check(answer.error(), what);
-      // Responses of other models prove nothing for this one.
+      // Responses of other models prove nothing about this one.
       const bool late = failed.result == CheckResult::timeout && spec_.models.size() > 1;
       if (late || failed.result == CheckResult::broken) failed.result = CheckResult::no_token;
       co_return failed;
@@ -247,8 +247,8 @@ Task<CheckOutcome> HealthProbe::call_grpc_health() {
   co_return outcome_of_grpc_health(*reply, method);
 }
 
-/// Checks an unknown gRPC server: by its health service if it has one, else any reply will do.
-/// Nothing: it does not speak gRPC.
+/// Checks an unknown gRPC server by its health service. Without that service, any gRPC reply counts
+/// as passed. Empty if the server does not speak gRPC.
 Task<std::optional<CheckOutcome>> HealthProbe::check_grpc_presence() {
   constexpr const char* method = "grpc.health.v1.Health/Check";
   GrpcCall call{.path = std::string("/") + method,

@@ -16,25 +16,25 @@
 
 namespace evenkeel {
 
-/// The settings of a backend's checks, and the connections that they use.
+/// The settings of a backend's checks, and the connections that they use. Outlives its tasks.
 ///
-/// Thread: the loop's. REQUIRES: outlives its tasks.
+/// Thread: the loop's.
 class HealthProbe {
  public:
   HealthProbe(Loop& loop, HealthCheckSpec spec, ServerAccess access);
 
-  /// Sends one request after another, until the first failure. `fresh`: over a new connection.
-  /// `token`: the model must also generate a token, if the file wants that.
+  /// Sends the requests of one check, until the first failure. `fresh`: over a new connection.
+  /// `token`: each model must also generate a token, if the file says `model: generate`.
   Task<CheckOutcome> check(bool fresh, bool token);
 
   const HealthCheckSpec& spec() const { return spec_; }
   const ServerAccess& access() const { return access_; }
   bool wants_token() const;
-  /// A check over an existing connection would prove nothing.
+  /// Whether each check needs a new connection: one over an existing connection proves nothing.
   bool always_connects() const {
     return kind_ == HealthCheckKind::tcp || engine_.health.closes_listener_first;
   }
-  /// A connection is kept for the next check.
+  /// Whether an idle connection is kept for the next check.
   bool has_idle_link() const { return client_.has_idle_link(); }
   /// The last list of models; null: never listed.
   const ModelList& models() const { return models_; }

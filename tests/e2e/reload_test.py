@@ -256,7 +256,7 @@ class ChangedBackends(Backends):
         self.pool["backends"] = [staying.address, {"address": new.address, "weight": 3}]
         self.pool["limits"] = {"max_in_flight": 7}
         self.reload()
-        daemon.wait_line(r"reloaded .*: 3 changes; serving 1 pools, 2 of 2 backends up")
+        daemon.wait_line(r"reloaded .*: 3 changes; serving 1 pool, 2 of 2 backends up")
         daemon.wait_line(f"reload: pool pool: backend {new.address}: added")
         daemon.wait_line(f"reload: pool pool: backend {old.address}: removed")
         daemon.wait_line(r"reload: pool pool: limits.max_in_flight: 0 -> 7")

@@ -69,7 +69,7 @@ class Service(case.Case):
     def test_it_is_ready_when_the_first_round_of_checks_is_over(self):
         daemon, manager = self.start(self.backend(), self.backend())
         _, ready = manager.wait("READY=1")
-        self.assertEqual(ready, "READY=1\nSTATUS=serving 1 pools, 2 of 2 backends up")
+        self.assertEqual(ready, "READY=1\nSTATUS=serving 1 pool, 2 of 2 backends up")
         self.assertEqual(daemon.ask_admin("/readyz").status, 200)
 
     def test_abstract_names_do_as_well(self):
@@ -79,8 +79,8 @@ class Service(case.Case):
     def test_a_reload_begins_and_ends_whatever_the_file_says(self):
         daemon, manager = self.start(self.backend())
         good = daemon.config_path.read_text()
-        for text, status in ((good, "serving 1 pools"), ("pools: what", "reload rejected: "),
-                             (good, "serving 1 pools")):
+        for text, status in ((good, "serving 1 pool"), ("pools: what", "reload rejected: "),
+                             (good, "serving 1 pool")):
             daemon.config_path.write_text(text)
             begun = time.monotonic()
             daemon.signal(signal.SIGHUP)

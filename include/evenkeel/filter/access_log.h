@@ -16,8 +16,8 @@ class RequestRecorder {
   RequestRecorder(Loop& loop, WorkerMetrics& worker_metrics, AccessLogRing* ring)
       : loop_(loop), worker_metrics_(worker_metrics), ring_(ring) {}
 
-  /// From now on requests that are dropped end because of the shutdown, not because of their
-  /// clients.
+  /// From now on a request that is dropped is recorded with the fault `draining`, not
+  /// `client_gone`.
   void start_draining() { draining_ = true; }
   bool draining() const { return draining_; }
   /// A request was accepted for its pool.
@@ -42,8 +42,8 @@ class RequestRecorder {
   AccessLogFormatter line_;
 };
 
-/// The outermost filter, which also turns an error into a response. A request is counted when its
-/// response body is dropped, or when the request itself is.
+/// The outermost filter, which also turns an error into a response. It records a request when the
+/// response body is dropped, or when the request is dropped before it has a response.
 class AccessLogFilter final : public Filter {
  public:
   explicit AccessLogFilter(RequestRecorder& recorder) : recorder_(recorder) {}

@@ -1,4 +1,4 @@
-// What a backend may believe of a request's origin: x-request-id, x-forwarded-*, forwarded and via.
+// The fields that describe a request's origin: x-request-id, x-forwarded-*, forwarded and via.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 namespace evenkeel {
 
-/// Sets on every request what its backend may believe, and the address of its client. Never waits.
+/// Removes forged fields, sets true ones, and finds the address of the client. Never waits.
 ///
-/// - x-request-id: taken over from any client if it is sane (at most 128 of [A-Za-z0-9._-]), else a
-///   UUIDv7.
+/// - x-request-id: kept if it is valid (1 to 128 of [A-Za-z0-9._-]), from any client; else replaced
+///   by a UUIDv7.
 /// - x-forwarded-for, -proto, -host and forwarded: replaced, except for trusted proxies. Theirs are
 ///   kept, and the proxy's address is appended to x-forwarded-for.
 /// - every other x-forwarded-*, x-real-ip and x-evenkeel-*: dropped, except for trusted proxies.

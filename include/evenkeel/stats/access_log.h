@@ -19,7 +19,7 @@ namespace evenkeel {
 
 class AccessLog;
 
-/// The lines of one worker that wait for the writer. Memory is used page by page, as it is needed.
+/// The lines of one worker that wait for the writer. The kernel allocates its memory on first use.
 class AccessLogRing {
  public:
   AccessLogRing(AccessLog& log, std::size_t capacity);
@@ -27,7 +27,7 @@ class AccessLogRing {
   AccessLogRing& operator=(const AccessLogRing&) = delete;
   ~AccessLogRing();
 
-  /// Copies a line; false when there is no room: the line is lost and counted. Never waits. Makes a
+  /// Copies a line. False if there is no room: the line is lost, and counted. Never waits; makes a
   /// system call only to wake the writer.
   /// REQUIRES: the line ends in '\n'. Thread: one.
   bool append(std::string_view line);
@@ -41,7 +41,7 @@ class AccessLogRing {
   struct alignas(64) {
     std::atomic<std::uint64_t> end{0};  // written by the worker
     std::uint64_t known_begin = 0;      // the last begin that the worker has read
-    std::uint64_t recheck_at = 0;       // where the worker checks the fill again
+    std::uint64_t recheck_at = 0;       // end at which the worker checks the fill again
     Counter dropped;
   } worker_;
   struct alignas(64) {
@@ -77,7 +77,7 @@ class AccessLog {
 
   AccessLogRing& ring(unsigned worker) { return *rings_[worker]; }
 
-  /// Opens the path again, after the file was moved; on an error the old file stays. Thread: any.
+  /// Opens the path again, after the file was moved. On an error the old file stays. Thread: any.
   Result<Done> reopen();
   /// Waits until every line appended so far is written or lost; false at the timeout.
   /// Thread: any but a worker's.
@@ -88,7 +88,7 @@ class AccessLog {
  private:
   friend class AccessLogRing;
   enum class State : std::uint32_t { awake, napping, asleep };  // of the writer
-  enum class Outcome { nothing, some, stuck };
+  enum class Outcome { nothing, some, stuck };                  // of writing; `stuck`: retry later
 
   AccessLog(std::string path, int fd, unsigned workers, Options options);
   void run();
@@ -111,7 +111,7 @@ class AccessLog {
   int fd_;  // used by the writer only, once it runs
   bool socket_;
   AccessLogRing* partial_ring_ = nullptr;  // the ring whose last line is written in part
-  bool line_torn_ = false;                 // the file ends in the beginning of a lost line
+  bool line_torn_ = false;                 // the file ends with an incomplete, lost line
   std::chrono::milliseconds nap_{0};
   std::size_t max_ring_fill_ = 0;  // in bytes, in the last round
   std::atomic<int> reopened_{-1};  // a descriptor that the writer has not adopted yet

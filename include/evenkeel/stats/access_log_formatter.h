@@ -13,12 +13,12 @@
 
 namespace evenkeel {
 
-/// What the log says of one request. Views may hold any bytes. An empty one is null in the line.
+/// The values of one line. Views may hold any bytes; an empty one is written as null.
 struct AccessLogEntry {
   std::chrono::system_clock::time_point time;  ///< of the request's first byte; see WallClock
   std::string_view request_id;
   std::string_view client;
-  std::string_view peer;  ///< in the line only where there is one
+  std::string_view peer;  ///< left out of the line if empty
   std::string_view listener;
   std::string_view protocol;
   std::string_view method;
@@ -28,18 +28,18 @@ struct AccessLogEntry {
   std::string_view pool;
   std::string_view backend;
   int status = 0;                           ///< 0 or less: null
-  std::optional<std::uint8_t> grpc_status;  ///< in the line only where there is one
-  std::string_view reason;                  ///< word of the fault that ended it
+  std::optional<std::uint8_t> grpc_status;  ///< left out of the line if empty
+  std::string_view reason;                  ///< the fault that ended it, as `to_string` has it
   std::span<const Attempt> attempts;        ///< at most AttemptList::capacity
   std::uint64_t bytes_in = 0;
   std::uint64_t bytes_out = 0;
-  /// The sum of the six below.
+  /// The whole request: the sum of the next six.
   Duration duration{};
   Duration head{};      ///< reading the request's head
   Duration waited{};    ///< in the pool's queue
   Duration connect{};   ///< getting links to backends, over all attempts
   Duration retry{};     ///< on attempts that failed after they were sent, before the last one
-  Duration overhead{};  ///< in evenkeel alone
+  Duration overhead{};  ///< in evenkeel itself
   std::optional<Duration> backend_time;  ///< from the head sent to the last byte of the response
   std::optional<Duration> first_byte;    ///< from the first byte to the head of the response
   bool aborted = false;
