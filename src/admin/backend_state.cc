@@ -13,7 +13,7 @@ std::string_view state_of(const Backend& backend, Instant now) {
   if (load.is_out(OutOfRotation::unresolved) || load.is_out(OutOfRotation::unhealthy))
     return "down";
   if (load.is_out(OutOfRotation::starting)) return "starting";
-  if (load.in_backoff(now)) return "down";
+  if (load.unreachable(now)) return "down";
   if (load.is_out(OutOfRotation::standby)) return "standby";
   return "up";
 }
@@ -26,7 +26,7 @@ std::string reason_of(const Backend& backend, const BackendStatus* backend_statu
     const bool has_reason = backend_status != nullptr && !backend_status->health.reason.empty();
     return has_reason ? backend_status->health.reason : "its first health check has not ended";
   }
-  if (load.in_backoff(now)) return to_string(load.connect_fault());
+  if (load.unreachable(now)) return to_string(load.connect_fault());
   if (load.is_out(OutOfRotation::standby)) return "a standby that its pool does not need now";
   return {};
 }

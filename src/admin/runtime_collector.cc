@@ -44,7 +44,7 @@ BackendSnapshot RuntimeCollector::collect(const RuntimeView& view, const std::st
   BackendSnapshot reading{.pool = pool,
                           .backend = backend.id(),
                           .state = state_of(backend, view.now),
-                          .up = load.in_rotation() && !load.in_backoff(view.now),
+                          .up = load.in_rotation() && !load.unreachable(view.now),
                           .in_flight = load.in_flight(),
                           .picks = load.picks_total(),
                           .totals = runtime_.metrics_registry->backend_totals(index),

@@ -20,7 +20,7 @@ Backend::Backend(BackendSpec spec, const Backend& predecessor)
 bool Backend::try_acquire(Instant now) const {
   if (!load_->try_acquire(load_->limit())) return false;
   load_->count_pick();
-  if (load_->needs_trial()) load_->back_off(now);
+  if (load_->needs_trial()) load_->begin_trial(now);
   return true;
 }
 
@@ -46,6 +46,25 @@ void Backend::put_back(OutOfRotation reason) const {
 void Backend::connected() const {
   if (!load_->needs_trial() || !load_->recover()) return;
   load_->forget_latency();
+  back_from_backoff();
+}
+
+void Backend::record_outcome(const AttemptResult& result, Instant now) const {
+  switch (result.outcome) {
+    case AttemptOutcome::success:
+      if (load_->record_success(now)) back_from_backoff();
+      return;
+    case AttemptOutcome::overloaded: return load_->record_overloaded(result.retry_after, now);
+    case AttemptOutcome::failed: return load_->record_failed(result, now);
+    case AttemptOutcome::unreachable:
+      return connect_failed(now, result.fault.value_or(Fault::connect_failed));
+    case AttemptOutcome::client_error:
+    case AttemptOutcome::abandoned: return;
+  }
+}
+
+/// Its free slots may be used again: waiting requests get them.
+void Backend::back_from_backoff() const {
   if (request_queue_ && request_queue_->has_waiters())
     request_queue_->dispatch(*load_, Clock::now());
 }

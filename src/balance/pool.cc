@@ -99,7 +99,7 @@ double PoolState::saturation_ratio() const {
 std::size_t PoolState::available(Instant now) const {
   return static_cast<std::size_t>(
       std::count_if(backends_->begin(), backends_->end(), [&](const auto& backend) {
-        return backend->load().in_rotation() && !backend->load().in_backoff(now);
+        return backend->load().in_rotation() && !backend->load().unreachable(now);
       }));
 }
 

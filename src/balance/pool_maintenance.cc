@@ -14,7 +14,7 @@ constexpr double max_latency_rise = 1.5;
 /// It can serve, unless it is a spare on standby.
 bool ready(const Backend& backend, Instant now) {
   const Load& load = backend.load();
-  return load.other_reasons(OutOfRotation::standby) == 0 && !load.in_backoff(now);
+  return load.other_reasons(OutOfRotation::standby) == 0 && !load.unreachable(now);
 }
 
 bool in_service(const Backend& backend, Instant now) {

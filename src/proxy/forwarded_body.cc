@@ -32,8 +32,13 @@ ForwardedBody::~ForwardedBody() {
   load.record_total(took);
   if (was_served(info_.outcome)) load.record_served(took);
   metrics_.latency.observe(took);
-  if (info_.outcome.fault && backend_failed(*info_.outcome.fault)) {
-    load.count_error(*info_.outcome.fault);
+  const std::optional<Fault> fault = info_.outcome.fault;
+  if (fault && backend_failed(*fault)) {
+    load.count_error(*fault);
+    lease_.backend()->record_outcome({.outcome = AttemptOutcome::failed, .fault = fault},
+                                     loop_.now());
+  } else if (was_served(info_.outcome)) {
+    lease_.backend()->record_outcome({}, loop_.now());
   }
 }
 

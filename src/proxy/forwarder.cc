@@ -1,5 +1,7 @@
 #include "evenkeel/proxy/forwarder.h"
 
+#include <algorithm>
+#include <charconv>
 #include <utility>
 
 #include "evenkeel/base/hash.h"
@@ -24,6 +26,25 @@ void record_latency(Load& load, int status, Duration took, Instant now) {
   } else if (status < 400) {
     load.record_first_byte(took, now);
   }
+}
+
+/// How long an overloaded backend wants to be left alone: `retry-after-ms`, or `retry-after` in
+/// seconds. 0: it does not say, or gives a date.
+Duration retry_after_of(const Fields& fields) {
+  constexpr std::uint32_t day_ms = 24 * 60 * 60 * 1000;
+  std::uint32_t value = 0;
+  const auto read = [&value](std::string_view text) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    return error == std::errc() && end == text.data() + text.size();
+  };
+  for (const Field& field : fields) {
+    if (equals_ignore_case(field.name(), "retry-after-ms") && read(field.value())) {
+      return std::chrono::milliseconds(std::min(value, day_ms));
+    }
+  }
+  const auto seconds = fields.value(FieldId::retry_after);
+  if (!seconds || !read(*seconds)) return {};
+  return std::chrono::seconds(std::min(value, day_ms / 1000));
 }
 
 /// Replaces the client's credentials by the backend's own key, and restores them for a backend that
@@ -144,12 +165,13 @@ Task<Result<Response>> Forwarder::attempt(Request& request, Progress& progress, 
   if (!link) {
     progress.next = Next::other_backend;
     if (link.error().side == Side::backend) {
-      backend.connect_failed(loop_.now(), link.error().fault);
+      backend.record_outcome({.outcome = AttemptOutcome::unreachable, .fault = link.error().fault},
+                             loop_.now());
     }
     record_failure(info, backend, link.error(), progress.next);
     co_return std::move(link.error());
   }
-  if (link_choice == LinkPool::LinkChoice::fresh || backend.load().needs_trial()) {
+  if (link_choice == LinkPool::LinkChoice::fresh || backend.load().has_connect_failures()) {
     backend.connected();
   }
 
@@ -159,6 +181,7 @@ Task<Result<Response>> Forwarder::attempt(Request& request, Progress& progress, 
   auto response = co_await (*link)->send(request);
   if (!response) {
     progress.next = next_after_failure(request, response.error(), **link, progress);
+    backend.record_outcome(classify(response.error()), loop_.now());
     record_failure(info, backend, response.error(), progress.next);
     co_return response;
   }
@@ -166,6 +189,12 @@ Task<Result<Response>> Forwarder::attempt(Request& request, Progress& progress, 
   progress.next = Next::done;
   record_latency(backend.load(), response->status, timings.first_byte - request_end(timings),
                  timings.first_byte);
+  const bool refused = response->status == 429 || response->status == 503;
+  const AttemptResult result =
+      classify(response->status, refused ? retry_after_of(response->fields) : Duration{});
+  if (result.outcome != AttemptOutcome::success) {
+    backend.record_outcome(result, timings.first_byte);
+  }
   if (options_.debug_headers) add_debug_headers(backend, *response);
   response->body = std::make_unique<ForwardedBody>(
       loop_, std::move(lease), std::move(*link), std::move(response->body), info, *target.metrics);

@@ -73,7 +73,7 @@ void HealthChecker::check_now() {
 }
 
 void HealthChecker::check_triggers() {
-  const bool in_backoff = backend_->load().in_backoff(loop_.now());
+  const bool in_backoff = backend_->load().unreachable(loop_.now());
   if (in_backoff && !in_backoff_) check_now();
   in_backoff_ = in_backoff;
   const std::uint64_t errors = connection_errors(backend_->load());
@@ -123,7 +123,7 @@ bool HealthChecker::needs_new_connection(const HealthProbe& probe) {
   const bool failed_others = std::exchange(requests_failed_, false);
   if (probe.spec().config.port != 0) return false;  // not the port of the requests
   return probe.always_connects() || failed_others || rise_fall_->in_transition() ||
-         backend_->load().needs_trial();
+         backend_->load().has_connect_failures();
 }
 
 bool HealthChecker::token_is_due() const {
@@ -183,7 +183,7 @@ void HealthChecker::apply_to_backend() {
 Duration HealthChecker::next_delay() {
   const Duration interval = probe_->spec().config.interval;
   const bool doubt = rise_fall_->in_transition() ||
-                     (backend_->load().needs_trial() && record_.state == HealthState::up);
+                     (backend_->load().has_connect_failures() && record_.state == HealthState::up);
   if (doubt && !is_slow(record_.last)) return std::min(interval, fast_interval);
   const double jitter = std::exchange(jittered_, true) ? 0.9 + 0.2 * rng_.unit() : rng_.unit();
   return std::chrono::duration_cast<Duration>(interval * jitter);

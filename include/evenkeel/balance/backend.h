@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "evenkeel/balance/load.h"
+#include "evenkeel/balance/outcome.h"
 #include "evenkeel/base/clock.h"
 #include "evenkeel/base/result.h"
 
@@ -53,6 +54,11 @@ class Backend {
   /// Returns a slot, and offers it to waiting requests.
   void release() const;
 
+  /// How one attempt at this backend ended. The forwarder calls it once for each, when the outcome
+  /// is known: for a success when the last byte of the response has passed. Failures and overload
+  /// make the pickers avoid the backend; a client's error or departure never does. A success costs
+  /// one load while no failure is pending. `unreachable` is the same as `connect_failed`.
+  void record_outcome(const AttemptResult& result, Instant now) const;
   /// A connection attempt failed: starts or extends the back-off.
   void connect_failed(Instant now, Fault fault = Fault::connect_failed) const {
     load_->set_connect_fault(fault);
@@ -64,10 +70,12 @@ class Backend {
   /// Clears a reason to be out of rotation. If it was the last, the backend's slots are offered to
   /// waiting requests.
   void put_back(OutOfRotation reason) const;
-  /// A connection or a health check succeeded: ends the back-off. Cheap when there is none.
+  /// A connection succeeded: ends the back-off for failed connections. Cheap when there is none.
   void connected() const;
 
  private:
+  void back_from_backoff() const;
+
   BackendSpec spec_;
   std::shared_ptr<Load> load_;
   std::shared_ptr<RequestQueue> request_queue_;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "evenkeel/balance/outcome.h"
 #include "evenkeel/balance/peak_ewma.h"
 #include "evenkeel/balance/signals.h"
 #include "evenkeel/base/clock.h"
@@ -31,6 +32,13 @@ class Load {
   /// How long a backend that cannot be connected gets no requests: doubled with each failure.
   static constexpr Duration initial_backoff = std::chrono::seconds(1);
   static constexpr Duration max_backoff = std::chrono::seconds(10);
+  /// How long a backend gets no requests after its first failure: doubled with each in a row, up to
+  /// `max_backoff`.
+  static constexpr Duration initial_failure_backoff = std::chrono::milliseconds(50);
+  /// How long an overloaded backend that does not say when to come back gets no requests, and the
+  /// longest time that is believed.
+  static constexpr Duration initial_park = std::chrono::seconds(1);
+  static constexpr Duration max_park = std::chrono::seconds(30);
 
   // ---- Slots: requests in flight, counted over all workers ----
 
@@ -91,25 +99,57 @@ class Load {
   Signals& signals() { return signals_; }
   const Signals& signals() const { return signals_; }
 
-  // ---- Back-off: a backend that cannot be connected is avoided while another is available ----
+  // ---- Back-off: a backend whose attempts fail is avoided while another is available ----
 
   /// The back-off lasts at this time.
   bool in_backoff(Instant now) const {
     const Duration::rep until = live_.backoff_until.load(std::memory_order_relaxed);
     return until != 0 && now.time_since_epoch().count() < until;
   }
-  /// Its last connection attempts failed: in back-off, or the next request is its trial.
+  /// Its last attempts failed: in back-off, or the next request is its trial.
   bool needs_trial() const { return live_.backoff_until.load(std::memory_order_relaxed) != 0; }
   /// Starts a back-off of 1, 2, 4, 8, then 10 s. Does nothing during one: a hundred connection
   /// attempts that fail together are one failure.
   void back_off(Instant now);
-  /// Clears the back-off and its history. True if there was any.
+  /// A request begins on a backend that needs a trial: the back-off starts again, so that no other
+  /// request follows until its outcome is known. A parked backend needs none.
+  void begin_trial(Instant now);
+  /// A connection succeeded: clears a back-off for failed connections, and their history. True if
+  /// the backend is in back-off no more.
   bool recover();
-  /// Why the last connection attempt failed. REQUIRES: needs_trial().
+  /// Its last connection attempt failed, and the back-off for that lasts.
+  bool unreachable(Instant now) const { return has_connect_failures() && in_backoff(now); }
+  bool has_connect_failures() const { return connect_failures() != 0; }
+  /// Why the last connection attempt failed. REQUIRES: has_connect_failures().
   Fault connect_fault() const { return connect_fault_.load(std::memory_order_relaxed); }
   void set_connect_fault(Fault fault) { connect_fault_.store(fault, std::memory_order_relaxed); }
   std::uint32_t connect_failures() const {
     return live_.connect_failures.load(std::memory_order_relaxed);
+  }
+
+  // ---- Outcomes of attempts over an established connection ----
+
+  /// It failed: avoided for 50, 100, 200 ms and so on up to 10 s while another is available, so
+  /// that answering at once with an error does not look like a low load.
+  void record_failed(const AttemptResult& result, Instant now);
+  /// It is overloaded: parked, that is avoided, for as long as it says (at most 30 s), or for 1 s,
+  /// which doubles with each park until a success.
+  void record_overloaded(Duration retry_after, Instant now);
+  /// It answered. Ends the back-off for failures, and that of a park that is over. True if the
+  /// backend is in back-off no more. One load while there is none.
+  bool record_success(Instant now) { return needs_trial() && end_failures(now); }
+
+  /// Failed attempts since its last success.
+  std::uint32_t failures_in_a_row() const {
+    return failures_.in_a_row.load(std::memory_order_relaxed);
+  }
+  /// Failed attempts in all.
+  std::uint64_t failures_total() const { return failures_.total.load(std::memory_order_relaxed); }
+  /// The last failure. Of threads that write at the same time, one may be read mixed with another.
+  AttemptResult last_failure() const;
+  /// Parked: it said that it is overloaded.
+  bool parked(Instant now) const {
+    return now.time_since_epoch().count() < failures_.parked_until.load(std::memory_order_relaxed);
   }
 
   // ---- Latency ----
@@ -191,7 +231,23 @@ class Load {
     }
   };
 
+  // Written when attempts fail, and by the first success after that.
+  struct alignas(64) Failures {
+    std::atomic<std::uint32_t> in_a_row{0};
+    std::atomic<std::uint32_t> backoffs{0};  // since the last success
+    std::atomic<std::uint32_t> overloads_in_a_row{0};
+    std::atomic<Duration::rep> parked_until{0};  // of the steady clock
+    std::atomic<std::uint64_t> total{0};
+    std::atomic<std::int32_t> last_status{0};  // 0: last_fault tells
+    std::atomic<Fault> last_fault{Fault::backend_closed};
+  };
+
+  bool end_failures(Instant now);
+  void avoid_until(Instant until);
+  void clear_failures();
+
   Live live_;
+  Failures failures_;
   Signals signals_;
   alignas(64) Mean first_byte_;
   Mean total_;
