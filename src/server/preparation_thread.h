@@ -1,5 +1,5 @@
-// A thread for what a change needs and must not keep the control loop from its checks, timers and
-// signals: parsing large files, reading certificates, resolving names.
+// A thread for the slow parts of a change, which would delay the checks, timers and signals of the
+// control loop: parsing large files, reading certificates, resolving names.
 #pragma once
 
 #include <condition_variable>
@@ -27,10 +27,11 @@ class PreparationThread {
   explicit PreparationThread(Loop& loop);
   PreparationThread(const PreparationThread&) = delete;
   PreparationThread& operator=(const PreparationThread&) = delete;
-  /// Waits for work that has begun.
+  /// Waits for the end of work that has begun; drops the rest.
   ~PreparationThread();
 
-  /// Returns when the work is done. Work that has begun when the task is dropped still ends.
+  /// Runs the work and returns when it is done. Dropping the task does not stop work that has
+  /// begun.
   Task<void> run(Work work);
 
  private:

@@ -44,7 +44,7 @@ std::size_t max_client_connections(const Config& config) {
   return sum;
 }
 
-/// Reads only a regular file: reading a pipe or a device could block the control thread.
+/// Reads only a regular file: reading a pipe or a device could block for ever.
 LoadResult reread_config(const std::string& file, const Environment& environment) {
   std::error_code unknown;
   if (std::filesystem::is_regular_file(file, unknown)) return load_config(file, environment);
@@ -72,7 +72,7 @@ Reloader::Reloader(Process process, std::string file, unsigned workers, const Dn
 
 // ---- prepare ----------------------------------------------------------------------------------
 
-/// What reading a file gives.
+/// A file that has been read and checked.
 struct Reloader::CheckedFile {
   std::vector<Problem> problems;
   std::string problems_text;
@@ -82,7 +82,7 @@ struct Reloader::CheckedFile {
   std::string hash;
 };
 
-/// What is built from a file away from the control loop.
+/// What the preparation thread builds from a configuration.
 struct Reloader::BuiltParts {
   Result<std::shared_ptr<const PoolSet>> pool_set;
   Result<AdminTls> admin_tls;

@@ -17,7 +17,8 @@ namespace {
 constexpr Duration max_drain_time = std::chrono::seconds(1);
 /// In a drain, for the first byte of a new connection and for the rest of a request head.
 constexpr Duration head_drain_timeout = std::chrono::seconds(1);
-constexpr int exchanges_between_yields = 16;  // of a client that always has a request ready
+/// A client that always has a request ready lets other connections run after this many.
+constexpr int exchanges_between_yields = 16;
 
 }  // namespace
 
@@ -25,7 +26,7 @@ Task<void> Http1Connection::serve(std::unique_ptr<Http1Connection> self, bool de
   Http1Connection& c = *self;
   int without_waiting = 0;
   while (true) {
-    if (c.transport_.in.empty()) c.transport_.in.release();  // an idle connection pins no buffer
+    if (c.transport_.in.empty()) c.transport_.in.release();  // an idle connection holds no buffer
     if (c.transport_.in.empty() && !c.watch().readable()) {
       without_waiting = 0;
       if (c.served_ && c.callbacks_.draining()) break;
@@ -66,13 +67,13 @@ Task<void> Http1Connection::serve(std::unique_ptr<Http1Connection> self, bool de
   }
 }
 
-/// Continues as HTTP/2. Not part of `serve`, whose frame every connection pays for.
+/// Continues as HTTP/2. Not part of `serve`, which would make every connection's frame larger.
 Task<void> Http1Connection::continue_as_http2() {
   return serve_http2(std::move(transport_.socket), client_, options_, callbacks_,
                      std::exchange(transport_.in, {}));
 }
 
-/// Reads until the first bytes show the protocol; nothing on a timeout. The bytes stay in
+/// Reads until the first bytes show the protocol. True: HTTP/2; empty: timeout. The bytes stay in
 /// `transport_.in`.
 Task<std::optional<bool>> Http1Connection::detect_http2() {
   constexpr std::string_view preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -118,7 +119,7 @@ RequestInfo Http1Connection::make_request_info(Instant started) {
       .timings = {.started = started}};
 }
 
-/// One request and its response.
+/// Reads one request and sends its response.
 Task<Http1Connection::Next> Http1Connection::exchange() {
   const Instant started = loop().now();
   Request request;
@@ -166,7 +167,7 @@ Task<Http1Connection::Next> Http1Connection::exchange() {
   if (client_failed) co_return Next::close;
   Response response =
       result ? std::move(*result) : error_response(result.error(), error_format_of(request));
-  // After a refused upgrade, the client may have sent bytes that are not a request.
+  // A client whose upgrade was refused may already have sent bytes that are not a request.
   const bool keep = message.keep_alive && !callbacks_.draining() && request.upgrade.empty() &&
                     (body == nullptr || body->drainable());
   auto next = co_await respond(request, response, keep);
@@ -232,7 +233,7 @@ bool Http1Connection::closes_silently(HeadOutcome outcome, HeadParser& parser, R
   return true;
 }
 
-/// Moves a complete head into `request`; returns why it is refused, if it is.
+/// Moves a complete head into `request`, or returns why the request is refused.
 std::optional<Error> Http1Connection::check_head(HeadOutcome outcome, HeadParser& parser,
                                                  Request& request, Http1MessageInfo& message) {
   const auto refused = [](Fault fault, std::string detail) {
@@ -288,7 +289,8 @@ Task<Http1Connection::Next> Http1Connection::after_response(Http1RequestBody* bo
   return Next::keep;
 }
 
-/// Discards the rest of a request that was answered early.
+/// Discards the rest of a request body after an early response, up to a limit, to keep the
+/// connection.
 Task<Http1Connection::Next> Http1Connection::drain(Http1RequestBody& body) {
   if (!body.drainable()) co_return Next::linger;
   body.set_deadline(loop().now() + max_drain_time);
