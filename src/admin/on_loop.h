@@ -37,11 +37,7 @@ class LoopCall {
       : state_(std::make_shared<State>(io->get_executor())) {
     Reply reply{io, state_};
     loop.post([&loop, work = std::move(work), reply = std::move(reply)]() mutable {
-      if constexpr (std::is_same_v<std::invoke_result_t<Work>, Task<T>>) {
-        loop.spawn(run(work(), std::move(reply)));
-      } else {
-        reply.send(work());
-      }
+      do_work(loop, work, std::move(reply));
     });
   }
 
@@ -77,6 +73,15 @@ class LoopCall {
       });
     }
   };
+
+  template <class Work>
+  static void do_work(Loop& loop, Work& work, Reply reply) {
+    if constexpr (std::is_same_v<std::invoke_result_t<Work>, Task<T>>) {
+      loop.spawn(run(work(), std::move(reply)));
+    } else {
+      reply.send(work());
+    }
+  }
 
   static Task<void> run(Task<T> task, Reply reply) {
     T value = co_await task;
