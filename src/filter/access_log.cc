@@ -112,7 +112,7 @@ void RequestRecorder::record_end(std::string_view method, std::string_view host,
   write(method, host, path, info, ended, status);
 }
 
-void RequestRecorder::refused(std::string_view method, std::string_view path,
+void RequestRecorder::refused(std::string_view method, std::string_view host, std::string_view path,
                               const RequestInfo& info) {
   const auto& [identity, timings, outcome] = info;
   const Instant ended = loop_.read_clock();
@@ -120,7 +120,7 @@ void RequestRecorder::refused(std::string_view method, std::string_view path,
                          .grpc_status = outcome.grpc_status,
                          .duration = ended - timings.started});
   if (outcome.fault) worker_metrics_.count_error(0, *outcome.fault);
-  write(method, {}, path, info, ended, outcome.status);
+  write(method, host, path, info, ended, outcome.status);
 }
 
 void RequestRecorder::write(std::string_view method, std::string_view host, std::string_view path,

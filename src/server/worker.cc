@@ -194,7 +194,7 @@ int Worker::close_idle(int count) {
 void Worker::descriptors_exhausted() { close_idle(close_batch_on_fd_exhaustion); }
 
 void Worker::refused(const Refusal& refusal) {
-  recorder_.refused(refusal.method, refusal.path, refusal.info);
+  recorder_.refused(refusal.method, refusal.host, refusal.path, refusal.info);
 }
 
 }  // namespace evenkeel

@@ -32,4 +32,20 @@ class ClientAddress {
   std::array<char, 46> text_;
 };
 
+/// Sets what a request's identity takes from its connection; `tls` null: cleartext.
+inline void identify_connection(RequestIdentity& identity, const FrontendOptions& options,
+                                const ClientAddress& client, const TlsConnectionInfo* tls,
+                                std::string_view protocol) {
+  identity.listener = options.listener;
+  identity.client = client.text();
+  identity.client_port = client.port();
+  identity.protocol = protocol;
+  identity.trusted = client.trusted();
+  if (tls == nullptr) return;
+  identity.secure = true;
+  if (!tls->verified) return;
+  identity.certificate_subject = tls->certificate_subject;
+  identity.certificate_hash = tls->certificate_hash;
+}
+
 }  // namespace evenkeel

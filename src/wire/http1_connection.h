@@ -65,7 +65,6 @@ class Http1Connection final : public Pooled, public InterimHandler {
   Task<Next> drain(Http1RequestBody& body);
   HeadWriter& begin_head();
   Task<void> linger();
-  RequestInfo make_request_info(Instant started);
 
   void interrupt_wait() { watch().interrupt(); }
 

@@ -104,21 +104,6 @@ Instant Http1Connection::limit_in_drain(Instant deadline) {
   return deadline;
 }
 
-RequestInfo Http1Connection::make_request_info(Instant started) {
-  const TlsConnectionInfo* tls = socket().tls();
-  const bool certified = tls != nullptr && tls->verified;
-  return RequestInfo{
-      .identity = {.listener = options_.listener,
-                   .client = client_.text(),
-                   .client_port = client_.port(),
-                   .protocol = minor_version_ == 1 ? "HTTP/1.1" : "HTTP/1.0",
-                   .trusted = client_.trusted(),
-                   .secure = tls != nullptr,
-                   .certificate_subject = certified ? tls->certificate_subject : std::string_view(),
-                   .certificate_hash = certified ? tls->certificate_hash : std::string_view()},
-      .timings = {.started = started}};
-}
-
 /// Reads one request and sends its response.
 Task<Http1Connection::Next> Http1Connection::exchange() {
   const Instant started = loop().now();
@@ -129,7 +114,9 @@ Task<Http1Connection::Next> Http1Connection::exchange() {
                       {options_.header_bytes, options_.header_fields, options_.uri_bytes});
     auto outcome = co_await read_head(parser, started + options_.header_timeout);
     minor_version_ = static_cast<std::uint8_t>(parser.head().minor_version);
-    request.info = make_request_info(started);
+    identify_connection(request.info.identity, options_, client_, socket().tls(),
+                        minor_version_ == 1 ? "HTTP/1.1" : "HTTP/1.0");
+    request.info.timings.started = started;
     if (closes_silently(outcome, parser, request.info)) co_return Next::close;
     auto problem = check_head(outcome, parser, request, message);
     if (problem) {
@@ -229,7 +216,7 @@ bool Http1Connection::closes_silently(HeadOutcome outcome, HeadParser& parser, R
   if (outcome == HeadOutcome::expired) return !parser.started();
   if (outcome == HeadOutcome::done || !parser.other_protocol()) return false;
   info.outcome.fault = Fault::bad_request;
-  callbacks_.refused({Fault::bad_request, 0, "not HTTP", {}, {}, info});
+  callbacks_.refused({Fault::bad_request, 0, "not HTTP", {}, {}, {}, info});
   return true;
 }
 
@@ -264,13 +251,15 @@ Task<Http1Connection::Next> Http1Connection::refuse(Error error, const Head& hea
   RequestInfo& info = request.info;
   const std::string_view path = path_of_target(head.target);
   const Fields& fields = request.fields.size() > 0 ? request.fields : head.fields;
+  const std::string_view host =
+      request.authority.empty() ? fields.value(FieldId::host).value_or("") : request.authority;
   Response response = refusal_response(error, error_format_of(path), fields, info);
+  const RefusalReport report(callbacks_, error, head.method, host, path, info);
   auto chunk = co_await response.body->read();
   HeadWriter& out = begin_head();
   write_response_head(out, response, {Framing::Kind::length, chunk->bytes.size()}, true, 1);
   auto written = co_await socket().write(out.written(), chunk->bytes, {}, options_.write_timeout);
   if (written) info.outcome.bytes_out = chunk->bytes.size();
-  callbacks_.refused({error.fault, response.status, error.detail, head.method, path, info});
   co_return written ? Next::linger : Next::close;
 }
 

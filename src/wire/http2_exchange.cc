@@ -83,32 +83,6 @@ void Http2ServerStream::interim(int status, const Fields& fields) {
   owner_.session_.want_flush();
 }
 
-namespace {
-
-/// Reports a refused request when its exchange ends, also by being dropped.
-class RefusalReport {
- public:
-  RefusalReport(FrontendCallbacks& callbacks, const Http2ServerStream& stream,
-                const Request& request)
-      : callbacks_(callbacks), stream_(stream), request_(request) {}
-  RefusalReport(const RefusalReport&) = delete;
-  ~RefusalReport() {
-    if (!error) return;
-    RequestInfo info = request_.info;
-    info.outcome.bytes_out = stream_.sent();
-    callbacks_.refused(
-        {error->fault, info.outcome.status, error->detail, request_.method, request_.path, info});
-  }
-  std::optional<Error> error;
-
- private:
-  FrontendCallbacks& callbacks_;
-  const Http2ServerStream& stream_;
-  const Request& request_;
-};
-
-}  // namespace
-
 /// Why a request is refused before it reaches a handler, if it is.
 std::optional<Error> Http2Frontend::check_head(Http2ServerStream& stream) {
   const auto refused = [](Fault fault, std::string detail) {
@@ -143,10 +117,12 @@ Task<void> Http2Frontend::exchange(Http2ServerStream& stream) {
   Request& request = stream.request_;
   std::shared_ptr<Handler> plan;  // held until the response has ended
   Response response;
-  RefusalReport refusal(callbacks_, stream, request);
-  refusal.error = check_head(stream);
-  if (refusal.error) {
-    response = refuse(stream, *refusal.error);
+  const std::optional<Error> refused = check_head(stream);
+  std::optional<RefusalReport> report;
+  if (refused) {
+    response = refuse(stream, *refused);
+    report.emplace(callbacks_, *refused, request.method, request.authority, request.path,
+                   request.info);
   } else {
     request.interim = &stream;
     if (!stream.received_all() || stream.received() > 0) {

@@ -81,19 +81,9 @@ void Http2Frontend::become_idle() {
   idle_timer_.arm(loop(), loop().now() + options_.idle_timeout);
 }
 
-RequestInfo Http2Frontend::make_request_info() const {
-  const bool certified = tls_ != nullptr && tls_->verified;
-  return RequestInfo{
-      .identity = {.listener = options_.listener,
-                   .client = client_.text(),
-                   .client_port = client_.port(),
-                   .protocol = "HTTP/2",
-                   .trusted = client_.trusted(),
-                   .secure = tls_ != nullptr,
-                   .certificate_subject =
-                       certified ? tls_->certificate_subject : std::string_view(),
-                   .certificate_hash = certified ? tls_->certificate_hash : std::string_view()},
-      .timings = {.started = headers_started_at_}};
+void Http2Frontend::begin_request(RequestInfo& info) const {
+  identify_connection(info.identity, options_, client_, tls_, "HTTP/2");
+  info.timings.started = headers_started_at_;
 }
 
 Http2Stream* Http2Frontend::accept_stream() {
@@ -122,7 +112,7 @@ void Http2Frontend::headers_complete(Http2ServerStream& stream, bool last) {
     return;
   }
   stream.head_done_ = true;
-  stream.request_.info = make_request_info();
+  begin_request(stream.request_.info);
   begun_.push_back(&stream);
 }
 
@@ -169,13 +159,15 @@ void Http2Frontend::report_malformed(Http2ServerStream& stream, bool by_peer) {
 
 void Http2Frontend::refused_without_response(Fault fault, std::string_view detail,
                                              const Http2ServerStream* stream) {
-  RequestInfo info = make_request_info();
+  RequestInfo info;
+  begin_request(info);
   info.outcome.fault = fault;
   if (stream == nullptr) {
     info.timings.started = loop().now();
-    callbacks_.refused({fault, 0, detail, {}, {}, info});
+    callbacks_.refused({fault, 0, detail, {}, {}, {}, info});
   } else {
-    callbacks_.refused({fault, 0, detail, stream->request_.method, stream->request_.path, info});
+    const Request& request = stream->request_;
+    callbacks_.refused({fault, 0, detail, request.method, request.authority, request.path, info});
   }
 }
 

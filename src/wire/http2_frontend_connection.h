@@ -82,7 +82,7 @@ class Http2Frontend final : public Http2Side, public Pooled {
   void drop_streams();
   void begin_drain();
   void send_final_goaway();
-  RequestInfo make_request_info() const;
+  void begin_request(RequestInfo& info) const;
   void refused_without_response(Fault fault, std::string_view detail,
                                 const Http2ServerStream* stream);
 

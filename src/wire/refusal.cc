@@ -66,4 +66,10 @@ Response refusal_response(const Error& error, ErrorFormat format, const Fields& 
   return response;
 }
 
+RefusalReport::~RefusalReport() {
+  info_.outcome.fault = error_.fault;
+  info_.outcome.status = status_;
+  callbacks_.refused({error_.fault, status_, error_.detail, method_, host_, path_, info_});
+}
+
 }  // namespace evenkeel

@@ -24,4 +24,33 @@ std::string_view path_of_target(std::string_view target);
 Response refusal_response(const Error& error, ErrorFormat format, const Fields& fields,
                           RequestInfo& info);
 
+/// Reports a refused request when it is dropped: its response is written, or its connection is
+/// given up. What happens to the request meanwhile changes neither its fault nor its status.
+///
+/// REQUIRES: what it is given outlives it; `refusal_response` has set `info`.
+class RefusalReport {
+ public:
+  RefusalReport(FrontendCallbacks& callbacks, const Error& error, std::string_view method,
+                std::string_view host, std::string_view path, RequestInfo& info)
+      : callbacks_(callbacks),
+        error_(error),
+        status_(info.outcome.status),
+        method_(method),
+        host_(host),
+        path_(path),
+        info_(info) {}
+  RefusalReport(const RefusalReport&) = delete;
+  RefusalReport& operator=(const RefusalReport&) = delete;
+  ~RefusalReport();
+
+ private:
+  FrontendCallbacks& callbacks_;
+  const Error& error_;
+  int status_;
+  std::string_view method_;
+  std::string_view host_;
+  std::string_view path_;
+  RequestInfo& info_;
+};
+
 }  // namespace evenkeel

@@ -5,8 +5,10 @@ import os
 import re
 import signal
 import threading
+import time
 
 import case
+import http2
 from backend import free_port
 from stream import Stream, exchange
 
@@ -73,13 +75,15 @@ class AccessLog(case.Case):
     def test_invalid_requests_have_a_line_too(self):
         daemon = self.start_daemon(self.backend())
         for raw in (b"\x00\x01\x02\x03\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n",
-                    b"G\"ET / HTTP/1.1\r\nHost: a\r\n\r\n"):
+                    b"G\"ET / HTTP/1.1\r\nHost: a\r\n\r\n",
+                    b"GET / HTTP/1.1\r\nHost: example.com\r\nContent-Length: x\r\n\r\n"):
             with Stream.connect(daemon.address) as stream:
                 stream.send(raw)
                 stream.wait_closed()
-        lines = daemon.wait_access(3)
-        self.assertEqual([line["reason"] for line in lines], ["bad_request"] * 3)
-        self.assertEqual([line["status"] for line in lines], [400] * 3)
+        lines = daemon.wait_access(4)
+        self.assertEqual([line["reason"] for line in lines], ["bad_request"] * 4)
+        self.assertEqual([line["status"] for line in lines], [400] * 4)
+        self.assertEqual(sorted(str(line["host"]) for line in lines), ["None"] * 3 + ["example.com"])
 
     def test_under_load_every_request_has_its_line(self):
         daemon = self.start_daemon(self.backend(), self.backend())
@@ -213,6 +217,36 @@ class AccessLog(case.Case):
             self.check_parts(line)
         self.assertEqual([each["outcome"] for each in line["attempts"]], ["backend_closed", "answered"])
         self.assertGreater(line["retry_ms"], 0)
+
+    def test_a_refusal_by_the_only_backend_is_its_time(self):
+        def play(wire, _):
+            wire.send(http2.settings())
+            while True:
+                received = wire.take()
+                if received.kind == http2.HEADERS:
+                    time.sleep(0.05)
+                    wire.send(http2.rst_stream(received.stream, http2.REFUSED_STREAM))
+
+        daemon = self.start_daemon(self.hostile(play), pool={"protocol": "h2"})
+        exchange(daemon.address)
+
+        line = daemon.wait_access(1)[0]
+        self.check_parts(line)
+        self.assertEqual(len(line["attempts"]), 1)
+        self.assertEqual(line["retry_ms"], 0)
+        self.assertGreater(line["backend_ms"], 40)
+
+    def test_a_refused_request_keeps_its_reason_when_its_client_resets(self):
+        daemon = self.start_daemon(self.backend(), listeners=[{"name": "public", "limits": {"uri": "1KiB"}}])
+        with http2.Wire.connect(daemon.address) as wire:
+            wire.open({http2.INITIAL_WINDOW_SIZE: 0})  # no byte of the response's body fits
+            wire.send(http2.headers(1, http2.request_fields(path="/" + "a" * 1100, authority="example.com")))
+            while wire.read().kind != http2.HEADERS:
+                pass
+            self.assertEqual(daemon.access_lines(), [])
+            wire.send(http2.rst_stream(1))
+            line = daemon.wait_access(1)[0]
+        self.assertEqual((line["status"], line["reason"], line["host"]), (414, "uri_too_long", "example.com"))
 
     def test_the_client_is_the_one_that_trusted_proxies_name(self):
         cases = [({}, "127.0.0.1", None), ({"X-Forwarded-For": "198.51.100.1, 203.0.113.9"}, "203.0.113.9", "127.0.0.1"),

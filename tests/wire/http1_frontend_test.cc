@@ -419,6 +419,41 @@ TEST_F(Http1Frontend, ReportsTheBytesOfARefusal) {
   EXPECT_EQ(callbacks.refused_bytes_out, std::vector<std::uint64_t>{body.size()});
 }
 
+TEST_F(Http1Frontend, ReportsTheHostOfARefusalWhereItWasRead) {
+  options.header_bytes = 1000;
+  const std::string too_long = "X: " + std::string(1000, 'a') + "\r\n";
+  answers_to("GET / HTTP/1.1\r\n" + too_long + "Host: unread\r\n\r\n");
+  answers_to("GET / HTTP/1.1\r\nHost: read\r\n" + too_long + "\r\n");
+  answers_to("POST / HTTP/1.1\r\nHost: invalid\r\nContent-Length: x\r\n\r\n");
+  answers_to("POST / HTTP/1.1\r\nHost: whole\r\nContent-Length: 99999999999\r\n\r\n");
+
+  EXPECT_EQ(callbacks.refused_hosts, (std::vector<std::string>{"", "read", "invalid", "whole"}));
+}
+
+TEST_F(Http1Frontend, ReportsARefusalWhoseConnectionIsDroppedDuringTheResponse) {
+  const SocketPair ends = connected_pair(4 * 1024);
+  const std::string_view refused = "TRACE /mine HTTP/1.1\r\nHost: a\r\n\r\n";
+  ASSERT_EQ(::send(ends.theirs, refused.data(), refused.size(), MSG_NOSIGNAL),
+            static_cast<ssize_t>(refused.size()));
+  // The kernel moves bytes to the peer for a while, and then there is room again.
+  const std::string filler(64 * 1024, 'x');
+  for (int full = 0; full < 10; ++full) {
+    while (::send(ends.ours, filler.data(), filler.size(), MSG_NOSIGNAL) > 0) full = 0;
+    drain_loop(loop);
+  }
+
+  loop.spawn(serve_http1(std::make_unique<Socket>(loop, ends.ours),
+                         resolve("192.0.2.7", 5555)->front(), options, callbacks));
+  drain_loop(loop);
+  EXPECT_TRUE(callbacks.refusals.empty()) << "the response was written, so the test shows nothing";
+
+  loop.drop_spawned();
+
+  EXPECT_EQ(callbacks.refusals, std::vector<std::string>{"405 method_not_allowed TRACE /mine"});
+  EXPECT_EQ(callbacks.refused_bytes_out, std::vector<std::uint64_t>{0});
+  ::close(ends.theirs);
+}
+
 TEST_F(Http1Frontend, RefusesBodiesByTheirLengthBeforeTheyArrive) {
   options.body_bytes = 1000;
   const std::string answer = answers_to(

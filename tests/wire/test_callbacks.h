@@ -17,6 +17,7 @@ class TestCallbacks final : public FrontendCallbacks {
                        std::string(refusal.method) + " " + std::string(refusal.path));
     refusal_details.emplace_back(refusal.detail);
     refused_ids.emplace_back(refusal.info.identity.request_id);
+    refused_hosts.emplace_back(refusal.host);
     refused_bytes_out.push_back(refusal.info.outcome.bytes_out);
   }
   bool draining() const override { return drains; }
@@ -28,6 +29,7 @@ class TestCallbacks final : public FrontendCallbacks {
   std::vector<std::string> refusals;
   std::vector<std::string> refusal_details;
   std::vector<std::string> refused_ids;
+  std::vector<std::string> refused_hosts;
   std::vector<std::uint64_t> refused_bytes_out;
   bool drains = false;
   int closed_count = 0;

@@ -28,7 +28,8 @@ class RequestRecorder {
   void record_end(std::string_view method, std::string_view host, std::string_view path,
                   const RequestInfo& info);
   /// A request was refused before it reached the filters.
-  void refused(std::string_view method, std::string_view path, const RequestInfo& info);
+  void refused(std::string_view method, std::string_view host, std::string_view path,
+               const RequestInfo& info);
 
  private:
   void write(std::string_view method, std::string_view host, std::string_view path,

@@ -36,7 +36,8 @@ struct Refusal {
   Fault fault;
   int status;  ///< 0: closed without a response
   std::string_view detail;
-  std::string_view method;  ///< as far as it was parsed
+  std::string_view method;  ///< this and the next two: as far as they were parsed
+  std::string_view host;
   std::string_view path;
   const RequestInfo& info;
 };
