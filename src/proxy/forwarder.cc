@@ -111,6 +111,15 @@ struct Forwarder::Progress {
   Next next = Next::done;
   bool resent = false;  // at most once: a request that breaks its link must not break many
   std::optional<Error> last_error;
+  Instant failed_at{};
+
+  /// After a failed attempt, when another one or a wait for one begins: counts its time as a
+  /// retry's. That of the last attempt remains the backend's.
+  void count_retry_time(RequestTimings& timings) const {
+    if (!last_error || timings.head_sent == Instant{}) return;
+    timings.retried += std::max(failed_at - timings.head_sent, Duration{});
+    timings.head_sent = {};
+  }
 };
 
 Forwarder::Forwarder(Loop& loop, std::shared_ptr<PoolState> state, std::uint64_t seed,
@@ -126,79 +135,92 @@ Forwarder::Forwarder(Loop& loop, std::shared_ptr<PoolState> state, std::uint64_t
 Task<Result<Response>> Forwarder::handle(Request& request) {
   Progress progress{.hint = hint_of(request)};
   while (true) {
-    auto placed = co_await acquire(progress.hint, request.info.timings);
+    auto placed = co_await acquire(progress, request.info.timings);
     if (!placed) {
       co_return progress.last_error ? std::move(*progress.last_error) : std::move(placed.error());
     }
-    if (progress.last_error) metrics_.retries.count(progress.last_error->fault);
     Lease lease = std::move(*placed);
+    const Backend& backend = *lease.backend();
+    Target& target = targets_.find(&backend)->second;
+    progress.credentials.apply_to(request, target.authorization);
 
-    auto response = co_await attempt(request, progress, lease, LinkPool::LinkChoice::any);
-    if (progress.next == Next::same_backend) {
-      progress.resent = true;
-      metrics_.retries.count(response.error().fault);
-      auto second = co_await attempt(request, progress, lease, LinkPool::LinkChoice::fresh);
-      response = std::move(second);
+    // The second time on a fresh link, if the first one had ended.
+    auto link_choice = LinkPool::LinkChoice::any;
+    do {
+      begin_attempt(request.info, backend, progress);
+      std::optional<ConnectTime> connect_time(std::in_place, loop_, request.info);
+      auto link = co_await target.links->acquire(link_choice);
+      connect_time.reset();
+      if (!link) {
+        progress.next = next_after_failed_connect(link.error(), backend);
+        fail_attempt(request.info, backend, std::move(link.error()), progress);
+      } else {
+        begin_sending(request, backend, link_choice);
+        auto response = co_await (*link)->send(request);
+        if (response) {
+          complete(request.info, *response, std::move(lease), std::move(*link), *target.metrics);
+          co_return response;
+        }
+        progress.next = next_after_failure(request, response.error(), **link, progress);
+        backend.record_outcome(classify(response.error()), loop_.now());
+        fail_attempt(request.info, backend, std::move(response.error()), progress);
+      }
+      link_choice = LinkPool::LinkChoice::fresh;
+    } while (progress.next == Next::same_backend);
+
+    if (progress.next == Next::done || progress.hint.excluded.full()) {
+      co_return std::move(*progress.last_error);
     }
-    if (progress.next == Next::done || progress.hint.excluded.full()) co_return response;
-
-    progress.hint.excluded.add(lease.backend().get());
-    progress.last_error = std::move(response.error());
+    progress.hint.excluded.add(&backend);
   }
 }
 
-/// Sends the request to one backend. A response takes over the lease; after an error,
-/// `progress.next` says what may follow.
-Task<Result<Response>> Forwarder::attempt(Request& request, Progress& progress, Lease& lease,
-                                          LinkPool::LinkChoice link_choice) {
-  RequestInfo& info = request.info;
-  RequestTimings& timings = info.timings;
-  const Backend& backend = *lease.backend();
-  Target& target = targets_.find(&backend)->second;
-  progress.credentials.apply_to(request, target.authorization);
+/// Notes an offer to a backend.
+void Forwarder::begin_attempt(RequestInfo& info, const Backend& backend, const Progress& progress) {
   info.outcome.backend = backend.spec().address;
   info.outcome.attempts.add({.backend = info.outcome.backend});
-
-  std::optional<ConnectTime> connect_time(std::in_place, loop_, info);
-  auto link = co_await target.links->acquire(link_choice);
-  connect_time.reset();
-  if (!link) {
-    progress.next = Next::other_backend;
-    if (link.error().side == Side::backend) {
-      backend.record_outcome({.outcome = AttemptOutcome::unreachable, .fault = link.error().fault},
-                             loop_.now());
-    }
-    record_failure(info, backend, link.error(), progress.next);
-    co_return std::move(link.error());
+  if (progress.last_error) [[unlikely]] {
+    metrics_.retries.count(progress.last_error->fault);
+    progress.count_retry_time(info.timings);
   }
+}
+
+void Forwarder::begin_sending(Request& request, const Backend& backend,
+                              LinkPool::LinkChoice link_choice) {
   if (link_choice == LinkPool::LinkChoice::fresh || backend.load().has_connect_failures()) {
     backend.connected();
   }
-
+  RequestTimings& timings = request.info.timings;
   timings.head_sent = loop_.read_clock();
   timings.uploaded = {};
   if (timings.deadline != never) rewrite_grpc_timeout(request, timings.head_sent);
-  auto response = co_await (*link)->send(request);
-  if (!response) {
-    progress.next = next_after_failure(request, response.error(), **link, progress);
-    backend.record_outcome(classify(response.error()), loop_.now());
-    record_failure(info, backend, response.error(), progress.next);
-    co_return response;
-  }
+}
 
-  progress.next = Next::done;
-  record_latency(backend.load(), response->status, timings.first_byte - request_end(timings),
+/// Ties the lease and the link to the body of a response.
+void Forwarder::complete(const RequestInfo& info, Response& response, Lease lease, LinkLease link,
+                         BackendMetrics& backend_metrics) {
+  const RequestTimings& timings = info.timings;
+  const Backend& backend = *lease.backend();
+  record_latency(backend.load(), response.status, timings.first_byte - request_end(timings),
                  timings.first_byte);
-  const bool refused = response->status == 429 || response->status == 503;
+  const bool refused = response.status == 429 || response.status == 503;
   const AttemptResult result =
-      classify(response->status, refused ? retry_after_of(response->fields) : Duration{});
+      classify(response.status, refused ? retry_after_of(response.fields) : Duration{});
   if (result.outcome != AttemptOutcome::success) {
     backend.record_outcome(result, timings.first_byte);
   }
-  if (options_.debug_headers) add_debug_headers(backend, *response);
-  response->body = std::make_unique<ForwardedBody>(
-      loop_, std::move(lease), std::move(*link), std::move(response->body), info, *target.metrics);
-  co_return response;
+  if (options_.debug_headers) add_debug_headers(backend, response);
+  response.body = std::make_unique<ForwardedBody>(loop_, std::move(lease), std::move(link),
+                                                  std::move(response.body), info, backend_metrics);
+}
+
+Forwarder::Next Forwarder::next_after_failed_connect(const Error& error,
+                                                     const Backend& backend) const {
+  if (error.side == Side::backend) {
+    backend.record_outcome({.outcome = AttemptOutcome::unreachable, .fault = error.fault},
+                           loop_.now());
+  }
+  return Next::other_backend;
 }
 
 /// A backend that has ended the link gets the request again, over a fresh link, once. Only if it
@@ -211,19 +233,19 @@ Forwarder::Next Forwarder::next_after_failure(Request& request, const Error& err
   return error.not_processed ? Next::other_backend : Next::done;
 }
 
-void Forwarder::record_failure(RequestInfo& info, const Backend& backend, const Error& error,
-                               Next next) {
+void Forwarder::fail_attempt(RequestInfo& info, const Backend& backend, Error error,
+                             Progress& progress) const {
   info.outcome.attempts.back().fault = error.fault;
   const Instant now = loop_.now();
-  const Instant sent = info.timings.head_sent;
-  if (error.side == Side::backend && next != Next::same_backend) {
+  progress.failed_at = now;
+  if (error.side == Side::backend && progress.next != Next::same_backend) {
     backend.load().count_error(error.fault);
-    if (next == Next::done) backend.load().record_failure(now - sent, now);
+    if (progress.next == Next::done) {
+      backend.load().record_failure(now - info.timings.head_sent, now);
+    }
   }
-  // `retried` sums the attempts that another one follows; the last attempt is backend time.
-  if (next == Next::done || sent == Instant{}) return;
-  info.timings.retried += now - sent;
-  info.timings.head_sent = {};
+  if (progress.next == Next::same_backend) progress.resent = true;
+  progress.last_error = std::move(error);
 }
 
 Hint Forwarder::hint_of(const Request& request) const {
@@ -234,14 +256,15 @@ Hint Forwarder::hint_of(const Request& request) const {
   return hint;
 }
 
-Task<Result<Lease>> Forwarder::acquire(const Hint& hint, RequestTimings& timings) {
+Task<Result<Lease>> Forwarder::acquire(const Progress& progress, RequestTimings& timings) {
   const bool timed = ++picks_ % pick_timing_interval == 0;
   const Instant began = timed ? loop_.read_clock() : Instant{};
-  auto placed = pool_.acquire(hint);
+  auto placed = pool_.acquire(progress.hint);
   if (placed.ready()) {
     if (timed) worker_metrics_.observe_pick(loop_.read_clock() - began);
     return placed;
   }
+  progress.count_retry_time(timings);
   return wait_in_queue(std::move(placed), timings);
 }
 

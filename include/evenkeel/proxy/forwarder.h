@@ -52,14 +52,18 @@ class Forwarder final : public Handler {
   };
   struct Progress;
 
-  Task<Result<Response>> attempt(Request& request, Progress& progress, Lease& lease,
-                                 LinkPool::LinkChoice link_choice);
+  void begin_attempt(RequestInfo& info, const Backend& backend, const Progress& progress);
+  void begin_sending(Request& request, const Backend& backend, LinkPool::LinkChoice link_choice);
+  void complete(const RequestInfo& info, Response& response, Lease lease, LinkLease link,
+                BackendMetrics& backend_metrics);
+  Next next_after_failed_connect(const Error& error, const Backend& backend) const;
   Next next_after_failure(Request& request, const Error& error, Link& link,
                           const Progress& progress) const;
-  void record_failure(RequestInfo& info, const Backend& backend, const Error& error, Next next);
+  void fail_attempt(RequestInfo& info, const Backend& backend, Error error,
+                    Progress& progress) const;
 
   Hint hint_of(const Request& request) const;
-  Task<Result<Lease>> acquire(const Hint& hint, RequestTimings& timings);
+  Task<Result<Lease>> acquire(const Progress& progress, RequestTimings& timings);
   Task<Result<Lease>> wait_in_queue(Task<Result<Lease>> placed, RequestTimings& timings);
   void add_debug_headers(const Backend& backend, Response& response) const;
 
