@@ -164,20 +164,46 @@ char* put_string(char* at, std::string_view value, std::size_t capacity) {
   return at + 1;
 }
 
-char* put_number(char* at, std::uint64_t value) { return std::to_chars(at, at + 20, value).ptr; }
+/// "00" to "99", one after the other.
+constexpr auto digit_pairs = [] {
+  std::array<char, 200> text{};
+  for (std::size_t i = 0; i < 100; ++i) {
+    text[2 * i] = static_cast<char>('0' + i / 10);
+    text[2 * i + 1] = static_cast<char>('0' + i % 10);
+  }
+  return text;
+}();
 
-char* put_digits(char* at, unsigned value, std::size_t count) {
-  for (std::size_t i = count; i-- > 0; value /= 10) at[i] = static_cast<char>('0' + value % 10);
-  return at + count;
+/// Two digits. REQUIRES: value < 100.
+inline char* put_pair(char* at, unsigned value) {
+  std::memcpy(at, &digit_pairs[2 * static_cast<std::size_t>(value)], 2);
+  return at + 2;
 }
 
-char* put_milliseconds(char* at, Duration duration) {
+/// Three digits. REQUIRES: value < 1000.
+inline char* put_triple(char* at, unsigned value) {
+  *at = static_cast<char>('0' + value / 100);
+  return put_pair(at + 1, value % 100);
+}
+
+inline char* put_number(char* at, std::uint64_t value) {
+  const auto small = static_cast<unsigned>(value);
+  if (value < 10) {
+    *at = static_cast<char>('0' + small);
+    return at + 1;
+  }
+  if (value < 100) return put_pair(at, small);
+  if (value < 1000) return put_triple(at, small);
+  return std::to_chars(at, at + 20, value).ptr;
+}
+
+inline char* put_milliseconds(char* at, Duration duration) {
   using Micros = std::chrono::duration<std::uint64_t, std::micro>;
-  if (duration <= Duration::zero()) return put(at, "0.000");
+  if (duration < std::chrono::microseconds(1)) return put(at, "0.000");
   const std::uint64_t micros = std::chrono::duration_cast<Micros>(duration).count();
   at = put_number(at, micros / 1000);
   *at = '.';
-  return put_digits(at + 1, static_cast<unsigned>(micros % 1000), 3);
+  return put_triple(at + 1, static_cast<unsigned>(micros % 1000));
 }
 
 /// Appends to a line. REQUIRES: the values fit, see the capacities above.
@@ -199,7 +225,8 @@ class Writer {
     at_ += date.size();
   }
   void number(std::uint64_t value) { at_ = put_number(at_, value); }
-  void digits(unsigned value, std::size_t count) { at_ = put_digits(at_, value, count); }
+  /// Two digits. REQUIRES: value < 100.
+  void pair(unsigned value) { at_ = put_pair(at_, value); }
   void milliseconds(Duration duration) { at_ = put_milliseconds(at_, duration); }
   void milliseconds(const std::optional<Duration>& duration) {
     at_ = duration ? put_milliseconds(at_, *duration) : put(at_, "null");
@@ -284,17 +311,19 @@ std::array<char, 20> date_of(std::chrono::sys_seconds time) {
   const std::chrono::hh_mm_ss clock(time - day);
   std::array<char, 20> text;
   Writer writer(text.data());
-  writer.digits(static_cast<unsigned>(static_cast<int>(date.year())), 4);
+  const auto year = static_cast<unsigned>(static_cast<int>(date.year()));
+  writer.pair(year / 100 % 100);
+  writer.pair(year % 100);
   writer.text("-");
-  writer.digits(static_cast<unsigned>(date.month()), 2);
+  writer.pair(static_cast<unsigned>(date.month()));
   writer.text("-");
-  writer.digits(static_cast<unsigned>(date.day()), 2);
+  writer.pair(static_cast<unsigned>(date.day()));
   writer.text("T");
-  writer.digits(static_cast<unsigned>(clock.hours().count()), 2);
+  writer.pair(static_cast<unsigned>(clock.hours().count()));
   writer.text(":");
-  writer.digits(static_cast<unsigned>(clock.minutes().count()), 2);
+  writer.pair(static_cast<unsigned>(clock.minutes().count()));
   writer.text(":");
-  writer.digits(static_cast<unsigned>(clock.seconds().count()), 2);
+  writer.pair(static_cast<unsigned>(clock.seconds().count()));
   writer.text(".");
   return text;
 }
@@ -320,7 +349,10 @@ std::string_view AccessLogFormatter::format(const AccessLogEntry& entry, AccessL
   Writer line(buffer.data());
   line.text("{\"time\":\"");
   line.date(date_);
-  line.digits(static_cast<unsigned>(micros % 1'000'000), 6);
+  const auto fraction = static_cast<unsigned>(micros % 1'000'000);
+  line.pair(fraction / 10'000);
+  line.pair(fraction / 100 % 100);
+  line.pair(fraction % 100);
   line.text("Z\"");
   write_target(line, entry);
   line.text(",\"status\":");
