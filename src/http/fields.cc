@@ -76,21 +76,32 @@ constexpr KnownName known[] = {
     {"proxy-authorization", FieldId::proxy_authorization},
     {"x-forwarded-client-cert", FieldId::x_forwarded_client_cert},
 };
-constexpr std::size_t max_known_size = 23;
+/// A perfect hash of the known names: each has a place of its own.
+struct NameTable {
+  struct Entry {
+    std::string_view name;
+    FieldId id = FieldId::other;
+  };
+  static constexpr std::size_t places = 64;
 
-/// Where the names of each length start in `known`, which is sorted by length.
-struct LengthIndex {
-  std::uint8_t first[max_known_size + 2] = {};
-  constexpr LengthIndex() {
-    std::size_t at = 0;
-    for (std::size_t length = 0; length <= max_known_size; ++length) {
-      first[length] = static_cast<std::uint8_t>(at);
-      while (at < std::size(known) && known[at].name.size() == length) ++at;
+  std::array<Entry, places> entries{};
+
+  /// Of length, first and last letter; the factors are such that no two names share a place.
+  static constexpr std::size_t place_of(std::string_view name) {
+    const auto letter = [](char c) {
+      return static_cast<std::size_t>(static_cast<unsigned char>(c | 0x20));
+    };
+    return (name.size() + letter(name.front()) * 12 + letter(name.back()) * 6) % places;
+  }
+  consteval NameTable() {
+    for (const KnownName& one : known) {
+      Entry& entry = entries[place_of(one.name)];
+      if (!entry.name.empty()) throw "two names share a place";
+      entry = {one.name, one.id};
     }
-    first[max_known_size + 1] = static_cast<std::uint8_t>(at);
   }
 };
-constexpr LengthIndex by_length;
+constexpr NameTable name_table;
 
 constexpr std::size_t max_ids = 64;
 
@@ -114,12 +125,10 @@ bool equals_ignore_case(std::string_view a, std::string_view b) {
 }
 
 FieldId field_id(std::string_view name) {
-  if (name.size() > max_known_size) return FieldId::other;
-  const std::size_t last = by_length.first[name.size() + 1];
-  for (std::size_t i = by_length.first[name.size()]; i < last; ++i) {
-    if (is_known(name, known[i].name)) return known[i].id;
-  }
-  return FieldId::other;
+  if (name.empty()) return FieldId::other;
+  const NameTable::Entry& entry = name_table.entries[NameTable::place_of(name)];
+  if (entry.name.size() != name.size() || !is_known(name, entry.name)) return FieldId::other;
+  return entry.id;
 }
 
 struct Fields::Store {

@@ -77,14 +77,30 @@ bool is_one_of(const std::vector<std::string>& calls, const Request& request,
   });
 }
 
+struct PathOfTarget {
+  std::string_view path;  // without the query
+  bool normal;            // nothing to decode, no empty segment, none that begins with a dot
+};
+
+/// Looks at each byte once.
+PathOfTarget split_path(std::string_view target) {
+  bool normal = true;
+  char previous = 0;
+  std::size_t size = 0;
+  for (; size < target.size(); ++size) {
+    const char c = target[size];
+    if (c == '?') break;
+    normal &= c != '%' && (previous != '/' || (c != '/' && c != '.'));
+    previous = c;
+  }
+  return {target.substr(0, size), normal};
+}
+
 }  // namespace
 
 Result<std::string_view> normalised_path(std::string_view target, std::string& storage) {
-  const std::string_view path = target.substr(0, target.find('?'));
-  if (path.find('%') == std::string_view::npos && path.find("//") == std::string_view::npos &&
-      path.find("/.") == std::string_view::npos) {
-    return path;
-  }
+  const auto [path, normal] = split_path(target);
+  if (normal) return path;
   auto decoded = decode(path);
   if (!decoded) return std::move(decoded.error());
 

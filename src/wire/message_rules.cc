@@ -8,10 +8,17 @@
 namespace evenkeel {
 namespace {
 
-bool is_host_char(char c) {
-  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-         std::string_view("-._~%!$&'()*+;=").find(c) != std::string_view::npos;
-}
+constexpr auto host_chars = [] {
+  std::array<bool, 256> allowed{};
+  for (unsigned c = 0; c < 256; ++c) {
+    allowed[c] = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+  }
+  for (const char c : std::string_view("-._~%!$&'()*+;="))
+    allowed[static_cast<unsigned char>(c)] = true;
+  return allowed;
+}();
+
+bool is_host_char(char c) { return host_chars[static_cast<unsigned char>(c)]; }
 
 constexpr std::string_view forbidden_prefixes[] = {"content-", "if-",         "x-forwarded-",
                                                    "proxy-",   "x-evenkeel-", "accept"};
