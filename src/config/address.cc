@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstring>
 
@@ -158,17 +159,18 @@ std::optional<Address> parse_name_server(std::string_view text, std::string& why
 }
 
 std::optional<IpBytes> parse_ip(std::string_view text) {
-  if (text.find('\0') != text.npos) return std::nullopt;
-  const std::string terminated{text};
+  std::array<char, INET6_ADDRSTRLEN> terminated{};
+  if (text.size() >= terminated.size() || text.find('\0') != text.npos) return std::nullopt;
+  text.copy(terminated.data(), text.size());
   in_addr v4{};
   IpBytes bytes{};
-  if (inet_pton(AF_INET, terminated.c_str(), &v4) == 1) {
+  if (inet_pton(AF_INET, terminated.data(), &v4) == 1) {
     bytes[10] = bytes[11] = 0xff;
     std::memcpy(&bytes[12], &v4, sizeof v4);
     return bytes;
   }
   in6_addr v6{};
-  if (inet_pton(AF_INET6, terminated.c_str(), &v6) == 1) {
+  if (inet_pton(AF_INET6, terminated.data(), &v6) == 1) {
     std::memcpy(bytes.data(), &v6, sizeof v6);
     return bytes;
   }

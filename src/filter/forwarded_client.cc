@@ -79,13 +79,10 @@ std::optional<std::string_view> forwarded_client(const Fields& fields,
                                                  const std::vector<Network>& trusted_proxies) {
   const bool is_forwarded = !fields.has(FieldId::x_forwarded_for);
   const FieldId id = is_forwarded ? FieldId::forwarded : FieldId::x_forwarded_for;
-  std::vector<std::string_view> values;
-  for (const Field& field : fields) {
-    if (field.id == id) values.push_back(field.value());
-  }
   ClientSearch search(trusted_proxies);
-  for (auto value = values.rbegin(); value != values.rend(); ++value) {
-    search.visit_field(*value, is_forwarded);
+  for (const Field* field = fields.end(); field != fields.begin();) {
+    --field;
+    if (field->id == id) search.visit_field(field->value(), is_forwarded);
   }
   return search.client();
 }

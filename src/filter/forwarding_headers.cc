@@ -21,7 +21,8 @@ bool is_proxy_only_field(std::string_view name) {
 
 /// The values of all x-forwarded-for fields, and the peer at the end.
 std::string_view extend_forwarded_for(Fields& fields, std::string_view peer) {
-  std::string chain;
+  thread_local std::string chain;  // keeps its memory
+  chain.clear();
   for (const Field& field : fields) {
     if (field.id != FieldId::x_forwarded_for || field.value().empty()) continue;
     chain.append(field.value()).append(", ");

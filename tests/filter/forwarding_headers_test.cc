@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "counted_allocations.h"
+
 namespace evenkeel {
 namespace {
 
@@ -171,6 +173,27 @@ TEST_F(ForwardingHeaders, TheClientIsTheOneThatATrustedProxyNames) {
   EXPECT_EQ(client, "192.0.2.7");
   EXPECT_EQ(peer, "");
 }
+
+#ifndef EVENKEEL_FOREIGN_ALLOCATOR
+TEST_F(ForwardingHeaders, AllocatesNothingForATrustedProxy) {
+  class Silent final : public Handler {
+    Task<Result<Response>> handle(Request&) override { return Result<Response>(Response{}); }
+  } silent;
+  const auto allocated = [&] {
+    Request request{
+        .authority = "api",
+        .info = {.identity = {.listener = "public", .client = "192.0.2.7", .trusted = true}}};
+    request.fields.add("X-Forwarded-For", "2001:db8:1234:5678:9abc:def0:1234:5678");
+    request.fields.add("X-Forwarded-For", "198.51.100.1, 203.0.113.9, 192.0.2.1");
+    const std::size_t before = allocations;
+    auto answered = filter.handle(request, silent);
+    return allocations - before;
+  };
+  allocated();  // the first request fills the thread's free lists
+
+  EXPECT_EQ(allocated(), 0u);
+}
+#endif
 
 TEST_F(ForwardingHeaders, SetsForwardedProtoForTls) {
   Request request{.authority = "", .info = {.identity = {.client = "::1", .secure = true}}};
