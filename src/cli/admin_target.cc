@@ -1,16 +1,30 @@
 #include "cli/admin_target.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "cli/exit_codes.h"
 #include "evenkeel/config/load.h"
 
 namespace evenkeel {
 
+namespace {
+
+/// Whether the file's own `admin` section can be relied on although the file has mistakes. After
+/// one in the syntax it may be incomplete.
+bool admin_section_is_right(const std::vector<Problem>& problems) {
+  return std::ranges::none_of(problems, [](const Problem& problem) {
+    return (problem.path.empty() && problem.line > 0) || problem.path.starts_with("admin");
+  });
+}
+
+}  // namespace
+
 AdminTarget completed(AdminTarget given, const Config& config) {
-  if (given.address.empty()) {
-    given.address = (config.admin.tls ? "https://" : "") + to_string(config.admin.address);
-  }
+  const bool has_scheme = given.address.find("://") != std::string::npos;
+  if (given.address.empty()) given.address = to_string(config.admin.address);
+  if (config.admin.tls && !has_scheme) given.address = "https://" + given.address;
   if (given.token_file.empty()) given.token_file = config.admin.token_file;
   return given;
 }
@@ -22,7 +36,9 @@ std::variant<AdminTarget, CommandOutput> find_target(AdminTarget given,
   Environment environment;
   environment.variable = Environment::from_process().variable;
   const LoadResult loaded = load_config(config_file, environment);
-  if (!loaded.ok()) {
+  // A reload of a file with mistakes reaches the daemon, which records that it has refused it.
+  const bool unreadable = loaded.hash.empty();
+  if (!loaded.ok() && (unreadable || !admin_section_is_right(loaded.problems))) {
     return CommandOutput{exit_failed, {}, render_problems(loaded.problems, loaded.text)};
   }
   return completed(std::move(given), loaded.config);

@@ -3,6 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <fstream>
+#include <string>
+#include <variant>
+
 #include "cli/admin_target.h"
 
 namespace evenkeel {
@@ -67,6 +72,43 @@ TEST(AdminTarget, TakesWhatIsNotGivenFromTheFile) {
   EXPECT_EQ(completed({.address = "h:1", .token_file = "t"}, config).address, "h:1");
   EXPECT_EQ(completed({.address = "h:1", .token_file = "t"}, config).token_file, "t");
   EXPECT_EQ(completed({}, {}).address, "127.0.0.1:9901");
+}
+
+TEST(AdminTarget, SpeaksTlsWhereTheFileSaysSo) {
+  Config config;
+  config.admin = {.address = {"10.0.0.1", 9000}, .tls = ListenerTlsConfig{}};
+
+  EXPECT_EQ(completed({}, config).address, "https://10.0.0.1:9000");
+  EXPECT_EQ(completed({.address = "h:1"}, config).address, "https://h:1");
+  EXPECT_EQ(completed({.address = "http://h:1"}, config).address, "http://h:1");
+}
+
+/// A file that is removed with this object.
+struct ConfigFile {
+  explicit ConfigFile(const std::string& text) : path(::testing::TempDir() + "target.yaml") {
+    std::ofstream(path) << text;
+  }
+  ~ConfigFile() { std::remove(path.c_str()); }
+  std::string path;
+};
+
+TEST(AdminTarget, IsFoundInAFileWithMistakesElsewhere) {
+  const ConfigFile file("admin: {address: '10.0.0.1:9000'}\npools: [{name: a, backends: []}]\n");
+
+  const auto found = find_target({}, file.path);
+
+  ASSERT_TRUE(std::holds_alternative<AdminTarget>(found));
+  EXPECT_EQ(std::get<AdminTarget>(found).address, "10.0.0.1:9000");
+}
+
+TEST(AdminTarget, IsNotGuessedFromAFileThatHidesIt) {
+  for (const char* text :
+       {"admin: {address: what}\npools: [{name: a, backends: ['h:1']}]\n",
+        "pools: [{name: a, backends: ['h:1'\nadmin: {address: '10.0.0.1:9'}\n"}) {
+    const ConfigFile file(text);
+    EXPECT_TRUE(std::holds_alternative<CommandOutput>(find_target({}, file.path))) << text;
+  }
+  EXPECT_TRUE(std::holds_alternative<CommandOutput>(find_target({}, "/nowhere.yaml")));
 }
 
 }  // namespace
