@@ -44,6 +44,7 @@ std::optional<std::string> access_log_error(const std::string& path) {
   struct stat status{};
   if (stat(path.c_str(), &status) == 0) {
     if (S_ISDIR(status.st_mode)) return cannot_open(EISDIR);
+    if (S_ISSOCK(status.st_mode)) return cannot_open(ENXIO);
     if (faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) != 0) return cannot_open(errno);
     return std::nullopt;
   }

@@ -49,8 +49,12 @@ void futex_wake_all(std::atomic<Word>& word) {
 }
 
 int open_file(const char* path) {
-  // O_NONBLOCK: opening a named pipe without a reader fails, and a slow reader cannot block writes.
-  return ::open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0640);
+  // O_NONBLOCK: a slow reader of a named pipe cannot block writes.
+  constexpr int flags = O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+  const int fd = ::open(path, O_WRONLY | flags, 0640);
+  if (fd >= 0 || errno != ENXIO) return fd;
+  // A named pipe without a reader. Open for both, it keeps the first lines until one comes.
+  return ::open(path, O_RDWR | flags, 0640);
 }
 
 /// Duplicates an inherited descriptor. Other processes share its open file description, so that

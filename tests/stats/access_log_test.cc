@@ -241,6 +241,23 @@ TEST(AccessLog, EndsAtOnceOnAFullDisk) {
   log.reset();  // the test's time limit holds it to that
 }
 
+TEST(AccessLog, KeepsTheFirstLinesForTheReaderOfAPipeThatComesLater) {
+  const TemporaryDirectory folder;
+  const std::string path = folder / "pipe";
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  const auto log = open_log(path);
+
+  log->ring(0).append("early\n");
+  ASSERT_TRUE(log->flush(soon));
+
+  const int reader = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  char bytes[64] = {};
+  EXPECT_EQ(::read(reader, bytes, sizeof bytes), 6);
+  EXPECT_STREQ(bytes, "early\n");
+  EXPECT_EQ(log->dropped(), 0u);
+  ::close(reader);
+}
+
 TEST(AccessLog, SurvivesAClosedReaderAndCountsLostLines) {
   Pipe pipe;
   const auto log = open_log(pipe.path());
