@@ -9,9 +9,9 @@
 #include <algorithm>
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/post.hpp>
 #include <exception>
+#include <functional>
 #include <list>
 #include <set>
 #include <string>
@@ -30,6 +30,16 @@ constexpr Duration accept_pause = std::chrono::milliseconds(100);    // when des
 constexpr auto files_exhausted = boost::system::errc::too_many_files_open_in_system;
 /// Lower priority than the workers', in case they share a core.
 constexpr int niceness = 5;
+
+void log_failure(const char* what, const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& error) {
+    log::error(std::string("admin: ") + what + " failed: " + error.what());
+  } catch (...) {
+    log::error(std::string("admin: ") + what + " failed");
+  }
+}
 
 asio::ip::tcp protocol_of(int fd) {
   sockaddr_storage address{};
@@ -59,9 +69,10 @@ class AdminServer::Impl {
                    .side = Side::proxy,
                    .detail = "admin: cannot listen: " + error.message()};
     }
-    asio::co_spawn(*io_, accept_connections(), asio::detached);
-    asio::co_spawn(*io_, close_expired(), asio::detached);
-    asio::co_spawn(*io_, api_.watch_states(), asio::detached);
+    acceptor_.non_blocking(true, error);
+    keep_running("accepting connections", [this] { return accept_connections(); });
+    keep_running("closing expired connections", [this] { return close_expired(); });
+    keep_running("watching backends", [this] { return api_.watch_states(); });
     thread_ = std::thread([this] { run(); });
     return Done{};
   }
@@ -98,20 +109,37 @@ class AdminServer::Impl {
     for (const ConnectionPtr& connection : connections_) connection->close();
   }
 
+  /// Runs a coroutine until `stop`. One that fails, for want of memory say, begins again.
+  void keep_running(const char* what, std::function<Awaitable<void>()> coroutine) {
+    auto running = coroutine();
+    auto ended = [this, what, coroutine = std::move(coroutine)](std::exception_ptr failure) {
+      if (failure == nullptr || stopping_) return;
+      log_failure(what, failure);
+      keep_running(what, coroutine);
+    };
+    asio::co_spawn(*io_, std::move(running), std::move(ended));
+  }
+
   Awaitable<void> accept_connections() {
     while (!stopping_) {
       ErrorCode error;
       TcpSocket socket(io_->get_executor());
       co_await acceptor_.async_accept(socket, or_error(error));
       if (stopping_) co_return;
-      if (!error) {
+      // Several at once: each turn of the loop serves every connection once, and a probe that waits
+      // behind a flood would wait for as many turns. Few enough that each of them is served before
+      // it could have to make room.
+      const std::size_t batch = std::max<std::size_t>(1, limits_.connections / 4);
+      for (std::size_t i = 0; !error && i < batch; ++i) {
         try {
           adopt(std::move(socket));
         } catch (const std::exception& failure) {  // such as no memory: keep listening
           log::error(std::string("admin: connection refused: ") + failure.what());
         }
-        continue;
+        socket = TcpSocket(io_->get_executor());
+        acceptor_.accept(socket, error);
       }
+      if (!error || error == asio::error::would_block) continue;
       const bool exhausted = error == asio::error::no_descriptors || error == files_exhausted;
       if (exhausted && has_pending_connection()) make_room_for_connection();
       accept_timer_.expires_after(accept_pause);
@@ -133,19 +161,25 @@ class AdminServer::Impl {
     if (status->config->admin.tls && status->admin_tls == nullptr) return;  // never in the clear
     auto connection = std::make_shared<AdminConnection>(
         std::move(socket), status->admin_tls, limits_, api_,
-        [this](const AdminConnection& sender, std::size_t bytes) { make_room(sender, bytes); });
+        [this](const AdminConnection& sender, const SharedText& text) { make_room(sender, text); });
     connections_.push_back(connection);
     const auto slot = connection->cancellation_slot();
     // The completion handler owns the connection until the coroutine has ended, also by exception.
-    asio::co_spawn(*io_, connection->serve(),
-                   asio::bind_cancellation_slot(slot, [this, connection](std::exception_ptr) {
-                     connections_.remove(connection);
-                   }));
+    asio::co_spawn(
+        *io_, connection->serve(),
+        asio::bind_cancellation_slot(slot, [this, connection](std::exception_ptr failure) {
+          if (failure != nullptr) log_failure("a connection", failure);
+          connections_.remove(connection);
+        }));
   }
 
+  /// Closes the one without progress for longest. One that waits for our reply is not stalled, and
+  /// goes only if all others wait for theirs, too.
   void make_room_for_connection() {
     const auto stalled = std::min_element(connections_.begin(), connections_.end(),
                                           [](const ConnectionPtr& a, const ConnectionPtr& b) {
+                                            if (a->answering() != b->answering())
+                                              return b->answering();
                                             return a->last_progress() < b->last_progress();
                                           });
     if (stalled == connections_.end()) return;
@@ -154,10 +188,10 @@ class AdminServer::Impl {
   }
 
   /// Closes the connections that have been sending one reply for longest, until the unsent replies
-  /// of the others and `bytes` more are within the limit. A shared reply counts once.
-  void make_room(const AdminConnection& sender, std::size_t bytes) {
+  /// of the others and `text` are within the limit. A shared reply counts once.
+  void make_room(const AdminConnection& sender, const SharedText& text) {
     while (true) {
-      std::set<SharedText> held;
+      std::set<SharedText> held{text};
       ConnectionPtr slowest;
       for (const ConnectionPtr& connection : connections_) {
         if (connection->sending() == nullptr || connection.get() == &sender) continue;
@@ -166,8 +200,8 @@ class AdminServer::Impl {
           slowest = connection;
         }
       }
-      std::size_t total = bytes;
-      for (const SharedText& text : held) total += text->size();
+      std::size_t total = 0;
+      for (const SharedText& each : held) total += each->size();
       if (slowest == nullptr || total <= limits_.unsent_bytes) return;
       slowest->close();
       connections_.remove(slowest);

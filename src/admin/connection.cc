@@ -91,7 +91,10 @@ Awaitable<bool> AdminConnection::serve_request() {
   }
 
   const AdminRequest request = to_request(parser);
+  answering_ = true;
   const AdminReply reply = co_await api_.handle(request);
+  answering_ = false;
+  progress();
   const bool head_only = request.method == "HEAD";
   if (reply.live) {
     const bool begun = co_await write_reply(reply, head_only, false);
@@ -217,7 +220,7 @@ Awaitable<bool> AdminConnection::write_reply(const AdminReply& reply, bool head_
     const bool written = co_await write_all(head, "");
     co_return written;
   }
-  make_room_(*this, reply.body->size());
+  make_room_(*this, reply.body);
   sending_ = reply.body;
   sending_since_ = Clock::now();
   const bool written = co_await write_all(head, *reply.body);
@@ -249,7 +252,7 @@ Awaitable<void> AdminConnection::stream_events(std::string last_event_id) {
   while (true) {
     const SharedText event = co_await subscription.next();
     if (event == nullptr) co_return;
-    make_room_(*this, event->size());
+    make_room_(*this, event);
     sending_ = event;
     sending_since_ = Clock::now();
     const bool written = co_await write_all(*event, "");

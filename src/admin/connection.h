@@ -26,7 +26,7 @@ namespace evenkeel {
 class AdminConnection {
  public:
   /// Called before a large reply is sent: makes room for it by closing other connections.
-  using MakeRoom = std::function<void(const AdminConnection& self, std::size_t bytes)>;
+  using MakeRoom = std::function<void(const AdminConnection& self, const SharedText& text)>;
 
   AdminConnection(TcpSocket socket, AdminStream::TlsContext tls, const AdminLimits& limits,
                   AdminApi& api, MakeRoom make_room);
@@ -44,6 +44,8 @@ class AdminConnection {
 
   /// When it last sent, received or finished anything.
   Instant last_progress() const { return last_progress_; }
+  /// A request is complete and its reply is not known yet.
+  bool answering() const { return answering_; }
   /// The text that it is sending; null: none.
   const SharedText& sending() const { return sending_; }
   Instant sending_since() const { return sending_since_; }
@@ -76,6 +78,7 @@ class AdminConnection {
   AdminReply refusal_;  // of the current request
   Instant deadline_ = never;
   Instant last_progress_ = Clock::now();
+  bool answering_ = false;
   SharedText sending_;
   Instant sending_since_{};
   asio::cancellation_signal cancelled_;

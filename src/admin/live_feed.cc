@@ -6,10 +6,12 @@
 #include <boost/asio/detached.hpp>
 #include <charconv>
 #include <chrono>
+#include <exception>
 #include <map>
 #include <utility>
 
 #include "admin/json_text.h"
+#include "evenkeel/base/log.h"
 
 namespace evenkeel {
 namespace {
@@ -141,11 +143,12 @@ void LiveFeed::stop() {
 }
 
 void LiveFeed::subscribe() {
+  if (!running_) {
+    advance();
+    asio::co_spawn(*io_, run(), asio::detached);
+    running_ = true;
+  }
   ++subscribers_;
-  if (running_) return;
-  running_ = true;
-  advance();
-  asio::co_spawn(*io_, run(), asio::detached);
 }
 
 Awaitable<void> LiveFeed::run() {
@@ -155,22 +158,28 @@ Awaitable<void> LiveFeed::run() {
     co_await tick_.async_wait(or_error(error));
     if (error || stopped_) break;
     if (subscribers_ == 0 && Clock::now() - last_subscriber_left_ > linger) break;
-    advance();
+    try {
+      advance();
+    } catch (const std::exception& failure) {  // no memory: the next event contains this one
+      log::error(std::string("admin: a live event is left out: ") + failure.what());
+    }
   }
   running_ = false;
   forget();
 }
 
-/// Reads the state, and makes of it the event that leads from the one before to it.
+/// Reads the state, and makes of it the event that leads from the one before to it. Changes nothing
+/// when it throws.
 void LiveFeed::advance() {
   json::object next = read_state_();
-  ++number_;
-  snapshot_ = nullptr;
+  const std::uint64_t number = number_ + 1;
   if (!state_.empty()) {
-    const json::object diff = live_diff(state_, next);
-    diffs_.push_back({number_, std::make_shared<const std::string>(event("diff", diff))});
+    std::string diff = event(number, "diff", live_diff(state_, next));
+    diffs_.push_back({number, std::make_shared<const std::string>(std::move(diff))});
     diff_bytes_ += diffs_.back().text->size();
   }
+  number_ = number;
+  snapshot_ = nullptr;
   state_ = std::move(next);
   while (diffs_.size() > history || (diff_bytes_ > max_history_bytes && diffs_.size() > 1)) {
     diff_bytes_ -= diffs_.front().text->size();
@@ -189,7 +198,7 @@ void LiveFeed::forget() {
 
 SharedText LiveFeed::snapshot() {
   if (snapshot_ == nullptr) {
-    snapshot_ = std::make_shared<const std::string>(event("snapshot", state_));
+    snapshot_ = std::make_shared<const std::string>(event(number_, "snapshot", state_));
   }
   return snapshot_;
 }
@@ -206,8 +215,9 @@ std::optional<std::uint64_t> LiveFeed::number_of(std::string_view event_id) cons
   return number;
 }
 
-std::string LiveFeed::event(std::string_view kind, const json::object& data) const {
-  return fmt::format("id: {}-{}\nevent: {}\ndata: {}\n\n", epoch_, number_, kind, to_text(data));
+std::string LiveFeed::event(std::uint64_t number, std::string_view kind,
+                            const json::object& data) const {
+  return fmt::format("id: {}-{}\nevent: {}\ndata: {}\n\n", epoch_, number, kind, to_text(data));
 }
 
 }  // namespace evenkeel

@@ -70,7 +70,8 @@ class LiveFeed {
   Awaitable<void> run();
   SharedText snapshot();
   std::optional<std::uint64_t> number_of(std::string_view event_id) const;
-  std::string event(std::string_view kind, const boost::json::object& data) const;
+  std::string event(std::uint64_t number, std::string_view kind,
+                    const boost::json::object& data) const;
 
   IoContextPtr io_;
   ReadState read_state_;

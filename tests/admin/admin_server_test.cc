@@ -1,5 +1,9 @@
 // What the admin listener does with clients that are slow, greedy or hostile.
+#include <sys/resource.h>
+
+#include <atomic>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "admin/running_admin.h"
@@ -188,6 +192,104 @@ TEST_F(AdminListener, AConnectionInUseOutlivesStalledOnes) {
     scraper.send(request("GET", "/readyz"));
     EXPECT_EQ(scraper.read_reply().status, 200);
   }
+}
+
+/// Reloads that end when the test says so.
+struct SlowControl final : Control {
+  explicit SlowControl(Loop& loop) : released(loop) {}
+  Task<std::vector<Problem>> reload() override {
+    begun = true;
+    co_await released.wait();
+    co_return std::vector<Problem>();
+  }
+  Task<Result<ReloadPreview>> preview(std::string) override {
+    return Result<ReloadPreview>(ReloadPreview{});
+  }
+  Task<Result<Done>> set_weight(std::string, std::string, std::uint32_t) override {
+    return Result<Done>(Done{});
+  }
+  Signal released;
+  std::atomic<bool> begun{false};
+};
+
+TEST_F(AdminListener, AConnectionThatWaitsForAReplyOutlivesIdleOnes) {
+  SlowControl control(control_loop_.loop);
+  start(two_pools, {.connections = 4}, &control);
+  RawClient operating(port_);
+  operating.send(request("POST", "/api/v1/reload"));
+  while (!control.begun) std::this_thread::yield();
+  std::vector<RawClient> idle;
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(idle.emplace_back(port_).send(request("GET", "/readyz")), true);
+    EXPECT_EQ(idle.back().read_reply().status, 200);
+  }
+
+  control_loop_.loop.post([&] { control.released.raise(); });
+
+  EXPECT_EQ(operating.read_reply().status, 200);
+}
+
+TEST_F(AdminListener, TheTextOfAReplyCountsOnce) {
+  std::string config = "pools: [{name: chat, backends: [";
+  for (int i = 0; i < 12'000; ++i) config += address_number(i) + ",";
+  start(config + "]}]\n");
+  const std::size_t page = get("/metrics").body.size();
+  server_.reset();
+  start(config + "]}]\n", {.unsent_bytes = page + page / 2});
+  constexpr int small_buffer = 4096;
+
+  // Both get the same page, which is kept for a quarter of a second: on a busy machine not at once.
+  bool whole = false;
+  for (int attempt = 0; attempt < 5 && !whole; ++attempt) {
+    RawClient slow(port_, small_buffer);
+    slow.send(request("GET", "/metrics", "connection: close\r\n"));
+    EXPECT_EQ(slow.read_reply_head(), 200);
+    EXPECT_EQ(get("/metrics").status, 200);
+    EXPECT_TRUE(slow.ends());
+    whole = slow.complete();
+  }
+  EXPECT_TRUE(whole) << "no connection had to be closed";
+}
+
+/// Leaves the process no descriptor but those that it gives back.
+class ExhaustedDescriptors {
+ public:
+  ExhaustedDescriptors() {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    const int highest = dup(0);
+    close(highest);
+    const rlimit few{static_cast<rlim_t>(highest) + 20, before_.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &few);
+    for (int fd = dup(0); fd >= 0; fd = dup(0)) held_.push_back(fd);
+  }
+  ~ExhaustedDescriptors() {
+    setrlimit(RLIMIT_NOFILE, &before_);
+    for (const int fd : held_) close(fd);
+  }
+  void give_one_back() {
+    close(held_.back());
+    held_.pop_back();
+  }
+
+ private:
+  rlimit before_{};
+  std::vector<int> held_;
+};
+
+TEST_F(AdminListener, WithoutDescriptorsAnIdleConnectionMakesRoom) {
+  start();
+  RawClient idle(port_);
+  idle.send(request("GET", "/readyz"));
+  EXPECT_EQ(idle.read_reply().status, 200);
+  ExhaustedDescriptors exhausted;
+  exhausted.give_one_back();
+
+  RawClient probe(port_);  // has the last descriptor: there is none to accept it with
+  ASSERT_TRUE(probe.connected());
+  probe.send(request("GET", "/readyz"));
+
+  EXPECT_EQ(probe.read_reply().status, 200);
+  EXPECT_TRUE(idle.ends());
 }
 
 TEST_F(AdminListener, SlowReadersOfLargeRepliesMakeRoomForOthers) {

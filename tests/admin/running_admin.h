@@ -68,8 +68,9 @@ struct RunningLoop {
 
 class RunningAdmin : public ::testing::Test {
  protected:
-  /// `config`: YAML.
-  void start(std::string_view config = two_pools, const AdminLimits& limits = {}) {
+  /// `config`: YAML. `control`: in place of `control_`.
+  void start(std::string_view config = two_pools, const AdminLimits& limits = {},
+             Control* control = nullptr) {
     LoadResult loaded = read_config(config, "test.yaml", {});
     ASSERT_THAT(loaded.problems, ::testing::IsEmpty());
     auto pool_set = PoolSet::build(loaded.config);
@@ -88,7 +89,7 @@ class RunningAdmin : public ::testing::Test {
                 .loops = {&worker_.loop},
                 .control_loop = &control_loop_.loop,
                 .connections = [] { return std::uint64_t{0}; },
-                .control = &control_};
+                .control = control == nullptr ? &control_ : control};
     auto endpoints = resolve("127.0.0.1", 0);
     auto fd = Listener::bind(endpoints->front());
     ASSERT_TRUE(fd.ok());

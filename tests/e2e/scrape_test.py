@@ -1,6 +1,9 @@
 """What a look at many backends costs: the page at /metrics and the admin API, with a thousand of them."""
 
+import os
 import statistics
+import subprocess
+import sys
 import time
 
 import case
@@ -8,6 +11,27 @@ from process import SANITIZED
 from stream import Stream
 
 MANY = 1000
+WINDOW = 4  # seconds
+ATTEMPTS = 4
+SPARE_CORES = len(os.sched_getaffinity(0)) >= 8  # client, backend, two workers, management thread, scrapers
+
+# Ten connections that fetch page after page, in a process of their own. Prints how many there were.
+SCRAPERS = """
+import http.client, sys, threading
+pages, stopping = [], False
+def scrape():
+    connection = http.client.HTTPConnection(sys.argv[1], int(sys.argv[2]))
+    while not stopping:
+        connection.request("GET", "/metrics")
+        assert connection.getresponse().read()
+        pages.append(1)
+threads = [threading.Thread(target=scrape) for _ in range(10)]
+for each in threads: each.start()
+sys.stdin.read()
+stopping = True
+for each in threads: each.join()
+print(len(pages))
+"""
 
 
 class Scrape(case.Case):
@@ -57,33 +81,63 @@ class Scrape(case.Case):
             self.skipTest("times say nothing here")
         self.assertLess(statistics.median(lags), 0.005, lags)
 
-    def test_ten_scrapers_in_a_loop_delay_no_check_and_no_poll(self):
-        simulators = self.simulators("--engine", "vllm", "--model", "m", count=2, speed=1)
+    def test_ten_scrapers_in_a_loop_disturb_neither_requests_nor_checks_nor_polls(self):
+        seen = {"/health": [], "/metrics": []}
+
+        def serve(exchange):
+            path = exchange.target.partition("?")[0].rstrip("/")
+            if path in seen:
+                seen[path].append(exchange.began)
+            exchange.answer(b"vllm:num_requests_running 1\nvllm:num_requests_waiting 0\n")
+
         others = [f"127.0.0.1:{port}" for port in range(1, 500)]
-        daemon = self.start_daemon(*simulators.addresses, *others, pool={
-            "engine": "vllm", "health": {"interval": "1s"}})
-        polled = simulators.addresses[0]
-        self.eventually(lambda: daemon.backend(polled)["polled"]["age_seconds"] is not None)
-        until = time.monotonic() + 3
-        ages, scrapes = [], []
+        daemon = self.start_daemon(self.backend(serve), *others, pool={
+            "engine": "vllm", "health": {"interval": "250ms"}, "metrics": {"interval": "250ms"}})
+        self.eventually(lambda: all(len(times) > 2 for times in seen.values()), "checks and polls")
 
-        def scrape():
-            with Stream.connect(daemon.admin, receive_buffer=8 << 20) as stream:
-                while time.monotonic() < until:
-                    self.assertEqual(stream.exchange(target="/metrics", host=daemon.admin).status, 200)
-                    scrapes.append(1)
+        def measured():
+            """p99 of requests, and the 90th percentile of the time between checks and between polls."""
+            began, took = time.monotonic(), []
+            with Stream.connect(daemon.address) as client:
+                while time.monotonic() < began + WINDOW:
+                    sent = time.monotonic()
+                    self.assertEqual(client.exchange().status, 200)
+                    took.append(time.monotonic() - sent)
+            gaps = []
+            for times in seen.values():
+                mine = [at for at in times if at >= began]
+                gaps.append(percentile([later - earlier for earlier, later in zip(mine, mine[1:])], 0.9))
+            return percentile(took, 0.99), max(gaps)
 
-        scrapers = [self.spawn(scrape) for _ in range(10)]
-        while time.monotonic() < until:
-            ages.append(daemon.backend(polled)["polled"]["age_seconds"])
-        for scraper in scrapers:
-            scraper.join()
-        self.assertGreater(len(scrapes), 10)
-        self.assertNotIn(None, ages)
+        # The test shares its machine, so that one pair of windows proves nothing: the best of a few pairs counts.
+        pairs = []
+        for _ in range(ATTEMPTS):
+            quiet = measured()
+            scrapers = subprocess.Popen([sys.executable, "-c", SCRAPERS, *daemon.admin.rsplit(":", 1)],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            try:
+                scraped = measured()
+            finally:
+                pages = int(scrapers.communicate("")[0])
+            self.assertGreater(pages, 10)
+            pairs.append((scraped[0] / quiet[0], scraped[0] - quiet[0], scraped[1] - quiet[1]))
+            if SANITIZED or good(*pairs[-1]):
+                break
+        print(f"with scrapers ({pages} pages): p99 x {pairs[-1][0]:.2f} ({pairs[-1][1] * 1000:+.2f} ms), "
+              f"checks and polls {pairs[-1][2] * 1000:+.1f} ms")
         if SANITIZED:
             self.skipTest("times say nothing here")
-        # Polls come every 250 ms and take some; tests share the machine, so the bound is generous.
-        self.assertLess(statistics.median(ages), 0.5, ages)
+        self.assertTrue(any(good(*pair) for pair in pairs), pairs)
+
+
+def percentile(values, share):
+    return sorted(values)[min(len(values) - 1, int(len(values) * share))]
+
+
+def good(ratio, difference, delay):
+    """With a core to spare, p99 changes by less than 5 %. Without one the scrapers and the management thread take time
+    slices from the client, the backend and the workers; a worker that waited for a page would take far longer."""
+    return (ratio < 1.05 if SPARE_CORES else difference < 0.020) and delay < 0.020
 
 
 if __name__ == "__main__":

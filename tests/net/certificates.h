@@ -21,7 +21,7 @@ namespace evenkeel {
 class CertificateDirectory {
  public:
   CertificateDirectory() {
-    std::string pattern = testing::TempDir() + "evenkeel-certificates-XXXXXX";
+    std::string pattern = ::testing::TempDir() + "evenkeel-certificates-XXXXXX";
     path_ = ::mkdtemp(pattern.data());
   }
   CertificateDirectory(const CertificateDirectory&) = delete;
