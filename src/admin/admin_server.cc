@@ -10,6 +10,7 @@
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/system/system_error.hpp>
 #include <exception>
 #include <functional>
 #include <list>
@@ -34,6 +35,9 @@ constexpr int niceness = 5;
 void log_failure(const char* what, const std::exception_ptr& failure) {
   try {
     std::rethrow_exception(failure);
+  } catch (const boost::system::system_error& error) {
+    if (error.code() == asio::error::operation_aborted) return;  // closed by us
+    log::error(std::string("admin: ") + what + " failed: " + error.what());
   } catch (const std::exception& error) {
     log::error(std::string("admin: ") + what + " failed: " + error.what());
   } catch (...) {
@@ -130,12 +134,13 @@ class AdminServer::Impl {
       // behind a flood would wait for as many turns. Few enough that each of them is served before
       // it could have to make room.
       const std::size_t batch = std::max<std::size_t>(1, limits_.connections / 4);
-      for (std::size_t i = 0; !error && i < batch; ++i) {
+      for (std::size_t accepted = 1; !error; ++accepted) {
         try {
           adopt(std::move(socket));
         } catch (const std::exception& failure) {  // such as no memory: keep listening
           log::error(std::string("admin: connection refused: ") + failure.what());
         }
+        if (accepted == batch) break;
         socket = TcpSocket(io_->get_executor());
         acceptor_.accept(socket, error);
       }
