@@ -10,12 +10,16 @@ Mark TextLines::mark_of(const YAML::Mark& mark) const {
   if (mark.line < 0) return {};
   const std::string_view line = at(mark.line + 1);
   const auto column = static_cast<std::size_t>(mark.column);
-  const std::string_view before = line.substr(0, std::min(column, line.size()));
-  const auto characters = std::count_if(before.begin(), before.end(), [](char c) {
+  const std::size_t end = std::min(column, line.size());
+  if (mark.line != counted_.line || end < counted_.end) counted_ = {.line = mark.line};
+  const std::string_view more = line.substr(counted_.end, end - counted_.end);
+  counted_.end = end;
+  counted_.characters += std::count_if(more.begin(), more.end(), [](char c) {
     return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
   });
-  const auto past_the_end = column - before.size();
-  return {mark.line + 1, static_cast<int>(characters) + static_cast<int>(past_the_end) + 1};
+  const auto past_the_end = column - end;
+  return {mark.line + 1,
+          static_cast<int>(counted_.characters) + static_cast<int>(past_the_end) + 1};
 }
 
 Mark TextLines::mark_of(std::string_view text, std::size_t offset) const {

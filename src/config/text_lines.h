@@ -26,7 +26,16 @@ class TextLines {
   Mark last() const;
 
  private:
+  // The characters of a line up to a byte. Marks mostly follow each other, so that a file of one
+  // long line is not counted from its start for each of them.
+  struct Counted {
+    int line = -1;
+    std::size_t end = 0;
+    std::ptrdiff_t characters = 0;
+  };
+
   std::vector<std::string_view> lines_;
+  mutable Counted counted_;  // of the last mark
 };
 
 }  // namespace evenkeel::config_file
