@@ -30,6 +30,15 @@ Error attribute_to_backend(Error error) {
   return error;
 }
 
+/// Whether the backend may have lost its place in the stream of requests: its parser, not its API,
+/// has refused the request. (llama.cpp answers a large header twice, and reads what follows as the
+/// next request.) An API says in JSON what is wrong.
+bool may_be_out_of_step(const Response& response) {
+  if (response.status != 400 && response.status != 414 && response.status != 431) return false;
+  const Field* type = response.fields.find(FieldId::content_type);
+  return type == nullptr || !type->value().starts_with("application/json");
+}
+
 class Http1Link final : public Link {
  public:
   Http1Link(std::unique_ptr<Socket> socket, const LinkOptions& options)
@@ -381,7 +390,7 @@ Task<Result<Response>> Http1Link::send(Request& request) {
 
     request.info.timings.first_byte = loop().now();
     body_begin_ = in_.begin;
-    response_keep_alive_ = message_info.keep_alive;
+    response_keep_alive_ = message_info.keep_alive && !may_be_out_of_step(response);
     response.body = std::make_unique<ResponseBody>(*this, message_info.framing);
     co_return response;
   }

@@ -449,6 +449,19 @@ TEST_F(Http1Link, DoesNotReuseALinkThatTheBackendCloses) {
   EXPECT_EQ(link->available_capacity(), 0u);
 }
 
+TEST_F(Http1Link, IsNotReusedAfterARefusalByTheBackendsParser) {
+  for (const std::string_view status : {"400 Bad Request", "414 URI Too Long", "431 Too Large"}) {
+    connect();
+    answered("HTTP/1.1 " + std::string(status) + "\r\nContent-Length: 0\r\n\r\n");
+    EXPECT_EQ(link->available_capacity(), 0u) << status;
+
+    connect();
+    answered("HTTP/1.1 " + std::string(status) +
+             "\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}");
+    EXPECT_EQ(link->available_capacity(), 1u) << status << " by its API";
+  }
+}
+
 // ---- interim responses -------------------------------------------------------------------------
 
 TEST_F(Http1Link, ForwardsInterimResponsesExceptContinue) {
