@@ -86,7 +86,7 @@ class Campaign:
         self.figures.add(name, f"{scenario.key}_per_second", number, rate)
 
 
-def rotated(contenders: list[Running], number: int) -> list[Running]:
+def rotated(contenders: list[Any], number: int) -> list[Any]:
     """Rotates the order, so that no contender is always first."""
     start = number % max(1, len(contenders))
     return contenders[start:] + contenders[:start]

@@ -11,7 +11,7 @@ from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
 
-from harness import fleet, h2load, ways  # noqa: E402
+from harness import fleet, h2load, kill, ways  # noqa: E402
 from harness.contender import Contender, Site, evenkeel, haproxy, nghttpx, nginx  # noqa: E402
 from harness.counting import read_callgrind, read_strace  # noqa: E402
 from harness.figures import Figures, by_difference, judge  # noqa: E402
@@ -225,6 +225,22 @@ class FleetTest(unittest.TestCase):
         self.assertEqual(watch.tokens_per_second(10.0), 200)
         self.assertEqual(watch.busy(10.0), 1.0)
         self.assertEqual(watch.tokens_per_second(1.0), 0)
+
+
+class KillTest(unittest.TestCase):
+    def test_lost_requests_are_in_the_table_and_in_the_verdict(self) -> None:
+        bench = kill.Bench(Path("build"), Path("home"), 1, [], Cores(0, 1, 1))
+        bench.names = ["evenkeel retrying", "envoy"]
+        bench.absent = {"envoy": "no wheel"}
+        times = {"p50": 0.2, "p99": 0.4, "max": 0.5}
+        report = {"requests": {"succeeded": 998, "failed": 2}, "e2e_seconds": times}
+
+        bench._note("evenkeel retrying", 0, report)
+
+        self.assertEqual(bench.lost(), 2)
+        self.assertIn("| evenkeel retrying | 1,000 | 2 | 0.20 | 200 | 400 | 500 |", bench.as_markdown())
+        self.assertIn("- not measured: envoy: no wheel", bench.as_markdown())
+        self.assertEqual(bench.as_dict()["targets"][0]["met"], False)
 
 
 if __name__ == "__main__":
