@@ -6,6 +6,23 @@
 #include "evenkeel/upstream/backend_monitor.h"
 
 namespace evenkeel {
+namespace {
+
+/// Why a backend that is up gets fewer requests than others; empty: it does not.
+std::string restriction_of(const Backend& backend, Instant now) {
+  const Load& load = backend.load();
+  if (load.ejection() == Ejection::ignored) {
+    return "its ejection is ignored, since too few others are fit: " + describe_ejection(load);
+  }
+  if (load.ejection() != Ejection::none) return "on trial after " + describe_ejection(load);
+  if (load.parked(now)) return "avoided: it said that it is overloaded";
+  if (load.limit() != backend.spec().max_in_flight) {
+    return "slow start: at most " + std::to_string(load.limit()) + " in flight";
+  }
+  return {};
+}
+
+}  // namespace
 
 std::string_view state_of(const Backend& backend, Instant now) {
   const Load& load = backend.load();
@@ -14,6 +31,7 @@ std::string_view state_of(const Backend& backend, Instant now) {
     return "down";
   if (load.is_out(OutOfRotation::starting)) return "starting";
   if (load.unreachable(now)) return "down";
+  if (load.is_out(OutOfRotation::ejected)) return "ejected";
   if (load.is_out(OutOfRotation::standby)) return "standby";
   return "up";
 }
@@ -27,8 +45,9 @@ std::string reason_of(const Backend& backend, const BackendStatus* backend_statu
     return has_reason ? backend_status->health.reason : "its first health check has not ended";
   }
   if (load.unreachable(now)) return to_string(load.connect_fault());
+  if (load.is_out(OutOfRotation::ejected)) return describe_ejection(load);
   if (load.is_out(OutOfRotation::standby)) return "a standby that its pool does not need now";
-  return {};
+  return restriction_of(backend, now);
 }
 
 void BackendStateHistory::update(const std::shared_ptr<const PoolSet>& pool_set, Instant now,

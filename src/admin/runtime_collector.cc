@@ -21,6 +21,7 @@ MetricsSnapshot RuntimeCollector::collect() {
   const RuntimeView view(runtime_);
   MetricsSnapshot snapshot;
   for (const PoolSet::PoolEntry& pool : view.status->pool_set->pools()) {
+    snapshot.pools.push_back({.name = pool.state->spec().name, .panics = pool.state->panics()});
     for (const BackendPtr& backend : pool.state->backends()) {
       snapshot.backends.push_back(collect(view, pool.state->spec().name, *backend));
     }
@@ -51,6 +52,10 @@ BackendSnapshot RuntimeCollector::collect(const RuntimeView& view, const std::st
                           .polled = polled(load.signals(), view.now)};
   for (int fault = 0; fault < fault_count; ++fault) {
     reading.errors[static_cast<std::size_t>(fault)] = load.errors_total(static_cast<Fault>(fault));
+  }
+  for (int i = 0; i < ejection_reason_count; ++i) {
+    const auto reason = static_cast<EjectionReason>(i);
+    reading.ejections.emplace_back(to_string(reason), load.ejections_total(reason));
   }
   const BackendStatus* monitored = view.monitored->find(pool, backend.id());
   if (monitored != nullptr && monitored->health.state != HealthState::unchecked) {

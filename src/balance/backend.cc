@@ -2,12 +2,17 @@
 
 #include <utility>
 
+#include "balance/outlier_detector.h"
 #include "balance/request_queue.h"
 
 namespace evenkeel {
 
-Backend::Backend(BackendSpec spec, std::shared_ptr<RequestQueue> queue)
-    : spec_(std::move(spec)), load_(std::make_shared<Load>()), request_queue_(std::move(queue)) {
+Backend::Backend(BackendSpec spec, std::shared_ptr<RequestQueue> queue,
+                 std::shared_ptr<OutlierDetector> detector)
+    : spec_(std::move(spec)),
+      load_(std::make_shared<Load>()),
+      request_queue_(std::move(queue)),
+      outlier_detector_(std::move(detector)) {
   load_->set_limit(spec_.max_in_flight);
   if (spec_.standby) load_->take_out(OutOfRotation::standby);
 }
@@ -15,7 +20,8 @@ Backend::Backend(BackendSpec spec, std::shared_ptr<RequestQueue> queue)
 Backend::Backend(BackendSpec spec, const Backend& predecessor)
     : spec_(std::move(spec)),
       load_(predecessor.load_),
-      request_queue_(predecessor.request_queue_) {}
+      request_queue_(predecessor.request_queue_),
+      outlier_detector_(predecessor.outlier_detector_) {}
 
 bool Backend::try_acquire(Instant now) const {
   if (!load_->try_acquire(load_->limit())) return false;
@@ -26,36 +32,53 @@ bool Backend::try_acquire(Instant now) const {
 
 void Backend::release() const {
   load_->release();
-  if (request_queue_ && request_queue_->has_waiters())
-    request_queue_->dispatch(*load_, Clock::now());
+  serve_queue();
 }
 
-void Backend::activate() const {
-  load_->set_limit(spec_.max_in_flight);
-  if (request_queue_ && request_queue_->has_waiters())
-    request_queue_->dispatch(*load_, Clock::now());
+void Backend::activate() const { limit(spec_.max_in_flight); }
+
+void Backend::limit(std::uint32_t slots) const {
+  load_->set_limit(slots);
+  serve_queue();
 }
 
 void Backend::put_back(OutOfRotation reason) const {
+  if (reason == OutOfRotation::unhealthy && load_->is_out(reason)) {
+    load_->forget_failures();
+    load_->clear(OutOfRotation::ejected);
+  }
   if (!load_->clear(reason)) return;
   load_->forget_latency();
-  if (request_queue_ && request_queue_->has_waiters())
-    request_queue_->dispatch(*load_, Clock::now());
+  serve_queue();
+}
+
+void Backend::probe_succeeded(Instant now) const {
+  if (load_->ejection() != Ejection::ejected || now < load_->ejected_until()) return;
+  load_->set_ejection(Ejection::probed, now);
+  put_back(OutOfRotation::ejected);
 }
 
 void Backend::connected() const {
-  if (!load_->needs_trial() || !load_->recover()) return;
+  if (!load_->needs_trial()) return;
+  bool returns = load_->recover();
+  const bool no_longer_ejected =
+      load_->is_out(OutOfRotation::ejected) && load_->ejection() == Ejection::none;
+  if (no_longer_ejected) returns |= load_->clear(OutOfRotation::ejected);
+  if (!returns) return;
   load_->forget_latency();
-  back_from_backoff();
+  serve_queue();
 }
 
 void Backend::record_outcome(const AttemptResult& result, Instant now) const {
   switch (result.outcome) {
     case AttemptOutcome::success:
-      if (load_->record_success(now)) back_from_backoff();
+      if (load_->record_success(now)) serve_queue();
       return;
     case AttemptOutcome::overloaded: return load_->record_overloaded(result.retry_after, now);
-    case AttemptOutcome::failed: return load_->record_failed(result, now);
+    case AttemptOutcome::failed:
+      load_->record_failed(result, now);
+      if (outlier_detector_) outlier_detector_->on_failure(*load_, now);
+      return;
     case AttemptOutcome::unreachable:
       return connect_failed(now, result.fault.value_or(Fault::connect_failed));
     case AttemptOutcome::client_error:
@@ -63,8 +86,8 @@ void Backend::record_outcome(const AttemptResult& result, Instant now) const {
   }
 }
 
-/// Its free slots may be used again: waiting requests get them.
-void Backend::back_from_backoff() const {
+/// Its free slots may be used: waiting requests get them.
+void Backend::serve_queue() const {
   if (request_queue_ && request_queue_->has_waiters())
     request_queue_->dispatch(*load_, Clock::now());
 }

@@ -27,6 +27,8 @@ void Load::back_off(Instant now) {
 
 void Load::begin_trial(Instant now) {
   if (has_connect_failures()) return back_off(now);
+  if (ejection() == Ejection::half_open) return avoid_until(now + ejected_for());
+  if (ejection() == Ejection::probed) return;
   const std::uint32_t steps = failures_.backoffs.load(std::memory_order_relaxed);
   if (steps > 0) avoid_until(now + failure_backoff(steps));
 }
@@ -35,7 +37,7 @@ bool Load::recover() {
   if (!has_connect_failures()) return false;
   live_.connect_failures.store(0, std::memory_order_relaxed);
   // A server that refused connections and accepts them again has been restarted.
-  if (connect_fault() == Fault::connect_failed) clear_failures();
+  if (connect_fault() == Fault::connect_failed) forget_outcomes();
   if (failures_in_a_row() > 0) return false;
   return live_.backoff_until.exchange(0, std::memory_order_relaxed) != 0;
 }
@@ -65,10 +67,42 @@ void Load::record_overloaded(Duration retry_after, Instant now) {
 
 bool Load::end_failures(Instant now) {
   clear_failures();
+  const Ejection before = ejection();
+  if (before != Ejection::none && before != Ejection::ejected)
+    failures_.ejection.store(Ejection::none, std::memory_order_relaxed);
   if (parked(now) || unreachable(now)) return false;
   failures_.overloads_in_a_row.store(0, std::memory_order_relaxed);
   live_.connect_failures.store(0, std::memory_order_relaxed);
   return live_.backoff_until.exchange(0, std::memory_order_relaxed) != 0;
+}
+
+void Load::eject(EjectionReason reason, Duration took, Instant now) {
+  failures_.ejection_reason.store(reason, std::memory_order_relaxed);
+  failures_.ejected_after.store(failures_in_a_row(), std::memory_order_relaxed);
+  failures_.ejected_for.store(took.count(), std::memory_order_relaxed);
+  failures_.ejected_until.store((now + took).time_since_epoch().count(), std::memory_order_relaxed);
+  failures_.ejections[static_cast<std::size_t>(reason)].fetch_add(1, std::memory_order_relaxed);
+  failures_.ejection.store(Ejection::ejected, std::memory_order_relaxed);
+  take_out(OutOfRotation::ejected);
+}
+
+/// The back-off of its failures is over: it has waited longer.
+void Load::set_ejection(Ejection ejection, Instant now) {
+  failures_.ejection.store(ejection, std::memory_order_relaxed);
+  if (ejection == Ejection::none || parked(now) || has_connect_failures()) return;
+  live_.backoff_until.store(1, std::memory_order_relaxed);  // in the past: it needs a success
+}
+
+void Load::forget_failures() {
+  forget_outcomes();
+  if (!has_connect_failures()) live_.backoff_until.store(0, std::memory_order_relaxed);
+}
+
+void Load::forget_outcomes() {
+  clear_failures();
+  failures_.overloads_in_a_row.store(0, std::memory_order_relaxed);
+  failures_.parked_until.store(0, std::memory_order_relaxed);
+  failures_.ejection.store(Ejection::none, std::memory_order_relaxed);
 }
 
 AttemptResult Load::last_failure() const {
@@ -90,6 +124,20 @@ void Load::avoid_until(Instant until) {
   while (seen < wanted &&
          !live_.backoff_until.compare_exchange_weak(seen, wanted, std::memory_order_relaxed)) {
   }
+}
+
+std::string describe_ejection(const Load& load) {
+  if (load.ejection_reason() == EjectionReason::success_rate) {
+    return "its success rate is far below that of the other backends";
+  }
+  const std::uint32_t failures = load.ejected_after();
+  const AttemptResult last = load.last_failure();
+  const std::string cause = last.fault ? to_string(*last.fault) : std::to_string(last.status);
+  return std::to_string(failures) + (failures == 1 ? " failure: " : " failures in a row: ") + cause;
+}
+
+const char* to_string(EjectionReason reason) {
+  return reason == EjectionReason::consecutive ? "consecutive" : "success_rate";
 }
 
 std::uint64_t Load::errors_total() const {

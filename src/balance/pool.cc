@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "balance/memory_guard.h"
+#include "balance/outlier_detector.h"
 #include "balance/pool_maintenance.h"
 #include "balance/request_queue.h"
 
@@ -21,8 +22,11 @@ constexpr Duration max_spare_wait = std::chrono::seconds(1);
 // Lost races for the last slot of a backend before a request queues.
 constexpr int max_pick_attempts = 16;
 
-/// In rotation, or a spare on standby.
-bool usable_or_spare(const Load& load) { return load.other_reasons(OutOfRotation::standby) == 0; }
+/// In rotation, or a spare on standby, or ejected: a pool that loses its other backends ignores
+/// ejections.
+bool usable_or_spare(const Load& load) {
+  return load.other_reasons(OutOfRotation::standby, OutOfRotation::ejected) == 0;
+}
 
 bool has_in_rotation(const Backends& backends, const ExcludedBackends& excluded) {
   return std::any_of(backends.begin(), backends.end(), [&](const auto& backend) {
@@ -44,6 +48,8 @@ std::shared_ptr<PoolState> PoolState::build(PoolSpec spec, const PoolState* pred
   auto state = std::shared_ptr<PoolState>(new PoolState);
   state->request_queue_ =
       predecessor != nullptr ? predecessor->request_queue_ : std::make_shared<RequestQueue>();
+  state->outlier_detector_ =
+      predecessor != nullptr ? predecessor->outlier_detector_ : std::make_shared<OutlierDetector>();
   state->maintenance_ =
       predecessor != nullptr ? predecessor->maintenance_ : std::make_shared<PoolMaintenance>();
 
@@ -57,7 +63,8 @@ std::shared_ptr<PoolState> PoolState::build(PoolSpec spec, const PoolState* pred
   for (const auto& wanted : spec.backends) {
     const auto found = known.find(wanted.id);
     if (found == known.end()) {
-      state->backends_->push_back(std::make_shared<Backend>(wanted, state->request_queue_));
+      state->backends_->push_back(
+          std::make_shared<Backend>(wanted, state->request_queue_, state->outlier_detector_));
     } else if ((*found->second)->spec() == wanted) {
       state->backends_->push_back(*found->second);
     } else {
@@ -78,7 +85,10 @@ std::shared_ptr<PoolState> PoolState::build(PoolSpec spec, const PoolState* pred
 
 void PoolState::activate() const {
   for (const auto& backend : *backends_) backend->activate();
+  outlier_detector_->activate(spec_.name, spec_.outlier, backends_);
 }
+
+bool PoolState::panics() const { return outlier_detector_->panics(); }
 
 std::uint64_t PoolState::in_flight() const {
   std::uint64_t sum = 0;
@@ -128,7 +138,10 @@ bool PoolState::deprioritized(const Load& load, Instant now) const {
          (spec_.memory_guard > 0 && over_memory_guard(load, spec_.memory_guard));
 }
 
-void PoolState::tick(Instant now) { maintenance_->tick(*this, now); }
+void PoolState::tick(Instant now) {
+  outlier_detector_->tick(now);
+  maintenance_->tick(*this, now);
+}
 
 // ---- Pool -------------------------------------------------------------------------------------
 

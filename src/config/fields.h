@@ -350,6 +350,26 @@ struct Fields<SparesConfig> {
 };
 
 template <>
+struct Fields<OutlierConfig> {
+  template <class Visit>
+  static void each(Visit&& visit) {
+    using T = OutlierConfig;
+    visit(Key{"consecutive",
+              "Failed requests in a row (5xx but 503, resets, malformed responses, timeouts) that "
+              "eject a backend while another one does better. 0: they eject none."},
+          &T::consecutive, CountForm{0, 10'000});
+    visit(Key{"ejection",
+              "Longest time until an ejected backend gets a request again. The first ejection "
+              "lasts one `health.interval`, each that follows soon twice as long as the last."},
+          &T::ejection, DurationForm{100ms, 24h});
+    visit(Key{"max_ejected",
+              "Share of the pool's backends (0.5 is 50 %) that may be ejected at a time, but at "
+              "least one. The last available one never is. 0: none is ejected."},
+          &T::max_ejected, RatioForm{0, 1});
+  }
+};
+
+template <>
 struct Fields<HashConfig> {
   template <class Visit>
   static void each(Visit&& visit) {
@@ -499,6 +519,17 @@ struct Fields<PoolConfig> {
           StructForm<MetricsConfig>{});
     visit(Key{"spares", "When backends with `standby: true` join and leave."}, &T::spares,
           StructForm<SparesConfig>{});
+    visit(Key{"outlier", "When a backend whose requests fail is taken out of rotation."},
+          &T::outlier, StructForm<OutlierConfig>{});
+    visit(Key{"slow_start",
+              "How long a backend that returns or joins is limited to a growing number of requests "
+              "in flight: from a tenth of its fair share up to all of it. 0s: not at all."},
+          &T::slow_start, DurationForm{0ms, 1h});
+    visit(Key{"fallback",
+              "The pool that takes a request when this one has no backend, or its queue is full or "
+              "timed out. The response then has the field `x-evenkeel-fallback`.",
+              false, "none"},
+          &T::fallback, TextForm{"the name of a pool", check_not_empty});
     visit(Key{"debug_headers",
               "Whether responses name their backend and pool in x-evenkeel-backend and "
               "x-evenkeel-pool."},

@@ -167,6 +167,41 @@ std::unordered_set<std::string> check_targets(const Config& config, ParseContext
   return used;
 }
 
+// Fallbacks are pools, and following them ends. Adds them to the pools that are used.
+void check_fallbacks(const Config& config, std::unordered_set<std::string>& used,
+                     ParseContext& context) {
+  std::unordered_map<std::string, const PoolConfig*> pools;
+  std::vector<std::string> names;
+  for (const PoolConfig& pool : config.pools) {
+    if (pools.emplace(pool.name, &pool).second) names.push_back(pool.name);
+  }
+  for (std::size_t i = 0; i < config.pools.size(); ++i) {
+    const PoolConfig& pool = config.pools[i];
+    const std::string path = indexed("pools", i) + ".fallback";
+    if (pool.fallback.empty() || context.report.has_problem(path)) continue;
+    used.insert(pool.fallback);
+    if (!pools.contains(pool.fallback)) {
+      const auto meant = nearest_word(pool.fallback, names);
+      if (meant) used.insert(*meant);
+      context.add(path, fmt::format("there is no pool '{}'", pool.fallback),
+                  meant ? fmt::format("did you mean '{}'?", *meant) : list_of(names));
+      continue;
+    }
+    std::string chain = pool.name;
+    const PoolConfig* next = &pool;
+    for (std::size_t steps = 0; steps < pools.size() && !next->fallback.empty(); ++steps) {
+      const auto found = pools.find(next->fallback);
+      if (found == pools.end()) break;
+      next = found->second;
+      chain += " -> " + next->name;
+      if (next->name != pool.name) continue;
+      context.add(path, fmt::format("the fallbacks form a cycle: {}", chain),
+                  "remove one of them: the last pool has no fallback");
+      break;
+    }
+  }
+}
+
 void check_split_weights(const Config& config, ParseContext& context) {
   for (std::size_t i = 0; i < config.routes.size(); ++i) {
     const auto& targets = config.routes[i].targets;
@@ -212,6 +247,8 @@ void warn_of_exact_paths(const Config& config, ParseContext& context) {
 
 void check_routes(const Config& config, ParseContext& context) {
   if (config.routes.empty()) {
+    std::unordered_set<std::string> none;
+    check_fallbacks(config, none, context);
     if (config.pools.size() > 1 && !context.report.has_problem("routes")) {
       context.report.add(
           context.mark_of("pools"), "routes",
@@ -221,7 +258,8 @@ void check_routes(const Config& config, ParseContext& context) {
     }
     return;
   }
-  const auto used = check_targets(config, context);
+  auto used = check_targets(config, context);
+  check_fallbacks(config, used, context);
   for (std::size_t i = 0; i < config.pools.size(); ++i) {
     const std::string& name = config.pools[i].name;
     const std::string path = indexed("pools", i) + ".name";

@@ -5,6 +5,8 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "proxy/fallback.h"
+
 namespace evenkeel {
 namespace {
 
@@ -33,6 +35,10 @@ Plan::Plan(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> 
       forwarding_headers_(rng_(), config_->listeners) {
   for (std::size_t i = 0; i < config_->pools.size(); ++i) {
     add_pool(config_->pools[i], pool_set_->pools()[i], worker, predecessor);
+  }
+  last_handlers_.resize(forwarders_.size());
+  for (std::size_t i = 0; i < forwarders_.size(); ++i) {
+    pool_chains_.push_back(&build_filter_chain(last_handler(i, worker)));
   }
   for (const RouteConfig& route : config_->routes)
     add_route(route, worker.metrics_registry.label_index());
@@ -79,7 +85,26 @@ void Plan::add_pool(const PoolConfig& pool, const PoolSet::PoolEntry& pool_entry
   handlers_.push_back(std::make_unique<Forwarder>(worker.loop, pool_entry.state, rng_(),
                                                   std::move(targets), worker_metrics,
                                                   std::move(options)));
-  pool_chains_.push_back(&build_filter_chain(*handlers_.back()));
+  forwarders_.push_back(handlers_.back().get());
+}
+
+/// REQUIRES: the fallbacks form no cycle, as in every loaded file.
+Handler& Plan::last_handler(std::size_t pool, const WorkerContext& worker) {
+  if (last_handlers_[pool] != nullptr) return *last_handlers_[pool];
+  last_handlers_[pool] = forwarders_[pool];
+  const std::string& fallback = config_->pools[pool].fallback;
+  const auto other = std::find_if(config_->pools.begin(), config_->pools.end(),
+                                  [&](const PoolConfig& each) { return each.name == fallback; });
+  if (fallback.empty() || other == config_->pools.end()) return *forwarders_[pool];
+  const auto number = static_cast<std::size_t>(other - config_->pools.begin());
+  const Fallback::Target target{
+      .handler = last_handler(number, worker),
+      .pool = other->name,
+      .pool_index = worker.metrics_registry.label_index().pool(other->name)};
+  handlers_.push_back(std::make_unique<Fallback>(
+      *forwarders_[pool], target, worker.metrics_registry.worker_metrics(worker.index)));
+  last_handlers_[pool] = handlers_.back().get();
+  return *last_handlers_[pool];
 }
 
 void Plan::add_route(const RouteConfig& route, LabelIndex& label_index) {

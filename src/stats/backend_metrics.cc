@@ -73,6 +73,14 @@ void add_traffic(MetricsPage& page, const EachBackend& each_backend) {
   });
 }
 
+void add_ejections(MetricsPage& page, const EachBackend& each_backend) {
+  page.counters("evenkeel_backend_ejections_total",
+                "How often a backend was ejected because its requests failed, by reason.");
+  each_backend([&](const Labels& own, const BackendSnapshot& backend) {
+    for (const auto& [reason, count] : backend.ejections) page.add(own, {"reason", reason}, count);
+  });
+}
+
 void add_checks(MetricsPage& page, const EachBackend& each_backend) {
   page.counters("evenkeel_backend_health_checks_total", "Health checks of a backend, by result.");
   each_backend([&](const Labels& own, const BackendSnapshot& backend) {
@@ -119,6 +127,7 @@ void add_backend_metrics(MetricsPage& page, const std::vector<BackendSnapshot>& 
   const EachBackend each_backend(backends);
   add_states(page, each_backend);
   add_traffic(page, each_backend);
+  add_ejections(page, each_backend);
   add_checks(page, each_backend);
   add_polled(page, each_backend);
 }

@@ -178,6 +178,19 @@ class MetricsRenderer final : public prometheus::Collectable {
     each_pool([&](std::uint32_t pool, const Labels& labels) {
       page.add(labels, metrics_registry_.waiting(pool));
     });
+    page.counters("evenkeel_fallbacks_total",
+                  "Requests that the pool could not take and its fallback got.");
+    each_pool([&](std::uint32_t pool, const Labels& labels) {
+      page.add(labels, sum([pool](const WorkerMetrics& worker_metrics) {
+                 const PoolMetrics* metrics = worker_metrics.find_pool(pool);
+                 return metrics == nullptr ? std::uint64_t{0} : metrics->fallbacks.value();
+               }));
+    });
+    page.gauges("evenkeel_pool_panic",
+                "1 while fewer than half of a pool's backends are fit to serve.");
+    for (const PoolSnapshot& pool : snapshot_.pools) {
+      page.add({{"pool", pool.name}}, std::uint64_t{pool.panics});
+    }
     add_faults(page);
   }
 

@@ -57,7 +57,10 @@ HealthChecker::HealthChecker(Loop& loop, std::uint64_t seed, HealthCheckSpec spe
   run_ = run();
 }
 
-HealthChecker::~HealthChecker() { run_.drop(); }
+HealthChecker::~HealthChecker() {
+  run_.drop();
+  backend_->load().set_probed(false);
+}
 
 void HealthChecker::update(HealthCheckSpec spec, ServerAccess access, BackendPtr backend) {
   backend_ = std::move(backend);
@@ -102,6 +105,7 @@ Task<void> HealthChecker::check() {
   const bool token = token_is_due();
   const std::uint64_t answers = load.responses_total();
   const Instant began = loop_.read_clock();
+  backend_->load().set_probed(probe->can_generate());
   checking_ = true;
   auto outcome = co_await probe->check(fresh, token);
   checking_ = false;
@@ -113,8 +117,25 @@ Task<void> HealthChecker::check() {
   if (outcome.passed() && fresh) backend_->connected();
   const bool busy =
       outcome.result == CheckResult::timeout && backend_->load().responses_total() != answers;
+  const bool passed = outcome.passed();
   apply_result(std::move(outcome), busy);
   ++revision_;
+  if (passed) co_await probe_ejected(*probe);
+}
+
+/// Tries an ejected backend with a request of our own, so that no client's has to be its trial.
+Task<void> HealthChecker::probe_ejected(HealthProbe& probe) {
+  const Load& load = backend_->load();
+  if (load.ejection() != Ejection::ejected || !probe.can_generate()) co_return;
+  if (loop_.now() < load.ejected_until()) co_return;
+  checking_ = true;
+  auto generated = co_await probe.generate();
+  checking_ = false;
+  if (generated.passed()) {
+    backend_->probe_succeeded(loop_.read_clock());
+  } else {
+    log::debug(fmt::format("{} stays ejected: {}", backend_->id(), generated.reason));
+  }
 }
 
 /// Whether the check must open a new connection, to see that the backend accepts them: a server

@@ -31,6 +31,17 @@ bool HealthProbe::wants_token() const {
          engine_.health.token != TokenProbe::none && !spec_.models.empty();
 }
 
+bool HealthProbe::can_generate() const {
+  return kind_ == HealthCheckKind::http && !speaks_grpc_ && spec_.config.port == 0 &&
+         engine_.health.check_by_default && engine_.health.token != TokenProbe::none &&
+         !spec_.models.empty();
+}
+
+Task<CheckOutcome> HealthProbe::generate() {
+  link_choice_ = LinkPool::LinkChoice::any;
+  return check_token();
+}
+
 bool HealthProbe::checks_models() const {
   if (spec_.models.empty()) return false;
   return spec_.config.model != ModelCheck::off ||

@@ -26,10 +26,15 @@ class HealthProbe {
   /// Sends the requests of one check, until the first failure. `fresh`: over a new connection.
   /// `token`: each model must also generate a token, if the file says `model: generate`.
   Task<CheckOutcome> check(bool fresh, bool token);
+  /// Makes the model generate a token, whatever the file wants of checks.
+  /// REQUIRES: can_generate().
+  Task<CheckOutcome> generate();
 
   const HealthCheckSpec& spec() const { return spec_; }
   const ServerAccess& access() const { return access_; }
   bool wants_token() const;
+  /// The engine and a model are known, so that the server can be made to generate a token.
+  bool can_generate() const;
   /// Whether each check needs a new connection: one over an existing connection proves nothing.
   bool always_connects() const {
     return kind_ == HealthCheckKind::tcp || engine_.health.closes_listener_first;

@@ -143,7 +143,12 @@ Result<PoolSet::PoolEntry> PoolSet::build_entry(const PoolConfig& pool,
                 .memory_guard = pool.picker == "gpu" ? pool.gpu.memory_guard : 0,
                 .observed_weights = pool.weights == WeightSource::observed,
                 .queue = {pool.limits.queue.size, pool.limits.queue.timeout},
-                .spares = {pool.spares.enter, pool.spares.leave, pool.spares.dwell}};
+                .spares = {pool.spares.enter, pool.spares.leave, pool.spares.dwell},
+                .outlier = {.consecutive = pool.outlier.consecutive,
+                            .first_ejection = pool.health.interval,
+                            .max_ejection = pool.outlier.ejection,
+                            .max_ejected = pool.outlier.max_ejected},
+                .slow_start = pool.slow_start};
   const KnownServers known(before);
   PoolEntry pool_entry;
   for (const BackendConfig& backend : pool.backends) {

@@ -1,5 +1,7 @@
 #include "upstream/rise_fall_counter.h"
 
+#include <algorithm>
+
 namespace evenkeel {
 
 HealthState RiseFallCounter::record_result(CheckResult result, bool loading) {
@@ -13,9 +15,15 @@ HealthState RiseFallCounter::record_result(CheckResult result, bool loading) {
   const bool was_up = state_ == HealthState::up;
   in_a_row_ = passed == was_up ? 0 : in_a_row_ + 1;
   const HealthState out = loading ? HealthState::starting : HealthState::down;
-  if (in_a_row_ >= (was_up ? fall_ : rise_)) {
+  if (was_up && passed) ++passes_since_rise_;
+  if (in_a_row_ >= (was_up ? fall_ : rise_ << flaps_)) {
     in_a_row_ = 0;
     state_ = was_up ? out : HealthState::up;
+    if (was_up) {
+      flaps_ = passes_since_rise_ < steady_passes ? std::min(flaps_ + 1, max_flaps) : 0;
+    } else {
+      passes_since_rise_ = 0;
+    }
   } else if (!was_up && !passed) {
     state_ = out;  // it was down, and is starting again
   }

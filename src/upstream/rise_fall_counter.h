@@ -11,7 +11,8 @@ namespace evenkeel {
 ///
 /// Until a backend has passed once, each result decides alone, so that a start takes one passed
 /// check. After that, `fall` failures in a row take it down and `rise` successes in a row bring it
-/// up.
+/// up. A backend that falls again soon after it rose needs twice as many successes the next time,
+/// then four times as many, so that one that flaps spends less time in rotation.
 class RiseFallCounter {
  public:
   /// `state`: unchecked if nothing is known; up if it has served so far.
@@ -23,6 +24,9 @@ class RiseFallCounter {
   HealthState state() const { return state_; }
   /// The last results contradict the state: the next check matters more than usual.
   bool in_transition() const { return in_a_row_ > 0; }
+  /// Successes after a rise that make a later fall no flap: a minute at the default interval.
+  static constexpr std::uint32_t steady_passes = 30;
+  static constexpr std::uint32_t max_flaps = 2;
   /// Applies other thresholds from now on.
   void update(const HealthConfig& config) {
     fall_ = config.fall;
@@ -35,6 +39,8 @@ class RiseFallCounter {
   std::uint32_t fall_;
   std::uint32_t rise_;
   std::uint32_t in_a_row_ = 0;  // results that contradict the state
+  std::uint32_t flaps_ = 0;     // falls soon after a rise, in a row
+  std::uint32_t passes_since_rise_ = steady_passes;
 };
 
 }  // namespace evenkeel

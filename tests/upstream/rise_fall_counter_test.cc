@@ -71,6 +71,25 @@ TEST(RiseFallCounter, IsStartingWhileARestartedServerLoads) {
   EXPECT_EQ(health.record_result(passed, false), HealthState::up);
 }
 
+TEST(RiseFallCounter, NeedsMoreSuccessesWhenItFlaps) {
+  RiseFallCounter health = counter(HealthState::up);
+  const auto passes_to_rise = [&health] {
+    while (health.state() == HealthState::up) health.record_result(error, false);
+    int passes = 0;
+    for (; health.state() != HealthState::up; ++passes) health.record_result(passed, false);
+    return passes;
+  };
+  EXPECT_EQ(passes_to_rise(), 2);
+  EXPECT_EQ(passes_to_rise(), 4);
+  EXPECT_EQ(passes_to_rise(), 8);
+  EXPECT_EQ(passes_to_rise(), 8);
+
+  for (std::uint32_t i = 0; i < RiseFallCounter::steady_passes; ++i) {
+    health.record_result(passed, false);
+  }
+  EXPECT_EQ(passes_to_rise(), 2);
+}
+
 TEST(RiseFallCounter, StartsUpWhenAlreadyServing) {
   RiseFallCounter health = counter(HealthState::up);
   EXPECT_EQ(health.record_result(error, false), HealthState::up);

@@ -14,6 +14,7 @@
 
 namespace evenkeel {
 
+class OutlierDetector;
 class RequestQueue;
 
 /// What the configuration says of a backend.
@@ -36,8 +37,9 @@ struct BackendSpec {
 class Backend {
  public:
   /// A backend without a predecessor. Without a `queue`, slots that become free are not offered to
-  /// waiting requests.
-  explicit Backend(BackendSpec spec, std::shared_ptr<RequestQueue> queue = nullptr);
+  /// waiting requests; without a `detector`, it is never ejected.
+  explicit Backend(BackendSpec spec, std::shared_ptr<RequestQueue> queue = nullptr,
+                   std::shared_ptr<OutlierDetector> detector = nullptr);
   /// The same backend with another spec.
   Backend(BackendSpec spec, const Backend& predecessor);
   Backend(const Backend&) = delete;
@@ -67,18 +69,24 @@ class Backend {
   /// Makes this spec's limit the one that applies, also to requests that queue under an older
   /// configuration.
   void activate() const;
+  /// Limits it to so many requests in flight for now; 0: no limit. For a slow start.
+  void limit(std::uint32_t slots) const;
   /// Clears a reason to be out of rotation. If it was the last, the backend's slots are offered to
-  /// waiting requests.
+  /// waiting requests. One that is healthy again is not ejected any more.
   void put_back(OutOfRotation reason) const;
+  /// A request of evenkeel's own has succeeded on it: if it is ejected, and has been for long
+  /// enough, it returns into rotation. Thread: the control thread.
+  void probe_succeeded(Instant now) const;
   /// A connection succeeded: ends the back-off for failed connections. Cheap when there is none.
   void connected() const;
 
  private:
-  void back_from_backoff() const;
+  void serve_queue() const;
 
   BackendSpec spec_;
   std::shared_ptr<Load> load_;
   std::shared_ptr<RequestQueue> request_queue_;
+  std::shared_ptr<OutlierDetector> outlier_detector_;
 };
 
 using BackendPtr = std::shared_ptr<Backend>;

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "evenkeel/balance/outcome.h"
 #include "evenkeel/balance/peak_ewma.h"
@@ -21,6 +22,27 @@ enum class OutOfRotation : std::uint8_t {
   draining,    ///< an operator drains it
   standby,     ///< a spare that its pool does not need
   unresolved,  ///< its host name has no address
+  ejected,     ///< its requests fail
+};
+
+/// Why a backend is ejected.
+enum class EjectionReason : std::uint8_t {
+  consecutive,   ///< failures in a row
+  success_rate,  ///< far fewer of its requests succeed than of the other backends'
+};
+
+inline constexpr int ejection_reason_count = static_cast<int>(EjectionReason::success_rate) + 1;
+
+/// The stable word of a reason, such as "success_rate".
+const char* to_string(EjectionReason reason);
+
+/// Where a backend is between its ejection and the success that ends it.
+enum class Ejection : std::uint8_t {
+  none,
+  ejected,    ///< out of rotation
+  half_open,  ///< the next request is its trial, and no other follows before its outcome
+  probed,     ///< a probe has succeeded: back in rotation, but its next failure ejects it again
+  ignored,    ///< in rotation because its pool panics
 };
 
 /// Counters of one backend: atomics, relaxed except where a comment gives a reason. Survives
@@ -83,9 +105,10 @@ class Load {
   bool is_out(OutOfRotation reason) const {
     return (live_.out_reasons.load(std::memory_order_relaxed) & bit(reason)) != 0;
   }
-  /// The bits of the reasons other than this one; 0: none holds.
-  std::uint32_t other_reasons(OutOfRotation reason) const {
-    return live_.out_reasons.load(std::memory_order_relaxed) & ~bit(reason);
+  /// The bits of the reasons other than these; 0: none holds.
+  template <class... Reasons>
+  std::uint32_t other_reasons(Reasons... reasons) const {
+    return live_.out_reasons.load(std::memory_order_relaxed) & ~(bit(reasons) | ...);
   }
   void take_out(OutOfRotation reason) {
     live_.out_reasons.fetch_or(bit(reason), std::memory_order_relaxed);
@@ -151,6 +174,37 @@ class Load {
   bool parked(Instant now) const {
     return now.time_since_epoch().count() < failures_.parked_until.load(std::memory_order_relaxed);
   }
+
+  // ---- Ejection: OutlierDetector decides ----
+
+  Ejection ejection() const { return failures_.ejection.load(std::memory_order_relaxed); }
+  EjectionReason ejection_reason() const {
+    return failures_.ejection_reason.load(std::memory_order_relaxed);
+  }
+  /// When an ejected backend may be tried again.
+  Instant ejected_until() const {
+    return Instant(Duration(failures_.ejected_until.load(std::memory_order_relaxed)));
+  }
+  Duration ejected_for() const {
+    return Duration(failures_.ejected_for.load(std::memory_order_relaxed));
+  }
+  std::uint64_t ejections_total(EjectionReason reason) const {
+    return failures_.ejections[static_cast<std::size_t>(reason)].load(std::memory_order_relaxed);
+  }
+  /// Failures in a row when it was ejected.
+  std::uint32_t ejected_after() const {
+    return failures_.ejected_after.load(std::memory_order_relaxed);
+  }
+  /// Takes it out of rotation. `took`: until it may be tried again.
+  void eject(EjectionReason reason, Duration took, Instant now);
+  /// Sets another state than `ejected`; Backend::put_back follows.
+  void set_ejection(Ejection ejection, Instant now);
+  /// It returns as another process, or to a pool that ejects nothing.
+  void forget_failures();
+  /// Its health checker sends it requests of its own while it is ejected. Thread: the control
+  /// thread.
+  bool is_probed() const { return failures_.is_probed.load(std::memory_order_relaxed); }
+  void set_probed(bool probed) { failures_.is_probed.store(probed, std::memory_order_relaxed); }
 
   // ---- Latency ----
 
@@ -240,11 +294,19 @@ class Load {
     std::atomic<std::uint64_t> total{0};
     std::atomic<std::int32_t> last_status{0};  // 0: last_fault tells
     std::atomic<Fault> last_fault{Fault::backend_closed};
+    std::atomic<Ejection> ejection{Ejection::none};
+    std::atomic<EjectionReason> ejection_reason{EjectionReason::consecutive};
+    std::atomic<bool> is_probed{false};
+    std::atomic<std::uint32_t> ejected_after{0};  // failures in a row
+    std::atomic<Duration::rep> ejected_until{0};  // of the steady clock
+    std::atomic<Duration::rep> ejected_for{0};
+    std::array<std::atomic<std::uint64_t>, ejection_reason_count> ejections{};
   };
 
   bool end_failures(Instant now);
   void avoid_until(Instant until);
   void clear_failures();
+  void forget_outcomes();
 
   Live live_;
   Failures failures_;
@@ -256,5 +318,8 @@ class Load {
   std::atomic<Fault> connect_fault_{Fault::connect_failed};
   std::array<std::atomic<std::uint64_t>, fault_count> errors_{};
 };
+
+/// Why a backend is ejected, for people: "5 failures in a row: 500".
+std::string describe_ejection(const Load& load);
 
 }  // namespace evenkeel

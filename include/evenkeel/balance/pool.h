@@ -18,6 +18,7 @@
 
 namespace evenkeel {
 
+class OutlierDetector;
 class PoolMaintenance;
 class RequestQueue;
 
@@ -36,6 +37,16 @@ struct SparesSpec {
   Duration dwell = std::chrono::seconds(30);  ///< the load must stay below `leave` this long
 };
 
+/// When a backend whose requests fail is ejected: taken out of rotation for a while.
+struct OutlierSpec {
+  std::uint32_t consecutive = 5;  ///< failures in a row; 0: they eject no backend
+  Duration first_ejection = std::chrono::seconds(2);  ///< doubled with each that follows
+  Duration max_ejection = std::chrono::seconds(30);
+  double max_ejected = 0.5;  ///< share of the backends, 0..1, but at least one; 0: none is ejected
+
+  bool operator==(const OutlierSpec&) const = default;
+};
+
 /// What the configuration says of a pool.
 struct PoolSpec {
   std::string name;
@@ -47,6 +58,8 @@ struct PoolSpec {
   bool observed_weights = false;  ///< weighted: learns the weights from throughput
   QueueSpec queue;
   SparesSpec spares;
+  OutlierSpec outlier;
+  Duration slow_start{};  ///< how long a backend that returns or joins is ramped up; 0: not at all
   std::vector<BackendSpec> backends;  ///< ids are unique
 };
 
@@ -78,13 +91,16 @@ class PoolState {
   std::uint64_t in_flight() const;
   /// Slots in use over all slots, 0..1; 0 when a backend has no limit.
   double saturation_ratio() const;
-  /// Number of backends that are in rotation and not in back-off.
+  /// Number of backends that are in rotation and can be connected, as far as known.
   std::size_t available(Instant now) const;
   QueueStats queue() const;
+  /// Fewer than half of the backends are fit to serve, so ejections are ignored.
+  bool panics() const;
 
   /// Makes this the active configuration of the pool: its limits apply to queued requests too.
   void activate() const;
-  /// Periodic maintenance: moves spares in and out of rotation, learns weights. What it has learned
+  /// Periodic maintenance: moves spares in and out of rotation, ejects and readmits backends, ramps
+  /// them up, learns weights. What it has learned
   /// passes to the successor; once there is one, only the successor is ticked.
   /// Thread: the control thread, about ten times a second.
   void tick(Instant now);
@@ -110,6 +126,7 @@ class PoolState {
   std::shared_ptr<Backends> backends_;
   std::unordered_map<const Load*, std::size_t> index_;
   std::shared_ptr<RequestQueue> request_queue_;
+  std::shared_ptr<OutlierDetector> outlier_detector_;
   std::shared_ptr<PoolMaintenance> maintenance_;
   PickerFactory picker_factory_;
 };

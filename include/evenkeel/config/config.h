@@ -197,6 +197,15 @@ struct GpuConfig {
   bool operator==(const GpuConfig&) const = default;
 };
 
+// When a backend whose requests fail is taken out of rotation for a while.
+struct OutlierConfig {
+  std::uint32_t consecutive = 5;  // failures in a row; 0: they eject no backend
+  milliseconds ejection{30'000};  // longest time between two trials
+  double max_ejected = 0.5;       // share of the pool, but at least one backend; 0: none
+
+  bool operator==(const OutlierConfig&) const = default;
+};
+
 // When standby backends join and leave: shares of the active backends' capacity.
 struct SparesConfig {
   double enter = 0.8;
@@ -231,6 +240,9 @@ struct PoolConfig {
   HealthConfig health;
   MetricsConfig metrics;
   SparesConfig spares;
+  OutlierConfig outlier;
+  milliseconds slow_start{0};  // ramp of a backend that returns or joins; 0: none
+  std::string fallback;        // the pool that takes what this one cannot; empty: none
   bool debug_headers = false;  // x-evenkeel-backend and -pool on responses
 
   bool operator==(const PoolConfig&) const = default;

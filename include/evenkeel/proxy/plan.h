@@ -86,6 +86,7 @@ class Plan final : public Handler {
 
   void add_pool(const PoolConfig& pool, const PoolSet::PoolEntry& pool_entry,
                 const WorkerContext& worker, const Plan* predecessor);
+  Handler& last_handler(std::size_t pool, const WorkerContext& worker);
   void add_route(const RouteConfig& route, LabelIndex& label_index);
   Handler& build_filter_chain(Handler& last);
   Handler& add_stage(Filter& filter, Handler& next);
@@ -100,7 +101,9 @@ class Plan final : public Handler {
   ForwardingHeadersFilter forwarding_headers_;
   std::vector<std::unique_ptr<Handler>> handlers_;
   std::map<std::string, std::vector<ConnectedBackend>, std::less<>> connected_;  // by pool
-  std::vector<Handler*> pool_chains_;  // the first filter of each pool
+  std::vector<Handler*> forwarders_;                                             // of each pool
+  std::vector<Handler*> last_handlers_;  // of each pool: its forwarder, or what falls back from it
+  std::vector<Handler*> pool_chains_;    // the first filter of each pool
   std::vector<Route> routes_;
   Handler* unrouted_;
 };

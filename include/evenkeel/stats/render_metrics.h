@@ -18,8 +18,8 @@
 namespace evenkeel {
 
 /// The states of a backend, in the order of export.
-inline constexpr std::string_view backend_states[] = {"up", "down", "starting", "draining",
-                                                      "standby"};
+inline constexpr std::string_view backend_states[] = {"up",       "down",    "starting",
+                                                      "draining", "standby", "ejected"};
 
 /// The sample last polled from a backend.
 struct PolledSnapshot : LoadSample {
@@ -38,11 +38,20 @@ struct BackendSnapshot {
   BackendTotals totals;                             ///< MetricsRegistry::backend_totals
   /// Health checks by result, including results not seen yet; empty where health is not checked.
   std::vector<std::pair<std::string_view, std::uint64_t>> checks;
+  /// Ejections by reason.
+  std::vector<std::pair<std::string_view, std::uint64_t>> ejections;
   PolledSnapshot polled;
+};
+
+/// One pool at the time of a scrape.
+struct PoolSnapshot {
+  std::string name;
+  bool panics = false;
 };
 
 /// What the workers' counters do not hold.
 struct MetricsSnapshot {
+  std::vector<PoolSnapshot> pools;
   std::vector<BackendSnapshot> backends;
   Duration loop_lag{};  ///< longest turn of any worker's event loop since the last scrape
   std::uint64_t access_log_dropped = 0;

@@ -82,6 +82,7 @@ struct PoolMetrics {
   Histogram<first_byte_bounds> wait;
   FaultCounters errors;   ///< requests that failed, by the fault that ended them
   FaultCounters retries;  ///< attempts after a failed one, by its fault
+  Counter fallbacks;      ///< requests that went to the pool's fallback
 };
 
 struct ListenerMetrics {

@@ -79,6 +79,7 @@ class HealthChecker {
  private:
   Task<void> run();
   Task<void> check();
+  Task<void> probe_ejected(HealthProbe& probe);
   bool token_is_due() const;
   void track_idle_link(bool passed);
   void apply_result(CheckOutcome outcome, bool busy);

@@ -1,0 +1,77 @@
+// Ejects backends whose requests fail, and lets them return.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+
+#include "evenkeel/balance/backend.h"
+#include "evenkeel/balance/pool.h"
+
+namespace evenkeel {
+
+/// Ejects a backend at once when it has failed `consecutive` requests in a row, or on the tick when
+/// far fewer of its requests succeed than of the other backends'. Failures that most of the others
+/// share are not the backend's: it stays. So does the last backend, and all beyond `max_ejected`.
+///
+/// An ejected backend returns after a probe of its health checker, or after one real request as its
+/// trial (half-open). In a pool with fewer than half of its backends fit, ejections are ignored:
+/// the pool panics.
+///
+/// Source: Envoy's outlier detection and panic threshold, with its success rate formula.
+/// Thread: any, except where noted. Locks only when a backend may have to be ejected.
+class OutlierDetector {
+ public:
+  /// Applies to these backends from now on. Thread: the control thread.
+  void activate(std::string pool, const OutlierSpec& spec,
+                const std::shared_ptr<const Backends>& backends);
+
+  /// A request has failed on the backend with these counters.
+  void on_failure(Load& load, Instant now) {
+    const Ejection ejection = load.ejection();
+    if (ejection == Ejection::ejected || ejection == Ejection::ignored) return;
+    const std::uint32_t limit = consecutive_.load(std::memory_order_relaxed);
+    const bool on_trial = ejection != Ejection::none;
+    if (on_trial || (limit != 0 && load.failures_in_a_row() >= limit)) try_eject(load, now);
+  }
+
+  /// Ends ejections, compares success rates, logs. Thread: the control thread, ten times a second.
+  void tick(Instant now);
+
+  bool panics() const { return panics_.load(std::memory_order_relaxed); }
+
+ private:
+  /// What is remembered of a backend between ejections.
+  struct Record {
+    std::uint32_t ejections = 0;  // the time doubles with each; forgotten one by one
+    Instant last{};               // the last ejection, or the last time that one was forgotten
+    Ejection logged = Ejection::none;
+    std::uint64_t picks = 0;  // at the begin of the window for success rates
+    std::uint64_t failures = 0;
+  };
+  struct Census;
+
+  void try_eject(Load& load, Instant now);
+  bool may_eject(const Backends& backends, const Load& load, Instant now) const;
+  void eject(Load& load, EjectionReason reason, Instant now);
+  Census count(const Backends& backends) const;
+  void maintain(const Backend& backend, Instant now);
+  bool is_due(const Load& load, const Record& record, Instant now) const;
+  void update_panic(const Backends& backends, Instant now);
+  void compare_success_rates(const Backends& backends, Instant now);
+  void log_change(const Backend& backend, Record& record) const;
+
+  std::atomic<std::uint32_t> consecutive_{0};  // 0: failures in a row eject no backend
+  std::atomic<bool> panics_{false};
+  std::mutex mutex_;  // of all below
+  std::string pool_;
+  OutlierSpec spec_;
+  std::weak_ptr<const Backends> backends_;
+  std::unordered_map<const Load*, Record> records_;
+  Instant window_began_{};
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,62 @@
+#include "balance/slow_start.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "balance/request_queue.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr double first_share = 0.1;
+
+}  // namespace
+
+void SlowStart::limit(const Backend& backend, std::uint32_t slots) {
+  if (backend.load().limit() != slots) backend.limit(slots);
+}
+
+void SlowStart::tick(const PoolState& pool, Instant now) {
+  const Duration duration = pool.spec().slow_start;
+  if (duration == Duration{} && entries_.empty()) return;
+
+  std::unordered_map<const Load*, Entry> entries;
+  const bool first_tick = entries_.empty();
+  const bool young = pool_began_ == Instant{} || now - pool_began_ < duration;
+  double serving = 0;
+  bool some_without_ramp = false;
+  for (const auto& backend : pool.backends()) {
+    const Load& load = backend->load();
+    const auto known = entries_.find(&load);
+    Entry entry = known == entries_.end() ? Entry{} : known->second;
+    const bool returns = load.in_rotation() && !entry.in_rotation;
+    entry.in_rotation = load.in_rotation();
+    if (returns && !first_tick && !young) entry.began = now;
+    if (!entry.in_rotation || now - entry.began >= duration) entry.began = Instant{};
+    serving += entry.in_rotation;
+    some_without_ramp |= entry.in_rotation && entry.began == Instant{};
+    entries.emplace(&load, entry);
+  }
+  if (serving > 0 && pool_began_ == Instant{}) pool_began_ = now;
+
+  const double waiting =
+      pool.request_queue().has_waiters() ? static_cast<double>(pool.queue().waiting) : 0;
+  const double fair =
+      (static_cast<double>(pool.in_flight()) + waiting + 1) / std::max(serving, 1.0);
+  for (const auto& backend : pool.backends()) {
+    const Entry& entry = entries.at(&backend->load());
+    const std::uint32_t full = backend->spec().max_in_flight;
+    if (entry.began == Instant{} || !some_without_ramp) {
+      limit(*backend, full);
+      continue;
+    }
+    const double passed = seconds_of(now - entry.began) / seconds_of(duration);
+    const double share = first_share + (1 - first_share) * passed;
+    const double most = full > 0 ? std::min<double>(fair, full) : fair;
+    limit(*backend, static_cast<std::uint32_t>(std::ceil(std::max(1.0, most * share))));
+  }
+  entries_ = duration == Duration{} ? decltype(entries_){} : std::move(entries);
+}
+
+}  // namespace evenkeel

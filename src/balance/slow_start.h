@@ -1,0 +1,37 @@
+// Ramps up backends that return or join.
+#pragma once
+
+#include <unordered_map>
+
+#include "evenkeel/balance/pool.h"
+#include "evenkeel/base/clock.h"
+
+namespace evenkeel {
+
+/// Limits a backend that has just come into rotation to a growing number of requests in flight:
+///
+///   limit = max(1, fair * (0.1 + 0.9 * t / slow_start)),   fair = in flight on the pool / backends
+///
+/// Not its weight: a server with a cold cache suffers from requests at a time, whatever the picker.
+/// No ramp while no other backend serves without one, and none for those that come up with the
+/// pool.
+///
+/// Source: HAProxy's slowstart, which ramps maxconn too; Envoy's least share of 10 %.
+/// Thread: the control thread's.
+class SlowStart {
+ public:
+  void tick(const PoolState& pool, Instant now);
+
+ private:
+  struct Entry {
+    bool in_rotation = false;
+    Instant began{};  // of the ramp; default: none
+  };
+
+  static void limit(const Backend& backend, std::uint32_t slots);
+
+  std::unordered_map<const Load*, Entry> entries_;
+  Instant pool_began_{};  // when its first backend came into rotation
+};
+
+}  // namespace evenkeel

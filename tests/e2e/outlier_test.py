@@ -1,0 +1,193 @@
+"""A backend whose requests fail is ejected, however well it passes its health checks, and returns once it is well."""
+
+import time
+
+import case
+from stream import exchange
+
+FAST_HEALTH = {"path": "/health", "interval": "300ms"}
+PICKERS = ("round-robin", "weighted", "least-connections", "least-latency", "queue-depth", "gpu", "consistent-hash")
+
+
+class Server:
+    """A script that passes health checks; its requests fail while `status` is one of a failure."""
+
+    def __init__(self, status=200, seconds=0.0):
+        self.status = status
+        self.seconds = seconds
+        self.served = 0
+        self.tokens = 0  # of probes
+
+    def __call__(self, request):
+        if request.target == "/health":
+            return request.answer(b"ok")
+        if request.target == "/v1/models":
+            return request.answer(b'{"object": "list", "data": [{"id": "m", "object": "model"}]}')
+        request.read_body()
+        if request.target == "/v1/completions":
+            self.tokens += 1
+            if self.status == 200:
+                return request.answer(b'{"choices": [{"text": "x"}], "usage": {"completion_tokens": 1}}')
+        self.served += 1
+        if self.status == 200:
+            time.sleep(self.seconds)
+        return request.answer(b'{"choices": []}', status=self.status)
+
+
+class Outlier(case.Case):
+    def pool(self, *scripts, **pool):
+        self.backends = [self.backend(script) for script in scripts]
+        return self.start_daemon(*self.backends, pool={"health": FAST_HEALTH, **pool})
+
+    def send(self, daemon, seconds, rate=40):
+        """Requests one after another at this rate; returns their statuses."""
+        statuses = []
+        began = time.monotonic()
+        while time.monotonic() - began < seconds:
+            statuses.append(exchange(daemon.address, "POST", "/v1/chat/completions", body=b"{}").status)
+            time.sleep(max(0.0, began + len(statuses) / rate - time.monotonic()))
+        return statuses
+
+    def state(self, daemon, index=0):
+        backend = daemon.backend(self.backends[index].address)
+        return backend["state"], backend["reason"]
+
+    def test_a_fast_failer_fails_few_requests_under_every_picker(self):
+        for picker in PICKERS:
+            with self.subTest(picker):
+                bad = Server(500)
+                daemon = self.pool(bad, Server(), Server(), picker=picker,
+                                   health={**FAST_HEALTH, "interval": "10s"})
+
+                statuses = self.send(daemon, 2)
+
+                self.assertLessEqual(sum(status != 200 for status in statuses), 5)
+                self.assertEqual(self.state(daemon), ("ejected", "5 failures in a row: 500"))
+                self.assertEqual(daemon.metric("evenkeel_backend_state", state="ejected",
+                                               backend=self.backends[0].address), 1)
+                self.assertEqual(daemon.metric("evenkeel_backend_ejections_total", reason="consecutive",
+                                               backend=self.backends[0].address), 1)
+
+    def test_a_trial_brings_it_back_once_it_is_well(self):
+        bad = Server(500)
+        daemon = self.pool(bad, Server(), Server())
+        self.send(daemon, 1.5)
+        bad.status = 200
+
+        # At most two trials may have failed: the third comes 1.2 s after them.
+        self.eventually(lambda: self.send(daemon, 0.2) and self.state(daemon) == ("up", ""), "its return")
+
+        served = bad.served
+        self.assertEqual(set(self.send(daemon, 0.5)), {200})
+        self.assertGreater(bad.served, served)
+
+    def test_where_engine_and_model_are_known_probes_take_the_place_of_trials(self):
+        bad = Server(500)
+        daemon = self.pool(bad, Server(), Server(), engine="vllm", models=["m"])
+        statuses = self.send(daemon, 3)
+        self.assertLessEqual(sum(status != 200 for status in statuses), 5)
+        self.assertEqual(self.state(daemon)[0], "ejected")
+        self.assertGreater(bad.tokens, 1, "it is probed")
+
+        bad.status = 200
+        well = time.monotonic()
+        self.eventually(lambda: self.state(daemon)[0] == "up", "its return")
+
+        self.assertLess(time.monotonic() - well, 2.0)  # two health intervals, on a busy machine
+        self.assertEqual(set(self.send(daemon, 0.5)), {200})
+
+    def test_a_pool_whose_every_request_fails_keeps_its_backends(self):
+        daemon = self.pool(Server(500), Server(500), Server(500))
+
+        self.send(daemon, 1.5)
+
+        for index in range(3):
+            self.assertEqual(self.state(daemon, index)[0], "up")
+
+    def test_errors_of_clients_eject_none(self):
+        daemon = self.pool(Server(400), Server(), Server())
+
+        self.send(daemon, 1)
+
+        self.assertEqual(self.state(daemon), ("up", ""))
+
+    def test_an_overloaded_backend_is_left_alone_but_not_ejected(self):
+        busy = Server(429)
+        daemon = self.pool(busy, Server(), Server())
+
+        statuses = self.send(daemon, 2)
+
+        self.assertLessEqual(statuses.count(429), 2)
+        self.assertEqual(self.state(daemon)[0], "up")
+
+    def test_streams_that_break_eject_their_backend(self):
+        def breaks(request):
+            if request.target == "/health":
+                return request.answer(b"ok")
+            request.read_body()
+            request.begin_chunks()
+            request.chunk(b"data: x\n\n")
+            return request.abort()
+
+        daemon = self.pool(breaks, Server(), Server(), health={**FAST_HEALTH, "interval": "10s"})
+
+        for _ in range(60):
+            try:
+                exchange(daemon.address, "POST", "/v1/chat/completions", body=b"{}")
+            except (ConnectionError, EOFError, Exception):  # noqa: the stream breaks
+                pass
+            time.sleep(0.025)
+
+        self.assertEqual(self.state(daemon)[0], "ejected")
+
+
+class Fallback(case.Case):
+    def two_pools(self, first, second, **keys):
+        return self.daemon({
+            "pools": [{"name": "large", "backends": first, "fallback": "small", **keys},
+                      {"name": "small", "backends": second}],
+            "routes": [{"match": {"path": "/**"}, "pool": "large"}]})
+
+    def test_takes_requests_while_the_pool_has_no_backend(self):
+        small = self.backend(lambda request: request.answer(b"small"))
+        daemon = self.two_pools(["127.0.0.1:1"], [small.address])
+
+        for _ in range(2):  # when the connection is refused, and in the back-off after it
+            answer = exchange(daemon.address)
+            self.assertEqual((answer.status, answer.body), (200, b"small"))
+            self.assertEqual(answer.field("x-evenkeel-fallback"), "small")
+
+        self.assertEqual(daemon.wait_access(2)[-1]["pool"], "small")
+        self.assertEqual(daemon.metric("evenkeel_fallbacks_total", pool="large"), 2)
+        self.assertEqual(daemon.metric("evenkeel_requests_in_flight", pool="large"), 0)
+
+    def test_takes_requests_that_find_the_queue_full(self):
+        gate = Gate()
+        large = self.backend(gate)
+        small = self.backend(lambda request: request.answer(b"small"))
+        daemon = self.two_pools([large.address], [small.address],
+                                limits={"max_in_flight": 1, "queue": {"size": 0}})
+        held = self.spawn(lambda: exchange(daemon.address))
+        self.eventually(lambda: large.exchanges, "a request at the large pool")
+
+        answer = exchange(daemon.address)
+
+        self.assertEqual((answer.body, answer.field("x-evenkeel-fallback")), (b"small", "small"))
+        gate.open.set()
+        self.assertIsNone(held.join().field("x-evenkeel-fallback"))
+
+
+class Gate:
+    """A script that holds every request until it is opened."""
+
+    def __init__(self):
+        import threading
+        self.open = threading.Event()
+
+    def __call__(self, request):
+        self.open.wait(20)
+        request.answer(b"done")
+
+
+if __name__ == "__main__":
+    case.main()
