@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "evenkeel/http/grpc.h"
+
 namespace evenkeel {
 namespace {
 
@@ -13,6 +15,21 @@ bool was_served(const RequestOutcome& outcome) {
 bool backend_failed(Fault fault) {
   return fault == Fault::backend_closed || fault == Fault::backend_protocol ||
          fault == Fault::idle_timeout;
+}
+
+/// A gRPC call that ended with this status, as the HTTP status that stands for it.
+AttemptResult classify_grpc(std::uint8_t status) {
+  switch (static_cast<GrpcStatus>(status)) {
+    case GrpcStatus::ok: return {};
+    case GrpcStatus::resource_exhausted: return classify(429);
+    case GrpcStatus::unavailable: return classify(503);
+    case GrpcStatus::unknown:  // an exception in a Python server
+    case GrpcStatus::internal:
+    case GrpcStatus::data_loss: return classify(500);
+    case GrpcStatus::cancelled:
+    case GrpcStatus::deadline_exceeded: return {.outcome = AttemptOutcome::abandoned};
+    default: return {.outcome = AttemptOutcome::client_error};
+  }
 }
 
 }  // namespace
@@ -38,7 +55,9 @@ ForwardedBody::~ForwardedBody() {
     lease_.backend()->record_outcome({.outcome = AttemptOutcome::failed, .fault = fault},
                                      loop_.now());
   } else if (was_served(info_.outcome)) {
-    lease_.backend()->record_outcome({}, loop_.now());
+    const std::optional<std::uint8_t> grpc_status = info_.outcome.grpc_status;
+    const AttemptResult result = grpc_status ? classify_grpc(*grpc_status) : AttemptResult{};
+    lease_.backend()->record_outcome(result, loop_.now());
   }
 }
 

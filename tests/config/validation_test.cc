@@ -268,6 +268,35 @@ TEST(RouteIndex, FindsTheSameRouteAsComparingAllPairs) {
   EXPECT_GT(reached, 500u);
 }
 
+TEST(ConfigValidation, AcceptsAPoolThatIsOnlyAFallback) {
+  EXPECT_THAT(problems_of("pools: [{name: a, fallback: b, backends: [127.0.0.1:1]}, " + pool_b +
+                          "]\nroutes: [{match: {path: /**}, pool: a}]\n"),
+              IsEmpty());
+}
+
+TEST(ConfigValidation, RefusesAFallbackThatIsNoPool) {
+  EXPECT_THAT(
+      problems_of("pools: [{name: a, fallback: bb, backends: [127.0.0.1:1]}, " + pool_b +
+                  "]\nroutes: [{match: {path: /**}, pool: a}]\n"),
+      ElementsAre(HasSubstr("pools[0].fallback: there is no pool 'bb'; did you mean 'b'?")));
+}
+
+TEST(ConfigValidation, RefusesFallbacksThatFormACycle) {
+  const auto problems = problems_of(
+      "pools:\n"
+      "- {name: a, fallback: b, backends: [127.0.0.1:1]}\n"
+      "- {name: b, fallback: a, backends: [127.0.0.1:2]}\n"
+      "- {name: c, fallback: a, backends: [127.0.0.1:3]}\n"
+      "routes: [{match: {path: /**}, split: {a: 1, b: 1, c: 1}}]\n");
+  EXPECT_THAT(
+      problems,
+      ElementsAre(
+          HasSubstr("pools[0].fallback: the fallbacks form a cycle: a -> b -> a; remove one"),
+          HasSubstr("pools[1].fallback: the fallbacks form a cycle: b -> a -> b; remove one")));
+  EXPECT_THAT(problems_of("pools: [{name: a, fallback: a, backends: [127.0.0.1:1]}]\n"),
+              ElementsAre(HasSubstr("the fallbacks form a cycle: a -> a")));
+}
+
 TEST(ConfigValidation, RefusesDestructiveMetricsEndpoints) {
   const auto problems = [](const std::string& path) {
     return problems_of(

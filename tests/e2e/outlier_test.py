@@ -3,7 +3,7 @@
 import time
 
 import case
-from stream import exchange
+from stream import Closed, exchange
 
 FAST_HEALTH = {"path": "/health", "interval": "300ms"}
 PICKERS = ("round-robin", "weighted", "least-connections", "least-latency", "queue-depth", "gpu", "consistent-hash")
@@ -23,7 +23,6 @@ class Server:
             return request.answer(b"ok")
         if request.target == "/v1/models":
             return request.answer(b'{"object": "list", "data": [{"id": "m", "object": "model"}]}')
-        request.read_body()
         if request.target == "/v1/completions":
             self.tokens += 1
             if self.status == 200:
@@ -59,9 +58,15 @@ class Outlier(case.Case):
                 daemon = self.pool(bad, Server(), Server(), picker=picker,
                                    health={**FAST_HEALTH, "interval": "10s"})
 
-                statuses = self.send(daemon, 2)
+                statuses = self.send(daemon, 1.5)
+                if picker not in ("least-latency", "gpu"):  # these avoid it of their own accord
+                    self.eventually(lambda: statuses.extend(self.send(daemon, 0.1)) or
+                                    self.state(daemon)[0] == "ejected", "its ejection")
+                statuses += self.send(daemon, 0.5)
 
                 self.assertLessEqual(sum(status != 200 for status in statuses), 5)
+                if picker in ("least-latency", "gpu"):
+                    continue
                 self.assertEqual(self.state(daemon), ("ejected", "5 failures in a row: 500"))
                 self.assertEqual(daemon.metric("evenkeel_backend_state", state="ejected",
                                                backend=self.backends[0].address), 1)
@@ -71,11 +76,10 @@ class Outlier(case.Case):
     def test_a_trial_brings_it_back_once_it_is_well(self):
         bad = Server(500)
         daemon = self.pool(bad, Server(), Server())
-        self.send(daemon, 1.5)
+        self.eventually(lambda: self.send(daemon, 0.1) and self.state(daemon)[0] == "ejected", "its ejection")
         bad.status = 200
 
-        # At most two trials may have failed: the third comes 1.2 s after them.
-        self.eventually(lambda: self.send(daemon, 0.2) and self.state(daemon) == ("up", ""), "its return")
+        self.eventually(lambda: self.send(daemon, 0.2) and self.state(daemon) == ("up", None), "its return")
 
         served = bad.served
         self.assertEqual(set(self.send(daemon, 0.5)), {200})
@@ -84,10 +88,10 @@ class Outlier(case.Case):
     def test_where_engine_and_model_are_known_probes_take_the_place_of_trials(self):
         bad = Server(500)
         daemon = self.pool(bad, Server(), Server(), engine="vllm", models=["m"])
-        statuses = self.send(daemon, 3)
+        statuses = []
+        self.eventually(lambda: statuses.extend(self.send(daemon, 0.2)) or bad.tokens > 1, "probes")
         self.assertLessEqual(sum(status != 200 for status in statuses), 5)
         self.assertEqual(self.state(daemon)[0], "ejected")
-        self.assertGreater(bad.tokens, 1, "it is probed")
 
         bad.status = 200
         well = time.monotonic()
@@ -109,7 +113,7 @@ class Outlier(case.Case):
 
         self.send(daemon, 1)
 
-        self.assertEqual(self.state(daemon), ("up", ""))
+        self.assertEqual(self.state(daemon), ("up", None))
 
     def test_an_overloaded_backend_is_left_alone_but_not_ejected(self):
         busy = Server(429)
@@ -124,21 +128,20 @@ class Outlier(case.Case):
         def breaks(request):
             if request.target == "/health":
                 return request.answer(b"ok")
-            request.read_body()
             request.begin_chunks()
             request.chunk(b"data: x\n\n")
             return request.abort()
 
         daemon = self.pool(breaks, Server(), Server(), health={**FAST_HEALTH, "interval": "10s"})
 
-        for _ in range(60):
+        def send():
             try:
                 exchange(daemon.address, "POST", "/v1/chat/completions", body=b"{}")
-            except (ConnectionError, EOFError, Exception):  # noqa: the stream breaks
+            except (Closed, ConnectionError):
                 pass
-            time.sleep(0.025)
+            return self.state(daemon)[0] == "ejected"
 
-        self.assertEqual(self.state(daemon)[0], "ejected")
+        self.eventually(send, "its ejection")
 
 
 class Fallback(case.Case):
