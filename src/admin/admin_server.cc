@@ -81,6 +81,17 @@ class AdminServer::Impl {
     return Done{};
   }
 
+  void retire() {
+    asio::post(*io_, [this] {
+      retired_ = true;
+      accept_timer_.cancel();
+      // Not `close`, which leaves the socket in the epoll set while another process has it.
+      ErrorCode ignored;
+      const int fd = acceptor_.release(ignored);
+      if (fd >= 0) ::close(fd);
+    });
+  }
+
   ~Impl() {
     if (!thread_.joinable()) return;
     asio::post(*io_, [this] { stop(); });
@@ -125,11 +136,11 @@ class AdminServer::Impl {
   }
 
   Awaitable<void> accept_connections() {
-    while (!stopping_) {
+    while (!stopping_ && !retired_) {
       ErrorCode error;
       TcpSocket socket(io_->get_executor());
       co_await acceptor_.async_accept(socket, or_error(error));
-      if (stopping_) co_return;
+      if (stopping_ || retired_) co_return;
       // Several at once: each turn of the loop serves every connection once, and a probe that waits
       // behind a flood would wait for as many turns. Few enough that each of them is served before
       // it could have to make room.
@@ -233,11 +244,13 @@ class AdminServer::Impl {
   IoTimer accept_timer_;
   std::list<ConnectionPtr> connections_;
   bool stopping_ = false;
+  bool retired_ = false;
   std::thread thread_;
 };
 
 AdminServer::AdminServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 AdminServer::~AdminServer() = default;
+void AdminServer::retire() { impl_->retire(); }
 
 Result<std::unique_ptr<AdminServer>> AdminServer::start(int fd, RuntimeAccess runtime,
                                                         const AdminLimits& limits) {

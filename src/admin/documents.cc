@@ -115,6 +115,7 @@ json::object status_document(const RuntimeView& view) {
   document["connections"] = view.runtime.connections();
   document["requests_in_flight"] = in_flight;
   document["draining"] = status.draining;
+  document["upgrade_problem"] = status.upgrade_problem;
   return document;
 }
 

@@ -34,6 +34,7 @@ MetricsSnapshot RuntimeCollector::collect() {
   }
   snapshot.log_dropped = log::dropped_lines();
   snapshot.config_reload_ok = view.status->reload_problems.empty();
+  snapshot.upgrade_ok = view.status->upgrade_problem.empty();
   snapshot.config_loaded = view.status->loaded_at;
   return snapshot;
 }

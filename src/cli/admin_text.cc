@@ -204,6 +204,8 @@ Lines status_text(const JsonValue& status, const JsonValue& pools,
     lines.emplace_back("the last reload was rejected, the configuration above stays active:");
     for (std::string& line : problems_text(config["errors"])) lines.push_back("  " + line);
   }
+  const std::string upgrade_problem{status["upgrade_problem"].text()};
+  if (!upgrade_problem.empty()) lines.push_back("the last upgrade failed: " + upgrade_problem);
   lines.push_back(fmt::format("workers {}, connections {}, requests in flight {}",
                               count_text(status["workers"]), count_text(status["connections"]),
                               count_text(status["requests_in_flight"])));

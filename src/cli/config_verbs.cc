@@ -32,7 +32,7 @@ void add_run_verb(CLI::App& app, Invocation& invocation) {
       "Runs in the foreground. Prints `listening name=NAME address=ADDRESS` for each listener,\n"
       "then `ready`, on stderr.\n"
       "Signals: HUP reloads the file, TERM, QUIT and INT drain and exit (a second one exits at\n"
-      "once), USR1 reopens the access log.\n"
+      "once), USR1 reopens the access log, USR2 upgrades to the binary at its path.\n"
       "Exit codes: 0 drained, 1 the file or the start failed, 2 usage, 3 the drain deadline "
       "passed\n"
       "with requests in flight.");

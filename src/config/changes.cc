@@ -173,7 +173,7 @@ std::vector<Problem> restart_only_changes(const Config& before, const Config& af
     problems.push_back({.file = file,
                         .path = path,
                         .message = std::string(what) + " cannot change while the daemon runs",
-                        .help = "set it back, or restart"});
+                        .help = "set it back, or start a new process: SIGUSR2 (no request is lost), or a restart"});
   };
   if (before.workers != after.workers) refuse("workers", "the number of threads");
   if (before.admin.address != after.admin.address) {

@@ -16,9 +16,11 @@
 #include "evenkeel/config/load.h"
 #include "evenkeel/server/process_environment.h"
 #include "server/inherited_sockets.h"
+#include "server/predecessor.h"
 #include "server/process_signals.h"
 #include "server/reloader.h"
 #include "server/service_notifier.h"
+#include "server/successor.h"
 #include "server/worker_group.h"
 
 namespace evenkeel {
@@ -37,6 +39,12 @@ constexpr Duration max_initial_check_wait = std::chrono::seconds(6);
 constexpr Duration max_loop_turn = std::chrono::seconds(1);
 /// By how much a drain extends systemd's stop timeout at a time.
 constexpr Duration drain_timeout_extension = std::chrono::seconds(10);
+/// How long the process that replaces this one may take to become ready.
+constexpr Duration max_upgrade_time = std::chrono::seconds(60);
+/// A process that was replaced is in no hurry: requests have at least this long to finish.
+constexpr Duration min_drain_after_upgrade = std::chrono::hours(1);
+/// For replies of the admin listener that are being sent when another process takes it over.
+constexpr Duration admin_drain_time = std::chrono::seconds(1);
 
 /// Limits malloc to one arena per worker and two for the other threads: few enough that memory of a
 /// past burst is reused, and enough that no worker waits for the preparation thread.
@@ -59,7 +67,8 @@ unsigned worker_count(const Config& config) {
 /// Thread: the control thread, which is the process's first.
 class Daemon {
  public:
-  Daemon(const Config& config, std::string file, std::string version);
+  /// `program`: what an upgrade runs.
+  Daemon(const Config& config, std::string file, std::string version, Program program);
   Daemon(const Daemon&) = delete;
   ~Daemon();
 
@@ -71,6 +80,8 @@ class Daemon {
  private:
   Result<Done> open_access_log(const AccessLogConfig& config, unsigned workers);
   Result<int> bind_admin(const Address& address);
+  Result<Done> take_over(const Config& config);
+  Result<Done> start_admin();
   void print_listening(const Endpoint& admin) const;
   Task<void> begin_serving(PreparedChange change);
   Task<void> watch_signals();
@@ -79,11 +90,18 @@ class Daemon {
   void begin_shutdown();
   Task<void> drain();
   Task<void> delay_drain();
+  Task<void> finish_connections(Retire how, Duration limit);
+  Task<void> upgrade();
+  Task<Result<Done>> start_successor();
+  Handover handover();
+  Task<void> drain_after_upgrade();
 
   ProcessSignals signals_;
   InheritedSockets inherited_;
+  Predecessor predecessor_;
   ServiceNotifier notifier_;
   const std::string config_file_;
+  const Program program_;
   RuntimeStatusPublisher status_;
   Loop loop_;
   std::unique_ptr<MetricsRegistry> metrics_registry_;
@@ -91,16 +109,20 @@ class Daemon {
   std::optional<WorkerGroup> workers_;
   std::optional<Reloader> reloader_;
   RuntimeAccess runtime_;
+  int admin_fd_ = -1;  // the admin server's, once that has started
   std::unique_ptr<AdminServer> admin_server_;
+  std::optional<Successor> successor_;
   bool shutting_down_ = false;
   bool finished_ = false;
   int exit_code_ = exit_done;
 };
 
-Daemon::Daemon(const Config& config, std::string file, std::string version)
+Daemon::Daemon(const Config& config, std::string file, std::string version, Program program)
     : inherited_(daemon_environment().variable),
+      predecessor_(daemon_environment().variable),
       notifier_(daemon_environment().variable),
       config_file_(std::move(file)),
+      program_(std::move(program)),
       status_({.version = std::move(version),
                .config_file = config_file_,
                .started = Clock::now(),
@@ -147,6 +169,8 @@ std::vector<Problem> Daemon::start(LoadResult loaded) {
               .control = &*reloader_,
               .backend_monitor = &reloader_->backend_monitor()};
 
+  auto taken_over = take_over(config);
+  if (!taken_over) return failure("", std::move(taken_over.error()));
   const auto file = std::make_shared<LoadResult>(std::move(loaded));
   auto preparing = reloader_->prepare([file] { return std::move(*file); }, Reloader::Sockets::open);
   loop_.run_until([&preparing] { return preparing.ready(); });
@@ -154,15 +178,36 @@ std::vector<Problem> Daemon::start(LoadResult loaded) {
   if (!prepared.problems.empty()) return std::move(prepared.problems);
   auto admin_fd = bind_admin(admin_address);
   if (!admin_fd) return failure("admin.address", std::move(admin_fd.error()));
+  admin_fd_ = *admin_fd;
 
   workers_->start();
   loop_.spawn(begin_serving(std::move(*prepared.change)));
-  const Endpoint admin_endpoint = Listener::local_endpoint(*admin_fd);
-  auto admin_server = AdminServer::start(*admin_fd, runtime_);
-  if (!admin_server) return failure("admin.tls", std::move(admin_server.error()));
-  admin_server_ = std::move(*admin_server);
-  print_listening(admin_endpoint);
+  print_listening(Listener::local_endpoint(admin_fd_));
+  if (predecessor_.present()) return {};  // which answers operators until this process is ready
+  auto started = start_admin();
+  if (!started) return failure("admin.tls", std::move(started.error()));
   return {};
+}
+
+/// Takes what the process that this one replaces has passed, if there is one.
+Result<Done> Daemon::take_over(const Config& config) {
+  if (!predecessor_.present()) return Done{};
+  auto received = predecessor_.receive_sockets(inherited_);
+  if (!received) return received;
+  auto state = parse_state(predecessor_.receive_state());
+  if (state) {
+    reloader_->restore(std::move(*state), config);
+  } else {
+    log::warning("what operators have set is lost: " + state.error().detail);
+  }
+  return Done{};
+}
+
+Result<Done> Daemon::start_admin() {
+  auto started = AdminServer::start(admin_fd_, runtime_);
+  if (!started) return std::move(started.error());
+  admin_server_ = std::move(*started);
+  return Done{};
 }
 
 Result<Done> Daemon::open_access_log(const AccessLogConfig& config, unsigned workers) {
@@ -176,9 +221,10 @@ Result<Done> Daemon::open_access_log(const AccessLogConfig& config, unsigned wor
 Result<int> Daemon::bind_admin(const Address& address) {
   auto endpoints = resolve(address.host, address.port);
   if (!endpoints) return std::move(endpoints.error());
-  const int inherited = inherited_.take("admin", endpoints->front());
+  const int inherited = inherited_.take("admin", endpoints->front(), address);
   if (inherited >= 0) return inherited;
-  return Listener::bind(endpoints->front());
+  const bool shared = inherited_.shares_port(endpoints->front().port());
+  return shared ? Listener::bind_shared(endpoints->front()) : Listener::bind(endpoints->front());
 }
 
 void Daemon::print_listening(const Endpoint& admin) const {
@@ -204,6 +250,16 @@ Task<void> Daemon::begin_serving(PreparedChange change) {
   co_await reloader_->commit(std::move(change), max_initial_check_wait);
   if (shutting_down_) co_return;
   status_.update([](RuntimeStatus& status) { status.ready = true; });
+  if (predecessor_.present()) {
+    auto started = start_admin();
+    if (!started) {
+      log::error("start failed: " + started.error().detail);
+      exit_code_ = exit_start_failed;
+      finished_ = true;
+      co_return;
+    }
+    predecessor_.report_ready();
+  }
   log::print("ready");
   notifier_.ready(reloader_->summary());
   loop_.spawn(reloader_->serve());
@@ -229,6 +285,7 @@ Task<void> Daemon::watch_signals() {
         break;
       case SIGHUP: reloader_->queue_reload(); break;
       case SIGUSR1: reopen_logs(); break;
+      case SIGUSR2: reloader_->queue_exclusive("upgrade", [this] { return upgrade(); }); break;
       case SIGINT:
       case SIGTERM:
       case SIGQUIT: begin_shutdown(); break;
@@ -247,6 +304,7 @@ void Daemon::begin_shutdown() {
   if (!shutting_down_) {
     shutting_down_ = true;
     reloader_->begin_shutdown();
+    if (successor_) successor_->cancel();
     loop_.spawn(drain());
     return;
   }
@@ -262,11 +320,16 @@ Task<void> Daemon::drain() {
   notifier_.stopping(summary);
   status_.update([](RuntimeStatus& status) { status.draining = true; });
   co_await delay_drain();
-  workers_->begin_drain();
+  co_await finish_connections(Retire::closing, reloader_->config().shutdown.drain);
+}
+
+/// Ends the daemon when every connection has ended, at the latest after `limit`.
+Task<void> Daemon::finish_connections(Retire how, Duration limit) {
+  workers_->begin_drain(how);
   // Only after this can no worker accept another connection, so the count can reach 0.
   co_await all_responsive(loop_, workers_->loops(), loop_.now() + max_loop_turn);
 
-  const Instant deadline = loop_.now() + reloader_->config().shutdown.drain;
+  const Instant deadline = loop_.now() + limit;
   Instant last_report = loop_.now();
   while (workers_->connections() > 0 && loop_.now() < deadline) {
     co_await loop_.sleep_for(std::chrono::milliseconds(20));
@@ -293,16 +356,76 @@ Task<void> Daemon::delay_drain() {
   notifier_.extend_timeout(drain_timeout_extension);
 }
 
+// ---- upgrade ----------------------------------------------------------------------------------
+
+/// Runs while no change does, so that the listeners stay as they are.
+Task<void> Daemon::upgrade() {
+  if (shutting_down_) co_return;
+  log::info("upgrade: starting " + program_.path);
+  notifier_.reloading();
+  auto started = co_await start_successor();
+  if (shutting_down_) co_return;
+  std::string problem = started ? "" : std::move(started.error().detail);
+  status_.update([&](RuntimeStatus& status) { status.upgrade_problem = problem; });
+  if (!problem.empty()) {
+    log::error("upgrade failed; this process continues: " + problem);
+    notifier_.ready("upgrade failed: " + problem);
+    co_return;
+  }
+  shutting_down_ = true;
+  reloader_->begin_shutdown();
+  notifier_.hand_over(successor_->pid(), reloader_->summary());
+  log::info(fmt::format("upgrade: process {} has taken over; draining {} connections",
+                        successor_->pid(), workers_->connections()));
+  loop_.spawn(drain_after_upgrade());
+}
+
+Task<Result<Done>> Daemon::start_successor() {
+  const auto refuse = [](const char* why) {
+    return Error{.fault = Fault::internal, .side = Side::proxy, .detail = why};
+  };
+  if (program_.path.empty())
+    co_return refuse("it needs a daemon that was started by `run -c FILE`");
+  if (getpid() == 1) {
+    co_return refuse(
+        "this is process 1 of a container, which would end with it: start another one");
+  }
+  successor_.emplace(loop_);
+  const Handover given = handover();
+  auto started = co_await successor_->start(program_, given, loop_.now() + max_upgrade_time);
+  co_return started;
+}
+
+Handover Daemon::handover() {
+  Handover handover{.listeners = {}, .state = reloader_->saved_state()};
+  for (const OpenListener& each : reloader_->listener_set().open())
+    handover.listeners.push_back({.name = each.name, .address = each.address, .fds = each.fds});
+  handover.listeners.push_back(
+      {.name = "admin", .address = reloader_->config().admin.address, .fds = {admin_fd_}});
+  return handover;
+}
+
+Task<void> Daemon::drain_after_upgrade() {
+  status_.update([](RuntimeStatus& status) { status.draining = true; });
+  admin_server_->retire();
+  inherited_.close_all();
+  const Duration limit =
+      std::max<Duration>(reloader_->config().shutdown.drain, min_drain_after_upgrade);
+  loop_.spawn(finish_connections(Retire::handed_over, limit));
+  co_await loop_.sleep_for(admin_drain_time);
+  admin_server_.reset();  // clients that keep connections open reach the other process from now on
+}
+
 // ---- the process ------------------------------------------------------------------------------
 
-int run(LoadResult loaded, const std::string& file, const std::string& version) {
+int run(LoadResult loaded, const std::string& file, const std::string& version, Program program) {
   const std::string text = loaded.text;
   if (!loaded.ok()) {
     log::print(render_problems(loaded.problems, text));
     return exit_start_failed;
   }
   if (!loaded.warnings.empty()) log::print(render_problems(loaded.warnings, text));
-  Daemon daemon(loaded.config, file, version);
+  Daemon daemon(loaded.config, file, version, std::move(program));
   const std::vector<Problem> problems = daemon.start(std::move(loaded));
   if (!problems.empty()) {
     log::print(render_problems(problems, text));
@@ -315,11 +438,11 @@ int run(LoadResult loaded, const std::string& file, const std::string& version) 
 
 int run_daemon(const DaemonOptions& options) {
   return run(load_config(options.config_file, daemon_environment()), options.config_file,
-             options.version);
+             options.version, Program::of_this_process());
 }
 
 int run_daemon_with(const std::string& config_text, const std::string& version) {
-  return run(read_config(config_text, "generated", daemon_environment()), "generated", version);
+  return run(read_config(config_text, "generated", daemon_environment()), "generated", version, {});
 }
 
 }  // namespace evenkeel

@@ -43,22 +43,48 @@ InheritedSockets::InheritedSockets(const Variable& variable) {
     if (!is_listening(fd)) continue;
     fcntl(fd, F_SETFD, FD_CLOEXEC);
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-    sockets_.push_back({{fd}, std::move(name), Listener::local_endpoint(fd)});
+    sockets_.push_back({.handle = {fd},
+                        .name = std::move(name),
+                        .endpoint = Listener::local_endpoint(fd),
+                        .configured = {}});
   }
 }
 
-InheritedSockets::~InheritedSockets() {
+void InheritedSockets::add(int fd, std::string name, const Address& configured) {
+  sockets_.push_back({.handle = {fd},
+                      .name = std::move(name),
+                      .endpoint = Listener::local_endpoint(fd),
+                      .configured = configured});
+}
+
+bool InheritedSockets::Inherited::fits(std::string_view listener, const Endpoint& wanted,
+                                       const Address& address) const {
+  if (endpoint == wanted) return true;
+  if (!configured) return name == listener && !claimed;
+  return *configured == address && (address.port != 0 || name == listener);
+}
+
+InheritedSockets::~InheritedSockets() { close_all(); }
+
+void InheritedSockets::close_all() {
   for (const Inherited& socket : sockets_) close(socket.handle.fd);
+  sockets_.clear();
 }
 
 std::vector<InheritedSockets::Handle> InheritedSockets::find(std::string_view name,
-                                                             const Endpoint& endpoint) const {
+                                                             const Endpoint& endpoint,
+                                                             const Address& configured) const {
   std::vector<Handle> found;
   for (const Inherited& socket : sockets_) {
-    const bool name_matches = socket.name == name && !socket.claimed;
-    if (name_matches || socket.endpoint == endpoint) found.push_back(socket.handle);
+    if (socket.fits(name, endpoint, configured)) found.push_back(socket.handle);
   }
   return found;
+}
+
+bool InheritedSockets::shares_port(std::uint16_t port) const {
+  return std::any_of(sockets_.begin(), sockets_.end(), [port](const Inherited& socket) {
+    return socket.configured && socket.endpoint.port() == port;
+  });
 }
 
 int InheritedSockets::duplicate(Handle socket) { return fcntl(socket.fd, F_DUPFD_CLOEXEC, 0); }
@@ -69,8 +95,9 @@ void InheritedSockets::claim(Handle socket) {
   }
 }
 
-int InheritedSockets::take(std::string_view name, const Endpoint& endpoint) {
-  const std::vector<Handle> found = find(name, endpoint);
+int InheritedSockets::take(std::string_view name, const Endpoint& endpoint,
+                           const Address& configured) {
+  const std::vector<Handle> found = find(name, endpoint, configured);
   if (found.empty()) return -1;
   for (Inherited& each : sockets_) {
     if (each.handle == found.front()) each.claimed = each.taken = true;

@@ -1,13 +1,16 @@
-// Listening sockets that the process was started with (socket activation).
+// Listening sockets that the process was started with: by a supervisor (socket activation), or by
+// the process that it replaces.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "evenkeel/config/address.h"
 #include "evenkeel/net/endpoint.h"
 
 namespace evenkeel {
@@ -32,29 +35,42 @@ class InheritedSockets {
   InheritedSockets& operator=(const InheritedSockets&) = delete;
   ~InheritedSockets();
 
-  /// The sockets that a listener can use: those of its name that no listener has claimed, and those
-  /// that are bound to its endpoint.
-  std::vector<Handle> find(std::string_view name, const Endpoint& endpoint) const;
+  /// Adds a socket of the process that this one replaces, and owns it from now on. `configured`:
+  /// the address that its listener has in that process's file.
+  void add(int fd, std::string name, const Address& configured);
+
+  /// The sockets that a listener can use: those that are bound to its endpoint; a supervisor's that
+  /// have its name and that no listener has claimed; the replaced process's whose listener had the
+  /// same address in the file and, where the kernel chose the port (0), the same name.
+  std::vector<Handle> find(std::string_view name, const Endpoint& endpoint,
+                           const Address& configured = {}) const;
+  /// The replaced process listens on this port, and evenkeel may add sockets to it.
+  bool shares_port(std::uint16_t port) const;
   /// A descriptor of the caller's own for the socket; -1 with errno set when none is left.
   static int duplicate(Handle socket);
   /// A listener uses this socket: `find` gives it to others only for its own endpoint.
   void claim(Handle socket);
   /// Finds and claims a socket for the life of the process: `close_unused` leaves it open. Returns
   /// a descriptor of the caller's own, or -1 when there is none.
-  int take(std::string_view name, const Endpoint& endpoint);
+  int take(std::string_view name, const Endpoint& endpoint, const Address& configured = {});
 
   /// Closes all sockets but these and those that were taken, so that clients are refused and do not
   /// wait for an accept that never comes. Returns the name and endpoint of each closed socket, for
   /// the log.
   std::vector<std::string> close_unused(const std::vector<Handle>& used);
+  /// Closes all of them, those that were taken included: another process has them.
+  void close_all();
 
  private:
   struct Inherited {
     Handle handle;
     std::string name;
     Endpoint endpoint;
+    std::optional<Address> configured;  // of the replaced process's
     bool claimed = false;
     bool taken = false;
+
+    bool fits(std::string_view listener, const Endpoint& wanted, const Address& address) const;
   };
   std::vector<Inherited> sockets_;
 };

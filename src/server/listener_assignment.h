@@ -17,7 +17,7 @@ struct ListenerAssignment {
   struct Entry {
     ListenerConfig config;
     ListenerId id;
-    int fd = -1;  ///< a new socket, which the worker then owns; -1: the worker has one for `id`
+    std::vector<int> fds;  ///< new sockets, which the worker then owns; none: it has those of `id`
   };
   std::vector<Entry> entries;
 };

@@ -55,7 +55,7 @@ ListenerHosts resolve_listener_hosts(const std::vector<std::string>& hosts) {
 PreparedListeners::~PreparedListeners() {
   for (const ListenerAssignment& assignment : assignments_) {
     for (const ListenerAssignment::Entry& entry : assignment.entries) {
-      if (entry.fd >= 0) close(entry.fd);
+      for (const int fd : entry.fds) close(fd);
     }
   }
 }
@@ -79,7 +79,7 @@ Result<PreparedListeners> ListenerSet::prepare(const std::vector<ListenerConfig>
       prepared.open_.push_back(*kept);
       prepared.open_.back().name = listener.name;
       for (ListenerAssignment& each : prepared.assignments_)
-        each.entries.push_back({listener, kept->id, -1});
+        each.entries.push_back({listener, kept->id, {}});
       continue;
     }
     auto endpoint = endpoint_of(listener, hosts);
@@ -97,7 +97,7 @@ Result<Done> ListenerSet::check(const std::vector<ListenerConfig>& listeners,
     if (find_open(listener) != nullptr) continue;
     auto endpoint = endpoint_of(listener, hosts);
     if (!endpoint) return with_name(std::move(endpoint.error()), listener);
-    if (!inherited_.find(listener.name, *endpoint).empty()) continue;
+    if (!inherited_.find(listener.name, *endpoint, listener.address).empty()) continue;
     auto can_bind = Listener::check_bind(*endpoint, shares_port(*endpoint));
     if (!can_bind) return with_name(std::move(can_bind.error()), listener);
   }
@@ -125,39 +125,50 @@ const OpenListener* ListenerSet::find_open(const ListenerConfig& listener) const
 /// One of our listeners may hold the port under a wider or narrower address, and closes only after
 /// the new one is open.
 bool ListenerSet::shares_port(const Endpoint& endpoint) const {
-  return std::any_of(open_.begin(), open_.end(), [&](const OpenListener& each) {
-    return each.endpoint.port() == endpoint.port();
-  });
+  return inherited_.shares_port(endpoint.port()) ||
+         std::any_of(open_.begin(), open_.end(), [&](const OpenListener& each) {
+           return each.endpoint.port() == endpoint.port();
+         });
 }
 
-/// One socket per worker, all on the port that the first one got.
+/// At least one socket per worker, all on the port that the first one got.
 Result<OpenListener> ListenerSet::open_new(const ListenerConfig& listener, const Endpoint& endpoint,
                                            std::vector<ListenerAssignment>& assignments) {
   OpenListener opened{.id = ListenerId{++last_id_},
                       .name = listener.name,
                       .address = listener.address,
                       .endpoint = endpoint,
-                      .inherited = inherited_.find(listener.name, endpoint)};
+                      .inherited = inherited_.find(listener.name, endpoint, listener.address),
+                      .fds = {}};
+  const std::size_t first = assignments.front().entries.size();
+  for (ListenerAssignment& each : assignments) each.entries.push_back({listener, opened.id, {}});
   const bool shared = shares_port(endpoint);
-  for (unsigned worker = 0; worker < workers_; ++worker) {
-    Result<int> fd = -1;
-    if (!opened.inherited.empty()) {
-      fd = InheritedSockets::duplicate(opened.inherited[worker % opened.inherited.size()]);
-    } else if (worker == 0 && !shared) {
-      fd = Listener::bind(opened.endpoint);
-    } else {
-      fd = Listener::bind_shared(opened.endpoint);
-    }
+  const std::size_t count = std::max<std::size_t>(workers_, opened.inherited.size());
+  for (std::size_t i = 0; i < count; ++i) {
+    auto fd = open_socket(opened, i, shared || i > 0);
     if (!fd) return std::move(fd.error());
-    if (*fd < 0) {
-      return Error{
-          .fault = Fault::internal,
-          .detail = std::string("cannot use an inherited socket: ") + std::strerror(errno)};
-    }
-    assignments[worker].entries.push_back({listener, opened.id, *fd});
+    assignments[i % workers_].entries[first].fds.push_back(*fd);
+    opened.fds.push_back(*fd);
     opened.endpoint = Listener::local_endpoint(*fd);
   }
   return opened;
+}
+
+/// The listener's socket number `index`. Where it inherits fewer than there are workers, more join
+/// the port; on a port that cannot be shared, workers accept from the same socket.
+Result<int> ListenerSet::open_socket(const OpenListener& listener, std::size_t index, bool shared) {
+  if (listener.inherited.empty()) {
+    return shared ? Listener::bind_shared(listener.endpoint) : Listener::bind(listener.endpoint);
+  }
+  const auto& inherited = listener.inherited;
+  if (index >= inherited.size() && inherited_.shares_port(listener.endpoint.port())) {
+    auto added = Listener::bind_shared(listener.endpoint);
+    if (added) return added;
+  }
+  const int fd = InheritedSockets::duplicate(inherited[index % inherited.size()]);
+  if (fd >= 0) return fd;
+  return Error{.fault = Fault::internal,
+               .detail = std::string("cannot use an inherited socket: ") + std::strerror(errno)};
 }
 
 }  // namespace evenkeel

@@ -27,6 +27,7 @@ struct OpenListener {
   Address address;                                  ///< as configured; its port may be 0
   Endpoint endpoint;                                ///< as bound
   std::vector<InheritedSockets::Handle> inherited;  ///< the sockets that it was started with
+  std::vector<int> fds;                             ///< of all workers, which own them
 };
 
 /// The listeners of a new configuration, with their new sockets open and not yet used. Closes the
@@ -44,8 +45,10 @@ class PreparedListeners {
   std::vector<ListenerAssignment> assignments_;
 };
 
-/// Opens one socket per worker and listener. A listener whose address stays keeps its sockets,
-/// whatever else of it changes, so that a reload refuses no connection.
+/// Opens one socket per worker and listener; of the sockets that it was started with a worker may
+/// get several, since a connection that the kernel gave to one of them is in no other. A listener
+/// whose address stays keeps its sockets, whatever else of it changes, so that a reload refuses no
+/// connection.
 ///
 /// Thread: the control thread.
 class ListenerSet {
@@ -72,6 +75,7 @@ class ListenerSet {
  private:
   Result<OpenListener> open_new(const ListenerConfig& listener, const Endpoint& endpoint,
                                 std::vector<ListenerAssignment>& assignments);
+  Result<int> open_socket(const OpenListener& listener, std::size_t index, bool shared);
   const OpenListener* find_open(const ListenerConfig& listener) const;
   bool shares_port(const Endpoint& endpoint) const;
 

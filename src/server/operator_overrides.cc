@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "server/saved_state.h"
+
 namespace evenkeel {
 namespace {
 
@@ -27,6 +29,22 @@ std::uint32_t configured_weight(const Config& config, const std::string& pool,
 }
 
 }  // namespace
+
+SavedState OperatorOverrides::save(const PoolSet& pool_set, const Config& config) {
+  record_drained(pool_set, config);
+  SavedState state{.drained = drained_, .weights = {}};
+  for (const auto& [key, weight] : weights_)
+    state.weights[key] = {weight, configured_weight(config, key.first, key.second)};
+  return state;
+}
+
+void OperatorOverrides::restore(SavedState state, const Config& config) {
+  drained_ = std::move(state.drained);
+  for (const auto& [key, weight] : state.weights) {
+    const bool unchanged = weight.configured == configured_weight(config, key.first, key.second);
+    if (unchanged && weight.weight > 0) weights_[key] = weight.weight;
+  }
+}
 
 OperatorOverrides::Weights OperatorOverrides::weights_with(const std::string& pool,
                                                            const std::string& backend,

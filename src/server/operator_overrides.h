@@ -9,6 +9,8 @@
 
 namespace evenkeel {
 
+struct SavedState;
+
 /// Weights and drains that operators set: they hold over reloads and DNS updates.
 ///
 /// Thread: the control thread.
@@ -16,6 +18,11 @@ class OperatorOverrides {
  public:
   using Weights = decltype(BuildInputs::weights);
   using Drained = decltype(BuildInputs::drained);
+
+  /// What a process that replaces this one needs.
+  SavedState save(const PoolSet& pool_set, const Config& config);
+  /// Continues with what was saved, under this configuration. REQUIRES: before the first commit.
+  void restore(SavedState state, const Config& config);
 
   const Weights& weights() const { return weights_; }
   const Drained& drained() const { return drained_; }

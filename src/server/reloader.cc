@@ -136,7 +136,8 @@ Task<PreparedReload> Reloader::prepare(ReadConfig read, Sockets sockets) {
   const std::shared_ptr<const Config> next = checked->config;
   co_await resolve_hosts(*next);
   PreparedChange change{.config = next, .hash = std::move(checked->hash)};
-  if (config_ != nullptr) change.weights = overrides_.weights_for(*next, *config_);
+  change.weights =
+      config_ == nullptr ? overrides_.weights() : overrides_.weights_for(*next, *config_);
   const auto built = std::make_shared<std::optional<BuiltParts>>();
   PreparationThread::Work build = [built, next, active = pool_set_,
                                    inputs = build_inputs(*next, change.weights, true),
@@ -211,7 +212,7 @@ BuildInputs Reloader::build_inputs(const Config& config, const OperatorOverrides
     for (Endpoint& each : endpoints) each.set_port(address.port);
     return endpoints;
   };
-  OperatorOverrides::Drained drained;
+  OperatorOverrides::Drained drained = overrides_.drained();
   if (pool_set_ != nullptr) {
     // An operator may undrain a backend while the preparation thread builds.
     overrides_.record_drained(*pool_set_, *config_);

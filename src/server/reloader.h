@@ -22,6 +22,7 @@
 #include "server/listener_set.h"
 #include "server/operator_overrides.h"
 #include "server/preparation_thread.h"
+#include "server/saved_state.h"
 #include "server/service_notifier.h"
 #include "server/worker_group.h"
 
@@ -89,6 +90,17 @@ class Reloader final : public Control {
   Task<void> serve();
   /// Queues a reload that has no waiter.
   void queue_reload();
+  /// What operators have set, for a process that replaces this one. REQUIRES: after the first
+  /// commit.
+  std::string saved_state() { return to_text(overrides_.save(*pool_set_, *config_)); }
+  /// Continues with what another process has saved. REQUIRES: before the first `prepare`.
+  void restore(SavedState state, const Config& config) {
+    overrides_.restore(std::move(state), config);
+  }
+  /// Queues work during which no change begins, unless work of this name (a literal) is queued.
+  void queue_exclusive(std::string_view name, ChangeQueue::Change work) {
+    changes_.post(name, std::move(work));
+  }
   /// Rejects reloads and previews from now on.
   void begin_shutdown() { shutting_down_ = true; }
 

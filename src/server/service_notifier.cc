@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstring>
 #include <ctime>
+#include <utility>
 
 #include "evenkeel/base/loop_liveness.h"
 
@@ -82,6 +83,11 @@ void ServiceNotifier::status(std::string_view status) { send("STATUS=" + one_lin
 
 void ServiceNotifier::stopping(std::string_view status) {
   send("STOPPING=1\nSTATUS=" + one_line(status));
+}
+
+void ServiceNotifier::hand_over(pid_t successor, std::string_view status) {
+  send(fmt::format("MAINPID={}\nREADY=1\nSTATUS={}", successor, one_line(status)));
+  if (fd_ >= 0) close(std::exchange(fd_, -1));
 }
 
 void ServiceNotifier::extend_timeout(Duration time) {

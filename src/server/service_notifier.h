@@ -1,6 +1,8 @@
 // Reports the service's state to systemd (Type=notify, sd_notify(3)), without its library.
 #pragma once
 
+#include <sys/types.h>
+
 #include <functional>
 #include <optional>
 #include <string>
@@ -38,6 +40,9 @@ class ServiceNotifier {
   void status(std::string_view status);
   /// The shutdown begins.
   void stopping(std::string_view status);
+  /// The process `successor` is the service's main process from now on, and ready. Sends nothing
+  /// more: systemd hears only the main process.
+  void hand_over(pid_t successor, std::string_view status);
   /// Extends the time before systemd treats a start or stop as hung, counted from now.
   void extend_timeout(Duration time);
 

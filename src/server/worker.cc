@@ -78,7 +78,7 @@ Task<void> Worker::retire_links(std::vector<std::shared_ptr<LinkPool>> pools) {
 void Worker::listen(const ListenerAssignment& assignments) {
   if (draining_) {
     for (const ListenerAssignment::Entry& entry : assignments.entries) {
-      if (entry.fd >= 0) close(entry.fd);
+      for (const int fd : entry.fds) close(fd);
     }
     return;
   }
@@ -92,13 +92,13 @@ void Worker::listen(const ListenerAssignment& assignments) {
       listener->update(entry.config);
     } else {
       listener = &listeners_.emplace_back(*this, entry.id, entry.config);
-      listener->open(entry.fd);
+      listener->open(entry.fds);
     }
     wanted.push_back(listener);
   }
   for (WorkerListener& listener : listeners_) {
     const bool stays = std::find(wanted.begin(), wanted.end(), &listener) != wanted.end();
-    if (!stays && !listener.retired()) listener.retire();
+    if (!stays && !listener.retired()) listener.retire(Retire::closing);
   }
 }
 
@@ -117,11 +117,11 @@ void Worker::start(const std::vector<std::unique_ptr<Worker>>& peers) {
   });
 }
 
-void Worker::begin_drain() {
-  loop_.post([this] {
+void Worker::begin_drain(Retire how) {
+  loop_.post([this, how] {
     draining_ = true;
     for (WorkerListener& listener : listeners_) {
-      if (!listener.retired()) listener.retire();
+      if (!listener.retired()) listener.retire(how);
     }
   });
 }

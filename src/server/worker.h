@@ -43,7 +43,7 @@ class Worker final {
   Loop& loop() { return loop_; }
   std::uint32_t connections() const { return connections_.load(std::memory_order_relaxed); }
   /// Closes the listeners and idle connections; the others end after their requests.
-  void begin_drain();
+  void begin_drain(Retire how);
   /// Ends the thread, and with it all connections.
   void stop();
 

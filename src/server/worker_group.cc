@@ -52,8 +52,8 @@ Task<void> WorkerGroup::apply(std::shared_ptr<const Config> config,
   co_await barrier->passed.wait();
 }
 
-void WorkerGroup::begin_drain() {
-  for (const auto& worker : workers_) worker->begin_drain();
+void WorkerGroup::begin_drain(Retire how) {
+  for (const auto& worker : workers_) worker->begin_drain(how);
 }
 
 std::uint64_t WorkerGroup::connections() const {

@@ -39,7 +39,7 @@ class WorkerGroup {
 
   /// Every worker closes its listeners and idle connections; the other connections end after their
   /// requests.
-  void begin_drain();
+  void begin_drain(Retire how);
 
   /// The loops of all workers; valid as long as the group.
   const std::vector<Loop*>& loops() const { return loops_; }

@@ -18,6 +18,8 @@ constexpr unsigned max_pending_handshakes = 1024;
 
 /// In a drain, for the PROXY header and the handshake.
 constexpr Duration handshake_drain_timeout = std::chrono::seconds(1);
+/// How long idle connections of a listener that was handed over stay open.
+constexpr Duration handed_over_idle_timeout = std::chrono::seconds(5);
 
 constexpr std::string_view plaintext_on_tls_response =
     "HTTP/1.1 400 Bad Request\r\n"
@@ -109,11 +111,13 @@ WorkerListener::WorkerListener(Worker& worker, ListenerId id, const ListenerConf
 
 WorkerListener::~WorkerListener() = default;
 
-void WorkerListener::open(int fd) {
-  listener_ = std::make_unique<Listener>(
-      worker_.loop(), fd,
-      [this](int accepted, const Endpoint& peer) { worker_.accepted(*this, accepted, peer); },
-      [this] { worker_.descriptors_exhausted(); });
+void WorkerListener::open(const std::vector<int>& fds) {
+  for (const int fd : fds) {
+    listeners_.emplace_back(
+        worker_.loop(), fd,
+        [this](int accepted, const Endpoint& peer) { worker_.accepted(*this, accepted, peer); },
+        [this] { worker_.descriptors_exhausted(); });
+  }
 }
 
 void WorkerListener::update(const ListenerConfig& config) {
@@ -133,14 +137,26 @@ void WorkerListener::drop_unused_settings() {
   }
 }
 
-void WorkerListener::retire() {
+void WorkerListener::retire(Retire how) {
   // Clients whose connections wait in the kernel's queue see them as established.
-  if (listener_ != nullptr) listener_->accept_pending();
-  listener_.reset();
+  if (how == Retire::closing) {
+    for (Listener& each : listeners_) each.accept_pending();
+  }
+  listeners_.clear();
   retired_ = true;
-  idle_.wake_all();
+  const Instant now = worker_.loop().now();
+  if (how == Retire::closing) {
+    end_idle();
+  } else {
+    idle_drain_.arm(worker_.loop(), now + handed_over_idle_timeout);
+  }
   drain_watchers_.wake_all();
-  handshake_drain_.arm(worker_.loop(), worker_.loop().now() + handshake_drain_timeout);
+  handshake_drain_.arm(worker_.loop(), now + handshake_drain_timeout);
+}
+
+void WorkerListener::end_idle() {
+  closes_idle_ = true;
+  idle_.wake_all();
 }
 
 /// A timeout before HTTP, for a connection that may begin during the drain.

@@ -19,6 +19,12 @@ namespace evenkeel {
 
 class Worker;
 
+/// Why a listener accepts no more connections in this process.
+enum class Retire : std::uint8_t {
+  closing,      ///< its sockets close with it
+  handed_over,  ///< another process accepts from the same sockets
+};
+
 /// Lives while its listener is configured, and until its last connection has ended. A reload may
 /// change its settings; connections keep those that they began with.
 ///
@@ -30,15 +36,18 @@ class WorkerListener final {
   WorkerListener& operator=(const WorkerListener&) = delete;
   ~WorkerListener();
 
-  /// Accepts from a listening socket, which it owns from now on.
-  void open(int fd);
+  /// Accepts from listening sockets, which it owns from now on.
+  void open(const std::vector<int>& fds);
   /// Sets what applies to connections that begin from now on.
   void update(const ListenerConfig& config);
   /// Takes the TLS context of the worker's new plan for connections that begin from now on.
   void refresh_tls();
   /// Accepts what the kernel has queued, then nothing more. Closes idle connections, and after 1 s
-  /// those without a complete request head; the others end after their requests.
-  void retire();
+  /// those without a complete request head; the others end after their requests. A listener that
+  /// was handed over leaves the kernel's queue to the other process, and closes idle connections
+  /// after 5 s: a client that uses its connection again by then gets a response that closes it, and
+  /// none sends a request into a connection that has just been closed.
+  void retire(Retire how);
   bool retired() const { return retired_; }
   /// No connection is left.
   bool empty() const;
@@ -65,6 +74,7 @@ class WorkerListener final {
     std::shared_ptr<Handler> plan() override;
     void refused(const Refusal& refusal) override;
     bool draining() const override { return listener.retired_; }
+    bool closes_idle() const override { return listener.closes_idle_; }
     WaiterList& idle_connections() override { return listener.idle_; }
     void watch_drain(Waiter& waiter) override { listener.drain_watchers_.add(waiter); }
     void closed(const FrontendOptions&) override;
@@ -98,6 +108,7 @@ class WorkerListener final {
 
   void drop_unused_settings();
   void end_handshakes() { pending_handshakes_.wake_all(); }
+  void end_idle();
   Duration limit_in_drain(Duration timeout) const;
   Task<void> begin(ListenerSettings& settings, std::unique_ptr<Socket> socket, Endpoint peer,
                    bool expects_proxy_header, std::shared_ptr<const TlsServerContext> tls);
@@ -111,13 +122,15 @@ class WorkerListener final {
   // For connections that begin from now on; null: plaintext. Kept when the plan has this listener
   // no more: connections that are accepted late are served as the earlier ones were.
   std::shared_ptr<const TlsServerContext> tls_;
-  std::unique_ptr<Listener> listener_;
+  std::list<Listener> listeners_;
   WaiterList idle_;
   WaiterList drain_watchers_;
   unsigned pending_handshake_count_ = 0;
   WaiterList pending_handshakes_;  // the oldest first
   bool retired_ = false;
+  bool closes_idle_ = false;
   MethodTimer<&WorkerListener::end_handshakes> handshake_drain_{*this};
+  MethodTimer<&WorkerListener::end_idle> idle_drain_{*this};
 };
 
 }  // namespace evenkeel

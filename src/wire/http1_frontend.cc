@@ -29,9 +29,9 @@ Task<void> Http1Connection::serve(std::unique_ptr<Http1Connection> self, bool de
     if (c.transport_.in.empty()) c.transport_.in.release();  // an idle connection holds no buffer
     if (c.transport_.in.empty() && !c.watch().readable()) {
       without_waiting = 0;
-      if (c.served_ && c.callbacks_.draining()) break;
+      if (c.served_ && c.callbacks_.closes_idle()) break;
       // A new connection may still send its first request in a drain, but soon.
-      const bool first_request_pending = !c.served_ && c.callbacks_.draining();
+      const bool first_request_pending = !c.served_ && c.callbacks_.closes_idle();
       const Duration timeout = first_request_pending ? head_drain_timeout
                                : c.served_           ? c.options_.idle_timeout
                                                      : c.options_.header_timeout;
@@ -39,7 +39,7 @@ Task<void> Http1Connection::serve(std::unique_ptr<Http1Connection> self, bool de
       auto wake = co_await c.watch().until_readable(c.loop().now() + timeout);
       c.idle_.leave();
       if (wake == Wake::interrupted && !first_request_pending && !c.served_ &&
-          c.callbacks_.draining())
+          c.callbacks_.closes_idle())
         continue;
       if (wake != Wake::ready) break;
     } else if (++without_waiting == exchanges_between_yields) {

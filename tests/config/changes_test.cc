@@ -85,10 +85,14 @@ TEST(DescribeChanges, TellsRoutesOfTheSameNameApart) {
 TEST(RestartOnlyChanges, AreNamedWithTheirCure) {
   const auto problems =
       restart_only_changes(read(one_pool), read(one_pool + "workers: 3\n"), "test.yaml");
-  EXPECT_THAT(problems, ElementsAre(AllOf(Field(&Problem::file, "test.yaml"),
-                                          Field(&Problem::path, "workers"),
-                                          Field(&Problem::message, HasSubstr("cannot change")),
-                                          Field(&Problem::help, "set it back, or restart"))));
+  EXPECT_THAT(
+      problems,
+      ElementsAre(AllOf(
+          Field(&Problem::file, "test.yaml"), Field(&Problem::path, "workers"),
+          Field(&Problem::message, HasSubstr("cannot change")),
+          Field(
+              &Problem::help,
+              "set it back, or start a new process: SIGUSR2 (no request is lost), or a restart"))));
   EXPECT_THAT(restart_only_changes(read(one_pool), read(one_pool + "shutdown: {drain: 1s}"), "f"),
               IsEmpty());
 }

@@ -23,6 +23,8 @@ using testing::StartsWith;
 
 Endpoint loopback(std::uint16_t port = 0) { return resolve("127.0.0.1", port)->front(); }
 
+std::optional<std::string> no_variable(const std::string&) { return std::nullopt; }
+
 bool is_open(int fd) { return fcntl(fd, F_GETFD) >= 0; }
 
 /// Opens listening sockets as a supervisor would, and describes them in variables.
@@ -106,6 +108,23 @@ TEST_F(Activation, KeepsATakenSocketOpenForGood) {
   EXPECT_TRUE(is_open(fd));
   EXPECT_EQ(sockets.take("admin", loopback(1)), -1) << "claimed";
   close(taken);
+}
+
+TEST_F(Activation, GivesASocketOfTheReplacedProcessToTheListenerWithItsAddress) {
+  InheritedSockets sockets(&no_variable);
+  const int fixed = *Listener::bind(loopback());
+  const int chosen = *Listener::bind(loopback());
+  const Address fixed_address{"localhost", 8080};
+  sockets.add(fixed, "public", fixed_address);
+  sockets.add(chosen, "inner", {"127.0.0.1", 0});
+
+  EXPECT_THAT(fds(sockets.find("renamed", loopback(1), fixed_address)), ElementsAre(fixed));
+  EXPECT_THAT(fds(sockets.find("x", Listener::local_endpoint(fixed))), ElementsAre(fixed));
+  EXPECT_THAT(sockets.find("public", loopback(1), {"localhost", 8081}), IsEmpty());
+  EXPECT_THAT(fds(sockets.find("inner", loopback(), {"127.0.0.1", 0})), ElementsAre(chosen));
+  EXPECT_THAT(sockets.find("other", loopback(), {"127.0.0.1", 0}), IsEmpty());
+  EXPECT_TRUE(sockets.shares_port(Listener::local_endpoint(fixed).port()));
+  EXPECT_FALSE(sockets.shares_port(1));
 }
 
 TEST_F(Activation, IgnoresTheSocketsOfAnotherProcess) {

@@ -68,7 +68,7 @@ class Listeners : public testing::Test {
     auto assignments = set_.commit(std::move(*prepared));
     for (const auto& each : assignments) {
       for (const auto& entry : each.entries) {
-        if (entry.fd >= 0) fds_.push_back(entry.fd);
+        fds_.insert(fds_.end(), entry.fds.begin(), entry.fds.end());
       }
     }
     return assignments;
@@ -86,10 +86,10 @@ TEST_F(Listeners, GivesEveryWorkerASocketOfItsOwnOnOnePort) {
   ASSERT_THAT(assignments, SizeIs(workers));
   const auto& first = assignments[0].entries[0];
   const auto& second = assignments[1].entries[0];
-  EXPECT_NE(first.fd, second.fd);
+  EXPECT_NE(first.fds[0], second.fds[0]);
   EXPECT_EQ(first.id, second.id);
-  EXPECT_EQ(Listener::local_endpoint(first.fd), Listener::local_endpoint(second.fd));
-  EXPECT_EQ(bound_port(0), Listener::local_endpoint(first.fd).port());
+  EXPECT_EQ(Listener::local_endpoint(first.fds[0]), Listener::local_endpoint(second.fds[0]));
+  EXPECT_EQ(bound_port(0), Listener::local_endpoint(first.fds[0]).port());
 }
 
 TEST_F(Listeners, KeepsTheSocketsOfAListenerWhoseAddressStays) {
@@ -100,10 +100,41 @@ TEST_F(Listeners, KeepsTheSocketsOfAListenerWhoseAddressStays) {
   const auto after = commit({changed, listener("inner")});
 
   EXPECT_EQ(after[0].entries[0].id, before[0].entries[0].id);
-  EXPECT_EQ(after[0].entries[0].fd, -1) << "the worker has it";
+  EXPECT_THAT(after[0].entries[0].fds, IsEmpty()) << "the worker has it";
   EXPECT_EQ(after[0].entries[0].config, changed);
   EXPECT_NE(after[0].entries[1].id, before[0].entries[0].id);
-  EXPECT_GE(after[0].entries[1].fd, 0);
+  EXPECT_THAT(after[0].entries[1].fds, SizeIs(1));
+}
+
+/// Sockets of a replaced process that had this many workers.
+class HandedOver : public Listeners {
+ protected:
+  std::vector<ListenerAssignment> take_over(unsigned count) {
+    Endpoint endpoint = resolve("127.0.0.1", 0)->front();
+    for (unsigned i = 0; i < count; ++i) {
+      const int fd = *(i == 0 ? Listener::bind(endpoint) : Listener::bind_shared(endpoint));
+      endpoint = Listener::local_endpoint(fd);
+      inherited_.add(fd, "public", {"127.0.0.1", 0});
+    }
+    auto assignments = commit({listener("public")});
+    EXPECT_EQ(set_.open()[0].endpoint, endpoint);
+    return assignments;
+  }
+};
+
+TEST_F(HandedOver, EverySocketHasAWorkerWhenThereAreFewerWorkers) {
+  const auto assignments = take_over(workers * 2 + 1);
+
+  EXPECT_THAT(assignments[0].entries[0].fds, SizeIs(3));
+  EXPECT_THAT(assignments[1].entries[0].fds, SizeIs(2));
+  EXPECT_THAT(set_.open()[0].fds, SizeIs(5));
+}
+
+TEST_F(HandedOver, EveryWorkerHasASocketWhenThereAreMoreWorkers) {
+  const auto assignments = take_over(1);
+
+  EXPECT_THAT(assignments[0].entries[0].fds, SizeIs(1));
+  EXPECT_THAT(assignments[1].entries[0].fds, SizeIs(1));
 }
 
 TEST_F(Listeners, KeepsTheSocketsOfARenamedListenerOnAFixedPort) {
@@ -193,7 +224,7 @@ TEST_F(Listeners, AnAddressMayGetWiderWhileTheNarrowerOneIsOpen) {
 
   const auto wider = commit({listener("public", "0.0.0.0", bound_port(0))});
 
-  EXPECT_GE(wider[0].entries[0].fd, 0);
+  EXPECT_THAT(wider[0].entries[0].fds, SizeIs(1));
 }
 
 }  // namespace

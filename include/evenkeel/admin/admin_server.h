@@ -42,6 +42,9 @@ class AdminServer {
   /// Closes all connections and ends the thread.
   ~AdminServer();
 
+  /// Accepts no more connections; another process accepts from the same socket.
+  void retire();
+
  private:
   class Impl;
   explicit AdminServer(std::unique_ptr<Impl> impl);

@@ -35,6 +35,7 @@ struct RuntimeStatus {
   std::shared_ptr<const PoolSet> pool_set;  ///< what is built from it; null only before the start
   AdminTls admin_tls;                       ///< of that file
   std::vector<Problem> reload_problems;     ///< of the last reload; empty: it was accepted
+  std::string upgrade_problem;              ///< why the last upgrade failed; empty: none did
   bool ready = false;
   bool draining = false;
 };

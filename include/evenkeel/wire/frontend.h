@@ -50,8 +50,10 @@ class FrontendCallbacks {
   virtual std::shared_ptr<Handler> plan() = 0;
   /// Called once the response of a refused request is written, or its connection given up.
   virtual void refused(const Refusal& refusal) = 0;
-  /// Whether idle connections close and responses carry `connection: close`.
+  /// Whether responses carry `connection: close`, and HTTP/2 connections end after their requests.
   virtual bool draining() const = 0;
+  /// Whether HTTP/1 connections close between two requests. Holds only while `draining` does.
+  virtual bool closes_idle() const { return draining(); }
   /// Connections between two requests, the one idle longest first. Waking one closes it.
   virtual WaiterList& idle_connections() = 0;
   /// Wakes a connection with concurrent requests when a drain begins. Not needed without drains.

@@ -1,0 +1,55 @@
+#include "server/predecessor.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <utility>
+
+#include "server/handover_packets.h"
+
+namespace evenkeel {
+namespace {
+
+bool is_unix_socket(int fd) {
+  int domain = 0;
+  socklen_t size = sizeof domain;
+  return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_UNIX;
+}
+
+}  // namespace
+
+Predecessor::Predecessor(const InheritedSockets::Variable& variable) {
+  const auto number = variable(handover_variable);
+  if (!number) return;
+  const int fd = std::atoi(number->c_str());
+  if (fd < 3 || !is_unix_socket(fd)) return;
+  fcntl(fd, F_SETFD, FD_CLOEXEC);
+  channel_ = fd;
+}
+
+Predecessor::~Predecessor() {
+  if (channel_ >= 0) close(channel_);
+}
+
+Result<Done> Predecessor::receive_sockets(InheritedSockets& sockets) const {
+  auto listeners = receive_listeners(channel_);
+  if (!listeners) return std::move(listeners.error());
+  for (const HandedOverListener& listener : *listeners) {
+    for (const int fd : listener.fds) sockets.add(fd, listener.name, listener.address);
+  }
+  return Done{};
+}
+
+std::string Predecessor::receive_state() const { return evenkeel::receive_state(channel_); }
+
+void Predecessor::report_ready() {
+  if (channel_ < 0) return;
+  // Fails if that process has ended meanwhile: then there is none to drain.
+  [[maybe_unused]] const auto sent =
+      send(channel_, handover_ready.data(), handover_ready.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  close(std::exchange(channel_, -1));
+}
+
+}  // namespace evenkeel

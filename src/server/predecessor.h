@@ -1,0 +1,39 @@
+// The process that this one replaces: a binary upgrade, seen from the new process.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "evenkeel/base/result.h"
+#include "server/inherited_sockets.h"
+
+namespace evenkeel {
+
+/// The channel to the process that started this one in its place, if one did
+/// (EVENKEEL_HANDOVER_FD).
+///
+/// Thread: the control thread.
+class Predecessor {
+ public:
+  /// `variable` reads the environment.
+  explicit Predecessor(const InheritedSockets::Variable& variable);
+  Predecessor(const Predecessor&) = delete;
+  Predecessor& operator=(const Predecessor&) = delete;
+  ~Predecessor();
+
+  bool present() const { return channel_ >= 0; }
+  /// Adds its listening sockets. REQUIRES: present(). Errors: the two versions do not understand
+  /// each other.
+  Result<Done> receive_sockets(InheritedSockets& sockets) const;
+  /// What operators have set there; text (saved_state.h). REQUIRES: after `receive_sockets`.
+  std::string receive_state() const;
+  /// This process accepts connections: the other one drains from now on. Does nothing where none is
+  /// present.
+  void report_ready();
+
+ private:
+  int channel_ = -1;
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,190 @@
+#include "server/successor.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string_view>
+#include <utility>
+
+namespace evenkeel {
+namespace {
+
+constexpr int channel_fd = 3;  // of the new process
+/// How long a process that has closed its channel or was killed may take to end.
+constexpr Duration max_exit_time = std::chrono::seconds(5);
+
+class OwnedFd {
+ public:
+  explicit OwnedFd(int fd) : fd_(fd) {}
+  OwnedFd(const OwnedFd&) = delete;
+  ~OwnedFd() {
+    if (fd_ >= 0) close(fd_);
+  }
+  int get() const { return fd_; }
+  int take() { return std::exchange(fd_, -1); }
+
+ private:
+  int fd_;
+};
+
+Error failure(std::string detail) {
+  return Error{.fault = Fault::internal, .detail = std::move(detail)};
+}
+
+/// Where the shell found a command without a slash.
+std::string find_in_path(const std::string& name) {
+  const char* const path = std::getenv("PATH");
+  std::string_view left = path == nullptr ? "" : path;
+  while (!left.empty()) {
+    const std::size_t colon = left.find(':');
+    std::string candidate = std::string(left.substr(0, colon)) + "/" + name;
+    if (access(candidate.c_str(), X_OK) == 0) return candidate;
+    left = colon == std::string_view::npos ? "" : left.substr(colon + 1);
+  }
+  return "";
+}
+
+/// Without what describes this process only: the sockets and the watchdog that it was given.
+std::vector<std::string> environment_of_successor() {
+  constexpr std::array<std::string_view, 5> dropped{
+      "LISTEN_PID=", "LISTEN_FDS=", "LISTEN_FDNAMES=", "WATCHDOG_PID=", "EVENKEEL_HANDOVER_FD="};
+  std::vector<std::string> kept;
+  for (char** each = environ; *each != nullptr; ++each) {
+    const std::string_view entry = *each;
+    bool keep = true;
+    for (const std::string_view prefix : dropped) keep = keep && !entry.starts_with(prefix);
+    if (keep) kept.emplace_back(entry);
+  }
+  kept.push_back(fmt::format("{}={}", handover_variable, channel_fd));
+  return kept;
+}
+
+std::vector<char*> pointers_to(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  pointers.reserve(texts.size() + 1);
+  for (std::string& each : texts) pointers.push_back(each.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+}  // namespace
+
+Program Program::of_this_process() {
+  Program program;
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  for (std::string argument; std::getline(file, argument, '\0');)
+    program.arguments.push_back(std::move(argument));
+  if (program.arguments.empty()) return program;
+  const std::string& name = program.arguments.front();
+  std::error_code error;
+  std::filesystem::path path = name.find('/') == std::string::npos ? find_in_path(name) : name;
+  // Started under another name (exec -a): the file that runs.
+  if (!std::filesystem::equivalent(path, "/proc/self/exe", error) || error) {
+    path = std::filesystem::read_symlink("/proc/self/exe", error);
+  }
+  program.path = std::filesystem::absolute(path, error).string();
+  return program;
+}
+
+Successor::~Successor() {
+  if (starting_) kill(pid_, SIGKILL);
+}
+
+void Successor::cancel() {
+  if (starting_) kill(pid_, SIGTERM);
+}
+
+Task<Result<Done>> Successor::start(const Program& program, const Handover& handover,
+                                    Instant deadline) {
+  auto channel = spawn(program, handover);
+  if (!channel) co_return std::move(channel.error());
+  const OwnedFd own(*channel);
+  starting_ = true;
+  const std::string problem = co_await wait_ready(own.get(), deadline);
+  if (problem.empty()) {
+    starting_ = false;
+    co_return Done{};
+  }
+  const std::string end = co_await reap();
+  starting_ = false;
+  co_return failure(problem + end);
+}
+
+/// Returns this process's end of the channel.
+Result<int> Successor::spawn(const Program& program, const Handover& handover) {
+  std::array<int, 2> ends{-1, -1};
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()) != 0) {
+    return failure(std::string("no channel to a new process: ") + std::strerror(errno));
+  }
+  OwnedFd own(ends[0]);
+  const OwnedFd theirs(ends[1]);
+  auto sent = send_listeners(own.get(), handover.listeners);
+  if (sent) sent = send_state(own.get(), handover.state);
+  if (!sent) return std::move(sent.error());
+
+  // Above the numbers that the new process uses: dup2 to the same number would not clear CLOEXEC.
+  const OwnedFd source(fcntl(theirs.get(), F_DUPFD_CLOEXEC, channel_fd + 1));
+  std::vector<std::string> arguments = program.arguments;
+  std::vector<std::string> environment = environment_of_successor();
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, source.get(), channel_fd);
+  posix_spawn_file_actions_addclosefrom_np(&actions, channel_fd + 1);
+  // Signals stay blocked: those that arrive during the start are handled after it.
+  const int error = posix_spawn(&pid_, program.path.c_str(), &actions, nullptr,
+                                pointers_to(arguments).data(), pointers_to(environment).data());
+  posix_spawn_file_actions_destroy(&actions);
+  if (error != 0) {
+    return failure(fmt::format("cannot run {}: {}", program.path, std::strerror(error)));
+  }
+  return own.take();
+}
+
+/// Returns the problem; empty: it is ready.
+Task<std::string> Successor::wait_ready(int channel, Instant deadline) {
+  Watch watch(loop_, channel);
+  while (true) {
+    std::array<char, 64> buffer{};
+    const ssize_t got = recv(channel, buffer.data(), buffer.size(), MSG_DONTWAIT);
+    if (got > 0) {
+      const std::string_view text(buffer.data(), static_cast<std::size_t>(got));
+      if (text == handover_ready) co_return "";
+      kill(pid_, SIGKILL);
+      co_return "the new process does not speak this version's protocol";
+    }
+    if (got == 0 || errno != EAGAIN) co_return "the new process did not start";
+    watch.mark_not_readable();
+    auto wake = co_await watch.until_readable(deadline);
+    if (wake == Wake::expired) {
+      kill(pid_, SIGKILL);
+      co_return "the new process was not ready in time";
+    }
+  }
+}
+
+/// Returns how it ended, to append to a sentence.
+Task<std::string> Successor::reap() {
+  const Instant deadline = loop_.now() + max_exit_time;
+  int status = 0;
+  while (waitpid(pid_, &status, WNOHANG) == 0) {
+    if (loop_.now() >= deadline) kill(pid_, SIGKILL);
+    co_await loop_.sleep_for(std::chrono::milliseconds(10));
+  }
+  if (WIFSIGNALED(status)) co_return fmt::format(": it was ended by signal {}", WTERMSIG(status));
+  co_return fmt::format(": it exited with code {}", WEXITSTATUS(status));
+}
+
+}  // namespace evenkeel

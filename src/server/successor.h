@@ -1,0 +1,62 @@
+// A process that replaces this one: a binary upgrade.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "evenkeel/base/clock.h"
+#include "evenkeel/base/loop.h"
+#include "evenkeel/base/result.h"
+#include "evenkeel/base/task.h"
+#include "server/handover_packets.h"
+
+namespace evenkeel {
+
+/// How this process was started, and its replacement will be.
+struct Program {
+  std::string path;  ///< empty: not known
+  std::vector<std::string> arguments;
+
+  /// That of this process. The path is the one that it was started by, so that a new file there, or
+  /// a symbolic link to a new one, is what runs next.
+  static Program of_this_process();
+};
+
+/// What the replacement continues with.
+struct Handover {
+  std::vector<HandedOverListener> listeners;
+  std::string state;  ///< (saved_state.h)
+};
+
+/// Starts the replacement, passes it the listening sockets, and waits until it accepts connections.
+///
+/// Thread: the loop's.
+class Successor {
+ public:
+  explicit Successor(Loop& loop) : loop_(loop) {}
+  Successor(const Successor&) = delete;
+  Successor& operator=(const Successor&) = delete;
+  /// Ends the process if it has not become ready.
+  ~Successor();
+
+  /// Done when the new process accepts connections; its descriptors may be closed then. Errors: why
+  /// it did not start or did not become ready before the deadline; then it has ended.
+  Task<Result<Done>> start(const Program& program, const Handover& handover, Instant deadline);
+  /// Sends it SIGTERM while it is starting: this process shuts down itself.
+  void cancel();
+
+  pid_t pid() const { return pid_; }
+
+ private:
+  Result<int> spawn(const Program& program, const Handover& handover);
+  Task<std::string> wait_ready(int channel, Instant deadline);
+  Task<std::string> reap();
+
+  Loop& loop_;
+  pid_t pid_ = 0;
+  bool starting_ = false;
+};
+
+}  // namespace evenkeel
