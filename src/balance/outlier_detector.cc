@@ -54,12 +54,15 @@ void OutlierDetector::activate(std::string pool, const OutlierSpec& spec,
   spec_ = spec;
   backends_ = backends;
   consecutive_.store(spec.max_ejected > 0 ? spec.consecutive : 0, std::memory_order_relaxed);
-  std::unordered_map<const Load*, Record> kept;
+  std::unordered_map<const Load*, Record> records;
+  std::unordered_map<const Load*, Totals> totals;
   for (const auto& backend : *backends) {
-    const auto found = records_.find(&backend->load());
-    if (found != records_.end()) kept.insert(*found);
+    const Load* const load = &backend->load();
+    if (const auto found = records_.find(load); found != records_.end()) records.insert(*found);
+    if (const auto found = totals_.find(load); found != totals_.end()) totals.insert(*found);
   }
-  records_ = std::move(kept);
+  records_ = std::move(records);
+  totals_ = std::move(totals);
 }
 
 /// Gives up while another thread holds the lock: the next failure tries again.
@@ -114,20 +117,23 @@ void OutlierDetector::tick(Instant now) {
   const auto backends = backends_.lock();
   if (backends == nullptr) return;
   compare_success_rates(*backends, now);
-  for (const auto& backend : *backends) maintain(*backend, now);
+  if (!records_.empty()) {
+    for (const auto& backend : *backends) maintain(*backend, now);
+  }
   update_panic(*backends, now);
 }
 
 void OutlierDetector::maintain(const Backend& backend, Instant now) {
   Load& load = backend.load();
-  Record& record = records_[&load];
+  const auto found = records_.find(&load);
+  if (found == records_.end()) return;
+  Record& record = found->second;
   log_change(backend, record);
   const Ejection ejection = load.ejection();
   if (ejection == Ejection::none) {
-    if (record.ejections == 0) return;
     if (now - record.last < std::max<Duration>(min_memory, spec_.max_ejection)) return;
-    --record.ejections;
     record.last = now;
+    if (--record.ejections == 0) records_.erase(found);
   } else if (spec_.max_ejected <= 0) {
     load.forget_failures();
     backend.put_back(OutOfRotation::ejected);
@@ -178,11 +184,10 @@ void OutlierDetector::compare_success_rates(const Backends& backends, Instant no
   double squares = 0;
   for (const auto& backend : backends) {
     Load& load = backend->load();
-    Record& record = records_[&load];
-    const std::uint64_t picks =
-        load.picks_total() - std::exchange(record.picks, load.picks_total());
-    const std::uint64_t failures =
-        load.failures_total() - std::exchange(record.failures, load.failures_total());
+    const Totals ended{.picks = load.picks_total(), .failures = load.failures_total()};
+    const Totals began = std::exchange(totals_[&load], ended);
+    const std::uint64_t picks = ended.picks - began.picks;
+    const std::uint64_t failures = ended.failures - began.failures;
     if (picks < min_requests || !load.in_rotation()) continue;
     const double rate =
         1 - static_cast<double>(std::min(failures, picks)) / static_cast<double>(picks);

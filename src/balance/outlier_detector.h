@@ -49,7 +49,10 @@ class OutlierDetector {
     std::uint32_t ejections = 0;  // the time doubles with each; forgotten one by one
     Instant last{};               // the last ejection, or the last time that one was forgotten
     Ejection logged = Ejection::none;
-    std::uint64_t picks = 0;  // at the begin of the window for success rates
+  };
+  /// Its counters when the window for success rates began.
+  struct Totals {
+    std::uint64_t picks = 0;
     std::uint64_t failures = 0;
   };
   struct Census;
@@ -70,7 +73,8 @@ class OutlierDetector {
   std::string pool_;
   OutlierSpec spec_;
   std::weak_ptr<const Backends> backends_;
-  std::unordered_map<const Load*, Record> records_;
+  std::unordered_map<const Load*, Record> records_;  // of backends that were ejected
+  std::unordered_map<const Load*, Totals> totals_;
   Instant window_began_{};
 };
 

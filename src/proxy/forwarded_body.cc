@@ -56,8 +56,11 @@ ForwardedBody::~ForwardedBody() {
                                      loop_.now());
   } else if (was_served(info_.outcome)) {
     const std::optional<std::uint8_t> grpc_status = info_.outcome.grpc_status;
-    const AttemptResult result = grpc_status ? classify_grpc(*grpc_status) : AttemptResult{};
-    lease_.backend()->record_outcome(result, loop_.now());
+    if (grpc_status) {
+      lease_.backend()->record_outcome(classify_grpc(*grpc_status), loop_.now());
+    } else if (load.needs_trial()) {  // otherwise a success changes nothing
+      lease_.backend()->record_outcome({}, loop_.now());
+    }
   }
 }
 

@@ -203,11 +203,10 @@ void Forwarder::complete(const RequestInfo& info, Response& response, Lease leas
   const Backend& backend = *lease.backend();
   record_latency(backend.load(), response.status, timings.first_byte - request_end(timings),
                  timings.first_byte);
-  const bool refused = response.status == 429 || response.status == 503;
-  const AttemptResult result =
-      classify(response.status, refused ? retry_after_of(response.fields) : Duration{});
-  if (result.outcome != AttemptOutcome::success) {
-    backend.record_outcome(result, timings.first_byte);
+  if (response.status >= 400) {  // a success is one when the body has ended
+    const bool refused = response.status == 429 || response.status == 503;
+    const Duration retry_after = refused ? retry_after_of(response.fields) : Duration{};
+    backend.record_outcome(classify(response.status, retry_after), timings.first_byte);
   }
   if (options_.debug_headers) add_debug_headers(backend, response);
   response.body = std::make_unique<ForwardedBody>(loop_, std::move(lease), std::move(link),

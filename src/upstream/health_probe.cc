@@ -34,12 +34,23 @@ bool HealthProbe::wants_token() const {
 bool HealthProbe::can_generate() const {
   return kind_ == HealthCheckKind::http && !speaks_grpc_ && spec_.config.port == 0 &&
          engine_.health.check_by_default && engine_.health.token != TokenProbe::none &&
-         !spec_.models.empty();
+         (!spec_.models.empty() || engine_.health.listing == ModelListing::openai);
 }
 
 Task<CheckOutcome> HealthProbe::generate() {
   link_choice_ = LinkPool::LinkChoice::any;
-  return check_token();
+  std::vector<std::string> models = spec_.models;
+  if (models.empty()) {
+    deadline_ = loop_.now() + spec_.config.timeout;
+    auto listed = co_await list_models();
+    if (!listed.passed()) co_return listed;
+    if (models_ == nullptr) {
+      co_return failed_check(CheckResult::model_missing, "the server lists no model");
+    }
+    models.push_back(models_->front());
+  }
+  auto generated = co_await check_token(std::move(models));
+  co_return generated;
 }
 
 bool HealthProbe::checks_models() const {
@@ -71,7 +82,7 @@ Task<CheckOutcome> HealthProbe::check(bool fresh, bool token) {
   }
   // `latency` does not limit the time of a token, which depends on the model.
   if (!token || !wants_token() || speaks_grpc_) co_return CheckOutcome{};
-  auto written = co_await check_token();
+  auto written = co_await check_token(spec_.models);
   co_return written;
 }
 
@@ -202,9 +213,9 @@ Task<CheckOutcome> HealthProbe::check_awake() {
   co_return failed_check(CheckResult::not_ready, "the server sleeps, and holds all requests");
 }
 
-Task<CheckOutcome> HealthProbe::check_token() {
+Task<CheckOutcome> HealthProbe::check_token(std::vector<std::string> models) {
   const Duration patience = token_check_timeout(spec_);
-  for (const std::string& model : spec_.models) {
+  for (const std::string& model : models) {
     deadline_ = loop_.now() + patience;
     TokenProbeRequest request = token_probe_request(engine_.health.token, model);
     const std::string what = fmt::format("POST {} for '{}'", request.path, model);
@@ -214,7 +225,7 @@ Task<CheckOutcome> HealthProbe::check_token() {
     if (!answer) {
       auto failed = failed_check(answer.error(), what);
       // Responses of other models prove nothing about this one.
-      const bool late = failed.result == CheckResult::timeout && spec_.models.size() > 1;
+      const bool late = failed.result == CheckResult::timeout && models.size() > 1;
       if (late || failed.result == CheckResult::broken) failed.result = CheckResult::no_token;
       co_return failed;
     }

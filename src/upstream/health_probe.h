@@ -26,14 +26,16 @@ class HealthProbe {
   /// Sends the requests of one check, until the first failure. `fresh`: over a new connection.
   /// `token`: each model must also generate a token, if the file says `model: generate`.
   Task<CheckOutcome> check(bool fresh, bool token);
-  /// Makes the model generate a token, whatever the file wants of checks.
+  /// Makes each of the file's models generate a token, or the first that the server lists, whatever
+  /// the file wants of checks.
   /// REQUIRES: can_generate().
   Task<CheckOutcome> generate();
 
   const HealthCheckSpec& spec() const { return spec_; }
   const ServerAccess& access() const { return access_; }
   bool wants_token() const;
-  /// The engine and a model are known, so that the server can be made to generate a token.
+  /// The engine is known, and a model is or can be listed, so that the server can be made to
+  /// generate a token.
   bool can_generate() const;
   /// Whether each check needs a new connection: one over an existing connection proves nothing.
   bool always_connects() const {
@@ -54,7 +56,7 @@ class HealthProbe {
   Task<CheckOutcome> list_models();
   Task<CheckOutcome> check_model(std::string model);
   Task<CheckOutcome> check_awake();
-  Task<CheckOutcome> check_token();
+  Task<CheckOutcome> check_token(std::vector<std::string> models);
   Task<CheckOutcome> call_grpc_health();
   Task<CheckOutcome> call_ready(std::string model);
   bool checks_models() const;

@@ -81,6 +81,22 @@ class KnownServers {
   std::unordered_multimap<std::string, Known> servers_;
 };
 
+/// Without its backends.
+PoolSpec spec_of(const PoolConfig& pool) {
+  return {.name = pool.name,
+          .picker = pool.picker,
+          .load_factor = pool.hash.load_factor,
+          .memory_guard = pool.picker == "gpu" ? pool.gpu.memory_guard : 0,
+          .observed_weights = pool.weights == WeightSource::observed,
+          .queue = {pool.limits.queue.size, pool.limits.queue.timeout},
+          .spares = {pool.spares.enter, pool.spares.leave, pool.spares.dwell},
+          .outlier = {.consecutive = pool.outlier.consecutive,
+                      .first_ejection = pool.health.interval,
+                      .max_ejection = pool.outlier.ejection,
+                      .max_ejected = pool.outlier.max_ejected},
+          .slow_start = pool.slow_start};
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const PoolSet>> PoolSet::build(const Config& config) {
@@ -137,18 +153,7 @@ Result<PoolSet::PoolEntry> PoolSet::build_entry(const PoolConfig& pool,
                                                 const BuildInputs& build_inputs,
                                                 const PoolEntry* before) {
   const bool keeps_files = before != nullptr && !build_inputs.reload_files;
-  PoolSpec spec{.name = pool.name,
-                .picker = pool.picker,
-                .load_factor = pool.hash.load_factor,
-                .memory_guard = pool.picker == "gpu" ? pool.gpu.memory_guard : 0,
-                .observed_weights = pool.weights == WeightSource::observed,
-                .queue = {pool.limits.queue.size, pool.limits.queue.timeout},
-                .spares = {pool.spares.enter, pool.spares.leave, pool.spares.dwell},
-                .outlier = {.consecutive = pool.outlier.consecutive,
-                            .first_ejection = pool.health.interval,
-                            .max_ejection = pool.outlier.ejection,
-                            .max_ejected = pool.outlier.max_ejected},
-                .slow_start = pool.slow_start};
+  PoolSpec spec = spec_of(pool);
   const KnownServers known(before);
   PoolEntry pool_entry;
   for (const BackendConfig& backend : pool.backends) {

@@ -85,9 +85,14 @@ class Outlier(case.Case):
         self.assertEqual(set(self.send(daemon, 0.5)), {200})
         self.assertGreater(bad.served, served)
 
-    def test_where_engine_and_model_are_known_probes_take_the_place_of_trials(self):
+    def test_where_the_engine_is_known_probes_take_the_place_of_trials(self):
+        for models in (["m"], []):
+            with self.subTest(models):
+                self.check_probes({"models": models} if models else {})
+
+    def check_probes(self, pool):
         bad = Server(500)
-        daemon = self.pool(bad, Server(), Server(), engine="vllm", models=["m"])
+        daemon = self.pool(bad, Server(), Server(), engine="vllm", **pool)
         statuses = []
         self.eventually(lambda: statuses.extend(self.send(daemon, 0.2)) or bad.tokens > 1, "probes")
         self.assertLessEqual(sum(status != 200 for status in statuses), 5)
