@@ -19,7 +19,7 @@ void Load::back_off(Instant now) {
   if (failures > 0 && until != 0 && current < until) return;
 
   const Duration wait = std::min(initial_backoff * (1 << std::min(failures, 8u)), max_backoff);
-  const Duration::rep next = std::max<Duration::rep>({current + wait.count(), until, 1});
+  const Duration::rep next = std::max({current + wait.count(), until, Duration::rep{1}});
   if (live_.backoff_until.compare_exchange_strong(until, next, std::memory_order_relaxed)) {
     live_.connect_failures.fetch_add(1, std::memory_order_relaxed);
   }

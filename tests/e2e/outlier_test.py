@@ -77,10 +77,12 @@ class Outlier(case.Case):
         bad = Server(500)
         daemon = self.pool(bad, Server(), Server())
         self.eventually(lambda: self.send(daemon, 0.1) and self.state(daemon)[0] == "ejected", "its ejection")
+        daemon.wait_line(r"pool pool: \S+ is ejected: 5 failures in a row: 500$")
         bad.status = 200
 
         self.eventually(lambda: self.send(daemon, 0.2) and self.state(daemon) == ("up", None), "its return")
 
+        daemon.wait_line(r"pool pool: \S+ is no longer ejected$")
         served = bad.served
         self.assertEqual(set(self.send(daemon, 0.5)), {200})
         self.assertGreater(bad.served, served)
@@ -104,6 +106,27 @@ class Outlier(case.Case):
 
         self.assertLess(time.monotonic() - well, 2.0)  # two health intervals, on a busy machine
         self.assertEqual(set(self.send(daemon, 0.5)), {200})
+
+    def test_simulated_engines_with_a_fault_are_ejected_until_it_ends(self):
+        for engine in ("vllm", "sglang", "llamacpp"):
+            with self.subTest(engine):
+                servers = [self.simulators("--engine", engine, "--model", "m").addresses[0] for _ in range(3)]
+                daemon = self.start_daemon(*servers, pool={"engine": engine, "health": {"interval": "300ms"}})
+                exchange(servers[0], "PUT", "/sim/v1/state", body=b'{"fault": "error"}')
+
+                def requests(count=4):
+                    body = b'{"model": "m", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 2}'
+                    fields = [("content-type", "application/json")]
+                    return [exchange(daemon.address, "POST", "/v1/chat/completions", fields, body).status
+                            for _ in range(count)]
+
+                self.eventually(lambda: requests() and daemon.backend(servers[0])["state"] == "ejected",
+                                "its ejection")
+                self.assertEqual(set(requests(20)), {200})
+
+                exchange(servers[0], "PUT", "/sim/v1/state", body=b'{"fault": "none"}')
+                self.eventually(lambda: daemon.backend(servers[0])["state"] == "up", "its return")
+                self.assertEqual(set(requests(20)), {200})
 
     def test_a_pool_whose_every_request_fails_keeps_its_backends(self):
         daemon = self.pool(Server(500), Server(500), Server(500))
