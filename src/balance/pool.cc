@@ -34,8 +34,12 @@ bool has_in_rotation(const Backends& backends, const ExcludedBackends& excluded)
   });
 }
 
-Error refusal(Fault fault, std::string_view pool, const char* why) {
-  return Error{.fault = fault, .side = Side::proxy, .detail = std::string(pool) + ": " + why};
+Error refusal(Fault fault, std::string_view pool, const char* why, Duration retry_after) {
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(retry_after).count();
+  return Error{.fault = fault,
+               .side = Side::proxy,
+               .retry_after_ms = static_cast<std::uint32_t>(ms),
+               .detail = std::string(pool) + ": " + why};
 }
 
 }  // namespace
@@ -50,6 +54,10 @@ std::shared_ptr<PoolState> PoolState::build(PoolSpec spec, const PoolState* pred
       predecessor != nullptr ? predecessor->request_queue_ : std::make_shared<RequestQueue>();
   state->outlier_detector_ =
       predecessor != nullptr ? predecessor->outlier_detector_ : std::make_shared<OutlierDetector>();
+  state->retry_budget_ =
+      predecessor != nullptr ? predecessor->retry_budget_ : std::make_shared<RetryBudget>();
+  state->wait_forecast_ =
+      predecessor != nullptr ? predecessor->wait_forecast_ : std::make_shared<WaitForecast>();
   state->maintenance_ =
       predecessor != nullptr ? predecessor->maintenance_ : std::make_shared<PoolMaintenance>();
 
@@ -141,6 +149,15 @@ bool PoolState::deprioritized(const Load& load, Instant now) const {
 void PoolState::tick(Instant now) {
   outlier_detector_->tick(now);
   maintenance_->tick(*this, now);
+  std::uint64_t active = 0;
+  std::uint64_t picks = 0;
+  for (const auto& backend : *backends_) {
+    active += backend->load().in_flight();
+    picks += backend->load().picks_total();
+  }
+  wait_forecast_->tick(picks - std::min(active, picks), now);
+  if (request_queue_->has_waiters()) active += queue().waiting;
+  retry_budget_->set_active(active, spec_.retry_budget);
 }
 
 // ---- Pool -------------------------------------------------------------------------------------
@@ -162,7 +179,14 @@ Error Pool::no_backend_error() const {
       std::any_of(state_->backends().begin(), state_->backends().end(),
                   [](const auto& each) { return usable_or_spare(each->load()); });
   return refusal(Fault::no_backend, state_->spec().name,
-                 excluded_some ? "no backend is left to try" : "no backend is up");
+                 excluded_some ? "no backend is left to try" : "no backend is up",
+                 state_->spec().recovery_time);
+}
+
+/// The client should come back when the queue of now will have been served.
+Error Pool::queue_error(Fault fault, const char* why) const {
+  const std::uint64_t ahead = state_->queue().waiting + 1;
+  return refusal(fault, state_->spec().name, why, state_->wait_for(ahead));
 }
 
 const BackendPtr* Pool::pick_backend(const Hint& hint) {
@@ -181,8 +205,7 @@ Task<Result<Lease>> Pool::wait_in_queue(Hint hint, Instant deadline) {
 
   RequestQueue::QueuedRequest queued(*state_, loop_, hint);
   if (!queued.join(*picker_, began)) {
-    co_return refusal(Fault::queue_full, state_->spec().name,
-                      "all slots are taken and the queue is full");
+    co_return queue_error(Fault::queue_full, "all slots are taken and the queue is full");
   }
   while (!queued.granted() && loop_.now() < until) {
     auto wake = co_await queued.wait(std::min(until, loop_.now() + recheck_period));
@@ -197,7 +220,7 @@ Task<Result<Lease>> Pool::wait_in_queue(Hint hint, Instant deadline) {
   const Instant ended = Clock::now();
   BackendPtr backend = queued.take(ended);
   if (!backend) {
-    co_return refusal(Fault::queue_timeout, state_->spec().name, "no slot became free in time");
+    co_return queue_error(Fault::queue_timeout, "no slot became free in time");
   }
   co_return Lease::adopt(std::move(backend), ended - began);
 }

@@ -26,6 +26,9 @@ const char* to_string(Fault fault) {
     case Fault::deadline_exceeded: return "deadline_exceeded";
     case Fault::backend_closed: return "backend_closed";
     case Fault::backend_protocol: return "backend_protocol";
+    case Fault::stream_error: return "stream_error";
+    case Fault::server_error: return "server_error";
+    case Fault::overloaded: return "overloaded";
     case Fault::flood: return "flood";
     case Fault::client_gone: return "client_gone";
     case Fault::write_timeout: return "write_timeout";

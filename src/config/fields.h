@@ -41,6 +41,8 @@ inline constexpr std::array<std::string_view, 3> model_check_words = {"off", "re
                                                                       "generate"};
 inline constexpr std::array<std::string_view, 2> scrape_words = {"auto", "off"};
 inline constexpr std::array<std::string_view, 2> weight_source_words = {"configured", "observed"};
+inline constexpr std::array<std::string_view, 5> retry_words = {"overload", "gateway-error", "5xx",
+                                                                "reset", "timeout"};
 inline constexpr std::array<std::string_view, 3> readyz_words = {"any", "all", "never"};
 inline constexpr std::array<std::string_view, 1> access_log_format_words = {"json"};
 
@@ -429,6 +431,60 @@ struct Fields<PoolTimeouts> {
 };
 
 template <>
+struct Fields<RetryRules> {
+  template <class T, class Visit>
+  static void each_of(Visit&& visit) {
+    visit(Key{"attempts",
+              "How often a request is sent to a backend, in all. Connection failures and refusals, "
+              "after which no backend has begun, do not count. 1: never again."},
+          &T::attempts, CountForm{1, 8});
+    visit(Key{"backoff",
+              "Range of the random wait before a retry: at most the first value before the first "
+              "retry, doubled with each further one up to the second value."},
+          &T::backoff, BackoffForm{});
+    visit(
+        Key{"on",
+            "What is retried whatever the method, besides what is safe: `overload` (429 and 503), "
+            "`gateway-error` (502, 503 and 504), `5xx`, `reset` (the backend ended the connection "
+            "before its response), `timeout`. A retried generation may cost GPU time twice.",
+            false, "what is safe"},
+        &T::on,
+        ScalarListForm<EnumForm<RetryOn>>{
+            {EnumForm<RetryOn>{"reason for a retry", retry_words}, "a list of reasons"}});
+    visit(Key{"idempotency_key",
+              "Whether requests with an Idempotency-Key field are retried as GET requests are."},
+          &T::idempotency_key, FlagForm{});
+    visit(
+        Key{"attempt_timeout",
+            "Maximum time from sending a request to the head of its response, for an attempt that "
+            "may be retried after a timeout. 0: only `timeouts.first_byte`."},
+        &T::attempt_timeout, DurationForm{0ms, 24h});
+    visit(Key{"replay",
+              "Largest request body that is kept in memory until the response begins, so that it "
+              "can be sent again."},
+          &T::replay_bytes, SizeForm{0, 64 * MiB});
+  }
+
+  template <class Visit>
+  static void each(Visit&& visit) {
+    each_of<RetryRules>(visit);
+  }
+};
+
+template <>
+struct Fields<RetryConfig> {
+  template <class Visit>
+  static void each(Visit&& visit) {
+    Fields<RetryRules>::each_of<RetryConfig>(visit);
+    visit(
+        Key{"budget",
+            "Share of the pool's requests that may be retried after a backend has answered or may "
+            "have begun, besides a reserve of 10 requests."},
+        &RetryConfig::budget, PercentForm{0, 1});
+  }
+};
+
+template <>
 struct Fields<KeepAliveConfig> {
   template <class Visit>
   static void each(Visit&& visit) {
@@ -475,6 +531,7 @@ struct Fields<PoolTlsConfig> {
 
 template <>
 struct Fields<PoolConfig> {
+  // Long: a paragraph for each key.
   template <class Visit>
   static void each(Visit&& visit) {
     using T = PoolConfig;
@@ -512,6 +569,8 @@ struct Fields<PoolConfig> {
           &T::tls, OptionalForm<PoolTlsConfig>{});
     visit(Key{"limits", "Limits of the pool."}, &T::limits, StructForm<PoolLimits>{});
     visit(Key{"timeouts", "Timeouts towards backends."}, &T::timeouts, StructForm<PoolTimeouts>{});
+    visit(Key{"retry", "Which requests are sent again, and how often."}, &T::retry,
+          StructForm<RetryConfig>{});
     visit(Key{"keep_alive", "Idle connections to backends."}, &T::keep_alive,
           StructForm<KeepAliveConfig>{});
     visit(Key{"health", "Health checks."}, &T::health, StructForm<HealthConfig>{});
@@ -613,6 +672,11 @@ struct Fields<RouteConfig> {
               "100.",
               false, "this or `pool`"},
           &T::targets, SplitForm{});
+    visit(Key{"retry",
+              "Instead of the pool's `retry`, for requests of this route; absent keys have their "
+              "defaults. The budget stays the pool's.",
+              false, "the pool's"},
+          &T::retry, OptionalForm<RetryRules>{});
   }
 
   static void finish(Node& node, RouteConfig& route) {

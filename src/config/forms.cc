@@ -251,6 +251,81 @@ Tree RatioForm::schema() const {
 
 std::string RatioForm::range() const { return fmt::format("{:g} to {:g}", min, max); }
 
+void PercentForm::read(const Node& node, Value& value) const {
+  constexpr std::string_view expected = "a percentage such as 20%";
+  const auto scalar = node.scalar(expected);
+  if (!scalar) return;
+  const auto quantity = split_quantity(scalar->text);
+  const bool is_share = quantity && quantity->unit.empty();
+  if (!quantity || (!is_share && quantity->unit != "%")) {
+    node.fail_expected(expected);
+    return;
+  }
+  const double share = is_share ? quantity->value : quantity->value / 100;
+  if (share < min || share > max) {
+    node.fail(out_of_range(scalar->text, range()));
+    return;
+  }
+  value = share;
+}
+
+Tree PercentForm::tree(const Value& value, const Value*) const {
+  return Tree::text(fmt::format("{:g}%", value * 100));
+}
+
+Tree PercentForm::schema() const {
+  Tree number = schema_of("number");
+  number.put("minimum", Tree::raw(fmt::format("{}", min)));
+  number.put("maximum", Tree::raw(fmt::format("{}", max)));
+  Tree text = schema_of("string");
+  text.put("pattern", Tree::text(R"(^[0-9]+(\.[0-9]+)?%$|\$\{)"));
+  Tree either = Tree::map();
+  either.put("anyOf", Tree::list({std::move(text), std::move(number)}));
+  return either;
+}
+
+std::string PercentForm::range() const {
+  return fmt::format("{:g}% to {:g}%", min * 100, max * 100);
+}
+
+void BackoffForm::read(const Node& node, Value& value) const {
+  constexpr std::string_view expected = "a range of durations such as 25ms..250ms";
+  constexpr double most = 60'000;
+  const auto scalar = node.scalar(expected);
+  if (!scalar) return;
+  const auto parsed = [](std::string_view text) -> std::optional<double> {
+    const auto quantity = split_quantity(text);
+    if (!quantity) return std::nullopt;
+    for (const Unit& unit : duration_units) {
+      if (unit.name == quantity->unit) return quantity->value * unit.factor;
+    }
+    return std::nullopt;
+  };
+  const std::string_view text = scalar->text;
+  const std::size_t dots = text.find("..");
+  const auto base = parsed(text.substr(0, dots));
+  const auto max = dots == std::string_view::npos ? base : parsed(text.substr(dots + 2));
+  if (!base || !max || *base > *max) {
+    node.fail_expected(expected);
+    return;
+  }
+  if (*max > most) {
+    node.fail(out_of_range(text, "at most 60s"));
+    return;
+  }
+  value = {milliseconds{std::llround(*base)}, milliseconds{std::llround(*max)}};
+}
+
+Tree BackoffForm::tree(const Value& value, const Value*) const {
+  return Tree::text(format_duration(value.base) + ".." + format_duration(value.max));
+}
+
+Tree BackoffForm::schema() const {
+  constexpr const char* pattern =
+      R"(^[0-9]+(\.[0-9]+)?(ms|s|m)(\.\.[0-9]+(\.[0-9]+)?(ms|s|m))?$|\$\{)";
+  return schema_of("string").put("pattern", Tree::text(pattern));
+}
+
 void FlagForm::read(const Node& node, Value& value) const {
   const auto scalar = node.scalar("true or false");
   if (!scalar) return;

@@ -120,6 +120,31 @@ struct RatioForm : ScalarForm {
   std::string range() const;
 };
 
+// "20%", or 0.2.
+struct PercentForm : ScalarForm {
+  using Value = double;
+  double min;
+  double max;
+
+  PercentForm(double min_value, double max_value) : min(min_value), max(max_value) {}
+
+  void read(const Node& node, Value& value) const;
+  Tree tree(const Value& value, const Value* omit) const;
+  Tree schema() const;
+  std::string type() const { return "percentage"; }
+  std::string range() const;
+};
+
+// "25ms..250ms".
+struct BackoffForm : ScalarForm {
+  using Value = BackoffRange;
+
+  void read(const Node& node, Value& value) const;
+  Tree tree(const Value& value, const Value* omit) const;
+  Tree schema() const;
+  std::string type() const { return "range of durations"; }
+};
+
 struct FlagForm : ScalarForm {
   using Value = bool;
 

@@ -14,7 +14,7 @@ struct Synonyms {
 
 // A name may stand in several rows: the first row whose meaning is known at that place counts, so
 // `listen` is `listeners` at the top and `address` within a listener.
-constexpr std::array<Synonyms, 58> synonyms = {{
+constexpr std::array<Synonyms, 60> synonyms = {{
     // Keys at the top.
     {"listeners", "listen listener bind frontend frontends entrypoint entrypoints server"},
     {"pools",
@@ -52,6 +52,8 @@ constexpr std::array<Synonyms, 58> synonyms = {{
     {"api_key_file", "apikey apikeyfile token tokenfile credentials authorization"},
     {"max_in_flight", "maxconn maxconnections maxrequests concurrency maxinflight parallelism"},
     {"queue", "maxqueue pending maxpendingrequests"},
+    {"retry", "retries retrypolicy proxynextupstream retryon redispatch"},
+    {"attempts", "retries tries numretries maxretries maxattempts"},
     {"keep_alive", "keepalive pool pooling connectionpool poolmaxconn"},
     {"max_idle", "maxidleconnections keepaliveconnections"},
     {"first_byte", "timeoutserver proxyreadtimeout readtimeout responsetimeout requesttimeout"},

@@ -11,6 +11,7 @@ class StringBody final : public Body {
   }
   std::optional<std::uint64_t> length() const override { return bytes_.size(); }
   bool rewind() override { return true; }
+  bool rewindable() const override { return true; }
 
  private:
   std::string bytes_;

@@ -7,7 +7,7 @@
 namespace evenkeel {
 namespace {
 
-constexpr int retry_after_seconds = 1;
+constexpr std::uint32_t default_retry_after_ms = 1000;
 
 /// OpenAI's error `type` for a status.
 std::string_view openai_type(int status) {
@@ -72,8 +72,11 @@ int status_of(Fault fault) {
     case Fault::connect_failed:
     case Fault::tls_failed:
     case Fault::backend_closed:
-    case Fault::backend_protocol: return 502;
+    case Fault::backend_protocol:
+    case Fault::stream_error:
+    case Fault::server_error: return 502;
     case Fault::no_backend:
+    case Fault::overloaded:
     case Fault::queue_timeout:
     case Fault::draining: return 503;
     case Fault::connect_timeout:
@@ -168,57 +171,89 @@ Response grpc_trailers_only(GrpcStatus status, std::string_view message) {
   return response;
 }
 
+namespace {
+
+std::string_view detail_of(const Error& error, int status) {
+  return error.detail.empty() ? phrase_of(status) : std::string_view(error.detail);
+}
+
+/// The JSON object of a format that has one; `kserve` is the plainest.
+std::string error_object(const Error& error, ErrorFormat format) {
+  const int status = status_of(error.fault);
+  std::string object;
+  switch (format) {
+    case ErrorFormat::openai:
+      object = R"({"error":{"message":)";
+      append_json_string(object, detail_of(error, status));
+      object += R"(,"type":")";
+      object += openai_type(status);
+      object += R"(","param":null,"code":")";
+      object += to_string(error.fault);
+      object += "\"}}";
+      break;
+    case ErrorFormat::anthropic:
+      object = R"({"type":"error","error":{"type":")";
+      object += anthropic_type(status);
+      object += R"(","message":)";
+      append_json_string(object, detail_of(error, status));
+      object += "}}";
+      break;
+    case ErrorFormat::kserve:
+    case ErrorFormat::grpc:
+    case ErrorFormat::plain:
+      object = R"({"error":)";
+      append_json_string(object, detail_of(error, status));
+      object += '}';
+      break;
+  }
+  return object;
+}
+
+}  // namespace
+
+std::string error_event(const Error& error, ErrorFormat format) {
+  std::string event = format == ErrorFormat::anthropic ? "event: error\ndata: " : "data: ";
+  return event.append(error_object(error, format)).append("\n\n");
+}
+
+std::string error_line(const Error& error) {
+  return error_object(error, ErrorFormat::plain) + '\n';
+}
+
 Response error_response(const Error& error, ErrorFormat format) {
   const int status = status_of(error.fault);
   const std::string_view word = to_string(error.fault);
-  const std::string_view detail = error.detail.empty() ? phrase_of(status) : error.detail;
+  const std::string_view detail = detail_of(error, status);
   const bool retryable = status == 429 || status == 503;
-  static_assert(retry_after_seconds == 1);
+  const std::uint32_t retry_after_ms =
+      error.retry_after_ms > 0 ? error.retry_after_ms : default_retry_after_ms;
 
   if (format == ErrorFormat::grpc) {
     Response response = grpc_trailers_only(grpc_status_of(error.fault), detail);
     response.fields.add("x-evenkeel-reason", word);
-    if (retryable) response.fields.add("grpc-retry-pushback-ms", "1000");
+    if (retryable) {
+      response.fields.add("grpc-retry-pushback-ms",
+                          response.fields.keep(std::to_string(retry_after_ms)));
+    }
     return response;
   }
 
   Response response{.status = status};
   std::string body;
   std::string_view type = "application/json";
-  switch (format) {
-    case ErrorFormat::openai:
-      body = R"({"error":{"message":)";
-      append_json_string(body, detail);
-      body += R"(,"type":")";
-      body += openai_type(status);
-      body += R"(","param":null,"code":")";
-      body += word;
-      body += "\"}}";
-      break;
-    case ErrorFormat::anthropic:
-      body = R"({"type":"error","error":{"type":")";
-      body += anthropic_type(status);
-      body += R"(","message":)";
-      append_json_string(body, detail);
-      body += "}}";
-      break;
-    case ErrorFormat::kserve:
-      body = R"({"error":)";
-      append_json_string(body, detail);
-      body += '}';
-      break;
-    case ErrorFormat::grpc:
-    case ErrorFormat::plain:
-      body = detail;
-      body += '\n';
-      type = "text/plain; charset=utf-8";
-      break;
+  if (format == ErrorFormat::plain) {
+    body = detail;
+    body += '\n';
+    type = "text/plain; charset=utf-8";
+  } else {
+    body = error_object(error, format);
   }
   response.fields.add("content-type", type);
   response.fields.add("x-evenkeel-reason", word);
   if (retryable) {
-    response.fields.add("retry-after", "1");
-    response.fields.add("retry-after-ms", "1000");
+    const std::uint32_t seconds = (retry_after_ms + 999) / 1000;
+    response.fields.add("retry-after", response.fields.keep(std::to_string(seconds)));
+    response.fields.add("retry-after-ms", response.fields.keep(std::to_string(retry_after_ms)));
     response.fields.add("x-should-retry", "true");
   }
   response.body = make_body(std::move(body));

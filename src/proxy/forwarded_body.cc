@@ -14,7 +14,7 @@ bool was_served(const RequestOutcome& outcome) {
 /// The backend ended a response that had begun.
 bool backend_failed(Fault fault) {
   return fault == Fault::backend_closed || fault == Fault::backend_protocol ||
-         fault == Fault::idle_timeout;
+         fault == Fault::idle_timeout || fault == Fault::stream_error;
 }
 
 /// A gRPC call that ended with this status, as the HTTP status that stands for it.

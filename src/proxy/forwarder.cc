@@ -4,12 +4,18 @@
 #include <charconv>
 #include <utility>
 
+#include "evenkeel/base/deadline.h"
 #include "evenkeel/base/hash.h"
 #include "evenkeel/http/grpc.h"
+#include "proxy/attempt_progress.h"
+#include "proxy/event_stream_body.h"
 #include "proxy/forwarded_body.h"
 
 namespace evenkeel {
 namespace {
+
+/// How long a request that a backend refused waits for another one; then it gets that answer.
+constexpr Duration max_retry_wait = std::chrono::seconds(1);
 
 /// One pick in so many is timed: reading the clock twice takes longer than a pick.
 constexpr std::uint32_t pick_timing_interval = 16;
@@ -47,23 +53,16 @@ Duration retry_after_of(const Fields& fields) {
   return std::chrono::seconds(std::min(value, day_ms / 1000));
 }
 
-/// Replaces the client's credentials by the backend's own key, and restores them for a backend that
-/// has none.
-class Credentials {
- public:
-  void apply_to(Request& request, std::string_view key) {
-    if (key.empty() && !replaced_) return;
-    if (!replaced_) client_value_ = request.fields.value(FieldId::authorization);
-    replaced_ = true;
-    request.fields.remove(FieldId::authorization);
-    const auto value = key.empty() ? client_value_ : key;
-    if (value) request.fields.add("authorization", *value, FieldId::authorization);
-  }
+/// Any other answer goes to the client without a further look.
+bool may_be_refusal(const Request& request, const Response& response) {
+  return status_of_answer(request, response) >= 429;
+}
 
- private:
-  bool replaced_ = false;
-  std::optional<std::string_view> client_value_;
-};
+Task<Result<Response>> attempt_timed_out() {
+  return Result<Response>(Error{.fault = Fault::first_byte_timeout,
+                                .side = Side::backend,
+                                .detail = "no response within retry.attempt_timeout"});
+}
 
 /// While it lives, the request counts as queued. Its destructor records the time in the queue.
 class QueuedTime {
@@ -104,24 +103,6 @@ class ConnectTime {
 
 }  // namespace
 
-/// What the attempts of one request share.
-struct Forwarder::Progress {
-  Hint hint;
-  Credentials credentials;
-  Next next = Next::done;
-  bool resent = false;  // at most once: a request that breaks its link must not break many
-  std::optional<Error> last_error;
-  Instant failed_at{};
-
-  /// After a failed attempt, when another one or a wait for one begins: counts its time as a
-  /// retry's. That of the last attempt remains the backend's.
-  void count_retry_time(RequestTimings& timings) const {
-    if (!last_error || timings.head_sent == Instant{}) return;
-    timings.retried += std::max(failed_at - timings.head_sent, Duration{});
-    timings.head_sent = {};
-  }
-};
-
 Forwarder::Forwarder(Loop& loop, std::shared_ptr<PoolState> state, std::uint64_t seed,
                      std::unordered_map<const Backend*, Target> targets,
                      WorkerMetrics& worker_metrics, ForwarderOptions options)
@@ -130,15 +111,19 @@ Forwarder::Forwarder(Loop& loop, std::shared_ptr<PoolState> state, std::uint64_t
       targets_(std::move(targets)),
       worker_metrics_(worker_metrics),
       metrics_(worker_metrics.pool(options.pool_index)),
-      options_(std::move(options)) {}
+      options_(std::move(options)),
+      rng_(~seed) {}
 
+// Long: the attempts of one request in one coroutine, whose frame is all that they cost.
 Task<Result<Response>> Forwarder::handle(Request& request) {
   Progress progress{.hint = hint_of(request)};
+  const RetryPolicy* const own = request.info.identity.retry_policy;
+  progress.policy = own != nullptr ? own : &options_.retry;
+  if (request.body != nullptr && !request.body->rewindable()) keep_body(request, progress);
   while (true) {
     auto placed = co_await acquire(progress, request.info.timings);
-    if (!placed) {
-      co_return progress.last_error ? std::move(*progress.last_error) : std::move(placed.error());
-    }
+    if (!placed && progress.held) co_return progress.give_up(request.info);
+    if (!placed) co_return std::move(placed.error());
     Lease lease = std::move(*placed);
     const Backend& backend = *lease.backend();
     Target& target = targets_.find(&backend)->second;
@@ -155,23 +140,41 @@ Task<Result<Response>> Forwarder::handle(Request& request) {
         progress.next = next_after_failed_connect(link.error(), backend);
         fail_attempt(request.info, backend, std::move(link.error()), progress);
       } else {
-        begin_sending(request, backend, link_choice);
-        auto response = co_await (*link)->send(request);
-        if (response) {
-          complete(request.info, *response, std::move(lease), std::move(*link), *target.metrics);
-          co_return response;
+        begin_sending(request, backend, link_choice, progress);
+        auto sending = (*link)->send(request);
+        const Instant limit = attempt_limit(request, progress, backend);
+        if (limit != never) [[unlikely]] {
+          co_await UntilDoneOrDeadline(sending, loop_, limit);
+          if (!sending.ready()) sending = attempt_timed_out();
         }
-        progress.next = next_after_failure(request, response.error(), **link, progress);
-        backend.record_outcome(classify(response.error()), loop_.now());
-        fail_attempt(request.info, backend, std::move(response.error()), progress);
+        auto response = co_await sending;
+        if (response) {
+          complete(request, *response, std::move(lease), std::move(*link), *target.metrics);
+          progress.next = Next::done;
+          if (may_be_refusal(request, *response)) [[unlikely]] {
+            auto next = co_await replace_answer(request, progress, backend, *response);
+            progress.next = next;
+          }
+          if (progress.next == Next::done) {
+            if (progress.replay != nullptr) progress.replay->commit();
+            co_return response;
+          }
+          progress.hold(std::move(response), request.info, loop_.now());
+        } else {
+          progress.next = next_after_failure(request, response.error(), **link, backend, progress);
+          backend.record_outcome(classify(response.error()), loop_.now());
+          fail_attempt(request.info, backend, std::move(response.error()), progress);
+        }
       }
       link_choice = LinkPool::LinkChoice::fresh;
     } while (progress.next == Next::same_backend);
 
     if (progress.next == Next::done || progress.hint.excluded.full()) {
-      co_return std::move(*progress.last_error);
+      co_return progress.give_up(request.info);
     }
     progress.hint.excluded.add(&backend);
+    lease.release();
+    if (progress.waits) co_await back_off(progress);
   }
 }
 
@@ -179,26 +182,28 @@ Task<Result<Response>> Forwarder::handle(Request& request) {
 void Forwarder::begin_attempt(RequestInfo& info, const Backend& backend, const Progress& progress) {
   info.outcome.backend = backend.spec().address;
   info.outcome.attempts.add({.backend = info.outcome.backend});
-  if (progress.last_error) [[unlikely]] {
-    metrics_.retries.count(progress.last_error->fault);
+  if (progress.held) [[unlikely]] {
+    metrics_.retries.count(progress.held->fault);
     progress.count_retry_time(info.timings);
   }
 }
 
 void Forwarder::begin_sending(Request& request, const Backend& backend,
-                              LinkPool::LinkChoice link_choice) {
+                              LinkPool::LinkChoice link_choice, Progress& progress) {
   if (link_choice == LinkPool::LinkChoice::fresh || backend.load().has_connect_failures()) {
     backend.connected();
   }
   RequestTimings& timings = request.info.timings;
   timings.head_sent = loop_.read_clock();
   timings.uploaded = {};
+  if (progress.sent++ == 0) progress.first_sent = timings.head_sent;
   if (timings.deadline != never) rewrite_grpc_timeout(request, timings.head_sent);
 }
 
 /// Ties the lease and the link to the body of a response.
-void Forwarder::complete(const RequestInfo& info, Response& response, Lease lease, LinkLease link,
+void Forwarder::complete(Request& request, Response& response, Lease lease, LinkLease link,
                          BackendMetrics& backend_metrics) {
+  RequestInfo& info = request.info;
   const RequestTimings& timings = info.timings;
   const Backend& backend = *lease.backend();
   record_latency(backend.load(), response.status, timings.first_byte - request_end(timings),
@@ -209,8 +214,15 @@ void Forwarder::complete(const RequestInfo& info, Response& response, Lease leas
     backend.record_outcome(classify(response.status, retry_after), timings.first_byte);
   }
   if (options_.debug_headers) add_debug_headers(backend, response);
+  const bool is_event_stream = EventStreamBody::applies_to(response);
   response.body = std::make_unique<ForwardedBody>(loop_, std::move(lease), std::move(link),
                                                   std::move(response.body), info, backend_metrics);
+  if (is_event_stream) {
+    response.body = std::make_unique<EventStreamBody>(request, response, std::move(response.body),
+                                                      info, options_.finds_stream_errors);
+  }
+  const PoolState& pool = pool_.state();
+  if (response.status < 429) pool.retry_budget().deposit(pool.spec().retry_budget);
 }
 
 Forwarder::Next Forwarder::next_after_failed_connect(const Error& error,
@@ -222,21 +234,30 @@ Forwarder::Next Forwarder::next_after_failed_connect(const Error& error,
   return Next::other_backend;
 }
 
-/// A backend that has ended the link gets the request again, over a fresh link, once. Only if it
-/// says itself that it has not processed the request may another one get it.
+/// A backend that has ended the link gets the request again, over a fresh link, once. If it says
+/// itself that it has not processed the request, another one may get it. Beyond that, the policy
+/// decides.
 Forwarder::Next Forwarder::next_after_failure(Request& request, const Error& error, Link& link,
-                                              const Progress& progress) const {
-  if (!may_resend(error, request)) return Next::done;
-  const bool link_ended = error.idle_close_race || !link.alive(false);
-  if (link_ended && !progress.resent) return Next::same_backend;
-  return error.not_processed ? Next::other_backend : Next::done;
+                                              const Backend& backend, Progress& progress) {
+  if (may_resend(error, request)) {
+    const bool link_ended = error.idle_close_race || !link.alive(false);
+    const bool same = link_ended && !progress.resent;
+    if (same || error.not_processed) --progress.sent;
+    if (same) return Next::same_backend;
+    if (error.not_processed) return Next::other_backend;
+  }
+  const RetryPolicy& policy = *progress.policy;
+  const bool again = policy.retries(error, policy.is_idempotent(request)) &&
+                     may_retry(request, progress, backend) && rewind(request) && spend_budget();
+  if (!again) return Next::done;
+  progress.waits = true;
+  return Next::other_backend;
 }
 
 void Forwarder::fail_attempt(RequestInfo& info, const Backend& backend, Error error,
                              Progress& progress) const {
   info.outcome.attempts.back().fault = error.fault;
   const Instant now = loop_.now();
-  progress.failed_at = now;
   if (error.side == Side::backend && progress.next != Next::same_backend) {
     backend.load().count_error(error.fault);
     if (progress.next == Next::done) {
@@ -244,7 +265,7 @@ void Forwarder::fail_attempt(RequestInfo& info, const Backend& backend, Error er
     }
   }
   if (progress.next == Next::same_backend) progress.resent = true;
-  progress.last_error = std::move(error);
+  progress.hold(std::move(error), info, now);
 }
 
 Hint Forwarder::hint_of(const Request& request) const {
@@ -258,7 +279,8 @@ Hint Forwarder::hint_of(const Request& request) const {
 Task<Result<Lease>> Forwarder::acquire(const Progress& progress, RequestTimings& timings) {
   const bool timed = ++picks_ % pick_timing_interval == 0;
   const Instant began = timed ? loop_.read_clock() : Instant{};
-  auto placed = pool_.acquire(progress.hint);
+  const bool has_answer = progress.held && progress.held->result;
+  auto placed = pool_.acquire(progress.hint, has_answer ? loop_.now() + max_retry_wait : never);
   if (placed.ready()) {
     if (timed) worker_metrics_.observe_pick(loop_.read_clock() - began);
     return placed;

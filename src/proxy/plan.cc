@@ -80,7 +80,11 @@ void Plan::add_pool(const PoolConfig& pool, const PoolSet::PoolEntry& pool_entry
   }
   ForwarderOptions options{.pool = pool.name,
                            .pool_index = label_index.pool(pool.name),
-                           .debug_headers = pool.debug_headers};
+                           .debug_headers = pool.debug_headers,
+                           .retry = RetryPolicy(pool.retry),
+                           .engine = &engine_named(pool.engine),
+                           .finds_stream_errors = pool.engine != "generic",
+                           .max_retry_time = pool.timeouts.first_byte};
   if (pool.picker == "consistent-hash") options.hash_header = pool.hash.header;
   handlers_.push_back(std::make_unique<Forwarder>(worker.loop, pool_entry.state, rng_(),
                                                   std::move(targets), worker_metrics,
@@ -111,7 +115,9 @@ void Plan::add_route(const RouteConfig& route, LabelIndex& label_index) {
   Route plan_route{.name = route.name,
                    .index = label_index.route(route.name),
                    .grpc_only = !route.match.grpc.empty(),
+                   .retry = {},
                    .targets = {}};
+  if (route.retry) plan_route.retry.emplace(*route.retry);
   std::uint32_t sum = 0;
   for (const RouteTarget& target : route.targets) {
     const auto pool = std::find_if(config_->pools.begin(), config_->pools.end(),
@@ -164,6 +170,7 @@ Task<Result<Response>> Plan::handle(Request& request) {
   request.info.identity.route = plan_route.name;
   request.info.identity.route_index = plan_route.index;
   request.info.identity.is_streaming = plan_route.grpc_only;
+  if (plan_route.retry) request.info.identity.retry_policy = &*plan_route.retry;
   request.info.identity.pool = target.pool;
   request.info.identity.pool_index = target.pool_index;
   return target.first->handle(request);

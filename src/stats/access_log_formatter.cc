@@ -278,6 +278,10 @@ void write_attempts(Writer& line, const AccessLogEntry& entry) {
     line.string(attempt.backend, max_backend_bytes);
     line.text(",\"outcome\":");
     line.string(outcome_of(attempt, last, entry.reason), max_reason_bytes);
+    if (attempt.status != 0) {
+      line.text(",\"status\":");
+      line.number(attempt.status);
+    }
     line.text(",\"connect_ms\":");
     line.milliseconds(attempt.connect);
     line.text("}");

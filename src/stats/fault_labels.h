@@ -18,6 +18,11 @@ inline bool is_attempt_fault(Fault fault) {
   return false;
 }
 
+/// Of an attempt alone: no request ends with it.
+inline bool is_only_of_attempts(Fault fault) {
+  return fault == Fault::server_error || fault == Fault::overloaded;
+}
+
 template <class Each>
 void each_fault(Each each) {
   for (int fault = 0; fault < fault_count; ++fault) each(static_cast<Fault>(fault));

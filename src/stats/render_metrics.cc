@@ -199,6 +199,7 @@ class MetricsRenderer final : public prometheus::Collectable {
     for (std::uint32_t pool = 0; pool < names_.pools.size(); ++pool) {
       const Labels labels{{"pool", names_.pools[pool]}};
       each_fault([&](Fault fault) {
+        if (is_only_of_attempts(fault)) return;
         page.add(labels, {"reason", to_string(fault)},
                  errors_of_pool(pool, fault, &PoolMetrics::errors));
       });
@@ -208,9 +209,17 @@ class MetricsRenderer final : public prometheus::Collectable {
     each_pool([&](std::uint32_t pool, const Labels& labels) {
       each_fault([&](Fault fault) {
         const std::uint64_t count = errors_of_pool(pool, fault, &PoolMetrics::retries);
-        if (count == 0 && !is_attempt_fault(fault)) return;
+        if (count == 0 && !is_attempt_fault(fault) && !is_only_of_attempts(fault)) return;
         page.add(labels, {"reason", to_string(fault)}, count);
       });
+    });
+    page.counters("evenkeel_retry_budget_exhausted_total",
+                  "Retries that the pool's budget did not allow.");
+    each_pool([&](std::uint32_t pool, const Labels& labels) {
+      page.add(labels, sum([pool](const WorkerMetrics& worker_metrics) {
+                 const PoolMetrics* metrics = worker_metrics.find_pool(pool);
+                 return metrics == nullptr ? std::uint64_t{0} : metrics->budget_exhausted.value();
+               }));
     });
   }
 
@@ -230,6 +239,15 @@ class MetricsRenderer final : public prometheus::Collectable {
     page.counters("evenkeel_response_bytes_total", "Bytes of response bodies.");
     page.add({}, sum([](const WorkerMetrics& worker_metrics) {
                return worker_metrics.response_bytes();
+             }));
+    page.gauges("evenkeel_replay_bytes", "Bytes of request bodies that are kept for retries.");
+    page.add({}, sum([](const WorkerMetrics& worker_metrics) {
+               return worker_metrics.replay().held.value();
+             }));
+    page.counters("evenkeel_replay_overflows_total",
+                  "Request bodies that were too large to be kept for a retry.");
+    page.add({}, sum([](const WorkerMetrics& worker_metrics) {
+               return worker_metrics.replay().overflows.value();
              }));
   }
 

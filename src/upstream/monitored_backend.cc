@@ -106,6 +106,9 @@ void MonitoredBackend::on_engine_unknown(std::string reason) {
 
 /// `serving`: the backend is in rotation, and stays so until a check fails.
 void MonitoredBackend::apply(bool serving) {
+  const EngineRefusals refusals =
+      identity() == nullptr ? EngineRefusals{} : engine_named(identity()->engine).refusals;
+  spec_.backend->load().set_detected_refusals(refusals.bits());
   apply_health_spec(serving);
   apply_metrics_spec();
 }

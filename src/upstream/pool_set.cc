@@ -94,7 +94,10 @@ PoolSpec spec_of(const PoolConfig& pool) {
                       .first_ejection = pool.health.interval,
                       .max_ejection = pool.outlier.ejection,
                       .max_ejected = pool.outlier.max_ejected},
-          .slow_start = pool.slow_start};
+          .slow_start = pool.slow_start,
+          .retry_budget = pool.retry.budget,
+          .recovery_time =
+              std::min<Duration>(pool.health.interval * pool.health.rise, std::chrono::minutes(1))};
 }
 
 }  // namespace

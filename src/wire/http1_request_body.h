@@ -34,6 +34,10 @@ class Http1RequestBody final : public Body {
     return chunked_ ? std::nullopt : std::optional(length_);
   }
   bool rewind() override;
+  bool rewindable() const override {
+    if (reads_ > 0) return reads_ == 1 && first_.last;
+    return !chunked_ && !broken_ && transport_.in.end - transport_.in.begin >= left_;
+  }
 
   /// Every byte of the message was read; the next message begins here.
   bool finished() const { return finished_; }

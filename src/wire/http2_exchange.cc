@@ -26,6 +26,7 @@ class Http2ServerStream::RequestBody final : public Body {
     stream_.request_.info.outcome.bytes_in = 0;
     return true;
   }
+  bool rewindable() const override { return stream_.rewindable(); }
 
  private:
   Task<Result<Chunk>> wait() {

@@ -41,6 +41,10 @@ class Http2Stream : public Pooled {
   Signal::Wait arrival(Instant deadline) { return arrived_.wait(deadline); }
   /// Goes back to the first byte; false when bytes are no longer held.
   bool rewind();
+  /// Whether `rewind` will succeed: the whole message is here, in one block.
+  bool rewindable() const {
+    return reads_ == 0 ? remote_ended_ && blocks_ <= 1 : reads_ == 1 && delivered_last_;
+  }
   /// Whether the peer has ended its message.
   bool received_all() const { return remote_ended_; }
   std::uint64_t received() const { return received_; }

@@ -246,5 +246,19 @@ TEST(Check, SaysHowToWriteAPercentage) {
               ElementsAre(HasSubstr("found '95%'; did you mean '95'?")));
 }
 
+TEST(Check, ExplainsTheValuesOfRetry) {
+  const auto problem = [](const std::string& retry) {
+    return problems_of("pools: [{name: a, backends: [h:1], retry: {" + retry + "}}]");
+  };
+  EXPECT_THAT(problem("budget: 0.3"), ElementsAre());
+  EXPECT_THAT(problem("budget: 120%"), ElementsAre(HasSubstr("out of range, expected 0% to 100%")));
+  EXPECT_THAT(problem("budget: some"), ElementsAre(HasSubstr("a percentage such as 20%")));
+  EXPECT_THAT(problem("backoff: 30ms"), ElementsAre());
+  EXPECT_THAT(problem("backoff: 50ms..25ms"),
+              ElementsAre(HasSubstr("a range of durations such as 25ms..250ms")));
+  EXPECT_THAT(problem("on: [resets]"), ElementsAre(HasSubstr("did you mean 'reset'?")));
+  EXPECT_THAT(problem("retries: 3"), ElementsAre(HasSubstr("attempts")));
+}
+
 }  // namespace
 }  // namespace evenkeel

@@ -60,12 +60,14 @@ pools:
       - http://gpu2.internal
     limits: {max_in_flight: 9, queue: {size: 2, timeout: 3s}}
     timeouts: {connect: 1s, first_byte: 2s, idle: 3s}
+    retry: {attempts: 3, budget: 12.5%, backoff: 1ms..2s, on: [5xx, reset], idempotency_key: true,
+            attempt_timeout: 4s, replay: 2MiB}
     keep_alive: {idle: 7s, max_idle: 1}
     debug_headers: true
   - {name: b, engine: ray, backends: ["[::1]:1"]}
 routes:
   - {name: r, match: {host: API.example.com, path: /v1/**, header: {X-A: 1}, method: [GET, POST]}, pool: a}
-  - {match: {path: /x}, split: {a: 9, b: 1}}
+  - {match: {path: /x}, split: {a: 9, b: 1}, retry: {attempts: 1}}
 access_log: {path: /var/log/evenkeel.log, format: json}
 shutdown: {drain: 0s, delay: 5s}
 )");
@@ -90,6 +92,8 @@ shutdown: {drain: 0s, delay: 5s}
   EXPECT_EQ(a.backends.at(1).address, (Address{"gpu2.internal", 80}));
   EXPECT_EQ(a.limits, (PoolLimits{9, {2, 3s}}));
   EXPECT_EQ(a.timeouts, (PoolTimeouts{1s, 2s, 3s}));
+  const RetryRules rules{3, {1ms, 2s}, {RetryOn::server_error, RetryOn::reset}, true, 4s, 2097152};
+  EXPECT_EQ(a.retry, (RetryConfig{rules, 0.125}));
   EXPECT_EQ(a.keep_alive, (KeepAliveConfig{7s, 1}));
   EXPECT_TRUE(a.debug_headers);
   const RouteConfig& first = config.routes.at(0);
@@ -98,6 +102,8 @@ shutdown: {drain: 0s, delay: 5s}
   EXPECT_EQ(first.targets, (std::vector<RouteTarget>{{"a", 1}}));
   EXPECT_EQ(config.routes.at(1).name, "/x");
   EXPECT_EQ(config.routes.at(1).targets, (std::vector<RouteTarget>{{"a", 9}, {"b", 1}}));
+  EXPECT_FALSE(config.routes.at(0).retry);
+  EXPECT_EQ(config.routes.at(1).retry, RetryRules{.attempts = 1});
   EXPECT_EQ(config.access_log.path, "/var/log/evenkeel.log");
   EXPECT_EQ(config.shutdown, (ShutdownConfig{0s, 5s}));
 }

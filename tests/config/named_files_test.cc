@@ -72,7 +72,8 @@ TEST_F(NamedFiles, APipeIsNotOpened) {
   ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
 
   EXPECT_EQ(named_file_error(FileUse::access_log, path("pipe")), std::nullopt);
-  EXPECT_THAT(named_file_error(FileUse::api_key, path("pipe")), Optional(HasSubstr("not a regular file")));
+  EXPECT_THAT(named_file_error(FileUse::api_key, path("pipe")),
+              Optional(HasSubstr("not a regular file")));
 }
 
 }  // namespace

@@ -131,6 +131,30 @@ TEST(ErrorResponse, SetsRetryAfter) {
             std::string::npos);
 }
 
+TEST(ErrorResponse, SaysWhenToComeBack) {
+  const std::string fields =
+      answer_to({.fault = Fault::queue_full, .retry_after_ms = 2300, .detail = {}}, "/v1/x").fields;
+  EXPECT_NE(fields.find("retry-after: 3\nretry-after-ms: 2300\nx-should-retry: true\n"),
+            std::string::npos);
+  const Response call = error_response(
+      {.fault = Fault::queue_full, .retry_after_ms = 2300, .detail = {}}, ErrorFormat::grpc);
+  EXPECT_EQ(call.fields.value("grpc-retry-pushback-ms"), "2300");
+}
+
+TEST(ErrorEvent, HasTheShapeThatTheClientParses) {
+  const Error error{.fault = Fault::backend_closed, .detail = "it closed"};
+  EXPECT_EQ(
+      error_event(error, ErrorFormat::openai),
+      R"(data: {"error":{"message":"it closed","type":"upstream_error","param":null,"code":"backend_closed"}})"
+      "\n\n");
+  EXPECT_EQ(error_event(error, ErrorFormat::anthropic),
+            "event: error\n"
+            R"(data: {"type":"error","error":{"type":"api_error","message":"it closed"}})"
+            "\n\n");
+  EXPECT_EQ(error_event(error, ErrorFormat::kserve), "data: {\"error\":\"it closed\"}\n\n");
+  EXPECT_EQ(error_line(error), "{\"error\":\"it closed\"}\n");
+}
+
 TEST(ErrorFormat, OfAGrpcRequestIsGrpcWhateverItsPath) {
   for (const std::string_view type :
        {"application/grpc", "application/grpc+proto", "Application/GRPC; charset=utf-8"}) {

@@ -116,8 +116,9 @@ TEST_F(ForwarderTest, TriesEveryBackendThatCannotBeConnectedOnce) {
   EXPECT_EQ(worker_metrics().pool(1).retries.value(Fault::connect_failed), 1);
 }
 
-TEST_F(ForwarderTest, SendsNoRequestTwiceThatABackendMayHaveProcessed) {
+TEST_F(ForwarderTest, SendsNoGenerationTwiceThatABackendMayHaveProcessed) {
   Request request = get();
+  request.method = "POST";
 
   auto response = response_to(request, [&] {
     connected().connection(0).read_head();

@@ -232,6 +232,15 @@ class Load {
     learned_weight_.store(weight, std::memory_order_relaxed);
   }
 
+  /// What the refusals of the engine mean that `engine: auto` has detected, as the forwarder reads
+  /// it (EngineRefusals::bits); 0: nothing. The control thread writes it.
+  std::uint8_t detected_refusals() const {
+    return detected_refusals_.load(std::memory_order_relaxed);
+  }
+  void set_detected_refusals(std::uint8_t bits) {
+    detected_refusals_.store(bits, std::memory_order_relaxed);
+  }
+
   // ---- For the admin API and the metrics ----
 
   void count_error(Fault fault) {
@@ -315,6 +324,7 @@ class Load {
   Mean total_;
   Mean served_;
   std::atomic<float> learned_weight_{0};
+  std::atomic<std::uint8_t> detected_refusals_{0};
   std::atomic<Fault> connect_fault_{Fault::connect_failed};
   std::array<std::atomic<std::uint64_t>, fault_count> errors_{};
 };

@@ -11,6 +11,8 @@
 #include "evenkeel/balance/hint.h"
 #include "evenkeel/balance/lease.h"
 #include "evenkeel/balance/picker.h"
+#include "evenkeel/balance/retry_budget.h"
+#include "evenkeel/balance/wait_forecast.h"
 #include "evenkeel/base/clock.h"
 #include "evenkeel/base/loop.h"
 #include "evenkeel/base/result.h"
@@ -60,6 +62,9 @@ struct PoolSpec {
   SparesSpec spares;
   OutlierSpec outlier;
   Duration slow_start{};  ///< how long a backend that returns or joins is ramped up; 0: not at all
+  double retry_budget = 0.2;  ///< retries per answered request, 0..1
+  /// When a pool without any backend may have one again: two health checks.
+  Duration recovery_time = std::chrono::seconds(1);
   std::vector<BackendSpec> backends;  ///< ids are unique
 };
 
@@ -96,6 +101,9 @@ class PoolState {
   QueueStats queue() const;
   /// Fewer than half of the backends are fit to serve, so ejections are ignored.
   bool panics() const;
+  RetryBudget& retry_budget() const { return *retry_budget_; }
+  /// The time in which the pool completes this many requests, as fast as it did lately.
+  Duration wait_for(std::uint64_t requests) const { return wait_forecast_->wait_for(requests); }
 
   /// Makes this the active configuration of the pool: its limits apply to queued requests too.
   void activate() const;
@@ -127,6 +135,8 @@ class PoolState {
   std::unordered_map<const Load*, std::size_t> index_;
   std::shared_ptr<RequestQueue> request_queue_;
   std::shared_ptr<OutlierDetector> outlier_detector_;
+  std::shared_ptr<RetryBudget> retry_budget_;
+  std::shared_ptr<WaitForecast> wait_forecast_;
   std::shared_ptr<PoolMaintenance> maintenance_;
   PickerFactory picker_factory_;
 };
@@ -153,6 +163,7 @@ class Pool {
   Task<Result<Lease>> wait_in_queue(Hint hint, Instant deadline);
   const BackendPtr* pick_backend(const Hint& hint);
   Error no_backend_error() const;
+  Error queue_error(Fault fault, const char* why) const;
 
   std::shared_ptr<PoolState> state_;
   Loop& loop_;

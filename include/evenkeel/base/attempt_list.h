@@ -4,6 +4,7 @@
 #include <array>
 #include <cassert>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -18,6 +19,7 @@ namespace evenkeel {
 struct Attempt {
   std::string_view backend;    ///< its address
   Duration connect{};          ///< until a link was ready: dialling and TLS; near 0 on a kept link
+  std::uint16_t status = 0;    ///< of an answer that was not passed on; 0: none
   std::optional<Fault> fault;  ///< why it failed; empty: it answered, or has not ended
 };
 
@@ -53,6 +55,7 @@ class AttemptList {
   }
   /// The latest. REQUIRES: !empty().
   Attempt& back() { return items_[count_ - 1]; }
+  const Attempt& back() const { return items_[count_ - 1]; }
 
  private:
   static_assert(std::is_trivially_destructible_v<Attempt>);

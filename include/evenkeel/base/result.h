@@ -36,6 +36,9 @@ enum class Fault : std::uint8_t {
   deadline_exceeded,
   backend_closed,
   backend_protocol,
+  stream_error,  ///< the backend reported an error within its stream
+  server_error,  ///< an answer of 5xx that was not passed on: the request was sent again
+  overloaded,    ///< likewise, of 429 or 503
   client_gone,
   flood,
   write_timeout,
@@ -58,6 +61,8 @@ struct Error {
   bool not_processed = false;
   /// The reused connection closed before any response: the request was probably not processed.
   bool idle_close_race = false;
+  /// Of a refusal: when the client should come back, in milliseconds; 0: not known.
+  std::uint32_t retry_after_ms = 0;
   std::string detail;  ///< for the log and for people; never parsed
 };
 

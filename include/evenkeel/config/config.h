@@ -138,6 +138,42 @@ struct PoolTimeouts {
   bool operator==(const PoolTimeouts&) const = default;
 };
 
+// A wait that is drawn from a range that grows.
+struct BackoffRange {
+  milliseconds base{25};  // the most before the first retry; doubled with each further one
+  milliseconds max{250};
+
+  bool operator==(const BackoffRange&) const = default;
+};
+
+// What a request is sent again for, whatever its method.
+enum class RetryOn {
+  overload,       // 429 and 503
+  gateway_error,  // 502, 503 and 504
+  server_error,   // every 5xx
+  reset,          // the backend ended the connection or stream before its response
+  timeout,        // no response in time
+};
+
+// Which requests are sent again, and how often. Connection failures and refusals, after which no
+// backend has begun, need no rule.
+struct RetryRules {
+  std::uint32_t attempts = 2;  // times that a request is sent to a backend, in all
+  BackoffRange backoff;
+  std::vector<RetryOn> on;          // besides what is safe
+  bool idempotency_key = false;     // requests with this field count as idempotent
+  milliseconds attempt_timeout{0};  // for the response of one attempt; 0: only timeouts.first_byte
+  std::uint64_t replay_bytes = 1024UL * 1024;  // of a body that are kept for a retry; 0: none
+
+  bool operator==(const RetryRules&) const = default;
+};
+
+struct RetryConfig : RetryRules {
+  double budget = 0.2;  // retries per answered request, besides a small reserve
+
+  bool operator==(const RetryConfig&) const = default;
+};
+
 struct KeepAliveConfig {
   milliseconds idle{4'000};      // unless the file says: default_keep_alive_idle(engine)
   std::uint32_t max_idle = 256;  // idle links kept, per worker and backend; 0: none
@@ -236,6 +272,7 @@ struct PoolConfig {
   std::optional<PoolTlsConfig> tls;
   PoolLimits limits;
   PoolTimeouts timeouts;
+  RetryConfig retry;
   KeepAliveConfig keep_alive;
   HealthConfig health;
   MetricsConfig metrics;
@@ -273,6 +310,7 @@ struct RouteConfig {
   std::string name;  // for logs and metrics; unless given, host and path as written ("/v1/**")
   RouteMatch match;
   std::vector<RouteTarget> targets;  // never empty, and never all of weight 0, in a loaded file
+  std::optional<RetryRules> retry;   // instead of the pool's
 
   bool operator==(const RouteConfig&) const = default;
 };

@@ -36,11 +36,15 @@ class Body : public Pooled {
   virtual std::optional<std::uint64_t> length() const { return std::nullopt; }
   /// Goes back to the first byte, for a retry; false when bytes are no longer held.
   virtual bool rewind() { return false; }
+  /// `rewind` will succeed, also after everything was read: all bytes are here and stay.
+  virtual bool rewindable() const { return false; }
 };
 using BodyPtr = std::unique_ptr<Body>;
 
 /// A body that holds all its bytes.
 BodyPtr make_body(std::string bytes);
+
+struct RetryPolicy;  // of the room proxy
 
 /// Where a request came from and where it goes. The frontend fills in the first part, the filters
 /// and the router the rest, all before the request reaches a backend.
@@ -63,6 +67,7 @@ struct RequestIdentity {
   std::uint32_t route_index = 0;  ///< of the plan, for counters; plus one, 0 = none
   std::uint32_t pool_index = 0;   ///< of the plan, for counters; plus one, 0 = none
   bool is_streaming = false;      ///< a stream of messages: it may pause, and has no size limit
+  const RetryPolicy* retry_policy = nullptr;  ///< the route's own; null: its pool's
 };
 
 /// When the stages of a request began and how long they took. A default Instant: not reached.

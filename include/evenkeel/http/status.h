@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "evenkeel/base/result.h"
@@ -34,6 +35,12 @@ ErrorFormat error_format_of(const Request& request);
 /// with `grpc-status` and `grpc-message` among the fields and no body, which gRPC calls
 /// trailers-only.
 Response error_response(const Error& error, ErrorFormat format);
+
+/// The event that ends a stream of server-sent events that broke, in the shape that a client's
+/// library parses within a stream. Not followed by `[DONE]`: the stream is not complete.
+std::string error_event(const Error& error, ErrorFormat format);
+/// The same for a stream of JSON lines, as Ollama's.
+std::string error_line(const Error& error);
 
 /// A gRPC response without a body ("trailers-only"). `message` is plain text, not yet encoded.
 Response grpc_trailers_only(GrpcStatus status, std::string_view message);

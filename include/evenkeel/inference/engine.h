@@ -90,11 +90,26 @@ struct EngineMetricsPage {
   std::string_view consumed_path = {};
 };
 
+/// Which answers of an engine mean that it has not begun to generate, so that the request may be
+/// sent to another server. docs/retries.md lists these.
+struct EngineRefusals {
+  /// 429 and 503: it refuses a request before it begins, or not at all.
+  bool overload = false;
+  /// 500 and 502 that come at once: an engine that is shutting down or dead, not a wrong request.
+  bool early_errors = false;
+
+  std::uint8_t bits() const { return static_cast<std::uint8_t>(overload | early_errors << 1); }
+  static EngineRefusals of_bits(std::uint8_t bits) {
+    return {.overload = (bits & 1) != 0, .early_errors = (bits & 2) != 0};
+  }
+};
+
 struct Engine {
   std::string_view name;  ///< as the file has it
   EngineDetectionRules detection = {};
   EngineHealth health = {};
   EngineMetricsPage metrics = {};
+  EngineRefusals refusals = {};
 };
 
 /// All engines, in the order in which detection tries them.

@@ -10,7 +10,10 @@
 
 #include "evenkeel/balance/pool.h"
 #include "evenkeel/base/loop.h"
+#include "evenkeel/base/rng.h"
 #include "evenkeel/http/message.h"
+#include "evenkeel/inference/engine.h"
+#include "evenkeel/proxy/retry_policy.h"
 #include "evenkeel/stats/worker_metrics.h"
 #include "evenkeel/upstream/link_pool.h"
 
@@ -28,13 +31,19 @@ struct ForwarderOptions {
   std::uint32_t pool_index = 0;            ///< of LabelIndex
   std::optional<std::string> hash_header;  ///< requests with the same value share a backend
   bool debug_headers = false;
+  RetryPolicy retry{RetryRules{}};
+  const Engine* engine = &engine_named("generic");  ///< of its backends, as the file has it
+  bool finds_stream_errors = false;  ///< errors in the events of its backends count as failures
+  /// The longest time from a request's first attempt to its last one.
+  Duration max_retry_time = std::chrono::seconds(600);
 };
 
 /// The end of the filter chain for one pool. Thread: one worker's.
 ///
 /// A request goes to another backend if this one cannot be connected, or says that it has not
 /// processed the request. If the backend was closing an idle link, the request is resent once
-/// (docs/decisions/0002-retry-on-dead-link.md). No other request is sent twice.
+/// (docs/decisions/0002-retry-on-dead-link.md). Beyond that the RetryPolicy and the pool's budget
+/// decide. If no other backend takes the request, the client gets the answer of the first.
 class Forwarder final : public Handler {
  public:
   Forwarder(Loop& loop, std::shared_ptr<PoolState> state, std::uint64_t seed,
@@ -53,14 +62,25 @@ class Forwarder final : public Handler {
   struct Progress;
 
   void begin_attempt(RequestInfo& info, const Backend& backend, const Progress& progress);
-  void begin_sending(Request& request, const Backend& backend, LinkPool::LinkChoice link_choice);
-  void complete(const RequestInfo& info, Response& response, Lease lease, LinkLease link,
+  void begin_sending(Request& request, const Backend& backend, LinkPool::LinkChoice link_choice,
+                     Progress& progress);
+  void complete(Request& request, Response& response, Lease lease, LinkLease link,
                 BackendMetrics& backend_metrics);
   Next next_after_failed_connect(const Error& error, const Backend& backend) const;
-  Next next_after_failure(Request& request, const Error& error, Link& link,
-                          const Progress& progress) const;
+  Next next_after_failure(Request& request, const Error& error, Link& link, const Backend& backend,
+                          Progress& progress);
   void fail_attempt(RequestInfo& info, const Backend& backend, Error error,
                     Progress& progress) const;
+
+  // ---- retries after an answer, or after a backend may have begun ----
+  void keep_body(Request& request, Progress& progress);
+  bool may_retry(const Request& request, const Progress& progress, const Backend& backend) const;
+  bool spend_budget();
+  Task<Next> replace_answer(Request& request, Progress& progress, const Backend& backend,
+                            Response& response);
+  Instant attempt_limit(const Request& request, const Progress& progress,
+                        const Backend& backend) const;
+  Task<void> back_off(Progress& progress);
 
   Hint hint_of(const Request& request) const;
   Task<Result<Lease>> acquire(const Progress& progress, RequestTimings& timings);
@@ -73,6 +93,7 @@ class Forwarder final : public Handler {
   WorkerMetrics& worker_metrics_;
   PoolMetrics& metrics_;
   ForwarderOptions options_;
+  Rng rng_;
   std::uint32_t picks_ = 0;
 };
 

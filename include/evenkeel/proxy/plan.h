@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -81,6 +82,7 @@ class Plan final : public Handler {
     std::string name;
     std::uint32_t index;  // of LabelIndex
     bool grpc_only;       // matches gRPC calls only
+    std::optional<RetryPolicy> retry;
     std::vector<WeightedTarget> targets;
   };
 

@@ -80,9 +80,16 @@ struct PoolMetrics {
   Histogram<request_bounds> duration;
   Histogram<first_byte_bounds> first_byte;
   Histogram<first_byte_bounds> wait;
-  FaultCounters errors;   ///< requests that failed, by the fault that ended them
-  FaultCounters retries;  ///< attempts after a failed one, by its fault
-  Counter fallbacks;      ///< requests that went to the pool's fallback
+  FaultCounters errors;      ///< requests that failed, by the fault that ended them
+  FaultCounters retries;     ///< attempts after a failed one, by its fault
+  Counter budget_exhausted;  ///< retries that the pool's budget did not allow
+  Counter fallbacks;         ///< requests that went to the pool's fallback
+};
+
+/// Copies of request bodies that are kept for retries.
+struct ReplayMetrics {
+  Gauge held;         ///< bytes
+  Counter overflows;  ///< bodies that were larger than a copy may be
 };
 
 struct ListenerMetrics {
@@ -135,6 +142,9 @@ class alignas(64) WorkerMetrics {
   void count_error(std::uint32_t pool, Fault fault) { pools_.at(pool).errors.count(fault); }
   void observe_pick(Duration duration) { pick_.observe(duration); }
 
+  ReplayMetrics& replay() { return replay_; }
+  const ReplayMetrics& replay() const { return replay_; }
+
   const PoolMetrics* find_pool(std::uint32_t index) const { return pools_.find(index); }
   const ListenerMetrics* find_listener(std::uint32_t index) const { return listeners_.find(index); }
   const BackendMetrics* find_backend(std::uint32_t index) const { return backends_.find(index); }
@@ -155,6 +165,7 @@ class alignas(64) WorkerMetrics {
  private:
   Counter request_bytes_;
   Counter response_bytes_;
+  ReplayMetrics replay_;
   Histogram<internal_bounds> overhead_;
   Histogram<internal_bounds> pick_;
   ChunkedArray<PoolMetrics> pools_;

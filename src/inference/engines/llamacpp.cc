@@ -52,6 +52,7 @@ const Engine llamacpp_engine{
                 .series = series,
                 .required_option = "--metrics",
                 .prevents_sleep = true},
+    .refusals = {.overload = true},
 };
 
 }  // namespace evenkeel

@@ -20,6 +20,7 @@ const Engine ollama_engine{
     .detection = {.rules = rules},
     .health = {.path = "/", .implied_model_tag = ":latest"},
     .metrics = {.any_series = true},
+    .refusals = {.overload = true},
 };
 
 }  // namespace evenkeel

@@ -63,6 +63,7 @@ const Engine ray_engine{
     .detection = {.rules = rules},
     .health = {.path = "/-/routes", .empty_object_means_loading = true},
     .metrics = {.path = "/metrics", .series = series, .separate_port = true},
+    .refusals = {.overload = true},
 };
 
 }  // namespace evenkeel

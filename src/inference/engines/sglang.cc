@@ -50,6 +50,7 @@ const Engine sglang_engine{
     .detection = {.rules = rules},
     .health = {.path = "/health"},
     .metrics = {.path = "/metrics", .series = series, .required_option = "--enable-metrics"},
+    .refusals = {.overload = true, .early_errors = true},
 };
 
 }  // namespace evenkeel

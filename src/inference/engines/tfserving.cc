@@ -24,6 +24,7 @@ const Engine tfserving_engine{
     .detection = {.rules = rules},
     .health = {.path = "", .listing = ModelListing::tfserving, .token = TokenProbe::none},
     .metrics = {.path = "/monitoring/prometheus/metrics", .ports = ports},
+    .refusals = {.overload = true},
 };
 
 }  // namespace evenkeel

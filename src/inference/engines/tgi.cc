@@ -31,6 +31,7 @@ const Engine tgi_engine{
     .detection = {.rules = rules},
     .health = {.path = "/health"},
     .metrics = {.path = "/metrics", .series = series},
+    .refusals = {.overload = true},
 };
 
 }  // namespace evenkeel

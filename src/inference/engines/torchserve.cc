@@ -55,6 +55,7 @@ const Engine torchserve_engine{
                 .series = series,
                 .required_option = "metrics_mode=prometheus",
                 .ports = ports},
+    .refusals = {.overload = true},
 };
 
 }  // namespace evenkeel

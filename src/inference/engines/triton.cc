@@ -47,6 +47,7 @@ const Engine triton_engine{
                .closes_listener_first = true,
                .serves_kserve_grpc = true},
     .metrics = {.path = "/metrics", .series = series, .ports = ports},
+    .refusals = {.overload = true},
 };
 
 }  // namespace evenkeel

@@ -29,6 +29,7 @@ const Engine trtllm_engine{
                 .series = series,
                 .required_option = "return_perf_metrics: true",
                 .consumed_path = "/metrics"},
+    .refusals = {.overload = true, .early_errors = true},
 };
 
 }  // namespace evenkeel

@@ -52,6 +52,7 @@ const Engine vllm_engine{
     .detection = {.rules = rules},
     .health = {.path = "/health", .sleep_path = "/is_sleeping", .closes_listener_first = true},
     .metrics = {.path = "/metrics", .short_path = short_path, .series = series},
+    .refusals = {.overload = true, .early_errors = true},
 };
 
 }  // namespace evenkeel

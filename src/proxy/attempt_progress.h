@@ -1,0 +1,86 @@
+// What the attempts of one request share: of Forwarder alone.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "evenkeel/proxy/forwarder.h"
+#include "proxy/replay_body.h"
+
+namespace evenkeel {
+
+/// Replaces the client's credentials by the backend's own key, and restores them for a backend that
+/// has none.
+class Credentials {
+ public:
+  void apply_to(Request& request, std::string_view key) {
+    if (key.empty() && !replaced_) return;
+    if (!replaced_) client_value_ = request.fields.value(FieldId::authorization);
+    replaced_ = true;
+    request.fields.remove(FieldId::authorization);
+    const auto value = key.empty() ? client_value_ : key;
+    if (value) request.fields.add("authorization", *value, FieldId::authorization);
+  }
+
+ private:
+  bool replaced_ = false;
+  std::optional<std::string_view> client_value_;
+};
+
+/// What the attempts of one request share.
+struct Forwarder::Progress {
+  /// What the client gets if no further attempt is made.
+  struct Held {
+    Result<Response> result;
+    RequestTimings timings;
+    std::string_view backend;
+    Fault fault;  // of the last attempt: why the next one is made
+  };
+
+  Hint hint;
+  const RetryPolicy* policy = nullptr;
+  Credentials credentials{};
+  Next next = Next::done;
+  bool resent = false;     // at most once: a request that breaks its link must not break many
+  bool waits = false;      // before the next attempt
+  std::uint32_t sent = 0;  // attempts after which a backend may have begun, the current included
+  Instant first_sent{};    // when the first attempt was sent
+  ReplayBody* replay = nullptr;
+  std::unique_ptr<Held> held{};
+  Instant failed_at{};
+
+  /// Keeps the end of the current attempt. REQUIRES: `next` is set.
+  void hold(Result<Response> result, const RequestInfo& info, Instant now) {
+    failed_at = now;
+    const Fault fault = info.outcome.attempts.back().fault.value_or(Fault::internal);
+    // A backend's answer says more than that another one takes nothing.
+    const bool keeps_answer = held && held->result && !result && next != Next::done;
+    if (keeps_answer) {
+      held->fault = fault;
+      return;
+    }
+    held =
+        std::make_unique<Held>(Held{std::move(result), info.timings, info.outcome.backend, fault});
+  }
+  /// When another attempt begins, or a wait for one: counts the time of the failed one as a
+  /// retry's. That of the last attempt remains the backend's.
+  void count_retry_time(RequestTimings& timings) const {
+    if (!held || timings.head_sent == Instant{}) return;
+    timings.retried += std::max(failed_at - timings.head_sent, Duration{});
+    timings.head_sent = timings.uploaded = timings.first_byte = {};
+  }
+  /// Restores what was held, as if no further attempt had been made.
+  Result<Response> give_up(RequestInfo& info) {
+    info.timings = held->timings;
+    info.outcome.backend = held->backend;
+    return std::move(held->result);
+  }
+};
+
+/// Lets the request's body be sent from its start; false: its bytes are gone.
+inline bool rewind(Request& request) { return request.body == nullptr || request.body->rewind(); }
+
+}  // namespace evenkeel

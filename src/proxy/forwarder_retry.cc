@@ -1,0 +1,100 @@
+// When the forwarder makes another attempt after an answer, or after a backend may have begun.
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "evenkeel/proxy/forwarder.h"
+#include "proxy/attempt_progress.h"
+#include "proxy/held_answer.h"
+
+namespace evenkeel {
+
+/// Keeps a copy of the body from here on, if it may be small enough.
+void Forwarder::keep_body(Request& request, Progress& progress) {
+  const std::uint64_t max_bytes = progress.policy->replay_bytes;
+  if (!request.upgrade.empty() || max_bytes == 0) return;
+  ReplayMetrics& metrics = worker_metrics_.replay();
+  if (request.body->length().value_or(0) > max_bytes) return metrics.overflows.add();
+  auto kept = std::make_unique<ReplayBody>(std::move(request.body), max_bytes, metrics);
+  progress.replay = kept.get();
+  request.body = std::move(kept);
+}
+
+/// The request may be sent once more, and there is another backend for it.
+bool Forwarder::may_retry(const Request& request, const Progress& progress,
+                          const Backend& backend) const {
+  if (progress.sent >= progress.policy->attempts || progress.hint.excluded.full()) return false;
+  if (request.body != nullptr && !request.body->rewindable()) return false;
+  if (loop_.now() - progress.first_sent >= options_.max_retry_time) return false;
+  const auto& backends = pool_.state().backends();
+  return std::any_of(backends.begin(), backends.end(), [&](const BackendPtr& each) {
+    return each.get() != &backend && each->load().in_rotation() &&
+           !progress.hint.excluded.contains(each.get());
+  });
+}
+
+bool Forwarder::spend_budget() {
+  const PoolState& pool = pool_.state();
+  if (pool.spec().retry_budget > 0 && pool.retry_budget().withdraw()) return true;
+  metrics_.budget_exhausted.add();
+  return false;
+}
+
+/// Decides on an answer that may be a refusal. If the request goes to another backend,
+/// `response` no longer needs its link, and holds the answer in case that fails.
+Task<Forwarder::Next> Forwarder::replace_answer(Request& request, Progress& progress,
+                                                const Backend& backend, Response& response) {
+  const RequestTimings& timings = request.info.timings;
+  const RetryPolicy& policy = *progress.policy;
+  const Instant sent = timings.uploaded != Instant{} ? timings.uploaded : timings.head_sent;
+  const ErrorAnswer answer{.status = status_of_answer(request, response),
+                           .early = loop_.now() - sent <= RetryPolicy::max_early};
+  // With `engine: auto` the engine of the pool is none, and the backend's may be known.
+  const EngineRefusals refusals = EngineRefusals::of_bits(options_.engine->refusals.bits() |
+                                                          backend.load().detected_refusals());
+  if (!policy.retries(answer, refusals, policy.is_idempotent(request)) ||
+      !may_retry(request, progress, backend)) {
+    co_return Next::done;
+  }
+  const auto detached = co_await detach_answer(loop_, response);
+  if (!detached || !rewind(request) || !spend_budget()) co_return Next::done;
+  Attempt& attempt = request.info.outcome.attempts.back();
+  attempt.status = static_cast<std::uint16_t>(answer.status);
+  attempt.fault =
+      answer.status == 429 || answer.status == 503 ? Fault::overloaded : Fault::server_error;
+  progress.waits = true;
+  co_return Next::other_backend;
+}
+
+/// When an attempt ends that another may follow; `never`: not before its link says so.
+Instant Forwarder::attempt_limit(const Request& request, const Progress& progress,
+                                 const Backend& backend) const {
+  const RetryPolicy& policy = *progress.policy;
+  if (policy.attempt_timeout == Duration{}) return never;
+  const Error timeout{.fault = Fault::first_byte_timeout, .side = Side::backend, .detail = {}};
+  const bool retried = policy.retries(timeout, policy.is_idempotent(request)) &&
+                       may_retry(request, progress, backend);
+  return retried ? loop_.now() + policy.attempt_timeout : never;
+}
+
+/// Waits before a retry, at random (full jitter), so that clients that failed together do not come
+/// back together. Not if a backend is idle.
+Task<void> Forwarder::back_off(Progress& progress) {
+  progress.waits = false;
+  const auto& backends = pool_.state().backends();
+  const bool has_idle = std::any_of(backends.begin(), backends.end(), [&](const BackendPtr& each) {
+    const Load& load = each->load();
+    return load.in_flight() == 0 && load.in_rotation() && !load.in_backoff(loop_.now()) &&
+           !progress.hint.excluded.contains(each.get());
+  });
+  if (has_idle) co_return;
+  const RetryPolicy& policy = *progress.policy;
+  const Duration range =
+      std::min(policy.backoff_base * (1 << std::min(progress.sent - 1, 10U)), policy.backoff_max);
+  co_await loop_.sleep_for(
+      std::chrono::duration_cast<Duration>(std::chrono::duration<double, Duration::period>(
+          rng_.unit() * static_cast<double>(range.count()))));
+  progress.failed_at = loop_.now();  // the wait belongs to the retry
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,90 @@
+#include "proxy/replay_body.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace evenkeel {
+
+Task<Result<Chunk>> ReplayBody::read() {
+  if (next_ < blocks_.size()) return Result<Chunk>(replay());
+  if (last_) return Result<Chunk>(*last_);
+  if (!keeps_ && !blocks_.empty()) forget();  // committed, and replayed to the end
+  auto next = body_->read();
+  if (!keeps_) return next;
+  if (next.ready()) return keep(next.take());
+  return wait(std::move(next));
+}
+
+Task<Result<Chunk>> ReplayBody::wait(Task<Result<Chunk>> next) {
+  auto chunk = co_await next;
+  if (!keeps_) co_return chunk;
+  co_return keep(std::move(chunk));
+}
+
+Result<Chunk> ReplayBody::keep(Result<Chunk> chunk) {
+  const bool kept = chunk && append(chunk->bytes);
+  if (!kept) {
+    if (chunk) metrics_.overflows.add();
+    keeps_ = false;
+    forget();
+    return chunk;
+  }
+  if (chunk->last) last_ = Chunk{.last = true, .trailers = chunk->trailers};
+  next_ = blocks_.size();
+  return chunk;
+}
+
+/// Copies bytes behind those that are kept; false: there is no room for them.
+bool ReplayBody::append(std::string_view bytes) {
+  if (bytes.size() > max_bytes_ - kept_bytes_) return false;
+  kept_bytes_ += bytes.size();
+  while (!bytes.empty()) {
+    if (blocks_.empty() || blocks_.back().free_size() == 0) {
+      const std::uint32_t size = bytes.size() > Block::small || !blocks_.empty() ? Block::large
+                                 : bytes.size() > Block::tiny                    ? Block::small
+                                                                                 : Block::tiny;
+      if (metrics_.held.value() + size > max_worker_bytes) return false;
+      blocks_.push_back({.block = Block::take(size)});
+      metrics_.held.add(size);
+      held_ += size;
+    }
+    ReadBuffer& into = blocks_.back();
+    const std::size_t size = std::min<std::size_t>(bytes.size(), into.free_size());
+    std::memcpy(into.free_begin(), bytes.data(), size);
+    into.end += static_cast<std::uint32_t>(size);
+    bytes.remove_prefix(size);
+  }
+  return true;
+}
+
+/// REQUIRES: next_ < blocks_.size().
+Chunk ReplayBody::replay() {
+  Chunk chunk{.bytes = blocks_[next_++].bytes()};
+  if (next_ == blocks_.size() && last_) {
+    chunk.last = true;
+    chunk.trailers = last_->trailers;
+  }
+  return chunk;
+}
+
+bool ReplayBody::rewind() {
+  if (!keeps_) return false;
+  next_ = 0;
+  return true;
+}
+
+void ReplayBody::commit() {
+  if (!keeps_) return;
+  keeps_ = false;
+  // A replay that has not ended needs its blocks until then.
+  if (next_ >= blocks_.size()) forget();
+}
+
+void ReplayBody::forget() {
+  metrics_.held.remove(held_);
+  held_ = 0;
+  blocks_.clear();
+  next_ = 0;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,57 @@
+// A request body that can be sent again.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "evenkeel/base/buffer.h"
+#include "evenkeel/http/message.h"
+#include "evenkeel/stats/worker_metrics.h"
+
+namespace evenkeel {
+
+/// Keeps a copy of what was read of a request body until the response begins. A body that outgrows
+/// its limit, or the memory that one worker spends on such copies, is no longer kept: it goes on as
+/// a stream, and the request cannot be retried.
+///
+/// REQUIRES: `metrics` outlives it. Thread: the worker's.
+class ReplayBody final : public Body {
+ public:
+  /// Copies that one worker holds at a time, in bytes.
+  static constexpr std::int64_t max_worker_bytes = 64 * 1024 * 1024;
+
+  ReplayBody(BodyPtr body, std::uint64_t max_bytes, ReplayMetrics& metrics)
+      : body_(std::move(body)), metrics_(metrics), max_bytes_(max_bytes) {}
+  ReplayBody(const ReplayBody&) = delete;
+  ReplayBody& operator=(const ReplayBody&) = delete;
+  ~ReplayBody() override { forget(); }
+
+  Task<Result<Chunk>> read() override;
+  std::optional<std::uint64_t> length() const override { return body_->length(); }
+  bool rewind() override;
+  bool rewindable() const override { return keeps_; }
+
+  /// The request will not be sent again: frees what was kept.
+  void commit();
+
+ private:
+  Task<Result<Chunk>> wait(Task<Result<Chunk>> next);
+  Result<Chunk> keep(Result<Chunk> chunk);
+  bool append(std::string_view bytes);
+  Chunk replay();
+  void forget();
+
+  BodyPtr body_;
+  ReplayMetrics& metrics_;
+  std::uint64_t max_bytes_;
+  std::uint64_t kept_bytes_ = 0;
+  std::int64_t held_ = 0;  // bytes of the blocks
+  std::vector<ReadBuffer> blocks_;
+  std::size_t next_ = 0;       // the block to replay
+  std::optional<Chunk> last_;  // the body's, without its bytes
+  bool keeps_ = true;
+};
+
+}  // namespace evenkeel

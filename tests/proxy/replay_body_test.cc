@@ -1,0 +1,138 @@
+#include "proxy/replay_body.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+#include "wire/scripted_body.h"
+
+namespace evenkeel {
+namespace {
+
+/// A body that a test feeds, with a copy of at most 100 KB.
+class ReplayBodyTest : public ::testing::Test {
+ protected:
+  ReplayBodyTest()
+      : body(std::make_unique<ReplayBody>(std::make_unique<ScriptedBody>(feed), 100'000, metrics)) {
+  }
+
+  Collected read_all() {
+    Collected all;
+    Task<void> reading = collect(*body, all);
+    EXPECT_TRUE(reading.ready());
+    return all;
+  }
+
+  Loop loop;
+  std::shared_ptr<BodyFeed> feed = std::make_shared<BodyFeed>(loop);
+  ReplayMetrics metrics;
+  std::unique_ptr<ReplayBody> body;
+};
+
+TEST_F(ReplayBodyTest, RepeatsTheBodyAndItsTrailers) {
+  const std::string part(30'000, 'x');
+  for (int i = 0; i < 3; ++i) feed->push(part);
+  feed->trailers.add("a", "b");
+  feed->end();
+
+  for (int i = 0; i < 3; ++i) {
+    const Collected all = read_all();
+    EXPECT_EQ(all.bytes, part + part + part);
+    EXPECT_EQ(all.trailers, "a: b\n");
+    ASSERT_TRUE(body->rewind());
+  }
+  EXPECT_EQ(feed->reads, 4) << "the client's body was read once";
+  EXPECT_GE(metrics.held.value(), 90'000);
+  body.reset();
+  EXPECT_EQ(metrics.held.value(), 0);
+}
+
+TEST_F(ReplayBodyTest, ContinuesBehindWhatItRepeats) {
+  feed->push("one ");
+  ASSERT_EQ(body->read().take()->bytes, "one ");
+
+  ASSERT_TRUE(body->rewind());
+  feed->push("two");
+  feed->end();
+
+  EXPECT_EQ(read_all().bytes, "one two");
+}
+
+TEST_F(ReplayBodyTest, RewindsAfterAReadThatWasDropped) {
+  feed->push("one ");
+  ASSERT_TRUE(body->read().ready());
+  {
+    const Task<Result<Chunk>> pending = body->read();
+    ASSERT_FALSE(pending.ready());
+  }  // dropped, as with the link of an attempt that failed
+  ASSERT_TRUE(body->rewind());
+  feed->push("two");
+  feed->end();
+
+  EXPECT_EQ(read_all().bytes, "one two");
+}
+
+TEST_F(ReplayBodyTest, BecomesAStreamBeyondItsLimit) {
+  feed->push(std::string(60'000, 'x'));
+  feed->push(std::string(60'000, 'y'));
+  feed->end();
+
+  EXPECT_TRUE(body->rewindable());
+  EXPECT_EQ(read_all().bytes.size(), 120'000);
+  EXPECT_FALSE(body->rewindable());
+  EXPECT_FALSE(body->rewind());
+  EXPECT_EQ(metrics.held.value(), 0);
+  EXPECT_EQ(metrics.overflows.value(), 1);
+}
+
+TEST_F(ReplayBodyTest, BecomesAStreamWhenTheWorkerHoldsTooMuch) {
+  metrics.held.add(ReplayBody::max_worker_bytes);
+  feed->push("some");
+  feed->end();
+
+  EXPECT_EQ(read_all().bytes, "some");
+  EXPECT_FALSE(body->rewind());
+  EXPECT_EQ(metrics.overflows.value(), 1);
+}
+
+TEST_F(ReplayBodyTest, FreesItsCopyOnceItIsCommitted) {
+  feed->push("some");
+  ASSERT_TRUE(body->read().ready());
+  EXPECT_GT(metrics.held.value(), 0);
+
+  body->commit();
+
+  EXPECT_EQ(metrics.held.value(), 0);
+  EXPECT_FALSE(body->rewind());
+  feed->push("more");
+  feed->end();
+  EXPECT_EQ(read_all().bytes, "more");
+}
+
+TEST_F(ReplayBodyTest, EndsARepetitionThatIsCommitted) {
+  feed->push("some");
+  ASSERT_TRUE(body->read().ready());
+  ASSERT_TRUE(body->rewind());
+
+  body->commit();
+
+  feed->end();
+  EXPECT_EQ(read_all().bytes, "some");
+  EXPECT_EQ(metrics.held.value(), 0);
+}
+
+TEST_F(ReplayBodyTest, PassesAnErrorOnAndIsNotRepeated) {
+  feed->push("some");
+  feed->fail({.fault = Fault::client_gone, .side = Side::client, .detail = {}});
+
+  const Collected all = read_all();
+
+  ASSERT_TRUE(all.error);
+  EXPECT_EQ(all.error->fault, Fault::client_gone);
+  EXPECT_FALSE(body->rewind());
+  EXPECT_EQ(metrics.overflows.value(), 0);
+}
+
+}  // namespace
+}  // namespace evenkeel
