@@ -131,6 +131,8 @@ void OutlierDetector::maintain(const Backend& backend, Instant now) {
   log_change(backend, record);
   const Ejection ejection = load.ejection();
   if (ejection == Ejection::none) {
+    // Its failures were forgotten while another thread ejected it.
+    if (load.is_out(OutOfRotation::ejected)) backend.put_back(OutOfRotation::ejected);
     if (now - record.last < std::max<Duration>(min_memory, spec_.max_ejection)) return;
     record.last = now;
     if (--record.ejections == 0) records_.erase(found);

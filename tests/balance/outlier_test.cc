@@ -264,6 +264,16 @@ TEST_F(Outlier, IsNotAServerThatAcceptsConnectionsAgain) {
   EXPECT_FALSE(load(0).needs_trial());
 }
 
+TEST_F(Outlier, ReturnsWhenItsFailuresAreForgottenMeanwhile) {
+  given(3);
+  fail(0);
+
+  load(0).forget_failures();
+  pass(100ms);
+
+  EXPECT_TRUE(load(0).in_rotation());
+}
+
 TEST_F(Outlier, StaysEjectedAfterAReload) {
   given(3);
   fail(0);
