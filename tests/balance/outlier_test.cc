@@ -1,12 +1,16 @@
 // Ejection: what a backend's failures do to it, and how it returns.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <deque>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "balance/some_backends.h"
 #include "evenkeel/balance/pool.h"
+#include "evenkeel/base/rng.h"
 
 namespace evenkeel::testing {
 namespace {
@@ -323,6 +327,44 @@ TEST_F(Outlier, IsNotABackendWithASlightlyLowerSuccessRate) {
 
   pass(10s);
 
+  EXPECT_EQ(ejected(), 0u);
+}
+
+TEST_F(Outlier, OfManyThreadsIsCountedAgainstTheShareOfThePool) {
+  given(4);
+  std::atomic<bool> ends = false;
+  std::atomic<Duration::rep> time = now_.time_since_epoch().count();
+  std::vector<std::thread> workers;
+  for (std::uint64_t worker = 0; worker < 3; ++worker) {
+    workers.emplace_back([&, worker] {
+      Rng rng(worker + 1);
+      while (!ends) {
+        const Instant at{Duration(time.load())};
+        const Backend& one = backend(rng.below(4));
+        if (!one.load().in_rotation() || !one.try_acquire(at)) continue;
+        const bool fails = one.id() != backend(3).id() && rng.below(8) != 0;
+        one.record_outcome(fails ? failed : succeeded, at);
+        one.release();
+      }
+    });
+  }
+
+  std::size_t most = 0;
+  for (int ticks = 0; ticks < 2000; ++ticks) {
+    pass(100ms);
+    time = now_.time_since_epoch().count();
+    if (ticks % 50 == 0) std::this_thread::yield();
+    most = std::max(most, ejected());
+    ASSERT_LE(ejected(), 2u);
+  }
+  ends = true;
+  for (auto& worker : workers) worker.join();
+
+  EXPECT_GT(most, 0u);
+  for (int i = 0; i < 3; ++i) {
+    pass(30s);
+    for (std::size_t each = 0; each < 4; ++each) backend(each).record_outcome(succeeded, now_);
+  }
   EXPECT_EQ(ejected(), 0u);
 }
 
