@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstring>
 #include <limits>
+#include <string_view>
 #include <utility>
 
 namespace evenkeel {
@@ -66,6 +67,18 @@ struct Resolver::State {
 };
 
 namespace {
+
+/// "localhost" and the names below it never reach a name server (RFC 6761, section 6.3).
+bool is_localhost(std::string_view host) {
+  constexpr std::string_view name = "localhost";
+  if (host.ends_with('.')) host.remove_suffix(1);
+  if (host.size() < name.size()) return false;
+  const std::size_t prefix = host.size() - name.size();
+  if (prefix > 0 && host[prefix - 1] != '.') return false;
+  return std::ranges::equal(host.substr(prefix), name, {}, [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  });
+}
 
 Error unusable(std::string why) {
   return Error{.fault = Fault::internal, .detail = "cannot look up host names: " + std::move(why)};
@@ -195,6 +208,12 @@ Task<Result<Resolver::Answer>> Resolver::lookup(std::string host, std::uint16_t 
     if (!literal) co_return std::move(literal.error());
     std::erase_if(*literal, [af](const Endpoint& each) { return each.family() != af; });
     co_return Answer{.addresses = std::move(*literal), .ttl = forever};
+  }
+  // Not through c-ares: version 1.18 leaks the name with each lookup of it.
+  if (is_localhost(host)) {
+    auto loopback = resolve(family == Family::v4 ? "127.0.0.1" : "::1", port);
+    if (!loopback) co_return std::move(loopback.error());
+    co_return Answer{.addresses = std::move(*loopback), .ttl = forever};
   }
   if (state_->channel == nullptr) {
     auto opened = state_->open();

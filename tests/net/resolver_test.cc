@@ -1,5 +1,6 @@
 #include "evenkeel/net/resolver.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -112,6 +113,20 @@ TEST_F(ResolverTest, AnswersForAddressesWithoutAQuery) {
   ASSERT_TRUE(none);
   EXPECT_TRUE(none->addresses.empty());
   EXPECT_EQ(server.queries, 0);
+}
+
+TEST_F(ResolverTest, AnswersForLocalhostWithoutAQuery) {
+  server.names["localhost"] = {.v4 = {"192.0.2.1"}};
+
+  for (const char* host : {"localhost", "LocalHost.", "engine.localhost"}) {
+    const auto answer = lookup(host);
+    ASSERT_TRUE(answer) << host;
+    EXPECT_EQ(texts(answer->addresses), (std::vector<std::string>{"127.0.0.1:80", "[::1]:80"}))
+        << host;
+  }
+  const auto other = lookup("notlocalhost");
+  ASSERT_TRUE(other);
+  EXPECT_THAT(other->addresses, testing::IsEmpty());
 }
 
 TEST_F(ResolverTest, MayBeDestroyedDuringALookup) {

@@ -16,7 +16,8 @@
 namespace evenkeel {
 
 /// Resolves as the system does: /etc/hosts, then the name servers of /etc/resolv.conf with its
-/// search list, or the given name servers (c-ares).
+/// search list, or the given name servers (c-ares). `localhost` and names below it are always the
+/// loopback addresses.
 ///
 /// Thread: the loop's. Outlives its tasks.
 class Resolver {
