@@ -1,6 +1,8 @@
 // sim, load, demo.
 #include <iterator>
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "cli/option_values.h"
@@ -97,6 +99,12 @@ void add_sim_verb(CLI::App& app, Invocation& invocation) {
       ->capture_default_str();
   verb->add_flag("--prompt-tokens-details", options->prompt_tokens_details,
                  "Report cached prompt tokens in `usage`");
+  verb->add_option("--head", options->stream_head,
+                   "When the head of a stream is sent: early, with-first-token; default: as the "
+                   "engine does")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, StreamHead>{
+          {"early", StreamHead::early}, {"with-first-token", StreamHead::with_first_token}}))
+      ->type_name("WHEN");
   add_batching_options(*verb, options);
   verb->callback([options, &invocation] { invocation.exit_code = run_sim(*options); });
 }

@@ -71,6 +71,8 @@ struct SimulatedEngine {
   std::string_view model_owner;  ///< `owned_by` in /v1/models; empty: the model's name
   std::chrono::seconds idle_timeout{75};
   bool refuses_connections_while_loading = false;
+  /// Sends the head of a stream with its first token, else at once. See docs/simulator.md.
+  bool head_with_first_token = false;
   /// Gauges change with prefills, with every 40th decode step and when the engine becomes idle.
   bool publishes_gauges_by_step = false;
   std::string_view metrics_type = "text/plain; version=0.0.4; charset=utf-8";

@@ -112,7 +112,8 @@ Task<Result<Response>> KserveHttp::generate(std::string body, bool streams, int 
   plans[0].shape = kserve_event_template(model_.name());
 
   auto answer = model_.start(std::move(plans), streams, client_fd);
-  while (!answer->finished() && answer->pending().empty()) {
+  const bool wait = !streams || model_.sends_head_with_first_token();
+  while (wait && !answer->finished() && answer->pending().empty()) {
     co_await answer->progress().wait();
   }
   if (!streams) {

@@ -101,6 +101,7 @@ const SimulatedEngine simulated_llamacpp = {
     },
     .model_owner = "llamacpp",
     .idle_timeout = std::chrono::seconds(5),  // cpp-httplib's
+    .head_with_first_token = true,            // an error of the first token gets its own status
 };
 
 }  // namespace evenkeel

@@ -116,14 +116,14 @@ Task<Result<Response>> OpenAiEndpoints::complete(OpenAiApi api, std::string body
   if (refused) co_return error(*refused);
 
   auto answer = model_.start(std::move(plans), request->stream, client_fd);
-  while (!answer->finished() && answer->pending().empty()) {
+  const bool wait = !request->stream || model_.sends_head_with_first_token();
+  while (wait && !answer->finished() && answer->pending().empty()) {
     co_await answer->progress().wait();
   }
   if (!request->stream) {
     const Usage usage = answer->usage(model_.options().prompt_tokens_details, request->n);
     co_return respond_json(200, completion_body(head, answer->texts(), usage));
   }
-  // The head waits for the first token, as vLLM's does: until then the request can be retried.
   co_return respond_event_stream(std::make_unique<SseBody>(
       std::move(answer), StreamTrailer{.usage = request->include_usage,
                                        .cached_tokens = model_.options().prompt_tokens_details,

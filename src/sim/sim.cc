@@ -58,6 +58,7 @@ int run_sim(const SimOptions& options) {
                        .speed = options.speed,
                        .seed = options.seed,
                        .prompt_tokens_details = options.prompt_tokens_details,
+                       .stream_head = options.stream_head,
                        .batching = options.batching});
   }
 

@@ -55,6 +55,12 @@ class SimulatedModel final : private CompletionObserver {
   const SimulatedEngine& traits() const { return traits_; }
   EngineRunner& runner() { return runner_; }
   const SimState& state() const { return state_; }
+  /// Of streams.
+  bool sends_head_with_first_token() const {
+    return options_.stream_head == StreamHead::as_engine
+               ? traits_.head_with_first_token
+               : options_.stream_head == StreamHead::with_first_token;
+  }
   bool loading() const { return state_.fault == SimFault::loading; }
 
   /// Applies the part of a fault that is in the engine: its speed, its halt, its memory.

@@ -158,6 +158,7 @@ const SimulatedEngine simulated_triton = {
       return std::make_unique<Triton>(model);
     },
     .model_owner = "triton",
+    .head_with_first_token = true,
 };
 
 }  // namespace evenkeel

@@ -339,6 +339,31 @@ TEST_F(Sim, RequestsThatArriveTogetherShareTheirSteps) {
   EXPECT_LE(steps, 100);  // not 20 * 50
 }
 
+/// Whether the head of a stream arrives before its first token.
+TEST_F(Sim, SendsTheHeadOfAStreamWhenItsEngineDoes) {
+  struct Case {
+    const char* engine;
+    StreamHead head;
+    bool early;
+  };
+  for (const Case& each :
+       {Case{"vllm", StreamHead::as_engine, true}, Case{"tgi", StreamHead::as_engine, true},
+        Case{"sglang", StreamHead::as_engine, false},
+        Case{"llamacpp", StreamHead::as_engine, false},
+        Case{"vllm", StreamHead::with_first_token, false},
+        Case{"sglang", StreamHead::early, true}}) {
+    start({.engine = each.engine, .speed = 0.2, .stream_head = each.head});
+    auto client = begin("POST", "/v1/chat/completions",
+                        chat_body("hi", R"(,"max_tokens":5,"ignore_eos":true,"stream":true)"));
+
+    ASSERT_TRUE(turn_until([&] { return client->reply().status == 200; }));
+
+    EXPECT_EQ(client->reply().arrivals.empty(), each.early) << each.engine;
+    client->leave();
+    server_.reset();
+  }
+}
+
 // ---- Clients that leave ------------------------------------------------------------------------
 
 TEST_F(Sim, StopsGeneratingWhenItsClientLeavesAStream) {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "evenkeel/sim/batching.h"
+#include "evenkeel/sim/stream_head.h"
 
 namespace evenkeel {
 
@@ -20,6 +21,7 @@ struct SimOptions {
   unsigned threads = 1;
   std::string control = "127.0.0.1:0";  ///< for all servers; stays open when they refuse
   bool prompt_tokens_details = false;
+  StreamHead stream_head = StreamHead::as_engine;
   BatchingSpec batching;
 };
 

@@ -11,6 +11,7 @@
 #include "evenkeel/config/address.h"
 #include "evenkeel/net/endpoint.h"
 #include "evenkeel/sim/batching.h"
+#include "evenkeel/sim/stream_head.h"
 
 namespace evenkeel {
 
@@ -24,7 +25,8 @@ struct SimulatorOptions {
   double speed = 1;                    ///< 10: ten times real time
   std::uint64_t seed = 1;              ///< of the generated text and its length
   bool prompt_tokens_details = false;  ///< as vLLM's flag: `cached_tokens` in usage
-  BatchingSpec batching;               ///< of `infer` and ModelInfer
+  StreamHead stream_head = StreamHead::as_engine;
+  BatchingSpec batching;  ///< of `infer` and ModelInfer
 };
 
 /// Servers that serve while this object lives. One control listener reads and changes the state of
