@@ -23,6 +23,7 @@ LABELS = {
     "trapped": "misleading readiness",
     "polled": "polling",
     "balanced": "balancing",
+    "streamed": "first token",
     "killed": "kill -9",
     "stopped": "SIGTERM",
 }

@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import json
 import pathlib
+import statistics
 import subprocess
 import threading
 import time
@@ -27,7 +28,7 @@ SILENCE = 4  # idle and first_byte timeout of these pools, seconds
 CHECKS = 0.2  # interval of health checks, seconds
 BUSY = 12  # concurrent requests: more than two servers can process at once
 AT_ONCE = 1  # seconds within which a silent exit must be noticed
-COLUMNS = ("detected", "loading", "trapped", "polled", "balanced", "killed", "stopped")
+COLUMNS = ("detected", "loading", "trapped", "polled", "balanced", "streamed", "killed", "stopped")
 GONE = (http.client.HTTPException, OSError)
 
 
@@ -236,7 +237,7 @@ class Stream:
         self.backend = self.answer.headers.get("x-evenkeel-backend")
         self.body = b""
         self.pieces = 0
-        self.last_piece = time.monotonic()
+        self.head = self.first_piece = self.last_piece = time.monotonic()
         self.ended = None
         self.end = None
         self._thread = threading.Thread(target=self._read, daemon=True)
@@ -246,8 +247,10 @@ class Stream:
         try:
             while piece := self.answer.read1(65536):
                 self.body += piece
-                self.pieces += 1
                 self.last_piece = time.monotonic()
+                if not self.pieces:
+                    self.first_piece = self.last_piece
+                self.pieces += 1
             error_within = b'"error"' in self.body
             whole = self.body.endswith(self.wanted.ends)
             self.end = "ended with an error event" if error_within else "complete" if whole else "ended cleanly but incomplete"
@@ -503,6 +506,30 @@ class Trial:
         sighting.fact(f"{who}: {count} requests, split {shares[0]:.0f} : {shares[1]:.0f}")
         sighting.claim(count > 0 and min(shares) >= 20, f"one had only {min(shares):.0f} % of {sum(new)}")
         sighting.claim(not failed, f"failed: {tally(failed)}")
+
+    def streamed(self, sighting):
+        """When a server that has more streams than it can process sends their heads, and when their first tokens."""
+        heads, tokens = [], []
+
+        def one():
+            began = time.monotonic()
+            stream = Stream(self.servers[0].address, self.kind.long)
+            heads.append(stream.head - began)
+            wait_until(lambda: stream.pieces, 60, "a first token")
+            tokens.append(stream.first_piece - began)
+            stream.close()
+
+        threads = [threading.Thread(target=one, daemon=True) for _ in range(BUSY)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join(90)
+        sighting.claim(len(tokens) == BUSY, f"only {len(tokens)} of {BUSY} streams had a first token")
+        if tokens:
+            head, token = statistics.median(heads), statistics.median(tokens)
+            early = token > 2 * head + 0.01
+            sighting.fact(f"of {BUSY} at once, the head after {1000 * head:.0f} ms and the first token after "
+                          f"{1000 * token:.0f} ms (medians): the head comes " + ("early" if early else "with the first token"))
 
     def killed(self, sighting):
         """One server is killed under load and started again."""
