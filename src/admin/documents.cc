@@ -166,9 +166,13 @@ json::object backend_document(const RuntimeView& view, const BackendStateHistory
   }
   json::object labels;
   for (const auto& [name, value] : spec.labels) labels[name] = value;
+  const RecentSummary recent = load.recent_summary(view.now);
   json::object latency;
-  latency["ttft_seconds"] = seconds_or_null(load.mean_first_byte());
-  latency["e2e_seconds"] = seconds_or_null(load.mean_total());
+  latency["ttft_seconds"] = seconds_or_null(recent.first_byte.median);
+  latency["ttft_p99_seconds"] = seconds_or_null(recent.first_byte.p99);
+  latency["e2e_seconds"] = seconds_or_null(recent.total.median);
+  latency["e2e_p99_seconds"] = seconds_or_null(recent.total.p99);
+  latency["failures_per_second"] = recent.failures_per_second;
 
   json::object document;
   document["id"] = spec.id;

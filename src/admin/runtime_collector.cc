@@ -49,6 +49,7 @@ BackendSnapshot RuntimeCollector::collect(const RuntimeView& view, const std::st
                           .up = load.in_rotation() && !load.unreachable(view.now),
                           .in_flight = load.in_flight(),
                           .picks = load.picks_total(),
+                          .failed_responses = load.failed_responses_total(),
                           .totals = runtime_.metrics_registry->backend_totals(index),
                           .polled = polled(load.signals(), view.now)};
   for (int fault = 0; fault < fault_count; ++fault) {

@@ -70,6 +70,8 @@ void Backend::connected() const {
 }
 
 void Backend::record_outcome(const AttemptResult& result, Instant now) const {
+  if (result.outcome != AttemptOutcome::success) [[unlikely]]
+    count_failure(result, now);
   switch (result.outcome) {
     case AttemptOutcome::success:
       if (load_->record_success(now)) serve_queue();
@@ -84,6 +86,14 @@ void Backend::record_outcome(const AttemptResult& result, Instant now) const {
     case AttemptOutcome::client_error:
     case AttemptOutcome::abandoned: return;
   }
+}
+
+void Backend::count_failure(const AttemptResult& result, Instant now) const {
+  const bool counts = result.outcome == AttemptOutcome::failed ||
+                      result.outcome == AttemptOutcome::overloaded ||
+                      result.outcome == AttemptOutcome::unreachable;
+  if (counts) load_->count_failure(now);
+  if (result.status >= 500) load_->count_failed_response();
 }
 
 /// Its free slots may be used: waiting requests get them.

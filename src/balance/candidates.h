@@ -25,6 +25,11 @@ class Candidates {
   const BackendPtr& operator[](std::uint32_t index) const { return (*backends_)[index]; }
   std::uint32_t weight(std::uint32_t index) const { return entries_[index].weight; }
   std::uint32_t in_flight(std::uint32_t index) const { return entries_[index].load->in_flight(); }
+  /// Requests in flight and those that failed lately.
+  double load_with_failures(std::uint32_t index, Instant now) const {
+    const Load& load = *entries_[index].load;
+    return load.in_flight() + load.failure_penalty(now);
+  }
   const Load& load(std::uint32_t index) const { return *entries_[index].load; }
 
   bool has_room(std::uint32_t index) const {

@@ -20,19 +20,29 @@ namespace evenkeel {
 /// seconds if the others are busy. The mean is the harmonic one, so a backend in trouble does not
 /// make the pool look slow.
 ///
+/// An idle backend that can be connected is due for a trial, with an expected latency of 0, before
+/// its first response and again when a slow average has grown old: after a minute times average /
+/// mean. Without trials a pool with one request at a time would stay with whichever backend
+/// responded first.
+///
 /// Thread: one worker's own.
 class ExpectedLatency {
  public:
   /// In seconds.
-  double operator()(const PeakEwma& latency, Instant now) {
+  double operator()(const Load& load, Instant now) {
+    const PeakEwma& latency = load.latency();
     const double samples = latency.samples();
-    if (samples == 0) return 1 / speed_.value();
+    const bool idle = load.in_flight() == 0 && !load.needs_trial();
+    if (samples == 0) return idle ? 0 : 1 / speed_.value();
     const double average = latency.seconds();
+    if (average == 0) return 1 / speed_.value();  // it responded, but not to a valid request
     if (samples >= prior_samples) speed_(1 / average);
     const double mean = 1 / speed_.value();
-    const double confidence = samples / (samples + prior_samples) * age_scale_seconds /
-                              (age_scale_seconds + seconds_of(latency.age(now)));
+    const double age = seconds_of(latency.age(now));
+    const double confidence =
+        samples / (samples + prior_samples) * age_scale_seconds / (age_scale_seconds + age);
     if (average <= mean) return mean + (average - mean) * confidence;
+    if (idle && age * mean > age_scale_seconds * average) return 0;
     return 1 / ((1 - confidence) / mean + confidence / average);
   }
 

@@ -1,10 +1,12 @@
 // gpu: combines measured latency and queue depth with the load that GPUs report. Picks the lowest
 //
-//   latency * (depth + 1) * warmup / weight * (1 + utilization) * penalty(KV cache) * penalty(VRAM)
+//   latency * (depth + failures + 1) * warmup / weight
+//     * (1 + utilization) * penalty(KV cache) * penalty(VRAM)
 //
 //   penalty(r) = 1 + 4 * (max(0, r - knee) / (guard - knee))^2,   knee = guard - 0.15
 //
-// latency in seconds and warmup as in least-latency, depth in requests as in queue-depth; the rest
+// latency in seconds and warmup as in least-latency, which also says when a backend costs nothing;
+// depth and failures in requests as in queue-depth; the rest
 // are ratios, 0..1. Utilization has little influence: a GPU is "busy" with one stream as with a
 // hundred. The penalty for memory is 1 while memory is plentiful and 5 at the guard; above the
 // guard a backend is avoided while another is available (memory_guard.h). The KV cache fills with
@@ -32,8 +34,9 @@ class GpuCost {
   double operator()(std::uint32_t index, Instant now) {
     const Load& load = candidates_.load(index);
     const LoadSample values = load.signals().values();
-    double cost = expected_(load.latency(), now) * (estimated_queue_depth(load, now) + 1) *
-                  warmup_penalty(load) / candidates_.weight(index);
+    const double depth = estimated_queue_depth(load, now) + load.failure_penalty(now);
+    double cost =
+        expected_(load, now) * (depth + 1) * warmup_penalty(load) / candidates_.weight(index);
     cost *= 1 + utilization_(values.gpu_utilization_ratio);
     cost *= kv_cache_(memory_penalty(values.kv_cache_ratio));
     cost *= vram_(memory_penalty(memory_ratio(values)));

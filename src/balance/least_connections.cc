@@ -1,8 +1,10 @@
-// least-connections: picks the lowest (in_flight + 1) / weight. Ties at random; sampling:
-// sampled.h.
+// least-connections: picks the lowest (in_flight + failures + 1) / weight. Ties at random;
+// sampling: sampled.h.
 //
-// in_flight counts requests over all workers. Source: Envoy's least request policy with an active
-// request bias of 1. Equal ratios give quotients that are equal to the last bit, so ties are found.
+// in_flight counts requests over all workers; failures are those of the last seconds, so that a
+// backend that fails at once does not look idle (recent_failures.h). Source: Envoy's least request
+// policy with an active request bias of 1. Equal ratios give quotients that are equal to the last
+// bit, so ties are found.
 #include "balance/sampled.h"
 
 namespace evenkeel {
@@ -12,8 +14,8 @@ class ConnectionCost {
  public:
   explicit ConnectionCost(const Candidates& candidates) : candidates_(candidates) {}
 
-  double operator()(std::uint32_t index, Instant) {
-    return (candidates_.in_flight(index) + 1.0) / candidates_.weight(index);
+  double operator()(std::uint32_t index, Instant now) {
+    return (candidates_.load_with_failures(index, now) + 1) / candidates_.weight(index);
   }
 
  private:

@@ -1,9 +1,10 @@
-// least-latency: picks the lowest  latency * (in_flight + 1) * warmup / weight.  Ties at random;
-// sampling: sampled.h.
+// least-latency: picks the lowest  latency * (in_flight + failures + 1) * warmup / weight.  Ties at
+// random; sampling: sampled.h.
 //
 // latency, in seconds, is a moving average of the time to the first byte that reacts fast to slow
-// responses (peak_ewma.h), drawn towards the pool's mean while samples are few or old
-// (expected_latency.h). The time to the last byte would not do: of a language model it measures the
+// responses (peak_ewma.h), drawn towards the pool's mean while samples are few or old, and 0 for an
+// idle backend that is due for a trial (expected_latency.h). failures are those of the last seconds
+// (recent_failures.h). The time to the last byte would not do: of a language model it measures the
 // length of the response. warmup is the penalty for few samples (expected_latency.h).
 //
 // Source: Peak EWMA in Finagle and tower, cost = average * (pending + 1), with their penalty for a
@@ -22,8 +23,8 @@ class LatencyCost {
 
   double operator()(std::uint32_t index, Instant now) {
     const Load& load = candidates_.load(index);
-    return expected_(load.latency(), now) * (load.in_flight() + 1.0) * warmup_penalty(load) /
-           candidates_.weight(index);
+    return expected_(load, now) * (candidates_.load_with_failures(index, now) + 1) *
+           warmup_penalty(load) / candidates_.weight(index);
   }
 
  private:

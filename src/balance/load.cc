@@ -1,6 +1,7 @@
 #include "evenkeel/balance/load.h"
 
 #include <algorithm>
+#include <memory>
 
 namespace evenkeel {
 namespace {
@@ -140,8 +141,21 @@ const char* to_string(EjectionReason reason) {
   return reason == EjectionReason::consecutive ? "consecutive" : "success_rate";
 }
 
+RecentResponses& Load::make_recent() {
+  auto made = std::make_unique<RecentResponses>();
+  RecentResponses* seen = nullptr;
+  // Release: another thread that sees the pointer sees the counts constructed.
+  if (!recent_.compare_exchange_strong(seen, made.get(), std::memory_order_acq_rel)) return *seen;
+  return *made.release();
+}
+
+RecentSummary Load::recent_summary(Instant now) const {
+  const RecentResponses* const made = recent_.load(std::memory_order_acquire);
+  return made == nullptr ? RecentSummary{} : made->summary(now);
+}
+
 std::uint64_t Load::errors_total() const {
-  std::uint64_t sum = 0;
+  std::uint64_t sum = failed_responses_total();
   for (const auto& count : errors_) sum += count.load(std::memory_order_relaxed);
   return sum;
 }

@@ -1,7 +1,9 @@
-// queue-depth: picks the lowest (depth + 1) / weight. Ties at random; sampling: sampled.h.
+// queue-depth: picks the lowest (depth + failures + 1) / weight. Ties at random; sampling:
+// sampled.h.
 //
 // depth is the number of requests that the engine reports as running and waiting, corrected by what
 // this process has sent and finished since that report (queue_estimate.h, which names the source).
+// failures are those of the last seconds (recent_failures.h).
 #include "balance/queue_estimate.h"
 #include "balance/sampled.h"
 
@@ -13,7 +15,9 @@ class QueueDepthCost {
   explicit QueueDepthCost(const Candidates& candidates) : candidates_(candidates) {}
 
   double operator()(std::uint32_t index, Instant now) {
-    return (estimated_queue_depth(candidates_.load(index), now) + 1) / candidates_.weight(index);
+    const Load& load = candidates_.load(index);
+    const double depth = estimated_queue_depth(load, now) + load.failure_penalty(now);
+    return (depth + 1) / candidates_.weight(index);
   }
 
  private:

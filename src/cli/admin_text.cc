@@ -76,6 +76,11 @@ std::string time_in_state(const BackendRow& row) {
   return since ? format_duration(std::max(0.0, row.now - *since)) : "-";
 }
 
+std::string failure_rate(const BackendRow& row) {
+  const auto rate = row["latency"]["failures_per_second"].number();
+  return rate ? amount_text(std::round(*rate * 10) / 10) : "-";
+}
+
 struct BackendColumn {
   TableColumn table;
   std::string (*cell)(const BackendRow& row);
@@ -85,31 +90,37 @@ constexpr auto right = TableColumn::Align::right;
 constexpr auto left = TableColumn::Align::left;
 
 /// From left to right. Id, state and reason are in every table; the others go when it is narrow.
-constexpr std::array<BackendColumn, 17> backend_columns = {{
+constexpr std::array<BackendColumn, 19> backend_columns = {{
     {{"POOL", left, 2}, [](const BackendRow& row) { return row["pool"].text(); }},
     {{"BACKEND", left}, [](const BackendRow& row) { return row["id"].text(); }},
     {{"STATE", left}, [](const BackendRow& row) { return row["state"].text(); }},
     {{"FOR", right, 4}, time_in_state},
-    {{"WEIGHT", right, 11}, [](const BackendRow& row) { return count_text(row["weight"]); }},
+    {{"WEIGHT", right, 12}, [](const BackendRow& row) { return count_text(row["weight"]); }},
     {{"REQ/S", right, 3},
      [](const BackendRow& row) { return row.rate ? amount_text(*row.rate) : "-"; }},
     {{"IN FLIGHT", right, 1}, [](const BackendRow& row) { return count_text(row["in_flight"]); }},
-    {{"PICKS", right, 14}, [](const BackendRow& row) { return count_text(row["picks_total"]); }},
+    {{"PICKS", right, 15}, [](const BackendRow& row) { return count_text(row["picks_total"]); }},
     {{"ERRORS", right, 6}, [](const BackendRow& row) { return count_text(row["errors_total"]); }},
+    {{"FAIL/S", right, 16}, failure_rate},
     {{"TTFT", right, 5},
      [](const BackendRow& row) { return latency_text(row["latency"]["ttft_seconds"].number()); }},
-    {{"E2E", right, 7},
+    {{"TTFT P99", right, 7},
+     [](const BackendRow& row) {
+       return latency_text(row["latency"]["ttft_p99_seconds"].number());
+     }},
+    {{"E2E", right, 8},
      [](const BackendRow& row) { return latency_text(row["latency"]["e2e_seconds"].number()); }},
-    {{"RUN", right, 9}, [](const BackendRow& row) { return count_text(row["polled"]["running"]); }},
-    {{"WAIT", right, 8},
+    {{"RUN", right, 10},
+     [](const BackendRow& row) { return count_text(row["polled"]["running"]); }},
+    {{"WAIT", right, 9},
      [](const BackendRow& row) { return count_text(row["polled"]["waiting"]); }},
-    {{"KV", right, 10},
+    {{"KV", right, 11},
      [](const BackendRow& row) { return percent_text(row["polled"]["kv_cache_ratio"].number()); }},
-    {{"GPU", right, 12},
+    {{"GPU", right, 13},
      [](const BackendRow& row) {
        return percent_text(row["polled"]["gpu_utilization_ratio"].number());
      }},
-    {{"VRAM", right, 13}, [](const BackendRow& row) { return memory_text(row["polled"]); }},
+    {{"VRAM", right, 14}, [](const BackendRow& row) { return memory_text(row["polled"]); }},
     {{"WHY", left}, [](const BackendRow& row) { return row["reason"].text(); }},
 }};
 

@@ -420,8 +420,9 @@ struct Fields<PoolTimeouts> {
         Key{"connect", "Maximum time to connect to a backend; then another one is tried, or 504."},
         &T::connect, DurationForm{});
     visit(Key{"first_byte",
-              "Maximum time from the end of a request to the first byte of the response; then 504. "
-              "A long prompt in a long queue takes minutes."},
+              "Maximum time from the end of a request to the beginning of its response, then 504: "
+              "to the first byte of a stream's body, or to the head. A long prompt in a long queue "
+              "takes minutes."},
           &T::first_byte, DurationForm{});
     visit(Key{"idle",
               "Maximum pause within a response; then it is aborted. The total time of a response "

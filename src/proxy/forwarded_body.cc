@@ -7,14 +7,23 @@
 namespace evenkeel {
 namespace {
 
+constexpr std::string_view grpc_status_name = "grpc-status";
+
 bool was_served(const RequestOutcome& outcome) {
   return outcome.status > 0 && outcome.status < 400 && !outcome.fault;
 }
 
-/// The backend ended a response that had begun.
+/// The backend ended a response that had begun, or did not continue it.
 bool backend_failed(Fault fault) {
   return fault == Fault::backend_closed || fault == Fault::backend_protocol ||
-         fault == Fault::idle_timeout || fault == Fault::stream_error;
+         fault == Fault::idle_timeout || fault == Fault::first_byte_timeout ||
+         fault == Fault::stream_error;
+}
+
+/// A success whose body has no announced length, and is neither absent nor a tunnel.
+bool is_stream(const Request& request, int status, const Body& body) {
+  return status < 400 && !body.length() && status != 101 && status != 204 && status != 304 &&
+         request.method != "HEAD";
 }
 
 /// A gRPC call that ended with this status, as the HTTP status that stands for it.
@@ -34,33 +43,108 @@ AttemptResult classify_grpc(std::uint8_t status) {
 
 }  // namespace
 
-ForwardedBody::ForwardedBody(Loop& loop, Lease lease, LinkLease link, BodyPtr body,
-                             const RequestInfo& info, BackendMetrics& metrics)
+ForwardedBody::ForwardedBody(Loop& loop, Lease lease, LinkLease link, Request& request,
+                             Response& response, BackendMetrics& metrics)
     : loop_(loop),
       lease_(std::move(lease)),
       link_(std::move(link)),
-      body_(std::move(body)),
-      info_(info),
-      metrics_(metrics) {}
+      body_(std::move(response.body)),
+      info_(request.info),
+      metrics_(metrics),
+      outcome_(outcome_of(response, request.info)) {
+  metrics_.count_status(response.status);
+  if (is_stream(request, response.status, *body_)) {
+    info_.timings.first_byte = {};
+  } else {
+    begin();
+  }
+}
 
 ForwardedBody::~ForwardedBody() {
-  const Duration took = loop_.now() - request_end(info_.timings);
+  const Instant now = loop_.now();
+  const Duration took = now - request_end(info_.timings);
   Load& load = lease_.backend()->load();
-  load.record_total(took);
-  if (was_served(info_.outcome)) load.record_served(took);
   metrics_.latency.observe(took);
   const std::optional<Fault> fault = info_.outcome.fault;
-  if (fault && backend_failed(*fault)) {
+  const bool failed = fault && backend_failed(*fault);
+  if (failed) {
     load.count_error(*fault);
-    lease_.backend()->record_outcome({.outcome = AttemptOutcome::failed, .fault = fault},
-                                     loop_.now());
+    lease_.backend()->record_outcome({.outcome = AttemptOutcome::failed, .fault = fault}, now);
   } else if (was_served(info_.outcome)) {
     const std::optional<std::uint8_t> grpc_status = info_.outcome.grpc_status;
     if (grpc_status) {
-      lease_.backend()->record_outcome(classify_grpc(*grpc_status), loop_.now());
-    } else if (load.needs_trial()) {  // otherwise a success changes nothing
-      lease_.backend()->record_outcome({}, loop_.now());
+      const AttemptResult result = classify_grpc(*grpc_status);
+      if (result.outcome == AttemptOutcome::success) load.record_served(took, now);
+      lease_.backend()->record_outcome(result, now);
+    } else {
+      load.record_served(took, now);
+      // Otherwise a success changes nothing.
+      if (load.needs_trial()) lease_.backend()->record_outcome({}, now);
     }
+  }
+  if (begun_) return;
+  if (failed) {
+    load.record_failure(took, now);
+  } else {
+    load.record_no_first_byte(took, now);
+  }
+}
+
+/// As far as the head tells.
+AttemptOutcome ForwardedBody::outcome_of(const Response& response, const RequestInfo& info) {
+  if (response.status >= 400) return classify(response.status).outcome;
+  if (!info.outcome.grpc_status) return AttemptOutcome::success;
+  const auto grpc_status = response.fields.value(grpc_status_name);
+  return grpc_status ? outcome_of_call(*grpc_status) : AttemptOutcome::success;
+}
+
+AttemptOutcome ForwardedBody::outcome_of_call(std::string_view grpc_status) {
+  const GrpcStatus status = parse_grpc_status(grpc_status).value_or(GrpcStatus::unknown);
+  return classify_grpc(static_cast<std::uint8_t>(status)).outcome;
+}
+
+Task<Result<Chunk>> ForwardedBody::read_first() {
+  auto chunk = body_->read();
+  if (!chunk.ready()) return wait_for_first(std::move(chunk));
+  auto first = chunk.take();
+  on_first(first);
+  return first;
+}
+
+Task<Result<Chunk>> ForwardedBody::wait_for_first(Task<Result<Chunk>> chunk) {
+  auto first = co_await chunk;
+  on_first(first);
+  co_return first;
+}
+
+void ForwardedBody::on_first(const Result<Chunk>& chunk) {
+  if (!chunk) return;
+  if (chunk->bytes.empty() && outcome_ == AttemptOutcome::success) {
+    // A stream without a single byte: only the status of a call says how it went.
+    const auto grpc_status =
+        chunk->trailers == nullptr ? std::nullopt : chunk->trailers->value(grpc_status_name);
+    outcome_ = grpc_status ? outcome_of_call(*grpc_status) : AttemptOutcome::abandoned;
+  }
+  info_.timings.first_byte = loop_.now();
+  begin();
+}
+
+/// Records the response's beginning for the pickers. REQUIRES: timings.first_byte is set.
+void ForwardedBody::begin() {
+  begun_ = true;
+  const Instant now = info_.timings.first_byte;
+  const Duration took = now - request_end(info_.timings);
+  Load& load = lease_.backend()->load();
+  switch (outcome_) {
+    case AttemptOutcome::success:
+      load.record_first_byte(took, now);
+      metrics_.first_byte.observe(took);
+      break;
+    case AttemptOutcome::overloaded:
+    case AttemptOutcome::failed:
+    case AttemptOutcome::unreachable: load.record_failure(took, now); break;
+    case AttemptOutcome::client_error:
+    case AttemptOutcome::abandoned: load.record_neutral(now); break;
   }
 }
 

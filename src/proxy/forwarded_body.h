@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 #include "evenkeel/balance/lease.h"
+#include "evenkeel/balance/outcome.h"
 #include "evenkeel/base/loop.h"
 #include "evenkeel/http/message.h"
 #include "evenkeel/stats/worker_metrics.h"
@@ -14,31 +16,49 @@ namespace evenkeel {
 
 /// When the backend had the whole request; a response may begin before that.
 inline Instant request_end(const RequestTimings& timings) {
-  const bool uploaded_first =
-      timings.uploaded != Instant{} && timings.uploaded <= timings.first_byte;
-  return uploaded_first ? timings.uploaded : timings.head_sent;
+  const bool answered_first =
+      timings.first_byte != Instant{} && timings.first_byte < timings.uploaded;
+  return timings.uploaded == Instant{} || answered_first ? timings.head_sent : timings.uploaded;
 }
 
 /// A backend's body together with what is held until its last byte: the link, and the request's
-/// weight on the backend. Dropping it counts the response for the backend.
+/// weight on the backend. Tells the backend's Load how the response begins and ends.
 ///
-/// REQUIRES: `info` outlives the body. Thread: the loop's.
+/// A response begins with the first byte of its body if it is a stream, that is, if its length was
+/// not announced: most servers send the head of a stream before they begin to work on it. Any other
+/// response begins with its head.
+///
+/// REQUIRES: `request.info` outlives the body. Thread: the loop's.
 class ForwardedBody final : public Body {
  public:
-  ForwardedBody(Loop& loop, Lease lease, LinkLease link, BodyPtr body, const RequestInfo& info,
+  /// `response` is as the backend sent it; this object takes its body over.
+  ForwardedBody(Loop& loop, Lease lease, LinkLease link, Request& request, Response& response,
                 BackendMetrics& metrics);
   ~ForwardedBody() override;
 
-  Task<Result<Chunk>> read() override { return body_->read(); }
+  Task<Result<Chunk>> read() override {
+    if (begun_) return body_->read();
+    return read_first();
+  }
   std::optional<std::uint64_t> length() const override { return body_->length(); }
 
  private:
+  static AttemptOutcome outcome_of(const Response& response, const RequestInfo& info);
+  static AttemptOutcome outcome_of_call(std::string_view grpc_status);
+
+  Task<Result<Chunk>> read_first();
+  Task<Result<Chunk>> wait_for_first(Task<Result<Chunk>> chunk);
+  void on_first(const Result<Chunk>& chunk);
+  void begin();
+
   Loop& loop_;
   Lease lease_;
   LinkLease link_;
   BodyPtr body_;  // dropped first: it lets go of the link
-  const RequestInfo& info_;
+  RequestInfo& info_;
   BackendMetrics& metrics_;
+  AttemptOutcome outcome_;  // as far as it is known
+  bool begun_ = false;
 };
 
 }  // namespace evenkeel

@@ -23,17 +23,6 @@ constexpr std::uint32_t pick_timing_interval = 16;
 // One attempt per backend, and one on a fresh link.
 static_assert(AttemptList::capacity >= ExcludedBackends::capacity + 2);
 
-/// Records a response's time to the first byte for the pickers. A refusal (429, 5xx) is quick, but
-/// does not mean that the backend is fast: it counts as a failure, which never lowers the average.
-void record_latency(Load& load, int status, Duration took, Instant now) {
-  constexpr int too_many_requests = 429;
-  if (status >= 500 || status == too_many_requests) {
-    load.record_failure(took, now);
-  } else if (status < 400) {
-    load.record_first_byte(took, now);
-  }
-}
-
 /// How long an overloaded backend wants to be left alone: `retry-after-ms`, or `retry-after` in
 /// seconds. 0: it does not say, or gives a date.
 Duration retry_after_of(const Fields& fields) {
@@ -204,19 +193,16 @@ void Forwarder::begin_sending(Request& request, const Backend& backend,
 void Forwarder::complete(Request& request, Response& response, Lease lease, LinkLease link,
                          BackendMetrics& backend_metrics) {
   RequestInfo& info = request.info;
-  const RequestTimings& timings = info.timings;
   const Backend& backend = *lease.backend();
-  record_latency(backend.load(), response.status, timings.first_byte - request_end(timings),
-                 timings.first_byte);
   if (response.status >= 400) {  // a success is one when the body has ended
     const bool refused = response.status == 429 || response.status == 503;
     const Duration retry_after = refused ? retry_after_of(response.fields) : Duration{};
-    backend.record_outcome(classify(response.status, retry_after), timings.first_byte);
+    backend.record_outcome(classify(response.status, retry_after), loop_.now());
   }
   if (options_.debug_headers) add_debug_headers(backend, response);
   const bool is_event_stream = EventStreamBody::applies_to(response);
-  response.body = std::make_unique<ForwardedBody>(loop_, std::move(lease), std::move(link),
-                                                  std::move(response.body), info, backend_metrics);
+  response.body = std::make_unique<ForwardedBody>(loop_, std::move(lease), std::move(link), request,
+                                                  response, backend_metrics);
   if (is_event_stream) {
     response.body = std::make_unique<EventStreamBody>(request, response, std::move(response.body),
                                                       info, options_.finds_stream_errors);

@@ -1,6 +1,7 @@
 #include "backend_metrics.h"
 
 #include <cmath>
+#include <iterator>
 #include <string_view>
 
 #include "fault_labels.h"
@@ -59,11 +60,26 @@ void add_traffic(MetricsPage& page, const EachBackend& each_backend) {
       if (count == 0 && !is_attempt_fault(fault)) return;
       page.add(own, {"reason", to_string(fault)}, count);
     });
+    page.add(own, {"reason", "status_5xx"}, backend.failed_responses);
+  });
+  page.counters("evenkeel_backend_requests_total",
+                "Requests that a backend answered, by the class of the status.");
+  each_backend([&](const Labels& own, const BackendSnapshot& backend) {
+    static constexpr std::string_view classes[] = {"1xx", "2xx", "3xx", "4xx", "5xx"};
+    for (std::size_t i = 0; i < std::size(classes); ++i) {
+      page.add(own, {"code_class", classes[i]}, backend.totals.status_classes[i]);
+    }
   });
   page.gauges("evenkeel_backend_links", "Connections to a backend: busy with a request, or idle.");
   each_backend([&](const Labels& own, const BackendSnapshot& backend) {
     page.add(own, {"state", "busy"}, links(backend.totals.links_busy));
     page.add(own, {"state", "idle"}, links(backend.totals.links_idle));
+  });
+  page.histograms("evenkeel_backend_time_to_first_byte_seconds",
+                  "Time from the end of a request sent to a backend to the beginning of its "
+                  "response: the first byte of a stream's body, or the head.");
+  each_backend([&](const Labels& own, const BackendSnapshot& backend) {
+    page.add(own, backend.totals.first_byte);
   });
   page.histograms(
       "evenkeel_backend_latency_seconds",

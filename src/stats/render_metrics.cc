@@ -162,7 +162,8 @@ class MetricsRenderer final : public prometheus::Collectable {
       page.add(labels, merged_of_pool<&PoolMetrics::duration>(pool));
     });
     page.histograms("evenkeel_time_to_first_byte_seconds",
-                    "Time from a request's first byte to the head of its response.");
+                    "Time from a request's first byte to the beginning of its response: the first "
+                    "byte of a stream's body, or the head.");
     each_pool([&](std::uint32_t pool, const Labels& labels) {
       page.add(labels, merged_of_pool<&PoolMetrics::first_byte>(pool));
     });

@@ -47,13 +47,18 @@ MetricsRegistry::MetricsRegistry(unsigned workers) {
 
 BackendTotals MetricsRegistry::backend_totals(std::uint32_t index) const {
   BackendTotals totals;
-  Histogram<request_bounds>().add_to(
-      totals.latency);  // the buckets, in case no worker has a histogram
+  // The buckets, in case no worker has a histogram.
+  Histogram<first_byte_bounds>().add_to(totals.first_byte);
+  Histogram<request_bounds>().add_to(totals.latency);
   for (const auto& worker_metrics : workers_) {
     const BackendMetrics* metrics = worker_metrics->find_backend(index);
     if (metrics == nullptr) continue;
     totals.links_busy += metrics->links_busy.value();
     totals.links_idle += metrics->links_idle.value();
+    for (std::size_t i = 0; i < totals.status_classes.size(); ++i) {
+      totals.status_classes[i] += metrics->status_classes[i].value();
+    }
+    metrics->first_byte.add_to(totals.first_byte);
     metrics->latency.add_to(totals.latency);
   }
   return totals;

@@ -74,6 +74,7 @@ class Http1Link final : public Link {
   std::optional<Error> end_upload();
   Task<Result<Done>> read_head(HeadParser& parser);
   Error closed(const HeadParser& parser, Socket::ReadStatus got);
+  Instant first_byte_deadline();
   void finish(bool clean);
   Error mark_unusable(Error error) {
     reusable_ = false;
@@ -93,7 +94,8 @@ class Http1Link final : public Link {
   bool sent_ = false;  // part of the current request
   bool uploading_ = false;
   int interim_left_ = 0;
-  Instant sent_at_{};               // when the current request began
+  Instant sent_at_{};  // when the current request began
+  Instant first_byte_deadline_ = never;
   Instant last_upload_progress_{};  // when bytes of the request body last moved
   Task<Result<Done>> upload_;       // of the current request; may end after the response's head
 };
@@ -101,8 +103,12 @@ class Http1Link final : public Link {
 /// The body of a response, read from the link as it is pulled.
 class Http1Link::ResponseBody final : public Body {
  public:
-  ResponseBody(Http1Link& link, const Framing& framing)
-      : link_(link), kind_(framing.kind), left_(framing.length), length_(framing.length) {
+  ResponseBody(Http1Link& link, const Framing& framing, bool tunnel)
+      : link_(link),
+        kind_(framing.kind),
+        awaits_first_byte_(!tunnel && kind_ != Framing::Kind::length),
+        left_(framing.length),
+        length_(framing.length) {
     if (kind_ == Framing::Kind::length && length_ == 0) finished_ = true;
     if (finished_ && !link.in_.empty()) link.reusable_ = false;
   }
@@ -122,6 +128,7 @@ class Http1Link::ResponseBody final : public Body {
   Http1Link& link_;
   Framing::Kind kind_;
   bool finished_ = kind_ == Framing::Kind::none;
+  bool awaits_first_byte_;  // of a body of unannounced length
   std::uint64_t left_;
   std::uint64_t length_;
   ReadBuffer large_;  // after the body has outgrown the block of the head
@@ -162,6 +169,7 @@ std::optional<Result<Chunk>> Http1Link::ResponseBody::deliver(char* bytes, std::
       break;
   }
   finished_ = chunk.last;
+  awaits_first_byte_ = false;
   return chunk;
 }
 
@@ -216,12 +224,20 @@ Task<Result<Chunk>> Http1Link::ResponseBody::read() {
   return read_more();
 }
 
+/// Waits for the next bytes. Servers send the head of a stream before they begin to work on it, so
+/// the timeout for the head continues until the first byte of the body.
 Task<Result<Chunk>> Http1Link::ResponseBody::read_more() {
   const Duration timeout = link_.options_.idle_timeout;
   Instant deadline = link_.loop().now() + timeout;
   while (true) {
+    const bool first = awaits_first_byte_ && !link_.uploading_;
+    if (first) deadline = link_.first_byte_deadline();
     auto wake = co_await link_.watch().until_readable(deadline);
     if (wake == Wake::expired) {
+      if (first) {
+        co_return backend_error(Fault::first_byte_timeout,
+                                "the backend sent nothing of the response's body in time");
+      }
       deadline = link_.last_upload_progress_ + timeout;
       if (deadline > link_.loop().now()) continue;
       co_return backend_error(Fault::idle_timeout, "the backend sent nothing for too long");
@@ -350,6 +366,7 @@ Task<Result<Response>> Http1Link::send(Request& request) {
   interim_left_ = max_interim_responses;
   sent_ = false;
   sent_at_ = loop().now();
+  first_byte_deadline_ = never;
   auto started = start_sending(request);
   if (!started && !sent_) {
     busy_ = false;  // the link stays usable
@@ -391,7 +408,8 @@ Task<Result<Response>> Http1Link::send(Request& request) {
     request.info.timings.first_byte = loop().now();
     body_begin_ = in_.begin;
     response_keep_alive_ = message_info.keep_alive && !may_be_out_of_step(response);
-    response.body = std::make_unique<ResponseBody>(*this, message_info.framing);
+    response.body =
+        std::make_unique<ResponseBody>(*this, message_info.framing, response.status == 101);
     co_return response;
   }
 }
@@ -408,9 +426,17 @@ Error Http1Link::closed(const HeadParser& parser, Socket::ReadStatus got) {
   return error;
 }
 
+/// Counts from the end of the upload.
+Instant Http1Link::first_byte_deadline() {
+  if (uploading_) return never;
+  if (first_byte_deadline_ == never) {
+    first_byte_deadline_ = loop().now() + options_.first_byte_timeout;
+  }
+  return first_byte_deadline_;
+}
+
 Task<Result<Done>> Http1Link::read_head(HeadParser& parser) {
   if (!in_.block) in_.block = Block::take(Block::small);
-  Instant deadline = never;  // set once the request is sent
   while (true) {
     if (!in_.empty()) {
       const auto step = parser.parse(in_);
@@ -425,8 +451,7 @@ Task<Result<Done>> Http1Link::read_head(HeadParser& parser) {
       in_.begin = in_.end = 0;
     }
     if (!watch().readable()) {
-      if (!uploading_ && deadline == never) deadline = loop().now() + options_.first_byte_timeout;
-      auto wake = co_await watch().until_readable(deadline);
+      auto wake = co_await watch().until_readable(first_byte_deadline());
       if (wake == Wake::expired) {
         co_return backend_error(Fault::first_byte_timeout, "the backend did not answer in time");
       }

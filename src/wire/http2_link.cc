@@ -58,6 +58,8 @@ class ClientStream final : public Http2Stream, public Node {
   bool answered() const { return answered_; }
   /// Why the upload failed, unless the backend ended the stream, which then has the error.
   std::optional<Error> upload_failure();
+  /// Counts from the end of the upload.
+  Instant first_byte_deadline();
 
  private:
   friend class Http2Link;
@@ -70,6 +72,7 @@ class ClientStream final : public Http2Stream, public Node {
   Request& request_;
   int status_ = 0;
   Instant sent_at_{};
+  Instant first_byte_deadline_ = never;
   int interim_left_ = max_interim_responses;
   bool answered_ = false;
   bool uploading_ = false;
@@ -139,16 +142,24 @@ class Http2Link::ResponseBody final : public Body {
   std::optional<std::uint64_t> length() const override { return length_; }
 
  private:
+  /// Servers send the head of a stream before they begin to work on it, so the timeout for the head
+  /// continues until the first byte of the body.
   Task<Result<Chunk>> wait() {
     Loop& loop = stream_->session().loop();
     const Duration timeout = stream_->link_.options_.idle_timeout;
     std::uint64_t uploaded = stream_->sent();
     Instant deadline = loop.now() + timeout;
     while (true) {
+      const bool first = !length_ && stream_->received() == 0 && !stream_->uploading_;
+      if (first) deadline = stream_->first_byte_deadline();
       auto wake = co_await stream_->arrival(deadline);
       if (auto chunk = stream_->take()) co_return std::move(*chunk);
       if (auto failure = stream_->upload_failure()) co_return std::move(*failure);
       if (wake != Wake::expired) continue;
+      if (first) {
+        co_return backend_error(Fault::first_byte_timeout,
+                                "the backend sent nothing of the response's body in time");
+      }
       if (std::exchange(uploaded, stream_->sent()) == stream_->sent()) {
         co_return backend_error(Fault::idle_timeout, "the backend sent nothing for too long");
       }
@@ -207,6 +218,14 @@ std::optional<Error> ClientStream::upload_failure() {
   // If the backend ended the stream, `cause` says why.
   if (uploaded || !attached()) return std::nullopt;
   return attribute_to_backend(std::move(uploaded.error()));
+}
+
+Instant ClientStream::first_byte_deadline() {
+  if (uploading_) return never;
+  if (first_byte_deadline_ == never) {
+    first_byte_deadline_ = link_.loop().now() + link_.options_.first_byte_timeout;
+  }
+  return first_byte_deadline_;
 }
 
 Task<Result<Done>> ClientStream::upload(Body& body, Task<Result<Chunk>> first, Duration timeout) {
@@ -323,14 +342,10 @@ Task<Result<Response>> Http2Link::send(Request& request) {
     request.info.timings.uploaded = loop().now();
   }
 
-  Instant deadline = never;  // set once the request is sent
   while (!stream->answered()) {
     if (stream->broken()) co_return Error(stream->cause());
     if (auto failure = stream->upload_failure()) co_return std::move(*failure);
-    if (!stream->uploading_ && deadline == never) {
-      deadline = loop().now() + options_.first_byte_timeout;
-    }
-    auto wake = co_await stream->arrival(deadline);
+    auto wake = co_await stream->arrival(stream->first_byte_deadline());
     if (wake == Wake::expired && !stream->answered()) {
       co_return backend_error(Fault::first_byte_timeout, "the backend did not answer in time");
     }

@@ -1,6 +1,9 @@
 // sim/pool_simulation_test.cc tests this picker on a simulated pool.
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <vector>
+
 #include "balance/some_backends.h"
 
 namespace evenkeel::testing {
@@ -107,6 +110,60 @@ TEST(LeastLatency, DoesNotPreferABackendThatFailsQuickly) {
   const auto counts = count_picks(*picker, *backends, 100);
 
   EXPECT_EQ(counts[0], 100);
+}
+
+// One request at a time: picks, and records the time that each backend takes.
+std::vector<int> one_at_a_time(Backends& backends, const std::vector<Duration>& takes, int requests,
+                               Instant& now) {
+  auto picker = make_picker("least-latency", {.backends = std::make_shared<Backends>(backends)}, 3);
+  std::vector<int> counts(backends.size());
+  for (int i = 0; i < requests; ++i) {
+    const std::size_t index = index_of(backends, picker->pick({.now = now}));
+    ++counts[index];
+    now += takes[index];
+    backends[index]->load().record_first_byte(takes[index], now);
+  }
+  return counts;
+}
+
+TEST(LeastLatency, FindsTheFastestBackendWithOneRequestAtATime) {
+  for (const Duration unit : {Duration(1ms), Duration(100ms), Duration(4s)}) {
+    auto backends = some_backends(4);
+    Instant now = noon;
+
+    const auto counts = one_at_a_time(*backends, {8 * unit, 4 * unit, unit, 2 * unit}, 60, now);
+
+    EXPECT_GE(counts[2], 45) << "unit " << seconds_of(unit);
+    for (const int count : counts) EXPECT_GE(count, 1) << "every backend is tried";
+  }
+}
+
+TEST(LeastLatency, TriesASlowBackendAgainLater) {
+  auto backends = some_backends(2);
+  Instant now = noon;
+  const auto before = one_at_a_time(*backends, {2s, 1s}, 20, now);
+  EXPECT_GE(before[1], 15);
+
+  const auto after = one_at_a_time(*backends, {100ms, 1s}, 600, now);
+
+  EXPECT_GE(after[0], 300) << "it became the faster one";
+}
+
+TEST(LeastLatency, DoesNotExploreABackendThatRefusesEveryRequest) {
+  auto backends = some_backends(3);
+  auto picker = make_picker("least-latency", {.backends = backends}, 3);
+  std::vector<int> counts(3);
+  for (int i = 0; i < 60; ++i) {
+    const std::size_t index = index_of(*backends, picker->pick({.now = noon}));
+    ++counts[index];
+    if (index == 0) {
+      (*backends)[0]->load().record_neutral(noon);  // 404, say
+    } else {
+      (*backends)[index]->load().record_first_byte(10ms, noon);
+    }
+  }
+
+  EXPECT_LE(counts[0], 30);
 }
 
 TEST(LeastLatency, CountsWeights) {

@@ -70,14 +70,16 @@ TEST(Load, OneSuccessResetsAllFailures) {
 
 TEST(Load, HasNoLatencyBeforeTheFirstResponse) {
   Load load;
-  EXPECT_FALSE(load.mean_first_byte());
+  EXPECT_FALSE(load.recent_summary(noon).first_byte.median);
 
-  load.record_first_byte(100ms, noon);
-  load.record_first_byte(300ms, noon + 1s);
-  load.record_total(2s);
+  for (int i = 0; i < 3; ++i) load.record_first_byte(100ms, noon);
+  load.record_served(2s, noon);
 
-  EXPECT_EQ(load.mean_first_byte(), Duration(200ms));
-  EXPECT_EQ(load.mean_total(), Duration(2s));
+  const RecentSummary recent = load.recent_summary(noon);
+  EXPECT_NEAR(seconds_of(*recent.first_byte.median), 0.1, 0.01);
+  EXPECT_NEAR(seconds_of(*recent.total.median), 2, 0.2);
+  EXPECT_EQ(load.responses_total(), 3u);
+  EXPECT_EQ(load.served_total(), 1u);
 }
 
 TEST(Load, CountsErrorsByFault) {
@@ -86,10 +88,12 @@ TEST(Load, CountsErrorsByFault) {
   load.count_error(Fault::connect_failed);
   load.count_error(Fault::connect_failed);
   load.count_error(Fault::backend_closed);
+  load.count_failed_response();
 
   EXPECT_EQ(load.errors_total(Fault::connect_failed), 2u);
   EXPECT_EQ(load.errors_total(Fault::idle_timeout), 0u);
-  EXPECT_EQ(load.errors_total(), 3u);
+  EXPECT_EQ(load.failed_responses_total(), 1u);
+  EXPECT_EQ(load.errors_total(), 4u);
 }
 
 TEST(Backend, OnTrialGetsNoOtherRequests) {

@@ -56,6 +56,41 @@ TEST(PeakEwma, CountsAQuickFailureAsASlowResponse) {
   EXPECT_GT(average.seconds(), 0.1);
 }
 
+TEST(PeakEwma, IsNeverLoweredByAFailure) {
+  PeakEwma average;
+  average.record(5s, noon);
+
+  for (int i = 0; i < 20; ++i) average.record_failure(1ms, noon + 10s);
+
+  EXPECT_NEAR(average.seconds(), 5, 1e-6);
+  EXPECT_EQ(average.age(noon + 10s), Duration(0s)) << "it must not grow old and be forgiven";
+}
+
+TEST(PeakEwma, IsRaisedByAResponseThatDidNotCome) {
+  PeakEwma average;
+  average.record_at_least(10ms, noon);
+  EXPECT_EQ(average.samples(), 0u) << "the client left early, which says little";
+  average.record(100ms, noon);
+
+  average.record_at_least(50ms, noon);
+  EXPECT_NEAR(average.seconds(), 0.1, 1e-6);
+  average.record_at_least(2s, noon);
+
+  EXPECT_GT(average.seconds(), 0.5);
+}
+
+TEST(PeakEwma, LearnsNothingFromANeutralResponse) {
+  PeakEwma average;
+  average.record_neutral(noon);
+  EXPECT_EQ(average.samples(), 1u);
+  EXPECT_EQ(average.seconds(), 0);
+
+  average.record(100ms, noon);
+  average.record_neutral(noon);
+
+  EXPECT_NEAR(average.seconds(), 0.1, 1e-6);
+}
+
 TEST(PeakEwma, ReportsTheAgeOfTheLastSample) {
   PeakEwma average;
   average.record(100ms, noon);

@@ -17,7 +17,7 @@ class WeightLearnerOfThree : public ::testing::Test {
     for (int second = 0; second < seconds; ++second) {
       std::size_t index = 0;
       for (const Duration each : took) {
-        for (int i = 0; i < answers && each > 0s; ++i) load(index).record_served(each);
+        for (int i = 0; i < answers && each > 0s; ++i) load(index).record_served(each, noon);
         ++index;
       }
       now += 1s;
@@ -49,8 +49,8 @@ TEST_F(WeightLearnerOfThree, LearnsTheSpeedOfEachBackend) {
 
 TEST_F(WeightLearnerOfThree, DoesNotMistakeTrafficForSpeed) {
   for (int i = 0; i < 30; ++i) {
-    for (int n = 0; n < 200; ++n) load(0).record_served(2s);
-    for (int n = 0; n < 20; ++n) load(1).record_served(1s);
+    for (int n = 0; n < 200; ++n) load(0).record_served(2s, noon);
+    for (int n = 0; n < 20; ++n) load(1).record_served(1s, noon);
     now += 1s;
     rule.tick(*backends, now);
   }
@@ -80,7 +80,7 @@ TEST_F(WeightLearnerOfThree, KeepsLearningFromRareRequests) {
 
   // The backend gets one request every five seconds, and has become as fast as the others.
   for (int i = 0; i < 60; ++i) {
-    load(0).record_served(1s);
+    load(0).record_served(1s, noon);
     pass(5, {0s, 1s, 1s});
   }
 
@@ -100,8 +100,8 @@ TEST_F(WeightLearnerOfThree, DetectsASlowBackendBeforeItsFirstFullWindow) {
   // Twenty requests a second for each backend; the third neither responds nor fails.
   for (int second = 0; second < 3; ++second) {
     for (int i = 0; i < 20; ++i) {
-      load(0).record_served(1s);
-      load(1).record_served(1s);
+      load(0).record_served(1s, noon);
+      load(1).record_served(1s, noon);
       load(2).try_acquire(0);
     }
     for (int tick = 0; tick < 10; ++tick) rule.tick(*backends, now += 100ms);
@@ -126,8 +126,8 @@ TEST_F(WeightLearnerOfThree, ForgetsRemovedBackends) {
 
   for (int i = 0; i < 10; ++i) {
     for (int n = 0; n < 20; ++n) {
-      load(0).record_served(1s);
-      load(1).record_served(2s);
+      load(0).record_served(1s, noon);
+      load(1).record_served(2s, noon);
     }
     now += 1s;
     rule.tick(*two, now);

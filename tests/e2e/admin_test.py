@@ -92,13 +92,16 @@ class Admin(case.Case):
             "polled": {"age_seconds": None, "running": None, "waiting": None, "kv_cache_ratio": None,
                        "gpu_utilization_ratio": None, "gpu_memory_used_bytes": None,
                        "gpu_memory_total_bytes": None}})
-        self.assertEqual(set(latency), {"ttft_seconds", "e2e_seconds"})
+        self.assertEqual(set(latency), {"ttft_seconds", "ttft_p99_seconds", "e2e_seconds", "e2e_p99_seconds",
+                                        "failures_per_second"})
         self.assertTrue(0 < latency["ttft_seconds"] <= latency["e2e_seconds"] < 5, latency)
+        self.assertEqual(latency["failures_per_second"], 0)
 
     def test_what_is_not_known_is_null_and_not_zero(self):
         daemon = self.start_daemon(self.backend())
         listed = daemon.api("backends")[0]
-        self.assertEqual(listed["latency"], {"ttft_seconds": None, "e2e_seconds": None})
+        self.assertEqual(listed["latency"], {"ttft_seconds": None, "ttft_p99_seconds": None, "e2e_seconds": None,
+                                             "e2e_p99_seconds": None, "failures_per_second": 0})
         self.assertIsNone(listed["waiting"])
 
     def test_requests_under_way_are_counted(self):
@@ -203,6 +206,8 @@ class Metrics(case.Case):
         "backend_in_flight": {"pool", "backend"}, "backend_picks_total": {"pool", "backend"},
         "backend_errors_total": {"pool", "backend", "reason"},
         "backend_links": {"pool", "backend", "state"}, "backend_latency_seconds": {"pool", "backend"},
+        "backend_requests_total": {"pool", "backend", "code_class"},
+        "backend_time_to_first_byte_seconds": {"pool", "backend"},
         "pick_duration_seconds": set(), "event_loop_lag_seconds": set(),
         "access_log_dropped_total": set(), "log_dropped_total": set(),
         "config_last_reload_successful": set(),
@@ -274,7 +279,11 @@ class Metrics(case.Case):
             self.assertEqual(daemon.metric(f"evenkeel_{family}_count", pool="pool"), 10, family)
         self.assertEqual(daemon.metric("evenkeel_backend_picks_total"), 10)
         self.assertEqual(daemon.metric("evenkeel_backend_latency_seconds_count"), 10)
-        self.assertEqual(daemon.metric("evenkeel_backend_errors_total"), 0)
+        self.assertEqual(daemon.metric("evenkeel_backend_errors_total"), 2)
+        self.assertEqual(daemon.metric("evenkeel_backend_errors_total", reason="status_5xx"), 2)
+        for code_class, count in (("2xx", 5), ("4xx", 3), ("5xx", 2)):
+            self.assertEqual(daemon.metric("evenkeel_backend_requests_total", code_class=code_class), count)
+        self.assertEqual(daemon.metric("evenkeel_backend_time_to_first_byte_seconds_count"), 5)
         self.assertEqual(daemon.metric("evenkeel_overhead_seconds_count"), 10)
         self.assertEqual(daemon.metric("evenkeel_backend_up"), 1)
         self.assertEqual(daemon.metric("evenkeel_backend_state", state="up"), 1)

@@ -5,6 +5,7 @@
 
 #include <deque>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -145,6 +146,121 @@ TEST_F(ForwarderTest, HoldsTheLeaseUntilTheBodyIsDropped) {
   response->body.reset();
 
   EXPECT_EQ(state->in_flight(), 0);
+}
+
+// ---- when a response begins ---------------------------------------------------------------------
+
+constexpr const char* stream_head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+
+class ResponseStartTest : public ForwarderTest {
+ protected:
+  ResponseStartTest() : ForwarderTest(1) {}
+
+  Load& load() { return state->backends()[0]->load(); }
+  Result<Response> answered(Request& request, std::string_view bytes) {
+    return response_to(request, [&] {
+      connected().connection(0).read_head();
+      connected().connection(0).send(bytes);
+    });
+  }
+  /// The body's next chunk; `play` runs the server meanwhile.
+  template <class Play>
+  Result<Chunk> next_chunk(Response& response, Play play) {
+    Task<Result<Chunk>> task = response.body->read();
+    play();
+    EXPECT_TRUE(eventually(loop, [&] { return task.ready(); }));
+    return task.take();
+  }
+  std::uint64_t first_bytes() {
+    HistogramTotals totals;
+    worker_metrics().backend(0).first_byte.add_to(totals);
+    return std::accumulate(totals.counts.begin(), totals.counts.end(), std::uint64_t{0});
+  }
+};
+
+TEST_F(ResponseStartTest, IsTheFirstByteOfAStreamsBody) {
+  Request request = get();
+  auto response = answered(request, stream_head);
+  ASSERT_TRUE(response);
+  EXPECT_EQ(request.info.timings.first_byte, Instant{});
+  EXPECT_EQ(load().latency().samples(), 0u) << "the head is no sign that the engine has begun";
+
+  const Instant sent = loop.read_clock();
+  auto chunk = next_chunk(*response, [&] { connected().connection(0).send("3\r\nabc\r\n"); });
+
+  ASSERT_TRUE(chunk);
+  EXPECT_EQ(chunk->bytes, "abc");
+  EXPECT_GE(request.info.timings.first_byte, sent);
+  EXPECT_EQ(load().latency().samples(), 1u);
+  EXPECT_EQ(first_bytes(), 1u);
+  response->body.reset();
+  EXPECT_EQ(load().latency().samples(), 1u);
+}
+
+TEST_F(ResponseStartTest, IsTheHeadIfTheLengthIsAnnounced) {
+  Request request = get();
+  auto response = answered(request, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n");
+
+  ASSERT_TRUE(response);
+  EXPECT_NE(request.info.timings.first_byte, Instant{});
+  EXPECT_EQ(load().latency().samples(), 1u);
+  EXPECT_EQ(first_bytes(), 1u);
+  response->body.reset();
+}
+
+TEST_F(ResponseStartTest, IsTheHeadIfThereIsNoBody) {
+  for (const char* bytes :
+       {"HTTP/1.1 204 No Content\r\n\r\n", "HTTP/1.1 304 Not Modified\r\n\r\n"}) {
+    load().forget_latency();
+    Request request = get();
+    auto response = answered(request, bytes);
+
+    ASSERT_TRUE(response) << bytes;
+    EXPECT_NE(request.info.timings.first_byte, Instant{}) << bytes;
+    EXPECT_EQ(load().latency().samples(), 1u) << bytes;
+    response->body.reset();
+  }
+}
+
+TEST_F(ResponseStartTest, ComesTooLateIfTheClientLeavesBefore) {
+  load().record_first_byte(Duration(1), loop.now());
+  const double before = load().latency().seconds();
+  Request request = get();
+  auto response = answered(request, stream_head);
+  ASSERT_TRUE(response);
+  eventually(loop, [] { return false; }, std::chrono::milliseconds(20));
+
+  response->body.reset();
+
+  EXPECT_GT(load().latency().seconds(), before);
+  EXPECT_EQ(first_bytes(), 0u);
+}
+
+TEST_F(ResponseStartTest, CountsAFailedResponseAsTheBackendsError) {
+  Request request = get();
+  auto response = answered(request, "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n");
+
+  ASSERT_TRUE(response);
+  EXPECT_EQ(load().failed_responses_total(), 1u);
+  EXPECT_EQ(load().errors_total(), 1u);
+  EXPECT_GT(load().failure_penalty(loop.now()), 0);
+  EXPECT_GE(load().latency().seconds(), 1) << "an early failure is not a fast response";
+  EXPECT_EQ(first_bytes(), 0u);
+  EXPECT_EQ(worker_metrics().backend(0).status_classes[4].value(), 1u);
+  response->body.reset();
+  EXPECT_FALSE(load().recent_summary(loop.now()).total.median);
+}
+
+TEST_F(ResponseStartTest, LearnsNothingFromAnErrorOfTheClient) {
+  Request request = get();
+  auto response = answered(request, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
+
+  ASSERT_TRUE(response);
+  EXPECT_EQ(load().errors_total(), 0u);
+  EXPECT_EQ(load().failure_penalty(loop.now()), 0);
+  EXPECT_EQ(load().latency().seconds(), 0);
+  EXPECT_EQ(worker_metrics().backend(0).status_classes[3].value(), 1u);
+  response->body.reset();
 }
 
 }  // namespace

@@ -244,7 +244,7 @@ class PoolSimulation {
       if (!token.last) continue;
       request.timeline.ended = now_;
       if (own) {
-        request.lease.backend()->load().record_served(took);
+        request.lease.backend()->load().record_served(took, at(now_));
         timelines_.push_back(request.timeline);
       }
       std::erase_if(server.requests, [&](const auto& each) { return each.get() == &request; });

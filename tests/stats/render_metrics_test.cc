@@ -117,6 +117,9 @@ TEST(Metrics, StartAtZero) {
           R"(evenkeel_backend_in_flight{pool="llama",backend="gpu1:8000"})",
           R"(evenkeel_backend_picks_total{pool="llama",backend="gpu1:8000"})",
           R"(evenkeel_backend_errors_total{pool="llama",backend="gpu1:8000",reason="backend_closed"})",
+          R"(evenkeel_backend_errors_total{pool="llama",backend="gpu1:8000",reason="status_5xx"})",
+          R"(evenkeel_backend_requests_total{pool="llama",backend="gpu1:8000",code_class="5xx"})",
+          R"(evenkeel_backend_time_to_first_byte_seconds_count{pool="llama",backend="gpu1:8000"})",
           R"(evenkeel_backend_links{pool="llama",backend="gpu1:8000",state="idle"})",
           R"(evenkeel_backend_latency_seconds_count{pool="llama",backend="gpu1:8000"})",
           "evenkeel_overhead_seconds_count",
@@ -137,7 +140,13 @@ TEST(Metrics, ExportTheCollectedSnapshot) {
   daemon.snapshot.access_log_dropped = 17;
   daemon.snapshot.log_dropped = 18;
   daemon.snapshot.config_reload_ok = false;
-  daemon.metrics_registry.worker_metrics(1).backend(daemon.backend).links_busy.add(3);
+  BackendMetrics& backend_metrics =
+      daemon.metrics_registry.worker_metrics(1).backend(daemon.backend);
+  backend_metrics.links_busy.add(3);
+  backend_metrics.count_status(200);
+  backend_metrics.count_status(503);
+  backend_metrics.count_status(504);
+  backend_metrics.first_byte.observe(2s);
 
   EXPECT_DOUBLE_EQ(daemon.value("evenkeel_event_loop_lag_seconds"), 250e-6);
   EXPECT_EQ(daemon.value("evenkeel_access_log_dropped_total"), 17);
@@ -150,6 +159,9 @@ TEST(Metrics, ExportTheCollectedSnapshot) {
   EXPECT_EQ(daemon.value("evenkeel_backend_links" + backend + R"(,state="busy"})"), 3);
   EXPECT_EQ(daemon.value("evenkeel_backend_errors_total" + backend + R"(,reason="queue_timeout"})"),
             4);
+  EXPECT_EQ(daemon.value("evenkeel_backend_requests_total" + backend + R"(,code_class="2xx"})"), 1);
+  EXPECT_EQ(daemon.value("evenkeel_backend_requests_total" + backend + R"(,code_class="5xx"})"), 2);
+  EXPECT_EQ(daemon.value("evenkeel_backend_time_to_first_byte_seconds_sum" + backend + "}"), 2);
   EXPECT_THAT(daemon.page(), HasSubstr("evenkeel_build_info{version=\"1.2.3\",compiler=\""));
 }
 

@@ -543,6 +543,51 @@ TEST_F(Http1Link, MeasuresTheFirstByteTimeoutFromTheRequestsEnd) {
   EXPECT_TRUE(exchange.failed(Fault::first_byte_timeout));
 }
 
+TEST_F(Http1Link, TimesOutWithoutTheFirstByteOfAStream) {
+  for (const char* head :
+       {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n"}) {
+    options.first_byte_timeout = 50ms;
+    connect();
+    const auto exchange = answered(head);
+
+    EXPECT_TRUE(exchange->failed(Fault::first_byte_timeout)) << head;
+    EXPECT_EQ(exchange->status(), 200);
+    EXPECT_EQ(link->available_capacity(), 0u);
+  }
+}
+
+TEST_F(Http1Link, MeasuresTheFirstByteOfAStreamFromTheRequestsEnd) {
+  options.first_byte_timeout = 300ms;
+  connect();
+  Request request = get();
+  Exchange exchange;
+  start(request, exchange);
+  const Instant began = Clock::now();
+  eventually(loop, [] { return false; }, 200ms);
+
+  backend->send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+
+  ASSERT_TRUE(ends(exchange));
+  EXPECT_TRUE(exchange.failed(Fault::first_byte_timeout));
+  EXPECT_LT(Clock::now() - began, 480ms) << "the head does not begin it again";
+}
+
+TEST_F(Http1Link, AppliesTheIdleTimeoutOnlyAfterTheFirstByteOfAStream) {
+  options.idle_timeout = 50ms;
+  connect();
+  Request request = get();
+  Exchange exchange;
+  start(request, exchange);
+  backend->send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+
+  EXPECT_FALSE(eventually(loop, [&] { return exchange.error() != nullptr; }, 200ms));
+  backend->send("1\r\nx\r\n");
+
+  ASSERT_TRUE(ends(exchange));
+  EXPECT_TRUE(exchange.failed(Fault::idle_timeout));
+  EXPECT_EQ(exchange.body.bytes, "x");
+}
+
 TEST_F(Http1Link, TimesOutOnAStalledResponse) {
   options.idle_timeout = 50ms;
   connect();

@@ -81,6 +81,7 @@ class Backend {
   void connected() const;
 
  private:
+  void count_failure(const AttemptResult& result, Instant now) const;
   void serve_queue() const;
 
   BackendSpec spec_;

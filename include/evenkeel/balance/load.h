@@ -9,6 +9,8 @@
 
 #include "evenkeel/balance/outcome.h"
 #include "evenkeel/balance/peak_ewma.h"
+#include "evenkeel/balance/recent_failures.h"
+#include "evenkeel/balance/recent_responses.h"
 #include "evenkeel/balance/signals.h"
 #include "evenkeel/base/clock.h"
 #include "evenkeel/base/result.h"
@@ -51,6 +53,11 @@ enum class Ejection : std::uint8_t {
 /// Thread: any.
 class Load {
  public:
+  Load() = default;
+  Load(const Load&) = delete;
+  Load& operator=(const Load&) = delete;
+  ~Load() { delete recent_.load(std::memory_order_relaxed); }
+
   /// How long a backend that cannot be connected gets no requests: doubled with each failure.
   static constexpr Duration initial_backoff = std::chrono::seconds(1);
   static constexpr Duration max_backoff = std::chrono::seconds(10);
@@ -152,6 +159,11 @@ class Load {
 
   // ---- Outcomes of attempts over an established connection ----
 
+  /// Records any failure or overload for the pickers (failure_penalty) and for operators.
+  void count_failure(Instant now) {
+    live_.recent_failures.record(now);
+    recent().count_failure(now);
+  }
   /// It failed: avoided for 50, 100, 200 ms and so on up to 10 s while another is available, so
   /// that answering at once with an error does not look like a low load.
   void record_failed(const AttemptResult& result, Instant now);
@@ -206,25 +218,43 @@ class Load {
   bool is_probed() const { return failures_.is_probed.load(std::memory_order_relaxed); }
   void set_probed(bool probed) { failures_.is_probed.store(probed, std::memory_order_relaxed); }
 
-  // ---- Latency ----
+  // ---- How its responses begin and end ----
 
   /// Moving average of the time to the first byte, for the pickers.
   const PeakEwma& latency() const { return live_.latency; }
-  /// Discards the average: the backend was out of rotation and may have changed.
-  void forget_latency() { live_.latency.forget(); }
+  /// Requests that failed lately and that pickers count as if they were in flight.
+  double failure_penalty(Instant now) const { return live_.recent_failures.value(now); }
+  /// Discards both: the backend was out of rotation and may have changed.
+  void forget_latency() {
+    live_.latency.forget();
+    live_.recent_failures.forget();
+  }
 
-  /// A response has begun, `took` after the end of the request.
+  /// A response has begun, `took` after the end of the request: a stream with the first byte of its
+  /// body, any other with its head.
   void record_first_byte(Duration took, Instant now) {
-    first_byte_.record(took);
+    responses_total_.fetch_add(1, std::memory_order_relaxed);
     live_.latency.record(took, now);
+    recent().count_first_byte(took, now);
   }
   /// A response that reports a failure, or none at all. A failure never lowers the average.
   void record_failure(Duration took, Instant now) { live_.latency.record_failure(took, now); }
+  /// A response that says nothing of the backend, such as 404.
+  void record_neutral(Instant now) { live_.latency.record_neutral(now); }
+
+  /// The client left after `took`, before the response began: it would have taken longer.
+  void record_no_first_byte(Duration took, Instant now) {
+    live_.latency.record_at_least(took, now);
+  }
 
   /// Counts a response that reached its last byte, `took` after the end of the request.
-  void record_served(Duration took) { served_.record(took); }
-  std::uint64_t served_total() const { return served_.count.load(std::memory_order_relaxed); }
-  Duration served_sum() const { return Duration(served_.sum.load(std::memory_order_relaxed)); }
+  void record_served(Duration took, Instant now) {
+    served_total_.fetch_add(1, std::memory_order_relaxed);
+    served_sum_.fetch_add(took.count(), std::memory_order_relaxed);
+    recent().count_total(took, now);
+  }
+  std::uint64_t served_total() const { return served_total_.load(std::memory_order_relaxed); }
+  Duration served_sum() const { return Duration(served_sum_.load(std::memory_order_relaxed)); }
 
   /// The weight that `weights: observed` has learned; 0: none yet. The control thread writes it.
   float learned_weight() const { return learned_weight_.load(std::memory_order_relaxed); }
@@ -249,17 +279,18 @@ class Load {
   std::uint64_t errors_total(Fault fault) const {
     return errors_[static_cast<std::size_t>(fault)].load(std::memory_order_relaxed);
   }
+  /// Counts a response with a status of 500 or more, or with one of gRPC that stands for it.
+  void count_failed_response() { failed_responses_.fetch_add(1, std::memory_order_relaxed); }
+  std::uint64_t failed_responses_total() const {
+    return failed_responses_.load(std::memory_order_relaxed);
+  }
+  /// Faults and failed responses.
   std::uint64_t errors_total() const;
 
-  /// Responses that have begun.
-  std::uint64_t responses_total() const {
-    return first_byte_.count.load(std::memory_order_relaxed);
-  }
-  /// Counts a response: `took` is from the end of the request to its last byte.
-  void record_total(Duration took) { total_.record(took); }
-  /// Means over the backend's life; empty before the first response.
-  std::optional<Duration> mean_first_byte() const { return first_byte_.mean(); }
-  std::optional<Duration> mean_total() const { return total_.mean(); }
+  /// Successful responses that have begun.
+  std::uint64_t responses_total() const { return responses_total_.load(std::memory_order_relaxed); }
+  /// The last minute.
+  RecentSummary recent_summary(Instant now) const;
 
  private:
   static constexpr std::uint32_t bit(OutOfRotation reason) {
@@ -276,23 +307,16 @@ class Load {
         0};  // of the steady clock; 0: none since the last success
     std::atomic<std::uint64_t> picks_total{0};
     PeakEwma latency;
+    RecentFailures recent_failures;
   };
   static_assert(sizeof(Live) == 64);
 
-  struct Mean {
-    std::atomic<std::uint64_t> count{0};
-    std::atomic<Duration::rep> sum{0};
-
-    void record(Duration took) {
-      count.fetch_add(1, std::memory_order_relaxed);
-      sum.fetch_add(took.count(), std::memory_order_relaxed);
-    }
-    std::optional<Duration> mean() const {
-      const auto values = static_cast<Duration::rep>(count.load(std::memory_order_relaxed));
-      if (values == 0) return std::nullopt;
-      return Duration(sum.load(std::memory_order_relaxed) / values);
-    }
-  };
+  /// Made with the first response: most backends of a large pool may never get one.
+  RecentResponses& recent() {
+    RecentResponses* const made = recent_.load(std::memory_order_acquire);
+    return made != nullptr ? *made : make_recent();
+  }
+  RecentResponses& make_recent();
 
   // Written when attempts fail, and by the first success after that.
   struct alignas(64) Failures {
@@ -320,13 +344,15 @@ class Load {
   Live live_;
   Failures failures_;
   Signals signals_;
-  alignas(64) Mean first_byte_;
-  Mean total_;
-  Mean served_;
+  alignas(64) std::atomic<RecentResponses*> recent_{nullptr};
+  std::atomic<std::uint64_t> responses_total_{0};
+  std::atomic<std::uint64_t> served_total_{0};
+  std::atomic<Duration::rep> served_sum_{0};
   std::atomic<float> learned_weight_{0};
   std::atomic<std::uint8_t> detected_refusals_{0};
   std::atomic<Fault> connect_fault_{Fault::connect_failed};
   std::array<std::atomic<std::uint64_t>, fault_count> errors_{};
+  std::atomic<std::uint64_t> failed_responses_{0};
 };
 
 /// Why a backend is ejected, for people: "5 failures in a row: 500".

@@ -35,7 +35,7 @@ class PeakEwma {
     const auto sample = static_cast<float>(std::max(seconds_of(took), min_seconds));
     const std::uint32_t samples = samples_.load(std::memory_order_relaxed);
     const Duration::rep ticks = now.time_since_epoch().count();
-    if (samples == 0) {
+    if (samples == 0 || seconds() == 0) {
       seconds_.store(sample, std::memory_order_relaxed);
     } else {
       const float average = seconds_.load(std::memory_order_relaxed);
@@ -46,15 +46,33 @@ class PeakEwma {
     if (samples < max_samples) samples_.store(samples + 1, std::memory_order_relaxed);
   }
 
-  /// A response that reports a failure counts as a slow one, however early it comes.
-  void record_failure(Duration took, Instant now) { record(std::max(took, failure_latency), now); }
+  /// A response that says nothing of the backend's speed. It only shows that there was one.
+  void record_neutral(Instant now) {
+    if (samples() != 0) return;
+    seconds_.store(0, std::memory_order_relaxed);
+    last_sample_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
+    samples_.store(1, std::memory_order_relaxed);
+  }
+  /// A response that reports a failure counts as a slow one, however early it comes. It never
+  /// lowers the average, nor does it let the average grow old.
+  void record_failure(Duration took, Instant now) {
+    record_at_least(std::max(took, failure_latency), now);
+    last_sample_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
+  }
+  /// A response that did not come within `took`. It can only raise the average; before the first
+  /// response it counts from one second on.
+  void record_at_least(Duration took, Instant now) {
+    const bool slow =
+        samples() == 0 || seconds() == 0 ? took >= failure_latency : seconds_of(took) > seconds();
+    if (slow) record(took, now);
+  }
 
   /// Discards everything learned.
   void forget() { samples_.store(0, std::memory_order_relaxed); }
 
   /// Samples since the start or the last `forget`, at most max_samples; 0: nothing is known.
   std::uint32_t samples() const { return samples_.load(std::memory_order_relaxed); }
-  /// The average, above 0. REQUIRES: samples() > 0.
+  /// The average; 0: no response said anything of it. REQUIRES: samples() > 0.
   double seconds() const { return static_cast<double>(seconds_.load(std::memory_order_relaxed)); }
   /// Time since the last sample; never negative.
   Duration age(Instant now) const {

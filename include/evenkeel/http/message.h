@@ -79,7 +79,7 @@ struct RequestTimings {
   Duration retried{};        ///< on attempts that failed after they were sent, before the last one
   Instant head_sent{};       ///< its head was given to the link of the last attempt
   Instant uploaded{};        ///< its last byte was given to that link
-  Instant first_byte{};      ///< the response's head arrived
+  Instant first_byte{};      ///< the response began: a stream's body, else the head
   Instant deadline = never;  ///< of a gRPC call: when its client stops waiting
 
   /// Time before the last attempt that is not evenkeel's own work.

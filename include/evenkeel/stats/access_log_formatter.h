@@ -41,7 +41,7 @@ struct AccessLogEntry {
   Duration retry{};     ///< on attempts that failed after they were sent, before the last one
   Duration overhead{};  ///< in evenkeel itself
   std::optional<Duration> backend_time;  ///< from the head sent to the last byte of the response
-  std::optional<Duration> first_byte;    ///< from the first byte to the head of the response
+  std::optional<Duration> first_byte;    ///< from the first byte to the response's beginning
   bool aborted = false;
 };
 

@@ -35,6 +35,7 @@ struct BackendSnapshot {
   std::uint64_t in_flight = 0;
   std::uint64_t picks = 0;
   std::array<std::uint64_t, fault_count> errors{};  ///< failed attempts, by fault
+  std::uint64_t failed_responses = 0;               ///< see Load::failed_responses_total
   BackendTotals totals;                             ///< MetricsRegistry::backend_totals
   /// Health checks by result, including results not seen yet; empty where health is not checked.
   std::vector<std::pair<std::string_view, std::uint64_t>> checks;

@@ -103,7 +103,15 @@ struct ListenerMetrics {
 struct BackendMetrics {
   Gauge links_busy;
   Gauge links_idle;
+  /// Responses by the first digit of their status, which is 1 to 5.
+  std::array<Counter, 5> status_classes;
+  Histogram<first_byte_bounds> first_byte;  ///< from a request's end to its response's beginning
   Histogram<request_bounds> latency;  ///< from a request's end to the last byte of its response
+
+  void count_status(int status) {
+    const auto status_class = static_cast<unsigned>(status) / 100 - 1;
+    if (status_class < status_classes.size()) status_classes[status_class].add();
+  }
 };
 
 /// A request that has ended.
@@ -113,7 +121,7 @@ struct RequestRecord {
   int status = 0;                           ///< as the client saw it, 499 if it left
   std::optional<std::uint8_t> grpc_status;  ///< of a gRPC call
   Duration duration{};                      ///< from its first byte to the response's last
-  std::optional<Duration> first_byte;       ///< from its first byte to the response's head
+  std::optional<Duration> first_byte;       ///< from its first byte to the response's beginning
   Duration waited{};                        ///< in the pool's queue; counted if there is a pool
   std::optional<Duration> overhead;         ///< time in evenkeel alone, before the last attempt
   std::uint64_t request_bytes = 0;          ///< of the body
@@ -179,6 +187,8 @@ class alignas(64) WorkerMetrics {
 struct BackendTotals {
   std::int64_t links_busy = 0;
   std::int64_t links_idle = 0;
+  std::array<std::uint64_t, 5> status_classes{};
+  HistogramTotals first_byte;
   HistogramTotals latency;
 };
 

@@ -12,8 +12,10 @@ namespace evenkeel {
 
 /// Timeouts towards a backend and limits for its responses.
 struct LinkOptions {
-  Duration first_byte_timeout = std::chrono::seconds(600);  ///< from the request's end to the head
-  Duration idle_timeout = std::chrono::seconds(300);        ///< between bytes in either direction
+  /// From the request's end to the head and, for a body of unannounced length, to its first byte.
+  Duration first_byte_timeout = std::chrono::seconds(600);
+  Duration idle_timeout =
+      std::chrono::seconds(300);  ///< between later bytes, and those of an upload
   std::size_t header_bytes = 64 * 1024;
   std::size_t header_fields = 256;
 
