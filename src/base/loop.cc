@@ -15,6 +15,8 @@ namespace {
 
 /// Timers wait for at most this many iterations in a row that fill the event array.
 constexpr unsigned max_full_iterations = 16;
+/// A wait that ends later than this after its time was not a wait: the process was stopped.
+constexpr Duration max_wait_delay = std::chrono::milliseconds(20);
 
 }  // namespace
 
@@ -277,11 +279,16 @@ void Loop::run_once(Instant wake_at) {
     run_posted();
   }
   run_ready();
-  // When the array is full, more events may be pending, for example after the process was stopped.
-  // They are dispatched before timers run, so that nothing whose answer has arrived times out.
+  // While the process is stopped, bytes arrive and timers become due. What has arrived is dispatched
+  // before timers run, so that nothing whose answer has arrived times out: a timer that became due
+  // during the wait runs now if nothing else happened, else in the next iteration; and when the
+  // array is full, more events may be pending.
+  const bool in_time =
+      began <= iteration_ended_ + std::chrono::milliseconds(timeout_ms) + max_wait_delay;
+  const Instant due = count == 0 && timeout_ms >= 0 && in_time ? began : iteration_ended_;
   const bool full = count == static_cast<int>(events.size());
   full_iterations_ = full ? full_iterations_ + 1 : 0;
-  if (full_iterations_ % max_full_iterations == 0) run_timers();
+  if (full_iterations_ % max_full_iterations == 0) run_timers(due);
 
   iteration_ended_ = Clock::now();
   const auto took = (iteration_ended_ - began).count();
@@ -376,8 +383,9 @@ Instant Loop::next_timer() const {
   return never;
 }
 
-void Loop::run_timers() {
-  const auto due = static_cast<std::uint64_t>((now_ - wheel_start_) / tick);
+/// Runs the timers that were due at this instant.
+void Loop::run_timers(Instant latest) {
+  const auto due = static_cast<std::uint64_t>((latest - wheel_start_) / tick);
   if (due < wheel_tick_) return;
   // After a long sleep every slot is visited once, not once per tick.
   const std::uint64_t steps = std::min<std::uint64_t>(due - wheel_tick_ + 1, slots);
@@ -395,7 +403,7 @@ void Loop::run_timers() {
     while (batch.linked()) {
       auto& timer = static_cast<Timer&>(*batch.next);
       timer.unlink();
-      if (timer.when_ > now_) {
+      if (timer.when_ > latest) {
         schedule(timer);  // was beyond the horizon when it was armed
       } else {
         timer.action_(timer);

@@ -343,7 +343,7 @@ class Loop {
   void run_once(Instant wake_at);
   void run_ready();
   void run_posted();
-  void run_timers();
+  void run_timers(Instant latest);
   Instant next_timer() const;
   void schedule(Timer& timer);
   std::uint64_t enter(Watch& watch);
