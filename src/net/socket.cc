@@ -30,6 +30,21 @@ struct OwnedFd {
   int release() { return std::exchange(fd, -1); }
 };
 
+/// Lets the kernel end a connection to a server that has gone without a word: one that acknowledges
+/// nothing of what we sent (which includes that its window stays closed), and, when there is
+/// nothing to acknowledge, no probe.
+void detect_dead_peer(int fd) {
+  constexpr int max_silence_s = 60;
+  constexpr int probe_interval_s = 10;
+  const auto set = [fd](int level, int option, int value) {
+    setsockopt(fd, level, option, &value, sizeof value);
+  };
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, max_silence_s * 1000);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, probe_interval_s);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, probe_interval_s);
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+}
+
 }  // namespace
 
 Socket::Socket(Loop& loop, int fd) {
@@ -286,6 +301,7 @@ Task<Result<int>> dial(Loop& loop, const Endpoint& endpoint, Instant deadline) {
     error.side = Side::proxy;  // out of descriptors or memory
     co_return error;
   }
+  detect_dead_peer(owned.fd);
   if (connect(owned.fd, endpoint.address(), endpoint.size) != 0) {
     if (errno != EINPROGRESS) co_return failed(errno);
     Watch watch;

@@ -162,6 +162,15 @@ std::vector<std::shared_ptr<LinkPool>> Plan::links_not_in(const Plan& successor)
   return left;
 }
 
+void Plan::suspect(const std::string& pool, const std::string& backend,
+                   Duration max_silence) const {
+  const auto found = connected_.find(pool);
+  if (found == connected_.end()) return;
+  for (const ConnectedBackend& each : found->second) {
+    if (each.id == backend) each.links->suspect(max_silence);
+  }
+}
+
 Task<Result<Response>> Plan::handle(Request& request) {
   const auto route = router_.route(request);
   if (!route) return unrouted_->handle(request);

@@ -63,11 +63,14 @@ Reloader::Reloader(Process process, std::string file, unsigned workers, const Dn
       file_(std::move(file)),
       listener_set_(workers, process_.inherited),
       dns_cache_(process_.loop, dns, seed(), [this] { on_dns_change(); }),
-      backend_monitor_(process_.loop, seed(),
-                       [this](std::string host, std::uint16_t port) {
-                         return resolve_host(std::move(host), port);
-                       }),
-      preparation_(process_.loop),
+      backend_monitor_(
+          process_.loop, seed(),
+          [this](std::string host, std::uint16_t port) {
+            return resolve_host(std::move(host), port);
+          },
+          [this](const std::string& pool, const std::string& backend, Duration max) {
+            process_.workers.suspect(pool, backend, max);
+          }),
       changes_(process_.loop) {}
 
 // ---- prepare ----------------------------------------------------------------------------------

@@ -31,6 +31,10 @@ class Worker final {
 
   /// Builds the plan of requests that begin from now on.
   void adopt(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> pool_set);
+  /// See LinkPool::suspect; for the links to this backend.
+  void suspect(const std::string& pool, const std::string& backend, Duration max_silence) {
+    if (plan_ != nullptr) plan_->suspect(pool, backend, max_silence);
+  }
   /// Listens on these. Listeners that are not among them retire. During a drain it listens on
   /// nothing.
   void listen(const ListenerAssignment& assignments);

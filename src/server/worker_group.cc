@@ -52,6 +52,15 @@ Task<void> WorkerGroup::apply(std::shared_ptr<const Config> config,
   co_await barrier->passed.wait();
 }
 
+void WorkerGroup::suspect(const std::string& pool, const std::string& backend,
+                          Duration max_silence) {
+  for (const auto& worker : workers_) {
+    worker->loop().post([own = worker.get(), pool, backend, max_silence] {
+      own->suspect(pool, backend, max_silence);
+    });
+  }
+}
+
 void WorkerGroup::begin_drain(Retire how) {
   for (const auto& worker : workers_) worker->begin_drain(how);
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "evenkeel/base/loop.h"
@@ -36,6 +37,9 @@ class WorkerGroup {
   /// per worker, or none). Done when every worker has applied them.
   Task<void> apply(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> pool_set,
                    std::vector<ListenerAssignment> assignments);
+
+  /// See LinkPool::suspect; for the links of all workers to this backend.
+  void suspect(const std::string& pool, const std::string& backend, Duration max_silence);
 
   /// Every worker closes its listeners and idle connections; the other connections end after their
   /// requests.

@@ -7,10 +7,12 @@
 
 namespace evenkeel {
 
-BackendMonitor::BackendMonitor(Loop& loop, std::uint64_t seed, NameResolver resolve)
+BackendMonitor::BackendMonitor(Loop& loop, std::uint64_t seed, NameResolver resolve,
+                               OnSuspicion on_suspicion)
     : loop_(loop),
       rng_(seed),
       exporters_(loop, std::move(resolve), rng_()),
+      on_suspicion_(std::move(on_suspicion)),
       descriptor_budget_(std::make_unique<DescriptorBudget>()),
       first_result_(loop),
       status_changed_(loop) {
@@ -31,11 +33,13 @@ void BackendMonitor::update(std::vector<MonitorSpec> specs, std::size_t max_clie
       entries.emplace(std::move(key), std::move(known->second));
       continue;
     }
-    auto backend =
-        std::make_unique<MonitoredBackend>(loop_, rng_(), std::move(spec), exporters_, [this] {
+    auto backend = std::make_unique<MonitoredBackend>(
+        loop_, rng_(), std::move(spec), exporters_,
+        [this] {
           first_result_.raise();
           status_changed_.raise();
-        });
+        },
+        [this, key](Duration max_silence) { on_suspicion_(key.first, key.second, max_silence); });
     entries.emplace(std::move(key), Entry{.backend = std::move(backend)});
   }
   entries_ = std::move(entries);

@@ -114,7 +114,10 @@ Task<void> HealthChecker::check() {
   record_.took = last_check_ - began;
   if (probe->models() != nullptr) record_.models = probe->models();
   track_idle_link(outcome.passed());
-  if (outcome.passed() && fresh) backend_->connected();
+  if (outcome.passed() && fresh) {
+    backend_->connected();
+    if (record_.last && *record_.last != CheckResult::passed) ++recoveries_;
+  }
   const bool busy =
       outcome.result == CheckResult::timeout && backend_->load().responses_total() != answers;
   const bool passed = outcome.passed();
@@ -136,6 +139,12 @@ Task<void> HealthChecker::probe_ejected(HealthProbe& probe) {
   } else {
     log::debug(fmt::format("{} stays ejected: {}", backend_->id(), generated.reason));
   }
+}
+
+bool HealthChecker::silent() const {
+  if (record_.state != HealthState::down || !record_.last) return false;
+  return *record_.last == CheckResult::refused || *record_.last == CheckResult::unreachable ||
+         *record_.last == CheckResult::timeout || *record_.last == CheckResult::broken;
 }
 
 /// Whether the check must open a new connection, to see that the backend accepts them: a server

@@ -65,23 +65,38 @@ Task<Result<LinkLease>> LinkPool::acquire(LinkChoice link_choice) {
     peer_protocol_ = PeerProtocol::unknown;
   }
   if (link_choice == LinkChoice::any) {
-    if (auto lease = take_shared()) return Result<LinkLease>(std::move(*lease));
+    if (auto lease = take_shared(link_choice)) return Result<LinkLease>(std::move(*lease));
     if (auto lease = take_idle()) return Result<LinkLease>(std::move(*lease));
   }
-  return peer_protocol_ == PeerProtocol::http1 ? connect() : wait_for_dial();
+  if (peer_protocol_ == PeerProtocol::http1) return connect();
+  return wait_for_dial(link_choice);
 }
 
-/// Takes the first link with room, so that requests share few links and the others become idle.
-std::optional<LinkLease> LinkPool::take_shared() {
+/// Takes the first link with room, so that requests share few links and the others become idle. The
+/// newest comes first, and is the only one that is fresh.
+std::optional<LinkLease> LinkPool::take_shared(LinkChoice link_choice) {
   for (const auto& pooled : shared_) {
-    if (pooled->link->available_capacity() == 0 || !pooled->link->alive(false)) continue;
-    if (pooled->users++ == 0) {
-      metrics_.links_idle.remove();
-      metrics_.links_busy.add();
+    if (pooled->link->available_capacity() > 0 && pooled->link->alive(false)) {
+      return lease_shared(*pooled);
     }
-    return LinkLease(pooled.get());
+    if (link_choice == LinkChoice::fresh) break;
   }
   return std::nullopt;
+}
+
+LinkLease LinkPool::lease_shared(PooledLink& pooled) {
+  if (pooled.users++ == 0) {
+    metrics_.links_idle.remove();
+    metrics_.links_busy.add();
+  }
+  return LinkLease(&pooled);
+}
+
+LinkPool::PooledLink& LinkPool::track_busy(PooledLink& pooled) {
+  metrics_.links_busy.add();
+  pooled.insert_before(busy_);
+  if (max_silence_ != Duration::max()) pooled.link->suspect(max_silence_);
+  return pooled;
 }
 
 std::optional<LinkLease> LinkPool::take_idle() {
@@ -91,8 +106,7 @@ std::optional<LinkLease> LinkPool::take_idle() {
     metrics_.links_idle.remove();
     pooled->link->on_idle_close(nullptr);
     if (!pooled->link->alive(loop_.now() - pooled->idle_since > liveness_check_after)) continue;
-    metrics_.links_busy.add();
-    return LinkLease(pooled.release());
+    return LinkLease(&track_busy(*pooled.release()));
   }
   return std::nullopt;
 }
@@ -109,25 +123,29 @@ Task<Result<LinkLease>> LinkPool::connect() {
     auto opened = co_await open_http2_link(std::move(*socket), options_.link, deadline);
     if (!opened) co_return std::move(opened.error());
     peer_protocol_ = PeerProtocol::http2;
-    add_link(std::move(*opened));
-    if (auto lease = take_shared()) co_return std::move(*lease);
-    co_return no_stream_available();
+    co_return lease_new(std::move(*opened));
   }
-  auto link = make_http1_link(std::move(*socket), options_.link);
-  metrics_.links_busy.add();
-  co_return LinkLease(new PooledLink(*this, std::move(link)));
+  co_return lease_new(make_http1_link(std::move(*socket), options_.link));
+}
+
+Result<LinkLease> LinkPool::lease_new(std::unique_ptr<Link> link) {
+  if (!link->multiplexed()) {
+    return LinkLease(&track_busy(*new PooledLink(*this, std::move(link))));
+  }
+  if (link->available_capacity() == 0) return no_stream_available();
+  return lease_shared(add_link(std::move(link)));
 }
 
 /// Waits for the link that is being opened, and starts opening one if none is. Takes it, or opens
 /// its own if the backend turns out to speak HTTP/1.
-Task<Result<LinkLease>> LinkPool::wait_for_dial() {
+Task<Result<LinkLease>> LinkPool::wait_for_dial(LinkChoice link_choice) {
   while (true) {
-    DialWaiter waiter(loop_);
+    DialWaiter waiter(loop_, link_choice);
     waiter.insert_before(dial_waiters_);
     if (!dial_.valid() || dial_.ready()) dial_ = dial();
     co_await waiter.made.wait();
     if (waiter.failure) co_return std::move(*waiter.failure);
-    if (auto lease = take_shared()) co_return std::move(*lease);
+    if (auto lease = take_shared(link_choice)) co_return std::move(*lease);
     if (auto lease = take_idle()) co_return std::move(*lease);
     if (peer_protocol_ == PeerProtocol::http1) {
       auto own = co_await connect();
@@ -139,17 +157,21 @@ Task<Result<LinkLease>> LinkPool::wait_for_dial() {
 Task<void> LinkPool::dial() {
   auto made = co_await make_link();
   std::optional<Error> failure;
+  const PooledLink* added = nullptr;
   if (made) {
-    add_link(std::move(*made));
+    added = &add_link(std::move(*made));
   } else {
     failure = std::move(made.error());
   }
+  bool replaces_unused = false;
   while (dial_waiters_.linked()) {
     auto& waiter = static_cast<DialWaiter&>(*dial_waiters_.next);
     waiter.unlink();
     waiter.failure = failure;
     waiter.made.raise();
+    replaces_unused = replaces_unused || waiter.link_choice == LinkChoice::fresh;
   }
+  if (replaces_unused && added != nullptr) drop_unused_shared(*added);
 }
 
 Task<Result<std::unique_ptr<Link>>> LinkPool::make_link() {
@@ -193,14 +215,30 @@ Task<Result<std::unique_ptr<Link>>> LinkPool::make_link() {
 }
 
 /// Makes a new link available to the requests that wait for it.
-void LinkPool::add_link(std::unique_ptr<Link> link) {
+LinkPool::PooledLink& LinkPool::add_link(std::unique_ptr<Link> link) {
   const bool multiplexed = link->multiplexed();
+  if (max_silence_ != Duration::max()) link->suspect(max_silence_);
   auto pooled = std::make_unique<PooledLink>(*this, std::move(link));
   pooled->idle_since = loop_.now();
   pooled->link->on_idle_close(&pooled->idle_close);
   sweep_from(pooled->idle_since);
-  (multiplexed ? shared_ : idle_).push_back(std::move(pooled));
+  PooledLink& added = *pooled;
+  if (multiplexed) {
+    shared_.insert(shared_.begin(), std::move(pooled));
+  } else {
+    idle_.push_back(std::move(pooled));
+  }
   metrics_.links_idle.add();
+  return added;
+}
+
+/// A request has a new link because the others were in doubt: those that are not in use go.
+void LinkPool::drop_unused_shared(const PooledLink& kept) {
+  const auto unused = std::remove_if(shared_.begin(), shared_.end(), [&](const auto& pooled) {
+    return pooled->users == 0 && pooled.get() != &kept;
+  });
+  metrics_.links_idle.remove(shared_.end() - unused);
+  shared_.erase(unused, shared_.end());
 }
 
 // ---- returning links ---------------------------------------------------------------------------
@@ -209,6 +247,7 @@ void LinkPool::return_link(PooledLink& pooled) {
   if (pooled.link->multiplexed()) return return_shared_link(pooled);
   std::unique_ptr<PooledLink> owned(&pooled);
   metrics_.links_busy.remove();
+  pooled.unlink();
   if (pooled.link->available_capacity() == 0 || idle_.size() >= options_.max_idle ||
       !pooled.link->alive(false)) {
     return;  // `owned` closes it
@@ -230,6 +269,14 @@ void LinkPool::return_shared_link(PooledLink& pooled) {
   } else {
     drop_shared(pooled);
   }
+}
+
+void LinkPool::suspect(Duration max_silence) {
+  max_silence_ = max_silence;
+  for (Node* node = busy_.next; node != &busy_; node = node->next) {
+    static_cast<PooledLink&>(*node).link->suspect(max_silence);
+  }
+  for (const auto& pooled : shared_) pooled->link->suspect(max_silence);
 }
 
 std::size_t LinkPool::retire_links(std::size_t max_count) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "evenkeel/base/log.h"
@@ -9,6 +10,16 @@
 
 namespace evenkeel {
 namespace {
+
+/// How long the open requests of a backend that does not respond may go without a byte: several
+/// checks, so that one which was only slow for a while keeps them.
+Duration max_silence_of(const MonitorSpec& spec) {
+  constexpr Duration shortest = std::chrono::seconds(20);
+  return std::max<Duration>(shortest, 4 * spec.health.config.interval);
+}
+
+/// One attempt may fail for a reason that lies in the network.
+constexpr std::uint32_t min_connect_failures = 2;
 
 bool detects_engine(const MonitorSpec& spec) { return spec.health.engine == undetected_engine; }
 
@@ -26,12 +37,14 @@ log::Level log_level(HealthState state, bool is_first_result) {
 }  // namespace
 
 MonitoredBackend::MonitoredBackend(Loop& loop, std::uint64_t seed, MonitorSpec spec,
-                                   GpuExporters& exporters, std::function<void()> on_change)
+                                   GpuExporters& exporters, std::function<void()> on_change,
+                                   std::function<void(Duration)> on_suspicion)
     : loop_(loop),
       rng_(seed),
       spec_(std::move(spec)),
       exporters_(exporters),
-      on_change_(std::move(on_change)) {
+      on_change_(std::move(on_change)),
+      on_suspicion_(std::move(on_suspicion)) {
   unchecked_record_.since = std::chrono::system_clock::now();
   apply(false);
   if (detects_engine(spec_)) start_detection();
@@ -59,6 +72,19 @@ void MonitoredBackend::start_detection() {
   detection_.emplace(loop_, rng_(), fmt::format("pool {}: {}", spec_.pool, spec_.backend->id()),
                      detection_spec(spec_), spec_.access, observer);
   detection_->start();
+}
+
+void MonitoredBackend::check_triggers() {
+  std::uint32_t recoveries = 0;
+  bool suspected = spec_.backend->load().connect_failures() >= min_connect_failures;
+  if (checker_ != nullptr) {
+    checker_->check_triggers();
+    recoveries = checker_->recoveries();
+    suspected = suspected || checker_->silent();
+  }
+  const bool recovered = std::exchange(seen_recoveries_, recoveries) < recoveries;
+  if (std::exchange(suspected_, suspected) == suspected && !recovered) return;
+  on_suspicion_(suspected ? max_silence_of(spec_) : Duration::max());
 }
 
 std::uint64_t MonitoredBackend::blocked_locally() const {

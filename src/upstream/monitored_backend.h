@@ -24,19 +24,19 @@ namespace evenkeel {
 class MonitoredBackend final : EngineDetection::Observer {
  public:
   /// `on_change` is called when `status()` has another state or engine, and when the first result
-  /// is in. It may not destroy this object.
+  /// is in. `on_suspicion`: as BackendMonitor's, for this backend. They may not destroy this
+  /// object.
   MonitoredBackend(Loop& loop, std::uint64_t seed, MonitorSpec spec, GpuExporters& exporters,
-                   std::function<void()> on_change);
+                   std::function<void()> on_change, std::function<void(Duration)> on_suspicion);
   MonitoredBackend(const MonitoredBackend&) = delete;
   MonitoredBackend& operator=(const MonitoredBackend&) = delete;
 
   /// Applies a new spec. What is unchanged goes on undisturbed.
   /// REQUIRES: the backend shares its `Load` with the one before, or is another server.
   void update(MonitorSpec spec);
-  /// Hurries the next check if traffic gives a reason to. Cheap: call it often.
-  void check_triggers() {
-    if (checker_ != nullptr) checker_->check_triggers();
-  }
+  /// Hurries the next check if traffic gives a reason to, and reports whether open connections may
+  /// be dead. Cheap: call it often.
+  void check_triggers();
   /// The first check has ended, or the backend is not checked.
   bool has_first_result() const { return first_result_; }
   /// Requests so far that this process could not send, such as for want of a descriptor.
@@ -66,6 +66,9 @@ class MonitoredBackend final : EngineDetection::Observer {
   MonitorSpec spec_;
   GpuExporters& exporters_;
   std::function<void()> on_change_;
+  std::function<void(Duration)> on_suspicion_;
+  bool suspected_ = false;
+  std::uint32_t seen_recoveries_ = 0;
   HealthRecord unchecked_record_;  // while there is no checker
   bool first_result_ = false;
   std::uint64_t own_revision_ = 0;

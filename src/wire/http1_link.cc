@@ -6,6 +6,7 @@
 #include "evenkeel/wire/link.h"
 #include "head_parser.h"
 #include "http1_message.h"
+#include "silence_limit.h"
 
 namespace evenkeel {
 namespace {
@@ -53,6 +54,10 @@ class Http1Link final : public Link {
     watch().on_readable(read_waiter);
     watch().on_hangup(read_waiter);
   }
+  void suspect(Duration max_silence) override {
+    silence_.set(max_silence, loop().now());
+    if (busy_) watch().interrupt();
+  }
 
  private:
   class ResponseBody;
@@ -97,7 +102,8 @@ class Http1Link final : public Link {
   Instant sent_at_{};  // when the current request began
   Instant first_byte_deadline_ = never;
   Instant last_upload_progress_{};  // when bytes of the request body last moved
-  Task<Result<Done>> upload_;       // of the current request; may end after the response's head
+  SilenceLimit silence_;
+  Task<Result<Done>> upload_;  // of the current request; may end after the response's head
 };
 
 /// The body of a response, read from the link as it is pulled.
@@ -228,18 +234,18 @@ Task<Result<Chunk>> Http1Link::ResponseBody::read() {
 /// the timeout for the head continues until the first byte of the body.
 Task<Result<Chunk>> Http1Link::ResponseBody::read_more() {
   const Duration timeout = link_.options_.idle_timeout;
-  Instant deadline = link_.loop().now() + timeout;
+  Instant began = link_.loop().now();
   while (true) {
     const bool first = awaits_first_byte_ && !link_.uploading_;
-    if (first) deadline = link_.first_byte_deadline();
-    auto wake = co_await link_.watch().until_readable(deadline);
+    const Instant own = first ? link_.first_byte_deadline() : began + timeout;
+    auto wake = co_await link_.watch().until_readable(link_.silence_.shorten(own, began));
     if (wake == Wake::expired) {
       if (first) {
         co_return backend_error(Fault::first_byte_timeout,
                                 "the backend sent nothing of the response's body in time");
       }
-      deadline = link_.last_upload_progress_ + timeout;
-      if (deadline > link_.loop().now()) continue;
+      began = link_.last_upload_progress_;
+      if (link_.silence_.shorten(began + timeout, began) > link_.loop().now()) continue;
       co_return backend_error(Fault::idle_timeout, "the backend sent nothing for too long");
     }
     if (wake == Wake::interrupted) {
@@ -451,7 +457,8 @@ Task<Result<Done>> Http1Link::read_head(HeadParser& parser) {
       in_.begin = in_.end = 0;
     }
     if (!watch().readable()) {
-      auto wake = co_await watch().until_readable(first_byte_deadline());
+      auto wake =
+          co_await watch().until_readable(silence_.shorten(first_byte_deadline(), sent_at_));
       if (wake == Wake::expired) {
         co_return backend_error(Fault::first_byte_timeout, "the backend did not answer in time");
       }

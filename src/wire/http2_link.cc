@@ -10,6 +10,7 @@
 #include "http2_session.h"
 #include "http2_stream.h"
 #include "message_rules.h"
+#include "silence_limit.h"
 
 namespace evenkeel {
 namespace {
@@ -19,12 +20,11 @@ constexpr int max_interim_responses = 16;
 /// A backend that closes an idle link may do so while the next request is on its way. A close
 /// within this time of the request counts as such a race.
 constexpr Duration max_idle_close_race = std::chrono::seconds(1);
-/// A link with requests that has been quiet for this long is probed by a ping. gRPC servers close a
-/// connection that repeatedly pings more often than every five minutes without data in between
-/// (GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, max_ping_strikes).
-constexpr Duration keepalive_time = std::chrono::seconds(10);
-constexpr Duration min_ping_interval = std::chrono::minutes(5);
-constexpr Duration keepalive_timeout = std::chrono::seconds(10);
+/// gRPC servers close a connection at the third ping that comes less than five minutes after the
+/// one before without data in between (GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+/// max_ping_strikes). One of the two is kept in reserve, for a ping that crosses data.
+constexpr Duration min_ping_interval = std::chrono::minutes(5) + std::chrono::seconds(5);
+constexpr int max_pings_without_message = 2;
 
 Error backend_error(Fault fault, std::string detail) {
   return {.fault = fault, .side = Side::backend, .detail = std::move(detail)};
@@ -56,6 +56,10 @@ class ClientStream final : public Http2Stream, public Node {
 
   /// The final response's head has arrived.
   bool answered() const { return answered_; }
+  /// RFC 9110, 9.2.1: the request changes nothing, so it may be sent again.
+  bool is_safe() const {
+    return request_.method == "GET" || request_.method == "HEAD" || request_.method == "OPTIONS";
+  }
   /// Why the upload failed, unless the backend ended the stream, which then has the error.
   std::optional<Error> upload_failure();
   /// Counts from the end of the upload.
@@ -99,6 +103,7 @@ class Http2Link final : public Link, public Http2Side, public Pooled {
   bool multiplexed() const override { return true; }
   bool alive(bool) override { return !session_.ended() && !draining_; }
   void on_idle_close(Waiter* waiter) override { idle_close_waiter_ = waiter; }
+  void suspect(Duration max_silence) override;
 
  private:
   friend class ClientStream;
@@ -111,6 +116,8 @@ class Http2Link final : public Link, public Http2Side, public Pooled {
   const Loop& loop() const { return session_.loop(); }
   Task<void> serve_connection();
   void check_keepalive();
+  void ping();
+  Duration ping_timeout() const { return std::min(options_.ping_timeout, silence_.longest()); }
   void submit_head(ClientStream& stream, const Request& request);
   void notify_pool();
   Error connection_lost(const ClientStream& stream);
@@ -118,10 +125,13 @@ class Http2Link final : public Link, public Http2Side, public Pooled {
   LinkOptions options_;
   Http2Session session_;
   bool settings_received_ = false;
-  bool draining_ = false;  // after a GOAWAY
-  bool served_ = false;    // a request has been answered
-  Instant last_sent_{};    // when a request was last submitted
+  bool draining_ = false;      // after a GOAWAY
+  bool served_ = false;        // a request has been answered
+  bool unresponsive_ = false;  // a ping was not answered in time
+  Instant busy_since_{};       // when the first of the open requests was submitted
   Instant pinged_at_{};
+  int pings_without_message_ = 0;  // since the last HEADERS or DATA
+  SilenceLimit silence_;
   Node streams_;
   Waiter* idle_close_waiter_ = nullptr;
   Signal settings_signal_;
@@ -148,11 +158,11 @@ class Http2Link::ResponseBody final : public Body {
     Loop& loop = stream_->session().loop();
     const Duration timeout = stream_->link_.options_.idle_timeout;
     std::uint64_t uploaded = stream_->sent();
-    Instant deadline = loop.now() + timeout;
+    Instant began = loop.now();
     while (true) {
       const bool first = !length_ && stream_->received() == 0 && !stream_->uploading_;
-      if (first) deadline = stream_->first_byte_deadline();
-      auto wake = co_await stream_->arrival(deadline);
+      const Instant own = first ? stream_->first_byte_deadline() : began + timeout;
+      auto wake = co_await stream_->arrival(stream_->link_.silence_.shorten(own, began));
       if (auto chunk = stream_->take()) co_return std::move(*chunk);
       if (auto failure = stream_->upload_failure()) co_return std::move(*failure);
       if (wake != Wake::expired) continue;
@@ -163,7 +173,7 @@ class Http2Link::ResponseBody final : public Body {
       if (std::exchange(uploaded, stream_->sent()) == stream_->sent()) {
         co_return backend_error(Fault::idle_timeout, "the backend sent nothing for too long");
       }
-      deadline = loop.now() + timeout;
+      began = loop.now();
     }
   }
 
@@ -271,7 +281,8 @@ Error Http2Link::connection_lost(const ClientStream& stream) {
   const bool nothing_received =
       !stream.answered() && stream.received() == 0 && session_.last_read_at() < stream.sent_at_;
   const Duration since = loop().now() - stream.sent_at_;
-  error.idle_close_race = served_ && nothing_received && since < max_idle_close_race;
+  const bool closes_idle = served_ && since < max_idle_close_race;
+  error.idle_close_race = nothing_received && (closes_idle || (unresponsive_ && stream.is_safe()));
   return error;
 }
 
@@ -288,7 +299,8 @@ Task<Result<Done>> Http2Link::established(Instant deadline) {
 }
 
 std::size_t Http2Link::available_capacity() const {
-  if (session_.ended() || draining_ || !settings_received_ || !session_.may_open_streams())
+  if (session_.ended() || draining_ || !settings_received_ || !session_.may_open_streams() ||
+      session_.ping_unanswered())
     return 0;
   const std::uint32_t limit = std::min(max_streams, session_.streams_allowed());
   const std::uint32_t open = session_.open_streams();
@@ -333,8 +345,11 @@ Task<Result<Response>> Http2Link::send(Request& request) {
   }
   auto stream = std::make_unique<ClientStream>(*this, request);
   submit_head(*stream, request);
-  stream->sent_at_ = last_sent_ = loop().now();
-  if (!keepalive_timer_.armed()) keepalive_timer_.arm(loop(), last_sent_ + keepalive_time);
+  stream->sent_at_ = loop().now();
+  if (session_.open_streams() == 1) busy_since_ = stream->sent_at_;
+  if (!keepalive_timer_.armed()) {
+    keepalive_timer_.arm(loop(), stream->sent_at_ + options_.ping_after);
+  }
   session_.want_flush();
   if (body != nullptr) {
     stream->upload_ = stream->upload(*body, std::move(first), options_.idle_timeout);
@@ -345,7 +360,8 @@ Task<Result<Response>> Http2Link::send(Request& request) {
   while (!stream->answered()) {
     if (stream->broken()) co_return Error(stream->cause());
     if (auto failure = stream->upload_failure()) co_return std::move(*failure);
-    auto wake = co_await stream->arrival(stream->first_byte_deadline());
+    auto wake = co_await stream->arrival(
+        silence_.shorten(stream->first_byte_deadline(), stream->sent_at_));
     if (wake == Wake::expired && !stream->answered()) {
       co_return backend_error(Fault::first_byte_timeout, "the backend did not answer in time");
     }
@@ -435,28 +451,54 @@ void Http2Link::notify_pool() {
   if (idle_close_waiter_ != nullptr) loop().wake_soon(*idle_close_waiter_);
 }
 
-/// Pings a link that has been quiet for `keepalive_time`, and ends one that does not answer.
+/// Pings a backend that has open requests and was silent for a while, whatever we sent; ends the
+/// link if it does not answer.
 void Http2Link::check_keepalive() {
   if (session_.ended() || session_.open_streams() == 0) return;
   const Instant now = loop().now();
   if (session_.ping_unanswered()) {
-    if (now >= pinged_at_ + keepalive_timeout) {
+    const Instant due = pinged_at_ + ping_timeout();
+    if (now >= due) {
+      unresponsive_ = true;
       session_.fail(NGHTTP2_NO_ERROR, "the backend does not answer pings");
     } else {
-      keepalive_timer_.arm(loop(), pinged_at_ + keepalive_timeout);
+      keepalive_timer_.arm(loop(), due);
     }
     return;
   }
-  const Instant last_activity = std::max(session_.last_message(), last_sent_);
-  const Instant due = pinged_at_ > last_activity
-                          ? pinged_at_ + min_ping_interval
-                          : std::max(last_activity, session_.last_read_at()) + keepalive_time;
+  if (session_.last_message() >= pinged_at_) pings_without_message_ = 0;
+  const Instant quiet_since = std::max(session_.last_read_at(), busy_since_);
+  Instant due = quiet_since + options_.ping_after;
+  if (pings_without_message_ >= max_pings_without_message) {
+    due = std::max(due, pinged_at_ + min_ping_interval);
+  }
   if (now >= due) {
-    session_.ping();
-    pinged_at_ = now;
-    keepalive_timer_.arm(loop(), now + keepalive_timeout);
+    ping();
   } else {
     keepalive_timer_.arm(loop(), due);
+  }
+}
+
+void Http2Link::ping() {
+  session_.ping();
+  pinged_at_ = loop().now();
+  ++pings_without_message_;
+  keepalive_timer_.arm(loop(), pinged_at_ + ping_timeout());
+}
+
+void Http2Link::suspect(Duration max_silence) {
+  silence_.set(max_silence, loop().now());
+  if (session_.ended() || session_.open_streams() == 0) return;
+  for (Node* node = streams_.next; node != &streams_; node = node->next) {
+    static_cast<ClientStream&>(*node).wake_reader();
+  }
+  if (session_.last_message() >= pinged_at_) pings_without_message_ = 0;
+  const bool may_ping = pings_without_message_ < max_pings_without_message ||
+                        loop().now() >= pinged_at_ + min_ping_interval;
+  if (session_.ping_unanswered()) {
+    keepalive_timer_.arm(loop(), pinged_at_ + ping_timeout());
+  } else if (may_ping) {
+    ping();
   }
 }
 

@@ -212,6 +212,28 @@ TEST(Dial, ConnectsToAListener) {
   }
 }
 
+TEST(Dial, HasTheKernelFindADeadPeer) {
+  Loop loop;
+  auto fd = Listener::bind(resolve("127.0.0.1", 0)->front());
+  ASSERT_TRUE(fd.ok());
+
+  auto dialling = dial(loop, Listener::local_endpoint(*fd), Clock::now() + 5s);
+  ASSERT_TRUE(eventually(loop, [&] { return dialling.ready(); }));
+  auto connected = dialling.take();
+  ASSERT_TRUE(connected.ok());
+
+  const auto option = [&](int level, int name) {
+    int value = 0;
+    socklen_t size = sizeof value;
+    getsockopt(*connected, level, name, &value, &size);
+    return value;
+  };
+  EXPECT_EQ(option(IPPROTO_TCP, TCP_USER_TIMEOUT), 60'000);
+  EXPECT_EQ(option(SOL_SOCKET, SO_KEEPALIVE), 1);
+  close(*connected);
+  close(*fd);
+}
+
 TEST(Dial, ReportsARefusedConnection) {
   Loop loop;
   const int fd = *Listener::bind(resolve("127.0.0.1", 0)->front());

@@ -9,6 +9,7 @@
 
 #include "evenkeel/http/message.h"
 #include "upstream/scripted_server.h"
+#include "wire/http2_server_end.h"
 #include "wire/peer.h"
 
 namespace evenkeel {
@@ -158,6 +159,65 @@ TEST_F(LinkPools, CloseTheirIdleLinksWhenTheyRetire) {
     exchange(*third, 2);
   }
   EXPECT_EQ(pool->idle(), 0u);  // a link that comes back is closed, too
+}
+
+TEST_F(LinkPools, FailRequestsOfASuspectedServerAfterLessSilence) {
+  auto lease = acquired();
+  ASSERT_TRUE(lease.ok());
+  Request request{.method = "GET", .authority = "gpu:8000", .path = "/"};
+  auto pending = (*lease)->send(request);
+  server.connection(0).read_head();
+
+  pool->suspect(50ms);
+
+  auto response = finish(std::move(pending));
+  ASSERT_FALSE(response.ok());
+  EXPECT_EQ(response.error().fault, Fault::first_byte_timeout);
+}
+
+class Http2LinkPools : public LinkPools {
+ protected:
+  Http2LinkPools() { remake({.protocol = BackendProtocol::http2}); }
+  /// Acquires a link, for which the server accepts its connection of this number.
+  LinkLease acquired_over(std::size_t number, LinkPool::LinkChoice choice) {
+    auto pending = pool->acquire(choice);
+    Http2ServerEnd(server.connection(number)).accept();
+    auto lease = finish(std::move(pending));
+    EXPECT_TRUE(lease.ok());
+    return std::move(*lease);
+  }
+};
+
+TEST_F(Http2LinkPools, TakeTheLinkJustDialledForAFreshOne) {
+  LinkLease first = acquired_over(0, LinkPool::LinkChoice::any);
+
+  LinkLease fresh = acquired_over(1, LinkPool::LinkChoice::fresh);
+
+  Request request{.method = "GET", .authority = "gpu:8000", .path = "/"};
+  auto pending = fresh->send(request);
+  Http2ServerEnd second(server.connection(1));
+  EXPECT_TRUE(eventually(loop, [&] { return second.requests() == 1; }));
+}
+
+TEST_F(Http2LinkPools, KeepOneUnusedLinkHoweverManyFreshOnesWereOpened) {
+  for (std::size_t i = 0; i < 5; ++i) {
+    const LinkLease lease = acquired_over(i, LinkPool::LinkChoice::fresh);
+  }
+
+  EXPECT_EQ(metrics.links_idle.value(), 1);
+  EXPECT_TRUE(eventually(loop, [&] { return server.connection(3).ended(); }));
+  EXPECT_FALSE(server.connection(4).ended());
+}
+
+TEST_F(Http2LinkPools, ShareOneFreshLinkAmongRequestsThatNeedOneAtATime) {
+  auto first = pool->acquire(LinkPool::LinkChoice::fresh);
+  auto second = pool->acquire(LinkPool::LinkChoice::fresh);
+
+  Http2ServerEnd(server.connection(0)).accept();
+
+  EXPECT_TRUE(finish(std::move(first)).ok());
+  EXPECT_TRUE(finish(std::move(second)).ok());
+  EXPECT_EQ(server.accepted(), 1u);
 }
 
 TEST_F(LinkPools, ReportThatNoConnectionCanBeMade) {

@@ -863,5 +863,52 @@ TEST_F(Http1Link, DoesNotTimeOutATunnelInWhichTheClientSends) {
   EXPECT_TRUE(exchange.failed(Fault::idle_timeout));
 }
 
+// ---- suspected backends ------------------------------------------------------------------------
+
+TEST_F(Http1Link, ToleratesLessSilenceWhileItIsSuspected) {
+  connect();
+  Request request = get();
+  Exchange exchange;
+  start(request, exchange);
+  backend->read_head();
+
+  link->suspect(50ms);
+
+  ASSERT_TRUE(ends(exchange));
+  EXPECT_TRUE(exchange.failed(Fault::first_byte_timeout));
+}
+
+TEST_F(Http1Link, ToleratesLessSilenceWithinAResponseWhileItIsSuspected) {
+  connect();
+  Request request = get();
+  Exchange exchange;
+  start(request, exchange);
+  backend->read_head();
+  backend->send("HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf");
+  ASSERT_TRUE(eventually(loop, [&] { return exchange.body.bytes == "half"; }));
+
+  link->suspect(50ms);
+
+  ASSERT_TRUE(ends(exchange));
+  EXPECT_TRUE(exchange.failed(Fault::idle_timeout));
+}
+
+TEST_F(Http1Link, ToleratesSilenceAgainWhenItIsNotSuspectedAnyMore) {
+  connect();
+  Request request = get();
+  Exchange exchange;
+  start(request, exchange);
+  backend->read_head();
+  link->suspect(100ms);
+  link->suspect(Duration::max());
+
+  auto sleeping = [](Loop& on) -> Task<void> { co_await on.sleep_for(300ms); }(loop);
+  ASSERT_TRUE(eventually(loop, [&] { return sleeping.ready(); }));
+  backend->send("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi");
+
+  ASSERT_TRUE(ends(exchange));
+  EXPECT_EQ(exchange.status(), 200);
+}
+
 }  // namespace
 }  // namespace evenkeel

@@ -97,7 +97,9 @@ class Socket {
   std::unique_ptr<TlsState> tls_;  // null: in the clear
 };
 
-/// Connects within the deadline. Errors: connect_failed, connect_timeout; both `not_processed`.
+/// Connects within the deadline. The kernel ends the connection when the server acknowledges
+/// nothing for 60 s, neither bytes nor the probes that it sends when there are none. Errors:
+/// connect_failed, connect_timeout; both `not_processed`.
 Task<Result<int>> dial(Loop& loop, const Endpoint& endpoint, Instant deadline);
 
 }  // namespace evenkeel

@@ -49,6 +49,9 @@ class Plan final : public Handler {
   /// The links that the successor has not taken over.
   std::vector<std::shared_ptr<LinkPool>> links_not_in(const Plan& successor) const;
 
+  /// See LinkPool::suspect; for the links to this backend.
+  void suspect(const std::string& pool, const std::string& backend, Duration max_silence) const;
+
   /// The TLS context for new connections to a listener; null: without TLS.
   std::shared_ptr<const TlsServerContext> tls_of(std::string_view listener) const {
     return pool_set_->tls_of(listener);

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -28,8 +29,16 @@ class MonitoredBackend;
 /// Thread: the control loop's, except `snapshot`.
 class BackendMonitor {
  public:
+  /// Open connections to a backend may be dead: it does not respond to checks or to connection
+  /// attempts. `max_silence`: how long they may bring nothing; `Duration::max()`: it responds
+  /// again, at least over new connections. Called within `publish_interval`.
+  using OnSuspicion = std::function<void(const std::string& pool, const std::string& backend,
+                                         Duration max_silence)>;
+
   /// `resolve`: looks up the host names of GPU exporters.
-  BackendMonitor(Loop& loop, std::uint64_t seed, NameResolver resolve = literal_addresses_only());
+  BackendMonitor(
+      Loop& loop, std::uint64_t seed, NameResolver resolve = literal_addresses_only(),
+      OnSuspicion on_suspicion = [](const std::string&, const std::string&, Duration) {});
   BackendMonitor(const BackendMonitor&) = delete;
   BackendMonitor& operator=(const BackendMonitor&) = delete;
   ~BackendMonitor();
@@ -64,6 +73,7 @@ class BackendMonitor {
   Loop& loop_;
   Rng rng_;
   GpuExporters exporters_;
+  OnSuspicion on_suspicion_;
   std::map<Key, Entry> entries_;
   std::unique_ptr<DescriptorBudget> descriptor_budget_;
   Signal first_result_;

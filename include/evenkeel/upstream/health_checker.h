@@ -73,6 +73,11 @@ class HealthChecker {
   void check_triggers();
 
   const HealthRecord& record() const { return record_; }
+  /// The server is down and does not answer; false if it answers that it cannot serve.
+  bool silent() const;
+  /// How often a check over a new connection passed after one that failed: the server is well, but
+  /// older connections to it may be dead.
+  std::uint32_t recoveries() const { return recoveries_; }
   /// Changes whenever `record()` changes.
   std::uint64_t revision() const { return revision_; }
 
@@ -96,6 +101,7 @@ class HealthChecker {
   OnChange on_change_;
   HealthRecord record_;
   std::uint64_t revision_ = 0;
+  std::uint32_t recoveries_ = 0;
   bool reported_ = false;  // the first state
   bool jittered_ = false;  // the second check has had its random delay
   bool checking_ = false;

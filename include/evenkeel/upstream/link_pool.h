@@ -47,7 +47,7 @@ class [[nodiscard]] LinkLease {
   friend class LinkPool;
   /// An exclusive link belongs to its lease while it is in use; a shared one always belongs to the
   /// pool.
-  struct PooledLink : Pooled {
+  struct PooledLink : Pooled, Node {
     PooledLink(LinkPool& owner, std::unique_ptr<Link> made) : pool(owner), link(std::move(made)) {}
     void on_idle_close();
     LinkPool& pool;
@@ -79,11 +79,16 @@ class LinkPool {
 
   enum class LinkChoice { any, fresh };
   /// A link with room: an existing one at once, or a new one. While a link that can be shared is
-  /// being opened, all requests that need one wait for it. Errors: connect_failed, connect_timeout,
-  /// tls_failed, backend_protocol.
+  /// being opened, all requests that need one wait for it. `fresh`: one that is made from now
+  /// on; then the shared links that are not in use are closed, since it replaces them.
+  /// Errors: connect_failed, connect_timeout, tls_failed, backend_protocol.
   Task<Result<LinkLease>> acquire(LinkChoice link_choice = LinkChoice::any);
 
   std::size_t idle() const { return idle_.size(); }
+
+  /// The server may be dead: see Link::suspect. Applies to links in use and to those opened from
+  /// now on; `Duration::max()` ends it, and has shared links checked once more.
+  void suspect(Duration max_silence);
 
   /// Stops keeping links: closes up to `max_count` idle ones now, and those in use when they are
   /// returned. Returns how many it closed; fewer than `max_count` means that no idle one is left.
@@ -94,13 +99,17 @@ class LinkPool {
   using PooledLink = LinkLease::PooledLink;
   enum class PeerProtocol : std::uint8_t { unknown, http1, http2 };
 
-  std::optional<LinkLease> take_shared();
+  std::optional<LinkLease> take_shared(LinkChoice link_choice);
   std::optional<LinkLease> take_idle();
   Task<Result<LinkLease>> connect();
-  Task<Result<LinkLease>> wait_for_dial();
+  Result<LinkLease> lease_new(std::unique_ptr<Link> link);
+  LinkLease lease_shared(PooledLink& pooled);
+  PooledLink& track_busy(PooledLink& pooled);
+  Task<Result<LinkLease>> wait_for_dial(LinkChoice link_choice);
   Task<void> dial();
   Task<Result<std::unique_ptr<Link>>> make_link();
-  void add_link(std::unique_ptr<Link> link);
+  PooledLink& add_link(std::unique_ptr<Link> link);
+  void drop_unused_shared(const PooledLink& kept);
   void return_link(PooledLink& pooled);
   void return_shared_link(PooledLink& pooled);
   void on_idle_closed(PooledLink& pooled);
@@ -110,8 +119,9 @@ class LinkPool {
 
   /// Waits for the link that is being opened.
   struct DialWaiter : Node {
-    explicit DialWaiter(Loop& loop) : made(loop) {}
+    DialWaiter(Loop& loop, LinkChoice choice) : made(loop), link_choice(choice) {}
     Signal made;
+    LinkChoice link_choice;
     std::optional<Error> failure;
   };
 
@@ -122,7 +132,9 @@ class LinkPool {
   PeerProtocol peer_protocol_;
   Instant protocol_guess_expires_ = never;         // when a guessed `peer_protocol_` is tried again
   std::vector<std::unique_ptr<PooledLink>> idle_;  // the most recently used is at the back
-  std::vector<std::unique_ptr<PooledLink>> shared_;  // in use or not
+  std::vector<std::unique_ptr<PooledLink>> shared_;  // in use or not, the newest in front
+  Node busy_;                                        // exclusive links in use
+  Duration max_silence_ = Duration::max();           // of the links in use
   Node dial_waiters_;
   Task<void> dial_;  // opens a shared link; outlives the request that needed it
   MethodTimer<&LinkPool::sweep> sweep_{*this};

@@ -18,6 +18,10 @@ struct LinkOptions {
       std::chrono::seconds(300);  ///< between later bytes, and those of an upload
   std::size_t header_bytes = 64 * 1024;
   std::size_t header_fields = 256;
+  /// HTTP/2: how long a backend with open requests may send nothing before it is pinged, and how
+  /// long it may take to answer.
+  Duration ping_after = std::chrono::seconds(10);
+  Duration ping_timeout = std::chrono::seconds(10);
 
   bool operator==(const LinkOptions&) const = default;
 };
@@ -42,6 +46,9 @@ class Link {
   virtual bool alive(bool probe_socket) = 0;
   /// Sets the waiter to wake when the peer closes an idle link; null: none.
   virtual void on_idle_close(Waiter* waiter) = 0;
+  /// The backend may be dead: from now on its requests fail after that much silence, if not before
+  /// (`Duration::max()`: no longer), and HTTP/2 pings it now. A link that is idle is not affected.
+  virtual void suspect(Duration max_silence) = 0;
 };
 
 std::unique_ptr<Link> make_http1_link(std::unique_ptr<Socket> socket, const LinkOptions& options);

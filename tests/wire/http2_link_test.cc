@@ -1,0 +1,197 @@
+// Backend connections of HTTP/2: a backend that has gone silent is found, whatever is sent to it.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "evenkeel/wire/link.h"
+#include "wire/http2_server_end.h"
+#include "wire/peer.h"
+#include "wire/scripted_body.h"
+
+namespace evenkeel {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// A request over the link, with its result.
+struct Call {
+  Request request{.method = "POST", .authority = "a", .path = "/"};
+  std::optional<Result<Response>> head;
+  Collected body;
+
+  const Error* error() const {
+    if (head && !*head) return &head->error();
+    return body.error ? &*body.error : nullptr;
+  }
+};
+
+Task<void> run(Link& link, Call& call) {
+  auto head = co_await link.send(call.request);
+  call.head.emplace(std::move(head));
+  if (!*call.head) co_return;
+  co_await collect(*(*call.head)->body, call.body);
+  (*call.head)->body.reset();
+}
+
+class Http2LinkTest : public testing::Test {
+ protected:
+  ~Http2LinkTest() override { loop.drop_spawned(); }
+
+  void connect() {
+    const SocketPair ends = connected_pair();
+    peer = std::make_unique<Peer>(loop, ends.theirs);
+    backend = std::make_unique<Http2ServerEnd>(*peer);
+    auto opening = open_http2_link(std::make_unique<Socket>(loop, ends.ours), options, never);
+    backend->accept();
+    ASSERT_TRUE(eventually(loop, [&] { return opening.ready(); }));
+    auto opened = opening.take();
+    ASSERT_TRUE(opened.ok());
+    link = std::move(*opened);
+  }
+  void start(Call& call) { loop.spawn(run(*link, call)); }
+  bool fails(const Call& call) {
+    return eventually(loop, [&] { return call.error() != nullptr; });
+  }
+  /// A call that the backend answers at once; its stream is the first one.
+  void serve_one() {
+    Call call;
+    start(call);
+    ASSERT_TRUE(eventually(loop, [&] { return backend->requests() == 1; }));
+    backend->answer(1);
+    ASSERT_TRUE(eventually(loop, [&] { return call.body.done; }));
+  }
+  static Task<void> sleep(Loop& loop, Duration time) { co_await loop.sleep_for(time); }
+  void wait_for(Duration time) {
+    auto sleeping = sleep(loop, time);
+    ASSERT_TRUE(eventually(loop, [&] { return sleeping.ready(); }));
+  }
+
+  Loop loop;
+  LinkOptions options{.ping_after = 200ms, .ping_timeout = 200ms};
+  std::unique_ptr<Peer> peer;
+  std::unique_ptr<Http2ServerEnd> backend;
+  std::unique_ptr<Link> link;
+};
+
+TEST_F(Http2LinkTest, FailsItsRequestsWhenTheBackendIsSilentAlthoughNewOnesAreSent) {
+  connect();
+  serve_one();
+  std::vector<std::unique_ptr<Call>> calls;
+  const Instant began = Clock::now();
+
+  while (link->available_capacity() > 0 && Clock::now() < began + 10s) {
+    start(*calls.emplace_back(std::make_unique<Call>()));
+    wait_for(50ms);
+  }
+
+  EXPECT_LT(Clock::now() - began, 5s);  // the ping is due in spite of what was sent
+  EXPECT_GE(calls.size(), 3u);
+  for (const auto& call : calls) {
+    ASSERT_TRUE(fails(*call));
+    EXPECT_EQ(call->error()->fault, Fault::backend_closed);
+    EXPECT_EQ(call->error()->detail, "the backend does not answer pings");
+    EXPECT_FALSE(call->error()->not_processed);
+  }
+  EXPECT_EQ(backend->count(Http2ServerEnd::ping), 1u);
+}
+
+TEST_F(Http2LinkTest, TakesNoRequestWhileAPingIsUnanswered) {
+  options.ping_timeout = 10s;
+  connect();
+  Call call;
+  start(call);
+  ASSERT_TRUE(eventually(loop, [&] { return backend->count(Http2ServerEnd::ping) == 1; }));
+  EXPECT_EQ(link->available_capacity(), 0u);
+
+  backend->answer_ping();
+
+  EXPECT_TRUE(eventually(loop, [&] { return link->available_capacity() > 0; }));
+  EXPECT_EQ(call.error(), nullptr);
+}
+
+TEST_F(Http2LinkTest, LetsARequestBeRepeatedThatChangesNothing) {
+  options.ping_after = 1s;
+  connect();
+  serve_one();
+  wait_for(5ms);
+  Call get;
+  Call post;
+  get.request.method = "GET";
+  start(get);
+  start(post);
+
+  ASSERT_TRUE(fails(get) && fails(post));
+
+  EXPECT_TRUE(get.error()->idle_close_race);
+  EXPECT_FALSE(post.error()->idle_close_race);
+}
+
+TEST_F(Http2LinkTest, DoesNotAnnoyAGrpcServerThatTakesLong) {
+  options.ping_after = 20ms;
+  connect();
+  Call call;
+  start(call);
+  for (std::size_t pings = 1; pings <= 2; ++pings) {
+    ASSERT_TRUE(eventually(loop, [&] { return backend->count(Http2ServerEnd::ping) == pings; }));
+    backend->answer_ping();
+  }
+
+  wait_for(500ms);
+
+  EXPECT_EQ(backend->count(Http2ServerEnd::ping), 2u);
+  EXPECT_EQ(call.error(), nullptr);
+}
+
+TEST_F(Http2LinkTest, IsNotPingedWhileTheBackendSends) {
+  connect();
+  Call call;
+  start(call);
+  ASSERT_TRUE(eventually(loop, [&] { return backend->requests() == 1; }));
+  backend->begin_answer(1);
+
+  for (int i = 0; i < 20; ++i) {
+    backend->send(Http2ServerEnd::data, 0, 1, "token");
+    wait_for(40ms);
+  }
+
+  EXPECT_EQ(backend->count(Http2ServerEnd::ping), 0u);
+}
+
+TEST_F(Http2LinkTest, PingsAtOnceWhenItIsSuspected) {
+  options.ping_after = 1h;
+  connect();
+  Call call;
+  start(call);
+  ASSERT_TRUE(eventually(loop, [&] { return backend->requests() == 1; }));
+
+  link->suspect(Duration::max());
+
+  EXPECT_TRUE(fails(call));
+  EXPECT_EQ(call.error()->detail, "the backend does not answer pings");
+}
+
+TEST_F(Http2LinkTest, ToleratesLessSilenceWhileItIsSuspected) {
+  options.ping_after = options.ping_timeout = 1h;
+  connect();
+  Call waiting;
+  Call streaming;
+  start(waiting);
+  start(streaming);
+  ASSERT_TRUE(eventually(loop, [&] { return backend->requests() == 2; }));
+  backend->begin_answer(3);
+  ASSERT_TRUE(eventually(loop, [&] { return streaming.head.has_value(); }));
+
+  link->suspect(300ms);
+  backend->answer_ping();
+  wait_for(150ms);
+  EXPECT_EQ(waiting.error(), nullptr);
+
+  ASSERT_TRUE(fails(waiting) && fails(streaming));
+  EXPECT_EQ(waiting.error()->fault, Fault::first_byte_timeout);
+  EXPECT_EQ(streaming.error()->fault, Fault::idle_timeout);
+}
+
+}  // namespace
+}  // namespace evenkeel
