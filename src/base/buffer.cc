@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <new>
 
+#include "evenkeel/base/free_memory.h"
+
 namespace evenkeel {
 namespace {
 
@@ -52,13 +54,16 @@ struct ThreadExitCleanup {
     large_blocks.capacity = max_cached_large;
   }
   static void empty(BlockList& list, std::uint32_t size) {
-    list.capacity = 0;
     while (list.count > 0) free_to_heap(list.blocks[--list.count], size);
   }
-  ~ThreadExitCleanup() {
+  static void empty_all() {
     empty(tiny_blocks, Block::tiny);
     empty(small_blocks, Block::small);
     empty(large_blocks, Block::large);
+  }
+  ~ThreadExitCleanup() {
+    tiny_blocks.capacity = small_blocks.capacity = large_blocks.capacity = 0;
+    empty_all();
   }
 };
 thread_local ThreadExitCleanup thread_exit_cleanup;
@@ -74,6 +79,8 @@ BlockList& list_of(std::uint32_t size) {
 }
 
 }  // namespace
+
+void release_cached_blocks() { ThreadExitCleanup::empty_all(); }
 
 Block Block::take(std::uint32_t size) {
   BlockList& list = list_of(size);

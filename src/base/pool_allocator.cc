@@ -2,6 +2,8 @@
 
 #include <new>
 
+#include "evenkeel/base/free_memory.h"
+
 namespace evenkeel::detail {
 namespace {
 
@@ -26,15 +28,19 @@ struct ThreadExitCleanup {
     phase = Phase::open;
     for (unsigned& slots_left : free_lists.slots_left) slots_left = FreeLists::max_cached_per_class;
   }
-  ~ThreadExitCleanup() {
-    phase = Phase::ended;
+  /// Empties the lists, which then take this many objects each.
+  static void empty(unsigned slots_left) {
     for (std::size_t i = 0; i < FreeLists::classes; ++i) {
-      free_lists.slots_left[i] = 0;  // later frees go to the heap
+      free_lists.slots_left[i] = slots_left;
       while (FreeNode* node = free_lists.head[i]) {
         free_lists.head[i] = node->next;
         ::operator delete(node);
       }
     }
+  }
+  ~ThreadExitCleanup() {
+    phase = Phase::ended;
+    empty(0);  // later frees go to the heap
   }
 };
 
@@ -54,3 +60,12 @@ void* allocate_from_heap(std::size_t size) {
 void free_to_heap(void* memory, std::size_t) noexcept { ::operator delete(memory); }
 
 }  // namespace evenkeel::detail
+
+namespace evenkeel {
+
+void release_cached_objects() {
+  using namespace detail;
+  if (phase == Phase::open) ThreadExitCleanup::empty(FreeLists::max_cached_per_class);
+}
+
+}  // namespace evenkeel

@@ -11,6 +11,7 @@
 
 #include "evenkeel/admin/admin_server.h"
 #include "evenkeel/base/descriptor_limit.h"
+#include "evenkeel/base/free_memory.h"
 #include "evenkeel/base/log.h"
 #include "evenkeel/base/loop_liveness.h"
 #include "evenkeel/config/load.h"
@@ -35,6 +36,10 @@ constexpr Duration pool_tick_interval = std::chrono::milliseconds(100);
 /// How long the start waits for the first check of every backend: the longest default timeout of a
 /// check, and a second more.
 constexpr Duration max_initial_check_wait = std::chrono::seconds(6);
+/// How often it is checked whether memory of past connections can be returned to the system.
+constexpr Duration memory_check_interval = std::chrono::seconds(10);
+/// Connections that must have ended for that to be worth it.
+constexpr std::uint64_t min_ended_connections = 500;
 /// How long a drain waits for busy workers to close their listeners.
 constexpr Duration max_loop_turn = std::chrono::seconds(1);
 /// By how much a drain extends systemd's stop timeout at a time.
@@ -86,6 +91,7 @@ class Daemon {
   Task<void> begin_serving(PreparedChange change);
   Task<void> watch_signals();
   Task<void> run_pool_maintenance();
+  Task<void> return_memory();
   void reopen_logs();
   void begin_shutdown();
   Task<void> drain();
@@ -239,6 +245,7 @@ void Daemon::print_listening(const Endpoint& admin) const {
 int Daemon::run() {
   loop_.spawn(watch_signals());
   loop_.spawn(run_pool_maintenance());
+  loop_.spawn(return_memory());
   loop_.spawn(notifier_.feed_watchdog(loop_, workers_->loops()));
   loop_.run_until([this] { return finished_; });
   return exit_code_;
@@ -269,6 +276,30 @@ Task<void> Daemon::run_pool_maintenance() {
   while (true) {
     co_await loop_.sleep_for(pool_tick_interval);
     reloader_->tick_pools();
+  }
+}
+
+/// After a burst of connections, returns their memory to the system. What free lists and the heap
+/// keep makes the next requests fast, so nothing is returned while as many connections are open.
+Task<void> Daemon::return_memory() {
+  std::uint64_t peak = 0;
+  Instant next_check = loop_.now() + memory_check_interval;
+  while (true) {
+    co_await loop_.sleep_for(std::chrono::seconds(1));
+    const std::uint64_t open = workers_->connections();
+    peak = std::max(peak, open);
+    if (loop_.now() < next_check) continue;
+    next_check = loop_.now() + memory_check_interval;
+    if (peak < open + min_ended_connections || open > peak / 2) continue;
+    peak = open;
+    for (Loop* worker : workers_->loops()) {
+      worker->post([] {
+        release_cached_objects();
+        release_cached_blocks();
+      });
+    }
+    co_await all_responsive(loop_, workers_->loops(), loop_.now() + max_loop_turn);
+    release_free_pages();
   }
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "evenkeel/base/buffer.h"
+#include "evenkeel/base/free_memory.h"
 #include "evenkeel/base/pool_allocator.h"
 #include "evenkeel/base/rng.h"
 
@@ -85,6 +86,27 @@ TEST(Block, IsRecycled) {
   Block other = Block::take(Block::large);
   EXPECT_NE(other.data(), first);
   std::memset(other.data(), 2, other.size());
+}
+
+TEST(PooledMemory, GoesBackToTheHeapOnRequest) {
+  free_pooled(allocate_pooled(1000), 1000);
+  release_cached_objects();
+
+  EXPECT_EQ(detail::free_lists.head[(1000 - 1) / 64], nullptr);
+  void* again = allocate_pooled(1000);
+  free_pooled(again, 1000);
+  EXPECT_EQ(allocate_pooled(1000), again);  // and is recycled as before
+  free_pooled(again, 1000);
+}
+
+TEST(Block, GoesBackToTheHeapOnRequest) {
+  {
+    const Block block = Block::take(Block::large);
+  }
+  release_cached_blocks();
+
+  const Block first = Block::take(Block::large);
+  EXPECT_NE(first.data(), nullptr);
 }
 
 TEST(Block, HasASingleOwnerAfterAMove) {
