@@ -28,6 +28,7 @@ Plan::Plan(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> 
            const WorkerContext& worker, const Plan* predecessor)
     : config_(std::move(config)),
       pool_set_(std::move(pool_set)),
+      label_uses_(worker.metrics_registry.label_index()),
       router_(config_->routes),
       rng_(static_cast<std::uint64_t>(Clock::now().time_since_epoch().count()) + worker.index),
       access_log_(worker.recorder),
@@ -79,7 +80,7 @@ void Plan::add_pool(const PoolConfig& pool, const PoolSet::PoolEntry& pool_entry
     connected.push_back(std::move(now));
   }
   ForwarderOptions options{.pool = pool.name,
-                           .pool_index = label_index.pool(pool.name),
+                           .pool_index = label_uses_.pool(pool.name),
                            .debug_headers = pool.debug_headers,
                            .retry = RetryPolicy(pool.retry),
                            .engine = &engine_named(pool.engine),
@@ -113,7 +114,7 @@ Handler& Plan::last_handler(std::size_t pool, const WorkerContext& worker) {
 
 void Plan::add_route(const RouteConfig& route, LabelIndex& label_index) {
   Route plan_route{.name = route.name,
-                   .index = label_index.route(route.name),
+                   .index = label_uses_.route(route.name),
                    .grpc_only = !route.match.grpc.empty(),
                    .retry = {},
                    .targets = {}};

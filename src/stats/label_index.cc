@@ -6,15 +6,13 @@
 #include "evenkeel/stats/chunked_array.h"
 
 namespace evenkeel {
-namespace {
 
-void list(const std::map<std::string, std::uint32_t, std::less<>>& index,
-          std::vector<std::string>& names) {
+void LabelIndex::list(const Index& index, const UseCounts& uses, std::vector<std::string>& names) {
   names.resize(index.size() + 1);
-  for (const auto& [name, at] : index) names[at] = name;
+  for (const auto& [name, at] : index) {
+    if (in_use(uses, at)) names[at] = name;
+  }
 }
-
-}  // namespace
 
 std::uint32_t LabelIndex::pool(std::string_view name) {
   const std::lock_guard lock(mutex_);
@@ -49,11 +47,33 @@ void LabelIndex::add_route_to_pool(std::uint32_t route, std::uint32_t pool) {
 LabelIndex::View LabelIndex::view() const {
   View view;
   const std::lock_guard lock(mutex_);
-  list(pools_, view.pools);
-  list(routes_, view.routes);
-  list(listeners_, view.listeners);
-  view.route_pools = route_pools_;
+  list(pools_, pool_uses_, view.pools);
+  list(routes_, route_uses_, view.routes);
+  list(listeners_, {}, view.listeners);
+  for (const auto& [route, pool] : route_pools_) {
+    if (view.has_route(route) && view.has_pool(pool)) view.route_pools.emplace_back(route, pool);
+  }
   return view;
+}
+
+std::uint32_t LabelUses::pool(std::string_view name) {
+  const std::lock_guard lock(index_.mutex_);
+  const std::uint32_t index = LabelIndex::index_of(index_.pools_, name);
+  ++index_.pool_uses_[index];
+  return pools_.emplace_back(index);
+}
+
+std::uint32_t LabelUses::route(std::string_view name) {
+  const std::lock_guard lock(index_.mutex_);
+  const std::uint32_t index = LabelIndex::index_of(index_.routes_, name);
+  ++index_.route_uses_[index];
+  return routes_.emplace_back(index);
+}
+
+LabelUses::~LabelUses() {
+  const std::lock_guard lock(index_.mutex_);
+  for (const std::uint32_t index : pools_) --index_.pool_uses_[index];
+  for (const std::uint32_t index : routes_) --index_.route_uses_[index];
 }
 
 std::uint32_t LabelIndex::index_of(Index& index, std::string_view name) {

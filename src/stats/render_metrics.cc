@@ -85,14 +85,21 @@ class MetricsRenderer final : public prometheus::Collectable {
     });
   }
 
+  template <class Each>
+  void each_route_and_pool(Each each) const {
+    for (std::uint32_t route = 0; route < names_.routes.size(); ++route) {
+      if (!names_.has_route(route)) continue;
+      for (std::uint32_t pool = 0; pool < names_.pools.size(); ++pool) {
+        if (names_.has_pool(pool)) each(route, pool);
+      }
+    }
+  }
+
   void add_requests(MetricsPage& page) const {
     page.counters("evenkeel_requests_total",
                   "Requests that have ended, by the status that the client saw.");
-    for (std::uint32_t route = 0; route < names_.routes.size(); ++route) {
-      for (std::uint32_t pool = 0; pool < names_.pools.size(); ++pool) {
-        add_answers(page, route, pool);
-      }
-    }
+    each_route_and_pool(
+        [&](std::uint32_t route, std::uint32_t pool) { add_answers(page, route, pool); });
   }
 
   void add_answers(MetricsPage& page, std::uint32_t route, std::uint32_t pool) const {
@@ -116,11 +123,8 @@ class MetricsRenderer final : public prometheus::Collectable {
   void add_grpc(MetricsPage& page) const {
     page.counters("evenkeel_grpc_responses_total",
                   "gRPC calls that have ended, by the grpc-status that the client saw.");
-    for (std::uint32_t route = 0; route < names_.routes.size(); ++route) {
-      for (std::uint32_t pool = 0; pool < names_.pools.size(); ++pool) {
-        add_grpc_answers(page, route, pool);
-      }
-    }
+    each_route_and_pool(
+        [&](std::uint32_t route, std::uint32_t pool) { add_grpc_answers(page, route, pool); });
   }
 
   void add_grpc_answers(MetricsPage& page, std::uint32_t route, std::uint32_t pool) const {
@@ -150,7 +154,7 @@ class MetricsRenderer final : public prometheus::Collectable {
   template <class Each>
   void each_pool(Each each) const {
     for (std::uint32_t i = 1; i < names_.pools.size(); ++i) {
-      each(i, Labels{{"pool", names_.pools[i]}});
+      if (names_.has_pool(i)) each(i, Labels{{"pool", names_.pools[i]}});
     }
   }
 
@@ -198,6 +202,7 @@ class MetricsRenderer final : public prometheus::Collectable {
   void add_faults(MetricsPage& page) const {
     page.counters("evenkeel_errors_total", "Requests that failed, by reason.");
     for (std::uint32_t pool = 0; pool < names_.pools.size(); ++pool) {
+      if (!names_.has_pool(pool)) continue;
       const Labels labels{{"pool", names_.pools[pool]}};
       each_fault([&](Fault fault) {
         if (is_only_of_attempts(fault)) return;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <thread>
 
 namespace evenkeel::testing {
@@ -28,8 +29,31 @@ TEST(LabelIndex, DistinguishesTheSameBackendInTwoPools) {
   EXPECT_EQ(label_index.backend("a", "gpu1:8000"), label_index.backend("a", "gpu1:8000"));
 }
 
+TEST(LabelIndex, ForgetsNamesThatNoPlanUsesAnyMore) {
+  LabelIndex label_index;
+  std::optional<LabelUses> old_plan(std::in_place, label_index);
+  const auto pool = old_plan->pool("llama");
+  const auto route = old_plan->route("/v1/**");
+  label_index.add_route_to_pool(route, pool);
+  LabelUses new_plan(label_index);
+  new_plan.pool("qwen");
+  EXPECT_TRUE(label_index.view().has_pool(pool));
+
+  old_plan.reset();
+
+  EXPECT_FALSE(label_index.view().has_pool(pool));
+  EXPECT_FALSE(label_index.view().has_route(route));
+  EXPECT_TRUE(label_index.view().route_pools.empty());
+  EXPECT_EQ(new_plan.pool("llama"), pool);  // its counters go on
+  EXPECT_TRUE(label_index.view().has_pool(pool));
+}
+
 TEST(LabelIndex, ListsEachRoutePoolPairOnceAndInOrder) {
   LabelIndex label_index;
+  label_index.pool("a");
+  label_index.pool("b");
+  label_index.route("x");
+  label_index.route("y");
 
   label_index.add_route_to_pool(2, 1);
   label_index.add_route_to_pool(1, 2);

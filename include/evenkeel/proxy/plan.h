@@ -99,6 +99,7 @@ class Plan final : public Handler {
 
   std::shared_ptr<const Config> config_;
   std::shared_ptr<const PoolSet> pool_set_;
+  LabelUses label_uses_;
   Router router_;
   Rng rng_;
   AccessLogFilter access_log_;

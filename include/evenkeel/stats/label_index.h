@@ -12,8 +12,8 @@
 namespace evenkeel {
 
 /// Indices of the names that label metrics. Names come from the configuration, never from clients.
-/// A name keeps its index for the life of the process, so counters continue over reloads. Index 0
-/// means "none".
+/// A name keeps its index for the life of the process, so counters continue over reloads; while no
+/// plan uses it, its series are not exported. Index 0 means "none".
 ///
 /// Thread: any. Takes a lock: a plan reads it while it is built, never during a request.
 class LabelIndex {
@@ -25,8 +25,10 @@ class LabelIndex {
   /// Registers that requests of this route may go to this pool: exports the series from then on.
   void add_route_to_pool(std::uint32_t route, std::uint32_t pool);
 
-  /// All names so far, by index; [0] is empty.
+  /// All names by index; [0] is empty, and so are names that are not in use.
   struct View {
+    bool has_pool(std::uint32_t pool) const { return pool == 0 || !pools[pool].empty(); }
+    bool has_route(std::uint32_t route) const { return route == 0 || !routes[route].empty(); }
     std::vector<std::string> pools;
     std::vector<std::string> routes;
     std::vector<std::string> listeners;
@@ -35,8 +37,17 @@ class LabelIndex {
   View view() const;
 
  private:
+  friend class LabelUses;
   using Index = std::map<std::string, std::uint32_t, std::less<>>;
-  std::uint32_t index_of(Index& index, std::string_view name);
+  /// How many plans use each index. A name that no plan has used yet counts as in use.
+  using UseCounts = std::map<std::uint32_t, std::uint32_t>;
+
+  static bool in_use(const UseCounts& counts, std::uint32_t index) {
+    const auto found = counts.find(index);
+    return found == counts.end() || found->second > 0;
+  }
+  static void list(const Index& index, const UseCounts& uses, std::vector<std::string>& names);
+  static std::uint32_t index_of(Index& index, std::string_view name);
 
   mutable std::mutex mutex_;
   Index pools_;
@@ -44,6 +55,27 @@ class LabelIndex {
   Index listeners_;
   Index backends_;
   std::vector<std::pair<std::uint32_t, std::uint32_t>> route_pools_;
+  UseCounts pool_uses_;
+  UseCounts route_uses_;
+};
+
+/// The pools and routes of one plan, whose series are exported as long as it lives: until its last
+/// request has ended. Thread: any, one at a time.
+class LabelUses {
+ public:
+  explicit LabelUses(LabelIndex& index) : index_(index) {}
+  LabelUses(const LabelUses&) = delete;
+  LabelUses& operator=(const LabelUses&) = delete;
+  ~LabelUses();
+
+  /// REQUIRES: called once for each pool and route of the plan.
+  std::uint32_t pool(std::string_view name);
+  std::uint32_t route(std::string_view name);
+
+ private:
+  LabelIndex& index_;
+  std::vector<std::uint32_t> pools_;
+  std::vector<std::uint32_t> routes_;
 };
 
 }  // namespace evenkeel
