@@ -113,6 +113,11 @@ struct Fields<ListenerTimeouts> {
               "Maximum time without progress in sending a response to the client; then the "
               "connection is closed."},
           &T::write, DurationForm{});
+    visit(Key{"linger",
+              "How long the rest of a request that was answered before its end is read and "
+              "discarded before its connection is closed, so that the client sees the response; at "
+              "most 5 s without a byte."},
+          &T::linger, DurationForm{});
     visit(Key{"handshake", "Maximum time for the TLS handshake; then the connection is closed."},
           &T::handshake, DurationForm{});
   }
@@ -133,6 +138,10 @@ struct Fields<ListenerLimits> {
               "Maximum size of a request body; 413 beyond. Not for gRPC calls on routes with "
               "`match.grpc`, since streams may be endless."},
           &T::body_bytes, SizeForm{0, TiB});
+    visit(Key{"linger",
+              "How much of a request that was answered before its end is read and discarded before "
+              "its connection is closed."},
+          &T::linger_bytes, SizeForm{0, TiB});
     visit(Key{"max_connections", "Maximum number of connections, over all workers; 0: no limit."},
           &T::max_connections, CountForm{0, 10 * million});
     visit(Key{"max_streams", "Maximum number of concurrent requests on an HTTP/2 connection."},

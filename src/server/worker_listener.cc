@@ -66,10 +66,12 @@ FrontendOptions options_of(const ListenerConfig& config) {
           .idle_timeout = config.timeouts.idle,
           .body_timeout = config.timeouts.body,
           .write_timeout = config.timeouts.write,
+          .linger_timeout = config.timeouts.linger,
           .header_bytes = config.limits.header_bytes,
           .header_fields = config.limits.header_fields,
           .uri_bytes = config.limits.uri_bytes,
           .body_bytes = config.limits.body_bytes,
+          .linger_bytes = config.limits.linger_bytes,
           .abort_on_half_close = config.half_close == HalfClose::abort,
           .streams = config.limits.max_streams,
           .trusted_proxies = cidrs_of(config.trusted_proxies)};

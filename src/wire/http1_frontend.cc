@@ -14,7 +14,11 @@
 namespace evenkeel {
 namespace {
 
-constexpr Duration max_drain_time = std::chrono::seconds(1);
+/// Without a byte of the rest of a request that was answered early, as in nginx.
+constexpr Duration max_linger_pause = std::chrono::seconds(5);
+/// The same rest must not hold up the end of the process.
+constexpr Duration max_linger_in_drain = std::chrono::seconds(1);
+constexpr int reads_between_yields = 16;
 /// In a drain, for the first byte of a new connection and for the rest of a request head.
 constexpr Duration head_drain_timeout = std::chrono::seconds(1);
 /// A client that always has a request ready lets other connections run after this many.
@@ -282,7 +286,7 @@ Task<Http1Connection::Next> Http1Connection::after_response(Http1RequestBody* bo
 /// connection.
 Task<Http1Connection::Next> Http1Connection::drain(Http1RequestBody& body) {
   if (!body.drainable()) co_return Next::linger;
-  body.set_deadline(loop().now() + max_drain_time);
+  body.set_deadline(loop().now() + options_.linger_timeout);
   std::uint64_t drained = 0;
   while (!body.finished()) {
     auto pending = body.read();
@@ -293,27 +297,36 @@ Task<Http1Connection::Next> Http1Connection::drain(Http1RequestBody& body) {
     auto chunk = pending.take();
     if (!chunk) co_return Next::linger;
     drained += chunk->bytes.size();
-    if (drained > max_drained_body_bytes) co_return Next::linger;
+    if (drained > options_.linger_bytes) co_return Next::linger;
   }
   if (transport_.carried_over.block) transport_.in = std::exchange(transport_.carried_over, {});
   co_return Next::keep;
 }
 
-/// Ends sending, then discards input until the client closes, so that the last response arrives.
+/// Ends sending, then discards input until the client closes, so that the last response arrives:
+/// the kernel answers what arrives after a close with a reset, which discards that response.
 Task<void> Http1Connection::linger() {
   socket().shutdown_write();
-  const Instant deadline = loop().now() + max_drain_time;
+  Instant deadline = loop().now() + options_.linger_timeout;
   if (!transport_.in.block) transport_.in.block = Block::take(Block::small);
-  std::uint64_t drained = 0;
-  while (drained < 16 * max_drained_body_bytes) {
+  std::uint64_t discarded = 0;
+  int without_waiting = 0;
+  while (discarded < options_.linger_bytes) {
+    if (callbacks_.draining()) deadline = std::min(deadline, loop().now() + max_linger_in_drain);
     if (!watch().readable()) {
-      auto wake = co_await watch().until_readable(deadline);
+      without_waiting = 0;
+      auto wake =
+          co_await watch().until_readable(std::min(deadline, loop().now() + max_linger_pause));
       if (wake == Wake::expired) break;
+    } else if (++without_waiting == reads_between_yields) {
+      without_waiting = 0;
+      co_await loop().yield();
     }
+    if (loop().now() >= deadline) break;
     const auto got = socket().read_some(transport_.in.block.data(), transport_.in.block.size());
     if (got.status == Socket::ReadStatus::would_block) continue;
     if (got.status != Socket::ReadStatus::bytes) break;
-    drained += got.size;
+    discarded += got.size;
   }
 }
 

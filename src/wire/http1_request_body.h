@@ -13,7 +13,7 @@
 
 namespace evenkeel {
 
-/// The most that is discarded of a request body after an early response.
+/// The most that is discarded of a request body of known length to keep its connection.
 inline constexpr std::uint64_t max_drained_body_bytes = 64 * 1024;
 
 /// A request body, read from the connection as it is pulled.

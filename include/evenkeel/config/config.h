@@ -52,18 +52,20 @@ struct ListenerTimeouts {
   milliseconds idle{75'000};       // between requests, and before the first
   milliseconds body{60'000};       // between two reads of a request body
   milliseconds write{60'000};      // for a client that reads none of its response
+  milliseconds linger{30'000};     // for the rest of a request that was answered early
   milliseconds handshake{10'000};  // of TLS, in all
 
   bool operator==(const ListenerTimeouts&) const = default;
 };
 
 struct ListenerLimits {
-  std::uint64_t header_bytes = 32UL * 1024;       // request line and fields together; 431 above
-  std::uint32_t header_fields = 100;              // 431 above
-  std::uint64_t uri_bytes = 8UL * 1024;           // request target; 414 above
-  std::uint64_t body_bytes = 32UL * 1024 * 1024;  // request body; 413 above
-  std::uint32_t max_connections = 0;              // all workers together; 0: no limit
-  std::uint32_t max_streams = 128;                // requests at a time on one HTTP/2 connection
+  std::uint64_t header_bytes = 32UL * 1024;          // request line and fields together; 431 above
+  std::uint32_t header_fields = 100;                 // 431 above
+  std::uint64_t uri_bytes = 8UL * 1024;              // request target; 414 above
+  std::uint64_t body_bytes = 32UL * 1024 * 1024;     // request body; 413 above
+  std::uint64_t linger_bytes = 256UL * 1024 * 1024;  // discarded of a request answered early
+  std::uint32_t max_connections = 0;                 // all workers together; 0: no limit
+  std::uint32_t max_streams = 128;                   // requests at a time on one HTTP/2 connection
 
   bool operator==(const ListenerLimits&) const = default;
 };

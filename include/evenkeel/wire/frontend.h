@@ -21,10 +21,14 @@ struct FrontendOptions {
   Duration idle_timeout = std::chrono::seconds(75);    ///< between requests
   Duration body_timeout = std::chrono::seconds(60);    ///< between bytes of a request body
   Duration write_timeout = std::chrono::seconds(60);   ///< for the client to read any bytes
-  std::size_t header_bytes = 32 * 1024;                ///< of the whole head; <= 64 KiB
+  /// For the rest of a request that was answered before its end.
+  Duration linger_timeout = std::chrono::seconds(30);
+  std::size_t header_bytes = 32 * 1024;  ///< of the whole head; <= 64 KiB
   std::size_t header_fields = 100;
   std::size_t uri_bytes = 8 * 1024;
   std::uint64_t body_bytes = 32 * 1024 * 1024;
+  /// Discarded of a request that was answered before its end.
+  std::uint64_t linger_bytes = 256 * 1024 * 1024;
   bool abort_on_half_close = true;  ///< a client that sends FIN has left; HTTP/1 only
   std::uint32_t streams = 128;      ///< concurrent requests on one HTTP/2 connection
   std::vector<Cidr> trusted_proxies;

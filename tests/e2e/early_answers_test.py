@@ -1,0 +1,93 @@
+"""Answers that come before the end of an upload reach their clients, who may still be sending."""
+
+import http.client
+import shutil
+import subprocess
+import textwrap
+
+import case
+from stream import exchange
+
+MEGABYTE = 1 << 20
+
+
+class EarlyAnswers(case.Case):
+    def upload(self, daemon, size, **kwargs):
+        """With Python's client, which reads the response after it has sent everything."""
+        host, _, port = daemon.address.rpartition(":")
+        connection = http.client.HTTPConnection(host, int(port), timeout=60)
+        self.addCleanup(connection.close)
+        connection.request("POST", "/", body=b"x" * size, **kwargs)
+        answer = connection.getresponse()
+        return answer.status, answer.getheader("connection")
+
+    def test_a_body_over_the_limit_gets_its_413(self):
+        daemon = self.start_daemon(self.backend(), workers=1)
+        for _ in range(10):
+            self.assertEqual(self.upload(daemon, 40 * MEGABYTE), (413, "close"))
+
+    def test_a_backends_early_answer_arrives(self):
+        def refuse(asked):
+            asked.answer(b"slow down", status=429)
+            asked.read_body()
+
+        daemon = self.start_daemon(self.backend(refuse, reads_body=False), workers=1)
+        for _ in range(20):
+            self.assertEqual(self.upload(daemon, 5 * MEGABYTE), (429, "close"))
+
+    def test_a_chunked_upload_keeps_its_connection(self):
+        def refuse(asked):
+            if asked.method == "POST":
+                asked.answer(b"slow down", status=429)
+                asked.read_body()
+            else:
+                asked.answer(b"fine")
+
+        daemon = self.start_daemon(self.backend(refuse, reads_body=False), workers=1)
+        host, _, port = daemon.address.rpartition(":")
+        connection = http.client.HTTPConnection(host, int(port), timeout=60)
+        self.addCleanup(connection.close)
+        connection.request("POST", "/", body=iter([b"x" * 65536] * 80), encode_chunked=True,
+                           headers={"Transfer-Encoding": "chunked"})
+        answer = connection.getresponse()
+        self.assertEqual((answer.status, answer.read()), (429, b"slow down"))
+        sock = connection.sock
+        connection.request("GET", "/")
+        self.assertEqual(connection.getresponse().status, 200)
+        self.assertIs(connection.sock, sock)
+
+    def test_the_file_bounds_what_is_read(self):
+        daemon = self.start_daemon(self.backend(), workers=1, listeners=[
+            {"name": "public", "limits": {"body": "1MiB", "linger": "0"}, "timeouts": {"linger": "1s"}}])
+        with self.assertRaises(OSError):
+            for _ in range(10):
+                self.upload(daemon, 60 * MEGABYTE)
+        self.assertEqual(exchange(daemon.address).status, 200)
+
+    def test_node_sees_a_413(self):
+        node = shutil.which("node")
+        if node is None:
+            self.skipTest("no node")
+        daemon = self.start_daemon(self.backend(), workers=1)
+        script = textwrap.dedent("""
+            const http = require('http');
+            const [host, port] = process.argv[1].split(':');
+            const request = http.request({host, port, method: 'POST', path: '/',
+                                          headers: {'content-length': 40 << 20}}, response => {
+              console.log(response.statusCode); response.resume();
+            });
+            request.on('error', error => { console.log(error.code); });
+            const piece = Buffer.alloc(1 << 20);
+            let left = 40;
+            const more = () => { while (left-- > 0) if (!request.write(piece)) return request.once('drain', more);
+                                 request.end(); };
+            more();
+        """)
+        for _ in range(5):
+            said = subprocess.run([node, "-e", script, daemon.address], capture_output=True, text=True,
+                                  timeout=60, check=True).stdout.split()
+            self.assertEqual(said[:1], ["413"])
+
+
+if __name__ == "__main__":
+    case.main()
