@@ -47,6 +47,11 @@ bool may_be_refusal(const Request& request, const Response& response) {
   return status_of_answer(request, response) >= 429;
 }
 
+/// The tunnel of an upgrade is a matter of HTTP/1.1.
+LinkPool::LinkProtocol protocol_of(const Request& request) {
+  return request.upgrade.empty() ? LinkPool::LinkProtocol::any : LinkPool::LinkProtocol::http1;
+}
+
 Task<Result<Response>> attempt_timed_out() {
   return Result<Response>(Error{.fault = Fault::first_byte_timeout,
                                 .side = Side::backend,
@@ -123,7 +128,7 @@ Task<Result<Response>> Forwarder::handle(Request& request) {
     do {
       begin_attempt(request.info, backend, progress);
       std::optional<ConnectTime> connect_time(std::in_place, loop_, request.info);
-      auto link = co_await target.links->acquire(link_choice);
+      auto link = co_await target.links->acquire(link_choice, protocol_of(request));
       connect_time.reset();
       if (!link) {
         progress.next = next_after_failed_connect(link.error(), backend);

@@ -9,7 +9,7 @@ Connector::Connector(Loop& loop, std::vector<Endpoint> addresses, ConnectorOptio
   if (options_.tls != nullptr) sessions_ = std::make_shared<TlsSessionCache>();
 }
 
-Task<Result<std::unique_ptr<Socket>>> Connector::connect() {
+Task<Result<std::unique_ptr<Socket>>> Connector::connect(AlpnOffer alpn) {
   const Instant deadline = loop_.now() + options_.connect_timeout;
   Error last{.fault = Fault::connect_failed, .side = Side::backend, .not_processed = true};
   if (addresses_.empty()) last.detail = "its name has no address";
@@ -31,8 +31,8 @@ Task<Result<std::unique_ptr<Socket>>> Connector::connect() {
       break;
     }
     if (options_.tls != nullptr) {
-      auto secured = co_await socket->connect_tls(options_.tls, options_.server_name, options_.alpn,
-                                                  sessions_, share);
+      auto secured =
+          co_await socket->connect_tls(options_.tls, options_.server_name, alpn, sessions_, share);
       if (!secured) {
         last = std::move(secured.error());
         continue;

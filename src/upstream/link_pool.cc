@@ -59,16 +59,21 @@ LinkPool::~LinkPool() {
   metrics_.links_idle.remove(static_cast<std::int64_t>(idle_.size() + shared_.size()));
 }
 
-Task<Result<LinkLease>> LinkPool::acquire(LinkChoice link_choice) {
+Task<Result<LinkLease>> LinkPool::acquire(LinkChoice link_choice, LinkProtocol protocol) {
   if (protocol_guess_expires_ < loop_.now()) {
     protocol_guess_expires_ = never;
     peer_protocol_ = PeerProtocol::unknown;
   }
+  const bool needs_http1 =
+      protocol == LinkProtocol::http1 && options_.protocol != BackendProtocol::http2;
   if (link_choice == LinkChoice::any) {
-    if (auto lease = take_shared(link_choice)) return Result<LinkLease>(std::move(*lease));
+    if (!needs_http1) {
+      if (auto lease = take_shared(link_choice)) return Result<LinkLease>(std::move(*lease));
+    }
     if (auto lease = take_idle()) return Result<LinkLease>(std::move(*lease));
   }
-  if (peer_protocol_ == PeerProtocol::http1) return connect();
+  if (needs_http1) return connect(AlpnOffer::http1);
+  if (peer_protocol_ == PeerProtocol::http1) return connect(options_.connector.alpn);
   return wait_for_dial(link_choice);
 }
 
@@ -114,8 +119,8 @@ std::optional<LinkLease> LinkPool::take_idle() {
 // ---- opening links -----------------------------------------------------------------------------
 
 /// Opens a link for one request.
-Task<Result<LinkLease>> LinkPool::connect() {
-  auto socket = co_await connector_.connect();
+Task<Result<LinkLease>> LinkPool::connect(AlpnOffer alpn) {
+  auto socket = co_await connector_.connect(alpn);
   if (!socket) co_return std::move(socket.error());
   const TlsConnectionInfo* tls = (*socket)->tls();
   if (tls != nullptr && tls->alpn == "h2") {  // although earlier connections chose HTTP/1.1
@@ -148,7 +153,7 @@ Task<Result<LinkLease>> LinkPool::wait_for_dial(LinkChoice link_choice) {
     if (auto lease = take_shared(link_choice)) co_return std::move(*lease);
     if (auto lease = take_idle()) co_return std::move(*lease);
     if (peer_protocol_ == PeerProtocol::http1) {
-      auto own = co_await connect();
+      auto own = co_await connect(options_.connector.alpn);
       co_return own;
     }
   }
@@ -277,6 +282,7 @@ void LinkPool::suspect(Duration max_silence) {
     static_cast<PooledLink&>(*node).link->suspect(max_silence);
   }
   for (const auto& pooled : shared_) pooled->link->suspect(max_silence);
+  for (const auto& pooled : idle_) pooled->link->suspect(max_silence);
 }
 
 std::size_t LinkPool::retire_links(std::size_t max_count) {

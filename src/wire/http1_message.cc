@@ -171,6 +171,8 @@ std::optional<HeadError> take_connection_fields(const ConnectionOptions& options
                                                 Request& request, Http1MessageInfo& message_info) {
   const char* problem = nullptr;
   Fault fault = Fault::bad_request;
+  const Framing& framing = message_info.framing;
+  const bool bodiless = framing.kind != Framing::Kind::chunked && framing.length == 0;
   request.fields.remove_if([&](const Field& field) {
     switch (field.id) {
       case FieldId::connection:
@@ -188,8 +190,7 @@ std::optional<HeadError> take_connection_fields(const ConnectionOptions& options
         });
         return true;
       case FieldId::upgrade:
-        if (options.upgrade && minor_version == 1 && request.method == "GET" &&
-            message_info.framing.kind == Framing::Kind::none &&
+        if (options.upgrade && minor_version == 1 && request.method == "GET" && bodiless &&
             equals_ignore_case(field.value(), "websocket")) {
           request.upgrade = "websocket";
         }

@@ -3,10 +3,12 @@
 import asyncio
 import contextlib
 import os
+import ssl
 import threading
 import unittest
 
 import case
+from certificates import Authority
 from stream import exchange
 
 try:
@@ -17,9 +19,10 @@ except ImportError:
 
 
 class EchoServer:
-    """A WebSocket server on a loop of its own."""
+    """A WebSocket server on a loop of its own; `tls`: an ssl.SSLContext."""
 
-    def __init__(self):
+    def __init__(self, tls=None):
+        self._tls = tls
         self.closed = []
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
@@ -29,7 +32,7 @@ class EchoServer:
     async def _run(self):
         self._loop = asyncio.get_running_loop()
         self._stop = self._loop.create_future()
-        async with websockets.serve(self._echo, "127.0.0.1", 0, max_size=None) as server:
+        async with websockets.serve(self._echo, "127.0.0.1", 0, max_size=None, ssl=self._tls) as server:
             self.address = "127.0.0.1:%d" % server.sockets[0].getsockname()[1]
             self._ready.set()
             await self._stop
@@ -64,6 +67,25 @@ class WebSockets(case.Case):
             for message in ("hello", "", "\u00e9 \U0001f41f", b"\x00\xff", "x" * 100_000):
                 socket.send(message)
                 self.assertEqual(socket.recv(timeout=20), message)
+
+    def test_a_server_that_prefers_http2_gets_the_upgrade_over_http1(self):
+        authority = Authority(self.folder())
+        certificate = authority.issue("127.0.0.1")
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(certificate.cert, certificate.key)
+        tls.set_alpn_protocols(["h2", "http/1.1"])
+        server = EchoServer(tls)
+        self.addCleanup(server.close)
+        daemon = self.start_daemon("https://" + server.address, pool={
+            "tls": {"ca": authority.cert}, "health": {"check": "off"}})
+        with connect(f"ws://{daemon.address}/", open_timeout=20, close_timeout=20) as tunnel:
+            tunnel.send("hello")
+            self.assertEqual(tunnel.recv(timeout=20), "hello")
+
+    def test_an_upgrade_with_an_empty_body_is_an_upgrade(self):
+        with self.tunnel(additional_headers={"Content-Length": "0"}) as tunnel:
+            tunnel.send("hello")
+            self.assertEqual(tunnel.recv(timeout=20), "hello")
 
     def test_the_server_may_send_first(self):
         with self.tunnel("/speaks-first") as socket:

@@ -199,6 +199,18 @@ TEST_F(Http2LinkPools, TakeTheLinkJustDialledForAFreshOne) {
   EXPECT_TRUE(eventually(loop, [&] { return second.requests() == 1; }));
 }
 
+TEST_F(Http2LinkPools, GiveAnUpgradeALinkOfItsOwnOverHttp1) {
+  remake({.protocol = BackendProtocol::automatic});
+  LinkLease shared = acquired_over(0, LinkPool::LinkChoice::any);
+  EXPECT_TRUE(shared->multiplexed());
+
+  auto own = finish(pool->acquire(LinkPool::LinkChoice::any, LinkPool::LinkProtocol::http1));
+
+  ASSERT_TRUE(own.ok());
+  EXPECT_FALSE((*own)->multiplexed());
+  exchange(*own, 1);
+}
+
 TEST_F(Http2LinkPools, KeepOneUnusedLinkHoweverManyFreshOnesWereOpened) {
   for (std::size_t i = 0; i < 5; ++i) {
     const LinkLease lease = acquired_over(i, LinkPool::LinkChoice::fresh);

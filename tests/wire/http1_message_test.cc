@@ -301,6 +301,14 @@ TEST(AcceptRequest, AcceptsWebSocketUpgrades) {
             "upgrade\r\nupgrade: websocket\r\n\r\n");
 }
 
+TEST(AcceptRequest, AcceptsAWebSocketUpgradeWithAnEmptyBody) {
+  const AcceptedRequest accepted(
+      "GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+      "Content-Length: 0\r\n\r\n");
+
+  EXPECT_EQ(accepted.request.upgrade, "websocket");
+}
+
 TEST(AcceptRequest, IgnoresOtherUpgrades) {
   const auto upgrade = [](const std::string& text) {
     return std::string(AcceptedRequest(text).request.upgrade);

@@ -37,7 +37,9 @@ class Connector {
   /// A connected socket, after the TLS handshake if there is one; its `tls()` has the result of
   /// ALPN. Errors: connect_failed, connect_timeout, tls_failed; all are `not_processed`, and
   /// `Side::proxy` if this process has no descriptor left.
-  Task<Result<std::unique_ptr<Socket>>> connect();
+  Task<Result<std::unique_ptr<Socket>>> connect() { return connect(options_.alpn); }
+  /// As `connect`, but offers these protocols.
+  Task<Result<std::unique_ptr<Socket>>> connect(AlpnOffer alpn);
 
  private:
   Loop& loop_;

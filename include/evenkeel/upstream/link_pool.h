@@ -78,11 +78,14 @@ class LinkPool {
   ~LinkPool();
 
   enum class LinkChoice { any, fresh };
+  enum class LinkProtocol { any, http1 };
   /// A link with room: an existing one at once, or a new one. While a link that can be shared is
   /// being opened, all requests that need one wait for it. `fresh`: one that is made from now
   /// on; then the shared links that are not in use are closed, since it replaces them.
   /// Errors: connect_failed, connect_timeout, tls_failed, backend_protocol.
-  Task<Result<LinkLease>> acquire(LinkChoice link_choice = LinkChoice::any);
+  /// `http1`: not HTTP/2, for an upgrade; of no effect if the pool's `protocol` is HTTP/2.
+  Task<Result<LinkLease>> acquire(LinkChoice link_choice = LinkChoice::any,
+                                  LinkProtocol protocol = LinkProtocol::any);
 
   std::size_t idle() const { return idle_.size(); }
 
@@ -101,7 +104,7 @@ class LinkPool {
 
   std::optional<LinkLease> take_shared(LinkChoice link_choice);
   std::optional<LinkLease> take_idle();
-  Task<Result<LinkLease>> connect();
+  Task<Result<LinkLease>> connect(AlpnOffer alpn);
   Result<LinkLease> lease_new(std::unique_ptr<Link> link);
   LinkLease lease_shared(PooledLink& pooled);
   PooledLink& track_busy(PooledLink& pooled);
