@@ -72,7 +72,7 @@ Task<Result<Response>> AccessLogFilter::handle(Request& request, Handler& next) 
     request.info.outcome.fault = error.fault;
     if (error.fault == Fault::client_gone) co_return std::move(error);
     if (request.info.outcome.grpc_status) {
-      request.info.outcome.grpc_status = static_cast<std::uint8_t>(grpc_status_of(error.fault));
+      request.info.outcome.grpc_status = static_cast<std::uint8_t>(grpc_status_of(error));
     }
     result = error_response(error, error_format_of(request));
   }

@@ -82,7 +82,7 @@ class CallBody final : public Body {
   Chunk fail(const Error& error) {
     info_.outcome.fault = error.fault;
     body_.reset();
-    write_trailers(grpc_status_of(error.fault), error.detail);
+    write_trailers(grpc_status_of(error), error.detail);
     return {.last = true, .trailers = &trailers_};
   }
 

@@ -73,6 +73,26 @@ GrpcStatus grpc_status_of_http(int status) {
   }
 }
 
+/// PROTOCOL-HTTP2.md, "HTTP2 Transport Mapping": "Errors".
+GrpcStatus grpc_status_of_reset(std::uint32_t code) {
+  switch (code) {
+    case 0x0:  // NO_ERROR
+    case 0x1:  // PROTOCOL_ERROR
+    case 0x2:  // INTERNAL_ERROR
+    case 0x3:  // FLOW_CONTROL_ERROR
+    case 0x4:  // SETTINGS_TIMEOUT
+    case 0x6:  // FRAME_SIZE_ERROR
+    case 0x9:  // COMPRESSION_ERROR
+    case 0xa:  // CONNECT_ERROR
+      return GrpcStatus::internal;
+    case 0x7: return GrpcStatus::unavailable;         // REFUSED_STREAM
+    case 0x8: return GrpcStatus::cancelled;           // CANCEL
+    case 0xb: return GrpcStatus::resource_exhausted;  // ENHANCE_YOUR_CALM
+    case 0xc: return GrpcStatus::permission_denied;   // INADEQUATE_SECURITY
+    default: return GrpcStatus::unknown;
+  }
+}
+
 std::optional<Duration> parse_grpc_timeout(std::string_view value) {
   if (value.size() < 2 || value.size() > max_digits + 1) return std::nullopt;
   const auto unit = std::find_if(units.begin(), units.end(),

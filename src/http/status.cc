@@ -108,6 +108,10 @@ GrpcStatus grpc_status_of(Fault fault) {
   }
 }
 
+GrpcStatus grpc_status_of(const Error& error) {
+  return error.reset_code ? grpc_status_of_reset(*error.reset_code) : grpc_status_of(error.fault);
+}
+
 std::string_view phrase_of(int status) {
   switch (status) {
     case 100: return "Continue";
@@ -229,7 +233,7 @@ Response error_response(const Error& error, ErrorFormat format) {
       error.retry_after_ms > 0 ? error.retry_after_ms : default_retry_after_ms;
 
   if (format == ErrorFormat::grpc) {
-    Response response = grpc_trailers_only(grpc_status_of(error.fault), detail);
+    Response response = grpc_trailers_only(grpc_status_of(error), detail);
     response.fields.add("x-evenkeel-reason", word);
     if (retryable) {
       response.fields.add("grpc-retry-pushback-ms",

@@ -69,6 +69,7 @@ class ClientStream final : public Http2Stream, public Node {
   friend class Http2Link;
 
   void handle_interim(bool last);
+  bool near_deadline() const;
 
   Task<Result<Done>> upload(Body& body, Task<Result<Chunk>> first, Duration timeout);
 
@@ -412,6 +413,16 @@ void ClientStream::handle_interim(bool last) {
   status_ = 0;
 }
 
+/// Whether the deadline of a gRPC call is so near that it may have passed for the backend.
+bool ClientStream::near_deadline() const {
+  const RequestTimings& timings = request_.info.timings;
+  if (timings.deadline == never) return false;
+  const Duration tolerance =
+      std::clamp<Duration>((timings.deadline - timings.started) / 10, std::chrono::milliseconds(5),
+                           std::chrono::milliseconds(100));
+  return link_.loop().now() >= timings.deadline - tolerance;
+}
+
 void ClientStream::closed(std::uint32_t code, bool by_peer) {
   if (received_all()) return;
   if (over_limits()) {
@@ -423,11 +434,19 @@ void ClientStream::closed(std::uint32_t code, bool by_peer) {
                                                          nghttp2_http2_strerror(code)));
     return;
   }
+  if (code == NGHTTP2_CANCEL && near_deadline()) {
+    // As gRPC servers end a call whose deadline has passed; ours passes only now.
+    fail_with({.fault = Fault::deadline_exceeded,
+               .side = Side::proxy,
+               .detail = "the deadline of the call has passed"});
+    return;
+  }
   Error error = backend_error(Fault::backend_closed, std::string("the backend reset the stream: ") +
                                                          nghttp2_http2_strerror(code));
   // RFC 9113, 8.7: the backend has not processed such a request. nghttp2 uses the same code for
   // streams that a GOAWAY excludes.
   error.not_processed = code == NGHTTP2_REFUSED_STREAM && !answered_;
+  if (by_peer) error.reset_code = code;
   fail_with(std::move(error));
 }
 

@@ -196,6 +196,13 @@ TEST(GrpcStatus, OfAFaultIsTheOneThatGrpcClientsExpect) {
   EXPECT_EQ(grpc_status_of(Fault::queue_full), GrpcStatus::unavailable);
   EXPECT_EQ(grpc_status_of(Fault::queue_timeout), GrpcStatus::unavailable);
   EXPECT_EQ(grpc_status_of(Fault::first_byte_timeout), GrpcStatus::unavailable);
+  EXPECT_EQ(grpc_status_of(Error{.fault = Fault::backend_closed}), GrpcStatus::unavailable);
+  EXPECT_EQ(grpc_status_of(Error{.fault = Fault::backend_closed, .reset_code = 8}),
+            GrpcStatus::cancelled);
+  EXPECT_EQ(grpc_status_of(Error{.fault = Fault::backend_closed, .reset_code = 2}),
+            GrpcStatus::internal);
+  EXPECT_EQ(grpc_status_of(Error{.fault = Fault::backend_closed, .reset_code = 11}),
+            GrpcStatus::resource_exhausted);
   EXPECT_EQ(grpc_status_of(Fault::deadline_exceeded), GrpcStatus::deadline_exceeded);
   EXPECT_EQ(grpc_status_of(Fault::client_gone), GrpcStatus::cancelled);
   EXPECT_EQ(grpc_status_of(Fault::internal), GrpcStatus::internal);

@@ -220,5 +220,50 @@ TEST_F(BackendMonitors, LetAnyThreadReadTheSnapshot) {
   reader.join();
 }
 
+TEST(Suspicion, LastsWhileAServerAnswersNoCheck) {
+  Loop loop;
+  TestServer server(loop,
+                    {{"/health", {.body = ""}}, {"/is_sleeping", {.status = 404, .body = ""}}});
+  std::vector<Duration> reported;
+  BackendMonitor monitor(loop, 7, literal_addresses_only(),
+                         [&](const std::string& pool, const std::string& id, Duration max_silence) {
+                           EXPECT_EQ(pool + "/" + id, "chat/a");
+                           reported.push_back(max_silence);
+                         });
+  std::vector<MonitorSpec> specs;
+  specs.push_back(spec_for("a", server.endpoint(), "vllm"));
+  specs.back().health.config.timeout = 50ms;
+  const BackendPtr backend = specs.back().backend;
+  monitor.update(std::move(specs), 0);
+  ASSERT_TRUE(eventually(loop, [&] { return backend->load().in_rotation(); }));
+  EXPECT_TRUE(reported.empty());
+
+  server.set_answer("/health", {.body = std::nullopt});
+  ASSERT_TRUE(eventually(loop, [&] { return !reported.empty(); }));
+  EXPECT_EQ(reported.back(), 20s);
+
+  server.set_answer("/health", {.body = ""});
+  EXPECT_TRUE(eventually(loop, [&] { return reported.back() == Duration::max(); }));
+}
+
+TEST(Suspicion, IsNotRaisedByAServerThatSaysItIsNotReady) {
+  Loop loop;
+  TestServer server(loop,
+                    {{"/health", {.body = ""}}, {"/is_sleeping", {.status = 404, .body = ""}}});
+  int reports = 0;
+  BackendMonitor monitor(loop, 7, literal_addresses_only(),
+                         [&](const std::string&, const std::string&, Duration) { ++reports; });
+  std::vector<MonitorSpec> specs;
+  specs.push_back(spec_for("a", server.endpoint(), "vllm"));
+  const BackendPtr backend = specs.back().backend;
+  monitor.update(std::move(specs), 0);
+  ASSERT_TRUE(eventually(loop, [&] { return backend->load().in_rotation(); }));
+
+  server.set_answer("/health", {.status = 503, .body = "leaving"});
+
+  ASSERT_TRUE(eventually(loop, [&] { return !backend->load().in_rotation(); }));
+  EXPECT_EQ(reports, 0);
+}
+
 }  // namespace
 }  // namespace evenkeel

@@ -561,6 +561,7 @@ TEST_F(Http1Frontend, ClosesAfterAnEarlyAnswerToALargeBody) {
 }
 
 TEST_F(Http1Frontend, LimitsTheTimeToDrainAnUnreadBody) {
+  options.linger_timeout = 500ms;
   answer_with([](Request&) -> Task<Result<Response>> { return Result<Response>(answer_of("no")); });
   auto client = connect();
   const Instant began = Clock::now();

@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cstdint>
 #include <new>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -63,7 +64,9 @@ struct Error {
   bool idle_close_race = false;
   /// Of a refusal: when the client should come back, in milliseconds; 0: not known.
   std::uint32_t retry_after_ms = 0;
-  std::string detail;  ///< for the log and for people; never parsed
+  /// The HTTP/2 error code with which the backend reset the stream (RFC 9113, section 7).
+  std::optional<std::uint32_t> reset_code = std::nullopt;
+  std::string detail = {};  ///< for the log and for people; never parsed
 };
 
 /// A value or an Error.

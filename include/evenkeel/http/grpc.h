@@ -51,6 +51,9 @@ bool is_grpc(const Request& request);
 /// What a gRPC client makes of a response that is not gRPC, by its HTTP status.
 GrpcStatus grpc_status_of_http(int status);
 
+/// What a gRPC client makes of a stream that the server resets with this HTTP/2 error code.
+GrpcStatus grpc_status_of_reset(std::uint32_t code);
+
 /// Parses a `grpc-timeout`: one to eight digits and a unit (H, M, S, m, u or n). Nothing if it is
 /// malformed; the longest Duration if it is longer.
 std::optional<Duration> parse_grpc_timeout(std::string_view value);

@@ -18,6 +18,8 @@ int status_of(Fault fault);
 /// The same for a gRPC client: gRPC's own mapping of the HTTP status, or a more specific code where
 /// gRPC has one.
 GrpcStatus grpc_status_of(Fault fault);
+/// The same for an error, which may have a more exact cause: how the backend reset the stream.
+GrpcStatus grpc_status_of(const Error& error);
 
 /// The standard phrase of a status ("Not Found"), or "".
 std::string_view phrase_of(int status);

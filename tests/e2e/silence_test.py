@@ -1,0 +1,173 @@
+"""Connections and servers that fall silent without a word, and a daemon that is stopped for a while."""
+
+import signal
+import threading
+import time
+
+import case
+from http2 import ACK, END_STREAM, HEADERS, PING, SETTINGS, data, frame, headers, settings
+from process import SANITIZED
+from stream import Closed, Stream, exchange
+
+
+class Http2Server:
+    """Serves HTTP/2 until `silence()`: the connections of that time then hear nothing more, newer ones do."""
+
+    def __init__(self, test):
+        self._silenced = set()
+        self.open = set()
+        self.requests = []  # number of the connection of each request
+        self.server = test.hostile(self._play)
+        self.address = self.server.address
+
+    def silence(self):
+        self._silenced |= self.open
+
+    def _play(self, wire, number):
+        self.open.add(number)
+        try:
+            self._serve(wire, number)
+        finally:
+            self.open.discard(number)
+
+    def _serve(self, wire, number):
+        wire.send(settings())
+        wire.stream.socket.settimeout(120)
+        while True:
+            received = wire.read()
+            if number in self._silenced:
+                if received.kind == HEADERS:
+                    self.requests.append(number)
+                continue
+            if received.kind == SETTINGS and not received.flags & ACK:
+                wire.send(settings(ack=True))
+            elif received.kind == PING and not received.flags & ACK:
+                wire.send(frame(PING, ACK, 0, received.payload))
+            elif received.kind == HEADERS and received.flags & END_STREAM:
+                wire.decode(received)
+                self.requests.append(number)
+                wire.send(headers(received.stream, [(":status", "200")], end=False),
+                          data(received.stream, b"fine", end=True))
+
+
+def request(address, within=60):
+    """The status and how long it took."""
+    began = time.monotonic()
+    with Stream.connect(address) as stream:
+        stream.socket.settimeout(within)
+        answer = stream.exchange()
+    return answer.status, time.monotonic() - began
+
+
+class SilentConnections(case.Case):
+    def test_a_silent_connection_is_left_although_requests_go_out_on_it(self):
+        server = Http2Server(self)
+        daemon = self.start_daemon(server, pool={"protocol": "h2", "health": {"check": "off"}}, workers=1)
+        self.assertEqual(request(daemon.address)[0], 200)
+        server.silence()
+        answers = []
+        began = time.monotonic()
+        while time.monotonic() - began < 14:
+            answers.append(self.spawn(lambda: request(daemon.address)))
+            time.sleep(1)
+        took = [each.join() for each in answers]
+        self.assertEqual([status for status, _ in took], [200] * len(took))  # GET: safe to repeat
+        self.assertLess(max(seconds for _, seconds in took), 25 if not SANITIZED else 40)
+        self.assertLess(took[-1][1], 1 if not SANITIZED else 5)  # sent after the ping
+
+    def test_checks_find_that_only_the_connections_are_dead(self):
+        server = Http2Server(self)
+        daemon = self.start_daemon(server, workers=1, pool={
+            "protocol": "h2", "health": {"check": "http", "path": "/health", "interval": "300ms", "timeout": "500ms"}})
+        self.assertEqual(request(daemon.address)[0], 200)
+        server.silence()
+        held = self.spawn(lambda: request(daemon.address))
+        began = time.monotonic()
+        self.eventually(lambda: len(set(server.requests)) > 1, "a check over a new connection")
+        self.eventually(lambda: daemon.backend(server.address)["state"] == "up")
+        time.sleep(0.5)  # the workers ping now
+        status, seconds = request(daemon.address)
+        self.assertEqual(status, 200)
+        self.assertLess(seconds, 1 if not SANITIZED else 5)
+        self.assertLess(time.monotonic() - began, 8 if not SANITIZED else 20)
+        self.assertEqual(held.join()[0], 200)
+        self.eventually(lambda: len(server.open) <= 3, "one connection for requests, one for checks")
+
+
+class SilentServers(case.Case):
+    def test_requests_of_a_server_that_hangs_fail_soon_after_its_checks(self):
+        simulators = self.simulators("--engine", "vllm", speed=1)
+        daemon = self.start_daemon(*simulators.addresses, pool={
+            "engine": "vllm", "health": {"interval": "200ms", "timeout": "500ms"}})
+        body = b'{"model": "sim", "prompt": "a b c", "max_tokens": 4000, "stream": true}'
+        stream = Stream.connect(daemon.address)
+        self.addCleanup(stream.close)
+        stream.ask("POST", "/v1/completions", body=body, fields=[("content-type", "application/json")])
+        self.assertEqual(stream.read_head().status, 200)
+        simulators.signal(signal.SIGSTOP)
+        self.addCleanup(lambda: simulators.running() and simulators.signal(signal.SIGCONT))
+        began = time.monotonic()
+        self.eventually(lambda: daemon.backend(simulators.addresses[0])["state"] == "down")
+        self.assertEqual(exchange(daemon.address).status, 503)
+        stream.socket.settimeout(60)
+        with self.assertRaises(Closed):
+            while stream.read_some():
+                pass
+            raise Closed("cut off")
+        self.assertLess(time.monotonic() - began, 40 if not SANITIZED else 90)
+        simulators.signal(signal.SIGCONT)
+
+
+class StoppedDaemon(case.Case):
+    def stop(self, daemon, seconds):
+        """Sends SIGSTOP; a timer of that many seconds sends SIGCONT."""
+        daemon.signal(signal.SIGSTOP)
+        timer = threading.Timer(seconds, lambda: daemon.signal(signal.SIGCONT))
+        timer.start()
+        self.addCleanup(timer.join)
+
+    def test_what_arrives_meanwhile_counts_as_in_time(self):
+        def script(asked):
+            if asked.target == "/late":
+                self.asked.set()
+                self.stopped.wait(20)
+            if asked.target == "/body":
+                asked.begin_chunks()
+                asked.chunk(b"one")
+                self.asked.set()
+                self.stopped.wait(20)
+                asked.chunk(b"two")
+                return asked.end_chunks()
+            return asked.answer(b"fine")
+
+        backend = self.backend(script)
+        daemon = self.start_daemon(
+            backend, workers=1, pool={"timeouts": {"first_byte": "1s", "idle": "1s"}, "health": {"check": "off"}},
+            listeners=[{"name": "public", "timeouts": {"header": "1s", "body": "1s"}}])
+        for attempt in range(5):
+            with self.subTest(attempt=attempt):
+                self.asked, self.stopped = threading.Event(), threading.Event()
+                late, streamed = Stream.connect(daemon.address), Stream.connect(daemon.address)
+                head, body = Stream.connect(daemon.address), Stream.connect(daemon.address)
+                for stream in (late, streamed, head, body):
+                    self.addCleanup(stream.close)
+                late.ask(target="/late")
+                self.asked.wait(20)
+                self.asked.clear()
+                streamed.ask(target="/body")
+                self.asked.wait(20)
+                streamed.read_head()
+                head.send(b"GET / HTTP/1.1\r\n")
+                body.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\none")
+                time.sleep(0.1)
+                self.stop(daemon, 1.6)
+                head.send(b"Host: a\r\n\r\n")
+                body.send(b"two")
+                self.stopped.set()
+                statuses = [stream.read_response().status for stream in (late, head, body)]
+                self.assertEqual(statuses, [200, 200, 200])
+                self.assertIn(b"two", streamed.read_until(b"0\r\n\r\n"))
+
+
+if __name__ == "__main__":
+    case.main()
