@@ -71,6 +71,7 @@ Reloader::Reloader(Process process, std::string file, unsigned workers, const Dn
           [this](const std::string& pool, const std::string& backend, Duration max) {
             process_.workers.suspect(pool, backend, max);
           }),
+      preparation_(process_.loop),
       changes_(process_.loop) {}
 
 // ---- prepare ----------------------------------------------------------------------------------
