@@ -170,16 +170,19 @@ std::vector<Problem> restart_only_changes(const Config& before, const Config& af
                                           const std::string& file) {
   std::vector<Problem> problems;
   const auto refuse = [&](const char* path, const char* what) {
-    problems.push_back({.file = file,
-                        .path = path,
-                        .message = std::string(what) + " cannot change while the daemon runs",
-                        .help = "set it back, or start a new process: SIGUSR2 (no request is lost), or a restart"});
+    problems.push_back(
+        {.file = file,
+         .path = path,
+         .message = std::string(what) + " cannot change while the daemon runs",
+         .help =
+             "set it back, or start a new process: SIGUSR2 (no request is lost), or a restart"});
   };
   if (before.workers != after.workers) refuse("workers", "the number of threads");
   if (before.admin.address != after.admin.address) {
     refuse("admin.address", "the admin listener's address");
   }
-  if (before.access_log != after.access_log) refuse("access_log", "the access log's destination");
+  const auto is_off = [](const Config& config) { return config.access_log.path == "off"; };
+  if (is_off(before) != is_off(after)) refuse("access_log", "whether there is an access log");
   if (before.dns.servers != after.dns.servers) refuse("dns.servers", "the list of name servers");
   return problems;
 }

@@ -164,7 +164,8 @@ std::vector<Problem> Daemon::start(LoadResult loaded) {
                                       .notifier = notifier_,
                                       .workers = *workers_,
                                       .status = status_,
-                                      .environment = daemon_environment()},
+                                      .environment = daemon_environment(),
+                                      .access_log = access_log_.get()},
                     config_file_, workers, config.dns);
   runtime_ = {.status = &status_,
               .metrics_registry = metrics_registry_.get(),

@@ -91,6 +91,7 @@ struct Reloader::BuiltParts {
   Result<std::shared_ptr<const PoolSet>> pool_set;
   Result<AdminTls> admin_tls;
   ListenerHosts listener_hosts;
+  std::optional<Result<AccessLogDestination>> access_log;
 };
 
 /// Thread: the preparation thread.
@@ -113,12 +114,24 @@ Reloader::CheckedFile Reloader::check_file(LoadResult loaded, const Config* acti
 /// Reads certificates and keys, resolves names. Thread: the preparation thread.
 Reloader::BuiltParts Reloader::build_parts(const Config& config, const BuildInputs& inputs,
                                            const PoolSet* active,
-                                           const std::vector<std::string>& hosts) {
-  return {.pool_set = PoolSet::build(config, inputs, active),
-          .admin_tls = inputs.reload_files ? load_admin_tls(config.admin) : AdminTls(),
-          .listener_hosts = resolve_listener_hosts(hosts)};
+                                           const std::vector<std::string>& hosts,
+                                           const std::optional<std::string>& access_log) {
+  BuiltParts parts{.pool_set = PoolSet::build(config, inputs, active),
+                   .admin_tls = inputs.reload_files ? load_admin_tls(config.admin) : AdminTls(),
+                   .listener_hosts = resolve_listener_hosts(hosts),
+                   .access_log = {}};
+  if (access_log) parts.access_log.emplace(AccessLogDestination::open(*access_log));
+  return parts;
 }
 
+/// Where the access log is to be written from now on; empty: it stays, or nothing may be opened.
+std::optional<std::string> Reloader::new_access_log(const Config& next, Sockets sockets) const {
+  const bool moves = sockets == Sockets::open && process_.access_log != nullptr &&
+                     config_ != nullptr && next.access_log.path != config_->access_log.path;
+  return moves ? std::optional(next.access_log.path) : std::nullopt;
+}
+
+// Long: its steps in order, each of which can fail.
 Task<PreparedReload> Reloader::prepare(ReadConfig read, Sockets sockets) {
   const auto checked = std::make_shared<CheckedFile>();
   PreparationThread::Work check = [checked, read = std::move(read), active = config_,
@@ -145,8 +158,9 @@ Task<PreparedReload> Reloader::prepare(ReadConfig read, Sockets sockets) {
   const auto built = std::make_shared<std::optional<BuiltParts>>();
   PreparationThread::Work build = [built, next, active = pool_set_,
                                    inputs = build_inputs(*next, change.weights, true),
-                                   hosts = listener_set_.hosts_to_resolve(next->listeners)] {
-    built->emplace(build_parts(*next, inputs, active.get(), hosts));
+                                   hosts = listener_set_.hosts_to_resolve(next->listeners),
+                                   access_log = new_access_log(*next, sockets)] {
+    built->emplace(build_parts(*next, inputs, active.get(), hosts, access_log));
   };
   co_await preparation_.run(std::move(build));
   BuiltParts& parts = **built;
@@ -157,6 +171,13 @@ Task<PreparedReload> Reloader::prepare(ReadConfig read, Sockets sockets) {
   if (!parts.admin_tls) {
     refuse("admin.tls", std::move(parts.admin_tls.error()));
     co_return reload;
+  }
+  if (parts.access_log) {
+    if (!*parts.access_log) {
+      refuse("access_log.path", std::move(parts.access_log->error()));
+      co_return reload;
+    }
+    change.access_log.emplace(std::move(**parts.access_log));
   }
   change.pool_set = std::move(*parts.pool_set);
   change.admin_tls = std::move(*parts.admin_tls);
@@ -190,7 +211,7 @@ Task<Result<PreparedChange>> Reloader::prepare_running(OperatorOverrides::Weight
   const auto built = std::make_shared<std::optional<BuiltParts>>();
   PreparationThread::Work build = [built, config = config_, active = pool_set_,
                                    inputs = build_inputs(*config_, change.weights, false)] {
-    built->emplace(build_parts(*config, inputs, active.get(), {}));
+    built->emplace(build_parts(*config, inputs, active.get(), {}, {}));
   };
   co_await preparation_.run(std::move(build));
   BuiltParts& parts = **built;
@@ -239,6 +260,7 @@ Task<void> Reloader::commit(PreparedChange change, Duration check_wait) {
     assignments = listener_set_.commit(std::move(*change.listeners));
     close_unused_sockets();
   }
+  if (change.access_log) process_.access_log->switch_to(std::move(*change.access_log));
   dns_cache_.set_ttl_limits(config_->dns.min_ttl, config_->dns.max_ttl);
   pool_set_->activate();
   process_.status.update([&](RuntimeStatus& status) {

@@ -16,6 +16,7 @@
 #include "evenkeel/config/config.h"
 #include "evenkeel/config/load.h"
 #include "evenkeel/net/dns_cache.h"
+#include "evenkeel/stats/access_log.h"
 #include "evenkeel/upstream/backend_monitor.h"
 #include "evenkeel/upstream/pool_set.h"
 #include "server/change_queue.h"
@@ -33,9 +34,10 @@ struct PreparedChange {
   std::shared_ptr<const Config> config;
   std::shared_ptr<const PoolSet> pool_set;
   OperatorOverrides::Weights weights;
-  std::optional<PreparedListeners> listeners;  ///< empty: the listeners stay as they are
-  std::string hash;                            ///< of the file's text; empty: no file was read
-  AdminTls admin_tls;                          ///< meaningful only with a `hash`
+  std::optional<PreparedListeners> listeners;      ///< empty: the listeners stay as they are
+  std::string hash;                                ///< of the file's text; empty: no file was read
+  AdminTls admin_tls;                              ///< meaningful only with a `hash`
+  std::optional<AccessLogDestination> access_log;  ///< empty: it stays as it is
 };
 
 /// The result of `prepare`.
@@ -61,7 +63,8 @@ class Reloader final : public Control {
     ServiceNotifier& notifier;
     WorkerGroup& workers;
     RuntimeStatusPublisher& status;
-    Environment environment;  ///< for reading files
+    Environment environment;          ///< for reading files
+    AccessLog* access_log = nullptr;  ///< null: off
   };
 
   /// Whether to open the sockets of new listeners, or only to check that this would succeed.
@@ -134,7 +137,9 @@ class Reloader final : public Control {
   struct BuiltParts;
   static CheckedFile check_file(LoadResult loaded, const Config* active, const std::string& file);
   static BuiltParts build_parts(const Config& config, const BuildInputs& inputs,
-                                const PoolSet* active, const std::vector<std::string>& hosts);
+                                const PoolSet* active, const std::vector<std::string>& hosts,
+                                const std::optional<std::string>& access_log);
+  std::optional<std::string> new_access_log(const Config& next, Sockets sockets) const;
   BuildInputs build_inputs(const Config& config, const OperatorOverrides::Weights& weights,
                            bool reload_files);
   Task<Result<PreparedChange>> prepare_running(OperatorOverrides::Weights weights);

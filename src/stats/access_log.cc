@@ -143,6 +143,19 @@ bool AccessLogRing::more_than_half_full() {
   return so;
 }
 
+Result<AccessLogDestination> AccessLogDestination::open(std::string path) {
+  const int fd = open_path(path);
+  if (fd < 0) return cannot_open(path);
+  return AccessLogDestination(std::move(path), fd);
+}
+
+AccessLogDestination::AccessLogDestination(AccessLogDestination&& other) noexcept
+    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
+
+AccessLogDestination::~AccessLogDestination() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
 Result<std::unique_ptr<AccessLog>> AccessLog::open(const std::string& path, unsigned workers,
                                                    Options options) {
   const int fd = open_path(path);
@@ -172,10 +185,19 @@ Result<Done> AccessLog::reopen() {
   if (path_ == "stdout" || path_ == "stderr") return Done();
   const int fd = open_path(path_);
   if (fd < 0) return cannot_open(path_);
+  hand_to_writer(fd);
+  return Done();
+}
+
+void AccessLog::switch_to(AccessLogDestination destination) {
+  path_ = std::move(destination.path_);
+  hand_to_writer(std::exchange(destination.fd_, -1));
+}
+
+void AccessLog::hand_to_writer(int fd) {
   const int unadopted = reopened_.exchange(fd, std::memory_order_seq_cst);
   if (unadopted >= 0) ::close(unadopted);
   wake_writer();
-  return Done();
 }
 
 bool AccessLog::flush(milliseconds timeout) {

@@ -95,6 +95,23 @@ class BadFiles(ReloadCase):
             self.assertIn("restart", each["help"])
         self.assert_refused("cannot change while the daemon runs")
 
+    def test_the_access_log_moves(self):
+        before = pathlib.Path(self.config["access_log"]["path"])
+        exchange(self.daemon_.address, target="/before")
+        self.daemon_.wait_access(1)
+        after = before.with_name("moved.log")
+        self.config["access_log"] = {"path": str(after)}
+        self.reload()
+        exchange(self.daemon_.address, target="/after")
+        self.eventually(lambda: after.exists() and '"/after"' in after.read_text(), "a line in the new file")
+        self.assertNotIn('"/before"', after.read_text())
+        self.assertNotIn('"/after"', before.read_text())
+
+        self.config["access_log"] = {"path": str(before.with_name("missing") / "access.log")}
+        self.assertIn("access_log.path", self.refused())
+        exchange(self.daemon_.address, target="/again")
+        self.eventually(lambda: '"/again"' in after.read_text(), "a line in the file that stays")
+
     def test_an_address_in_use(self):
         with socket.create_server(("127.0.0.1", 0)) as taken:
             address = "127.0.0.1:%d" % taken.getsockname()[1]

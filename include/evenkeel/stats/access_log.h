@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "evenkeel/base/result.h"
@@ -52,6 +53,22 @@ class AccessLogRing {
   std::size_t capacity_;  // a power of two
 };
 
+/// A file, pipe or terminal that is open for an access log. Closes it unless a log takes it.
+class AccessLogDestination {
+ public:
+  /// `path`: "stdout", "stderr" or a file, which is created or appended to. May block. Thread: any.
+  static Result<AccessLogDestination> open(std::string path);
+  AccessLogDestination(AccessLogDestination&& other) noexcept;
+  AccessLogDestination& operator=(AccessLogDestination&&) = delete;
+  ~AccessLogDestination();
+
+ private:
+  friend class AccessLog;
+  AccessLogDestination(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  std::string path_;
+  int fd_;
+};
+
 /// The access log. Without traffic its thread sleeps and has no timer.
 ///
 /// While a disk is full the rings keep their lines, and the write is repeated. Lines for a pipe
@@ -77,8 +94,11 @@ class AccessLog {
 
   AccessLogRing& ring(unsigned worker) { return *rings_[worker]; }
 
-  /// Opens the path again, after the file was moved. On an error the old file stays. Thread: any.
+  /// Opens the path again, after the file was moved. On an error the old file stays.
+  /// Thread: one, that of `switch_to`.
   Result<Done> reopen();
+  /// Writes to another destination from now on, beginning with a whole line.
+  void switch_to(AccessLogDestination destination);
   /// Waits until every line appended so far is written or lost; false at the timeout.
   /// Thread: any but a worker's.
   bool flush(std::chrono::milliseconds timeout);
@@ -98,6 +118,7 @@ class AccessLog {
   bool finish_partial_line();
   Outcome failed(AccessLogRing& ring, std::uint64_t end);
   void discard(AccessLogRing& ring, std::uint64_t until);
+  void hand_to_writer(int fd);
   void adopt_reopened();
   std::chrono::milliseconds next_nap() const;
   void close_down();
@@ -106,7 +127,7 @@ class AccessLog {
   bool empty() const;
   void wake_writer();
 
-  const std::string path_;
+  std::string path_;
   const Options options_;
   int fd_;  // used by the writer only, once it runs
   bool socket_;
