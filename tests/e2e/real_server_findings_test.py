@@ -76,9 +76,65 @@ class Shutdown(Findings):
         self.assertEqual(head.body, b"".join(token(number) for number in range(1, tokens)))
         self.assertEqual(daemon.backend(leaving.address)["state"], "down", "it was noticed, and did not matter")
 
+    def test_a_server_that_answers_500_at_once_while_it_is_healthy(self):
+        """vLLM with --shutdown-timeout: for seconds `/health` answers 200 and every completion gets an instant 500, so the server
+        looks idle. Clients see none of it."""
+        def shutting_down(request):
+            request.answer(b'{"error":{"message":"cannot schedule new futures after shutdown","type":"InternalServerError",'
+                           b'"code":500}}', status=500, fields=JSON)
+
+        def work(request):
+            time.sleep(0.02)  # generation
+            self.fine(request)
+
+        leaving, *others = self.server(shutting_down), self.server(work), self.server(work)
+        daemon = self.start_daemon(leaving, *others, pool={"engine": "vllm", "health": {"interval": "2s"}})
+
+        def client():
+            return [self.chat(daemon).status for _ in range(50)]
+
+        statuses = [each for thread in [self.spawn(client) for _ in range(4)] for each in thread.join()]
+
+        self.assertEqual(set(statuses), {200})
+        self.assertLessEqual(len(self.served(leaving)), 10, "it gets no more requests than it takes to find out")
+
+    def test_a_reset_of_a_request_in_flight_is_not_sent_to_the_next_server(self):
+        """TorchServe on SIGTERM: requests in flight are reset. It may have begun, so only the file can say: send it again."""
+        def reset(request):
+            self.close_listener(request.backend)
+            request.abort()
+
+        for rules, status in (({}, 502), ({"retry": {"on": ["reset"]}}, 200)):
+            with self.subTest(rules):
+                leaving, other = self.server(reset), self.server(self.fine)
+                daemon = self.start_daemon(leaving, other, workers=1, pool={"picker": "round-robin", **rules})
+                statuses = [self.chat(daemon).status for _ in range(4)]
+                self.assertEqual(sorted(statuses, reverse=True)[0], status)
+                self.assertEqual(len(self.served(leaving)), 1)
 
 
 class Streams(Findings):
+    def test_an_error_inside_a_stream_that_ends_normally(self):
+        """vLLM whose engine dies: status 200, an event with an error, then [DONE] and a clean end. The client gets it as it is;
+        for the server it is a failure."""
+        events = [token(1), b'data: {"error":{"message":"EngineCore encountered an issue","type":"InternalServerError",'
+                  b'"param":null,"code":500}}\n\n', b"data: [DONE]\n\n"]
+
+        def die(request):
+            request.begin_chunks(SSE)
+            for event in events:
+                request.chunk(event)
+            request.end_chunks()
+
+        dying = self.server(die)
+        daemon = self.start_daemon(dying, pool={"engine": "vllm"})
+
+        answer = self.chat(daemon, STREAMED)
+
+        self.assertEqual((answer.status, answer.body), (200, b"".join(events)))
+        self.eventually(lambda: daemon.backend(dying.address)["errors_total"] == 1, "the failure to be counted")
+        self.assertEqual(daemon.wait_access(1)[0]["reason"], "stream_error")
+
     def test_streams_end_as_the_server_ends_them(self):
         """Triton ends without [DONE], vLLM's last event has no choices, llama.cpp adds usage that was not requested, LitServe
         changes the id in each event."""
@@ -127,6 +183,18 @@ class Overload(Findings):
         go.set()
         self.assertEqual([client.join() for client in clients], [200] * 12)
         self.assertEqual(len(self.served(backend)), 12, "each request was sent once")
+
+    def test_a_refusal_by_one_server_goes_to_the_next_and_is_no_failure(self):
+        """Ray answers 503 `Request dropped due to backpressure`, TorchServe 503 when its queue is full."""
+        for engine in ("ray", "torchserve", "vllm"):
+            with self.subTest(engine):
+                full = self.server(lambda request: request.answer(b"Request dropped due to backpressure", status=503))
+                other = self.server(self.fine)
+                daemon = self.start_daemon(full, other, workers=1, pool={
+                    "engine": engine, "picker": "round-robin", "health": {"check": "off"}})
+                self.assertEqual([self.chat(daemon).status for _ in range(6)], [200] * 6)
+                self.assertLessEqual(len(self.served(full)), 2, "it is left alone for a while")
+                self.assertNotEqual(daemon.backend(full.address)["state"], "ejected")
 
     def test_a_429_of_an_unknown_server_is_the_answer(self):
         """BentoML under overload: 429."""
