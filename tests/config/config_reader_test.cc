@@ -44,7 +44,7 @@ listeners:
   - name: edge
     address: "[::1]:80"
     timeouts: {header: 1s, idle: 2m, body: 250ms, write: 1.5s}
-    limits: {header: 16KiB, header_fields: 50, uri: 512B, body: 1GiB, max_connections: 7}
+    limits: {header: 16KiB, header_fields: 50, uri: 512B, body: 1GiB, linger: 1MiB, max_connections: 7}
     trusted_proxies: [10.0.0.0/8, "fd00::/8"]
     half_close: wait
 admin: {address: localhost:9000}
@@ -77,7 +77,12 @@ shutdown: {drain: 0s, delay: 5s}
   const ListenerConfig& listener = config.listeners.at(0);
   EXPECT_EQ(listener.address, (Address{"::1", 80}));
   EXPECT_EQ(listener.timeouts, (ListenerTimeouts{1s, 2min, 250ms, 1500ms}));
-  EXPECT_EQ(listener.limits, (ListenerLimits{16384, 50, 512, 1073741824, 7}));
+  EXPECT_EQ(listener.limits, (ListenerLimits{.header_bytes = 16384,
+                                             .header_fields = 50,
+                                             .uri_bytes = 512,
+                                             .body_bytes = 1073741824,
+                                             .linger_bytes = 1048576,
+                                             .max_connections = 7}));
   EXPECT_EQ(listener.trusted_proxies.size(), 2u);
   EXPECT_EQ(listener.half_close, HalfClose::wait);
   EXPECT_EQ(config.admin.address, (Address{"localhost", 9000}));

@@ -198,7 +198,7 @@ class Metrics(case.Case):
         "requests_total": {"pool", "route", "code"}, "request_duration_seconds": {"pool"},
         "time_to_first_byte_seconds": {"pool"}, "wait_seconds": {"pool"},
         "requests_in_flight": {"pool"}, "requests_waiting": {"pool"},
-        "errors_total": {"pool", "reason"}, "retries_total": {"pool", "reason"}, "retry_budget_exhausted_total": {"pool"},
+        "errors_total": {"pool", "reason"}, "fallbacks_total": {"pool"}, "retries_total": {"pool", "reason"}, "retry_budget_exhausted_total": {"pool"},
         "replay_bytes": set(), "replay_overflows_total": set(),
         "overhead_seconds": set(), "request_bytes_total": set(), "response_bytes_total": set(),
         "connections": {"listener"}, "connections_total": {"listener"},

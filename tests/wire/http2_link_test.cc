@@ -181,7 +181,8 @@ TEST_F(Http2LinkTest, ToleratesLessSilenceWhileItIsSuspected) {
   start(streaming);
   ASSERT_TRUE(eventually(loop, [&] { return backend->requests() == 2; }));
   backend->begin_answer(3);
-  ASSERT_TRUE(eventually(loop, [&] { return streaming.head.has_value(); }));
+  backend->send(Http2ServerEnd::data, 0, 3, "token");
+  ASSERT_TRUE(eventually(loop, [&] { return streaming.body.bytes == "token"; }));
 
   link->suspect(300ms);
   backend->answer_ping();
