@@ -74,6 +74,21 @@ std::vector<int> shares_with_a_flaky_backend(std::string_view picker_name, Durat
   return counts;
 }
 
+TEST(RecentFailures, LeaveATrialToABackendInAStreakOfFailures) {
+  auto backends = some_backends(2);
+  const Backend& failing = *(*backends)[0];
+  Instant now = noon;
+
+  for (int i = 0; i < 4; ++i) {
+    failing.record_outcome({.outcome = AttemptOutcome::failed, .status = 500}, now);
+    EXPECT_EQ(failing.load().failure_penalty(now), 0);
+    now += 1s;
+  }
+  failing.record_outcome({}, now);
+
+  EXPECT_GT(failing.load().failure_penalty(now), 3) << "from its first success on";
+}
+
 TEST(RecentFailures, KeepAFlakyBackendFromGettingMoreThanItsShare) {
   for (const char* picker : {"least-connections", "queue-depth", "least-latency", "gpu"}) {
     for (const Duration took : {Duration(1s), Duration(4s)}) {

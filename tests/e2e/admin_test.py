@@ -214,6 +214,8 @@ class Metrics(case.Case):
         "last_upgrade_successful": set(),
         "config_last_reload_success_timestamp_seconds": set(),
         "build_info": {"version", "compiler"},
+        "pool_panic": {"pool"},
+        "backend_ejections_total": {"pool", "backend", "reason"},
         "backend_health_checks_total": {"pool", "backend", "result"},
         **{f"backend_{value}": {"pool", "backend"} for value in (
             "polled_age_seconds", "running_requests", "waiting_requests", "kv_cache_usage_ratio",

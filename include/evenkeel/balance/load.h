@@ -222,8 +222,11 @@ class Load {
 
   /// Moving average of the time to the first byte, for the pickers.
   const PeakEwma& latency() const { return live_.latency; }
-  /// Requests that failed lately and that pickers count as if they were in flight.
-  double failure_penalty(Instant now) const { return live_.recent_failures.value(now); }
+  /// Requests that failed lately and that pickers count as if they were in flight. 0 on a backend
+  /// that needs a trial: its back-off keeps requests away, and the trials decide on its ejection.
+  double failure_penalty(Instant now) const {
+    return needs_trial() ? 0 : live_.recent_failures.value(now);
+  }
   /// Discards both: the backend was out of rotation and may have changed.
   void forget_latency() {
     live_.latency.forget();
