@@ -284,13 +284,10 @@ Task<void> Daemon::run_pool_maintenance() {
 /// keep makes the next requests fast, so nothing is returned while as many connections are open.
 Task<void> Daemon::return_memory() {
   std::uint64_t peak = 0;
-  Instant next_check = loop_.now() + memory_check_interval;
   while (true) {
-    co_await loop_.sleep_for(std::chrono::seconds(1));
+    co_await loop_.sleep_for(memory_check_interval);
     const std::uint64_t open = workers_->connections();
-    peak = std::max(peak, open);
-    if (loop_.now() < next_check) continue;
-    next_check = loop_.now() + memory_check_interval;
+    peak = std::max(peak, workers_->take_peak_connections());
     if (peak < open + min_ended_connections || open > peak / 2) continue;
     peak = open;
     for (Loop* worker : workers_->loops()) {

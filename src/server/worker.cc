@@ -155,7 +155,7 @@ void Worker::accepted(WorkerListener& listener, int fd, const Endpoint& peer) {
   }
   Worker& chosen = least_loaded();
   if (&chosen == this || !should_hand_over(connections(), chosen.connections())) {
-    connections_.fetch_add(1, std::memory_order_relaxed);
+    connection_began();
     listener.serve(fd, peer);
     return;
   }
@@ -172,7 +172,7 @@ void Worker::accepted(WorkerListener& listener, int fd, const Endpoint& peer) {
 
 /// A connection on its way to another worker, counted there; closed if it does not arrive.
 Worker::ConnectionHandoff::ConnectionHandoff(Worker& to, int fd) : worker_(to), fd_(fd) {
-  worker_.connections_.fetch_add(1, std::memory_order_relaxed);
+  worker_.connection_began();
 }
 
 Worker::ConnectionHandoff::~ConnectionHandoff() {

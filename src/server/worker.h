@@ -46,6 +46,10 @@ class Worker final {
 
   Loop& loop() { return loop_; }
   std::uint32_t connections() const { return connections_.load(std::memory_order_relaxed); }
+  /// The most connections at a time since the last call. Thread: any, one at a time.
+  std::uint32_t take_peak_connections() {
+    return peak_connections_.exchange(connections(), std::memory_order_relaxed);
+  }
   /// Closes the listeners and idle connections; the others end after their requests.
   void begin_drain(Retire how);
   /// Ends the thread, and with it all connections.
@@ -60,6 +64,13 @@ class Worker final {
   /// A new connection: serves it, hands it to another worker, or closes it.
   void accepted(WorkerListener& listener, int fd, const Endpoint& peer);
   void descriptors_exhausted();
+  void connection_began() {
+    const std::uint32_t open = connections_.fetch_add(1, std::memory_order_relaxed) + 1;
+    // A peak that another thread raises at the same time may be lost by one connection.
+    if (open > peak_connections_.load(std::memory_order_relaxed)) {
+      peak_connections_.store(open, std::memory_order_relaxed);
+    }
+  }
   void connection_ended() { connections_.fetch_sub(1, std::memory_order_relaxed); }
 
  private:
@@ -94,6 +105,7 @@ class Worker final {
   std::list<WorkerListener> listeners_;
   bool draining_ = false;
   std::atomic<std::uint32_t> connections_{0};
+  std::atomic<std::uint32_t> peak_connections_{0};
   const std::vector<std::unique_ptr<Worker>>* peers_ = nullptr;
   std::thread thread_;
 };

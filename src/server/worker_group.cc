@@ -71,4 +71,10 @@ std::uint64_t WorkerGroup::connections() const {
   return sum;
 }
 
+std::uint64_t WorkerGroup::take_peak_connections() const {
+  std::uint64_t sum = 0;
+  for (const auto& worker : workers_) sum += worker->take_peak_connections();
+  return sum;
+}
+
 }  // namespace evenkeel
