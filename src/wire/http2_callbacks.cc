@@ -189,11 +189,17 @@ struct Http2Callbacks {
     stream->attached_ = false;
     // A SETTINGS that makes a window overflow is a connection error (RFC 9113 6.9.2). nghttp2 only
     // resets the streams, without an invalid-frame callback.
-    const bool overflow = code == NGHTTP2_FLOW_CONTROL_ERROR && !by_peer && !stream->invalid_;
+    const bool by_nghttp2 = !by_peer && !stream->invalid_;
+    const bool overflow = by_nghttp2 && code == NGHTTP2_FLOW_CONTROL_ERROR;
+    // So does a body that differs from its content-length.
+    const bool broken = by_nghttp2 && code == NGHTTP2_PROTOCOL_ERROR;
     stream->closed(code, by_peer);
-    const Http2Guard::Violation violation{NGHTTP2_FLOW_CONTROL_ERROR,
-                                          "a flow-control window overflows"};
-    return !overflow || owner.check_verdict(violation) ? 0 : NGHTTP2_ERR_CALLBACK_FAILURE;
+    Http2Guard::Verdict verdict;
+    if (overflow) verdict = {NGHTTP2_FLOW_CONTROL_ERROR, "a flow-control window overflows"};
+    if (broken && owner.settings_.side == Http2Guard::Side::server) {
+      verdict = owner.guard_.stream_error(owner.loop().now());
+    }
+    return owner.check_verdict(verdict) ? 0 : NGHTTP2_ERR_CALLBACK_FAILURE;
   }
 
   static ssize_t read_data(nghttp2_session* session, std::int32_t id, std::uint8_t*,
