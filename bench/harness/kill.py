@@ -38,7 +38,8 @@ REMARKS = (
     "(SIGKILL) and started again 3 s later; the load goes on for 4 s. Failed: any status but 200, or no complete answer. Times are "
     "those of answered requests.",
     "All pick the server with the fewest requests in flight, and check health every 2 s where they can (nginx cannot).",
-    "`evenkeel`, `haproxy`, `nginx`: the defaults, which repeat a POST only if it was not sent. "
+    "`evenkeel`, `haproxy`, `nginx`: the defaults. Those of HAProxy and nginx repeat a POST only if it was not sent; evenkeel's also "
+    "repeat one once if its reused connection closes without an answer within a second of sending, which covers the requests of this load. "
     "The others may repeat one whose server died before it answered: `retry: {on: [reset]}`; `retry-on all-retryable-errors` with "
     "`option redispatch`; `proxy_next_upstream error timeout http_502 non_idempotent`.",
 )
