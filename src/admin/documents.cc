@@ -116,6 +116,7 @@ json::object status_document(const RuntimeView& view) {
   document["requests_in_flight"] = in_flight;
   document["draining"] = status.draining;
   document["upgrade_problem"] = status.upgrade_problem;
+  document["state_file_problem"] = status.state_file_problem;
   return document;
 }
 

@@ -35,6 +35,7 @@ MetricsSnapshot RuntimeCollector::collect() {
   snapshot.log_dropped = log::dropped_lines();
   snapshot.config_reload_ok = view.status->reload_problems.empty();
   snapshot.upgrade_ok = view.status->upgrade_problem.empty();
+  snapshot.state_file_ok = view.status->state_file_problem.empty();
   snapshot.config_loaded = view.status->loaded_at;
   return snapshot;
 }

@@ -132,6 +132,7 @@ std::string describe_ejection(const Load& load) {
     return "its success rate is far below that of the other backends";
   }
   const std::uint32_t failures = load.ejected_after();
+  if (failures == 0) return "its requests failed before this process started";
   const AttemptResult last = load.last_failure();
   const std::string cause = last.fault ? to_string(*last.fault) : std::to_string(last.status);
   return std::to_string(failures) + (failures == 1 ? " failure: " : " failures in a row: ") + cause;

@@ -100,6 +100,21 @@ void OutlierDetector::eject(Load& load, EjectionReason reason, Instant now) {
   load.eject(reason, std::min(spec_.first_ejection * (1 << doublings), spec_.max_ejection), now);
 }
 
+std::uint32_t OutlierDetector::ejections_of(const Load& load) {
+  const std::lock_guard lock(mutex_);
+  const auto found = records_.find(&load);
+  return found == records_.end() ? 0 : found->second.ejections;
+}
+
+void OutlierDetector::restore(Load& load, const LearnedState& learned, Instant now) {
+  const std::lock_guard lock(mutex_);
+  const auto backends = backends_.lock();
+  if (backends == nullptr) return;
+  records_[&load] = {.ejections = learned.ejections, .last = now};
+  if (!learned.ejected || !may_eject(*backends, load, now)) return;
+  load.eject(*learned.ejected, learned.ejected_for, now);
+}
+
 OutlierDetector::Census OutlierDetector::count(const Backends& backends) const {
   Census census;
   for (const auto& backend : backends) {

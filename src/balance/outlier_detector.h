@@ -38,6 +38,13 @@ class OutlierDetector {
     if (on_trial || (limit != 0 && load.failures_in_a_row() >= limit)) try_eject(load, now);
   }
 
+  /// How often the backend was ejected lately: it counts for the time of the next ejection. Thread:
+  /// the control thread.
+  std::uint32_t ejections_of(const Load& load);
+  /// Continues with the ejections that another process has counted, and ejects the backend again if
+  /// it was ejected and may be. Thread: the control thread.
+  void restore(Load& load, const LearnedState& learned, Instant now);
+
   /// Ends ejections, compares success rates, logs. Thread: the control thread, ten times a second.
   void tick(Instant now);
 

@@ -160,6 +160,39 @@ void PoolState::tick(Instant now) {
   retry_budget_->set_active(active, spec_.retry_budget);
 }
 
+LearnedState PoolState::learned(const Backend& backend, Instant now) const {
+  const Load& load = backend.load();
+  LearnedState learned{.weight = static_cast<double>(load.learned_weight()),
+                       .speed = maintenance_->learned_speed(load),
+                       .ejections = outlier_detector_->ejections_of(load)};
+  const PeakEwma& latency = load.latency();
+  if (latency.samples() > 0 && latency.seconds() > 0) {
+    learned.latency_seconds = latency.seconds();
+    learned.latency_samples = latency.samples();
+    learned.latency_age = latency.age(now);
+  }
+  if (load.ejection() == Ejection::none) return learned;
+  learned.ejected = load.ejection_reason();
+  const bool lasts = load.ejection() == Ejection::ejected && load.ejected_until() > now;
+  if (lasts) learned.ejected_for = load.ejected_until() - now;
+  return learned;
+}
+
+void PoolState::restore(const Backend& backend, const LearnedState& learned, Instant now) const {
+  Load& load = backend.load();
+  if (spec_.observed_weights && learned.weight > 0 && learned.speed > 0) {
+    load.set_learned_weight(static_cast<float>(learned.weight));
+    maintenance_->restore_speed(load, learned.speed, now);
+  }
+  // One that does not serve may come back as another server.
+  if (load.other_reasons(OutOfRotation::draining, OutOfRotation::standby) != 0) return;
+  if (learned.latency_samples > 0 && load.latency().samples() == 0) {
+    load.restore_latency(learned.latency_seconds, learned.latency_samples,
+                         now - learned.latency_age);
+  }
+  if (learned.ejections > 0) outlier_detector_->restore(load, learned, now);
+}
+
 // ---- Pool -------------------------------------------------------------------------------------
 
 Pool::Pool(std::shared_ptr<PoolState> state, Loop& loop, std::uint64_t seed)

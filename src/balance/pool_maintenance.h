@@ -14,6 +14,11 @@ namespace evenkeel {
 class PoolMaintenance {
  public:
   void tick(const PoolState& pool, Instant now);
+  /// As WeightLearner's.
+  double learned_speed(const Load& load) const { return weight_learner_.learned_speed(load); }
+  void restore_speed(const Load& load, double speed, Instant now) {
+    weight_learner_.restore_speed(load, speed, now);
+  }
 
  private:
   void control_spares(const PoolState& pool, Instant now);

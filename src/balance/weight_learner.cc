@@ -32,6 +32,16 @@ void WeightLearner::tick(const Backends& backends, Instant now) {
   update_weights(backends);
 }
 
+double WeightLearner::learned_speed(const Load& load) const {
+  const auto found = windows_.find(&load);
+  return found == windows_.end() ? 0 : found->second.speed;
+}
+
+void WeightLearner::restore_speed(const Load& load, double speed, Instant now) {
+  windows_[&load] = {
+      .began = now, .served = load.served_total(), .spent = load.served_sum(), .speed = speed};
+}
+
 void WeightLearner::accumulate(const Backends& backends, Instant now) {
   const double passed = last_look_at_ ? seconds_of(now - *last_look_at_) : 0;
   last_look_at_ = now;

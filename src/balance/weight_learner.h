@@ -43,6 +43,11 @@ class WeightLearner {
   /// REQUIRES: called about ten times a second.
   void tick(const Backends& backends, Instant now);
 
+  /// Responses per request-second of a backend; 0: not known yet.
+  double learned_speed(const Load& load) const;
+  /// Continues with the speed that another process has learned.
+  void restore_speed(const Load& load, double speed, Instant now);
+
  private:
   /// The current window of one backend, and the result of the previous ones.
   struct Window {

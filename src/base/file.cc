@@ -4,13 +4,40 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 namespace evenkeel {
+namespace {
+
+FileError failed(int number) { return {number, std::strerror(number)}; }
+
+/// 0, or why the text was not written.
+int write_all(int file, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = write(file, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return errno;
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return 0;
+}
+
+/// Where symbolic links lead; `path` itself if there is nothing yet.
+std::string resolved_path(const std::string& path) {
+  char* const found = realpath(path.c_str(), nullptr);
+  if (found == nullptr) return path;
+  std::string resolved = found;
+  std::free(found);
+  return resolved;
+}
+
+}  // namespace
 
 std::variant<std::string, FileError> read_file(const std::string& path, std::size_t max_size) {
-  const auto failed = [](int number) { return FileError{number, std::strerror(number)}; };
   struct Descriptor {
     int number;
     ~Descriptor() {
@@ -23,9 +50,10 @@ std::variant<std::string, FileError> read_file(const std::string& path, std::siz
   if (S_ISDIR(facts.st_mode)) return failed(EISDIR);
   if (!S_ISREG(facts.st_mode)) return FileError{0, "not a regular file"};
 
-  std::string text(max_size + 1, '\0');
+  std::string text(std::min(max_size, static_cast<std::size_t>(facts.st_size)) + 1, '\0');
   std::size_t size = 0;
-  while (size < text.size()) {
+  while (size <= max_size) {
+    if (size == text.size()) text.resize(std::min(max_size + 1, 2 * size));
     const ssize_t got = read(file.number, text.data() + size, text.size() - size);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return failed(errno);
@@ -35,6 +63,24 @@ std::variant<std::string, FileError> read_file(const std::string& path, std::siz
   if (size > max_size) return FileError{0, "larger than " + std::to_string(max_size) + " bytes"};
   text.resize(size);
   return text;
+}
+
+std::optional<FileError> replace_file(const std::string& path, std::string_view text) {
+  const std::string target = resolved_path(path);
+  struct stat facts{};
+  if (stat(target.c_str(), &facts) == 0) {
+    if (S_ISDIR(facts.st_mode)) return failed(EISDIR);
+    if (!S_ISREG(facts.st_mode)) return FileError{0, "not a regular file"};
+  }
+  std::string fresh = target + ".XXXXXX";
+  const int file = mkostemp(fresh.data(), O_CLOEXEC);
+  if (file < 0) return failed(errno);
+  int error = write_all(file, text);
+  if (close(file) != 0 && error == 0) error = errno;
+  if (error == 0 && std::rename(fresh.c_str(), target.c_str()) != 0) error = errno;
+  if (error == 0) return std::nullopt;
+  unlink(fresh.c_str());
+  return failed(error);
 }
 
 }  // namespace evenkeel

@@ -217,6 +217,8 @@ Lines status_text(const JsonValue& status, const JsonValue& pools,
   }
   const std::string upgrade_problem{status["upgrade_problem"].text()};
   if (!upgrade_problem.empty()) lines.push_back("the last upgrade failed: " + upgrade_problem);
+  const std::string state_file_problem{status["state_file_problem"].text()};
+  if (!state_file_problem.empty()) lines.push_back("the state is not saved: " + state_file_problem);
   lines.push_back(fmt::format("workers {}, connections {}, requests in flight {}",
                               count_text(status["workers"]), count_text(status["connections"]),
                               count_text(status["requests_in_flight"])));

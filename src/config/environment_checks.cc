@@ -146,8 +146,20 @@ void check_named_file(FileUse use, const std::string& key, const std::string& fi
   if (error) context.add(key, fmt::format("'{}' {}", file, *error), std::string{help});
 }
 
+/// Only a warning: the daemon serves without it.
+void check_state_file(const std::string& file, ParseContext& context) {
+  const std::string key = "state_file";
+  if (file.empty() || context.report.has_problem(key)) return;
+  const auto error = context.environment.file_error(FileUse::state, file);
+  if (!error) return;
+  context.report.warn(context.mark_of(key), key, fmt::format("'{}' {}", file, *error),
+                      "create its folder and let this user write to it, or what the daemon learns "
+                      "is lost with it");
+}
+
 void check_named_files(const Config& config, ParseContext& context) {
   if (!context.environment.file_error) return;
+  check_state_file(config.state_file, context);
   check_named_file(FileUse::access_log, "access_log.path", config.access_log.path,
                    "create its folder and let this user write to it", context);
   check_named_file(FileUse::admin_token, "admin.token_file", config.admin.token_file,

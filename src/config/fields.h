@@ -774,6 +774,12 @@ struct Fields<Config> {
               "it is resolved again when its answer expires."},
           &T::dns, StructForm<DnsConfig>{});
     visit(Key{"shutdown", "How the daemon stops."}, &T::shutdown, StructForm<ShutdownConfig>{});
+    visit(Key{"state_file",
+              "File in which the daemon keeps what the next one continues with: drains and weights "
+              "that operators have set, and what it has learned of its backends. Written every "
+              "minute and at the end, read at the start.",
+              false, "none"},
+          &T::state_file, TextForm{"the path of a file", check_not_empty});
   }
 
   static void finish(Node&, Config& config) {

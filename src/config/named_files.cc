@@ -36,6 +36,16 @@ Result<std::string> read_trimmed(const std::string& path, std::size_t max_bytes)
   return text.substr(begin, text.find_last_not_of(space) + 1 - begin);
 }
 
+/// 0, or why no file can be created in the folder of `path`.
+int folder_error(const std::string& path) {
+  std::string folder = std::filesystem::path(path).parent_path().string();
+  if (folder.empty()) folder = ".";
+  struct stat status{};
+  if (stat(folder.c_str(), &status) != 0) return errno;
+  if (!S_ISDIR(status.st_mode)) return ENOTDIR;
+  return faccessat(AT_FDCWD, folder.c_str(), W_OK | X_OK, AT_EACCESS) == 0 ? 0 : errno;
+}
+
 std::optional<std::string> access_log_error(const std::string& path) {
   if (path == "stdout" || path == "stderr" || path == "off") return std::nullopt;
   const auto cannot_open = [](int error) {
@@ -49,11 +59,21 @@ std::optional<std::string> access_log_error(const std::string& path) {
     return std::nullopt;
   }
   if (errno != ENOENT) return cannot_open(errno);
-  std::string folder = std::filesystem::path(path).parent_path().string();
-  if (folder.empty()) folder = ".";
-  if (stat(folder.c_str(), &status) != 0) return cannot_open(errno);
-  if (!S_ISDIR(status.st_mode)) return cannot_open(ENOTDIR);
-  if (faccessat(AT_FDCWD, folder.c_str(), W_OK | X_OK, AT_EACCESS) != 0) return cannot_open(errno);
+  const int error = folder_error(path);
+  if (error != 0) return cannot_open(error);
+  return std::nullopt;
+}
+
+/// It is replaced by a new file, so its folder counts; for the next start it must be readable.
+std::optional<std::string> state_file_error(const std::string& path) {
+  struct stat status{};
+  if (stat(path.c_str(), &status) == 0) {
+    if (!S_ISREG(status.st_mode)) return "is not a regular file";
+    if (faccessat(AT_FDCWD, path.c_str(), R_OK, AT_EACCESS) != 0)
+      return std::string("cannot be read: ") + std::strerror(errno);
+  }
+  const int error = folder_error(path);
+  if (error != 0) return std::string("cannot be written: ") + std::strerror(error);
   return std::nullopt;
 }
 
@@ -89,6 +109,7 @@ std::optional<std::string> named_file_error(FileUse use, const std::string& path
     case FileUse::api_key: return detail_of(read_api_key(path));
     case FileUse::admin_token: return detail_of(read_admin_token(path));
     case FileUse::access_log: return access_log_error(path);
+    case FileUse::state: return state_file_error(path);
   }
   return std::nullopt;
 }

@@ -21,6 +21,7 @@
 #include "server/process_signals.h"
 #include "server/reloader.h"
 #include "server/service_notifier.h"
+#include "server/state_file.h"
 #include "server/successor.h"
 #include "server/worker_group.h"
 
@@ -48,6 +49,7 @@ constexpr Duration drain_timeout_extension = std::chrono::seconds(10);
 constexpr Duration max_upgrade_time = std::chrono::seconds(60);
 /// A process that was replaced is in no hurry: requests have at least this long to finish.
 constexpr Duration min_drain_after_upgrade = std::chrono::hours(1);
+constexpr Duration state_write_interval = std::chrono::minutes(1);
 /// For replies of the admin listener that are being sent when another process takes it over.
 constexpr Duration admin_drain_time = std::chrono::seconds(1);
 
@@ -92,6 +94,10 @@ class Daemon {
   Task<void> watch_signals();
   Task<void> run_pool_maintenance();
   Task<void> return_memory();
+  Task<void> save_state_periodically();
+  Task<void> save_state();
+  void save_state_at_exit();
+  void report_state_write(const std::string& problem);
   void reopen_logs();
   void begin_shutdown();
   Task<void> drain();
@@ -118,6 +124,7 @@ class Daemon {
   int admin_fd_ = -1;  // the admin server's, once that has started
   std::unique_ptr<AdminServer> admin_server_;
   std::optional<Successor> successor_;
+  bool handed_over_ = false;  // to the successor, which has the state file from then on
   bool shutting_down_ = false;
   bool finished_ = false;
   int exit_code_ = exit_done;
@@ -196,9 +203,15 @@ std::vector<Problem> Daemon::start(LoadResult loaded) {
   return {};
 }
 
-/// Takes what the process that this one replaces has passed, if there is one.
+/// Takes what the process that this one replaces has passed, if there is one; else what the last
+/// one has saved.
 Result<Done> Daemon::take_over(const Config& config) {
-  if (!predecessor_.present()) return Done{};
+  if (!predecessor_.present()) {
+    if (config.state_file.empty()) return Done{};
+    auto saved = read_state_file(config.state_file);
+    if (saved) reloader_->restore(std::move(*saved), config);
+    return Done{};
+  }
   auto received = predecessor_.receive_sockets(inherited_);
   if (!received) return received;
   auto state = parse_state(predecessor_.receive_state());
@@ -249,6 +262,7 @@ int Daemon::run() {
   loop_.spawn(return_memory());
   loop_.spawn(notifier_.feed_watchdog(loop_, workers_->loops()));
   loop_.run_until([this] { return finished_; });
+  save_state_at_exit();
   return exit_code_;
 }
 
@@ -271,6 +285,7 @@ Task<void> Daemon::begin_serving(PreparedChange change) {
   log::print("ready");
   notifier_.ready(reloader_->summary());
   loop_.spawn(reloader_->serve());
+  loop_.spawn(save_state_periodically());
 }
 
 Task<void> Daemon::run_pool_maintenance() {
@@ -299,6 +314,46 @@ Task<void> Daemon::return_memory() {
     co_await all_responsive(loop_, workers_->loops(), loop_.now() + max_loop_turn);
     release_free_pages();
   }
+}
+
+// ---- the state file ---------------------------------------------------------------------------
+
+Task<void> Daemon::save_state_periodically() {
+  while (true) {
+    co_await save_state();
+    co_await loop_.sleep_for(state_write_interval);
+  }
+}
+
+/// REQUIRES: after the first commit.
+Task<void> Daemon::save_state() {
+  const std::string path = reloader_->config().state_file;
+  const auto problem = std::make_shared<std::string>();
+  if (!path.empty() && !handed_over_) {
+    PreparationThread::Work write = [path, problem, text = reloader_->saved_state()] {
+      *problem = write_state_file(path, text);
+    };
+    co_await reloader_->run_blocking(std::move(write));
+  }
+  report_state_write(*problem);
+}
+
+void Daemon::save_state_at_exit() {
+  if (handed_over_ || !status_.snapshot()->ready) return;
+  const std::string& path = reloader_->config().state_file;
+  if (!path.empty()) report_state_write(write_state_file(path, reloader_->saved_state()));
+}
+
+/// Logs a problem when it begins and when it ends, not every minute.
+void Daemon::report_state_write(const std::string& problem) {
+  const std::string before = status_.snapshot()->state_file_problem;
+  if (problem == before) return;
+  if (problem.empty()) {
+    log::info("the state file is written again");
+  } else if (before.empty()) {
+    log::warning("the state is not saved: " + problem);
+  }
+  status_.update([&](RuntimeStatus& status) { status.state_file_problem = problem; });
 }
 
 // ---- signals and shutdown ---------------------------------------------------------------------
@@ -392,6 +447,7 @@ Task<void> Daemon::upgrade() {
   if (shutting_down_) co_return;
   log::info("upgrade: starting " + program_.path);
   notifier_.reloading();
+  co_await save_state();
   auto started = co_await start_successor();
   if (shutting_down_) co_return;
   std::string problem = started ? "" : std::move(started.error().detail);
@@ -401,6 +457,7 @@ Task<void> Daemon::upgrade() {
     notifier_.ready("upgrade failed: " + problem);
     co_return;
   }
+  handed_over_ = true;
   shutting_down_ = true;
   reloader_->begin_shutdown();
   notifier_.hand_over(successor_->pid(), reloader_->summary());

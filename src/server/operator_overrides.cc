@@ -32,7 +32,7 @@ std::uint32_t configured_weight(const Config& config, const std::string& pool,
 
 SavedState OperatorOverrides::save(const PoolSet& pool_set, const Config& config) {
   record_drained(pool_set, config);
-  SavedState state{.drained = drained_, .weights = {}};
+  SavedState state{.drained = drained_};
   for (const auto& [key, weight] : weights_)
     state.weights[key] = {weight, configured_weight(config, key.first, key.second)};
   return state;

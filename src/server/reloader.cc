@@ -12,7 +12,7 @@
 #include "evenkeel/base/log.h"
 #include "evenkeel/config/address.h"
 #include "evenkeel/config/changes.h"
-#include "evenkeel/upstream/monitor_spec.h"
+#include "server/observed_backends.h"
 
 namespace evenkeel {
 namespace {
@@ -275,10 +275,20 @@ Task<void> Reloader::commit(PreparedChange change, Duration check_wait) {
   tick_pools();
   // A new backend is out of rotation until it has passed a check. If it is up, this takes little
   // longer than connecting.
-  backend_monitor_.update(monitor_specs(*config_, *pool_set_), max_client_connections(*config_));
+  backend_monitor_.update(specs_to_monitor(), max_client_connections(*config_));
   co_await backend_monitor_.wait_for_first_results(process_.loop.read_clock() + check_wait);
+  restore_backends(std::exchange(restored_, {}), *pool_set_, process_.loop.read_clock());
   co_await process_.workers.apply(config_, pool_set_, std::move(assignments));
   pool_set_->reopen_resolved();
+}
+
+std::vector<MonitorSpec> Reloader::specs_to_monitor() const {
+  std::vector<MonitorSpec> specs = monitor_specs(*config_, *pool_set_);
+  for (MonitorSpec& spec : specs) {
+    const auto known = restored_.find({spec.pool, spec.backend->id()});
+    spec.was_down = known != restored_.end() && known->second.down;
+  }
+  return specs;
 }
 
 void Reloader::close_unused_sockets() {
@@ -289,6 +299,23 @@ void Reloader::close_unused_sockets() {
     log::warning("closed inherited socket " + socket +
                  ": no listener has that name or that address");
   }
+}
+
+std::string Reloader::saved_state() {
+  SavedState state = overrides_.save(*pool_set_, *config_);
+  state.saved_at =
+      std::chrono::time_point_cast<std::chrono::milliseconds>(std::chrono::system_clock::now());
+  state.observed =
+      observe_backends(*pool_set_, *backend_monitor_.snapshot(), process_.loop.read_clock());
+  return to_text(state);
+}
+
+void Reloader::restore(SavedState state, const Config& config) {
+  const auto passed = std::chrono::system_clock::now() - state.saved_at;
+  const bool any = !state.observed.empty();
+  restored_ = aged(std::move(state.observed), std::chrono::duration_cast<Duration>(passed));
+  if (any && restored_.empty()) log::info("averages of the process before are too old to be used");
+  overrides_.restore(std::move(state), config);
 }
 
 void Reloader::watch_active_hosts() { dns_cache_.set_hosts(hosts_of(*config_)); }

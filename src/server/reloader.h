@@ -18,6 +18,7 @@
 #include "evenkeel/net/dns_cache.h"
 #include "evenkeel/stats/access_log.h"
 #include "evenkeel/upstream/backend_monitor.h"
+#include "evenkeel/upstream/monitor_spec.h"
 #include "evenkeel/upstream/pool_set.h"
 #include "server/change_queue.h"
 #include "server/listener_set.h"
@@ -93,12 +94,13 @@ class Reloader final : public Control {
   Task<void> serve();
   /// Queues a reload that has no waiter.
   void queue_reload();
-  /// What operators have set, for a process that replaces this one. REQUIRES: after the first
-  /// commit.
-  std::string saved_state() { return to_text(overrides_.save(*pool_set_, *config_)); }
+  /// What another process can continue with, as text. REQUIRES: after the first commit.
+  std::string saved_state();
   /// Continues with what another process has saved. REQUIRES: before the first `prepare`.
-  void restore(SavedState state, const Config& config) {
-    overrides_.restore(std::move(state), config);
+  void restore(SavedState state, const Config& config);
+  /// Runs work that blocks on the preparation thread.
+  Task<void> run_blocking(PreparationThread::Work work) {
+    return preparation_.run(std::move(work));
   }
   /// Queues work during which no change begins, unless work of this name (a literal) is queued.
   void queue_exclusive(std::string_view name, ChangeQueue::Change work) {
@@ -147,11 +149,14 @@ class Reloader final : public Control {
   void report(const PreparedReload& reload);
   Task<Result<std::vector<Endpoint>>> resolve_host(std::string host, std::uint16_t port);
 
+  std::vector<MonitorSpec> specs_to_monitor() const;
+
   Process process_;
   const std::string file_;
   std::shared_ptr<const Config> config_;     // the active one; null before the first commit
   std::shared_ptr<const PoolSet> pool_set_;  // likewise
   OperatorOverrides overrides_;
+  SavedState::ObservedBackends restored_;  // of another process; empty after the first commit
   ListenerSet listener_set_;
   DnsCache dns_cache_;
   BackendMonitor backend_monitor_;

@@ -1,35 +1,50 @@
-// What a process leaves to the one that replaces it.
+// What a process leaves to the one that replaces it, or to the next one on this machine.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "evenkeel/balance/learned_state.h"
 #include "evenkeel/base/result.h"
 #include "server/operator_overrides.h"
 
 namespace evenkeel {
 
-/// What operators have set. Backends are named by pool and id.
+/// What operators have set, and what was learned of the backends. Backends are named by pool and
+/// id.
 struct SavedState {
+  using Time = std::chrono::time_point<std::chrono::system_clock, std::chrono::milliseconds>;
+  using Key = std::pair<std::string, std::string>;
+
   struct Weight {
     std::uint32_t weight = 0;
     std::uint32_t configured = 0;  ///< in the file; an override holds only while that stays
     bool operator==(const Weight&) const = default;
   };
+  struct Observed {
+    bool down = false;  ///< its health checks failed
+    LearnedState learned;
+    bool operator==(const Observed&) const = default;
+  };
+  using ObservedBackends = std::map<Key, Observed>;
 
+  Time saved_at{};
   OperatorOverrides::Drained drained;
-  std::map<std::pair<std::string, std::string>, Weight> weights;
+  std::map<Key, Weight> weights;
+  ObservedBackends observed;
 
   bool operator==(const SavedState&) const = default;
 };
 
-/// As text, with a version and a checksum.
+/// As text, with a version and a checksum. Durations are rounded down to milliseconds.
 std::string to_text(const SavedState& state);
 
-/// Errors: the text was written by a version with another format, or is damaged.
+/// Accepts any bytes. Errors: the text was written by a version with another format, is damaged, or
+/// has a value out of range.
 Result<SavedState> parse_state(std::string_view text);
 
 }  // namespace evenkeel

@@ -309,6 +309,9 @@ class MetricsRenderer final : public prometheus::Collectable {
     page.add({}, std::uint64_t{snapshot_.config_reload_ok});
     page.gauges("evenkeel_last_upgrade_successful", "0 when the last upgrade (SIGUSR2) failed.");
     page.add({}, std::uint64_t{snapshot_.upgrade_ok});
+    page.gauges("evenkeel_last_state_write_successful",
+                "0 when the state file could not be written the last time.");
+    page.add({}, std::uint64_t{snapshot_.state_file_ok});
     if (snapshot_.config_loaded.time_since_epoch().count() != 0) {
       page.gauges("evenkeel_config_last_reload_success_timestamp_seconds",
                   "When the running configuration was loaded.");

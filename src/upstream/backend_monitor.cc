@@ -6,6 +6,12 @@
 #include "upstream/monitored_backend.h"
 
 namespace evenkeel {
+namespace {
+
+/// How long a start waits for the first check of a backend that was down before.
+constexpr Duration max_wait_for_down = std::chrono::seconds(1);
+
+}  // namespace
 
 BackendMonitor::BackendMonitor(Loop& loop, std::uint64_t seed, NameResolver resolve,
                                OnSuspicion on_suspicion)
@@ -33,6 +39,7 @@ void BackendMonitor::update(std::vector<MonitorSpec> specs, std::size_t max_clie
       entries.emplace(std::move(key), std::move(known->second));
       continue;
     }
+    const bool was_down = spec.was_down;
     auto backend = std::make_unique<MonitoredBackend>(
         loop_, rng_(), std::move(spec), exporters_,
         [this] {
@@ -40,21 +47,26 @@ void BackendMonitor::update(std::vector<MonitorSpec> specs, std::size_t max_clie
           status_changed_.raise();
         },
         [this, key](Duration max_silence) { on_suspicion_(key.first, key.second, max_silence); });
-    entries.emplace(std::move(key), Entry{.backend = std::move(backend)});
+    entries.emplace(std::move(key), Entry{.backend = std::move(backend), .was_down = was_down});
   }
   entries_ = std::move(entries);
   membership_changed_ = true;
   publish_changes();
 }
 
-bool BackendMonitor::all_have_first_result() const {
-  return std::ranges::all_of(
-      entries_, [](const auto& item) { return item.second.backend->has_first_result(); });
+bool BackendMonitor::all_have_first_result(bool also_if_down) const {
+  return std::ranges::all_of(entries_, [&](const auto& item) {
+    const Entry& entry = item.second;
+    return entry.backend->has_first_result() || (entry.was_down && !also_if_down);
+  });
 }
 
 Task<void> BackendMonitor::wait_for_first_results(Instant deadline) {
-  while (loop_.now() < deadline && !all_have_first_result()) {
-    co_await first_result_.wait(deadline);
+  const Instant patience = loop_.now() + max_wait_for_down;
+  while (loop_.now() < deadline) {
+    const bool patient = loop_.now() < patience;
+    if (all_have_first_result(patient)) break;
+    co_await first_result_.wait(patient ? std::min(patience, deadline) : deadline);
   }
   publish_changes();
 }

@@ -41,7 +41,8 @@ class Admin(case.Case):
             self.eventually(lambda: daemon.api("status")["requests_in_flight"] == 0)
             status = daemon.api("status")
         self.assertEqual(set(status), {"version", "uptime_seconds", "config", "workers", "connections",
-                                       "requests_in_flight", "draining", "upgrade_problem"})
+                                       "requests_in_flight", "draining", "upgrade_problem",
+                                       "state_file_problem"})
         self.assertIn(status["version"], command("version").stdout)
         self.assertGreater(status["uptime_seconds"], 0)
         self.assertEqual((status["workers"], status["connections"], status["draining"]), (2, 1, False))
@@ -211,7 +212,7 @@ class Metrics(case.Case):
         "pick_duration_seconds": set(), "event_loop_lag_seconds": set(),
         "access_log_dropped_total": set(), "log_dropped_total": set(),
         "config_last_reload_successful": set(),
-        "last_upgrade_successful": set(),
+        "last_upgrade_successful": set(), "last_state_write_successful": set(),
         "config_last_reload_success_timestamp_seconds": set(),
         "build_info": {"version", "compiler"},
         "pool_panic": {"pool"},

@@ -222,6 +222,10 @@ class Load {
 
   /// Moving average of the time to the first byte, for the pickers.
   const PeakEwma& latency() const { return live_.latency; }
+  /// As PeakEwma::restore.
+  void restore_latency(double seconds, std::uint32_t samples, Instant last_sample) {
+    live_.latency.restore(seconds, samples, last_sample);
+  }
   /// Requests that failed lately and that pickers count as if they were in flight. 0 on a backend
   /// that needs a trial: its back-off keeps requests away, and the trials decide on its ejection.
   double failure_penalty(Instant now) const {

@@ -67,6 +67,12 @@ class PeakEwma {
     if (slow) record(took, now);
   }
 
+  /// Continues with what another process has learned. `last_sample`: when it had the last one.
+  void restore(double seconds, std::uint32_t samples, Instant last_sample) {
+    seconds_.store(static_cast<float>(std::max(seconds, 0.0)), std::memory_order_relaxed);
+    last_sample_.store(last_sample.time_since_epoch().count(), std::memory_order_relaxed);
+    samples_.store(std::min(samples, max_samples), std::memory_order_relaxed);
+  }
   /// Discards everything learned.
   void forget() { samples_.store(0, std::memory_order_relaxed); }
 

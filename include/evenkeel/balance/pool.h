@@ -9,6 +9,7 @@
 
 #include "evenkeel/balance/backend.h"
 #include "evenkeel/balance/hint.h"
+#include "evenkeel/balance/learned_state.h"
 #include "evenkeel/balance/lease.h"
 #include "evenkeel/balance/picker.h"
 #include "evenkeel/balance/retry_budget.h"
@@ -112,6 +113,12 @@ class PoolState {
   /// passes to the successor; once there is one, only the successor is ticked.
   /// Thread: the control thread, about ten times a second.
   void tick(Instant now);
+  /// What was learned of one of its backends. Thread: the control thread.
+  LearnedState learned(const Backend& backend, Instant now) const;
+  /// Continues with what another process has learned of a backend of the same id; ejects it again
+  /// only as far as the pool's limits allow. REQUIRES: after `activate`. Thread: the control
+  /// thread.
+  void restore(const Backend& backend, const LearnedState& learned, Instant now) const;
 
   // ---- for Pool and RequestQueue ----
 

@@ -1,13 +1,15 @@
-// Reads small files whole: keys, certificates, tokens.
+// Reads and writes small files whole: keys, certificates, tokens, saved state.
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 
 namespace evenkeel {
 
-/// Why a file could not be read.
+/// Why a file could not be read or written.
 struct FileError {
   int number = 0;   ///< errno; 0: no system call failed
   std::string why;  ///< such as "No such file or directory" or "not a regular file"
@@ -16,5 +18,11 @@ struct FileError {
 /// The bytes of a regular file. A pipe or a device is an error, since reading it could block; so is
 /// a file of more than `max_size` bytes.
 std::variant<std::string, FileError> read_file(const std::string& path, std::size_t max_size);
+
+/// Writes a new file with mode 0600 and renames it to `path`: readers see the old text or the new
+/// one, whatever fails. Does not wait for the disk, so a power failure may leave a file that is not
+/// complete. Anything but a regular file at `path` is an error; a symbolic link is followed.
+/// Nothing: done.
+std::optional<FileError> replace_file(const std::string& path, std::string_view text);
 
 }  // namespace evenkeel

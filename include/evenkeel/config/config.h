@@ -354,6 +354,7 @@ struct Config {
   AccessLogConfig access_log;
   DnsConfig dns;
   ShutdownConfig shutdown;
+  std::string state_file;  // what the next process continues with; empty: none
 
   bool operator==(const Config&) const = default;
 };

@@ -1,4 +1,5 @@
-// Files that a configuration names, certificates aside: API keys, the admin token, the access log.
+// Files that a configuration names, certificates aside: API keys, the admin token, the access log,
+// the state file.
 #pragma once
 
 #include <optional>
@@ -19,7 +20,7 @@ Result<std::string> read_api_key(const std::string& path);
 Result<std::string> read_admin_token(const std::string& path);
 
 /// Why the daemon could not use a file; nothing if it could. Creates and changes nothing: for an
-/// access log that does not exist, its folder must be writable.
+/// access log that does not exist, and for a state file, the folder must be writable.
 std::optional<std::string> named_file_error(FileUse use, const std::string& path);
 
 }  // namespace evenkeel

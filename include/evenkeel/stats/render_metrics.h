@@ -58,6 +58,7 @@ struct MetricsSnapshot {
   std::uint64_t access_log_dropped = 0;
   std::uint64_t log_dropped = 0;                          ///< lines of the daemon's own log
   bool upgrade_ok = true;                                 ///< no upgrade failed, or a later one ran
+  bool state_file_ok = true;                              ///< it was written, or is off
   bool config_reload_ok = true;                           ///< the last reload was accepted
   std::chrono::system_clock::time_point config_loaded{};  ///< of the active one; epoch: never
 };

@@ -49,7 +49,8 @@ class BackendMonitor {
   /// `max_client_connections`: over all listeners; 0: unlimited.
   void update(std::vector<MonitorSpec> specs, std::size_t max_client_connections);
 
-  /// Until every backend has had its first result, or until the deadline.
+  /// Until every backend has had its first result, or until the deadline. Waits only briefly for
+  /// those that were down before the start.
   Task<void> wait_for_first_results(Instant deadline);
 
   /// The status of all backends. A change of state or engine is in it within one iteration of the
@@ -63,11 +64,12 @@ class BackendMonitor {
     std::unique_ptr<MonitoredBackend> backend;
     MonitorSnapshot::Entry status;  // as last published; null: never
     std::uint64_t revision = 0;     // of `backend` when `status` was made
+    bool was_down = false;          // before this process started
   };
   using Key = std::pair<std::string, std::string>;  // pool and backend
 
   Task<void> run();
-  bool all_have_first_result() const;
+  bool all_have_first_result(bool also_if_down) const;
   void publish_changes();
 
   Loop& loop_;

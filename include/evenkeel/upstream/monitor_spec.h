@@ -19,6 +19,8 @@ struct MonitorSpec {
   HealthCheckSpec health;  ///< `engine` as the file has it
   MetricsPollSpec metrics;
   ServerAccess access;
+  /// The process before this one found it down: the start does not wait long for its first check.
+  bool was_down = false;
 };
 
 /// One for each backend of `pool_set`. REQUIRES: `pool_set` was built from `config`.
