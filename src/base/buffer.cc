@@ -6,6 +6,7 @@
 #include <new>
 
 #include "evenkeel/base/free_memory.h"
+#include "recycles.h"
 
 namespace evenkeel {
 namespace {
@@ -32,7 +33,7 @@ char* map_large() {
 }
 
 void free_to_heap(char* data, std::uint32_t size) {
-  if (size != Block::large) return ::operator delete(data);
+  if (size != Block::large || !recycles) return ::operator delete(data);
   munmap(data - reinterpret_cast<std::uintptr_t>(data) % page_size, Block::large + page_size);
 }
 
@@ -69,6 +70,7 @@ struct ThreadExitCleanup {
 thread_local ThreadExitCleanup thread_exit_cleanup;
 
 [[gnu::noinline]] char* allocate_from_heap(std::uint32_t size) {
+  if (!recycles) return static_cast<char*>(::operator new(size));
   thread_exit_cleanup.open();
   return size == Block::large ? map_large() : static_cast<char*>(::operator new(size + stagger));
 }

@@ -3,21 +3,10 @@
 #include <new>
 
 #include "evenkeel/base/free_memory.h"
+#include "recycles.h"
 
 namespace evenkeel::detail {
 namespace {
-
-#if defined(__SANITIZE_ADDRESS__)
-constexpr bool recycles = false;  // the sanitizer must see every free
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-constexpr bool recycles = false;
-#else
-constexpr bool recycles = true;
-#endif
-#else
-constexpr bool recycles = true;
-#endif
 
 enum class Phase : unsigned char { unopened, open, ended };
 constinit thread_local Phase phase = Phase::unopened;

@@ -6,6 +6,7 @@
 namespace evenkeel {
 
 Task<Result<Chunk>> ReplayBody::read() {
+  lends_block_ = false;
   if (next_ < blocks_.size()) return Result<Chunk>(replay());
   if (last_) return Result<Chunk>(*last_);
   if (!keeps_ && !blocks_.empty()) forget();  // committed, and replayed to the end
@@ -59,6 +60,7 @@ bool ReplayBody::append(std::string_view bytes) {
 
 /// REQUIRES: next_ < blocks_.size().
 Chunk ReplayBody::replay() {
+  lends_block_ = true;
   Chunk chunk{.bytes = blocks_[next_++].bytes()};
   if (next_ == blocks_.size() && last_) {
     chunk.last = true;
@@ -70,14 +72,22 @@ Chunk ReplayBody::replay() {
 bool ReplayBody::rewind() {
   if (!keeps_) return false;
   next_ = 0;
+  lends_block_ = false;
   return true;
 }
 
 void ReplayBody::commit() {
   if (!keeps_) return;
   keeps_ = false;
-  // A replay that has not ended needs its blocks until then.
-  if (next_ >= blocks_.size()) forget();
+  const std::size_t needed_from = lends_block_ ? next_ - 1 : next_;
+  if (needed_from >= blocks_.size()) return forget();
+  const auto needed = blocks_.begin() + static_cast<std::ptrdiff_t>(needed_from);
+  for (auto block = blocks_.begin(); block != needed; ++block) {
+    metrics_.held.remove(block->block.size());
+    held_ -= block->block.size();
+  }
+  blocks_.erase(blocks_.begin(), needed);
+  next_ -= needed_from;
 }
 
 void ReplayBody::forget() {

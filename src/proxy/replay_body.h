@@ -33,7 +33,8 @@ class ReplayBody final : public Body {
   bool rewind() override;
   bool rewindable() const override { return keeps_; }
 
-  /// The request will not be sent again: frees what was kept.
+  /// The request will not be sent again: frees what was kept, except for the block that the last
+  /// chunk lies in, and those that are still to be read.
   void commit();
 
  private:
@@ -50,6 +51,7 @@ class ReplayBody final : public Body {
   std::int64_t held_ = 0;  // bytes of the blocks
   std::vector<ReadBuffer> blocks_;
   std::size_t next_ = 0;       // the block to replay
+  bool lends_block_ = false;   // the last chunk lies in the block before `next_`
   std::optional<Chunk> last_;  // the body's, without its bytes
   bool keeps_ = true;
 };

@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "wire/scripted_body.h"
 
@@ -120,6 +122,39 @@ TEST_F(ReplayBodyTest, EndsARepetitionThatIsCommitted) {
   feed->end();
   EXPECT_EQ(read_all().bytes, "some");
   EXPECT_EQ(metrics.held.value(), 0);
+}
+
+TEST_F(ReplayBodyTest, KeepsWhatIsStillBeingSentWhenItIsCommitted) {
+  feed->push("some");
+  feed->end();
+  (void)read_all();
+  ASSERT_TRUE(body->rewind());
+  const std::string_view sending = body->read().take()->bytes;
+
+  body->commit();
+
+  Block next_request = Block::take(Block::tiny);
+  std::memset(next_request.data(), 'x', next_request.size());
+  EXPECT_EQ(sending, "some");
+  body.reset();
+  EXPECT_EQ(metrics.held.value(), 0);
+}
+
+TEST_F(ReplayBodyTest, FreesWhatWasSentWhenItIsCommitted) {
+  const std::string part(30'000, 'x');
+  for (int i = 0; i < 3; ++i) feed->push(part);
+  feed->end();
+  (void)read_all();
+  const auto held = metrics.held.value();
+  ASSERT_TRUE(body->rewind());
+  std::string sent(body->read().take()->bytes);
+  sent += body->read().take()->bytes;
+
+  body->commit();
+
+  EXPECT_GT(metrics.held.value(), 0);
+  EXPECT_LT(metrics.held.value(), held);
+  EXPECT_EQ(sent + read_all().bytes, part + part + part);
 }
 
 TEST_F(ReplayBodyTest, PassesAnErrorOnAndIsNotRepeated) {
