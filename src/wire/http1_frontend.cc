@@ -283,15 +283,21 @@ Task<Http1Connection::Next> Http1Connection::after_response(Http1RequestBody* bo
 }
 
 /// Discards the rest of a request body after an early response, up to a limit, to keep the
-/// connection.
+/// connection. In a drain of the process the connection closes, and `linger` discards.
 Task<Http1Connection::Next> Http1Connection::drain(Http1RequestBody& body) {
-  if (!body.drainable()) co_return Next::linger;
-  body.set_deadline(loop().now() + options_.linger_timeout);
+  if (!body.drainable() || (!body.finished() && callbacks_.draining())) co_return Next::linger;
+  body.discard_until(loop().now() + options_.linger_timeout);
+  callbacks_.watch_drain(idle_);
   std::uint64_t drained = 0;
+  int without_waiting = 0;
   while (!body.finished()) {
     auto pending = body.read();
     if (!pending.ready()) {
+      without_waiting = 0;
       co_await UntilDoneOrHangup(pending, watch(), true);
+    } else if (++without_waiting == reads_between_yields) {
+      without_waiting = 0;
+      co_await loop().yield();
     }
     if (!pending.ready()) co_return Next::close;
     auto chunk = pending.take();
@@ -299,6 +305,7 @@ Task<Http1Connection::Next> Http1Connection::drain(Http1RequestBody& body) {
     drained += chunk->bytes.size();
     if (drained > options_.linger_bytes) co_return Next::linger;
   }
+  idle_.leave();
   if (transport_.carried_over.block) transport_.in = std::exchange(transport_.carried_over, {});
   co_return Next::keep;
 }
@@ -308,6 +315,7 @@ Task<Http1Connection::Next> Http1Connection::drain(Http1RequestBody& body) {
 Task<void> Http1Connection::linger() {
   socket().shutdown_write();
   Instant deadline = loop().now() + options_.linger_timeout;
+  callbacks_.watch_drain(idle_);
   if (!transport_.in.block) transport_.in.block = Block::take(Block::small);
   std::uint64_t discarded = 0;
   int without_waiting = 0;

@@ -105,8 +105,8 @@ Task<Result<Chunk>> Http1RequestBody::read_more() {
           info_.identity.is_streaming ? never : t.loop().now() + options_.body_timeout;
       const Instant deadline = std::min(deadline_, stalled);
       auto wake = co_await t.watch().until_readable(deadline);
-      if (wake == Wake::interrupted) continue;
-      if (wake == Wake::expired)
+      if (wake == Wake::interrupted && !discards_) continue;
+      if (wake != Wake::ready)
         co_return fail(Fault::body_timeout,
                        "the request body did not arrive in time (timeouts.body)");
     }

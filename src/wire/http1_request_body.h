@@ -47,8 +47,12 @@ class Http1RequestBody final : public Body {
     return finished_ ||
            (!broken_ && !awaits_continue_ && (chunked_ || left_ <= max_drained_body_bytes));
   }
-  /// Limits every further read.
-  void set_deadline(Instant deadline) { deadline_ = deadline; }
+  /// From now on only the connection's next message counts: reads fail at `deadline`, or when the
+  /// connection is interrupted.
+  void discard_until(Instant deadline) {
+    deadline_ = deadline;
+    discards_ = true;
+  }
 
  private:
   std::optional<Result<Chunk>> take_buffered();
@@ -65,6 +69,7 @@ class Http1RequestBody final : public Body {
   bool finished_ = false;
   bool broken_ = false;
   bool replays_ = false;
+  bool discards_ = false;
   std::uint32_t reads_ = 0;
   std::uint64_t left_;
   std::uint64_t length_;

@@ -2,11 +2,13 @@
 
 import http.client
 import shutil
+import signal
 import subprocess
 import textwrap
+import time
 
 import case
-from stream import exchange
+from stream import Stream, exchange
 
 MEGABYTE = 1 << 20
 
@@ -55,6 +57,24 @@ class EarlyAnswers(case.Case):
         connection.request("GET", "/")
         self.assertEqual(connection.getresponse().status, 200)
         self.assertIs(connection.sock, sock)
+
+    def test_an_upload_that_stalls_after_its_answer_does_not_delay_the_exit(self):
+        def refuse(asked):
+            asked.answer(b"no", status=413)
+
+        for head, begun in (
+            (b"Transfer-Encoding: chunked", b"5\r\nhello\r\n"),
+            (b"Content-Length: 1000000", b"x" * 1000),
+        ):
+            daemon = self.start_daemon(self.backend(refuse, reads_body=False), workers=1)
+            stream = Stream.connect(daemon.address)
+            self.addCleanup(stream.close)
+            stream.send(b"POST / HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n\r\n" + begun)
+            self.assertEqual(stream.read_head().status, 413)
+            began = time.monotonic()
+            daemon.signal(signal.SIGTERM)
+            self.assertEqual(daemon.wait_exit(20), 0)
+            self.assertLess(time.monotonic() - began, 4, head)
 
     def test_the_file_bounds_what_is_read(self):
         daemon = self.start_daemon(self.backend(), workers=1, listeners=[
