@@ -75,7 +75,8 @@ bool is_underscore_alias(std::string_view name) {
   if (plain.data() == name.data()) return false;
   return field_id(plain) != FieldId::other ||
          equals_ignore_case(plain.substr(0, 12), "x-forwarded-") ||
-         equals_ignore_case(plain.substr(0, 11), "x-evenkeel-");
+         equals_ignore_case(plain.substr(0, 11), "x-evenkeel-") ||
+         equals_ignore_case(plain, "x-real-ip");
 }
 
 bool is_forbidden_in_trailers(std::string_view sent_name) {
