@@ -76,13 +76,33 @@ void remove_forged(Fields& fields, bool trusted, const Believed& believed) {
 
 }  // namespace
 
-void ForwardingHeadersFilter::identify_client(Request& request) const {
-  RequestIdentity& identity = request.info.identity;
+ForwardingHeadersFilter::ForwardingHeadersFilter(std::uint64_t seed,
+                                                 const std::vector<ListenerConfig>& listeners)
+    : rng_(seed),
+      listeners_(listeners),
+      trusts_any_(std::any_of(
+          listeners.begin(), listeners.end(),
+          [](const ListenerConfig& listener) { return !listener.trusted_proxies.empty(); })) {}
+
+/// The trusted proxies of the request's listener, if its peer is one of them; else null.
+const std::vector<Network>* ForwardingHeadersFilter::trust_in_peer(
+    const RequestIdentity& identity) const {
+  if (!trusts_any_) return nullptr;
   const auto listener =
       std::find_if(listeners_.begin(), listeners_.end(),
                    [&](const ListenerConfig& each) { return each.name == identity.listener; });
-  if (listener == listeners_.end()) return;
-  const auto client = forwarded_client(request.fields, listener->trusted_proxies);
+  if (listener == listeners_.end() || listener->trusted_proxies.empty()) return nullptr;
+  const auto peer = parse_ip(identity.client);
+  const bool trusted =
+      peer && std::any_of(listener->trusted_proxies.begin(), listener->trusted_proxies.end(),
+                          [&](const Network& network) { return network.contains(*peer); });
+  return trusted ? &listener->trusted_proxies : nullptr;
+}
+
+void ForwardingHeadersFilter::identify_client(Request& request,
+                                              const std::vector<Network>& trusted_proxies) {
+  RequestIdentity& identity = request.info.identity;
+  const auto client = forwarded_client(request.fields, trusted_proxies);
   if (!client || *client == identity.client) return;
   identity.peer = identity.client;
   identity.client = request.fields.keep(*client);
@@ -101,13 +121,14 @@ Task<Result<Response>> ForwardingHeadersFilter::handle(Request& request, Handler
 
   std::string_view chain = identity.client;
   Believed believed;
-  if (identity.trusted) {
+  const std::vector<Network>* const trusted_proxies = trust_in_peer(identity);
+  if (trusted_proxies != nullptr) {
     if (fields.has(FieldId::x_forwarded_for)) chain = extend_forwarded_for(fields, identity.client);
-    identify_client(request);
+    identify_client(request, *trusted_proxies);
     believed.proto = fields.count(FieldId::x_forwarded_proto) == 1;  // two contradict each other
     believed.host = fields.count(FieldId::x_forwarded_host) == 1;
   }
-  remove_forged(fields, identity.trusted, believed);
+  remove_forged(fields, trusted_proxies != nullptr, believed);
   fields.add("x-request-id", id, FieldId::x_request_id);
   fields.add("x-forwarded-for", chain, FieldId::x_forwarded_for);
   if (!believed.proto) {

@@ -73,8 +73,7 @@ FrontendOptions options_of(const ListenerConfig& config) {
           .body_bytes = config.limits.body_bytes,
           .linger_bytes = config.limits.linger_bytes,
           .abort_on_half_close = config.half_close == HalfClose::abort,
-          .streams = config.limits.max_streams,
-          .trusted_proxies = cidrs_of(config.trusted_proxies)};
+          .streams = config.limits.max_streams};
 }
 
 }  // namespace

@@ -12,23 +12,17 @@ namespace evenkeel {
 /// The address of a client's connection, as text.
 class ClientAddress {
  public:
-  ClientAddress(const Endpoint& peer, const FrontendOptions& options) : port_(peer.port()) {
+  explicit ClientAddress(const Endpoint& peer) : port_(peer.port()) {
     const std::string name = peer.host();
     size_ = static_cast<std::uint8_t>(name.copy(text_.data(), text_.size()));
-    for (const Cidr& network : options.trusted_proxies) {
-      trusted_ = trusted_ || network.contains(peer);
-    }
   }
 
   std::string_view text() const { return {text_.data(), size_}; }
   std::uint16_t port() const { return port_; }
-  /// One of the listener's trusted proxies.
-  bool trusted() const { return trusted_; }
 
  private:
   std::uint16_t port_;
   std::uint8_t size_ = 0;
-  bool trusted_ = false;
   std::array<char, 46> text_;
 };
 
@@ -40,7 +34,6 @@ inline void identify_connection(RequestIdentity& identity, const FrontendOptions
   identity.client = client.text();
   identity.client_port = client.port();
   identity.protocol = protocol;
-  identity.trusted = client.trusted();
   if (tls == nullptr) return;
   identity.secure = true;
   if (!tls->verified) return;

@@ -20,7 +20,7 @@ class Http1Connection final : public Pooled, public InterimHandler {
  public:
   Http1Connection(std::unique_ptr<Socket> socket, const Endpoint& peer,
                   const FrontendOptions& options, FrontendCallbacks& callbacks)
-      : options_(options), callbacks_(callbacks), client_(peer, options) {
+      : options_(options), callbacks_(callbacks), client_(peer) {
     transport_.socket = std::move(socket);
     transport_.socket->limit_unsent(max_unsent_bytes);
   }

@@ -347,7 +347,7 @@ Task<void> serve_http1(std::unique_ptr<Socket> socket, Endpoint peer,
 Task<void> serve_http(std::unique_ptr<Socket> socket, Endpoint peer, const FrontendOptions& options,
                       FrontendCallbacks& callbacks) {
   if (socket->tls() != nullptr && socket->tls()->alpn == "h2") {
-    return serve_http2(std::move(socket), ClientAddress(peer, options), options, callbacks, {});
+    return serve_http2(std::move(socket), ClientAddress(peer), options, callbacks, {});
   }
   return Http1Connection::serve(
       std::make_unique<Http1Connection>(std::move(socket), peer, options, callbacks), true);

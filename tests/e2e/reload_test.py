@@ -295,6 +295,21 @@ class ChangedBackends(Backends):
         self.ends_well(stream, head)
         self.assertEqual(waiting.join(), [200])
 
+    def test_trust_in_proxies_changes_for_open_connections_too(self):
+        daemon = self.running(self.backend(), workers=1)
+        named = [("X-Forwarded-For", "203.0.113.9")]
+        with Stream.connect(daemon.address) as stream:
+            stream.exchange(fields=named)
+            self.config["listeners"][0]["trusted_proxies"] = ["127.0.0.0/8"]
+            self.reload()
+            stream.exchange(fields=named)
+            del self.config["listeners"][0]["trusted_proxies"]
+            self.reload()
+            stream.exchange(fields=named)
+        lines = daemon.wait_access(3)
+        self.assertEqual([(line["client"], line.get("peer")) for line in lines],
+                         [("127.0.0.1", None), ("203.0.113.9", "127.0.0.1"), ("127.0.0.1", None)])
+
     def test_timeouts_and_queues_change(self):
         backend = self.held()
         daemon = self.running(backend, pool={"limits": {"max_in_flight": 1}})

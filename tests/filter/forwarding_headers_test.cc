@@ -32,7 +32,7 @@ class ForwardingHeaders : public testing::Test {
                      bool trusted = false) {
     Request request{
         .authority = "api",
-        .info = {.identity = {.listener = "public", .client = "192.0.2.7", .trusted = trusted}}};
+        .info = {.identity = {.listener = trusted ? "public" : "open", .client = "192.0.2.7"}}};
     for (const auto& [name, value] : fields) request.fields.add(name, value);
     auto answered = filter.handle(request, backend);
     EXPECT_TRUE(answered.ready());
@@ -44,7 +44,9 @@ class ForwardingHeaders : public testing::Test {
 
   std::string why;
   std::vector<ListenerConfig> listeners{
-      {.name = "public", .trusted_proxies = {*parse_network("192.0.2.0/24", why)}}};
+      {.name = "public",
+       .trusted_proxies = {*parse_network("192.0.2.0/24", why), *parse_network("::1", why)}},
+      {.name = "open"}};
   ForwardingHeadersFilter filter{1, listeners};
   RecordingHandler backend;
   std::string request_id;
@@ -140,8 +142,8 @@ TEST_F(ForwardingHeaders, GeneratesIdsThatSortByTime) {
 
 TEST_F(ForwardingHeaders, ForwardsTheClientCertificateAndNoForgedOne) {
   const auto certified = [&](bool trusted, std::string_view said) {
-    Request request{.info = {.identity = {.client = "::1",
-                                          .trusted = trusted,
+    Request request{.info = {.identity = {.listener = trusted ? "public" : "open",
+                                          .client = "::1",
                                           .secure = true,
                                           .certificate_subject = "CN=a \"b\",O=c\\,d",
                                           .certificate_hash = "0123"}}};
@@ -174,15 +176,25 @@ TEST_F(ForwardingHeaders, TheClientIsTheOneThatATrustedProxyNames) {
   EXPECT_EQ(peer, "");
 }
 
+TEST_F(ForwardingHeaders, AClientThatIsNoTrustedProxyNamesNone) {
+  Request request{.info = {.identity = {.listener = "public", .client = "198.51.100.1"}}};
+  request.fields.add("X-Forwarded-For", "203.0.113.9");
+  request.fields.add("X-Real-IP", "203.0.113.9");
+  auto answered = filter.handle(request, backend);
+
+  EXPECT_EQ(request.info.identity.client, "198.51.100.1");
+  EXPECT_NE(backend.fields.find("x-forwarded-for: 198.51.100.1\n"), std::string::npos);
+  EXPECT_EQ(backend.fields.find("203.0.113.9"), std::string::npos) << backend.fields;
+}
+
 #ifndef EVENKEEL_FOREIGN_ALLOCATOR
 TEST_F(ForwardingHeaders, AllocatesNothingForATrustedProxy) {
   class Silent final : public Handler {
     Task<Result<Response>> handle(Request&) override { return Result<Response>(Response{}); }
   } silent;
   const auto allocated = [&] {
-    Request request{
-        .authority = "api",
-        .info = {.identity = {.listener = "public", .client = "192.0.2.7", .trusted = true}}};
+    Request request{.authority = "api",
+                    .info = {.identity = {.listener = "public", .client = "192.0.2.7"}}};
     request.fields.add("X-Forwarded-For", "2001:db8:1234:5678:9abc:def0:1234:5678");
     request.fields.add("X-Forwarded-For", "198.51.100.1, 203.0.113.9, 192.0.2.1");
     const std::size_t before = allocations;

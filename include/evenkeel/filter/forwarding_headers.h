@@ -26,15 +26,16 @@ namespace evenkeel {
 class ForwardingHeadersFilter final : public Filter {
  public:
   /// `listeners` outlives the filter.
-  ForwardingHeadersFilter(std::uint64_t seed, const std::vector<ListenerConfig>& listeners)
-      : rng_(seed), listeners_(listeners) {}
+  ForwardingHeadersFilter(std::uint64_t seed, const std::vector<ListenerConfig>& listeners);
   Task<Result<Response>> handle(Request& request, Handler& next) override;
 
  private:
-  void identify_client(Request& request) const;
+  const std::vector<Network>* trust_in_peer(const RequestIdentity& identity) const;
+  static void identify_client(Request& request, const std::vector<Network>& trusted_proxies);
 
   Rng rng_;
   const std::vector<ListenerConfig>& listeners_;
+  bool trusts_any_;
 };
 
 }  // namespace evenkeel

@@ -55,7 +55,6 @@ struct RequestIdentity {
   std::uint16_t client_port = 0;
   std::string_view request_id;
   std::string_view protocol;  ///< of the client's connection: "HTTP/1.1"
-  bool trusted = false;       ///< the peer is one of the listener's trusted proxies
   bool secure = false;        ///< the client's connection uses TLS
   /// Of the client's verified certificate: the subject as RFC 2253 writes it, and the SHA-256 of
   /// its DER form in hexadecimal. Empty without one.

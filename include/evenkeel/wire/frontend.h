@@ -31,7 +31,6 @@ struct FrontendOptions {
   std::uint64_t linger_bytes = 256 * 1024 * 1024;
   bool abort_on_half_close = true;  ///< a client that sends FIN has left; HTTP/1 only
   std::uint32_t streams = 128;      ///< concurrent requests on one HTTP/2 connection
-  std::vector<Cidr> trusted_proxies;
 };
 
 /// A request that was answered, or its connection closed, before it reached a handler; for counters
