@@ -116,11 +116,12 @@ void RequestRecorder::refused(std::string_view method, std::string_view host, st
                               const RequestInfo& info) {
   const auto& [identity, timings, outcome] = info;
   const Instant ended = loop_.read_clock();
-  worker_metrics_.count({.status = outcome.status,
-                         .grpc_status = outcome.grpc_status,
-                         .duration = ended - timings.started});
+  const bool client_left = outcome.status == 0 && outcome.fault == Fault::client_gone;
+  const int status = client_left ? 499 : outcome.status;
+  worker_metrics_.count(
+      {.status = status, .grpc_status = outcome.grpc_status, .duration = ended - timings.started});
   if (outcome.fault) worker_metrics_.count_error(0, *outcome.fault);
-  write(method, host, path, info, ended, outcome.status);
+  write(method, host, path, info, ended, status);
 }
 
 void RequestRecorder::write(std::string_view method, std::string_view host, std::string_view path,
@@ -149,7 +150,10 @@ void RequestRecorder::write(std::string_view method, std::string_view host, std:
   } else if (status == 499) {
     entry.reason = to_string(Fault::client_gone);
   }
-  entry.aborted = status == 499 || (outcome.fault && outcome.status >= 200 && outcome.status < 400);
+  // A gRPC call that fails before its first message has a whole answer: a status.
+  const bool whole_answer = outcome.grpc_status && outcome.bytes_out == 0;
+  const bool ended_early = outcome.fault && outcome.status >= 200 && outcome.status < 400;
+  entry.aborted = status == 499 || (ended_early && !whole_answer);
   set_times(entry, timings, ended);
   AccessLogBuffer buffer;
   ring_->append(line_.format(entry, buffer));

@@ -133,7 +133,11 @@ void Http2ServerStream::closed(std::uint32_t code, bool by_peer) {
 
 void Http2Frontend::stream_closed(Http2ServerStream& stream, std::uint32_t code, bool by_peer) {
   if (section_ == &stream) section_ = nullptr;
-  if (!stream.head_done_) report_malformed(stream, by_peer);
+  if (!stream.head_done_) {
+    report_malformed(stream, by_peer);
+  } else if (!stream.begun_ && !stream.retired_) {
+    report_not_begun(stream, by_peer);
+  }
   if ((by_peer || code != NGHTTP2_NO_ERROR) && !stream.end_sent()) {
     stream.request_.info.outcome.fault =
         stream.over_limits() ? Fault::header_too_large : Fault::client_gone;
@@ -155,6 +159,17 @@ void Http2Frontend::report_malformed(Http2ServerStream& stream, bool by_peer) {
   } else {
     refused_without_response(Fault::bad_request, "malformed request", &stream);
   }
+}
+
+/// A stream ended in the same read as its head, by the client's reset or because its body is
+/// malformed.
+void Http2Frontend::report_not_begun(Http2ServerStream& stream, bool by_peer) {
+  Request& request = stream.request_;
+  stream.head_.finish(request);  // finds the host
+  const Fault fault = by_peer ? Fault::client_gone : Fault::bad_request;
+  request.info.outcome.fault = fault;
+  callbacks_.refused({fault, 0, by_peer ? "the client reset the stream" : "malformed request",
+                      request.method, request.authority, request.path, request.info});
 }
 
 void Http2Frontend::refused_without_response(Fault fault, std::string_view detail,

@@ -67,6 +67,7 @@ class Http2Frontend final : public Http2Side, public Pooled {
   void headers_complete(Http2ServerStream& stream, bool last);
   void stream_closed(Http2ServerStream& stream, std::uint32_t code, bool by_peer);
   void report_malformed(Http2ServerStream& stream, bool by_peer);
+  void report_not_begun(Http2ServerStream& stream, bool by_peer);
   bool has_timed_out();
   Instant head_deadline(Instant begun) const;
   Instant next_deadline() const;

@@ -248,6 +248,24 @@ class AccessLog(case.Case):
             line = daemon.wait_access(1)[0]
         self.assertEqual((line["status"], line["reason"], line["host"]), (414, "uri_too_long", "example.com"))
 
+    def test_a_stream_that_is_reset_together_with_its_head(self):
+        daemon = self.start_daemon(self.backend(), workers=1)
+        with http2.Wire.connect(daemon.address).open() as wire:
+            wire.send(http2.headers(1, http2.request_fields(path="/left", authority="example.com")) + http2.rst_stream(1))
+            line = daemon.wait_access(1)[0]
+        self.assertEqual((line["status"], line["reason"], line["aborted"]), (499, "client_gone", True))
+        self.assertEqual((line["method"], line["host"], line["path"]), ("GET", "example.com", "/left"))
+        self.assertEqual(daemon.metric("evenkeel_requests_total", code="499"), 1)
+
+    def test_a_grpc_call_that_is_refused_has_a_whole_answer(self):
+        daemon = self.start_daemon(f"127.0.0.1:{free_port()}", pool={"protocol": "h2"})
+        fields = [*http2.request_fields("POST", "/a.B/C"), ("content-type", "application/grpc"), ("te", "trailers")]
+        with http2.Wire.connect(daemon.address).open() as wire:
+            wire.send(http2.headers(1, fields))
+            line = daemon.wait_access(1)[0]
+        self.assertEqual((line["status"], line["grpc_status"], line["reason"], line["aborted"]),
+                         (200, 14, "connect_failed", False))
+
     def test_the_client_is_the_one_that_trusted_proxies_name(self):
         cases = [({}, "127.0.0.1", None), ({"X-Forwarded-For": "198.51.100.1, 203.0.113.9"}, "203.0.113.9", "127.0.0.1"),
                  ({"Forwarded": 'for="[2001:db8::1]:47"'}, "2001:db8::1", "127.0.0.1"),
