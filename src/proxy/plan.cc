@@ -41,8 +41,11 @@ Plan::Plan(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> 
   for (std::size_t i = 0; i < forwarders_.size(); ++i) {
     pool_chains_.push_back(&build_filter_chain(last_handler(i, worker)));
   }
+  PoolNumbers pool_numbers;
+  for (const PoolConfig& pool : config_->pools)
+    pool_numbers.emplace(pool.name, pool_numbers.size());
   for (const RouteConfig& route : config_->routes)
-    add_route(route, worker.metrics_registry.label_index());
+    add_route(route, pool_numbers, worker.metrics_registry.label_index());
   handlers_.push_back(std::make_unique<Unrouted>(router_));
   unrouted_ = &build_filter_chain(*handlers_.back());
 }
@@ -98,9 +101,10 @@ Handler& Plan::last_handler(std::size_t pool, const WorkerContext& worker) {
   if (last_handlers_[pool] != nullptr) return *last_handlers_[pool];
   last_handlers_[pool] = forwarders_[pool];
   const std::string& fallback = config_->pools[pool].fallback;
+  if (fallback.empty()) return *forwarders_[pool];
   const auto other = std::find_if(config_->pools.begin(), config_->pools.end(),
                                   [&](const PoolConfig& each) { return each.name == fallback; });
-  if (fallback.empty() || other == config_->pools.end()) return *forwarders_[pool];
+  if (other == config_->pools.end()) return *forwarders_[pool];
   const auto number = static_cast<std::size_t>(other - config_->pools.begin());
   const Fallback::Target target{
       .handler = last_handler(number, worker),
@@ -112,7 +116,8 @@ Handler& Plan::last_handler(std::size_t pool, const WorkerContext& worker) {
   return *last_handlers_[pool];
 }
 
-void Plan::add_route(const RouteConfig& route, LabelIndex& label_index) {
+void Plan::add_route(const RouteConfig& route, const PoolNumbers& pool_numbers,
+                     LabelIndex& label_index) {
   Route plan_route{.name = route.name,
                    .index = label_uses_.route(route.name),
                    .grpc_only = !route.match.grpc.empty(),
@@ -121,13 +126,11 @@ void Plan::add_route(const RouteConfig& route, LabelIndex& label_index) {
   if (route.retry) plan_route.retry.emplace(*route.retry);
   std::uint32_t sum = 0;
   for (const RouteTarget& target : route.targets) {
-    const auto pool = std::find_if(config_->pools.begin(), config_->pools.end(),
-                                   [&](const PoolConfig& p) { return p.name == target.pool; });
-    const auto number = static_cast<std::size_t>(pool - config_->pools.begin());
-    const std::uint32_t pool_index = label_index.pool(pool->name);
+    const std::size_t number = pool_numbers.at(target.pool);
+    const std::string_view pool = config_->pools[number].name;
+    const std::uint32_t pool_index = label_index.pool(pool);
     label_index.add_route_to_pool(plan_route.index, pool_index);
-    plan_route.targets.push_back(
-        {pool_chains_[number], pool->name, pool_index, sum += target.weight});
+    plan_route.targets.push_back({pool_chains_[number], pool, pool_index, sum += target.weight});
   }
   routes_.push_back(std::move(plan_route));
 }

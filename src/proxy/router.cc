@@ -1,12 +1,17 @@
 #include "evenkeel/proxy/router.h"
 
 #include <algorithm>
+#include <array>
 
 #include "evenkeel/base/hex.h"
 #include "evenkeel/http/grpc.h"
+#include "proxy/route_index.h"
 
 namespace evenkeel {
 namespace {
+
+/// Rules up to which trying each in turn takes no longer than a look into the index.
+constexpr std::size_t max_rules_without_index = 32;
 
 bool unreserved(char c) {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
@@ -173,6 +178,10 @@ Router::Router(const std::vector<RouteConfig>& routes) {
                   rule.calls.empty();
     rules_.push_back(std::move(rule));
   }
+  if (rules_.size() <= max_rules_without_index) return;
+  auto index = std::make_shared<RouteIndex>();
+  for (std::uint32_t i = 0; i < routes.size(); ++i) index->add(i, routes[i].match);
+  index_ = std::move(index);
 }
 
 bool Router::Rule::matches(const Request& request, std::string_view path_text) const {
@@ -193,13 +202,27 @@ bool Router::Rule::matches(const Request& request, std::string_view path_text) c
   });
 }
 
+std::optional<std::size_t> Router::first_match(const Request& request,
+                                               std::string_view path) const {
+  const auto matches = [&](std::size_t rule) { return rules_[rule].matches(request, path); };
+  const std::string_view host = host_of(request.authority);
+  std::array<char, 256> lower;
+  if (index_ == nullptr || host.size() > lower.size()) {
+    for (std::size_t rule = 0; rule < rules_.size(); ++rule) {
+      if (matches(rule)) return rule;
+    }
+    return std::nullopt;
+  }
+  std::transform(host.begin(), host.end(), lower.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; });
+  return index_->lowest({lower.data(), host.size()}, path, matches);
+}
+
 Result<std::size_t> Router::route(const Request& request) const {
   std::string storage;
   auto path = normalised_path(request.path, storage);
   if (!path) return std::move(path.error());
-  for (std::size_t i = 0; i < rules_.size(); ++i) {
-    if (rules_[i].matches(request, *path)) return i;
-  }
+  if (const auto found = first_match(request, *path)) return *found;
   return Error{.fault = Fault::no_route,
                .side = Side::client,
                .detail = "no route for this host, path and method"};

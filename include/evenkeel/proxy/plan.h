@@ -74,6 +74,7 @@ class Plan final : public Handler {
     LinkPoolOptions options;
     std::shared_ptr<LinkPool> links;
   };
+  using PoolNumbers = std::unordered_map<std::string_view, std::size_t>;  // by name
   /// One of the pools of a route.
   struct WeightedTarget {
     Handler* first;  // the first of its filters
@@ -92,7 +93,8 @@ class Plan final : public Handler {
   void add_pool(const PoolConfig& pool, const PoolSet::PoolEntry& pool_entry,
                 const WorkerContext& worker, const Plan* predecessor);
   Handler& last_handler(std::size_t pool, const WorkerContext& worker);
-  void add_route(const RouteConfig& route, LabelIndex& label_index);
+  void add_route(const RouteConfig& route, const PoolNumbers& pool_numbers,
+                 LabelIndex& label_index);
   Handler& build_filter_chain(Handler& last);
   Handler& add_stage(Filter& filter, Handler& next);
   const WeightedTarget& choose_target(const Route& plan_route);

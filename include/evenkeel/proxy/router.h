@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -35,7 +36,10 @@ class PathPattern {
   bool any_ = false;
 };
 
-/// Immutable; any thread.
+class RouteIndex;
+
+/// Tries a few routes one after another; many are looked up by host and path first. Immutable; any
+/// thread.
 class Router {
  public:
   explicit Router(const std::vector<RouteConfig>& routes);
@@ -56,7 +60,10 @@ class Router {
     bool matches(const Request& request, std::string_view path_text) const;
   };
 
+  std::optional<std::size_t> first_match(const Request& request, std::string_view path) const;
+
   std::vector<Rule> rules_;
+  std::shared_ptr<const RouteIndex> index_;  // of many rules; else null
 };
 
 }  // namespace evenkeel
