@@ -50,6 +50,35 @@ class Shutdown(Findings):
         backend._listener.shutdown(2)
         backend._listener.close()
 
+    def test_an_engine_that_stopped_does_not_hold_its_stream_open(self):
+        """vLLM and llama.cpp on SIGTERM: no new connections, the engine stops, and a stream that has begun says nothing more,
+        neither a token nor an end. It ends 20 s after its last byte."""
+        begun = threading.Event()
+
+        def stall(request):
+            request.begin_chunks(SSE)
+            request.chunk(token(1))
+            begun.set()
+            request.stream.wait_closed(within=90)
+
+        stalling = self.server(stall)
+        daemon = self.start_daemon(stalling, pool={"engine": "vllm", "health": QUICK})
+        with Stream.connect(daemon.address) as stream:
+            stream.ask("POST", CHAT, JSON, STREAMED)
+            head = stream.read_head()
+            self.assertEqual(stream.read_chunk(head), token(1))
+            self.assertTrue(begun.wait(10))
+
+            self.close_listener(stalling)
+
+            stream.socket.settimeout(60)
+            stopped = time.monotonic()
+            with self.assertRaises((Closed, ConnectionError)):
+                while stream.read_chunk(head):  # an event that says so may precede the cut
+                    pass
+            self.assertLess(time.monotonic() - stopped, 25 if not SANITIZED else 60)
+        self.assertEqual(daemon.wait_access(1)[0]["reason"], "idle_timeout")
+
     def test_a_stream_that_goes_on_after_its_server_closed_its_port_is_whole(self):
         """Triton and MLServer on SIGTERM: no new connections, and streams that have begun run to their end."""
         go = threading.Event()
