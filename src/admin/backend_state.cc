@@ -15,6 +15,7 @@ std::string restriction_of(const Backend& backend, Instant now) {
     return "its ejection is ignored, since too few others are fit: " + describe_ejection(load);
   }
   if (load.ejection() != Ejection::none) return "on trial after " + describe_ejection(load);
+  if (load.silent()) return "avoided: it answers no request while others do";
   if (load.parked(now)) return "avoided: it said that it is overloaded";
   if (load.limit() != backend.spec().max_in_flight) {
     return "slow start: at most " + std::to_string(load.limit()) + " in flight";

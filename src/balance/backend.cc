@@ -58,6 +58,10 @@ void Backend::probe_succeeded(Instant now) const {
   put_back(OutOfRotation::ejected);
 }
 
+void Backend::end_silence() const {
+  if (load_->end_silence()) serve_queue();
+}
+
 void Backend::connected() const {
   if (!load_->needs_trial()) return;
   bool returns = load_->recover();

@@ -6,6 +6,9 @@
 namespace evenkeel {
 namespace {
 
+/// After this time another request may be the trial of a backend.
+constexpr Duration max_trial = std::chrono::seconds(30);
+
 Duration failure_backoff(std::uint32_t steps) {
   return std::min(Load::initial_failure_backoff * (1 << std::min(steps - 1, 8u)),
                   Load::max_backoff);
@@ -28,8 +31,12 @@ void Load::back_off(Instant now) {
 
 void Load::begin_trial(Instant now) {
   if (has_connect_failures()) return back_off(now);
-  if (ejection() == Ejection::half_open) return avoid_until(now + ejected_for());
+  if (ejection() == Ejection::half_open) {
+    // A trial whose client leaves has no outcome: another one follows.
+    return avoid_until(now + std::min(ejected_for(), max_trial));
+  }
   if (ejection() == Ejection::probed) return;
+  if (silent()) return begin_silent_trial(now);
   const std::uint32_t steps = failures_.backoffs.load(std::memory_order_relaxed);
   if (steps > 0) avoid_until(now + failure_backoff(steps));
 }
@@ -94,6 +101,25 @@ void Load::set_ejection(Ejection ejection, Instant now) {
   live_.backoff_until.store(1, std::memory_order_relaxed);  // in the past: it needs a success
 }
 
+void Load::begin_silence(Duration wait, Instant now) {
+  failures_.silence.store(wait.count(), std::memory_order_relaxed);
+  avoid_until(now + wait);
+}
+
+void Load::begin_silent_trial(Instant now) {
+  const Duration last(failures_.silence.load(std::memory_order_relaxed));
+  begin_silence(std::max(last, std::min(last * 2, max_trial)), now);
+}
+
+bool Load::end_silence() {
+  if (failures_.silence.exchange(0, std::memory_order_relaxed) == 0) return false;
+  const bool avoided_for_more = has_connect_failures() || failures_in_a_row() > 0 ||
+                                failures_.overloads_in_a_row.load(std::memory_order_relaxed) > 0 ||
+                                ejection() != Ejection::none;
+  if (avoided_for_more) return false;
+  return live_.backoff_until.exchange(0, std::memory_order_relaxed) != 0;
+}
+
 void Load::forget_failures() {
   forget_outcomes();
   if (!has_connect_failures()) live_.backoff_until.store(0, std::memory_order_relaxed);
@@ -114,6 +140,7 @@ AttemptResult Load::last_failure() const {
 }
 
 void Load::clear_failures() {
+  failures_.silence.store(0, std::memory_order_relaxed);
   failures_.in_a_row.store(0, std::memory_order_relaxed);
   failures_.backoffs.store(0, std::memory_order_relaxed);
 }

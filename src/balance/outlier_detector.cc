@@ -10,12 +10,16 @@
 namespace evenkeel {
 namespace {
 
-/// An ejection is forgotten after this time without another one, but not before `max_ejection`.
+/// An ejection is forgotten after this time without another one, but not before `ejection`.
 constexpr Duration min_memory = std::chrono::seconds(30);
 
 /// Longest time until a real request is the trial of a backend whose probes fail: the probe may ask
 /// for what this server cannot do.
 constexpr Duration max_probed_ejection = std::chrono::minutes(5);
+
+/// The third ejection and those after it, in units of the second: a trial would cost one more
+/// client its request.
+constexpr int last_ejections = 10;
 
 // Success rates, as in Envoy, which has no `min_gap`: a rate of 99 % is no reason.
 constexpr Duration window = std::chrono::seconds(10);
@@ -35,6 +39,11 @@ bool is_fit(const Load& load) { return load.in_rotation() && load.ejection() != 
 bool does_well(const Load& load, Instant now) {
   return load.in_rotation() && !load.unreachable(now) && load.failures_in_a_row() == 0 &&
          load.ejection() == Ejection::none;
+}
+
+/// Not one failure in the last 20 s.
+bool is_clean(const Load& load, Instant now) {
+  return load.ejection() == Ejection::none && !load.needs_trial() && load.failure_penalty(now) == 0;
 }
 
 }  // namespace
@@ -70,9 +79,27 @@ void OutlierDetector::try_eject(Load& load, Instant now) {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return;
   const auto backends = backends_.lock();
-  if (backends != nullptr && may_eject(*backends, load, now)) {
+  if (backends != nullptr && has_failed_enough(*backends, load, now) &&
+      may_eject(*backends, load, now)) {
     eject(load, EjectionReason::consecutive, now);
   }
+}
+
+/// It is on trial, or has failed `consecutive` times in a row. Fewer failures suffice while every
+/// other backend in rotation is free of them: then no request was at fault.
+bool OutlierDetector::has_failed_enough(const Backends& backends, const Load& load,
+                                        Instant now) const {
+  if (load.ejection() != Ejection::none) return true;
+  const std::uint32_t failures = load.failures_in_a_row();
+  if (failures >= spec_.consecutive) return true;
+  std::uint64_t picks = 0;
+  for (const auto& backend : backends) {
+    const Load& other = backend->load();
+    if (&other == &load || !other.in_rotation()) continue;
+    if (!is_clean(other, now)) return false;
+    picks += other.picks_total();
+  }
+  return picks >= failures;
 }
 
 bool OutlierDetector::may_eject(const Backends& backends, const Load& load, Instant now) const {
@@ -95,9 +122,19 @@ bool OutlierDetector::may_eject(const Backends& backends, const Load& load, Inst
 
 void OutlierDetector::eject(Load& load, EjectionReason reason, Instant now) {
   Record& record = records_[&load];
-  const std::uint32_t doublings = std::min(record.ejections++, 20u);
+  const Duration time = ejection_time(load, record.ejections++);
   record.last = now;
-  load.eject(reason, std::min(spec_.first_ejection * (1 << doublings), spec_.max_ejection), now);
+  load.eject(reason, time, now);
+}
+
+/// Until its trial, after so many ejections that are not forgotten.
+Duration OutlierDetector::ejection_time(const Load& load, std::uint32_t earlier) const {
+  const Duration first = std::min(spec_.first_ejection, spec_.ejection);
+  if (load.is_probed() || spec_.trials_are_retried) {
+    return std::min(first * (1 << std::min(earlier, 20u)), spec_.ejection);
+  }
+  if (earlier == 0) return first;
+  return earlier == 1 ? spec_.ejection : spec_.ejection * last_ejections;
 }
 
 std::uint32_t OutlierDetector::ejections_of(const Load& load) {
@@ -148,7 +185,7 @@ void OutlierDetector::maintain(const Backend& backend, Instant now) {
   if (ejection == Ejection::none) {
     // Its failures were forgotten while another thread ejected it.
     if (load.is_out(OutOfRotation::ejected)) backend.put_back(OutOfRotation::ejected);
-    if (now - record.last < std::max<Duration>(min_memory, spec_.max_ejection)) return;
+    if (now - record.last < std::max<Duration>(min_memory, spec_.ejection)) return;
     record.last = now;
     if (--record.ejections == 0) records_.erase(found);
   } else if (spec_.max_ejected <= 0) {
@@ -164,7 +201,7 @@ void OutlierDetector::maintain(const Backend& backend, Instant now) {
 bool OutlierDetector::is_due(const Load& load, const Record& record, Instant now) const {
   if (!load.is_probed()) return now >= load.ejected_until();
   const Duration patience = std::min<Duration>(
-      std::max<Duration>(spec_.max_ejection, spec_.first_ejection) * record.ejections,
+      std::max<Duration>(spec_.ejection, spec_.first_ejection) * record.ejections,
       max_probed_ejection);
   return now - record.last >= patience;
 }

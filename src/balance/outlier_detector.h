@@ -13,9 +13,10 @@
 
 namespace evenkeel {
 
-/// Ejects a backend at once when it has failed `consecutive` requests in a row, or on the tick when
-/// far fewer of its requests succeed than of the other backends'. Failures that most of the others
-/// share are not the backend's: it stays. So does the last backend, and all beyond `max_ejected`.
+/// Ejects a backend at once when it has failed `consecutive` requests in a row, or three fifths of
+/// that while no other backend has failed lately; or on the tick when far fewer of its requests
+/// succeed than of the other backends'. Failures that most of the others share are not the
+/// backend's: it stays. So does the last backend, and all beyond `max_ejected`.
 ///
 /// An ejected backend returns after a probe of its health checker, or after one real request as its
 /// trial (half-open). In a pool with fewer than half of its backends fit, ejections are ignored:
@@ -33,7 +34,7 @@ class OutlierDetector {
   void on_failure(Load& load, Instant now) {
     const Ejection ejection = load.ejection();
     if (ejection == Ejection::ejected || ejection == Ejection::ignored) return;
-    const std::uint32_t limit = consecutive_.load(std::memory_order_relaxed);
+    const std::uint32_t limit = least_failures(consecutive_.load(std::memory_order_relaxed));
     const bool on_trial = ejection != Ejection::none;
     if (on_trial || (limit != 0 && load.failures_in_a_row() >= limit)) try_eject(load, now);
   }
@@ -53,7 +54,7 @@ class OutlierDetector {
  private:
   /// What is remembered of a backend between ejections.
   struct Record {
-    std::uint32_t ejections = 0;  // the time doubles with each; forgotten one by one
+    std::uint32_t ejections = 0;  // the time grows with each; forgotten one by one
     Instant last{};               // the last ejection, or the last time that one was forgotten
     Ejection logged = Ejection::none;
   };
@@ -64,9 +65,16 @@ class OutlierDetector {
   };
   struct Census;
 
+  /// Failures in a row that eject a backend whose peers are free of failures.
+  static constexpr std::uint32_t least_failures(std::uint32_t consecutive) {
+    return (consecutive * 3 + 4) / 5;
+  }
+
   void try_eject(Load& load, Instant now);
+  bool has_failed_enough(const Backends& backends, const Load& load, Instant now) const;
   bool may_eject(const Backends& backends, const Load& load, Instant now) const;
   void eject(Load& load, EjectionReason reason, Instant now);
+  Duration ejection_time(const Load& load, std::uint32_t earlier) const;
   Census count(const Backends& backends) const;
   void maintain(const Backend& backend, Instant now);
   bool is_due(const Load& load, const Record& record, Instant now) const;

@@ -111,6 +111,7 @@ bool has_spares(const PoolState& pool) {
 void PoolMaintenance::tick(const PoolState& pool, Instant now) {
   control_spares(pool, now);
   slow_start_.tick(pool, now);
+  silence_detector_.tick(pool, now);
   if (pool.spec().observed_weights) weight_learner_.tick(pool.backends(), now);
 }
 

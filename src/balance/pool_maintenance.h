@@ -1,6 +1,7 @@
 // The periodic work for a pool.
 #pragma once
 
+#include "balance/silence_detector.h"
 #include "balance/slow_start.h"
 #include "balance/spare_controller.h"
 #include "balance/weight_learner.h"
@@ -9,8 +10,8 @@
 
 namespace evenkeel {
 
-/// Moves spares in and out of rotation, ramps up backends that return, and learns weights. A pool's
-/// state hands it to its successor. Thread: the control thread's.
+/// Moves spares in and out of rotation, ramps up backends that return, notices silent ones, and
+/// learns weights. A pool's state hands it to its successor. Thread: the control thread's.
 class PoolMaintenance {
  public:
   void tick(const PoolState& pool, Instant now);
@@ -26,6 +27,7 @@ class PoolMaintenance {
   LatencyRise latency_rise_;
   SpareController spare_controller_;
   SlowStart slow_start_;
+  SilenceDetector silence_detector_;
   WeightLearner weight_learner_;
 };
 

@@ -367,16 +367,19 @@ struct Fields<OutlierConfig> {
     using T = OutlierConfig;
     visit(Key{"consecutive",
               "Failed requests in a row (5xx but 503, resets, malformed responses, timeouts) that "
-              "eject a backend while another one does better. 0: they eject none."},
+              "eject a backend while another one does better; three fifths of them do while no "
+              "other backend has failed lately. 0: they eject none."},
           &T::consecutive, CountForm{0, 10'000});
     visit(Key{"ejection",
-              "Longest time until an ejected backend gets a request again. The first ejection "
-              "lasts one `health.interval`, each that follows soon twice as long as the last."},
+              "How long a backend is out after its second ejection in a row. The first lasts one "
+              "`health.interval`, those after the second ten times as long as this. Where evenkeel "
+              "probes the backend, or `retry` covers its failures, each lasts twice as long as the "
+              "last, but no longer than this."},
           &T::ejection, DurationForm{100ms, 24h});
     visit(Key{"max_ejected",
-              "Share of the pool's backends (0.5 is 50 %) that may be ejected at a time, but at "
-              "least one. The last available one never is. 0: none is ejected."},
-          &T::max_ejected, RatioForm{0, 1});
+              "Share of the pool's backends that may be ejected at a time, but at least one. The "
+              "last available one never is. 0: none is ejected."},
+          &T::max_ejected, PercentForm{0, 1});
   }
 };
 

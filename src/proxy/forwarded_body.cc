@@ -135,6 +135,7 @@ void ForwardedBody::begin() {
   const Instant now = info_.timings.first_byte;
   const Duration took = now - request_end(info_.timings);
   Load& load = lease_.backend()->load();
+  if (outcome_ != AttemptOutcome::success) load.count_other_answer();
   switch (outcome_) {
     case AttemptOutcome::success:
       load.record_first_byte(took, now);

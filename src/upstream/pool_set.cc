@@ -9,6 +9,8 @@
 
 #include "evenkeel/base/log.h"
 #include "evenkeel/config/named_files.h"
+#include "evenkeel/inference/engine.h"
+#include "evenkeel/upstream/health_checker.h"
 
 namespace evenkeel {
 namespace {
@@ -81,6 +83,24 @@ class KnownServers {
   std::unordered_multimap<std::string, Known> servers_;
 };
 
+/// A request that a backend fails goes to another one, whatever its method.
+bool retries_failures(const PoolConfig& pool) {
+  const bool by_rule =
+      std::ranges::find(pool.retry.on, RetryOn::server_error) != pool.retry.on.end();
+  return pool.retry.attempts > 1 && (by_rule || engine_named(pool.engine).refusals.early_errors);
+}
+
+/// No check of its backends requires an answer of the server: the kernel of one that hangs still
+/// accepts connections.
+bool lacks_answered_checks(const PoolConfig& pool) {
+  const HealthCheckKind kind = resolved_check_kind({.config = pool.health,
+                                                    .engine = pool.engine,
+                                                    .models = pool.models,
+                                                    .protocol = pool.protocol,
+                                                    .engine_is_auto = false});
+  return kind == HealthCheckKind::off || kind == HealthCheckKind::tcp;
+}
+
 /// Without its backends.
 PoolSpec spec_of(const PoolConfig& pool) {
   return {.name = pool.name,
@@ -92,8 +112,10 @@ PoolSpec spec_of(const PoolConfig& pool) {
           .spares = {pool.spares.enter, pool.spares.leave, pool.spares.dwell},
           .outlier = {.consecutive = pool.outlier.consecutive,
                       .first_ejection = pool.health.interval,
-                      .max_ejection = pool.outlier.ejection,
+                      .ejection = pool.outlier.ejection,
+                      .trials_are_retried = retries_failures(pool),
                       .max_ejected = pool.outlier.max_ejected},
+          .notices_silence = lacks_answered_checks(pool),
           .slow_start = pool.slow_start,
           .retry_budget = pool.retry.budget,
           .recovery_time =

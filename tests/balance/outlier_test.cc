@@ -61,6 +61,35 @@ TEST_F(Outlier, IsEjectedAtOnceAfterFiveFailuresInARow) {
   EXPECT_EQ(load(0).ejections_total(EjectionReason::consecutive), 1u);
 }
 
+TEST_F(Outlier, IsEjectedAfterThreeFailuresWhileNoOtherHasFailedLately) {
+  given(3);
+  for (std::size_t each = 1; each < 3; ++each) {
+    for (int i = 0; i < 3; ++i) ASSERT_TRUE(backend(each).try_acquire(now_));
+  }
+
+  fail(0, 2);
+  EXPECT_FALSE(is_ejected(0));
+  fail(0, 1);
+
+  EXPECT_TRUE(is_ejected(0));
+  EXPECT_EQ(describe_ejection(load(0)), "3 failures in a row: 500");
+}
+
+TEST_F(Outlier, IsNotEjectedAfterThreeFailuresIfAnotherHasFailedLately) {
+  given(3);
+  for (std::size_t each = 1; each < 3; ++each) {
+    for (int i = 0; i < 9; ++i) ASSERT_TRUE(backend(each).try_acquire(now_));
+  }
+  fail(1, 1);
+  backend(1).record_outcome(succeeded, now_);
+
+  fail(0, 4);
+  EXPECT_FALSE(is_ejected(0));
+  fail(0, 1);
+
+  EXPECT_TRUE(is_ejected(0));
+}
+
 TEST_F(Outlier, IsNotABackendThatSucceedsInBetween) {
   given(3);
 
@@ -152,8 +181,40 @@ TEST_F(Outlier, ReturnsWhenItsTrialSucceeds) {
   EXPECT_FALSE(load(0).needs_trial());
 }
 
-TEST_F(Outlier, IsEjectedTwiceAsLongWhenItsTrialFails) {
+TEST_F(Outlier, IsEjectedLongWhenItsTrialCostsAClientItsRequest) {
   given(3);
+  fail(0);
+  for (const Duration time : {2s, 30s, 300s, 300s}) {
+    pass(time - 100ms);
+    ASSERT_TRUE(is_ejected(0));
+    pass(100ms);
+    ASSERT_FALSE(is_ejected(0)) << seconds_of(time);
+    ASSERT_TRUE(backend(0).try_acquire(now_));
+    backend(0).record_outcome(failed, now_);
+    ASSERT_TRUE(is_ejected(0));
+  }
+}
+
+TEST_F(Outlier, GetsAnotherTrialIfTheFirstHasNoOutcome) {
+  given(3);
+  fail(0);
+  pass(2s);
+  ASSERT_TRUE(backend(0).try_acquire(now_));
+  backend(0).record_outcome(failed, now_);
+  pass(30s);
+  ASSERT_TRUE(backend(0).try_acquire(now_));
+  backend(0).record_outcome(failed, now_);
+  pass(300s);
+  ASSERT_TRUE(backend(0).try_acquire(now_));
+
+  backend(0).record_outcome({.outcome = AttemptOutcome::abandoned}, now_);
+
+  EXPECT_TRUE(load(0).in_backoff(now_ + 29s));
+  EXPECT_FALSE(load(0).in_backoff(now_ + 30s));
+}
+
+TEST_F(Outlier, IsEjectedTwiceAsLongWhenItsTrialIsRetried) {
+  given(3, {.trials_are_retried = true});
   fail(0);
   for (const Duration time : {2s, 4s, 8s, 16s, 30s, 30s}) {
     pass(time - 100ms);
@@ -171,7 +232,7 @@ TEST_F(Outlier, IsForgivenInTime) {
   fail(0);
   pass(2s);
   backend(0).record_outcome(failed, now_);
-  pass(4s);
+  pass(30s);
   backend(0).record_outcome(succeeded, now_);
 
   pass(30s);
@@ -362,7 +423,7 @@ TEST_F(Outlier, OfManyThreadsIsCountedAgainstTheShareOfThePool) {
 
   EXPECT_GT(most, 0u);
   for (int i = 0; i < 3; ++i) {
-    pass(30s);
+    pass(300s);
     for (std::size_t each = 0; each < 4; ++each) backend(each).record_outcome(succeeded, now_);
   }
   EXPECT_EQ(ejected(), 0u);
@@ -466,11 +527,22 @@ TEST_P(FastFailer, IsEjectedWithinTwoSeconds) {
   EXPECT_TRUE(backend(0).load().is_out(OutOfRotation::ejected));
 }
 
-TEST_P(FastFailer, WithoutProbesLosesOneRequestForEachTrial) {
+TEST_P(FastFailer, WithoutProbesLosesFiveRequestsOfTenThousandAtMost) {
   send(10'000);
 
-  // 250 s: ejected for 2, 4, 8, 16, then 30 s each.
-  EXPECT_LE(failures_, 5 + 12);
+  // 250 s: three or so before its ejection, and a trial after 2 s and after 30 s.
+  EXPECT_LE(failures_, 5);
+}
+
+TEST_P(FastFailer, WithoutProbesReturnsByATrialOnceItIsWell) {
+  send(40);
+  is_bad_ = false;
+  const std::uint64_t picks = backend(0).load().picks_total();
+
+  send(400);
+
+  EXPECT_LE(failures_, 5);
+  EXPECT_GT(backend(0).load().picks_total(), picks + 60);
 }
 
 }  // namespace

@@ -119,6 +119,49 @@ class SilentServers(case.Case):
         simulators.signal(signal.SIGCONT)
 
 
+class UncheckedServers(case.Case):
+    def test_a_server_that_hangs_is_noticed_without_health_checks(self):
+        hangs, left = threading.Event(), threading.Event()
+        left.set()
+
+        def serve(request):
+            if hangs.is_set():
+                left.wait(60)
+            request.answer(b"hung")
+
+        bad = self.backend(serve)
+        others = [self.backend(lambda request: request.answer(b"fine")) for _ in range(2)]
+        daemon = self.start_daemon(bad, *others, workers=2, pool={"health": {"check": "off"}, "picker": "round-robin"})
+        answered, clients = [], []
+
+        def send(seconds, rate=20):
+            began = time.monotonic()
+            while time.monotonic() - began < seconds:
+                clients.append(self.spawn(lambda: answered.append(request(daemon.address))))
+                time.sleep(1 / rate)
+
+        def reason():
+            return daemon.backend(bad.address)["reason"] or ""
+
+        send(0.5)
+        hangs.set()
+        left.clear()
+        self.addCleanup(left.set)
+        self.eventually(lambda: send(0.2) or "answers no request" in reason(), "its silence")
+        daemon.wait_line(r"pool pool: \S+ is avoided: it has answered none of \d+ requests for \d\.\d s while others answer$")
+        self.eventually(lambda: len(clients) - len(answered) == daemon.backend(bad.address)["in_flight"])
+        held = len(clients) - len(answered)
+        send(3)
+        self.eventually(lambda: len(clients) - len(answered) <= held + 2, "answers of the others; two were trials")
+
+        hangs.clear()
+        left.set()
+        self.eventually(lambda: send(0.2) or not reason(), "its return")
+        self.eventually(lambda: len(answered) == len(clients))
+        daemon.wait_line(r"pool pool: \S+ answers again$")
+        self.assertEqual({status for status, _ in answered}, {200})
+
+
 class StoppedDaemon(case.Case):
     def stop(self, daemon, seconds):
         """Sends SIGSTOP; a timer of that many seconds sends SIGCONT."""

@@ -77,6 +77,8 @@ class Backend {
   /// A request of evenkeel's own has succeeded on it: if it is ejected, and has been for long
   /// enough, it returns into rotation. Thread: the control thread.
   void probe_succeeded(Instant now) const;
+  /// It answers again, as SilenceDetector has found. Thread: the control thread.
+  void end_silence() const;
   /// A connection succeeded: ends the back-off for failed connections. Cheap when there is none.
   void connected() const;
 

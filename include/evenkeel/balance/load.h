@@ -218,6 +218,19 @@ class Load {
   bool is_probed() const { return failures_.is_probed.load(std::memory_order_relaxed); }
   void set_probed(bool probed) { failures_.is_probed.store(probed, std::memory_order_relaxed); }
 
+  // ---- Silence: SilenceDetector decides ----
+
+  /// It answers nothing while others of its pool do: avoided, but for trials at growing intervals.
+  bool silent() const { return failures_.silence.load(std::memory_order_relaxed) != 0; }
+  /// `wait`: until the first trial; doubled with each, up to 30 s.
+  void begin_silence(Duration wait, Instant now);
+  /// It has answered. True if the backend is in back-off no more.
+  bool end_silence();
+  /// Responses that have begun, whatever they say, and those that have ended well.
+  std::uint64_t answers_total() const {
+    return responses_total() + served_total() + other_answers_.load(std::memory_order_relaxed);
+  }
+
   // ---- How its responses begin and end ----
 
   /// Moving average of the time to the first byte, for the pickers.
@@ -244,6 +257,8 @@ class Load {
     live_.latency.record(took, now);
     recent().count_first_byte(took, now);
   }
+  /// A response that is no success has begun; `record_failure` or `record_neutral` follows.
+  void count_other_answer() { other_answers_.fetch_add(1, std::memory_order_relaxed); }
   /// A response that reports a failure, or none at all. A failure never lowers the average.
   void record_failure(Duration took, Instant now) { live_.latency.record_failure(took, now); }
   /// A response that says nothing of the backend, such as 404.
@@ -340,11 +355,13 @@ class Load {
     std::atomic<std::uint32_t> ejected_after{0};  // failures in a row
     std::atomic<Duration::rep> ejected_until{0};  // of the steady clock
     std::atomic<Duration::rep> ejected_for{0};
+    std::atomic<Duration::rep> silence{0};  // until the next trial; 0: not silent
     std::array<std::atomic<std::uint64_t>, ejection_reason_count> ejections{};
   };
 
   bool end_failures(Instant now);
   void avoid_until(Instant until);
+  void begin_silent_trial(Instant now);
   void clear_failures();
   void forget_outcomes();
 
@@ -353,6 +370,7 @@ class Load {
   Signals signals_;
   alignas(64) std::atomic<RecentResponses*> recent_{nullptr};
   std::atomic<std::uint64_t> responses_total_{0};
+  std::atomic<std::uint64_t> other_answers_{0};
   std::atomic<std::uint64_t> served_total_{0};
   std::atomic<Duration::rep> served_sum_{0};
   std::atomic<float> learned_weight_{0};

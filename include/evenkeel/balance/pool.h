@@ -43,8 +43,11 @@ struct SparesSpec {
 /// When a backend whose requests fail is ejected: taken out of rotation for a while.
 struct OutlierSpec {
   std::uint32_t consecutive = 5;  ///< failures in a row; 0: they eject no backend
-  Duration first_ejection = std::chrono::seconds(2);  ///< doubled with each that follows
-  Duration max_ejection = std::chrono::seconds(30);
+  Duration first_ejection = std::chrono::seconds(2);
+  /// Of the second one, where a trial costs a client its request: ten times as long from then on.
+  /// Elsewhere the longest one: each takes twice as long as the last.
+  Duration ejection = std::chrono::seconds(30);
+  bool trials_are_retried = false;  ///< a request that fails as a trial goes to another backend
   double max_ejected = 0.5;  ///< share of the backends, 0..1, but at least one; 0: none is ejected
 
   bool operator==(const OutlierSpec&) const = default;
@@ -62,6 +65,8 @@ struct PoolSpec {
   QueueSpec queue;
   SparesSpec spares;
   OutlierSpec outlier;
+  /// Notices backends that answer nothing (see SilenceDetector): their health checks would not.
+  bool notices_silence = false;
   Duration slow_start{};  ///< how long a backend that returns or joins is ramped up; 0: not at all
   double retry_budget = 0.2;  ///< retries per answered request, 0..1
   /// When a pool without any backend may have one again: two health checks.
@@ -109,8 +114,8 @@ class PoolState {
   /// Makes this the active configuration of the pool: its limits apply to queued requests too.
   void activate() const;
   /// Periodic maintenance: moves spares in and out of rotation, ejects and readmits backends, ramps
-  /// them up, learns weights. What it has learned
-  /// passes to the successor; once there is one, only the successor is ticked.
+  /// them up, notices silent ones, learns weights. What it has learned passes to the successor;
+  /// once there is one, only the successor is ticked.
   /// Thread: the control thread, about ten times a second.
   void tick(Instant now);
   /// What was learned of one of its backends. Thread: the control thread.

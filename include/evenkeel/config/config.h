@@ -238,7 +238,7 @@ struct GpuConfig {
 // When a backend whose requests fail is taken out of rotation for a while.
 struct OutlierConfig {
   std::uint32_t consecutive = 5;  // failures in a row; 0: they eject no backend
-  milliseconds ejection{30'000};  // longest time between two trials
+  milliseconds ejection{30'000};  // time of the second in a row; of probed backends the longest
   double max_ejected = 0.5;       // share of the pool, but at least one backend; 0: none
 
   bool operator==(const OutlierConfig&) const = default;

@@ -1,0 +1,186 @@
+// Backends that answer nothing while others do.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <string>
+
+#include "balance/some_backends.h"
+#include "evenkeel/balance/pool.h"
+
+namespace evenkeel::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Three backends and 40 requests a second. Each is answered after `time_`, but those of the
+/// first backend are not while it hangs.
+class HungServer : public ::testing::Test {
+ protected:
+  void given(std::string picker, bool notices = true) {
+    PoolSpec spec = some_pool(3, 0);
+    spec.picker = std::move(picker);
+    spec.notices_silence = notices;
+    state_ = PoolState::build(std::move(spec), state_.get());
+    state_->activate();
+    picker_ = state_->new_picker(7);
+  }
+  const Backend& backend(std::size_t index) { return *state_->backends()[index]; }
+  Load& load(std::size_t index) { return backend(index).load(); }
+
+  void send(int requests) {
+    for (int i = 0; i < requests; ++i) {
+      if (i % 4 == 0) state_->tick(now_);
+      answer();
+      const BackendPtr* chosen = picker_->pick({.now = now_});
+      ASSERT_NE(chosen, nullptr);
+      ASSERT_TRUE((*chosen)->try_acquire(now_));
+      running_.push_back({chosen->get(), now_});
+      now_ += 25ms;
+    }
+  }
+  void answer() {
+    std::erase_if(running_, [&](const Running& each) {
+      const bool hangs = hangs_ && each.backend == &backend(0);
+      if (hangs || now_ - each.began < time_) return false;
+      end(each);
+      return true;
+    });
+  }
+  /// Clients of the hung server leave.
+  void leave() {
+    std::erase_if(running_, [&](const Running& each) {
+      if (each.backend != &backend(0)) return false;
+      each.backend->load().record_no_first_byte(now_ - each.began, now_);
+      each.backend->release();
+      return true;
+    });
+  }
+
+  struct Running {
+    const Backend* backend;
+    Instant began;
+  };
+
+  void end(const Running& each) {
+    Load& load = each.backend->load();
+    load.record_first_byte(now_ - each.began, now_);
+    load.record_served(now_ - each.began, now_);
+    each.backend->record_outcome({}, now_);
+    each.backend->release();
+  }
+
+  std::shared_ptr<PoolState> state_;
+  std::unique_ptr<Picker> picker_;
+  std::deque<Running> running_;
+  Instant now_ = noon;
+  Duration time_ = 100ms;
+  bool hangs_ = false;
+};
+
+class Silence : public HungServer, public ::testing::WithParamInterface<std::string> {};
+
+std::string name_of(const ::testing::TestParamInfo<std::string>& instance) {
+  std::string name = instance.param;
+  for (char& c : name) {
+    if (c == '-') c = '_';
+  }
+  return name;
+}
+
+std::vector<std::string> all_pickers() {
+  std::vector<std::string> names;
+  for (const auto name : known_pickers()) names.emplace_back(name);
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(, Silence, ::testing::ValuesIn(all_pickers()), name_of);
+
+TEST_P(Silence, OfAHungServerIsNoticedAndCostsFewRequests) {
+  given(GetParam());
+  send(200);
+  hangs_ = true;
+
+  send(100);
+  const std::uint64_t picks = load(0).picks_total();
+  for (int minute = 0; minute < 10; ++minute) {
+    send(6 * 40);
+    leave();
+  }
+
+  // After 2, 4, 8 and 16 s, then every 30 s.
+  EXPECT_LE(load(0).picks_total() - picks, 6u);
+}
+
+TEST_P(Silence, EndsWithTheFirstAnswer) {
+  given(GetParam());
+  send(200);
+  hangs_ = true;
+  send(40 * 20);
+  hangs_ = false;
+
+  answer();
+  send(4);
+
+  EXPECT_FALSE(load(0).silent());
+  EXPECT_FALSE(load(0).needs_trial());
+}
+
+TEST_P(Silence, IsNotThatOfAServerWhosePoolIsSlow) {
+  given(GetParam());
+  time_ = 6s;
+
+  send(40 * 60);
+
+  for (std::size_t each = 0; each < 3; ++each) EXPECT_FALSE(load(each).silent()) << each;
+}
+
+TEST_F(HungServer, IsSilentOnlyWhileOthersAnswer) {
+  given("round-robin");
+  send(200);
+  time_ = 1h;
+
+  send(40 * 60);
+
+  for (std::size_t each = 0; each < 3; ++each) EXPECT_FALSE(load(each).silent()) << each;
+}
+
+TEST_F(HungServer, IsLeftToHealthChecksWhereTheyFindIt) {
+  given("round-robin", false);
+  send(200);
+  hangs_ = true;
+
+  send(40 * 60);
+
+  EXPECT_FALSE(load(0).silent());
+}
+
+TEST_F(HungServer, IsNoLongerSilentWhenAReloadAddsHealthChecks) {
+  given("round-robin");
+  send(200);
+  hangs_ = true;
+  send(400);
+  ASSERT_TRUE(load(0).silent());
+
+  given("round-robin", false);
+  state_->tick(now_);
+
+  EXPECT_FALSE(load(0).silent());
+}
+
+TEST_F(HungServer, StaysSilentAcrossAReload) {
+  given("round-robin");
+  send(200);
+  hangs_ = true;
+  send(400);
+  ASSERT_TRUE(load(0).silent());
+
+  given("least-connections");
+  state_->tick(now_);
+
+  EXPECT_TRUE(load(0).silent());
+}
+
+}  // namespace
+}  // namespace evenkeel::testing
