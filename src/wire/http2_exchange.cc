@@ -185,7 +185,7 @@ Task<Result<Done>> Http2Frontend::respond(Http2ServerStream& stream, Response& r
       }
       next = response.body->read();
     } else {
-      next = Task<Result<Chunk>>(std::move(*first));
+      next = Task<Result<Chunk>>(*first);
     }
   }
   submit_head(stream, response, false);
