@@ -73,6 +73,7 @@ class Http1Connection final : public Pooled, public InterimHandler {
   FrontendCallbacks& callbacks_;
   std::uint8_t minor_version_ = 1;
   bool served_ = false;
+  bool timed_out_ = false;  // the client sent the last request too slowly
   ClientAddress client_;
   // Among the idle connections, or among those that a drain wakes.
   MethodWaiter<&Http1Connection::interrupt_wait> idle_{*this};

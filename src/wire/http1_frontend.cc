@@ -18,6 +18,8 @@ namespace {
 constexpr Duration max_linger_pause = std::chrono::seconds(5);
 /// The same rest must not hold up the end of the process.
 constexpr Duration max_linger_in_drain = std::chrono::seconds(1);
+/// After a 408: a client that sent too slowly must not hold its connection by going on so.
+constexpr Duration max_linger_after_timeout = std::chrono::seconds(1);
 constexpr int reads_between_yields = 16;
 /// In a drain, for the first byte of a new connection and for the rest of a request head.
 constexpr Duration head_drain_timeout = std::chrono::seconds(1);
@@ -161,6 +163,7 @@ Task<Http1Connection::Next> Http1Connection::exchange() {
   // A client whose upgrade was refused may already have sent bytes that are not a request.
   const bool keep = message.keep_alive && !callbacks_.draining() && request.upgrade.empty() &&
                     (body == nullptr || body->drainable());
+  timed_out_ = request.info.outcome.fault == Fault::body_timeout;
   auto next = co_await respond(request, response, keep);
   response.body.reset();
   if (response.status == 101)
@@ -252,6 +255,7 @@ std::optional<Error> Http1Connection::check_head(HeadOutcome outcome, HeadParser
 /// the next message is unknown.
 Task<Http1Connection::Next> Http1Connection::refuse(Error error, const Head& head,
                                                     Request& request) {
+  timed_out_ = error.fault == Fault::header_timeout;
   RequestInfo& info = request.info;
   const std::string_view path = path_of_target(head.target);
   const Fields& fields = request.fields.size() > 0 ? request.fields : head.fields;
@@ -315,6 +319,7 @@ Task<Http1Connection::Next> Http1Connection::drain(Http1RequestBody& body) {
 Task<void> Http1Connection::linger() {
   socket().shutdown_write();
   Instant deadline = loop().now() + options_.linger_timeout;
+  if (timed_out_) deadline = std::min(deadline, loop().now() + max_linger_after_timeout);
   callbacks_.watch_drain(idle_);
   if (!transport_.in.block) transport_.in.block = Block::take(Block::small);
   std::uint64_t discarded = 0;

@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import pathlib
 import re
 import shutil
 import ssl
@@ -157,6 +158,26 @@ class Admin(case.Case):
         daemon = self.start_daemon(backend)
         for target in ("/metrics", "/api/v1/status", "/healthz", "/readyz"):
             self.assertEqual(exchange(daemon.address, target=target).body, b"the backend's own")
+
+
+class Secrets(case.Case):
+    def test_no_page_shows_keys_or_tokens(self):
+        folder = pathlib.Path(self.folder())
+        secrets = {"token": "sesame-opens-the-admin-listener", "key": "sk-the-key-of-the-engine"}
+        for name, text in secrets.items():
+            (folder / name).write_text(text + "\n")
+        daemon = self.start_daemon({"address": self.backend().address, "api_key_file": str(folder / "key")}, pool={"engine": "vllm"},
+                                  admin={"address": "127.0.0.1:0", "token_file": str(folder / "token")})
+        exchange(daemon.address)
+        pages = [daemon.ask_admin(target).raw + daemon.ask_admin(target).body for target in (
+            "/metrics", "/readyz?verbose", "/api/v1/status", "/api/v1/pools", "/api/v1/backends")]
+        with Stream.connect(daemon.admin) as stream:
+            stream.ask(target="/api/v1/live", host=daemon.admin)
+            head = stream.read_head()
+            pages.append(stream.read_chunk(head) if head.chunked() else stream.read_some())
+        pages += [line.encode() for line in daemon.lines]
+        for secret in secrets.values():
+            self.assertFalse([page for page in pages if secret.encode() in page])
 
 
 class Tls(case.Case):

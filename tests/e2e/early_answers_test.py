@@ -1,6 +1,8 @@
 """Answers that come before the end of an upload reach their clients, who may still be sending."""
 
 import http.client
+import os
+import pathlib
 import shutil
 import signal
 import subprocess
@@ -84,29 +86,72 @@ class EarlyAnswers(case.Case):
                 self.upload(daemon, 60 * MEGABYTE)
         self.assertEqual(exchange(daemon.address).status, 200)
 
-    def test_node_sees_a_413(self):
+    def check_client(self, command):
+        """`command` ADDRESS MEGABYTES uploads and prints the status, or the error."""
+        def refuse(asked):
+            asked.answer(b"slow down", status=429)
+            asked.read_body()
+
+        full = self.start_daemon(self.backend(), workers=1)
+        busy = self.start_daemon(self.backend(refuse, reads_body=False), workers=1, listeners=[
+            {"name": "public", "limits": {"body": "64MiB"}}])
+        for daemon, size, status in ((full, 40, "413"), (busy, 5, "429"), (busy, 40, "429")):
+            for _ in range(5):
+                done = subprocess.run([*command, daemon.address, str(size)], capture_output=True, text=True, timeout=60,
+                                      check=False)
+                self.assertEqual(done.stdout.split()[:1], [status], done.stderr)
+
+    def test_node_sees_its_answers(self):
         node = shutil.which("node")
         if node is None:
             self.skipTest("no node")
-        daemon = self.start_daemon(self.backend(), workers=1)
-        script = textwrap.dedent("""
+        self.check_client([node, "-e", textwrap.dedent("""
             const http = require('http');
             const [host, port] = process.argv[1].split(':');
+            let left = Number(process.argv[2]);
             const request = http.request({host, port, method: 'POST', path: '/',
-                                          headers: {'content-length': 40 << 20}}, response => {
+                                          headers: {'content-length': left << 20}}, response => {
               console.log(response.statusCode); response.resume();
             });
             request.on('error', error => { console.log(error.code); });
             const piece = Buffer.alloc(1 << 20);
-            let left = 40;
             const more = () => { while (left-- > 0) if (!request.write(piece)) return request.once('drain', more);
                                  request.end(); };
             more();
-        """)
-        for _ in range(5):
-            said = subprocess.run([node, "-e", script, daemon.address], capture_output=True, text=True,
-                                  timeout=60, check=True).stdout.split()
-            self.assertEqual(said[:1], ["413"])
+        """)])
+
+    def test_go_sees_its_answers(self):
+        go = shutil.which("go", path=os.environ.get("PATH", "") + ":/usr/local/go/bin")
+        if go is None:
+            self.skipTest("no go")
+        folder = pathlib.Path(self.folder())
+        (folder / "upload.go").write_text(textwrap.dedent("""
+            package main
+
+            import (
+                "bytes"
+                "fmt"
+                "net/http"
+                "os"
+                "strconv"
+            )
+
+            func main() {
+                size, _ := strconv.Atoi(os.Args[2])
+                response, err := http.Post("http://"+os.Args[1]+"/", "text/plain", bytes.NewReader(make([]byte, size<<20)))
+                if err != nil {
+                    fmt.Println(err)
+                    return
+                }
+                fmt.Println(response.StatusCode)
+            }
+        """))
+        client = str(folder / "upload")
+        built = subprocess.run([go, "build", "-o", client, "upload.go"], cwd=folder, capture_output=True, text=True, timeout=100,
+                               env={**os.environ, "GO111MODULE": "off", "GOFLAGS": ""}, check=False)
+        if built.returncode != 0:
+            self.skipTest(f"go cannot build: {built.stderr[:200]}")
+        self.check_client([client])
 
 
 if __name__ == "__main__":

@@ -200,6 +200,7 @@ class Wire:
         self._rest = b""
         self._frames = collections.deque()
         self._block = None
+        self.sections = collections.defaultdict(list)  # stream: its header sections, with trailers and interim responses
 
     @classmethod
     def connect(cls, address, tls=None, receive_buffer=None):
@@ -265,6 +266,8 @@ class Wire:
         elif received.kind == DATA:
             transcript.bodies[received.stream] += received.content()
         fields = self.decode(received)
+        if fields is not None:
+            self.sections[received.stream].append(fields)
         if fields and dict(fields).get(":status", "1")[0] != "1":
             transcript.heads[received.stream] = Head(fields)
             transcript.statuses[received.stream] = transcript.heads[received.stream].status

@@ -574,6 +574,24 @@ class Disconnects(case.Case):
         self.check(lambda wire, stream: wire.send(
             headers(stream, OK, end=False), data(stream, b"half"), rst_stream(stream, INTERNAL_ERROR)), aborted=True)
 
+    def test_a_no_error_reset_after_a_response_stops_only_the_upload(self):
+        def play(wire, _):
+            wire.send(settings())
+            for stream in Refusing.requests(wire):
+                wire.send(answer(stream, b"enough"), rst_stream(stream, NO_ERROR))
+
+        daemon = self.start_daemon(self.hostile(play), pool={"protocol": "h2"})
+        for _ in range(5):
+            with Peer.connect(daemon.address) as peer:
+                upload = peer.request("POST", "/", end=False)
+                try:
+                    for _ in range(20):
+                        upload.send(b"x" * 16384)
+                except Reset as reset:
+                    self.assertEqual(reset.code, NO_ERROR)
+                told = upload.read_response() if upload.head is None or not upload.ended else upload.head
+                self.assertEqual((told.status, upload.read_body()), (200, b"enough"))
+
     def test_a_no_error_reset_mid_response_is_an_abort(self):
         self.check(lambda wire, stream: wire.send(
             headers(stream, OK, end=False), data(stream, b"half"), rst_stream(stream, NO_ERROR)), aborted=True)

@@ -13,7 +13,7 @@ import case
 import http2
 from certificates import Authority, serving
 from process import SANITIZED, command
-from stream import PATIENCE, Stream
+from stream import PATIENCE, Closed, Stream
 
 
 def fields_answer(exchange):
@@ -125,6 +125,13 @@ class Policies(TlsCase):
             self.assertIn(f"subject=CN = {subject}\n", said, name)
         self.assertIn("subject=CN = localhost\n", self.s_client(daemon.address, "-noservername"))
 
+    def test_a_request_is_routed_by_its_host_whatever_the_server_name(self):
+        daemon = self.serving(routes=[{"match": {"host": "other.test"}, "pool": "pool"}])
+        for host, status in (("other.test", "200"), ("localhost", "404")):
+            said = self.s_client(daemon.address, "-servername", "localhost",
+                                 request=f"GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")
+            self.assertIn(f"HTTP/1.1 {status}", said)
+
 
 class Tickets(TlsCase):
     def session(self, address, *arguments):
@@ -190,6 +197,12 @@ class ClientCertificates(TlsCase):
         untrusted = Authority(self.folder()).issue("untrusted.test")
         self.assertNotEqual(
             self.curl(daemon.address, "--cert", untrusted.cert, "--key", untrusted.key).returncode, 0)
+
+    def test_an_expired_client_certificate_is_refused(self):
+        daemon = self.serving(self.listener(client_ca=self.authority.cert))
+        expired = self.authority.issue("partner.test", days=-1)
+        self.assertNotEqual(self.curl(daemon.address, "--cert", expired.cert, "--key", expired.key).returncode, 0)
+        self.assertEqual(self.handshakes(daemon, "certificate"), 1)
 
 
 class UnexpectedConnections(TlsCase):
@@ -360,6 +373,79 @@ class Backends(TlsCase):
             with Stream.connect(daemon.address) as stream:
                 answer = stream.exchange("GET", "/")
             self.assertEqual((answer.status, b"does not speak TLS" in answer.body), (502, True), answer.body)
+
+
+class Truncation(TlsCase):
+    """A connection that ends without close_notify may have been cut by someone else."""
+
+    def tls_server(self, answer, before=b""):
+        """Answers one connection: `before` in the clear, then `answer(connection)` after the handshake."""
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(listener.close)
+
+        def serve():
+            sock, _ = listener.accept()
+            with sock:
+                sock.sendall(before)
+                try:
+                    connection = serving(self.certificate).wrap_socket(sock, server_side=True)
+                except OSError:  # the client has left the handshake
+                    return
+                with connection:
+                    connection.recv(65536)
+                    answer(connection)
+
+        self.spawn(serve)
+        return self.start_daemon("https://127.0.0.1:%d" % listener.getsockname()[1],
+                                 pool={"tls": {"ca": self.authority.cert}})
+
+    def test_a_response_without_close_notify_is_cut_off(self):
+        for notified in (True, False):
+            def answer(connection, notified=notified):
+                connection.sendall(b"HTTP/1.1 200 OK\r\n\r\nall of it")
+                if notified:
+                    connection.unwrap()
+                else:
+                    socket.socket(fileno=connection.detach()).close()
+
+            daemon = self.tls_server(answer)
+            with Stream.connect(daemon.address) as stream:
+                stream.ask()
+                head = stream.read_head()
+                self.assertEqual((head.status, head.chunked()), (200, True))
+                if notified:
+                    self.assertEqual(stream.read_body(head).body, b"all of it")
+                else:
+                    with self.assertRaises((Closed, ConnectionError)):
+                        stream.read_body(head)
+
+    def test_cleartext_before_the_servers_hello_is_no_response(self):
+        daemon = self.tls_server(lambda connection: connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nmine"),
+                                 before=b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
+        with Stream.connect(daemon.address) as stream:
+            answer = stream.exchange()
+        self.assertEqual((answer.status, answer.reason), (502, "tls_failed"))
+
+    def test_an_upload_without_its_end_is_aborted(self):
+        backend = self.backend(reads_body=False)
+        ended = []
+
+        def script(request):
+            try:
+                request.read_body()
+                ended.append("complete")
+            except (Closed, OSError):
+                ended.append("aborted")
+
+        backend.script = script
+        daemon = self.start_daemon(backend, listeners=[self.listener()])
+        for fields in ("Content-Length: 100", "Transfer-Encoding: chunked"):
+            stream = Stream.connect(daemon.address, tls=self.authority.trust(), name="localhost")
+            stream.send(f"POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n5\r\nhello\r\n".encode())
+            self.eventually(lambda: backend.connections(), "the request at the backend")
+            stream.close()  # without close_notify
+            self.eventually(lambda fields=fields: len(ended) == 1 + (fields[0] == "T"), "its end")
+        self.assertEqual(ended, ["aborted", "aborted"])
 
 
 class Files(TlsCase):
