@@ -14,8 +14,8 @@ MEGABYTE = 1 << 20
 
 
 class SlowClients(case.Case):
-    def check_slow_head(self, address, pieces, tls=None):
-        """Each piece comes soon after the one before it, but the head takes longer than `timeouts.header`."""
+    def check_slow(self, address, pieces, tls=None):
+        """Sends the pieces one by one, also after the response. Returns the beginning of the response."""
         began = time.monotonic()
         received = b""
         with Stream.connect(address, tls=tls, name="localhost") as stream:
@@ -42,9 +42,22 @@ class SlowClients(case.Case):
             {"name": "clear", **limits},
             {"name": "tls", "tls": {"certificates": [authority.issue("localhost").config()]}, **limits}])
         head = [b"GET / HTTP/1.1\r\nHost: a\r\n", *[b"%c" % each for each in b"X: " + b"y" * 200]]
-        slow = [self.spawn(lambda: self.check_slow_head(daemon.listening["clear"], head)),
-                self.spawn(lambda: self.check_slow_head(daemon.listening["tls"], head, authority.trust()))]
+        slow = [self.spawn(lambda: self.check_slow(daemon.listening["clear"], head)),
+                self.spawn(lambda: self.check_slow(daemon.listening["tls"], head, authority.trust()))]
         self.assertEqual([each.join() for each in slow], [b"HTTP/1.1 408"] * 2)
+
+    def test_a_client_that_goes_on_slowly_after_its_408_does_not_hold_its_connection(self):
+        daemon = self.start_daemon(self.backend(), listeners=[{"name": "public", "timeouts": {"body": "300ms"}}])
+        head = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n"
+        with Stream.connect(daemon.address) as stream:
+            stream.send(head)
+            self.assertEqual(stream.read_response().status, 408)
+            began = time.monotonic()
+            with self.assertRaises(OSError):
+                while time.monotonic() - began < 5:
+                    stream.send(b"x")
+                    time.sleep(0.05)
+            self.assertLess(time.monotonic() - began, 4)
 
     def test_a_connection_on_which_nothing_comes_is_closed(self):
         daemon = self.start_daemon(self.backend(), listeners=[{"name": "public", "timeouts": {"header": "300ms"}}])
