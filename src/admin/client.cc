@@ -57,6 +57,19 @@ Result<std::string> read_token(const std::string& file) {
   return text.substr(begin, end == std::string::npos ? end : end - begin);
 }
 
+Result<AdminStream::TlsContext> tls_context(const std::string& ca_file) {
+  auto context = std::make_shared<asio::ssl::context>(asio::ssl::context::tls_client);
+  ErrorCode error;
+  if (ca_file.empty()) {
+    context->set_default_verify_paths(error);
+  } else {
+    context->load_verify_file(ca_file, error);
+  }
+  if (error) return usage_error(ca_file + ": " + error.message());
+  context->set_verify_mode(asio::ssl::verify_peer);
+  return context;
+}
+
 asio::ip::tcp::endpoint to_asio(const Endpoint& endpoint) {
   asio::ip::tcp::endpoint converted;
   std::memcpy(converted.data(), endpoint.address(), endpoint.size);
@@ -73,19 +86,22 @@ class AdminClient::Impl {
   std::string authority;  // an address: the listener refuses names that it does not know
   std::string token;
   std::vector<Endpoint> endpoints;
-  AdminStream::TlsContext tls;  // null: in the clear
+  AdminStream::TlsContext tls;        // null: in the clear
+  AdminStream::TlsContext other_tls;  // of the other scheme
+  bool may_switch_scheme = false;
+  bool token_needs_tls = false;
 
   Result<AdminResponse> get(const std::string& path, Duration timeout) {
     const bool reused = stream_ != nullptr;
-    auto response = run(exchange(head_of("GET", path, "", 0)), timeout);
+    auto response = request("GET", path, "", timeout);
     // The daemon closes a connection that has been idle for long.
     if (response || !reused || response.error().fault != Fault::backend_closed) return response;
-    return run(exchange(head_of("GET", path, "", 0)), timeout);
+    return request("GET", path, "", timeout);
   }
 
   Result<AdminResponse> post(const std::string& path, const std::string& body, Duration timeout) {
     stream_.reset();
-    return run(exchange(head_of("POST", path, "", body.size()) + body), timeout);
+    return request("POST", path, body, timeout);
   }
 
   Result<std::optional<AdminEvent>> next_event(Duration timeout) {
@@ -112,11 +128,37 @@ class AdminClient::Impl {
  private:
   using StreamPtr = std::shared_ptr<AdminStream>;
 
+  Result<AdminResponse> request(std::string_view method, const std::string& path,
+                                const std::string& body, Duration timeout) {
+    const auto send = [&] {
+      return run(exchange(head_of(method, path, "", body.size()) + body), timeout);
+    };
+    auto response = send();
+    if (response || !may_speak_other_scheme(response.error())) return response;
+    switch_scheme();
+    auto other = send();
+    if (other) return other;
+    switch_scheme();
+    return response;
+  }
+
+  /// Whether a daemon that speaks the other scheme fails like this. It has not processed anything
+  /// then: it understands no request.
+  bool may_speak_other_scheme(const Error& error) const {
+    if (!may_switch_scheme) return false;
+    return tls != nullptr
+               ? error.fault == Fault::tls_failed
+               : error.fault == Fault::backend_closed || error.fault == Fault::backend_protocol;
+  }
+
+  void switch_scheme() { std::swap(tls, other_tls); }
+
   std::string head_of(std::string_view method, const std::string& path, const std::string& last_id,
                       std::size_t body_size) const {
     std::string head =
         fmt::format("{} {} HTTP/1.1\r\nhost: {}\r\naccept: */*\r\n", method, path, authority);
-    if (!token.empty()) head += fmt::format("authorization: Bearer {}\r\n", token);
+    const bool sends_token = !token.empty() && (tls != nullptr || !token_needs_tls);
+    if (sends_token) head += fmt::format("authorization: Bearer {}\r\n", token);
     if (!last_id.empty()) head += fmt::format("last-event-id: {}\r\n", last_id);
     if (method == "POST") head += fmt::format("content-length: {}\r\n", body_size);
     return head + "\r\n";
@@ -246,6 +288,7 @@ class AdminClient::Impl {
     auto opened = co_await open_live();
     if (!opened) {
       live_error_ = std::move(opened.error());
+      if (may_speak_other_scheme(live_error_)) switch_scheme();  // for the next call
       co_return;
     }
     const StreamPtr stream = *opened;
@@ -324,16 +367,17 @@ Result<std::unique_ptr<AdminClient>> AdminClient::open(const AdminTarget& target
     if (!token) return std::move(token.error());
     impl->token = std::move(*token);
   }
-  if (secure) {
-    impl->tls = std::make_shared<asio::ssl::context>(asio::ssl::context::tls_client);
-    ErrorCode error;
-    if (target.ca_file.empty()) {
-      impl->tls->set_default_verify_paths(error);
-    } else {
-      impl->tls->load_verify_file(target.ca_file, error);
-    }
-    if (error) return usage_error(target.ca_file + ": " + error.message());
-    impl->tls->set_verify_mode(asio::ssl::verify_peer);
+  impl->token_needs_tls = secure;
+  // From https to the clear only where no network can have caused the failure.
+  impl->may_switch_scheme =
+      target.either_scheme &&
+      (!secure || std::ranges::all_of(impl->endpoints, [](const Endpoint& endpoint) {
+        return to_asio(endpoint).address().is_loopback();
+      }));
+  if (secure || impl->may_switch_scheme) {
+    auto context = tls_context(target.ca_file);
+    if (!context) return std::move(context.error());
+    (secure ? impl->tls : impl->other_tls) = std::move(*context);
   }
   return std::unique_ptr<AdminClient>(new AdminClient(std::move(impl)));
 }

@@ -12,10 +12,11 @@ namespace evenkeel {
 namespace {
 
 /// Whether the file's own `admin` section can be relied on although the file has mistakes. After
-/// one in the syntax it may be incomplete.
+/// one in the syntax it may be incomplete, and a long list ends with the number of those that it
+/// leaves out: both have no path.
 bool admin_section_is_right(const std::vector<Problem>& problems) {
   return std::ranges::none_of(problems, [](const Problem& problem) {
-    return (problem.path.empty() && problem.line > 0) || problem.path.starts_with("admin");
+    return problem.path.empty() || problem.path.starts_with("admin");
   });
 }
 
@@ -25,13 +26,18 @@ AdminTarget completed(AdminTarget given, const Config& config) {
   const bool has_scheme = given.address.find("://") != std::string::npos;
   if (given.address.empty()) given.address = to_string(config.admin.address);
   if (config.admin.tls && !has_scheme) given.address = "https://" + given.address;
+  given.either_scheme = !has_scheme;
   if (given.token_file.empty()) given.token_file = config.admin.token_file;
   return given;
 }
 
 std::variant<AdminTarget, CommandOutput> find_target(AdminTarget given,
                                                      const std::string& config_file) {
-  if (config_file.empty()) return completed(std::move(given), Config{});
+  if (config_file.empty()) {
+    AdminTarget target = completed(std::move(given), Config{});
+    target.either_scheme = false;
+    return target;
+  }
   // Other files, host names and certificates are not checked: they are for the daemon to read.
   Environment environment;
   environment.variable = Environment::from_process().variable;

@@ -10,8 +10,8 @@
 
 namespace evenkeel {
 
-/// `given`, with what is empty taken from a configuration. An address that neither names is the
-/// default of the configuration.
+/// `given`, with what is empty taken from a configuration, which the daemon may not have read yet.
+/// An address that neither names is the default of the configuration.
 AdminTarget completed(AdminTarget given, const Config& config);
 
 /// The same, from a file; an empty `config_file` stands for an empty configuration. What to print

@@ -8,8 +8,6 @@ namespace {
 
 // A separator that no part of a key contains.
 constexpr char separator = '\n';
-// Beyond that many fields, the stored combinations are compared one by one.
-constexpr std::size_t max_enumerated_fields = 8;
 
 std::vector<std::string_view> segments_of(std::string_view path) {
   std::vector<std::string_view> segments;
@@ -83,18 +81,12 @@ std::string place_key(std::string_view host, std::string_view call) {
   return std::string(host) + separator + std::string(call);
 }
 
-// Of those fields whose bit is set.
-std::string fields_key(const std::map<std::string, std::string>& fields, std::size_t chosen) {
-  std::string key;
-  for (const auto& [name, value] : fields) {
-    if ((chosen & 1) != 0) key += name + separator + value + separator;
-    chosen >>= 1;
-  }
-  return key;
-}
-
-std::string fields_key(const std::map<std::string, std::string>& fields) {
-  return fields_key(fields, ~std::size_t{0});
+std::vector<std::string> field_keys(const std::map<std::string, std::string>& fields) {
+  std::vector<std::string> keys;
+  keys.reserve(fields.size());
+  for (const auto& [name, value] : fields) keys.push_back(name + separator + value);
+  std::ranges::sort(keys);
+  return keys;
 }
 
 }  // namespace
@@ -116,35 +108,48 @@ bool covers(const RouteMatch& first, const RouteMatch& second) {
 // One search for the first cover of a match.
 class RouteIndex::Search {
  public:
-  explicit Search(const RouteMatch& match) : match_(match) {
+  explicit Search(const RouteMatch& match) : match_(match), fields_(field_keys(match.header)) {
     for (const std::string& host : covering_hosts(match.host)) {
       for (const std::string_view call : covering_calls(match.grpc)) {
         places_.push_back(place_key(host, call));
       }
-    }
-    if (match.header.size() > max_enumerated_fields) return;
-    for (std::size_t chosen = 0; chosen < std::size_t{1} << match.header.size(); ++chosen) {
-      field_keys_.push_back(fields_key(match.header, chosen));
     }
   }
 
   void visit(const ByHostAndCall& routes) {
     if (routes.empty()) return;
     for (const std::string& place : places_) {
-      if (const auto found = routes.find(place); found != routes.end()) visit(found->second);
+      if (const auto found = routes.find(place); found != routes.end()) visit_fields(found->second);
     }
   }
 
   std::optional<std::size_t> first() const { return first_; }
 
  private:
-  void visit(const ByFields& routes) {
-    if (field_keys_.empty() || field_keys_.size() > routes.size()) {
-      for (const auto& [key, entries] : routes) visit(entries);
-      return;
-    }
-    for (const std::string& key : field_keys_) {
-      if (const auto found = routes.find(key); found != routes.end()) visit(found->second);
+  // The routes whose fields are all among those of the match.
+  void visit_fields(const FieldNode* root) {
+    struct Step {
+      const FieldNode* node;
+      std::size_t next;  // of `fields_`: the first that can follow
+    };
+    std::vector<Step> steps{{root, 0}};
+    while (!steps.empty()) {
+      const auto [node, next] = steps.back();
+      steps.pop_back();
+      visit(node->entries);
+      if (node->children.size() < fields_.size() - next) {
+        for (const auto& [field, child] : node->children) {
+          const auto from = fields_.begin() + static_cast<std::ptrdiff_t>(next);
+          const auto at = std::lower_bound(from, fields_.end(), field);
+          if (at == fields_.end() || *at != field) continue;
+          steps.push_back({child, static_cast<std::size_t>(at - fields_.begin()) + 1});
+        }
+        continue;
+      }
+      for (std::size_t i = next; i < fields_.size(); ++i) {
+        const auto child = node->children.find(fields_[i]);
+        if (child != node->children.end()) steps.push_back({child->second, i + 1});
+      }
     }
   }
 
@@ -156,8 +161,8 @@ class RouteIndex::Search {
   }
 
   const RouteMatch& match_;
+  std::vector<std::string> fields_;
   std::vector<std::string> places_;
-  std::vector<std::string> field_keys_;  // empty: too many
   std::optional<std::size_t> first_;
 };
 
@@ -174,9 +179,15 @@ void RouteIndex::add(std::size_t route, const RouteMatch& match) {
     }
   }
   ByHostAndCall& routes = open_ended ? node->below : node->here;
-  const std::string fields = fields_key(match.header);
+  const std::vector<std::string> fields = field_keys(match.header);
   const auto add_at = [&](std::string_view call) {
-    routes[place_key(match.host, call)][fields].push_back({route, &match});
+    FieldNode** at = &routes[place_key(match.host, call)];
+    for (std::size_t i = 0;; ++i) {
+      if (*at == nullptr) *at = &field_nodes_.emplace_back();
+      if (i == fields.size()) break;
+      at = &(*at)->children[fields[i]];
+    }
+    (*at)->entries.push_back({route, &match});
   };
   if (match.grpc.empty()) add_at("");
   for (const std::string& call : match.grpc) add_at(call);

@@ -16,7 +16,7 @@ namespace evenkeel::config_file {
 bool covers(const RouteMatch& first, const RouteMatch& second);
 
 // Finds the route that hides a later one, without comparing each pair: paths are a trie, and below
-// a path the routes are found by host, gRPC call and header fields.
+// a path the routes are found by host, gRPC call and a trie of header fields.
 class RouteIndex {
  public:
   // Adds a route, which outlives the index. Routes are added in the order of the file.
@@ -30,8 +30,12 @@ class RouteIndex {
     std::size_t route;
     const RouteMatch* match;
   };
-  using ByFields = std::unordered_map<std::string, std::vector<Entry>>;  // those of `fields_key`
-  using ByHostAndCall = std::unordered_map<std::string, ByFields>;       // those of `place_key`
+  // The routes with the header fields on the way here from a root, in their order.
+  struct FieldNode {
+    std::unordered_map<std::string, FieldNode*> children;  // by name and value
+    std::vector<Entry> entries;
+  };
+  using ByHostAndCall = std::unordered_map<std::string, FieldNode*>;  // those of `place_key`
   struct PathNode {
     std::unordered_map<std::string_view, PathNode*> children;  // by segment, "*" among them
     ByHostAndCall here;                                        // the path ends here
@@ -40,6 +44,7 @@ class RouteIndex {
   class Search;
 
   std::deque<PathNode> nodes_{1};  // the first one is the root
+  std::deque<FieldNode> field_nodes_;
 };
 
 }  // namespace evenkeel::config_file

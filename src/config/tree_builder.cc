@@ -195,13 +195,9 @@ void TreeBuilder::attach_key(Frame& frame, Tree value) {
     report_.add(value.mark, join(frame.path, name), "merge keys are not supported",
                 "write the keys out");
     frame.key_discarded = true;
-  } else if (!frame.seen.insert(name).second) {
-    const auto first = std::ranges::find_if(frame.tree.keys,
-                                            [&](const Tree::Key& key) { return key.name == name; });
+  } else if (const auto [first, is_new] = frame.seen.emplace(name, value.mark.line); !is_new) {
     report_.add(value.mark, join(frame.path, name),
-                first == frame.tree.keys.end()
-                    ? std::string{"duplicate key"}
-                    : fmt::format("duplicate key; the first is in line {}", first->mark.line));
+                fmt::format("duplicate key; the first is in line {}", first->second));
     frame.key_discarded = true;
   }
 }

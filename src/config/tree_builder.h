@@ -9,7 +9,7 @@
 #include <set>
 #include <string>
 #include <string_view>
-#include <unordered_set>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -86,9 +86,9 @@ class TreeBuilder : public YAML::EventHandler {
   struct Frame {
     Tree tree;
     std::string path;
-    std::optional<Tree::Key> key;          // of a map, while its value is awaited
-    bool key_discarded = false;            // a duplicate or no key at all: its value is dropped
-    std::unordered_set<std::string> seen;  // of a map
+    std::optional<Tree::Key> key;  // of a map, while its value is awaited
+    bool key_discarded = false;    // a duplicate or no key at all: its value is dropped
+    std::unordered_map<std::string, int> seen;  // of a map: keys and their lines
     bool is_flow = false;
   };
 

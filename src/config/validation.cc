@@ -142,6 +142,14 @@ std::string list_of(const std::vector<std::string>& pools) {
              : fmt::format("{} and {} more", text, pools.size() - max_listed);
 }
 
+// The nearest of thousands of names takes a while, and is worth it only where it is shown.
+std::optional<std::string> meant_pool(const std::string& name,
+                                      const std::vector<std::string>& pools,
+                                      const ParseContext& context) {
+  if (context.report.size() >= Report::max_listed) return std::nullopt;
+  return nearest_word(name, pools);
+}
+
 // Reports targets that are not pools. Returns the pools that are used, or probably meant.
 std::unordered_set<std::string> check_targets(const Config& config, ParseContext& context) {
   std::vector<std::string> pools;
@@ -155,9 +163,7 @@ std::unordered_set<std::string> check_targets(const Config& config, ParseContext
       if (target.pool.empty()) continue;  // the implied route to a pool without a name
       used.insert(target.pool);
       if (known.contains(target.pool)) continue;
-      // The nearest of thousands of names takes a while, and is worth it only where it is shown.
-      const bool is_shown = context.report.size() < Report::max_listed;
-      const auto meant = is_shown ? nearest_word(target.pool, pools) : std::nullopt;
+      const auto meant = meant_pool(target.pool, pools, context);
       if (meant) used.insert(*meant);
       context.add(path_of_target(context, i, target.pool),
                   fmt::format("there is no pool '{}'", target.pool),
@@ -181,7 +187,7 @@ void check_fallbacks(const Config& config, std::unordered_set<std::string>& used
     if (pool.fallback.empty() || context.report.has_problem(path)) continue;
     used.insert(pool.fallback);
     if (!pools.contains(pool.fallback)) {
-      const auto meant = nearest_word(pool.fallback, names);
+      const auto meant = meant_pool(pool.fallback, names, context);
       if (meant) used.insert(*meant);
       context.add(path, fmt::format("there is no pool '{}'", pool.fallback),
                   meant ? fmt::format("did you mean '{}'?", *meant) : list_of(names));

@@ -83,6 +83,13 @@ TEST(AdminTarget, SpeaksTlsWhereTheFileSaysSo) {
   EXPECT_EQ(completed({.address = "http://h:1"}, config).address, "http://h:1");
 }
 
+TEST(AdminTarget, MaySpeakEitherSchemeWhereOnlyTheFileNamesOne) {
+  EXPECT_TRUE(completed({}, {}).either_scheme);
+  EXPECT_TRUE(completed({.address = "h:1"}, {}).either_scheme);
+  EXPECT_FALSE(completed({.address = "http://h:1"}, {}).either_scheme);
+  EXPECT_FALSE(std::get<AdminTarget>(find_target({}, "")).either_scheme) << "there is no file";
+}
+
 /// A file that is removed with this object.
 struct ConfigFile {
   explicit ConfigFile(const std::string& text) : path(::testing::TempDir() + "target.yaml") {
@@ -102,9 +109,13 @@ TEST(AdminTarget, IsFoundInAFileWithMistakesElsewhere) {
 }
 
 TEST(AdminTarget, IsNotGuessedFromAFileThatHidesIt) {
-  for (const char* text :
-       {"admin: {address: what}\npools: [{name: a, backends: ['h:1']}]\n",
-        "pools: [{name: a, backends: ['h:1'\nadmin: {address: '10.0.0.1:9'}\n"}) {
+  std::string more_mistakes_than_are_listed;
+  for (int i = 0; i < 150; ++i)
+    more_mistakes_than_are_listed += "unknown_" + std::to_string(i) + ": 1\n";
+  more_mistakes_than_are_listed += "admin: {address: what}\n";
+  for (const char* text : {"admin: {address: what}\npools: [{name: a, backends: ['h:1']}]\n",
+                           "pools: [{name: a, backends: ['h:1'\nadmin: {address: '10.0.0.1:9'}\n",
+                           more_mistakes_than_are_listed.c_str()}) {
     const ConfigFile file(text);
     EXPECT_TRUE(std::holds_alternative<CommandOutput>(find_target({}, file.path))) << text;
   }

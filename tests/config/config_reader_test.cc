@@ -158,6 +158,18 @@ TEST(ConfigReader, RefusesADuplicateKey) {
   EXPECT_EQ(read("workers: 1\nworkers: 2\n" + with_pool("")).config.workers, 1u);
 }
 
+TEST(ConfigReader, ManyDuplicateKeysTakeTimeInProportion) {
+  std::string text = with_pool("");
+  for (int i = 0; i < 50'000; ++i) text += "x" + std::to_string(i) + ": 1\n";
+  for (int i = 0; i < 50'000; ++i) text += "x" + std::to_string(i) + ": 1\n";
+  const auto began = std::chrono::steady_clock::now();
+
+  EXPECT_EQ(problems_of(text).size(), 101u);
+
+  // Searching all keys for the first took more than ten times as long.
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(10));
+}
+
 TEST(ConfigReader, ReportsAMissingKey) {
   EXPECT_THAT(problems_of("pools:\n  - backends: [127.0.0.1:1]\n"),
               ElementsAre("2:5 pools[0].name: missing key 'name'"));

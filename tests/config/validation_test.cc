@@ -165,6 +165,47 @@ TEST(ConfigValidation, CheckingTenThousandRoutesTakesAFractionOfASecond) {
   EXPECT_THAT(context.report.take(), IsEmpty());
 }
 
+TEST(ConfigValidation, ManyHeaderFieldsPerRouteTakeNoLonger) {
+  Config config;
+  config.pools.push_back({.name = "a"});
+  for (int i = 0; i < 10'000; ++i) {
+    RouteMatch match{.path = "/v1/**"};
+    // The same fields in each, but for the last.
+    for (char name = 'a'; name < 'm'; ++name) match.header[{name}] = "same";
+    match.header["z"] = std::to_string(i);
+    config.routes.push_back({.match = match, .targets = {{.pool = "a"}}});
+  }
+  config.routes.push_back({.match = {.path = "/v1/x", .header = config.routes[7].match.header},
+                           .targets = {{.pool = "a"}}});
+  const Environment environment;
+  config_file::ParseContext context{config_file::Report{"test.yaml"}, environment, {}, false};
+  const auto began = std::chrono::steady_clock::now();
+
+  config_file::validate_config(config, context);
+
+  // Comparing all pairs took more than ten times as long.
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(5));
+  const auto problems = context.report.take();
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_THAT(problems[0].message, HasSubstr("never reached: routes[7]"));
+}
+
+TEST(ConfigValidation, ThousandsOfWrongFallbacksAreCheckedInAFractionOfASecond) {
+  Config config;
+  for (int i = 0; i < 4000; ++i) {
+    config.pools.push_back({.name = "pool-" + std::to_string(i)});
+    config.pools.back().fallback = "poll-" + std::to_string(i) + "-x";
+  }
+  const Environment environment;
+  config_file::ParseContext context{config_file::Report{"test.yaml"}, environment, {}, false};
+  const auto began = std::chrono::steady_clock::now();
+
+  config_file::validate_config(config, context);
+
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(5));
+  EXPECT_EQ(context.report.take().size(), 101u);
+}
+
 TEST(ConfigValidation, IgnoresReachabilityOfAnInvalidMatch) {
   EXPECT_THAT(problems_of(two_pools("- {match: {path: /v1/**, modle: m}, pool: a}\n"
                                     "- {match: {path: /v1/**}, pool: b}\n")),
@@ -238,6 +279,9 @@ TEST(RouteIndex, FindsTheSameRouteAsComparingAllPairs) {
     if (random() % 3 == 0) match.path += "/**";
     for (const std::string& name : some_of({"x", "y", "z"}))
       match.header[name] = one_of({"1", "2"});
+    if (random() % 4 == 0) {
+      for (char name = 'a'; name < 'k'; ++name) match.header[{name}] = one_of({"1", "1", "1", "2"});
+    }
     match.method = some_of({"GET", "POST"});
     match.grpc = some_of({"p.S", "p.S/M", "q.T/N"});
     return match;

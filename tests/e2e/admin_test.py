@@ -5,6 +5,7 @@ import json
 import pathlib
 import re
 import shutil
+import socket
 import ssl
 import subprocess
 import time
@@ -213,6 +214,51 @@ class Tls(case.Case):
                        env={"SSL_CERT_FILE": self.authority.cert})
         self.assertEqual(told.returncode, 0, told.stderr)
         self.assertIn("requests in flight 0", told.stdout)
+
+    def test_commands_reach_a_daemon_that_has_not_read_the_tls_of_its_file_yet(self):
+        daemon = self.start_daemon(self.backend(), admin={"address": f"127.0.0.1:{free_port()}"})
+        plain = json.loads(daemon.config_path.read_text())
+        secure = {**plain, "admin": {**plain["admin"], "tls": {"certificates": [self.server.config()]}}}
+
+        def run(*arguments):
+            done = command(*arguments, "-c", str(daemon.config_path), env={"SSL_CERT_FILE": self.authority.cert})
+            self.assertEqual(done.returncode, 0, (arguments, done.stderr))
+            return done.stdout
+
+        for config in (secure, plain):
+            daemon.config_path.write_text(json.dumps(config, indent=1))
+            self.assertIn("  admin.tls", run("check", "--running"))
+            run("ctl", "status")
+            self.assertIn("reloaded ", run("ctl", "reload", "--wait"))
+            self.assertIn("would change nothing", run("check", "--running"))
+
+    def test_a_scheme_that_is_given_is_the_only_one_that_is_spoken(self):
+        daemon = self.start()
+        told = command("ctl", "status", "--admin", f"http://{daemon.admin}", "-c", str(daemon.config_path),
+                       env={"SSL_CERT_FILE": self.authority.cert})
+        self.assertEqual(told.returncode, 5, told.stdout)
+
+    def test_a_token_is_not_sent_in_the_clear_where_the_file_has_tls(self):
+        daemon = self.start_daemon(self.backend(), admin={"address": f"127.0.0.1:{free_port()}"})
+        config = json.loads(daemon.config_path.read_text())
+        token = pathlib.Path(self.folder()) / "token"
+        token.write_text("0123456789abcdef")
+        heads = []
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            def serve():
+                for _ in range(2):  # the first connection begins with a TLS handshake
+                    with server.accept()[0] as connection:
+                        heads.append(connection.recv(65536))
+                        connection.sendall(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 2\r\n\r\n{}")
+
+            serving = self.spawn(serve)
+            config["admin"] = {"address": f"127.0.0.1:{server.getsockname()[1]}", "token_file": str(token),
+                               "tls": {"certificates": [self.server.config()]}}
+            daemon.config_path.write_text(json.dumps(config))
+            command("ctl", "reload", "-c", str(daemon.config_path), env={"SSL_CERT_FILE": self.authority.cert})
+            serving.join()
+        self.assertTrue(heads[1].startswith(b"POST /api/v1/reload"), heads)
+        self.assertNotIn(b"authorization", heads[1].lower())
 
 
 class Metrics(case.Case):

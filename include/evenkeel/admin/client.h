@@ -19,6 +19,10 @@ struct AdminTarget {
   std::string token_file;  ///< empty: none; the daemon's own machine needs none
   std::string ca_file;  ///< with https: what the daemon's certificate is verified against; empty:
                         ///< the system's authorities
+  /// The scheme of `address` is from a file that may not be active yet: a daemon that does not
+  /// speak it is sent the request in the other one. In the clear then only over loopback, and
+  /// without the token.
+  bool either_scheme = false;
 };
 
 struct AdminResponse {
@@ -49,7 +53,7 @@ class AdminClient {
   ~AdminClient();
 
   Result<AdminResponse> get(const std::string& path, Duration timeout);
-  /// Never sent twice: on a connection of its own.
+  /// Never processed twice: on a connection of its own.
   Result<AdminResponse> post(const std::string& path, const std::string& body, Duration timeout);
 
   /// The next event of /api/v1/live; nothing when there is none within `timeout`. Connects when it
