@@ -160,7 +160,6 @@ SLOW = [
            "tls.UnexpectedConnections.test_a_stalled_handshake_times_out_and_delays_no_other"),
     proven("IDLE-10000", "idle connections", "a few KiB each", "endurance.Memory.test_idle_clients_cost_next_to_nothing"),
     proven("CONNECTION-LIMIT", "more connections than `limits.max_connections`", "idle ones make room for new ones",
-           "limits.Limits.test_a_listener_keeps_its_limit_of_connections",
            "tls.UnexpectedConnections.test_silent_connections_are_evicted_for_active_ones"),
     proven("FD-EXHAUSTION", "as many connections as there are descriptors", "idle ones make room; no spinning; recovery",
            "endurance.Descriptors.test_when_descriptors_run_out_idle_clients_make_room",
