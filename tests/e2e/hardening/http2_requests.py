@@ -7,7 +7,8 @@ import http2
 from hardening.attack import Attack, shown
 from hardening.http1_requests import statuses_of
 from hardening.naive_server import NaiveServer
-from http2 import (CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, INITIAL_WINDOW_SIZE, MAX_FRAME_SIZE, MAX_WINDOW, PING,
+from http2 import (CONTINUATION, DATA, ENABLE_PUSH, END_HEADERS, END_STREAM, HEADERS, INITIAL_WINDOW_SIZE,
+                   MAX_CONCURRENT_STREAMS, MAX_FRAME_SIZE, MAX_WINDOW, PING,
                    PREFACE, PRIORITY, PUSH_PROMISE, RST_STREAM, SETTINGS, WINDOW_UPDATE, Wire, data, frame, headers, literal,
                    ping, request_fields, rst_stream, settings, window_update)
 from stream import Closed
@@ -16,6 +17,9 @@ TITLE = "Requests over HTTP/2"
 NOTATION = """Outcome: a status, RST_STREAM or GOAWAY with its code, `close` for a connection that ends; then the requests that reach the
 server over HTTP/1.1. A request on another stream of the same connection is served unless the connection ends. `cut off`: the server gets a part of
 the request and then the end of its connection; `incomplete at most`: that, or nothing."""
+
+
+ENABLE_CONNECT_PROTOCOL = 8  # RFC 8441
 
 
 def frames(name, sends, *sent, code, opened=False):
@@ -31,6 +35,8 @@ def raw(name, sends, sent, *expected):
 
 
 SETTINGS_CASES = [
+    Attack("H2-SETTINGS-OURS", "the preface: our SETTINGS", ("settings", b""),
+           ("MAX_CONCURRENT_STREAMS 128, no ENABLE_CONNECT_PROTOCOL, no push; nothing forwarded",)),
     raw("H2-PREFACE-BAD", "another preface", b"PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n" + settings(), "505, close; nothing forwarded"),
     raw("H2-FIRST-FRAME-NOT-SETTINGS", "PING before SETTINGS", PREFACE + ping(), "GOAWAY PROTOCOL_ERROR, close; nothing forwarded"),
     frames("H2-SETTINGS-LENGTH", "5 bytes of SETTINGS", frame(SETTINGS, 0, 0, b"\0" * 5), code="FRAME_SIZE_ERROR"),
@@ -261,11 +267,19 @@ class Bench:
         with Wire.connect(self.daemon.address) as wire:
             if kind == "raw":
                 outcome = self._raw(wire, sent)
+            elif kind == "settings":
+                outcome = self._settings(wire.open().their_settings())
             else:
                 wire.open()
                 outcome = self._frames(wire, sent, kind)
         self._fence()
         return f"{outcome}; {self.server.forwarded()}"
+
+    @staticmethod
+    def _settings(values):
+        return (f"MAX_CONCURRENT_STREAMS {values.get(MAX_CONCURRENT_STREAMS)}, "
+                + ("ENABLE_CONNECT_PROTOCOL" if values.get(ENABLE_CONNECT_PROTOCOL) else "no ENABLE_CONNECT_PROTOCOL")
+                + (", no push" if values.get(ENABLE_PUSH, 0) == 0 else ", push"))
 
     @staticmethod
     def _raw(wire, sent):
