@@ -184,6 +184,8 @@ def main():
         outcomes = {}
         for line in log.read().decode().splitlines():
             outcomes.update(json.loads(line))
+    if missing := [each.id for each in all_attacks() if each.id not in outcomes]:
+        sys.exit(f"{len(missing)} cases did not run, so docs/conformance.md stays as it is")
     tests = sorted({test for case in all_proven() for test in case.tests})
     known = json.loads(last.read_text()) if sys.argv[1] == "--again" and last.exists() else {}
     results = {test: True for test in tests if known.get(test)}
