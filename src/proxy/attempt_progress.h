@@ -24,6 +24,8 @@ class Credentials {
     const auto value = key.empty() ? client_value_ : key;
     if (value) request.fields.add("authorization", *value, FieldId::authorization);
   }
+  /// The request leaves the pool, whose keys are no other's.
+  void restore(Request& request) { apply_to(request, {}); }
 
  private:
   bool replaced_ = false;
@@ -56,14 +58,17 @@ struct Forwarder::Progress {
   void hold(Result<Response> result, const RequestInfo& info, Instant now) {
     failed_at = now;
     const Fault fault = info.outcome.attempts.back().fault.value_or(Fault::internal);
-    // A backend's answer says more than that another one takes nothing.
-    const bool keeps_answer = held && held->result && !result && next != Next::done;
-    if (keeps_answer) {
+    if (held && !result && next != Next::done && outweighs(*held, result.error())) {
       held->fault = fault;
       return;
     }
     held =
         std::make_unique<Held>(Held{std::move(result), info.timings, info.outcome.backend, fault});
+  }
+  /// A backend's answer says more than that another one takes nothing. So does the failure of one
+  /// that may have begun: the request is not unprocessed because the next one has not seen it.
+  bool outweighs(const Held& earlier, const Error& later) const {
+    return earlier.result || (sent > 0 && later.not_processed);
   }
   /// When another attempt begins, or a wait for one: counts the time of the failed one as a
   /// retry's. That of the last attempt remains the backend's.
@@ -73,9 +78,10 @@ struct Forwarder::Progress {
     timings.head_sent = timings.uploaded = timings.first_byte = {};
   }
   /// Restores what was held, as if no further attempt had been made.
-  Result<Response> give_up(RequestInfo& info) {
-    info.timings = held->timings;
-    info.outcome.backend = held->backend;
+  Result<Response> give_up(Request& request) {
+    credentials.restore(request);
+    request.info.timings = held->timings;
+    request.info.outcome.backend = held->backend;
     return std::move(held->result);
   }
 };

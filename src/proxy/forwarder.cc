@@ -116,7 +116,7 @@ Task<Result<Response>> Forwarder::handle(Request& request) {
   if (request.body != nullptr && !request.body->rewindable()) keep_body(request, progress);
   while (true) {
     auto placed = co_await acquire(progress, request.info.timings);
-    if (!placed && progress.held) co_return progress.give_up(request.info);
+    if (!placed && progress.held) co_return progress.give_up(request);
     if (!placed) co_return std::move(placed.error());
     Lease lease = std::move(*placed);
     const Backend& backend = *lease.backend();
@@ -164,7 +164,7 @@ Task<Result<Response>> Forwarder::handle(Request& request) {
     } while (progress.next == Next::same_backend);
 
     if (progress.next == Next::done || progress.hint.excluded.full()) {
-      co_return progress.give_up(request.info);
+      co_return progress.give_up(request);
     }
     progress.hint.excluded.add(&backend);
     lease.release();

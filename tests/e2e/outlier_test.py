@@ -223,6 +223,38 @@ class Fallback(case.Case):
         gate.open.set()
         self.assertIsNone(held.join().field("x-evenkeel-fallback"))
 
+    def test_gets_the_clients_credentials_and_not_the_key_of_the_first_pool(self):
+        key = self.folder() + "/key"
+        with open(key, "w") as file:
+            file.write("KEY-OF-LARGE")
+        small = self.backend(lambda request: request.answer(b"small"))
+        daemon = self.two_pools([{"address": "127.0.0.1:1", "api_key_file": key}], [small.address])
+
+        for fields in ([("Authorization", "Bearer CLIENT")], []):
+            self.assertEqual(exchange(daemon.address, fields=fields).body, b"small")
+
+        self.assertEqual([each.head.all("authorization") for each in small.exchanges], [["Bearer CLIENT"], []])
+
+    def test_takes_no_request_that_a_backend_has_received(self):
+        """The first attempt is reset, and the second finds no connection."""
+        def fail(request):
+            for each in large:
+                if each is not request.backend:
+                    each.close()
+            request.abort()
+
+        small = self.backend(lambda request: request.answer(b"small"))
+        large = [self.backend(fail), self.backend(fail)]
+        daemon = self.two_pools([each.address for each in large], [small.address], retry={"on": ["reset"]})
+
+        answer = exchange(daemon.address, "POST", body=b"{}")
+
+        self.assertEqual((answer.status, answer.reason), (502, "backend_closed"))
+        line = daemon.wait_access(1)[0]
+        self.assertEqual((line["pool"], [each["outcome"] for each in line["attempts"]]),
+                         ("large", ["backend_closed", "connect_failed"]))
+        self.assertEqual(small.exchanges, [])
+
 
 class Gate:
     """A script that holds every request until it is opened."""
