@@ -22,8 +22,9 @@ constexpr std::size_t max_weight_body_bytes = 16 * 1024;
 constexpr std::uint32_t max_weight = 1000;
 /// What the control loop takes at most for a change that it makes at once.
 constexpr Duration change_timeout = std::chrono::seconds(5);
-/// A reload waits for name servers and for changes that are queued before it.
-constexpr Duration reload_timeout = std::chrono::seconds(60);
+/// A reload waits for name servers, for changes that are queued before it, and for a process that
+/// takes over.
+constexpr Duration reload_timeout = std::chrono::seconds(75);
 
 constexpr std::string_view weight_usage = "the body is {\"weight\": N}, N from 1 to 1000";
 constexpr std::string_view no_answer =
@@ -199,6 +200,16 @@ Awaitable<AdminReply> AdminActions::reload() {
   co_return json_reply(200, to_text(status_document(view)));
 }
 
+Awaitable<AdminReply> AdminActions::upgrade() {
+  if (runtime_.control == nullptr) co_return error_reply(503, no_control);
+  const auto change = [control = runtime_.control] { return control->upgrade(); };
+  const auto done = co_await on_loop(io_, *runtime_.control_loop, change, reload_timeout);
+  if (!done) co_return error_reply(503, no_answer);
+  if (!*done) co_return error_reply(422, done->error().detail);
+  const RuntimeView view(runtime_);
+  co_return json_reply(200, to_text(status_document(view)));
+}
+
 Awaitable<AdminReply> AdminActions::check(std::string text) {
   if (runtime_.control == nullptr) co_return error_reply(503, no_control);
   const auto ask = [control = runtime_.control, text = std::move(text)] {
@@ -216,6 +227,8 @@ Awaitable<AdminReply> AdminActions::check(std::string text) {
   boost::json::object document;
   document["problems"] = std::move(problems);
   document["changes"] = boost::json::array((*preview)->changes.begin(), (*preview)->changes.end());
+  document["takeover"] =
+      boost::json::array((*preview)->takeover.begin(), (*preview)->takeover.end());
   co_return json_reply(200, to_text(document));
 }
 

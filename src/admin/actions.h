@@ -41,6 +41,9 @@ class AdminActions {
   /// 200 with the status, or 422 with the problems as `check --json` prints them.
   Awaitable<AdminReply> reload();
 
+  /// 200 with the status, or 422 with the reason.
+  Awaitable<AdminReply> upgrade();
+
   /// What a reload of `text` (empty: of the daemon's file) would refuse or change; changes nothing.
   /// 429 while another preview is in progress.
   Awaitable<AdminReply> check(std::string text);

@@ -81,14 +81,28 @@ class AdminServer::Impl {
     return Done{};
   }
 
+  void move_to(int fd) {
+    asio::post(*io_, [this, fd] {
+      TcpAcceptor next(io_->get_executor());
+      ErrorCode error;
+      next.assign(protocol_of(fd), fd, error);
+      if (error) {
+        log::error("admin: cannot listen: " + error.message());
+        ::close(fd);
+        return;
+      }
+      next.non_blocking(true, error);
+      accept_pending();  // a close would reset them
+      close_listener();
+      acceptor_ = std::move(next);
+    });
+  }
+
   void retire() {
     asio::post(*io_, [this] {
       retired_ = true;
       accept_timer_.cancel();
-      // Not `close`, which leaves the socket in the epoll set while another process has it.
-      ErrorCode ignored;
-      const int fd = acceptor_.release(ignored);
-      if (fd >= 0) ::close(fd);
+      close_listener();
     });
   }
 
@@ -135,6 +149,23 @@ class AdminServer::Impl {
     asio::co_spawn(*io_, std::move(running), std::move(ended));
   }
 
+  /// Not acceptor_.close(), which leaves the socket in the epoll set while another process has it.
+  void close_listener() {
+    ErrorCode ignored;
+    const int fd = acceptor_.release(ignored);
+    if (fd >= 0) ::close(fd);
+  }
+
+  void accept_pending() {
+    ErrorCode error;
+    for (std::size_t accepted = 0; accepted < limits_.connections; ++accepted) {
+      TcpSocket socket(io_->get_executor());
+      acceptor_.accept(socket, error);
+      if (error) return;
+      adopt(std::move(socket));
+    }
+  }
+
   Awaitable<void> accept_connections() {
     while (!stopping_ && !retired_) {
       ErrorCode error;
@@ -155,7 +186,8 @@ class AdminServer::Impl {
         socket = TcpSocket(io_->get_executor());
         acceptor_.accept(socket, error);
       }
-      if (!error || error == asio::error::would_block) continue;
+      const bool moved = error == asio::error::operation_aborted;  // to another socket
+      if (!error || moved || error == asio::error::would_block) continue;
       const bool exhausted = error == asio::error::no_descriptors || error == files_exhausted;
       if (exhausted && has_pending_connection()) make_room_for_connection();
       accept_timer_.expires_after(accept_pause);
@@ -250,6 +282,7 @@ class AdminServer::Impl {
 
 AdminServer::AdminServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 AdminServer::~AdminServer() = default;
+void AdminServer::move_to(int fd) { impl_->move_to(fd); }
 void AdminServer::retire() { impl_->retire(); }
 
 Result<std::unique_ptr<AdminServer>> AdminServer::start(int fd, RuntimeAccess runtime,

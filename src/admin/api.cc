@@ -31,11 +31,12 @@ enum class AdminEndpoint : std::uint8_t {
   backends,
   backend_action,
   reload,
+  upgrade,
   check,
   live,
 };
 
-constexpr std::array<std::pair<std::string_view, AdminEndpoint>, 9> endpoints = {
+constexpr std::array<std::pair<std::string_view, AdminEndpoint>, 10> endpoints = {
     {{"/healthz", AdminEndpoint::healthz},
      {"/readyz", AdminEndpoint::readyz},
      {"/metrics", AdminEndpoint::metrics},
@@ -43,17 +44,18 @@ constexpr std::array<std::pair<std::string_view, AdminEndpoint>, 9> endpoints = 
      {"/api/v1/pools", AdminEndpoint::pools},
      {"/api/v1/backends", AdminEndpoint::backends},
      {"/api/v1/reload", AdminEndpoint::reload},
+     {"/api/v1/upgrade", AdminEndpoint::upgrade},
      {"/api/v1/check", AdminEndpoint::check},
      {"/api/v1/live", AdminEndpoint::live}}};
 
 constexpr std::string_view no_such_endpoint =
     "no such endpoint; there are GET /healthz /readyz /metrics /api/v1/status /api/v1/pools "
     "/api/v1/backends /api/v1/live, POST /api/v1/backends/{id}/drain /undrain /weight, "
-    "POST /api/v1/reload /api/v1/check";
+    "POST /api/v1/reload /api/v1/upgrade /api/v1/check";
 
 bool is_post(AdminEndpoint endpoint) {
   return endpoint == AdminEndpoint::backend_action || endpoint == AdminEndpoint::reload ||
-         endpoint == AdminEndpoint::check;
+         endpoint == AdminEndpoint::upgrade || endpoint == AdminEndpoint::check;
 }
 
 std::optional<AdminEndpoint> find_endpoint(std::string_view path) {
@@ -185,6 +187,10 @@ Awaitable<AdminReply> AdminApi::handle(const AdminRequest& request) {
     }
     case AdminEndpoint::check: {
       AdminReply reply = co_await actions_.check(std::string(request.body));
+      co_return reply;
+    }
+    case AdminEndpoint::upgrade: {
+      AdminReply reply = co_await actions_.upgrade();
       co_return reply;
     }
     case AdminEndpoint::reload: break;

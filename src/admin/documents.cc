@@ -115,6 +115,7 @@ json::object status_document(const RuntimeView& view) {
   document["connections"] = view.runtime.connections();
   document["requests_in_flight"] = in_flight;
   document["draining"] = status.draining;
+  document["taken_over_by"] = status.successor == 0 ? json::value() : json::value(status.successor);
   document["upgrade_problem"] = status.upgrade_problem;
   document["state_file_problem"] = status.state_file_problem;
   return document;

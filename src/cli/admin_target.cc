@@ -31,23 +31,24 @@ AdminTarget completed(AdminTarget given, const Config& config) {
   return given;
 }
 
-std::variant<AdminTarget, CommandOutput> find_target(AdminTarget given,
+std::variant<FoundTarget, CommandOutput> find_target(AdminTarget given,
                                                      const std::string& config_file) {
   if (config_file.empty()) {
     AdminTarget target = completed(std::move(given), Config{});
     target.either_scheme = false;
-    return target;
+    return FoundTarget{std::move(target), {}};
   }
   // Other files, host names and certificates are not checked: they are for the daemon to read.
   Environment environment;
   environment.variable = Environment::from_process().variable;
   const LoadResult loaded = load_config(config_file, environment);
   // A reload of a file with mistakes reaches the daemon, which records that it has refused it.
+  std::string problems = render_problems(loaded.problems, loaded.text);
   const bool unreadable = loaded.hash.empty();
-  if (!loaded.ok() && (unreadable || !admin_section_is_right(loaded.problems))) {
-    return CommandOutput{exit_failed, {}, render_problems(loaded.problems, loaded.text)};
-  }
-  return completed(std::move(given), loaded.config);
+  if (unreadable) return CommandOutput{exit_failed, {}, std::move(problems)};
+  const bool certain = !given.address.empty() || admin_section_is_right(loaded.problems);
+  return FoundTarget{completed(std::move(given), loaded.config),
+                     certain ? std::string() : std::move(problems)};
 }
 
 }  // namespace evenkeel

@@ -22,16 +22,25 @@ CommandOutput failure(int exit_code, const std::string& what) {
   return {exit_code, {}, fmt::format("evenkeel check: {}\n", printable(what))};
 }
 
-/// {"problems": [...], "changes": [...]}: the file's warnings and the daemon's problems.
+/// {"problems": [...], "changes": [...], "takeover": [...]}: the file's warnings and the daemon's
+/// problems.
 std::string preview_json(const LoadResult& loaded, const JsonValue& preview) {
   std::vector<JsonValue> problems;
   auto warnings = parse_json(problems_json(loaded.warnings));
   if (warnings) problems = warnings->items();
   const auto& refusals = preview["problems"].items();
   problems.insert(problems.end(), refusals.begin(), refusals.end());
-  return json_text(JsonValue(std::vector<JsonValue::Member>{
-             {"problems", JsonValue(std::move(problems))}, {"changes", preview["changes"]}})) +
+  return json_text(
+             JsonValue(std::vector<JsonValue::Member>{{"problems", JsonValue(std::move(problems))},
+                                                      {"changes", preview["changes"]},
+                                                      {"takeover", preview["takeover"]}})) +
          "\n";
+}
+
+std::string joined(const JsonValue& texts) {
+  std::string line;
+  for (const JsonValue& text : texts.items()) line += (line.empty() ? "" : ", ") + text.text();
+  return line;
 }
 
 }  // namespace
@@ -61,6 +70,13 @@ CommandOutput report_preview(const CheckOptions& options, const LoadResult& load
                            changes.empty() ? "nothing" : "this:");
   for (const JsonValue& change : changes) {
     output.out += fmt::format("  {}\n", printable(change.text()));
+  }
+  const std::string keys = joined((*preview)["takeover"]);
+  if (!keys.empty()) {
+    output.out += fmt::format(
+        "{} cannot change in a running process: a reload would start another "
+        "one, which takes over\n",
+        printable(keys));
   }
   return output;
 }

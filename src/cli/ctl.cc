@@ -4,9 +4,11 @@
 
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <variant>
@@ -25,6 +27,8 @@ namespace {
 
 constexpr Duration request_timeout = std::chrono::seconds(10);
 constexpr Duration reload_wait_timeout = std::chrono::hours(1);
+/// Longer than the daemon waits for the other process.
+constexpr Duration upgrade_timeout = std::chrono::seconds(80);
 constexpr Duration drain_poll_interval = std::chrono::milliseconds(250);
 
 /// Replaces control characters: parts of the text come from servers.
@@ -54,6 +58,16 @@ const JsonValue* find_backend(const JsonValue& backends, std::string_view pool,
   return nullptr;
 }
 
+/// The daemon that answers was started with this file.
+bool runs_file(AdminClient& client, const std::string& file) {
+  const auto answer = client.get("/api/v1/status", request_timeout);
+  if (!answer || answer->status != 200) return false;
+  const auto status = parse_json(answer->body);
+  std::error_code unknown;
+  return status && std::filesystem::equivalent((*status)["config"]["file"].text(), file, unknown) &&
+         !unknown;
+}
+
 class Ctl {
  public:
   Ctl(const CtlOptions& options, AdminClient& client) : options_(options), client_(client) {}
@@ -68,6 +82,7 @@ class Ctl {
   int post_action(std::string_view action, std::string body = {});
   int print_backend(const JsonValue& backend) const;
   int reload();
+  int upgrade();
   std::string backend_path(std::string_view action) const;
   ApiResult get(std::string_view what);
   ApiResult check_response(Result<AdminResponse> answer) const;
@@ -86,6 +101,7 @@ int Ctl::run() {
     case CtlVerb::weight:
       return post_action("weight", fmt::format("{{\"weight\":{}}}", options_.weight));
     case CtlVerb::reload: return reload();
+    case CtlVerb::upgrade: return upgrade();
   }
   return exit_usage;
 }
@@ -177,8 +193,23 @@ int Ctl::reload() {
   if (options_.json && !result.text.empty()) fmt::print("{}", result.text);
   if (!result.ok() || options_.json) return result.exit_code;
   const JsonValue& config = result.document["config"];
+  const auto successor = result.document["taken_over_by"].number();
+  if (successor) {
+    fmt::print("reloaded {}: process {} has taken over\n", printable(config["file"].text()),
+               *successor);
+    return exit_done;
+  }
   fmt::print("reloaded {} ({})\n", printable(config["file"].text()),
              printable(config["hash"].text()));
+  return exit_done;
+}
+
+int Ctl::upgrade() {
+  const ApiResult result = check_response(client_.post("/api/v1/upgrade", {}, upgrade_timeout));
+  if (options_.json && !result.text.empty()) fmt::print("{}", result.text);
+  if (!result.ok() || options_.json) return result.exit_code;
+  fmt::print("upgraded: process {} has taken over\n",
+             result.document["taken_over_by"].number().value_or(0));
   return exit_done;
 }
 
@@ -239,7 +270,10 @@ int run_ctl(const CtlOptions& options) {
   const auto found =
       find_target({options.admin, options.token_file, options.ca_file}, options.config_file);
   if (const auto* refusal = std::get_if<CommandOutput>(&found)) return print_output(*refusal);
-  auto client = AdminClient::open(std::get<AdminTarget>(found));
+  const auto& [target, doubt] = std::get<FoundTarget>(found);
+  auto client = AdminClient::open(target);
+  if (!doubt.empty() && (!client || !runs_file(**client, options.config_file)))
+    return print_output({exit_failed, {}, doubt});
   if (!client) {
     print_error(client.error().detail);
     return client.error().fault == Fault::bad_request ? exit_usage : exit_unreachable;

@@ -126,6 +126,7 @@ void add_ctl_verb(CLI::App& app, Invocation& invocation,
   auto* reload =
       commands.add("reload", "Reload the file, or say why it is refused", CtlVerb::reload);
   reload->add_flag("--wait", options->wait, "Wait as long as it takes, instead of 10 s");
+  commands.add("upgrade", "Start the installed binary, which takes over", CtlVerb::upgrade);
 }
 
 void add_top_verb(CLI::App& app, Invocation& invocation,

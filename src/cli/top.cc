@@ -126,7 +126,9 @@ std::vector<std::string> top_orders() { return backend_order_names(); }
 int run_top(const TopOptions& options) {
   const auto found = find_target({options.admin, {}, options.ca_file}, options.config_file);
   if (const auto* refusal = std::get_if<CommandOutput>(&found)) return print_output(*refusal);
-  auto client = AdminClient::open(std::get<AdminTarget>(found));
+  const auto& [target, doubt] = std::get<FoundTarget>(found);
+  if (!doubt.empty()) return print_output({exit_failed, {}, doubt});
+  auto client = AdminClient::open(target);
   if (!client) {
     fmt::print(stderr, "evenkeel top: {}\n", client.error().detail);
     return client.error().fault == Fault::bad_request ? exit_usage : exit_unreachable;

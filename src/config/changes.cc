@@ -166,25 +166,12 @@ std::vector<std::string> describe_changes(const Config& before, const Config& af
   return comparison.take();
 }
 
-std::vector<Problem> restart_only_changes(const Config& before, const Config& after,
-                                          const std::string& file) {
-  std::vector<Problem> problems;
-  const auto refuse = [&](const char* path, const char* what) {
-    problems.push_back(
-        {.file = file,
-         .path = path,
-         .message = std::string(what) + " cannot change while the daemon runs",
-         .help =
-             "set it back, or start a new process: SIGUSR2 (no request is lost), or a restart"});
-  };
-  if (before.workers != after.workers) refuse("workers", "the number of threads");
-  if (before.admin.address != after.admin.address) {
-    refuse("admin.address", "the admin listener's address");
-  }
+std::vector<std::string> takeover_changes(const Config& before, const Config& after) {
+  std::vector<std::string> keys;
   const auto is_off = [](const Config& config) { return config.access_log.path == "off"; };
-  if (is_off(before) != is_off(after)) refuse("access_log", "whether there is an access log");
-  if (before.dns.servers != after.dns.servers) refuse("dns.servers", "the list of name servers");
-  return problems;
+  if (before.workers != after.workers) keys.emplace_back("workers");
+  if (is_off(before) != is_off(after)) keys.emplace_back("access_log");
+  return keys;
 }
 
 }  // namespace evenkeel

@@ -55,7 +55,7 @@ struct DnsCache::Entry {
 DnsCache::DnsCache(Loop& loop, const DnsConfig& config, std::uint64_t seed,
                    std::function<void()> changed)
     : loop_(loop),
-      resolver_(loop, config.servers),
+      resolver_(std::make_shared<Resolver>(loop, config.servers)),
       rng_(seed),
       min_ttl_(config.min_ttl),
       max_ttl_(config.max_ttl),
@@ -76,15 +76,26 @@ void DnsCache::set_hosts(const std::set<std::string>& hosts) {
     auto& entry = entries_[host];
     entry = std::make_unique<Entry>();
     entry->host = host;
-    entry->v4.refreshing = refresh(*entry, entry->v4, entry->v6);
-    entry->v6.refreshing = refresh(*entry, entry->v6, entry->v4);
+    begin_refreshing(*entry);
   }
 }
 
+void DnsCache::set_servers(std::vector<Address> servers) {
+  resolver_ = std::make_shared<Resolver>(loop_, std::move(servers));
+  for (const auto& [host, entry] : entries_) begin_refreshing(*entry);
+}
+
+/// Ends the lookups that have begun.
+void DnsCache::begin_refreshing(Entry& entry) {
+  entry.v4.refreshing = refresh(entry, entry.v4, entry.v6);
+  entry.v6.refreshing = refresh(entry, entry.v6, entry.v4);
+}
+
 Task<void> DnsCache::refresh(Entry& entry, FamilyRecord& record, const FamilyRecord& other) {
+  const std::shared_ptr<Resolver> resolver = resolver_;
   Duration retry_delay = min_retry_delay;
   while (true) {
-    auto answer = co_await resolver_.lookup(entry.host, 0, record.family);
+    auto answer = co_await resolver->lookup(entry.host, 0, record.family);
     if (answer) {
       retry_delay = min_retry_delay;
       take(entry, record, other, *answer);

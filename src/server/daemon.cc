@@ -65,6 +65,10 @@ Environment daemon_environment() {
   return environment;
 }
 
+void print_listening(const std::string& name, const Endpoint& endpoint) {
+  log::print("listening name=" + name + " address=" + endpoint.text());
+}
+
 unsigned worker_count(const Config& config) {
   return config.workers != 0 ? config.workers : std::max(1u, std::thread::hardware_concurrency());
 }
@@ -89,7 +93,7 @@ class Daemon {
   Result<int> bind_admin(const Address& address);
   Result<Done> take_over(const Config& config);
   Result<Done> start_admin();
-  void print_listening(const Endpoint& admin) const;
+  void print_all_listening() const;
   Task<void> begin_serving(PreparedChange change);
   Task<void> watch_signals();
   Task<void> run_pool_maintenance();
@@ -103,8 +107,10 @@ class Daemon {
   Task<void> drain();
   Task<void> delay_drain();
   Task<void> finish_connections(Retire how, Duration limit);
-  Task<void> upgrade();
-  Task<Result<Done>> start_successor();
+  std::string takeover_obstacle() const;
+  Task<Result<Done>> take_over_by(Binary binary);
+  Task<Result<Done>> start_successor(Binary binary);
+  void move_admin(int fd);
   Handover handover();
   Task<void> drain_after_upgrade();
 
@@ -121,7 +127,8 @@ class Daemon {
   std::optional<WorkerGroup> workers_;
   std::optional<Reloader> reloader_;
   RuntimeAccess runtime_;
-  int admin_fd_ = -1;  // the admin server's, once that has started
+  int admin_fd_ = -1;          // the admin server's, once that has started
+  Instant admin_drain_end_{};  // of its replies, once another process has taken over
   std::unique_ptr<AdminServer> admin_server_;
   std::optional<Successor> successor_;
   bool handed_over_ = false;  // to the successor, which has the state file from then on
@@ -166,14 +173,18 @@ std::vector<Problem> Daemon::start(LoadResult loaded) {
   const Address admin_address = config.admin.address;
   metrics_registry_ = std::make_unique<MetricsRegistry>(workers);
   workers_.emplace(loop_, workers, *metrics_registry_, access_log_.get());
-  reloader_.emplace(Reloader::Process{.loop = loop_,
-                                      .inherited = inherited_,
-                                      .notifier = notifier_,
-                                      .workers = *workers_,
-                                      .status = status_,
-                                      .environment = daemon_environment(),
-                                      .access_log = access_log_.get()},
-                    config_file_, workers, config.dns);
+  reloader_.emplace(
+      Reloader::Process{.loop = loop_,
+                        .inherited = inherited_,
+                        .notifier = notifier_,
+                        .workers = *workers_,
+                        .status = status_,
+                        .environment = daemon_environment(),
+                        .access_log = access_log_.get(),
+                        .take_over = [this](Binary which) { return take_over_by(which); },
+                        .takeover_obstacle = takeover_obstacle(),
+                        .move_admin = [this](int fd) { move_admin(fd); }},
+      config_file_, workers, config.dns);
   runtime_ = {.status = &status_,
               .metrics_registry = metrics_registry_.get(),
               .access_log = access_log_.get(),
@@ -196,7 +207,7 @@ std::vector<Problem> Daemon::start(LoadResult loaded) {
 
   workers_->start();
   loop_.spawn(begin_serving(std::move(*prepared.change)));
-  print_listening(Listener::local_endpoint(admin_fd_));
+  print_all_listening();
   if (predecessor_.present()) return {};  // which answers operators until this process is ready
   auto started = start_admin();
   if (!started) return failure("admin.tls", std::move(started.error()));
@@ -247,13 +258,10 @@ Result<int> Daemon::bind_admin(const Address& address) {
   return shared ? Listener::bind_shared(endpoints->front()) : Listener::bind(endpoints->front());
 }
 
-void Daemon::print_listening(const Endpoint& admin) const {
-  const auto print = [](const std::string& name, const Endpoint& endpoint) {
-    log::print("listening name=" + name + " address=" + endpoint.text());
-  };
+void Daemon::print_all_listening() const {
   for (const OpenListener& listener : reloader_->listener_set().open())
-    print(listener.name, listener.endpoint);
-  print("admin", admin);
+    print_listening(listener.name, listener.endpoint);
+  print_listening("admin", Listener::local_endpoint(admin_fd_));
 }
 
 int Daemon::run() {
@@ -356,6 +364,14 @@ void Daemon::report_state_write(const std::string& problem) {
   status_.update([&](RuntimeStatus& status) { status.state_file_problem = problem; });
 }
 
+/// The one before closes once the connections that wait there are accepted.
+void Daemon::move_admin(int fd) {
+  inherited_.close_taken("admin");
+  admin_fd_ = fd;
+  admin_server_->move_to(fd);
+  print_listening("admin", Listener::local_endpoint(fd));
+}
+
 // ---- signals and shutdown ---------------------------------------------------------------------
 
 Task<void> Daemon::watch_signals() {
@@ -369,7 +385,7 @@ Task<void> Daemon::watch_signals() {
         break;
       case SIGHUP: reloader_->queue_reload(); break;
       case SIGUSR1: reopen_logs(); break;
-      case SIGUSR2: reloader_->queue_exclusive("upgrade", [this] { return upgrade(); }); break;
+      case SIGUSR2: reloader_->queue_upgrade(); break;
       case SIGINT:
       case SIGTERM:
       case SIGQUIT: begin_shutdown(); break;
@@ -415,7 +431,10 @@ Task<void> Daemon::finish_connections(Retire how, Duration limit) {
 
   const Instant deadline = loop_.now() + limit;
   Instant last_report = loop_.now();
-  while (workers_->connections() > 0 && loop_.now() < deadline) {
+  const auto busy = [this] {
+    return workers_->connections() > 0 || loop_.now() < admin_drain_end_;
+  };
+  while (busy() && loop_.now() < deadline) {
     co_await loop_.sleep_for(std::chrono::milliseconds(20));
     if (loop_.now() - last_report < std::chrono::seconds(1)) continue;
     last_report = loop_.now();
@@ -442,20 +461,31 @@ Task<void> Daemon::delay_drain() {
 
 // ---- upgrade ----------------------------------------------------------------------------------
 
+/// Why no process can take over from this one; empty: one can.
+std::string Daemon::takeover_obstacle() const {
+  if (program_.path.empty()) return "it needs a daemon that was started by `run -c FILE`";
+  if (getpid() == 1)
+    return "this is process 1 of a container, which would end with it: start another one";
+  return "";
+}
+
 /// Runs while no change does, so that the listeners stay as they are.
-Task<void> Daemon::upgrade() {
-  if (shutting_down_) co_return;
+Task<Result<Done>> Daemon::take_over_by(Binary binary) {
+  const auto refuse = [](std::string why) {
+    return Error{.fault = Fault::internal, .side = Side::proxy, .detail = std::move(why)};
+  };
+  if (shutting_down_) co_return refuse("the daemon is shutting down");
   log::info("upgrade: starting " + program_.path);
   notifier_.reloading();
   co_await save_state();
-  auto started = co_await start_successor();
-  if (shutting_down_) co_return;
+  auto started = co_await start_successor(binary);
+  if (shutting_down_) co_return refuse("the daemon is shutting down");
   std::string problem = started ? "" : std::move(started.error().detail);
   status_.update([&](RuntimeStatus& status) { status.upgrade_problem = problem; });
   if (!problem.empty()) {
     log::error("upgrade failed; this process continues: " + problem);
     notifier_.ready("upgrade failed: " + problem);
-    co_return;
+    co_return refuse(std::move(problem));
   }
   handed_over_ = true;
   shutting_down_ = true;
@@ -464,21 +494,18 @@ Task<void> Daemon::upgrade() {
   log::info(fmt::format("upgrade: process {} has taken over; draining {} connections",
                         successor_->pid(), workers_->connections()));
   loop_.spawn(drain_after_upgrade());
+  co_return Done{};
 }
 
-Task<Result<Done>> Daemon::start_successor() {
-  const auto refuse = [](const char* why) {
-    return Error{.fault = Fault::internal, .side = Side::proxy, .detail = why};
-  };
-  if (program_.path.empty())
-    co_return refuse("it needs a daemon that was started by `run -c FILE`");
-  if (getpid() == 1) {
-    co_return refuse(
-        "this is process 1 of a container, which would end with it: start another one");
-  }
+Task<Result<Done>> Daemon::start_successor(Binary binary) {
+  const std::string obstacle = takeover_obstacle();
+  if (!obstacle.empty())
+    co_return Error{.fault = Fault::internal, .side = Side::proxy, .detail = obstacle};
+  Program program = program_;
+  if (binary == Binary::running) program.path = "/proc/self/exe";
   successor_.emplace(loop_);
   const Handover given = handover();
-  auto started = co_await successor_->start(program_, given, loop_.now() + max_upgrade_time);
+  auto started = co_await successor_->start(program, given, loop_.now() + max_upgrade_time);
   co_return started;
 }
 
@@ -492,8 +519,12 @@ Handover Daemon::handover() {
 }
 
 Task<void> Daemon::drain_after_upgrade() {
-  status_.update([](RuntimeStatus& status) { status.draining = true; });
+  status_.update([pid = successor_->pid()](RuntimeStatus& status) {
+    status.draining = true;
+    status.successor = pid;
+  });
   admin_server_->retire();
+  admin_drain_end_ = loop_.now() + admin_drain_time;
   inherited_.close_all();
   const Duration limit =
       std::max<Duration>(reloader_->config().shutdown.drain, min_drain_after_upgrade);

@@ -100,16 +100,26 @@ int InheritedSockets::take(std::string_view name, const Endpoint& endpoint,
   const std::vector<Handle> found = find(name, endpoint, configured);
   if (found.empty()) return -1;
   for (Inherited& each : sockets_) {
-    if (each.handle == found.front()) each.claimed = each.taken = true;
+    if (each.handle != found.front()) continue;
+    each.claimed = true;
+    each.taken_as = name;
   }
   return duplicate(found.front());
+}
+
+void InheritedSockets::close_taken(std::string_view name) {
+  std::erase_if(sockets_, [&](const Inherited& socket) {
+    if (socket.taken_as != name) return false;
+    close(socket.handle.fd);
+    return true;
+  });
 }
 
 std::vector<std::string> InheritedSockets::close_unused(const std::vector<Handle>& used) {
   std::vector<std::string> unused;
   std::erase_if(sockets_, [&](const Inherited& socket) {
-    const bool in_use =
-        socket.taken || std::find(used.begin(), used.end(), socket.handle) != used.end();
+    const bool in_use = !socket.taken_as.empty() ||
+                        std::find(used.begin(), used.end(), socket.handle) != used.end();
     if (in_use) return false;
     unused.push_back(socket.name + " at " + socket.endpoint.text());
     close(socket.handle.fd);

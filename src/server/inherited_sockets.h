@@ -50,9 +50,12 @@ class InheritedSockets {
   static int duplicate(Handle socket);
   /// A listener uses this socket: `find` gives it to others only for its own endpoint.
   void claim(Handle socket);
-  /// Finds and claims a socket for the life of the process: `close_unused` leaves it open. Returns
+  /// Finds and claims a socket until `close_taken`: `close_unused` leaves it open. Returns
   /// a descriptor of the caller's own, or -1 when there is none.
   int take(std::string_view name, const Endpoint& endpoint, const Address& configured = {});
+
+  /// Closes the sockets that were taken under this name: the process no longer listens there.
+  void close_taken(std::string_view name);
 
   /// Closes all sockets but these and those that were taken, so that clients are refused and do not
   /// wait for an accept that never comes. Returns the name and endpoint of each closed socket, for
@@ -68,7 +71,7 @@ class InheritedSockets {
     Endpoint endpoint;
     std::optional<Address> configured;  // of the replaced process's
     bool claimed = false;
-    bool taken = false;
+    std::string taken_as = {};  // the name under which it was taken; empty: it was not
 
     bool fits(std::string_view listener, const Endpoint& wanted, const Address& address) const;
   };

@@ -24,25 +24,24 @@ Result<Endpoint> first_address(const std::string& host) {
   return endpoints->front();
 }
 
-/// Looks up no name: that could block for seconds.
-Result<Endpoint> endpoint_of(const ListenerConfig& listener, const ListenerHosts& hosts) {
-  const std::string& host = listener.address.host;
+}  // namespace
+
+Result<Endpoint> endpoint_of(const Address& address, const ListenerHosts& hosts) {
   Endpoint endpoint;
-  if (const auto found = hosts.find(host); found != hosts.end()) {
+  if (const auto found = hosts.find(address.host); found != hosts.end()) {
     if (!found->second) return found->second.error();
     endpoint = *found->second;
-  } else if (parse_ip(host)) {
-    auto literal = first_address(host);
+  } else if (parse_ip(address.host)) {
+    auto literal = first_address(address.host);
     if (!literal) return std::move(literal.error());
     endpoint = *literal;
   } else {
-    return Error{.fault = Fault::internal, .detail = "'" + host + "' has not been resolved"};
+    return Error{.fault = Fault::internal,
+                 .detail = "'" + address.host + "' has not been resolved"};
   }
-  endpoint.set_port(listener.address.port);
+  endpoint.set_port(address.port);
   return endpoint;
 }
-
-}  // namespace
 
 ListenerHosts resolve_listener_hosts(const std::vector<std::string>& hosts) {
   ListenerHosts resolved;
@@ -82,7 +81,7 @@ Result<PreparedListeners> ListenerSet::prepare(const std::vector<ListenerConfig>
         each.entries.push_back({listener, kept->id, {}});
       continue;
     }
-    auto endpoint = endpoint_of(listener, hosts);
+    auto endpoint = endpoint_of(listener.address, hosts);
     if (!endpoint) return with_name(std::move(endpoint.error()), listener);
     auto opened = open_new(listener, *endpoint, prepared.assignments_);
     if (!opened) return with_name(std::move(opened.error()), listener);
@@ -95,7 +94,7 @@ Result<Done> ListenerSet::check(const std::vector<ListenerConfig>& listeners,
                                 const ListenerHosts& hosts) const {
   for (const ListenerConfig& listener : listeners) {
     if (find_open(listener) != nullptr) continue;
-    auto endpoint = endpoint_of(listener, hosts);
+    auto endpoint = endpoint_of(listener.address, hosts);
     if (!endpoint) return with_name(std::move(endpoint.error()), listener);
     if (!inherited_.find(listener.name, *endpoint, listener.address).empty()) continue;
     auto can_bind = Listener::check_bind(*endpoint, shares_port(*endpoint));

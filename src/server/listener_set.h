@@ -20,6 +20,9 @@ using ListenerHosts = std::map<std::string, Result<Endpoint>>;
 /// Blocks. Thread: any.
 ListenerHosts resolve_listener_hosts(const std::vector<std::string>& hosts);
 
+/// Where to bind. Looks up no name: `hosts` must have it, unless it is an IP address.
+Result<Endpoint> endpoint_of(const Address& address, const ListenerHosts& hosts);
+
 /// An open listener: the socket's handle and where it is bound.
 struct OpenListener {
   ListenerId id;
@@ -71,13 +74,14 @@ class ListenerSet {
 
   /// In the order of the configuration.
   const std::vector<OpenListener>& open() const { return open_; }
+  /// Another socket of this process, or of the one that it replaces, may be on the port.
+  bool shares_port(const Endpoint& endpoint) const;
 
  private:
   Result<OpenListener> open_new(const ListenerConfig& listener, const Endpoint& endpoint,
                                 std::vector<ListenerAssignment>& assignments);
   Result<int> open_socket(const OpenListener& listener, std::size_t index, bool shared);
   const OpenListener* find_open(const ListenerConfig& listener) const;
-  bool shares_port(const Endpoint& endpoint) const;
 
   unsigned workers_;
   InheritedSockets& inherited_;

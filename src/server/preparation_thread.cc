@@ -14,41 +14,52 @@ constexpr int niceness = 10;
 
 }  // namespace
 
-PreparationThread::PreparationThread(Loop& loop) : loop_(loop), thread_([this] { serve(); }) {}
+PreparationThread::PreparationThread(Loop& loop) : loop_(loop) {
+  state_->loop = &loop;
+  thread_ = std::thread([state = state_] { serve(state); });
+}
 
 PreparationThread::~PreparationThread() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
+  std::unique_lock lock(state_->mutex);
+  state_->stopping = true;
+  state_->changed.notify_all();
+  const bool ended = state_->changed.wait_for(lock, max_wait, [this] { return state_->ended; });
+  state_->loop = nullptr;
+  lock.unlock();
+  if (ended) {
+    thread_.join();
+  } else {
+    thread_.detach();
   }
-  changed_.notify_all();
-  thread_.join();
 }
 
 Task<void> PreparationThread::run(Work work) {
   const auto job = std::make_shared<Job>(loop_, std::move(work));
   {
-    const std::lock_guard lock(mutex_);
-    jobs_.push_back(job);
+    const std::lock_guard lock(state_->mutex);
+    state_->jobs.push_back(job);
   }
-  changed_.notify_all();
+  state_->changed.notify_all();
   co_await job->done.wait();
 }
 
-void PreparationThread::serve() {
+void PreparationThread::serve(const std::shared_ptr<State>& state) {
   pthread_setname_np(pthread_self(), "preparation");
   setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), niceness);
+  std::unique_lock lock(state->mutex);
   while (true) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });
-    if (stopping_) return;
-    const std::shared_ptr<Job> job = std::move(jobs_.front());
-    jobs_.pop_front();
+    state->changed.wait(lock, [&] { return state->stopping || !state->jobs.empty(); });
+    if (state->stopping) break;
+    const std::shared_ptr<Job> job = std::move(state->jobs.front());
+    state->jobs.pop_front();
     lock.unlock();
     job->work();
     job->work = nullptr;  // what it holds is not the loop's to destroy
-    loop_.post([job] { job->done.raise(); });
+    lock.lock();
+    if (state->loop != nullptr) state->loop->post([job] { job->done.raise(); });
   }
+  state->ended = true;
+  state->changed.notify_all();
 }
 
 }  // namespace evenkeel

@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "evenkeel/base/clock.h"
 #include "evenkeel/base/loop.h"
 #include "evenkeel/base/task.h"
 
@@ -20,15 +21,20 @@ namespace evenkeel {
 /// Thread: the loop's.
 class PreparationThread {
  public:
-  /// May block. Touches nothing that the loop's thread changes. Thread: the preparation thread.
+  /// May block. Touches nothing that the loop's thread changes, owns what it uses. Thread: the
+  /// preparation thread.
   using Work = std::function<void()>;
 
   /// `loop` outlives it.
   explicit PreparationThread(Loop& loop);
   PreparationThread(const PreparationThread&) = delete;
   PreparationThread& operator=(const PreparationThread&) = delete;
-  /// Waits for the end of work that has begun; drops the rest.
+  /// Waits for the end of work that has begun, for at most `max_wait`: a lookup that hangs must not
+  /// delay the end of the process. Work that takes longer goes on, and its result is dropped. Drops
+  /// the rest.
   ~PreparationThread();
+
+  static constexpr Duration max_wait = std::chrono::seconds(2);
 
   /// Runs the work and returns when it is done. Dropping the task does not stop work that has
   /// begun.
@@ -41,13 +47,20 @@ class PreparationThread {
     Signal done;
   };
 
-  void serve();
+  /// Shared with the thread, which may outlive this object.
+  struct State {
+    std::mutex mutex;  // of all below
+    std::condition_variable changed;
+    std::deque<std::shared_ptr<Job>> jobs;
+    Loop* loop = nullptr;  // null: it may be gone
+    bool stopping = false;
+    bool ended = false;
+  };
+
+  static void serve(const std::shared_ptr<State>& state);
 
   Loop& loop_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::shared_ptr<Job>> jobs_;  // guarded by mutex_
-  bool stopping_ = false;                  // guarded by mutex_
+  std::shared_ptr<State> state_ = std::make_shared<State>();
   std::thread thread_;
 };
 

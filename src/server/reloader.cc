@@ -12,6 +12,7 @@
 #include "evenkeel/base/log.h"
 #include "evenkeel/config/address.h"
 #include "evenkeel/config/changes.h"
+#include "evenkeel/net/listener.h"
 #include "server/observed_backends.h"
 
 namespace evenkeel {
@@ -82,6 +83,7 @@ struct Reloader::CheckedFile {
   std::string problems_text;
   std::string warnings_text;
   std::vector<std::string> changes;
+  std::vector<std::string> takeover;
   std::shared_ptr<const Config> config;
   std::string hash;
 };
@@ -95,17 +97,17 @@ struct Reloader::BuiltParts {
 };
 
 /// Thread: the preparation thread.
-Reloader::CheckedFile Reloader::check_file(LoadResult loaded, const Config* active,
-                                           const std::string& file) {
+Reloader::CheckedFile Reloader::check_file(LoadResult loaded, const Config* active) {
   CheckedFile checked{.problems = std::move(loaded.problems),
                       .problems_text = {},
                       .warnings_text = render_problems(loaded.warnings, loaded.text),
                       .changes = {},
+                      .takeover = {},
                       .config = std::make_shared<const Config>(std::move(loaded.config)),
                       .hash = std::move(loaded.hash)};
   if (checked.problems.empty() && active != nullptr) {
     checked.changes = describe_changes(*active, *checked.config);
-    checked.problems = restart_only_changes(*active, *checked.config, file);
+    checked.takeover = takeover_changes(*active, *checked.config);
   }
   checked.problems_text = render_problems(checked.problems, loaded.text);
   return checked;
@@ -124,6 +126,30 @@ Reloader::BuiltParts Reloader::build_parts(const Config& config, const BuildInpu
   return parts;
 }
 
+bool Reloader::moves_admin(const Config& next) const {
+  return config_ != nullptr && process_.move_admin != nullptr &&
+         next.admin.address != config_->admin.address;
+}
+
+/// The admin listener's new socket; none: it stays, or nothing may be opened. The old one may hold
+/// the port under a wider or narrower address, and closes only after the new one is open.
+Result<OwnedFd> Reloader::open_admin(const Config& next, const ListenerHosts& hosts,
+                                     Sockets sockets) const {
+  if (!moves_admin(next)) return OwnedFd();
+  auto endpoint = endpoint_of(next.admin.address, hosts);
+  if (!endpoint) return std::move(endpoint.error());
+  const bool shared = next.admin.address.port == config_->admin.address.port ||
+                      listener_set_.shares_port(*endpoint);
+  if (sockets == Sockets::check) {
+    auto can_bind = Listener::check_bind(*endpoint, shared);
+    if (!can_bind) return std::move(can_bind.error());
+    return OwnedFd();
+  }
+  auto bound = shared ? Listener::bind_shared(*endpoint) : Listener::bind(*endpoint);
+  if (!bound) return std::move(bound.error());
+  return OwnedFd(*bound);
+}
+
 /// Where the access log is to be written from now on; empty: it stays, or nothing may be opened.
 std::optional<std::string> Reloader::new_access_log(const Config& next, Sockets sockets) const {
   const bool moves = sockets == Sockets::open && process_.access_log != nullptr &&
@@ -134,34 +160,50 @@ std::optional<std::string> Reloader::new_access_log(const Config& next, Sockets 
 // Long: its steps in order, each of which can fail.
 Task<PreparedReload> Reloader::prepare(ReadConfig read, Sockets sockets) {
   const auto checked = std::make_shared<CheckedFile>();
-  PreparationThread::Work check = [checked, read = std::move(read), active = config_,
-                                   file = file_] {
-    *checked = check_file(read(), active.get(), file);
+  PreparationThread::Work check = [checked, read = std::move(read), active = config_] {
+    *checked = check_file(read(), active.get());
   };
   co_await preparation_.run(std::move(check));
   PreparedReload reload{.problems = std::move(checked->problems),
                         .problems_text = std::move(checked->problems_text),
                         .warnings_text = std::move(checked->warnings_text),
                         .changes = std::move(checked->changes),
+                        .takeover = std::move(checked->takeover),
                         .change = {}};
   if (!reload.problems.empty()) co_return reload;
   const auto refuse = [&](const char* path, Error error) {
     reload.problems.push_back({.file = file_, .path = path, .message = std::move(error.detail)});
     reload.problems_text = render_problems(reload.problems, "");
   };
+  if (!reload.takeover.empty()) {
+    for (const std::string& key : reload.takeover) {
+      if (process_.takeover_obstacle.empty()) break;
+      reload.problems.push_back({.file = file_,
+                                 .path = key,
+                                 .message = "cannot change while the daemon runs, and no other "
+                                            "process can take over: " +
+                                            process_.takeover_obstacle,
+                                 .help = "set it back, or restart"});
+    }
+    reload.problems_text = render_problems(reload.problems, "");
+    if (!reload.problems.empty()) co_return reload;
+    sockets = Sockets::check;  // the other process opens them
+  }
 
   const std::shared_ptr<const Config> next = checked->config;
   co_await resolve_hosts(*next);
   PreparedChange change{.config = next, .hash = std::move(checked->hash)};
   change.weights =
       config_ == nullptr ? overrides_.weights() : overrides_.weights_for(*next, *config_);
+  std::vector<std::string> hosts = listener_set_.hosts_to_resolve(next->listeners);
+  const std::string& admin_host = next->admin.address.host;
+  if (moves_admin(*next) && !parse_ip(admin_host)) hosts.push_back(admin_host);
   const auto built = std::make_shared<std::optional<BuiltParts>>();
-  PreparationThread::Work build = [built, next, active = pool_set_,
-                                   inputs = build_inputs(*next, change.weights, true),
-                                   hosts = listener_set_.hosts_to_resolve(next->listeners),
-                                   access_log = new_access_log(*next, sockets)] {
-    built->emplace(build_parts(*next, inputs, active.get(), hosts, access_log));
-  };
+  PreparationThread::Work build =
+      [built, next, active = pool_set_, inputs = build_inputs(*next, change.weights, true),
+       hosts = std::move(hosts), access_log = new_access_log(*next, sockets)] {
+        built->emplace(build_parts(*next, inputs, active.get(), hosts, access_log));
+      };
   co_await preparation_.run(std::move(build));
   BuiltParts& parts = **built;
   if (!parts.pool_set) {
@@ -181,6 +223,12 @@ Task<PreparedReload> Reloader::prepare(ReadConfig read, Sockets sockets) {
   }
   change.pool_set = std::move(*parts.pool_set);
   change.admin_tls = std::move(*parts.admin_tls);
+  auto admin_listener = open_admin(*next, parts.listener_hosts, sockets);
+  if (!admin_listener) {
+    refuse("admin.address", std::move(admin_listener.error()));
+    co_return reload;
+  }
+  change.admin_listener = std::move(*admin_listener);
   if (sockets == Sockets::check) {
     auto can_listen = listener_set_.check(next->listeners, parts.listener_hosts);
     if (!can_listen) refuse("listeners", std::move(can_listen.error()));
@@ -252,6 +300,8 @@ BuildInputs Reloader::build_inputs(const Config& config, const OperatorOverrides
 // ---- commit -----------------------------------------------------------------------------------
 
 Task<void> Reloader::commit(PreparedChange change, Duration check_wait) {
+  if (config_ != nullptr && config_->dns.servers != change.config->dns.servers)
+    dns_cache_.set_servers(change.config->dns.servers);
   config_ = std::move(change.config);
   pool_set_ = std::move(change.pool_set);
   overrides_.set_weights(std::move(change.weights));
@@ -272,6 +322,7 @@ Task<void> Reloader::commit(PreparedChange change, Duration check_wait) {
     status.admin_tls = std::move(change.admin_tls);
     status.reload_problems.clear();
   });
+  if (change.admin_listener.get() >= 0) process_.move_admin(change.admin_listener.take());
   tick_pools();
   // A new backend is out of rotation until it has passed a check. If it is up, this takes little
   // longer than connecting.
@@ -328,6 +379,39 @@ void Reloader::queue_reload() {
   changes_.post("reload", [this] { return run_reload(std::make_shared<std::vector<Problem>>()); });
 }
 
+void Reloader::queue_upgrade() {
+  changes_.post("upgrade",
+                [this] { return run_upgrade(std::make_shared<std::optional<Error>>()); });
+}
+
+Task<Result<Done>> Reloader::upgrade() {
+  const auto error = std::make_shared<std::optional<Error>>();
+  ChangeQueue::Change change = [this, error] { return run_upgrade(error); };
+  co_await changes_.run(std::move(change));
+  if (*error) co_return std::move(**error);
+  co_return Done{};
+}
+
+Task<void> Reloader::run_upgrade(std::shared_ptr<std::optional<Error>> error) {
+  auto done = co_await process_.take_over(Binary::installed);
+  if (!done) *error = std::move(done.error());
+}
+
+/// Applies a file that a running process cannot apply. REQUIRES: the file has no mistakes.
+Task<void> Reloader::take_over_for(PreparedReload& reload) {
+  log::info(fmt::format("reload: {} cannot change in a running process: starting another one",
+                        fmt::join(reload.takeover, ", ")));
+  auto done = co_await process_.take_over(Binary::running);
+  if (done) {
+    process_.status.update([](RuntimeStatus& status) { status.reload_problems.clear(); });
+    co_return;
+  }
+  reload.problems.push_back({.file = file_,
+                             .path = reload.takeover.front(),
+                             .message = "no process could take over: " + done.error().detail});
+  reload.problems_text = render_problems(reload.problems, "");
+}
+
 Task<std::vector<Problem>> Reloader::reload() {
   const auto problems = std::make_shared<std::vector<Problem>>();
   ChangeQueue::Change change = [this, problems] { return run_reload(problems); };
@@ -352,6 +436,7 @@ Task<void> Reloader::run_reload(std::shared_ptr<std::vector<Problem>> problems) 
     co_await commit(std::move(*reload.change), max_new_backend_check_wait);
   }
   watch_active_hosts();
+  if (reload.problems.empty() && !reload.takeover.empty()) co_await take_over_for(reload);
   report(reload);
   *problems = std::move(reload.problems);
 }
@@ -366,8 +451,9 @@ void Reloader::report(const PreparedReload& reload) {
     log::error(
         fmt::format("reload rejected; the previous configuration stays active:\n{}", problems));
   } else {
-    log::info(fmt::format("reloaded {}: {} change{}; {}", file_, reload.changes.size(),
-                          reload.changes.size() == 1 ? "" : "s", summary()));
+    log::info(fmt::format("reloaded {}{}: {} change{}; {}", file_,
+                          reload.takeover.empty() ? "" : " by another process",
+                          reload.changes.size(), reload.changes.size() == 1 ? "" : "s", summary()));
     const std::size_t logged = std::min(reload.changes.size(), max_logged_changes);
     for (std::size_t i = 0; i < logged; ++i) log::info("reload: " + reload.changes[i]);
     if (logged < reload.changes.size()) {
@@ -408,6 +494,7 @@ Task<void> Reloader::run_preview(std::string text, std::shared_ptr<ReloadPreview
   previewing_ = false;
   preview->problems = std::move(reload.problems);
   preview->changes = std::move(reload.changes);
+  preview->takeover = std::move(reload.takeover);
 }
 
 Task<Result<Done>> Reloader::set_weight(std::string pool, std::string backend,
@@ -474,7 +561,8 @@ std::string Reloader::summary() const {
 
 /// Resolves hosts that are not backends: GPU exporters.
 Task<Result<std::vector<Endpoint>>> Reloader::resolve_host(std::string host, std::uint16_t port) {
-  auto answer = co_await dns_cache_.resolver().lookup(host, port);
+  const std::shared_ptr<Resolver> resolver = dns_cache_.resolver();
+  auto answer = co_await resolver->lookup(host, port);
   if (!answer) co_return std::move(answer.error());
   if (answer->addresses.empty()) {
     co_return Error{.fault = Fault::connect_failed,

@@ -23,6 +23,7 @@
 #include "server/change_queue.h"
 #include "server/listener_set.h"
 #include "server/operator_overrides.h"
+#include "server/owned_fd.h"
 #include "server/preparation_thread.h"
 #include "server/saved_state.h"
 #include "server/service_notifier.h"
@@ -39,6 +40,13 @@ struct PreparedChange {
   std::string hash;                                ///< of the file's text; empty: no file was read
   AdminTls admin_tls;                              ///< meaningful only with a `hash`
   std::optional<AccessLogDestination> access_log;  ///< empty: it stays as it is
+  OwnedFd admin_listener;                          ///< none: it stays as it is
+};
+
+/// The program of a process that takes over.
+enum class Binary : std::uint8_t {
+  running,    ///< of this process
+  installed,  ///< that is at its path now
 };
 
 /// The result of `prepare`.
@@ -47,7 +55,8 @@ struct PreparedReload {
   std::string problems_text;             ///< as `render_problems` prints them
   std::string warnings_text;             ///< the same for warnings
   std::vector<std::string> changes;      ///< compared with the active one
-  std::optional<PreparedChange> change;  ///< empty if rejected or only previewed
+  std::vector<std::string> takeover;     ///< keys for which another process has to take over
+  std::optional<PreparedChange> change;  ///< empty if rejected, only previewed, or for a takeover
 };
 
 /// Every change goes through two steps: `prepare` reads, checks and builds, and can fail; `commit`
@@ -66,6 +75,11 @@ class Reloader final : public Control {
     RuntimeStatusPublisher& status;
     Environment environment;          ///< for reading files
     AccessLog* access_log = nullptr;  ///< null: off
+    /// Starts another process, and hands over to it. REQUIRES: no change runs meanwhile.
+    std::function<Task<Result<Done>>(Binary)> take_over = nullptr;
+    std::string takeover_obstacle = {};  ///< why no process can take over; empty: one can
+    /// Gives the admin listener another socket, which it owns from then on.
+    std::function<void(int fd)> move_admin = nullptr;
   };
 
   /// Whether to open the sockets of new listeners, or only to check that this would succeed.
@@ -102,15 +116,14 @@ class Reloader final : public Control {
   Task<void> run_blocking(PreparationThread::Work work) {
     return preparation_.run(std::move(work));
   }
-  /// Queues work during which no change begins, unless work of this name (a literal) is queued.
-  void queue_exclusive(std::string_view name, ChangeQueue::Change work) {
-    changes_.post(name, std::move(work));
-  }
+  /// Queues an upgrade that has no waiter. No change begins while it runs.
+  void queue_upgrade();
   /// Rejects reloads and previews from now on.
   void begin_shutdown() { shutting_down_ = true; }
 
   // Control
   Task<std::vector<Problem>> reload() override;
+  Task<Result<Done>> upgrade() override;
   Task<Result<ReloadPreview>> preview(std::string text) override;
   Task<Result<Done>> set_weight(std::string pool, std::string backend,
                                 std::uint32_t weight) override;
@@ -130,6 +143,8 @@ class Reloader final : public Control {
   Task<void> run_preview(std::string text, std::shared_ptr<ReloadPreview> preview);
   Task<void> run_set_weight(std::string pool, std::string backend, std::uint32_t weight,
                             std::shared_ptr<std::optional<Error>> error);
+  Task<void> run_upgrade(std::shared_ptr<std::optional<Error>> error);
+  Task<void> take_over_for(PreparedReload& reload);
   Task<void> run_dns_update();
   void on_dns_change();
   Task<void> queue_dns_update_at(Instant when);
@@ -137,10 +152,12 @@ class Reloader final : public Control {
   Task<void> resolve_hosts(const Config& next);
   struct CheckedFile;
   struct BuiltParts;
-  static CheckedFile check_file(LoadResult loaded, const Config* active, const std::string& file);
+  static CheckedFile check_file(LoadResult loaded, const Config* active);
   static BuiltParts build_parts(const Config& config, const BuildInputs& inputs,
                                 const PoolSet* active, const std::vector<std::string>& hosts,
                                 const std::optional<std::string>& access_log);
+  bool moves_admin(const Config& next) const;
+  Result<OwnedFd> open_admin(const Config& next, const ListenerHosts& hosts, Sockets sockets) const;
   std::optional<std::string> new_access_log(const Config& next, Sockets sockets) const;
   BuildInputs build_inputs(const Config& config, const OperatorOverrides::Weights& weights,
                            bool reload_files);

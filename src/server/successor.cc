@@ -19,26 +19,14 @@
 #include <string_view>
 #include <utility>
 
+#include "server/owned_fd.h"
+
 namespace evenkeel {
 namespace {
 
 constexpr int channel_fd = 3;  // of the new process
 /// How long a process that has closed its channel or was killed may take to end.
 constexpr Duration max_exit_time = std::chrono::seconds(5);
-
-class OwnedFd {
- public:
-  explicit OwnedFd(int fd) : fd_(fd) {}
-  OwnedFd(const OwnedFd&) = delete;
-  ~OwnedFd() {
-    if (fd_ >= 0) close(fd_);
-  }
-  int get() const { return fd_; }
-  int take() { return std::exchange(fd_, -1); }
-
- private:
-  int fd_;
-};
 
 Error failure(std::string detail) {
   return Error{.fault = Fault::internal, .detail = std::move(detail)};
@@ -91,9 +79,12 @@ Program Program::of_this_process() {
   const std::string& name = program.arguments.front();
   std::error_code error;
   std::filesystem::path path = name.find('/') == std::string::npos ? find_in_path(name) : name;
-  // Started under another name (exec -a): the file that runs.
+  // Started under another name (exec -a), or replaced since: the file that runs, or ran.
   if (!std::filesystem::equivalent(path, "/proc/self/exe", error) || error) {
-    path = std::filesystem::read_symlink("/proc/self/exe", error);
+    constexpr std::string_view replaced = " (deleted)";
+    std::string running = std::filesystem::read_symlink("/proc/self/exe", error).string();
+    if (running.ends_with(replaced)) running.resize(running.size() - replaced.size());
+    path = running;
   }
   program.path = std::filesystem::absolute(path, error).string();
   return program;

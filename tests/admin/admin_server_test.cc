@@ -202,6 +202,7 @@ struct SlowControl final : Control {
     co_await released.wait();
     co_return std::vector<Problem>();
   }
+  Task<Result<Done>> upgrade() override { return Result<Done>(Done{}); }
   Task<Result<ReloadPreview>> preview(std::string) override {
     return Result<ReloadPreview>(ReloadPreview{});
   }

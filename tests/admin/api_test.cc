@@ -77,8 +77,8 @@ TEST_F(AdminApi, UnknownPathOrBackendIs404) {
 }
 
 TEST_F(AdminApi, ChangesRequirePostAndReadsRejectIt) {
-  for (const std::string_view target :
-       {"/api/v1/reload", "/api/v1/check", "/api/v1/backends/127.0.0.1:8001/drain"}) {
+  for (const std::string_view target : {"/api/v1/reload", "/api/v1/upgrade", "/api/v1/check",
+                                        "/api/v1/backends/127.0.0.1:8001/drain"}) {
     for (const std::string_view method : {"GET", "HEAD", "PUT", "DELETE"}) {
       const RawReply reply = exchange(request(method, target), method == "HEAD");
       EXPECT_EQ(reply.status, 405) << method << target;
@@ -125,6 +125,20 @@ TEST_F(AdminApi, RejectedReloadReturnsItsProblems) {
   EXPECT_EQ(refused.body, problems_json(control_.problems) + "\n");
 }
 
+TEST_F(AdminApi, UpgradeReturnsTheStatusOrTheReason) {
+  EXPECT_EQ(get("/api/v1/upgrade").status, 405);
+  status_.update([](RuntimeStatus& status) { status.successor = 4711; });
+  const RawReply done = post("/api/v1/upgrade");
+  control_.busy = true;
+  const RawReply failed = post("/api/v1/upgrade");
+
+  EXPECT_EQ(control_.upgrades, 2);
+  EXPECT_EQ(done.status, 200);
+  EXPECT_THAT(done.body, HasSubstr(R"("taken_over_by":4711)"));
+  EXPECT_EQ(failed.status, 422);
+  EXPECT_THAT(failed.body, HasSubstr("the new process did not start"));
+}
+
 TEST_F(AdminApi, CheckReportsWhatAReloadOfATextWouldRefuseAndChange) {
   control_.problems = {{.file = "a.yaml", .line = 3, .column = 5, .path = "pools", .message = "m"}};
 
@@ -132,8 +146,9 @@ TEST_F(AdminApi, CheckReportsWhatAReloadOfATextWouldRefuseAndChange) {
 
   EXPECT_EQ(reply.status, 200);
   EXPECT_THAT(control_.previews, ElementsAre("pools: []"));
-  EXPECT_THAT(reply.body, AllOf(HasSubstr(R"({"problems":[{"file":"a.yaml","line":3,"column":5,)"),
-                                HasSubstr(R"("changes":["pool chat: backend added"])")));
+  EXPECT_THAT(reply.body,
+              AllOf(HasSubstr(R"({"problems":[{"file":"a.yaml","line":3,"column":5,)"),
+                    HasSubstr(R"("changes":["pool chat: backend added"],"takeover":["workers"])")));
   EXPECT_EQ(control_.reloads, 0);
 }
 

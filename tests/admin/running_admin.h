@@ -36,11 +36,16 @@ struct RecordingControl final : Control {
     ++reloads;
     return std::vector<Problem>(problems);
   }
+  Task<Result<Done>> upgrade() override {
+    ++upgrades;
+    if (busy) return Result<Done>(Error{.detail = "the new process did not start"});
+    return Result<Done>(Done{});
+  }
   Task<Result<ReloadPreview>> preview(std::string text) override {
     if (busy) return Result<ReloadPreview>(Error{.detail = "another preview is in progress"});
     previews.push_back(std::move(text));
-    return Result<ReloadPreview>(
-        ReloadPreview{.problems = problems, .changes = {"pool chat: backend added"}});
+    return Result<ReloadPreview>(ReloadPreview{
+        .problems = problems, .changes = {"pool chat: backend added"}, .takeover = {"workers"}});
   }
   Task<Result<Done>> set_weight(std::string pool, std::string backend,
                                 std::uint32_t weight) override {
@@ -49,7 +54,8 @@ struct RecordingControl final : Control {
   }
 
   int reloads = 0;
-  bool busy = false;  // refuses previews
+  int upgrades = 0;
+  bool busy = false;  // refuses previews and upgrades
   std::vector<Problem> problems;
   std::vector<std::string> weights;
   std::vector<std::string> previews;

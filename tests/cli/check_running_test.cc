@@ -32,6 +32,18 @@ TEST(CheckRunning, ListsWhatAReloadWouldChange) {
   EXPECT_EQ(none.out, "a.yaml: ok, a reload would change nothing\n");
 }
 
+TEST(CheckRunning, SaysThatAReloadWouldStartAnotherProcess) {
+  const auto output = report_preview(
+      options, loaded(), 200,
+      R"({"problems": [], "changes": ["workers: 2 -> 3"], "takeover": ["workers", "access_log"]})");
+
+  EXPECT_EQ(output.exit_code, 0);
+  EXPECT_EQ(output.out,
+            "a.yaml: ok, a reload would change this:\n  workers: 2 -> 3\n"
+            "workers, access_log cannot change in a running process: a reload would start another "
+            "one, which takes over\n");
+}
+
 TEST(CheckRunning, ListsWhyAReloadWouldBeRejected) {
   const auto output =
       report_preview(options, loaded(), 200,
@@ -47,12 +59,12 @@ TEST(CheckRunning, ListsWhyAReloadWouldBeRejected) {
 TEST(CheckRunning, JsonHoldsWarningsOfTheFileAndProblemsOfTheDaemon) {
   const auto output = report_preview(
       {.file = "a.yaml", .json = true}, loaded("routes: [{match: {path: /v1/}, pool: a}]\n"), 200,
-      R"({"problems": [{"message": "no", "severity": "error"}], "changes": ["c"]})");
+      R"({"problems": [{"message": "no", "severity": "error"}], "changes": ["c"], "takeover": []})");
 
   EXPECT_EQ(output.exit_code, 1);
   EXPECT_THAT(output.out,
               HasSubstr(R"("severity":"warning"},{"message":"no","severity":"error"}])"));
-  EXPECT_THAT(output.out, HasSubstr(R"("changes":["c"]})"));
+  EXPECT_THAT(output.out, HasSubstr(R"("changes":["c"],"takeover":[]})"));
 }
 
 TEST(CheckRunning, ReportsWhatIsNotAnAnswer) {
@@ -87,7 +99,8 @@ TEST(AdminTarget, MaySpeakEitherSchemeWhereOnlyTheFileNamesOne) {
   EXPECT_TRUE(completed({}, {}).either_scheme);
   EXPECT_TRUE(completed({.address = "h:1"}, {}).either_scheme);
   EXPECT_FALSE(completed({.address = "http://h:1"}, {}).either_scheme);
-  EXPECT_FALSE(std::get<AdminTarget>(find_target({}, "")).either_scheme) << "there is no file";
+  EXPECT_FALSE(std::get<FoundTarget>(find_target({}, "")).target.either_scheme)
+      << "there is no file";
 }
 
 /// A file that is removed with this object.
@@ -104,11 +117,12 @@ TEST(AdminTarget, IsFoundInAFileWithMistakesElsewhere) {
 
   const auto found = find_target({}, file.path);
 
-  ASSERT_TRUE(std::holds_alternative<AdminTarget>(found));
-  EXPECT_EQ(std::get<AdminTarget>(found).address, "10.0.0.1:9000");
+  ASSERT_TRUE(std::holds_alternative<FoundTarget>(found));
+  EXPECT_EQ(std::get<FoundTarget>(found).target.address, "10.0.0.1:9000");
+  EXPECT_EQ(std::get<FoundTarget>(found).doubt, "");
 }
 
-TEST(AdminTarget, IsNotGuessedFromAFileThatHidesIt) {
+TEST(AdminTarget, IsAGuessWhereMistakesMayHideIt) {
   std::string more_mistakes_than_are_listed;
   for (int i = 0; i < 150; ++i)
     more_mistakes_than_are_listed += "unknown_" + std::to_string(i) + ": 1\n";
@@ -117,7 +131,11 @@ TEST(AdminTarget, IsNotGuessedFromAFileThatHidesIt) {
                            "pools: [{name: a, backends: ['h:1'\nadmin: {address: '10.0.0.1:9'}\n",
                            more_mistakes_than_are_listed.c_str()}) {
     const ConfigFile file(text);
-    EXPECT_TRUE(std::holds_alternative<CommandOutput>(find_target({}, file.path))) << text;
+    const auto found = find_target({}, file.path);
+    ASSERT_TRUE(std::holds_alternative<FoundTarget>(found)) << text;
+    EXPECT_THAT(std::get<FoundTarget>(found).doubt, HasSubstr("error: ")) << text;
+    const auto given = find_target({.address = "h:1"}, file.path);
+    EXPECT_EQ(std::get<FoundTarget>(given).doubt, "") << text;
   }
   EXPECT_TRUE(std::holds_alternative<CommandOutput>(find_target({}, "/nowhere.yaml")));
 }

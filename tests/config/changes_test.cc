@@ -5,13 +5,12 @@
 
 #include <string>
 
+#include "evenkeel/config/load.h"
+
 namespace evenkeel {
 namespace {
 
-using testing::AllOf;
 using testing::ElementsAre;
-using testing::Field;
-using testing::HasSubstr;
 using testing::IsEmpty;
 
 Config read(const std::string& text) {
@@ -82,18 +81,14 @@ TEST(DescribeChanges, TellsRoutesOfTheSameNameApart) {
               ElementsAre("route r (2): added"));
 }
 
-TEST(RestartOnlyChanges, AreNamedWithTheirCure) {
-  const auto problems =
-      restart_only_changes(read(one_pool), read(one_pool + "workers: 3\n"), "test.yaml");
-  EXPECT_THAT(
-      problems,
-      ElementsAre(AllOf(
-          Field(&Problem::file, "test.yaml"), Field(&Problem::path, "workers"),
-          Field(&Problem::message, HasSubstr("cannot change")),
-          Field(
-              &Problem::help,
-              "set it back, or start a new process: SIGUSR2 (no request is lost), or a restart"))));
-  EXPECT_THAT(restart_only_changes(read(one_pool), read(one_pool + "shutdown: {drain: 1s}"), "f"),
+TEST(TakeoverChanges, AreThoseThatARunningProcessCannotApply) {
+  const auto keys = [](const std::string& more) {
+    return takeover_changes(read(one_pool), read(one_pool + more));
+  };
+  EXPECT_THAT(keys("workers: 3\naccess_log: {path: 'off'}\n"),
+              ElementsAre("workers", "access_log"));
+  EXPECT_THAT(keys("access_log: {path: stderr}\nadmin: {address: '127.0.0.1:1'}\n"
+                   "dns: {servers: ['127.0.0.1:53']}\nshutdown: {drain: 1s}\n"),
               IsEmpty());
 }
 

@@ -44,7 +44,7 @@ class Admin(case.Case):
             status = daemon.api("status")
         self.assertEqual(set(status), {"version", "uptime_seconds", "config", "workers", "connections",
                                        "requests_in_flight", "draining", "upgrade_problem",
-                                       "state_file_problem"})
+                                       "state_file_problem", "taken_over_by"})
         self.assertIn(status["version"], command("version").stdout)
         self.assertGreater(status["uptime_seconds"], 0)
         self.assertEqual((status["workers"], status["connections"], status["draining"]), (2, 1, False))

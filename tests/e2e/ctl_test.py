@@ -334,10 +334,14 @@ class CheckRunning(Driven):
     def test_it_reports_why_a_reload_would_be_refused(self):
         daemon = self.start_daemon(self.backend())
         config = json.loads(daemon.config_path.read_text())
-        daemon.config_path.write_text(json.dumps({**config, "workers": 7}))
-        refused = self.check(daemon)
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            config["admin"] = {"address": "127.0.0.1:%d" % taken.getsockname()[1]}
+            daemon.config_path.write_text(json.dumps(config))
+            refused = command("check", "-c", str(daemon.config_path), "--running", "--admin", daemon.admin)
         self.assertEqual(refused.returncode, 1)
-        self.assertRegex(refused.stderr, r"a reload would be rejected:\n.*workers: .*restart")
+        self.assertRegex(refused.stderr, r"a reload would be rejected:\n.*admin.address: .*Address already in use")
         self.assertTrue(daemon.api("status")["config"]["last_reload_ok"])
 
         daemon.config_path.write_text("pools: what")

@@ -82,19 +82,6 @@ class BadFiles(ReloadCase):
         self.write = write
         self.reload()
 
-    def test_changes_that_need_a_restart_are_listed(self):
-        self.config["workers"] = 3
-        self.config["admin"] = {"address": "127.0.0.1:%d" % free_port()}
-        self.config["access_log"] = {"path": "off"}
-        self.config["dns"] = {"servers": ["127.0.0.1:5353"]}
-        self.pool["name"] = "other"
-        status, told = self.post_reload()
-        self.assertEqual((status, [each["path"] for each in told]),
-                         (422, ["workers", "admin.address", "access_log", "dns.servers"]))
-        for each in told:
-            self.assertIn("restart", each["help"])
-        self.assert_refused("cannot change while the daemon runs")
-
     def test_the_access_log_moves(self):
         before = pathlib.Path(self.config["access_log"]["path"])
         exchange(self.daemon_.address, target="/before")

@@ -3,11 +3,11 @@
 import contextlib
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
 import threading
-import time
 
 import case
 import process
@@ -223,20 +223,18 @@ class Upgrade(UpgradeCase):
         self.wait_drained(self.upgrade())
         self.assertEqual(self.states()[drained], "up")
 
-    def test_what_was_learned_holds_without_a_state_file(self):
-        def slow(exchange_):
-            time.sleep(0.15)
-            exchange_.answer(b"slow")
-
-        backends = [self.backend(slow), self.backend()]
-        self.start(*backends, pool={"picker": "least-latency", "health": {"check": "off"}})
+    def test_what_was_learned_holds(self):
+        state = pathlib.Path(self.folder()) / "state"
+        backend = self.backend(serve)
+        self.start(backend, state_file=str(state), pool={"health": {"check": "off"}})
         for _ in range(20):
             exchange(self.served.address)
         self.wait_drained(self.upgrade())
-        for _ in range(20):
-            exchange(self.served.address)
-        # Without the averages each of the two would be tried first.
-        self.assertEqual([self.served.backend(each.address)["picks_total"] for each in backends], [0, 20])
+        self.eventually(state.exists, "the file of the new process")
+        state.unlink()
+        os.kill(self.main, signal.SIGTERM)
+        self.eventually(state.exists, "the file of the new process at its end")
+        self.assertRegex(state.read_text(), rf"latency pool {re.escape(backend.address)} \S+ 20 ")
 
     def test_the_file_at_the_path_is_what_runs_next(self):
         self.start(self.backend(serve))

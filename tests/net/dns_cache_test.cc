@@ -87,6 +87,22 @@ TEST_F(DnsCacheTest, KeepsTheAddressesWhileTheNameServerFails) {
   EXPECT_EQ(changes, 0);
 }
 
+TEST_F(DnsCacheTest, AsksOtherServersAtOnceAndKeepsTheAddressesMeanwhile) {
+  NameServer other(loop);
+  server.names["pool.test"] = {.v4 = {"192.0.2.1"}};
+  other.names["pool.test"] = {.v4 = {"192.0.2.7"}};
+  cache.set_ttl_limits(1h, 1h);
+  resolve_all({"pool.test"});
+
+  cache.set_servers({other.address()});
+
+  EXPECT_EQ(endpoints("pool.test"), List{"192.0.2.1:80"});
+  const int queries = server.queries;
+  EXPECT_TRUE(eventually([&] { return changes > 0; }));
+  EXPECT_EQ(endpoints("pool.test"), List{"192.0.2.7:80"});
+  EXPECT_EQ(server.queries, queries);
+}
+
 TEST_F(DnsCacheTest, DropsTheAddressesOnlyAfterThreeEmptyAnswers) {
   server.names["pool.test"] = {.v4 = {"192.0.2.1"}, .v6_mode = NameServer::Mode::silent};
   resolve_all({"pool.test"});

@@ -41,13 +41,17 @@ class Reloading : public testing::Test {
     file_ = path;
     write(file_with("'127.0.0.1:1', '127.0.0.1:2'"));
     group_.start();
-    reloader_.emplace(Reloader::Process{.loop = loop_,
-                                        .inherited = inherited_,
-                                        .notifier = notifier_,
-                                        .workers = group_,
-                                        .status = status_,
-                                        .environment = {}},
-                      file_, workers, DnsConfig{});
+    reloader_.emplace(
+        Reloader::Process{.loop = loop_,
+                          .inherited = inherited_,
+                          .notifier = notifier_,
+                          .workers = group_,
+                          .status = status_,
+                          .environment = {},
+                          .take_over = [this](Binary which) { return take_over(which); },
+                          .takeover_obstacle = {},
+                          .move_admin = [this](int fd) { admin_ = OwnedFd(fd); }},
+        file_, workers, DnsConfig{});
     PreparedReload first = wait_for(
         reloader_->prepare([this] { return load_config(file_, {}); }, Reloader::Sockets::open));
     EXPECT_THAT(first.problems, IsEmpty());
@@ -74,6 +78,11 @@ class Reloading : public testing::Test {
       ids.push_back(each->id() + " " + std::to_string(each->spec().weight));
     return ids;
   }
+  Task<Result<Done>> take_over(Binary which) {
+    takeovers_.push_back(which);
+    if (!takeover_problem_.empty()) co_return Error{.detail = takeover_problem_};
+    co_return Done{};
+  }
   std::uint16_t port() const { return reloader_->listener_set().open()[0].endpoint.port(); }
 
   Loop loop_;
@@ -83,6 +92,9 @@ class Reloading : public testing::Test {
   WorkerGroup group_{loop_, workers, metrics_registry_, nullptr};
   RuntimeStatusPublisher status_{RuntimeStatus{}};
   std::string file_;
+  std::vector<Binary> takeovers_;
+  std::string takeover_problem_;
+  OwnedFd admin_;
   std::optional<Reloader> reloader_;
 };
 
@@ -111,14 +123,94 @@ TEST_F(Reloading, KeepsWhatRunsWhenTheFileIsWrong) {
   EXPECT_EQ(status_.snapshot()->reload_problems, problems);
 }
 
-TEST_F(Reloading, RefusesWhatNeedsARestart) {
+TEST_F(Reloading, AnotherProcessTakesOverForWhatThisOneCannotChange) {
+  write(file_with("'127.0.0.1:1'", "workers: 7\n"));
+
+  const auto preview = wait_for(reloader_->preview(""));
+  EXPECT_THAT(takeovers_, IsEmpty()) << "a preview changes nothing";
+  const auto problems = wait_for(reloader_->reload());
+
+  ASSERT_TRUE(preview.ok());
+  EXPECT_THAT(preview->takeover, ElementsAre("workers"));
+  EXPECT_THAT(problems, IsEmpty());
+  EXPECT_THAT(takeovers_, ElementsAre(Binary::running));
+  EXPECT_THAT(backends(), SizeIs(2)) << "this process goes on as it was";
+}
+
+TEST_F(Reloading, IsRejectedWhenNoProcessTakesOver) {
+  takeover_problem_ = "it exited with code 1";
   write(file_with("'127.0.0.1:1'", "workers: 7\n"));
 
   const auto problems = wait_for(reloader_->reload());
 
   ASSERT_THAT(problems, SizeIs(1));
   EXPECT_EQ(problems[0].path, "workers");
+  EXPECT_THAT(problems[0].message, HasSubstr("it exited with code 1"));
   EXPECT_THAT(backends(), SizeIs(2));
+}
+
+TEST_F(Reloading, NoProcessTakesOverForAFileWithMistakes) {
+  write("workers: 7\n" + file_with("'127.0.0.1:1'", "what: 1\n"));
+
+  EXPECT_THAT(wait_for(reloader_->reload()), SizeIs(1));
+  EXPECT_THAT(takeovers_, IsEmpty());
+}
+
+TEST_F(Reloading, AnUpgradeStartsTheInstalledProgram) {
+  EXPECT_TRUE(wait_for(reloader_->upgrade()).ok());
+  EXPECT_THAT(takeovers_, ElementsAre(Binary::installed));
+
+  takeover_problem_ = "no such file";
+  const auto failed = wait_for(reloader_->upgrade());
+
+  ASSERT_FALSE(failed.ok());
+  EXPECT_EQ(failed.error().detail, "no such file");
+}
+
+TEST_F(Reloading, MovesTheAdminListener) {
+  const std::string backends = "'127.0.0.1:1'";
+  write(file_with(backends, "admin: {address: '127.0.0.3:0'}\n"));
+  const auto preview = wait_for(reloader_->preview(""));
+  ASSERT_TRUE(preview.ok());
+  EXPECT_THAT(preview->problems, IsEmpty());
+  EXPECT_LT(admin_.get(), 0);
+
+  EXPECT_THAT(wait_for(reloader_->reload()), IsEmpty());
+
+  ASSERT_GE(admin_.get(), 0);
+  EXPECT_EQ(Listener::local_endpoint(admin_.get()).host(), "127.0.0.3");
+}
+
+TEST_F(Reloading, MovesTheAdminListenerToAWiderAddressOnItsPort) {
+  OwnedFd free(*Listener::bind(resolve("127.0.0.3", 0)->front()));
+  const std::string port = std::to_string(Listener::local_endpoint(free.get()).port());
+  free = OwnedFd();
+  write(file_with("'127.0.0.1:1'", "admin: {address: '127.0.0.3:" + port + "'}\n"));
+  ASSERT_THAT(wait_for(reloader_->reload()), IsEmpty());
+  const OwnedFd before = std::move(admin_);
+
+  write(file_with("'127.0.0.1:1'", "admin: {address: '0.0.0.0:" + port + "'}\n"));
+  const auto preview = wait_for(reloader_->preview(""));
+
+  ASSERT_TRUE(preview.ok());
+  EXPECT_THAT(preview->problems, IsEmpty());
+  EXPECT_THAT(wait_for(reloader_->reload()), IsEmpty());
+  EXPECT_EQ(Listener::local_endpoint(admin_.get()).text(), "0.0.0.0:" + port);
+}
+
+TEST_F(Reloading, RefusesAnAdminListenerThatCannotBeOpened) {
+  const int taken = *Listener::bind(resolve("127.0.0.2", 0)->front());
+  const int off = 0;
+  setsockopt(taken, SOL_SOCKET, SO_REUSEPORT, &off, sizeof off);
+  write(file_with("'127.0.0.1:1'",
+                  "admin: {address: '" + Listener::local_endpoint(taken).text() + "'}\n"));
+
+  const auto problems = wait_for(reloader_->reload());
+
+  ASSERT_THAT(problems, SizeIs(1));
+  EXPECT_EQ(problems[0].path, "admin.address");
+  EXPECT_THAT(backends(), SizeIs(2));
+  close(taken);
 }
 
 TEST_F(Reloading, RefusesAListenerThatCannotBeOpened) {

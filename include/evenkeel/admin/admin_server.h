@@ -42,6 +42,9 @@ class AdminServer {
   /// Closes all connections and ends the thread.
   ~AdminServer();
 
+  /// Accepts from `fd`, a listening socket, from now on, and no longer from the one before, which
+  /// it closes. Open connections stay.
+  void move_to(int fd);
   /// Accepts no more connections; another process accepts from the same socket.
   void retire();
 

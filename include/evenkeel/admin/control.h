@@ -16,6 +16,9 @@ struct ReloadPreview {
   std::vector<Problem>
       problems;  ///< why it would be refused, as `check` words it; empty: it would not
   std::vector<std::string> changes;  ///< to the active configuration (config/changes.h)
+  /// The keys for which the reload would start a process that takes over; empty: this one would
+  /// apply all changes itself.
+  std::vector<std::string> takeover;
 };
 
 /// Changes the running daemon. Thread: the control loop's. Outlives the tasks that it returns. A
@@ -25,9 +28,13 @@ class Control {
   virtual ~Control() = default;
 
   /// Reads the file again, checks it, builds everything that it describes, then swaps. Returns why
-  /// the file was rejected, in the words of `check`; empty: it is active. Reloads run one after the
-  /// other.
+  /// the file was rejected, in the words of `check`; empty: it is active, in this process or in one
+  /// that has taken over from it. Reloads run one after the other.
   virtual Task<std::vector<Problem>> reload() = 0;
+
+  /// Starts the program that is installed now, as SIGUSR2 does, and hands over to it. Done when it
+  /// has taken over; this process drains then. Errors: why it has not.
+  virtual Task<Result<Done>> upgrade() = 0;
 
   /// Performs a reload of `text`, or of the daemon's own file if `text` is empty, up to the point
   /// where it would change something. Reads certificates and keys, and resolves host names. Errors:

@@ -36,6 +36,7 @@ struct RuntimeStatus {
   AdminTls admin_tls;                       ///< of that file
   std::vector<Problem> reload_problems;     ///< of the last reload; empty: it was accepted
   std::string upgrade_problem;              ///< why the last upgrade failed; empty: none did
+  std::int32_t successor = 0;               ///< the process that has taken over; 0: none
   std::string state_file_problem;           ///< why it was not written; empty: it was, or is off
   bool ready = false;
   bool draining = false;

@@ -9,7 +9,7 @@
 
 namespace evenkeel {
 
-enum class CtlVerb { status, backends, drain, undrain, weight, reload };
+enum class CtlVerb { status, backends, drain, undrain, weight, reload, upgrade };
 
 struct CtlOptions {
   CtlVerb verb = CtlVerb::status;

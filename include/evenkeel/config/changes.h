@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "evenkeel/config/config.h"
-#include "evenkeel/config/load.h"
 
 namespace evenkeel {
 
@@ -18,9 +17,8 @@ namespace evenkeel {
 // the two are equal.
 std::vector<std::string> describe_changes(const Config& before, const Config& after);
 
-// The differences that only a restart can apply: the reasons why a reload rejects `after`. `file`
-// is its name in the problems.
-std::vector<Problem> restart_only_changes(const Config& before, const Config& after,
-                                          const std::string& file);
+// The keys whose differences a running process cannot apply: "workers", "access_log". Another
+// process has to take over for them.
+std::vector<std::string> takeover_changes(const Config& before, const Config& after);
 
 }  // namespace evenkeel

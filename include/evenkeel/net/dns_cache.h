@@ -33,6 +33,9 @@ class DnsCache {
 
   /// Replaces the set of hosts. IP addresses need not be in it.
   void set_hosts(const std::set<std::string>& hosts);
+  /// Asks other name servers from now on, at once for all hosts. Known addresses stay until these
+  /// answer. Lookups by `resolver()` that have begun go on.
+  void set_servers(std::vector<Address> servers);
   /// Limits how long answers are kept, from the next one on.
   void set_ttl_limits(milliseconds min_ttl, milliseconds max_ttl);
   /// Waits until every host has an answer or an error, or for the deadline. From then on address
@@ -40,18 +43,20 @@ class DnsCache {
   Task<void> resolved(Instant deadline);
   /// The known endpoints of an address, with its port; empty if none is known.
   std::vector<Endpoint> find(const Address& address) const;
-  Resolver& resolver() { return resolver_; }
+  /// Keep the pointer during a lookup: `set_servers` replaces the resolver.
+  std::shared_ptr<Resolver> resolver() { return resolver_; }
 
  private:
   struct Entry;
   struct FamilyRecord;
 
+  void begin_refreshing(Entry& entry);
   Task<void> refresh(Entry& entry, FamilyRecord& record, const FamilyRecord& other);
   void take(Entry& entry, FamilyRecord& record, const FamilyRecord& other,
             Resolver::Answer& answer);
 
   Loop& loop_;
-  Resolver resolver_;
+  std::shared_ptr<Resolver> resolver_;
   Rng rng_;
   milliseconds min_ttl_;
   milliseconds max_ttl_;
