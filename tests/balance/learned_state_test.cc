@@ -78,7 +78,7 @@ TEST_F(LearnedStates, AnEjectionContinuesUntilItsEnd) {
   pool->tick(load.ejected_until() + 1ms);
   EXPECT_EQ(load.ejection(), Ejection::half_open) << "a request is its trial";
   first(pool).record_outcome(failed, load.ejected_until() + 1s);
-  EXPECT_EQ(load.ejected_for(), 4s) << "twice the first ejection";
+  EXPECT_EQ(load.ejected_for(), 30s) << "it is the second ejection";
 }
 
 TEST_F(LearnedStates, TheLastBackendIsNotEjectedAgain) {
