@@ -78,7 +78,7 @@ void Backend::record_outcome(const AttemptResult& result, Instant now) const {
     count_failure(result, now);
   switch (result.outcome) {
     case AttemptOutcome::success:
-      if (load_->record_success(now)) serve_queue();
+      if (load_->record_success(result.safe_method, now)) serve_queue();
       return;
     case AttemptOutcome::overloaded: return load_->record_overloaded(result.retry_after, now);
     case AttemptOutcome::failed:

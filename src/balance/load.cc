@@ -6,6 +6,9 @@
 namespace evenkeel {
 namespace {
 
+/// How long the failure of a request counts for more than successes of safe methods.
+constexpr Duration unsafe_memory = std::chrono::seconds(10);
+
 /// After this time another request may be the trial of a backend.
 constexpr Duration max_trial = std::chrono::seconds(30);
 
@@ -55,6 +58,9 @@ void Load::record_failed(const AttemptResult& result, Instant now) {
   if (result.fault) failures_.last_fault.store(*result.fault, std::memory_order_relaxed);
   failures_.total.fetch_add(1, std::memory_order_relaxed);
   failures_.in_a_row.fetch_add(1, std::memory_order_relaxed);
+  if (!result.safe_method) {
+    failures_.unsafe_failed_at.store(now.time_since_epoch().count(), std::memory_order_relaxed);
+  }
   if (in_backoff(now)) return;  // requests that fail together are one failure for the back-off
   const std::uint32_t steps = failures_.backoffs.fetch_add(1, std::memory_order_relaxed) + 1;
   avoid_until(now + failure_backoff(steps));
@@ -73,7 +79,19 @@ void Load::record_overloaded(Duration retry_after, Instant now) {
   avoid_until(until);
 }
 
-bool Load::end_failures(Instant now) {
+/// The success of a safe method says nothing yet of the requests that failed.
+bool Load::proves_little(Instant now) const {
+  const Instant failed_at{Duration(failures_.unsafe_failed_at.load(std::memory_order_relaxed))};
+  if (failed_at == Instant{}) return false;
+  return ejection() != Ejection::none || now - failed_at < unsafe_memory;
+}
+
+bool Load::end_failures(bool by_safe_method, Instant now) {
+  if (by_safe_method && proves_little(now)) {
+    if (parked(now) || unreachable(now)) return false;
+    live_.backoff_until.store(1, std::memory_order_relaxed);  // in the past: it needs a success
+    return true;
+  }
   clear_failures();
   const Ejection before = ejection();
   if (before != Ejection::none && before != Ejection::ejected)
@@ -141,6 +159,7 @@ AttemptResult Load::last_failure() const {
 
 void Load::clear_failures() {
   failures_.silence.store(0, std::memory_order_relaxed);
+  failures_.unsafe_failed_at.store(0, std::memory_order_relaxed);
   failures_.in_a_row.store(0, std::memory_order_relaxed);
   failures_.backoffs.store(0, std::memory_order_relaxed);
 }

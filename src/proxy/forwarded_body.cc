@@ -51,7 +51,8 @@ ForwardedBody::ForwardedBody(Loop& loop, Lease lease, LinkLease link, Request& r
       body_(std::move(response.body)),
       info_(request.info),
       metrics_(metrics),
-      outcome_(outcome_of(response, request.info)) {
+      outcome_(outcome_of(response, request.info)),
+      safe_method_(is_safe_method(request.method)) {
   metrics_.count_status(response.status);
   if (is_stream(request, response.status, *body_)) {
     info_.timings.first_byte = {};
@@ -69,7 +70,8 @@ ForwardedBody::~ForwardedBody() {
   const bool failed = fault && backend_failed(*fault);
   if (failed) {
     load.count_error(*fault);
-    lease_.backend()->record_outcome({.outcome = AttemptOutcome::failed, .fault = fault}, now);
+    lease_.backend()->record_outcome(
+        {.outcome = AttemptOutcome::failed, .fault = fault, .safe_method = safe_method_}, now);
   } else if (was_served(info_.outcome)) {
     const std::optional<std::uint8_t> grpc_status = info_.outcome.grpc_status;
     if (grpc_status) {
@@ -79,7 +81,7 @@ ForwardedBody::~ForwardedBody() {
     } else {
       load.record_served(took, now);
       // Otherwise a success changes nothing.
-      if (load.needs_trial()) lease_.backend()->record_outcome({}, now);
+      if (load.needs_trial()) lease_.backend()->record_outcome({.safe_method = safe_method_}, now);
     }
   }
   if (begun_) return;

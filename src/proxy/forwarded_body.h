@@ -21,6 +21,11 @@ inline Instant request_end(const RequestTimings& timings) {
   return timings.uploaded == Instant{} || answered_first ? timings.head_sent : timings.uploaded;
 }
 
+/// It changes nothing at the server (RFC 9110, section 9.2.1).
+inline bool is_safe_method(std::string_view method) {
+  return method == "GET" || method == "HEAD" || method == "OPTIONS";
+}
+
 /// A backend's body together with what is held until its last byte: the link, and the request's
 /// weight on the backend. Tells the backend's Load how the response begins and ends.
 ///
@@ -59,6 +64,7 @@ class ForwardedBody final : public Body {
   BackendMetrics& metrics_;
   AttemptOutcome outcome_;  // as far as it is known
   bool begun_ = false;
+  bool safe_method_;
 };
 
 }  // namespace evenkeel

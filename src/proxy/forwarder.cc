@@ -47,6 +47,11 @@ bool may_be_refusal(const Request& request, const Response& response) {
   return status_of_answer(request, response) >= 429;
 }
 
+AttemptResult of_method(const Request& request, AttemptResult result) {
+  result.safe_method = is_safe_method(request.method);
+  return result;
+}
+
 /// The tunnel of an upgrade is a matter of HTTP/1.1.
 LinkPool::LinkProtocol protocol_of(const Request& request) {
   return request.upgrade.empty() ? LinkPool::LinkProtocol::any : LinkPool::LinkProtocol::http1;
@@ -156,7 +161,7 @@ Task<Result<Response>> Forwarder::handle(Request& request) {
           progress.hold(std::move(response), request.info, loop_.now());
         } else {
           progress.next = next_after_failure(request, response.error(), **link, backend, progress);
-          backend.record_outcome(classify(response.error()), loop_.now());
+          backend.record_outcome(of_method(request, classify(response.error())), loop_.now());
           fail_attempt(request.info, backend, std::move(response.error()), progress);
         }
       }
@@ -202,7 +207,7 @@ void Forwarder::complete(Request& request, Response& response, Lease lease, Link
   if (response.status >= 400) {  // a success is one when the body has ended
     const bool refused = response.status == 429 || response.status == 503;
     const Duration retry_after = refused ? retry_after_of(response.fields) : Duration{};
-    backend.record_outcome(classify(response.status, retry_after), loop_.now());
+    backend.record_outcome(of_method(request, classify(response.status, retry_after)), loop_.now());
   }
   if (options_.debug_headers) add_debug_headers(backend, response);
   const bool is_event_stream = EventStreamBody::applies_to(response);

@@ -101,6 +101,49 @@ TEST_F(Outlier, IsNotABackendThatSucceedsInBetween) {
   EXPECT_FALSE(is_ejected(0));
 }
 
+TEST_F(Outlier, IsABackendThatOnlyAnswersSafeMethods) {
+  constexpr AttemptResult listed{.safe_method = true};
+  given(3);
+  for (int i = 0; i < 5; ++i) {
+    fail(0, 1);
+    backend(0).record_outcome(listed, now_);
+    EXPECT_FALSE(load(0).in_backoff(now_)) << "the next request is its trial";
+  }
+  ASSERT_TRUE(is_ejected(0));
+
+  pass(2s);
+  ASSERT_TRUE(backend(0).try_acquire(now_));
+  backend(0).record_outcome(listed, now_);
+  EXPECT_EQ(load(0).ejection(), Ejection::half_open);
+  ASSERT_TRUE(backend(0).try_acquire(now_));
+  backend(0).record_outcome(succeeded, now_);
+
+  EXPECT_EQ(load(0).ejection(), Ejection::none);
+  EXPECT_FALSE(load(0).needs_trial());
+}
+
+TEST_F(Outlier, IsNotABackendThatFailedLongAgo) {
+  given(3);
+  fail(0, 4);
+
+  backend(0).record_outcome({.safe_method = true}, now_ + 11s);
+
+  EXPECT_EQ(load(0).failures_in_a_row(), 0u);
+}
+
+TEST_F(Outlier, IsNotABackendWhoseSafeMethodsFailAndSucceed) {
+  given(3);
+  for (int i = 0; i < 10; ++i) {
+    for (int j = 0; j < 4; ++j) {
+      backend(0).record_outcome(
+          {.outcome = AttemptOutcome::failed, .status = 500, .safe_method = true}, now_);
+    }
+    backend(0).record_outcome({.safe_method = true}, now_);
+  }
+
+  EXPECT_FALSE(is_ejected(0));
+}
+
 TEST_F(Outlier, IsNotEjectedForWhatTheOthersDoToo) {
   given(3);
 

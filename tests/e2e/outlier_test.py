@@ -98,6 +98,21 @@ class Outlier(case.Case):
         self.assertEqual(self.state(daemon)[0], "ejected")
         self.assertLessEqual(sum(status != 200 for status in statuses), 6)  # each worker may lose one at the same time
 
+    def test_a_server_that_only_lists_its_models(self):
+        daemon = self.pool(Server(500), Server(), Server())
+        statuses = []
+
+        def send():
+            for _ in range(3):
+                self.assertEqual(exchange(daemon.address, "GET", "/v1/models").status, 200)
+            statuses.append(exchange(daemon.address, "POST", "/v1/chat/completions", body=b"{}").status)
+            return self.state(daemon)[0] == "ejected"
+
+        self.eventually(send, "its ejection")
+        for _ in range(40):
+            send()
+        self.assertLessEqual(sum(status != 200 for status in statuses), 6)
+
     def test_a_share_of_the_pool_is_a_percentage(self):
         daemon = self.pool(Server(500), Server(), Server(), outlier={"max_ejected": "0%"})
         self.send(daemon, 0.5)

@@ -171,8 +171,12 @@ class Load {
   /// which doubles with each park until a success.
   void record_overloaded(Duration retry_after, Instant now);
   /// It answered. Ends the back-off for failures, and that of a park that is over. True if the
-  /// backend is in back-off no more. One load while there is none.
-  bool record_success(Instant now) { return needs_trial() && end_failures(now); }
+  /// backend is in back-off no more. One load while there is none. The success of a request with a
+  /// safe method does not clear recent failures of others, as of a server that lists its models and
+  /// generates nothing: then the next request is the trial.
+  bool record_success(bool safe_method, Instant now) {
+    return needs_trial() && end_failures(safe_method, now);
+  }
 
   /// Failed attempts since its last success.
   std::uint32_t failures_in_a_row() const {
@@ -349,6 +353,7 @@ class Load {
     std::atomic<std::uint64_t> total{0};
     std::atomic<std::int32_t> last_status{0};  // 0: last_fault tells
     std::atomic<Fault> last_fault{Fault::backend_closed};
+    std::atomic<Duration::rep> unsafe_failed_at{0};  // a request that is not safe; 0: none did
     std::atomic<Ejection> ejection{Ejection::none};
     std::atomic<EjectionReason> ejection_reason{EjectionReason::consecutive};
     std::atomic<bool> is_probed{false};
@@ -359,7 +364,8 @@ class Load {
     std::array<std::atomic<std::uint64_t>, ejection_reason_count> ejections{};
   };
 
-  bool end_failures(Instant now);
+  bool proves_little(Instant now) const;
+  bool end_failures(bool by_safe_method, Instant now);
   void avoid_until(Instant until);
   void begin_silent_trial(Instant now);
   void clear_failures();

@@ -32,6 +32,7 @@ struct AttemptResult {
   int status = 0;              ///< of the response; 0: none
   std::optional<Fault> fault;  ///< instead of a response, or what ended one
   Duration retry_after{};      ///< of an overloaded backend; 0: it did not say
+  bool safe_method = false;    ///< of a GET, HEAD or OPTIONS, whose success proves little
 };
 
 /// A response with this status, as far as its head tells: the body may still break.
