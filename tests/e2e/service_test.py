@@ -107,10 +107,14 @@ class Service(case.Case):
             ended = command(*arguments)
             self.assertEqual(ended.returncode, 1)
             self.assertRegex(ended.stderr, message)
-        daemon.config_path.write_text(json.dumps({**good, "workers": 7}))
-        ended = command(*arguments)
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            listener = {"name": "public", "address": "127.0.0.1:%d" % taken.getsockname()[1]}
+            daemon.config_path.write_text(json.dumps({**good, "listeners": [listener]}))
+            ended = command(*arguments)
         self.assertEqual(ended.returncode, 1)
-        self.assertRegex(ended.stderr, "reload rejected.*\n.*workers: .*restart")
+        self.assertRegex(ended.stderr, "reload rejected.*\n.*listeners: .*Address already in use")
         daemon.config_path.write_text(json.dumps(good))
         self.assertEqual(command(*arguments).returncode, 0)
 
