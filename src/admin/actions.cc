@@ -22,14 +22,20 @@ constexpr std::size_t max_weight_body_bytes = 16 * 1024;
 constexpr std::uint32_t max_weight = 1000;
 /// What the control loop takes at most for a change that it makes at once.
 constexpr Duration change_timeout = std::chrono::seconds(5);
-/// A reload waits for name servers, for changes that are queued before it, and for a process that
-/// takes over.
-constexpr Duration reload_timeout = std::chrono::seconds(75);
+/// A change that is built anew waits for name servers, for changes that are queued before it, and
+/// for a process that takes over.
+constexpr Duration change_queue_timeout = std::chrono::seconds(75);
+/// As long as a client may wait (`ctl reload --wait`).
+constexpr Duration reload_timeout = std::chrono::hours(1);
 
 constexpr std::string_view weight_usage = "the body is {\"weight\": N}, N from 1 to 1000";
 constexpr std::string_view no_answer =
     "the control loop has not answered in time; the change may still be made";
 constexpr std::string_view no_control = "this daemon accepts no changes";
+constexpr std::string_view upgrade_in_progress =
+    "not changed: an upgrade is in progress; try again when it has ended";
+constexpr std::string_view taken_over =
+    "not changed: another process has taken over; send it again, to that process";
 
 constexpr std::array<std::pair<std::string_view, BackendAction>, 3> action_names = {
     {{"drain", BackendAction::drain},
@@ -41,6 +47,20 @@ std::string percent_decoded(std::string_view text) {
   const auto valid = boost::urls::make_pct_string_view({text.data(), text.size()});
   if (!valid) return std::string(text);
   return valid->decode();
+}
+
+AdminReply try_again(int status, std::string_view why) {
+  AdminReply reply = error_reply(status, why);
+  reply.fields.emplace_back("retry-after", "1");
+  return reply;
+}
+
+/// 503 from the start of an upgrade on: the new process has a copy of what was set before. Nothing:
+/// changes are accepted.
+std::optional<AdminReply> refuse_in_upgrade(const RuntimeStatus& status) {
+  if (status.successor != 0) return try_again(503, taken_over);
+  if (status.upgrading) return try_again(503, upgrade_in_progress);
+  return std::nullopt;
 }
 
 std::optional<std::string> parameter(std::string_view query, std::string_view name) {
@@ -138,6 +158,8 @@ Awaitable<AdminReply> AdminActions::apply(BackendCall call, const AdminRequest& 
   const PoolState& pool = *pool_set->pools()[positions[0].pool].state;
   const BackendPtr backend = pool.backends()[positions[0].backend];
   call.pool = pool.spec().name;
+  auto refusal = refuse_in_upgrade(*runtime_.status->snapshot());
+  if (refusal) co_return std::move(*refusal);
   AdminReply failed;
   if (weight) {
     failed = co_await set_weight(*call.pool, call.id, *weight);
@@ -155,7 +177,9 @@ Awaitable<AdminReply> AdminActions::apply(BackendCall call, const AdminRequest& 
 
 /// 200, or why not.
 Awaitable<AdminReply> AdminActions::set_drained(BackendPtr backend, bool drained) {
-  const auto change = [backend, drained] {
+  const auto change = [backend, drained, status = runtime_.status] {
+    const auto now = status->snapshot();
+    if (now->upgrading || now->successor != 0) return false;
     if (drained) {
       backend->load().take_out(OutOfRotation::draining);
     } else {
@@ -165,6 +189,7 @@ Awaitable<AdminReply> AdminActions::set_drained(BackendPtr backend, bool drained
   };
   const auto done = co_await on_loop(io_, *runtime_.control_loop, change, change_timeout);
   if (!done) co_return error_reply(503, no_answer);
+  if (!*done) co_return try_again(503, upgrade_in_progress);
   co_return AdminReply{};
 }
 
@@ -174,8 +199,11 @@ Awaitable<AdminReply> AdminActions::set_weight(std::string pool, std::string id,
   if (runtime_.control == nullptr) co_return error_reply(503, no_control);
   const auto change = [control = runtime_.control, pool = std::move(pool), id = std::move(id),
                        weight] { return control->set_weight(pool, id, weight); };
-  auto set = co_await on_loop(io_, *runtime_.control_loop, change, reload_timeout);
+  auto set = co_await on_loop(io_, *runtime_.control_loop, change, change_queue_timeout);
   if (!set) co_return error_reply(503, no_answer);
+  if (!*set && set->error().fault == Fault::draining) {
+    co_return try_again(503, set->error().detail);
+  }
   if (!*set) co_return error_reply(422, set->error().detail);
   co_return AdminReply{};
 }
@@ -195,6 +223,9 @@ Awaitable<AdminReply> AdminActions::reload() {
   const auto change = [control = runtime_.control] { return control->reload(); };
   const auto problems = co_await on_loop(io_, *runtime_.control_loop, change, reload_timeout);
   if (!problems) co_return error_reply(503, no_answer);
+  if (!problems->empty() && runtime_.status->snapshot()->successor != 0) {
+    co_return try_again(503, taken_over);
+  }
   if (!problems->empty()) co_return json_reply(422, problems_json(*problems));
   const RuntimeView view(runtime_);
   co_return json_reply(200, to_text(status_document(view)));
@@ -215,12 +246,10 @@ Awaitable<AdminReply> AdminActions::check(std::string text) {
   const auto ask = [control = runtime_.control, text = std::move(text)] {
     return control->preview(text);
   };
-  const auto preview = co_await on_loop(io_, *runtime_.control_loop, ask, reload_timeout);
+  const auto preview = co_await on_loop(io_, *runtime_.control_loop, ask, change_queue_timeout);
   if (!preview) co_return error_reply(503, no_answer);
   if (!*preview) {
-    AdminReply busy = error_reply(429, preview->error().detail);
-    busy.fields.emplace_back("retry-after", "1");
-    co_return busy;
+    co_return try_again(429, preview->error().detail);
   }
   boost::json::array problems;
   for (const Problem& problem : (*preview)->problems) problems.push_back(problem_document(problem));

@@ -255,7 +255,8 @@ class AdminClient::Impl {
     }
     if (!closed && parser.get().keep_alive()) stream_ = stream;
     co_return AdminResponse{static_cast<int>(parser.get().result_int()),
-                            std::move(parser.get().body())};
+                            std::move(parser.get().body()),
+                            parser.get().count(http::field::retry_after) > 0};
   }
 
   template <class Parser>

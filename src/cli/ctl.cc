@@ -30,6 +30,7 @@ constexpr Duration reload_wait_timeout = std::chrono::hours(1);
 /// Longer than the daemon waits for the other process.
 constexpr Duration upgrade_timeout = std::chrono::seconds(80);
 constexpr Duration drain_poll_interval = std::chrono::milliseconds(250);
+constexpr Duration upgrade_poll_interval = std::chrono::milliseconds(250);
 
 /// Replaces control characters: parts of the text come from servers.
 void print_error(std::string_view what) {
@@ -79,12 +80,13 @@ class Ctl {
   int backends();
   int drain();
   int wait_until_idle(const JsonValue& drained);
-  int post_action(std::string_view action, std::string body = {});
+  int post_action(std::string_view action, const std::string& body = {});
   int print_backend(const JsonValue& backend) const;
   int reload();
   int upgrade();
   std::string backend_path(std::string_view action) const;
   ApiResult get(std::string_view what);
+  ApiResult post(const std::string& path, const std::string& body, Duration time);
   ApiResult check_response(Result<AdminResponse> answer) const;
   void report_refusal(const ApiResult& result, int status) const;
 
@@ -135,7 +137,7 @@ int Ctl::backends() {
 
 int Ctl::drain() {
   if (!options_.wait) return post_action("drain");
-  const ApiResult posted = check_response(client_.post(backend_path("drain"), {}, request_timeout));
+  const ApiResult posted = post(backend_path("drain"), {}, request_timeout);
   return posted.ok() ? wait_until_idle(posted.document) : posted.exit_code;
 }
 
@@ -169,9 +171,8 @@ int Ctl::wait_until_idle(const JsonValue& drained) {
   }
 }
 
-int Ctl::post_action(std::string_view action, std::string body) {
-  const ApiResult result =
-      check_response(client_.post(backend_path(action), std::move(body), request_timeout));
+int Ctl::post_action(std::string_view action, const std::string& body) {
+  const ApiResult result = post(backend_path(action), body, request_timeout);
   if (!result.ok()) return result.exit_code;
   return print_backend(result.document);
 }
@@ -189,7 +190,7 @@ int Ctl::print_backend(const JsonValue& backend) const {
 
 int Ctl::reload() {
   const Duration time = options_.wait ? reload_wait_timeout : request_timeout;
-  const ApiResult result = check_response(client_.post("/api/v1/reload", {}, time));
+  const ApiResult result = post("/api/v1/reload", {}, time);
   if (options_.json && !result.text.empty()) fmt::print("{}", result.text);
   if (!result.ok() || options_.json) return result.exit_code;
   const JsonValue& config = result.document["config"];
@@ -222,6 +223,18 @@ std::string Ctl::backend_path(std::string_view action) const {
 
 ApiResult Ctl::get(std::string_view what) {
   return check_response(client_.get(fmt::format("/api/v1/{}", what), request_timeout));
+}
+
+/// Posts again while the daemon is being upgraded: the new process accepts changes.
+ApiResult Ctl::post(const std::string& path, const std::string& body, Duration time) {
+  const Instant deadline = Clock::now() + time;
+  while (true) {
+    auto answer = client_.post(path, body, deadline - Clock::now());
+    const bool again = answer && answer->try_again && answer->status == 503 &&
+                       Clock::now() + upgrade_poll_interval < deadline;
+    if (!again) return check_response(std::move(answer));
+    std::this_thread::sleep_for(upgrade_poll_interval);
+  }
 }
 
 /// Prints what is wrong with the response, if anything.

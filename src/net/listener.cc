@@ -13,6 +13,18 @@ namespace {
 constexpr int accept_batch = 64;  // then the loop's other work runs
 constexpr Duration pause_when_exhausted = std::chrono::milliseconds(100);
 
+/// From errno.
+Error listen_error(const Endpoint& endpoint) {
+  return Error{.fault = Fault::internal,
+               .detail = "cannot listen on " + endpoint.text() + ": " + std::strerror(errno)};
+}
+
+bool is_listening(int fd) {
+  int answer = 0;
+  socklen_t size = sizeof answer;
+  return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &answer, &size) == 0 && answer != 0;
+}
+
 /// `shared`: other sockets of ours may be on the port; else the port must be free, and others may
 /// join from then on. Without `listening` the socket is bound only, and takes no connections.
 Result<int> open_socket(const Endpoint& endpoint, bool shared, bool listening) {
@@ -27,8 +39,7 @@ Result<int> open_socket(const Endpoint& endpoint, bool shared, bool listening) {
       if (!listening || listen(fd, SOMAXCONN) == 0) return fd;
     }
   }
-  Error error{.fault = Fault::internal,
-              .detail = "cannot listen on " + endpoint.text() + ": " + std::strerror(errno)};
+  Error error = listen_error(endpoint);
   if (fd >= 0) close(fd);
   return error;
 }
@@ -38,6 +49,15 @@ Result<int> open_socket(const Endpoint& endpoint, bool shared, bool listening) {
 Result<int> Listener::bind(const Endpoint& endpoint) { return open_socket(endpoint, false, true); }
 Result<int> Listener::bind_shared(const Endpoint& endpoint) {
   return open_socket(endpoint, true, true);
+}
+
+Result<int> Listener::bind_shared_idle(const Endpoint& endpoint) {
+  return open_socket(endpoint, true, false);
+}
+
+Result<Done> Listener::begin_listening(int fd) {
+  if (is_listening(fd) || listen(fd, SOMAXCONN) == 0) return Done{};
+  return listen_error(local_endpoint(fd));
 }
 
 Result<Done> Listener::check_bind(const Endpoint& endpoint, bool shared) {

@@ -30,6 +30,7 @@ namespace {
 
 constexpr int exit_done = 0;
 constexpr int exit_start_failed = 1;
+constexpr int exit_successor_failed = 1;
 constexpr int exit_drain_deadline = 3;
 
 /// Short enough that a standby backend joins before waiting requests time out.
@@ -103,15 +104,19 @@ class Daemon {
   void save_state_at_exit();
   void report_state_write(const std::string& problem);
   void reopen_logs();
-  void begin_shutdown();
+  void end_by_signal(pid_t sender);
   Task<void> drain();
   Task<void> delay_drain();
   Task<void> finish_connections(Retire how, Duration limit);
+  void shorten_drain();
   std::string takeover_obstacle() const;
   Task<Result<Done>> take_over_by(Binary binary);
   Task<Result<Done>> start_successor(Binary binary);
   void move_admin(int fd);
   Handover handover();
+  void hand_over();
+  void pass_on_reload();
+  Task<void> watch_successor(bool by_systemd);
   Task<void> drain_after_upgrade();
 
   ProcessSignals signals_;
@@ -127,12 +132,12 @@ class Daemon {
   std::optional<WorkerGroup> workers_;
   std::optional<Reloader> reloader_;
   RuntimeAccess runtime_;
-  int admin_fd_ = -1;          // the admin server's, once that has started
-  Instant admin_drain_end_{};  // of its replies, once another process has taken over
+  int admin_fd_ = -1;  // the admin server's, once that has started
   std::unique_ptr<AdminServer> admin_server_;
   std::optional<Successor> successor_;
-  bool handed_over_ = false;  // to the successor, which has the state file from then on
-  bool shutting_down_ = false;
+  bool handed_over_ = false;        // to the successor, which also has the state file
+  bool draining_ = false;           // a signal ends this process
+  Instant drain_deadline_ = never;  // of the requests in flight
   bool finished_ = false;
   int exit_code_ = exit_done;
 };
@@ -235,6 +240,8 @@ Result<Done> Daemon::take_over(const Config& config) {
 }
 
 Result<Done> Daemon::start_admin() {
+  auto listening = Listener::begin_listening(admin_fd_);
+  if (!listening) return listening;
   auto started = AdminServer::start(admin_fd_, runtime_);
   if (!started) return std::move(started.error());
   admin_server_ = std::move(*started);
@@ -255,7 +262,8 @@ Result<int> Daemon::bind_admin(const Address& address) {
   const int inherited = inherited_.take("admin", endpoints->front(), address);
   if (inherited >= 0) return inherited;
   const bool shared = inherited_.shares_port(endpoints->front().port());
-  return shared ? Listener::bind_shared(endpoints->front()) : Listener::bind(endpoints->front());
+  return shared ? Listener::bind_shared_idle(endpoints->front())
+                : Listener::bind(endpoints->front());
 }
 
 void Daemon::print_all_listening() const {
@@ -278,7 +286,7 @@ int Daemon::run() {
 /// shown which backends are up.
 Task<void> Daemon::begin_serving(PreparedChange change) {
   co_await reloader_->commit(std::move(change), max_initial_check_wait);
-  if (shutting_down_) co_return;
+  if (draining_) co_return;
   status_.update([](RuntimeStatus& status) { status.ready = true; });
   if (predecessor_.present()) {
     auto started = start_admin();
@@ -377,8 +385,8 @@ void Daemon::move_admin(int fd) {
 Task<void> Daemon::watch_signals() {
   Watch watch(loop_, signals_.fd());
   while (true) {
-    const int signal = signals_.next();
-    switch (signal) {
+    const ProcessSignals::Received signal = signals_.next();
+    switch (signal.number) {
       case 0:
         watch.mark_not_readable();
         co_await watch.until_readable();
@@ -388,7 +396,7 @@ Task<void> Daemon::watch_signals() {
       case SIGUSR2: reloader_->queue_upgrade(); break;
       case SIGINT:
       case SIGTERM:
-      case SIGQUIT: begin_shutdown(); break;
+      case SIGQUIT: end_by_signal(signal.sender); break;
       default: break;
     }
   }
@@ -400,10 +408,19 @@ void Daemon::reopen_logs() {
   if (!reopened) log::error("access log not reopened: " + reopened.error().detail);
 }
 
-void Daemon::begin_shutdown() {
-  if (!shutting_down_) {
-    shutting_down_ = true;
-    reloader_->begin_shutdown();
+void Daemon::end_by_signal(pid_t sender) {
+  if (successor_ && successor_->runs_as(sender)) {  // it is being stopped
+    if (handed_over_) shorten_drain();
+    return;
+  }
+  if (!draining_) {
+    draining_ = true;
+    if (handed_over_) return shorten_drain();
+    predecessor_.stop();
+    reloader_->begin_shutdown(
+        {.reason = "the daemon is shutting down", .help = "start it again", .pass_on_reload = [] {
+           log::warning("not reloaded: the daemon is shutting down");
+         }});
     if (successor_) successor_->cancel();
     loop_.spawn(drain());
     return;
@@ -420,21 +437,30 @@ Task<void> Daemon::drain() {
   notifier_.stopping(summary);
   status_.update([](RuntimeStatus& status) { status.draining = true; });
   co_await delay_drain();
+  inherited_.close_all();  // a socket listens until its last descriptor is closed
   co_await finish_connections(Retire::closing, reloader_->config().shutdown.drain);
+  finished_ = true;
 }
 
-/// Ends the daemon when every connection has ended, at the latest after `limit`.
+/// The process was in no hurry after an upgrade, and is now.
+void Daemon::shorten_drain() {
+  predecessor_.stop();
+  const Duration limit = reloader_->config().shutdown.drain;
+  drain_deadline_ = std::min<Instant>(drain_deadline_, loop_.now() + limit);
+  log::info(fmt::format("draining {} connections for at most {} s", workers_->connections(),
+                        std::chrono::ceil<std::chrono::seconds>(limit).count()));
+}
+
+/// Done when every connection has ended, or at `drain_deadline_`, which is at the latest `limit`
+/// from now.
 Task<void> Daemon::finish_connections(Retire how, Duration limit) {
   workers_->begin_drain(how);
   // Only after this can no worker accept another connection, so the count can reach 0.
   co_await all_responsive(loop_, workers_->loops(), loop_.now() + max_loop_turn);
 
-  const Instant deadline = loop_.now() + limit;
+  drain_deadline_ = std::min<Instant>(drain_deadline_, loop_.now() + limit);
   Instant last_report = loop_.now();
-  const auto busy = [this] {
-    return workers_->connections() > 0 || loop_.now() < admin_drain_end_;
-  };
-  while (busy() && loop_.now() < deadline) {
+  while (workers_->connections() > 0 && loop_.now() < drain_deadline_) {
     co_await loop_.sleep_for(std::chrono::milliseconds(20));
     if (loop_.now() - last_report < std::chrono::seconds(1)) continue;
     last_report = loop_.now();
@@ -446,7 +472,6 @@ Task<void> Daemon::finish_connections(Retire how, Duration limit) {
         fmt::format("drain deadline passed: closing {} connections", workers_->connections()));
     exit_code_ = exit_drain_deadline;
   }
-  finished_ = true;
 }
 
 /// Waits for `shutdown.delay`, so that load balancers in front can see that /readyz fails.
@@ -474,27 +499,74 @@ Task<Result<Done>> Daemon::take_over_by(Binary binary) {
   const auto refuse = [](std::string why) {
     return Error{.fault = Fault::internal, .side = Side::proxy, .detail = std::move(why)};
   };
-  if (shutting_down_) co_return refuse("the daemon is shutting down");
+  if (handed_over_ || draining_) {
+    log::warning("no upgrade: this process is draining");
+    co_return refuse(handed_over_ ? "another process has taken over already"
+                                  : "the daemon is shutting down");
+  }
   log::info("upgrade: starting " + program_.path);
   notifier_.reloading();
+  status_.update([](RuntimeStatus& status) { status.upgrading = true; });
   co_await save_state();
+  if (draining_) co_return refuse("the daemon is shutting down");
   auto started = co_await start_successor(binary);
-  if (shutting_down_) co_return refuse("the daemon is shutting down");
+  if (draining_) co_return refuse("the daemon is shutting down");
   std::string problem = started ? "" : std::move(started.error().detail);
-  status_.update([&](RuntimeStatus& status) { status.upgrade_problem = problem; });
+  status_.update([&](RuntimeStatus& status) {
+    status.upgrade_problem = problem;
+    status.upgrading = false;
+    status.successor = problem.empty() ? successor_->pid() : 0;
+  });
   if (!problem.empty()) {
     log::error("upgrade failed; this process continues: " + problem);
     notifier_.ready("upgrade failed: " + problem);
     co_return refuse(std::move(problem));
   }
+  hand_over();
+  co_return Done{};
+}
+
+void Daemon::hand_over() {
   handed_over_ = true;
-  shutting_down_ = true;
-  reloader_->begin_shutdown();
+  reloader_->begin_shutdown({.reason = "another process has taken over",
+                             .help = "send it again, to that process",
+                             .pass_on_reload = [this] { pass_on_reload(); }});
+  const bool by_systemd = notifier_.active();
   notifier_.hand_over(successor_->pid(), reloader_->summary());
   log::info(fmt::format("upgrade: process {} has taken over; draining {} connections",
                         successor_->pid(), workers_->connections()));
+  loop_.spawn(watch_successor(by_systemd));
   loop_.spawn(drain_after_upgrade());
-  co_return Done{};
+}
+
+/// The other process may have read the file before it was changed.
+void Daemon::pass_on_reload() {
+  const pid_t pid = successor_->pid();
+  if (successor_->send(SIGHUP)) {
+    log::info(fmt::format("reload passed on to process {}, which has taken over", pid));
+  } else {
+    log::warning(fmt::format("not reloaded: process {}, which had taken over, has ended", pid));
+  }
+}
+
+/// The new process is a child of this one, so this one alone learns how it ends. systemd learns of
+/// a failure when this process exits, and starts the service again.
+Task<void> Daemon::watch_successor(bool by_systemd) {
+  const std::string problem = co_await successor_->wait_end();
+  if (problem.empty()) {
+    successor_->forget();
+    co_return;
+  }
+  exit_code_ = exit_successor_failed;
+  log::error(fmt::format("process {}, which had taken over, has failed: {}; {}", successor_->pid(),
+                         problem,
+                         by_systemd ? "exiting, so that systemd starts the service again"
+                                    : "no process accepts connections until evenkeel is started"));
+  if (by_systemd) {
+    finished_ = true;
+  } else {
+    successor_->forget();
+  }
 }
 
 Task<Result<Done>> Daemon::start_successor(Binary binary) {
@@ -519,18 +591,16 @@ Handover Daemon::handover() {
 }
 
 Task<void> Daemon::drain_after_upgrade() {
-  status_.update([pid = successor_->pid()](RuntimeStatus& status) {
-    status.draining = true;
-    status.successor = pid;
-  });
+  status_.update([](RuntimeStatus& status) { status.draining = true; });
   admin_server_->retire();
-  admin_drain_end_ = loop_.now() + admin_drain_time;
   inherited_.close_all();
   const Duration limit =
       std::max<Duration>(reloader_->config().shutdown.drain, min_drain_after_upgrade);
-  loop_.spawn(finish_connections(Retire::handed_over, limit));
+  Task<void> finishing = finish_connections(Retire::handed_over, limit);
   co_await loop_.sleep_for(admin_drain_time);
   admin_server_.reset();  // clients that keep connections open reach the other process from now on
+  co_await finishing;
+  finished_ = true;
 }
 
 // ---- the process ------------------------------------------------------------------------------

@@ -156,13 +156,14 @@ Result<OpenListener> ListenerSet::open_new(const ListenerConfig& listener, const
 /// The listener's socket number `index`. Where it inherits fewer than there are workers, more join
 /// the port; on a port that cannot be shared, workers accept from the same socket.
 Result<int> ListenerSet::open_socket(const OpenListener& listener, std::size_t index, bool shared) {
-  if (listener.inherited.empty()) {
-    return shared ? Listener::bind_shared(listener.endpoint) : Listener::bind(listener.endpoint);
-  }
   const auto& inherited = listener.inherited;
-  if (index >= inherited.size() && inherited_.shares_port(listener.endpoint.port())) {
-    auto added = Listener::bind_shared(listener.endpoint);
-    if (added) return added;
+  if (inherited_.shares_port(listener.endpoint.port()) && index >= inherited.size()) {
+    // The process that this one replaces serves the port until the workers accept.
+    auto added = Listener::bind_shared_idle(listener.endpoint);
+    if (added || inherited.empty()) return added;
+  }
+  if (inherited.empty()) {
+    return shared ? Listener::bind_shared(listener.endpoint) : Listener::bind(listener.endpoint);
   }
   const int fd = InheritedSockets::duplicate(inherited[index % inherited.size()]);
   if (fd >= 0) return fd;

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <utility>
 
@@ -27,6 +28,7 @@ Predecessor::Predecessor(const InheritedSockets::Variable& variable) {
   if (fd < 3 || !is_unix_socket(fd)) return;
   fcntl(fd, F_SETFD, FD_CLOEXEC);
   channel_ = fd;
+  pid_ = getppid();
 }
 
 Predecessor::~Predecessor() {
@@ -50,6 +52,11 @@ void Predecessor::report_ready() {
   [[maybe_unused]] const auto sent =
       send(channel_, handover_ready.data(), handover_ready.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   close(std::exchange(channel_, -1));
+}
+
+void Predecessor::stop() const {
+  // When that process has ended, this one has another parent.
+  if (pid_ > 1 && getppid() == pid_) kill(pid_, SIGTERM);
 }
 
 }  // namespace evenkeel

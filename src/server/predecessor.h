@@ -1,6 +1,8 @@
 // The process that this one replaces: a binary upgrade, seen from the new process.
 #pragma once
 
+#include <sys/types.h>
+
 #include <functional>
 #include <optional>
 #include <string>
@@ -31,8 +33,11 @@ class Predecessor {
   /// This process accepts connections: the other one drains from now on. Does nothing where none is
   /// present.
   void report_ready();
+  /// Sends SIGTERM to the process if it is still draining: this one is being stopped.
+  void stop() const;
 
  private:
+  pid_t pid_ = 0;
   int channel_ = -1;
 };
 

@@ -22,9 +22,10 @@ ProcessSignals::ProcessSignals() {
 
 ProcessSignals::~ProcessSignals() { close(fd_); }
 
-int ProcessSignals::next() const {
+ProcessSignals::Received ProcessSignals::next() const {
   signalfd_siginfo info;
-  return read(fd_, &info, sizeof info) == sizeof info ? static_cast<int>(info.ssi_signo) : 0;
+  if (read(fd_, &info, sizeof info) != sizeof info) return {};
+  return {.number = static_cast<int>(info.ssi_signo), .sender = static_cast<pid_t>(info.ssi_pid)};
 }
 
 }  // namespace evenkeel

@@ -1,6 +1,8 @@
 // Signals of the process, read on the control loop.
 #pragma once
 
+#include <sys/types.h>
+
 namespace evenkeel {
 
 /// Blocks HUP, INT, TERM, QUIT, USR1 and USR2 in every thread that is made afterwards, and returns
@@ -15,8 +17,11 @@ class ProcessSignals {
 
   /// Readable while a signal is pending.
   int fd() const { return fd_; }
-  /// The next signal, or 0.
-  int next() const;
+  struct Received {
+    int number = 0;    ///< 0: none is pending
+    pid_t sender = 0;  ///< 0: the kernel, or a process outside this one's PID namespace
+  };
+  Received next() const;
 
  private:
   int fd_;

@@ -376,7 +376,15 @@ void Reloader::watch_active_hosts() { dns_cache_.set_hosts(hosts_of(*config_)); 
 Task<void> Reloader::serve() { return changes_.serve(); }
 
 void Reloader::queue_reload() {
-  changes_.post("reload", [this] { return run_reload(std::make_shared<std::vector<Problem>>()); });
+  changes_.post("reload", [this] { return run_queued_reload(); });
+}
+
+Task<void> Reloader::run_queued_reload() {
+  if (shutdown_) {
+    shutdown_->pass_on_reload();
+    co_return;
+  }
+  co_await run_reload(std::make_shared<std::vector<Problem>>());
 }
 
 void Reloader::queue_upgrade() {
@@ -420,10 +428,9 @@ Task<std::vector<Problem>> Reloader::reload() {
 }
 
 Task<void> Reloader::run_reload(std::shared_ptr<std::vector<Problem>> problems) {
-  if (shutting_down_) {
-    problems->push_back({.file = file_,
-                         .message = "not reloaded: the daemon is shutting down",
-                         .help = "start it again"});
+  if (shutdown_) {
+    problems->push_back(
+        {.file = file_, .message = "not reloaded: " + shutdown_->reason, .help = shutdown_->help});
     co_return;
   }
   process_.notifier.reloading();
@@ -460,7 +467,7 @@ void Reloader::report(const PreparedReload& reload) {
       log::info(fmt::format("reload: and {} more changes", reload.changes.size() - logged));
     }
   }
-  if (shutting_down_) return;
+  if (shutdown_) return;
   process_.notifier.ready(refused ? "reload rejected: " + reload.problems.front().message
                                   : summary());
 }
@@ -480,9 +487,9 @@ Task<Result<ReloadPreview>> Reloader::preview(std::string text) {
 }
 
 Task<void> Reloader::run_preview(std::string text, std::shared_ptr<ReloadPreview> preview) {
-  if (shutting_down_) {
+  if (shutdown_) {
     preview->problems.push_back(
-        {.file = file_, .message = "not checked: the daemon is shutting down"});
+        {.file = file_, .message = "not checked: " + shutdown_->reason, .help = shutdown_->help});
     previewing_ = false;
     co_return;
   }
@@ -508,6 +515,10 @@ Task<Result<Done>> Reloader::set_weight(std::string pool, std::string backend,
 
 Task<void> Reloader::run_set_weight(std::string pool, std::string backend, std::uint32_t weight,
                                     std::shared_ptr<std::optional<Error>> error) {
+  if (shutdown_) {
+    *error = Error{.fault = Fault::draining, .detail = "not set: " + shutdown_->reason};
+    co_return;
+  }
   auto change = co_await prepare_running(overrides_.weights_with(pool, backend, weight));
   if (!change) {
     *error = std::move(change.error());

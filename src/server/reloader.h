@@ -106,7 +106,7 @@ class Reloader final : public Control {
 
   /// Runs queued changes, one after the other, for ever. REQUIRES: after the first commit.
   Task<void> serve();
-  /// Queues a reload that has no waiter.
+  /// Queues a reload that has no waiter. After the shutdown has begun it is passed on.
   void queue_reload();
   /// What another process can continue with, as text. REQUIRES: after the first commit.
   std::string saved_state();
@@ -118,8 +118,14 @@ class Reloader final : public Control {
   }
   /// Queues an upgrade that has no waiter. No change begins while it runs.
   void queue_upgrade();
-  /// Rejects reloads and previews from now on.
-  void begin_shutdown() { shutting_down_ = true; }
+  /// Why nothing is changed any more.
+  struct Shutdown {
+    std::string reason;
+    std::string help;
+    std::function<void()> pass_on_reload;  ///< called for each queued reload that has no waiter
+  };
+  /// Rejects reloads, previews and weights from now on.
+  void begin_shutdown(Shutdown shutdown) { shutdown_ = std::move(shutdown); }
 
   // Control
   Task<std::vector<Problem>> reload() override;
@@ -139,6 +145,7 @@ class Reloader final : public Control {
   const BackendMonitor& backend_monitor() const { return backend_monitor_; }
 
  private:
+  Task<void> run_queued_reload();
   Task<void> run_reload(std::shared_ptr<std::vector<Problem>> problems);
   Task<void> run_preview(std::string text, std::shared_ptr<ReloadPreview> preview);
   Task<void> run_set_weight(std::string pool, std::string backend, std::uint32_t weight,
@@ -182,7 +189,7 @@ class Reloader final : public Control {
   bool previewing_ = false;  // a preview is queued or running
   bool dns_update_scheduled_ = false;
   Instant last_dns_update_{};
-  bool shutting_down_ = false;
+  std::optional<Shutdown> shutdown_;
 };
 
 }  // namespace evenkeel

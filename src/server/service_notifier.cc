@@ -86,7 +86,9 @@ void ServiceNotifier::stopping(std::string_view status) {
 }
 
 void ServiceNotifier::hand_over(pid_t successor, std::string_view status) {
-  send(fmt::format("MAINPID={}\nREADY=1\nSTATUS={}", successor, one_line(status)));
+  // The watchdog's time runs on, and what the new process has sent so far was not heard.
+  send(fmt::format("MAINPID={}\n{}READY=1\nSTATUS={}", successor, watchdog_ ? "WATCHDOG=1\n" : "",
+                   one_line(status)));
   if (fd_ >= 0) close(std::exchange(fd_, -1));
 }
 

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -27,9 +28,18 @@ namespace {
 constexpr int channel_fd = 3;  // of the new process
 /// How long a process that has closed its channel or was killed may take to end.
 constexpr Duration max_exit_time = std::chrono::seconds(5);
+/// How often it is checked whether a process that has taken over still runs.
+constexpr Duration end_poll_interval = std::chrono::milliseconds(100);
+/// Exit codes of a daemon that was stopped or replaced: 0, or 3 with requests in flight.
+constexpr std::array<int, 2> normal_exit_codes{0, 3};
 
 Error failure(std::string detail) {
   return Error{.fault = Fault::internal, .detail = std::move(detail)};
+}
+
+/// From errno.
+Error no_channel() {
+  return failure(std::string("no channel to a new process: ") + std::strerror(errno));
 }
 
 /// Where the shell found a command without a slash.
@@ -107,6 +117,7 @@ Task<Result<Done>> Successor::start(const Program& program, const Handover& hand
   const std::string problem = co_await wait_ready(own.get(), deadline);
   if (problem.empty()) {
     starting_ = false;
+    ready_ = true;
     co_return Done{};
   }
   const std::string end = co_await reap();
@@ -118,7 +129,7 @@ Task<Result<Done>> Successor::start(const Program& program, const Handover& hand
 Result<int> Successor::spawn(const Program& program, const Handover& handover) {
   std::array<int, 2> ends{-1, -1};
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()) != 0) {
-    return failure(std::string("no channel to a new process: ") + std::strerror(errno));
+    return no_channel();
   }
   OwnedFd own(ends[0]);
   const OwnedFd theirs(ends[1]);
@@ -128,6 +139,7 @@ Result<int> Successor::spawn(const Program& program, const Handover& handover) {
 
   // Above the numbers that the new process uses: dup2 to the same number would not clear CLOEXEC.
   const OwnedFd source(fcntl(theirs.get(), F_DUPFD_CLOEXEC, channel_fd + 1));
+  if (source.get() < 0) return no_channel();
   std::vector<std::string> arguments = program.arguments;
   std::vector<std::string> environment = environment_of_successor();
   posix_spawn_file_actions_t actions;
@@ -177,5 +189,26 @@ Task<std::string> Successor::reap() {
   if (WIFSIGNALED(status)) co_return fmt::format(": it was ended by signal {}", WTERMSIG(status));
   co_return fmt::format(": it exited with code {}", WEXITSTATUS(status));
 }
+
+Task<std::string> Successor::wait_end() {
+  siginfo_t info{};
+  while (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         info.si_pid == 0) {
+    co_await loop_.sleep_for(end_poll_interval);
+  }
+  ready_ = false;
+  if (info.si_pid == 0) co_return "";  // not a child: nothing is known
+  if (info.si_code != CLD_EXITED) {
+    co_return fmt::format("it was ended by signal {}", info.si_status);
+  }
+  const auto* const normal =
+      std::find(normal_exit_codes.begin(), normal_exit_codes.end(), info.si_status);
+  if (normal != normal_exit_codes.end()) co_return "";
+  co_return fmt::format("it exited with code {}", info.si_status);
+}
+
+void Successor::forget() { waitpid(pid_, nullptr, WNOHANG); }
+
+bool Successor::send(int signal) const { return ready_ && kill(pid_, signal) == 0; }
 
 }  // namespace evenkeel

@@ -47,7 +47,18 @@ class Successor {
   /// Sends it SIGTERM while it is starting: this process shuts down itself.
   void cancel();
 
+  /// Done when the process, which has become ready, has ended. Returns how it failed; empty: it was
+  /// stopped, or replaced in turn. Its exit status is kept for the parent of this process, if this
+  /// one exits before `forget`. REQUIRES: `start` has succeeded.
+  Task<std::string> wait_end();
+  /// Removes the process from the system's table. REQUIRES: it has ended.
+  void forget();
+  /// Sends it a signal. False: it has ended.
+  bool send(int signal) const;
+
   pid_t pid() const { return pid_; }
+  /// It is running, as this process.
+  bool runs_as(pid_t pid) const { return (starting_ || ready_) && pid == pid_; }
 
  private:
   Result<int> spawn(const Program& program, const Handover& handover);
@@ -57,6 +68,7 @@ class Successor {
   Loop& loop_;
   pid_t pid_ = 0;
   bool starting_ = false;
+  bool ready_ = false;
 };
 
 }  // namespace evenkeel

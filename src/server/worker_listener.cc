@@ -1,11 +1,14 @@
 #include "server/worker_listener.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <optional>
 #include <string_view>
 #include <utility>
 
 #include "evenkeel/base/buffer.h"
+#include "evenkeel/base/log.h"
 #include "evenkeel/net/proxy_header.h"
 #include "server/worker.h"
 
@@ -114,6 +117,12 @@ WorkerListener::~WorkerListener() = default;
 
 void WorkerListener::open(const std::vector<int>& fds) {
   for (const int fd : fds) {
+    auto listening = Listener::begin_listening(fd);
+    if (!listening) {
+      log::error("listener " + name() + ": " + listening.error().detail);
+      close(fd);
+      continue;
+    }
     listeners_.emplace_back(
         worker_.loop(), fd,
         [this](int accepted, const Endpoint& peer) { worker_.accepted(*this, accepted, peer); },
@@ -139,10 +148,9 @@ void WorkerListener::drop_unused_settings() {
 }
 
 void WorkerListener::retire(Retire how) {
-  // Clients whose connections wait in the kernel's queue see them as established.
-  if (how == Retire::closing) {
-    for (Listener& each : listeners_) each.accept_pending();
-  }
+  // Clients whose connections wait in the kernel's queue see them as established. Another process
+  // accepts them only if it has kept this listener.
+  for (Listener& each : listeners_) each.accept_pending();
   listeners_.clear();
   retired_ = true;
   const Instant now = worker_.loop().now();

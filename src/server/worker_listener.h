@@ -36,7 +36,7 @@ class WorkerListener final {
   WorkerListener& operator=(const WorkerListener&) = delete;
   ~WorkerListener();
 
-  /// Accepts from listening sockets, which it owns from now on.
+  /// Accepts from bound sockets, which it owns from now on.
   void open(const std::vector<int>& fds);
   /// Sets what applies to connections that begin from now on.
   void update(const ListenerConfig& config);
@@ -44,9 +44,9 @@ class WorkerListener final {
   void refresh_tls();
   /// Accepts what the kernel has queued, then nothing more. Closes idle connections, and after 1 s
   /// those without a complete request head; the others end after their requests. A listener that
-  /// was handed over leaves the kernel's queue to the other process, and closes idle connections
-  /// after 5 s: a client that uses its connection again by then gets a response that closes it, and
-  /// none sends a request into a connection that has just been closed.
+  /// was handed over closes idle connections after 5 s: a client that uses its connection again by
+  /// then gets a response that closes it, and none sends a request into a connection that has just
+  /// been closed.
   void retire(Retire how);
   bool retired() const { return retired_; }
   /// No connection is left.

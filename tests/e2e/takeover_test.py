@@ -18,14 +18,15 @@ from process import BINARY, command
 from reloading import ReloadCase, refuses, serve
 from service_test import Manager
 from stream import Stream, exchange
-from upgrade_test import ReconnectingTraffic, UpgradeCase
+from upgrade_test import ReconnectingTraffic
+from upgrading import UpgradeCase, taken_over
 
 
 class Takeover(UpgradeCase):
     def follow(self, count):
         """Waits until `count` processes have been replaced."""
-        self.eventually(lambda: len(self.taken_over()) >= count, "the takeover")
-        self.main = self.taken_over()[-1]
+        self.eventually(lambda: len(taken_over(self.served)) >= count, "the takeover")
+        self.main = taken_over(self.served)[-1]
         self.eventually(lambda: self.served.ask_admin("/readyz").status == 200, "a ready process")
 
     def test_a_reload_changes_the_number_of_workers_without_a_lost_request(self):
@@ -51,7 +52,7 @@ class Takeover(UpgradeCase):
         checked = command("check", "-c", path, "--running", "--admin", self.served.admin)
         self.assertEqual(checked.returncode, 0, checked.stderr)
         self.assertIn("workers cannot change in a running process: a reload would start another one", checked.stdout)
-        self.assertEqual(self.taken_over(), [])
+        self.assertEqual(taken_over(self.served), [])
         reloaded = command("ctl", "reload", "--admin", self.served.admin)
         self.follow(1)
         self.assertEqual((reloaded.returncode, reloaded.stdout),

@@ -1,10 +1,8 @@
 """SIGUSR2: a new process with the binary's new file takes over the listening sockets; the old one drains and exits."""
 
-import contextlib
 import os
 import pathlib
 import re
-import shutil
 import signal
 import socket
 import threading
@@ -13,10 +11,11 @@ import case
 import process
 from http2 import Peer
 from process import BINARY
-from reloading import EVENTS, ReloadCase, Traffic, refuses, serve
+from reloading import EVENTS, Traffic, refuses, serve
 from service_test import Manager
 from socket_activation_test import SocketActivatedDaemon
 from stream import PATIENCE, Closed, Stream, exchange
+from upgrading import UpgradeCase, alive, children
 
 
 class ReconnectingTraffic(Traffic):
@@ -80,54 +79,6 @@ class ReconnectingTraffic(Traffic):
                 continue
             assert (head.status, head.body) == (200, b"hello"), (head.fields, head.body)
             self.counts["h2"] += 1
-
-
-class UpgradeCase(ReloadCase):
-    def start(self, *args, **kwargs):
-        """A daemon that runs a copy of the binary; `self.main` is the process that serves."""
-        self.binary = pathlib.Path(self.folder()) / "evenkeel"
-        shutil.copy(BINARY, self.binary)
-        before, process.BINARY = process.BINARY, str(self.binary)
-        try:
-            served = self.running(*args, **kwargs)
-        finally:
-            process.BINARY = before
-        self.main = served.pid
-        self.addCleanup(self.end_main)
-        return served
-
-    def alive(self, pid):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-        return False
-
-    def end_main(self):
-        """The process that serves at the end of the test must exit within the patience of a test."""
-        if self.main == self.served.pid:
-            return
-        self.assertEqual(self.served.process.wait(PATIENCE), 0)
-        os.kill(self.main, signal.SIGTERM)
-        try:
-            self.eventually(lambda: not self.alive(self.main), "the end of the last process")
-        except AssertionError:
-            os.kill(self.main, signal.SIGKILL)
-            raise
-
-    def taken_over(self):
-        return [int(line.split("upgrade: process ")[1].split()[0]) for line in list(self.served.lines)
-                if "has taken over" in line]
-
-    def upgrade(self, within=PATIENCE):
-        """Returns the process that was replaced."""
-        before, count = self.main, len(self.taken_over())
-        os.kill(self.main, signal.SIGUSR2)
-        self.eventually(lambda: len(self.taken_over()) > count, "the upgrade", within)
-        self.main = self.taken_over()[-1]
-        self.eventually(lambda: self.served.ask_admin("/readyz").status == 200, "a ready process")
-        return before
-
-    def wait_drained(self, pid):
-        self.eventually(lambda: not self.alive(pid), "the end of the old process")
 
 
 class Upgrade(UpgradeCase):
@@ -238,10 +189,7 @@ class Upgrade(UpgradeCase):
 
     def test_the_file_at_the_path_is_what_runs_next(self):
         self.start(self.backend(serve))
-        new = self.binary.with_name("new")
-        new.write_text(f'#!/bin/sh\necho "this is the new file" >&2\nexec {BINARY} "$@"\n')
-        new.chmod(0o755)
-        new.rename(self.binary)
+        self.install(f'#!/bin/sh\necho "this is the new file" >&2\nexec {BINARY} "$@"\n')
         self.upgrade()
         self.served.wait_line("^this is the new file$")
         self.assertEqual(exchange(self.served.address).status, 200)
@@ -254,15 +202,9 @@ class Upgrade(UpgradeCase):
         def corrupt():
             self.write("pools: what")
 
-        def replace(text):
-            new = self.binary.with_name("new")
-            new.write_text(text)
-            new.chmod(0o755)
-            new.rename(self.binary)
-
         for spoil, problem in ((corrupt, "did not start: it exited with code 1"),
-                               (lambda: replace("no program"), "cannot run .*: Exec format error"),
-                               (lambda: replace("#!/bin/sh\nkill -SEGV $$\n"), "it was ended by signal 11"),
+                               (lambda: self.install("no program"), "cannot run .*: Exec format error"),
+                               (lambda: self.install("#!/bin/sh\nkill -SEGV $$\n"), "it was ended by signal 11"),
                                (self.binary.unlink, "cannot run .*: No such file")):
             spoil()
             failures = self.reloads_logged("upgrade failed")
@@ -283,15 +225,14 @@ class Upgrade(UpgradeCase):
 
     def test_a_drain_ends_an_upgrade_that_is_not_ready(self):
         self.start(self.backend(serve))
-        new = self.binary.with_name("new")
-        new.write_text("#!/bin/sh\nexec sleep 60\n")
-        new.chmod(0o755)
-        new.rename(self.binary)
+        self.install("#!/bin/sh\nexec sleep 60\n")
         self.served.signal(signal.SIGUSR2)
-        self.served.wait_line("upgrade: starting")
+        started = self.eventually(lambda: children(self.main), "the new process")
         self.assertEqual(exchange(self.served.address).status, 200)
         self.served.signal(signal.SIGTERM)
         self.assertEqual(self.served.process.wait(PATIENCE), 0)
+        for pid in started:
+            self.eventually(lambda pid=pid: not alive(pid), "the end of the new process")
 
     def test_the_socket_of_a_supervisor_is_handed_on(self):
         held = socket.socket()

@@ -364,13 +364,25 @@ TEST_F(Reloading, AWeightHoldsUntilTheFileBringsAnother) {
   EXPECT_THAT(backends(), ElementsAre("127.0.0.1:1 4", "127.0.0.1:2 1"));
 }
 
-TEST_F(Reloading, RefusesToReloadDuringTheShutdown) {
-  reloader_->begin_shutdown();
+TEST_F(Reloading, ChangesNothingDuringTheShutdown) {
+  const auto before = backends();
+  int passed_on = 0;
+  reloader_->begin_shutdown({.reason = "the daemon is shutting down",
+                             .help = "start it again",
+                             .pass_on_reload = [&] { ++passed_on; }});
 
   const auto problems = wait_for(reloader_->reload());
+  const auto weight = wait_for(reloader_->set_weight("chat", "127.0.0.1:1", 9));
+  reloader_->queue_reload();
+  loop_.run_until([&] { return passed_on > 0; }, Clock::now() + 20s);
 
   ASSERT_THAT(problems, SizeIs(1));
   EXPECT_THAT(problems[0].message, HasSubstr("shutting down"));
+  EXPECT_THAT(problems[0].help, HasSubstr("start it again"));
+  ASSERT_FALSE(weight.ok());
+  EXPECT_EQ(weight.error().fault, Fault::draining);
+  EXPECT_EQ(passed_on, 1);
+  EXPECT_EQ(backends(), before);
 }
 
 }  // namespace

@@ -28,6 +28,7 @@ struct AdminTarget {
 struct AdminResponse {
   int status = 0;
   std::string body;
+  bool try_again = false;  ///< it has `retry-after`: the refusal is a matter of time
 };
 
 /// One event of GET /api/v1/live.

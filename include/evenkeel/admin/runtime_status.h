@@ -40,6 +40,7 @@ struct RuntimeStatus {
   std::string state_file_problem;           ///< why it was not written; empty: it was, or is off
   bool ready = false;
   bool draining = false;
+  bool upgrading = false;  ///< another process is starting, with a copy of what operators have set
 };
 
 /// Holds the current status. Readers keep the snapshot they have taken for as long as they like.

@@ -22,11 +22,16 @@ class Listener {
   static Result<int> bind(const Endpoint& endpoint);
   /// One more socket on the same port.
   static Result<int> bind_shared(const Endpoint& endpoint);
+  /// The same, but the kernel gives it no connection before `begin_listening`: while another
+  /// process serves the port, connections must not wait for this one.
+  static Result<int> bind_shared_idle(const Endpoint& endpoint);
+  /// Lets a socket of `bind_shared_idle` take connections; does nothing for one that does already.
+  static Result<Done> begin_listening(int fd);
   /// The error that `bind`, or `bind_shared`, would return now. Binds a socket without listening,
   /// which takes no connections, and closes it.
   static Result<Done> check_bind(const Endpoint& endpoint, bool shared);
 
-  /// Accepts from a bound descriptor, which it owns. Thread: the loop's.
+  /// Accepts from a listening descriptor, which it owns. Thread: the loop's.
   Listener(Loop& loop, int fd, AcceptCallback accepted, ExhaustedCallback exhausted = nullptr);
   Listener(const Listener&) = delete;
   ~Listener();
