@@ -28,7 +28,7 @@ namespace {
 constexpr int channel_fd = 3;  // of the new process
 /// How long a process that has closed its channel or was killed may take to end.
 constexpr Duration max_exit_time = std::chrono::seconds(5);
-/// How often it is checked whether a process that has taken over still runs.
+/// How often it is checked whether the new process still runs.
 constexpr Duration end_poll_interval = std::chrono::milliseconds(100);
 /// Exit codes of a daemon that was stopped or replaced: 0, or 3 with requests in flight.
 constexpr std::array<int, 2> normal_exit_codes{0, 3};
@@ -78,6 +78,13 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
   return pointers;
 }
 
+/// Leaves its exit status where it is.
+bool has_ended(pid_t child) {
+  siginfo_t info{};
+  return waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         info.si_pid != 0;
+}
+
 }  // namespace
 
 Program Program::of_this_process() {
@@ -101,7 +108,19 @@ Program Program::of_this_process() {
 }
 
 Successor::~Successor() {
-  if (starting_) kill(pid_, SIGKILL);
+  if (!starting_) return;
+  kill(pid_, SIGKILL);
+  take_back();
+}
+
+/// Closes the sockets that the new process has not read. Otherwise they would listen for as long as
+/// any process that it has left behind holds its end of the channel.
+void Successor::take_back() const {
+  const auto unread = receive_listeners(theirs_.get());
+  if (!unread) return;
+  for (const HandedOverListener& listener : *unread) {
+    for (const int fd : listener.fds) close(fd);
+  }
 }
 
 void Successor::cancel() {
@@ -118,10 +137,12 @@ Task<Result<Done>> Successor::start(const Program& program, const Handover& hand
   if (problem.empty()) {
     starting_ = false;
     ready_ = true;
+    theirs_ = OwnedFd();
     co_return Done{};
   }
   const std::string end = co_await reap();
   starting_ = false;
+  take_back();
   co_return failure(problem + end);
 }
 
@@ -132,13 +153,13 @@ Result<int> Successor::spawn(const Program& program, const Handover& handover) {
     return no_channel();
   }
   OwnedFd own(ends[0]);
-  const OwnedFd theirs(ends[1]);
+  theirs_ = OwnedFd(ends[1]);
   auto sent = send_listeners(own.get(), handover.listeners);
   if (sent) sent = send_state(own.get(), handover.state);
   if (!sent) return std::move(sent.error());
 
   // Above the numbers that the new process uses: dup2 to the same number would not clear CLOEXEC.
-  const OwnedFd source(fcntl(theirs.get(), F_DUPFD_CLOEXEC, channel_fd + 1));
+  const OwnedFd source(fcntl(theirs_.get(), F_DUPFD_CLOEXEC, channel_fd + 1));
   if (source.get() < 0) return no_channel();
   std::vector<std::string> arguments = program.arguments;
   std::vector<std::string> environment = environment_of_successor();
@@ -170,8 +191,12 @@ Task<std::string> Successor::wait_ready(int channel, Instant deadline) {
     }
     if (got == 0 || errno != EAGAIN) co_return "the new process did not start";
     watch.mark_not_readable();
-    auto wake = co_await watch.until_readable(deadline);
-    if (wake == Wake::expired) {
+    auto wake =
+        co_await watch.until_readable(std::min<Instant>(deadline, loop_.now() + end_poll_interval));
+    if (wake != Wake::expired) continue;
+    // Its end of the channel says nothing: a process that it has left behind may hold it.
+    if (has_ended(pid_)) co_return "the new process did not start";
+    if (loop_.now() >= deadline) {
       kill(pid_, SIGKILL);
       co_return "the new process was not ready in time";
     }

@@ -11,6 +11,7 @@
 #include "evenkeel/base/result.h"
 #include "evenkeel/base/task.h"
 #include "server/handover_packets.h"
+#include "server/owned_fd.h"
 
 namespace evenkeel {
 
@@ -63,9 +64,11 @@ class Successor {
  private:
   Result<int> spawn(const Program& program, const Handover& handover);
   Task<std::string> wait_ready(int channel, Instant deadline);
+  void take_back() const;
   Task<std::string> reap();
 
   Loop& loop_;
+  OwnedFd theirs_;  // the new process's end of the channel, until that is ready
   pid_t pid_ = 0;
   bool starting_ = false;
   bool ready_ = false;

@@ -131,6 +131,20 @@ class UpgradeFaults(UpgradeCase):
         self.served.wait_line("upgrade failed; this process continues: .*signal 9")
         end_clients()
 
+    def test_a_program_that_leaves_another_process_behind_fails_at_once(self):
+        self.start(self.backend(serve))
+        self.install("#!/bin/sh\nsleep 30 &\necho left $! >&2\nexit 1\n")
+        began = time.monotonic()
+        self.served.signal(signal.SIGUSR2)
+        left = int(self.served.wait_line(r"^left (\d+)$")[1])
+        self.addCleanup(os.kill, left, signal.SIGKILL)
+        self.served.wait_line("upgrade failed; .*did not start: it exited with code 1")
+        self.assertLess(time.monotonic() - began, 10)
+        self.assertEqual(exchange(self.served.address).status, 200)
+        self.served.signal(signal.SIGTERM)
+        self.assertEqual(self.served.process.wait(PATIENCE), 0)
+        self.assertTrue(refuses(self.served.address))
+
     # ---- operators and reloads ----
 
     def test_changes_during_an_upgrade_are_made_in_the_new_process(self):
