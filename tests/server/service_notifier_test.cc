@@ -111,6 +111,21 @@ TEST(ServiceNotifier, SendsTheReloadTimestamp) {
   EXPECT_LE(sent, after);
 }
 
+TEST(ServiceNotifier, HandsOverWithAPingOfTheWatchdog) {
+  const FakeSystemd manager(false);
+  ServiceNotifier watched(
+      reader_of({{"NOTIFY_SOCKET", manager.name()}, {"WATCHDOG_USEC", "500000"}}));
+  ServiceNotifier plain(reader_of({{"NOTIFY_SOCKET", manager.name()}}));
+
+  watched.hand_over(7, "serving");
+  EXPECT_EQ(manager.receive(), "MAINPID=7\nWATCHDOG=1\nREADY=1\nSTATUS=serving");
+  plain.hand_over(7, "serving");
+  EXPECT_EQ(manager.receive(), "MAINPID=7\nREADY=1\nSTATUS=serving");
+
+  watched.status("not the main process");
+  EXPECT_TRUE(manager.silent());
+}
+
 TEST(ServiceNotifier, SendsNothingWithoutANotifySocket) {
   const std::string too_long = "/" + std::string(sizeof(sockaddr_un::sun_path), 'x');
   for (const Variables& variables :
