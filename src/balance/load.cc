@@ -17,6 +17,13 @@ Duration failure_backoff(std::uint32_t steps) {
                   Load::max_backoff);
 }
 
+/// Never lowers it.
+void raise_to(std::atomic<Duration::rep>& value, Duration::rep wanted) {
+  Duration::rep seen = value.load(std::memory_order_relaxed);
+  while (seen < wanted && !value.compare_exchange_weak(seen, wanted, std::memory_order_relaxed)) {
+  }
+}
+
 }  // namespace
 
 void Load::back_off(Instant now) {
@@ -75,7 +82,7 @@ void Load::record_overloaded(Duration retry_after, Instant now) {
   const Duration wait =
       retry_after > Duration{} ? retry_after : initial_park * (1 << std::min(doublings, 8u));
   const Instant until = now + std::min(wait, max_park);
-  failures_.parked_until.store(until.time_since_epoch().count(), std::memory_order_relaxed);
+  raise_to(failures_.parked_until, until.time_since_epoch().count());
   avoid_until(until);
 }
 
@@ -166,11 +173,7 @@ void Load::clear_failures() {
 
 /// Never shortens a back-off.
 void Load::avoid_until(Instant until) {
-  const Duration::rep wanted = std::max<Duration::rep>(until.time_since_epoch().count(), 1);
-  Duration::rep seen = live_.backoff_until.load(std::memory_order_relaxed);
-  while (seen < wanted &&
-         !live_.backoff_until.compare_exchange_weak(seen, wanted, std::memory_order_relaxed)) {
-  }
+  raise_to(live_.backoff_until, std::max<Duration::rep>(until.time_since_epoch().count(), 1));
 }
 
 std::string describe_ejection(const Load& load) {

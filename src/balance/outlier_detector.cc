@@ -109,15 +109,17 @@ bool OutlierDetector::may_eject(const Backends& backends, const Load& load, Inst
       static_cast<std::size_t>(static_cast<double>(census.members) * spec_.max_ejected);
   if (census.ejected >= std::max<std::size_t>(share, 1) || census.in_panic(1)) return false;
 
+  bool is_here = false;  // a request of an older plan may fail on a backend that was removed
   std::size_t others = 0;
   std::size_t well = 0;
   for (const auto& backend : backends) {
     const Load& other = backend->load();
+    is_here = is_here || &other == &load;
     if (&other == &load || !other.in_rotation()) continue;
     ++others;
     well += does_well(other, now);
   }
-  return well > 0 && well * 2 >= others;
+  return is_here && well > 0 && well * 2 >= others;
 }
 
 void OutlierDetector::eject(Load& load, EjectionReason reason, Instant now) {

@@ -149,5 +149,17 @@ TEST(Lease, IsReleasedOnMoveAssignment) {
   EXPECT_EQ(other->load().in_flight(), 1u);
 }
 
+TEST(Load, StaysParkedAsLongAsItsServerSaidWhateverItAnswersMeanwhile) {
+  Load load;
+  load.record_overloaded(20s, noon);
+
+  load.record_overloaded({}, noon + 1s);
+
+  EXPECT_TRUE(load.parked(noon + 19s));
+  EXPECT_FALSE(load.record_success(noon + 19s));
+  EXPECT_TRUE(load.in_backoff(noon + 19s));
+  EXPECT_FALSE(load.parked(noon + 20s));
+}
+
 }  // namespace
 }  // namespace evenkeel::testing

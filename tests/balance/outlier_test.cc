@@ -49,6 +49,19 @@ class Outlier : public ::testing::Test {
   std::shared_ptr<PoolState> state_;
 };
 
+TEST_F(Outlier, IsNoBackendThatWasRemoved) {
+  given(3);
+  const std::shared_ptr<PoolState> before = state_;
+  state_ = PoolState::build(some_pool(2, 0), before.get());
+  state_->activate();
+  state_->tick(now_);
+  const Backend& removed = *before->backends()[2];
+
+  for (int i = 0; i < 10; ++i) removed.record_outcome(failed, now_);
+
+  EXPECT_EQ(removed.load().ejection(), Ejection::none);
+}
+
 TEST_F(Outlier, IsEjectedAtOnceAfterFiveFailuresInARow) {
   given(3);
 
