@@ -12,7 +12,8 @@ std::string_view content_type_of(const Response& response) {
   return response.fields.value(FieldId::content_type).value_or("");
 }
 
-bool begins_error_event(std::string_view event) {
+bool begins_error_event(std::string_view event, bool lines) {
+  if (lines) return event.starts_with(R"({"error")");
   return event.starts_with(R"(data: {"error")") || event.starts_with(R"(data:{"error")") ||
          event.starts_with("event: error");
 }
@@ -24,6 +25,20 @@ bool blames_client(std::string_view event) {
   if (code == std::string_view::npos) return false;
   const std::size_t digit = event.find_first_not_of(' ', code + 7);
   return digit != std::string_view::npos && event[digit] == '4';
+}
+
+/// Where an error event begins in the chunk that ends a stream with `[DONE]`; npos: nowhere.
+std::size_t event_before_done(std::string_view bytes) {
+  if (!bytes.ends_with("[DONE]\n\n")) return std::string_view::npos;
+  const std::size_t event = bytes.find("\n\ndata: {\"error\"");
+  return event == std::string_view::npos ? event : event + 2;
+}
+
+/// Where the last of several lines begins; npos: there is one at most.
+std::size_t last_line(std::string_view bytes) {
+  if (bytes.ends_with('\n')) bytes.remove_suffix(1);
+  const std::size_t end = bytes.rfind('\n');
+  return end == std::string_view::npos ? end : end + 1;
 }
 
 }  // namespace
@@ -75,11 +90,11 @@ Result<Chunk> EventStreamBody::check(Result<Chunk> chunk) {
 /// Looks where an event begins with a chunk, and into the chunk that ends the stream, to which
 /// servers add their error.
 void EventStreamBody::find_error(std::string_view bytes) {
-  if (!between_events_ || !begins_error_event(bytes)) {
-    if (!bytes.ends_with("[DONE]\n\n")) return;
-    const std::size_t event = bytes.find("\n\ndata: {\"error\"");
+  if (!between_events_ || !begins_error_event(bytes, lines_)) {
+    const std::size_t event = lines_ ? last_line(bytes) : event_before_done(bytes);
     if (event == std::string_view::npos) return;
-    bytes.remove_prefix(event + 2);
+    bytes.remove_prefix(event);
+    if (!begins_error_event(bytes, lines_)) return;
   }
   if (!blames_client(bytes) && !info_.outcome.fault) info_.outcome.fault = Fault::stream_error;
 }

@@ -1,6 +1,7 @@
 #include "evenkeel/proxy/plan.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
@@ -79,6 +80,7 @@ void Plan::add_pool(const PoolConfig& pool, const PoolSet::PoolEntry& pool_entry
     } else {
       now.links = std::make_shared<LinkPool>(worker.loop, now.addresses, now.options, metrics);
     }
+    if (same != before.end()) continue_suspicion(*same->second, now);
     targets[&backend] = {now.links, &metrics, resolved.authorization};
     connected.push_back(std::move(now));
   }
@@ -87,7 +89,7 @@ void Plan::add_pool(const PoolConfig& pool, const PoolSet::PoolEntry& pool_entry
                            .debug_headers = pool.debug_headers,
                            .retry = RetryPolicy(pool.retry),
                            .engine = &engine_named(pool.engine),
-                           .finds_stream_errors = pool.engine != "generic",
+                           .finds_stream_errors = pool.engine != "generic" && pool.engine != "auto",
                            .max_retry_time = pool.timeouts.first_byte};
   if (pool.picker == "consistent-hash") options.hash_header = pool.hash.header;
   handlers_.push_back(std::make_unique<Forwarder>(worker.loop, pool_entry.state, rng_(),
@@ -166,13 +168,27 @@ std::vector<std::shared_ptr<LinkPool>> Plan::links_not_in(const Plan& successor)
   return left;
 }
 
-void Plan::suspect(const std::string& pool, const std::string& backend,
-                   Duration max_silence) const {
+void Plan::suspect(const std::string& pool, const std::string& backend, Duration max_silence) {
   const auto found = connected_.find(pool);
   if (found == connected_.end()) return;
-  for (const ConnectedBackend& each : found->second) {
-    if (each.id == backend) each.links->suspect(max_silence);
+  for (ConnectedBackend& each : found->second) {
+    if (each.id != backend) continue;
+    each.max_silence = max_silence;
+    each.links->suspect(max_silence);
+    for (const auto& retired : each.retired) {
+      if (const auto links = retired.lock()) links->suspect(max_silence);
+    }
   }
+}
+
+/// The links of the predecessor serve open requests, which hear of what follows too.
+void Plan::continue_suspicion(const ConnectedBackend& before, ConnectedBackend& now) {
+  now.max_silence = before.max_silence;
+  std::copy_if(before.retired.begin(), before.retired.end(), std::back_inserter(now.retired),
+               [](const auto& links) { return !links.expired(); });
+  if (now.links == before.links) return;
+  now.retired.push_back(before.links);
+  if (now.max_silence != Duration::max()) now.links->suspect(now.max_silence);
 }
 
 Task<Result<Response>> Plan::handle(Request& request) {

@@ -362,6 +362,27 @@ TEST_F(Chain, TimesOutOnASilentServer) {
   EXPECT_TRUE(at_rest());
 }
 
+TEST_F(Chain, LimitsTheSilenceOfOpenRequestsOfEarlierPlans) {
+  auto client = connect();
+  client->send(get);
+  server.connection(0).read_head();
+  const auto before = std::static_pointer_cast<Plan>(host.handler);
+  config.pools[0].timeouts.idle = 7s;  // so that the links are made anew
+  const WorkerContext worker{loop, metrics_registry, 0, recorder};
+  const auto next_set = PoolSet::build(config);
+  ASSERT_TRUE(next_set);
+  auto plan = std::make_shared<Plan>(std::make_shared<const Config>(config), *next_set, worker,
+                                     before.get());
+  config.pools[0].timeouts.idle = 8s;
+  plan =
+      std::make_shared<Plan>(std::make_shared<const Config>(config), *next_set, worker, plan.get());
+
+  plan->suspect("pool", to_string(server.address()), 50ms);
+
+  const std::string answer = client->read_message();
+  EXPECT_TRUE(answer.starts_with("HTTP/1.1 504 Gateway Timeout\r\n")) << answer;
+}
+
 // ---- clients that leave, or are slow -----------------------------------------------------------
 
 TEST_F(Chain, ClosesTheLinkAtOnceWhenTheClientLeavesBeforeTheResponse) {

@@ -50,7 +50,8 @@ class Plan final : public Handler {
   std::vector<std::shared_ptr<LinkPool>> links_not_in(const Plan& successor) const;
 
   /// See LinkPool::suspect; for the links to this backend.
-  void suspect(const std::string& pool, const std::string& backend, Duration max_silence) const;
+  /// Applies to the links of earlier plans too.
+  void suspect(const std::string& pool, const std::string& backend, Duration max_silence);
 
   /// The TLS context for new connections to a listener; null: without TLS.
   std::shared_ptr<const TlsServerContext> tls_of(std::string_view listener) const {
@@ -73,6 +74,8 @@ class Plan final : public Handler {
     std::vector<Endpoint> addresses;
     LinkPoolOptions options;
     std::shared_ptr<LinkPool> links;
+    Duration max_silence = Duration::max();        // as LinkPool::suspect was last told
+    std::vector<std::weak_ptr<LinkPool>> retired;  // of earlier plans, with open requests
   };
   using PoolNumbers = std::unordered_map<std::string_view, std::size_t>;  // by name
   /// One of the pools of a route.
@@ -92,6 +95,7 @@ class Plan final : public Handler {
 
   void add_pool(const PoolConfig& pool, const PoolSet::PoolEntry& pool_entry,
                 const WorkerContext& worker, const Plan* predecessor);
+  static void continue_suspicion(const ConnectedBackend& before, ConnectedBackend& now);
   Handler& last_handler(std::size_t pool, const WorkerContext& worker);
   void add_route(const RouteConfig& route, const PoolNumbers& pool_numbers,
                  LabelIndex& label_index);
