@@ -467,11 +467,10 @@ struct Fields<RetryRules> {
     visit(Key{"idempotency_key",
               "Whether requests with an Idempotency-Key field are retried as GET requests are."},
           &T::idempotency_key, FlagForm{});
-    visit(
-        Key{"attempt_timeout",
-            "Maximum time from sending a request to the head of its response, for an attempt that "
-            "may be retried after a timeout. 0: only `timeouts.first_byte`."},
-        &T::attempt_timeout, DurationForm{0ms, 24h});
+    visit(Key{"attempt_timeout",
+              "Maximum time from the end of a request to the head of its response, for an attempt "
+              "that may be retried after a timeout. 0: only `timeouts.first_byte`."},
+          &T::attempt_timeout, DurationForm{0ms, 24h});
     visit(Key{"replay",
               "Largest request body that is kept in memory until the response begins, so that it "
               "can be sent again."},

@@ -46,10 +46,11 @@ struct Forwarder::Progress {
   const RetryPolicy* policy = nullptr;
   Credentials credentials{};
   Next next = Next::done;
-  bool resent = false;     // at most once: a request that breaks its link must not break many
-  bool waits = false;      // before the next attempt
-  std::uint32_t sent = 0;  // attempts after which a backend may have begun, the current included
-  Instant first_sent{};    // when the first attempt was sent
+  bool resent = false;        // at most once: a request that breaks its link must not break many
+  bool waits = false;         // before the next attempt
+  bool budget_spent = false;  // on the next attempt
+  std::uint32_t sent = 0;     // attempts after which a backend may have begun, the current included
+  Instant first_sent{};       // when the first attempt was sent
   ReplayBody* replay = nullptr;
   std::unique_ptr<Held> held{};
   Instant failed_at{};

@@ -1,5 +1,7 @@
 #include "proxy/fallback.h"
 
+#include "proxy/replay_body.h"
+
 namespace evenkeel {
 namespace {
 
@@ -25,6 +27,8 @@ Task<Result<Response>> Fallback::handle(Request& request) {
   auto answer = co_await target_.handler.handle(request);
   // Otherwise the other pool has fallen back, and has named its own fallback.
   const bool from_target = request.info.identity.pool_index == target_.pool_index;
+  // The other pool has not made the copy of the body that the first one has kept for retries.
+  if (auto* const kept = dynamic_cast<ReplayBody*>(request.body.get())) kept->commit();
   if (answer && from_target) answer->fields.add("x-evenkeel-fallback", target_.pool);
   co_return answer;
 }

@@ -3,11 +3,10 @@
 #include <utility>
 
 #include "evenkeel/http/grpc.h"
+#include "proxy/attempt_outcome.h"
 
 namespace evenkeel {
 namespace {
-
-constexpr std::string_view grpc_status_name = "grpc-status";
 
 bool was_served(const RequestOutcome& outcome) {
   return outcome.status > 0 && outcome.status < 400 && !outcome.fault;
@@ -26,32 +25,18 @@ bool is_stream(const Request& request, int status, const Body& body) {
          request.method != "HEAD";
 }
 
-/// A gRPC call that ended with this status, as the HTTP status that stands for it.
-AttemptResult classify_grpc(std::uint8_t status) {
-  switch (static_cast<GrpcStatus>(status)) {
-    case GrpcStatus::ok: return {};
-    case GrpcStatus::resource_exhausted: return classify(429);
-    case GrpcStatus::unavailable: return classify(503);
-    case GrpcStatus::unknown:  // an exception in a Python server
-    case GrpcStatus::internal:
-    case GrpcStatus::data_loss: return classify(500);
-    case GrpcStatus::cancelled:
-    case GrpcStatus::deadline_exceeded: return {.outcome = AttemptOutcome::abandoned};
-    default: return {.outcome = AttemptOutcome::client_error};
-  }
-}
-
 }  // namespace
 
 ForwardedBody::ForwardedBody(Loop& loop, Lease lease, LinkLease link, Request& request,
-                             Response& response, BackendMetrics& metrics)
+                             Response& response, AttemptOutcome outcome, BackendMetrics& metrics)
     : loop_(loop),
       lease_(std::move(lease)),
       link_(std::move(link)),
       body_(std::move(response.body)),
       info_(request.info),
       metrics_(metrics),
-      outcome_(outcome_of(response, request.info)),
+      outcome_(outcome),
+      recorded_(counts_against_backend(outcome)),
       safe_method_(is_safe_method(request.method)) {
   metrics_.count_status(response.status);
   if (is_stream(request, response.status, *body_)) {
@@ -68,20 +53,21 @@ ForwardedBody::~ForwardedBody() {
   metrics_.latency.observe(took);
   const std::optional<Fault> fault = info_.outcome.fault;
   const bool failed = fault && backend_failed(*fault);
-  if (failed) {
+  if (recorded_) {
+    // By its head. Whether the body breaks adds nothing.
+  } else if (failed) {
     load.count_error(*fault);
-    lease_.backend()->record_outcome(
-        {.outcome = AttemptOutcome::failed, .fault = fault, .safe_method = safe_method_}, now);
+    record({.outcome = AttemptOutcome::failed, .fault = fault}, now);
   } else if (was_served(info_.outcome)) {
     const std::optional<std::uint8_t> grpc_status = info_.outcome.grpc_status;
     if (grpc_status) {
       const AttemptResult result = classify_grpc(*grpc_status);
       if (result.outcome == AttemptOutcome::success) load.record_served(took, now);
-      lease_.backend()->record_outcome(result, now);
+      record(result, now);
     } else {
       load.record_served(took, now);
       // Otherwise a success changes nothing.
-      if (load.needs_trial()) lease_.backend()->record_outcome({.safe_method = safe_method_}, now);
+      if (load.needs_trial()) record({}, now);
     }
   }
   if (begun_) return;
@@ -92,12 +78,10 @@ ForwardedBody::~ForwardedBody() {
   }
 }
 
-/// As far as the head tells.
-AttemptOutcome ForwardedBody::outcome_of(const Response& response, const RequestInfo& info) {
-  if (response.status >= 400) return classify(response.status).outcome;
-  if (!info.outcome.grpc_status) return AttemptOutcome::success;
-  const auto grpc_status = response.fields.value(grpc_status_name);
-  return grpc_status ? outcome_of_call(*grpc_status) : AttemptOutcome::success;
+void ForwardedBody::record(const AttemptResult& result, Instant now) const {
+  AttemptResult recorded = result;
+  recorded.safe_method = safe_method_;
+  record_attempt(*lease_.backend(), recorded, info_.timings.head_sent, now);
 }
 
 AttemptOutcome ForwardedBody::outcome_of_call(std::string_view grpc_status) {
@@ -124,7 +108,7 @@ void ForwardedBody::on_first(const Result<Chunk>& chunk) {
   if (chunk->bytes.empty() && outcome_ == AttemptOutcome::success) {
     // A stream without a single byte: only the status of a call says how it went.
     const auto grpc_status =
-        chunk->trailers == nullptr ? std::nullopt : chunk->trailers->value(grpc_status_name);
+        chunk->trailers == nullptr ? std::nullopt : chunk->trailers->value("grpc-status");
     outcome_ = grpc_status ? outcome_of_call(*grpc_status) : AttemptOutcome::abandoned;
   }
   info_.timings.first_byte = loop_.now();

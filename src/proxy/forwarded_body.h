@@ -21,11 +21,6 @@ inline Instant request_end(const RequestTimings& timings) {
   return timings.uploaded == Instant{} || answered_first ? timings.head_sent : timings.uploaded;
 }
 
-/// It changes nothing at the server (RFC 9110, section 9.2.1).
-inline bool is_safe_method(std::string_view method) {
-  return method == "GET" || method == "HEAD" || method == "OPTIONS";
-}
-
 /// A backend's body together with what is held until its last byte: the link, and the request's
 /// weight on the backend. Tells the backend's Load how the response begins and ends.
 ///
@@ -36,9 +31,10 @@ inline bool is_safe_method(std::string_view method) {
 /// REQUIRES: `request.info` outlives the body. Thread: the loop's.
 class ForwardedBody final : public Body {
  public:
-  /// `response` is as the backend sent it; this object takes its body over.
+  /// `response` is as the backend sent it; this object takes its body over. `outcome`: what the
+  /// head says; recorded already if it counts against the backend.
   ForwardedBody(Loop& loop, Lease lease, LinkLease link, Request& request, Response& response,
-                BackendMetrics& metrics);
+                AttemptOutcome outcome, BackendMetrics& metrics);
   ~ForwardedBody() override;
 
   Task<Result<Chunk>> read() override {
@@ -48,9 +44,9 @@ class ForwardedBody final : public Body {
   std::optional<std::uint64_t> length() const override { return body_->length(); }
 
  private:
-  static AttemptOutcome outcome_of(const Response& response, const RequestInfo& info);
   static AttemptOutcome outcome_of_call(std::string_view grpc_status);
 
+  void record(const AttemptResult& result, Instant now) const;
   Task<Result<Chunk>> read_first();
   Task<Result<Chunk>> wait_for_first(Task<Result<Chunk>> chunk);
   void on_first(const Result<Chunk>& chunk);
@@ -63,6 +59,7 @@ class ForwardedBody final : public Body {
   RequestInfo& info_;
   BackendMetrics& metrics_;
   AttemptOutcome outcome_;  // as far as it is known
+  const bool recorded_;
   bool begun_ = false;
   bool safe_method_;
 };

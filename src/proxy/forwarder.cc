@@ -1,12 +1,10 @@
 #include "evenkeel/proxy/forwarder.h"
 
-#include <algorithm>
-#include <charconv>
 #include <utility>
 
-#include "evenkeel/base/deadline.h"
 #include "evenkeel/base/hash.h"
 #include "evenkeel/http/grpc.h"
+#include "proxy/attempt_outcome.h"
 #include "proxy/attempt_progress.h"
 #include "proxy/event_stream_body.h"
 #include "proxy/forwarded_body.h"
@@ -14,53 +12,22 @@
 namespace evenkeel {
 namespace {
 
-/// How long a request that a backend refused waits for another one; then it gets that answer.
-constexpr Duration max_retry_wait = std::chrono::seconds(1);
-
 /// One pick in so many is timed: reading the clock twice takes longer than a pick.
 constexpr std::uint32_t pick_timing_interval = 16;
 
 // One attempt per backend, and one on a fresh link.
 static_assert(AttemptList::capacity >= ExcludedBackends::capacity + 2);
 
-/// How long an overloaded backend wants to be left alone: `retry-after-ms`, or `retry-after` in
-/// seconds. 0: it does not say, or gives a date.
-Duration retry_after_of(const Fields& fields) {
-  constexpr std::uint32_t day_ms = 24 * 60 * 60 * 1000;
-  std::uint32_t value = 0;
-  const auto read = [&value](std::string_view text) {
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    return error == std::errc() && end == text.data() + text.size();
-  };
-  for (const Field& field : fields) {
-    if (equals_ignore_case(field.name(), "retry-after-ms") && read(field.value())) {
-      return std::chrono::milliseconds(std::min(value, day_ms));
-    }
-  }
-  const auto seconds = fields.value(FieldId::retry_after);
-  if (!seconds || !read(*seconds)) return {};
-  return std::chrono::seconds(std::min(value, day_ms / 1000));
-}
-
-/// Any other answer goes to the client without a further look.
-bool may_be_refusal(const Request& request, const Response& response) {
-  return status_of_answer(request, response) >= 429;
-}
-
-AttemptResult of_method(const Request& request, AttemptResult result) {
+void record_failed_attempt(const Request& request, const Error& error, const Backend& backend,
+                           Instant now) {
+  AttemptResult result = classify(error);
   result.safe_method = is_safe_method(request.method);
-  return result;
+  record_attempt(backend, result, request.info.timings.head_sent, now);
 }
 
 /// The tunnel of an upgrade is a matter of HTTP/1.1.
 LinkPool::LinkProtocol protocol_of(const Request& request) {
   return request.upgrade.empty() ? LinkPool::LinkProtocol::any : LinkPool::LinkProtocol::http1;
-}
-
-Task<Result<Response>> attempt_timed_out() {
-  return Result<Response>(Error{.fault = Fault::first_byte_timeout,
-                                .side = Side::backend,
-                                .detail = "no response within retry.attempt_timeout"});
 }
 
 /// While it lives, the request counts as queued. Its destructor records the time in the queue.
@@ -133,24 +100,25 @@ Task<Result<Response>> Forwarder::handle(Request& request) {
     do {
       begin_attempt(request.info, backend, progress);
       std::optional<ConnectTime> connect_time(std::in_place, loop_, request.info);
-      auto link = co_await target.links->acquire(link_choice, protocol_of(request));
+      auto linking = target.links->acquire(link_choice, protocol_of(request));
+      const bool opened = !linking.ready();  // a kept link is there at once
+      auto link = co_await linking;
       connect_time.reset();
       if (!link) {
         progress.next = next_after_failed_connect(link.error(), backend);
         fail_attempt(request.info, backend, std::move(link.error()), progress);
       } else {
-        begin_sending(request, backend, link_choice, progress);
+        begin_sending(request, backend, opened, progress);
         auto sending = (*link)->send(request);
-        const Instant limit = attempt_limit(request, progress, backend);
-        if (limit != never) [[unlikely]] {
-          co_await UntilDoneOrDeadline(sending, loop_, limit);
-          if (!sending.ready()) sending = attempt_timed_out();
+        if (has_timeout(request, progress, backend)) [[unlikely]] {
+          co_await limit_attempt(request, progress, backend, sending);
         }
         auto response = co_await sending;
         if (response) {
-          complete(request, *response, std::move(lease), std::move(*link), *target.metrics);
+          const AttemptOutcome outcome =
+              complete(request, *response, std::move(lease), std::move(*link), *target.metrics);
           progress.next = Next::done;
-          if (may_be_refusal(request, *response)) [[unlikely]] {
+          if (counts_against_backend(outcome)) [[unlikely]] {
             auto next = co_await replace_answer(request, progress, backend, *response);
             progress.next = next;
           }
@@ -161,7 +129,7 @@ Task<Result<Response>> Forwarder::handle(Request& request) {
           progress.hold(std::move(response), request.info, loop_.now());
         } else {
           progress.next = next_after_failure(request, response.error(), **link, backend, progress);
-          backend.record_outcome(of_method(request, classify(response.error())), loop_.now());
+          record_failed_attempt(request, response.error(), backend, loop_.now());
           fail_attempt(request.info, backend, std::move(response.error()), progress);
         }
       }
@@ -187,11 +155,10 @@ void Forwarder::begin_attempt(RequestInfo& info, const Backend& backend, const P
   }
 }
 
-void Forwarder::begin_sending(Request& request, const Backend& backend,
-                              LinkPool::LinkChoice link_choice, Progress& progress) {
-  if (link_choice == LinkPool::LinkChoice::fresh || backend.load().has_connect_failures()) {
-    backend.connected();
-  }
+void Forwarder::begin_sending(Request& request, const Backend& backend, bool opened,
+                              Progress& progress) {
+  // A kept link does not tell that the backend accepts connections again.
+  if (opened) backend.connected();
   RequestTimings& timings = request.info.timings;
   timings.head_sent = loop_.read_clock();
   timings.uploaded = {};
@@ -199,26 +166,28 @@ void Forwarder::begin_sending(Request& request, const Backend& backend,
   if (timings.deadline != never) rewrite_grpc_timeout(request, timings.head_sent);
 }
 
-/// Ties the lease and the link to the body of a response.
-void Forwarder::complete(Request& request, Response& response, Lease lease, LinkLease link,
-                         BackendMetrics& backend_metrics) {
+/// Ties the lease and the link to the body of a response. Records what its head says.
+AttemptOutcome Forwarder::complete(Request& request, Response& response, Lease lease,
+                                   LinkLease link, BackendMetrics& backend_metrics) {
   RequestInfo& info = request.info;
   const Backend& backend = *lease.backend();
-  if (response.status >= 400) {  // a success is one when the body has ended
-    const bool refused = response.status == 429 || response.status == 503;
-    const Duration retry_after = refused ? retry_after_of(response.fields) : Duration{};
-    backend.record_outcome(of_method(request, classify(response.status, retry_after)), loop_.now());
-  }
+  const AttemptResult result = classify_head(request, response);
+  const bool counts = counts_against_backend(result.outcome);
+  if (counts) [[unlikely]]
+    record_attempt(backend, result, info.timings.head_sent, loop_.now());
   if (options_.debug_headers) add_debug_headers(backend, response);
   const bool is_event_stream = EventStreamBody::applies_to(response);
+  // With `engine: auto` the engine of the pool is none, and the backend's may be known.
+  const bool finds_errors = options_.finds_stream_errors || backend.load().detected_refusals() != 0;
   response.body = std::make_unique<ForwardedBody>(loop_, std::move(lease), std::move(link), request,
-                                                  response, backend_metrics);
+                                                  response, result.outcome, backend_metrics);
   if (is_event_stream) {
     response.body = std::make_unique<EventStreamBody>(request, response, std::move(response.body),
-                                                      info, options_.finds_stream_errors);
+                                                      info, finds_errors);
   }
   const PoolState& pool = pool_.state();
-  if (response.status < 429) pool.retry_budget().deposit(pool.spec().retry_budget);
+  if (!counts) pool.retry_budget().deposit(pool.spec().retry_budget);
+  return result.outcome;
 }
 
 Forwarder::Next Forwarder::next_after_failed_connect(const Error& error,
@@ -244,7 +213,8 @@ Forwarder::Next Forwarder::next_after_failure(Request& request, const Error& err
   }
   const RetryPolicy& policy = *progress.policy;
   const bool again = policy.retries(error, policy.is_idempotent(request)) &&
-                     may_retry(request, progress, backend) && rewind(request) && spend_budget();
+                     may_retry(request, progress, backend) && rewind(request) &&
+                     (std::exchange(progress.budget_spent, false) || spend_budget());
   if (!again) return Next::done;
   progress.waits = true;
   return Next::other_backend;
@@ -275,8 +245,7 @@ Hint Forwarder::hint_of(const Request& request) const {
 Task<Result<Lease>> Forwarder::acquire(const Progress& progress, RequestTimings& timings) {
   const bool timed = ++picks_ % pick_timing_interval == 0;
   const Instant began = timed ? loop_.read_clock() : Instant{};
-  const bool has_answer = progress.held && progress.held->result;
-  auto placed = pool_.acquire(progress.hint, has_answer ? loop_.now() + max_retry_wait : never);
+  auto placed = pool_.acquire(progress.hint, progress.held ? retry_deadline(progress) : never);
   if (placed.ready()) {
     if (timed) worker_metrics_.observe_pick(loop_.read_clock() - began);
     return placed;

@@ -3,11 +3,24 @@
 #include <memory>
 #include <utility>
 
+#include "evenkeel/base/deadline.h"
 #include "evenkeel/proxy/forwarder.h"
 #include "proxy/attempt_progress.h"
 #include "proxy/held_answer.h"
 
 namespace evenkeel {
+namespace {
+
+/// How long a request that a backend refused waits for another one; then it gets that answer.
+constexpr Duration max_retry_wait = std::chrono::seconds(1);
+
+Task<Result<Response>> attempt_timed_out() {
+  return Result<Response>(Error{.fault = Fault::first_byte_timeout,
+                                .side = Side::backend,
+                                .detail = "no response within retry.attempt_timeout"});
+}
+
+}  // namespace
 
 /// Keeps a copy of the body from here on, if it may be small enough.
 void Forwarder::keep_body(Request& request, Progress& progress) {
@@ -66,15 +79,41 @@ Task<Forwarder::Next> Forwarder::replace_answer(Request& request, Progress& prog
   co_return Next::other_backend;
 }
 
-/// When an attempt ends that another may follow; `never`: not before its link says so.
-Instant Forwarder::attempt_limit(const Request& request, const Progress& progress,
-                                 const Backend& backend) const {
+/// `attempt_timeout` applies: another attempt may follow this one.
+bool Forwarder::has_timeout(const Request& request, const Progress& progress,
+                            const Backend& backend) const {
   const RetryPolicy& policy = *progress.policy;
-  if (policy.attempt_timeout == Duration{}) return never;
+  if (policy.attempt_timeout == Duration{}) return false;
   const Error timeout{.fault = Fault::first_byte_timeout, .side = Side::backend, .detail = {}};
-  const bool retried = policy.retries(timeout, policy.is_idempotent(request)) &&
-                       may_retry(request, progress, backend);
-  return retried ? loop_.now() + policy.attempt_timeout : never;
+  return policy.retries(timeout, policy.is_idempotent(request)) &&
+         may_retry(request, progress, backend);
+}
+
+/// Waits for the response. If it takes longer than `attempt_timeout` after the end of the upload,
+/// and the request may be sent once more, `sending` fails instead. That retry is paid for here: an
+/// attempt goes on that none would follow.
+Task<void> Forwarder::limit_attempt(const Request& request, Progress& progress,
+                                    const Backend& backend, Task<Result<Response>>& sending) {
+  const Duration timeout = progress.policy->attempt_timeout;
+  const RequestTimings& timings = request.info.timings;
+  Instant limit = loop_.now() + timeout;
+  while (true) {
+    co_await UntilDoneOrDeadline(sending, loop_, limit);
+    if (sending.ready()) co_return;
+    const Instant began = timings.uploaded != Instant{} ? timings.uploaded : loop_.now();
+    limit = began + timeout;
+    if (limit <= loop_.now()) break;
+  }
+  if (!may_retry(request, progress, backend) || !spend_budget()) co_return;
+  progress.budget_spent = true;
+  sending = attempt_timed_out();
+}
+
+/// When a request with an answer or a failure to return no longer waits for another backend.
+/// REQUIRES: `held`.
+Instant Forwarder::retry_deadline(const Progress& progress) const {
+  const Instant last = progress.sent > 0 ? progress.first_sent + options_.max_retry_time : never;
+  return progress.held->result ? std::min(loop_.now() + max_retry_wait, last) : last;
 }
 
 /// Waits before a retry, at random (full jitter), so that clients that failed together do not come
@@ -91,9 +130,11 @@ Task<void> Forwarder::back_off(Progress& progress) {
   const RetryPolicy& policy = *progress.policy;
   const Duration range =
       std::min(policy.backoff_base * (1 << std::min(progress.sent - 1, 10U)), policy.backoff_max);
-  co_await loop_.sleep_for(
+  const auto wait =
       std::chrono::duration_cast<Duration>(std::chrono::duration<double, Duration::period>(
-          rng_.unit() * static_cast<double>(range.count()))));
+          rng_.unit() * static_cast<double>(range.count())));
+  const Duration left = progress.first_sent + options_.max_retry_time - loop_.now();
+  co_await loop_.sleep_for(std::clamp(wait, Duration{}, std::max(left, Duration{})));
   progress.failed_at = loop_.now();  // the wait belongs to the retry
 }
 

@@ -156,7 +156,7 @@ TEST(Load, StaysParkedAsLongAsItsServerSaidWhateverItAnswersMeanwhile) {
   load.record_overloaded({}, noon + 1s);
 
   EXPECT_TRUE(load.parked(noon + 19s));
-  EXPECT_FALSE(load.record_success(noon + 19s));
+  EXPECT_FALSE(load.record_success(false, noon + 19s));
   EXPECT_TRUE(load.in_backoff(noon + 19s));
   EXPECT_FALSE(load.parked(noon + 20s));
 }

@@ -3,7 +3,7 @@
 import time
 
 import case
-from stream import Closed, exchange
+from stream import Closed, Stream, exchange
 
 FAST_HEALTH = {"path": "/health", "interval": "300ms"}
 PICKERS = ("round-robin", "weighted", "least-connections", "least-latency", "queue-depth", "gpu", "consistent-hash")
@@ -249,6 +249,24 @@ class Fallback(case.Case):
             self.assertEqual(exchange(daemon.address, fields=fields).body, b"small")
 
         self.assertEqual([each.head.all("authorization") for each in small.exchanges], [["Bearer CLIENT"], []])
+
+    def test_keeps_no_copy_of_a_body_while_it_answers(self):
+        gate = Gate()
+
+        def stream_answer(request):
+            request.begin_chunks()
+            request.chunk(b"x")
+            gate.open.wait(20)
+            request.end_chunks()
+
+        daemon = self.two_pools(["127.0.0.1:1"], [self.backend(stream_answer).address])
+        with Stream.connect(daemon.address) as stream:
+            stream.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 500000\r\n\r\n")
+            stream.send(b"x" * 500000)
+            self.assertEqual(stream.read_head().status, 200)
+            held = daemon.metric("evenkeel_replay_bytes")
+            gate.open.set()
+        self.assertEqual(held, 0)
 
     def test_takes_no_request_that_a_backend_has_received(self):
         """The first attempt is reset, and the second finds no connection."""

@@ -122,6 +122,61 @@ class Retry(case.Case):
         self.assertLess(time.monotonic() - began, 5)
         self.assertEqual(daemon.wait_access(1)[0]["attempts"][0]["outcome"], "first_byte_timeout")
 
+    def test_without_a_budget_a_slow_attempt_goes_on(self):
+        daemon = self.pool(answering(200, after=0.5), answering(200, after=0.5), engine="generic",
+                           retry={"attempt_timeout": "50ms", "budget": "0%"})
+        self.expect(daemon, 200, [1, 0], method="GET")
+        self.assertEqual(daemon.metric("evenkeel_retry_budget_exhausted_total"), 1)
+
+    def test_a_slow_upload_is_not_the_backends_time(self):
+        daemon = self.pool(answering(200), answering(200), retry={"on": ["timeout"], "attempt_timeout": "200ms"})
+        with Stream.connect(daemon.address) as stream:
+            stream.send(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
+            time.sleep(0.7)
+            stream.send(b"0\r\n\r\n")
+            self.assertEqual(stream.read_response().status, 200)
+        self.assertEqual(len(daemon.wait_access(1)[0]["attempts"]), 1)
+
+    def test_after_a_slow_upload_an_attempt_has_its_whole_time(self):
+        def hang(request):
+            request.wait_disconnected()
+
+        daemon = self.pool(hang, answering(200), retry={"on": ["timeout"], "attempt_timeout": "300ms"})
+        with Stream.connect(daemon.address) as stream:
+            stream.send(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
+            time.sleep(0.2)
+            stream.send(b"0\r\n\r\n")
+            uploaded = time.monotonic()
+            self.assertEqual(stream.read_response().status, 200)
+        self.assertGreater(time.monotonic() - uploaded, 0.25)
+        self.assertEqual(self.counts(), [1, 1])
+
+    def test_no_retry_waits_longer_than_the_first_byte_may_take(self):
+        """One backend is full, the other one resets the request: the client is told so after `first_byte`."""
+        stop = threading.Event()
+        self.addCleanup(stop.set)
+        first = threading.Event()
+
+        def script(request):
+            if first.is_set():
+                time.sleep(0.2)
+                return request.abort()
+            first.set()
+            request.begin_chunks()
+            request.chunk(b"x")
+            stop.wait(20)
+
+        daemon = self.start_daemon(self.backend(script), self.backend(script), workers=1, pool={
+            "timeouts": {"first_byte": "1s"}, **QUIET,
+            "limits": {"max_in_flight": 1, "queue": {"size": 10, "timeout": "15s"}}})
+        with Stream.connect(daemon.address) as stream:
+            stream.ask("GET", "/")
+            stream.read_head()
+            began = time.monotonic()
+            answer = exchange(daemon.address)
+        self.assertEqual((answer.status, answer.reason), (502, "backend_closed"))
+        self.assertLess(time.monotonic() - began, 8)
+
     # ---- by opt-in ----
 
     def test_the_file_extends_retries_to_generations(self):
@@ -315,6 +370,30 @@ class Retry(case.Case):
             self.assertLessEqual(sum(self.counts()), 1.2 * requests)
             self.assertGreater(daemon.metric("evenkeel_retry_budget_exhausted_total"), 0)
 
+    def call(self, stream):
+        """A gRPC call; returns its status."""
+        answer = stream.exchange("POST", "/p.S/M", [("Content-Type", "application/grpc"), ("TE", "trailers")],
+                                 b"\0\0\0\0\0")
+        return answer.field("grpc-status")
+
+    def test_an_outage_of_grpc_servers_is_not_amplified(self):
+        """Their refusals are answers with the status 200."""
+        requests = 300
+        refusing = answering(200, b"", [("Content-Type", "application/grpc"), ("grpc-status", "14")])
+        daemon = self.pool(*[refusing] * 3, picker="least-connections")
+        with Stream.connect(daemon.address) as stream:
+            self.assertEqual({self.call(stream) for _ in range(requests)}, {"14"})
+        self.assertLessEqual(sum(self.counts()), 1.1 * requests)
+
+    def test_a_grpc_server_that_refuses_is_parked_although_its_answers_are_replaced(self):
+        fields = [("Content-Type", "application/grpc")]
+        daemon = self.pool(answering(200, b"", [*fields, ("grpc-status", "14")]),
+                           answering(200, b"", [*fields, ("grpc-status", "0")]), picker="least-connections")
+        with Stream.connect(daemon.address) as stream:
+            self.assertEqual({self.call(stream) for _ in range(30)}, {"0"})
+        self.assertLessEqual(self.counts()[0], 3)
+        self.assertIn("overloaded", daemon.backend(self.served[0].address)["reason"])
+
     def test_no_request_fails_where_one_of_three_answers_500_at_once(self):
         for picker in PICKERS:
             with self.subTest(picker):
@@ -422,6 +501,20 @@ class BrokenStream(case.Case):
                 line = daemon.wait_access(1)[0]
                 self.assertEqual((line["status"], line["reason"]), (200, "stream_error"))
                 self.assertEqual(daemon.api("backends")[0]["errors_total"], 1)
+
+    def test_an_error_in_a_line_counts_too(self):
+        lines = [b'{"response": "a"}\n', b'{"error": "the model runner has stopped"}\n']
+        for chunks in (lines, [b"".join(lines)]):
+            with self.subTest(chunks=len(chunks)):
+                daemon, text, ended = self.broken("/api/chat", chunks, "application/x-ndjson", "ollama",
+                                                  end=lambda request: request.end_chunks())
+                self.assertEqual((text, ended), (b"".join(lines), True), "nothing is changed")
+                self.assertEqual(daemon.wait_access(1)[0]["reason"], "stream_error")
+
+    def test_of_an_engine_that_is_not_detected_nothing_is_assumed(self):
+        chunks = [b'data: {"error": {"message": "mine"}}\n\n', b"data: [DONE]\n\n"]
+        daemon, _, _ = self.broken(CHAT, chunks, engine="auto", end=lambda request: request.end_chunks())
+        self.assertIsNone(daemon.wait_access(1)[0]["reason"])
 
     def test_an_error_that_blames_the_request_does_not(self):
         chunks = [b'data: {"error": {"message": "bad", "code": 400}}\n\n', b"data: [DONE]\n\n"]

@@ -263,5 +263,38 @@ TEST_F(ResponseStartTest, LearnsNothingFromAnErrorOfTheClient) {
   response->body.reset();
 }
 
+TEST_F(ResponseStartTest, CountsAFailedResponseWhoseBodyBreaksOnce) {
+  Request request = get();
+  auto response = answered(request, "HTTP/1.1 500 No\r\nContent-Length: 9\r\n\r\n");
+  ASSERT_TRUE(response);
+
+  auto chunk = next_chunk(*response, [&] { connected().connection(0).close(); });
+  ASSERT_FALSE(chunk);
+  request.info.outcome.fault = chunk.error().fault;
+  response->body.reset();
+
+  EXPECT_EQ(load().failures_total(), 1u);
+  EXPECT_EQ(load().errors_total(), 1u);
+}
+
+TEST_F(ResponseStartTest, OverAKeptLinkDoesNotTellThatTheBackendAcceptsConnections) {
+  Request first = get();
+  auto response = answered(first, ok);
+  ASSERT_TRUE(response);
+  response->body.reset();
+  state->backends()[0]->connect_failed(loop.now());
+
+  Request second = get();
+  response = response_to(second, [&] {
+    connected().connection(0).read_head();
+    connected().connection(0).send(ok);
+  });
+
+  ASSERT_TRUE(response);
+  EXPECT_EQ(connected().connections(), 1u);
+  EXPECT_TRUE(load().has_connect_failures());
+  response->body.reset();
+}
+
 }  // namespace
 }  // namespace evenkeel

@@ -8,6 +8,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "evenkeel/balance/outcome.h"
 #include "evenkeel/balance/pool.h"
 #include "evenkeel/base/loop.h"
 #include "evenkeel/base/rng.h"
@@ -33,7 +34,9 @@ struct ForwarderOptions {
   bool debug_headers = false;
   RetryPolicy retry{RetryRules{}};
   const Engine* engine = &engine_named("generic");  ///< of its backends, as the file has it
-  bool finds_stream_errors = false;  ///< errors in the events of its backends count as failures
+  /// Errors in the events of all its backends count as failures; else of those whose engine was
+  /// detected.
+  bool finds_stream_errors = false;
   /// The longest time from a request's first attempt to its last one.
   Duration max_retry_time = std::chrono::seconds(600);
 };
@@ -62,10 +65,9 @@ class Forwarder final : public Handler {
   struct Progress;
 
   void begin_attempt(RequestInfo& info, const Backend& backend, const Progress& progress);
-  void begin_sending(Request& request, const Backend& backend, LinkPool::LinkChoice link_choice,
-                     Progress& progress);
-  void complete(Request& request, Response& response, Lease lease, LinkLease link,
-                BackendMetrics& backend_metrics);
+  void begin_sending(Request& request, const Backend& backend, bool opened, Progress& progress);
+  AttemptOutcome complete(Request& request, Response& response, Lease lease, LinkLease link,
+                          BackendMetrics& backend_metrics);
   Next next_after_failed_connect(const Error& error, const Backend& backend) const;
   Next next_after_failure(Request& request, const Error& error, Link& link, const Backend& backend,
                           Progress& progress);
@@ -78,8 +80,10 @@ class Forwarder final : public Handler {
   bool spend_budget();
   Task<Next> replace_answer(Request& request, Progress& progress, const Backend& backend,
                             Response& response);
-  Instant attempt_limit(const Request& request, const Progress& progress,
-                        const Backend& backend) const;
+  bool has_timeout(const Request& request, const Progress& progress, const Backend& backend) const;
+  Task<void> limit_attempt(const Request& request, Progress& progress, const Backend& backend,
+                           Task<Result<Response>>& sending);
+  Instant retry_deadline(const Progress& progress) const;
   Task<void> back_off(Progress& progress);
 
   Hint hint_of(const Request& request) const;

@@ -1,0 +1,34 @@
+// What an attempt says of its backend.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "evenkeel/balance/backend.h"
+#include "evenkeel/balance/outcome.h"
+#include "evenkeel/http/message.h"
+
+namespace evenkeel {
+
+/// A refusal or a failure: it counts against the backend.
+inline bool counts_against_backend(AttemptOutcome outcome) {
+  return outcome == AttemptOutcome::overloaded || outcome == AttemptOutcome::failed;
+}
+
+/// It changes nothing at the server (RFC 9110, section 9.2.1).
+inline bool is_safe_method(std::string_view method) {
+  return method == "GET" || method == "HEAD" || method == "OPTIONS";
+}
+
+/// What the head of a response says. A gRPC call whose head has its status (trailers-only) counts
+/// by that. A success is one only when the body has ended.
+AttemptResult classify_head(const Request& request, const Response& response);
+
+/// A gRPC call that ended with this status, as the HTTP status that stands for it.
+AttemptResult classify_grpc(std::uint8_t status);
+
+/// Records the outcome of a request whose head was sent at `sent`: once for each. One that was sent
+/// before the backend was ejected is only counted: it does not tell how the backend is since.
+void record_attempt(const Backend& backend, const AttemptResult& result, Instant sent, Instant now);
+
+}  // namespace evenkeel
