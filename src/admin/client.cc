@@ -57,16 +57,25 @@ Result<std::string> read_token(const std::string& file) {
   return text.substr(begin, end == std::string::npos ? end : end - begin);
 }
 
-Result<AdminStream::TlsContext> tls_context(const std::string& ca_file) {
+Result<AdminStream::TlsContext> tls_context(const AdminTarget& target) {
   auto context = std::make_shared<asio::ssl::context>(asio::ssl::context::tls_client);
   ErrorCode error;
-  if (ca_file.empty()) {
+  if (target.ca_file.empty()) {
     context->set_default_verify_paths(error);
   } else {
-    context->load_verify_file(ca_file, error);
+    context->load_verify_file(target.ca_file, error);
   }
-  if (error) return usage_error(ca_file + ": " + error.message());
+  if (error) return usage_error(target.ca_file + ": " + error.message());
   context->set_verify_mode(asio::ssl::verify_peer);
+  if (target.cert_file.empty()) {
+    if (target.key_file.empty()) return context;
+    return usage_error("--key needs the certificate of that key: --cert FILE");
+  }
+  context->use_certificate_chain_file(target.cert_file, error);
+  if (error) return usage_error("--cert " + target.cert_file + ": " + error.message());
+  const std::string& key = target.key_file.empty() ? target.cert_file : target.key_file;
+  context->use_private_key_file(key, asio::ssl::context::pem, error);
+  if (error) return usage_error("--key " + key + ": " + error.message());
   return context;
 }
 
@@ -251,7 +260,9 @@ class AdminClient::Impl {
       buffer.commit(size);
       closed = error || size == 0;
       auto problem = parse(parser, buffer, closed);
-      if (problem) co_return std::move(*problem);
+      if (!problem) continue;
+      if (error && error != asio::error::eof) problem->detail += ": " + error.message();
+      co_return std::move(*problem);
     }
     if (!closed && parser.get().keep_alive()) stream_ = stream;
     co_return AdminResponse{static_cast<int>(parser.get().result_int()),
@@ -376,7 +387,7 @@ Result<std::unique_ptr<AdminClient>> AdminClient::open(const AdminTarget& target
         return to_asio(endpoint).address().is_loopback();
       }));
   if (secure || impl->may_switch_scheme) {
-    auto context = tls_context(target.ca_file);
+    auto context = tls_context(target);
     if (!context) return std::move(context.error());
     (secure ? impl->tls : impl->other_tls) = std::move(*context);
   }

@@ -69,7 +69,9 @@ struct Log {
 Log& instance() {
   static Log* const log = [] {
     auto* const made = new Log;
-    std::atexit([] { instance().writer.flush(exit_patience); });
+    const auto flush = [] { instance().writer.flush(exit_patience); };
+    std::atexit(flush);
+    std::at_quick_exit(flush);
     return made;
   }();
   return *log;

@@ -8,6 +8,7 @@
 #include "cli/check.h"
 #include "cli/check_running.h"
 #include "cli/exit_codes.h"
+#include "cli/option_values.h"
 #include "cli/verbs.h"
 #include "evenkeel/config/load.h"
 #include "evenkeel/server/daemon.h"
@@ -60,6 +61,7 @@ void add_check_verb(CLI::App& app, Invocation& invocation) {
                    "With --running: file with its admin token; default: the file's")
       ->needs(running_flag)
       ->type_name("FILE");
+  for (CLI::Option* option : add_tls_options(*verb, *target)) option->needs(running_flag);
   verb->footer(
       "Checks the file as `run` and a reload do: syntax, keys, values, what they mean together, "
       "and\n"

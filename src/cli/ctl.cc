@@ -280,8 +280,7 @@ void Ctl::report_refusal(const ApiResult& result, int status) const {
 }  // namespace
 
 int run_ctl(const CtlOptions& options) {
-  const auto found =
-      find_target({options.admin, options.token_file, options.ca_file}, options.config_file);
+  const auto found = find_target(options.target, options.config_file);
   if (const auto* refusal = std::get_if<CommandOutput>(&found)) return print_output(*refusal);
   const auto& [target, doubt] = std::get<FoundTarget>(found);
   auto client = AdminClient::open(target);

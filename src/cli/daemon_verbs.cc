@@ -28,13 +28,11 @@ does not answer.)";
 
 template <class Options>
 void add_target_options(CLI::App& verb, Options& options) {
-  verb.add_option("--admin", options.admin,
+  verb.add_option("--admin", options.target.address,
                   "Address of the daemon's admin listener; https://HOST:PORT to use TLS")
       ->type_name("HOST:PORT")
       ->default_str("127.0.0.1:9901");
-  verb.add_option("--ca-file", options.ca_file,
-                  "With https://: authorities to trust; default: the system's")
-      ->type_name("FILE");
+  add_tls_options(verb, options.target);
   verb.add_option("-c,--config", options.config_file,
                   "The daemon's configuration file, to find its admin listener and token")
       ->type_name("FILE");
@@ -43,7 +41,7 @@ void add_target_options(CLI::App& verb, Options& options) {
 /// What `ctl` and all of its commands take.
 void add_admin_options(CLI::App& verb, CtlOptions& options) {
   add_target_options(verb, options);
-  verb.add_option("--token-file", options.token_file,
+  verb.add_option("--token-file", options.target.token_file,
                   "File with the admin token, which changes from another machine need")
       ->type_name("FILE");
   verb.add_flag("--json", options.json, "Print the daemon's JSON documents");

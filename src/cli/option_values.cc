@@ -16,4 +16,16 @@ CLI::Option* add_duration_option(CLI::App& verb, const std::string& name, const 
       ->type_name("DURATION");
 }
 
+std::array<CLI::Option*, 3> add_tls_options(CLI::App& verb, AdminTarget& target) {
+  auto* ca = verb.add_option("--ca-file", target.ca_file,
+                             "With https://: authorities to trust; default: the system's");
+  auto* cert =
+      verb.add_option("--cert", target.cert_file,
+                      "With https://: certificate to present, for a listener with client_ca");
+  auto* key = verb.add_option("--key", target.key_file,
+                              "Private key of that certificate; default: in the same file");
+  for (CLI::Option* option : {ca, cert, key}) option->type_name("FILE");
+  return {ca, cert, key};
+}
+
 }  // namespace evenkeel

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <array>
 #include <functional>
 #include <string>
 #include <utility>
 
 #include "cli/duration_text.h"
+#include "evenkeel/admin/client.h"
 #include "evenkeel/base/result.h"
 
 namespace evenkeel {
@@ -14,6 +16,9 @@ namespace evenkeel {
 /// Adds an option that takes a duration such as 30s.
 CLI::Option* add_duration_option(CLI::App& verb, const std::string& name, const std::string& help,
                                  std::function<void(Duration)> set);
+
+/// Adds the options for a daemon whose admin listener speaks TLS.
+std::array<CLI::Option*, 3> add_tls_options(CLI::App& verb, AdminTarget& target);
 
 /// The value of a Result; throws a usage error that names the option where there is none.
 template <class T>

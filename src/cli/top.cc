@@ -124,7 +124,7 @@ class TopLoop {
 std::vector<std::string> top_orders() { return backend_order_names(); }
 
 int run_top(const TopOptions& options) {
-  const auto found = find_target({options.admin, {}, options.ca_file}, options.config_file);
+  const auto found = find_target(options.target, options.config_file);
   if (const auto* refusal = std::get_if<CommandOutput>(&found)) return print_output(*refusal);
   const auto& [target, doubt] = std::get<FoundTarget>(found);
   if (!doubt.empty()) return print_output({exit_failed, {}, doubt});

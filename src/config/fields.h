@@ -73,8 +73,8 @@ struct Fields<ListenerTlsConfig> {
           &T::certificates,
           ListForm<StructForm<CertificateConfig>>{{}, "a list of certificates", false});
     visit(Key{"client_ca",
-              "PEM file with the authorities that verify client certificates. A client's "
-              "certificate is forwarded in x-forwarded-client-cert.",
+              "PEM file with the authorities that verify client certificates. `listeners` forward "
+              "them in x-forwarded-client-cert.",
               false, "no client certificates"},
           &T::client_ca, TextForm{"the path of a file", check_not_empty});
     visit(Key{"client_auth",

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdlib>
 #include <optional>
 #include <thread>
 
@@ -54,9 +55,10 @@ constexpr Duration state_write_interval = std::chrono::minutes(1);
 /// For replies of the admin listener that are being sent when another process takes it over.
 constexpr Duration admin_drain_time = std::chrono::seconds(1);
 
-/// Limits malloc to one arena per worker and two for the other threads: few enough that memory of a
-/// past burst is reused, and enough that no worker waits for the preparation thread.
-void limit_malloc_arenas(unsigned workers) { mallopt(M_ARENA_MAX, static_cast<int>(workers) + 2); }
+/// Limits malloc to one arena per worker and one each for the control, preparation and management
+/// threads: few enough that memory of a past burst is reused, and enough that no worker waits for
+/// another thread.
+void limit_malloc_arenas(unsigned workers) { mallopt(M_ARENA_MAX, static_cast<int>(workers) + 3); }
 
 /// Without name look-ups: the daemon resolves names while it runs, and a name that has no address
 /// at the start is not a mistake in the file.
@@ -82,6 +84,7 @@ class Daemon {
   /// `program`: what an upgrade runs.
   Daemon(const Config& config, std::string file, std::string version, Program program);
   Daemon(const Daemon&) = delete;
+  /// Ends the process if a file is being checked.
   ~Daemon();
 
   /// Binds the listeners and starts the threads. Returns why it cannot; empty: it runs.
@@ -159,6 +162,12 @@ Daemon::~Daemon() {
   admin_server_.reset();  // after the workers, so that /readyz answers until they have stopped
   loop_.drop_spawned();
   workers_.reset();
+  if (!finished_ || !reloader_->is_preparing()) return;
+  // The file that is being checked is of no use any more, and checking it may take long, or never
+  // end: on a dead mount, for example.
+  successor_.reset();
+  access_log_.reset();
+  std::quick_exit(exit_code_);
 }
 
 // ---- start ------------------------------------------------------------------------------------

@@ -33,6 +33,11 @@ PreparationThread::~PreparationThread() {
   }
 }
 
+bool PreparationThread::busy() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->working || !state_->jobs.empty();
+}
+
 Task<void> PreparationThread::run(Work work) {
   const auto job = std::make_shared<Job>(loop_, std::move(work));
   {
@@ -52,10 +57,12 @@ void PreparationThread::serve(const std::shared_ptr<State>& state) {
     if (state->stopping) break;
     const std::shared_ptr<Job> job = std::move(state->jobs.front());
     state->jobs.pop_front();
+    state->working = true;
     lock.unlock();
     job->work();
     job->work = nullptr;  // what it holds is not the loop's to destroy
     lock.lock();
+    state->working = false;
     if (state->loop != nullptr) state->loop->post([job] { job->done.raise(); });
   }
   state->ended = true;

@@ -36,6 +36,9 @@ class PreparationThread {
 
   static constexpr Duration max_wait = std::chrono::seconds(2);
 
+  /// Whether destroying it would wait.
+  bool busy() const;
+
   /// Runs the work and returns when it is done. Dropping the task does not stop work that has
   /// begun.
   Task<void> run(Work work);
@@ -53,6 +56,7 @@ class PreparationThread {
     std::condition_variable changed;
     std::deque<std::shared_ptr<Job>> jobs;
     Loop* loop = nullptr;  // null: it may be gone
+    bool working = false;
     bool stopping = false;
     bool ended = false;
   };

@@ -118,6 +118,8 @@ class Reloader final : public Control {
   }
   /// Queues an upgrade that has no waiter. No change begins while it runs.
   void queue_upgrade();
+  /// Whether destroying it would wait for work on the preparation thread.
+  bool is_preparing() const { return preparation_.busy(); }
   /// Why nothing is changed any more.
   struct Shutdown {
     std::string reason;

@@ -352,8 +352,8 @@ void AccessLog::discard(AccessLogRing& ring, std::uint64_t until) {
   ring.writer_.begin.store(until, std::memory_order_release);
 }
 
-/// Switches to a file that `reopen` has opened. Drops a line whose beginning is in the old file,
-/// because the rest of it would be the first line of the new file.
+/// Switches to the destination that `reopen` or `switch_to` has brought. Drops a line whose
+/// beginning is in the old file, because the rest of it would be the first line of the new file.
 void AccessLog::adopt_reopened() {
   const int fd = reopened_.exchange(-1, std::memory_order_acquire);
   if (fd < 0) return;

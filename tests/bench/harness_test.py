@@ -241,6 +241,22 @@ class KillTest(unittest.TestCase):
         self.assertIn("| evenkeel retrying | 1,000 | 2 | 0.20 | 200 | 400 | 500 |", bench.as_markdown())
         self.assertIn("- not measured: envoy: no wheel", bench.as_markdown())
         self.assertEqual(bench.as_dict()["targets"][0]["met"], False)
+        self.assertEqual(bench.missed(), "evenkeel retrying lost 2 requests")
+
+    def test_a_run_without_evenkeel_misses_the_target(self) -> None:
+        bench = kill.Bench(Path("build"), Path("home"), 1, [], Cores(0, 1, 1))
+        self.assertEqual(bench.missed(), "evenkeel retrying was not measured: it was not chosen")
+        bench.absent = {"evenkeel retrying": "does not start"}
+        self.assertEqual(bench.missed(), "evenkeel retrying was not measured: does not start")
+        self.assertIsNone(bench.as_dict()["targets"][0]["met"])
+        self.assertIsNone(bench.as_dict()["targets"][0]["reached"])
+
+    def test_a_run_without_lost_requests_meets_the_target(self) -> None:
+        bench = kill.Bench(Path("build"), Path("home"), 1, [], Cores(0, 1, 1))
+        times = {"p50": 0.2, "p99": 0.4, "max": 0.5}
+        bench._note("evenkeel retrying", 0, {"requests": {"succeeded": 9, "failed": 0}, "e2e_seconds": times})
+        self.assertEqual(bench.missed(), "")
+        self.assertEqual(bench.as_dict()["targets"][0]["met"], True)
 
 
 if __name__ == "__main__":

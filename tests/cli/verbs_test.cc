@@ -81,12 +81,19 @@ TEST(CtlVerbs, OptionsMayStandBeforeOrAfterTheCommand) {
   for (const auto& words : lines) {
     const auto options = ctl(words).value();
     EXPECT_EQ(options.verb, CtlVerb::reload);
-    EXPECT_EQ(options.admin, "h:1");
-    EXPECT_EQ(options.token_file, "t");
+    EXPECT_EQ(options.target.address, "h:1");
+    EXPECT_EQ(options.target.token_file, "t");
     EXPECT_EQ(options.config_file, "f");
     EXPECT_TRUE(options.json);
     EXPECT_TRUE(options.wait);
   }
+}
+
+TEST(CtlVerbs, TakeAClientCertificate) {
+  const auto options = ctl({"--cert", "c", "reload", "--key", "k"}).value();
+  EXPECT_EQ(options.target.cert_file, "c");
+  EXPECT_EQ(options.target.key_file, "k");
+  EXPECT_EQ(top({"--cert", "c", "--once"}).value().target.cert_file, "c");
 }
 
 TEST(CtlVerbs, NeedACommand) {

@@ -215,6 +215,23 @@ class Tls(case.Case):
         self.assertEqual(told.returncode, 0, told.stderr)
         self.assertIn("requests in flight 0", told.stdout)
 
+    def test_the_verbs_present_a_client_certificate(self):
+        daemon = self.start(client_ca=self.authority.cert)
+        operator = self.authority.issue("operator")
+        combined = pathlib.Path(self.folder()) / "operator.pem"
+        combined.write_text(pathlib.Path(operator.cert).read_text() + pathlib.Path(operator.key).read_text())
+        target = ["--admin", f"https://{daemon.admin}", "--ca-file", self.authority.cert]
+
+        for words in (["ctl", "status"], ["top", "--once"], ["check", "-c", str(daemon.config_path), "--running"]):
+            refused = command(*words, *target)
+            self.assertEqual((refused.returncode, refused.stdout), (5, ""), words)
+            for identity in (["--cert", operator.cert, "--key", operator.key], ["--cert", str(combined)]):
+                done = command(*words, *target, *identity)
+                self.assertEqual(done.returncode, 0, (words, identity, done.stderr))
+        wrong = command("ctl", "status", *target, "--cert", operator.cert, "--key", self.server.key)
+        self.assertEqual(wrong.returncode, 2, wrong.stderr)
+        self.assertIn(f"--key {self.server.key}: ", wrong.stderr)
+
     def test_commands_reach_a_daemon_that_has_not_read_the_tls_of_its_file_yet(self):
         daemon = self.start_daemon(self.backend(), admin={"address": f"127.0.0.1:{free_port()}"})
         plain = json.loads(daemon.config_path.read_text())

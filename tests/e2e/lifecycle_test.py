@@ -1,7 +1,9 @@
 """Start and shutdown: messages, draining, exit codes."""
 
 import errno
+import json
 import os
+import pathlib
 import signal
 import socket
 import threading
@@ -198,6 +200,36 @@ class Drain(case.Case):
         self.assertEqual(code, 3, "a request was left")
         with self.assertRaises((Closed, ConnectionError)):
             stream.read_body(self.head)
+
+    def test_a_second_signal_does_not_wait_for_a_file_that_is_being_checked(self):
+        daemon, stream = self.streaming()
+        text = json.dumps({**json.loads(daemon.config_path.read_text()), "routes": [
+            {"match": {"path": f"/tenant-{number}/**", "header": {"x-tenant": "a" * 200}}, "pool": "pool"}
+            for number in range(15_000)]}, indent=1)
+        daemon.config_path.write_text(text)
+        began = time.monotonic()
+        self.assertEqual(command("check", "-c", str(daemon.config_path)).returncode, 0)
+        check_time = time.monotonic() - began
+        daemon.signal(signal.SIGHUP)
+        self.eventually(lambda: self.is_checking(daemon), "the check of the file")
+
+        began = time.monotonic()
+        daemon.signal(signal.SIGTERM)
+        daemon.wait_line("draining")
+        daemon.signal(signal.SIGTERM)
+        self.assertEqual(daemon.wait_exit(), 3, "a request was left")
+
+        print(f"exited in {time.monotonic() - began:.2f} s, a check takes {check_time:.1f} s")
+        self.assertLess(time.monotonic() - began, check_time / 2)
+        self.assertIn("second signal", daemon.lines[-1], "the log is complete")
+        self.assertEqual(daemon.access_path.read_text().count("\n"), 1, "so is the access log")
+
+    def is_checking(self, daemon):
+        """Whether the thread that checks files has used 30 ms of processor time."""
+        for thread in pathlib.Path(f"/proc/{daemon.pid}/task").iterdir():
+            if (thread / "comm").read_text() == "preparation\n":
+                return int((thread / "stat").read_text().rpartition(")")[2].split()[11]) >= 3
+        return False
 
     def test_the_drain_deadline_cuts_off_the_rest(self):
         daemon, stream = self.streaming(shutdown={"drain": "300ms"})

@@ -17,12 +17,16 @@ namespace evenkeel {
 struct AdminTarget {
   std::string address;     ///< host:port, http://host:port or https://host:port
   std::string token_file;  ///< empty: none; the daemon's own machine needs none
-  std::string ca_file;  ///< with https: what the daemon's certificate is verified against; empty:
-                        ///< the system's authorities
+  std::string ca_file;    ///< with https: what the daemon's certificate is verified against; empty:
+                          ///< the system's authorities
+  std::string cert_file;  ///< with https: this client's certificate, in PEM; empty: none
+  std::string key_file;   ///< its private key; empty: in `cert_file`
   /// The scheme of `address` is from a file that may not be active yet: a daemon that does not
   /// speak it is sent the request in the other one. In the clear then only over loopback, and
   /// without the token.
   bool either_scheme = false;
+
+  bool operator==(const AdminTarget&) const = default;
 };
 
 struct AdminResponse {

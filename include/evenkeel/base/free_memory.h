@@ -8,8 +8,9 @@ namespace evenkeel {
 void release_cached_objects();
 void release_cached_blocks();
 
-/// Returns the heap's free pages to the system. Takes some 10 ms per 100 MiB; threads that allocate
-/// may wait for it. Thread: any.
+/// Returns the heap's free pages to the system. Takes 10 to 25 ms per 100 MiB; threads that
+/// allocate may wait for it: malloc locks one arena after the other, each while its pages are
+/// returned. Thread: any.
 void release_free_pages();
 
 }  // namespace evenkeel

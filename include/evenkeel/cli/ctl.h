@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "evenkeel/admin/client.h"
 #include "evenkeel/base/clock.h"
 
 namespace evenkeel {
@@ -13,9 +14,7 @@ enum class CtlVerb { status, backends, drain, undrain, weight, reload, upgrade }
 
 struct CtlOptions {
   CtlVerb verb = CtlVerb::status;
-  std::string admin;        ///< empty: as `config_file` says, else 127.0.0.1:9901
-  std::string token_file;   ///< empty: as `config_file` says, else none
-  std::string ca_file;      ///< for https://; empty: the system's authorities
+  AdminTarget target;       ///< what is empty: as `config_file` says, else 127.0.0.1:9901
   std::string config_file;  ///< the daemon's, for its admin listener; empty: none
   std::string backend;      ///< for drain, undrain and weight: a backend's id
   std::string pool;         ///< its pool; empty: the only one that has it

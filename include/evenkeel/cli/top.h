@@ -4,11 +4,12 @@
 #include <string>
 #include <vector>
 
+#include "evenkeel/admin/client.h"
+
 namespace evenkeel {
 
 struct TopOptions {
-  std::string admin;        ///< empty: as `config_file` says, else 127.0.0.1:9901
-  std::string ca_file;      ///< for https://; empty: the system's authorities
+  AdminTarget target;       ///< what is empty: as `config_file` says, else 127.0.0.1:9901
   std::string config_file;  ///< the daemon's, for its admin listener; empty: none
   bool once = false;
   bool json = false;           ///< each snapshot as one line of JSON
