@@ -85,13 +85,14 @@ void OutlierDetector::try_eject(Load& load, Instant now) {
   }
 }
 
-/// It is on trial, or has failed `consecutive` times in a row. Fewer failures suffice while every
-/// other backend in rotation is free of them: then no request was at fault.
+/// It is on trial, or has failed `consecutive` times in a row. Fewer answers of 5xx suffice while
+/// every other backend in rotation is free of failures: then no request was at fault.
 bool OutlierDetector::has_failed_enough(const Backends& backends, const Load& load,
                                         Instant now) const {
   if (load.ejection() != Ejection::none) return true;
   const std::uint32_t failures = load.failures_in_a_row();
   if (failures >= spec_.consecutive) return true;
+  if (load.last_failure().status == 0) return false;  // several may break together
   std::uint64_t picks = 0;
   for (const auto& backend : backends) {
     const Load& other = backend->load();

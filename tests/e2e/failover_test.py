@@ -19,6 +19,7 @@ class Load:
         self._lock = threading.Lock()
         self.answers = []   # (id, status, reason, when it was sent)
         self._clients = [test.spawn(lambda name=name: self._ask(name)) for name in range(clients)]
+        test.addCleanup(self._stop.set)  # before the clients are joined
 
     def _ask(self, name):
         number = 0
