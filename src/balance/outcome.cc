@@ -3,6 +3,8 @@
 namespace evenkeel {
 namespace {
 
+constexpr std::uint32_t http2_protocol_error = 1;  // RFC 9113, section 7
+
 AttemptOutcome outcome_of(const Error& error) {
   if (error.side != Side::backend) return AttemptOutcome::abandoned;
   switch (error.fault) {
@@ -12,8 +14,10 @@ AttemptOutcome outcome_of(const Error& error) {
     case Fault::deadline_exceeded: return AttemptOutcome::abandoned;
     default: break;
   }
-  // A backend may close an idle connection, and may refuse streams while it shuts down.
-  const bool harmless = error.not_processed || error.idle_close_race;
+  // A backend may close an idle connection, and may refuse streams while it shuts down. It resets a
+  // stream with PROTOCOL_ERROR, before any answer, for what it dislikes in the request.
+  const bool harmless =
+      error.not_processed || error.idle_close_race || error.reset_code == http2_protocol_error;
   return harmless ? AttemptOutcome::abandoned : AttemptOutcome::failed;
 }
 

@@ -11,8 +11,6 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::size_t max_method_length = 32;
-
 enum CharClass : std::uint8_t {
   token_char = 1,   // RFC 9110 tchar
   value_char = 2,   // field-vchar, SP, HTAB and obs-text
@@ -98,6 +96,8 @@ const char* find_control(const char* from, const char* end) {
 bool is_target_text(std::string_view text) { return !text.empty() && all_are(text, target_char); }
 
 bool is_token(std::string_view text) { return !text.empty() && all_are(text, token_char); }
+
+bool is_method(std::string_view text) { return is_token(text) && text.size() <= max_method_length; }
 
 bool split_field_line(std::string_view line, std::string_view& name, std::string_view& value) {
   const char* end = line.data() + line.size();
@@ -226,7 +226,7 @@ bool HeadParser::parse_request_line(std::string_view line) {
   // Not even a misspelt HTTP version: the client would not understand a response in HTTP.
   other_protocol_ = version.find(' ') == std::string_view::npos &&
                     (version.size() < 4 || !equals_ignore_case(version.substr(0, 4), "HTTP"));
-  if (!is_token(head_.method) || head_.method.size() > max_method_length) {
+  if (!is_method(head_.method)) {
     return refuse(Fault::bad_request, "the method is not a token");
   }
   if (head_.target.size() > limits_.line) {
@@ -234,6 +234,9 @@ bool HeadParser::parse_request_line(std::string_view line) {
   }
   if (head_.target.empty() || !all_are(head_.target, target_char)) {
     return refuse(Fault::bad_request, "invalid character in the request target");
+  }
+  if (head_.method == preface_method && version.starts_with("HTTP/1.")) {
+    return refuse(Fault::bad_request, "the method is that of HTTP/2's preface");
   }
   if (version == "HTTP/1.1") return head_.minor_version = 1, true;
   if (version == "HTTP/1.0") return head_.minor_version = 0, true;

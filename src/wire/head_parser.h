@@ -87,6 +87,12 @@ bool is_field_text(std::string_view text);
 
 bool is_token(std::string_view text);
 
+inline constexpr std::size_t max_method_length = 32;
+/// Of HTTP/2's preface, which servers take for the beginning of a connection: no request has it.
+inline constexpr std::string_view preface_method = "PRI";
+/// Whether it is a token of bounded length.
+bool is_method(std::string_view text);
+
 /// Whether it has only characters that a request target may have.
 bool is_target_text(std::string_view text);
 

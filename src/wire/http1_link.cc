@@ -15,6 +15,9 @@ namespace {
 /// ends later than this, the backend may have read the request.
 constexpr Duration max_idle_close_race = std::chrono::seconds(1);
 
+/// A backend that closes after it has waited for more of an upload for this long has not failed.
+constexpr Duration max_upload_pause = std::chrono::seconds(1);
+
 constexpr int max_interim_responses = 16;
 constexpr std::uint32_t min_free_bytes =
     4 * 1024;  // in the block of the head, to read a body there
@@ -101,7 +104,8 @@ class Http1Link final : public Link {
   int interim_left_ = 0;
   Instant sent_at_{};  // when the current request began
   Instant first_byte_deadline_ = never;
-  Instant last_upload_progress_{};  // when bytes of the request body last moved
+  Instant last_upload_progress_{};      // when bytes of the request body last moved
+  Instant body_awaited_since_ = never;  // the client has sent nothing more of the body since
   SilenceLimit silence_;
   Task<Result<Done>> upload_;  // of the current request; may end after the response's head
 };
@@ -332,7 +336,9 @@ Task<Result<Done>> Http1Link::upload_body(Task<Result<Done>> written, Task<Resul
   int without_waiting = 0;
   while (more) {
     if (!pending.valid()) pending = body->read();
+    if (!pending.ready()) body_awaited_since_ = loop().now();
     auto chunk = co_await pending;
+    body_awaited_since_ = never;
     if (!chunk) co_return std::move(chunk.error());
     HeadWriter& out = HeadWriter::scratch();
     std::string_view tail;
@@ -425,6 +431,12 @@ Error Http1Link::closed(const HeadParser& parser, Socket::ReadStatus got) {
                                                          ? "the backend closed without a response"
                                                          : "the backend broke the connection");
   if (parser.started()) error.detail = "the backend closed the connection within the response head";
+  if (uploading_ && body_awaited_since_ != never &&
+      loop().now() - body_awaited_since_ >= max_upload_pause) {
+    error.side = Side::proxy;  // it need not wait for ever
+    error.detail = "the backend closed the connection while the client paused its upload";
+    return error;
+  }
   // The backend was probably closing an idle connection and has not read the request.
   const bool idle_close_race = loop().now() - sent_at_ < max_idle_close_race;
   error.idle_close_race =
@@ -480,6 +492,7 @@ void Http1Link::finish(bool clean) {
   if (!clean || !response_keep_alive_ || uploading_) reusable_ = false;
   upload_.drop();
   uploading_ = false;
+  body_awaited_since_ = never;
   if (reusable_) in_.release();
   served_ = true;
   busy_ = false;

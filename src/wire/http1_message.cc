@@ -331,7 +331,7 @@ void write_framing(HeadWriter& out, const Framing& framing) {
 
 void write_request_head(HeadWriter& out, const Request& request, const Framing& framing) {
   out << request.method << " " << request.path << " HTTP/1.1\r\n";
-  out.field("host", request.authority);
+  out.field("host", authority_for_backend(request));
   for (const Field& field : request.fields) out.field(field.name(), field.value());
   write_framing(out, framing);
   if (!request.upgrade.empty()) {

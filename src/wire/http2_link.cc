@@ -25,6 +25,11 @@ constexpr Duration max_idle_close_race = std::chrono::seconds(1);
 /// max_ping_strikes). One of the two is kept in reserve, for a ping that crosses data.
 constexpr Duration min_ping_interval = std::chrono::minutes(5) + std::chrono::seconds(5);
 constexpr int max_pings_without_message = 2;
+/// Servers end a connection on which many streams are reset (nghttp2: 1000 at once, then 33 a
+/// second), and with it all other requests on it. After 500, less 20 for each second, a link gets
+/// no new requests.
+constexpr double max_resets = 500;
+constexpr double resets_forgotten_per_second = 20;
 
 Error backend_error(Fault fault, std::string detail) {
   return {.fault = fault, .side = Side::backend, .detail = std::move(detail)};
@@ -102,7 +107,7 @@ class Http2Link final : public Link, public Http2Side, public Pooled {
   Task<Result<Response>> send(Request& request) override;
   std::size_t available_capacity() const override;
   bool multiplexed() const override { return true; }
-  bool alive(bool) override { return !session_.ended() && !draining_; }
+  bool alive(bool) override { return !session_.ended() && !draining_ && !worn_; }
   void on_idle_close(Waiter* waiter) override { idle_close_waiter_ = waiter; }
   void suspect(Duration max_silence) override;
 
@@ -119,7 +124,9 @@ class Http2Link final : public Link, public Http2Side, public Pooled {
   void check_keepalive();
   void ping();
   Duration ping_timeout() const { return std::min(options_.ping_timeout, silence_.longest()); }
+  bool exceeds_header_limit(const Request& request);
   void submit_head(ClientStream& stream, const Request& request);
+  void count_reset();
   void notify_pool();
   Error connection_lost(const ClientStream& stream);
 
@@ -127,9 +134,12 @@ class Http2Link final : public Link, public Http2Side, public Pooled {
   Http2Session session_;
   bool settings_received_ = false;
   bool draining_ = false;      // after a GOAWAY
+  bool worn_ = false;          // too many of its streams were reset
   bool served_ = false;        // a request has been answered
   bool unresponsive_ = false;  // a ping was not answered in time
-  Instant busy_since_{};       // when the first of the open requests was submitted
+  double resets_ = 0;          // of ours, as of `last_reset_`
+  Instant last_reset_{};
+  Instant busy_since_{};  // when the first of the open requests was submitted
   Instant pinged_at_{};
   int pings_without_message_ = 0;  // since the last HEADERS or DATA
   SilenceLimit silence_;
@@ -196,6 +206,7 @@ ClientStream::~ClientStream() {
     session().detach(*this);
   } else {
     session().reset(*this, NGHTTP2_CANCEL);
+    link_.count_reset();
   }
 }
 
@@ -300,19 +311,45 @@ Task<Result<Done>> Http2Link::established(Instant deadline) {
 }
 
 std::size_t Http2Link::available_capacity() const {
-  if (session_.ended() || draining_ || !settings_received_ || !session_.may_open_streams() ||
-      session_.ping_unanswered())
+  if (session_.ended() || draining_ || worn_ || !settings_received_ ||
+      !session_.may_open_streams() || session_.ping_unanswered())
     return 0;
   const std::uint32_t limit = std::min(max_streams, session_.streams_allowed());
   const std::uint32_t open = session_.open_streams();
   return limit > open ? limit - open : 0;
 }
 
+void Http2Link::count_reset() {
+  const Instant now = loop().now();
+  const std::chrono::duration<double> since = now - last_reset_;
+  resets_ = std::max(0.0, resets_ - since.count() * resets_forgotten_per_second) + 1;
+  last_reset_ = now;
+  if (resets_ > max_resets) worn_ = true;
+}
+
+/// Whether the head is larger than the backend's SETTINGS allow: some servers end the connection
+/// for such a request, and with it all others on it.
+bool Http2Link::exceeds_header_limit(const Request& request) {
+  constexpr std::size_t per_field = 32;  // RFC 9113, section 6.5.2
+  constexpr std::size_t own =
+      6 * per_field + 7 + 7 + 10 + 5 + 5 + 2 + 8 + 14 + 20;  // pseudo-fields
+  const std::size_t limit = nghttp2_session_get_remote_settings(
+      session_.nghttp2(), NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE);
+  if (limit == UINT32_MAX) return false;
+  std::size_t size =
+      own + request.method.size() + request.path.size() + authority_for_backend(request).size();
+  for (const Field& field : request.fields) {
+    size += field.name().size() + field.value().size() + per_field;
+  }
+  return size > limit;
+}
+
 void Http2Link::submit_head(ClientStream& stream, const Request& request) {
   Http2HeaderBlock& section = Http2HeaderBlock::scratch(Http2HeaderBlock::Values::borrowed);
   section.add(":method", request.method);
   section.add(":scheme", session_.socket().tls() != nullptr ? "https" : "http");
-  section.add(":authority", request.authority);
+  const std::string_view authority = authority_for_backend(request);
+  if (!authority.empty()) section.add(":authority", authority);
   section.add(":path", request.path);
   section.add_all(request.fields, session_.should_refresh_hpack());
   if (request.wants_trailers) section.add("te", "trailers");
@@ -333,6 +370,11 @@ Task<Result<Response>> Http2Link::send(Request& request) {
     Error full = backend_error(Fault::backend_closed, "the link takes no more requests");
     full.not_processed = true;
     co_return full;
+  }
+  if (exceeds_header_limit(request)) [[unlikely]] {
+    co_return Error{.fault = Fault::header_too_large,
+                    .side = Side::client,
+                    .detail = "the request head is larger than the backend accepts"};
   }
   Body* body = request.upgrade.empty() ? request.body.get() : nullptr;
   Task<Result<Chunk>> first;
@@ -361,8 +403,8 @@ Task<Result<Response>> Http2Link::send(Request& request) {
   while (!stream->answered()) {
     if (stream->broken()) co_return Error(stream->cause());
     if (auto failure = stream->upload_failure()) co_return std::move(*failure);
-    auto wake = co_await stream->arrival(
-        silence_.shorten(stream->first_byte_deadline(), stream->sent_at_));
+    auto wake =
+        co_await stream->arrival(silence_.shorten(stream->first_byte_deadline(), stream->sent_at_));
     if (wake == Wake::expired && !stream->answered()) {
       co_return backend_error(Fault::first_byte_timeout, "the backend did not answer in time");
     }

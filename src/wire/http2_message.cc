@@ -119,7 +119,7 @@ const char* Http2RequestHead::finish(Request& request) {
   if (!cookies_.empty()) {
     request.fields.add("cookie", request.fields.keep(cookies_), FieldId::cookie);
   }
-  if (!is_token(request.method)) return "invalid method";
+  if (!is_method(request.method) || request.method == preface_method) return "invalid method";
   if (request.method == "CONNECT" || request.method == "TRACE") {
     fault_ = Fault::method_not_allowed;
     return "method not supported";

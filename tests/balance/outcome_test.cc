@@ -189,6 +189,16 @@ TEST(Outcome, OfAParkedBackendNeedsNoTrial) {
   EXPECT_FALSE(backend.load().in_backoff(noon + 5s));
 }
 
+TEST(Outcome, OfAStreamResetForTheRequestIsNone) {
+  constexpr std::uint32_t protocol_error = 1;
+  constexpr std::uint32_t internal_error = 2;
+  Error error{.fault = Fault::backend_closed, .side = Side::backend, .reset_code = protocol_error};
+  EXPECT_EQ(classify(error).outcome, AttemptOutcome::abandoned);
+
+  error.reset_code = internal_error;
+  EXPECT_EQ(classify(error).outcome, AttemptOutcome::failed);
+}
+
 TEST(Outcome, OfATrialThatCannotConnectStartsTheLongerBackOff) {
   const Backend backend(some_spec(0));
   backend.record_outcome(failed, noon);

@@ -9,7 +9,7 @@ import time
 import case
 import http2
 from http2 import (ACK, CONTINUATION, END_HEADERS, END_STREAM, HEADERS, INITIAL_WINDOW_SIZE, INTERNAL_ERROR,
-                   MAX_CONCURRENT_STREAMS, NO_ERROR, PUSH_PROMISE, REFUSED_STREAM, SETTINGS, Peer, Reset, data, frame,
+                   MAX_CONCURRENT_STREAMS, MAX_HEADER_LIST_SIZE, NO_ERROR, PUSH_PROMISE, REFUSED_STREAM, SETTINGS, Peer, Reset, data, frame,
                    goaway, headers, literal, ping, rst_stream, settings, window_update)
 from process import SANITIZED
 from stream import PATIENCE, Closed, Stream, exchange
@@ -228,6 +228,20 @@ class Sharing(case.Case):
         daemon = self.front(backend, pool={"keep_alive": {"idle": "200ms"}})
         self.assertEqual(exchange(daemon.address).body, b"hello")
         self.eventually(lambda: backend.connections() == 0, "the end of the idle link")
+
+
+class SharedConnections(case.Case):
+    """What one client sends must not end the connection that others use."""
+
+    def test_a_head_that_the_backend_would_not_accept_is_refused(self):
+        backend = self.h2_backend(values={MAX_HEADER_LIST_SIZE: 8192})
+        daemon = self.start_daemon(backend, workers=1, pool={"protocol": "h2"})
+        self.assertEqual(exchange(daemon.address).status, 200)  # its SETTINGS are here
+        answer = exchange(daemon.address, fields=[("x-large", "x" * 20_000)])
+        self.assertEqual((answer.status, answer.reason), (431, "header_too_large"))
+        self.assertEqual(exchange(daemon.address, fields=[("x-large", "x" * 7_000)]).status, 200)
+        self.assertEqual(len(backend.exchanges), 2)
+        self.assertEqual(daemon.backend(backend.address)["errors_total"], 0)
 
 
 class Refusing(case.Case):

@@ -131,7 +131,8 @@ TEST_F(Chain, StreamsBothWaysConcurrentlyWithoutDelay) {
 TEST_F(Chain, ServesHttp10ClientsFromAChunkedResponse) {
   auto client = connect();
   client->send("GET / HTTP/1.0\r\n\r\n");
-  EXPECT_TRUE(plain(server.connection(0).read_head()).starts_with("GET / HTTP/1.1\r\nhost: \r\n"));
+  const std::string sent = "host: " + to_string(server.address()) + "\r\n";
+  EXPECT_TRUE(plain(server.connection(0).read_head()).starts_with("GET / HTTP/1.1\r\n" + sent));
   server.connection(0).send(
       "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nx: 1\r\n\r\n");
 

@@ -191,6 +191,7 @@ TEST(HeadParser, AcceptsMajorVersionOneOnly) {
   for (const std::string_view version : {"HTTP/2.0", "HTTP/0.9", "HTTP/3.0", "HTTP/9.9"}) {
     EXPECT_EQ(fault_of("GET / " + std::string(version) + "\r\n\r\n"), Fault::version_not_supported);
   }
+  EXPECT_EQ(fault_of("PRI / HTTP/1.1\r\nhost: a\r\n\r\n"), Fault::bad_request);
   EXPECT_EQ(fault_of("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), Fault::version_not_supported);
   EXPECT_EQ(parse_request("GET / HTTP/1.0\r\n\r\n").minor_version, 0);
 }

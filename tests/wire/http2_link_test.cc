@@ -111,6 +111,23 @@ TEST_F(Http2LinkTest, TakesNoRequestWhileAPingIsUnanswered) {
   EXPECT_EQ(call.error(), nullptr);
 }
 
+TEST_F(Http2LinkTest, TakesNoMoreRequestsAfterManyWereCancelled) {
+  connect();
+  serve_one();
+  std::size_t cancelled = 0;
+  while (link->available_capacity() > 0 && cancelled < 1000) {
+    Request request{.method = "GET", .authority = "a", .path = "/"};
+    auto sending = link->send(request);
+    ASSERT_FALSE(sending.ready());
+    sending.drop();
+    ++cancelled;
+  }
+
+  EXPECT_GE(cancelled, 500u);
+  EXPECT_LT(cancelled, 1000u);
+  EXPECT_FALSE(link->alive(false));
+}
+
 TEST_F(Http2LinkTest, LetsARequestBeRepeatedThatChangesNothing) {
   options.ping_after = 1s;
   connect();

@@ -64,6 +64,8 @@ TEST(Http2RequestHead, RefusesWhatHttp1WouldReadDifferently) {
                        {":method", "GE T"},
                        {":method", "GET / HTTP/1.1\r\nx:"},
                        {":method", ""},
+                       {":method", "PRI"},
+                       {":method", "ABCDEFGHIJKLMNOPQRSTUVWXYZABCDEFG"},
                        {":scheme", "gopher"},
                        {":authority", ""},
                        {":authority", "user@host"},
