@@ -157,8 +157,8 @@ void Forwarder::begin_attempt(RequestInfo& info, const Backend& backend, const P
 
 void Forwarder::begin_sending(Request& request, const Backend& backend, bool opened,
                               Progress& progress) {
-  // A kept link does not tell that the backend accepts connections again.
-  if (opened) backend.connected();
+  // A connection over loopback may be made at once, as a kept link is there at once.
+  if (opened || backend.load().has_connect_failures()) backend.connected();
   RequestTimings& timings = request.info.timings;
   timings.head_sent = loop_.read_clock();
   timings.uploaded = {};

@@ -277,24 +277,5 @@ TEST_F(ResponseStartTest, CountsAFailedResponseWhoseBodyBreaksOnce) {
   EXPECT_EQ(load().errors_total(), 1u);
 }
 
-TEST_F(ResponseStartTest, OverAKeptLinkDoesNotTellThatTheBackendAcceptsConnections) {
-  Request first = get();
-  auto response = answered(first, ok);
-  ASSERT_TRUE(response);
-  response->body.reset();
-  state->backends()[0]->connect_failed(loop.now());
-
-  Request second = get();
-  response = response_to(second, [&] {
-    connected().connection(0).read_head();
-    connected().connection(0).send(ok);
-  });
-
-  ASSERT_TRUE(response);
-  EXPECT_EQ(connected().connections(), 1u);
-  EXPECT_TRUE(load().has_connect_failures());
-  response->body.reset();
-}
-
 }  // namespace
 }  // namespace evenkeel
