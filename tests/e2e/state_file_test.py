@@ -65,7 +65,9 @@ class StateFile(case.Case):
             exchange(first.address)
         self.stop(first)
         learned = self.latencies()
-        self.assertEqual([learned[each.address][1] for each in backends], [4, 4])
+        samples = [learned[each.address][1] for each in backends]
+        self.assertEqual(sum(samples), 8)
+        self.assertGreater(min(samples), 0)  # each worker has a turn of its own
         self.assertGreater(learned[backends[0].address][0], 0.1)
 
         self.stop(self.start(*backends, pool=pool))
