@@ -33,6 +33,10 @@ MetricsSnapshot RuntimeCollector::collect() {
     snapshot.access_log_dropped = runtime_.access_log->dropped();
   }
   snapshot.log_dropped = log::dropped_lines();
+  if (runtime_.memory != nullptr) {
+    snapshot.memory_limit_bytes = runtime_.memory->limit_bytes.load(std::memory_order_relaxed);
+    snapshot.memory_used_bytes = runtime_.memory->used_bytes.load(std::memory_order_relaxed);
+  }
   snapshot.config_reload_ok = view.status->reload_problems.empty();
   snapshot.upgrade_ok = view.status->upgrade_problem.empty();
   snapshot.state_file_ok = view.status->state_file_problem.empty();

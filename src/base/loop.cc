@@ -8,6 +8,8 @@
 #include <bit>
 #include <cassert>
 #include <cerrno>
+#include <cstdlib>
+#include <new>
 #include <system_error>
 
 namespace evenkeel {
@@ -171,7 +173,10 @@ struct Loop::Spawned {
     std::suspend_never initial_suspend() noexcept { return {}; }
     std::suspend_never final_suspend() noexcept { return {}; }
     void return_void() noexcept {}
-    void unhandled_exception() noexcept { std::abort(); }
+    void unhandled_exception() noexcept {
+      require_bad_alloc();
+      if (!loop.survives_out_of_memory_) std::abort();
+    }
   };
 
   static Spawned keep(Loop&, Task<void> task) { co_await task; }
@@ -202,7 +207,21 @@ Loop::~Loop() {
 }
 
 void Loop::spawn(Task<void> task) {
-  if (!task.ready()) Spawned::keep(*this, std::move(task));
+  if (!task.ready()) {
+    Spawned::keep(*this, std::move(task));
+  } else if (task.out_of_memory() && !survives_out_of_memory_) {
+    std::abort();
+  }
+}
+
+/// Runs work of one connection, timer or thread; the others go on if it runs out of memory.
+template <class Work>
+void Loop::guard(Work work) {
+  try {
+    work();
+  } catch (const std::bad_alloc&) {
+    if (!survives_out_of_memory_) std::abort();
+  }
 }
 
 void Loop::run() {
@@ -242,7 +261,7 @@ void Loop::run_posted() {
     work.swap(posted_);
     wakeup_pending_ = false;
   }
-  for (auto& item : work) item();
+  for (auto& item : work) guard(item);
 }
 
 void Loop::run_once(Instant wake_at) {
@@ -270,7 +289,7 @@ void Loop::run_once(Instant wake_at) {
     if (event.data.u64 == ~std::uint64_t{0}) {
       posted = true;
     } else {
-      dispatch(event.data.u64, event.events);
+      guard([&] { dispatch(event.data.u64, event.events); });
     }
   }
   if (posted) {
@@ -279,10 +298,10 @@ void Loop::run_once(Instant wake_at) {
     run_posted();
   }
   run_ready();
-  // While the process is stopped, bytes arrive and timers become due. What has arrived is dispatched
-  // before timers run, so that nothing whose answer has arrived times out: a timer that became due
-  // during the wait runs now if nothing else happened, else in the next iteration; and when the
-  // array is full, more events may be pending.
+  // While the process is stopped, bytes arrive and timers become due. What has arrived is
+  // dispatched before timers run, so that nothing whose answer has arrived times out: a timer that
+  // became due during the wait runs now if nothing else happened, else in the next iteration; and
+  // when the array is full, more events may be pending.
   const bool in_time =
       began <= iteration_ended_ + std::chrono::milliseconds(timeout_ms) + max_wait_delay;
   const Instant due = count == 0 && timeout_ms >= 0 && in_time ? began : iteration_ended_;
@@ -354,7 +373,7 @@ void Loop::run_ready() {
   while (batch.linked()) {
     auto& waiter = static_cast<Waiter&>(*batch.next);
     waiter.unlink();
-    waiter.wake();
+    guard([&waiter] { waiter.wake(); });
   }
 }
 
@@ -406,7 +425,7 @@ void Loop::run_timers(Instant latest) {
       if (timer.when_ > latest) {
         schedule(timer);  // was beyond the horizon when it was armed
       } else {
-        timer.action_(timer);
+        guard([&timer] { timer.action_(timer); });
       }
     }
   }

@@ -33,6 +33,7 @@ const char* to_string(Fault fault) {
     case Fault::client_gone: return "client_gone";
     case Fault::write_timeout: return "write_timeout";
     case Fault::draining: return "draining";
+    case Fault::out_of_memory: return "out_of_memory";
     case Fault::internal: return "internal";
   }
   return "internal";

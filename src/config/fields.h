@@ -138,11 +138,20 @@ struct Fields<ListenerLimits> {
               "Maximum size of a request body; 413 beyond. Not for gRPC calls on routes with "
               "`match.grpc`, since streams may be endless."},
           &T::body_bytes, SizeForm{0, TiB});
+    visit(
+        Key{"body_rate",
+            "Minimum rate, per second, at which a request body must arrive, after 10 s of waiting "
+            "for it; 408 below. Time during which evenkeel does not read does not count. 0B: no "
+            "minimum. Not for gRPC calls on routes with `match.grpc`."},
+        &T::body_rate_bytes, SizeForm{0, 1024 * MiB});
     visit(Key{"linger",
               "How much of a request that was answered before its end is read and discarded before "
               "its connection is closed."},
           &T::linger_bytes, SizeForm{0, TiB});
-    visit(Key{"max_connections", "Maximum number of connections, over all workers; 0: no limit."},
+    visit(Key{"max_connections",
+              "Maximum number of connections, over all workers; 0: no limit. At the limit the "
+              "connection that is idle longest is closed for a new one; while none is idle, new "
+              "ones wait to be accepted."},
           &T::max_connections, CountForm{0, 10 * million});
     visit(Key{"max_streams", "Maximum number of concurrent requests on an HTTP/2 connection."},
           &T::max_streams, CountForm{1, 10'000});
@@ -440,6 +449,10 @@ struct Fields<PoolTimeouts> {
               "Maximum pause within a response; then it is aborted. The total time of a response "
               "is not limited."},
           &T::idle, DurationForm{});
+    visit(Key{"grpc_deadline",
+              "Longest time that a gRPC call may ask for with `grpc-timeout`; a longer one is "
+              "lowered to it. Calls without `grpc-timeout` have no deadline."},
+          &T::grpc_deadline, DurationForm{1ms, std::chrono::hours{24 * 365}});
   }
 };
 
@@ -750,6 +763,19 @@ struct Fields<DnsConfig> {
 };
 
 template <>
+struct Fields<ProcessLimits> {
+  template <class Visit>
+  static void each(Visit&& visit) {
+    visit(
+        Key{"memory",
+            "How much memory the process may use. `auto`: the limit of its cgroup, if it has one. "
+            "A percentage is that of the cgroup's limit, or else of the machine's memory. At 90 % "
+            "of it, idle connections are closed and new ones wait; at 95 %, requests get 503."},
+        &ProcessLimits::memory, MemoryLimitForm{});
+  }
+};
+
+template <>
 struct Fields<Config> {
   template <class Visit>
   static void each(Visit&& visit) {
@@ -775,6 +801,7 @@ struct Fields<Config> {
               "DNS resolution of backends. A name with several addresses becomes several backends; "
               "it is resolved again when its answer expires."},
           &T::dns, StructForm<DnsConfig>{});
+    visit(Key{"limits", "Limits of the process."}, &T::limits, StructForm<ProcessLimits>{});
     visit(Key{"shutdown", "How the daemon stops."}, &T::shutdown, StructForm<ShutdownConfig>{});
     visit(Key{"state_file",
               "File in which the daemon keeps what the next one continues with: drains and weights "

@@ -465,4 +465,40 @@ Tree WorkersForm::schema() const {
   return schema;
 }
 
+void MemoryLimitForm::read(const Node& node, Value& value) const {
+  constexpr std::string_view expected = "auto, off, a size such as 512MiB or a percentage";
+  const auto scalar = node.scalar(expected);
+  if (!scalar) return;
+  const std::string text = scalar->text;
+  using Kind = MemoryLimit::Kind;
+  if (text == "auto" || text == "off") {
+    value = {.kind = text == "auto" ? Kind::automatic : Kind::off};
+  } else if (text.ends_with('%')) {
+    double share = 1;
+    PercentForm(0.01, 1).read(node, share);
+    value = {.kind = Kind::share, .share = share};
+  } else if (split_quantity(text)) {
+    std::uint64_t bytes = size.min;
+    size.read(node, bytes);
+    value = {.kind = Kind::bytes, .bytes = bytes};
+  } else {
+    node.fail_expected(expected);
+  }
+}
+
+Tree MemoryLimitForm::tree(const Value& value, const Value*) const {
+  switch (value.kind) {
+    case MemoryLimit::Kind::automatic: return Tree::text("auto");
+    case MemoryLimit::Kind::off: return Tree::text("off");
+    case MemoryLimit::Kind::bytes: return Tree::text(size_text(value.bytes));
+    case MemoryLimit::Kind::share: break;
+  }
+  return Tree::text(fmt::format("{:g}%", value.share * 100));
+}
+
+Tree MemoryLimitForm::schema() const {
+  constexpr const char* pattern = R"(^(auto|off|[0-9]+(\.[0-9]+)?(%|([KMGT]i)?B))$|\$\{)";
+  return schema_of("string").put("pattern", Tree::text(pattern));
+}
+
 }  // namespace evenkeel::config_file

@@ -265,6 +265,19 @@ struct WorkersForm : ScalarForm {
   static constexpr WholeNumber number{1, 1024};
 };
 
+// "auto", "off", "512MiB" or "80%".
+struct MemoryLimitForm : ScalarForm {
+  using Value = MemoryLimit;
+
+  void read(const Node& node, Value& value) const;
+  Tree tree(const Value& value, const Value*) const;
+  Tree schema() const;
+  std::string type() const { return "`auto`, `off`, size or percentage"; }
+  std::string range() const { return size.range(); }
+
+  static inline const SizeForm size{std::uint64_t{32} << 20, std::uint64_t{1} << 50};
+};
+
 // Checks for TextForm.
 std::optional<ValidationError> check_name(std::string& value);
 std::optional<ValidationError> check_not_empty(std::string& value);

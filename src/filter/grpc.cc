@@ -172,11 +172,12 @@ Task<Result<Response>> GrpcFilter::call(Request& request, Handler& next) {
   info.outcome.grpc_status = number_of(GrpcStatus::cancelled);  // if the client leaves now
   request.wants_trailers = true;                                // gRPC requires it
   if (const auto timeout = request.fields.value("grpc-timeout")) {
-    const auto left = parse_grpc_timeout(*timeout);
+    auto left = parse_grpc_timeout(*timeout);
     if (!left) {
       co_return Error{
           .fault = Fault::bad_request, .side = Side::client, .detail = "malformed grpc-timeout"};
     }
+    left = std::min(*left, max_timeout_);
     if (*left < never - info.timings.started) info.timings.deadline = info.timings.started + *left;
     if (info.timings.deadline <= loop_.now()) co_return deadline_error();
   }

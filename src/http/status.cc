@@ -78,7 +78,8 @@ int status_of(Fault fault) {
     case Fault::no_backend:
     case Fault::overloaded:
     case Fault::queue_timeout:
-    case Fault::draining: return 503;
+    case Fault::draining:
+    case Fault::out_of_memory: return 503;
     case Fault::connect_timeout:
     case Fault::first_byte_timeout:
     case Fault::idle_timeout:

@@ -6,12 +6,13 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <utility>
 
 namespace evenkeel {
 namespace {
 
 constexpr int accept_batch = 64;  // then the loop's other work runs
-constexpr Duration pause_when_exhausted = std::chrono::milliseconds(100);
+constexpr Duration max_pause = std::chrono::milliseconds(100);
 
 /// From errno.
 Error listen_error(const Endpoint& endpoint) {
@@ -67,8 +68,12 @@ Result<Done> Listener::check_bind(const Endpoint& endpoint, bool shared) {
   return Done{};
 }
 
-Listener::Listener(Loop& loop, int fd, AcceptCallback accepted, ExhaustedCallback exhausted)
-    : watch_(loop, fd), accepted_(std::move(accepted)), exhausted_(std::move(exhausted)) {
+Listener::Listener(Loop& loop, int fd, AcceptCallback accepted, ExhaustedCallback exhausted,
+                   RoomCallback has_room)
+    : watch_(loop, fd),
+      accepted_(std::move(accepted)),
+      exhausted_(std::move(exhausted)),
+      has_room_(std::move(has_room)) {
   watch_.on_readable(&ready_);
 }
 
@@ -76,6 +81,7 @@ Listener::~Listener() {
   const int fd = watch_.fd();
   watch_.release();
   close(fd);
+  if (kept_fd_ >= 0) close(kept_fd_);
 }
 
 Endpoint Listener::local_endpoint(int fd) {
@@ -92,19 +98,49 @@ void Listener::accept_pending() {
   }
 }
 
+void Listener::on_readable() {
+  if (!pause_.armed()) accept_all();
+}
+
 void Listener::accept_all() {
   if (accept_some(accept_batch)) watch_.loop().wake_soon(ready_);  // after the loop's other work
 }
 
+void Listener::pause() { pause_.arm(watch_.loop(), watch_.loop().now() + max_pause); }
+
+void Listener::resume() {
+  if (!pause_.armed()) return;
+  pause_.disarm();
+  watch_.loop().wake_soon(ready_);
+}
+
+void Listener::accept_kept() {
+  if (kept_fd_ >= 0) accepted_(std::exchange(kept_fd_, -1), kept_peer_);
+}
+
+/// False: there is no room, and the connection is kept.
+bool Listener::offer(int fd, const Endpoint& peer) {
+  if (has_room_ && !has_room_(fd)) {
+    kept_fd_ = fd;
+    kept_peer_ = peer;
+    pause();
+    return false;
+  }
+  kept_fd_ = -1;
+  accepted_(fd, peer);
+  return true;
+}
+
 /// True if more connections may be pending.
 bool Listener::accept_some(int max_count) {
+  if (kept_fd_ >= 0 && !offer(kept_fd_, Endpoint(kept_peer_))) return false;
   for (int i = 0; i < max_count; ++i) {
     Endpoint peer;
     peer.size = sizeof peer.storage;
     const int fd = accept4(watch_.fd(), reinterpret_cast<sockaddr*>(&peer.storage), &peer.size,
                            SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd >= 0) {
-      accepted_(fd, peer);
+      if (!offer(fd, peer)) return false;
       continue;
     }
     if (errno == EAGAIN || errno == EWOULDBLOCK) {
@@ -113,7 +149,7 @@ bool Listener::accept_some(int max_count) {
     }
     if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
       if (exhausted_) exhausted_();
-      pause_.arm(watch_.loop(), watch_.loop().now() + pause_when_exhausted);
+      pause();
       return false;
     }
     // ECONNABORTED and the like: this connection is gone, the next may be fine.

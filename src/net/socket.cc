@@ -9,6 +9,7 @@
 #include <cassert>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <string>
 #include <system_error>
 
@@ -171,10 +172,12 @@ void Socket::limit_unsent(int bytes) {
 std::unique_ptr<Socket> Socket::adopt(Loop& loop, int fd) {
   try {
     return std::make_unique<Socket>(loop, fd);
-  } catch (const std::system_error&) {  // the constructor's only way to fail
+  } catch (const std::system_error&) {
     close(fd);
-    return nullptr;
+  } catch (const std::bad_alloc&) {
+    close(fd);
   }
+  return nullptr;
 }
 
 std::size_t Socket::write_now(std::string_view bytes) {

@@ -23,6 +23,15 @@ class Unrouted final : public Handler {
   const Router& router_;
 };
 
+/// Refuses requests because memory is scarce.
+class Refusing final : public Handler {
+ public:
+  Task<Result<Response>> handle(Request&) override {
+    return Result<Response>(Error{.fault = Fault::out_of_memory,
+                                  .detail = "too little memory is left (limits.memory)"});
+  }
+};
+
 }  // namespace
 
 Plan::Plan(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> pool_set,
@@ -33,14 +42,15 @@ Plan::Plan(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> 
       router_(config_->routes),
       rng_(static_cast<std::uint64_t>(Clock::now().time_since_epoch().count()) + worker.index),
       access_log_(worker.recorder),
-      grpc_(worker.loop),
-      forwarding_headers_(rng_(), config_->listeners) {
+      forwarding_headers_(rng_(), config_->listeners),
+      memory_pressure_(worker.memory_pressure) {
   for (std::size_t i = 0; i < config_->pools.size(); ++i) {
     add_pool(config_->pools[i], pool_set_->pools()[i], worker, predecessor);
   }
   last_handlers_.resize(forwarders_.size());
   for (std::size_t i = 0; i < forwarders_.size(); ++i) {
-    pool_chains_.push_back(&build_filter_chain(last_handler(i, worker)));
+    GrpcFilter& grpc = grpc_.emplace_back(worker.loop, config_->pools[i].timeouts.grpc_deadline);
+    pool_chains_.push_back(&build_filter_chain(last_handler(i, worker), grpc));
   }
   PoolNumbers pool_numbers;
   for (const PoolConfig& pool : config_->pools)
@@ -48,7 +58,10 @@ Plan::Plan(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> 
   for (const RouteConfig& route : config_->routes)
     add_route(route, pool_numbers, worker.metrics_registry.label_index());
   handlers_.push_back(std::make_unique<Unrouted>(router_));
-  unrouted_ = &build_filter_chain(*handlers_.back());
+  GrpcFilter& grpc_of_none = grpc_.emplace_back(worker.loop);
+  unrouted_ = &build_filter_chain(*handlers_.back(), grpc_of_none);
+  handlers_.push_back(std::make_unique<Refusing>());
+  refusing_ = &build_filter_chain(*handlers_.back(), grpc_of_none);
 }
 
 void Plan::add_pool(const PoolConfig& pool, const PoolSet::PoolEntry& pool_entry,
@@ -138,12 +151,12 @@ void Plan::add_route(const RouteConfig& route, const PoolNumbers& pool_numbers,
 }
 
 /// The filter chain, from the inside out: one line and its reason per filter.
-Handler& Plan::build_filter_chain(Handler& last) {
+Handler& Plan::build_filter_chain(Handler& last, GrpcFilter& grpc) {
   Handler* first = &last;
   // Origin: the filters behind this one and the backend see no origin that a client has forged.
   first = &add_stage(forwarding_headers_, *first);
   // gRPC: whatever fails behind this filter, a gRPC client gets a status before its deadline.
-  first = &add_stage(grpc_, *first);
+  first = &add_stage(grpc, *first);
   // Outermost: every request is answered, counted and logged, whatever fails behind this filter.
   first = &add_stage(access_log_, *first);
   return *first;
@@ -192,6 +205,10 @@ void Plan::continue_suspicion(const ConnectedBackend& before, ConnectedBackend& 
 }
 
 Task<Result<Response>> Plan::handle(Request& request) {
+  const bool refuses =
+      memory_pressure_ != nullptr && memory_pressure_->get() == MemoryPressure::critical;
+  if (refuses) [[unlikely]]
+    return refusing_->handle(request);
   const auto route = router_.route(request);
   if (!route) return unrouted_->handle(request);
   const Route& plan_route = routes_[*route];

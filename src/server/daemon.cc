@@ -12,12 +12,12 @@
 
 #include "evenkeel/admin/admin_server.h"
 #include "evenkeel/base/descriptor_limit.h"
-#include "evenkeel/base/free_memory.h"
 #include "evenkeel/base/log.h"
 #include "evenkeel/base/loop_liveness.h"
 #include "evenkeel/config/load.h"
 #include "evenkeel/server/process_environment.h"
 #include "server/inherited_sockets.h"
+#include "server/memory_guard.h"
 #include "server/predecessor.h"
 #include "server/process_signals.h"
 #include "server/reloader.h"
@@ -130,6 +130,7 @@ class Daemon {
   const Program program_;
   RuntimeStatusPublisher status_;
   Loop loop_;
+  MemoryGuard memory_guard_{loop_, status_};
   std::unique_ptr<MetricsRegistry> metrics_registry_;
   std::unique_ptr<AccessLog> access_log_;
   std::optional<WorkerGroup> workers_;
@@ -186,7 +187,7 @@ std::vector<Problem> Daemon::start(LoadResult loaded) {
   if (!opened) return failure("access_log.path", std::move(opened.error()));
   const Address admin_address = config.admin.address;
   metrics_registry_ = std::make_unique<MetricsRegistry>(workers);
-  workers_.emplace(loop_, workers, *metrics_registry_, access_log_.get());
+  workers_.emplace(loop_, workers, *metrics_registry_, access_log_.get(), memory_guard_.pressure());
   reloader_.emplace(
       Reloader::Process{.loop = loop_,
                         .inherited = inherited_,
@@ -206,7 +207,8 @@ std::vector<Problem> Daemon::start(LoadResult loaded) {
               .control_loop = &loop_,
               .connections = [this] { return workers_->connections(); },
               .control = &*reloader_,
-              .backend_monitor = &reloader_->backend_monitor()};
+              .backend_monitor = &reloader_->backend_monitor(),
+              .memory = &memory_guard_.figures()};
 
   auto taken_over = take_over(config);
   if (!taken_over) return failure("", std::move(taken_over.error()));
@@ -285,6 +287,7 @@ int Daemon::run() {
   loop_.spawn(watch_signals());
   loop_.spawn(run_pool_maintenance());
   loop_.spawn(return_memory());
+  loop_.spawn(memory_guard_.run(*workers_));
   loop_.spawn(notifier_.feed_watchdog(loop_, workers_->loops()));
   loop_.run_until([this] { return finished_; });
   save_state_at_exit();
@@ -330,14 +333,7 @@ Task<void> Daemon::return_memory() {
     peak = std::max(peak, workers_->take_peak_connections());
     if (peak < open + min_ended_connections || open > peak / 2) continue;
     peak = open;
-    for (Loop* worker : workers_->loops()) {
-      worker->post([] {
-        release_cached_objects();
-        release_cached_blocks();
-      });
-    }
-    co_await all_responsive(loop_, workers_->loops(), loop_.now() + max_loop_turn);
-    release_free_pages();
+    co_await workers_->release_memory();
   }
 }
 

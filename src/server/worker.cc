@@ -8,6 +8,7 @@
 #include <string>
 
 #include "evenkeel/base/descriptor_limit.h"
+#include "evenkeel/base/memory_reserve.h"
 
 namespace evenkeel {
 namespace {
@@ -18,8 +19,10 @@ bool should_hand_over(std::uint32_t own, std::uint32_t least) {
   return own > least + 8 + least / 4;
 }
 
-constexpr int close_batch_on_fd_exhaustion = 16;  // idle connections
-constexpr std::size_t link_close_batch = 32;      // links to removed backends, per turn of the loop
+constexpr int shed_on_fd_exhaustion = 16;  // idle connections
+/// Connections beyond a listener's limit, while those that are closed for them still count.
+constexpr std::int64_t max_excess = 64;
+constexpr std::size_t link_close_batch = 32;  // links to removed backends, per turn of the loop
 
 /// The kernel assigns the lowest free number: a new descriptor at or above this one shows that few
 /// are left. Those are reserved for links to backends and for the admin listener.
@@ -32,11 +35,13 @@ int compute_fd_reserve_threshold() {
 
 }  // namespace
 
-Worker::Worker(unsigned index, MetricsRegistry& metrics_registry, AccessLogRing* ring)
+Worker::Worker(unsigned index, MetricsRegistry& metrics_registry, AccessLogRing* ring,
+               const MemoryPressureLevel& memory_pressure)
     : index_(index),
       fd_reserve_threshold_(compute_fd_reserve_threshold()),
       metrics_registry_(metrics_registry),
       worker_metrics_(metrics_registry.worker_metrics(index)),
+      memory_pressure_(memory_pressure),
       recorder_(loop_, worker_metrics_, ring) {}
 
 Worker::~Worker() {
@@ -48,9 +53,9 @@ Worker::~Worker() {
 }
 
 void Worker::adopt(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> pool_set) {
-  auto next = std::make_shared<Plan>(std::move(config), std::move(pool_set),
-                                     WorkerContext{loop_, metrics_registry_, index_, recorder_},
-                                     plan_.get());
+  auto next = std::make_shared<Plan>(
+      std::move(config), std::move(pool_set),
+      WorkerContext{loop_, metrics_registry_, index_, recorder_, &memory_pressure_}, plan_.get());
   const auto before = std::exchange(plan_, std::move(next));
   for (WorkerListener& listener : listeners_) listener.refresh_tls();
   if (before == nullptr) return;
@@ -91,7 +96,9 @@ void Worker::listen(const ListenerAssignment& assignments) {
     if (listener != nullptr) {
       listener->update(entry.config);
     } else {
-      listener = &listeners_.emplace_back(*this, entry.id, entry.config);
+      listener = &listeners_.emplace_back(
+          *this, entry.id, entry.config,
+          idle_.at(metrics_registry_.label_index().listener(entry.config.name)));
       listener->open(entry.fds);
     }
     wanted.push_back(listener);
@@ -113,6 +120,8 @@ void Worker::start(const std::vector<std::unique_ptr<Worker>>& peers) {
   peers_ = &peers;
   thread_ = std::thread([this] {
     pthread_setname_np(pthread_self(), ("worker-" + std::to_string(index_)).c_str());
+    fail_allocations_at_once();
+    loop_.survive_out_of_memory();
     loop_.run();
   });
 }
@@ -140,19 +149,95 @@ Worker& Worker::least_loaded() {
   return *least;
 }
 
-void Worker::accepted(WorkerListener& listener, int fd, const Endpoint& peer) {
-  const bool full =
-      listener.max_connections() != 0 && metrics_registry_.connections(listener.index()) >=
-                                             static_cast<std::int64_t>(listener.max_connections());
-  const bool low_on_fds = fd >= fd_reserve_threshold_;
-  if (full || low_on_fds) {
-    // Two where descriptors are scarce: the next connection then gets one of their low numbers.
-    const int made = full ? listener.close_idle(1) : close_idle(2);
-    if (made == 0) {
-      close(fd);
-      return;
+bool Worker::has_room(const WorkerListener& listener, int fd) {
+  bool room = true;
+  const auto most = static_cast<std::int64_t>(listener.max_connections());
+  const std::int64_t excess =
+      most == 0 ? -1 : metrics_registry_.connections(listener.index()) - most;
+  if (memory_pressure_.get() != MemoryPressure::none && any_connection()) {
+    room = false;  // the control thread closes idle connections
+  } else if (excess >= 0) {
+    // Connections that are closed for others still count until the loop's next step. Far beyond
+    // the limit, two are closed for one.
+    room = make_room(listener, ShedReason::max_connections, excess > max_excess ? 2 : 1);
+  } else if (fd >= fd_reserve_threshold_) {
+    // Two, so that the next connection gets one of their low numbers.
+    room = make_room(listener, ShedReason::descriptors, 2);
+  }
+  paused_ = paused_ || !room;
+  return room;
+}
+
+/// Closes idle connections of this listener or, where descriptors are scarce, of any.
+bool Worker::make_room(const WorkerListener& listener, ShedReason reason, int count) {
+  const WorkerListener* const only = reason == ShedReason::max_connections ? &listener : nullptr;
+  bool made = false;
+  for (int i = 0; i < count; ++i) {
+    if (!shed_longest_idle(only, reason) && !shed_handshake(only, reason)) break;
+    made = true;
+  }
+  return made;
+}
+
+/// Closes the connection that is idle longest over all workers; false: none is idle.
+bool Worker::shed_longest_idle(const WorkerListener* only, ShedReason reason) {
+  Worker* holder = nullptr;
+  WorkerListener* oldest = nullptr;
+  Instant since = never;
+  for (const auto& peer : *peers_) {
+    const std::uint32_t requested = peer->requested_sheds_.load(std::memory_order_relaxed);
+    for (WorkerListener& listener : listeners_) {
+      if (listener.retired() || (only != nullptr && &listener != only)) continue;
+      const IdleSummary* idle = peer->idle_.find(listener.index());
+      if (idle == nullptr || idle->count.load(std::memory_order_relaxed) <= requested) continue;
+      const Instant oldest_there = idle->oldest_since.load(std::memory_order_relaxed);
+      if (oldest_there >= since) continue;
+      since = oldest_there;
+      holder = peer.get();
+      oldest = &listener;
     }
   }
+  if (oldest == nullptr) return false;
+  if (holder == this) return oldest->shed_idle(reason);
+  shed_for(*holder, oldest->id(), reason);
+  return true;
+}
+
+/// Makes another worker close a connection. If that has none left, the next new connection makes
+/// up for it.
+void Worker::shed_for(Worker& other, ListenerId id, ShedReason reason) {
+  other.requested_sheds_.fetch_add(1, std::memory_order_relaxed);
+  other.loop_.post([&other, id, reason] {
+    other.requested_sheds_.fetch_sub(1, std::memory_order_relaxed);
+    if (WorkerListener* same = other.find_listener(id)) same->shed_idle(reason);
+  });
+}
+
+bool Worker::shed_handshake(const WorkerListener* only, ShedReason reason) {
+  for (WorkerListener& listener : listeners_) {
+    if (only != nullptr && &listener != only) continue;
+    if (listener.shed_handshake(reason)) return true;
+  }
+  return false;
+}
+
+void Worker::shed_idle(double share, ShedReason reason) {
+  loop_.post([this, share, reason] {
+    for (WorkerListener& listener : listeners_) listener.shed_idle_share(share, reason);
+  });
+}
+
+bool Worker::any_connection() const {
+  return std::any_of(peers_->begin(), peers_->end(),
+                     [](const auto& peer) { return peer->connections() > 0; });
+}
+
+void Worker::resume_accepting() {
+  paused_ = false;
+  for (WorkerListener& listener : listeners_) listener.resume_accepting();
+}
+
+void Worker::accepted(WorkerListener& listener, int fd, const Endpoint& peer) {
   Worker& chosen = least_loaded();
   if (&chosen == this || !should_hand_over(connections(), chosen.connections())) {
     connection_began();
@@ -184,14 +269,13 @@ int Worker::ConnectionHandoff::cancel() {
   return take();
 }
 
-/// Of all listeners, in order.
-int Worker::close_idle(int count) {
-  int closed = 0;
-  for (WorkerListener& listener : listeners_) closed += listener.close_idle(count - closed);
-  return closed;
+void Worker::descriptors_exhausted() {
+  for (int i = 0; i < shed_on_fd_exhaustion; ++i) {
+    if (!shed_longest_idle(nullptr, ShedReason::descriptors)) {
+      shed_handshake(nullptr, ShedReason::descriptors);
+    }
+  }
 }
-
-void Worker::descriptors_exhausted() { close_idle(close_batch_on_fd_exhaustion); }
 
 void Worker::refused(const Refusal& refusal) {
   recorder_.refused(refusal.method, refusal.host, refusal.path, refusal.info);

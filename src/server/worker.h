@@ -10,9 +10,11 @@
 #include <vector>
 
 #include "evenkeel/base/loop.h"
+#include "evenkeel/base/overload.h"
 #include "evenkeel/config/config.h"
 #include "evenkeel/filter/access_log.h"
 #include "evenkeel/proxy/plan.h"
+#include "evenkeel/stats/chunked_array.h"
 #include "evenkeel/stats/worker_metrics.h"
 #include "evenkeel/wire/frontend.h"
 #include "server/listener_assignment.h"
@@ -22,7 +24,9 @@ namespace evenkeel {
 
 class Worker final {
  public:
-  Worker(unsigned index, MetricsRegistry& metrics_registry, AccessLogRing* ring);
+  /// `memory_pressure`: of the process; outlives the worker.
+  Worker(unsigned index, MetricsRegistry& metrics_registry, AccessLogRing* ring,
+         const MemoryPressureLevel& memory_pressure);
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
   ~Worker();
@@ -52,6 +56,8 @@ class Worker final {
   }
   /// Closes the listeners and idle connections; the others end after their requests.
   void begin_drain(Retire how);
+  /// Closes a share of the idle connections of each listener, those that are idle longest.
+  void shed_idle(double share, ShedReason reason);
   /// Ends the thread, and with it all connections.
   void stop();
 
@@ -61,7 +67,10 @@ class Worker final {
   MetricsRegistry& metrics_registry() { return metrics_registry_; }
   WorkerMetrics& worker_metrics() { return worker_metrics_; }
   void refused(const Refusal& refusal);
-  /// A new connection: serves it, hands it to another worker, or closes it.
+  /// Whether a new connection to a listener can be served. Where a limit is reached, the
+  /// connection that is idle longest, on any worker, makes room.
+  bool has_room(const WorkerListener& listener, int fd);
+  /// A new connection: serves it, or hands it to another worker.
   void accepted(WorkerListener& listener, int fd, const Endpoint& peer);
   void descriptors_exhausted();
   void connection_began() {
@@ -71,7 +80,11 @@ class Worker final {
       peak_connections_.store(open, std::memory_order_relaxed);
     }
   }
-  void connection_ended() { connections_.fetch_sub(1, std::memory_order_relaxed); }
+  void connection_ended() {
+    connections_.fetch_sub(1, std::memory_order_relaxed);
+    if (paused_) [[unlikely]]
+      resume_accepting();
+  }
 
  private:
   class ConnectionHandoff {
@@ -91,19 +104,29 @@ class Worker final {
 
   Task<void> retire_links(std::vector<std::shared_ptr<LinkPool>> pools);
   WorkerListener* find_listener(ListenerId id);
-  int close_idle(int count);
+  bool shed_longest_idle(const WorkerListener* only, ShedReason reason);
+  bool shed_handshake(const WorkerListener* only, ShedReason reason);
+  void shed_for(Worker& other, ListenerId id, ShedReason reason);
+  bool make_room(const WorkerListener& listener, ShedReason reason, int count);
+  bool any_connection() const;
+  void resume_accepting();
   Worker& least_loaded();
 
   const unsigned index_;
   const int fd_reserve_threshold_;
   MetricsRegistry& metrics_registry_;
   WorkerMetrics& worker_metrics_;
+  const MemoryPressureLevel& memory_pressure_;
+  ChunkedArray<IdleSummary> idle_;  // by listener, as the LabelIndex numbers them
   Loop loop_;
   RequestRecorder recorder_;
   std::shared_ptr<Plan> plan_;
   // Retired listeners stay until they are empty, and until the next reload.
   std::list<WorkerListener> listeners_;
   bool draining_ = false;
+  bool paused_ = false;  // a listener waits for room
+  // Idle connections that other workers have asked this one to close.
+  std::atomic<std::uint32_t> requested_sheds_{0};
   std::atomic<std::uint32_t> connections_{0};
   std::atomic<std::uint32_t> peak_connections_{0};
   const std::vector<std::unique_ptr<Worker>>* peers_ = nullptr;

@@ -3,14 +3,23 @@
 #include <cstddef>
 #include <utility>
 
+#include "evenkeel/base/free_memory.h"
+#include "evenkeel/base/loop_liveness.h"
+
 namespace evenkeel {
+namespace {
+
+/// How long the return of memory waits for a busy worker.
+constexpr Duration max_release_wait = std::chrono::seconds(1);
+
+}  // namespace
 
 WorkerGroup::WorkerGroup(Loop& own, unsigned count, MetricsRegistry& metrics_registry,
-                         AccessLog* access_log)
+                         AccessLog* access_log, const MemoryPressureLevel& memory_pressure)
     : own_(own) {
   for (unsigned i = 0; i < count; ++i) {
     AccessLogRing* ring = access_log == nullptr ? nullptr : &access_log->ring(i);
-    workers_.push_back(std::make_unique<Worker>(i, metrics_registry, ring));
+    workers_.push_back(std::make_unique<Worker>(i, metrics_registry, ring, memory_pressure));
     loops_.push_back(&workers_.back()->loop());
   }
 }
@@ -63,6 +72,21 @@ void WorkerGroup::suspect(const std::string& pool, const std::string& backend,
 
 void WorkerGroup::begin_drain(Retire how) {
   for (const auto& worker : workers_) worker->begin_drain(how);
+}
+
+void WorkerGroup::shed_idle(double share, ShedReason reason) {
+  for (const auto& worker : workers_) worker->shed_idle(share, reason);
+}
+
+Task<void> WorkerGroup::release_memory() {
+  for (Loop* worker : loops_) {
+    worker->post([] {
+      release_cached_objects();
+      release_cached_blocks();
+    });
+  }
+  co_await all_responsive(own_, loops_, own_.now() + max_release_wait);
+  release_free_pages();
 }
 
 std::uint64_t WorkerGroup::connections() const {

@@ -24,7 +24,8 @@ class WorkerGroup {
  public:
   /// `own` is the control thread's loop. `access_log` is null when the log is off. All outlive the
   /// group.
-  WorkerGroup(Loop& own, unsigned count, MetricsRegistry& metrics_registry, AccessLog* access_log);
+  WorkerGroup(Loop& own, unsigned count, MetricsRegistry& metrics_registry, AccessLog* access_log,
+              const MemoryPressureLevel& memory_pressure);
   WorkerGroup(const WorkerGroup&) = delete;
   WorkerGroup& operator=(const WorkerGroup&) = delete;
   ~WorkerGroup();
@@ -44,6 +45,12 @@ class WorkerGroup {
   /// Every worker closes its listeners and idle connections; the other connections end after their
   /// requests.
   void begin_drain(Retire how);
+
+  /// See Worker::shed_idle.
+  void shed_idle(double share, ShedReason reason);
+  /// Every worker returns the memory in its free lists to the heap, and the heap what is free to
+  /// the system. Ends when it is done, or a worker takes longer than a second.
+  Task<void> release_memory();
 
   /// The loops of all workers; valid as long as the group.
   const std::vector<Loop*>& loops() const { return loops_; }

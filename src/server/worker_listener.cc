@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
+#include <new>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -18,6 +20,8 @@ namespace {
 /// A handshake costs a hundred times what a request does. Beyond this many at a time, a new
 /// connection evicts the oldest handshake, so that not all of them wait.
 constexpr unsigned max_pending_handshakes = 1024;
+
+constexpr Duration usual_handshake_time = std::chrono::seconds(1);
 
 /// In a drain, for the PROXY header and the handshake.
 constexpr Duration handshake_drain_timeout = std::chrono::seconds(1);
@@ -74,6 +78,7 @@ FrontendOptions options_of(const ListenerConfig& config) {
           .header_fields = config.limits.header_fields,
           .uri_bytes = config.limits.uri_bytes,
           .body_bytes = config.limits.body_bytes,
+          .body_rate_bytes = config.limits.body_rate_bytes,
           .linger_bytes = config.limits.linger_bytes,
           .abort_on_half_close = config.half_close == HalfClose::abort,
           .streams = config.limits.max_streams};
@@ -106,10 +111,23 @@ void WorkerListener::ListenerSettings::closed(const FrontendOptions&) {
   listener.worker_.connection_ended();
 }
 
+/// Begins to serve a connection. Counts its end if there is no memory for it; if it has begun, it
+/// has counted that itself.
+template <class Begin>
+void WorkerListener::count_end_if_thrown(ListenerSettings& settings, Begin serving) {
+  const std::uint32_t open = settings.connections;
+  try {
+    serving();
+  } catch (const std::bad_alloc&) {
+    if (settings.connections == open) settings.closed(settings.options);
+  }
+}
+
 // ---- WorkerListener ---------------------------------------------------------------------------
 
-WorkerListener::WorkerListener(Worker& worker, ListenerId id, const ListenerConfig& config)
-    : worker_(worker), id_(id), tls_(worker.plan()->tls_of(config.name)) {
+WorkerListener::WorkerListener(Worker& worker, ListenerId id, const ListenerConfig& config,
+                               IdleSummary& idle)
+    : worker_(worker), id_(id), tls_(worker.plan()->tls_of(config.name)), idle_(&idle) {
   settings_.emplace_back(*this, config);
 }
 
@@ -126,7 +144,8 @@ void WorkerListener::open(const std::vector<int>& fds) {
     listeners_.emplace_back(
         worker_.loop(), fd,
         [this](int accepted, const Endpoint& peer) { worker_.accepted(*this, accepted, peer); },
-        [this] { worker_.descriptors_exhausted(); });
+        [this] { worker_.descriptors_exhausted(); },
+        [this](int accepted) { return worker_.has_room(*this, accepted); });
   }
 }
 
@@ -150,7 +169,10 @@ void WorkerListener::drop_unused_settings() {
 void WorkerListener::retire(Retire how) {
   // Clients whose connections wait in the kernel's queue see them as established. Another process
   // accepts them only if it has kept this listener.
-  for (Listener& each : listeners_) each.accept_pending();
+  for (Listener& each : listeners_) {
+    each.accept_pending();
+    each.accept_kept();
+  }
   listeners_.clear();
   retired_ = true;
   const Instant now = worker_.loop().now();
@@ -178,11 +200,32 @@ bool WorkerListener::empty() const {
                      [](const ListenerSettings& settings) { return settings.connections == 0; });
 }
 
-int WorkerListener::close_idle(int count) {
-  int closed = 0;
-  for (; closed < count && !pending_handshakes_.empty(); ++closed) pending_handshakes_.wake_first();
-  for (; closed < count && !idle_.empty(); ++closed) idle_.wake_first();
-  return closed;
+void WorkerListener::count_shed(ShedReason reason) {
+  worker_.worker_metrics().listener(index()).shed[static_cast<std::size_t>(reason)].add();
+}
+
+bool WorkerListener::shed_idle(ShedReason reason) {
+  if (idle_.empty()) return false;
+  count_shed(reason);
+  idle_.wake_first();
+  return true;
+}
+
+void WorkerListener::shed_idle_share(double share, ShedReason reason) {
+  const auto count = std::ceil(share * static_cast<double>(idle_.count()));
+  for (auto left = static_cast<std::uint32_t>(count); left > 0; --left) shed_idle(reason);
+}
+
+bool WorkerListener::shed_handshake(ShedReason reason) {
+  const Instant oldest = pending_handshakes_.oldest_since();
+  if (oldest == never || worker_.loop().now() - oldest < usual_handshake_time) return false;
+  count_shed(reason);
+  pending_handshakes_.wake_first();
+  return true;
+}
+
+void WorkerListener::resume_accepting() {
+  for (Listener& each : listeners_) each.resume();
 }
 
 void WorkerListener::serve(int fd, const Endpoint& peer) {
@@ -196,10 +239,19 @@ void WorkerListener::serve(int fd, const Endpoint& peer) {
   worker_.worker_metrics().listener(settings.index).opened.add();
   const bool expects_proxy_header = any_contains(settings.proxy_protocol_sources, peer);
   if (expects_proxy_header || tls_ != nullptr) {
-    worker_.loop().spawn(begin(settings, std::move(socket), peer, expects_proxy_header, tls_));
+    count_end_if_thrown(settings, [&] {
+      worker_.loop().spawn(begin(settings, std::move(socket), peer, expects_proxy_header, tls_));
+    });
   } else {
-    worker_.loop().spawn(serve_http(std::move(socket), peer, settings.options, settings));
+    serve_http(settings, std::move(socket), peer);
   }
+}
+
+void WorkerListener::serve_http(ListenerSettings& settings, std::unique_ptr<Socket> socket,
+                                const Endpoint& peer) {
+  count_end_if_thrown(settings, [&] {
+    worker_.loop().spawn(evenkeel::serve_http(std::move(socket), peer, settings.options, settings));
+  });
 }
 
 /// The steps before HTTP: the PROXY header, then TLS.
@@ -218,8 +270,7 @@ Task<void> WorkerListener::begin(ListenerSettings& settings, std::unique_ptr<Soc
 
   // The oldest makes room: a client that sends is through in a moment, and silent clients cannot
   // keep others out.
-  if (pending_handshake_count_ >= max_pending_handshakes && !pending_handshakes_.empty())
-    pending_handshakes_.wake_first();
+  if (pending_handshakes_.count() >= max_pending_handshakes) pending_handshakes_.wake_first();
   std::optional<PendingHandshake> pending(std::in_place, *this, socket->watch());
   if (expects_proxy_header) {
     const Instant deadline = loop.now() + limit_in_drain(settings.options.header_timeout);
@@ -234,7 +285,7 @@ Task<void> WorkerListener::begin(ListenerSettings& settings, std::unique_ptr<Soc
   close_guard.dismissed = true;
   pending.reset();
   // Not awaited: this frame would live as long as the connection.
-  loop.spawn(serve_http(std::move(socket), peer, settings.options, settings));
+  serve_http(settings, std::move(socket), peer);
 }
 
 /// False: the connection ends, after a plain-text answer where the client did not speak TLS.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "evenkeel/base/loop.h"
+#include "evenkeel/base/overload.h"
 #include "evenkeel/config/config.h"
 #include "evenkeel/net/listener.h"
 #include "evenkeel/net/socket.h"
@@ -31,7 +32,8 @@ enum class Retire : std::uint8_t {
 /// Thread: its worker's. Outlives its connections.
 class WorkerListener final {
  public:
-  WorkerListener(Worker& worker, ListenerId id, const ListenerConfig& config);
+  /// `idle`: follows its idle connections; outlives it.
+  WorkerListener(Worker& worker, ListenerId id, const ListenerConfig& config, IdleSummary& idle);
   WorkerListener(const WorkerListener&) = delete;
   WorkerListener& operator=(const WorkerListener&) = delete;
   ~WorkerListener();
@@ -62,9 +64,15 @@ class WorkerListener final {
   /// Serves an accepted connection, which the worker has counted.
   void serve(int fd, const Endpoint& peer);
 
-  /// Closes up to `count` connections to make room: first those that are longest in their PROXY
-  /// header or handshake, then those that are idle longest. Returns how many it closed.
-  int close_idle(int count);
+  /// Closes the connection that is idle longest; false: none is.
+  bool shed_idle(ShedReason reason);
+  /// Closes a share of its idle connections, those that are idle longest.
+  void shed_idle_share(double share, ShedReason reason);
+  /// Closes the connection that is longest in its PROXY header or handshake, if that is for a
+  /// second: clients that mean it are through by then. False: there is none.
+  bool shed_handshake(ShedReason reason);
+  /// Ends the pause after `Worker::has_room` was false, soon.
+  void resume_accepting();
 
  private:
   /// The settings of the connections that began between two updates, and what they call back.
@@ -75,7 +83,7 @@ class WorkerListener final {
     void refused(const Refusal& refusal) override;
     bool draining() const override { return listener.retired_; }
     bool closes_idle() const override { return listener.closes_idle_; }
-    WaiterList& idle_connections() override { return listener.idle_; }
+    IdleList& idle_connections() override { return listener.idle_; }
     void watch_drain(Waiter& waiter) override { listener.drain_watchers_.add(waiter); }
     void closed(const FrontendOptions&) override;
 
@@ -92,10 +100,8 @@ class WorkerListener final {
   /// drain.
   struct PendingHandshake {
     PendingHandshake(WorkerListener& owner, Watch& watched) : listener(owner), watch(watched) {
-      ++listener.pending_handshake_count_;
-      listener.pending_handshakes_.add(waiter);
+      listener.pending_handshakes_.add(waiter, watch.loop().now());
     }
-    ~PendingHandshake() { --listener.pending_handshake_count_; }
     void evict() {
       evicted = !listener.retired_;  // in a drain it has timed out
       watch.interrupt();
@@ -103,13 +109,17 @@ class WorkerListener final {
     WorkerListener& listener;
     Watch& watch;
     bool evicted = false;
-    MethodWaiter<&PendingHandshake::evict> waiter{*this};
+    MethodEvent<IdleWaiter, &PendingHandshake::evict> waiter{*this};
   };
 
+  void count_shed(ShedReason reason);
   void drop_unused_settings();
   void end_handshakes() { pending_handshakes_.wake_all(); }
   void end_idle();
   Duration limit_in_drain(Duration timeout) const;
+  template <class Begin>
+  static void count_end_if_thrown(ListenerSettings& settings, Begin serving);
+  void serve_http(ListenerSettings& settings, std::unique_ptr<Socket> socket, const Endpoint& peer);
   Task<void> begin(ListenerSettings& settings, std::unique_ptr<Socket> socket, Endpoint peer,
                    bool expects_proxy_header, std::shared_ptr<const TlsServerContext> tls);
   Task<bool> accept_tls(ListenerSettings& settings, std::unique_ptr<Socket>& socket,
@@ -123,10 +133,9 @@ class WorkerListener final {
   // no more: connections that are accepted late are served as the earlier ones were.
   std::shared_ptr<const TlsServerContext> tls_;
   std::list<Listener> listeners_;
-  WaiterList idle_;
+  IdleList idle_;
   WaiterList drain_watchers_;
-  unsigned pending_handshake_count_ = 0;
-  WaiterList pending_handshakes_;  // the oldest first
+  IdleList pending_handshakes_;  // the oldest first
   bool retired_ = false;
   bool closes_idle_ = false;
   MethodTimer<&WorkerListener::end_handshakes> handshake_drain_{*this};

@@ -27,7 +27,7 @@ class ControlServer final : public Handler, public FrontendCallbacks {
   std::shared_ptr<Handler> plan() override { return {std::shared_ptr<void>(), this}; }
   void refused(const Refusal&) override {}
   bool draining() const override { return false; }
-  WaiterList& idle_connections() override { return idle_; }
+  IdleList& idle_connections() override { return idle_; }
   void closed(const FrontendOptions&) override {}
   Task<Result<Response>> handle(Request& request) override;
 
@@ -38,7 +38,7 @@ class ControlServer final : public Handler, public FrontendCallbacks {
   Loop& loop_;
   std::vector<SimulatedServer*> servers_;
   FrontendOptions frontend_;
-  WaiterList idle_;
+  IdleList idle_;
   std::optional<Listener> listener_;
 };
 

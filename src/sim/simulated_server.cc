@@ -58,7 +58,7 @@ class SimulatedServer::Connection final : public Handler, public FrontendCallbac
   Task<Result<Response>> handle(Request& request) override { return server.handle(*this, request); }
   void refused(const Refusal&) override {}
   bool draining() const override { return !server.listener_.has_value(); }
-  WaiterList& idle_connections() override { return server.idle_; }
+  IdleList& idle_connections() override { return server.idle_; }
   void closed(const FrontendOptions&) override {}
 
   SimulatedServer& server;

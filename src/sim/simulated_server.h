@@ -76,7 +76,7 @@ class SimulatedServer final {
   std::string stale_metrics_;
   std::string stale_dcgm_;
   std::optional<Listener> listener_;
-  WaiterList idle_;
+  IdleList idle_;
   WaiterList hung_;
   std::list<Connection> connections_;
   std::vector<Connection*> ended_;

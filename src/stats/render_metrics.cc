@@ -37,6 +37,7 @@ class MetricsRenderer final : public prometheus::Collectable {
     add_listeners(page);
     add_backend_metrics(page, snapshot_.backends);
     add_daemon(page);
+    add_memory(page);
     add_process(page);
     return MetricsPageAccess::take_families(page);
   }
@@ -268,7 +269,23 @@ class MetricsRenderer final : public prometheus::Collectable {
                  return metrics == nullptr ? std::uint64_t{0} : metrics->opened.value();
                }));
     }
+    add_shed(page);
     add_handshakes(page);
+  }
+
+  void add_shed(MetricsPage& page) const {
+    page.counters("evenkeel_connections_shed_total",
+                  "Idle connections of clients that were closed to make room, by what was scarce.");
+    for (std::uint32_t i = 1; i < names_.listeners.size(); ++i) {
+      for (std::size_t reason = 0; reason < shed_reason_count; ++reason) {
+        page.add({{"listener", names_.listeners[i]}},
+                 {"reason", to_string(static_cast<ShedReason>(reason))},
+                 sum([=](const WorkerMetrics& worker_metrics) {
+                   const ListenerMetrics* metrics = worker_metrics.find_listener(i);
+                   return metrics == nullptr ? std::uint64_t{0} : metrics->shed[reason].value();
+                 }));
+      }
+    }
   }
 
   /// A listener without TLS has no series.
@@ -319,6 +336,14 @@ class MetricsRenderer final : public prometheus::Collectable {
     }
     page.gauges("evenkeel_build_info", "1; its labels name the version and the compiler.");
     page.add({{"version", version_}, {"compiler", compiler}}, std::uint64_t{1});
+  }
+
+  void add_memory(MetricsPage& page) const {
+    if (snapshot_.memory_limit_bytes == 0) return;
+    page.gauges("evenkeel_memory_limit_bytes", "Memory that the process may use.");
+    page.add({}, snapshot_.memory_limit_bytes);
+    page.gauges("evenkeel_memory_used_bytes", "Memory in use, as it counts towards the limit.");
+    page.add({}, snapshot_.memory_used_bytes);
   }
 
   static void add_process(MetricsPage& page) {

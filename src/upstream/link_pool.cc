@@ -1,6 +1,7 @@
 #include "evenkeel/upstream/link_pool.h"
 
 #include <algorithm>
+#include <new>
 
 namespace evenkeel {
 namespace {
@@ -260,7 +261,11 @@ void LinkPool::return_link(PooledLink& pooled) {
   pooled.idle_since = loop_.now();
   pooled.link->on_idle_close(&pooled.idle_close);
   sweep_from(pooled.idle_since);
-  idle_.push_back(std::move(owned));
+  try {
+    idle_.push_back(std::move(owned));
+  } catch (const std::bad_alloc&) {
+    return;  // likewise: destructors return links, and must not throw
+  }
   metrics_.links_idle.add();
 }
 

@@ -76,7 +76,7 @@ class Http1Connection final : public Pooled, public InterimHandler {
   bool timed_out_ = false;  // the client sent the last request too slowly
   ClientAddress client_;
   // Among the idle connections, or among those that a drain wakes.
-  MethodWaiter<&Http1Connection::interrupt_wait> idle_{*this};
+  MethodEvent<IdleWaiter, &Http1Connection::interrupt_wait> idle_{*this};
 };
 
 }  // namespace evenkeel

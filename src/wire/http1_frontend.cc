@@ -41,7 +41,7 @@ Task<void> Http1Connection::serve(std::unique_ptr<Http1Connection> self, bool de
       const Duration timeout = first_request_pending ? head_drain_timeout
                                : c.served_           ? c.options_.idle_timeout
                                                      : c.options_.header_timeout;
-      c.callbacks_.idle_connections().add(c.idle_);
+      c.callbacks_.idle_connections().add(c.idle_, c.loop().now());
       auto wake = co_await c.watch().until_readable(c.loop().now() + timeout);
       c.idle_.leave();
       if (wake == Wake::interrupted && !first_request_pending && !c.served_ &&

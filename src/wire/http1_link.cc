@@ -6,6 +6,7 @@
 #include "evenkeel/wire/link.h"
 #include "head_parser.h"
 #include "http1_message.h"
+#include "response_buffer.h"
 #include "silence_limit.h"
 
 namespace evenkeel {
@@ -141,7 +142,8 @@ class Http1Link::ResponseBody final : public Body {
   bool awaits_first_byte_;  // of a body of unannounced length
   std::uint64_t left_;
   std::uint64_t length_;
-  ReadBuffer large_;  // after the body has outgrown the block of the head
+  bool outgrown_ = false;  // the body has filled the block of the head
+  ResponseBuffer large_;
   ChunkedDecoder decoder_;
 };
 
@@ -197,18 +199,19 @@ std::optional<Result<Chunk>> Http1Link::ResponseBody::try_read() {
   if (auto chunk = take_buffered()) return chunk;
   ReadBuffer& in = link_.in_;
   while (link_.watch().readable()) {
-    const bool here = !large_.block && in.block.size() - link_.body_begin_ >= min_free_bytes;
+    const bool fits = in.block.size() - link_.body_begin_ >= min_free_bytes;
+    if (outgrown_ || !fits) large_.take(fits);
+    const bool here = !large_.block;
     if (here) {
       in.begin = in.end = link_.body_begin_;  // its bytes were consumed
     } else {
-      if (!large_.block) large_.block = Block::take(Block::large);
       large_.begin = large_.end = 0;
     }
     ReadBuffer& into = here ? in : large_;
     const std::size_t available_capacity = into.free_size();
     const auto got = link_.socket_->read_some(into.free_begin(), available_capacity);
     switch (got.status) {
-      case Socket::ReadStatus::would_block: return std::nullopt;
+      case Socket::ReadStatus::would_block: large_.release(); return std::nullopt;
       case Socket::ReadStatus::end:
         if (kind_ == Framing::Kind::until_close) {
           finished_ = true;
@@ -223,9 +226,10 @@ std::optional<Result<Chunk>> Http1Link::ResponseBody::try_read() {
     into.end += static_cast<std::uint32_t>(got.size);
     auto chunk = deliver(into.block.data() + into.begin, into.end - into.begin, into.begin);
     if (finished_ && !into.empty()) link_.reusable_ = false;
-    if (here && got.size == available_capacity) large_.block = Block::take(Block::large);
+    outgrown_ = outgrown_ || got.size == available_capacity;
     if (chunk) return chunk;
   }
+  large_.release();
   return std::nullopt;
 }
 

@@ -101,17 +101,23 @@ Task<Result<Chunk>> Http1RequestBody::read_more() {
   if (std::exchange(awaits_continue_, false)) t.write_interim("HTTP/1.1 100 Continue\r\n\r\n");
   while (true) {
     if (!t.watch().readable()) {
-      const Instant stalled =
-          info_.identity.is_streaming ? never : t.loop().now() + options_.body_timeout;
-      const Instant deadline = std::min(deadline_, stalled);
+      const bool may_pause = info_.identity.is_streaming;
+      const Instant began = t.loop().now();
+      const Instant silent = may_pause ? never : began + options_.body_timeout;
+      const Instant stalled = std::min(deadline_, silent);
+      const Instant slow = may_pause ? never : rate_.deadline(began);
+      const Instant deadline = std::min(stalled, slow);
       auto wake = co_await t.watch().until_readable(deadline);
+      rate_.waited(t.loop().now() - began);
       if (wake == Wake::interrupted && !discards_) continue;
-      if (wake != Wake::ready)
+      if (wake != Wake::ready) {
         co_return fail(Fault::body_timeout,
-                       "the request body did not arrive in time (timeouts.body)");
+                       BodyRate::detail(wake == Wake::expired && slow < stalled));
+      }
     }
     const auto got = fill();
     if (got.status == Socket::ReadStatus::would_block) continue;
+    rate_.received(got.size);
     if (got.status != Socket::ReadStatus::bytes) {
       co_return fail(Fault::client_gone, "the client closed the connection within its request");
     }

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "body_rate.h"
 #include "chunked.h"
 #include "evenkeel/http/message.h"
 #include "evenkeel/wire/frontend.h"
@@ -26,6 +27,7 @@ class Http1RequestBody final : public Body {
         info_(info),
         chunked_(message.framing.kind == Framing::Kind::chunked),
         awaits_continue_(message.expects_continue),
+        rate_(options),
         left_(message.framing.length),
         length_(message.framing.length) {}
 
@@ -71,6 +73,7 @@ class Http1RequestBody final : public Body {
   bool replays_ = false;
   bool discards_ = false;
   std::uint32_t reads_ = 0;
+  BodyRate rate_;
   std::uint64_t left_;
   std::uint64_t length_;
   std::uint64_t total_ = 0;

@@ -1,9 +1,12 @@
 // How an HTTP/2 frontend handles one request: its body, refusals, the response.
 #include <nghttp2/nghttp2.h>
 
+#include <algorithm>
+#include <new>
 #include <optional>
 #include <utility>
 
+#include "body_rate.h"
 #include "evenkeel/http/status.h"
 #include "http2_frontend_connection.h"
 #include "message_rules.h"
@@ -14,7 +17,8 @@ namespace evenkeel {
 /// A request body, read from the stream's buffer.
 class Http2ServerStream::RequestBody final : public Body {
  public:
-  explicit RequestBody(Http2ServerStream& stream) : stream_(stream) {}
+  explicit RequestBody(Http2ServerStream& stream)
+      : stream_(stream), rate_(stream.owner_.options_) {}
 
   Task<Result<Chunk>> read() override {
     if (auto chunk = stream_.take()) return counted(std::move(*chunk));
@@ -34,13 +38,16 @@ class Http2ServerStream::RequestBody final : public Body {
     if (std::exchange(stream_.head_.expects_continue, false)) stream_.interim(100, Fields());
     while (true) {
       const bool may_pause = stream_.request_.info.identity.is_streaming;
-      auto wake = co_await stream_.arrival(
-          may_pause ? never : frontend.loop().now() + frontend.options_.body_timeout);
+      const Instant began = frontend.loop().now();
+      const Instant stalled = may_pause ? never : began + frontend.options_.body_timeout;
+      const Instant slow = may_pause ? never : rate_.deadline(began);
+      auto wake = co_await stream_.arrival(std::min(stalled, slow));
+      rate_.waited(frontend.loop().now() - began);
       if (auto chunk = stream_.take()) co_return counted(std::move(*chunk));
       if (wake == Wake::expired) {
         co_return Error{.fault = Fault::body_timeout,
                         .side = Side::client,
-                        .detail = "the request body did not arrive in time (timeouts.body)"};
+                        .detail = BodyRate::detail(slow < stalled)};
       }
     }
   }
@@ -49,6 +56,7 @@ class Http2ServerStream::RequestBody final : public Body {
     if (!chunk) return chunk;
     RequestInfo& info = stream_.request_.info;
     info.outcome.bytes_in += chunk->bytes.size();
+    rate_.received(chunk->bytes.size());
     stream_.head_.expects_continue = false;
     if (!info.identity.is_streaming && info.outcome.bytes_in > stream_.owner_.options_.body_bytes) {
       return Error{.fault = Fault::body_too_large,
@@ -59,6 +67,7 @@ class Http2ServerStream::RequestBody final : public Body {
   }
 
   Http2ServerStream& stream_;
+  BodyRate rate_;
 };
 
 BodyPtr Http2ServerStream::make_body() { return std::make_unique<RequestBody>(*this); }
@@ -113,44 +122,51 @@ Response Http2Frontend::refuse(Http2ServerStream& stream, const Error& error) {
   return refusal_response(error, format, request.fields, request.info);
 }
 
-/// One request and its response.
+/// One request and its response. If there is no memory for it, the client sees its stream reset.
 Task<void> Http2Frontend::exchange(Http2ServerStream& stream) {
-  Request& request = stream.request_;
-  std::shared_ptr<Handler> plan;  // held until the response has ended
-  Response response;
-  const std::optional<Error> refused = check_head(stream);
-  std::optional<RefusalReport> report;
-  if (refused) {
-    response = refuse(stream, *refused);
-    report.emplace(callbacks_, *refused, request.method, request.authority, request.path,
-                   request.info);
-  } else {
-    request.interim = &stream;
-    if (!stream.received_all() || stream.received() > 0) {
-      request.body = stream.make_body();
+  try {
+    Request& request = stream.request_;
+    std::shared_ptr<Handler> plan;  // held until the response has ended
+    Response response;
+    const std::optional<Error> refused = check_head(stream);
+    std::optional<RefusalReport> report;
+    if (refused) {
+      response = refuse(stream, *refused);
+      report.emplace(callbacks_, *refused, request.method, request.authority, request.path,
+                     request.info);
+    } else {
+      request.interim = &stream;
+      if (!stream.received_all() || stream.received() > 0) {
+        request.body = stream.make_body();
+      }
+      request.info.timings.head_received = loop().now();
+      plan = callbacks_.plan();
+      auto result = co_await plan->handle(request);
+      if (!result && result.error().fault == Fault::client_gone) {
+        session_.reset(stream, NGHTTP2_CANCEL);
+        finish(stream);
+        co_return;
+      }
+      response =
+          result ? std::move(*result) : error_response(result.error(), error_format_of(request));
     }
-    request.info.timings.head_received = loop().now();
-    plan = callbacks_.plan();
-    auto result = co_await plan->handle(request);
-    if (!result && result.error().fault == Fault::client_gone) {
-      session_.reset(stream, NGHTTP2_CANCEL);
-      finish(stream);
-      co_return;
+    if (stream.attached()) {
+      auto sent = co_await respond(stream, response);
+      if (!sent) {
+        request.info.outcome.fault = sent.error().fault;
+        // A truncated body must not look complete.
+        session_.reset(stream,
+                       sent.error().side == Side::client ? NGHTTP2_CANCEL : NGHTTP2_INTERNAL_ERROR);
+      }
     }
-    response =
-        result ? std::move(*result) : error_response(result.error(), error_format_of(request));
+    request.info.outcome.bytes_out = stream.sent();
+    response.body.reset();
+    finish(stream);
+    co_return;
+  } catch (const std::bad_alloc&) {
+    stream.request_.info.outcome.fault = Fault::out_of_memory;
   }
-  if (stream.attached()) {
-    auto sent = co_await respond(stream, response);
-    if (!sent) {
-      request.info.outcome.fault = sent.error().fault;
-      // A truncated body must not look complete.
-      session_.reset(stream,
-                     sent.error().side == Side::client ? NGHTTP2_CANCEL : NGHTTP2_INTERNAL_ERROR);
-    }
-  }
-  request.info.outcome.bytes_out = stream.sent();
-  response.body.reset();
+  session_.reset(stream, NGHTTP2_INTERNAL_ERROR);
   finish(stream);
 }
 

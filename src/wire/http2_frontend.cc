@@ -77,7 +77,7 @@ Task<void> Http2Frontend::serve(std::unique_ptr<Http2Frontend> self, ReadBuffer 
 
 /// The last request has ended.
 void Http2Frontend::become_idle() {
-  callbacks_.idle_connections().add(idle_);
+  callbacks_.idle_connections().add(idle_, loop().now());
   idle_timer_.arm(loop(), loop().now() + options_.idle_timeout);
 }
 

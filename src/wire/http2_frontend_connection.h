@@ -112,7 +112,7 @@ class Http2Frontend final : public Http2Side, public Pooled {
   std::vector<Http2ServerStream*>
       begun_;  // whose heads are complete, to start in `input_processed`
   MethodTimer<&Http2Frontend::close_idle> idle_timer_{*this};
-  MethodWaiter<&Http2Frontend::close_idle> idle_{*this};
+  MethodEvent<IdleWaiter, &Http2Frontend::close_idle> idle_{*this};
   MethodWaiter<&Http2Frontend::begin_drain> drain_{*this};
   MethodWaiter<&Http2Frontend::destroy_retired> retired_waiter_{*this};
 };

@@ -2,6 +2,7 @@
 #include <nghttp2/nghttp2.h>
 
 #include <algorithm>
+#include <new>
 #include <optional>
 #include <utility>
 
@@ -266,6 +267,7 @@ Http2Link::Http2Link(std::unique_ptr<Socket> socket, const LinkOptions& options)
     : options_(options),
       session_(std::move(socket),
                {.side = Http2Guard::Side::client,
+                .stream_window = 16 * 1024,
                 .wide_stream_window = 64 * 1024,
                 .connection_window = 16 * 1024 * 1024,
                 .header_bytes = options.header_bytes,
@@ -275,7 +277,11 @@ Http2Link::Http2Link(std::unique_ptr<Socket> socket, const LinkOptions& options)
       settings_signal_(loop()) {}
 
 Task<void> Http2Link::serve_connection() {
-  co_await session_.run({});
+  try {
+    co_await session_.run({});
+  } catch (const std::bad_alloc&) {
+    session_.end();
+  }
   draining_ = true;
   settings_signal_.raise();
   for (Node* node = streams_.next; node != &streams_; node = node->next) {

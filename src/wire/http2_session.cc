@@ -6,6 +6,7 @@
 #include <cassert>
 #include <cstddef>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "http2_callbacks.h"
@@ -284,6 +285,15 @@ bool Http2Session::fill() {
 }
 
 void Http2Session::flush() {
+  try {
+    write_frames();
+  } catch (const std::bad_alloc&) {
+    failure_ = "out of memory";
+    end();
+  }
+}
+
+void Http2Session::write_frames() {
   if (ended_) return;
   if (writing_.valid()) {
     if (!writing_.ready()) return;  // continues when the peer has read

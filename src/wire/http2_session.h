@@ -133,6 +133,7 @@ class Http2Session {
   bool check_verdict(const Http2Guard::Verdict& verdict);
   void receive_data(Http2Stream* stream, std::string_view bytes);
   void flush();
+  void write_frames();
   bool fill();
   Task<void> write_rest(Task<Result<Done>> writing);
   int submit_trailers(Http2Stream& stream);

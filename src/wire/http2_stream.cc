@@ -42,6 +42,16 @@ bool Http2Stream::append(std::string_view bytes) {
   return true;
 }
 
+/// A response's wide window takes from the budget, as long as that lasts.
+bool Http2Stream::may_widen() {
+  const Http2Settings& settings = session_.settings_;
+  if (settings.side == Http2Guard::Side::server) return true;
+  const std::uint32_t more = settings.wide_stream_window - settings.stream_window;
+  if (!ResponseBudget::take(more)) return false;
+  charged_ = more;
+  return true;
+}
+
 std::optional<Result<Chunk>> Http2Stream::take() {
   if (taken_ > 0 && !rewound_) {
     ReadBuffer& front = in_[first_block_];
@@ -58,7 +68,7 @@ std::optional<Result<Chunk>> Http2Stream::take() {
     if (broken_) return Result<Chunk>(Error(*broken_));
     // The reader keeps up, so the window limits the peer: widen it.
     const Http2Settings& settings = session_.settings_;
-    if (!wide_ && attached_ && received_ >= settings.stream_window) {
+    if (!wide_ && attached_ && received_ >= settings.stream_window && may_widen()) {
       wide_ = true;
       nghttp2_session_set_local_window_size(session_.session_, NGHTTP2_FLAG_NONE, id_,
                                             static_cast<std::int32_t>(settings.wide_stream_window));

@@ -12,6 +12,7 @@
 #include "evenkeel/http/message.h"
 #include "http2_session.h"
 #include "message_limit.h"
+#include "response_buffer.h"
 
 namespace evenkeel {
 
@@ -25,7 +26,7 @@ class Http2Stream : public Pooled {
       : session_(session), arrived_(session.loop()), write_progress_(session.loop()) {}
   Http2Stream(const Http2Stream&) = delete;
   Http2Stream& operator=(const Http2Stream&) = delete;
-  virtual ~Http2Stream() = default;
+  virtual ~Http2Stream() { ResponseBudget::give_back(charged_); }
 
   Http2Session& session() { return session_; }
   std::int32_t id() const { return id_; }
@@ -99,6 +100,7 @@ class Http2Stream : public Pooled {
 
  private:
   bool append(std::string_view bytes);
+  bool may_widen();
 
   static constexpr std::size_t max_blocks = 8;
 
@@ -120,7 +122,8 @@ class Http2Stream : public Pooled {
   std::uint8_t blocks_ = 0;
   std::uint32_t section_fields_ = 0;
   std::size_t section_bytes_ = 0;
-  std::size_t taken_ = 0;  // bytes of the last returned chunk, still held
+  std::size_t taken_ = 0;      // bytes of the last returned chunk, still held
+  std::uint32_t charged_ = 0;  // to the ResponseBudget, for the wide window of a response
   std::uint64_t received_ = 0;
   std::uint64_t sent_ = 0;
   std::array<ReadBuffer, max_blocks> in_;  // a ring

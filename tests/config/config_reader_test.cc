@@ -12,6 +12,7 @@ using std::chrono_literals::operator""min;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::SizeIs;
 using testing::StartsWith;
 
 // A file with one right pool, and what is given before it.
@@ -44,7 +45,7 @@ listeners:
   - name: edge
     address: "[::1]:80"
     timeouts: {header: 1s, idle: 2m, body: 250ms, write: 1.5s}
-    limits: {header: 16KiB, header_fields: 50, uri: 512B, body: 1GiB, linger: 1MiB, max_connections: 7}
+    limits: {header: 16KiB, header_fields: 50, uri: 512B, body: 1GiB, body_rate: 2KiB, linger: 1MiB, max_connections: 7}
     trusted_proxies: [10.0.0.0/8, "fd00::/8"]
     half_close: wait
 admin: {address: localhost:9000}
@@ -59,7 +60,7 @@ pools:
       - {address: gpu1.internal:8000, weight: 5, zone: z1, labels: {gpu: h100, slot: 3, spot: true}}
       - http://gpu2.internal
     limits: {max_in_flight: 9, queue: {size: 2, timeout: 3s}}
-    timeouts: {connect: 1s, first_byte: 2s, idle: 3s}
+    timeouts: {connect: 1s, first_byte: 2s, idle: 3s, grpc_deadline: 4s}
     retry: {attempts: 3, budget: 12.5%, backoff: 1ms..2s, on: [5xx, reset], idempotency_key: true,
             attempt_timeout: 4s, replay: 2MiB}
     keep_alive: {idle: 7s, max_idle: 1}
@@ -69,6 +70,7 @@ routes:
   - {name: r, match: {host: API.example.com, path: /v1/**, header: {X-A: 1}, method: [GET, POST]}, pool: a}
   - {match: {path: /x}, split: {a: 9, b: 1}, retry: {attempts: 1}}
 access_log: {path: /var/log/evenkeel.log, format: json}
+limits: {memory: 1.5GiB}
 shutdown: {drain: 0s, delay: 5s}
 )");
 
@@ -81,6 +83,7 @@ shutdown: {drain: 0s, delay: 5s}
                                              .header_fields = 50,
                                              .uri_bytes = 512,
                                              .body_bytes = 1073741824,
+                                             .body_rate_bytes = 2048,
                                              .linger_bytes = 1048576,
                                              .max_connections = 7}));
   EXPECT_EQ(listener.trusted_proxies.size(), 2u);
@@ -96,7 +99,7 @@ shutdown: {drain: 0s, delay: 5s}
           {"gpu1.internal", 8000}, 5, "z1", {{"gpu", "h100"}, {"slot", "3"}, {"spot", "true"}}}));
   EXPECT_EQ(a.backends.at(1).address, (Address{"gpu2.internal", 80}));
   EXPECT_EQ(a.limits, (PoolLimits{9, {2, 3s}}));
-  EXPECT_EQ(a.timeouts, (PoolTimeouts{1s, 2s, 3s}));
+  EXPECT_EQ(a.timeouts, (PoolTimeouts{1s, 2s, 3s, 4s}));
   const RetryRules rules{3, {1ms, 2s}, {RetryOn::server_error, RetryOn::reset}, true, 4s, 2097152};
   EXPECT_EQ(a.retry, (RetryConfig{rules, 0.125}));
   EXPECT_EQ(a.keep_alive, (KeepAliveConfig{7s, 1}));
@@ -110,7 +113,28 @@ shutdown: {drain: 0s, delay: 5s}
   EXPECT_FALSE(config.routes.at(0).retry);
   EXPECT_EQ(config.routes.at(1).retry, RetryRules{.attempts = 1});
   EXPECT_EQ(config.access_log.path, "/var/log/evenkeel.log");
+  EXPECT_EQ(config.limits.memory,
+            (MemoryLimit{.kind = MemoryLimit::Kind::bytes, .bytes = 1610612736}));
   EXPECT_EQ(config.shutdown, (ShutdownConfig{0s, 5s}));
+}
+
+TEST(ConfigReader, TakesAMemoryLimitAsAWordASizeOrAShare) {
+  using Kind = MemoryLimit::Kind;
+  const auto limit_of = [](const std::string& text) {
+    return read(pool_with("") + "limits: {memory: " + text + "}\n").config.limits.memory;
+  };
+
+  EXPECT_EQ(read(pool_with("")).config.limits.memory, MemoryLimit{});
+  EXPECT_EQ(limit_of("auto").kind, Kind::automatic);
+  EXPECT_EQ(limit_of("off").kind, Kind::off);
+  EXPECT_EQ(limit_of("64MiB"), (MemoryLimit{.kind = Kind::bytes, .bytes = 67108864}));
+  EXPECT_EQ(limit_of("80%"), (MemoryLimit{.kind = Kind::share, .share = 0.8}));
+}
+
+TEST(ConfigReader, RejectsOtherMemoryLimits) {
+  for (const std::string text : {"64", "64MB", "lots", "101%", "0%", "1MiB", "[1]"}) {
+    EXPECT_THAT(problems_of(pool_with("") + "limits: {memory: " + text + "}\n"), SizeIs(1)) << text;
+  }
 }
 
 TEST(ConfigReader, KeepAliveIsShorterThanTheEngines) {

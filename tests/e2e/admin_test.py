@@ -286,7 +286,7 @@ class Metrics(case.Case):
         "errors_total": {"pool", "reason"}, "fallbacks_total": {"pool"}, "retries_total": {"pool", "reason"}, "retry_budget_exhausted_total": {"pool"},
         "replay_bytes": set(), "replay_overflows_total": set(),
         "overhead_seconds": set(), "request_bytes_total": set(), "response_bytes_total": set(),
-        "connections": {"listener"}, "connections_total": {"listener"},
+        "connections": {"listener"}, "connections_total": {"listener"}, "connections_shed_total": {"listener", "reason"},
         "backend_up": {"pool", "backend"}, "backend_state": {"pool", "backend", "state"},
         "backend_in_flight": {"pool", "backend"}, "backend_picks_total": {"pool", "backend"},
         "backend_errors_total": {"pool", "backend", "reason"},
@@ -298,7 +298,7 @@ class Metrics(case.Case):
         "config_last_reload_successful": set(),
         "last_upgrade_successful": set(), "last_state_write_successful": set(),
         "config_last_reload_success_timestamp_seconds": set(),
-        "build_info": {"version", "compiler"},
+        "build_info": {"version", "compiler"}, "memory_limit_bytes": set(), "memory_used_bytes": set(),
         "pool_panic": {"pool"},
         "backend_ejections_total": {"pool", "backend", "reason"},
         "backend_health_checks_total": {"pool", "backend", "result"},
@@ -314,8 +314,9 @@ class Metrics(case.Case):
             ask.answer(b"x" * 1000, status=int(ask.target[1:] or 200))
 
         self.server = self.backend(script)
-        daemon = self.start_daemon(self.server, routes=[{"name": "all", "match": {"path": "/*"},
-                                                       "pool": "pool"}])
+        daemon = self.daemon({"pools": [{"name": "pool", "backends": [self.server.address]}],
+                              "routes": [{"name": "all", "match": {"path": "/*"}, "pool": "pool"}],
+                              "limits": {"memory": "64GiB"}})
         with Stream.connect(daemon.address) as stream:
             for target in ["/200"] * 5 + ["/404"] * 3 + ["/503"] * 2:
                 stream.exchange("POST", target, body=b"y" * 100)

@@ -163,29 +163,6 @@ class Limits(case.Case):
         for stream in holders:
             self.assertEqual(stream.read_response().status, 200)
 
-    def test_a_listener_keeps_its_limit_of_connections(self):
-        """An idle connection makes room for a new one; if none is idle, the new one is closed."""
-        gate = Gate()
-        daemon = self.start_daemon(self.backend(gate), workers=1, listeners=[
-            {"name": "public", "limits": {"max_connections": 2}}])
-        busy = Stream.connect(daemon.address)
-        busy.ask(target="/busy")
-        idle = Stream.connect(daemon.address)
-        self.eventually(lambda: daemon.metric("evenkeel_connections", listener="public") == 2)
-
-        arriving = Stream.connect(daemon.address)
-        arriving.ask(target="/arriving")
-        idle.wait_closed()
-        self.eventually(lambda: daemon.api("pools")[0]["in_flight"] == 2, "both at the backend")
-        with Stream.connect(daemon.address) as excess:
-            excess.wait_closed()
-
-        gate.let_through(2)
-        self.assertEqual(busy.read_response().body, b"/busy")
-        self.assertEqual(arriving.read_response().body, b"/arriving")
-        for stream in (busy, idle, arriving):
-            stream.close()
-
 
 if __name__ == "__main__":
     case.main()

@@ -52,11 +52,11 @@ class FuzzCallbacks final : public FrontendCallbacks {
   std::shared_ptr<Handler> plan() override { return handler; }
   void refused(const Refusal&) override {}
   bool draining() const override { return false; }
-  WaiterList& idle_connections() override { return idle; }
+  IdleList& idle_connections() override { return idle; }
   void closed(const FrontendOptions&) override {}
 
   std::shared_ptr<RecordingHandler> handler = std::make_shared<RecordingHandler>();
-  WaiterList idle;
+  IdleList idle;
 };
 
 /// What a handler and the client saw of one connection.

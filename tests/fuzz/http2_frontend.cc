@@ -73,11 +73,11 @@ class FuzzCallbacks final : public FrontendCallbacks {
   std::shared_ptr<Handler> plan() override { return handler; }
   void refused(const Refusal&) override {}
   bool draining() const override { return false; }
-  WaiterList& idle_connections() override { return idle; }
+  IdleList& idle_connections() override { return idle; }
   void closed(const FrontendOptions&) override { ++ended; }
 
   std::shared_ptr<CheckingHandler> handler = std::make_shared<CheckingHandler>();
-  WaiterList idle;
+  IdleList idle;
   int ended = 0;
 };
 

@@ -90,7 +90,7 @@ class Server : FrontendCallbacks, Handler {
   std::shared_ptr<Handler> plan() override { return {std::shared_ptr<void>(), this}; }
   void refused(const Refusal&) override {}
   bool draining() const override { return false; }
-  WaiterList& idle_connections() override { return idle_connections_; }
+  IdleList& idle_connections() override { return idle_connections_; }
   void closed(const FrontendOptions&) override { ++closed_connections; }
 
   Task<Result<Response>> handle(Request& request) override {
@@ -116,7 +116,7 @@ class Server : FrontendCallbacks, Handler {
   FrontendOptions options_;
   Endpoint endpoint_;
   std::vector<Signal*> waiting_;
-  WaiterList idle_connections_;
+  IdleList idle_connections_;
   Loop loop_;  // last: its destructor drops the connections, which use the members above
   std::optional<Listener> listener_;
   std::thread thread_;

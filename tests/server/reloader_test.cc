@@ -89,7 +89,8 @@ class Reloading : public testing::Test {
   InheritedSockets inherited_{&no_variable};
   ServiceNotifier notifier_{&no_variable};
   MetricsRegistry metrics_registry_{workers};
-  WorkerGroup group_{loop_, workers, metrics_registry_, nullptr};
+  MemoryPressureLevel memory_pressure_;
+  WorkerGroup group_{loop_, workers, metrics_registry_, nullptr, memory_pressure_};
   RuntimeStatusPublisher status_{RuntimeStatus{}};
   std::string file_;
   std::vector<Binary> takeovers_;

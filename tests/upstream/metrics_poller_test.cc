@@ -70,7 +70,7 @@ class ExpositionServer final : public FrontendCallbacks, public Handler {
   std::shared_ptr<Handler> plan() override { return {std::shared_ptr<void>(), this}; }
   void refused(const Refusal&) override {}
   bool draining() const override { return false; }
-  WaiterList& idle_connections() override { return idle_; }
+  IdleList& idle_connections() override { return idle_; }
   void closed(const FrontendOptions&) override {}
 
   Task<Result<Response>> handle(Request& request) override {
@@ -93,7 +93,7 @@ class ExpositionServer final : public FrontendCallbacks, public Handler {
   Endpoint endpoint_;
   std::vector<std::string> requests_;
   std::string last_key_;
-  WaiterList idle_;
+  IdleList idle_;
   std::optional<Listener> listener_;
   std::vector<Task<void>> connections_;
 };

@@ -85,7 +85,7 @@ class TestServer final : public FrontendCallbacks, public Handler {
   std::shared_ptr<Handler> plan() override { return {std::shared_ptr<void>(), this}; }
   void refused(const Refusal&) override {}
   bool draining() const override { return false; }
-  WaiterList& idle_connections() override { return idle_; }
+  IdleList& idle_connections() override { return idle_; }
   void closed(const FrontendOptions&) override {}
 
   Task<Result<Response>> handle(Request& request) override {
@@ -126,7 +126,7 @@ class TestServer final : public FrontendCallbacks, public Handler {
   std::string last_authorization_;
   std::size_t concurrent_ = 0;
   std::size_t max_concurrent_ = 0;
-  WaiterList idle_;
+  IdleList idle_;
   std::optional<Listener> listener_;
   std::vector<Task<void>> connections_;
 };

@@ -5,6 +5,7 @@
 
 #include "evenkeel/wire/link.h"
 #include "wire/peer.h"
+#include "wire/response_buffer.h"
 #include "wire/scripted_body.h"
 
 namespace evenkeel {
@@ -133,6 +134,41 @@ TEST_F(Http1Link, ServesConsecutiveRequests) {
     EXPECT_EQ(link->available_capacity(), 1u);
     EXPECT_TRUE(link->alive(true));
   }
+}
+
+TEST_F(Http1Link, ReadsLargeResponsesInSmallPiecesWhenTheBudgetIsSpent) {
+  std::uint32_t spent = 0;
+  while (ResponseBudget::take(Block::large)) spent += Block::large;
+  const std::string body(300'000, 'x');
+  const std::string length = std::to_string(body.size());
+  for (const std::size_t head_bytes : {10UL, 14'000UL}) {  // with and without room behind the head
+    connect();
+    const auto exchange = answered("HTTP/1.1 200 OK\r\nContent-Length: " + length +
+                                   "\r\nX: " + std::string(head_bytes, 'y') + "\r\n\r\n" + body);
+    EXPECT_EQ(exchange->body.bytes, body);
+    EXPECT_EQ(ResponseBudget::taken(), spent);
+  }
+  ResponseBudget::give_back(spent);
+}
+
+TEST_F(Http1Link, TakesFromTheBudgetWhileALargeResponseIsNotRead) {
+  const std::int64_t before = ResponseBudget::taken();
+  connect();
+  Request request = get();
+  Exchange exchange{.collects = false};
+  start(request, exchange);
+  backend->read_head();
+  backend->send("HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n" + std::string(100'000, 'x'));
+  ASSERT_TRUE(eventually(loop, [&] { return exchange.head.has_value(); }));
+  Body& body = *(*exchange.head)->body;
+  for (int i = 0; i < 3 && ResponseBudget::taken() == before; ++i) {
+    auto chunk = body.read();
+    EXPECT_TRUE(eventually(loop, [&] { return chunk.ready(); }));
+  }
+  EXPECT_EQ(ResponseBudget::taken(), before + Block::large);
+
+  (*exchange.head)->body.reset();
+  EXPECT_EQ(ResponseBudget::taken(), before);
 }
 
 TEST_F(Http1Link, SendsContentLengthZeroForAPostWithoutABody) {

@@ -21,11 +21,11 @@ class TestCallbacks final : public FrontendCallbacks {
     refused_bytes_out.push_back(refusal.info.outcome.bytes_out);
   }
   bool draining() const override { return drains; }
-  WaiterList& idle_connections() override { return idle; }
+  IdleList& idle_connections() override { return idle; }
   void closed(const FrontendOptions&) override { ++closed_count; }
 
   std::shared_ptr<Handler> handler;
-  WaiterList idle;
+  IdleList idle;
   std::vector<std::string> refusals;
   std::vector<std::string> refusal_details;
   std::vector<std::string> refused_ids;

@@ -1,6 +1,7 @@
 // What the daemon is doing: immutable snapshots, published by the control thread.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -74,6 +75,12 @@ class RuntimeStatusPublisher {
   Snapshot current_;
 };
 
+/// The memory of the process, as last measured. Thread: any.
+struct MemoryFigures {
+  std::atomic<std::uint64_t> limit_bytes{0};  ///< 0: none
+  std::atomic<std::uint64_t> used_bytes{0};
+};
+
 /// The parts of a running daemon that the management plane uses. All of them outlive the admin
 /// listener.
 struct RuntimeAccess {
@@ -85,6 +92,7 @@ struct RuntimeAccess {
   std::function<std::uint64_t()> connections;       ///< open on all workers; any thread
   Control* control = nullptr;                       ///< null: nothing can be changed
   const BackendMonitor* backend_monitor = nullptr;  ///< null: backends are not monitored
+  const MemoryFigures* memory = nullptr;            ///< null: not measured
 };
 
 }  // namespace evenkeel

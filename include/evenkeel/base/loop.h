@@ -117,6 +117,8 @@ class WaiterList {
     waiter.insert_before(list_);
   }
   bool empty() const { return !list_.linked(); }
+  /// The waiter that was added first. REQUIRES: not empty.
+  Waiter& first() const { return static_cast<Waiter&>(*list_.next); }
   /// Removes the first waiter and wakes it. REQUIRES: not empty.
   void wake_first() {
     auto& waiter = static_cast<Waiter&>(*list_.next);
@@ -293,6 +295,9 @@ class Loop {
 
   /// Owns the task until it is done; drops it with the loop. Thread: the loop's.
   void spawn(Task<void> task);
+  /// From now on a task or callback that runs out of memory ends, and the loop goes on. Otherwise
+  /// the process ends. Thread: the loop's.
+  void survive_out_of_memory() { survives_out_of_memory_ = true; }
   /// Drops the spawned tasks that are not done. REQUIRES: not called from inside an iteration.
   void drop_spawned();
   /// How many spawned tasks are not done yet.
@@ -341,6 +346,8 @@ class Loop {
       512;  // a horizon of 16 s; later timers are scheduled again when it is reached
 
   void run_once(Instant wake_at);
+  template <class Work>
+  void guard(Work work);
   void run_ready();
   void run_posted();
   void run_timers(Instant latest);
@@ -373,6 +380,7 @@ class Loop {
   std::vector<std::function<void()>> posted_;
   bool wakeup_pending_ = false;  // guarded by posted_mutex_
   bool stopping_ = false;        // set by the loop itself
+  bool survives_out_of_memory_ = false;
   std::atomic<std::uint64_t> iterations_{0};
   std::atomic<Duration::rep> max_iteration_time_{0};
 };

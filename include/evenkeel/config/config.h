@@ -63,6 +63,7 @@ struct ListenerLimits {
   std::uint32_t header_fields = 100;                 // 431 above
   std::uint64_t uri_bytes = 8UL * 1024;              // request target; 414 above
   std::uint64_t body_bytes = 32UL * 1024 * 1024;     // request body; 413 above
+  std::uint64_t body_rate_bytes = 1024;              // per second, of a request body; 0: any
   std::uint64_t linger_bytes = 256UL * 1024 * 1024;  // discarded of a request answered early
   std::uint32_t max_connections = 0;                 // all workers together; 0: no limit
   std::uint32_t max_streams = 128;                   // requests at a time on one HTTP/2 connection
@@ -134,8 +135,9 @@ struct PoolLimits {
 
 struct PoolTimeouts {
   milliseconds connect{5'000};
-  milliseconds first_byte{600'000};  // from the request's end to the response's first byte
-  milliseconds idle{300'000};        // between two reads of a response
+  milliseconds first_byte{600'000};       // from the request's end to the response's first byte
+  milliseconds idle{300'000};             // between two reads of a response
+  milliseconds grpc_deadline{3'600'000};  // the most that a grpc-timeout is taken for
 
   bool operator==(const PoolTimeouts&) const = default;
 };
@@ -342,6 +344,25 @@ struct DnsConfig {
   bool operator==(const DnsConfig&) const = default;
 };
 
+// How much memory the process may use.
+struct MemoryLimit {
+  // `automatic`: the limit of the cgroup; without one, as much as there is.
+  enum class Kind { automatic, off, bytes, share };
+
+  Kind kind = Kind::automatic;
+  std::uint64_t bytes = 0;
+  double share = 0;  // of the cgroup's limit; without one, of the machine's memory
+
+  bool operator==(const MemoryLimit&) const = default;
+};
+
+// Limits of the process as a whole.
+struct ProcessLimits {
+  MemoryLimit memory;
+
+  bool operator==(const ProcessLimits&) const = default;
+};
+
 struct Config {
   int version = 1;
   std::vector<ListenerConfig> listeners{ListenerConfig{}};
@@ -353,6 +374,7 @@ struct Config {
   std::vector<RouteConfig> routes;
   AccessLogConfig access_log;
   DnsConfig dns;
+  ProcessLimits limits;
   ShutdownConfig shutdown;
   std::string state_file;  // what the next process continues with; empty: none
 

@@ -16,6 +16,9 @@ class Listener {
  public:
   using AcceptCallback = std::function<void(int fd, const Endpoint& peer)>;
   using ExhaustedCallback = std::function<void()>;
+  /// Whether there is room for a connection. If not, the listener keeps this one and pauses until
+  /// `resume`, but no longer than 100 ms; then it calls again.
+  using RoomCallback = std::function<bool(int fd)>;
 
   /// The first socket on a port, which no process may use yet, another evenkeel included. Port 0:
   /// the kernel chooses. Errors give the reason ("Address already in use").
@@ -32,24 +35,35 @@ class Listener {
   static Result<Done> check_bind(const Endpoint& endpoint, bool shared);
 
   /// Accepts from a listening descriptor, which it owns. Thread: the loop's.
-  Listener(Loop& loop, int fd, AcceptCallback accepted, ExhaustedCallback exhausted = nullptr);
+  Listener(Loop& loop, int fd, AcceptCallback accepted, ExhaustedCallback exhausted = nullptr,
+           RoomCallback has_room = nullptr);
   Listener(const Listener&) = delete;
   ~Listener();
 
   /// Accepts all connections that are pending now, before the listener closes.
   void accept_pending();
+  /// Ends a pause, soon.
+  void resume();
+  /// Accepts the connection that waits for room, if there is one, before the listener closes.
+  void accept_kept();
 
   /// The address of a bound descriptor.
   static Endpoint local_endpoint(int fd);
 
  private:
   void accept_all();
+  void on_readable();
   bool accept_some(int max_count);
+  bool offer(int fd, const Endpoint& peer);
+  void pause();
 
   Watch watch_;
   AcceptCallback accepted_;
   ExhaustedCallback exhausted_;
-  MethodWaiter<&Listener::accept_all> ready_{*this};
+  RoomCallback has_room_;
+  int kept_fd_ = -1;  // accepted while there was no room
+  Endpoint kept_peer_;
+  MethodWaiter<&Listener::on_readable> ready_{*this};
   MethodTimer<&Listener::accept_all> pause_{*this};
 };
 

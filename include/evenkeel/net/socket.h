@@ -20,8 +20,8 @@ class TlsState;
 /// A stream socket. Its destructor closes it, over TLS after a close_notify. Thread: its loop's.
 class Socket {
  public:
-  /// Takes over a connected, non-blocking descriptor. Null, with the descriptor closed, if the
-  /// kernel cannot watch another one.
+  /// Takes over a connected, non-blocking descriptor. Null, with the descriptor closed, if there is
+  /// no memory, or the kernel cannot watch another one.
   static std::unique_ptr<Socket> adopt(Loop& loop, int fd);
   /// As `adopt`, but throws std::system_error and leaves the descriptor open.
   Socket(Loop& loop, int fd);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -11,6 +12,7 @@
 
 #include "evenkeel/balance/pool.h"
 #include "evenkeel/base/loop.h"
+#include "evenkeel/base/overload.h"
 #include "evenkeel/base/result.h"
 #include "evenkeel/base/rng.h"
 #include "evenkeel/config/config.h"
@@ -32,6 +34,7 @@ struct WorkerContext {
   MetricsRegistry& metrics_registry;
   unsigned index;
   RequestRecorder& recorder;
+  const MemoryPressureLevel* memory_pressure = nullptr;  ///< null: there is never any
 };
 
 class Plan final : public Handler {
@@ -99,7 +102,7 @@ class Plan final : public Handler {
   Handler& last_handler(std::size_t pool, const WorkerContext& worker);
   void add_route(const RouteConfig& route, const PoolNumbers& pool_numbers,
                  LabelIndex& label_index);
-  Handler& build_filter_chain(Handler& last);
+  Handler& build_filter_chain(Handler& last, GrpcFilter& grpc);
   Handler& add_stage(Filter& filter, Handler& next);
   const WeightedTarget& choose_target(const Route& plan_route);
 
@@ -109,7 +112,7 @@ class Plan final : public Handler {
   Router router_;
   Rng rng_;
   AccessLogFilter access_log_;
-  GrpcFilter grpc_;
+  std::deque<GrpcFilter> grpc_;  // of each pool, and of no pool
   ForwardingHeadersFilter forwarding_headers_;
   std::vector<std::unique_ptr<Handler>> handlers_;
   std::map<std::string, std::vector<ConnectedBackend>, std::less<>> connected_;  // by pool
@@ -118,6 +121,8 @@ class Plan final : public Handler {
   std::vector<Handler*> pool_chains_;    // the first filter of each pool
   std::vector<Route> routes_;
   Handler* unrouted_;
+  Handler* refusing_;  // for all requests while memory is scarce
+  const MemoryPressureLevel* memory_pressure_;
 };
 
 }  // namespace evenkeel

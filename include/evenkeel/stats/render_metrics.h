@@ -55,6 +55,8 @@ struct MetricsSnapshot {
   std::vector<PoolSnapshot> pools;
   std::vector<BackendSnapshot> backends;
   Duration loop_lag{};  ///< longest turn of any worker's event loop since the last scrape
+  std::uint64_t memory_limit_bytes = 0;  ///< 0: none
+  std::uint64_t memory_used_bytes = 0;
   std::uint64_t access_log_dropped = 0;
   std::uint64_t log_dropped = 0;                          ///< lines of the daemon's own log
   bool upgrade_ok = true;                                 ///< no upgrade failed, or a later one ran

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "evenkeel/base/clock.h"
+#include "evenkeel/base/overload.h"
 #include "evenkeel/base/result.h"
 #include "evenkeel/base/tls_outcome.h"
 #include "evenkeel/stats/chunked_array.h"
@@ -96,6 +97,7 @@ struct ListenerMetrics {
   Counter opened;
   Counter closed;
   std::array<Counter, tls_outcome_count> handshakes;  ///< of TLS, by outcome
+  std::array<Counter, shed_reason_count> shed;        ///< closed to make room, by ShedReason
 };
 
 /// Metrics of a backend. Its picks, slots and errors are in balance::Load, where pickers read them.

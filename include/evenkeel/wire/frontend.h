@@ -11,6 +11,7 @@
 #include "evenkeel/http/message.h"
 #include "evenkeel/net/endpoint.h"
 #include "evenkeel/net/socket.h"
+#include "evenkeel/wire/idle_list.h"
 
 namespace evenkeel {
 
@@ -27,6 +28,8 @@ struct FrontendOptions {
   std::size_t header_fields = 100;
   std::size_t uri_bytes = 8 * 1024;
   std::uint64_t body_bytes = 32 * 1024 * 1024;
+  /// Of a request body, per second, on average after 10 s of waiting for it; 0: any.
+  std::uint64_t body_rate_bytes = 1024;
   /// Discarded of a request that was answered before its end.
   std::uint64_t linger_bytes = 256 * 1024 * 1024;
   bool abort_on_half_close = true;  ///< a client that sends FIN has left; HTTP/1 only
@@ -58,7 +61,7 @@ class FrontendCallbacks {
   /// Whether HTTP/1 connections close between two requests. Holds only while `draining` does.
   virtual bool closes_idle() const { return draining(); }
   /// Connections between two requests, the one idle longest first. Waking one closes it.
-  virtual WaiterList& idle_connections() = 0;
+  virtual IdleList& idle_connections() = 0;
   /// Wakes a connection with concurrent requests when a drain begins. Not needed without drains.
   virtual void watch_drain(Waiter&) {}
   /// A connection has ended.

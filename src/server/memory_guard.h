@@ -1,0 +1,53 @@
+// Keeps the process below its memory limit: closes idle connections, then refuses requests.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "evenkeel/admin/runtime_status.h"
+#include "evenkeel/base/loop.h"
+#include "evenkeel/base/memory_reserve.h"
+#include "evenkeel/base/memory_usage.h"
+#include "evenkeel/base/overload.h"
+#include "evenkeel/base/task.h"
+#include "evenkeel/config/config.h"
+
+namespace evenkeel {
+
+class WorkerGroup;
+
+/// The limit in bytes that a setting stands for; nothing: no limit.
+std::optional<std::uint64_t> memory_limit(const MemoryLimit& setting, const MemoryUsage& usage);
+
+/// The pressure at this usage: `high` from 90 % of the limit, `critical` from 95 %. It falls again
+/// 2 % below, so that it does not change with every request.
+MemoryPressure memory_pressure_at(std::uint64_t used, std::uint64_t limit, MemoryPressure before);
+
+/// Compares the memory of the process with `limits.memory` four times a second, and acts on it.
+///
+/// Thread: the control thread's. Outlives the workers.
+class MemoryGuard {
+ public:
+  MemoryGuard(Loop& loop, const RuntimeStatusPublisher& status) : loop_(loop), status_(status) {}
+
+  const MemoryPressureLevel& pressure() const { return pressure_; }
+  const MemoryFigures& figures() const { return figures_; }
+
+  Task<void> run(WorkerGroup& workers);
+
+ private:
+  void update_limit();
+  void report(MemoryPressure before, MemoryPressure now);
+
+  Loop& loop_;
+  const RuntimeStatusPublisher& status_;
+  MemoryUsage usage_;
+  MemoryPressureLevel pressure_;
+  MemoryReserve reserve_{pressure_};
+  MemoryFigures figures_;
+  Instant next_limit_reading_{};
+  Instant next_release_{};
+  Instant next_report_{};
+};
+
+}  // namespace evenkeel

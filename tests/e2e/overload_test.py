@@ -1,0 +1,277 @@
+"""When connections, memory or the patience with slow clients run out: what is given up, and what is served."""
+
+import pathlib
+import re
+import resource
+import select
+import threading
+import time
+import unittest
+
+import case
+import http2
+from process import SANITIZED
+from stream import Closed, Stream, exchange
+
+KIBI = 1 << 10
+MEBI = 1 << 20
+
+
+class Gate:
+    """A script that answers `/waits` when the test opens it, and everything else at once."""
+
+    def __init__(self):
+        self._opened = threading.Event()
+
+    def __call__(self, ask):
+        if ask.target == "/waits":
+            assert self._opened.wait(30), "the test did not open the gate"
+        ask.answer(ask.target.encode())
+
+    def open(self):
+        self._opened.set()
+
+
+class MaxConnections(case.Case):
+    def limited(self, most, workers=1):
+        self.gate = Gate()
+        self.addCleanup(self.gate.open)
+        return self.start_daemon(self.backend(self.gate), workers=workers, listeners=[
+            {"name": "public", "limits": {"max_connections": most}}])
+
+    def connect(self, daemon):
+        stream = Stream.connect(daemon.address)
+        self.addCleanup(stream.close)
+        return stream
+
+    def open_connections(self, daemon, count):
+        self.eventually(lambda: daemon.metric("evenkeel_connections") == count, f"{count} connections")
+
+    @staticmethod
+    def shed(daemon, reason="max_connections"):
+        return daemon.metric("evenkeel_connections_shed_total", listener="public", reason=reason)
+
+    def test_the_connection_that_is_idle_longest_makes_room_on_whichever_worker(self):
+        most = 24
+        daemon = self.limited(most, workers=3)
+        idle = []
+        for _ in range(most):
+            stream = self.connect(daemon)
+            self.assertEqual(stream.exchange().status, 200)
+            idle.append(stream)
+        self.assertEqual(idle[0].exchange().status, 200)  # now idle for the shortest time
+        order = [*idle[1:], idle[0]]
+
+        for number in range(most):
+            fresh = self.connect(daemon)
+            self.assertEqual(fresh.exchange().status, 200)
+            self.eventually(lambda shed=number + 1: len(self.closed(order)) == shed, "one shed for one accepted")
+            # Two workers may see the ages of connections at slightly different times.
+            self.assertLessEqual(max(self.closed(order)), number + 3)
+        self.eventually(lambda: self.shed(daemon) == most, "all of them counted")
+        self.open_connections(daemon, most)
+
+    @staticmethod
+    def closed(streams):
+        """The numbers of the connections that the daemon has closed."""
+        return [number for number, each in enumerate(streams) if select.select([each.socket], [], [], 0)[0]]
+
+    def test_while_none_is_idle_new_connections_wait_until_one_ends(self):
+        daemon = self.limited(2, workers=2)
+        busy = [self.connect(daemon) for _ in range(2)]
+        for stream in busy:
+            stream.ask(target="/waits")
+        self.eventually(lambda: daemon.api("pools")[0]["in_flight"] == 2, "both at the backend")
+
+        waiting = [self.connect(daemon) for _ in range(6)]
+        for number, stream in enumerate(waiting):
+            stream.ask(target=f"/{number}")
+        before = daemon.cpu_seconds()
+        time.sleep(1)  # nothing is to happen
+        self.assertLess(daemon.cpu_seconds() - before, 0.2, "it must not spin")
+        self.assertEqual(daemon.metric("evenkeel_connections_total"), 2)
+        self.assertEqual(self.shed(daemon), 0)
+
+        self.gate.open()
+        for stream in busy:
+            self.assertEqual(stream.read_response().body, b"/waits")
+        for number, stream in enumerate(waiting):
+            self.assertEqual(stream.read_response().body, b"/%d" % number)
+
+    def test_a_connection_that_ends_is_replaced_at_once(self):
+        daemon = self.limited(1)
+        busy = self.connect(daemon)
+        busy.ask(target="/waits")
+        self.eventually(lambda: daemon.api("pools")[0]["in_flight"] == 1, "a busy connection")
+        waiting = self.connect(daemon)
+        waiting.ask(target="/next")
+        busy.close()
+        self.assertEqual(waiting.read_response().body, b"/next")
+
+
+@unittest.skipIf(SANITIZED, "a sanitizer's memory is not ours")
+class Memory(case.Case):
+    """Uploads whose backend does not answer: their copies, kept for a retry, take up memory."""
+
+    SIZE = MEBI - KIBI
+
+    def start(self, limit, **kwargs):
+        self.gate = Gate()
+        self.addCleanup(self.gate.open)
+        backends = [self.backend(self.gate).address for _ in range(2)]
+        return self.daemon({"pools": [{"name": "pool", "backends": backends}], "workers": 2,
+                            "limits": {"memory": limit}}, **kwargs)
+
+    def upload(self, peer):
+        return peer.request("POST", "/waits", body=b"x" * self.SIZE)
+
+    def peer(self, daemon):
+        peer = http2.Peer.connect(daemon.address)
+        self.addCleanup(peer.close)
+        return peer
+
+    def connect(self, daemon):
+        stream = Stream.connect(daemon.address)
+        self.addCleanup(stream.close)
+        return stream
+
+    @staticmethod
+    def used(daemon):
+        return daemon.metric("evenkeel_memory_used_bytes") / daemon.metric("evenkeel_memory_limit_bytes")
+
+    def test_near_the_limit_idle_connections_go_new_ones_wait_and_requests_are_refused(self):
+        daemon = self.start("64MiB")
+        idle = [self.connect(daemon) for _ in range(20)]
+        for stream in idle:
+            self.assertEqual(stream.exchange().status, 200)
+        peer = self.peer(daemon)
+        held = []
+        for _ in range(120):
+            held.append(self.upload(peer))
+            if self.used(daemon) > 0.96:
+                break
+            time.sleep(0.02)
+        self.assertGreater(self.used(daemon), 0.95)
+
+        for stream in idle:
+            stream.wait_closed()
+        self.assertEqual(daemon.metric("evenkeel_connections_shed_total", listener="public", reason="memory"), 20)
+        time.sleep(0.5)  # for another measurement
+        refused = peer.exchange("POST", "/v1/chat/completions", body=b"{}")
+        self.assertEqual((refused.status, refused.reason), (503, "out_of_memory"))
+        self.assertGreaterEqual(int(refused.field("retry-after")), 1)
+        late = self.connect(daemon)
+        late.ask()
+        late.socket.settimeout(0.5)
+        with self.assertRaises(TimeoutError):
+            late.socket.recv(1)
+        self.assertEqual(daemon.ask_admin("/healthz").status, 200)
+        self.assertLess(daemon.resident_bytes(), 1.2 * 64 * MEBI)
+
+        self.gate.open()
+        for stream in held[:-1]:
+            self.assertEqual(stream.read_response().status, 200)
+        late.socket.settimeout(20)
+        self.assertEqual(late.read_response().status, 200)
+        daemon.wait_line("memory: .*: refusing|memory: .*: closing")
+        self.eventually(lambda: daemon.metric("evenkeel_errors_total", reason="out_of_memory") >= 1)
+
+    def test_a_request_that_finds_no_memory_ends_alone(self):
+        daemon = self.start("off")
+        exchange(daemon.address)
+        status = pathlib.Path(f"/proc/{daemon.pid}/status").read_text()
+        mapped = int(re.search(r"VmSize:\s+(\d+) kB", status)[1]) * KIBI
+        resource.prlimit(daemon.pid, resource.RLIMIT_AS, (mapped + 48 * MEBI, resource.RLIM_INFINITY))
+
+        failed = 0
+        peers = []
+        for _ in range(12):
+            try:
+                peers.append(self.peer(daemon))
+                for _ in range(20):
+                    self.upload(peers[-1])
+            except (Closed, http2.Reset, OSError):
+                failed += 1
+        self.assertTrue(daemon.running(), "\n".join(daemon.lines[-20:]))
+
+        self.gate.open()
+        for peer in peers:
+            peer.close()
+        self.eventually(lambda: self.serves(daemon), "service as before")
+        self.eventually(lambda: daemon.api("status")["connections"] == 0, "no connection left")
+        print(f"\n  {failed} connections failed ", end="", flush=True)
+        self.assertGreater(failed + daemon.metric("evenkeel_errors_total", reason="out_of_memory"), 0)
+        resource.prlimit(daemon.pid, resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+    @staticmethod
+    def serves(daemon):
+        try:
+            return exchange(daemon.address).status == 200
+        except (Closed, OSError):
+            return False
+
+
+class SlowUploads(case.Case):
+    """`limits.body_rate`, over HTTP/1.1 and HTTP/2, at the same time because each takes more than 10 s."""
+
+    def setUp(self):
+        super().setUp()
+        self.reads = threading.Event()
+        self.addCleanup(self.reads.set)
+
+        def script(ask):
+            if ask.target == "/unread":
+                assert self.reads.wait(30)
+            ask.answer(str(sum(len(piece) for piece in ask.pieces())).encode())
+
+        self.daemon_ = self.start_daemon(self.backend(script, reads_body=False))
+
+    def drip(self, send, failed):
+        """A byte a second, until the other side has had enough; returns how long that took."""
+        began = time.monotonic()
+        while not failed() and time.monotonic() - began < 30:
+            try:
+                send(b"x")
+            except (Closed, http2.Reset, OSError):
+                break
+            time.sleep(1)
+        return time.monotonic() - began
+
+    def drip_http1(self):
+        with Stream.connect(self.daemon_.address) as stream:
+            stream.send(b"POST /slow HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n")
+            took = self.drip(stream.send, lambda: select.select([stream.socket], [], [], 0)[0])
+            return took, stream.read_response()
+
+    def drip_http2(self):
+        with http2.Peer.connect(self.daemon_.address) as peer:
+            call = peer.request("POST", "/slow", end=False)
+            took = self.drip(call.send, lambda: call.head is not None)
+            return took, call.read_response()
+
+    def held_back(self):
+        """The client of a backend that does not read loses nothing."""
+        size = 16 * MEBI
+        with Stream.connect(self.daemon_.address) as stream:
+            stream.send(b"POST /unread HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % size)
+            stream.socket.settimeout(40)
+            stream.socket.sendall(b"x" * size)
+            return stream.read_response()
+
+    def test_a_client_that_drips_gets_408_and_one_that_is_held_back_does_not(self):
+        slow = [self.spawn(self.drip_http1), self.spawn(self.drip_http2)]
+        patient = self.spawn(self.held_back)
+        for each in slow:
+            took, answer = each.join()
+            self.assertEqual((answer.status, answer.reason), (408, "body_timeout"))
+            self.assertIn(b"limits.body_rate", answer.body)
+            self.assertGreater(took, 9)
+            self.assertLess(took, 20)
+        time.sleep(2)
+        self.reads.set()
+        answer = patient.join()
+        self.assertEqual((answer.status, answer.body), (200, b"%d" % (16 * MEBI)))
+
+
+if __name__ == "__main__":
+    case.main()

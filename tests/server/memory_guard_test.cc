@@ -1,0 +1,46 @@
+#include "server/memory_guard.h"
+
+#include <gtest/gtest.h>
+
+namespace evenkeel {
+namespace {
+
+constexpr std::uint64_t limit = 1000ull << 20;
+
+MemoryPressure at(double share, MemoryPressure before = MemoryPressure::none) {
+  return memory_pressure_at(static_cast<std::uint64_t>(share * static_cast<double>(limit)), limit,
+                            before);
+}
+
+TEST(MemoryPressure, RisesAtNinetyAndNinetyFivePercent) {
+  EXPECT_EQ(at(0.5), MemoryPressure::none);
+  EXPECT_EQ(at(0.899), MemoryPressure::none);
+  EXPECT_EQ(at(0.901), MemoryPressure::high);
+  EXPECT_EQ(at(0.949), MemoryPressure::high);
+  EXPECT_EQ(at(0.951), MemoryPressure::critical);
+  EXPECT_EQ(at(1.5), MemoryPressure::critical);
+}
+
+TEST(MemoryPressure, FallsTwoPercentLower) {
+  EXPECT_EQ(at(0.94, MemoryPressure::critical), MemoryPressure::critical);
+  EXPECT_EQ(at(0.92, MemoryPressure::critical), MemoryPressure::high);
+  EXPECT_EQ(at(0.89, MemoryPressure::high), MemoryPressure::high);
+  EXPECT_EQ(at(0.87, MemoryPressure::high), MemoryPressure::none);
+  EXPECT_EQ(at(0.5, MemoryPressure::critical), MemoryPressure::none);
+}
+
+TEST(MemoryLimit, IsTheFilesOrAShareOfWhatThereIs) {
+  using Kind = MemoryLimit::Kind;
+  const MemoryUsage usage;
+  EXPECT_EQ(memory_limit({.kind = Kind::off}, usage), std::nullopt);
+  EXPECT_EQ(memory_limit({.kind = Kind::automatic}, usage), usage.cgroup_limit());
+  EXPECT_EQ(memory_limit({.kind = Kind::bytes, .bytes = 7}, usage), 7u);
+
+  const auto whole = usage.cgroup_limit() ? usage.cgroup_limit() : usage.machine_memory();
+  ASSERT_TRUE(whole.has_value());
+  const auto half = memory_limit({.kind = Kind::share, .share = 0.5}, usage);
+  EXPECT_NEAR(static_cast<double>(*half), static_cast<double>(*whole) / 2, 1e6);
+}
+
+}  // namespace
+}  // namespace evenkeel
