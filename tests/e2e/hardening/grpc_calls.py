@@ -60,6 +60,8 @@ CALLS = [
          fields=[("grpc-timeout", "200m")]),
     call("GRPC-DEADLINE-MIDDLE", "a message and then nothing, for `grpc-timeout: 300m`",
          lambda stream: head(stream) + data(stream, MESSAGE), "1 message, trailers 4", fields=[("grpc-timeout", "300m")]),
+    call("GRPC-DEADLINE-CAP", "nothing, for `grpc-timeout: 99999999H` and `timeouts.grpc_deadline: 1s`", lambda stream: b"",
+         "trailers-only 4", fields=[("grpc-timeout", "99999999H")]),
     call("GRPC-TIMEOUT-INVALID", "a call with `grpc-timeout: soon`", lambda stream: b"", "trailers-only 13",
          fields=[("grpc-timeout", "soon")]),
     call("GRPC-MESSAGE-ENCODED", "`grpc-message: %E2%82%AC 100%25`",
@@ -86,7 +88,7 @@ class Bench:
         self._answer = None
         self._seen = {}
         server = test.hostile(self._play)
-        self.daemon = test.start_daemon(server.address, workers=1, pool={"protocol": "h2"}, routes=[
+        self.daemon = test.start_daemon(server.address, workers=1, pool={"protocol": "h2", "timeouts": {"grpc_deadline": "1s"}}, routes=[
             {"match": {"path": "/test.Service/*"}, "pool": "pool"}])
 
     def _play(self, wire, _):
