@@ -37,6 +37,8 @@ ForwardedBody::ForwardedBody(Loop& loop, Lease lease, LinkLease link, Request& r
       metrics_(metrics),
       outcome_(outcome),
       recorded_(counts_against_backend(outcome)),
+      // Any client can claim that its request is a gRPC call; the route says which requests are.
+      owes_no_grpc_(request.info.outcome.grpc_status && !request.info.identity.is_streaming),
       safe_method_(is_safe_method(request.method)) {
   metrics_.count_status(response.status);
   if (is_stream(request, response.status, *body_)) {
@@ -52,7 +54,8 @@ ForwardedBody::~ForwardedBody() {
   Load& load = lease_.backend()->load();
   metrics_.latency.observe(took);
   const std::optional<Fault> fault = info_.outcome.fault;
-  const bool failed = fault && backend_failed(*fault);
+  const bool failed =
+      fault && backend_failed(*fault) && !(owes_no_grpc_ && fault == Fault::backend_protocol);
   if (recorded_) {
     // By its head. Whether the body breaks adds nothing.
   } else if (failed) {

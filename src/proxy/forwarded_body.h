@@ -60,6 +60,7 @@ class ForwardedBody final : public Body {
   BackendMetrics& metrics_;
   AttemptOutcome outcome_;  // as far as it is known
   const bool recorded_;
+  const bool owes_no_grpc_;  // an answer that is not gRPC says nothing of the backend
   bool begun_ = false;
   bool safe_method_;
 };

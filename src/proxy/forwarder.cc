@@ -1,5 +1,7 @@
 #include "evenkeel/proxy/forwarder.h"
 
+#include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "evenkeel/base/hash.h"
@@ -66,6 +68,19 @@ class ConnectTime {
   RequestInfo& info_;
   Instant began_;
 };
+
+/// Only evenkeel itself may set these; a client would take those of a backend for ours.
+bool is_own_field(const Field& field) {
+  constexpr std::string_view prefix = "x-evenkeel-";
+  return field.id == FieldId::other && field.name_size > prefix.size() &&
+         equals_ignore_case(field.name().substr(0, prefix.size()), prefix);
+}
+
+void remove_own_fields(Fields& fields) {
+  if (std::any_of(fields.begin(), fields.end(), is_own_field)) [[unlikely]] {
+    fields.remove_if(is_own_field);
+  }
+}
 
 }  // namespace
 
@@ -169,6 +184,7 @@ void Forwarder::begin_sending(Request& request, const Backend& backend, bool ope
 /// Ties the lease and the link to the body of a response. Records what its head says.
 AttemptOutcome Forwarder::complete(Request& request, Response& response, Lease lease,
                                    LinkLease link, BackendMetrics& backend_metrics) {
+  remove_own_fields(response.fields);
   RequestInfo& info = request.info;
   const Backend& backend = *lease.backend();
   const AttemptResult result = classify_head(request, response);

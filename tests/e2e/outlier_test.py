@@ -118,6 +118,16 @@ class Outlier(case.Case):
         self.send(daemon, 0.5)
         self.assertEqual(self.state(daemon)[0], "up")
 
+    def test_a_client_that_claims_grpc_ejects_none(self):
+        daemon = self.pool(Server(), Server(), Server())
+        for method in ("GET", "POST"):
+            for _ in range(30):
+                answer = exchange(daemon.address, method, "/v1/models", [("content-type", "application/grpc")])
+                self.assertEqual((answer.status, answer.field("grpc-status")), (200, "2"))
+        self.assertEqual([each["state"] for each in daemon.api("backends")], ["up"] * 3)
+        self.assertEqual(daemon.metric("evenkeel_backend_ejections_total"), 0)
+        self.assertFalse(daemon.metric("evenkeel_backend_errors_total"))
+
     def test_where_the_engine_is_known_probes_take_the_place_of_trials(self):
         for models in (["m"], []):
             with self.subTest(models):

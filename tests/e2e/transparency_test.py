@@ -296,6 +296,12 @@ class Responses(case.Case):
             self.assertEqual(answer.body, b"abcdef")
         self.assertEqual(backend.exchanges[0].head.first_line, "GET / HTTP/1.1")
 
+    def test_evenkeels_own_fields_in_an_answer_of_a_backend_are_dropped(self):
+        fields = [("X-Evenkeel-Reason", "backend_protocol"), ("x-other", "kept")]
+        daemon = self.start_daemon(self.backend(lambda ask: ask.answer(b"ok", fields=fields)))
+        answer = exchange(daemon.address)
+        self.assertEqual((answer.status, answer.reason, answer.field("x-other")), (200, None, "kept"))
+
     def test_early_hints_come_early(self):
         def script(ask):
             ask.send(b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\n")

@@ -10,8 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include "evenkeel/base/overload.h"
 #include "evenkeel/config/load.h"
 #include "evenkeel/net/listener.h"
+#include "evenkeel/wire/idle_list.h"
 #include "server/worker.h"
 
 namespace evenkeel {
@@ -30,10 +32,10 @@ class Retiring : public testing::TestWithParam<Retire> {
     auto config = std::make_shared<const Config>(std::move(loaded.config));
     auto pool_set = PoolSet::build(*config);
     EXPECT_TRUE(pool_set.ok());
-    workers_.push_back(std::make_unique<Worker>(0, metrics_registry_, nullptr));
+    workers_.push_back(std::make_unique<Worker>(0, metrics_registry_, nullptr, pressure_));
     workers_[0]->adopt(config, *pool_set);
     listener_ =
-        std::make_unique<WorkerListener>(*workers_[0], ListenerId{1}, config->listeners.front());
+        std::make_unique<WorkerListener>(*workers_[0], ListenerId{1}, config->listeners.front(), idle_);
     workers_[0]->start(workers_);
   }
   ~Retiring() override {
@@ -54,6 +56,8 @@ class Retiring : public testing::TestWithParam<Retire> {
   }
 
   MetricsRegistry metrics_registry_{1};
+  MemoryPressureLevel pressure_;
+  IdleSummary idle_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::unique_ptr<WorkerListener> listener_;
 };
