@@ -34,8 +34,8 @@ class Retiring : public testing::TestWithParam<Retire> {
     EXPECT_TRUE(pool_set.ok());
     workers_.push_back(std::make_unique<Worker>(0, metrics_registry_, nullptr, pressure_));
     workers_[0]->adopt(config, *pool_set);
-    listener_ =
-        std::make_unique<WorkerListener>(*workers_[0], ListenerId{1}, config->listeners.front(), idle_);
+    listener_ = std::make_unique<WorkerListener>(*workers_[0], ListenerId{1},
+                                                 config->listeners.front(), idle_);
     workers_[0]->start(workers_);
   }
   ~Retiring() override {
