@@ -166,7 +166,7 @@ class Memory(case.Case):
         with self.assertRaises(TimeoutError):
             late.socket.recv(1)
         self.assertEqual(daemon.ask_admin("/healthz").status, 200)
-        self.assertLess(daemon.resident_bytes(), 1.2 * 64 * MEBI)
+        self.assertLess(self.used(daemon), 1.15)
 
         self.gate.open()
         for stream in held[:-1]:

@@ -37,7 +37,7 @@ TEST(BodyRate, EndsABodyBelowTheRate) {
   BodyRate rate = rate_of(1024);
   const Instant now = Clock::now();
   int seconds = 0;
-  for (; rate.deadline(now) > now && seconds < 1000; ++seconds) {
+  for (; rate.deadline(now) >= now + 1s && seconds < 1000; ++seconds) {
     rate.waited(1s);
     rate.received(512);
   }
