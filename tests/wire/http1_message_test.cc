@@ -281,7 +281,8 @@ TEST(AcceptRequest, DropsUnderscoreAliases) {
   const AcceptedRequest accepted(
       "GET / HTTP/1.1\r\nHost: a\r\nContent_Length: 5\r\nTransfer_Encoding: "
       "chunked\r\nX_Forwarded-For: 1\r\n"
-      "X_Forwarded_Port: 1\r\nX_Real_IP: 6.6.6.6\r\nX-Evenkeel_Trust: 1\r\nAuthorization_: x\r\nproxy_Authorization: "
+      "X_Forwarded_Port: 1\r\nX_Real_IP: 6.6.6.6\r\nX-Evenkeel_Trust: 1\r\nAuthorization_: "
+      "x\r\nproxy_Authorization: "
       "y\r\nmy_field: z\r\n\r\n");
 
   EXPECT_EQ(accepted.sent(),
