@@ -116,6 +116,7 @@ class MetricsRenderer final : public prometheus::Collectable {
       if (count == 0 && status != expected) return;
       page.add(labels, {"code", std::to_string(status)}, count);
     };
+    if (answered(route, pool, 0) != 0) add(0);
     for (int status = 100; status < 600; ++status) add(status);
   }
 

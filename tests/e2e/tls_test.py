@@ -202,7 +202,7 @@ class ClientCertificates(TlsCase):
         daemon = self.serving(self.listener(client_ca=self.authority.cert))
         expired = self.authority.issue("partner.test", days=-1)
         self.assertNotEqual(self.curl(daemon.address, "--cert", expired.cert, "--key", expired.key).returncode, 0)
-        self.assertEqual(self.handshakes(daemon, "certificate"), 1)
+        self.eventually(lambda: self.handshakes(daemon, "certificate") == 1, "the refused handshake in the metrics")
 
 
 class UnexpectedConnections(TlsCase):
