@@ -57,6 +57,8 @@ class World:
             "workers": 2,
             "access_log": {"path": str(folder / "access.log")},
             "dns": {"servers": [self.names.address], "min_ttl": "100ms", "max_ttl": "300ms"},
+            # Named as in the files that the reloads bring: the counters of a route that is gone end.
+            "routes": [{"pool": "fleet"}],
             "pools": [{
                 "name": "fleet", "engine": "vllm", "picker": chance.choice(self.PICKERS),
                 "backends": [f"{NAME}:{port}", self.relay.address],
