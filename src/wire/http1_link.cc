@@ -220,7 +220,8 @@ std::optional<Result<Chunk>> Http1Link::ResponseBody::try_read() {
         return backend_error(Fault::backend_closed,
                              "the backend closed the connection within its response");
       case Socket::ReadStatus::failure:
-        return backend_error(Fault::backend_closed, "the backend broke the connection");
+        return backend_error(Fault::backend_closed,
+                             "the backend broke the connection within its response");
       case Socket::ReadStatus::bytes: break;
     }
     into.end += static_cast<std::uint32_t>(got.size);

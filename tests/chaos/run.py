@@ -200,7 +200,15 @@ class Run:
                 samples = [f"  {each.detail} (after {each.ended - each.began:.2f} s)"
                            for each in outcomes if each.kind == kind]
                 raise AssertionError(f"{name}: {count} {kind}, {allowed.get(kind, 0)} allowed:\n" +
-                                     "\n".join(samples[:8]))
+                                     "\n".join(samples[:8]) + "\n" + self._last_failures())
+
+    def _last_failures(self):
+        """The access log's last lines of requests that failed, and what was left of the budget for retries."""
+        time.sleep(0.2)  # the log is behind by 50 ms at most
+        daemon = self._world.daemon
+        lines = [line for line in daemon.access_lines() if line["status"] >= 500]
+        exhausted = daemon.metric("evenkeel_retry_budget_exhausted_total")
+        return "\n".join(f"  {json.dumps(line)}" for line in lines[-3:]) + f"\n  retries beyond the budget: {exhausted:.0f}"
 
     def _rest(self):
         world = self._world

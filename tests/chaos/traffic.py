@@ -47,7 +47,9 @@ class Answers:
     def judge(self, prompt, status, reason, body):
         """Kind and detail of a complete answer."""
         if status != 200:
-            return FAILED, f"{status} {reason or body[:80]}"
+            # The head of an answer and its breakage may arrive at once. Nothing has gone to the client then, which gets a 502.
+            began = status == 502 and b"within its response" in body
+            return BROKEN if began else FAILED, f"{status} {reason} {body[:300]}"
         if body == self._bodies[prompt]:
             return OK, ""
         return WRONG, f"{len(body)} of {len(self._bodies[prompt])} bytes, ends with {body[-60:]!r}"
