@@ -134,6 +134,8 @@ class Daemon {
   std::unique_ptr<MetricsRegistry> metrics_registry_;
   std::unique_ptr<AccessLog> access_log_;
   std::optional<WorkerGroup> workers_;
+  /// Shared with writes that may outlive the daemon.
+  const std::shared_ptr<StateFileWriter> state_writer_ = std::make_shared<StateFileWriter>();
   std::optional<Reloader> reloader_;
   RuntimeAccess runtime_;
   int admin_fd_ = -1;  // the admin server's, once that has started
@@ -351,8 +353,9 @@ Task<void> Daemon::save_state() {
   const std::string path = reloader_->config().state_file;
   const auto problem = std::make_shared<std::string>();
   if (!path.empty() && !handed_over_) {
-    PreparationThread::Work write = [path, problem, text = reloader_->saved_state()] {
-      *problem = write_state_file(path, text);
+    PreparationThread::Work write = [writer = state_writer_, path, problem,
+                                     text = reloader_->saved_state(), taken = Clock::now()] {
+      *problem = writer->write(path, text, taken);
     };
     co_await reloader_->run_blocking(std::move(write));
   }
@@ -362,7 +365,8 @@ Task<void> Daemon::save_state() {
 void Daemon::save_state_at_exit() {
   if (handed_over_ || !status_.snapshot()->ready) return;
   const std::string& path = reloader_->config().state_file;
-  if (!path.empty()) report_state_write(write_state_file(path, reloader_->saved_state()));
+  if (path.empty()) return;
+  report_state_write(state_writer_->write(path, reloader_->saved_state(), Clock::now()));
 }
 
 /// Logs a problem when it begins and when it ends, not every minute.

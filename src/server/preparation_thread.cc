@@ -9,8 +9,7 @@
 namespace evenkeel {
 namespace {
 
-/// A large file yields to the workers where they share a core.
-constexpr int niceness = 10;
+constexpr int low_priority_niceness = 10;
 
 }  // namespace
 
@@ -48,9 +47,13 @@ Task<void> PreparationThread::run(Work work) {
   co_await job->done.wait();
 }
 
+void PreparationThread::lower_priority() {
+  const std::lock_guard lock(state_->mutex);
+  state_->low_priority = true;
+}
+
 void PreparationThread::serve(const std::shared_ptr<State>& state) {
   pthread_setname_np(pthread_self(), "preparation");
-  setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), niceness);
   std::unique_lock lock(state->mutex);
   while (true) {
     state->changed.wait(lock, [&] { return state->stopping || !state->jobs.empty(); });
@@ -58,7 +61,9 @@ void PreparationThread::serve(const std::shared_ptr<State>& state) {
     const std::shared_ptr<Job> job = std::move(state->jobs.front());
     state->jobs.pop_front();
     state->working = true;
+    const int niceness = state->low_priority ? low_priority_niceness : 0;
     lock.unlock();
+    if (niceness != 0) setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), niceness);
     job->work();
     job->work = nullptr;  // what it holds is not the loop's to destroy
     lock.lock();

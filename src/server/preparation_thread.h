@@ -43,6 +43,10 @@ class PreparationThread {
   /// begun.
   Task<void> run(Work work);
 
+  /// From the next work on, the thread yields to the workers where they share a core. Before, it
+  /// prepares the start, for which clients wait.
+  void lower_priority();
+
  private:
   struct Job {
     Job(Loop& loop, Work own) : work(std::move(own)), done(loop) {}
@@ -56,6 +60,7 @@ class PreparationThread {
     std::condition_variable changed;
     std::deque<std::shared_ptr<Job>> jobs;
     Loop* loop = nullptr;  // null: it may be gone
+    bool low_priority = false;
     bool working = false;
     bool stopping = false;
     bool ended = false;

@@ -300,6 +300,7 @@ BuildInputs Reloader::build_inputs(const Config& config, const OperatorOverrides
 // ---- commit -----------------------------------------------------------------------------------
 
 Task<void> Reloader::commit(PreparedChange change, Duration check_wait) {
+  preparation_.lower_priority();
   if (config_ != nullptr && config_->dns.servers != change.config->dns.servers)
     dns_cache_.set_servers(change.config->dns.servers);
   config_ = std::move(change.config);

@@ -32,7 +32,11 @@ std::optional<SavedState> read_state_file(const std::string& path) {
   return std::move(*state);
 }
 
-std::string write_state_file(const std::string& path, const std::string& text) {
+std::string StateFileWriter::write(const std::string& path, const std::string& text,
+                                   Instant taken) {
+  const std::lock_guard lock(mutex_);
+  if (taken < last_taken_) return "";
+  last_taken_ = taken;
   const auto error = replace_file(path, text);
   return error ? "cannot write " + path + ": " + error->why : "";
 }

@@ -126,6 +126,18 @@ class Process:
     def descriptors(self):
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
+    def wait_asleep(self):
+        """Waits until each thread has slept since the call: what it was doing is done."""
+        for thread in pathlib.Path(f"/proc/{self.pid}/task").iterdir():
+            wait_until(lambda stat=thread / "stat": self._sleeps(stat), what=f"{thread} to sleep")
+
+    @staticmethod
+    def _sleeps(stat):
+        try:
+            return stat.read_text().rpartition(")")[2].split()[0] == "S"
+        except FileNotFoundError:  # the thread has ended
+            return True
+
 
 class Daemon(Process):
     """`evenkeel run`. `config` is the configuration as Python values (JSON is YAML). By default listeners and
@@ -161,6 +173,7 @@ class Daemon(Process):
     # ---- admin ----
 
     admin_tls = None  # an ssl.SSLContext, if the admin listener speaks TLS
+    _page = b""  # the last one of metrics()
 
     def ask_admin(self, target, method="GET", fields=()):
         with Stream.connect(self.admin, tls=self.admin_tls) as stream:
@@ -175,8 +188,10 @@ class Daemon(Process):
         return next(each for each in self.api("backends") if each["address"] == address)
 
     def metrics(self):
-        """The metrics as {(name, frozenset of labels): number}."""
-        return read_metrics(self.ask_admin("/metrics").body.decode())
+        """The metrics as {(name, frozenset of labels): number}, as they are now: not from a page that took long and that the
+        daemon sends again for a quarter of a second. No two pages are equal, since making one takes processor time."""
+        self._page = wait_until(lambda: (page := self.ask_admin("/metrics").body) != self._page and page, what="a new page")
+        return read_metrics(self._page.decode())
 
     def metric(self, name, **labels):
         """The sum over all series with these labels."""
