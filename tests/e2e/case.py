@@ -10,6 +10,7 @@ import unittest
 from backend import Backend
 from h2_backend import H2Backend, HostileServer
 from process import Daemon, Simulators, wait_until
+from slowness import slowness
 from stream import PATIENCE
 
 SKIPPED = 77  # ctest's SKIP_RETURN_CODE
@@ -73,6 +74,11 @@ class Case(unittest.TestCase):
 
     def eventually(self, condition, what="the condition", within=PATIENCE):
         return wait_until(condition, within, what)
+
+    def assert_within(self, seconds, limit, message=None):
+        """The limit is for an idle machine with fast cores; it is as many times longer as this one is slower."""
+        if seconds >= limit:
+            self.assertLess(seconds, limit * slowness(), message)
 
     def spawn(self, work):
         """Runs `work` on a thread. The test fails if it fails; `join()` returns its result."""

@@ -339,7 +339,7 @@ class Pair:
             client.leave()
             wait_until(lambda number=number: len(gone) == number, what="the end at the backend")
             gone[-1] -= left
-        self.assertLess(min(gone), AT_ONCE)
+        self.assert_within(min(gone), AT_ONCE)
 
     def test_a_client_that_leaves_before_the_answer_is_noticed_too(self):
         gone = []

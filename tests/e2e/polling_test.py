@@ -68,7 +68,7 @@ class Engines(Polling):
                 self.assertEqual(shown["kv_cache_ratio"] is None, engine == "llamacpp")
                 self.assertIsNone(shown["gpu_memory_used_bytes"], "it does not tell")
                 self.assertIsNone(shown["engine"]["reason"])
-                self.assertLess(shown["age_seconds"], 3)
+                self.assert_within(shown["age_seconds"], 3)
                 labels = {"pool": "pool", "backend": simulators.addresses[0]}
                 self.assertEqual(daemon.metric("evenkeel_backend_running_requests", **labels), 1)
                 stream.close()
@@ -165,10 +165,10 @@ class Silence(Polling):
         def forgotten(polled):
             before = time.monotonic()
             self.assertEqual(exchange(daemon.address, "GET", "/").status, 200)
-            self.assertLess(time.monotonic() - before, 1)
+            self.assert_within(time.monotonic() - before, 1)
             beside = self.polled(daemon, other)
             self.assertEqual(beside["running"], 4)
-            self.assertLess(beside["age_seconds"], 1.5)
+            self.assert_within(beside["age_seconds"], 1.5)
             return polled["running"] is None
         shown = self.until(daemon, silent, forgotten)
         self.assertGreaterEqual(shown["age_seconds"], 1.9)

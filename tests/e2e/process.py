@@ -10,6 +10,7 @@ import subprocess
 import threading
 import time
 
+from slowness import slowness
 from stream import PATIENCE, Stream
 
 BINARY = os.environ.get("EVENKEEL_BINARY") or str(
@@ -20,14 +21,16 @@ SANITIZED = os.environ.get("EVENKEEL_SANITIZE", "") != ""
 
 
 def wait_until(condition, within=PATIENCE, what="the condition"):
-    """Polls until `condition()` is true, and returns its value."""
-    deadline = time.monotonic() + within
+    """Polls until `condition()` is true, and returns its value. A slow machine has more time."""
+    began = time.monotonic()
+    limit = within
     while True:
         value = condition()
         if value:
             return value
-        if time.monotonic() > deadline:
-            raise AssertionError(f"timed out after {within} s waiting for {what}")
+        if time.monotonic() - began > limit:
+            if limit > within or (limit := within * slowness()) <= within:
+                raise AssertionError(f"timed out after {limit} s waiting for {what}")
         time.sleep(0.005)
 
 
@@ -79,17 +82,21 @@ class Process:
 
     def wait_line(self, pattern, within=PATIENCE):
         """Waits for a line of stderr that matches; returns the match."""
-        deadline = time.monotonic() + within
+        began = time.monotonic()
+        limit = within
 
         def search():
             return next((found for line in self.lines if (found := re.search(pattern, line))), None)
 
         with self._changed:
             while (found := search()) is None:
-                left = deadline - time.monotonic()
-                if self._ended or left <= 0:
+                left = began + limit - time.monotonic()
+                if left <= 0 and limit == within:
+                    limit = within * slowness()
+                elif self._ended or left <= 0:
                     raise AssertionError(f"no line {pattern!r} in: " + "\n".join(self.lines))
-                self._changed.wait(left)
+                else:
+                    self._changed.wait(left)
             return found
 
     def running(self):

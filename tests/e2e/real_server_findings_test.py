@@ -76,7 +76,7 @@ class Shutdown(Findings):
             with self.assertRaises((Closed, ConnectionError)):
                 while stream.read_chunk(head):  # an event that says so may precede the cut
                     pass
-            self.assertLess(time.monotonic() - stopped, 25 if not SANITIZED else 60)
+            self.assert_within(time.monotonic() - stopped, 25 if not SANITIZED else 60)
         self.assertEqual(daemon.wait_access(1)[0]["reason"], "idle_timeout")
 
     def test_a_stream_that_goes_on_after_its_server_closed_its_port_is_whole(self):
@@ -380,7 +380,7 @@ class Aborts(Findings):
         began = time.monotonic()
         stream.close()
         self.eventually(lambda: left, "the close at the server")
-        self.assertLess(left[0] - began, 0.5 if not SANITIZED else 5)
+        self.assert_within(left[0] - began, 0.5 if not SANITIZED else 5)
         daemon.wait_at_rest()
 
 

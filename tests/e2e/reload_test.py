@@ -155,7 +155,7 @@ class UnderLoad(Backends):
             for each in now:
                 self.assertEqual(each["state"], "up")
                 self.assertIsNotNone(each["polled"]["running"])
-                self.assertLess(each["polled"]["age_seconds"], 2)
+                self.assert_within(each["polled"]["age_seconds"], 2)
             self.assertGreaterEqual(checks(), seen)
             seen = checks()
         self.eventually(lambda: checks() > seen, "further checks")

@@ -247,7 +247,7 @@ class UnexpectedConnections(TlsCase):
             self.assertEqual(other.exchange("GET", "/").status, 200)
         began = time.monotonic()
         self.assertEqual(daemon.stop(), 0)
-        self.assertLess(time.monotonic() - began, 10 if not SANITIZED else 30)
+        self.assert_within(time.monotonic() - began, 10 if not SANITIZED else 30)
         for stream in streams:
             stream.wait_closed()
 
