@@ -6,6 +6,7 @@
 #include <deque>
 #include <thread>
 
+#include "balance/every_picker.h"
 #include "balance/some_backends.h"
 #include "evenkeel/base/loop.h"
 #include "evenkeel/base/rng.h"
@@ -122,14 +123,7 @@ TEST_P(PoolStress, ExceedsNoLimitAndLeavesNothingBehind) {
   for (const auto& backend : state->backends()) EXPECT_EQ(backend->load().in_flight(), 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(, PoolStress, ::testing::ValuesIn(known_pickers()),
-                         [](const auto& instance) {
-                           std::string name(instance.param);
-                           for (char& c : name) {
-                             if (c == '-') c = '_';
-                           }
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(, PoolStress, every_picker(), picker_test_name);
 
 }  // namespace
 }  // namespace evenkeel::testing

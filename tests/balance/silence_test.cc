@@ -5,7 +5,9 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <string_view>
 
+#include "balance/every_picker.h"
 #include "balance/some_backends.h"
 #include "evenkeel/balance/pool.h"
 
@@ -79,26 +81,12 @@ class HungServer : public ::testing::Test {
   bool hangs_ = false;
 };
 
-class Silence : public HungServer, public ::testing::WithParamInterface<std::string> {};
+class Silence : public HungServer, public ::testing::WithParamInterface<std::string_view> {};
 
-std::string name_of(const ::testing::TestParamInfo<std::string>& instance) {
-  std::string name = instance.param;
-  for (char& c : name) {
-    if (c == '-') c = '_';
-  }
-  return name;
-}
-
-std::vector<std::string> all_pickers() {
-  std::vector<std::string> names;
-  for (const auto name : known_pickers()) names.emplace_back(name);
-  return names;
-}
-
-INSTANTIATE_TEST_SUITE_P(, Silence, ::testing::ValuesIn(all_pickers()), name_of);
+INSTANTIATE_TEST_SUITE_P(, Silence, every_picker(), picker_test_name);
 
 TEST_P(Silence, OfAHungServerIsNoticedAndCostsFewRequests) {
-  given(GetParam());
+  given(std::string(GetParam()));
   send(200);
   hangs_ = true;
 
@@ -114,7 +102,7 @@ TEST_P(Silence, OfAHungServerIsNoticedAndCostsFewRequests) {
 }
 
 TEST_P(Silence, EndsWithTheFirstAnswer) {
-  given(GetParam());
+  given(std::string(GetParam()));
   send(200);
   hangs_ = true;
   send(40 * 20);
@@ -128,7 +116,7 @@ TEST_P(Silence, EndsWithTheFirstAnswer) {
 }
 
 TEST_P(Silence, IsNotThatOfAServerWhosePoolIsSlow) {
-  given(GetParam());
+  given(std::string(GetParam()));
   time_ = 6s;
 
   send(40 * 60);
