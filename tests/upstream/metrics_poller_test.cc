@@ -9,94 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "upstream/gpu_exporter.h"
-#include "upstream/test_server.h"
+#include "upstream/polling.h"
 
 namespace evenkeel {
 namespace {
 
 using namespace std::chrono_literals;
-
-constexpr Duration patience = 20s;
-
-std::string vllm_saying(int running, int waiting, double kv) {
-  return "# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{engine=\"0\"} " +
-         std::to_string(running) + "\nvllm:num_requests_waiting{engine=\"0\"} " +
-         std::to_string(waiting) + "\nvllm:kv_cache_usage_perc{engine=\"0\"} " +
-         std::to_string(kv) + "\n";
-}
-
-/// A server whose response can be changed while it runs.
-class ExpositionServer final : public FrontendCallbacks, public Handler {
- public:
-  ExpositionServer(Loop& loop, std::string says) : body(std::move(says)), loop_(loop) {
-    open(listening_fd());
-  }
-
-  std::string body;
-  int status = 200;
-  std::string content_type = "text/plain; version=0.0.4";
-  int short_status = 404;  // as of a server without a short page
-  std::string short_body;
-  bool hangs = false;
-
-  Endpoint endpoint() const { return endpoint_; }
-  std::string authority() const { return endpoint_.text(); }
-  std::string url() const { return "http://" + authority() + "/metrics"; }
-  std::size_t connections() const { return connections_.size(); }
-  const std::vector<std::string>& requests() const { return requests_; }
-  const std::string& last_key() const { return last_key_; }
-
-  /// Closes all connections, and refuses new ones.
-  void close() {
-    listener_.reset();
-    connections_.clear();
-  }
-  void open_again() {
-    auto fd = Listener::bind(endpoint_);
-    ASSERT_TRUE(fd.ok());
-    open(*fd);
-  }
-  void end_connections() { connections_.clear(); }
-
- private:
-  void open(int fd) {
-    endpoint_ = Listener::local_endpoint(fd);
-    listener_.emplace(loop_, fd, [this](int accepted, const Endpoint& peer) {
-      connections_.push_back(
-          serve_http1(std::make_unique<Socket>(loop_, accepted), peer, options_, *this));
-    });
-  }
-  std::shared_ptr<Handler> plan() override { return {std::shared_ptr<void>(), this}; }
-  void refused(const Refusal&) override {}
-  bool draining() const override { return false; }
-  IdleList& idle_connections() override { return idle_; }
-  void closed(const FrontendOptions&) override {}
-
-  Task<Result<Response>> handle(Request& request) override {
-    requests_.push_back(std::string(request.path));
-    last_key_ = request.fields.value("authorization").value_or("");
-    if (hangs) {
-      Signal never_raised(loop_);
-      co_await never_raised.wait();
-    }
-    Response response;
-    const bool in_short = request.path.starts_with("/metrics/?name");
-    response.status = in_short ? short_status : status;
-    response.fields.add("content-type", content_type);
-    response.body = make_body(in_short ? short_body : body);
-    co_return response;
-  }
-
-  Loop& loop_;
-  FrontendOptions options_;
-  Endpoint endpoint_;
-  std::vector<std::string> requests_;
-  std::string last_key_;
-  IdleList idle_;
-  std::optional<Listener> listener_;
-  std::vector<Task<void>> connections_;
-};
 
 /// Answers any request with some bytes, then closes, as HTTP/1.0 does.
 class ClosingServer {
@@ -124,40 +42,6 @@ class ClosingServer {
   std::string bytes_;
   Endpoint endpoint_;
   std::optional<Listener> listener_;
-};
-
-MetricsPollSpec poll_spec(std::string engine, std::chrono::milliseconds interval = 10ms) {
-  MetricsPollSpec spec{.engine = std::move(engine)};
-  spec.config.interval = interval;
-  return spec;
-}
-
-/// A backend, its poller, and a loop to turn.
-struct Polling {
-  Polling(Loop& turning, const MetricsPollSpec& spec, const Endpoint& server, std::string key = {},
-          GpuExporters* shared = nullptr)
-      : loop(turning), own(turning, literal_addresses_only(), 1) {
-    ServerAccess access{
-        .addresses = {server}, .authority = server.text(), .authorization = std::move(key)};
-    poller.emplace(loop, spec, access, backend, shared == nullptr ? own : *shared);
-  }
-
-  bool until(const std::function<bool()>& done) {
-    return loop.run_until(done, Clock::now() + patience);
-  }
-  LoadSample values() const { return backend->load().signals().values(); }
-  std::optional<Duration> age() const { return backend->load().signals().age(Clock::now()); }
-  bool until_running(double running) {
-    return until([&] { return values().running == running; });
-  }
-  bool until_failing() {
-    return until([&] { return poller->status().engine.state == PollRecord::State::failing; });
-  }
-
-  Loop& loop;
-  GpuExporters own;
-  BackendPtr backend = std::make_shared<Backend>(BackendSpec{.id = "gpu:8000"});
-  std::optional<MetricsPoller> poller;
 };
 
 // ---- Reading -------------------------------------------------------------------------------
@@ -482,101 +366,6 @@ TEST(MetricsPollSpec, IsNeverPolledIfReadingConsumesTheData) {
   spec.config.path = "/metrics";
 
   EXPECT_FALSE(is_polled(spec));
-}
-
-// ---- GPU exporters ------------------------------------------------------------------------------
-
-constexpr const char* two_gpus =
-    "DCGM_FI_DEV_GPU_UTIL{gpu=\"0\",UUID=\"GPU-a\",hostname=\"n\"} 87\n"
-    "DCGM_FI_DEV_GPU_UTIL{gpu=\"1\",UUID=\"GPU-b\",hostname=\"n\"} 3\n"
-    "DCGM_FI_DEV_FB_USED{gpu=\"0\",UUID=\"GPU-a\",hostname=\"n\"} 70\n"
-    "DCGM_FI_DEV_FB_USED{gpu=\"1\",UUID=\"GPU-b\",hostname=\"n\"} 10\n"
-    "DCGM_FI_DEV_FB_FREE{gpu=\"0\",UUID=\"GPU-a\",hostname=\"n\"} 30\n"
-    "DCGM_FI_DEV_FB_FREE{gpu=\"1\",UUID=\"GPU-b\",hostname=\"n\"} 90\n";
-
-constexpr double mebibyte = 1024 * 1024;
-
-TEST(GpuExporter, IsPolledOnceForAllBackends) {
-  Loop loop;
-  GpuExporters exporters(loop, literal_addresses_only(), 1);
-  ExpositionServer engine(loop, vllm_saying(4, 3, 0.5));
-  ExpositionServer exporter(loop, two_gpus);
-  auto first = poll_spec("vllm");
-  first.config.gpu = exporter.url();
-  first.gpus = {"0"};
-  auto second = first;
-  second.gpus = {"n/1"};
-
-  Polling one(loop, first, engine.endpoint(), {}, &exporters);
-  Polling other(loop, second, engine.endpoint(), {}, &exporters);
-  const auto both = [&] {
-    return one.values().running == 4 && !std::isnan(one.values().gpu_memory_used_bytes) &&
-           !std::isnan(other.values().gpu_memory_used_bytes);
-  };
-  ASSERT_TRUE(one.until(both));
-
-  EXPECT_DOUBLE_EQ(one.values().gpu_utilization_ratio, 0.87);
-  EXPECT_EQ(one.values().gpu_memory_used_bytes, 70 * mebibyte);
-  EXPECT_EQ(one.values().gpu_memory_total_bytes, 100 * mebibyte);
-  EXPECT_DOUBLE_EQ(other.values().gpu_utilization_ratio, 0.03);
-  EXPECT_EQ(other.values().gpu_memory_used_bytes, 10 * mebibyte);
-  EXPECT_EQ(exporter.connections(), 1u);
-  ASSERT_TRUE(one.poller->status().gpu_exporter);
-  EXPECT_EQ(one.poller->status().gpu_exporter->state, PollRecord::State::fresh);
-
-  one.poller.reset();
-  exporter.body = "DCGM_FI_DEV_GPU_UTIL{gpu=\"1\",UUID=\"GPU-b\",hostname=\"n\"} 50\n";
-  ASSERT_TRUE(other.until([&] { return other.values().gpu_utilization_ratio == 0.5; }))
-      << "it continues for the remaining users";
-}
-
-TEST(GpuExporter, ReportsMissingGpus) {
-  Loop loop;
-  ExpositionServer exporter(loop, two_gpus);
-  auto spec = poll_spec("generic");
-  spec.config.gpu = exporter.url();
-  spec.gpus = {"elsewhere/0"};
-  Polling polling(loop, spec, closed_endpoint());
-
-  ASSERT_TRUE(polling.until(
-      [&] { return polling.poller->status().gpu_exporter->state == PollRecord::State::failing; }));
-
-  EXPECT_EQ(polling.poller->status().gpu_exporter->reason,
-            "the exporter has no values for these GPUs");
-}
-
-TEST(GpuExporter, ExpiresIndependentlyOfTheEngine) {
-  Loop loop;
-  ExpositionServer engine(loop, vllm_saying(4, 3, 0.5));
-  ExpositionServer exporter(loop, two_gpus);
-  auto spec = poll_spec("vllm");
-  spec.config.gpu = exporter.url();
-  spec.config.timeout = 50ms;
-  Polling polling(loop, spec, engine.endpoint());
-  ASSERT_TRUE(polling.until([&] {
-    return polling.values().running == 4 && !std::isnan(polling.values().gpu_memory_used_bytes);
-  }));
-
-  exporter.close();
-  ASSERT_TRUE(polling.until([&] { return std::isnan(polling.values().gpu_memory_used_bytes); }));
-
-  EXPECT_EQ(polling.values().running, 4);
-  EXPECT_EQ(polling.poller->status().engine.state, PollRecord::State::fresh);
-  EXPECT_EQ(polling.poller->status().gpu_exporter->state, PollRecord::State::failing);
-}
-
-TEST(GpuExporter, WorksWithoutAnEnginePage) {
-  Loop loop;
-  ExpositionServer exporter(loop, two_gpus);
-  auto spec = poll_spec("generic");
-  spec.config.gpu = exporter.url();
-  Polling polling(loop, spec, closed_endpoint());
-
-  ASSERT_TRUE(
-      polling.until([&] { return polling.values().gpu_memory_used_bytes == 80 * mebibyte; }));
-
-  EXPECT_TRUE(polling.age().has_value());
-  EXPECT_EQ(polling.poller->status().engine.state, PollRecord::State::silent);
 }
 
 }  // namespace

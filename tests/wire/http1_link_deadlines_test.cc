@@ -1,0 +1,209 @@
+// How long a backend connection of HTTP/1 waits.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "wire/http1_link_test.h"
+
+namespace evenkeel {
+namespace {
+
+using namespace std::chrono_literals;
+
+class Http1LinkDeadlines : public Http1LinkTest {
+ protected:
+  /// Sends bytes for more than `options.idle_timeout`, then no more.
+  void expect_timeout_after_the_last_byte(BodyFeed& feed, const Exchange& exchange) {
+    const Instant began = Clock::now();
+    while (Clock::now() - began < 3 * options.idle_timeout) {
+      feed.push("x");
+      EXPECT_FALSE(eventually(loop, [&] { return exchange.error() != nullptr; }, 20ms));
+    }
+    ASSERT_TRUE(ends(exchange));
+    EXPECT_TRUE(exchange.failed(Fault::idle_timeout));
+  }
+};
+
+// ---- deadlines ---------------------------------------------------------------------------------
+
+TEST_F(Http1LinkDeadlines, TimesOutWithoutAResponse) {
+  options.first_byte_timeout = 50ms;
+  connect();
+  Request request = get();
+  Exchange exchange;
+  start(request, exchange);
+
+  ASSERT_TRUE(ends(exchange));
+  EXPECT_TRUE(exchange.failed(Fault::first_byte_timeout));
+  EXPECT_EQ(link->available_capacity(), 0u);
+}
+
+TEST_F(Http1LinkDeadlines, DoesNotExtendTheFirstByteTimeoutByteByByte) {
+  options.first_byte_timeout = 200ms;
+  connect();
+  Request request = get();
+  Exchange exchange;
+  start(request, exchange);
+  backend->send("HTTP/1.1 200 OK\r\nA: ");
+  const Instant began = Clock::now();
+
+  while (exchange.error() == nullptr &&
+         Clock::now() - began < 5s) {  // a byte every few milliseconds
+    std::string_view more = "x";
+    backend->send_some(more);
+    eventually(loop, [&] { return exchange.error() != nullptr; }, 5ms);
+  }
+
+  EXPECT_TRUE(exchange.failed(Fault::first_byte_timeout));
+}
+
+TEST_F(Http1LinkDeadlines, MeasuresTheFirstByteTimeoutFromTheRequestsEnd) {
+  options.first_byte_timeout = 100ms;
+  connect();
+  auto feed = std::make_shared<BodyFeed>(loop);
+  Request request = get();
+  request.method = "POST";
+  request.body = std::make_unique<ScriptedBody>(feed);
+  Exchange exchange;
+  start(request, exchange);
+  backend->read_head();
+
+  EXPECT_FALSE(eventually(loop, [&] { return exchange.error() != nullptr; }, 300ms));
+  feed->end();
+
+  ASSERT_TRUE(ends(exchange));
+  EXPECT_TRUE(exchange.failed(Fault::first_byte_timeout));
+}
+
+TEST_F(Http1LinkDeadlines, TimesOutWithoutTheFirstByteOfAStream) {
+  for (const char* head :
+       {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n"}) {
+    options.first_byte_timeout = 50ms;
+    connect();
+    const auto exchange = answered(head);
+
+    EXPECT_TRUE(exchange->failed(Fault::first_byte_timeout)) << head;
+    EXPECT_EQ(exchange->status(), 200);
+    EXPECT_EQ(link->available_capacity(), 0u);
+  }
+}
+
+TEST_F(Http1LinkDeadlines, MeasuresTheFirstByteOfAStreamFromTheRequestsEnd) {
+  options.first_byte_timeout = 300ms;
+  connect();
+  Request request = get();
+  Exchange exchange;
+  start(request, exchange);
+  const Instant began = Clock::now();
+  eventually(loop, [] { return false; }, 200ms);
+
+  backend->send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+
+  ASSERT_TRUE(ends(exchange));
+  EXPECT_TRUE(exchange.failed(Fault::first_byte_timeout));
+  EXPECT_LT(Clock::now() - began, 480ms) << "the head does not begin it again";
+}
+
+TEST_F(Http1LinkDeadlines, AppliesTheIdleTimeoutOnlyAfterTheFirstByteOfAStream) {
+  options.idle_timeout = 50ms;
+  connect();
+  Request request = get();
+  Exchange exchange;
+  start(request, exchange);
+  backend->send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+
+  EXPECT_FALSE(eventually(loop, [&] { return exchange.error() != nullptr; }, 200ms));
+  backend->send("1\r\nx\r\n");
+
+  ASSERT_TRUE(ends(exchange));
+  EXPECT_TRUE(exchange.failed(Fault::idle_timeout));
+  EXPECT_EQ(exchange.body.bytes, "x");
+}
+
+TEST_F(Http1LinkDeadlines, TimesOutOnAStalledResponse) {
+  options.idle_timeout = 50ms;
+  connect();
+  const auto exchange = answered("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf");
+
+  EXPECT_TRUE(exchange->failed(Fault::idle_timeout));
+  EXPECT_EQ(exchange->body.bytes, "half");
+}
+
+TEST_F(Http1LinkDeadlines, DoesNotTimeOutWhileTheBackendReadsTheRequest) {
+  options.idle_timeout = 400ms;
+  connect();
+  auto feed = std::make_shared<BodyFeed>(loop);
+  Request request = get();
+  request.method = "POST";
+  request.body = std::make_unique<ScriptedBody>(feed);
+  Exchange exchange;
+  start(request, exchange);
+  backend->send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+
+  expect_timeout_after_the_last_byte(*feed, exchange);
+}
+
+TEST_F(Http1LinkDeadlines, DoesNotTimeOutATunnelInWhichTheClientSends) {
+  options.idle_timeout = 400ms;
+  connect();
+  auto feed = std::make_shared<BodyFeed>(loop);
+  Request request = get("/ws");
+  request.upgrade = "websocket";
+  request.body = std::make_unique<ScriptedBody>(feed);
+  Exchange exchange;
+  start(request, exchange);
+  backend->send(
+      "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n");
+
+  expect_timeout_after_the_last_byte(*feed, exchange);
+}
+
+// ---- suspected backends ------------------------------------------------------------------------
+
+TEST_F(Http1LinkDeadlines, ToleratesLessSilenceWhileItIsSuspected) {
+  connect();
+  Request request = get();
+  Exchange exchange;
+  start(request, exchange);
+  backend->read_head();
+
+  link->suspect(50ms);
+
+  ASSERT_TRUE(ends(exchange));
+  EXPECT_TRUE(exchange.failed(Fault::first_byte_timeout));
+}
+
+TEST_F(Http1LinkDeadlines, ToleratesLessSilenceWithinAResponseWhileItIsSuspected) {
+  connect();
+  Request request = get();
+  Exchange exchange;
+  start(request, exchange);
+  backend->read_head();
+  backend->send("HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf");
+  ASSERT_TRUE(eventually(loop, [&] { return exchange.body.bytes == "half"; }));
+
+  link->suspect(50ms);
+
+  ASSERT_TRUE(ends(exchange));
+  EXPECT_TRUE(exchange.failed(Fault::idle_timeout));
+}
+
+TEST_F(Http1LinkDeadlines, ToleratesSilenceAgainWhenItIsNotSuspectedAnyMore) {
+  connect();
+  Request request = get();
+  Exchange exchange;
+  start(request, exchange);
+  backend->read_head();
+  link->suspect(100ms);
+  link->suspect(Duration::max());
+
+  auto sleeping = [](Loop& on) -> Task<void> { co_await on.sleep_for(300ms); }(loop);
+  ASSERT_TRUE(eventually(loop, [&] { return sleeping.ready(); }));
+  backend->send("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi");
+
+  ASSERT_TRUE(ends(exchange));
+  EXPECT_EQ(exchange.status(), 200);
+}
+
+}  // namespace
+}  // namespace evenkeel
