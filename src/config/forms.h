@@ -278,8 +278,16 @@ struct MemoryLimitForm : ScalarForm {
   static inline const SizeForm size{std::uint64_t{32} << 20, std::uint64_t{1} << 50};
 };
 
+// Units of bounds.
+inline constexpr std::uint64_t KiB = 1024;
+inline constexpr std::uint64_t MiB = 1024 * KiB;
+inline constexpr std::uint64_t TiB = MiB * MiB;
+inline constexpr std::int64_t million = 1'000'000;
+
 // Checks for TextForm.
 std::optional<ValidationError> check_name(std::string& value);
+// Lower-case letters, digits, '.', '_', '-': what a metric label and a URL take unquoted.
+inline constexpr std::string_view name_pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$";
 std::optional<ValidationError> check_not_empty(std::string& value);
 std::optional<ValidationError> check_header_name(std::string& value);
 std::optional<ValidationError> check_method(std::string& value);
