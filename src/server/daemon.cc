@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 #include <malloc.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
@@ -13,9 +12,9 @@
 #include "evenkeel/admin/admin_server.h"
 #include "evenkeel/base/descriptor_limit.h"
 #include "evenkeel/base/log.h"
-#include "evenkeel/base/loop_liveness.h"
 #include "evenkeel/config/load.h"
 #include "evenkeel/server/process_environment.h"
+#include "server/drain.h"
 #include "server/inherited_sockets.h"
 #include "server/memory_guard.h"
 #include "server/predecessor.h"
@@ -23,7 +22,8 @@
 #include "server/reloader.h"
 #include "server/service_notifier.h"
 #include "server/state_file.h"
-#include "server/successor.h"
+#include "server/state_saver.h"
+#include "server/upgrade.h"
 #include "server/worker_group.h"
 
 namespace evenkeel {
@@ -43,15 +43,8 @@ constexpr Duration max_initial_check_wait = std::chrono::seconds(6);
 constexpr Duration memory_check_interval = std::chrono::seconds(10);
 /// Connections that must have ended for that to be worth it.
 constexpr std::uint64_t min_ended_connections = 500;
-/// How long a drain waits for busy workers to close their listeners.
-constexpr Duration max_loop_turn = std::chrono::seconds(1);
-/// By how much a drain extends systemd's stop timeout at a time.
-constexpr Duration drain_timeout_extension = std::chrono::seconds(10);
-/// How long the process that replaces this one may take to become ready.
-constexpr Duration max_upgrade_time = std::chrono::seconds(60);
 /// A process that was replaced is in no hurry: requests have at least this long to finish.
 constexpr Duration min_drain_after_upgrade = std::chrono::hours(1);
-constexpr Duration state_write_interval = std::chrono::minutes(1);
 /// For replies of the admin listener that are being sent when another process takes it over.
 constexpr Duration admin_drain_time = std::chrono::seconds(1);
 
@@ -102,23 +95,14 @@ class Daemon {
   Task<void> watch_signals();
   Task<void> run_pool_maintenance();
   Task<void> return_memory();
-  Task<void> save_state_periodically();
-  Task<void> save_state();
-  void save_state_at_exit();
-  void report_state_write(const std::string& problem);
   void reopen_logs();
   void end_by_signal(pid_t sender);
   Task<void> drain();
-  Task<void> delay_drain();
   Task<void> finish_connections(Retire how, Duration limit);
   void shorten_drain();
-  std::string takeover_obstacle() const;
   Task<Result<Done>> take_over_by(Binary binary);
-  Task<Result<Done>> start_successor(Binary binary);
   void move_admin(int fd);
-  Handover handover();
   void hand_over();
-  void pass_on_reload();
   Task<void> watch_successor(bool by_systemd);
   Task<void> drain_after_upgrade();
 
@@ -134,16 +118,15 @@ class Daemon {
   std::unique_ptr<MetricsRegistry> metrics_registry_;
   std::unique_ptr<AccessLog> access_log_;
   std::optional<WorkerGroup> workers_;
-  /// Shared with writes that may outlive the daemon.
-  const std::shared_ptr<StateFileWriter> state_writer_ = std::make_shared<StateFileWriter>();
   std::optional<Reloader> reloader_;
+  std::optional<StateSaver> state_saver_;
+  std::optional<Drain> drain_;
+  std::optional<Upgrade> upgrade_;
   RuntimeAccess runtime_;
   int admin_fd_ = -1;  // the admin server's, once that has started
   std::unique_ptr<AdminServer> admin_server_;
-  std::optional<Successor> successor_;
-  bool handed_over_ = false;        // to the successor, which also has the state file
-  bool draining_ = false;           // a signal ends this process
-  Instant drain_deadline_ = never;  // of the requests in flight
+  bool handed_over_ = false;  // to the successor, which also has the state file
+  bool draining_ = false;     // a signal ends this process
   bool finished_ = false;
   int exit_code_ = exit_done;
 };
@@ -168,7 +151,7 @@ Daemon::~Daemon() {
   if (!finished_ || !reloader_->is_preparing()) return;
   // The file that is being checked is of no use any more, and checking it may take long, or never
   // end: on a dead mount, for example.
-  successor_.reset();
+  upgrade_.reset();
   access_log_.reset();
   std::quick_exit(exit_code_);
 }
@@ -199,9 +182,12 @@ std::vector<Problem> Daemon::start(LoadResult loaded) {
                         .environment = daemon_environment(),
                         .access_log = access_log_.get(),
                         .take_over = [this](Binary which) { return take_over_by(which); },
-                        .takeover_obstacle = takeover_obstacle(),
+                        .takeover_obstacle = takeover_obstacle(program_),
                         .move_admin = [this](int fd) { move_admin(fd); }},
       config_file_, workers, config.dns);
+  state_saver_.emplace(loop_, *reloader_, status_);
+  drain_.emplace(loop_, *workers_, notifier_);
+  upgrade_.emplace(loop_, *reloader_, program_);
   runtime_ = {.status = &status_,
               .metrics_registry = metrics_registry_.get(),
               .access_log = access_log_.get(),
@@ -292,7 +278,7 @@ int Daemon::run() {
   loop_.spawn(memory_guard_.run(*workers_));
   loop_.spawn(notifier_.feed_watchdog(loop_, workers_->loops()));
   loop_.run_until([this] { return finished_; });
-  save_state_at_exit();
+  state_saver_->save_at_exit();
   return exit_code_;
 }
 
@@ -315,7 +301,7 @@ Task<void> Daemon::begin_serving(PreparedChange change) {
   log::print("ready");
   notifier_.ready(reloader_->summary());
   loop_.spawn(reloader_->serve());
-  loop_.spawn(save_state_periodically());
+  loop_.spawn(state_saver_->save_periodically());
 }
 
 Task<void> Daemon::run_pool_maintenance() {
@@ -337,48 +323,6 @@ Task<void> Daemon::return_memory() {
     peak = open;
     co_await workers_->release_memory();
   }
-}
-
-// ---- the state file ---------------------------------------------------------------------------
-
-Task<void> Daemon::save_state_periodically() {
-  while (true) {
-    co_await save_state();
-    co_await loop_.sleep_for(state_write_interval);
-  }
-}
-
-/// REQUIRES: after the first commit.
-Task<void> Daemon::save_state() {
-  const std::string path = reloader_->config().state_file;
-  const auto problem = std::make_shared<std::string>();
-  if (!path.empty() && !handed_over_) {
-    PreparationThread::Work write = [writer = state_writer_, path, problem,
-                                     text = reloader_->saved_state(), taken = Clock::now()] {
-      *problem = writer->write(path, text, taken);
-    };
-    co_await reloader_->run_blocking(std::move(write));
-  }
-  report_state_write(*problem);
-}
-
-void Daemon::save_state_at_exit() {
-  if (handed_over_ || !status_.snapshot()->ready) return;
-  const std::string& path = reloader_->config().state_file;
-  if (path.empty()) return;
-  report_state_write(state_writer_->write(path, reloader_->saved_state(), Clock::now()));
-}
-
-/// Logs a problem when it begins and when it ends, not every minute.
-void Daemon::report_state_write(const std::string& problem) {
-  const std::string before = status_.snapshot()->state_file_problem;
-  if (problem == before) return;
-  if (problem.empty()) {
-    log::info("the state file is written again");
-  } else if (before.empty()) {
-    log::warning("the state is not saved: " + problem);
-  }
-  status_.update([&](RuntimeStatus& status) { status.state_file_problem = problem; });
 }
 
 /// The one before closes once the connections that wait there are accepted.
@@ -418,7 +362,7 @@ void Daemon::reopen_logs() {
 }
 
 void Daemon::end_by_signal(pid_t sender) {
-  if (successor_ && successor_->runs_as(sender)) {  // it is being stopped
+  if (upgrade_->runs_as(sender)) {  // it is being stopped
     if (handed_over_) shorten_drain();
     return;
   }
@@ -430,7 +374,7 @@ void Daemon::end_by_signal(pid_t sender) {
         {.reason = "the daemon is shutting down", .help = "start it again", .pass_on_reload = [] {
            log::warning("not reloaded: the daemon is shutting down");
          }});
-    if (successor_) successor_->cancel();
+    upgrade_->cancel();
     loop_.spawn(drain());
     return;
   }
@@ -445,7 +389,7 @@ Task<void> Daemon::drain() {
   log::info(summary);
   notifier_.stopping(summary);
   status_.update([](RuntimeStatus& status) { status.draining = true; });
-  co_await delay_drain();
+  co_await drain_->delay(reloader_->config().shutdown.delay);
   inherited_.close_all();  // a socket listens until its last descriptor is closed
   co_await finish_connections(Retire::closing, reloader_->config().shutdown.drain);
   finished_ = true;
@@ -454,54 +398,15 @@ Task<void> Daemon::drain() {
 /// The process was in no hurry after an upgrade, and is now.
 void Daemon::shorten_drain() {
   predecessor_.stop();
-  const Duration limit = reloader_->config().shutdown.drain;
-  drain_deadline_ = std::min<Instant>(drain_deadline_, loop_.now() + limit);
-  log::info(fmt::format("draining {} connections for at most {} s", workers_->connections(),
-                        std::chrono::ceil<std::chrono::seconds>(limit).count()));
+  drain_->shorten(reloader_->config().shutdown.drain);
 }
 
-/// Done when every connection has ended, or at `drain_deadline_`, which is at the latest `limit`
-/// from now.
 Task<void> Daemon::finish_connections(Retire how, Duration limit) {
-  workers_->begin_drain(how);
-  // Only after this can no worker accept another connection, so the count can reach 0.
-  co_await all_responsive(loop_, workers_->loops(), loop_.now() + max_loop_turn);
-
-  drain_deadline_ = std::min<Instant>(drain_deadline_, loop_.now() + limit);
-  Instant last_report = loop_.now();
-  while (workers_->connections() > 0 && loop_.now() < drain_deadline_) {
-    co_await loop_.sleep_for(std::chrono::milliseconds(20));
-    if (loop_.now() - last_report < std::chrono::seconds(1)) continue;
-    last_report = loop_.now();
-    notifier_.status(fmt::format("draining {} connections", workers_->connections()));
-    notifier_.extend_timeout(drain_timeout_extension);
-  }
-  if (workers_->connections() > 0) {
-    log::warning(
-        fmt::format("drain deadline passed: closing {} connections", workers_->connections()));
-    exit_code_ = exit_drain_deadline;
-  }
-}
-
-/// Waits for `shutdown.delay`, so that load balancers in front can see that /readyz fails.
-Task<void> Daemon::delay_drain() {
-  const Instant end = loop_.now() + reloader_->config().shutdown.delay;
-  while (loop_.now() < end) {
-    notifier_.extend_timeout(drain_timeout_extension);
-    co_await loop_.sleep_until(std::min(end, loop_.now() + std::chrono::seconds(1)));
-  }
-  notifier_.extend_timeout(drain_timeout_extension);
+  const bool finished = co_await drain_->finish_connections(how, limit);
+  if (!finished) exit_code_ = exit_drain_deadline;
 }
 
 // ---- upgrade ----------------------------------------------------------------------------------
-
-/// Why no process can take over from this one; empty: one can.
-std::string Daemon::takeover_obstacle() const {
-  if (program_.path.empty()) return "it needs a daemon that was started by `run -c FILE`";
-  if (getpid() == 1)
-    return "this is process 1 of a container, which would end with it: start another one";
-  return "";
-}
 
 /// Runs while no change does, so that the listeners stay as they are.
 Task<Result<Done>> Daemon::take_over_by(Binary binary) {
@@ -516,15 +421,15 @@ Task<Result<Done>> Daemon::take_over_by(Binary binary) {
   log::info("upgrade: starting " + program_.path);
   notifier_.reloading();
   status_.update([](RuntimeStatus& status) { status.upgrading = true; });
-  co_await save_state();
+  co_await state_saver_->save();
   if (draining_) co_return refuse("the daemon is shutting down");
-  auto started = co_await start_successor(binary);
+  auto started = co_await upgrade_->start_successor(binary, admin_fd_);
   if (draining_) co_return refuse("the daemon is shutting down");
   std::string problem = started ? "" : std::move(started.error().detail);
   status_.update([&](RuntimeStatus& status) {
     status.upgrade_problem = problem;
     status.upgrading = false;
-    status.successor = problem.empty() ? successor_->pid() : 0;
+    status.successor = problem.empty() ? upgrade_->pid() : 0;
   });
   if (!problem.empty()) {
     log::error("upgrade failed; this process continues: " + problem);
@@ -537,66 +442,37 @@ Task<Result<Done>> Daemon::take_over_by(Binary binary) {
 
 void Daemon::hand_over() {
   handed_over_ = true;
+  state_saver_->hand_over();
   reloader_->begin_shutdown({.reason = "another process has taken over",
                              .help = "send it again, to that process",
-                             .pass_on_reload = [this] { pass_on_reload(); }});
+                             .pass_on_reload = [this] { upgrade_->pass_on_reload(); }});
   const bool by_systemd = notifier_.active();
-  notifier_.hand_over(successor_->pid(), reloader_->summary());
+  notifier_.hand_over(upgrade_->pid(), reloader_->summary());
   log::info(fmt::format("upgrade: process {} has taken over; draining {} connections",
-                        successor_->pid(), workers_->connections()));
+                        upgrade_->pid(), workers_->connections()));
   loop_.spawn(watch_successor(by_systemd));
   loop_.spawn(drain_after_upgrade());
-}
-
-/// The other process may have read the file before it was changed.
-void Daemon::pass_on_reload() {
-  const pid_t pid = successor_->pid();
-  if (successor_->send(SIGHUP)) {
-    log::info(fmt::format("reload passed on to process {}, which has taken over", pid));
-  } else {
-    log::warning(fmt::format("not reloaded: process {}, which had taken over, has ended", pid));
-  }
 }
 
 /// The new process is a child of this one, so this one alone learns how it ends. systemd learns of
 /// a failure when this process exits, and starts the service again.
 Task<void> Daemon::watch_successor(bool by_systemd) {
-  const std::string problem = co_await successor_->wait_end();
+  Successor& successor = upgrade_->successor();
+  const std::string problem = co_await successor.wait_end();
   if (problem.empty()) {
-    successor_->forget();
+    successor.forget();
     co_return;
   }
   exit_code_ = exit_successor_failed;
-  log::error(fmt::format("process {}, which had taken over, has failed: {}; {}", successor_->pid(),
+  log::error(fmt::format("process {}, which had taken over, has failed: {}; {}", successor.pid(),
                          problem,
                          by_systemd ? "exiting, so that systemd starts the service again"
                                     : "no process accepts connections until evenkeel is started"));
   if (by_systemd) {
     finished_ = true;
   } else {
-    successor_->forget();
+    successor.forget();
   }
-}
-
-Task<Result<Done>> Daemon::start_successor(Binary binary) {
-  const std::string obstacle = takeover_obstacle();
-  if (!obstacle.empty())
-    co_return Error{.fault = Fault::internal, .side = Side::proxy, .detail = obstacle};
-  Program program = program_;
-  if (binary == Binary::running) program.path = "/proc/self/exe";
-  successor_.emplace(loop_);
-  const Handover given = handover();
-  auto started = co_await successor_->start(program, given, loop_.now() + max_upgrade_time);
-  co_return started;
-}
-
-Handover Daemon::handover() {
-  Handover handover{.listeners = {}, .state = reloader_->saved_state()};
-  for (const OpenListener& each : reloader_->listener_set().open())
-    handover.listeners.push_back({.name = each.name, .address = each.address, .fds = each.fds});
-  handover.listeners.push_back(
-      {.name = "admin", .address = reloader_->config().admin.address, .fds = {admin_fd_}});
-  return handover;
 }
 
 Task<void> Daemon::drain_after_upgrade() {

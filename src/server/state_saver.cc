@@ -1,0 +1,53 @@
+#include "server/state_saver.h"
+
+#include <utility>
+
+#include "evenkeel/base/log.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr Duration write_interval = std::chrono::minutes(1);
+
+}  // namespace
+
+Task<void> StateSaver::save_periodically() {
+  while (true) {
+    co_await save();
+    co_await loop_.sleep_for(write_interval);
+  }
+}
+
+Task<void> StateSaver::save() {
+  const std::string path = reloader_.config().state_file;
+  const auto problem = std::make_shared<std::string>();
+  if (!path.empty() && !handed_over_) {
+    PreparationThread::Work write = [writer = writer_, path, problem,
+                                     text = reloader_.saved_state(), taken = Clock::now()] {
+      *problem = writer->write(path, text, taken);
+    };
+    co_await reloader_.run_blocking(std::move(write));
+  }
+  report(*problem);
+}
+
+void StateSaver::save_at_exit() {
+  if (handed_over_ || !status_.snapshot()->ready) return;
+  const std::string& path = reloader_.config().state_file;
+  if (path.empty()) return;
+  report(writer_->write(path, reloader_.saved_state(), Clock::now()));
+}
+
+/// Logs a problem when it begins and when it ends, not every minute.
+void StateSaver::report(const std::string& problem) {
+  const std::string before = status_.snapshot()->state_file_problem;
+  if (problem == before) return;
+  if (problem.empty()) {
+    log::info("the state file is written again");
+  } else if (before.empty()) {
+    log::warning("the state is not saved: " + problem);
+  }
+  status_.update([&](RuntimeStatus& status) { status.state_file_problem = problem; });
+}
+
+}  // namespace evenkeel
