@@ -1,34 +1,13 @@
 """HTTP/1.1 servers that a test scripts, one thread per connection."""
 
 import socket
-import threading
-import time
 
-from tls_socket import TlsSocket
-from stream import Closed, Stream
+from listening_server import ListeningServer, ReceivedRequest
+from stream import Closed
 
 
-class Exchange:
+class Exchange(ReceivedRequest):
     """A request as the backend received it, with the methods to respond."""
-
-    def __init__(self, backend, stream, head, connection):
-        self.backend = backend
-        self.stream = stream
-        self.head = head
-        self.connection = connection  # number of the connection, from 1
-        self.began = time.monotonic()
-
-    @property
-    def method(self):
-        return self.head.method
-
-    @property
-    def target(self):
-        return self.head.target
-
-    @property
-    def body(self):
-        return self.head.body
 
     def read_body(self):
         has_body = self.head.chunked() or self.head.length() is not None
@@ -80,61 +59,32 @@ class Exchange:
         self.send(b"0\r\n" + lines.encode("latin-1") + b"\r\n")
 
 
-class Backend:
-    """Listens on its own port. `script(exchange)` answers each request. Exceptions because the connection
-    has closed are ignored; all others are kept in `failures`."""
+class Backend(ListeningServer):
+    """`script(exchange)` answers each request."""
 
-    def __init__(self, script=None, port=0, reads_body=True, tls=None, host="127.0.0.1"):
+    def __init__(self, script=None, reads_body=True, **kwargs):
         self.script = script or (lambda exchange: exchange.answer(b"hello"))
         self.reads_body = reads_body
-        self.tls = tls  # an ssl.SSLContext
         self.exchanges = []
-        self.failures = []
-        self.accepted = 0
-        self._lock = threading.Lock()
         self._streams = set()
-        self._listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._listener.bind((host, port))
-        self._listener.listen(4096)
-        self.port = self._listener.getsockname()[1]
-        self.address = f"{host}:{self.port}"
-        self._thread = threading.Thread(target=self._accept, daemon=True)
-        self._thread.start()
+        super().__init__(**kwargs)
 
-    def _accept(self):
+    def opened(self, stream):
+        self._streams.add(stream)
+
+    def serve(self, stream, number):
         while True:
-            try:
-                sock, _ = self._listener.accept()
-            except OSError:
-                return
+            exchange = Exchange(self, stream, stream.read_head(), number)
+            if self.reads_body:
+                exchange.read_body()
             with self._lock:
-                self.accepted += 1
-                stream = Stream(sock)
-                self._streams.add(stream)
-                number = self.accepted
-            threading.Thread(target=self._serve, args=(stream, number), daemon=True).start()
+                self.exchanges.append(exchange)
+            self.script(exchange)
 
-    def _serve(self, stream, number):
-        try:
-            if self.tls:
-                stream.socket = TlsSocket(stream.socket, self.tls, server=True)
-            while True:
-                exchange = Exchange(self, stream, stream.read_head(), number)
-                if self.reads_body:
-                    exchange.read_body()
-                with self._lock:
-                    self.exchanges.append(exchange)
-                self.script(exchange)
-        except (Closed, OSError):
-            pass
-        except Exception as failure:  # reported by the test that owns this backend
-            self.failures.append(failure)
-            raise
-        finally:
-            with self._lock:
-                self._streams.discard(stream)
-            stream.close()
+    def ended(self, stream):
+        with self._lock:
+            self._streams.discard(stream)
+        stream.close()
 
     def connections(self):
         """Number of open connections."""
@@ -143,12 +93,7 @@ class Backend:
 
     def close(self):
         """Stops listening and closes all connections."""
-        try:
-            self._listener.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
-        self._listener.close()
-        self._thread.join()
+        super().close()
         with self._lock:
             streams = list(self._streams)
         for stream in streams:

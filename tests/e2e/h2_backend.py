@@ -3,35 +3,18 @@ sends arbitrary frames."""
 
 import socket
 import threading
-import time
 
 from http2 import INTERNAL_ERROR, PREFACE, Peer, Wire
-from tls_socket import TlsSocket
-from stream import PATIENCE, Closed, Stream
+from listening_server import ListeningServer, ReceivedRequest
+from stream import Closed
 
 
-class H2Exchange:
+class H2Exchange(ReceivedRequest):
     """A request as the backend received it, with the methods to respond; like `backend.Exchange`."""
 
     def __init__(self, backend, stream, connection):
-        self.backend = backend
-        self.stream = stream
+        super().__init__(backend, stream, stream.head, connection)
         self.peer = stream.peer
-        self.head = stream.head
-        self.connection = connection  # number of the connection, from 1
-        self.began = time.monotonic()
-
-    @property
-    def method(self):
-        return self.head.method
-
-    @property
-    def target(self):
-        return self.head.target
-
-    @property
-    def body(self):
-        return self.head.body
 
     def read_body(self):
         return self.stream.read_body()
@@ -64,51 +47,6 @@ class H2Exchange:
     def wait_disconnected(self):
         """Waits until the peer resets the stream or closes; returns the time."""
         return self.stream.wait_disconnected()
-
-
-class ListeningServer:
-    """Listens on its own port; one thread per connection runs `self.serve(socket, number)`."""
-
-    def __init__(self, tls=None, port=0):
-        self.accepted = 0
-        self.failures = []
-        self._tls = tls
-        self._lock = threading.Lock()
-        self._listener = socket.create_server(("127.0.0.1", port), backlog=4096)
-        self.port = self._listener.getsockname()[1]
-        self.address = f"127.0.0.1:{self.port}"
-        self._thread = threading.Thread(target=self._accept, daemon=True)
-        self._thread.start()
-
-    def _accept(self):
-        while True:
-            try:
-                sock, _ = self._listener.accept()
-            except OSError:
-                return
-            with self._lock:
-                self.accepted += 1
-                number = self.accepted
-            threading.Thread(target=self._run, args=(sock, number), daemon=True).start()
-
-    def _run(self, sock, number):
-        try:
-            sock.settimeout(PATIENCE)
-            self.serve(Stream(TlsSocket(sock, self._tls, server=True) if self._tls else sock), number)
-        except (Closed, OSError):
-            pass
-        except Exception as failure:  # reported by the test that owns this backend
-            self.failures.append(failure)
-            raise
-
-    def close(self):
-        """Stops listening and closes all connections."""
-        try:
-            self._listener.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
-        self._listener.close()
-        self._thread.join()
 
 
 class H2Backend(ListeningServer):

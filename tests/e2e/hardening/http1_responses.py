@@ -1,12 +1,12 @@
 """Responses that a server must not send. Each is read through a client of HTTP/1.1 and one of HTTP/2: a response is refused with 502
 before its head went out, or its client sees that it was cut off; the connection is never used again."""
 
-import socket
 import threading
 import time
 
 import http2
 from hardening.attack import Attack, shown
+from listening_server import ListeningServer
 from stream import PATIENCE, Closed, Stream
 
 TITLE = "Responses over HTTP/1.1"
@@ -78,53 +78,35 @@ COMPLETE = [
 ]
 
 
-class Server:
+class Server(ListeningServer):
     """Sends fixed bytes as the response to each request for /attack, and a small response to any other."""
 
     def __init__(self):
         self.payload = (b"", False, "GET")
-        self.connections = 0
         self.last = 0  # number of the connection with the last request
         self.sent = threading.Event()  # the whole response
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=256)
-        self.address = "127.0.0.1:%d" % self._listener.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
+        super().__init__()
 
-    def close(self):
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
+    def ended(self, stream):
+        stream.close()
 
-    def _accept(self):
+    def serve(self, stream, number):
         while True:
+            head = stream.read_head()
+            self.last = number
+            if head.target != "/attack":
+                stream.send(OK + b"Content-Length: 4\r\n\r\nfine")
+                continue
+            raw, end, _ = self.payload
             try:
-                sock, _ = self._listener.accept()
-            except OSError:
+                for number_of_part, part in enumerate(raw if isinstance(raw, tuple) else (raw,)):
+                    if number_of_part > 0:
+                        time.sleep(0.01)  # so that they usually arrive apart
+                    stream.send(part)
+            finally:
+                self.sent.set()
+            if end:
                 return
-            self.connections += 1
-            threading.Thread(target=self._serve, args=(Stream(sock), self.connections), daemon=True).start()
-
-    def _serve(self, stream, number):
-        try:
-            while True:
-                head = stream.read_head()
-                self.last = number
-                if head.target != "/attack":
-                    stream.send(OK + b"Content-Length: 4\r\n\r\nfine")
-                    continue
-                raw, end, _ = self.payload
-                try:
-                    for number_of_part, part in enumerate(raw if isinstance(raw, tuple) else (raw,)):
-                        if number_of_part > 0:
-                            time.sleep(0.01)  # so that they usually arrive apart
-                        stream.send(part)
-                finally:
-                    self.sent.set()
-                if end:
-                    return
-        except (Closed, OSError):
-            pass
-        finally:
-            stream.close()
 
 
 class Bench:
