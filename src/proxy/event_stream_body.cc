@@ -1,5 +1,6 @@
 #include "proxy/event_stream_body.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace evenkeel {
@@ -12,33 +13,32 @@ std::string_view content_type_of(const Response& response) {
   return response.fields.value(FieldId::content_type).value_or("");
 }
 
-bool begins_error_event(std::string_view event, bool lines) {
-  if (lines) return event.starts_with(R"({"error")");
-  return event.starts_with(R"(data: {"error")") || event.starts_with(R"(data:{"error")") ||
-         event.starts_with("event: error");
+/// Of a line that chunks cut: enough for the code of an error.
+constexpr std::size_t max_kept_line = 4096;
+/// Enough of a line to know whether it is an error's.
+constexpr std::size_t min_telling_line = 48;
+
+/// Removes `token` and the spaces before it, if the text begins with them.
+bool consume(std::string_view& text, std::string_view token) {
+  text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+  if (!text.starts_with(token)) return false;
+  text.remove_prefix(token.size());
+  return true;
 }
 
-/// The event says that the request was wrong: `"code": 4xx`, as vLLM and SGLang write it.
-bool blames_client(std::string_view event) {
-  event = event.substr(0, event.find("\n\n"));
-  const std::size_t code = event.find(R"("code":)");
+/// `{"error": ...`, unless that is null, or `{"object": "error"`.
+bool is_error_object(std::string_view json) {
+  if (!consume(json, "{")) return false;
+  if (consume(json, R"("error")")) return !(consume(json, ":") && consume(json, "null"));
+  return consume(json, R"("object")") && consume(json, ":") && consume(json, R"("error")");
+}
+
+/// The error says that the request was wrong: `"code": 4xx`, as vLLM and SGLang write it.
+bool blames_client(std::string_view json) {
+  const std::size_t code = json.find(R"("code":)");
   if (code == std::string_view::npos) return false;
-  const std::size_t digit = event.find_first_not_of(' ', code + 7);
-  return digit != std::string_view::npos && event[digit] == '4';
-}
-
-/// Where an error event begins in the chunk that ends a stream with `[DONE]`; npos: nowhere.
-std::size_t event_before_done(std::string_view bytes) {
-  if (!bytes.ends_with("[DONE]\n\n")) return std::string_view::npos;
-  const std::size_t event = bytes.find("\n\ndata: {\"error\"");
-  return event == std::string_view::npos ? event : event + 2;
-}
-
-/// Where the last of several lines begins; npos: there is one at most.
-std::size_t last_line(std::string_view bytes) {
-  if (bytes.ends_with('\n')) bytes.remove_suffix(1);
-  const std::size_t end = bytes.rfind('\n');
-  return end == std::string_view::npos ? end : end + 1;
+  const std::size_t digit = json.find_first_not_of(' ', code + 7);
+  return digit != std::string_view::npos && json[digit] == '4';
 }
 
 }  // namespace
@@ -75,7 +75,7 @@ Task<Result<Chunk>> EventStreamBody::wait(Task<Result<Chunk>> next) {
 
 Result<Chunk> EventStreamBody::check(Result<Chunk> chunk) {
   if (chunk) {
-    if (finds_errors_) find_error(chunk->bytes);
+    if (finds_errors_) find_error(chunk->bytes, chunk->last);
     remember_end(chunk->bytes);
     return chunk;
   }
@@ -87,16 +87,58 @@ Result<Chunk> EventStreamBody::check(Result<Chunk> chunk) {
   return Chunk{.bytes = event_};
 }
 
-/// Looks where an event begins with a chunk, and into the chunk that ends the stream, to which
-/// servers add their error.
-void EventStreamBody::find_error(std::string_view bytes) {
-  if (!between_events_ || !begins_error_event(bytes, lines_)) {
-    const std::size_t event = lines_ ? last_line(bytes) : event_before_done(bytes);
-    if (event == std::string_view::npos) return;
-    bytes.remove_prefix(event);
-    if (!begins_error_event(bytes, lines_)) return;
+/// Looks at the beginning of every line, wherever the chunks are cut.
+void EventStreamBody::find_error(std::string_view bytes, bool last) {
+  while (!bytes.empty()) {
+    const std::size_t end = bytes.find('\n');
+    const bool whole = end != std::string_view::npos;
+    const std::string_view part = bytes.substr(0, end);
+    if (whole && line_.empty() && !skips_line_) {
+      inspect_line(part);
+    } else {
+      keep_line(part);
+      if (whole && !skips_line_) inspect_line(line_);
+    }
+    if (!whole) break;
+    line_.clear();
+    skips_line_ = false;
+    bytes.remove_prefix(end + 1);
   }
-  if (!blames_client(bytes) && !info_.outcome.fault) info_.outcome.fault = Fault::stream_error;
+  if (!last) return;
+  if (!line_.empty()) inspect_line(line_);
+  end_event();
+}
+
+/// Keeps the part of a line that a chunk ends with or begins with, as long as it may be an error's.
+void EventStreamBody::keep_line(std::string_view part) {
+  if (skips_line_) return;
+  line_.append(part.substr(0, max_kept_line - std::min(line_.size(), max_kept_line)));
+  if (line_.size() < min_telling_line || names_error_) return;
+  std::string_view json = line_;
+  const bool is_data = consume(json, "data:");
+  skips_line_ = !(is_data || lines_) || !is_error_object(json);
+  if (skips_line_) line_.clear();
+}
+
+void EventStreamBody::inspect_line(std::string_view line) {
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  if (line.empty()) return end_event();
+  if (line.starts_with("event:")) {
+    names_error_ = consume(line, "event:") && consume(line, "error") && line.empty();
+    return;
+  }
+  if (!consume(line, "data:") && !lines_) return;
+  const bool is_error = std::exchange(names_error_, false) || is_error_object(line);
+  if (is_error && !blames_client(line)) report_error();
+}
+
+/// An error that says nothing more counts too.
+void EventStreamBody::end_event() {
+  if (std::exchange(names_error_, false)) report_error();
+}
+
+void EventStreamBody::report_error() {
+  if (!info_.outcome.fault) info_.outcome.fault = Fault::stream_error;
 }
 
 void EventStreamBody::remember_end(std::string_view bytes) {

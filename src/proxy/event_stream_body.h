@@ -30,7 +30,11 @@ class EventStreamBody final : public Body {
  private:
   Task<Result<Chunk>> wait(Task<Result<Chunk>> next);
   Result<Chunk> check(Result<Chunk> chunk);
-  void find_error(std::string_view bytes);
+  void find_error(std::string_view bytes, bool last);
+  void keep_line(std::string_view part);
+  void inspect_line(std::string_view line);
+  void end_event();
+  void report_error();
   void remember_end(std::string_view bytes);
 
   BodyPtr body_;
@@ -40,6 +44,9 @@ class EventStreamBody final : public Body {
   bool finds_errors_;
   bool begun_ = false;
   bool between_events_ = true;  // the next byte begins an event
+  bool skips_line_ = false;     // the current line is no error's
+  bool names_error_ = false;    // the current event has a line `event: error`
+  std::string line_;            // the current line, if it began in an earlier chunk
   std::optional<Error> broken_;
   std::string event_;
 };

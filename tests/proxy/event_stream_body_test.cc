@@ -1,0 +1,78 @@
+#include "proxy/event_stream_body.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "wire/scripted_body.h"
+
+namespace evenkeel {
+namespace {
+
+/// The fault that is found in a stream whose chunks end at `cut` and at its end.
+std::optional<Fault> fault_in(std::string_view stream, std::size_t cut,
+                              std::string_view type = "text/event-stream") {
+  Loop loop;
+  auto feed = std::make_shared<BodyFeed>(loop);
+  Request request{.method = "POST", .path = "/v1/chat/completions"};
+  Response response;
+  response.fields.add("content-type", type);
+  EventStreamBody body(request, response, std::make_unique<ScriptedBody>(feed), request.info, true);
+  Collected all;
+  if (cut > 0) feed->push(std::string(stream.substr(0, cut)));
+  if (cut < stream.size()) feed->push(std::string(stream.substr(cut)));
+  feed->end();
+  Task<void> reading = collect(body, all);
+  EXPECT_TRUE(reading.ready());
+  EXPECT_EQ(all.bytes, stream);
+  return request.info.outcome.fault;
+}
+
+void expect_at_each_cut(std::optional<Fault> expected, std::string_view stream,
+                        std::string_view type = "text/event-stream") {
+  for (std::size_t cut = 0; cut <= stream.size(); ++cut) {
+    EXPECT_EQ(fault_in(stream, cut, type), expected) << stream << " cut at " << cut;
+  }
+}
+
+constexpr std::string_view token = "data: {\"choices\":[{\"delta\":{\"content\":\"x\"}}]}\n\n";
+
+TEST(EventStreamErrors, AreFoundWhereverTheChunksAreCut) {
+  for (const std::string_view event : {
+           "data: {\"error\":{\"message\":\"EngineCore died\",\"code\":500}}\n\n",
+           "data:{\"error\": {\"message\":\"x\"}}\n\n",
+           "data: {\"object\":\"error\",\"message\":\"x\",\"code\":500}\n\n",
+           "data: {\"error\":\"x\"}\r\n\r\n",
+           "event: error\ndata: {\"type\":\"error\"}\n\n",
+           "event: error\n\n",
+           "data: {\"error\":\"no empty line follows\"}",
+       }) {
+    expect_at_each_cut(Fault::stream_error, std::string(token).append(event));
+    if (!event.ends_with('\n')) continue;
+    expect_at_each_cut(Fault::stream_error, std::string(token).append(event) + "data: [DONE]\n\n");
+  }
+}
+
+TEST(EventStreamErrors, AreFoundInJsonLines) {
+  expect_at_each_cut(Fault::stream_error, "{\"response\":\"x\"}\n{\"error\":\"model crashed\"}\n",
+                     "application/x-ndjson");
+}
+
+TEST(EventStreamErrors, OfClientsAndQuotedOnesAreNone) {
+  for (const std::string_view event : {
+           "data: {\"error\":{\"message\":\"too long\",\"code\":400}}\n\n",
+           "event: error\ndata: {\"code\": 404}\n\n",
+           "data: {\"error\": null, \"choices\":[]}\n\n",
+           "data: {\"text\":\"data: {\\\"error\\\":1}\"}\n\n",
+           "data: {\"object\":\"chat.completion.chunk\"}\n\n",
+           "event: errors\ndata: {}\n\n",
+       }) {
+    expect_at_each_cut(std::nullopt, std::string(token).append(event).append(token));
+  }
+}
+
+}  // namespace
+}  // namespace evenkeel
