@@ -291,28 +291,43 @@ Task<Result<Done>> Socket::write_rest_encrypted(std::string_view head, std::stri
 
 // ---- dialling -----------------------------------------------------------------------------------
 
+namespace {
+
+Error connect_error(int number) {
+  return Error{.fault = Fault::connect_failed,
+               .side = Side::backend,
+               .not_processed = true,
+               .detail = std::strerror(number)};
+}
+
+/// Out of descriptors or memory: our own lack, which ends soon, and says nothing of the backend.
+Error connect_lack(int number) {
+  return Error{.fault = Fault::overloaded,
+               .side = Side::proxy,
+               .not_processed = true,
+               .detail = std::string("no connection to a backend: ") + std::strerror(number)};
+}
+
+bool is_lack(int number) {
+  return number == EMFILE || number == ENFILE || number == ENOMEM || number == ENOBUFS;
+}
+
+}  // namespace
+
 Task<Result<int>> dial(Loop& loop, const Endpoint& endpoint, Instant deadline) {
   OwnedFd owned{socket(endpoint.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
-  const auto failed = [](int number) {
-    return Error{.fault = Fault::connect_failed,
-                 .side = Side::backend,
-                 .not_processed = true,
-                 .detail = std::strerror(number)};
-  };
   if (owned.fd < 0) {
-    Error error = failed(errno);
-    error.side = Side::proxy;  // out of descriptors or memory
+    if (is_lack(errno)) co_return connect_lack(errno);
+    Error error = connect_error(errno);
+    error.side = Side::proxy;  // such as a family of addresses that the host does not have
     co_return error;
   }
   detect_dead_peer(owned.fd);
   if (connect(owned.fd, endpoint.address(), endpoint.size) != 0) {
-    if (errno != EINPROGRESS) co_return failed(errno);
+    if (is_lack(errno)) co_return connect_lack(errno);
+    if (errno != EINPROGRESS) co_return connect_error(errno);
     Watch watch;
-    if (!watch.try_open(loop, owned.fd)) {
-      Error error = failed(errno);
-      error.side = Side::proxy;
-      co_return error;
-    }
+    if (!watch.try_open(loop, owned.fd)) co_return connect_lack(errno);
     auto wake = co_await watch.until_writable(deadline);
     if (wake == Wake::expired) {
       co_return Error{.fault = Fault::connect_timeout,
@@ -323,7 +338,7 @@ Task<Result<int>> dial(Loop& loop, const Endpoint& endpoint, Instant deadline) {
     int problem = 0;
     socklen_t size = sizeof problem;
     getsockopt(owned.fd, SOL_SOCKET, SO_ERROR, &problem, &size);
-    if (problem != 0) co_return failed(problem);
+    if (problem != 0) co_return connect_error(problem);
   }
   co_return owned.release();
 }

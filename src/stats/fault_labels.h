@@ -18,8 +18,8 @@ inline bool is_attempt_fault(Fault fault) {
   return false;
 }
 
-/// Of an attempt alone: no request ends with it.
-inline bool is_only_of_attempts(Fault fault) {
+/// Of an answer that was replaced by another attempt's.
+inline bool is_of_replaced_answer(Fault fault) {
   return fault == Fault::server_error || fault == Fault::overloaded;
 }
 

@@ -206,7 +206,7 @@ class MetricsRenderer final : public prometheus::Collectable {
       if (!names_.has_pool(pool)) continue;
       const Labels labels{{"pool", names_.pools[pool]}};
       each_fault([&](Fault fault) {
-        if (is_only_of_attempts(fault)) return;
+        if (fault == Fault::server_error) return;  // of attempts alone
         page.add(labels, {"reason", to_string(fault)},
                  errors_of_pool(pool, fault, &PoolMetrics::errors));
       });
@@ -216,7 +216,7 @@ class MetricsRenderer final : public prometheus::Collectable {
     each_pool([&](std::uint32_t pool, const Labels& labels) {
       each_fault([&](Fault fault) {
         const std::uint64_t count = errors_of_pool(pool, fault, &PoolMetrics::retries);
-        if (count == 0 && !is_attempt_fault(fault) && !is_only_of_attempts(fault)) return;
+        if (count == 0 && !is_attempt_fault(fault) && !is_of_replaced_answer(fault)) return;
         page.add(labels, {"reason", to_string(fault)}, count);
       });
     });

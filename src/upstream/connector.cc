@@ -26,8 +26,10 @@ Task<Result<std::unique_ptr<Socket>>> Connector::connect(AlpnOffer alpn) {
     }
     auto socket = Socket::adopt(loop_, *dialled);
     if (socket == nullptr) {
-      last.side = Side::proxy;
-      last.detail = "epoll cannot watch more descriptors";
+      last = {.fault = Fault::overloaded,
+              .side = Side::proxy,
+              .not_processed = true,
+              .detail = "epoll cannot watch more descriptors"};
       break;
     }
     if (options_.tls != nullptr) {

@@ -205,7 +205,11 @@ class Descriptors(case.Case):
         answered = 0
         for stream in streams:
             try:
-                answered += stream.read_response().status == 200
+                answer = stream.read_response()
+                answered += answer.status == 200
+                if answer.status != 200:
+                    self.assertEqual((answer.status, answer.reason, answer.field("retry-after")),
+                                     (503, "overloaded", "1"))
             except (Closed, ConnectionError):
                 pass
             stream.close()
