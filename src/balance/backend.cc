@@ -52,6 +52,10 @@ void Backend::put_back(OutOfRotation reason) const {
   serve_queue();
 }
 
+void Backend::accepted(bool safe_method, Instant sent, Instant now) const {
+  if (load_->end_park(safe_method, sent, now)) serve_queue();
+}
+
 void Backend::probe_succeeded(Instant now) const {
   if (load_->ejection() != Ejection::ejected || now < load_->ejected_until()) return;
   load_->set_ejection(Ejection::probed, now);
@@ -80,7 +84,7 @@ void Backend::record_outcome(const AttemptResult& result, Instant now) const {
     case AttemptOutcome::success:
       if (load_->record_success(result.safe_method, now)) serve_queue();
       return;
-    case AttemptOutcome::overloaded: return load_->record_overloaded(result.retry_after, now);
+    case AttemptOutcome::overloaded: return load_->record_overloaded(result, now);
     case AttemptOutcome::failed:
       load_->record_failed(result, now);
       if (outlier_detector_) outlier_detector_->on_failure(*load_, now);

@@ -21,10 +21,21 @@ bool Candidates::all_deprioritized(const Hint& hint) const {
   return true;
 }
 
+std::uint32_t Candidates::overflow_target(const Hint& hint) const {
+  std::uint32_t best = none;
+  for (std::uint32_t index = 0; index < size(); ++index) {
+    const bool may_take = in_rotation(index) && load(index).takes_overflow(hint.now) &&
+                          has_room(index) && !excluded(index, hint);
+    if (may_take && (best == none || in_flight(index) < in_flight(best))) best = index;
+  }
+  return best;
+}
+
 const BackendPtr* CandidatePicker::pick(const Hint& hint) {
   std::uint32_t chosen = choose(Eligible(candidates_, hint, false));
-  if (chosen == none && candidates_.all_deprioritized(hint)) {
-    chosen = choose(Eligible(candidates_, hint, true));
+  if (chosen == none) [[unlikely]] {
+    chosen = candidates_.all_deprioritized(hint) ? choose(Eligible(candidates_, hint, true))
+                                                 : candidates_.overflow_target(hint);
   }
   return chosen == none ? nullptr : &candidates_[chosen];
 }

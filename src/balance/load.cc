@@ -12,9 +12,16 @@ constexpr Duration unsafe_memory = std::chrono::seconds(10);
 /// After this time another request may be the trial of a backend.
 constexpr Duration max_trial = std::chrono::seconds(30);
 
+/// A parked backend may get another request after this time, although one is on its way.
+constexpr Duration overflow_interval = std::chrono::seconds(1);
+
 Duration failure_backoff(std::uint32_t steps) {
   return std::min(Load::initial_failure_backoff * (1 << std::min(steps - 1, 8u)),
                   Load::max_backoff);
+}
+
+Duration park(std::uint32_t doublings) {
+  return std::min(Load::initial_park * (1 << std::min(doublings, 8u)), Load::max_park);
 }
 
 /// Never lowers it.
@@ -47,6 +54,7 @@ void Load::begin_trial(Instant now) {
   }
   if (ejection() == Ejection::probed) return;
   if (silent()) return begin_silent_trial(now);
+  if (parked(now)) raise_to(overflow_.from, (now + overflow_interval).time_since_epoch().count());
   const std::uint32_t steps = failures_.backoffs.load(std::memory_order_relaxed);
   if (steps > 0) avoid_until(now + failure_backoff(steps));
 }
@@ -73,17 +81,42 @@ void Load::record_failed(const AttemptResult& result, Instant now) {
   avoid_until(now + failure_backoff(steps));
 }
 
-void Load::record_overloaded(Duration retry_after, Instant now) {
+void Load::record_overloaded(const AttemptResult& result, Instant now) {
   const std::uint32_t before = failures_.overloads_in_a_row.load(std::memory_order_relaxed);
   const bool parked_already = parked(now);
   // A hundred refusals at once are one.
   if (!parked_already) failures_.overloads_in_a_row.fetch_add(1, std::memory_order_relaxed);
   const std::uint32_t doublings = parked_already && before > 0 ? before - 1 : before;
   const Duration wait =
-      retry_after > Duration{} ? retry_after : initial_park * (1 << std::min(doublings, 8u));
-  const Instant until = now + std::min(wait, max_park);
+      result.retry_after > Duration{} ? std::min(result.retry_after, max_park) : park(doublings);
+  const Instant until = now + wait;
+  defer_overflow(result, parked_already, now);
   raise_to(failures_.parked_until, until.time_since_epoch().count());
   avoid_until(until);
+  // What a 503 says is about the server, not about one client.
+  if (result.status != 429) raise_to(overflow_.from, until.time_since_epoch().count());
+}
+
+/// A refusal while a request of takes_overflow is on its way is probably that one's.
+void Load::defer_overflow(const AttemptResult& result, bool parked_already, Instant now) {
+  if (!result.safe_method) overflow_.refused_unsafe.store(true, std::memory_order_relaxed);
+  const Duration::rep current = now.time_since_epoch().count();
+  const bool of_overflow =
+      parked_already && overflow_.from.load(std::memory_order_relaxed) > current;
+  if (parked_already && !of_overflow) return;
+  overflow_.last_refusal.store(current, std::memory_order_relaxed);
+  const std::uint32_t before = of_overflow
+                                   ? overflow_.refusals.fetch_add(1, std::memory_order_relaxed)
+                                   : overflow_.refusals.load(std::memory_order_relaxed);
+  if (of_overflow || before > 0) raise_to(overflow_.from, current + park(before).count());
+}
+
+bool Load::end_park(bool safe_method, Instant sent, Instant now) {
+  const Duration::rep refused_at = overflow_.last_refusal.load(std::memory_order_relaxed);
+  if (!parked(now) || sent.time_since_epoch().count() <= refused_at) return false;
+  if (safe_method && overflow_.refused_unsafe.load(std::memory_order_relaxed)) return false;
+  clear_park();
+  return is_only_parked() && live_.backoff_until.exchange(0, std::memory_order_relaxed) != 0;
 }
 
 /// The success of a safe method says nothing yet of the requests that failed.
@@ -104,7 +137,7 @@ bool Load::end_failures(bool by_safe_method, Instant now) {
   if (before != Ejection::none && before != Ejection::ejected)
     failures_.ejection.store(Ejection::none, std::memory_order_relaxed);
   if (parked(now) || unreachable(now)) return false;
-  failures_.overloads_in_a_row.store(0, std::memory_order_relaxed);
+  clear_park();
   live_.connect_failures.store(0, std::memory_order_relaxed);
   return live_.backoff_until.exchange(0, std::memory_order_relaxed) != 0;
 }
@@ -152,8 +185,7 @@ void Load::forget_failures() {
 
 void Load::forget_outcomes() {
   clear_failures();
-  failures_.overloads_in_a_row.store(0, std::memory_order_relaxed);
-  failures_.parked_until.store(0, std::memory_order_relaxed);
+  clear_park();
   failures_.ejection.store(Ejection::none, std::memory_order_relaxed);
 }
 
@@ -169,6 +201,14 @@ void Load::clear_failures() {
   failures_.unsafe_failed_at.store(0, std::memory_order_relaxed);
   failures_.in_a_row.store(0, std::memory_order_relaxed);
   failures_.backoffs.store(0, std::memory_order_relaxed);
+}
+
+void Load::clear_park() {
+  failures_.parked_until.store(0, std::memory_order_relaxed);
+  failures_.overloads_in_a_row.store(0, std::memory_order_relaxed);
+  overflow_.from.store(0, std::memory_order_relaxed);
+  overflow_.refusals.store(0, std::memory_order_relaxed);
+  overflow_.refused_unsafe.store(false, std::memory_order_relaxed);
 }
 
 /// Never shortens a back-off.

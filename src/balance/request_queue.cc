@@ -21,8 +21,8 @@ struct RequestQueue::Ticket : Node, std::enable_shared_from_this<Ticket> {
     const BackendPtr* backend = state.find(load);
     if (backend == nullptr || !load.in_rotation() || hint.excluded.contains(backend->get()))
       return nullptr;
-    if (state.deprioritized(load, now) && state.has_available(hint.excluded, now)) return nullptr;
-    return backend;
+    if (!state.deprioritized(load, now) || load.takes_overflow(now)) return backend;
+    return state.has_available(hint.excluded, now) ? nullptr : backend;
   }
 
   const PoolState& state;

@@ -129,6 +129,8 @@ void ForwardedBody::begin() {
     case AttemptOutcome::success:
       load.record_first_byte(took, now);
       metrics_.first_byte.observe(took);
+      if (load.needs_trial()) [[unlikely]]
+        lease_.backend()->accepted(safe_method_, info_.timings.head_sent, now);
       break;
     case AttemptOutcome::overloaded:
     case AttemptOutcome::failed:

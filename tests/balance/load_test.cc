@@ -151,9 +151,9 @@ TEST(Lease, IsReleasedOnMoveAssignment) {
 
 TEST(Load, StaysParkedAsLongAsItsServerSaidWhateverItAnswersMeanwhile) {
   Load load;
-  load.record_overloaded(20s, noon);
+  load.record_overloaded(classify(429, 20s), noon);
 
-  load.record_overloaded({}, noon + 1s);
+  load.record_overloaded(classify(429), noon + 1s);
 
   EXPECT_TRUE(load.parked(noon + 19s));
   EXPECT_FALSE(load.record_success(false, noon + 19s));

@@ -189,6 +189,53 @@ TEST(Outcome, OfAParkedBackendNeedsNoTrial) {
   EXPECT_FALSE(backend.load().in_backoff(noon + 5s));
 }
 
+TEST(Outcome, OfALaterRequestEndsThePark) {
+  const Backend backend(some_spec(0));
+  backend.record_outcome(classify(429, 30s), noon);
+
+  backend.accepted(false, noon - 1s, noon + 1s);
+  EXPECT_TRUE(backend.load().parked(noon + 1s));
+
+  backend.accepted(false, noon + 1s, noon + 2s);
+  EXPECT_FALSE(backend.load().parked(noon + 2s));
+  EXPECT_FALSE(backend.load().needs_trial());
+}
+
+TEST(Outcome, OfALaterRequestWithASafeMethodEndsOnlyAParkOfItsKind) {
+  const Backend backend(some_spec(0));
+  backend.record_outcome(classify(429, 30s), noon);
+  backend.accepted(true, noon + 1s, noon + 2s);
+  EXPECT_TRUE(backend.load().parked(noon + 2s));
+
+  const Backend other(some_spec(1));
+  AttemptResult refused = classify(429, 30s);
+  refused.safe_method = true;
+  other.record_outcome(refused, noon);
+  other.accepted(true, noon + 1s, noon + 2s);
+  EXPECT_FALSE(other.load().parked(noon + 2s));
+}
+
+/// How many requests a backend gets in a minute that answers all of them so, while the others of
+/// its pool are full.
+int requests_in_a_minute(const AttemptResult& answer) {
+  const Backend backend(some_spec(0));
+  int requests = 0;
+  for (Instant now = noon; now < noon + 60s; now += 10ms) {
+    if (backend.load().in_backoff(now) && !backend.load().takes_overflow(now)) continue;
+    EXPECT_TRUE(backend.try_acquire(now));
+    backend.record_outcome(answer, now);
+    backend.release();
+    ++requests;
+  }
+  return requests;
+}
+
+TEST(Outcome, OfAllRequestsBeingARefusalLeavesFewOfThem) {
+  EXPECT_LE(requests_in_a_minute(classify(429, 30s)), 7);
+  EXPECT_LE(requests_in_a_minute(classify(429)), 12);
+  EXPECT_LE(requests_in_a_minute(classify(503, 30s)), 2);
+}
+
 TEST(Outcome, OfAStreamResetForTheRequestIsNone) {
   constexpr std::uint32_t protocol_error = 1;
   constexpr std::uint32_t internal_error = 2;

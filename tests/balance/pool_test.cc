@@ -323,6 +323,52 @@ TEST_F(PoolAcquire, WaitsForAnAvailableBackendRatherThanUseOneInBackOff) {
   EXPECT_EQ(waiting.take()->backend(), backend(1));
 }
 
+TEST_F(PoolAcquire, AParkedBackendGetsWhatWouldQueueOneAtATime) {
+  given(some_pool(2, 1));
+  backend(0)->record_outcome(classify(429, 30s), Clock::now());
+  Lease preferred = acquire_now();
+  ASSERT_EQ(preferred.backend(), backend(1));
+
+  Lease overflow = acquire_now();
+  EXPECT_EQ(overflow.backend(), backend(0));
+
+  backend(0)->record_outcome(classify(429, 30s), Clock::now());
+  overflow.release();
+  auto waiting = acquire();
+  EXPECT_FALSE(waiting.ready()) << "it has refused the last one";
+  preferred.release();
+  ASSERT_TRUE(becomes_ready(waiting));
+  EXPECT_EQ(waiting.take()->backend(), backend(1));
+}
+
+TEST_F(PoolAcquire, AParkedBackendThatAcceptsARequestServesTheQueue) {
+  given(some_pool(2, 2));
+  backend(0)->record_outcome(classify(429, 30s), Clock::now() - 1s);
+  const Lease one = acquire_now();
+  const Lease other = acquire_now();
+  const Lease overflow = acquire_now();
+  ASSERT_EQ(overflow.backend(), backend(0));
+  auto waiting = acquire();
+  ASSERT_FALSE(waiting.ready());
+
+  backend(0)->accepted(false, Clock::now(), Clock::now());
+
+  ASSERT_TRUE(becomes_ready(waiting));
+  EXPECT_EQ(waiting.take()->backend(), backend(0));
+}
+
+TEST_F(PoolAcquire, AParkedBackendGetsNothingThatWouldQueueIfItFailsOrSays503) {
+  for (const int status : {500, 503}) {
+    given(some_pool(2, 1));
+    backend(0)->record_outcome(classify(status, 30s), Clock::now());
+    backend(0)->record_outcome(classify(429, 30s), Clock::now());
+    const Lease taken = acquire_now();
+    ASSERT_EQ(taken.backend(), backend(1));
+
+    EXPECT_FALSE(acquire().ready()) << status;
+  }
+}
+
 TEST_F(PoolAcquire, ARecoveredBackendServesTheQueueAtOnce) {
   given(some_pool(2, 2));
   backend(0)->connect_failed(Clock::now());

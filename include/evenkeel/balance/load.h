@@ -169,7 +169,7 @@ class Load {
   void record_failed(const AttemptResult& result, Instant now);
   /// It is overloaded: parked, that is avoided, for as long as it says (at most 30 s), or for 1 s,
   /// which doubles with each park until a success.
-  void record_overloaded(Duration retry_after, Instant now);
+  void record_overloaded(const AttemptResult& result, Instant now);
   /// It answered. Ends the back-off for failures, and that of a park that is over. True if the
   /// backend is in back-off no more. One load while there is none. The success of a request with a
   /// safe method does not clear recent failures of others, as of a server that lists its models and
@@ -190,6 +190,17 @@ class Load {
   bool parked(Instant now) const {
     return now.time_since_epoch().count() < failures_.parked_until.load(std::memory_order_relaxed);
   }
+  /// Parked by a 429, and may get one request that would otherwise queue or be refused: it may have
+  /// refused one client only. The first at once; after 1, 2, 4 s and so on, up to 30 s, if it
+  /// refuses these too.
+  bool takes_overflow(Instant now) const {
+    return needs_trial() && parked(now) && is_only_parked() &&
+           now.time_since_epoch().count() >= overflow_.from.load(std::memory_order_relaxed);
+  }
+  /// It began to answer, without an error, a request sent at `sent`: if that was after its last
+  /// refusal, it is parked no longer. The answer to a safe method ends no park that a request with
+  /// another method has begun. True if the backend is in back-off no more.
+  bool end_park(bool safe_method, Instant sent, Instant now);
 
   // ---- Ejection: OutlierDetector decides ----
 
@@ -364,8 +375,22 @@ class Load {
     std::array<std::atomic<std::uint64_t>, ejection_reason_count> ejections{};
   };
 
+  // Requests to a parked backend.
+  struct Overflow {
+    std::atomic<Duration::rep> from{0};          // when the next one may follow
+    std::atomic<Duration::rep> last_refusal{0};  // that began a park, or of such a request
+    std::atomic<std::uint32_t> refusals{0};      // since the last success
+    std::atomic<bool> refused_unsafe{false};     // a request whose method is not safe
+  };
+
   bool proves_little(Instant now) const;
   bool end_failures(bool by_safe_method, Instant now);
+  bool is_only_parked() const {
+    return failures_in_a_row() == 0 && !has_connect_failures() && !silent() &&
+           ejection() == Ejection::none;
+  }
+  void defer_overflow(const AttemptResult& result, bool parked_already, Instant now);
+  void clear_park();
   void avoid_until(Instant until);
   void begin_silent_trial(Instant now);
   void clear_failures();
@@ -373,6 +398,7 @@ class Load {
 
   Live live_;
   Failures failures_;
+  Overflow overflow_;
   Signals signals_;
   alignas(64) std::atomic<RecentResponses*> recent_{nullptr};
   std::atomic<std::uint64_t> responses_total_{0};
