@@ -54,8 +54,7 @@ ForwardedBody::~ForwardedBody() {
   Load& load = lease_.backend()->load();
   metrics_.latency.observe(took);
   const std::optional<Fault> fault = info_.outcome.fault;
-  const bool failed =
-      fault && backend_failed(*fault) && !(owes_no_grpc_ && fault == Fault::backend_protocol);
+  const bool failed = fault && is_failure(*fault);
   if (recorded_) {
     // By its head. Whether the body breaks adds nothing.
   } else if (failed) {
@@ -79,6 +78,12 @@ ForwardedBody::~ForwardedBody() {
   } else {
     load.record_no_first_byte(took, now);
   }
+}
+
+/// The backend ended a response that had begun, or did not continue it, for no good reason.
+bool ForwardedBody::is_failure(Fault fault) const {
+  if (fault == Fault::backend_closed) return !link_->ended_in_order();
+  return backend_failed(fault) && !(owes_no_grpc_ && fault == Fault::backend_protocol);
 }
 
 void ForwardedBody::record(const AttemptResult& result, Instant now) const {

@@ -20,8 +20,9 @@ constexpr std::uint32_t pick_timing_interval = 16;
 // One attempt per backend, and one on a fresh link.
 static_assert(AttemptList::capacity >= ExcludedBackends::capacity + 2);
 
-void record_failed_attempt(const Request& request, const Error& error, const Backend& backend,
-                           Instant now) {
+void record_failed_attempt(const Request& request, const Error& error, const Link& link,
+                           const Backend& backend, Instant now) {
+  if (error.fault == Fault::backend_closed && link.ended_in_order()) return;
   AttemptResult result = classify(error);
   result.safe_method = is_safe_method(request.method);
   record_attempt(backend, result, request.info.timings.head_sent, now);
@@ -144,7 +145,7 @@ Task<Result<Response>> Forwarder::handle(Request& request) {
           progress.hold(std::move(response), request.info, loop_.now());
         } else {
           progress.next = next_after_failure(request, response.error(), **link, backend, progress);
-          record_failed_attempt(request, response.error(), backend, loop_.now());
+          record_failed_attempt(request, response.error(), **link, backend, loop_.now());
           fail_attempt(request.info, backend, std::move(response.error()), progress);
         }
       }

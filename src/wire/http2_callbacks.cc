@@ -141,7 +141,10 @@ struct Http2Callbacks {
           owner.side_.on_event(Http2Event::ping_answered);
         }
         break;
-      case NGHTTP2_GOAWAY: owner.side_.on_event(Http2Event::goaway_received); break;
+      case NGHTTP2_GOAWAY:
+        owner.peer_goaway_ = frame->goaway.error_code;
+        owner.side_.on_event(Http2Event::goaway_received);
+        break;
       default: break;
     }
     return 0;

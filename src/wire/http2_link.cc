@@ -21,6 +21,8 @@ constexpr int max_interim_responses = 16;
 /// A backend that closes an idle link may do so while the next request is on its way. A close
 /// within this time of the request counts as such a race.
 constexpr Duration max_idle_close_race = std::chrono::seconds(1);
+/// A backend that ends a request sooner than this has not waited for more of an upload.
+constexpr Duration max_upload_wait = std::chrono::milliseconds(100);
 /// gRPC servers close a connection at the third ping that comes less than five minutes after the
 /// one before without data in between (GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
 /// max_ping_strikes). One of the two is kept in reserve, for a ping that crosses data.
@@ -76,6 +78,7 @@ class ClientStream final : public Http2Stream, public Node {
 
   void handle_interim(bool last);
   bool near_deadline() const;
+  bool awaits_client() const;
 
   Task<Result<Done>> upload(Body& body, Task<Result<Chunk>> first, Duration timeout);
 
@@ -109,6 +112,7 @@ class Http2Link final : public Link, public Http2Side, public Pooled {
   std::size_t available_capacity() const override;
   bool multiplexed() const override { return true; }
   bool alive(bool) override { return !session_.ended() && !draining_ && !worn_; }
+  bool ended_in_order() const override;
   void on_idle_close(Waiter* waiter) override { idle_close_waiter_ = waiter; }
   void suspect(Duration max_silence) override;
 
@@ -292,9 +296,17 @@ Task<void> Http2Link::serve_connection() {
   notify_pool();
 }
 
+bool Http2Link::ended_in_order() const {
+  const auto code = session_.peer_goaway();
+  return code && (*code == NGHTTP2_NO_ERROR || *code == NGHTTP2_ENHANCE_YOUR_CALM) &&
+         session_.ended() && !session_.violation() && !unresponsive_;
+}
+
 /// The error of a request whose connection ended.
 Error Http2Link::connection_lost(const ClientStream& stream) {
   Error error = backend_error(Fault::backend_closed, session_.failure());
+  const bool by_backend = !unresponsive_ && !session_.violation();
+  if (by_backend && stream.awaits_client()) error.side = Side::proxy;
   // As with HTTP/1: nothing arrived after the request, so it was probably closing an idle link.
   const bool nothing_received =
       !stream.answered() && stream.received() == 0 && session_.last_read_at() < stream.sent_at_;
@@ -471,6 +483,13 @@ bool ClientStream::near_deadline() const {
   return link_.loop().now() >= timings.deadline - tolerance;
 }
 
+/// The backend has all that has come of an upload, and has waited for more. That it does not wait
+/// for ever says nothing of it.
+bool ClientStream::awaits_client() const {
+  return uploading_ && !answered_ && all_sent() && !end_sent() &&
+         link_.loop().now() - sent_at_ >= max_upload_wait;
+}
+
 void ClientStream::closed(std::uint32_t code, bool by_peer) {
   if (received_all()) return;
   if (over_limits()) {
@@ -494,6 +513,7 @@ void ClientStream::closed(std::uint32_t code, bool by_peer) {
   // RFC 9113, 8.7: the backend has not processed such a request. nghttp2 uses the same code for
   // streams that a GOAWAY excludes.
   error.not_processed = code == NGHTTP2_REFUSED_STREAM && !answered_;
+  if (!error.not_processed && awaits_client()) error.side = Side::proxy;
   if (by_peer) error.reset_code = code;
   fail_with(std::move(error));
 }

@@ -95,6 +95,8 @@ class Http2Session {
   const char* failure() const { return failure_; }
   const std::optional<Http2Guard::Violation>& violation() const { return violation_; }
 
+  /// The error code of the peer's last GOAWAY.
+  std::optional<std::uint32_t> peer_goaway() const { return peer_goaway_; }
   bool ping_unanswered() const { return ping_unanswered_; }
   bool settings_acknowledged() const { return settings_acknowledged_; }
   /// When a HEADERS or DATA frame was last read.
@@ -163,6 +165,7 @@ class Http2Session {
   bool flush_wanted_ = false;
   bool ended_ = false;
   std::optional<Http2Guard::Violation> violation_;
+  std::optional<std::uint32_t> peer_goaway_;
   std::int32_t reset_by_peer_ = 0;  // the stream of the last RST_STREAM received
   bool ping_unanswered_ = false;
   bool settings_acknowledged_ = false;

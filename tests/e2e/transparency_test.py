@@ -302,6 +302,18 @@ class Responses(case.Case):
         answer = exchange(daemon.address)
         self.assertEqual((answer.status, answer.reason, answer.field("x-other")), (200, None, "kept"))
 
+    def test_a_request_without_host_gets_the_backends_address_as_its_authority(self):
+        for backend, pool in ((self.backend(), {}), (self.h2_backend(), {"protocol": "h2"})):
+            with self.subTest(**pool):
+                daemon = self.start_daemon(backend, pool=pool)
+                with Stream.connect(daemon.address) as stream:
+                    stream.send(b"GET / HTTP/1.0\r\n\r\n")
+                    self.assertEqual(stream.read_response().status, 200)
+                head = backend.exchanges[0].head
+                sent = head.pseudo[":authority"] if pool else dict(head.fields)["host"]
+                self.assertEqual(sent, backend.address)
+                self.assertIsNone(daemon.wait_access(1)[0]["host"])
+
     def test_early_hints_come_early(self):
         def script(ask):
             ask.send(b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\n")

@@ -128,6 +128,56 @@ TEST_F(Http2LinkTest, TakesNoMoreRequestsAfterManyWereCancelled) {
   EXPECT_FALSE(link->alive(false));
 }
 
+TEST_F(Http2LinkTest, SaysWhetherTheBackendHasEndedItInOrder) {
+  constexpr std::uint8_t no_error = 0;
+  constexpr std::uint8_t internal_error = 2;
+  constexpr std::uint8_t enhance_your_calm = 11;
+  for (const std::optional<std::uint8_t> code :
+       {std::optional(no_error), std::optional(enhance_your_calm), std::optional(internal_error),
+        std::optional<std::uint8_t>()}) {
+    connect();
+    Call call;
+    start(call);
+    ASSERT_TRUE(eventually(loop, [&] { return backend->requests() == 1; }));
+    if (code) backend->go_away(1, *code);
+    backend->peer().close();
+
+    ASSERT_TRUE(fails(call));
+    EXPECT_EQ(call.error()->fault, Fault::backend_closed);
+    EXPECT_EQ(link->ended_in_order(), code && *code != internal_error);
+  }
+}
+
+TEST_F(Http2LinkTest, DoesNotBlameABackendThatTiresOfAPausedUpload) {
+  constexpr std::uint8_t internal_error = 2;
+  for (const bool whole : {false, true}) {
+    for (const bool resets : {false, true}) {
+      connect();
+      auto feed = std::make_shared<BodyFeed>(loop);
+      Call call;
+      call.request.body = std::make_unique<ScriptedBody>(feed);
+      feed->push("x");
+      start(call);
+      ASSERT_TRUE(eventually(loop, [&] { return backend->count(Http2ServerEnd::data) == 1; }));
+      if (whole) {
+        feed->end();
+        ASSERT_TRUE(
+            eventually(loop, [&] { return call.request.info.timings.uploaded != Instant{}; }));
+      }
+      wait_for(150ms);
+      if (resets) {
+        backend->reset(1, internal_error);
+      } else {
+        backend->peer().close();
+      }
+
+      ASSERT_TRUE(fails(call));
+      EXPECT_EQ(call.error()->fault, Fault::backend_closed);
+      EXPECT_EQ(call.error()->side, whole ? Side::backend : Side::proxy);
+    }
+  }
+}
+
 TEST_F(Http2LinkTest, LetsARequestBeRepeatedThatChangesNothing) {
   options.ping_after = 1s;
   connect();

@@ -13,7 +13,14 @@ namespace evenkeel {
 
 class Http2ServerEnd {
  public:
-  enum Type : std::uint8_t { data = 0, headers = 1, rst_stream = 3, settings = 4, ping = 6 };
+  enum Type : std::uint8_t {
+    data = 0,
+    headers = 1,
+    rst_stream = 3,
+    settings = 4,
+    ping = 6,
+    goaway = 7
+  };
   struct Frame {
     std::uint8_t type;
     std::uint8_t flags;
@@ -39,6 +46,11 @@ class Http2ServerEnd {
   /// As `answer`, but a body may follow.
   void begin_answer(std::uint32_t stream) { send(headers, 0x4, stream, "\x88"); }
   void answer_ping() { send(ping, 0x1, 0, std::string_view("\0\0\0\0\0\0\0\0", 8)); }
+  /// Streams after `last` are not processed.
+  void go_away(std::uint8_t last, std::uint8_t code) {
+    const char payload[] = {0, 0, 0, static_cast<char>(last), 0, 0, 0, static_cast<char>(code)};
+    send(goaway, 0, 0, {payload, sizeof payload});
+  }
   void reset(std::uint32_t stream, std::uint8_t code) {
     const char payload[] = {0, 0, 0, static_cast<char>(code)};
     send(rst_stream, 0, stream, {payload, sizeof payload});

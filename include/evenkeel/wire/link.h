@@ -44,6 +44,9 @@ class Link {
   /// Whether the link is usable as far as the loop has seen; with `probe_socket`, a system call
   /// checks for a close that the loop has not seen yet.
   virtual bool alive(bool probe_socket) = 0;
+  /// Whether the backend has ended the link after a GOAWAY without an error, or for too much of it
+  /// (ENHANCE_YOUR_CALM), so that what this cut off says nothing of it.
+  virtual bool ended_in_order() const { return false; }
   /// Sets the waiter to wake when the peer closes an idle link; null: none.
   virtual void on_idle_close(Waiter* waiter) = 0;
   /// The backend may be dead: from now on its requests fail after that much silence, if not before
