@@ -3,6 +3,7 @@
 import time
 
 import case
+from http2 import ENHANCE_YOUR_CALM, INTERNAL_ERROR, NO_ERROR, PROTOCOL_ERROR, goaway
 from stream import Closed, Stream, exchange
 
 FAST_HEALTH = {"path": "/health", "interval": "300ms"}
@@ -127,6 +128,80 @@ class Outlier(case.Case):
         self.assertEqual([each["state"] for each in daemon.api("backends")], ["up"] * 3)
         self.assertEqual(daemon.metric("evenkeel_backend_ejections_total"), 0)
         self.assertFalse(daemon.metric("evenkeel_backend_errors_total"))
+
+    def test_streams_reset_for_the_request_eject_none(self):
+        backends = [self.h2_backend(lambda ask: ask.abort(PROTOCOL_ERROR)) for _ in range(3)]
+        daemon = self.start_daemon(*backends, pool={"protocol": "h2"})
+        for _ in range(20):
+            self.assertEqual(exchange(daemon.address).status, 502)
+        self.assertEqual(daemon.metric("evenkeel_backend_ejections_total"), 0)
+
+    def test_connections_that_end_with_a_goaway_without_an_error_eject_none(self):
+        for code, ejections in ((ENHANCE_YOUR_CALM, 0), (NO_ERROR, 0), (INTERNAL_ERROR, 1)):
+            for begins in (False, True):
+                with self.subTest(code=code, begins=begins):
+                    self.check_goaway(code, begins, ejections)
+
+    def check_goaway(self, code, begins, ejections):
+        def script(ask):
+            if begins:
+                ask.begin_chunks()
+                ask.chunk(b"x")
+            ask.peer.send(goaway(ask.stream.number, code))
+            ask.peer.cut()
+
+        bad = self.h2_backend(script)
+        daemon = self.start_daemon(bad, self.h2_backend(), self.h2_backend(), pool={"protocol": "h2"})
+
+        def send():
+            try:
+                exchange(daemon.address, "POST", body=b"{}")
+            except (Closed, ConnectionError):
+                pass
+            return len(bad.exchanges) >= 8 or daemon.metric("evenkeel_backend_ejections_total") > 0
+
+        self.eventually(send, "eight requests or an ejection")
+        self.assertEqual(daemon.metric("evenkeel_backend_ejections_total"), ejections)
+
+    def test_servers_that_close_paused_uploads_are_not_ejected(self):
+        def script(ask):
+            if ask.method == "GET":
+                return ask.answer(b"ok")
+            time.sleep(0.3)
+            return ask.abort()
+
+        self.backends = [self.backend(script, reads_body=False) for _ in range(3)]
+        daemon = self.start_daemon(*self.backends)
+        uploads = [Stream.connect(daemon.address) for _ in range(30)]
+        for upload in uploads:
+            self.addCleanup(upload.close)
+            upload.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nx")
+        for upload in uploads:
+            answer = upload.read_response()
+            self.assertEqual((answer.status, answer.reason), (502, "backend_closed"))
+        self.assertEqual([each["state"] for each in daemon.api("backends")], ["up"] * 3)
+        self.assertEqual(daemon.metric("evenkeel_backend_ejections_total"), 0)
+
+    def test_one_clients_429_does_not_idle_servers_that_others_need(self):
+        def script(ask):
+            if dict(ask.head.fields).get("x-user") == "greedy":
+                return ask.answer(b"{}", status=429, fields=[("retry-after", "30")])
+            time.sleep(0.1)
+            return ask.answer(b"{}")
+
+        self.backends = [self.backend(script) for _ in range(3)]
+        daemon = self.start_daemon(*self.backends, pool={
+            "limits": {"max_in_flight": 1, "queue": {"size": 100, "timeout": "30s"}}, "picker": "round-robin"})
+        greedy = [("x-user", "greedy")]
+        refused = [exchange(daemon.address, "POST", fields=greedy, body=b"{}").status for _ in range(2)]
+        self.assertEqual(refused, [429, 429])
+        self.assertEqual(sum("overloaded" in (each["reason"] or "") for each in daemon.api("backends")), 2)
+
+        sent = [self.spawn(lambda: exchange(daemon.address, "POST", body=b"{}").status) for _ in range(9)]
+        self.assertEqual({each.join() for each in sent}, {200})
+
+        self.assertEqual([each["reason"] for each in daemon.api("backends")], [None] * 3)
+        self.assertGreater(min(len(each.exchanges) for each in self.backends), 1)
 
     def test_where_the_engine_is_known_probes_take_the_place_of_trials(self):
         for models in (["m"], []):

@@ -26,6 +26,30 @@ class Http1LinkDeadlines : public Http1LinkTest {
 
 // ---- deadlines ---------------------------------------------------------------------------------
 
+TEST_F(Http1LinkDeadlines, DoesNotBlameABackendThatTiresOfAPausedUpload) {
+  for (const bool whole : {false, true}) {
+    connect();
+    auto feed = std::make_shared<BodyFeed>(loop);
+    feed->length = whole ? 1 : 2;
+    Request request{.method = "POST",
+                    .authority = "a",
+                    .path = "/",
+                    .body = std::make_unique<ScriptedBody>(feed)};
+    feed->push("x");
+    if (whole) feed->end();
+    Exchange exchange;
+    start(request, exchange);
+    backend->read_head();
+    const Instant until = Clock::now() + 150ms;
+    eventually(loop, [&] { return Clock::now() >= until; }, 150ms);
+    backend->finish_sending();
+
+    ASSERT_TRUE(ends(exchange));
+    EXPECT_TRUE(exchange.failed(Fault::backend_closed));
+    EXPECT_EQ(exchange.error()->side, whole ? Side::backend : Side::proxy);
+  }
+}
+
 TEST_F(Http1LinkDeadlines, TimesOutWithoutAResponse) {
   options.first_byte_timeout = 50ms;
   connect();
