@@ -3,17 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <set>
-#include <system_error>
 #include <unordered_map>
 #include <utility>
 
 #include "evenkeel/base/log.h"
 #include "evenkeel/config/address.h"
-#include "evenkeel/config/changes.h"
 #include "evenkeel/net/listener.h"
 #include "server/observed_backends.h"
+#include "server/preparation_steps.h"
 
 namespace evenkeel {
 namespace {
@@ -45,18 +43,6 @@ std::size_t max_client_connections(const Config& config) {
   return sum;
 }
 
-/// Reads only a regular file: reading a pipe or a device could block for ever.
-LoadResult reread_config(const std::string& file, const Environment& environment) {
-  std::error_code unknown;
-  if (std::filesystem::is_regular_file(file, unknown)) return load_config(file, environment);
-  LoadResult refused;
-  refused.problems.push_back(
-      {.file = file,
-       .message = unknown ? "cannot be read: " + unknown.message() : "is not a file",
-       .help = "a reload reads the file that the daemon was started with"});
-  return refused;
-}
-
 }  // namespace
 
 Reloader::Reloader(Process process, std::string file, unsigned workers, const DnsConfig& dns)
@@ -76,55 +62,6 @@ Reloader::Reloader(Process process, std::string file, unsigned workers, const Dn
       changes_(process_.loop) {}
 
 // ---- prepare ----------------------------------------------------------------------------------
-
-/// A file that has been read and checked.
-struct Reloader::CheckedFile {
-  std::vector<Problem> problems;
-  std::string problems_text;
-  std::string warnings_text;
-  std::vector<std::string> changes;
-  std::vector<std::string> takeover;
-  std::shared_ptr<const Config> config;
-  std::string hash;
-};
-
-/// What the preparation thread builds from a configuration.
-struct Reloader::BuiltParts {
-  Result<std::shared_ptr<const PoolSet>> pool_set;
-  Result<AdminTls> admin_tls;
-  ListenerHosts listener_hosts;
-  std::optional<Result<AccessLogDestination>> access_log;
-};
-
-/// Thread: the preparation thread.
-Reloader::CheckedFile Reloader::check_file(LoadResult loaded, const Config* active) {
-  CheckedFile checked{.problems = std::move(loaded.problems),
-                      .problems_text = {},
-                      .warnings_text = render_problems(loaded.warnings, loaded.text),
-                      .changes = {},
-                      .takeover = {},
-                      .config = std::make_shared<const Config>(std::move(loaded.config)),
-                      .hash = std::move(loaded.hash)};
-  if (checked.problems.empty() && active != nullptr) {
-    checked.changes = describe_changes(*active, *checked.config);
-    checked.takeover = takeover_changes(*active, *checked.config);
-  }
-  checked.problems_text = render_problems(checked.problems, loaded.text);
-  return checked;
-}
-
-/// Reads certificates and keys, resolves names. Thread: the preparation thread.
-Reloader::BuiltParts Reloader::build_parts(const Config& config, const BuildInputs& inputs,
-                                           const PoolSet* active,
-                                           const std::vector<std::string>& hosts,
-                                           const std::optional<std::string>& access_log) {
-  BuiltParts parts{.pool_set = PoolSet::build(config, inputs, active),
-                   .admin_tls = inputs.reload_files ? load_admin_tls(config.admin) : AdminTls(),
-                   .listener_hosts = resolve_listener_hosts(hosts),
-                   .access_log = {}};
-  if (access_log) parts.access_log.emplace(AccessLogDestination::open(*access_log));
-  return parts;
-}
 
 bool Reloader::moves_admin(const Config& next) const {
   return config_ != nullptr && process_.move_admin != nullptr &&

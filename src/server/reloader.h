@@ -159,12 +159,6 @@ class Reloader final : public Control {
   Task<void> queue_dns_update_at(Instant when);
 
   Task<void> resolve_hosts(const Config& next);
-  struct CheckedFile;
-  struct BuiltParts;
-  static CheckedFile check_file(LoadResult loaded, const Config* active);
-  static BuiltParts build_parts(const Config& config, const BuildInputs& inputs,
-                                const PoolSet* active, const std::vector<std::string>& hosts,
-                                const std::optional<std::string>& access_log);
   bool moves_admin(const Config& next) const;
   Result<OwnedFd> open_admin(const Config& next, const ListenerHosts& hosts, Sockets sockets) const;
   std::optional<std::string> new_access_log(const Config& next, Sockets sockets) const;

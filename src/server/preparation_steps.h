@@ -1,0 +1,49 @@
+// What the preparation thread does for a change: everything that blocks or takes long.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "evenkeel/admin/runtime_status.h"
+#include "evenkeel/base/result.h"
+#include "evenkeel/config/load.h"
+#include "evenkeel/stats/access_log.h"
+#include "evenkeel/upstream/pool_set.h"
+#include "server/listener_set.h"
+
+namespace evenkeel {
+
+/// Reads only a regular file: reading a pipe or a device could block for ever. Thread: any.
+LoadResult reread_config(const std::string& file, const Environment& environment);
+
+/// A file that has been read and checked.
+struct CheckedFile {
+  std::vector<Problem> problems;
+  std::string problems_text;
+  std::string warnings_text;
+  std::vector<std::string> changes;
+  std::vector<std::string> takeover;
+  std::shared_ptr<const Config> config;
+  std::string hash;
+};
+
+/// `active`: the configuration to compare it with; null: none. Thread: any.
+CheckedFile check_file(LoadResult loaded, const Config* active);
+
+/// What the preparation thread builds from a configuration.
+struct BuiltParts {
+  Result<std::shared_ptr<const PoolSet>> pool_set;
+  Result<AdminTls> admin_tls;
+  ListenerHosts listener_hosts;
+  std::optional<Result<AccessLogDestination>> access_log;
+};
+
+/// Reads certificates and keys, resolves names. `hosts`: of listeners. `access_log`: where it is to
+/// be written from now on; empty: it stays. Thread: any.
+BuiltParts build_parts(const Config& config, const BuildInputs& inputs, const PoolSet* active,
+                       const std::vector<std::string>& hosts,
+                       const std::optional<std::string>& access_log);
+
+}  // namespace evenkeel
