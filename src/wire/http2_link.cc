@@ -235,8 +235,10 @@ void ClientStream::field(std::string_view name, std::string_view value) {
     case FieldId::transfer_encoding:
     case FieldId::upgrade: return;
     case FieldId::content_length: length_ = parse_length(value); return;
-    default: fields_.add(fields_.keep(name), fields_.keep(value), id);
+    default: break;
   }
+  const std::string_view known = lower_case_name(id);  // the same bytes: nghttp2 refuses capitals
+  fields_.add(known.empty() ? fields_.keep(name) : known, fields_.keep(value), id);
 }
 
 std::optional<Error> ClientStream::upload_failure() {

@@ -111,7 +111,8 @@ void Http2RequestHead::field(Request& request, std::string_view name, std::strin
       break;
     default: break;
   }
-  fields.add(fields.keep(name), fields.keep(value), id);
+  const std::string_view known = lower_case_name(id);  // the same bytes: nghttp2 refuses capitals
+  fields.add(known.empty() ? fields.keep(name) : known, fields.keep(value), id);
 }
 
 const char* Http2RequestHead::finish(Request& request) {
