@@ -147,32 +147,56 @@ struct Fields::Chunk {
   char* data() { return reinterpret_cast<char*>(this + 1); }
 };
 
-Fields::~Fields() {
-  if (store_ != nullptr) free_pooled(store_, Store::bytes_for(store_->capacity));
-  while (arena_ != nullptr) {
-    Chunk* chunk = arena_;
-    arena_ = chunk->next;
+namespace {
+
+/// Like `grow`, not part of its caller, whose frequent path then saves no registers.
+template <class Store, class Chunk>
+[[gnu::noinline]] void free_memory(Store* store, Chunk* chunk) {
+  if (store != nullptr) free_pooled(store, Store::bytes_for(store->capacity));
+  while (chunk != nullptr) {
+    Chunk* const next = chunk->next;
     free_pooled(chunk, sizeof(Chunk) + chunk->size);
+    chunk = next;
   }
 }
 
-void Fields::add(std::string_view name, std::string_view value, FieldId id) {
-  if (store_ == nullptr || store_->size == store_->capacity) {
-    const std::uint32_t capacity = store_ == nullptr ? 24 : store_->capacity * 2;
-    auto* grown = static_cast<Store*>(allocate_pooled(Store::bytes_for(capacity)));
-    grown->size = 0;
-    grown->capacity = capacity;
-    if (store_ != nullptr) {
-      grown->size = store_->size;
-      std::memcpy(static_cast<void*>(grown->items()), store_->items(),
-                  store_->size * sizeof(Field));
-      free_pooled(store_, Store::bytes_for(store_->capacity));
-    }
-    store_ = grown;
+template <class Store>
+[[gnu::noinline]] Store* grow(Store* store) {
+  const std::uint32_t capacity = store == nullptr ? 24 : store->capacity * 2;
+  auto* grown = static_cast<Store*>(allocate_pooled(Store::bytes_for(capacity)));
+  grown->size = 0;
+  grown->capacity = capacity;
+  if (store != nullptr) {
+    grown->size = store->size;
+    std::memcpy(static_cast<void*>(grown->items()), store->items(), store->size * sizeof(Field));
+    free_pooled(store, Store::bytes_for(store->capacity));
   }
-  store_->items()[store_->size++] = {name.data(), value.data(),
-                                     static_cast<std::uint32_t>(value.size()),
-                                     static_cast<std::uint16_t>(name.size()), id};
+  return grown;
+}
+
+}  // namespace
+
+Fields::~Fields() {
+  if (store_ != nullptr || arena_ != nullptr) free_memory(store_, arena_);
+}
+
+void Fields::add(std::string_view name, std::string_view value, FieldId id) {
+  if (store_ == nullptr || store_->size == store_->capacity) [[unlikely]] {
+    // A tail call, so that the frequent path saves no registers.
+    constexpr auto add_to_full =
+        [](Fields& fields, std::string_view full_name, std::string_view full_value, FieldId full_id)
+            __attribute__((noinline)) {
+              fields.store_ = grow(fields.store_);
+              fields.add(full_name, full_value, full_id);
+            };
+    return add_to_full(*this, name, value, id);
+  }
+  Field& field = store_->items()[store_->size++];
+  field.name_begin = name.data();
+  field.value_begin = value.data();
+  field.value_size = static_cast<std::uint32_t>(value.size());
+  field.name_size = static_cast<std::uint16_t>(name.size());
+  field.id = id;
   present_ |= bit(id);
 }
 

@@ -48,6 +48,7 @@ std::optional<GrpcStatus> parse_grpc_status(std::string_view value) {
 bool is_grpc_content(std::string_view content_type) {
   constexpr std::string_view prefix = "application/grpc";
   if (content_type.size() < prefix.size()) return false;
+  if ((content_type[12] | 0x20) != prefix[12]) return false;  // most others are application/json
   if (!equals_ignore_case(content_type.substr(0, prefix.size()), prefix)) return false;
   if (content_type.size() == prefix.size()) return true;
   const char next = content_type[prefix.size()];

@@ -83,6 +83,13 @@ Socket::Read Socket::read_some(char* place, std::size_t size) {
 
 std::ptrdiff_t Socket::send_pieces(std::string_view head, std::string_view body,
                                    std::string_view tail) {
+  ssize_t sent;
+  if (body.empty() && tail.empty()) [[likely]] {  // a head with its small body
+    do {
+      sent = send(watch_.fd(), head.data(), head.size(), MSG_NOSIGNAL);
+    } while (sent < 0 && errno == EINTR);
+    return sent;
+  }
   iovec pieces[3];
   std::size_t count = 0;
   for (const std::string_view piece : {head, body, tail}) {
@@ -92,7 +99,6 @@ std::ptrdiff_t Socket::send_pieces(std::string_view head, std::string_view body,
   msghdr message{};
   message.msg_iov = pieces;
   message.msg_iovlen = count;
-  ssize_t sent;
   do {
     sent = count == 1 ? send(watch_.fd(), pieces[0].iov_base, pieces[0].iov_len, MSG_NOSIGNAL)
                       : sendmsg(watch_.fd(), &message, MSG_NOSIGNAL);

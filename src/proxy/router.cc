@@ -56,11 +56,12 @@ std::string_view next_segment(std::string_view& rest) {
 }
 
 std::string_view host_of(std::string_view authority) {
-  const auto colon = authority.rfind(':');
-  const auto bracket = authority.rfind(']');
-  if (colon == std::string_view::npos) return authority;
-  if (bracket != std::string_view::npos && bracket > colon) return authority;
-  return authority.substr(0, colon);
+  for (std::size_t at = authority.size(); at > 0; --at) {
+    const char c = authority[at - 1];
+    if (c == ':') return {authority.data(), at - 1};
+    if (c == ']') break;  // of an IPv6 address, whose colons begin no port
+  }
+  return authority;
 }
 
 bool host_matches(std::string_view pattern, std::string_view authority) {
@@ -87,18 +88,26 @@ struct PathOfTarget {
   bool normal;            // nothing to decode, no empty segment, none that begins with a dot
 };
 
-/// Looks at each byte once.
+/// The bytes that can end a path or keep it from being normal.
+constexpr auto path_marks = [] {
+  std::array<bool, 256> marks{};
+  for (const char c : {'/', '%', '?'}) marks[static_cast<unsigned char>(c)] = true;
+  return marks;
+}();
+
 PathOfTarget split_path(std::string_view target) {
   bool normal = true;
-  char previous = 0;
-  std::size_t size = 0;
-  for (; size < target.size(); ++size) {
-    const char c = target[size];
-    if (c == '?') break;
-    normal &= c != '%' && (previous != '/' || (c != '/' && c != '.'));
-    previous = c;
+  const char* const begin = target.data();
+  const char* const end = begin + target.size();
+  const char* at = begin;
+  for (; at != end; ++at) {
+    if (!path_marks[static_cast<unsigned char>(*at)]) [[likely]]
+      continue;
+    if (*at == '?') break;
+    const bool slash = *at == '/';
+    normal &= slash && (at + 1 == end || (at[1] != '/' && at[1] != '.'));
   }
-  return {target.substr(0, size), normal};
+  return {{begin, static_cast<std::size_t>(at - begin)}, normal};
 }
 
 }  // namespace

@@ -149,19 +149,28 @@ char* put_escaped(char* at, std::string_view value, std::size_t capacity) {
   return at;
 }
 
-/// A quoted string of at most `capacity` bytes between its quotes; null when empty.
-char* put_string(char* at, std::string_view value, std::size_t capacity) {
-  if (value.empty()) return put(at, "null");
+/// As `put_string`, of what is too long or has a special byte. Not part of it, whose frequent path
+/// then saves no registers.
+[[gnu::noinline]] char* put_awkward_string(char* at, std::string_view value, std::size_t capacity) {
   *at++ = '"';
-  if (value.size() <= capacity && copy_plain(at, value.data(), value.size())) [[likely]] {
-    at += value.size();
-  } else if (value.size() > capacity && copy_plain(at, value.data(), capacity - 3)) {
+  if (value.size() > capacity && copy_plain(at, value.data(), capacity - 3)) {
     at = put(at + capacity - 3, "...");
   } else {
     at = put_escaped(at, value, capacity);
   }
   *at = '"';
   return at + 1;
+}
+
+/// A quoted string of at most `capacity` bytes between its quotes; null when empty.
+char* put_string(char* at, std::string_view value, std::size_t capacity) {
+  if (value.empty()) return put(at, "null");
+  if (value.size() > capacity || !copy_plain(at + 1, value.data(), value.size())) [[unlikely]] {
+    return put_awkward_string(at, value, capacity);
+  }
+  *at = '"';
+  at[value.size() + 1] = '"';
+  return at + value.size() + 2;
 }
 
 /// "00" to "99", one after the other.

@@ -138,8 +138,9 @@ bool HeadParser::exceed(MessageLimit limit) {
 }
 
 HeadParser::Step HeadParser::parse(ReadBuffer& buffer) {
+  const std::string_view bytes = buffer.bytes();
+  const char* const limit = bytes.data() + bytes.size();
   while (true) {
-    const std::string_view bytes = buffer.bytes();
     const char* from = bytes.data() + size_;
     const std::size_t left = bytes.size() - size_;
     if (left == 0) return Step::more;
@@ -150,7 +151,6 @@ HeadParser::Step HeadParser::parse(ReadBuffer& buffer) {
         return fail(Fault::bad_request, "not HTTP");
       }
     }
-    const char* limit = bytes.data() + bytes.size();
     const char* cr = find_control(from + scanned_, limit);
     if (cr != limit && *cr != '\r') {
       return fail(Fault::bad_request,
@@ -219,12 +219,13 @@ bool HeadParser::parse_request_line(std::string_view line) {
   if (first == std::string_view::npos) return refuse(Fault::bad_request, "no request target");
   const auto second = line.find(' ', first + 1);
   if (second == std::string_view::npos) return refuse(Fault::bad_request, "no protocol version");
-  head_.method = line.substr(0, first);
-  head_.target = line.substr(first + 1, second - first - 1);
-  const std::string_view version = line.substr(second + 1);
+  head_.method = {line.data(), first};
+  head_.target = {line.data() + first + 1, second - first - 1};
+  const std::string_view version(line.data() + second + 1, line.size() - second - 1);
+  const bool is_1_1 = version == "HTTP/1.1";
 
   // Not even a misspelt HTTP version: the client would not understand a response in HTTP.
-  other_protocol_ = version.find(' ') == std::string_view::npos &&
+  other_protocol_ = !is_1_1 && version.find(' ') == std::string_view::npos &&
                     (version.size() < 4 || !equals_ignore_case(version.substr(0, 4), "HTTP"));
   if (!is_method(head_.method)) {
     return refuse(Fault::bad_request, "the method is not a token");
@@ -238,7 +239,7 @@ bool HeadParser::parse_request_line(std::string_view line) {
   if (head_.method == preface_method && version.starts_with("HTTP/1.")) {
     return refuse(Fault::bad_request, "the method is that of HTTP/2's preface");
   }
-  if (version == "HTTP/1.1") return head_.minor_version = 1, true;
+  if (is_1_1) return head_.minor_version = 1, true;
   if (version == "HTTP/1.0") return head_.minor_version = 0, true;
   const bool other_major = version.size() == 8 && version.starts_with("HTTP/") &&
                            version[5] >= '0' && version[5] <= '9' && version[5] != '1' &&

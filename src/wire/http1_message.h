@@ -43,6 +43,32 @@ std::optional<HeadError> accept_request(Head& head, Request& request,
 std::optional<HeadError> accept_response(Head& head, std::string_view method, Response& response,
                                          Http1MessageInfo& message_info);
 
+/// As memcpy, without a call for what is short, as most names and values are: two words that may
+/// overlap.
+inline void copy_text(char* to, const char* from, std::size_t size) {
+  const auto copy = [&]<class Word>(Word word) {
+    std::memcpy(&word, from, sizeof word);
+    Word back;
+    std::memcpy(&back, from + size - sizeof back, sizeof back);
+    std::memcpy(to, &word, sizeof word);
+    std::memcpy(to + size - sizeof back, &back, sizeof back);
+  };
+  struct Words {
+    std::uint64_t words[2];
+  };
+  if (size > 2 * sizeof(Words)) {
+    std::memcpy(to, from, size);
+  } else if (size >= sizeof(Words)) {
+    copy(Words{});
+  } else if (size >= sizeof(std::uint64_t)) {
+    copy(std::uint64_t{});
+  } else if (size >= sizeof(std::uint32_t)) {
+    copy(std::uint32_t{});
+  } else {
+    for (std::size_t i = 0; i < size; ++i) to[i] = from[i];
+  }
+}
+
 /// A linear buffer for heads, reused by the thread for each message.
 class HeadWriter {
  public:
@@ -61,11 +87,11 @@ class HeadWriter {
     const std::size_t size = name.size() + value.size() + 4;
     if (static_cast<std::size_t>(end_ - at_) < size) grow(size);
     char* at = at_;
-    std::memcpy(at, name.data(), name.size());
+    copy_text(at, name.data(), name.size());
     at += name.size();
     *at++ = ':';
     *at++ = ' ';
-    if (!value.empty()) std::memcpy(at, value.data(), value.size());
+    copy_text(at, value.data(), value.size());
     at += value.size();
     *at++ = '\r';
     *at++ = '\n';

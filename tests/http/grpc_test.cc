@@ -10,6 +10,17 @@ namespace {
 
 using namespace std::chrono_literals;
 
+TEST(GrpcContent, IsRecognisedInAnyCaseAndCoding) {
+  for (const std::string_view type : {"application/grpc", "Application/GRPC+proto",
+                                      "application/grpc;charset=x", "application/grpc "}) {
+    EXPECT_TRUE(is_grpc_content(type)) << type;
+  }
+  for (const std::string_view type : {"", "application/json", "application/grpc-web",
+                                      "application/grp", "xpplication/grpc", "application/g"}) {
+    EXPECT_FALSE(is_grpc_content(type)) << type;
+  }
+}
+
 TEST(GrpcTimeout, IsReadInEveryUnit) {
   EXPECT_EQ(parse_grpc_timeout("100m"), 100ms);
   EXPECT_EQ(parse_grpc_timeout("2H"), 2h);

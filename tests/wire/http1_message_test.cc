@@ -457,6 +457,20 @@ TEST(AcceptResponse, WritesTheConnectionField) {
   EXPECT_EQ(written(299, false, 1), "HTTP/1.1 299 \r\ncontent-length: 0\r\n\r\n");
 }
 
+TEST(HeadWriter, CopiesNamesAndValuesOfAnyLength) {
+  std::string letters;
+  for (int i = 0; i < 80; ++i) letters += static_cast<char>('!' + i);
+  const std::string_view text = letters;
+  for (std::size_t size = 0; size <= text.size(); ++size) {
+    const std::string_view name = text.substr(0, size);
+    const std::string_view value = text.substr(text.size() - size);
+    HeadWriter& out = HeadWriter::scratch();
+    out.field(name, value);
+    out.field("next", "one");
+    EXPECT_EQ(out.written(), std::string(name) + ": " + std::string(value) + "\r\nnext: one\r\n");
+  }
+}
+
 TEST(HeadWriter, GrowsWithItsHead) {
   const std::string value(9000, 'v');
   HeadWriter& out = HeadWriter::scratch();
