@@ -403,7 +403,7 @@ Task<Result<Response>> Http2Link::send(Request& request) {
     if (first.ready()) {
       auto chunk = first.take();
       if (!chunk) co_return std::move(chunk.error());  // nothing was sent: the link stays usable
-      first = Task<Result<Chunk>>(std::move(*chunk));
+      first = Task<Result<Chunk>>(*chunk);
     }
   }
   auto stream = std::make_unique<ClientStream>(*this, request);
