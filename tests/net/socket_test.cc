@@ -250,6 +250,26 @@ TEST(Dial, ReportsARefusedConnection) {
   EXPECT_EQ(result->error().side, Side::backend);
 }
 
+TEST(Dial, TakesALackOfDescriptorsForOurOwn) {
+  Loop loop;
+  const int fd = *Listener::bind(resolve("127.0.0.1", 0)->front());
+  const Endpoint where = Listener::local_endpoint(fd);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  auto dialling = dial(loop, where, Clock::now() + 20s);
+  setrlimit(RLIMIT_NOFILE, &before);
+
+  ASSERT_TRUE(dialling.ready());
+  const Result<int> result = dialling.take();
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().fault, Fault::overloaded);
+  EXPECT_EQ(result.error().side, Side::proxy);
+  EXPECT_TRUE(result.error().not_processed);
+  close(fd);
+}
+
 TEST(Dial, TimesOut) {
   // A listener with a full queue: the kernel drops connection attempts without an answer.
   Loop loop;
