@@ -62,6 +62,7 @@ class UnderLoad(Backends):
         self.assertEqual(self.asks(3, target="/doomed"), [502] * 3)
         before = {each["id"]: each for each in daemon.api("backends")}
         traffic = Traffic(self, daemon.address)
+        self.eventually(lambda: daemon.backend(lasting.address)["latency"]["e2e_seconds"] is not None, "a measured answer")
         pickers = ["round-robin", "least-connections", "weighted", "least-latency"]
         seen = 0
         for number in range(100):

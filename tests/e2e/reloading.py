@@ -94,6 +94,7 @@ class Traffic:
         self._stop = threading.Event()
         kinds = [(self._ask_h1, h1), (self._ask_h2, h2), (self._ask_sse, sse)]
         self._clients = [test.spawn(work) for work, count in kinds for _ in range(count)]
+        test.addCleanup(self._stop.set)  # of a test that fails: its backends end next
 
     def _ask_h1(self):
         with Stream.connect(self.address, tls=self.tls) as stream:
