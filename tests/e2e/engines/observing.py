@@ -504,7 +504,7 @@ class Trial:
         new = [now - then for now, then in zip(self.picks(pool), before)]
         shares = [100 * each / max(sum(new), 1) for each in new]
         sighting.fact(f"{who}: {count} requests, split {shares[0]:.0f} : {shares[1]:.0f}")
-        sighting.claim(count > 0 and min(shares) >= 20, f"one had only {min(shares):.0f} % of {sum(new)}")
+        sighting.claim(count > 0 and min(shares) >= 10, f"one had only {min(shares):.0f} % of {sum(new)}")
         sighting.claim(not failed, f"failed: {tally(failed)}")
 
     def streamed(self, sighting):
