@@ -116,15 +116,13 @@ Task<Result<Response>> Forwarder::handle(Request& request) {
     do {
       begin_attempt(request.info, backend, progress);
       std::optional<ConnectTime> connect_time(std::in_place, loop_, request.info);
-      auto linking = target.links->acquire(link_choice, protocol_of(request));
-      const bool opened = !linking.ready();  // a kept link is there at once
-      auto link = co_await linking;
+      auto link = co_await target.links->acquire(link_choice, protocol_of(request));
       connect_time.reset();
       if (!link) {
         progress.next = next_after_failed_connect(link.error(), backend);
         fail_attempt(request.info, backend, std::move(link.error()), progress);
       } else {
-        begin_sending(request, backend, opened, progress);
+        begin_sending(request, backend, link->newly_connected(), progress);
         auto sending = (*link)->send(request);
         if (has_timeout(request, progress, backend)) [[unlikely]] {
           co_await limit_attempt(request, progress, backend, sending);
@@ -171,10 +169,9 @@ void Forwarder::begin_attempt(RequestInfo& info, const Backend& backend, const P
   }
 }
 
-void Forwarder::begin_sending(Request& request, const Backend& backend, bool opened,
+void Forwarder::begin_sending(Request& request, const Backend& backend, bool newly_connected,
                               Progress& progress) {
-  // A connection over loopback may be made at once, as a kept link is there at once.
-  if (opened || backend.load().has_connect_failures()) backend.connected();
+  if (newly_connected) backend.connected();
   RequestTimings& timings = request.info.timings;
   timings.head_sent = loop_.read_clock();
   timings.uploaded = {};

@@ -37,6 +37,7 @@ LinkLease& LinkLease::operator=(LinkLease&& other) noexcept {
   if (this != &other) {
     release();
     pooled_ = std::exchange(other.pooled_, nullptr);
+    newly_connected_ = other.newly_connected_;
   }
   return *this;
 }
@@ -136,10 +137,11 @@ Task<Result<LinkLease>> LinkPool::connect(AlpnOffer alpn) {
 
 Result<LinkLease> LinkPool::lease_new(std::unique_ptr<Link> link) {
   if (!link->multiplexed()) {
-    return LinkLease(&track_busy(*new PooledLink(*this, std::move(link))));
+    LinkLease lease(&track_busy(*new PooledLink(*this, std::move(link))));
+    return std::move(lease.as_newly_connected());
   }
   if (link->available_capacity() == 0) return no_stream_available();
-  return lease_shared(add_link(std::move(link)));
+  return std::move(lease_shared(add_link(std::move(link))).as_newly_connected());
 }
 
 /// Waits for the link that is being opened, and starts opening one if none is. Takes it, or opens
@@ -151,8 +153,12 @@ Task<Result<LinkLease>> LinkPool::wait_for_dial(LinkChoice link_choice) {
     if (!dial_.valid() || dial_.ready()) dial_ = dial();
     co_await waiter.made.wait();
     if (waiter.failure) co_return std::move(*waiter.failure);
-    if (auto lease = take_shared(link_choice)) co_return std::move(*lease);
-    if (auto lease = take_idle()) co_return std::move(*lease);
+    auto lease = take_shared(link_choice);
+    if (!lease) lease = take_idle();
+    if (lease) {
+      lease->newly_connected_ = lease->pooled_ == waiter.opened;
+      co_return std::move(*lease);
+    }
     if (peer_protocol_ == PeerProtocol::http1) {
       auto own = co_await connect(options_.connector.alpn);
       co_return own;
@@ -173,6 +179,7 @@ Task<void> LinkPool::dial() {
   while (dial_waiters_.linked()) {
     auto& waiter = static_cast<DialWaiter&>(*dial_waiters_.next);
     waiter.unlink();
+    waiter.opened = added;
     waiter.failure = failure;
     waiter.made.raise();
     replaces_unused = replaces_unused || waiter.link_choice == LinkChoice::fresh;

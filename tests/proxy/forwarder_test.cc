@@ -148,6 +148,50 @@ TEST_F(ForwarderTest, HoldsTheLeaseUntilTheBodyIsDropped) {
   EXPECT_EQ(state->in_flight(), 0);
 }
 
+// ---- what a connection says of a backend --------------------------------------------------------
+
+class ConnectionTest : public ForwarderTest {
+ protected:
+  ConnectionTest() : ForwarderTest(1) {}
+
+  /// Five failed requests, and a connection that is refused.
+  void fail_and_refuse() {
+    for (int i = 0; i < 5; ++i) {
+      backend().record_outcome({.outcome = AttemptOutcome::failed, .status = 500}, loop.now());
+    }
+    backend().connect_failed(loop.now());
+  }
+  /// The failures in a row when the server has received a request and not answered it yet.
+  std::uint32_t failures_when_sent() {
+    Request request = get();
+    request.method = "POST";
+    std::uint32_t failures = 0;
+    auto response = response_to(request, [&] {
+      servers[0].connection(servers[0].connections() - 1).read_head();
+      failures = backend().load().failures_in_a_row();
+      servers[0].connection(servers[0].connections() - 1).send(ok);
+    });
+    EXPECT_TRUE(response);
+    if (response) response->body.reset();
+    return failures;
+  }
+  const evenkeel::Backend& backend() const { return *state->backends()[0]; }
+};
+
+TEST_F(ConnectionTest, ThatIsKeptIsNoSignOfARestart) {
+  Request first = get();
+  auto response = response_to(first, [&] {
+    servers[0].connection(0).read_head();
+    servers[0].connection(0).send(ok);
+  });
+  ASSERT_TRUE(response);
+  response->body.reset();
+  fail_and_refuse();
+
+  EXPECT_EQ(failures_when_sent(), 5u);
+  EXPECT_EQ(servers[0].connections(), 1u);
+}
+
 // ---- when a response begins ---------------------------------------------------------------------
 
 constexpr const char* stream_head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";

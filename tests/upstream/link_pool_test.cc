@@ -68,6 +68,21 @@ TEST_F(LinkPools, GiveAnIdleLinkToTheNextRequest) {
   EXPECT_EQ(pool->idle(), 0u);
 }
 
+TEST_F(LinkPools, SayWhetherALeasesConnectionIsNew) {
+  {
+    auto first = acquired();
+    EXPECT_TRUE(first->newly_connected());
+    exchange(*first, 0);
+  }
+
+  auto kept = acquired();
+  LinkLease moved = std::move(*kept);
+  auto other = acquired();
+
+  EXPECT_FALSE(moved.newly_connected());
+  EXPECT_TRUE(other->newly_connected());
+}
+
 TEST_F(LinkPools, OpenALinkForEachOfTwoRequestsAtATime) {
   auto first = acquired();
   auto second = acquired();
@@ -197,6 +212,16 @@ TEST_F(Http2LinkPools, TakeTheLinkJustDialledForAFreshOne) {
   auto pending = fresh->send(request);
   Http2ServerEnd second(server.connection(1));
   EXPECT_TRUE(eventually(loop, [&] { return second.requests() == 1; }));
+}
+
+TEST_F(Http2LinkPools, SayWhetherALeasesConnectionIsNew) {
+  auto first = pool->acquire();
+  auto second = pool->acquire();
+  Http2ServerEnd(server.connection(0)).accept();
+
+  EXPECT_TRUE(finish(std::move(first))->newly_connected());
+  EXPECT_TRUE(finish(std::move(second))->newly_connected()) << "it waited for the same connection";
+  EXPECT_FALSE(acquired()->newly_connected());
 }
 
 TEST_F(Http2LinkPools, GiveAnUpgradeALinkOfItsOwnOverHttp1) {

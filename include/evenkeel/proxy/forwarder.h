@@ -65,7 +65,8 @@ class Forwarder final : public Handler {
   struct Progress;
 
   void begin_attempt(RequestInfo& info, const Backend& backend, const Progress& progress);
-  void begin_sending(Request& request, const Backend& backend, bool opened, Progress& progress);
+  void begin_sending(Request& request, const Backend& backend, bool newly_connected,
+                     Progress& progress);
   AttemptOutcome complete(Request& request, Response& response, Lease lease, LinkLease link,
                           BackendMetrics& backend_metrics);
   Next next_after_failed_connect(const Error& error, const Backend& backend) const;

@@ -36,12 +36,16 @@ struct LinkPoolOptions {
 class [[nodiscard]] LinkLease {
  public:
   LinkLease() = default;
-  LinkLease(LinkLease&& other) noexcept : pooled_(std::exchange(other.pooled_, nullptr)) {}
+  LinkLease(LinkLease&& other) noexcept
+      : pooled_(std::exchange(other.pooled_, nullptr)), newly_connected_(other.newly_connected_) {}
   LinkLease& operator=(LinkLease&& other) noexcept;
   ~LinkLease() { release(); }
 
   Link* operator->() const { return pooled_->link.get(); }
   Link& operator*() const { return *pooled_->link; }
+
+  /// The connection was made during the `acquire` that granted this lease. False: it was kept.
+  bool newly_connected() const { return newly_connected_; }
 
  private:
   friend class LinkPool;
@@ -57,9 +61,14 @@ class [[nodiscard]] LinkLease {
     MethodWaiter<&PooledLink::on_idle_close> idle_close{*this};
   };
   explicit LinkLease(PooledLink* pooled) : pooled_(pooled) {}
+  LinkLease& as_newly_connected() {
+    newly_connected_ = true;
+    return *this;
+  }
   void release();
 
   PooledLink* pooled_ = nullptr;
+  bool newly_connected_ = false;
 };
 
 /// Whether a request that failed with `error` may be sent to the same server again: the server says
@@ -125,6 +134,7 @@ class LinkPool {
     DialWaiter(Loop& loop, LinkChoice choice) : made(loop), link_choice(choice) {}
     Signal made;
     LinkChoice link_choice;
+    const PooledLink* opened = nullptr;  // to compare with; it may be gone
     std::optional<Error> failure;
   };
 
