@@ -8,6 +8,9 @@
 namespace evenkeel {
 namespace {
 
+/// The `host:port` in the file of the backend with this id.
+std::string configured_address(const std::string& id) { return id.substr(0, id.find('@')); }
+
 /// The configured backend that an id belongs to: "host:port", or "host:port@address" for one of
 /// several servers behind a name. Null: there is none.
 const BackendConfig* find_backend(const Config& config, const std::string& pool_name,
@@ -15,7 +18,7 @@ const BackendConfig* find_backend(const Config& config, const std::string& pool_
   const auto pool = std::find_if(config.pools.begin(), config.pools.end(),
                                  [&](const PoolConfig& each) { return each.name == pool_name; });
   if (pool == config.pools.end()) return nullptr;
-  const std::string address = id.substr(0, id.find('@'));
+  const std::string address = configured_address(id);
   const auto backend =
       std::find_if(pool->backends.begin(), pool->backends.end(),
                    [&](const BackendConfig& each) { return to_string(each.address) == address; });
@@ -28,11 +31,27 @@ std::uint32_t configured_weight(const Config& config, const std::string& pool,
   return backend == nullptr ? 0 : backend->weight;
 }
 
+/// The addresses of the servers that a name stands for: with others behind it, another process
+/// would give them other ids.
+std::map<SavedState::Key, std::string> addresses_of_names(const PoolSet& pool_set) {
+  std::map<SavedState::Key, std::string> addresses;
+  for (const PoolSet::PoolEntry& pool : pool_set.pools()) {
+    for (std::size_t i = 0; i < pool.backends.size(); ++i) {
+      const PoolSet::ResolvedBackend& resolved = pool.backends[i];
+      if (resolved.addresses.empty()) continue;
+      const Endpoint& address = resolved.addresses.front();
+      if (address.host() == resolved.config.address.host) continue;
+      addresses[{pool.state->spec().name, pool.state->backends()[i]->id()}] = address.text();
+    }
+  }
+  return addresses;
+}
+
 }  // namespace
 
 SavedState OperatorOverrides::save(const PoolSet& pool_set, const Config& config) {
   record_drained(pool_set, config);
-  SavedState state{.drained = drained_};
+  SavedState state{.drained = drained_, .addresses = addresses_of_names(pool_set)};
   for (const auto& [key, weight] : weights_)
     state.weights[key] = {weight, configured_weight(config, key.first, key.second)};
   return state;
@@ -40,6 +59,8 @@ SavedState OperatorOverrides::save(const PoolSet& pool_set, const Config& config
 
 void OperatorOverrides::restore(SavedState state, const Config& config) {
   drained_ = std::move(state.drained);
+  for (const auto& [key, address] : state.addresses)
+    ids_[{key.first, configured_address(key.second), address}] = key.second;
   for (const auto& [key, weight] : state.weights) {
     const bool unchanged = weight.configured == configured_weight(config, key.first, key.second);
     if (unchanged && weight.weight > 0) weights_[key] = weight.weight;

@@ -18,6 +18,7 @@ class OperatorOverrides {
  public:
   using Weights = decltype(BuildInputs::weights);
   using Drained = decltype(BuildInputs::drained);
+  using Ids = decltype(BuildInputs::ids);
 
   /// What a process that replaces this one needs.
   SavedState save(const PoolSet& pool_set, const Config& config);
@@ -26,6 +27,8 @@ class OperatorOverrides {
 
   const Weights& weights() const { return weights_; }
   const Drained& drained() const { return drained_; }
+  /// What weights and drains of the process before name backends by.
+  const Ids& ids() const { return ids_; }
 
   void set_weights(Weights weights) { weights_ = std::move(weights); }
   /// The weights with one more set.
@@ -44,6 +47,7 @@ class OperatorOverrides {
  private:
   Weights weights_;
   Drained drained_;
+  Ids ids_;
 };
 
 }  // namespace evenkeel

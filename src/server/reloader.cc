@@ -231,6 +231,7 @@ BuildInputs Reloader::build_inputs(const Config& config, const OperatorOverrides
   return {.find = std::move(find),
           .weights = weights,
           .drained = std::move(drained),
+          .ids = overrides_.ids(),
           .reload_files = reload_files};
 }
 

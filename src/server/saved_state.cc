@@ -107,6 +107,8 @@ bool read_line(std::string_view line, SavedState& state) {
     SavedState::Weight& weight = state.weights[key];
     weight.weight = words.number<std::uint32_t>(0, max_count);
     weight.configured = words.number<std::uint32_t>(0, max_count);
+  } else if (kind == "address") {
+    state.addresses[key] = words.text();
   } else if (kind == "down") {
     state.observed[key].down = true;
   } else if (kind == "latency") {
@@ -139,6 +141,8 @@ std::string to_text(const SavedState& state) {
     facts += fmt::format("weight {} {} {} {}\n", key.first, key.second, weight.weight,
                          weight.configured);
   }
+  for (const auto& [key, address] : state.addresses)
+    facts += fmt::format("address {} {} {}\n", key.first, key.second, address);
   for (const auto& [key, observed] : state.observed) add_observed(facts, key, observed);
   return fmt::format("{}{:016x}\n{}", first_words, hash_of(facts), facts);
 }

@@ -35,6 +35,7 @@ struct SavedState {
   Time saved_at{};
   OperatorOverrides::Drained drained;
   std::map<Key, Weight> weights;
+  std::map<Key, std::string> addresses;  ///< of servers behind names, as `IP:port`
   ObservedBackends observed;
 
   bool operator==(const SavedState&) const = default;

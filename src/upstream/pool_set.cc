@@ -48,7 +48,10 @@ std::vector<std::vector<Endpoint>> servers_of(const Address& address,
 /// The servers that each name of a pool stood for so far.
 class KnownServers {
  public:
-  explicit KnownServers(const PoolSet::PoolEntry* pool_entry) {
+  /// `saved`: of the process before, which counts for servers that this one has not had.
+  KnownServers(const PoolSet::PoolEntry* pool_entry, const std::string& pool,
+               const decltype(BuildInputs::ids)& saved)
+      : pool_(pool), saved_(saved) {
     if (pool_entry == nullptr) return;
     for (std::size_t i = 0; i < pool_entry->backends.size(); ++i) {
       const ResolvedBackend& resolved = pool_entry->backends[i];
@@ -72,14 +75,26 @@ class KnownServers {
         return std::string(id);
       }
     }
-    return {};
+    if (addresses.empty()) return {};
+    const auto saved = saved_.find({pool_, address, addresses.front().text()});
+    return saved == saved_.end() || is_used(address, saved->second) ? "" : saved->second;
   }
 
  private:
+  /// Another server has this id.
+  bool is_used(const std::string& address, const std::string& id) const {
+    const auto [begin, end] = servers_.equal_range(address);
+    return std::any_of(begin, end, [&](const auto& each) {
+      return each.second.id == id && !each.second.resolved->addresses.empty();
+    });
+  }
+
   struct Known {
     const ResolvedBackend* resolved;
     std::string_view id;
   };
+  const std::string& pool_;
+  const decltype(BuildInputs::ids)& saved_;
   std::unordered_multimap<std::string, Known> servers_;
 };
 
@@ -133,7 +148,9 @@ Result<std::shared_ptr<const PoolSet>> PoolSet::build(const Config& config) {
                               unknown = std::move(addresses.error());
                               return std::vector<Endpoint>();
                             },
-                        .weights = {}};
+                        .weights = {},
+                        .drained = {},
+                        .ids = {}};
   auto pool_set = build(config, now);
   if (unknown) return std::move(*unknown);
   return pool_set;
@@ -179,7 +196,7 @@ Result<PoolSet::PoolEntry> PoolSet::build_entry(const PoolConfig& pool,
                                                 const PoolEntry* before) {
   const bool keeps_files = before != nullptr && !build_inputs.reload_files;
   PoolSpec spec = spec_of(pool);
-  const KnownServers known(before);
+  const KnownServers known(before, pool.name, build_inputs.ids);
   PoolEntry pool_entry;
   for (const BackendConfig& backend : pool.backends) {
     const std::string address = to_string(backend.address);

@@ -9,6 +9,7 @@ import threading
 
 import case
 import process
+from dns_server import NameServer
 from http2 import Peer
 from process import BINARY
 from reloading import EVENTS, Traffic, refuses, serve
@@ -173,6 +174,22 @@ class Upgrade(UpgradeCase):
         self.served.ask_admin(f"/api/v1/backends/{drained}/undrain", method="POST")
         self.wait_drained(self.upgrade())
         self.assertEqual(self.states()[drained], "up")
+
+    def test_a_drain_holds_although_the_name_has_lost_other_servers(self):
+        hosts = ["127.0.0.11", "127.0.0.12"]
+        port = 0
+        for host in hosts:
+            port = self.backend(serve, host=host, port=port).port
+        names = NameServer()
+        self.addCleanup(names.close)
+        names.say("fleet.test", *hosts)
+        self.start(f"fleet.test:{port}", dns={"servers": [names.address], "min_ttl": "100ms", "max_ttl": "300ms"})
+        drained = f"fleet.test:{port}@{hosts[0]}"
+        self.assertEqual(self.served.ask_admin(f"/api/v1/backends/{drained}/drain", method="POST").status, 200)
+        names.say("fleet.test", hosts[0])
+        self.eventually(lambda: self.states() == {drained: "draining"}, "the end of the other server")
+        self.wait_drained(self.upgrade())
+        self.assertEqual(self.states(), {drained: "draining"})
 
     def test_what_was_learned_holds(self):
         state = pathlib.Path(self.folder()) / "state"

@@ -86,5 +86,82 @@ TEST(OperatorOverrides, ForgetsTheDrainOfABackendThatTheFileHasNoMore) {
   EXPECT_THAT(overrides.drained(), IsEmpty());
 }
 
+/// The file says `gpus:8000`.
+Config with_a_name() {
+  Config config;
+  BackendConfig backend;
+  backend.address = {"gpus", 8000};
+  config.pools.push_back({.name = "chat"});
+  config.pools[0].backends.push_back(backend);
+  return config;
+}
+
+/// That name stands for these servers.
+std::shared_ptr<const PoolSet> built_with(const OperatorOverrides& overrides,
+                                          std::vector<std::string> hosts,
+                                          const PoolSet* predecessor = nullptr) {
+  const BuildInputs inputs{.find =
+                               [hosts = std::move(hosts)](const Address& address) {
+                                 std::vector<Endpoint> endpoints;
+                                 for (const std::string& host : hosts)
+                                   endpoints.push_back(resolve(host, address.port)->front());
+                                 return endpoints;
+                               },
+                           .weights = overrides.weights(),
+                           .drained = overrides.drained(),
+                           .ids = overrides.ids()};
+  auto pool_set = PoolSet::build(with_a_name(), inputs, predecessor);
+  EXPECT_TRUE(pool_set.ok());
+  return *pool_set;
+}
+
+std::vector<std::string> ids_of(const PoolSet& pool_set) {
+  std::vector<std::string> ids;
+  for (const BackendPtr& backend : pool_set.pools()[0].state->backends())
+    ids.push_back(backend->id());
+  return ids;
+}
+
+/// What the next process starts with.
+OperatorOverrides handed_on(const PoolSet& pool_set) {
+  OperatorOverrides before;
+  OperatorOverrides after;
+  after.restore(before.save(pool_set, with_a_name()), with_a_name());
+  return after;
+}
+
+TEST(OperatorOverrides, ADrainIsHandedOnWhenTheNameHasLostItsOtherServers) {
+  const auto two = built_with({}, {"10.0.0.1", "10.0.0.2"});
+  const auto one = built_with({}, {"10.0.0.2"}, two.get());
+  ASSERT_THAT(ids_of(*one), ElementsAre("gpus:8000@10.0.0.2"));
+  one->pools()[0].state->backends()[0]->load().take_out(OutOfRotation::draining);
+
+  const auto next = built_with(handed_on(*one), {"10.0.0.2"});
+
+  EXPECT_THAT(ids_of(*next), ElementsAre("gpus:8000@10.0.0.2"));
+  EXPECT_TRUE(next->pools()[0].backends[0].drained);
+}
+
+TEST(OperatorOverrides, ADrainIsHandedOnWhenTheNameHasGainedAServer) {
+  const auto one = built_with({}, {"10.0.0.2"});
+  one->pools()[0].state->backends()[0]->load().take_out(OutOfRotation::draining);
+
+  const auto next = built_with(handed_on(*one), {"10.0.0.1", "10.0.0.2"});
+
+  EXPECT_THAT(ids_of(*next), ElementsAre("gpus:8000@10.0.0.1", "gpus:8000"));
+  EXPECT_FALSE(next->pools()[0].backends[0].drained);
+  EXPECT_TRUE(next->pools()[0].backends[1].drained);
+}
+
+TEST(OperatorOverrides, NoTwoServersGetTheSameId) {
+  const OperatorOverrides overrides = handed_on(*built_with({}, {"10.0.0.2"}));
+  const auto moved = built_with(overrides, {"10.0.0.7"});
+  ASSERT_THAT(ids_of(*moved), ElementsAre("gpus:8000"));
+
+  const auto both = built_with(overrides, {"10.0.0.2", "10.0.0.7"}, moved.get());
+
+  EXPECT_THAT(ids_of(*both), ElementsAre("gpus:8000@10.0.0.2", "gpus:8000"));
+}
+
 }  // namespace
 }  // namespace evenkeel

@@ -23,6 +23,7 @@ const SavedState::Key gpu2{"chat", "gpu2:8000"};
 const SavedState some{.saved_at = SavedState::Time(1'763'832'000'123ms),
                       .drained = {gpu1, {"chat", "gpus:8000@10.0.0.1"}},
                       .weights = {{gpu2, {7, 1}}},
+                      .addresses = {{gpu2, "10.0.0.2:8000"}},
                       .observed = {{gpu1,
                                     {.down = true,
                                      .learned = {.latency_seconds = 0.125,
@@ -72,7 +73,8 @@ TEST(SavedState, IsNotReadWithValuesThatNoProcessWrites) {
         "latency chat gpu1:8000 0.5 3 99999999999\n", "latency chat gpu1:8000 0.5 3\n",
         "latency chat gpu1:8000 0.5 3 1 1\n", "latency chat  0.5 3 1\n",
         "learned chat gpu1:8000 1e300 1\n", "ejections chat gpu1:8000 1 bored 0\n",
-        "weight chat gpu1:8000 4294967296 1\n", "saved -1\n", "saved 9223372036854775807\n",
+        "weight chat gpu1:8000 4294967296 1\n",
+        "address chat gpu1:8000 \n", "saved -1\n", "saved 9223372036854775807\n",
         "what chat gpu1:8000\n", "\n", "down chat"}) {
     EXPECT_THAT(problem_of(with_checksum(line)), HasSubstr("malformed")) << line;
   }

@@ -2,6 +2,7 @@
 // settings of listeners.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -29,6 +30,9 @@ struct BuildInputs {
   std::map<std::pair<std::string, std::string>, std::uint32_t> weights;
   /// Backends that operators have drained, by pool and backend id.
   std::set<std::pair<std::string, std::string>> drained;
+  /// The ids that servers behind names had in the process before, by pool, `host:port` of the file,
+  /// and address: so that what was set for a server holds although its name has lost others.
+  std::map<std::array<std::string, 3>, std::string> ids;
   /// False: certificates and keys are taken from the predecessor, which has the same configuration.
   bool reload_files = true;
 };
