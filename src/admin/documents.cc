@@ -69,6 +69,19 @@ json::object polled_document(const BackendStatus* monitored, const Signals& sign
   return polled;
 }
 
+/// How many requests the process that this one has replaced has on a backend. Null: not known, or
+/// that process does not know of the backend's drain yet and may send it more.
+json::value replaced_in_flight(const RuntimeStatus& status, const std::string& pool,
+                               const Backend& backend) {
+  if (!status.replaced) return 0;
+  const ReplacedProcess& replaced = *status.replaced;
+  const ReplacedProcess::Backend key(pool, backend.id());
+  const bool drains = backend.load().is_out(OutOfRotation::draining);
+  if (!replaced.reported || (drains && !replaced.drained.contains(key))) return nullptr;
+  const auto found = replaced.in_flight.find(key);
+  return found == replaced.in_flight.end() ? 0 : found->second;
+}
+
 }  // namespace
 
 RuntimeView::RuntimeView(const RuntimeAccess& access)
@@ -190,6 +203,7 @@ json::object backend_document(const RuntimeView& view, const BackendStateHistory
   document["since"] = rfc3339(history.since(pool_index, backend_index));
   document["reason"] = text_or_null(reason_of(backend, monitored, view.now));
   document["in_flight"] = load.in_flight();
+  document["replaced_in_flight"] = replaced_in_flight(*view.status, pool.spec().name, backend);
   // A request that waits in our queue waits for any backend of the pool; how many wait inside this
   // one, only its engine knows.
   document["waiting"] = number_or_null(load.signals().values().waiting);

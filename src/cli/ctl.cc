@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -49,6 +50,23 @@ struct ApiResult {
 
   bool ok() const { return exit_code == exit_done; }
 };
+
+/// What a drain waits for; empty: nothing. Requests of the process that an upgrade has replaced
+/// count too: their server must not be stopped either.
+std::string requests_left(const JsonValue& backend) {
+  const double here = backend["in_flight"].number().value_or(0);
+  constexpr std::string_view name = "replaced_in_flight";
+  const auto& members = backend.members();
+  const bool unknown = std::any_of(members.begin(), members.end(), [&](const auto& member) {
+    return member.first == name && member.second.is_null();
+  });
+  if (unknown) return "requests in flight, maybe: the process before the upgrade has not reported";
+  const double before = backend[name].number().value_or(0);
+  if (here + before == 0) return "";
+  if (before == 0) return fmt::format("{} requests in flight", here);
+  return fmt::format("{} requests in flight, and {} of the process before the upgrade", here,
+                     before);
+}
 
 /// Null: the list has no such backend.
 const JsonValue* find_backend(const JsonValue& backends, std::string_view pool,
@@ -160,11 +178,10 @@ int Ctl::wait_until_idle(const JsonValue& drained) {
                               (*backend)["state"].text()));
       return exit_failed;
     }
-    const double in_flight = (*backend)["in_flight"].number().value_or(0);
-    if (in_flight == 0) return print_backend(*backend);
+    const std::string left = requests_left(*backend);
+    if (left.empty()) return print_backend(*backend);
     if (deadline && Clock::now() >= *deadline) {
-      print_error(fmt::format("{} of pool {} still has {} requests in flight; it keeps draining",
-                              id, pool, in_flight));
+      print_error(fmt::format("{} of pool {} still has {}; it keeps draining", id, pool, left));
       return exit_timeout;
     }
     std::this_thread::sleep_for(drain_poll_interval);

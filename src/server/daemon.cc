@@ -24,6 +24,7 @@
 #include "server/state_file.h"
 #include "server/state_saver.h"
 #include "server/upgrade.h"
+#include "server/upgrade_reports.h"
 #include "server/worker_group.h"
 
 namespace evenkeel {
@@ -287,7 +288,10 @@ int Daemon::run() {
 Task<void> Daemon::begin_serving(PreparedChange change) {
   co_await reloader_->commit(std::move(change), max_initial_check_wait);
   if (draining_) co_return;
-  status_.update([](RuntimeStatus& status) { status.ready = true; });
+  status_.update([this](RuntimeStatus& status) {
+    status.ready = true;
+    if (predecessor_.present()) status.replaced.emplace();
+  });
   if (predecessor_.present()) {
     auto started = start_admin();
     if (!started) {
@@ -297,6 +301,7 @@ Task<void> Daemon::begin_serving(PreparedChange change) {
       co_return;
     }
     predecessor_.report_ready();
+    loop_.spawn(follow_replaced_process(loop_, predecessor_.channel(), status_));
   }
   log::print("ready");
   notifier_.ready(reloader_->summary());
@@ -451,6 +456,7 @@ void Daemon::hand_over() {
   log::info(fmt::format("upgrade: process {} has taken over; draining {} connections",
                         upgrade_->pid(), workers_->connections()));
   loop_.spawn(watch_successor(by_systemd));
+  loop_.spawn(report_to_successor(loop_, upgrade_->successor().channel(), status_));
   loop_.spawn(drain_after_upgrade());
 }
 

@@ -1,6 +1,7 @@
 #include "server/handover_packets.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -172,6 +173,11 @@ std::string receive_state(int channel) {
   }
   for (const int fd : packet->fds) close(fd);
   return state;
+}
+
+bool is_abandoned(int channel) {
+  pollfd end{.fd = channel, .events = 0, .revents = 0};
+  return poll(&end, 1, 0) > 0 && (end.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
 }
 
 }  // namespace evenkeel

@@ -30,11 +30,15 @@ Result<Done> send_listeners(int channel, const std::vector<HandedOverListener>& 
 /// the other end is of a version with another format, or has sent less. Thread: any.
 Result<std::vector<HandedOverListener>> receive_listeners(int channel);
 
-/// Queues text of any size, in a file of its own, after the listeners. Thread: any.
+/// Queues text of any size, in a file of its own, after the listeners: the state, and later the
+/// reports of both processes. Thread: any.
 Result<Done> send_state(int channel, const std::string& state);
 
-/// Reads what `send_state` has queued; does not wait. Empty: there is none. REQUIRES: after
+/// Reads what one `send_state` has queued; does not wait. Empty: there is none. REQUIRES: after
 /// `receive_listeners`. Thread: any.
 std::string receive_state(int channel);
+
+/// The other end is closed: its process has ended, or is of a version that sends no reports.
+bool is_abandoned(int channel);
 
 }  // namespace evenkeel

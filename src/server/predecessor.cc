@@ -6,7 +6,6 @@
 
 #include <csignal>
 #include <cstdlib>
-#include <utility>
 
 #include "server/handover_packets.h"
 
@@ -46,12 +45,10 @@ Result<Done> Predecessor::receive_sockets(InheritedSockets& sockets) const {
 
 std::string Predecessor::receive_state() const { return evenkeel::receive_state(channel_); }
 
-void Predecessor::report_ready() {
-  if (channel_ < 0) return;
+void Predecessor::report_ready() const {
   // Fails if that process has ended meanwhile: then there is none to drain.
   [[maybe_unused]] const auto sent =
       send(channel_, handover_ready.data(), handover_ready.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-  close(std::exchange(channel_, -1));
 }
 
 void Predecessor::stop() const {

@@ -30,9 +30,10 @@ class Predecessor {
   Result<Done> receive_sockets(InheritedSockets& sockets) const;
   /// What operators have set there; text (saved_state.h). REQUIRES: after `receive_sockets`.
   std::string receive_state() const;
-  /// This process accepts connections: the other one drains from now on. Does nothing where none is
-  /// present.
-  void report_ready();
+  /// This process accepts connections: the other one drains from now on. REQUIRES: present().
+  void report_ready() const;
+  /// For reports to and from it. REQUIRES: present().
+  int channel() const { return channel_; }
   /// Sends SIGTERM to the process if it is still draining: this one is being stopped.
   void stop() const;
 

@@ -129,11 +129,10 @@ void Successor::cancel() {
 
 Task<Result<Done>> Successor::start(const Program& program, const Handover& handover,
                                     Instant deadline) {
-  auto channel = spawn(program, handover);
-  if (!channel) co_return std::move(channel.error());
-  const OwnedFd own(*channel);
+  auto spawned = spawn(program, handover);
+  if (!spawned) co_return std::move(spawned.error());
   starting_ = true;
-  const std::string problem = co_await wait_ready(own.get(), deadline);
+  const std::string problem = co_await wait_ready(deadline);
   if (problem.empty()) {
     starting_ = false;
     ready_ = true;
@@ -143,19 +142,19 @@ Task<Result<Done>> Successor::start(const Program& program, const Handover& hand
   const std::string end = co_await reap();
   starting_ = false;
   take_back();
+  own_ = OwnedFd();
   co_return failure(problem + end);
 }
 
-/// Returns this process's end of the channel.
-Result<int> Successor::spawn(const Program& program, const Handover& handover) {
+Result<Done> Successor::spawn(const Program& program, const Handover& handover) {
   std::array<int, 2> ends{-1, -1};
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()) != 0) {
     return no_channel();
   }
-  OwnedFd own(ends[0]);
+  own_ = OwnedFd(ends[0]);
   theirs_ = OwnedFd(ends[1]);
-  auto sent = send_listeners(own.get(), handover.listeners);
-  if (sent) sent = send_state(own.get(), handover.state);
+  auto sent = send_listeners(own_.get(), handover.listeners);
+  if (sent) sent = send_state(own_.get(), handover.state);
   if (!sent) return std::move(sent.error());
 
   // Above the numbers that the new process uses: dup2 to the same number would not clear CLOEXEC.
@@ -174,15 +173,15 @@ Result<int> Successor::spawn(const Program& program, const Handover& handover) {
   if (error != 0) {
     return failure(fmt::format("cannot run {}: {}", program.path, std::strerror(error)));
   }
-  return own.take();
+  return Done{};
 }
 
 /// Returns the problem; empty: it is ready.
-Task<std::string> Successor::wait_ready(int channel, Instant deadline) {
-  Watch watch(loop_, channel);
+Task<std::string> Successor::wait_ready(Instant deadline) {
+  Watch watch(loop_, own_.get());
   while (true) {
     std::array<char, 64> buffer{};
-    const ssize_t got = recv(channel, buffer.data(), buffer.size(), MSG_DONTWAIT);
+    const ssize_t got = recv(own_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
     if (got > 0) {
       const std::string_view text(buffer.data(), static_cast<std::size_t>(got));
       if (text == handover_ready) co_return "";

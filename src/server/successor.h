@@ -58,16 +58,19 @@ class Successor {
   bool send(int signal) const;
 
   pid_t pid() const { return pid_; }
+  /// For reports to and from it. REQUIRES: `start` has succeeded.
+  int channel() const { return own_.get(); }
   /// It is running, as this process.
   bool runs_as(pid_t pid) const { return (starting_ || ready_) && pid == pid_; }
 
  private:
-  Result<int> spawn(const Program& program, const Handover& handover);
-  Task<std::string> wait_ready(int channel, Instant deadline);
+  Result<Done> spawn(const Program& program, const Handover& handover);
+  Task<std::string> wait_ready(Instant deadline);
   void take_back() const;
   Task<std::string> reap();
 
   Loop& loop_;
+  OwnedFd own_;     // this process's end of the channel
   OwnedFd theirs_;  // the new process's end of the channel, until that is ready
   pid_t pid_ = 0;
   bool starting_ = false;

@@ -15,7 +15,7 @@ from process import BINARY
 from reloading import refuses, serve
 from service_test import Manager
 from stream import PATIENCE, Stream, exchange
-from upgrading import UpgradeCase, children, taken_over
+from upgrading import UpgradeCase, alive, children, taken_over
 
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -93,6 +93,25 @@ class UpgradeFaults(UpgradeCase):
             return longest[0]
 
         return end
+
+    # ---- drains ----
+
+    def test_a_drain_waits_for_the_requests_of_the_old_process(self):
+        backend = self.backend(self.stream)
+        self.start(backend)
+        drain = ("ctl", "drain", backend.address, "--wait", "--admin", self.served.admin)
+        with self.open_stream() as read_rest:
+            self.upgrade()
+            early = process.command(*drain, "--timeout", "300ms")
+            self.assertEqual(early.returncode, 3, early.stdout)
+            self.eventually(lambda: self.served.backend(backend.address)["replaced_in_flight"] == 1, "the report")
+            waiting = self.spawn(lambda: process.command(*drain))
+            self.assertTrue(alive(self.served.pid))
+            self.assertFalse(self.released.is_set())
+            self.assertEqual(read_rest(), self.rest)
+        self.assertEqual(waiting.join().returncode, 0)
+        self.wait_drained(self.served.pid)
+        self.eventually(lambda: self.served.backend(backend.address)["replaced_in_flight"] == 0, "the end of the report")
 
     # ---- sockets ----
 

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "server/saved_state.h"
+
 namespace evenkeel {
 namespace {
 

@@ -5,8 +5,11 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,6 +28,19 @@ namespace evenkeel {
 class Control;
 class BackendMonitor;
 
+/// The process that this one has replaced in an upgrade, while that finishes its requests: what it
+/// last reported.
+struct ReplacedProcess {
+  using Backend = std::pair<std::string, std::string>;  ///< pool and id
+  using Backends = std::set<Backend>;
+
+  bool reported = false;  ///< false: nothing is known yet
+  Backends drained;       ///< get no further requests from it
+  std::map<Backend, std::uint64_t> in_flight;
+
+  bool operator==(const ReplacedProcess&) const = default;
+};
+
 /// The state of the daemon at one moment. Never changes once it is published.
 struct RuntimeStatus {
   std::string version;
@@ -38,6 +54,7 @@ struct RuntimeStatus {
   std::vector<Problem> reload_problems;     ///< of the last reload; empty: it was accepted
   std::string upgrade_problem;              ///< why the last upgrade failed; empty: none did
   std::int32_t successor = 0;               ///< the process that has taken over; 0: none
+  std::optional<ReplacedProcess> replaced;  ///< empty: it has ended, or there was none
   std::string state_file_problem;           ///< why it was not written; empty: it was, or is off
   bool ready = false;
   bool draining = false;

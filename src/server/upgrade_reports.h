@@ -1,0 +1,40 @@
+// What a process that an upgrade has replaced and the one that has taken over report to each other
+// until the first has ended.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "evenkeel/admin/runtime_status.h"
+#include "evenkeel/base/loop.h"
+#include "evenkeel/base/result.h"
+#include "evenkeel/base/task.h"
+#include "evenkeel/upstream/pool_set.h"
+
+namespace evenkeel {
+
+/// The backends that are drained here; the process before must not use them either.
+ReplacedProcess::Backends drained_backends(const PoolSet& pool_set);
+
+/// Drains these backends, and undrains all others.
+void apply_drains(const ReplacedProcess::Backends& drained, const PoolSet& pool_set);
+
+/// What is in flight here and in the process that this one has replaced in turn (`before`; null:
+/// none). `drained`: here; the report names those that are drained there too.
+ReplacedProcess report_in_flight(const PoolSet& pool_set, const ReplacedProcess* before,
+                                 const ReplacedProcess::Backends& drained);
+
+/// As text, for the channel.
+std::string to_text(const ReplacedProcess& report);
+/// Errors: the other process is of a version with another format.
+Result<ReplacedProcess> parse_report(std::string_view text);
+
+/// Publishes what the process that this one has replaced reports, and reports to it what is
+/// drained, until it ends. REQUIRES: `status` has a `replaced`. Thread: the loop's.
+Task<void> follow_replaced_process(Loop& loop, int channel, RuntimeStatusPublisher& status);
+
+/// The other end of that, in the process that was replaced. Ends with the process that has taken
+/// over. Thread: the loop's.
+Task<void> report_to_successor(Loop& loop, int channel, RuntimeStatusPublisher& status);
+
+}  // namespace evenkeel
