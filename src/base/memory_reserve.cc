@@ -1,27 +1,57 @@
 #include "evenkeel/base/memory_reserve.h"
 
+#include <malloc.h>
 #include <sys/mman.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <new>
+#include <thread>
+
+#include "evenkeel/base/clock.h"
 
 namespace evenkeel {
 namespace {
 
 constexpr std::size_t reserve_bytes = std::size_t{8} * 1024 * 1024;
 
+constexpr Duration wait_step = std::chrono::milliseconds(20);
+/// Shorter than systemd's watchdog.
+constexpr Duration max_wait = std::chrono::seconds(3);
+
 constinit std::atomic<MemoryPressureLevel*> reported_to{nullptr};
 constinit std::atomic<void*> reserve{nullptr};  // never touched: it takes address space only
 constinit thread_local bool fails_at_once = false;
 
+constinit thread_local Instant wait_began{};
+constinit thread_local Instant wait_ended{};
+
+/// Waits a little: requests end meanwhile, and no new ones begin. An allocation that fails again
+/// right after continues the wait.
+void wait_for_memory() {
+  const Instant now = Clock::now();
+  if (now - wait_ended >= wait_step) {
+    wait_began = now;
+    malloc_trim(0);
+  } else if (now - wait_began >= max_wait) {
+    throw std::bad_alloc();
+  }
+  std::this_thread::sleep_for(wait_step);
+  wait_ended = Clock::now();
+}
+
+/// When it returns, the allocation is tried again.
 void on_failed_allocation() {
   if (MemoryPressureLevel* const pressure = reported_to.load()) {
     pressure->set(MemoryPressure::critical);
   }
-  void* const spare = fails_at_once ? nullptr : reserve.exchange(nullptr);
-  if (spare == nullptr) throw std::bad_alloc();
-  munmap(spare, reserve_bytes);  // and the allocation is tried again
+  if (fails_at_once) throw std::bad_alloc();
+  if (void* const spare = reserve.exchange(nullptr)) {
+    munmap(spare, reserve_bytes);
+  } else {
+    wait_for_memory();
+  }
 }
 
 }  // namespace

@@ -6,8 +6,9 @@
 namespace evenkeel {
 
 /// While it exists, a failed `operator new` sets the pressure to `critical`. On a thread that has
-/// called `fail_allocations_at_once` it then throws std::bad_alloc; on others, which cannot do
-/// without, it first uses up a reserve of some MiB. One at a time.
+/// called `fail_allocations_at_once` it then throws std::bad_alloc. Others, which cannot do
+/// without, first use up a reserve of some MiB, and then wait up to 3 s until there is memory
+/// again. One at a time.
 class MemoryReserve {
  public:
   /// `pressure` outlives it.
