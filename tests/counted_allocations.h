@@ -4,7 +4,9 @@
 
 #include <cstddef>
 #include <cstdlib>
+#include <functional>
 #include <new>
+#include <utility>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define EVENKEEL_FOREIGN_ALLOCATOR
@@ -19,9 +21,12 @@
 namespace {
 
 thread_local std::size_t allocations = 0;
+/// Called once, in this thread's next allocation; null: nothing is.
+thread_local const std::function<void()>* on_next_allocation = nullptr;
 
 void* counted(std::size_t size, std::size_t alignment) {
   ++allocations;
+  if (const auto* const action = std::exchange(on_next_allocation, nullptr)) (*action)();
   const std::size_t rounded = (size + alignment - 1) / alignment * alignment;
   void* memory = std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
   if (memory == nullptr) std::abort();

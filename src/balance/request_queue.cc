@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "evenkeel/base/memory_reserve.h"
+
 namespace evenkeel {
 namespace {
 
@@ -34,6 +36,7 @@ struct RequestQueue::Ticket : Node, std::enable_shared_from_this<Ticket> {
 };
 
 void RequestQueue::dispatch(const Load& load, Instant now) {
+  const NoWaitForMemory no_wait;  // workers need the lock to end requests
   std::lock_guard lock(mutex_);
   dispatch_locked(load, now);
 }

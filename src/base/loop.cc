@@ -9,6 +9,7 @@
 #include <cassert>
 #include <cerrno>
 #include <cstdlib>
+#include <iterator>
 #include <new>
 #include <system_error>
 
@@ -242,12 +243,23 @@ void Loop::stop() {
 }
 
 void Loop::post(std::function<void()> work) {
-  bool first = false;
-  {
-    std::lock_guard lock(posted_mutex_);
-    posted_.push_back(std::move(work));
-    first = !std::exchange(wakeup_pending_, true);
+  // Memory is taken without the lock: there may be none for seconds, and the loop needs the lock.
+  std::vector<std::function<void()>> larger;
+  std::unique_lock lock(posted_mutex_);
+  while (posted_.size() == posted_.capacity() && posted_.size() >= larger.capacity()) {
+    const std::size_t size = posted_.size();
+    lock.unlock();
+    larger.reserve(2 * size + 4);
+    lock.lock();
   }
+  if (posted_.size() == posted_.capacity()) {
+    larger.insert(larger.end(), std::make_move_iterator(posted_.begin()),
+                  std::make_move_iterator(posted_.end()));
+    posted_.swap(larger);
+  }
+  posted_.push_back(std::move(work));
+  const bool first = !std::exchange(wakeup_pending_, true);
+  lock.unlock();
   if (!first) return;
   const std::uint64_t one = 1;
   [[maybe_unused]] auto written = write(wakeup_, &one, sizeof one);

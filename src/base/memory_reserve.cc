@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <new>
 #include <thread>
+#include <utility>
 
 #include "evenkeel/base/clock.h"
 
@@ -23,6 +24,7 @@ constexpr Duration max_wait = std::chrono::seconds(3);
 constinit std::atomic<MemoryPressureLevel*> reported_to{nullptr};
 constinit std::atomic<void*> reserve{nullptr};  // never touched: it takes address space only
 constinit thread_local bool fails_at_once = false;
+constinit thread_local bool may_wait = true;
 
 constinit thread_local Instant wait_began{};
 constinit thread_local Instant wait_ended{};
@@ -49,8 +51,10 @@ void on_failed_allocation() {
   if (fails_at_once) throw std::bad_alloc();
   if (void* const spare = reserve.exchange(nullptr)) {
     munmap(spare, reserve_bytes);
-  } else {
+  } else if (may_wait) {
     wait_for_memory();
+  } else {
+    throw std::bad_alloc();
   }
 }
 
@@ -75,6 +79,10 @@ void MemoryReserve::refill() {
       mmap(nullptr, reserve_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (taken != MAP_FAILED) reserve = taken;
 }
+
+NoWaitForMemory::NoWaitForMemory() : before_(std::exchange(may_wait, false)) {}
+
+NoWaitForMemory::~NoWaitForMemory() { may_wait = before_; }
 
 void fail_allocations_at_once() { fails_at_once = true; }
 

@@ -1,9 +1,12 @@
 // A pick allocates nothing.
 #include <gtest/gtest.h>
 
+#include <new>
+
 #include "balance/some_backends.h"
 #include "counted_allocations.h"
 #include "evenkeel/base/loop.h"
+#include "evenkeel/base/memory_reserve.h"
 
 #ifndef EVENKEEL_FOREIGN_ALLOCATOR
 
@@ -51,6 +54,32 @@ TEST(NoAllocation, InAcquireAndRelease) {
 
   EXPECT_EQ(allocations, before);
   EXPECT_EQ(state->in_flight(), 0u);
+}
+
+TEST(NoAllocation, WaitsForMemoryWhileTheQueueIsLocked) {
+  auto state = PoolState::build(some_pool(1, 1));
+  Loop loop;
+  Pool pool(state, loop, 1);
+  auto first = pool.acquire({}).take();
+  auto queued = pool.acquire({});
+  ASSERT_FALSE(queued.ready());
+  MemoryPressureLevel pressure;
+  const MemoryReserve reserve(pressure);
+  std::get_new_handler()();  // uses up the reserve
+  bool failed = false;
+  const std::function<void()> as_without_memory = [&] {
+    try {
+      std::get_new_handler()();
+    } catch (const std::bad_alloc&) {
+      failed = true;
+    }
+  };
+
+  on_next_allocation = &as_without_memory;
+  first->release();
+  on_next_allocation = nullptr;
+
+  EXPECT_TRUE(failed) << "it has waited, or there was no allocation";
 }
 
 }  // namespace

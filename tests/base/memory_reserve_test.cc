@@ -57,6 +57,20 @@ TEST(MemoryReserve, MakesAThreadWaitForSomeSecondsOnly) {
   EXPECT_GE(Clock::now() - began, 3s);
 }
 
+TEST(MemoryReserve, NoThreadWaitsForMemoryWithALockThatOthersNeed) {
+  MemoryPressureLevel pressure;
+  const MemoryReserve reserve(pressure);
+
+  on_thread([] {
+    {
+      const NoWaitForMemory no_wait;
+      EXPECT_TRUE(tries_again()) << "with the reserve";
+      EXPECT_FALSE(tries_again());
+    }
+    EXPECT_TRUE(tries_again());
+  });
+}
+
 TEST(MemoryReserve, IsNotForThreadsThatSurviveAFailedAllocation) {
   MemoryPressureLevel pressure;
   const MemoryReserve reserve(pressure);

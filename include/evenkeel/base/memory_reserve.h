@@ -21,6 +21,19 @@ class MemoryReserve {
   void refill();
 };
 
+/// While one exists, a failed allocation on its thread does not wait until there is memory: it
+/// throws std::bad_alloc. For the time of a lock that other threads need to free memory.
+class NoWaitForMemory {
+ public:
+  NoWaitForMemory();
+  NoWaitForMemory(const NoWaitForMemory&) = delete;
+  NoWaitForMemory& operator=(const NoWaitForMemory&) = delete;
+  ~NoWaitForMemory();
+
+ private:
+  bool before_;
+};
+
 /// This thread survives a failed allocation: it ends the request that needed the memory.
 void fail_allocations_at_once();
 
