@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "server/saved_state.h"
 
@@ -31,20 +32,16 @@ std::uint32_t configured_weight(const Config& config, const std::string& pool,
   return backend == nullptr ? 0 : backend->weight;
 }
 
-/// The addresses of the servers that a name stands for: with others behind it, another process
-/// would give them other ids.
-std::map<SavedState::Key, std::string> addresses_of_names(const PoolSet& pool_set) {
-  std::map<SavedState::Key, std::string> addresses;
-  for (const PoolSet::PoolEntry& pool : pool_set.pools()) {
-    for (std::size_t i = 0; i < pool.backends.size(); ++i) {
-      const PoolSet::ResolvedBackend& resolved = pool.backends[i];
-      if (resolved.addresses.empty()) continue;
-      const Endpoint& address = resolved.addresses.front();
-      if (address.host() == resolved.config.address.host) continue;
-      addresses[{pool.state->spec().name, pool.state->backends()[i]->id()}] = address.text();
-    }
-  }
-  return addresses;
+/// The id that a process which finds the same servers gives to this one. The servers that a name
+/// stands for are next to each other.
+std::string usual_id(const std::vector<PoolSet::ResolvedBackend>& servers, std::size_t number) {
+  const PoolSet::ResolvedBackend& server = servers[number];
+  const auto has_its_name = [&](std::size_t other) {
+    return other < servers.size() && servers[other].config.address == server.config.address;
+  };
+  const bool several = has_its_name(number + 1) || (number > 0 && has_its_name(number - 1));
+  const std::string address = to_string(server.config.address);
+  return several ? address + "@" + server.addresses.front().host() : address;
 }
 
 }  // namespace
@@ -55,6 +52,23 @@ SavedState OperatorOverrides::save(const PoolSet& pool_set, const Config& config
   for (const auto& [key, weight] : weights_)
     state.weights[key] = {weight, configured_weight(config, key.first, key.second)};
   return state;
+}
+
+std::map<OperatorOverrides::Key, std::string> OperatorOverrides::addresses_of_names(
+    const PoolSet& pool_set) const {
+  std::map<Key, std::string> addresses;
+  for (const PoolSet::PoolEntry& pool : pool_set.pools()) {
+    for (std::size_t i = 0; i < pool.backends.size(); ++i) {
+      const PoolSet::ResolvedBackend& resolved = pool.backends[i];
+      if (resolved.addresses.empty()) continue;
+      const Endpoint& address = resolved.addresses.front();
+      if (address.host() == resolved.config.address.host) continue;
+      const Key key(pool.state->spec().name, pool.state->backends()[i]->id());
+      const bool is_set = drained_.contains(key) || weights_.contains(key);
+      if (is_set || key.second != usual_id(pool.backends, i)) addresses[key] = address.text();
+    }
+  }
+  return addresses;
 }
 
 void OperatorOverrides::restore(SavedState state, const Config& config) {

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
+#include <utility>
 
 #include "evenkeel/config/config.h"
 #include "evenkeel/upstream/pool_set.h"
@@ -45,6 +47,13 @@ class OperatorOverrides {
   Drained drained_outside(const PoolSet& pool_set) const;
 
  private:
+  using Key = std::pair<std::string, std::string>;
+
+  /// The addresses of servers behind names that operators have drained or weighted, which get other
+  /// ids in a process that finds other servers behind the name; and of those that have such an id
+  /// already.
+  std::map<Key, std::string> addresses_of_names(const PoolSet& pool_set) const;
+
   Weights weights_;
   Drained drained_;
   Ids ids_;

@@ -89,7 +89,7 @@ std::optional<EjectionReason> read_reason(Words& words) {
   return std::nullopt;
 }
 
-/// One fact. False: it is malformed.
+/// One fact; of an unknown kind, from a newer version, nothing. False: it is malformed.
 bool read_line(std::string_view line, SavedState& state) {
   Words words(line);
   const std::string kind = words.text();
@@ -126,7 +126,7 @@ bool read_line(std::string_view line, SavedState& state) {
     learned.ejected = read_reason(words);
     learned.ejected_for = words.duration();
   } else {
-    return false;
+    return !kind.empty();
   }
   return words.complete();
 }

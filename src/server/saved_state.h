@@ -35,7 +35,8 @@ struct SavedState {
   Time saved_at{};
   OperatorOverrides::Drained drained;
   std::map<Key, Weight> weights;
-  std::map<Key, std::string> addresses;  ///< of servers behind names, as `IP:port`
+  /// Of servers behind names whose id may not be enough to find them again, as `IP:port`.
+  std::map<Key, std::string> addresses;
   ObservedBackends observed;
 
   bool operator==(const SavedState&) const = default;
@@ -44,8 +45,8 @@ struct SavedState {
 /// As text, with a version and a checksum. Durations are rounded down to milliseconds.
 std::string to_text(const SavedState& state);
 
-/// Accepts any bytes. Errors: the text was written by a version with another format, is damaged, or
-/// has a value out of range.
+/// Accepts any bytes, and skips facts of kinds that only a newer version knows. Errors: the text
+/// was written by a version with another format, is damaged, or has a value out of range.
 Result<SavedState> parse_state(std::string_view text);
 
 }  // namespace evenkeel

@@ -155,8 +155,33 @@ TEST(OperatorOverrides, ADrainIsHandedOnWhenTheNameHasGainedAServer) {
   EXPECT_TRUE(next->pools()[0].backends[1].drained);
 }
 
+TEST(OperatorOverrides, SavesTheAddressesOfServersThatTheirIdsMayNotFind) {
+  OperatorOverrides overrides;
+  const auto addresses_in = [&](const PoolSet& pool_set) {
+    return overrides.save(pool_set, with_a_name()).addresses;
+  };
+  const auto two = built_with({}, {"10.0.0.1", "10.0.0.2"});
+  EXPECT_THAT(addresses_in(*two), IsEmpty());
+
+  two->pools()[0].state->backends()[0]->load().take_out(OutOfRotation::draining);
+  EXPECT_THAT(addresses_in(*two),
+              ElementsAre(Pair(Key("chat", "gpus:8000@10.0.0.1"), "10.0.0.1:8000")))
+      << "the name may lose the other one";
+
+  const auto one = built_with({}, {"10.0.0.2"}, two.get());
+  EXPECT_THAT(addresses_in(*one),
+              ElementsAre(Pair(Key("chat", "gpus:8000@10.0.0.2"), "10.0.0.2:8000")));
+
+  overrides.set_weights(overrides.weights_with("chat", "gpus:8000", 9));
+  EXPECT_THAT(addresses_in(*built_with({}, {"10.0.0.2"})),
+              ElementsAre(Pair(Key("chat", "gpus:8000"), "10.0.0.2:8000")))
+      << "the name may gain others";
+}
+
 TEST(OperatorOverrides, NoTwoServersGetTheSameId) {
-  const OperatorOverrides overrides = handed_on(*built_with({}, {"10.0.0.2"}));
+  const auto first = built_with({}, {"10.0.0.2"});
+  first->pools()[0].state->backends()[0]->load().take_out(OutOfRotation::draining);
+  const OperatorOverrides overrides = handed_on(*first);
   const auto moved = built_with(overrides, {"10.0.0.7"});
   ASSERT_THAT(ids_of(*moved), ElementsAre("gpus:8000"));
 

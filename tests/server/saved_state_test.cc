@@ -73,11 +73,18 @@ TEST(SavedState, IsNotReadWithValuesThatNoProcessWrites) {
         "latency chat gpu1:8000 0.5 3 99999999999\n", "latency chat gpu1:8000 0.5 3\n",
         "latency chat gpu1:8000 0.5 3 1 1\n", "latency chat  0.5 3 1\n",
         "learned chat gpu1:8000 1e300 1\n", "ejections chat gpu1:8000 1 bored 0\n",
-        "weight chat gpu1:8000 4294967296 1\n",
-        "address chat gpu1:8000 \n", "saved -1\n", "saved 9223372036854775807\n",
-        "what chat gpu1:8000\n", "\n", "down chat"}) {
+        "weight chat gpu1:8000 4294967296 1\n", "address chat gpu1:8000 \n", "saved -1\n",
+        "saved 9223372036854775807\n", " chat gpu1:8000\n", "\n", "down chat"}) {
     EXPECT_THAT(problem_of(with_checksum(line)), HasSubstr("malformed")) << line;
   }
+}
+
+TEST(SavedState, IsReadWithoutWhatOnlyANewerVersionKnows) {
+  const auto read =
+      parse_state(with_checksum("what chat gpu1:8000 7\ndrained chat gpu1:8000\nmore\n"));
+
+  ASSERT_TRUE(read.ok()) << read.error().detail;
+  EXPECT_EQ(*read, SavedState{.drained = {gpu1}});
 }
 
 /// A text with some bytes changed, removed, added or repeated.
