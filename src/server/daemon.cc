@@ -301,7 +301,8 @@ Task<void> Daemon::begin_serving(PreparedChange change) {
       co_return;
     }
     predecessor_.report_ready();
-    loop_.spawn(follow_replaced_process(loop_, predecessor_.channel(), status_));
+    loop_.spawn(follow_replaced_process(
+        loop_, predecessor_.channel(), [this] { return predecessor_.runs(); }, status_));
   }
   log::print("ready");
   notifier_.ready(reloader_->summary());

@@ -158,10 +158,10 @@ Result<Done> send_state(int channel, const std::string& state) {
   return failure(std::string("cannot pass the state: ") + std::strerror(error));
 }
 
-std::string receive_state(int channel) {
-  std::string state;
+std::optional<std::string> receive_state(int channel) {
   const auto packet = receive_packet(channel);
-  if (!packet) return state;
+  if (!packet) return std::nullopt;
+  std::string state;
   if (packet->text == state_line && packet->fds.size() == 1) {
     std::array<char, 16 * 1024> buffer{};
     for (off_t at = 0;;) {

@@ -1,6 +1,7 @@
 // How one process passes its listening sockets to the next: packets on a Unix socket.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,9 +35,10 @@ Result<std::vector<HandedOverListener>> receive_listeners(int channel);
 /// reports of both processes. Thread: any.
 Result<Done> send_state(int channel, const std::string& state);
 
-/// Reads what one `send_state` has queued; does not wait. Empty: there is none. REQUIRES: after
+/// Reads what one `send_state` has queued; does not wait. Null: there is none. Empty: it cannot be
+/// read, for example because this process has no descriptor left. REQUIRES: after
 /// `receive_listeners`. Thread: any.
-std::string receive_state(int channel);
+std::optional<std::string> receive_state(int channel);
 
 /// The other end is closed: its process has ended, or is of a version that sends no reports.
 bool is_abandoned(int channel);

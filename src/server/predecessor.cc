@@ -43,7 +43,9 @@ Result<Done> Predecessor::receive_sockets(InheritedSockets& sockets) const {
   return Done{};
 }
 
-std::string Predecessor::receive_state() const { return evenkeel::receive_state(channel_); }
+std::string Predecessor::receive_state() const {
+  return evenkeel::receive_state(channel_).value_or("");
+}
 
 void Predecessor::report_ready() const {
   // Fails if that process has ended meanwhile: then there is none to drain.
@@ -51,9 +53,11 @@ void Predecessor::report_ready() const {
       send(channel_, handover_ready.data(), handover_ready.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
+// When that process has ended, this one has another parent.
+bool Predecessor::runs() const { return pid_ > 1 && getppid() == pid_; }
+
 void Predecessor::stop() const {
-  // When that process has ended, this one has another parent.
-  if (pid_ > 1 && getppid() == pid_) kill(pid_, SIGTERM);
+  if (runs()) kill(pid_, SIGTERM);
 }
 
 }  // namespace evenkeel

@@ -34,6 +34,8 @@ class Predecessor {
   void report_ready() const;
   /// For reports to and from it. REQUIRES: present().
   int channel() const { return channel_; }
+  /// The process has not ended.
+  bool runs() const;
   /// Sends SIGTERM to the process if it is still draining: this one is being stopped.
   void stop() const;
 

@@ -15,54 +15,53 @@ namespace {
 // The first line; then a line per fact: "drained POOL ID", or "in_flight POOL ID COUNT".
 constexpr std::string_view first_line = "evenkeel report 1\n";
 
-constexpr Duration report_interval = std::chrono::milliseconds(100);
+constexpr Duration read_interval = std::chrono::milliseconds(100);
+/// A report looks at all backends. It is sent even if nothing has changed: a process without a free
+/// descriptor cannot read one.
+constexpr Duration report_interval = std::chrono::seconds(1);
 
 /// The last report that has arrived; empty: none that can be read.
 std::optional<ReplacedProcess> receive_report(int channel) {
-  std::string last;
-  while (true) {
-    std::string text = receive_state(channel);
-    if (text.empty()) break;
-    last = std::move(text);
+  std::optional<ReplacedProcess> last;
+  while (const auto text = receive_state(channel)) {
+    if (auto report = parse_report(*text)) last = std::move(*report);
   }
-  auto report = parse_report(last);
-  return report ? std::optional(std::move(*report)) : std::nullopt;
+  return last;
 }
 
-/// Sends reports that say something new.
-class Reporter {
- public:
-  explicit Reporter(int channel) : channel_(channel) {}
-
-  void send(const ReplacedProcess& report) {
-    std::string text = to_text(report);
-    if (text != sent_ && send_state(channel_, text)) sent_ = std::move(text);
-  }
-
- private:
-  int channel_;
-  std::string sent_;
-};
+void send_report(int channel, const ReplacedProcess& report) {
+  [[maybe_unused]] const auto sent = send_state(channel, to_text(report));
+}
 
 }  // namespace
 
-ReplacedProcess::Backends drained_backends(const PoolSet& pool_set) {
-  ReplacedProcess::Backends drained;
+ReplacedProcess::Backends drained_backends(const PoolSet& pool_set,
+                                           const ReplacedProcess::Backends& before) {
+  ReplacedProcess::Backends drained = before;
   for (const PoolSet::PoolEntry& pool : pool_set.pools()) {
     for (const BackendPtr& backend : pool.state->backends()) {
-      if (!backend->load().is_out(OutOfRotation::draining)) continue;
-      drained.emplace(pool.state->spec().name, backend->id());
+      const bool drains = backend->load().is_out(OutOfRotation::draining);
+      if (!drains && drained.empty()) continue;
+      ReplacedProcess::Backend key(pool.state->spec().name, backend->id());
+      if (drains) {
+        drained.insert(std::move(key));
+      } else {
+        drained.erase(key);
+      }
     }
   }
   return drained;
 }
 
-void apply_drains(const ReplacedProcess::Backends& drained, const PoolSet& pool_set) {
+void apply_drains(const ReplacedProcess::Backends& drained, const ReplacedProcess::Backends& before,
+                  const PoolSet& pool_set) {
+  if (drained.empty() && before.empty()) return;
   for (const PoolSet::PoolEntry& pool : pool_set.pools()) {
     for (const BackendPtr& backend : pool.state->backends()) {
-      if (drained.contains({pool.state->spec().name, backend->id()})) {
+      const ReplacedProcess::Backend key(pool.state->spec().name, backend->id());
+      if (drained.contains(key)) {
         backend->load().take_out(OutOfRotation::draining);
-      } else if (backend->load().is_out(OutOfRotation::draining)) {
+      } else if (before.contains(key) && backend->load().is_out(OutOfRotation::draining)) {
         backend->put_back(OutOfRotation::draining);
       }
     }
@@ -118,33 +117,46 @@ Result<ReplacedProcess> parse_report(std::string_view text) {
   return report;
 }
 
-Task<void> follow_replaced_process(Loop& loop, int channel, RuntimeStatusPublisher& status) {
-  Reporter reporter(channel);
+Task<void> follow_replaced_process(Loop& loop, int channel, std::function<bool()> runs,
+                                   RuntimeStatusPublisher& status) {
+  ReplacedProcess::Backends drained;
+  Instant next_report{};
   while (!is_abandoned(channel)) {
     const auto report = receive_report(channel);
     const auto now = status.snapshot();
     if (report && *report != now->replaced) {
       status.update([&](RuntimeStatus& next) { next.replaced = *report; });
     }
-    reporter.send({.drained = drained_backends(*now->pool_set)});
-    co_await loop.sleep_for(report_interval);
+    if (loop.now() >= next_report) {
+      drained = drained_backends(*now->pool_set, drained);
+      send_report(channel, {.drained = drained});
+      next_report = loop.now() + report_interval;
+    }
+    co_await loop.sleep_for(read_interval);
+  }
+  while (!status.snapshot()->replaced->reported && runs()) {
+    co_await loop.sleep_for(read_interval);
   }
   status.update([](RuntimeStatus& next) { next.replaced.reset(); });
 }
 
 Task<void> report_to_successor(Loop& loop, int channel, RuntimeStatusPublisher& status) {
-  Reporter reporter(channel);
   ReplacedProcess::Backends drained;
+  Instant next_report{};
   while (!is_abandoned(channel)) {
     const auto now = status.snapshot();
     if (auto wanted = receive_report(channel)) {
+      apply_drains(wanted->drained, drained, *now->pool_set);
+      // A command that drains may be waiting for it.
+      if (wanted->drained != drained) next_report = {};
       drained = std::move(wanted->drained);
-      apply_drains(drained, *now->pool_set);
     }
     const ReplacedProcess* const before = now->replaced ? &*now->replaced : nullptr;
-    if (before == nullptr || before->reported)
-      reporter.send(report_in_flight(*now->pool_set, before, drained));
-    co_await loop.sleep_for(report_interval);
+    if (loop.now() >= next_report && (before == nullptr || before->reported)) {
+      send_report(channel, report_in_flight(*now->pool_set, before, drained));
+      next_report = loop.now() + report_interval;
+    }
+    co_await loop.sleep_for(read_interval);
   }
 }
 

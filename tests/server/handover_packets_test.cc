@@ -85,7 +85,17 @@ TEST_F(HandoverChannel, PassesStateOfAnySizeAfterTheListeners) {
 
   EXPECT_THAT(receive(), SizeIs(0));
   EXPECT_EQ(receive_state(ends_[1]), state);
+  EXPECT_EQ(receive_state(ends_[1]), std::nullopt);
+}
+
+TEST_F(HandoverChannel, ReadsAStateAfterOneThatCannotBeRead) {
+  const std::string without_file = "evenkeel state\n";
+  send(ends_[0], without_file.data(), without_file.size(), 0);
+  ASSERT_TRUE(send_state(ends_[0], "later").ok());
+
   EXPECT_EQ(receive_state(ends_[1]), "");
+  EXPECT_EQ(receive_state(ends_[1]), "later");
+  EXPECT_EQ(receive_state(ends_[1]), std::nullopt);
 }
 
 TEST_F(HandoverChannel, RejectsAnotherFormat) {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "server/handover_packets.h"
 #include "wire/peer.h"
 
 namespace evenkeel {
@@ -65,19 +66,39 @@ TEST(UpgradeReport, AddsWhatTheProcessBeforeHasInFlight) {
   EXPECT_THAT(report.drained, ElementsAre(second)) << "the first is not drained there yet";
 }
 
-/// The two processes of an upgrade.
-class UpgradeReports : public testing::Test {
+TEST(DrainsOfAnUpgrade, EndOnlyIfAReportHasBegunThem) {
+  const auto pool_set = two_backends();
+  const Load& one = backend_of(*pool_set, 0).load();
+  Load& other = backend_of(*pool_set, 1).load();
+  other.take_out(OutOfRotation::draining);
+
+  apply_drains({first}, {}, *pool_set);
+  EXPECT_TRUE(one.is_out(OutOfRotation::draining));
+
+  apply_drains({}, {first}, *pool_set);
+  EXPECT_FALSE(one.is_out(OutOfRotation::draining));
+  EXPECT_TRUE(other.is_out(OutOfRotation::draining)) << "the other process may not have it";
+}
+
+TEST(DrainsOfAnUpgrade, GoOnForABackendThatTheFileNoLongerHas) {
+  const ReplacedProcess::Backend removed{"chat", "127.0.0.1:3"};
+  const auto pool_set = two_backends();
+  backend_of(*pool_set, 1).load().take_out(OutOfRotation::draining);
+
+  EXPECT_THAT(drained_backends(*pool_set, {first, removed}), ElementsAre(second, removed));
+}
+
+/// The two ends of an upgrade, and what each process publishes.
+class UpgradeChannel : public testing::Test {
  protected:
-  UpgradeReports() {
+  UpgradeChannel() {
     socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data());
     for (RuntimeStatusPublisher* const each : {&old_status, &new_status}) {
       each->update([](RuntimeStatus& status) { status.pool_set = two_backends(); });
     }
     new_status.update([](RuntimeStatus& status) { status.replaced.emplace(); });
-    loop.spawn(report_to_successor(loop, ends[0], old_status));
-    loop.spawn(follow_replaced_process(loop, ends[1], new_status));
   }
-  ~UpgradeReports() override {
+  ~UpgradeChannel() override {
     loop.drop_spawned();
     close_end(0);
     close_end(1);
@@ -86,14 +107,61 @@ class UpgradeReports : public testing::Test {
   void close_end(std::size_t number) {
     if (ends[number] >= 0) close(std::exchange(ends[number], -1));
   }
-  bool replaced_becomes(const ReplacedProcess& expected) {
-    return eventually(loop, [&] { return new_status.snapshot()->replaced == expected; });
+  /// Several reports come out of this end.
+  bool gets_reports(std::size_t end) {
+    int count = 0;
+    return eventually(loop, [&] {
+      while (const auto text = receive_state(ends[end])) {
+        if (parse_report(*text)) ++count;
+      }
+      return count >= 2;
+    });
   }
 
   Loop loop;
   std::array<int, 2> ends{-1, -1};
   RuntimeStatusPublisher old_status{{}};
   RuntimeStatusPublisher new_status{{}};
+};
+
+TEST_F(UpgradeChannel, PassesTheReportsOfTheOldProcessAgainIfNothingHasChanged) {
+  loop.spawn(report_to_successor(loop, ends[0], old_status));
+  EXPECT_TRUE(gets_reports(1));
+}
+
+TEST_F(UpgradeChannel, PassesTheReportsOfTheNewProcessAgainIfNothingHasChanged) {
+  loop.spawn(follow_replaced_process(loop, ends[1], [] { return true; }, new_status));
+  EXPECT_TRUE(gets_reports(0));
+}
+
+TEST_F(UpgradeChannel, LeavesUnknownWhatAnOldProcessWithoutReportsHasInFlight) {
+  bool runs = true;
+  bool looked_at = false;
+  const auto still_runs = [&] {
+    looked_at = true;
+    return runs;
+  };
+  loop.spawn(follow_replaced_process(loop, ends[1], still_runs, new_status));
+
+  close_end(0);
+  ASSERT_TRUE(eventually(loop, [&] { return looked_at; }));
+  EXPECT_TRUE(new_status.snapshot()->replaced == ReplacedProcess{});
+
+  runs = false;
+  EXPECT_TRUE(eventually(loop, [&] { return !new_status.snapshot()->replaced; }));
+}
+
+/// Both processes report.
+class UpgradeReports : public UpgradeChannel {
+ protected:
+  UpgradeReports() {
+    loop.spawn(report_to_successor(loop, ends[0], old_status));
+    loop.spawn(follow_replaced_process(loop, ends[1], [] { return true; }, new_status));
+  }
+
+  bool replaced_becomes(const ReplacedProcess& expected) {
+    return eventually(loop, [&] { return new_status.snapshot()->replaced == expected; });
+  }
 };
 
 TEST_F(UpgradeReports, SayWhatIsInFlightInTheOldProcess) {
@@ -116,6 +184,16 @@ TEST_F(UpgradeReports, CarryDrainsToTheOldProcess) {
   new_backend.put_back(OutOfRotation::draining);
   EXPECT_TRUE(replaced_becomes({.reported = true, .drained = {}, .in_flight = {}}));
   EXPECT_FALSE(old_backend.load().is_out(OutOfRotation::draining));
+}
+
+TEST_F(UpgradeReports, LeaveADrainOfTheOldProcessThatTheyHaveNotNamed) {
+  const evenkeel::Backend& drained = backend_of(*old_status.snapshot()->pool_set, 0);
+  drained.load().take_out(OutOfRotation::draining);
+
+  backend_of(*new_status.snapshot()->pool_set, 1).load().take_out(OutOfRotation::draining);
+  EXPECT_TRUE(replaced_becomes({.reported = true, .drained = {second}, .in_flight = {}}));
+
+  EXPECT_TRUE(drained.load().is_out(OutOfRotation::draining));
 }
 
 TEST_F(UpgradeReports, EndWithTheOldProcess) {
