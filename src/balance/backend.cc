@@ -77,6 +77,10 @@ void Backend::connected() const {
   serve_queue();
 }
 
+void Backend::answered(Instant sent, Instant now) const {
+  if (load_->end_connect_failures(sent, now)) serve_queue();
+}
+
 void Backend::record_outcome(const AttemptResult& result, Instant now) const {
   if (result.outcome != AttemptOutcome::success) [[unlikely]]
     count_failure(result, now);

@@ -34,6 +34,11 @@ void raise_to(std::atomic<Duration::rep>& value, Duration::rep wanted) {
 }  // namespace
 
 void Load::back_off(Instant now) {
+  failures_.connect_failed_at.store(now.time_since_epoch().count(), std::memory_order_relaxed);
+  lengthen_backoff(now);
+}
+
+void Load::lengthen_backoff(Instant now) {
   const std::uint32_t failures = connect_failures();
   Duration::rep until = live_.backoff_until.load(std::memory_order_relaxed);
   const Duration::rep current = now.time_since_epoch().count();
@@ -47,7 +52,8 @@ void Load::back_off(Instant now) {
 }
 
 void Load::begin_trial(Instant now) {
-  if (has_connect_failures()) return back_off(now);
+  // As if it failed: a connection attempt that does fail comes within the longer back-off.
+  if (has_connect_failures()) return lengthen_backoff(now);
   if (ejection() == Ejection::half_open) {
     // A trial whose client leaves has no outcome: another one follows.
     return avoid_until(now + std::min(ejected_for(), max_trial));
@@ -65,6 +71,14 @@ bool Load::recover() {
   // A server that refused connections and accepts them again has been restarted.
   if (connect_fault() == Fault::connect_failed) forget_outcomes();
   if (failures_in_a_row() > 0) return false;
+  return live_.backoff_until.exchange(0, std::memory_order_relaxed) != 0;
+}
+
+bool Load::end_connect_failures(Instant sent, Instant now) {
+  const Duration::rep failed_at = failures_.connect_failed_at.load(std::memory_order_relaxed);
+  if (!has_connect_failures() || sent.time_since_epoch().count() <= failed_at) return false;
+  live_.connect_failures.store(0, std::memory_order_relaxed);
+  if (parked(now) || !is_only_parked()) return false;
   return live_.backoff_until.exchange(0, std::memory_order_relaxed) != 0;
 }
 
@@ -93,16 +107,20 @@ void Load::record_overloaded(const AttemptResult& result, Instant now) {
   defer_overflow(result, parked_already, now);
   raise_to(failures_.parked_until, until.time_since_epoch().count());
   avoid_until(until);
+  if (result.status == 429) return;
   // What a 503 says is about the server, not about one client.
-  if (result.status != 429) raise_to(overflow_.from, until.time_since_epoch().count());
+  raise_to(overflow_.from, until.time_since_epoch().count());
+  raise_to(overflow_.server_until, until.time_since_epoch().count());
 }
 
-/// A refusal while a request of takes_overflow is on its way is probably that one's.
+/// A refused request that was sent after the last refusal is one of takes_overflow; refusals that
+/// were on their way together are one.
 void Load::defer_overflow(const AttemptResult& result, bool parked_already, Instant now) {
   if (!result.safe_method) overflow_.refused_unsafe.store(true, std::memory_order_relaxed);
   const Duration::rep current = now.time_since_epoch().count();
   const bool of_overflow =
-      parked_already && overflow_.from.load(std::memory_order_relaxed) > current;
+      parked_already && result.sent.time_since_epoch().count() >
+                            overflow_.last_refusal.load(std::memory_order_relaxed);
   if (parked_already && !of_overflow) return;
   overflow_.last_refusal.store(current, std::memory_order_relaxed);
   const std::uint32_t before = of_overflow
@@ -114,6 +132,8 @@ void Load::defer_overflow(const AttemptResult& result, bool parked_already, Inst
 bool Load::end_park(bool safe_method, Instant sent, Instant now) {
   const Duration::rep refused_at = overflow_.last_refusal.load(std::memory_order_relaxed);
   if (!parked(now) || sent.time_since_epoch().count() <= refused_at) return false;
+  const Duration::rep server_until = overflow_.server_until.load(std::memory_order_relaxed);
+  if (now.time_since_epoch().count() < server_until) return false;
   if (safe_method && overflow_.refused_unsafe.load(std::memory_order_relaxed)) return false;
   clear_park();
   return is_only_parked() && live_.backoff_until.exchange(0, std::memory_order_relaxed) != 0;
@@ -207,6 +227,7 @@ void Load::clear_park() {
   failures_.parked_until.store(0, std::memory_order_relaxed);
   failures_.overloads_in_a_row.store(0, std::memory_order_relaxed);
   overflow_.from.store(0, std::memory_order_relaxed);
+  overflow_.server_until.store(0, std::memory_order_relaxed);
   overflow_.refusals.store(0, std::memory_order_relaxed);
   overflow_.refused_unsafe.store(false, std::memory_order_relaxed);
 }

@@ -14,10 +14,11 @@ AttemptOutcome outcome_of(const Error& error) {
     case Fault::deadline_exceeded: return AttemptOutcome::abandoned;
     default: break;
   }
-  // A backend may close an idle connection, and may refuse streams while it shuts down. It resets a
-  // stream with PROTOCOL_ERROR, before any answer, for what it dislikes in the request.
-  const bool harmless =
-      error.not_processed || error.idle_close_race || error.reset_code == http2_protocol_error;
+  // A backend may close an idle connection, may refuse streams while it shuts down, and need not
+  // wait for a client for ever. It resets a stream with PROTOCOL_ERROR, before any answer, for what
+  // it dislikes in the request.
+  const bool harmless = error.not_processed || error.idle_close_race || error.awaited_client ||
+                        error.reset_code == http2_protocol_error;
   return harmless ? AttemptOutcome::abandoned : AttemptOutcome::failed;
 }
 

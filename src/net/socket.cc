@@ -306,7 +306,8 @@ Error connect_error(int number) {
                .detail = std::strerror(number)};
 }
 
-/// Out of descriptors or memory: our own lack, which ends soon, and says nothing of the backend.
+/// Out of descriptors, memory or ports: our own lack, which ends soon, and says nothing of the
+/// backend.
 Error connect_lack(int number) {
   return Error{.fault = Fault::overloaded,
                .side = Side::proxy,
@@ -316,6 +317,16 @@ Error connect_lack(int number) {
 
 bool is_lack(int number) {
   return number == EMFILE || number == ENFILE || number == ENOMEM || number == ENOBUFS;
+}
+
+/// Why `connect` failed: no local port is left. The kernel gives the same number if the host has no
+/// address from which it could reach the server, such as ::1 where IPv6 is off: UDP, whose ports
+/// are others, then gets it too.
+bool is_lack_of_ports(int number, const Endpoint& server) {
+  if (number == EAGAIN) return true;
+  if (number != EADDRNOTAVAIL) return false;
+  const OwnedFd datagrams{socket(server.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0)};
+  return datagrams.fd >= 0 && connect(datagrams.fd, server.address(), server.size) == 0;
 }
 
 }  // namespace
@@ -330,8 +341,9 @@ Task<Result<int>> dial(Loop& loop, const Endpoint& endpoint, Instant deadline) {
   }
   detect_dead_peer(owned.fd);
   if (connect(owned.fd, endpoint.address(), endpoint.size) != 0) {
-    if (is_lack(errno)) co_return connect_lack(errno);
-    if (errno != EINPROGRESS) co_return connect_error(errno);
+    const int failure = errno;
+    if (is_lack(failure) || is_lack_of_ports(failure, endpoint)) co_return connect_lack(failure);
+    if (failure != EINPROGRESS) co_return connect_error(failure);
     Watch watch;
     if (!watch.try_open(loop, owned.fd)) co_return connect_lack(errno);
     auto wake = co_await watch.until_writable(deadline);

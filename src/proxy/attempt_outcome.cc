@@ -68,7 +68,11 @@ AttemptResult classify_grpc(std::uint8_t status) {
 void record_attempt(const Backend& backend, const AttemptResult& result, Instant sent,
                     Instant now) {
   Load& load = backend.load();
-  if (!precedes_ejection(load, sent)) return backend.record_outcome(result, now);
+  if (!precedes_ejection(load, sent)) {
+    AttemptResult recorded = result;
+    recorded.sent = sent;
+    return backend.record_outcome(recorded, now);
+  }
   if (!counts_against_backend(result.outcome)) return;
   load.count_failure(now);
   if (result.status >= 500) load.count_failed_response();

@@ -54,9 +54,14 @@ ForwardedBody::~ForwardedBody() {
   Load& load = lease_.backend()->load();
   metrics_.latency.observe(took);
   const std::optional<Fault> fault = info_.outcome.fault;
-  const bool failed = fault && is_failure(*fault);
+  const bool in_order = fault == Fault::backend_closed && ended_in_order();
+  const bool failed = fault && !in_order && is_failure(*fault);
   if (recorded_) {
     // By its head. Whether the body breaks adds nothing.
+  } else if (in_order) {
+    // No failure, but a backend that ends each of its connections must not look idle.
+    load.count_error(*fault);
+    load.count_failure(now);
   } else if (failed) {
     load.count_error(*fault);
     record({.outcome = AttemptOutcome::failed, .fault = fault}, now);
@@ -80,9 +85,13 @@ ForwardedBody::~ForwardedBody() {
   }
 }
 
-/// The backend ended a response that had begun, or did not continue it, for no good reason.
+/// The end of the connection cut the response off, not a reset of its stream.
+bool ForwardedBody::ended_in_order() const {
+  return !info_.outcome.stream_reset && link_->ended_in_order();
+}
+
+/// The backend ended a response that had begun, or did not continue it.
 bool ForwardedBody::is_failure(Fault fault) const {
-  if (fault == Fault::backend_closed) return !link_->ended_in_order();
   return backend_failed(fault) && !(owes_no_grpc_ && fault == Fault::backend_protocol);
 }
 

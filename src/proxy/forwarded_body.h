@@ -46,6 +46,7 @@ class ForwardedBody final : public Body {
  private:
   static AttemptOutcome outcome_of_call(std::string_view grpc_status);
 
+  bool ended_in_order() const;
   bool is_failure(Fault fault) const;
   void record(const AttemptResult& result, Instant now) const;
   Task<Result<Chunk>> read_first();

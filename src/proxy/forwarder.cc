@@ -22,8 +22,14 @@ static_assert(AttemptList::capacity >= ExcludedBackends::capacity + 2);
 
 void record_failed_attempt(const Request& request, const Error& error, const Link& link,
                            const Backend& backend, Instant now) {
-  if (error.fault == Fault::backend_closed && link.ended_in_order()) return;
   AttemptResult result = classify(error);
+  const bool in_order =
+      error.fault == Fault::backend_closed && !error.reset_code && link.ended_in_order();
+  if (in_order) {
+    // No failure, but a backend that ends each of its connections must not look idle.
+    if (result.outcome == AttemptOutcome::failed) backend.load().count_failure(now);
+    return;
+  }
   result.safe_method = is_safe_method(request.method);
   record_attempt(backend, result, request.info.timings.head_sent, now);
 }
@@ -163,6 +169,7 @@ Task<Result<Response>> Forwarder::handle(Request& request) {
 void Forwarder::begin_attempt(RequestInfo& info, const Backend& backend, const Progress& progress) {
   info.outcome.backend = backend.spec().address;
   info.outcome.attempts.add({.backend = info.outcome.backend});
+  info.outcome.stream_reset = false;
   if (progress.held) [[unlikely]] {
     metrics_.retries.count(progress.held->fault);
     progress.count_retry_time(info.timings);
@@ -185,6 +192,8 @@ AttemptOutcome Forwarder::complete(Request& request, Response& response, Lease l
   remove_own_fields(response.fields);
   RequestInfo& info = request.info;
   const Backend& backend = *lease.backend();
+  if (backend.load().has_connect_failures()) [[unlikely]]
+    backend.answered(info.timings.head_sent, loop_.now());
   const AttemptResult result = classify_head(request, response);
   const bool counts = counts_against_backend(result.outcome);
   if (counts) [[unlikely]]
@@ -238,7 +247,8 @@ void Forwarder::fail_attempt(RequestInfo& info, const Backend& backend, Error er
                              Progress& progress) const {
   info.outcome.attempts.back().fault = error.fault;
   const Instant now = loop_.now();
-  if (error.side == Side::backend && progress.next != Next::same_backend) {
+  const bool counts = error.side == Side::backend && !error.awaited_client;
+  if (counts && progress.next != Next::same_backend) {
     backend.load().count_error(error.fault);
     if (progress.next == Next::done) {
       backend.load().record_failure(now - info.timings.head_sent, now);

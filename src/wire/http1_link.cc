@@ -16,7 +16,8 @@ namespace {
 /// ends later than this, the backend may have read the request.
 constexpr Duration max_idle_close_race = std::chrono::seconds(1);
 
-/// A backend that closes sooner than this has not waited for more of an upload.
+/// A backend that closes sooner than this after it has all that has come of an upload has not
+/// waited for more.
 constexpr Duration max_upload_wait = std::chrono::milliseconds(100);
 
 constexpr int max_interim_responses = 16;
@@ -102,11 +103,11 @@ class Http1Link final : public Link {
   bool response_keep_alive_ = false;
   bool sent_ = false;  // part of the current request
   bool uploading_ = false;
-  bool awaits_client_ = false;  // the backend has all that has come of the request body
   int interim_left_ = 0;
   Instant sent_at_{};  // when the current request began
   Instant first_byte_deadline_ = never;
-  Instant last_upload_progress_{};  // when bytes of the request body last moved
+  Instant last_upload_progress_{};       // when bytes of the request body last moved
+  Instant awaits_client_since_ = never;  // since the backend has all that has come of the body
   SilenceLimit silence_;
   Task<Result<Done>> upload_;  // of the current request; may end after the response's head
 };
@@ -341,9 +342,9 @@ Task<Result<Done>> Http1Link::upload_body(Task<Result<Done>> written, Task<Resul
   int without_waiting = 0;
   while (more) {
     if (!pending.valid()) pending = body->read();
-    awaits_client_ = !pending.ready();
+    if (!pending.ready()) awaits_client_since_ = loop().now();
     auto chunk = co_await pending;
-    awaits_client_ = false;
+    awaits_client_since_ = never;
     if (!chunk) co_return std::move(chunk.error());
     HeadWriter& out = HeadWriter::scratch();
     std::string_view tail;
@@ -436,8 +437,8 @@ Error Http1Link::closed(const HeadParser& parser, Socket::ReadStatus got) {
                                                          ? "the backend closed without a response"
                                                          : "the backend broke the connection");
   if (parser.started()) error.detail = "the backend closed the connection within the response head";
-  if (uploading_ && awaits_client_ && loop().now() - sent_at_ >= max_upload_wait) {
-    error.side = Side::proxy;  // it need not wait for ever
+  if (uploading_ && loop().now() - awaits_client_since_ >= max_upload_wait) {
+    error.awaited_client = true;  // it need not wait for ever
     error.detail = "the backend closed the connection while the client paused its upload";
   }
   // The backend was probably closing an idle connection and has not read the request.
@@ -495,7 +496,7 @@ void Http1Link::finish(bool clean) {
   if (!clean || !response_keep_alive_ || uploading_) reusable_ = false;
   upload_.drop();
   uploading_ = false;
-  awaits_client_ = false;
+  awaits_client_since_ = never;
   if (reusable_) in_.release();
   served_ = true;
   busy_ = false;

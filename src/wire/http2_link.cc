@@ -21,7 +21,8 @@ constexpr int max_interim_responses = 16;
 /// A backend that closes an idle link may do so while the next request is on its way. A close
 /// within this time of the request counts as such a race.
 constexpr Duration max_idle_close_race = std::chrono::seconds(1);
-/// A backend that ends a request sooner than this has not waited for more of an upload.
+/// A backend that ends a request sooner than this after it has all that has come of an upload has
+/// not waited for more.
 constexpr Duration max_upload_wait = std::chrono::milliseconds(100);
 /// gRPC servers close a connection at the third ping that comes less than five minutes after the
 /// one before without data in between (GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
@@ -301,14 +302,13 @@ Task<void> Http2Link::serve_connection() {
 bool Http2Link::ended_in_order() const {
   const auto code = session_.peer_goaway();
   return code && (*code == NGHTTP2_NO_ERROR || *code == NGHTTP2_ENHANCE_YOUR_CALM) &&
-         session_.ended() && !session_.violation() && !unresponsive_;
+         session_.ended() && session_.closed_by_peer();
 }
 
 /// The error of a request whose connection ended.
 Error Http2Link::connection_lost(const ClientStream& stream) {
   Error error = backend_error(Fault::backend_closed, session_.failure());
-  const bool by_backend = !unresponsive_ && !session_.violation();
-  if (by_backend && stream.awaits_client()) error.side = Side::proxy;
+  error.awaited_client = session_.closed_by_peer() && stream.awaits_client();
   // As with HTTP/1: nothing arrived after the request, so it was probably closing an idle link.
   const bool nothing_received =
       !stream.answered() && stream.received() == 0 && session_.last_read_at() < stream.sent_at_;
@@ -489,7 +489,7 @@ bool ClientStream::near_deadline() const {
 /// for ever says nothing of it.
 bool ClientStream::awaits_client() const {
   return uploading_ && !answered_ && all_sent() && !end_sent() &&
-         link_.loop().now() - sent_at_ >= max_upload_wait;
+         link_.loop().now() - awaits_body_since() >= max_upload_wait;
 }
 
 void ClientStream::closed(std::uint32_t code, bool by_peer) {
@@ -515,8 +515,11 @@ void ClientStream::closed(std::uint32_t code, bool by_peer) {
   // RFC 9113, 8.7: the backend has not processed such a request. nghttp2 uses the same code for
   // streams that a GOAWAY excludes.
   error.not_processed = code == NGHTTP2_REFUSED_STREAM && !answered_;
-  if (!error.not_processed && awaits_client()) error.side = Side::proxy;
-  if (by_peer) error.reset_code = code;
+  error.awaited_client = !error.not_processed && awaits_client();
+  if (by_peer) {
+    error.reset_code = code;
+    request_.info.outcome.stream_reset = true;
+  }
   fail_with(std::move(error));
 }
 

@@ -97,7 +97,10 @@ Task<void> Http2Session::run(ReadBuffer received) {
     if (!in_.block || in_.block.size() < size) in_.block = Block::take(size);
     const auto got = socket_->read_some(in_.block.data(), in_.block.size());
     if (got.status == Socket::ReadStatus::would_block) continue;
-    if (got.status != Socket::ReadStatus::bytes) break;
+    if (got.status != Socket::ReadStatus::bytes) {
+      closed_by_peer_ = true;
+      break;
+    }
     filled = got.size == in_.block.size();
     last_read_at_ = loop().now();
     go_on = feed({in_.block.data(), got.size});
@@ -320,6 +323,7 @@ void Http2Session::write_frames() {
     out_size_ = 0;
     if (!written) {
       failure_ = "the peer broke the connection";
+      closed_by_peer_ = true;
       end();
       return;
     }
@@ -335,6 +339,7 @@ Task<void> Http2Session::write_rest(Task<Result<Done>> writing) {
     want_flush();
   } else {
     failure_ = "the peer reads nothing";
+    closed_by_peer_ = written.error().fault != Fault::write_timeout;
     end();
   }
 }

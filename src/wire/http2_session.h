@@ -89,6 +89,9 @@ class Http2Session {
   /// Ends `run` without telling the peer.
   void end();
   bool ended() const { return ended_; }
+  /// The peer ended the connection, not this side for a rule that the peer broke or for its
+  /// silence.
+  bool closed_by_peer() const { return closed_by_peer_; }
   /// Ends sending, then discards input until the peer closes, so that our last frames arrive.
   Task<void> linger();
   /// Why the session ended, for the log.
@@ -164,6 +167,7 @@ class Http2Session {
   std::uint8_t magic_left_ = 0;
   bool flush_wanted_ = false;
   bool ended_ = false;
+  bool closed_by_peer_ = false;
   std::optional<Http2Guard::Violation> violation_;
   std::optional<std::uint32_t> peer_goaway_;
   std::int32_t reset_by_peer_ = 0;  // the stream of the last RST_STREAM received

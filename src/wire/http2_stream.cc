@@ -136,8 +136,12 @@ void Http2Stream::set_chunk(const Chunk& chunk) {
 Task<Result<Done>> Http2Stream::pump(Body& body, Task<Result<Chunk>> next, Duration timeout) {
   int without_waiting = 0;
   while (true) {
-    if (!next.ready()) without_waiting = 0;
+    if (!next.ready()) {
+      without_waiting = 0;
+      awaits_body_since_ = session_.loop().now();
+    }
     auto chunk = co_await next;
+    awaits_body_since_ = never;
     if (!chunk) co_return std::move(chunk.error());
     if (!attached_) break;
     set_chunk(*chunk);

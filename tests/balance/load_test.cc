@@ -111,6 +111,35 @@ TEST(Backend, OnTrialGetsNoOtherRequests) {
   backend.release();
 }
 
+TEST(Backend, ThatAnswersOverAKeptConnectionIsNoLongerUnreachable) {
+  Backend backend(some_spec(0));
+  backend.connect_failed(noon);
+  ASSERT_TRUE(backend.try_acquire(noon + 1s));
+
+  backend.answered(noon - 1ms, noon + 1100ms);
+  EXPECT_TRUE(backend.load().needs_trial()) << "that request was sent before";
+
+  backend.answered(noon + 1s, noon + 1200ms);
+  EXPECT_FALSE(backend.load().has_connect_failures());
+  EXPECT_FALSE(backend.load().needs_trial());
+  backend.connect_failed(noon + 2s);
+  EXPECT_FALSE(backend.load().in_backoff(noon + 3s)) << "the first of a new series";
+}
+
+TEST(Backend, ThatAnswersOverAKeptConnectionKeepsItsFailuresAndItsPark) {
+  constexpr AttemptResult failed{.outcome = AttemptOutcome::failed, .status = 500};
+  for (const AttemptResult& earlier : {failed, classify(429, 30s)}) {
+    Backend backend(some_spec(0));
+    backend.record_outcome(earlier, noon);
+    backend.connect_failed(noon + 1s);
+
+    backend.answered(noon + 2s, noon + 3s);
+
+    EXPECT_FALSE(backend.load().has_connect_failures());
+    EXPECT_TRUE(backend.load().needs_trial());
+  }
+}
+
 TEST(Backend, KeepsTheFaultOfItsLastConnect) {
   const Backend backend(some_spec(0));
 

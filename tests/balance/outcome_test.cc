@@ -79,6 +79,14 @@ TEST(Outcome, OfARequestThatMayBeSentAgainSaysNothing) {
   EXPECT_EQ(classify(no_link).outcome, AttemptOutcome::unreachable);
 }
 
+TEST(Outcome, OfARequestThatWaitedForItsClientSaysNothing) {
+  Error error{.fault = Fault::backend_closed, .side = Side::backend};
+  EXPECT_EQ(classify(error).outcome, AttemptOutcome::failed);
+
+  error.awaited_client = true;
+  EXPECT_EQ(classify(error).outcome, AttemptOutcome::abandoned);
+}
+
 TEST(Outcome, OfFailuresAvoidsTheBackendLongerEachTime) {
   const Backend backend(some_spec(0));
   Instant now = noon;
@@ -215,6 +223,52 @@ TEST(Outcome, OfALaterRequestWithASafeMethodEndsOnlyAParkOfItsKind) {
   EXPECT_FALSE(other.load().parked(noon + 2s));
 }
 
+AttemptResult refused(Instant sent, int status = 429) {
+  AttemptResult result = classify(status, 30s);
+  result.sent = sent;
+  return result;
+}
+
+TEST(Outcome, OfRequestsThatWereOnTheirWayDoesNotKeepAParkedBackendFromOthers) {
+  const Backend backend(some_spec(0));
+  backend.record_outcome(refused(noon - 2s), noon);
+  ASSERT_TRUE(backend.load().takes_overflow(noon + 1ms));
+  ASSERT_TRUE(backend.try_acquire(noon + 1ms));
+
+  for (int i = 1; i <= 7; ++i) backend.record_outcome(refused(noon - 1s), noon + i * 7ms);
+
+  EXPECT_TRUE(backend.load().takes_overflow(noon + 1001ms)) << "none of them was that one";
+  backend.accepted(false, noon + 1ms, noon + 60ms);
+  EXPECT_FALSE(backend.load().parked(noon + 60ms));
+}
+
+TEST(Outcome, OfARequestToAParkedBackendIsARefusalHoweverLateItIs) {
+  const Backend backend(some_spec(0));
+  backend.record_outcome(refused(noon - 2s), noon);
+  Instant sent = noon + 10ms;
+
+  for (const Duration deferred : {1s, 2s, 4s}) {
+    ASSERT_TRUE(backend.try_acquire(sent));
+    const Instant refused_at = sent + 2s;
+    backend.record_outcome(refused(sent), refused_at);
+    EXPECT_FALSE(backend.load().takes_overflow(refused_at + deferred - 1ms));
+    EXPECT_TRUE(backend.load().takes_overflow(refused_at + deferred));
+    sent = refused_at + deferred;
+  }
+}
+
+TEST(Outcome, OfALaterRequestDoesNotEndTheTimeThatA503AsksFor) {
+  const Backend backend(some_spec(0));
+  backend.record_outcome(classify(429, 30s), noon);
+  backend.record_outcome(classify(503, 5s), noon);
+
+  backend.accepted(false, noon + 1s, noon + 2s);
+  EXPECT_TRUE(backend.load().parked(noon + 2s));
+
+  backend.accepted(false, noon + 6s, noon + 7s);
+  EXPECT_FALSE(backend.load().parked(noon + 7s)) << "the rest was a 429's";
+}
+
 /// How many requests a backend gets in a minute that answers all of them so, while the others of
 /// its pool are full.
 int requests_in_a_minute(const AttemptResult& answer) {
@@ -223,7 +277,9 @@ int requests_in_a_minute(const AttemptResult& answer) {
   for (Instant now = noon; now < noon + 60s; now += 10ms) {
     if (backend.load().in_backoff(now) && !backend.load().takes_overflow(now)) continue;
     EXPECT_TRUE(backend.try_acquire(now));
-    backend.record_outcome(answer, now);
+    AttemptResult result = answer;
+    result.sent = now;
+    backend.record_outcome(result, now);
     backend.release();
     ++requests;
   }

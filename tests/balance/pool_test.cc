@@ -332,7 +332,9 @@ TEST_F(PoolAcquire, AParkedBackendGetsWhatWouldQueueOneAtATime) {
   Lease overflow = acquire_now();
   EXPECT_EQ(overflow.backend(), backend(0));
 
-  backend(0)->record_outcome(classify(429, 30s), Clock::now());
+  AttemptResult refused = classify(429, 30s);
+  refused.sent = Clock::now();
+  backend(0)->record_outcome(refused, Clock::now());
   overflow.release();
   auto waiting = acquire();
   EXPECT_FALSE(waiting.ready()) << "it has refused the last one";

@@ -151,7 +151,9 @@ class Outlier(case.Case):
             ask.peer.cut()
 
         bad = self.h2_backend(script)
-        daemon = self.start_daemon(bad, self.h2_backend(), self.h2_backend(), pool={"protocol": "h2"})
+        # Other pickers take a backend that ends its connections for a busy one.
+        pool = {"protocol": "h2", "picker": "round-robin"}
+        daemon = self.start_daemon(bad, self.h2_backend(), self.h2_backend(), pool=pool)
 
         def send():
             try:

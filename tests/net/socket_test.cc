@@ -1,8 +1,14 @@
 #include "evenkeel/net/socket.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <net/if.h>
+#include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -268,6 +274,64 @@ TEST(Dial, TakesALackOfDescriptorsForOurOwn) {
   EXPECT_EQ(result.error().side, Side::proxy);
   EXPECT_TRUE(result.error().not_processed);
   close(fd);
+}
+
+/// Runs a function in a child process with a network of its own, where 127.0.0.1 has one port for
+/// outgoing connections, and ::1 is no address. False: the system does not allow that.
+bool in_small_network(bool (*holds)(), bool& held) {
+  constexpr int not_allowed = 77;
+  const pid_t child = fork();
+  if (child == 0) {
+    if (unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) _exit(not_allowed);
+    const int ports = open("/proc/sys/net/ipv4/ip_local_port_range", O_WRONLY | O_CLOEXEC);
+    const int ipv6 = open("/proc/sys/net/ipv6/conf/all/disable_ipv6", O_WRONLY | O_CLOEXEC);
+    const int any = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    ifreq loopback{};
+    std::memcpy(loopback.ifr_name, "lo", 3);
+    loopback.ifr_flags = IFF_UP;
+    const bool ready = write(ports, "40000 40000", 11) == 11 && write(ipv6, "1", 1) == 1 &&
+                       ioctl(any, SIOCSIFFLAGS, &loopback) == 0;
+    _exit(!ready ? not_allowed : holds() ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  held = status == 0;
+  return !WIFEXITED(status) || WEXITSTATUS(status) != not_allowed;
+}
+
+/// The result of dialling within 20 s.
+Result<int> dialled(Loop& loop, const Endpoint& where) {
+  auto dialling = dial(loop, where, Clock::now() + 20s);
+  eventually(loop, [&] { return dialling.ready(); });
+  return dialling.take();
+}
+
+TEST(Dial, TakesALackOfPortsForOurOwn) {
+  const auto holds = [] {
+    Loop loop;
+    const auto listener = Listener::bind(resolve("127.0.0.1", 50000)->front());
+    if (!listener.ok()) return false;
+    const Endpoint where = Listener::local_endpoint(*listener);
+    const auto first = dialled(loop, where);
+    const auto second = dialled(loop, where);
+    return first.ok() && !second.ok() && second.error().fault == Fault::overloaded &&
+           second.error().side == Side::proxy && second.error().not_processed;
+  };
+  bool held = false;
+  if (!in_small_network(holds, held)) GTEST_SKIP() << "no network of its own";
+  EXPECT_TRUE(held);
+}
+
+TEST(Dial, BlamesAnAddressThatTheHostCannotReach) {
+  const auto holds = [] {
+    Loop loop;
+    const auto result = dialled(loop, resolve("::1", 50000)->front());
+    return !result.ok() && result.error().fault == Fault::connect_failed &&
+           result.error().side == Side::backend;
+  };
+  bool held = false;
+  if (!in_small_network(holds, held)) GTEST_SKIP() << "no network of its own";
+  EXPECT_TRUE(held);
 }
 
 TEST(Dial, TimesOut) {

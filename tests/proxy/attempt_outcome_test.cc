@@ -43,6 +43,19 @@ TEST(ClassifyHead, ReadsHowLongARefusalLasts) {
   EXPECT_EQ(outcome_of({.status = 503}).retry_after, 0s);
 }
 
+TEST(RecordAttempt, TakesARefusalForThatOfALaterRequestOnlyIfItWasSentLater) {
+  const Backend backend({.id = "a", .address = "a:1"});
+  const Instant parked = Instant{} + 1h;
+  const AttemptResult refused = classify(429, 30s);
+  record_attempt(backend, refused, parked - 2s, parked);
+
+  record_attempt(backend, refused, parked - 1s, parked + 1s);
+  EXPECT_TRUE(backend.load().takes_overflow(parked + 1s));
+
+  record_attempt(backend, refused, parked + 1ms, parked + 1s);
+  EXPECT_FALSE(backend.load().takes_overflow(parked + 1s));
+}
+
 class TrialTest : public ::testing::Test {
  protected:
   TrialTest() {

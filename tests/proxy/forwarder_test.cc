@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "proxy/chain.h"
+#include "wire/http2_server_end.h"
+#include "wire/scripted_body.h"
 
 namespace evenkeel {
 namespace {
@@ -20,7 +22,9 @@ using ::testing::Pair;
 /// A forwarder with scripted servers behind it.
 class ForwarderTest : public ::testing::Test {
  protected:
-  explicit ForwarderTest(std::size_t count = 2) {
+  explicit ForwarderTest(std::size_t count = 2, BackendProtocol protocol = BackendProtocol::http1) {
+    LinkPoolOptions options;
+    options.protocol = protocol;
     for (std::size_t i = 0; i < count; ++i) servers.emplace_back(loop);
     PoolSpec spec{.name = "pool", .picker = "round-robin"};
     for (const ScriptedServer& server : servers) {
@@ -33,7 +37,7 @@ class ForwarderTest : public ::testing::Test {
       const Address address = servers[i].address();
       BackendMetrics& backend_metrics = worker_metrics().backend(static_cast<std::uint32_t>(i));
       targets[state->backends()[i].get()] = {
-          std::make_shared<LinkPool>(loop, *resolve(address.host, address.port), LinkPoolOptions{},
+          std::make_shared<LinkPool>(loop, *resolve(address.host, address.port), options,
                                      backend_metrics),
           &backend_metrics,
           {}};
@@ -134,6 +138,37 @@ TEST_F(ForwarderTest, SendsNoGenerationTwiceThatABackendMayHaveProcessed) {
   EXPECT_EQ(state->in_flight(), 0);
 }
 
+TEST_F(ForwarderTest, SendsAPausedUploadAgainThatItsBackendHasEnded) {
+  auto feed = std::make_shared<BodyFeed>(loop);
+  feed->push("x");
+  Request request = get();
+  request.method = "PUT";
+  request.body = std::make_unique<ScriptedBody>(feed);
+  std::size_t first = 0;
+
+  auto response = response_to(request, [&] {
+    ScriptedServer& tired = connected();
+    first = &tired == &servers[0] ? 0 : 1;
+    tired.connection(0).read_to("x\r\n");
+    EXPECT_FALSE(eventually(loop, [] { return false; }, std::chrono::milliseconds(150)));
+    tired.connection(0).close();
+    Peer& other = servers[1 - first].connection(0);
+    other.read_to("x\r\n");
+    feed->end();
+    other.read_to("0\r\n\r\n");
+    other.send(ok);
+  });
+
+  ASSERT_TRUE(response);
+  EXPECT_THAT(attempts_of(request),
+              ElementsAre(Pair(address_of(servers[first]), Fault::backend_closed),
+                          Pair(address_of(servers[1 - first]), std::nullopt)));
+  const Load& load = state->backends()[first]->load();
+  EXPECT_FALSE(load.needs_trial());
+  EXPECT_EQ(load.errors_total(), 0u);
+  response->body.reset();
+}
+
 TEST_F(ForwarderTest, HoldsTheLeaseUntilTheBodyIsDropped) {
   Request request = get();
   auto response = response_to(request, [&] {
@@ -154,6 +189,16 @@ class ConnectionTest : public ForwarderTest {
  protected:
   ConnectionTest() : ForwarderTest(1) {}
 
+  /// A request over a new connection, which is kept.
+  void make_connection() {
+    Request request = get();
+    auto response = response_to(request, [&] {
+      servers[0].connection(0).read_head();
+      servers[0].connection(0).send(ok);
+    });
+    ASSERT_TRUE(response);
+    response->body.reset();
+  }
   /// Five failed requests, and a connection that is refused.
   void fail_and_refuse() {
     for (int i = 0; i < 5; ++i) {
@@ -179,17 +224,85 @@ class ConnectionTest : public ForwarderTest {
 };
 
 TEST_F(ConnectionTest, ThatIsKeptIsNoSignOfARestart) {
-  Request first = get();
-  auto response = response_to(first, [&] {
-    servers[0].connection(0).read_head();
-    servers[0].connection(0).send(ok);
-  });
-  ASSERT_TRUE(response);
-  response->body.reset();
+  make_connection();
   fail_and_refuse();
 
   EXPECT_EQ(failures_when_sent(), 5u);
   EXPECT_EQ(servers[0].connections(), 1u);
+}
+
+TEST_F(ConnectionTest, ThatIsKeptAndBringsAnAnswerEndsTheBackOffForOthers) {
+  make_connection();
+  backend().connect_failed(loop.now());
+  ASSERT_TRUE(backend().load().unreachable(loop.now()));
+
+  EXPECT_EQ(failures_when_sent(), 0u);
+
+  EXPECT_EQ(servers[0].connections(), 1u);
+  EXPECT_FALSE(backend().load().has_connect_failures());
+  EXPECT_FALSE(backend().load().needs_trial());
+}
+
+/// Connections that the server ends with a GOAWAY, whose requests it may have reset before.
+class GoawayTest : public ForwarderTest {
+ protected:
+  GoawayTest() : ForwarderTest(1, BackendProtocol::http2) {}
+
+  /// The result of a request, for which `play` gets the server's end of the connection.
+  template <class Play>
+  Result<Response> answered(Request& request, Play play) {
+    return response_to(request, [&] {
+      server = std::make_unique<Http2ServerEnd>(servers[0].connection(0));
+      server->accept();
+      EXPECT_TRUE(eventually(loop, [&] { return server->requests() == 1; }));
+      play();
+    });
+  }
+  void end_connection(bool after_reset) {
+    constexpr std::uint8_t internal_error = 2;
+    if (after_reset) server->reset(1, internal_error);
+    server->go_away(1, 0);
+    server->peer().close();
+  }
+  /// It failed, or did not but counts for the pickers as if its request was in flight.
+  void expect_failure(bool failed) {
+    EXPECT_EQ(load().failures_total(), failed ? 1u : 0u);
+    EXPECT_EQ(load().errors_total(Fault::backend_closed), 1u);
+    EXPECT_EQ(load().needs_trial(), failed);
+    EXPECT_EQ(load().failure_penalty(loop.now()) > 0, !failed) << "it looks idle";
+  }
+  Load& load() { return state->backends()[0]->load(); }
+
+  std::unique_ptr<Http2ServerEnd> server;
+};
+
+class GoawayAfterReset : public GoawayTest, public ::testing::WithParamInterface<bool> {};
+INSTANTIATE_TEST_SUITE_P(, GoawayAfterReset, ::testing::Bool());
+
+TEST_P(GoawayAfterReset, OfARequestWithoutAnAnswer) {
+  Request request = get();
+  request.method = "POST";
+
+  const auto response = answered(request, [&] { end_connection(GetParam()); });
+
+  ASSERT_FALSE(response);
+  expect_failure(GetParam());
+}
+
+TEST_P(GoawayAfterReset, WithinAnAnswer) {
+  Request request = get();
+  auto response = answered(request, [&] { server->begin_answer(1); });
+  ASSERT_TRUE(response);
+
+  auto reading = response->body->read();
+  end_connection(GetParam());
+  ASSERT_TRUE(eventually(loop, [&] { return reading.ready(); }));
+  const auto chunk = reading.take();
+  ASSERT_FALSE(chunk);
+  request.info.outcome.fault = chunk.error().fault;
+  response->body.reset();
+
+  expect_failure(GetParam());
 }
 
 // ---- when a response begins ---------------------------------------------------------------------

@@ -148,6 +148,35 @@ TEST_F(Http2LinkTest, SaysWhetherTheBackendHasEndedItInOrder) {
   }
 }
 
+TEST_F(Http2LinkTest, HasNotEndedInOrderIfTheBackendBreaksTheProtocol) {
+  connect();
+  Call call;
+  start(call);
+  ASSERT_TRUE(eventually(loop, [&] { return backend->requests() == 1; }));
+  backend->go_away(1, 0);
+  backend->send(Http2ServerEnd::ping, 0, 0, "short");
+
+  ASSERT_TRUE(fails(call));
+  EXPECT_FALSE(link->ended_in_order());
+}
+
+TEST_F(Http2LinkTest, NotesWhetherTheBackendHasResetTheStream) {
+  constexpr std::uint8_t internal_error = 2;
+  for (const bool resets : {false, true}) {
+    connect();
+    Call call;
+    start(call);
+    ASSERT_TRUE(eventually(loop, [&] { return backend->requests() == 1; }));
+    if (resets) backend->reset(1, internal_error);
+    backend->go_away(1, 0);
+    backend->peer().close();
+
+    ASSERT_TRUE(fails(call));
+    EXPECT_EQ(call.request.info.outcome.stream_reset, resets);
+    EXPECT_EQ(call.error()->reset_code.has_value(), resets);
+  }
+}
+
 TEST_F(Http2LinkTest, DoesNotBlameABackendThatTiresOfAPausedUpload) {
   constexpr std::uint8_t internal_error = 2;
   for (const bool whole : {false, true}) {
@@ -173,8 +202,37 @@ TEST_F(Http2LinkTest, DoesNotBlameABackendThatTiresOfAPausedUpload) {
 
       ASSERT_TRUE(fails(call));
       EXPECT_EQ(call.error()->fault, Fault::backend_closed);
-      EXPECT_EQ(call.error()->side, whole ? Side::backend : Side::proxy);
+      EXPECT_EQ(call.error()->side, Side::backend) << "it may be sent to another one";
+      EXPECT_EQ(call.error()->awaited_client, !whole);
     }
+  }
+}
+
+TEST_F(Http2LinkTest, BlamesABackendThatEndsALongUpload) {
+  constexpr std::uint8_t internal_error = 2;
+  for (const bool resets : {false, true}) {
+    bool awaited_client = true;
+    for (int i = 0; i < 5 && awaited_client; ++i) {  // on a busy machine it may wait for long
+      connect();
+      auto feed = std::make_shared<BodyFeed>(loop);
+      Call call;
+      call.request.body = std::make_unique<ScriptedBody>(feed);
+      feed->push("x");
+      start(call);
+      ASSERT_TRUE(eventually(loop, [&] { return backend->count(Http2ServerEnd::data) == 1; }));
+      wait_for(150ms);
+      feed->push("y");
+      ASSERT_TRUE(eventually(loop, [&] { return backend->count(Http2ServerEnd::data) == 2; }));
+      if (resets) {
+        backend->reset(1, internal_error);
+      } else {
+        backend->peer().close();
+      }
+
+      ASSERT_TRUE(fails(call));
+      awaited_client = call.error()->awaited_client;
+    }
+    EXPECT_FALSE(awaited_client);
   }
 }
 

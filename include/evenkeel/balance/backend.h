@@ -83,6 +83,8 @@ class Backend {
   void end_silence() const;
   /// A connection succeeded: ends the back-off for failed connections. Cheap when there is none.
   void connected() const;
+  /// As Load::end_connect_failures; waiting requests then get its slots.
+  void answered(Instant sent, Instant now) const;
 
  private:
   void count_failure(const AttemptResult& result, Instant now) const;

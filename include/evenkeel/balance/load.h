@@ -138,15 +138,20 @@ class Load {
   }
   /// Its last attempts failed: in back-off, or the next request is its trial.
   bool needs_trial() const { return live_.backoff_until.load(std::memory_order_relaxed) != 0; }
-  /// Starts a back-off of 1, 2, 4, 8, then 10 s. Does nothing during one: a hundred connection
-  /// attempts that fail together are one failure.
+  /// A connection attempt failed: starts a back-off of 1, 2, 4, 8, then 10 s. Does nothing during
+  /// one: a hundred connection attempts that fail together are one failure.
   void back_off(Instant now);
   /// A request begins on a backend that needs a trial: the back-off starts again, so that no other
-  /// request follows until its outcome is known. A parked backend needs none.
+  /// request follows until its outcome is known. On a parked backend another one of takes_overflow
+  /// may follow after 1 s.
   void begin_trial(Instant now);
   /// A connection succeeded: clears a back-off for failed connections, and their history. True if
   /// the backend is in back-off no more.
   bool recover();
+  /// A request that was sent at `sent` has an answer: ends a back-off for connections that failed
+  /// before. Over a kept connection that is no sign of a restart, so outcomes are not forgotten.
+  /// True if the backend is in back-off no more.
+  bool end_connect_failures(Instant sent, Instant now);
   /// Its last connection attempt failed, and the back-off for that lasts.
   bool unreachable(Instant now) const { return has_connect_failures() && in_backoff(now); }
   bool has_connect_failures() const { return connect_failures() != 0; }
@@ -170,10 +175,10 @@ class Load {
   /// It is overloaded: parked, that is avoided, for as long as it says (at most 30 s), or for 1 s,
   /// which doubles with each park until a success.
   void record_overloaded(const AttemptResult& result, Instant now);
-  /// It answered. Ends the back-off for failures, and that of a park that is over. True if the
-  /// backend is in back-off no more. One load while there is none. The success of a request with a
-  /// safe method does not clear recent failures of others, as of a server that lists its models and
-  /// generates nothing: then the next request is the trial.
+  /// It answered. Ends the back-off for failures, and that of a park that is over (`end_park` ends
+  /// one that lasts). True if the backend is in back-off no more. One load while there is none. The
+  /// success of a request with a safe method does not clear recent failures of others, as of a
+  /// server that lists its models and generates nothing: then the next request is the trial.
   bool record_success(bool safe_method, Instant now) {
     return needs_trial() && end_failures(safe_method, now);
   }
@@ -192,14 +197,16 @@ class Load {
   }
   /// Parked by a 429, and may get one request that would otherwise queue or be refused: it may have
   /// refused one client only. The first at once; after 1, 2, 4 s and so on, up to 30 s, if it
-  /// refuses these too.
+  /// refuses these too. Refusals of requests that were on their way before the last one do not
+  /// count.
   bool takes_overflow(Instant now) const {
     return needs_trial() && parked(now) && is_only_parked() &&
            now.time_since_epoch().count() >= overflow_.from.load(std::memory_order_relaxed);
   }
   /// It began to answer, without an error, a request sent at `sent`: if that was after its last
   /// refusal, it is parked no longer. The answer to a safe method ends no park that a request with
-  /// another method has begun. True if the backend is in back-off no more.
+  /// another method has begun, and none ends the time that a 503 has asked for. True if the backend
+  /// is in back-off no more.
   bool end_park(bool safe_method, Instant sent, Instant now);
 
   // ---- Ejection: OutlierDetector decides ----
@@ -358,7 +365,8 @@ class Load {
   // Written when attempts fail, and by the first success after that.
   struct alignas(64) Failures {
     std::atomic<std::uint32_t> in_a_row{0};
-    std::atomic<std::uint32_t> backoffs{0};  // since the last success
+    std::atomic<std::uint32_t> backoffs{0};           // since the last success
+    std::atomic<Duration::rep> connect_failed_at{0};  // the last attempt; of the steady clock
     std::atomic<std::uint32_t> overloads_in_a_row{0};
     std::atomic<Duration::rep> parked_until{0};  // of the steady clock
     std::atomic<std::uint64_t> total{0};
@@ -379,6 +387,7 @@ class Load {
   struct Overflow {
     std::atomic<Duration::rep> from{0};          // when the next one may follow
     std::atomic<Duration::rep> last_refusal{0};  // that began a park, or of such a request
+    std::atomic<Duration::rep> server_until{0};  // the end of a park by a 503
     std::atomic<std::uint32_t> refusals{0};      // since the last success
     std::atomic<bool> refused_unsafe{false};     // a request whose method is not safe
   };
@@ -389,6 +398,7 @@ class Load {
     return failures_in_a_row() == 0 && !has_connect_failures() && !silent() &&
            ejection() == Ejection::none;
   }
+  void lengthen_backoff(Instant now);
   void defer_overflow(const AttemptResult& result, bool parked_already, Instant now);
   void clear_park();
   void avoid_until(Instant until);

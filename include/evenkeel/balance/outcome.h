@@ -17,8 +17,8 @@ enum class AttemptOutcome : std::uint8_t {
   failed,        ///< 5xx but 503, or breakage: a reset, a malformed answer, a timeout, an error
                  ///< inside a 200 stream
   unreachable,   ///< no connection: refused, timed out, TLS failed
-  abandoned,     ///< no outcome: the client left, its deadline passed, or the request was not
-                 ///< processed and may be sent again
+  abandoned,     ///< no outcome: the client left or paused its upload, its deadline passed, or the
+                 ///< request was not processed and may be sent again
 };
 
 inline constexpr int attempt_outcome_count = static_cast<int>(AttemptOutcome::abandoned) + 1;
@@ -33,6 +33,7 @@ struct AttemptResult {
   std::optional<Fault> fault;  ///< instead of a response, or what ended one
   Duration retry_after{};      ///< of an overloaded backend; 0: it did not say
   bool safe_method = false;    ///< of a GET, HEAD or OPTIONS, whose success proves little
+  Instant sent{};              ///< when the head of the request was sent; Instant{}: not known
 };
 
 /// A response with this status, as far as its head tells: the body may still break.

@@ -39,7 +39,8 @@ enum class Fault : std::uint8_t {
   backend_protocol,
   stream_error,  ///< the backend reported an error within its stream
   server_error,  ///< an answer of 5xx that was not passed on: the request was sent again
-  overloaded,    ///< likewise, of 429 or 503
+  overloaded,    ///< likewise, of 429 or 503; with Side::proxy: no descriptor, memory or local port
+                 ///< was left for a connection to a backend
   client_gone,
   flood,
   write_timeout,
@@ -67,6 +68,8 @@ struct Error {
   std::uint32_t retry_after_ms = 0;
   /// The HTTP/2 error code with which the backend reset the stream (RFC 9113, section 7).
   std::optional<std::uint32_t> reset_code = std::nullopt;
+  /// The backend ended the request after it had waited for more of it from the client.
+  bool awaited_client = false;
   std::string detail = {};  ///< for the log and for people; never parsed
 };
 

@@ -93,6 +93,7 @@ struct RequestOutcome {
   std::uint64_t bytes_out = 0;  ///< of the response body, as written
   int status = 0;               ///< as written to the client; 0 = nothing was written
   std::optional<Fault> fault;   ///< what ended the request, if it failed
+  bool stream_reset = false;    ///< the last attempt's backend reset its stream (HTTP/2)
   /// Of a gRPC call, as its client sees it; above 16: not a status that gRPC defines.
   std::optional<std::uint8_t> grpc_status;
 };

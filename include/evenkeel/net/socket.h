@@ -99,7 +99,8 @@ class Socket {
 
 /// Connects within the deadline. The kernel ends the connection when the server acknowledges
 /// nothing for 60 s, neither bytes nor the probes that it sends when there are none. Errors:
-/// connect_failed, connect_timeout; both `not_processed`.
+/// connect_failed, connect_timeout; overloaded if this process has no descriptor, memory or local
+/// port left (Side::proxy); all `not_processed`.
 Task<Result<int>> dial(Loop& loop, const Endpoint& endpoint, Instant deadline);
 
 }  // namespace evenkeel

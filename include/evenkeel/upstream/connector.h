@@ -35,8 +35,8 @@ class Connector {
   Connector& operator=(const Connector&) = delete;
 
   /// A connected socket, after the TLS handshake if there is one; its `tls()` has the result of
-  /// ALPN. Errors: connect_failed, connect_timeout, tls_failed; all are `not_processed`, and
-  /// `Side::proxy` if this process has no descriptor left.
+  /// ALPN. Errors: connect_failed, connect_timeout, tls_failed; overloaded if this process has no
+  /// descriptor, memory or local port left (`Side::proxy`); all are `not_processed`.
   Task<Result<std::unique_ptr<Socket>>> connect() { return connect(options_.alpn); }
   /// As `connect`, but offers these protocols.
   Task<Result<std::unique_ptr<Socket>>> connect(AlpnOffer alpn);

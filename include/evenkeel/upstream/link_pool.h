@@ -91,7 +91,8 @@ class LinkPool {
   /// A link with room: an existing one at once, or a new one. While a link that can be shared is
   /// being opened, all requests that need one wait for it. `fresh`: one that is made from now
   /// on; then the shared links that are not in use are closed, since it replaces them.
-  /// Errors: connect_failed, connect_timeout, tls_failed, backend_protocol.
+  /// Errors: connect_failed, connect_timeout, tls_failed, backend_protocol; overloaded as of
+  /// Connector::connect.
   /// `http1`: not HTTP/2, for an upgrade; of no effect if the pool's `protocol` is HTTP/2.
   Task<Result<LinkLease>> acquire(LinkChoice link_choice = LinkChoice::any,
                                   LinkProtocol protocol = LinkProtocol::any);

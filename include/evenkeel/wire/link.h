@@ -35,7 +35,8 @@ class Link {
   /// while the response body is read. The link must outlive the response. Errors with
   /// `not_processed`: the backend said that it did not act on the request (HTTP/2). With
   /// `idle_close_race`: a reused link ended at once without a response, most likely because the
-  /// backend was closing an idle connection.
+  /// backend was closing an idle connection. With `awaited_client`: the backend ended the request
+  /// when it had waited for 100 ms or more for the next bytes of its body.
   virtual Task<Result<Response>> send(Request& request) = 0;
   /// How many more requests it takes now. 0: it is busy or has ended.
   virtual std::size_t available_capacity() const = 0;
@@ -45,7 +46,8 @@ class Link {
   /// checks for a close that the loop has not seen yet.
   virtual bool alive(bool probe_socket) = 0;
   /// Whether the backend has ended the link after a GOAWAY without an error, or for too much of it
-  /// (ENHANCE_YOUR_CALM), so that what this cut off says nothing of it.
+  /// (ENHANCE_YOUR_CALM), so that what this cut off says nothing of it. A stream that the backend
+  /// has reset before was not cut off by that.
   virtual bool ended_in_order() const { return false; }
   /// Sets the waiter to wake when the peer closes an idle link; null: none.
   virtual void on_idle_close(Waiter* waiter) = 0;
