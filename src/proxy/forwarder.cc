@@ -135,8 +135,11 @@ Task<Result<Response>> Forwarder::handle(Request& request) {
         }
         auto response = co_await sending;
         if (response) {
+          // A moved lease means that the inner loop ends: `next` is never `same_backend` here.
+          // NOLINTBEGIN(bugprone-use-after-move)
           const AttemptOutcome outcome =
               complete(request, *response, std::move(lease), std::move(*link), *target.metrics);
+          // NOLINTEND(bugprone-use-after-move)
           progress.next = Next::done;
           if (counts_against_backend(outcome)) [[unlikely]] {
             auto next = co_await replace_answer(request, progress, backend, *response);
