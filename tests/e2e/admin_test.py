@@ -91,7 +91,7 @@ class Admin(case.Case):
             "id": backend.address, "pool": "pool", "address": backend.address, "engine": "vllm",
             "models": ["llama-8b", "llama-8b-lora"], "zone": "rack-1", "labels": {"gpu": "h100"},
             "weight": 3, "standby": False, "state": "up", "reason": None,
-            "in_flight": 0, "waiting": None, "picks_total": 1, "errors_total": 0,
+            "in_flight": 0, "replaced_in_flight": 0, "waiting": None, "picks_total": 1, "errors_total": 0,
             "polled": {"age_seconds": None, "running": None, "waiting": None, "kv_cache_ratio": None,
                        "gpu_utilization_ratio": None, "gpu_memory_used_bytes": None,
                        "gpu_memory_total_bytes": None}})

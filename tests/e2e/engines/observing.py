@@ -350,6 +350,11 @@ class Trial:
     def wait_up(self, server, within=None):
         wait_until(lambda: self.is_up(server) or not server.running(), within or self.kind.patience,
                    f"{server.address} up")
+        if not server.running() and server.start_fault and server.start_fault in server.said():
+            server.kill()
+            server.start()
+            wait_until(lambda: self.is_up(server) or not server.running(), within or self.kind.patience,
+                       f"{server.address} up")
         assert server.running(), f"the server has exited: {server.said()}"
 
     def is_rpc(self):

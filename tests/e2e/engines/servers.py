@@ -66,6 +66,7 @@ class Server:
     trap = None  # a case in which readiness is wrong; `provoke` causes it
     trap_takes_out = False  # whether evenkeel must take it out of rotation until `calm`
     patience = 30  # seconds for its start
+    start_fault = None  # what it says when a start fails now and then for a reason of its own
     signals = frozenset()  # which of running, waiting, kv_cache_ratio its metrics have
     exposition_seconds = 0  # how old its values may be
     openai = False  # whether `evenkeel load` can drive it
@@ -233,6 +234,7 @@ class Triton(Kserve):
     title = "Triton"
     engine = "triton"
     scraped_by = "port"
+    start_fault = "boost::interprocess::lock_exception"  # of its Python backend, after a kill on a busy machine
     signals = frozenset({"waiting"})
     quick = Kserve.working(0.005)
     busy = Kserve.working(0.2)
