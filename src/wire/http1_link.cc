@@ -16,10 +16,6 @@ namespace {
 /// ends later than this, the backend may have read the request.
 constexpr Duration max_idle_close_race = std::chrono::seconds(1);
 
-/// A backend that closes sooner than this after it has all that has come of an upload has not
-/// waited for more.
-constexpr Duration max_upload_wait = std::chrono::milliseconds(100);
-
 constexpr int max_interim_responses = 16;
 constexpr std::uint32_t min_free_bytes =
     4 * 1024;  // in the block of the head, to read a body there
@@ -437,7 +433,7 @@ Error Http1Link::closed(const HeadParser& parser, Socket::ReadStatus got) {
                                                          ? "the backend closed without a response"
                                                          : "the backend broke the connection");
   if (parser.started()) error.detail = "the backend closed the connection within the response head";
-  if (uploading_ && loop().now() - awaits_client_since_ >= max_upload_wait) {
+  if (uploading_ && loop().now() - awaits_client_since_ >= min_upload_pause) {
     error.awaited_client = true;  // it need not wait for ever
     error.detail = "the backend closed the connection while the client paused its upload";
   }

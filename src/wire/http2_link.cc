@@ -21,9 +21,6 @@ constexpr int max_interim_responses = 16;
 /// A backend that closes an idle link may do so while the next request is on its way. A close
 /// within this time of the request counts as such a race.
 constexpr Duration max_idle_close_race = std::chrono::seconds(1);
-/// A backend that ends a request sooner than this after it has all that has come of an upload has
-/// not waited for more.
-constexpr Duration max_upload_wait = std::chrono::milliseconds(100);
 /// gRPC servers close a connection at the third ping that comes less than five minutes after the
 /// one before without data in between (GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
 /// max_ping_strikes). One of the two is kept in reserve, for a ping that crosses data.
@@ -489,7 +486,7 @@ bool ClientStream::near_deadline() const {
 /// for ever says nothing of it.
 bool ClientStream::awaits_client() const {
   return uploading_ && !answered_ && all_sent() && !end_sent() &&
-         link_.loop().now() - awaits_body_since() >= max_upload_wait;
+         link_.loop().now() - awaits_body_since() >= min_upload_pause;
 }
 
 void ClientStream::closed(std::uint32_t code, bool by_peer) {

@@ -1,11 +1,17 @@
-// How long a backend may send nothing, which is shorter while it is suspected to be dead.
+// How long a backend may send nothing, which is shorter while it is suspected to be dead, and how
+// long it has to bear a client that sends nothing.
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 
 #include "evenkeel/base/clock.h"
 
 namespace evenkeel {
+
+/// A backend that ends a request in the middle of its upload has waited for the client if it had
+/// all that had come for at least this long.
+constexpr Duration min_upload_pause = std::chrono::milliseconds(100);
 
 class SilenceLimit {
  public:

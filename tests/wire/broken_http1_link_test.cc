@@ -205,9 +205,7 @@ TEST_F(BrokenHttp1Link, StaysReusableWhenTheBodyFailsBeforeSending) {
   connect();
   auto feed = std::make_shared<BodyFeed>(loop);
   feed->fail({.fault = Fault::bad_request, .side = Side::client});
-  Request request = get();
-  request.method = "POST";
-  request.body = std::make_unique<ScriptedBody>(feed);
+  Request request = post(feed);
   Exchange exchange;
   start(request, exchange);
 
@@ -222,9 +220,7 @@ TEST_F(BrokenHttp1Link, IsUnusableWhenTheBodyFailsWhileSending) {
   connect();
   auto feed = std::make_shared<BodyFeed>(loop);
   feed->push("some");
-  Request request = get();
-  request.method = "POST";
-  request.body = std::make_unique<ScriptedBody>(feed);
+  Request request = post(feed);
   Exchange exchange;
   start(request, exchange);
   backend->read_to("some\r\n");
@@ -242,9 +238,7 @@ TEST_F(BrokenHttp1Link, IsNotReusedAfterAnEarlyResponse) {
   connect();
   auto feed = std::make_shared<BodyFeed>(loop);
   feed->push("some");
-  Request request = get();
-  request.method = "POST";
-  request.body = std::make_unique<ScriptedBody>(feed);
+  Request request = post(feed);
   Exchange exchange;
   start(request, exchange);
   backend->read_to("some\r\n");
@@ -261,9 +255,7 @@ TEST_F(BrokenHttp1Link, IsNotReusedWhenTheBodyFailsAfterTheResponse) {
   connect();
   auto feed = std::make_shared<BodyFeed>(loop);
   feed->push("some");
-  Request request = get();
-  request.method = "POST";
-  request.body = std::make_unique<ScriptedBody>(feed);
+  Request request = post(feed);
   Exchange exchange;
   exchange.collects = false;
   start(request, exchange);
@@ -287,9 +279,7 @@ TEST_F(BrokenHttp1Link, ReadsTheResponseOfABackendThatStoppedReading) {
   connect(16 * 1024);
   auto feed = std::make_shared<BodyFeed>(loop);
   for (int i = 0; i < 100; ++i) feed->push(std::string(16'384, 'x'));
-  Request request = get();
-  request.method = "POST";
-  request.body = std::make_unique<ScriptedBody>(feed);
+  Request request = post(feed);
   Exchange exchange;
   start(request, exchange);
   backend->read_head();

@@ -110,9 +110,7 @@ TEST_F(Http1LinkDeadlines, MeasuresTheFirstByteTimeoutFromTheRequestsEnd) {
   options.first_byte_timeout = 100ms;
   connect();
   auto feed = std::make_shared<BodyFeed>(loop);
-  Request request = get();
-  request.method = "POST";
-  request.body = std::make_unique<ScriptedBody>(feed);
+  Request request = post(feed);
   Exchange exchange;
   start(request, exchange);
   backend->read_head();
@@ -182,9 +180,7 @@ TEST_F(Http1LinkDeadlines, DoesNotTimeOutWhileTheBackendReadsTheRequest) {
   options.idle_timeout = 400ms;
   connect();
   auto feed = std::make_shared<BodyFeed>(loop);
-  Request request = get();
-  request.method = "POST";
-  request.body = std::make_unique<ScriptedBody>(feed);
+  Request request = post(feed);
   Exchange exchange;
   start(request, exchange);
   backend->send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");

@@ -100,9 +100,7 @@ TEST_F(Http1Link, SendsContentLengthZeroForAPostWithoutABody) {
 TEST_F(Http1Link, SendsABodyOfUnknownLengthInChunksWithTrailers) {
   connect();
   auto feed = std::make_shared<BodyFeed>(loop);
-  Request request = get();
-  request.method = "POST";
-  request.body = std::make_unique<ScriptedBody>(feed);
+  Request request = post(feed);
   Exchange exchange;
   start(request, exchange);
   EXPECT_EQ(backend->read_head(),
@@ -125,9 +123,7 @@ TEST_F(Http1Link, SendsLargeBodiesAtTheBackendsPace) {
   feed->end();
   std::string expected;
   for (int i = 0; i < 400; ++i) expected.append(16'384, static_cast<char>('a' + i % 26));
-  Request request = get();
-  request.method = "POST";
-  request.body = std::make_unique<ScriptedBody>(feed);
+  Request request = post(feed);
   Exchange exchange;
   start(request, exchange);
   drain_loop(loop, 50);
@@ -147,9 +143,7 @@ TEST_F(Http1Link, SendsLargeBodiesAtTheBackendsPace) {
 TEST_F(Http1Link, StreamsBothWaysAtOnce) {
   connect();
   auto feed = std::make_shared<BodyFeed>(loop);
-  Request request = get();
-  request.method = "POST";
-  request.body = std::make_unique<ScriptedBody>(feed);
+  Request request = post(feed);
   Exchange exchange;
   start(request, exchange);
   backend->read_head();

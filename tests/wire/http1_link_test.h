@@ -52,6 +52,13 @@ class Http1LinkTest : public testing::Test {
     return Request{
         .method = "POST", .authority = "a", .path = "/", .body = make_body(std::move(body))};
   }
+  /// Its body comes as it is fed.
+  static Request post(const std::shared_ptr<BodyFeed>& feed) {
+    return Request{.method = "POST",
+                   .authority = "a",
+                   .path = "/",
+                   .body = std::make_unique<ScriptedBody>(feed)};
+  }
   void start(Request& request, Exchange& exchange) { loop.spawn(run(*link, request, exchange)); }
   bool ends(const Exchange& exchange) {
     return eventually(loop, [&] { return exchange.error() != nullptr || exchange.body.done; });
