@@ -25,8 +25,9 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "e2e")]
 
 import faults  # noqa: E402
 from dns_server import NameServer  # noqa: E402
+from ports import free_port  # noqa: E402
 from process import SANITIZED, wait_until  # noqa: E402
-from servers import HOSTS, NAME, Relay, Server, free_port_on  # noqa: E402
+from servers import HOSTS, NAME, Relay, Server  # noqa: E402
 from traffic import OK, Answers, Traffic, summary  # noqa: E402
 from upgradable import UpgradableDaemon  # noqa: E402
 
@@ -42,9 +43,9 @@ class World:
     def __init__(self, folder, chance, slow_readers):
         self.slow_readers = slow_readers
         self.sanitized = SANITIZED
-        port = free_port_on(HOSTS)
+        port = free_port(HOSTS)
         self.servers = [Server(f"{host}:{port}") for host in HOSTS]
-        self.behind_relay = Server("127.0.0.1:%d" % free_port_on(["127.0.0.1"]))
+        self.behind_relay = Server("127.0.0.1:%d" % free_port())
         self.relay = Relay(self.behind_relay, chance.random())
         self.names = NameServer()
         self.names.say(NAME, *HOSTS)

@@ -19,21 +19,6 @@ HOSTS = ["127.0.0.11", "127.0.0.12", "127.0.0.13", "127.0.0.14"]
 PIECE = 65536
 
 
-def free_port_on(hosts):
-    """A port that is free on all these loopback addresses, so that one DNS name can stand for all of them."""
-    while True:
-        with contextlib.ExitStack() as stack:
-            port = 0
-            try:
-                for host in hosts:
-                    sock = stack.enter_context(socket.socket())
-                    sock.bind((host, port))
-                    port = sock.getsockname()[1]
-                return port
-            except OSError:
-                continue
-
-
 class Server:
     """A simulated vLLM on a fixed address. All servers answer the same request with the same bytes."""
 
@@ -172,4 +157,4 @@ def reset(sock):
     sock.close()
 
 
-__all__ = ["HOSTS", "MODEL", "NAME", "Closed", "Relay", "Server", "free_port_on", "reset"]
+__all__ = ["HOSTS", "MODEL", "NAME", "Closed", "Relay", "Server", "reset"]

@@ -9,7 +9,7 @@ import time
 
 import case
 import http2
-from backend import free_port
+from ports import refusing_address
 from stream import Stream, exchange
 
 FIELDS = ["time", "request_id", "client", "listener", "protocol", "method", "host", "path", "route",
@@ -159,7 +159,7 @@ class AccessLog(case.Case):
 
     def test_several_attempts_are_one_line(self):
         backend = self.backend()
-        dead = f"127.0.0.1:{free_port()}"
+        dead = refusing_address()
         daemon = self.start_daemon(dead, backend, pool={"picker": "round-robin"}, workers=1)
         for _ in range(2):
             exchange(daemon.address)
@@ -258,7 +258,7 @@ class AccessLog(case.Case):
         self.assertEqual(daemon.metric("evenkeel_requests_total", code="499"), 1)
 
     def test_a_grpc_call_that_is_refused_has_a_whole_answer(self):
-        daemon = self.start_daemon(f"127.0.0.1:{free_port()}", pool={"protocol": "h2"})
+        daemon = self.start_daemon(refusing_address(), pool={"protocol": "h2"})
         fields = [*http2.request_fields("POST", "/a.B/C"), ("content-type", "application/grpc"), ("te", "trailers")]
         with http2.Wire.connect(daemon.address).open() as wire:
             wire.send(http2.headers(1, fields))
@@ -284,7 +284,7 @@ class AccessLog(case.Case):
         self.assertEqual((line["client"], line.get("peer")), ("127.0.0.1", None))
 
     def test_a_fault_has_one_word_everywhere(self):
-        dead = f"127.0.0.1:{free_port()}"
+        dead = refusing_address()
         daemon = self.start_daemon(dead)
         answer = exchange(daemon.address)
 

@@ -14,8 +14,8 @@ import urllib.error
 import urllib.request
 
 import case
-from backend import free_port
 from certificates import Authority
+from ports import free_port, refusing_address
 from process import command
 from stream import PATIENCE, Stream, exchange
 
@@ -29,7 +29,7 @@ class Admin(case.Case):
         self.assertEqual(ready.field("cache-control"), "no-store")
 
     def test_readiness_in_full_lists_the_pools(self):
-        daemon = self.start_daemon(self.backend(), f"127.0.0.1:{free_port()}", pool={
+        daemon = self.start_daemon(self.backend(), refusing_address(), pool={
             "picker": "round-robin"}, workers=1)
         for _ in range(2):
             exchange(daemon.address)

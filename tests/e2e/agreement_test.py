@@ -4,7 +4,7 @@ import json
 import pathlib
 
 import certificates
-from backend import free_port
+from ports import free_port
 from process import command
 from reloading import ReloadCase, serve
 

@@ -101,11 +101,3 @@ class Backend(ListeningServer):
                 stream.socket.shutdown(socket.SHUT_RDWR)
             except OSError:
                 pass
-
-
-def free_port():
-    """A port that is not in use. Another process may take it before you do, so use it only for servers that
-    must refuse connections or come back later."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]

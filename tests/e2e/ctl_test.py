@@ -14,7 +14,7 @@ import termios
 import time
 
 import case
-from backend import free_port
+from ports import refusing_address
 from process import BINARY, command
 from stream import PATIENCE, Stream, exchange
 
@@ -287,7 +287,7 @@ class Commands(Driven):
 
     def test_exit_codes(self):
         daemon = self.start_daemon(self.backend())
-        gone = f"127.0.0.1:{free_port()}"
+        gone = refusing_address()
         for arguments, code in (
                 (("ctl", "status", "--admin", gone), 5), (("top", "--admin", gone), 5),
                 (("top", "-1", "--admin", gone), 5), (("ctl", "reload", "--admin", gone), 5),
@@ -352,7 +352,7 @@ class CheckRunning(Driven):
     def test_a_daemon_that_does_not_answer_has_its_own_exit_code(self):
         daemon = self.start_daemon(self.backend())
         gone = command("check", "-c", str(daemon.config_path), "--running", "--admin",
-                       f"127.0.0.1:{free_port()}")
+                       refusing_address())
         self.assertEqual(gone.returncode, 5)
         self.assertIn("Connection refused", gone.stderr)
 

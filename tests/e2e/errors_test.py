@@ -4,8 +4,8 @@ the log and the metrics."""
 import json
 
 import case
-from backend import free_port
 from http2 import Peer
+from ports import refusing_address
 from stream import Stream, exchange
 
 
@@ -139,7 +139,7 @@ class Errors(case.Case):
     # ---- errors of backends ----
 
     def test_a_backend_that_refuses_connections(self):
-        daemon = self.start_daemon(f"127.0.0.1:{free_port()}")
+        daemon = self.start_daemon(refusing_address())
         answer = exchange(daemon.address)
         self.check_told(daemon, answer, 502, "connect_failed")
 
@@ -196,7 +196,7 @@ class Errors(case.Case):
         self.check_told(daemon, answer, 502, "backend_protocol")
 
     def test_when_all_backends_failed_the_last_failure_is_reported(self):
-        daemon = self.start_daemon(*(f"127.0.0.1:{free_port()}" for _ in range(3)))
+        daemon = self.start_daemon(*(refusing_address() for _ in range(3)))
         answer = exchange(daemon.address)
         self.assertEqual((answer.status, answer.reason), (502, "connect_failed"))
         for backend in daemon.api("backends"):
@@ -205,7 +205,7 @@ class Errors(case.Case):
     # ---- the response ----
 
     def test_each_api_gets_errors_in_its_own_format(self):
-        dead = f"127.0.0.1:{free_port()}"
+        dead = refusing_address()
         daemon = self.start_daemon(dead)
 
         openai = exchange(daemon.address, "POST", "/v1/chat/completions", body=b"{}")
@@ -242,7 +242,7 @@ class Errors(case.Case):
         self.assertEqual(backend.exchanges[0].body, b"y" * 1000)
 
     def test_an_error_response_carries_the_request_id(self):
-        daemon = self.start_daemon(f"127.0.0.1:{free_port()}")
+        daemon = self.start_daemon(refusing_address())
         answer = exchange(daemon.address, fields=[("X-Request-Id", "find-me")])
         self.assertEqual(answer.field("x-request-id"), "find-me")
         self.assertEqual(daemon.wait_access(1)[0]["request_id"], "find-me")

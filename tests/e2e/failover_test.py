@@ -5,7 +5,8 @@ import threading
 import time
 
 import case
-from backend import Backend, free_port
+from backend import Backend
+from ports import free_port, refusing_address
 from process import Process
 from stream import Closed, Stream, exchange
 
@@ -156,7 +157,7 @@ class Failover(case.Case):
 
     def test_the_last_available_backend_serves_everything(self):
         survivor = self.backend(generation)
-        dead = [f"127.0.0.1:{free_port()}" for _ in range(3)]
+        dead = [refusing_address() for _ in range(3)]
         daemon = self.start_daemon(dead[0], dead[1], survivor, dead[2], pool={"picker": "round-robin"})
 
         for _ in range(20):

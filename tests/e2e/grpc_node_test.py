@@ -9,9 +9,9 @@ import subprocess
 import unittest
 
 import case
-from backend import free_port
 from certificates import Authority
 from grpc_servers import SERVICE, EchoServer, MlServer, Triton, grpc, why_no_mlserver, why_no_triton
+from ports import refusing_address
 
 SOURCE = pathlib.Path(os.environ.get("EVENKEEL_SOURCE_DIR")
                       or pathlib.Path(__file__).resolve().parents[2])
@@ -182,7 +182,7 @@ class GrpcJs(case.Case):
         self.assert_within(server.calls[1].ended_at - server.calls[1].began, 10, "not by its deadline")
 
     def test_no_server_is_unavailable(self):
-        found = self.ask(self.front(f"127.0.0.1:{free_port()}"), "done((await say('hello')).error);")
+        found = self.ask(self.front(refusing_address()), "done((await say('hello')).error);")
         self.assertEqual(found["code"], grpc.StatusCode.UNAVAILABLE.value[0])
 
     # ---- inference, by the descriptions in kserve.proto ----

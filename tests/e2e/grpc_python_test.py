@@ -9,9 +9,9 @@ import time
 import unittest
 
 import case
-from backend import free_port
 from certificates import Authority
 from grpc_servers import ANY_SIZE, SERVICE, EchoProcess, EchoServer, grpc
+from ports import refusing_address
 
 PATIENCE = 20
 PROMPTLY = 2.0  # seconds: far less than any timeout that would end a call by itself
@@ -222,7 +222,7 @@ class Grpc(case.Case):
         self.assertGreaterEqual(codes["OK"], 19, codes)
 
     def test_no_server_is_unavailable(self):
-        daemon = self.daemon({"pools": [{"name": "pool", "protocol": "h2", "backends": [f"127.0.0.1:{free_port()}"]}],
+        daemon = self.daemon({"pools": [{"name": "pool", "protocol": "h2", "backends": [refusing_address()]}],
                               "listeners": [self.listener()]})
         error = self.refused(lambda: self.say(self.channel(daemon)))
         self.assertEqual(error.code(), grpc.StatusCode.UNAVAILABLE)

@@ -8,7 +8,6 @@ import pathlib
 import platform
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -19,6 +18,7 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # we start programs and 
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 from certificates import Certificate
+from ports import free_ports
 
 try:
     import grpc
@@ -187,17 +187,6 @@ class EchoProcess(Serving):
                 raise AssertionError(f"no address: {self.said()}")
             time.sleep(0.01)
         self.address = self.said().split()[-1]
-
-
-def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
 
 
 # ---- Triton: the server bundled in PyPI's nvidia-pytriton ---------------------------------------

@@ -8,9 +8,9 @@ import subprocess
 import unittest
 
 import case
-from backend import free_port
 from certificates import Authority
 from grpc_servers import EchoServer, MlServer, Triton, grpc, why_no_mlserver, why_no_triton
+from ports import refusing_address
 
 SOURCE = pathlib.Path(os.environ.get("EVENKEEL_SOURCE_DIR")
                       or pathlib.Path(__file__).resolve().parents[2])
@@ -79,7 +79,7 @@ class Grpcurl(case.Case):
         daemon = self.front(self.server())
         words = self.ask("-d", '{"service": "nothing"}', daemon.address, "grpc.health.v1.Health/Check", code=64 + 5)
         self.assertIn("NotFound", words)
-        unreachable = self.front(f"127.0.0.1:{free_port()}")
+        unreachable = self.front(refusing_address())
         self.assertIn("Unavailable", self.infer(unreachable, "ServerLive", code=UNAVAILABLE))
 
     # ---- inference, by the descriptors in kserve.proto ----

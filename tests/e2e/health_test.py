@@ -7,8 +7,9 @@ import threading
 import time
 
 import case
-from backend import Backend, free_port
+from backend import Backend
 from certificates import Authority, serving
+from ports import refusing_address
 from stream import exchange
 
 QUICK = {"interval": "100ms"}
@@ -262,7 +263,7 @@ class Answers(Health):
         with open(key, "w") as file:
             file.write("sesame")
         backend = self.backend(lambda request: request.answer(request.head.field("authorization").encode()))
-        gone = f"127.0.0.1:{free_port()}"
+        gone = refusing_address()
         daemon = self.pool({"address": gone, "api_key_file": key}, backend, picker="round-robin",
                            health={"check": "off"})
         for _ in range(4):
@@ -537,7 +538,7 @@ class Reloads(Health):
     def test_a_new_backend_is_checked_before_its_first_request(self):
         old, new = self.backend(answers({"/ready": b"", "/": b""})), self.backend()
         new.script = answers({"/ready": b"", "/": b""})
-        gone = f"127.0.0.1:{free_port()}"
+        gone = refusing_address()
         daemon = self.pool(old, picker="round-robin", health={"path": "/ready"})
         self.reload(daemon, backends=[new.address, gone])
 

@@ -8,7 +8,7 @@ import subprocess
 import unittest
 
 import case
-from backend import free_port
+from ports import refusing_address
 
 SOURCE = pathlib.Path(os.environ.get("EVENKEEL_SOURCE_DIR")
                       or pathlib.Path(__file__).resolve().parents[2])
@@ -56,7 +56,7 @@ class OpenAi(case.Case):
         self.assertTrue(direct["whole"]["choices"][0]["message"]["content"])
 
     def test_our_errors_are_errors_of_the_sdk(self):
-        daemon = self.start_daemon(f"127.0.0.1:{free_port()}")
+        daemon = self.start_daemon(refusing_address())
         self.assertEqual(self.ask(daemon.address)["error"], {
             "name": "InternalServerError", "status": 502, "code": "connect_failed",
             "type": "upstream_error"})

@@ -4,7 +4,7 @@ import json
 import unittest
 
 import case
-from backend import free_port
+from ports import refusing_address
 
 try:
     import openai
@@ -63,7 +63,7 @@ class OpenAi(case.Case):
         self.assertEqual(daemon.wait_access(1)[0]["reason"], "client_gone")
 
     def test_our_errors_are_errors_of_the_sdk(self):
-        daemon = self.start_daemon(f"127.0.0.1:{free_port()}")
+        daemon = self.start_daemon(refusing_address())
         with self.assertRaises(openai.InternalServerError) as raised:
             self.chat(self.client(daemon.address))
         error = raised.exception

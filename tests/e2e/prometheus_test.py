@@ -13,7 +13,7 @@ import urllib.parse
 import urllib.request
 
 import case
-from backend import free_port
+from ports import free_port
 from process import BINARY
 from stream import PATIENCE
 

@@ -6,7 +6,8 @@ import socket
 import threading
 
 import case
-from backend import Backend, free_port
+from backend import Backend
+from ports import free_port, refusing_address
 from process import Daemon, Process, command
 from stream import Stream, exchange
 
@@ -157,7 +158,7 @@ class QuickTest(case.Case):
     def test_when_no_server_answers_each_is_listed_with_its_reason(self):
         silent_socket = socket.create_server(("127.0.0.1", 0))
         self.addCleanup(silent_socket.close)
-        refusing = f"http://127.0.0.1:{free_port()}"
+        refusing = f"http://{refusing_address()}"
         silent = f"http://127.0.0.1:{silent_socket.getsockname()[1]}"
 
         ended = command("quick", refusing, silent)

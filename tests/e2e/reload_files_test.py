@@ -5,13 +5,12 @@ import os
 import pathlib
 import shutil
 import socket
-import ssl
 import subprocess
 import threading
 
-from backend import free_port
 from certificates import Authority
 from http2 import Peer
+from ports import free_port
 from reloading import ReloadCase, Traffic, refuses, serve
 from stream import PATIENCE, Stream, exchange
 

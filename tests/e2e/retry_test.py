@@ -5,8 +5,8 @@ import threading
 import time
 
 import case
-from backend import free_port
 from http2 import REFUSED_STREAM, Peer
+from ports import refusing_address
 from stream import Closed, Stream, exchange
 
 QUIET = {"health": {"check": "off"}, "metrics": {"scrape": "off"}}
@@ -220,7 +220,7 @@ class Retry(case.Case):
 
     def test_if_no_other_backend_can_be_connected_the_client_gets_the_first_answer(self):
         backend = self.backend(answering(503, b"the first answer", [("X-Own", "yes")]))
-        daemon = self.start_daemon(backend, f"127.0.0.1:{free_port()}", workers=1,
+        daemon = self.start_daemon(backend, refusing_address(), workers=1,
                                    pool={"engine": "vllm", "picker": "round-robin", **QUIET})
         for _ in range(2):  # whichever is picked first
             answer = self.post(daemon)
@@ -554,7 +554,7 @@ class Overload(case.Case):
         self.assertEqual(int(last.field("retry-after")), -(-int(last.field("retry-after-ms")) // 1000))
 
     def test_without_a_backend_the_client_comes_back_after_two_health_checks(self):
-        daemon = self.start_daemon(f"127.0.0.1:{free_port()}", pool={
+        daemon = self.start_daemon(refusing_address(), pool={
             "engine": "vllm", "health": {"interval": "3s", "fall": 1, "rise": 2}})
         self.eventually(lambda: daemon.api("backends")[0]["state"] != "starting" or True)
         answer = exchange(daemon.address, "POST", CHAT, body=b"{}")

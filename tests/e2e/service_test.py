@@ -13,7 +13,7 @@ import threading
 import time
 
 import case
-from backend import free_port
+from ports import free_port
 from process import BINARY, command
 from stream import PATIENCE, Stream
 

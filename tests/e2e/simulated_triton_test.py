@@ -2,7 +2,6 @@
 calls."""
 
 import queue
-import unittest
 
 import case
 from kserve_grpc_test import PATIENCE, Kserve, needs_client

@@ -5,7 +5,6 @@ import os
 import statistics
 import threading
 import time
-import unittest
 
 import case
 from process import SANITIZED

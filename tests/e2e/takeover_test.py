@@ -11,9 +11,9 @@ import unittest
 
 import case
 import process
-from backend import free_port
 from certificates import Authority
 from dns_server import NameServer
+from ports import free_port
 from process import BINARY, command
 from reloading import ReloadCase, refuses, serve
 from service_test import Manager

@@ -15,6 +15,7 @@ import urllib.error
 import urllib.request
 
 import servers
+from ports import free_ports
 from process import BINARY, Daemon, wait_until
 
 try:
@@ -279,7 +280,7 @@ class Trial:
         self.kind = kind
         self.seconds = seconds
         self.folded = folded
-        ports = dict(zip(kind.ports, servers.quiet_ports(len(kind.ports), HOSTS)))
+        ports = dict(zip(kind.ports, free_ports(len(kind.ports), HOSTS)))
         stops = [None, *([] if folded else kind.other_stops)]
         # Triton names its shared memory after the folder, machine-wide; Ray needs short paths for its sockets.
         self.servers = [kind(folder / f"{folder.name[-8:]}-{place}", host, ports,

@@ -6,11 +6,9 @@ import dataclasses
 import json
 import os
 import pathlib
-import random
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -36,20 +34,6 @@ class Ask:
 
     def payload(self):
         return None if self.body is None else json.dumps(self.body).encode()
-
-
-def quiet_ports(count, hosts):
-    """Free ports on all of these hosts, outside the range that the kernel gives to outgoing connections."""
-    lowest = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    found = []
-    for port in random.sample(range(10000, min(lowest, 32768)), 1000):
-        with contextlib.ExitStack() as kept, contextlib.suppress(OSError):
-            for host in hosts:
-                kept.enter_context(socket.socket()).bind((host, port))
-            found.append(port)
-        if len(found) == count:
-            return found
-    raise AssertionError("no free ports")
 
 
 class Server:
