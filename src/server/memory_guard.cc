@@ -50,6 +50,13 @@ MemoryPressure memory_pressure_at(std::uint64_t used, std::uint64_t limit, Memor
   return MemoryPressure::none;
 }
 
+bool PressureReports::due(MemoryPressure level, Instant now) {
+  if (level == reported_ || (level < reported_ && now < next_fall_)) return false;
+  reported_ = level;
+  next_fall_ = now + report_interval;
+  return true;
+}
+
 void MemoryGuard::update_limit() {
   if (loop_.now() < next_limit_reading_) return;
   next_limit_reading_ = loop_.now() + limit_reading_interval;
@@ -68,7 +75,8 @@ Task<void> MemoryGuard::run(WorkerGroup& workers) {
     const MemoryPressure now =
         limit == 0 ? MemoryPressure::none : memory_pressure_at(used, limit, before);
     pressure_.set(now);
-    report(before, now);
+    report(before);  // a failed allocation may have raised it since the last measurement
+    report(now);
     if (now != MemoryPressure::none) {
       workers.shed_idle(shed_share, ShedReason::memory);
       if (loop_.now() >= next_release_) {
@@ -80,13 +88,14 @@ Task<void> MemoryGuard::run(WorkerGroup& workers) {
   }
 }
 
-void MemoryGuard::report(MemoryPressure before, MemoryPressure now) {
-  if (now == before || loop_.now() < next_report_) return;
-  next_report_ = loop_.now() + report_interval;
+void MemoryGuard::report(MemoryPressure level) {
+  if (!reports_.due(level, loop_.now())) return;
   const std::uint64_t used = figures_.used_bytes.load(std::memory_order_relaxed);
   const std::uint64_t limit = figures_.limit_bytes.load(std::memory_order_relaxed);
-  const std::string figures = fmt::format("memory: {} of {} MiB in use", used / mib, limit / mib);
-  switch (now) {
+  const std::string figures =
+      limit == 0 ? std::string("a memory allocation failed")
+                 : fmt::format("memory: {} of {} MiB in use", used / mib, limit / mib);
+  switch (level) {
     case MemoryPressure::none: log::info("memory pressure has ended"); break;
     case MemoryPressure::high:
       log::warning(figures + ": closing idle connections; new ones wait (limits.memory)");

@@ -23,6 +23,18 @@ std::optional<std::uint64_t> memory_limit(const MemoryLimit& setting, const Memo
 /// 2 % below, so that it does not change with every request.
 MemoryPressure memory_pressure_at(std::uint64_t used, std::uint64_t limit, MemoryPressure before);
 
+/// Which levels of memory pressure are logged: a rise at once, anything else at most once in ten
+/// seconds, so that a level that comes and goes does not fill the log.
+class PressureReports {
+ public:
+  /// Whether to log that the level is `level` now. Thread: one.
+  bool due(MemoryPressure level, Instant now);
+
+ private:
+  MemoryPressure reported_ = MemoryPressure::none;
+  Instant next_fall_{};
+};
+
 /// Compares the memory of the process with `limits.memory` four times a second, and acts on it.
 ///
 /// Thread: the control thread's. Outlives the workers.
@@ -37,7 +49,7 @@ class MemoryGuard {
 
  private:
   void update_limit();
-  void report(MemoryPressure before, MemoryPressure now);
+  void report(MemoryPressure level);
 
   Loop& loop_;
   const RuntimeStatusPublisher& status_;
@@ -47,7 +59,7 @@ class MemoryGuard {
   MemoryFigures figures_;
   Instant next_limit_reading_{};
   Instant next_release_{};
-  Instant next_report_{};
+  PressureReports reports_;
 };
 
 }  // namespace evenkeel

@@ -29,6 +29,33 @@ TEST(MemoryPressure, FallsTwoPercentLower) {
   EXPECT_EQ(at(0.5, MemoryPressure::critical), MemoryPressure::none);
 }
 
+constexpr Instant start{std::chrono::hours(1)};
+
+TEST(PressureReports, LogARiseAtOnce) {
+  PressureReports reports;
+  EXPECT_FALSE(reports.due(MemoryPressure::none, start));
+  EXPECT_TRUE(reports.due(MemoryPressure::high, start));
+  EXPECT_TRUE(reports.due(MemoryPressure::critical, start + std::chrono::milliseconds(250)));
+}
+
+TEST(PressureReports, LogALevelThatComesAndGoesOnce) {
+  PressureReports reports;
+  EXPECT_TRUE(reports.due(MemoryPressure::critical, start));
+  for (int second = 1; second < 10; ++second) {
+    const Instant now = start + std::chrono::seconds(second);
+    EXPECT_FALSE(reports.due(MemoryPressure::high, now));
+    EXPECT_FALSE(reports.due(MemoryPressure::critical, now));
+  }
+}
+
+TEST(PressureReports, LogAFallThatLasts) {
+  PressureReports reports;
+  EXPECT_TRUE(reports.due(MemoryPressure::critical, start));
+  EXPECT_FALSE(reports.due(MemoryPressure::none, start + std::chrono::seconds(1)));
+  EXPECT_TRUE(reports.due(MemoryPressure::none, start + std::chrono::seconds(11)));
+  EXPECT_FALSE(reports.due(MemoryPressure::none, start + std::chrono::seconds(30)));
+}
+
 TEST(MemoryLimit, IsTheFilesOrAShareOfWhatThereIs) {
   using Kind = MemoryLimit::Kind;
   const MemoryUsage usage;
