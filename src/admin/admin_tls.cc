@@ -40,6 +40,17 @@ Result<Done> use_certificate(Context& context, const CertificateConfig& certific
   return Done{};
 }
 
+Result<Done> use_revocation_lists(Context& context, const std::string& file) {
+  X509_STORE* const store = SSL_CTX_get_cert_store(context.native_handle());
+  X509_LOOKUP* const reader = X509_STORE_add_lookup(store, X509_LOOKUP_file());
+  if (reader == nullptr || X509_load_crl_file(reader, file.c_str(), X509_FILETYPE_PEM) < 1) {
+    ERR_clear_error();
+    return unusable(file, "it cannot be read, or holds no revocation list in PEM form");
+  }
+  X509_STORE_set_flags(store, X509_V_FLAG_CRL_CHECK | X509_V_FLAG_CRL_CHECK_ALL);
+  return Done{};
+}
+
 }  // namespace
 
 Result<AdminTls> load_admin_tls(const AdminConfig& admin) {
@@ -67,6 +78,10 @@ Result<AdminTls> load_admin_tls(const AdminConfig& admin) {
     ErrorCode error;
     context->load_verify_file(config.client_ca, error);
     if (error) return unusable(config.client_ca, error.message());
+    if (!config.client_crl.empty()) {
+      auto used = use_revocation_lists(*context, config.client_crl);
+      if (!used) return std::move(used.error());
+    }
     namespace ssl = boost::asio::ssl;
     const bool required = config.client_auth == ClientAuth::require;
     context->set_verify_mode(ssl::verify_peer | (required ? ssl::verify_fail_if_no_peer_cert : 0));

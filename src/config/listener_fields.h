@@ -45,6 +45,13 @@ struct Fields<ListenerTlsConfig> {
               "them in x-forwarded-client-cert.",
               false, "no client certificates"},
           &T::client_ca, TextForm{"the path of a file", check_not_empty});
+    visit(
+        Key{"client_crl",
+            "PEM file with revocation lists (CRLs) for client certificates, one of each authority "
+            "between them and the root. A certificate whose list is missing or out of date is "
+            "refused, too. Only with `client_ca`.",
+            false, "nothing is revoked"},
+        &T::client_crl, TextForm{"the path of a file", check_not_empty});
     visit(Key{"client_auth",
               "Whether a client certificate is mandatory (`require`) or optional (`request`); a "
               "certificate that is sent must be valid in either case. Only with `client_ca`."},
@@ -56,6 +63,10 @@ struct Fields<ListenerTlsConfig> {
   static void finish(Node& node, ListenerTlsConfig& tls) {
     if (tls.client_auth == ClientAuth::request && tls.client_ca.empty()) {
       node.fail("'client_auth' has no effect without 'client_ca'",
+                "add client_ca: FILE, with the authorities that verify client certificates");
+    }
+    if (!tls.client_crl.empty() && tls.client_ca.empty()) {
+      node.fail("'client_crl' has no effect without 'client_ca'",
                 "add client_ca: FILE, with the authorities that verify client certificates");
     }
   }

@@ -14,7 +14,7 @@ struct Synonyms {
 
 // A name may stand in several rows: the first row whose meaning is known at that place counts, so
 // `listen` is `listeners` at the top and `address` within a listener.
-constexpr std::array<Synonyms, 60> synonyms = {{
+constexpr std::array<Synonyms, 61> synonyms = {{
     // Keys at the top.
     {"listeners", "listen listener bind frontend frontends entrypoint entrypoints server"},
     {"pools",
@@ -34,6 +34,7 @@ constexpr std::array<Synonyms, 60> synonyms = {{
     {"max_streams", "maxconcurrentstreams http2maxconcurrentstreams"},
     {"body", "clientmaxbodysize maxbody maxrequestbytes"},
     {"client_ca", "cafile verify clientcert mtls"},
+    {"client_crl", "crl crlfile sslcrl revocation"},
     {"certificates", "certificate certs cert crt sslcertificate"},
     {"min_version", "sslminver sslprotocols protocols"},
     {"tls", "ssl https secure"},

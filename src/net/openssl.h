@@ -25,6 +25,7 @@ using OwnedBio = std::unique_ptr<BIO, OpensslDeleter<BIO_free_all>>;
 using OwnedContext = std::unique_ptr<SSL_CTX, OpensslDeleter<SSL_CTX_free>>;
 using OwnedKey = std::unique_ptr<EVP_PKEY, OpensslDeleter<EVP_PKEY_free>>;
 using OwnedSsl = std::unique_ptr<SSL, OpensslDeleter<SSL_free>>;
+using OwnedCrl = std::unique_ptr<X509_CRL, OpensslDeleter<X509_CRL_free>>;
 using OwnedX509 = std::unique_ptr<X509, OpensslDeleter<X509_free>>;
 
 /// The text of OpenSSL's first error; empties this thread's error queue.

@@ -150,6 +150,31 @@ std::string load_ca_file(SSL_CTX* context, const std::string& file, const std::s
   return {};
 }
 
+std::string load_crl_file(SSL_CTX* context, const std::string& file, const std::string& key,
+                          std::vector<TlsProblem>& problems) {
+  auto text = read_pem(file, key, "revocation list", problems);
+  if (!text) return {};
+  X509_STORE* store = SSL_CTX_get_cert_store(context);
+  const OwnedBio bio = bio_of(*text);
+  int count = 0;
+  while (OwnedCrl list{PEM_read_bio_X509_CRL(bio.get(), nullptr, nullptr, nullptr)}) {
+    if (X509_STORE_add_crl(store, list.get()) == 1) ++count;
+    const ASN1_TIME* next = X509_CRL_get0_nextUpdate(list.get());
+    if (next != nullptr && X509_cmp_current_time(next) < 0) {
+      problems.push_back({key,
+                          "a revocation list in '" + file + "' is out of date since " +
+                              text_of(next) + ": all certificates of its authority are refused",
+                          "replace it with the authority's current list, then reload", true});
+    }
+  }
+  ERR_clear_error();
+  X509_STORE_set_flags(store, X509_V_FLAG_CRL_CHECK | X509_V_FLAG_CRL_CHECK_ALL);
+  if (count > 0) return std::move(*text);
+  problems.push_back({key, "'" + file + "' holds no revocation list in PEM form",
+                      "it needs a line -----BEGIN X509 CRL-----"});
+  return {};
+}
+
 const TlsProblem* first_error(const std::vector<TlsProblem>& problems) {
   const auto found = std::find_if(problems.begin(), problems.end(),
                                   [](const auto& each) { return !each.warning; });

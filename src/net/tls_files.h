@@ -19,6 +19,12 @@ OwnedX509 load_certificate_and_key(SSL_CTX* context, const std::string& cert,
 std::string load_ca_file(SSL_CTX* context, const std::string& file, const std::string& key,
                          std::vector<TlsProblem>& problems);
 
+/// Refuses certificates that the revocation lists of a file name, and those of authorities of which
+/// it has no current list. Returns the file's bytes, or nothing after adding a problem; a list that
+/// is out of date is a warning.
+std::string load_crl_file(SSL_CTX* context, const std::string& file, const std::string& key,
+                          std::vector<TlsProblem>& problems);
+
 /// The first problem that is not a warning, as an Error.
 const TlsProblem* first_error(const std::vector<TlsProblem>& problems);
 

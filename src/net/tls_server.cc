@@ -80,7 +80,8 @@ std::string_view name_in(const unsigned char* bytes, std::size_t size) {
   return {reinterpret_cast<const char*>(bytes) + 5, name};
 }
 
-void load_server(const ListenerTlsConfig& config, TlsContexts& contexts, std::string& authorities,
+/// `verifiers`: the contents of the files that client certificates are verified by.
+void load_server(const ListenerTlsConfig& config, TlsContexts& contexts, std::string& verifiers,
                  std::vector<TlsProblem>& problems) {
   for (std::size_t i = 0; i < config.certificates.size(); ++i) {
     const CertificateConfig& files = config.certificates[i];
@@ -89,7 +90,11 @@ void load_server(const ListenerTlsConfig& config, TlsContexts& contexts, std::st
         context.get(), files.cert, files.key, "certificates[" + std::to_string(i) + "].", problems);
     if (!config.client_ca.empty()) {
       std::vector<TlsProblem> found;
-      authorities = load_ca_file(context.get(), config.client_ca, "client_ca", found);
+      verifiers = load_ca_file(context.get(), config.client_ca, "client_ca", found);
+      if (!config.client_crl.empty()) {
+        verifiers += '\0';
+        verifiers += load_crl_file(context.get(), config.client_crl, "client_crl", found);
+      }
       if (i == 0) problems.insert(problems.end(), found.begin(), found.end());
     }
     if (leaf != nullptr) {
@@ -112,9 +117,9 @@ TlsServerContext::~TlsServerContext() = default;
 
 std::vector<TlsProblem> TlsServerContext::check(const ListenerTlsConfig& config) {
   TlsContexts contexts;
-  std::string authorities;
+  std::string verifiers;
   std::vector<TlsProblem> problems;
-  load_server(config, contexts, authorities, problems);
+  load_server(config, contexts, verifiers, problems);
   return problems;
 }
 
@@ -127,8 +132,8 @@ Result<std::shared_ptr<const TlsServerContext>> TlsServerContext::build(
   server->tickets_ = predecessor != nullptr
                          ? predecessor->tickets_
                          : std::make_shared<TicketKeys>(std::move(options.clock));
-  std::string authorities;
-  load_server(config, *server->contexts_, authorities, server->warnings_);
+  std::string verifiers;
+  load_server(config, *server->contexts_, verifiers, server->warnings_);
   if (const TlsProblem* problem = first_error(server->warnings_)) {
     return Error{.fault = Fault::internal,
                  .detail = "listener " + listener + ": tls." + problem->key + ": " +
@@ -140,8 +145,9 @@ Result<std::shared_ptr<const TlsServerContext>> TlsServerContext::build(
   if (!config.client_ca.empty()) {
     verify = SSL_VERIFY_PEER | (required ? SSL_VERIFY_FAIL_IF_NO_PEER_CERT : 0);
   }
-  // A session vouches for a client certificate, verified by these authorities on this listener.
-  const auto policy = sha256(listener + '\0' + std::to_string(verify) + '\0' + authorities);
+  // A session vouches for a client certificate, verified by these authorities and
+  // revocation lists on this listener.
+  const auto policy = sha256(listener + '\0' + std::to_string(verify) + '\0' + verifiers);
   for (const OwnedContext& context : server->contexts_->all) {
     SSL_CTX* ctx = context.get();
     SSL_CTX_set_verify(ctx, verify, nullptr);

@@ -208,6 +208,13 @@ class Tls(case.Case):
         with self.assertRaises(OSError):
             self.status(daemon, self.authority.trust())
 
+    def test_a_revoked_certificate_is_refused(self):
+        operator, lost = self.authority.issue("operator"), self.authority.issue("lost")
+        daemon = self.start(client_ca=self.authority.cert, client_crl=self.authority.revoke(lost))
+        self.assertEqual(self.status(daemon, self.authority.trust(certificate=operator)), 200)
+        with self.assertRaises(OSError):
+            self.status(daemon, self.authority.trust(certificate=lost))
+
     def test_the_verbs_speak_tls(self):
         daemon = self.start()
         told = command("ctl", "status", "--admin", f"https://{daemon.admin}",

@@ -50,6 +50,19 @@ class Authority:
                  "-CAcreateserial", "-days", str(days), "-extfile", str(extensions), "-out", cert)
         return Certificate(cert, key)
 
+    def revoke(self, *certificates, file=None):
+        """A file with a list that revokes these certificates; replaces `file` if there is one."""
+        file = file or self._paths()[0]
+        database = pathlib.Path(f"{file}.database")
+        database.write_text("")
+        config = pathlib.Path(f"{file}.cnf")
+        config.write_text(f"[ca]\ndefault_ca = own\n[own]\ndatabase = {database}\n")
+        settings = ["-config", str(config), "-cert", self.cert, "-keyfile", self._key, "-md", "sha256"]
+        for certificate in certificates:
+            _openssl("ca", *settings, "-revoke", certificate.cert)
+        _openssl("ca", *settings, "-gencrl", "-crldays", "1", "-out", file)
+        return file
+
     def trust(self, alpn=(), certificate=None):
         """A client context that verifies servers, optionally with a client certificate."""
         context = ssl.create_default_context(cafile=self.cert)

@@ -205,6 +205,24 @@ class ClientCertificates(TlsCase):
         self.eventually(lambda: self.handshakes(daemon, "certificate") == 1, "the refused handshake in the metrics")
 
 
+    def test_a_revoked_client_certificate_is_refused_from_the_next_reload_on(self):
+        partner, lost = self.authority.issue("partner.test"), self.authority.issue("lost.test")
+        revoked = self.authority.revoke()
+        daemon = self.serving(self.listener(client_ca=self.authority.cert, client_crl=revoked))
+
+        def code(certificate, *arguments):
+            return self.curl(daemon.address, "--cert", certificate.cert, "--key", certificate.key,
+                             *arguments).stdout.splitlines()[-1:]
+
+        self.assertEqual((code(partner), code(lost)), (["200 2"], ["200 2"]))
+        self.authority.revoke(lost, file=revoked)
+        self.assertEqual(daemon.ask_admin("/api/v1/reload", "POST").status, 200)
+        self.assertEqual(code(partner), ["200 2"])
+        for protocol in ("--http1.1", "--http2"):
+            self.assertNotIn("200", "".join(code(lost, protocol)))
+        self.eventually(lambda: self.handshakes(daemon, "certificate") == 2, "the refused handshakes in the metrics")
+
+
 class UnexpectedConnections(TlsCase):
     def test_plain_http_on_a_tls_port_gets_an_explanation(self):
         daemon = self.serving()

@@ -73,13 +73,42 @@ class Authority {
     return files;
   }
 
+  /// A file with a list that revokes these certificates of this authority and is good for
+  /// `seconds`.
+  std::string revoke(const std::string& name, const std::vector<IdentityFiles>& revoked,
+                     long seconds = 3600) {
+    const RevocationList list(X509_CRL_new());
+    X509_CRL_set_version(list.get(), X509_CRL_VERSION_2);
+    X509_CRL_set_issuer_name(list.get(), X509_get_subject_name(certificate_.get()));
+    const Time from(X509_gmtime_adj(nullptr, -7200));
+    const Time until(X509_gmtime_adj(nullptr, seconds));
+    X509_CRL_set1_lastUpdate(list.get(), from.get());
+    X509_CRL_set1_nextUpdate(list.get(), until.get());
+    for (const IdentityFiles& files : revoked) {
+      std::FILE* file = std::fopen(files.cert.c_str(), "r");
+      const Certificate certificate(PEM_read_X509(file, nullptr, nullptr, nullptr));
+      std::fclose(file);
+      X509_REVOKED* entry = X509_REVOKED_new();
+      X509_REVOKED_set_serialNumber(entry, X509_get_serialNumber(certificate.get()));
+      X509_REVOKED_set_revocationDate(entry, from.get());
+      X509_CRL_add0_revoked(list.get(), entry);
+    }
+    X509_CRL_sign(list.get(), key_.get(), EVP_sha256());
+    save(folder_.file(name), [&](std::FILE* to) { PEM_write_X509_CRL(to, list.get()); });
+    return folder_.file(name);
+  }
+
  private:
   struct Free {
+    void operator()(X509_CRL* list) const { X509_CRL_free(list); }
+    void operator()(ASN1_TIME* time) const { ASN1_TIME_free(time); }
     void operator()(EVP_PKEY* key) const { EVP_PKEY_free(key); }
     void operator()(X509* certificate) const { X509_free(certificate); }
   };
   using Key = std::unique_ptr<EVP_PKEY, Free>;
   using Certificate = std::unique_ptr<X509, Free>;
+  using RevocationList = std::unique_ptr<X509_CRL, Free>;
+  using Time = std::unique_ptr<ASN1_TIME, Free>;
 
   template <class Write>
   static void save(const std::string& file, Write write) {

@@ -251,6 +251,53 @@ TEST_F(Tls, RequestsClientCertificates) {
   EXPECT_FALSE(*accepted);
 }
 
+TEST_F(Tls, RefusesRevokedClientCertificates) {
+  const auto good = authority.issue("good", {.common_name = "good"});
+  const auto lost = authority.issue("lost", {.common_name = "lost"});
+  ListenerTlsConfig config{.certificates = {{localhost.cert, localhost.key}},
+                           .client_ca = authority.file(),
+                           .client_crl = authority.revoke("revoked.pem", {lost})};
+  const auto as = [&](const IdentityFiles& files) {
+    return trust({.cert = files.cert, .key = files.key});
+  };
+
+  shake(policy(config), as(good));
+  ASSERT_TRUE(shaken());
+  shake(policy(config), as(lost));
+  EXPECT_FALSE(*accepted);
+  EXPECT_EQ(server->tls_outcome(), TlsOutcome::certificate);
+  EXPECT_THAT(accepted->error().detail, HasSubstr("revoked"));
+
+  // Without a current list of its authority, a certificate may be revoked.
+  for (const std::string& list :
+       {untrusted.revoke("other.pem", {}), authority.revoke("old.pem", {}, -60)}) {
+    config.client_crl = list;
+    shake(policy(config), as(good));
+    EXPECT_FALSE(*accepted) << list;
+  }
+}
+
+TEST_F(Tls, ResumesNoSessionFromBeforeARevocation) {
+  const auto lost = authority.issue("lost", {.common_name = "lost"});
+  ListenerTlsConfig config{.certificates = {{localhost.cert, localhost.key}},
+                           .client_ca = authority.file(),
+                           .client_crl = authority.revoke("none.pem", {})};
+  const auto theirs = trust({.cert = lost.cert, .key = lost.key});
+  const auto sessions = std::make_shared<TlsSessionCache>();
+  const auto before = policy(config);
+  shake(before, theirs, {.sessions = sessions});
+  greet();
+  shake(before, theirs, {.sessions = sessions});
+  ASSERT_TRUE(server->tls()->resumed);
+  greet();
+
+  config.client_crl = authority.revoke("lost.pem", {lost});
+  const auto built = TlsServerContext::build(config, "public", {}, before.get());
+  ASSERT_TRUE(built);
+  shake(*built, theirs, {.sessions = sessions});
+  EXPECT_FALSE(*accepted);
+}
+
 TEST_F(Tls, GivesUpOnAPeerThatStalls) {
   const SocketPair ends = connected_pair();
   server = std::make_unique<Socket>(loop, ends.ours);
@@ -614,6 +661,22 @@ TEST_F(Tls, ReportsAnUnusableFileAndTheRemedy) {
 
   problem = only_problem(localhost.cert, localhost.key, folder.file("none.pem"));
   EXPECT_EQ(problem.key, "client_ca");
+
+  const auto crl_problem = [&](const std::string& crl) {
+    const auto problems =
+        TlsServerContext::check({.certificates = {{localhost.cert, localhost.key}},
+                                 .client_ca = authority.file(),
+                                 .client_crl = crl});
+    EXPECT_EQ(problems.size(), 1u);
+    return problems.empty() ? TlsProblem{} : problems.front();
+  };
+  problem = crl_problem(text);
+  EXPECT_EQ(problem.key, "client_crl");
+  EXPECT_THAT(problem.message, HasSubstr("text.pem' holds no revocation list in PEM form"));
+  EXPECT_FALSE(problem.warning);
+  problem = crl_problem(authority.revoke("old.pem", {}, -60));
+  EXPECT_TRUE(problem.warning);
+  EXPECT_THAT(problem.message, HasSubstr("is out of date since"));
 
   problem = only_problem(expired.cert, expired.key);
   EXPECT_TRUE(problem.warning);

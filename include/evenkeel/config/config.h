@@ -41,6 +41,7 @@ struct CertificateConfig {
 struct ListenerTlsConfig {
   std::vector<CertificateConfig> certificates;  // by name; the first for all others. Never empty
   std::string client_ca;                        // file; empty: clients present no certificates
+  std::string client_crl;                       // file; empty: nothing is revoked
   ClientAuth client_auth = ClientAuth::require;
   TlsVersion min_version = TlsVersion::tls1_2;
 
