@@ -162,7 +162,8 @@ ErrorFormat error_format_of(std::string_view path) {
 }
 
 ErrorFormat error_format_of(const Request& request) {
-  return is_grpc(request) ? ErrorFormat::grpc : error_format_of(request.path);
+  const bool grpc = is_grpc(request) && !request.is_extended_connect;
+  return grpc ? ErrorFormat::grpc : error_format_of(request.path);
 }
 
 Response grpc_trailers_only(GrpcStatus status, std::string_view message) {

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "chunked.h"
+#include "evenkeel/net/websocket_key.h"
 #include "evenkeel/wire/link.h"
 #include "head_parser.h"
 #include "http1_message.h"
@@ -39,6 +40,21 @@ bool may_be_out_of_step(const Response& response) {
   if (response.status != 400 && response.status != 414 && response.status != 431) return false;
   const Field* type = response.fields.find(FieldId::content_type);
   return type == nullptr || !type->value().starts_with("application/json");
+}
+
+/// Why a 101 is not the answer to the request; null: it is. Of an upgrade that a client has asked
+/// for over HTTP/1.1, the client checks the rest.
+const char* problem_of_upgrade(const Request& request, const Response& response) {
+  if (request.upgrade.empty() || request.body == nullptr) return "unrequested protocol upgrade";
+  if (!request.is_extended_connect) return nullptr;
+  const auto protocol = response.fields.value(FieldId::upgrade);
+  if (!protocol || !equals_ignore_case(*protocol, request.upgrade)) {
+    return "the backend switched to another protocol";
+  }
+  const auto key = request.fields.value("sec-websocket-key");
+  const auto accept = response.fields.value("sec-websocket-accept");
+  const bool accepted = key && accept && *accept == websocket_accept(*key);
+  return accepted ? nullptr : "the backend's sec-websocket-accept is wrong";
 }
 
 class Http1Link final : public Link {
@@ -401,9 +417,8 @@ Task<Result<Response>> Http1Link::send(Request& request) {
     if (problem) co_return mark_unusable(backend_error(problem->fault, problem->detail));
 
     if (response.status == 101) {
-      if (request.upgrade.empty() || request.body == nullptr) {
-        co_return mark_unusable(
-            backend_error(Fault::backend_protocol, "unrequested protocol upgrade"));
+      if (const char* wrong = problem_of_upgrade(request, response)) {
+        co_return mark_unusable(backend_error(Fault::backend_protocol, wrong));
       }
       reusable_ = false;
       message_info.framing.kind = Framing::Kind::until_close;

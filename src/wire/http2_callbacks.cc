@@ -112,6 +112,7 @@ struct Http2Callbacks {
         if (Http2Stream* stream = stream_of(session, frame->hd.stream_id)) {
           owner.last_message_ = owner.loop().now();
           stream->headers_complete((frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0);
+          if (owner.violation_) return NGHTTP2_ERR_CALLBACK_FAILURE;
         }
         break;
       case NGHTTP2_DATA:

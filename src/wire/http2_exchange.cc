@@ -70,7 +70,41 @@ class Http2ServerStream::RequestBody final : public Body {
   BodyRate rate_;
 };
 
-BodyPtr Http2ServerStream::make_body() { return std::make_unique<RequestBody>(*this); }
+/// What the client sends in the tunnel of an extended CONNECT, until it ends its stream. It has no
+/// size limit, and may pause: the link ends a tunnel that is idle in both directions.
+class Http2ServerStream::TunnelBody final : public Body {
+ public:
+  explicit TunnelBody(Http2ServerStream& stream) : stream_(stream) {}
+
+  Task<Result<Chunk>> read() override {
+    begun_ = true;
+    if (auto chunk = stream_.take()) return counted(std::move(*chunk));
+    return wait();
+  }
+  bool rewind() override { return !begun_; }
+
+ private:
+  Task<Result<Chunk>> wait() {
+    while (true) {
+      co_await stream_.arrival(never);
+      if (auto chunk = stream_.take()) co_return counted(std::move(*chunk));
+    }
+  }
+
+  Result<Chunk> counted(Result<Chunk> chunk) {
+    if (chunk) stream_.request_.info.outcome.bytes_in += chunk->bytes.size();
+    return chunk;
+  }
+
+  Http2ServerStream& stream_;
+  bool begun_ = false;
+};
+
+BodyPtr Http2ServerStream::make_body() {
+  if (!request_.upgrade.empty()) [[unlikely]]
+    return std::make_unique<TunnelBody>(*this);
+  return std::make_unique<RequestBody>(*this);
+}
 
 Http2ServerStream::Http2ServerStream(Http2Frontend& owner)
     : Http2Stream(owner.session_), owner_(owner) {}
@@ -122,6 +156,28 @@ Response Http2Frontend::refuse(Http2ServerStream& stream, const Error& error) {
   return refusal_response(error, format, request.fields, request.info);
 }
 
+/// Makes the response to an extended CONNECT out of the answer to the upgrade that it became. Only
+/// a tunnel may have a status of success: a backend that ignores the upgrade gave another answer.
+void Http2Frontend::finish_handshake(Request& request, Response& response) {
+  if (response.status == 101) {
+    response.fields.remove("sec-websocket-accept");
+    return;
+  }
+  if (response.status >= 300) return;
+  const Error refused{.fault = Fault::not_implemented,
+                      .side = Side::backend,
+                      .detail = "the backend answered without opening a WebSocket"};
+  RequestInfo& info = request.info;
+  Response refusal = error_response(refused, error_format_of(request));
+  if (!info.identity.request_id.empty()) {
+    refusal.fields.add("x-request-id", info.identity.request_id, FieldId::x_request_id);
+  }
+  info.outcome.fault = refused.fault;
+  info.outcome.status = refusal.status;
+  info.outcome.bytes_out = refusal.body->length().value_or(0);
+  response = std::move(refusal);  // the end of its body is the end of the request in the log
+}
+
 /// One request and its response. If there is no memory for it, the client sees its stream reset.
 Task<void> Http2Frontend::exchange(Http2ServerStream& stream) {
   try {
@@ -136,7 +192,7 @@ Task<void> Http2Frontend::exchange(Http2ServerStream& stream) {
                      request.info);
     } else {
       request.interim = &stream;
-      if (!stream.received_all() || stream.received() > 0) {
+      if (!stream.received_all() || stream.received() > 0 || !request.upgrade.empty()) {
         request.body = stream.make_body();
       }
       request.info.timings.head_received = loop().now();
@@ -149,14 +205,16 @@ Task<void> Http2Frontend::exchange(Http2ServerStream& stream) {
       }
       response =
           result ? std::move(*result) : error_response(result.error(), error_format_of(request));
+      if (request.is_extended_connect) [[unlikely]]
+        finish_handshake(request, response);
     }
     if (stream.attached()) {
       auto sent = co_await respond(stream, response);
       if (!sent) {
         request.info.outcome.fault = sent.error().fault;
-        // A truncated body must not look complete.
-        session_.reset(stream,
-                       sent.error().side == Side::client ? NGHTTP2_CANCEL : NGHTTP2_INTERNAL_ERROR);
+        // A truncated body must not look complete. For a tunnel: RFC 8441, section 5.
+        const bool cancels = sent.error().side == Side::client || request.is_extended_connect;
+        session_.reset(stream, cancels ? NGHTTP2_CANCEL : NGHTTP2_INTERNAL_ERROR);
       }
     }
     request.info.outcome.bytes_out = stream.sent();
@@ -183,6 +241,7 @@ Task<Result<Done>> Http2Frontend::respond(Http2ServerStream& stream, Response& r
     submit_head(stream, response, true);
     co_return Done{};
   }
+  BodyPtr broken;  // kept, since its end is the end of the request in the log
   auto next = response.body->read();
   if (next.ready()) {
     auto first = next.take();
@@ -193,7 +252,7 @@ Task<Result<Done>> Http2Frontend::respond(Http2ServerStream& stream, Response& r
         failure.fields.add("x-request-id", request.info.identity.request_id);
       }
       request.info.outcome.fault = first.error().fault;
-      response.body.reset();
+      broken = std::move(response.body);
       response = std::move(failure);
       if (response.body == nullptr) {
         submit_head(stream, response, true);
@@ -216,7 +275,7 @@ void Http2Frontend::submit_head(Http2ServerStream& stream, const Response& respo
   stream.request_.info.outcome.status = response.status;
   // Copied: a body's wrapper may release what the views point to before the head is written.
   Http2HeaderBlock& section = Http2HeaderBlock::scratch(Http2HeaderBlock::Values::copied);
-  section.add_status(response.status);
+  section.add_status(response.status == 101 ? 200 : response.status);  // RFC 8441, section 5
   section.add_all(response.fields, session_.should_refresh_hpack());
   if (response.declared_length) {
     section.add_length(*response.declared_length);

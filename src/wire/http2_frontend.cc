@@ -104,9 +104,13 @@ void Http2Frontend::headers_complete(Http2ServerStream& stream, bool last) {
   section_ = nullptr;
   if (last) stream.mark_remote_end();
   if (stream.head_done_) {  // these were trailers
-    if (stream.over_limits() && stream.begun_) {
-      session_.reset(stream, NGHTTP2_ENHANCE_YOUR_CALM);
-      stream.request_.info.outcome.fault = Fault::header_too_large;
+    const bool over_limits = stream.over_limits();
+    // Only DATA belongs in a tunnel (RFC 9113, section 8.5).
+    if (stream.begun_ && (over_limits || stream.request_.is_extended_connect)) {
+      session_.reset_invalid(stream,
+                             over_limits ? NGHTTP2_ENHANCE_YOUR_CALM : NGHTTP2_PROTOCOL_ERROR);
+      stream.request_.info.outcome.fault =
+          over_limits ? Fault::header_too_large : Fault::bad_request;
       retire(stream);
     }
     return;

@@ -31,6 +31,7 @@ class Http2ServerStream final : public Http2Stream, public InterimHandler, publi
  private:
   friend class Http2Frontend;
   class RequestBody;
+  class TunnelBody;
 
   BodyPtr make_body();
 
@@ -74,6 +75,7 @@ class Http2Frontend final : public Http2Side, public Pooled {
   Task<void> exchange(Http2ServerStream& stream);
   Task<Result<Done>> respond(Http2ServerStream& stream, Response& response);
   void submit_head(Http2ServerStream& stream, const Response& response, bool last);
+  static void finish_handshake(Request& request, Response& response);
   std::optional<Error> check_head(Http2ServerStream& stream);
   Response refuse(Http2ServerStream& stream, const Error& error);
   void finish(Http2ServerStream& stream);

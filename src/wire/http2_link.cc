@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "evenkeel/net/websocket_key.h"
 #include "evenkeel/wire/link.h"
 #include "http2_message.h"
 #include "http2_session.h"
@@ -88,6 +89,7 @@ class ClientStream final : public Http2Stream, public Node {
   int interim_left_ = max_interim_responses;
   bool answered_ = false;
   bool uploading_ = false;
+  bool tunnel_ = false;  // asked for by extended CONNECT
   Fields fields_;
   std::optional<std::uint64_t> length_;
   Task<Result<Done>> upload_;
@@ -128,7 +130,11 @@ class Http2Link final : public Link, public Http2Side, public Pooled {
   void ping();
   Duration ping_timeout() const { return std::min(options_.ping_timeout, silence_.longest()); }
   bool exceeds_header_limit(const Request& request);
+  bool offers_tunnels();
   void submit_head(ClientStream& stream, const Request& request);
+  void finish_handshake(ClientStream& stream, Request& request, Response& response);
+  static std::optional<std::uint64_t> body_length(const ClientStream& stream,
+                                                  const Request& request, Response& response);
   void count_reset();
   void notify_pool();
   Error connection_lost(const ClientStream& stream);
@@ -174,7 +180,8 @@ class Http2Link::ResponseBody final : public Body {
     std::uint64_t uploaded = stream_->sent();
     Instant began = loop.now();
     while (true) {
-      const bool first = !length_ && stream_->received() == 0 && !stream_->uploading_;
+      const bool first =
+          !length_ && stream_->received() == 0 && !stream_->uploading_ && !stream_->tunnel_;
       const Instant own = first ? stream_->first_byte_deadline() : began + timeout;
       auto wake = co_await stream_->arrival(stream_->link_.silence_.shorten(own, began));
       if (auto chunk = stream_->take()) co_return std::move(*chunk);
@@ -353,24 +360,36 @@ bool Http2Link::exceeds_header_limit(const Request& request) {
   const std::size_t limit = nghttp2_session_get_remote_settings(
       session_.nghttp2(), NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE);
   if (limit == UINT32_MAX) return false;
-  std::size_t size =
-      own + request.method.size() + request.path.size() + authority_for_backend(request).size();
+  constexpr std::size_t protocol = per_field + 9 + 9;
+  const std::size_t pseudo_fields = request.upgrade.empty() ? own : own + protocol;
+  std::size_t size = pseudo_fields + request.method.size() + request.path.size() +
+                     authority_for_backend(request).size();
   for (const Field& field : request.fields) {
     size += field.name().size() + field.value().size() + per_field;
   }
   return size > limit;
 }
 
+/// Whether the backend takes an upgrade as extended CONNECT (RFC 8441).
+bool Http2Link::offers_tunnels() {
+  return nghttp2_session_get_remote_settings(session_.nghttp2(),
+                                             NGHTTP2_SETTINGS_ENABLE_CONNECT_PROTOCOL) == 1;
+}
+
 void Http2Link::submit_head(ClientStream& stream, const Request& request) {
   Http2HeaderBlock& section = Http2HeaderBlock::scratch(Http2HeaderBlock::Values::borrowed);
-  section.add(":method", request.method);
+  section.add(":method", stream.tunnel_ ? "CONNECT" : request.method);
+  if (stream.tunnel_) [[unlikely]]
+    section.add(":protocol", request.upgrade);
   section.add(":scheme", session_.socket().tls() != nullptr ? "https" : "http");
   const std::string_view authority = authority_for_backend(request);
   if (!authority.empty()) section.add(":authority", authority);
   section.add(":path", request.path);
   section.add_all(request.fields, session_.should_refresh_hpack());
   if (request.wants_trailers) section.add("te", "trailers");
-  // A request for an upgrade has the tunnel, which HTTP/2 does not get, in place of a body.
+  if (stream.tunnel_) [[unlikely]]
+    section.remove("sec-websocket-key");
+  // A request for an upgrade has a tunnel, which must not begin before the answer, for a body.
   const Body* body = request.upgrade.empty() ? request.body.get() : nullptr;
   if (body == nullptr) {
     const bool expected =
@@ -379,7 +398,26 @@ void Http2Link::submit_head(ClientStream& stream, const Request& request) {
   } else if (const auto length = body->length()) {
     section.add_length(*length);
   }
-  stream.submit_request(section, body == nullptr);
+  stream.submit_request(section, body == nullptr && !stream.tunnel_);
+}
+
+/// Makes the answer to an extended CONNECT the answer to the upgrade that the request is for, and
+/// starts the tunnel.
+void Http2Link::finish_handshake(ClientStream& stream, Request& request, Response& response) {
+  if (response.status >= 300) {
+    if (!stream.attached()) return;
+    stream.set_chunk({.last = true});
+    session_.flush();  // before the stream is dropped with its answer, which would be a reset
+    return;
+  }
+  response.status = 101;
+  Fields& fields = response.fields;
+  fields.remove("sec-websocket-accept");
+  fields.add("upgrade", request.upgrade, FieldId::upgrade);
+  if (const auto key = request.fields.value("sec-websocket-key")) {
+    fields.add("sec-websocket-accept", fields.keep(websocket_accept(*key)));
+  }
+  stream.upload_ = stream.upload(*request.body, request.body->read(), options_.idle_timeout);
 }
 
 Task<Result<Response>> Http2Link::send(Request& request) {
@@ -404,6 +442,7 @@ Task<Result<Response>> Http2Link::send(Request& request) {
     }
   }
   auto stream = std::make_unique<ClientStream>(*this, request);
+  stream->tunnel_ = !request.upgrade.empty() && request.body != nullptr && offers_tunnels();
   submit_head(*stream, request);
   stream->sent_at_ = loop().now();
   if (session_.open_streams() == 1) busy_since_ = stream->sent_at_;
@@ -429,15 +468,22 @@ Task<Result<Response>> Http2Link::send(Request& request) {
   served_ = true;
 
   Response response{.status = stream->status_, .fields = std::move(stream->fields_)};
-  auto length = stream->length_;
-  const bool bodiless =
-      request.method == "HEAD" || response.status == 204 || response.status == 304;
-  if (bodiless && response.status != 204) response.declared_length = length;
-  if (bodiless || (stream->received_all() && stream->received() == 0 && !stream->has_trailers())) {
-    length = 0;
-  }
+  if (stream->tunnel_) [[unlikely]]
+    finish_handshake(*stream, request, response);
+  const auto length = body_length(*stream, request, response);
   response.body = std::make_unique<ResponseBody>(std::move(stream), length);
   co_return response;
+}
+
+/// The length of a response's body, if it is known; sets the declared one.
+std::optional<std::uint64_t> Http2Link::body_length(const ClientStream& stream,
+                                                    const Request& request, Response& response) {
+  if (response.status == 101) return std::nullopt;
+  const bool bodiless =
+      request.method == "HEAD" || response.status == 204 || response.status == 304;
+  if (bodiless && response.status != 204) response.declared_length = stream.length_;
+  const bool ended = stream.received_all() && stream.received() == 0 && !stream.has_trailers();
+  return bodiless || ended ? std::optional<std::uint64_t>(0) : stream.length_;
 }
 
 void ClientStream::headers_complete(bool last) {

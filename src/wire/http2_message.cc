@@ -4,6 +4,7 @@
 
 #include <charconv>
 
+#include "evenkeel/net/websocket_key.h"
 #include "head_parser.h"
 #include "message_rules.h"
 
@@ -46,6 +47,12 @@ void Http2HeaderBlock::add_length(std::uint64_t length) {
        NGHTTP2_NV_FLAG_NO_COPY_NAME);
 }
 
+void Http2HeaderBlock::remove(std::string_view name) {
+  std::erase_if(fields_, [name](const nghttp2_nv& field) {
+    return equals_ignore_case({reinterpret_cast<const char*>(field.name), field.namelen}, name);
+  });
+}
+
 void Http2HeaderBlock::add_all(const Fields& fields, bool refresh_hpack) {
   for (const Field& field : fields) {
     if (field.id == FieldId::upgrade) continue;  // RFC 9113 8.2.2
@@ -73,6 +80,9 @@ void Http2RequestHead::field(Request& request, std::string_view name, std::strin
     } else if (name == ":scheme") {
       request.scheme = value == "https" ? "https" : "http";
       if (value != "https" && value != "http") problem_ = "the scheme is neither http nor https";
+    } else if (name == ":protocol") {
+      protocol_ = fields.keep(value);
+      request.is_extended_connect = true;
     }
     return;
   }
@@ -115,12 +125,33 @@ void Http2RequestHead::field(Request& request, std::string_view name, std::strin
   fields.add(known.empty() ? fields.keep(name) : known, fields.keep(value), id);
 }
 
+/// Turns an extended CONNECT into a request for an upgrade. The client's key, which RFC 8441 gives
+/// no meaning, is replaced.
+const char* Http2RequestHead::accept_extended_connect(Request& request) {
+  if (request.method != "CONNECT") return ":protocol without CONNECT";
+  if (!equals_ignore_case(protocol_, "websocket")) {
+    fault_ = Fault::not_implemented;
+    return "only websocket is supported in :protocol";
+  }
+  if (length) return "content-length in an extended CONNECT";
+  expects_continue = false;
+  request.method = "GET";
+  request.upgrade = "websocket";
+  request.fields.remove("sec-websocket-accept");
+  request.fields.remove("sec-websocket-key");
+  request.fields.add("sec-websocket-key", request.fields.keep(make_websocket_key()));
+  return nullptr;
+}
+
 const char* Http2RequestHead::finish(Request& request) {
   if (problem_ != nullptr) return problem_;
   if (!cookies_.empty()) {
     request.fields.add("cookie", request.fields.keep(cookies_), FieldId::cookie);
   }
   if (!is_method(request.method) || request.method == preface_method) return "invalid method";
+  if (request.is_extended_connect) [[unlikely]] {
+    if (const char* problem = accept_extended_connect(request)) return problem;
+  }
   if (request.method == "CONNECT" || request.method == "TRACE") {
     fault_ = Fault::method_not_allowed;
     return "method not supported";

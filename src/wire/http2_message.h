@@ -28,6 +28,8 @@ class Http2HeaderBlock {
   /// Copied in any case, as is the length.
   void add_status(int status);
   void add_length(std::uint64_t length);
+  /// Removes the fields with that name.
+  void remove(std::string_view name);
   /// All fields of a message except those that HTTP/2 forbids. `refresh_hpack`: enters the names of
   /// fields with unique values into the HPACK table again, in case it evicted them.
   void add_all(const Fields& fields, bool refresh_hpack);
@@ -44,7 +46,8 @@ class Http2HeaderBlock {
   std::size_t digits_used_ = 0;
 };
 
-/// Collects the header section of a request into a Request.
+/// Collects the header section of a request into a Request. An extended CONNECT (RFC 8441) becomes
+/// the upgrade of HTTP/1.1 that it stands for.
 struct Http2RequestHead {
   std::optional<std::uint64_t> length;  ///< content-length
   bool expects_continue = false;
@@ -55,9 +58,12 @@ struct Http2RequestHead {
   Fault fault() const { return fault_; }
 
  private:
+  const char* accept_extended_connect(Request& request);
+
   Fault fault_ = Fault::bad_request;
   std::string_view host_;
-  std::string cookies_;  // cookie fields joined (RFC 9113, section 8.2.3)
+  std::string_view protocol_;  // of an extended CONNECT
+  std::string cookies_;        // cookie fields joined (RFC 9113, section 8.2.3)
   const char* problem_ = nullptr;
 };
 

@@ -37,7 +37,7 @@ Http2Session::Http2Session(std::unique_ptr<Socket> socket, const Http2Settings& 
 Http2Session::~Http2Session() { nghttp2_session_del(session_); }
 
 void Http2Session::open() {
-  std::array<nghttp2_settings_entry, 4> entries;
+  std::array<nghttp2_settings_entry, 5> entries;
   std::size_t count = 0;
   const auto add_setting = [&](std::int32_t id, std::uint32_t value) {
     entries[count++] = {id, value};
@@ -45,6 +45,7 @@ void Http2Session::open() {
   if (settings_.side == Http2Guard::Side::server) {
     add_setting(NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, settings_.streams);
     add_setting(NGHTTP2_SETTINGS_NO_RFC7540_PRIORITIES, 1);
+    add_setting(NGHTTP2_SETTINGS_ENABLE_CONNECT_PROTOCOL, 1);
   } else {
     add_setting(NGHTTP2_SETTINGS_ENABLE_PUSH, 0);
   }
@@ -246,6 +247,11 @@ void Http2Session::reset(Http2Stream& stream, std::uint32_t code) {
   if (ended_) return;
   nghttp2_submit_rst_stream(session_, NGHTTP2_FLAG_NONE, stream.id_, code);
   want_flush();
+}
+
+void Http2Session::reset_invalid(Http2Stream& stream, std::uint32_t code) {
+  reset(stream, code);
+  check_verdict(guard_.stream_error(loop().now()));  // kept in `violation_`
 }
 
 void Http2Session::reset_when_sent(Http2Stream& stream, std::uint32_t code) {

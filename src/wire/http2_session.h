@@ -81,6 +81,8 @@ class Http2Session {
     flush_wanted_ = true;
     loop().wake_soon(flush_);
   }
+  /// Sends the queued frames now. Not within nghttp2's callbacks.
+  void flush();
   void ping();
   /// The last of our GOAWAYs: newer streams of the peer are ignored from now on.
   void submit_final_goaway();
@@ -113,6 +115,9 @@ class Http2Session {
   void detach(Http2Stream& stream);
   /// As `detach`, and sends RST_STREAM.
   void reset(Http2Stream& stream, std::uint32_t code);
+  /// As `reset`, because the peer broke a rule: the session ends if that happens too often. Only
+  /// within `Http2Stream::headers_complete`.
+  void reset_invalid(Http2Stream& stream, std::uint32_t code);
   /// As `reset`, after our last frame on the stream is sent, since a reset would discard it. Then
   /// calls `Http2Stream::closed`.
   void reset_when_sent(Http2Stream& stream, std::uint32_t code);
@@ -137,7 +142,6 @@ class Http2Session {
   bool alive(std::int32_t stream) const;
   bool check_verdict(const Http2Guard::Verdict& verdict);
   void receive_data(Http2Stream* stream, std::string_view bytes);
-  void flush();
   void write_frames();
   bool fill();
   Task<void> write_rest(Task<Result<Done>> writing);

@@ -177,6 +177,21 @@ class Errors(case.Case):
         answer = exchange(daemon.address)
         self.check_told(daemon, answer, 502, "backend_protocol")
 
+    def test_a_body_that_is_broken_from_its_first_byte(self):
+        def script(ask):
+            ask.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nno chunk\r\n")
+            ask.stream.wait_closed()
+
+        for over_http2 in (False, True):
+            daemon = self.start_daemon(self.backend(script))
+            if over_http2:
+                with Peer.connect(daemon.address) as peer:
+                    answer = peer.exchange()
+            else:
+                answer = exchange(daemon.address)
+            self.check_told(daemon, answer, 502, "backend_protocol")
+            self.assertEqual(daemon.wait_access(1)[-1]["bytes_out"], len(answer.body))
+
     def test_a_head_without_end_is_not_kept(self):
         def script(ask):
             ask.send(b"HTTP/1.1 200 OK\r\n" + b"X-Field: value\r\n" * 20_000 + b"\r\n")

@@ -169,6 +169,12 @@ TEST(ErrorFormat, OfAGrpcRequestIsGrpcWhateverItsPath) {
   }
 }
 
+TEST(ErrorFormat, OfAnExtendedConnectIsNeverGrpcWhoseStatusWouldBeATunnel) {
+  Request request{.method = "GET", .path = "/v2/x", .is_extended_connect = true};
+  request.fields.add("content-type", "application/grpc");
+  EXPECT_EQ(error_format_of(request), ErrorFormat::kserve);
+}
+
 TEST(GrpcErrorResponse, IsTrailersOnly) {
   const Response response = error_response(
       {.fault = Fault::backend_closed, .detail = "100 % gone: gr\u00fcn"}, ErrorFormat::grpc);

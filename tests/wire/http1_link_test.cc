@@ -325,6 +325,39 @@ TEST_F(Http1Link, TunnelsInBothDirectionsIncludingHalfCloses) {
   EXPECT_EQ(link->available_capacity(), 0u);
 }
 
+TEST_F(Http1Link, ChecksTheAcceptForAClientThatCannot) {
+  struct Case {
+    const char* answer;
+    int status;  // 0: an error
+  };
+  const Case cases[] = {
+      {"Upgrade: websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n", 101},
+      {"Upgrade: WebSocket\r\nsec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n", 101},
+      {"Upgrade: websocket\r\nSec-WebSocket-Accept: S3PPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n", 0},
+      {"Upgrade: websocket\r\n", 0},
+      {"Upgrade: chat\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n", 0},
+      {"Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n", 0}};
+  for (const Case& each : cases) {
+    connect();
+    Request request = get("/ws");
+    request.upgrade = "websocket";
+    request.is_extended_connect = true;
+    request.fields.add("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==");
+    request.body = std::make_unique<ScriptedBody>(std::make_shared<BodyFeed>(loop));
+    Exchange exchange;
+    start(request, exchange);
+    backend->read_head();
+    backend->send(std::string("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n") +
+                  each.answer + "\r\n");
+    backend->finish_sending();
+
+    ASSERT_TRUE(ends(exchange));
+    EXPECT_EQ(exchange.status(), each.status) << each.answer;
+    EXPECT_EQ(exchange.failed(Fault::backend_protocol), each.status == 0) << each.answer;
+    EXPECT_EQ(link->available_capacity(), 0u);
+  }
+}
+
 TEST_F(Http1Link, TreatsARejectedUpgradeAsAResponse) {
   connect();
   auto feed = std::make_shared<BodyFeed>(loop);

@@ -39,12 +39,12 @@ class Http2LinkTest : public testing::Test {
  protected:
   ~Http2LinkTest() override { loop.drop_spawned(); }
 
-  void connect() {
+  void connect(bool tunnels = false) {
     const SocketPair ends = connected_pair();
     peer = std::make_unique<Peer>(loop, ends.theirs);
     backend = std::make_unique<Http2ServerEnd>(*peer);
     auto opening = open_http2_link(std::make_unique<Socket>(loop, ends.ours), options, never);
-    backend->accept();
+    tunnels ? backend->accept_with_tunnels() : backend->accept();
     ASSERT_TRUE(eventually(loop, [&] { return opening.ready(); }));
     auto opened = opening.take();
     ASSERT_TRUE(opened.ok());
@@ -109,6 +109,71 @@ TEST_F(Http2LinkTest, TakesNoRequestWhileAPingIsUnanswered) {
 
   EXPECT_TRUE(eventually(loop, [&] { return link->available_capacity() > 0; }));
   EXPECT_EQ(call.error(), nullptr);
+}
+
+/// An upgrade as an HTTP/1.1 client sends it. Its body is fed.
+struct Upgrade : Call {
+  explicit Upgrade(Loop& loop) : feed(std::make_shared<BodyFeed>(loop)) {
+    request.method = "GET";
+    request.upgrade = "websocket";
+    request.fields.add("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==");
+    request.body = std::make_unique<ScriptedBody>(feed);
+  }
+  std::shared_ptr<BodyFeed> feed;
+};
+
+TEST_F(Http2LinkTest, OpensATunnelByExtendedConnect) {
+  connect(true);
+  Upgrade call(loop);
+  start(call);
+  ASSERT_TRUE(eventually(loop, [&] { return backend->requests() == 1; }));
+  EXPECT_EQ(backend->count(Http2ServerEnd::data), 0u);
+  EXPECT_EQ(call.feed->reads, 0) << "the tunnel begins with the answer";
+  backend->begin_answer(1);
+  ASSERT_TRUE(eventually(loop, [&] { return call.head.has_value(); }));
+  const Response& response = **call.head;
+  EXPECT_EQ(response.status, 101);
+  EXPECT_EQ(response.fields.value(FieldId::upgrade), "websocket");
+  EXPECT_EQ(response.fields.value("sec-websocket-accept"), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+
+  call.feed->push("to the server");
+  ASSERT_TRUE(eventually(loop, [&] { return backend->count(Http2ServerEnd::data) == 1; }));
+  backend->send(Http2ServerEnd::data, 0, 1, "to the client");
+  ASSERT_TRUE(eventually(loop, [&] { return call.body.bytes == "to the client"; }));
+  call.feed->end();
+  ASSERT_TRUE(eventually(loop, [&] { return backend->frames().back().flags == 0x1; }));
+  backend->send(Http2ServerEnd::data, 0x1, 1, ", last");
+
+  ASSERT_TRUE(eventually(loop, [&] { return call.body.done; }));
+  EXPECT_EQ(call.body.bytes, "to the client, last");
+  EXPECT_EQ(backend->count(Http2ServerEnd::rst_stream), 0u);
+}
+
+TEST_F(Http2LinkTest, EndsARequestForATunnelThatIsRefused) {
+  connect(true);
+  Upgrade call(loop);
+  start(call);
+  ASSERT_TRUE(eventually(loop, [&] { return backend->requests() == 1; }));
+  backend->send(Http2ServerEnd::headers, 0x5, 1, "\x8d");  // ":status: 404"
+  ASSERT_TRUE(eventually(loop, [&] { return call.body.done; }));
+
+  EXPECT_EQ((*call.head)->status, 404);
+  EXPECT_EQ(call.feed->reads, 0);
+  EXPECT_TRUE(eventually(loop, [&] { return backend->frames().back().flags == 0x1; }));
+  EXPECT_EQ(backend->count(Http2ServerEnd::rst_stream), 0u);
+  EXPECT_TRUE(link->alive(false));
+}
+
+TEST_F(Http2LinkTest, SendsAnUpgradeAsAnOrdinaryRequestWhereNoTunnelIsOffered) {
+  connect();
+  Upgrade call(loop);
+  start(call);
+  ASSERT_TRUE(eventually(loop, [&] { return backend->requests() == 1; }));
+  backend->answer(1);
+  ASSERT_TRUE(eventually(loop, [&] { return call.body.done; }));
+
+  EXPECT_EQ((*call.head)->status, 200);
+  EXPECT_EQ(call.feed->reads, 0);
 }
 
 TEST_F(Http2LinkTest, TakesNoMoreRequestsAfterManyWereCancelled) {

@@ -92,6 +92,51 @@ TEST(Http2RequestHead, RefusesConnectAndTrace) {
   }
 }
 
+TEST(Http2RequestHead, TurnsAnExtendedConnectIntoAnUpgrade) {
+  for (const char* protocol : {"websocket", "WebSocket"}) {
+    const RequestHeadFixture gathered(Pairs{{":method", "CONNECT"}},
+                                      {{":protocol", protocol},
+                                       {"sec-websocket-key", "of the client"},
+                                       {"Sec-WebSocket-Accept", "of the client"},
+                                       {"sec-websocket-version", "13"},
+                                       {"expect", "100-continue"}});
+    EXPECT_EQ(gathered.problem, nullptr);
+    EXPECT_EQ(gathered.request.method, "GET");
+    EXPECT_EQ(gathered.request.upgrade, "websocket");
+    EXPECT_TRUE(gathered.request.is_extended_connect);
+    EXPECT_FALSE(gathered.head.expects_continue);
+    const auto key = gathered.request.fields.value("sec-websocket-key");
+    ASSERT_TRUE(key);
+    EXPECT_EQ(key->size(), 24u);
+    EXPECT_EQ(gathered.text(),
+              "sec-websocket-version=13;sec-websocket-key=" + std::string(*key) + ";");
+  }
+}
+
+TEST(Http2RequestHead, RefusesOtherProtocolsThanWebsocket) {
+  for (const char* protocol : {"connect-udp", "h2c", "websocket, h2c", "websocket "}) {
+    const RequestHeadFixture gathered(Pairs{{":method", "CONNECT"}}, {{":protocol", protocol}});
+    EXPECT_NE(gathered.problem, nullptr) << protocol;
+    EXPECT_EQ(gathered.head.fault(), Fault::not_implemented);
+    EXPECT_EQ(gathered.request.method, "CONNECT");
+  }
+}
+
+TEST(Http2RequestHead, ChecksAnExtendedConnectAsAnyRequest) {
+  const Pairs wrong = {{":method", "GET"},      {":path", "ws"},
+                       {":path", "*"},          {":path", "/a b"},
+                       {":scheme", "wss"},      {":authority", "a/b"},
+                       {"content-length", "0"}, {"content-length", "5"},
+                       {"host", "other"},       {"expect", "100-continue, a-miracle"}};
+  for (const auto& [name, value] : wrong) {
+    Pairs changed = {{":method", "CONNECT"}};
+    Pairs added = {{":protocol", "websocket"}};
+    (name.starts_with(':') ? changed : added).emplace_back(name, value);
+    const RequestHeadFixture gathered(changed, added);
+    EXPECT_NE(gathered.problem, nullptr) << name << " " << value;
+  }
+}
+
 TEST(Http2RequestHead, UsesHostWithoutAuthorityAndRefusesADifferentOne) {
   EXPECT_EQ(
       RequestHeadFixture(Pairs{{":authority", ""}}, {{"host", "a.example"}}).request.authority,
@@ -162,6 +207,16 @@ TEST(Http2HeaderBlock, WritesFieldsInTheirOrder) {
   Http2HeaderBlock& next = Http2HeaderBlock::scratch(Http2HeaderBlock::Values::copied);
   next.add_all(fields, true);
   EXPECT_EQ(written(next), "content-type=text/plain;x-request-id=7;");
+}
+
+TEST(Http2HeaderBlock, RemovesAField) {
+  Fields fields;
+  fields.add("X-Kept", "1");
+  fields.add("Sec-WebSocket-Key", "k");
+  Http2HeaderBlock& section = Http2HeaderBlock::scratch(Http2HeaderBlock::Values::borrowed);
+  section.add_all(fields, false);
+  section.remove("sec-websocket-key");
+  EXPECT_EQ(written(section), "X-Kept=1;");
 }
 
 TEST(MessageRules, ForbiddenTrailersAreRecognized) {

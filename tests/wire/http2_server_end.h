@@ -41,6 +41,8 @@ class Http2ServerEnd {
     peer_.send(frame.append(payload));
   }
   void accept() { send(settings, 0, 0, {}); }
+  /// As `accept`, with ENABLE_CONNECT_PROTOCOL (RFC 8441).
+  void accept_with_tunnels() { send(settings, 0, 0, std::string_view("\0\x8\0\0\0\x1", 6)); }
   /// ":status: 200", with which the response ends.
   void answer(std::uint32_t stream) { send(headers, 0x5, stream, "\x88"); }
   /// As `answer`, but a body may follow.

@@ -91,9 +91,11 @@ struct RequestOutcome {
   AttemptList attempts;         ///< backends that the request was offered to
   std::uint64_t bytes_in = 0;   ///< of the request body, as read
   std::uint64_t bytes_out = 0;  ///< of the response body, as written
-  int status = 0;               ///< as written to the client; 0 = nothing was written
-  std::optional<Fault> fault;   ///< what ended the request, if it failed
-  bool stream_reset = false;    ///< the last attempt's backend reset its stream (HTTP/2)
+  /// As written to the client; 0 = nothing was written. 101 for every tunnel, also over HTTP/2,
+  /// where the client reads 200.
+  int status = 0;
+  std::optional<Fault> fault;  ///< what ended the request, if it failed
+  bool stream_reset = false;   ///< the last attempt's backend reset its stream (HTTP/2)
   /// Of a gRPC call, as its client sees it; above 16: not a status that gRPC defines.
   std::optional<std::uint8_t> grpc_status;
 };
@@ -123,6 +125,9 @@ struct Request {
   std::string_view path;        ///< the target in origin form with its query, as received
   std::string_view upgrade;     ///< "websocket" when the client asks for a tunnel, else empty
   bool wants_trailers = false;  ///< TE: trailers
+  /// The client asked for the tunnel by extended CONNECT (RFC 8441). `method` is GET and `fields`
+  /// have a `sec-websocket-key` as over HTTP/1.1, but the client does not see the answer to it.
+  bool is_extended_connect = false;
   Fields fields;
   BodyPtr body;  ///< null: none
   InterimHandler* interim = nullptr;

@@ -36,7 +36,7 @@ def raw(name, sends, sent, *expected):
 
 SETTINGS_CASES = [
     Attack("H2-SETTINGS-OURS", "the preface: our SETTINGS", ("settings", b""),
-           ("MAX_CONCURRENT_STREAMS 128, no ENABLE_CONNECT_PROTOCOL, no push; nothing forwarded",)),
+           ("MAX_CONCURRENT_STREAMS 128, ENABLE_CONNECT_PROTOCOL, no push; nothing forwarded",)),
     raw("H2-PREFACE-BAD", "another preface", b"PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n" + settings(), "505, close; nothing forwarded"),
     raw("H2-FIRST-FRAME-NOT-SETTINGS", "PING before SETTINGS", PREFACE + ping(), "GOAWAY PROTOCOL_ERROR, close; nothing forwarded"),
     frames("H2-SETTINGS-LENGTH", "5 bytes of SETTINGS", frame(SETTINGS, 0, 0, b"\0" * 5), code="FRAME_SIZE_ERROR"),
@@ -137,6 +137,9 @@ def pseudo(name, key, value, *expected):
 
 
 METHOD, SCHEME, AUTHORITY, PATH = request_fields("GET", "/p")
+CONNECT = (":method", "CONNECT")
+WEBSOCKET = [CONNECT, (":protocol", "websocket"), SCHEME, AUTHORITY, PATH]
+SMUGGLED = b"GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
 INJECTED = "x\r\nx-smuggled: 1"
 
 MALFORMED = [
@@ -147,8 +150,15 @@ MALFORMED = [
     request("H2-PSEUDO-AFTER-FIELDS", [METHOD, SCHEME, AUTHORITY, ("x", "1"), PATH], sends="`:path` after a field"),
     request("H2-PSEUDO-UNKNOWN", [METHOD, SCHEME, AUTHORITY, PATH, (":x", "1")], sends="`:x`"),
     request("H2-PSEUDO-STATUS", [METHOD, SCHEME, AUTHORITY, PATH, (":status", "200")], sends="`:status` in a request"),
-    request("H2-EXTENDED-CONNECT", [(":method", "CONNECT"), (":protocol", "websocket"), SCHEME, AUTHORITY, PATH],
-            "RST_STREAM PROTOCOL_ERROR; nothing forwarded", sends="extended CONNECT (RFC 8441), which our SETTINGS do not offer"),
+    request("H2-EXTENDED-CONNECT", WEBSOCKET, "501; GET /p connection: upgrade upgrade: websocket",
+            sends="extended CONNECT (RFC 8441) for a WebSocket; the server answers 200 without an upgrade"),
+    request("H2-EXTENDED-CONNECT-SMUGGLES", WEBSOCKET, "501; GET /p connection: upgrade upgrade: websocket", body=SMUGGLED,
+            sends="the same, with a request of HTTP/1.1 as DATA"),
+    request("H2-EXTENDED-CONNECT-OTHER", [CONNECT, (":protocol", "connect-udp"), SCHEME, AUTHORITY, PATH], "501; nothing forwarded",
+            sends="`:protocol` = `connect-udp`"),
+    request("H2-EXTENDED-CONNECT-CL", [*WEBSOCKET, ("content-length", "0")], sends="extended CONNECT with a `content-length`"),
+    request("H2-PROTOCOL-WITHOUT-CONNECT", [METHOD, (":protocol", "websocket"), SCHEME, AUTHORITY, PATH],
+            sends="`:protocol` in a GET"),
     field("H2-UPPERCASE", "Upper", "1"),
     field("H2-CONNECTION", "connection", "close"),
     field("H2-KEEP-ALIVE", "keep-alive", "timeout=5"),

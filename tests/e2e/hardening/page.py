@@ -34,6 +34,7 @@ PROVEN = [
     ("TLS", proven.TLS),
     ("The admin listener", proven.ADMIN),
     ("Reloads and drains", proven.RELOADS),
+    ("WebSockets over HTTP/2", proven.WEBSOCKETS),
     ("gRPC with real clients", proven.GRPC),
 ]
 

@@ -302,3 +302,23 @@ GRPC = [
     proven("GRPC-STATUS-MESSAGE", "a status message that is not ASCII", "percent-encoded",
            "grpc_python.Grpc.test_a_status_message_that_is_not_ascii", "http:GrpcMessage.RoundTrips"),
 ]
+
+WEBSOCKETS = [
+    proven("WS-H2-AHEAD", "a request of HTTP/1.1 as DATA of an extended CONNECT, which the server refuses", "it does not reach the server",
+           "websockets_http2.Handshake.test_what_was_sent_ahead_of_a_refusal_is_no_request"),
+    proven("WS-H2-ACCEPT", "a 101 whose `Sec-WebSocket-Accept` or `Upgrade` is wrong, from the server", "502; its connection is closed",
+           "websockets_http2.Handshake.test_a_wrong_accept_is_a_broken_backend", "wire:Http1Link.ChecksTheAcceptForAClientThatCannot"),
+    proven("WS-H2-NO-TUNNEL", "a 200 from the server, also to a client that says it calls gRPC", "501, no failure of the server",
+           "websockets_http2.Handshake.test_an_answer_without_a_tunnel_is_no_success"),
+    proven("WS-H2-FIELDS", "malformed pseudo-fields, targets, lengths and connection fields in an extended CONNECT",
+           "RST_STREAM PROTOCOL_ERROR, 400 or 501; nothing forwarded",
+           "websockets_http2.Handshake.test_the_fields_are_checked_as_those_of_any_request",
+           "wire:Http2RequestHead.ChecksAnExtendedConnectAsAnyRequest"),
+    proven("WS-H2-TRAILERS", "trailers in a tunnel", "RST_STREAM PROTOCOL_ERROR; counted as a provoked reset",
+           "websockets_http2.Ends.test_trailers_do_not_belong_in_a_tunnel",
+           "websockets_http2.Ends.test_tunnels_that_are_reset_for_their_trailers_are_counted"),
+    proven("WS-H2-STALLED", "a tunnel of which one side does not read", "the other side is held back; memory flat",
+           "websockets_http2.FlowControl"),
+    proven("WS-H2-IDLE", "a tunnel in which neither side sends", "RST_STREAM CANCEL after `timeouts.idle` of the pool",
+           "websockets_http2.Ends.test_a_tunnel_that_both_sides_leave_idle_ends"),
+]
