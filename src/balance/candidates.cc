@@ -25,7 +25,8 @@ std::uint32_t Candidates::overflow_target(const Hint& hint) const {
   std::uint32_t best = none;
   for (std::uint32_t index = 0; index < size(); ++index) {
     const bool may_take = in_rotation(index) && load(index).takes_overflow(hint.now) &&
-                          has_room(index) && !excluded(index, hint);
+                          !over_memory_guard(load(index), memory_guard_) && has_room(index) &&
+                          !excluded(index, hint);
     if (may_take && (best == none || in_flight(index) < in_flight(best))) best = index;
   }
   return best;

@@ -40,13 +40,13 @@ class Candidates {
   bool in_rotation(std::uint32_t index) const { return entries_[index].load->in_rotation(); }
   bool deprioritized(std::uint32_t index, Instant now) const {
     const Load& load = *entries_[index].load;
-    return load.in_backoff(now) || (memory_guard_ > 0 && over_memory_guard(load, memory_guard_));
+    return load.in_backoff(now) || over_memory_guard(load, memory_guard_);
   }
   bool excluded(std::uint32_t index, const Hint& hint) const {
     return !hint.excluded.empty() && hint.excluded.contains((*backends_)[index].get());
   }
-  /// The least loaded of the parked backends that may get a request which no other can take; `none`
-  /// if there is none.
+  /// The least loaded of the parked backends that may get a request which no other can take, and
+  /// that are not above the memory guard; `none` if there is none.
   std::uint32_t overflow_target(const Hint& hint) const;
   /// Whether every backend that is in rotation and that the request has not tried is deprioritized.
   bool all_deprioritized(const Hint& hint) const;

@@ -60,9 +60,18 @@ void Load::begin_trial(Instant now) {
   }
   if (ejection() == Ejection::probed) return;
   if (silent()) return begin_silent_trial(now);
-  if (parked(now)) raise_to(overflow_.from, (now + overflow_interval).time_since_epoch().count());
+  if (parked(now)) begin_overflow(now);
   const std::uint32_t steps = failures_.backoffs.load(std::memory_order_relaxed);
   if (steps > 0) avoid_until(now + failure_backoff(steps));
+}
+
+/// A request that comes before one is due is there because all others are avoided too. It defers
+/// none.
+void Load::begin_overflow(Instant now) {
+  const Duration::rep current = now.time_since_epoch().count();
+  if (current < overflow_.from.load(std::memory_order_relaxed)) return;
+  overflow_.pending.store(true, std::memory_order_relaxed);
+  raise_to(overflow_.from, current + overflow_interval.count());
 }
 
 bool Load::recover() {
@@ -78,7 +87,7 @@ bool Load::end_connect_failures(Instant sent, Instant now) {
   const Duration::rep failed_at = failures_.connect_failed_at.load(std::memory_order_relaxed);
   if (!has_connect_failures() || sent.time_since_epoch().count() <= failed_at) return false;
   live_.connect_failures.store(0, std::memory_order_relaxed);
-  if (parked(now) || !is_only_parked()) return false;
+  if (parked(now) || !has_no_failures()) return false;
   return live_.backoff_until.exchange(0, std::memory_order_relaxed) != 0;
 }
 
@@ -113,20 +122,21 @@ void Load::record_overloaded(const AttemptResult& result, Instant now) {
   raise_to(overflow_.server_until, until.time_since_epoch().count());
 }
 
-/// A refused request that was sent after the last refusal is one of takes_overflow; refusals that
-/// were on their way together are one.
+/// The first refusal of a request that was sent since one was due is the refusal of that one;
+/// refusals that were on their way together are one.
 void Load::defer_overflow(const AttemptResult& result, bool parked_already, Instant now) {
   if (!result.safe_method) overflow_.refused_unsafe.store(true, std::memory_order_relaxed);
   const Duration::rep current = now.time_since_epoch().count();
-  const bool of_overflow =
-      parked_already && result.sent.time_since_epoch().count() >
-                            overflow_.last_refusal.load(std::memory_order_relaxed);
-  if (parked_already && !of_overflow) return;
+  const bool was_on_its_way = result.sent.time_since_epoch().count() <=
+                              overflow_.last_refusal.load(std::memory_order_relaxed);
+  if (parked_already && was_on_its_way) return;
   overflow_.last_refusal.store(current, std::memory_order_relaxed);
-  const std::uint32_t before = of_overflow
+  const bool was_due = overflow_.pending.exchange(false, std::memory_order_relaxed);
+  if (parked_already && !was_due) return;
+  const std::uint32_t before = parked_already
                                    ? overflow_.refusals.fetch_add(1, std::memory_order_relaxed)
                                    : overflow_.refusals.load(std::memory_order_relaxed);
-  if (of_overflow || before > 0) raise_to(overflow_.from, current + park(before).count());
+  if (parked_already || before > 0) raise_to(overflow_.from, current + park(before).count());
 }
 
 bool Load::end_park(bool safe_method, Instant sent, Instant now) {
@@ -136,7 +146,7 @@ bool Load::end_park(bool safe_method, Instant sent, Instant now) {
   if (now.time_since_epoch().count() < server_until) return false;
   if (safe_method && overflow_.refused_unsafe.load(std::memory_order_relaxed)) return false;
   clear_park();
-  return is_only_parked() && live_.backoff_until.exchange(0, std::memory_order_relaxed) != 0;
+  return has_no_failures() && live_.backoff_until.exchange(0, std::memory_order_relaxed) != 0;
 }
 
 /// The success of a safe method says nothing yet of the requests that failed.
@@ -229,6 +239,7 @@ void Load::clear_park() {
   overflow_.from.store(0, std::memory_order_relaxed);
   overflow_.server_until.store(0, std::memory_order_relaxed);
   overflow_.refusals.store(0, std::memory_order_relaxed);
+  overflow_.pending.store(false, std::memory_order_relaxed);
   overflow_.refused_unsafe.store(false, std::memory_order_relaxed);
 }
 

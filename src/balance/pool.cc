@@ -142,8 +142,11 @@ bool PoolState::has_available(const ExcludedBackends& excluded, Instant now) con
 }
 
 bool PoolState::deprioritized(const Load& load, Instant now) const {
-  return load.in_backoff(now) ||
-         (spec_.memory_guard > 0 && over_memory_guard(load, spec_.memory_guard));
+  return load.in_backoff(now) || over_memory_guard(load);
+}
+
+bool PoolState::over_memory_guard(const Load& load) const {
+  return evenkeel::over_memory_guard(load, spec_.memory_guard);
 }
 
 void PoolState::tick(Instant now) {
@@ -151,10 +154,13 @@ void PoolState::tick(Instant now) {
   maintenance_->tick(*this, now);
   std::uint64_t active = 0;
   std::uint64_t picks = 0;
+  bool trial_due = false;
   for (const auto& backend : *backends_) {
     active += backend->load().in_flight();
     picks += backend->load().picks_total();
+    trial_due |= backend->load().in_rotation() && backend->load().takes_trial(false, now);
   }
+  trial_due_.store(trial_due, std::memory_order_relaxed);
   wait_forecast_->tick(picks - std::min(active, picks), now);
   if (request_queue_->has_waiters()) active += queue().waiting;
   retry_budget_->set_active(active, spec_.retry_budget);
@@ -205,6 +211,26 @@ Task<Result<Lease>> Pool::acquire(const Hint& hint, Instant deadline) {
   }
   if (!state_->may_become_available(hint.excluded)) return no_backend_error();
   return wait_in_queue(hint, deadline);
+}
+
+std::optional<Lease> Pool::acquire_trial(bool safe_method,
+                                         const std::function<bool(const Backend&)>& may_try) {
+  if (state_->request_queue().has_waiters() || !state_->take_due_trial()) return std::nullopt;
+  const Instant now = loop_.now();
+  const BackendPtr* parked = nullptr;
+  bool has_other = false;
+  for (const BackendPtr& backend : state_->backends()) {
+    const Load& load = backend->load();
+    if (!load.in_rotation() || !load.has_room(load.limit())) continue;
+    if (!state_->deprioritized(load, now)) {
+      has_other = true;
+    } else if (parked == nullptr && load.takes_trial(safe_method, now) &&
+               !state_->over_memory_guard(load) && may_try(*backend)) {
+      parked = &backend;
+    }
+  }
+  if (parked == nullptr || !has_other || !(*parked)->try_acquire(now)) return std::nullopt;
+  return Lease::adopt(*parked);
 }
 
 Error Pool::no_backend_error() const {

@@ -23,7 +23,8 @@ struct RequestQueue::Ticket : Node, std::enable_shared_from_this<Ticket> {
     const BackendPtr* backend = state.find(load);
     if (backend == nullptr || !load.in_rotation() || hint.excluded.contains(backend->get()))
       return nullptr;
-    if (!state.deprioritized(load, now) || load.takes_overflow(now)) return backend;
+    const bool takes_overflow = load.takes_overflow(now) && !state.over_memory_guard(load);
+    if (takes_overflow || !state.deprioritized(load, now)) return backend;
     return state.has_available(hint.excluded, now) ? nullptr : backend;
   }
 

@@ -109,7 +109,7 @@ Task<Result<Response>> Forwarder::handle(Request& request) {
   progress.policy = own != nullptr ? own : &options_.retry;
   if (request.body != nullptr && !request.body->rewindable()) keep_body(request, progress);
   while (true) {
-    auto placed = co_await acquire(progress, request.info.timings);
+    auto placed = co_await acquire(request, progress);
     if (!placed && progress.held) co_return progress.give_up(request);
     if (!placed) co_return std::move(placed.error());
     Lease lease = std::move(*placed);
@@ -269,16 +269,23 @@ Hint Forwarder::hint_of(const Request& request) const {
   return hint;
 }
 
-Task<Result<Lease>> Forwarder::acquire(const Progress& progress, RequestTimings& timings) {
+Task<Result<Lease>> Forwarder::acquire(Request& request, Progress& progress) {
+  if (pool_.state().trial_due() && !progress.held) [[unlikely]] {
+    auto parked = acquire_trial(request, progress);
+    progress.is_trial = parked.has_value();
+    if (parked) return std::move(*parked);
+  }
+  const Instant deadline = progress.held ? retry_deadline(progress) : never;
+  progress.is_trial = false;
   const bool timed = ++picks_ % pick_timing_interval == 0;
   const Instant began = timed ? loop_.read_clock() : Instant{};
-  auto placed = pool_.acquire(progress.hint, progress.held ? retry_deadline(progress) : never);
+  auto placed = pool_.acquire(progress.hint, deadline);
   if (placed.ready()) {
     if (timed) worker_metrics_.observe_pick(loop_.read_clock() - began);
     return placed;
   }
-  progress.count_retry_time(timings);
-  return wait_in_queue(std::move(placed), timings);
+  progress.count_retry_time(request.info.timings);
+  return wait_in_queue(std::move(placed), request.info.timings);
 }
 
 Task<Result<Lease>> Forwarder::wait_in_queue(Task<Result<Lease>> placed, RequestTimings& timings) {

@@ -5,6 +5,7 @@
 
 #include "evenkeel/base/deadline.h"
 #include "evenkeel/proxy/forwarder.h"
+#include "proxy/attempt_outcome.h"
 #include "proxy/attempt_progress.h"
 #include "proxy/held_answer.h"
 
@@ -13,6 +14,8 @@ namespace {
 
 /// How long a request that a backend refused waits for another one; then it gets that answer.
 constexpr Duration max_retry_wait = std::chrono::seconds(1);
+
+constexpr int too_many_requests = 429;
 
 Task<Result<Response>> attempt_timed_out() {
   return Result<Response>(Error{.fault = Fault::first_byte_timeout,
@@ -46,6 +49,33 @@ bool Forwarder::may_retry(const Request& request, const Progress& progress,
   });
 }
 
+/// With `engine: auto` the engine of the pool is none, and the backend's may be known.
+EngineRefusals Forwarder::refusals_of(const Backend& backend) const {
+  return EngineRefusals::of_bits(options_.engine->refusals.bits() |
+                                 backend.load().detected_refusals());
+}
+
+/// Its retry policy may send it again, and its body can be sent again for sure. A gRPC server may
+/// refuse a call in its trailers, which the client gets.
+bool Forwarder::may_be_trial(const Request& request, const Progress& progress) const {
+  if (progress.policy->attempts < 2 || pool_.state().spec().retry_budget <= 0) return false;
+  if (request.info.outcome.grpc_status) return false;
+  if (request.body == nullptr) return true;
+  const bool fits = progress.replay == nullptr || request.body->length().has_value();
+  return request.body->rewindable() && fits;
+}
+
+/// A slot on a parked backend for a request that another one gets if this one refuses it too.
+std::optional<Lease> Forwarder::acquire_trial(const Request& request, const Progress& progress) {
+  if (!may_be_trial(request, progress)) return std::nullopt;
+  const RetryPolicy& policy = *progress.policy;
+  const ErrorAnswer refusal{.status = too_many_requests};
+  const bool idempotent = policy.is_idempotent(request);
+  return pool_.acquire_trial(is_safe_method(request.method), [&](const Backend& backend) {
+    return policy.retries(refusal, refusals_of(backend), idempotent);
+  });
+}
+
 bool Forwarder::spend_budget() {
   const PoolState& pool = pool_.state();
   if (pool.spec().retry_budget > 0 && pool.retry_budget().withdraw()) return true;
@@ -62,20 +92,22 @@ Task<Forwarder::Next> Forwarder::replace_answer(Request& request, Progress& prog
   const Instant sent = timings.uploaded != Instant{} ? timings.uploaded : timings.head_sent;
   const ErrorAnswer answer{.status = status_of_answer(request, response),
                            .early = loop_.now() - sent <= RetryPolicy::max_early};
-  // With `engine: auto` the engine of the pool is none, and the backend's may be known.
-  const EngineRefusals refusals = EngineRefusals::of_bits(options_.engine->refusals.bits() |
-                                                          backend.load().detected_refusals());
-  if (!policy.retries(answer, refusals, policy.is_idempotent(request)) ||
+  if (!policy.retries(answer, refusals_of(backend), policy.is_idempotent(request)) ||
       !may_retry(request, progress, backend)) {
     co_return Next::done;
   }
   const auto detached = co_await detach_answer(loop_, response);
-  if (!detached || !rewind(request) || !spend_budget()) co_return Next::done;
+  // A trial is evenkeel's own idea: its refusal costs the request nothing.
+  const bool refused_trial = progress.is_trial && answer.status == too_many_requests;
+  if (!detached || !rewind(request)) co_return Next::done;
+  if (!refused_trial && !spend_budget()) co_return Next::done;
   Attempt& attempt = request.info.outcome.attempts.back();
   attempt.status = static_cast<std::uint16_t>(answer.status);
-  attempt.fault =
-      answer.status == 429 || answer.status == 503 ? Fault::overloaded : Fault::server_error;
-  progress.waits = true;
+  const bool overloaded = answer.status == too_many_requests || answer.status == 503;
+  attempt.fault = overloaded ? Fault::overloaded : Fault::server_error;
+  if (refused_trial) --progress.sent;
+  progress.is_trial = refused_trial;
+  progress.waits = !refused_trial;
   co_return Next::other_backend;
 }
 
@@ -109,11 +141,12 @@ Task<void> Forwarder::limit_attempt(const Request& request, Progress& progress,
   sending = attempt_timed_out();
 }
 
-/// When a request with an answer or a failure to return no longer waits for another backend.
-/// REQUIRES: `held`.
+/// When a request with an answer or a failure to return no longer waits for another backend. One
+/// that a trial has refused waits as if it had not been sent. REQUIRES: `held`.
 Instant Forwarder::retry_deadline(const Progress& progress) const {
   const Instant last = progress.sent > 0 ? progress.first_sent + options_.max_retry_time : never;
-  return progress.held->result ? std::min(loop_.now() + max_retry_wait, last) : last;
+  const bool has_answer = progress.held->result && !progress.is_trial;
+  return has_answer ? std::min(loop_.now() + max_retry_wait, last) : last;
 }
 
 /// Waits before a retry, at random (full jitter), so that clients that failed together do not come

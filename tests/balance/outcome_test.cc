@@ -269,13 +269,64 @@ TEST(Outcome, OfALaterRequestDoesNotEndTheTimeThatA503AsksFor) {
   EXPECT_FALSE(backend.load().parked(noon + 7s)) << "the rest was a 429's";
 }
 
-/// How many requests a backend gets in a minute that answers all of them so, while the others of
-/// its pool are full.
-int requests_in_a_minute(const AttemptResult& answer) {
+TEST(Outcome, OfRequestsWhileAllAreParkedDefersNoTrial) {
   const Backend backend(some_spec(0));
+  backend.record_outcome(refused(noon - 1s), noon);
+
+  for (Instant now = noon + 10ms; now < noon + 5s; now += 10ms) {
+    ASSERT_TRUE(backend.try_acquire(now));
+    backend.record_outcome(refused(now), now);
+  }
+
+  EXPECT_TRUE(backend.load().takes_trial(false, noon + 9s));
+}
+
+TEST(Outcome, OfAParkByA429AllowsATrialAfterOneTwoFourSeconds) {
+  const Backend backend(some_spec(0));
+  Instant refused_at = noon;
+  backend.record_outcome(refused(noon - 1s), noon);
+
+  for (const Duration deferred : {1s, 1s, 2s, 4s, 8s}) {
+    EXPECT_FALSE(backend.load().takes_trial(false, refused_at + deferred - 1ms));
+    ASSERT_TRUE(backend.load().takes_trial(false, refused_at + deferred));
+    refused_at += deferred;
+    ASSERT_TRUE(backend.try_acquire(refused_at));
+    EXPECT_FALSE(backend.load().takes_trial(false, refused_at)) << "one at a time";
+    backend.record_outcome(refused(refused_at), refused_at);
+  }
+}
+
+TEST(Outcome, OfAParkByA503AllowsNoTrial) {
+  const Backend backend(some_spec(0));
+  backend.record_outcome(refused(noon - 1s), noon);
+  backend.record_outcome(refused(noon - 1s, 503), noon);
+  for (Instant now = noon; now < noon + 30s; now += 1s) {
+    EXPECT_FALSE(backend.load().takes_trial(false, now));
+  }
+}
+
+TEST(Outcome, OfAParkBySafeMethodsAloneAllowsATrialWithOne) {
+  const Backend backend(some_spec(0));
+  AttemptResult safe = refused(noon - 1s);
+  safe.safe_method = true;
+  backend.record_outcome(safe, noon);
+  EXPECT_TRUE(backend.load().takes_trial(true, noon + 2s));
+  EXPECT_TRUE(backend.load().takes_trial(false, noon + 2s));
+
+  backend.record_outcome(refused(noon - 1s), noon);
+  EXPECT_FALSE(backend.load().takes_trial(true, noon + 2s));
+  EXPECT_TRUE(backend.load().takes_trial(false, noon + 2s));
+}
+
+/// How many requests a backend gets in a minute that answers all of them so, while the others of
+/// its pool are full, or have room.
+int requests_in_a_minute(const AttemptResult& answer, bool others_are_full = true) {
+  const Backend backend(some_spec(0));
+  const Load& load = backend.load();
   int requests = 0;
   for (Instant now = noon; now < noon + 60s; now += 10ms) {
-    if (backend.load().in_backoff(now) && !backend.load().takes_overflow(now)) continue;
+    const bool gets_one = others_are_full ? load.takes_overflow(now) : load.takes_trial(false, now);
+    if (load.in_backoff(now) && !gets_one) continue;
     EXPECT_TRUE(backend.try_acquire(now));
     AttemptResult result = answer;
     result.sent = now;
@@ -290,6 +341,7 @@ TEST(Outcome, OfAllRequestsBeingARefusalLeavesFewOfThem) {
   EXPECT_LE(requests_in_a_minute(classify(429, 30s)), 7);
   EXPECT_LE(requests_in_a_minute(classify(429)), 12);
   EXPECT_LE(requests_in_a_minute(classify(503, 30s)), 2);
+  EXPECT_LE(requests_in_a_minute(classify(429, 30s), false), 7);
 }
 
 TEST(Outcome, OfAStreamResetForTheRequestIsNone) {

@@ -371,6 +371,50 @@ TEST_F(PoolAcquire, AParkedBackendGetsNothingThatWouldQueueIfItFailsOrSays503) {
   }
 }
 
+/// A pool without `max_in_flight` whose first backend a 429 has parked two seconds ago.
+class ParkedBackend : public PoolAcquire {
+ protected:
+  ParkedBackend() {
+    given(some_pool(2, 0));
+    backend(0)->record_outcome(classify(429, 30s), loop_.now() - 2s);
+  }
+  std::optional<Lease> acquire_trial(bool may_try = true) {
+    return pool_->acquire_trial(false, [=](const Backend&) { return may_try; });
+  }
+};
+
+TEST_F(ParkedBackend, GetsOneRequestAsATrialAlthoughOthersAreNotFull) {
+  EXPECT_EQ(acquire_now().backend(), backend(1));
+  state_->tick(loop_.now());
+  ASSERT_TRUE(state_->trial_due());
+
+  const auto trial = acquire_trial();
+
+  ASSERT_TRUE(trial);
+  EXPECT_EQ(trial->backend(), backend(0));
+  EXPECT_FALSE(state_->trial_due());
+  state_->tick(loop_.now());
+  EXPECT_FALSE(acquire_trial()) << "one at a time";
+  backend(0)->accepted(false, loop_.now(), loop_.now());
+  EXPECT_FALSE(backend(0)->load().in_backoff(loop_.now()));
+}
+
+TEST_F(ParkedBackend, GetsNoTrialThatNoOtherBackendCouldTakeOver) {
+  state_->tick(loop_.now());
+  EXPECT_FALSE(acquire_trial(false)) << "its refusal would be the client's";
+
+  backend(1)->connect_failed(loop_.now());
+  state_->tick(loop_.now());
+  EXPECT_FALSE(acquire_trial()) << "the other one cannot be reached";
+}
+
+TEST_F(ParkedBackend, GetsNoTrialBeforeOneIsDue) {
+  backend(0)->record_outcome(classify(503, 30s), loop_.now());
+  state_->tick(loop_.now());
+  EXPECT_FALSE(state_->trial_due());
+  EXPECT_FALSE(acquire_trial());
+}
+
 TEST_F(PoolAcquire, ARecoveredBackendServesTheQueueAtOnce) {
   given(some_pool(2, 2));
   backend(0)->connect_failed(Clock::now());

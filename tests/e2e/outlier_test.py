@@ -205,6 +205,40 @@ class Outlier(case.Case):
         self.assertEqual([each["reason"] for each in daemon.api("backends")], [None] * 3)
         self.assertGreater(min(len(each.exchanges) for each in self.backends), 1)
 
+    def test_one_clients_429_unbalances_no_pool_without_limits_for_long(self):
+        def script(ask):
+            if ask.target == "/v1/completions" and dict(ask.head.fields).get("x-user") == "greedy":
+                return ask.answer(b"{}", status=429, fields=[("retry-after", "30")])
+            return ask.answer(b"{}")
+
+        daemon = self.pool(script, script, script, engine="vllm")
+        greedy = [("x-user", "greedy")]
+        refused = exchange(daemon.address, "POST", "/v1/completions", greedy, b"{}")
+        self.assertEqual(refused.status, 429)
+        self.assertEqual(sum("overloaded" in (each["reason"] or "") for each in daemon.api("backends")), 2)
+
+        statuses = []
+        self.eventually(lambda: statuses.extend(self.send(daemon, 0.2)) or
+                        not any(each["reason"] for each in daemon.api("backends")), "the end of their parks")
+        self.assertEqual(set(statuses), {200})
+
+    def test_a_trial_that_is_refused_costs_no_client_its_request(self):
+        refusals = []
+
+        def limited(ask):
+            if ask.target != "/v1/chat/completions":
+                return ask.answer(b"{}")
+            refusals.append(time.monotonic())
+            return ask.answer(b"{}", status=429, fields=[("retry-after", "30")])
+
+        daemon = self.pool(limited, Server(), Server(), engine="vllm")
+        statuses = []
+        self.eventually(lambda: statuses.extend(self.send(daemon, 0.2)) or len(refusals) >= 4, "three trials")
+
+        self.assertEqual(set(statuses), {200})
+        gaps = [later - earlier for earlier, later in zip(refusals, refusals[1:])]
+        self.assertGreater(min(gaps[0] - 1, gaps[1] - 1, gaps[2] - 2), -0.1)
+
     def test_where_the_engine_is_known_probes_take_the_place_of_trials(self):
         for models in (["m"], []):
             with self.subTest(models):

@@ -243,6 +243,75 @@ TEST_F(ConnectionTest, ThatIsKeptAndBringsAnAnswerEndsTheBackOffForOthers) {
   EXPECT_FALSE(backend().load().needs_trial());
 }
 
+// ---- trials of a backend that a 429 has parked
+// ----------------------------------------------------
+
+class ParkTrialTest : public ForwarderTest {
+ protected:
+  ParkTrialTest() {
+    AttemptResult refused = classify(429, std::chrono::seconds(30));
+    refused.safe_method = true;
+    parked().record_outcome(refused, loop.now() - std::chrono::seconds(2));
+  }
+  void refusals_are_retried() {
+    for (const auto& each : state->backends()) each->load().set_detected_refusals(1);
+  }
+  const evenkeel::Backend& parked() const { return *state->backends()[0]; }
+
+  /// The status of a request to which the parked server has the first answer, if it gets one.
+  int status_if_it_says(const char* answer) {
+    state->tick(loop.now());
+    Request request = get();
+    auto response = response_to(request, [&] {
+      if (&connected() == &servers[0]) {
+        servers[0].connection(0).read_head();
+        servers[0].connection(0).send(answer);
+        if (answer == ok) return;
+      }
+      EXPECT_TRUE(eventually(loop, [&] { return servers[1].connections() > 0; }));
+      servers[1].connection(0).read_head();
+      servers[1].connection(0).send(ok);
+    });
+    EXPECT_TRUE(response);
+    attempts = attempts_of(request).size();
+    if (response && response->body) response->body.reset();
+    return response ? response->status : 0;
+  }
+
+  std::size_t attempts = 0;
+};
+
+constexpr const char* refusal =
+    "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 30\r\nContent-Length: 0\r\n\r\n";
+
+TEST_F(ParkTrialTest, EndsTheParkIfItIsAccepted) {
+  refusals_are_retried();
+
+  EXPECT_EQ(status_if_it_says(ok), 200);
+
+  EXPECT_EQ(servers[0].connections(), 1u);
+  EXPECT_EQ(servers[1].connections(), 0u);
+  EXPECT_FALSE(parked().load().in_backoff(loop.now()));
+}
+
+TEST_F(ParkTrialTest, GoesToAnotherBackendWithoutUsingUpTheBudgetIfItIsRefused) {
+  refusals_are_retried();
+  while (state->retry_budget().withdraw()) {
+  }
+
+  EXPECT_EQ(status_if_it_says(refusal), 200);
+
+  EXPECT_EQ(attempts, 2u);
+  EXPECT_TRUE(parked().load().in_backoff(loop.now()));
+  EXPECT_EQ(worker_metrics().pool(1).budget_exhausted.value(), 0u);
+}
+
+TEST_F(ParkTrialTest, IsNoRequestWhoseRefusalWouldBeTheClients) {
+  EXPECT_EQ(status_if_it_says(refusal), 200);
+
+  EXPECT_EQ(servers[0].connections(), 0u);
+}
+
 /// Connections that the server ends with a GOAWAY, whose requests it may have reset before.
 class GoawayTest : public ForwarderTest {
  protected:

@@ -142,8 +142,8 @@ class Load {
   /// one: a hundred connection attempts that fail together are one failure.
   void back_off(Instant now);
   /// A request begins on a backend that needs a trial: the back-off starts again, so that no other
-  /// request follows until its outcome is known. On a parked backend another one of takes_overflow
-  /// may follow after 1 s.
+  /// request follows until its outcome is known. On a parked backend another one may follow after
+  /// 1 s: see takes_overflow.
   void begin_trial(Instant now);
   /// A connection succeeded: clears a back-off for failed connections, and their history. True if
   /// the backend is in back-off no more.
@@ -200,8 +200,18 @@ class Load {
   /// refuses these too. Refusals of requests that were on their way before the last one do not
   /// count.
   bool takes_overflow(Instant now) const {
-    return needs_trial() && parked(now) && is_only_parked() &&
+    return needs_trial() && parked(now) && has_no_failures() &&
            now.time_since_epoch().count() >= overflow_.from.load(std::memory_order_relaxed);
+  }
+  /// Parked by a 429, and may get one request although others have free slots, to see whether it
+  /// accepts it: as takes_overflow, but not within 1 s of its last refusal. The answer to a request
+  /// with a safe method would not end a park that one with another method has begun.
+  bool takes_trial(bool safe_method, Instant now) const {
+    return takes_overflow(now) &&
+           now.time_since_epoch() -
+                   Duration(overflow_.last_refusal.load(std::memory_order_relaxed)) >=
+               initial_park &&
+           !(safe_method && overflow_.refused_unsafe.load(std::memory_order_relaxed));
   }
   /// It began to answer, without an error, a request sent at `sent`: if that was after its last
   /// refusal, it is parked no longer. The answer to a safe method ends no park that a request with
@@ -386,19 +396,22 @@ class Load {
   // Requests to a parked backend.
   struct Overflow {
     std::atomic<Duration::rep> from{0};          // when the next one may follow
-    std::atomic<Duration::rep> last_refusal{0};  // that began a park, or of such a request
+    std::atomic<Duration::rep> last_refusal{0};  // of a request that was sent after the one before
     std::atomic<Duration::rep> server_until{0};  // the end of a park by a 503
     std::atomic<std::uint32_t> refusals{0};      // since the last success
+    std::atomic<bool> pending{false};            // one was sent when it was due: no refusal yet
     std::atomic<bool> refused_unsafe{false};     // a request whose method is not safe
   };
 
   bool proves_little(Instant now) const;
   bool end_failures(bool by_safe_method, Instant now);
-  bool is_only_parked() const {
+  /// Then only a park can be the reason for a back-off.
+  bool has_no_failures() const {
     return failures_in_a_row() == 0 && !has_connect_failures() && !silent() &&
            ejection() == Ejection::none;
   }
   void lengthen_backoff(Instant now);
+  void begin_overflow(Instant now);
   void defer_overflow(const AttemptResult& result, bool parked_already, Instant now);
   void clear_park();
   void avoid_until(Instant until);

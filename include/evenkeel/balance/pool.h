@@ -1,8 +1,11 @@
 // Pools: interchangeable backends, and the queue in which requests wait for a slot.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -138,6 +141,14 @@ class PoolState {
   bool has_available(const ExcludedBackends& excluded, Instant now) const;
   /// Avoided while another backend is available: in back-off, or above the memory guard.
   bool deprioritized(const Load& load, Instant now) const;
+  bool over_memory_guard(const Load& load) const;
+  /// Since the last `tick` no request has looked for a parked backend that takes a trial, and there
+  /// may be one.
+  bool trial_due() const { return trial_due_.load(std::memory_order_relaxed); }
+  /// As `trial_due`, for one caller only.
+  bool take_due_trial() const {
+    return trial_due() && trial_due_.exchange(false, std::memory_order_relaxed);
+  }
 
  private:
   PoolState();
@@ -151,6 +162,7 @@ class PoolState {
   std::shared_ptr<WaitForecast> wait_forecast_;
   std::shared_ptr<PoolMaintenance> maintenance_;
   PickerFactory picker_factory_;
+  mutable std::atomic<bool> trial_due_{false};
 };
 
 /// One worker's view of a pool.
@@ -168,6 +180,13 @@ class Pool {
   /// Errors, all with Side::proxy: `no_backend` (none outside `hint.excluded` is in rotation),
   /// `queue_full`, `queue_timeout`.
   Task<Result<Lease>> acquire(const Hint& hint, Instant deadline = never);
+
+  /// A slot on a backend that a 429 has parked and that takes a trial (Load::takes_trial), although
+  /// others have free slots. `may_try`: the request may be sent to this backend, since another one
+  /// gets it if this one refuses it. Mostly none; always if requests wait, or if no other backend
+  /// could take the request now. Looks at all backends, at most once per `tick`.
+  std::optional<Lease> acquire_trial(bool safe_method,
+                                     const std::function<bool(const Backend&)>& may_try);
 
   const PoolState& state() const { return *state_; }
 

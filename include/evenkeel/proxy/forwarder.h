@@ -75,9 +75,14 @@ class Forwarder final : public Handler {
   void fail_attempt(RequestInfo& info, const Backend& backend, Error error,
                     Progress& progress) const;
 
+  // ---- trials of backends that a 429 has parked ----
+  bool may_be_trial(const Request& request, const Progress& progress) const;
+  std::optional<Lease> acquire_trial(const Request& request, const Progress& progress);
+
   // ---- retries after an answer, or after a backend may have begun ----
   void keep_body(Request& request, Progress& progress);
   bool may_retry(const Request& request, const Progress& progress, const Backend& backend) const;
+  EngineRefusals refusals_of(const Backend& backend) const;
   bool spend_budget();
   Task<Next> replace_answer(Request& request, Progress& progress, const Backend& backend,
                             Response& response);
@@ -88,7 +93,7 @@ class Forwarder final : public Handler {
   Task<void> back_off(Progress& progress);
 
   Hint hint_of(const Request& request) const;
-  Task<Result<Lease>> acquire(const Progress& progress, RequestTimings& timings);
+  Task<Result<Lease>> acquire(Request& request, Progress& progress);
   Task<Result<Lease>> wait_in_queue(Task<Result<Lease>> placed, RequestTimings& timings);
   void add_debug_headers(const Backend& backend, Response& response) const;
 
