@@ -16,6 +16,7 @@
 #include "evenkeel/stats/counter.h"
 #include "evenkeel/stats/histogram.h"
 #include "evenkeel/stats/label_index.h"
+#include "evenkeel/stats/sparse_array.h"
 
 namespace evenkeel {
 
@@ -179,8 +180,9 @@ class alignas(64) WorkerMetrics {
   Histogram<internal_bounds> overhead_;
   Histogram<internal_bounds> pick_;
   ChunkedArray<PoolMetrics> pools_;
-  ChunkedArray<ChunkedArray<StatusCounters>> requests_;  // by route, then by pool
-  ChunkedArray<ChunkedArray<GrpcStatusCounters>> grpc_;  // likewise
+  // By route, then by pool: most routes use few of the pools.
+  ChunkedArray<SparseArray<StatusCounters>> requests_;
+  ChunkedArray<SparseArray<GrpcStatusCounters>> grpc_;
   ChunkedArray<ListenerMetrics> listeners_;
   ChunkedArray<BackendMetrics> backends_;
 };
