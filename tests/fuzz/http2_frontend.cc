@@ -1,6 +1,7 @@
 // An HTTP/2 client connection. Properties: it ends when its client closes, however the bytes are
 // split, and every request that a handler sees means the same in HTTP/1: its parts have only valid
-// characters, and its body has the announced length.
+// characters, and its body has the announced length. An extended CONNECT is an upgrade with a key
+// of ours; it gets a tunnel or, by its path, an answer that is none.
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -43,6 +44,18 @@ void check_fields(const Fields& fields) {
   }
 }
 
+void check_upgrade(const Request& request) {
+  require(request.method == "GET" && request.upgrade == "websocket", "a request for a WebSocket");
+  require(request.body != nullptr && !request.body->length(), "a tunnel");
+  std::size_t keys = 0;
+  for (const Field& field : request.fields) {
+    if (field.name() != "sec-websocket-key") continue;
+    require(field.value().size() == 24 && field.value().ends_with("=="), "a key of 16 bytes");
+    ++keys;
+  }
+  require(keys == 1, "one key");
+}
+
 class CheckingHandler final : public Handler {
  public:
   Task<Result<Response>> handle(Request& request) override {
@@ -52,6 +65,13 @@ class CheckingHandler final : public Handler {
     require(!request.authority.empty(), "an authority");
     for (const char c : request.authority) require(c > 0x20 && c < 0x7f && c != '@', "a host");
     check_fields(request.fields);
+    require(request.method != "CONNECT" && request.method != "TRACE", "a method that we serve");
+    require(request.upgrade.empty() == !request.is_extended_connect, "no other upgrade");
+    if (!request.upgrade.empty()) check_upgrade(request);
+    if (request.path.starts_with("/no-tunnel")) co_return Response{.body = make_body("done")};
+    if (request.path.starts_with("/at-once") && !request.upgrade.empty()) {
+      co_return Response{.status = 101, .body = make_body("tunnel")};
+    }
     if (request.body == nullptr) co_return Response{.body = make_body("done")};
     const auto announced = request.body->length();
     std::uint64_t size = 0;
@@ -64,7 +84,7 @@ class CheckingHandler final : public Handler {
       last = chunk->last;
     }
     require(!announced || *announced == size, "the body has the announced length");
-    co_return Response{.body = make_body("done")};
+    co_return Response{.status = request.upgrade.empty() ? 200 : 101, .body = make_body("done")};
   }
 };
 
