@@ -7,6 +7,10 @@ import http2
 from chaos import ChaosCase
 from http2 import Peer, goaway, ping, settings, window_update
 from stream import Closed
+from websocket_echo import switch
+
+
+ENABLE_CONNECT_PROTOCOL = 8
 
 
 class Server:
@@ -16,11 +20,21 @@ class Server:
         self._chance = chance
 
     def __call__(self, request):
+        if request.method == "CONNECT" and self._chance.random() < 0.7:
+            return self.tunnel(request)
         if self._chance.random() < 0.8:
             request.read_body()
         self._chance.choice([self.whole, self.whole, self.whole, self.streamed, self.streamed, self.silent, self.cut,
                              self.broken, self.late, self.hinted, self.too_much, self.leaving, self.early,
                              self.bodiless, self.fidgeting])(request)
+
+    def tunnel(self, request):
+        request.send_head()
+        for piece in request.pieces():
+            request.chunk(piece)
+            if self._chance.random() < 0.1:
+                return self._chance.choice([self.cut, self.broken, self.silent])(request)
+        request.end_chunks()
 
     def whole(self, request):
         request.answer(b"x" * self._chance.choice([0, 10, 5000, 70_000, 300_000]))
@@ -73,12 +87,32 @@ class Server:
         request.peer.send(settings({http2.INITIAL_WINDOW_SIZE: 65535}))
 
 
+class Http1Server:
+    """As `Server`, over HTTP/1.1, whose tunnels end in all ways."""
+
+    def __init__(self, chance):
+        self._chance = chance
+
+    def __call__(self, request):
+        if request.head.field("upgrade") is None:
+            return self._chance.choice([lambda: request.answer(b"x" * 5000), request.abort, request.wait_disconnected])()
+        if self._chance.random() < 0.2:
+            return request.answer(b"no", status=self._chance.choice([200, 204, 403, 503]))
+        switch(request, accept=self._chance.choice([None, None, None, "wrong"]))
+        while piece := request.stream.read_some():
+            request.send(piece)
+            if self._chance.random() < 0.1:
+                return self._chance.choice([request.abort, request.stream.close, request.wait_disconnected])()
+        return request.stream.close()
+
+
 class Client:
     """Sends complete, malformed and partial requests, many streams on one connection after another."""
 
-    def __init__(self, address, chance):
+    def __init__(self, address, chance, tunnels):
         self._address = address
         self._chance = chance
+        self._tunnels = [self.tunnel, self.tunnel] if tunnels else []
         self.count = 0
         self.violations = []
 
@@ -92,7 +126,7 @@ class Client:
                 while self._chance.random() < 0.9:
                     self.count += 1
                     self._chance.choice([self.get, self.get, self.post, self.post, self.many, self.many, self.leave,
-                                         self.half_a_body, self.trailers, self.unread, self.fidget])(peer)
+                                         self.half_a_body, self.trailers, self.unread, self.fidget, *self._tunnels])(peer)
             except (OSError, Closed):
                 pass
             finally:
@@ -142,14 +176,26 @@ class Client:
     def fidget(self, peer):
         peer.send(ping(), window_update(0, 1000), settings({}))
 
+    def tunnel(self, peer):
+        fields = [*http2.request_fields("CONNECT", "/ws"), (":protocol", self._chance.choice(["websocket"] * 5 + ["chat"]))]
+        call = peer.open_stream(fields, end=self._chance.random() < 0.1)
+        if self._chance.random() < 0.7 and call.read_head().status != 200:
+            return
+        for _ in range(self._chance.randrange(5)):
+            call.send(b"t" * self._chance.choice([1, 100, 20_000]))
+        self._chance.choice([call.end, call.end, call.reset, peer.cut, lambda: None, lambda: call.end([("x", "1")])])()
+        if call.number not in peer.refused:
+            call.read_response()
+
 
 class Chaos(ChaosCase):
     def check(self, protocol):
         chance = self.choices(protocol)
         backends = [self.h2_backend(Server(chance()), reads_body=False,
-                                    values={http2.MAX_CONCURRENT_STREAMS: most}) for most in (1, 5, 100, 1000)]
+                                    values={http2.MAX_CONCURRENT_STREAMS: most, ENABLE_CONNECT_PROTOCOL: 1}) for most in (1, 5, 100, 1000)]
         daemon = self.impatient_daemon(*backends, protocol=protocol, limits={"max_in_flight": 30})
-        clients = [Client(daemon.address, chance()) for _ in range(12)]
+        # With `auto` an upgrade takes a connection of HTTP/1.1, which these servers do not speak.
+        clients = [Client(daemon.address, chance(), tunnels=protocol == "h2") for _ in range(12)]
         self.run_clients(clients, at_least=100)
         for client in clients:
             self.assertEqual(client.violations, [])
@@ -157,6 +203,15 @@ class Chaos(ChaosCase):
 
     def test_protocol_h2_survives(self):
         self.check("h2")
+
+    def test_tunnels_to_http1_survive(self):
+        chance = self.choices("http1")
+        daemon = self.impatient_daemon(*(self.backend(Http1Server(chance())) for _ in range(4)), limits={"max_in_flight": 30})
+        clients = [Client(daemon.address, chance(), tunnels=True) for _ in range(12)]
+        self.run_clients(clients, at_least=20)
+        for client in clients:
+            self.assertEqual(client.violations, [])
+        self.check_nothing_is_left(daemon)
 
     def test_protocol_auto_survives(self):
         self.check("auto")

@@ -1,13 +1,30 @@
-"""PyPI's `websockets` as a server that echoes; `websockets` is None where it is not installed."""
+"""Servers of WebSockets: PyPI's `websockets`, which is None where it is not installed, as one that echoes; and the handshake of
+one that is scripted."""
 
 import asyncio
+import base64
 import contextlib
+import hashlib
 import threading
 
 try:
     import websockets
 except ImportError:
     websockets = None
+
+GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+
+
+def accept_of(key):
+    return base64.b64encode(hashlib.sha1(key.encode() + GUID).digest()).decode()
+
+
+def switch(ask, *fields, accept=None, upgrade="websocket"):
+    """Answers 101, with the accept that belongs to the key."""
+    accept = accept or accept_of(ask.head.field("sec-websocket-key"))
+    lines = "".join(f"{name}: {value}\r\n" for name, value in fields)
+    ask.send(f"HTTP/1.1 101 Switching Protocols\r\nUpgrade: {upgrade}\r\nConnection: Upgrade\r\n"
+             f"Sec-WebSocket-Accept: {accept}\r\n{lines}\r\n".encode())
 
 
 class EchoServer:

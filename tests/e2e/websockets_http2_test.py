@@ -1,7 +1,6 @@
 """WebSockets over HTTP/2: extended CONNECT (RFC 8441), from clients and to backends."""
 
 import base64
-import hashlib
 import os
 import signal
 import ssl
@@ -14,7 +13,7 @@ from certificates import Authority
 from http2 import (CANCEL, ENHANCE_YOUR_CALM, INITIAL_WINDOW_SIZE, INTERNAL_ERROR, NO_ERROR, PROTOCOL_ERROR, Peer, Reset, headers,
                    request_fields)
 from stream import Closed, Stream
-from websocket_echo import EchoServer, websockets
+from websocket_echo import EchoServer, switch, websockets
 
 if websockets is not None:
     from websockets.frames import Opcode
@@ -22,23 +21,10 @@ if websockets is not None:
     from websockets.protocol import Side as WebSocketSide
 
 ENABLE_CONNECT_PROTOCOL = 8
-GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 
 def connect_fields(*fields, protocol="websocket", path="/ws", scheme="http"):
     return [*request_fields("CONNECT", path, scheme=scheme), (":protocol", protocol), ("sec-websocket-version", "13"), *fields]
-
-
-def accept_of(key):
-    return base64.b64encode(hashlib.sha1(key.encode() + GUID).digest()).decode()
-
-
-def switch(ask, *fields, accept=None, upgrade="websocket"):
-    """Answers 101, with the accept that belongs to the key."""
-    accept = accept or accept_of(ask.head.field("sec-websocket-key"))
-    lines = "".join(f"{name}: {value}\r\n" for name, value in fields)
-    ask.send(f"HTTP/1.1 101 Switching Protocols\r\nUpgrade: {upgrade}\r\nConnection: Upgrade\r\n"
-             f"Sec-WebSocket-Accept: {accept}\r\n{lines}\r\n".encode())
 
 
 def echo(ask):
