@@ -448,7 +448,7 @@ Task<Result<Done>> Daemon::take_over_by(Binary binary) {
 
 void Daemon::hand_over() {
   handed_over_ = true;
-  state_saver_->hand_over();
+  state_saver_->stop();
   reloader_->begin_shutdown({.reason = "another process has taken over",
                              .help = "send it again, to that process",
                              .pass_on_reload = [this] { upgrade_->pass_on_reload(); }});
@@ -457,28 +457,27 @@ void Daemon::hand_over() {
   log::info(fmt::format("upgrade: process {} has taken over; draining {} connections",
                         upgrade_->pid(), workers_->connections()));
   loop_.spawn(watch_successor(by_systemd));
-  loop_.spawn(report_to_successor(loop_, upgrade_->successor().channel(), status_));
+  loop_.spawn(report_to_successor(loop_, upgrade_->channel(), status_));
   loop_.spawn(drain_after_upgrade());
 }
 
 /// The new process is a child of this one, so this one alone learns how it ends. systemd learns of
 /// a failure when this process exits, and starts the service again.
 Task<void> Daemon::watch_successor(bool by_systemd) {
-  Successor& successor = upgrade_->successor();
-  const std::string problem = co_await successor.wait_end();
+  const std::string problem = co_await upgrade_->wait_end();
   if (problem.empty()) {
-    successor.forget();
+    upgrade_->forget();
     co_return;
   }
   exit_code_ = exit_successor_failed;
-  log::error(fmt::format("process {}, which had taken over, has failed: {}; {}", successor.pid(),
+  log::error(fmt::format("process {}, which had taken over, has failed: {}; {}", upgrade_->pid(),
                          problem,
                          by_systemd ? "exiting, so that systemd starts the service again"
                                     : "no process accepts connections until evenkeel is started"));
   if (by_systemd) {
     finished_ = true;
   } else {
-    successor.forget();
+    upgrade_->forget();
   }
 }
 

@@ -21,7 +21,7 @@ Task<void> StateSaver::save_periodically() {
 Task<void> StateSaver::save() {
   const std::string path = reloader_.config().state_file;
   const auto problem = std::make_shared<std::string>();
-  if (!path.empty() && !handed_over_) {
+  if (!path.empty() && !stopped_) {
     PreparationThread::Work write = [writer = writer_, path, problem,
                                      text = reloader_.saved_state(), taken = Clock::now()] {
       *problem = writer->write(path, text, taken);
@@ -32,7 +32,7 @@ Task<void> StateSaver::save() {
 }
 
 void StateSaver::save_at_exit() {
-  if (handed_over_ || !status_.snapshot()->ready) return;
+  if (stopped_ || !status_.snapshot()->ready) return;
   const std::string& path = reloader_.config().state_file;
   if (path.empty()) return;
   report(writer_->write(path, reloader_.saved_state(), Clock::now()));

@@ -28,7 +28,7 @@ class StateSaver {
   /// Blocks. Saves nothing if the daemon has not become ready.
   void save_at_exit();
   /// Saves nothing from now on: another process has the file.
-  void hand_over() { handed_over_ = true; }
+  void stop() { stopped_ = true; }
 
  private:
   void report(const std::string& problem);
@@ -36,7 +36,7 @@ class StateSaver {
   Loop& loop_;
   Reloader& reloader_;
   RuntimeStatusPublisher& status_;
-  bool handed_over_ = false;
+  bool stopped_ = false;
   /// Shared with writes that may outlive the daemon.
   const std::shared_ptr<StateFileWriter> writer_ = std::make_shared<StateFileWriter>();
 };

@@ -36,9 +36,13 @@ class Upgrade {
   /// Has the new process reload: it may have read the file before it was changed. REQUIRES: as of
   /// `pid`.
   void pass_on_reload() const;
-  /// REQUIRES: a new process was started.
+
+  // ---- the new process, as Successor has it. REQUIRES: it was started ----
+
   pid_t pid() const { return successor_->pid(); }
-  Successor& successor() { return *successor_; }
+  int channel() const { return successor_->channel(); }
+  Task<std::string> wait_end() { return successor_->wait_end(); }
+  void forget() { successor_->forget(); }
 
  private:
   Handover handover(int admin_fd);
