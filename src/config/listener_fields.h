@@ -127,6 +127,11 @@ struct Fields<ListenerLimits> {
               "How much of a request that was answered before its end is read and discarded before "
               "its connection is closed."},
           &T::linger_bytes, SizeForm{0, TiB});
+    visit(Key{"response_buffer",
+              "What the responses on one client connection may hold in all while the client reads "
+              "slowly, beyond 16 KiB for each of them. Beyond it, further responses are read from "
+              "their backends in pieces of 16 KiB. All responses of a worker share 8 MiB."},
+          &T::response_buffer_bytes, SizeForm{0, 1024 * MiB});
     visit(Key{"max_connections",
               "Maximum number of connections, over all workers; 0: no limit. At the limit the "
               "connection that is idle longest is closed for a new one; while none is idle, new "

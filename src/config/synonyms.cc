@@ -14,7 +14,7 @@ struct Synonyms {
 
 // A name may stand in several rows: the first row whose meaning is known at that place counts, so
 // `listen` is `listeners` at the top and `address` within a listener.
-constexpr std::array<Synonyms, 61> synonyms = {{
+constexpr std::array<Synonyms, 62> synonyms = {{
     // Keys at the top.
     {"listeners", "listen listener bind frontend frontends entrypoint entrypoints server"},
     {"pools",
@@ -32,6 +32,7 @@ constexpr std::array<Synonyms, 61> synonyms = {{
     {"proxy_protocol", "acceptproxy sendproxy"},
     {"max_connections", "maxconn workerconnections"},
     {"max_streams", "maxconcurrentstreams http2maxconcurrentstreams"},
+    {"response_buffer", "perconnectionbufferlimitbytes proxybuffers proxybusybufferssize"},
     {"body", "clientmaxbodysize maxbody maxrequestbytes"},
     {"client_ca", "cafile verify clientcert mtls"},
     {"client_crl", "crl crlfile sslcrl revocation"},

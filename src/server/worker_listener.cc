@@ -80,6 +80,7 @@ FrontendOptions options_of(const ListenerConfig& config) {
           .body_bytes = config.limits.body_bytes,
           .body_rate_bytes = config.limits.body_rate_bytes,
           .linger_bytes = config.limits.linger_bytes,
+          .response_buffer_bytes = config.limits.response_buffer_bytes,
           .abort_on_half_close = config.half_close == HalfClose::abort,
           .streams = config.limits.max_streams};
 }

@@ -12,6 +12,7 @@
 #include "http1_message.h"
 #include "http1_request_body.h"
 #include "http1_transport.h"
+#include "response_buffer.h"
 
 namespace evenkeel {
 
@@ -20,7 +21,10 @@ class Http1Connection final : public Pooled, public InterimHandler {
  public:
   Http1Connection(std::unique_ptr<Socket> socket, const Endpoint& peer,
                   const FrontendOptions& options, FrontendCallbacks& callbacks)
-      : options_(options), callbacks_(callbacks), client_(peer) {
+      : options_(options),
+        callbacks_(callbacks),
+        client_(peer),
+        budget_(options.response_buffer_bytes) {
     transport_.socket = std::move(socket);
     transport_.socket->limit_unsent(max_unsent_bytes);
   }
@@ -75,6 +79,7 @@ class Http1Connection final : public Pooled, public InterimHandler {
   bool served_ = false;
   bool timed_out_ = false;  // the client sent the last request too slowly
   ClientAddress client_;
+  ConnectionBudget budget_;
   // Among the idle connections, or among those that a drain wakes.
   MethodEvent<IdleWaiter, &Http1Connection::interrupt_wait> idle_{*this};
 };

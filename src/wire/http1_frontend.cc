@@ -113,7 +113,7 @@ Instant Http1Connection::limit_in_drain(Instant deadline) {
 /// Reads one request and sends its response.
 Task<Http1Connection::Next> Http1Connection::exchange() {
   const Instant started = loop().now();
-  Request request;
+  Request request{.response_budget = &budget_};
   Http1MessageInfo message;
   {
     HeadParser parser(HeadParser::Kind::request,

@@ -127,12 +127,13 @@ class Http1Link final : public Link {
 /// The body of a response, read from the link as it is pulled.
 class Http1Link::ResponseBody final : public Body {
  public:
-  ResponseBody(Http1Link& link, const Framing& framing, bool tunnel)
+  ResponseBody(Http1Link& link, const Framing& framing, bool tunnel, ConnectionBudget* budget)
       : link_(link),
         kind_(framing.kind),
         awaits_first_byte_(!tunnel && kind_ != Framing::Kind::length),
         left_(framing.length),
-        length_(framing.length) {
+        length_(framing.length),
+        large_(budget) {
     if (kind_ == Framing::Kind::length && length_ == 0) finished_ = true;
     if (finished_ && !link.in_.empty()) link.reusable_ = false;
   }
@@ -437,8 +438,8 @@ Task<Result<Response>> Http1Link::send(Request& request) {
     request.info.timings.first_byte = loop().now();
     body_begin_ = in_.begin;
     response_keep_alive_ = message_info.keep_alive && !may_be_out_of_step(response);
-    response.body =
-        std::make_unique<ResponseBody>(*this, message_info.framing, response.status == 101);
+    response.body = std::make_unique<ResponseBody>(*this, message_info.framing,
+                                                   response.status == 101, request.response_budget);
     co_return response;
   }
 }

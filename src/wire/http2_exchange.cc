@@ -192,6 +192,7 @@ Task<void> Http2Frontend::exchange(Http2ServerStream& stream) {
                      request.info);
     } else {
       request.interim = &stream;
+      request.response_budget = &budget_;
       if (!stream.received_all() || stream.received() > 0 || !request.upgrade.empty()) {
         request.body = stream.make_body();
       }

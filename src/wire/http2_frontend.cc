@@ -34,6 +34,7 @@ Http2Frontend::Http2Frontend(std::unique_ptr<Socket> socket, const ClientAddress
     : options_(options),
       callbacks_(callbacks),
       client_(client),
+      budget_(options.response_buffer_bytes),
       session_(std::move(socket), settings_of(options), *this),
       tls_(session_.socket().tls()),
       opened_(loop().now()) {

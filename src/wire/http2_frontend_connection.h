@@ -12,6 +12,7 @@
 #include "http2_message.h"
 #include "http2_session.h"
 #include "http2_stream.h"
+#include "response_buffer.h"
 
 namespace evenkeel {
 
@@ -98,6 +99,7 @@ class Http2Frontend final : public Http2Side, public Pooled {
   const FrontendOptions& options_;
   FrontendCallbacks& callbacks_;
   const ClientAddress client_;
+  ConnectionBudget budget_;
   Http2Session session_;
   const TlsConnectionInfo* const tls_;
   bool settings_received_ = false;

@@ -205,7 +205,7 @@ class Http2Link::ResponseBody final : public Body {
 // ---- streams ----------------------------------------------------------------------------------
 
 ClientStream::ClientStream(Http2Link& link, Request& request)
-    : Http2Stream(link.session_), link_(link), request_(request) {
+    : Http2Stream(link.session_, request.response_budget), link_(link), request_(request) {
   insert_before(link.streams_);
 }
 

@@ -29,9 +29,7 @@ bool Http2Stream::append(std::string_view bytes) {
       if (blocks_ == max_blocks) return false;  // more than the window allows
       back = &in_[(first_block_ + blocks_++) % max_blocks];
       const bool first = blocks_ == 1 && received_ == arriving;
-      back->block = Block::take(first && arriving <= Block::tiny ? Block::tiny
-                                : blocks_ == 1                   ? Block::small
-                                                                 : Block::large);
+      back->block = Block::take(next_block_size(first && arriving <= Block::tiny));
       back->begin = back->end = 0;
     }
     const std::size_t size = std::min<std::size_t>(bytes.size(), back->free_size());
@@ -42,14 +40,17 @@ bool Http2Stream::append(std::string_view bytes) {
   return true;
 }
 
-/// A response's wide window takes from the budget, as long as that lasts.
+/// For a block that is the last of `blocks_`. A response has a large block only with a wide window,
+/// which it was charged for.
+std::uint32_t Http2Stream::next_block_size(bool tiny) const {
+  if (tiny) return Block::tiny;
+  const bool charged = wide_ || session_.settings_.side == Http2Guard::Side::server;
+  return blocks_ > 1 && charged ? Block::large : Block::small;
+}
+
+/// A response's wide window takes from the budgets, as long as they last.
 bool Http2Stream::may_widen() {
-  const Http2Settings& settings = session_.settings_;
-  if (settings.side == Http2Guard::Side::server) return true;
-  const std::uint32_t more = settings.wide_stream_window - settings.stream_window;
-  if (!ResponseBudget::take(more)) return false;
-  charged_ = more;
-  return true;
+  return session_.settings_.side == Http2Guard::Side::server || charge_.take(Block::large);
 }
 
 std::optional<Result<Chunk>> Http2Stream::take() {

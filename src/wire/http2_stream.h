@@ -22,11 +22,15 @@ class Http2HeaderBlock;
 /// request of a frontend or of a backend link.
 class Http2Stream : public Pooled {
  public:
-  explicit Http2Stream(Http2Session& session)
-      : session_(session), arrived_(session.loop()), write_progress_(session.loop()) {}
+  /// `budget`: of the client's connection, for a response; null: none.
+  explicit Http2Stream(Http2Session& session, ConnectionBudget* budget = nullptr)
+      : session_(session),
+        charge_(budget),
+        arrived_(session.loop()),
+        write_progress_(session.loop()) {}
   Http2Stream(const Http2Stream&) = delete;
   Http2Stream& operator=(const Http2Stream&) = delete;
-  virtual ~Http2Stream() { ResponseBudget::give_back(charged_); }
+  virtual ~Http2Stream() = default;
 
   Http2Session& session() { return session_; }
   std::int32_t id() const { return id_; }
@@ -103,6 +107,7 @@ class Http2Stream : public Pooled {
  private:
   bool append(std::string_view bytes);
   bool may_widen();
+  std::uint32_t next_block_size(bool tiny) const;
 
   static constexpr std::size_t max_blocks = 8;
 
@@ -124,8 +129,8 @@ class Http2Stream : public Pooled {
   std::uint8_t blocks_ = 0;
   std::uint32_t section_fields_ = 0;
   std::size_t section_bytes_ = 0;
-  std::size_t taken_ = 0;      // bytes of the last returned chunk, still held
-  std::uint32_t charged_ = 0;  // to the ResponseBudget, for the wide window of a response
+  std::size_t taken_ = 0;  // bytes of the last returned chunk, still held
+  ResponseCharge charge_;  // for the wide window of a response
   std::uint64_t received_ = 0;
   std::uint64_t sent_ = 0;
   Instant awaits_body_since_ = never;

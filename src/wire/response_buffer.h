@@ -8,8 +8,8 @@
 namespace evenkeel {
 
 /// What the responses on one thread may hold in all, beyond the small block or window that each of
-/// them has: a response that does not get a share is read in smaller pieces. So a client that opens
-/// many streams and reads none of them cannot take much.
+/// them has: a response that does not get a share is read in smaller pieces. So clients that open
+/// many streams and read none of them cannot take much.
 ///
 /// Thread: counts for the one that uses it.
 class ResponseBudget {
@@ -29,37 +29,81 @@ class ResponseBudget {
   static inline constinit thread_local std::int64_t taken_ = 0;
 };
 
-/// A buffer for a response body: a large block while the budget lasts.
+/// The same for the responses on one client connection, so that one client does not take what is
+/// meant for all. Thread: its connection's.
+class ConnectionBudget {
+ public:
+  explicit ConnectionBudget(std::uint64_t bytes) : left_(bytes) {}
+  ConnectionBudget(const ConnectionBudget&) = delete;
+  ConnectionBudget& operator=(const ConnectionBudget&) = delete;
+
+  /// False: too much is taken already.
+  bool take(std::uint32_t bytes) {
+    if (bytes > left_) return false;
+    left_ -= bytes;
+    return true;
+  }
+  void give_back(std::uint32_t bytes) { left_ += bytes; }
+  std::uint64_t left() const { return left_; }
+
+ private:
+  std::uint64_t left_;
+};
+
+/// What one response has taken from both budgets; its destructor gives that back.
+class ResponseCharge {
+ public:
+  /// `connection`: the budget of the client's connection, which outlives the charge; null: none.
+  explicit ResponseCharge(ConnectionBudget* connection) : connection_(connection) {}
+  ResponseCharge(const ResponseCharge&) = delete;
+  ResponseCharge& operator=(const ResponseCharge&) = delete;
+  ~ResponseCharge() { give_back(); }
+
+  /// False: one of the budgets is spent.
+  bool take(std::uint32_t bytes) {
+    if (connection_ != nullptr && !connection_->take(bytes)) return false;
+    if (ResponseBudget::take(bytes)) {
+      bytes_ += bytes;
+      return true;
+    }
+    if (connection_ != nullptr) connection_->give_back(bytes);
+    return false;
+  }
+  void give_back() {
+    if (bytes_ == 0) return;
+    ResponseBudget::give_back(bytes_);
+    if (connection_ != nullptr) connection_->give_back(bytes_);
+    bytes_ = 0;
+  }
+  std::uint32_t bytes() const { return bytes_; }
+
+ private:
+  ConnectionBudget* connection_;
+  std::uint32_t bytes_ = 0;
+};
+
+/// A buffer for a response body: a large block while the budgets last.
 class ResponseBuffer : public ReadBuffer {
  public:
-  ResponseBuffer() = default;
-  ResponseBuffer(const ResponseBuffer&) = delete;
-  ResponseBuffer& operator=(const ResponseBuffer&) = delete;
-  ~ResponseBuffer() { give_back(); }
+  explicit ResponseBuffer(ConnectionBudget* connection) : charge_(connection) {}
 
-  /// Takes a block unless it has one. When the budget is spent, none if that is `optional`, else a
-  /// small one.
+  /// Takes a block for the next bytes, unless it has a large one: a large one, or when a budget is
+  /// spent, none if that is `optional`, else a small one. REQUIRES: no bytes in it are in use.
   void take(bool optional) {
-    if (block) return;
-    if (ResponseBudget::take(Block::large)) {
-      charged_ = Block::large;
+    if (charge_.bytes() > 0) return;
+    if (charge_.take(Block::large)) {
       block = Block::take(Block::large);
-    } else if (!optional) {
+    } else if (!optional && !block) {
       block = Block::take(Block::small);
     }
   }
   void release() {
-    give_back();
     ReadBuffer::release();
+    charge_.give_back();
   }
 
  private:
-  void give_back() {
-    ResponseBudget::give_back(charged_);
-    charged_ = 0;
-  }
-
-  std::uint32_t charged_ = 0;
+  ResponseCharge charge_;
 };
 
 }  // namespace evenkeel

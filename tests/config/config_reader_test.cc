@@ -45,7 +45,7 @@ listeners:
   - name: edge
     address: "[::1]:80"
     timeouts: {header: 1s, idle: 2m, body: 250ms, write: 1.5s}
-    limits: {header: 16KiB, header_fields: 50, uri: 512B, body: 1GiB, body_rate: 2KiB, linger: 1MiB, max_connections: 7}
+    limits: {header: 16KiB, header_fields: 50, uri: 512B, body: 1GiB, body_rate: 2KiB, linger: 1MiB, response_buffer: 512KiB, max_connections: 7}
     trusted_proxies: [10.0.0.0/8, "fd00::/8"]
     half_close: wait
 admin: {address: localhost:9000}
@@ -85,6 +85,7 @@ shutdown: {drain: 0s, delay: 5s}
                                              .body_bytes = 1073741824,
                                              .body_rate_bytes = 2048,
                                              .linger_bytes = 1048576,
+                                             .response_buffer_bytes = 524288,
                                              .max_connections = 7}));
   EXPECT_EQ(listener.trusted_proxies.size(), 2u);
   EXPECT_EQ(listener.half_close, HalfClose::wait);

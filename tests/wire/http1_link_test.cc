@@ -67,6 +67,35 @@ TEST_F(Http1Link, ReadsLargeResponsesInSmallPiecesWhenTheBudgetIsSpent) {
   ResponseBudget::give_back(spent);
 }
 
+TEST_F(Http1Link, ReadsLargeResponsesInSmallPiecesWhenItsClientsConnectionHasSpentItsBudget) {
+  const std::int64_t before = ResponseBudget::taken();
+  ConnectionBudget spent(Block::large - 1);
+  connect();
+  Request request = get();
+  request.response_budget = &spent;
+  Exchange exchange{.collects = false};
+  start(request, exchange);
+  backend->read_head();
+  const std::string content(100'000, 'x');
+  backend->send("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + content);
+  ASSERT_TRUE(eventually(loop, [&] { return exchange.head.has_value(); }));
+  Body& body = *(*exchange.head)->body;
+
+  std::string read;
+  for (bool last = false; !last;) {
+    auto reading = body.read();
+    ASSERT_TRUE(eventually(loop, [&] { return reading.ready(); }));
+    auto chunk = reading.take();
+    ASSERT_TRUE(chunk.ok());
+    EXPECT_LE(chunk->bytes.size(), Block::small);
+    EXPECT_EQ(ResponseBudget::taken(), before);
+    read += chunk->bytes;
+    last = chunk->last;
+  }
+  EXPECT_EQ(read, content);
+  EXPECT_EQ(spent.left(), Block::large - 1);
+}
+
 TEST_F(Http1Link, TakesFromTheBudgetWhileALargeResponseIsNotRead) {
   const std::int64_t before = ResponseBudget::taken();
   connect();

@@ -8,6 +8,7 @@
 #include "evenkeel/wire/link.h"
 #include "wire/http2_server_end.h"
 #include "wire/peer.h"
+#include "wire/response_buffer.h"
 #include "wire/scripted_body.h"
 
 namespace evenkeel {
@@ -191,6 +192,38 @@ TEST_F(Http2LinkTest, TakesNoMoreRequestsAfterManyWereCancelled) {
   EXPECT_GE(cancelled, 500u);
   EXPECT_LT(cancelled, 1000u);
   EXPECT_FALSE(link->alive(false));
+}
+
+TEST_F(Http2LinkTest, WidensTheWindowsOfAClientsResponsesWhileItsConnectionHasABudget) {
+  connect();
+  ConnectionBudget budget(Block::large);
+  Call first;
+  first.request.response_budget = &budget;
+  Call second;
+  second.request.response_budget = &budget;
+  start(first);
+  start(second);
+  ASSERT_TRUE(eventually(loop, [&] { return backend->requests() == 2; }));
+  const std::string window(16 * 1024, 'x');  // initially
+
+  backend->begin_answer(1);
+  backend->send(Http2ServerEnd::data, 0, 1, window);
+  ASSERT_TRUE(eventually(loop, [&] { return first.body.bytes.size() == window.size(); }));
+  EXPECT_EQ(budget.left(), 0u);
+
+  backend->begin_answer(3);
+  backend->send(Http2ServerEnd::data, 0, 3, window);
+  ASSERT_TRUE(eventually(loop, [&] { return second.body.bytes.size() == window.size(); }));
+  backend->send(Http2ServerEnd::data, 0x1, 1, "end");
+  ASSERT_TRUE(eventually(loop, [&] { return first.body.done; }));
+  EXPECT_EQ(budget.left(), Block::large);  // given back, and not taken while the second was refused
+
+  backend->send(Http2ServerEnd::data, 0, 3, window);
+  ASSERT_TRUE(eventually(loop, [&] { return second.body.bytes.size() == 2 * window.size(); }));
+  EXPECT_EQ(budget.left(), 0u);
+  backend->send(Http2ServerEnd::data, 0x1, 3, "end");
+  ASSERT_TRUE(eventually(loop, [&] { return second.body.done; }));
+  EXPECT_EQ(budget.left(), Block::large);
 }
 
 TEST_F(Http2LinkTest, SaysWhetherTheBackendHasEndedItInOrder) {

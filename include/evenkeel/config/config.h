@@ -66,8 +66,9 @@ struct ListenerLimits {
   std::uint64_t body_bytes = 32UL * 1024 * 1024;     // request body; 413 above
   std::uint64_t body_rate_bytes = 1024;              // per second, of a request body; 0: any
   std::uint64_t linger_bytes = 256UL * 1024 * 1024;  // discarded of a request answered early
-  std::uint32_t max_connections = 0;                 // all workers together; 0: no limit
-  std::uint32_t max_streams = 128;                   // requests at a time on one HTTP/2 connection
+  std::uint64_t response_buffer_bytes = 2UL * 1024 * 1024;  // of all on a connection
+  std::uint32_t max_connections = 0;                        // all workers together; 0: no limit
+  std::uint32_t max_streams = 128;  // requests at a time on one HTTP/2 connection
 
   bool operator==(const ListenerLimits&) const = default;
 };

@@ -108,6 +108,8 @@ struct RequestInfo {
   RequestOutcome outcome;
 };
 
+class ConnectionBudget;  // of the room wire
+
 /// Receives the 1xx responses that come before the final one.
 class InterimHandler {
  public:
@@ -131,6 +133,7 @@ struct Request {
   Fields fields;
   BodyPtr body;  ///< null: none
   InterimHandler* interim = nullptr;
+  ConnectionBudget* response_budget = nullptr;  ///< of the client's connection; null: none
   RequestInfo info;
 };
 

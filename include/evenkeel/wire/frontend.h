@@ -32,6 +32,9 @@ struct FrontendOptions {
   std::uint64_t body_rate_bytes = 1024;
   /// Discarded of a request that was answered before its end.
   std::uint64_t linger_bytes = 256 * 1024 * 1024;
+  /// What the responses on one connection may hold while they are not read, beyond a small block
+  /// for each of them.
+  std::uint64_t response_buffer_bytes = 2 * 1024 * 1024;
   bool abort_on_half_close = true;  ///< a client that sends FIN has left; HTTP/1 only
   std::uint32_t streams = 128;      ///< concurrent requests on one HTTP/2 connection
 };
