@@ -31,7 +31,8 @@ void Forwarder::keep_body(Request& request, Progress& progress) {
   if (!request.upgrade.empty() || max_bytes == 0) return;
   ReplayMetrics& metrics = worker_metrics_.replay();
   if (request.body->length().value_or(0) > max_bytes) return metrics.overflows.add();
-  auto kept = std::make_unique<ReplayBody>(std::move(request.body), max_bytes, metrics);
+  auto kept = std::make_unique<ReplayBody>(std::move(request.body), max_bytes, metrics,
+                                           options_.memory_pressure);
   progress.replay = kept.get();
   request.body = std::move(kept);
 }

@@ -103,7 +103,8 @@ void Plan::add_pool(const PoolConfig& pool, const PoolSet::PoolEntry& pool_entry
                            .retry = RetryPolicy(pool.retry),
                            .engine = &engine_named(pool.engine),
                            .finds_stream_errors = pool.engine != "generic" && pool.engine != "auto",
-                           .max_retry_time = pool.timeouts.first_byte};
+                           .max_retry_time = pool.timeouts.first_byte,
+                           .memory_pressure = worker.memory_pressure};
   if (pool.picker == "consistent-hash") options.hash_header = pool.hash.header;
   handlers_.push_back(std::make_unique<Forwarder>(worker.loop, pool_entry.state, rng_(),
                                                   std::move(targets), worker_metrics,

@@ -38,6 +38,7 @@ Result<Chunk> ReplayBody::keep(Result<Chunk> chunk) {
 /// Copies bytes behind those that are kept; false: there is no room for them.
 bool ReplayBody::append(std::string_view bytes) {
   if (bytes.size() > max_bytes_ - kept_bytes_) return false;
+  if (!bytes.empty() && memory_is_scarce()) return false;
   kept_bytes_ += bytes.size();
   while (!bytes.empty()) {
     if (blocks_.empty() || blocks_.back().free_size() == 0) {

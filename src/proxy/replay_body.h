@@ -7,23 +7,26 @@
 #include <vector>
 
 #include "evenkeel/base/buffer.h"
+#include "evenkeel/base/overload.h"
 #include "evenkeel/http/message.h"
 #include "evenkeel/stats/worker_metrics.h"
 
 namespace evenkeel {
 
 /// Keeps a copy of what was read of a request body until the response begins. A body that outgrows
-/// its limit, or the memory that one worker spends on such copies, is no longer kept: it goes on as
-/// a stream, and the request cannot be retried.
+/// its limit, or the memory that one worker spends on such copies, or that grows while memory is
+/// scarce, is no longer kept: it goes on as a stream, and the request cannot be retried.
 ///
-/// REQUIRES: `metrics` outlives it. Thread: the worker's.
+/// REQUIRES: `metrics` and `pressure` outlive it. Thread: the worker's.
 class ReplayBody final : public Body {
  public:
   /// Copies that one worker holds at a time, in bytes.
   static constexpr std::int64_t max_worker_bytes = 64 * 1024 * 1024;
 
-  ReplayBody(BodyPtr body, std::uint64_t max_bytes, ReplayMetrics& metrics)
-      : body_(std::move(body)), metrics_(metrics), max_bytes_(max_bytes) {}
+  /// `pressure` null: there is never any.
+  ReplayBody(BodyPtr body, std::uint64_t max_bytes, ReplayMetrics& metrics,
+             const MemoryPressureLevel* pressure)
+      : body_(std::move(body)), metrics_(metrics), pressure_(pressure), max_bytes_(max_bytes) {}
   ReplayBody(const ReplayBody&) = delete;
   ReplayBody& operator=(const ReplayBody&) = delete;
   ~ReplayBody() override { forget(); }
@@ -41,11 +44,15 @@ class ReplayBody final : public Body {
   Task<Result<Chunk>> wait(Task<Result<Chunk>> next);
   Result<Chunk> keep(Result<Chunk> chunk);
   bool append(std::string_view bytes);
+  bool memory_is_scarce() const {
+    return pressure_ != nullptr && pressure_->get() != MemoryPressure::none;
+  }
   Chunk replay();
   void forget();
 
   BodyPtr body_;
   ReplayMetrics& metrics_;
+  const MemoryPressureLevel* pressure_;
   std::uint64_t max_bytes_;
   std::uint64_t kept_bytes_ = 0;
   std::int64_t held_ = 0;  // bytes of the blocks

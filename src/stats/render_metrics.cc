@@ -251,8 +251,9 @@ class MetricsRenderer final : public prometheus::Collectable {
     page.add({}, sum([](const WorkerMetrics& worker_metrics) {
                return worker_metrics.replay().held.value();
              }));
-    page.counters("evenkeel_replay_overflows_total",
-                  "Request bodies that were too large to be kept for a retry.");
+    page.counters(
+        "evenkeel_replay_overflows_total",
+        "Request bodies that were not kept for a retry: too large, or memory was scarce.");
     page.add({}, sum([](const WorkerMetrics& worker_metrics) {
                return worker_metrics.replay().overflows.value();
              }));

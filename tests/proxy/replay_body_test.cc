@@ -16,8 +16,8 @@ namespace {
 class ReplayBodyTest : public ::testing::Test {
  protected:
   ReplayBodyTest()
-      : body(std::make_unique<ReplayBody>(std::make_unique<ScriptedBody>(feed), 100'000, metrics)) {
-  }
+      : body(std::make_unique<ReplayBody>(std::make_unique<ScriptedBody>(feed), 100'000, metrics,
+                                          &pressure)) {}
 
   Collected read_all() {
     Collected all;
@@ -29,6 +29,7 @@ class ReplayBodyTest : public ::testing::Test {
   Loop loop;
   std::shared_ptr<BodyFeed> feed = std::make_shared<BodyFeed>(loop);
   ReplayMetrics metrics;
+  MemoryPressureLevel pressure;
   std::unique_ptr<ReplayBody> body;
 };
 
@@ -95,6 +96,21 @@ TEST_F(ReplayBodyTest, BecomesAStreamWhenTheWorkerHoldsTooMuch) {
 
   EXPECT_EQ(read_all().bytes, "some");
   EXPECT_FALSE(body->rewind());
+  EXPECT_EQ(metrics.overflows.value(), 1);
+}
+
+TEST_F(ReplayBodyTest, FreesItsCopyWhenMoreArrivesWhileMemoryIsScarce) {
+  feed->push("some ");
+  ASSERT_EQ(body->read().take()->bytes, "some ");
+  EXPECT_GT(metrics.held.value(), 0);
+
+  pressure.set(MemoryPressure::high);
+  EXPECT_TRUE(body->rewindable()) << "what is kept costs nothing more";
+  feed->push("bytes");
+  ASSERT_EQ(body->read().take()->bytes, "bytes");
+
+  EXPECT_FALSE(body->rewindable());
+  EXPECT_EQ(metrics.held.value(), 0);
   EXPECT_EQ(metrics.overflows.value(), 1);
 }
 

@@ -11,6 +11,7 @@
 #include "evenkeel/balance/outcome.h"
 #include "evenkeel/balance/pool.h"
 #include "evenkeel/base/loop.h"
+#include "evenkeel/base/overload.h"
 #include "evenkeel/base/rng.h"
 #include "evenkeel/http/message.h"
 #include "evenkeel/inference/engine.h"
@@ -39,6 +40,9 @@ struct ForwarderOptions {
   bool finds_stream_errors = false;
   /// The longest time from a request's first attempt to its last one.
   Duration max_retry_time = std::chrono::seconds(600);
+  /// While memory is scarce, no further bytes of request bodies are kept for a retry. Null: it
+  /// never is.
+  const MemoryPressureLevel* memory_pressure = nullptr;
 };
 
 /// The end of the filter chain for one pool. Thread: one worker's.
