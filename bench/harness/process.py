@@ -41,8 +41,9 @@ def available_cores() -> list[int]:
 def free_port() -> int:
     """Outside the range that the kernel chooses from, so that no connection takes it before its server starts."""
     lowest = int((PROC / "sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    ports = range(10_000, min(lowest, 32_768)) or range(10_000, 65_536)
     while True:
-        port = random.randrange(10_000, min(lowest, 32_768))
+        port = random.choice(ports)
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port

@@ -45,13 +45,13 @@ struct Fields<ListenerTlsConfig> {
               "them in x-forwarded-client-cert.",
               false, "no client certificates"},
           &T::client_ca, TextForm{"the path of a file", check_not_empty});
-    visit(
-        Key{"client_crl",
-            "PEM file with revocation lists (CRLs) for client certificates, one of each authority "
-            "between them and the root. A certificate whose list is missing or out of date is "
-            "refused, too. Only with `client_ca`.",
-            false, "nothing is revoked"},
-        &T::client_crl, TextForm{"the path of a file", check_not_empty});
+    visit(Key{"client_crl",
+              "PEM file with revocation lists (CRLs) for client certificates, one of every "
+              "authority in their chains, the root included. Certificates of an authority whose "
+              "list is missing or out of date are refused, too. Connections that are open when a "
+              "reload reads a new list stay open. Only with `client_ca`.",
+              false, "nothing is revoked"},
+          &T::client_crl, TextForm{"the path of a file", check_not_empty});
     visit(Key{"client_auth",
               "Whether a client certificate is mandatory (`require`) or optional (`request`); a "
               "certificate that is sent must be valid in either case. Only with `client_ca`."},
@@ -130,7 +130,9 @@ struct Fields<ListenerLimits> {
     visit(Key{"response_buffer",
               "What the responses on one client connection may hold in all while the client reads "
               "slowly, beyond 16 KiB for each of them. Beyond it, further responses are read from "
-              "their backends in pieces of 16 KiB. All responses of a worker share 8 MiB."},
+              "their backends in pieces of 16 KiB. A response of more than 16 KiB from an HTTP/2 "
+              "backend "
+              "keeps 64 KiB of it until it ends. All responses of a worker share 8 MiB."},
           &T::response_buffer_bytes, SizeForm{0, 1024 * MiB});
     visit(Key{"max_connections",
               "Maximum number of connections, over all workers; 0: no limit. At the limit the "

@@ -157,8 +157,11 @@ std::string load_crl_file(SSL_CTX* context, const std::string& file, const std::
   X509_STORE* store = SSL_CTX_get_cert_store(context);
   const OwnedBio bio = bio_of(*text);
   int count = 0;
+  bool all_added = true;
+  ERR_clear_error();
   while (OwnedCrl list{PEM_read_bio_X509_CRL(bio.get(), nullptr, nullptr, nullptr)}) {
-    if (X509_STORE_add_crl(store, list.get()) == 1) ++count;
+    all_added = X509_STORE_add_crl(store, list.get()) == 1 && all_added;
+    ++count;
     const ASN1_TIME* next = X509_CRL_get0_nextUpdate(list.get());
     if (next != nullptr && X509_cmp_current_time(next) < 0) {
       problems.push_back({key,
@@ -167,11 +170,19 @@ std::string load_crl_file(SSL_CTX* context, const std::string& file, const std::
                           "replace it with the authority's current list, then reload", true});
     }
   }
+  const bool at_end = ERR_GET_REASON(ERR_peek_last_error()) == PEM_R_NO_START_LINE;
   ERR_clear_error();
   X509_STORE_set_flags(store, X509_V_FLAG_CRL_CHECK | X509_V_FLAG_CRL_CHECK_ALL);
-  if (count > 0) return std::move(*text);
-  problems.push_back({key, "'" + file + "' holds no revocation list in PEM form",
-                      "it needs a line -----BEGIN X509 CRL-----"});
+  if (count > 0 && at_end && all_added) return std::move(*text);
+  if (count == 0 && at_end) {
+    problems.push_back({key, "'" + file + "' holds no revocation list in PEM form",
+                        "it needs a line -----BEGIN X509 CRL-----"});
+  } else {
+    problems.push_back({key,
+                        "revocation list " + std::to_string(at_end ? count : count + 1) + " in '" +
+                            file + "' cannot be read",
+                        "replace the file; it may have been cut"});
+  }
   return {};
 }
 

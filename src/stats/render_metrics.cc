@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <utility>
+#include <vector>
 
 #include "backend_metrics.h"
 #include "fault_labels.h"
@@ -79,11 +80,14 @@ class MetricsRenderer final : public prometheus::Collectable {
     });
   }
 
-  std::uint64_t answered(std::uint32_t route, std::uint32_t pool, int status) const {
-    return sum([=](const WorkerMetrics& worker_metrics) {
-      const StatusCounters* counters = worker_metrics.find_requests(route, pool);
-      return counters == nullptr ? std::uint64_t{0} : counters->value(status);
-    });
+  /// One set of counters of all workers that have it; `find` gives null where a worker has none.
+  template <class Find>
+  auto found(Find find) const {
+    std::vector<decltype(find(metrics_registry_.worker_metrics(0)))> all;
+    for (unsigned i = 0; i < metrics_registry_.size(); ++i) {
+      if (const auto* counters = find(metrics_registry_.worker_metrics(i))) all.push_back(counters);
+    }
+    return all;
   }
 
   template <class Each>
@@ -105,18 +109,24 @@ class MetricsRenderer final : public prometheus::Collectable {
 
   void add_answers(MetricsPage& page, std::uint32_t route, std::uint32_t pool) const {
     const int expected = expected_status(route, pool);
-    const bool used = sum([=](const WorkerMetrics& worker_metrics) {
-      const StatusCounters* counters = worker_metrics.find_requests(route, pool);
-      return counters != nullptr && counters->used() ? 1 : 0;
+    const auto of_workers = found([=](const WorkerMetrics& worker_metrics) {
+      return worker_metrics.find_requests(route, pool);
     });
+    const bool used = std::any_of(of_workers.begin(), of_workers.end(),
+                                  [](const StatusCounters* counters) { return counters->used(); });
     if (!used && expected == 0) return;
+    const auto answered = [&](int status) {
+      std::uint64_t total = 0;
+      for (const StatusCounters* counters : of_workers) total += counters->value(status);
+      return total;
+    };
     const Labels labels{{"pool", names_.pools[pool]}, {"route", names_.routes[route]}};
     const auto add = [&](int status) {
-      const std::uint64_t count = answered(route, pool, status);
+      const std::uint64_t count = answered(status);
       if (count == 0 && status != expected) return;
       page.add(labels, {"code", std::to_string(status)}, count);
     };
-    if (answered(route, pool, 0) != 0) add(0);
+    if (answered(0) != 0) add(0);
     for (int status = 100; status < 600; ++status) add(status);
   }
 
@@ -130,11 +140,11 @@ class MetricsRenderer final : public prometheus::Collectable {
 
   void add_grpc_answers(MetricsPage& page, std::uint32_t route, std::uint32_t pool) const {
     std::array<std::uint64_t, GrpcStatusCounters::statuses + 1> counts{};
-    for (std::size_t status = 0; status < counts.size(); ++status) {
-      counts[status] = sum([=](const WorkerMetrics& worker_metrics) {
-        const GrpcStatusCounters* counters = worker_metrics.find_grpc(route, pool);
-        return counters == nullptr ? std::uint64_t{0} : counters->value(status);
-      });
+    for (const GrpcStatusCounters* counters : found([=](const WorkerMetrics& worker_metrics) {
+           return worker_metrics.find_grpc(route, pool);
+         })) {
+      for (std::size_t status = 0; status < counts.size(); ++status)
+        counts[status] += counters->value(status);
     }
     if (std::count(counts.begin(), counts.end(), 0) == std::ssize(counts)) return;
     const Labels labels{{"pool", names_.pools[pool]}, {"route", names_.routes[route]}};

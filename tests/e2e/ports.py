@@ -10,12 +10,18 @@ REFUSING = contextlib.ExitStack()  # sockets that stay open until the process en
 atexit.register(REFUSING.close)
 
 
+def unassigned_ports():
+    """Ports that the kernel gives to no connection and no listener on port 0, if enough are left."""
+    setting = pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="ascii")
+    lowest, highest = map(int, setting.split())
+    ports = max(range(10_000, min(lowest, 32_768)), range(highest + 1, 65_536), key=len)
+    return ports if len(ports) >= 1000 else range(10_000, 65_536)
+
+
 def free_ports(count, hosts=("127.0.0.1",)):
-    """Ports that are free on all of these hosts. They are outside the range that the kernel chooses from, so that no
-    connection and no listener on port 0 takes one before its server starts."""
-    lowest = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="ascii").split()[0])
+    """Ports that are free on all of these hosts, and that nothing is likely to take before their servers start."""
     found = []
-    for port in random.sample(range(10_000, min(lowest, 32_768)), 1000):
+    for port in random.sample(unassigned_ports(), 1000):
         with contextlib.ExitStack() as kept, contextlib.suppress(OSError):
             for host in hosts:
                 kept.enter_context(socket.socket()).bind((host, port))

@@ -54,7 +54,6 @@ class UnreadResponses(case.Case):
                    and all(len(transcript.bodies[each]) >= read for each in STREAMS))
         self.stopped.set()
         self.settle()
-        print(f"\n  {(daemon.resident_bytes() - before) / MEGABYTE:.1f} MiB ", end="", flush=True)
         return lambda: daemon.resident_bytes() - before, wire
 
     def serve_another(self):

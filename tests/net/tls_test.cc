@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 #include <openssl/ssl.h>
 
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <random>
+#include <sstream>
 #include <string>
 
 #include "evenkeel/net/socket.h"
@@ -673,6 +675,12 @@ TEST_F(Tls, ReportsAnUnusableFileAndTheRemedy) {
   problem = crl_problem(text);
   EXPECT_EQ(problem.key, "client_crl");
   EXPECT_THAT(problem.message, HasSubstr("text.pem' holds no revocation list in PEM form"));
+  EXPECT_FALSE(problem.warning);
+  const std::string whole = authority.revoke("whole.pem", {});
+  std::stringstream list;
+  list << std::ifstream(whole).rdbuf();
+  problem = crl_problem(folder.write("cut.pem", list.str() + list.str().substr(0, 200)));
+  EXPECT_THAT(problem.message, HasSubstr("revocation list 2 in '"));
   EXPECT_FALSE(problem.warning);
   problem = crl_problem(authority.revoke("old.pem", {}, -60));
   EXPECT_TRUE(problem.warning);
