@@ -103,22 +103,27 @@ void Http2ServerStream::headers_complete(bool last) { owner_.headers_complete(*t
 
 void Http2Frontend::headers_complete(Http2ServerStream& stream, bool last) {
   section_ = nullptr;
-  if (last) stream.mark_remote_end();
-  if (stream.head_done_) {  // these were trailers
-    const bool over_limits = stream.over_limits();
-    // Only DATA belongs in a tunnel (RFC 9113, section 8.5).
-    if (stream.begun_ && (over_limits || stream.request_.is_extended_connect)) {
-      session_.reset_invalid(stream,
-                             over_limits ? NGHTTP2_ENHANCE_YOUR_CALM : NGHTTP2_PROTOCOL_ERROR);
-      stream.request_.info.outcome.fault =
-          over_limits ? Fault::header_too_large : Fault::bad_request;
-      retire(stream);
-    }
-    return;
+  if (stream.head_done_) {
+    if (refuse_trailers(stream)) return;  // the message must not look complete
+  } else {
+    stream.head_done_ = true;
+    begin_request(stream.request_.info);
+    begun_.push_back(&stream);
   }
-  stream.head_done_ = true;
-  begin_request(stream.request_.info);
-  begun_.push_back(&stream);
+  if (last) stream.mark_remote_end();
+}
+
+/// Resets a stream whose trailers are too large, or which is a tunnel: only DATA belongs in one
+/// (RFC 9113, section 8.5). Otherwise false.
+bool Http2Frontend::refuse_trailers(Http2ServerStream& stream) {
+  const bool over_limits = stream.over_limits();
+  if (over_limits && !stream.begun_) return false;  // it will be answered with 431
+  if (!over_limits && !stream.request_.is_extended_connect) return false;
+  session_.reset_invalid(stream, over_limits ? NGHTTP2_ENHANCE_YOUR_CALM : NGHTTP2_PROTOCOL_ERROR);
+  stream.request_.info.outcome.fault = over_limits ? Fault::header_too_large : Fault::bad_request;
+  if (!stream.begun_) report_not_begun(stream, false);
+  retire(stream);
+  return true;
 }
 
 /// Starts the requests whose heads are complete.

@@ -67,6 +67,7 @@ class Http2Frontend final : public Http2Side, public Pooled {
   Loop& loop() { return session_.loop(); }
   Watch& watch() { return session_.socket().watch(); }
   void headers_complete(Http2ServerStream& stream, bool last);
+  bool refuse_trailers(Http2ServerStream& stream);
   void stream_closed(Http2ServerStream& stream, std::uint32_t code, bool by_peer);
   void report_malformed(Http2ServerStream& stream, bool by_peer);
   void report_not_begun(Http2ServerStream& stream, bool by_peer);

@@ -496,6 +496,11 @@ void ClientStream::headers_complete(bool last) {
     handle_interim(last);
     return;
   }
+  if (answered_ && tunnel_ && status_ < 300) {  // only DATA belongs in it (RFC 9113, section 8.5)
+    fail_with(backend_error(Fault::backend_protocol, "trailers in a tunnel"));
+    session().reset(*this, NGHTTP2_PROTOCOL_ERROR);
+    return;
+  }
   if (!answered_) {
     answered_ = true;
     request_.info.timings.first_byte = link_.loop().now();

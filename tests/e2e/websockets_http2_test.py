@@ -10,8 +10,8 @@ import unittest
 
 import case
 from certificates import Authority
-from http2 import (CANCEL, ENHANCE_YOUR_CALM, INITIAL_WINDOW_SIZE, INTERNAL_ERROR, NO_ERROR, PROTOCOL_ERROR, Peer, Reset, headers,
-                   request_fields)
+from http2 import (CANCEL, ENHANCE_YOUR_CALM, INITIAL_WINDOW_SIZE, INTERNAL_ERROR, NO_ERROR, PROTOCOL_ERROR, Peer, Reset, Wire,
+                   headers, request_fields)
 from stream import Closed, Stream
 from websocket_echo import EchoServer, switch, websockets
 
@@ -364,6 +364,20 @@ class Ends(Tunnels):
         self.assertTrue(ended.wait(20))
         self.assertEqual(self.line(), (101, "bad_request"))
 
+    def test_trailers_that_come_with_the_head_refuse_it(self):
+        backend = self.backend(lambda ask: ask.answer(b"hello"))
+        self.start(backend)
+        with Wire.connect(self.daemon_.address).open() as wire:
+            wire.send(headers(1, connect_fields(), end=False), headers(1, [("x", "1")]))
+            wire.until(lambda transcript: transcript.resets or transcript.statuses)
+            self.assertEqual((wire.transcript.resets, wire.transcript.statuses), ({1: PROTOCOL_ERROR}, {}))
+            line = self.daemon_.wait_access(1)[0]
+            self.assertEqual((line["reason"], line["backend"]), ("bad_request", None))
+            wire.send(*(headers(number, connect_fields(), end=False) + headers(number, [("x", "1")])
+                        for number in range(3, 303, 2)))
+            self.assertEqual(wire.until(lambda transcript: transcript.goaway is not None).goaway, ENHANCE_YOUR_CALM)
+        self.assertEqual(backend.exchanges, [])
+
     def test_tunnels_that_are_reset_for_their_trailers_are_counted(self):
         """As every reset that a client provokes (CVE-2025-8671): a burst of 100."""
         self.start(self.backend(lambda ask: (switch(ask), ask.wait_disconnected())))
@@ -553,6 +567,32 @@ class Http2Backends(Tunnels):
         self.backend_ = self.h2_backend(self.echo, reads_body=False, values={ENABLE_CONNECT_PROTOCOL: 1})
         self.start(self.backend_, pool={"protocol": "h2", "health": {"check": "off"}, "timeouts": {"idle": "300ms"}})
         self.assert_reset(self.opened(), CANCEL)
+
+    def test_trailers_of_the_client_do_not_reach_the_backend(self):
+        self.start_h2(lambda ask: (ask.send_head(), ask.wait_disconnected()))
+        stream = self.opened()
+        stream.end([("x", "1")])
+        self.assert_reset(stream, PROTOCOL_ERROR)
+        asked = self.backend_.exchanges[0].stream
+        asked.wait_disconnected()
+        self.assertEqual((asked.reset_code, asked.ended, asked.head.trailers), (CANCEL, False, []))
+
+    def test_trailers_of_the_backend_do_not_reach_the_client(self):
+        self.start_h2(lambda ask: (ask.send_head(), next(ask.pieces()), ask.end_chunks([("x", "1")]), ask.wait_disconnected()))
+        stream = self.opened()
+        stream.send(b"x")
+        self.assert_reset(stream, CANCEL)
+        self.assertEqual(stream.head.trailers, [])
+        asked = self.backend_.exchanges[0].stream
+        asked.wait_disconnected()
+        self.assertEqual(asked.reset_code, PROTOCOL_ERROR)
+        line = self.daemon_.wait_access(1)[0]
+        self.assertEqual((line["status"], line["reason"]), (101, "backend_protocol"))
+
+    def test_trailers_of_a_refusal_are_passed_on(self):
+        self.start_h2(lambda ask: (ask.send_head(status=403), ask.chunk(b"no"), ask.end_chunks([("x", "1")])))
+        head = self.open().read_response()
+        self.assertEqual((head.status, head.body, head.trailers), (403, b"no", [("x", "1")]))
 
     def test_a_backend_that_does_not_offer_it_gets_an_ordinary_request(self):
         self.start_h2(lambda ask: ask.answer(b"hello"), offers=False)
