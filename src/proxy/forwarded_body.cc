@@ -39,6 +39,7 @@ ForwardedBody::ForwardedBody(Loop& loop, Lease lease, LinkLease link, Request& r
       recorded_(counts_against_backend(outcome)),
       // Any client can claim that its request is a gRPC call; the route says which requests are.
       owes_no_grpc_(request.info.outcome.grpc_status && !request.info.identity.is_streaming),
+      tunnel_(response.status == 101),
       safe_method_(is_safe_method(request.method)) {
   metrics_.count_status(response.status);
   if (is_stream(request, response.status, *body_)) {
@@ -54,7 +55,7 @@ ForwardedBody::~ForwardedBody() {
   Load& load = lease_.backend()->load();
   metrics_.latency.observe(took);
   const std::optional<Fault> fault = info_.outcome.fault;
-  const bool in_order = fault == Fault::backend_closed && ended_in_order();
+  const bool in_order = !tunnel_ && fault == Fault::backend_closed && ended_in_order();
   const bool failed = fault && !in_order && is_failure(*fault);
   if (recorded_) {
     // By its head. Whether the body breaks adds nothing.
@@ -90,8 +91,10 @@ bool ForwardedBody::ended_in_order() const {
   return !info_.outcome.stream_reset && link_->ended_in_order();
 }
 
-/// The backend ended a response that had begun, or did not continue it.
+/// The backend ended a response that had begun, or did not continue it. How a
+/// tunnel ends is a matter between client and server.
 bool ForwardedBody::is_failure(Fault fault) const {
+  if (tunnel_) return false;
   return backend_failed(fault) && !(owes_no_grpc_ && fault == Fault::backend_protocol);
 }
 

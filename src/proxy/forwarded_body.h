@@ -63,6 +63,7 @@ class ForwardedBody final : public Body {
   AttemptOutcome outcome_;  // as far as it is known
   const bool recorded_;
   const bool owes_no_grpc_;  // an answer that is not gRPC says nothing of the backend
+  const bool tunnel_;
   bool begun_ = false;
   bool safe_method_;
 };

@@ -60,6 +60,26 @@ TEST_F(TunnelChain, EndsATunnelWhoseServerEnds) {
   EXPECT_TRUE(at_rest());
 }
 
+TEST_F(TunnelChain, BlamesNoBackendForTheEndOfATunnel) {
+  config.pools[0].timeouts.idle = 50ms;
+  for (const bool resets : {false, true}) {
+    auto client = connect();
+    client->send(upgrade);
+    Peer& backend = server.connection(resets ? 1 : 0);
+    backend.read_head();
+    backend.send(
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n");
+    client->read_head();
+    if (resets) backend.reset();
+
+    client->read_to_end();
+    ASSERT_TRUE(at_rest());
+    const Load& load = pool_set->pools()[0].state->backends()[0]->load();
+    EXPECT_EQ(load.errors_total(), 0u);
+    EXPECT_EQ(load.failures_total(), 0u);
+  }
+}
+
 TEST_F(TunnelChain, EndsATunnelWhoseClientBreaks) {
   auto client = connect();
   client->send(upgrade);
