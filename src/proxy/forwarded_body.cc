@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "evenkeel/http/grpc.h"
+#include "evenkeel/wire/link_body.h"
 #include "proxy/attempt_outcome.h"
 
 namespace evenkeel {
@@ -91,10 +92,12 @@ bool ForwardedBody::ended_in_order() const {
   return !info_.outcome.stream_reset && link_->ended_in_order();
 }
 
-/// The backend ended a response that had begun, or did not continue it. How a
-/// tunnel ends is a matter between client and server.
+/// The backend ended a response that had begun, or did not continue it, and that was its fault: how
+/// a tunnel ends is a matter between client and server, and a server need not wait for its client.
 bool ForwardedBody::is_failure(Fault fault) const {
   if (tunnel_) return false;
+  const auto* response = dynamic_cast<const LinkBody*>(body_.get());
+  if (response != nullptr && response->awaited_client()) return false;
   return backend_failed(fault) && !(owes_no_grpc_ && fault == Fault::backend_protocol);
 }
 

@@ -5,6 +5,7 @@
 #include "chunked.h"
 #include "evenkeel/net/websocket_key.h"
 #include "evenkeel/wire/link.h"
+#include "evenkeel/wire/link_body.h"
 #include "head_parser.h"
 #include "http1_message.h"
 #include "response_buffer.h"
@@ -96,6 +97,7 @@ class Http1Link final : public Link {
   std::optional<Error> end_upload();
   Task<Result<Done>> read_head(HeadParser& parser);
   Error closed(const HeadParser& parser, Socket::ReadStatus got);
+  bool has_awaited_client();
   Instant first_byte_deadline();
   void finish(bool clean);
   Error mark_unusable(Error error) {
@@ -120,15 +122,18 @@ class Http1Link final : public Link {
   Instant first_byte_deadline_ = never;
   Instant last_upload_progress_{};       // when bytes of the request body last moved
   Instant awaits_client_since_ = never;  // since the backend has all that has come of the body
+  Duration awaited_client_{};            // in the upload before that
+  bool upload_broken_ = false;           // the backend closed before the end of it
   SilenceLimit silence_;
   Task<Result<Done>> upload_;  // of the current request; may end after the response's head
 };
 
 /// The body of a response, read from the link as it is pulled.
-class Http1Link::ResponseBody final : public Body {
+class Http1Link::ResponseBody final : public LinkBody {
  public:
   ResponseBody(Http1Link& link, const Framing& framing, bool tunnel, ConnectionBudget* budget)
       : link_(link),
+        delay_(link.loop().now()),
         kind_(framing.kind),
         awaits_first_byte_(!tunnel && kind_ != Framing::Kind::length),
         left_(framing.length),
@@ -149,8 +154,10 @@ class Http1Link::ResponseBody final : public Body {
   std::optional<Result<Chunk>> deliver(char* bytes, std::size_t size, std::uint32_t& begin);
   Task<Result<Chunk>> read_more();
   std::optional<Result<Chunk>> try_read();
+  Error broken(const char* detail);
 
   Http1Link& link_;
+  ReaderDelay delay_;
   Framing::Kind kind_;
   bool finished_ = kind_ == Framing::Kind::none;
   bool awaits_first_byte_;  // of a body of unannounced length
@@ -231,11 +238,9 @@ std::optional<Result<Chunk>> Http1Link::ResponseBody::try_read() {
           finished_ = true;
           return Chunk{.last = true};
         }
-        return backend_error(Fault::backend_closed,
-                             "the backend closed the connection within its response");
+        return broken("the backend closed the connection within its response");
       case Socket::ReadStatus::failure:
-        return backend_error(Fault::backend_closed,
-                             "the backend broke the connection within its response");
+        return broken("the backend broke the connection within its response");
       case Socket::ReadStatus::bytes: break;
     }
     into.end += static_cast<std::uint32_t>(got.size);
@@ -248,7 +253,14 @@ std::optional<Result<Chunk>> Http1Link::ResponseBody::try_read() {
   return std::nullopt;
 }
 
+/// The error of a response that the backend has cut off.
+Error Http1Link::ResponseBody::broken(const char* detail) {
+  if (delay_.is_long()) note_awaited_client();
+  return backend_error(Fault::backend_closed, detail);
+}
+
 Task<Result<Chunk>> Http1Link::ResponseBody::read() {
+  delay_.asked(link_.loop().now());
   if (auto chunk = try_read()) return std::move(*chunk);
   return read_more();
 }
@@ -269,11 +281,13 @@ Task<Result<Chunk>> Http1Link::ResponseBody::read_more() {
       }
       began = link_.last_upload_progress_;
       if (link_.silence_.shorten(began + timeout, began) > link_.loop().now()) continue;
+      if (link_.has_awaited_client()) note_awaited_client();
       co_return backend_error(Fault::idle_timeout, "the backend sent nothing for too long");
     }
     if (wake == Wake::interrupted) {
       if (auto failure = link_.end_upload()) co_return std::move(*failure);
     }
+    delay_.waited(link_.loop().now());
     auto chunk = try_read();
     if (chunk) co_return std::move(*chunk);
   }
@@ -334,7 +348,10 @@ std::optional<Error> Http1Link::end_upload() {
   auto uploaded = upload_.take();
   if (uploaded) return std::nullopt;
   reusable_ = false;
-  if (uploaded.error().fault == Fault::backend_closed) return std::nullopt;
+  if (uploaded.error().fault == Fault::backend_closed) {
+    upload_broken_ = true;
+    return std::nullopt;
+  }
   return std::move(uploaded.error());
 }
 
@@ -357,7 +374,10 @@ Task<Result<Done>> Http1Link::upload_body(Task<Result<Done>> written, Task<Resul
     if (!pending.valid()) pending = body->read();
     if (!pending.ready()) awaits_client_since_ = loop().now();
     auto chunk = co_await pending;
-    awaits_client_since_ = never;
+    if (awaits_client_since_ != never) {
+      awaited_client_ += loop().now() - awaits_client_since_;
+      awaits_client_since_ = never;
+    }
     if (!chunk) co_return std::move(chunk.error());
     HeadWriter& out = HeadWriter::scratch();
     std::string_view tail;
@@ -398,6 +418,8 @@ Task<Result<Response>> Http1Link::send(Request& request) {
   sent_ = false;
   sent_at_ = loop().now();
   first_byte_deadline_ = never;
+  awaited_client_ = {};
+  upload_broken_ = false;
   auto started = start_sending(request);
   if (!started && !sent_) {
     busy_ = false;  // the link stays usable
@@ -449,15 +471,24 @@ Error Http1Link::closed(const HeadParser& parser, Socket::ReadStatus got) {
                                                          ? "the backend closed without a response"
                                                          : "the backend broke the connection");
   if (parser.started()) error.detail = "the backend closed the connection within the response head";
-  if (uploading_ && loop().now() - awaits_client_since_ >= min_upload_pause) {
+  if (has_awaited_client()) {
     error.awaited_client = true;  // it need not wait for ever
-    error.detail = "the backend closed the connection while the client paused its upload";
+    error.detail = "the backend closed the connection while it waited for the client's upload";
   }
   // The backend was probably closing an idle connection and has not read the request.
   const bool idle_close_race = loop().now() - sent_at_ < max_idle_close_race;
   error.idle_close_race =
       idle_close_race && served_ && !parser.started() && interim_left_ == max_interim_responses;
   return error;
+}
+
+/// The backend has all that has come of an upload that has not ended, and has waited for more.
+bool Http1Link::has_awaited_client() {
+  const bool awaits = uploading_ && awaits_client_since_ != never;
+  if (!awaits && !upload_broken_) return false;
+  const Instant now = loop().now();
+  const Duration pause = awaits ? now - awaits_client_since_ : Duration{};
+  return waited_for_upload(pause, awaited_client_ + pause, now - sent_at_);
 }
 
 /// Counts from the end of the upload.

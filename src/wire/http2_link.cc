@@ -8,6 +8,7 @@
 
 #include "evenkeel/net/websocket_key.h"
 #include "evenkeel/wire/link.h"
+#include "evenkeel/wire/link_body.h"
 #include "http2_message.h"
 #include "http2_session.h"
 #include "http2_stream.h"
@@ -160,13 +161,14 @@ class Http2Link final : public Link, public Http2Side, public Pooled {
 };
 
 /// The body of a response. Owns its stream.
-class Http2Link::ResponseBody final : public Body {
+class Http2Link::ResponseBody final : public LinkBody {
  public:
   ResponseBody(std::unique_ptr<ClientStream> stream, std::optional<std::uint64_t> length)
-      : stream_(std::move(stream)), length_(length) {}
+      : stream_(std::move(stream)), length_(length), delay_(stream_->session().loop().now()) {}
 
   Task<Result<Chunk>> read() override {
-    if (auto chunk = stream_->take()) return std::move(*chunk);
+    delay_.asked(stream_->session().loop().now());
+    if (auto chunk = take()) return std::move(*chunk);
     return wait();
   }
   std::optional<std::uint64_t> length() const override { return length_; }
@@ -184,7 +186,8 @@ class Http2Link::ResponseBody final : public Body {
           !length_ && stream_->received() == 0 && !stream_->uploading_ && !stream_->tunnel_;
       const Instant own = first ? stream_->first_byte_deadline() : began + timeout;
       auto wake = co_await stream_->arrival(stream_->link_.silence_.shorten(own, began));
-      if (auto chunk = stream_->take()) co_return std::move(*chunk);
+      delay_.waited(loop.now());
+      if (auto chunk = take()) co_return std::move(*chunk);
       if (auto failure = stream_->upload_failure()) co_return std::move(*failure);
       if (wake != Wake::expired) continue;
       if (first) {
@@ -192,14 +195,27 @@ class Http2Link::ResponseBody final : public Body {
                                 "the backend sent nothing of the response's body in time");
       }
       if (std::exchange(uploaded, stream_->sent()) == stream_->sent()) {
+        if (stream_->awaits_client()) note_awaited_client();
         co_return backend_error(Fault::idle_timeout, "the backend sent nothing for too long");
       }
       began = loop.now();
     }
   }
 
+  /// A backend that ends a stream whose reader has held it up has waited for the client.
+  std::optional<Result<Chunk>> take() {
+    auto chunk = stream_->take();
+    if (chunk && !*chunk && delay_.is_long()) {
+      const bool by_backend =
+          chunk->error().reset_code.has_value() || stream_->session().closed_by_peer();
+      if (by_backend) note_awaited_client();
+    }
+    return chunk;
+  }
+
   std::unique_ptr<ClientStream> stream_;
   std::optional<std::uint64_t> length_;
+  ReaderDelay delay_;
 };
 
 // ---- streams ----------------------------------------------------------------------------------
@@ -312,7 +328,7 @@ bool Http2Link::ended_in_order() const {
 /// The error of a request whose connection ended.
 Error Http2Link::connection_lost(const ClientStream& stream) {
   Error error = backend_error(Fault::backend_closed, session_.failure());
-  error.awaited_client = session_.closed_by_peer() && stream.awaits_client();
+  error.awaited_client = session_.closed_by_peer() && !stream.answered() && stream.awaits_client();
   // As with HTTP/1: nothing arrived after the request, so it was probably closing an idle link.
   const bool nothing_received =
       !stream.answered() && stream.received() == 0 && session_.last_read_at() < stream.sent_at_;
@@ -536,8 +552,10 @@ bool ClientStream::near_deadline() const {
 /// The backend has all that has come of an upload, and has waited for more. That it does not wait
 /// for ever says nothing of it.
 bool ClientStream::awaits_client() const {
-  return uploading_ && !answered_ && all_sent() && !end_sent() &&
-         link_.loop().now() - awaits_body_since() >= min_upload_pause;
+  if (!uploading_ || end_sent() || !all_sent() || awaits_body_since() == never) return false;
+  const Instant now = link_.loop().now();
+  const Duration pause = now - awaits_body_since();
+  return waited_for_upload(pause, awaited_body() + pause, now - sent_at_);
 }
 
 void ClientStream::closed(std::uint32_t code, bool by_peer) {
@@ -563,7 +581,7 @@ void ClientStream::closed(std::uint32_t code, bool by_peer) {
   // RFC 9113, 8.7: the backend has not processed such a request. nghttp2 uses the same code for
   // streams that a GOAWAY excludes.
   error.not_processed = code == NGHTTP2_REFUSED_STREAM && !answered_;
-  error.awaited_client = !error.not_processed && awaits_client();
+  error.awaited_client = !error.not_processed && !answered_ && awaits_client();
   if (by_peer) {
     error.reset_code = code;
     request_.info.outcome.stream_reset = true;

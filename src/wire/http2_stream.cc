@@ -142,7 +142,10 @@ Task<Result<Done>> Http2Stream::pump(Body& body, Task<Result<Chunk>> next, Durat
       awaits_body_since_ = session_.loop().now();
     }
     auto chunk = co_await next;
-    awaits_body_since_ = never;
+    if (awaits_body_since_ != never) {
+      awaited_body_ += session_.loop().now() - awaits_body_since_;
+      awaits_body_since_ = never;
+    }
     if (!chunk) co_return std::move(chunk.error());
     if (!attached_) break;
     set_chunk(*chunk);

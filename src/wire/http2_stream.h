@@ -72,6 +72,8 @@ class Http2Stream : public Pooled {
   bool submit_request(const Http2HeaderBlock& head, bool last);
   /// Since when `pump` waits for the body, of which everything is written; `never`: it does not.
   Instant awaits_body_since() const { return awaits_body_since_; }
+  /// How long it has waited before that.
+  Duration awaited_body() const { return awaited_body_; }
   /// Whether everything that was offered is written, with the end of the message if offered.
   bool all_sent() const { return pending_.empty() && (!last_ || end_sent_); }
   bool end_sent() const { return end_sent_; }
@@ -134,6 +136,7 @@ class Http2Stream : public Pooled {
   std::uint64_t received_ = 0;
   std::uint64_t sent_ = 0;
   Instant awaits_body_since_ = never;
+  Duration awaited_body_{};
   std::array<ReadBuffer, max_blocks> in_;  // a ring
   std::string_view pending_;
   const Fields* pending_trailers_ = nullptr;

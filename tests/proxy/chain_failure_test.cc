@@ -234,6 +234,34 @@ TEST_F(FailingChain, PausesTheServerForASlowReader) {
   }
 }
 
+TEST_F(FailingChain, BlamesNoServerThatTiresOfASlowReader) {
+  for (const bool pauses : {false, true}) {
+    auto client = connect(16 * 1024);
+    client->send(get);
+    Peer& backend = server.connection(pauses ? 1 : 0);
+    backend.read_head();
+    backend.send("HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n");
+    client->read_head();
+    const Load& load = pool_set->pools()[0].state->backends()[0]->load();
+    const std::uint64_t before = load.errors_total();
+
+    const std::string all(20'000'000, 'x');
+    std::string_view left = pauses ? all : std::string_view("x");
+    const Instant until = Clock::now() + 300ms;
+    const auto send_more = [&] {
+      backend.send_some(left);
+      return Clock::now() > until;
+    };
+    eventually(loop, send_more, 300ms);
+    EXPECT_EQ(left.empty(), !pauses);
+    backend.close();
+    client->read_to_end();
+
+    ASSERT_TRUE(at_rest());
+    EXPECT_EQ(load.errors_total() - before, pauses ? 0u : 1u);
+  }
+}
+
 TEST_F(FailingChain, PausesTheClientForASlowServer) {
   auto client = connect();
   std::string body(20'000'000, 'x');

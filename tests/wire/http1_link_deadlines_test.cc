@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "evenkeel/wire/link_body.h"
 #include "wire/http1_link_test.h"
 
 namespace evenkeel {
@@ -73,6 +74,82 @@ TEST_F(Http1LinkDeadlines, BlamesABackendThatClosesWithinALongUpload) {
     awaited_client = exchange.error()->awaited_client;
   }
   EXPECT_FALSE(awaited_client);
+}
+
+TEST_F(Http1LinkDeadlines, DoesNotBlameABackendThatTiresOfASlowUpload) {
+  for (const bool resets : {false, true}) {
+    connect();
+    auto feed = std::make_shared<BodyFeed>(loop);
+    Request request = post(feed);
+    feed->push("x");
+    Exchange exchange;
+    start(request, exchange);
+    backend->read_head();
+    const Instant began = Clock::now();
+    while (Clock::now() - began < 700ms) {
+      eventually(loop, [] { return false; }, 20ms);
+      feed->push("y");
+    }
+    resets ? backend->reset() : backend->finish_sending();
+
+    ASSERT_TRUE(ends(exchange));
+    EXPECT_TRUE(exchange.failed(Fault::backend_closed));
+    EXPECT_TRUE(exchange.error()->awaited_client);
+  }
+}
+
+TEST_F(Http1LinkDeadlines, NotesThatAnIdleResponseWaitsForItsClient) {
+  options.idle_timeout = 150ms;
+  for (const bool whole : {false, true}) {
+    connect();
+    auto feed = std::make_shared<BodyFeed>(loop);
+    Request request = post(feed);
+    feed->push("x");
+    if (whole) feed->end();
+    Exchange exchange;
+    exchange.collects = false;
+    start(request, exchange);
+    backend->read_head();
+    backend->send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n");
+
+    ASSERT_TRUE(eventually(loop, [&] { return exchange.status() == 200; }));
+    Body& body = *(*exchange.head)->body;
+    auto collecting = collect(body, exchange.body);
+
+    ASSERT_TRUE(ends(exchange));
+    EXPECT_TRUE(exchange.failed(Fault::idle_timeout));
+    EXPECT_EQ(dynamic_cast<LinkBody&>(body).awaited_client(), !whole);
+  }
+}
+
+TEST_F(Http1LinkDeadlines, NotesThatABackendTiredOfAPausedReader) {
+  for (const bool pauses : {false, true}) {
+    connect();
+    Request request = get();
+    Exchange exchange;
+    exchange.collects = false;
+    start(request, exchange);
+    backend->read_head();
+    backend->send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc");
+    ASSERT_TRUE(eventually(loop, [&] { return exchange.status() == 200; }));
+    Body& body = *(*exchange.head)->body;
+    auto first = body.read();
+    ASSERT_TRUE(eventually(loop, [&] { return first.ready(); }));
+    ASSERT_TRUE(first.take().ok());
+
+    Task<Result<Chunk>> next;
+    if (!pauses) next = body.read();
+    eventually(loop, [] { return false; }, 150ms);
+    backend->finish_sending();
+    drain_loop(loop);
+    if (pauses) next = body.read();
+
+    ASSERT_TRUE(eventually(loop, [&] { return next.ready(); }));
+    auto broken = next.take();
+    ASSERT_FALSE(broken.ok());
+    EXPECT_EQ(broken.error().fault, Fault::backend_closed);
+    EXPECT_EQ(dynamic_cast<LinkBody&>(body).awaited_client(), pauses);
+  }
 }
 
 TEST_F(Http1LinkDeadlines, TimesOutWithoutAResponse) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "evenkeel/wire/link.h"
+#include "evenkeel/wire/link_body.h"
 #include "wire/http2_server_end.h"
 #include "wire/peer.h"
 #include "wire/response_buffer.h"
@@ -302,6 +303,96 @@ TEST_F(Http2LinkTest, DoesNotBlameABackendThatTiresOfAPausedUpload) {
       EXPECT_EQ(call.error()->fault, Fault::backend_closed);
       EXPECT_EQ(call.error()->side, Side::backend) << "it may be sent to another one";
       EXPECT_EQ(call.error()->awaited_client, !whole);
+    }
+  }
+}
+
+TEST_F(Http2LinkTest, DoesNotBlameABackendThatTiresOfASlowUpload) {
+  options.ping_after = 10s;
+  constexpr std::uint8_t internal_error = 2;
+  for (const bool resets : {false, true}) {
+    connect();
+    auto feed = std::make_shared<BodyFeed>(loop);
+    Call call;
+    call.request.body = std::make_unique<ScriptedBody>(feed);
+    start(call);
+    const Instant began = Clock::now();
+    while (Clock::now() - began < 700ms) {
+      feed->push("x");
+      wait_for(20ms);
+    }
+    if (resets) {
+      backend->reset(1, internal_error);
+    } else {
+      backend->peer().close();
+    }
+
+    ASSERT_TRUE(fails(call));
+    EXPECT_EQ(call.error()->fault, Fault::backend_closed);
+    EXPECT_TRUE(call.error()->awaited_client);
+  }
+}
+
+TEST_F(Http2LinkTest, NotesThatAnIdleResponseWaitsForItsClient) {
+  options.ping_after = 10s;
+  options.idle_timeout = 150ms;
+  for (const bool whole : {false, true}) {
+    connect();
+    auto feed = std::make_shared<BodyFeed>(loop);
+    Call call;
+    call.request.body = std::make_unique<ScriptedBody>(feed);
+    feed->push("x");
+    if (whole) feed->end();
+    auto sending = link->send(call.request);
+    ASSERT_TRUE(eventually(loop, [&] { return backend->requests() == 1; }));
+    backend->begin_answer(1);
+    backend->send(Http2ServerEnd::data, 0, 1, "abc");
+
+    ASSERT_TRUE(eventually(loop, [&] { return sending.ready(); }));
+    auto response = sending.take();
+    ASSERT_TRUE(response.ok());
+    auto collecting = collect(*response->body, call.body);
+
+    ASSERT_TRUE(fails(call));
+    EXPECT_EQ(call.error()->fault, Fault::idle_timeout);
+    EXPECT_EQ(dynamic_cast<LinkBody&>(*response->body).awaited_client(), !whole);
+  }
+}
+
+TEST_F(Http2LinkTest, NotesThatABackendTiredOfAPausedReader) {
+  options.ping_after = 10s;
+  constexpr std::uint8_t internal_error = 2;
+  for (const bool resets : {false, true}) {
+    for (const bool pauses : {false, true}) {
+      connect();
+      Request request{.method = "GET", .authority = "a", .path = "/"};
+      auto sending = link->send(request);
+      ASSERT_TRUE(eventually(loop, [&] { return backend->requests() == 1; }));
+      backend->begin_answer(1);
+      backend->send(Http2ServerEnd::data, 0, 1, "abc");
+      ASSERT_TRUE(eventually(loop, [&] { return sending.ready(); }));
+      auto response = sending.take();
+      ASSERT_TRUE(response.ok());
+      auto first = response->body->read();
+      ASSERT_TRUE(eventually(loop, [&] { return first.ready(); }));
+      ASSERT_TRUE(first.take().ok());
+
+      Task<Result<Chunk>> next;
+      if (!pauses) next = response->body->read();
+      wait_for(150ms);
+      if (resets) {
+        backend->reset(1, internal_error);
+      } else {
+        backend->peer().close();
+      }
+      drain_loop(loop);
+      if (pauses) next = response->body->read();
+
+      ASSERT_TRUE(eventually(loop, [&] { return next.ready(); }));
+      auto broken = next.take();
+      ASSERT_FALSE(broken.ok());
+      EXPECT_EQ(broken.error().fault, Fault::backend_closed);
+      EXPECT_EQ(dynamic_cast<LinkBody&>(*response->body).awaited_client(), pauses);
     }
   }
 }

@@ -1,0 +1,23 @@
+// What a backend's response tells of its end.
+#pragma once
+
+#include "evenkeel/http/message.h"
+
+namespace evenkeel {
+
+/// The body of a response that a Link has returned.
+class LinkBody : public Body {
+ public:
+  /// Whether its last read failed because of the client: the backend broke the response after the
+  /// reader had held it up for 100 ms or more, or nothing came while the backend had all of an
+  /// upload that had not ended. That says nothing of the backend.
+  bool awaited_client() const { return awaited_client_; }
+
+ protected:
+  void note_awaited_client() { awaited_client_ = true; }
+
+ private:
+  bool awaited_client_ = false;
+};
+
+}  // namespace evenkeel
