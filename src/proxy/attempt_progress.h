@@ -39,7 +39,6 @@ struct Forwarder::Progress {
     Result<Response> result;
     RequestTimings timings;
     std::string_view backend;
-    Fault fault;  // of the last attempt: why the next one is made
   };
 
   Hint hint;
@@ -54,18 +53,25 @@ struct Forwarder::Progress {
   Instant first_sent{};       // when the first attempt was sent
   ReplayBody* replay = nullptr;
   std::unique_ptr<Held> held{};
+  std::optional<Fault> last_fault{};  // why another attempt is made
   Instant failed_at{};
 
   /// Keeps the end of the current attempt. REQUIRES: `next` is set.
   void hold(Result<Response> result, const RequestInfo& info, Instant now) {
     failed_at = now;
-    const Fault fault = info.outcome.attempts.back().fault.value_or(Fault::internal);
-    if (held && !result && next != Next::done && outweighs(*held, result.error())) {
-      held->fault = fault;
-      return;
-    }
-    held =
-        std::make_unique<Held>(Held{std::move(result), info.timings, info.outcome.backend, fault});
+    last_fault = info.outcome.attempts.back().fault.value_or(Fault::internal);
+    if (held && !result && next != Next::done && outweighs(*held, result.error())) return;
+    held = std::make_unique<Held>(Held{std::move(result), info.timings, info.outcome.backend});
+  }
+  /// Continues as if the current attempt had not been made; its time counts as a retry's.
+  /// REQUIRES: it is the first.
+  void discard_attempt(Request& request, Instant now) {
+    --sent;
+    failed_at = now;
+    last_fault = request.info.outcome.attempts.back().fault;
+    count_retry_time(request.info.timings);
+    credentials.restore(request);
+    request.info.outcome.backend = {};
   }
   /// A backend's answer says more than that another one takes nothing. So does the failure of one
   /// that may have begun: the request is not unprocessed because the next one has not seen it.
@@ -75,7 +81,7 @@ struct Forwarder::Progress {
   /// When another attempt begins, or a wait for one: counts the time of the failed one as a
   /// retry's. That of the last attempt remains the backend's.
   void count_retry_time(RequestTimings& timings) const {
-    if (!held || timings.head_sent == Instant{}) return;
+    if (!last_fault || timings.head_sent == Instant{}) return;
     timings.retried += std::max(failed_at - timings.head_sent, Duration{});
     timings.head_sent = timings.uploaded = timings.first_byte = {};
   }

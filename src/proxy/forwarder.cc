@@ -149,7 +149,7 @@ Task<Result<Response>> Forwarder::handle(Request& request) {
             if (progress.replay != nullptr) progress.replay->commit();
             co_return response;
           }
-          progress.hold(std::move(response), request.info, loop_.now());
+          if (!progress.is_trial) progress.hold(std::move(response), request.info, loop_.now());
         } else {
           progress.next = next_after_failure(request, response.error(), **link, backend, progress);
           record_failed_attempt(request, response.error(), **link, backend, loop_.now());
@@ -173,8 +173,8 @@ void Forwarder::begin_attempt(RequestInfo& info, const Backend& backend, const P
   info.outcome.backend = backend.spec().address;
   info.outcome.attempts.add({.backend = info.outcome.backend});
   info.outcome.stream_reset = false;
-  if (progress.held) [[unlikely]] {
-    metrics_.retries.count(progress.held->fault);
+  if (progress.last_fault) [[unlikely]] {
+    metrics_.retries.count(*progress.last_fault);
     progress.count_retry_time(info.timings);
   }
 }
@@ -270,7 +270,7 @@ Hint Forwarder::hint_of(const Request& request) const {
 }
 
 Task<Result<Lease>> Forwarder::acquire(Request& request, Progress& progress) {
-  if (pool_.state().trial_due() && !progress.held) [[unlikely]] {
+  if (pool_.state().trial_due() && progress.hint.excluded.empty()) [[unlikely]] {
     auto parked = acquire_trial(request, progress);
     progress.is_trial = parked.has_value();
     if (parked) return std::move(*parked);

@@ -1,5 +1,6 @@
 // When the forwarder makes another attempt after an answer, or after a backend may have begun.
 #include <algorithm>
+#include <cassert>
 #include <memory>
 #include <utility>
 
@@ -84,8 +85,9 @@ bool Forwarder::spend_budget() {
   return false;
 }
 
-/// Decides on an answer that may be a refusal. If the request goes to another backend,
-/// `response` no longer needs its link, and holds the answer in case that fails.
+/// Decides on an answer that may be a refusal. If the request goes to another backend, `response`
+/// no longer needs its link. It holds the answer in case that fails, unless the attempt was a
+/// trial: that was evenkeel's own idea, and the request goes on as if it had not been made.
 Task<Forwarder::Next> Forwarder::replace_answer(Request& request, Progress& progress,
                                                 const Backend& backend, Response& response) {
   const RequestTimings& timings = request.info.timings;
@@ -97,18 +99,22 @@ Task<Forwarder::Next> Forwarder::replace_answer(Request& request, Progress& prog
       !may_retry(request, progress, backend)) {
     co_return Next::done;
   }
-  const auto detached = co_await detach_answer(loop_, response);
-  // A trial is evenkeel's own idea: its refusal costs the request nothing.
-  const bool refused_trial = progress.is_trial && answer.status == too_many_requests;
-  if (!detached || !rewind(request)) co_return Next::done;
-  if (!refused_trial && !spend_budget()) co_return Next::done;
+  const bool overloaded = answer.status == too_many_requests || answer.status == 503;
+  progress.is_trial = progress.is_trial && overloaded;
+  if (progress.is_trial) {
+    response.body.reset();  // and its link: reading the answer to its end would take time
+  } else {
+    const auto detached = co_await detach_answer(loop_, response);
+    if (!detached) co_return Next::done;
+  }
+  const bool rewound = rewind(request);
+  assert(rewound || !progress.is_trial);  // may_retry
+  if (!rewound || (!progress.is_trial && !spend_budget())) co_return Next::done;
   Attempt& attempt = request.info.outcome.attempts.back();
   attempt.status = static_cast<std::uint16_t>(answer.status);
-  const bool overloaded = answer.status == too_many_requests || answer.status == 503;
   attempt.fault = overloaded ? Fault::overloaded : Fault::server_error;
-  if (refused_trial) --progress.sent;
-  progress.is_trial = refused_trial;
-  progress.waits = !refused_trial;
+  progress.waits = !progress.is_trial;
+  if (progress.is_trial) progress.discard_attempt(request, loop_.now());
   co_return Next::other_backend;
 }
 
@@ -142,12 +148,11 @@ Task<void> Forwarder::limit_attempt(const Request& request, Progress& progress,
   sending = attempt_timed_out();
 }
 
-/// When a request with an answer or a failure to return no longer waits for another backend. One
-/// that a trial has refused waits as if it had not been sent. REQUIRES: `held`.
+/// When a request with an answer or a failure to return no longer waits for another backend.
+/// REQUIRES: `held`.
 Instant Forwarder::retry_deadline(const Progress& progress) const {
   const Instant last = progress.sent > 0 ? progress.first_sent + options_.max_retry_time : never;
-  const bool has_answer = progress.held->result && !progress.is_trial;
-  return has_answer ? std::min(loop_.now() + max_retry_wait, last) : last;
+  return progress.held->result ? std::min(loop_.now() + max_retry_wait, last) : last;
 }
 
 /// Waits before a retry, at random (full jitter), so that clients that failed together do not come

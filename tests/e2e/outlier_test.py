@@ -229,7 +229,11 @@ class Outlier(case.Case):
             if ask.target != "/v1/chat/completions":
                 return ask.answer(b"{}")
             refusals.append(time.monotonic())
-            return ask.answer(b"{}", status=429, fields=[("retry-after", "30")])
+            if len(refusals) != 3:
+                return ask.answer(b"{}", status=429, fields=[("retry-after", "30")])
+            ask.send(b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 2\r\nRetry-After: 30\r\n\r\n")
+            time.sleep(0.3)  # too long for an answer that is held while another backend is tried
+            return ask.send(b"{}")
 
         daemon = self.pool(limited, Server(), Server(), engine="vllm")
         statuses = []

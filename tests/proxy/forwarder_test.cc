@@ -243,8 +243,7 @@ TEST_F(ConnectionTest, ThatIsKeptAndBringsAnAnswerEndsTheBackOffForOthers) {
   EXPECT_FALSE(backend().load().needs_trial());
 }
 
-// ---- trials of a backend that a 429 has parked
-// ----------------------------------------------------
+// ---- trials of a backend that a 429 has parked --------------------------------------------------
 
 class ParkTrialTest : public ForwarderTest {
  protected:
@@ -304,6 +303,36 @@ TEST_F(ParkTrialTest, GoesToAnotherBackendWithoutUsingUpTheBudgetIfItIsRefused) 
   EXPECT_EQ(attempts, 2u);
   EXPECT_TRUE(parked().load().in_backoff(loop.now()));
   EXPECT_EQ(worker_metrics().pool(1).budget_exhausted.value(), 0u);
+}
+
+TEST_F(ParkTrialTest, GoesToAnotherBackendAtOnceHoweverLongItsRefusal) {
+  refusals_are_retried();
+  const Instant began = Clock::now();
+
+  EXPECT_EQ(status_if_it_says("HTTP/1.1 429 Too Many Requests\r\nContent-Length: 100000\r\n\r\nx"),
+            200);
+
+  EXPECT_LT(Clock::now() - began, std::chrono::seconds(5)) << "its body never ends";
+  EXPECT_EQ(attempts, 2u);
+  EXPECT_EQ(state->in_flight(), 0);
+}
+
+TEST_F(ParkTrialTest, ThatIsRefusedLeavesNoAnswerInPlaceOfThePoolsOwn) {
+  refusals_are_retried();
+  state->tick(loop.now());
+  Request request = get();
+
+  auto response = response_to(request, [&] {
+    Peer& parked_peer = connected().connection(0);
+    parked_peer.read_head();
+    servers[1].stop_listening();
+    parked_peer.send(refusal);
+  });
+
+  ASSERT_FALSE(response);
+  EXPECT_EQ(response.error().fault, Fault::connect_failed);
+  EXPECT_EQ(attempts_of(request).size(), 2u);
+  EXPECT_EQ(worker_metrics().pool(1).retries.value(Fault::overloaded), 1);
 }
 
 TEST_F(ParkTrialTest, IsNoRequestWhoseRefusalWouldBeTheClients) {
