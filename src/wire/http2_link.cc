@@ -76,6 +76,7 @@ class ClientStream final : public Http2Stream, public Node {
  private:
   friend class Http2Link;
 
+  void send_end();
   void handle_interim(bool last);
   bool near_deadline() const;
   bool awaits_client() const;
@@ -228,12 +229,20 @@ ClientStream::ClientStream(Http2Link& link, Request& request)
 /// Cancels the request at the backend if it or its response is incomplete.
 ClientStream::~ClientStream() {
   upload_.drop();
+  if (tunnel_ && attached() && received_all() && all_sent() && !end_sent()) [[unlikely]]
+    send_end();  // of a tunnel that the backend has ended; a reset would look like an abort
   if (received_all() && end_sent()) {
     session().detach(*this);
   } else {
     session().reset(*this, NGHTTP2_CANCEL);
     link_.count_reset();
   }
+}
+
+/// Ends the request without any more bytes, at once: the stream may be dropped afterwards.
+void ClientStream::send_end() {
+  set_chunk({.last = true});
+  session().flush();
 }
 
 void ClientStream::field(std::string_view name, std::string_view value) {
@@ -421,9 +430,7 @@ void Http2Link::submit_head(ClientStream& stream, const Request& request) {
 /// starts the tunnel.
 void Http2Link::finish_handshake(ClientStream& stream, Request& request, Response& response) {
   if (response.status >= 300) {
-    if (!stream.attached()) return;
-    stream.set_chunk({.last = true});
-    session_.flush();  // before the stream is dropped with its answer, which would be a reset
+    if (stream.attached()) stream.send_end();  // dropping it with its answer would be a reset
     return;
   }
   response.status = 101;

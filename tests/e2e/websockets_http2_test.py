@@ -568,6 +568,19 @@ class Http2Backends(Tunnels):
         self.start(self.backend_, pool={"protocol": "h2", "health": {"check": "off"}, "timeouts": {"idle": "300ms"}})
         self.assert_reset(self.opened(), CANCEL)
 
+    def test_a_backend_that_ends_first_sees_an_orderly_end(self):
+        """Not a reset, which RFC 8441 likens to that of TCP."""
+        self.start_h2(lambda ask: (ask.send_head(), ask.chunk(b"bye"), ask.end_chunks(), list(ask.pieces())))
+        self.assertEqual(b"".join(self.opened().pieces()), b"bye")
+        with Stream.connect(self.daemon_.address) as stream:
+            self.assertEqual(self.upgrade(stream).status, 101)
+            self.assertEqual(stream.read_exactly(3), b"bye")
+            self.assertEqual(stream.read_some(), b"")
+        for ask in self.backend_.exchanges:
+            self.eventually(lambda asked=ask.stream: asked.ended or asked.gone_at, "the end of the tunnel")
+            self.assertEqual((ask.stream.ended, ask.stream.reset_code), (True, None))
+        self.assertEqual([(line["status"], line["reason"]) for line in self.daemon_.wait_access(2)], [(101, None)] * 2)
+
     def test_trailers_of_the_client_do_not_reach_the_backend(self):
         self.start_h2(lambda ask: (ask.send_head(), ask.wait_disconnected()))
         stream = self.opened()

@@ -166,6 +166,32 @@ TEST_F(Http2LinkTest, EndsARequestForATunnelThatIsRefused) {
   EXPECT_TRUE(link->alive(false));
 }
 
+TEST_F(Http2LinkTest, EndsTunnelsThatTheBackendEndsWithoutAResetHoweverMany) {
+  constexpr std::size_t tunnels = 600;
+  options.ping_after = 1min;
+  connect(true);
+  for (std::size_t opened = 1; opened <= tunnels; ++opened) {
+    Upgrade call(loop);
+    start(call);
+    ASSERT_TRUE(eventually(loop, [&] { return backend->requests() == opened; }));
+    const auto stream = static_cast<std::uint32_t>(2 * opened - 1);
+    backend->begin_answer(stream);
+    backend->send(Http2ServerEnd::data, 0x1, stream, "bye");
+    ASSERT_TRUE(eventually(loop, [&] { return call.body.done; }));
+    ASSERT_EQ(call.body.bytes, "bye");
+  }
+
+  const auto ended = [&] {
+    std::size_t found = 0;
+    for (const auto& frame : backend->frames())
+      found += frame.type == Http2ServerEnd::data && frame.flags == 0x1;
+    return found == tunnels;
+  };
+  EXPECT_TRUE(eventually(loop, ended));
+  EXPECT_EQ(backend->count(Http2ServerEnd::rst_stream), 0u);
+  EXPECT_TRUE(link->alive(false));
+}
+
 TEST_F(Http2LinkTest, SendsAnUpgradeAsAnOrdinaryRequestWhereNoTunnelIsOffered) {
   connect();
   Upgrade call(loop);
