@@ -12,6 +12,7 @@ import case
 import http2
 from process import SANITIZED
 from stream import Closed, Stream, exchange
+from websocket_echo import switch
 
 KIBI = 1 << 10
 MEBI = 1 << 20
@@ -225,7 +226,11 @@ class SlowUploads(case.Case):
         def script(ask):
             if ask.target == "/unread":
                 assert self.reads.wait(30)
-            ask.answer(str(sum(len(piece) for piece in ask.pieces())).encode())
+            if ask.target == "/tunnel":
+                switch(ask)
+                ask.stream.socket.settimeout(40)
+                return ask.send(ask.stream.read_exactly(1))
+            return ask.answer(str(sum(len(piece) for piece in ask.pieces())).encode())
 
         self.daemon_ = self.start_daemon(self.backend(script, reads_body=False))
 
@@ -261,7 +266,17 @@ class SlowUploads(case.Case):
             stream.socket.sendall(b"x" * size)
             return stream.read_response()
 
+    def open_tunnel(self):
+        """A WebSocket, on which its client may be silent."""
+        peer = http2.Peer.connect(self.daemon_.address)
+        self.addCleanup(peer.close)
+        tunnel = peer.open_stream([*http2.request_fields("CONNECT", "/tunnel"), (":protocol", "websocket"),
+                                   ("sec-websocket-version", "13")], end=False)
+        self.assertEqual(tunnel.read_head().status, 200)
+        return tunnel
+
     def test_a_client_that_drips_gets_408_and_one_that_is_held_back_does_not(self):
+        tunnel = self.open_tunnel()
         slow = [self.spawn(self.drip_http1), self.spawn(self.drip_http2)]
         patient = self.spawn(self.held_back)
         for each in slow:
@@ -271,6 +286,8 @@ class SlowUploads(case.Case):
             self.assertGreater(took, 9)
             self.assertLess(took, 20)
         time.sleep(2)
+        tunnel.send(b"x")
+        self.assertEqual(tunnel.read_piece(), b"x")
         self.reads.set()
         answer = patient.join()
         self.assertEqual((answer.status, answer.body), (200, b"%d" % (16 * MEBI)))
