@@ -20,6 +20,8 @@ constexpr Duration max_probed_ejection = std::chrono::minutes(5);
 /// The third ejection and those after it, in units of the second: a trial would cost one more
 /// client its request.
 constexpr int last_ejections = 10;
+/// But no ejection is longer than the file may ask for.
+constexpr Duration max_ejection = std::chrono::hours(24);
 
 // Success rates, as in Envoy, which has no `min_gap`: a rate of 99 % is no reason.
 constexpr Duration window = std::chrono::seconds(10);
@@ -137,7 +139,8 @@ Duration OutlierDetector::ejection_time(const Load& load, std::uint32_t earlier)
     return std::min(first * (1 << std::min(earlier, 20u)), spec_.ejection);
   }
   if (earlier == 0) return first;
-  return earlier == 1 ? spec_.ejection : spec_.ejection * last_ejections;
+  if (earlier == 1) return spec_.ejection;
+  return std::max(spec_.ejection, std::min(spec_.ejection * last_ejections, max_ejection));
 }
 
 std::uint32_t OutlierDetector::ejections_of(const Load& load) {

@@ -188,9 +188,9 @@ struct Fields<OutlierConfig> {
           &T::consecutive, CountForm{0, 10'000});
     visit(Key{"ejection",
               "How long a backend is out after its second ejection in a row. The first lasts one "
-              "`health.interval`, those after the second ten times as long as this. Where evenkeel "
-              "probes the backend, or `retry` covers its failures, each lasts twice as long as the "
-              "last, but no longer than this."},
+              "`health.interval`, those after the second ten times as long as this, but a day at "
+              "most. Where evenkeel probes the backend, or `retry` covers its failures, each lasts "
+              "twice as long as the last, but no longer than this."},
           &T::ejection, DurationForm{100ms, 24h});
     visit(Key{"max_ejected",
               "Share of the pool's backends that may be ejected at a time, but at least one. The "

@@ -232,6 +232,7 @@ Result<Done> Daemon::take_over(const Config& config) {
   if (!received) return received;
   auto state = parse_state(predecessor_.receive_state());
   if (state) {
+    if (state->skipped_lines > 0) log::warning("some of what was learned of backends is lost");
     reloader_->restore(std::move(*state), config);
   } else {
     log::warning("what operators have set is lost: " + state.error().detail);

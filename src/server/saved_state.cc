@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <optional>
 
 #include "evenkeel/base/hash.h"
@@ -25,7 +27,7 @@ constexpr std::string_view no_reason = "none";
 Error failure(const char* why) { return Error{.fault = Fault::internal, .detail = why}; }
 
 std::int64_t ms(Duration duration) {
-  return std::chrono::duration_cast<milliseconds>(duration).count();
+  return std::min(std::chrono::duration_cast<milliseconds>(duration), max_duration).count();
 }
 
 void add_observed(std::string& facts, const SavedState::Key& key,
@@ -68,7 +70,11 @@ class Words {
     ok_ = ok_ && error == std::errc() && parsed == end && value >= min && value <= max;
     return ok_ ? value : min;
   }
-  Duration duration() { return milliseconds(number<std::int64_t>(0, max_duration.count())); }
+  /// A longer one is read as the longest.
+  Duration duration() {
+    const auto ms = number<std::int64_t>(0, std::numeric_limits<std::int64_t>::max());
+    return std::min(milliseconds(ms), max_duration);
+  }
 
   /// Nothing is left, and nothing was malformed.
   bool complete() const { return ok_ && rest_.empty(); }
@@ -89,6 +95,45 @@ std::optional<EjectionReason> read_reason(Words& words) {
   return std::nullopt;
 }
 
+/// The rest of a line about what was learned of a backend. False: it is of no such kind.
+bool read_learned(std::string_view kind, Words& words, LearnedState& learned) {
+  if (kind == "latency") {
+    learned.latency_seconds = words.number<double>(0, max_number);
+    learned.latency_samples = words.number<std::uint32_t>(0, max_count);
+    learned.latency_age = words.duration();
+  } else if (kind == "learned") {
+    learned.weight = words.number<double>(0, max_number);
+    learned.speed = words.number<double>(0, max_number);
+  } else if (kind == "ejections") {
+    learned.ejections = words.number<std::uint32_t>(0, max_count);
+    learned.ejected = read_reason(words);
+    learned.ejected_for = words.duration();
+  } else {
+    return false;
+  }
+  return true;
+}
+
+/// A line about what was observed of a backend, which is learned anew if it is malformed. False: it
+/// is of no such kind.
+bool read_observed(std::string_view kind, const SavedState::Key& key, Words& words,
+                   SavedState& state) {
+  const auto known = state.observed.find(key);
+  SavedState::Observed observed;
+  if (known != state.observed.end()) observed = known->second;
+  if (kind == "down") {
+    observed.down = true;
+  } else if (!read_learned(kind, words, observed.learned)) {
+    return false;
+  }
+  if (words.complete()) {
+    state.observed.insert_or_assign(key, observed);
+  } else {
+    ++state.skipped_lines;
+  }
+  return true;
+}
+
 /// One fact; of an unknown kind, from a newer version, nothing. False: it is malformed.
 bool read_line(std::string_view line, SavedState& state) {
   Words words(line);
@@ -101,6 +146,7 @@ bool read_line(std::string_view line, SavedState& state) {
   SavedState::Key key;
   key.first = words.text();
   key.second = words.text();
+  if (read_observed(kind, key, words, state)) return true;
   if (kind == "drained") {
     state.drained.insert(key);
   } else if (kind == "weight") {
@@ -109,22 +155,6 @@ bool read_line(std::string_view line, SavedState& state) {
     weight.configured = words.number<std::uint32_t>(0, max_count);
   } else if (kind == "address") {
     state.addresses[key] = words.text();
-  } else if (kind == "down") {
-    state.observed[key].down = true;
-  } else if (kind == "latency") {
-    LearnedState& learned = state.observed[key].learned;
-    learned.latency_seconds = words.number<double>(0, max_number);
-    learned.latency_samples = words.number<std::uint32_t>(0, max_count);
-    learned.latency_age = words.duration();
-  } else if (kind == "learned") {
-    LearnedState& learned = state.observed[key].learned;
-    learned.weight = words.number<double>(0, max_number);
-    learned.speed = words.number<double>(0, max_number);
-  } else if (kind == "ejections") {
-    LearnedState& learned = state.observed[key].learned;
-    learned.ejections = words.number<std::uint32_t>(0, max_count);
-    learned.ejected = read_reason(words);
-    learned.ejected_for = words.duration();
   } else {
     return !kind.empty();
   }

@@ -38,15 +38,19 @@ struct SavedState {
   /// Of servers behind names whose id may not be enough to find them again, as `IP:port`.
   std::map<Key, std::string> addresses;
   ObservedBackends observed;
+  /// How many lines about what was observed were malformed when this was read.
+  std::uint32_t skipped_lines = 0;
 
   bool operator==(const SavedState&) const = default;
 };
 
-/// As text, with a version and a checksum. Durations are rounded down to milliseconds.
+/// As text, with a version and a checksum. Durations are rounded down to milliseconds, and are 24
+/// hours at most.
 std::string to_text(const SavedState& state);
 
-/// Accepts any bytes, and skips facts of kinds that only a newer version knows. Errors: the text
-/// was written by a version with another format, is damaged, or has a value out of range.
+/// Accepts any bytes, skips facts of kinds that only a newer version knows, and counts and skips
+/// malformed lines about what was observed. Errors: the text was written by a version with another
+/// format, is damaged, or is malformed in what operators have set.
 Result<SavedState> parse_state(std::string_view text);
 
 }  // namespace evenkeel

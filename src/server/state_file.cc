@@ -29,6 +29,10 @@ std::optional<SavedState> read_state_file(const std::string& path) {
     warn(path, state.error().detail);
     return std::nullopt;
   }
+  if (state->skipped_lines > 0) {
+    log::warning("of the state in " + path + ", " + std::to_string(state->skipped_lines) +
+                 " malformed lines about backends are not used");
+  }
   return std::move(*state);
 }
 

@@ -62,6 +62,12 @@ TEST_F(EjectedBackend, IsEjectedLongWhenItsTrialCostsAClientItsRequest) {
   expect_ejections({2s, 30s, 300s, 300s});
 }
 
+TEST_F(EjectedBackend, IsEjectedForADayAtMost) {
+  given(3, {.ejection = 3h});
+  fail(0);
+  expect_ejections({2s, 3h, 24h, 24h});
+}
+
 TEST_F(EjectedBackend, GetsAnotherTrialIfTheFirstHasNoOutcome) {
   given(3);
   fail(0);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 
 #include "evenkeel/base/hash.h"
 #include "evenkeel/base/rng.h"
@@ -65,17 +66,43 @@ TEST(SavedState, IsNotReadWhenDamagedOrOfAnotherVersion) {
   EXPECT_THAT(problem_of(""), HasSubstr("another format"));
 }
 
-TEST(SavedState, IsNotReadWithValuesThatNoProcessWrites) {
-  EXPECT_EQ(problem_of(with_checksum("latency chat gpu1:8000 0.5 3 1\n")), "");
+TEST(SavedState, IsNotReadIfWhatOperatorsSetIsMalformed) {
+  for (const char* const line :
+       {"weight chat gpu1:8000 4294967296 1\n", "address chat gpu1:8000 \n", "saved -1\n",
+        "saved 9223372036854775807\n", " chat gpu1:8000\n", "\n", "down chat", "drained chat\n"}) {
+    EXPECT_THAT(problem_of(with_checksum(line)), HasSubstr("malformed")) << line;
+  }
+}
+
+TEST(SavedState, IsReadWithoutMalformedLinesAboutWhatWasLearned) {
+  const std::string whole = "learned chat gpu1:8000 2 3\ndrained chat gpu2:8000\n";
+  const auto expected = parse_state(with_checksum(whole));
+  ASSERT_TRUE(expected.ok());
   for (const char* const line :
        {"latency chat gpu1:8000 nan 3 1\n", "latency chat gpu1:8000 inf 3 1\n",
         "latency chat gpu1:8000 -0.5 3 1\n", "latency chat gpu1:8000 0.5 3 -1\n",
-        "latency chat gpu1:8000 0.5 3 99999999999\n", "latency chat gpu1:8000 0.5 3\n",
-        "latency chat gpu1:8000 0.5 3 1 1\n", "latency chat  0.5 3 1\n",
-        "learned chat gpu1:8000 1e300 1\n", "ejections chat gpu1:8000 1 bored 0\n",
-        "weight chat gpu1:8000 4294967296 1\n", "address chat gpu1:8000 \n", "saved -1\n",
-        "saved 9223372036854775807\n", " chat gpu1:8000\n", "\n", "down chat"}) {
-    EXPECT_THAT(problem_of(with_checksum(line)), HasSubstr("malformed")) << line;
+        "latency chat gpu1:8000 0.5 3\n", "latency chat gpu1:8000 0.5 3 1 1\n",
+        "latency chat  0.5 3 1\n", "learned chat gpu1:8000 1e300 1\n",
+        "ejections chat gpu1:8000 1 bored 0\n", "down chat\n", "down chat gpu1:8000 1\n"}) {
+    auto read = parse_state(with_checksum(whole + line));
+    ASSERT_TRUE(read.ok()) << line << read.error().detail;
+    EXPECT_EQ(std::exchange(read->skipped_lines, 0), 1u) << line;
+    EXPECT_EQ(*read, *expected) << line;
+  }
+}
+
+TEST(SavedState, HasDurationsOfADayAtMost) {
+  SavedState state = some;
+  state.observed[gpu1].learned.ejected_for = 30h;
+  state.observed[gpu1].learned.latency_age = 50h;
+  for (const std::string& text :
+       {to_text(state), with_checksum("latency chat gpu1:8000 0.5 3 180000000\n"
+                                      "ejections chat gpu1:8000 3 consecutive 108000000\n")}) {
+    const auto read = parse_state(text);
+    ASSERT_TRUE(read.ok()) << read.error().detail << text;
+    EXPECT_EQ(read->observed.at(gpu1).learned.ejected_for, 24h);
+    EXPECT_EQ(read->observed.at(gpu1).learned.latency_age, 24h);
+    EXPECT_EQ(read->skipped_lines, 0u);
   }
 }
 
