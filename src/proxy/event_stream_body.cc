@@ -9,12 +9,21 @@ namespace {
 constexpr std::string_view event_stream_type = "text/event-stream";
 constexpr std::string_view json_lines_type = "application/x-ndjson";
 
-std::string_view content_type_of(const Response& response) {
-  return response.fields.value(FieldId::content_type).value_or("");
+/// Whether the media type of the response is this one, in any case and with any parameters.
+bool is_of_type(const Response& response, std::string_view type) {
+  const std::string_view value = response.fields.value(FieldId::content_type).value_or("");
+  return equals_ignore_case(value.substr(0, type.size()), type) &&
+         (value.size() == type.size() || value[type.size()] == ';' || value[type.size()] == ' ');
 }
 
-/// Of a line that chunks cut: enough for the code of an error.
-constexpr std::size_t max_kept_line = 4096;
+/// No coding, or one that changes nothing.
+bool is_plain(const Response& response) {
+  const auto coding = response.fields.value("content-encoding");
+  return !coding || equals_ignore_case(*coding, "identity");
+}
+
+/// The code of an error may stand behind its message. A longer line is no error, however it is cut.
+constexpr std::size_t max_line = 16 * std::size_t{1024};
 /// Enough of a line to know whether it is an error's.
 constexpr std::size_t min_telling_line = 48;
 
@@ -33,8 +42,14 @@ bool is_error_object(std::string_view json) {
   return consume(json, R"("object")") && consume(json, ":") && consume(json, R"("error")");
 }
 
-/// The error says that the request was wrong: `"code": 4xx`, as vLLM and SGLang write it.
+/// The error says that the request was wrong: `"code": 4xx`, as vLLM and SGLang write it, or
+/// `"error_type": "validation"`, as TGI does.
 bool blames_client(std::string_view json) {
+  constexpr std::string_view type = R"("error_type")";
+  if (const std::size_t at = json.find(type); at != std::string_view::npos) {
+    std::string_view value = json.substr(at + type.size());
+    if (consume(value, ":") && consume(value, R"("validation")")) return true;
+  }
   const std::size_t code = json.find(R"("code":)");
   if (code == std::string_view::npos) return false;
   const std::size_t digit = json.find_first_not_of(' ', code + 7);
@@ -45,9 +60,10 @@ bool blames_client(std::string_view json) {
 
 bool EventStreamBody::applies_to(const Response& response) {
   if (response.status != 200 || response.body == nullptr || response.body->length()) return false;
-  const std::string_view type = content_type_of(response);
-  if (!type.starts_with(event_stream_type) && !type.starts_with(json_lines_type)) return false;
-  return !response.fields.value("content-encoding");
+  if (!is_of_type(response, event_stream_type) && !is_of_type(response, json_lines_type)) {
+    return false;
+  }
+  return is_plain(response);
 }
 
 EventStreamBody::EventStreamBody(const Request& request, const Response& response, BodyPtr body,
@@ -55,7 +71,7 @@ EventStreamBody::EventStreamBody(const Request& request, const Response& respons
     : body_(std::move(body)),
       info_(info),
       format_(error_format_of(request.path)),
-      lines_(content_type_of(response).starts_with(json_lines_type)),
+      lines_(is_of_type(response, json_lines_type)),
       finds_errors_(finds_errors) {}
 
 Task<Result<Chunk>> EventStreamBody::read() {
@@ -112,7 +128,8 @@ void EventStreamBody::find_error(std::string_view bytes, bool last) {
 /// Keeps the part of a line that a chunk ends with or begins with, as long as it may be an error's.
 void EventStreamBody::keep_line(std::string_view part) {
   if (skips_line_) return;
-  line_.append(part.substr(0, max_kept_line - std::min(line_.size(), max_kept_line)));
+  constexpr std::size_t enough = max_line + 1;  // to know that it is too long
+  line_.append(part.substr(0, enough - line_.size()));
   if (line_.size() < min_telling_line || names_error_) return;
   std::string_view json = line_;
   const bool is_data = consume(json, "data:");
@@ -121,6 +138,7 @@ void EventStreamBody::keep_line(std::string_view part) {
 }
 
 void EventStreamBody::inspect_line(std::string_view line) {
+  const bool too_long = line.size() > max_line;
   if (line.ends_with('\r')) line.remove_suffix(1);
   if (line.empty()) return end_event();
   if (line.starts_with("event:")) {
@@ -129,7 +147,7 @@ void EventStreamBody::inspect_line(std::string_view line) {
   }
   if (!consume(line, "data:") && !lines_) return;
   const bool is_error = std::exchange(names_error_, false) || is_error_object(line);
-  if (is_error && !blames_client(line)) report_error();
+  if (is_error && !too_long && !blames_client(line)) report_error();
 }
 
 /// An error that says nothing more counts too.

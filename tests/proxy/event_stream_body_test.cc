@@ -46,6 +46,7 @@ TEST(EventStreamErrors, AreFoundWhereverTheChunksAreCut) {
            "data:{\"error\": {\"message\":\"x\"}}\n\n",
            "data: {\"object\":\"error\",\"message\":\"x\",\"code\":500}\n\n",
            "data: {\"error\":\"x\"}\r\n\r\n",
+           "data:{\"error\":\"x\",\"error_type\":\"generation\"}\n\n",
            "event: error\ndata: {\"type\":\"error\"}\n\n",
            "event: error\n\n",
            "data: {\"error\":\"no empty line follows\"}",
@@ -65,6 +66,7 @@ TEST(EventStreamErrors, OfClientsAndQuotedOnesAreNone) {
   for (const std::string_view event : {
            "data: {\"error\":{\"message\":\"too long\",\"code\":400}}\n\n",
            "event: error\ndata: {\"code\": 404}\n\n",
+           "data:{\"error\":\"`inputs` is too long\",\"error_type\":\"validation\"}\n\n",
            "data: {\"error\": null, \"choices\":[]}\n\n",
            "data: {\"text\":\"data: {\\\"error\\\":1}\"}\n\n",
            "data: {\"object\":\"chat.completion.chunk\"}\n\n",
@@ -72,6 +74,48 @@ TEST(EventStreamErrors, OfClientsAndQuotedOnesAreNone) {
        }) {
     expect_at_each_cut(std::nullopt, std::string(token).append(event).append(token));
   }
+}
+
+/// An error of the backend or of the client, in a line of this length.
+std::string long_error(std::size_t length, std::string_view code) {
+  const std::string begin = "data: {\"error\": {\"message\": \"";
+  const std::string end = std::string("\", \"code\": ").append(code) + "}}";
+  return begin + std::string(length - begin.size() - end.size(), 'x') + end + "\n\n";
+}
+
+TEST(EventStreamErrors, InLongLinesAreTheSameWhereverTheChunksAreCut) {
+  constexpr std::size_t longest = 16 * 1024;
+  for (const std::size_t cut : {0, 1, 20, 60, 4095, 4096, 4500, 5000, 16'383, 16'384, 16'385}) {
+    for (const std::size_t length : {std::size_t{5000}, longest}) {
+      EXPECT_EQ(fault_in(long_error(length, "400"), cut), std::nullopt) << cut << ' ' << length;
+      EXPECT_EQ(fault_in(long_error(length, "500"), cut), Fault::stream_error)
+          << cut << ' ' << length;
+    }
+    const std::string too_long = long_error(longest + 1, "500");
+    EXPECT_EQ(fault_in(too_long, cut), std::nullopt) << cut;
+    EXPECT_EQ(fault_in("event: error\n" + too_long, cut), std::nullopt) << cut;
+    EXPECT_EQ(fault_in(too_long + long_error(100, "500"), cut), Fault::stream_error) << cut;
+  }
+}
+
+bool applies_to(std::string_view type, std::string_view coding = "") {
+  Loop loop;
+  Response response;
+  response.fields.add("content-type", type);
+  if (!coding.empty()) response.fields.add("content-encoding", coding);
+  response.body = std::make_unique<ScriptedBody>(std::make_shared<BodyFeed>(loop));
+  return EventStreamBody::applies_to(response);
+}
+
+TEST(EventStream, IsFoundByItsTypeInAnyCaseIfItIsNotCompressed) {
+  for (const std::string_view type : {"text/event-stream", "Text/Event-Stream; charset=utf-8",
+                                      "text/event-stream;charset=utf-8", "Application/X-NDJSON"}) {
+    EXPECT_TRUE(applies_to(type)) << type;
+    EXPECT_TRUE(applies_to(type, "Identity")) << type;
+    EXPECT_FALSE(applies_to(type, "gzip")) << type;
+  }
+  for (const std::string_view type : {"text/event-streams", "text/plain", "text/event-strea", ""})
+    EXPECT_FALSE(applies_to(type)) << type;
 }
 
 }  // namespace
