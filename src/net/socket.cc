@@ -6,12 +6,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cassert>
 #include <cerrno>
 #include <cstring>
 #include <new>
 #include <string>
 #include <system_error>
+#include <utility>
 
 #include "net/tls_state.h"
 
@@ -45,6 +47,33 @@ void detect_dead_peer(int fd) {
   set(IPPROTO_TCP, TCP_KEEPINTVL, probe_interval_s);
   set(SOL_SOCKET, SO_KEEPALIVE, 1);
 }
+
+/// When a peer that takes nothing is given up.
+class WriteDeadline {
+ public:
+  /// `queued`: bytes that the peer has not acknowledged, here and below.
+  WriteDeadline(Loop& loop, Duration timeout, int queued)
+      : loop_(loop), timeout_(timeout), queued_(queued) {
+    extend();
+  }
+  /// Until when to wait before the queue is looked at again. In parts of the timeout: a queue that
+  /// shrinks once, as what was just written is on its way, may not extend it by a whole one.
+  Instant next_look() const { return std::min(deadline_, loop_.now() + timeout_ / 8); }
+  /// At `next_look`. The kernel reports a socket as writable only when much of its buffer is free;
+  /// a slow peer takes bytes long before that.
+  bool expired(int queued) {
+    if (std::exchange(queued_, queued) > queued) extend();
+    return loop_.now() >= deadline_;
+  }
+  /// The socket took bytes.
+  void extend() { deadline_ = loop_.now() + timeout_; }
+
+ private:
+  Loop& loop_;
+  Duration timeout_;
+  Instant deadline_{};
+  int queued_;
+};
 
 }  // namespace
 
@@ -138,14 +167,11 @@ Task<Result<Done>> Socket::write_rest(std::string_view head, std::string_view bo
   head = kept_head;
   tail = kept_tail;
 
-  int queued = send_queue_bytes();
+  WriteDeadline deadline(loop(), timeout, send_queue_bytes());
   while (!head.empty() || !body.empty() || !tail.empty()) {
-    auto wake = co_await watch_.until_writable(loop().now() + timeout);
+    auto wake = co_await watch_.until_writable(deadline.next_look());
     if (wake == Wake::expired) {
-      // The kernel reports a socket as writable only when much of its buffer is free; a slow peer
-      // takes bytes long before that.
-      const int still_queued = send_queue_bytes();
-      if (std::exchange(queued, still_queued) > still_queued) continue;
+      if (!deadline.expired(send_queue_bytes())) continue;
       co_return Error{
           .fault = Fault::write_timeout, .side = Side::client, .detail = "the peer reads nothing"};
     }
@@ -157,6 +183,7 @@ Task<Result<Done>> Socket::write_rest(std::string_view head, std::string_view bo
       watch_.mark_not_writable();
       continue;
     }
+    deadline.extend();
     auto count = static_cast<std::size_t>(more);
     if (count < head.size() + body.size() + tail.size()) watch_.mark_not_writable();
     skip(head, count);
@@ -278,16 +305,16 @@ Task<Result<Done>> Socket::write_rest_encrypted(std::string_view head, std::stri
   const std::string kept_head(head);
   const std::string kept_tail(tail);
   PlaintextPieces pieces{kept_head, body, kept_tail};
-  int queued = send_queue_bytes();
+  WriteDeadline deadline(loop(), timeout, send_queue_bytes());
   while (true) {
-    auto wake = co_await watch_.until_writable(loop().now() + timeout);
+    auto wake = co_await watch_.until_writable(deadline.next_look());
     if (wake == Wake::expired) {
-      const int still_queued = send_queue_bytes();
-      if (std::exchange(queued, still_queued) > still_queued) continue;
+      if (!deadline.expired(send_queue_bytes())) continue;
       co_return Error{
           .fault = Fault::write_timeout, .side = Side::client, .detail = "the peer reads nothing"};
     }
     const TlsState::Step step = tls_->push(pieces);
+    deadline.extend();
     if (step == TlsState::Step::done) co_return Done{};
     if (step == TlsState::Step::failed) {
       co_return client_or_backend_gone(tls_->error_text().c_str());

@@ -127,6 +127,23 @@ TEST_F(Sockets, GiveUpOnAPeerThatReadsNothing) {
   EXPECT_EQ(written.take().error().fault, Fault::write_timeout);
 }
 
+TEST_F(Sockets, GiveUpSoonOnAPeerThatHasStoppedReading) {
+  connect(8 * 1024);
+  const int much = 200 * 1024;  // so that the reading below does not make the socket writable
+  setsockopt(socket->fd(), SOL_SOCKET, SO_SNDBUF, &much, sizeof much);
+  const std::string body(5'000'000, 'b');
+  auto written = socket->write({}, body, {}, 2s);
+  ASSERT_FALSE(eventually(loop, [&] { return written.ready(); }, 100ms));
+  peer->read_bytes(20'000);
+  const Instant stopped = Clock::now();
+
+  ASSERT_TRUE(eventually(loop, [&] { return written.ready(); }));
+  EXPECT_EQ(written.take().error().fault, Fault::write_timeout);
+  const Duration took = Clock::now() - stopped;
+  EXPECT_GE(took, 1900ms);
+  EXPECT_LT(took, 3700ms) << "2.25 s at most, not twice the timeout";
+}
+
 TEST_F(Sockets, TolerateAPeerThatReadsSlowly) {
   connect(8 * 1024);
   const std::string body(3'000'000, 'b');
