@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "evenkeel/base/clock.h"
+#include "evenkeel/base/log.h"
 #include "evenkeel/base/signals_blocked.h"
 
 namespace evenkeel {
@@ -30,6 +31,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds max_nap{50};       // between two rounds: the most that a line is delayed
 constexpr milliseconds retry{250};        // until the next write to a full disk
 constexpr milliseconds reader_wait{100};  // for a pipe whose reader does not read
+/// Between two reports that lines cannot be written, if they were written in between.
+constexpr std::chrono::minutes report_interval{1};
 constexpr milliseconds no_timeout = milliseconds::max();
 
 /// Waits while `word` holds `value`, at most for the timeout.
@@ -266,7 +269,11 @@ void AccessLog::close_down() {
     const bool disk_full = outcome == Outcome::stuck && (errno == ENOSPC || errno == EDQUOT);
     if (disk_full || Clock::now() >= deadline) break;
   }
+  const std::uint64_t lost = dropped_.value();
   for (const auto& ring : rings_) discard(*ring, ring->worker_.end.load(std::memory_order_acquire));
+  if (const std::uint64_t left = dropped_.value() - lost; left > 0) {
+    log::warning("the last " + std::to_string(left) + " lines of the access log are lost");
+  }
 }
 
 AccessLog::Outcome AccessLog::drain() {
@@ -296,6 +303,8 @@ AccessLog::Outcome AccessLog::drain(AccessLogRing& ring) {
       begin = ring.writer_.begin.load(std::memory_order_relaxed);
       continue;
     }
+    if (failure_reported_) [[unlikely]]
+      report_success();
     begin += static_cast<std::uint64_t>(written);
     partial_ring_ = ring.bytes_[(begin - 1) & (ring.capacity_ - 1)] == '\n' ? nullptr : &ring;
     // Release: the bytes are read before the worker may overwrite them.
@@ -328,15 +337,36 @@ bool AccessLog::finish_partial_line() {
 
 /// Handles a write that failed with errno. `some`: go on; `stuck`: retry later.
 AccessLog::Outcome AccessLog::failed(AccessLogRing& ring, std::uint64_t end) {
-  if (errno == ENOSPC || errno == EDQUOT) return Outcome::stuck;
+  if (errno == ENOSPC || errno == EDQUOT) {
+    report_failure(errno, "lines are kept in memory, and lost once that is full");
+    return Outcome::stuck;
+  }
   if (errno == EAGAIN) {
     pollfd wanted{.fd = fd_, .events = POLLOUT, .revents = 0};
     const int ready = poll(&wanted, 1, static_cast<int>(reader_wait.count()));
     if (ready == 0) errno = EAGAIN;
     return ready == 0 ? Outcome::stuck : Outcome::some;
   }
+  report_failure(errno, "lines are lost");
   discard(ring, end);  // EPIPE and the like are permanent
   return Outcome::some;
+}
+
+/// Once, until a write succeeds.
+void AccessLog::report_failure(int error, const char* effect) {
+  if (failure_reported_) return;
+  const Instant now = Clock::now();
+  if (now < next_report_) return;
+  next_report_ = now + report_interval;
+  failure_reported_ = true;
+  log::warning(std::string("the access log cannot be written: ") + std::strerror(error) + "; " +
+               effect);
+  errno = error;  // `close_down` looks at it
+}
+
+void AccessLog::report_success() {
+  failure_reported_ = false;
+  log::info("the access log is written again");
 }
 
 /// Drops what the ring holds before `until`, and counts the lines as lost.

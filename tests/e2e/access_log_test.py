@@ -6,6 +6,7 @@ import re
 import signal
 import threading
 import time
+import unittest
 
 import case
 import http2
@@ -156,6 +157,45 @@ class AccessLog(case.Case):
         daemon.wait_at_rest()
         self.assertEqual(daemon.stop(), 0)
         self.assertEqual(len(daemon.access_lines()), 20)
+
+    @unittest.skipUnless(os.path.exists("/dev/full"), "no /dev/full")
+    def test_the_daemons_log_says_that_a_disk_is_full(self):
+        path = os.path.join(self.folder(), "full.log")
+        os.symlink("/dev/full", path)
+        daemon = self.start_daemon(self.backend(), access_log={"path": path})
+        exchange(daemon.address)
+        daemon.wait_line("the access log cannot be written: No space left on device")
+        exchange(daemon.address)
+        self.assertEqual(daemon.metric("evenkeel_access_log_dropped_total"), 0, "they are kept")
+
+        os.remove(path)
+        daemon.signal(signal.SIGUSR1)
+        daemon.wait_line("the access log is written again")
+        daemon.wait_at_rest()
+        self.eventually(lambda: open(path, encoding="utf-8").read().count("\n") == 2, "both lines")
+        self.assertEqual(sum("cannot be written" in line for line in daemon.lines), 1)
+
+    @unittest.skipUnless(os.path.exists("/dev/full"), "no /dev/full")
+    def test_lines_that_are_lost_at_the_exit_are_reported(self):
+        daemon = self.start_daemon(self.backend(), access_log={"path": "/dev/full"})
+        for _ in range(3):
+            exchange(daemon.address)
+        daemon.wait_line("the access log cannot be written: No space left on device")
+        self.assertEqual(daemon.stop(), 0)
+        self.assertTrue(any("the last 3 lines of the access log are lost" in line for line in daemon.lines))
+
+    def test_a_write_that_fails_for_good_is_reported_once_and_its_lines_are_counted(self):
+        path = os.path.join(self.folder(), "pipe")
+        os.mkfifo(path)
+        reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        daemon = self.start_daemon(self.backend(), access_log={"path": path})
+        os.close(reader)
+        for count in (1, 2):
+            exchange(daemon.address)
+            self.eventually(lambda count=count: daemon.metric("evenkeel_access_log_dropped_total") == count,
+                            "the lost line")
+        daemon.wait_line("the access log cannot be written: Broken pipe; lines are lost")
+        self.assertEqual(sum("cannot be written" in line for line in daemon.lines), 1)
 
     def test_several_attempts_are_one_line(self):
         backend = self.backend()

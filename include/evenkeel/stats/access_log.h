@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "evenkeel/base/clock.h"
 #include "evenkeel/base/result.h"
 #include "evenkeel/stats/counter.h"
 
@@ -72,7 +73,8 @@ class AccessLogDestination {
 /// The access log. Without traffic its thread sleeps and has no timer.
 ///
 /// While a disk is full the rings keep their lines, and the write is repeated. Lines for a pipe
-/// without a reader (EPIPE) are lost. Every lost line is counted.
+/// without a reader (EPIPE) are lost. Every lost line is counted. That lines cannot be written is
+/// reported in the daemon's log, once.
 class AccessLog {
  public:
   struct Options {
@@ -117,6 +119,8 @@ class AccessLog {
   long write(AccessLogRing& ring, std::uint64_t begin, std::uint64_t end);
   bool finish_partial_line();
   Outcome failed(AccessLogRing& ring, std::uint64_t end);
+  void report_failure(int error, const char* effect);
+  void report_success();
   void discard(AccessLogRing& ring, std::uint64_t until);
   void hand_to_writer(int fd);
   void adopt_reopened();
@@ -132,6 +136,8 @@ class AccessLog {
   int fd_;  // used by the writer only, once it runs
   bool socket_;
   AccessLogRing* partial_ring_ = nullptr;  // the ring whose last line is written in part
+  bool failure_reported_ = false;          // and no write has succeeded since
+  Instant next_report_{};                  // of a failure
   bool line_torn_ = false;                 // the file ends with an incomplete, lost line
   std::chrono::milliseconds nap_{0};
   std::size_t max_ring_fill_ = 0;  // in bytes, in the last round
