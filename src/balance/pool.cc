@@ -154,16 +154,31 @@ void PoolState::tick(Instant now) {
   maintenance_->tick(*this, now);
   std::uint64_t active = 0;
   std::uint64_t picks = 0;
-  bool trial_due = false;
   for (const auto& backend : *backends_) {
     active += backend->load().in_flight();
     picks += backend->load().picks_total();
-    trial_due |= backend->load().in_rotation() && backend->load().takes_trial(false, now);
   }
-  trial_due_.store(trial_due, std::memory_order_relaxed);
+  find_due_trial(false, now);
+  find_due_trial(true, now);
   wait_forecast_->tick(picks - std::min(active, picks), now);
   if (request_queue_->has_waiters()) active += queue().waiting;
   retry_budget_->set_active(active, spec_.retry_budget);
+}
+
+/// In turn: of several, one may be none that the requests of now can try.
+void PoolState::find_due_trial(bool safe_method, Instant now) {
+  const std::size_t size = backends_->size();
+  std::uint32_t due = 0;
+  for (std::size_t i = 1; i <= size && due == 0; ++i) {
+    const std::size_t index = (last_due_[safe_method ? 1 : 0] + i) % size;
+    const Load& load = (*backends_)[index]->load();
+    if (!load.in_rotation() || !load.takes_trial(safe_method, now) || over_memory_guard(load)) {
+      continue;
+    }
+    due = static_cast<std::uint32_t>(index) + 1;
+    last_due_[safe_method ? 1 : 0] = index;
+  }
+  due_trial(safe_method).store(due, std::memory_order_relaxed);
 }
 
 LearnedState PoolState::learned(const Backend& backend, Instant now) const {
@@ -213,24 +228,26 @@ Task<Result<Lease>> Pool::acquire(const Hint& hint, Instant deadline) {
   return wait_in_queue(hint, deadline);
 }
 
-std::optional<Lease> Pool::acquire_trial(bool safe_method,
-                                         const std::function<bool(const Backend&)>& may_try) {
-  if (state_->request_queue().has_waiters() || !state_->take_due_trial()) return std::nullopt;
+const BackendPtr* Pool::find_trial(const Hint& hint, bool safe_method) const {
+  const BackendPtr* parked = state_->trial_backend(safe_method);
+  if (parked == nullptr || state_->request_queue().has_waiters()) return nullptr;
+  const auto index = static_cast<std::size_t>(parked - state_->backends().data());
+  return picker_->suits(hint, index) ? parked : nullptr;
+}
+
+std::optional<Lease> Pool::acquire_trial(const BackendPtr& backend, bool safe_method) {
+  if (!state_->take_trial(backend, safe_method)) return std::nullopt;
   const Instant now = loop_.now();
-  const BackendPtr* parked = nullptr;
-  bool has_other = false;
-  for (const BackendPtr& backend : state_->backends()) {
-    const Load& load = backend->load();
-    if (!load.in_rotation() || !load.has_room(load.limit())) continue;
-    if (!state_->deprioritized(load, now)) {
-      has_other = true;
-    } else if (parked == nullptr && load.takes_trial(safe_method, now) &&
-               !state_->over_memory_guard(load) && may_try(*backend)) {
-      parked = &backend;
-    }
-  }
-  if (parked == nullptr || !has_other || !(*parked)->try_acquire(now)) return std::nullopt;
-  return Lease::adopt(*parked);
+  const Load& load = backend->load();
+  if (!load.in_rotation() || !load.takes_trial(safe_method, now)) return std::nullopt;
+  const auto& backends = state_->backends();
+  const bool has_other = std::any_of(backends.begin(), backends.end(), [&](const auto& each) {
+    const Load& other = each->load();
+    return other.in_rotation() && other.has_room(other.limit()) &&
+           !state_->deprioritized(other, now);
+  });
+  if (!has_other || !backend->try_acquire(now)) return std::nullopt;
+  return Lease::adopt(backend);
 }
 
 Error Pool::no_backend_error() const {

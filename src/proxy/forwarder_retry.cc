@@ -69,13 +69,15 @@ bool Forwarder::may_be_trial(const Request& request, const Progress& progress) c
 
 /// A slot on a parked backend for a request that another one gets if this one refuses it too.
 std::optional<Lease> Forwarder::acquire_trial(const Request& request, const Progress& progress) {
-  if (!may_be_trial(request, progress)) return std::nullopt;
+  const bool safe_method = is_safe_method(request.method);
+  const BackendPtr* backend = pool_.find_trial(progress.hint, safe_method);
+  if (backend == nullptr || !may_be_trial(request, progress)) return std::nullopt;
   const RetryPolicy& policy = *progress.policy;
   const ErrorAnswer refusal{.status = too_many_requests};
-  const bool idempotent = policy.is_idempotent(request);
-  return pool_.acquire_trial(is_safe_method(request.method), [&](const Backend& backend) {
-    return policy.retries(refusal, refusals_of(backend), idempotent);
-  });
+  if (!policy.retries(refusal, refusals_of(**backend), policy.is_idempotent(request))) {
+    return std::nullopt;
+  }
+  return pool_.acquire_trial(*backend, safe_method);
 }
 
 bool Forwarder::spend_budget() {

@@ -147,7 +147,7 @@ TEST_F(GuardedPool, GivesNoRequestToAParkedBackendAboveTheGuard) {
   Pool pool(state, loop, 1);
   full->record_outcome(classify(429, 30s), loop.now() - 2s);
   state->tick(loop.now());
-  EXPECT_FALSE(pool.acquire_trial(false, [](const Backend&) { return true; }));
+  EXPECT_FALSE(state->trial_due());
   auto first = pool.acquire({});
   ASSERT_TRUE(first.ready());
   const auto lease = first.take();

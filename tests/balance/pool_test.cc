@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <optional>
+#include <set>
 #include <thread>
 
 #include "balance/some_backends.h"
@@ -374,12 +376,16 @@ TEST_F(PoolAcquire, AParkedBackendGetsNothingThatWouldQueueIfItFailsOrSays503) {
 /// A pool without `max_in_flight` whose first backend a 429 has parked two seconds ago.
 class ParkedBackend : public PoolAcquire {
  protected:
-  ParkedBackend() {
-    given(some_pool(2, 0));
+  ParkedBackend() { given_parked(some_pool(2, 0)); }
+
+  void given_parked(PoolSpec spec) {
+    given(std::move(spec));
     backend(0)->record_outcome(classify(429, 30s), loop_.now() - 2s);
   }
-  std::optional<Lease> acquire_trial(bool may_try = true) {
-    return pool_->acquire_trial(false, [=](const Backend&) { return may_try; });
+  std::optional<Lease> acquire_trial(bool safe_method = false) {
+    const BackendPtr* parked = pool_->find_trial({}, safe_method);
+    if (parked == nullptr) return std::nullopt;
+    return pool_->acquire_trial(*parked, safe_method);
   }
 };
 
@@ -399,10 +405,53 @@ TEST_F(ParkedBackend, GetsOneRequestAsATrialAlthoughOthersAreNotFull) {
   EXPECT_FALSE(backend(0)->load().in_backoff(loop_.now()));
 }
 
-TEST_F(ParkedBackend, GetsNoTrialThatNoOtherBackendCouldTakeOver) {
-  state_->tick(loop_.now());
-  EXPECT_FALSE(acquire_trial(false)) << "its refusal would be the client's";
+TEST_F(ParkedBackend, IsLeftToRequestsThatSayWhetherItAcceptsOthersAgain) {
+  state_->tick(loop_.now());  // the refusal was that of an unsafe method
+  for (int i = 0; i < 100; ++i) EXPECT_FALSE(acquire_trial(true));
 
+  EXPECT_TRUE(acquire_trial(false));
+}
+
+TEST_F(ParkedBackend, IsLeftToOneOfTheRequestsThatMayTryIt) {
+  state_->tick(loop_.now());
+  for (int i = 0; i < 100; ++i) EXPECT_NE(pool_->find_trial({}, false), nullptr);
+
+  EXPECT_TRUE(acquire_trial());
+  EXPECT_EQ(pool_->find_trial({}, false), nullptr);
+}
+
+TEST_F(ParkedBackend, TakesTurnsWithOthersThatTakeATrial) {
+  given_parked(some_pool(3, 0));
+  backend(1)->record_outcome(classify(429, 30s), loop_.now() - 2s);
+  std::set<const Backend*> seen;
+  for (int i = 0; i < 2; ++i) {
+    state_->tick(loop_.now());
+    seen.insert(pool_->find_trial({}, false)->get());
+  }
+  EXPECT_EQ(seen, (std::set<const Backend*>{backend(0).get(), backend(1).get()}));
+}
+
+TEST_F(ParkedBackend, GetsARequestWithAKeyAsATrialOnlyIfItIsTheBackendOfTheKey) {
+  PoolSpec spec = some_pool(2, 0);
+  spec.picker = "consistent-hash";
+  given(spec);
+  std::map<std::uint64_t, const Backend*> homes;
+  for (std::uint64_t key = 0; key < 100; ++key) {
+    auto lease = pool_->acquire({.key = key});
+    ASSERT_TRUE(lease.ready());
+    homes[key] = lease.take()->backend().get();
+  }
+  backend(0)->record_outcome(classify(429, 30s), loop_.now() - 2s);
+  state_->tick(loop_.now());
+
+  for (const auto& [key, home] : homes) {
+    const bool is_home = home == backend(0).get();
+    EXPECT_EQ(pool_->find_trial({.key = key}, false) != nullptr, is_home) << key;
+  }
+  EXPECT_NE(pool_->find_trial({}, false), nullptr) << "without a key";
+}
+
+TEST_F(ParkedBackend, GetsNoTrialThatNoOtherBackendCouldTakeOver) {
   backend(1)->connect_failed(loop_.now());
   state_->tick(loop_.now());
   EXPECT_FALSE(acquire_trial()) << "the other one cannot be reached";

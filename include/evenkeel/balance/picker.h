@@ -1,6 +1,7 @@
 // Chooses the backend of the next request. docs/pickers.md compares the pickers.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -23,6 +24,9 @@ class Picker {
   /// Null when no backend may be picked now. The choice takes no slot: that is
   /// `Backend::try_acquire`, which may fail.
   virtual const BackendPtr* pick(const Hint& hint) = 0;
+  /// Whether it is no detour for the request to go to this one of its backends: the picker binds
+  /// the request to no backend, or to this one while that is available.
+  virtual bool suits(const Hint& /*hint*/, std::size_t /*index*/) const { return true; }
 };
 
 /// The input of a picker.

@@ -1,9 +1,9 @@
 // Pools: interchangeable backends, and the queue in which requests wait for a slot.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -142,16 +142,32 @@ class PoolState {
   /// Avoided while another backend is available: in back-off, or above the memory guard.
   bool deprioritized(const Load& load, Instant now) const;
   bool over_memory_guard(const Load& load) const;
-  /// Since the last `tick` no request has looked for a parked backend that takes a trial, and there
-  /// may be one.
-  bool trial_due() const { return trial_due_.load(std::memory_order_relaxed); }
-  /// As `trial_due`, for one caller only.
-  bool take_due_trial() const {
-    return trial_due() && trial_due_.exchange(false, std::memory_order_relaxed);
+  /// At the last `tick` a parked backend took a trial (Load::takes_trial), and no request has taken
+  /// it since then.
+  bool trial_due() const {
+    return (due_trial(false).load(std::memory_order_relaxed) |
+            due_trial(true).load(std::memory_order_relaxed)) != 0;
+  }
+  /// That backend for requests with a safe method, or with others; null: none. Each tick it is the
+  /// next one of those that take a trial.
+  const BackendPtr* trial_backend(bool safe_method) const {
+    const std::uint32_t due = due_trial(safe_method).load(std::memory_order_relaxed);
+    return due == 0 ? nullptr : &(*backends_)[due - 1];
+  }
+  /// It is no longer this one. True for one caller only.
+  bool take_trial(const BackendPtr& backend, bool safe_method) const {
+    auto due = static_cast<std::uint32_t>(&backend - backends_->data()) + 1;
+    return due_trial(safe_method).compare_exchange_strong(due, 0, std::memory_order_relaxed);
   }
 
  private:
+  /// The index of a backend, plus 1; 0: none.
+  using DueTrial = std::atomic<std::uint32_t>;
+
   PoolState();
+
+  DueTrial& due_trial(bool safe_method) const { return due_trials_[safe_method ? 1 : 0]; }
+  void find_due_trial(bool safe_method, Instant now);
 
   PoolSpec spec_;
   std::shared_ptr<Backends> backends_;
@@ -162,7 +178,8 @@ class PoolState {
   std::shared_ptr<WaitForecast> wait_forecast_;
   std::shared_ptr<PoolMaintenance> maintenance_;
   PickerFactory picker_factory_;
-  mutable std::atomic<bool> trial_due_{false};
+  mutable std::array<DueTrial, 2> due_trials_{};
+  std::array<std::size_t, 2> last_due_{};  // where `tick` found the last ones
 };
 
 /// One worker's view of a pool.
@@ -181,12 +198,14 @@ class Pool {
   /// `queue_full`, `queue_timeout`.
   Task<Result<Lease>> acquire(const Hint& hint, Instant deadline = never);
 
-  /// A slot on a backend that a 429 has parked and that takes a trial (Load::takes_trial), although
-  /// others have free slots. `may_try`: the request may be sent to this backend, since another one
-  /// gets it if this one refuses it. Mostly none; always if requests wait, or if no other backend
-  /// could take the request now. Looks at all backends, at most once per `tick`.
-  std::optional<Lease> acquire_trial(bool safe_method,
-                                     const std::function<bool(const Backend&)>& may_try);
+  /// A backend that a 429 has parked and that takes a trial, for a request which the picker would
+  /// send there if it were not parked. Null: none; always while requests wait. The caller may only
+  /// try it if another backend gets the request after a refusal.
+  const BackendPtr* find_trial(const Hint& hint, bool safe_method) const;
+  /// A slot on the backend that `find_trial` has found, although others have free slots. None if
+  /// no other backend could take the request now. Looks at all backends, at most once per `tick`
+  /// and kind of method.
+  std::optional<Lease> acquire_trial(const BackendPtr& backend, bool safe_method);
 
   const PoolState& state() const { return *state_; }
 
