@@ -506,7 +506,9 @@ std::optional<std::uint64_t> Http2Link::body_length(const ClientStream& stream,
       request.method == "HEAD" || response.status == 204 || response.status == 304;
   if (bodiless && response.status != 204) response.declared_length = stream.length_;
   const bool ended = stream.received_all() && stream.received() == 0 && !stream.has_trailers();
-  return bodiless || ended ? std::optional<std::uint64_t>(0) : stream.length_;
+  if (bodiless || ended) return 0;
+  // nghttp2 does not compare the content-length of an answer to CONNECT with its body.
+  return stream.tunnel_ ? std::nullopt : stream.length_;
 }
 
 void ClientStream::headers_complete(bool last) {
