@@ -131,8 +131,7 @@ struct Fields<ListenerLimits> {
               "What the responses on one client connection may hold in all while the client reads "
               "slowly, beyond 16 KiB for each of them. Beyond it, further responses are read from "
               "their backends in pieces of 16 KiB. A response of more than 16 KiB from an HTTP/2 "
-              "backend "
-              "keeps 64 KiB of it until it ends. All responses of a worker share 8 MiB."},
+              "backend keeps 64 KiB of it until it ends. All responses of a worker share 8 MiB."},
           &T::response_buffer_bytes, SizeForm{0, 1024 * MiB});
     visit(Key{"max_connections",
               "Maximum number of connections, over all workers; 0: no limit. At the limit the "
