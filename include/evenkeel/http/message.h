@@ -13,6 +13,7 @@
 #include "evenkeel/base/result.h"
 #include "evenkeel/base/task.h"
 #include "evenkeel/http/fields.h"
+#include "evenkeel/http/inference_info.h"
 
 namespace evenkeel {
 
@@ -106,6 +107,7 @@ struct RequestInfo {
   RequestIdentity identity;
   RequestTimings timings;
   RequestOutcome outcome;
+  std::unique_ptr<InferenceInfo> inference;  ///< null: its body is not inspected
 };
 
 class ConnectionBudget;  // of the room wire

@@ -1,0 +1,82 @@
+// What a request asks of a model, and what the model's response reported.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "evenkeel/base/clock.h"
+
+namespace evenkeel {
+
+/// What a model is asked to do. `other`: nothing that is known.
+enum class InferenceTask : std::uint8_t {
+  other,
+  chat,
+  completion,
+  embedding,
+  rerank,
+  score,
+  audio,
+  infer,  ///< KServe v2: tensors in, tensors out
+};
+
+inline constexpr int inference_task_count = static_cast<int>(InferenceTask::infer) + 1;
+
+/// The stable word of a task, such as "chat".
+const char* to_string(InferenceTask task);
+
+/// What the body of a request says. Sizes and hashes are of what was read: all of the body, or its
+/// beginning where the rest was passed on unread (`complete`).
+struct InferenceRequest {
+  /// The longest names and keys that are kept; of longer ones the beginning is.
+  static constexpr std::size_t max_name = 256;
+  /// Bytes of prompt behind each of `prefix_blocks`, and how many blocks there are at most.
+  static constexpr std::size_t block_bytes = 1024;
+  static constexpr std::size_t max_blocks = 256;
+
+  InferenceTask task = InferenceTask::other;
+  bool complete = false;  ///< the body was read to its end, and is well-formed
+  bool stream = false;    ///< the client asks for a stream of events
+  /// The client asks for usage at the end of the stream (OpenAI's `stream_options`).
+  bool include_usage = false;
+  std::string model;                        ///< empty: none was given
+  std::optional<std::uint32_t> max_tokens;  ///< the most that it may generate, for each choice
+  std::uint32_t choices = 1;                ///< OpenAI's `n`
+  std::uint64_t prompt_bytes = 0;   ///< text of the prompt in UTF-8, without JSON's escapes
+  std::uint64_t prompt_tokens = 0;  ///< of the part that was given as token ids
+  std::uint32_t images = 0;         ///< their data does not count as text
+  std::uint64_t tensor_bytes = 0;   ///< KServe: data of the input tensors
+  /// What names the session: `session_id`, else `prompt_cache_key`, else KServe's `sequence_id`.
+  std::string session;
+  std::string user;                      ///< OpenAI's `user` or `safety_identifier`
+  std::optional<std::int64_t> priority;  ///< vLLM's and SGLang's field: as the engine reads it
+  /// The same for every turn of a conversation: a hash of the prompt up to the end of the first
+  /// message of the user. 0: there is none.
+  std::uint64_t conversation = 0;
+  /// A hash for each whole block of the prompt, over all that precedes the block's end: prompts
+  /// that share a prefix share hashes. `model` and the tools of a chat are part of each.
+  std::vector<std::uint64_t> prefix_blocks;
+};
+
+/// What the response reported. Tokens are the engine's own counts; nothing where it gave none.
+struct InferenceResponse {
+  std::optional<std::uint64_t> prompt_tokens;
+  std::optional<std::uint64_t> completion_tokens;
+  std::optional<std::uint64_t> cached_tokens;  ///< of the prompt, found in the engine's cache
+  std::string finish_reason;                   ///< of the first choice: "stop", "length"
+  std::uint32_t output_events = 0;             ///< events with output; an event may hold several tokens
+  Instant first_output{};                      ///< when the first of them arrived
+  Instant last_output{};
+  Duration max_gap{};  ///< the longest time between two of them
+};
+
+/// Of a request to a model whose body is inspected.
+struct InferenceInfo {
+  InferenceRequest request;
+  InferenceResponse response;
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,78 @@
+// Reads what the body of a request asks of a model while its bytes arrive.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "evenkeel/base/result.h"
+#include "evenkeel/http/inference_info.h"
+
+namespace evenkeel {
+
+/// The APIs whose requests are read.
+enum class InferenceApi : std::uint8_t {
+  openai_chat,         ///< /v1/chat/completions
+  openai_completions,  ///< /v1/completions; llama.cpp's /completion, SGLang's and TGI's /generate
+  openai_responses,    ///< /v1/responses
+  openai_embeddings,   ///< /v1/embeddings
+  openai_audio,        ///< /v1/audio/{transcriptions,translations}: multipart; /v1/audio/speech: JSON
+  anthropic_messages,  ///< /v1/messages
+  rerank,              ///< /rerank, /v1/rerank, /v2/rerank
+  score,               ///< /score, /v1/score
+  ollama,              ///< /api/chat, /api/generate, /api/embed
+  kserve_infer,        ///< /v2/models/M[/versions/V]/infer: the model is in the path
+  kserve_generate,     ///< /v2/models/M[/versions/V]/generate[_stream]
+  kserve_grpc,         ///< inference.GRPCInferenceService/ModelInfer and ModelStreamInfer
+};
+
+/// The head of a request, as far as it decides how its body is read.
+struct RequestHead {
+  std::string_view method;
+  std::string_view path;  ///< normalised, without the query
+  std::string_view content_type;
+  std::string_view content_encoding;
+  /// KServe's binary-data extension: `inference-header-content-length`; empty: none.
+  std::string_view inference_header_length;
+  bool is_grpc = false;
+};
+
+/// The API that a request uses; nothing for other requests (GET, an unknown path).
+std::optional<InferenceApi> inference_api_of(const RequestHead& head);
+
+/// A part of a body, in bytes from its start, as the client sent it (compressed bodies: none).
+struct BodyRange {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+};
+
+/// Reads one body. Bytes may be cut anywhere; nothing is kept of them but what InferenceRequest
+/// holds, and nothing is changed. JSON is checked as RFC 8259 defines it, except that the values of
+/// a key that is given twice follow each other, and the last one counts, as in Python's `json`.
+/// A field of a wrong type is left unset: the engine's own error is the better one.
+class RequestReader {
+ public:
+  /// `into` outlives the reader. Null: bodies in this encoding cannot be read.
+  static std::unique_ptr<RequestReader> create(const RequestHead& head, InferenceRequest& into);
+
+  virtual ~RequestReader() = default;
+  /// The next bytes. False: the body is malformed; what follows is not read.
+  virtual bool read(std::string_view bytes) = 0;
+  /// The body has ended. False: it is malformed, or not complete.
+  virtual bool finish() = 0;
+  /// bad_request; `detail` names the byte, counted from 0: "invalid JSON at byte 17: ...".
+  /// REQUIRES: `read` or `finish` returned false.
+  virtual const Error& error() const = 0;
+
+  /// Each value of the key `model` of the outermost object, its quotes included. Empty where the
+  /// body is not JSON (a form, gRPC, a compressed body).
+  virtual const std::vector<BodyRange>& model_values() const = 0;
+  /// The value of OpenAI's `stream_options`, the last one; nothing if it was not given.
+  virtual std::optional<BodyRange> stream_options() const = 0;
+  /// Behind the brace that opens the outermost object; nothing if the body is not a JSON object.
+  virtual std::optional<std::uint64_t> object_begin() const = 0;
+};
+
+}  // namespace evenkeel
