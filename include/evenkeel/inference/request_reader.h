@@ -58,10 +58,17 @@ class RequestReader {
   static std::unique_ptr<RequestReader> create(const RequestHead& head, InferenceRequest& into);
 
   virtual ~RequestReader() = default;
-  /// The next bytes. False: the body is malformed; what follows is not read.
+  /// The next bytes. False: the body is malformed; what follows is not read. Only JSON is ever found
+  /// malformed: of other forms the engine reports what is wrong.
   virtual bool read(std::string_view bytes) = 0;
   /// The body has ended. False: it is malformed, or not complete.
   virtual bool finish() = 0;
+  /// The rest of the body will not be read: `into` then says what its beginning does. Hashes are
+  /// complete only after `stop` or `finish`. Further calls of them do nothing.
+  virtual void stop() = 0;
+  /// Nothing that follows in the body matters, so that nothing has to wait for it: true behind the
+  /// first message of a gRPC stream, and behind the JSON of a request with binary tensors.
+  virtual bool done() const = 0;
   /// bad_request; `detail` names the byte, counted from 0: "invalid JSON at byte 17: ...".
   /// REQUIRES: `read` or `finish` returned false.
   virtual const Error& error() const = 0;
