@@ -73,9 +73,26 @@ struct InferenceResponse {
   Duration max_gap{};  ///< the longest time between two of them
 };
 
+/// A part of a body, in bytes from its start.
+struct BodyRange {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+};
+
+/// Where a JSON body can be changed. Of other bodies: nowhere.
+struct JsonPlaces {
+  bool is_json = false;
+  std::vector<BodyRange> model_values;  ///< of each `model` of the outermost object, with quotes
+  /// Where a member `stream_options` can be inserted: behind the brace that opens the object.
+  /// Nothing if the API has no such member, or the request has one.
+  std::optional<std::uint64_t> object_begin;
+};
+
 /// Of a request to a model whose body is inspected.
 struct InferenceInfo {
   InferenceRequest request;
+  JsonPlaces places;
+  bool usage_added = false;  ///< evenkeel asks for the stream's usage, and the client did not
   InferenceResponse response;
 };
 

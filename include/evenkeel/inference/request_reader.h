@@ -42,12 +42,6 @@ struct RequestHead {
 /// The API that a request uses; nothing for other requests (GET, an unknown path).
 std::optional<InferenceApi> inference_api_of(const RequestHead& head);
 
-/// A part of a body, in bytes from its start, as the client sent it (compressed bodies: none).
-struct BodyRange {
-  std::uint64_t begin = 0;
-  std::uint64_t end = 0;
-};
-
 /// Reads one body. Bytes may be cut anywhere; nothing is kept of them but what InferenceRequest
 /// holds, and nothing is changed. JSON is checked as RFC 8259 defines it, except that the values of
 /// a key that is given twice follow each other, and the last one counts, as in Python's `json`.
