@@ -6,7 +6,9 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "evenkeel/base/hash.h"
 #include "proxy/fallback.h"
+#include "proxy/split.h"
 
 namespace evenkeel {
 namespace {
@@ -138,7 +140,9 @@ void Plan::add_route(const RouteConfig& route, const PoolNumbers& pool_numbers,
                    .index = label_uses_.route(route.name),
                    .grpc_only = !route.match.grpc.empty(),
                    .retry = {},
-                   .targets = {}};
+                   .targets = {},
+                   .sticky_header = "x-session-id",
+                   .salt = hash_of(route.name)};
   if (route.retry) plan_route.retry.emplace(*route.retry);
   std::uint32_t sum = 0;
   for (const RouteTarget& target : route.targets) {
@@ -213,7 +217,7 @@ Task<Result<Response>> Plan::handle(Request& request) {
   const auto route = router_.route(request);
   if (!route) return unrouted_->handle(request);
   const Route& plan_route = routes_[*route];
-  const WeightedTarget& target = choose_target(plan_route);
+  const WeightedTarget& target = choose_target(plan_route, request);
   request.info.identity.route = plan_route.name;
   request.info.identity.route_index = plan_route.index;
   request.info.identity.is_streaming = plan_route.grpc_only;
@@ -223,9 +227,13 @@ Task<Result<Response>> Plan::handle(Request& request) {
   return target.first->handle(request);
 }
 
-const Plan::WeightedTarget& Plan::choose_target(const Route& plan_route) {
+/// A conversation stays in its pool; a request of none goes to one at random.
+const Plan::WeightedTarget& Plan::choose_target(const Route& plan_route, const Request& request) {
   if (plan_route.targets.size() == 1) return plan_route.targets.front();
-  const std::uint32_t drawn = rng_.below(plan_route.targets.back().cumulative_weight);
+  const std::uint32_t sum = plan_route.targets.back().cumulative_weight;
+  const auto conversation = conversation_of(request, plan_route.sticky_header);
+  const std::uint32_t drawn =
+      conversation ? split_point(*conversation, plan_route.salt, sum) : rng_.below(sum);
   const auto target =
       std::find_if(plan_route.targets.begin(), plan_route.targets.end(),
                    [drawn](const WeightedTarget& each) { return drawn < each.cumulative_weight; });

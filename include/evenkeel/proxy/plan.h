@@ -94,6 +94,8 @@ class Plan final : public Handler {
     bool grpc_only;       // matches gRPC calls only
     std::optional<RetryPolicy> retry;
     std::vector<WeightedTarget> targets;
+    std::string_view sticky_header;  // of a split: see conversation_of
+    std::uint64_t salt;              // of a split: see split_point
   };
 
   void add_pool(const PoolConfig& pool, const PoolSet::PoolEntry& pool_entry,
@@ -104,7 +106,7 @@ class Plan final : public Handler {
                  LabelIndex& label_index);
   Handler& build_filter_chain(Handler& last, GrpcFilter& grpc);
   Handler& add_stage(Filter& filter, Handler& next);
-  const WeightedTarget& choose_target(const Route& plan_route);
+  const WeightedTarget& choose_target(const Route& plan_route, const Request& request);
 
   std::shared_ptr<const Config> config_;
   std::shared_ptr<const PoolSet> pool_set_;
