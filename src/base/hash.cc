@@ -2,8 +2,61 @@
 
 #include <xxhash.h>
 
+#include <algorithm>
+
 namespace evenkeel {
 
 std::uint64_t hash_of(std::string_view bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
+
+std::uint64_t hash_of(std::uint64_t first, std::uint64_t second) {
+  std::array<char, 2 * sizeof(std::uint64_t)> bytes;
+  for (std::size_t i = 0; i < sizeof first; ++i) {  // the same on machines of either byte order
+    bytes[i] = static_cast<char>(first >> (8 * i));
+    bytes[i + sizeof first] = static_cast<char>(second >> (8 * i));
+  }
+  return hash_of(std::string_view(bytes.data(), bytes.size()));
+}
+
+void BlockHash::add_block(const char* block) {
+  chain_ = hash_of(chain_, hash_of(std::string_view(block, block_bytes)));
+}
+
+void BlockHash::add(std::string_view bytes, std::vector<std::uint64_t>& blocks,
+                    std::size_t max_blocks) {
+  const auto block_ended = [&] {
+    if (blocks.size() < max_blocks) blocks.push_back(chain_);
+  };
+  if (partial_bytes_ > 0) {
+    const std::size_t count = std::min(bytes.size(), block_bytes - partial_bytes_);
+    std::copy_n(bytes.data(), count, partial_.data() + partial_bytes_);
+    bytes.remove_prefix(count);
+    partial_bytes_ += count;
+    if (partial_bytes_ < block_bytes) return;
+    add_block(partial_.data());
+    block_ended();
+    partial_bytes_ = 0;
+  }
+  for (; bytes.size() >= block_bytes; bytes.remove_prefix(block_bytes)) {
+    add_block(bytes.data());
+    block_ended();
+  }
+  std::copy_n(bytes.data(), bytes.size(), partial_.data());
+  partial_bytes_ = bytes.size();
+}
+
+void BlockHash::add(std::string_view bytes) {
+  std::vector<std::uint64_t> none;
+  add(bytes, none, 0);
+}
+
+void BlockHash::reset() {
+  chain_ = 0;
+  partial_bytes_ = 0;
+}
+
+std::uint64_t BlockHash::value() const {
+  if (partial_bytes_ == 0) return chain_;
+  return hash_of(chain_, hash_of(std::string_view(partial_.data(), partial_bytes_)));
+}
 
 }  // namespace evenkeel

@@ -1,0 +1,302 @@
+#include "inference/json_request.h"
+
+#include <algorithm>
+
+namespace evenkeel {
+namespace {
+
+using json::Token;
+
+// Bytes that no string contains as it is sent. They keep the parts of a prompt apart in its hashes.
+constexpr char message_mark = 0x1d;
+constexpr char role_mark = 0x1e;
+constexpr char text_mark = 0x1f;
+constexpr char array_mark = 0x1c;
+constexpr char media_mark = 0x1b;
+
+// An escape takes six bytes at most for each byte that it stands for.
+constexpr std::size_t max_escape_ratio = 6;
+
+bool is_prompt_text(Slot slot) {
+  switch (slot) {
+    case Slot::text:
+    case Slot::content:
+    case Slot::prompt:
+    case Slot::tree:
+    case Slot::messages: return true;
+    default: return false;
+  }
+}
+
+bool is_media(Slot slot) { return slot == Slot::media || slot == Slot::image; }
+
+bool is_captured(Slot slot) {
+  return RequestFacts::is_text(slot) || slot == Slot::role || slot == Slot::part_type ||
+         slot == Slot::datatype;
+}
+
+bool is_of_prompt(Slot slot) { return is_prompt_text(slot) || slot == Slot::images; }
+
+}  // namespace
+
+JsonRequest::JsonRequest(InferenceApi api, InferenceRequest& into)
+    : api_(api), into_(into), facts_(into) {
+  slots_[0] = Slot::root;
+  if (into.task == InferenceTask::completion) hash_.converse_by_first_block();
+}
+
+bool JsonRequest::read(std::string_view bytes) {
+  if (settled_) return error_.detail.empty();
+  for (;;) {
+    const Token token = scanner_.next(bytes);
+    if (token == Token::more) return true;
+    if (token == Token::malformed) return fail();
+    on_token(token);
+  }
+}
+
+bool JsonRequest::finish() {
+  if (settled_) return into_.complete;
+  if (!scanner_.finish()) return fail();
+  stop();
+  into_.complete = true;
+  return true;
+}
+
+void JsonRequest::stop() {
+  if (settled_) return;
+  settled_ = true;
+  if (text_is_open_) count_text(scanner_.decoded_bytes());
+  hash_.settle(into_);
+}
+
+bool JsonRequest::fail() {
+  error_ = {.fault = Fault::bad_request,
+            .side = Side::client,
+            .detail = "invalid JSON at byte " + std::to_string(scanner_.offset()) + ": " +
+                      scanner_.problem()};
+  stop();
+  return false;
+}
+
+void JsonRequest::on_token(Token token) {
+  switch (token) {
+    case Token::object_begin: begin_container(true); break;
+    case Token::array_begin: begin_container(false); break;
+    case Token::object_end:
+    case Token::array_end: end_container(); break;
+    case Token::key_part: on_key_bytes(false); break;
+    case Token::key: on_key_bytes(true); break;
+    case Token::text_part: on_text(false); break;
+    case Token::text: on_text(true); break;
+    case Token::number: on_number(); break;
+    case Token::literal_true: on_literal(true); break;
+    case Token::literal_false: on_literal(false); break;
+    default: end_plain_value(); break;  // null
+  }
+}
+
+// ---- keys
+
+void JsonRequest::on_key_bytes(bool ended) {
+  const Slot object = slots_[scanner_.depth()];
+  if (object == Slot::ignored) {
+    value_slot_ = Slot::ignored;
+    return;
+  }
+  if (object == Slot::tree) {
+    if (scanner_.whole()) hash_.mark(section_, text_mark);
+    hash_.add(section_, scanner_.text());
+    if (ended) count_text(scanner_.decoded_bytes());
+    value_slot_ = object;
+    return;
+  }
+  const bool plain = ended && scanner_.whole() && !scanner_.escaped();
+  if (!plain) capture(scanner_.text(), max_key_bytes + 1);
+  if (!ended) return;
+  const std::string decoded =
+      plain ? std::string() : json::decode_string(captured_, max_key_bytes + 1);
+  const std::string_view key = plain ? scanner_.text() : std::string_view(decoded);
+  if (object == Slot::root) {
+    on_root_key(key);
+  } else {
+    value_slot_ = member_slot(object, key);
+  }
+  facts_.clear(value_slot_);
+  tensor_.clear(value_slot_);
+}
+
+void JsonRequest::on_root_key(std::string_view key) {
+  const Member* member = find_root_member(api_, key);
+  value_slot_ = member == nullptr ? Slot::ignored : member->slot;
+  if (value_slot_ == Slot::stream_options) stream_options_.reset();
+  if (value_slot_ == Slot::tensors) into_.tensor_bytes = 0;
+  if (member == nullptr || !is_of_prompt(member->slot)) return;
+  section_ = member->section;
+  begin_prompt_member(*member);
+}
+
+void JsonRequest::begin_prompt_member(const Member& member) {
+  contribution_ = std::ranges::find_if(contributions_, [&](const Contribution& each) {
+    return each.member == nullptr || each.member == &member;
+  });
+  if (contribution_ == contributions_.end()) --contribution_;
+  if (contribution_->member != nullptr) {
+    into_.prompt_bytes -= contribution_->bytes;
+    into_.prompt_tokens -= contribution_->tokens;
+    into_.images -= contribution_->images;
+    hash_.restart(section_);
+  }
+  *contribution_ = {.member = &member};
+}
+
+// ---- containers
+
+void JsonRequest::begin_container(bool object) {
+  const std::size_t depth = scanner_.depth();
+  Slot slot = object ? object_slot(value_slot_) : array_slot(value_slot_);
+  if (depth == 1 && object) {
+    slot = Slot::root;
+    object_begin_ = scanner_.offset();
+  }
+  slots_[depth] = slot;
+  if (value_slot_ == Slot::stream_options) container_begin_ = scanner_.offset() - 1;
+  if (value_slot_ == Slot::image && object) count_image();
+  switch (slot) {
+    case Slot::message:
+      from_user_ = false;
+      hash_.mark(section_, message_mark);
+      break;
+    case Slot::prompt: hash_.mark(section_, array_mark); break;
+    case Slot::media:
+      if (slots_[depth - 1] != Slot::media) media_.reset();
+      break;
+    case Slot::tensor: tensor_.clear(slot); break;
+    default: break;
+  }
+  value_slot_ = object ? Slot::ignored : element_slot(slot);
+}
+
+void JsonRequest::end_container() {
+  const std::size_t depth = scanner_.depth();
+  const Slot parent = slots_[depth];
+  switch (slots_[depth + 1]) {
+    case Slot::message:
+      if (from_user_) hash_.end_first_user_message();
+      break;
+    case Slot::media:
+      if (parent != Slot::media) end_media();
+      break;
+    case Slot::tensor: into_.tensor_bytes += tensor_.bytes(); break;
+    case Slot::stream_options: stream_options_ = {container_begin_, scanner_.offset()}; break;
+    default: break;
+  }
+  // Of an object's next value the key will tell.
+  value_slot_ = element_slot(parent);
+}
+
+void JsonRequest::end_media() {
+  const std::uint64_t digest = media_.value();
+  hash_.mark(section_, media_mark);
+  hash_.add(section_, {reinterpret_cast<const char*>(&digest), sizeof digest});
+}
+
+// ---- values
+
+void JsonRequest::on_text(bool ended) {
+  if (value_slot_ == Slot::ignored) return;
+  const std::string_view raw = scanner_.text();
+  if (is_prompt_text(value_slot_)) {
+    if (scanner_.whole()) hash_.mark(section_, text_mark);
+    hash_.add(section_, raw);
+    text_is_open_ = !ended;
+  } else if (is_media(value_slot_)) {
+    if (scanner_.whole() && slots_[scanner_.depth()] != Slot::media) media_.reset();
+    media_.add(raw);
+  } else if (is_captured(value_slot_)) {
+    capture(raw, InferenceRequest::max_name);
+  }
+  if (ended) end_text();
+}
+
+void JsonRequest::end_text() {
+  if (is_prompt_text(value_slot_)) {
+    count_text(scanner_.decoded_bytes());
+    if (value_slot_ == Slot::messages) hash_.end_first_user_message();
+  } else if (is_media(value_slot_)) {
+    if (value_slot_ == Slot::image) count_image();
+    if (slots_[scanner_.depth()] != Slot::media) end_media();
+  } else if (is_captured(value_slot_)) {
+    end_captured();
+  } else if (value_slot_ == Slot::data) {
+    tensor_.add_text(scanner_.decoded_bytes());
+  } else {
+    end_plain_value();
+  }
+}
+
+void JsonRequest::end_captured() {
+  std::string text = json::decode_string(captured_, InferenceRequest::max_name);
+  switch (value_slot_) {
+    case Slot::role:
+      from_user_ = text == "user";
+      hash_.mark(section_, role_mark);
+      hash_.add(section_, captured_);
+      break;
+    case Slot::part_type:
+      if (text == "image") count_image();
+      break;
+    case Slot::datatype: tensor_.set_datatype(text); break;
+    case Slot::model:
+      model_values_.push_back({scanner_.value_begin(), scanner_.offset()});
+      [[fallthrough]];
+    default: facts_.set(value_slot_, std::move(text));
+  }
+}
+
+void JsonRequest::on_number() {
+  if (value_slot_ == Slot::ignored) return;
+  const json::Number& number = scanner_.number();
+  if (value_slot_ == Slot::prompt && number.integer) {
+    ++into_.prompt_tokens;
+    ++contribution_->tokens;
+    const auto id = static_cast<std::uint32_t>(number.magnitude);
+    hash_.add(section_, {reinterpret_cast<const char*>(&id), sizeof id});
+    return;
+  }
+  facts_.set(value_slot_, number);
+  tensor_.set(value_slot_, number);
+  end_plain_value();
+}
+
+void JsonRequest::on_literal(bool truth) {
+  facts_.set(value_slot_, truth);
+  end_plain_value();
+}
+
+void JsonRequest::end_plain_value() {
+  if (value_slot_ == Slot::stream_options) {
+    stream_options_ = {scanner_.value_begin(), scanner_.offset()};
+  }
+}
+
+// ---- counting
+
+void JsonRequest::capture(std::string_view raw, std::size_t max_decoded) {
+  if (scanner_.whole()) captured_.clear();
+  const std::size_t room =
+      max_decoded * max_escape_ratio - std::min(captured_.size(), max_decoded * max_escape_ratio);
+  captured_ += raw.substr(0, room);
+}
+
+void JsonRequest::count_text(std::uint64_t bytes) {
+  into_.prompt_bytes += bytes;
+  contribution_->bytes += bytes;
+}
+
+void JsonRequest::count_image() {
+  ++into_.images;
+  ++contribution_->images;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,243 @@
+#include "inference/json_string.h"
+
+#include <simdjson.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+namespace evenkeel::json {
+namespace {
+
+bool is_special(char c) { return c == '"' || c == '\\' || static_cast<unsigned char>(c) < 0x20; }
+
+bool is_continuation(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
+
+// Bytes that a character takes which begins with `lead`; 0: none does.
+std::size_t sequence_bytes(unsigned char lead) {
+  if (lead < 0x80) return 1;
+  if (lead < 0xc2) return 0;
+  if (lead < 0xe0) return 2;
+  if (lead < 0xf0) return 3;
+  return lead < 0xf5 ? 4 : 0;
+}
+
+enum class Sequence : std::uint8_t { complete, incomplete, ill_formed };
+
+// Of the character at the beginning of `text`, which is not empty (RFC 3629, section 4).
+Sequence first_sequence(std::string_view text, std::size_t& size) {
+  const auto lead = static_cast<unsigned char>(text[0]);
+  size = sequence_bytes(lead);
+  if (size == 0) return Sequence::ill_formed;
+  for (std::size_t i = 1; i < size; ++i) {
+    if (i == text.size()) return Sequence::incomplete;
+    if (!is_continuation(text[i])) return Sequence::ill_formed;
+    if (i > 1) continue;
+    const auto second = static_cast<unsigned char>(text[1]);
+    const bool overlong = (lead == 0xe0 && second < 0xa0) || (lead == 0xf0 && second < 0x90);
+    const bool surrogate = lead == 0xed && second >= 0xa0;
+    const bool too_large = lead == 0xf4 && second >= 0x90;
+    if (overlong || surrogate || too_large) return Sequence::ill_formed;
+  }
+  return Sequence::complete;
+}
+
+// Bytes at the end of `text` that are the beginning of a character.
+std::size_t incomplete_tail(std::string_view text) {
+  for (std::size_t count = 1; count <= std::min<std::size_t>(3, text.size()); ++count) {
+    const std::string_view tail = text.substr(text.size() - count);
+    if (is_continuation(tail[0])) continue;
+    std::size_t size = 0;
+    return first_sequence(tail, size) == Sequence::incomplete ? count : 0;
+  }
+  return 0;
+}
+
+// REQUIRES: `text` is ill-formed.
+std::size_t first_ill_formed(std::string_view text) {
+  std::size_t at = 0;
+  std::size_t size = 0;
+  while (at < text.size() && first_sequence(text.substr(at), size) == Sequence::complete)
+    at += size;
+  return at;
+}
+
+void append_utf8(std::string& out, std::uint32_t code) {
+  const auto add = [&](std::uint32_t byte) { out += static_cast<char>(byte); };
+  if (code < 0x80) {
+    add(code);
+  } else if (code < 0x800) {
+    add(0xc0 | code >> 6);
+    add(0x80 | (code & 0x3f));
+  } else if (code < 0x10000) {
+    add(0xe0 | code >> 12);
+    add(0x80 | (code >> 6 & 0x3f));
+    add(0x80 | (code & 0x3f));
+  } else {
+    add(0xf0 | code >> 18);
+    add(0x80 | (code >> 12 & 0x3f));
+    add(0x80 | (code >> 6 & 0x3f));
+    add(0x80 | (code & 0x3f));
+  }
+}
+
+// The four digits of `\uXXXX` at the beginning of `raw`; -1: there is no whole such escape.
+int unicode_escape(std::string_view raw) {
+  if (raw.size() < 6 || raw[0] != '\\' || raw[1] != 'u') return -1;
+  int code = 0;
+  for (int i = 2; i < 6; ++i) code = code << 4 | hex_digit(raw[static_cast<std::size_t>(i)]);
+  return code;
+}
+
+bool is_high_surrogate(int code) { return code >= 0xd800 && code < 0xdc00; }
+bool is_low_surrogate(int code) { return code >= 0xdc00 && code < 0xe000; }
+
+char simple_escape(char c) {
+  switch (c) {
+    case 'b': return '\b';
+    case 'f': return '\f';
+    case 'n': return '\n';
+    case 'r': return '\r';
+    case 't': return '\t';
+    default: return c;  // quote, backslash, slash
+  }
+}
+
+// Decodes the escape at the beginning of `raw`. Returns the bytes that it took; 0: it is
+// incomplete.
+std::size_t decode_escape(std::string_view raw, std::string& out) {
+  if (raw.size() < 2) return 0;
+  if (raw[1] != 'u') {
+    out += simple_escape(raw[1]);
+    return 2;
+  }
+  const int code = unicode_escape(raw);
+  if (code < 0) return 0;
+  const int next = is_high_surrogate(code) ? unicode_escape(raw.substr(6)) : -1;
+  if (is_low_surrogate(next)) {
+    append_utf8(out, 0x10000 + (static_cast<std::uint32_t>(code - 0xd800) << 10 |
+                                static_cast<std::uint32_t>(next - 0xdc00)));
+    return 12;
+  }
+  const bool lone = is_high_surrogate(code) || is_low_surrogate(code);
+  append_utf8(out, lone ? 0xfffd : static_cast<std::uint32_t>(code));
+  return 6;
+}
+
+}  // namespace
+
+const char* find_special(const char* begin, const char* end, bool& non_ascii) {
+#if defined(__SSE2__)
+  const __m128i quote = _mm_set1_epi8('"');
+  const __m128i backslash = _mm_set1_epi8('\\');
+  const __m128i last_control = _mm_set1_epi8(0x1f);
+  int high_bits = 0;
+  for (; end - begin >= 16; begin += 16) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(begin));
+    const __m128i special =
+        _mm_or_si128(_mm_or_si128(_mm_cmpeq_epi8(bytes, quote), _mm_cmpeq_epi8(bytes, backslash)),
+                     _mm_cmpeq_epi8(_mm_min_epu8(bytes, last_control), bytes));
+    high_bits |= _mm_movemask_epi8(bytes);
+    const auto mask = static_cast<unsigned>(_mm_movemask_epi8(special));
+    if (mask != 0) {
+      if (high_bits != 0) non_ascii = true;
+      return begin + std::countr_zero(mask);
+    }
+  }
+  if (high_bits != 0) non_ascii = true;
+#else
+  // Eight bytes at a time: Hacker's Delight, section 6-1.
+  constexpr std::uint64_t ones = 0x0101010101010101;
+  constexpr std::uint64_t highs = 0x8080808080808080;
+  const auto has_less = [](std::uint64_t word, std::uint64_t limit) {
+    return (word - ones * limit) & ~word & highs;
+  };
+  for (; end - begin >= 8; begin += 8) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, begin, sizeof word);
+    if ((word & highs) != 0) non_ascii = true;
+    if ((has_less(word, 0x20) | has_less(word ^ (ones * '"'), 1) |
+         has_less(word ^ (ones * '\\'), 1)) != 0) {
+      break;
+    }
+  }
+#endif
+  for (; begin != end && !is_special(*begin); ++begin) {
+    if (static_cast<unsigned char>(*begin) >= 0x80) non_ascii = true;
+  }
+  return begin;
+}
+
+bool Utf8Check::complete_pending(std::string_view& piece) {
+  while (size_ > 0 && !piece.empty()) {
+    bytes_[size_++] = piece.front();
+    std::size_t size = 0;
+    switch (first_sequence({bytes_.data(), size_}, size)) {
+      case Sequence::incomplete: break;
+      case Sequence::complete: size_ = 0; break;
+      case Sequence::ill_formed: bad_at_ = begin_; return false;
+    }
+    piece.remove_prefix(1);
+  }
+  return true;
+}
+
+bool Utf8Check::add(std::string_view piece, std::uint64_t offset) {
+  const std::size_t all = piece.size();
+  if (!complete_pending(piece)) return false;
+  if (size_ > 0) return true;
+  offset += all - piece.size();
+
+  const std::size_t tail = incomplete_tail(piece);
+  const std::string_view whole = piece.substr(0, piece.size() - tail);
+  if (!whole.empty() && !simdjson::validate_utf8(whole.data(), whole.size())) {
+    bad_at_ = offset + first_ill_formed(whole);
+    return false;
+  }
+  std::copy_n(piece.end() - static_cast<std::ptrdiff_t>(tail), tail, bytes_.begin());
+  size_ = static_cast<std::uint8_t>(tail);
+  begin_ = offset + whole.size();
+  return true;
+}
+
+bool Utf8Check::finish() {
+  if (size_ == 0) return true;
+  bad_at_ = begin_;
+  size_ = 0;
+  return false;
+}
+
+int hex_digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+std::string decode_string(std::string_view raw, std::size_t max_bytes) {
+  std::string out;
+  while (!raw.empty()) {
+    const std::size_t before = out.size();
+    std::size_t taken = 0;
+    if (raw[0] == '\\') {
+      taken = decode_escape(raw, out);
+    } else if (first_sequence(raw, taken) == Sequence::complete) {
+      out += raw.substr(0, taken);
+    } else {
+      taken = 0;
+    }
+    if (taken == 0) break;
+    if (out.size() > max_bytes) {
+      out.resize(before);
+      break;
+    }
+    raw.remove_prefix(taken);
+  }
+  return out;
+}
+
+}  // namespace evenkeel::json

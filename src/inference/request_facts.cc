@@ -1,0 +1,120 @@
+#include "inference/request_facts.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace evenkeel {
+namespace {
+
+constexpr std::uint32_t max_count = std::numeric_limits<std::uint32_t>::max();
+
+// The member of `values` for `slot`, whose slots follow each other from `first`; null: it is none
+// of them.
+template <class Values>
+auto* value_for(Values& values, Slot slot, Slot first) {
+  const int index = static_cast<int>(slot) - static_cast<int>(first);
+  const bool inside = index >= 0 && index < static_cast<int>(values.size());
+  return inside ? &values[static_cast<std::size_t>(index)] : nullptr;
+}
+
+std::string first_given(const auto& names) {
+  const auto given =
+      std::ranges::find_if(names, [](const std::string& name) { return !name.empty(); });
+  return given == names.end() ? std::string() : *given;
+}
+
+std::optional<std::uint32_t> count_of(const json::Number& number) {
+  if (!number.integer || (number.negative && number.magnitude > 0)) return std::nullopt;
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(number.magnitude, max_count));
+}
+
+std::optional<std::int64_t> integer_of(const json::Number& number) {
+  constexpr auto max = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  if (!number.integer || number.magnitude > max) return std::nullopt;
+  const auto magnitude = static_cast<std::int64_t>(number.magnitude);
+  return number.negative ? -magnitude : magnitude;
+}
+
+}  // namespace
+
+std::optional<std::uint32_t>* RequestFacts::limit(Slot slot) {
+  return value_for(limits_, slot, Slot::max_completion_tokens);
+}
+
+std::string* RequestFacts::session(Slot slot) {
+  return value_for(sessions_, slot, Slot::session_id);
+}
+
+std::string* RequestFacts::user(Slot slot) { return value_for(users_, slot, Slot::user); }
+
+void RequestFacts::update_limit() {
+  const auto given =
+      std::ranges::find_if(limits_, [](const auto& limit) { return limit.has_value(); });
+  into_.max_tokens = given == limits_.end() ? std::nullopt : *given;
+}
+
+bool RequestFacts::is_text(Slot slot) {
+  return slot == Slot::model || (slot >= Slot::user && slot <= Slot::sequence_id);
+}
+
+void RequestFacts::clear(Slot slot) {
+  switch (slot) {
+    case Slot::model: into_.model.clear(); return;
+    case Slot::stream: into_.stream = default_stream_; return;
+    case Slot::stream_options:
+    case Slot::include_usage: into_.include_usage = false; return;
+    case Slot::choices: into_.choices = 1; return;
+    case Slot::priority: into_.priority.reset(); return;
+    case Slot::vllm_xargs: return clear(Slot::xargs_session_id);
+    case Slot::metadata: return clear(Slot::metadata_user);
+    case Slot::ollama_options: return clear(Slot::num_predict);
+    case Slot::sampling_params:
+    case Slot::tgi_parameters: return clear(Slot::max_new_tokens);
+    case Slot::kserve_parameters: return clear(Slot::sequence_id);
+    default: break;
+  }
+  if (auto* known_limit = limit(slot)) {
+    known_limit->reset();
+    update_limit();
+  } else if (auto* name = session(slot)) {
+    name->clear();
+    into_.session = first_given(sessions_);
+  } else if (auto* known_user = user(slot)) {
+    known_user->clear();
+    into_.user = first_given(users_);
+  }
+}
+
+void RequestFacts::set(Slot slot, std::string text) {
+  if (slot == Slot::model) {
+    into_.model = std::move(text);
+  } else if (auto* name = session(slot)) {
+    *name = std::move(text);
+    into_.session = first_given(sessions_);
+  } else if (auto* known_user = user(slot)) {
+    *known_user = std::move(text);
+    into_.user = first_given(users_);
+  }
+}
+
+void RequestFacts::set(Slot slot, const json::Number& number) {
+  if (auto* known_limit = limit(slot)) {
+    *known_limit = count_of(number);
+    update_limit();
+  } else if (slot == Slot::choices) {
+    into_.choices = std::max<std::uint32_t>(1, count_of(number).value_or(1));
+  } else if (slot == Slot::priority) {
+    into_.priority = integer_of(number);
+  } else if (slot == Slot::sequence_id && number.integer && !number.negative &&
+             number.magnitude > 0) {  // Triton: 0 is no sequence
+    set(slot, std::to_string(number.magnitude));
+  }
+}
+
+void RequestFacts::set(Slot slot, bool truth) {
+  if (slot == Slot::stream) into_.stream = truth;
+  if (slot == Slot::include_usage) into_.include_usage = truth;
+}
+
+}  // namespace evenkeel

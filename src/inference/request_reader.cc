@@ -1,0 +1,109 @@
+#include "evenkeel/inference/request_reader.h"
+
+#include <algorithm>
+#include <array>
+
+#include "inference/json_request.h"
+
+namespace evenkeel {
+namespace {
+
+struct KnownPath {
+  std::string_view path;
+  InferenceApi api;
+  InferenceTask task;
+  bool streams = false;  // unless the body says otherwise
+};
+
+constexpr KnownPath known_paths[] = {
+    {"/v1/chat/completions", InferenceApi::openai_chat, InferenceTask::chat},
+    {"/v1/completions", InferenceApi::openai_completions, InferenceTask::completion},
+    {"/v1/responses", InferenceApi::openai_responses, InferenceTask::chat},
+    {"/v1/embeddings", InferenceApi::openai_embeddings, InferenceTask::embedding},
+    {"/v1/messages", InferenceApi::anthropic_messages, InferenceTask::chat},
+    {"/v1/rerank", InferenceApi::rerank, InferenceTask::rerank},
+    {"/v1/score", InferenceApi::score, InferenceTask::score},
+    {"/v1/audio/transcriptions", InferenceApi::openai_audio, InferenceTask::audio},
+    {"/v1/audio/translations", InferenceApi::openai_audio, InferenceTask::audio},
+    {"/v1/audio/speech", InferenceApi::openai_audio, InferenceTask::audio},
+    {"/v2/rerank", InferenceApi::rerank, InferenceTask::rerank},
+    {"/rerank", InferenceApi::rerank, InferenceTask::rerank},
+    {"/score", InferenceApi::score, InferenceTask::score},
+    {"/api/chat", InferenceApi::ollama, InferenceTask::chat, true},
+    {"/api/generate", InferenceApi::ollama, InferenceTask::completion, true},
+    {"/api/embed", InferenceApi::ollama, InferenceTask::embedding},
+    // OpenVINO Model Server
+    {"/v3/chat/completions", InferenceApi::openai_chat, InferenceTask::chat},
+    {"/v3/completions", InferenceApi::openai_completions, InferenceTask::completion},
+    {"/v3/embeddings", InferenceApi::openai_embeddings, InferenceTask::embedding},
+    {"/v3/rerank", InferenceApi::rerank, InferenceTask::rerank},
+    // llama.cpp, SGLang, TGI, TEI
+    {"/chat/completions", InferenceApi::openai_chat, InferenceTask::chat},
+    {"/completions", InferenceApi::openai_completions, InferenceTask::completion},
+    {"/completion", InferenceApi::openai_completions, InferenceTask::completion},
+    {"/generate", InferenceApi::openai_completions, InferenceTask::completion},
+    {"/generate_stream", InferenceApi::openai_completions, InferenceTask::completion, true},
+    {"/embeddings", InferenceApi::openai_embeddings, InferenceTask::embedding},
+    {"/embedding", InferenceApi::openai_embeddings, InferenceTask::embedding},
+    {"/embed", InferenceApi::openai_embeddings, InferenceTask::embedding},
+    {"/inference.GRPCInferenceService/ModelInfer", InferenceApi::kserve_grpc, InferenceTask::infer},
+    {"/inference.GRPCInferenceService/ModelStreamInfer", InferenceApi::kserve_grpc,
+     InferenceTask::infer, true},
+};
+
+/// What the head of a request says of it.
+struct Target {
+  InferenceApi api;
+  InferenceTask task;
+  bool streams = false;
+  std::string_view model;  // of a path that names one
+};
+
+// /v2/models/M[/versions/V]/VERB
+std::optional<Target> kserve_target(std::string_view path) {
+  constexpr std::string_view prefix = "/v2/models/";
+  if (!path.starts_with(prefix)) return std::nullopt;
+  path.remove_prefix(prefix.size());
+  const std::string_view model = path.substr(0, path.find('/'));
+  path.remove_prefix(model.size());
+  constexpr std::string_view versions = "/versions/";
+  if (path.starts_with(versions)) {
+    path.remove_prefix(versions.size());
+    path.remove_prefix(std::min(path.find('/'), path.size()));
+  }
+  if (model.empty()) return std::nullopt;
+  if (path == "/infer")
+    return Target{InferenceApi::kserve_infer, InferenceTask::infer, false, model};
+  const bool streams = path == "/generate_stream";
+  if (!streams && path != "/generate") return std::nullopt;
+  return Target{InferenceApi::kserve_generate, InferenceTask::completion, streams, model};
+}
+
+std::optional<Target> target_of(const RequestHead& head) {
+  if (head.method != "POST") return std::nullopt;
+  const auto known = std::ranges::find(known_paths, head.path, &KnownPath::path);
+  if (known == std::end(known_paths)) return kserve_target(head.path);
+  if (head.is_grpc != (known->api == InferenceApi::kserve_grpc)) return std::nullopt;
+  return Target{known->api, known->task, known->streams, {}};
+}
+
+}  // namespace
+
+std::optional<InferenceApi> inference_api_of(const RequestHead& head) {
+  const auto target = target_of(head);
+  return target ? std::optional(target->api) : std::nullopt;
+}
+
+std::unique_ptr<RequestReader> RequestReader::create(const RequestHead& head,
+                                                     InferenceRequest& into) {
+  const auto target = target_of(head);
+  if (!target) return nullptr;
+  into.task = target->task;
+  into.stream = target->streams;
+  into.model = target->model.substr(0, InferenceRequest::max_name);
+  if (!head.content_encoding.empty() || !head.inference_header_length.empty()) return nullptr;
+  if (target->api == InferenceApi::kserve_grpc) return nullptr;
+  return std::make_unique<JsonRequest>(target->api, into);
+}
+
+}  // namespace evenkeel
