@@ -45,10 +45,12 @@ struct InferenceRequest {
   std::string model;                        ///< empty: none was given
   std::optional<std::uint32_t> max_tokens;  ///< the most that it may generate, for each choice
   std::uint32_t choices = 1;                ///< OpenAI's `n`
-  std::uint64_t prompt_bytes = 0;   ///< text of the prompt in UTF-8, without JSON's escapes
-  std::uint64_t prompt_tokens = 0;  ///< of the part that was given as token ids
-  std::uint32_t images = 0;         ///< their data does not count as text
-  std::uint64_t tensor_bytes = 0;   ///< KServe: data of the input tensors
+  std::uint64_t prompt_bytes = 0;           ///< text of the prompt in UTF-8, without JSON's escapes
+  std::uint64_t prompt_tokens = 0;          ///< of the part that was given as token ids
+  std::uint32_t images = 0;                 ///< their data does not count as text
+  std::uint64_t tensor_bytes = 0;           ///< KServe: data of the input tensors
+  /// Of the whole prompt, from what is known of it: see TokenEstimates.
+  std::uint64_t estimated_prompt_tokens = 0;
   /// What names the session: `session_id`, else `prompt_cache_key`, else KServe's `sequence_id`.
   std::string session;
   std::string user;                      ///< OpenAI's `user` or `safety_identifier`
@@ -67,10 +69,18 @@ struct InferenceResponse {
   std::optional<std::uint64_t> completion_tokens;
   std::optional<std::uint64_t> cached_tokens;  ///< of the prompt, found in the engine's cache
   std::string finish_reason;                   ///< of the first choice: "stop", "length"
-  std::uint32_t output_events = 0;             ///< events with output; an event may hold several tokens
-  Instant first_output{};                      ///< when the first of them arrived
+  std::uint32_t output_events = 0;  ///< events with output; an event may hold several tokens
+  Instant first_output{};           ///< when the first of them arrived
   Instant last_output{};
   Duration max_gap{};  ///< the longest time between two of them
+
+  /// Between the first and the last output, by the tokens between them. Nothing without a stream of
+  /// at least two outputs and the engine's count.
+  std::optional<Duration> time_per_output_token() const {
+    if (output_events < 2 || completion_tokens.value_or(0) < 2) return std::nullopt;
+    if (last_output <= first_output) return std::nullopt;
+    return (last_output - first_output) / static_cast<Duration::rep>(*completion_tokens - 1);
+  }
 };
 
 /// A part of a body, in bytes from its start.
@@ -94,6 +104,9 @@ struct InferenceInfo {
   JsonPlaces places;
   bool usage_added = false;  ///< evenkeel asks for the stream's usage, and the client did not
   InferenceResponse response;
+  /// evenkeel has asked the engine for the usage of the stream, and the client has not: it is
+  /// removed from the stream.
+  bool usage_added = false;
 };
 
 }  // namespace evenkeel

@@ -110,6 +110,9 @@ struct Engine {
   EngineHealth health = {};
   EngineMetricsPage metrics = {};
   EngineRefusals refusals = {};
+  /// Every event of its OpenAI streams has `"usage":null`, whether or not usage was asked for.
+  /// Those of other engines have it only if it was, or never.
+  bool writes_null_usage = false;
 };
 
 /// All engines, in the order in which detection tries them.

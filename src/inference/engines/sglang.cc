@@ -51,6 +51,7 @@ const Engine sglang_engine{
     .health = {.path = "/health"},
     .metrics = {.path = "/metrics", .series = series, .required_option = "--enable-metrics"},
     .refusals = {.overload = true, .early_errors = true},
+    .writes_null_usage = true,
 };
 
 }  // namespace evenkeel

@@ -32,6 +32,7 @@ const Engine tgi_engine{
     .health = {.path = "/health"},
     .metrics = {.path = "/metrics", .series = series},
     .refusals = {.overload = true},
+    .writes_null_usage = true,
 };
 
 }  // namespace evenkeel

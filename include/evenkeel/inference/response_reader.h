@@ -1,0 +1,47 @@
+// Reads what a model's response reports while its bytes pass.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "evenkeel/base/clock.h"
+#include "evenkeel/http/inference_info.h"
+
+namespace evenkeel {
+
+/// How a response is framed.
+enum class ResponseFormat : std::uint8_t {
+  events,       ///< server-sent events: OpenAI, Anthropic, TGI, SGLang, llama.cpp, Triton
+  json_lines,   ///< Ollama
+  json,         ///< one document, however large
+  grpc_stream,  ///< messages of ModelStreamInfer
+};
+
+/// The format of a response with these fields; nothing if there is nothing to read in it.
+/// `is_grpc_stream`: it belongs to a call whose response is a stream of messages.
+std::optional<ResponseFormat> response_format_of(std::string_view content_type,
+                                                 std::string_view content_encoding,
+                                                 bool is_grpc_stream);
+
+/// Reads one response. Bytes may be cut anywhere; nothing is kept of them. What is not understood
+/// is passed over: the result then says less.
+///
+/// An event has output if it brings text, reasoning, a call of a tool or tensors: not if it brings
+/// the role alone, usage, or nothing. Of usage the last report counts, each count by itself. An
+/// engine's own counts (`timings`, `eval_count`) count where it gives no `usage`.
+class ResponseReader {
+ public:
+  /// `into` outlives the reader.
+  static std::unique_ptr<ResponseReader> create(ResponseFormat format, InferenceResponse& into);
+
+  virtual ~ResponseReader() = default;
+  /// The next bytes. Output in them was there at `now`: events that arrive together count as many
+  /// events, but not as gaps.
+  virtual void read(std::string_view bytes, Instant now) = 0;
+  /// There are no more bytes; also of a response that was cut off.
+  virtual void finish(Instant now) = 0;
+};
+
+}  // namespace evenkeel

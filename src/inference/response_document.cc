@@ -1,0 +1,127 @@
+#include "inference/response_document.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace evenkeel {
+
+bool ResponseDocument::end() {
+  walk_.restart();
+  has_item_ = false;
+  choice_ = 0;
+  return std::exchange(has_output_, false);
+}
+
+std::uint8_t ResponseDocument::key(std::string_view name) {
+  const Key known = response_key_of(name);
+  if (known == Key::item_id) has_item_ = true;
+  return static_cast<std::uint8_t>(known);
+}
+
+void ResponseDocument::opened() {
+  if (!walk_.in_object()) return;
+  if (key() == Key::choices) choice_ = 0;
+  // Tensors of a stream of KServe's.
+  if (key() == Key::outputs && walk_.objects() == 2) has_output_ = true;
+}
+
+void ResponseDocument::string(std::string_view text) {
+  if (text.empty() || key() == Key::none) return;
+  if (is_output()) has_output_ = true;
+  if (is_reason(text)) into_.finish_reason = text;
+}
+
+/// Text, or a call of a tool, at a place where engines put it.
+bool ResponseDocument::is_output() const {
+  switch (key()) {
+    // OpenAI's chat; Ollama's chat; llama.cpp's own completion.
+    case Key::content: return parent() == Key::delta || parent() == Key::message || outermost();
+    case Key::reasoning:
+    case Key::refusal:
+    case Key::partial_json: return parent() == Key::delta;
+    case Key::thinking: return parent() == Key::delta || parent() == Key::message || outermost();
+    // OpenAI's completions; Anthropic; TGI; SGLang. OpenAI's responses repeat a whole text there.
+    case Key::text:
+      return parent() == Key::choices || parent() == Key::delta || parent() == Key::token ||
+             (outermost() && !has_item_);
+    case Key::delta:        // OpenAI's responses
+    case Key::response:     // Ollama's generate
+    case Key::text_output:  // Triton's generate
+      return outermost();
+    case Key::name:
+    case Key::arguments: return parent() == Key::function;
+    default: return false;
+  }
+}
+
+/// Why the first choice ended.
+bool ResponseDocument::is_reason(std::string_view text) const {
+  switch (key()) {
+    case Key::finish_reason:
+      return parent() == Key::choices ? choice_ == 0 : parent() == Key::details;
+    case Key::type: return parent() == Key::finish_reason;                // SGLang
+    case Key::done_reason: return outermost();                            // Ollama
+    case Key::stop_type: return outermost() && text != "none";            // llama.cpp
+    case Key::stop_reason: return parent() == Key::delta || outermost();  // Anthropic
+    case Key::reason: return parent() == Key::incomplete_details;         // OpenAI's responses
+    case Key::status: return (parent() == Key::response || outermost()) && text == "completed";
+    default: return false;
+  }
+}
+
+void ResponseDocument::number(std::uint64_t value) {
+  if (key() == Key::index && parent() == Key::choices) {
+    choice_ = value;
+    return;
+  }
+  if (auto* count = count_of()) *count = value;
+}
+
+/// The count that a number at this place is.
+std::optional<std::uint64_t>* ResponseDocument::count_of() {
+  const Key in = parent();
+  const bool in_usage = in == Key::usage || in == Key::meta_info;
+  switch (key()) {
+    case Key::prompt_tokens: return in_usage ? &counts_.prompt : nullptr;
+    case Key::completion_tokens: return in_usage ? &counts_.completion : nullptr;
+    case Key::total_tokens: return in == Key::usage ? &counts_.total : nullptr;
+    case Key::cached_tokens:
+      return in == Key::prompt_tokens_details || in == Key::meta_info ? &counts_.cached : nullptr;
+    case Key::cache_read_input_tokens: return in == Key::usage ? &counts_.cache_read : nullptr;
+    case Key::cache_creation_input_tokens:
+      return in == Key::usage ? &counts_.cache_creation : nullptr;
+    case Key::prompt_n: return in == Key::timings ? &counts_.timed_prompt : nullptr;
+    case Key::cache_n: return in == Key::timings ? &counts_.timed_cached : nullptr;
+    case Key::predicted_n: return in == Key::timings ? &counts_.own_completion : nullptr;
+    case Key::input_length: return in == Key::details ? &counts_.own_prompt : nullptr;
+    case Key::generated_tokens: return in == Key::details ? &counts_.own_completion : nullptr;
+    case Key::tokens_evaluated:
+    case Key::prompt_eval_count: return outermost() ? &counts_.own_prompt : nullptr;
+    case Key::tokens_predicted:
+    case Key::eval_count: return outermost() ? &counts_.own_completion : nullptr;
+    default: return nullptr;
+  }
+}
+
+void ResponseDocument::report() const {
+  const TokenCounts& c = counts_;
+  if (c.prompt) {
+    into_.prompt_tokens = *c.prompt + c.cache_read.value_or(0) + c.cache_creation.value_or(0);
+  } else if (c.own_prompt) {
+    into_.prompt_tokens = c.own_prompt;
+  } else if (c.timed_prompt) {
+    into_.prompt_tokens = *c.timed_prompt + c.timed_cached.value_or(0);
+  } else if (c.total) {  // of a task without completion, such as rerank
+    into_.prompt_tokens = *c.total - std::min(*c.total, c.completion.value_or(0));
+  }
+  if (const auto& completion = c.completion ? c.completion : c.own_completion) {
+    into_.completion_tokens = completion;
+  }
+  for (const auto& cached : {c.cached, c.cache_read, c.timed_cached}) {
+    if (!cached) continue;
+    into_.cached_tokens = cached;
+    break;
+  }
+}
+
+}  // namespace evenkeel

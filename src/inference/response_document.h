@@ -1,0 +1,68 @@
+// What the JSON of a response says: output, counts of tokens, why it ended.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "evenkeel/base/json_walk.h"
+#include "evenkeel/http/inference_info.h"
+#include "inference/response_keys.h"
+
+namespace evenkeel {
+
+/// Counts of tokens as engines name them, from all documents of a response.
+struct TokenCounts {
+  using Count = std::optional<std::uint64_t>;
+  // Of `usage`, or of SGLang's `meta_info`.
+  Count prompt;
+  Count completion;
+  Count total;
+  Count cached;
+  Count cache_read;      // Anthropic: not part of `prompt`
+  Count cache_creation;  // the same
+  // Of other places: llama.cpp, Ollama, TGI.
+  Count own_prompt;
+  Count own_completion;
+  Count timed_prompt;  // without what was cached
+  Count timed_cached;
+};
+
+/// Reads the documents of one response, one after the other: events, lines, or the only one.
+class ResponseDocument {
+ public:
+  explicit ResponseDocument(InferenceResponse& into) : into_(into) {}
+
+  void read(std::string_view bytes) { walk_.read(bytes); }
+  /// The next byte begins a document. Whether the last one had output.
+  bool end();
+  /// Puts the counts so far into the response.
+  void report() const;
+
+  // As JsonWalk's visitor.
+  std::uint8_t key(std::string_view name);
+  void string(std::string_view text);
+  void number(std::uint64_t value);
+  void opened();
+  void closing() {}
+
+ private:
+  using Key = ResponseKey;
+
+  Key key() const { return static_cast<Key>(walk_.key()); }
+  Key parent(std::size_t up = 0) const { return static_cast<Key>(walk_.parent(up)); }
+  bool outermost() const { return walk_.objects() == 1; }
+  bool is_output() const;
+  bool is_reason(std::string_view text) const;
+  std::optional<std::uint64_t>* count_of();
+
+  InferenceResponse& into_;
+  JsonWalk<ResponseDocument> walk_{*this};
+  TokenCounts counts_;
+  std::uint64_t choice_ = 0;  // that is being read
+  bool has_output_ = false;
+  bool has_item_ = false;  // OpenAI's responses: an event about an item
+};
+
+}  // namespace evenkeel

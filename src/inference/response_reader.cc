@@ -1,0 +1,160 @@
+#include "evenkeel/inference/response_reader.h"
+
+#include <algorithm>
+#include <array>
+
+#include "evenkeel/http/fields.h"
+#include "inference/response_document.h"
+
+namespace evenkeel {
+namespace {
+
+/// Records output that arrived at `now`.
+void add_output(InferenceResponse& into, std::uint32_t events, Instant now) {
+  if (events == 0) return;
+  if (into.output_events == 0) {
+    into.first_output = now;
+  } else {
+    into.max_gap = std::max(into.max_gap, now - into.last_output);
+  }
+  into.output_events += events;
+  into.last_output = now;
+}
+
+/// A response that is one JSON document.
+class DocumentReader final : public ResponseReader {
+ public:
+  explicit DocumentReader(InferenceResponse& into) : document_(into) {}
+  void read(std::string_view bytes, Instant /*now*/) override { document_.read(bytes); }
+  void finish(Instant /*now*/) override { document_.report(); }
+
+ private:
+  ResponseDocument document_;
+};
+
+/// Server-sent events, or JSON lines.
+class LineReader final : public ResponseReader {
+ public:
+  LineReader(bool events, InferenceResponse& into)
+      : into_(into), document_(into), prefix_(events ? data_prefix : std::string_view()) {}
+
+  void read(std::string_view bytes, Instant now) override {
+    std::uint32_t with_output = 0;
+    while (!bytes.empty()) {
+      const std::size_t end = bytes.find('\n');
+      const bool whole = end != std::string_view::npos;
+      read_part(whole ? bytes.substr(0, end) : bytes);
+      if (!whole) break;
+      with_output += end_line();
+      bytes.remove_prefix(end + 1);
+    }
+    add_output(into_, with_output, now);
+  }
+  void finish(Instant now) override {
+    add_output(into_, document_.end() ? 1 : 0, now);
+    document_.report();
+  }
+
+ private:
+  static constexpr std::string_view data_prefix = "data:";
+  static constexpr std::size_t not_data = data_prefix.size() + 1;
+
+  /// Bytes of one line, which may have begun earlier.
+  void read_part(std::string_view part) {
+    if (!part.empty() && part != "\r") blank_ = false;
+    while (matched_ < prefix_.size() && !part.empty()) {
+      if (part.front() != prefix_[matched_]) {
+        matched_ = not_data;
+        return;
+      }
+      ++matched_;
+      part.remove_prefix(1);
+    }
+    if (matched_ == prefix_.size()) document_.read(part);
+  }
+
+  /// A blank line ends an event, and any line a document of JSON lines. True: it had output.
+  bool end_line() {
+    const bool ends = blank_ || prefix_.empty();
+    matched_ = 0;
+    blank_ = true;
+    return ends && document_.end();
+  }
+
+  InferenceResponse& into_;
+  ResponseDocument document_;
+  std::string_view prefix_;  // of the lines that hold JSON
+  std::size_t matched_ = 0;  // bytes of the prefix that the current line begins with
+  bool blank_ = true;        // the current line, as far as it was read
+};
+
+/// Messages of a gRPC stream: only when they come.
+class MessageReader final : public ResponseReader {
+ public:
+  explicit MessageReader(InferenceResponse& into) : into_(into) {}
+
+  void read(std::string_view bytes, Instant now) override {
+    std::uint32_t messages = 0;
+    while (!bytes.empty()) {
+      if (left_ > 0) {
+        const std::size_t taken = std::min<std::size_t>(left_, bytes.size());
+        left_ -= static_cast<std::uint32_t>(taken);
+        bytes.remove_prefix(taken);
+        continue;
+      }
+      if (prefix_size_ > 0) size_ = size_ << 8 | static_cast<unsigned char>(bytes.front());
+      bytes.remove_prefix(1);
+      if (++prefix_size_ < prefix_bytes) continue;
+      left_ = size_;
+      if (size_ > 0) ++messages;
+      prefix_size_ = 0;
+      size_ = 0;
+    }
+    add_output(into_, messages, now);
+  }
+  void finish(Instant /*now*/) override {}
+
+ private:
+  static constexpr std::size_t prefix_bytes = 5;  // a flag and a length
+
+  InferenceResponse& into_;
+  std::size_t prefix_size_ = 0;
+  std::uint32_t size_ = 0;
+  std::uint32_t left_ = 0;  // bytes of the current message
+};
+
+bool is_media_type(std::string_view value, std::string_view type) {
+  return equals_ignore_case(value.substr(0, type.size()), type) &&
+         (value.size() == type.size() || value[type.size()] == ';' || value[type.size()] == ' ' ||
+          value[type.size()] == '+');
+}
+
+}  // namespace
+
+std::optional<ResponseFormat> response_format_of(std::string_view content_type,
+                                                 std::string_view content_encoding,
+                                                 bool is_grpc_stream) {
+  if (!content_encoding.empty() && !equals_ignore_case(content_encoding, "identity")) {
+    return std::nullopt;
+  }
+  if (is_media_type(content_type, "text/event-stream")) return ResponseFormat::events;
+  if (is_media_type(content_type, "application/x-ndjson")) return ResponseFormat::json_lines;
+  if (is_media_type(content_type, "application/json")) return ResponseFormat::json;
+  if (is_grpc_stream && is_media_type(content_type, "application/grpc")) {
+    return ResponseFormat::grpc_stream;
+  }
+  return std::nullopt;
+}
+
+std::unique_ptr<ResponseReader> ResponseReader::create(ResponseFormat format,
+                                                       InferenceResponse& into) {
+  switch (format) {
+    case ResponseFormat::events: return std::make_unique<LineReader>(true, into);
+    case ResponseFormat::json_lines: return std::make_unique<LineReader>(false, into);
+    case ResponseFormat::json: return std::make_unique<DocumentReader>(into);
+    case ResponseFormat::grpc_stream: return std::make_unique<MessageReader>(into);
+  }
+  return nullptr;
+}
+
+}  // namespace evenkeel

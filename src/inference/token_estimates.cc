@@ -1,0 +1,63 @@
+#include "evenkeel/inference/token_estimates.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <optional>
+
+#include "evenkeel/base/hash.h"
+
+namespace evenkeel {
+namespace {
+
+/// The share of a prompt of `full_weight_bytes` or more in the average; shorter ones have less.
+constexpr double weight = 0.1;
+constexpr double full_weight_bytes = 1024;
+/// What a tokenizer can do; anything else is a miscount.
+constexpr double min_bytes_per_token = 0.5;
+constexpr double max_bytes_per_token = 32;
+/// Smaller changes are not worth a write to memory that all workers read.
+constexpr double min_change = 0.002;
+
+std::uint64_t entry_of(std::uint64_t hash, double ratio) {
+  return (hash & ~std::uint64_t{0xffff'ffff}) |
+         std::bit_cast<std::uint32_t>(static_cast<float>(ratio));
+}
+
+std::optional<double> ratio_in(std::uint64_t entry, std::uint64_t hash) {
+  if (entry == 0 || entry >> 32 != hash >> 32) return std::nullopt;
+  return std::bit_cast<float>(static_cast<std::uint32_t>(entry));
+}
+
+}  // namespace
+
+double TokenEstimates::bytes_per_token(std::string_view model) const {
+  const std::uint64_t hash = hash_of(model);
+  const auto entry = entries_[hash % entries_.size()].load(std::memory_order_relaxed);
+  return ratio_in(entry, hash).value_or(default_bytes_per_token);
+}
+
+std::uint64_t TokenEstimates::prompt_tokens_of(const InferenceRequest& request) const {
+  const double text = static_cast<double>(request.prompt_bytes) / bytes_per_token(request.model);
+  return request.prompt_tokens + request.images * tokens_per_image +
+         static_cast<std::uint64_t>(std::ceil(text));
+}
+
+void TokenEstimates::learn(const InferenceRequest& request, std::uint64_t prompt_tokens) {
+  const bool text_alone = request.images == 0 && request.prompt_tokens == 0;
+  if (!request.complete || !text_alone || request.prompt_bytes < min_learned_bytes) return;
+  const auto bytes = static_cast<double>(request.prompt_bytes);
+  if (prompt_tokens == 0) return;
+  const double sample = std::clamp(bytes / static_cast<double>(prompt_tokens), min_bytes_per_token,
+                                   max_bytes_per_token);
+  const std::uint64_t hash = hash_of(request.model);
+  std::atomic<std::uint64_t>& entry = entries_[hash % entries_.size()];
+  const auto known = ratio_in(entry.load(std::memory_order_relaxed), hash);
+  const double before = known.value_or(default_bytes_per_token);
+  const double after =
+      before + weight * std::min(1.0, bytes / full_weight_bytes) * (sample - before);
+  if (known && std::abs(after - before) < min_change * before) return;
+  entry.store(entry_of(hash, after), std::memory_order_relaxed);
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,131 @@
+#include "evenkeel/inference/usage_remover.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
+
+namespace evenkeel {
+namespace {
+
+std::string passed(std::string_view bytes, std::size_t first, std::size_t piece,
+                   bool removes_null) {
+  UsageRemover remover(removes_null);
+  std::string out(remover.pass(std::string(bytes.substr(0, first)), false));
+  for (std::size_t at = first; at < bytes.size(); at += piece) {
+    const std::string part(bytes.substr(at, piece));  // for the sanitizers
+    out += remover.pass(part, false);
+  }
+  out += remover.pass({}, true);
+  return out;
+}
+
+void expect_passed(std::string_view bytes, std::string_view expected, bool removes_null = true) {
+  EXPECT_EQ(passed(bytes, 0, 1, removes_null), expected) << "byte by byte";
+  for (std::size_t cut = 0; cut <= bytes.size(); ++cut) {
+    ASSERT_EQ(passed(bytes, cut, bytes.size(), removes_null), expected) << "cut at " << cut;
+  }
+}
+
+#define HEAD \
+  R"(data: {"id":"chatcmpl-9f","object":"chat.completion.chunk","created":17,"model":"m",)"
+
+constexpr std::string_view delta =
+    HEAD R"("choices":[{"index":0,"delta":{"content":"\"usage\":null"},"finish_reason":null}]})"
+         "\n\n";
+constexpr std::string_view done = "data: [DONE]\n\n";
+
+TEST(UsageRemover, RemovesTheEventThatHasUsageAndNoChoices) {
+  const std::string before = std::string(delta) + ": ping\n\n" + std::string(delta);
+
+  expect_passed(before +
+                    HEAD R"("choices":[],"usage":{"prompt_tokens":9,"details":[{"usage":1}]}})"
+                         "\n\n" +
+                    std::string(done),
+                before + std::string(done));
+}
+
+TEST(UsageRemover, RemovesTheNullThatAnEngineAddsToEveryEvent) {
+  expect_passed(R"(data: {"id":"1","choices":[{"text":"a","finish_reason":null}],"usage":null})"
+                "\r\n\r\n"
+                R"(data: {"usage": null, "choices":[{"text":"b","usage":null}]})"
+                "\r\n\r\n"
+                R"(data: {"choices":[], "usage": {"prompt_tokens": 1}})"
+                "\r\n\r\n",
+                R"(data: {"id":"1","choices":[{"text":"a","finish_reason":null}]})"
+                "\r\n\r\n"
+                R"(data: { "choices":[{"text":"b","usage":null}]})"
+                "\r\n\r\n");
+}
+
+TEST(UsageRemover, KeepsTheNullOfAnEngineThatAlwaysWritesIt) {
+  const std::string event = R"(data: {"choices":[{"text":"a"}],"usage":null})"
+                            "\n\n";
+
+  expect_passed(event + R"(data: {"choices":[],"usage":{"prompt_tokens":1}})" + "\n\n", event,
+                false);
+}
+
+TEST(UsageRemover, KeepsUsageThatCameWithAChoice) {
+  const std::string event = R"(data: {"choices":[{"text":"a"}],"usage":{"prompt_tokens":1}})"
+                            "\n\n";
+
+  expect_passed(event, event);
+}
+
+TEST(UsageRemover, MovesTheFingerprintOfVllmBack) {
+  expect_passed(
+      std::string(delta) +
+          HEAD
+          R"("choices":[{"index":0,"delta":{"content":"}"},"finish_reason":"stop","stop_reason":null}]})"
+          "\n\n" HEAD
+          R"("choices":[],"usage":{"prompt_tokens":9},"system_fingerprint":"vllm-0.32.0-tp1-8a"})"
+          "\n\n" +
+          std::string(done),
+      std::string(delta) +
+          HEAD
+          R"("choices":[{"index":0,"delta":{"content":"}"},"finish_reason":"stop","stop_reason":null}],"system_fingerprint":"vllm-0.32.0-tp1-8a"})"
+          "\n\n" +
+          std::string(done));
+}
+
+TEST(UsageRemover, PassesStreamsWithoutUsageUnchanged) {
+  for (const std::string_view text :
+       {"", "\n", "\n\n", "data: {", "data: {\"usage\"", ": \"usage\"\n\n", "\r\n\r\nx",
+        "data: {\"usage\":}\n\n", "data: \"usage\"\n\n", "data: {\"a\":1,\"usage\":\n\n\n\n"}) {
+    expect_passed(text, text);
+  }
+  expect_passed(std::string(delta) + std::string(done), std::string(delta) + std::string(done));
+  const std::string finished = R"(data: {"choices":[{"finish_reason":"stop"}]})";
+  expect_passed(finished + "\n\n", finished + "\n\n");
+  expect_passed(finished, finished);
+}
+
+TEST(UsageRemover, PassesCompleteEventsOnAtOnceWithoutACopy) {
+  UsageRemover remover(true);
+
+  EXPECT_EQ(remover.pass(delta, false).data(), delta.data());
+  const std::string more = std::string(delta) + "data: {";
+  EXPECT_EQ(remover.pass(more, false), delta);
+  EXPECT_EQ(remover.pass("}\n", false), "");
+  EXPECT_EQ(remover.pass("\n", false), "data: {}\n\n");
+}
+
+TEST(UsageRemover, HoldsNoMoreThanOneEventCanBe) {
+  const std::string text(2 * UsageRemover::max_event, 'x');
+  const std::string event = R"(data: {"choices":[],"usage":{"a":")" + text + "\"}}\n\n";
+  UsageRemover remover(true);
+
+  std::string out;
+  for (std::size_t at = 0; at < event.size(); at += 1000) {
+    out += remover.pass(std::string_view(event).substr(at, 1000), false);
+    ASSERT_LE(std::min(event.size(), at + 1000) - out.size(), UsageRemover::max_event);
+  }
+
+  EXPECT_EQ(out, event);
+  EXPECT_EQ(remover.pass("data: {\"choices\":[],\"usage\":{}}\n\n", false), "");
+  EXPECT_EQ(remover.pass(delta, true), delta);
+}
+
+}  // namespace
+}  // namespace evenkeel
