@@ -194,6 +194,7 @@ AttemptOutcome Forwarder::complete(Request& request, Response& response, Lease l
                                    LinkLease link, BackendMetrics& backend_metrics) {
   remove_own_fields(response.fields);
   RequestInfo& info = request.info;
+  info.outcome.backend_metrics = &backend_metrics;
   const Backend& backend = *lease.backend();
   if (backend.load().has_connect_failures()) [[unlikely]]
     backend.answered(info.timings.head_sent, loop_.now());

@@ -1,5 +1,6 @@
 #include "backend_metrics.h"
 
+#include <algorithm>
 #include <cmath>
 #include <iterator>
 #include <string_view>
@@ -89,6 +90,19 @@ void add_traffic(MetricsPage& page, const EachBackend& each_backend) {
   });
 }
 
+/// Of a backend whose requests are not read, nothing.
+void add_tokens(MetricsPage& page, const EachBackend& each_backend) {
+  page.counters("evenkeel_backend_tokens_total",
+                "Tokens that a backend's engine reported, by direction.");
+  each_backend([&](const Labels& own, const BackendSnapshot& backend) {
+    const auto& tokens = backend.totals.tokens;
+    if (std::count(tokens.begin(), tokens.end(), 0) == std::ssize(tokens)) return;
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      page.add(own, {"direction", to_string(static_cast<TokenDirection>(i))}, tokens[i]);
+    }
+  });
+}
+
 void add_ejections(MetricsPage& page, const EachBackend& each_backend) {
   page.counters("evenkeel_backend_ejections_total",
                 "How often a backend was ejected because its requests failed, by reason.");
@@ -143,6 +157,7 @@ void add_backend_metrics(MetricsPage& page, const std::vector<BackendSnapshot>& 
   const EachBackend each_backend(backends);
   add_states(page, each_backend);
   add_traffic(page, each_backend);
+  add_tokens(page, each_backend);
   add_ejections(page, each_backend);
   add_checks(page, each_backend);
   add_polled(page, each_backend);

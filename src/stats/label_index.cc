@@ -37,6 +37,42 @@ std::uint32_t LabelIndex::backend(std::string_view pool, std::string_view backen
   return index_of(backends_, both);
 }
 
+std::uint32_t LabelIndex::model(std::string_view name) {
+  if (name.empty()) return 0;
+  const std::lock_guard lock(mutex_);
+  if (const auto found = models_.find(name); found != models_.end()) return found->second;
+  const bool shown =
+      std::all_of(name.begin(), name.end(), [](char c) { return c > ' ' && c < 0x7f; });
+  if (!shown || unpinned_models_ >= max_models) return other_model;
+  ++unpinned_models_;
+  return add_model(name);
+}
+
+void LabelIndex::pin_model(std::string_view name) {
+  if (name.empty()) return;
+  const std::lock_guard lock(mutex_);
+  if (!models_.contains(name)) add_model(name);
+}
+
+/// Indices 0 and 1 are taken: no model, and other ones. REQUIRES: the lock is held.
+std::uint32_t LabelIndex::add_model(std::string_view name) {
+  const auto next = static_cast<std::uint32_t>(models_.size() + 2);
+  if (next >= ChunkedArray<int>::limit) return other_model;
+  models_.emplace(name, next);
+  models_version_.fetch_add(1, std::memory_order_release);
+  return next;
+}
+
+std::map<std::string, std::uint32_t, std::less<>> LabelIndex::models() const {
+  const std::lock_guard lock(mutex_);
+  return models_;
+}
+
+bool LabelIndex::models_full() const {
+  const std::lock_guard lock(mutex_);
+  return unpinned_models_ >= max_models;
+}
+
 void LabelIndex::add_route_to_pool(std::uint32_t route, std::uint32_t pool) {
   const std::lock_guard lock(mutex_);
   const std::pair pair(route, pool);
@@ -50,6 +86,9 @@ LabelIndex::View LabelIndex::view() const {
   list(pools_, pool_uses_, view.pools);
   list(routes_, route_uses_, view.routes);
   list(listeners_, {}, view.listeners);
+  view.models.resize(models_.size() + 2);
+  view.models[other_model] = "other";
+  for (const auto& [name, at] : models_) view.models[at] = name;
   for (const auto& [route, pool] : route_pools_) {
     if (view.has_route(route) && view.has_pool(pool)) view.route_pools.emplace_back(route, pool);
   }

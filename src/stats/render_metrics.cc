@@ -9,6 +9,7 @@
 #include "fault_labels.h"
 #include "metric_families.h"
 #include "process_metrics.h"
+#include "response_metrics.h"
 
 namespace evenkeel {
 namespace {
@@ -34,6 +35,7 @@ class MetricsRenderer final : public prometheus::Collectable {
     add_requests(page);
     add_grpc(page);
     add_pools(page);
+    add_response_metrics(page, metrics_registry_, names_);
     add_totals(page);
     add_listeners(page);
     add_backend_metrics(page, snapshot_.backends);

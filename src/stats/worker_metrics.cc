@@ -58,6 +58,9 @@ BackendTotals MetricsRegistry::backend_totals(std::uint32_t index) const {
     for (std::size_t i = 0; i < totals.status_classes.size(); ++i) {
       totals.status_classes[i] += metrics->status_classes[i].value();
     }
+    for (std::size_t i = 0; i < totals.tokens.size(); ++i) {
+      totals.tokens[i] += metrics->tokens.value(static_cast<TokenDirection>(i));
+    }
     metrics->first_byte.add_to(totals.first_byte);
     metrics->latency.add_to(totals.latency);
   }

@@ -160,6 +160,8 @@ Result<std::shared_ptr<const PoolSet>> PoolSet::build(const Config& config,
                                                       const BuildInputs& build_inputs,
                                                       const PoolSet* predecessor) {
   auto pool_set = std::make_shared<PoolSet>();
+  pool_set->token_estimates_ =
+      predecessor == nullptr ? std::make_shared<TokenEstimates>() : predecessor->token_estimates_;
   for (const ListenerConfig& listener : config.listeners) {
     if (!listener.tls) continue;
     auto tls = tls_for(listener, build_inputs, predecessor);

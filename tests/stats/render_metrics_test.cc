@@ -219,6 +219,33 @@ TEST(Metrics, ShowARequestThatNoConfigurationAnnounced) {
   EXPECT_THAT(daemon.page(), Not(HasSubstr(R"(pool="new",route="/v1/**",code="200")")));
 }
 
+TEST(Metrics, ShowTokensAndTimesByModel) {
+  Daemon daemon;
+  const auto model = daemon.label_index.model("llama");
+  for (unsigned worker = 0; worker < 2; ++worker) {
+    ModelMetrics& metrics =
+        daemon.metrics_registry.worker_metrics(worker).model(daemon.pool, model);
+    metrics.tokens.add(TokenDirection::input, 100);
+    metrics.tokens.add(TokenDirection::cached, 64);
+    metrics.first_token.observe(30ms);
+    metrics.per_output_token.observe(20ms);
+    metrics.gap.observe(7ms);
+  }
+  const std::string labels = R"(pool="llama",model="llama")";
+
+  EXPECT_EQ(daemon.value("evenkeel_tokens_total{" + labels + R"(,direction="input"})"), 200);
+  EXPECT_EQ(daemon.value("evenkeel_tokens_total{" + labels + R"(,direction="output"})"), 0);
+  EXPECT_EQ(daemon.value("evenkeel_tokens_total{" + labels + R"(,direction="cached"})"), 128);
+  EXPECT_EQ(
+      daemon.value("evenkeel_time_to_first_token_seconds_bucket{" + labels + R"(,le="0.04"})"), 2);
+  EXPECT_EQ(
+      daemon.value("evenkeel_time_per_output_token_seconds_bucket{" + labels + R"(,le="0.01"})"),
+      0);
+  EXPECT_NEAR(daemon.value("evenkeel_time_per_output_token_seconds_sum{" + labels + "}"), 0.04,
+              1e-9);
+  EXPECT_EQ(daemon.value("evenkeel_inter_token_gap_seconds_count{" + labels + "}"), 2);
+}
+
 TEST(Metrics, EscapeConfiguredNames) {
   Daemon daemon;
 

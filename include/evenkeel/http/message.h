@@ -45,7 +45,8 @@ using BodyPtr = std::unique_ptr<Body>;
 /// A body that holds all its bytes.
 BodyPtr make_body(std::string bytes);
 
-struct RetryPolicy;  // of the room proxy
+struct RetryPolicy;     // of the room proxy
+struct BackendMetrics;  // of the room stats
 
 /// Where a request came from and where it goes. The frontend fills in the first part, the filters
 /// and the router the rest, all before the request reaches a backend.
@@ -88,10 +89,11 @@ struct RequestTimings {
 
 /// How a request ended, as far as it has.
 struct RequestOutcome {
-  std::string_view backend;     ///< address of the last attempt's backend
-  AttemptList attempts;         ///< backends that the request was offered to
-  std::uint64_t bytes_in = 0;   ///< of the request body, as read
-  std::uint64_t bytes_out = 0;  ///< of the response body, as written
+  std::string_view backend;                   ///< address of the last attempt's backend
+  BackendMetrics* backend_metrics = nullptr;  ///< of the backend that answered; null: none did
+  AttemptList attempts;                       ///< backends that the request was offered to
+  std::uint64_t bytes_in = 0;                 ///< of the request body, as read
+  std::uint64_t bytes_out = 0;                ///< of the response body, as written
   /// As written to the client; 0 = nothing was written. 101 for every tunnel, also over HTTP/2,
   /// where the client reads 200.
   int status = 0;

@@ -16,6 +16,7 @@
 #include "evenkeel/stats/counter.h"
 #include "evenkeel/stats/histogram.h"
 #include "evenkeel/stats/label_index.h"
+#include "evenkeel/stats/model_metrics.h"
 #include "evenkeel/stats/sparse_array.h"
 
 namespace evenkeel {
@@ -110,6 +111,7 @@ struct BackendMetrics {
   std::array<Counter, 5> status_classes;
   Histogram<first_byte_bounds> first_byte;  ///< from a request's end to its response's beginning
   Histogram<request_bounds> latency;  ///< from a request's end to the last byte of its response
+  TokenCounters tokens;               ///< of requests whose responses are read
 
   void count_status(int status) {
     const auto status_class = static_cast<unsigned>(status) / 100 - 1;
@@ -140,6 +142,10 @@ class alignas(64) WorkerMetrics {
   PoolMetrics& pool(std::uint32_t index) { return pools_.at(index); }
   ListenerMetrics& listener(std::uint32_t index) { return listeners_.at(index); }
   BackendMetrics& backend(std::uint32_t index) { return backends_.at(index); }
+  /// `model`: of LabelIndex.
+  ModelMetrics& model(std::uint32_t pool, std::uint32_t model) {
+    return models_.at(pool).at(model);
+  }
   StatusCounters& requests(std::uint32_t route, std::uint32_t pool) {
     return requests_.at(route).at(pool);
   }
@@ -159,6 +165,10 @@ class alignas(64) WorkerMetrics {
   const PoolMetrics* find_pool(std::uint32_t index) const { return pools_.find(index); }
   const ListenerMetrics* find_listener(std::uint32_t index) const { return listeners_.find(index); }
   const BackendMetrics* find_backend(std::uint32_t index) const { return backends_.find(index); }
+  const ModelMetrics* find_model(std::uint32_t pool, std::uint32_t model) const {
+    const auto* row = models_.find(pool);
+    return row == nullptr ? nullptr : row->find(model);
+  }
   const StatusCounters* find_requests(std::uint32_t route, std::uint32_t pool) const {
     const auto* row = requests_.find(route);
     return row == nullptr ? nullptr : row->find(pool);
@@ -185,6 +195,7 @@ class alignas(64) WorkerMetrics {
   ChunkedArray<SparseArray<GrpcStatusCounters>> grpc_;
   ChunkedArray<ListenerMetrics> listeners_;
   ChunkedArray<BackendMetrics> backends_;
+  ChunkedArray<SparseArray<ModelMetrics>> models_;  // by pool, then by model
 };
 
 /// The metrics of one backend over all workers.
@@ -194,6 +205,7 @@ struct BackendTotals {
   std::array<std::uint64_t, 5> status_classes{};
   HistogramTotals first_byte;
   HistogramTotals latency;
+  std::array<std::uint64_t, token_direction_count> tokens{};
 };
 
 /// The metrics of all workers and the names that label them.

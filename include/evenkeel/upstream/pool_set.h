@@ -16,6 +16,7 @@
 #include "evenkeel/balance/pool.h"
 #include "evenkeel/base/result.h"
 #include "evenkeel/config/config.h"
+#include "evenkeel/inference/token_estimates.h"
 #include "evenkeel/net/endpoint.h"
 #include "evenkeel/net/tls.h"
 #include "evenkeel/upstream/link_pool.h"
@@ -72,6 +73,9 @@ class PoolSet {
   /// addresses.
   void reopen_resolved() const;
 
+  /// What engines have taught of their tokenizers; the same object in all sets of the process.
+  TokenEstimates& token_estimates() const { return *token_estimates_; }
+
   /// In the order of the file.
   const std::vector<PoolEntry>& pools() const { return pools_; }
   /// The TLS settings of a listener; null: no TLS.
@@ -85,6 +89,7 @@ class PoolSet {
                                        const PoolEntry* before);
   const PoolEntry* find(std::string_view pool) const;
 
+  std::shared_ptr<TokenEstimates> token_estimates_;
   std::vector<PoolEntry> pools_;
   std::map<std::string, std::shared_ptr<const TlsServerContext>, std::less<>> listeners_;
 };

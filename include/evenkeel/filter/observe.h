@@ -1,0 +1,44 @@
+// Reads what models report in their responses, while these pass.
+#pragma once
+
+#include "evenkeel/base/loop.h"
+#include "evenkeel/http/message.h"
+#include "evenkeel/inference/token_estimates.h"
+#include "evenkeel/stats/label_index.h"
+#include "evenkeel/stats/model_metrics.h"
+#include "evenkeel/stats/worker_metrics.h"
+
+namespace evenkeel {
+
+/// The filter `observe`: fills `info.inference->response` from the bodies of successful responses,
+/// counts tokens and times, and teaches the estimates. Of requests without `info.inference` it does
+/// nothing.
+///
+/// Where `inspect` has asked the engine for usage that the client did not ask for (`usage_added`),
+/// it is removed from the stream. All other bytes pass unchanged.
+///
+/// REQUIRES: everything that is passed outlives the filter and the responses. Thread: the worker's.
+class ObserveFilter final : public Filter {
+ public:
+  /// `writes_null_usage`: see Engine.
+  ObserveFilter(Loop& loop, WorkerMetrics& worker_metrics, LabelIndex& label_index,
+                TokenEstimates& estimates, bool writes_null_usage)
+      : loop_(loop),
+        worker_metrics_(worker_metrics),
+        models_(label_index),
+        estimates_(estimates),
+        writes_null_usage_(writes_null_usage) {}
+
+  Task<Result<Response>> handle(Request& request, Handler& next) override;
+
+ private:
+  Task<Result<Response>> observe(Request& request, Handler& next);
+
+  Loop& loop_;
+  WorkerMetrics& worker_metrics_;
+  ModelNames models_;
+  TokenEstimates& estimates_;
+  bool writes_null_usage_;
+};
+
+}  // namespace evenkeel

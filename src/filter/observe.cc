@@ -1,0 +1,41 @@
+#include "evenkeel/filter/observe.h"
+
+#include <utility>
+
+#include "filter/observed_body.h"
+
+namespace evenkeel {
+namespace {
+
+std::optional<ResponseFormat> format_of(const Request& request, const Response& response) {
+  if (response.status != 200 || response.body == nullptr) return std::nullopt;
+  return response_format_of(response.fields.value(FieldId::content_type).value_or(""),
+                            response.fields.value("content-encoding").value_or(""),
+                            request.path.ends_with("/ModelStreamInfer"));
+}
+
+}  // namespace
+
+Task<Result<Response>> ObserveFilter::handle(Request& request, Handler& next) {
+  if (request.info.inference == nullptr) return next.handle(request);
+  return observe(request, next);
+}
+
+Task<Result<Response>> ObserveFilter::observe(Request& request, Handler& next) {
+  auto response = co_await next.handle(request);
+  if (!response) co_return response;
+  const auto format = format_of(request, *response);
+  if (!format) co_return response;
+  RequestInfo& info = request.info;
+  const std::uint32_t model = models_.index_of(info.inference->request.model);
+  ModelMetrics& metrics = worker_metrics_.model(info.identity.pool_index, model);
+  response->body = std::make_unique<ObservedBody>(loop_, std::move(response->body), *format, info,
+                                                  metrics, estimates_);
+  if (info.inference->usage_added && *format == ResponseFormat::events) {
+    response->body =
+        std::make_unique<UsageFreeBody>(std::move(response->body), !writes_null_usage_);
+  }
+  co_return response;
+}
+
+}  // namespace evenkeel
