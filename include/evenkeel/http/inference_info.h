@@ -104,9 +104,6 @@ struct InferenceInfo {
   JsonPlaces places;
   bool usage_added = false;  ///< evenkeel asks for the stream's usage, and the client did not
   InferenceResponse response;
-  /// evenkeel has asked the engine for the usage of the stream, and the client has not: it is
-  /// removed from the stream.
-  bool usage_added = false;
 };
 
 }  // namespace evenkeel
