@@ -163,6 +163,10 @@ class Serving:
     def said(self):
         return self.log.read_text(errors="replace")[-3000:]
 
+    def count(self, words):
+        """How often it has said this."""
+        return self.log.read_text(errors="replace").count(words)
+
     def kill(self):
         """Kills the server and all its child processes, which form a session."""
         if self.owns_session():

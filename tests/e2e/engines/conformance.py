@@ -24,8 +24,12 @@ LABELS = {
     "polled": "polling",
     "balanced": "balancing",
     "streamed": "first token",
+    "odd": "odd requests",
+    "kept": "connections",
+    "left": "departure",
     "killed": "kill -9",
     "stopped": "SIGTERM",
+    "broken": "broken engine",
 }
 
 
@@ -51,7 +55,7 @@ def section_of(kind, version, seen):
     """The engine's list in docs/engines.md: a heading and an item per observation."""
     lines = [f"### {kind.title} {version}", ""]
     for column in observing.COLUMNS:
-        missing = "no case known" if column == "trapped" else "not observed"
+        missing = {"trapped": "no case known", "broken": "no case known"}.get(column, "not observed")
         lines.append(f"- **{LABELS[column]}**: " + " ".join(str(seen.get(column, missing)).split()))
     return "\n".join(lines)
 

@@ -1,9 +1,7 @@
 """Observations of a real engine in a pool of two behind evenkeel, the same for all engines. Each results in a Sighting: facts,
 and claims that did not hold."""
 
-import collections
 import contextlib
-import http.client
 import json
 import pathlib
 import statistics
@@ -11,26 +9,19 @@ import subprocess
 import threading
 import time
 import traceback
-import urllib.error
-import urllib.request
 
+import findings
 import servers
+from clients import Clients, Probe, Rpcs, Stream, Watch, tally, tritonclient
 from ports import free_ports
 from process import BINARY, Daemon, wait_until
-
-try:
-    import numpy
-    import tritonclient.grpc
-except ImportError:
-    tritonclient = None
 
 HOSTS = (servers.FIRST_HOST, "127.0.0.2")
 SILENCE = 4  # idle and first_byte timeout of these pools, seconds
 CHECKS = 0.2  # interval of health checks, seconds
 BUSY = 12  # concurrent requests: more than two servers can process at once
 AT_ONCE = 1  # seconds within which a silent exit must be noticed
-COLUMNS = ("detected", "loading", "trapped", "polled", "balanced", "streamed", "killed", "stopped")
-GONE = (http.client.HTTPException, OSError)
+COLUMNS = ("detected", "loading", "trapped", "polled", "balanced", "streamed", "odd", "kept", "left", "killed", "stopped", "broken")
 
 
 class Sighting:
@@ -53,230 +44,12 @@ class Sighting:
         return "; ".join([*self.facts, *(f"NOT SO: {each}" for each in self.broken)])
 
 
-# ---- observers -----------------------------------------------------------------------------------
-
-
-class BackgroundThread:
-    """Repeats `turn()` on a thread within a `with` block."""
-
-    pause = 0.02
-
-    def __init__(self):
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._end.set()
-        self._thread.join(30)
-
-    def _run(self):
-        while not self._end.wait(self.pause):
-            self.turn()
-
-    def turn(self):
-        raise NotImplementedError
-
-
-class Changes(list):
-    """(time, value) whenever the value changes."""
-
-    def see(self, what):
-        if not self or self[-1][1] != what:
-            self.append((time.monotonic(), what))
-
-    def first(self, what, since=0.0):
-        return next((when for when, seen in self if seen == what and when >= since), None)
-
-    def words(self):
-        return [what for _, what in self]
-
-
-class Watch(BackgroundThread):
-    """Records what the admin API shows of each backend."""
-
-    def __init__(self, daemon):
-        super().__init__()
-        self._daemon = daemon
-        self.states = collections.defaultdict(Changes)  # by pool and address
-        self.polled = collections.defaultdict(list)  # by address, of the pool "http"
-
-    def turn(self):
-        for each in self._daemon.api("backends"):
-            self.states[each["pool"], each["address"]].see(each["state"])
-            if each["pool"] == "http":
-                self.polled[each["address"]].append(each["polled"])
-
-
-class Probe(BackgroundThread):
-    """Records what a server's own readiness endpoint answers."""
-
-    def __init__(self, server):
-        super().__init__()
-        self._server = server
-        self.words = Changes()
-
-    def turn(self):
-        self.words.see(readiness_of(self._server))
-
-
-def readiness_of(server):
-    try:
-        with urllib.request.urlopen(f"http://{server.address}{server.readiness}", timeout=2) as answer:
-            return str(answer.status)
-    except urllib.error.HTTPError as failure:
-        return str(failure.code)
-    except OSError as failure:
-        refused = isinstance(getattr(failure, "reason", failure), ConnectionRefusedError)
-        return "refused" if refused else "no answer"
-
-
-# ---- clients -------------------------------------------------------------------------------------
-
-
-class Outcome:
-    """The outcome of one request."""
-
-    def __init__(self):
-        self.began = time.monotonic()
-        self.ended = None
-        self.status = None
-        self.backend = None
-        self.failure = None
-
-    @property
-    def good(self):
-        return self.failure is None
-
-
-def ask(connection, wanted):
-    """Sends one request and reads its whole response."""
-    outcome = Outcome()
-    try:
-        connection.request(wanted.method, wanted.target, wanted.payload(), servers.JSON)
-        answer = connection.getresponse()
-        outcome.status = answer.status
-        outcome.backend = answer.headers.get("x-evenkeel-backend")
-        body = answer.read()
-        if answer.status != 200:
-            said = body.decode(errors="replace")[:60].strip()
-            outcome.failure = f"{answer.status} {answer.headers.get('x-evenkeel-reason') or said}"
-        elif not body.endswith(wanted.ends):
-            outcome.failure = "half an answer"
-    except GONE as failure:
-        outcome.failure = type(failure).__name__
-        connection.close()
-    outcome.ended = time.monotonic()
-    return outcome
-
-
-class Clients:
-    """Concurrent clients; each sends its next request when the last one is answered, or a little later."""
-
-    def __init__(self, address, wanted, count, later=0.0):
-        self.outcomes = []
-        self._later = later
-        self._address = address
-        self._wanted = wanted
-        self._end = threading.Event()
-        self._threads = [threading.Thread(target=self._run, daemon=True) for _ in range(count)]
-
-    def __enter__(self):
-        for each in self._threads:
-            each.start()
-        return self
-
-    def __exit__(self, *_):
-        self._end.set()
-        for each in self._threads:
-            each.join(120)
-
-    def _run(self):
-        connection = http.client.HTTPConnection(self._address, timeout=60)
-        while not self._end.is_set():
-            outcome = ask(connection, self._wanted)
-            self.outcomes.append(outcome)
-            self._end.wait(self._later if outcome.good else 0.05)
-        connection.close()
-
-    def failed(self):
-        return [each for each in self.outcomes if not each.good]
-
-    def served_by(self, server, since=0.0):
-        return sum(each.backend == server.address and each.began >= since for each in list(self.outcomes))
-
-
-class Rpcs(Clients):
-    """The same over gRPC, with Triton's client library."""
-
-    def _run(self):
-        with tritonclient.grpc.InferenceServerClient(self._address) as client:
-            seconds = tritonclient.grpc.InferInput("seconds", [1], "FP32")
-            seconds.set_data_from_numpy(numpy.array([0.005], numpy.float32))
-            while not self._end.is_set():
-                outcome = Outcome()
-                try:
-                    client.infer("work", [seconds], client_timeout=30)
-                except tritonclient.utils.InferenceServerException as failure:
-                    outcome.failure = f"{failure.status()} {failure.message()}"
-                    self._end.wait(0.05)
-                self.outcomes.append(outcome)
-                self._end.wait(self._later)
-
-
-class Stream:
-    """A streamed response, read on a thread."""
-
-    def __init__(self, address, wanted):
-        self.wanted = wanted
-        self.connection = http.client.HTTPConnection(address, timeout=60)
-        self.connection.request(wanted.method, wanted.target, wanted.payload(), servers.JSON)
-        self.answer = self.connection.getresponse()
-        self.backend = self.answer.headers.get("x-evenkeel-backend")
-        self.body = b""
-        self.pieces = 0
-        self.head = self.first_piece = self.last_piece = time.monotonic()
-        self.ended = None
-        self.end = None
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
-
-    def _read(self):
-        try:
-            while piece := self.answer.read1(65536):
-                self.body += piece
-                self.last_piece = time.monotonic()
-                if not self.pieces:
-                    self.first_piece = self.last_piece
-                self.pieces += 1
-            error_within = b'"error"' in self.body
-            whole = self.body.endswith(self.wanted.ends)
-            self.end = "ended with an error event" if error_within else "complete" if whole else "ended cleanly but incomplete"
-        except (*GONE, AttributeError):  # AttributeError: another thread has closed it
-            self.end = "cut off"
-        self.ended = time.monotonic()
-
-    def wait(self, within):
-        self._thread.join(within)
-        return self.ended is not None
-
-    def close(self):
-        with contextlib.suppress(OSError):
-            self.connection.close()
-
-
-# ---- the trial -----------------------------------------------------------------------------------
-
-
 class Trial:
     """Two servers of one engine, the daemon in front, and the observations in order."""
 
     def __init__(self, kind, folder, seconds=4, folded=False):
         """`seconds`: duration of each load. `folded`: the short form for CI."""
-        folder = pathlib.Path(folder)
+        self.folder = folder = pathlib.Path(folder)
         self.kind = kind
         self.seconds = seconds
         self.folded = folded
@@ -325,11 +98,12 @@ class Trial:
     def observe(self):
         """Yields (name, Sighting) for each observation."""
         for column in COLUMNS:
-            if column == "trapped" and not self.kind.trap:
+            if column == "trapped" and not self.kind.trap or column == "broken" and (self.folded or not self.kind.core):
                 continue
             sighting = Sighting()
             try:
-                getattr(self, column)(sighting)
+                further = findings.OBSERVATIONS.get(column)
+                further(self, sighting) if further else getattr(self, column)(sighting)
             except AssertionError as failure:
                 sighting.claim(False, str(failure))
             except Exception as failure:  # pylint: disable=broad-exception-caught
@@ -546,8 +320,8 @@ class Trial:
             if self.is_rpc():
                 loads.append(stack.enter_context(Rpcs(self.daemon.address, None, 2, later=0.02)))
             wait_until(lambda: loads[0].served_by(first) > 5, 20, "its share of requests")
-            killed = time.monotonic()
             first.kill()
+            killed = first.killed_at
             wait_until(lambda: watch.states["http", first.address].first("down", killed), 20, "state down")
             time.sleep(self.seconds / 4)  # observe that it is avoided
             sighting.fact(f"down after {watch.states['http', first.address].first('down', killed) - killed:.1f} s")
@@ -560,7 +334,7 @@ class Trial:
         crossed = [each for each in failed if each.began <= killed + 0.05]
         new = [each for each in failed if each.began > killed + 0.05]
         whole = sum(len(each.outcomes) for each in loads)
-        sighting.fact(f"{len(crossed)} of {whole} requests failed, all in flight when it died"
+        sighting.fact(f"{len(crossed)} of {whole} requests failed" + (", all in flight when it died" if crossed else "")
                       + (f" ({tally(each.failure for each in crossed)})" if crossed else ""))
         sighting.claim(not new, f"new ones failed: {tally(each.failure for each in new)}")
         sighting.claim(len(crossed) <= 6, "more failed than it can have had")
@@ -588,11 +362,10 @@ class Trial:
                        "a state that is not up")
             time.sleep(self.seconds / 4)  # observe that it is avoided
         out = next(when for when, word in watch.states["http", server.address] if when > told and word != "up")
-        silent = stream.ended is not None and stream.ended - stream.last_piece > 0.8 * SILENCE
         sighting.claim(stream.ended is not None, f"{how}the stream has no end")
         if stream.ended:
             sighting.fact(f"{how}stream {stream.end} after {stream.ended - told:.1f} s"
-                          + (f", {stream.ended - stream.last_piece:.1f} s of it silent" if silent else ""))
+                          + (f", {stream.silence:.1f} s of it silent" if stream.silence > 1 else ""))
         sighting.fact(f"out of rotation after {out - told:.1f} s")
         failed = [each for each in clients.failed() if each.began > told]
         crossed = [each for each in clients.failed() if each.began <= told]
@@ -616,8 +389,3 @@ class Trial:
             for each in tried:
                 each.close()
         raise AssertionError(f"no stream came to {server.address}")
-
-
-def tally(words):
-    counted = collections.Counter(words)
-    return ", ".join(f"{count} x {word}" for word, count in counted.most_common())

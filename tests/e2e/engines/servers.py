@@ -11,10 +11,12 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 import urllib.request
 
 from grpc_servers import LARGEST, Serving, triton_backend, triton_command, unshare, why_no_mlserver, why_no_triton
 from installing import MODELS, Home
+from ports import free_port
 
 FIRST_HOST = "127.0.0.1"
 JSON = {"content-type": "application/json"}
@@ -57,6 +59,7 @@ class Server:
     quick = None  # an Ask that it answers at once
     busy = None  # an Ask that keeps it busy for a while
     long = None  # an Ask whose stream takes 5 s or more
+    core = None  # name of the process that does the work, if the server can lose it and go on
 
     @staticmethod
     def why_not():
@@ -73,6 +76,7 @@ class Server:
         self.loading_seconds = loading_seconds
         self.stopping = stopping
         self.serving = None
+        self.killed_at = None  # when `kill` sent its signal
         self.shared = set()  # its shared memory at SIGTERM
         self.address = f"{host}:{ports['http']}"
         self.prepare()
@@ -96,6 +100,7 @@ class Server:
             return
         family = family_of(self.serving.process.pid) if self.serving.owns_session() else []
         shared = self.shared | shared_by(family)
+        self.killed_at = time.monotonic()
         self.serving.kill()
         for each in family:  # some start their own sessions
             with contextlib.suppress(ProcessLookupError):
@@ -113,6 +118,18 @@ class Server:
 
     def calm(self):
         pass
+
+    def tokens_on_page(self):
+        """How many tokens it has generated, as its metrics say; None: they do not."""
+
+    @classmethod
+    def embedding_server(cls, folder):
+        """Another server, ready, that serves /v1/embeddings; None: there is none."""
+
+    aborts = False  # whether it stops working for a client that has left
+
+    def ended_early(self):
+        """Something that changes when it stops working for a client that has left; None: it does not tell."""
 
     def exposition_url(self):
         return f"http://{self.host}:{self.port.get('metrics', self.port['http'])}/metrics"
@@ -186,6 +203,7 @@ class TritonPythonModel:
             pause = float(backend.get_input_tensor_by_name(each, "pause").as_numpy()[0])
             for number in range(count):
                 if each.is_cancelled():
+                    print("stopped at", number, flush=True)
                     break
                 sender.send(backend.InferenceResponse([
                     backend.Tensor("token", numpy.array([number], numpy.int32))]))
@@ -248,6 +266,11 @@ class Triton(Kserve):
     def provoke(self):
         told(f"http://{self.address}/v2/repository/models/{self.late_model}/load")
 
+    aborts = True
+
+    def ended_early(self):
+        return self.serving.count("stopped at")
+
     def kill(self):
         super().kill()
         unshare(self.folder)
@@ -276,9 +299,13 @@ class Tokens(MLModel):
     async def predict_stream(self, payloads):
         async for payload in payloads:
             count, pause = (each.data[0] for each in payload.inputs)
-            for number in range(int(count)):
-                yield answer(self, "token", "INT32", number)
-                await asyncio.sleep(float(pause))
+            try:
+                for number in range(int(count)):
+                    yield answer(self, "token", "INT32", number)
+                    await asyncio.sleep(float(pause))
+            except (GeneratorExit, asyncio.CancelledError):
+                print("stopped at", number, flush=True)
+                raise
 """
 
 
@@ -315,6 +342,9 @@ class MlServer(Kserve):
     def calm(self):
         told(f"http://{self.address}/v2/repository/models/work/load")
 
+    def ended_early(self):
+        return self.serving.count("stopped at")
+
     def command(self):
         return [str(pathlib.Path(sys.executable).parent / "mlserver"), "start", str(self.folder)], {
             "PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -332,15 +362,27 @@ def chat(tokens, stream=False, **more):
 class OpenAi(Server):
     models = ("random",)
     openai = True
+    aborts = True
+    running_family = None  # of its metrics
+    generated_family = None
     quick = chat(2)
     busy = chat(30, ignore_eos=True)
     long = chat(6000, stream=True, ignore_eos=True)
+
+    def ended_early(self):
+        return value_of(self.exposition_url(), self.running_family) == 0
+
+    def tokens_on_page(self):
+        return value_of(self.exposition_url(), self.generated_family)
 
 
 class LlamaCpp(OpenAi):
     name = "llamacpp"
     title = "llama.cpp"
     engine = "llamacpp"
+    running_family = "llamacpp:requests_processing"
+    generated_family = "llamacpp:tokens_predicted_total"
+    more = ()  # options
     signals = frozenset({"running", "waiting"})
 
     @staticmethod
@@ -351,20 +393,36 @@ class LlamaCpp(OpenAi):
         home = Home("llamacpp").path
         return [str(home / "llama-server"), "-m", str(home / "random.gguf"), "--alias", "random", "--load-mode", "none",
                 "--host", self.host, "--port", str(self.port["http"]), "-c", "16384", "-np", "2", "-t", "1",
-                "--metrics", "--slots"], {}
+                "--metrics", "--slots", *self.more], {}
 
     def version(self):
         said = subprocess.run([self.command()[0][0], "--version"], capture_output=True, text=True, check=True)
         return re.search(r"version: (.*)", said.stdout + said.stderr)[1]
+
+    @classmethod
+    def embedding_server(cls, folder):
+        server = LlamaEmbeddings(folder, FIRST_HOST, {"http": free_port()})
+        server.start()
+        server.serving.wait_ready(f"http://{server.address}{server.readiness}", server.patience)
+        return server
+
+
+class LlamaEmbeddings(LlamaCpp):
+    """One that computes embeddings and generates nothing."""
+
+    more = ("--embeddings", "--pooling", "mean")
 
 
 class Vllm(OpenAi):
     name = "vllm"
     title = "vLLM"
     engine = "vllm"
+    running_family = "vllm:num_requests_running"
+    generated_family = "vllm:generation_tokens_total"
     signals = frozenset({"running", "waiting", "kv_cache_ratio"})
     patience = 240
     other_stops = ("--shutdown-timeout",)
+    core = "VLLM::EngineCore"
 
     @staticmethod
     def why_not():
@@ -499,6 +557,18 @@ def shared_by(family):
         with contextlib.suppress(OSError):
             found.update(re.findall(r" (/dev/shm/[^ \n]+)$", pathlib.Path(f"/proc/{each}/maps").read_text(), re.M))
     return {pathlib.Path(each) for each in found}
+
+
+def title_of(pid):
+    """The command line of a process."""
+    return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+
+
+def value_of(url, family):
+    """The sum of a family on a metrics page."""
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        page = answer.read().decode()
+    return sum(float(each) for each in re.findall(rf"^{re.escape(family)}(?:{{.*}})? (\S+)", page, re.M))
 
 
 def family_of(pid):

@@ -50,7 +50,10 @@ def main(path):
         out.add_tensor(name, numpy.ones(WIDTH, numpy.float32))
 
     random("token_embd.weight", VOCABULARY, WIDTH)
-    random("output.weight", VOCABULARY, WIDTH)
+    # Only syllables are ever likely: bytes would make text that is not UTF-8, which llama.cpp refuses to send.
+    likely = chance.normal(0, 0.02, (VOCABULARY, WIDTH)).astype(numpy.float32)
+    likely[:3 + 256] = 0
+    out.add_tensor("output.weight", likely)
     ones("output_norm.weight")
     for layer in range(LAYERS):
         for part in ("q", "k", "v", "output"):
