@@ -56,7 +56,8 @@ bool is_below(std::string_view path, std::string_view prefix) {
 int status_of(Fault fault) {
   switch (fault) {
     case Fault::bad_request: return 400;
-    case Fault::no_route: return 404;
+    case Fault::no_route:
+    case Fault::model_not_found: return 404;
     case Fault::method_not_allowed: return 405;
     case Fault::header_timeout:
     case Fault::body_timeout: return 408;
@@ -102,6 +103,7 @@ GrpcStatus grpc_status_of(Fault fault) {
     case Fault::no_route:
     case Fault::not_implemented:
     case Fault::method_not_allowed: return GrpcStatus::unimplemented;
+    case Fault::model_not_found: return GrpcStatus::not_found;  // as Triton
     case Fault::internal: return GrpcStatus::internal;
     // queue_full too becomes UNAVAILABLE, which gRPC makes of a 429 and which retry policies name.
     // RESOURCE_EXHAUSTED reads as a quota, which no library retries by itself.
@@ -163,7 +165,11 @@ ErrorFormat error_format_of(std::string_view path) {
 
 ErrorFormat error_format_of(const Request& request) {
   const bool grpc = is_grpc(request) && !request.is_extended_connect;
-  return grpc ? ErrorFormat::grpc : error_format_of(request.path);
+  if (grpc) return ErrorFormat::grpc;
+  const ErrorFormat format = error_format_of(request.path);
+  const bool anthropic = format == ErrorFormat::openai && is_below(request.path, "/v1/models") &&
+                         request.fields.value("anthropic-version").has_value();
+  return anthropic ? ErrorFormat::anthropic : format;
 }
 
 Response grpc_trailers_only(GrpcStatus status, std::string_view message) {
@@ -193,7 +199,8 @@ std::string error_object(const Error& error, ErrorFormat format) {
       append_json_string(object, detail_of(error, status));
       object += R"(,"type":")";
       object += openai_type(status);
-      object += R"(","param":null,"code":")";
+      object += error.fault == Fault::model_not_found ? R"(","param":"model","code":")"
+                                                      : R"(","param":null,"code":")";
       object += to_string(error.fault);
       object += "\"}}";
       break;

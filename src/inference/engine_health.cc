@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "evenkeel/inference/json.h"
+#include "evenkeel/inference/model_cards.h"
 #include "inference/json_reader.h"
-#include "inference/model_cards.h"
 
 namespace evenkeel {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "evenkeel/inference/engine_identity.h"
-#include "inference/model_cards.h"
+#include "evenkeel/inference/model_cards.h"
 
 namespace evenkeel {
 

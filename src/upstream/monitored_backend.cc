@@ -82,6 +82,7 @@ void MonitoredBackend::check_triggers() {
     recoveries = checker_->recoveries();
     suspected = suspected || checker_->silent();
   }
+  check_model_triggers(suspected);
   const bool recovered = std::exchange(seen_recoveries_, recoveries) < recoveries;
   if (std::exchange(suspected_, suspected) == suspected && !recovered) return;
   on_suspicion_(suspected ? max_silence_of(spec_) : Duration::max());
@@ -100,6 +101,11 @@ BackendStatus MonitoredBackend::status() const {
   if (identity() != nullptr) status.engine = identity()->engine;
   status.models = status.health.models;
   if (status.models == nullptr && detection_) status.models = detection_->models();
+  if (model_lister_ != nullptr && model_lister_->cards() != nullptr) {
+    status.cards = model_lister_->cards();
+    status.models = model_lister_->models();
+  }
+  status.has_own_models_api = listing() == ModelListing::tfserving;
   if (poller_ != nullptr) status.polled = poller_->status();
   return status;
 }
@@ -107,7 +113,8 @@ BackendStatus MonitoredBackend::status() const {
 std::uint64_t MonitoredBackend::revision() const {
   return own_revision_ + (detection_ ? detection_->revision() : 0) +
          (checker_ == nullptr ? 0 : checker_->revision()) +
-         (poller_ == nullptr ? 0 : poller_->revision());
+         (poller_ == nullptr ? 0 : poller_->revision()) +
+         (model_lister_ == nullptr ? 0 : model_lister_->revision());
 }
 
 const EngineIdentity* MonitoredBackend::identity() const {
@@ -137,6 +144,7 @@ void MonitoredBackend::apply(bool serving) {
   spec_.backend->load().set_detected_refusals(refusals.bits());
   apply_health_spec(serving);
   apply_metrics_spec();
+  apply_model_listing();
 }
 
 void MonitoredBackend::apply_health_spec(bool serving) {
@@ -193,6 +201,51 @@ void MonitoredBackend::apply_metrics_spec() {
   poller_ = std::make_unique<MetricsPoller>(loop_, target, spec_.access, spec_.backend, exporters_);
 }
 
+/// Where its engine says which models it serves, as far as is known.
+ModelListing MonitoredBackend::listing() const {
+  const bool kserve = identity() != nullptr ? identity()->kserve : spec_.health.kserve;
+  const std::string_view name = identity() != nullptr ? identity()->engine : spec_.health.engine;
+  const Engine& engine = engine_named(name);
+  return kserve && engine.name == "generic" ? kserve_server().health.listing
+                                            : engine.health.listing;
+}
+
+/// The models of a backend that serves are listed; what one that is down had listed is forgotten.
+void MonitoredBackend::apply_model_listing() {
+  const bool unidentified = detects_engine(spec_) && identity() == nullptr;
+  // A server that may be anything is asked only for what the file does not say.
+  const bool asked = spec_.health.engine != "generic" || spec_.health.models.empty();
+  const bool wanted = spec_.lists_models && asked && !unidentified && is_serving() &&
+                      listing() == ModelListing::openai;
+  if (model_lister_ != nullptr && wanted && model_lister_->lists(spec_.access)) return;
+  drop_model_lister();
+  if (!wanted) return;
+  ++own_revision_;
+  model_lister_ = std::make_unique<ModelLister>(loop_, rng_(), spec_.access, [this] {
+    // No health check would find that it accepts connections again.
+    if (checker_ == nullptr && spec_.backend->load().has_connect_failures())
+      spec_.backend->connected();
+  });
+}
+
+void MonitoredBackend::drop_model_lister() {
+  if (model_lister_ == nullptr) return;
+  own_revision_ += 1 + model_lister_->revision();
+  model_lister_.reset();
+}
+
+/// Lists the models of a backend anew when something points to a change. `suspected`: requests
+/// cannot connect to it.
+void MonitoredBackend::check_model_triggers(bool suspected) {
+  if (model_lister_ == nullptr) return;
+  bool changed = suspected && !suspected_ && checker_ == nullptr;
+  if (checker_ != nullptr && checker_->record().models != checked_models_) {
+    checked_models_ = checker_->record().models;
+    changed = true;
+  }
+  if (changed) model_lister_->list_now();
+}
+
 void MonitoredBackend::on_health_changed(const HealthRecord& record) {
   log::write(
       log_level(record.state, !first_result_),
@@ -202,6 +255,7 @@ void MonitoredBackend::on_health_changed(const HealthRecord& record) {
   const bool detects_again =
       first_result_ && detection_ && (detection_->running() || record.state != HealthState::up);
   if (detects_again) detection_->start();
+  apply_model_listing();
   report_first_result();
 }
 

@@ -1,4 +1,5 @@
-// Everything that the control loop does for one backend: detection, health checks, polling.
+// Everything that the control loop does for one backend: detection, health checks, polling, the
+// list of its models.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +10,13 @@
 
 #include "evenkeel/base/loop.h"
 #include "evenkeel/base/rng.h"
+#include "evenkeel/inference/engine.h"
 #include "evenkeel/upstream/backend_status.h"
 #include "evenkeel/upstream/health_checker.h"
 #include "evenkeel/upstream/metrics_poller.h"
 #include "evenkeel/upstream/monitor_spec.h"
 #include "upstream/engine_detection.h"
+#include "upstream/model_lister.h"
 
 namespace evenkeel {
 
@@ -58,6 +61,10 @@ class MonitoredBackend final : EngineDetection::Observer {
   void apply_health_spec(bool serving);
   void stop_checks(bool serving);
   void apply_metrics_spec();
+  void apply_model_listing();
+  ModelListing listing() const;
+  void drop_model_lister();
+  void check_model_triggers(bool suspected);
   void on_health_changed(const HealthRecord& record);
   void report_first_result();
 
@@ -72,9 +79,11 @@ class MonitoredBackend final : EngineDetection::Observer {
   HealthRecord unchecked_record_;  // while there is no checker
   bool first_result_ = false;
   std::uint64_t own_revision_ = 0;
-  std::optional<EngineDetection> detection_;  // of a pool with `engine: auto`
-  std::unique_ptr<HealthChecker> checker_;    // null: not checked
-  std::unique_ptr<MetricsPoller> poller_;     // null: not polled
+  std::optional<EngineDetection> detection_;   // of a pool with `engine: auto`
+  std::unique_ptr<HealthChecker> checker_;     // null: not checked
+  std::unique_ptr<MetricsPoller> poller_;      // null: not polled
+  std::unique_ptr<ModelLister> model_lister_;  // null: its models are not listed, or it is down
+  ModelList checked_models_;                   // as its checks last listed them
 };
 
 }  // namespace evenkeel

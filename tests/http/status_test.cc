@@ -43,6 +43,7 @@ TEST(Status, OfEveryFaultIsAnErrorWithADistinctReason) {
 TEST(Status, IsTheStandardOneForTheFault) {
   EXPECT_EQ(status_of(Fault::bad_request), 400);
   EXPECT_EQ(status_of(Fault::no_route), 404);
+  EXPECT_EQ(status_of(Fault::model_not_found), 404);
   EXPECT_EQ(status_of(Fault::method_not_allowed), 405);
   EXPECT_EQ(status_of(Fault::header_timeout), 408);
   EXPECT_EQ(status_of(Fault::body_timeout), 408);
@@ -103,6 +104,28 @@ TEST(ErrorResponse, HasAnthropicsShapeOnMessages) {
   EXPECT_EQ(body(Fault::first_byte_timeout), expected("timeout_error"));
   EXPECT_EQ(body(Fault::backend_closed), expected("api_error"));
   EXPECT_EQ(body(Fault::internal), expected("api_error"));
+}
+
+TEST(ErrorResponse, SaysThatAModelDoesNotExistAsTheApiDoes) {
+  const Error error{.fault = Fault::model_not_found, .detail = "The model `x` does not exist."};
+  EXPECT_EQ(
+      answer_to(error, "/v1/chat/completions").body,
+      R"({"error":{"message":"The model `x` does not exist.","type":"invalid_request_error","param":"model","code":"model_not_found"}})");
+  EXPECT_EQ(
+      answer_to(error, "/v1/messages").body,
+      R"({"type":"error","error":{"type":"not_found_error","message":"The model `x` does not exist."}})");
+  EXPECT_EQ(answer_to(error, "/v2/models/x/infer").body,
+            R"({"error":"The model `x` does not exist."})");
+  EXPECT_EQ(error_response(error, ErrorFormat::grpc).fields.value("grpc-status"), "5");
+}
+
+TEST(ErrorFormat, OfAListOfModelsFollowsTheClient) {
+  Request request{.method = "GET", .path = "/v1/models/x?beta=true"};
+  EXPECT_EQ(error_format_of(request), ErrorFormat::openai);
+  request.fields.add("anthropic-version", "2023-06-01");
+  EXPECT_EQ(error_format_of(request), ErrorFormat::anthropic);
+  request.path = "/v1/modelsX";
+  EXPECT_EQ(error_format_of(request), ErrorFormat::openai);
 }
 
 TEST(ErrorFormat, FollowsThePath) {

@@ -26,6 +26,7 @@ enum class Fault : std::uint8_t {
   not_implemented,
   version_not_supported,
   no_route,
+  model_not_found,
   no_backend,
   queue_full,
   queue_timeout,

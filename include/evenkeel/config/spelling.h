@@ -1,7 +1,9 @@
-// "Did you mean ...?": the nearest of a few known words.
+// "Did you mean ...?": the nearest of some known words or names.
 #pragma once
 
+#include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,5 +20,16 @@ std::size_t edit_distance(std::string_view a, std::string_view b, std::size_t li
 /// ("idle_timeout" for "idle"), or the reverse. Nothing if no word is near.
 std::optional<std::string> nearest_word(std::string_view word,
                                         const std::vector<std::string>& words);
+
+/// The most that `near_names` finds, and how many names it looks at: the name is a client's, and
+/// must not cost much.
+inline constexpr std::size_t max_near_names = 3;
+inline constexpr std::size_t max_looked_at_names = 1000;
+
+/// Those of `names` that a client who wrote `name` may have meant, best first: the same but for
+/// case and separators; the same behind its last '/' and before a ':' ("llama3" for
+/// "meta/llama3:8b"); a few edits away; one that it begins, or that begins it. For names of models.
+std::vector<std::string_view> near_names(std::string_view name,
+                                         std::span<const std::string_view> names);
 
 }  // namespace evenkeel

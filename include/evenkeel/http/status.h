@@ -29,7 +29,8 @@ enum class ErrorFormat : std::uint8_t { plain, openai, anthropic, kserve, grpc }
 
 /// By the path alone, for a request that was not parsed completely: never gRPC.
 ErrorFormat error_format_of(std::string_view path);
-/// Never gRPC for an extended CONNECT: its status 200 would open a tunnel.
+/// Never gRPC for an extended CONNECT: its status 200 would open a tunnel. Anthropic's below
+/// `/v1/models` for a client with `anthropic-version`: both APIs have that path.
 ErrorFormat error_format_of(const Request& request);
 
 /// The response to a request that failed: Anthropic's error object on `/v1/messages`, OpenAI's on

@@ -7,16 +7,23 @@
 #include <string_view>
 #include <vector>
 
+#include "evenkeel/inference/model_cards.h"
 #include "evenkeel/upstream/health_record.h"
 #include "evenkeel/upstream/poll_record.h"
 
 namespace evenkeel {
+
+/// What a server lists of its models, shared so that a copy is cheap. Null: unknown.
+using ModelCards = std::shared_ptr<const std::vector<ModelCard>>;
 
 struct BackendStatus {
   std::string pool;
   std::string backend;  ///< its id
   std::string engine;   ///< the file's; with `engine: auto` the detected one, "auto" until then
   ModelList models;     ///< the models that the server lists; null: unknown
+  ModelCards cards;     ///< the same with what it says of each; null: not listed regularly
+  /// Its engine has an API of its own at /v1/models, as far as is known.
+  bool has_own_models_api = false;
   HealthRecord health;
   std::optional<PollStatus> polled;  ///< nothing: its metrics are not polled
 };

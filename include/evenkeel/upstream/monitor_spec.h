@@ -19,6 +19,7 @@ struct MonitorSpec {
   HealthCheckSpec health;  ///< `engine` as the file has it
   MetricsPollSpec metrics;
   ServerAccess access;
+  bool lists_models = false;  ///< requests /v1/models regularly, if the engine has that
   /// The process before this one found it down: the start does not wait long for its first check.
   bool was_down = false;
 };

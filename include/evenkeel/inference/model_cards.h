@@ -1,0 +1,32 @@
+// A list of models of OpenAI's API: {"data": [{"id": ..., "owned_by": ...}]}.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace evenkeel {
+
+struct ModelCard {
+  /// The longest `details` that are kept.
+  static constexpr std::size_t max_details = 4096;
+
+  std::string id;
+  std::string owner;         ///< empty: unknown
+  std::int64_t created = 0;  ///< Unix time in seconds; 0: unknown
+  /// Its other fields, as members of a JSON object: `"root":"x","max_model_len":4096`. Without
+  /// `permission`, whose ids vLLM draws anew each time. Empty: none, or too many.
+  std::string details;
+
+  /// All but `created`, which vLLM sets to the time of the request.
+  bool same_model(const ModelCard& other) const {
+    return id == other.id && owner == other.owner && details == other.details;
+  }
+};
+
+/// In the server's order; nothing if the text is not a list of models.
+std::optional<std::vector<ModelCard>> read_model_cards(std::string text);
+
+}  // namespace evenkeel

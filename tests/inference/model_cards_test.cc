@@ -1,0 +1,67 @@
+#include "evenkeel/inference/model_cards.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace evenkeel {
+namespace {
+
+TEST(ModelCards, AreReadFromAListOfModels) {
+  const auto cards = read_model_cards(
+      R"({"object":"list","data":[{"id":"a","object":"model","created":1700000000,"owned_by":"vllm"},{"id":"b"}]})");
+  ASSERT_TRUE(cards);
+  ASSERT_EQ(cards->size(), 2u);
+  EXPECT_EQ((*cards)[0].id, "a");
+  EXPECT_EQ((*cards)[0].owner, "vllm");
+  EXPECT_EQ((*cards)[0].created, 1'700'000'000);
+  EXPECT_EQ((*cards)[0].details, "");
+  EXPECT_EQ((*cards)[1].id, "b");
+  EXPECT_EQ((*cards)[1].created, 0);
+}
+
+TEST(ModelCards, KeepTheOtherFieldsOfAModel) {
+  const auto cards = read_model_cards(
+      R"({"data":[{"id":"a","root":"/m\u00e9","parent":null,"max_model_len":4096,)"
+      R"("permission":[{"id":"modelperm-1"}],"meta":{"n":[1, 2.5e3],"ok":true}}]})");
+  ASSERT_TRUE(cards);
+  EXPECT_EQ(cards->front().details,
+            "\"root\":\"/m\xc3\xa9\",\"parent\":null,\"max_model_len\":4096,"
+            "\"meta\":{\"n\":[1,2.5e3],\"ok\":true}");
+}
+
+TEST(ModelCards, DropDetailsThatAreTooLong) {
+  const std::string text =
+      R"({"data":[{"id":"a","root":")" + std::string(ModelCard::max_details, 'x') + R"("}]})";
+  const auto cards = read_model_cards(text);
+  ASSERT_TRUE(cards);
+  EXPECT_EQ(cards->front().id, "a");
+  EXPECT_EQ(cards->front().details, "");
+}
+
+TEST(ModelCards, HaveNoTimeThatIsNone) {
+  for (const std::string created : {"\"yesterday\"", "null", "-5", "1e300", "{}"}) {
+    const auto cards = read_model_cards(R"({"data":[{"id":"a","created":)" + created + "}]}");
+    ASSERT_TRUE(cards) << created;
+    EXPECT_EQ(cards->front().created, 0) << created;
+  }
+}
+
+TEST(ModelCards, AreNotReadFromAnythingElse) {
+  for (const std::string text : {"", "[]", "{}", R"({"data":{}})", R"({"data":[{"id":1}]})",
+                                 R"({"data":[{"id":"a","x":{bad}}]})", R"({"data":[{"id":"a"})"}) {
+    EXPECT_FALSE(read_model_cards(text)) << text;
+  }
+}
+
+TEST(ModelCards, AreOfTheSameModelWhateverTheTime) {
+  const ModelCard card{.id = "a", .owner = "vllm", .created = 1, .details = "\"n\":1"};
+  ModelCard other = card;
+  other.created = 2;
+  EXPECT_TRUE(card.same_model(other));
+  other.details = "\"n\":2";
+  EXPECT_FALSE(card.same_model(other));
+}
+
+}  // namespace
+}  // namespace evenkeel
