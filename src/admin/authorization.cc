@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "evenkeel/base/file.h"
+#include "evenkeel/base/glob.h"
 #include "evenkeel/base/log.h"
 #include "evenkeel/http/fields.h"
 
@@ -30,33 +31,6 @@ std::string_view authority_of(std::string_view url) {
   if (scheme_end == std::string_view::npos) return {};
   const std::string_view rest = url.substr(scheme_end + 3);
   return rest.substr(0, rest.find_first_of("/?#"));
-}
-
-bool equal_ignoring_case(char a, char b) {
-  return equals_ignore_case(std::string_view(&a, 1), std::string_view(&b, 1));
-}
-
-/// `pattern` matches all of `name`, ignoring case; '*' stands for any text. Takes at most their
-/// sizes' product: only the last '*' is ever tried again.
-bool matches_glob(std::string_view pattern, std::string_view name) {
-  std::size_t at = 0;
-  std::size_t retry_pattern = std::string_view::npos;
-  std::size_t retry_name = 0;
-  for (std::size_t i = 0; i < name.size();) {
-    if (at < pattern.size() && pattern[at] == '*') {
-      retry_pattern = ++at;
-      retry_name = i;
-    } else if (at < pattern.size() && equal_ignoring_case(pattern[at], name[i])) {
-      ++at;
-      ++i;
-    } else if (retry_pattern != std::string_view::npos) {
-      at = retry_pattern;
-      i = ++retry_name;
-    } else {
-      return false;
-    }
-  }
-  return pattern.find_first_not_of('*', at) == std::string_view::npos;
 }
 
 /// The request names no such page, or one of this listener's own.
@@ -118,7 +92,7 @@ bool is_known_host(std::string_view host, const std::vector<std::string>& patter
   const std::string_view name = host.substr(0, host.find(':'));
   for (const std::string& pattern : patterns) {
     if (!globs && pattern.find('*') != std::string::npos) continue;
-    if (matches_glob(pattern, name)) return true;
+    if (matches_glob(pattern, name, LetterCase::ignored)) return true;
   }
   return false;
 }
