@@ -7,8 +7,8 @@
 #include <string_view>
 #include <utility>
 
+#include "evenkeel/filter/replay_body.h"
 #include "evenkeel/proxy/forwarder.h"
-#include "proxy/replay_body.h"
 
 namespace evenkeel {
 

@@ -1,6 +1,6 @@
 #include "proxy/fallback.h"
 
-#include "proxy/replay_body.h"
+#include "proxy/pool_assignment.h"
 
 namespace evenkeel {
 namespace {
@@ -28,7 +28,7 @@ Task<Result<Response>> Fallback::handle(Request& request) {
   // Otherwise the other pool has fallen back, and has named its own fallback.
   const bool from_target = request.info.identity.pool_index == target_.pool_index;
   // The other pool has not made the copy of the body that the first one has kept for retries.
-  if (auto* const kept = dynamic_cast<ReplayBody*>(request.body.get())) kept->commit();
+  if (request.body != nullptr) request.body->commit();
   if (answer && from_target) answer->fields.add("x-evenkeel-fallback", target_.pool);
   co_return answer;
 }
@@ -36,12 +36,8 @@ Task<Result<Response>> Fallback::handle(Request& request) {
 /// Makes it a request of the other pool.
 void Fallback::move(RequestInfo& info) const {
   RequestIdentity& identity = info.identity;
-  PoolMetrics& before = worker_metrics_.pool(identity.pool_index);
-  before.fallbacks.add();
-  before.in_flight.remove();
-  worker_metrics_.pool(target_.pool_index).in_flight.add();
-  identity.pool = target_.pool;
-  identity.pool_index = target_.pool_index;
+  worker_metrics_.pool(identity.pool_index).fallbacks.add();
+  assign_pool(identity, target_.pool, target_.pool_index, worker_metrics_);
   info.outcome.attempts = AttemptList();  // it has room for those at one pool
 }
 

@@ -107,7 +107,7 @@ Task<Result<Response>> Forwarder::handle(Request& request) {
   Progress progress{.hint = hint_of(request)};
   const RetryPolicy* const own = request.info.identity.retry_policy;
   progress.policy = own != nullptr ? own : &options_.retry;
-  if (request.body != nullptr && !request.body->rewindable()) keep_body(request, progress);
+  if (request.body != nullptr) keep_body(request, progress);
   while (true) {
     auto placed = co_await acquire(request, progress);
     if (!placed && progress.held) co_return progress.give_up(request);
@@ -146,7 +146,7 @@ Task<Result<Response>> Forwarder::handle(Request& request) {
             progress.next = next;
           }
           if (progress.next == Next::done) {
-            if (progress.replay != nullptr) progress.replay->commit();
+            if (request.body != nullptr) request.body->commit();
             co_return response;
           }
           if (!progress.is_trial) progress.hold(std::move(response), request.info, loop_.now());

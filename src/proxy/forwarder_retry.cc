@@ -26,14 +26,20 @@ Task<Result<Response>> attempt_timed_out() {
 
 }  // namespace
 
-/// Keeps a copy of the body from here on, if it may be small enough.
+/// Keeps a copy of the body from here on, if it may be small enough and is not kept yet.
 void Forwarder::keep_body(Request& request, Progress& progress) {
+  if (request.body->rewindable()) {
+    progress.replay = dynamic_cast<ReplayBody*>(request.body.get());
+    return;
+  }
   const std::uint64_t max_bytes = progress.policy->replay_bytes;
   if (!request.upgrade.empty() || max_bytes == 0) return;
   ReplayMetrics& metrics = worker_metrics_.replay();
   if (request.body->length().value_or(0) > max_bytes) return metrics.overflows.add();
-  auto kept = std::make_unique<ReplayBody>(std::move(request.body), max_bytes, metrics,
-                                           options_.memory_pressure);
+  auto kept = std::make_unique<ReplayBody>(
+      std::move(request.body),
+      ReplayBody::Limits{.body_bytes = max_bytes, .worker_bytes = options_.max_held_bytes}, metrics,
+      options_.memory_pressure);
   progress.replay = kept.get();
   request.body = std::move(kept);
 }

@@ -39,6 +39,8 @@ class Body : public Pooled {
   virtual bool rewind() { return false; }
   /// `rewind` will succeed, also after everything was read: all bytes are here and stay.
   virtual bool rewindable() const { return false; }
+  /// It will not be rewound: bytes that were kept for that may be freed.
+  virtual void commit() {}
 };
 using BodyPtr = std::unique_ptr<Body>;
 

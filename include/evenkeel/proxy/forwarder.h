@@ -40,6 +40,8 @@ struct ForwarderOptions {
   bool finds_stream_errors = false;
   /// The longest time from a request's first attempt to its last one.
   Duration max_retry_time = std::chrono::seconds(600);
+  /// How much of request bodies one worker holds for retries, all pools together.
+  std::uint64_t max_held_bytes = 64UL * 1024 * 1024;
   /// While memory is scarce, no further bytes of request bodies are kept for a retry. Null: it
   /// never is.
   const MemoryPressureLevel* memory_pressure = nullptr;

@@ -1,13 +1,15 @@
-#include "proxy/replay_body.h"
+#include "evenkeel/filter/replay_body.h"
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace evenkeel {
 
 Task<Result<Chunk>> ReplayBody::read() {
   lends_block_ = false;
   if (next_ < blocks_.size()) return Result<Chunk>(replay());
+  if (unkept_) return Result<Chunk>(*std::exchange(unkept_, std::nullopt));
   if (last_) return Result<Chunk>(*last_);
   if (!keeps_ && !blocks_.empty()) forget();  // committed, and replayed to the end
   auto next = body_->read();
@@ -35,9 +37,42 @@ Result<Chunk> ReplayBody::keep(Result<Chunk> chunk) {
   return chunk;
 }
 
+Task<Result<Chunk>> ReplayBody::hold() {
+  auto next = body_->read();
+  if (next.ready()) return keep_held(next.take());
+  return wait_to_hold(std::move(next));
+}
+
+Task<Result<Chunk>> ReplayBody::wait_to_hold(Task<Result<Chunk>> next) {
+  auto chunk = co_await next;
+  co_return keep_held(std::move(chunk));
+}
+
+Result<Chunk> ReplayBody::keep_held(Result<Chunk> chunk) {
+  if (!chunk) return chunk;
+  const std::size_t blocks = blocks_.size();
+  const std::uint32_t end = blocks == 0 ? 0 : blocks_.back().end;
+  if (append(chunk->bytes)) {
+    if (chunk->last) last_ = Chunk{.last = true, .trailers = chunk->trailers};
+  } else {
+    // What of the chunk was appended is taken back: the chunk itself follows.
+    while (blocks_.size() > blocks) {
+      metrics_.held.remove(blocks_.back().block.size());
+      held_ -= blocks_.back().block.size();
+      blocks_.pop_back();
+    }
+    if (blocks != 0) blocks_.back().end = end;
+    metrics_.overflows.add();
+    keeps_ = false;
+    unkept_ = *chunk;
+  }
+  next_ = blocks_.size();
+  return chunk;
+}
+
 /// Copies bytes behind those that are kept; false: there is no room for them.
 bool ReplayBody::append(std::string_view bytes) {
-  if (bytes.size() > max_bytes_ - kept_bytes_) return false;
+  if (bytes.size() > limits_.body_bytes - kept_bytes_) return false;
   if (!bytes.empty() && memory_is_scarce()) return false;
   kept_bytes_ += bytes.size();
   while (!bytes.empty()) {
@@ -45,7 +80,8 @@ bool ReplayBody::append(std::string_view bytes) {
       const std::uint32_t size = bytes.size() > Block::small || !blocks_.empty() ? Block::large
                                  : bytes.size() > Block::tiny                    ? Block::small
                                                                                  : Block::tiny;
-      if (metrics_.held.value() + size > max_worker_bytes) return false;
+      const auto held = static_cast<std::uint64_t>(metrics_.held.value());
+      if (held + size > limits_.worker_bytes) return false;
       blocks_.push_back({.block = Block::take(size)});
       metrics_.held.add(size);
       held_ += size;
@@ -71,7 +107,7 @@ Chunk ReplayBody::replay() {
 }
 
 bool ReplayBody::rewind() {
-  if (!keeps_) return false;
+  if (!keeps_ && !unkept_) return false;
   next_ = 0;
   lends_block_ = false;
   return true;

@@ -1,4 +1,4 @@
-#include "proxy/replay_body.h"
+#include "evenkeel/filter/replay_body.h"
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ namespace {
 class ReplayBodyTest : public ::testing::Test {
  protected:
   ReplayBodyTest()
-      : body(std::make_unique<ReplayBody>(std::make_unique<ScriptedBody>(feed), 100'000, metrics,
+      : body(std::make_unique<ReplayBody>(std::make_unique<ScriptedBody>(feed), limits, metrics,
                                           &pressure)) {}
 
   Collected read_all() {
@@ -26,6 +26,8 @@ class ReplayBodyTest : public ::testing::Test {
     return all;
   }
 
+  static constexpr ReplayBody::Limits limits{.body_bytes = 100'000,
+                                             .worker_bytes = 64UL * 1024 * 1024};
   Loop loop;
   std::shared_ptr<BodyFeed> feed = std::make_shared<BodyFeed>(loop);
   ReplayMetrics metrics;
@@ -90,7 +92,7 @@ TEST_F(ReplayBodyTest, BecomesAStreamBeyondItsLimit) {
 }
 
 TEST_F(ReplayBodyTest, BecomesAStreamWhenTheWorkerHoldsTooMuch) {
-  metrics.held.add(ReplayBody::max_worker_bytes);
+  metrics.held.add(static_cast<std::int64_t>(limits.worker_bytes));
   feed->push("some");
   feed->end();
 
@@ -183,6 +185,60 @@ TEST_F(ReplayBodyTest, PassesAnErrorOnAndIsNotRepeated) {
   EXPECT_EQ(all.error->fault, Fault::client_gone);
   EXPECT_FALSE(body->rewind());
   EXPECT_EQ(metrics.overflows.value(), 0);
+}
+
+TEST_F(ReplayBodyTest, LendsWhatItHeldBeforeItReadsOn) {
+  feed->push("one ");
+  feed->push("two ");
+  EXPECT_EQ(body->hold().take()->bytes, "one ");
+  EXPECT_EQ(body->hold().take()->bytes, "two ");
+  EXPECT_TRUE(body->holds());
+  feed->push("three");
+  feed->end();
+
+  ASSERT_TRUE(body->rewind());
+  EXPECT_EQ(read_all().bytes, "one two three");
+  ASSERT_TRUE(body->rewind());
+  EXPECT_EQ(read_all().bytes, "one two three");
+}
+
+TEST_F(ReplayBodyTest, LosesNothingOfWhatItCannotHold) {
+  const std::string half(60'000, 'x');
+  const std::string rest(60'000, 'y');
+  feed->push(half);
+  feed->push(rest);
+  feed->end();
+  EXPECT_EQ(body->hold().take()->bytes, half);
+  EXPECT_EQ(body->hold().take()->bytes, rest);
+  EXPECT_FALSE(body->holds());
+  EXPECT_EQ(metrics.overflows.value(), 1U);
+
+  ASSERT_TRUE(body->rewind());
+  EXPECT_EQ(read_all().bytes, half + rest);
+  EXPECT_FALSE(body->rewind()) << "the second half is gone";
+  EXPECT_EQ(metrics.held.value(), 0);
+}
+
+TEST_F(ReplayBodyTest, HoldsTheEndToo) {
+  feed->trailers.add("a", "b");
+  feed->push("all");
+  feed->end();
+  EXPECT_FALSE(body->hold().take()->last);
+  EXPECT_TRUE(body->hold().take()->last);
+  ASSERT_TRUE(body->rewind());
+  const Collected all = read_all();
+  EXPECT_EQ(all.bytes, "all");
+  EXPECT_EQ(all.trailers, "a: b\n");
+}
+
+TEST_F(ReplayBodyTest, HoldsOneChunkWhileMemoryIsScarce) {
+  pressure.set(MemoryPressure::high);
+  feed->push("now");
+  feed->end();
+  EXPECT_EQ(body->hold().take()->bytes, "now");
+  EXPECT_FALSE(body->holds());
+  ASSERT_TRUE(body->rewind());
+  EXPECT_EQ(read_all().bytes, "now");
 }
 
 }  // namespace

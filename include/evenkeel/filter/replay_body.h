@@ -20,13 +20,16 @@ namespace evenkeel {
 /// REQUIRES: `metrics` and `pressure` outlive it. Thread: the worker's.
 class ReplayBody final : public Body {
  public:
-  /// Copies that one worker holds at a time, in bytes.
-  static constexpr std::int64_t max_worker_bytes = 64 * 1024 * 1024;
+  /// How much one body and all bodies of a worker may hold, in bytes.
+  struct Limits {
+    std::uint64_t body_bytes;
+    std::uint64_t worker_bytes;
+  };
 
   /// `pressure` null: there is never any.
-  ReplayBody(BodyPtr body, std::uint64_t max_bytes, ReplayMetrics& metrics,
+  ReplayBody(BodyPtr body, Limits limits, ReplayMetrics& metrics,
              const MemoryPressureLevel* pressure)
-      : body_(std::move(body)), metrics_(metrics), pressure_(pressure), max_bytes_(max_bytes) {}
+      : body_(std::move(body)), metrics_(metrics), pressure_(pressure), limits_(limits) {}
   ReplayBody(const ReplayBody&) = delete;
   ReplayBody& operator=(const ReplayBody&) = delete;
   ~ReplayBody() override { forget(); }
@@ -36,12 +39,20 @@ class ReplayBody final : public Body {
   bool rewind() override;
   bool rewindable() const override { return keeps_; }
 
-  /// The request will not be sent again: frees what was kept, except for the block that the last
-  /// chunk lies in, and those that are still to be read.
-  void commit();
+  /// Frees what was kept, except for the block that the last chunk lies in, and those that are
+  /// still to be read.
+  void commit() override;
+
+  /// The next bytes, which stay to be read again after `rewind`, also if this body can keep no more
+  /// after them; `holds` then turns false. REQUIRES: nothing was rewound yet.
+  Task<Result<Chunk>> hold();
+  /// Further bytes can be held.
+  bool holds() const { return !unkept_; }
 
  private:
   Task<Result<Chunk>> wait(Task<Result<Chunk>> next);
+  Task<Result<Chunk>> wait_to_hold(Task<Result<Chunk>> next);
+  Result<Chunk> keep_held(Result<Chunk> chunk);
   Result<Chunk> keep(Result<Chunk> chunk);
   bool append(std::string_view bytes);
   bool memory_is_scarce() const {
@@ -53,13 +64,14 @@ class ReplayBody final : public Body {
   BodyPtr body_;
   ReplayMetrics& metrics_;
   const MemoryPressureLevel* pressure_;
-  std::uint64_t max_bytes_;
+  Limits limits_;
   std::uint64_t kept_bytes_ = 0;
   std::int64_t held_ = 0;  // bytes of the blocks
   std::vector<ReadBuffer> blocks_;
-  std::size_t next_ = 0;       // the block to replay
-  bool lends_block_ = false;   // the last chunk lies in the block before `next_`
-  std::optional<Chunk> last_;  // the body's, without its bytes
+  std::size_t next_ = 0;         // the block to replay
+  bool lends_block_ = false;     // the last chunk lies in the block before `next_`
+  std::optional<Chunk> last_;    // the body's, without its bytes
+  std::optional<Chunk> unkept_;  // behind the blocks: the chunk that was held as the body lends it
   bool keeps_ = true;
 };
 
