@@ -27,6 +27,8 @@ milliseconds default_health_timeout(std::string_view engine) {
   return engine_traits(engine).health_timeout;
 }
 
+bool inspects(const PoolConfig& pool) { return pool.inspect || !pool.model.empty(); }
+
 BackendProtocol default_protocol(const PoolConfig& pool) {
   const bool secure =
       pool.tls || std::any_of(pool.backends.begin(), pool.backends.end(),

@@ -23,7 +23,10 @@ std::string name_of(const RouteMatch& match) {
     }
     return name;
   }
-  return match.host + (match.path.empty() ? "/**" : match.path);
+  std::string name = match.host + (match.path.empty() ? "/**" : match.path);
+  for (const std::string& model : match.model) name += ' ' + model;
+  for (const std::string& task : match.task) name += ' ' + task;
+  return name;
 }
 
 }  // namespace evenkeel::config_file

@@ -19,6 +19,21 @@ using namespace std::chrono_literals;
 inline constexpr std::array<std::string_view, 1> access_log_format_words = {"json"};
 
 template <>
+struct Fields<TokenBounds> {
+  template <class Visit>
+  static void each(Visit&& visit) {
+    visit(Key{"min", "The least number of tokens."}, &TokenBounds::min,
+          CountForm{0, 1'000'000'000});
+    visit(Key{"max", "The greatest number of tokens; 0: no bound."}, &TokenBounds::max,
+          CountForm{0, 1'000'000'000});
+  }
+
+  static void finish(Node& node, TokenBounds& range) {
+    if (range.max != 0 && range.max < range.min) node.fail("'max' is below 'min'");
+  }
+};
+
+template <>
 struct Fields<RouteMatch> {
   template <class Visit>
   static void each(Visit&& visit) {
@@ -45,6 +60,28 @@ struct Fields<RouteMatch> {
           &T::grpc,
           TextOrListForm{{{TextForm{"a gRPC service", check_grpc_name},
                            "a gRPC service or a list of gRPC services"}}});
+    visit(
+        Key{"model",
+            "Names of models, in which `*` stands for any text: `llama-*`. This and the following "
+            "keys are about the body of a request, which is read before the route is chosen.",
+            false, "any"},
+        &T::model,
+        TextOrListForm{{{TextForm{"the name of a model", check_model_name},
+                         "a name of a model or a list of names"}}});
+    visit(Key{"task",
+              "What the model is to do: `chat`, `completion`, `embedding`, `rerank`, `score`, "
+              "`audio` or `infer` (KServe).",
+              false, "any"},
+          &T::task,
+          TextOrListForm{{{TextForm{"a task", check_task}, "a task or a list of tasks"}}});
+    visit(Key{"prompt_tokens", "Length of the prompt in tokens, as estimated from its bytes.",
+              false, "any"},
+          &T::prompt_tokens, OptionalForm<TokenBounds>{});
+    visit(Key{"max_tokens",
+              "How many tokens the request lets the model generate; a request that does not say "
+              "does not match.",
+              false, "any"},
+          &T::max_tokens, OptionalForm<TokenBounds>{});
   }
 };
 
@@ -144,6 +181,14 @@ struct Fields<ProcessLimits> {
             "A percentage is that of the cgroup's limit, or else of the machine's memory. At 90 % "
             "of it, idle connections are closed and new ones wait; at 95 %, requests get 503."},
         &ProcessLimits::memory, MemoryLimitForm{});
+    visit(Key{"inspected_body",
+              "How much of a request's body may be awaited before a backend is picked. Of a longer "
+              "body, what was read by then decides, and the rest is passed on as it arrives."},
+          &ProcessLimits::inspected_body_bytes, SizeForm{KiB, 1024 * MiB});
+    visit(Key{"held_bodies",
+              "How much each worker may hold of request bodies, for inspection and for retries. "
+              "Beyond it, requests are not retried, and decided on what is known."},
+          &ProcessLimits::held_bodies_bytes, SizeForm{0, TiB});
   }
 };
 

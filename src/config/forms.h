@@ -294,6 +294,8 @@ std::optional<ValidationError> check_method(std::string& value);
 std::optional<ValidationError> check_host_pattern(std::string& value);
 std::optional<ValidationError> check_path_pattern(std::string& value);
 std::optional<ValidationError> check_grpc_name(std::string& value);
+std::optional<ValidationError> check_model_name(std::string& value);
+std::optional<ValidationError> check_task(std::string& value);
 std::optional<ValidationError> check_plain_path(std::string& value);
 std::optional<ValidationError> check_url(std::string& value);
 

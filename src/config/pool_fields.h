@@ -29,6 +29,7 @@ inline constexpr std::array<std::string_view, 5> health_check_words = {"auto", "
                                                                        "tcp", "off"};
 inline constexpr std::array<std::string_view, 3> model_check_words = {"off", "required",
                                                                       "generate"};
+inline constexpr std::array<std::string_view, 2> stream_usage_words = {"auto", "off"};
 inline constexpr std::array<std::string_view, 2> scrape_words = {"auto", "off"};
 inline constexpr std::array<std::string_view, 2> weight_source_words = {"configured", "observed"};
 inline constexpr std::array<std::string_view, 5> retry_words = {"overload", "gateway-error", "5xx",
@@ -382,6 +383,24 @@ struct Fields<PoolConfig> {
           &T::models,
           ScalarListForm<TextForm>{
               {TextForm{"the name of a model", check_not_empty}, "a list of model names"}});
+    visit(
+        Key{"inspect",
+            "Whether requests and responses are read for the log, the metrics and the pickers: the "
+            "model, tokens, what a stream reports. Their bytes stay as they are. A body that is "
+            "not "
+            "valid JSON gets 400."},
+        &T::inspect, FlagForm{});
+    visit(Key{"model",
+              "The name under which the backends serve the model: it replaces the one in the "
+              "request, in JSON bodies. Implies `inspect`.",
+              false, "the name in the request"},
+          &T::model, TextForm{"the name of a model", check_model_name});
+    visit(
+        Key{"stream_usage",
+            "Whether engines are asked for the token counts of streams whose clients did not ask, "
+            "which are removed from the stream again: `auto`, with `inspect` and an engine that is "
+            "known to give them, or `off`."},
+        &T::stream_usage, EnumForm<StreamUsage>{"stream_usage", stream_usage_words});
     visit(Key{"picker", "The load-balancing policy."}, &T::picker,
           ChoiceForm{"picker", picker_words});
     visit(Key{"hash", "Settings of `picker: consistent-hash`."}, &T::hash,

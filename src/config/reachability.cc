@@ -92,6 +92,12 @@ std::vector<std::string> field_keys(const std::map<std::string, std::string>& fi
 }  // namespace
 
 bool covers(const RouteMatch& first, const RouteMatch& second) {
+  // What looks into bodies matches not all requests that look alike from outside.
+  if (first.looks_into_body() &&
+      !(first.model == second.model && first.task == second.task &&
+        first.prompt_tokens == second.prompt_tokens && first.max_tokens == second.max_tokens)) {
+    return false;
+  }
   const bool headers_cover = std::ranges::all_of(first.header, [&](const auto& field) {
     const auto found = second.header.find(field.first);
     return found != second.header.end() && found->second == field.second;

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 
 #include "config/forms.h"
@@ -52,6 +54,23 @@ std::optional<ValidationError> check_name(std::string& value) {
 std::optional<ValidationError> check_not_empty(std::string& value) {
   if (!value.empty()) return std::nullopt;
   return ValidationError{"is empty", {}};
+}
+
+std::optional<ValidationError> check_model_name(std::string& value) {
+  constexpr std::size_t longest = 256;
+  if (value.empty()) return ValidationError{"is empty", {}};
+  if (value.size() > longest) {
+    return ValidationError{fmt::format("is longer than {} bytes", longest), {}};
+  }
+  return std::nullopt;
+}
+
+std::optional<ValidationError> check_task(std::string& value) {
+  constexpr auto tasks = std::to_array<std::string_view>(
+      {"chat", "completion", "embedding", "rerank", "score", "audio", "infer"});
+  if (std::ranges::find(tasks, value) != tasks.end()) return std::nullopt;
+  return ValidationError{fmt::format("'{}' is not a task", value),
+                         fmt::format("expected one of: {}", fmt::join(tasks, ", "))};
 }
 
 std::optional<ValidationError> check_header_name(std::string& value) {

@@ -8,10 +8,29 @@
 
 #include "evenkeel/base/hash.h"
 #include "proxy/fallback.h"
+#include "proxy/pool_assignment.h"
 #include "proxy/split.h"
 
 namespace evenkeel {
 namespace {
+
+/// Bodies are kept up to the size that is inspected, or that some pool keeps for retries.
+InspectFilter::Limits inspection_limits(const Config& config) {
+  const std::uint64_t inspected = config.limits.inspected_body_bytes;
+  std::uint64_t kept = inspected;
+  for (const PoolConfig& pool : config.pools) kept = std::max(kept, pool.retry.replay_bytes);
+  return {.max_body_bytes = inspected,
+          .held = {.body_bytes = kept, .worker_bytes = config.limits.held_bodies_bytes}};
+}
+
+/// For calls whose pool is not known yet.
+Duration max_grpc_deadline(const Config& config) {
+  Duration max{};
+  for (const PoolConfig& pool : config.pools) {
+    max = std::max<Duration>(max, pool.timeouts.grpc_deadline);
+  }
+  return max;
+}
 
 /// Refuses requests that no route matches.
 class Unrouted final : public Handler {
@@ -45,6 +64,9 @@ Plan::Plan(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> 
       rng_(static_cast<std::uint64_t>(Clock::now().time_since_epoch().count()) + worker.index),
       access_log_(worker.recorder),
       forwarding_headers_(rng_(), config_->listeners),
+      worker_metrics_(worker.metrics_registry.worker_metrics(worker.index)),
+      inspect_(worker_metrics_, pool_set_->token_estimates(), inspection_limits(*config_),
+               worker.memory_pressure),
       memory_pressure_(worker.memory_pressure) {
   for (std::size_t i = 0; i < config_->pools.size(); ++i) {
     add_pool(config_->pools[i], pool_set_->pools()[i], worker, predecessor);
@@ -52,18 +74,28 @@ Plan::Plan(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> 
   last_handlers_.resize(forwarders_.size());
   for (std::size_t i = 0; i < forwarders_.size(); ++i) {
     GrpcFilter& grpc = grpc_.emplace_back(worker.loop, config_->pools[i].timeouts.grpc_deadline);
-    pool_chains_.push_back(&build_filter_chain(last_handler(i, worker), grpc));
+    const PoolConfig& pool = config_->pools[i];
+    Handler& last = last_handler(i, worker);
+    // What models report is counted for the pool, whatever the route.
+    ObserveFilter& observe = observers_.emplace_back(
+        worker.loop, worker_metrics_, worker.metrics_registry.label_index(),
+        pool_set_->token_estimates(), engine_named(pool.engine).writes_null_usage);
+    observed_.push_back(&add_stage(observe, last));
+    const bool reads = inspects(pool);
+    pool_chains_.push_back(&build_filter_chain(reads ? *observed_.back() : last, grpc, reads));
   }
   PoolNumbers pool_numbers;
   for (const PoolConfig& pool : config_->pools)
     pool_numbers.emplace(pool.name, pool_numbers.size());
   for (const RouteConfig& route : config_->routes)
     add_route(route, pool_numbers, worker.metrics_registry.label_index());
+  GrpcFilter& grpc = grpc_.emplace_back(worker.loop, max_grpc_deadline(*config_));
+  handlers_.push_back(std::make_unique<ByBody>(*this));
+  by_body_ = &build_filter_chain(*handlers_.back(), grpc, true);
   handlers_.push_back(std::make_unique<Unrouted>(router_));
-  GrpcFilter& grpc_of_none = grpc_.emplace_back(worker.loop);
-  unrouted_ = &build_filter_chain(*handlers_.back(), grpc_of_none);
+  unrouted_ = &build_filter_chain(*handlers_.back(), grpc, false);
   handlers_.push_back(std::make_unique<Refusing>());
-  refusing_ = &build_filter_chain(*handlers_.back(), grpc_of_none);
+  refusing_ = &build_filter_chain(*handlers_.back(), grpc, false);
 }
 
 void Plan::add_pool(const PoolConfig& pool, const PoolSet::PoolEntry& pool_entry,
@@ -106,11 +138,19 @@ void Plan::add_pool(const PoolConfig& pool, const PoolSet::PoolEntry& pool_entry
                            .engine = &engine_named(pool.engine),
                            .finds_stream_errors = pool.engine != "generic" && pool.engine != "auto",
                            .max_retry_time = pool.timeouts.first_byte,
+                           .max_held_bytes = config_->limits.held_bodies_bytes,
                            .memory_pressure = worker.memory_pressure};
   if (pool.picker == "consistent-hash") options.hash_header = pool.hash.header;
   handlers_.push_back(std::make_unique<Forwarder>(worker.loop, pool_entry.state, rng_(),
                                                   std::move(targets), worker_metrics,
                                                   std::move(options)));
+  const bool adds_usage = inspects(pool) && pool.stream_usage == StreamUsage::automatic &&
+                          engine_named(pool.engine).gives_stream_usage;
+  if (adds_usage || !pool.model.empty()) {
+    Handler& forwarder = *handlers_.back();
+    // Values of the body that only this pool's backends are to see.
+    add_stage(rewrites_.emplace_back(pool.model, adds_usage), forwarder);
+  }
   forwarders_.push_back(handlers_.back().get());
 }
 
@@ -150,14 +190,21 @@ void Plan::add_route(const RouteConfig& route, const PoolNumbers& pool_numbers,
     const std::string_view pool = config_->pools[number].name;
     const std::uint32_t pool_index = label_index.pool(pool);
     label_index.add_route_to_pool(plan_route.index, pool_index);
-    plan_route.targets.push_back({pool_chains_[number], pool, pool_index, sum += target.weight});
+    plan_route.splits_by_body |= route.targets.size() > 1 && inspects(config_->pools[number]);
+    plan_route.targets.push_back({.first = pool_chains_[number],
+                                  .observed = observed_[number],
+                                  .pool = pool,
+                                  .pool_index = pool_index,
+                                  .cumulative_weight = sum += target.weight});
   }
   routes_.push_back(std::move(plan_route));
 }
 
 /// The filter chain, from the inside out: one line and its reason per filter.
-Handler& Plan::build_filter_chain(Handler& last, GrpcFilter& grpc) {
+Handler& Plan::build_filter_chain(Handler& last, GrpcFilter& grpc, bool inspects) {
   Handler* first = &last;
+  // Body: what a request asks of a model is known where its pool, route or backend is chosen.
+  if (inspects) first = &add_stage(inspect_, *first);
   // Origin: the filters behind this one and the backend see no origin that a client has forged.
   first = &add_stage(forwarding_headers_, *first);
   // gRPC: whatever fails behind this filter, a gRPC client gets a status before its deadline.
@@ -216,19 +263,38 @@ Task<Result<Response>> Plan::handle(Request& request) {
     return refusing_->handle(request);
   const auto route = router_.route(request);
   if (!route) return unrouted_->handle(request);
-  const Route& plan_route = routes_[*route];
-  const WeightedTarget& target = choose_target(plan_route, request);
-  request.info.identity.route = plan_route.name;
-  request.info.identity.route_index = plan_route.index;
-  request.info.identity.is_streaming = plan_route.grpc_only;
-  if (plan_route.retry) request.info.identity.retry_policy = &*plan_route.retry;
+  if (route->needs_body || routes_[route->index].splits_by_body) {
+    request.info.identity.is_streaming = routes_[route->index].grpc_only;
+    return by_body_->handle(request);
+  }
+  const WeightedTarget& target = choose_target(request, route->index);
   request.info.identity.pool = target.pool;
   request.info.identity.pool_index = target.pool_index;
   return target.first->handle(request);
 }
 
+/// The filters have seen the request, and its body is known.
+Task<Result<Response>> Plan::handle_inspected(Request& request) {
+  auto route = router_.route_inspected(request);
+  if (!route) return Result<Response>(std::move(route.error()));
+  const WeightedTarget& target = choose_target(request, *route);
+  assign_pool(request.info.identity, target.pool, target.pool_index, worker_metrics_);
+  return target.observed->handle(request);
+}
+
+/// Makes it a request of the route.
+const Plan::WeightedTarget& Plan::choose_target(Request& request, std::size_t route) {
+  const Route& plan_route = routes_[route];
+  RequestIdentity& identity = request.info.identity;
+  identity.route = plan_route.name;
+  identity.route_index = plan_route.index;
+  identity.is_streaming = plan_route.grpc_only;
+  if (plan_route.retry) identity.retry_policy = &*plan_route.retry;
+  return draw_target(plan_route, request);
+}
+
 /// A conversation stays in its pool; a request of none goes to one at random.
-const Plan::WeightedTarget& Plan::choose_target(const Route& plan_route, const Request& request) {
+const Plan::WeightedTarget& Plan::draw_target(const Route& plan_route, const Request& request) {
   if (plan_route.targets.size() == 1) return plan_route.targets.front();
   const std::uint32_t sum = plan_route.targets.back().cumulative_weight;
   const auto conversation = conversation_of(request, plan_route.sticky_header);

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 
-#include "evenkeel/base/hex.h"
 #include "evenkeel/http/grpc.h"
+#include "evenkeel/http/path.h"
+#include "evenkeel/inference/request_reader.h"
+#include "proxy/body_match.h"
 #include "proxy/route_index.h"
 
 namespace evenkeel {
@@ -12,48 +14,6 @@ namespace {
 
 /// Rules up to which trying each in turn takes no longer than a look into the index.
 constexpr std::size_t max_rules_without_index = 32;
-
-bool unreserved(char c) {
-  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
-         c == '.' || c == '_' || c == '~';
-}
-
-Error bad_path(const char* detail) {
-  return {.fault = Fault::bad_request, .side = Side::client, .detail = detail};
-}
-
-/// Undoes the encoding of unreserved characters.
-Result<std::string> decode(std::string_view path) {
-  std::string decoded;
-  decoded.reserve(path.size());
-  for (std::size_t i = 0; i < path.size(); ++i) {
-    if (path[i] != '%') {
-      decoded += path[i];
-      continue;
-    }
-    const int high = i + 2 < path.size() ? hex_value(path[i + 1]) : -1;
-    const int low = i + 2 < path.size() ? hex_value(path[i + 2]) : -1;
-    if (high < 0 || low < 0) return bad_path("the path holds a broken percent-encoding");
-    const char c = static_cast<char>(high * 16 + low);
-    if (c == '\0') return bad_path("the path holds an encoded zero byte");
-    if (unreserved(c)) {
-      decoded += c;
-    } else {
-      decoded += '%';
-      decoded += path[i + 1];
-      decoded += path[i + 2];
-    }
-    i += 2;
-  }
-  return decoded;
-}
-
-std::string_view next_segment(std::string_view& rest) {
-  const auto slash = rest.find('/');
-  const std::string_view segment = rest.substr(0, slash);
-  rest = slash == std::string_view::npos ? std::string_view() : rest.substr(slash + 1);
-  return segment;
-}
 
 std::string_view host_of(std::string_view authority) {
   for (std::size_t at = authority.size(); at > 0; --at) {
@@ -83,61 +43,19 @@ bool is_one_of(const std::vector<std::string>& calls, const Request& request,
   });
 }
 
-struct PathOfTarget {
-  std::string_view path;  // without the query
-  bool normal;            // nothing to decode, no empty segment, none that begins with a dot
-};
-
-/// The bytes that can end a path or keep it from being normal.
-constexpr auto path_marks = [] {
-  std::array<bool, 256> marks{};
-  for (const char c : {'/', '%', '?'}) marks[static_cast<unsigned char>(c)] = true;
-  return marks;
-}();
-
-PathOfTarget split_path(std::string_view target) {
-  bool normal = true;
-  const char* const begin = target.data();
-  const char* const end = begin + target.size();
-  const char* at = begin;
-  for (; at != end; ++at) {
-    if (!path_marks[static_cast<unsigned char>(*at)]) [[likely]]
-      continue;
-    if (*at == '?') break;
-    const bool slash = *at == '/';
-    normal &= slash && (at + 1 == end || (at[1] != '/' && at[1] != '.'));
-  }
-  return {{begin, static_cast<std::size_t>(at - begin)}, normal};
+/// `path` is normalised.
+bool has_readable_body(const Request& request, std::string_view path) {
+  if (request.body == nullptr || !request.upgrade.empty()) return false;
+  const RequestHead head{.method = request.method,
+                         .path = path,
+                         .content_type = {},
+                         .content_encoding = {},
+                         .inference_header_length = {},
+                         .is_grpc = is_grpc(request)};
+  return inference_api_of(head).has_value();
 }
 
 }  // namespace
-
-Result<std::string_view> normalised_path(std::string_view target, std::string& storage) {
-  const auto [path, normal] = split_path(target);
-  if (normal) return path;
-  auto decoded = decode(path);
-  if (!decoded) return std::move(decoded.error());
-
-  std::vector<std::string_view> segments;
-  std::string_view rest = std::string_view(*decoded).substr(1);
-  bool directory = false;
-  while (true) {
-    const bool last = rest.find('/') == std::string_view::npos;
-    const std::string_view segment = next_segment(rest);
-    directory = segment.empty() || segment == "." || segment == "..";
-    if (segment == "..") {
-      if (segments.empty()) return bad_path("the path climbs above its root");
-      segments.pop_back();
-    } else if (!segment.empty() && segment != ".") {
-      segments.push_back(segment);
-    }
-    if (last) break;
-  }
-  storage.clear();
-  for (const std::string_view segment : segments) storage.append("/").append(segment);
-  if (storage.empty() || directory) storage += '/';
-  return std::string_view(storage);
-}
 
 PathPattern::PathPattern(std::string_view pattern) {
   any_ = pattern.empty() || pattern == "/**";
@@ -148,7 +66,7 @@ PathPattern::PathPattern(std::string_view pattern) {
   std::string_view rest = pattern.substr(1);
   while (true) {
     const bool last = rest.find('/') == std::string_view::npos;
-    const std::string_view segment = next_segment(rest);
+    const std::string_view segment = next_path_segment(rest);
     if (last && segment == "**") {
       open_ended_ = true;
     } else {
@@ -167,7 +85,7 @@ bool PathPattern::matches(std::string_view path) const {
   for (const std::string& wanted : segments_) {
     if (at_end) return false;
     at_end = rest.find('/') == std::string_view::npos;
-    const std::string_view segment = next_segment(rest);
+    const std::string_view segment = next_path_segment(rest);
     if (wanted == "*" ? segment.empty() : segment != wanted) return false;
   }
   return at_end || open_ended_;
@@ -185,6 +103,7 @@ Router::Router(const std::vector<RouteConfig>& routes) {
     }
     rule.always = rule.host.empty() && !rule.path && rule.fields.empty() && rule.methods.empty() &&
                   rule.calls.empty();
+    if (match.looks_into_body()) rule.body = std::make_shared<const BodyMatch>(match);
     rules_.push_back(std::move(rule));
   }
   if (rules_.size() <= max_rules_without_index) return;
@@ -211,30 +130,49 @@ bool Router::Rule::matches(const Request& request, std::string_view path_text) c
   });
 }
 
-std::optional<std::size_t> Router::first_match(const Request& request,
-                                               std::string_view path) const {
-  const auto matches = [&](std::size_t rule) { return rules_[rule].matches(request, path); };
+/// `body_matches(rule, path)`: whether the rule's conditions on the body hold, or may hold.
+template <class BodyMatches>
+Result<std::size_t> Router::first_match(const Request& request,
+                                        const BodyMatches& body_matches) const {
+  std::string storage;
+  auto normalised = normalised_path(request.path, storage);
+  if (!normalised) return std::move(normalised.error());
+  const std::string_view path = *normalised;
+  const auto matches = [&](std::size_t i) {
+    const Rule& rule = rules_[i];
+    return rule.matches(request, path) && (rule.body == nullptr || body_matches(*rule.body, path));
+  };
   const std::string_view host = host_of(request.authority);
   std::array<char, 256> lower;
+  std::optional<std::size_t> found;
   if (index_ == nullptr || host.size() > lower.size()) {
-    for (std::size_t rule = 0; rule < rules_.size(); ++rule) {
-      if (matches(rule)) return rule;
+    for (std::size_t rule = 0; rule < rules_.size() && !found; ++rule) {
+      if (matches(rule)) found = rule;
     }
-    return std::nullopt;
+  } else {
+    std::transform(host.begin(), host.end(), lower.begin(),
+                   [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; });
+    found = index_->lowest({lower.data(), host.size()}, path, matches);
   }
-  std::transform(host.begin(), host.end(), lower.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; });
-  return index_->lowest({lower.data(), host.size()}, path, matches);
-}
-
-Result<std::size_t> Router::route(const Request& request) const {
-  std::string storage;
-  auto path = normalised_path(request.path, storage);
-  if (!path) return std::move(path.error());
-  if (const auto found = first_match(request, *path)) return *found;
+  if (found) return *found;
   return Error{.fault = Fault::no_route,
                .side = Side::client,
                .detail = "no route for this host, path and method"};
+}
+
+Result<RouteChoice> Router::route(const Request& request) const {
+  auto found = first_match(request, [&request](const BodyMatch&, std::string_view path) {
+    return has_readable_body(request, path);
+  });
+  if (!found) return std::move(found.error());
+  return RouteChoice{.index = *found, .needs_body = rules_[*found].body != nullptr};
+}
+
+Result<std::size_t> Router::route_inspected(const Request& request) const {
+  const InferenceInfo* const info = request.info.inference.get();
+  return first_match(request, [info](const BodyMatch& body, std::string_view) {
+    return info != nullptr && body.matches(info->request);
+  });
 }
 
 }  // namespace evenkeel

@@ -259,6 +259,17 @@ class MetricsRenderer final : public prometheus::Collectable {
     page.add({}, sum([](const WorkerMetrics& worker_metrics) {
                return worker_metrics.response_bytes();
              }));
+    page.counters("evenkeel_inspected_requests_total",
+                  "Requests to models whose bodies were to be inspected.");
+    const auto add_inspected = [&](const char* result, Counter InspectionMetrics::* counter) {
+      page.add({{"result", result}}, sum([counter](const WorkerMetrics& worker_metrics) {
+                 return (worker_metrics.inspection().*counter).value();
+               }));
+    };
+    add_inspected("complete", &InspectionMetrics::complete);
+    add_inspected("partial", &InspectionMetrics::partial);
+    add_inspected("malformed", &InspectionMetrics::malformed);
+    add_inspected("unread", &InspectionMetrics::unread);
     page.gauges("evenkeel_replay_bytes", "Bytes of request bodies that are kept for retries.");
     page.add({}, sum([](const WorkerMetrics& worker_metrics) {
                return worker_metrics.replay().held.value();

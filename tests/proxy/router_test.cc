@@ -15,68 +15,8 @@
 namespace evenkeel {
 namespace {
 
-std::string normalised(std::string_view target) {
-  std::string storage;
-  const auto path = normalised_path(target, storage);
-  return path ? std::string(*path) : "error: " + path.error().detail;
-}
-
-bool refused(std::string_view target) {
-  std::string storage;
-  const auto path = normalised_path(target, storage);
-  return !path && path.error().fault == Fault::bad_request && path.error().side == Side::client;
-}
-
 bool matches(std::string_view pattern, std::string_view path) {
   return PathPattern(pattern).matches(path);
-}
-
-TEST(NormalisedPath, KeepsPlainPathsAndRemovesTheQuery) {
-  EXPECT_EQ(normalised("/"), "/");
-  EXPECT_EQ(normalised("/v1/models"), "/v1/models");
-  EXPECT_EQ(normalised("/v1/models/"), "/v1/models/");
-  EXPECT_EQ(normalised("/v1?a=/../b//c"), "/v1");
-  EXPECT_EQ(normalised("/v1?a=%zz"), "/v1");
-  EXPECT_EQ(normalised("/?"), "/");
-  EXPECT_EQ(normalised("*"), "*");
-  EXPECT_EQ(normalised("/a.b/.c"), "/a.b/.c");
-  EXPECT_EQ(normalised("/a/..b/b../..."), "/a/..b/b../...");
-}
-
-TEST(NormalisedPath, ResolvesDotSegmentsAndMergesSlashes) {
-  EXPECT_EQ(normalised("/a/./b"), "/a/b");
-  EXPECT_EQ(normalised("/a/../b"), "/b");
-  EXPECT_EQ(normalised("/a/b/.."), "/a/");
-  EXPECT_EQ(normalised("/a/b/."), "/a/b/");
-  EXPECT_EQ(normalised("/a/.."), "/");
-  EXPECT_EQ(normalised("/."), "/");
-  EXPECT_EQ(normalised("//"), "/");
-  EXPECT_EQ(normalised("///a//b///"), "/a/b/");
-  EXPECT_EQ(normalised("/a//../b"), "/b");
-}
-
-TEST(NormalisedPath, DecodesUnreservedCharactersBeforeItResolvesDots) {
-  EXPECT_EQ(normalised("/%61dmin"), "/admin");
-  EXPECT_EQ(normalised("/a/%2e%2E/b"), "/b");
-  EXPECT_EQ(normalised("/a/.%2e/b"), "/b");
-  EXPECT_EQ(normalised("/%7Euser/%2D%5F%30"), "/~user/-_0");
-}
-
-TEST(NormalisedPath, KeepsReservedCharactersEncoded) {
-  EXPECT_EQ(normalised("/a%2Fb"), "/a%2Fb");
-  EXPECT_EQ(normalised("/a%2f..%2fb"), "/a%2f..%2fb");
-  EXPECT_EQ(normalised("/a%5C..%5cb"), "/a%5C..%5cb");
-  EXPECT_EQ(normalised("/a%20b%3F"), "/a%20b%3F");
-  EXPECT_EQ(normalised("/%252e%252e/a"), "/%252e%252e/a");  // once, not twice
-  EXPECT_EQ(normalised("/%c3%bc"), "/%c3%bc");
-}
-
-TEST(NormalisedPath, RefusesInvalidPaths) {
-  for (const std::string_view target :
-       {"/..", "/../a", "/a/../../b", "/%2e%2e", "/a/..//..", "/%", "/%4", "/%zz", "/a%0", "/%00",
-        "/a%00b", "/%2", "/./..", "//..", "/%-1"}) {
-    EXPECT_TRUE(refused(target)) << target << " became " << normalised(target);
-  }
 }
 
 TEST(PathPattern, MatchesExactlyWithoutWildcards) {
@@ -123,7 +63,7 @@ class Routes : public testing::Test {
     Request request{.method = method, .authority = host, .path = path};
     if (!tenant.empty()) request.fields.add("X-Tenant", tenant);
     const auto found = router.route(request);
-    return found ? routes[*found].name : to_string(found.error().fault);
+    return found ? routes[found->index].name : to_string(found.error().fault);
   }
 };
 
@@ -169,7 +109,7 @@ class CallRoutes : public testing::Test {
     Request request{.method = method, .authority = "a", .path = path};
     request.fields.add("content-type", type);
     const auto found = router.route(request);
-    return found ? routes[*found].name : to_string(found.error().fault);
+    return found ? routes[found->index].name : to_string(found.error().fault);
   }
 };
 
@@ -253,7 +193,7 @@ TEST(ManyRoutes, AreChosenAsFewAre) {
           const auto found = router.route(request);
           ASSERT_EQ(found.ok(), first.has_value()) << method << " " << authority << path;
           if (first) {
-            ASSERT_EQ(*found, *first) << method << " " << authority << path;
+            ASSERT_EQ(found->index, *first) << method << " " << authority << path;
           }
         }
       }
@@ -278,7 +218,7 @@ TEST(ManyRoutes, OfManyHostsPathsOrTenantsAreFoundWithoutTryingEach) {
     const Instant began = Clock::now();
     for (int i = 0; i < requests; ++i) {
       const auto found = router.route(last);
-      if (!found || *found != count - 1) ADD_FAILURE() << last.authority << last.path;
+      if (!found || found->index != count - 1) ADD_FAILURE() << last.authority << last.path;
     }
     return seconds_of(Clock::now() - began) / requests;
   };
@@ -289,6 +229,61 @@ TEST(ManyRoutes, OfManyHostsPathsOrTenantsAreFoundWithoutTryingEach) {
 
   // Trying each takes 100 us and more; the index below 1 us, and some more on a busy machine.
   EXPECT_LT(std::max({host, path, prefix}), 30e-6) << host << " " << path << " " << prefix;
+}
+
+/// Routes with conditions on bodies, between others.
+class RoutesByBody : public testing::Test {
+ protected:
+  RoutesByBody() : routes(4), request{.method = "POST", .authority = "a"} {
+    routes[0] = {.name = "v2", .match = {.path = "/v2/**"}};
+    routes[1] = {.name = "llama", .match = {.path = "/v1/**", .model = {"llama-*", "tiny"}}};
+    routes[2] = {.name = "long",
+                 .match = {.path = "/v1/**", .task = {"chat"}, .prompt_tokens = {{.min = 1000}}}};
+    routes[3] = {.name = "rest", .match = {.path = "/v1/**"}};
+  }
+  std::string by_head(std::string_view path) {
+    const Router router(routes);
+    request.path = path;
+    const auto found = router.route(request);
+    if (!found) return to_string(found.error().fault);
+    return routes[found->index].name + (found->needs_body ? "?" : "");
+  }
+  std::string by_body(InferenceRequest asked) {
+    const Router router(routes);
+    request.path = "/v1/chat/completions";
+    request.info.inference = std::make_unique<InferenceInfo>();
+    request.info.inference->request = std::move(asked);
+    const auto found = router.route_inspected(request);
+    return found ? routes[*found].name : to_string(found.error().fault);
+  }
+
+  std::vector<RouteConfig> routes;
+  Request request;
+};
+
+TEST_F(RoutesByBody, WaitForTheBodyOnlyIfItCanTell) {
+  EXPECT_EQ(by_head("/v1/chat/completions"), "rest") << "it has no body";
+  request.body = make_body("{}");
+  EXPECT_EQ(by_head("/v1/chat/completions"), "llama?");
+  EXPECT_EQ(by_head("/v1/files"), "rest") << "its body is of no API that is read";
+  EXPECT_EQ(by_head("/v2/x"), "v2") << "an earlier route matches by its head";
+}
+
+TEST_F(RoutesByBody, AreFoundByModelTaskAndSize) {
+  EXPECT_EQ(by_body({.model = "llama-8b"}), "llama");
+  EXPECT_EQ(by_body({.model = "tiny"}), "llama");
+  EXPECT_EQ(by_body({.model = "Llama-8b"}), "rest");
+  EXPECT_EQ(by_body({.task = InferenceTask::chat, .estimated_prompt_tokens = 1000}), "long");
+  EXPECT_EQ(by_body({.task = InferenceTask::chat, .estimated_prompt_tokens = 999}), "rest");
+  EXPECT_EQ(by_body({.task = InferenceTask::embedding, .estimated_prompt_tokens = 1000}), "rest");
+}
+
+TEST_F(RoutesByBody, MatchAMaximumOnlyIfTheRequestNamesOne) {
+  routes[1].match = {.path = "/v1/**", .max_tokens = {{.min = 10, .max = 20}}};
+  EXPECT_EQ(by_body({.max_tokens = 10}), "llama");
+  EXPECT_EQ(by_body({.max_tokens = 20}), "llama");
+  EXPECT_EQ(by_body({.max_tokens = 21}), "rest");
+  EXPECT_EQ(by_body({}), "rest");
 }
 
 }  // namespace

@@ -264,12 +264,19 @@ enum class WeightSource { configured, observed };
 // first connection.
 enum class BackendProtocol { automatic, http1, http2 };
 
+// Whether evenkeel asks the engine for the usage of streams whose client did not. `automatic`: of
+// engines that are known to give it.
+enum class StreamUsage { automatic, off };
+
 struct PoolConfig {
   std::string name;
   std::string engine = "generic";                     // one of engine_names()
   BackendProtocol protocol = BackendProtocol::http1;  // unless the file says: default_protocol
   std::vector<std::string> models;                    // names that this pool serves
-  std::string picker = "least-connections";           // one of picker_names()
+  bool inspect = false;  // request bodies and responses are read; see `inspects(pool)`
+  std::string model;     // in place of the client's name of the model; empty: that stays
+  StreamUsage stream_usage = StreamUsage::automatic;
+  std::string picker = "least-connections";  // one of picker_names()
   HashConfig hash;
   GpuConfig gpu;
   WeightSource weights = WeightSource::configured;
@@ -291,6 +298,16 @@ struct PoolConfig {
   bool operator==(const PoolConfig&) const = default;
 };
 
+// Bounds of a number of tokens, both inclusive.
+struct TokenBounds {
+  std::uint32_t min = 0;
+  std::uint32_t max = 0;  // 0: no bound
+
+  bool contains(std::uint64_t tokens) const { return tokens >= min && (max == 0 || tokens <= max); }
+
+  bool operator==(const TokenBounds&) const = default;
+};
+
 // All that is given must match; what is empty matches everything.
 struct RouteMatch {
   std::string host;  // lower case, no port; "api.example.com", or "*.example.com": any name below
@@ -300,7 +317,16 @@ struct RouteMatch {
   std::map<std::string, std::string> header;  // lower-case name -> exact value
   std::vector<std::string> method;            // any of these, upper case
   std::vector<std::string> grpc;  // calls of any of these: "package.Service" or one "/Method" of it
+  // Of the body, which is read before the route is chosen. They match no request whose body cannot
+  // be read.
+  std::vector<std::string> model;           // names, or globs with '*': any of these
+  std::vector<std::string> task;            // any of these: "chat"
+  std::optional<TokenBounds> prompt_tokens;  // as estimated
+  std::optional<TokenBounds> max_tokens;     // of requests that name a maximum
 
+  bool looks_into_body() const {
+    return !model.empty() || !task.empty() || prompt_tokens || max_tokens;
+  }
   bool operator==(const RouteMatch&) const = default;
 };
 
@@ -361,6 +387,8 @@ struct MemoryLimit {
 // Limits of the process as a whole.
 struct ProcessLimits {
   MemoryLimit memory;
+  std::uint64_t inspected_body_bytes = 1024UL * 1024;    // of a body that a request waits for
+  std::uint64_t held_bodies_bytes = 64UL * 1024 * 1024;  // of all bodies, per worker
 
   bool operator==(const ProcessLimits&) const = default;
 };
@@ -386,6 +414,9 @@ struct Config {
 // The values of `engine:` and `picker:`, in the order of the reference.
 const std::vector<std::string>& engine_names();
 const std::vector<std::string>& picker_names();
+
+// Whether the bodies of the pool's requests are read: if the file says so, or needs it.
+bool inspects(const PoolConfig& pool);
 
 // `automatic` if a backend uses TLS, where ALPN settles it; else `http1`.
 BackendProtocol default_protocol(const PoolConfig& pool);

@@ -113,6 +113,8 @@ struct Engine {
   /// Every event of its OpenAI streams has `"usage":null`, whether or not usage was asked for.
   /// Those of other engines have it only if it was, or never.
   bool writes_null_usage = false;
+  /// OpenAI streams end with their usage if `stream_options.include_usage` asks for it.
+  bool gives_stream_usage = false;
 };
 
 /// All engines, in the order in which detection tries them.

@@ -19,6 +19,9 @@
 #include "evenkeel/filter/access_log.h"
 #include "evenkeel/filter/forwarding_headers.h"
 #include "evenkeel/filter/grpc.h"
+#include "evenkeel/filter/inspect.h"
+#include "evenkeel/filter/observe.h"
+#include "evenkeel/filter/rewrite.h"
 #include "evenkeel/http/message.h"
 #include "evenkeel/net/endpoint.h"
 #include "evenkeel/net/tls.h"
@@ -46,7 +49,8 @@ class Plan final : public Handler {
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
 
-  /// Finds the route, then passes the request to the filters of its pool.
+  /// Finds the route, then passes the request to the filters of its pool. If the route depends on
+  /// the body, the filters come first.
   Task<Result<Response>> handle(Request& request) override;
 
   /// The links that the successor has not taken over.
@@ -80,18 +84,28 @@ class Plan final : public Handler {
     Duration max_silence = Duration::max();        // as LinkPool::suspect was last told
     std::vector<std::weak_ptr<LinkPool>> retired;  // of earlier plans, with open requests
   };
+  /// Behind the filters of requests whose route depends on their bodies.
+  struct ByBody final : Handler {
+    explicit ByBody(Plan& own_plan) : plan(own_plan) {}
+    Task<Result<Response>> handle(Request& request) override {
+      return plan.handle_inspected(request);
+    }
+    Plan& plan;
+  };
   using PoolNumbers = std::unordered_map<std::string_view, std::size_t>;  // by name
   /// One of the pools of a route.
   struct WeightedTarget {
-    Handler* first;  // the first of its filters
+    Handler* first;     // the first of its filters
+    Handler* observed;  // behind the filters that every pool has: reads its responses
     std::string_view pool;
     std::uint32_t pool_index;
     std::uint32_t cumulative_weight;  // of this target and those before it
   };
   struct Route {
     std::string name;
-    std::uint32_t index;  // of LabelIndex
-    bool grpc_only;       // matches gRPC calls only
+    std::uint32_t index;          // of LabelIndex
+    bool grpc_only;               // matches gRPC calls only
+    bool splits_by_body = false;  // its pool may follow from a conversation that a body tells
     std::optional<RetryPolicy> retry;
     std::vector<WeightedTarget> targets;
     std::string_view sticky_header;  // of a split: see conversation_of
@@ -104,9 +118,12 @@ class Plan final : public Handler {
   Handler& last_handler(std::size_t pool, const WorkerContext& worker);
   void add_route(const RouteConfig& route, const PoolNumbers& pool_numbers,
                  LabelIndex& label_index);
-  Handler& build_filter_chain(Handler& last, GrpcFilter& grpc);
+  /// `inspects`: the bodies of its requests are read.
+  Handler& build_filter_chain(Handler& last, GrpcFilter& grpc, bool inspects);
+  Task<Result<Response>> handle_inspected(Request& request);
+  const WeightedTarget& choose_target(Request& request, std::size_t route);
   Handler& add_stage(Filter& filter, Handler& next);
-  const WeightedTarget& choose_target(const Route& plan_route, const Request& request);
+  const WeightedTarget& draw_target(const Route& plan_route, const Request& request);
 
   std::shared_ptr<const Config> config_;
   std::shared_ptr<const PoolSet> pool_set_;
@@ -116,12 +133,18 @@ class Plan final : public Handler {
   AccessLogFilter access_log_;
   std::deque<GrpcFilter> grpc_;  // of each pool, and of no pool
   ForwardingHeadersFilter forwarding_headers_;
+  WorkerMetrics& worker_metrics_;
+  InspectFilter inspect_;
+  std::deque<RewriteFilter> rewrites_;   // of pools that need one
+  std::deque<ObserveFilter> observers_;  // of each pool
   std::vector<std::unique_ptr<Handler>> handlers_;
   std::map<std::string, std::vector<ConnectedBackend>, std::less<>> connected_;  // by pool
   std::vector<Handler*> forwarders_;                                             // of each pool
   std::vector<Handler*> last_handlers_;  // of each pool: its forwarder, or what falls back from it
+  std::vector<Handler*> observed_;       // the same, behind its filter `observe`
   std::vector<Handler*> pool_chains_;    // the first filter of each pool
   std::vector<Route> routes_;
+  Handler* by_body_;  // of requests whose route depends on their bodies
   Handler* unrouted_;
   Handler* refusing_;  // for all requests while memory is scarce
   const MemoryPressureLevel* memory_pressure_;

@@ -16,12 +16,6 @@
 
 namespace evenkeel {
 
-/// The path that routes are matched on: without the query, dot segments resolved, slashes merged,
-/// and unreserved characters decoded (RFC 3986 6.2.2). `%2F` stays encoded. The backend gets the
-/// path as received. `storage` holds the result where it differs from the input. Errors:
-/// bad_request for a broken encoding, for `%00`, and for a path that climbs above the root.
-Result<std::string_view> normalised_path(std::string_view target, std::string& storage);
-
 /// A path pattern. A segment is text or `*`, which matches any one segment; a final `**` matches
 /// any rest, also an empty one.
 class PathPattern {
@@ -36,7 +30,15 @@ class PathPattern {
   bool any_ = false;
 };
 
+class BodyMatch;
 class RouteIndex;
+
+/// The route of a request, as far as its head tells.
+struct RouteChoice {
+  std::size_t index;
+  /// It depends on the body whether this is the route, or a later one.
+  bool needs_body;
+};
 
 /// Tries a few routes one after another; many are looked up by host and path first. Immutable; any
 /// thread.
@@ -44,9 +46,13 @@ class Router {
  public:
   explicit Router(const std::vector<RouteConfig>& routes);
 
-  /// The index of the first route that matches.
+  /// The first route that matches by the request's head.
   /// Errors: no_route; bad_request for a path that cannot be normalised.
-  Result<std::size_t> route(const Request& request) const;
+  Result<RouteChoice> route(const Request& request) const;
+  /// The index of the first route that matches, also by what `request.info.inference` says of its
+  /// body. Routes with conditions on the body match no request that was not inspected. Errors:
+  /// likewise.
+  Result<std::size_t> route_inspected(const Request& request) const;
 
  private:
   struct Rule {
@@ -54,13 +60,15 @@ class Router {
     std::optional<PathPattern> path;
     std::vector<std::pair<std::string, std::string>> fields;
     std::vector<std::string> methods;
-    std::vector<std::string> calls;  // "/package.Service/" or "/package.Service/Method"
+    std::vector<std::string> calls;         // "/package.Service/" or "/package.Service/Method"
+    std::shared_ptr<const BodyMatch> body;  // null: any
     bool always = false;
 
     bool matches(const Request& request, std::string_view path_text) const;
   };
 
-  std::optional<std::size_t> first_match(const Request& request, std::string_view path) const;
+  template <class BodyMatches>
+  Result<std::size_t> first_match(const Request& request, const BodyMatches& body_matches) const;
 
   std::vector<Rule> rules_;
   std::shared_ptr<const RouteIndex> index_;  // of many rules; else null

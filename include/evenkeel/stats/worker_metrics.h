@@ -95,6 +95,14 @@ struct ReplayMetrics {
   Counter overflows;  ///< bodies that were larger than a copy may be
 };
 
+/// Requests to models whose bodies were to be inspected.
+struct InspectionMetrics {
+  Counter complete;   ///< read to the end
+  Counter partial;    ///< placed on what was read of a longer body
+  Counter malformed;  ///< refused
+  Counter unread;     ///< in an encoding that is not read
+};
+
 struct ListenerMetrics {
   Counter opened;
   Counter closed;
@@ -159,6 +167,8 @@ class alignas(64) WorkerMetrics {
   void count_error(std::uint32_t pool, Fault fault) { pools_.at(pool).errors.count(fault); }
   void observe_pick(Duration duration) { pick_.observe(duration); }
 
+  InspectionMetrics& inspection() { return inspection_; }
+  const InspectionMetrics& inspection() const { return inspection_; }
   ReplayMetrics& replay() { return replay_; }
   const ReplayMetrics& replay() const { return replay_; }
 
@@ -186,6 +196,7 @@ class alignas(64) WorkerMetrics {
  private:
   Counter request_bytes_;
   Counter response_bytes_;
+  InspectionMetrics inspection_;
   ReplayMetrics replay_;
   Histogram<internal_bounds> overhead_;
   Histogram<internal_bounds> pick_;

@@ -52,6 +52,7 @@ const Engine sglang_engine{
     .metrics = {.path = "/metrics", .series = series, .required_option = "--enable-metrics"},
     .refusals = {.overload = true, .early_errors = true},
     .writes_null_usage = true,
+    .gives_stream_usage = true,
 };
 
 }  // namespace evenkeel

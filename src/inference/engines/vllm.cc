@@ -53,6 +53,7 @@ const Engine vllm_engine{
     .health = {.path = "/health", .sleep_path = "/is_sleeping", .closes_listener_first = true},
     .metrics = {.path = "/metrics", .short_path = short_path, .series = series},
     .refusals = {.overload = true, .early_errors = true},
+    .gives_stream_usage = true,
 };
 
 }  // namespace evenkeel

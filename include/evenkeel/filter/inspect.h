@@ -1,0 +1,46 @@
+// Reads what a request asks of a model before it is placed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "evenkeel/base/overload.h"
+#include "evenkeel/filter/replay_body.h"
+#include "evenkeel/http/message.h"
+#include "evenkeel/inference/token_estimates.h"
+#include "evenkeel/stats/worker_metrics.h"
+
+namespace evenkeel {
+
+/// Reads the body of requests to models, up to `max_body_bytes`, into `info.inference`, and passes
+/// the request on when the body has ended, when nothing that follows would tell more, or when that
+/// much was read. What was read is kept for the backend, and for retries. A body that is not
+/// well-formed is refused (bad_request); bytes behind the limit are not checked.
+///
+/// Other requests pass unchanged and at once, and so does one that has been inspected.
+///
+/// Thread: one worker's. REQUIRES: what is passed by reference or pointer outlives it.
+class InspectFilter final : public Filter {
+ public:
+  struct Limits {
+    std::uint64_t max_body_bytes;
+    ReplayBody::Limits held;
+  };
+
+  /// `pressure` null: there is never any.
+  InspectFilter(WorkerMetrics& metrics, const TokenEstimates& estimates, Limits limits,
+                const MemoryPressureLevel* pressure)
+      : metrics_(metrics), estimates_(estimates), limits_(limits), pressure_(pressure) {}
+
+  Task<Result<Response>> handle(Request& request, Handler& next) override;
+
+ private:
+  Task<Result<Response>> inspect(Request& request, std::string path, Handler& next);
+
+  WorkerMetrics& metrics_;
+  const TokenEstimates& estimates_;
+  const Limits limits_;
+  const MemoryPressureLevel* pressure_;
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,20 @@
+// Paths of requests in their normal form.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "evenkeel/base/result.h"
+
+namespace evenkeel {
+
+/// The path that routes are matched on: without the query, dot segments resolved, slashes merged,
+/// and unreserved characters decoded (RFC 3986 6.2.2). `%2F` stays encoded. The backend gets the
+/// path as received. `storage` holds the result where it differs from the input. Errors:
+/// bad_request for a broken encoding, for `%00`, and for a path that climbs above the root.
+Result<std::string_view> normalised_path(std::string_view target, std::string& storage);
+
+/// Cuts the first segment off `rest`, a path without its leading slash.
+std::string_view next_path_segment(std::string_view& rest);
+
+}  // namespace evenkeel

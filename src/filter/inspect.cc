@@ -1,0 +1,94 @@
+#include "evenkeel/filter/inspect.h"
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "evenkeel/http/grpc.h"
+#include "evenkeel/http/path.h"
+#include "evenkeel/inference/request_reader.h"
+
+namespace evenkeel {
+namespace {
+
+/// `path` is normalised.
+RequestHead head_of(const Request& request, std::string_view path) {
+  return {.method = request.method,
+          .path = path,
+          .content_type = request.fields.value(FieldId::content_type).value_or(""),
+          .content_encoding = request.fields.value("content-encoding").value_or(""),
+          .inference_header_length =
+              request.fields.value("inference-header-content-length").value_or(""),
+          .is_grpc = is_grpc(request)};
+}
+
+/// OpenAI's, which alone have `stream_options`.
+bool takes_stream_options(std::string_view path) {
+  return path == "/v1/chat/completions" || path == "/v1/completions";
+}
+
+/// The estimate for all of a body of which only a part was read.
+std::uint64_t scaled(std::uint64_t tokens, std::uint64_t read,
+                     std::optional<std::uint64_t> body_length) {
+  if (read == 0 || body_length.value_or(0) <= read) return tokens;
+  const double parts = static_cast<double>(*body_length) / static_cast<double>(read);
+  return static_cast<std::uint64_t>(static_cast<double>(tokens) * parts);
+}
+
+JsonPlaces places_of(const RequestReader& reader, std::string_view path) {
+  JsonPlaces places{.is_json = reader.object_begin().has_value(),
+                    .model_values = reader.model_values(),
+                    .object_begin = {}};
+  if (takes_stream_options(path) && !reader.stream_options()) {
+    places.object_begin = reader.object_begin();
+  }
+  return places;
+}
+
+}  // namespace
+
+Task<Result<Response>> InspectFilter::handle(Request& request, Handler& next) {
+  const bool readable = request.body != nullptr && request.upgrade.empty();
+  if (!readable || request.info.inference != nullptr) return next.handle(request);
+  std::string storage;
+  auto path = normalised_path(request.path, storage);
+  if (!path || !inference_api_of(head_of(request, *path))) return next.handle(request);
+  return inspect(request, std::string(*path), next);
+}
+
+Task<Result<Response>> InspectFilter::inspect(Request& request, std::string path, Handler& next) {
+  request.info.inference = std::make_unique<InferenceInfo>();
+  InferenceInfo& info = *request.info.inference;
+  InspectionMetrics& metrics = metrics_.inspection();
+  const auto reader = RequestReader::create(head_of(request, path), info.request);
+  if (reader == nullptr) {
+    metrics.unread.add();
+    co_return co_await next.handle(request);
+  }
+  auto held = std::make_unique<ReplayBody>(std::move(request.body), limits_.held, metrics_.replay(),
+                                           pressure_);
+  ReplayBody& body = *held;
+  request.body = std::move(held);
+  std::uint64_t size = 0;
+  bool last = false;
+  while (!last && size < limits_.max_body_bytes && body.holds() && !reader->done()) {
+    auto chunk = co_await body.hold();
+    if (!chunk) co_return std::move(chunk.error());
+    size += chunk->bytes.size();
+    last = chunk->last;
+    if (!reader->read(chunk->bytes) || (last && !reader->finish())) {
+      metrics.malformed.add();
+      co_return reader->error();
+    }
+  }
+  if (!last) reader->stop();
+  info.request.estimated_prompt_tokens =
+      scaled(estimates_.prompt_tokens_of(info.request), size, body.length());
+  (last ? metrics.complete : metrics.partial).add();
+  info.places = places_of(*reader, path);
+  body.rewind();
+  co_return co_await next.handle(request);
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,85 @@
+#include "evenkeel/filter/rewrite.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "evenkeel/base/json.h"
+
+namespace evenkeel {
+namespace {
+
+std::string quoted(std::string_view text) {
+  std::string json;
+  if (!text.empty()) append_json_string(json, text);
+  return json;
+}
+
+/// Why the name of the model cannot be replaced where it must be; nothing if it can, or there is
+/// none.
+std::optional<Error> obstacle_of(const InferenceInfo& info) {
+  if (!info.places.model_values.empty()) return std::nullopt;
+  if (info.places.is_json && info.request.complete) return std::nullopt;
+  if (info.places.is_json) {
+    return Error{.fault = Fault::body_too_large,
+                 .side = Side::client,
+                 .detail =
+                     "\"model\" is not in the part of the body that is inspected "
+                     "(limits.inspected_body), and its name must be replaced"};
+  }
+  if (info.request.complete && info.request.model.empty()) return std::nullopt;
+  return Error{
+      .fault = Fault::bad_request,
+      .side = Side::client,
+      .detail = "the name of the model must be replaced, which needs a body of plain JSON"};
+}
+
+}  // namespace
+
+RewriteFilter::RewriteFilter(std::string_view model, bool adds_usage)
+    : quoted_model_(quoted(model)), adds_usage_(adds_usage) {}
+
+Task<Result<Response>> RewriteFilter::handle(Request& request, Handler& next) {
+  if (request.info.inference == nullptr || request.body == nullptr) return next.handle(request);
+  const InferenceInfo& info = *request.info.inference;
+  if (!quoted_model_.empty()) {
+    if (auto obstacle = obstacle_of(info)) return Result<Response>(std::move(*obstacle));
+  }
+  auto edits = edits_of(info);
+  if (edits.empty()) return next.handle(request);
+  return rewrite(request, std::move(edits), next);
+}
+
+/// In the order of their places.
+std::vector<BodyEdit> RewriteFilter::edits_of(const InferenceInfo& info) const {
+  std::vector<BodyEdit> edits;
+  const InferenceRequest& asked = info.request;
+  const auto begin = info.places.object_begin;
+  if (adds_usage_ && asked.complete && asked.stream && begin) {
+    edits.push_back({{*begin, *begin}, R"("stream_options":{"include_usage":true},)"});
+  }
+  if (quoted_model_.empty()) return edits;
+  for (const BodyRange& range : info.places.model_values) edits.push_back({range, quoted_model_});
+  return edits;
+}
+
+Task<Result<Response>> RewriteFilter::rewrite(Request& request, std::vector<BodyEdit> edits,
+                                              Handler& next) {
+  InferenceInfo& info = *request.info.inference;
+  const bool adds_usage = std::any_of(edits.begin(), edits.end(), [](const BodyEdit& edit) {
+    return edit.replaced.begin == edit.replaced.end;
+  });
+  info.usage_added = adds_usage;
+  auto spliced = std::make_unique<SplicedBody>(std::move(request.body), std::move(edits));
+  SplicedBody& body = *spliced;
+  request.body = std::move(spliced);
+  auto response = co_await next.handle(request);
+  if (response) co_return response;
+  info.usage_added = false;
+  body.rewind();
+  request.body = body.release();
+  co_return response;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,37 @@
+#include "proxy/body_match.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "evenkeel/base/glob.h"
+
+namespace evenkeel {
+namespace {
+
+std::uint32_t bits_of(const std::vector<std::string>& tasks) {
+  std::uint32_t bits = 0;
+  for (int task = 0; task < inference_task_count; ++task) {
+    const std::string_view word = to_string(static_cast<InferenceTask>(task));
+    if (std::find(tasks.begin(), tasks.end(), word) != tasks.end()) bits |= 1U << task;
+  }
+  return bits;
+}
+
+}  // namespace
+
+BodyMatch::BodyMatch(const RouteMatch& match)
+    : models_(match.model),
+      tasks_(bits_of(match.task)),
+      prompt_tokens_(match.prompt_tokens),
+      max_tokens_(match.max_tokens) {}
+
+bool BodyMatch::matches(const InferenceRequest& asked) const {
+  if (tasks_ != 0 && (tasks_ >> static_cast<unsigned>(asked.task) & 1) == 0) return false;
+  if (max_tokens_ && !(asked.max_tokens && max_tokens_->contains(*asked.max_tokens))) return false;
+  if (prompt_tokens_ && !prompt_tokens_->contains(asked.estimated_prompt_tokens)) return false;
+  return models_.empty() ||
+         std::any_of(models_.begin(), models_.end(),
+                     [&asked](const std::string& glob) { return matches_glob(glob, asked.model); });
+}
+
+}  // namespace evenkeel

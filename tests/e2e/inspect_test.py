@@ -1,0 +1,234 @@
+"""Requests whose bodies are read: where they go, what is refused, and what backends get."""
+
+import gzip
+import json
+
+import case
+from ports import refusing_address
+from stream import Stream, exchange
+
+QUIET = {"health": {"check": "off"}, "metrics": {"scrape": "off"}}
+CHAT = "/v1/chat/completions"
+
+
+def chat(model="tiny", text="hello", **keys):
+    """As the OpenAI SDK writes it: the messages, then the model."""
+    return json.dumps({"messages": [{"role": "user", "content": text}], "model": model, **keys}).encode()
+
+
+class Inspect(case.Case):
+    def pools(self, routes=(), limits=None, **pools):
+        """A daemon with a pool for each keyword, whose one backend answers with the pool's name."""
+        self.servers = {name: self.backend(lambda request, name=name: request.answer(name.encode()))
+                        for name in pools}
+        config = {"pools": [{"name": name, "backends": [self.servers[name].address], **QUIET, **keys}
+                            for name, keys in pools.items()]}
+        if routes:
+            config["routes"] = list(routes)
+        if limits:
+            config["limits"] = limits
+        return self.daemon(config)
+
+    def post(self, daemon, body, target=CHAT, fields=()):
+        return exchange(daemon.address, "POST", target, fields, body)
+
+    def pool_of(self, daemon, body, target=CHAT, fields=()):
+        answer = self.post(daemon, body, target, fields)
+        return answer.body.decode() if answer.status == 200 else answer.status
+
+    def received(self, name):
+        """The body that the pool's backend got last."""
+        return self.servers[name].exchanges[-1].body
+
+
+class Routes(Inspect):
+    def models(self):
+        return self.pools([{"match": {"path": "/v1/**", "model": ["llama-*", "tiny"]}, "pool": "llama"},
+                           {"match": {"path": "/v1/**", "model": "qwen/*"}, "pool": "qwen"},
+                           {"match": {"path": "/v1/models"}, "pool": "llama"},
+                           {"match": {"path": "/other/**"}, "pool": "qwen"}], llama={}, qwen={})
+
+    def test_by_model(self):
+        daemon = self.models()
+        for model, pool in (("llama-8b", "llama"), ("tiny", "llama"), ("qwen/3", "qwen"), ("gpt", 404)):
+            with self.subTest(model):
+                self.assertEqual(self.pool_of(daemon, chat(model)), pool)
+        self.assertEqual(self.pool_of(daemon, b'{"mod\\u0065l":"t\\u0069ny"}'), "llama")
+        line = daemon.wait_access(5)[-1]
+        self.assertEqual((line["route"], line["pool"], line["status"]), ("/v1/** llama-* tiny", "llama", 200))
+        self.assertEqual(daemon.metric("evenkeel_inspected_requests_total", result="complete"), 5)
+
+    def test_the_backend_gets_every_byte(self):
+        daemon = self.models()
+        body = b' {"z": 0.30000000000000004, "model" : "tiny", "seed": 12345678901234567890123, "x": "\\ud83d"} '
+        self.assertEqual(self.pool_of(daemon, body), "llama")
+        self.assertEqual(self.received("llama"), body)
+        with Stream.connect(daemon.address) as stream:
+            stream.send(b"POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n")
+            for byte in body:
+                stream.send(b"1\r\n" + bytes([byte]) + b"\r\n")
+            stream.send(b"0\r\n\r\n")
+            self.assertEqual(stream.read_response().status, 200)
+        self.assertEqual(self.received("llama"), body)
+
+    def test_requests_without_a_body_that_is_read_match_by_their_heads(self):
+        daemon = self.models()
+        self.assertEqual(exchange(daemon.address, "GET", "/v1/models").body, b"llama")
+        self.assertEqual(exchange(daemon.address, "GET", CHAT).status, 404)
+        self.assertEqual(self.pool_of(daemon, b"not JSON", "/other/x"), "qwen")
+
+    def test_no_path_hides_a_body(self):
+        daemon = self.models()
+        for path in ("//v1/chat/completions", "/v1/./chat/completions", "/v1/chat/completion%73?x=y"):
+            self.assertEqual(self.pool_of(daemon, chat("qwen/3"), path), "qwen", path)
+
+    def test_by_task_and_size(self):
+        daemon = self.pools([{"match": {"task": "embedding"}, "pool": "embed"},
+                             {"match": {"task": ["chat", "completion"], "prompt_tokens": {"min": 1000}},
+                              "pool": "long"},
+                             {"match": {"max_tokens": {"max": 16}}, "pool": "short"},
+                             {"pool": "rest"}], embed={}, long={}, short={}, rest={})
+        self.assertEqual(self.pool_of(daemon, b'{"input": "x", "model": "m"}', "/v1/embeddings"), "embed")
+        self.assertEqual(self.pool_of(daemon, chat(text="word " * 1000)), "long")
+        self.assertEqual(self.pool_of(daemon, chat(max_tokens=16)), "short")
+        self.assertEqual(self.pool_of(daemon, chat(max_completion_tokens=17)), "rest")
+        self.assertEqual(self.pool_of(daemon, chat()), "rest")
+
+    def test_by_the_model_in_the_path(self):
+        daemon = self.pools([{"match": {"model": "resnet*"}, "pool": "a"}, {"pool": "b"}], a={}, b={})
+        body = b'{"inputs": []}'
+        self.assertEqual(self.pool_of(daemon, body, "/v2/models/resnet50/infer"), "a")
+        self.assertEqual(self.pool_of(daemon, body, "/v2/models/bert/versions/1/infer"), "b")
+
+
+class Refusals(Inspect):
+    def test_malformed_json_is_refused_in_the_client_s_dialect(self):
+        daemon = self.pools(pool={"inspect": True})
+        answer = self.post(daemon, b'{"model": "tiny", "messages": [}')
+        self.assertEqual(answer.status, 400)
+        error = json.loads(answer.body)["error"]
+        self.assertEqual(error["type"], "invalid_request_error")
+        self.assertIn("byte 31", error["message"])
+        self.assertEqual(answer.field("x-evenkeel-reason"), "bad_request")
+
+        answer = self.post(daemon, b'{"model": "tiny"', "/v1/messages")
+        self.assertEqual((answer.status, json.loads(answer.body)["type"]), (400, "error"))
+        self.assertEqual(self.servers["pool"].exchanges, [])
+        self.assertEqual(daemon.metric("evenkeel_inspected_requests_total", result="malformed"), 2)
+
+    def test_a_pool_that_is_not_inspected_gets_what_comes(self):
+        daemon = self.pools(pool={})
+        self.assertEqual(self.pool_of(daemon, b"{"), "pool")
+        self.assertEqual(daemon.metric("evenkeel_inspected_requests_total", result="malformed"), 0)
+
+    def test_a_client_that_leaves_within_its_body_is_logged(self):
+        daemon = self.pools(pool={"inspect": True})
+        with Stream.connect(daemon.address) as stream:
+            stream.send(b"POST /v1/completions HTTP/1.1\r\nhost: a\r\ncontent-length: 100\r\n\r\n{")
+            self.eventually(lambda: daemon.metric("evenkeel_requests_in_flight", pool="pool") == 1)
+        line = daemon.wait_access(1)[0]
+        self.assertEqual((line["status"], line["pool"]), (499, "pool"))
+        self.assertEqual(daemon.metric("evenkeel_requests_in_flight", pool="pool"), 0)
+        self.assertEqual(daemon.metric("evenkeel_replay_bytes"), 0)
+
+
+class LongBodies(Inspect):
+    def test_are_placed_on_what_came_first_and_passed_on(self):
+        daemon = self.pools([{"match": {"model": "late"}, "pool": "a"}, {"pool": "b"}],
+                            {"inspected_body": "4KiB"}, a={}, b={})
+        text = "x" * 1_000_000
+        self.assertEqual(self.pool_of(daemon, chat("late", text)), "b")
+        self.assertEqual(self.received("b"), chat("late", text))
+        early = b'{"model": "late", "prompt": "' + text.encode() + b'"}'
+        self.assertEqual(self.pool_of(daemon, early, "/v1/completions"), "a")
+        self.assertEqual(self.received("a"), early)
+        self.assertEqual(daemon.metric("evenkeel_inspected_requests_total", result="partial"), 2)
+
+    def test_reach_the_backend_before_they_end(self):
+        daemon = self.pools([{"match": {"model": "x"}, "pool": "a"}, {"pool": "b"}],
+                            {"inspected_body": "4KiB"}, a={}, b={})
+        with Stream.connect(daemon.address) as stream:
+            stream.send(b"POST /v1/completions HTTP/1.1\r\nhost: a\r\ncontent-length: 20000\r\n\r\n" +
+                        b'{"prompt": "' + b"y" * 10_000)
+            self.eventually(lambda: self.servers["b"].connections() == 1, "the backend's connection")
+            stream.send(b"y" * (20_000 - 10_000 - 12 - 2) + b'"}')
+            self.assertEqual(stream.read_response().body, b"b")
+        self.assertEqual(len(self.received("b")), 20_000)
+
+    def test_are_not_held_beyond_the_worker_s_share(self):
+        daemon = self.pools([{"match": {"model": "late"}, "pool": "a"}, {"pool": "b"}],
+                            {"held_bodies": "0B"}, a={}, b={})
+        body = chat("late", "x" * 300_000)
+        self.assertEqual(self.pool_of(daemon, body), "b")
+        self.assertEqual(self.received("b"), body)
+        self.assertEqual(daemon.metric("evenkeel_replay_bytes"), 0)
+
+
+class Rewriting(Inspect):
+    def test_replaces_the_model_and_nothing_else(self):
+        daemon = self.pools(pool={"model": 'served "name"'})
+        body = b'{ "messages": [{"role": "user", "content": "\\"model\\": \\"tiny\\""}],\n "model" : "tiny" , "n": 1e0}'
+        self.assertEqual(self.pool_of(daemon, body), "pool")
+        self.assertEqual(self.received("pool"), body.replace(b': "tiny" ,', b': "served \\"name\\"" ,'))
+        self.assertEqual(self.pool_of(daemon, b'{"model": 1, "model": "b"}'), "pool")
+        self.assertEqual(json.loads(self.received("pool"))["model"], 'served "name"')
+        self.assertEqual(self.pool_of(daemon, b'{"prompt": "x"}'), "pool")
+        self.assertEqual(self.received("pool"), b'{"prompt": "x"}')
+
+    def test_of_long_bodies_in_pieces(self):
+        daemon = self.pools(pool={"model": "served"})
+        body = chat("tiny", "x" * 500_000)
+        self.assertEqual(self.pool_of(daemon, body), "pool")
+        self.assertEqual(self.received("pool"), body.replace(b'"tiny"', b'"served"'))
+
+    def test_is_refused_where_the_name_cannot_be_found(self):
+        daemon = self.pools(limits={"inspected_body": "4KiB"}, pool={"model": "served"})
+        answer = self.post(daemon, chat("tiny", "x" * 100_000))
+        self.assertEqual((answer.status, answer.field("x-evenkeel-reason")), (413, "body_too_large"))
+        self.assertIn("inspected_body", json.loads(answer.body)["error"]["message"])
+        answer = self.post(daemon, gzip.compress(chat()), fields=[("content-encoding", "gzip")])
+        self.assertEqual(answer.status, 400)
+
+    def test_of_a_fallback_starts_from_the_client_s_bytes(self):
+        fallback = self.backend(lambda request: request.answer(b"fallback"))
+        daemon = self.daemon({
+            "pools": [{"name": "first", "backends": [refusing_address()], "model": "a-name",
+                       "fallback": "second", **QUIET},
+                      {"name": "second", "backends": [fallback.address], "model": "b", **QUIET}],
+            "routes": [{"match": {"model": "tiny"}, "pool": "first"}]})
+        self.assertEqual(self.post(daemon, chat()).body, b"fallback")
+        self.assertEqual(fallback.exchanges[-1].body, chat("b"))
+
+    def test_is_repeated_for_another_server(self):
+        def script(request):
+            served.append(request.body)
+            request.answer(b"busy" if len(served) == 1 else b"fine", status=503 if len(served) == 1 else 200)
+
+        served = []
+        daemon = self.start_daemon(self.backend(script), self.backend(script), workers=1,
+                                   pool={"engine": "vllm", "model": "served", **QUIET})
+        answer = self.post(daemon, chat())
+        self.assertEqual((answer.status, answer.body), (200, b"fine"))
+        self.assertEqual(served, [chat("served")] * 2)
+
+
+class Usage(Inspect):
+    def test_is_asked_for_in_streams_of_engines_that_give_it(self):
+        daemon = self.pools(pool={"engine": "vllm", "inspect": True})
+        self.assertEqual(self.pool_of(daemon, chat(stream=True)), "pool")
+        self.assertEqual(self.received("pool"),
+                         b'{"stream_options":{"include_usage":true},' + chat(stream=True)[1:])
+        for body in (chat(), chat(stream=False), chat(stream=True, stream_options={"include_usage": False})):
+            self.assertEqual(self.pool_of(daemon, body), "pool")
+            self.assertEqual(self.received("pool"), body)
+
+    def test_is_not_asked_of_others_or_if_it_is_off(self):
+        for keys in ({"engine": "generic", "inspect": True}, {"engine": "vllm"},
+                     {"engine": "vllm", "inspect": True, "stream_usage": "off"}):
+            daemon = self.pools(pool=keys)
+            self.assertEqual(self.pool_of(daemon, chat(stream=True)), "pool")
+            self.assertEqual(self.received("pool"), chat(stream=True))
+
+
+if __name__ == "__main__":
+    case.main()
