@@ -39,25 +39,32 @@ bool is_of_prompt(Slot slot) { return is_prompt_text(slot) || slot == Slot::imag
 
 }  // namespace
 
-JsonRequest::JsonRequest(InferenceApi api, InferenceRequest& into)
-    : api_(api), into_(into), facts_(into) {
+JsonRequest::JsonRequest(InferenceApi api, InferenceRequest& into,
+                         std::optional<std::uint64_t> json_bytes)
+    : api_(api), into_(into), json_bytes_left_(json_bytes), facts_(into) {
   slots_[0] = Slot::root;
   if (into.task == InferenceTask::completion) hash_.converse_by_first_block();
 }
 
 bool JsonRequest::read(std::string_view bytes) {
   if (settled_) return error_.detail.empty();
+  if (json_bytes_left_) {
+    bytes = bytes.substr(0, *json_bytes_left_);
+    *json_bytes_left_ -= bytes.size();
+  }
   for (;;) {
     const Token token = scanner_.next(bytes);
-    if (token == Token::more) return true;
-    if (token == Token::malformed) return fail();
+    if (token == Token::more) break;
+    if (token == Token::malformed) return fail(scanner_.problem());
     on_token(token);
   }
+  return json_bytes_left_ != 0 || finish();
 }
 
 bool JsonRequest::finish() {
-  if (settled_) return into_.complete;
-  if (!scanner_.finish()) return fail();
+  if (settled_) return error_.detail.empty();
+  if (!scanner_.finish()) return fail(scanner_.problem());
+  if (json_bytes_left_.value_or(0) > 0) return fail("the body ends within its JSON");
   stop();
   into_.complete = true;
   return true;
@@ -70,11 +77,11 @@ void JsonRequest::stop() {
   hash_.settle(into_);
 }
 
-bool JsonRequest::fail() {
+bool JsonRequest::fail(std::string_view problem) {
   error_ = {.fault = Fault::bad_request,
             .side = Side::client,
-            .detail = "invalid JSON at byte " + std::to_string(scanner_.offset()) + ": " +
-                      scanner_.problem()};
+            .detail = "invalid JSON at byte " + std::to_string(scanner_.offset()) + ": "};
+  error_.detail += problem;
   stop();
   return false;
 }

@@ -19,12 +19,14 @@ namespace evenkeel {
 
 class JsonRequest final : public RequestReader {
  public:
-  JsonRequest(InferenceApi api, InferenceRequest& into);
+  /// `json_bytes`: how many of the body's bytes are JSON; tensors follow (KServe's binary data).
+  JsonRequest(InferenceApi api, InferenceRequest& into,
+              std::optional<std::uint64_t> json_bytes = std::nullopt);
 
   bool read(std::string_view bytes) override;
   bool finish() override;
   void stop() override;
-  bool done() const override { return false; }
+  bool done() const override { return settled_; }
   const Error& error() const override { return error_; }
 
   const std::vector<BodyRange>& model_values() const override { return model_values_; }
@@ -41,7 +43,6 @@ class JsonRequest final : public RequestReader {
   };
 
   void on_token(json::Token token);
-  void on_key();
   void on_key_bytes(bool ended);
   void on_root_key(std::string_view key);
   void begin_prompt_member(const Member& member);
@@ -57,10 +58,11 @@ class JsonRequest final : public RequestReader {
   void end_media();
   void count_text(std::uint64_t bytes);
   void count_image();
-  bool fail();
+  bool fail(std::string_view problem);
 
   const InferenceApi api_;
   InferenceRequest& into_;
+  std::optional<std::uint64_t> json_bytes_left_;
   json::Scanner scanner_;
   RequestFacts facts_;
   PromptHash hash_;

@@ -57,15 +57,6 @@ std::size_t incomplete_tail(std::string_view text) {
   return 0;
 }
 
-// REQUIRES: `text` is ill-formed.
-std::size_t first_ill_formed(std::string_view text) {
-  std::size_t at = 0;
-  std::size_t size = 0;
-  while (at < text.size() && first_sequence(text.substr(at), size) == Sequence::complete)
-    at += size;
-  return at;
-}
-
 void append_utf8(std::string& out, std::uint32_t code) {
   const auto add = [&](std::uint32_t byte) { out += static_cast<char>(byte); };
   if (code < 0x80) {
@@ -195,7 +186,7 @@ bool Utf8Check::add(std::string_view piece, std::uint64_t offset) {
   const std::size_t tail = incomplete_tail(piece);
   const std::string_view whole = piece.substr(0, piece.size() - tail);
   if (!whole.empty() && !simdjson::validate_utf8(whole.data(), whole.size())) {
-    bad_at_ = offset + first_ill_formed(whole);
+    bad_at_ = offset + utf8_prefix(whole, whole.size()).size();
     return false;
   }
   std::copy_n(piece.end() - static_cast<std::ptrdiff_t>(tail), tail, bytes_.begin());
@@ -209,6 +200,15 @@ bool Utf8Check::finish() {
   bad_at_ = begin_;
   size_ = 0;
   return false;
+}
+
+std::string_view utf8_prefix(std::string_view text, std::size_t max_bytes) {
+  text = text.substr(0, max_bytes);
+  std::size_t at = 0;
+  std::size_t size = 0;
+  while (at < text.size() && first_sequence(text.substr(at), size) == Sequence::complete)
+    at += size;
+  return text.substr(0, at);
 }
 
 int hex_digit(char c) {

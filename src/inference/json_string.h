@@ -35,6 +35,9 @@ class Utf8Check {
   std::uint64_t bad_at_ = 0;
 };
 
+/// The characters at the beginning of `text` that are well-formed and fit into `max_bytes`.
+std::string_view utf8_prefix(std::string_view text, std::size_t max_bytes);
+
 /// The value of a hexadecimal digit, -1 for other bytes.
 int hex_digit(char c);
 

@@ -1,9 +1,14 @@
 #include "evenkeel/inference/request_reader.h"
 
 #include <algorithm>
-#include <array>
+#include <charconv>
 
+#include "evenkeel/http/fields.h"
+#include "inference/form_request.h"
+#include "inference/inflating_request.h"
 #include "inference/json_request.h"
+#include "inference/json_string.h"
+#include "inference/kserve_grpc_request.h"
 
 namespace evenkeel {
 namespace {
@@ -87,6 +92,26 @@ std::optional<Target> target_of(const RequestHead& head) {
   return Target{known->api, known->task, known->streams, {}};
 }
 
+/// The bodies of these paths are forms, those of all others are not.
+bool is_form(std::string_view path) {
+  return path == "/v1/audio/transcriptions" || path == "/v1/audio/translations";
+}
+
+std::unique_ptr<RequestReader> text_reader(const RequestHead& head, InferenceApi api,
+                                           InferenceRequest& into) {
+  const std::string boundary = FormRequest::boundary_of(head.content_type);
+  if (boundary.empty() == is_form(head.path)) return nullptr;
+  if (!boundary.empty()) return std::make_unique<FormRequest>(boundary, into);
+  const std::string_view length = head.inference_header_length;
+  if (length.empty()) return std::make_unique<JsonRequest>(api, into);
+
+  std::uint64_t json_bytes = 0;
+  const char* const end = length.data() + length.size();
+  const auto parsed = std::from_chars(length.data(), end, json_bytes);
+  const bool has_json = parsed.ec == std::errc() && parsed.ptr == end && json_bytes > 0;
+  return has_json ? std::make_unique<JsonRequest>(api, into, json_bytes) : nullptr;
+}
+
 }  // namespace
 
 std::optional<InferenceApi> inference_api_of(const RequestHead& head) {
@@ -100,10 +125,19 @@ std::unique_ptr<RequestReader> RequestReader::create(const RequestHead& head,
   if (!target) return nullptr;
   into.task = target->task;
   into.stream = target->streams;
-  into.model = target->model.substr(0, InferenceRequest::max_name);
-  if (!head.content_encoding.empty() || !head.inference_header_length.empty()) return nullptr;
-  if (target->api == InferenceApi::kserve_grpc) return nullptr;
-  return std::make_unique<JsonRequest>(target->api, into);
+  into.model = json::utf8_prefix(target->model, InferenceRequest::max_name);
+  if (target->api == InferenceApi::kserve_grpc) return std::make_unique<KserveGrpcRequest>(into);
+
+  auto reader = text_reader(head, target->api, into);
+  const auto encoded_as = [&](std::string_view name) {
+    return equals_ignore_case(head.content_encoding, name);
+  };
+  if (reader == nullptr || encoded_as("") || encoded_as("identity")) return reader;
+  const bool gzip = encoded_as("gzip") || encoded_as("x-gzip");
+  if (!gzip && !encoded_as("deflate")) return nullptr;
+  using Format = InflatingRequest::Format;
+  return std::make_unique<InflatingRequest>(gzip ? Format::gzip : Format::deflate,
+                                            std::move(reader));
 }
 
 }  // namespace evenkeel

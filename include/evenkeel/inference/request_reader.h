@@ -18,7 +18,7 @@ enum class InferenceApi : std::uint8_t {
   openai_completions,  ///< /v1/completions; llama.cpp's /completion, SGLang's and TGI's /generate
   openai_responses,    ///< /v1/responses
   openai_embeddings,   ///< /v1/embeddings
-  openai_audio,        ///< /v1/audio/{transcriptions,translations}: multipart; /v1/audio/speech: JSON
+  openai_audio,  ///< /v1/audio/{transcriptions,translations}: multipart; /v1/audio/speech: JSON
   anthropic_messages,  ///< /v1/messages
   rerank,              ///< /rerank, /v1/rerank, /v2/rerank
   score,               ///< /score, /v1/score
@@ -48,12 +48,13 @@ std::optional<InferenceApi> inference_api_of(const RequestHead& head);
 /// A field of a wrong type is left unset: the engine's own error is the better one.
 class RequestReader {
  public:
-  /// `into` outlives the reader. Null: bodies in this encoding cannot be read.
+  /// `into` outlives the reader, and gets what the head says of the request. Null: the body cannot
+  /// be read, because of its encoding (other than gzip and deflate) or its form.
   static std::unique_ptr<RequestReader> create(const RequestHead& head, InferenceRequest& into);
 
   virtual ~RequestReader() = default;
-  /// The next bytes. False: the body is malformed; what follows is not read. Only JSON is ever found
-  /// malformed: of other forms the engine reports what is wrong.
+  /// The next bytes. False: the body is malformed; what follows is not read. Only JSON is ever
+  /// found malformed: of other forms the engine reports what is wrong.
   virtual bool read(std::string_view bytes) = 0;
   /// The body has ended. False: it is malformed, or not complete.
   virtual bool finish() = 0;
@@ -63,7 +64,8 @@ class RequestReader {
   /// Nothing that follows in the body matters, so that nothing has to wait for it: true behind the
   /// first message of a gRPC stream, and behind the JSON of a request with binary tensors.
   virtual bool done() const = 0;
-  /// bad_request; `detail` names the byte, counted from 0: "invalid JSON at byte 17: ...".
+  /// bad_request; `detail` names the byte, counted from 0: "invalid JSON at byte 17: ...". Of a
+  /// compressed body, it is a byte of the text.
   /// REQUIRES: `read` or `finish` returned false.
   virtual const Error& error() const = 0;
 

@@ -1,0 +1,183 @@
+#include "inference/form_request.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "evenkeel/http/fields.h"
+#include "inference/json_string.h"
+
+namespace evenkeel {
+namespace {
+
+// Header lines and values that are longer do not matter.
+constexpr std::size_t max_line = 512;
+constexpr std::size_t max_boundary = 70;  // RFC 2046, section 5.1.1
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view spaces = " \t";
+  const std::size_t begin = std::min(text.find_first_not_of(spaces), text.size());
+  text.remove_prefix(begin);
+  const std::size_t end = text.find_last_not_of(spaces);
+  return text.substr(0, end == std::string_view::npos ? 0 : end + 1);
+}
+
+// Removes a value from the front of `text`: a quoted string, or what precedes the next semicolon.
+std::string take_value(std::string_view& text) {
+  std::string value;
+  if (!text.starts_with('"')) {
+    const std::string_view token = text.substr(0, text.find(';'));
+    text.remove_prefix(token.size());
+    return std::string(trimmed(token));
+  }
+  text.remove_prefix(1);
+  while (!text.empty() && text.front() != '"') {
+    if (text.front() == '\\' && text.size() > 1) text.remove_prefix(1);
+    value += text.front();
+    text.remove_prefix(1);
+  }
+  text.remove_prefix(std::min(text.find(';'), text.size()));
+  return value;
+}
+
+// A parameter of a field's value: `name` in "form-data; name=model".
+std::string parameter(std::string_view field, std::string_view name) {
+  field.remove_prefix(std::min(field.find(';'), field.size()));
+  while (!field.empty()) {
+    field.remove_prefix(1);  // the semicolon
+    const std::size_t equals = field.find_first_of("=;");
+    if (equals == std::string_view::npos) return {};
+    const std::string_view key = trimmed(field.substr(0, equals));
+    field.remove_prefix(equals);
+    if (field.front() == ';') continue;
+    field.remove_prefix(1);
+    field.remove_prefix(std::min(field.find_first_not_of(" \t"), field.size()));
+    std::string value = take_value(field);
+    if (equals_ignore_case(key, name)) return value;
+  }
+  return {};
+}
+
+Slot slot_of(std::string_view name) {
+  if (name == "model") return Slot::model;
+  if (name == "stream") return Slot::stream;
+  if (name == "prompt") return Slot::prompt;
+  if (name == "user") return Slot::user;
+  return Slot::ignored;
+}
+
+bool is_true(std::string_view text) {  // as pydantic reads a form
+  constexpr std::string_view words[] = {"true", "1", "on", "yes", "t", "y"};
+  return std::ranges::any_of(words, [&](auto word) { return equals_ignore_case(text, word); });
+}
+
+}  // namespace
+
+std::string FormRequest::boundary_of(std::string_view content_type) {
+  const std::string_view type = trimmed(content_type.substr(0, content_type.find(';')));
+  if (!equals_ignore_case(type, "multipart/form-data")) return {};
+  std::string boundary = parameter(content_type, "boundary");
+  return boundary.size() <= max_boundary ? boundary : std::string();
+}
+
+// The first delimiter may stand at the very beginning, without a line break before it.
+FormRequest::FormRequest(std::string_view boundary, InferenceRequest& into)
+    : into_(into), facts_(into), delimiter_("\r\n--" + std::string(boundary)), matched_(2) {}
+
+bool FormRequest::read(std::string_view bytes) {
+  while (!bytes.empty() && state_ != State::ended) {
+    switch (state_) {
+      case State::content: read_content(bytes); break;
+      case State::delimiter: read_delimiter_end(bytes); break;
+      case State::header: read_header(bytes); break;
+      case State::ended: break;
+    }
+  }
+  return true;
+}
+
+bool FormRequest::finish() {
+  into_.complete = complete_;
+  stop();
+  return true;
+}
+
+// A delimiter has its line break only at the beginning, so that a byte that does not continue it
+// can only begin another one.
+void FormRequest::read_content(std::string_view& bytes) {
+  if (matched_ == 0) {
+    const std::size_t size = std::min(bytes.find('\r'), bytes.size());
+    add_content(bytes.substr(0, size));
+    bytes.remove_prefix(size);
+    if (bytes.empty()) return;
+  }
+  if (bytes.front() != delimiter_[matched_]) {
+    add_content(std::string_view(delimiter_).substr(0, matched_));
+    matched_ = 0;
+    return;
+  }
+  bytes.remove_prefix(1);
+  if (++matched_ < delimiter_.size()) return;
+  end_part();
+  matched_ = 0;
+  state_ = State::delimiter;
+}
+
+// Two dashes end the form; a line break, perhaps behind spaces, begins a part.
+void FormRequest::read_delimiter_end(std::string_view& bytes) {
+  const char c = bytes.front();
+  bytes.remove_prefix(1);
+  if (c == '-' && first_dash_) {
+    complete_ = true;
+    state_ = State::ended;
+  } else if (c == '\n') {
+    line_.clear();
+    state_ = State::header;
+  }
+  first_dash_ = c == '-';
+}
+
+void FormRequest::read_header(std::string_view& bytes) {
+  const std::size_t size = std::min(bytes.find('\n'), bytes.size());
+  const std::size_t room = max_line - std::min(max_line, line_.size());
+  line_ += bytes.substr(0, std::min(size, room));
+  const bool ended = size < bytes.size();
+  bytes.remove_prefix(ended ? size + 1 : size);
+  if (ended) end_header_line();
+}
+
+void FormRequest::end_header_line() {
+  if (line_.ends_with('\r')) line_.pop_back();
+  if (line_.empty()) {
+    state_ = State::content;
+    return;
+  }
+  const std::string_view line = line_;
+  const std::size_t colon = std::min(line.find(':'), line.size());
+  if (equals_ignore_case(line.substr(0, colon), "content-disposition")) {
+    name_ = parameter(line.substr(std::min(colon + 1, line.size())), "name");
+    facts_.clear(slot_of(name_));
+    if (slot_of(name_) == Slot::prompt) into_.prompt_bytes = 0;
+  }
+  line_.clear();
+}
+
+void FormRequest::add_content(std::string_view bytes) {
+  const Slot slot = slot_of(name_);
+  if (slot == Slot::ignored) return;
+  if (slot == Slot::prompt) into_.prompt_bytes += bytes.size();
+  const std::size_t room = InferenceRequest::max_name - value_.size();
+  value_ += bytes.substr(0, room);
+}
+
+void FormRequest::end_part() {
+  const Slot slot = slot_of(name_);
+  if (slot == Slot::stream) {
+    facts_.set(slot, is_true(value_));
+  } else {
+    facts_.set(slot, std::string(json::utf8_prefix(value_, value_.size())));
+  }
+  name_.clear();
+  value_.clear();
+}
+
+}  // namespace evenkeel
