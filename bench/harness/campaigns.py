@@ -104,6 +104,7 @@ def rivals_recipe(settings: Settings) -> Recipe:
         sse_rate=measures.RIVALS_SSE_RATE,
         usual=[
             evenkeel(settings.build),
+            evenkeel(settings.build, inspects=True),
             haproxy(),
             nginx(),
             *rivals.all_rivals(settings.root / "build" / "rivals"),

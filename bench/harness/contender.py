@@ -207,23 +207,26 @@ def found(program: str) -> str:
 # --- evenkeel: metrics always, the access log by default --------------------------------
 
 
-def evenkeel(build: Path, *, logging: bool = True) -> Contender:
+def evenkeel(build: Path, *, logging: bool = True, inspects: bool = False) -> Contender:
+    """`inspects`: it reads requests and responses, as the inference routers do."""
     binary = build / "evenkeel"
 
     def command(site: Site, traced: bool) -> Command:
         if not binary.exists():
             raise Unavailable(f"{binary.name} is not built in {build.name}")
-        config = site.write("evenkeel.yaml", _evenkeel_file(site, logging))
+        config = site.write("evenkeel.yaml", _evenkeel_file(site, logging, inspects))
         return Command([str(binary), "run", "-c", str(config)])
 
     def version() -> str:
         return first_line([str(binary), "version"]) if binary.exists() else ""
 
     name = "evenkeel" if logging else "evenkeel-quiet"
+    if inspects:
+        name = "evenkeel-inspect"
     return Contender(name=name, version=version, command=command, ways=ways.ALL_WAYS)
 
 
-def _evenkeel_file(site: Site, logging: bool) -> str:
+def _evenkeel_file(site: Site, logging: bool, inspects: bool) -> str:
     access_log = site.folder / "access.log" if logging else "off"
     backends = ", ".join(f"http://{address}" for address in site.backends)
     protocol = "protocol: h2" if site.way.back is Protocol.HTTP2 else ""
@@ -240,6 +243,7 @@ workers: 1
 pools:
   - name: bench
     picker: round-robin
+    inspect: {str(inspects).lower()}
     backends: [{backends}]
     {protocol}
 access_log: {{path: "{access_log}", format: json}}

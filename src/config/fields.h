@@ -185,10 +185,12 @@ struct Fields<ProcessLimits> {
               "How much of a request's body may be awaited before a backend is picked. Of a longer "
               "body, what was read by then decides, and the rest is passed on as it arrives."},
           &ProcessLimits::inspected_body_bytes, SizeForm{KiB, 1024 * MiB});
-    visit(Key{"held_bodies",
-              "How much each worker may hold of request bodies, for inspection and for retries. "
-              "Beyond it, requests are not retried, and decided on what is known."},
-          &ProcessLimits::held_bodies_bytes, SizeForm{0, TiB});
+    visit(
+        Key{"held_bodies",
+            "How much each worker may hold of request bodies, for inspection and for retries; "
+            "bodies of more than 64 KiB share half of it. Beyond it, requests are not retried, and "
+            "decided on what is known."},
+        &ProcessLimits::held_bodies_bytes, SizeForm{0, TiB});
   }
 };
 

@@ -75,13 +75,15 @@ bool ReplayBody::append(std::string_view bytes) {
   if (bytes.size() > limits_.body_bytes - kept_bytes_) return false;
   if (!bytes.empty() && memory_is_scarce()) return false;
   kept_bytes_ += bytes.size();
+  const bool is_small = kept_bytes_ <= max_small_body;
+  const std::uint64_t limit = is_small ? limits_.worker_bytes : limits_.worker_bytes / 2;
   while (!bytes.empty()) {
     if (blocks_.empty() || blocks_.back().free_size() == 0) {
       const std::uint32_t size = bytes.size() > Block::small || !blocks_.empty() ? Block::large
                                  : bytes.size() > Block::tiny                    ? Block::small
                                                                                  : Block::tiny;
       const auto held = static_cast<std::uint64_t>(metrics_.held.value());
-      if (held + size > limits_.worker_bytes) return false;
+      if (held + size > limit) return false;
       blocks_.push_back({.block = Block::take(size)});
       metrics_.held.add(size);
       held_ += size;

@@ -241,5 +241,15 @@ TEST_F(ReplayBodyTest, HoldsOneChunkWhileMemoryIsScarce) {
   EXPECT_EQ(read_all().bytes, "now");
 }
 
+TEST_F(ReplayBodyTest, LeavesHalfOfTheMemoryToSmallBodies) {
+  metrics.held.add(static_cast<std::int64_t>(limits.worker_bytes / 2));
+  feed->push(std::string(60'000, 'x'));
+  EXPECT_EQ(body->hold().take()->bytes.size(), 60'000U);
+  EXPECT_TRUE(body->holds());
+  feed->push(std::string(6'000, 'x'));
+  EXPECT_EQ(body->hold().take()->bytes.size(), 6'000U);
+  EXPECT_FALSE(body->holds());
+}
+
 }  // namespace
 }  // namespace evenkeel
