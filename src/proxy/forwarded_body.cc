@@ -20,6 +20,11 @@ bool backend_failed(Fault fault) {
          fault == Fault::stream_error;
 }
 
+/// How the messages of nlohmann::json's exceptions begin, of which llama.cpp answers all with 500:
+/// malformed JSON, a value of the wrong type, a missing key.
+constexpr std::string_view json_error = "[json.exception.";
+constexpr int internal_server_error = 500;
+
 /// A success whose body has no announced length, and is neither absent nor a tunnel.
 bool is_stream(const Request& request, int status, const Body& body) {
   return status < 400 && !body.length() && status != 101 && status != 204 && status != 304 &&
@@ -29,7 +34,8 @@ bool is_stream(const Request& request, int status, const Body& body) {
 }  // namespace
 
 ForwardedBody::ForwardedBody(Loop& loop, Lease lease, LinkLease link, Request& request,
-                             Response& response, AttemptOutcome outcome, BackendMetrics& metrics)
+                             Response& response, AttemptOutcome outcome, bool body_decides,
+                             BackendMetrics& metrics)
     : loop_(loop),
       lease_(std::move(lease)),
       link_(std::move(link)),
@@ -38,6 +44,7 @@ ForwardedBody::ForwardedBody(Loop& loop, Lease lease, LinkLease link, Request& r
       metrics_(metrics),
       outcome_(outcome),
       recorded_(counts_against_backend(outcome)),
+      undecided_(body_decides),
       // Any client can claim that its request is a gRPC call; the route says which requests are.
       owes_no_grpc_(request.info.outcome.grpc_status && !request.info.identity.is_streaming),
       tunnel_(response.status == 101),
@@ -45,12 +52,14 @@ ForwardedBody::ForwardedBody(Loop& loop, Lease lease, LinkLease link, Request& r
   metrics_.count_status(response.status);
   if (is_stream(request, response.status, *body_)) {
     info_.timings.first_byte = {};
-  } else {
+  } else if (!undecided_) {
     begin();
   }
 }
 
 ForwardedBody::~ForwardedBody() {
+  if (undecided_) [[unlikely]]
+    decide({});
   const Instant now = loop_.now();
   const Duration took = now - request_end(info_.timings);
   Load& load = lease_.backend()->load();
@@ -128,6 +137,7 @@ Task<Result<Chunk>> ForwardedBody::wait_for_first(Task<Result<Chunk>> chunk) {
 
 void ForwardedBody::on_first(const Result<Chunk>& chunk) {
   if (!chunk) return;
+  if (undecided_) return decide(chunk->bytes);
   if (chunk->bytes.empty() && outcome_ == AttemptOutcome::success) {
     // A stream without a single byte: only the status of a call says how it went.
     const auto grpc_status =
@@ -135,6 +145,18 @@ void ForwardedBody::on_first(const Result<Chunk>& chunk) {
     outcome_ = grpc_status ? outcome_of_call(*grpc_status) : AttemptOutcome::abandoned;
   }
   info_.timings.first_byte = loop_.now();
+  begin();
+}
+
+/// The error is the client's if the beginning of the body says so, else the backend's.
+void ForwardedBody::decide(std::string_view body) {
+  undecided_ = false;
+  recorded_ = body.find(json_error) == std::string_view::npos;
+  if (recorded_) {
+    record(classify(internal_server_error), loop_.now());
+  } else {
+    outcome_ = AttemptOutcome::client_error;
+  }
   begin();
 }
 

@@ -32,9 +32,10 @@ inline Instant request_end(const RequestTimings& timings) {
 class ForwardedBody final : public Body {
  public:
   /// `response` is as the backend sent it; this object takes its body over. `outcome`: what the
-  /// head says; recorded already if it counts against the backend.
+  /// head says; recorded already if it counts against the backend, unless `body_decides`: it is a
+  /// 500 of a server that answers wrong JSON so too, and says so in the body.
   ForwardedBody(Loop& loop, Lease lease, LinkLease link, Request& request, Response& response,
-                AttemptOutcome outcome, BackendMetrics& metrics);
+                AttemptOutcome outcome, bool body_decides, BackendMetrics& metrics);
   ~ForwardedBody() override;
 
   Task<Result<Chunk>> read() override {
@@ -52,6 +53,7 @@ class ForwardedBody final : public Body {
   Task<Result<Chunk>> read_first();
   Task<Result<Chunk>> wait_for_first(Task<Result<Chunk>> chunk);
   void on_first(const Result<Chunk>& chunk);
+  void decide(std::string_view body);
   void begin();
 
   Loop& loop_;
@@ -61,7 +63,8 @@ class ForwardedBody final : public Body {
   RequestInfo& info_;
   BackendMetrics& metrics_;
   AttemptOutcome outcome_;  // as far as it is known
-  const bool recorded_;
+  bool recorded_;
+  bool undecided_;           // the body is to say whose fault the error is
   const bool owes_no_grpc_;  // an answer that is not gRPC says nothing of the backend
   const bool tunnel_;
   bool begun_ = false;

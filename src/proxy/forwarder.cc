@@ -200,14 +200,16 @@ AttemptOutcome Forwarder::complete(Request& request, Response& response, Lease l
     backend.answered(info.timings.head_sent, loop_.now());
   const AttemptResult result = classify_head(request, response);
   const bool counts = counts_against_backend(result.outcome);
-  if (counts) [[unlikely]]
+  const bool body_decides = response.status == 500 && refusals_of(backend).json_errors;
+  if (counts && !body_decides) [[unlikely]]
     record_attempt(backend, result, info.timings.head_sent, loop_.now());
   if (options_.debug_headers) add_debug_headers(backend, response);
   const bool is_event_stream = EventStreamBody::applies_to(response);
   // With `engine: auto` the engine of the pool is none, and the backend's may be known.
   const bool finds_errors = options_.finds_stream_errors || backend.load().detected_refusals() != 0;
-  response.body = std::make_unique<ForwardedBody>(loop_, std::move(lease), std::move(link), request,
-                                                  response, result.outcome, backend_metrics);
+  response.body =
+      std::make_unique<ForwardedBody>(loop_, std::move(lease), std::move(link), request, response,
+                                      result.outcome, body_decides, backend_metrics);
   if (is_event_stream) {
     response.body = std::make_unique<EventStreamBody>(request, response, std::move(response.body),
                                                       info, finds_errors);

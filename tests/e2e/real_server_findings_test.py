@@ -235,22 +235,31 @@ class Overload(Findings):
 
     def test_a_request_that_is_at_fault_for_a_500_ejects_no_server(self):
         """llama.cpp answers malformed JSON with 500."""
+        error = (b'{"error":{"code":500,"message":"[json.exception.parse_error.101] parse error at line 1, column 2: syntax error '
+                 b'while parsing object key - invalid literal; last read: \'{n\'; expected string literal","type":"server_error"}}')
+
         def serve(request):
             try:
                 json.loads(request.body)
             except ValueError:
-                return request.answer(b'{"error":{"code":500,"message":"parse error"}}', status=500, fields=JSON)
+                return request.answer(error, status=500, fields=JSON)
             return self.fine(request)
 
-        backends = [self.server(serve) for _ in range(3)]
-        daemon = self.start_daemon(*backends, pool={"engine": "llamacpp", "health": QUICK})
+        for picker in ("least-connections", "consistent-hash", "round-robin"):
+            with self.subTest(picker):
+                self.check_malformed_json([self.server(serve) for _ in range(3)], picker, error)
 
-        statuses = [self.chat(daemon, b"{not json").status for _ in range(60)]
-
-        self.assertEqual(set(statuses), {500})
-        self.assertEqual(sum(len(self.served(each)) for each in backends), 60, "none was sent twice")
-        self.assertEqual({each["state"] for each in daemon.api("backends")}, {"up"})
-        self.assertEqual([self.chat(daemon).status for _ in range(6)], [200] * 6)
+    def check_malformed_json(self, backends, picker, error):
+        daemon = self.start_daemon(*backends, pool={"engine": "llamacpp", "health": QUICK, "picker": picker})
+        for _ in range(20):
+            for _ in range(4):  # with consistent-hash all at the same server, while the others answer well
+                answer = self.chat(daemon, b"{not json")
+                self.assertEqual((answer.status, answer.body), (500, error))
+            self.assertEqual([self.chat(daemon).status for _ in range(2)], [200] * 2)
+        self.assertEqual(sum(len(self.served(each)) for each in backends), 120, "none was sent twice")
+        self.assertEqual([(each["state"], each["reason"]) for each in daemon.api("backends")], [("up", None)] * 3)
+        self.assertEqual(daemon.metric("evenkeel_backend_ejections_total"), 0)
+        self.assertFalse(daemon.metric("evenkeel_backend_errors_total"))
 
 
 class Connections(Findings):

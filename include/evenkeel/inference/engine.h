@@ -97,10 +97,16 @@ struct EngineRefusals {
   bool overload = false;
   /// 500 and 502 that come at once: an engine that is shutting down or dead, not a wrong request.
   bool early_errors = false;
+  /// 500 with an error of nlohmann::json in its body: the JSON of the request is wrong.
+  bool json_errors = false;
 
-  std::uint8_t bits() const { return static_cast<std::uint8_t>(overload | early_errors << 1); }
+  std::uint8_t bits() const {
+    return static_cast<std::uint8_t>(overload | early_errors << 1 | json_errors << 2);
+  }
   static EngineRefusals of_bits(std::uint8_t bits) {
-    return {.overload = (bits & 1) != 0, .early_errors = (bits & 2) != 0};
+    return {.overload = (bits & 1) != 0,
+            .early_errors = (bits & 2) != 0,
+            .json_errors = (bits & 4) != 0};
   }
 };
 

@@ -52,7 +52,7 @@ const Engine llamacpp_engine{
                 .series = series,
                 .required_option = "--metrics",
                 .prevents_sleep = true},
-    .refusals = {.overload = true},
+    .refusals = {.overload = true, .json_errors = true},
 };
 
 }  // namespace evenkeel
