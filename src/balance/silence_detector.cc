@@ -59,7 +59,8 @@ void SilenceDetector::tick(const PoolState& pool, Instant now) {
       continue;
     }
     if (load.silent() || load.picks_total() == record.picks) continue;
-    if (load.in_flight() < min_requests) {
+    const std::uint32_t unanswered = load.in_its_hands();
+    if (unanswered < min_requests) {
       record.has_waiting = false;
       continue;
     }
@@ -77,7 +78,7 @@ void SilenceDetector::tick(const PoolState& pool, Instant now) {
     log::warning(fmt::format(
         "pool {}: {} is avoided: it has answered none of {} requests for {:.1f} s while others "
         "answer",
-        pool.spec().name, backend.id(), load.in_flight(), seconds_of(waited)));
+        pool.spec().name, backend.id(), unanswered, seconds_of(waited)));
   }
 }
 

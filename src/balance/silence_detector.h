@@ -10,7 +10,8 @@
 namespace evenkeel {
 
 /// For pools without health checks that a hung server would fail. A backend is silent if it has two
-/// requests or more, one of them got since it answered last, and answers none within
+/// requests or more whose bodies it need not wait for, one of them got since it answered last, and
+/// answers none within
 ///
 ///   max(2 s, 5 * the highest average time to the first byte of the others)
 ///

@@ -187,6 +187,8 @@ void Forwarder::begin_sending(Request& request, const Backend& backend, bool new
   timings.uploaded = {};
   if (progress.sent++ == 0) progress.first_sent = timings.head_sent;
   if (timings.deadline != never) rewrite_grpc_timeout(request, timings.head_sent);
+  const bool counts = pool_.state().spec().notices_silence;
+  request.awaiting_clients = counts ? &backend.load().awaiting_clients() : nullptr;
 }
 
 /// Ties the lease and the link to the body of a response. Records what its head says.

@@ -89,10 +89,10 @@ class Http1Link final : public Link {
   Loop& loop() { return socket_->loop(); }
 
   Result<Done> start_sending(Request& request);
-  Task<Result<Done>> upload(Task<Result<Done>> written, Task<Result<Chunk>> pending, Body* body,
-                            bool chunked, bool more, RequestInfo& info);
+  Task<Result<Done>> upload(Task<Result<Done>> written, Task<Result<Chunk>> pending,
+                            Request& request, bool chunked, bool more);
   Task<Result<Done>> upload_body(Task<Result<Done>> written, Task<Result<Chunk>> pending,
-                                 Body* body, bool chunked, bool more);
+                                 Request& request, bool chunked, bool more);
   Task<Result<Done>> upload_tunnel(Body& body);
   std::optional<Error> end_upload();
   Task<Result<Done>> read_head(HeadParser& parser);
@@ -334,8 +334,7 @@ Result<Done> Http1Link::start_sending(Request& request) {
   }
 
   uploading_ = true;
-  upload_ =
-      upload(std::move(written), std::move(pending), body, chunked, !first.last, request.info);
+  upload_ = upload(std::move(written), std::move(pending), request, chunked, !first.last);
   if (auto failure = end_upload()) return std::move(*failure);
   return Done{};
 }
@@ -358,22 +357,28 @@ std::optional<Error> Http1Link::end_upload() {
 /// Sends the rest of the request body as the backend reads it, then interrupts the response's
 /// reader.
 Task<Result<Done>> Http1Link::upload(Task<Result<Done>> written, Task<Result<Chunk>> pending,
-                                     Body* body, bool chunked, bool more, RequestInfo& info) {
-  auto result = co_await upload_body(std::move(written), std::move(pending), body, chunked, more);
-  if (result) info.timings.uploaded = loop().now();
+                                     Request& request, bool chunked, bool more) {
+  auto result =
+      co_await upload_body(std::move(written), std::move(pending), request, chunked, more);
+  if (result) request.info.timings.uploaded = loop().now();
   watch().interrupt();
   co_return result;
 }
 
 Task<Result<Done>> Http1Link::upload_body(Task<Result<Done>> written, Task<Result<Chunk>> pending,
-                                          Body* body, bool chunked, bool more) {
+                                          Request& request, bool chunked, bool more) {
   auto sent = co_await written;
   if (!sent) co_return attribute_to_backend(std::move(sent.error()));
   int without_waiting = 0;
   while (more) {
-    if (!pending.valid()) pending = body->read();
-    if (!pending.ready()) awaits_client_since_ = loop().now();
+    if (!pending.valid()) pending = request.body->read();
+    std::optional<Counted> counted;
+    if (!pending.ready()) {
+      awaits_client_since_ = loop().now();
+      counted.emplace(request.awaiting_clients);
+    }
     auto chunk = co_await pending;
+    counted.reset();
     if (awaits_client_since_ != never) {
       awaited_client_ += loop().now() - awaits_client_since_;
       awaits_client_since_ = never;

@@ -289,7 +289,7 @@ Instant ClientStream::first_byte_deadline() {
 
 Task<Result<Done>> ClientStream::upload(Body& body, Task<Result<Chunk>> first, Duration timeout) {
   uploading_ = true;
-  auto pumping = pump(body, std::move(first), timeout);
+  auto pumping = pump(body, std::move(first), timeout, request_.awaiting_clients);
   auto sent = co_await pumping;
   uploading_ = false;
   if (sent) request_.info.timings.uploaded = link_.loop().now();

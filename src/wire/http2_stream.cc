@@ -134,14 +134,18 @@ void Http2Stream::set_chunk(const Chunk& chunk) {
   session_.want_flush();
 }
 
-Task<Result<Done>> Http2Stream::pump(Body& body, Task<Result<Chunk>> next, Duration timeout) {
+Task<Result<Done>> Http2Stream::pump(Body& body, Task<Result<Chunk>> next, Duration timeout,
+                                     SharedCount* waiting) {
   int without_waiting = 0;
   while (true) {
+    std::optional<Counted> counted;
     if (!next.ready()) {
       without_waiting = 0;
       awaits_body_since_ = session_.loop().now();
+      counted.emplace(waiting);
     }
     auto chunk = co_await next;
+    counted.reset();
     if (awaits_body_since_ != never) {
       awaited_body_ += session_.loop().now() - awaits_body_since_;
       awaits_body_since_ = never;

@@ -63,7 +63,10 @@ class Http2Stream : public Pooled {
   /// Sends a body as the peer's window allows: the only loop that moves bytes into HTTP/2, for
   /// requests and responses. `next` is the first read, which may have begun. Errors: the body's,
   /// write_timeout, or the stream's `cause`.
-  Task<Result<Done>> pump(Body& body, Task<Result<Chunk>> next, Duration timeout);
+  /// `waiting`: counts the stream while it waits for the body, of which everything is written;
+  /// null: it does not count.
+  Task<Result<Done>> pump(Body& body, Task<Result<Chunk>> next, Duration timeout,
+                          SharedCount* waiting = nullptr);
   /// Offers a chunk to nghttp2, which takes it in `read_data`.
   void set_chunk(const Chunk& chunk);
   /// Sends a response's head. `last`: there is no body; otherwise a `pump` must follow.

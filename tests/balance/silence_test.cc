@@ -134,6 +134,33 @@ TEST_F(HungServer, IsSilentOnlyWhileOthersAnswer) {
   for (std::size_t each = 0; each < 3; ++each) EXPECT_FALSE(load(each).silent()) << each;
 }
 
+TEST_F(HungServer, IsNotSilentWhileItsClientsHoldBackTheirBodies) {
+  given("round-robin");
+  send(200);
+  now_ += 1s;
+  answer();
+  state_->tick(now_);
+  for (int paused = 0; paused < 2; ++paused) {
+    ASSERT_TRUE(backend(0).try_acquire(now_));
+    load(0).awaiting_clients().add();
+  }
+  const auto others = [&](int requests) {
+    for (int i = 0; i < requests; ++i) {
+      ASSERT_TRUE(backend(1 + i % 2).try_acquire(now_));
+      end({&backend(1 + i % 2), now_});
+      now_ += 25ms;
+      state_->tick(now_);
+    }
+  };
+
+  others(40 * 20);
+  EXPECT_FALSE(load(0).silent());
+
+  for (int sent = 0; sent < 2; ++sent) load(0).awaiting_clients().remove();
+  others(40 * 20);
+  EXPECT_TRUE(load(0).silent());
+}
+
 TEST_F(HungServer, IsLeftToHealthChecksWhereTheyFindIt) {
   given("round-robin", false);
   send(200);

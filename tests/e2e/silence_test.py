@@ -1,6 +1,8 @@
 """Connections and servers that fall silent without a word, and a daemon that is stopped for a while."""
 
+import contextlib
 import signal
+import socket
 import threading
 import time
 
@@ -160,6 +162,69 @@ class UncheckedServers(case.Case):
         self.eventually(lambda: len(answered) == len(clients))
         daemon.wait_line(r"pool pool: \S+ answers again$")
         self.assertEqual({status for status, _ in answered}, {200})
+
+
+    def test_clients_that_hold_back_their_uploads_make_no_server_silent(self):
+        self.check_uploads(paused=True)
+
+    def test_a_server_that_does_not_read_its_uploads_is_silent(self):
+        self.check_uploads(paused=False)
+
+    def check_uploads(self, paused):
+        """Two uploads to one server, while the other one answers."""
+        reads = threading.Event()
+
+        def serve(request):
+            if request.method == "POST" and not paused:
+                reads.wait(60)
+            request.answer(b"fine")
+
+        servers = [self.backend(serve, reads_body=paused) for _ in range(2)]
+        daemon = self.start_daemon(*servers, pool={
+            "health": {"check": "off"}, "picker": "consistent-hash", "hash": {"header": "x-user", "load_factor": 1000}})
+        self.addCleanup(reads.set)
+
+        def server_of(key):
+            seen = len(servers[0].exchanges)
+            self.assertEqual(exchange(daemon.address, fields=[("x-user", key)]).status, 200)
+            return 0 if len(servers[0].exchanges) > seen else 1
+
+        here = "0"
+        there = next(key for key in map(str, range(1, 100)) if server_of(key) != server_of(here))
+        server = servers[server_of(here)]
+        size = 30_000_000  # more than the buffers of the sockets hold
+
+        def upload():
+            wire = Stream.connect(daemon.address)
+            self.addCleanup(wire.close)
+            wire.send(f"POST / HTTP/1.1\r\nHost: a\r\nX-User: {here}\r\nContent-Length: {size}\r\n\r\n".encode() + b"x" * 1000)
+            if not paused:
+                self.spawn(lambda: self.fill(wire, size - 1000))
+                self.addCleanup(self.cut, wire)  # before the thread is joined
+
+        def silent():
+            if daemon.backend(server.address)["in_flight"] < 5:
+                upload()
+            self.assertEqual(exchange(daemon.address, fields=[("x-user", there)]).status, 200)
+            return "answers no request" in (daemon.backend(server.address)["reason"] or "")
+
+        if not paused:
+            return self.eventually(silent, "its silence")
+        began = time.monotonic()
+        while time.monotonic() - began < 6:
+            self.assertFalse(silent())
+            time.sleep(0.1)
+        return self.assertEqual(daemon.backend(server.address)["in_flight"], 5)
+
+    @staticmethod
+    def fill(wire, size):
+        with contextlib.suppress(OSError):  # the test ends first
+            wire.send(b"x" * size)
+
+    @staticmethod
+    def cut(wire):
+        with contextlib.suppress(OSError):
+            wire.socket.shutdown(socket.SHUT_RDWR)
 
 
 class StoppedDaemon(case.Case):

@@ -52,6 +52,29 @@ TEST_F(Http1LinkDeadlines, DoesNotBlameABackendThatTiresOfAPausedUpload) {
   }
 }
 
+TEST_F(Http1LinkDeadlines, CountsARequestWhileItsBackendAwaitsTheClient) {
+  options.idle_timeout = 1h;
+  connect(4096);
+  SharedCount waiting;
+  auto feed = std::make_shared<BodyFeed>(loop);
+  Request request = post(feed);
+  request.awaiting_clients = &waiting;
+  feed->push("x");
+  Exchange exchange;
+  auto sending = run(*link, request, exchange);
+  EXPECT_TRUE(eventually(loop, [&] { return waiting.value() == 1; }));
+
+  feed->push(std::string(4 * 1024 * 1024, 'x'));  // the backend does not read
+  EXPECT_TRUE(eventually(loop, [&] { return waiting.value() == 0; }));
+  drain_loop(loop);
+  EXPECT_EQ(waiting.value(), 0u);
+
+  while (waiting.value() == 0) backend->read_bytes(64 * 1024);
+  sending.drop();
+  link.reset();
+  EXPECT_EQ(waiting.value(), 0u);
+}
+
 TEST_F(Http1LinkDeadlines, BlamesABackendThatClosesWithinALongUpload) {
   bool awaited_client = true;
   for (int i = 0; i < 5 && awaited_client; ++i) {  // on a busy machine it may wait for long

@@ -14,6 +14,7 @@
 #include "evenkeel/balance/signals.h"
 #include "evenkeel/base/clock.h"
 #include "evenkeel/base/result.h"
+#include "evenkeel/base/shared_count.h"
 
 namespace evenkeel {
 
@@ -263,6 +264,16 @@ class Load {
     return responses_total() + served_total() + other_answers_.load(std::memory_order_relaxed);
   }
 
+  /// The requests in flight for which it waits: their clients have not sent their bodies yet. Only
+  /// counted in pools that notice silence.
+  SharedCount& awaiting_clients() { return awaiting_clients_; }
+  /// The other requests in flight: it may have to answer them, or does not read their bodies.
+  std::uint32_t in_its_hands() const {
+    const std::uint32_t waiting = awaiting_clients_.value();
+    const std::uint32_t all = in_flight();
+    return all > waiting ? all - waiting : 0;
+  }
+
   // ---- How its responses begin and end ----
 
   /// Moving average of the time to the first byte, for the pickers.
@@ -424,6 +435,7 @@ class Load {
   Overflow overflow_;
   Signals signals_;
   alignas(64) std::atomic<RecentResponses*> recent_{nullptr};
+  SharedCount awaiting_clients_;
   std::atomic<std::uint64_t> responses_total_{0};
   std::atomic<std::uint64_t> other_answers_{0};
   std::atomic<std::uint64_t> served_total_{0};

@@ -11,6 +11,7 @@
 #include "evenkeel/base/clock.h"
 #include "evenkeel/base/pool_allocator.h"
 #include "evenkeel/base/result.h"
+#include "evenkeel/base/shared_count.h"
 #include "evenkeel/base/task.h"
 #include "evenkeel/http/fields.h"
 #include "evenkeel/http/inference_info.h"
@@ -140,6 +141,9 @@ struct Request {
   BodyPtr body;  ///< null: none
   InterimHandler* interim = nullptr;
   ConnectionBudget* response_budget = nullptr;  ///< of the client's connection; null: none
+  /// Counts the requests whose backend has all that has come of the body, and waits for its client
+  /// to send more. Null: this one does not count.
+  SharedCount* awaiting_clients = nullptr;
   RequestInfo info;
 };
 
