@@ -132,6 +132,7 @@ struct Http2Callbacks {
       case NGHTTP2_SETTINGS:
         if ((frame->hd.flags & NGHTTP2_FLAG_ACK) != 0) {
           owner.settings_acknowledged_ = true;
+          owner.ping_unanswered_ = false;
         } else {
           owner.side_.on_event(Http2Event::settings_received);
         }

@@ -25,9 +25,10 @@ constexpr int max_interim_responses = 16;
 constexpr Duration max_idle_close_race = std::chrono::seconds(1);
 /// gRPC servers close a connection at the third ping that comes less than five minutes after the
 /// one before without data in between (GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
-/// max_ping_strikes). One of the two is kept in reserve, for a ping that crosses data.
-constexpr Duration min_ping_interval = std::chrono::minutes(5) + std::chrono::seconds(5);
+/// max_ping_strikes). One of the two is kept in reserve, for a ping that crosses data. After that
+/// SETTINGS frames take the place of pings, less often.
 constexpr int max_pings_without_message = 2;
+constexpr int quiet_factor = 3;  // of `ping_after`
 /// Servers end a connection on which many streams are reset (nghttp2: 1000 at once, then 33 a
 /// second), and with it all other requests on it. After 500, less 20 for each second, a link gets
 /// no new requests.
@@ -637,7 +638,7 @@ void Http2Link::check_keepalive() {
   const Instant quiet_since = std::max(session_.last_read_at(), busy_since_);
   Instant due = quiet_since + options_.ping_after;
   if (pings_without_message_ >= max_pings_without_message) {
-    due = std::max(due, pinged_at_ + min_ping_interval);
+    due = std::max(due, pinged_at_ + quiet_factor * options_.ping_after);
   }
   if (now >= due) {
     ping();
@@ -647,9 +648,13 @@ void Http2Link::check_keepalive() {
 }
 
 void Http2Link::ping() {
-  session_.ping();
+  if (pings_without_message_ < max_pings_without_message) {
+    session_.ping();
+    ++pings_without_message_;
+  } else {
+    session_.ping_by_settings();
+  }
   pinged_at_ = loop().now();
-  ++pings_without_message_;
   keepalive_timer_.arm(loop(), pinged_at_ + ping_timeout());
 }
 
@@ -660,11 +665,9 @@ void Http2Link::suspect(Duration max_silence) {
     static_cast<ClientStream&>(*node).wake_reader();
   }
   if (session_.last_message() >= pinged_at_) pings_without_message_ = 0;
-  const bool may_ping = pings_without_message_ < max_pings_without_message ||
-                        loop().now() >= pinged_at_ + min_ping_interval;
   if (session_.ping_unanswered()) {
     keepalive_timer_.arm(loop(), pinged_at_ + ping_timeout());
-  } else if (may_ping) {
+  } else {
     ping();
   }
 }

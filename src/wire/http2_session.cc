@@ -276,6 +276,12 @@ void Http2Session::ping() {
   want_flush();
 }
 
+void Http2Session::ping_by_settings() {
+  ping_unanswered_ = true;
+  nghttp2_submit_settings(session_, NGHTTP2_FLAG_NONE, nullptr, 0);
+  want_flush();
+}
+
 // ---- writing ----------------------------------------------------------------------------------
 
 /// Lets nghttp2 write frames into `out_` until it has none left or there is no room.

@@ -84,6 +84,8 @@ class Http2Session {
   /// Sends the queued frames now. Not within nghttp2's callbacks.
   void flush();
   void ping();
+  /// As `ping`, by an empty SETTINGS frame: servers limit pings, and must acknowledge this.
+  void ping_by_settings();
   /// The last of our GOAWAYs: newer streams of the peer are ignored from now on.
   void submit_final_goaway();
   /// Sends what is queued and a GOAWAY with the reason, then ends.

@@ -12,6 +12,7 @@ import case
 from certificates import Authority
 from grpc_servers import ANY_SIZE, SERVICE, EchoProcess, EchoServer, grpc
 from ports import refusing_address
+from process import SANITIZED
 
 PATIENCE = 20
 PROMPTLY = 2.0  # seconds: far less than any timeout that would end a call by itself
@@ -273,6 +274,27 @@ class Grpc(case.Case):
 
         self.assertEqual(error.code(), grpc.StatusCode.DEADLINE_EXCEEDED, "and not UNAVAILABLE: too_many_pings")
         self.assertEqual(self.say(channel), b"hello")
+
+    def test_a_call_in_both_directions_ends_when_its_server_hangs(self):
+        """A stopped process acknowledges no ping, and so is told from one that waits for the client's next message."""
+        server = self.mortal()
+        daemon = self.front(server, pool={"health": {"check": "off"}},
+                            routes=[{"match": {"grpc": SERVICE}, "pool": "pool"}])
+        messages = queue.Queue()
+        call = multicallable(self.channel(daemon), "Chat")(iter(messages.get, None))
+        self.addCleanup(messages.put, None)
+        messages.put(b"one")
+        self.assertEqual(next(call), b"one")
+        server.process.send_signal(signal.SIGSTOP)
+        began = time.monotonic()
+        messages.put(b"two")
+
+        with self.assertRaises(grpc.RpcError) as failure:
+            next(call)
+
+        self.assertEqual(failure.exception.code(), grpc.StatusCode.UNAVAILABLE)
+        self.assertEqual(failure.exception.details(), "the backend does not answer pings")
+        self.assert_within(time.monotonic() - began, 22 if not SANITIZED else 60)
 
     def test_a_drain_loses_no_call(self):
         """A draining backend finishes its calls, and new ones go to the next backend."""

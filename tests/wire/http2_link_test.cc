@@ -477,11 +477,73 @@ TEST_F(Http2LinkTest, DoesNotAnnoyAGrpcServerThatTakesLong) {
     ASSERT_TRUE(eventually(loop, [&] { return backend->count(Http2ServerEnd::ping) == pings; }));
     backend->answer_ping();
   }
+  const std::size_t before = backend->count(Http2ServerEnd::settings);
 
-  wait_for(500ms);
+  for (std::size_t probes = 1; probes <= 4; ++probes) {
+    ASSERT_TRUE(eventually(
+        loop, [&] { return backend->count(Http2ServerEnd::settings) == before + probes; }));
+    backend->acknowledge_settings();
+  }
 
   EXPECT_EQ(backend->count(Http2ServerEnd::ping), 2u);
   EXPECT_EQ(call.error(), nullptr);
+  EXPECT_TRUE(eventually(loop, [&] { return link->available_capacity() > 0; }));
+}
+
+TEST_F(Http2LinkTest, FindsABackendThatHangsWhenItsStreamsHaveBeenQuietForLong) {
+  options.ping_after = 20ms;
+  connect();
+  auto feed = std::make_shared<BodyFeed>(loop);
+  Call call;
+  call.request.body = std::make_unique<ScriptedBody>(feed);
+  feed->push("hello");
+  start(call);
+  ASSERT_TRUE(eventually(loop, [&] { return backend->requests() == 1; }));
+  backend->begin_answer(1);
+  backend->send(Http2ServerEnd::data, 0, 1, "hello");
+  for (std::size_t pings = 1; pings <= 2; ++pings) {
+    ASSERT_TRUE(eventually(loop, [&] { return backend->count(Http2ServerEnd::ping) == pings; }));
+    backend->answer_ping();
+  }
+
+  feed->push("are you there?");
+
+  ASSERT_TRUE(eventually(loop, [&] { return call.error() != nullptr; }, 5s));
+  EXPECT_EQ(call.error()->detail, "the backend does not answer pings");
+  EXPECT_FALSE(call.error()->awaited_client);
+}
+
+TEST_F(Http2LinkTest, CountsARequestWhileItsBackendAwaitsTheClient) {
+  connect();
+  SharedCount waiting;
+  auto feed = std::make_shared<BodyFeed>(loop);
+  Call call;
+  call.request.awaiting_clients = &waiting;
+  call.request.body = std::make_unique<ScriptedBody>(feed);
+  feed->push("x");
+  start(call);
+  ASSERT_TRUE(eventually(loop, [&] { return backend->count(Http2ServerEnd::data) == 1; }));
+  EXPECT_TRUE(eventually(loop, [&] { return waiting.value() == 1; }));
+
+  feed->push(std::string(100 * 1024, 'x'));  // more than the window that the backend has opened
+  EXPECT_TRUE(eventually(loop, [&] { return waiting.value() == 0; }));
+  wait_for(50ms);
+  EXPECT_EQ(waiting.value(), 0u);
+}
+
+TEST_F(Http2LinkTest, CountsARequestNoLongerThanItLasts) {
+  connect();
+  SharedCount waiting;
+  auto feed = std::make_shared<BodyFeed>(loop);
+  Call call;
+  call.request.awaiting_clients = &waiting;
+  call.request.body = std::make_unique<ScriptedBody>(feed);
+  auto sending = run(*link, call);
+  ASSERT_TRUE(eventually(loop, [&] { return waiting.value() == 1; }));
+
+  sending.drop();
+
+  EXPECT_EQ(waiting.value(), 0u);
 }
 
 TEST_F(Http2LinkTest, IsNotPingedWhileTheBackendSends) {

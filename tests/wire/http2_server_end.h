@@ -48,6 +48,7 @@ class Http2ServerEnd {
   /// As `answer`, but a body may follow.
   void begin_answer(std::uint32_t stream) { send(headers, 0x4, stream, "\x88"); }
   void answer_ping() { send(ping, 0x1, 0, std::string_view("\0\0\0\0\0\0\0\0", 8)); }
+  void acknowledge_settings() { send(settings, 0x1, 0, {}); }
   /// Streams after `last` are not processed.
   void go_away(std::uint8_t last, std::uint8_t code) {
     const char payload[] = {0, 0, 0, static_cast<char>(last), 0, 0, 0, static_cast<char>(code)};
