@@ -130,8 +130,10 @@ struct Fields<ListenerLimits> {
     visit(Key{"response_buffer",
               "What the responses on one client connection may hold in all while the client reads "
               "slowly, beyond 16 KiB for each of them. Beyond it, further responses are read from "
-              "their backends in pieces of 16 KiB. A response of more than 16 KiB from an HTTP/2 "
-              "backend keeps 64 KiB of it until it ends. All responses of a worker share 8 MiB."},
+              "their backends in pieces of 16 KiB. A response of an HTTP/2 backend takes 64 KiB of "
+              "it while it comes faster than 16 KiB in 250 ms, and gives it back when it has been "
+              "slower for 5 s and its client has read 48 KiB more. All responses of a worker share "
+              "8 MiB."},
           &T::response_buffer_bytes, SizeForm{0, 1024 * MiB});
     visit(Key{"max_connections",
               "Maximum number of connections, over all workers; 0: no limit. At the limit the "

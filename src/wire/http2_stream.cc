@@ -16,11 +16,17 @@ constexpr int chunks_between_yields = 16;  // of a body that is always ready
 /// Bytes that must move within a write timeout: a peer that opens its window byte by byte would
 /// hold our memory for nothing.
 constexpr std::uint64_t min_progress_bytes = 1024;
+/// A response whose backend sends a window of it within this time, which is more than a round trip
+/// to it takes, may be limited by the window.
+constexpr Duration fast_window = std::chrono::milliseconds(250);
+/// One that was not as fast for so long needs no wide window.
+constexpr Duration slow_after = std::chrono::seconds(5);
 
 }  // namespace
 
 bool Http2Stream::append(std::string_view bytes) {
   const std::size_t arriving = bytes.size();
+  if (received_ == 0) counts_since_ = session_.loop().now();
   received_ += arriving;
   arrived_.raise();
   while (!bytes.empty()) {
@@ -48,33 +54,77 @@ std::uint32_t Http2Stream::next_block_size(bool tiny) const {
   return blocks_ > 1 && charged ? Block::large : Block::small;
 }
 
-/// A response's wide window takes from the budgets, as long as they last.
-bool Http2Stream::may_widen() {
-  return session_.settings_.side == Http2Guard::Side::server || charge_.take(Block::large);
+/// Lets the peer send as many bytes as the reader has returned, but for those that narrow the
+/// window.
+void Http2Stream::return_taken() {
+  ReadBuffer& front = in_[first_block_];
+  front.begin += static_cast<std::uint32_t>(taken_);
+  const auto withheld = static_cast<std::uint32_t>(std::min<std::size_t>(withholds_, taken_));
+  withholds_ -= withheld;
+  session_.consumed(*this, std::exchange(taken_, 0) - withheld);
+  if (!front.empty()) return;
+  front.release();
+  first_block_ = static_cast<std::uint8_t>((first_block_ + 1) % max_blocks);
+  --blocks_;
+}
+
+/// The reader keeps up, so the window may be what limits the peer. A response takes a wide one, and
+/// its share of the budgets, only if its backend sends fast, and gives both back when it no longer
+/// does. REQUIRES: everything that has arrived is read.
+void Http2Stream::adapt_window() {
+  if (!attached_) return;
+  const std::uint64_t window = session_.settings_.stream_window;
+  if (session_.settings_.side == Http2Guard::Side::server) {
+    if (!wide_ && received_ >= window) widen();
+    return;
+  }
+  if (narrowed_) {
+    if (withholds_ > 0) return;
+    wide_ = false;
+    return charge_.give_back();
+  }
+  const Instant now = session_.loop().now();
+  const bool full = received_ - received_before_ >= window;
+  const bool in_time = now - counts_since_ <= fast_window;
+  if (full && in_time) {
+    last_fast_ = now;
+    if (!wide_ && charge_.take(Block::large)) widen();
+  } else if (wide_ && now - last_fast_ >= slow_after) {
+    narrow();
+  }
+  if (full || !in_time) {
+    received_before_ = received_;
+    counts_since_ = now;
+  }
+}
+
+void Http2Stream::widen() {
+  wide_ = true;
+  nghttp2_session_set_local_window_size(
+      session_.session_, NGHTTP2_FLAG_NONE, id_,
+      static_cast<std::int32_t>(session_.settings_.wide_stream_window));
+  session_.want_flush();
+}
+
+/// The peer may still send what the wide window allows, and gets back less than it sends until
+/// then: nghttp2 takes bytes of which it is not told that they are read for unread ones.
+void Http2Stream::narrow() {
+  if (!session_.settings_acknowledged()) return;  // with that the windows of all streams change
+  narrowed_ = true;
+  nghttp2_session* const session = session_.session_;
+  const auto window = static_cast<std::int32_t>(session_.settings_.stream_window);
+  const std::int32_t wide = nghttp2_session_get_stream_effective_local_window_size(session, id_);
+  if (wide <= window) return;
+  withholds_ = static_cast<std::uint32_t>(wide - window);
+  nghttp2_session_set_local_window_size(session, NGHTTP2_FLAG_NONE, id_, window);
 }
 
 std::optional<Result<Chunk>> Http2Stream::take() {
-  if (taken_ > 0 && !rewound_) {
-    ReadBuffer& front = in_[first_block_];
-    front.begin += static_cast<std::uint32_t>(taken_);
-    session_.consumed(*this, std::exchange(taken_, 0));
-    if (front.empty()) {
-      front.release();
-      first_block_ = static_cast<std::uint8_t>((first_block_ + 1) % max_blocks);
-      --blocks_;
-    }
-  }
+  if (taken_ > 0 && !rewound_) return_taken();
   rewound_ = false;
   if (blocks_ == 0 && !remote_ended_) {
     if (broken_) return Result<Chunk>(Error(*broken_));
-    // The reader keeps up, so the window limits the peer: widen it.
-    const Http2Settings& settings = session_.settings_;
-    if (!wide_ && attached_ && received_ >= settings.stream_window && may_widen()) {
-      wide_ = true;
-      nghttp2_session_set_local_window_size(session_.session_, NGHTTP2_FLAG_NONE, id_,
-                                            static_cast<std::int32_t>(settings.wide_stream_window));
-      session_.want_flush();
-    }
+    adapt_window();
     return std::nullopt;
   }
   if (reads_ < 2) ++reads_;

@@ -111,7 +111,10 @@ class Http2Stream : public Pooled {
 
  private:
   bool append(std::string_view bytes);
-  bool may_widen();
+  void return_taken();
+  void adapt_window();
+  void widen();
+  void narrow();
   std::uint32_t next_block_size(bool tiny) const;
 
   static constexpr std::size_t max_blocks = 8;
@@ -126,6 +129,7 @@ class Http2Stream : public Pooled {
   bool last_ = false;
   bool end_sent_ = false;
   bool wide_ = false;
+  bool narrowed_ = false;  // the window is, or becomes, the initial one again for good
   MessageLimit exceeded_limit_ = MessageLimit::none;
   bool invalid_ = false;  // nghttp2 found a frame invalid and resets the stream
   std::optional<std::uint32_t> reset_when_sent_;
@@ -134,9 +138,13 @@ class Http2Stream : public Pooled {
   std::uint8_t blocks_ = 0;
   std::uint32_t section_fields_ = 0;
   std::size_t section_bytes_ = 0;
-  std::size_t taken_ = 0;  // bytes of the last returned chunk, still held
-  ResponseCharge charge_;  // for the wide window of a response
+  std::size_t taken_ = 0;        // bytes of the last returned chunk, still held
+  ResponseCharge charge_;        // for the wide window of a response
+  std::uint32_t withholds_ = 0;  // bytes that are still to be read and not returned to the peer
   std::uint64_t received_ = 0;
+  std::uint64_t received_before_ = 0;  // before `counts_since_`
+  Instant counts_since_{};
+  Instant last_fast_{};  // when the peer last sent as much as a window in a short time
   std::uint64_t sent_ = 0;
   Instant awaits_body_since_ = never;
   Duration awaited_body_{};

@@ -253,6 +253,57 @@ TEST_F(Http2LinkTest, WidensTheWindowsOfAClientsResponsesWhileItsConnectionHasAB
   EXPECT_EQ(budget.left(), Block::large);
 }
 
+TEST_F(Http2LinkTest, TakesNothingFromTheBudgetForAResponseThatComesSlowly) {
+  options.ping_after = 1h;
+  connect();
+  ConnectionBudget budget(Block::large);
+  Call call;
+  call.request.response_budget = &budget;
+  start(call);
+  ASSERT_TRUE(eventually(loop, [&] { return backend->requests() == 1; }));
+  backend->begin_answer(1);
+
+  for (std::size_t sent = 1; sent <= 5; ++sent) {
+    backend->send(Http2ServerEnd::data, 0, 1, std::string(5000, 'x'));
+    ASSERT_TRUE(eventually(loop, [&] { return call.body.bytes.size() == sent * 5000; }));
+    EXPECT_EQ(budget.left(), Block::large);
+    wait_for(260ms);
+  }
+}
+
+TEST_F(Http2LinkTest, GivesItsShareOfTheBudgetBackWhenAResponseNoLongerComesFast) {
+  options.ping_after = 1h;
+  connect();
+  backend->acknowledge_settings();
+  ConnectionBudget budget(Block::large);
+  Call call;
+  call.request.response_budget = &budget;
+  start(call);
+  ASSERT_TRUE(eventually(loop, [&] { return backend->requests() == 1; }));
+  backend->begin_answer(1);
+  std::size_t sent = 0;
+  const auto send = [&](std::size_t size) {
+    backend->send(Http2ServerEnd::data, 0, 1, std::string(size, 'x'));
+    sent += size;
+    const bool ended = !eventually(
+        loop, [&] { return call.body.bytes.size() == sent || call.error() != nullptr; }, 5s);
+    return !ended && call.error() == nullptr;
+  };
+  ASSERT_TRUE(send(16 * 1024));
+  ASSERT_EQ(budget.left(), 0u);
+  ASSERT_TRUE(send(15 * 1024));  // not returned yet: less than half of the wide window
+  wait_for(5100ms);
+
+  ASSERT_TRUE(send(1));  // from here on 48 KiB are not returned to the backend
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(send(16 * 1024));
+  EXPECT_EQ(budget.left(), 0u) << "the backend may still send 32 KiB and more unread";
+  ASSERT_TRUE(send(16 * 1024));
+  EXPECT_EQ(budget.left(), Block::large);
+
+  for (int i = 0; i < 40; ++i) ASSERT_TRUE(send(8 * 1024)) << i;  // its window goes on opening
+  EXPECT_EQ(budget.left(), Block::large);
+}
+
 TEST_F(Http2LinkTest, SaysWhetherTheBackendHasEndedItInOrder) {
   constexpr std::uint8_t no_error = 0;
   constexpr std::uint8_t internal_error = 2;
