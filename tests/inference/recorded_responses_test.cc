@@ -88,6 +88,23 @@ constexpr Recorded recorded[] = {
     // The model names the output: it could be anything.
     {"triton/curl_generate_stream.sse", none, none, none, "", 0},
     {"triton/curl_infer.json", none, none, none, "", 0},
+    {"vllm/chat.json", 20, 8, none, "length", 0},
+    {"vllm/chat_log_probabilities_stream.sse", none, none, none, "length", 4},
+    {"vllm/chat_stream.sse", none, none, none, "length", 8},
+    {"vllm/chat_stream_with_usage.sse", 20, 8, none, "length", 8},
+    {"vllm/chat_two_choices.json", 20, 16, none, "length", 0},
+    {"vllm/chat_two_choices_stream.sse", none, none, none, "length", 16},
+    {"vllm/completion_prompts.json", 21, 24, none, "length", 0},
+    {"vllm/completion_stream.sse", none, none, none, "length", 8},
+    {"vllm/completion_stream_with_usage.sse", 8, 8, none, "length", 7},
+    {"vllm/completion_tokens.json", 4, 8, none, "length", 0},
+    {"vllm/curl_statistics_in_the_stream.sse", 20, 4, none, "length", 4},
+    {"vllm/message.json", 20, 8, none, "max_tokens", 0},
+    {"vllm/message_rounds_stream.sse", 138, 8, none, "max_tokens", 8},
+    {"vllm/message_stream.sse", 20, 8, none, "max_tokens", 7},
+    {"vllm/response.json", 20, 8, 0, "max_output_tokens", 0},
+    {"vllm/response_rounds_stream.sse", 103, 8, 0, "max_output_tokens", 7},
+    {"vllm/response_stream.sse", 20, 8, 0, "max_output_tokens", 8},
 };
 
 INSTANTIATE_TEST_SUITE_P(All, RecordedResponses, testing::ValuesIn(recorded));
