@@ -2,11 +2,12 @@
 
 import random
 import threading
+import time
 
 import case
 from http2 import INITIAL_WINDOW_SIZE, MAX_WINDOW, Peer, Wire, headers, request_fields, window_update
 from process import SANITIZED
-from stream import PATIENCE
+from stream import PATIENCE, exchange
 
 MEGABYTE = 1 << 20
 STREAMS = range(1, 2 * 128, 2)  # as many as a connection may have
@@ -102,6 +103,25 @@ class UnreadResponses(case.Case):
 
     def test_a_socket_that_is_no_longer_read_over_http2(self):
         self.check(self.h2_backend(self.respond), MAX_WINDOW - SIZE, 6 * MEGABYTE, protocol="h2")
+
+    def test_responses_over_http2_that_come_fast_and_then_slowly_arrive_whole(self):
+        """Their windows are widened, made small again after 5 s, and go on opening."""
+        body = random.Random(0).randbytes(1_200_000)
+
+        def respond(request):
+            request.begin_chunks()
+            at = 0
+            for size, pause in ((int(request.target[1:]), 6), (1, 0.3), (30_000, 0.3), (40_000, 0.3), (700_000, 0)):
+                request.chunk(body[at:at + size])
+                at += size
+                time.sleep(pause)
+            request.end_chunks()
+
+        daemon = self.start_daemon(self.h2_backend(respond), pool={"protocol": "h2"}, workers=1)
+        bursts = (16_384, 17_000, 30_000, 49_152, 65_536, 100_000, 150_001)
+        clients = [self.spawn(lambda burst=burst: exchange(daemon.address, target=f"/{burst}").body) for burst in bursts]
+        for burst, client in zip(bursts, clients):
+            self.assertEqual(client.join(), body[:burst + 770_001], burst)
 
     @case.unittest.skipIf(SANITIZED, "a sanitizer's memory is not ours")
     def test_the_file_sets_the_budget(self):
