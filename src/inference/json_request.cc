@@ -131,6 +131,7 @@ void JsonRequest::on_key_bytes(bool ended) {
   }
   facts_.clear(value_slot_);
   tensor_.clear(value_slot_);
+  if (value_slot_ == Slot::role) from_user_ = false;
 }
 
 void JsonRequest::on_root_key(std::string_view key) {
@@ -152,7 +153,12 @@ void JsonRequest::begin_prompt_member(const Member& member) {
     into_.prompt_bytes -= contribution_->bytes;
     into_.prompt_tokens -= contribution_->tokens;
     into_.images -= contribution_->images;
-    hash_.restart(section_);
+    // Hashes cannot be taken back in part: if other members share the section, both stay in it.
+    const bool alone = std::ranges::none_of(contributions_, [&](const Contribution& each) {
+      return each.member != nullptr && each.member != &member && each.member->section == section_;
+    });
+    if (alone) hash_.restart(section_);
+    if (member.slot == Slot::messages) hash_.forget_first_user_message();
   }
   *contribution_ = {.member = &member};
 }

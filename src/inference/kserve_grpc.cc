@@ -1,5 +1,6 @@
 #include "evenkeel/inference/kserve_grpc.h"
 
+#include <google/protobuf/stubs/logging.h>
 #include <proto/health.pb.h>
 #include <proto/kserve.pb.h>
 
@@ -15,6 +16,10 @@ namespace wire = ::inference;
 namespace health = ::grpc::health::v1;
 
 static_assert(std::endian::native == std::endian::little, "raw contents are copied as they are");
+
+// The library reports malformed text on stderr, which clients and servers could fill. Here it is an
+// Error like others.
+[[maybe_unused]] const auto previous_log_handler = google::protobuf::SetLogHandler(nullptr);
 
 Error bad_message(std::string detail) {
   return {.fault = Fault::bad_request, .side = Side::client, .detail = std::move(detail)};

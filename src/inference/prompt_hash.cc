@@ -20,7 +20,6 @@ void PromptHash::add(PromptSection which, std::string_view bytes) {
 void PromptHash::restart(PromptSection which) {
   section(which).hash.reset();
   section(which).blocks.clear();
-  if (which == PromptSection::messages) first_user_message_ = 0;
 }
 
 void PromptHash::end_first_user_message() {

@@ -26,6 +26,7 @@ class PromptHash {
   /// What was added to the messages so far is the beginning of the conversation. Later calls do
   /// nothing.
   void end_first_user_message();
+  void forget_first_user_message() { first_user_message_ = 0; }
   /// There are no messages: the first block of the prompt stands for the conversation, or all of a
   /// shorter one.
   void converse_by_first_block() { by_first_block_ = true; }
