@@ -9,7 +9,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "engines"))
 
 import case
-from grpc_servers import grpc
+import shapes
 from observing import Trial
 from servers import MlServer, Triton
 
@@ -20,7 +20,7 @@ class Engine:
     kind = None
 
     def test_what_it_does_behind_evenkeel(self):
-        why_not = self.kind.why_not() or (None if grpc else "PyPI's tritonclient is not installed (./dev setup)")
+        why_not = self.kind.why_not() or shapes.why_not()
         if why_not:
             self.skipTest(why_not)
         with tempfile.TemporaryDirectory(prefix="evenkeel-e2e-", ignore_cleanup_errors=True) as folder:

@@ -13,6 +13,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 import installing  # pylint: disable=wrong-import-position
 import observing  # pylint: disable=wrong-import-position
 import servers  # pylint: disable=wrong-import-position
+import shapes  # pylint: disable=wrong-import-position
 
 PAGE = installing.ROOT / "docs" / "engines.md"
 BEGIN, END = "<!-- observations: begin -->", "<!-- observations: end -->"
@@ -27,6 +28,7 @@ LABELS = {
     "odd": "odd requests",
     "kept": "connections",
     "left": "departure",
+    "inspected": "inspection",
     "killed": "kill -9",
     "stopped": "SIGTERM",
     "broken": "broken engine",
@@ -55,7 +57,7 @@ def section_of(kind, version, seen):
     """The engine's list in docs/engines.md: a heading and an item per observation."""
     lines = [f"### {kind.title} {version}", ""]
     for column in observing.COLUMNS:
-        missing = {"trapped": "no case known", "broken": "no case known"}.get(column, "not observed")
+        missing = "no case known" if column in ("trapped", "broken") else "not observed"
         lines.append(f"- **{LABELS[column]}**: " + " ".join(str(seen.get(column, missing)).split()))
     return "\n".join(lines)
 
@@ -84,7 +86,7 @@ def main(names):
     failed, sections = False, []
     for name in names or DEFAULT:
         kind = servers.ENGINES[name]
-        why_not = kind.why_not()
+        why_not = kind.why_not() or shapes.why_not()
         if why_not:
             print(f"skip  {kind.title:<10}  {why_not}", flush=True)
             failed = True  # it was requested by name

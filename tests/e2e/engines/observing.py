@@ -11,7 +11,9 @@ import time
 import traceback
 
 import findings
+import inspection
 import servers
+import shapes
 from clients import Clients, Probe, Rpcs, Stream, Watch, tally, tritonclient
 from ports import free_ports
 from process import BINARY, Daemon, wait_until
@@ -21,7 +23,8 @@ SILENCE = 4  # idle and first_byte timeout of these pools, seconds
 CHECKS = 0.2  # interval of health checks, seconds
 BUSY = 12  # concurrent requests: more than two servers can process at once
 AT_ONCE = 1  # seconds within which a silent exit must be noticed
-COLUMNS = ("detected", "loading", "trapped", "polled", "balanced", "streamed", "odd", "kept", "left", "killed", "stopped", "broken")
+COLUMNS = ("detected", "loading", "trapped", "polled", "balanced", "streamed", "odd", "kept", "left", "inspected", "killed", "stopped",
+           "broken")
 
 
 class Sighting:
@@ -98,11 +101,11 @@ class Trial:
     def observe(self):
         """Yields (name, Sighting) for each observation."""
         for column in COLUMNS:
-            if column == "trapped" and not self.kind.trap or column == "broken" and (self.folded or not self.kind.core):
+            if not self.observes(column):
                 continue
             sighting = Sighting()
             try:
-                further = findings.OBSERVATIONS.get(column)
+                further = {**findings.OBSERVATIONS, **inspection.OBSERVATIONS}.get(column)
                 further(self, sighting) if further else getattr(self, column)(sighting)
             except AssertionError as failure:
                 sighting.claim(False, str(failure))
@@ -112,6 +115,10 @@ class Trial:
             yield column, sighting
             if not all(each.running() for each in self.servers) and column == "detected":
                 return  # nothing more to observe
+
+    def observes(self, column):
+        return {"trapped": self.kind.trap, "broken": self.kind.core and not self.folded,
+                "inspected": self.kind.name in shapes.SHAPES}.get(column, True)
 
     # ---- the admin API ----
 
