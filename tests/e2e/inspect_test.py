@@ -4,8 +4,16 @@ import gzip
 import json
 
 import case
+from kserve_grpc_test import PATIENCE, Kserve, needs_client
 from ports import refusing_address
+from simulated_triton_test import Answers
 from stream import Stream, exchange
+
+try:
+    import numpy
+    from tritonclient.utils import InferenceServerException
+except ImportError:
+    pass
 
 QUIET = {"health": {"check": "off"}, "metrics": {"scrape": "off"}}
 CHAT = "/v1/chat/completions"
@@ -228,6 +236,39 @@ class Usage(Inspect):
             daemon = self.pools(pool=keys)
             self.assertEqual(self.pool_of(daemon, chat(stream=True)), "pool")
             self.assertEqual(self.received("pool"), chat(stream=True))
+
+
+@needs_client
+class OverGrpc(Kserve):
+    def item(self):
+        return self.tensor("INPUT0", numpy.ones((1, 4), numpy.float32), "FP32")
+
+    def test_calls_and_streams_go_by_the_model_of_their_first_message(self):
+        names = ("small", "large")
+        simulated = {name: self.simulators("--engine", "triton", "--model", name) for name in names}
+        daemon = self.daemon({
+            "pools": [{"name": name, "engine": "triton", "protocol": "h2",
+                       "backends": list(simulated[name].addresses)} for name in names],
+            "routes": [{"match": {"grpc": "inference.GRPCInferenceService", "model": name}, "pool": name}
+                       for name in names]})
+        client = self.through(daemon)
+        for number, name in enumerate(names * 3):
+            result = client.infer(name, [self.item()], request_id=str(number), client_timeout=PATIENCE)
+            self.assertEqual(result.get_response().id, str(number))
+        self.assertEqual([line["pool"] for line in daemon.wait_access(6)], list(names * 3))
+
+        # The client waits for each answer before it sends the next message.
+        answers = Answers(client)
+        for number in range(3):
+            client.async_stream_infer("large", [self.item()], request_id=str(number))
+            self.assertEqual(answers.response().get_response().id, str(number))
+        client.stop_stream()
+        line = daemon.wait_access(7)[-1]
+        self.assertEqual((line["pool"], line["grpc_status"]), ("large", 0))
+
+        with self.assertRaises(InferenceServerException) as raised:
+            client.infer("none", [self.item()], client_timeout=PATIENCE)
+        self.assertIn("UNIMPLEMENTED", raised.exception.status())
 
 
 if __name__ == "__main__":
