@@ -12,15 +12,22 @@
 namespace evenkeel {
 namespace {
 
-/// `path` is normalised.
+/// What decides whether a body is read. `path` is normalised.
 RequestHead head_of(const Request& request, std::string_view path) {
   return {.method = request.method,
           .path = path,
-          .content_type = request.fields.value(FieldId::content_type).value_or(""),
-          .content_encoding = request.fields.value("content-encoding").value_or(""),
-          .inference_header_length =
-              request.fields.value("inference-header-content-length").value_or(""),
+          .content_type = {},
+          .content_encoding = {},
+          .inference_header_length = {},
           .is_grpc = is_grpc(request)};
+}
+
+/// What decides how it is read.
+void complete_head(RequestHead& head, const Fields& fields) {
+  head.content_type = fields.value(FieldId::content_type).value_or("");
+  head.content_encoding = fields.value("content-encoding").value_or("");
+  if (!head.path.starts_with("/v2/")) return;
+  head.inference_header_length = fields.value("inference-header-content-length").value_or("");
 }
 
 /// OpenAI's, which alone have `stream_options`.
@@ -54,25 +61,29 @@ Task<Result<Response>> InspectFilter::handle(Request& request, Handler& next) {
   std::string storage;
   auto path = normalised_path(request.path, storage);
   if (!path || !inference_api_of(head_of(request, *path))) return next.handle(request);
-  return inspect(request, std::string(*path), next);
+  return inspect(request, std::move(storage), next);
 }
 
+/// `path`: normalised; empty if the request's own is.
 Task<Result<Response>> InspectFilter::inspect(Request& request, std::string path, Handler& next) {
+  RequestHead head =
+      head_of(request, path.empty() ? request.path.substr(0, request.path.find('?')) : path);
+  complete_head(head, request.fields);
   request.info.inference = std::make_unique<InferenceInfo>();
   InferenceInfo& info = *request.info.inference;
   InspectionMetrics& metrics = metrics_.inspection();
-  const auto reader = RequestReader::create(head_of(request, path), info.request);
+  const auto reader = RequestReader::create(head, info.request);
   if (reader == nullptr) {
     metrics.unread.add();
     co_return co_await next.handle(request);
   }
-  auto held = std::make_unique<ReplayBody>(std::move(request.body), limits_.held, metrics_.replay(),
-                                           pressure_);
+  auto held = std::make_unique<ReplayBody>(std::move(request.body), options_.held,
+                                           metrics_.replay(), pressure_);
   ReplayBody& body = *held;
   request.body = std::move(held);
   std::uint64_t size = 0;
   bool last = false;
-  while (!last && size < limits_.max_body_bytes && body.holds() && !reader->done()) {
+  while (!last && size < options_.max_body_bytes && body.holds() && !reader->done()) {
     auto chunk = co_await body.hold();
     if (!chunk) co_return std::move(chunk.error());
     size += chunk->bytes.size();
@@ -86,7 +97,7 @@ Task<Result<Response>> InspectFilter::inspect(Request& request, std::string path
   info.request.estimated_prompt_tokens =
       scaled(estimates_.prompt_tokens_of(info.request), size, body.length());
   (last ? metrics.complete : metrics.partial).add();
-  info.places = places_of(*reader, path);
+  if (options_.finds_places) info.places = places_of(*reader, head.path);
   body.rewind();
   co_return co_await next.handle(request);
 }

@@ -43,7 +43,7 @@ void PromptHash::settle(InferenceRequest& into) {
       if (into.prefix_blocks.size() == InferenceRequest::max_blocks) return;
       into.prefix_blocks.push_back(hash_of(preceding, block));
     }
-    preceding = hash_of(preceding, each.hash.value());
+    if (&each != &sections_.back()) preceding = hash_of(preceding, each.hash.value());
   }
 }
 

@@ -206,7 +206,10 @@ std::span<const Member> members_of(Slot object) {
 }
 
 const Member* find(std::span<const Member> members, std::string_view key) {
-  const auto found = std::ranges::find(members, key, &Member::key);
+  if (key.empty()) return nullptr;
+  const auto found = std::ranges::find_if(members, [key](const Member& each) {
+    return each.key.front() == key.front() && each.key == key;
+  });
   return found == members.end() ? nullptr : &*found;
 }
 

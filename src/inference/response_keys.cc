@@ -78,7 +78,7 @@ std::span<const Named> of_length(std::size_t length) {
 
 ResponseKey response_key_of(std::string_view name) {
   for (const Named& each : of_length(name.size())) {
-    if (each.name == name) return each.key;
+    if (each.name[0] == name[0] && each.name == name) return each.key;
   }
   return none;
 }

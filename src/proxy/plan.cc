@@ -14,13 +14,22 @@
 namespace evenkeel {
 namespace {
 
+bool adds_usage(const PoolConfig& pool) {
+  return inspects(pool) && pool.stream_usage == StreamUsage::automatic &&
+         engine_named(pool.engine).gives_stream_usage;
+}
+
+/// The pool's backends get other values than its clients gave.
+bool rewrites(const PoolConfig& pool) { return adds_usage(pool) || !pool.model.empty(); }
+
 /// Bodies are kept up to the size that is inspected, or that some pool keeps for retries.
-InspectFilter::Limits inspection_limits(const Config& config) {
+InspectFilter::Options inspection_options(const Config& config) {
   const std::uint64_t inspected = config.limits.inspected_body_bytes;
   std::uint64_t kept = inspected;
   for (const PoolConfig& pool : config.pools) kept = std::max(kept, pool.retry.replay_bytes);
   return {.max_body_bytes = inspected,
-          .held = {.body_bytes = kept, .worker_bytes = config.limits.held_bodies_bytes}};
+          .held = {.body_bytes = kept, .worker_bytes = config.limits.held_bodies_bytes},
+          .finds_places = std::any_of(config.pools.begin(), config.pools.end(), rewrites)};
 }
 
 /// For calls whose pool is not known yet.
@@ -65,7 +74,7 @@ Plan::Plan(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> 
       access_log_(worker.recorder),
       forwarding_headers_(rng_(), config_->listeners),
       worker_metrics_(worker.metrics_registry.worker_metrics(worker.index)),
-      inspect_(worker_metrics_, pool_set_->token_estimates(), inspection_limits(*config_),
+      inspect_(worker_metrics_, pool_set_->token_estimates(), inspection_options(*config_),
                worker.memory_pressure),
       memory_pressure_(worker.memory_pressure) {
   for (std::size_t i = 0; i < config_->pools.size(); ++i) {
@@ -144,12 +153,10 @@ void Plan::add_pool(const PoolConfig& pool, const PoolSet::PoolEntry& pool_entry
   handlers_.push_back(std::make_unique<Forwarder>(worker.loop, pool_entry.state, rng_(),
                                                   std::move(targets), worker_metrics,
                                                   std::move(options)));
-  const bool adds_usage = inspects(pool) && pool.stream_usage == StreamUsage::automatic &&
-                          engine_named(pool.engine).gives_stream_usage;
-  if (adds_usage || !pool.model.empty()) {
+  if (rewrites(pool)) {
     Handler& forwarder = *handlers_.back();
     // Values of the body that only this pool's backends are to see.
-    add_stage(rewrites_.emplace_back(pool.model, adds_usage), forwarder);
+    add_stage(rewrites_.emplace_back(pool.model, adds_usage(pool)), forwarder);
   }
   forwarders_.push_back(handlers_.back().get());
 }

@@ -22,15 +22,16 @@ namespace evenkeel {
 /// Thread: one worker's. REQUIRES: what is passed by reference or pointer outlives it.
 class InspectFilter final : public Filter {
  public:
-  struct Limits {
+  struct Options {
     std::uint64_t max_body_bytes;
     ReplayBody::Limits held;
+    bool finds_places;  ///< `info.inference->places` is filled in, for RewriteFilter
   };
 
   /// `pressure` null: there is never any.
-  InspectFilter(WorkerMetrics& metrics, const TokenEstimates& estimates, Limits limits,
+  InspectFilter(WorkerMetrics& metrics, const TokenEstimates& estimates, Options options,
                 const MemoryPressureLevel* pressure)
-      : metrics_(metrics), estimates_(estimates), limits_(limits), pressure_(pressure) {}
+      : metrics_(metrics), estimates_(estimates), options_(options), pressure_(pressure) {}
 
   Task<Result<Response>> handle(Request& request, Handler& next) override;
 
@@ -39,7 +40,7 @@ class InspectFilter final : public Filter {
 
   WorkerMetrics& metrics_;
   const TokenEstimates& estimates_;
-  const Limits limits_;
+  const Options options_;
   const MemoryPressureLevel* pressure_;
 };
 

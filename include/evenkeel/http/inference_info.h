@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "evenkeel/base/clock.h"
+#include "evenkeel/base/pool_allocator.h"
 
 namespace evenkeel {
 
@@ -99,7 +100,7 @@ struct JsonPlaces {
 };
 
 /// Of a request to a model whose body is inspected.
-struct InferenceInfo {
+struct InferenceInfo : Pooled {
   InferenceRequest request;
   JsonPlaces places;
   bool usage_added = false;  ///< evenkeel asks for the stream's usage, and the client did not

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "evenkeel/base/pool_allocator.h"
 #include "evenkeel/base/result.h"
 #include "evenkeel/http/inference_info.h"
 
@@ -46,7 +47,7 @@ std::optional<InferenceApi> inference_api_of(const RequestHead& head);
 /// holds, and nothing is changed. JSON is checked as RFC 8259 defines it, except that the values of
 /// a key that is given twice follow each other, and the last one counts, as in Python's `json`.
 /// A field of a wrong type is left unset: the engine's own error is the better one.
-class RequestReader {
+class RequestReader : public Pooled {
  public:
   /// `into` outlives the reader, and gets what the head says of the request. Null: the body cannot
   /// be read, because of its encoding (other than gzip and deflate) or its form.

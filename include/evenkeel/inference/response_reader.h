@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "evenkeel/base/clock.h"
+#include "evenkeel/base/pool_allocator.h"
 #include "evenkeel/http/inference_info.h"
 
 namespace evenkeel {
@@ -31,7 +32,7 @@ std::optional<ResponseFormat> response_format_of(std::string_view content_type,
 /// An event has output if it brings text, reasoning, a call of a tool or tensors: not if it brings
 /// the role alone, usage, or nothing. Of usage the last report counts, each count by itself. An
 /// engine's own counts (`timings`, `eval_count`) count where it gives no `usage`.
-class ResponseReader {
+class ResponseReader : public Pooled {
  public:
   /// `into` outlives the reader.
   static std::unique_ptr<ResponseReader> create(ResponseFormat format, InferenceResponse& into);
