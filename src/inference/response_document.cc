@@ -28,7 +28,7 @@ void ResponseDocument::opened() {
 void ResponseDocument::string(std::string_view text) {
   if (text.empty() || key() == Key::none) return;
   if (is_output()) has_output_ = true;
-  if (is_reason(text)) into_.finish_reason = text;
+  if (is_reason(text)) into_.finish_reason = text.substr(0, decltype(walk_)::max_text);
 }
 
 /// Text, or a call of a tool, at a place where engines put it.

@@ -17,25 +17,31 @@ bool contains(std::string_view text, std::string_view part) {
   return ::memmem(text.data(), text.size(), part.data(), part.size()) != nullptr;
 }
 
-/// Where the last event of these bytes ends: behind its blank line. 0: none ends here.
-std::size_t end_of_events(std::string_view bytes) {
-  for (std::size_t at = bytes.rfind('\n'); at != std::string_view::npos && at > 0;
-       at = bytes.rfind('\n', at - 1)) {
-    const std::string_view before = bytes.substr(0, at);
-    if (before.ends_with('\n') || before.ends_with("\n\r")) return at + 1;
+/// The line behind these lines of an event, if it ends here, is blank: it ends the event.
+bool ends_event(std::string_view lines) {
+  if (lines.ends_with('\r')) lines.remove_suffix(1);
+  return lines.empty() || lines.ends_with('\n');
+}
+
+/// Where the last event of these bytes ends: behind its blank line. 0: none ends at `from` or
+/// later.
+std::size_t end_of_events(std::string_view bytes, std::size_t from) {
+  for (std::size_t end = bytes.size(); end > from;) {
+    const std::size_t at = bytes.rfind('\n', end - 1);
+    if (at == std::string_view::npos || at < from) return 0;
+    if (ends_event(bytes.substr(0, at))) return at + 1;
+    end = at;
   }
   return 0;
 }
 
-/// The size of the first event, with its blank line. REQUIRES: one ends in these bytes.
+/// The size of the first event, with its blank line; of an incomplete one, all.
 std::size_t size_of_event(std::string_view bytes) {
-  for (std::size_t at = bytes.find('\n'); at != std::string_view::npos;
-       at = bytes.find('\n', at + 1)) {
-    const std::string_view rest = bytes.substr(at + 1);
-    if (rest.starts_with('\n')) return at + 2;
-    if (rest.starts_with("\r\n")) return at + 3;
+  std::size_t at = bytes.find('\n');
+  while (at != std::string_view::npos && !ends_event(bytes.substr(0, at))) {
+    at = bytes.find('\n', at + 1);
   }
-  return bytes.size();
+  return at == std::string_view::npos ? bytes.size() : at + 1;
 }
 
 /// The members of an object, one after the other.
@@ -144,13 +150,12 @@ std::optional<EventUsage> find_usage(std::string_view json) {
 
 std::string_view UsageRemover::pass(std::string_view bytes, bool last) {
   edited_.clear();
-  if (!held_.empty()) {
-    held_ += bytes;
-    bytes = joining_.assign(held_);
-  }
-  const std::size_t whole = last ? bytes.size() : end_of_events(bytes);
+  const std::size_t known = held_.size();  // in which no event ends
+  if (known > 0) bytes = held_.append(bytes);
+  const std::size_t whole = last ? bytes.size() : end_of_events(bytes, known);
+  if (known > 0 && whole > 0) bytes = joined_.assign(held_);
   std::string_view events = bytes.substr(0, whole);
-  held_ = bytes.substr(whole);
+  if (known == 0 || whole > 0) held_ = bytes.substr(whole);
   if (too_long_ || !final_.empty() || contains(events, usage_key) || contains(events, finish_key)) {
     while (!events.empty()) {
       const std::size_t size = size_of_event(events);

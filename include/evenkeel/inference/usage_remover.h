@@ -35,7 +35,7 @@ class UsageRemover {
   bool too_long_ = false;  // the current event, whose beginning was passed on
   std::string held_;       // the beginning of the next event
   std::string final_;      // the last event, if it ended a choice
-  std::string joining_;    // the same with what followed it
+  std::string joined_;     // the same with what completed it
   std::string edited_;
 };
 
