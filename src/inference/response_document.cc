@@ -1,12 +1,36 @@
 #include "inference/response_document.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 namespace evenkeel {
 
+void ResponseDocument::read(std::string_view bytes) {
+  if (fresh_ && !bytes.empty()) {
+    fresh_ = false;
+    has_known_key_ = false;
+    if (!opening_.empty() && bytes.starts_with(opening_)) {
+      has_known_key_ = true;
+      walk_.restart_after(static_cast<std::uint8_t>(Key::choices));
+      bytes.remove_prefix(opening_.size());
+    } else {
+      begin_ = bytes.data();
+    }
+  }
+  walk_.read(bytes);
+  begin_ = nullptr;
+}
+
+void ResponseDocument::remember_opening(std::string_view last_key) {
+  const char* const end = last_key.data() + last_key.size() + 1;  // its quote
+  const auto size = static_cast<std::size_t>(end - begin_);
+  if (size <= max_opening) opening_.assign(begin_, size);
+}
+
 bool ResponseDocument::end() {
   walk_.restart();
+  fresh_ = true;
   has_item_ = false;
   choice_ = 0;
   return std::exchange(has_output_, false);
@@ -14,7 +38,12 @@ bool ResponseDocument::end() {
 
 std::uint8_t ResponseDocument::key(std::string_view name) {
   const Key known = response_key_of(name);
+  if (known == Key::none) return 0;
   if (known == Key::item_id) has_item_ = true;
+  const bool is_first = !std::exchange(has_known_key_, true);
+  if (is_first && known == Key::choices && begin_ != nullptr && walk_.depth() == 1) {
+    remember_opening(name);
+  }
   return static_cast<std::uint8_t>(known);
 }
 

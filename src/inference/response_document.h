@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "evenkeel/base/json_walk.h"
@@ -32,9 +33,11 @@ struct TokenCounts {
 /// Reads the documents of one response, one after the other: events, lines, or the only one.
 class ResponseDocument {
  public:
+  static constexpr std::size_t max_opening = 512;  ///< that is remembered, in bytes
+
   explicit ResponseDocument(InferenceResponse& into) : into_(into) {}
 
-  void read(std::string_view bytes) { walk_.read(bytes); }
+  void read(std::string_view bytes);
   /// The next byte begins a document. Whether the last one had output.
   bool end();
   /// Puts the counts so far into the response.
@@ -53,6 +56,7 @@ class ResponseDocument {
   Key key() const { return static_cast<Key>(walk_.key()); }
   Key parent(std::size_t up = 0) const { return static_cast<Key>(walk_.parent(up)); }
   bool outermost() const { return walk_.objects() == 1; }
+  void remember_opening(std::string_view last_key);
   bool is_output() const;
   bool is_reason(std::string_view text) const;
   std::optional<std::uint64_t>* count_of();
@@ -60,7 +64,12 @@ class ResponseDocument {
   InferenceResponse& into_;
   JsonWalk<ResponseDocument> walk_{*this};
   TokenCounts counts_;
-  std::uint64_t choice_ = 0;  // that is being read
+  // Events of a stream begin alike, up to their choices: with an id, a time and a model's name.
+  std::string opening_;          // of an earlier document, in which no key before the last matters
+  const char* begin_ = nullptr;  // of the document, if all of it is in the bytes that are read
+  bool fresh_ = true;            // the next byte is the document's first
+  bool has_known_key_ = false;   // the document, so far
+  std::uint64_t choice_ = 0;     // that is being read
   bool has_output_ = false;
   bool has_item_ = false;  // OpenAI's responses: an event about an item
 };

@@ -132,7 +132,7 @@ std::optional<EventUsage> find_usage(std::string_view json) {
     if (each.key == fingerprint_key) fingerprint = each.value;
     if (each.key != usage_key) continue;
     is_object = each.value.front() == '{';
-    usage = {.begin = each.begin, .end = each.end, .is_null = each.value == "null"};
+    usage = EventUsage{.begin = each.begin, .end = each.end, .is_null = each.value == "null"};
     if (previous != std::string_view::npos) {
       usage->begin = previous;
     } else if (const std::size_t comma = json.find_first_not_of(" \t\r\n", each.end);

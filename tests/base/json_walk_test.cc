@@ -38,6 +38,9 @@ class Listing {
   }
 
   JsonWalk<Listing> walk_{*this};
+
+ public:
+  JsonWalk<Listing>& walk() { return walk_; }
 };
 
 void expect_shown(std::string_view json, std::string_view shown) {
@@ -96,6 +99,16 @@ TEST(JsonWalk, CutsLongStringsOnlyIfTheyArriveInPieces) {
 
   EXPECT_EQ(Listing(json, json.size()).text, "{ a='" + text + "' } ");
   EXPECT_EQ(Listing(json, 10).text, "{ a='" + std::string(64, 'x') + "' } ");
+}
+
+TEST(JsonWalk, GoesOnBehindABeginningThatItKnows) {
+  Listing listing(R"({"a":["x")", 100);
+  listing.text.clear();
+
+  listing.walk().restart_after('b');
+  listing.walk().read(R"(:{"c":1},"d":2} {"e":3})");
+
+  EXPECT_EQ(listing.text, "{ b.c=1 } d=2 } { e=3 } ");
 }
 
 TEST(JsonWalk, SurvivesWhatIsNotJson) {

@@ -109,6 +109,23 @@ TEST(ResponseReader, TakesReasoningRefusalsAndCallsOfToolsForOutput) {
       {.reason = "tool_calls", .events = 5});
 }
 
+TEST(ResponseReader, IsNotMisledByEventsThatBeginAlike) {
+  expect_events(
+      R"(data: {"id":"1","choices":[{"index":0,"delta":{"content":"a"}}]})"
+      "\n\n"
+      R"(data: {"id":"1","choices":[{"index":0,"delta":{"content":"b"}}]})"
+      "\n\n"
+      R"(data: {"id":"12","choices":[{"index":0,"delta":{"content":"c"}}]})"
+      "\n\n"
+      R"(data: {"id":"1","choices":[],"usage":{"prompt_tokens":2}})"
+      "\n\n"
+      R"(data: {"usage":{"completion_tokens":3},"choices":[{"finish_reason":"stop"}]})"
+      "\n\n"
+      R"(data: {"usage":{"completion_tokens":3},"choices":[{"text":"d"}],"usage":{"completion_tokens":4}})"
+      "\n\n",
+      {.prompt = 2, .completion = 4, .reason = "stop", .events = 4});
+}
+
 TEST(ResponseReader, KeepsTheReasonOfTheFirstChoice) {
   expect_events(
       R"(data: {"choices":[{"index":1,"text":"b","finish_reason":"stop"}]})"

@@ -41,6 +41,17 @@ class JsonWalk {
     depth_ = 0;
     objects_ = 0;
   }
+  /// The next byte follows this key of an object that is the outermost: as after a beginning that
+  /// was read before.
+  void restart_after(std::uint8_t key) {
+    restart();
+    depth_ = 1;
+    objects_ = 1;
+    object_bits_ |= 1;
+    keys_[0] = object_keys_[0] = 0;
+    key_ = key;
+    state_ = State::before_value;
+  }
   void read(std::string_view bytes);
 
   /// Open objects and lists.
