@@ -73,6 +73,8 @@ struct SimulatedEngine {
   bool refuses_connections_while_loading = false;
   /// Sends the head of a stream with its first token, else at once. See docs/simulator.md.
   bool head_with_first_token = false;
+  bool writes_null_usage = false;     ///< `"usage":null` in every event of a stream
+  std::string_view fingerprint = {};  ///< `system_fingerprint` in the last event of a stream
   /// Gauges change with prefills, with every 40th decode step and when the engine becomes idle.
   bool publishes_gauges_by_step = false;
   std::string_view metrics_type = "text/plain; version=0.0.4; charset=utf-8";

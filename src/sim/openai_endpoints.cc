@@ -89,7 +89,9 @@ CompletionHead OpenAiEndpoints::completion_head(OpenAiApi api, std::string_view 
   return {.api = api,
           .id = fmt::format("{}-{:016x}{:016x}", prefix, mix(high), mix(high + 1)),
           .created = created_at,
-          .model = model_.name()};
+          .model = model_.name(),
+          .null_usage = model_.traits().writes_null_usage,
+          .fingerprint = model_.traits().fingerprint};
 }
 
 /// Plans the choices of all prompts. An error: the model is not this one, or a prompt does not fit.
@@ -108,9 +110,10 @@ std::optional<ApiError> OpenAiEndpoints::plan_all(const OpenAiRequest& request,
 }
 
 Task<Result<Response>> OpenAiEndpoints::complete(OpenAiApi api, std::string body, int client_fd) {
-  const CompletionHead head = completion_head(api, body);
+  CompletionHead head = completion_head(api, body);
   auto request = parse_openai_request(api, body);
   if (!request) co_return error({.message = request.error().detail});
+  head.usage_follows = request->include_usage;
   std::vector<ChoiceSpec> plans;
   const auto refused = plan_all(*request, head, plans);
   if (refused) co_return error(*refused);

@@ -26,9 +26,16 @@ std::string head_of(const CompletionHead& head, std::string_view object) {
                      object, head.created, json_string(head.model));
 }
 
+std::string fingerprint_member(const CompletionHead& head) {
+  return head.fingerprint.empty() ? std::string()
+                                  : fmt::format(R"(,"system_fingerprint":"{}")", head.fingerprint);
+}
+
 }  // namespace
 
 EventTemplate event_template(const CompletionHead& head, std::uint32_t choice) {
+  const std::string usage = head.null_usage ? R"(,"usage":null)" : "";
+  const std::string last = usage + (head.usage_follows ? "" : fingerprint_member(head));
   const std::string begin = fmt::format(R"(data: {}"choices":[{{"index":{},)",
                                         head_of(head, stream_object(head.api)), choice);
   if (head.api == OpenAiApi::chat_completions) {
@@ -36,20 +43,20 @@ EventTemplate event_template(const CompletionHead& head, std::uint32_t choice) {
     return {
         .opening =
             begin +
-            R"("delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]})"
-            "\n\n",
+            R"("delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}])" +
+            usage + "}\n\n",
         .before = begin + R"("delta":{"content":")",
-        .after = end + "null}]}\n\n",
-        .after_stop = end + "\"stop\",\"stop_reason\":null}]}\n\n",
-        .after_length = end + "\"length\",\"stop_reason\":null}]}\n\n",
+        .after = end + "null}]" + usage + "}\n\n",
+        .after_stop = end + R"("stop","stop_reason":null}])" + last + "}\n\n",
+        .after_length = end + R"("length","stop_reason":null}])" + last + "}\n\n",
     };
   }
   const std::string end = R"(","logprobs":null,"finish_reason":)";
   return {
       .before = begin + R"("text":")",
-      .after = end + "null,\"stop_reason\":null}]}\n\n",
-      .after_stop = end + "\"stop\",\"stop_reason\":null}]}\n\n",
-      .after_length = end + "\"length\",\"stop_reason\":null}]}\n\n",
+      .after = end + R"(null,"stop_reason":null}])" + usage + "}\n\n",
+      .after_stop = end + R"("stop","stop_reason":null}])" + last + "}\n\n",
+      .after_length = end + R"("length","stop_reason":null}])" + last + "}\n\n",
   };
 }
 
@@ -63,8 +70,9 @@ EventTemplate kserve_event_template(std::string_view model) {
 }
 
 std::string usage_event(const CompletionHead& head, const Usage& usage) {
-  return fmt::format("data: {}\"choices\":[],\"usage\":{}}}\n\n",
-                     head_of(head, stream_object(head.api)), usage_object(usage));
+  return fmt::format("data: {}\"choices\":[],\"usage\":{}{}}}\n\n",
+                     head_of(head, stream_object(head.api)), usage_object(usage),
+                     fingerprint_member(head));
 }
 
 std::string completion_body(const CompletionHead& head, const std::vector<ChoiceText>& choices,

@@ -18,6 +18,9 @@ struct CompletionHead {
   std::string id;
   std::int64_t created = 0;
   std::string model;
+  bool null_usage = false;       ///< events of streams have `"usage":null`
+  std::string_view fingerprint;  ///< of a stream's last event but [DONE]; empty: none
+  bool usage_follows = false;    ///< that event is the one with the usage
 };
 
 struct Usage {

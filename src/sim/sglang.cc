@@ -150,6 +150,7 @@ const SimulatedEngine simulated_sglang = {
     .model_owner = "sglang",
     .idle_timeout = std::chrono::seconds(5),  // uvicorn's
     .head_with_first_token = true,            // it checks the request with the first chunk
+    .writes_null_usage = true,
     .publishes_gauges_by_step = true,
     .buckets = {.first_token = sglang_request_bounds,
                 .token_latency = sglang_token_bounds,

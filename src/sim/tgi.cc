@@ -108,6 +108,7 @@ const SimulatedEngine simulated_tgi = {
     .make = [](SimulatedModel& model) -> std::unique_ptr<EngineApi> {
       return std::make_unique<Tgi>(model);
     },
+    .writes_null_usage = true,
     .buckets = {.request = tgi_bounds, .time_per_output_token = tgi_bounds},
 };
 

@@ -156,6 +156,7 @@ const SimulatedEngine simulated_vllm = {
     .model_owner = "vllm",
     .idle_timeout = std::chrono::seconds(5),  // uvicorn's
     .refuses_connections_while_loading = true,
+    .fingerprint = "vllm-0.32.0-tp1-5d1a7f2c",
     .metrics_type = "text/plain; version=1.0.0; charset=utf-8",
     .mounts_metrics_app = true,
 };

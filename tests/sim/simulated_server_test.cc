@@ -167,6 +167,34 @@ TEST_F(Sim, StreamsRoleThenWordsThenReasonThenUsageThenDone) {
   EXPECT_EQ(events[5], "data: [DONE]");
 }
 
+TEST_F(Sim, PutsTheFingerprintIntoTheLastEventAsVllmDoes) {
+  start();
+  const std::string more = R"(,"stream":true,"ignore_eos":true,"max_tokens":2)";
+
+  const std::string plain = chat(chat_body("hi", more)).body;
+  const std::string asked =
+      chat(chat_body("hi", more + R"(,"stream_options":{"include_usage":true})")).body;
+
+  EXPECT_THAT(plain, HasSubstr(R"("length","stop_reason":null}],"system_fingerprint":"vllm-)"));
+  EXPECT_THAT(plain, Not(HasSubstr("usage")));
+  EXPECT_THAT(asked, HasSubstr(R"("length","stop_reason":null}]})"));
+  EXPECT_THAT(asked, HasSubstr(R"(,"prompt_tokens_details":null},"system_fingerprint":"vllm-)"));
+}
+
+TEST_F(Sim, WritesNullUsageIntoEveryEventAsSglangDoes) {
+  start({.engine = "sglang"});
+
+  const std::string body = chat(chat_body("hi", R"(,"stream":true,"max_tokens":2)")).body;
+
+  std::size_t events = 0;
+  for (std::size_t at = body.find("data: {"); at != body.npos; at = body.find("data: {", at + 1)) {
+    ++events;
+    EXPECT_THAT(body.substr(at, body.find("\n\n", at) - at),
+                testing::EndsWith(R"(],"usage":null})"));
+  }
+  EXPECT_GE(events, 3u);
+}
+
 TEST_F(Sim, WritesTheSameTextWhetherItStreamsOrNot) {
   start();
 
