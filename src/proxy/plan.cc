@@ -32,6 +32,18 @@ InspectFilter::Options inspection_options(const Config& config) {
           .finds_places = std::any_of(config.pools.begin(), config.pools.end(), rewrites)};
 }
 
+/// Names of the file have metrics of their own, however many names clients use.
+void pin_models(const Config& config, LabelIndex& label_index) {
+  for (const PoolConfig& pool : config.pools) {
+    for (const std::string& model : pool.models) label_index.pin_model(model);
+  }
+  for (const RouteConfig& route : config.routes) {
+    for (const std::string& model : route.match.model) {
+      if (model.find('*') == std::string::npos) label_index.pin_model(model);
+    }
+  }
+}
+
 /// For calls whose pool is not known yet.
 Duration max_grpc_deadline(const Config& config) {
   Duration max{};
@@ -77,6 +89,7 @@ Plan::Plan(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> 
       inspect_(worker_metrics_, pool_set_->token_estimates(), inspection_options(*config_),
                worker.memory_pressure),
       memory_pressure_(worker.memory_pressure) {
+  pin_models(*config_, worker.metrics_registry.label_index());
   for (std::size_t i = 0; i < config_->pools.size(); ++i) {
     add_pool(config_->pools[i], pool_set_->pools()[i], worker, predecessor);
   }
