@@ -13,6 +13,7 @@
 #include "admin/gzip.h"
 #include "admin/json_text.h"
 #include "admin/on_loop.h"
+#include "admin/requests_document.h"
 #include "evenkeel/stats/render_metrics.h"
 
 namespace evenkeel {
@@ -30,19 +31,21 @@ enum class AdminEndpoint : std::uint8_t {
   pools,
   backends,
   backend_action,
+  recent_requests,
   reload,
   upgrade,
   check,
   live,
 };
 
-constexpr std::array<std::pair<std::string_view, AdminEndpoint>, 10> endpoints = {
+constexpr std::array<std::pair<std::string_view, AdminEndpoint>, 11> endpoints = {
     {{"/healthz", AdminEndpoint::healthz},
      {"/readyz", AdminEndpoint::readyz},
      {"/metrics", AdminEndpoint::metrics},
      {"/api/v1/status", AdminEndpoint::status},
      {"/api/v1/pools", AdminEndpoint::pools},
      {"/api/v1/backends", AdminEndpoint::backends},
+     {"/api/v1/requests/recent", AdminEndpoint::recent_requests},
      {"/api/v1/reload", AdminEndpoint::reload},
      {"/api/v1/upgrade", AdminEndpoint::upgrade},
      {"/api/v1/check", AdminEndpoint::check},
@@ -50,7 +53,8 @@ constexpr std::array<std::pair<std::string_view, AdminEndpoint>, 10> endpoints =
 
 constexpr std::string_view no_such_endpoint =
     "no such endpoint; there are GET /healthz /readyz /metrics /api/v1/status /api/v1/pools "
-    "/api/v1/backends /api/v1/live, POST /api/v1/backends/{id}/drain /undrain /weight, "
+    "/api/v1/backends /api/v1/requests/recent /api/v1/live, POST /api/v1/backends/{id}/drain "
+    "/undrain /weight, "
     "POST /api/v1/reload /api/v1/upgrade /api/v1/check";
 
 bool is_post(AdminEndpoint endpoint) {
@@ -175,6 +179,8 @@ Awaitable<AdminReply> AdminApi::handle(const AdminRequest& request) {
       history_.update(view.status->pool_set, view.now, std::chrono::system_clock::now());
       co_return json_reply(200, to_text(backends_document(view, history_)));
     }
+    case AdminEndpoint::recent_requests:
+      co_return json_reply(200, to_text(recent_requests_document(*runtime_.metrics_registry)));
     case AdminEndpoint::live:
       co_return AdminReply{.content_type = "text/event-stream", .live = true};
     case AdminEndpoint::healthz: {

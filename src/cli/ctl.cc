@@ -18,6 +18,7 @@
 #include "cli/admin_text.h"
 #include "cli/check.h"
 #include "cli/exit_codes.h"
+#include "cli/requests_text.h"
 #include "cli/terminal.h"
 #include "cli/text_table.h"
 #include "evenkeel/admin/client.h"
@@ -96,6 +97,7 @@ class Ctl {
  private:
   int status();
   int backends();
+  int requests();
   int drain();
   int wait_until_idle(const JsonValue& drained);
   int post_action(std::string_view action, const std::string& body = {});
@@ -116,6 +118,7 @@ int Ctl::run() {
   switch (options_.verb) {
     case CtlVerb::status: return status();
     case CtlVerb::backends: return backends();
+    case CtlVerb::requests: return requests();
     case CtlVerb::drain: return drain();
     case CtlVerb::undrain: return post_action("undrain");
     case CtlVerb::weight:
@@ -150,6 +153,17 @@ int Ctl::backends() {
   print_lines(backends_text(
       result.document,
       {.now = std::chrono::duration<double>(since_epoch).count(), .width = terminal_width()}));
+  return exit_done;
+}
+
+int Ctl::requests() {
+  const ApiResult result = get("requests/recent");
+  if (!result.ok()) return result.exit_code;
+  if (options_.json) {
+    fmt::print("{}", result.text);
+    return exit_done;
+  }
+  print_lines(requests_text(result.document, terminal_width()));
   return exit_done;
 }
 

@@ -119,6 +119,7 @@ TerminalEvent Terminal::read_keys() {
   const bool quits =
       typed.find_first_of("qQ") != typed.npos || typed.find(end_of_text) != typed.npos;
   if (quits) return TerminalEvent::quit;
+  if (typed.find_first_of("rR") != typed.npos) return TerminalEvent::other_view;
   return typed.find_first_of("sS") != typed.npos ? TerminalEvent::next_order
                                                  : TerminalEvent::redraw;
 }

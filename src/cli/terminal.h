@@ -12,7 +12,7 @@
 namespace evenkeel {
 
 /// What ended a wait for the user.
-enum class TerminalEvent { timeout, redraw, next_order, quit };
+enum class TerminalEvent { timeout, redraw, next_order, other_view, quit };
 
 struct TerminalSize {
   std::size_t columns = 80;
@@ -41,7 +41,8 @@ class Terminal {
   void draw(std::string_view screen) const;
 
   /// Waits for a key, a signal or the end of `time`. Also returns `quit` when the reader of stdout
-  /// has closed it. Keys: q and Ctrl-C quit, s is `next_order`, any other redraws.
+  /// has closed it. Keys: q and Ctrl-C quit, s is `next_order`, r is `other_view`,
+  /// any other redraws.
   TerminalEvent wait(Duration time);
 
  private:

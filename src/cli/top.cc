@@ -13,6 +13,7 @@
 #include "cli/admin_target.h"
 #include "cli/check.h"
 #include "cli/exit_codes.h"
+#include "cli/requests_text.h"
 #include "cli/terminal.h"
 #include "cli/top_source.h"
 #include "cli/top_view.h"
@@ -53,6 +54,7 @@ class TopLoop {
   void run(TopSnapshot first) {
     show(std::move(first));
     while (serve_user()) {
+      refresh_requests();
       auto snapshot = source_.next(event_interval);
       if (!snapshot) {
         show_error(unreachable_message(client_, snapshot.error()));
@@ -92,20 +94,47 @@ class TopLoop {
       case TerminalEvent::timeout: return true;
       case TerminalEvent::quit: return false;
       case TerminalEvent::next_order: layout_.order = next_order(layout_.order); break;
+      case TerminalEvent::other_view:
+        shows_requests_ = !shows_requests_;
+        requests_fetched_ = {};
+        refresh_requests();
+        break;
       case TerminalEvent::redraw: break;
     }
     if (terminal_.interactive()) draw();
     return true;
   }
 
+  /// Once a second, while they are shown. If they cannot be had, the snapshots say why.
+  void refresh_requests() {
+    const Instant now = Clock::now();
+    if (!shows_requests_ || !error_.empty() || now < requests_fetched_ + retry_interval) return;
+    requests_fetched_ = now;
+    if (auto requests = fetch_recent_requests(client_)) requests_ = std::move(*requests);
+    if (terminal_.interactive()) draw();
+  }
+
+  std::vector<std::string> view_lines() {
+    if (!shows_requests_) {
+      std::vector<std::string> lines = top_lines(before_, *now_, layout_);
+      lines.front() +=
+          fmt::format(" | by {} (s: next, r: requests, q: quit)", to_string(layout_.order));
+      return lines;
+    }
+    std::vector<std::string> lines = status_text(now_->status, now_->pools, layout_.width);
+    lines.front() += " | last requests (r: backends, q: quit)";
+    lines.emplace_back();
+    for (std::string& line : requests_text(requests_, layout_.width)) {
+      lines.push_back(std::move(line));
+    }
+    return lines;
+  }
+
   void draw() {
     const TerminalSize size = terminal_size().value_or(TerminalSize{});
     layout_.width = size.columns;
     std::vector<std::string> lines{error_};
-    if (error_.empty()) {
-      lines = top_lines(before_, *now_, layout_);
-      lines.front() += fmt::format(" | by {} (s: next, q: quit)", to_string(layout_.order));
-    }
+    if (error_.empty()) lines = view_lines();
     terminal_.draw(fit(lines, size.columns, size.rows));
   }
 
@@ -116,6 +145,9 @@ class TopLoop {
   TopLayout layout_;
   std::optional<TopSnapshot> before_;
   std::optional<TopSnapshot> now_;
+  bool shows_requests_ = false;  ///< in place of the backends
+  JsonValue requests_;
+  Instant requests_fetched_{};
   std::string error_;  ///< empty: the daemon answers
 };
 

@@ -23,24 +23,32 @@ TopSnapshot snapshot_of(LiveState state) {
           .backends = std::move(state.backends)};
 }
 
+Result<JsonValue> fetch_document(AdminClient& client, std::string_view name) {
+  auto response = client.get(fmt::format("/api/v1/{}", name), request_timeout);
+  if (!response) return std::move(response.error());
+  auto parsed = parse_json(response->body);
+  if (response->status == 200 && parsed) return parsed;
+  return Error{.fault = Fault::backend_protocol,
+               .side = Side::backend,
+               .detail = fmt::format("status {} for its {}; it is not the admin listener of "
+                                     "an evenkeel",
+                                     response->status, name)};
+}
+
 }  // namespace
+
+Result<JsonValue> fetch_recent_requests(AdminClient& client) {
+  return fetch_document(client, "requests/recent");
+}
 
 Result<TopSnapshot> fetch_snapshot(AdminClient& client) {
   LiveState state;
   const std::array<std::pair<std::string_view, JsonValue*>, 3> parts = {
       {{"status", &state.status}, {"pools", &state.pools}, {"backends", &state.backends}}};
   for (const auto& [name, document] : parts) {
-    auto response = client.get(fmt::format("/api/v1/{}", name), request_timeout);
-    if (!response) return std::move(response.error());
-    auto parsed = parse_json(response->body);
-    if (response->status != 200 || !parsed) {
-      return Error{.fault = Fault::backend_protocol,
-                   .side = Side::backend,
-                   .detail = fmt::format("status {} for its {}; it is not the admin listener of "
-                                         "an evenkeel",
-                                         response->status, name)};
-    }
-    *document = std::move(*parsed);
+    auto fetched = fetch_document(client, name);
+    if (!fetched) return std::move(fetched.error());
+    *document = std::move(*fetched);
   }
   return snapshot_of(std::move(state));
 }

@@ -7,11 +7,15 @@
 #include "cli/top_view.h"
 #include "evenkeel/admin/client.h"
 #include "evenkeel/base/result.h"
+#include "evenkeel/inference/json_value.h"
 
 namespace evenkeel {
 
 /// The snapshot that a daemon's documents give now. Errors: why it does not answer.
 Result<TopSnapshot> fetch_snapshot(AdminClient& client);
+
+/// The last requests to models now: GET /api/v1/requests/recent.
+Result<JsonValue> fetch_recent_requests(AdminClient& client);
 
 /// Follows a daemon's live events; where it has none, fetches its documents once a second.
 /// Snapshots are far enough apart to compute rates from.

@@ -1,5 +1,7 @@
 #include "evenkeel/filter/access_log.h"
 
+#include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "evenkeel/http/status.h"
@@ -41,6 +43,40 @@ void set_times(AccessLogEntry& entry, const RequestTimings& timings, Instant end
   entry.overhead = entry.duration - entry.head - timings.excluded_from_overhead() -
                    entry.backend_time.value_or(Duration{});
   if (timings.first_byte != Instant{}) entry.first_byte = timings.first_byte - timings.started;
+}
+
+/// Why a request failed; empty: it did not.
+std::string_view reason_of(const RequestOutcome& outcome, int status) {
+  if (outcome.fault) return to_string(*outcome.fault);
+  return status == 499 ? to_string(Fault::client_gone) : std::string_view();
+}
+
+template <class Rep, class Period>
+std::int64_t microseconds(std::chrono::duration<Rep, Period> time) {
+  return std::chrono::duration_cast<std::chrono::microseconds>(time).count();
+}
+
+template <class Integer>
+std::int64_t count_or_none(const std::optional<Integer>& count) {
+  return count ? static_cast<std::int64_t>(*count) : -1;
+}
+
+AccessLogInference inference_of(const InferenceInfo& info, const RequestTimings& timings) {
+  const auto& request = info.request;
+  const auto& response = info.response;
+  AccessLogInference entry{.model = request.model,
+                           .task = to_string(request.task),
+                           .stream = request.stream,
+                           .max_tokens = request.max_tokens,
+                           .prompt_bytes = request.prompt_bytes,
+                           .prompt_tokens = response.prompt_tokens,
+                           .completion_tokens = response.completion_tokens,
+                           .cached_tokens = response.cached_tokens,
+                           .finish_reason = response.finish_reason,
+                           .per_output_token = response.time_per_output_token()};
+  if (response.output_events > 0) entry.first_token = response.first_output - timings.started;
+  if (response.output_events > 1) entry.max_gap = response.max_gap;
+  return entry;
 }
 
 /// A response body whose destructor records the end of the request.
@@ -109,7 +145,52 @@ void RequestRecorder::record_end(std::string_view method, std::string_view host,
   } else if (client_left) {
     worker_metrics_.count_error(identity.pool_index, Fault::client_gone);
   }
+  if (inference != nullptr) record_recent(info, ended, status);
   write(method, host, path, info, ended, status);
+}
+
+void RequestRecorder::record_recent(const RequestInfo& info, Instant ended, int status) {
+  const auto& [identity, timings, outcome, inference] = info;
+  const InferenceRequest& request = inference->request;
+  const InferenceResponse& response = inference->response;
+  const WallClock::System::time_point started = wall_time_.at(timings.started);
+  RecentRequest record{.started = microseconds(started.time_since_epoch()),
+                       .request_id = identity.request_id,
+                       .model = std::string_view(request.model),
+                       .task = std::string_view(to_string(request.task)),
+                       .route = identity.route,
+                       .pool = identity.pool,
+                       .finish_reason = std::string_view(response.finish_reason),
+                       .status = status,
+                       .stream = request.stream,
+                       .attempt_count = static_cast<std::uint8_t>(outcome.attempts.size()),
+                       .max_tokens = count_or_none(request.max_tokens),
+                       .prompt_bytes = request.prompt_bytes,
+                       .estimated_prompt_tokens = request.estimated_prompt_tokens,
+                       .prompt_tokens = count_or_none(response.prompt_tokens),
+                       .completion_tokens = count_or_none(response.completion_tokens),
+                       .cached_tokens = count_or_none(response.cached_tokens),
+                       .duration = microseconds(ended - timings.started),
+                       .waited = microseconds(timings.waited)};
+  const std::string_view reason = reason_of(outcome, status);
+  record.reason = reason;
+  const std::size_t count = outcome.attempts.size();
+  const std::size_t kept = std::min(count, RecentRequest::max_attempts);
+  for (std::size_t i = 0; i < kept; ++i) {
+    const Attempt& attempt = outcome.attempts[count - kept + i];
+    const bool last = i + 1 == kept;
+    record.attempts[i] = {.backend = attempt.backend,
+                          .outcome = outcome_of(attempt, last, reason),
+                          .connect = microseconds(attempt.connect)};
+  }
+  if (response.output_events > 0) {
+    record.first_token = microseconds(response.first_output - timings.started);
+  }
+  if (response.output_events > 1) record.max_gap = microseconds(response.max_gap);
+  if (const auto time = response.time_per_output_token()) {
+    record.per_output_token = microseconds(*time);
+  }
+  worker_metrics_.recent_requests().record(record);
 }
 
 void RequestRecorder::refused(std::string_view method, std::string_view host, std::string_view path,
@@ -145,16 +226,14 @@ void RequestRecorder::write(std::string_view method, std::string_view host, std:
                        .attempts = {outcome.attempts.begin(), outcome.attempts.end()},
                        .bytes_in = outcome.bytes_in,
                        .bytes_out = outcome.bytes_out};
-  if (outcome.fault) {
-    entry.reason = to_string(*outcome.fault);
-  } else if (status == 499) {
-    entry.reason = to_string(Fault::client_gone);
-  }
+  entry.reason = reason_of(outcome, status);
   // A gRPC call that fails before its first message has a whole answer: a status.
   const bool whole_answer = outcome.grpc_status && outcome.bytes_out == 0;
   const bool ended_early = outcome.fault && outcome.status >= 200 && outcome.status < 400;
   entry.aborted = status == 499 || (ended_early && !whole_answer);
   set_times(entry, timings, ended);
+  std::optional<AccessLogInference> of_model;
+  if (inference != nullptr) entry.inference = &of_model.emplace(inference_of(*inference, timings));
   AccessLogBuffer buffer;
   ring_->append(line_.format(entry, buffer));
 }

@@ -37,6 +37,32 @@ TEST_F(AdminApi, DrainClosesABackendUntilUndrain) {
   EXPECT_TRUE(backend(0, 0).load().in_rotation());
 }
 
+TEST_F(AdminApi, ListsTheLastRequestsToModelsTheLastOneFirst) {
+  RecentRequest first{.started = 1'795'281'203'004'500, .model = "llama", .task = "chat"};
+  first.request_id = "r-1";
+  first.status = 200;
+  first.attempt_count = 4;
+  first.attempts[2] = {.backend = "127.0.0.1:8001", .outcome = "answered", .connect = 250};
+  first.prompt_tokens = 9;
+  first.first_token = 20'000;
+  RecentRequest second{.started = first.started + 1'000'000, .model = "a\xff"};
+  metrics_registry_.worker_metrics(0).recent_requests().record(first);
+  metrics_registry_.worker_metrics(0).recent_requests().record(second);
+
+  const RawReply reply = get("/api/v1/requests/recent");
+
+  EXPECT_EQ(reply.status, 200);
+  EXPECT_THAT(
+      reply.body,
+      AllOf(HasSubstr(R"("time":"2026-11-21T17:13:23.004Z","request_id":"r-1")"),
+            HasSubstr(R"("model":"llama","task":"chat")"), HasSubstr(R"("attempts_total":4)"),
+            HasSubstr(R"({"backend":"127.0.0.1:8001","outcome":"answered",)"
+                      R"("connect_seconds":0.00025}])"),
+            HasSubstr(R"("prompt_tokens":9,"completion_tokens":null)"),
+            HasSubstr(R"("ttft_seconds":0.02,"tpot_seconds":null)")));
+  EXPECT_LT(reply.body.find("\"a\xef\xbf\xbd\""), reply.body.find("llama"));
+}
+
 TEST_F(AdminApi, BackendIdMayBePercentEncodedOrNot) {
   EXPECT_EQ(post("/api/v1/backends/%5B%3A%3a1%5D%3A8003/drain").status, 200);
   EXPECT_TRUE(backend(1, 1).load().is_out(OutOfRotation::draining));

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <utility>
+#include <vector>
 
 namespace evenkeel {
 namespace {
@@ -54,6 +55,38 @@ TEST_F(AccessLogFilterTest, CountsARequestWhenItsBodyIsDropped) {
 
   EXPECT_EQ(metrics.in_flight(pool), 0);
   EXPECT_EQ(ended(), 1);
+}
+
+TEST_F(AccessLogFilterTest, RemembersTheLastRequestsToModels) {
+  request.info.inference = std::make_unique<InferenceInfo>();
+  request.info.inference->request.model = "llama";
+  request.info.inference->request.estimated_prompt_tokens = 12;
+  InferenceResponse& response = request.info.inference->response;
+  response.completion_tokens = 3;
+  response.output_events = 2;
+  response.first_output = request.info.timings.started + 20ms;
+  response.last_output = response.first_output + 10ms;
+  response.max_gap = 10ms;
+  auto answered = answer();
+  request.info.outcome.status = 200;
+
+  answered->body.reset();
+
+  std::vector<RecentRequest> recent;
+  metrics.worker_metrics(0).recent_requests().append_to(recent);
+  ASSERT_EQ(recent.size(), 1u);
+  EXPECT_EQ(recent[0].request_id.view(), "r-1");
+  EXPECT_EQ(recent[0].model.view(), "llama");
+  EXPECT_EQ(recent[0].status, 200);
+  EXPECT_EQ(recent[0].attempt_count, 1);
+  EXPECT_EQ(recent[0].attempts[0].backend.view(), "10.0.0.1:8000");
+  EXPECT_EQ(recent[0].attempts[0].outcome.view(), "answered");
+  EXPECT_EQ(recent[0].estimated_prompt_tokens, 12u);
+  EXPECT_EQ(recent[0].prompt_tokens, -1);
+  EXPECT_EQ(recent[0].completion_tokens, 3);
+  EXPECT_EQ(recent[0].first_token, 20'000);
+  EXPECT_EQ(recent[0].per_output_token, 5'000);
+  EXPECT_EQ(recent[0].max_gap, 10'000);
 }
 
 TEST_F(AccessLogFilterTest, TurnsAnErrorIntoAnAnswerWithItsReasonAndTheRequestId) {

@@ -176,6 +176,57 @@ TEST(AccessLogFormatter, KeepsAValueThatJustFits) {
 }
 
 /// An entry whose every value is as long as can be.
+AccessLogInference generation() {
+  return {.model = "llama",
+          .task = "chat",
+          .stream = true,
+          .max_tokens = 256,
+          .prompt_bytes = 4096,
+          .prompt_tokens = 1000,
+          .completion_tokens = 20,
+          .cached_tokens = 960,
+          .finish_reason = "stop",
+          .first_token = 87'654us,
+          .per_output_token = 20ms,
+          .max_gap = 31ms};
+}
+
+TEST(AccessLogFormatter, IncludesWhatIsKnownOfARequestToAModel) {
+  AccessLogEntry entry = ordinary();
+  AccessLogInference inference = generation();
+  entry.inference = &inference;
+
+  EXPECT_THAT(line_of(entry),
+              EndsWith(R"("ttfb_ms":87.654,"model":"llama","task":"chat","stream":true,)"
+                       R"("max_tokens":256,"prompt_bytes":4096,"prompt_tokens":1000,)"
+                       R"("completion_tokens":20,"cached_tokens":960,"finish_reason":"stop",)"
+                       R"("ttft_ms":87.654,"tpot_ms":20.000,"max_gap_ms":31.000,)"
+                       R"("aborted":false})"
+                       "\n"));
+
+  inference = {.task = "other"};
+  EXPECT_THAT(line_of(entry),
+              HasSubstr(R"("model":null,"task":"other","stream":false,"max_tokens":null,)"
+                        R"("prompt_bytes":0,"prompt_tokens":null,"completion_tokens":null,)"
+                        R"("cached_tokens":null,"finish_reason":null,"ttft_ms":null,)"
+                        R"("tpot_ms":null,"max_gap_ms":null,)"));
+}
+
+AccessLogInference inference_filled_with(std::string_view bytes) {
+  constexpr auto most = ~std::uint64_t{0};
+  return {.model = bytes,
+          .task = bytes,
+          .max_tokens = ~std::uint32_t{0},
+          .prompt_bytes = most,
+          .prompt_tokens = most,
+          .completion_tokens = most,
+          .cached_tokens = most,
+          .finish_reason = bytes,
+          .first_token = Duration::max(),
+          .per_output_token = Duration::max(),
+          .max_gap = Duration::max()};
+}
+
 AccessLogEntry filled_with(std::string_view bytes, std::span<const Attempt> attempts) {
   return {.time = std::chrono::system_clock::time_point(9'223'372'036s),
           .request_id = bytes,
@@ -212,7 +263,10 @@ TEST(AccessLogFormatter, FitsItsBufferWhateverItIsGiven) {
     const std::vector<Attempt> attempts(AttemptList::capacity,
                                         Attempt{.backend = bytes, .connect = Duration::max()});
 
-    const std::string line = line_of(filled_with(bytes, attempts));
+    const AccessLogInference inference = inference_filled_with(bytes);
+    AccessLogEntry entry = filled_with(bytes, attempts);
+    entry.inference = &inference;
+    const std::string line = line_of(entry);
 
     EXPECT_LE(line.size(), std::tuple_size_v<AccessLogBuffer>);
     EXPECT_THAT(line, EndsWith("}\n"));
@@ -233,7 +287,10 @@ TEST(AccessLogFormatter, IsOneLineOfValidJsonForAnyBytes) {
     const std::vector<Attempt> attempts(AttemptList::capacity,
                                         Attempt{.backend = bytes, .connect = Duration::max()});
 
-    const std::string line = line_of(filled_with(bytes, attempts));
+    const AccessLogInference inference = inference_filled_with(bytes);
+    AccessLogEntry entry = filled_with(bytes, attempts);
+    entry.inference = &inference;
+    const std::string line = line_of(entry);
 
     simdjson::dom::parser parser;
     ASSERT_FALSE(parser.parse(line).error()) << line;
@@ -275,7 +332,10 @@ TEST(AccessLogFormatter, FindsASpecialByteAtEveryPosition) {
 TEST(AccessLogFormatter, IsDescribedFieldByField) {
   const std::string documentation = contents_of(EVENKEEL_SOURCE_DIR "/docs/access-log.md");
   simdjson::dom::parser parser;
-  const std::string line = line_of(ordinary());
+  AccessLogEntry entry = ordinary();
+  const AccessLogInference inference = generation();
+  entry.inference = &inference;
+  const std::string line = line_of(entry);
   const simdjson::dom::object object = parser.parse(line);
 
   for (const auto field : object) {

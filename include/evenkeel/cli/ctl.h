@@ -10,7 +10,7 @@
 
 namespace evenkeel {
 
-enum class CtlVerb { status, backends, drain, undrain, weight, reload, upgrade };
+enum class CtlVerb { status, backends, requests, drain, undrain, weight, reload, upgrade };
 
 struct CtlOptions {
   CtlVerb verb = CtlVerb::status;

@@ -32,6 +32,7 @@ class RequestRecorder {
                const RequestInfo& info);
 
  private:
+  void record_recent(const RequestInfo& info, Instant ended, int status);
   void write(std::string_view method, std::string_view host, std::string_view path,
              const RequestInfo& info, Instant ended, int status);
 

@@ -13,6 +13,27 @@
 
 namespace evenkeel {
 
+/// How an attempt ended: by its own fault, by the fault that ended the request, or answered.
+/// `last`: of the request; `reason`: why it failed, empty if it did not.
+std::string_view outcome_of(const Attempt& attempt, bool last, std::string_view reason);
+
+/// Of a request to a model whose body was read. docs/access-log.md describes the fields.
+struct AccessLogInference {
+  std::string_view model;  ///< as the client named it
+  std::string_view task;
+  bool stream = false;
+  std::optional<std::uint32_t> max_tokens;
+  std::uint64_t prompt_bytes = 0;
+  // Of the response, as the engine counted.
+  std::optional<std::uint64_t> prompt_tokens;
+  std::optional<std::uint64_t> completion_tokens;
+  std::optional<std::uint64_t> cached_tokens;
+  std::string_view finish_reason;
+  std::optional<Duration> first_token;  ///< from the request's first byte
+  std::optional<Duration> per_output_token;
+  std::optional<Duration> max_gap;
+};
+
 /// The values of one line. Views may hold any bytes; an empty one is written as null.
 struct AccessLogEntry {
   std::chrono::system_clock::time_point time;  ///< of the request's first byte; see WallClock
@@ -42,6 +63,7 @@ struct AccessLogEntry {
   Duration overhead{};  ///< in evenkeel itself
   std::optional<Duration> backend_time;  ///< from the head sent to the last byte of the response
   std::optional<Duration> first_byte;    ///< from the first byte to the response's beginning
+  const AccessLogInference* inference = nullptr;  ///< left out of the line if null
   bool aborted = false;
 };
 
@@ -72,7 +94,7 @@ class WallClock {
 };
 
 /// Large enough for the line of any request. Leave it uninitialised.
-using AccessLogBuffer = std::array<char, 8192>;
+using AccessLogBuffer = std::array<char, 9216>;
 
 /// Writes lines. Long values are cut and end in "..."; a line is valid JSON whatever bytes it is
 /// given. Thread: one.

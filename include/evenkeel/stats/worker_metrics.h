@@ -17,6 +17,7 @@
 #include "evenkeel/stats/histogram.h"
 #include "evenkeel/stats/label_index.h"
 #include "evenkeel/stats/model_metrics.h"
+#include "evenkeel/stats/recent_requests.h"
 #include "evenkeel/stats/sparse_array.h"
 
 namespace evenkeel {
@@ -169,6 +170,8 @@ class alignas(64) WorkerMetrics {
 
   InspectionMetrics& inspection() { return inspection_; }
   const InspectionMetrics& inspection() const { return inspection_; }
+  RecentRequests& recent_requests() { return recent_requests_; }
+  const RecentRequests& recent_requests() const { return recent_requests_; }
   ReplayMetrics& replay() { return replay_; }
   const ReplayMetrics& replay() const { return replay_; }
 
@@ -206,6 +209,7 @@ class alignas(64) WorkerMetrics {
   ChunkedArray<SparseArray<GrpcStatusCounters>> grpc_;
   ChunkedArray<ListenerMetrics> listeners_;
   ChunkedArray<BackendMetrics> backends_;
+  RecentRequests recent_requests_;
   ChunkedArray<SparseArray<ModelMetrics>> models_;  // by pool, then by model
 };
 

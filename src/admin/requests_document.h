@@ -1,0 +1,17 @@
+// The last requests to models as a JSON document of the admin API.
+#pragma once
+
+#include <boost/json/array.hpp>
+#include <cstddef>
+
+#include "evenkeel/stats/worker_metrics.h"
+
+namespace evenkeel {
+
+/// How many requests the document has at most, over all workers.
+inline constexpr std::size_t max_recent_requests = 256;
+
+/// The last ones first. Thread: any.
+boost::json::array recent_requests_document(const MetricsRegistry& registry);
+
+}  // namespace evenkeel

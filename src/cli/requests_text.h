@@ -1,0 +1,15 @@
+// The last requests to models as text for people.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+
+#include "cli/admin_text.h"
+#include "evenkeel/inference/json_value.h"
+
+namespace evenkeel {
+
+/// A row for each of GET /api/v1/requests/recent, the last one first.
+Lines requests_text(const JsonValue& requests, std::optional<std::size_t> width = std::nullopt);
+
+}  // namespace evenkeel

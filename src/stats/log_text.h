@@ -1,0 +1,205 @@
+// Writes values into the line of a log: text as JSON strings, numbers, times.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+#include "evenkeel/base/clock.h"
+
+namespace evenkeel::log_text {
+
+/// Whether a byte cannot simply be copied: a control, '"' or '\\', which a JSON string must escape,
+/// DEL, or a byte of a UTF-8 sequence.
+constexpr bool special(char byte) {
+  const auto code = static_cast<unsigned char>(byte);
+  return code < 0x20 || code >= 0x7f || byte == '"' || byte == '\\';
+}
+
+/// Sixteen bytes in a register: a vector extension of g++ and clang that works on every processor.
+using ByteVector [[gnu::vector_size(16)]] = signed char;
+using WordVector [[gnu::vector_size(16)]] = std::uint64_t;
+
+/// Whether one of the sixteen is special. As signed numbers, bytes above 0x7f are below 0x20 too.
+inline bool special(ByteVector bytes) {
+  const auto found = (bytes < 0x20) | (bytes == 0x7f) | (bytes == '"') | (bytes == '\\');
+  const auto halves = reinterpret_cast<WordVector>(found);
+  return (halves[0] | halves[1]) != 0;
+}
+
+inline bool special(std::uint64_t one, std::uint64_t other) {
+  return special(reinterpret_cast<ByteVector>(WordVector{one, other}));
+}
+
+template <class Word>
+Word copy_word(char* to, const char* from) {
+  Word word;
+  std::memcpy(&word, from, sizeof word);
+  std::memcpy(to, &word, sizeof word);
+  return word;
+}
+
+/// Copies in words, of which the last two may overlap. False if a byte is special: then `to` holds
+/// only a part.
+inline bool copy_plain(char* to, const char* from, std::size_t size) {
+  if (size >= 16) {
+    for (std::size_t i = 0; i + 16 < size; i += 16) {
+      if (special(copy_word<ByteVector>(to + i, from + i))) return false;
+    }
+    return !special(copy_word<ByteVector>(to + size - 16, from + size - 16));
+  }
+  if (size >= 8) {
+    const auto front = copy_word<std::uint64_t>(to, from);
+    const auto back = copy_word<std::uint64_t>(to + size - 8, from + size - 8);
+    return !special(front, back);
+  }
+  if (size >= 4) {
+    const std::uint64_t front = copy_word<std::uint32_t>(to, from);
+    const std::uint64_t back = copy_word<std::uint32_t>(to + size - 4, from + size - 4);
+    return !special(front << 32 | back, front << 32 | back);
+  }
+  for (std::size_t i = 0; i < size; ++i) {
+    if (special(from[i])) return false;
+    to[i] = from[i];
+  }
+  return true;
+}
+
+/// Length of the well-formed UTF-8 sequence of two to four bytes at the beginning (Unicode 15,
+/// table 3-7); 0 if there is none, or if it is a C1 control, which terminals interpret.
+inline std::size_t utf8_sequence(std::string_view bytes) {
+  const auto at = [&](std::size_t i) { return static_cast<unsigned char>(bytes[i]); };
+  const auto continues = [&](std::size_t i, unsigned low = 0x80, unsigned high = 0xbf) {
+    return i < bytes.size() && at(i) >= low && at(i) <= high;
+  };
+  const unsigned lead = at(0);
+  if (lead == 0xc2) return continues(1, 0xa0) ? 2 : 0;
+  if (lead > 0xc2 && lead <= 0xdf) return continues(1) ? 2 : 0;
+  if (lead >= 0xe0 && lead <= 0xef) {
+    const unsigned low = lead == 0xe0 ? 0xa0 : 0x80;
+    const unsigned high = lead == 0xed ? 0x9f : 0xbf;
+    return continues(1, low, high) && continues(2) ? 3 : 0;
+  }
+  if (lead >= 0xf0 && lead <= 0xf4) {
+    const unsigned low = lead == 0xf0 ? 0x90 : 0x80;
+    const unsigned high = lead == 0xf4 ? 0x8f : 0xbf;
+    return continues(1, low, high) && continues(2) && continues(3) ? 4 : 0;
+  }
+  return 0;
+}
+
+/// One unit of an escaped string: its output, and the number of input bytes.
+struct Unit {
+  std::array<char, 6> bytes;
+  std::size_t size;
+  std::size_t taken;
+};
+
+inline Unit escape(std::string_view rest) {
+  const char byte = rest[0];
+  if (!special(byte)) return {{byte}, 1, 1};
+  if (byte == '"' || byte == '\\') return {{'\\', byte}, 2, 1};
+  if (const std::size_t size = utf8_sequence(rest)) {
+    Unit unit{{}, size, size};
+    std::memcpy(unit.bytes.data(), rest.data(), size);
+    return unit;
+  }
+  constexpr char digits[] = "0123456789abcdef";
+  const auto code = static_cast<unsigned char>(byte);
+  return {{'\\', 'u', '0', '0', digits[code >> 4], digits[code & 15]}, 6, 1};
+}
+
+template <std::size_t N>
+char* put(char* at, const char (&literal)[N]) {
+  std::memcpy(at, literal, N - 1);
+  return at + N - 1;
+}
+
+/// Writes an escaped value of at most `capacity` bytes. Returns the end, as all `put` functions do.
+inline char* put_escaped(char* at, std::string_view value, std::size_t capacity) {
+  const char* const last = at + capacity;
+  char* cut = at;  // the last position from which "..." still fits
+  while (!value.empty()) {
+    const Unit unit = escape(value);
+    if (unit.size > static_cast<std::size_t>(last - at)) return put(cut, "...");
+    if (last - at >= 3) cut = at;
+    std::memcpy(at, unit.bytes.data(), unit.size);
+    at += unit.size;
+    value.remove_prefix(unit.taken);
+  }
+  return at;
+}
+
+/// As `put_string`, of what is too long or has a special byte. Not part of it, whose frequent path
+/// then saves no registers.
+[[gnu::noinline]] inline char* put_awkward_string(char* at, std::string_view value,
+                                                  std::size_t capacity) {
+  *at++ = '"';
+  if (value.size() > capacity && copy_plain(at, value.data(), capacity - 3)) {
+    at = put(at + capacity - 3, "...");
+  } else {
+    at = put_escaped(at, value, capacity);
+  }
+  *at = '"';
+  return at + 1;
+}
+
+/// A quoted string of at most `capacity` bytes between its quotes; null when empty.
+inline char* put_string(char* at, std::string_view value, std::size_t capacity) {
+  if (value.empty()) return put(at, "null");
+  if (value.size() > capacity || !copy_plain(at + 1, value.data(), value.size())) [[unlikely]] {
+    return put_awkward_string(at, value, capacity);
+  }
+  *at = '"';
+  at[value.size() + 1] = '"';
+  return at + value.size() + 2;
+}
+
+/// "00" to "99", one after the other.
+constexpr auto digit_pairs = [] {
+  std::array<char, 200> text{};
+  for (std::size_t i = 0; i < 100; ++i) {
+    text[2 * i] = static_cast<char>('0' + i / 10);
+    text[2 * i + 1] = static_cast<char>('0' + i % 10);
+  }
+  return text;
+}();
+
+/// Two digits. REQUIRES: value < 100.
+inline char* put_pair(char* at, unsigned value) {
+  std::memcpy(at, &digit_pairs[2 * static_cast<std::size_t>(value)], 2);
+  return at + 2;
+}
+
+/// Three digits. REQUIRES: value < 1000.
+inline char* put_triple(char* at, unsigned value) {
+  *at = static_cast<char>('0' + value / 100);
+  return put_pair(at + 1, value % 100);
+}
+
+inline char* put_number(char* at, std::uint64_t value) {
+  const auto small = static_cast<unsigned>(value);
+  if (value < 10) {
+    *at = static_cast<char>('0' + small);
+    return at + 1;
+  }
+  if (value < 100) return put_pair(at, small);
+  if (value < 1000) return put_triple(at, small);
+  return std::to_chars(at, at + 20, value).ptr;
+}
+
+inline char* put_milliseconds(char* at, Duration duration) {
+  using Micros = std::chrono::duration<std::uint64_t, std::micro>;
+  if (duration < std::chrono::microseconds(1)) return put(at, "0.000");
+  const std::uint64_t micros = std::chrono::duration_cast<Micros>(duration).count();
+  at = put_number(at, micros / 1000);
+  *at = '.';
+  return put_triple(at + 1, static_cast<unsigned>(micros % 1000));
+}
+
+}  // namespace evenkeel::log_text

@@ -1,0 +1,45 @@
+#include "evenkeel/stats/recent_requests.h"
+
+namespace evenkeel {
+
+RecentRequests::~RecentRequests() { delete slots_.load(std::memory_order_relaxed); }
+
+void RecentRequests::record(const RecentRequest& request) {
+  Slots* slots = slots_.load(std::memory_order_relaxed);
+  if (slots == nullptr) [[unlikely]] {
+    slots = std::make_unique<Slots>().release();
+    // Release: a reader that sees the slots sees them constructed.
+    slots_.store(slots, std::memory_order_release);
+  }
+  std::array<std::uint64_t, words> copy{};
+  std::memcpy(copy.data(), &request, sizeof request);
+  Slot& slot = (*slots)[next_];
+  next_ = (next_ + 1) % capacity;
+  const std::uint64_t version = slot.version.load(std::memory_order_relaxed);
+  // The words are written after a reader can see that they change, and before it can see that they
+  // do not any more. (H.-J. Boehm: Can seqlocks get along with programming language memory models?)
+  slot.version.store(version + 1, std::memory_order_relaxed);
+  for (std::size_t i = 0; i < words; ++i) slot.copy[i].store(copy[i], std::memory_order_release);
+  slot.version.store(version + 2, std::memory_order_release);
+}
+
+bool RecentRequests::read(const Slot& slot, RecentRequest& request) {
+  const std::uint64_t before = slot.version.load(std::memory_order_acquire);
+  if (before == 0 || before % 2 != 0) return false;
+  std::array<std::uint64_t, words> copy;
+  for (std::size_t i = 0; i < words; ++i) copy[i] = slot.copy[i].load(std::memory_order_acquire);
+  if (slot.version.load(std::memory_order_relaxed) != before) return false;
+  std::memcpy(static_cast<void*>(&request), copy.data(), sizeof request);
+  return true;
+}
+
+void RecentRequests::append_to(std::vector<RecentRequest>& requests) const {
+  const Slots* const slots = slots_.load(std::memory_order_acquire);
+  if (slots == nullptr) return;
+  for (const Slot& slot : *slots) {
+    RecentRequest request;
+    if (read(slot, request)) requests.push_back(request);
+  }
+}
+
+}  // namespace evenkeel
