@@ -18,6 +18,8 @@ using namespace std::chrono_literals;
 
 inline constexpr std::array<std::string_view, 1> access_log_format_words = {"json"};
 
+inline constexpr std::array<std::string_view, 3> model_list_words = {"auto", "merged", "forward"};
+
 template <>
 struct Fields<TokenBounds> {
   template <class Visit>
@@ -111,6 +113,12 @@ struct Fields<RouteConfig> {
               "defaults. The budget stays the pool's.",
               false, "the pool's"},
           &T::retry, OptionalForm<RetryRules>{});
+    visit(Key{"model_list",
+              "What answers `GET /v1/models` and `GET /v1/models/ID` of this route. `merged`: "
+              "evenkeel, with the models of all pools that requests of the same host and fields "
+              "can reach. `forward`: a backend. `auto`: `merged` if there are several such pools, "
+              "else `forward`."},
+          &T::model_list, EnumForm<ModelListRule>{"model list", model_list_words});
   }
 
   static void finish(Node& node, RouteConfig& route) {

@@ -29,9 +29,13 @@ bool BodyMatch::matches(const InferenceRequest& asked) const {
   if (tasks_ != 0 && (tasks_ >> static_cast<unsigned>(asked.task) & 1) == 0) return false;
   if (max_tokens_ && !(asked.max_tokens && max_tokens_->contains(*asked.max_tokens))) return false;
   if (prompt_tokens_ && !prompt_tokens_->contains(asked.estimated_prompt_tokens)) return false;
+  return takes_model(asked.model);
+}
+
+bool BodyMatch::takes_model(std::string_view model) const {
   return models_.empty() ||
          std::any_of(models_.begin(), models_.end(),
-                     [&asked](const std::string& glob) { return matches_glob(glob, asked.model); });
+                     [model](const std::string& glob) { return matches_glob(glob, model); });
 }
 
 }  // namespace evenkeel

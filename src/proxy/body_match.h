@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "evenkeel/config/config.h"
@@ -15,6 +16,8 @@ class BodyMatch {
   explicit BodyMatch(const RouteMatch& match);
 
   bool matches(const InferenceRequest& asked) const;
+  /// `matches` may hold for a request for this model.
+  bool takes_model(std::string_view model) const;
 
  private:
   std::vector<std::string> models_;  // globs

@@ -8,6 +8,7 @@
 
 #include "evenkeel/base/hash.h"
 #include "proxy/fallback.h"
+#include "proxy/model_directory.h"
 #include "proxy/pool_assignment.h"
 #include "proxy/split.h"
 
@@ -76,6 +77,10 @@ class Refusing final : public Handler {
 
 }  // namespace
 
+std::set<std::string> pools_to_list(const Config& config) {
+  return ModelReach(config).pools_to_list();
+}
+
 Plan::Plan(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> pool_set,
            const WorkerContext& worker, const Plan* predecessor)
     : config_(std::move(config)),
@@ -118,6 +123,30 @@ Plan::Plan(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> 
   unrouted_ = &build_filter_chain(*handlers_.back(), grpc, false);
   handlers_.push_back(std::make_unique<Refusing>());
   refusing_ = &build_filter_chain(*handlers_.back(), grpc, false);
+  add_model_directory(worker);
+}
+
+/// REQUIRES: the last of `grpc_` is that of no pool.
+void Plan::add_model_directory(const WorkerContext& worker) {
+  if (worker.models == nullptr) return;
+  auto directory = std::make_unique<ModelDirectory>(*config_, *worker.models);
+  if (!directory->is_needed()) return;
+  model_directory_ = directory.get();
+  handlers_.push_back(std::move(directory));
+  model_chain_ = &build_filter_chain(*handlers_.back(), grpc_.back(), false);
+}
+
+/// Whether this is a request for a list of models that no backend is to answer.
+bool Plan::lists_models(Request& request) const {
+  if (!ModelDirectory::is_for(request)) return false;
+  const auto route = router_.route_inspected(request);  // it has no body to decide by
+  std::optional<std::size_t> index;
+  if (route) index = *route;
+  if (!model_directory_->answers(request, index)) return false;
+  if (!index) return true;
+  request.info.identity.route = routes_[*index].name;
+  request.info.identity.route_index = routes_[*index].index;
+  return true;
 }
 
 void Plan::add_pool(const PoolConfig& pool, const PoolSet::PoolEntry& pool_entry,
@@ -281,6 +310,8 @@ Task<Result<Response>> Plan::handle(Request& request) {
       memory_pressure_ != nullptr && memory_pressure_->get() == MemoryPressure::critical;
   if (refuses) [[unlikely]]
     return refusing_->handle(request);
+  if (model_directory_ != nullptr && lists_models(request)) [[unlikely]]
+    return model_chain_->handle(request);
   const auto route = router_.route(request);
   if (!route) return unrouted_->handle(request);
   if (route->needs_body || routes_[route->index].splits_by_body) {
@@ -296,10 +327,19 @@ Task<Result<Response>> Plan::handle(Request& request) {
 /// The filters have seen the request, and its body is known.
 Task<Result<Response>> Plan::handle_inspected(Request& request) {
   auto route = router_.route_inspected(request);
-  if (!route) return Result<Response>(std::move(route.error()));
+  if (!route) return Result<Response>(unrouted_error(request, std::move(route.error())));
   const WeightedTarget& target = choose_target(request, *route);
   assign_pool(request.info.identity, target.pool, target.pool_index, worker_metrics_);
   return target.observed->handle(request);
+}
+
+/// Where a route depends on the model, a request that matches none has the wrong one.
+Error Plan::unrouted_error(const Request& request, Error error) const {
+  const InferenceInfo* const inference = request.info.inference.get();
+  const bool names_model = inference != nullptr && !inference->request.model.empty();
+  if (error.fault != Fault::no_route || !names_model || model_directory_ == nullptr) return error;
+  if (router_.takes_model(request, inference->request.model)) return error;  // but of another size
+  return model_directory_->not_found(request, inference->request.model);
 }
 
 /// Makes it a request of the route.

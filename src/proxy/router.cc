@@ -15,15 +15,6 @@ namespace {
 /// Rules up to which trying each in turn takes no longer than a look into the index.
 constexpr std::size_t max_rules_without_index = 32;
 
-std::string_view host_of(std::string_view authority) {
-  for (std::size_t at = authority.size(); at > 0; --at) {
-    const char c = authority[at - 1];
-    if (c == ':') return {authority.data(), at - 1};
-    if (c == ']') break;  // of an IPv6 address, whose colons begin no port
-  }
-  return authority;
-}
-
 bool host_matches(std::string_view pattern, std::string_view authority) {
   const std::string_view host = host_of(authority);
   if (!pattern.starts_with("*.")) return equals_ignore_case(pattern, host);
@@ -56,6 +47,15 @@ bool has_readable_body(const Request& request, std::string_view path) {
 }
 
 }  // namespace
+
+std::string_view host_of(std::string_view authority) {
+  for (std::size_t at = authority.size(); at > 0; --at) {
+    const char c = authority[at - 1];
+    if (c == ':') return {authority.data(), at - 1};
+    if (c == ']') break;  // of an IPv6 address, whose colons begin no port
+  }
+  return authority;
+}
 
 PathPattern::PathPattern(std::string_view pattern) {
   any_ = pattern.empty() || pattern == "/**";
@@ -173,6 +173,12 @@ Result<std::size_t> Router::route_inspected(const Request& request) const {
   return first_match(request, [info](const BodyMatch& body, std::string_view) {
     return info != nullptr && body.matches(info->request);
   });
+}
+
+bool Router::takes_model(const Request& request, std::string_view model) const {
+  return first_match(request, [model](const BodyMatch& body,
+                                      std::string_view) { return body.takes_model(model); })
+      .ok();
 }
 
 }  // namespace evenkeel

@@ -241,6 +241,7 @@ Task<void> Reloader::commit(PreparedChange change, Duration check_wait) {
   preparation_.lower_priority();
   if (config_ != nullptr && config_->dns.servers != change.config->dns.servers)
     dns_cache_.set_servers(change.config->dns.servers);
+  if (config_ != change.config) listed_pools_ = pools_to_list(*change.config);
   config_ = std::move(change.config);
   pool_set_ = std::move(change.pool_set);
   overrides_.set_weights(std::move(change.weights));
@@ -268,6 +269,7 @@ Task<void> Reloader::commit(PreparedChange change, Duration check_wait) {
   backend_monitor_.update(specs_to_monitor(), max_client_connections(*config_));
   co_await backend_monitor_.wait_for_first_results(process_.loop.read_clock() + check_wait);
   restore_backends(std::exchange(restored_, {}), *pool_set_, process_.loop.read_clock());
+  apply_models();
   co_await process_.workers.apply(config_, pool_set_, std::move(assignments));
   pool_set_->reopen_resolved();
 }
@@ -277,6 +279,7 @@ std::vector<MonitorSpec> Reloader::specs_to_monitor() const {
   for (MonitorSpec& spec : specs) {
     const auto known = restored_.find({spec.pool, spec.backend->id()});
     spec.was_down = known != restored_.end() && known->second.down;
+    spec.lists_models = listed_pools_.contains(spec.pool);
   }
   return specs;
 }
@@ -494,6 +497,13 @@ Task<void> Reloader::run_dns_update() {
 void Reloader::tick_pools() {
   const Instant now = process_.loop.read_clock();
   for (const PoolSet::PoolEntry& pool : pool_set_->pools()) pool.state->tick(now);
+  apply_models();
+}
+
+void Reloader::apply_models() {
+  auto changed =
+      model_catalog_.update(*config_, *pool_set_, *backend_monitor_.snapshot(), listed_pools_);
+  if (changed != nullptr) process_.workers.apply(changed);
 }
 
 std::string Reloader::summary() const {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "evenkeel/net/dns_cache.h"
 #include "evenkeel/stats/access_log.h"
 #include "evenkeel/upstream/backend_monitor.h"
+#include "evenkeel/upstream/model_catalog.h"
 #include "evenkeel/upstream/monitor_spec.h"
 #include "evenkeel/upstream/pool_set.h"
 #include "server/change_queue.h"
@@ -136,7 +138,8 @@ class Reloader final : public Control {
   Task<Result<Done>> set_weight(std::string pool, std::string backend,
                                 std::uint32_t weight) override;
 
-  /// Moves standby backends into and out of rotation, and learns weights. Call it every 100 ms.
+  /// Moves standby backends into and out of rotation, learns weights, and tells the workers which
+  /// models there are. Call it every 100 ms.
   void tick_pools();
   /// "serving 2 pools, 5 of 6 backends up"
   std::string summary() const;
@@ -170,6 +173,7 @@ class Reloader final : public Control {
   Task<Result<std::vector<Endpoint>>> resolve_host(std::string host, std::uint16_t port);
 
   std::vector<MonitorSpec> specs_to_monitor() const;
+  void apply_models();
 
   Process process_;
   const std::string file_;
@@ -180,6 +184,8 @@ class Reloader final : public Control {
   ListenerSet listener_set_;
   DnsCache dns_cache_;
   BackendMonitor backend_monitor_;
+  std::set<std::string> listed_pools_;  // whose models the workers have to know
+  ModelCatalogBuilder model_catalog_;
   PreparationThread preparation_;
   ChangeQueue changes_;
   bool previewing_ = false;  // a preview is queued or running

@@ -35,6 +35,8 @@ class Worker final {
 
   /// Builds the plan of requests that begin from now on.
   void adopt(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> pool_set);
+  /// The models that requests find from now on.
+  void adopt(std::shared_ptr<const ModelCatalog> models) { models_ = std::move(models); }
   /// See LinkPool::suspect; for the links to this backend.
   void suspect(const std::string& pool, const std::string& backend, Duration max_silence) {
     if (plan_ != nullptr) plan_->suspect(pool, backend, max_silence);
@@ -120,6 +122,7 @@ class Worker final {
   ChunkedArray<IdleSummary> idle_;  // by listener, as the LabelIndex numbers them
   Loop loop_;
   RequestRecorder recorder_;
+  std::shared_ptr<const ModelCatalog> models_;  // null: not known yet
   std::shared_ptr<Plan> plan_;
   // Retired listeners stay until they are empty, and until the next reload.
   std::list<WorkerListener> listeners_;

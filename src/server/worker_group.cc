@@ -61,6 +61,12 @@ Task<void> WorkerGroup::apply(std::shared_ptr<const Config> config,
   co_await barrier->passed.wait();
 }
 
+void WorkerGroup::apply(const std::shared_ptr<const ModelCatalog>& models) {
+  for (const auto& worker : workers_) {
+    worker->loop().post([own = worker.get(), models] { own->adopt(models); });
+  }
+}
+
 void WorkerGroup::suspect(const std::string& pool, const std::string& backend,
                           Duration max_silence) {
   for (const auto& worker : workers_) {

@@ -11,6 +11,7 @@
 #include "evenkeel/config/config.h"
 #include "evenkeel/stats/access_log.h"
 #include "evenkeel/stats/worker_metrics.h"
+#include "evenkeel/upstream/model_catalog.h"
 #include "evenkeel/upstream/pool_set.h"
 #include "server/listener_assignment.h"
 #include "server/worker.h"
@@ -38,6 +39,9 @@ class WorkerGroup {
   /// per worker, or none). Done when every worker has applied them.
   Task<void> apply(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> pool_set,
                    std::vector<ListenerAssignment> assignments);
+
+  /// Every worker answers from these models from now on.
+  void apply(const std::shared_ptr<const ModelCatalog>& models);
 
   /// See LinkPool::suspect; for the links of all workers to this backend.
   void suspect(const std::string& pool, const std::string& backend, Duration max_silence);

@@ -96,7 +96,7 @@ std::shared_ptr<const ModelCatalog> ModelCatalogBuilder::update(
 ModelCatalogBuilder::Inputs ModelCatalogBuilder::inputs_of(const PoolConfig& pool,
                                                            const PoolSet::PoolEntry& entry,
                                                            const MonitorSnapshot& monitored) {
-  Inputs inputs{.named = pool.models};
+  Inputs inputs{.named = pool.models, .served = pool.model};
   for (const BackendPtr& backend : entry.state->backends()) {
     const BackendStatus* const status = monitored.find(pool.name, backend->id());
     if (status != nullptr) {
@@ -139,7 +139,8 @@ PoolModels ModelCatalogBuilder::models_of(const Inputs& inputs) {
   }
   for (const std::string& name : inputs.named) {
     if (find_card(pool.models, name, {}) != nullptr) continue;  // named twice
-    const ModelCard* const card = find_card(by_name, name, inputs.implied_tag);
+    const std::string& listed_as = inputs.served.empty() ? name : inputs.served;
+    const ModelCard* const card = find_card(by_name, listed_as, inputs.implied_tag);
     ModelCard& added = pool.models.emplace_back(card == nullptr ? ModelCard{} : *card);
     added.id = name;
   }

@@ -133,6 +133,15 @@ TEST_F(ModelCatalogs, GiveTheNamesOfTheFileTheCardsOfTheBackends) {
   EXPECT_EQ(catalog->find("a")->models[1].owner, "");
 }
 
+TEST_F(ModelCatalogs, GiveNamesThatBackendsDoNotKnowTheCardOfTheServedModel) {
+  pool("a", 1, {"chat"}).model = "/models/llama";
+  build();
+  status(0).cards = cards({{.id = "/models/llama", .owner = "vllm", .details = "\"n\":1"}});
+  update();
+  EXPECT_THAT(ids("a"), ElementsAre("chat"));
+  EXPECT_EQ(catalog->find("a")->models[0].details, "\"n\":1");
+}
+
 TEST_F(ModelCatalogs, FindAModelWithoutTheTagThatItsEngineImplies) {
   pool("a", 1).engine = "ollama";
   build();

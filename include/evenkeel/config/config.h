@@ -319,8 +319,8 @@ struct RouteMatch {
   std::vector<std::string> grpc;  // calls of any of these: "package.Service" or one "/Method" of it
   // Of the body, which is read before the route is chosen. They match no request whose body cannot
   // be read.
-  std::vector<std::string> model;           // names, or globs with '*': any of these
-  std::vector<std::string> task;            // any of these: "chat"
+  std::vector<std::string> model;            // names, or globs with '*': any of these
+  std::vector<std::string> task;             // any of these: "chat"
   std::optional<TokenBounds> prompt_tokens;  // as estimated
   std::optional<TokenBounds> max_tokens;     // of requests that name a maximum
 
@@ -337,12 +337,17 @@ struct RouteTarget {
   bool operator==(const RouteTarget&) const = default;
 };
 
+// What answers GET /v1/models. `automatic`: evenkeel where several pools serve the models of a
+// host, else a backend.
+enum class ModelListRule { automatic, merged, forward };
+
 // First match wins. `pool: x` is one target, `split: {x: 95, y: 5}` several.
 struct RouteConfig {
   std::string name;  // for logs and metrics; unless given, host and path as written ("/v1/**")
   RouteMatch match;
   std::vector<RouteTarget> targets;  // never empty, and never all of weight 0, in a loaded file
   std::optional<RetryRules> retry;   // instead of the pool's
+  ModelListRule model_list = ModelListRule::automatic;
 
   bool operator==(const RouteConfig&) const = default;
 };

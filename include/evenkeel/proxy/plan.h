@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,7 @@
 #include "evenkeel/net/tls.h"
 #include "evenkeel/proxy/forwarder.h"
 #include "evenkeel/proxy/router.h"
+#include "evenkeel/upstream/model_catalog.h"
 #include "evenkeel/upstream/pool_set.h"
 
 namespace evenkeel {
@@ -38,7 +40,15 @@ struct WorkerContext {
   unsigned index;
   RequestRecorder& recorder;
   const MemoryPressureLevel* memory_pressure = nullptr;  ///< null: there is never any
+  /// The present catalog of models, which the worker replaces. Null: there is never any.
+  const std::shared_ptr<const ModelCatalog>* models = nullptr;
 };
+
+/// The names of the pools whose models a plan has to know to list them for clients. Empty for most
+/// files: backends list their own.
+std::set<std::string> pools_to_list(const Config& config);
+
+class ModelDirectory;
 
 class Plan final : public Handler {
  public:
@@ -124,6 +134,9 @@ class Plan final : public Handler {
   const WeightedTarget& choose_target(Request& request, std::size_t route);
   Handler& add_stage(Filter& filter, Handler& next);
   const WeightedTarget& draw_target(const Route& plan_route, const Request& request);
+  void add_model_directory(const WorkerContext& worker);
+  bool lists_models(Request& request) const;
+  Error unrouted_error(const Request& request, Error error) const;
 
   std::shared_ptr<const Config> config_;
   std::shared_ptr<const PoolSet> pool_set_;
@@ -146,7 +159,9 @@ class Plan final : public Handler {
   std::vector<Route> routes_;
   Handler* by_body_;  // of requests whose route depends on their bodies
   Handler* unrouted_;
-  Handler* refusing_;  // for all requests while memory is scarce
+  ModelDirectory* model_directory_ = nullptr;  // null: backends answer GET /v1/models
+  Handler* model_chain_ = nullptr;             // the first filter before it
+  Handler* refusing_;                          // for all requests while memory is scarce
   const MemoryPressureLevel* memory_pressure_;
 };
 

@@ -16,6 +16,9 @@
 
 namespace evenkeel {
 
+/// The host of an authority, without its port.
+std::string_view host_of(std::string_view authority);
+
 /// A path pattern. A segment is text or `*`, which matches any one segment; a final `**` matches
 /// any rest, also an empty one.
 class PathPattern {
@@ -53,6 +56,9 @@ class Router {
   /// body. Routes with conditions on the body match no request that was not inspected. Errors:
   /// likewise.
   Result<std::size_t> route_inspected(const Request& request) const;
+  /// A route that matches by the request's head takes requests for this model, perhaps under other
+  /// conditions on their bodies.
+  bool takes_model(const Request& request, std::string_view model) const;
 
  private:
   struct Rule {

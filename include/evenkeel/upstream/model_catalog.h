@@ -70,6 +70,7 @@ class ModelCatalogBuilder {
   /// What the models of a pool depend on.
   struct Inputs {
     std::vector<std::string> named;  // in the file
+    std::string served;              // what the backends get instead of these; empty: these
     bool available = false;
     bool own_api = false;
     std::vector<ModelCards> cards;  // of each backend that counts and has any

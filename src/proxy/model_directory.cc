@@ -1,0 +1,237 @@
+#include "proxy/model_directory.h"
+
+#include <fmt/chrono.h>
+
+#include <algorithm>
+#include <ctime>
+#include <iterator>
+#include <unordered_map>
+#include <utility>
+
+#include "evenkeel/base/hex.h"
+#include "evenkeel/base/json.h"
+#include "evenkeel/http/path.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::string_view models_path = "/v1/models";
+
+/// The owner of a model of which no server has said anything.
+constexpr std::string_view unknown_owner = "evenkeel";
+
+/// The id in the path of a request; empty: all models are asked for. Slashes in it may be encoded.
+std::string requested_id(const Request& request) {
+  std::string storage;
+  const auto path = normalised_path(request.path, storage);
+  if (!path || path->size() <= models_path.size() + 1) return {};
+  const std::string_view encoded = path->substr(models_path.size() + 1);
+  std::string id;
+  for (std::size_t i = 0; i < encoded.size(); ++i) {
+    const bool escape = encoded[i] == '%' && i + 2 < encoded.size();
+    const int high = escape ? hex_value(encoded[i + 1]) : -1;
+    const int low = escape ? hex_value(encoded[i + 2]) : -1;
+    const bool decoded = high >= 0 && low >= 0;
+    id += decoded ? static_cast<char>(high * 16 + low) : encoded[i];
+    if (decoded) i += 2;
+  }
+  return id;
+}
+
+/// Anthropic's API has a list of models at the same path.
+bool wants_anthropic(const Request& request) {
+  return request.fields.value("anthropic-version").has_value();
+}
+
+/// `card`: null where nothing is known. `details`: its further fields are true for the client.
+void append_openai(std::string& out, std::string_view id, const ModelCard* card, bool details) {
+  const bool has_owner = card != nullptr && !card->owner.empty();
+  out += R"({"id":)";
+  append_json_string(out, id);
+  out += R"(,"object":"model","created":)";
+  out += std::to_string(card == nullptr ? 0 : card->created);
+  out += R"(,"owned_by":)";
+  append_json_string(out, has_owner ? std::string_view(card->owner) : unknown_owner);
+  if (details && card != nullptr && !card->details.empty()) out.append(",").append(card->details);
+  out += '}';
+}
+
+/// Anthropic's API gives the epoch where the date of a model is not known.
+void append_anthropic(std::string& out, std::string_view id, const ModelCard* card) {
+  const auto created = static_cast<std::time_t>(card == nullptr ? 0 : card->created);
+  out += R"({"type":"model","id":)";
+  append_json_string(out, id);
+  out += R"(,"display_name":)";
+  append_json_string(out, id);
+  out += R"(,"created_at":")";
+  out += fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(created));
+  out += "\"}";
+}
+
+/// The end of Anthropic's list: everything is on the first page.
+void append_page(std::string& out, std::string_view first, std::string_view last) {
+  const auto append_id = [&out](std::string_view id) {
+    if (id.empty()) {
+      out += "null";
+    } else {
+      append_json_string(out, id);
+    }
+  };
+  out += R"(,"has_more":false,"first_id":)";
+  append_id(first);
+  out += R"(,"last_id":)";
+  append_id(last);
+}
+
+Result<Response> json_response(std::string text) {
+  Response response;
+  response.fields.add("content-type", "application/json");
+  response.body = make_body(std::move(text));
+  return response;
+}
+
+/// Not a glob.
+bool is_name(std::string_view pattern) { return pattern.find('*') == std::string_view::npos; }
+
+}  // namespace
+
+ModelDirectory::ModelDirectory(const Config& config,
+                               const std::shared_ptr<const ModelCatalog>& catalog)
+    : config_(config), reach_(config), catalog_(catalog) {}
+
+bool ModelDirectory::is_for(const Request& request) {
+  if (request.method != "GET" && request.method != "HEAD") return false;
+  std::string storage;
+  const auto path = normalised_path(request.path, storage);
+  if (!path || !path->starts_with(models_path)) return false;
+  return path->size() == models_path.size() || (*path)[models_path.size()] == '/';
+}
+
+bool ModelDirectory::answers(const Request& request, std::optional<std::size_t> route) const {
+  const ModelListRule rule = route ? config_.routes[*route].model_list : ModelListRule::automatic;
+  const bool automatic = rule == ModelListRule::automatic;
+  if (rule == ModelListRule::forward) return false;
+  if (automatic && route && !reach_.takes_requests(*route)) return false;
+  const ModelReach::Pools reached =
+      reach_.pools_for(ModelReach::Api::openai, request.authority, &request.fields);
+  if (automatic && !reach_.merges(reached)) return false;
+  if (!route) return !reached.list.empty();  // there is no other answer
+  const std::vector<Served> pools = served_to(request, ModelReach::Api::openai);
+  const std::vector<Listed> models = list(pools);
+  if (const std::string id = requested_id(request); !id.empty()) {
+    // A pool whose models are not known may have it.
+    const bool all_known = !pools.empty() && std::ranges::all_of(pools, [](const Served& each) {
+      return each.models->known;
+    });
+    if (!all_known && find(pools, models, id) == nullptr) return false;
+  }
+  if (!automatic) return true;
+  return !models.empty() &&
+         std::ranges::none_of(pools, [](const Served& each) { return each.models->own_api; });
+}
+
+Task<Result<Response>> ModelDirectory::handle(Request& request) {
+  const std::vector<Served> pools = served_to(request, ModelReach::Api::openai);
+  const std::vector<Listed> models = list(pools);
+  const bool anthropic = wants_anthropic(request);
+  std::string text;
+  const auto append = [&](const Listed& model) {
+    if (anthropic) return append_anthropic(text, model.id, model.card);
+    append_openai(text, model.id, model.card, model.source != nullptr);
+  };
+
+  if (const std::string id = requested_id(request); !id.empty()) {
+    const Listed* const model = find(pools, models, id);
+    if (model == nullptr) return Result<Response>(not_found(request, id));
+    append(*model);
+    return json_response(std::move(text));
+  }
+  text = anthropic ? R"({"data":[)" : R"({"object":"list","data":[)";
+  for (const Listed& model : models) {
+    if (&model != &models.front()) text += ',';
+    append(model);
+  }
+  text += ']';
+  if (anthropic) {
+    append_page(text, models.empty() ? "" : models.front().id,
+                models.empty() ? "" : models.back().id);
+  }
+  text += '}';
+  return json_response(std::move(text));
+}
+
+Error ModelDirectory::not_found(const Request& request, std::string_view model) const {
+  const bool openai = request.path.starts_with("/v1/");
+  const std::vector<Served> pools =
+      served_to(request, openai ? ModelReach::Api::openai : ModelReach::Api::kserve);
+  std::vector<std::string_view> names;
+  for (const Listed& each : list(pools)) names.push_back(each.id);
+  for (const Served& each : pools) {
+    std::ranges::copy_if(each.pool.models, std::back_inserter(names), is_name);
+  }
+  return model_not_found(model, names);
+}
+
+/// A pool without a backend is served by its fallback.
+std::vector<ModelDirectory::Served> ModelDirectory::served_to(const Request& request,
+                                                              ModelReach::Api api) const {
+  std::vector<Served> pools;
+  if (catalog_ == nullptr) return pools;
+  for (ModelReach::Pool& each : reach_.pools_for(api, request.authority, &request.fields).list) {
+    const PoolConfig* pool = &config_.pools[each.number];
+    const PoolModels* models = catalog_->find(pool->name);
+    while (models != nullptr && !models->available && !pool->fallback.empty()) {
+      pool = &*std::ranges::find(config_.pools, pool->fallback, &PoolConfig::name);
+      models = catalog_->find(pool->name);
+    }
+    if (models == nullptr) continue;
+    each.number = static_cast<std::size_t>(pool - config_.pools.data());
+    pools.push_back({.pool = std::move(each), .models = models});
+  }
+  return pools;
+}
+
+/// In the order of the pools, each model once. A model that no route takes to its pool is left out.
+std::vector<ModelDirectory::Listed> ModelDirectory::list(const std::vector<Served>& pools) const {
+  std::vector<Listed> models;
+  std::unordered_map<std::string_view, std::size_t> places;
+  const auto add = [&](const Listed& model) {
+    const auto [place, added] = places.emplace(model.id, models.size());
+    if (added) {
+      models.push_back(model);
+    } else if (models[place->second].source != model.source) {
+      models[place->second].source = nullptr;
+    }
+  };
+  for (const auto& [pool, served] : pools) {
+    const PoolConfig& config = config_.pools[pool.number];
+    const bool renames = !config.model.empty() && config.models.empty();
+    for (const std::string_view name : pool.models) {
+      if (!renames || !is_name(name) || !served->available) continue;
+      add({.id = name, .card = served->find(config.model), .source = served});
+    }
+    for (const ModelCard& card : served->models) {
+      if (pool.takes(card.id)) add({.id = card.id, .card = &card, .source = served});
+    }
+  }
+  return models;
+}
+
+/// By its id, or without the tag that an engine implies.
+const ModelDirectory::Listed* ModelDirectory::find(const std::vector<Served>& pools,
+                                                   const std::vector<Listed>& models,
+                                                   std::string_view id) {
+  const auto listed = [&](std::string_view name) {
+    const auto found = std::ranges::find(models, name, &Listed::id);
+    return found == models.end() ? nullptr : &*found;
+  };
+  if (const Listed* const found = listed(id)) return found;
+  for (const Served& each : pools) {
+    const ModelCard* const card = each.models->find(id);
+    if (card == nullptr) continue;
+    if (const Listed* const found = listed(card->id)) return found;
+  }
+  return nullptr;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,173 @@
+#include "proxy/model_reach.h"
+
+#include <algorithm>
+#include <array>
+
+#include "evenkeel/base/glob.h"
+#include "evenkeel/proxy/router.h"
+
+namespace evenkeel {
+namespace {
+
+/// Where requests to models are posted: first under the prefix that OpenAI's and Anthropic's APIs
+/// share, then of KServe's protocol.
+constexpr std::array<std::string_view, 15> model_paths = {
+    "/v1/chat/completions",
+    "/v1/completions",
+    "/v1/responses",
+    "/v1/embeddings",
+    "/v1/messages",
+    "/v1/rerank",
+    "/v1/score",
+    "/v1/audio/speech",
+    "/v1/audio/transcriptions",
+    "/v1/moderations",
+    "/v1/classify",
+    "/v1/images/generations",
+    "/v2/models/m/infer",
+    "/v2/models/m/generate",
+    "/inference.GRPCInferenceService/ModelInfer"};
+constexpr std::size_t openai_count = 12;
+constexpr std::string_view grpc_path = model_paths.back();
+
+bool has(const Fields& fields, std::string_view authority, std::string_view name,
+         std::string_view value) {
+  if (name == "host") return authority == value;  // no field of the request, but rules may name it
+  return std::any_of(fields.begin(), fields.end(), [&](const Field& field) {
+    return field.value() == value && equals_ignore_case(field.name(), name);
+  });
+}
+
+char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; }
+
+}  // namespace
+
+constexpr ModelReach::Paths ModelReach::openai_paths = (Paths{1} << openai_count) - 1;
+constexpr ModelReach::Paths ModelReach::kserve_paths =
+    ((Paths{1} << model_paths.size()) - 1) & ~openai_paths;
+
+bool ModelReach::Pool::takes(std::string_view model) const {
+  return any_model || std::ranges::any_of(models, [model](std::string_view glob) {
+           return matches_glob(glob, model);
+         });
+}
+
+ModelReach::ModelReach(const Config& config) : config_(config) {
+  for (const PoolConfig& pool : config.pools) numbers_.emplace(pool.name, numbers_.size());
+  for (const RouteConfig& route : config.routes) {
+    const auto number = static_cast<std::uint32_t>(paths_.size());
+    paths_.push_back(paths_of(route.match));
+    if (paths_.back() != 0) hosts_[route.match.host].push_back(number);
+  }
+}
+
+ModelReach::Paths ModelReach::paths_of(const RouteMatch& match) {
+  const bool posts =
+      match.method.empty() || std::ranges::find(match.method, "POST") != match.method.end();
+  if (!posts) return 0;
+  const bool calls = match.grpc.empty() || std::ranges::any_of(match.grpc, [](std::string_view of) {
+                       return grpc_path.substr(1).starts_with(of);
+                     });
+  const PathPattern pattern(match.path.empty() ? "/**" : match.path);
+  Paths paths = 0;
+  for (std::size_t i = 0; i < model_paths.size(); ++i) {
+    const bool is_call = model_paths[i] == grpc_path;
+    const bool of_kind = is_call ? calls : match.grpc.empty();
+    if (of_kind && pattern.matches(model_paths[i])) paths |= Paths{1} << i;
+  }
+  return paths;
+}
+
+/// Those that match this host, in order.
+ModelReach::Routes ModelReach::routes_of(std::string_view authority) const {
+  std::string host(host_of(authority));
+  std::ranges::transform(host, host.begin(), lower);
+  Routes routes;
+  const auto add = [&](std::string_view pattern) {
+    const auto found = hosts_.find(pattern);
+    if (found == hosts_.end()) return;
+    routes.insert(routes.end(), found->second.begin(), found->second.end());
+  };
+  add("");
+  if (!host.empty()) add(host);
+  for (auto dot = host.find('.', 1); dot != std::string::npos; dot = host.find('.', dot + 1)) {
+    add("*" + host.substr(dot));
+  }
+  std::ranges::sort(routes);
+  return routes;
+}
+
+ModelReach::Pools ModelReach::pools_for(Api api, std::string_view authority,
+                                        const Fields* fields) const {
+  Pools pools;
+  std::map<std::size_t, Pool> found;
+  Paths left = api == Api::openai ? openai_paths : kserve_paths;  // not taken for good
+  for (const std::uint32_t number : routes_of(authority)) {
+    if ((paths_[number] & left) == 0) continue;
+    const RouteMatch& match = config_.routes[number].match;
+    const bool matches =
+        fields == nullptr || std::ranges::all_of(match.header, [&](const auto& wanted) {
+          return has(*fields, authority, wanted.first, wanted.second);
+        });
+    if (!matches) continue;
+    add_pools(config_.routes[number], found);
+    pools.by_body |= match.looks_into_body();
+    const bool always = !match.looks_into_body() && (fields != nullptr || match.header.empty());
+    if (always) left &= ~paths_[number];
+    if (left == 0) break;
+  }
+  for (auto& [number, pool] : found) pools.list.push_back(std::move(pool));
+  return pools;
+}
+
+void ModelReach::add_pools(const RouteConfig& route, std::map<std::size_t, Pool>& pools) const {
+  for (const RouteTarget& target : route.targets) {
+    const auto number = numbers_.find(target.pool);
+    if (target.weight == 0 || number == numbers_.end()) continue;
+    Pool& pool = pools[number->second];
+    pool.number = number->second;
+    pool.any_model |= route.match.model.empty();
+    pool.models.insert(pool.models.end(), route.match.model.begin(), route.match.model.end());
+  }
+}
+
+bool ModelReach::merges(const Pools& pools) const {
+  return pools.by_body || pools.list.size() > 1 ||
+         std::ranges::any_of(pools.list, [this](const Pool& each) {
+           const PoolConfig& pool = config_.pools[each.number];
+           return !pool.model.empty() && !pool.models.empty();
+         });
+}
+
+std::set<std::string> ModelReach::pools_to_list() const {
+  std::set<std::string> names;
+  const bool always = std::ranges::any_of(config_.routes, [](const RouteConfig& route) {
+    return route.model_list == ModelListRule::merged;
+  });
+  add_to_list("", always, names);
+  for (const auto& [host, routes] : hosts_) {
+    if (host.empty()) continue;
+    add_to_list(host.starts_with("*.") ? "any" + host.substr(1) : host, always, names);
+  }
+  return names;
+}
+
+/// With the pools that these fall back to.
+void ModelReach::add_to_list(std::string_view authority, bool always,
+                             std::set<std::string>& names) const {
+  const Pools openai = pools_for(Api::openai, authority, nullptr);
+  const Pools kserve = pools_for(Api::kserve, authority, nullptr);
+  std::vector<Pool> listed;
+  if (always || merges(openai)) listed = openai.list;
+  if (kserve.by_body) listed.insert(listed.end(), kserve.list.begin(), kserve.list.end());
+  for (const Pool& each : listed) {
+    std::size_t number = each.number;
+    while (names.insert(config_.pools[number].name).second) {
+      const auto fallback = numbers_.find(config_.pools[number].fallback);
+      if (fallback == numbers_.end()) break;
+      number = fallback->second;
+    }
+  }
+}
+
+}  // namespace evenkeel
