@@ -38,7 +38,7 @@ TEST(RequestsText, HasARowForEachRequest) {
   EXPECT_THAT(lines[0], AllOf(HasSubstr("MODEL"), HasSubstr("TTFT"), HasSubstr("BACKEND")));
   EXPECT_THAT(lines[1],
               AllOf(HasSubstr("05:30:00.123"), HasSubstr("llama"), HasSubstr("200"),
-                    HasSubstr("1.00k"), HasSubstr("960"), HasSubstr("87ms"), HasSubstr("20ms"),
+                    HasSubstr("1.00k"), HasSubstr("960"), HasSubstr("87.0ms"), HasSubstr("20.0ms"),
                     HasSubstr("length"), HasSubstr("gpu2:8000 (attempt 2)")));
   EXPECT_THAT(lines[2], AllOf(HasSubstr("~12"), HasSubstr("499"), HasSubstr("client_gone"),
                               Not(HasSubstr("attempt"))));

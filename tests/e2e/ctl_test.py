@@ -418,6 +418,25 @@ class Top(Driven):
         screen.wait_for(r"\x1b\[\?1049l")
         self.assertEqual(screen.settings()[3], screen.settings_before[3], "echo and line mode are restored")
 
+    def test_on_a_terminal_it_shows_the_last_requests_to_models(self):
+        backend = self.backend(lambda request: request.answer(
+            b'{"choices":[{"index":0,"finish_reason":"stop"}],"usage":{"prompt_tokens":321,"completion_tokens":4}}',
+            fields=[("content-type", "application/json")]))
+        daemon = self.start_daemon(backend, pool={"inspect": True})
+        screen = Screen(self, rows=40, columns=200)
+        top = screen.run("top", "--admin", daemon.admin)
+        screen.wait_for(re.escape(backend.address) + " +up ")
+        screen.type("r")
+        screen.wait_for(r"no requests: pools with `inspect: true`")
+
+        exchange(daemon.address, "POST", "/v1/chat/completions", (), b'{"model": "a-model", "messages": []}')
+        screen.wait_for(r"a-model +chat +200 +321 .* stop +" + re.escape(backend.address))
+        screen.type("r")
+        screen.wait_for(r"by state \(s: next, r: requests, q: quit\)")
+
+        screen.type("q")
+        self.assertEqual(top.wait(PATIENCE), 0)
+
     def test_on_a_terminal_it_waits_for_a_daemon_that_stopped(self):
         daemon = self.start_daemon(self.backend())
         screen = Screen(self, rows=40, columns=200)
