@@ -29,6 +29,10 @@ std::uint64_t utf8_size(int code) { return code < 0x80 ? 1 : code < 0x800 ? 2 : 
 void add_digit(Number& number, char c) {
   constexpr std::uint64_t max = std::numeric_limits<std::uint64_t>::max();
   const auto digit = static_cast<std::uint64_t>(c - '0');
+  if (number.magnitude <= (max - 9) / 10) [[likely]] {
+    number.magnitude = number.magnitude * 10 + digit;
+    return;
+  }
   const bool fits = number.magnitude <= (max - digit) / 10;
   number.magnitude = fits ? number.magnitude * 10 + digit : max;
 }
@@ -194,10 +198,19 @@ bool Scanner::continue_number(char c) {
 }
 
 Token Scanner::scan_number(std::string_view& bytes) {
-  std::size_t count = 0;
-  while (count < bytes.size() && continue_number(bytes[count])) ++count;
-  const bool ended = count < bytes.size();
-  consume(bytes, count);
+  const char* at = bytes.data();
+  const char* const end = at + bytes.size();
+  while (at != end && continue_number(*at)) {
+    ++at;
+    // Most of a number is digits; which ones matters only before the point.
+    if (digits_ == Digits::whole) {
+      for (; at != end && is_digit(*at); ++at) add_digit(number_, *at);
+    } else if (digits_ == Digits::fraction) {
+      while (at != end && is_digit(*at)) ++at;
+    }
+  }
+  const bool ended = at != end;
+  consume(bytes, static_cast<std::size_t>(at - bytes.data()));
   if (!ended) return Token::more;
   switch (digits_) {
     case Digits::zero:
@@ -273,7 +286,8 @@ const char* Scanner::scan_text(const char* at, const char* end) {
       ++at;
       continue;
     }
-    at = find_special(at, end, non_ascii_);
+    // Text outside ASCII may be all escapes.
+    if (*at != '\\') at = find_special(at, end, non_ascii_);
     if (at == end || *at != '\\') return at;
     escaped_ = true;
     at = scan_escape(at, end, offset());

@@ -39,7 +39,20 @@ class Utf8Check {
 std::string_view utf8_prefix(std::string_view text, std::size_t max_bytes);
 
 /// The value of a hexadecimal digit, -1 for other bytes.
-int hex_digit(char c);
+inline int hex_digit(char c) {
+  static constexpr auto values = [] {
+    std::array<std::int8_t, 256> table{};
+    table.fill(-1);
+    for (int i = 0; i < 10; ++i)
+      table[static_cast<std::size_t>('0' + i)] = static_cast<std::int8_t>(i);
+    for (int i = 10; i < 16; ++i) {
+      table[static_cast<std::size_t>('a' + i - 10)] = static_cast<std::int8_t>(i);
+      table[static_cast<std::size_t>('A' + i - 10)] = static_cast<std::int8_t>(i);
+    }
+    return table;
+  }();
+  return values[static_cast<unsigned char>(c)];
+}
 
 /// Decodes what is between the quotes. REQUIRES: a well-formed string, of which the end may be
 /// missing. A surrogate without its other half becomes U+FFFD. At most `max_bytes`, cut between two
