@@ -62,8 +62,8 @@ class Routes(Inspect):
             with self.subTest(model):
                 self.assertEqual(self.pool_of(daemon, chat(model)), pool)
         self.assertEqual(self.pool_of(daemon, b'{"mod\\u0065l":"t\\u0069ny"}'), "llama")
-        line = daemon.wait_access(5)[-1]
-        self.assertEqual((line["route"], line["pool"], line["status"]), ("/v1/** llama-* tiny", "llama", 200))
+        self.assertIn(("/v1/** llama-* tiny", "llama", 200),
+                      [(line["route"], line["pool"], line["status"]) for line in daemon.wait_access(5)])
         self.assertEqual(daemon.metric("evenkeel_inspected_requests_total", result="complete"), 5)
 
     def test_the_backend_gets_every_byte(self):
