@@ -103,10 +103,12 @@ Task<Forwarder::Next> Forwarder::replace_answer(Request& request, Progress& prog
   const Instant sent = timings.uploaded != Instant{} ? timings.uploaded : timings.head_sent;
   const ErrorAnswer answer{.status = status_of_answer(request, response),
                            .early = loop_.now() - sent <= RetryPolicy::max_early};
-  if (!policy.retries(answer, refusals_of(backend), policy.is_idempotent(request)) ||
-      !may_retry(request, progress, backend)) {
-    co_return Next::done;
-  }
+  const bool idempotent = policy.is_idempotent(request);
+  // It was the trial of an ejected backend, or its failure has ejected it: others do better.
+  const bool blames_backend =
+      answer.status >= 500 && idempotent && backend.load().ejection() == Ejection::ejected;
+  const bool again = blames_backend || policy.retries(answer, refusals_of(backend), idempotent);
+  if (!again || !may_retry(request, progress, backend)) co_return Next::done;
   const bool overloaded = answer.status == too_many_requests || answer.status == 503;
   progress.is_trial = progress.is_trial && overloaded;
   if (progress.is_trial) {

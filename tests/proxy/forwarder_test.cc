@@ -243,6 +243,49 @@ TEST_F(ConnectionTest, ThatIsKeptAndBringsAnAnswerEndsTheBackOffForOthers) {
   EXPECT_FALSE(backend().load().needs_trial());
 }
 
+// ---- trials of an ejected backend
+// ----------------------------------------------------------------
+
+/// The first backend is ejected and gets a request as its trial; the second is avoided.
+class EjectionTrialTest : public ForwarderTest {
+ protected:
+  EjectionTrialTest() {
+    state->activate();
+    state->backends()[1]->record_outcome(classify(429, std::chrono::seconds(30)), loop.now());
+    const evenkeel::Backend& ejected = *state->backends()[0];
+    ejected.load().eject(EjectionReason::consecutive, std::chrono::seconds(1), loop.now());
+    ejected.load().set_ejection(Ejection::half_open, loop.now());
+    ejected.put_back(OutOfRotation::ejected);
+  }
+
+  int status_if_the_trial_fails(std::string_view method) {
+    Request request = get();
+    request.method = method;
+    auto response = response_to(request, [&] {
+      EXPECT_TRUE(eventually(loop, [&] { return servers[0].connections() > 0; }));
+      servers[0].connection(0).read_head();
+      servers[0].connection(0).send("HTTP/1.1 500 Broken\r\nContent-Length: 0\r\n\r\n");
+      if (method != "GET") return;
+      EXPECT_TRUE(eventually(loop, [&] { return servers[1].connections() > 0; }));
+      servers[1].connection(0).read_head();
+      servers[1].connection(0).send(ok);
+    });
+    EXPECT_TRUE(response);
+    if (response && response->body) response->body.reset();
+    return response ? response->status : 0;
+  }
+};
+
+TEST_F(EjectionTrialTest, IsRepeatedElsewhereIfItMayBe) {
+  EXPECT_EQ(status_if_the_trial_fails("GET"), 200);
+  EXPECT_EQ(state->backends()[0]->load().ejection(), Ejection::ejected);
+}
+
+TEST_F(EjectionTrialTest, IsNotRepeatedIfTheBackendMayHaveActed) {
+  EXPECT_EQ(status_if_the_trial_fails("POST"), 500);
+  EXPECT_EQ(servers[1].connections(), 0u);
+}
+
 // ---- trials of a backend that a 429 has parked --------------------------------------------------
 
 class ParkTrialTest : public ForwarderTest {
