@@ -17,6 +17,7 @@ import shapes
 from clients import Clients, Probe, Rpcs, Stream, Watch, tally, tritonclient
 from ports import free_ports
 from process import BINARY, Daemon, wait_until
+from slowness import slowness
 
 HOSTS = (servers.FIRST_HOST, "127.0.0.2")
 SILENCE = 4  # idle and first_byte timeout of these pools, seconds
@@ -246,7 +247,7 @@ class Trial:
             sighting.claim(ages, "no values at all")
         if ages:
             sighting.fact(f"values at most {max(ages):.2f} s old")
-            sighting.claim(max(ages) < 2 + self.kind.exposition_seconds, f"values {max(ages):.1f} s old")
+            sighting.claim(max(ages) < (2 + self.kind.exposition_seconds) * slowness(), f"values {max(ages):.1f} s old")
         sighting.claim(not clients.failed(), f"failed: {tally(each.failure for each in clients.failed())}")
 
     def wait_idle(self, sighting):

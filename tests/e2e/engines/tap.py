@@ -143,8 +143,12 @@ def lower(fields):
     return {name.lower(): value for name, value in fields}
 
 
+DONE = b"data: [DONE]\n\n\r\n"  # OpenAI's clients close the connection here, whether or not the last chunk has come
+
+
 def http1_exchanges(line, up, down):
     found = []
+    down += b"0\r\n\r\n" if down.endswith(DONE) else b""
     requests, responses = Recording(up), Recording(down)
     asked, answered = Stream(requests), Stream(responses)
     with contextlib.suppress(Closed):
