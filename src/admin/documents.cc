@@ -148,6 +148,8 @@ json::array pools_document(const RuntimeView& view) {
     document["in_flight"] = state.in_flight();
     document["backends"] = std::move(backends);
     document["saturation"] = state.saturation_ratio();
+    const auto affinity = state.affinity_stats();
+    document["sessions"] = affinity ? json::value(affinity->sessions) : json::value();
     pools.push_back(std::move(document));
   }
   return pools;

@@ -15,13 +15,25 @@ PolledSnapshot polled(const Signals& signals, Instant now) {
   return reading;
 }
 
+std::optional<AffinitySnapshot> collect_affinity(const PoolState& pool) {
+  const auto stats = pool.affinity_stats();
+  if (!stats) return std::nullopt;
+  return AffinitySnapshot{.sessions = stats->sessions,
+                          .hits = stats->hits,
+                          .misses = stats->misses,
+                          .moves = stats->moves,
+                          .evictions = stats->evictions};
+}
+
 }  // namespace
 
 MetricsSnapshot RuntimeCollector::collect() {
   const RuntimeView view(runtime_);
   MetricsSnapshot snapshot;
   for (const PoolSet::PoolEntry& pool : view.status->pool_set->pools()) {
-    snapshot.pools.push_back({.name = pool.state->spec().name, .panics = pool.state->panics()});
+    snapshot.pools.push_back({.name = pool.state->spec().name,
+                              .panics = pool.state->panics(),
+                              .affinity = collect_affinity(*pool.state)});
     for (const BackendPtr& backend : pool.state->backends()) {
       snapshot.backends.push_back(collect(view, pool.state->spec().name, *backend));
     }

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "balance/affinity.h"
 #include "balance/memory_guard.h"
 #include "balance/outlier_detector.h"
 #include "balance/pool_maintenance.h"
@@ -47,6 +48,7 @@ Error refusal(Fault fault, std::string_view pool, const char* why, Duration retr
 // ---- PoolState --------------------------------------------------------------------------------
 
 PoolState::PoolState() = default;
+PoolState::~PoolState() = default;
 
 std::shared_ptr<PoolState> PoolState::build(PoolSpec spec, const PoolState* predecessor) {
   auto state = std::shared_ptr<PoolState>(new PoolState);
@@ -87,6 +89,11 @@ std::shared_ptr<PoolState> PoolState::build(PoolSpec spec, const PoolState* pred
                                                         .memory_guard = spec.memory_guard,
                                                         .observed_weights = spec.observed_weights});
   assert(state->picker_factory_);
+  if (spec.affinity) {
+    state->affinity_ =
+        std::make_unique<Affinity>(*spec.affinity, state->backends_,
+                                   predecessor != nullptr ? predecessor->affinity() : nullptr);
+  }
   state->spec_ = std::move(spec);
   return state;
 }
@@ -123,6 +130,16 @@ std::size_t PoolState::available(Instant now) const {
 
 QueueStats PoolState::queue() const { return request_queue_->counts(); }
 
+std::optional<AffinityStats> PoolState::affinity_stats() const {
+  if (affinity_ == nullptr) return std::nullopt;
+  return affinity_->stats();
+}
+
+bool PoolState::pin_holds(const Hint& hint, Instant now) const {
+  const bool is_sequence = hint.session && hint.session->is_sequence;
+  return hint.pinned == nullptr || Affinity::holds(*hint.pinned, is_sequence, now);
+}
+
 const BackendPtr* PoolState::find(const Load& load) const {
   const auto found = index_.find(&load);
   return found == index_.end() ? nullptr : &(*backends_)[found->second];
@@ -152,6 +169,7 @@ bool PoolState::over_memory_guard(const Load& load) const {
 void PoolState::tick(Instant now) {
   outlier_detector_->tick(now);
   maintenance_->tick(*this, now);
+  if (affinity_ != nullptr) affinity_->tick(spec_.name, now);
   std::uint64_t active = 0;
   std::uint64_t picks = 0;
   for (const auto& backend : *backends_) {
@@ -220,6 +238,7 @@ Pool::Pool(std::shared_ptr<PoolState> state, Loop& loop, std::uint64_t seed)
     : state_(std::move(state)), loop_(loop), picker_(state_->new_picker(seed)) {}
 
 Task<Result<Lease>> Pool::acquire(const Hint& hint, Instant deadline) {
+  if (hint.session && state_->affinity() != nullptr) return acquire_for_session(hint, deadline);
   if (!state_->request_queue().has_waiters()) {
     const BackendPtr* backend = pick_backend(hint);
     if (backend != nullptr) return Lease::adopt(*backend);
@@ -231,6 +250,7 @@ Task<Result<Lease>> Pool::acquire(const Hint& hint, Instant deadline) {
 const BackendPtr* Pool::find_trial(const Hint& hint, bool safe_method) const {
   const BackendPtr* parked = state_->trial_backend(safe_method);
   if (parked == nullptr || state_->request_queue().has_waiters()) return nullptr;
+  if (hint.session && state_->affinity() != nullptr) return nullptr;
   const auto index = static_cast<std::size_t>(parked - state_->backends().data());
   return picker_->suits(hint, index) ? parked : nullptr;
 }
@@ -287,6 +307,8 @@ Task<Result<Lease>> Pool::wait_in_queue(Hint hint, Instant deadline) {
     auto wake = co_await queued.wait(std::min(until, loop_.now() + recheck_period));
     if (wake == Wake::expired) queued.recheck(*picker_, loop_.now());
     if (queued.granted()) break;
+    if (!state_->pin_holds(hint, loop_.now())) co_return no_backend_error();
+    if (hint.pinned != nullptr) continue;
     if (!state_->may_become_available(hint.excluded)) co_return no_backend_error();
     const bool for_a_spare =
         !hint.excluded.empty() && !has_in_rotation(state_->backends(), hint.excluded);

@@ -21,11 +21,21 @@ struct RequestQueue::Ticket : Node, std::enable_shared_from_this<Ticket> {
   /// The backend of the waiter's pool with these counters, if the request may go there now.
   const BackendPtr* usable(const Load& load, Instant now) const {
     const BackendPtr* backend = state.find(load);
+    if (hint.pinned != nullptr) {
+      return hint.pinned == &load && state.pin_holds(hint, now) ? backend : nullptr;
+    }
     if (backend == nullptr || !load.in_rotation() || hint.excluded.contains(backend->get()))
       return nullptr;
     const bool takes_overflow = load.takes_overflow(now) && !state.over_memory_guard(load);
     if (takes_overflow || !state.deprioritized(load, now)) return backend;
     return state.has_available(hint.excluded, now) ? nullptr : backend;
+  }
+
+  /// The backend that may take the request now, or null.
+  const BackendPtr* pick(Picker& picker, Instant now) const {
+    if (hint.pinned == nullptr) return picker.pick(hint);
+    const BackendPtr* backend = usable(*hint.pinned, now);
+    return backend != nullptr && hint.pinned->has_room(hint.pinned->limit()) ? backend : nullptr;
   }
 
   const PoolState& state;
@@ -69,7 +79,8 @@ void RequestQueue::grant(Ticket& ticket, const BackendPtr& backend) {
 bool RequestQueue::should_pick(const Ticket& ticket) const {
   if (!queue_.linked()) return true;
   const auto& last = static_cast<const Ticket&>(*queue_.previous);
-  return !last.hint.excluded.empty() || &last.state != &ticket.state;
+  const bool is_bound = !last.hint.excluded.empty() || last.hint.pinned != nullptr;
+  return is_bound || ticket.hint.pinned != nullptr || &last.state != &ticket.state;
 }
 
 void RequestQueue::remove(Ticket& ticket) {
@@ -86,7 +97,7 @@ RequestQueue::JoinResult RequestQueue::join(Ticket& ticket, Picker& picker, Inst
   ticket.hint.now = now;
 
   if (should_pick(ticket)) {
-    while (const BackendPtr* backend = picker.pick(ticket.hint)) {
+    while (const BackendPtr* backend = ticket.pick(picker, now)) {
       dispatch_locked((*backend)->load(), now);
       if (!(*backend)->try_acquire(now)) continue;
       ticket.granted = *backend;
@@ -107,11 +118,14 @@ RequestQueue::JoinResult RequestQueue::join(Ticket& ticket, Picker& picker, Inst
 void RequestQueue::recheck(Ticket& ticket, Picker& picker, Instant now) {
   std::lock_guard lock(mutex_);
   if (ticket.granted) return;
-  if (ticket.hint.excluded.empty() && now - last_recheck_ < recheck_interval) return;
-  last_recheck_ = now;
+  const bool is_bound = !ticket.hint.excluded.empty() || ticket.hint.pinned != nullptr;
+  if (!is_bound) {
+    if (now - last_recheck_ < recheck_interval) return;
+    last_recheck_ = now;
+  }
   ticket.hint.now = now;
   while (!ticket.granted) {
-    const BackendPtr* backend = picker.pick(ticket.hint);
+    const BackendPtr* backend = ticket.pick(picker, now);
     if (backend == nullptr || dispatch_locked((*backend)->load(), now) == 0) return;
   }
 }

@@ -27,7 +27,14 @@ milliseconds default_health_timeout(std::string_view engine) {
   return engine_traits(engine).health_timeout;
 }
 
-bool inspects(const PoolConfig& pool) { return pool.inspect || !pool.model.empty(); }
+bool inspects(const PoolConfig& pool) {
+  const auto is_of_body = [](const std::string& source) {
+    return source == "session_id" || source == "sequence_id";
+  };
+  const bool pins_by_body =
+      pool.affinity && std::any_of(pool.affinity->by.begin(), pool.affinity->by.end(), is_of_body);
+  return pool.inspect || !pool.model.empty() || pins_by_body;
+}
 
 BackendProtocol default_protocol(const PoolConfig& pool) {
   const bool secure =

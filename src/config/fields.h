@@ -87,6 +87,15 @@ struct Fields<RouteMatch> {
   }
 };
 
+template <>
+struct Fields<StickyConfig> {
+  template <class Visit>
+  static void each(Visit&& visit) {
+    visit(Key{"header", "Header field whose value names the conversation."}, &StickyConfig::header,
+          TextForm{"the name of a header field", check_header_name});
+  }
+};
+
 // The default name of a route: "api.example.com/v1/**", or "api.example.com/package.Service/*" if
 // it matches only gRPC.
 std::string name_of(const RouteMatch& match);
@@ -105,9 +114,14 @@ struct Fields<RouteConfig> {
           SingleTargetForm{});
     visit(Key{"split",
               "Pools with their shares: `{stable: 95, canary: 5}`. The shares need not add up to "
-              "100.",
+              "100. A conversation stays in its pool (`sticky`).",
               false, "this or `pool`"},
           &T::targets, SplitForm{});
+    visit(Key{"sticky",
+              "What tells the conversation of a request to `split`: a header field, else, in an "
+              "inspected body, the session that it names or the beginning of the prompt. Requests "
+              "without any of these are spread at random."},
+          &T::sticky, StructForm<StickyConfig>{});
     visit(Key{"retry",
               "Instead of the pool's `retry`, for requests of this route; absent keys have their "
               "defaults. The budget stays the pool's.",

@@ -291,6 +291,8 @@ inline constexpr std::string_view name_pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,6
 std::optional<ValidationError> check_not_empty(std::string& value);
 std::optional<ValidationError> check_header_name(std::string& value);
 std::optional<ValidationError> check_method(std::string& value);
+// What names a session: header:NAME, cookie, cookie:NAME, session_id or sequence_id.
+std::optional<ValidationError> check_session_source(std::string& value);
 std::optional<ValidationError> check_host_pattern(std::string& value);
 std::optional<ValidationError> check_path_pattern(std::string& value);
 std::optional<ValidationError> check_grpc_name(std::string& value);

@@ -217,6 +217,28 @@ struct Fields<HashConfig> {
 };
 
 template <>
+struct Fields<AffinityConfig> {
+  template <class Visit>
+  static void each(Visit&& visit) {
+    using T = AffinityConfig;
+    visit(Key{"by",
+              "What names the session of a request; the first of these that it has. `header:NAME`: "
+              "the value of a header field; `cookie:NAME`: of a cookie; `cookie`: of the cookie "
+              "`evenkeel-session`, which evenkeel sets if a request has no session; `session_id`, "
+              "`sequence_id`: of the body, which implies `inspect`."},
+          &T::by,
+          ScalarListForm<TextForm>{
+              {TextForm{"a source", check_session_source}, "a list of sources", false}});
+    visit(Key{"ttl", "How long a session is remembered after its last request."}, &T::ttl,
+          DurationForm{1s, 720h});
+    visit(Key{"max_sessions",
+              "How many sessions are remembered, at 18 bytes each. From half of it on, some that "
+              "were idle longest make room for new ones."},
+          &T::max_sessions, CountForm{1, 10 * million});
+  }
+};
+
+template <>
 struct Fields<QueueConfig> {
   template <class Visit>
   static void each(Visit&& visit) {
@@ -427,6 +449,11 @@ struct Fields<PoolConfig> {
     visit(Key{"health", "Health checks."}, &T::health, StructForm<HealthConfig>{});
     visit(Key{"metrics", "Polling of the backends' own metrics."}, &T::metrics,
           StructForm<MetricsConfig>{});
+    visit(Key{"affinity",
+              "Sends all requests of a session to the backend of its first one, while that is in "
+              "rotation; `{}` for all defaults.",
+              false, "none"},
+          &T::affinity, OptionalForm<AffinityConfig>{});
     visit(Key{"spares", "When backends with `standby: true` join and leave."}, &T::spares,
           StructForm<SparesConfig>{});
     visit(Key{"outlier", "When a backend whose requests fail is taken out of rotation."},

@@ -14,7 +14,7 @@ struct Synonyms {
 
 // A name may stand in several rows: the first row whose meaning is known at that place counts, so
 // `listen` is `listeners` at the top and `address` within a listener.
-constexpr std::array<Synonyms, 62> synonyms = {{
+constexpr std::array<Synonyms, 63> synonyms = {{
     // Keys at the top.
     {"listeners", "listen listener bind frontend frontends entrypoint entrypoints server"},
     {"pools",
@@ -50,6 +50,9 @@ constexpr std::array<Synonyms, 62> synonyms = {{
      "method"},
     {"engine", "runtime type kind backendtype"},
     {"health", "check checks healthcheck healthchecks httpchk probe livenessprobe readinessprobe"},
+    {"affinity",
+     "sessionaffinity sessionpersistence persistence sticky stickysession stickysessions stick "
+     "sticktable"},
     {"standby", "backup spare failover"},
     {"api_key_file", "apikey apikeyfile token tokenfile credentials authorization"},
     {"max_in_flight", "maxconn maxconnections maxrequests concurrency maxinflight parallelism"},

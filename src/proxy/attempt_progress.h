@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -42,6 +43,7 @@ struct Forwarder::Progress {
   };
 
   Hint hint;
+  std::string new_session{};  // the name that the client gets for its session; empty: it has one
   const RetryPolicy* policy = nullptr;
   Credentials credentials{};
   Next next = Next::done;

@@ -1,5 +1,7 @@
 #include "evenkeel/proxy/forwarder.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string_view>
 #include <utility>
@@ -10,6 +12,7 @@
 #include "proxy/attempt_progress.h"
 #include "proxy/event_stream_body.h"
 #include "proxy/forwarded_body.h"
+#include "proxy/session_sources.h"
 
 namespace evenkeel {
 namespace {
@@ -89,6 +92,12 @@ void remove_own_fields(Fields& fields) {
   }
 }
 
+/// Tells the client the name of its session.
+void name_session(std::string_view session, const Request& request, Response& response) {
+  const bool secure = request.fields.value(FieldId::x_forwarded_proto) == "https";
+  response.fields.add("set-cookie", response.fields.keep(session_cookie(session, secure)));
+}
+
 }  // namespace
 
 Forwarder::Forwarder(Loop& loop, std::shared_ptr<PoolState> state, std::uint64_t seed,
@@ -107,12 +116,14 @@ Task<Result<Response>> Forwarder::handle(Request& request) {
   Progress progress{.hint = hint_of(request)};
   const RetryPolicy* const own = request.info.identity.retry_policy;
   progress.policy = own != nullptr ? own : &options_.retry;
+  if (options_.sessions != nullptr) find_session(request, progress);
   if (request.body != nullptr) keep_body(request, progress);
   while (true) {
     auto placed = co_await acquire(request, progress);
     if (!placed && progress.held) co_return progress.give_up(request);
     if (!placed) co_return std::move(placed.error());
     Lease lease = std::move(*placed);
+    if (lease.begins_session()) progress.hint.session->began_here = true;
     const Backend& backend = *lease.backend();
     Target& target = targets_.find(&backend)->second;
     progress.credentials.apply_to(request, target.authorization);
@@ -147,6 +158,8 @@ Task<Result<Response>> Forwarder::handle(Request& request) {
           }
           if (progress.next == Next::done) {
             if (request.body != nullptr) request.body->commit();
+            if (!progress.new_session.empty())
+              name_session(progress.new_session, request, *response);
             co_return response;
           }
           if (!progress.is_trial) progress.hold(std::move(response), request.info, loop_.now());
@@ -272,6 +285,18 @@ Hint Forwarder::hint_of(const Request& request) const {
     if (const auto value = request.fields.value(*options_.hash_header)) hint.key = hash_of(*value);
   }
   return hint;
+}
+
+/// A browser, which names no session, gets a cookie that names one.
+void Forwarder::find_session(const Request& request, Progress& progress) {
+  Hint& hint = progress.hint;
+  hint.session = options_.sessions->find(request);
+  if (!hint.session && options_.sessions->sets_cookie()) {
+    progress.new_session = fmt::format("{:016x}{:016x}", rng_(), rng_());
+    hint.session = {.key = hash_of(progress.new_session), .is_unconfirmed = true};
+  }
+  // Replicas then place the first request of a session alike.
+  if (hint.session && !hint.key) hint.key = hint.session->key;
 }
 
 Task<Result<Lease>> Forwarder::acquire(Request& request, Progress& progress) {

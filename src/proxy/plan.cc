@@ -10,6 +10,7 @@
 #include "proxy/fallback.h"
 #include "proxy/model_directory.h"
 #include "proxy/pool_assignment.h"
+#include "proxy/session_sources.h"
 #include "proxy/split.h"
 
 namespace evenkeel {
@@ -192,6 +193,7 @@ void Plan::add_pool(const PoolConfig& pool, const PoolSet::PoolEntry& pool_entry
                            .max_held_bytes = config_->limits.held_bodies_bytes,
                            .memory_pressure = worker.memory_pressure};
   if (pool.picker == "consistent-hash") options.hash_header = pool.hash.header;
+  if (pool.affinity) options.sessions = std::make_shared<SessionSources>(pool.affinity->by);
   handlers_.push_back(std::make_unique<Forwarder>(worker.loop, pool_entry.state, rng_(),
                                                   std::move(targets), worker_metrics,
                                                   std::move(options)));
@@ -230,7 +232,7 @@ void Plan::add_route(const RouteConfig& route, const PoolNumbers& pool_numbers,
                    .grpc_only = !route.match.grpc.empty(),
                    .retry = {},
                    .targets = {},
-                   .sticky_header = "x-session-id",
+                   .sticky_header = route.sticky.header,
                    .salt = hash_of(route.name)};
   if (route.retry) plan_route.retry.emplace(*route.retry);
   std::uint32_t sum = 0;

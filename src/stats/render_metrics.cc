@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "affinity_metrics.h"
 #include "backend_metrics.h"
 #include "fault_labels.h"
 #include "metric_families.h"
@@ -38,6 +39,7 @@ class MetricsRenderer final : public prometheus::Collectable {
     add_response_metrics(page, metrics_registry_, names_);
     add_totals(page);
     add_listeners(page);
+    add_affinity_metrics(page, snapshot_.pools);
     add_backend_metrics(page, snapshot_.backends);
     add_daemon(page);
     add_memory(page);

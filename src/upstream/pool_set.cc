@@ -116,6 +116,11 @@ bool lacks_answered_checks(const PoolConfig& pool) {
   return kind == HealthCheckKind::off || kind == HealthCheckKind::tcp;
 }
 
+std::optional<AffinitySpec> affinity_of(const PoolConfig& pool) {
+  if (!pool.affinity) return std::nullopt;
+  return AffinitySpec{.ttl = pool.affinity->ttl, .max_sessions = pool.affinity->max_sessions};
+}
+
 /// Without its backends.
 PoolSpec spec_of(const PoolConfig& pool) {
   return {.name = pool.name,
@@ -131,6 +136,7 @@ PoolSpec spec_of(const PoolConfig& pool) {
                       .trials_are_retried = retries_failures(pool),
                       .max_ejected = pool.outlier.max_ejected},
           .notices_silence = lacks_answered_checks(pool),
+          .affinity = affinity_of(pool),
           .slow_start = pool.slow_start,
           .retry_budget = pool.retry.budget,
           .recovery_time =

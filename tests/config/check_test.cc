@@ -246,6 +246,20 @@ TEST(Check, SaysHowToWriteAPercentage) {
               ElementsAre(HasSubstr("found '95%'; did you mean '95'?")));
 }
 
+TEST(Check, ExplainsWhatNamesASession) {
+  const auto problem = [](const std::string& affinity) {
+    return problems_of("pools: [{name: a, backends: [h:1], affinity: {" + affinity + "}}]");
+  };
+  EXPECT_THAT(problem(""), ElementsAre());
+  EXPECT_THAT(problem("by: [\"header:X-Chat\", cookie]"), ElementsAre());
+  EXPECT_THAT(problem("by: []"), ElementsAre(HasSubstr("at least one is needed")));
+  EXPECT_THAT(problem("by: [x-chat]"),
+              ElementsAre(HasSubstr("'x-chat' names no session; take header:NAME, cookie")));
+  EXPECT_THAT(problem("by: [\"header:\"]"), ElementsAre(HasSubstr("names no session")));
+  EXPECT_THAT(problem("by: [\"cookie:a b\"]"), ElementsAre(HasSubstr("names no session")));
+  EXPECT_THAT(problem("ttl: 0s"), ElementsAre(HasSubstr("out of range")));
+}
+
 TEST(Check, ExplainsTheValuesOfRetry) {
   const auto problem = [](const std::string& retry) {
     return problems_of("pools: [{name: a, backends: [h:1], retry: {" + retry + "}}]");

@@ -64,11 +64,12 @@ pools:
     retry: {attempts: 3, budget: 12.5%, backoff: 1ms..2s, on: [5xx, reset], idempotency_key: true,
             attempt_timeout: 4s, replay: 2MiB}
     keep_alive: {idle: 7s, max_idle: 1}
+    affinity: {by: [header:X-Chat, cookie:User, cookie, session_id, sequence_id], ttl: 5m, max_sessions: 7}
     debug_headers: true
   - {name: b, engine: ray, backends: ["[::1]:1"]}
 routes:
   - {name: r, match: {host: API.example.com, path: /v1/**, header: {X-A: 1}, method: [GET, POST]}, pool: a}
-  - {match: {path: /x}, split: {a: 9, b: 1}, retry: {attempts: 1}}
+  - {match: {path: /x}, split: {a: 9, b: 1}, sticky: {header: X-Chat}, retry: {attempts: 1}}
 access_log: {path: /var/log/evenkeel.log, format: json}
 limits: {memory: 1.5GiB}
 shutdown: {drain: 0s, delay: 5s}
@@ -104,6 +105,9 @@ shutdown: {drain: 0s, delay: 5s}
   const RetryRules rules{3, {1ms, 2s}, {RetryOn::server_error, RetryOn::reset}, true, 4s, 2097152};
   EXPECT_EQ(a.retry, (RetryConfig{rules, 0.125}));
   EXPECT_EQ(a.keep_alive, (KeepAliveConfig{7s, 1}));
+  EXPECT_EQ(a.affinity,
+            (AffinityConfig{
+                {"header:x-chat", "cookie:User", "cookie", "session_id", "sequence_id"}, 5min, 7}));
   EXPECT_TRUE(a.debug_headers);
   const RouteConfig& first = config.routes.at(0);
   EXPECT_EQ(first.match,
@@ -111,6 +115,7 @@ shutdown: {drain: 0s, delay: 5s}
   EXPECT_EQ(first.targets, (std::vector<RouteTarget>{{"a", 1}}));
   EXPECT_EQ(config.routes.at(1).name, "/x");
   EXPECT_EQ(config.routes.at(1).targets, (std::vector<RouteTarget>{{"a", 9}, {"b", 1}}));
+  EXPECT_EQ(config.routes.at(1).sticky.header, "x-chat");
   EXPECT_FALSE(config.routes.at(0).retry);
   EXPECT_EQ(config.routes.at(1).retry, RetryRules{.attempts = 1});
   EXPECT_EQ(config.access_log.path, "/var/log/evenkeel.log");

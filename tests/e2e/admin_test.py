@@ -71,7 +71,7 @@ class Admin(case.Case):
         daemon.wait_at_rest()
         self.assertEqual(daemon.api("pools"), [{
             "name": "pool", "picker": "consistent-hash", "waiting": 0, "in_flight": 0,
-            "backends": {"up": 2, "total": 2}, "saturation": 0}])
+            "backends": {"up": 2, "total": 2}, "saturation": 0, "sessions": None}])
 
     def test_backends(self):
         backend = self.backend()
@@ -309,7 +309,8 @@ class Metrics(case.Case):
         "last_upgrade_successful": set(), "last_state_write_successful": set(),
         "config_last_reload_success_timestamp_seconds": set(),
         "build_info": {"version", "compiler"}, "memory_limit_bytes": set(), "memory_used_bytes": set(),
-        "pool_panic": {"pool"},
+        "pool_panic": {"pool"}, "affinity_sessions": {"pool"},
+        "affinity_requests_total": {"pool", "result"}, "affinity_evictions_total": {"pool"},
         "backend_ejections_total": {"pool", "backend", "reason"},
         "backend_health_checks_total": {"pool", "backend", "result"},
         **{f"backend_{value}": {"pool", "backend"} for value in (
@@ -324,7 +325,7 @@ class Metrics(case.Case):
             ask.answer(b"x" * 1000, status=int(ask.target[1:] or 200))
 
         self.server = self.backend(script)
-        daemon = self.daemon({"pools": [{"name": "pool", "backends": [self.server.address]}],
+        daemon = self.daemon({"pools": [{"name": "pool", "affinity": {}, "backends": [self.server.address]}],
                               "routes": [{"name": "all", "match": {"path": "/*"}, "pool": "pool"}],
                               "limits": {"memory": "64GiB"}})
         with Stream.connect(daemon.address) as stream:

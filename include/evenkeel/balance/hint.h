@@ -13,6 +13,7 @@
 namespace evenkeel {
 
 class Backend;
+class Load;
 
 /// The backends that a request has already tried. A small list that never allocates: a request is
 /// not retried once the list is full.
@@ -40,11 +41,21 @@ class ExcludedBackends {
   std::size_t count_ = 0;
 };
 
+/// What binds a request to the backend of earlier ones: see AffinityTable.
+struct SessionHint {
+  std::uint64_t key = 0;        ///< a hash of what names the session
+  bool is_sequence = false;     ///< the backend has state: no other one can continue the session
+  bool is_unconfirmed = false;  ///< the client has yet to return the name that it is given now
+  bool began_here = false;      ///< with this very request, whose earlier attempts failed
+};
+
 /// The part of a request that decides where it may go.
 struct Hint {
-  std::optional<std::uint64_t> key;  ///< consistent-hash: `hash_of` the value that requests share
-  ExcludedBackends excluded;         ///< never picked
-  Instant now{};                     ///< the time of the pick; Pool::acquire sets it
+  std::optional<std::uint64_t> key;    ///< consistent-hash: `hash_of` the value that requests share
+  ExcludedBackends excluded;           ///< never picked
+  std::optional<SessionHint> session;  ///< only read by pools that pin sessions
+  const Load* pinned = nullptr;  ///< only the backend with these counters; Pool::acquire sets it
+  Instant now{};                 ///< the time of the pick; Pool::acquire sets it
 };
 
 }  // namespace evenkeel

@@ -27,6 +27,7 @@ class [[nodiscard]] Lease {
       release();
       backend_ = std::move(other.backend_);
       waited_ = other.waited_;
+      begins_session_ = other.begins_session_;
     }
     return *this;
   }
@@ -37,6 +38,9 @@ class [[nodiscard]] Lease {
   const BackendPtr& backend() const { return backend_; }
   /// How long the request queued for this slot.
   Duration waited() const { return waited_; }
+  /// The request's session (Hint::session) was pinned to the backend by this request.
+  bool begins_session() const { return begins_session_; }
+  void set_begins_session() { begins_session_ = true; }
 
   void release() {
     if (auto backend = std::move(backend_)) backend->release();
@@ -45,6 +49,7 @@ class [[nodiscard]] Lease {
  private:
   BackendPtr backend_;
   Duration waited_{};
+  bool begins_session_ = false;
 };
 
 }  // namespace evenkeel

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "evenkeel/balance/affinity_table.h"
 #include "evenkeel/balance/backend.h"
 #include "evenkeel/balance/hint.h"
 #include "evenkeel/balance/learned_state.h"
@@ -24,6 +25,7 @@
 
 namespace evenkeel {
 
+class Affinity;
 class OutlierDetector;
 class PoolMaintenance;
 class RequestQueue;
@@ -70,6 +72,7 @@ struct PoolSpec {
   OutlierSpec outlier;
   /// Notices backends that answer nothing (see SilenceDetector): their health checks would not.
   bool notices_silence = false;
+  std::optional<AffinitySpec> affinity;  ///< none: requests of a session go anywhere
   Duration slow_start{};  ///< how long a backend that returns or joins is ramped up; 0: not at all
   double retry_budget = 0.2;  ///< retries per answered request, 0..1
   /// When a pool without any backend may have one again: two health checks.
@@ -98,6 +101,9 @@ class PoolState {
   /// that wait in it compete for the same slots as new ones.
   static std::shared_ptr<PoolState> build(PoolSpec spec, const PoolState* predecessor = nullptr);
 
+  PoolState(const PoolState&) = delete;
+  ~PoolState();
+
   const PoolSpec& spec() const { return spec_; }
   const Backends& backends() const { return *backends_; }
 
@@ -108,6 +114,8 @@ class PoolState {
   /// Number of backends that are in rotation and can be connected, as far as known.
   std::size_t available(Instant now) const;
   QueueStats queue() const;
+  /// None if the pool does not pin sessions.
+  std::optional<AffinityStats> affinity_stats() const;
   /// Fewer than half of the backends are fit to serve, so ejections are ignored.
   bool panics() const;
   RetryBudget& retry_budget() const { return *retry_budget_; }
@@ -131,12 +139,17 @@ class PoolState {
   // ---- for Pool and RequestQueue ----
 
   RequestQueue& request_queue() const { return *request_queue_; }
+  /// Null if the pool does not pin sessions.
+  const Affinity* affinity() const { return affinity_.get(); }
   std::unique_ptr<Picker> new_picker(std::uint64_t seed) const { return picker_factory_(seed); }
   /// The backend with these counters, or null.
   const BackendPtr* find(const Load& load) const;
   /// A backend outside `excluded` can take a request now, when it has a free slot, or when the pool
   /// activates its spares.
   bool may_become_available(const ExcludedBackends& excluded) const;
+  /// The backend that `hint` is pinned to keeps its sessions; true without one. REQUIRES: it is one
+  /// of this pool's, or `hint` is pinned to none.
+  bool pin_holds(const Hint& hint, Instant now) const;
   /// A backend outside `excluded` is in rotation and not deprioritized.
   bool has_available(const ExcludedBackends& excluded, Instant now) const;
   /// Avoided while another backend is available: in back-off, or above the memory guard.
@@ -177,6 +190,7 @@ class PoolState {
   std::shared_ptr<RetryBudget> retry_budget_;
   std::shared_ptr<WaitForecast> wait_forecast_;
   std::shared_ptr<PoolMaintenance> maintenance_;
+  std::unique_ptr<Affinity> affinity_;
   PickerFactory picker_factory_;
   mutable std::array<DueTrial, 2> due_trials_{};
   std::array<std::size_t, 2> last_due_{};  // where `tick` found the last ones
@@ -194,6 +208,10 @@ class Pool {
   /// backends are full the request queues, first come first served over all workers, until
   /// `deadline` or the queue's timeout. Dropping the task leaves the queue.
   ///
+  /// A request of a session goes to the backend of the session, and waits for a slot of that one
+  /// while it holds (docs/affinity.md). If it is excluded, the session moves to the backend that is
+  /// picked; a sequence gets `no_backend`.
+  ///
   /// Errors, all with Side::proxy: `no_backend` (none outside `hint.excluded` is in rotation),
   /// `queue_full`, `queue_timeout`.
   Task<Result<Lease>> acquire(const Hint& hint, Instant deadline = never);
@@ -210,6 +228,9 @@ class Pool {
   const PoolState& state() const { return *state_; }
 
  private:
+  Task<Result<Lease>> acquire_for_session(const Hint& hint, Instant deadline);
+  Task<Result<Lease>> wait_for_pinned(Hint hint, const Load& pinned, Instant deadline);
+  Task<Result<Lease>> wait_and_pin(Hint hint, Instant deadline);
   Task<Result<Lease>> wait_in_queue(Hint hint, Instant deadline);
   const BackendPtr* pick_backend(const Hint& hint);
   Error no_backend_error() const;

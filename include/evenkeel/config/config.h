@@ -197,6 +197,17 @@ struct PoolTlsConfig {
   bool operator==(const PoolTlsConfig&) const = default;
 };
 
+// The requests of a session go to the backend of its first one.
+struct AffinityConfig {
+  // What names the session: the first that a request has. "header:NAME" (lower case), "cookie" (set
+  // by evenkeel), "cookie:NAME", "session_id", "sequence_id". Never empty in a loaded file.
+  std::vector<std::string> by{"header:x-session-id"};
+  milliseconds ttl{1'800'000};  // since the last request
+  std::uint32_t max_sessions = 200'000;
+
+  bool operator==(const AffinityConfig&) const = default;
+};
+
 // The kind of health check. `automatic`: the engine's own.
 enum class HealthCheckKind { automatic, http, grpc, tcp, off };
 
@@ -289,6 +300,7 @@ struct PoolConfig {
   KeepAliveConfig keep_alive;
   HealthConfig health;
   MetricsConfig metrics;
+  std::optional<AffinityConfig> affinity;  // none: the picker places every request
   SparesConfig spares;
   OutlierConfig outlier;
   milliseconds slow_start{0};  // ramp of a backend that returns or joins; 0: none
@@ -341,6 +353,13 @@ struct RouteTarget {
 // host, else a backend.
 enum class ModelListRule { automatic, merged, forward };
 
+// What keeps a conversation in its pool of a split, besides what its requests' bodies tell.
+struct StickyConfig {
+  std::string header = "x-session-id";  // lower case
+
+  bool operator==(const StickyConfig&) const = default;
+};
+
 // First match wins. `pool: x` is one target, `split: {x: 95, y: 5}` several.
 struct RouteConfig {
   std::string name;  // for logs and metrics; unless given, host and path as written ("/v1/**")
@@ -348,6 +367,7 @@ struct RouteConfig {
   std::vector<RouteTarget> targets;  // never empty, and never all of weight 0, in a loaded file
   std::optional<RetryRules> retry;   // instead of the pool's
   ModelListRule model_list = ModelListRule::automatic;
+  StickyConfig sticky;               // only read with several targets
 
   bool operator==(const RouteConfig&) const = default;
 };

@@ -21,6 +21,8 @@
 
 namespace evenkeel {
 
+class SessionSources;
+
 /// A backend as one worker reaches it.
 struct Target {
   std::shared_ptr<LinkPool> links;
@@ -32,6 +34,8 @@ struct ForwarderOptions {
   std::string pool;
   std::uint32_t pool_index = 0;            ///< of LabelIndex
   std::optional<std::string> hash_header;  ///< requests with the same value share a backend
+  /// What names the sessions that the pool pins to backends; null: it pins none.
+  std::shared_ptr<const SessionSources> sessions;
   bool debug_headers = false;
   RetryPolicy retry{RetryRules{}};
   const Engine* engine = &engine_named("generic");  ///< of its backends, as the file has it
@@ -99,6 +103,7 @@ class Forwarder final : public Handler {
   Task<void> back_off(Progress& progress);
 
   Hint hint_of(const Request& request) const;
+  void find_session(const Request& request, Progress& progress);
   Task<Result<Lease>> acquire(Request& request, Progress& progress);
   Task<Result<Lease>> wait_in_queue(Task<Result<Lease>> placed, RequestTimings& timings);
   void add_debug_headers(const Backend& backend, Response& response) const;

@@ -5,6 +5,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -44,10 +45,20 @@ struct BackendSnapshot {
   PolledSnapshot polled;
 };
 
+/// The sessions of a pool with `affinity`, and its requests of a session.
+struct AffinitySnapshot {
+  std::uint64_t sessions = 0;
+  std::uint64_t hits = 0;       ///< requests that went to the backend of their session
+  std::uint64_t misses = 0;     ///< requests that began a session
+  std::uint64_t moves = 0;      ///< requests whose session went to another backend
+  std::uint64_t evictions = 0;  ///< sessions that were forgotten for lack of room
+};
+
 /// One pool at the time of a scrape.
 struct PoolSnapshot {
   std::string name;
   bool panics = false;
+  std::optional<AffinitySnapshot> affinity;
 };
 
 /// What the workers' counters do not hold.

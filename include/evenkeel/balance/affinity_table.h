@@ -1,0 +1,110 @@
+// Which backend each session of a pool is pinned to.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "evenkeel/base/clock.h"
+
+namespace evenkeel {
+
+/// How long a pool remembers its sessions, and how many of them.
+struct AffinitySpec {
+  Duration ttl = std::chrono::minutes(30);  ///< since the session's last request; at most 30 days
+  std::uint32_t max_sessions = 200'000;     ///< rounded up to a multiple of 7: see AffinityTable
+  bool operator==(const AffinitySpec&) const = default;
+};
+
+/// What became of the requests with a session, and of the sessions.
+struct AffinityStats {
+  std::uint64_t sessions = 0;   ///< now
+  std::uint64_t hits = 0;       ///< requests that went to the backend of their session
+  std::uint64_t misses = 0;     ///< requests that began a session
+  std::uint64_t moves = 0;      ///< requests whose session went to another backend
+  std::uint64_t evictions = 0;  ///< sessions that were forgotten for lack of room
+};
+
+/// The pins of one pool. Workers share it, since the requests of a session come over any
+/// connections.
+///
+/// A set-associative cache: a session hashes to one bucket of seven entries. A look-up reads the
+/// bucket's two cache lines, takes no lock, and writes nothing but the time, once a second and
+/// session: workers that serve many requests do not pass cache lines to and fro, and none waits for
+/// another. Only what changes a pin locks its bucket, for tens of instructions; nothing in between
+/// allocates or blocks. A map with a lock and a list in order of use would write both with every
+/// request.
+///
+/// Memory is bounded and allocated at once: 18 bytes for each of `max_sessions`. A session that finds
+/// its bucket full takes the place of the one that was idle longest. Buckets do not fill evenly: with
+/// half of `max_sessions`, one in 80 is forgotten before its time, with a third one in 500.
+///
+/// Thread: any.
+class AffinityTable {
+ public:
+  /// Identifies a backend, across reloads: 40 bits of the hash of its id. Two backends of a pool of
+  /// a thousand share one with a probability of 1 to 2 million; then their sessions mix.
+  using Tag = std::uint64_t;
+  static constexpr Tag none = 0;
+  static Tag tag_of(std::string_view backend_id);
+
+  enum class Use : std::uint8_t { hit, miss, move };
+
+  /// With the sessions and the counters of a predecessor, if there is one.
+  explicit AffinityTable(std::uint32_t max_sessions, const AffinityTable* predecessor = nullptr);
+  AffinityTable(const AffinityTable&) = delete;
+  AffinityTable& operator=(const AffinityTable&) = delete;
+
+  /// The backend that a session is pinned to, or `none`; to be used now. `session`: any hash.
+  Tag find(std::uint64_t session, Duration ttl, Instant now);
+  /// Pins a session to `backend` if it is pinned to `before` now (`none`: to no backend). Returns
+  /// where it is pinned then: to another one if another request was faster. `idle`: counts as not
+  /// used for so long already.
+  Tag pin(std::uint64_t session, Tag before, Tag backend, Duration ttl, Instant now,
+          Duration idle = {});
+  /// Forgets the sessions of these backends, and adds their numbers to `counts`, of the same
+  /// length. Looks at all entries: a millisecond for 100,000.
+  void release(std::span<const Tag> backends, std::span<std::uint64_t> counts);
+  /// Forgets idle sessions in the next `share` of the table. Makes the number of sessions true; a
+  /// session that is too old counts for nothing even before.
+  void expire(double share, Duration ttl, Instant now);
+
+  void count(std::uint64_t session, Use use);
+  std::uint32_t max_sessions() const { return max_sessions_; }
+  AffinityStats stats() const;
+
+ private:
+  static constexpr std::size_t ways = 7;
+  /// Keys and values in a cache line each. A key is 0 where there is no entry. A reader that sees
+  /// the same key before and after it has read the value has the value of that key: a writer
+  /// replaces an entry in the order key 0, value, key.
+  struct alignas(64) Bucket {
+    std::atomic<std::uint64_t> lock{0};
+    std::array<std::atomic<std::uint64_t>, ways> keys{};
+    alignas(64) std::array<std::atomic<std::uint64_t>, ways> values{};
+  };
+  class Lock;
+  struct alignas(64) Uses {
+    std::array<std::atomic<std::uint64_t>, 3> counts{};
+  };
+
+  Bucket& bucket_of(std::uint64_t key) const;
+  std::size_t free_place(Bucket& bucket, Duration ttl, Instant now);
+  void clear(Bucket& bucket, std::size_t way);
+  void put(Bucket& bucket, std::size_t way, std::uint64_t key, std::uint64_t value);
+
+  std::uint32_t max_sessions_;
+  std::size_t bucket_count_;
+  std::unique_ptr<Bucket[]> buckets_;
+  std::size_t next_to_expire_ = 0;
+  alignas(64) std::atomic<std::uint64_t> sessions_{0};  // written when one begins or ends
+  std::atomic<std::uint64_t> evictions_{0};
+  std::array<Uses, 16> uses_{};  // by session, so that workers seldom write to the same one
+};
+
+}  // namespace evenkeel

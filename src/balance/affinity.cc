@@ -1,0 +1,108 @@
+#include "balance/affinity.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "evenkeel/base/log.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr double expired_per_tick = 1.0 / 64;  // the whole table in six seconds
+// Connecting failed so often in a row that the server, with the state of its sequences, is gone.
+constexpr std::uint32_t failures_of_a_lost_server = 3;
+
+/// It has lost the state of its sessions, or may not be used.
+bool is_gone(const Load& load) {
+  return load.other_reasons(OutOfRotation::draining, OutOfRotation::standby) != 0;
+}
+
+const char* why_gone(const Load& load) {
+  if (load.is_out(OutOfRotation::ejected)) return "is ejected";
+  if (load.is_out(OutOfRotation::unresolved)) return "has no address";
+  return "is down";
+}
+
+}  // namespace
+
+Affinity::Affinity(const AffinitySpec& spec, std::shared_ptr<const Backends> backends,
+                   const Affinity* predecessor)
+    : spec_(spec), backends_(std::move(backends)), gone_(backends_->size()) {
+  by_tag_.reserve(backends_->size());
+  for (std::size_t i = 0; i < backends_->size(); ++i) {
+    by_tag_.emplace_back(AffinityTable::tag_of((*backends_)[i]->id()), i);
+  }
+  std::sort(by_tag_.begin(), by_tag_.end());
+  const bool same_table =
+      predecessor != nullptr && predecessor->table_->max_sessions() == spec.max_sessions;
+  table_ = same_table ? predecessor->table_
+                      : std::make_shared<AffinityTable>(
+                            spec.max_sessions,
+                            predecessor != nullptr ? predecessor->table_.get() : nullptr);
+  if (predecessor == nullptr) return;
+  for (const BackendPtr& backend : *predecessor->backends_) {
+    const Tag tag = AffinityTable::tag_of(backend->id());
+    const bool stays = std::any_of(by_tag_.begin(), by_tag_.end(),
+                                   [tag](const auto& each) { return each.first == tag; });
+    if (!stays) removed_.push_back({tag, backend->id()});
+  }
+}
+
+bool Affinity::holds(const Load& load, bool is_sequence, Instant now) {
+  if (is_gone(load)) return false;
+  if (!load.unreachable(now)) return true;
+  return is_sequence && load.connect_failures() < failures_of_a_lost_server;
+}
+
+Affinity::Pin Affinity::find(const SessionHint& session, Instant now) const {
+  Pin pin{.tag = table_->find(session.key, spec_.ttl, now)};
+  if (pin.tag == AffinityTable::none) return pin;
+  const auto found =
+      std::lower_bound(by_tag_.begin(), by_tag_.end(), std::pair{pin.tag, std::size_t{0}});
+  if (found == by_tag_.end() || found->first != pin.tag) return pin;
+  const BackendPtr& backend = (*backends_)[found->second];
+  if (holds(backend->load(), session.is_sequence, now)) pin.backend = &backend;
+  return pin;
+}
+
+bool Affinity::pin(const SessionHint& session, const Pin& before, const BackendPtr& backend,
+                   Instant now) const {
+  const Tag tag = AffinityTable::tag_of(backend->id());
+  // If the client does not return the name that it was given, its session makes room early.
+  const Duration idle = session.is_unconfirmed ? spec_.ttl / 2 : Duration{};
+  if (table_->pin(session.key, before.tag, tag, spec_.ttl, now, idle) != tag) return false;
+  const bool moved = before.tag != AffinityTable::none && before.tag != tag;
+  table_->count(session.key, moved ? AffinityTable::Use::move : AffinityTable::Use::miss);
+  return true;
+}
+
+void Affinity::tick(std::string_view pool, Instant now) {
+  std::vector<Tag> tags;
+  std::vector<std::string> lines;
+  for (Removed& removed : std::exchange(removed_, {})) {
+    tags.push_back(removed.tag);
+    lines.push_back(std::move(removed.id) + " is removed");
+  }
+  for (std::size_t i = 0; i < backends_->size(); ++i) {
+    const Backend& backend = *(*backends_)[i];
+    const bool gone = is_gone(backend.load());
+    if (gone && !gone_[i]) {
+      tags.push_back(AffinityTable::tag_of(backend.id()));
+      lines.push_back(backend.id() + " " + why_gone(backend.load()));
+    }
+    gone_[i] = gone;
+  }
+  if (!tags.empty()) {
+    std::vector<std::uint64_t> counts(tags.size());
+    table_->release(tags, counts);
+    for (std::size_t i = 0; i < tags.size(); ++i) {
+      if (counts[i] == 0) continue;
+      log::warning(
+          fmt::format("pool {}: {}, its sessions are released: {}", pool, lines[i], counts[i]));
+    }
+  }
+  table_->expire(expired_per_tick, spec_.ttl, now);
+}
+
+}  // namespace evenkeel

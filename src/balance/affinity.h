@@ -1,0 +1,67 @@
+// The pinned sessions of one version of a pool.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "evenkeel/balance/affinity_table.h"
+#include "evenkeel/balance/backend.h"
+#include "evenkeel/balance/hint.h"
+
+namespace evenkeel {
+
+/// The table of pins, which passes from version to version, and the backends that its tags mean in
+/// this one.
+///
+/// Thread: any; `tick`: the control thread.
+class Affinity {
+ public:
+  /// A pin as `find` saw it. Without a backend: there is none, or it does not hold.
+  struct Pin {
+    AffinityTable::Tag tag = AffinityTable::none;
+    const BackendPtr* backend = nullptr;
+  };
+
+  Affinity(const AffinitySpec& spec, std::shared_ptr<const Backends> backends,
+           const Affinity* predecessor);
+
+  Pin find(const SessionHint& session, Instant now) const;
+  /// Pins a session to the backend that was picked for it. False if another request has pinned it
+  /// since `before`.
+  bool pin(const SessionHint& session, const Pin& before, const BackendPtr& backend,
+           Instant now) const;
+  void count_hit(const SessionHint& session) const {
+    table_->count(session.key, AffinityTable::Use::hit);
+  }
+  AffinityStats stats() const { return table_->stats(); }
+
+  /// Releases the sessions of backends that are gone since the last tick, with one line in the log
+  /// for each, and forgets some of the idle ones.
+  void tick(std::string_view pool, Instant now);
+
+  /// A backend keeps its sessions while it is in rotation. An operator's drain and the leave of a
+  /// spare end only the arrival of new ones. A session moves from a backend that cannot be
+  /// connected, but a sequence, whose state is there, only if connecting fails again and again.
+  static bool holds(const Load& load, bool is_sequence, Instant now);
+
+ private:
+  using Tag = AffinityTable::Tag;
+  /// A backend of a former version, which this one does not have.
+  struct Removed {
+    Tag tag;
+    std::string id;
+  };
+
+  AffinitySpec spec_;
+  std::shared_ptr<const Backends> backends_;
+  std::vector<std::pair<Tag, std::size_t>> by_tag_;  // sorted
+  std::shared_ptr<AffinityTable> table_;
+  std::vector<Removed> removed_;  // until the next tick
+  std::vector<bool> gone_;        // of each backend, at the last tick
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,214 @@
+#include "evenkeel/balance/affinity_table.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "evenkeel/base/hash.h"
+#include "evenkeel/base/rng.h"
+
+namespace evenkeel {
+namespace {
+
+// A value is the tag of the backend and, below, when the session was last used: in seconds, modulo
+// 2^24 (194 days).
+constexpr int time_bits = 24;
+constexpr std::uint64_t time_mask = (std::uint64_t{1} << time_bits) - 1;
+constexpr int spins_before_yield = 64;
+
+std::uint64_t seconds_at(Instant now) {
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::seconds>(now.time_since_epoch()).count());
+}
+
+std::uint64_t value_of(AffinityTable::Tag tag, Instant used) {
+  return tag << time_bits | (seconds_at(used) & time_mask);
+}
+
+AffinityTable::Tag tag_in(std::uint64_t value) { return value >> time_bits; }
+
+/// Workers read their clocks at different moments: one that is ahead has not used it in the future.
+std::uint64_t idle_seconds(std::uint64_t value, Instant now) {
+  const std::uint64_t idle = (seconds_at(now) - value) & time_mask;
+  return idle > time_mask / 2 ? 0 : idle;
+}
+
+bool is_live(std::uint64_t value, Duration ttl, Instant now) {
+  return std::chrono::seconds(idle_seconds(value, now)) <= ttl;
+}
+
+/// 0 is the key of no entry.
+std::uint64_t key_of(std::uint64_t session) { return std::max<std::uint64_t>(mix(session), 1); }
+
+}  // namespace
+
+/// Held for tens of instructions. A thread that was preempted while it holds one delays only those
+/// that change a pin in the same bucket.
+class AffinityTable::Lock {
+ public:
+  explicit Lock(Bucket& bucket) : bucket_(bucket) {
+    for (int spins = 0; bucket_.lock.exchange(1, std::memory_order_acquire) != 0; ++spins) {
+      if (spins >= spins_before_yield) std::this_thread::yield();
+    }
+  }
+  Lock(const Lock&) = delete;
+  ~Lock() { bucket_.lock.store(0, std::memory_order_release); }
+
+ private:
+  Bucket& bucket_;
+};
+
+AffinityTable::Tag AffinityTable::tag_of(std::string_view backend_id) {
+  return std::max<Tag>(hash_of(backend_id) >> time_bits, 1);
+}
+
+AffinityTable::AffinityTable(std::uint32_t max_sessions, const AffinityTable* predecessor)
+    : max_sessions_(max_sessions),
+      bucket_count_((std::size_t{max_sessions} + ways - 1) / ways),
+      buckets_(std::make_unique<Bucket[]>(bucket_count_)) {
+  if (predecessor == nullptr) return;
+  for (std::size_t i = 0; i < predecessor->bucket_count_; ++i) {
+    const Bucket& from = predecessor->buckets_[i];
+    for (std::size_t way = 0; way < ways; ++way) {
+      const std::uint64_t key = from.keys[way].load(std::memory_order_acquire);
+      const std::uint64_t value = from.values[way].load(std::memory_order_acquire);
+      if (key == 0 || from.keys[way].load(std::memory_order_relaxed) != key) continue;
+      Bucket& bucket = bucket_of(key);
+      put(bucket, free_place(bucket, Duration::max(), Instant{}), key, value);
+    }
+  }
+  const AffinityStats before = predecessor->stats();
+  evictions_ = before.evictions;
+  uses_[0].counts[0] = before.hits;
+  uses_[0].counts[1] = before.misses;
+  uses_[0].counts[2] = before.moves;
+}
+
+AffinityTable::Bucket& AffinityTable::bucket_of(std::uint64_t key) const {
+  return buckets_[(key >> 32) * bucket_count_ >> 32];
+}
+
+AffinityTable::Tag AffinityTable::find(std::uint64_t session, Duration ttl, Instant now) {
+  const std::uint64_t key = key_of(session);
+  Bucket& bucket = bucket_of(key);
+  for (std::size_t way = 0; way < ways; ++way) {
+    if (bucket.keys[way].load(std::memory_order_acquire) != key) continue;
+    std::uint64_t value = bucket.values[way].load(std::memory_order_acquire);
+    if (bucket.keys[way].load(std::memory_order_relaxed) != key) continue;
+    if (!is_live(value, ttl, now)) return none;
+    if (idle_seconds(value, now) > 0) {
+      // Another entry with this very value may have taken the place: then that one counts as used.
+      bucket.values[way].compare_exchange_strong(value, value_of(tag_in(value), now),
+                                                 std::memory_order_relaxed);
+      value = value_of(tag_in(value), now);
+    }
+    return tag_in(value);
+  }
+  return none;
+}
+
+AffinityTable::Tag AffinityTable::pin(std::uint64_t session, Tag before, Tag backend, Duration ttl,
+                                      Instant now, Duration idle) {
+  const std::uint64_t key = key_of(session);
+  const std::uint64_t value = value_of(backend, now - idle);
+  Bucket& bucket = bucket_of(key);
+  const Lock lock(bucket);
+  for (std::size_t way = 0; way < ways; ++way) {
+    if (bucket.keys[way].load(std::memory_order_relaxed) != key) continue;
+    const std::uint64_t found = bucket.values[way].load(std::memory_order_relaxed);
+    const Tag pinned = is_live(found, ttl, now) ? tag_in(found) : none;
+    if (pinned != before) return pinned;
+    bucket.values[way].store(value, std::memory_order_release);
+    return backend;
+  }
+  if (before != none) return none;
+  put(bucket, free_place(bucket, ttl, now), key, value);
+  return backend;
+}
+
+/// A free place, which may be that of a session whose time is over; if there is none, that of the
+/// one which was idle longest. REQUIRES: the bucket is locked.
+std::size_t AffinityTable::free_place(Bucket& bucket, Duration ttl, Instant now) {
+  std::size_t idlest = 0;
+  std::uint64_t most = 0;
+  for (std::size_t way = 0; way < ways; ++way) {
+    if (bucket.keys[way].load(std::memory_order_relaxed) == 0) return way;
+    const std::uint64_t value = bucket.values[way].load(std::memory_order_relaxed);
+    if (!is_live(value, ttl, now)) {
+      clear(bucket, way);
+      return way;
+    }
+    if (idle_seconds(value, now) <= most) continue;
+    idlest = way;
+    most = idle_seconds(value, now);
+  }
+  clear(bucket, idlest);
+  evictions_.fetch_add(1, std::memory_order_relaxed);
+  return idlest;
+}
+
+/// REQUIRES: the bucket is locked, and the place free.
+void AffinityTable::put(Bucket& bucket, std::size_t way, std::uint64_t key, std::uint64_t value) {
+  bucket.values[way].store(value, std::memory_order_release);
+  bucket.keys[way].store(key, std::memory_order_release);
+  sessions_.fetch_add(1, std::memory_order_relaxed);
+}
+
+/// REQUIRES: the bucket is locked.
+void AffinityTable::clear(Bucket& bucket, std::size_t way) {
+  bucket.keys[way].store(0, std::memory_order_relaxed);
+  sessions_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void AffinityTable::release(std::span<const Tag> backends, std::span<std::uint64_t> counts) {
+  for (std::size_t i = 0; i < bucket_count_; ++i) {
+    Bucket& bucket = buckets_[i];
+    for (std::size_t way = 0; way < ways; ++way) {
+      if (bucket.keys[way].load(std::memory_order_relaxed) == 0) continue;
+      const Lock lock(bucket);
+      if (bucket.keys[way].load(std::memory_order_relaxed) == 0) continue;
+      const Tag tag = tag_in(bucket.values[way].load(std::memory_order_relaxed));
+      const auto found = std::find(backends.begin(), backends.end(), tag);
+      if (found == backends.end()) continue;
+      clear(bucket, way);
+      ++counts[static_cast<std::size_t>(found - backends.begin())];
+    }
+  }
+}
+
+void AffinityTable::expire(double share, Duration ttl, Instant now) {
+  const auto count = static_cast<std::size_t>(static_cast<double>(bucket_count_) * share) + 1;
+  for (std::size_t i = 0; i < std::min(count, bucket_count_); ++i) {
+    Bucket& bucket = buckets_[next_to_expire_];
+    next_to_expire_ = (next_to_expire_ + 1) % bucket_count_;
+    for (std::size_t way = 0; way < ways; ++way) {
+      if (bucket.keys[way].load(std::memory_order_relaxed) == 0) continue;
+      const Lock lock(bucket);
+      const bool idle = bucket.keys[way].load(std::memory_order_relaxed) != 0 &&
+                        !is_live(bucket.values[way].load(std::memory_order_relaxed), ttl, now);
+      if (idle) clear(bucket, way);
+    }
+  }
+}
+
+void AffinityTable::count(std::uint64_t session, Use use) {
+  uses_[session % uses_.size()].counts[static_cast<std::size_t>(use)].fetch_add(
+      1, std::memory_order_relaxed);
+}
+
+AffinityStats AffinityTable::stats() const {
+  AffinityStats stats{.sessions = sessions_.load(std::memory_order_relaxed),
+                      .evictions = evictions_.load(std::memory_order_relaxed)};
+  const auto sum = [this](Use use) {
+    std::uint64_t total = 0;
+    for (const Uses& uses : uses_) {
+      total += uses.counts[static_cast<std::size_t>(use)].load(std::memory_order_relaxed);
+    }
+    return total;
+  };
+  stats.hits = sum(Use::hit);
+  stats.misses = sum(Use::miss);
+  stats.moves = sum(Use::move);
+  return stats;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,189 @@
+#include "evenkeel/balance/affinity_table.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+namespace evenkeel {
+namespace {
+
+using namespace std::chrono_literals;
+using Tag = AffinityTable::Tag;
+
+constexpr Instant noon = Instant(12h);
+constexpr Duration ttl = 30min;
+constexpr Tag a = 11;
+constexpr Tag b = 12;
+
+TEST(AffinityTable, FindsWhatWasPinned) {
+  AffinityTable table(100);
+
+  EXPECT_EQ(table.find(1, ttl, noon), AffinityTable::none);
+  EXPECT_EQ(table.pin(1, AffinityTable::none, a, ttl, noon), a);
+  EXPECT_EQ(table.pin(2, AffinityTable::none, b, ttl, noon), b);
+
+  EXPECT_EQ(table.find(1, ttl, noon), a);
+  EXPECT_EQ(table.find(2, ttl, noon), b);
+  EXPECT_EQ(table.find(3, ttl, noon), AffinityTable::none);
+  EXPECT_EQ(table.stats().sessions, 2u);
+}
+
+TEST(AffinityTable, OfTwoRequestsThatPlaceASessionTheFirstWins) {
+  AffinityTable table(100);
+
+  EXPECT_EQ(table.pin(1, AffinityTable::none, a, ttl, noon), a);
+  EXPECT_EQ(table.pin(1, AffinityTable::none, b, ttl, noon), a);
+
+  EXPECT_EQ(table.find(1, ttl, noon), a);
+}
+
+TEST(AffinityTable, MovesASessionOnlyFromWhereItWasSeen) {
+  AffinityTable table(100);
+  table.pin(1, AffinityTable::none, a, ttl, noon);
+
+  EXPECT_EQ(table.pin(1, a, b, ttl, noon), b);
+  EXPECT_EQ(table.pin(1, a, 13, ttl, noon), b);
+
+  EXPECT_EQ(table.find(1, ttl, noon), b);
+  EXPECT_EQ(table.stats().sessions, 1u);
+}
+
+TEST(AffinityTable, ForgetsASessionThatIsIdleForItsTime) {
+  AffinityTable table(100);
+  table.pin(1, AffinityTable::none, a, ttl, noon);
+
+  EXPECT_EQ(table.find(1, ttl, noon + 29min), a);  // a use
+  EXPECT_EQ(table.find(1, ttl, noon + 58min), a);
+  EXPECT_EQ(table.find(1, ttl, noon + 89min), AffinityTable::none);
+  EXPECT_EQ(table.pin(1, AffinityTable::none, b, ttl, noon + 89min), b);
+  EXPECT_EQ(table.stats().sessions, 1u);
+}
+
+TEST(AffinityTable, ForgetsAnUnusedSessionEarlierIfItBeginsIdle) {
+  AffinityTable table(100);
+  table.pin(1, AffinityTable::none, a, ttl, noon, 15min);
+  table.pin(2, AffinityTable::none, a, ttl, noon, 15min);
+
+  EXPECT_EQ(table.find(2, ttl, noon + 10min), a);
+  EXPECT_EQ(table.find(1, ttl, noon + 16min), AffinityTable::none);
+  EXPECT_EQ(table.find(2, ttl, noon + 30min), a);
+}
+
+TEST(AffinityTable, ToleratesAClockThatIsBehind) {
+  AffinityTable table(100);
+  table.pin(1, AffinityTable::none, a, ttl, noon);
+
+  EXPECT_EQ(table.find(1, ttl, noon - 2s), a);
+  EXPECT_EQ(table.find(1, ttl, noon), a);
+}
+
+TEST(AffinityTable, ReleasesTheSessionsOfBackends) {
+  AffinityTable table(1000);
+  for (std::uint64_t session = 0; session < 300; ++session) {
+    table.pin(session, AffinityTable::none, 11 + session % 3, ttl, noon);
+  }
+  const std::array<Tag, 2> gone = {12, 99};
+  std::array<std::uint64_t, 2> counts{};
+
+  table.release(gone, counts);
+
+  EXPECT_EQ(counts, (std::array<std::uint64_t, 2>{100, 0}));
+  EXPECT_EQ(table.stats().sessions, 200u);
+  EXPECT_EQ(table.find(0, ttl, noon), 11u);
+  EXPECT_EQ(table.find(1, ttl, noon), AffinityTable::none);
+}
+
+TEST(AffinityTable, ExpiresIdleSessionsPartByPart) {
+  AffinityTable table(1000);
+  for (std::uint64_t session = 0; session < 300; ++session) {
+    table.pin(session, AffinityTable::none, a, ttl, session < 100 ? noon : noon + 1h);
+  }
+
+  table.expire(0.25, ttl, noon + 1h);
+  const std::uint64_t after_one = table.stats().sessions;
+  for (int i = 0; i < 4; ++i) table.expire(0.25, ttl, noon + 1h);
+
+  EXPECT_LT(after_one, 300u);
+  EXPECT_GT(after_one, 200u);
+  EXPECT_EQ(table.stats().sessions, 200u);
+}
+
+TEST(AffinityTable, KeepsNearlyAllOfHalfAsManyAsItHasRoomFor) {
+  constexpr std::uint32_t max = 200'000;
+  AffinityTable table(max);
+  for (std::uint64_t session = 0; session < max / 2; ++session) {
+    table.pin(session, AffinityTable::none, a, ttl, noon);
+    if (session != max / 3) continue;
+    EXPECT_LE(table.stats().evictions, max / 3 / 400);
+  }
+
+  EXPECT_LE(table.stats().evictions, max / 2 / 70);
+  EXPECT_EQ(table.stats().sessions + table.stats().evictions, max / 2);
+}
+
+TEST(AffinityTable, ReplacesTheIdlestWhenItIsFull) {
+  constexpr std::uint32_t max = 10'000;
+  AffinityTable table(max);
+  for (std::uint64_t session = 0; session < 10 * max; ++session) {
+    table.pin(session, AffinityTable::none, a, ttl, noon + session / 100 * 1s);
+    // The first thousand sessions go on.
+    table.find(session % 1000, ttl, noon + session / 100 * 1s);
+  }
+
+  const AffinityStats stats = table.stats();
+  EXPECT_LE(stats.sessions, max + 6);
+  EXPECT_GE(stats.sessions, max * 0.95);
+  EXPECT_EQ(stats.sessions + stats.evictions, 10 * max);
+  std::uint64_t kept = 0;
+  for (std::uint64_t session = 0; session < 1000; ++session) {
+    kept += table.find(session, 24h, noon + 1000s) == a ? 1 : 0;
+  }
+  EXPECT_GT(kept, 950u);
+}
+
+TEST(AffinityTable, PassesItsSessionsToOneOfAnotherSize) {
+  AffinityTable before(5000);
+  for (std::uint64_t session = 0; session < 500; ++session) {
+    before.pin(session, AffinityTable::none, 11 + session % 2, ttl, noon);
+  }
+  before.count(1, AffinityTable::Use::hit);
+
+  AffinityTable after(9000, &before);
+
+  EXPECT_EQ(after.stats().sessions, 500u);
+  EXPECT_EQ(after.stats().hits, 1u);
+  for (std::uint64_t session = 0; session < 500; ++session) {
+    EXPECT_EQ(after.find(session, ttl, noon + 1min), 11 + session % 2);
+  }
+}
+
+TEST(AffinityTable, NeverMixesSessionsOverThreads) {
+  // Few buckets, so that threads replace each other's entries; each session has a tag of its own.
+  AffinityTable table(20);
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([&table, &wrong, thread] {
+      for (std::uint64_t i = 0; i < 50'000; ++i) {
+        const std::uint64_t session = (i * 7 + static_cast<std::uint64_t>(thread)) % 60;
+        const Instant now = noon + i / 100 * 1s;
+        const Tag found = table.find(session, ttl, now);
+        if (found != AffinityTable::none && found != session + 1) ++wrong;
+        if (found == AffinityTable::none) {
+          table.pin(session, AffinityTable::none, session + 1, ttl, now);
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+
+  EXPECT_EQ(wrong, 0);
+  EXPECT_LE(table.stats().sessions, 21u);
+}
+
+}  // namespace
+}  // namespace evenkeel

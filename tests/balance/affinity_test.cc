@@ -1,0 +1,283 @@
+// Pools that pin sessions to backends.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "balance/some_backends.h"
+#include "evenkeel/base/loop.h"
+
+namespace evenkeel::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Duration patience = 10s;  // reached only by a failing test
+
+Hint of_session(std::uint64_t key) {
+  Hint hint;
+  hint.session = SessionHint{.key = key};
+  return hint;
+}
+
+Hint of_sequence(std::uint64_t key) {
+  Hint hint = of_session(key);
+  hint.session->is_sequence = true;
+  return hint;
+}
+
+class PinnedSessions : public ::testing::Test {
+ protected:
+  void given(std::size_t count, std::uint32_t limit = 0, QueueSpec queue = {}) {
+    PoolSpec spec = some_pool(count, limit, queue);
+    spec.picker = "round-robin";
+    spec.affinity = AffinitySpec{};
+    given(std::move(spec));
+  }
+  void given(PoolSpec spec) {
+    state_ = PoolState::build(std::move(spec), state_.get());
+    state_->activate();
+    pool_.emplace(state_, loop_, 1);
+  }
+  /// The backend of a request that ends at once.
+  BackendPtr place(const Hint& hint) {
+    auto task = pool_->acquire(hint);
+    EXPECT_TRUE(task.ready());
+    auto lease = task.take();
+    return lease ? lease->backend() : nullptr;
+  }
+  bool becomes_ready(const Task<Result<Lease>>& task) {
+    return loop_.run_until([&] { return task.ready(); }, Clock::now() + patience);
+  }
+  /// Pins sessions 0, 1, 2 ... to one backend each.
+  std::vector<BackendPtr> pin(std::uint64_t count) {
+    std::vector<BackendPtr> backends;
+    for (std::uint64_t key = 0; key < count; ++key) backends.push_back(place(of_session(key)));
+    return backends;
+  }
+  AffinityStats stats() { return *state_->affinity_stats(); }
+
+  Loop loop_;
+  std::shared_ptr<PoolState> state_;
+  std::optional<Pool> pool_;
+};
+
+TEST_F(PinnedSessions, StayAtTheBackendOfTheirFirstRequest) {
+  given(4);
+  const auto first = pin(8);
+
+  EXPECT_EQ((std::set<BackendPtr>(first.begin(), first.end()).size()), 4u);
+  for (int round = 0; round < 3; ++round) EXPECT_EQ(pin(8), first);
+  EXPECT_EQ(stats().sessions, 8u);
+  EXPECT_EQ(stats().misses, 8u);
+  EXPECT_EQ(stats().hits, 24u);
+}
+
+TEST_F(PinnedSessions, DoNotBindOtherRequests) {
+  given(2);
+  pin(1);
+
+  std::set<BackendPtr> used;
+  for (int i = 0; i < 4; ++i) used.insert(place({}));
+  EXPECT_EQ(used.size(), 2u);
+  EXPECT_EQ(stats().sessions, 1u);
+}
+
+TEST_F(PinnedSessions, WaitForTheirBackendThoughAnotherIsFree) {
+  given(2, 1);
+  const BackendPtr pinned = place(of_session(1));
+  ASSERT_TRUE(pinned->try_acquire(loop_.now()));
+
+  auto waiting = pool_->acquire(of_session(1));
+  EXPECT_FALSE(waiting.ready());
+  EXPECT_NE(place({}), pinned);
+  EXPECT_NE(place(of_session(2)), pinned);
+  pinned->release();
+
+  ASSERT_TRUE(becomes_ready(waiting));
+  auto lease = waiting.take();
+  ASSERT_TRUE(lease);
+  EXPECT_EQ(lease->backend(), pinned);
+  EXPECT_EQ(state_->queue().waiting, 0u);
+}
+
+TEST_F(PinnedSessions, WaitNoLongerThanTheQueueAllows) {
+  given(2, 1, {.timeout = 50ms});
+  const BackendPtr pinned = place(of_session(1));
+  ASSERT_TRUE(pinned->try_acquire(loop_.now()));
+
+  auto waiting = pool_->acquire(of_session(1));
+  ASSERT_TRUE(becomes_ready(waiting));
+
+  auto lease = waiting.take();
+  ASSERT_FALSE(lease);
+  EXPECT_EQ(lease.error().fault, Fault::queue_timeout);
+  pinned->release();
+}
+
+TEST_F(PinnedSessions, GoElsewhereIfTheirBackendGoesDownWhileTheyWait) {
+  given(2, 1);
+  const BackendPtr pinned = place(of_session(1));
+  ASSERT_TRUE(pinned->try_acquire(loop_.now()));
+  auto waiting = pool_->acquire(of_session(1));
+  ASSERT_FALSE(waiting.ready());
+
+  pinned->load().take_out(OutOfRotation::unhealthy);
+
+  ASSERT_TRUE(becomes_ready(waiting));
+  auto lease = waiting.take();
+  ASSERT_TRUE(lease);
+  EXPECT_NE(lease->backend(), pinned);
+  EXPECT_EQ(stats().moves, 1u);
+  pinned->release();
+}
+
+TEST_F(PinnedSessions, MoveFromABackendThatIsDownAndStayThere) {
+  given(3);
+  const BackendPtr first = place(of_session(1));
+  first->load().take_out(OutOfRotation::unhealthy);
+
+  const BackendPtr second = place(of_session(1));
+  EXPECT_NE(second, first);
+  first->put_back(OutOfRotation::unhealthy);
+
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(place(of_session(1)), second);
+}
+
+TEST_F(PinnedSessions, AreReleasedWhenTheirBackendGoesDown) {
+  given(2);
+  const auto backends = pin(10);
+  const BackendPtr down = state_->backends()[0];
+
+  down->load().take_out(OutOfRotation::unhealthy);
+  state_->tick(loop_.now());
+  EXPECT_EQ(stats().sessions, 5u);
+
+  // One that returns has lost them, and each is placed anew.
+  down->put_back(OutOfRotation::unhealthy);
+  state_->tick(loop_.now());
+  pin(10);
+  EXPECT_EQ(stats().sessions, 10u);
+  EXPECT_EQ(stats().moves, 0u);
+}
+
+TEST_F(PinnedSessions, StayAtABackendThatIsDrainedOrOnStandby) {
+  given(2);
+  for (const OutOfRotation reason : {OutOfRotation::draining, OutOfRotation::standby}) {
+    const BackendPtr pinned = place(of_session(1));
+    pinned->load().take_out(reason);
+    // A tick ends the standby of a backend that is no spare.
+    if (reason == OutOfRotation::draining) state_->tick(loop_.now());
+
+    EXPECT_EQ(place(of_session(1)), pinned);
+    for (int i = 0; i < 4; ++i) EXPECT_NE(place({}), pinned);
+    pinned->put_back(reason);
+  }
+}
+
+TEST_F(PinnedSessions, WaitForTheirDrainedBackend) {
+  given(2, 1);
+  const BackendPtr pinned = place(of_session(1));
+  ASSERT_TRUE(pinned->try_acquire(loop_.now()));
+  pinned->load().take_out(OutOfRotation::draining);
+
+  auto waiting = pool_->acquire(of_session(1));
+  ASSERT_FALSE(waiting.ready());
+  pinned->release();
+
+  ASSERT_TRUE(becomes_ready(waiting));
+  auto lease = waiting.take();
+  ASSERT_TRUE(lease);
+  EXPECT_EQ(lease->backend(), pinned);
+}
+
+TEST_F(PinnedSessions, MoveWhenTheirBackendHasFailedTheRequest) {
+  given(3);
+  const BackendPtr first = place(of_session(1));
+  Hint retry = of_session(1);
+  retry.excluded.add(first.get());
+
+  const BackendPtr second = place(retry);
+
+  EXPECT_NE(second, first);
+  EXPECT_EQ(place(of_session(1)), second);
+  EXPECT_EQ(stats().moves, 1u);
+}
+
+TEST_F(PinnedSessions, OfASequenceNeverSplit) {
+  given(3);
+  const BackendPtr first = place(of_sequence(1));
+  Hint retry = of_sequence(1);
+  retry.excluded.add(first.get());
+
+  auto refused = pool_->acquire(retry).take();
+
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().fault, Fault::no_backend);
+  EXPECT_EQ(place(of_sequence(1)), first);
+}
+
+TEST_F(PinnedSessions, OfASequenceBeginElsewhereIfTheFirstBackendFails) {
+  given(3);
+  auto task = pool_->acquire(of_sequence(1));
+  auto lease = task.take();
+  ASSERT_TRUE(lease);
+  ASSERT_TRUE(lease->begins_session());
+  Hint retry = of_sequence(1);
+  retry.session->began_here = true;
+  retry.excluded.add(lease->backend().get());
+
+  const BackendPtr second = place(retry);
+
+  ASSERT_NE(second, nullptr);
+  EXPECT_NE(second, lease->backend());
+  EXPECT_EQ(place(of_sequence(1)), second);
+}
+
+TEST_F(PinnedSessions, MoveFromABackendThatCannotBeConnected) {
+  given(3);
+  const BackendPtr first = place(of_session(1));
+  const BackendPtr other = place(of_sequence(2));
+  first->connect_failed(loop_.now());
+  other->connect_failed(loop_.now());
+
+  EXPECT_NE(place(of_session(1)), first);
+  EXPECT_EQ(place(of_sequence(2)), other);  // its state is there
+  other->connect_failed(loop_.now() + 10min);
+  other->connect_failed(loop_.now() + 20min);
+  EXPECT_NE(place(of_sequence(2)), other);
+}
+
+TEST_F(PinnedSessions, SurviveAReload) {
+  given(4);
+  const auto before = pin(8);
+
+  PoolSpec spec = state_->spec();
+  spec.backends.erase(spec.backends.begin());
+  spec.backends[1].weight = 5;
+  spec.affinity->max_sessions = 500;
+  const std::string removed = state_->backends()[0]->id();
+  given(std::move(spec));
+  state_->tick(loop_.now());
+
+  EXPECT_EQ(stats().sessions, 6u);
+  const auto after = pin(8);
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    if (before[i]->id() == removed) continue;
+    EXPECT_EQ(after[i]->id(), before[i]->id());
+  }
+}
+
+TEST_F(PinnedSessions, AreNoneInAPoolWithoutAffinity) {
+  PoolSpec spec = some_pool(2, 0);
+  spec.picker = "round-robin";
+  given(std::move(spec));
+
+  EXPECT_NE(place(of_session(1)), place(of_session(1)));
+  EXPECT_FALSE(state_->affinity_stats());
+}
+
+}  // namespace
+}  // namespace evenkeel::testing
