@@ -303,10 +303,11 @@ Task<Result<Lease>> Pool::wait_in_queue(Hint hint, Instant deadline) {
   if (!queued.join(*picker_, began)) {
     co_return queue_error(Fault::queue_full, "all slots are taken and the queue is full");
   }
-  while (!queued.granted() && loop_.now() < until) {
+  using Place = RequestQueue::Place;
+  while (queued.place() == Place::waiting && loop_.now() < until) {
     auto wake = co_await queued.wait(std::min(until, loop_.now() + recheck_period));
     if (wake == Wake::expired) queued.recheck(*picker_, loop_.now());
-    if (queued.granted()) break;
+    if (queued.place() != Place::waiting) break;
     if (!state_->pin_holds(hint, loop_.now())) co_return no_backend_error();
     if (hint.pinned != nullptr) continue;
     if (!state_->may_become_available(hint.excluded)) co_return no_backend_error();
@@ -317,6 +318,9 @@ Task<Result<Lease>> Pool::wait_in_queue(Hint hint, Instant deadline) {
 
   const Instant ended = Clock::now();
   BackendPtr backend = queued.take(ended);
+  if (!backend && queued.place() == Place::displaced) {
+    co_return queue_error(Fault::queue_full, "a more urgent request took its place in the queue");
+  }
   if (!backend) {
     co_return queue_error(Fault::queue_timeout, "no slot became free in time");
   }

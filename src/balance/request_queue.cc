@@ -1,5 +1,6 @@
 #include "balance/request_queue.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "evenkeel/base/memory_reserve.h"
@@ -42,7 +43,9 @@ struct RequestQueue::Ticket : Node, std::enable_shared_from_this<Ticket> {
   Loop& loop;
   Hint hint;
   BackendPtr granted;
+  bool displaced = false;
   Instant joined{};
+  Instant rank{};  // the smallest is served first
   Signal* signal;  // the loop's thread only; null when the waiter is gone
 };
 
@@ -52,35 +55,80 @@ void RequestQueue::dispatch(const Load& load, Instant now) {
   dispatch_locked(load, now);
 }
 
+/// Visits the tickets in the order in which they are served. The last one may be removed.
+class RequestQueue::Order {
+ public:
+  explicit Order(RequestQueue& queue) : queue_(queue) {
+    for (std::size_t i = 0; i < next_.size(); ++i) next_[i] = queue.lines_[i].next;
+  }
+
+  /// Null after the last.
+  Ticket* next() {
+    Node** first = nullptr;
+    for (std::size_t i = 0; i < next_.size(); ++i) {
+      if (next_[i] == &queue_.lines_[i]) continue;
+      if (first == nullptr || ticket(next_[i]).rank < ticket(*first).rank) first = &next_[i];
+    }
+    if (first == nullptr) return nullptr;
+    Ticket& found = ticket(*first);
+    *first = (*first)->next;
+    return &found;
+  }
+
+ private:
+  static Ticket& ticket(Node* node) { return static_cast<Ticket&>(*node); }
+
+  RequestQueue& queue_;
+  std::array<Node*, priority_count> next_;
+};
+
 std::size_t RequestQueue::dispatch_locked(const Load& load, Instant now) {
   std::size_t granted = 0;
-  for (Node* at = queue_.next; at != &queue_;) {
-    auto& ticket = static_cast<Ticket&>(*at);
-    at = at->next;
-    const BackendPtr* backend = ticket.usable(load, now);
+  Order order(*this);
+  while (Ticket* const ticket = order.next()) {
+    const BackendPtr* backend = ticket->usable(load, now);
     if (backend == nullptr) continue;
     if (!(*backend)->try_acquire(now)) break;  // full, so no later entry gets a slot either
-    grant(ticket, *backend);
+    grant(*ticket, *backend);
     ++granted;
   }
   return granted;
 }
 
-// Holds the lock to its end: a waiter that is dropped takes the lock too, so its loop still exists.
 void RequestQueue::grant(Ticket& ticket, const BackendPtr& backend) {
   remove(ticket);
   ticket.granted = backend;
+  wake(ticket);
+}
+
+/// Removes the newest of the least urgent requests, if they are less urgent than this.
+bool RequestQueue::displace(Priority priority) {
+  for (auto line = lines_.size(); line-- > static_cast<std::size_t>(priority) + 1;) {
+    if (!lines_[line].linked()) continue;
+    auto& ticket = static_cast<Ticket&>(*lines_[line].previous);
+    remove(ticket);
+    ticket.displaced = true;
+    wake(ticket);
+    return true;
+  }
+  return false;
+}
+
+// Holds the lock to its end: a waiter that is dropped takes the lock too, so its loop still exists.
+void RequestQueue::wake(Ticket& ticket) {
   ticket.loop.post([ticket = ticket.shared_from_this()] {
     if (ticket->signal != nullptr) ticket->signal->raise();
   });
 }
 
-// If the last entry could use every slot that this one can, there is no slot to look for.
+// If the last entry of a line could use every slot that this one can, there is no slot to look for.
 bool RequestQueue::should_pick(const Ticket& ticket) const {
-  if (!queue_.linked()) return true;
-  const auto& last = static_cast<const Ticket&>(*queue_.previous);
-  const bool is_bound = !last.hint.excluded.empty() || last.hint.pinned != nullptr;
-  return is_bound || ticket.hint.pinned != nullptr || &last.state != &ticket.state;
+  return std::none_of(lines_.begin(), lines_.end(), [&](const Node& line) {
+    if (!line.linked()) return false;
+    const auto& last = static_cast<const Ticket&>(*line.previous);
+    return last.hint.excluded.empty() && last.hint.pinned == nullptr &&
+           &last.state == &ticket.state;
+  });
 }
 
 void RequestQueue::remove(Ticket& ticket) {
@@ -93,7 +141,9 @@ RequestQueue::JoinResult RequestQueue::join(Ticket& ticket, Picker& picker, Inst
   std::lock_guard lock(mutex_);
   // Counted before the last look: a slot released after that look finds a waiting request.
   waiting_.fetch_add(1, std::memory_order_seq_cst);
+  const auto line = static_cast<std::size_t>(ticket.hint.priority);
   ticket.joined = now;
+  ticket.rank = now + ticket.state.spec().queue.timeout / 3 * static_cast<int>(line);
   ticket.hint.now = now;
 
   if (should_pick(ticket)) {
@@ -105,19 +155,23 @@ RequestQueue::JoinResult RequestQueue::join(Ticket& ticket, Picker& picker, Inst
       return JoinResult::picked;
     }
   }
-  if (length_ >= ticket.state.spec().queue.size) {
+  const bool is_full = length_ >= ticket.state.spec().queue.size;
+  if (is_full && displace(ticket.hint.priority)) {
+    ++counts_.full_total;
+    ++counts_.displaced_total;
+  } else if (is_full) {
     waiting_.fetch_sub(1, std::memory_order_seq_cst);
     ++counts_.full_total;
     return JoinResult::full;
   }
-  ticket.insert_before(queue_);
+  ticket.insert_before(lines_[line]);
   ++length_;
   return JoinResult::queued;
 }
 
 void RequestQueue::recheck(Ticket& ticket, Picker& picker, Instant now) {
   std::lock_guard lock(mutex_);
-  if (ticket.granted) return;
+  if (ticket.granted || ticket.displaced) return;
   const bool is_bound = !ticket.hint.excluded.empty() || ticket.hint.pinned != nullptr;
   if (!is_bound) {
     if (now - last_recheck_ < recheck_interval) return;
@@ -150,7 +204,7 @@ RequestQueue::QueuedRequest::~QueuedRequest() {
     std::lock_guard lock(queue_.mutex_);
     ++queue_.counts_.abandoned_total;
     granted_backend = std::move(ticket_->granted);
-    if (!granted_backend) queue_.remove(*ticket_);
+    if (!granted_backend && !ticket_->displaced) queue_.remove(*ticket_);
   }
   if (granted_backend) granted_backend->release();
 }
@@ -160,9 +214,10 @@ bool RequestQueue::QueuedRequest::join(Picker& picker, Instant now) {
   return !left_ || ticket_->granted;
 }
 
-bool RequestQueue::QueuedRequest::granted() const {
+RequestQueue::Place RequestQueue::QueuedRequest::place() const {
   std::lock_guard lock(queue_.mutex_);
-  return ticket_->granted != nullptr;
+  if (ticket_->displaced) return Place::displaced;
+  return ticket_->granted != nullptr ? Place::granted : Place::waiting;
 }
 
 void RequestQueue::QueuedRequest::recheck(Picker& picker, Instant now) {
@@ -173,6 +228,7 @@ BackendPtr RequestQueue::QueuedRequest::take(Instant now) {
   if (left_) return std::move(ticket_->granted);
   left_ = true;
   std::lock_guard lock(queue_.mutex_);
+  if (ticket_->displaced) return nullptr;
   if (!ticket_->granted) {
     queue_.remove(*ticket_);
     ++queue_.counts_.timeout_total;

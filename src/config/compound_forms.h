@@ -232,6 +232,24 @@ struct OptionalForm {
   }
 };
 
+// A word, or none.
+template <class Enum>
+struct OptionalEnumForm : ScalarForm {
+  using Value = std::optional<Enum>;
+  EnumForm<Enum> form;
+
+  OptionalEnumForm(std::string_view what, std::span<const std::string_view> names)
+      : form(what, names) {}
+
+  void read(const Node& node, Value& value) const { form.read(node, value.emplace()); }
+  Tree tree(const Value& value, const Value*) const {
+    return value ? form.tree(*value, nullptr) : Tree{};
+  }
+  Tree schema() const { return form.schema(); }
+  std::string type() const { return form.type(); }
+  std::string range() const { return form.range(); }
+};
+
 // A backend is a mapping, or just its address.
 struct BackendForm {
   using Value = BackendConfig;

@@ -17,6 +17,8 @@ namespace evenkeel::config_file {
 using namespace std::chrono_literals;
 
 inline constexpr std::array<std::string_view, 1> access_log_format_words = {"json"};
+inline constexpr std::array<std::string_view, priority_count> priority_words = {
+    "interactive", "standard", "batch"};
 
 inline constexpr std::array<std::string_view, 3> model_list_words = {"auto", "merged", "forward"};
 
@@ -122,6 +124,11 @@ struct Fields<RouteConfig> {
               "inspected body, the session that it names or the beginning of the prompt. Requests "
               "without any of these are spread at random."},
           &T::sticky, StructForm<StickyConfig>{});
+    visit(Key{"priority",
+              "How urgent the requests are when they wait for a slot: requests may name a lower "
+              "priority in their header field `x-priority`, not a higher one.",
+              false, "`x-priority` of the request, else `standard`"},
+          &T::priority, OptionalEnumForm<Priority>{"priority", priority_words});
     visit(Key{"retry",
               "Instead of the pool's `retry`, for requests of this route; absent keys have their "
               "defaults. The budget stays the pool's.",

@@ -32,6 +32,11 @@ class OpenRecord {
 };
 
 /// Splits a request's duration into its parts; what none of the others covers is overhead.
+/// Most requests have the same.
+std::string_view logged_priority(Priority priority) {
+  return priority == Priority::standard ? std::string_view() : to_string(priority);
+}
+
 void set_times(AccessLogEntry& entry, const RequestTimings& timings, Instant ended) {
   const bool has_head = timings.head_received != Instant{};
   entry.duration = ended - timings.started;
@@ -221,6 +226,7 @@ void RequestRecorder::write(std::string_view method, std::string_view host, std:
                        .route = identity.route,
                        .pool = identity.pool,
                        .backend = outcome.backend,
+                       .priority = logged_priority(identity.priority),
                        .status = status,
                        .grpc_status = outcome.grpc_status,
                        .attempts = {outcome.attempts.begin(), outcome.attempts.end()},

@@ -280,7 +280,7 @@ void Forwarder::fail_attempt(RequestInfo& info, const Backend& backend, Error er
 }
 
 Hint Forwarder::hint_of(const Request& request) const {
-  Hint hint;
+  Hint hint{.priority = request.info.identity.priority};
   if (options_.hash_header) {
     if (const auto value = request.fields.value(*options_.hash_header)) hint.key = hash_of(*value);
   }

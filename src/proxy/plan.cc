@@ -10,6 +10,7 @@
 #include "proxy/fallback.h"
 #include "proxy/model_directory.h"
 #include "proxy/pool_assignment.h"
+#include "proxy/request_priority.h"
 #include "proxy/session_sources.h"
 #include "proxy/split.h"
 
@@ -231,6 +232,7 @@ void Plan::add_route(const RouteConfig& route, const PoolNumbers& pool_numbers,
                    .index = label_uses_.route(route.name),
                    .grpc_only = !route.match.grpc.empty(),
                    .retry = {},
+                   .priority = route.priority,
                    .targets = {},
                    .sticky_header = route.sticky.header,
                    .salt = hash_of(route.name)};
@@ -351,6 +353,7 @@ const Plan::WeightedTarget& Plan::choose_target(Request& request, std::size_t ro
   identity.route = plan_route.name;
   identity.route_index = plan_route.index;
   identity.is_streaming = plan_route.grpc_only;
+  identity.priority = priority_of(request, plan_route.priority);
   if (plan_route.retry) identity.retry_policy = &*plan_route.retry;
   return draw_target(plan_route, request);
 }

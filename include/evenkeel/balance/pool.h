@@ -86,6 +86,7 @@ struct QueueStats {
   std::uint64_t waited_total = 0;     ///< waits that ended with a slot
   Duration waited_sum{};              ///< of those
   std::uint64_t full_total = 0;       ///< refused because the queue was full
+  std::uint64_t displaced_total = 0;  ///< of these, after waiting: a more urgent one took the place
   std::uint64_t timeout_total = 0;    ///< ended by the timeout
   std::uint64_t abandoned_total = 0;  ///< dropped while waiting: the client left
 };
@@ -205,8 +206,8 @@ class Pool {
   Pool(std::shared_ptr<PoolState> state, Loop& loop, std::uint64_t seed);
 
   /// A slot on one of the backends. While one is free it neither suspends nor allocates. When all
-  /// backends are full the request queues, first come first served over all workers, until
-  /// `deadline` or the queue's timeout. Dropping the task leaves the queue.
+  /// backends are full the request queues, by priority, until `deadline` or the queue's timeout
+  /// (see RequestQueue). Dropping the task leaves the queue.
   ///
   /// A request of a session goes to the backend of the session, and waits for a slot of that one
   /// while it holds (docs/affinity.md). If it is excluded, the session moves to the backend that is

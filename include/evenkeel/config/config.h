@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "evenkeel/base/priority.h"
 #include "evenkeel/config/address.h"
 
 // The file as plain structs whose initialisers are the defaults. Every key, its range and its
@@ -367,7 +368,9 @@ struct RouteConfig {
   std::vector<RouteTarget> targets;  // never empty, and never all of weight 0, in a loaded file
   std::optional<RetryRules> retry;   // instead of the pool's
   ModelListRule model_list = ModelListRule::automatic;
-  StickyConfig sticky;               // only read with several targets
+  StickyConfig sticky;  // only read with several targets
+  // Of its requests: their default, and the most that they may name; none: as they name it.
+  std::optional<Priority> priority;
 
   bool operator==(const RouteConfig&) const = default;
 };

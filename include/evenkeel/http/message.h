@@ -10,6 +10,7 @@
 #include "evenkeel/base/attempt_list.h"
 #include "evenkeel/base/clock.h"
 #include "evenkeel/base/pool_allocator.h"
+#include "evenkeel/base/priority.h"
 #include "evenkeel/base/result.h"
 #include "evenkeel/base/shared_count.h"
 #include "evenkeel/base/task.h"
@@ -71,6 +72,7 @@ struct RequestIdentity {
   std::uint32_t route_index = 0;  ///< of the plan, for counters; plus one, 0 = none
   std::uint32_t pool_index = 0;   ///< of the plan, for counters; plus one, 0 = none
   bool is_streaming = false;      ///< a stream of messages: it may pause, and has no size limit
+  Priority priority = Priority::standard;
   const RetryPolicy* retry_policy = nullptr;  ///< the route's own; null: its pool's
 };
 

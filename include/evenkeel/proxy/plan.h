@@ -117,6 +117,7 @@ class Plan final : public Handler {
     bool grpc_only;               // matches gRPC calls only
     bool splits_by_body = false;  // its pool may follow from a conversation that a body tells
     std::optional<RetryPolicy> retry;
+    std::optional<Priority> priority;
     std::vector<WeightedTarget> targets;
     std::string_view sticky_header;  // of a split: see conversation_of
     std::uint64_t salt;              // of a split: see split_point

@@ -1,0 +1,98 @@
+"""Requests that wait for a slot are served by priority."""
+
+import threading
+
+import case
+from stream import PATIENCE, Stream, exchange
+
+
+class Priorities(case.Case):
+    def setUp(self):
+        self.gate = threading.Semaphore(0)
+        self.served = []
+        self.streams = []
+
+    def full(self, queue=None, route=None):
+        """A daemon whose only slot is taken until `serve`."""
+        def script(request):
+            self.served.append(request.target)
+            self.gate.acquire(timeout=PATIENCE)
+            request.answer(b"hello")
+
+        self.daemon_ = self.start_daemon(
+            self.backend(script), pool={"limits": {"max_in_flight": 1, "queue": queue or {}}},
+            routes=[{"pool": "pool", **(route or {})}])
+        self.send("/first")
+        self.eventually(lambda: self.served == ["/first"], "the request that takes the slot")
+        return self.daemon_
+
+    def send(self, target, priority=None):
+        stream = Stream.connect(self.daemon_.address)
+        self.addCleanup(stream.close)
+        before = self.waiting()
+        stream.ask(target=target, fields=[("x-priority", priority)] if priority else ())
+        self.streams.append(stream)
+        return stream, before
+
+    def queue(self, target, priority=None):
+        """Sends a request that finds a place in the queue."""
+        stream, before = self.send(target, priority)
+        self.eventually(lambda: self.waiting() == before + 1, "one more in the queue")
+        return stream
+
+    def waiting(self):
+        return self.daemon_.api("pools")[0]["waiting"]
+
+    def serve(self, *streams):
+        """Lets all requests through; the order in which they are served, without the first."""
+        self.gate.release(100)
+        for stream in streams:
+            self.assertEqual(stream.read_response().status, 200)
+        self.assertEqual(self.streams[0].read_response().status, 200)
+        return self.served[1:]
+
+    def test_the_most_urgent_goes_first(self):
+        daemon = self.full()
+        streams = [self.queue(target, priority) for target, priority in (
+            ("/batch", "batch"), ("/standard", None), ("/interactive", "Interactive"), ("/odd", "highest"))]
+
+        self.assertEqual(self.serve(*streams), ["/interactive", "/standard", "/odd", "/batch"])
+        logged = {line["path"]: line.get("priority") for line in daemon.wait_access(5)}
+        self.assertEqual(logged, {"/first": None, "/batch": "batch", "/standard": None,
+                                  "/interactive": "interactive", "/odd": None})
+
+    def test_an_urgent_one_takes_the_place_of_a_lower_one_in_a_full_queue(self):
+        daemon = self.full(queue={"size": 2})
+        kept, displaced = self.queue("/kept", "batch"), self.queue("/displaced", "batch")
+
+        refused = exchange(daemon.address, target="/refused", fields=[("x-priority", "batch")])
+        urgent, _ = self.send("/urgent", "interactive")
+        answer = displaced.read_response()
+
+        self.assertEqual((refused.status, refused.field("x-evenkeel-reason")), (429, "queue_full"))
+        self.assertEqual((answer.status, answer.field("x-evenkeel-reason")), (429, "queue_full"))
+        self.assertIsNotNone(answer.field("retry-after"))
+        self.assertEqual(self.serve(kept, urgent), ["/urgent", "/kept"])
+        self.assertEqual(daemon.metric("evenkeel_errors_total", reason="queue_full"), 2)
+
+    def test_a_low_one_is_not_starved(self):
+        self.full(queue={"timeout": "3s"})
+        old = self.queue("/old", "batch")
+        began = self.daemon_.api("status")["uptime_seconds"]
+        # It has risen by two classes after two thirds of the timeout.
+        self.eventually(lambda: self.daemon_.api("status")["uptime_seconds"] > began + 2.1, "two seconds")
+        young = self.queue("/young", "interactive")
+
+        self.assertEqual(self.serve(old, young), ["/old", "/young"])
+
+    def test_a_route_sets_the_default_and_the_most(self):
+        daemon = self.full(route={"priority": "standard"})
+        streams = [self.queue("/a", "interactive"), self.queue("/b", "batch"), self.queue("/c")]
+
+        self.assertEqual(self.serve(*streams), ["/a", "/c", "/b"])
+        logged = {line["path"]: line.get("priority") for line in daemon.wait_access(4)}
+        self.assertEqual(logged, {"/first": None, "/a": None, "/b": "batch", "/c": None})
+
+
+if __name__ == "__main__":
+    case.main()

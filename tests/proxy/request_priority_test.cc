@@ -1,0 +1,39 @@
+#include "proxy/request_priority.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string_view>
+
+namespace evenkeel {
+namespace {
+
+Priority of(std::string_view field, std::optional<Priority> route = std::nullopt) {
+  Request request;
+  if (!field.empty()) request.fields.add("X-Priority", field);
+  return priority_of(request, route);
+}
+
+TEST(RequestPriority, IsWhatTheClientSays) {
+  EXPECT_EQ(of("interactive"), Priority::interactive);
+  EXPECT_EQ(of("Batch"), Priority::batch);
+  EXPECT_EQ(of("standard"), Priority::standard);
+}
+
+TEST(RequestPriority, IsStandardWithoutAKnownWord) {
+  EXPECT_EQ(of(""), Priority::standard);
+  EXPECT_EQ(of("urgent"), Priority::standard);
+  EXPECT_EQ(of("1"), Priority::standard);
+  EXPECT_EQ(of("batch, interactive"), Priority::standard);
+}
+
+TEST(RequestPriority, IsAtMostThatOfTheRoute) {
+  EXPECT_EQ(of("", Priority::batch), Priority::batch);
+  EXPECT_EQ(of("interactive", Priority::batch), Priority::batch);
+  EXPECT_EQ(of("interactive", Priority::standard), Priority::standard);
+  EXPECT_EQ(of("batch", Priority::interactive), Priority::batch);
+  EXPECT_EQ(of("", Priority::interactive), Priority::interactive);
+}
+
+}  // namespace
+}  // namespace evenkeel
