@@ -35,25 +35,33 @@ bool takes_stream_options(std::string_view path) {
   return path == "/v1/chat/completions" || path == "/v1/completions";
 }
 
-/// The estimate for all of a body of which only a part was read.
-std::uint64_t scaled(std::uint64_t tokens, std::uint64_t read,
+/// The estimate for all of a body of which only a part was read. Most bytes of one with images are
+/// theirs.
+std::uint64_t scaled(std::uint64_t tokens, const InferenceRequest& asked, std::uint64_t read,
                      std::optional<std::uint64_t> body_length) {
-  if (read == 0 || body_length.value_or(0) <= read) return tokens;
+  if (read == 0 || asked.images > 0 || body_length.value_or(0) <= read) return tokens;
   const double parts = static_cast<double>(*body_length) / static_cast<double>(read);
   return static_cast<std::uint64_t>(static_cast<double>(tokens) * parts);
 }
 
-JsonPlaces places_of(const RequestReader& reader, std::string_view path) {
+JsonPlaces places_of(const RequestReader& reader, const RequestHead& head) {
+  const bool is_kserve = head.is_grpc || head.path.starts_with("/v2/models/");
   JsonPlaces places{.is_json = reader.object_begin().has_value(),
+                    .names_model = !is_kserve,
                     .model_values = reader.model_values(),
                     .object_begin = {}};
-  if (takes_stream_options(path) && !reader.stream_options()) {
+  if (takes_stream_options(head.path) && !reader.stream_options()) {
     places.object_begin = reader.object_begin();
   }
   return places;
 }
 
 }  // namespace
+
+Error no_room_for_bodies() {
+  return {.fault = Fault::out_of_memory,
+          .detail = "too little memory is free for the bodies of requests (limits.held_bodies)"};
+}
 
 Task<Result<Response>> InspectFilter::handle(Request& request, Handler& next) {
   const bool readable = request.body != nullptr && request.upgrade.empty();
@@ -72,19 +80,24 @@ Task<Result<Response>> InspectFilter::inspect(Request& request, std::string path
   request.info.inference = std::make_unique<InferenceInfo>();
   InferenceInfo& info = *request.info.inference;
   InspectionMetrics& metrics = metrics_.inspection();
-  const auto reader = RequestReader::create(head, info.request);
+  auto reader = RequestReader::create(head, info.request);
   if (reader == nullptr) {
     metrics.unread.add();
     co_return co_await next.handle(request);
   }
-  auto held = std::make_unique<ReplayBody>(std::move(request.body), options_.held,
-                                           metrics_.replay(), pressure_);
-  ReplayBody& body = *held;
-  request.body = std::move(held);
+  ReplayBody* held = nullptr;
+  if (!request.body->rewindable()) {
+    auto body = std::make_unique<ReplayBody>(std::move(request.body), options_.held,
+                                             metrics_.replay(), pressure_);
+    held = body.get();
+    request.body = std::move(body);
+  }
+  info.body_is_held = true;
   std::uint64_t size = 0;
   bool last = false;
-  while (!last && size < options_.max_body_bytes && body.holds() && !reader->done()) {
-    auto chunk = co_await body.hold();
+  const auto has_room = [held] { return held == nullptr || held->holds(); };
+  while (!last && size < options_.max_body_bytes && has_room() && !reader->done()) {
+    auto chunk = held != nullptr ? co_await held->hold() : co_await request.body->read();
     if (!chunk) co_return std::move(chunk.error());
     size += chunk->bytes.size();
     last = chunk->last;
@@ -93,12 +106,14 @@ Task<Result<Response>> InspectFilter::inspect(Request& request, std::string path
       co_return reader->error();
     }
   }
+  info.cut_short = !last && !has_room() && !reader->done() && size < options_.max_body_bytes;
   if (!last) reader->stop();
   info.request.estimated_prompt_tokens =
-      scaled(estimates_.prompt_tokens_of(info.request), size, body.length());
+      scaled(estimates_.prompt_tokens_of(info.request), info.request, size, request.body->length());
   (last ? metrics.complete : metrics.partial).add();
-  if (options_.finds_places) info.places = places_of(*reader, head.path);
-  body.rewind();
+  if (options_.finds_places) info.places = places_of(*reader, head);
+  reader.reset();
+  request.body->rewind();
   co_return co_await next.handle(request);
 }
 

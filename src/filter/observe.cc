@@ -32,8 +32,8 @@ Task<Result<Response>> ObserveFilter::observe(Request& request, Handler& next) {
   response->body = std::make_unique<ObservedBody>(loop_, std::move(response->body), *format, info,
                                                   metrics, estimates_);
   if (info.inference->usage_added && *format == ResponseFormat::events) {
-    response->body =
-        std::make_unique<UsageFreeBody>(std::move(response->body), !writes_null_usage_);
+    response->body = std::make_unique<UsageFreeBody>(std::move(response->body),
+                                                     !info.inference->keeps_null_usage);
   }
   co_return response;
 }

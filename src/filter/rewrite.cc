@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "evenkeel/base/json.h"
+#include "evenkeel/filter/inspect.h"
 
 namespace evenkeel {
 namespace {
@@ -19,8 +20,9 @@ std::string quoted(std::string_view text) {
 /// Why the name of the model cannot be replaced where it must be; nothing if it can, or there is
 /// none.
 std::optional<Error> obstacle_of(const InferenceInfo& info) {
-  if (!info.places.model_values.empty()) return std::nullopt;
+  if (!info.places.model_values.empty() || !info.places.names_model) return std::nullopt;
   if (info.places.is_json && info.request.complete) return std::nullopt;
+  if (info.cut_short) return no_room_for_bodies();
   if (info.places.is_json) {
     return Error{.fault = Fault::body_too_large,
                  .side = Side::client,
@@ -35,10 +37,14 @@ std::optional<Error> obstacle_of(const InferenceInfo& info) {
       .detail = "the name of the model must be replaced, which needs a body of plain JSON"};
 }
 
+bool is_accept_encoding(const Field& field) {
+  return equals_ignore_case(field.name(), "accept-encoding");
+}
+
 }  // namespace
 
-RewriteFilter::RewriteFilter(std::string_view model, bool adds_usage)
-    : quoted_model_(quoted(model)), adds_usage_(adds_usage) {}
+RewriteFilter::RewriteFilter(std::string_view model, Usage usage)
+    : quoted_model_(quoted(model)), usage_(usage) {}
 
 Task<Result<Response>> RewriteFilter::handle(Request& request, Handler& next) {
   if (request.info.inference == nullptr || request.body == nullptr) return next.handle(request);
@@ -56,7 +62,7 @@ std::vector<BodyEdit> RewriteFilter::edits_of(const InferenceInfo& info) const {
   std::vector<BodyEdit> edits;
   const InferenceRequest& asked = info.request;
   const auto begin = info.places.object_begin;
-  if (adds_usage_ && asked.complete && asked.stream && begin) {
+  if (usage_.asks && asked.complete && asked.stream && begin) {
     edits.push_back({{*begin, *begin}, R"("stream_options":{"include_usage":true},)"});
   }
   if (quoted_model_.empty()) return edits;
@@ -71,13 +77,16 @@ Task<Result<Response>> RewriteFilter::rewrite(Request& request, std::vector<Body
     return edit.replaced.begin == edit.replaced.end;
   });
   info.usage_added = adds_usage;
+  info.keeps_null_usage = usage_.keeps_nulls;
+  // A compressed stream could not be read.
+  if (adds_usage) request.fields.remove_if(is_accept_encoding);
   auto spliced = std::make_unique<SplicedBody>(std::move(request.body), std::move(edits));
   SplicedBody& body = *spliced;
   request.body = std::move(spliced);
   auto response = co_await next.handle(request);
   if (response) co_return response;
   info.usage_added = false;
-  body.rewind();
+  body.rewind();  // if it cannot be, no other pool gets it: see Fallback
   request.body = body.release();
   co_return response;
 }

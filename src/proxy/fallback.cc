@@ -18,11 +18,16 @@ bool may_fall_back(const Error& error) {
   }
 }
 
+/// Its body can be read from its start.
+bool is_whole(Request& request) {
+  return request.body == nullptr || request.info.outcome.bytes_in == 0 || request.body->rewind();
+}
+
 }  // namespace
 
 Task<Result<Response>> Fallback::handle(Request& request) {
   auto result = co_await own_.handle(request);
-  if (result || !may_fall_back(result.error())) co_return result;
+  if (result || !may_fall_back(result.error()) || !is_whole(request)) co_return result;
   move(request.info);
   auto answer = co_await target_.handler.handle(request);
   // Otherwise the other pool has fallen back, and has named its own fallback.

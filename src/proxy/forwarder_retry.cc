@@ -32,6 +32,7 @@ void Forwarder::keep_body(Request& request, Progress& progress) {
     progress.replay = dynamic_cast<ReplayBody*>(request.body.get());
     return;
   }
+  if (request.info.inference != nullptr && request.info.inference->body_is_held) return;
   const std::uint64_t max_bytes = progress.policy->replay_bytes;
   if (!request.upgrade.empty() || max_bytes == 0) return;
   ReplayMetrics& metrics = worker_metrics_.replay();
@@ -69,7 +70,11 @@ bool Forwarder::may_be_trial(const Request& request, const Progress& progress) c
   if (progress.policy->attempts < 2 || pool_.state().spec().retry_budget <= 0) return false;
   if (request.info.outcome.grpc_status) return false;
   if (request.body == nullptr) return true;
-  const bool fits = progress.replay == nullptr || request.body->length().has_value();
+  const InferenceInfo* const inference = request.info.inference.get();
+  const bool may_grow =
+      progress.replay != nullptr ||
+      (inference != nullptr && inference->body_is_held && !inference->request.complete);
+  const bool fits = !may_grow || request.body->length().has_value();
   return request.body->rewindable() && fits;
 }
 

@@ -30,6 +30,9 @@ InspectFilter::Options inspection_options(const Config& config) {
   const std::uint64_t inspected = config.limits.inspected_body_bytes;
   std::uint64_t kept = inspected;
   for (const PoolConfig& pool : config.pools) kept = std::max(kept, pool.retry.replay_bytes);
+  for (const RouteConfig& route : config.routes) {
+    if (route.retry) kept = std::max(kept, route.retry->replay_bytes);
+  }
   return {.max_body_bytes = inspected,
           .held = {.body_bytes = kept, .worker_bytes = config.limits.held_bodies_bytes},
           .finds_places = std::any_of(config.pools.begin(), config.pools.end(), rewrites)};
@@ -106,11 +109,11 @@ Plan::Plan(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> 
     const PoolConfig& pool = config_->pools[i];
     Handler& last = last_handler(i, worker);
     // What models report is counted for the pool, whatever the route.
-    ObserveFilter& observe = observers_.emplace_back(
-        worker.loop, worker_metrics_, worker.metrics_registry.label_index(),
-        pool_set_->token_estimates(), engine_named(pool.engine).writes_null_usage);
+    ObserveFilter& observe =
+        observers_.emplace_back(worker.loop, worker_metrics_, worker.metrics_registry.label_index(),
+                                pool_set_->token_estimates());
     observed_.push_back(&add_stage(observe, last));
-    const bool reads = inspects(pool);
+    const bool reads = reads_bodies(pool);
     pool_chains_.push_back(&build_filter_chain(reads ? *observed_.back() : last, grpc, reads));
   }
   PoolNumbers pool_numbers;
@@ -201,7 +204,11 @@ void Plan::add_pool(const PoolConfig& pool, const PoolSet::PoolEntry& pool_entry
   if (rewrites(pool)) {
     Handler& forwarder = *handlers_.back();
     // Values of the body that only this pool's backends are to see.
-    add_stage(rewrites_.emplace_back(pool.model, adds_usage(pool)), forwarder);
+    add_stage(rewrites_.emplace_back(
+                  pool.model,
+                  RewriteFilter::Usage{.asks = adds_usage(pool),
+                                       .keeps_nulls = engine_named(pool.engine).writes_null_usage}),
+              forwarder);
   }
   forwarders_.push_back(handlers_.back().get());
 }
@@ -243,9 +250,10 @@ void Plan::add_route(const RouteConfig& route, const PoolNumbers& pool_numbers,
     const std::string_view pool = config_->pools[number].name;
     const std::uint32_t pool_index = label_index.pool(pool);
     label_index.add_route_to_pool(plan_route.index, pool_index);
-    plan_route.splits_by_body |= route.targets.size() > 1 && inspects(config_->pools[number]);
+    plan_route.splits_by_body |= route.targets.size() > 1 && reads_bodies(config_->pools[number]);
     plan_route.targets.push_back({.first = pool_chains_[number],
                                   .observed = observed_[number],
+                                  .grpc_deadline = config_->pools[number].timeouts.grpc_deadline,
                                   .pool = pool,
                                   .pool_index = pool_index,
                                   .cumulative_weight = sum += target.weight});
@@ -330,9 +338,17 @@ Task<Result<Response>> Plan::handle(Request& request) {
 
 /// The filters have seen the request, and its body is known.
 Task<Result<Response>> Plan::handle_inspected(Request& request) {
+  const InferenceInfo* const inference = request.info.inference.get();
+  if (inference != nullptr && inference->cut_short && needs_body(request)) {
+    return Result<Response>(no_room_for_bodies());
+  }
   auto route = router_.route_inspected(request);
   if (!route) return Result<Response>(unrouted_error(request, std::move(route.error())));
   const WeightedTarget& target = choose_target(request, *route);
+  RequestTimings& timings = request.info.timings;
+  if (timings.deadline != never) {  // of a gRPC call
+    timings.deadline = std::min(timings.deadline, timings.started + target.grpc_deadline);
+  }
   assign_pool(request.info.identity, target.pool, target.pool_index, worker_metrics_);
   return target.observed->handle(request);
 }
@@ -344,6 +360,22 @@ Error Plan::unrouted_error(const Request& request, Error error) const {
   if (error.fault != Fault::no_route || !names_model || model_directory_ == nullptr) return error;
   if (router_.takes_model(request, inference->request.model)) return error;  // but of another size
   return model_directory_->not_found(request, inference->request.model);
+}
+
+/// Its route depends on its body.
+bool Plan::needs_body(const Request& request) const {
+  const auto route = router_.route(request);
+  return route && route->needs_body;
+}
+
+/// The pool's requests are inspected, or those that it passes on to its fallback.
+bool Plan::reads_bodies(const PoolConfig& pool) const {
+  if (inspects(pool)) return true;
+  const auto& pools = config_->pools;
+  const auto fallback = std::find_if(pools.begin(), pools.end(), [&](const PoolConfig& each) {
+    return each.name == pool.fallback;
+  });
+  return fallback != pools.end() && reads_bodies(*fallback);
 }
 
 /// Makes it a request of the route.

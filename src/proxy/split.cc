@@ -10,7 +10,8 @@ std::optional<std::uint64_t> conversation_of(const Request& request, std::string
   if (request.info.inference == nullptr) return std::nullopt;
   const InferenceRequest& body = request.info.inference->request;
   if (!body.session.empty()) return hash_of(body.session);
-  if (body.conversation != 0) return body.conversation;
+  // Prompts of other tasks begin alike without being of one conversation.
+  if (body.task == InferenceTask::chat && body.conversation != 0) return body.conversation;
   return std::nullopt;
 }
 

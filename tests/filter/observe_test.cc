@@ -118,7 +118,7 @@ class Observe : public testing::Test {
   Loop loop;
   MetricsRegistry metrics{1};
   TokenEstimates estimates;
-  ObserveFilter filter{loop, metrics.worker_metrics(0), metrics.label_index(), estimates, false};
+  ObserveFilter filter{loop, metrics.worker_metrics(0), metrics.label_index(), estimates};
   Model model{loop};
   Request request;
   bool failed = false;

@@ -12,6 +12,10 @@
 
 namespace evenkeel {
 
+/// Refuses a request that depends on more of its body than there was memory for
+/// (`InferenceInfo::cut_short`).
+Error no_room_for_bodies();
+
 /// Reads the body of requests to models, up to `max_body_bytes`, into `info.inference`, and passes
 /// the request on when the body has ended, when nothing that follows would tell more, or when that
 /// much was read. What was read is kept for the backend, and for retries. A body that is not

@@ -20,14 +20,9 @@ namespace evenkeel {
 /// REQUIRES: everything that is passed outlives the filter and the responses. Thread: the worker's.
 class ObserveFilter final : public Filter {
  public:
-  /// `writes_null_usage`: see Engine.
   ObserveFilter(Loop& loop, WorkerMetrics& worker_metrics, LabelIndex& label_index,
-                TokenEstimates& estimates, bool writes_null_usage)
-      : loop_(loop),
-        worker_metrics_(worker_metrics),
-        models_(label_index),
-        estimates_(estimates),
-        writes_null_usage_(writes_null_usage) {}
+                TokenEstimates& estimates)
+      : loop_(loop), worker_metrics_(worker_metrics), models_(label_index), estimates_(estimates) {}
 
   Task<Result<Response>> handle(Request& request, Handler& next) override;
 
@@ -38,7 +33,6 @@ class ObserveFilter final : public Filter {
   WorkerMetrics& worker_metrics_;
   ModelNames models_;
   TokenEstimates& estimates_;
-  bool writes_null_usage_;
 };
 
 }  // namespace evenkeel

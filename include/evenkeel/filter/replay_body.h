@@ -20,8 +20,8 @@ namespace evenkeel {
 /// REQUIRES: `metrics` and `pressure` outlive it. Thread: the worker's.
 class ReplayBody final : public Body {
  public:
-  /// Larger bodies share half of what a worker may hold: a few that arrive slowly leave room for the
-  /// many that are small.
+  /// Larger bodies share half of what a worker may hold: a few that arrive slowly leave room for
+  /// the many that are small.
   static constexpr std::uint64_t max_small_body = 64UL * 1024;
 
   /// How much one body and all bodies of a worker may hold, in bytes.

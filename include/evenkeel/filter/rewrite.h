@@ -15,11 +15,18 @@ namespace evenkeel {
 /// it was: another pool may change it differently.
 ///
 /// Acts on requests that were inspected (inspect.h), and refuses those whose name it cannot find:
-/// in a compressed body (bad_request), or behind what was inspected (body_too_large).
+/// in a compressed body or a form (bad_request), behind what was inspected (body_too_large), or
+/// behind what there was memory for (out_of_memory).
 class RewriteFilter final : public Filter {
  public:
+  /// What is asked of an engine for the usage of streams.
+  struct Usage {
+    bool asks = false;         ///< where the client did not
+    bool keeps_nulls = false;  ///< it writes `"usage":null` whether asked or not
+  };
+
   /// `model` empty: its name stays.
-  RewriteFilter(std::string_view model, bool adds_usage);
+  RewriteFilter(std::string_view model, Usage usage);
 
   Task<Result<Response>> handle(Request& request, Handler& next) override;
 
@@ -28,7 +35,7 @@ class RewriteFilter final : public Filter {
   Task<Result<Response>> rewrite(Request& request, std::vector<BodyEdit> edits, Handler& next);
 
   const std::string quoted_model_;  // in JSON; empty: the name stays
-  const bool adds_usage_;
+  const Usage usage_;
 };
 
 }  // namespace evenkeel

@@ -93,6 +93,7 @@ struct BodyRange {
 /// Where a JSON body can be changed. Of other bodies: nowhere.
 struct JsonPlaces {
   bool is_json = false;
+  bool names_model = true;  ///< the API has a member `model`; KServe's has the name in the path
   std::vector<BodyRange> model_values;  ///< of each `model` of the outermost object, with quotes
   /// Where a member `stream_options` can be inserted: behind the brace that opens the object.
   /// Nothing if the API has no such member, or the request has one.
@@ -103,7 +104,13 @@ struct JsonPlaces {
 struct InferenceInfo : Pooled {
   InferenceRequest request;
   JsonPlaces places;
+  /// What was read of the body can be read again, as far as memory allows; no other copy is needed.
+  bool body_is_held = false;
+  /// Memory for held bodies ran out before enough of the body was read.
+  bool cut_short = false;
   bool usage_added = false;  ///< evenkeel asks for the stream's usage, and the client did not
+  /// With `usage_added`: `"usage":null` in the stream's other events is the engine's habit.
+  bool keeps_null_usage = false;
   InferenceResponse response;
 };
 

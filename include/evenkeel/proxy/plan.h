@@ -107,6 +107,7 @@ class Plan final : public Handler {
   struct WeightedTarget {
     Handler* first;     // the first of its filters
     Handler* observed;  // behind the filters that every pool has: reads its responses
+    Duration grpc_deadline;
     std::string_view pool;
     std::uint32_t pool_index;
     std::uint32_t cumulative_weight;  // of this target and those before it
@@ -132,6 +133,8 @@ class Plan final : public Handler {
   /// `inspects`: the bodies of its requests are read.
   Handler& build_filter_chain(Handler& last, GrpcFilter& grpc, bool inspects);
   Task<Result<Response>> handle_inspected(Request& request);
+  bool needs_body(const Request& request) const;
+  bool reads_bodies(const PoolConfig& pool) const;
   const WeightedTarget& choose_target(Request& request, std::size_t route);
   Handler& add_stage(Filter& filter, Handler& next);
   const WeightedTarget& draw_target(const Route& plan_route, const Request& request);
