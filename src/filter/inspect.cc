@@ -26,7 +26,7 @@ RequestHead head_of(const Request& request, std::string_view path) {
 void complete_head(RequestHead& head, const Fields& fields) {
   head.content_type = fields.value(FieldId::content_type).value_or("");
   head.content_encoding = fields.value("content-encoding").value_or("");
-  if (!head.path.starts_with("/v2/")) return;
+  if (!head.path.starts_with("/v2/models/")) return;
   head.inference_header_length = fields.value("inference-header-content-length").value_or("");
 }
 
@@ -68,7 +68,11 @@ Task<Result<Response>> InspectFilter::handle(Request& request, Handler& next) {
   if (!readable || request.info.inference != nullptr) return next.handle(request);
   std::string storage;
   auto path = normalised_path(request.path, storage);
-  if (!path || !inference_api_of(head_of(request, *path))) return next.handle(request);
+  if (!path) return next.handle(request);
+  if (!inference_api_of(head_of(request, *path))) {
+    const std::string_view decoded = with_decoded_slashes(*path, storage);
+    if (decoded == *path || !inference_api_of(head_of(request, decoded))) return next.handle(request);
+  }
   return inspect(request, std::move(storage), next);
 }
 
@@ -95,23 +99,29 @@ Task<Result<Response>> InspectFilter::inspect(Request& request, std::string path
   info.body_is_held = true;
   std::uint64_t size = 0;
   bool last = false;
+  bool is_read = true;
   const auto has_room = [held] { return held == nullptr || held->holds(); };
   while (!last && size < options_.max_body_bytes && has_room() && !reader->done()) {
     auto chunk = held != nullptr ? co_await held->hold() : co_await request.body->read();
     if (!chunk) co_return std::move(chunk.error());
     size += chunk->bytes.size();
     last = chunk->last;
-    if (!reader->read(chunk->bytes) || (last && !reader->finish())) {
+    if (reader->read(chunk->bytes) && (!last || reader->finish())) continue;
+    if (is_json_type(head.content_type)) {
       metrics.malformed.add();
       co_return reader->error();
     }
+    // It need not be JSON, and says nothing.
+    info.request = {.task = info.request.task};
+    is_read = false;
+    break;
   }
   info.cut_short = !last && !has_room() && !reader->done() && size < options_.max_body_bytes;
-  if (!last) reader->stop();
+  if (!last && is_read) reader->stop();
   info.request.estimated_prompt_tokens =
       scaled(estimates_.prompt_tokens_of(info.request), info.request, size, request.body->length());
-  (last ? metrics.complete : metrics.partial).add();
-  if (options_.finds_places) info.places = places_of(*reader, head);
+  (!is_read ? metrics.unread : last ? metrics.complete : metrics.partial).add();
+  if (options_.finds_places && is_read) info.places = places_of(*reader, head);
   reader.reset();
   request.body->rewind();
   co_return co_await next.handle(request);

@@ -1,6 +1,7 @@
 #include "evenkeel/http/path.h"
 
 #include <array>
+#include <utility>
 #include <vector>
 
 #include "evenkeel/base/hex.h"
@@ -97,6 +98,21 @@ Result<std::string_view> normalised_path(std::string_view target, std::string& s
   for (const std::string_view segment : segments) storage.append("/").append(segment);
   if (storage.empty() || directory) storage += '/';
   return std::string_view(storage);
+}
+
+std::string_view with_decoded_slashes(std::string_view path, std::string& storage) {
+  const auto is_slash = [path](std::size_t i) {
+    return path.size() - i >= 3 && path[i + 1] == '2' && (path[i + 2] | 0x20) == 'f';
+  };
+  if (path.find('%') == std::string_view::npos) return path;
+  std::string decoded;
+  for (std::size_t i = 0; i < path.size(); ++i) {
+    const bool slash = path[i] == '%' && is_slash(i);
+    decoded += slash ? '/' : path[i];
+    if (slash) i += 2;
+  }
+  storage = std::move(decoded);
+  return storage;
 }
 
 std::string_view next_path_segment(std::string_view& rest) {

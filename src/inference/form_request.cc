@@ -57,6 +57,15 @@ std::string parameter(std::string_view field, std::string_view name) {
   return {};
 }
 
+/// Occurrences of a parameter, but for those that end another's name ("filename=").
+int count_of(std::string_view line, std::string_view parameter) {
+  int count = 0;
+  for (auto at = line.find(parameter); at != line.npos; at = line.find(parameter, at + 1)) {
+    count += at == 0 || line[at - 1] == ' ' || line[at - 1] == ';' || line[at - 1] == '\t';
+  }
+  return count;
+}
+
 Slot slot_of(std::string_view name) {
   if (name == "model") return Slot::model;
   if (name == "stream") return Slot::stream;
@@ -96,7 +105,7 @@ bool FormRequest::read(std::string_view bytes) {
 }
 
 bool FormRequest::finish() {
-  into_.complete = complete_;
+  into_.complete = complete_ && !lost_;
   stop();
   return true;
 }
@@ -139,6 +148,7 @@ void FormRequest::read_delimiter_end(std::string_view& bytes) {
 void FormRequest::read_header(std::string_view& bytes) {
   const std::size_t size = std::min(bytes.find('\n'), bytes.size());
   const std::size_t room = max_line - std::min(max_line, line_.size());
+  if (size > room) return lose();
   line_ += bytes.substr(0, std::min(size, room));
   const bool ended = size < bytes.size();
   bytes.remove_prefix(ended ? size + 1 : size);
@@ -154,11 +164,21 @@ void FormRequest::end_header_line() {
   const std::string_view line = line_;
   const std::size_t colon = std::min(line.find(':'), line.size());
   if (equals_ignore_case(line.substr(0, colon), "content-disposition")) {
+    // Servers differ in what they make of these.
+    if (has_name_ || line.find('\\') != line.npos || count_of(line, "name=") > 1) return lose();
+    has_name_ = true;
     name_ = parameter(line.substr(std::min(colon + 1, line.size())), "name");
     facts_.clear(slot_of(name_));
     if (slot_of(name_) == Slot::prompt) into_.prompt_bytes = 0;
   }
   line_.clear();
+}
+
+/// What the form says is not certain: nothing is known of the request.
+void FormRequest::lose() {
+  lost_ = true;
+  state_ = State::ended;
+  into_.model.clear();
 }
 
 void FormRequest::add_content(std::string_view bytes) {
@@ -178,6 +198,7 @@ void FormRequest::end_part() {
   }
   name_.clear();
   value_.clear();
+  has_name_ = false;
 }
 
 }  // namespace evenkeel

@@ -40,6 +40,7 @@ class FormRequest final : public ReadOnlyRequest {
   void end_header_line();
   void add_content(std::string_view bytes);
   void end_part();
+  void lose();
 
   InferenceRequest& into_;
   RequestFacts facts_;
@@ -48,6 +49,8 @@ class FormRequest final : public ReadOnlyRequest {
   std::size_t matched_;  // bytes of the delimiter
   bool first_dash_ = false;
   bool complete_ = false;
+  bool lost_ = false;      // servers may read it differently
+  bool has_name_ = false;  // the part that is read
   std::string line_;   // of a header
   std::string name_;   // of the part; empty: its content does not matter
   std::string value_;  // its content

@@ -17,6 +17,8 @@ constexpr char media_mark = 0x1b;
 // An escape takes six bytes at most for each byte that it stands for.
 constexpr std::size_t max_escape_ratio = 6;
 
+constexpr std::size_t max_model_values = 16;
+
 bool is_prompt_text(Slot slot) {
   switch (slot) {
     case Slot::text:
@@ -57,6 +59,8 @@ bool JsonRequest::read(std::string_view bytes) {
     if (token == Token::more) break;
     if (token == Token::malformed) return fail(scanner_.problem());
     on_token(token);
+    // Each is a place where the body is changed.
+    if (model_values_.size() > max_model_values) return fail("the key \"model\" is given too often");
   }
   return json_bytes_left_ != 0 || finish();
 }

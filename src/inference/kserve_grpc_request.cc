@@ -74,9 +74,11 @@ bool KserveGrpcRequest::finish() {
 void KserveGrpcRequest::stop() {
   if (settled_) return;
   settled_ = true;
+  lost_ = lost_ || (phase_ == Phase::ended && !complete_);
   phase_ = Phase::ended;
   into_.complete = complete_;
   into_.tensor_bytes = raw_bytes_ > 0 ? raw_bytes_ : typed_bytes_;
+  if (lost_) return;
   const auto request = decode_model_infer_request(request_.kept);
   if (!request) return;
   into_.model = json::utf8_prefix(request->model_name, InferenceRequest::max_name);
@@ -154,6 +156,8 @@ KserveGrpcRequest::Use KserveGrpcRequest::use_of(std::uint64_t field) {
   const bool wanted = in_tensor_ ? field == tensor_datatype || field == tensor_shape
                                  : field == model_name || field == parameters;
   const bool fits = payload_left_ <= max_kept_field && message().kept.size() < max_kept;
+  // A name that is not kept may replace the one that was.
+  if (!in_tensor_ && field == model_name && !fits) lost_ = true;
   return wanted && fits ? Use::keep : Use::skip;
 }
 

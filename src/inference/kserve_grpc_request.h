@@ -48,6 +48,7 @@ class KserveGrpcRequest final : public ReadOnlyRequest {
   Phase phase_ = Phase::prefix;
   std::uint8_t prefix_bytes_ = 0;
   bool complete_ = false;
+  bool lost_ = false;  // what follows may say something else: nothing is known of the request
   bool settled_ = false;
   bool in_tensor_ = false;
   Message request_;

@@ -97,22 +97,15 @@ bool is_form(std::string_view path) {
   return path == "/v1/audio/transcriptions" || path == "/v1/audio/translations";
 }
 
-/// Servers take JSON without a type, too, and with the one that curl gives data by default.
-bool may_be_json(std::string_view content_type) {
-  const std::string_view type = content_type.substr(0, content_type.find(';'));
-  return type.empty() || type.find("json") != type.npos ||
-         equals_ignore_case(type, "application/x-www-form-urlencoded");
-}
-
 std::unique_ptr<RequestReader> text_reader(const RequestHead& head, InferenceApi api,
                                            InferenceRequest& into) {
-  const std::string boundary = FormRequest::boundary_of(head.content_type);
-  if (boundary.empty() == is_form(head.path)) return nullptr;
-  if (!boundary.empty()) return std::make_unique<FormRequest>(boundary, into);
-  const std::string_view length = head.inference_header_length;
-  if (length.empty()) {
-    return may_be_json(head.content_type) ? std::make_unique<JsonRequest>(api, into) : nullptr;
+  if (is_form(head.path)) {
+    const std::string boundary = FormRequest::boundary_of(head.content_type);
+    if (boundary.empty()) return nullptr;
+    return std::make_unique<FormRequest>(boundary, into);
   }
+  const std::string_view length = head.inference_header_length;
+  if (length.empty()) return std::make_unique<JsonRequest>(api, into);
 
   std::uint64_t json_bytes = 0;
   const char* const end = length.data() + length.size();
@@ -122,6 +115,12 @@ std::unique_ptr<RequestReader> text_reader(const RequestHead& head, InferenceApi
 }
 
 }  // namespace
+
+bool is_json_type(std::string_view content_type) {
+  const std::string_view type = content_type.substr(0, content_type.find(';'));
+  return type.empty() || type.find("json") != type.npos ||
+         equals_ignore_case(type, "application/x-www-form-urlencoded");
+}
 
 std::optional<InferenceApi> inference_api_of(const RequestHead& head) {
   const auto target = target_of(head);

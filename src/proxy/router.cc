@@ -37,12 +37,15 @@ bool is_one_of(const std::vector<std::string>& calls, const Request& request,
 /// `path` is normalised.
 bool has_readable_body(const Request& request, std::string_view path) {
   if (request.body == nullptr || !request.upgrade.empty()) return false;
-  const RequestHead head{.method = request.method,
-                         .path = path,
-                         .content_type = {},
-                         .content_encoding = {},
-                         .inference_header_length = {},
-                         .is_grpc = is_grpc(request)};
+  RequestHead head{.method = request.method,
+                   .path = path,
+                   .content_type = {},
+                   .content_encoding = {},
+                   .inference_header_length = {},
+                   .is_grpc = is_grpc(request)};
+  if (inference_api_of(head)) return true;
+  std::string storage;
+  head.path = with_decoded_slashes(path, storage);
   return inference_api_of(head).has_value();
 }
 

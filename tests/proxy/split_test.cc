@@ -97,6 +97,10 @@ TEST(ConversationOf, PrefersTheHeaderThenTheSessionOfTheBodyThenThePrompt) {
   EXPECT_EQ(of(request_with("", "b", 3)), hash_of("b"));
   EXPECT_EQ(of(request_with("", "", 3)), 3u);
   EXPECT_EQ(of(request_with("", "", 0)), std::nullopt);
+
+  Request completion = request_with("", "", 3);
+  completion.info.inference->request.task = InferenceTask::completion;
+  EXPECT_EQ(of(completion), std::nullopt) << "prompts of one template begin alike";
 }
 
 TEST(ConversationOf, KnowsOnlyTheHeaderIfTheBodyWasNotInspected) {

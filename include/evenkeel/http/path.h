@@ -14,6 +14,10 @@ namespace evenkeel {
 /// bad_request for a broken encoding, for `%00`, and for a path that climbs above the root.
 Result<std::string_view> normalised_path(std::string_view target, std::string& storage);
 
+/// The path in which `%2F` is a slash, as servers see it that decode all of a path. `storage` holds
+/// the result where it differs from `path`.
+std::string_view with_decoded_slashes(std::string_view path, std::string& storage);
+
 /// Cuts the first segment off `rest`, a path without its leading slash.
 std::string_view next_path_segment(std::string_view& rest);
 

@@ -13,6 +13,10 @@
 
 namespace evenkeel {
 
+/// Whether a body of this type must be JSON where an API takes JSON. Servers also take it without a
+/// type, and with the one that curl gives data by default; some take it with any.
+bool is_json_type(std::string_view content_type);
+
 /// The APIs whose requests are read.
 enum class InferenceApi : std::uint8_t {
   openai_chat,         ///< /v1/chat/completions
