@@ -71,7 +71,8 @@ Task<Result<Response>> InspectFilter::handle(Request& request, Handler& next) {
   if (!path) return next.handle(request);
   if (!inference_api_of(head_of(request, *path))) {
     const std::string_view decoded = with_decoded_slashes(*path, storage);
-    if (decoded == *path || !inference_api_of(head_of(request, decoded))) return next.handle(request);
+    if (decoded == *path || !inference_api_of(head_of(request, decoded)))
+      return next.handle(request);
   }
   return inspect(request, std::move(storage), next);
 }

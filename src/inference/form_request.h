@@ -51,9 +51,9 @@ class FormRequest final : public ReadOnlyRequest {
   bool complete_ = false;
   bool lost_ = false;      // servers may read it differently
   bool has_name_ = false;  // the part that is read
-  std::string line_;   // of a header
-  std::string name_;   // of the part; empty: its content does not matter
-  std::string value_;  // its content
+  std::string line_;       // of a header
+  std::string name_;       // of the part; empty: its content does not matter
+  std::string value_;      // its content
   Error error_;
 };
 

@@ -60,7 +60,8 @@ bool JsonRequest::read(std::string_view bytes) {
     if (token == Token::malformed) return fail(scanner_.problem());
     on_token(token);
     // Each is a place where the body is changed.
-    if (model_values_.size() > max_model_values) return fail("the key \"model\" is given too often");
+    if (model_values_.size() > max_model_values)
+      return fail("the key \"model\" is given too often");
   }
   return json_bytes_left_ != 0 || finish();
 }
