@@ -99,6 +99,21 @@ class Outlier(case.Case):
         self.assertEqual(self.state(daemon)[0], "ejected")
         self.assertLessEqual(sum(status != 200 for status in statuses), 6)  # each worker may lose one at the same time
 
+    def test_trials_cost_no_client_a_request_that_may_be_repeated(self):
+        bad = Server(500)
+        daemon = self.pool(bad, Server(), Server(), outlier={"ejection": "1s"})
+
+        def get():
+            return exchange(daemon.address, target="/page").status
+
+        self.eventually(lambda: get() and self.state(daemon)[0] == "ejected", "its ejection")
+        served = bad.served
+        statuses = []
+        self.eventually(lambda: statuses.append(get()) or bad.served >= served + 2, "two trials")
+
+        self.assertEqual(set(statuses), {200})
+        self.assertNotEqual(self.state(daemon), ("up", None))
+
     def test_a_server_that_only_lists_its_models(self):
         daemon = self.pool(Server(500), Server(), Server())
         statuses = []
