@@ -46,15 +46,23 @@ std::uint64_t key_of(std::uint64_t session) { return std::max<std::uint64_t>(mix
 class AffinityTable::Lock {
  public:
   explicit Lock(Bucket& bucket) : bucket_(bucket) {
-    for (int spins = 0; bucket_.lock.exchange(1, std::memory_order_acquire) != 0; ++spins) {
+    for (int spins = 0;; ++spins) {
+      sequence_ = bucket_.sequence.load(std::memory_order_relaxed);
+      const bool free = sequence_ % 2 == 0;
+      if (free && bucket_.sequence.compare_exchange_weak(sequence_, sequence_ + 1,
+                                                         std::memory_order_acq_rel)) {
+        break;
+      }
       if (spins >= spins_before_yield) std::this_thread::yield();
     }
+    std::atomic_thread_fence(std::memory_order_release);  // before what is changed
   }
   Lock(const Lock&) = delete;
-  ~Lock() { bucket_.lock.store(0, std::memory_order_release); }
+  ~Lock() { bucket_.sequence.store(sequence_ + 2, std::memory_order_release); }
 
  private:
   Bucket& bucket_;
+  std::uint64_t sequence_ = 0;
 };
 
 AffinityTable::Tag AffinityTable::tag_of(std::string_view backend_id) {
@@ -90,20 +98,37 @@ AffinityTable::Bucket& AffinityTable::bucket_of(std::uint64_t key) const {
 AffinityTable::Tag AffinityTable::find(std::uint64_t session, Duration ttl, Instant now) {
   const std::uint64_t key = key_of(session);
   Bucket& bucket = bucket_of(key);
-  for (std::size_t way = 0; way < ways; ++way) {
-    if (bucket.keys[way].load(std::memory_order_acquire) != key) continue;
-    std::uint64_t value = bucket.values[way].load(std::memory_order_acquire);
-    if (bucket.keys[way].load(std::memory_order_relaxed) != key) continue;
-    if (!is_live(value, ttl, now)) return none;
-    if (idle_seconds(value, now) > 0) {
-      // Another entry with this very value may have taken the place: then that one counts as used.
-      bucket.values[way].compare_exchange_strong(value, value_of(tag_in(value), now),
-                                                 std::memory_order_relaxed);
-      value = value_of(tag_in(value), now);
+  for (int spins = 0;; ++spins) {
+    const std::uint64_t sequence = bucket.sequence.load(std::memory_order_acquire);
+    const auto [way, value] = look(bucket, key);
+    std::atomic_thread_fence(std::memory_order_acquire);
+    const bool locked = sequence % 2 != 0;
+    if (!locked && bucket.sequence.load(std::memory_order_relaxed) == sequence) {
+      return way < ways ? use(bucket.values[way], value, ttl, now) : none;
     }
-    return tag_in(value);
+    if (spins >= spins_before_yield) std::this_thread::yield();
   }
-  return none;
+}
+
+/// Where the key is, and its value; `ways`: nowhere. Means something only if the bucket did not
+/// change meanwhile.
+std::pair<std::size_t, std::uint64_t> AffinityTable::look(const Bucket& bucket, std::uint64_t key) {
+  for (std::size_t way = 0; way < ways; ++way) {
+    if (bucket.keys[way].load(std::memory_order_relaxed) != key) continue;
+    return {way, bucket.values[way].load(std::memory_order_relaxed)};
+  }
+  return {ways, 0};
+}
+
+AffinityTable::Tag AffinityTable::use(std::atomic<std::uint64_t>& place, std::uint64_t value,
+                                      Duration ttl, Instant now) {
+  if (!is_live(value, ttl, now)) return none;
+  if (idle_seconds(value, now) > 0) {
+    // Another entry with this very value may have taken the place: then that one counts as used.
+    std::uint64_t found = value;
+    place.compare_exchange_strong(found, value_of(tag_in(value), now), std::memory_order_relaxed);
+  }
+  return tag_in(value);
 }
 
 AffinityTable::Tag AffinityTable::pin(std::uint64_t session, Tag before, Tag backend, Duration ttl,

@@ -120,7 +120,7 @@ class Memory(case.Case):
         self.addCleanup(self.gate.open)
         backends = [self.backend(self.gate).address for _ in range(2)]
         return self.daemon({"pools": [{"name": "pool", "backends": backends}], "workers": 2,
-                            "limits": {"memory": limit}}, **kwargs)
+                            "limits": {"memory": limit, "held_bodies": "1GiB"}}, **kwargs)
 
     def upload(self, peer):
         return peer.request("POST", "/waits", body=b"x" * self.SIZE)

@@ -85,6 +85,7 @@ Request request_with(std::string_view session, std::string_view body_session,
   Request request;
   if (!session.empty()) request.fields.add("x-session-id", session);
   request.info.inference = std::make_unique<InferenceInfo>();
+  request.info.inference->request.task = InferenceTask::chat;
   request.info.inference->request.session = body_session;
   request.info.inference->request.conversation = prompt;
   return request;

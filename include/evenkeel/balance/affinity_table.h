@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "evenkeel/base/clock.h"
 
@@ -35,10 +36,10 @@ struct AffinityStats {
 ///
 /// A set-associative cache: a session hashes to one bucket of seven entries. A look-up reads the
 /// bucket's two cache lines, takes no lock, and writes nothing but the time, once a second and
-/// session: workers that serve many requests do not pass cache lines to and fro, and none waits for
-/// another. Only what changes a pin locks its bucket, for tens of instructions; nothing in between
-/// allocates or blocks. A map with a lock and a list in order of use would write both with every
-/// request.
+/// session: workers that serve many requests do not pass cache lines to and fro. It is repeated
+/// if the bucket changed meanwhile. Only what changes a pin locks its bucket, for tens of
+/// instructions; nothing in between allocates or blocks. A map with a lock and a list in order of
+/// use would write both with every request.
 ///
 /// Memory is bounded and allocated at once: 18 bytes for each of `max_sessions`. A session that
 /// finds its bucket full takes the place of the one that was idle longest. Buckets do not fill
@@ -85,7 +86,8 @@ class AffinityTable {
   /// the same key before and after it has read the value has the value of that key: a writer
   /// replaces an entry in the order key 0, value, key.
   struct alignas(64) Bucket {
-    std::atomic<std::uint64_t> lock{0};
+    /// Odd while locked; another one after each change, by which a reader sees that there was one.
+    std::atomic<std::uint64_t> sequence{0};
     std::array<std::atomic<std::uint64_t>, ways> keys{};
     alignas(64) std::array<std::atomic<std::uint64_t>, ways> values{};
   };
@@ -95,6 +97,8 @@ class AffinityTable {
   };
 
   Bucket& bucket_of(std::uint64_t key) const;
+  static std::pair<std::size_t, std::uint64_t> look(const Bucket& bucket, std::uint64_t key);
+  static Tag use(std::atomic<std::uint64_t>& place, std::uint64_t value, Duration ttl, Instant now);
   std::size_t free_place(Bucket& bucket, Duration ttl, Instant now);
   void clear(Bucket& bucket, std::size_t way);
   void put(Bucket& bucket, std::size_t way, std::uint64_t key, std::uint64_t value);
