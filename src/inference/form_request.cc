@@ -90,7 +90,7 @@ std::string FormRequest::boundary_of(std::string_view content_type) {
 
 // The first delimiter may stand at the very beginning, without a line break before it.
 FormRequest::FormRequest(std::string_view boundary, InferenceRequest& into)
-    : into_(into), facts_(into), delimiter_("\r\n--" + std::string(boundary)), matched_(2) {}
+    : into_(into), facts_(into), delimiter_("\r\n--" + std::string(boundary)) {}
 
 bool FormRequest::read(std::string_view bytes) {
   while (!bytes.empty() && state_ != State::ended) {

@@ -46,7 +46,7 @@ class FormRequest final : public ReadOnlyRequest {
   RequestFacts facts_;
   const std::string delimiter_;
   State state_ = State::content;
-  std::size_t matched_;  // bytes of the delimiter
+  std::size_t matched_ = 2;  // bytes of the delimiter
   bool first_dash_ = false;
   bool complete_ = false;
   bool lost_ = false;      // servers may read it differently

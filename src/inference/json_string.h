@@ -43,11 +43,10 @@ inline int hex_digit(char c) {
   static constexpr auto values = [] {
     std::array<std::int8_t, 256> table{};
     table.fill(-1);
-    for (int i = 0; i < 10; ++i)
-      table[static_cast<std::size_t>('0' + i)] = static_cast<std::int8_t>(i);
-    for (int i = 10; i < 16; ++i) {
-      table[static_cast<std::size_t>('a' + i - 10)] = static_cast<std::int8_t>(i);
-      table[static_cast<std::size_t>('A' + i - 10)] = static_cast<std::int8_t>(i);
+    for (std::size_t i = 0; i < 10; ++i) table['0' + i] = static_cast<std::int8_t>(i);
+    for (std::size_t i = 10; i < 16; ++i) {
+      table['a' + i - 10] = static_cast<std::int8_t>(i);
+      table['A' + i - 10] = static_cast<std::int8_t>(i);
     }
     return table;
   }();
