@@ -133,14 +133,15 @@ std::vector<std::string_view> near_names(std::string_view name,
                                          std::span<const std::string_view> names) {
   if (name.empty() || name.size() > max_compared_length) return {};
   const ComparedName wanted(name);
-  std::vector<std::pair<std::size_t, std::string_view>> near;
-  for (const std::string_view each : names.first(std::min(names.size(), max_looked_at_names))) {
-    const std::size_t rank = rank_of(wanted, ComparedName(each));
-    if (rank != no_rank) near.emplace_back(rank, each);
+  std::vector<std::pair<std::size_t, std::size_t>> near;  // rank and index
+  for (std::size_t i = 0; i < std::min(names.size(), max_looked_at_names); ++i) {
+    const std::size_t rank = rank_of(wanted, ComparedName(names[i]));
+    if (rank != no_rank) near.emplace_back(rank, i);
   }
-  std::ranges::stable_sort(near, {}, &std::pair<std::size_t, std::string_view>::first);
+  std::ranges::sort(near);
   std::vector<std::string_view> nearest;
-  for (const auto& [rank, each] : near) {
+  for (const auto& [rank, index] : near) {
+    const std::string_view each = names[index];
     if (nearest.size() == max_near_names) break;
     if (std::ranges::find(nearest, each) == nearest.end()) nearest.push_back(each);
   }
