@@ -5,7 +5,6 @@ import signal
 import socket
 import threading
 import time
-import unittest
 
 import case
 from http2 import ACK, END_STREAM, HEADERS, PING, SETTINGS, data, frame, headers, settings
@@ -168,7 +167,6 @@ class UncheckedServers(case.Case):
     def test_clients_that_hold_back_their_uploads_make_no_server_silent(self):
         self.check_uploads(paused=True)
 
-    @unittest.skip("on an idle machine such a server is not found to be silent")
     def test_a_server_that_does_not_read_its_uploads_is_silent(self):
         self.check_uploads(paused=False)
 
@@ -207,6 +205,7 @@ class UncheckedServers(case.Case):
         def silent():
             if daemon.backend(server.address)["in_flight"] < 5:
                 upload()
+                time.sleep(0.3)  # some of them come after the detector has counted the last answer
             self.assertEqual(exchange(daemon.address, fields=[("x-user", there)]).status, 200)
             return "answers no request" in (daemon.backend(server.address)["reason"] or "")
 
