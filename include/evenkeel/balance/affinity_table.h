@@ -83,8 +83,7 @@ class AffinityTable {
  private:
   static constexpr std::size_t ways = 7;
   /// Keys and values in a cache line each. A key is 0 where there is no entry. A reader that sees
-  /// the same key before and after it has read the value has the value of that key: a writer
-  /// replaces an entry in the order key 0, value, key.
+  /// the same even sequence before and after it has read a key and its value has the two together.
   struct alignas(64) Bucket {
     /// Odd while locked; another one after each change, by which a reader sees that there was one.
     std::atomic<std::uint64_t> sequence{0};
