@@ -218,7 +218,7 @@ struct Fields<ProcessLimits> {
         Key{"held_bodies",
             "How much each worker may hold of request bodies, for inspection and for retries; "
             "bodies of more than 64 KiB share half of it. Beyond it, requests are not retried, and "
-            "decided on what is known."},
+            "those that depend on more of their body get 503."},
         &ProcessLimits::held_bodies_bytes, SizeForm{0, TiB});
   }
 };
