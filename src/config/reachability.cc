@@ -84,7 +84,11 @@ std::string place_key(std::string_view host, std::string_view call) {
 std::vector<std::string> field_keys(const std::map<std::string, std::string>& fields) {
   std::vector<std::string> keys;
   keys.reserve(fields.size());
-  for (const auto& [name, value] : fields) keys.push_back(name + separator + value);
+  for (const auto& [name, value] : fields) {
+    std::string& key = keys.emplace_back(name);
+    key += separator;
+    key += value;
+  }
   std::ranges::sort(keys);
   return keys;
 }
