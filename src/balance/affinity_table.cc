@@ -69,17 +69,40 @@ AffinityTable::Tag AffinityTable::tag_of(std::string_view backend_id) {
   return std::max<Tag>(hash_of(backend_id) >> time_bits, 1);
 }
 
+/// What `look` reads of a bucket, all of it between two changes.
+template <class Look>
+auto AffinityTable::read(const Bucket& bucket, const Look& look) {
+  for (int spins = 0;; ++spins) {
+    const std::uint64_t sequence = bucket.sequence.load(std::memory_order_acquire);
+    const auto found = look();
+    std::atomic_thread_fence(std::memory_order_acquire);
+    const bool locked = sequence % 2 != 0;
+    if (!locked && bucket.sequence.load(std::memory_order_relaxed) == sequence) return found;
+    if (spins >= spins_before_yield) std::this_thread::yield();
+  }
+}
+
+/// As they were at one moment.
+std::array<AffinityTable::Entry, AffinityTable::ways> AffinityTable::entries_of(
+    const Bucket& bucket) {
+  return read(bucket, [&bucket] {
+    std::array<Entry, ways> entries;
+    for (std::size_t way = 0; way < ways; ++way) {
+      entries[way] = {.key = bucket.keys[way].load(std::memory_order_relaxed),
+                      .value = bucket.values[way].load(std::memory_order_relaxed)};
+    }
+    return entries;
+  });
+}
+
 AffinityTable::AffinityTable(std::uint32_t max_sessions, const AffinityTable* predecessor)
     : max_sessions_(max_sessions),
       bucket_count_((std::size_t{max_sessions} + ways - 1) / ways),
       buckets_(std::make_unique<Bucket[]>(bucket_count_)) {
   if (predecessor == nullptr) return;
   for (std::size_t i = 0; i < predecessor->bucket_count_; ++i) {
-    const Bucket& from = predecessor->buckets_[i];
-    for (std::size_t way = 0; way < ways; ++way) {
-      const std::uint64_t key = from.keys[way].load(std::memory_order_acquire);
-      const std::uint64_t value = from.values[way].load(std::memory_order_acquire);
-      if (key == 0 || from.keys[way].load(std::memory_order_relaxed) != key) continue;
+    for (const auto& [key, value] : entries_of(predecessor->buckets_[i])) {
+      if (key == 0) continue;
       Bucket& bucket = bucket_of(key);
       put(bucket, free_place(bucket, Duration::max(), Instant{}), key, value);
     }
@@ -98,16 +121,8 @@ AffinityTable::Bucket& AffinityTable::bucket_of(std::uint64_t key) const {
 AffinityTable::Tag AffinityTable::find(std::uint64_t session, Duration ttl, Instant now) {
   const std::uint64_t key = key_of(session);
   Bucket& bucket = bucket_of(key);
-  for (int spins = 0;; ++spins) {
-    const std::uint64_t sequence = bucket.sequence.load(std::memory_order_acquire);
-    const auto [way, value] = look(bucket, key);
-    std::atomic_thread_fence(std::memory_order_acquire);
-    const bool locked = sequence % 2 != 0;
-    if (!locked && bucket.sequence.load(std::memory_order_relaxed) == sequence) {
-      return way < ways ? use(bucket.values[way], value, ttl, now) : none;
-    }
-    if (spins >= spins_before_yield) std::this_thread::yield();
-  }
+  const auto [way, value] = read(bucket, [&bucket, key] { return look(bucket, key); });
+  return way < ways ? use(bucket.values[way], value, ttl, now) : none;
 }
 
 /// Where the key is, and its value; `ways`: nowhere. Means something only if the bucket did not

@@ -161,6 +161,42 @@ TEST(AffinityTable, PassesItsSessionsToOneOfAnotherSize) {
   }
 }
 
+TEST(AffinityTable, PassesWholeSessionsWhileTheyReplaceEachOther) {
+  // One full bucket. Two sessions take turns in the place that was idle longest: at any moment one
+  // of them is there, at its own backend.
+  AffinityTable before(7);
+  for (std::uint64_t session = 3; session <= 8; ++session) {
+    before.pin(session, AffinityTable::none, session, ttl, noon);
+  }
+  before.pin(1, AffinityTable::none, 1, ttl, noon, 1min);
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 2; ++thread) {
+    threads.emplace_back([&before, &stop] {
+      for (std::uint64_t i = 0; !stop; ++i) {
+        const std::uint64_t session = 1 + i % 2;
+        before.pin(session, AffinityTable::none, session, ttl, noon, 1min);
+      }
+    });
+  }
+
+  int wrong = 0;
+  int lost = 0;
+  for (int copy = 0; copy < 5'000; ++copy) {
+    AffinityTable after(7, &before);
+    lost += after.stats().sessions == 7 ? 0 : 1;
+    for (std::uint64_t session = 1; session <= 8; ++session) {
+      const Tag found = after.find(session, ttl, noon);
+      wrong += found == session || found == AffinityTable::none ? 0 : 1;
+    }
+  }
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(lost, 0);
+}
+
 TEST(AffinityTable, NeverMixesSessionsOverThreads) {
   // Few buckets, so that threads replace each other's entries; each session has a tag of its own.
   AffinityTable table(20);

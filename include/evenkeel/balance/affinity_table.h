@@ -57,7 +57,7 @@ class AffinityTable {
 
   enum class Use : std::uint8_t { hit, miss, move };
 
-  /// With the sessions and the counters of a predecessor, if there is one.
+  /// With the sessions and the counters of a predecessor, if there is one. It may be in use.
   explicit AffinityTable(std::uint32_t max_sessions, const AffinityTable* predecessor = nullptr);
   AffinityTable(const AffinityTable&) = delete;
   AffinityTable& operator=(const AffinityTable&) = delete;
@@ -91,11 +91,18 @@ class AffinityTable {
     alignas(64) std::array<std::atomic<std::uint64_t>, ways> values{};
   };
   class Lock;
+  struct Entry {
+    std::uint64_t key;
+    std::uint64_t value;
+  };
   struct alignas(64) Uses {
     std::array<std::atomic<std::uint64_t>, 3> counts{};
   };
 
   Bucket& bucket_of(std::uint64_t key) const;
+  template <class Look>
+  static auto read(const Bucket& bucket, const Look& look);
+  static std::array<Entry, ways> entries_of(const Bucket& bucket);
   static std::pair<std::size_t, std::uint64_t> look(const Bucket& bucket, std::uint64_t key);
   static Tag use(std::atomic<std::uint64_t>& place, std::uint64_t value, Duration ttl, Instant now);
   std::size_t free_place(Bucket& bucket, Duration ttl, Instant now);
