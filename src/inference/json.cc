@@ -1,6 +1,7 @@
 #include "evenkeel/inference/json.h"
 
 #include <cmath>
+#include <cstdint>
 
 #include "inference/json_reader.h"
 
@@ -35,6 +36,8 @@ Result<std::map<std::string, JsonScalar>> parse_json_scalars(std::string& json) 
 
 namespace json {
 namespace {
+
+constexpr std::int32_t max_depth = 512;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -72,7 +75,12 @@ std::string_view number_text(std::string_view token) {
   return token;
 }
 
+void check_depth(simdjson::ondemand::value value) {
+  if (value.current_depth() > max_depth) throw simdjson::simdjson_error(simdjson::DEPTH_ERROR);
+}
+
 void skip_value(simdjson::ondemand::value value) {
+  check_depth(value);
   switch (value.type()) {
     case simdjson::ondemand::json_type::object:
       for (auto field : value.get_object()) {

@@ -15,6 +15,10 @@ struct InvalidValue {
   std::string what;
 };
 
+/// Throws if the value is nested too deeply for a function that calls itself for what is in it:
+/// simdjson has no limit here, and a server's answer of a megabyte could exhaust the stack.
+void check_depth(simdjson::ondemand::value value);
+
 /// Checks a value whose content does not matter: simdjson validates only what is read.
 void skip_value(simdjson::ondemand::value value);
 

@@ -13,6 +13,7 @@ using simdjson::ondemand::json_type;
 
 /// Writes a value again, so that what is passed on is JSON whatever the server sent.
 void append_value(std::string& out, simdjson::ondemand::value value) {
+  json::check_depth(value);
   bool first = true;
   const auto separate = [&] {
     if (!std::exchange(first, false)) out += ',';

@@ -54,6 +54,20 @@ TEST(ModelCards, AreNotReadFromAnythingElse) {
   }
 }
 
+TEST(ModelCards, AreNotReadFromWhatIsNestedTooDeeply) {
+  const auto nested = [](std::size_t levels) {
+    return std::string(levels, '[') + std::string(levels, ']');
+  };
+  for (const std::string key : {"kept", "permission"}) {
+    const auto cards_of = [&](std::size_t levels) {
+      return read_model_cards(R"({"data":[{"id":"a",")" + key + R"(":)" + nested(levels) + "}]}");
+    };
+    EXPECT_TRUE(cards_of(500)) << key;
+    EXPECT_FALSE(cards_of(500'000)) << key;
+  }
+  EXPECT_FALSE(read_model_cards(R"({"other":)" + nested(500'000) + "}"));
+}
+
 TEST(ModelCards, AreOfTheSameModelWhateverTheTime) {
   const ModelCard card{.id = "a", .owner = "vllm", .created = 1, .details = "\"n\":1"};
   ModelCard other = card;
