@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "inference/lax_integer.h"
+
 namespace evenkeel {
 namespace {
 
@@ -33,8 +35,8 @@ bool is_prompt_text(Slot slot) {
 bool is_media(Slot slot) { return slot == Slot::media || slot == Slot::image; }
 
 bool is_captured(Slot slot) {
-  return RequestFacts::is_text(slot) || slot == Slot::role || slot == Slot::part_type ||
-         slot == Slot::datatype;
+  return RequestFacts::is_text(slot) || RequestFacts::is_integer(slot) || slot == Slot::role ||
+         slot == Slot::part_type || slot == Slot::datatype;
 }
 
 bool is_of_prompt(Slot slot) { return is_prompt_text(slot) || slot == Slot::images; }
@@ -268,8 +270,15 @@ void JsonRequest::end_captured() {
     case Slot::model:
       model_values_.push_back({scanner_.value_begin(), scanner_.offset()});
       [[fallthrough]];
-    default: facts_.set(value_slot_, std::move(text));
+    default: set_text(std::move(text));
   }
+}
+
+void JsonRequest::set_text(std::string text) {
+  if (!RequestFacts::is_integer(value_slot_)) return facts_.set(value_slot_, std::move(text));
+  const bool kept_whole = scanner_.decoded_bytes() == text.size();
+  const auto number = kept_whole ? lax_integer_in_text(text) : std::nullopt;
+  if (number) facts_.set(value_slot_, *number);
 }
 
 void JsonRequest::on_number() {
@@ -280,6 +289,10 @@ void JsonRequest::on_number() {
     ++contribution_->tokens;
     const auto id = static_cast<std::uint32_t>(number.magnitude);
     hash_.add(section_, {reinterpret_cast<const char*>(&id), sizeof id});
+    return;
+  }
+  if (!number.integer && RequestFacts::is_integer(value_slot_)) {
+    if (const auto whole = lax_integer(scanner_.text())) facts_.set(value_slot_, *whole);
     return;
   }
   facts_.set(value_slot_, number);

@@ -51,6 +51,7 @@ class JsonRequest final : public RequestReader {
   void on_text(bool ended);
   void end_text();
   void end_captured();
+  void set_text(std::string text);
   void on_number();
   void on_literal(bool truth);
   void end_plain_value();

@@ -1,5 +1,6 @@
 #include "inference/json_scanner.h"
 
+#include <algorithm>
 #include <limits>
 
 namespace evenkeel::json {
@@ -26,6 +27,8 @@ constexpr std::uint8_t unicode_escape_size = 6;  // \uXXXX
 
 std::uint64_t utf8_size(int code) { return code < 0x80 ? 1 : code < 0x800 ? 2 : 3; }
 
+}  // namespace
+
 void add_digit(Number& number, char c) {
   constexpr std::uint64_t max = std::numeric_limits<std::uint64_t>::max();
   const auto digit = static_cast<std::uint64_t>(c - '0');
@@ -36,8 +39,6 @@ void add_digit(Number& number, char c) {
   const bool fits = number.magnitude <= (max - digit) / 10;
   number.magnitude = fits ? number.magnitude * 10 + digit : max;
 }
-
-}  // namespace
 
 void Scanner::consume(std::string_view& bytes, std::size_t count) {
   bytes.remove_prefix(count);
@@ -160,8 +161,27 @@ Token Scanner::begin_number(char first, std::string_view& bytes) {
   if (first != '-') add_digit(number_, first);
   digits_ = first == '-' ? Digits::minus : first == '0' ? Digits::zero : Digits::whole;
   state_ = State::number;
+  number_begin_ = bytes.data();
+  kept_number_bytes_ = 0;
   consume(bytes, 1);
+  if (bytes.empty()) keep_number(bytes.data());
   return Token::more;
+}
+
+// The piece ends at `end`, and the number does not.
+void Scanner::keep_number(const char* end) {
+  const auto size = static_cast<std::size_t>(end - number_begin_);
+  const std::size_t kept = std::min(kept_number_.size(), kept_number_bytes_);
+  std::copy_n(number_begin_, std::min(size, kept_number_.size() - kept), &kept_number_[0] + kept);
+  kept_number_bytes_ += size;
+}
+
+std::string_view Scanner::number_text(const char* end) {
+  const auto size = static_cast<std::size_t>(end - number_begin_);
+  if (kept_number_bytes_ + size > max_number) return {};
+  if (kept_number_bytes_ == 0) return {number_begin_, size};
+  keep_number(end);
+  return {kept_number_.data(), kept_number_bytes_};
 }
 
 // Whether `c` belongs to the number. If not, `digits_` stays.
@@ -200,6 +220,7 @@ bool Scanner::continue_number(char c) {
 Token Scanner::scan_number(std::string_view& bytes) {
   const char* at = bytes.data();
   const char* const end = at + bytes.size();
+  if (kept_number_bytes_ > 0) number_begin_ = at;
   while (at != end && continue_number(*at)) {
     ++at;
     // Most of a number is digits; which ones matters only before the point.
@@ -210,6 +231,8 @@ Token Scanner::scan_number(std::string_view& bytes) {
     }
   }
   const bool ended = at != end;
+  if (!ended) keep_number(end);
+  if (ended && !number_.integer) text_ = number_text(at);
   consume(bytes, static_cast<std::size_t>(at - bytes.data()));
   if (!ended) return Token::more;
   switch (digits_) {

@@ -1,6 +1,7 @@
 // Splits JSON into tokens while its bytes arrive, and checks it as RFC 8259 defines it.
 #pragma once
 
+#include <array>
 #include <bitset>
 #include <cstddef>
 #include <cstdint>
@@ -33,11 +34,15 @@ struct Number {
   std::uint64_t magnitude = 0;  ///< of an integer, at most 2^64 - 1
 };
 
+/// Appends a digit to the magnitude.
+void add_digit(Number& number, char digit);
+
 /// Bytes may be cut anywhere. Holds no text; strings are handed on as they were sent, with their
 /// escapes.
 class Scanner {
  public:
   static constexpr std::size_t max_depth = 512;
+  static constexpr std::size_t max_number = 48;
 
   /// Removes the bytes of the next token from the front of `bytes`. A number is returned when a
   /// byte follows it.
@@ -53,7 +58,8 @@ class Scanner {
   std::size_t depth() const { return depth_; }
   const char* problem() const { return problem_; }
 
-  /// Of a key or a string; valid as long as the bytes that were read.
+  /// Of a key, a string, or a number that is no integer; valid as long as the bytes that were read.
+  /// Empty for a number of more than `max_number` bytes.
   std::string_view text() const { return text_; }
   /// There was no earlier part.
   bool whole() const { return whole_; }
@@ -92,6 +98,8 @@ class Scanner {
   void end_unicode_escape(std::uint64_t escape_end);
   bool check_utf8(std::string_view piece, bool ended);
   Token scan_number(std::string_view& bytes);
+  void keep_number(const char* end);
+  std::string_view number_text(const char* end);
   bool continue_number(char c);
   Token scan_literal(std::string_view& bytes);
   void consume(std::string_view& bytes, std::size_t count);
@@ -118,6 +126,9 @@ class Scanner {
   bool non_ascii_ = false;
   Utf8Check utf8_;
   Number number_;
+  const char* number_begin_ = nullptr;          // in the piece that is read
+  std::array<char, max_number> kept_number_{};  // what came in earlier pieces
+  std::size_t kept_number_bytes_ = 0;           // more than fits: it is too long
 };
 
 }  // namespace evenkeel::json

@@ -58,6 +58,10 @@ bool RequestFacts::is_text(Slot slot) {
   return slot == Slot::model || (slot >= Slot::user && slot <= Slot::sequence_id);
 }
 
+bool RequestFacts::is_integer(Slot slot) {
+  return slot >= Slot::max_completion_tokens && slot <= Slot::priority;
+}
+
 void RequestFacts::clear(Slot slot) {
   switch (slot) {
     case Slot::model: into_.model.clear(); return;
@@ -115,6 +119,8 @@ void RequestFacts::set(Slot slot, const json::Number& number) {
 void RequestFacts::set(Slot slot, bool truth) {
   if (slot == Slot::stream) into_.stream = truth;
   if (slot == Slot::include_usage) into_.include_usage = truth;
+  // In Python, truth is a number.
+  if (is_integer(slot)) set(slot, json::Number{.magnitude = truth ? 1U : 0U});
 }
 
 }  // namespace evenkeel

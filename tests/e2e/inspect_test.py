@@ -125,7 +125,11 @@ class Routes(Inspect):
         self.assertEqual(self.pool_of(daemon, b'{"input": "x", "model": "m"}', "/v1/embeddings"), "embed")
         self.assertEqual(self.pool_of(daemon, chat(text="word " * 1000)), "long")
         self.assertEqual(self.pool_of(daemon, chat(max_tokens=16)), "short")
+        self.assertEqual(self.pool_of(daemon, chat(max_tokens="16")), "short")
+        self.assertEqual(self.pool_of(daemon, chat(max_tokens=16.0)), "short")
+        self.assertEqual(self.pool_of(daemon, b'{"messages": [], "max_tokens": 1.6e1}'), "short")
         self.assertEqual(self.pool_of(daemon, chat(max_completion_tokens=17)), "rest")
+        self.assertEqual(self.pool_of(daemon, chat(max_tokens="17.0")), "rest")
         self.assertEqual(self.pool_of(daemon, chat()), "rest")
 
     def test_by_the_model_in_the_path(self):

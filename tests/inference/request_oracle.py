@@ -7,6 +7,7 @@ What is well-formed, and what the body says, is worked out a second time here, f
 
 import json
 import random
+import re
 import subprocess
 import sys
 
@@ -14,6 +15,7 @@ SEED = 12
 MAX_NAME = 256
 MAX_DEPTH = 512
 MAX_COUNT = 2**32 - 1
+MAX_NUMBER = 48  # of one with a fraction or an exponent
 
 
 # ---- what a body says
@@ -26,7 +28,8 @@ class Object(list):
 
 
 class Float(float):
-    pass
+    def __init__(self, text):
+        self.text = text
 
 
 def refuse_constant(name):
@@ -73,8 +76,27 @@ def is_integer(value):
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+LAX_TEXT = re.compile(r"[ \t\n\v\f\r]*([+-]?[0-9](?:_?[0-9])*)(?:\.0+)?[ \t\n\v\f\r]*")
+
+
+def lax_integer(value):
+    """As pydantic reads an `int`; see also problem_with_pydantic()."""
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, Float):
+        return int(value) if value.is_integer() and abs(value) < 2**63 and len(value.text) <= MAX_NUMBER else None
+    text = LAX_TEXT.fullmatch(value) if isinstance(value, str) and len(value) <= MAX_NAME else None
+    return int(text[1]) if text else None
+
+
 def limit(value):
-    return min(value, MAX_COUNT) if is_integer(value) and value >= 0 else None
+    value = lax_integer(value)
+    return min(value, MAX_COUNT) if value is not None and value >= 0 else None
+
+
+def priority(value):
+    value = lax_integer(value)
+    return value if value is not None and abs(value) < 2**63 else None
 
 
 def first(*values):
@@ -205,7 +227,6 @@ def facts(path, root):
     if path == "/api/chat":
         limits = [member(root, "options", "num_predict"), *limits]
     choices = limit(root.last("n"))
-    priority = root.last("priority")
     said = {
         "model": name(root.last("model")),
         "stream": stream if isinstance(stream, bool) else path == "/api/chat",
@@ -217,7 +238,7 @@ def facts(path, root):
         "images": prompt.images,
         "session": session or "",
         "user": user or "",
-        "priority": priority if is_integer(priority) and abs(priority) < 2**63 else None,
+        "priority": priority(root.last("priority")),
         "models": [value for key, value in root if key == "model" and isinstance(value, str)],
     }
     if path in ("/v1/chat/completions", "/v1/messages", "/api/chat"):
@@ -241,7 +262,11 @@ class Generator:
     ROLES = ["system", "user", "user", "assistant", "tool"]
     NAMES = ["m", "llama-3.1", "modèle", "m" * 300, "é" * 200, "", "\ud83d", "a/b"]
     NUMBERS = ["0", "1", "17", "-1", "4294967295", "4294967296", "99999999999999999999999", "1.0", "1e3", "-0",
-               "9223372036854775807", "-9223372036854775807", "0.25", "1E-7", "-12"]
+               "9223372036854775807", "-9223372036854775807", "0.25", "1E-7", "-12", "500.0", "5e2", "0.5E+3", "50000e-2",
+               "-2.50e1", "-0.0", "500.5", "9007199254740993.0", "9.3e18", "1e400", "5.000000000000000000000"]
+    NUMBERS_IN_TEXT = ["500", " 500\n", "+500", "-500", "0500", "5_00", "500.0", "1_000.00 ", "00", "-0", "0_5", "0", "1" * 30,
+                       "", " ", "+", "-", ".0", "500.", "500.5", "500.0_0", "5e2", "0x10", "5 00", "--5", "+-5", "_5", "5_", "5__0",
+                       "٥", "five"]
 
     def __init__(self, seed):
         self.random = random.Random(seed)
@@ -282,6 +307,9 @@ class Generator:
 
     def number(self):
         return self.random.choice(self.NUMBERS)
+
+    def number_in_text(self):
+        return self.string(self.random.choice(self.NUMBERS_IN_TEXT))
 
     def anything(self, depth=0):
         kind = self.random.randrange(4 if depth > 3 else 7)
@@ -350,12 +378,12 @@ class Generator:
         inner = {"stream_options": "include_usage", "vllm_xargs": "session_id", "options": "num_predict",
                  "sampling_params": "max_new_tokens", "parameters": "max_new_tokens", "metadata": "user_id"}
         if key in inner:
-            value = self.random.choice(["true", "false", self.number(), self.name()])
+            value = self.random.choice(["true", "false", self.number(), self.number_in_text(), self.name()])
             return key, self.object([(inner[key], value)] * self.random.randrange(1, 3))
         if key == "stream":
             return key, self.random.choice(["true", "true", "false", "null"])
         if key in ("n", "priority") or key.startswith(("max", "n_")):
-            return key, self.number()
+            return key, self.number_in_text() if self.chance(0.3) else self.number()
         return key, self.name()
 
     def body(self, path):
@@ -424,7 +452,26 @@ def problem_with(path, body, line):
     return f"read, expected: {differing}" if differing else None
 
 
+def problem_with_pydantic():
+    """What of this page's own reading of integers differs from pydantic's, which is not on every machine."""
+    try:
+        from pydantic import TypeAdapter, ValidationError
+    except ImportError:
+        return None
+    integer = TypeAdapter(int)
+    for text in Generator.NUMBERS + [json.dumps(text) for text in Generator.NUMBERS_IN_TEXT] + ["true", "false"]:
+        try:
+            expected = integer.validate_json(text)
+        except ValidationError:
+            expected = None
+        read = lax_integer(json.loads(text, parse_float=Float))
+        if read != expected:
+            return f"{text}: {read}, pydantic {expected}"
+
+
 def main():
+    if problem := problem_with_pydantic():
+        sys.exit(problem)
     sys.set_int_max_str_digits(0)
     sys.setrecursionlimit(20000)
     count = int(sys.argv[2]) if len(sys.argv) > 2 else 10000

@@ -113,8 +113,8 @@ TEST(RequestReader, TheLastOfDuplicateKeysCounts) {
 }
 
 TEST(RequestReader, LeavesFieldsOfAWrongTypeUnset) {
-  const auto request = chat(R"({"model":5,"stream":1,"max_tokens":"50","n":1.5,"user":["a"],
-    "session_id":17,"priority":1e3,"messages":7})");
+  const auto request = chat(R"({"model":5,"stream":1,"max_tokens":"fifty","n":1.5,"user":["a"],
+    "session_id":17,"priority":[1],"messages":7})");
 
   EXPECT_EQ(request.model, "");
   EXPECT_FALSE(request.stream);
@@ -129,6 +129,37 @@ TEST(RequestReader, ClampsLimits) {
   EXPECT_EQ(chat(R"({"max_tokens":99999999999999999999999999})").max_tokens, 4294967295u);
   EXPECT_FALSE(chat(R"({"max_tokens":-1})").max_tokens.has_value());
   EXPECT_EQ(chat(R"({"max_tokens":0})").max_tokens, 0u);
+}
+
+TEST(RequestReader, TakesIntegersAsPydanticDoes) {
+  const auto limit = [](const std::string& value) {
+    return chat("{\"max_tokens\":" + value + "}").max_tokens;
+  };
+  for (const char* const value : {"500", "500.0", "5e2", "5.0E+2", "50000e-2", "0.5e3", R"("500")",
+                                  R"(" +5_00\n")", R"("0500.00")", R"("\u0035\u0030\u0030")"}) {
+    EXPECT_EQ(limit(value), 500u) << value;
+  }
+  EXPECT_EQ(limit("true"), 1u);
+  EXPECT_EQ(limit("-0.0"), 0u);
+  EXPECT_EQ(limit("4294967296.0"), 4294967295u);
+  EXPECT_EQ(limit(R"("99999999999999999999999")"), 4294967295u);
+  for (const char* const value :
+       {"500.5", "5e-1", "1e400", "9.3e18", R"("5e2")", R"("500.")", R"("500.5")", R"("5__0")",
+        R"("_5")", R"("5_")", R"("0x10")", R"("")", R"("-")", R"(".0")", R"("5 0")", R"("-5")"}) {
+    EXPECT_FALSE(limit(value).has_value()) << value;
+  }
+
+  const auto others = chat(R"({"n":"2","priority":"-3","max_completion_tokens":7.0})");
+  EXPECT_EQ(others.choices, 2u);
+  EXPECT_EQ(others.priority, -3);
+  EXPECT_EQ(others.max_tokens, 7u);
+}
+
+TEST(RequestReader, LeavesNumbersUnsetWhoseEndIsNotKept) {
+  const std::string zeros(InferenceRequest::max_name, '0');
+
+  EXPECT_FALSE(chat("{\"max_tokens\":\"" + zeros + "500\"}").max_tokens.has_value());
+  EXPECT_FALSE(chat("{\"max_tokens\":5." + zeros + "}").max_tokens.has_value());
 }
 
 TEST(RequestReader, DecodesNames) {

@@ -1,0 +1,49 @@
+#include "inference/lax_integer.h"
+
+#include <charconv>
+#include <cmath>
+
+namespace evenkeel {
+namespace {
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view spaces = " \t\n\v\f\r";
+  text.remove_prefix(std::min(text.find_first_not_of(spaces), text.size()));
+  return text.substr(0, text.find_last_not_of(spaces) + 1);
+}
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+}  // namespace
+
+std::optional<json::Number> lax_integer(std::string_view number) {
+  constexpr double limit = 9223372036854775808.0;  // 2^63
+  double value = 0;
+  const char* const end = number.data() + number.size();
+  const auto parsed = std::from_chars(number.data(), end, value);
+  const bool whole = parsed.ec == std::errc() && parsed.ptr == end && std::trunc(value) == value;
+  if (!whole || std::abs(value) >= limit) return std::nullopt;
+  return json::Number{.negative = value < 0,
+                      .magnitude = static_cast<std::uint64_t>(std::abs(value))};
+}
+
+std::optional<json::Number> lax_integer_in_text(std::string_view text) {
+  text = trimmed(text);
+  json::Number number{.negative = text.starts_with('-')};
+  if (number.negative || text.starts_with('+')) text.remove_prefix(1);
+  const std::size_t point = text.find('.');
+  const std::string_view fraction = text.substr(std::min(point, text.size()));
+  text.remove_suffix(fraction.size());
+  const bool zeros = fraction.size() != 1 && fraction.find_first_not_of('0', 1) == text.npos;
+  if (!zeros || text.empty()) return std::nullopt;
+
+  bool digit_before = false;
+  for (const char c : text) {
+    if (is_digit(c)) json::add_digit(number, c);
+    if (!is_digit(c) && (c != '_' || !digit_before)) return std::nullopt;
+    digit_before = is_digit(c);
+  }
+  return digit_before ? std::optional(number) : std::nullopt;
+}
+
+}  // namespace evenkeel
