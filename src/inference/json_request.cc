@@ -131,11 +131,22 @@ void JsonRequest::on_key_bytes(bool ended) {
   const std::string decoded =
       plain ? std::string() : json::decode_string(captured_, max_key_bytes + 1);
   const std::string_view key = plain ? scanner_.text() : std::string_view(decoded);
+  // Ollama's options are a map, whose keys are taken as they are.
+  if (api_ != InferenceApi::ollama || object == Slot::ollama_options) {
+    begin_member(object, key);
+  } else {
+    begin_member(object, go_field_name(key));
+  }
+}
+
+void JsonRequest::begin_member(Slot object, std::string_view key) {
   if (object == Slot::root) {
     on_root_key(key);
   } else {
     value_slot_ = member_slot(object, key);
   }
+  // In Go, null leaves the name that an earlier member gave.
+  if (api_ == InferenceApi::ollama && value_slot_ == Slot::model) return;
   facts_.clear(value_slot_);
   tensor_.clear(value_slot_);
   if (value_slot_ == Slot::role) from_user_ = false;

@@ -44,6 +44,7 @@ class JsonRequest final : public RequestReader {
 
   void on_token(json::Token token);
   void on_key_bytes(bool ended);
+  void begin_member(Slot object, std::string_view key);
   void on_root_key(std::string_view key);
   void begin_prompt_member(const Member& member);
   void begin_container(bool object);

@@ -215,6 +215,27 @@ const Member* find(std::span<const Member> members, std::string_view key) {
 
 }  // namespace
 
+std::string go_field_name(std::string_view key) {
+  constexpr std::string_view long_s = "\u017f";
+  constexpr std::string_view kelvin = "\u212a";
+  std::string name;
+  while (!key.empty()) {
+    std::size_t size = 1;
+    char c = key.front();
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + ('a' - 'A'));
+    if (key.starts_with(long_s)) {
+      size = long_s.size();
+      c = 's';
+    } else if (key.starts_with(kelvin)) {
+      size = kelvin.size();
+      c = 'k';
+    }
+    name += c;
+    key.remove_prefix(size);
+  }
+  return name;
+}
+
 const Member* find_root_member(InferenceApi api, std::string_view key) {
   if (!is_kserve(api)) {
     if (const Member* common = find(common_members, key)) return common;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "evenkeel/inference/request_reader.h"
@@ -83,6 +84,10 @@ struct Member {
 
 /// The longest key that is looked for, in bytes.
 inline constexpr std::size_t max_key_bytes = 24;
+
+/// A key as Go's encoding/json compares it with the names of fields: in lower case, and with the
+/// two characters outside ASCII that have an ASCII letter as their lower case (U+017F, U+212A).
+std::string go_field_name(std::string_view key);
 
 /// The member of the outermost object with that key; null: it is ignored.
 const Member* find_root_member(InferenceApi api, std::string_view key);

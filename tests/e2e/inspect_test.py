@@ -116,6 +116,15 @@ class Routes(Inspect):
                       b'Content-Disposition: form-data; name="model"\r\nContent-Disposition: form-data; name="z"'):
             self.assertEqual(self.pool_of(daemon, form(plain, (other, b"big")), path, kind), "b", other[:60])
 
+    def test_ollama_s_keys_have_any_case(self):
+        daemon = self.pools([{"match": {"path": "/**", "model": "big"}, "pool": "big"},
+                             {"match": {"path": "/**"}, "pool": "rest"}], big={}, rest={"model": "served"})
+        two = b'{"model": "%s", "Model": "%s"}'
+        self.assertEqual(self.pool_of(daemon, two % (b"tiny", b"big"), "/api/chat"), "big")
+        self.assertEqual(self.pool_of(daemon, two % (b"big", b"tiny"), "/api/generate"), "rest")
+        self.assertEqual(self.received("rest"), two % (b"served", b"served"))
+        self.assertEqual(self.pool_of(daemon, two % (b"big", b"tiny"), CHAT), "big")
+
     def test_by_task_and_size(self):
         daemon = self.pools([{"match": {"task": "embedding"}, "pool": "embed"},
                              {"match": {"task": ["chat", "completion"], "prompt_tokens": {"min": 1000}},

@@ -206,9 +206,27 @@ PROMPTS = {
 }
 
 
+TREES = ("tools", "arguments", "input", "options")  # of their members no key is matched, or as it is
+
+
+def folded(key):
+    """As Go's encoding/json compares it."""
+    return key.translate({0x17f: "s", 0x212a: "k"} | {code: chr(code + 32) for code in range(ord("A"), ord("Z") + 1)})
+
+
+def as_go_reads_it(value):
+    if isinstance(value, Object):
+        return Object((folded(key), item if folded(key) in TREES else as_go_reads_it(item)) for key, item in value)
+    return [as_go_reads_it(item) for item in value] if type(value) is list else value
+
+
 def facts(path, root):
     if not isinstance(root, Object):
         root = Object()
+    models = [value for key, value in root if key == "model"]
+    if path == "/api/chat":
+        root = as_go_reads_it(root)
+        models = [value for key, value in root if key == "model" and isinstance(value, str)]
     prompt = Prompt()
     for key, kind in PROMPTS[path].items():
         getattr(prompt, kind)(root.last(key))
@@ -228,7 +246,7 @@ def facts(path, root):
         limits = [member(root, "options", "num_predict"), *limits]
     choices = limit(root.last("n"))
     said = {
-        "model": name(root.last("model")),
+        "model": name(models[-1]) if models else "",
         "stream": stream if isinstance(stream, bool) else path == "/api/chat",
         "include_usage": member(root, "stream_options", "include_usage") is True,
         "max_tokens": next((limit(value) for value in limits if limit(value) is not None), None),
@@ -239,7 +257,7 @@ def facts(path, root):
         "session": session or "",
         "user": user or "",
         "priority": priority(root.last("priority")),
-        "models": [value for key, value in root if key == "model" and isinstance(value, str)],
+        "models": [value for value in models if isinstance(value, str)],
     }
     if path in ("/v1/chat/completions", "/v1/messages", "/api/chat"):
         messages = root.last("messages")
@@ -301,8 +319,12 @@ class Generator:
     def array(self, items):
         return "[" + ",".join(self.space() + item + self.space() for item in items) + self.space() + "]"
 
+    def key(self, key):
+        cases = [key.upper(), key.title(), key.replace("s", "\u017f"), key.replace("k", "\u212a"), key.swapcase()]
+        return self.string(self.random.choice(cases) if self.chance(0.05) else key)
+
     def object(self, members):
-        parts = [f"{self.space()}{self.string(key)}{self.space()}:{self.space()}{value}{self.space()}" for key, value in members]
+        parts = [f"{self.space()}{self.key(key)}{self.space()}:{self.space()}{value}{self.space()}" for key, value in members]
         return "{" + ",".join(parts) + self.space() + "}"
 
     def number(self):

@@ -314,6 +314,29 @@ TEST(RequestReader, ReadsOllama) {
   EXPECT_FALSE(facts("/api/embed", R"({"input":["a","bc"]})").stream);
 }
 
+TEST(RequestReader, ComparesKeysAsOllamaDoes) {
+  const auto chat = facts("/api/chat", R"({"model":"a","Model":"b","STREAM":false,"Options":
+    {"num_predict":5,"Num_Predict":9},"me\u017fſages":[{"Role":"user","CONTENT":"hello"}]})");
+
+  EXPECT_EQ(chat.model, "b");
+  EXPECT_FALSE(chat.stream);
+  EXPECT_EQ(chat.max_tokens, 5u);  // options are a map in Go
+  EXPECT_EQ(chat.prompt_bytes, 5u);
+  EXPECT_NE(chat.conversation, 0u);
+  EXPECT_EQ(facts("/api/generate", R"({"MODEL":"b","model":"a","Model":null})").model, "a");
+  EXPECT_EQ(facts("/v1/chat/completions", R"({"model":"a","Model":"b"})").model, "a");
+}
+
+TEST(RequestReader, TellsWhereEachOfOllamasModelsStands) {
+  const std::string body = R"({"Model":"a","model":"b"})";
+
+  const ReadRequest read = read_request("/api/chat", body);
+
+  ASSERT_EQ(read.model_values.size(), 2u);
+  EXPECT_EQ(read.model_values[0].begin, body.find("\"a\""));
+  EXPECT_EQ(read.model_values[1].begin, body.find("\"b\""));
+}
+
 TEST(RequestReader, ReadsEmbeddingsRerankAndScore) {
   EXPECT_EQ(facts("/v1/embeddings", R"({"input":["a","bc"]})").prompt_bytes, 3u);
   EXPECT_EQ(facts("/v1/embeddings", R"({"input":[[1],[2,3]]})").prompt_tokens, 3u);
