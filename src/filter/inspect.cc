@@ -69,11 +69,13 @@ Task<Result<Response>> InspectFilter::handle(Request& request, Handler& next) {
   std::string storage;
   auto path = normalised_path(request.path, storage);
   if (!path) return next.handle(request);
-  if (!inference_api_of(head_of(request, *path))) {
-    const std::string_view decoded = with_decoded_slashes(*path, storage);
-    if (decoded == *path || !inference_api_of(head_of(request, decoded)))
-      return next.handle(request);
-  }
+  // Only a server that decodes slashes serves such a path: MLServer does, and to Triton all of
+  // `m%2Fversions%2F1` is the name of a model, which it does not have.
+  std::string decoded_storage;
+  const std::string_view decoded = with_decoded_slashes(*path, decoded_storage);
+  if (decoded.data() != path->data() && inference_api_of(head_of(request, decoded)))
+    return inspect(request, std::move(decoded_storage), next);
+  if (!inference_api_of(head_of(request, *path))) return next.handle(request);
   return inspect(request, std::move(storage), next);
 }
 

@@ -115,6 +115,19 @@ std::string_view with_decoded_slashes(std::string_view path, std::string& storag
   return storage;
 }
 
+std::string percent_decoded(std::string_view path) {
+  std::string decoded;
+  for (; !path.empty(); path.remove_prefix(1)) {
+    if (path.front() != '%' || path.size() < 3) {
+      decoded += path.front();
+      continue;
+    }
+    decoded += static_cast<char>(hex_value(path[1]) * 16 + hex_value(path[2]));
+    path.remove_prefix(2);
+  }
+  return decoded;
+}
+
 std::string_view next_path_segment(std::string_view& rest) {
   const auto slash = rest.find('/');
   const std::string_view segment = rest.substr(0, slash);

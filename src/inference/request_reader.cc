@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "evenkeel/http/fields.h"
+#include "evenkeel/http/path.h"
 #include "inference/form_request.h"
 #include "inference/inflating_request.h"
 #include "inference/json_request.h"
@@ -61,7 +62,7 @@ struct Target {
   InferenceApi api;
   InferenceTask task;
   bool streams = false;
-  std::string_view model;  // of a path that names one
+  std::string_view model;  // of a path that names one, as it stands there
 };
 
 // /v2/models/M[/versions/V]/VERB
@@ -133,7 +134,8 @@ std::unique_ptr<RequestReader> RequestReader::create(const RequestHead& head,
   if (!target) return nullptr;
   into.task = target->task;
   into.stream = target->streams;
-  into.model = json::utf8_prefix(target->model, InferenceRequest::max_name);
+  const std::string model = percent_decoded(target->model);
+  into.model = json::utf8_prefix(model, InferenceRequest::max_name);
   if (target->api == InferenceApi::kserve_grpc) return std::make_unique<KserveGrpcRequest>(into);
 
   auto reader = text_reader(head, target->api, into);

@@ -147,6 +147,18 @@ class Routes(Inspect):
         self.assertEqual(self.pool_of(daemon, body, "/v2/models/resnet50/infer"), "a")
         self.assertEqual(self.pool_of(daemon, body, "/v2/models/bert/versions/1/infer"), "b")
 
+    def test_encoded_names_in_the_path(self):
+        """MLServer decodes all of a path before it looks for the model; Triton takes what stands between two slashes as it is.
+        Neither serves a name with a slash, encoded or not, so that no path may hide a name that one of them serves."""
+        daemon = self.pools([{"match": {"path": "/v2/**", "model": ["work", "a b", "org/*"]}, "pool": "a"},
+                             {"match": {"path": "/v2/**"}, "pool": "b"}], a={}, b={})
+        for name, pool in (("work", "a"), ("w%6frk", "a"), ("work%2Fversions%2F1", "a"), ("work%2fversions/1", "a"),
+                           ("a%20b", "a"), ("a%2520b", "b"), ("org%2Fname", "a"), ("org/name", "b"), ("a%2Fb", "b")):
+            path = f"/v2/models/{name}/infer"
+            self.assertEqual(self.pool_of(daemon, b'{"inputs": []}', path), pool, name)
+            self.assertEqual(self.servers[pool].exchanges[-1].target, path)
+        self.assertEqual(self.pool_of(daemon, b'{"inputs": []}', "/v2/models%2Fwork%2Finfer"), "a")
+
 
 class Refusals(Inspect):
     def test_malformed_json_is_refused_in_the_client_s_dialect(self):

@@ -370,6 +370,18 @@ TEST(RequestReader, ReadsKserve) {
   EXPECT_EQ(facts("/v2/models/m/infer", R"({"parameters":{"sequence_id":0}})").session, "");
 }
 
+TEST(RequestReader, DecodesNamesInPaths) {
+  const std::string long_name(InferenceRequest::max_name + 1, 'm');
+
+  EXPECT_EQ(facts("/v2/models/a%20b%3a7/infer", "{}").model, "a b:7");
+  EXPECT_EQ(facts("/v2/models/org%2Fname/infer", "{}").model, "org/name");
+  EXPECT_EQ(facts("/v2/models/mod%C3%A8le/generate", "{}").model, "mod\u00e8le");
+  EXPECT_EQ(facts("/v2/models/100%25/infer", "{}").model, "100%");
+  EXPECT_EQ(facts("/v2/models/a%FFb/infer", "{}").model, "a");
+  EXPECT_EQ(facts("/v2/models/" + long_name + "/infer", "{}").model,
+            long_name.substr(0, InferenceRequest::max_name));
+}
+
 TEST(RequestReader, NamesTheSessionByTheFirstNameThatIsGiven) {
   EXPECT_EQ(
       chat(R"({"prompt_cache_key":"k","vllm_xargs":{"session_id":"x"},"session_id":"s"})").session,
@@ -578,6 +590,7 @@ TEST(RequestReader, KnowsTheApis) {
   EXPECT_EQ(inference_api_of(post("/v2/models/m/versions/1/generate")),
             InferenceApi::kserve_generate);
   EXPECT_FALSE(inference_api_of(post("/v2/models//infer")));
+  EXPECT_FALSE(inference_api_of(post("/v2/models/org/name/infer")));
   EXPECT_FALSE(inference_api_of(post("/v2/models/m")));
   EXPECT_FALSE(inference_api_of(post("/v2/models/m/versions/1")));
   EXPECT_FALSE(inference_api_of(post("/v1/models")));
