@@ -62,6 +62,7 @@ json::object document_of(const RecentRequest& request) {
   document["request_id"] = request.request_id.view();
   document["route"] = text_or_null(request.route.view());
   document["pool"] = text_or_null(request.pool.view());
+  document["tenant"] = text_or_null(request.tenant.view());
   document["model"] = text_or_null(request.model.view());
   document["task"] = request.task.view();
   document["stream"] = request.stream;

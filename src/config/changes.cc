@@ -21,6 +21,7 @@ struct NamedList {
 constexpr NamedList named_lists[] = {{"listeners", "listener", "name"},
                                      {"pools", "pool", "name"},
                                      {"routes", "route", "name"},
+                                     {"tenants", "tenant", "name"},
                                      {"backends", "backend", "address"}};
 
 const NamedList* find_named_list(std::string_view path) {

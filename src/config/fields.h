@@ -224,6 +224,31 @@ struct Fields<ProcessLimits> {
 };
 
 template <>
+struct Fields<TenantConfig> {
+  template <class Visit>
+  static void each(Visit&& visit) {
+    using T = TenantConfig;
+    visit(
+        Key{"name", "Its name in logs and metrics, and in the `tenant_header` of listeners.", true},
+        &T::name, TextForm{"a name", check_name, name_pattern});
+    visit(Key{"keys_sha256",
+              "SHA-256 of each of its API keys in hexadecimal, as `printf %s KEY | sha256sum` "
+              "prints it. Clients send the key as `authorization: Bearer KEY`, `x-api-key` or "
+              "`api-key`.",
+              false, "none"},
+          &T::keys_sha256,
+          ScalarListForm<TextForm>{
+              {TextForm{"a SHA-256", check_sha256, sha256_pattern}, "a list of hashes"}});
+    visit(Key{"priority",
+              "How urgent its requests are when they wait for a slot: requests may name a lower "
+              "priority in their header field `x-priority`, not a higher one, and a route's "
+              "`priority` may lower it.",
+              false, "`x-priority` of the request, else `standard`"},
+          &T::priority, OptionalEnumForm<Priority>{"priority", priority_words});
+  }
+};
+
+template <>
 struct Fields<Config> {
   template <class Visit>
   static void each(Visit&& visit) {
@@ -243,6 +268,11 @@ struct Fields<Config> {
               "without a match get 404. A file with one pool needs no routes.",
               false, "everything to the only pool"},
           &T::routes, ListForm<StructForm<RouteConfig>>{{}, "a list of routes"});
+    visit(Key{"tenants",
+              "Whose requests they are, for the log, the metrics and the queue. Requests of no "
+              "tenant are served too: a backend decides which keys it accepts.",
+              false, "none"},
+          &T::tenants, ListForm<StructForm<TenantConfig>>{{}, "a list of tenants"});
     visit(Key{"access_log", "One log line per request."}, &T::access_log,
           StructForm<AccessLogConfig>{});
     visit(Key{"dns",

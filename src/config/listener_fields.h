@@ -177,6 +177,18 @@ struct Fields<ListenerConfig> {
               "What to do when a client closes only its sending side: `abort` the request, since a "
               "disconnect looks the same, or `wait` and respond."},
           &T::half_close, EnumForm<HalfClose>{"half_close", half_close_words});
+    visit(Key{"tenant_header",
+              "Header field in which `trusted_proxies` name the tenant of a request; from others "
+              "it is not read. It comes before the API key.",
+              false, "none"},
+          &T::tenant_header, TextForm{"the name of a header field", check_header_name});
+  }
+
+  static void finish(Node& node, ListenerConfig& listener) {
+    if (!listener.tenant_header.empty() && listener.trusted_proxies.empty()) {
+      node.fail("'tenant_header' has no effect without 'trusted_proxies'",
+                "add trusted_proxies: [NETWORK], with the proxies that set it");
+    }
   }
 };
 

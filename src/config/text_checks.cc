@@ -7,6 +7,7 @@
 
 #include "config/forms.h"
 #include "config/text.h"
+#include "evenkeel/base/hex.h"
 #include "evenkeel/config/address.h"
 
 // The checks that TextForm runs on names, paths, URLs and the like.
@@ -54,6 +55,17 @@ std::optional<ValidationError> check_name(std::string& value) {
 std::optional<ValidationError> check_not_empty(std::string& value) {
   if (!value.empty()) return std::nullopt;
   return ValidationError{"is empty", {}};
+}
+
+// The message does not show the value, which may be a key that is not hashed.
+std::optional<ValidationError> check_sha256(std::string& value) {
+  const bool is_hexadecimal = std::ranges::all_of(value, [](char c) { return hex_value(c) >= 0; });
+  if (value.size() != 64 || !is_hexadecimal) {
+    return ValidationError{"not a SHA-256 in hexadecimal, which has 64 digits",
+                           "write what `printf %s KEY | sha256sum` prints"};
+  }
+  value = lower(value);
+  return std::nullopt;
 }
 
 std::optional<ValidationError> check_model_name(std::string& value) {

@@ -65,6 +65,37 @@ void check_names(const Config& config, ParseContext& context) {
   }
 }
 
+// ---- tenants
+
+void check_tenants(const Config& config, ParseContext& context) {
+  std::vector<NamedItem> names;
+  std::vector<NamedItem> keys;
+  const bool named_by_proxies = std::ranges::any_of(
+      config.listeners, [](const ListenerConfig& each) { return !each.tenant_header.empty(); });
+  for (std::size_t i = 0; i < config.tenants.size(); ++i) {
+    const TenantConfig& tenant = config.tenants[i];
+    const std::string path = indexed("tenants", i);
+    names.push_back({path + ".name", tenant.name});
+    if (tenant.name == "other") {
+      context.add(path + ".name", "'other' are requests of no tenant, in the metrics");
+    }
+    for (std::size_t j = 0; j < tenant.keys_sha256.size(); ++j)
+      keys.push_back({indexed(path + ".keys_sha256", j), tenant.keys_sha256[j]});
+    if (tenant.keys_sha256.empty() && !named_by_proxies && !context.report.has_problem(path)) {
+      context.add(path, "no request can be of this tenant",
+                  "add its keys_sha256, or the tenant_header of a listener");
+    }
+  }
+  check_unique(names, "tenant name", context);
+  check_unique(keys, "key", context);
+  for (std::size_t i = 0; i < config.listeners.size(); ++i) {
+    const std::string path = indexed("listeners", i) + ".tenant_header";
+    if (config.listeners[i].tenant_header.empty() || !config.tenants.empty()) continue;
+    if (context.report.has_problem("tenants")) continue;
+    context.add(path, "there are no tenants that it could name", "add them to `tenants`");
+  }
+}
+
 // ---- ports
 
 struct BoundAddress {
@@ -333,6 +364,7 @@ std::string path_of_backend(const ParseContext& context, std::size_t pool, std::
 
 void validate_config(const Config& config, ParseContext& context) {
   check_names(config, context);
+  check_tenants(config, context);
   check_ports(config, context);
   check_routes(config, context);
   check_health(config, context);

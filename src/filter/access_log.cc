@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "evenkeel/config/config.h"
 #include "evenkeel/http/status.h"
 
 namespace evenkeel {
@@ -31,12 +32,17 @@ class OpenRecord {
   Request* request_;
 };
 
-/// Splits a request's duration into its parts; what none of the others covers is overhead.
 /// Most requests have the same.
 std::string_view logged_priority(Priority priority) {
   return priority == Priority::standard ? std::string_view() : to_string(priority);
 }
 
+/// Of the tenant that is logged; empty: none.
+std::string_view tenant_of(const RequestIdentity& identity) {
+  return identity.tenant == nullptr ? std::string_view() : identity.tenant->name;
+}
+
+/// Splits a request's duration into its parts; what none of the others covers is overhead.
 void set_times(AccessLogEntry& entry, const RequestTimings& timings, Instant ended) {
   const bool has_head = timings.head_received != Instant{};
   entry.duration = ended - timings.started;
@@ -145,6 +151,7 @@ void RequestRecorder::record_end(std::string_view method, std::string_view host,
   }
   worker_metrics_.pool(identity.pool_index).in_flight.remove();
   worker_metrics_.count(record);
+  if (identity.tenant_index != 0) worker_metrics_.tenant(identity.tenant_index).requests.add();
   if (outcome.fault) {
     worker_metrics_.count_error(identity.pool_index, *outcome.fault);
   } else if (client_left) {
@@ -165,6 +172,7 @@ void RequestRecorder::record_recent(const RequestInfo& info, Instant ended, int 
                        .task = std::string_view(to_string(request.task)),
                        .route = identity.route,
                        .pool = identity.pool,
+                       .tenant = tenant_of(identity),
                        .finish_reason = std::string_view(response.finish_reason),
                        .status = status,
                        .stream = request.stream,
@@ -227,6 +235,7 @@ void RequestRecorder::write(std::string_view method, std::string_view host, std:
                        .pool = identity.pool,
                        .backend = outcome.backend,
                        .priority = logged_priority(identity.priority),
+                       .tenant = tenant_of(identity),
                        .status = status,
                        .grpc_status = outcome.grpc_status,
                        .attempts = {outcome.attempts.begin(), outcome.attempts.end()},

@@ -84,19 +84,17 @@ ForwardingHeadersFilter::ForwardingHeadersFilter(std::uint64_t seed,
           listeners.begin(), listeners.end(),
           [](const ListenerConfig& listener) { return !listener.trusted_proxies.empty(); })) {}
 
-/// The trusted proxies of the request's listener, if its peer is one of them; else null.
-const std::vector<Network>* ForwardingHeadersFilter::trust_in_peer(
-    const RequestIdentity& identity) const {
-  if (!trusts_any_) return nullptr;
+const ListenerConfig* trusting_listener(const std::vector<ListenerConfig>& listeners,
+                                        const RequestIdentity& identity) {
   const auto listener =
-      std::find_if(listeners_.begin(), listeners_.end(),
+      std::find_if(listeners.begin(), listeners.end(),
                    [&](const ListenerConfig& each) { return each.name == identity.listener; });
-  if (listener == listeners_.end() || listener->trusted_proxies.empty()) return nullptr;
+  if (listener == listeners.end() || listener->trusted_proxies.empty()) return nullptr;
   const auto peer = parse_ip(identity.client);
   const bool trusted =
       peer && std::any_of(listener->trusted_proxies.begin(), listener->trusted_proxies.end(),
                           [&](const Network& network) { return network.contains(*peer); });
-  return trusted ? &listener->trusted_proxies : nullptr;
+  return trusted ? &*listener : nullptr;
 }
 
 void ForwardingHeadersFilter::identify_client(Request& request,
@@ -121,14 +119,15 @@ Task<Result<Response>> ForwardingHeadersFilter::handle(Request& request, Handler
 
   std::string_view chain = identity.client;
   Believed believed;
-  const std::vector<Network>* const trusted_proxies = trust_in_peer(identity);
-  if (trusted_proxies != nullptr) {
+  const ListenerConfig* const listener =
+      trusts_any_ ? trusting_listener(listeners_, identity) : nullptr;
+  if (listener != nullptr) {
     if (fields.has(FieldId::x_forwarded_for)) chain = extend_forwarded_for(fields, identity.client);
-    identify_client(request, *trusted_proxies);
+    identify_client(request, listener->trusted_proxies);
     believed.proto = fields.count(FieldId::x_forwarded_proto) == 1;  // two contradict each other
     believed.host = fields.count(FieldId::x_forwarded_host) == 1;
   }
-  remove_forged(fields, trusted_proxies != nullptr, believed);
+  remove_forged(fields, listener != nullptr, believed);
   fields.add("x-request-id", id, FieldId::x_request_id);
   fields.add("x-forwarded-for", chain, FieldId::x_forwarded_for);
   if (!believed.proto) {

@@ -29,8 +29,10 @@ Task<Result<Response>> ObserveFilter::observe(Request& request, Handler& next) {
   RequestInfo& info = request.info;
   const std::uint32_t model = models_.index_of(info.inference->request.model);
   ModelMetrics& metrics = worker_metrics_.model(info.identity.pool_index, model);
+  const std::uint32_t tenant = info.identity.tenant_index;
+  TenantMetrics* const of_tenant = tenant == 0 ? nullptr : &worker_metrics_.tenant(tenant);
   response->body = std::make_unique<ObservedBody>(loop_, std::move(response->body), *format, info,
-                                                  metrics, estimates_);
+                                                  metrics, of_tenant, estimates_);
   if (info.inference->usage_added && *format == ResponseFormat::events) {
     response->body = std::make_unique<UsageFreeBody>(std::move(response->body),
                                                      !info.inference->keeps_null_usage);

@@ -2,16 +2,15 @@
 
 #include <utility>
 
-#include "evenkeel/stats/worker_metrics.h"
-
 namespace evenkeel {
 
 ObservedBody::ObservedBody(Loop& loop, BodyPtr body, ResponseFormat format, RequestInfo& info,
-                           ModelMetrics& metrics, TokenEstimates& estimates)
+                           ModelMetrics& metrics, TenantMetrics* tenant, TokenEstimates& estimates)
     : loop_(loop),
       body_(std::move(body)),
       info_(info),
       metrics_(metrics),
+      tenant_(tenant),
       estimates_(estimates),
       reader_(ResponseReader::create(format, info.inference->response)) {}
 
@@ -56,6 +55,7 @@ void ObservedBody::count_tokens() const {
     if (!tokens) return;
     metrics_.tokens.add(direction, *tokens);
     if (backend != nullptr) backend->tokens.add(direction, *tokens);
+    if (tenant_ != nullptr) tenant_->tokens.add(direction, *tokens);
   };
   count(TokenDirection::input, response.prompt_tokens);
   count(TokenDirection::output, response.completion_tokens);

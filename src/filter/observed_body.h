@@ -10,17 +10,18 @@
 #include "evenkeel/inference/response_reader.h"
 #include "evenkeel/inference/token_estimates.h"
 #include "evenkeel/inference/usage_remover.h"
-#include "evenkeel/stats/model_metrics.h"
+#include "evenkeel/stats/worker_metrics.h"
 
 namespace evenkeel {
 
 /// Reads a response, and counts what it reported when it ends or is dropped.
 ///
-/// REQUIRES: `info.inference` is set, and outlives the body as everything else does that is passed.
+/// `tenant` null: the file names none. REQUIRES: `info.inference` is set, and outlives the body as
+/// everything else does that is passed.
 class ObservedBody final : public Body {
  public:
   ObservedBody(Loop& loop, BodyPtr body, ResponseFormat format, RequestInfo& info,
-               ModelMetrics& metrics, TokenEstimates& estimates);
+               ModelMetrics& metrics, TenantMetrics* tenant, TokenEstimates& estimates);
   ~ObservedBody() override;
 
   Task<Result<Chunk>> read() override;
@@ -35,6 +36,7 @@ class ObservedBody final : public Body {
   BodyPtr body_;
   RequestInfo& info_;
   ModelMetrics& metrics_;
+  TenantMetrics* tenant_;
   TokenEstimates& estimates_;
   std::unique_ptr<ResponseReader> reader_;
 };

@@ -13,6 +13,7 @@
 #include "proxy/request_priority.h"
 #include "proxy/session_sources.h"
 #include "proxy/split.h"
+#include "proxy/tenants.h"
 
 namespace evenkeel {
 namespace {
@@ -121,6 +122,7 @@ Plan::Plan(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> 
     pool_numbers.emplace(pool.name, pool_numbers.size());
   for (const RouteConfig& route : config_->routes)
     add_route(route, pool_numbers, worker.metrics_registry.label_index());
+  if (!config_->tenants.empty()) tenants_ = std::make_unique<Tenants>(*config_, label_uses_);
   GrpcFilter& grpc = grpc_.emplace_back(worker.loop, max_grpc_deadline(*config_));
   handlers_.push_back(std::make_unique<ByBody>(*this));
   by_body_ = &build_filter_chain(*handlers_.back(), grpc, true);
@@ -130,6 +132,8 @@ Plan::Plan(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> 
   refusing_ = &build_filter_chain(*handlers_.back(), grpc, false);
   add_model_directory(worker);
 }
+
+Plan::~Plan() = default;
 
 /// REQUIRES: the last of `grpc_` is that of no pool.
 void Plan::add_model_directory(const WorkerContext& worker) {
@@ -322,6 +326,8 @@ Task<Result<Response>> Plan::handle(Request& request) {
       memory_pressure_ != nullptr && memory_pressure_->get() == MemoryPressure::critical;
   if (refuses) [[unlikely]]
     return refusing_->handle(request);
+  if (tenants_ != nullptr) [[unlikely]]
+    tenants_->identify(request);
   if (model_directory_ != nullptr && lists_models(request)) [[unlikely]]
     return model_chain_->handle(request);
   const auto route = router_.route(request);

@@ -1,21 +1,27 @@
-// How urgent a request is, by its client and by its route.
+// How urgent a request is, by its client, its tenant and its route.
 #pragma once
 
 #include <algorithm>
 #include <optional>
 
 #include "evenkeel/base/priority.h"
+#include "evenkeel/config/config.h"
 #include "evenkeel/http/message.h"
 
 namespace evenkeel {
 
-/// What the field `x-priority` says, if it is known. The route's priority is the most that it may
-/// be then, and the default.
+/// What the field `x-priority` says, if it is known. The priorities of the tenant and the route are
+/// the most that it may be then, and the lower one is the default.
 inline Priority priority_of(const Request& request, std::optional<Priority> of_route) {
   const auto field = request.fields.value("x-priority");
   const auto given = field ? parse_priority(*field) : std::nullopt;
-  if (!given) return of_route.value_or(Priority::standard);
-  return of_route ? std::max(*given, *of_route) : *given;
+  const TenantConfig* const tenant = request.info.identity.tenant;
+  std::optional<Priority> limit = of_route;
+  if (tenant != nullptr && tenant->priority) {
+    limit = std::max(*tenant->priority, of_route.value_or(*tenant->priority));
+  }
+  if (!given) return limit.value_or(Priority::standard);
+  return limit ? std::max(*given, *limit) : *given;
 }
 
 }  // namespace evenkeel

@@ -21,6 +21,7 @@ constexpr std::size_t max_route_bytes = 255;
 constexpr std::size_t max_pool_bytes = 128;
 constexpr std::size_t max_backend_bytes = 255;
 constexpr std::size_t max_priority_bytes = 16;
+constexpr std::size_t max_tenant_bytes = 64;
 constexpr std::size_t max_reason_bytes = 48;
 constexpr std::size_t max_model_bytes = 256;
 constexpr std::size_t max_task_bytes = 16;
@@ -31,8 +32,9 @@ constexpr std::size_t max_keys_and_numbers_bytes = 1400;
 static_assert(max_request_id_bytes + 2 * max_client_bytes + max_listener_bytes +
                   max_protocol_bytes + max_method_bytes + max_host_bytes + max_path_bytes +
                   max_route_bytes + max_pool_bytes + max_backend_bytes + max_priority_bytes +
-                  max_reason_bytes + max_model_bytes + max_task_bytes + max_finish_reason_bytes +
-                  AttemptList::capacity * max_attempt_bytes + max_keys_and_numbers_bytes <=
+                  max_tenant_bytes + max_reason_bytes + max_model_bytes + max_task_bytes +
+                  max_finish_reason_bytes + AttemptList::capacity * max_attempt_bytes +
+                  max_keys_and_numbers_bytes <=
               std::tuple_size_v<AccessLogBuffer>);
 
 /// Appends to a line. REQUIRES: the values fit, see the capacities above.
@@ -98,6 +100,10 @@ void write_target(Writer& line, const AccessLogEntry& entry) {
   if (!entry.priority.empty()) {
     line.text(",\"priority\":");
     line.string(entry.priority, max_priority_bytes);
+  }
+  if (!entry.tenant.empty()) {
+    line.text(",\"tenant\":");
+    line.string(entry.tenant, max_tenant_bytes);
   }
 }
 

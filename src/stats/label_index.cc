@@ -63,6 +63,15 @@ std::uint32_t LabelIndex::add_model(std::string_view name) {
   return next;
 }
 
+/// Indices 0 and 1 are taken: no tenants, and none of them. REQUIRES: the lock is held.
+std::uint32_t LabelIndex::add_tenant(std::string_view name) {
+  const auto next = static_cast<std::uint32_t>(tenants_.size() + 2);
+  if (const auto found = tenants_.find(name); found != tenants_.end()) return found->second;
+  if (next >= ChunkedArray<int>::limit) return other_tenant;
+  tenants_.emplace(name, next);
+  return next;
+}
+
 std::map<std::string, std::uint32_t, std::less<>> LabelIndex::models() const {
   const std::lock_guard lock(mutex_);
   return models_;
@@ -89,6 +98,12 @@ LabelIndex::View LabelIndex::view() const {
   view.models.resize(models_.size() + 2);
   view.models[other_model] = "other";
   for (const auto& [name, at] : models_) view.models[at] = name;
+  for (const auto& [name, at] : tenants_) {
+    if (!in_use(tenant_uses_, at)) continue;
+    view.tenants.resize(tenants_.size() + 2);
+    view.tenants[other_tenant] = "other";
+    view.tenants[at] = name;
+  }
   for (const auto& [route, pool] : route_pools_) {
     if (view.has_route(route) && view.has_pool(pool)) view.route_pools.emplace_back(route, pool);
   }
@@ -109,10 +124,18 @@ std::uint32_t LabelUses::route(std::string_view name) {
   return routes_.emplace_back(index);
 }
 
+std::uint32_t LabelUses::tenant(std::string_view name) {
+  const std::lock_guard lock(index_.mutex_);
+  const std::uint32_t index = index_.add_tenant(name);
+  ++index_.tenant_uses_[index];
+  return tenants_.emplace_back(index);
+}
+
 LabelUses::~LabelUses() {
   const std::lock_guard lock(index_.mutex_);
   for (const std::uint32_t index : pools_) --index_.pool_uses_[index];
   for (const std::uint32_t index : routes_) --index_.route_uses_[index];
+  for (const std::uint32_t index : tenants_) --index_.tenant_uses_[index];
 }
 
 std::uint32_t LabelIndex::index_of(Index& index, std::string_view name) {

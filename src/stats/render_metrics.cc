@@ -11,6 +11,7 @@
 #include "metric_families.h"
 #include "process_metrics.h"
 #include "response_metrics.h"
+#include "tenant_metrics.h"
 
 namespace evenkeel {
 namespace {
@@ -37,6 +38,7 @@ class MetricsRenderer final : public prometheus::Collectable {
     add_grpc(page);
     add_pools(page);
     add_response_metrics(page, metrics_registry_, names_);
+    add_tenant_metrics(page, metrics_registry_, names_);
     add_totals(page);
     add_listeners(page);
     add_affinity_metrics(page, snapshot_.pools);

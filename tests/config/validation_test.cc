@@ -15,6 +15,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 
 const std::string pool_a = "{name: a, backends: [127.0.0.1:1]}";
 const std::string pool_b = "{name: b, backends: [127.0.0.1:2]}";
@@ -32,6 +33,45 @@ TEST(ConfigValidation, RefusesTwoListenersOnOnePort) {
       problems_of(listeners("{name: x, address: 127.0.0.1:80}, {name: y, address: 127.0.0.1:80}")),
       ElementsAre("1:66 listeners[1].address: port 80 is taken by listener 'x' on "
                   "127.0.0.1:80; give one of them another port"));
+}
+
+std::string tenants(const std::string& list, const std::string& listener = "{name: x}") {
+  return "listeners: [" + listener + "]\npools: [" + pool_a + "]\ntenants: [" + list + "]\n";
+}
+
+const std::string key_hash = std::string(60, 'a') + "BCD0";
+
+TEST(ConfigValidation, TenantsHaveNamesAndKeysOfTheirOwn) {
+  const std::string keys = "keys_sha256: [" + key_hash + "]";
+  EXPECT_THAT(problems_of(tenants("{name: acme, " + keys + "}")), IsEmpty());
+  EXPECT_THAT(problems_of(tenants("{name: acme, " + keys + "}, {name: beta, keys_sha256: [" +
+                                  std::string(60, 'a') + "bcd0]}")),
+              ElementsAre(HasSubstr("tenants[1].keys_sha256[0]: duplicate key '")));
+  EXPECT_THAT(problems_of(tenants("{name: acme, " + keys + "}, {name: acme, keys_sha256: [" +
+                                  std::string(64, 'b') + "]}")),
+              ElementsAre(HasSubstr("tenants[1].name: duplicate tenant name 'acme'")));
+  EXPECT_THAT(problems_of(tenants("{name: other, " + keys + "}")),
+              ElementsAre(HasSubstr("tenants[0].name: 'other' are requests of no tenant")));
+}
+
+TEST(ConfigValidation, KeysOfTenantsAreHashedAndNotShown) {
+  const auto problems =
+      problems_of(tenants("{name: acme, keys_sha256: [sk-secret, " + key_hash.substr(1) + "]}"));
+
+  EXPECT_THAT(problems, ElementsAre(HasSubstr("not a SHA-256 in hexadecimal"),
+                                    HasSubstr("not a SHA-256 in hexadecimal")));
+  EXPECT_THAT(problems[0], Not(HasSubstr("sk-secret")));
+}
+
+TEST(ConfigValidation, RefusesTenantsAndHeadersThatHaveNoEffect) {
+  const std::string trusting = "{name: x, trusted_proxies: [10.0.0.0/8], tenant_header: X-Tenant}";
+  EXPECT_THAT(problems_of(tenants("{name: acme}", trusting)), IsEmpty());
+  EXPECT_THAT(problems_of(tenants("{name: acme}")),
+              ElementsAre(HasSubstr("tenants[0]: no request can be of this tenant")));
+  EXPECT_THAT(problems_of(listeners(trusting)),
+              ElementsAre(HasSubstr("listeners[0].tenant_header: there are no tenants")));
+  EXPECT_THAT(problems_of(tenants("{name: acme}", "{name: x, tenant_header: x-tenant}")),
+              ElementsAre(HasSubstr("'tenant_header' has no effect without 'trusted_proxies'")));
 }
 
 TEST(ConfigValidation, WildcardAddressConflictsWithEveryAddress) {

@@ -1,5 +1,6 @@
 """Requests that wait for a slot are served by priority."""
 
+import hashlib
 import threading
 
 import case
@@ -12,7 +13,7 @@ class Priorities(case.Case):
         self.served = []
         self.streams = []
 
-    def full(self, queue=None, route=None):
+    def full(self, queue=None, route=None, **config):
         """A daemon whose only slot is taken until `serve`."""
         def script(request):
             self.served.append(request.target)
@@ -21,22 +22,23 @@ class Priorities(case.Case):
 
         self.daemon_ = self.start_daemon(
             self.backend(script), pool={"limits": {"max_in_flight": 1, "queue": queue or {}}},
-            routes=[{"pool": "pool", **(route or {})}])
+            routes=[{"pool": "pool", **(route or {})}], **config)
         self.send("/first")
         self.eventually(lambda: self.served == ["/first"], "the request that takes the slot")
         return self.daemon_
 
-    def send(self, target, priority=None):
+    def send(self, target, priority=None, key=None):
         stream = Stream.connect(self.daemon_.address)
         self.addCleanup(stream.close)
         before = self.waiting()
-        stream.ask(target=target, fields=[("x-priority", priority)] if priority else ())
+        fields = {"x-priority": priority, "x-api-key": key}
+        stream.ask(target=target, fields=[(name, value) for name, value in fields.items() if value])
         self.streams.append(stream)
         return stream, before
 
-    def queue(self, target, priority=None):
+    def queue(self, target, priority=None, key=None):
         """Sends a request that finds a place in the queue."""
-        stream, before = self.send(target, priority)
+        stream, before = self.send(target, priority, key)
         self.eventually(lambda: self.waiting() == before + 1, "one more in the queue")
         return stream
 
@@ -92,6 +94,20 @@ class Priorities(case.Case):
         self.assertEqual(self.serve(*streams), ["/a", "/c", "/b"])
         logged = {line["path"]: line.get("priority") for line in daemon.wait_access(4)}
         self.assertEqual(logged, {"/first": None, "/a": None, "/b": "batch", "/c": None})
+
+    def test_a_tenant_has_a_default_and_a_most(self):
+        daemon = self.full(tenants=[
+            {"name": name, "keys_sha256": [hashlib.sha256(name.encode()).hexdigest()], "priority": priority}
+            for name, priority in (("urgent", "interactive"), ("nightly", "batch"))])
+        streams = [self.queue("/nightly", key="nightly"), self.queue("/raised", "interactive", key="nightly"),
+                   self.queue("/lowered", "batch", key="urgent"), self.queue("/none", key="unknown"),
+                   self.queue("/urgent", key="urgent")]
+
+        self.assertEqual(self.serve(*streams), ["/urgent", "/none", "/nightly", "/raised", "/lowered"])
+        logged = {line["path"]: (line.get("tenant"), line.get("priority")) for line in daemon.wait_access(6)}
+        self.assertEqual(logged, {"/first": (None, None), "/nightly": ("nightly", "batch"), "/raised": ("nightly", "batch"),
+                                  "/lowered": ("urgent", "batch"), "/none": (None, None),
+                                  "/urgent": ("urgent", "interactive")})
 
 
 if __name__ == "__main__":

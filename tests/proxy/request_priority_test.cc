@@ -27,6 +27,26 @@ TEST(RequestPriority, IsStandardWithoutAKnownWord) {
   EXPECT_EQ(of("batch, interactive"), Priority::standard);
 }
 
+TEST(RequestPriority, IsAtMostThatOfTheTenant) {
+  const auto of_tenant = [](std::optional<Priority> tenant, std::string_view field,
+                            std::optional<Priority> route = std::nullopt) {
+    const TenantConfig config{.name = "acme", .priority = tenant};
+    Request request;
+    request.info.identity.tenant = &config;
+    if (!field.empty()) request.fields.add("x-priority", field);
+    return priority_of(request, route);
+  };
+
+  EXPECT_EQ(of_tenant(Priority::interactive, ""), Priority::interactive);
+  EXPECT_EQ(of_tenant(Priority::interactive, "batch"), Priority::batch);
+  EXPECT_EQ(of_tenant(Priority::batch, ""), Priority::batch);
+  EXPECT_EQ(of_tenant(Priority::batch, "interactive"), Priority::batch);
+  EXPECT_EQ(of_tenant(Priority::interactive, "", Priority::batch), Priority::batch);
+  EXPECT_EQ(of_tenant(Priority::batch, "", Priority::interactive), Priority::batch);
+  EXPECT_EQ(of_tenant(std::nullopt, "interactive"), Priority::interactive);
+  EXPECT_EQ(of_tenant(std::nullopt, ""), Priority::standard);
+}
+
 TEST(RequestPriority, IsAtMostThatOfTheRoute) {
   EXPECT_EQ(of("", Priority::batch), Priority::batch);
   EXPECT_EQ(of("interactive", Priority::batch), Priority::batch);

@@ -95,6 +95,9 @@ TEST(AccessLogFormatter, WritesAPriorityThatIsGiven) {
   EXPECT_THAT(line_of(entry), ::testing::Not(HasSubstr("priority")));
   entry.priority = "batch";
   EXPECT_THAT(line_of(entry), HasSubstr(R"(,"priority":"batch","status":200,)"));
+  EXPECT_THAT(line_of(entry), ::testing::Not(HasSubstr("tenant")));
+  entry.tenant = "acme";
+  EXPECT_THAT(line_of(entry), HasSubstr(R"(,"priority":"batch","tenant":"acme","status":200,)"));
 }
 
 TEST(AccessLogFormatter, GivesEveryAttemptItsOutcomeAndTheLastOneTheReason) {

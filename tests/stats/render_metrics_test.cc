@@ -246,6 +246,24 @@ TEST(Metrics, ShowTokensAndTimesByModel) {
   EXPECT_EQ(daemon.value("evenkeel_inter_token_gap_seconds_count{" + labels + "}"), 2);
 }
 
+TEST(Metrics, ShowTenantsOnlyWhereThereAreSome) {
+  Daemon daemon;
+  EXPECT_THAT(daemon.page(), Not(HasSubstr("tenant")));
+  LabelUses uses(daemon.label_index);
+  const std::uint32_t acme = uses.tenant("acme");
+
+  daemon.metrics_registry.worker_metrics(0).tenant(acme).requests.add();
+  daemon.metrics_registry.worker_metrics(1).tenant(acme).requests.add();
+  daemon.metrics_registry.worker_metrics(1).tenant(LabelIndex::other_tenant).requests.add();
+  daemon.metrics_registry.worker_metrics(1).tenant(acme).tokens.add(TokenDirection::output, 40);
+
+  EXPECT_EQ(daemon.value(R"(evenkeel_tenant_requests_total{tenant="acme"})"), 2);
+  EXPECT_EQ(daemon.value(R"(evenkeel_tenant_requests_total{tenant="other"})"), 1);
+  const std::string tokens = "evenkeel_tenant_tokens_total{tenant=";
+  EXPECT_EQ(daemon.value(tokens + R"("acme",direction="output"})"), 40);
+  EXPECT_EQ(daemon.value(tokens + R"("other",direction="input"})"), 0);
+}
+
 TEST(Metrics, EscapeConfiguredNames) {
   Daemon daemon;
 

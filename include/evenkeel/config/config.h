@@ -83,6 +83,7 @@ struct ListenerConfig {
   std::vector<Network> proxy_protocol;   // peers that begin connections with a PROXY header
   std::vector<Network> trusted_proxies;  // whose X-Forwarded-* and x-request-id are trusted
   HalfClose half_close = HalfClose::abort;
+  std::string tenant_header;  // of trusted proxies: names the tenant; lower case; empty: none
 
   bool operator==(const ListenerConfig&) const = default;
 };
@@ -375,6 +376,16 @@ struct RouteConfig {
   bool operator==(const RouteConfig&) const = default;
 };
 
+// Whose requests they are: by their API key, or as a trusted proxy says.
+struct TenantConfig {
+  std::string name;
+  std::vector<std::string> keys_sha256;  // of its API keys, in lower-case hexadecimal
+  // Of its requests: their default, and the most that they may name; none: as they name it.
+  std::optional<Priority> priority;
+
+  bool operator==(const TenantConfig&) const = default;
+};
+
 enum class AccessLogFormat { json };
 
 struct AccessLogConfig {
@@ -430,6 +441,7 @@ struct Config {
   // A loaded file always has at least one: without `routes` it is one named "default" that sends
   // everything to the only pool.
   std::vector<RouteConfig> routes;
+  std::vector<TenantConfig> tenants;
   AccessLogConfig access_log;
   DnsConfig dns;
   ProcessLimits limits;

@@ -10,6 +10,11 @@
 
 namespace evenkeel {
 
+/// The listener of a request whose peer is one of the listener's trusted proxies; else null.
+/// REQUIRES: `identity.client` is the peer, as before ForwardingHeadersFilter.
+const ListenerConfig* trusting_listener(const std::vector<ListenerConfig>& listeners,
+                                        const RequestIdentity& identity);
+
 /// Removes forged fields, sets true ones, and finds the address of the client. Never waits.
 ///
 /// - x-request-id: kept if it is valid (1 to 128 of [A-Za-z0-9._-]), from any client; else replaced
@@ -30,7 +35,6 @@ class ForwardingHeadersFilter final : public Filter {
   Task<Result<Response>> handle(Request& request, Handler& next) override;
 
  private:
-  const std::vector<Network>* trust_in_peer(const RequestIdentity& identity) const;
   static void identify_client(Request& request, const std::vector<Network>& trusted_proxies);
 
   Rng rng_;

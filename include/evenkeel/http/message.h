@@ -49,8 +49,9 @@ using BodyPtr = std::unique_ptr<Body>;
 /// A body that holds all its bytes.
 BodyPtr make_body(std::string bytes);
 
-struct RetryPolicy;     // of the room proxy
 struct BackendMetrics;  // of the room stats
+struct RetryPolicy;     // of the room proxy
+struct TenantConfig;    // of the room config
 
 /// Where a request came from and where it goes. The frontend fills in the first part, the filters
 /// and the router the rest, all before the request reaches a backend.
@@ -74,6 +75,8 @@ struct RequestIdentity {
   bool is_streaming = false;      ///< a stream of messages: it may pause, and has no size limit
   Priority priority = Priority::standard;
   const RetryPolicy* retry_policy = nullptr;  ///< the route's own; null: its pool's
+  const TenantConfig* tenant = nullptr;       ///< null: of none that the file names
+  std::uint32_t tenant_index = 0;             ///< of LabelIndex; 0: the file names none
 };
 
 /// When the stages of a request began and how long they took. A default Instant: not reached.

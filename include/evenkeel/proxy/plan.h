@@ -49,6 +49,7 @@ struct WorkerContext {
 std::set<std::string> pools_to_list(const Config& config);
 
 class ModelDirectory;
+class Tenants;
 
 class Plan final : public Handler {
  public:
@@ -58,6 +59,7 @@ class Plan final : public Handler {
        const WorkerContext& worker, const Plan* predecessor = nullptr);
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
+  ~Plan() override;
 
   /// Finds the route, then passes the request to the filters of its pool. If the route depends on
   /// the body, the filters come first.
@@ -161,7 +163,8 @@ class Plan final : public Handler {
   std::vector<Handler*> observed_;       // the same, behind its filter `observe`
   std::vector<Handler*> pool_chains_;    // the first filter of each pool
   std::vector<Route> routes_;
-  Handler* by_body_;  // of requests whose route depends on their bodies
+  std::unique_ptr<Tenants> tenants_;  // null: the file names none
+  Handler* by_body_;                  // of requests whose route depends on their bodies
   Handler* unrouted_;
   ModelDirectory* model_directory_ = nullptr;  // null: backends answer GET /v1/models
   Handler* model_chain_ = nullptr;             // the first filter before it

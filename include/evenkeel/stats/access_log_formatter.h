@@ -49,6 +49,7 @@ struct AccessLogEntry {
   std::string_view pool;
   std::string_view backend;
   std::string_view priority;                ///< left out of the line if empty
+  std::string_view tenant;                  ///< left out of the line if empty
   int status = 0;                           ///< 0 or less: null
   std::optional<std::uint8_t> grpc_status;  ///< left out of the line if empty
   std::string_view reason;                  ///< the fault that ended it, as `to_string` has it

@@ -27,6 +27,9 @@ class LabelIndex {
   std::uint32_t listener(std::string_view name);
   std::uint32_t backend(std::string_view pool, std::string_view backend);
 
+  /// Requests of none of the tenants that the file names.
+  static constexpr std::uint32_t other_tenant = 1;
+
   /// Models that are known by requests alone; further ones count as `other_model`.
   static constexpr std::uint32_t max_models = 100;
   static constexpr std::uint32_t other_model = 1;
@@ -50,7 +53,8 @@ class LabelIndex {
     std::vector<std::string> pools;
     std::vector<std::string> routes;
     std::vector<std::string> listeners;
-    std::vector<std::string> models;  ///< [0]: of requests without a model; [1]: "other"
+    std::vector<std::string> models;   ///< [0]: of requests without a model; [1]: "other"
+    std::vector<std::string> tenants;  ///< [1]: "other"; empty if none is in use
     std::vector<std::pair<std::uint32_t, std::uint32_t>> route_pools;  ///< route, pool; ascending
   };
   View view() const;
@@ -68,6 +72,7 @@ class LabelIndex {
   static void list(const Index& index, const UseCounts& uses, std::vector<std::string>& names);
   static std::uint32_t index_of(Index& index, std::string_view name);
   std::uint32_t add_model(std::string_view name);
+  std::uint32_t add_tenant(std::string_view name);
 
   mutable std::mutex mutex_;
   Index pools_;
@@ -75,15 +80,17 @@ class LabelIndex {
   Index listeners_;
   Index backends_;
   Index models_;
+  Index tenants_;
   std::uint32_t unpinned_models_ = 0;
   std::atomic<std::uint32_t> models_version_{0};
   std::vector<std::pair<std::uint32_t, std::uint32_t>> route_pools_;
   UseCounts pool_uses_;
   UseCounts route_uses_;
+  UseCounts tenant_uses_;
 };
 
-/// The pools and routes of one plan, whose series are exported as long as it lives: until its last
-/// request has ended. Thread: any, one at a time.
+/// The pools, routes and tenants of one plan, whose series are exported as long as it lives: until
+/// its last request has ended. Thread: any, one at a time.
 class LabelUses {
  public:
   explicit LabelUses(LabelIndex& index) : index_(index) {}
@@ -91,14 +98,16 @@ class LabelUses {
   LabelUses& operator=(const LabelUses&) = delete;
   ~LabelUses();
 
-  /// REQUIRES: called once for each pool and route of the plan.
+  /// REQUIRES: called once for each pool, route and tenant of the plan.
   std::uint32_t pool(std::string_view name);
   std::uint32_t route(std::string_view name);
+  std::uint32_t tenant(std::string_view name);
 
  private:
   LabelIndex& index_;
   std::vector<std::uint32_t> pools_;
   std::vector<std::uint32_t> routes_;
+  std::vector<std::uint32_t> tenants_;
 };
 
 }  // namespace evenkeel

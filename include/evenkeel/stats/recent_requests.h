@@ -53,6 +53,7 @@ struct RecentRequest {
   ShortText<15> task;
   ShortText<63> route;
   ShortText<47> pool;
+  ShortText<63> tenant;  ///< empty: none
   ShortText<31> reason;  ///< the fault that ended it; empty: none
   ShortText<23> finish_reason;
   std::int32_t status = 0;

@@ -104,6 +104,12 @@ struct InspectionMetrics {
   Counter unread;     ///< in an encoding that is not read
 };
 
+/// Metrics of a tenant.
+struct TenantMetrics {
+  Counter requests;      ///< that have ended
+  TokenCounters tokens;  ///< of requests whose responses are read
+};
+
 struct ListenerMetrics {
   Counter opened;
   Counter closed;
@@ -150,6 +156,7 @@ class alignas(64) WorkerMetrics {
  public:
   PoolMetrics& pool(std::uint32_t index) { return pools_.at(index); }
   ListenerMetrics& listener(std::uint32_t index) { return listeners_.at(index); }
+  TenantMetrics& tenant(std::uint32_t index) { return tenants_.at(index); }
   BackendMetrics& backend(std::uint32_t index) { return backends_.at(index); }
   /// `model`: of LabelIndex.
   ModelMetrics& model(std::uint32_t pool, std::uint32_t model) {
@@ -177,6 +184,7 @@ class alignas(64) WorkerMetrics {
 
   const PoolMetrics* find_pool(std::uint32_t index) const { return pools_.find(index); }
   const ListenerMetrics* find_listener(std::uint32_t index) const { return listeners_.find(index); }
+  const TenantMetrics* find_tenant(std::uint32_t index) const { return tenants_.find(index); }
   const BackendMetrics* find_backend(std::uint32_t index) const { return backends_.find(index); }
   const ModelMetrics* find_model(std::uint32_t pool, std::uint32_t model) const {
     const auto* row = models_.find(pool);
@@ -209,6 +217,7 @@ class alignas(64) WorkerMetrics {
   ChunkedArray<SparseArray<GrpcStatusCounters>> grpc_;
   ChunkedArray<ListenerMetrics> listeners_;
   ChunkedArray<BackendMetrics> backends_;
+  ChunkedArray<TenantMetrics> tenants_;
   RecentRequests recent_requests_;
   ChunkedArray<SparseArray<ModelMetrics>> models_;  // by pool, then by model
 };

@@ -1,0 +1,54 @@
+// Whose request it is.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "evenkeel/config/config.h"
+#include "evenkeel/http/message.h"
+#include "evenkeel/net/sha256.h"
+#include "evenkeel/stats/label_index.h"
+
+namespace evenkeel {
+
+/// Finds the tenant of a request: the one that a trusted proxy names (`tenant_header`), else the
+/// one whose API key it has. Of keys only hashes are known; those that requests sent last are kept
+/// beside what was found, so that a client's key is hashed once and not for each request.
+///
+/// Thread: one worker's.
+class Tenants {
+ public:
+  /// `config` outlives it.
+  Tenants(const Config& config, LabelUses& label_uses);
+  Tenants(const Tenants&) = delete;
+  Tenants& operator=(const Tenants&) = delete;
+
+  /// Sets the tenant in `request.info.identity`. REQUIRES: the client in it is still the peer.
+  void identify(Request& request);
+
+ private:
+  struct Tenant {
+    const TenantConfig* config = nullptr;
+    std::uint32_t index = LabelIndex::other_tenant;
+  };
+  struct SeenKey {
+    std::string key;
+    const Tenant* tenant = nullptr;
+  };
+
+  const Tenant* named_by_proxy(const Request& request) const;
+  const Tenant* with_key_of(const Request& request);
+  const Tenant* with_key(std::string_view key);
+  const Tenant* with_hash_of(std::string_view key) const;
+
+  const std::vector<ListenerConfig>& listeners_;
+  bool named_by_proxies_;
+  std::map<std::string_view, Tenant> tenants_;  // by name
+  std::map<Sha256, const Tenant*> by_key_hash_;
+  std::vector<SeenKey> seen_keys_;  // by their hash_of, which is no secret
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,125 @@
+#include "proxy/tenants.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace evenkeel {
+namespace {
+
+using HeaderFields = std::vector<std::pair<std::string_view, std::string_view>>;
+
+constexpr auto hash_of_key_a = "f10f781241e2246678b6b45c857069208152a53863e47fac33f607ab405006f4";
+constexpr auto hash_of_second = "16367aacb67a4a017c8da8ab95682ccb390863780f7114dda0a0e0c55644c7c4";
+constexpr auto hash_of_key_b = "a30534a53b23547377ddccbd1ac85a8a84c13db43493c16e55a6abc7b0eba634";
+
+/// Two tenants; proxies in 10.0.0.0/8 name tenants on the listener "inside".
+Config two_tenants() {
+  std::string why;
+  Config config;
+  config.listeners = {{.name = "public"}, {.name = "inside"}};
+  config.listeners[1].trusted_proxies = {*parse_network("10.0.0.0/8", why)};
+  config.listeners[1].tenant_header = "x-tenant";
+  config.tenants = {{.name = "acme", .keys_sha256 = {hash_of_key_a, hash_of_second}},
+                    {.name = "beta", .keys_sha256 = {hash_of_key_b}}};
+  return config;
+}
+
+class TenantsTest : public testing::Test {
+ protected:
+  /// The name of the tenant whose request this is; empty: none's.
+  std::string tenant_of(const HeaderFields& fields, std::string_view listener = "public",
+                        std::string_view peer = "10.1.2.3") {
+    Request request;
+    for (const auto& [name, value] : fields) request.fields.add(name, value);
+    request.info.identity.listener = listener;
+    request.info.identity.client = peer;
+    tenants_.identify(request);
+    const RequestIdentity& identity = request.info.identity;
+    index_ = identity.tenant_index;
+    return identity.tenant == nullptr ? "" : identity.tenant->name;
+  }
+
+  LabelIndex label_index_;
+  LabelUses label_uses_{label_index_};
+  const Config config_ = two_tenants();
+  Tenants tenants_{config_, label_uses_};
+  std::uint32_t index_ = 0;  // of the last request
+};
+
+TEST_F(TenantsTest, AreFoundByTheirKeysInAnyOfThreeFields) {
+  EXPECT_EQ(tenant_of({{"authorization", "Bearer key-a"}}), "acme");
+  EXPECT_EQ(tenant_of({{"Authorization", "bearer  second"}}), "acme");
+  EXPECT_EQ(tenant_of({{"X-Api-Key", "key-b"}}), "beta");
+  EXPECT_EQ(tenant_of({{"api-key", "key-a"}}), "acme");
+  EXPECT_EQ(tenant_of({{"authorization", "Bearer for-the-backend"}, {"x-api-key", "key-b"}}),
+            "beta");
+}
+
+TEST_F(TenantsTest, AreNotFoundByAnythingElse) {
+  EXPECT_EQ(tenant_of({}), "");
+  EXPECT_EQ(index_, LabelIndex::other_tenant);
+  for (const std::string_view value :
+       {"", "Bearer", "Bearer ", "Bearer key-", "Bearer key-aa", "Bearer KEY-A", "Basic key-a",
+        "key-a", "Bearer f10f781241e2246678b6b45c857069208152a53863e47fac33f607ab405006f4"}) {
+    EXPECT_EQ(tenant_of({{"authorization", value}}), "") << value;
+  }
+  EXPECT_EQ(tenant_of({{"x-api-key", ""}}), "");
+  EXPECT_EQ(tenant_of({{"x-api-key", std::string(5000, 'k')}}), "");
+  EXPECT_EQ(tenant_of({{"x-tenant", "acme"}}), "");
+}
+
+TEST_F(TenantsTest, OfAKeyThatIsSeenAgainAreTheSame) {
+  for (int round = 0; round < 3; ++round) {
+    EXPECT_EQ(tenant_of({{"x-api-key", "key-a"}}), "acme");
+    EXPECT_EQ(tenant_of({{"x-api-key", "key-b"}}), "beta");
+    EXPECT_EQ(tenant_of({{"x-api-key", "unknown"}}), "");
+  }
+  // More keys than are kept.
+  for (int i = 0; i < 5000; ++i) {
+    ASSERT_EQ(tenant_of({{"x-api-key", "stray-" + std::to_string(i)}}), "");
+  }
+  EXPECT_EQ(tenant_of({{"x-api-key", "key-a"}}), "acme");
+}
+
+TEST_F(TenantsTest, AreNamedByTrustedProxies) {
+  EXPECT_EQ(tenant_of({{"X-Tenant", "beta"}}, "inside"), "beta");
+  EXPECT_EQ(tenant_of({{"x-tenant", "beta"}, {"x-api-key", "key-a"}}, "inside"), "beta");
+  EXPECT_EQ(tenant_of({{"x-tenant", "gamma"}, {"x-api-key", "key-a"}}, "inside"), "acme");
+  EXPECT_EQ(tenant_of({{"x-tenant", "beta"}}, "inside", "192.0.2.1"), "");
+  EXPECT_EQ(tenant_of({{"x-tenant", "beta"}}, "public"), "");
+  EXPECT_EQ(tenant_of({{"x-tenant", "beta"}, {"x-tenant", "acme"}}, "inside"), "");
+}
+
+TEST_F(TenantsTest, HaveIndicesOfTheirOwnWhileTheyAreInUse) {
+  tenant_of({{"x-api-key", "key-a"}});
+  const std::uint32_t acme = index_;
+  tenant_of({{"x-api-key", "key-b"}});
+  const std::uint32_t beta = index_;
+
+  const LabelIndex::View view = label_index_.view();
+
+  ASSERT_EQ(view.tenants.size(), 4u);
+  EXPECT_EQ(view.tenants[LabelIndex::other_tenant], "other");
+  EXPECT_EQ(view.tenants[acme], "acme");
+  EXPECT_EQ(view.tenants[beta], "beta");
+}
+
+TEST(TenantLabels, AreLeftOutWithTheirPlan) {
+  LabelIndex label_index;
+  std::uint32_t first = 0;
+  {
+    LabelUses uses(label_index);
+    first = uses.tenant("acme");
+  }
+
+  EXPECT_TRUE(label_index.view().tenants.empty());
+  LabelUses uses(label_index);
+  EXPECT_EQ(uses.tenant("acme"), first);  // its counters go on
+}
+
+}  // namespace
+}  // namespace evenkeel
