@@ -1,19 +1,37 @@
 #include "evenkeel/base/hash.h"
 
 #include <xxhash.h>
+#if defined(__x86_64__)
+#include <xxh_x86dispatch.h>  // XXH3_64bits is then the one for this CPU's vectors
+#endif
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
 
 namespace evenkeel {
+namespace {
+
+/// The library's first call chooses by the CPU, and writes down what it chose: it is made before
+/// there are threads.
+[[maybe_unused]] const std::uint64_t first_call = [] {
+  constexpr std::array<char, 1024> bytes{};
+  return XXH3_64bits(bytes.data(), bytes.size());
+}();
+
+}  // namespace
 
 std::uint64_t hash_of(std::string_view bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
 
 std::uint64_t hash_of(std::uint64_t first, std::uint64_t second) {
   std::array<char, 2 * sizeof(std::uint64_t)> bytes;
-  for (std::size_t i = 0; i < sizeof first; ++i) {  // the same on machines of either byte order
-    bytes[i] = static_cast<char>(first >> (8 * i));
-    bytes[i + sizeof first] = static_cast<char>(second >> (8 * i));
-  }
+  const auto put = [&bytes](std::size_t at, std::uint64_t value) {
+    // The same on machines of either byte order.
+    if constexpr (std::endian::native == std::endian::big) value = __builtin_bswap64(value);
+    std::memcpy(bytes.data() + at, &value, sizeof value);
+  };
+  put(0, first);
+  put(sizeof first, second);
   return hash_of(std::string_view(bytes.data(), bytes.size()));
 }
 

@@ -25,7 +25,7 @@ RequestHead head_of(const Request& request, std::string_view path) {
 /// What decides how it is read.
 void complete_head(RequestHead& head, const Fields& fields) {
   head.content_type = fields.value(FieldId::content_type).value_or("");
-  head.content_encoding = fields.value("content-encoding").value_or("");
+  head.content_encoding = fields.value(FieldId::content_encoding).value_or("");
   if (!head.path.starts_with("/v2/models/")) return;
   head.inference_header_length = fields.value("inference-header-content-length").value_or("");
 }

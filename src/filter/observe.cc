@@ -10,7 +10,7 @@ namespace {
 std::optional<ResponseFormat> format_of(const Request& request, const Response& response) {
   if (response.status != 200 || response.body == nullptr) return std::nullopt;
   return response_format_of(response.fields.value(FieldId::content_type).value_or(""),
-                            response.fields.value("content-encoding").value_or(""),
+                            response.fields.value(FieldId::content_encoding).value_or(""),
                             request.path.ends_with("/ModelStreamInfer"));
 }
 

@@ -61,6 +61,7 @@ constexpr KnownName known[] = {
     {"connection", FieldId::connection},
     {"keep-alive", FieldId::keep_alive},
     {"user-agent", FieldId::user_agent},
+    {"x-priority", FieldId::x_priority},
     {"retry-after", FieldId::retry_after},
     {"content-type", FieldId::content_type},
     {"x-request-id", FieldId::x_request_id},
@@ -70,6 +71,7 @@ constexpr KnownName known[] = {
     {"x-forwarded-for", FieldId::x_forwarded_for},
     {"proxy-connection", FieldId::proxy_connection},
     {"x-forwarded-host", FieldId::x_forwarded_host},
+    {"content-encoding", FieldId::content_encoding},
     {"transfer-encoding", FieldId::transfer_encoding},
     {"x-forwarded-proto", FieldId::x_forwarded_proto},
     {"proxy-authenticate", FieldId::proxy_authenticate},
@@ -117,7 +119,8 @@ std::string_view lower_case_name(FieldId id) { return names_by_id[static_cast<st
 
 bool equals_ignore_case(std::string_view a, std::string_view b) {
   if (a.size() != b.size()) return false;
-  if (a.data() == b.data()) return true;
+  // Most often they are the same.
+  if (std::memcmp(a.data(), b.data(), a.size()) == 0) return true;
   for (std::size_t i = 0; i < a.size(); ++i) {
     if (a[i] != b[i] && lower(a[i]) != lower(b[i])) return false;
   }

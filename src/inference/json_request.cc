@@ -245,7 +245,7 @@ void JsonRequest::on_text(bool ended) {
     if (scanner_.whole() && slots_[scanner_.depth()] != Slot::media) media_.reset();
     media_.add(raw);
   } else if (is_captured(value_slot_)) {
-    capture(raw, InferenceRequest::max_name);
+    if (!ended || !scanner_.whole()) capture(raw, InferenceRequest::max_name);
   }
   if (ended) end_text();
 }
@@ -267,12 +267,14 @@ void JsonRequest::end_text() {
 }
 
 void JsonRequest::end_captured() {
-  std::string text = json::decode_string(captured_, InferenceRequest::max_name);
+  const std::string_view sent = scanner_.whole() ? scanner_.text() : std::string_view(captured_);
+  const std::string_view raw = sent.substr(0, InferenceRequest::max_name * max_escape_ratio);
+  std::string text = json::decode_string(raw, InferenceRequest::max_name);
   switch (value_slot_) {
     case Slot::role:
       from_user_ = text == "user";
       hash_.mark(section_, role_mark);
-      hash_.add(section_, captured_);
+      hash_.add(section_, raw);
       break;
     case Slot::part_type:
       if (text == "image") count_image();

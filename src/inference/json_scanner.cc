@@ -23,6 +23,7 @@ bool is_simple_escape(char c) {
   }
 }
 
+constexpr std::size_t max_short_string = 64;
 constexpr std::uint8_t unicode_escape_size = 6;  // \uXXXX
 
 std::uint64_t utf8_size(int code) { return code < 0x80 ? 1 : code < 0x800 ? 2 : 3; }
@@ -73,7 +74,6 @@ Token Scanner::scan_structure(std::string_view& bytes) {
       consume(bytes, 1);
       continue;
     }
-    const bool in_object = depth_ > 0 && is_object_[depth_ - 1];
     switch (state_) {
       case State::first_item:
         if (c == ']') return close(false, bytes);
@@ -93,6 +93,7 @@ Token Scanner::scan_structure(std::string_view& bytes) {
         break;
       default:
         if (depth_ == 0) return fail("bytes after the document");
+        const bool in_object = is_object_[depth_ - 1];
         if (c == (in_object ? '}' : ']')) return close(in_object, bytes);
         if (c != ',')
           return fail(in_object ? "a comma or '}' expected" : "a comma or ']' expected");
@@ -278,7 +279,23 @@ void Scanner::begin_string(bool key, std::string_view& bytes) {
   consume(bytes, 1);
 }
 
+// Most keys and many values are short, and nothing in them needs a look. Leaves all others.
+bool Scanner::scan_short_string(std::string_view& bytes) {
+  if (raw_bytes_ > 0 || escape_size_ > 0) return false;
+  const char* const begin = bytes.data();
+  const char* const end = begin + std::min(bytes.size(), max_short_string);
+  bool non_ascii = false;
+  const char* const stop = find_special(begin, end, non_ascii);
+  if (stop == end || *stop != '"' || non_ascii) return false;
+  text_ = {begin, static_cast<std::size_t>(stop - begin)};
+  raw_bytes_ = text_.size();
+  consume(bytes, text_.size() + 1);
+  state_ = in_key_ ? State::colon : State::next;
+  return true;
+}
+
 Token Scanner::scan_string(std::string_view& bytes) {
+  if (scan_short_string(bytes)) return in_key_ ? Token::key : Token::text;
   if (raw_bytes_ > 0) whole_ = false;
   const char* const begin = bytes.data();
   const char* const end = begin + bytes.size();

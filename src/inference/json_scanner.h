@@ -91,6 +91,7 @@ class Scanner {
   Token begin_number(char first, std::string_view& bytes);
   Token begin_literal(const char* rest, Token token, std::string_view& bytes);
   void begin_string(bool key, std::string_view& bytes);
+  bool scan_short_string(std::string_view& bytes);
   Token scan_string(std::string_view& bytes);
   const char* scan_text(const char* at, const char* end);
   const char* scan_escape(const char* at, const char* end, std::uint64_t offset);

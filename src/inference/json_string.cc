@@ -7,13 +7,49 @@
 #include <cstring>
 
 #if defined(__SSE2__)
-#include <emmintrin.h>
+#include <immintrin.h>
 #endif
 
 namespace evenkeel::json {
 namespace {
 
 bool is_special(char c) { return c == '"' || c == '\\' || static_cast<unsigned char>(c) < 0x20; }
+
+#if defined(__SSE2__)
+// All bits of each byte that is special.
+__m128i find_special(__m128i bytes) {
+  const __m128i controls = _mm_cmpeq_epi8(_mm_min_epu8(bytes, _mm_set1_epi8(0x1f)), bytes);
+  return _mm_or_si128(_mm_or_si128(_mm_cmpeq_epi8(bytes, _mm_set1_epi8('"')),
+                                   _mm_cmpeq_epi8(bytes, _mm_set1_epi8('\\'))),
+                      controls);
+}
+#endif
+
+#if defined(__x86_64__)
+const bool has_avx2 = __builtin_cpu_supports("avx2") != 0;
+
+// Skips 64 bytes at a time, as long as none of them is special; sets bits of `high_bits` if one is
+// above 0x7f. REQUIRES: has_avx2.
+[[gnu::target("avx2")]] const char* skip_plain(const char* begin, const char* end, int& high_bits) {
+  const __m256i quote = _mm256_set1_epi8('"');
+  const __m256i backslash = _mm256_set1_epi8('\\');
+  const __m256i last_control = _mm256_set1_epi8(0x1f);
+  for (; end - begin >= 64; begin += 64) {
+    const __m256i a = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(begin));
+    const __m256i b = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(begin + 32));
+    const __m256i quotes =
+        _mm256_or_si256(_mm256_cmpeq_epi8(a, quote), _mm256_cmpeq_epi8(b, quote));
+    const __m256i backslashes =
+        _mm256_or_si256(_mm256_cmpeq_epi8(a, backslash), _mm256_cmpeq_epi8(b, backslash));
+    const __m256i lowest = _mm256_min_epu8(a, b);
+    const __m256i controls = _mm256_cmpeq_epi8(_mm256_min_epu8(lowest, last_control), lowest);
+    const __m256i special = _mm256_or_si256(_mm256_or_si256(quotes, backslashes), controls);
+    if (_mm256_testz_si256(special, special) == 0) break;
+    high_bits |= _mm256_movemask_epi8(_mm256_or_si256(a, b));
+  }
+  return begin;
+}
+#endif
 
 bool is_continuation(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
 
@@ -55,6 +91,11 @@ std::size_t incomplete_tail(std::string_view text) {
     return first_sequence(tail, size) == Sequence::incomplete ? count : 0;
   }
   return 0;
+}
+
+// Without the beginning of a character at the end of `text`, which is well-formed apart from that.
+std::string_view whole_characters(std::string_view text) {
+  return text.substr(0, text.size() - incomplete_tail(text));
 }
 
 void append_utf8(std::string& out, std::uint32_t code) {
@@ -123,17 +164,14 @@ std::size_t decode_escape(std::string_view raw, std::string& out) {
 
 const char* find_special(const char* begin, const char* end, bool& non_ascii) {
 #if defined(__SSE2__)
-  const __m128i quote = _mm_set1_epi8('"');
-  const __m128i backslash = _mm_set1_epi8('\\');
-  const __m128i last_control = _mm_set1_epi8(0x1f);
   int high_bits = 0;
+#if defined(__x86_64__)
+  if (end - begin >= 64 && has_avx2) begin = skip_plain(begin, end, high_bits);
+#endif
   for (; end - begin >= 16; begin += 16) {
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(begin));
-    const __m128i special =
-        _mm_or_si128(_mm_or_si128(_mm_cmpeq_epi8(bytes, quote), _mm_cmpeq_epi8(bytes, backslash)),
-                     _mm_cmpeq_epi8(_mm_min_epu8(bytes, last_control), bytes));
     high_bits |= _mm_movemask_epi8(bytes);
-    const auto mask = static_cast<unsigned>(_mm_movemask_epi8(special));
+    const auto mask = static_cast<unsigned>(_mm_movemask_epi8(find_special(bytes)));
     if (mask != 0) {
       if (high_bits != 0) non_ascii = true;
       return begin + std::countr_zero(mask);
@@ -218,10 +256,11 @@ std::string decode_string(std::string_view raw, std::size_t max_bytes) {
     std::size_t taken = 0;
     if (raw[0] == '\\') {
       taken = decode_escape(raw, out);
-    } else if (first_sequence(raw, taken) == Sequence::complete) {
-      out += raw.substr(0, taken);
     } else {
-      taken = 0;
+      const std::string_view plain = raw.substr(0, raw.find('\\'));
+      out += whole_characters(plain.substr(0, max_bytes - out.size()));
+      taken = out.size() - before;
+      if (taken < plain.size()) break;
     }
     if (taken == 0) break;
     if (out.size() > max_bytes) {

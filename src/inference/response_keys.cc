@@ -1,6 +1,8 @@
 #include "inference/response_keys.h"
 
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <span>
 
 namespace evenkeel {
@@ -74,11 +76,27 @@ std::span<const Named> of_length(std::size_t length) {
   }
 }
 
+/// REQUIRES: both have `size` bytes, four at least.
+bool is_same(const char* a, const char* b, std::size_t size) {
+  const auto same = [&]<class Word>(std::size_t at, Word) {
+    Word left;
+    Word right;
+    std::memcpy(&left, a + at, sizeof left);
+    std::memcpy(&right, b + at, sizeof right);
+    return left == right;
+  };
+  if (size < 8) return same(0, std::uint32_t{}) && same(size - 4, std::uint32_t{});
+  for (std::size_t at = 0; at + 8 < size; at += 8) {
+    if (!same(at, std::uint64_t{})) return false;
+  }
+  return same(size - 8, std::uint64_t{});
+}
+
 }  // namespace
 
 ResponseKey response_key_of(std::string_view name) {
   for (const Named& each : of_length(name.size())) {
-    if (each.name[0] == name[0] && each.name == name) return each.key;
+    if (is_same(each.name.data(), name.data(), name.size())) return each.key;
   }
   return none;
 }

@@ -8,7 +8,6 @@
 #include <string_view>
 #include <utility>
 
-#include "evenkeel/filter/replay_body.h"
 #include "evenkeel/proxy/forwarder.h"
 
 namespace evenkeel {
@@ -53,7 +52,6 @@ struct Forwarder::Progress {
   bool is_trial = false;      // the current attempt, of a backend that a 429 has parked
   std::uint32_t sent = 0;     // attempts after which a backend may have begun, the current included
   Instant first_sent{};       // when the first attempt was sent
-  ReplayBody* replay = nullptr;
   std::unique_ptr<Held> held{};
   std::optional<Fault> last_fault{};  // why another attempt is made
   Instant failed_at{};

@@ -18,7 +18,7 @@ bool is_of_type(const Response& response, std::string_view type) {
 
 /// No coding, or one that changes nothing.
 bool is_plain(const Response& response) {
-  const auto coding = response.fields.value("content-encoding");
+  const auto coding = response.fields.value(FieldId::content_encoding);
   return !coding || equals_ignore_case(*coding, "identity");
 }
 

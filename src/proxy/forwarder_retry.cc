@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "evenkeel/base/deadline.h"
+#include "evenkeel/filter/replay_body.h"
 #include "evenkeel/proxy/forwarder.h"
 #include "proxy/attempt_outcome.h"
 #include "proxy/attempt_progress.h"
@@ -27,22 +28,17 @@ Task<Result<Response>> attempt_timed_out() {
 }  // namespace
 
 /// Keeps a copy of the body from here on, if it may be small enough and is not kept yet.
-void Forwarder::keep_body(Request& request, Progress& progress) {
-  if (request.body->rewindable()) {
-    progress.replay = dynamic_cast<ReplayBody*>(request.body.get());
-    return;
-  }
+void Forwarder::keep_body(Request& request, const Progress& progress) {
+  if (request.body->rewindable()) return;
   if (request.info.inference != nullptr && request.info.inference->body_is_held) return;
   const std::uint64_t max_bytes = progress.policy->replay_bytes;
   if (!request.upgrade.empty() || max_bytes == 0) return;
   ReplayMetrics& metrics = worker_metrics_.replay();
   if (request.body->length().value_or(0) > max_bytes) return metrics.overflows.add();
-  auto kept = std::make_unique<ReplayBody>(
+  request.body = std::make_unique<ReplayBody>(
       std::move(request.body),
       ReplayBody::Limits{.body_bytes = max_bytes, .worker_bytes = options_.max_held_bytes}, metrics,
       options_.memory_pressure);
-  progress.replay = kept.get();
-  request.body = std::move(kept);
 }
 
 /// The request may be sent once more, and there is another backend for it.
@@ -72,7 +68,7 @@ bool Forwarder::may_be_trial(const Request& request, const Progress& progress) c
   if (request.body == nullptr) return true;
   const InferenceInfo* const inference = request.info.inference.get();
   const bool may_grow =
-      progress.replay != nullptr ||
+      dynamic_cast<const ReplayBody*>(request.body.get()) != nullptr ||
       (inference != nullptr && inference->body_is_held && !inference->request.complete);
   const bool fits = !may_grow || request.body->length().has_value();
   return request.body->rewindable() && fits;

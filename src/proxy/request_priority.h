@@ -13,7 +13,7 @@ namespace evenkeel {
 /// What the field `x-priority` says, if it is known. The priorities of the tenant and the route are
 /// the most that it may be then, and the lower one is the default.
 inline Priority priority_of(const Request& request, std::optional<Priority> of_route) {
-  const auto field = request.fields.value("x-priority");
+  const auto field = request.fields.value(FieldId::x_priority);
   const auto given = field ? parse_priority(*field) : std::nullopt;
   const TenantConfig* const tenant = request.info.identity.tenant;
   std::optional<Priority> limit = of_route;

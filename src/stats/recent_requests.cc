@@ -11,15 +11,24 @@ void RecentRequests::record(const RecentRequest& request) {
     // Release: a reader that sees the slots sees them constructed.
     slots_.store(slots, std::memory_order_release);
   }
-  std::array<std::uint64_t, words> copy{};
-  std::memcpy(copy.data(), &request, sizeof request);
+  const std::size_t attempts =
+      std::min<std::size_t>(request.attempt_count, RecentRequest::max_attempts);
+  const std::size_t used = (offsetof(RecentRequest, attempts) +
+                            attempts * sizeof(RecentRequest::Attempt) + sizeof(std::uint64_t) - 1) /
+                           sizeof(std::uint64_t);
+  const auto* const bytes = reinterpret_cast<const char*>(&request);
   Slot& slot = (*slots)[next_];
   next_ = (next_ + 1) % capacity;
   const std::uint64_t version = slot.version.load(std::memory_order_relaxed);
   // The words are written after a reader can see that they change, and before it can see that they
   // do not any more. (H.-J. Boehm: Can seqlocks get along with programming language memory models?)
   slot.version.store(version + 1, std::memory_order_relaxed);
-  for (std::size_t i = 0; i < words; ++i) slot.copy[i].store(copy[i], std::memory_order_release);
+#pragma GCC unroll 8
+  for (std::size_t i = 0; i < used; ++i) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes + i * sizeof word, sizeof word);
+    slot.copy[i].store(word, std::memory_order_release);
+  }
   slot.version.store(version + 2, std::memory_order_release);
 }
 

@@ -9,6 +9,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "evenkeel/base/byte_search.h"
+
 namespace evenkeel {
 
 /// Walks through JSON whose bytes may be cut anywhere, and shows a visitor the keys and values that
@@ -78,7 +80,9 @@ class JsonWalk {
     return byte == '"' || folded == '{' || folded == '}';
   }
   static const char* find_structural(const char* at, const char* end);
+  static const char* find_quote(const char* at, const char* end);
 
+  const char* enter_string(const char* at, const char* end, bool is_key);
   const char* read_structure(const char* at, const char* end);
   const char* read_string(const char* at, const char* end);
   const char* read_before_value(const char* at, const char* end);
@@ -111,7 +115,9 @@ void JsonWalk<Visitor>::read(std::string_view bytes) {
   const char* const end = at + bytes.size();
   while (at != end) {
     switch (state_) {
-      case State::between: at = read_structure(at, end); break;
+      case State::between: do { at = read_structure(at, end);
+        } while (state_ == State::between && at != end);
+        break;
       case State::string: at = read_string(at, end); break;
       case State::before_value: at = read_before_value(at, end); break;
       case State::number: at = read_number(at, end); break;
@@ -119,25 +125,29 @@ void JsonWalk<Visitor>::read(std::string_view bytes) {
   }
 }
 
-/// Most often it is near; in a long list of numbers it is not.
 template <class Visitor>
 const char* JsonWalk<Visitor>::find_structural(const char* at, const char* end) {
-  using Bytes [[gnu::vector_size(16)]] = char;
-  using Words [[gnu::vector_size(16)]] = std::uint64_t;
-  const char* const near = at + std::min<std::ptrdiff_t>(16, end - at);
-  while (at != near && !is_structural(*at)) ++at;
-  if (at != near) return at;
-  while (end - at >= 16) {
-    Bytes bytes;
-    std::memcpy(&bytes, at, sizeof bytes);
-    const Bytes folded = bytes | 0x20;
-    const auto found = (bytes == '"') | (folded == '{') | (folded == '}');
-    const auto words = reinterpret_cast<Words>(found);
-    if ((words[0] | words[1]) != 0) break;
-    at += 16;
+  for (; end - at >= Bytes16::size; at += Bytes16::size) {
+    const Bytes16 bytes = Bytes16::load(at);
+    const Bytes16 folded = bytes.with_bits(0x20);
+    const std::uint32_t found = bytes.equal_to('"') | folded.equal_to('{') | folded.equal_to('}');
+    if (found != 0) return at + std::countr_zero(found);
   }
   while (at != end && !is_structural(*at)) ++at;
   return at;
+}
+
+/// Most strings are short.
+template <class Visitor>
+const char* JsonWalk<Visitor>::find_quote(const char* at, const char* end) {
+  if (end - at >= Bytes16::size) {
+    const std::uint32_t found = Bytes16::load(at).equal_to('"');
+    if (found != 0) return at + std::countr_zero(found);
+    at += Bytes16::size;
+  }
+  const auto* quote =
+      static_cast<const char*>(std::memchr(at, '"', static_cast<std::size_t>(end - at)));
+  return quote == nullptr ? end : quote;
 }
 
 template <class Visitor>
@@ -145,12 +155,31 @@ const char* JsonWalk<Visitor>::read_structure(const char* at, const char* end) {
   at = find_structural(at, end);
   if (at == end) return end;
   switch (*at) {
-    case '"': begin_string(depth_ > 0 && depth_ <= max_depth && in_object()); break;
+    case '"': return enter_string(at + 1, end, depth_ > 0 && depth_ <= max_depth && in_object());
     case '{': open(true); break;
     case '[': open(false); break;
     default: close(); break;
   }
   return at + 1;
+}
+
+/// Most strings are all there and hold no quotes; others are left to read_string.
+template <class Visitor>
+const char* JsonWalk<Visitor>::enter_string(const char* at, const char* end, bool is_key) {
+  const char* const stop = find_quote(at, end);
+  if (stop == end || stop[-1] == '\\') {
+    begin_string(is_key);
+    return at;
+  }
+  const std::string_view text(at, static_cast<std::size_t>(stop - at));
+  if (is_key) {
+    key_ = visitor_.key(text);
+    state_ = State::before_value;
+    return read_before_value(stop + 1, end);
+  }
+  state_ = State::between;
+  if (depth_ <= max_depth) visitor_.string(text);
+  return stop + 1;
 }
 
 template <class Visitor>
@@ -166,21 +195,19 @@ template <class Visitor>
 const char* JsonWalk<Visitor>::read_string(const char* at, const char* end) {
   const char* const begin = at;
   while (true) {
-    const auto* quote =
-        static_cast<const char*>(std::memchr(at, '"', static_cast<std::size_t>(end - at)));
-    const char* const stop = quote == nullptr ? end : quote;
+    const char* const stop = find_quote(at, end);
     const char* run = stop;  // of backslashes, which ends here
     while (run != at && run[-1] == '\\') --run;
     const bool carried = run == begin && escaped_;
     const bool is_escaped = ((stop - run) + carried) % 2 != 0;
-    if (quote == nullptr) {
+    if (stop == end) {
       keep({begin, end});
       escaped_ = is_escaped;
       return end;
     }
-    at = quote + 1;
+    at = stop + 1;
     if (is_escaped) continue;
-    end_string({begin, quote});
+    end_string({begin, stop});
     return at;
   }
 }
@@ -213,14 +240,14 @@ template <class Visitor>
 const char* JsonWalk<Visitor>::read_before_value(const char* at, const char* end) {
   while (at != end && (*at == ':' || *at == ' ' || *at == '\t' || *at == '\n' || *at == '\r')) ++at;
   if (at == end) return end;
-  if (*at == '"') {
-    begin_string(false);
-    return at + 1;
+  if (*at == '"') return enter_string(at + 1, end, false);
+  if (key_ == 0 || *at < '0' || *at > '9') {
+    state_ = State::between;
+    return at;
   }
-  const bool shown = key_ != 0 && *at >= '0' && *at <= '9';
-  state_ = shown ? State::number : State::between;
+  state_ = State::number;
   number_ = 0;
-  return at;
+  return read_number(at, end);
 }
 
 template <class Visitor>

@@ -16,6 +16,7 @@ enum class FieldId : std::uint8_t {
   accept,
   authorization,
   connection,
+  content_encoding,
   content_length,
   content_type,
   cookie,
@@ -40,6 +41,7 @@ enum class FieldId : std::uint8_t {
   x_forwarded_for,
   x_forwarded_host,
   x_forwarded_proto,
+  x_priority,
   x_request_id,
 };
 

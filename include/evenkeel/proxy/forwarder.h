@@ -90,7 +90,7 @@ class Forwarder final : public Handler {
   std::optional<Lease> acquire_trial(const Request& request, const Progress& progress);
 
   // ---- retries after an answer, or after a backend may have begun ----
-  void keep_body(Request& request, Progress& progress);
+  void keep_body(Request& request, const Progress& progress);
   bool may_retry(const Request& request, const Progress& progress, const Backend& backend) const;
   EngineRefusals refusals_of(const Backend& backend) const;
   bool spend_budget();

@@ -34,7 +34,7 @@ class ShortText {
  private:
   static_assert(capacity < 256);
   std::uint8_t size_ = 0;
-  std::array<char, capacity> bytes_{};
+  std::array<char, capacity> bytes_;  // NOLINT(*-member-init): written before it is read
 };
 
 /// A request that has ended. Times are in microseconds, and -1 where there is none; so are counts
@@ -59,7 +59,6 @@ struct RecentRequest {
   std::int32_t status = 0;
   bool stream = false;
   std::uint8_t attempt_count = 0;  ///< of all; the last `max_attempts` of them are kept
-  std::array<Attempt, max_attempts> attempts{};
   std::int64_t max_tokens = -1;
   std::uint64_t prompt_bytes = 0;
   std::uint64_t estimated_prompt_tokens = 0;
@@ -71,6 +70,7 @@ struct RecentRequest {
   std::int64_t first_token = -1;
   std::int64_t per_output_token = -1;
   std::int64_t max_gap = -1;
+  std::array<Attempt, max_attempts> attempts{};  ///< last: those beyond the count are not recorded
 };
 
 /// The last requests of one worker. Recording one copies less than a kilobyte and takes no lock. A
@@ -91,7 +91,8 @@ class RecentRequests {
 
  private:
   static_assert(std::is_trivially_copyable_v<RecentRequest>);
-  static constexpr std::size_t words = (sizeof(RecentRequest) + 7) / 8;
+  static_assert(sizeof(RecentRequest) % sizeof(std::uint64_t) == 0);
+  static constexpr std::size_t words = sizeof(RecentRequest) / sizeof(std::uint64_t);
 
   /// A sequence lock: `version` is odd while the words change, and 0 before the first request.
   struct Slot {
