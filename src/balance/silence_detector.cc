@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "evenkeel/base/log.h"
 
@@ -45,8 +46,11 @@ void SilenceDetector::tick(const PoolState& pool, Instant now) {
     Load& load = backend.load();
     Record& record = records_[i];
     const std::uint64_t answers = load.answers_total();
+    const std::uint64_t picks = load.picks_total();
+    const std::uint64_t picks_before = std::exchange(record.last_picks, picks);
+    const bool is_idle = load.in_flight() == 0;
     const bool has_answered = answers != record.answers;
-    if (has_answered || load.in_flight() == 0) {
+    if (has_answered || is_idle) {
       if (has_answered && load.silent()) backend.end_silence();
       if (has_answered && record.reported) {
         log::info(fmt::format("pool {}: {} answers again", pool.spec().name, backend.id()));
@@ -54,11 +58,12 @@ void SilenceDetector::tick(const PoolState& pool, Instant now) {
       const bool still_reported = record.reported && !has_answered;
       record = {.load = &load,
                 .answers = answers,
-                .picks = load.picks_total(),
+                .picks = is_idle ? picks : picks_before,
+                .last_picks = picks,
                 .reported = still_reported};
       continue;
     }
-    if (load.silent() || load.picks_total() == record.picks) continue;
+    if (load.silent() || picks == record.picks) continue;
     const std::uint32_t unanswered = load.in_its_hands();
     if (unanswered < min_requests) {
       record.has_waiting = false;
@@ -92,10 +97,11 @@ void SilenceDetector::match(const Backends& backends) {
   for (const auto& backend : backends) {
     const Load& load = backend->load();
     const auto known = std::ranges::find(records_, &load, &Record::load);
-    records.push_back(
-        known != records_.end()
-            ? *known
-            : Record{.load = &load, .answers = load.answers_total(), .picks = load.picks_total()});
+    records.push_back(known != records_.end() ? *known
+                                              : Record{.load = &load,
+                                                       .answers = load.answers_total(),
+                                                       .picks = load.picks_total(),
+                                                       .last_picks = load.picks_total()});
   }
   records_ = std::move(records);
 }

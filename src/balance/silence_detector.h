@@ -10,8 +10,8 @@
 namespace evenkeel {
 
 /// For pools without health checks that a hung server would fail. A backend is silent if it has two
-/// requests or more whose bodies it need not wait for, one of them got since it answered last, and
-/// answers none within
+/// requests or more whose bodies it need not wait for, one of them got since it answered last or in
+/// the same tick, and answers none within
 ///
 ///   max(2 s, 5 * the highest average time to the first byte of the others)
 ///
@@ -29,9 +29,10 @@ class SilenceDetector {
   struct Record {
     const Load* load = nullptr;
     std::uint64_t answers = 0;
-    std::uint64_t picks = 0;          // at its last answer, or when it was last idle
-    bool has_waiting = false;         // two requests or more, and one that it got after that
-    Instant waiting_since{};          // since then it has them
+    std::uint64_t picks = 0;       // before the tick of its last answer, or when it was last idle
+    std::uint64_t last_picks = 0;  // at the last tick
+    bool has_waiting = false;      // two requests or more, and one that it got after `picks`
+    Instant waiting_since{};       // since then it has them
     std::uint64_t peers_answers = 0;  // until then
     bool reported = false;            // as silent, in the log
   };

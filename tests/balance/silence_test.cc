@@ -42,6 +42,22 @@ class HungServer : public ::testing::Test {
       now_ += 25ms;
     }
   }
+  /// Then all have answered.
+  void send_and_rest() {
+    send(200);
+    now_ += 1s;
+    answer();
+    state_->tick(now_);
+  }
+  void send_to_others(int requests) {
+    for (int i = 0; i < requests; ++i) {
+      const Backend& other = backend(1 + static_cast<std::size_t>(i) % 2);
+      ASSERT_TRUE(other.try_acquire(now_));
+      end({&other, now_});
+      now_ += 25ms;
+      state_->tick(now_);
+    }
+  }
   void answer() {
     std::erase_if(running_, [&](const Running& each) {
       const bool hangs = hangs_ && each.backend == &backend(0);
@@ -136,29 +152,41 @@ TEST_F(HungServer, IsSilentOnlyWhileOthersAnswer) {
 
 TEST_F(HungServer, IsNotSilentWhileItsClientsHoldBackTheirBodies) {
   given("round-robin");
-  send(200);
-  now_ += 1s;
-  answer();
-  state_->tick(now_);
+  send_and_rest();
   for (int paused = 0; paused < 2; ++paused) {
     ASSERT_TRUE(backend(0).try_acquire(now_));
     load(0).awaiting_clients().add();
   }
-  const auto others = [&](int requests) {
-    for (int i = 0; i < requests; ++i) {
-      ASSERT_TRUE(backend(1 + i % 2).try_acquire(now_));
-      end({&backend(1 + i % 2), now_});
-      now_ += 25ms;
-      state_->tick(now_);
-    }
-  };
 
-  others(40 * 20);
+  send_to_others(40 * 20);
   EXPECT_FALSE(load(0).silent());
 
   for (int sent = 0; sent < 2; ++sent) load(0).awaiting_clients().remove();
-  others(40 * 20);
+  send_to_others(40 * 20);
   EXPECT_TRUE(load(0).silent());
+}
+
+TEST_F(HungServer, IsNoticedIfItsRequestsCameInTheTickOfItsLastAnswer) {
+  given("round-robin");
+  send_and_rest();
+  for (int sent = 0; sent < 3; ++sent) ASSERT_TRUE(backend(0).try_acquire(now_));
+  end({&backend(0), now_});
+
+  send_to_others(40 * 20);
+
+  EXPECT_TRUE(load(0).silent());
+}
+
+TEST_F(HungServer, IsNotThatWithRequestsOfOldWhoseServerHasAnsweredSince) {
+  given("round-robin");
+  send_and_rest();
+  for (int sent = 0; sent < 3; ++sent) ASSERT_TRUE(backend(0).try_acquire(now_));
+  send_to_others(10);
+  end({&backend(0), now_});
+
+  send_to_others(40 * 20);
+
+  EXPECT_FALSE(load(0).silent());
 }
 
 TEST_F(HungServer, IsLeftToHealthChecksWhereTheyFindIt) {
