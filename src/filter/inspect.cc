@@ -44,11 +44,11 @@ std::uint64_t scaled(std::uint64_t tokens, const InferenceRequest& asked, std::u
   return static_cast<std::uint64_t>(static_cast<double>(tokens) * parts);
 }
 
-JsonPlaces places_of(const RequestReader& reader, const RequestHead& head) {
+JsonPlaces places_of(RequestReader& reader, const RequestHead& head) {
   const bool is_kserve = head.is_grpc || head.path.starts_with("/v2/models/");
   JsonPlaces places{.is_json = reader.object_begin().has_value(),
                     .names_model = !is_kserve,
-                    .model_values = reader.model_values(),
+                    .model_values = reader.take_model_values(),
                     .object_begin = {}};
   if (takes_stream_options(head.path) && !reader.stream_options()) {
     places.object_begin = reader.object_begin();
@@ -124,7 +124,7 @@ Task<Result<Response>> InspectFilter::inspect(Request& request, std::string path
   info.request.estimated_prompt_tokens =
       scaled(estimates_.prompt_tokens_of(info.request), info.request, size, request.body->length());
   (!is_read ? metrics.unread : last ? metrics.complete : metrics.partial).add();
-  if (options_.finds_places && is_read) info.places = places_of(*reader, head);
+  if (is_read) info.places = places_of(*reader, head);
   reader.reset();
   request.body->rewind();
   co_return co_await next.handle(request);

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "evenkeel/inference/request_reader.h"
@@ -29,7 +30,7 @@ class JsonRequest final : public RequestReader {
   bool done() const override { return settled_; }
   const Error& error() const override { return error_; }
 
-  const std::vector<BodyRange>& model_values() const override { return model_values_; }
+  std::vector<BodyRange> take_model_values() override { return std::move(model_values_); }
   std::optional<BodyRange> stream_options() const override { return stream_options_; }
   std::optional<std::uint64_t> object_begin() const override { return object_begin_; }
 

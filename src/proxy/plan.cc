@@ -35,8 +35,7 @@ InspectFilter::Options inspection_options(const Config& config) {
     if (route.retry) kept = std::max(kept, route.retry->replay_bytes);
   }
   return {.max_body_bytes = inspected,
-          .held = {.body_bytes = kept, .worker_bytes = config.limits.held_bodies_bytes},
-          .finds_places = std::any_of(config.pools.begin(), config.pools.end(), rewrites)};
+          .held = {.body_bytes = kept, .worker_bytes = config.limits.held_bodies_bytes}};
 }
 
 /// Names of the file have metrics of their own, however many names clients use.
@@ -99,6 +98,7 @@ Plan::Plan(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> 
       worker_metrics_(worker.metrics_registry.worker_metrics(worker.index)),
       inspect_(worker_metrics_, pool_set_->token_estimates(), inspection_options(*config_),
                worker.memory_pressure),
+      renewal_(*this, worker.active),
       memory_pressure_(worker.memory_pressure) {
   pin_models(*config_, worker.metrics_registry.label_index());
   for (std::size_t i = 0; i < config_->pools.size(); ++i) {
@@ -268,6 +268,8 @@ void Plan::add_route(const RouteConfig& route, const PoolNumbers& pool_numbers,
 /// The filter chain, from the inside out: one line and its reason per filter.
 Handler& Plan::build_filter_chain(Handler& last, GrpcFilter& grpc, bool inspects) {
   Handler* first = &last;
+  // Reload: a request that has waited for its body goes to no backend that has left meanwhile.
+  if (inspects) first = &add_stage(renewal_, *first);
   // Body: what a request asks of a model is known where its pool, route or backend is chosen.
   if (inspects) first = &add_stage(inspect_, *first);
   // Origin: the filters behind this one and the backend see no origin that a client has forged.
@@ -340,6 +342,15 @@ Task<Result<Response>> Plan::handle(Request& request) {
   request.info.identity.pool = target.pool;
   request.info.identity.pool_index = target.pool_index;
   return target.first->handle(request);
+}
+
+/// It keeps both plans: what it passed on its way belongs to the first.
+Task<Result<Response>> Plan::Renewal::handle(Request& request, Handler& next) {
+  if (active == nullptr || active->get() == &own) return next.handle(request);
+  const std::shared_ptr<Plan>& newest = *active;
+  request.info.inference->plan = newest;
+  request.info.identity.retry_policy = nullptr;
+  return newest->handle_inspected(request);
 }
 
 /// The filters have seen the request, and its body is known.

@@ -224,6 +224,22 @@ class ChangedBackends(Backends):
         self.assertEqual(self.asks(4), [200] * 4)
         self.assertEqual(daemon.backend(leaving.address)["picks_total"], 4)
 
+    def test_a_request_whose_body_is_awaited_goes_to_a_backend_of_the_new_file(self):
+        leaving, staying = self.several(2)
+        daemon = self.running(leaving, pool={"inspect": True})
+        body = b'{"model": "tiny", "prompt": "hello"}'
+        with Stream.connect(daemon.address) as stream:
+            stream.send(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+                        b"Content-Length: %d\r\n\r\n%s" % (len(body), body[:10]))
+            self.eventually(lambda: daemon.metric("evenkeel_requests_in_flight", pool="pool") == 1)
+            self.pool["backends"] = [staying.address]
+            self.reload()
+            stream.send(body[10:])
+            self.assertEqual(stream.read_response().status, 200)
+        self.assertEqual([each.body for each in staying.exchanges if each.method == "POST"], [body])
+        self.assertEqual([each.target for each in leaving.exchanges if each.method == "POST"], [])
+        self.eventually(lambda: daemon.metric("evenkeel_requests_in_flight", pool="pool") == 0)
+
     def test_an_added_backend_gets_requests_after_its_first_check(self):
         healthy = threading.Event()
         self.addCleanup(healthy.set)

@@ -51,7 +51,7 @@ inline ReadRequest read_pieces(const RequestHead& head,
   }
   result.accepted = well_formed && reader->finish();
   if (!result.accepted) result.problem = reader->error().detail;
-  result.model_values = reader->model_values();
+  result.model_values = reader->take_model_values();
   result.stream_options = reader->stream_options();
   result.object_begin = reader->object_begin();
   return result;

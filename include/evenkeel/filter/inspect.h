@@ -29,7 +29,6 @@ class InspectFilter final : public Filter {
   struct Options {
     std::uint64_t max_body_bytes;
     ReplayBody::Limits held;
-    bool finds_places;  ///< `info.inference->places` is filled in, for RewriteFilter
   };
 
   /// `pressure` null: there is never any.

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -112,6 +113,9 @@ struct InferenceInfo : Pooled {
   /// With `usage_added`: `"usage":null` in the stream's other events is the engine's habit.
   bool keeps_null_usage = false;
   InferenceResponse response;
+  /// The plan that has placed the request, if not the one that it began with. Kept for what the
+  /// request points to.
+  std::shared_ptr<const void> plan;
 };
 
 }  // namespace evenkeel

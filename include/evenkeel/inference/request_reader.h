@@ -75,8 +75,8 @@ class RequestReader : public Pooled {
   virtual const Error& error() const = 0;
 
   /// Each value of the key `model` of the outermost object, its quotes included. Empty where the
-  /// body is not JSON (a form, gRPC, a compressed body).
-  virtual const std::vector<BodyRange>& model_values() const = 0;
+  /// body is not JSON (a form, gRPC, a compressed body). REQUIRES: nothing more is read.
+  virtual std::vector<BodyRange> take_model_values() = 0;
   /// The value of OpenAI's `stream_options`, the last one; nothing if it was not given.
   virtual std::optional<BodyRange> stream_options() const = 0;
   /// Behind the brace that opens the outermost object; nothing if the body is not a JSON object.

@@ -33,6 +33,8 @@
 
 namespace evenkeel {
 
+class Plan;
+
 /// The parts of a worker that plans use. Outlives its plans.
 struct WorkerContext {
   Loop& loop;
@@ -42,6 +44,8 @@ struct WorkerContext {
   const MemoryPressureLevel* memory_pressure = nullptr;  ///< null: there is never any
   /// The present catalog of models, which the worker replaces. Null: there is never any.
   const std::shared_ptr<const ModelCatalog>* models = nullptr;
+  /// The plan of requests that begin now, which the worker replaces. Null: there is only one.
+  const std::shared_ptr<Plan>* active = nullptr;
 };
 
 /// The names of the pools whose models a plan has to know to list them for clients. Empty for most
@@ -104,6 +108,15 @@ class Plan final : public Handler {
     }
     Plan& plan;
   };
+  /// Behind the filter `inspect`, which may have waited for a body while the worker got another
+  /// plan: that one places the request.
+  struct Renewal final : Filter {
+    Renewal(const Plan& own_plan, const std::shared_ptr<Plan>* active_plan)
+        : own(own_plan), active(active_plan) {}
+    Task<Result<Response>> handle(Request& request, Handler& next) override;
+    const Plan& own;
+    const std::shared_ptr<Plan>* active;
+  };
   using PoolNumbers = std::unordered_map<std::string_view, std::size_t>;  // by name
   /// One of the pools of a route.
   struct WeightedTarget {
@@ -154,6 +167,7 @@ class Plan final : public Handler {
   ForwardingHeadersFilter forwarding_headers_;
   WorkerMetrics& worker_metrics_;
   InspectFilter inspect_;
+  Renewal renewal_;
   std::deque<RewriteFilter> rewrites_;   // of pools that need one
   std::deque<ObserveFilter> observers_;  // of each pool
   std::vector<std::unique_ptr<Handler>> handlers_;
