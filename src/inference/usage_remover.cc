@@ -14,7 +14,8 @@ constexpr std::string_view fingerprint_key = R"("system_fingerprint")";
 constexpr std::string_view data_field = "data:";
 
 bool contains(std::string_view text, std::string_view part) {
-  return ::memmem(text.data(), text.size(), part.data(), part.size()) != nullptr;
+  // Empty text may have no address, which memmem(3) must be given.
+  return !text.empty() && ::memmem(text.data(), text.size(), part.data(), part.size()) != nullptr;
 }
 
 /// The line behind these lines of an event, if it ends here, is blank: it ends the event.
