@@ -1,0 +1,212 @@
+#include "balance/backend_ledger.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace evenkeel {
+namespace {
+
+constexpr double overdue = 0.3;     // how much longer a late head is expected to take
+constexpr double least_left = 0.1;  // of a head's S
+constexpr double max_unseen_tokens = BackendLedger::sampled_tokens - 1;
+constexpr double slack_age = 0.05;     // seconds
+constexpr double same_step = 0.25;     // of a step: first tokens so close came with the same one
+constexpr double smoothing = 0.02;     // of the means
+constexpr double foreign_decay = 0.5;  // seconds of others' work that a second completes
+
+}  // namespace
+
+void BackendLedger::reset(const EngineSpeed::Coefficients& prior, std::uint32_t step_tokens,
+                          double kv_tokens) {
+  speed_.reset(prior, step_tokens);
+  kv_tokens_ = kv_tokens;
+  pending_ = {};
+  finished_ = 0;
+  foreign_wait_ = foreign_running_ = 0;
+}
+
+double BackendLedger::context_tokens() const {
+  return prompt_context_ + output_context_ + foreign_running_ * mean_context_;
+}
+
+double BackendLedger::step_seconds() const {
+  return speed_.step_seconds(streams(), context_tokens());
+}
+
+void BackendLedger::dispatched(LedgerEntry& entry, double now) {
+  entry.stage = LedgerEntry::Stage::prefill;
+  entry.found_queue_empty = queue_.empty();
+  if (queue_.empty()) {
+    head_since_ = now;
+  } else {
+    rest_seconds_ += entry.prefill_seconds;
+  }
+  queue_.push_back(&entry);
+  queued_tokens_ += entry.prompt_tokens;
+}
+
+void BackendLedger::pop_head(double now) {
+  queued_tokens_ -= queue_.front()->prompt_tokens;
+  queue_.erase(queue_.begin());
+  head_since_ = now;
+  if (queue_.empty()) emptied_at_ = now;
+}
+
+void BackendLedger::begin_stream(LedgerEntry& entry, double first_token_at) {
+  entry.stage = LedgerEntry::Stage::decode;
+  entry.index = static_cast<std::uint32_t>(streams_.size());
+  entry.first_token_at = entry.generated_at = first_token_at;
+  entry.generated = 1;
+  streams_.push_back(&entry);
+  prompt_context_ += entry.prompt_tokens;
+  mean_context_ += smoothing * (entry.prompt_tokens - mean_context_);
+  mean_prefill_ += smoothing * (entry.prefill_seconds - mean_prefill_);
+  slack_is_old_ = true;
+}
+
+void BackendLedger::first_token(LedgerEntry& entry, double now) {
+  if (entry.stage != LedgerEntry::Stage::prefill) return;
+  // The engine works in order: what was sent before it and does not show its first token is done.
+  while (!queue_.empty() && queue_.front() != &entry && !queue_.front()->streams) {
+    LedgerEntry& unseen = *queue_.front();
+    pop_head(now);
+    begin_stream(unseen, now);
+  }
+  if (queue_.front() == &entry) {
+    learn_prefill(entry, now);
+    pop_head(now);
+  } else {
+    std::erase(queue_, &entry);
+    queued_tokens_ -= entry.prompt_tokens;
+    head_since_ = now;
+  }
+  begin_stream(entry, now);
+  reestimate();
+}
+
+void BackendLedger::learn_prefill(const LedgerEntry& head, double now) {
+  if (foreign_wait_ > 0.02) return;
+  const double took = now - head_since_;
+  const double step = step_seconds();
+  const double pairs = head.uncached * (head.cached + head.uncached / 2);
+  if (took < same_step * step && pending_.uncached > 0) {
+    pending_.uncached += head.uncached;
+    pending_.pairs += pairs;
+    pending_.seconds += took;
+    return;
+  }
+  if (pending_.uncached > 0) {
+    speed_.learn_prefill(pending_.uncached, pending_.pairs, pending_.seconds, step);
+  }
+  // A prompt that finds an engine in the middle of a step waits for its end.
+  const double begun_step = head.found_queue_empty && streams() >= 1 ? step / 2 : 0;
+  pending_ = {.uncached = head.uncached,
+              .pairs = pairs,
+              .seconds = std::max(0.0, took - speed_.steps_of(head.uncached) * step - begun_step)};
+}
+
+void BackendLedger::reestimate() {
+  rest_seconds_ = 0;
+  const double step = step_seconds();
+  for (LedgerEntry* entry : queue_) {
+    entry->prefill_seconds = speed_.prefill_seconds(entry->uncached, entry->cached, step);
+    if (entry != queue_.front()) rest_seconds_ += entry->prefill_seconds;
+  }
+}
+
+void BackendLedger::token(LedgerEntry& entry, double generated, double gap, double now) {
+  if (entry.stage != LedgerEntry::Stage::decode) return;
+  entry.generated = generated;
+  entry.generated_at = now;
+  const bool undisturbed = queue_.empty() && emptied_at_ <= now - gap;
+  if (undisturbed) speed_.learn_step(streams(), context_tokens(), gap);
+}
+
+void BackendLedger::ended(LedgerEntry& entry, double now) {
+  if (entry.stage == LedgerEntry::Stage::prefill) {
+    const bool was_head = queue_.front() == &entry;
+    std::erase(queue_, &entry);
+    queued_tokens_ -= entry.prompt_tokens;
+    if (was_head) head_since_ = now;
+    if (queue_.empty()) emptied_at_ = now;
+    reestimate();
+  } else if (entry.stage == LedgerEntry::Stage::decode) {
+    streams_[entry.index] = streams_.back();
+    streams_[entry.index]->index = entry.index;
+    streams_.pop_back();
+    prompt_context_ -= entry.prompt_tokens;
+    if (streams_.empty()) prompt_context_ = output_context_ = 0;  // no rounding errors are left
+    slack_is_old_ = true;
+    ++finished_;
+  }
+  entry.stage = LedgerEntry::Stage::none;
+}
+
+void BackendLedger::polled(const LoadSample& report, double now) {
+  if (std::isnan(report.waiting) || std::isnan(report.running)) return;
+  const auto queued = static_cast<double>(queue_.size());
+  const double foreign =
+      std::max(0.0, report.waiting + report.running - static_cast<double>(in_flight()));
+  // Of the own prefills one is in work; the others wait.
+  const double waiting = std::max(0.0, report.waiting - std::max(0.0, queued - 1));
+  foreign_running_ = 0.5 * foreign_running_ + 0.5 * std::max(0.0, foreign - waiting);
+  foreign_wait_ = 0.3 * foreign_wait_ + 0.7 * waiting * mean_prefill_;
+  polled_at_ = now;
+}
+
+void BackendLedger::advance(double now) {
+  bool moved = false;
+  while (!queue_.empty() && !queue_.front()->streams &&
+         now - head_since_ >= queue_.front()->prefill_seconds) {
+    LedgerEntry& unseen = *queue_.front();
+    const double done_at = head_since_ + unseen.prefill_seconds;
+    pop_head(done_at);
+    begin_stream(unseen, done_at);
+    moved = true;
+  }
+  if (moved) reestimate();
+}
+
+double BackendLedger::wait_seconds(double now) const {
+  double wait = std::max(0.0, foreign_wait_ - foreign_decay * (now - polled_at_));
+  if (queue_.empty()) return wait;
+  const double took = std::max(0.0, now - head_since_);
+  const double whole = queue_.front()->prefill_seconds;
+  wait += std::max({whole - took, overdue * took, least_left * whole});
+  return wait + std::max(0.0, rest_seconds_);
+}
+
+double BackendLedger::violations(double prefill_seconds, const OutputLengths& lengths, double now,
+                                 double refresh) {
+  const double age = now - slack_at_;
+  if (age >= slack_age || (slack_is_old_ && age >= refresh)) refresh_slack(lengths, now);
+  const double own = slack_.violations(prefill_seconds);
+  // Streams of others are taken to have the same slack.
+  return own * (1 + foreign_running_ / std::max(1.0, static_cast<double>(streams_.size())));
+}
+
+void BackendLedger::refresh_slack(const OutputLengths& lengths, double now) {
+  slack_at_ = now;
+  slack_is_old_ = false;
+  slack_.clear();
+  output_context_ = 0;
+  const double step = step_seconds();
+  for (const LedgerEntry* entry : streams_) {
+    // Since it was last seen it has generated a token with each step, up to the next one shown.
+    const double unseen = std::min((now - entry->generated_at) / step, max_unseen_tokens);
+    const double generated = entry->generated + unseen;
+    output_context_ += generated;
+    const double left = lengths.remaining(entry->output_class, generated);
+    slack_.add(entry->tpot_target * (generated + left) - (now - entry->first_token_at) -
+               left * step);
+  }
+  slack_.sort();
+}
+
+double BackendLedger::memory_use(double mean_output) const {
+  if (kv_tokens_ <= 0) return 0;
+  const auto outputs = static_cast<double>(streams_.size()) * mean_output / 2;
+  return (prompt_context_ + outputs + queued_tokens_) / kv_tokens_;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,65 @@
+// How fast one engine computes, learned from the times of its tokens.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "balance/least_squares.h"
+
+namespace evenkeel {
+
+/// The two linear models of an engine that batches continuously; all times in seconds.
+///
+///   step    tau(n, C) = phi0 + phi1 n + phi2 C          n streams that decode, C tokens of context
+///   prefill S(u, h)   = ceil(u / B) tau + th1 u + th2 u (h + u / 2)
+///                       u tokens to compute, h tokens cached before them, B tokens in a step
+///
+/// B only affects the first term. Sources: the step time of chunked prefill (Agrawal et al.,
+/// Sarathi-Serve, OSDI 2024) is linear in the tokens of the batch, in the keys and values it reads,
+/// and in the pairs that attention compares.
+///
+/// Thread: one at a time.
+class EngineSpeed {
+ public:
+  /// Coefficients before anything is known: those of no engine in particular.
+  struct Coefficients {
+    double step = 0.03;                ///< phi0
+    double per_stream = 5e-5;          ///< phi1
+    double per_context_token = 1e-7;   ///< phi2
+    double per_prefill_token = 9e-5;   ///< th1
+    double per_attention_pair = 2e-9;  ///< th2
+  };
+
+  EngineSpeed() : EngineSpeed(Coefficients{}, 8192) {}
+  EngineSpeed(const Coefficients& prior, std::uint32_t step_tokens);
+
+  /// Starts again from this prior.
+  void reset(const Coefficients& prior, std::uint32_t step_tokens);
+
+  double step_seconds(double streams, double context_tokens) const;
+  /// `step`: step_seconds() now.
+  double prefill_seconds(double uncached, double cached, double step) const;
+  /// ceil(u / B).
+  double steps_of(double uncached) const;
+
+  /// A token came `seconds` after the one before it, and no prompt was computed in between.
+  void learn_step(double streams, double context_tokens, double seconds);
+  /// Prompts of this much work took so long, without their steps' tau. For several prompts that
+  /// were computed together, `uncached` and `pairs` (u (h + u / 2)) are sums.
+  /// Engines take up prompts and show tokens between steps, so the time is only known to a `step`.
+  void learn_prefill(double uncached, double pairs, double seconds, double step);
+
+  Coefficients coefficients() const;
+  std::size_t prefill_samples() const { return prefill_.samples(); }
+  std::size_t step_samples() const { return step_.samples(); }
+  /// Mean relative error of the prefill model lately, 0..2.
+  double prefill_error() const { return prefill_.relative_error(); }
+
+ private:
+  // In thousands of tokens and millions of pairs: numbers of similar size.
+  LeastSquares<3> step_;
+  LeastSquares<2> prefill_;
+  double step_tokens_;
+};
+
+}  // namespace evenkeel

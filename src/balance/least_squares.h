@@ -1,0 +1,133 @@
+// Recursive least squares with exponential forgetting: a linear model that follows a server.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+
+namespace evenkeel {
+
+/// y = coefficients . x, for values y > 0 whose noise grows with them. No allocation, N^2 steps.
+///
+/// Source: Ljung, System Identification, 1999, section 11.2, with noise of variance
+/// (noise * prediction)^2 + jitter^2. A residual counts as at most `max_residual` times the
+/// prediction, so that one stalled request does not move the model. The covariance never exceeds
+/// the prior's: without that bound forgetting makes it grow without end in directions that traffic
+/// does not excite.
+///
+/// Thread: one at a time.
+template <std::size_t N>
+class LeastSquares {
+ public:
+  using Vector = std::array<double, N>;
+
+  /// `prior`: the coefficients before the first sample, above 0, each with a standard deviation of
+  /// its own size. `forgetting`: 0.99 gives the last sample 100 times the weight of the average.
+  LeastSquares(const Vector& prior, double forgetting) : forgetting_(forgetting) { reset(prior); }
+
+  void reset(const Vector& prior) {
+    coefficients_ = prior;
+    max_variance_ = {};
+    forget_all();
+    samples_ = 0;
+    surprises_ = 0;
+    relative_error_ = 0.3;
+  }
+
+  double predict(const Vector& x) const { return dot(coefficients_, x); }
+
+  /// `jitter`: standard deviation of y that does not grow with it.
+  void learn(const Vector& x, double y, double jitter = 0) {
+    const double predicted = std::max(predict(x), 1e-6);
+    const double error = y - predicted;
+    relative_error_ += 0.05 * (std::min(2.0, std::abs(error) / predicted) - relative_error_);
+    const double limit = max_residual * std::max(predicted, jitter);
+    const double residual = std::clamp(error, -limit, limit);
+
+    notice_change(error, surprise * predicted + 2 * jitter);
+
+    Vector spread{};
+    for (std::size_t i = 0; i < N; ++i) spread[i] = dot(covariance_[i], x);
+    const double variance = noise * predicted * noise * predicted + jitter * jitter;
+    const double gain = 1 / (forgetting_ * variance + dot(spread, x));
+    for (std::size_t i = 0; i < N; ++i) {
+      coefficients_[i] = std::max(0.0, coefficients_[i] + spread[i] * gain * residual);
+    }
+    // Exactly symmetric: forgetting makes a difference between the halves grow without end
+    // (Verhaegen, Round-off error propagation in four generally-applicable RLS algorithms, 1989).
+    for (std::size_t i = 0; i < N; ++i) {
+      for (std::size_t j = i; j < N; ++j) {
+        covariance_[i][j] -= spread[i] * gain * spread[j];
+        covariance_[j][i] = covariance_[i][j];
+      }
+    }
+    forget();
+    ++samples_;
+  }
+
+  const Vector& coefficients() const { return coefficients_; }
+  std::size_t samples() const { return samples_; }
+  /// Mean of |error| / prediction over about the last 20 samples; 0.3 before the first.
+  double relative_error() const { return relative_error_; }
+
+ private:
+  static constexpr double noise = 0.25;
+  static constexpr double max_residual = 0.75;
+  static constexpr double surprise = 0.5;  // error / prediction, without jitter
+  static constexpr int surprises_of_change = 3;
+
+  static double dot(const Vector& a, const Vector& b) {
+    double sum = 0;
+    for (std::size_t i = 0; i < N; ++i) sum += a[i] * b[i];
+    return sum;
+  }
+
+  /// As uncertain as before the first sample.
+  void forget_all() {
+    covariance_ = {};
+    for (std::size_t i = 0; i < N; ++i) {
+      max_variance_[i] = std::max(max_variance_[i], coefficients_[i] * coefficients_[i]);
+      covariance_[i][i] = max_variance_[i];
+    }
+  }
+
+  /// Several large errors in a row, all to one side: the server is not what it was.
+  void notice_change(double error, double large) {
+    if (std::abs(error) < large) {
+      surprises_ = 0;
+      return;
+    }
+    const int direction = error > 0 ? 1 : -1;
+    surprises_ = surprises_ * direction > 0 ? surprises_ + direction : direction;
+    if (std::abs(surprises_) < surprises_of_change) return;
+    surprises_ = 0;
+    forget_all();
+  }
+
+  /// Scales each row and column as far as the prior's variances allow: the matrix stays positive.
+  void forget() {
+    Vector scale{};
+    for (std::size_t i = 0; i < N; ++i) {
+      const double grown = covariance_[i][i] / forgetting_;
+      scale[i] = std::sqrt(
+          std::min(1 / forgetting_, grown > 0 ? max_variance_[i] / covariance_[i][i] : 1.0));
+    }
+    for (std::size_t i = 0; i < N; ++i) {
+      for (std::size_t j = i; j < N; ++j) {
+        covariance_[i][j] *= scale[i] * scale[j];
+        covariance_[j][i] = covariance_[i][j];
+      }
+    }
+  }
+
+  double forgetting_;
+  Vector coefficients_{};
+  Vector max_variance_{};
+  std::array<Vector, N> covariance_{};
+  std::size_t samples_ = 0;
+  int surprises_ = 0;  // in a row; below 0: predictions were too high
+  double relative_error_ = 0.3;
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,60 @@
+#include "balance/output_lengths.h"
+
+#include <algorithm>
+
+namespace evenkeel {
+namespace {
+
+constexpr std::size_t class_count = 4096;
+constexpr double min_class_outputs = 5;
+constexpr double unknown_mean = 200;  // tokens
+constexpr double min_weight = 0.1;    // of the last output of a class
+
+}  // namespace
+
+OutputLengths::OutputLengths() : classes_(class_count) {
+  sorted_.reserve(history);
+  sums_above_.reserve(history + 1);
+}
+
+void OutputLengths::learn(std::uint64_t output_class, double tokens) {
+  ClassMean& known =
+      classes_.find_or_add(output_class, [](const ClassMean& each) { return each.outputs; });
+  known.outputs += 1;
+  known.mean += (tokens - known.mean) * std::max(min_weight, 1 / known.outputs);
+
+  double& place = recent_[learned_ % history];
+  recent_sum_ += tokens - place;
+  place = tokens;
+  ++learned_;
+  if (learned_ == 1 || learned_ % refresh_after == 0) rebuild();
+}
+
+double OutputLengths::mean() const {
+  if (learned_ == 0) return unknown_mean;
+  return recent_sum_ / static_cast<double>(std::min(learned_, history));
+}
+
+double OutputLengths::remaining(std::uint64_t output_class, double generated) const {
+  const ClassMean* const known = classes_.find(output_class);
+  if (known != nullptr && known->outputs >= min_class_outputs && generated < 2 * known->mean) {
+    if (generated >= known->mean) return std::max(1.0, known->mean / 2);
+    return std::max(1.0, known->mean - generated);
+  }
+  if (sorted_.empty()) return std::max(1.0, unknown_mean);
+  const auto longer = std::upper_bound(sorted_.begin(), sorted_.end(), generated);
+  const auto count = static_cast<double>(sorted_.end() - longer);
+  if (count == 0) return std::max(1.0, generated / 2);
+  const double sum = sums_above_[static_cast<std::size_t>(longer - sorted_.begin())];
+  return std::max(1.0, sum / count - generated);
+}
+
+void OutputLengths::rebuild() {
+  const auto count = static_cast<std::ptrdiff_t>(std::min(learned_, history));
+  sorted_.assign(recent_.begin(), recent_.begin() + count);
+  std::sort(sorted_.begin(), sorted_.end());
+  sums_above_.assign(sorted_.size() + 1, 0);
+  for (std::size_t i = sorted_.size(); i-- > 0;) sums_above_[i] = sums_above_[i + 1] + sorted_[i];
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,50 @@
+// How long outputs still get: requests of one class are alike, and of the others the past tells.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "balance/associative_table.h"
+
+namespace evenkeel {
+
+/// Lengths of finished outputs, in tokens.
+///
+///   remaining(class, g) = mean of the class - g          with 5 outputs of the class or more
+///                       = mean of the last 400 outputs that are longer than g, minus g
+///
+/// A class is what makes requests alike: the first blocks of their prompts, a bucket of max_tokens.
+/// The second form is the mean residual life of an empirical distribution.
+///
+/// Thread: one at a time. Allocates nothing after the constructor.
+class OutputLengths {
+ public:
+  OutputLengths();
+
+  void learn(std::uint64_t output_class, double tokens);
+  /// Tokens that an output of the class is expected to have yet, at least 1; `generated` so far.
+  double remaining(std::uint64_t output_class, double generated) const;
+  /// Of the last outputs; 200 before the first.
+  double mean() const;
+
+ private:
+  static constexpr std::size_t history = 400;
+  static constexpr std::size_t refresh_after = 50;  // outputs
+
+  struct ClassMean {
+    double outputs = 0;
+    double mean = 0;
+  };
+  void rebuild();
+
+  AssociativeTable<ClassMean> classes_;
+  std::array<double, history> recent_{};  // a ring
+  std::size_t learned_ = 0;
+  double recent_sum_ = 0;
+  std::vector<double> sorted_;
+  std::vector<double> sums_above_;  // sums_above_[i]: of sorted_[i] and all after it
+};
+
+}  // namespace evenkeel
