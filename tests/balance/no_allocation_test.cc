@@ -2,11 +2,14 @@
 #include <gtest/gtest.h>
 
 #include <new>
+#include <vector>
 
 #include "balance/some_backends.h"
 #include "counted_allocations.h"
+#include "evenkeel/balance/scheduler.h"
 #include "evenkeel/base/loop.h"
 #include "evenkeel/base/memory_reserve.h"
+#include "evenkeel/base/rng.h"
 
 #ifndef EVENKEEL_FOREIGN_ALLOCATOR
 
@@ -54,6 +57,39 @@ TEST(NoAllocation, InAcquireAndRelease) {
 
   EXPECT_EQ(allocations, before);
   EXPECT_EQ(state->in_flight(), 0u);
+}
+
+TEST(NoAllocation, InTheDecisionsOfAScheduler) {
+  Scheduler scheduler({.slots = 4, .index_bytes = 1 << 20});
+  for (std::uint32_t slot = 0; slot < 4; ++slot) scheduler.add_backend(slot, {.identity = slot});
+  Rng rng(1);
+  std::vector<std::uint64_t> blocks(64);
+  std::vector<Scheduler::Ticket> streams;
+  streams.reserve(100);
+  Instant now = noon;
+  const auto serve_some = [&](int requests) {
+    for (int i = 0; i < requests; ++i) {
+      for (auto& block : blocks) block = rng();
+      scheduler.arrive({.prompt_tokens = 2000,
+                        .prefix_blocks = blocks,
+                        .tokens_per_block = 32,
+                        .tenant = rng.below(50)},
+                       now);
+      for (const auto& placement : scheduler.place(now)) streams.push_back(placement.ticket);
+      now += std::chrono::milliseconds(200);
+      for (const auto ticket : streams) scheduler.first_token(ticket, now);
+      for (const auto ticket : streams)
+        scheduler.token(ticket, 10, std::chrono::milliseconds(20), now);
+      for (const auto ticket : streams) scheduler.finished(ticket, {.output_tokens = 10}, now);
+      streams.clear();
+    }
+  };
+  serve_some(500);
+
+  const std::size_t before = allocations;
+  serve_some(500);
+
+  EXPECT_EQ(allocations, before);
 }
 
 TEST(NoAllocation, WaitsForMemoryWhileTheQueueIsLocked) {

@@ -1,0 +1,160 @@
+// Places requests to models by what they cost: when each one starts, and on which backend.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "evenkeel/base/clock.h"
+#include "evenkeel/base/load_sample.h"
+#include "evenkeel/base/priority.h"
+
+namespace evenkeel {
+
+struct SchedulerOptions {
+  std::uint32_t slots = 64;             ///< the most backends at a time
+  std::size_t index_bytes = 64u << 20;  ///< memory of the prefix index
+  std::optional<Duration> ttft_target;  ///< of requests without one; nothing: learned
+  std::optional<Duration> tpot_target;  ///< likewise, per output token
+  /// A request is refused when its age and its prefill exceed its TTFT target this many times;
+  /// batch requests four times as many. 0: never.
+  double shed_factor = 0;
+  /// Others send requests to the same backends: reports of the engines tell how many.
+  bool foreign_traffic = false;
+};
+
+/// What an engine says of itself.
+struct EngineFacts {
+  std::uint64_t identity = 0;   ///< the same in every process, such as a hash of its address
+  std::uint64_t kv_tokens = 0;  ///< that its KV cache holds; 0: unknown, memory is not considered
+  std::uint32_t step_tokens = 8192;  ///< of one step: vLLM's `max_num_batched_tokens`
+};
+
+/// A request as it arrives.
+struct Arrival {
+  std::uint32_t prompt_tokens = 1;  ///< known or estimated
+  /// A hash for each block of the prompt, over all that precedes the block's end. Copied.
+  std::span<const std::uint64_t> prefix_blocks;
+  double tokens_per_block = 0;
+  std::uint32_t max_tokens = 0;  ///< of the output; 0: unknown. Only to find outputs alike
+  bool streams = true;           ///< `first_token` will be called
+  Priority priority = Priority::standard;
+  std::uint64_t tenant = 0;  ///< a hash of what names the tenant
+  double tenant_weight = 1;  ///< its share, against others that wait
+  std::optional<Duration> ttft_target;
+  std::optional<Duration> tpot_target;
+  std::uint64_t cookie = 0;  ///< returned with its placement
+};
+
+/// How far the signals of a backend carry, from all to none: the rung of the ladder on which the
+/// scheduler stands. Each one costs some precision.
+enum class Rung : std::uint8_t {
+  confirmed,            ///< responses also confirm what the prefix index predicts
+  assumed_hits,         ///< no response reports cached tokens: the index is not corrected
+  unseen_first_tokens,  ///< responses are not streamed: prefills end when they are predicted to
+  unknown_prompts,      ///< bodies are not read: no prefixes, sizes are guesses
+  cold,                 ///< too few requests: speeds are those of the pool, or of no engine
+};
+
+/// The stable word, such as "assumed_hits".
+const char* to_string(Rung rung);
+
+/// The expected-time scheduler: late binding and marginal predicted cost.
+///
+/// A request waits here until a backend can start its prefill at once (predicted backlog W below
+/// about 0.1 s). Waiting requests are ordered by priority, then by what their tenant has had, then
+/// by predicted prefill, less half of the time they have waited. Each goes to the backend of least
+///
+///   cost = TTFT + min(4, ((age + TTFT) / target)^2) + 0.5 S + X + 0.1 D + M      in seconds
+///
+/// TTFT: backlog + promises to requests before it + S. S: its own prefill, which depends on what
+/// the backend has cached. X: streams there that are expected to miss their target for time per
+/// output token because of it. D: longer decoding. M: memory pressure. Costs within 5 % are ties,
+/// broken by rendezvous hashing of the prompt's prefix. A request is also held while X is large and
+/// it has TTFT budget left.
+///
+/// Everything is learned from events of this process: predicted speeds from first tokens and from
+/// gaps between tokens, cache content from what was sent. All times come in as arguments.
+///
+/// Thread: one at a time; a short lock around each call is enough. No call blocks. After warm-up no
+/// call allocates, except that a longer prompt than any before makes its slot grow.
+class Scheduler {
+ public:
+  using Ticket = std::uint32_t;
+  static constexpr std::uint32_t no_backend = ~std::uint32_t{0};
+
+  explicit Scheduler(const SchedulerOptions& options);
+  ~Scheduler();
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
+
+  // ---- Backends, by slot: 0 <= slot < options.slots ----
+
+  /// A backend takes the slot and is available. Its speed is predicted as the mean of the others',
+  /// half as slow again. REQUIRES: nothing is in flight in the slot.
+  void add_backend(std::uint32_t slot, const EngineFacts& facts);
+  /// Whether requests may start there: health, drains, limits are the caller's.
+  void set_available(std::uint32_t slot, bool available);
+  /// Its engine has restarted: its cache is empty.
+  void backend_cleared(std::uint32_t slot);
+  /// Its engine's load was polled. Only read with `foreign_traffic`. A report that says too little
+  /// changes nothing.
+  void polled(std::uint32_t slot, const LoadSample& report, Instant now);
+
+  // ---- Requests ----
+
+  Ticket arrive(const Arrival& arrival, Instant now);
+
+  struct Placement {
+    Ticket ticket = 0;
+    std::uint64_t cookie = 0;
+    std::uint32_t backend = no_backend;  ///< `no_backend`: refused, and the ticket is void
+    /// For a refused one: when the requests that wait now are predicted to have started.
+    Duration retry_after{};
+    Duration predicted_ttft{};  ///< from now
+  };
+  /// Starts and refuses requests. Call it after each event, and at `next_pass`. What it starts
+  /// counts on its backend from now on. The result is valid until the next call.
+  std::span<const Placement> place(Instant now);
+  /// When `place` is due although nothing happens: predictions age. `never` while nothing waits.
+  Instant next_pass(Instant now) const;
+  std::size_t waiting() const;
+
+  // Events of placed requests, in this order; others than `finished` may be missing.
+
+  void first_token(Ticket ticket, Instant now);
+  /// Of one in so many tokens of a stream: it has `generated` tokens, and the last came `gap` after
+  /// the one before it.
+  static constexpr std::uint32_t sampled_tokens = 10;
+  void token(Ticket ticket, std::uint32_t generated, Duration gap, Instant now);
+
+  struct Outcome {
+    std::optional<std::uint64_t> output_tokens;
+    std::optional<std::uint64_t> cached_tokens;  ///< of the prompt, as the engine reports them
+  };
+  /// The response has ended. The ticket is void.
+  void finished(Ticket ticket, const Outcome& outcome, Instant now);
+  /// It failed, or its client left, placed or not. The ticket is void.
+  void abandoned(Ticket ticket, Instant now);
+
+  // ---- What it thinks ----
+
+  Rung rung(std::uint32_t slot) const;
+  /// Predicted seconds until a prompt that is sent there now is begun.
+  Duration predicted_wait(std::uint32_t slot, Instant now) const;
+  /// Predicted time of a prefill on the backend as it is now.
+  Duration predicted_prefill(std::uint32_t slot, std::uint32_t uncached_tokens,
+                             std::uint32_t cached_tokens) const;
+  /// The prefix index's memory, which does not change.
+  std::size_t index_bytes() const;
+
+  struct State;
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace evenkeel

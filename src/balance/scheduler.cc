@@ -1,0 +1,301 @@
+#include "evenkeel/balance/scheduler.h"
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <limits>
+
+#include "balance/scheduler_state.h"
+#include "evenkeel/base/hash.h"
+
+namespace evenkeel {
+namespace {
+
+static_assert(Scheduler::sampled_tokens == BackendLedger::sampled_tokens);
+
+constexpr std::size_t tenant_count = 4096;
+constexpr double timer_seconds = 0.02;
+constexpr double new_backend_caution = 1.5;  // times the others' coefficients
+constexpr std::size_t warm_samples = 20;     // of prefills
+constexpr double smoothing = 0.05;           // of the shares that the rungs are made of
+constexpr double shrink = 0.98;   // of an index's capacity, for a predicted hit that missed
+constexpr double growth = 1.001;  // for a hit that was confirmed
+
+// Targets of requests that have none, when the configuration has none either.
+constexpr double prefills_of_ttft = 4;
+constexpr double steps_of_ttft = 30;
+constexpr double steps_of_tpot = 5;
+constexpr double max_default_tpot = 0.1;      // seconds
+constexpr double least_slack_of_prefill = 2;  // a target is at least twice the unloaded prefill
+
+std::uint64_t output_class_of(const Arrival& arrival) {
+  const auto& blocks = arrival.prefix_blocks;
+  if (!blocks.empty()) return hash_of(blocks[0], blocks.size() > 1 ? blocks[1] : 0);
+  return static_cast<std::uint64_t>(std::bit_width(arrival.max_tokens)) + 1;
+}
+
+/// Moves a share towards 1 or 0.
+void count_share(double& share, bool is_so) { share += smoothing * ((is_so ? 1 : 0) - share); }
+
+}  // namespace
+
+const char* to_string(Rung rung) {
+  switch (rung) {
+    case Rung::confirmed: return "confirmed";
+    case Rung::assumed_hits: return "assumed_hits";
+    case Rung::unseen_first_tokens: return "unseen_first_tokens";
+    case Rung::unknown_prompts: return "unknown_prompts";
+    case Rung::cold: return "cold";
+  }
+  return "unknown";
+}
+
+// ---- Scheduler::State ----
+
+Scheduler::State::State(const SchedulerOptions& given)
+    : options(given),
+      backends(given.slots),
+      index(given.slots, given.index_bytes),
+      tenants(tenant_count),
+      depths(given.slots) {
+  candidates.reserve(given.slots);
+}
+
+void Scheduler::State::free(ScheduledRequest& request) {
+  request.backend = no_backend;
+  request.blocks.clear();
+  free_tickets.push_back(request.ticket);
+}
+
+void Scheduler::State::remove_waiting(ScheduledRequest& request) {
+  TenantCounter& counter = tenant(request.tenant);
+  if (counter.waiting > 0) --counter.waiting;
+  waiting[request.waiting_index] = waiting.back();
+  requests[waiting.back()].waiting_index = request.waiting_index;
+  waiting.pop_back();
+}
+
+/// A counter that makes room for another is the one that has had least: a tenant that comes back is
+/// lifted to the least of those that wait anyway.
+TenantCounter& Scheduler::State::tenant(std::uint64_t key) {
+  return tenants.find_or_add(key, [](const TenantCounter& each) {
+    return each.waiting > 0 ? std::numeric_limits<double>::infinity() : each.served;
+  });
+}
+
+void Scheduler::State::size_index(std::uint32_t slot, double tokens_per_block) {
+  ScheduledBackend& backend = backends[slot];
+  if (backend.index_capacity > 0 || tokens_per_block <= 0 || backend.facts.kv_tokens == 0) return;
+  backend.index_capacity = static_cast<double>(backend.facts.kv_tokens) / tokens_per_block;
+  index.set_capacity(slot, static_cast<std::uint32_t>(backend.index_capacity));
+}
+
+void Scheduler::State::learn_hit(const ScheduledRequest& request, double cached_tokens) {
+  ScheduledBackend& backend = backends[request.backend];
+  if (backend.index_capacity <= 0 || request.entry.cached <= 0) return;
+  // An engine's blocks differ from the index's: what a block of ours holds may be missing.
+  const bool missed = cached_tokens + request.tokens_per_block < request.entry.cached;
+  backend.index_capacity *= missed ? shrink : growth;
+  backend.index_capacity =
+      std::clamp(backend.index_capacity, 1.0, static_cast<double>(index.max_capacity()));
+  index.set_capacity(request.backend, static_cast<std::uint32_t>(backend.index_capacity));
+}
+
+double Scheduler::State::idle_step() const {
+  double least = std::numeric_limits<double>::infinity();
+  for (const ScheduledBackend& backend : backends) {
+    if (backend.known) least = std::min(least, backend.ledger.speed().step_seconds(0, 0));
+  }
+  return least;
+}
+
+double Scheduler::State::default_ttft_target() const {
+  if (options.ttft_target) return seconds_of(*options.ttft_target);
+  return std::max(prefills_of_ttft * mean_prefill, steps_of_ttft * idle_step());
+}
+
+double Scheduler::State::default_tpot_target() const {
+  if (options.tpot_target) return seconds_of(*options.tpot_target);
+  return std::min(max_default_tpot, steps_of_tpot * idle_step());
+}
+
+double Scheduler::State::unloaded_prefill(double tokens) const {
+  double least = std::numeric_limits<double>::infinity();
+  for (const ScheduledBackend& backend : backends) {
+    if (!backend.known) continue;
+    const double step = backend.ledger.step_seconds();
+    least = std::min(least, backend.ledger.prefill_seconds(tokens, 0, step));
+  }
+  return least;
+}
+
+// ---- Backends ----
+
+Scheduler::Scheduler(const SchedulerOptions& options) : state_(std::make_unique<State>(options)) {}
+
+Scheduler::~Scheduler() = default;
+
+void Scheduler::add_backend(std::uint32_t slot, const EngineFacts& facts) {
+  EngineSpeed::Coefficients sum{0, 0, 0, 0, 0};
+  double warm = 0;
+  for (const ScheduledBackend& other : state_->backends) {
+    if (!other.known || other.ledger.speed().prefill_samples() < warm_samples) continue;
+    const auto& speed = other.ledger.speed().coefficients();
+    sum.step += speed.step;
+    sum.per_stream += speed.per_stream;
+    sum.per_context_token += speed.per_context_token;
+    sum.per_prefill_token += speed.per_prefill_token;
+    sum.per_attention_pair += speed.per_attention_pair;
+    ++warm;
+  }
+  EngineSpeed::Coefficients prior;
+  if (warm > 0) {
+    // Never 0: a coefficient without a spread would never be learned.
+    const auto mean = [warm](double total, double fallback) {
+      return std::max(new_backend_caution * total / warm, fallback / 100);
+    };
+    prior = {.step = mean(sum.step, prior.step),
+             .per_stream = mean(sum.per_stream, prior.per_stream),
+             .per_context_token = mean(sum.per_context_token, prior.per_context_token),
+             .per_prefill_token = mean(sum.per_prefill_token, prior.per_prefill_token),
+             .per_attention_pair = mean(sum.per_attention_pair, prior.per_attention_pair)};
+  }
+  ScheduledBackend& backend = state_->backends[slot];
+  assert(backend.ledger.in_flight() == 0);
+  backend.facts = facts;
+  backend.known = backend.available = true;
+  backend.index_capacity = 0;
+  backend.confirms_hits = 0;
+  backend.streams = backend.has_blocks = 1;
+  backend.ledger.reset(prior, facts.step_tokens, static_cast<double>(facts.kv_tokens));
+  state_->index.clear(slot);
+  state_->index.set_capacity(slot, state_->index.max_capacity());
+}
+
+void Scheduler::set_available(std::uint32_t slot, bool available) {
+  state_->backends[slot].available = available && state_->backends[slot].known;
+}
+
+void Scheduler::backend_cleared(std::uint32_t slot) { state_->index.clear(slot); }
+
+void Scheduler::polled(std::uint32_t slot, const LoadSample& report, Instant now) {
+  if (!state_->options.foreign_traffic) return;
+  state_->backends[slot].ledger.polled(report, seconds_since_epoch(now));
+}
+
+// ---- Requests ----
+
+Scheduler::Ticket Scheduler::arrive(const Arrival& arrival, Instant now) {
+  State& state = *state_;
+  if (state.free_tickets.empty()) {
+    const auto ticket = static_cast<Ticket>(state.requests.size());
+    state.requests.emplace_back().ticket = ticket;
+    state.free_tickets.push_back(ticket);
+  }
+  ScheduledRequest& request = state.request(state.free_tickets.back());
+  state.free_tickets.pop_back();
+
+  const double tokens = std::max(arrival.prompt_tokens, 1u);
+  request.least_prefill = state.unloaded_prefill(tokens);
+  const double target =
+      arrival.ttft_target ? seconds_of(*arrival.ttft_target) : state.default_ttft_target();
+  request.ttft_target = std::max(target, least_slack_of_prefill * request.least_prefill);
+  request.entry = {.prompt_tokens = tokens,
+                   .tpot_target = arrival.tpot_target ? seconds_of(*arrival.tpot_target)
+                                                      : state.default_tpot_target(),
+                   .output_class = output_class_of(arrival),
+                   .streams = arrival.streams};
+  request.blocks.assign(arrival.prefix_blocks.begin(), arrival.prefix_blocks.end());
+  request.tokens_per_block = arrival.tokens_per_block;
+  request.arrived_at = seconds_since_epoch(now);
+  request.cookie = arrival.cookie;
+  request.tenant = arrival.tenant;
+  request.tenant_weight = std::max(arrival.tenant_weight, 1e-3);
+  request.priority = arrival.priority;
+
+  // A tenant that was away has saved nothing up.
+  TenantCounter& counter = state.tenant(arrival.tenant);
+  if (counter.waiting++ == 0 && !state.waiting.empty()) {
+    double least = std::numeric_limits<double>::infinity();
+    for (const Ticket other : state.waiting) {
+      least = std::min(least, state.tenant(state.request(other).tenant).served);
+    }
+    counter.served = std::max(counter.served, least);
+  }
+  request.waiting_index = static_cast<std::uint32_t>(state.waiting.size());
+  state.waiting.push_back(request.ticket);
+  return request.ticket;
+}
+
+std::span<const Scheduler::Placement> Scheduler::place(Instant now) {
+  SchedulingPass(*state_, seconds_since_epoch(now)).run();
+  return state_->placements;
+}
+
+Instant Scheduler::next_pass(Instant now) const {
+  return state_->waiting.empty() ? never : now + duration_of(timer_seconds);
+}
+
+std::size_t Scheduler::waiting() const { return state_->waiting.size(); }
+
+void Scheduler::first_token(Ticket ticket, Instant now) {
+  ScheduledRequest& request = state_->request(ticket);
+  state_->backends[request.backend].ledger.first_token(request.entry, seconds_since_epoch(now));
+}
+
+void Scheduler::token(Ticket ticket, std::uint32_t generated, Duration gap, Instant now) {
+  ScheduledRequest& request = state_->request(ticket);
+  state_->backends[request.backend].ledger.token(request.entry, generated, seconds_of(gap),
+                                                 seconds_since_epoch(now));
+}
+
+void Scheduler::finished(Ticket ticket, const Outcome& outcome, Instant now) {
+  ScheduledRequest& request = state_->request(ticket);
+  ScheduledBackend& backend = state_->backends[request.backend];
+  backend.ledger.ended(request.entry, seconds_since_epoch(now));
+  if (outcome.output_tokens) {
+    state_->lengths.learn(request.entry.output_class, static_cast<double>(*outcome.output_tokens));
+  }
+  count_share(backend.streams, request.entry.streams);
+  count_share(backend.has_blocks, !request.blocks.empty());
+  count_share(backend.confirms_hits, outcome.cached_tokens.has_value());
+  if (outcome.cached_tokens)
+    state_->learn_hit(request, static_cast<double>(*outcome.cached_tokens));
+  state_->free(request);
+}
+
+void Scheduler::abandoned(Ticket ticket, Instant now) {
+  ScheduledRequest& request = state_->request(ticket);
+  if (request.backend == no_backend) {
+    state_->remove_waiting(request);
+  } else {
+    state_->backends[request.backend].ledger.ended(request.entry, seconds_since_epoch(now));
+  }
+  state_->free(request);
+}
+
+// ---- What it thinks ----
+
+Rung Scheduler::rung(std::uint32_t slot) const {
+  const ScheduledBackend& backend = state_->backends[slot];
+  if (backend.ledger.speed().prefill_samples() < warm_samples && backend.streams > 0.5) {
+    return Rung::cold;
+  }
+  if (backend.has_blocks < 0.5) return Rung::unknown_prompts;
+  if (backend.streams < 0.5) return Rung::unseen_first_tokens;
+  return backend.confirms_hits < 0.5 ? Rung::assumed_hits : Rung::confirmed;
+}
+
+Duration Scheduler::predicted_wait(std::uint32_t slot, Instant now) const {
+  return duration_of(state_->backends[slot].ledger.wait_seconds(seconds_since_epoch(now)));
+}
+
+Duration Scheduler::predicted_prefill(std::uint32_t slot, std::uint32_t uncached_tokens,
+                                      std::uint32_t cached_tokens) const {
+  const BackendLedger& ledger = state_->backends[slot].ledger;
+  return duration_of(ledger.prefill_seconds(uncached_tokens, cached_tokens, ledger.step_seconds()));
+}
+
+std::size_t Scheduler::index_bytes() const { return state_->index.bytes(); }
+
+}  // namespace evenkeel

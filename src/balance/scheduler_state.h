@@ -1,0 +1,151 @@
+// The state of a Scheduler, and one pass over the requests that wait in it.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <limits>
+#include <vector>
+
+#include "balance/associative_table.h"
+#include "balance/backend_ledger.h"
+#include "balance/output_lengths.h"
+#include "balance/prefix_index.h"
+#include "evenkeel/balance/scheduler.h"
+
+namespace evenkeel {
+
+/// A request from its arrival to its end. Times are seconds of the steady clock.
+struct ScheduledRequest {
+  LedgerEntry entry;
+  std::vector<std::uint64_t> blocks;
+  double tokens_per_block = 0;
+  double arrived_at = 0;
+  double ttft_target = 0;
+  double least_prefill = 0;  ///< S on the best backend, when it was last looked at
+  std::uint64_t cookie = 0;
+  std::uint64_t tenant = 0;
+  double tenant_weight = 1;
+  Priority priority = Priority::standard;
+  std::uint32_t backend = Scheduler::no_backend;
+  std::uint32_t waiting_index = 0;
+  Scheduler::Ticket ticket = 0;
+};
+
+/// A backend and how well its signals are known.
+struct ScheduledBackend {
+  BackendLedger ledger;
+  EngineFacts facts;
+  bool known = false;
+  bool available = false;
+  double index_capacity = 0;  ///< blocks; 0: not yet derived from kv_tokens
+  // Shares of the last responses, 0..1.
+  double confirms_hits = 0;
+  double streams = 1;
+  double has_blocks = 1;
+};
+
+/// What a tenant has had, in predicted seconds of prefill divided by its weight. After the virtual
+/// token counter (Sheng et al., Fairness in Serving Large Language Models, OSDI 2024).
+struct TenantCounter {
+  double served = 0;
+  std::uint32_t waiting = 0;
+};
+
+struct Scheduler::State {
+  explicit State(const SchedulerOptions& options);
+
+  ScheduledRequest& request(Ticket ticket) { return requests[ticket]; }
+  void free(ScheduledRequest& request);
+  void remove_waiting(ScheduledRequest& request);
+  TenantCounter& tenant(std::uint64_t key);
+  /// The engine reports how much of the prompt it had cached.
+  void learn_hit(const ScheduledRequest& request, double cached_tokens);
+  /// Sets the index's capacity of a backend from its KV cache, when the size of a block is known.
+  void size_index(std::uint32_t slot, double tokens_per_block);
+  /// phi0 of the fastest available backend.
+  double idle_step() const;
+  double default_ttft_target() const;
+  double default_tpot_target() const;
+  /// S on the best backend with an empty cache.
+  double unloaded_prefill(double tokens) const;
+
+  SchedulerOptions options;
+  std::vector<ScheduledBackend> backends;
+  PrefixIndex index;
+  OutputLengths lengths;
+  AssociativeTable<TenantCounter> tenants;
+  std::deque<ScheduledRequest> requests;  // by ticket; a deque, because ledgers point to entries
+  std::vector<Ticket> free_tickets;
+  std::vector<Ticket> waiting;
+  std::vector<Placement> placements;
+  double mean_prefill = 0.3;  // seconds
+
+  /// A waiting request in the order of a pass.
+  struct Turn {
+    Priority priority;
+    std::int64_t bucket;  // of the tenant's counter
+    double remaining;     // predicted prefill, less what it has aged
+    Ticket ticket;
+    bool operator<(const Turn& other) const {
+      if (priority != other.priority) return priority < other.priority;
+      if (bucket != other.bucket) return bucket < other.bucket;
+      return remaining != other.remaining ? remaining < other.remaining : ticket < other.ticket;
+    }
+  };
+  /// A backend during a pass.
+  struct Candidate {
+    std::uint32_t slot = 0;
+    double wait = 0;      // W
+    double promised = 0;  // E: prefills of requests before that wait for it
+    double step = 0;      // tau
+    double use = 0;       // of the KV cache
+    double max_wait = 0;  // h
+    // For the request that is being placed:
+    double uncached = 0;
+    double cached = 0;
+    double prefill = 0;     // S
+    double violations = 0;  // X
+    double cost = 0;        // without X until it is computed
+  };
+  std::vector<Turn> order;
+  std::vector<Candidate> candidates;
+  std::vector<std::uint32_t> depths;
+};
+
+inline double seconds_since_epoch(Instant now) { return seconds_of(now.time_since_epoch()); }
+inline Duration duration_of(double seconds) {
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+}
+
+/// One pass: looks at the backends once, then places waiting requests in their order.
+class SchedulingPass {
+ public:
+  SchedulingPass(Scheduler::State& state, double now) : state_(state), now_(now) {}
+
+  void run();
+
+ private:
+  using Candidate = Scheduler::State::Candidate;
+
+  void look_at_backends();
+  void refuse_late();
+  void put_in_order();
+  bool ready(const Candidate& candidate) const;
+  bool any_ready() const;
+  void estimate(ScheduledRequest& request);
+  Candidate& cheapest();
+  bool within_tie(double cost, double least) const;
+  double violations(Candidate& candidate);
+  bool may_start(const ScheduledRequest& request, const Candidate& candidate) const;
+  void start(ScheduledRequest& request, Candidate& candidate);
+  double drain_seconds() const;
+
+  Scheduler::State& state_;
+  double now_;
+  double least_step_ = 0;
+  double mean_output_ = 0;
+  double slack_refresh_ = 0;  // seconds
+  std::uint64_t tie_key_ = 0;
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,246 @@
+// The rule of the scheduler; scheduler.h has its formula, docs/replay.md what each part is worth.
+#include <algorithm>
+#include <cmath>
+
+#include "balance/scheduler_state.h"
+#include "evenkeel/base/hash.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::size_t max_pass = 48;       // requests
+constexpr std::size_t pass_budget = 4096;  // of requests times backends
+constexpr double ageing = 0.5;             // seconds of service that a second of waiting is worth
+constexpr double bucket_seconds = 0.5;     // of a tenant's counter
+constexpr double gpu_price = 0.5;          // kappa: of a second of prefill, which all wait for
+constexpr double violation_price = 1;      // nu: seconds for one expected violation
+constexpr double decode_price = 0.1;       // delta
+constexpr double max_lateness = 4;         // of the squared share of the TTFT budget
+constexpr double memory_price = 50;        // for each share of the KV cache above `tight`
+constexpr double tight = 0.95;
+constexpr double tie_ratio = 0.05;
+constexpr double tie_seconds = 0.002;
+// A request is held while X > held_from + held_per_budget * x, x the share of its TTFT budget.
+constexpr double held_from = 0.5;
+constexpr double held_per_budget = 2;
+constexpr double max_held_budget = 0.6;
+constexpr double max_held_age = 1;           // seconds
+constexpr double max_held_prefill = 2;       // seconds: longer ones disturb whenever they start
+constexpr std::size_t careful_requests = 5;  // a new backend computes one prompt at a time
+constexpr double batch_patience = 4;
+
+double max_wait_of(const EngineSpeed& speed) {
+  return std::clamp(6 * speed.coefficients().step, 0.02, 0.15);
+}
+
+}  // namespace
+
+void SchedulingPass::run() {
+  state_.placements.clear();
+  if (state_.waiting.empty()) return;
+  mean_output_ = state_.lengths.mean();
+  look_at_backends();
+  if (state_.options.shed_factor > 0) refuse_late();
+  if (state_.candidates.empty() || !any_ready()) return;
+
+  put_in_order();
+  for (const auto& turn : state_.order) {
+    if (!any_ready()) return;
+    ScheduledRequest& request = state_.request(turn.ticket);
+    estimate(request);
+    Candidate& chosen = cheapest();
+    if (may_start(request, chosen)) {
+      start(request, chosen);
+    } else {
+      chosen.promised += chosen.prefill;
+    }
+  }
+}
+
+void SchedulingPass::look_at_backends() {
+  state_.candidates.clear();
+  least_step_ = std::numeric_limits<double>::infinity();
+  for (std::uint32_t slot = 0; slot < state_.backends.size(); ++slot) {
+    ScheduledBackend& backend = state_.backends[slot];
+    if (!backend.available) continue;
+    backend.ledger.advance(now_);
+    const double step = backend.ledger.step_seconds();
+    least_step_ = std::min(least_step_, step);
+    state_.candidates.push_back({.slot = slot,
+                                 .wait = backend.ledger.wait_seconds(now_),
+                                 .step = step,
+                                 .use = backend.ledger.memory_use(mean_output_),
+                                 .max_wait = max_wait_of(backend.ledger.speed())});
+  }
+  slack_refresh_ = std::clamp(5e-5 * static_cast<double>(state_.candidates.size()), 0.005, 0.05);
+}
+
+bool SchedulingPass::ready(const Candidate& candidate) const {
+  if (candidate.wait >= candidate.max_wait) return false;
+  const BackendLedger& ledger = state_.backends[candidate.slot].ledger;
+  return ledger.finished() >= careful_requests || !ledger.computes_prompts();
+}
+
+bool SchedulingPass::any_ready() const {
+  return std::any_of(state_.candidates.begin(), state_.candidates.end(),
+                     [this](const Candidate& each) { return ready(each); });
+}
+
+double SchedulingPass::drain_seconds() const {
+  double work = 0;
+  for (const auto ticket : state_.waiting) work += state_.request(ticket).least_prefill;
+  for (const Candidate& candidate : state_.candidates) work += candidate.wait;
+  return work / static_cast<double>(std::max<std::size_t>(state_.candidates.size(), 1));
+}
+
+void SchedulingPass::refuse_late() {
+  for (std::size_t i = 0; i < state_.waiting.size();) {
+    ScheduledRequest& request = state_.request(state_.waiting[i]);
+    const double patience = request.priority == Priority::batch ? batch_patience : 1;
+    const double expected = now_ - request.arrived_at + request.least_prefill;
+    if (expected <= state_.options.shed_factor * patience * request.ttft_target) {
+      ++i;
+      continue;
+    }
+    state_.placements.push_back({.ticket = request.ticket,
+                                 .cookie = request.cookie,
+                                 .retry_after = duration_of(drain_seconds())});
+    state_.remove_waiting(request);
+    state_.free(request);
+  }
+}
+
+void SchedulingPass::put_in_order() {
+  double least = std::numeric_limits<double>::infinity();
+  for (const auto ticket : state_.waiting) {
+    least = std::min(least, state_.tenant(state_.request(ticket).tenant).served);
+  }
+  state_.order.clear();
+  for (const auto ticket : state_.waiting) {
+    const ScheduledRequest& request = state_.request(ticket);
+    const double ahead = state_.tenant(request.tenant).served - least;
+    state_.order.push_back(
+        {.priority = request.priority,
+         .bucket = static_cast<std::int64_t>(ahead / bucket_seconds),
+         .remaining = request.least_prefill - ageing * (now_ - request.arrived_at),
+         .ticket = ticket});
+  }
+  const std::size_t count = std::clamp<std::size_t>(
+      pass_budget / std::max<std::size_t>(state_.candidates.size(), 1), 8, max_pass);
+  const std::size_t kept = std::min(count, state_.order.size());
+  std::partial_sort(state_.order.begin(), state_.order.begin() + static_cast<std::ptrdiff_t>(kept),
+                    state_.order.end());
+  state_.order.resize(kept);
+}
+
+/// All of the cost but X.
+void SchedulingPass::estimate(ScheduledRequest& request) {
+  state_.index.match(request.blocks, state_.depths);
+  const double tokens = request.entry.prompt_tokens;
+  const double age = now_ - request.arrived_at;
+  const double output = state_.lengths.remaining(request.entry.output_class, 0);
+  std::uint32_t common = ~std::uint32_t{0};
+  request.least_prefill = std::numeric_limits<double>::infinity();
+  for (Candidate& each : state_.candidates) {
+    const BackendLedger& ledger = state_.backends[each.slot].ledger;
+    const std::uint32_t depth = state_.depths[each.slot];
+    common = std::min(common, depth);
+    each.cached = std::min(depth * request.tokens_per_block, tokens - 1);
+    each.uncached = tokens - each.cached;
+    each.prefill = ledger.prefill_seconds(each.uncached, each.cached, each.step);
+    request.least_prefill = std::min(request.least_prefill, each.prefill);
+
+    const double ttft = each.wait + each.promised + each.prefill;
+    const double budget = (age + ttft) / request.ttft_target;
+    const auto& speed = ledger.speed().coefficients();
+    const double decode =
+        output * (each.step - least_step_ + speed.per_stream * (ledger.streams() + 1) +
+                  speed.per_context_token * tokens);
+    const double use = ledger.kv_tokens() > 0 ? each.use + each.uncached / ledger.kv_tokens() : 0;
+    each.cost = ttft + std::min(max_lateness, budget * budget) + gpu_price * each.prefill +
+                decode_price * decode + memory_price * std::max(0.0, use - tight);
+    each.violations = -1;
+  }
+  // The block behind what all backends have; the first one is often the same for all requests.
+  if (request.blocks.empty()) {
+    tie_key_ = request.ticket;
+  } else {
+    tie_key_ =
+        request.blocks[std::min<std::size_t>(std::max(common, 1u), request.blocks.size() - 1)];
+  }
+}
+
+double SchedulingPass::violations(Candidate& candidate) {
+  if (candidate.violations < 0) {
+    candidate.violations = state_.backends[candidate.slot].ledger.violations(
+        candidate.prefill, state_.lengths, now_, slack_refresh_);
+    candidate.cost += violation_price * candidate.violations;
+  }
+  return candidate.violations;
+}
+
+bool SchedulingPass::within_tie(double cost, double least) const {
+  return cost <= least + std::abs(least) * tie_ratio + tie_seconds;
+}
+
+/// X is at least 0, so what costs more without it than the best costs with it is not looked at.
+SchedulingPass::Candidate& SchedulingPass::cheapest() {
+  auto& candidates = state_.candidates;
+  Candidate* best =
+      &*std::min_element(candidates.begin(), candidates.end(),
+                         [](const Candidate& a, const Candidate& b) { return a.cost < b.cost; });
+  violations(*best);
+  for (Candidate& each : candidates) {
+    if (!within_tie(each.cost, best->cost)) continue;
+    violations(each);
+    if (each.cost < best->cost) best = &each;
+  }
+  const double least = best->cost;
+  std::uint64_t highest = 0;
+  for (Candidate& each : candidates) {
+    if (each.violations < 0 || !within_tie(each.cost, least)) continue;
+    const std::uint64_t rank = hash_of(tie_key_, state_.backends[each.slot].facts.identity);
+    if (rank < highest) continue;
+    highest = rank;
+    best = &each;
+  }
+  return *best;
+}
+
+bool SchedulingPass::may_start(const ScheduledRequest& request, const Candidate& candidate) const {
+  const BackendLedger& ledger = state_.backends[candidate.slot].ledger;
+  if (ledger.idle()) return true;
+  const bool fits =
+      ledger.kv_tokens() <= 0 || candidate.use + candidate.uncached / ledger.kv_tokens() < 1;
+  if (!ready(candidate) || !fits) return false;
+  const double age = now_ - request.arrived_at;
+  const double budget = (age + candidate.wait + candidate.prefill) / request.ttft_target;
+  return age >= max_held_age || budget >= max_held_budget ||
+         candidate.prefill >= max_held_prefill ||
+         candidate.violations <= held_from + held_per_budget * budget;
+}
+
+void SchedulingPass::start(ScheduledRequest& request, Candidate& candidate) {
+  ScheduledBackend& backend = state_.backends[candidate.slot];
+  state_.placements.push_back({.ticket = request.ticket,
+                               .cookie = request.cookie,
+                               .backend = candidate.slot,
+                               .predicted_ttft = duration_of(candidate.wait + candidate.prefill)});
+  state_.remove_waiting(request);
+  state_.tenant(request.tenant).served += candidate.prefill / request.tenant_weight;
+  state_.mean_prefill += 0.02 * (candidate.prefill - state_.mean_prefill);
+
+  request.backend = candidate.slot;
+  request.entry.uncached = candidate.uncached;
+  request.entry.cached = candidate.cached;
+  request.entry.prefill_seconds = candidate.prefill;
+  backend.ledger.dispatched(request.entry, now_);
+  state_.size_index(candidate.slot, request.tokens_per_block);
+  state_.index.add(candidate.slot, request.blocks);
+  candidate.wait += candidate.prefill;
+  if (backend.ledger.kv_tokens() > 0) {
+    candidate.use += candidate.uncached / backend.ledger.kv_tokens();
+  }
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,417 @@
+#include "evenkeel/balance/scheduler.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+namespace evenkeel::testing {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using Ticket = Scheduler::Ticket;
+
+constexpr Instant noon{std::chrono::hours(12)};
+
+SchedulerOptions some_options() {
+  return {.slots = 8,
+          .index_bytes = 1 << 20,
+          .ttft_target = seconds(2),
+          .tpot_target = milliseconds(100)};
+}
+
+/// A scheduler with backends that are all alike, and what it has placed.
+class Placing {
+ public:
+  explicit Placing(std::uint32_t backends, const SchedulerOptions& options = some_options())
+      : scheduler(options) {
+    for (std::uint32_t slot = 0; slot < backends; ++slot) {
+      scheduler.add_backend(slot, {.identity = slot + 100, .kv_tokens = 1'000'000});
+    }
+  }
+
+  /// Returns its number.
+  std::uint64_t arrive(Arrival arrival) {
+    arrival.cookie = ++count_;
+    if (arrival.tokens_per_block == 0) arrival.tokens_per_block = 512;
+    tickets[count_] = scheduler.arrive(arrival, now);
+    return count_;
+  }
+  void place() {
+    for (const auto& placement : scheduler.place(now)) {
+      order.push_back(placement.cookie);
+      backend_of[placement.cookie] = placement.backend;
+      if (placement.backend == Scheduler::no_backend) retry_after = placement.retry_after;
+    }
+  }
+  std::uint64_t arrive_and_place(const Arrival& arrival) {
+    const auto number = arrive(arrival);
+    place();
+    return number;
+  }
+  bool placed(std::uint64_t number) const { return backend_of.contains(number); }
+  /// The backend computes the prompt and the whole output.
+  void serve(std::uint64_t number, std::uint32_t output = 10) {
+    scheduler.first_token(tickets[number], now);
+    scheduler.finished(tickets[number], {.output_tokens = output}, now);
+  }
+
+  Scheduler scheduler;
+  Instant now = noon;
+  std::map<std::uint64_t, Ticket> tickets;
+  std::map<std::uint64_t, std::uint32_t> backend_of;
+  std::vector<std::uint64_t> order;
+  Duration retry_after{};
+
+ private:
+  std::uint64_t count_ = 0;
+};
+
+/// Serves enough requests on every backend that none is new.
+void warm_up(Placing& placing, std::uint32_t backends) {
+  for (std::uint32_t i = 0; i < 10 * backends; ++i) {
+    const auto number = placing.arrive_and_place({.prompt_tokens = 100});
+    ASSERT_TRUE(placing.placed(number));
+    placing.now += milliseconds(30);
+    placing.serve(number);
+    placing.now += seconds(1);
+  }
+  placing.order.clear();
+}
+
+TEST(Scheduler, PlacesARequestOnAnIdleBackendAtOnce) {
+  Placing placing(2);
+
+  const auto number = placing.arrive_and_place({.prompt_tokens = 5000});
+
+  EXPECT_TRUE(placing.placed(number));
+  EXPECT_EQ(placing.scheduler.waiting(), 0u);
+  EXPECT_EQ(placing.scheduler.next_pass(placing.now), never);
+}
+
+TEST(Scheduler, HoldsRequestsUntilABackendCanStartThem) {
+  Placing placing(2);
+  std::vector<std::uint64_t> numbers;
+  for (int i = 0; i < 6; ++i) numbers.push_back(placing.arrive({.prompt_tokens = 20'000}));
+
+  placing.place();
+
+  EXPECT_EQ(placing.order.size(), 2u) << "one prompt each: it takes longer than 0.1 s";
+  EXPECT_NE(placing.backend_of[placing.order[0]], placing.backend_of[placing.order[1]]);
+  EXPECT_EQ(placing.scheduler.waiting(), 4u);
+  EXPECT_LE(placing.scheduler.next_pass(placing.now), placing.now + milliseconds(20));
+
+  placing.now += seconds(2);
+  placing.scheduler.first_token(placing.tickets[placing.order[0]], placing.now);
+  placing.place();
+  EXPECT_EQ(placing.order.size(), 3u);
+}
+
+TEST(Scheduler, PlacesNothingWithoutAnAvailableBackend) {
+  Placing placing(1);
+  placing.scheduler.set_available(0, false);
+
+  const auto number = placing.arrive_and_place({.prompt_tokens = 100});
+  EXPECT_FALSE(placing.placed(number));
+
+  placing.scheduler.set_available(0, true);
+  placing.place();
+  EXPECT_TRUE(placing.placed(number));
+}
+
+TEST(Scheduler, SendsAPromptToTheBackendThatHasItsPrefix) {
+  Placing placing(4);
+  warm_up(placing, 4);
+  std::vector<std::uint64_t> prompt;
+  for (std::uint64_t i = 1; i <= 30; ++i) prompt.push_back(i);
+  const Arrival arrival = {.prompt_tokens = 30 * 512, .prefix_blocks = prompt};
+  const auto first = placing.arrive_and_place(arrival);
+  placing.now += seconds(1);
+  placing.serve(first);
+
+  for (int i = 0; i < 5; ++i) {
+    placing.now += seconds(1);
+    const auto again = placing.arrive_and_place(arrival);
+    EXPECT_EQ(placing.backend_of[again], placing.backend_of[first]);
+    placing.now += milliseconds(50);
+    placing.serve(again);
+  }
+}
+
+TEST(Scheduler, ForgetsThePrefixesOfAnEngineThatRestarted) {
+  Placing placing(2);
+  warm_up(placing, 2);
+  const std::vector<std::uint64_t> prompt(40, 7);
+  std::vector<std::uint64_t> blocks;
+  for (std::uint64_t i = 0; i < 40; ++i) blocks.push_back(1000 + i);
+  const Arrival arrival = {.prompt_tokens = 40 * 512, .prefix_blocks = blocks};
+  const auto first = placing.arrive_and_place(arrival);
+  const std::uint32_t holder = placing.backend_of[first];
+  placing.now += seconds(1);
+  placing.serve(first);
+  // The other backend is busy with streams, the holder is idle: only the cache speaks for it.
+  placing.scheduler.set_available(holder, false);
+  const auto second = placing.arrive_and_place(arrival);
+  placing.now += seconds(1);
+  placing.serve(second);
+  placing.scheduler.set_available(holder, true);
+
+  placing.scheduler.backend_cleared(holder);
+  placing.now += seconds(1);
+  const auto third = placing.arrive_and_place(arrival);
+
+  EXPECT_NE(placing.backend_of[third], holder);
+}
+
+TEST(Scheduler, PlacesShortPromptsBeforeLongOnesButNotForever) {
+  Placing placing(1);
+  const auto running = placing.arrive_and_place({.prompt_tokens = 20'000});
+  const auto long_one = placing.arrive({.prompt_tokens = 15'000});
+  placing.now += milliseconds(10);
+  const auto short_one = placing.arrive({.prompt_tokens = 100});
+  placing.now += seconds(2);
+  placing.serve(running);
+  placing.place();
+  ASSERT_TRUE(placing.placed(short_one));
+  EXPECT_FALSE(placing.placed(long_one));
+
+  placing.now += seconds(30);  // as old as this it comes before any short one
+  const auto late = placing.arrive({.prompt_tokens = 100});
+  placing.serve(short_one);
+  placing.place();
+
+  EXPECT_TRUE(placing.placed(long_one));
+  EXPECT_FALSE(placing.placed(late));
+}
+
+TEST(Scheduler, PlacesUrgentRequestsFirst) {
+  Placing placing(1);
+  const auto running = placing.arrive_and_place({.prompt_tokens = 20'000});
+  placing.arrive({.prompt_tokens = 9000, .priority = Priority::batch});
+  placing.arrive({.prompt_tokens = 9000, .priority = Priority::standard});
+  const auto urgent = placing.arrive({.prompt_tokens = 9000, .priority = Priority::interactive});
+  placing.now += seconds(2);
+  placing.serve(running);
+
+  placing.place();
+
+  EXPECT_EQ(placing.order.back(), urgent);
+}
+
+/// What each of two tenants had when both always waited.
+std::map<std::uint64_t, double> served_tokens(double weight_of_second) {
+  Placing placing(1);
+  std::map<std::uint64_t, std::uint64_t> tenant_of;
+  std::map<std::uint64_t, double> tokens;
+  const auto add = [&](std::uint64_t tenant) {
+    const std::uint32_t prompt = tenant == 1 ? 8000 : 4000;
+    const auto number = placing.arrive({.prompt_tokens = prompt,
+                                        .tenant = tenant,
+                                        .tenant_weight = tenant == 2 ? weight_of_second : 1});
+    tenant_of[number] = tenant;
+  };
+  for (int i = 0; i < 40; ++i) add(1);  // floods
+  for (int i = 0; i < 4; ++i) add(2);
+  for (std::size_t done = 0; done < 300; ++done) {
+    placing.place();
+    const auto number = placing.order.at(done);
+    const std::uint64_t tenant = tenant_of[number];
+    tokens[tenant] += tenant == 1 ? 8000 : 4000;
+    placing.now += milliseconds(tenant == 1 ? 400 : 200);
+    placing.serve(number);
+    add(tenant);
+  }
+  return tokens;
+}
+
+TEST(Scheduler, SharesFairlyBetweenTenantsThatBothWait) {
+  const auto tokens = served_tokens(1);
+
+  const double sum = tokens.at(1) + tokens.at(2);
+  const double jain = sum * sum / (2 * (tokens.at(1) * tokens.at(1) + tokens.at(2) * tokens.at(2)));
+  EXPECT_GE(jain, 0.95);
+}
+
+TEST(Scheduler, GivesATenantThreeTimesAsMuchWithThreeTimesTheWeight) {
+  const auto tokens = served_tokens(3);
+
+  EXPECT_NEAR(tokens.at(2) / tokens.at(1), 3, 0.6);
+}
+
+TEST(Scheduler, ATenantThatWasAwayHasSavedNothingUp) {
+  Placing placing(1);
+  std::vector<std::uint64_t> first_tenant;
+  for (int i = 0; i < 60; ++i) {
+    first_tenant.push_back(placing.arrive({.prompt_tokens = 8000, .tenant = 1}));
+  }
+  for (int i = 0; i < 40; ++i) {  // it is served alone
+    placing.place();
+    placing.now += milliseconds(400);
+    placing.serve(placing.order.back());
+  }
+  for (int i = 0; i < 40; ++i) placing.arrive({.prompt_tokens = 8000, .tenant = 2});
+
+  std::size_t of_first = 0;
+  for (int i = 0; i < 20; ++i) {
+    placing.place();
+    const auto number = placing.order.back();
+    of_first += std::count(first_tenant.begin(), first_tenant.end(), number) > 0 ? 1u : 0u;
+    placing.now += milliseconds(400);
+    placing.serve(number);
+  }
+
+  EXPECT_GE(of_first, 7u);
+}
+
+TEST(Scheduler, RefusesWhatWouldBeTooLateAndSaysWhenToComeBack) {
+  SchedulerOptions options = some_options();
+  options.shed_factor = 1;
+  Placing placing(1, options);
+  placing.arrive_and_place({.prompt_tokens = 60'000});
+  const auto waiting = placing.arrive({.prompt_tokens = 1000});
+  const auto batch = placing.arrive({.prompt_tokens = 1000, .priority = Priority::batch});
+  const std::size_t before = placing.scheduler.waiting();
+
+  placing.now += milliseconds(2500);
+  placing.place();
+
+  ASSERT_TRUE(placing.placed(waiting));
+  EXPECT_EQ(placing.backend_of[waiting], Scheduler::no_backend);
+  EXPECT_FALSE(placing.placed(batch)) << "it has four times the time";
+  EXPECT_GT(placing.retry_after, milliseconds(500));
+  EXPECT_EQ(placing.scheduler.waiting(), before - 1);
+}
+
+TEST(Scheduler, HoldsAPromptThatWouldBreakTheStreamsOfEveryBackend) {
+  Placing placing(1);
+  warm_up(placing, 1);  // with outputs of ten tokens: a stream has less than a second of slack
+  for (int i = 0; i < 10; ++i) {
+    const auto stream = placing.arrive_and_place({.prompt_tokens = 100});
+    ASSERT_TRUE(placing.placed(stream));
+    placing.now += milliseconds(25);
+    placing.scheduler.first_token(placing.tickets[stream], placing.now);
+  }
+
+  const auto disturbing = placing.arrive_and_place({.prompt_tokens = 8000});
+  EXPECT_FALSE(placing.placed(disturbing));
+
+  placing.now += milliseconds(1100);  // it is held for a second at most
+  placing.place();
+  EXPECT_TRUE(placing.placed(disturbing));
+}
+
+TEST(Scheduler, ABackendThatStallsLosesItsShareWithinThreeSeconds) {
+  Placing placing(2);
+  warm_up(placing, 2);
+  std::vector<std::uint64_t> busy[2];
+  int to_stalled = 0;
+  int to_other = 0;
+
+  for (int tick = 0; tick < 30; ++tick) {  // 3 s; backend 0 shows no token any more
+    const auto number = placing.arrive_and_place({.prompt_tokens = 1500});
+    placing.now += milliseconds(100);
+    if (!placing.placed(number)) continue;
+    if (placing.backend_of[number] == 0) {
+      ++to_stalled;
+    } else {
+      ++to_other;
+      placing.serve(number);
+    }
+  }
+
+  EXPECT_LE(to_stalled, 3);
+  EXPECT_GE(to_other, 20);
+}
+
+TEST(Scheduler, TellsHowFarItsSignalsCarry) {
+  Placing placing(1);
+  EXPECT_EQ(placing.scheduler.rung(0), Rung::cold);
+  const std::vector<std::uint64_t> blocks = {1, 2, 3};
+
+  for (int i = 0; i < 80; ++i) {
+    const auto number = placing.arrive_and_place({.prompt_tokens = 1536, .prefix_blocks = blocks});
+    placing.now += milliseconds(100);
+    placing.serve(number);
+  }
+  EXPECT_EQ(placing.scheduler.rung(0), Rung::assumed_hits);
+
+  for (int i = 0; i < 80; ++i) {
+    const auto number = placing.arrive_and_place({.prompt_tokens = 1536, .prefix_blocks = blocks});
+    placing.now += milliseconds(100);
+    placing.scheduler.first_token(placing.tickets[number], placing.now);
+    placing.scheduler.finished(placing.tickets[number], {.output_tokens = 5, .cached_tokens = 1024},
+                               placing.now);
+  }
+  EXPECT_EQ(placing.scheduler.rung(0), Rung::confirmed);
+
+  for (int i = 0; i < 80; ++i) {
+    const auto number = placing.arrive_and_place(
+        {.prompt_tokens = 1536, .prefix_blocks = blocks, .streams = false});
+    placing.now += seconds(1);
+    placing.scheduler.finished(placing.tickets[number], {.output_tokens = 5}, placing.now);
+  }
+  EXPECT_EQ(placing.scheduler.rung(0), Rung::unseen_first_tokens);
+
+  for (int i = 0; i < 80; ++i) {
+    const auto number = placing.arrive_and_place({.prompt_tokens = 1536});
+    placing.now += seconds(1);
+    placing.serve(number);
+  }
+  EXPECT_EQ(placing.scheduler.rung(0), Rung::unknown_prompts);
+  EXPECT_STREQ(to_string(Rung::unknown_prompts), "unknown_prompts");
+}
+
+TEST(Scheduler, ExpectsANewBackendToBeLikeTheOthersAndSlower) {
+  Placing placing(1);
+  for (int i = 0; i < 60; ++i) {  // half as fast as the default prior
+    const auto number = placing.arrive_and_place({.prompt_tokens = 5000});
+    placing.now += milliseconds(1000);
+    placing.serve(number);
+    placing.now += seconds(1);
+  }
+
+  placing.scheduler.add_backend(1, {.identity = 5});
+
+  const double known = seconds_of(placing.scheduler.predicted_prefill(0, 5000, 0));
+  EXPECT_NEAR(known, 1, 0.1);
+  EXPECT_NEAR(seconds_of(placing.scheduler.predicted_prefill(1, 5000, 0)) / known, 1.5, 0.1);
+}
+
+TEST(Scheduler, ReportsOfEnginesChangeNothingForTheOnlySender) {
+  Placing placing(1);
+
+  placing.scheduler.polled(0, {.running = 50, .waiting = 50}, placing.now);
+
+  EXPECT_EQ(placing.scheduler.predicted_wait(0, placing.now), Duration{});
+}
+
+TEST(Scheduler, AvoidsABackendOnWhichOthersWait) {
+  SchedulerOptions options = some_options();
+  options.foreign_traffic = true;
+  Placing placing(2, options);
+  for (int i = 0; i < 5; ++i)
+    placing.scheduler.polled(0, {.running = 50, .waiting = 50}, placing.now);
+
+  const auto number = placing.arrive_and_place({.prompt_tokens = 1000});
+
+  EXPECT_EQ(placing.backend_of[number], 1u);
+}
+
+TEST(Scheduler, AnAbandonedRequestLeavesNothingBehind) {
+  Placing placing(1);
+  const auto running = placing.arrive_and_place({.prompt_tokens = 50'000});
+  const auto waiting = placing.arrive_and_place({.prompt_tokens = 50'000});
+  ASSERT_FALSE(placing.placed(waiting));
+
+  placing.scheduler.abandoned(placing.tickets[waiting], placing.now);
+  placing.scheduler.abandoned(placing.tickets[running], placing.now);
+
+  EXPECT_EQ(placing.scheduler.waiting(), 0u);
+  EXPECT_EQ(placing.scheduler.predicted_wait(0, placing.now), Duration{});
+  EXPECT_TRUE(placing.placed(placing.arrive_and_place({.prompt_tokens = 100})));
+}
+
+}  // namespace
+}  // namespace evenkeel::testing
