@@ -27,6 +27,7 @@ void add_top_verb(CLI::App& app, Invocation& invocation,
 void add_sim_verb(CLI::App& app, Invocation& invocation);
 void add_load_verb(CLI::App& app, Invocation& invocation);
 void add_demo_verb(CLI::App& app, Invocation& invocation);
+void add_replay_verb(CLI::App& app, Invocation& invocation);
 void add_version_verb(CLI::App& app, Invocation& invocation);
 
 }  // namespace evenkeel

@@ -64,6 +64,7 @@ Preset reference(std::string name, std::uint32_t blocks) {
                      .max_sequences = 256,
                      .block_tokens = 512,
                      .kv_blocks = blocks + 1,
+                     .max_model_tokens = 1'000'000,  // the simulations had no limit
                      .watermark_ratio = 0.01,
                      .evict_empty_blocks_first = true,
                      .cost = {.overhead = 16 * ms,

@@ -1,0 +1,167 @@
+// The verb `replay`.
+#include "evenkeel/replay/replay.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/exit_codes.h"
+#include "cli/option_values.h"
+#include "cli/replay_text.h"
+#include "cli/verbs.h"
+#include "evenkeel/sim/presets.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::uint32_t max_searched_backends = 1024;
+
+/// The command line of a replay.
+struct ReplayCommand {
+  std::string trace;
+  std::string preset = "reference";
+  std::vector<std::string> pickers = {"expected-time"};
+  ReplayOptions options;
+  std::optional<double> goodput;  ///< search for the fewest backends that reach it
+  bool json = false;
+};
+
+std::vector<std::string> picker_names() {
+  const auto names = replayable_pickers();
+  return {names.begin(), names.end()};
+}
+
+std::vector<std::string> preset_names() {
+  std::vector<std::string> names;
+  for (const Preset& preset : presets()) names.push_back(preset.name);
+  return names;
+}
+
+/// BACKEND:FACTOR@SECONDS, such as 0:4@120.
+EngineSlowdown parse_slowdown(const std::string& text) {
+  EngineSlowdown slowdown;
+  double seconds = 0;
+  char rest = 0;
+  const int read = std::sscanf(text.c_str(), "%u:%lf@%lf%c", &slowdown.backend, &slowdown.factor,
+                               &seconds, &rest);
+  if (read != 3 || !(slowdown.factor > 0) || !(seconds >= 0) || seconds > 1e9) {
+    throw CLI::ValidationError("--slowdown", "expected BACKEND:FACTOR@SECONDS, such as 0:4@120");
+  }
+  slowdown.at = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+  return slowdown;
+}
+
+std::optional<ReplayRow> row_of(const ReplayCommand& command, const Trace& trace,
+                                const std::string& picker) {
+  if (!command.goodput) return replay(trace, command.options, picker);
+  return replay_with_fewest_backends(trace, command.options, picker, *command.goodput,
+                                     max_searched_backends);
+}
+
+int run_replay(ReplayCommand& command) {
+  for (const EngineSlowdown& slowdown : command.options.slowdowns) {
+    if (command.goodput || slowdown.backend < command.options.backends) continue;
+    fmt::print(stderr, "evenkeel replay: --slowdown: there is no backend {}\n", slowdown.backend);
+    return exit_usage;
+  }
+  const auto trace = read_trace(command.trace);
+  if (!trace) {
+    fmt::print(stderr, "evenkeel replay: {}\n", trace.error().detail);
+    return exit_failed;
+  }
+  command.options.engine = find_preset(command.preset)->engine;
+  std::vector<ReplayRow> rows;
+  for (const std::string& picker : command.pickers) {
+    auto row = row_of(command, *trace, picker);
+    if (!row) {
+      fmt::print(stderr, "evenkeel replay: {}: {} backends do not reach a goodput of {}\n", picker,
+                 max_searched_backends, *command.goodput);
+      return exit_failed;
+    }
+    rows.push_back(std::move(*row));
+  }
+  if (!rows.empty() && rows.front().left_out > 0) {
+    fmt::print(stderr, "evenkeel replay: left out {} requests that do not fit into an engine\n",
+               rows.front().left_out);
+  }
+  fmt::print("{}", command.json ? replay_json(rows) : replay_table(rows));
+  return exit_done;
+}
+
+void add_fleet_options(CLI::App& verb, const std::shared_ptr<ReplayCommand>& command) {
+  ReplayOptions& options = command->options;
+  auto* backends = verb.add_option("--backends", options.backends, "Simulated engines")
+                       ->check(CLI::Range(1u, 10'000u))
+                       ->capture_default_str();
+  verb.add_option("--preset", command->preset, "GPU and model of each")
+      ->check(CLI::IsMember(preset_names()))
+      ->capture_default_str();
+  verb.add_option("--speeds", options.speeds,
+                  "Speed of each, relative to the preset, such as 1,1,.5; repeated")
+      ->delimiter(',')
+      ->check(CLI::PositiveNumber);
+  verb.add_option_function<std::vector<std::string>>(
+          "--slowdown",
+          [command](const std::vector<std::string>& texts) {
+            for (const std::string& text : texts) {
+              command->options.slowdowns.push_back(parse_slowdown(text));
+            }
+          },
+          "From then on the steps of a backend take FACTOR times as long; may be repeated")
+      ->type_name("BACKEND:FACTOR@SECONDS");
+  verb.add_option("--fewest-backends", command->goodput,
+                  "Search for the fewest backends with this goodput, such as 0.95")
+      ->check(CLI::Range(0.0, 1.0))
+      ->excludes(backends);
+}
+
+void add_trace_options(CLI::App& verb, const std::shared_ptr<ReplayCommand>& command) {
+  ReplayOptions& options = command->options;
+  verb.add_option("--trace", command->trace, "File with arrival times and lengths")->required();
+  verb.add_option("--speed", options.speed, "Divide the trace's times by this")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  verb.add_flag("--bursts", options.bursts, "Keep requests with the same time stamp together");
+  add_duration_option(verb, "--max-seconds", "Use only this much of the trace, in replay time",
+                      [command](Duration time) { command->options.max_time = time; });
+  verb.add_option("--unstreamed", options.unstreamed_ratio,
+                  "Share of the requests whose responses are not streamed")
+      ->check(CLI::Range(0.0, 1.0));
+  verb.add_option("--seed", options.seed, "Seed of random numbers")->capture_default_str();
+}
+
+}  // namespace
+
+void add_replay_verb(CLI::App& app, Invocation& invocation) {
+  auto* verb = app.add_subcommand(
+      "replay", "Replay a trace in virtual time through the scheduler and the pickers");
+  auto command = std::make_shared<ReplayCommand>();
+  add_trace_options(*verb, command);
+  add_fleet_options(*verb, command);
+  verb->add_option("--picker", command->pickers, "Pickers to compare; a row for each")
+      ->delimiter(',')
+      ->check(CLI::IsMember(picker_names()))
+      ->capture_default_str();
+  add_duration_option(*verb, "--ttft-slo",
+                      "Time to first token that is good, or 3 times the unloaded one; default: 2s",
+                      [command](Duration time) { command->options.ttft_slo = time; });
+  add_duration_option(*verb, "--tpot-slo",
+                      "Mean time per output token that is good; default: 100ms",
+                      [command](Duration time) { command->options.tpot_slo = time; });
+  verb->add_option("--shed", command->options.shed_factor,
+                   "expected-time: refuse requests whose prefill would end later than this many "
+                   "times their TTFT target; 0: never")
+      ->check(CLI::NonNegativeNumber);
+  verb->add_flag("--json", command->json, "Print the rows as JSON");
+  verb->footer(
+      "Exit codes: 0 done, 1 the trace cannot be read or no number of backends is enough, "
+      "2 usage.");
+  verb->callback([command, &invocation] { invocation.exit_code = run_replay(*command); });
+}
+
+}  // namespace evenkeel

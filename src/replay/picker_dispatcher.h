@@ -1,0 +1,34 @@
+// Requests sent at once to the backend that a picker chooses.
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "evenkeel/balance/picker.h"
+#include "replay/dispatcher.h"
+
+namespace evenkeel {
+
+class PickerDispatcher final : public Dispatcher {
+ public:
+  PickerDispatcher(std::string_view picker, const ReplayOptions& options, RequestSink& sink);
+
+  void arrived(ReplayedRequest& request, Instant now) override;
+  void first_token(ReplayedRequest& request, Instant now) override;
+  void token(ReplayedRequest&, std::uint32_t, Duration, Instant) override {}
+  void finished(ReplayedRequest& request, Instant now) override;
+  void polled(std::uint32_t backend, const LoadSample& report, Instant now) override;
+  void decide(Instant) override {}
+  Instant next_decision(Instant) const override { return never; }
+
+ private:
+  const Backend& backend_of(const ReplayedRequest& request) const {
+    return *(*backends_)[request.backend];
+  }
+
+  std::shared_ptr<Backends> backends_;
+  std::unique_ptr<Picker> picker_;
+  RequestSink& sink_;
+};
+
+}  // namespace evenkeel
