@@ -26,6 +26,9 @@ RequestHead head_of(const Request& request, std::string_view path) {
 void complete_head(RequestHead& head, const Fields& fields) {
   head.content_type = fields.value(FieldId::content_type).value_or("");
   head.content_encoding = fields.value(FieldId::content_encoding).value_or("");
+  // SGLang's own name for it.
+  if (head.content_encoding.empty())
+    head.content_encoding = fields.value(FieldId::x_body_compressed).value_or("");
   if (!head.path.starts_with("/v2/models/")) return;
   head.inference_header_length = fields.value("inference-header-content-length").value_or("");
 }
@@ -87,7 +90,7 @@ Task<Result<Response>> InspectFilter::inspect(Request& request, std::string path
   request.info.inference = std::make_unique<InferenceInfo>();
   InferenceInfo& info = *request.info.inference;
   InspectionMetrics& metrics = metrics_.inspection();
-  auto reader = RequestReader::create(head, info.request);
+  auto reader = RequestReader::create(head, info.request, &windows_);
   if (reader == nullptr) {
     metrics.unread.add();
     co_return co_await next.handle(request);

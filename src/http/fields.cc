@@ -73,6 +73,7 @@ constexpr KnownName known[] = {
     {"x-forwarded-host", FieldId::x_forwarded_host},
     {"content-encoding", FieldId::content_encoding},
     {"transfer-encoding", FieldId::transfer_encoding},
+    {"x-body-compressed", FieldId::x_body_compressed},
     {"x-forwarded-proto", FieldId::x_forwarded_proto},
     {"proxy-authenticate", FieldId::proxy_authenticate},
     {"proxy-authorization", FieldId::proxy_authorization},

@@ -5,8 +5,8 @@
 
 #include "evenkeel/http/fields.h"
 #include "evenkeel/http/path.h"
+#include "inference/compressed_request.h"
 #include "inference/form_request.h"
-#include "inference/inflating_request.h"
 #include "inference/json_request.h"
 #include "inference/json_string.h"
 #include "inference/kserve_grpc_request.h"
@@ -98,6 +98,15 @@ bool is_form(std::string_view path) {
   return path == "/v1/audio/transcriptions" || path == "/v1/audio/translations";
 }
 
+/// Null: it is not read.
+std::unique_ptr<Decompressor> decompressor_of(std::string_view encoding, WindowBudget* windows) {
+  const auto is = [encoding](std::string_view name) { return equals_ignore_case(encoding, name); };
+  if (is("gzip") || is("x-gzip")) return make_gzip_decompressor();
+  if (is("deflate")) return make_deflate_decompressor();
+  if (is("zstd")) return make_zstd_decompressor(windows);
+  return nullptr;
+}
+
 std::unique_ptr<RequestReader> text_reader(const RequestHead& head, InferenceApi api,
                                            InferenceRequest& into) {
   if (is_form(head.path)) {
@@ -129,7 +138,8 @@ std::optional<InferenceApi> inference_api_of(const RequestHead& head) {
 }
 
 std::unique_ptr<RequestReader> RequestReader::create(const RequestHead& head,
-                                                     InferenceRequest& into) {
+                                                     InferenceRequest& into,
+                                                     WindowBudget* windows) {
   const auto target = target_of(head);
   if (!target) return nullptr;
   into.task = target->task;
@@ -139,15 +149,12 @@ std::unique_ptr<RequestReader> RequestReader::create(const RequestHead& head,
   if (target->api == InferenceApi::kserve_grpc) return std::make_unique<KserveGrpcRequest>(into);
 
   auto reader = text_reader(head, target->api, into);
-  const auto encoded_as = [&](std::string_view name) {
-    return equals_ignore_case(head.content_encoding, name);
-  };
-  if (reader == nullptr || encoded_as("") || encoded_as("identity")) return reader;
-  const bool gzip = encoded_as("gzip") || encoded_as("x-gzip");
-  if (!gzip && !encoded_as("deflate")) return nullptr;
-  using Format = InflatingRequest::Format;
-  return std::make_unique<InflatingRequest>(gzip ? Format::gzip : Format::deflate,
-                                            std::move(reader));
+  const std::string_view encoding = head.content_encoding;
+  if (reader == nullptr || encoding.empty() || equals_ignore_case(encoding, "identity"))
+    return reader;
+  auto decompressor = decompressor_of(encoding, windows);
+  if (decompressor == nullptr) return nullptr;
+  return std::make_unique<CompressedRequest>(std::move(decompressor), std::move(reader));
 }
 
 }  // namespace evenkeel

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import zlib
 
 import case
 from kserve_grpc_test import PATIENCE, Kserve, needs_client
@@ -23,6 +24,12 @@ CHAT = "/v1/chat/completions"
 def chat(model="tiny", text="hello", **keys):
     """As the OpenAI SDK writes it: the messages, then the model."""
     return json.dumps({"messages": [{"role": "user", "content": text}], "model": model, **keys}).encode()
+
+
+def zstd_frame(text):
+    """A frame of zstd with the text as it is, in one block (RFC 8878)."""
+    head = bytes([0xA0]) + len(text).to_bytes(4, "little")  # one segment, of this size
+    return b"\x28\xb5\x2f\xfd" + head + (len(text) << 3 | 1).to_bytes(3, "little") + text
 
 
 class Inspect(case.Case):
@@ -124,6 +131,19 @@ class Routes(Inspect):
         self.assertEqual(self.pool_of(daemon, two % (b"big", b"tiny"), "/api/generate"), "rest")
         self.assertEqual(self.received("rest"), two % (b"served", b"served"))
         self.assertEqual(self.pool_of(daemon, two % (b"big", b"tiny"), CHAT), "big")
+
+    def test_compressed_bodies_are_read_and_passed_on(self):
+        daemon = self.models()
+        bodies = {"gzip": gzip.compress(chat("qwen/3")), "deflate": zlib.compress(chat("qwen/3")),
+                  "zstd": zstd_frame(chat("qwen/3")[:9]) + zstd_frame(chat("qwen/3")[9:])}
+        for encoding, body in bodies.items():
+            self.assertEqual(self.pool_of(daemon, body, fields=[("content-encoding", encoding)]), "qwen", encoding)
+            self.assertEqual(self.received("qwen"), body)
+        self.assertEqual(self.pool_of(daemon, bodies["zstd"], fields=[("x-body-compressed", "zstd")]), "qwen")
+        for fields in ([("content-encoding", "br")], [("content-encoding", "zstd, gzip")]):
+            self.assertEqual(self.pool_of(daemon, bodies["zstd"], fields=fields), 404)
+        # Damaged data says what came before the damage: nothing here.
+        self.assertEqual(self.pool_of(daemon, bodies["gzip"], fields=[("content-encoding", "zstd")]), 404)
 
     def test_by_task_and_size(self):
         daemon = self.pools([{"match": {"task": "embedding"}, "pool": "embed"},

@@ -58,6 +58,7 @@ const RequestHead heads[] = {
     binary_tensors("100"),
     encoded("/v1/chat/completions", "gzip"),
     encoded("/v1/chat/completions", "deflate"),
+    encoded("/v1/chat/completions", "zstd"),
 };
 
 std::vector<std::string_view> cut(std::string_view body, std::size_t piece) {

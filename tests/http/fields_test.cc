@@ -21,6 +21,7 @@ std::string text_of(const Fields& fields) {
 constexpr std::string_view known_names[] = {"accept",
                                             "authorization",
                                             "connection",
+                                            "content-encoding",
                                             "content-length",
                                             "content-type",
                                             "cookie",
@@ -41,10 +42,12 @@ constexpr std::string_view known_names[] = {"accept",
                                             "upgrade",
                                             "user-agent",
                                             "via",
+                                            "x-body-compressed",
                                             "x-forwarded-client-cert",
                                             "x-forwarded-for",
                                             "x-forwarded-host",
                                             "x-forwarded-proto",
+                                            "x-priority",
                                             "x-request-id"};
 
 std::string flip_case(std::string_view name, std::uint64_t which) {

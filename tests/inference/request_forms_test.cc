@@ -1,7 +1,6 @@
-// Requests whose bodies are not plain JSON: forms, gRPC, binary tensors, compressed bodies.
+// Requests whose bodies are not plain JSON: forms, gRPC, binary tensors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <zlib.h>
 
 #include <string>
 
@@ -248,103 +247,6 @@ TEST(BinaryTensors, TheirJsonIsChecked) {
   EXPECT_THAT(problem("1", "{}"), StartsWith("invalid JSON at byte 1: the body ends"));
   EXPECT_EQ(problem("0", "raw"), "not read");
   EXPECT_EQ(problem("2x", "{}"), "not read");
-}
-
-// ---- compressed bodies
-
-enum class Wrapping : int { raw = -15, zlib = 15, gzip = 31 };
-
-std::string compressed(std::string_view text, Wrapping wrapping) {
-  z_stream stream{};
-  EXPECT_EQ(deflateInit2(&stream, 6, Z_DEFLATED, static_cast<int>(wrapping), 8, Z_DEFAULT_STRATEGY),
-            Z_OK);
-  std::string out(deflateBound(&stream, text.size()) + 100, '\0');
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
-  stream.avail_in = static_cast<uInt>(text.size());
-  stream.next_out = reinterpret_cast<Bytef*>(out.data());
-  stream.avail_out = static_cast<uInt>(out.size());
-  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
-  out.resize(stream.total_out);
-  deflateEnd(&stream);
-  return out;
-}
-
-RequestHead encoded(std::string_view encoding) {
-  RequestHead head = post("/v1/chat/completions");
-  head.content_encoding = encoding;
-  return head;
-}
-
-// Text that does not compress too well.
-std::string long_body() {
-  std::string body = R"({"model":"m","messages":[{"role":"user","content":")";
-  std::uint32_t state = 1;
-  for (int i = 0; i < 50000; ++i) {
-    state = state * 1664525 + 1013904223;
-    body += static_cast<char>('a' + (state >> 24) % 26);
-  }
-  return body + R"("}],"stream":true})";
-}
-
-TEST(CompressedRequest, IsReadAsItsText) {
-  const std::string body = long_body();
-  const ReadRequest plain = read_request("/v1/chat/completions", body);
-  const auto facts = [&](std::string_view encoding, Wrapping wrapping) {
-    const ReadRequest read = read_request(encoded(encoding), compressed(body, wrapping));
-    EXPECT_TRUE(read.accepted);
-    EXPECT_TRUE(read.model_values.empty());
-    EXPECT_FALSE(read.object_begin.has_value());
-    return facts_of(read.request);
-  };
-
-  EXPECT_EQ(facts("gzip", Wrapping::gzip), facts_of(plain.request));
-  EXPECT_EQ(facts("X-Gzip", Wrapping::gzip), facts_of(plain.request));
-  EXPECT_EQ(facts("deflate", Wrapping::zlib), facts_of(plain.request));
-  EXPECT_EQ(facts("deflate", Wrapping::raw), facts_of(plain.request));
-}
-
-TEST(CompressedRequest, CutsDoNotMatter) {
-  expect_cuts_do_not_matter(encoded("gzip"),
-                            compressed(R"({"model":"m","stream":true})", Wrapping::gzip));
-}
-
-TEST(CompressedRequest, OtherEncodingsAreNotRead) {
-  EXPECT_EQ(read_request(encoded("br"), "{}").problem, "not read");
-  EXPECT_EQ(read_request(encoded("zstd"), "{}").problem, "not read");
-  EXPECT_EQ(read_request(encoded("gzip, gzip"), "{}").problem, "not read");
-  EXPECT_TRUE(read_request(encoded("identity"), "{}").accepted);
-}
-
-TEST(CompressedRequest, NamesTheByteOfItsText) {
-  EXPECT_THAT(read_request(encoded("gzip"), compressed("{\"a\":x}", Wrapping::gzip)).problem,
-              StartsWith("invalid JSON at byte 5: a value expected"));
-  EXPECT_THAT(read_request(encoded("gzip"), compressed("{\"a\":", Wrapping::gzip)).problem,
-              StartsWith("invalid JSON at byte 5: the body ends"));
-}
-
-TEST(CompressedRequest, DamagedDataIsNoError) {
-  const std::string whole = compressed(R"({"model":"m","stream":true})", Wrapping::gzip);
-  std::string damaged = whole;
-  damaged[10] = static_cast<char>(0xff);
-
-  for (const std::string& body :
-       {damaged, whole.substr(0, whole.size() - 9), std::string("{}"), std::string()}) {
-    const ReadRequest read = read_request(encoded("gzip"), body);
-    EXPECT_TRUE(read.accepted);
-    EXPECT_FALSE(read.request.complete);
-  }
-}
-
-TEST(CompressedRequest, StopsWhereItExpandsTooMuch) {
-  const std::string text = R"({"model":"m","messages":[{"role":"user","content":")" +
-                           std::string(10000000, 'a') + R"("}],"stream":true})";
-  const ReadRequest read = read_request(encoded("gzip"), compressed(text, Wrapping::gzip));
-
-  EXPECT_TRUE(read.accepted);
-  EXPECT_FALSE(read.request.complete);
-  EXPECT_EQ(read.request.model, "m");
-  EXPECT_LT(read.request.prompt_bytes, 1000000u);
-  EXPECT_GT(read.request.prefix_blocks.size(), 50u);
 }
 
 }  // namespace

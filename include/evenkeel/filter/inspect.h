@@ -8,6 +8,7 @@
 #include "evenkeel/filter/replay_body.h"
 #include "evenkeel/http/message.h"
 #include "evenkeel/inference/token_estimates.h"
+#include "evenkeel/inference/window_budget.h"
 #include "evenkeel/stats/worker_metrics.h"
 
 namespace evenkeel {
@@ -45,6 +46,7 @@ class InspectFilter final : public Filter {
   const TokenEstimates& estimates_;
   const Options options_;
   const MemoryPressureLevel* pressure_;
+  WindowBudget windows_;
 };
 
 }  // namespace evenkeel

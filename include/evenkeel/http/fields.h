@@ -37,6 +37,7 @@ enum class FieldId : std::uint8_t {
   upgrade,
   user_agent,
   via,
+  x_body_compressed,
   x_forwarded_client_cert,
   x_forwarded_for,
   x_forwarded_host,

@@ -13,6 +13,8 @@
 
 namespace evenkeel {
 
+class WindowBudget;
+
 /// Whether a body of this type must be JSON where an API takes JSON. Servers also take it without a
 /// type, and with the one that curl gives data by default; some take it with any.
 bool is_json_type(std::string_view content_type);
@@ -53,9 +55,11 @@ std::optional<InferenceApi> inference_api_of(const RequestHead& head);
 /// A field of a wrong type is left unset: the engine's own error is the better one.
 class RequestReader : public Pooled {
  public:
-  /// `into` outlives the reader, and gets what the head says of the request. Null: the body cannot
-  /// be read, because of its encoding (other than gzip and deflate) or its form.
-  static std::unique_ptr<RequestReader> create(const RequestHead& head, InferenceRequest& into);
+  /// `into` outlives the reader, and gets what the head says of the request; so does `windows`,
+  /// which limits the memory of zstd (null: nothing does). Null: the body cannot be read, because
+  /// of its encoding (other than gzip, deflate and zstd) or its form.
+  static std::unique_ptr<RequestReader> create(const RequestHead& head, InferenceRequest& into,
+                                               WindowBudget* windows = nullptr);
 
   virtual ~RequestReader() = default;
   /// The next bytes. False: the body is malformed; what follows is not read. Only JSON is ever

@@ -1,0 +1,36 @@
+// Decompresses the body of a request piece by piece.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+namespace evenkeel {
+
+class WindowBudget;
+
+/// Thread: one.
+class Decompressor {
+ public:
+  enum class Status : std::uint8_t {
+    good,     ///< call it again while there are bytes, or text that found no room
+    damaged,  ///< the data is malformed, or needs more memory than there is
+  };
+
+  virtual ~Decompressor() = default;
+  /// Removes bytes from the front of `bytes`, and writes the next text: its first `size` bytes.
+  virtual Status next(std::string_view& bytes, std::span<char> text, std::size_t& size) = 0;
+  /// What was read is a whole. Bytes that follow may begin more of it.
+  virtual bool complete() const = 0;
+};
+
+/// gzip, and deflate with zlib's header or without.
+std::unique_ptr<Decompressor> make_gzip_decompressor();
+std::unique_ptr<Decompressor> make_deflate_decompressor();
+/// Frames of zstd as RFC 8878 defines them, whose windows have 8 MiB at most (RFC 9659). They count
+/// in `windows`, which outlives the decompressor; null: nothing counts them.
+std::unique_ptr<Decompressor> make_zstd_decompressor(WindowBudget* windows);
+
+}  // namespace evenkeel
