@@ -1,7 +1,6 @@
 #include "inference/json_scanner.h"
 
 #include <algorithm>
-#include <limits>
 
 namespace evenkeel::json {
 namespace {
@@ -29,17 +28,6 @@ constexpr std::uint8_t unicode_escape_size = 6;  // \uXXXX
 std::uint64_t utf8_size(int code) { return code < 0x80 ? 1 : code < 0x800 ? 2 : 3; }
 
 }  // namespace
-
-void add_digit(Number& number, char c) {
-  constexpr std::uint64_t max = std::numeric_limits<std::uint64_t>::max();
-  const auto digit = static_cast<std::uint64_t>(c - '0');
-  if (number.magnitude <= (max - 9) / 10) [[likely]] {
-    number.magnitude = number.magnitude * 10 + digit;
-    return;
-  }
-  const bool fits = number.magnitude <= (max - digit) / 10;
-  number.magnitude = fits ? number.magnitude * 10 + digit : max;
-}
 
 void Scanner::consume(std::string_view& bytes, std::size_t count) {
   bytes.remove_prefix(count);
@@ -165,7 +153,8 @@ Token Scanner::begin_number(char first, std::string_view& bytes) {
   number_begin_ = bytes.data();
   kept_number_bytes_ = 0;
   consume(bytes, 1);
-  if (bytes.empty()) keep_number(bytes.data());
+  if (bytes.empty()) [[unlikely]]
+    keep_number(bytes.data());
   return Token::more;
 }
 
@@ -221,7 +210,8 @@ bool Scanner::continue_number(char c) {
 Token Scanner::scan_number(std::string_view& bytes) {
   const char* at = bytes.data();
   const char* const end = at + bytes.size();
-  if (kept_number_bytes_ > 0) number_begin_ = at;
+  if (kept_number_bytes_ > 0) [[unlikely]]
+    number_begin_ = at;
   while (at != end && continue_number(*at)) {
     ++at;
     // Most of a number is digits; which ones matters only before the point.
@@ -231,11 +221,12 @@ Token Scanner::scan_number(std::string_view& bytes) {
       while (at != end && is_digit(*at)) ++at;
     }
   }
-  const bool ended = at != end;
-  if (!ended) keep_number(end);
-  if (ended && !number_.integer) text_ = number_text(at);
   consume(bytes, static_cast<std::size_t>(at - bytes.data()));
-  if (!ended) return Token::more;
+  if (at == end) [[unlikely]] {
+    keep_number(end);
+    return Token::more;
+  }
+  if (!number_.integer) text_ = number_text(at);
   switch (digits_) {
     case Digits::zero:
     case Digits::whole:

@@ -5,6 +5,7 @@
 #include <bitset>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string_view>
 
 #include "inference/json_string.h"
@@ -35,7 +36,16 @@ struct Number {
 };
 
 /// Appends a digit to the magnitude.
-void add_digit(Number& number, char digit);
+inline void add_digit(Number& number, char c) {
+  constexpr std::uint64_t max = std::numeric_limits<std::uint64_t>::max();
+  const auto digit = static_cast<std::uint64_t>(c - '0');
+  if (number.magnitude <= (max - 9) / 10) [[likely]] {
+    number.magnitude = number.magnitude * 10 + digit;
+    return;
+  }
+  const bool fits = number.magnitude <= (max - digit) / 10;
+  number.magnitude = fits ? number.magnitude * 10 + digit : max;
+}
 
 /// Bytes may be cut anywhere. Holds no text; strings are handed on as they were sent, with their
 /// escapes.
@@ -127,9 +137,10 @@ class Scanner {
   bool non_ascii_ = false;
   Utf8Check utf8_;
   Number number_;
-  const char* number_begin_ = nullptr;          // in the piece that is read
-  std::array<char, max_number> kept_number_{};  // what came in earlier pieces
-  std::size_t kept_number_bytes_ = 0;           // more than fits: it is too long
+  const char* number_begin_ = nullptr;  // in the piece that is read
+  // What came in earlier pieces.
+  std::array<char, max_number> kept_number_;  // NOLINT(*-member-init): written before it is read
+  std::size_t kept_number_bytes_ = 0;         // more than fits: it is too long
 };
 
 }  // namespace evenkeel::json
