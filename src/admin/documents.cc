@@ -82,6 +82,28 @@ json::value replaced_in_flight(const RuntimeStatus& status, const std::string& p
   return found == replaced.in_flight.end() ? 0 : found->second;
 }
 
+/// The parts of a pool that a split names by labels.
+json::array subsets_document(const PoolState& pool) {
+  json::array subsets;
+  for (const Subset& subset : pool.subsets()) {
+    if (!subset.spec().is_choice()) continue;
+    std::uint64_t in_flight = 0;
+    std::uint64_t picks = 0;
+    for (const BackendPtr& backend : subset.backends()) {
+      in_flight += backend->load().in_flight();
+      picks += backend->load().picks_total();
+    }
+    json::object document;
+    document["name"] = subset.name();
+    document["backends"] = {{"up", subset.in_rotation()}, {"total", subset.backends().size()}};
+    document["in_flight"] = in_flight;
+    document["picks_total"] = picks;
+    document["fallbacks_total"] = subset.fallbacks();
+    subsets.push_back(std::move(document));
+  }
+  return subsets;
+}
+
 }  // namespace
 
 RuntimeView::RuntimeView(const RuntimeAccess& access)
@@ -150,6 +172,7 @@ json::array pools_document(const RuntimeView& view) {
     document["saturation"] = state.saturation_ratio();
     const auto affinity = state.affinity_stats();
     document["sessions"] = affinity ? json::value(affinity->sessions) : json::value();
+    document["subsets"] = subsets_document(state);
     pools.push_back(std::move(document));
   }
   return pools;

@@ -25,6 +25,17 @@ std::optional<AffinitySnapshot> collect_affinity(const PoolState& pool) {
                           .evictions = stats->evictions};
 }
 
+std::vector<SubsetSnapshot> collect_subsets(const PoolState& pool) {
+  std::vector<SubsetSnapshot> snapshots;
+  for (const Subset& subset : pool.subsets()) {
+    if (!subset.spec().is_choice()) continue;
+    snapshots.push_back({.name = subset.name(),
+                         .in_rotation = subset.in_rotation(),
+                         .fallbacks = subset.fallbacks()});
+  }
+  return snapshots;
+}
+
 }  // namespace
 
 MetricsSnapshot RuntimeCollector::collect() {
@@ -33,7 +44,8 @@ MetricsSnapshot RuntimeCollector::collect() {
   for (const PoolSet::PoolEntry& pool : view.status->pool_set->pools()) {
     snapshot.pools.push_back({.name = pool.state->spec().name,
                               .panics = pool.state->panics(),
-                              .affinity = collect_affinity(*pool.state)});
+                              .affinity = collect_affinity(*pool.state),
+                              .subsets = collect_subsets(*pool.state)});
     for (const BackendPtr& backend : pool.state->backends()) {
       snapshot.backends.push_back(collect(view, pool.state->spec().name, *backend));
     }

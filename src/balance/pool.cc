@@ -84,11 +84,7 @@ std::shared_ptr<PoolState> PoolState::build(PoolSpec spec, const PoolState* pred
   }
   assert(state->index_.size() == spec.backends.size());
 
-  state->picker_factory_ = picker_factory(spec.picker, {.backends = state->backends_,
-                                                        .load_factor = spec.load_factor,
-                                                        .memory_guard = spec.memory_guard,
-                                                        .observed_weights = spec.observed_weights});
-  assert(state->picker_factory_);
+  state->make_pickers(spec, predecessor);
   if (spec.affinity) {
     state->affinity_ =
         std::make_unique<Affinity>(*spec.affinity, state->backends_,
@@ -96,6 +92,32 @@ std::shared_ptr<PoolState> PoolState::build(PoolSpec spec, const PoolState* pred
   }
   state->spec_ = std::move(spec);
   return state;
+}
+
+void PoolState::make_pickers(const PoolSpec& spec, const PoolState* predecessor) {
+  const PickerOptions options{.backends = backends_,
+                              .load_factor = spec.load_factor,
+                              .memory_guard = spec.memory_guard,
+                              .observed_weights = spec.observed_weights};
+  picker_factory_ = picker_factory(spec.picker, options);
+  assert(picker_factory_);
+  subsets_.reserve(spec.subsets.size());
+  for (const SubsetSpec& subset : spec.subsets) {
+    const std::uint32_t before = predecessor == nullptr ? 0 : predecessor->subset_number(subset);
+    subsets_.emplace_back(subset, spec.picker, options,
+                          before == 0 ? nullptr : &predecessor->subsets_[before - 1]);
+  }
+}
+
+std::uint32_t PoolState::subset_number(const SubsetSpec& subset) const {
+  const auto found = std::ranges::find(subsets_, subset, &Subset::spec);
+  return found == subsets_.end() ? 0 : static_cast<std::uint32_t>(found - subsets_.begin()) + 1;
+}
+
+bool PoolState::in_subset(std::uint32_t subset, const Backend& backend) const {
+  if (subset == 0) return true;
+  const auto found = index_.find(&backend.load());
+  return found != index_.end() && subsets_[subset - 1].contains(found->second);
 }
 
 void PoolState::activate() const {
@@ -145,16 +167,18 @@ const BackendPtr* PoolState::find(const Load& load) const {
   return found == index_.end() ? nullptr : &(*backends_)[found->second];
 }
 
-bool PoolState::may_become_available(const ExcludedBackends& excluded) const {
-  return std::any_of(backends_->begin(), backends_->end(), [&](const auto& backend) {
-    return usable_or_spare(backend->load()) && !excluded.contains(backend.get());
+bool PoolState::may_become_available(const Hint& hint) const {
+  if (hint.subset != 0) return has_in_rotation(backends_for(hint), hint.excluded);
+  return std::ranges::any_of(*backends_, [&](const BackendPtr& backend) {
+    return usable_or_spare(backend->load()) && !hint.excluded.contains(backend.get());
   });
 }
 
-bool PoolState::has_available(const ExcludedBackends& excluded, Instant now) const {
-  return std::any_of(backends_->begin(), backends_->end(), [&](const auto& backend) {
+bool PoolState::has_available(const Hint& hint, Instant now) const {
+  return std::ranges::any_of(backends_for(hint), [&](const BackendPtr& backend) {
     const Load& load = backend->load();
-    return load.in_rotation() && !deprioritized(load, now) && !excluded.contains(backend.get());
+    return load.in_rotation() && !deprioritized(load, now) &&
+           !hint.excluded.contains(backend.get());
   });
 }
 
@@ -170,6 +194,7 @@ void PoolState::tick(Instant now) {
   outlier_detector_->tick(now);
   maintenance_->tick(*this, now);
   if (affinity_ != nullptr) affinity_->tick(spec_.name, now);
+  for (const Subset& subset : subsets_) subset.tick(spec_.name);
   std::uint64_t active = 0;
   std::uint64_t picks = 0;
   for (const auto& backend : *backends_) {
@@ -235,7 +260,12 @@ void PoolState::restore(const Backend& backend, const LearnedState& learned, Ins
 // ---- Pool -------------------------------------------------------------------------------------
 
 Pool::Pool(std::shared_ptr<PoolState> state, Loop& loop, std::uint64_t seed)
-    : state_(std::move(state)), loop_(loop), picker_(state_->new_picker(seed)) {}
+    : state_(std::move(state)), loop_(loop) {
+  pickers_.push_back(state_->new_picker(seed));
+  for (const Subset& subset : state_->subsets()) {
+    pickers_.push_back(subset.new_picker(seed + pickers_.size()));
+  }
+}
 
 Task<Result<Lease>> Pool::acquire(const Hint& hint, Instant deadline) {
   if (hint.session && state_->affinity() != nullptr) return acquire_for_session(hint, deadline);
@@ -243,16 +273,39 @@ Task<Result<Lease>> Pool::acquire(const Hint& hint, Instant deadline) {
     const BackendPtr* backend = pick_backend(hint);
     if (backend != nullptr) return Lease::adopt(*backend);
   }
-  if (!state_->may_become_available(hint.excluded)) return no_backend_error();
-  return wait_in_queue(hint, deadline);
+  if (!state_->may_become_available(hint)) return acquire_elsewhere(hint, deadline);
+  return hint.subset == 0 ? wait_in_queue(hint, deadline) : wait_in_subset(hint, deadline);
+}
+
+/// None of the backends that the request is for can take it. Of a subset: others may.
+Task<Result<Lease>> Pool::acquire_elsewhere(const Hint& hint, Instant deadline) {
+  if (hint.subset == 0) return no_backend_error();
+  state_->subsets()[hint.subset - 1].count_fallback();
+  Hint any = hint;
+  any.subset = 0;
+  return acquire(any, deadline);
+}
+
+/// Waits for a slot of the subset. If all its backends go out of rotation, others will do.
+Task<Result<Lease>> Pool::wait_in_subset(Hint hint, Instant deadline) {
+  const Instant until = std::min(deadline, loop_.now() + state_->spec().queue.timeout);
+  auto lease = co_await wait_in_queue(hint, until);
+  if (lease || lease.error().fault != Fault::no_backend) co_return lease;
+  auto placed = co_await acquire_elsewhere(hint, until);
+  co_return placed;
 }
 
 const BackendPtr* Pool::find_trial(const Hint& hint, bool safe_method) const {
   const BackendPtr* parked = state_->trial_backend(safe_method);
   if (parked == nullptr || state_->request_queue().has_waiters()) return nullptr;
   if (hint.session && state_->affinity() != nullptr) return nullptr;
-  const auto index = static_cast<std::size_t>(parked - state_->backends().data());
-  return picker_->suits(hint, index) ? parked : nullptr;
+  std::size_t index = static_cast<std::size_t>(parked - state_->backends().data());
+  if (hint.subset != 0) {
+    const std::uint32_t in_subset = state_->subsets()[hint.subset - 1].index_of(index);
+    if (in_subset == Subset::none) return nullptr;
+    index = in_subset;
+  }
+  return picker_for(hint).suits(hint, index) ? parked : nullptr;
 }
 
 std::optional<Lease> Pool::acquire_trial(const BackendPtr& backend, bool safe_method) {
@@ -289,7 +342,7 @@ const BackendPtr* Pool::pick_backend(const Hint& hint) {
   Hint timed = hint;
   timed.now = loop_.now();
   for (int pick = 0; pick < max_pick_attempts; ++pick) {
-    const BackendPtr* backend = picker_->pick(timed);
+    const BackendPtr* backend = picker_for(timed).pick(timed);
     if (backend == nullptr || (*backend)->try_acquire(timed.now)) return backend;
   }
   return nullptr;
@@ -300,17 +353,17 @@ Task<Result<Lease>> Pool::wait_in_queue(Hint hint, Instant deadline) {
   const Instant until = std::min(deadline, began + state_->spec().queue.timeout);
 
   RequestQueue::QueuedRequest queued(*state_, loop_, hint);
-  if (!queued.join(*picker_, began)) {
+  if (!queued.join(picker_for(hint), began)) {
     co_return queue_error(Fault::queue_full, "all slots are taken and the queue is full");
   }
   using Place = RequestQueue::Place;
   while (queued.place() == Place::waiting && loop_.now() < until) {
     auto wake = co_await queued.wait(std::min(until, loop_.now() + recheck_period));
-    if (wake == Wake::expired) queued.recheck(*picker_, loop_.now());
+    if (wake == Wake::expired) queued.recheck(picker_for(hint), loop_.now());
     if (queued.place() != Place::waiting) break;
     if (!state_->pin_holds(hint, loop_.now())) co_return no_backend_error();
     if (hint.pinned != nullptr) continue;
-    if (!state_->may_become_available(hint.excluded)) co_return no_backend_error();
+    if (!state_->may_become_available(hint)) co_return no_backend_error();
     const bool for_a_spare =
         !hint.excluded.empty() && !has_in_rotation(state_->backends(), hint.excluded);
     if (for_a_spare && loop_.now() - began >= max_spare_wait) co_return no_backend_error();

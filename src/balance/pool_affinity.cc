@@ -13,7 +13,7 @@ Task<Result<Lease>> Pool::acquire_for_session(const Hint& hint, Instant deadline
   const Affinity& affinity = *state_->affinity();
   const Affinity::Pin pin = affinity.find(*hint.session, loop_.now());
   const bool is_queueing = state_->request_queue().has_waiters();
-  if (pin.backend != nullptr) {
+  if (pin.backend != nullptr && state_->counts_pin(hint, **pin.backend)) {
     const Backend& backend = **pin.backend;
     if (!hint.excluded.contains(&backend)) {
       if (is_queueing || !backend.try_acquire(loop_.now())) {
@@ -26,7 +26,7 @@ Task<Result<Lease>> Pool::acquire_for_session(const Hint& hint, Instant deadline
   }
   const BackendPtr* backend = is_queueing ? nullptr : pick_backend(hint);
   if (backend == nullptr) {
-    if (!state_->may_become_available(hint.excluded)) return no_backend_error();
+    if (!state_->may_become_available(hint)) return acquire_elsewhere(hint, deadline);
     return wait_and_pin(hint, deadline);
   }
   Lease lease = Lease::adopt(*backend);
@@ -55,11 +55,16 @@ Task<Result<Lease>> Pool::wait_and_pin(Hint hint, Instant deadline) {
   const Instant until = std::min(deadline, loop_.now() + state_->spec().queue.timeout);
   const Affinity& affinity = *state_->affinity();
   auto placed = co_await wait_in_queue(hint, until);
+  if (!placed && placed.error().fault == Fault::no_backend && hint.subset != 0) {
+    auto elsewhere = co_await acquire_elsewhere(hint, until);
+    co_return elsewhere;
+  }
   if (!placed) co_return placed;
   const Affinity::Pin pin = affinity.find(*hint.session, loop_.now());
   const BackendPtr& backend = placed->backend();
   const bool is_elsewhere = pin.backend != nullptr && *pin.backend != backend &&
-                            !hint.excluded.contains(pin.backend->get());
+                            !hint.excluded.contains(pin.backend->get()) &&
+                            state_->counts_pin(hint, **pin.backend);
   if (!is_elsewhere && affinity.pin(*hint.session, pin, backend, loop_.now())) {
     placed->set_begins_session();
     co_return placed;

@@ -25,11 +25,13 @@ struct RequestQueue::Ticket : Node, std::enable_shared_from_this<Ticket> {
     if (hint.pinned != nullptr) {
       return hint.pinned == &load && state.pin_holds(hint, now) ? backend : nullptr;
     }
-    if (backend == nullptr || !load.in_rotation() || hint.excluded.contains(backend->get()))
+    if (backend == nullptr || !load.in_rotation() || hint.excluded.contains(backend->get()) ||
+        !state.in_subset(hint.subset, **backend)) {
       return nullptr;
+    }
     const bool takes_overflow = load.takes_overflow(now) && !state.over_memory_guard(load);
     if (takes_overflow || !state.deprioritized(load, now)) return backend;
-    return state.has_available(hint.excluded, now) ? nullptr : backend;
+    return state.has_available(hint, now) ? nullptr : backend;
   }
 
   /// The backend that may take the request now, or null.
@@ -126,7 +128,8 @@ bool RequestQueue::should_pick(const Ticket& ticket) const {
   return std::none_of(lines_.begin(), lines_.end(), [&](const Node& line) {
     if (!line.linked()) return false;
     const auto& last = static_cast<const Ticket&>(*line.previous);
-    return last.hint.excluded.empty() && last.hint.pinned == nullptr &&
+    const bool same_subset = last.hint.subset == 0 || last.hint.subset == ticket.hint.subset;
+    return last.hint.excluded.empty() && last.hint.pinned == nullptr && same_subset &&
            &last.state == &ticket.state;
   });
 }
@@ -172,7 +175,8 @@ RequestQueue::JoinResult RequestQueue::join(Ticket& ticket, Picker& picker, Inst
 void RequestQueue::recheck(Ticket& ticket, Picker& picker, Instant now) {
   std::lock_guard lock(mutex_);
   if (ticket.granted || ticket.displaced) return;
-  const bool is_bound = !ticket.hint.excluded.empty() || ticket.hint.pinned != nullptr;
+  const bool is_bound =
+      !ticket.hint.excluded.empty() || ticket.hint.pinned != nullptr || ticket.hint.subset != 0;
   if (!is_bound) {
     if (now - last_recheck_ < recheck_interval) return;
     last_recheck_ = now;

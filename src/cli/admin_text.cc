@@ -234,6 +234,11 @@ Lines status_text(const JsonValue& status, const JsonValue& pools,
     table.add({pool["name"].text(), pool["picker"].text(), count_text(pool["backends"]["up"]),
                count_text(pool["backends"]["total"]), count_text(pool["in_flight"]),
                count_text(pool["waiting"]), percent_text(pool["saturation"].number())});
+    for (const JsonValue& subset : pool["subsets"].items()) {
+      table.add({"  " + std::string(subset["name"].text()), "",
+                 count_text(subset["backends"]["up"]), count_text(subset["backends"]["total"]),
+                 count_text(subset["in_flight"]), "", ""});
+    }
   }
   for (std::string& line : lines) line = printable(line);
   for (std::string& line : table.lines(width)) lines.push_back(std::move(line));

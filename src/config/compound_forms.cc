@@ -16,7 +16,15 @@ Tree object_schema() {
 }
 
 bool is_only_target(const std::vector<RouteTarget>& targets) {
-  return targets.size() == 1 && targets[0].weight == RouteTarget{}.weight;
+  return targets.size() == 1 && targets[0] == RouteTarget{.pool = targets[0].pool};
+}
+
+BackendLabels read_labels(const std::string& selector, const Node& entry) {
+  if (auto labels = labels_of(selector)) return std::move(*labels);
+  entry.fail(fmt::format("expected LABEL=VALUE, such as version=v7, found '{}'", selector),
+             "beside 'pool', a split names backends of that pool by their labels; to split "
+             "over pools, remove 'pool'");
+  return {};
 }
 
 }  // namespace
@@ -105,7 +113,8 @@ void SingleTargetForm::read(const Node& node, Value& value) const {
 }
 
 Tree SingleTargetForm::tree(const Value& value, const Value*) const {
-  return is_only_target(value) ? Tree::text(value[0].pool) : Tree{};
+  const bool is_written = is_only_target(value) || (!value.empty() && !value[0].labels.empty());
+  return is_written ? Tree::text(value[0].pool) : Tree{};
 }
 
 Tree SingleTargetForm::schema() const {
@@ -116,17 +125,24 @@ void SplitForm::read(const Node& node, Value& value) const {
   const auto entries = node.entries("a mapping such as {stable: 95, canary: 5}");
   if (!entries) return;
   if (entries->empty()) node.fail("is empty, expected a mapping such as {stable: 95, canary: 5}");
+  const std::string pool = value.empty() ? "" : value[0].pool;
   value.clear();
-  for (const auto& [pool, entry] : *entries) {
+  for (const auto& [name, entry] : *entries) {
     const auto weight = share.read(entry);
-    value.push_back({pool, static_cast<std::uint32_t>(weight.value_or(1))});
+    RouteTarget target{.pool = pool.empty() ? name : pool,
+                       .weight = static_cast<std::uint32_t>(weight.value_or(1))};
+    if (!pool.empty()) target.labels = read_labels(name, entry);
+    value.push_back(std::move(target));
   }
 }
 
 Tree SplitForm::tree(const Value& value, const Value*) const {
   if (value.empty() || is_only_target(value)) return {};
   Tree map = Tree::map();
-  for (const auto& target : value) map.put(target.pool, Tree::raw(std::to_string(target.weight)));
+  for (const auto& target : value) {
+    map.put(target.labels.empty() ? target.pool : selector_of(target.labels),
+            Tree::raw(std::to_string(target.weight)));
+  }
   return map;
 }
 

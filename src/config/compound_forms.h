@@ -264,8 +264,8 @@ struct BackendForm {
   void add_reference_rows(ReferenceRows& rows, const std::string& path) const;
 };
 
-// `pool: x` as a route's only target, and `split: {x: 95, y: 5}`: two keys for one member. Only
-// one of them is written.
+// `pool: x` as a route's only target, and `split: {x: 95, y: 5}`: two keys for one member, of which
+// one is written; or both, for parts of one pool: `pool` is read first.
 struct SingleTargetForm : ScalarForm {
   using Value = std::vector<RouteTarget>;
 
@@ -282,7 +282,7 @@ struct SplitForm {
   void read(const Node& node, Value& value) const;
   Tree tree(const Value& value, const Value*) const;
   Tree schema() const;
-  std::string type() const { return "mapping of pool to share"; }
+  std::string type() const { return "mapping of pools or labels to shares"; }
   std::string range() const { return share.range(); }
   void add_reference_rows(ReferenceRows&, const std::string&) const {}
 

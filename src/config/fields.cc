@@ -5,11 +5,29 @@
 
 namespace evenkeel::config_file {
 
+namespace {
+
+Tree requires_key(const char* key) {
+  Tree schema = Tree::map();
+  schema.put("required", Tree::list_of_text({key}));
+  return schema;
+}
+
+Tree map_of(const char* key, Tree value) {
+  Tree map = Tree::map();
+  map.put(key, std::move(value));
+  return map;
+}
+
+}  // namespace
+
+// Beside `pool`, a split names labels.
 void Fields<RouteConfig>::extend_schema(Tree& schema) {
-  Tree pool = Tree::map();
-  pool.put("required", Tree::list_of_text({"pool"}));
-  Tree split = Tree::map();
-  split.put("required", Tree::list_of_text({"split"}));
+  Tree pool = requires_key("pool");
+  pool.put("properties",
+           map_of("split", map_of("propertyNames", map_of("pattern", Tree::text("=")))));
+  Tree split = requires_key("split");
+  split.put("not", requires_key("pool"));
   schema.put("oneOf", Tree::list({std::move(pool), std::move(split)}));
 }
 

@@ -115,8 +115,9 @@ struct Fields<RouteConfig> {
     visit(Key{"pool", "The pool that gets the requests.", false, "this or `split`"}, &T::targets,
           SingleTargetForm{});
     visit(Key{"split",
-              "Pools with their shares: `{stable: 95, canary: 5}`. The shares need not add up to "
-              "100. A conversation stays in its pool (`sticky`).",
+              "Pools with their shares: `{stable: 95, canary: 5}`. With `pool`: backends of that "
+              "pool, by their labels: `{version=v7: 95, version=v8: 5}`. The shares need not add "
+              "up to 100. A conversation stays in its pool or version (`sticky`).",
               false, "this or `pool`"},
           &T::targets, SplitForm{});
     visit(Key{"sticky",
@@ -147,9 +148,6 @@ struct Fields<RouteConfig> {
     if (!node.has("pool") && !node.has("split")) {
       node.fail_missing(node.path(), "has no target",
                         "add 'pool: NAME' or 'split: {NAME: SHARE, ...}'");
-    }
-    if (node.has("pool") && node.has("split")) {
-      node.fail("'pool' and 'split' exclude each other");
     }
   }
   static void derive(RouteConfig& defaults, const RouteConfig& route) {

@@ -196,9 +196,12 @@ std::unordered_set<std::string> check_targets(const Config& config, ParseContext
       if (known.contains(target.pool)) continue;
       const auto meant = meant_pool(target.pool, pools, context);
       if (meant) used.insert(*meant);
+      const bool is_selector = target.pool.find('=') != std::string::npos;
       context.add(path_of_target(context, i, target.pool),
                   fmt::format("there is no pool '{}'", target.pool),
-                  meant ? fmt::format("did you mean '{}'?", *meant) : list_of(pools));
+                  meant         ? fmt::format("did you mean '{}'?", *meant)
+                  : is_selector ? "to split by labels, name the pool: 'pool: NAME' beside 'split'"
+                                : list_of(pools));
     }
   }
   return used;
@@ -235,19 +238,6 @@ void check_fallbacks(const Config& config, std::unordered_set<std::string>& used
       context.add(path, fmt::format("the fallbacks form a cycle: {}", chain),
                   "remove one of them: the last pool has no fallback");
       break;
-    }
-  }
-}
-
-void check_split_weights(const Config& config, ParseContext& context) {
-  for (std::size_t i = 0; i < config.routes.size(); ++i) {
-    const auto& targets = config.routes[i].targets;
-    const std::string path = indexed("routes", i) + ".split";
-    const bool all_zero =
-        !targets.empty() &&
-        std::ranges::all_of(targets, [](const RouteTarget& target) { return target.weight == 0; });
-    if (all_zero && !context.report.has_problem(path)) {
-      context.add(path, "all shares are 0: no pool would get a request");
     }
   }
 }
@@ -304,7 +294,7 @@ void check_routes(const Config& config, ParseContext& context) {
     context.add(path, fmt::format("no route leads to the pool '{}'", name),
                 "add a route to it, or remove it");
   }
-  check_split_weights(config, context);
+  check_splits(config, context);
   check_reachability(config, context);
   warn_of_exact_paths(config, context);
 }

@@ -18,6 +18,10 @@ void validate_config(const Config& config, ParseContext& context);
 // listeners, files that cannot be used. context.environment limits what is looked at.
 void check_environment(const Config& config, ParseContext& context);
 
+// Reports splits of which no part would get a request, and parts of pools that have no such
+// backends.
+void check_splits(const Config& config, ParseContext& context);
+
 // "pools", 2 -> "pools[2]".
 std::string indexed(std::string_view list, std::size_t index);
 

@@ -280,7 +280,10 @@ void Forwarder::fail_attempt(RequestInfo& info, const Backend& backend, Error er
 }
 
 Hint Forwarder::hint_of(const Request& request) const {
-  Hint hint{.priority = request.info.identity.priority};
+  const RequestIdentity& identity = request.info.identity;
+  Hint hint{.subset = identity.subset,
+            .session_subset = identity.session_subset,
+            .priority = identity.priority};
   if (options_.hash_header) {
     if (const auto value = request.fields.value(*options_.hash_header)) hint.key = hash_of(*value);
   }

@@ -170,7 +170,7 @@ Instant Forwarder::retry_deadline(const Progress& progress) const {
 /// back together. Not if a backend is idle.
 Task<void> Forwarder::back_off(Progress& progress) {
   progress.waits = false;
-  const auto& backends = pool_.state().backends();
+  const auto& backends = pool_.state().backends_for(progress.hint);
   const bool has_idle = std::any_of(backends.begin(), backends.end(), [&](const BackendPtr& each) {
     const Load& load = each->load();
     return load.in_flight() == 0 && load.in_rotation() && !load.in_backoff(loop_.now()) &&

@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "evenkeel/base/hash.h"
+#include "evenkeel/upstream/subsets.h"
 #include "proxy/fallback.h"
 #include "proxy/model_directory.h"
 #include "proxy/pool_assignment.h"
@@ -252,15 +253,19 @@ void Plan::add_route(const RouteConfig& route, const PoolNumbers& pool_numbers,
   for (const RouteTarget& target : route.targets) {
     const std::size_t number = pool_numbers.at(target.pool);
     const std::string_view pool = config_->pools[number].name;
+    const PoolState& pool_state = *pool_set_->pools()[number].state;
     const std::uint32_t pool_index = label_index.pool(pool);
     label_index.add_route_to_pool(plan_route.index, pool_index);
     plan_route.splits_by_body |= route.targets.size() > 1 && reads_bodies(config_->pools[number]);
-    plan_route.targets.push_back({.first = pool_chains_[number],
-                                  .observed = observed_[number],
-                                  .grpc_deadline = config_->pools[number].timeouts.grpc_deadline,
-                                  .pool = pool,
-                                  .pool_index = pool_index,
-                                  .cumulative_weight = sum += target.weight});
+    plan_route.targets.push_back(
+        {.first = pool_chains_[number],
+         .observed = observed_[number],
+         .grpc_deadline = config_->pools[number].timeouts.grpc_deadline,
+         .pool = pool,
+         .pool_index = pool_index,
+         .subset = pool_state.subset_number(subset_of(target)),
+         .session_subset = pool_state.subset_number(session_subset_of(route, target.pool)),
+         .cumulative_weight = sum += target.weight});
   }
   routes_.push_back(std::move(plan_route));
 }
@@ -341,6 +346,8 @@ Task<Result<Response>> Plan::handle(Request& request) {
   const WeightedTarget& target = choose_target(request, route->index);
   request.info.identity.pool = target.pool;
   request.info.identity.pool_index = target.pool_index;
+  request.info.identity.subset = target.subset;
+  request.info.identity.session_subset = target.session_subset;
   return target.first->handle(request);
 }
 
@@ -367,6 +374,8 @@ Task<Result<Response>> Plan::handle_inspected(Request& request) {
     timings.deadline = std::min(timings.deadline, timings.started + target.grpc_deadline);
   }
   assign_pool(request.info.identity, target.pool, target.pool_index, worker_metrics_);
+  request.info.identity.subset = target.subset;
+  request.info.identity.session_subset = target.session_subset;
   return target.observed->handle(request);
 }
 
@@ -407,7 +416,7 @@ const Plan::WeightedTarget& Plan::choose_target(Request& request, std::size_t ro
   return draw_target(plan_route, request);
 }
 
-/// A conversation stays in its pool; a request of none goes to one at random.
+/// A conversation stays with its target; a request of none goes to one at random.
 const Plan::WeightedTarget& Plan::draw_target(const Route& plan_route, const Request& request) {
   if (plan_route.targets.size() == 1) return plan_route.targets.front();
   const std::uint32_t sum = plan_route.targets.back().cumulative_weight;

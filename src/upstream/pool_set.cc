@@ -11,6 +11,7 @@
 #include "evenkeel/config/named_files.h"
 #include "evenkeel/inference/engine.h"
 #include "evenkeel/upstream/health_checker.h"
+#include "evenkeel/upstream/subsets.h"
 
 namespace evenkeel {
 namespace {
@@ -174,9 +175,10 @@ Result<std::shared_ptr<const PoolSet>> PoolSet::build(const Config& config,
     if (!tls) return std::move(tls.error());
     pool_set->listeners_[listener.name] = std::move(*tls);
   }
+  auto subsets = subsets_of(config);
   for (const PoolConfig& pool : config.pools) {
     const PoolEntry* before = predecessor == nullptr ? nullptr : predecessor->find(pool.name);
-    auto pool_entry = build_entry(pool, build_inputs, before);
+    auto pool_entry = build_entry(pool, std::move(subsets[pool.name]), build_inputs, before);
     if (!pool_entry) {
       pool_entry.error().detail = "pool " + pool.name + ": " + pool_entry.error().detail;
       return std::move(pool_entry.error());
@@ -200,10 +202,12 @@ Result<std::shared_ptr<const TlsServerContext>> PoolSet::tls_for(const ListenerC
 }
 
 Result<PoolSet::PoolEntry> PoolSet::build_entry(const PoolConfig& pool,
+                                                std::vector<SubsetSpec> subsets,
                                                 const BuildInputs& build_inputs,
                                                 const PoolEntry* before) {
   const bool keeps_files = before != nullptr && !build_inputs.reload_files;
   PoolSpec spec = spec_of(pool);
+  spec.subsets = std::move(subsets);
   const KnownServers known(before, pool.name, build_inputs.ids);
   PoolEntry pool_entry;
   for (const BackendConfig& backend : pool.backends) {

@@ -83,7 +83,9 @@ TEST(AdminText, PrintsTheProblemsOfARejectedReload) {
                                  "message": "no such file", "help": ""}]}})");
   const JsonValue pools = json(
       R"([{"name": "chat", "picker": "weighted", "backends": {"up": 1, "total": 2},
-           "in_flight": 3, "waiting": 4, "saturation": 0.5}])");
+           "in_flight": 3, "waiting": 4, "saturation": 0.5,
+           "subsets": [{"name": "version=v8", "backends": {"up": 0, "total": 1}, "in_flight": 2,
+                        "picks_total": 9, "fallbacks_total": 5}]}])");
 
   EXPECT_THAT(
       status_text(status, pools),
@@ -92,8 +94,9 @@ TEST(AdminText, PrintsTheProblemsOfARejectedReload) {
                   "the last reload was rejected, the configuration above stays active:",
                   "  a.yaml:3:5: error: pools[0]: unknown key; did you mean 'name'?",
                   "  a.yaml: error: no such file", "workers 2, connections 7, requests in flight 3",
-                  "", "POOL  PICKER    UP  OF  IN FLIGHT  WAITING  FULL",
-                  "chat  weighted   1   2          3        4   50%"));
+                  "", "POOL          PICKER    UP  OF  IN FLIGHT  WAITING  FULL",
+                  "chat          weighted   1   2          3        4   50%",
+                  "  version=v8             0   1          2"));
 }
 
 TEST(AdminText, ToleratesDocumentsOfAnotherVersion) {

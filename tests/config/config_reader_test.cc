@@ -70,6 +70,7 @@ pools:
 routes:
   - {name: r, match: {host: API.example.com, path: /v1/**, header: {X-A: 1}, method: [GET, POST]}, pool: a}
   - {match: {path: /x}, split: {a: 9, b: 1}, sticky: {header: X-Chat}, retry: {attempts: 1}}
+  - {match: {path: /y}, pool: a, split: {"slot=3, gpu=h100": 95, spot=true: 5}}
 access_log: {path: /var/log/evenkeel.log, format: json}
 limits: {memory: 1.5GiB}
 shutdown: {drain: 0s, delay: 5s}
@@ -116,6 +117,9 @@ shutdown: {drain: 0s, delay: 5s}
   EXPECT_EQ(config.routes.at(1).name, "/x");
   EXPECT_EQ(config.routes.at(1).targets, (std::vector<RouteTarget>{{"a", 9}, {"b", 1}}));
   EXPECT_EQ(config.routes.at(1).sticky.header, "x-chat");
+  EXPECT_EQ(config.routes.at(2).targets,
+            (std::vector<RouteTarget>{{"a", 95, {{"gpu", "h100"}, {"slot", "3"}}},
+                                      {"a", 5, {{"spot", "true"}}}}));
   EXPECT_FALSE(config.routes.at(0).retry);
   EXPECT_EQ(config.routes.at(1).retry, RetryRules{.attempts = 1});
   EXPECT_EQ(config.access_log.path, "/var/log/evenkeel.log");

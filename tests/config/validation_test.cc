@@ -141,10 +141,17 @@ TEST(ConfigValidation, RefusesARouteToAnUnknownPool) {
   EXPECT_THAT(
       problems_of(two_pools("- {match: {path: /b}, pool: b}\n- split: {a: 1, elsewhere: 1}\n")),
       ElementsAre(HasSubstr("routes[1].split.elsewhere: there is no pool 'elsewhere'")));
+  EXPECT_THAT(problems_of(two_pools("- {match: {path: /b}, split: {a: 1, b: 1}}\n"
+                                    "- split: {version=v7: 1}\n")),
+              ElementsAre(HasSubstr("there is no pool 'version=v7'; to split by labels, name the "
+                                    "pool: 'pool: NAME' beside 'split'")));
   EXPECT_THAT(problems_of(two_pools("- {match: {path: /b}, split: {a: 1, b: 1}}\n- {name: x}\n")),
               ElementsAre(HasSubstr("routes[1]: has no target; add 'pool: NAME'")));
-  EXPECT_THAT(problems_of(two_pools("- {pool: a, split: {a: 1, b: 1}}\n")),
-              ElementsAre(HasSubstr("'pool' and 'split' exclude each other")));
+  EXPECT_THAT(
+      problems_of(two_pools("- {match: {path: /b}, pool: b}\n- {pool: a, split: {b: 1}}\n")),
+      ElementsAre(HasSubstr("routes[1].split.b: expected LABEL=VALUE, such as version=v7, found "
+                            "'b'; beside 'pool', a split names backends of that pool by their "
+                            "labels; to split over pools, remove 'pool'")));
 }
 
 TEST(ConfigValidation, RefusesAnUnusedPool) {
@@ -165,6 +172,39 @@ TEST(ConfigValidation, RefusesAllZeroWeights) {
               ElementsAre(HasSubstr("routes[0].split: all shares are 0")));
   EXPECT_THAT(problems_of(two_pools("- split: {a: 100, b: -1}\n")),
               ElementsAre(HasSubstr("routes[0].split.b: -1 is out of range, expected 0 to 10000")));
+}
+
+std::string versions(const std::string& split) {
+  return "pools:\n- name: llama\n  backends:\n"
+         "  - {address: h:1, labels: {version: v7, gpu: h100}}\n"
+         "  - {address: h:2, labels: {version: v8}}\n"
+         "routes: [{pool: llama, split: " +
+         split + "}]\n";
+}
+
+TEST(ConfigValidation, RefusesAPartOfAPoolWithoutBackends) {
+  EXPECT_THAT(problems_of(versions("{version=v7: 95, version=v8: 5}")), ElementsAre());
+  EXPECT_THAT(problems_of(versions("{version=v7: 95, version=v9: 5}")),
+              ElementsAre("6:60 routes[0].split.version=v9: no backend of the pool 'llama' has "
+                          "version=v9; did you mean 'v7'?"));
+  EXPECT_THAT(problems_of(versions("{version=v7: 95, version=next: 5}")),
+              ElementsAre(HasSubstr("no backend of the pool 'llama' has version=next; their values "
+                                    "of 'version' are v7, v8")));
+  EXPECT_THAT(problems_of(versions("{version=v7: 95, zone=b: 5}")),
+              ElementsAre(HasSubstr("no backend of the pool 'llama' has a label 'zone'; their "
+                                    "labels are gpu, version")));
+  EXPECT_THAT(problems_of(versions("{version=v7: 95, verson=v8: 5}")),
+              ElementsAre(HasSubstr("has a label 'verson'; did you mean 'version'?")));
+  EXPECT_THAT(problems_of(versions("{\"gpu=h100,version=v8\": 5}")),
+              ElementsAre(HasSubstr("no backend of the pool 'llama' has all of "
+                                    "gpu=h100,version=v8")));
+  EXPECT_THAT(problems_of(versions("{version=v7: 0, version=v8: 0}")),
+              ElementsAre(HasSubstr("routes[0].split: all shares are 0: no backend would get a "
+                                    "request")));
+  EXPECT_THAT(problems_of("pools: [{name: a, backends: [h:1]}]\n"
+                          "routes: [{pool: a, split: {version=v7: 1}}]\n"),
+              ElementsAre(HasSubstr("the backends of the pool 'a' have no labels; give backends "
+                                    "'labels: {version: v7}'")));
 }
 
 TEST(ConfigValidation, RefusesAnUnreachableRoute) {

@@ -71,7 +71,7 @@ class Admin(case.Case):
         daemon.wait_at_rest()
         self.assertEqual(daemon.api("pools"), [{
             "name": "pool", "picker": "consistent-hash", "waiting": 0, "in_flight": 0,
-            "backends": {"up": 2, "total": 2}, "saturation": 0, "sessions": None}])
+            "backends": {"up": 2, "total": 2}, "saturation": 0, "sessions": None, "subsets": []}])
 
     def test_backends(self):
         backend = self.backend()
@@ -311,6 +311,7 @@ class Metrics(case.Case):
         "build_info": {"version", "compiler"}, "memory_limit_bytes": set(), "memory_used_bytes": set(),
         "pool_panic": {"pool"}, "affinity_sessions": {"pool"},
         "affinity_requests_total": {"pool", "result"}, "affinity_evictions_total": {"pool"},
+        "subset_in_rotation": {"pool", "subset"}, "subset_fallbacks_total": {"pool", "subset"},
         "backend_ejections_total": {"pool", "backend", "reason"},
         "backend_health_checks_total": {"pool", "backend", "result"},
         **{f"backend_{value}": {"pool", "backend"} for value in (
@@ -325,8 +326,10 @@ class Metrics(case.Case):
             ask.answer(b"x" * 1000, status=int(ask.target[1:] or 200))
 
         self.server = self.backend(script)
-        daemon = self.daemon({"pools": [{"name": "pool", "affinity": {}, "backends": [self.server.address]}],
-                              "routes": [{"name": "all", "match": {"path": "/*"}, "pool": "pool"}],
+        backend = {"address": self.server.address, "labels": {"version": "v7"}}
+        daemon = self.daemon({"pools": [{"name": "pool", "affinity": {}, "backends": [backend]}],
+                              "routes": [{"name": "all", "match": {"path": "/*"}, "pool": "pool",
+                                          "split": {"version=v7": 1}}],
                               "limits": {"memory": "64GiB"}})
         with Stream.connect(daemon.address) as stream:
             for target in ["/200"] * 5 + ["/404"] * 3 + ["/503"] * 2:

@@ -254,11 +254,11 @@ class Daemon(Process):
 
 
 class Simulators(Process):
-    """`evenkeel sim`: simulated inference servers on ports from the kernel. They are fast and
+    """`evenkeel sim`: simulated inference servers, on ports from the kernel by default. They are fast and
     deterministic."""
 
-    def __init__(self, *arguments, count=1, speed=50):
-        super().__init__(["sim", "--listen", "127.0.0.1:0", "--count", str(count),
+    def __init__(self, *arguments, count=1, speed=50, listen="127.0.0.1:0"):
+        super().__init__(["sim", "--listen", listen, "--count", str(count),
                           "--speed", str(speed), *arguments])
         try:
             self.wait_line(r"^ready$")

@@ -134,6 +134,17 @@ TEST(Metrics, StartAtZero) {
   }
 }
 
+TEST(Metrics, HaveTheVersionsOfPoolsThatASplitNames) {
+  Daemon daemon;
+  EXPECT_EQ(daemon.page().find("evenkeel_subset"), std::string::npos);
+  daemon.snapshot.pools = {
+      {.name = "llama", .subsets = {{.name = "version=v8", .in_rotation = 2, .fallbacks = 7}}}};
+
+  const std::string labels = R"({pool="llama",subset="version=v8"})";
+  EXPECT_EQ(daemon.value("evenkeel_subset_in_rotation" + labels), 2);
+  EXPECT_EQ(daemon.value("evenkeel_subset_fallbacks_total" + labels), 7);
+}
+
 TEST(Metrics, ExportTheCollectedSnapshot) {
   Daemon daemon;
   daemon.snapshot.loop_lag = 250us;

@@ -55,6 +55,9 @@ struct Hint {
   std::optional<std::uint64_t> key;    ///< consistent-hash: `hash_of` the value that requests share
   ExcludedBackends excluded;           ///< never picked
   std::optional<SessionHint> session;  ///< only read by pools that pin sessions
+  std::uint32_t subset = 0;  ///< PoolState::subset_number: only these, while some serve; 0: all
+  std::uint32_t session_subset =
+      0;                         ///< a pin to a backend outside does not hold; 0: every one does
   const Load* pinned = nullptr;  ///< only the backend with these counters; Pool::acquire sets it
   Priority priority = Priority::standard;  ///< its place in the queue
   Instant now{};                           ///< the time of the pick; Pool::acquire sets it

@@ -17,6 +17,7 @@
 #include "evenkeel/balance/lease.h"
 #include "evenkeel/balance/picker.h"
 #include "evenkeel/balance/retry_budget.h"
+#include "evenkeel/balance/subset.h"
 #include "evenkeel/balance/wait_forecast.h"
 #include "evenkeel/base/clock.h"
 #include "evenkeel/base/loop.h"
@@ -78,6 +79,7 @@ struct PoolSpec {
   /// When a pool without any backend may have one again: two health checks.
   Duration recovery_time = std::chrono::seconds(1);
   std::vector<BackendSpec> backends;  ///< ids are unique
+  std::vector<SubsetSpec> subsets;    ///< that requests may be for, no two alike
 };
 
 /// Counters of a pool's queue since the pool was first configured.
@@ -107,6 +109,9 @@ class PoolState {
 
   const PoolSpec& spec() const { return spec_; }
   const Backends& backends() const { return *backends_; }
+  const std::vector<Subset>& subsets() const { return subsets_; }
+  /// What Hint::subset and Hint::session_subset call it; 0: the whole pool, or none of its subsets.
+  std::uint32_t subset_number(const SubsetSpec& subset) const;
 
   /// Requests in flight on this pool's backends.
   std::uint64_t in_flight() const;
@@ -143,16 +148,27 @@ class PoolState {
   /// Null if the pool does not pin sessions.
   const Affinity* affinity() const { return affinity_.get(); }
   std::unique_ptr<Picker> new_picker(std::uint64_t seed) const { return picker_factory_(seed); }
+  /// The backends that a request with this hint is for.
+  const Backends& backends_for(const Hint& hint) const {
+    return hint.subset == 0 ? *backends_ : subsets_[hint.subset - 1].backends();
+  }
+  bool in_subset(std::uint32_t subset, const Backend& backend) const;
+  /// The pin of the request's session to this backend counts: the route lets it stay there. No
+  /// route moves a sequence.
+  bool counts_pin(const Hint& hint, const Backend& backend) const {
+    if (hint.session->is_sequence) return true;
+    return hint.session_subset == 0 || in_subset(hint.session_subset, backend);
+  }
   /// The backend with these counters, or null.
   const BackendPtr* find(const Load& load) const;
-  /// A backend outside `excluded` can take a request now, when it has a free slot, or when the pool
-  /// activates its spares.
-  bool may_become_available(const ExcludedBackends& excluded) const;
+  /// A backend that the request has not tried can take it now, when it has a free slot, or when the
+  /// pool activates its spares. Of a subset: one that is in rotation.
+  bool may_become_available(const Hint& hint) const;
   /// The backend that `hint` is pinned to keeps its sessions; true without one. REQUIRES: it is one
   /// of this pool's, or `hint` is pinned to none.
   bool pin_holds(const Hint& hint, Instant now) const;
-  /// A backend outside `excluded` is in rotation and not deprioritized.
-  bool has_available(const ExcludedBackends& excluded, Instant now) const;
+  /// A backend that the request has not tried is in rotation and not deprioritized.
+  bool has_available(const Hint& hint, Instant now) const;
   /// Avoided while another backend is available: in back-off, or above the memory guard.
   bool deprioritized(const Load& load, Instant now) const;
   bool over_memory_guard(const Load& load) const;
@@ -180,12 +196,14 @@ class PoolState {
 
   PoolState();
 
+  void make_pickers(const PoolSpec& spec, const PoolState* predecessor);
   DueTrial& due_trial(bool safe_method) const { return due_trials_[safe_method ? 1 : 0]; }
   void find_due_trial(bool safe_method, Instant now);
 
   PoolSpec spec_;
   std::shared_ptr<Backends> backends_;
   std::unordered_map<const Load*, std::size_t> index_;
+  std::vector<Subset> subsets_;
   std::shared_ptr<RequestQueue> request_queue_;
   std::shared_ptr<OutlierDetector> outlier_detector_;
   std::shared_ptr<RetryBudget> retry_budget_;
@@ -209,6 +227,9 @@ class Pool {
   /// backends are full the request queues, by priority, until `deadline` or the queue's timeout
   /// (see RequestQueue). Dropping the task leaves the queue.
   ///
+  /// A request for a subset queues for its backends only. While none of these is in rotation, or
+  /// the request has tried them all, it goes to the others.
+  ///
   /// A request of a session goes to the backend of the session, and waits for a slot of that one
   /// while it holds (docs/affinity.md). If it is excluded, the session moves to the backend that is
   /// picked; a sequence gets `no_backend`.
@@ -229,17 +250,20 @@ class Pool {
   const PoolState& state() const { return *state_; }
 
  private:
+  Task<Result<Lease>> acquire_elsewhere(const Hint& hint, Instant deadline);
+  Task<Result<Lease>> wait_in_subset(Hint hint, Instant deadline);
   Task<Result<Lease>> acquire_for_session(const Hint& hint, Instant deadline);
   Task<Result<Lease>> wait_for_pinned(Hint hint, const Load& pinned, Instant deadline);
   Task<Result<Lease>> wait_and_pin(Hint hint, Instant deadline);
   Task<Result<Lease>> wait_in_queue(Hint hint, Instant deadline);
   const BackendPtr* pick_backend(const Hint& hint);
+  Picker& picker_for(const Hint& hint) const { return *pickers_[hint.subset]; }
   Error no_backend_error() const;
   Error queue_error(Fault fault, const char* why) const;
 
   std::shared_ptr<PoolState> state_;
   Loop& loop_;
-  std::unique_ptr<Picker> picker_;
+  std::vector<std::unique_ptr<Picker>> pickers_;  // of the pool, then of each subset
 };
 
 }  // namespace evenkeel

@@ -10,6 +10,7 @@
 
 #include "evenkeel/base/priority.h"
 #include "evenkeel/config/address.h"
+#include "evenkeel/config/selector.h"
 
 // The file as plain structs whose initialisers are the defaults. Every key, its range and its
 // meaning are in src/config/fields.h, from which the readers, the schema and
@@ -106,7 +107,7 @@ struct BackendConfig {
   Address address;           // identity within a pool: to_string(address) is its id
   std::uint32_t weight = 1;  // 1 to 1000
   std::string zone;          // empty: unknown
-  std::map<std::string, std::string> labels;
+  BackendLabels labels;
   bool standby = false;           // gets requests only while its pool needs it
   std::string api_key_file;       // with the bearer token for it; empty: none
   std::string metrics;            // URL of its metrics; empty: on its own host, by `metrics`
@@ -347,6 +348,8 @@ struct RouteMatch {
 struct RouteTarget {
   std::string pool;
   std::uint32_t weight = 1;  // share of the sum over the route's targets; 0: none
+  // Its backends with all these labels; empty: all its backends.
+  BackendLabels labels{};
 
   bool operator==(const RouteTarget&) const = default;
 };
@@ -355,14 +358,15 @@ struct RouteTarget {
 // host, else a backend.
 enum class ModelListRule { automatic, merged, forward };
 
-// What keeps a conversation in its pool of a split, besides what its requests' bodies tell.
+// What keeps a conversation in its part of a split, besides what its requests' bodies tell.
 struct StickyConfig {
   std::string header = "x-session-id";  // lower case
 
   bool operator==(const StickyConfig&) const = default;
 };
 
-// First match wins. `pool: x` is one target, `split: {x: 95, y: 5}` several.
+// First match wins. `pool: x` is one target, `split: {x: 95, y: 5}` several; with `pool: x` and
+// `split: {version=v7: 95, version=v8: 5}` they are parts of one pool.
 struct RouteConfig {
   std::string name;  // for logs and metrics; unless given, host and path as written ("/v1/**")
   RouteMatch match;

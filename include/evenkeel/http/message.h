@@ -70,9 +70,11 @@ struct RequestIdentity {
 
   std::string_view route;
   std::string_view pool;
-  std::uint32_t route_index = 0;  ///< of the plan, for counters; plus one, 0 = none
-  std::uint32_t pool_index = 0;   ///< of the plan, for counters; plus one, 0 = none
-  bool is_streaming = false;      ///< a stream of messages: it may pause, and has no size limit
+  std::uint32_t route_index = 0;     ///< of the plan, for counters; plus one, 0 = none
+  std::uint32_t pool_index = 0;      ///< of the plan, for counters; plus one, 0 = none
+  std::uint32_t subset = 0;          ///< of the pool's backends, for its picker; 0 = all
+  std::uint32_t session_subset = 0;  ///< where its session may stay pinned; 0 = anywhere
+  bool is_streaming = false;         ///< a stream of messages: it may pause, and has no size limit
   Priority priority = Priority::standard;
   const RetryPolicy* retry_policy = nullptr;  ///< the route's own; null: its pool's
   const TenantConfig* tenant = nullptr;       ///< null: of none that the file names

@@ -118,13 +118,15 @@ class Plan final : public Handler {
     const std::shared_ptr<Plan>* active;
   };
   using PoolNumbers = std::unordered_map<std::string_view, std::size_t>;  // by name
-  /// One of the pools of a route.
+  /// One of the pools of a route, or a part of one.
   struct WeightedTarget {
     Handler* first;     // the first of its filters
     Handler* observed;  // behind the filters that every pool has: reads its responses
     Duration grpc_deadline;
     std::string_view pool;
     std::uint32_t pool_index;
+    std::uint32_t subset;             // of the pool: see Hint
+    std::uint32_t session_subset;     // of the pool: see Hint
     std::uint32_t cumulative_weight;  // of this target and those before it
   };
   struct Route {

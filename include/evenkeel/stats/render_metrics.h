@@ -54,11 +54,19 @@ struct AffinitySnapshot {
   std::uint64_t evictions = 0;  ///< sessions that were forgotten for lack of room
 };
 
+/// Backends of a pool that a split names by their labels.
+struct SubsetSnapshot {
+  std::string name;             ///< "version=v7"
+  std::size_t in_rotation = 0;  ///< backends that may get requests
+  std::uint64_t fallbacks = 0;  ///< requests for them that other backends of the pool got
+};
+
 /// One pool at the time of a scrape.
 struct PoolSnapshot {
   std::string name;
   bool panics = false;
   std::optional<AffinitySnapshot> affinity;
+  std::vector<SubsetSnapshot> subsets;
 };
 
 /// What the workers' counters do not hold.

@@ -85,8 +85,8 @@ class PoolSet {
   static Result<std::shared_ptr<const TlsServerContext>> tls_for(const ListenerConfig& listener,
                                                                  const BuildInputs& build_inputs,
                                                                  const PoolSet* predecessor);
-  static Result<PoolEntry> build_entry(const PoolConfig& pool, const BuildInputs& build_inputs,
-                                       const PoolEntry* before);
+  static Result<PoolEntry> build_entry(const PoolConfig& pool, std::vector<SubsetSpec> subsets,
+                                       const BuildInputs& build_inputs, const PoolEntry* before);
   const PoolEntry* find(std::string_view pool) const;
 
   std::shared_ptr<TokenEstimates> token_estimates_;

@@ -1,0 +1,41 @@
+#include "evenkeel/config/selector.h"
+
+#include <algorithm>
+
+namespace evenkeel {
+namespace {
+
+std::string_view trimmed(std::string_view text) {
+  while (text.starts_with(' ')) text.remove_prefix(1);
+  while (text.ends_with(' ')) text.remove_suffix(1);
+  return text;
+}
+
+}  // namespace
+
+std::string selector_of(const BackendLabels& labels) {
+  std::string text;
+  for (const auto& [label, value] : labels) {
+    if (!text.empty()) text += ',';
+    text += label + '=' + value;
+  }
+  return text;
+}
+
+std::optional<BackendLabels> labels_of(std::string_view selector) {
+  BackendLabels labels;
+  while (true) {
+    const std::size_t end = std::min(selector.find(','), selector.size());
+    const std::string_view term = selector.substr(0, end);
+    const std::size_t equals = term.find('=');
+    if (equals == std::string_view::npos) return std::nullopt;
+    const std::string_view label = trimmed(term.substr(0, equals));
+    const std::string_view value = trimmed(term.substr(equals + 1));
+    if (label.empty() || value.empty()) return std::nullopt;
+    if (!labels.emplace(label, value).second) return std::nullopt;
+    if (end == selector.size()) return labels;
+    selector.remove_prefix(end + 1);
+  }
+}
+
+}  // namespace evenkeel
