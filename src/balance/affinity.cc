@@ -72,7 +72,7 @@ bool Affinity::pin(const SessionHint& session, const Pin& before, const BackendP
   // If the client does not return the name that it was given, its session makes room early.
   const Duration idle = session.is_unconfirmed ? spec_.ttl / 2 : Duration{};
   if (table_->pin(session.key, before.tag, tag, spec_.ttl, now, idle) != tag) return false;
-  const bool moved = before.tag != AffinityTable::none && before.tag != tag;
+  const bool moved = before.tag != AffinityTable::none && before.tag != tag && !session.starts;
   table_->count(session.key, moved ? AffinityTable::Use::move : AffinityTable::Use::miss);
   return true;
 }

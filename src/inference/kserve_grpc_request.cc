@@ -83,6 +83,10 @@ void KserveGrpcRequest::stop() {
   if (!request) return;
   into_.model = json::utf8_prefix(request->model_name, InferenceRequest::max_name);
   into_.session = session_of(request->parameters);
+  const auto start = request->parameters.find("sequence_start");
+  const bool* const starts =
+      start == request->parameters.end() ? nullptr : std::get_if<bool>(&start->second);
+  into_.starts_sequence = starts != nullptr && *starts;
 }
 
 // A flag, which says whether the message is compressed, and its size in four bytes.

@@ -75,7 +75,8 @@ void RequestFacts::clear(Slot slot) {
     case Slot::ollama_options: return clear(Slot::num_predict);
     case Slot::sampling_params:
     case Slot::tgi_parameters: return clear(Slot::max_new_tokens);
-    case Slot::kserve_parameters: return clear(Slot::sequence_id);
+    case Slot::sequence_start: into_.starts_sequence = false; return;
+    case Slot::kserve_parameters: into_.starts_sequence = false; return clear(Slot::sequence_id);
     default: break;
   }
   if (auto* known_limit = limit(slot)) {
@@ -119,6 +120,7 @@ void RequestFacts::set(Slot slot, const json::Number& number) {
 void RequestFacts::set(Slot slot, bool truth) {
   if (slot == Slot::stream) into_.stream = truth;
   if (slot == Slot::include_usage) into_.include_usage = truth;
+  if (slot == Slot::sequence_start) into_.starts_sequence = truth;
   // In Python, truth is a number.
   if (is_integer(slot)) set(slot, json::Number{.magnitude = truth ? 1U : 0U});
 }

@@ -101,7 +101,7 @@ constexpr Member infer_members[] = {
 constexpr Member generate_members[] = {
     {"text_input", prompt},       {"max_tokens", max_tokens},
     {"stream", stream},           {"parameters", generate_parameters},
-    {"sequence_id", sequence_id},
+    {"sequence_id", sequence_id}, {"sequence_start", sequence_start},
 };
 
 std::span<const Member> root_members(InferenceApi api) {
@@ -175,9 +175,12 @@ constexpr Member xargs_members[] = {{"session_id", xargs_session_id}};
 constexpr Member metadata_members[] = {{"user_id", metadata_user}};
 constexpr Member ollama_options_members[] = {{"num_predict", num_predict}};
 constexpr Member new_tokens_members[] = {{"max_new_tokens", max_new_tokens}};
-constexpr Member kserve_parameters_members[] = {{"sequence_id", sequence_id}};
-constexpr Member generate_parameters_members[] = {
-    {"max_tokens", max_tokens}, {"stream", stream}, {"sequence_id", sequence_id}};
+constexpr Member kserve_parameters_members[] = {{"sequence_id", sequence_id},
+                                                {"sequence_start", sequence_start}};
+constexpr Member generate_parameters_members[] = {{"max_tokens", max_tokens},
+                                                  {"stream", stream},
+                                                  {"sequence_id", sequence_id},
+                                                  {"sequence_start", sequence_start}};
 constexpr Member tensor_members[] = {
     {"datatype", datatype},
     {"shape", shape},

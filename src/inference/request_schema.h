@@ -21,6 +21,7 @@ enum class Slot : std::uint8_t {
   model,
   stream,
   include_usage,
+  sequence_start,
   max_completion_tokens,
   max_output_tokens,
   n_predict,    ///< llama.cpp

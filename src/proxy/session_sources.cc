@@ -77,7 +77,9 @@ std::optional<SessionHint> SessionSources::find(const Request& request) const {
       const std::uint64_t session = hash_of(info->request.session);
       // The ids of sequences are small numbers, and those of each model are its own.
       if (!is_sequence) return SessionHint{.key = session};
-      return SessionHint{.key = mix(session) ^ hash_of(info->request.model), .is_sequence = true};
+      return SessionHint{.key = mix(session) ^ hash_of(info->request.model),
+                         .is_sequence = true,
+                         .starts = info->request.starts_sequence};
     }
     const std::string_view value = source.kind == Kind::header
                                        ? request.fields.value(source.name).value_or("")

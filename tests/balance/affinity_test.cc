@@ -75,6 +75,47 @@ TEST_F(PinnedSessions, StayAtTheBackendOfTheirFirstRequest) {
   EXPECT_EQ(stats().hits, 24u);
 }
 
+TEST_F(PinnedSessions, TheStartOfASequenceIsPlacedAfresh) {
+  given(2);
+  Hint start = of_sequence(1);
+  start.session->starts = true;
+  const BackendPtr first = place(start);
+  EXPECT_EQ(place(of_sequence(1)), first);
+
+  // Another sequence with the same id: round-robin takes the other backend.
+  const BackendPtr second = place(start);
+
+  EXPECT_NE(second, first);
+  EXPECT_EQ(place(of_sequence(1)), second);
+  EXPECT_EQ(stats().misses, 2u);
+  EXPECT_EQ(stats().moves, 0u);
+  EXPECT_EQ(stats().sessions, 1u);
+}
+
+TEST_F(PinnedSessions, TheStartOfASequenceWaitsForAnyBackend) {
+  given(2, 1);
+  Hint start = of_sequence(1);
+  start.session->starts = true;
+  const BackendPtr first = place(start);
+  auto held = pool_->acquire(of_sequence(1)).take();
+  auto other = pool_->acquire({}).take();
+  ASSERT_TRUE(held && other);
+
+  const BackendPtr second = other->backend();
+  ASSERT_NE(second, first);
+
+  auto waiting = pool_->acquire(start);
+  ASSERT_FALSE(waiting.ready());
+  other->release();
+
+  ASSERT_TRUE(becomes_ready(waiting));
+  auto lease = waiting.take();
+  ASSERT_TRUE(lease);
+  EXPECT_EQ(lease->backend(), second);
+  lease->release();
+  EXPECT_EQ(place(of_sequence(1)), second);
+}
+
 TEST_F(PinnedSessions, DoNotBindOtherRequests) {
   given(2);
   pin(1);

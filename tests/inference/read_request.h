@@ -24,7 +24,8 @@ struct ReadRequest {
 inline auto facts_of(const InferenceRequest& it) {
   return std::tuple(it.task, it.complete, it.stream, it.include_usage, it.model, it.max_tokens,
                     it.choices, it.prompt_bytes, it.prompt_tokens, it.images, it.tensor_bytes,
-                    it.session, it.user, it.priority, it.conversation, it.prefix_blocks);
+                    it.session, it.starts_sequence, it.user, it.priority, it.conversation,
+                    it.prefix_blocks);
 }
 
 inline auto ranges_of(const ReadRequest& it) {

@@ -114,6 +114,7 @@ TEST(KserveGrpcRequest, ReadsARequest) {
   EXPECT_FALSE(read.request.stream);
   EXPECT_EQ(read.request.model, "resnet");
   EXPECT_EQ(read.request.session, "300");
+  EXPECT_TRUE(read.request.starts_sequence);
   EXPECT_EQ(read.request.tensor_bytes, 1007u);
 }
 
@@ -133,6 +134,18 @@ TEST(KserveGrpcRequest, ReadsSessionsOfAllTypes) {
   EXPECT_EQ(session(std::int64_t{0}), "");
   EXPECT_EQ(session(std::int64_t{-1}), "");
   EXPECT_EQ(session(true), "");
+}
+
+TEST(KserveGrpcRequest, TellsTheStartOfASequence) {
+  const auto starts = [](InferParameter start) {
+    ModelInferRequest request{.model_name = "m", .parameters = {{"sequence_id", std::int64_t{1}}}};
+    request.parameters["sequence_start"] = std::move(start);
+    return read_request(grpc(), frame(request)).request.starts_sequence;
+  };
+
+  EXPECT_TRUE(starts(true));
+  EXPECT_FALSE(starts(false));
+  EXPECT_FALSE(starts(std::int64_t{1}));
 }
 
 // An InferInputTensor with a name, a datatype, an unpacked shape of [2, 3] and contents.

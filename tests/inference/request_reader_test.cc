@@ -361,6 +361,8 @@ TEST(RequestReader, ReadsKserve) {
   EXPECT_EQ(infer.task, InferenceTask::infer);
   EXPECT_EQ(infer.model, "resnet");
   EXPECT_EQ(infer.session, "42");
+  EXPECT_TRUE(infer.starts_sequence);
+  EXPECT_FALSE(text.starts_sequence);
   EXPECT_EQ(infer.tensor_bytes, 24u + 5u + 10u);
   EXPECT_EQ(text.session, "s");
   EXPECT_EQ(generate.model, "llama");
@@ -380,6 +382,18 @@ TEST(RequestReader, DecodesNamesInPaths) {
   EXPECT_EQ(facts("/v2/models/a%FFb/infer", "{}").model, "a");
   EXPECT_EQ(facts("/v2/models/" + long_name + "/infer", "{}").model,
             long_name.substr(0, InferenceRequest::max_name));
+}
+
+TEST(RequestReader, TellsTheStartOfASequence) {
+  const auto starts = [](const std::string& parameters) {
+    return facts("/v2/models/m/infer", R"({"parameters":)" + parameters + "}").starts_sequence;
+  };
+
+  EXPECT_TRUE(starts(R"({"sequence_start":true,"sequence_id":"a"})"));
+  EXPECT_FALSE(starts(R"({"sequence_start":false,"sequence_id":"a"})"));
+  EXPECT_FALSE(starts(R"({"sequence_start":1,"sequence_id":"a"})"));
+  EXPECT_FALSE(starts(R"({"sequence_start":true,"sequence_start":null})"));
+  EXPECT_FALSE(facts("/v2/models/m/infer", R"({"sequence_start":true})").starts_sequence);
 }
 
 TEST(RequestReader, NamesTheSessionByTheFirstNameThatIsGiven) {

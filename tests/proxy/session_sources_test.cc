@@ -61,6 +61,16 @@ TEST(SessionSources, TellSequencesFromSessions) {
   EXPECT_TRUE(sequences.find(infer)->is_sequence);
 }
 
+TEST(SessionSources, TellTheStartOfASequence) {
+  const SessionSources sequences({"sequence_id"});
+  Request infer;
+  inspect(infer, InferenceTask::infer, "7", "resnet");
+  EXPECT_FALSE(sequences.find(infer)->starts);
+
+  infer.info.inference->request.starts_sequence = true;
+  EXPECT_TRUE(sequences.find(infer)->starts);
+}
+
 TEST(SessionSources, KeepTheSequencesOfModelsApart) {
   const SessionSources sources({"sequence_id"});
   std::set<std::uint64_t> keys;

@@ -46,6 +46,7 @@ class ExcludedBackends {
 struct SessionHint {
   std::uint64_t key = 0;        ///< a hash of what names the session
   bool is_sequence = false;     ///< the backend has state: no other one can continue the session
+  bool starts = false;          ///< a sequence, with this request: no earlier pin is its own
   bool is_unconfirmed = false;  ///< the client has yet to return the name that it is given now
   bool began_here = false;      ///< with this very request, whose earlier attempts failed
 };

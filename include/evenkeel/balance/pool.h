@@ -153,10 +153,10 @@ class PoolState {
     return hint.subset == 0 ? *backends_ : subsets_[hint.subset - 1].backends();
   }
   bool in_subset(std::uint32_t subset, const Backend& backend) const;
-  /// The pin of the request's session to this backend counts: the route lets it stay there. No
-  /// route moves a sequence.
+  /// The pin of the request's session to this backend counts: the session does not begin anew, and
+  /// the route lets it stay there. No route moves a sequence.
   bool counts_pin(const Hint& hint, const Backend& backend) const {
-    if (hint.session->is_sequence) return true;
+    if (hint.session->is_sequence) return !hint.session->starts;
     return hint.session_subset == 0 || in_subset(hint.session_subset, backend);
   }
   /// The backend with these counters, or null.

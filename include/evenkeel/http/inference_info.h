@@ -55,6 +55,7 @@ struct InferenceRequest {
   std::uint64_t estimated_prompt_tokens = 0;
   /// What names the session: `session_id`, else `prompt_cache_key`, else KServe's `sequence_id`.
   std::string session;
+  bool starts_sequence = false;          ///< KServe's `sequence_start`
   std::string user;                      ///< OpenAI's `user` or `safety_identifier`
   std::optional<std::int64_t> priority;  ///< vLLM's and SGLang's field: as the engine reads it
   /// The same for every turn of a conversation: a hash of the prompt up to the end of the first
