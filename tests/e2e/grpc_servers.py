@@ -295,12 +295,12 @@ def unshare(folder):
 
 
 class Triton(Serving):
-    """Triton with two Python models: `echo` (one tensor of bytes) and `tokens`, a decoupled model that counts."""
+    """Triton with Python models, by default `echo` (one tensor of bytes) and `tokens`, a decoupled model that counts."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, models=(("echo", ECHO_CONFIG, ECHO_MODEL), ("tokens", TOKENS_CONFIG, TOKENS_MODEL))):
         self._folder = pathlib.Path(folder)
         triton_backend(folder)
-        for name, config, model in (("echo", ECHO_CONFIG, ECHO_MODEL), ("tokens", TOKENS_CONFIG, TOKENS_MODEL)):
+        for name, config, model in models:
             (self._folder / "models" / name / "1").mkdir(parents=True)
             (self._folder / "models" / name / "config.pbtxt").write_text(config)
             (self._folder / "models" / name / "1" / "model.py").write_text(model)

@@ -9,6 +9,7 @@ import threading
 import unittest
 
 import case
+from grpc_servers import Triton, why_no_triton
 from reloading import ReloadCase
 from stream import PATIENCE
 
@@ -243,6 +244,65 @@ class OverGrpc(SequenceCase):
                 self.infer(client, sequence, 1)
             self.assertIn("must specify the START flag", raised.exception.message())
             self.assertEqual([self.infer(client, sequence, step) for step in range(STEPS)], [1, 2, 3, 4])
+
+
+STATEFUL_CONFIG = """\
+name: "accumulate"
+backend: "python"
+max_batch_size: 1
+sequence_batching { max_sequence_idle_microseconds: 60000000 oldest { max_candidate_sequences: 64 } }
+input [{ name: "value" data_type: TYPE_INT32 dims: [1] }]
+output [{ name: "step" data_type: TYPE_INT32 dims: [1] }]
+instance_group [{ kind: KIND_CPU }]
+"""
+
+STATEFUL_MODEL = """\
+import numpy
+import triton_python_backend_utils as backend
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.steps = {}
+
+    def execute(self, requests):
+        return [self.answer(each) for each in requests]
+
+    def answer(self, request):
+        sequence = request.correlation_id()
+        start = request.flags() & backend.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START
+        self.steps[sequence] = 1 if start else self.steps[sequence] + 1
+        return backend.InferenceResponse([
+            backend.Tensor("step", numpy.array([[self.steps[sequence]]], numpy.int32))])
+"""
+
+
+@unittest.skipIf(why_no_triton(), why_no_triton())
+class RealTriton(SequenceCase):
+    def test_sequences_of_two_servers(self):
+        servers = []
+        for _ in range(2):
+            servers.append(Triton(self.folder(), models=[(MODEL, STATEFUL_CONFIG, STATEFUL_MODEL)]))
+            self.addCleanup(servers[-1].kill)
+        daemon = self.front(*servers, engine="triton", protocol="h2", metrics={"scrape": "off"})
+        clients = [tritonclient.grpc.InferenceServerClient(
+            daemon.address, channel_args=[("grpc.use_local_subchannel_pool", 1)]) for _ in range(4)]
+        tensor = tritonclient.grpc.InferInput("value", [1, 1], "INT32")
+        tensor.set_data_from_numpy(numpy.ones((1, 1), numpy.int32))
+        number_of = {sequence: number for number, sequence in enumerate([*NUMBERS, *WORDS])}
+
+        def infer(sequence, step):
+            client = clients[(number_of[sequence] + step) % len(clients)]
+            result = client.infer(MODEL, [tensor], sequence_id=sequence, client_timeout=PATIENCE, **flags(step))
+            return int(result.as_numpy("step")[0][0])
+
+        try:
+            self.run_all(number_of, infer)
+        finally:
+            for client in clients:
+                client.close()
+        lines = [line for line in daemon.wait_access(STEPS * len(number_of)) if line["path"].endswith("/ModelInfer")]
+        self.assertEqual({line["backend"] for line in lines}, {server.address for server in servers})
+        self.assertEqual(daemon.metric("evenkeel_affinity_requests_total", result="move"), 0)
 
 
 class OverHttp(SequenceCase):
