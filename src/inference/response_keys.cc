@@ -1,82 +1,115 @@
 #include "inference/response_keys.h"
 
+#include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <span>
+#include <type_traits>
 
 namespace evenkeel {
 namespace {
 
 struct Named {
   std::string_view name;
-  ResponseKey key;
+  ResponseKey key = ResponseKey::none;
 };
 
-// By the length of the name: most keys that do not matter are told from these by it alone.
 using enum ResponseKey;
-constexpr Named of_4[] = {{"text", text}, {"name", name}, {"type", type}};
-constexpr Named of_5[] = {{"delta", delta}, {"index", index}, {"usage", usage}, {"token", token}};
-constexpr Named of_6[] = {{"status", status}, {"reason", reason}};
-constexpr Named of_7[] = {{"content", content}, {"choices", choices}, {"message", message},
-                          {"details", details}, {"timings", timings}, {"item_id", item_id},
-                          {"outputs", outputs}, {"refusal", refusal}, {"cache_n", cache_n}};
-constexpr Named of_8[] = {
-    {"function", function}, {"response", response}, {"thinking", thinking}, {"prompt_n", prompt_n}};
-constexpr Named of_9[] = {{"meta_info", meta_info},
-                          {"arguments", arguments},
-                          {"reasoning", reasoning},
-                          {"stop_type", stop_type}};
-constexpr Named of_10[] = {{"tool_calls", tool_calls}, {"eval_count", eval_count}};
-constexpr Named of_11[] = {{"text_output", text_output},
-                           {"stop_reason", stop_reason},
-                           {"done_reason", done_reason},
-                           {"predicted_n", predicted_n}};
-constexpr Named of_12[] = {{"total_tokens", total_tokens},
-                           {"input_tokens", prompt_tokens},
-                           {"input_length", input_length},
-                           {"partial_json", partial_json}};
-constexpr Named of_13[] = {{"finish_reason", finish_reason},
-                           {"prompt_tokens", prompt_tokens},
-                           {"output_tokens", completion_tokens},
-                           {"cached_tokens", cached_tokens},
-                           {"function_call", function}};
-constexpr Named of_16[] = {{"tokens_evaluated", tokens_evaluated},
-                           {"tokens_predicted", tokens_predicted},
-                           {"generated_tokens", generated_tokens}};
-constexpr Named of_17[] = {{"completion_tokens", completion_tokens},
-                           {"prompt_eval_count", prompt_eval_count},
-                           {"reasoning_content", reasoning}};
-constexpr Named of_18[] = {{"incomplete_details", incomplete_details}};
-constexpr Named of_20[] = {{"input_tokens_details", prompt_tokens_details}};
-constexpr Named of_21[] = {{"prompt_tokens_details", prompt_tokens_details}};
-constexpr Named of_23[] = {{"cache_read_input_tokens", cache_read_input_tokens}};
-constexpr Named of_27[] = {{"cache_creation_input_tokens", cache_creation_input_tokens}};
+constexpr Named known[] = {
+    {"arguments", arguments},
+    {"cache_creation_input_tokens", cache_creation_input_tokens},
+    {"cache_n", cache_n},
+    {"cache_read_input_tokens", cache_read_input_tokens},
+    {"cached_tokens", cached_tokens},
+    {"choices", choices},
+    {"completion_tokens", completion_tokens},
+    {"content", content},
+    {"delta", delta},
+    {"details", details},
+    {"done_reason", done_reason},
+    {"eval_count", eval_count},
+    {"finish_reason", finish_reason},
+    {"function", function},
+    {"function_call", function},
+    {"generated_tokens", generated_tokens},
+    {"incomplete_details", incomplete_details},
+    {"index", index},
+    {"input_length", input_length},
+    {"input_tokens", prompt_tokens},
+    {"input_tokens_details", prompt_tokens_details},
+    {"item_id", item_id},
+    {"message", message},
+    {"meta_info", meta_info},
+    {"name", name},
+    {"output_tokens", completion_tokens},
+    {"outputs", outputs},
+    {"partial_json", partial_json},
+    {"predicted_n", predicted_n},
+    {"prompt_eval_count", prompt_eval_count},
+    {"prompt_n", prompt_n},
+    {"prompt_tokens", prompt_tokens},
+    {"prompt_tokens_details", prompt_tokens_details},
+    {"reason", reason},
+    {"reasoning", reasoning},
+    {"reasoning_content", reasoning},
+    {"refusal", refusal},
+    {"response", response},
+    {"status", status},
+    {"stop_reason", stop_reason},
+    {"stop_type", stop_type},
+    {"text", text},
+    {"text_output", text_output},
+    {"thinking", thinking},
+    {"timings", timings},
+    {"token", token},
+    {"tokens_evaluated", tokens_evaluated},
+    {"tokens_predicted", tokens_predicted},
+    {"tool_calls", tool_calls},
+    {"total_tokens", total_tokens},
+    {"type", type},
+    {"usage", usage},
+};
 
-std::span<const Named> of_length(std::size_t length) {
-  switch (length) {
-    case 4: return of_4;
-    case 5: return of_5;
-    case 6: return of_6;
-    case 7: return of_7;
-    case 8: return of_8;
-    case 9: return of_9;
-    case 10: return of_10;
-    case 11: return of_11;
-    case 12: return of_12;
-    case 13: return of_13;
-    case 16: return of_16;
-    case 17: return of_17;
-    case 18: return of_18;
-    case 20: return of_20;
-    case 21: return of_21;
-    case 23: return of_23;
-    case 27: return of_27;
-    default: return {};
+constexpr std::size_t min_size = 4;  // of a known name, in bytes
+
+/// The first four bytes of `text`, the first one lowest.
+constexpr std::uint32_t word_at(const char* text) {
+  std::uint32_t word = 0;
+  if (!std::is_constant_evaluated() && std::endian::native == std::endian::little) {
+    std::memcpy(&word, text, sizeof word);
+    return word;
   }
+  for (unsigned i = 0; i < sizeof word; ++i) {
+    word |= static_cast<std::uint32_t>(static_cast<unsigned char>(text[i])) << (8 * i);
+  }
+  return word;
 }
 
-/// REQUIRES: both have `size` bytes, four at least.
+/// A perfect hash of the known names: each has a place of its own.
+struct NameTable {
+  static constexpr int place_bits = 7;
+
+  std::array<Named, 1 << place_bits> places{};
+
+  /// Of the length, the first and the last four bytes. The factor was searched for: with it no two
+  /// names share a place. REQUIRES: `min_size` bytes at least.
+  static constexpr std::size_t place_of(std::string_view name) {
+    const auto size = static_cast<std::uint32_t>(name.size());
+    const std::uint32_t last = word_at(name.data() + size - sizeof(std::uint32_t));
+    return (((word_at(name.data()) + size) ^ last << 1) * 0x821d7167u) >> (32 - place_bits);
+  }
+  consteval NameTable() {
+    for (const Named& one : known) {
+      Named& place = places[place_of(one.name)];
+      if (!place.name.empty()) throw "two names share a place";
+      place = one;
+    }
+  }
+};
+constexpr NameTable name_table;
+
+/// REQUIRES: both have `size` bytes, `min_size` at least.
 bool is_same(const char* a, const char* b, std::size_t size) {
   const auto same = [&]<class Word>(std::size_t at, Word) {
     Word left;
@@ -95,10 +128,10 @@ bool is_same(const char* a, const char* b, std::size_t size) {
 }  // namespace
 
 ResponseKey response_key_of(std::string_view name) {
-  for (const Named& each : of_length(name.size())) {
-    if (is_same(each.name.data(), name.data(), name.size())) return each.key;
-  }
-  return none;
+  if (name.size() < min_size) return none;
+  const Named& only = name_table.places[NameTable::place_of(name)];
+  if (only.name.size() != name.size()) return none;
+  return is_same(only.name.data(), name.data(), name.size()) ? only.key : none;
 }
 
 }  // namespace evenkeel

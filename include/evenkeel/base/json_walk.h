@@ -82,7 +82,9 @@ class JsonWalk {
   static const char* find_structural(const char* at, const char* end);
   static const char* find_quote(const char* at, const char* end);
 
-  const char* enter_string(const char* at, const char* end, bool is_key);
+  static const char* end_of_plain_string(const char* at, const char* end);
+  const char* enter_key(const char* at, const char* end);
+  const char* enter_text(const char* at, const char* end);
   const char* read_structure(const char* at, const char* end);
   const char* read_string(const char* at, const char* end);
   const char* read_before_value(const char* at, const char* end);
@@ -139,7 +141,8 @@ const char* JsonWalk<Visitor>::find_structural(const char* at, const char* end) 
 
 /// Most strings are short.
 template <class Visitor>
-const char* JsonWalk<Visitor>::find_quote(const char* at, const char* end) {
+[[gnu::always_inline]] inline const char* JsonWalk<Visitor>::find_quote(const char* at,
+                                                                        const char* end) {
   if (end - at >= Bytes16::size) {
     const std::uint32_t found = Bytes16::load(at).equal_to('"');
     if (found != 0) return at + std::countr_zero(found);
@@ -155,7 +158,10 @@ const char* JsonWalk<Visitor>::read_structure(const char* at, const char* end) {
   at = find_structural(at, end);
   if (at == end) return end;
   switch (*at) {
-    case '"': return enter_string(at + 1, end, depth_ > 0 && depth_ <= max_depth && in_object());
+    case '"': {
+      const bool is_key = depth_ > 0 && depth_ <= max_depth && in_object();
+      return is_key ? enter_key(at + 1, end) : enter_text(at + 1, end);
+    }
     case '{': open(true); break;
     case '[': open(false); break;
     default: close(); break;
@@ -163,22 +169,38 @@ const char* JsonWalk<Visitor>::read_structure(const char* at, const char* end) {
   return at + 1;
 }
 
-/// Most strings are all there and hold no quotes; others are left to read_string.
+/// The end of a string that is all there and holds no quote, as most are; null: read_string is to
+/// read it.
 template <class Visitor>
-const char* JsonWalk<Visitor>::enter_string(const char* at, const char* end, bool is_key) {
+[[gnu::always_inline]] inline const char* JsonWalk<Visitor>::end_of_plain_string(const char* at,
+                                                                                 const char* end) {
   const char* const stop = find_quote(at, end);
-  if (stop == end || stop[-1] == '\\') {
-    begin_string(is_key);
+  return stop == end || stop[-1] == '\\' ? nullptr : stop;
+}
+
+template <class Visitor>
+[[gnu::always_inline]] inline const char* JsonWalk<Visitor>::enter_key(const char* at,
+                                                                       const char* end) {
+  const char* const stop = end_of_plain_string(at, end);
+  if (stop == nullptr) {
+    begin_string(true);
     return at;
   }
-  const std::string_view text(at, static_cast<std::size_t>(stop - at));
-  if (is_key) {
-    key_ = visitor_.key(text);
-    state_ = State::before_value;
-    return read_before_value(stop + 1, end);
+  key_ = visitor_.key({at, static_cast<std::size_t>(stop - at)});
+  state_ = State::before_value;
+  return read_before_value(stop + 1, end);
+}
+
+template <class Visitor>
+[[gnu::always_inline]] inline const char* JsonWalk<Visitor>::enter_text(const char* at,
+                                                                        const char* end) {
+  const char* const stop = end_of_plain_string(at, end);
+  if (stop == nullptr) {
+    begin_string(false);
+    return at;
   }
   state_ = State::between;
-  if (depth_ <= max_depth) visitor_.string(text);
+  if (depth_ <= max_depth) visitor_.string({at, static_cast<std::size_t>(stop - at)});
   return stop + 1;
 }
 
@@ -237,10 +259,11 @@ void JsonWalk<Visitor>::end_string(std::string_view part) {
 }
 
 template <class Visitor>
-const char* JsonWalk<Visitor>::read_before_value(const char* at, const char* end) {
+[[gnu::always_inline]] inline const char* JsonWalk<Visitor>::read_before_value(const char* at,
+                                                                               const char* end) {
   while (at != end && (*at == ':' || *at == ' ' || *at == '\t' || *at == '\n' || *at == '\r')) ++at;
   if (at == end) return end;
-  if (*at == '"') return enter_string(at + 1, end, false);
+  if (*at == '"') return enter_text(at + 1, end);
   if (key_ == 0 || *at < '0' || *at > '9') {
     state_ = State::between;
     return at;
@@ -251,7 +274,8 @@ const char* JsonWalk<Visitor>::read_before_value(const char* at, const char* end
 }
 
 template <class Visitor>
-const char* JsonWalk<Visitor>::read_number(const char* at, const char* end) {
+[[gnu::always_inline]] inline const char* JsonWalk<Visitor>::read_number(const char* at,
+                                                                         const char* end) {
   for (; at != end && *at >= '0' && *at <= '9'; ++at) {
     if (number_ < max_number) number_ = number_ * 10 + static_cast<std::uint64_t>(*at - '0');
   }
