@@ -120,8 +120,7 @@ std::string_view lower_case_name(FieldId id) { return names_by_id[static_cast<st
 
 bool equals_ignore_case(std::string_view a, std::string_view b) {
   if (a.size() != b.size()) return false;
-  // Most often they are the same.
-  if (std::memcmp(a.data(), b.data(), a.size()) == 0) return true;
+  if (a == b) return true;  // as most often
   for (std::size_t i = 0; i < a.size(); ++i) {
     if (a[i] != b[i] && lower(a[i]) != lower(b[i])) return false;
   }

@@ -91,6 +91,7 @@ TEST(FieldId, RecognisesNoOtherName) {
 
 TEST(EqualsIgnoreCase, IgnoresCaseOfLettersOnly) {
   EXPECT_TRUE(equals_ignore_case("", ""));
+  EXPECT_TRUE(equals_ignore_case({}, {}));
   EXPECT_TRUE(equals_ignore_case("X-aB", "x-Ab"));
   EXPECT_FALSE(equals_ignore_case("x-ab", "x-abc"));
   EXPECT_FALSE(equals_ignore_case("x@", "x`"));
