@@ -1,10 +1,10 @@
 #include <zstd.h>
 
 #include <algorithm>
-#include <array>
 
 #include "evenkeel/inference/window_budget.h"
 #include "inference/decompressor.h"
+#include "inference/zstd_frame.h"
 
 namespace evenkeel {
 namespace {
@@ -18,54 +18,10 @@ struct ContextDeleter {
   void operator()(ZSTD_DCtx* context) const { ZSTD_freeDCtx(context); }
 };
 
-/// The header of a frame, which may come in pieces.
-class FrameHeader {
- public:
-  /// Removes its bytes from the front of `bytes`. True: it is complete, or begins no frame.
-  bool read(std::string_view& bytes) {
-    while (size_ < expected_size() && !bytes.empty()) {
-      bytes_[size_++] = static_cast<unsigned char>(bytes.front());
-      bytes.remove_prefix(1);
-      if (size_ == magic_size && !is_frame() && !is_skippable()) return true;
-    }
-    return size_ == expected_size();
-  }
-  /// REQUIRES: `read` has returned true. The library may know formats from before the standard,
-  /// whose windows have any size.
-  bool begins_a_frame() const { return is_frame() || is_skippable(); }
-  bool empty() const { return size_ == 0; }
-  std::span<const unsigned char> bytes() const { return {bytes_.data(), size_}; }
-  void clear() { size_ = 0; }
-
- private:
-  static constexpr std::size_t magic_size = 4;
-
-  bool has_magic(std::array<unsigned char, magic_size> magic, unsigned char mask) const {
-    return (bytes_[0] & mask) == magic[0] && bytes_[1] == magic[1] && bytes_[2] == magic[2] &&
-           bytes_[3] == magic[3];
-  }
-  bool is_frame() const { return has_magic({0x28, 0xb5, 0x2f, 0xfd}, 0xff); }
-  bool is_skippable() const { return has_magic({0x50, 0x2a, 0x4d, 0x18}, 0xf0); }
-
-  /// RFC 8878, sections 3.1.1.1 and 3.1.2; as far as it is known.
-  std::size_t expected_size() const {
-    if (size_ < magic_size) return magic_size;
-    if (is_skippable()) return magic_size + 4;
-    if (size_ == magic_size) return magic_size + 1;
-    constexpr std::array<std::size_t, 4> dictionary_id = {0, 1, 2, 4};
-    constexpr std::array<std::size_t, 4> content_size = {0, 2, 4, 8};
-    const unsigned descriptor = bytes_[magic_size];
-    const bool single_segment = (descriptor & 0x20) != 0;
-    const std::size_t content = content_size[descriptor >> 6];
-    const std::size_t window_or_small_content = !single_segment || content == 0 ? 1 : 0;
-    return magic_size + 1 + window_or_small_content + dictionary_id[descriptor & 3] + content;
-  }
-
-  std::array<unsigned char, 18> bytes_{};
-  std::size_t size_ = 0;
-};
-
 /// Frames may follow each other, and some of them hold no text (skippable frames).
+///
+/// The library gets one part of a frame at a time. When it finds an error it does not tell how much
+/// text it has written before, so that what is read of damaged data would depend on its cuts.
 class ZstdDecompressor final : public Decompressor {
  public:
   explicit ZstdDecompressor(WindowBudget* windows) : windows_(windows) {}
@@ -89,7 +45,9 @@ class ZstdDecompressor final : public Decompressor {
   std::uint64_t text_bytes_ = 0;
   std::uint64_t frames_ = 0;  // that have ended
   bool between_frames_ = true;
-  FrameHeader header_;
+  zstd::FrameHeader header_;
+  zstd::FrameParts parts_;
+  bool has_more_text_ = false;  // perhaps: the last text found no room
 };
 
 bool ZstdDecompressor::begin() {
@@ -102,13 +60,16 @@ bool ZstdDecompressor::begin() {
 }
 
 /// Gives the library the whole header at once and no room for text: cut within a header, it could
-/// take the rest for the beginning of another frame.
+/// take the rest for the beginning of another frame. It may know formats from before the standard,
+/// whose windows have any size: they are refused.
 bool ZstdDecompressor::begin_frame() {
   if (!header_.begins_a_frame()) return false;
   ZSTD_inBuffer in{header_.bytes().data(), header_.bytes().size(), 0};
   ZSTD_outBuffer out{nullptr, 0, 0};
   const std::size_t left = ZSTD_decompressStream(context_.get(), &out, &in);
+  parts_.begin(header_);
   header_.clear();
+  has_more_text_ = false;
   between_frames_ = left == 0;  // of an empty skippable frame there is nothing more
   return ZSTD_isError(left) == 0 && in.pos == in.size;
 }
@@ -123,11 +84,14 @@ Decompressor::Status ZstdDecompressor::next(std::string_view& bytes, std::span<c
     frames_ += between_frames_ ? 1 : 0;
     if (between_frames_) return Status::good;
   }
-  ZSTD_inBuffer in{bytes.data(), bytes.size(), 0};
+  const std::size_t given = has_more_text_ ? 0 : std::min(bytes.size(), parts_.left());
+  ZSTD_inBuffer in{bytes.data(), given, 0};
   ZSTD_outBuffer out{text.data(), text.size(), 0};
   const std::size_t left = ZSTD_decompressStream(context_.get(), &out, &in);
+  parts_.pass(bytes.substr(0, in.pos));
   bytes.remove_prefix(in.pos);
   size = out.pos;
+  has_more_text_ = size == text.size();
   if (ZSTD_isError(left) != 0 || !count_memory(size)) return Status::damaged;
   between_frames_ = left == 0;
   frames_ += between_frames_ ? 1 : 0;

@@ -158,6 +158,29 @@ TEST(CompressedRequest, NoFrameHidesInAHeader) {
   }
 }
 
+TEST(CompressedRequest, CutsOfDamagedFramesDoNotMatter) {
+  const std::string text = R"({"model":"m","messages":[{"role":"user","content":")" +
+                           std::string(300, 'a') + long_body(100).substr(60) + "more";
+  const std::string whole = zstd(text.substr(0, 40), {.knows_size = false}) + skippable("no text") +
+                            zstd(text.substr(40), {.checksum = true});
+  for (std::size_t at = 0; at < whole.size(); ++at) {
+    for (const int flip : {1, 2, 8, 128}) {
+      std::string damaged = whole;
+      damaged[at] = static_cast<char>(damaged[at] ^ flip);
+      std::vector<std::string_view> bytes;
+      for (std::size_t i = 0; i < damaged.size(); ++i)
+        bytes.push_back(std::string_view(damaged).substr(i, 1));
+
+      const ReadRequest one = read_request(encoded("zstd"), damaged);
+      const ReadRequest cut = read_pieces(encoded("zstd"), bytes);
+
+      ASSERT_EQ(cut.problem, one.problem) << "byte " << at << " ^ " << flip;
+      if (!one.accepted) continue;
+      ASSERT_EQ(facts_of(cut.request), facts_of(one.request)) << "byte " << at << " ^ " << flip;
+    }
+  }
+}
+
 TEST(CompressedRequest, OtherEncodingsAreNotRead) {
   EXPECT_EQ(read_request(encoded("br"), "{}").problem, "not read");
   EXPECT_EQ(read_request(encoded("gzip, zstd"), "{}").problem, "not read");
