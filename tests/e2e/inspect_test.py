@@ -52,9 +52,12 @@ class Inspect(case.Case):
         answer = self.post(daemon, body, target, fields)
         return answer.body.decode() if answer.status == 200 else answer.status
 
+    def last(self, name):
+        """The last request that the pool's backend got from a client: evenkeel itself asks for lists of models."""
+        return [each for each in self.servers[name].exchanges if each.method == "POST"][-1]
+
     def received(self, name):
-        """The body that the pool's backend got last."""
-        return self.servers[name].exchanges[-1].body
+        return self.last(name).body
 
 
 class Routes(Inspect):
@@ -176,7 +179,7 @@ class Routes(Inspect):
                            ("a%20b", "a"), ("a%2520b", "b"), ("org%2Fname", "a"), ("org/name", "b"), ("a%2Fb", "b")):
             path = f"/v2/models/{name}/infer"
             self.assertEqual(self.pool_of(daemon, b'{"inputs": []}', path), pool, name)
-            self.assertEqual(self.servers[pool].exchanges[-1].target, path)
+            self.assertEqual(self.last(pool).target, path)
         self.assertEqual(self.pool_of(daemon, b'{"inputs": []}', "/v2/models%2Fwork%2Finfer"), "a")
 
 
