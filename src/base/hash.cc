@@ -1,8 +1,9 @@
 #include "evenkeel/base/hash.h"
 
 #include <xxhash.h>
-#if defined(__x86_64__)
-#include <xxh_x86dispatch.h>  // XXH3_64bits is then the one for this CPU's vectors
+#if defined(__x86_64__) && __has_include(<xxh_x86dispatch.h>)
+// There if the library was built with it. XXH3_64bits is then the one for this CPU's vectors.
+#include <xxh_x86dispatch.h>
 #endif
 
 #include <algorithm>
