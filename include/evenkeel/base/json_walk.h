@@ -85,6 +85,7 @@ class JsonWalk {
   static const char* end_of_plain_string(const char* at, const char* end);
   const char* enter_key(const char* at, const char* end);
   const char* enter_text(const char* at, const char* end);
+  const char* read_structures(const char* at, const char* end);
   const char* read_structure(const char* at, const char* end);
   const char* read_string(const char* at, const char* end);
   const char* read_before_value(const char* at, const char* end);
@@ -117,9 +118,7 @@ void JsonWalk<Visitor>::read(std::string_view bytes) {
   const char* const end = at + bytes.size();
   while (at != end) {
     switch (state_) {
-      case State::between: do { at = read_structure(at, end);
-        } while (state_ == State::between && at != end);
-        break;
+      case State::between: at = read_structures(at, end); break;
       case State::string: at = read_string(at, end); break;
       case State::before_value: at = read_before_value(at, end); break;
       case State::number: at = read_number(at, end); break;
@@ -151,6 +150,12 @@ template <class Visitor>
   const auto* quote =
       static_cast<const char*>(std::memchr(at, '"', static_cast<std::size_t>(end - at)));
   return quote == nullptr ? end : quote;
+}
+
+template <class Visitor>
+const char* JsonWalk<Visitor>::read_structures(const char* at, const char* end) {
+  while (at != end && state_ == State::between) at = read_structure(at, end);
+  return at;
 }
 
 template <class Visitor>
