@@ -38,6 +38,7 @@ constexpr KnownPath known_paths[] = {
     {"/api/chat", InferenceApi::ollama, InferenceTask::chat, true},
     {"/api/generate", InferenceApi::ollama, InferenceTask::completion, true},
     {"/api/embed", InferenceApi::ollama, InferenceTask::embedding},
+    {"/api/embeddings", InferenceApi::ollama, InferenceTask::embedding},
     // OpenVINO Model Server
     {"/v3/chat/completions", InferenceApi::openai_chat, InferenceTask::chat},
     {"/v3/completions", InferenceApi::openai_completions, InferenceTask::completion},

@@ -312,6 +312,10 @@ TEST(RequestReader, ReadsOllama) {
   EXPECT_EQ(generate.prompt_tokens, 3u);
   EXPECT_EQ(generate.images, 1u);
   EXPECT_FALSE(facts("/api/embed", R"({"input":["a","bc"]})").stream);
+  const auto embedding = facts("/api/embeddings", R"({"model":"m","prompt":"hello"})");
+  EXPECT_EQ(embedding.task, InferenceTask::embedding);
+  EXPECT_EQ(embedding.model, "m");
+  EXPECT_EQ(embedding.prompt_bytes, 5u);
 }
 
 TEST(RequestReader, ComparesKeysAsOllamaDoes) {

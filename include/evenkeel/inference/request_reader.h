@@ -29,7 +29,7 @@ enum class InferenceApi : std::uint8_t {
   anthropic_messages,  ///< /v1/messages
   rerank,              ///< /rerank, /v1/rerank, /v2/rerank
   score,               ///< /score, /v1/score
-  ollama,              ///< /api/chat, /api/generate, /api/embed
+  ollama,              ///< /api/chat, /api/generate, /api/embed, /api/embeddings
   kserve_infer,        ///< /v2/models/M[/versions/V]/infer: the model is in the path
   kserve_generate,     ///< /v2/models/M[/versions/V]/generate[_stream]
   kserve_grpc,         ///< inference.GRPCInferenceService/ModelInfer and ModelStreamInfer
