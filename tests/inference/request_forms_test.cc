@@ -33,7 +33,7 @@ RequestHead transcription(std::string_view content_type = "multipart/form-data; 
 const std::string form =
     "preamble\r\n--XyZ\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.wav\"\r\n"
     "Content-Type: audio/wav\r\n\r\n" +
-    std::string("\0\r\n--Xy\r\r\n--XyA--XyZ\r\n\r\nname=\"model\"\xff", 40) +
+    std::string("\0\r\n--Xy\r\r\n--XyA--XyZ\r\n\r\nname=\"model\"\xff", 37) +
     "\r\n--XyZ  \r\ncontent-disposition: form-data; filename=\"a;b\"; name=model\r\n\r\nwhisper\r-1"
     "\r\n--XyZ\r\nContent-Disposition:form-data;name=\"stream\"\r\n\r\nTrue\r\n--XyZ\r\n"
     "Content-Disposition: form-data; name=\"prompt\"\r\n\r\nnames: \xc3\xa9\r\n--XyZ--\r\nepilogue";
