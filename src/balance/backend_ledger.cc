@@ -9,6 +9,8 @@ namespace {
 constexpr double overdue = 0.3;     // how much longer a late head is expected to take
 constexpr double least_left = 0.1;  // of a head's S
 constexpr double max_unseen_tokens = BackendLedger::sampled_tokens - 1;
+// A step to come takes longer than one without prompts: further prompts will come in between.
+constexpr double interference = 1.5;
 constexpr double slack_age = 0.05;     // seconds
 constexpr double same_step = 0.25;     // of a step: first tokens so close came with the same one
 constexpr double smoothing = 0.02;     // of the means
@@ -191,6 +193,7 @@ void BackendLedger::refresh_slack(const OutputLengths& lengths, double now) {
   slack_.clear();
   output_context_ = 0;
   const double step = step_seconds();
+  const double step_to_come = interference * step;
   for (const LedgerEntry* entry : streams_) {
     // Since it was last seen it has generated a token with each step, up to the next one shown.
     const double unseen = std::min((now - entry->generated_at) / step, max_unseen_tokens);
@@ -198,7 +201,7 @@ void BackendLedger::refresh_slack(const OutputLengths& lengths, double now) {
     output_context_ += generated;
     const double left = lengths.remaining(entry->output_class, generated);
     slack_.add(entry->tpot_target * (generated + left) - (now - entry->first_token_at) -
-               left * step);
+               left * step_to_come);
   }
   slack_.sort();
 }

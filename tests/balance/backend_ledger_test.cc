@@ -154,7 +154,7 @@ TEST(BackendLedger, AnUnseenPrefillIsOverWhenALaterOneIs) {
   EXPECT_FALSE(ledger.computes_prompts());
 }
 
-// sigma = 0.1 (1 + 199) - 0 - 199 tau
+// sigma = 0.1 (1 + 200) - 0 - 200 * 1.5 tau
 TEST(BackendLedger, PricesAPromptByTheSlackOfItsStreams) {
   BackendLedger ledger = some_ledger();
   LedgerEntry stream = prompt_of(0, 0.1);
@@ -162,7 +162,7 @@ TEST(BackendLedger, PricesAPromptByTheSlackOfItsStreams) {
   ledger.first_token(stream, 1);
   const OutputLengths lengths;  // 200 more tokens are expected
 
-  const double slack = 0.1 * 201 - 200 * ledger.step_seconds();
+  const double slack = 0.1 * 201 - 200 * 1.5 * ledger.step_seconds();
   EXPECT_NEAR(ledger.violations(1, lengths, 1, 0), 1 / slack, 1e-9);
   EXPECT_DOUBLE_EQ(ledger.violations(100, lengths, 1, 0), 1);
 }

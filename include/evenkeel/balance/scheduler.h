@@ -68,7 +68,7 @@ const char* to_string(Rung rung);
 /// about 0.1 s). Waiting requests are ordered by priority, then by what their tenant has had, then
 /// by predicted prefill, less half of the time they have waited. Each goes to the backend of least
 ///
-///   cost = TTFT + min(4, ((age + TTFT) / target)^2) + 0.5 S + X + 0.1 D + M      in seconds
+///   cost = TTFT + min(4, ((age + TTFT) / target)^2) + 0.5 S + 2 X + 0.1 D + M      in seconds
 ///
 /// TTFT: backlog + promises to requests before it + S. S: its own prefill, which depends on what
 /// the backend has cached. X: streams there that are expected to miss their target for time per
