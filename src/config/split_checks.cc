@@ -97,9 +97,10 @@ void check_splits(const Config& config, ParseContext& context) {
         !targets.empty() &&
         std::ranges::all_of(targets, [](const RouteTarget& target) { return target.weight == 0; });
     if (all_zero && !context.report.has_problem(path)) {
-      context.add(path, targets[0].labels.empty()
-                            ? "all shares are 0: no pool would get a request"
-                            : "all shares are 0: no backend would get a request");
+      context.add(path,
+                  targets[0].labels.empty() ? "all shares are 0: no pool would get a request"
+                                            : "all shares are 0: no backend would get a request",
+                  "give one of them a share above 0");
     }
     for (const RouteTarget& target : targets) check_labels(config, path, target, context);
   }

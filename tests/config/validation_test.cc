@@ -200,7 +200,7 @@ TEST(ConfigValidation, RefusesAPartOfAPoolWithoutBackends) {
                                     "gpu=h100,version=v8")));
   EXPECT_THAT(problems_of(versions("{version=v7: 0, version=v8: 0}")),
               ElementsAre(HasSubstr("routes[0].split: all shares are 0: no backend would get a "
-                                    "request")));
+                                    "request; give one of them a share above 0")));
   EXPECT_THAT(problems_of("pools: [{name: a, backends: [h:1]}]\n"
                           "routes: [{pool: a, split: {version=v7: 1}}]\n"),
               ElementsAre(HasSubstr("the backends of the pool 'a' have no labels; give backends "
