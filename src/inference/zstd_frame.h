@@ -31,8 +31,8 @@ class FrameHeader {
   bool skippable() const { return has_magic({0x50, 0x2a, 0x4d, 0x18}, 0xf0); }
   /// Of a skippable frame.
   std::uint32_t skipped_bytes() const {
-    return bytes_[4] | bytes_[5] << 8 | bytes_[6] << 16 |
-           static_cast<std::uint32_t>(bytes_[7]) << 24;
+    return std::uint32_t{bytes_[4]} | std::uint32_t{bytes_[5]} << 8 |
+           std::uint32_t{bytes_[6]} << 16 | std::uint32_t{bytes_[7]} << 24;
   }
   bool has_checksum() const { return (bytes_[magic_size] & 4) != 0; }
 
