@@ -61,7 +61,10 @@ class LineReader final : public ResponseReader {
 
   /// Bytes of one line, which may have begun earlier.
   void read_part(std::string_view part) {
-    if (!part.empty() && part != "\r") blank_ = false;
+    if (!part.empty()) {
+      blank_ = blank_ && begins_line_ && part == "\r";
+      begins_line_ = false;
+    }
     while (matched_ < prefix_.size() && !part.empty()) {
       if (part.front() != prefix_[matched_]) {
         matched_ = not_data;
@@ -77,7 +80,7 @@ class LineReader final : public ResponseReader {
   bool end_line() {
     const bool ends = blank_ || prefix_.empty();
     matched_ = 0;
-    blank_ = true;
+    blank_ = begins_line_ = true;
     return ends && document_.end();
   }
 
@@ -85,6 +88,7 @@ class LineReader final : public ResponseReader {
   ResponseDocument document_;
   std::string_view prefix_;  // of the lines that hold JSON
   std::size_t matched_ = 0;  // bytes of the prefix that the current line begins with
+  bool begins_line_ = true;  // nothing of the current line was read
   bool blank_ = true;        // the current line, as far as it was read
 };
 

@@ -126,6 +126,12 @@ TEST(ResponseReader, IsNotMisledByEventsThatBeginAlike) {
       {.prompt = 2, .completion = 4, .reason = "stop", .events = 4});
 }
 
+TEST(ResponseReader, EndsNoEventAtALineOfTwoReturns) {
+  const std::string text = R"(data: {"text":"a"})";
+
+  expect_report(ResponseFormat::events, text + "\n\r\r\n" + text + "\r\n\r\n", {.events = 1});
+}
+
 TEST(ResponseReader, KeepsTheReasonOfTheFirstChoice) {
   expect_events(
       R"(data: {"choices":[{"index":1,"text":"b","finish_reason":"stop"}]})"
