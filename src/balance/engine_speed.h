@@ -1,6 +1,7 @@
 // How fast one engine computes, learned from the times of its tokens.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -36,11 +37,23 @@ class EngineSpeed {
   /// Starts again from this prior.
   void reset(const Coefficients& prior, std::uint32_t step_tokens);
 
-  double step_seconds(double streams, double context_tokens) const;
+  double step_seconds(double streams, double context_tokens) const {
+    return std::max(min_step, coefficients_.step + streams * coefficients_.per_stream +
+                                  context_tokens * coefficients_.per_context_token);
+  }
   /// `step`: step_seconds() now.
-  double prefill_seconds(double uncached, double cached, double step) const;
+  double prefill_seconds(double uncached, double cached, double step) const {
+    const double pairs = uncached * (cached + uncached / 2);
+    return std::max(min_prefill, steps_of(uncached) * step +
+                                     uncached * coefficients_.per_prefill_token +
+                                     pairs * coefficients_.per_attention_pair);
+  }
   /// ceil(u / B).
-  double steps_of(double uncached) const;
+  double steps_of(double uncached) const {
+    const double exact = uncached / step_tokens_;
+    const auto whole = static_cast<double>(static_cast<std::int64_t>(exact));
+    return whole < exact ? whole + 1 : whole;  // std::ceil is a call
+  }
 
   /// A token came `seconds` after the one before it, and no prompt was computed in between.
   void learn_step(double streams, double context_tokens, double seconds);
@@ -49,17 +62,23 @@ class EngineSpeed {
   /// Engines take up prompts and show tokens between steps, so the time is only known to a `step`.
   void learn_prefill(double uncached, double pairs, double seconds, double step);
 
-  Coefficients coefficients() const;
+  const Coefficients& coefficients() const { return coefficients_; }
   std::size_t prefill_samples() const { return prefill_.samples(); }
   std::size_t step_samples() const { return step_.samples(); }
   /// Mean relative error of the prefill model lately, 0..2.
   double prefill_error() const { return prefill_.relative_error(); }
 
  private:
+  static constexpr double min_step = 5e-4;  // seconds; no engine is faster
+  static constexpr double min_prefill = 2e-4;
+
+  void read_models();
+
+  Coefficients coefficients_;  // of the models below, for predictions
+  double step_tokens_;
   // In thousands of tokens and millions of pairs: numbers of similar size.
   LeastSquares<3> step_;
   LeastSquares<2> prefill_;
-  double step_tokens_;
 };
 
 }  // namespace evenkeel

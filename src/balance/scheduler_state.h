@@ -95,6 +95,7 @@ struct Scheduler::State {
   /// A backend during a pass.
   struct Candidate {
     std::uint32_t slot = 0;
+    std::uint64_t identity = 0;
     double wait = 0;      // W
     double promised = 0;  // E: prefills of requests before that wait for it
     double step = 0;      // tau

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "balance/scheduler_state.h"
-#include "evenkeel/base/hash.h"
+#include "evenkeel/base/rng.h"
 
 namespace evenkeel {
 namespace {
@@ -67,6 +67,7 @@ void SchedulingPass::look_at_backends() {
     const double step = backend.ledger.step_seconds();
     least_step_ = std::min(least_step_, step);
     state_.candidates.push_back({.slot = slot,
+                                 .identity = backend.facts.identity,
                                  .wait = backend.ledger.wait_seconds(now_),
                                  .step = step,
                                  .use = backend.ledger.memory_use(mean_output_),
@@ -199,7 +200,7 @@ SchedulingPass::Candidate& SchedulingPass::cheapest() {
   std::uint64_t highest = 0;
   for (Candidate& each : candidates) {
     if (each.violations < 0 || !within_tie(each.cost, least)) continue;
-    const std::uint64_t rank = hash_of(tie_key_, state_.backends[each.slot].facts.identity);
+    const std::uint64_t rank = mix(tie_key_ ^ each.identity);
     if (rank < highest) continue;
     highest = rank;
     best = &each;

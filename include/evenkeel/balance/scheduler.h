@@ -28,7 +28,7 @@ struct SchedulerOptions {
 
 /// What an engine says of itself.
 struct EngineFacts {
-  std::uint64_t identity = 0;   ///< the same in every process, such as a hash of its address
+  std::uint64_t identity = 0;   ///< a hash that is the same in every process, as of its address
   std::uint64_t kv_tokens = 0;  ///< that its KV cache holds; 0: unknown, memory is not considered
   std::uint32_t step_tokens = 8192;  ///< of one step: vLLM's `max_num_batched_tokens`
 };
