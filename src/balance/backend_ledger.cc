@@ -11,7 +11,8 @@ constexpr double least_left = 0.1;  // of a head's S
 constexpr double max_unseen_tokens = BackendLedger::sampled_tokens - 1;
 // A step to come takes longer than one without prompts: further prompts will come in between.
 constexpr double interference = 1.5;
-constexpr double slack_age = 0.05;     // seconds
+constexpr double least_unseen_output = 20;  // tokens: of fewer, the prefill's error counts too much
+constexpr double slack_age = 0.05;          // seconds
 constexpr double same_step = 0.25;     // of a step: first tokens so close came with the same one
 constexpr double smoothing = 0.02;     // of the means
 constexpr double foreign_decay = 0.5;  // seconds of others' work that a second completes
@@ -122,6 +123,13 @@ void BackendLedger::token(LedgerEntry& entry, double generated, double gap, doub
   entry.generated_at = now;
   const bool undisturbed = queue_.empty() && emptied_at_ <= now - gap;
   if (undisturbed) speed_.learn_step(streams(), context_tokens(), gap);
+}
+
+void BackendLedger::finishing(const LedgerEntry& entry, double output_tokens, double now) {
+  const bool unseen = !entry.streams && entry.stage == LedgerEntry::Stage::decode;
+  if (!unseen || output_tokens < least_unseen_output) return;
+  const double gap = (now - entry.first_token_at) / (output_tokens - 1);
+  speed_.learn_step(streams(), context_tokens(), gap / interference);
 }
 
 void BackendLedger::ended(LedgerEntry& entry, double now) {

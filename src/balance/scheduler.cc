@@ -252,10 +252,12 @@ void Scheduler::token(Ticket ticket, std::uint32_t generated, Duration gap, Inst
 void Scheduler::finished(Ticket ticket, const Outcome& outcome, Instant now) {
   ScheduledRequest& request = state_->request(ticket);
   ScheduledBackend& backend = state_->backends[request.backend];
-  backend.ledger.ended(request.entry, seconds_since_epoch(now));
   if (outcome.output_tokens) {
+    backend.ledger.finishing(request.entry, static_cast<double>(*outcome.output_tokens),
+                             seconds_since_epoch(now));
     state_->lengths.learn(request.entry.output_class, static_cast<double>(*outcome.output_tokens));
   }
+  backend.ledger.ended(request.entry, seconds_since_epoch(now));
   count_share(backend.streams, request.entry.streams);
   count_share(backend.has_blocks, !request.blocks.empty());
   count_share(backend.confirms_hits, outcome.cached_tokens.has_value());

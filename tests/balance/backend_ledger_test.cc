@@ -154,6 +154,23 @@ TEST(BackendLedger, AnUnseenPrefillIsOverWhenALaterOneIs) {
   EXPECT_FALSE(ledger.computes_prompts());
 }
 
+TEST(BackendLedger, LearnsStepsFromTheDurationOfUnseenStreams) {
+  BackendLedger ledger = some_ledger();
+  double now = 0;
+  for (int i = 0; i < 50; ++i) {
+    LedgerEntry unseen = prompt_of(1000, 0.1);
+    unseen.streams = false;
+    ledger.dispatched(unseen, now);
+    ledger.advance(now + 0.2);
+    now += 0.1 + 100 * 0.06;  // a token in 60 ms, two thirds of it without interference
+    ledger.finishing(unseen, 101, now);
+    ledger.ended(unseen, now);
+  }
+
+  EXPECT_EQ(ledger.speed().step_samples(), 50u);
+  EXPECT_NEAR(ledger.speed().step_seconds(1, 1000), 0.04, 0.004);
+}
+
 // sigma = 0.1 (1 + 200) - 0 - 200 * 1.5 tau
 TEST(BackendLedger, PricesAPromptByTheSlackOfItsStreams) {
   BackendLedger ledger = some_ledger();
