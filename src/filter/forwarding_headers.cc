@@ -74,6 +74,28 @@ void remove_forged(Fields& fields, bool trusted, const Believed& believed) {
   });
 }
 
+/// Removes the fields in which only trusted proxies name tenants: another's, and those that
+/// contradict each other.
+void remove_forged_tenants(Fields& fields, bool trusted, const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    const auto has_name = [&](const Field& field) {
+      return equals_ignore_case(field.name(), name);
+    };
+    if (trusted && std::count_if(fields.begin(), fields.end(), has_name) <= 1) continue;
+    fields.remove_if(has_name);
+  }
+}
+
+std::vector<std::string> tenant_headers_of(const std::vector<ListenerConfig>& listeners) {
+  std::vector<std::string> names;
+  for (const ListenerConfig& listener : listeners) {
+    const std::string& name = listener.tenant_header;
+    const bool is_new = std::find(names.begin(), names.end(), name) == names.end();
+    if (!name.empty() && is_new) names.push_back(name);
+  }
+  return names;
+}
+
 }  // namespace
 
 ForwardingHeadersFilter::ForwardingHeadersFilter(std::uint64_t seed,
@@ -82,7 +104,8 @@ ForwardingHeadersFilter::ForwardingHeadersFilter(std::uint64_t seed,
       listeners_(listeners),
       trusts_any_(std::any_of(
           listeners.begin(), listeners.end(),
-          [](const ListenerConfig& listener) { return !listener.trusted_proxies.empty(); })) {}
+          [](const ListenerConfig& listener) { return !listener.trusted_proxies.empty(); })),
+      tenant_headers_(tenant_headers_of(listeners)) {}
 
 const ListenerConfig* trusting_listener(const std::vector<ListenerConfig>& listeners,
                                         const RequestIdentity& identity) {
@@ -128,6 +151,7 @@ Task<Result<Response>> ForwardingHeadersFilter::handle(Request& request, Handler
     believed.host = fields.count(FieldId::x_forwarded_host) == 1;
   }
   remove_forged(fields, listener != nullptr, believed);
+  if (!tenant_headers_.empty()) remove_forged_tenants(fields, listener != nullptr, tenant_headers_);
   fields.add("x-request-id", id, FieldId::x_request_id);
   fields.add("x-forwarded-for", chain, FieldId::x_forwarded_for);
   if (!believed.proto) {

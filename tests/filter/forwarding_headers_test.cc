@@ -45,7 +45,8 @@ class ForwardingHeaders : public testing::Test {
   std::string why;
   std::vector<ListenerConfig> listeners{
       {.name = "public",
-       .trusted_proxies = {*parse_network("192.0.2.0/24", why), *parse_network("::1", why)}},
+       .trusted_proxies = {*parse_network("192.0.2.0/24", why), *parse_network("::1", why)},
+       .tenant_header = "x-tenant"},
       {.name = "open"}};
   ForwardingHeadersFilter filter{1, listeners};
   RecordingHandler backend;
@@ -185,6 +186,20 @@ TEST_F(ForwardingHeaders, AClientThatIsNoTrustedProxyNamesNone) {
   EXPECT_EQ(request.info.identity.client, "198.51.100.1");
   EXPECT_NE(backend.fields.find("x-forwarded-for: 198.51.100.1\n"), std::string::npos);
   EXPECT_EQ(backend.fields.find("203.0.113.9"), std::string::npos) << backend.fields;
+}
+
+TEST_F(ForwardingHeaders, OnlyTrustedProxiesNameTenants) {
+  const auto tenants =
+      [&](bool trusted,
+          std::initializer_list<std::pair<std::string_view, std::string_view>> fields) {
+        std::string lines = passed(fields, trusted);
+        return lines.substr(0, lines.find("x-request-id: "));
+      };
+
+  EXPECT_EQ(tenants(true, {{"X-Tenant", "acme"}}), "X-Tenant: acme\n");
+  EXPECT_EQ(tenants(true, {{"X-Tenant", "acme"}, {"x-tenant", "beta"}, {"a", "b"}}), "a: b\n");
+  EXPECT_EQ(tenants(false, {{"X-Tenant", "acme"}, {"a", "b"}}), "a: b\n");
+  EXPECT_EQ(tenants(false, {{"x-tenants", "acme"}}), "x-tenants: acme\n");
 }
 
 #ifndef EVENKEEL_FOREIGN_ALLOCATOR

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "evenkeel/base/rng.h"
@@ -21,6 +22,7 @@ const ListenerConfig* trusting_listener(const std::vector<ListenerConfig>& liste
 ///   by a UUIDv7.
 /// - x-forwarded-for, -proto, -host and forwarded: replaced, except for trusted proxies. Theirs are
 ///   kept, and the proxy's address is appended to x-forwarded-for.
+/// - the `tenant_header` of any listener: dropped, except for trusted proxies that send it once.
 /// - every other x-forwarded-*, x-real-ip and x-evenkeel-*: dropped, except for trusted proxies.
 /// - x-forwarded-client-cert: the client's certificate, as Envoy writes it; appended to a trusted
 ///   proxy's value, in place of any other.
@@ -39,6 +41,7 @@ class ForwardingHeadersFilter final : public Filter {
 
   Rng rng_;
   const std::vector<ListenerConfig>& listeners_;
+  std::vector<std::string> tenant_headers_;  // of all listeners
   bool trusts_any_;
 };
 
