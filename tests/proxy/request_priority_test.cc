@@ -5,6 +5,8 @@
 #include <optional>
 #include <string_view>
 
+#include "evenkeel/stats/label_index.h"
+
 namespace evenkeel {
 namespace {
 
@@ -45,6 +47,22 @@ TEST(RequestPriority, IsAtMostThatOfTheTenant) {
   EXPECT_EQ(of_tenant(Priority::batch, "", Priority::interactive), Priority::batch);
   EXPECT_EQ(of_tenant(std::nullopt, "interactive"), Priority::interactive);
   EXPECT_EQ(of_tenant(std::nullopt, ""), Priority::standard);
+}
+
+TEST(RequestPriority, IsAtMostStandardWithoutATenantWhereThereAreSome) {
+  const auto of_none = [](std::string_view field, std::optional<Priority> route = std::nullopt) {
+    Request request;
+    request.info.identity.tenant_index = LabelIndex::other_tenant;
+    if (!field.empty()) request.fields.add("x-priority", field);
+    return priority_of(request, route);
+  };
+
+  EXPECT_EQ(of_none("interactive"), Priority::standard);
+  EXPECT_EQ(of_none("interactive", Priority::interactive), Priority::standard);
+  EXPECT_EQ(of_none("", Priority::interactive), Priority::standard);
+  EXPECT_EQ(of_none(""), Priority::standard);
+  EXPECT_EQ(of_none("batch"), Priority::batch);
+  EXPECT_EQ(of_none("interactive", Priority::batch), Priority::batch);
 }
 
 TEST(RequestPriority, IsAtMostThatOfTheRoute) {
