@@ -329,12 +329,12 @@ void Plan::continue_suspicion(const ConnectedBackend& before, ConnectedBackend& 
 }
 
 Task<Result<Response>> Plan::handle(Request& request) {
+  if (tenants_ != nullptr) [[unlikely]]
+    tenants_->identify(request);
   const bool refuses =
       memory_pressure_ != nullptr && memory_pressure_->get() == MemoryPressure::critical;
   if (refuses) [[unlikely]]
     return refusing_->handle(request);
-  if (tenants_ != nullptr) [[unlikely]]
-    tenants_->identify(request);
   if (model_directory_ != nullptr && lists_models(request)) [[unlikely]]
     return model_chain_->handle(request);
   const auto route = router_.route(request);
