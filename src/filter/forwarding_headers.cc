@@ -113,7 +113,7 @@ const ListenerConfig* trusting_listener(const std::vector<ListenerConfig>& liste
       std::find_if(listeners.begin(), listeners.end(),
                    [&](const ListenerConfig& each) { return each.name == identity.listener; });
   if (listener == listeners.end() || listener->trusted_proxies.empty()) return nullptr;
-  const auto peer = parse_ip(identity.client);
+  const auto peer = parse_ip(identity.peer.empty() ? identity.client : identity.peer);
   const bool trusted =
       peer && std::any_of(listener->trusted_proxies.begin(), listener->trusted_proxies.end(),
                           [&](const Network& network) { return network.contains(*peer); });

@@ -354,9 +354,13 @@ Task<Result<Response>> Plan::handle(Request& request) {
 /// It keeps both plans: what it passed on its way belongs to the first.
 Task<Result<Response>> Plan::Renewal::handle(Request& request, Handler& next) {
   if (active == nullptr || active->get() == &own) return next.handle(request);
+  if (request.info.inference == nullptr) return next.handle(request);  // it has not waited
   const std::shared_ptr<Plan>& newest = *active;
   request.info.inference->plan = newest;
   request.info.identity.retry_policy = nullptr;
+  request.info.identity.tenant = nullptr;
+  request.info.identity.tenant_index = 0;
+  if (newest->tenants_ != nullptr) newest->tenants_->identify(request);
   return newest->handle_inspected(request);
 }
 

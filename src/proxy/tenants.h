@@ -26,7 +26,7 @@ class Tenants {
   Tenants(const Tenants&) = delete;
   Tenants& operator=(const Tenants&) = delete;
 
-  /// Sets the tenant in `request.info.identity`. REQUIRES: the client in it is still the peer.
+  /// Sets the tenant in `request.info.identity`.
   void identify(Request& request);
 
  private:

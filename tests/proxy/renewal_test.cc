@@ -1,6 +1,7 @@
 // Requests whose bodies arrive while the configuration changes.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 
@@ -13,7 +14,7 @@ using namespace std::chrono_literals;
 
 constexpr std::string_view head =
     "POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
-    "Content-Length: 28\r\n\r\n";
+    "X-Api-Key: key\r\nContent-Length: 28\r\n\r\n";
 constexpr std::string_view begin = R"({"model": "tiny", )";
 constexpr std::string_view end = R"("n": 1234})";
 static_assert(begin.size() + end.size() == 28);
@@ -40,6 +41,16 @@ class Renewal : public Chain {
     EXPECT_TRUE(eventually(loop, [&] { return metrics_registry.in_flight(pool) == 1; }));
     drain_loop(loop);
     return client;
+  }
+
+  /// Those of the tenant that have ended.
+  std::uint64_t requests_of(std::string_view tenant) {
+    const LabelIndex::View names = metrics_registry.label_index().view();
+    const auto name = std::find(names.tenants.begin(), names.tenants.end(), tenant);
+    if (name == names.tenants.end()) return 0;
+    const TenantMetrics* const metrics = metrics_registry.worker_metrics(0).find_tenant(
+        static_cast<std::uint32_t>(name - names.tenants.begin()));
+    return metrics == nullptr ? 0 : metrics->requests.value();
   }
 
   ScriptedServer other;
@@ -129,6 +140,37 @@ TEST_F(Renewal, ReplacesTheNameOfTheModelAsTheFileOfNowSays) {
 
   const std::string request = server.connection(0).read_message();
   EXPECT_NE(request.find(R"({"model": "large", )"), std::string::npos) << request;
+  server.connection(0).send(answer);
+  EXPECT_TRUE(client->read_message().ends_with("fine"));
+}
+
+TEST_F(Renewal, FindsTheTenantAnew) {
+  const std::string key_hash = "2c70e12b7a0646f92279f427c7b38e7334d8e5389cff167a1dc30e73f826b683";
+  config.tenants = {{.name = "acme", .keys_sha256 = {key_hash}}};
+  load();
+  auto client = begin_request();
+  config.tenants = {{.name = "beta", .keys_sha256 = {key_hash}}};
+  load();
+
+  client->send(end);
+
+  server.connection(0).read_message();
+  server.connection(0).send(answer);
+  EXPECT_TRUE(client->read_message().ends_with("fine"));
+  EXPECT_TRUE(eventually(loop, [&] { return requests_of("beta") == 1; }));
+  EXPECT_EQ(requests_of("acme"), 0u);
+}
+
+TEST_F(Renewal, LeavesRequestsThatAreNotReadToTheirPlan) {
+  load();
+  const std::shared_ptr<Plan> first = plan;
+  load();
+  host.handler = first;  // as a connection has it that got its request before the reload
+  auto client = connect();
+
+  client->send("GET /v1/models HTTP/1.1\r\nHost: a\r\n\r\n");
+
+  server.connection(0).read_message();
   server.connection(0).send(answer);
   EXPECT_TRUE(client->read_message().ends_with("fine"));
 }

@@ -35,11 +35,12 @@ class TenantsTest : public testing::Test {
  protected:
   /// The name of the tenant whose request this is; empty: none's.
   std::string tenant_of(const HeaderFields& fields, std::string_view listener = "public",
-                        std::string_view peer = "10.1.2.3") {
+                        std::string_view peer = "10.1.2.3", std::string_view client = "") {
     Request request;
     for (const auto& [name, value] : fields) request.fields.add(name, value);
     request.info.identity.listener = listener;
-    request.info.identity.client = peer;
+    request.info.identity.client = client.empty() ? peer : client;
+    if (!client.empty()) request.info.identity.peer = peer;
     tenants_.identify(request);
     const RequestIdentity& identity = request.info.identity;
     index_ = identity.tenant_index;
@@ -92,8 +93,11 @@ TEST_F(TenantsTest, AreNamedByTrustedProxies) {
   EXPECT_EQ(tenant_of({{"X-Tenant", "beta"}}, "inside"), "beta");
   EXPECT_EQ(tenant_of({{"x-tenant", "beta"}, {"x-api-key", "key-a"}}, "inside"), "beta");
   EXPECT_EQ(tenant_of({{"x-tenant", "gamma"}, {"x-api-key", "key-a"}}, "inside"), "acme");
+  EXPECT_EQ(tenant_of({{"x-tenant", "beta"}}, "inside", "192.0.2.1"), "");
   EXPECT_EQ(tenant_of({{"x-tenant", "beta"}}, "public"), "");
   EXPECT_EQ(tenant_of({{"x-tenant", "beta"}, {"x-tenant", "acme"}}, "inside"), "");
+  EXPECT_EQ(tenant_of({{"x-tenant", "beta"}}, "inside", "10.1.2.3", "192.0.2.1"), "beta");
+  EXPECT_EQ(tenant_of({{"x-tenant", "beta"}}, "inside", "192.0.2.1", "10.1.2.3"), "");
 }
 
 TEST_F(TenantsTest, HaveIndicesOfTheirOwnWhileTheyAreInUse) {

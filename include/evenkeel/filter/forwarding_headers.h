@@ -12,7 +12,6 @@
 namespace evenkeel {
 
 /// The listener of a request whose peer is one of the listener's trusted proxies; else null.
-/// REQUIRES: `identity.client` is the peer, as before ForwardingHeadersFilter.
 const ListenerConfig* trusting_listener(const std::vector<ListenerConfig>& listeners,
                                         const RequestIdentity& identity);
 
@@ -22,8 +21,8 @@ const ListenerConfig* trusting_listener(const std::vector<ListenerConfig>& liste
 ///   by a UUIDv7.
 /// - x-forwarded-for, -proto, -host and forwarded: replaced, except for trusted proxies. Theirs are
 ///   kept, and the proxy's address is appended to x-forwarded-for.
-/// - the `tenant_header` of any listener: dropped, except for trusted proxies that send it once.
 /// - every other x-forwarded-*, x-real-ip and x-evenkeel-*: dropped, except for trusted proxies.
+/// - the `tenant_header` of any listener: dropped, except for trusted proxies that send it once.
 /// - x-forwarded-client-cert: the client's certificate, as Envoy writes it; appended to a trusted
 ///   proxy's value, in place of any other.
 /// - via: "1.1 evenkeel" is added.
@@ -41,8 +40,8 @@ class ForwardingHeadersFilter final : public Filter {
 
   Rng rng_;
   const std::vector<ListenerConfig>& listeners_;
-  std::vector<std::string> tenant_headers_;  // of all listeners
   bool trusts_any_;
+  std::vector<std::string> tenant_headers_;  // of all listeners
 };
 
 }  // namespace evenkeel
