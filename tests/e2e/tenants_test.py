@@ -49,17 +49,27 @@ class Tenants(ReloadCase):
         self.assertEqual(self.server.exchanges[0].head.field("authorization"), f"Bearer {KEY}")
 
     def test_no_key_is_logged_or_shown(self):
-        daemon = self.tenants(tenant("acme", KEY))
+        daemon = self.tenants(tenant("acme", KEY), inspect=True, engine="vllm")
         with Stream.connect(daemon.address) as stream:
             for key in (KEY, "sk-unknown"):
                 self.assertEqual(stream.exchange(fields=bearer(key)).status, 200)
             self.assertEqual(stream.exchange(target="/%", fields=bearer(KEY)).status, 400)
-        daemon.wait_access(3)
+        for key in (KEY, "sk-unknown"):
+            for fields in (bearer(key), [("x-api-key", key)]):
+                answer = exchange(daemon.address, "POST", CHAT, fields, b'{"model": "m", "messages": []}')
+                self.assertEqual(answer.status, 200)
+        daemon.wait_access(7)
+        shown = {page: daemon.ask_admin(page).body.decode()
+                 for page in ("/metrics", "/api/v1/requests/recent", "/api/v1/status")}
         daemon.stop()
 
-        said = daemon.access_path.read_text() + "\n".join(daemon.lines)
-        self.assertIn("acme", said)
-        self.assertNotIn("sk-", said)
+        shown |= {"access log": daemon.access_path.read_text(), "log": "\n".join(daemon.lines)}
+        for page in ("/metrics", "/api/v1/requests/recent", "access log"):
+            self.assertIn("acme", shown[page], page)
+        for page, text in shown.items():
+            self.assertTrue(text, page)
+            for part in ("sk-", sha256(KEY)):
+                self.assertNotIn(part, text, page)
 
     def test_each_request_of_a_connection_has_its_own(self):
         daemon = self.tenants(tenant("acme", KEY), tenant("beta", OTHER_KEY))
@@ -101,7 +111,8 @@ class Tenants(ReloadCase):
         self.reload()
         self.assertEqual(exchange(daemon.address, fields=[("x-tenant", "beta")]).status, 200)
         self.assertEqual(self.logged(daemon, 5), ["beta", "beta", None, "acme", None])
-        self.assertEqual(self.server.exchanges[0].head.field("x-tenant"), "beta")
+        self.assertEqual([each.head.field("x-tenant") for each in self.server.exchanges],
+                         ["beta", "beta", "gamma", "gamma", None])
 
     def test_a_file_with_a_key_that_is_not_hashed_is_refused(self):
         self.tenants(tenant("acme", KEY))
