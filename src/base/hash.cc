@@ -24,6 +24,11 @@ namespace {
 
 std::uint64_t hash_of(std::string_view bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
 
+WideHash wide_hash_of(std::string_view bytes, std::uint64_t seed) {
+  const XXH128_hash_t hash = XXH3_128bits_withSeed(bytes.data(), bytes.size(), seed);
+  return {.low = hash.low64, .high = hash.high64};
+}
+
 std::uint64_t hash_of(std::uint64_t first, std::uint64_t second) {
   std::array<char, 2 * sizeof(std::uint64_t)> bytes;
   const auto put = [&bytes](std::size_t at, std::uint64_t value) {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <optional>
+#include <random>
 
-#include "evenkeel/base/hash.h"
 #include "evenkeel/base/hex.h"
 #include "evenkeel/filter/forwarding_headers.h"
 
@@ -11,7 +11,11 @@ namespace evenkeel {
 namespace {
 
 constexpr std::size_t max_seen_keys = 1024;
-constexpr std::size_t max_seen_key_bytes = 256;  // longer ones are hashed each time
+
+std::uint64_t random_seed() {
+  std::random_device device;
+  return static_cast<std::uint64_t>(device()) << 32 | device();
+}
 
 /// REQUIRES: 64 hexadecimal digits, as in every loaded file.
 Sha256 from_hexadecimal(std::string_view text) {
@@ -58,6 +62,7 @@ Tenants::Tenants(const Config& config, LabelUses& label_uses)
       named_by_proxies_(std::any_of(
           config.listeners.begin(), config.listeners.end(),
           [](const ListenerConfig& listener) { return !listener.tenant_header.empty(); })),
+      seed_(random_seed()),
       seen_keys_(max_seen_keys) {
   for (const TenantConfig& each : config.tenants) {
     const auto [tenant, is_new] =
@@ -96,9 +101,9 @@ const Tenants::Tenant* Tenants::with_key_of(const Request& request) {
 }
 
 const Tenants::Tenant* Tenants::with_key(std::string_view key) {
-  if (key.size() > max_seen_key_bytes) return with_hash_of(key);
-  SeenKey& seen = seen_keys_[hash_of(key) % seen_keys_.size()];
-  if (seen.key != key) seen = {.key = std::string(key), .tenant = with_hash_of(key)};
+  const WideHash key_hash = wide_hash_of(key, seed_);
+  SeenKey& seen = seen_keys_[key_hash.low % seen_keys_.size()];
+  if (seen.key_hash != key_hash) seen = {.key_hash = key_hash, .tenant = with_hash_of(key)};
   return seen.tenant;
 }
 

@@ -28,6 +28,18 @@ Hashed hash_in_pieces(std::string_view text, std::size_t piece) {
   return result;
 }
 
+TEST(WideHash, DependsOnEachByteAndOnTheSeed) {
+  for (const std::size_t size : {1u, 16u, 17u, 100u, 300u, 2000u}) {
+    std::string text = sample(size);
+    const WideHash hash = wide_hash_of(text, 1);
+    EXPECT_EQ(wide_hash_of(std::string(text), 1), hash) << size;
+    EXPECT_NE(wide_hash_of(text, 2), hash) << size;
+    EXPECT_NE(wide_hash_of(text + '\0', 1), hash) << size;
+    text.back() = static_cast<char>(text.back() ^ 1);
+    EXPECT_NE(wide_hash_of(text, 1), hash) << size;
+  }
+}
+
 TEST(BlockHash, DoesNotDependOnThePieces) {
   const std::string text = sample(5000);
   const Hashed whole = hash_in_pieces(text, text.size());

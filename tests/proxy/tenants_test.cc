@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "counted_allocations.h"
 #include "proxy/chain.h"
 
 namespace evenkeel {
@@ -113,6 +114,20 @@ TEST_F(TenantsTest, HaveIndicesOfTheirOwnWhileTheyAreInUse) {
   EXPECT_EQ(view.tenants[acme], "acme");
   EXPECT_EQ(view.tenants[beta], "beta");
 }
+
+#ifndef EVENKEEL_FOREIGN_ALLOCATOR
+// A key of this size would have to be allocated.
+TEST_F(TenantsTest, KeepNoKey) {
+  const std::string key(200, 'k');
+  Request request;
+  request.fields.add("x-api-key", key);
+  const std::size_t before = allocations;
+
+  tenants_.identify(request);
+
+  EXPECT_EQ(allocations - before, 0u);
+}
+#endif
 
 using RefusingChain = Chain;
 

@@ -1,4 +1,4 @@
-// The one hash function: XXH3, 64 bits. Not for secrets.
+// The one hash function: XXH3. It is not cryptographic: who knows the seed may undo it.
 #pragma once
 
 #include <array>
@@ -11,6 +11,14 @@ namespace evenkeel {
 
 /// The same bytes give the same hash in every process and on every machine.
 std::uint64_t hash_of(std::string_view bytes);
+
+/// 128 bits: they differ for different bytes, unless those were chosen for a known seed.
+struct WideHash {
+  std::uint64_t low = 0;
+  std::uint64_t high = 0;
+  bool operator==(const WideHash&) const = default;
+};
+WideHash wide_hash_of(std::string_view bytes, std::uint64_t seed);
 
 /// A hash of two hashes, in this order.
 std::uint64_t hash_of(std::uint64_t first, std::uint64_t second);
