@@ -60,8 +60,8 @@ class BackendLedger {
   /// The entry has `generated` tokens, the last of which came `gap` seconds after the one before
   /// it.
   void token(LedgerEntry& entry, double generated, double gap, double now);
-  /// It is about to end, with so many tokens in all. Of a response that is not streamed, this is all
-  /// that tells how long steps take.
+  /// It is about to end, with so many tokens in all. Of a response that is not streamed, this is
+  /// all that tells how long steps take.
   void finishing(const LedgerEntry& entry, double output_tokens, double now);
   /// Finished, failed or abandoned. Does nothing to an entry that is not here.
   void ended(LedgerEntry& entry, double now);
