@@ -36,9 +36,9 @@ pools:
 routes:
   - match: {path: v1/chat}                       # routes\\[0\\].match.path: .*did you mean '/v1/chat'
     pool: lama                                   # routes\\[0\\].pool: .*did you mean 'llama'
-  - match: {method: POST}                        # routes\\[1\\]: 'pool' and 'split' exclude
+  - match: {method: POST}
     pool: llama
-    split: {llama: 1}
+    split: {llama: 1}                            # routes\\[1\\].split.llama: .*remove 'pool'
 """
 
 
