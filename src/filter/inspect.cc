@@ -108,7 +108,9 @@ Task<Result<Response>> InspectFilter::inspect(Request& request, std::string path
   bool is_read = true;
   const auto has_room = [held] { return held == nullptr || held->holds(); };
   while (!last && size < options_.max_body_bytes && has_room() && !reader->done()) {
-    auto chunk = held != nullptr ? co_await held->hold() : co_await request.body->read();
+    // Not within the conditional expression: g++ 12 then destroys an error twice.
+    auto next_chunk = held != nullptr ? held->hold() : request.body->read();
+    auto chunk = co_await next_chunk;
     if (!chunk) co_return std::move(chunk.error());
     size += chunk->bytes.size();
     last = chunk->last;

@@ -1,4 +1,4 @@
-"""Tests of old_words.py and sizes.py on small projects, and both checks on this project."""
+"""Tests of old_words.py, sizes.py and awaits.py on small projects, and all three checks on this project."""
 
 import contextlib
 import io
@@ -6,6 +6,7 @@ import pathlib
 import tempfile
 import unittest
 
+import awaits
 import old_words
 import sizes
 
@@ -22,6 +23,9 @@ class Project(unittest.TestCase):
 
     def test_its_long_functions_have_a_reason(self):
         self.check(sizes.main)
+
+    def test_it_awaits_in_whole_statements(self):
+        self.check(awaits.main)
 
 
 class Check(unittest.TestCase):
@@ -53,6 +57,38 @@ class OldWords(Check):
 
     def test_the_changelog_is_exempt(self):
         self.assertEqual([], self.found("nobody\n", "docs/CHANGELOG.md"))
+
+
+class Awaits(Check):
+    def found(self, body):
+        text = "Task<int> f() {\n" + body + "\n}\n"
+        return len(list(awaits.violations(self.project("src/a.cc", text))))
+
+    def test_whole_statements_initialisers_and_returns(self):
+        self.assertEqual(0, self.found("""
+            co_await a.b(c ? d : e);
+            auto x = co_await y;
+            const auto& [p, q] = co_await y->z();
+            x = co_await y;
+            if (x && (y || z)) co_await w;
+            for (int i = 0; i < 3; ++i) x = co_await w;
+            while (x) { co_await y; }
+            if (x) y(); else co_await w;
+            switch (x) { case K::a: co_await y; break; default: co_return co_await z; }
+            f([&]() -> Task<int> { co_return co_await g(); });
+            // a ? co_await b : co_await c
+            """))
+
+    def test_conditional_expressions(self):
+        self.assertEqual(2, self.found("auto x = held ? co_await a :\n co_await b;"))
+        self.assertEqual(1, self.found("auto x = co_await a ? b : c;"))
+
+    def test_conditions_and_arguments(self):
+        self.assertEqual(1, self.found("while (!(co_await a)->last) {}"))
+        self.assertEqual(1, self.found("if (co_await a) b();"))
+        self.assertEqual(1, self.found("f(co_await a);"))
+        self.assertEqual(1, self.found("auto x = a && co_await b;"))
+        self.assertEqual(1, self.found("for (int i = 0; i < co_await n; ++i) f();"))
 
 
 class Sizes(Check):
