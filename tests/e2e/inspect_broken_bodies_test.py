@@ -73,10 +73,10 @@ class BrokenBodies(case.Case):
             for body in ([http2.data(1, b'{"model"'), http2.rst_stream(1)],
                          [http2.data(1, b" " * 3000)],
                          [http2.data(1, b'{"model"')]):
-                with http2.Wire.connect(daemon.address) as wire:
+                with http2.Wire.connect(daemon.address).open() as wire:
                     wire.send(http2.headers(1, fields, end=False), *body)
             for length in (b"5", b"500"):
-                with http2.Wire.connect(daemon.address) as wire:
+                with http2.Wire.connect(daemon.address).open() as wire:
                     with_length = [*fields, ("content-length", length.decode())]
                     wire.send(http2.headers(1, with_length, end=False), http2.data(1, b'{"model":1234}', end=True))
             self.check_alive(daemon, 5)
