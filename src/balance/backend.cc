@@ -110,7 +110,7 @@ void Backend::count_failure(const AttemptResult& result, Instant now) const {
 
 /// Its free slots may be used: waiting requests get them.
 void Backend::serve_queue() const {
-  if (request_queue_ && request_queue_->has_waiters())
+  if (request_queue_ && request_queue_->is_awaited(*load_))
     request_queue_->dispatch(*load_, Clock::now());
 }
 

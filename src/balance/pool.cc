@@ -85,6 +85,7 @@ std::shared_ptr<PoolState> PoolState::build(PoolSpec spec, const PoolState* pred
   assert(state->index_.size() == spec.backends.size());
 
   state->make_pickers(spec, predecessor);
+  state->make_queue_sections(predecessor);
   if (spec.affinity) {
     state->affinity_ =
         std::make_unique<Affinity>(*spec.affinity, state->backends_,
@@ -162,9 +163,11 @@ bool PoolState::pin_holds(const Hint& hint, Instant now) const {
   return hint.pinned == nullptr || Affinity::holds(*hint.pinned, is_sequence, now);
 }
 
-const BackendPtr* PoolState::find(const Load& load) const {
+const BackendPtr* PoolState::find(const Load& load, std::uint32_t subset) const {
   const auto found = index_.find(&load);
-  return found == index_.end() ? nullptr : &(*backends_)[found->second];
+  if (found == index_.end()) return nullptr;
+  if (subset != 0 && !subsets_[subset - 1].contains(found->second)) return nullptr;
+  return &(*backends_)[found->second];
 }
 
 bool PoolState::may_become_available(const Hint& hint) const {
@@ -269,10 +272,8 @@ Pool::Pool(std::shared_ptr<PoolState> state, Loop& loop, std::uint64_t seed)
 
 Task<Result<Lease>> Pool::acquire(const Hint& hint, Instant deadline) {
   if (hint.session && state_->affinity() != nullptr) return acquire_for_session(hint, deadline);
-  if (!state_->request_queue().has_waiters()) {
-    const BackendPtr* backend = pick_backend(hint);
-    if (backend != nullptr) return Lease::adopt(*backend);
-  }
+  const BackendPtr* backend = pick_backend(hint);
+  if (backend != nullptr) return Lease::adopt(*backend);
   if (!state_->may_become_available(hint)) return acquire_elsewhere(hint, deadline);
   return hint.subset == 0 ? wait_in_queue(hint, deadline) : wait_in_subset(hint, deadline);
 }
@@ -297,7 +298,7 @@ Task<Result<Lease>> Pool::wait_in_subset(Hint hint, Instant deadline) {
 
 const BackendPtr* Pool::find_trial(const Hint& hint, bool safe_method) const {
   const BackendPtr* parked = state_->trial_backend(safe_method);
-  if (parked == nullptr || state_->request_queue().has_waiters()) return nullptr;
+  if (parked == nullptr || state_->request_queue().is_awaited((*parked)->load())) return nullptr;
   if (hint.session && state_->affinity() != nullptr) return nullptr;
   std::size_t index = static_cast<std::size_t>(parked - state_->backends().data());
   if (hint.subset != 0) {
@@ -338,12 +339,16 @@ Error Pool::queue_error(Fault fault, const char* why) const {
   return refusal(fault, state_->spec().name, why, state_->wait_for(ahead));
 }
 
+/// Null also if others wait for the backend.
 const BackendPtr* Pool::pick_backend(const Hint& hint) {
+  const RequestQueue& queue = state_->request_queue();
+  if (queue.has_waiters() && queue.has_waiters(state_->queue_section(hint))) return nullptr;
   Hint timed = hint;
   timed.now = loop_.now();
   for (int pick = 0; pick < max_pick_attempts; ++pick) {
     const BackendPtr* backend = picker_for(timed).pick(timed);
-    if (backend == nullptr || (*backend)->try_acquire(timed.now)) return backend;
+    if (backend == nullptr || queue.is_awaited((*backend)->load())) return nullptr;
+    if ((*backend)->try_acquire(timed.now)) return backend;
   }
   return nullptr;
 }

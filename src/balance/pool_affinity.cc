@@ -12,11 +12,11 @@ namespace evenkeel {
 Task<Result<Lease>> Pool::acquire_for_session(const Hint& hint, Instant deadline) {
   const Affinity& affinity = *state_->affinity();
   const Affinity::Pin pin = affinity.find(*hint.session, loop_.now());
-  const bool is_queueing = state_->request_queue().has_waiters();
   if (pin.backend != nullptr && state_->counts_pin(hint, **pin.backend)) {
     const Backend& backend = **pin.backend;
     if (!hint.excluded.contains(&backend)) {
-      if (is_queueing || !backend.try_acquire(loop_.now())) {
+      const bool others_wait = state_->request_queue().is_awaited(backend.load());
+      if (others_wait || !backend.try_acquire(loop_.now())) {
         return wait_for_pinned(hint, backend.load(), deadline);
       }
       affinity.count_hit(*hint.session);
@@ -24,7 +24,7 @@ Task<Result<Lease>> Pool::acquire_for_session(const Hint& hint, Instant deadline
     }
     if (hint.session->is_sequence && !hint.session->began_here) return no_backend_error();
   }
-  const BackendPtr* backend = is_queueing ? nullptr : pick_backend(hint);
+  const BackendPtr* backend = pick_backend(hint);
   if (backend == nullptr) {
     if (!state_->may_become_available(hint)) return acquire_elsewhere(hint, deadline);
     return wait_and_pin(hint, deadline);

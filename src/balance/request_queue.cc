@@ -17,31 +17,31 @@ constexpr Duration recheck_interval = std::chrono::milliseconds(200);
 /// message that reports a grant to the waiter's loop, which may arrive after the waiter is gone.
 struct RequestQueue::Ticket : Node, std::enable_shared_from_this<Ticket> {
   Ticket(const PoolState& pool, Loop& home_loop, const Hint& request_hint, Signal& wakeup)
-      : state(pool), loop(home_loop), hint(request_hint), signal(&wakeup) {}
+      : state(pool),
+        section(pool.queue_section(request_hint)),
+        loop(home_loop),
+        hint(request_hint),
+        signal(&wakeup) {}
 
-  /// The backend of the waiter's pool with these counters, if the request may go there now.
-  const BackendPtr* usable(const Load& load, Instant now) const {
-    const BackendPtr* backend = state.find(load);
-    if (hint.pinned != nullptr) {
-      return hint.pinned == &load && state.pin_holds(hint, now) ? backend : nullptr;
-    }
-    if (backend == nullptr || !load.in_rotation() || hint.excluded.contains(backend->get()) ||
-        !state.in_subset(hint.subset, **backend)) {
-      return nullptr;
-    }
+  /// The request may go to this backend of its section now.
+  bool may_use(const Backend& backend, Instant now) const {
+    const Load& load = backend.load();
+    if (hint.pinned != nullptr) return hint.pinned == &load && state.pin_holds(hint, now);
+    if (!load.in_rotation() || hint.excluded.contains(&backend)) return false;
     const bool takes_overflow = load.takes_overflow(now) && !state.over_memory_guard(load);
-    if (takes_overflow || !state.deprioritized(load, now)) return backend;
-    return state.has_available(hint, now) ? nullptr : backend;
+    return takes_overflow || !state.deprioritized(load, now) || !state.has_available(hint, now);
   }
 
   /// The backend that may take the request now, or null.
   const BackendPtr* pick(Picker& picker, Instant now) const {
     if (hint.pinned == nullptr) return picker.pick(hint);
-    const BackendPtr* backend = usable(*hint.pinned, now);
-    return backend != nullptr && hint.pinned->has_room(hint.pinned->limit()) ? backend : nullptr;
+    const BackendPtr* backend = state.find(*hint.pinned, 0);
+    if (backend == nullptr || !may_use(**backend, now)) return nullptr;
+    return hint.pinned->has_room(hint.pinned->limit()) ? backend : nullptr;
   }
 
   const PoolState& state;
+  QueueSection& section;
   Loop& loop;
   Hint hint;
   BackendPtr granted;
@@ -57,20 +57,30 @@ void RequestQueue::dispatch(const Load& load, Instant now) {
   dispatch_locked(load, now);
 }
 
-/// Visits the tickets in the order in which they are served. The last one may be removed.
+/// Visits those that wait for one backend or more, in the order in which they are served. The last
+/// one may be removed.
 class RequestQueue::Order {
  public:
-  explicit Order(RequestQueue& queue) : queue_(queue) {
-    for (std::size_t i = 0; i < next_.size(); ++i) next_[i] = queue.lines_[i].next;
+  Order(RequestQueue& queue, const Load& load) : queue_(queue) {
+    queue.for_each_section([&](QueueSection& section) {
+      section.offered = section.state.find(load, section.subset);
+      for (std::size_t i = 0; i < priority_count; ++i) {
+        section.next_in_line[i] = section.lines[i].next;
+      }
+    });
   }
 
   /// Null after the last.
   Ticket* next() {
     Node** first = nullptr;
-    for (std::size_t i = 0; i < next_.size(); ++i) {
-      if (next_[i] == &queue_.lines_[i]) continue;
-      if (first == nullptr || ticket(next_[i]).rank < ticket(*first).rank) first = &next_[i];
-    }
+    queue_.for_each_section([&](QueueSection& section) {
+      if (section.offered == nullptr) return;
+      for (std::size_t i = 0; i < priority_count; ++i) {
+        Node*& next = section.next_in_line[i];
+        if (next == &section.lines[i]) continue;
+        if (first == nullptr || ticket(next).rank < ticket(*first).rank) first = &next;
+      }
+    });
     if (first == nullptr) return nullptr;
     Ticket& found = ticket(*first);
     *first = (*first)->next;
@@ -81,17 +91,16 @@ class RequestQueue::Order {
   static Ticket& ticket(Node* node) { return static_cast<Ticket&>(*node); }
 
   RequestQueue& queue_;
-  std::array<Node*, priority_count> next_;
 };
 
 std::size_t RequestQueue::dispatch_locked(const Load& load, Instant now) {
   std::size_t granted = 0;
-  Order order(*this);
+  Order order(*this, load);
   while (Ticket* const ticket = order.next()) {
-    const BackendPtr* backend = ticket->usable(load, now);
-    if (backend == nullptr) continue;
-    if (!(*backend)->try_acquire(now)) break;  // full, so no later entry gets a slot either
-    grant(*ticket, *backend);
+    const BackendPtr& backend = *ticket->section.offered;
+    if (!ticket->may_use(*backend, now)) continue;
+    if (!backend->try_acquire(now)) break;  // full, so no later entry gets a slot either
+    grant(*ticket, backend);
     ++granted;
   }
   return granted;
@@ -103,17 +112,32 @@ void RequestQueue::grant(Ticket& ticket, const BackendPtr& backend) {
   wake(ticket);
 }
 
-/// Removes the newest of the least urgent requests, if they are less urgent than this.
-bool RequestQueue::displace(Priority priority) {
-  for (auto line = lines_.size(); line-- > static_cast<std::size_t>(priority) + 1;) {
-    if (!lines_[line].linked()) continue;
-    auto& ticket = static_cast<Ticket&>(*lines_[line].previous);
-    remove(ticket);
-    ticket.displaced = true;
-    wake(ticket);
-    return true;
+/// Requests that wait for these backends, those of other versions of the pool included.
+std::uint32_t RequestQueue::length_with(const QueueSection& section) const {
+  std::uint32_t length = 0;
+  for_each_section([&](const QueueSection& each) {
+    if (each.is_for_same_as(section)) length += each.length;
+  });
+  return length;
+}
+
+/// Removes the newest of the least urgent requests for these backends, if they are less urgent than
+/// this.
+bool RequestQueue::displace(const QueueSection& section, Priority priority) {
+  Ticket* newest = nullptr;
+  for (auto line = section.lines.size(); line-- > static_cast<std::size_t>(priority) + 1;) {
+    for_each_section([&](QueueSection& each) {
+      if (!each.lines[line].linked() || !each.is_for_same_as(section)) return;
+      auto& last = static_cast<Ticket&>(*each.lines[line].previous);
+      if (newest == nullptr || newest->joined < last.joined) newest = &last;
+    });
+    if (newest != nullptr) break;
   }
-  return false;
+  if (newest == nullptr) return false;
+  remove(*newest);
+  newest->displaced = true;
+  wake(*newest);
+  return true;
 }
 
 // Holds the lock to its end: a waiter that is dropped takes the lock too, so its loop still exists.
@@ -124,26 +148,47 @@ void RequestQueue::wake(Ticket& ticket) {
 }
 
 // If the last entry of a line could use every slot that this one can, there is no slot to look for.
-bool RequestQueue::should_pick(const Ticket& ticket) const {
-  return std::none_of(lines_.begin(), lines_.end(), [&](const Node& line) {
-    if (!line.linked()) return false;
-    const auto& last = static_cast<const Ticket&>(*line.previous);
-    const bool same_subset = last.hint.subset == 0 || last.hint.subset == ticket.hint.subset;
-    return last.hint.excluded.empty() && last.hint.pinned == nullptr && same_subset &&
-           &last.state == &ticket.state;
-  });
+bool RequestQueue::should_pick(const Ticket& ticket) {
+  if (ticket.hint.pinned != nullptr) return true;
+  const auto is_covered = [](const QueueSection& section) {
+    return std::any_of(section.lines.begin(), section.lines.end(), [](const Node& line) {
+      if (!line.linked()) return false;
+      const Hint& last = static_cast<const Ticket&>(*line.previous).hint;
+      return last.excluded.empty() && last.pinned == nullptr;
+    });
+  };
+  return !is_covered(ticket.section) && !is_covered(ticket.state.queue_section({}));
 }
 
 void RequestQueue::remove(Ticket& ticket) {
   ticket.unlink();
+  leave(ticket.section);
+}
+
+void RequestQueue::enter(QueueSection& section) {
+  if (section.length++ == 0) section.insert_before(sections_);
+  ++length_;
+  waiting_.fetch_or(section.mark, std::memory_order_seq_cst);
+}
+
+void RequestQueue::leave(QueueSection& section) {
   --length_;
-  waiting_.fetch_sub(1, std::memory_order_seq_cst);
+  if (--section.length > 0) return;
+  section.unlink();
+  std::uint64_t marks = 0;
+  for_each_section([&](const QueueSection& each) { marks |= each.mark; });
+  waiting_.store(marks, std::memory_order_seq_cst);
+}
+
+std::uint64_t RequestQueue::next_mark() {
+  constexpr std::uint32_t bits = 64;
+  return std::uint64_t{1} << (1 + marks_given_++ % (bits - 1));
 }
 
 RequestQueue::JoinResult RequestQueue::join(Ticket& ticket, Picker& picker, Instant now) {
   std::lock_guard lock(mutex_);
-  // Counted before the last look: a slot released after that look finds a waiting request.
-  waiting_.fetch_add(1, std::memory_order_seq_cst);
+  QueueSection& section = ticket.section;
+  enter(section);  // before the last look: a slot released after that look finds a waiting request
   const auto line = static_cast<std::size_t>(ticket.hint.priority);
   ticket.joined = now;
   ticket.rank = now + ticket.state.spec().queue.timeout / 3 * static_cast<int>(line);
@@ -154,32 +199,29 @@ RequestQueue::JoinResult RequestQueue::join(Ticket& ticket, Picker& picker, Inst
       dispatch_locked((*backend)->load(), now);
       if (!(*backend)->try_acquire(now)) continue;
       ticket.granted = *backend;
-      waiting_.fetch_sub(1, std::memory_order_seq_cst);
+      leave(section);
       return JoinResult::picked;
     }
   }
-  const bool is_full = length_ >= ticket.state.spec().queue.size;
-  if (is_full && displace(ticket.hint.priority)) {
+  const bool is_full = length_with(section) > ticket.state.spec().queue.size;
+  if (is_full && displace(section, ticket.hint.priority)) {
     ++counts_.full_total;
     ++counts_.displaced_total;
   } else if (is_full) {
-    waiting_.fetch_sub(1, std::memory_order_seq_cst);
+    leave(section);
     ++counts_.full_total;
     return JoinResult::full;
   }
-  ticket.insert_before(lines_[line]);
-  ++length_;
+  ticket.insert_before(section.lines[line]);
   return JoinResult::queued;
 }
 
 void RequestQueue::recheck(Ticket& ticket, Picker& picker, Instant now) {
   std::lock_guard lock(mutex_);
   if (ticket.granted || ticket.displaced) return;
-  const bool is_bound =
-      !ticket.hint.excluded.empty() || ticket.hint.pinned != nullptr || ticket.hint.subset != 0;
-  if (!is_bound) {
-    if (now - last_recheck_ < recheck_interval) return;
-    last_recheck_ = now;
+  if (ticket.hint.excluded.empty() && ticket.hint.pinned == nullptr) {
+    if (now - ticket.section.last_recheck < recheck_interval) return;
+    ticket.section.last_recheck = now;
   }
   ticket.hint.now = now;
   while (!ticket.granted) {

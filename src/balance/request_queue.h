@@ -1,12 +1,12 @@
 // Holds requests while every backend that they may use is full.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 
+#include "balance/queue_section.h"
 #include "evenkeel/balance/backend.h"
 #include "evenkeel/balance/hint.h"
 #include "evenkeel/balance/lease.h"
@@ -19,8 +19,12 @@ namespace evenkeel {
 /// A slot that becomes free goes to the first request that may use it: the most urgent one, of
 /// equals the first that came, over all workers. A less urgent request ages: each class counts as
 /// having come a third of the queue's timeout after the one above, so none waits behind those that
-/// come much later. Into a full queue a request comes only in place of a less urgent one, the
-/// newest of the least urgent. The lock is taken only while requests wait.
+/// come much later.
+///
+/// Each subset of the pool has its own part of the queue, and so have the requests for the whole
+/// pool: a subset whose backends are full takes no place from the others, and they do not look at
+/// its requests. Into a full part a request comes only in place of a less urgent one, the newest of
+/// the least urgent. The lock is taken only while requests wait for the same backends.
 ///
 /// Thread: any.
 class RequestQueue {
@@ -28,13 +32,23 @@ class RequestQueue {
   class QueuedRequest;
   enum class Place : std::uint8_t { waiting, granted, displaced };
 
-  /// Requests wait: new ones queue behind them, and slots that become free are dispatched.
-  bool has_waiters() const { return waiting_.load(std::memory_order_seq_cst) != 0; }
+  bool has_waiters() const { return waiting_marks() != 0; }
+  /// Requests wait that may use every backend of this section: new ones queue behind them.
+  bool has_waiters(const QueueSection& section) const {
+    return (waiting_marks() & (section.mark | QueueSection::whole_pool)) != 0;
+  }
+  /// Requests wait that may use this backend: its slots that become free are dispatched.
+  bool is_awaited(const Load& load) const {
+    const std::uint64_t waiting = waiting_marks();
+    return waiting != 0 && (waiting & load.queue_marks()) != 0;
+  }
 
   /// Grants the free slots of a backend to the waiting requests that may use them, in order.
   void dispatch(const Load& load, Instant now);
 
   QueueStats counts() const;
+  /// For a subset that the pool has not had. Thread: one at a time.
+  std::uint64_t next_mark();
 
  private:
   struct Ticket;
@@ -44,20 +58,31 @@ class RequestQueue {
   JoinResult join(Ticket& ticket, Picker& picker, Instant now);
   void recheck(Ticket& ticket, Picker& picker, Instant now);
   std::size_t dispatch_locked(const Load& load, Instant now);
-  bool should_pick(const Ticket& ticket) const;
-  bool displace(Priority priority);
+  static bool should_pick(const Ticket& ticket);
+  std::uint32_t length_with(const QueueSection& section) const;
+  bool displace(const QueueSection& section, Priority priority);
   void remove(Ticket& ticket);
+  void enter(QueueSection& section);
+  void leave(QueueSection& section);
+  std::uint64_t waiting_marks() const { return waiting_.load(std::memory_order_seq_cst); }
+  template <class Visit>
+  void for_each_section(Visit visit) const {
+    for (Node* each = sections_.next; each != &sections_; each = each->next) {
+      visit(static_cast<QueueSection&>(*each));
+    }
+  }
   static void wake(Ticket& ticket);
   void grant(Ticket& ticket, const BackendPtr& backend);
 
-  // Read by every request, written only while the pool is full.
-  alignas(64) std::atomic<std::uint32_t> waiting_{0};
+  // The marks of the sections in which requests wait. Read by every request, written only while
+  // backends are full.
+  alignas(64) std::atomic<std::uint64_t> waiting_{0};
 
   alignas(64) mutable std::mutex mutex_;
-  std::array<Node, priority_count> lines_;  // of Ticket, by priority
+  Node sections_;  // in which requests wait
   std::uint32_t length_ = 0;
-  Instant last_recheck_{};
   QueueStats counts_;
+  std::uint32_t marks_given_ = 0;
 };
 
 /// One request's place in the queue. Dropping it leaves the queue and returns a slot that was

@@ -243,8 +243,10 @@ struct Fields<QueueConfig> {
   template <class Visit>
   static void each(Visit&& visit) {
     using T = QueueConfig;
-    visit(Key{"size", "Maximum number of waiting requests; 429 beyond. 0: no queue."}, &T::size,
-          CountForm{0, million});
+    visit(Key{"size",
+              "Maximum number of waiting requests; 429 beyond. Each version that a split names has "
+              "this number of its own, and so have the requests for any. 0: no queue."},
+          &T::size, CountForm{0, million});
     visit(Key{"timeout", "Maximum wait; then 503."}, &T::timeout, DurationForm{});
   }
 };

@@ -4,7 +4,7 @@
 #include <new>
 #include <vector>
 
-#include "balance/some_backends.h"
+#include "balance/versioned_pool.h"
 #include "counted_allocations.h"
 #include "evenkeel/balance/scheduler.h"
 #include "evenkeel/base/loop.h"
@@ -57,6 +57,27 @@ TEST(NoAllocation, InAcquireAndRelease) {
 
   EXPECT_EQ(allocations, before);
   EXPECT_EQ(state->in_flight(), 0u);
+}
+
+TEST(NoAllocation, WhileRequestsWaitForAnotherVersion) {
+  auto state = PoolState::build(versioned_pool(3, 1, 1));
+  Loop loop;
+  Pool pool(state, loop, 1);
+  const Hint stable{.subset = state->subset_number(v7)};
+  const Hint canary{.subset = state->subset_number(v8)};
+  auto held = pool.acquire(canary).take();
+  auto waiting = pool.acquire(canary);
+  ASSERT_FALSE(waiting.ready());
+
+  const std::size_t before = allocations;
+  for (int i = 0; i < 100; ++i) {
+    auto lease = pool.acquire(stable).take();
+    ASSERT_TRUE(lease);
+    auto any = pool.acquire({}).take();
+    ASSERT_TRUE(any);
+  }
+
+  EXPECT_EQ(allocations, before) << "they have looked into the queue";
 }
 
 TEST(NoAllocation, InTheDecisionsOfAScheduler) {

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "balance/every_picker.h"
-#include "balance/some_backends.h"
+#include "balance/versioned_pool.h"
 #include "evenkeel/base/loop.h"
 #include "evenkeel/base/rng.h"
 
@@ -76,6 +76,7 @@ Task<void> drive(Pool& pool, Loop& loop, Servers& servers, std::uint64_t seed) {
       if (client.valid() && !client.ready() && !leaves) continue;
       Hint hint{.key = rng.below(50)};
       if (rng.below(4) == 0) hint.excluded.add(pool.state().backends()[rng.below(backends)].get());
+      hint.subset = static_cast<std::uint32_t>(rng.below(3));  // 0: none
       const Instant deadline = rng.below(8) == 0 ? loop.now() + 1ms : never;
       client.drop();
       client = request(pool, loop, servers, hint, deadline, rng.below(4));
@@ -95,7 +96,7 @@ Task<void> drive(Pool& pool, Loop& loop, Servers& servers, std::uint64_t seed) {
 class PoolStress : public ::testing::TestWithParam<std::string_view> {};
 
 TEST_P(PoolStress, ExceedsNoLimitAndLeavesNothingBehind) {
-  PoolSpec spec = some_pool(backends, limit, {.size = 60});
+  PoolSpec spec = versioned_pool(backends, 1, limit, {.size = 60});
   spec.picker = GetParam();
   auto state = PoolState::build(spec);
   Servers servers;

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "balance/some_backends.h"
+#include "balance/versioned_pool.h"
 #include "evenkeel/base/loop.h"
 
 namespace evenkeel::testing {
@@ -17,21 +17,6 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr Duration patience = 10s;  // reached only by a failing test
-
-const SubsetSpec v7{.any_of = {{{"version", "v7"}}}};
-const SubsetSpec v8{.any_of = {{{"version", "v8"}}}};
-const SubsetSpec both{.any_of = {{{"version", "v7"}}, {{"version", "v8"}}}};
-
-/// The last `canaries` backends are v8, the others v7.
-PoolSpec versioned_pool(std::size_t count, std::size_t canaries, std::uint32_t limit = 0,
-                        QueueSpec queue = {}) {
-  PoolSpec spec = some_pool(count, limit, queue);
-  for (std::size_t i = 0; i < count; ++i) {
-    spec.backends[i].labels["version"] = i + canaries < count ? "v7" : "v8";
-  }
-  spec.subsets = {v7, v8, both};
-  return spec;
-}
 
 TEST(SubsetSpec, NamesItsLabels) {
   EXPECT_EQ(v7.name(), "version=v7");

@@ -3,6 +3,7 @@
 import collections
 import http.cookiejar
 import json
+import threading
 import urllib.request
 
 import case
@@ -184,6 +185,42 @@ class Faults(VersionCase):
 
         self.assertEqual({each.join() for each in asked}, {b"v8"})
         self.assertEqual(self.subset("version=v8")["fallbacks_total"], 0)
+
+    def test_a_version_that_hangs_takes_no_place_from_the_others(self):
+        gate = threading.Event()
+        self.addCleanup(gate.set)
+        hanging = self.backend(lambda request: gate.wait(3 * PATIENCE) and request.answer(b"v8"))
+        stable = self.backend(lambda request: request.answer(b"v7"))
+        size = 20
+        daemon = self.running(
+            labelled(stable.address, "v7"), labelled(hanging.address, "v8"),
+            pool={"limits": {"max_in_flight": 2, "queue": {"size": size, "timeout": "60s"}}},
+            routes=[{"match": {"header": {"x-try": "next"}}, "pool": "pool", "split": {"version=v8": 1}},
+                    {"match": {"path": "/any"}, "pool": "pool"},
+                    {"match": {"path": "/**"}, "pool": "pool", "split": {"version=v7": 1}}])
+
+        def waiting():
+            return daemon.api("pools")[0]["waiting"]
+
+        streams = [Stream.connect(daemon.address) for _ in range(2 + size)]
+        for stream in streams:
+            self.addCleanup(stream.close)
+            stream.ask(fields=[("x-try", "next")])
+        self.eventually(lambda: waiting() == size, "a full queue of the version that hangs")
+        refused = exchange(daemon.address, fields=[("x-try", "next")])
+        self.assertEqual((refused.status, refused.field("x-evenkeel-reason")), (429, "queue_full"))
+
+        def client():
+            with Stream.connect(daemon.address) as kept:
+                return [kept.exchange(target=target).body for target in ["/", "/any"] * 20]
+
+        # More clients than slots, so they wait for each other.
+        bodies = [body for each in [self.spawn(client) for _ in range(8)] for body in each.join()]
+        self.assertEqual(collections.Counter(bodies), {b"v7": 8 * 40})
+        self.assertEqual(waiting(), size)
+
+        gate.set()
+        self.assertEqual({stream.read_response().body for stream in streams}, {b"v8"})
 
 
 class Sessions(VersionCase):

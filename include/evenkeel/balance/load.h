@@ -106,6 +106,13 @@ class Load {
   std::uint64_t picks_total() const { return live_.picks_total.load(std::memory_order_relaxed); }
   void count_pick() { live_.picks_total.fetch_add(1, std::memory_order_relaxed); }
 
+  /// Of the sections of its pool's queue whose requests it may serve: see QueueSection. Marks are
+  /// never taken away.
+  std::uint64_t queue_marks() const { return queue_marks_.load(std::memory_order_relaxed); }
+  void add_queue_mark(std::uint64_t mark) {
+    queue_marks_.fetch_or(mark, std::memory_order_relaxed);
+  }
+
   // ---- Rotation: reasons to give it no requests; the control thread sets and clears them ----
 
   /// No reason holds. A backend that is out of rotation is never picked.
@@ -436,6 +443,7 @@ class Load {
   Signals signals_;
   alignas(64) std::atomic<RecentResponses*> recent_{nullptr};
   SharedCount awaiting_clients_;
+  std::atomic<std::uint64_t> queue_marks_{1};  // QueueSection::whole_pool
   std::atomic<std::uint64_t> responses_total_{0};
   std::atomic<std::uint64_t> other_answers_{0};
   std::atomic<std::uint64_t> served_total_{0};

@@ -30,10 +30,12 @@ class Affinity;
 class OutlierDetector;
 class PoolMaintenance;
 class RequestQueue;
+struct QueueSection;
 
 /// How many requests may wait for a slot, and how long.
 struct QueueSpec {
-  std::uint32_t size = 1024;  ///< 0: no request waits
+  /// For each subset, and for the pool as a whole; 0: no request waits.
+  std::uint32_t size = 1024;
   Duration timeout = std::chrono::seconds(30);
 };
 
@@ -145,6 +147,9 @@ class PoolState {
   // ---- for Pool and RequestQueue ----
 
   RequestQueue& request_queue() const { return *request_queue_; }
+  /// Where requests with this hint wait: by their subset; if they are pinned to a backend, by that
+  /// of the backend.
+  QueueSection& queue_section(const Hint& hint) const;
   /// Null if the pool does not pin sessions.
   const Affinity* affinity() const { return affinity_.get(); }
   std::unique_ptr<Picker> new_picker(std::uint64_t seed) const { return picker_factory_(seed); }
@@ -159,8 +164,8 @@ class PoolState {
     if (hint.session->is_sequence) return !hint.session->starts;
     return hint.session_subset == 0 || in_subset(hint.session_subset, backend);
   }
-  /// The backend with these counters, or null.
-  const BackendPtr* find(const Load& load) const;
+  /// The backend with these counters, if it is in the subset; else null.
+  const BackendPtr* find(const Load& load, std::uint32_t subset) const;
   /// A backend that the request has not tried can take it now, when it has a free slot, or when the
   /// pool activates its spares. Of a subset: one that is in rotation.
   bool may_become_available(const Hint& hint) const;
@@ -197,6 +202,7 @@ class PoolState {
   PoolState();
 
   void make_pickers(const PoolSpec& spec, const PoolState* predecessor);
+  void make_queue_sections(const PoolState* predecessor);
   DueTrial& due_trial(bool safe_method) const { return due_trials_[safe_method ? 1 : 0]; }
   void find_due_trial(bool safe_method, Instant now);
 
@@ -204,6 +210,7 @@ class PoolState {
   std::shared_ptr<Backends> backends_;
   std::unordered_map<const Load*, std::size_t> index_;
   std::vector<Subset> subsets_;
+  std::vector<std::unique_ptr<QueueSection>> sections_;  // of the pool, then of each subset
   std::shared_ptr<RequestQueue> request_queue_;
   std::shared_ptr<OutlierDetector> outlier_detector_;
   std::shared_ptr<RetryBudget> retry_budget_;
@@ -239,8 +246,8 @@ class Pool {
   Task<Result<Lease>> acquire(const Hint& hint, Instant deadline = never);
 
   /// A backend that a 429 has parked and that takes a trial, for a request which the picker would
-  /// send there if it were not parked. Null: none; always while requests wait. The caller may only
-  /// try it if another backend gets the request after a refusal.
+  /// send there if it were not parked. Null: none; always while requests wait for it. The caller
+  /// may only try it if another backend gets the request after a refusal.
   const BackendPtr* find_trial(const Hint& hint, bool safe_method) const;
   /// A slot on the backend that `find_trial` has found, although others have free slots. None if
   /// no other backend could take the request now. Looks at all backends, at most once per `tick`
