@@ -59,11 +59,20 @@ JsonPlaces places_of(RequestReader& reader, const RequestHead& head) {
   return places;
 }
 
+/// For a request that is passed on. `last`: the body has ended.
+Counter& counter_of(InspectionMetrics& metrics, RequestReader::Decoded decoded, bool last) {
+  if (decoded == RequestReader::Decoded::none) return metrics.unread;
+  const bool complete = last && decoded == RequestReader::Decoded::all;
+  return complete ? metrics.complete : metrics.partial;
+}
+
 }  // namespace
 
 Error no_room_for_bodies() {
   return {.fault = Fault::out_of_memory,
-          .detail = "too little memory is free for the bodies of requests (limits.held_bodies)"};
+          .detail =
+              "too little memory is free for the bodies of requests (limits.held_bodies, or 64 MiB "
+              "for windows of zstd)"};
 }
 
 Task<Result<Response>> InspectFilter::handle(Request& request, Handler& next) {
@@ -90,7 +99,7 @@ Task<Result<Response>> InspectFilter::inspect(Request& request, std::string path
   request.info.inference = std::make_unique<InferenceInfo>();
   InferenceInfo& info = *request.info.inference;
   InspectionMetrics& metrics = metrics_.inspection();
-  auto reader = RequestReader::create(head, info.request, &windows_);
+  auto reader = RequestReader::create(head, info.request, windows_);
   if (reader == nullptr) {
     metrics.unread.add();
     co_return co_await next.handle(request);
@@ -124,11 +133,13 @@ Task<Result<Response>> InspectFilter::inspect(Request& request, std::string path
     is_read = false;
     break;
   }
-  info.cut_short = !last && !has_room() && !reader->done() && size < options_.max_body_bytes;
+  const bool has_no_room =
+      !last && !has_room() && !reader->done() && size < options_.max_body_bytes;
+  info.cut_short = has_no_room || reader->lacks_memory();
   if (!last && is_read) reader->stop();
   info.request.estimated_prompt_tokens =
       scaled(estimates_.prompt_tokens_of(info.request), info.request, size, request.body->length());
-  (!is_read ? metrics.unread : last ? metrics.complete : metrics.partial).add();
+  counter_of(metrics, is_read ? reader->decoded() : RequestReader::Decoded::none, last).add();
   if (is_read) info.places = places_of(*reader, head);
   reader.reset();
   request.body->rewind();

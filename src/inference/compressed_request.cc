@@ -16,7 +16,8 @@ bool CompressedRequest::read(std::string_view bytes) {
     // Without room for more text, there may be some.
     more = !bytes.empty() || size == text.size();
     const bool too_much = text_bytes_ > free_expansion + max_expansion * read_bytes_;
-    if (too_much || status == Decompressor::Status::damaged) stop();
+    lacks_memory_ = status == Decompressor::Status::no_memory;
+    if (too_much || status != Decompressor::Status::good) fail();
   }
   return true;
 }
@@ -24,8 +25,13 @@ bool CompressedRequest::read(std::string_view bytes) {
 bool CompressedRequest::finish() {
   if (stopped_) return true;
   if (data_->complete() || text_->done()) return text_->finish();
-  stop();
+  fail();
   return true;
+}
+
+void CompressedRequest::fail() {
+  decoded_ = text_bytes_ > 0 ? Decoded::some : Decoded::none;
+  stop();
 }
 
 void CompressedRequest::stop() {

@@ -10,7 +10,8 @@
 namespace evenkeel {
 
 /// Decompresses piece by piece, and keeps nothing of the text. Reading ends, without an error,
-/// where the data is damaged, or expands to more than it may: what was read until then counts.
+/// where the data is damaged, or expands to more than it may, or where there is too little memory:
+/// what was read until then counts.
 class CompressedRequest final : public ReadOnlyRequest {
  public:
   /// Bytes of text for each compressed byte, and how many more than that there may be. Prose has 3
@@ -26,11 +27,17 @@ class CompressedRequest final : public ReadOnlyRequest {
   void stop() override;
   bool done() const override { return stopped_ || text_->done(); }
   const Error& error() const override { return text_->error(); }
+  Decoded decoded() const override { return decoded_; }
+  bool lacks_memory() const override { return lacks_memory_; }
 
  private:
+  void fail();
+
   std::unique_ptr<Decompressor> data_;
   std::unique_ptr<RequestReader> text_;
   bool stopped_ = false;
+  bool lacks_memory_ = false;
+  Decoded decoded_ = Decoded::all;
   std::uint64_t read_bytes_ = 0;
   std::uint64_t text_bytes_ = 0;
 };

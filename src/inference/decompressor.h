@@ -15,8 +15,9 @@ class WindowBudget;
 class Decompressor {
  public:
   enum class Status : std::uint8_t {
-    good,     ///< call it again while there are bytes, or text that found no room
-    damaged,  ///< the data is malformed, or needs more memory than there is
+    good,       ///< call it again while there are bytes, or text that found no room
+    damaged,    ///< the data is malformed, or needs a larger window than any may have
+    no_memory,  ///< the windows of all that is read now take too much
   };
 
   virtual ~Decompressor() = default;

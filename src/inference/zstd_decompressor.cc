@@ -11,7 +11,7 @@ namespace {
 
 constexpr int max_window_log = 23;  // 8 MiB
 
-// What a context takes before it has a window.
+// What a context takes with a window in which nothing has been written, at most.
 constexpr std::uint64_t context_bytes = 256 * 1024;
 
 struct ContextDeleter {
@@ -35,8 +35,8 @@ class ZstdDecompressor final : public Decompressor {
   bool complete() const override { return frames_ > 0 && between_frames_ && header_.empty(); }
 
  private:
-  bool begin();
-  bool begin_frame();
+  bool create_context();
+  Status begin_frame();
   bool count_memory(std::size_t more_text);
 
   WindowBudget* const windows_;
@@ -50,8 +50,7 @@ class ZstdDecompressor final : public Decompressor {
   bool has_more_text_ = false;  // perhaps: the last text found no room
 };
 
-bool ZstdDecompressor::begin() {
-  if (!count_memory(0)) return false;
+bool ZstdDecompressor::create_context() {
   context_.reset(ZSTD_createDCtx());
   if (context_ == nullptr) return false;
   const std::size_t set =
@@ -61,9 +60,11 @@ bool ZstdDecompressor::begin() {
 
 /// Gives the library the whole header at once and no room for text: cut within a header, it could
 /// take the rest for the beginning of another frame. It may know formats from before the standard,
-/// whose windows have any size: they are refused.
-bool ZstdDecompressor::begin_frame() {
-  if (!header_.begins_a_frame()) return false;
+/// whose windows have any size: they are refused. Before that nothing is allocated, so that clients
+/// which only begin a body take no memory from others.
+Decompressor::Status ZstdDecompressor::begin_frame() {
+  if (!header_.begins_a_frame()) return Status::damaged;
+  if (context_ == nullptr && !create_context()) return Status::no_memory;
   ZSTD_inBuffer in{header_.bytes().data(), header_.bytes().size(), 0};
   ZSTD_outBuffer out{nullptr, 0, 0};
   const std::size_t left = ZSTD_decompressStream(context_.get(), &out, &in);
@@ -71,16 +72,16 @@ bool ZstdDecompressor::begin_frame() {
   header_.clear();
   has_more_text_ = false;
   between_frames_ = left == 0;  // of an empty skippable frame there is nothing more
-  return ZSTD_isError(left) == 0 && in.pos == in.size;
+  if (ZSTD_isError(left) != 0 || in.pos != in.size) return Status::damaged;
+  return count_memory(0) ? Status::good : Status::no_memory;
 }
 
 Decompressor::Status ZstdDecompressor::next(std::string_view& bytes, std::span<char> text,
                                             std::size_t& size) {
   size = 0;
-  if (context_ == nullptr && !begin()) return Status::damaged;
   if (between_frames_) {
     if (!header_.read(bytes)) return Status::good;
-    if (!begin_frame()) return Status::damaged;
+    if (const Status begun = begin_frame(); begun != Status::good) return begun;
     frames_ += between_frames_ ? 1 : 0;
     if (between_frames_) return Status::good;
   }
@@ -92,19 +93,19 @@ Decompressor::Status ZstdDecompressor::next(std::string_view& bytes, std::span<c
   bytes.remove_prefix(in.pos);
   size = out.pos;
   has_more_text_ = size == text.size();
-  if (ZSTD_isError(left) != 0 || !count_memory(size)) return Status::damaged;
+  if (ZSTD_isError(left) != 0) return Status::damaged;
+  if (!count_memory(size)) return Status::no_memory;
   between_frames_ = left == 0;
   frames_ += between_frames_ ? 1 : 0;
   return Status::good;
 }
 
-/// A window is memory once text has been written there.
+/// A window is memory once text has been written there. REQUIRES: there is a context.
 bool ZstdDecompressor::count_memory(std::size_t more_text) {
   if (windows_ == nullptr) return true;
   text_bytes_ += more_text;
-  const std::uint64_t allocated = context_ == nullptr ? 0 : ZSTD_sizeof_DCtx(context_.get());
-  const std::uint64_t used =
-      std::max(context_bytes, std::min(allocated, context_bytes + text_bytes_));
+  const std::uint64_t allocated = ZSTD_sizeof_DCtx(context_.get());
+  const std::uint64_t used = std::min(allocated, context_bytes + text_bytes_);
   if (used <= counted_bytes_) return true;
   if (!windows_->take(used - counted_bytes_)) return false;
   counted_bytes_ = used;

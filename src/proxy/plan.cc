@@ -98,7 +98,7 @@ Plan::Plan(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> 
       forwarding_headers_(rng_(), config_->listeners),
       worker_metrics_(worker.metrics_registry.worker_metrics(worker.index)),
       inspect_(worker_metrics_, pool_set_->token_estimates(), inspection_options(*config_),
-               worker.memory_pressure),
+               worker.memory_pressure, worker.windows),
       renewal_(*this, worker.active),
       memory_pressure_(worker.memory_pressure) {
   pin_models(*config_, worker.metrics_registry.label_index());

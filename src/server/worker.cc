@@ -55,7 +55,7 @@ Worker::~Worker() {
 void Worker::adopt(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> pool_set) {
   auto next = std::make_shared<Plan>(std::move(config), std::move(pool_set),
                                      WorkerContext{loop_, metrics_registry_, index_, recorder_,
-                                                   &memory_pressure_, &models_, &plan_},
+                                                   &memory_pressure_, &models_, &plan_, &windows_},
                                      plan_.get());
   const auto before = std::exchange(plan_, std::move(next));
   for (WorkerListener& listener : listeners_) listener.refresh_tls();

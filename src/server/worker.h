@@ -13,6 +13,7 @@
 #include "evenkeel/base/overload.h"
 #include "evenkeel/config/config.h"
 #include "evenkeel/filter/access_log.h"
+#include "evenkeel/inference/window_budget.h"
 #include "evenkeel/proxy/plan.h"
 #include "evenkeel/stats/chunked_array.h"
 #include "evenkeel/stats/worker_metrics.h"
@@ -120,6 +121,7 @@ class Worker final {
   WorkerMetrics& worker_metrics_;
   const MemoryPressureLevel& memory_pressure_;
   ChunkedArray<IdleSummary> idle_;  // by listener, as the LabelIndex numbers them
+  WindowBudget windows_;            // of all plans
   Loop loop_;
   RequestRecorder recorder_;
   std::shared_ptr<const ModelCatalog> models_;  // null: not known yet

@@ -148,6 +148,15 @@ class Routes(Inspect):
         # Damaged data says what came before the damage: nothing here.
         self.assertEqual(self.pool_of(daemon, bodies["gzip"], fields=[("content-encoding", "zstd")]), 404)
 
+    def test_bodies_that_cannot_be_decompressed_count_as_unread(self):
+        daemon = self.pools(pool={"inspect": True})
+        whole = gzip.compress(chat(text="x" * 1000))
+        for encoding, body in (("gzip", whole), ("gzip", whole[:10] + b"\xff" + whole[11:]), ("gzip", whole[:-9]),
+                               ("zstd", zstd_frame(chat())[:6])):
+            self.assertEqual(self.pool_of(daemon, body, fields=[("content-encoding", encoding)]), "pool")
+        for result, count in (("complete", 1), ("unread", 2), ("partial", 1)):
+            self.assertEqual(daemon.metric("evenkeel_inspected_requests_total", result=result), count, result)
+
     def test_by_task_and_size(self):
         daemon = self.pools([{"match": {"task": "embedding"}, "pool": "embed"},
                              {"match": {"task": ["chat", "completion"], "prompt_tokens": {"min": 1000}},
@@ -256,6 +265,36 @@ class LongBodies(Inspect):
             self.eventually(lambda: arrived and arrived[0] >= 10_000, "the first bytes at the backend")
             stream.send(b"y" * (20_000 - 10_000 - 12 - 2) + b'"}')
             self.assertEqual(stream.read_response().body, b"done")
+
+    def waiting_for_zstd(self, daemon, begin, count):
+        """Connections whose bodies in zstd have only begun."""
+        head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\ncontent-encoding: zstd\r\ncontent-length: 1000\r\n\r\n"
+        for _ in range(count):
+            stream = self.enterContext(Stream.connect(daemon.address))
+            stream.send(head + begin)
+        self.eventually(lambda: daemon.api("status")["requests_in_flight"] == count, "requests in flight")
+
+    def test_that_only_begin_take_no_memory_from_others(self):
+        daemon = self.daemon_for_zstd()
+        self.waiting_for_zstd(daemon, b"\x28\xb5\x2f\xfd", 300)
+        self.assertEqual(self.pool_of(daemon, zstd_frame(chat("big")), fields=[("content-encoding", "zstd")]), "big")
+
+    def test_that_find_no_memory_for_their_windows_are_refused_where_they_decide(self):
+        daemon = self.daemon_for_zstd()
+        self.waiting_for_zstd(daemon, b"\x28\xb5\x2f\xfd\x00\x68", 256)  # windows of 8 MiB with nothing in them: 256 KiB each
+        zstd = [("content-encoding", "zstd")]
+        self.assertEqual(self.pool_of(daemon, zstd_frame(chat("big")), fields=zstd), 503)
+        self.assertEqual(self.pool_of(daemon, zstd_frame(chat("big")), "/v1/completions", fields=zstd), "rest")
+        self.assertEqual(self.pool_of(daemon, chat("big")), "big")
+
+    def daemon_for_zstd(self):
+        self.servers = {name: self.backend(lambda request, name=name: request.answer(name.encode()))
+                        for name in ("big", "rest")}
+        return self.daemon({
+            "workers": 1,
+            "pools": [{"name": name, "backends": [server.address], "inspect": True, **QUIET}
+                      for name, server in self.servers.items()],
+            "routes": [{"match": {"path": "/v1/chat/**", "model": "big"}, "pool": "big"}, {"pool": "rest"}]})
 
     def test_that_find_no_memory_are_refused_where_they_decide(self):
         daemon = self.pools([{"match": {"model": "late"}, "pool": "a"}, {"match": {"path": "/v1/chat/**"}, "pool": "b"},

@@ -4,6 +4,7 @@
 #include <zlib.h>
 #include <zstd.h>
 
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -266,13 +267,81 @@ TEST(CompressedRequest, WindowsHaveABudget) {
     const auto other = RequestReader::create(encoded("zstd"), second, &windows);
     EXPECT_TRUE(other->read(body));
     EXPECT_TRUE(other->done());
+    EXPECT_TRUE(other->lacks_memory());
+    EXPECT_EQ(other->decoded(), RequestReader::Decoded::some);
     EXPECT_TRUE(reader->finish());
+    EXPECT_FALSE(reader->lacks_memory());
   }
   EXPECT_EQ(windows.taken(), 0u);
   EXPECT_TRUE(first.complete);
   EXPECT_FALSE(second.complete);
   EXPECT_EQ(second.model, "m");
   EXPECT_LT(second.prompt_bytes, 1'500'000u);
+}
+
+TEST(CompressedRequest, TakesNothingBeforeAHeaderIsComplete) {
+  const std::string body = zstd(long_body(), {.knows_size = false, .window_log = 23});
+  WindowBudget windows;
+  std::deque<InferenceRequest> requests;
+  std::vector<std::unique_ptr<RequestReader>> readers;
+  for (int i = 0; i < 300; ++i) {
+    readers.push_back(RequestReader::create(encoded("zstd"), requests.emplace_back(), &windows));
+    EXPECT_TRUE(readers.back()->read(std::string_view(body).substr(0, 5)));
+  }
+  EXPECT_EQ(windows.taken(), 0u);
+
+  EXPECT_TRUE(readers.front()->read(std::string_view(body).substr(5)));
+  EXPECT_TRUE(readers.front()->finish());
+
+  EXPECT_EQ(requests.front().model, "m");
+  EXPECT_TRUE(requests.front().complete);
+}
+
+TEST(CompressedRequest, TakesWhatASmallWindowTakes) {
+  WindowBudget windows;
+  InferenceRequest request;
+  const auto reader = RequestReader::create(encoded("zstd"), request, &windows);
+
+  EXPECT_TRUE(reader->read(zstd(short_body)));
+
+  EXPECT_GT(windows.taken(), 0u);
+  EXPECT_LT(windows.taken(), 200'000u);
+}
+
+TEST(CompressedRequest, TellsWhetherMemoryIsLacking) {
+  const std::string body = zstd(short_body);
+  WindowBudget windows(1000);
+  InferenceRequest request;
+  const auto reader = RequestReader::create(encoded("zstd"), request, &windows);
+
+  EXPECT_TRUE(reader->read(body));
+
+  EXPECT_TRUE(reader->done());
+  EXPECT_TRUE(reader->lacks_memory());
+  EXPECT_EQ(reader->decoded(), RequestReader::Decoded::none);
+  EXPECT_TRUE(reader->finish());
+  EXPECT_EQ(request.model, "");
+  EXPECT_EQ(windows.taken(), 0u);
+}
+
+TEST(CompressedRequest, TellsHowMuchWasDecompressed) {
+  using Decoded = RequestReader::Decoded;
+  const auto decoded = [](const std::string& body) {
+    InferenceRequest request;
+    const auto reader = RequestReader::create(encoded("zstd"), request);
+    EXPECT_TRUE(reader->read(body) && reader->finish());
+    EXPECT_FALSE(reader->lacks_memory());
+    return reader->decoded();
+  };
+  const std::string body = zstd(long_body(200000));
+  std::string damaged = zstd(short_body, {.checksum = true});
+  damaged[6] = static_cast<char>(damaged[6] ^ 0xff);
+
+  EXPECT_EQ(decoded(body), Decoded::all);
+  EXPECT_EQ(decoded(body.substr(0, body.size() - 1)), Decoded::some);
+  EXPECT_EQ(decoded(body + "more"), Decoded::some);
+  EXPECT_EQ(decoded(damaged), Decoded::none);
+  EXPECT_EQ(decoded(body.substr(0, 3)), Decoded::none);
 }
 
 }  // namespace

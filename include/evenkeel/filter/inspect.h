@@ -32,10 +32,14 @@ class InspectFilter final : public Filter {
     ReplayBody::Limits held;
   };
 
-  /// `pressure` null: there is never any.
+  /// `pressure` null: there is never any. `windows`: what reading zstd may take; null: anything.
   InspectFilter(WorkerMetrics& metrics, const TokenEstimates& estimates, Options options,
-                const MemoryPressureLevel* pressure)
-      : metrics_(metrics), estimates_(estimates), options_(options), pressure_(pressure) {}
+                const MemoryPressureLevel* pressure, WindowBudget* windows)
+      : metrics_(metrics),
+        estimates_(estimates),
+        options_(options),
+        pressure_(pressure),
+        windows_(windows) {}
 
   Task<Result<Response>> handle(Request& request, Handler& next) override;
 
@@ -46,7 +50,7 @@ class InspectFilter final : public Filter {
   const TokenEstimates& estimates_;
   const Options options_;
   const MemoryPressureLevel* pressure_;
-  WindowBudget windows_;
+  WindowBudget* const windows_;
 };
 
 }  // namespace evenkeel

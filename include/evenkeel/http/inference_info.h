@@ -108,7 +108,7 @@ struct InferenceInfo : Pooled {
   JsonPlaces places;
   /// What was read of the body can be read again, as far as memory allows; no other copy is needed.
   bool body_is_held = false;
-  /// Memory for held bodies ran out before enough of the body was read.
+  /// Memory for held bodies, or for decompressing this one, ran out before enough of it was read.
   bool cut_short = false;
   bool usage_added = false;  ///< evenkeel asks for the stream's usage, and the client did not
   /// With `usage_added`: `"usage":null` in the stream's other events is the engine's habit.

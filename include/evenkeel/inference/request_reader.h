@@ -61,6 +61,9 @@ class RequestReader : public Pooled {
   static std::unique_ptr<RequestReader> create(const RequestHead& head, InferenceRequest& into,
                                                WindowBudget* windows = nullptr);
 
+  /// How much of what was read could be decompressed; `all` of a body that is not compressed.
+  enum class Decoded : std::uint8_t { all, some, none };
+
   virtual ~RequestReader() = default;
   /// The next bytes. False: the body is malformed; what follows is not read. Only JSON is ever
   /// found malformed: of other forms the engine reports what is wrong.
@@ -77,6 +80,10 @@ class RequestReader : public Pooled {
   /// compressed body, it is a byte of the text.
   /// REQUIRES: `read` or `finish` returned false.
   virtual const Error& error() const = 0;
+
+  virtual Decoded decoded() const { return Decoded::all; }
+  /// Reading has ended because `windows` has too little left.
+  virtual bool lacks_memory() const { return false; }
 
   /// Each value of the key `model` of the outermost object, its quotes included. Empty where the
   /// body is not JSON (a form, gRPC, a compressed body). REQUIRES: nothing more is read.

@@ -46,6 +46,7 @@ struct WorkerContext {
   const std::shared_ptr<const ModelCatalog>* models = nullptr;
   /// The plan of requests that begin now, which the worker replaces. Null: there is only one.
   const std::shared_ptr<Plan>* active = nullptr;
+  WindowBudget* windows = nullptr;  ///< of the bodies that are read; null: there is no limit
 };
 
 /// The names of the pools whose models a plan has to know to list them for clients. Empty for most

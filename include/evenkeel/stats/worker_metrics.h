@@ -99,9 +99,9 @@ struct ReplayMetrics {
 /// Requests to models whose bodies were to be inspected.
 struct InspectionMetrics {
   Counter complete;   ///< read to the end
-  Counter partial;    ///< placed on what was read of a longer body
+  Counter partial;    ///< placed on what was read of a longer or damaged body
   Counter malformed;  ///< refused
-  Counter unread;     ///< in an encoding that is not read
+  Counter unread;     ///< in an encoding that is not read, or could not be decompressed
 };
 
 /// Metrics of a tenant.
