@@ -69,16 +69,18 @@ class BrokenBodies(case.Case):
 
     def test_over_http2(self):
         fields = http2.request_fields("POST", "/v1/chat/completions", [("content-type", "application/json")])
+        begun, whole = http2.data(1, b'{"model"'), http2.data(1, b'{"model":1234}', end=True)
         for daemon in self.daemons():
-            for body in ([http2.data(1, b'{"model"'), http2.rst_stream(1)],
-                         [http2.data(1, b" " * 3000)],
-                         [http2.data(1, b'{"model"')]):
-                with http2.Wire.connect(daemon.address).open() as wire:
-                    wire.send(http2.headers(1, fields, end=False), *body)
-            for length in (b"5", b"500"):
-                with http2.Wire.connect(daemon.address).open() as wire:
-                    with_length = [*fields, ("content-length", length.decode())]
-                    wire.send(http2.headers(1, with_length, end=False), http2.data(1, b'{"model":1234}', end=True))
+            for length, body, answers in ((None, [begun, http2.rst_stream(1)], False),
+                                          (None, [http2.data(1, b" " * 3000)], True),
+                                          ("5", [whole], True),
+                                          ("500", [whole], True),
+                                          (None, [begun], True)):  # after timeouts.body
+                with self.subTest(length=length, body=body), http2.Wire.connect(daemon.address).open() as wire:
+                    sent = [*fields, ("content-length", length)] if length else fields
+                    wire.send(http2.headers(1, sent, end=False), *body)
+                    if answers:
+                        wire.until(lambda transcript: 1 in transcript.heads or 1 in transcript.resets)
             self.check_alive(daemon, 5)
 
 
