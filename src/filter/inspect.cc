@@ -27,8 +27,9 @@ void complete_head(RequestHead& head, const Fields& fields) {
   head.content_type = fields.value(FieldId::content_type).value_or("");
   head.content_encoding = fields.value(FieldId::content_encoding).value_or("");
   // SGLang's own name for it.
-  if (head.content_encoding.empty())
-    head.content_encoding = fields.value(FieldId::x_body_compressed).value_or("");
+  const std::string_view for_sglang = fields.value(FieldId::x_body_compressed).value_or("");
+  if (head.content_encoding.empty() || is_read_encoding(for_sglang))
+    head.content_encoding = for_sglang;
   if (!head.path.starts_with("/v2/models/")) return;
   head.inference_header_length = fields.value("inference-header-content-length").value_or("");
 }

@@ -3,8 +3,46 @@
 #include <array>
 
 namespace evenkeel {
+namespace {
+
+/// Null: the body is not compressed, or it cannot be read.
+std::unique_ptr<Decompressor> decompressor_of(BodyForm form, WindowBudget* windows) {
+  switch (form) {
+    case BodyForm::gzip: return make_gzip_decompressor();
+    case BodyForm::deflate: return make_deflate_decompressor();
+    case BodyForm::zstd: return make_zstd_decompressor(windows);
+    case BodyForm::plain:
+    case BodyForm::unreadable: break;
+  }
+  return nullptr;
+}
+
+}  // namespace
 
 bool CompressedRequest::read(std::string_view bytes) {
+  if (!form_ && !stopped_ && !begin(bytes)) return false;
+  return read_on(bytes);
+}
+
+/// Removes bytes from the front of `bytes` until the form is known, and reads them.
+bool CompressedRequest::begin(std::string_view& bytes) {
+  while (!form_ && !bytes.empty()) {
+    begin_[begin_size_++] = bytes.front();
+    bytes.remove_prefix(1);
+    form_ = form_of({begin_.data(), begin_size_}, named_);
+  }
+  if (!form_) return true;
+  data_ = decompressor_of(*form_, windows_);
+  if (form_ == BodyForm::unreadable) fail();
+  return read_on({begin_.data(), begin_size_});
+}
+
+bool CompressedRequest::read_on(std::string_view bytes) {
+  if (stopped_ || !form_) return true;
+  return is_plain() ? text_->read(bytes) : decompress(bytes);
+}
+
+bool CompressedRequest::decompress(std::string_view bytes) {
   read_bytes_ += bytes.size();
   std::array<char, 16 * 1024> text;
   bool more = !bytes.empty();
@@ -24,7 +62,8 @@ bool CompressedRequest::read(std::string_view bytes) {
 
 bool CompressedRequest::finish() {
   if (stopped_) return true;
-  if (data_->complete() || text_->done()) return text_->finish();
+  const bool complete = data_ == nullptr ? is_plain() : data_->complete();
+  if (complete || text_->done()) return text_->finish();
   fail();
   return true;
 }

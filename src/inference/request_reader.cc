@@ -99,15 +99,6 @@ bool is_form(std::string_view path) {
   return path == "/v1/audio/transcriptions" || path == "/v1/audio/translations";
 }
 
-/// Null: it is not read.
-std::unique_ptr<Decompressor> decompressor_of(std::string_view encoding, WindowBudget* windows) {
-  const auto is = [encoding](std::string_view name) { return equals_ignore_case(encoding, name); };
-  if (is("gzip") || is("x-gzip")) return make_gzip_decompressor();
-  if (is("deflate")) return make_deflate_decompressor();
-  if (is("zstd")) return make_zstd_decompressor(windows);
-  return nullptr;
-}
-
 std::unique_ptr<RequestReader> text_reader(const RequestHead& head, InferenceApi api,
                                            InferenceRequest& into) {
   if (is_form(head.path)) {
@@ -133,6 +124,10 @@ bool is_json_type(std::string_view content_type) {
          equals_ignore_case(type, "application/x-www-form-urlencoded");
 }
 
+bool is_read_encoding(std::string_view encoding) {
+  return content_coding_of(encoding) != ContentCoding::unknown;
+}
+
 std::optional<InferenceApi> inference_api_of(const RequestHead& head) {
   const auto target = target_of(head);
   return target ? std::optional(target->api) : std::nullopt;
@@ -153,9 +148,8 @@ std::unique_ptr<RequestReader> RequestReader::create(const RequestHead& head,
   const std::string_view encoding = head.content_encoding;
   if (reader == nullptr || encoding.empty() || equals_ignore_case(encoding, "identity"))
     return reader;
-  auto decompressor = decompressor_of(encoding, windows);
-  if (decompressor == nullptr) return nullptr;
-  return std::make_unique<CompressedRequest>(std::move(decompressor), std::move(reader));
+  return std::make_unique<CompressedRequest>(content_coding_of(encoding), windows,
+                                             std::move(reader));
 }
 
 }  // namespace evenkeel

@@ -146,7 +146,20 @@ class Routes(Inspect):
         for fields in ([("content-encoding", "br")], [("content-encoding", "zstd, gzip")]):
             self.assertEqual(self.pool_of(daemon, bodies["zstd"], fields=fields), 404)
         # Damaged data says what came before the damage: nothing here.
-        self.assertEqual(self.pool_of(daemon, bodies["gzip"], fields=[("content-encoding", "zstd")]), 404)
+        self.assertEqual(self.pool_of(daemon, bodies["zstd"][:20], fields=[("content-encoding", "zstd")]), 404)
+
+    def test_no_encoding_hides_a_plain_body(self):
+        """vLLM and others take no notice of these fields."""
+        daemon = self.pools([{"match": {"path": "/v1/**", "model": "big"}, "pool": "big"},
+                             {"match": {"path": "/v1/**"}, "pool": "rest"}], big={}, rest={"model": "served"})
+        for name in ("content-encoding", "x-body-compressed"):
+            for value in ("zstd", "gzip", "deflate", "br", "foo", "gzip, zstd"):
+                with self.subTest(name=name, value=value):
+                    self.assertEqual(self.pool_of(daemon, chat("big"), fields=[(name, value)]), "big")
+                    self.assertEqual(self.pool_of(daemon, chat(), fields=[(name, value)]), "rest")
+                    self.assertEqual(self.received("rest"), chat("served"))
+        both = [("content-encoding", "foo"), ("x-body-compressed", "zstd")]
+        self.assertEqual(self.pool_of(daemon, zstd_frame(chat("big")), fields=both), "big")
 
     def test_bodies_that_cannot_be_decompressed_count_as_unread(self):
         daemon = self.pools(pool={"inspect": True})

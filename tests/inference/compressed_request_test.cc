@@ -183,9 +183,47 @@ TEST(CompressedRequest, CutsOfDamagedFramesDoNotMatter) {
 }
 
 TEST(CompressedRequest, OtherEncodingsAreNotRead) {
-  EXPECT_EQ(read_request(encoded("br"), "{}").problem, "not read");
-  EXPECT_EQ(read_request(encoded("gzip, zstd"), "{}").problem, "not read");
+  for (const std::string_view encoding : {"br", "gzip, zstd"}) {
+    for (const std::string& body :
+         {std::string("\x8b\x02\x80{}\x03"), gzipped(short_body), zstd(short_body)}) {
+      const ReadRequest read = read_request(encoded(encoding), body);
+      EXPECT_TRUE(read.accepted) << read.problem;
+      EXPECT_EQ(read.request.model, "");
+    }
+  }
   EXPECT_TRUE(read_request(encoded("identity"), "{}").accepted);
+}
+
+// As servers see it that ignore the field, and of others none takes such a body.
+TEST(CompressedRequest, IsReadAsItIsWithoutTheEncodingOfItsHead) {
+  for (const std::string_view encoding : {"gzip", "deflate", "zstd", "br", "foo"}) {
+    for (const std::string& body :
+         {short_body, " " + short_body, "\r\n" + short_body, "{ " + short_body.substr(1)}) {
+      const ReadRequest plain = read_request("/v1/chat/completions", body);
+      const ReadRequest read = read_request(encoded(encoding), body);
+      EXPECT_EQ(facts_of(read.request), facts_of(plain.request)) << encoding << ": " << body;
+      EXPECT_EQ(ranges_of(read), ranges_of(plain)) << encoding << ": " << body;
+    }
+    expect_cuts_do_not_matter(encoding, short_body);
+    for (const std::string& body : {std::string("\xef\xbb\xbf{}"), std::string("{\0}\0", 4)}) {
+      EXPECT_FALSE(read_request(encoded(encoding), body).accepted) << encoding << ": " << body;
+    }
+  }
+  RequestHead form = encoded("zstd");
+  form.path = "/v1/audio/transcriptions";
+  form.content_type = "multipart/form-data; boundary=x";
+  const std::string body =
+      "--x\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nm\r\n--x--\r\n";
+  EXPECT_EQ(read_request(form, body).request.model, "m");
+}
+
+TEST(CompressedRequest, HasTheEncodingThatItsFirstBytesTell) {
+  for (const std::string_view encoding : {"gzip", "deflate", "zstd"}) {
+    for (const std::string& body : {gzipped(short_body), compressed(short_body, Wrapping::zlib),
+                                    zstd(short_body), skippable("x") + zstd(short_body)}) {
+      EXPECT_EQ(read_request(encoded(encoding), body).request.model, "m") << encoding;
+    }
+  }
 }
 
 TEST(CompressedRequest, NamesTheByteOfItsText) {
@@ -202,21 +240,21 @@ TEST(CompressedRequest, DamagedDataIsNoError) {
   damaged[10] = static_cast<char>(0xff);
   std::string wrong_sum = zstd(short_body, {.checksum = true});
   wrong_sum.back() = static_cast<char>(wrong_sum.back() + 1);
-  std::string old_format = zstd(short_body);
-  old_format[0] = 0x27;
+  // The library knows formats from before the standard.
+  std::string old_format = zstd("") + zstd(short_body);
+  old_format[zstd("").size()] = 0x27;
   const auto expect_unread = [](std::string_view encoding, const std::string& body) {
     const ReadRequest read = read_request(encoded(encoding), body);
     EXPECT_TRUE(read.accepted) << read.problem;
     EXPECT_FALSE(read.request.complete);
   };
 
-  for (const std::string& body :
-       {damaged, gzipped(short_body).substr(0, 20), std::string("{}"), std::string()}) {
+  for (const std::string& body : {damaged, gzipped(short_body).substr(0, 20), std::string()}) {
     expect_unread("gzip", body);
   }
   for (const std::string& body :
-       {wrong_sum, old_format, std::string("{}"), std::string(), gzipped(short_body),
-        zstd(short_body) + "{}", zstd(short_body) + std::string("\x28\xb5"),
+       {wrong_sum, old_format, std::string(), zstd(short_body) + "{}",
+        zstd(short_body) + std::string("\x28\xb5"),
         std::string("\x28\xb5\x2f\xfd\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff")}) {
     expect_unread("zstd", body);
   }

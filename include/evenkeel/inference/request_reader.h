@@ -19,6 +19,9 @@ class WindowBudget;
 /// type, and with the one that curl gives data by default; some take it with any.
 bool is_json_type(std::string_view content_type);
 
+/// Bodies in this `content-encoding` are decompressed: gzip, deflate and zstd.
+bool is_read_encoding(std::string_view encoding);
+
 /// The APIs whose requests are read.
 enum class InferenceApi : std::uint8_t {
   openai_chat,         ///< /v1/chat/completions
@@ -40,7 +43,7 @@ struct RequestHead {
   std::string_view method;
   std::string_view path;  ///< normalised, without the query
   std::string_view content_type;
-  std::string_view content_encoding;
+  std::string_view content_encoding;  ///< what the head says, true or not
   /// KServe's binary-data extension: `inference-header-content-length`; empty: none.
   std::string_view inference_header_length;
   bool is_grpc = false;
@@ -57,7 +60,7 @@ class RequestReader : public Pooled {
  public:
   /// `into` outlives the reader, and gets what the head says of the request; so does `windows`,
   /// which limits the memory of zstd (null: nothing does). Null: the body cannot be read, because
-  /// of its encoding (other than gzip, deflate and zstd) or its form.
+  /// of its form. One that does not have the encoding that its head names is read as it is.
   static std::unique_ptr<RequestReader> create(const RequestHead& head, InferenceRequest& into,
                                                WindowBudget* windows = nullptr);
 
