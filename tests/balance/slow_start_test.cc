@@ -80,7 +80,7 @@ TEST_F(SlowStartTest, DoesNotApplyToBackendsThatStartWithThePool) {
   spec_.slow_start = 10s;
   state_ = PoolState::build(spec_);
   state_->activate();
-  for (std::size_t each : {0, 1}) backend(each).load().take_out(OutOfRotation::starting);
+  for (std::size_t each : {0u, 1u}) backend(each).load().take_out(OutOfRotation::starting);
   pass(100ms);
   backend(0).put_back(OutOfRotation::starting);
   pass(3s);
