@@ -4,10 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/exit_codes.h"
@@ -20,6 +22,11 @@ namespace evenkeel {
 namespace {
 
 constexpr std::uint32_t max_searched_backends = 1024;
+
+// Of speeds and slowdowns: beyond these a replay says nothing.
+constexpr double min_factor = 1e-3;
+constexpr double max_factor = 1e3;
+constexpr double max_slowdown_seconds = 1e9;
 
 /// The command line of a replay.
 struct ReplayCommand {
@@ -42,18 +49,47 @@ std::vector<std::string> preset_names() {
   return names;
 }
 
+/// All of the text as a number.
+template <class Number>
+std::optional<Number> parse_number(std::string_view text) {
+  Number number{};
+  const char* const end = text.data() + text.size();
+  const auto [stopped, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || stopped != end) return std::nullopt;
+  return number;
+}
+
+bool is_factor(double number) { return number >= min_factor && number <= max_factor; }
+
+/// CLI::Range takes NaN for a number in any range.
+CLI::Validator factor_validator() {
+  const auto check = [](const std::string& text) -> std::string {
+    const auto number = parse_number<double>(text);
+    if (number && is_factor(*number)) return "";
+    return fmt::format("'{}' is no number from {} to {}", text, min_factor, max_factor);
+  };
+  return {check, fmt::format("FLOAT in [{} - {}]", min_factor, max_factor)};
+}
+
 /// BACKEND:FACTOR@SECONDS, such as 0:4@120.
-EngineSlowdown parse_slowdown(const std::string& text) {
-  EngineSlowdown slowdown;
-  double seconds = 0;
-  char rest = 0;
-  const int read = std::sscanf(text.c_str(), "%u:%lf@%lf%c", &slowdown.backend, &slowdown.factor,
-                               &seconds, &rest);
-  if (read != 3 || !(slowdown.factor > 0) || !(seconds >= 0) || seconds > 1e9) {
-    throw CLI::ValidationError("--slowdown", "expected BACKEND:FACTOR@SECONDS, such as 0:4@120");
+EngineSlowdown parse_slowdown(std::string_view text) {
+  const std::size_t colon = std::min(text.find(':'), text.size());
+  const std::size_t at = std::min(text.find('@', colon), text.size());
+  const auto after = [&](std::size_t mark) { return std::min(mark + 1, text.size()); };
+  const auto backend = parse_number<std::uint32_t>(text.substr(0, colon));
+  const auto factor = parse_number<double>(text.substr(after(colon), at - after(colon)));
+  const auto seconds = parse_number<double>(text.substr(after(at)));
+  if (!backend || !factor || !seconds || !(*seconds >= 0 && *seconds <= max_slowdown_seconds)) {
+    throw CLI::ValidationError(
+        "--slowdown", fmt::format("'{}': expected BACKEND:FACTOR@SECONDS, such as 0:4@120", text));
   }
-  slowdown.at = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
-  return slowdown;
+  if (!is_factor(*factor)) {
+    throw CLI::ValidationError("--slowdown", fmt::format("'{}': the factor must be from {} to {}",
+                                                         text, min_factor, max_factor));
+  }
+  return {.backend = *backend,
+          .factor = *factor,
+          .at = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(*seconds))};
 }
 
 std::optional<ReplayRow> row_of(const ReplayCommand& command, const Trace& trace,
@@ -65,7 +101,8 @@ std::optional<ReplayRow> row_of(const ReplayCommand& command, const Trace& trace
 
 int run_replay(ReplayCommand& command) {
   for (const EngineSlowdown& slowdown : command.options.slowdowns) {
-    if (command.goodput || slowdown.backend < command.options.backends) continue;
+    const std::uint32_t most = command.goodput ? max_searched_backends : command.options.backends;
+    if (slowdown.backend < most) continue;
     fmt::print(stderr, "evenkeel replay: --slowdown: there is no backend {}\n", slowdown.backend);
     return exit_usage;
   }
@@ -104,7 +141,7 @@ void add_fleet_options(CLI::App& verb, const std::shared_ptr<ReplayCommand>& com
   verb.add_option("--speeds", options.speeds,
                   "Speed of each, relative to the preset, such as 1,1,.5; repeated")
       ->delimiter(',')
-      ->check(CLI::PositiveNumber);
+      ->check(factor_validator());
   verb.add_option_function<std::vector<std::string>>(
           "--slowdown",
           [command](const std::vector<std::string>& texts) {
@@ -124,7 +161,7 @@ void add_trace_options(CLI::App& verb, const std::shared_ptr<ReplayCommand>& com
   ReplayOptions& options = command->options;
   verb.add_option("--trace", command->trace, "File with arrival times and lengths")->required();
   verb.add_option("--speed", options.speed, "Divide the trace's times by this")
-      ->check(CLI::PositiveNumber)
+      ->check(factor_validator())
       ->capture_default_str();
   verb.add_flag("--bursts", options.bursts, "Keep requests with the same time stamp together");
   add_duration_option(verb, "--max-seconds", "Use only this much of the trace, in replay time",

@@ -1,11 +1,13 @@
 #include "replay/virtual_fleet.h"
 
+#include <algorithm>
 #include <string_view>
 
 namespace evenkeel {
 namespace {
 
 constexpr Duration drain_limit = std::chrono::minutes(10);
+constexpr double max_slowdown = 1e3;  // of several together: times stay within what fits
 
 Duration seconds(double value) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(value));
@@ -31,6 +33,7 @@ VirtualFleet::VirtualFleet(const ReplayOptions& options,
     schedule(now_ + seconds(rng.unit() * seconds_of(options.poll_interval)), Kind::poll, i);
   }
   for (std::uint32_t i = 0; i < options.slowdowns.size(); ++i) {
+    if (options.slowdowns[i].backend >= options.backends) continue;
     schedule(now_ + options.slowdowns[i].at, Kind::slowdown, i);
   }
 }
@@ -65,7 +68,8 @@ void VirtualFleet::handle(const Event& event) {
     case Kind::poll: return poll(event.index);
     case Kind::slowdown: {
       const EngineSlowdown& slowdown = options_.slowdowns[event.index];
-      engines_[slowdown.backend]->slowdown *= slowdown.factor;
+      double& slowed = engines_[slowdown.backend]->slowdown;
+      slowed = std::clamp(slowed * slowdown.factor, 1 / max_slowdown, max_slowdown);
       return;
     }
     case Kind::decision:

@@ -70,6 +70,10 @@ class Replay(case.Case):
 
         self.assertLess(row["requests"], 300)
 
+    def test_a_slowdown_of_a_backend_that_the_search_does_not_need(self):
+        search = ["--fewest-backends", "0.5"]
+        self.assertEqual(self.rows(*search, "--slowdown", "7:4@2"), self.rows(*search))
+
     def test_a_table_for_people(self):
         done = command("replay", "--trace", self.trace)
 
@@ -79,7 +83,11 @@ class Replay(case.Case):
         self.assertTrue(row.startswith("expected-time"))
 
     def test_mistakes_on_the_command_line(self):
-        for arguments in (["--picker", "best"], ["--preset", "gpu"], ["--slowdown", "now"], ["--slowdown", "9:2@1"], ["--speed", "0"]):
+        for arguments in (["--picker", "best"], ["--preset", "gpu"], ["--slowdown", "now"], ["--slowdown", "9:2@1"], ["--slowdown", "-1:2@1"],
+                          ["--slowdown", "+0:2@1"], ["--slowdown", "0:2@1x"], ["--slowdown", "0:@1"], ["--slowdown", "0"],
+                          ["--slowdown", "0:inf@2"], ["--slowdown", "0:nan@2"], ["--slowdown", "0:1e4@2"], ["--slowdown", "0:2@nan"],
+                          ["--slowdown", "1024:2@1", "--fewest-backends", "0.5"], ["--speed", "0"], ["--speed", "1e-300"],
+                          ["--speed", "nan"], ["--speed", "inf"], ["--speeds", "1,1e-300"], ["--speeds", "1001"]):
             done = command("replay", "--trace", self.trace, *arguments)
             self.assertEqual(done.returncode, 2, arguments)
             self.assertIn(arguments[0], done.stderr)

@@ -114,6 +114,27 @@ TEST(Replay, ABackendThatSlowsDownGetsLessWork) {
   EXPECT_LT(1 - ours.goodput_ratio, 0.3 * (1 - blind.goodput_ratio));
 }
 
+TEST(Replay, ABackendThatDoesNotExistSlowsNothing) {
+  const Trace trace = some_trace(200, 6);
+  ReplayOptions options = some_options();
+  const ReplayRow plain = replay(trace, options, "round-robin");
+
+  options.slowdowns = {{.backend = options.backends, .factor = 4, .at = seconds(1)}};
+
+  EXPECT_EQ(replay(trace, options, "round-robin").goodput_ratio, plain.goodput_ratio);
+}
+
+TEST(Replay, SlowdownsTogetherHaveALimit) {
+  const Trace trace = some_trace(200, 6);
+  ReplayOptions options = some_options();
+  options.slowdowns.assign(1, {.backend = 0, .factor = 1000, .at = seconds(1)});
+  const ReplayRow once = replay(trace, options, "round-robin");
+
+  options.slowdowns.assign(200, options.slowdowns.front());
+
+  EXPECT_EQ(replay(trace, options, "round-robin").goodput_ratio, once.goodput_ratio);
+}
+
 TEST(Replay, FasterBackendsDoMore) {
   const Trace trace = some_trace(600, 6);
   ReplayOptions options = some_options();

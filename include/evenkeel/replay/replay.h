@@ -16,7 +16,8 @@
 
 namespace evenkeel {
 
-/// From then on every step of one engine takes `factor` times as long.
+/// From then on every step of one engine takes `factor` times as long, at most 1000 times with
+/// those before. Of an engine that does not exist: nothing happens.
 struct EngineSlowdown {
   std::uint32_t backend = 0;
   double factor = 1;
