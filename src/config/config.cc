@@ -33,7 +33,8 @@ bool inspects(const PoolConfig& pool) {
   };
   const bool pins_by_body =
       pool.affinity && std::any_of(pool.affinity->by.begin(), pool.affinity->by.end(), is_of_body);
-  return pool.inspect || !pool.model.empty() || pins_by_body;
+  const bool picks_by_body = pool.picker == "prefix-affinity";
+  return pool.inspect || !pool.model.empty() || pins_by_body || picks_by_body;
 }
 
 BackendProtocol default_protocol(const PoolConfig& pool) {

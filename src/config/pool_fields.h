@@ -425,10 +425,12 @@ struct Fields<PoolConfig> {
             "which are removed from the stream again: `auto`, with `inspect` and an engine that is "
             "known to give them, or `off`."},
         &T::stream_usage, EnumForm<StreamUsage>{"stream_usage", stream_usage_words});
-    visit(Key{"picker", "The load-balancing policy."}, &T::picker,
-          ChoiceForm{"picker", picker_words});
-    visit(Key{"hash", "Settings of `picker: consistent-hash`."}, &T::hash,
-          StructForm<HashConfig>{});
+    visit(Key{"picker", "The load-balancing policy. `prefix-affinity` implies `inspect`."},
+          &T::picker, ChoiceForm{"picker", picker_words});
+    visit(Key{"hash",
+              "Settings of `picker: consistent-hash`; `load_factor` is also one of "
+              "`prefix-affinity`."},
+          &T::hash, StructForm<HashConfig>{});
     visit(Key{"gpu", "Settings of `picker: gpu`."}, &T::gpu, StructForm<GpuConfig>{});
     visit(Key{"weights",
               "Weights for `picker: weighted`: `configured` uses the backends' `weight`; "

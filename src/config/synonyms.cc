@@ -14,7 +14,7 @@ struct Synonyms {
 
 // A name may stand in several rows: the first row whose meaning is known at that place counts, so
 // `listen` is `listeners` at the top and `address` within a listener.
-constexpr std::array<Synonyms, 63> synonyms = {{
+constexpr std::array<Synonyms, 64> synonyms = {{
     // Keys at the top.
     {"listeners", "listen listener bind frontend frontends entrypoint entrypoints server"},
     {"pools",
@@ -82,6 +82,8 @@ constexpr std::array<Synonyms, 63> synonyms = {{
      "twochoices leastoutstandingrequests"},
     {"least-latency", "ewma peakewma leasttime latency responsetime"},
     {"consistent-hash", "hash ringhash maglev ketama source iphash sticky sessionaffinity uri"},
+    {"prefix-affinity",
+     "prefix prefixhash prefixcache prefixaware cacheaware kvaware kvcache promptprefix chwbl"},
     {"queue-depth", "queue leastqueue leastwaiting"},
     // Values of `protocol`.
     {"h2", "http2 http20 h2c grpc"},

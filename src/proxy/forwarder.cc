@@ -286,6 +286,10 @@ Hint Forwarder::hint_of(const Request& request) const {
             .priority = identity.priority};
   if (options_.hash_header) {
     if (const auto value = request.fields.value(*options_.hash_header)) hint.key = hash_of(*value);
+  } else if (request.info.inference != nullptr) {
+    const InferenceRequest& asked = request.info.inference->request;
+    hint.key =
+        pool_.key_of(hint, {.blocks = asked.prefix_blocks, .conversation = asked.conversation});
   }
   return hint;
 }

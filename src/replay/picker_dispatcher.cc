@@ -8,7 +8,9 @@ namespace evenkeel {
 
 PickerDispatcher::PickerDispatcher(std::string_view picker, const ReplayOptions& options,
                                    RequestSink& sink)
-    : backends_(std::make_shared<Backends>()), sink_(sink) {
+    : backends_(std::make_shared<Backends>()),
+      keyed_by_client_(picker == "consistent-hash"),
+      sink_(sink) {
   for (std::uint32_t i = 0; i < options.backends; ++i) {
     const std::string id = "backend-" + std::to_string(i);
     backends_->push_back(std::make_shared<Backend>(BackendSpec{.id = id, .address = id}));
@@ -18,9 +20,14 @@ PickerDispatcher::PickerDispatcher(std::string_view picker, const ReplayOptions&
 
 void PickerDispatcher::arrived(ReplayedRequest& request, Instant now) {
   Hint hint{.now = now};
-  // As a hash of the system prompt and what follows it: the first block is often the same for all.
   const auto& blocks = request.blocks;
-  if (!blocks.empty()) hint.key = blocks[std::min<std::size_t>(1, blocks.size() - 1)];
+  if (!keyed_by_client_) {
+    hint.key = picker_->key_of({.blocks = blocks});
+  } else if (!blocks.empty()) {
+    // As a hash of the system prompt and what follows it: the first block is often the same for
+    // all.
+    hint.key = blocks[std::min<std::size_t>(1, blocks.size() - 1)];
+  }
   const BackendPtr* const picked = picker_->pick(hint);
   assert(picked != nullptr);  // no backend has a limit or fails
   (*picked)->try_acquire(now);

@@ -28,6 +28,7 @@ class PickerDispatcher final : public Dispatcher {
 
   std::shared_ptr<Backends> backends_;
   std::unique_ptr<Picker> picker_;
+  bool keyed_by_client_;  // by a header field
   RequestSink& sink_;
 };
 

@@ -1,6 +1,7 @@
 // A pick allocates nothing.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <new>
 #include <vector>
 
@@ -33,6 +34,8 @@ TEST(NoAllocation, InAPick) {
       const std::size_t before = allocations;
       for (std::uint64_t key = 0; key < 3 * count; ++key) {
         hint.key = key;
+        const std::array<std::uint64_t, 3> blocks = {1, 2, key};
+        if (const auto own = picker->key_of({.blocks = blocks})) hint.key = own;
         const BackendPtr* chosen = picker->pick(hint);
         if (chosen != nullptr) (*chosen)->try_acquire(noon);
       }

@@ -7,7 +7,8 @@ from http2 import ENHANCE_YOUR_CALM, INTERNAL_ERROR, NO_ERROR, PROTOCOL_ERROR, g
 from stream import Closed, Stream, exchange
 
 FAST_HEALTH = {"path": "/health", "interval": "300ms"}
-PICKERS = ("round-robin", "weighted", "least-connections", "least-latency", "queue-depth", "gpu", "consistent-hash")
+PICKERS = ("round-robin", "weighted", "least-connections", "least-latency", "queue-depth", "gpu", "consistent-hash",
+           "prefix-affinity")
 
 
 class Server:

@@ -12,7 +12,7 @@ from stream import Closed, Stream, exchange
 QUIET = {"health": {"check": "off"}, "metrics": {"scrape": "off"}}
 CHAT = "/v1/chat/completions"
 PICKERS = ["round-robin", "weighted", "least-connections", "least-latency", "queue-depth", "gpu",
-           "consistent-hash"]
+           "consistent-hash", "prefix-affinity"]
 
 
 def answering(status, body=b'{"error": "no"}', fields=(), after=0.0):

@@ -103,6 +103,16 @@ TEST(Replay, ASharedSystemPromptDoesNotHideTheOtherPrefixes) {
   EXPECT_LT(ours.imbalance, 1.3);
 }
 
+TEST(Replay, PrefixAffinityLooksPastTheSystemPrompt) {
+  const Trace trace = some_trace(1000, 8);
+
+  const ReplayRow ours = replay(trace, some_options(), "prefix-affinity");
+  const ReplayRow scattered = replay(trace, some_options(), "least-connections");
+
+  EXPECT_GT(ours.hit_ratio, 1.3 * scattered.hit_ratio);
+  EXPECT_LT(ours.imbalance, 1.3);
+}
+
 TEST(Replay, ABackendThatSlowsDownGetsLessWork) {
   const Trace trace = some_trace(800, 6);
   ReplayOptions options = some_options();

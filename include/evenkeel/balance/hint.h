@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 
 #include "evenkeel/base/clock.h"
 #include "evenkeel/base/priority.h"
@@ -51,9 +52,16 @@ struct SessionHint {
   bool began_here = false;      ///< with this very request, whose earlier attempts failed
 };
 
+/// What a request's prompt begins with, as far as it was read: see InferenceRequest.
+struct PromptBeginning {
+  std::span<const std::uint64_t> blocks;  ///< each hash covers all that precedes the block's end
+  std::uint64_t conversation = 0;         ///< 0: none
+};
+
 /// The part of a request that decides where it may go.
 struct Hint {
-  std::optional<std::uint64_t> key;    ///< consistent-hash: `hash_of` the value that requests share
+  /// consistent-hash: `hash_of` the value that requests share; prefix-affinity: `Picker::key_of`
+  std::optional<std::uint64_t> key;
   ExcludedBackends excluded;           ///< never picked
   std::optional<SessionHint> session;  ///< only read by pools that pin sessions
   std::uint32_t subset = 0;  ///< PoolState::subset_number: only these, while some serve; 0: all

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -27,12 +28,19 @@ class Picker {
   /// Whether it is no detour for the request to go to this one of its backends: the picker binds
   /// the request to no backend, or to this one while that is available.
   virtual bool suits(const Hint& /*hint*/, std::size_t /*index*/) const { return true; }
+  /// The `Hint::key` of a request that is new to the pool, and its vote on which prompts are common
+  /// in the pool: once for each request, before its first pick. Nothing from pickers that do not
+  /// look at prompts.
+  virtual std::optional<std::uint64_t> key_of(const PromptBeginning& /*prompt*/) {
+    return std::nullopt;
+  }
 };
 
 /// The input of a picker.
 struct PickerOptions {
   std::shared_ptr<const Backends> backends;  ///< kept alive by the picker
-  double load_factor = 1.25;      ///< consistent-hash: highest load over the mean load, above 1
+  /// consistent-hash, prefix-affinity: highest load over the mean load, above 1
+  double load_factor = 1.25;
   double memory_guard = 0;        ///< gpu: see PoolSpec; 0: none
   bool observed_weights = false;  ///< weighted: uses Load::learned_weight where there is one
 };

@@ -65,7 +65,7 @@ struct OutlierSpec {
 struct PoolSpec {
   std::string name;
   std::string picker = "least-connections";  ///< one of `known_pickers()`
-  double load_factor = 1.25;                 ///< consistent-hash: see PickerOptions
+  double load_factor = 1.25;                 ///< see PickerOptions
   /// gpu: a backend whose GPU memory or KV cache is fuller than this share, 0..1, is avoided while
   /// another is available; 0: no guard.
   double memory_guard = 0;
@@ -244,6 +244,11 @@ class Pool {
   /// Errors, all with Side::proxy: `no_backend` (none outside `hint.excluded` is in rotation),
   /// `queue_full`, `queue_timeout`.
   Task<Result<Lease>> acquire(const Hint& hint, Instant deadline = never);
+
+  /// See Picker::key_of; by the picker for what `hint` says of subsets.
+  std::optional<std::uint64_t> key_of(const Hint& hint, const PromptBeginning& prompt) const {
+    return picker_for(hint).key_of(prompt);
+  }
 
   /// A backend that a 429 has parked and that takes a trial, for a request which the picker would
   /// send there if it were not parked. Null: none; always while requests wait for it. The caller

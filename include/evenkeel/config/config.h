@@ -116,7 +116,7 @@ struct BackendConfig {
   bool operator==(const BackendConfig&) const = default;
 };
 
-// Only read by `picker: consistent-hash`.
+// Only read by `picker: consistent-hash`; the load factor also by `prefix-affinity`.
 struct HashConfig {
   std::string header = "x-session-id";  // lower case
   double load_factor = 1.25;            // no backend gets more than this times its fair share

@@ -10,4 +10,5 @@
   PICKER("least-latency", least_latency)         \
   PICKER("queue-depth", queue_depth)             \
   PICKER("gpu", gpu)                             \
-  PICKER("consistent-hash", consistent_hash)
+  PICKER("consistent-hash", consistent_hash)     \
+  PICKER("prefix-affinity", prefix_affinity)
