@@ -285,7 +285,7 @@ class Grpc(case.Case):
         self.addCleanup(messages.put, None)
         messages.put(b"one")
         self.assertEqual(next(call), b"one")
-        server.process.send_signal(signal.SIGSTOP)
+        server.stop()
         began = time.monotonic()
         messages.put(b"two")
 
