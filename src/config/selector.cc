@@ -17,7 +17,7 @@ std::string selector_of(const BackendLabels& labels) {
   std::string text;
   for (const auto& [label, value] : labels) {
     if (!text.empty()) text += ',';
-    text += label + '=' + value;
+    text.append(label).append("=").append(value);
   }
   return text;
 }
