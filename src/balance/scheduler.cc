@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cassert>
+#include <cmath>
 #include <limits>
 
 #include "balance/scheduler_state.h"
@@ -86,7 +87,9 @@ TenantCounter& Scheduler::State::tenant(std::uint64_t key) {
 void Scheduler::State::size_index(std::uint32_t slot, double tokens_per_block) {
   ScheduledBackend& backend = backends[slot];
   if (backend.index_capacity > 0 || tokens_per_block <= 0 || backend.facts.kv_tokens == 0) return;
-  backend.index_capacity = static_cast<double>(backend.facts.kv_tokens) / tokens_per_block;
+  backend.index_capacity =
+      std::clamp(static_cast<double>(backend.facts.kv_tokens) / tokens_per_block, 1.0,
+                 static_cast<double>(index.max_capacity()));
   index.set_capacity(slot, static_cast<std::uint32_t>(backend.index_capacity));
 }
 
@@ -106,7 +109,7 @@ double Scheduler::State::idle_step() const {
   for (const ScheduledBackend& backend : backends) {
     if (backend.known) least = std::min(least, backend.ledger.speed().step_seconds(0, 0));
   }
-  return least;
+  return std::isfinite(least) ? least : EngineSpeed().step_seconds(0, 0);
 }
 
 double Scheduler::State::default_ttft_target() const {
@@ -126,7 +129,10 @@ double Scheduler::State::unloaded_prefill(double tokens) const {
     const double step = backend.ledger.step_seconds();
     least = std::min(least, backend.ledger.prefill_seconds(tokens, 0, step));
   }
-  return least;
+  if (std::isfinite(least)) return least;
+  // There is no backend yet: as for an engine of which nothing is known.
+  const EngineSpeed unknown;
+  return unknown.prefill_seconds(tokens, 0, unknown.step_seconds(0, 0));
 }
 
 // ---- Backends ----
@@ -213,7 +219,7 @@ Scheduler::Ticket Scheduler::arrive(const Arrival& arrival, Instant now) {
   request.tenant_weight = std::max(arrival.tenant_weight, 1e-3);
   request.priority = arrival.priority;
 
-  // A tenant that was away has saved nothing up.
+  // A tenant without requests gains no credit in the meantime.
   TenantCounter& counter = state.tenant(arrival.tenant);
   if (counter.waiting++ == 0 && !state.waiting.empty()) {
     double least = std::numeric_limits<double>::infinity();
@@ -276,7 +282,7 @@ void Scheduler::abandoned(Ticket ticket, Instant now) {
   state_->free(request);
 }
 
-// ---- What it thinks ----
+// ---- Estimates ----
 
 Rung Scheduler::rung(std::uint32_t slot) const {
   const ScheduledBackend& backend = state_->backends[slot];

@@ -1,6 +1,7 @@
 // The state of a Scheduler, and one pass over the requests that wait in it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <limits>
@@ -114,8 +115,11 @@ struct Scheduler::State {
 };
 
 inline double seconds_since_epoch(Instant now) { return seconds_of(now.time_since_epoch()); }
+/// At most a day: no prediction is of use beyond.
 inline Duration duration_of(double seconds) {
-  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+  constexpr double day = 86'400;
+  return std::chrono::duration_cast<Duration>(
+      std::chrono::duration<double>(std::min(seconds, day)));
 }
 
 /// One pass: looks at the backends once, then places waiting requests in their order.

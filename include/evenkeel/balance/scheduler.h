@@ -140,7 +140,7 @@ class Scheduler {
   /// It failed, or its client left, placed or not. The ticket is void.
   void abandoned(Ticket ticket, Instant now);
 
-  // ---- What it thinks ----
+  // ---- Estimates ----
 
   Rung rung(std::uint32_t slot) const;
   /// Predicted seconds until a prompt that is sent there now is begun.
