@@ -53,6 +53,12 @@ class BackendLedger {
   /// unknown.
   void reset(const EngineSpeed::Coefficients& prior, std::uint32_t step_tokens, double kv_tokens);
 
+  /// What the engine has told of itself meanwhile.
+  void describe(std::uint32_t step_tokens, double kv_tokens) {
+    speed_.set_step_tokens(step_tokens);
+    kv_tokens_ = kv_tokens;
+  }
+
   // ---- Events. An entry is in at most one ledger, and outlives its stay there ----
 
   void dispatched(LedgerEntry& entry, double now);

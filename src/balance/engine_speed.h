@@ -36,6 +36,7 @@ class EngineSpeed {
 
   /// Starts again from this prior.
   void reset(const Coefficients& prior, std::uint32_t step_tokens);
+  void set_step_tokens(std::uint32_t step_tokens) { step_tokens_ = step_tokens; }
 
   double step_seconds(double streams, double context_tokens) const {
     return std::max(min_step, coefficients_.step + streams * coefficients_.per_stream +

@@ -139,6 +139,14 @@ double Scheduler::State::unloaded_prefill(double tokens) const {
 
 Scheduler::Scheduler(const SchedulerOptions& options) : state_(std::make_unique<State>(options)) {}
 
+void Scheduler::configure(const SchedulerOptions& options) {
+  const auto slots = state_->options.slots;
+  const auto index_bytes = state_->options.index_bytes;
+  state_->options = options;
+  state_->options.slots = slots;
+  state_->options.index_bytes = index_bytes;
+}
+
 Scheduler::~Scheduler() = default;
 
 void Scheduler::add_backend(std::uint32_t slot, const EngineFacts& facts) {
@@ -169,7 +177,8 @@ void Scheduler::add_backend(std::uint32_t slot, const EngineFacts& facts) {
   ScheduledBackend& backend = state_->backends[slot];
   assert(backend.ledger.in_flight() == 0);
   backend.facts = facts;
-  backend.known = backend.available = true;
+  backend.known = true;
+  backend.state = SlotState::open;
   backend.index_capacity = 0;
   backend.confirms_hits = 0;
   backend.streams = backend.has_blocks = 1;
@@ -178,8 +187,26 @@ void Scheduler::add_backend(std::uint32_t slot, const EngineFacts& facts) {
   state_->index.set_capacity(slot, state_->index.max_capacity());
 }
 
-void Scheduler::set_available(std::uint32_t slot, bool available) {
-  state_->backends[slot].available = available && state_->backends[slot].known;
+void Scheduler::remove_backend(std::uint32_t slot) {
+  ScheduledBackend& backend = state_->backends[slot];
+  assert(backend.ledger.in_flight() == 0);
+  backend.known = false;
+  backend.state = SlotState::out;
+  state_->index.clear(slot);
+}
+
+void Scheduler::describe(std::uint32_t slot, std::uint64_t kv_tokens, std::uint32_t step_tokens) {
+  ScheduledBackend& backend = state_->backends[slot];
+  if (kv_tokens != 0 && kv_tokens != backend.facts.kv_tokens) {
+    backend.facts.kv_tokens = kv_tokens;
+    backend.index_capacity = 0;  // derived anew
+  }
+  if (step_tokens != 0) backend.facts.step_tokens = step_tokens;
+  backend.ledger.describe(backend.facts.step_tokens, static_cast<double>(backend.facts.kv_tokens));
+}
+
+void Scheduler::set_state(std::uint32_t slot, SlotState state) {
+  state_->backends[slot].state = state_->backends[slot].known ? state : SlotState::out;
 }
 
 void Scheduler::backend_cleared(std::uint32_t slot) { state_->index.clear(slot); }
@@ -218,6 +245,12 @@ Scheduler::Ticket Scheduler::arrive(const Arrival& arrival, Instant now) {
   request.tenant = arrival.tenant;
   request.tenant_weight = std::max(arrival.tenant_weight, 1e-3);
   request.priority = arrival.priority;
+  request.allowed = arrival.allowed;
+  request.pinned = arrival.pinned;
+  const auto excluded =
+      arrival.excluded.first(std::min(arrival.excluded.size(), std::size_t{Arrival::max_excluded}));
+  std::ranges::copy(excluded, request.excluded.begin());
+  request.excluded_count = static_cast<std::uint32_t>(excluded.size());
 
   // A tenant without requests gains no credit in the meantime.
   TenantCounter& counter = state.tenant(arrival.tenant);
@@ -233,8 +266,8 @@ Scheduler::Ticket Scheduler::arrive(const Arrival& arrival, Instant now) {
   return request.ticket;
 }
 
-std::span<const Scheduler::Placement> Scheduler::place(Instant now) {
-  SchedulingPass(*state_, seconds_since_epoch(now)).run();
+std::span<const Scheduler::Placement> Scheduler::place(Instant now, SlotTaker* slots) {
+  SchedulingPass(*state_, seconds_since_epoch(now), slots).run();
   return state_->placements;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <limits>
@@ -28,6 +29,10 @@ struct ScheduledRequest {
   double tenant_weight = 1;
   Priority priority = Priority::standard;
   std::uint32_t backend = Scheduler::no_backend;
+  const SlotSet* allowed = nullptr;
+  std::uint32_t pinned = Arrival::any_slot;
+  std::array<std::uint32_t, Arrival::max_excluded> excluded{};
+  std::uint32_t excluded_count = 0;
   std::uint32_t waiting_index = 0;
   Scheduler::Ticket ticket = 0;
 };
@@ -37,7 +42,7 @@ struct ScheduledBackend {
   BackendLedger ledger;
   EngineFacts facts;
   bool known = false;
-  bool available = false;
+  SlotState state = SlotState::out;
   double index_capacity = 0;  ///< blocks; 0: not yet derived from kv_tokens
   // Shares of the last responses, 0..1.
   double confirms_hits = 0;
@@ -102,14 +107,17 @@ struct Scheduler::State {
     double step = 0;      // tau
     double use = 0;       // of the KV cache
     double max_wait = 0;  // h
+    SlotState state = SlotState::open;
     // For the request that is being placed:
     double uncached = 0;
     double cached = 0;
     double prefill = 0;     // S
     double violations = 0;  // X
-    double cost = 0;        // without X until it is computed
+    double cost = 0;        // without X until it is computed; infinite: it may not go there
+    bool usable = false;
   };
   std::vector<Turn> order;
+  SlotSet ready_slots;
   std::vector<Candidate> candidates;
   std::vector<std::uint32_t> depths;
 };
@@ -125,7 +133,8 @@ inline Duration duration_of(double seconds) {
 /// One pass: looks at the backends once, then places waiting requests in their order.
 class SchedulingPass {
  public:
-  SchedulingPass(Scheduler::State& state, double now) : state_(state), now_(now) {}
+  SchedulingPass(Scheduler::State& state, double now, Scheduler::SlotTaker* slots)
+      : state_(state), now_(now), slots_(slots) {}
 
   void run();
 
@@ -133,12 +142,16 @@ class SchedulingPass {
   using Candidate = Scheduler::State::Candidate;
 
   void look_at_backends();
+  void place(ScheduledRequest& request);
   void refuse_late();
+  void find_ready_slots();
+  bool may_find_slot(const ScheduledRequest& request);
   void put_in_order();
   bool ready(const Candidate& candidate) const;
   bool any_ready() const;
+  void find_usable(const ScheduledRequest& request);
   void estimate(ScheduledRequest& request);
-  Candidate& cheapest();
+  Candidate* cheapest();
   bool within_tie(double cost, double least) const;
   double violations(Candidate& candidate);
   bool may_start(const ScheduledRequest& request, const Candidate& candidate) const;
@@ -147,6 +160,9 @@ class SchedulingPass {
 
   Scheduler::State& state_;
   double now_;
+  Scheduler::SlotTaker* slots_;
+  const SlotSet* last_allowed_ = nullptr;
+  bool last_allowed_ready_ = false;
   double least_step_ = 0;
   double mean_output_ = 0;
   double slack_refresh_ = 0;  // seconds

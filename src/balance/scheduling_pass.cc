@@ -46,13 +46,46 @@ void SchedulingPass::run() {
   put_in_order();
   for (const auto& turn : state_.order) {
     if (!any_ready()) return;
-    ScheduledRequest& request = state_.request(turn.ticket);
-    estimate(request);
-    Candidate& chosen = cheapest();
-    if (may_start(request, chosen)) {
-      start(request, chosen);
-    } else {
-      chosen.promised += chosen.prefill;
+    place(state_.request(turn.ticket));
+  }
+}
+
+/// Starts the request, or holds it for the backend that is the cheapest now.
+void SchedulingPass::place(ScheduledRequest& request) {
+  find_usable(request);
+  estimate(request);
+  while (Candidate* const chosen = cheapest()) {
+    if (!may_start(request, *chosen)) {
+      chosen->promised += chosen->prefill;
+      return;
+    }
+    if (slots_ == nullptr || slots_->take(chosen->slot)) return start(request, *chosen);
+    chosen->state = SlotState::full;
+    chosen->cost = std::numeric_limits<double>::infinity();
+  }
+}
+
+/// The backends that the request may go to now. One that is avoided takes it if all others are too;
+/// one that takes overflow also if all others are full.
+void SchedulingPass::find_usable(const ScheduledRequest& request) {
+  bool has_good = false;
+  bool has_open = false;
+  const auto* const excluded_end = request.excluded.data() + request.excluded_count;
+  for (Candidate& each : state_.candidates) {
+    each.usable = (request.pinned == Arrival::any_slot || request.pinned == each.slot) &&
+                  (request.allowed == nullptr || request.allowed->contains(each.slot)) &&
+                  std::find(request.excluded.data(), excluded_end, each.slot) == excluded_end;
+    if (!each.usable) continue;
+    has_open |= each.state == SlotState::open;
+    has_good |= each.state == SlotState::open || each.state == SlotState::full;
+  }
+  for (Candidate& each : state_.candidates) {
+    switch (each.state) {
+      case SlotState::open: break;
+      case SlotState::avoided: each.usable &= !has_good; break;
+      case SlotState::overflow: each.usable &= !has_open; break;
+      case SlotState::full:
+      case SlotState::out: each.usable = false; break;
     }
   }
 }
@@ -62,7 +95,7 @@ void SchedulingPass::look_at_backends() {
   least_step_ = std::numeric_limits<double>::infinity();
   for (std::uint32_t slot = 0; slot < state_.backends.size(); ++slot) {
     ScheduledBackend& backend = state_.backends[slot];
-    if (!backend.available) continue;
+    if (backend.state == SlotState::out) continue;
     backend.ledger.advance(now_);
     const double step = backend.ledger.step_seconds();
     least_step_ = std::min(least_step_, step);
@@ -71,13 +104,14 @@ void SchedulingPass::look_at_backends() {
                                  .wait = backend.ledger.wait_seconds(now_),
                                  .step = step,
                                  .use = backend.ledger.memory_use(mean_output_),
-                                 .max_wait = max_wait_of(backend.ledger.speed())});
+                                 .max_wait = max_wait_of(backend.ledger.speed()),
+                                 .state = backend.state});
   }
   slack_refresh_ = std::clamp(5e-5 * static_cast<double>(state_.candidates.size()), 0.005, 0.05);
 }
 
 bool SchedulingPass::ready(const Candidate& candidate) const {
-  if (candidate.wait >= candidate.max_wait) return false;
+  if (candidate.state == SlotState::full || candidate.wait >= candidate.max_wait) return false;
   const BackendLedger& ledger = state_.backends[candidate.slot].ledger;
   return ledger.finished() >= careful_requests || !ledger.computes_prompts();
 }
@@ -111,14 +145,34 @@ void SchedulingPass::refuse_late() {
   }
 }
 
+void SchedulingPass::find_ready_slots() {
+  state_.ready_slots.clear();
+  for (const Candidate& each : state_.candidates) {
+    if (ready(each)) state_.ready_slots.add(each.slot);
+  }
+}
+
+/// So many requests that wait for backends which are busy do not keep others from theirs.
+bool SchedulingPass::may_find_slot(const ScheduledRequest& request) {
+  if (request.pinned != Arrival::any_slot) return state_.ready_slots.contains(request.pinned);
+  if (request.allowed == nullptr) return true;
+  if (request.allowed != last_allowed_) {
+    last_allowed_ = request.allowed;
+    last_allowed_ready_ = state_.ready_slots.intersects(*request.allowed);
+  }
+  return last_allowed_ready_;
+}
+
 void SchedulingPass::put_in_order() {
   double least = std::numeric_limits<double>::infinity();
   for (const auto ticket : state_.waiting) {
     least = std::min(least, state_.tenant(state_.request(ticket).tenant).served);
   }
   state_.order.clear();
+  find_ready_slots();
   for (const auto ticket : state_.waiting) {
     const ScheduledRequest& request = state_.request(ticket);
+    if (!may_find_slot(request)) continue;
     const double ahead = state_.tenant(request.tenant).served - least;
     state_.order.push_back(
         {.priority = request.priority,
@@ -141,15 +195,17 @@ void SchedulingPass::estimate(ScheduledRequest& request) {
   const double age = now_ - request.arrived_at;
   const double output = state_.lengths.remaining(request.entry.output_class, 0);
   std::uint32_t common = ~std::uint32_t{0};
-  request.least_prefill = std::numeric_limits<double>::infinity();
+  double least_prefill = std::numeric_limits<double>::infinity();
   for (Candidate& each : state_.candidates) {
+    each.cost = std::numeric_limits<double>::infinity();
+    if (!each.usable) continue;
     const BackendLedger& ledger = state_.backends[each.slot].ledger;
     const std::uint32_t depth = state_.depths[each.slot];
     common = std::min(common, depth);
     each.cached = std::min(depth * request.tokens_per_block, tokens - 1);
     each.uncached = tokens - each.cached;
     each.prefill = ledger.prefill_seconds(each.uncached, each.cached, each.step);
-    request.least_prefill = std::min(request.least_prefill, each.prefill);
+    least_prefill = std::min(least_prefill, each.prefill);
 
     const double ttft = each.wait + each.promised + each.prefill;
     const double budget = (age + ttft) / request.ttft_target;
@@ -162,6 +218,7 @@ void SchedulingPass::estimate(ScheduledRequest& request) {
                 decode_price * decode + memory_price * std::max(0.0, use - tight);
     each.violations = -1;
   }
+  if (std::isfinite(least_prefill)) request.least_prefill = least_prefill;
   // The block behind what all backends have; the first one is often the same for all requests.
   if (request.blocks.empty()) {
     tie_key_ = request.ticket;
@@ -184,12 +241,14 @@ bool SchedulingPass::within_tie(double cost, double least) const {
   return cost <= least + std::abs(least) * tie_ratio + tie_seconds;
 }
 
-/// X is at least 0, so what costs more without it than the best costs with it is not looked at.
-SchedulingPass::Candidate& SchedulingPass::cheapest() {
+/// Null: it may go nowhere now. X is at least 0, so what costs more without it than the best costs
+/// with it is not looked at.
+SchedulingPass::Candidate* SchedulingPass::cheapest() {
   auto& candidates = state_.candidates;
   Candidate* best =
       &*std::min_element(candidates.begin(), candidates.end(),
                          [](const Candidate& a, const Candidate& b) { return a.cost < b.cost; });
+  if (!std::isfinite(best->cost)) return nullptr;
   violations(*best);
   for (Candidate& each : candidates) {
     if (!within_tie(each.cost, best->cost)) continue;
@@ -205,7 +264,7 @@ SchedulingPass::Candidate& SchedulingPass::cheapest() {
     highest = rank;
     best = &each;
   }
-  return *best;
+  return best;
 }
 
 bool SchedulingPass::may_start(const ScheduledRequest& request, const Candidate& candidate) const {

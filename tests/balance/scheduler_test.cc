@@ -111,14 +111,111 @@ TEST(Scheduler, HoldsRequestsUntilABackendCanStartThem) {
 
 TEST(Scheduler, PlacesNothingWithoutAnAvailableBackend) {
   Placing placing(1);
-  placing.scheduler.set_available(0, false);
+  placing.scheduler.set_state(0, SlotState::out);
 
   const auto number = placing.arrive_and_place({.prompt_tokens = 100});
   EXPECT_FALSE(placing.placed(number));
 
-  placing.scheduler.set_available(0, true);
+  placing.scheduler.set_state(0, SlotState::open);
   placing.place();
   EXPECT_TRUE(placing.placed(number));
+}
+
+TEST(Scheduler, KeepsRequestsOnTheBackendsThatTheyMayUse) {
+  Placing placing(4);
+  SlotSet allowed;
+  allowed.add(1);
+  allowed.add(2);
+  constexpr std::uint32_t excluded[] = {1};
+
+  for (int i = 0; i < 8; ++i) {
+    const auto number = placing.arrive_and_place({.prompt_tokens = 100, .allowed = &allowed});
+    EXPECT_TRUE(allowed.contains(placing.backend_of.at(number)));
+    const auto other =
+        placing.arrive_and_place({.prompt_tokens = 100, .allowed = &allowed, .excluded = excluded});
+    EXPECT_EQ(placing.backend_of.at(other), 2u);
+    const auto pinned = placing.arrive_and_place({.prompt_tokens = 100, .pinned = 3});
+    EXPECT_EQ(placing.backend_of.at(pinned), 3u);
+    placing.now += seconds(1);
+    for (const auto each : {number, other, pinned}) placing.serve(each);
+  }
+}
+
+TEST(Scheduler, ServesOneSubsetWhileManyWaitForAnother) {
+  Placing placing(2);
+  SlotSet busy;
+  busy.add(0);
+  SlotSet free;
+  free.add(1);
+  for (int i = 0; i < 200; ++i) placing.arrive({.prompt_tokens = 5'000, .allowed = &busy});
+  placing.place();
+  placing.place();
+
+  const auto number = placing.arrive_and_place({.prompt_tokens = 50'000, .allowed = &free});
+
+  EXPECT_TRUE(placing.placed(number));
+  EXPECT_EQ(placing.backend_of[number], 1u);
+}
+
+TEST(Scheduler, UsesAvoidedBackendsOnlyForWhatHasNoOther) {
+  Placing placing(3);
+  placing.scheduler.set_state(0, SlotState::avoided);
+  SlotSet only_avoided;
+  only_avoided.add(0);
+  for (int i = 0; i < 6; ++i) {
+    const auto number = placing.arrive_and_place({.prompt_tokens = 100});
+    EXPECT_NE(placing.backend_of.at(number), 0u);
+    placing.now += milliseconds(50);
+    placing.serve(number);
+  }
+  const auto number = placing.arrive_and_place({.prompt_tokens = 100, .allowed = &only_avoided});
+  EXPECT_EQ(placing.backend_of.at(number), 0u);
+  placing.now += milliseconds(50);
+  placing.serve(number);
+
+  placing.scheduler.set_state(1, SlotState::full);
+  placing.scheduler.set_state(2, SlotState::full);
+  const auto waits = placing.arrive_and_place({.prompt_tokens = 100});
+  EXPECT_FALSE(placing.placed(waits)) << "full backends are not avoided ones";
+  placing.scheduler.set_state(0, SlotState::overflow);
+  placing.now += seconds(1);
+  placing.place();
+  EXPECT_EQ(placing.backend_of.at(waits), 0u);
+}
+
+TEST(Scheduler, AsksForASlotAndTakesTheNextBackendIfThereIsNone) {
+  class Slots : public Scheduler::SlotTaker {
+   public:
+    bool take(std::uint32_t slot) override {
+      asked.push_back(slot);
+      return slot == 2;
+    }
+    std::vector<std::uint32_t> asked;
+  };
+  Placing placing(3);
+  Slots slots;
+  placing.arrive({.prompt_tokens = 100});
+
+  const auto placements = placing.scheduler.place(placing.now, &slots);
+
+  ASSERT_EQ(placements.size(), 1u);
+  EXPECT_EQ(placements[0].backend, 2u);
+  EXPECT_EQ(slots.asked.back(), 2u);
+}
+
+TEST(Scheduler, GivesTheSlotOfABackendThatLeftToAnother) {
+  Placing placing(2);
+  const auto number = placing.arrive_and_place({.prompt_tokens = 100, .pinned = 1});
+  placing.serve(number);
+  placing.scheduler.remove_backend(1);
+  placing.scheduler.set_state(1, SlotState::open);
+
+  const auto waits = placing.arrive_and_place({.prompt_tokens = 100, .pinned = 1});
+  EXPECT_FALSE(placing.placed(waits));
+
+  placing.scheduler.add_backend(1, {.identity = 7});
+  placing.place();
+  EXPECT_EQ(placing.backend_of.at(waits), 1u);
 }
 
 TEST(Scheduler, SendsAPromptToTheBackendThatHasItsPrefix) {
@@ -152,11 +249,11 @@ TEST(Scheduler, ForgetsThePrefixesOfAnEngineThatRestarted) {
   placing.now += seconds(1);
   placing.serve(first);
   // The other backend is busy with streams, the holder is idle: only the cache speaks for it.
-  placing.scheduler.set_available(holder, false);
+  placing.scheduler.set_state(holder, SlotState::out);
   const auto second = placing.arrive_and_place(arrival);
   placing.now += seconds(1);
   placing.serve(second);
-  placing.scheduler.set_available(holder, true);
+  placing.scheduler.set_state(holder, SlotState::open);
 
   placing.scheduler.backend_cleared(holder);
   placing.now += seconds(1);

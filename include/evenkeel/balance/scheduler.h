@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "evenkeel/base/clock.h"
 #include "evenkeel/base/load_sample.h"
@@ -33,6 +34,29 @@ struct EngineFacts {
   std::uint32_t step_tokens = 8192;  ///< of one step: vLLM's `max_num_batched_tokens`
 };
 
+/// Some of the slots of a scheduler.
+class SlotSet {
+ public:
+  void add(std::uint32_t slot) {
+    if (slot / bits >= words_.size()) words_.resize(slot / bits + 1);
+    words_[slot / bits] |= std::uint64_t{1} << slot % bits;
+  }
+  void clear() { words_.assign(words_.size(), 0); }
+  bool intersects(const SlotSet& other) const {
+    for (std::size_t i = 0; i < words_.size() && i < other.words_.size(); ++i) {
+      if ((words_[i] & other.words_[i]) != 0) return true;
+    }
+    return false;
+  }
+  bool contains(std::uint32_t slot) const {
+    return slot / bits < words_.size() && (words_[slot / bits] >> slot % bits & 1) != 0;
+  }
+
+ private:
+  static constexpr std::uint32_t bits = 64;
+  std::vector<std::uint64_t> words_;
+};
+
 /// A request as it arrives.
 struct Arrival {
   std::uint32_t prompt_tokens = 1;  ///< known or estimated
@@ -47,6 +71,21 @@ struct Arrival {
   std::optional<Duration> ttft_target;
   std::optional<Duration> tpot_target;
   std::uint64_t cookie = 0;  ///< returned with its placement
+  /// The backends that it may go to; null: all. Outlives its wait.
+  const SlotSet* allowed = nullptr;
+  static constexpr std::uint32_t any_slot = ~std::uint32_t{0};
+  std::uint32_t pinned = any_slot;          ///< it may only go there
+  std::span<const std::uint32_t> excluded;  ///< never go there; the first `max_excluded` count
+  static constexpr std::size_t max_excluded = 8;
+};
+
+/// Whether requests may start on a backend, as far as its owner knows.
+enum class SlotState : std::uint8_t {
+  out,       ///< it is out of rotation
+  full,      ///< it has no slot for another request
+  avoided,   ///< it failed lately: only for requests that all others are avoided for too
+  overflow,  ///< likewise, and also for requests that find all others full
+  open,
 };
 
 /// How far the signals of a backend carry, from all to none: the rung of the ladder on which the
@@ -87,17 +126,22 @@ class Scheduler {
   static constexpr std::uint32_t no_backend = ~std::uint32_t{0};
 
   explicit Scheduler(const SchedulerOptions& options);
+  /// Changes all options but `slots` and `index_bytes`.
+  void configure(const SchedulerOptions& options);
   ~Scheduler();
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
   // ---- Backends, by slot: 0 <= slot < options.slots ----
 
-  /// A backend takes the slot and is available. Its speed is predicted as the mean of the others',
+  /// A backend takes the slot and is open. Its speed is predicted as the mean of the others',
   /// half as slow again. REQUIRES: nothing is in flight in the slot.
   void add_backend(std::uint32_t slot, const EngineFacts& facts);
-  /// Whether requests may start there: health, drains, limits are the caller's.
-  void set_available(std::uint32_t slot, bool available);
+  /// The backend leaves the slot. REQUIRES: nothing is in flight in the slot.
+  void remove_backend(std::uint32_t slot);
+  /// What its engine has told of itself since then; values that are 0 change nothing.
+  void describe(std::uint32_t slot, std::uint64_t kv_tokens, std::uint32_t step_tokens);
+  void set_state(std::uint32_t slot, SlotState state);
   /// Its engine has restarted: its cache is empty.
   void backend_cleared(std::uint32_t slot);
   /// Its engine's load was polled. Only read with `foreign_traffic`. A report that says too little
@@ -116,9 +160,17 @@ class Scheduler {
     Duration retry_after{};
     Duration predicted_ttft{};  ///< from now
   };
+  /// Takes slots on backends for requests that start.
+  class SlotTaker {
+   public:
+    virtual ~SlotTaker() = default;
+    /// False: the backend is full, and gets no request in this pass.
+    virtual bool take(std::uint32_t slot) = 0;
+  };
   /// Starts and refuses requests. Call it after each event, and at `next_pass`. What it starts
-  /// counts on its backend from now on. The result is valid until the next call.
-  std::span<const Placement> place(Instant now);
+  /// counts on its backend from now on. The result is valid until the next call. Without `slots`
+  /// every backend that is open takes what it gets.
+  std::span<const Placement> place(Instant now, SlotTaker* slots = nullptr);
   /// When `place` is due although nothing happens: predictions age. `never` while nothing waits.
   Instant next_pass(Instant now) const;
   std::size_t waiting() const;
