@@ -11,11 +11,15 @@ constexpr double least_left = 0.1;  // of a head's S
 constexpr double max_unseen_tokens = BackendLedger::sampled_tokens - 1;
 // A step to come takes longer than one without prompts: further prompts will come in between.
 constexpr double interference = 1.5;
-constexpr double least_unseen_output = 20;  // tokens: of fewer, the prefill's error counts too much
-constexpr double slack_age = 0.05;          // seconds
-constexpr double same_step = 0.25;     // of a step: first tokens so close came with the same one
-constexpr double smoothing = 0.02;     // of the means
-constexpr double foreign_decay = 0.5;  // seconds of others' work that a second completes
+constexpr double slack_age = 0.05;        // seconds
+constexpr double same_step = 0.25;        // of a step: first tokens so close came with the same one
+constexpr double smoothing = 0.02;        // of the means
+constexpr double foreign_decay = 0.5;     // seconds of others' work that a second completes
+constexpr double negligible_wait = 0.02;  // seconds of others' work that spoil no sample
+
+double pairs_of(const LedgerEntry& entry) {
+  return entry.uncached * (entry.cached + entry.uncached / 2);
+}
 
 }  // namespace
 
@@ -23,7 +27,8 @@ void BackendLedger::reset(const EngineSpeed::Coefficients& prior, std::uint32_t 
                           double kv_tokens) {
   speed_.reset(prior, step_tokens);
   kv_tokens_ = kv_tokens;
-  pending_ = {};
+  pending_ = unseen_ = {};
+  history_ = {};
   finished_ = 0;
   foreign_wait_ = foreign_running_ = 0;
 }
@@ -36,11 +41,33 @@ double BackendLedger::step_seconds() const {
   return speed_.step_seconds(streams(), context_tokens());
 }
 
+/// Call it before streams come or go.
+void BackendLedger::integrate(double now) {
+  const double passed = std::max(0.0, now - history_.time);
+  history_.time += passed;
+  history_.stream_seconds += passed * streams();
+  history_.context_seconds += passed * context_tokens();
+}
+
+EngineHistory BackendLedger::history(double now) {
+  integrate(now);
+  EngineHistory all = history_;
+  if (queue_.empty()) return all;
+  const LedgerEntry& head = *queue_.front();
+  const double share =
+      std::clamp((now - head_since_) / std::max(head.prefill_seconds, 1e-6), 0.0, 1.0);
+  all.uncached += share * head.uncached;
+  all.pairs += share * pairs_of(head);
+  return all;
+}
+
 void BackendLedger::dispatched(LedgerEntry& entry, double now) {
+  entry.at_dispatch = history(now);
   entry.stage = LedgerEntry::Stage::prefill;
   entry.found_queue_empty = queue_.empty();
   if (queue_.empty()) {
-    head_since_ = now;
+    head_since_ = seen_at_ = now;
+    unseen_ = {};
   } else {
     rest_seconds_ += entry.prefill_seconds;
   }
@@ -49,6 +76,8 @@ void BackendLedger::dispatched(LedgerEntry& entry, double now) {
 }
 
 void BackendLedger::pop_head(double now) {
+  history_.uncached += queue_.front()->uncached;
+  history_.pairs += pairs_of(*queue_.front());
   queued_tokens_ -= queue_.front()->prompt_tokens;
   queue_.erase(queue_.begin());
   head_since_ = now;
@@ -56,6 +85,7 @@ void BackendLedger::pop_head(double now) {
 }
 
 void BackendLedger::begin_stream(LedgerEntry& entry, double first_token_at) {
+  integrate(first_token_at);
   entry.stage = LedgerEntry::Stage::decode;
   entry.index = static_cast<std::uint32_t>(streams_.size());
   entry.first_token_at = entry.generated_at = first_token_at;
@@ -67,13 +97,20 @@ void BackendLedger::begin_stream(LedgerEntry& entry, double first_token_at) {
   slack_is_old_ = true;
 }
 
+void BackendLedger::end_unseen_head(double at) {
+  LedgerEntry& head = *queue_.front();
+  unseen_.uncached += head.uncached;
+  unseen_.pairs += pairs_of(head);
+  unseen_.steps += speed_.steps_of(head.uncached);
+  pop_head(at);
+  begin_stream(head, at);
+}
+
 void BackendLedger::first_token(LedgerEntry& entry, double now) {
   if (entry.stage != LedgerEntry::Stage::prefill) return;
   // The engine works in order: what was sent before it and does not show its first token is done.
   while (!queue_.empty() && queue_.front() != &entry && !queue_.front()->streams) {
-    LedgerEntry& unseen = *queue_.front();
-    pop_head(now);
-    begin_stream(unseen, now);
+    end_unseen_head(now);
   }
   if (queue_.front() == &entry) {
     learn_prefill(entry, now);
@@ -83,17 +120,20 @@ void BackendLedger::first_token(LedgerEntry& entry, double now) {
     queued_tokens_ -= entry.prompt_tokens;
     head_since_ = now;
   }
+  seen_at_ = now;
+  unseen_ = {};
   begin_stream(entry, now);
   reestimate();
 }
 
 void BackendLedger::learn_prefill(const LedgerEntry& head, double now) {
-  if (foreign_wait_ > 0.02) return;
-  const double took = now - head_since_;
+  if (foreign_wait_ > negligible_wait) return;
+  const double took = now - seen_at_;
   const double step = step_seconds();
-  const double pairs = head.uncached * (head.cached + head.uncached / 2);
+  const double pairs = pairs_of(head) + unseen_.pairs;
+  const double uncached = head.uncached + unseen_.uncached;
   if (took < same_step * step && pending_.uncached > 0) {
-    pending_.uncached += head.uncached;
+    pending_.uncached += uncached;
     pending_.pairs += pairs;
     pending_.seconds += took;
     return;
@@ -103,9 +143,10 @@ void BackendLedger::learn_prefill(const LedgerEntry& head, double now) {
   }
   // A prompt that finds an engine in the middle of a step waits for its end.
   const double begun_step = head.found_queue_empty && streams() >= 1 ? step / 2 : 0;
-  pending_ = {.uncached = head.uncached,
+  const double steps = speed_.steps_of(head.uncached) + unseen_.steps;
+  pending_ = {.uncached = uncached,
               .pairs = pairs,
-              .seconds = std::max(0.0, took - speed_.steps_of(head.uncached) * step - begun_step)};
+              .seconds = std::max(0.0, took - steps * step - begun_step)};
 }
 
 void BackendLedger::reestimate() {
@@ -125,19 +166,39 @@ void BackendLedger::token(LedgerEntry& entry, double generated, double gap, doub
   if (undisturbed) speed_.learn_step(streams(), context_tokens(), gap);
 }
 
-void BackendLedger::finishing(const LedgerEntry& entry, double output_tokens, double now) {
-  const bool unseen = !entry.streams && entry.stage == LedgerEntry::Stage::decode;
-  if (!unseen || output_tokens < least_unseen_output) return;
-  const double gap = (now - entry.first_token_at) / (output_tokens - 1);
-  speed_.learn_step(streams(), context_tokens(), gap / interference);
+void BackendLedger::finishing(LedgerEntry& entry, double output_tokens, double now) {
+  if (entry.streams) return;
+  // The engine works in order: it has computed this prompt and those before it.
+  while (entry.stage == LedgerEntry::Stage::prefill) end_unseen_head(now);
+  if (output_tokens > 0 && foreign_wait_ <= negligible_wait)
+    learn_response(entry, output_tokens, now);
+}
+
+/// While the engine had the request, each of its steps but those of the prompt gave it a token.
+void BackendLedger::learn_response(const LedgerEntry& entry, double output_tokens, double now) {
+  const EngineHistory& begin = entry.at_dispatch;
+  const EngineHistory end = history(now);
+  const double seconds = end.time - begin.time;
+  if (seconds <= 0) return;
+  speed_.learn_response({.steps = output_tokens - 1 + speed_.steps_of(entry.uncached),
+                         .streams = (end.stream_seconds - begin.stream_seconds) / seconds,
+                         .context_tokens = (end.context_seconds - begin.context_seconds) / seconds,
+                         .uncached = end.uncached - begin.uncached,
+                         .pairs = end.pairs - begin.pairs},
+                        seconds);
+  reestimate();
 }
 
 void BackendLedger::ended(LedgerEntry& entry, double now) {
+  integrate(now);
   if (entry.stage == LedgerEntry::Stage::prefill) {
     const bool was_head = queue_.front() == &entry;
     std::erase(queue_, &entry);
     queued_tokens_ -= entry.prompt_tokens;
-    if (was_head) head_since_ = now;
+    if (was_head) {
+      head_since_ = seen_at_ = now;
+      unseen_ = {};
+    }
     if (queue_.empty()) emptied_at_ = now;
     reestimate();
   } else if (entry.stage == LedgerEntry::Stage::decode) {
@@ -168,10 +229,7 @@ void BackendLedger::advance(double now) {
   bool moved = false;
   while (!queue_.empty() && !queue_.front()->streams &&
          now - head_since_ >= queue_.front()->prefill_seconds) {
-    LedgerEntry& unseen = *queue_.front();
-    const double done_at = head_since_ + unseen.prefill_seconds;
-    pop_head(done_at);
-    begin_stream(unseen, done_at);
+    end_unseen_head(head_since_ + queue_.front()->prefill_seconds);
     moved = true;
   }
   if (moved) reestimate();
@@ -203,8 +261,11 @@ void BackendLedger::refresh_slack(const OutputLengths& lengths, double now) {
   const double step = step_seconds();
   const double step_to_come = interference * step;
   for (const LedgerEntry* entry : streams_) {
-    // Since it was last seen it has generated a token with each step, up to the next one shown.
-    const double unseen = std::min((now - entry->generated_at) / step, max_unseen_tokens);
+    // Since it was last seen it has generated a token with each step, up to the next one shown. One
+    // that is never seen is not assumed to stall.
+    const double passed = now - entry->generated_at;
+    const double unseen =
+        entry->streams ? std::min(passed / step, max_unseen_tokens) : passed / step_to_come;
     const double generated = entry->generated + unseen;
     output_context_ += generated;
     const double left = lengths.remaining(entry->output_class, generated);

@@ -12,6 +12,15 @@
 
 namespace evenkeel {
 
+/// What an engine has done up to a time: sums that only grow.
+struct EngineHistory {
+  double time = 0;
+  double uncached = 0;         ///< tokens of prompts computed
+  double pairs = 0;            ///< see EngineSpeed
+  double stream_seconds = 0;   ///< streams, integrated over time
+  double context_seconds = 0;  ///< tokens of context, likewise
+};
+
 /// A request as the ledger of its backend knows it. Times are seconds of one monotonic clock.
 struct LedgerEntry {
   enum class Stage : std::uint8_t { none, prefill, decode };
@@ -31,6 +40,7 @@ struct LedgerEntry {
   double first_token_at = 0;
   double generated = 0;  // tokens, when last seen
   double generated_at = 0;
+  EngineHistory at_dispatch;  // of the backend
 };
 
 /// Own prefills in the order in which they were sent, own streams, and an estimate of the work of
@@ -66,9 +76,9 @@ class BackendLedger {
   /// The entry has `generated` tokens, the last of which came `gap` seconds after the one before
   /// it.
   void token(LedgerEntry& entry, double generated, double gap, double now);
-  /// It is about to end, with so many tokens in all. Of a response that is not streamed, this is
-  /// all that tells how long steps take.
-  void finishing(const LedgerEntry& entry, double output_tokens, double now);
+  /// It has been served and is about to end, with so many tokens in all; 0: unknown. Of a response
+  /// that is not streamed, this is all that tells how fast the engine is.
+  void finishing(LedgerEntry& entry, double output_tokens, double now);
   /// Finished, failed or abandoned. Does nothing to an entry that is not here.
   void ended(LedgerEntry& entry, double now);
   /// The engine's own report, where others send requests to it too. Estimates their share.
@@ -101,9 +111,14 @@ class BackendLedger {
 
  private:
   double context_tokens() const;
+  void integrate(double now);
+  /// Up to now, with the share of the head that is predicted to be computed.
+  EngineHistory history(double now);
   void pop_head(double now);
+  void end_unseen_head(double at);
   void begin_stream(LedgerEntry& entry, double first_token_at);
   void learn_prefill(const LedgerEntry& head, double now);
+  void learn_response(const LedgerEntry& entry, double output_tokens, double now);
   void reestimate();
   void refresh_slack(const OutputLengths& lengths, double now);
 
@@ -117,15 +132,18 @@ class BackendLedger {
   double prompt_context_ = 0;  // prompts of the streams
   double output_context_ = 0;  // generated tokens of the streams, when the slacks were computed
   double emptied_at_ = 0;      // when the queue last became empty
+  EngineHistory history_;      // without the head of the queue, until the last event
   std::size_t finished_ = 0;
 
-  // Prompts whose first tokens came together: one sample.
   struct PrefillSample {
     double uncached = 0;
     double pairs = 0;
-    double seconds = 0;
+    double steps = 0;
+    double seconds = 0;  // without the steps
   };
-  PrefillSample pending_;
+  PrefillSample pending_;  // prompts whose first tokens came together
+  PrefillSample unseen_;   // prompts that are taken to be done since `seen_at_`
+  double seen_at_ = 0;     // when the engine last showed a first token, or was taken to be idle
 
   double mean_prefill_ = 0.3;   // seconds
   double mean_context_ = 4000;  // tokens of a stream

@@ -1,6 +1,7 @@
 #include "balance/engine_speed.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace evenkeel {
 namespace {
@@ -10,6 +11,7 @@ constexpr double prompt_unit = 1e3;   // tokens
 constexpr double pair_unit = 1e6;
 constexpr double step_forgetting = 0.995;
 constexpr double prefill_forgetting = 0.99;
+constexpr double response_noise = 0.1;  // of what the other model predicts
 
 LeastSquares<3>::Vector step_prior(const EngineSpeed::Coefficients& prior) {
   return {prior.step, prior.per_stream, prior.per_context_token * context_unit};
@@ -43,6 +45,19 @@ void EngineSpeed::learn_step(double streams, double context_tokens, double secon
 
 void EngineSpeed::learn_prefill(double uncached, double pairs, double seconds, double step) {
   prefill_.learn({uncached / prompt_unit, pairs / pair_unit}, std::max(seconds, 0.0), step);
+  read_models();
+}
+
+void EngineSpeed::learn_response(const Work& work, double seconds) {
+  const LeastSquares<3>::Vector steps = {work.steps, work.steps * work.streams,
+                                         work.steps * work.context_tokens / context_unit};
+  const LeastSquares<2>::Vector prompts = {work.uncached / prompt_unit, work.pairs / pair_unit};
+  const double of_steps = step_.predict(steps);
+  const double of_prompts = prefill_.predict(prompts);
+  const double steps_error = std::hypot(step_.deviation(steps), response_noise * of_steps);
+  const double prompts_error = std::hypot(prefill_.deviation(prompts), response_noise * of_prompts);
+  step_.learn(steps, seconds - of_prompts, prompts_error);
+  prefill_.learn(prompts, seconds - of_steps, steps_error);
   read_models();
 }
 

@@ -62,6 +62,18 @@ class EngineSpeed {
   /// were computed together, `uncached` and `pairs` (u (h + u / 2)) are sums.
   /// Engines take up prompts and show tokens between steps, so the time is only known to a `step`.
   void learn_prefill(double uncached, double pairs, double seconds, double step);
+  /// What an engine did while it had a request, for this request and all others.
+  struct Work {
+    double steps = 0;
+    double streams = 0;         ///< of a step, on average
+    double context_tokens = 0;  ///< likewise
+    double uncached = 0;        ///< tokens of prompts that were computed in those steps
+    double pairs = 0;           ///< of those prompts, as above
+  };
+  /// That work took so long. It is all that a response tells whose tokens are not seen. Both models
+  /// take of the error what they are uncertain of: a decoupled Kalman filter (Puskorius and
+  /// Feldkamp, Decoupled Extended Kalman Filter Training of Feedforward Layered Networks, 1991).
+  void learn_response(const Work& work, double seconds);
 
   const Coefficients& coefficients() const { return coefficients_; }
   std::size_t prefill_samples() const { return prefill_.samples(); }

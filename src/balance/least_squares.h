@@ -36,6 +36,12 @@ class LeastSquares {
   }
 
   double predict(const Vector& x) const { return dot(coefficients_, x); }
+  /// Standard deviation of `predict`, of what is not known of the coefficients.
+  double deviation(const Vector& x) const {
+    double variance = 0;
+    for (std::size_t i = 0; i < N; ++i) variance += x[i] * dot(covariance_[i], x);
+    return std::sqrt(std::max(0.0, variance));
+  }
 
   /// `jitter`: standard deviation of y that does not grow with it.
   void learn(const Vector& x, double y, double jitter = 0) {

@@ -291,9 +291,9 @@ void Scheduler::token(Ticket ticket, std::uint32_t generated, Duration gap, Inst
 void Scheduler::finished(Ticket ticket, const Outcome& outcome, Instant now) {
   ScheduledRequest& request = state_->request(ticket);
   ScheduledBackend& backend = state_->backends[request.backend];
+  backend.ledger.finishing(request.entry, static_cast<double>(outcome.output_tokens.value_or(0)),
+                           seconds_since_epoch(now));
   if (outcome.output_tokens) {
-    backend.ledger.finishing(request.entry, static_cast<double>(*outcome.output_tokens),
-                             seconds_since_epoch(now));
     state_->lengths.learn(request.entry.output_class, static_cast<double>(*outcome.output_tokens));
   }
   backend.ledger.ended(request.entry, seconds_since_epoch(now));
@@ -319,9 +319,7 @@ void Scheduler::abandoned(Ticket ticket, Instant now) {
 
 Rung Scheduler::rung(std::uint32_t slot) const {
   const ScheduledBackend& backend = state_->backends[slot];
-  if (backend.ledger.speed().prefill_samples() < warm_samples && backend.streams > 0.5) {
-    return Rung::cold;
-  }
+  if (backend.ledger.speed().prefill_samples() < warm_samples) return Rung::cold;
   if (backend.has_blocks < 0.5) return Rung::unknown_prompts;
   if (backend.streams < 0.5) return Rung::unseen_first_tokens;
   return backend.confirms_hits < 0.5 ? Rung::assumed_hits : Rung::confirmed;

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <deque>
 
+#include "evenkeel/base/rng.h"
+
 namespace evenkeel::testing {
 namespace {
 
@@ -154,21 +156,81 @@ TEST(BackendLedger, AnUnseenPrefillIsOverWhenALaterOneIs) {
   EXPECT_FALSE(ledger.computes_prompts());
 }
 
-TEST(BackendLedger, LearnsStepsFromTheDurationOfUnseenStreams) {
+TEST(BackendLedger, AnUnseenPrefillIsOverWhenItsResponseIs) {
   BackendLedger ledger = some_ledger();
+  LedgerEntry before = prompt_of(1000, 5);
+  LedgerEntry unseen = prompt_of(1000, 5);
+  before.streams = unseen.streams = false;
+  ledger.dispatched(before, 10);
+  ledger.dispatched(unseen, 10);
+
+  ledger.finishing(unseen, 10, 12);
+  ledger.ended(unseen, 12);
+
+  EXPECT_EQ(before.stage, LedgerEntry::Stage::decode);
+  EXPECT_FALSE(ledger.computes_prompts());
+  EXPECT_EQ(ledger.finished(), 1u);
+}
+
+/// Responses of which nothing is seen but when they end, two at a time, on an engine that is
+/// `slowness` times slower than its prior.
+BackendLedger after_unseen_responses(double slowness, bool length_is_known) {
+  BackendLedger ledger = some_ledger();
+  Rng rng(3);
   double now = 0;
   for (int i = 0; i < 50; ++i) {
-    LedgerEntry unseen = prompt_of(1000, 0.1);
+    const double tokens = 500 + rng.below(8000);
+    const double output = 2 + rng.below(60);
+    LedgerEntry unseen = prompt_of(tokens, ledger.prefill_seconds(tokens, 0, 0.02));
     unseen.streams = false;
     ledger.dispatched(unseen, now);
-    ledger.advance(now + 0.2);
-    now += 0.1 + 100 * 0.06;  // a token in 60 ms, two thirds of it without interference
-    ledger.finishing(unseen, 101, now);
+    const double prefill = 5e-5 * tokens + 1e-9 * tokens * tokens / 2;
+    const double steps = output - 1 + std::ceil(tokens / 8192);
+    now += slowness * (prefill + steps * (0.02 + 1e-4 + 1e-7 * tokens));
+    ledger.advance(now);
+    ledger.finishing(unseen, length_is_known ? output : 0, now);
     ledger.ended(unseen, now);
+    now += 1;
+  }
+  return ledger;
+}
+
+TEST(BackendLedger, LearnsStepsAndPrefillsFromUnseenResponses) {
+  for (const double slowness : {0.25, 4.0}) {
+    const BackendLedger ledger = after_unseen_responses(slowness, true);
+
+    const double step = slowness * (0.02 + 1e-4 + 1e-7 * 4000);
+    const double prefill = slowness * (5e-5 * 4000 + 1e-9 * 4000 * 4000 / 2);
+    EXPECT_NEAR(ledger.speed().step_seconds(1, 4000) / step, 1, 0.1) << slowness;
+    EXPECT_NEAR((ledger.prefill_seconds(4000, 0, step) - step) / prefill, 1, 0.2) << slowness;
+  }
+}
+
+TEST(BackendLedger, LearnsNothingFromUnseenResponsesOfUnknownLength) {
+  const BackendLedger ledger = after_unseen_responses(4, false);
+
+  EXPECT_EQ(ledger.speed().step_seconds(1, 4000), some_ledger().speed().step_seconds(1, 4000));
+}
+
+// Every other prompt is not streamed: the first token that is seen is that of both.
+TEST(BackendLedger, LearnsAnUnseenPrefillTogetherWithTheSeenOneBehindIt) {
+  BackendLedger ledger = some_ledger();
+  double now = 0;
+  for (int i = 0; i < 60; ++i) {
+    const double tokens = 1000 + 50 * i;
+    LedgerEntry entries[2] = {prompt_of(tokens, ledger.prefill_seconds(tokens, 0, 0.02)),
+                              prompt_of(tokens, ledger.prefill_seconds(tokens, 0, 0.02))};
+    entries[0].streams = false;
+    for (LedgerEntry& entry : entries) ledger.dispatched(entry, now);
+    now += 2 * (2 * (5e-5 * tokens + 1e-9 * tokens * tokens / 2) + 0.02);
+    ledger.advance(now);
+    ledger.first_token(entries[1], now);
+    for (LedgerEntry& entry : entries) ledger.ended(entry, now);
+    now += 1;
   }
 
-  EXPECT_EQ(ledger.speed().step_samples(), 50u);
-  EXPECT_NEAR(ledger.speed().step_seconds(1, 1000), 0.04, 0.004);
+  const double expected = 2 * (5e-5 * 2500 + 1e-9 * 2500 * 2500 / 2) + 0.02;
+  EXPECT_NEAR(ledger.prefill_seconds(2500, 0, 0.02) / expected, 1, 0.1);
 }
 
 // sigma = 0.1 (1 + 200) - 0 - 200 * 1.5 tau
@@ -195,6 +257,20 @@ TEST(BackendLedger, DoesNotTakeAStalledStreamForOneThatIsAhead) {
   const double stalled = ledger.violations(1, lengths, 9, 0);
 
   EXPECT_GT(stalled, 1.5 * at_first);
+}
+
+TEST(BackendLedger, DoesNotTakeAnUnseenStreamForOneThatIsLate) {
+  BackendLedger ledger = some_ledger();
+  LedgerEntry unseen = prompt_of(0, 0.1);
+  unseen.streams = false;
+  ledger.dispatched(unseen, 0);
+  ledger.advance(1);
+  OutputLengths lengths;
+  for (int i = 0; i < 400; ++i) lengths.learn(1, 1000);
+
+  // 19 s later it has as much slack as at first, and half of its output to come.
+  EXPECT_NEAR(ledger.violations(1, lengths, 19, 0), ledger.violations(1, lengths, 1, 0), 0.002);
+  EXPECT_GT(ledger.violations(1, lengths, 19, 0), 0);
 }
 
 TEST(BackendLedger, CountsTheMemoryOfPromptsAndHalfOfTheOutputs) {

@@ -60,6 +60,32 @@ TEST(EngineSpeed, LearnsFromPriorsThatAreFourTimesWrongWithinFiftyRequests) {
   }
 }
 
+TEST(EngineSpeed, LearnsFromWholeResponsesWithinFiftyRequests) {
+  const EngineSpeed truth(reference, 8192);
+  for (const double wrong : {0.25, 4.0}) {
+    EngineSpeed speed(scaled(wrong), 8192);
+    Rng rng(23);
+
+    for (int i = 0; i < 50; ++i) {
+      const double streams = 1 + rng.below(40);
+      const EngineSpeed::Work work = {.steps = 20.0 + rng.below(500),
+                                      .streams = streams,
+                                      .context_tokens = streams * 8000,
+                                      .uncached = 1000.0 + rng.below(100'000),
+                                      .pairs = 1e6 * rng.below(1000)};
+      const double seconds = work.steps * truth.step_seconds(streams, work.context_tokens) +
+                             work.uncached * reference.per_prefill_token +
+                             work.pairs * reference.per_attention_pair;
+      speed.learn_response(work, seconds * (0.97 + 0.06 * rng.unit()));
+    }
+
+    const double step = truth.step_seconds(20, 160'000);
+    EXPECT_NEAR(speed.step_seconds(20, 160'000) / step, 1, 0.1) << wrong;
+    EXPECT_NEAR(speed.prefill_seconds(10'000, 0, 0) / truth.prefill_seconds(10'000, 0, 0), 1, 0.15)
+        << wrong;
+  }
+}
+
 TEST(EngineSpeed, NothingTakesNoTime) {
   EngineSpeed speed(reference, 8192);
 

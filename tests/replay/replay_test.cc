@@ -159,11 +159,13 @@ TEST(Replay, WithoutSeenFirstTokensItLosesLittle) {
   const Trace trace = some_trace(1000, 9);
   ReplayOptions options = some_options();
   const ReplayRow seen = replay(trace, options, "expected-time");
-  options.unstreamed_ratio = 0.5;
 
-  const ReplayRow half = replay(trace, options, "expected-time");
-
-  EXPECT_GT(half.goodput_ratio, seen.goodput_ratio - 0.05);
+  for (const double ratio : {0.5, 1.0}) {
+    options.unstreamed_ratio = ratio;
+    const ReplayRow row = replay(trace, options, "expected-time");
+    EXPECT_GT(row.goodput_ratio, seen.goodput_ratio - 0.03) << ratio;
+    EXPECT_LT(row.ttft_p90, 1.5 * seen.ttft_p90) << ratio;
+  }
 }
 
 TEST(Replay, SheddingKeepsAnOverloadedFleetUseful) {

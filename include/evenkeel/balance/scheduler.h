@@ -93,7 +93,8 @@ enum class SlotState : std::uint8_t {
 enum class Rung : std::uint8_t {
   confirmed,            ///< responses also confirm what the prefix index predicts
   assumed_hits,         ///< no response reports cached tokens: the index is not corrected
-  unseen_first_tokens,  ///< responses are not streamed: prefills end when they are predicted to
+  unseen_first_tokens,  ///< responses are not streamed: prefills end when they are predicted to,
+                        ///< and only whole responses tell how fast the engine is
   unknown_prompts,      ///< bodies are not read: no prefixes, sizes are guesses
   cold,                 ///< too few requests: speeds are those of the pool, or of no engine
 };
