@@ -5,7 +5,8 @@
 #include <string_view>
 
 #include "evenkeel/balance/picker.h"
-#include "replay/dispatcher.h"
+#include "evenkeel/replay/dispatcher.h"
+#include "evenkeel/replay/replay.h"
 
 namespace evenkeel {
 

@@ -7,7 +7,7 @@
 #include "evenkeel/balance/picker.h"
 #include "evenkeel/base/hash.h"
 #include "evenkeel/base/rng.h"
-#include "replay/dispatcher.h"
+#include "evenkeel/replay/replay.h"
 #include "replay/picker_dispatcher.h"
 #include "replay/report.h"
 #include "replay/scheduler_dispatcher.h"
@@ -95,21 +95,27 @@ std::vector<std::string_view> replayable_pickers() {
   return names;
 }
 
-std::unique_ptr<Dispatcher> make_dispatcher(std::string_view picker, const ReplayOptions& options,
-                                            RequestSink& sink) {
-  if (picker == scheduler_name) return std::make_unique<SchedulerDispatcher>(options, sink);
-  return std::make_unique<PickerDispatcher>(picker, options, sink);
+ReplayRow replay(const Trace& trace, const ReplayOptions& options, std::string_view picker) {
+  return replay(
+      trace, options, picker,
+      [picker](const ReplayOptions& of_replay, RequestSink& sink) -> std::unique_ptr<Dispatcher> {
+        if (picker == scheduler_name) {
+          return std::make_unique<SchedulerDispatcher>(of_replay, sink);
+        }
+        return std::make_unique<PickerDispatcher>(picker, of_replay, sink);
+      });
 }
 
-ReplayRow replay(const Trace& trace, const ReplayOptions& options, std::string_view picker) {
+ReplayRow replay(const Trace& trace, const ReplayOptions& options, std::string_view name,
+                 const DispatcherMaker& make_dispatcher) {
   Requests requests = requests_of(trace, options);
   const std::size_t left_out = drop_too_large(requests, options.engine);
   if (requests.empty()) {
-    return {.picker = std::string(picker), .backends = options.backends, .left_out = left_out};
+    return {.picker = std::string(name), .backends = options.backends, .left_out = left_out};
   }
-  VirtualFleet fleet(options, requests, picker);
+  VirtualFleet fleet(options, requests, make_dispatcher);
   const Instant end = fleet.run();
-  ReplayRow row = report(options, picker, requests, fleet.engines(), end - requests.front()->due);
+  ReplayRow row = report(options, name, requests, fleet.engines(), end - requests.front()->due);
   row.left_out = left_out;
   return row;
 }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "evenkeel/replay/replay.h"
-#include "replay/replayed_request.h"
+#include "evenkeel/replay/replayed_request.h"
 #include "replay/virtual_fleet.h"
 
 namespace evenkeel {

@@ -4,7 +4,8 @@
 #include <vector>
 
 #include "evenkeel/balance/scheduler.h"
-#include "replay/dispatcher.h"
+#include "evenkeel/replay/dispatcher.h"
+#include "evenkeel/replay/replay.h"
 
 namespace evenkeel {
 

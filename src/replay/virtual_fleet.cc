@@ -1,7 +1,6 @@
 #include "replay/virtual_fleet.h"
 
 #include <algorithm>
-#include <string_view>
 
 namespace evenkeel {
 namespace {
@@ -20,14 +19,14 @@ ReplayedRequest& owner_of(Sequence& sequence) { return static_cast<ReplayedReque
 
 VirtualFleet::VirtualFleet(const ReplayOptions& options,
                            std::vector<std::unique_ptr<ReplayedRequest>>& requests,
-                           std::string_view picker)
+                           const DispatcherMaker& make_dispatcher)
     : options_(options), requests_(requests) {
   Rng rng(options.seed);
   for (std::uint32_t i = 0; i < options.backends; ++i) {
     const double speed = options.speeds.empty() ? 1 : options.speeds[i % options.speeds.size()];
     engines_.push_back(std::make_unique<VirtualEngine>(options.engine, speed));
   }
-  dispatcher_ = make_dispatcher(picker, options, *this);
+  dispatcher_ = make_dispatcher(options, *this);
   now_ = requests_.front()->due;
   for (std::uint32_t i = 0; i < options.backends; ++i) {
     schedule(now_ + seconds(rng.unit() * seconds_of(options.poll_interval)), Kind::poll, i);
@@ -98,6 +97,11 @@ void VirtualFleet::send(ReplayedRequest& request, std::uint32_t backend) {
 void VirtualFleet::refuse(ReplayedRequest& request) {
   request.refused = true;
   --open_;
+}
+
+std::uint32_t VirtualFleet::cached_tokens(const ReplayedRequest& request,
+                                          std::uint32_t backend) const {
+  return engines_[backend]->engine.cached_tokens(request);
 }
 
 void VirtualFleet::begin_step(std::uint32_t backend) {

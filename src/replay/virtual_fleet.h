@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "evenkeel/base/rng.h"
+#include "evenkeel/replay/dispatcher.h"
 #include "evenkeel/replay/replay.h"
-#include "replay/dispatcher.h"
-#include "replay/replayed_request.h"
+#include "evenkeel/replay/replayed_request.h"
 
 namespace evenkeel {
 
@@ -31,7 +31,8 @@ struct VirtualEngine {
 class VirtualFleet final : private RequestSink {
  public:
   VirtualFleet(const ReplayOptions& options,
-               std::vector<std::unique_ptr<ReplayedRequest>>& requests, std::string_view picker);
+               std::vector<std::unique_ptr<ReplayedRequest>>& requests,
+               const DispatcherMaker& make_dispatcher);
 
   /// Until every request has ended, or 10 minutes after the last arrival. Returns the time then.
   Instant run();
@@ -52,6 +53,7 @@ class VirtualFleet final : private RequestSink {
   void schedule(Instant at, Kind kind, std::uint32_t index);
   void send(ReplayedRequest& request, std::uint32_t backend) override;
   void refuse(ReplayedRequest& request) override;
+  std::uint32_t cached_tokens(const ReplayedRequest& request, std::uint32_t backend) const override;
   void begin_step(std::uint32_t backend);
   void end_step(std::uint32_t backend);
   void poll(std::uint32_t backend);

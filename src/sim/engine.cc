@@ -212,6 +212,10 @@ std::uint64_t StepEngine::reserved_tokens() const {
   return tokens;
 }
 
+std::uint32_t StepEngine::cached_tokens(const Sequence& sequence) const {
+  return cache_.find(sequence.block_hashes).blocks * spec_.block_tokens;
+}
+
 double StepEngine::kv_cache_ratio() const {
   return 1.0 - static_cast<double>(cache_.free()) / static_cast<double>(cache_.size());
 }

@@ -196,6 +196,48 @@ TEST(Replay, FindsTheFewestBackends) {
   EXPECT_FALSE(replay_with_fewest_backends(trace, some_options(), "round-robin", 0.99, 1));
 }
 
+/// Sends every request to backend 0, and notes what that has cached before.
+class NotesCaches final : public Dispatcher {
+ public:
+  NotesCaches(RequestSink& sink, std::vector<std::uint32_t>& cached)
+      : sink_(sink), cached_(cached) {}
+  void arrived(ReplayedRequest& request, Instant) override {
+    cached_.push_back(sink_.cached_tokens(request, 0));
+    sink_.send(request, 0);
+  }
+  void first_token(ReplayedRequest&, Instant) override {}
+  void token(ReplayedRequest&, std::uint32_t, Duration, Instant) override {}
+  void finished(ReplayedRequest&, Instant) override {}
+  void polled(std::uint32_t, const LoadSample&, Instant) override {}
+  void decide(Instant) override {}
+  Instant next_decision(Instant) const override { return never; }
+
+ private:
+  RequestSink& sink_;
+  std::vector<std::uint32_t>& cached_;
+};
+
+TEST(Replay, ADispatcherOfTheCallersSeesWhatTheEnginesHaveCached) {
+  Trace trace;
+  for (int i = 0; i < 3; ++i) {
+    trace.rows.push_back({.due = seconds(20 * i),
+                          .prompt_tokens = 1500,  // two full blocks
+                          .output_tokens = 2,
+                          .block_ids = {1, 2, 3}});
+  }
+  trace.rows[2].block_ids = {1, 7, 3};
+  std::vector<std::uint32_t> cached;
+
+  const ReplayRow row =
+      replay(trace, some_options(), "mine", [&](const ReplayOptions&, RequestSink& sink) {
+        return std::make_unique<NotesCaches>(sink, cached);
+      });
+
+  EXPECT_THAT(cached, ::testing::ElementsAre(0, 1024, 512));
+  EXPECT_EQ(row.picker, "mine");
+  EXPECT_EQ(row.imbalance, 4);  // one of four backends did everything
+}
+
 TEST(Replay, SpreadsRowsWithEqualStampsUnlessTheyAreBursts) {
   Trace trace;
   trace.quantised = true;

@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,6 +14,7 @@
 #include "evenkeel/base/clock.h"
 #include "evenkeel/base/result.h"
 #include "evenkeel/load/trace.h"
+#include "evenkeel/replay/dispatcher.h"
 #include "evenkeel/sim/engine.h"
 
 namespace evenkeel {
@@ -72,6 +75,14 @@ std::vector<std::string_view> replayable_pickers();
 /// Replays the trace once. REQUIRES: the picker is one of `replayable_pickers`, there are rows and
 /// backends. The same options give the same row.
 ReplayRow replay(const Trace& trace, const ReplayOptions& options, std::string_view picker);
+
+/// Makes what decides in a replay. `options` and `sink` outlive it.
+using DispatcherMaker =
+    std::function<std::unique_ptr<Dispatcher>(const ReplayOptions& options, RequestSink& sink)>;
+
+/// The same with another dispatcher; `name` is what the row calls it.
+ReplayRow replay(const Trace& trace, const ReplayOptions& options, std::string_view name,
+                 const DispatcherMaker& make_dispatcher);
 
 /// The row of the smallest number of backends whose goodput is at least `goodput_ratio`; nothing if
 /// `max_backends` are too few. Searches by halving, so it takes goodput to grow with the backends.

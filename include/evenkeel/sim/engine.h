@@ -133,6 +133,8 @@ class StepEngine {
   std::uint64_t context_tokens() const;
   /// Tokens that the running requests have when they end.
   std::uint64_t reserved_tokens() const;
+  /// Leading tokens of a prompt whose keys and values are in the cache, in full blocks.
+  std::uint32_t cached_tokens(const Sequence& sequence) const;
   /// Share of the blocks that requests use, 0..1; a block that is only cached counts as free.
   double kv_cache_ratio() const;
   const EngineSpec& spec() const { return spec_; }

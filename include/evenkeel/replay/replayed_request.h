@@ -22,7 +22,7 @@ struct ReplayedRequest : Sequence {
   std::optional<Instant> first_token_at;
   std::optional<Instant> finished_at;
   bool refused = false;
-  std::uint32_t ticket = 0;  ///< of the scheduler
+  std::uint32_t ticket = 0;  ///< the dispatcher's own name of it
 };
 
 }  // namespace evenkeel

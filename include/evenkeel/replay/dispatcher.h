@@ -1,25 +1,26 @@
-// What decides in a replay where requests go: the scheduler or a picker, fed as the daemon feeds
-// it.
+// What decides in a replay where requests go: the scheduler, a picker, or a rule of the caller's,
+// fed as the daemon feeds it.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <string_view>
 
 #include "evenkeel/base/clock.h"
 #include "evenkeel/base/load_sample.h"
-#include "evenkeel/replay/replay.h"
-#include "replay/replayed_request.h"
+#include "evenkeel/replay/replayed_request.h"
 
 namespace evenkeel {
 
-/// Does at once what a dispatcher decides.
+/// Does at once what a dispatcher decides. Backends are numbered from 0.
 class RequestSink {
  public:
   virtual ~RequestSink() = default;
+  /// Sets the request's `backend` and `sent_at`.
   virtual void send(ReplayedRequest& request, std::uint32_t backend) = 0;
   virtual void refuse(ReplayedRequest& request) = 0;
+  /// Tokens of the prompt that the backend's engine has in its cache now: what a reader of its KV
+  /// events knows. None of our pickers reads them.
+  virtual std::uint32_t cached_tokens(const ReplayedRequest& request,
+                                      std::uint32_t backend) const = 0;
 };
 
 /// Events in the order of time. It uses its sink in `arrived` and `decide`.
@@ -36,9 +37,5 @@ class Dispatcher {
   virtual void decide(Instant now) = 0;
   virtual Instant next_decision(Instant now) const = 0;
 };
-
-/// REQUIRES: the picker is one of `replayable_pickers`.
-std::unique_ptr<Dispatcher> make_dispatcher(std::string_view picker, const ReplayOptions& options,
-                                            RequestSink& sink);
 
 }  // namespace evenkeel
