@@ -1,7 +1,7 @@
 #include "bench/rivals/dynamo.h"
 
 #include <algorithm>
-#include <utility>
+#include <tuple>
 
 namespace evenkeel::bench {
 namespace {
@@ -48,12 +48,14 @@ void Dynamo::arrived(ReplayedRequest& request, Instant now) {
 
 void Dynamo::decide(Instant now) {
   if (waiting_.empty() || !may_send()) return;
-  std::vector<std::pair<double, ReplayedRequest*>> order;
-  for (ReplayedRequest* each : waiting_) order.emplace_back(least_uncached(*each), each);
-  std::stable_sort(order.begin(), order.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  // The ticket keeps the order of arrival where they are alike.
+  std::vector<std::tuple<double, std::uint32_t, ReplayedRequest*>> order;
+  for (ReplayedRequest* each : waiting_) {
+    order.emplace_back(least_uncached(*each), each->ticket, each);
+  }
+  std::sort(order.begin(), order.end());
   waiting_.clear();
-  for (const auto& [unused, request] : order) {
+  for (const auto& [tokens, ticket, request] : order) {
     if (may_send()) {
       send(*request, choose(*request, now), now);
     } else {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 namespace evenkeel::bench {
 namespace {
@@ -36,13 +37,13 @@ constexpr double remembered_arrivals = 2000;
 }  // namespace
 
 std::vector<double> ColdOrder::scores() const {
-  std::vector<std::uint32_t> order(last_.size());
-  std::iota(order.begin(), order.end(), 0u);
-  std::stable_sort(order.begin(), order.end(),
-                   [this](std::uint32_t a, std::uint32_t b) { return last_[a] < last_[b]; });
+  std::vector<std::pair<std::uint64_t, std::size_t>> order;
+  for (std::size_t i = 0; i < last_.size(); ++i) order.emplace_back(last_[i], i);
+  std::sort(order.begin(), order.end());
   std::vector<double> scores(last_.size(), 1);
   for (std::size_t rank = 1; rank < order.size(); ++rank) {
-    scores[order[rank]] = 1 - static_cast<double>(rank) / static_cast<double>(order.size() - 1);
+    scores[order[rank].second] =
+        1 - static_cast<double>(rank) / static_cast<double>(order.size() - 1);
   }
   return scores;
 }
