@@ -9,6 +9,8 @@
 #include "balance/memory_guard.h"
 #include "balance/outlier_detector.h"
 #include "balance/pool_maintenance.h"
+#include "balance/pool_refusal.h"
+#include "balance/pool_scheduler.h"
 #include "balance/request_queue.h"
 
 namespace evenkeel {
@@ -33,14 +35,6 @@ bool has_in_rotation(const Backends& backends, const ExcludedBackends& excluded)
   return std::any_of(backends.begin(), backends.end(), [&](const auto& backend) {
     return backend->load().in_rotation() && !excluded.contains(backend.get());
   });
-}
-
-Error refusal(Fault fault, std::string_view pool, const char* why, Duration retry_after) {
-  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(retry_after).count();
-  return Error{.fault = fault,
-               .side = Side::proxy,
-               .retry_after_ms = static_cast<std::uint32_t>(ms),
-               .detail = std::string(pool) + ": " + why};
 }
 
 }  // namespace
@@ -86,6 +80,11 @@ std::shared_ptr<PoolState> PoolState::build(PoolSpec spec, const PoolState* pred
 
   state->make_pickers(spec, predecessor);
   state->make_queue_sections(predecessor);
+  if (spec.scheduler) {
+    state->scheduled_ = std::make_shared<ScheduledPool>(
+        *spec.scheduler, state->backends_, state->subsets_,
+        predecessor != nullptr ? predecessor->scheduled_.get() : nullptr);
+  }
   if (spec.affinity) {
     state->affinity_ =
         std::make_unique<Affinity>(*spec.affinity, state->backends_,
@@ -124,6 +123,7 @@ bool PoolState::in_subset(std::uint32_t subset, const Backend& backend) const {
 void PoolState::activate() const {
   for (const auto& backend : *backends_) backend->activate();
   outlier_detector_->activate(spec_.name, spec_.outlier, backends_);
+  if (scheduled_ != nullptr) scheduled_->activate();
 }
 
 bool PoolState::panics() const { return outlier_detector_->panics(); }
@@ -151,7 +151,34 @@ std::size_t PoolState::available(Instant now) const {
       }));
 }
 
-QueueStats PoolState::queue() const { return request_queue_->counts(); }
+QueueStats PoolState::queue() const {
+  QueueStats queue = request_queue_->counts();
+  if (scheduled_ == nullptr) return queue;
+  const QueueStats scheduled = scheduled_->scheduler().queue();
+  queue.waiting += scheduled.waiting;
+  queue.waited_total += scheduled.waited_total;
+  queue.waited_sum += scheduled.waited_sum;
+  queue.full_total += scheduled.full_total;
+  queue.displaced_total += scheduled.displaced_total;
+  queue.timeout_total += scheduled.timeout_total;
+  queue.abandoned_total += scheduled.abandoned_total;
+  return queue;
+}
+
+bool PoolState::has_waiting() const {
+  return request_queue_->has_waiters() ||
+         (scheduled_ != nullptr && scheduled_->scheduler().has_waiting());
+}
+
+std::optional<SchedulerStats> PoolState::scheduler_stats() const {
+  if (scheduled_ == nullptr) return std::nullopt;
+  return scheduled_->scheduler().stats();
+}
+
+std::optional<BackendForecast> PoolState::forecast(const Backend& backend, Instant now) const {
+  if (scheduled_ == nullptr) return std::nullopt;
+  return scheduled_->scheduler().forecast(backend.load(), now);
+}
 
 std::optional<AffinityStats> PoolState::affinity_stats() const {
   if (affinity_ == nullptr) return std::nullopt;
@@ -196,6 +223,7 @@ bool PoolState::over_memory_guard(const Load& load) const {
 void PoolState::tick(Instant now) {
   outlier_detector_->tick(now);
   maintenance_->tick(*this, now);
+  if (scheduled_ != nullptr) scheduled_->scheduler().tick(now);
   if (affinity_ != nullptr) affinity_->tick(spec_.name, now);
   for (const Subset& subset : subsets_) subset.tick(spec_.name);
   std::uint64_t active = 0;
@@ -207,7 +235,7 @@ void PoolState::tick(Instant now) {
   find_due_trial(false, now);
   find_due_trial(true, now);
   wait_forecast_->tick(picks - std::min(active, picks), now);
-  if (request_queue_->has_waiters()) active += queue().waiting;
+  if (has_waiting()) active += queue().waiting;
   retry_budget_->set_active(active, spec_.retry_budget);
 }
 
@@ -339,8 +367,9 @@ Error Pool::queue_error(Fault fault, const char* why) const {
   return refusal(fault, state_->spec().name, why, state_->wait_for(ahead));
 }
 
-/// Null also if others wait for the backend.
+/// Null also if others wait for the backend, and of a request that the scheduler places.
 const BackendPtr* Pool::pick_backend(const Hint& hint) {
+  if (is_scheduled(hint)) return nullptr;
   const RequestQueue& queue = state_->request_queue();
   if (queue.has_waiters() && queue.has_waiters(state_->queue_section(hint))) return nullptr;
   Hint timed = hint;
@@ -353,7 +382,22 @@ const BackendPtr* Pool::pick_backend(const Hint& hint) {
   return nullptr;
 }
 
-Task<Result<Lease>> Pool::wait_in_queue(Hint hint, Instant deadline) {
+Task<Result<Lease>> Pool::wait_in_queue(const Hint& hint, Instant deadline) {
+  return is_scheduled(hint) ? place_by_cost(hint, deadline) : wait_for_slot(hint, deadline);
+}
+
+/// Why it makes no sense to wait any longer; nothing: it does.
+std::optional<Error> Pool::end_of_wait(const Hint& hint, Instant began) const {
+  if (!state_->pin_holds(hint, loop_.now())) return no_backend_error();
+  if (hint.pinned != nullptr) return std::nullopt;
+  if (!state_->may_become_available(hint)) return no_backend_error();
+  const bool for_a_spare =
+      !hint.excluded.empty() && !has_in_rotation(state_->backends(), hint.excluded);
+  if (for_a_spare && loop_.now() - began >= max_spare_wait) return no_backend_error();
+  return std::nullopt;
+}
+
+Task<Result<Lease>> Pool::wait_for_slot(Hint hint, Instant deadline) {
   const Instant began = Clock::now();
   const Instant until = std::min(deadline, began + state_->spec().queue.timeout);
 
@@ -366,12 +410,7 @@ Task<Result<Lease>> Pool::wait_in_queue(Hint hint, Instant deadline) {
     auto wake = co_await queued.wait(std::min(until, loop_.now() + recheck_period));
     if (wake == Wake::expired) queued.recheck(picker_for(hint), loop_.now());
     if (queued.place() != Place::waiting) break;
-    if (!state_->pin_holds(hint, loop_.now())) co_return no_backend_error();
-    if (hint.pinned != nullptr) continue;
-    if (!state_->may_become_available(hint)) co_return no_backend_error();
-    const bool for_a_spare =
-        !hint.excluded.empty() && !has_in_rotation(state_->backends(), hint.excluded);
-    if (for_a_spare && loop_.now() - began >= max_spare_wait) co_return no_backend_error();
+    if (auto error = end_of_wait(hint, began)) co_return std::move(*error);
   }
 
   const Instant ended = Clock::now();

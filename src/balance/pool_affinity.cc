@@ -15,8 +15,10 @@ Task<Result<Lease>> Pool::acquire_for_session(const Hint& hint, Instant deadline
   if (pin.backend != nullptr && state_->counts_pin(hint, **pin.backend)) {
     const Backend& backend = **pin.backend;
     if (!hint.excluded.contains(&backend)) {
+      // One that is drained keeps its sessions, but the scheduler sends nothing there.
+      const bool scheduled = is_scheduled(hint) && backend.load().in_rotation();
       const bool others_wait = state_->request_queue().is_awaited(backend.load());
-      if (others_wait || !backend.try_acquire(loop_.now())) {
+      if (scheduled || others_wait || !backend.try_acquire(loop_.now())) {
         return wait_for_pinned(hint, backend.load(), deadline);
       }
       affinity.count_hit(*hint.session);
@@ -42,7 +44,10 @@ Task<Result<Lease>> Pool::acquire_for_session(const Hint& hint, Instant deadline
 Task<Result<Lease>> Pool::wait_for_pinned(Hint hint, const Load& pinned, Instant deadline) {
   const Instant until = std::min(deadline, loop_.now() + state_->spec().queue.timeout);
   hint.pinned = &pinned;
+  const Arrival* const arrival = hint.arrival;
+  if (!pinned.in_rotation()) hint.arrival = nullptr;
   auto lease = co_await wait_in_queue(hint, until);
+  hint.arrival = arrival;
   if (lease) state_->affinity()->count_hit(*hint.session);
   if (lease || lease.error().fault != Fault::no_backend) co_return lease;
   hint.pinned = nullptr;

@@ -64,7 +64,7 @@ double first_byte_seconds(const PoolState& pool, Instant now) {
 
 PoolDemand sample_load(const PoolState& pool, double latency_rise, Instant now) {
   PoolDemand sample;
-  sample.has_queue = pool.request_queue().has_waiters();
+  sample.has_queue = pool.has_waiting();
   const double waiting = sample.has_queue ? pool.queue().waiting : 0;
   sample.outstanding = pool.in_flight() + static_cast<std::uint64_t>(waiting);
   double known = 0;

@@ -40,8 +40,7 @@ void SlowStart::tick(const PoolState& pool, Instant now) {
   }
   if (serving > 0 && pool_began_ == Instant{}) pool_began_ = now;
 
-  const double waiting =
-      pool.request_queue().has_waiters() ? static_cast<double>(pool.queue().waiting) : 0;
+  const double waiting = pool.has_waiting() ? static_cast<double>(pool.queue().waiting) : 0;
   const double fair =
       (static_cast<double>(pool.in_flight()) + waiting + 1) / std::max(serving, 1.0);
   for (const auto& backend : pool.backends()) {

@@ -33,7 +33,7 @@ bool inspects(const PoolConfig& pool) {
   };
   const bool pins_by_body =
       pool.affinity && std::any_of(pool.affinity->by.begin(), pool.affinity->by.end(), is_of_body);
-  const bool picks_by_body = pool.picker == "prefix-affinity";
+  const bool picks_by_body = pool.picker == "prefix-affinity" || pool.picker == "expected-time";
   return pool.inspect || !pool.model.empty() || pins_by_body || picks_by_body;
 }
 

@@ -125,6 +125,9 @@ struct Fields<RouteConfig> {
               "inspected body, the session that it names or the beginning of the prompt. Requests "
               "without any of these are spread at random."},
           &T::sticky, StructForm<StickyConfig>{});
+    visit(
+        Key{"slo", "Instead of the pool's `slo`, for requests of this route.", false, "the pool's"},
+        &T::slo, StructForm<SloConfig>{});
     visit(Key{"priority",
               "How urgent the requests are when they wait for a slot: requests may name a lower "
               "priority in their header field `x-priority`, not a higher one.",
@@ -237,6 +240,10 @@ struct Fields<TenantConfig> {
           &T::keys_sha256,
           ScalarListForm<TextForm>{
               {TextForm{"a SHA-256", check_sha256, sha256_pattern}, "a list of hashes"}});
+    visit(Key{"weight",
+              "Its share of the engines' time while several tenants wait, in pools with `picker: "
+              "expected-time`; a tenant of weight 2 gets twice as much as one of weight 1."},
+          &T::weight, RatioForm{0.01, 1000});
     visit(Key{"priority",
               "How urgent its requests are when they wait for a slot: requests may name a lower "
               "priority in their header field `x-priority`, not a higher one, and a route's "

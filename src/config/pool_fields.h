@@ -153,6 +153,36 @@ struct Fields<GpuConfig> {
 };
 
 template <>
+struct Fields<SloConfig> {
+  template <class Visit>
+  static void each(Visit&& visit) {
+    visit(Key{"ttft", "Time to the first token. 0s: not said.", false}, &SloConfig::ttft,
+          DurationForm{0ms, 1h});
+    visit(Key{"tpot", "Mean time per output token after the first one. 0s: not said.", false},
+          &SloConfig::tpot, DurationForm{0ms, 1min});
+  }
+};
+
+template <>
+struct Fields<ExpectedTimeConfig> {
+  template <class Visit>
+  static void each(Visit&& visit) {
+    using T = ExpectedTimeConfig;
+    visit(Key{"shed",
+              "A request gets 429 with `retry-after` once its first token is expected to take more "
+              "than this many times the `ttft` of its SLO; with priority `batch` four times as "
+              "many. 0: never."},
+          &T::shed, RatioForm{0, 100});
+    visit(Key{"index_memory", "Memory for what the backends' prefix caches are believed to hold."},
+          &T::index_bytes, SizeForm{1UL << 20, 16UL << 30});
+    visit(Key{"shared_backends",
+              "Whether others send requests to these backends too; how many is then estimated from "
+              "what the engines report (`metrics`)."},
+          &T::shared_backends, FlagForm{});
+  }
+};
+
+template <>
 struct Fields<SparesConfig> {
   template <class Visit>
   static void each(Visit&& visit) {
@@ -425,13 +455,21 @@ struct Fields<PoolConfig> {
             "which are removed from the stream again: `auto`, with `inspect` and an engine that is "
             "known to give them, or `off`."},
         &T::stream_usage, EnumForm<StreamUsage>{"stream_usage", stream_usage_words});
-    visit(Key{"picker", "The load-balancing policy. `prefix-affinity` implies `inspect`."},
+    visit(Key{"picker",
+              "The load-balancing policy. `prefix-affinity` and `expected-time` imply `inspect`."},
           &T::picker, ChoiceForm{"picker", picker_words});
     visit(Key{"hash",
               "Settings of `picker: consistent-hash`; `load_factor` is also one of "
               "`prefix-affinity`."},
           &T::hash, StructForm<HashConfig>{});
     visit(Key{"gpu", "Settings of `picker: gpu`."}, &T::gpu, StructForm<GpuConfig>{});
+    visit(Key{"slo",
+              "What clients are promised, for `picker: expected-time`. Requests may name their own "
+              "in `x-slo-ttft-ms` and `x-slo-tpot-ms`.",
+              false, "by the speed of the backends"},
+          &T::slo, StructForm<SloConfig>{});
+    visit(Key{"expected_time", "Settings of `picker: expected-time`."}, &T::expected_time,
+          StructForm<ExpectedTimeConfig>{});
     visit(Key{"weights",
               "Weights for `picker: weighted`: `configured` uses the backends' `weight`; "
               "`observed` learns them from the work that each completes."},
@@ -493,6 +531,10 @@ struct Fields<PoolConfig> {
         !pool.backends.empty() &&
         std::all_of(pool.backends.begin(), pool.backends.end(),
                     [](const BackendConfig& backend) { return backend.standby; });
+    if (pool.picker == "expected-time" && pool.limits.queue.size == 0) {
+      node.fail("has no queue, in which `picker: expected-time` holds requests",
+                "let `limits.queue.size` be 1 or more, or choose another picker");
+    }
     if (spares_only)
       node.fail("has only standby backends", "remove `standby: true` from one of them");
   }

@@ -14,7 +14,7 @@ struct Synonyms {
 
 // A name may stand in several rows: the first row whose meaning is known at that place counts, so
 // `listen` is `listeners` at the top and `address` within a listener.
-constexpr std::array<Synonyms, 64> synonyms = {{
+constexpr std::array<Synonyms, 65> synonyms = {{
     // Keys at the top.
     {"listeners", "listen listener bind frontend frontends entrypoint entrypoints server"},
     {"pools",
@@ -84,6 +84,8 @@ constexpr std::array<Synonyms, 64> synonyms = {{
     {"consistent-hash", "hash ringhash maglev ketama source iphash sticky sessionaffinity uri"},
     {"prefix-affinity",
      "prefix prefixhash prefixcache prefixaware cacheaware kvaware kvcache promptprefix chwbl"},
+    {"expected-time",
+     "expectedtime predictedtime predictedlatency predictedttft leastcost costaware slo sloaware"},
     {"queue-depth", "queue leastqueue leastwaiting"},
     // Values of `protocol`.
     {"h2", "http2 http20 h2c grpc"},

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "evenkeel/balance/placed_request.h"
+
 namespace evenkeel {
 
 ObservedBody::ObservedBody(Loop& loop, BodyPtr body, ResponseFormat format, RequestInfo& info,
@@ -15,8 +17,7 @@ ObservedBody::ObservedBody(Loop& loop, BodyPtr body, ResponseFormat format, Requ
       reader_(ResponseReader::create(format, info.inference->response)) {}
 
 ObservedBody::~ObservedBody() {
-  reader_->finish(loop_.now());
-  count_tokens();
+  if (!ended_) end(false);
 }
 
 Task<Result<Chunk>> ObservedBody::read() {
@@ -34,18 +35,52 @@ Task<Result<Chunk>> ObservedBody::wait(Task<Result<Chunk>> next) {
 }
 
 void ObservedBody::inspect(const Result<Chunk>& chunk) {
-  if (!chunk || chunk->bytes.empty()) return;
+  if (!chunk) return;
+  read_output(chunk->bytes);
+  if (chunk->last && !ended_) end(true);
+}
+
+void ObservedBody::read_output(std::string_view bytes) {
+  if (bytes.empty()) return;
   const InferenceResponse& response = info_.inference->response;
   const std::uint32_t events = response.output_events;
   const Instant last = response.last_output;
   const Instant now = loop_.now();
-  reader_->read(chunk->bytes, now);
+  reader_->read(bytes, now);
   if (response.output_events == events) return;
   if (events == 0) {
     metrics_.first_token.observe(now - info_.timings.started);
   } else {
     metrics_.gap.observe(now - last);
   }
+  if (info_.inference->placed != nullptr && info_.inference->request.stream) {
+    tell_scheduler(events, last, now);
+  }
+}
+
+/// An event is taken for a token: how many it holds is only known at the end, if at all.
+void ObservedBody::tell_scheduler(std::uint32_t events_before, Instant last_output,
+                                  Instant now) const {
+  constexpr std::uint32_t sampled = Scheduler::sampled_tokens;
+  PlacedRequest& placed = *info_.inference->placed;
+  const std::uint32_t events = info_.inference->response.output_events;
+  if (events_before == 0) return placed.first_token(now);
+  if (events / sampled == events_before / sampled) return;
+  placed.token(events, (now - last_output) / static_cast<int>(events - events_before), now);
+}
+
+/// `in_order`: the response is complete, not cut off.
+void ObservedBody::end(bool in_order) {
+  ended_ = true;
+  const Instant now = loop_.now();
+  reader_->finish(now);
+  count_tokens();
+  const InferenceInfo& inference = *info_.inference;
+  if (!in_order || inference.placed == nullptr) return;
+  std::optional<std::uint64_t> output_tokens = inference.response.completion_tokens;
+  if (!output_tokens && inference.request.stream) output_tokens = inference.response.output_events;
+  inference.placed->finished(
+      {.output_tokens = output_tokens, .cached_tokens = inference.response.cached_tokens}, now);
 }
 
 void ObservedBody::count_tokens() const {

@@ -30,6 +30,9 @@ class ObservedBody final : public Body {
  private:
   Task<Result<Chunk>> wait(Task<Result<Chunk>> next);
   void inspect(const Result<Chunk>& chunk);
+  void read_output(std::string_view bytes);
+  void tell_scheduler(std::uint32_t events_before, Instant last_output, Instant now) const;
+  void end(bool in_order);
   void count_tokens() const;
 
   Loop& loop_;
@@ -39,6 +42,7 @@ class ObservedBody final : public Body {
   TenantMetrics* tenant_;
   TokenEstimates& estimates_;
   std::unique_ptr<ResponseReader> reader_;
+  bool ended_ = false;
 };
 
 /// A stream without the usage that its client did not ask for.

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "evenkeel/balance/scheduler.h"
 #include "evenkeel/proxy/forwarder.h"
 
 namespace evenkeel {
@@ -42,6 +43,7 @@ struct Forwarder::Progress {
   };
 
   Hint hint;
+  std::optional<Arrival> arrival{};  // of pools with a scheduler
   std::string new_session{};  // the name that the client gets for its session; empty: it has one
   const RetryPolicy* policy = nullptr;
   Credentials credentials{};

@@ -12,6 +12,7 @@
 #include "proxy/attempt_progress.h"
 #include "proxy/event_stream_body.h"
 #include "proxy/forwarded_body.h"
+#include "proxy/request_cost.h"
 #include "proxy/session_sources.h"
 
 namespace evenkeel {
@@ -116,6 +117,9 @@ Task<Result<Response>> Forwarder::handle(Request& request) {
   Progress progress{.hint = hint_of(request)};
   const RetryPolicy* const own = request.info.identity.retry_policy;
   progress.policy = own != nullptr ? own : &options_.retry;
+  if (options_.schedules && request.info.inference != nullptr) {
+    progress.hint.arrival = &progress.arrival.emplace(arrival_of(request));
+  }
   if (options_.sessions != nullptr) find_session(request, progress);
   if (request.body != nullptr) keep_body(request, progress);
   while (true) {
@@ -210,6 +214,7 @@ AttemptOutcome Forwarder::complete(Request& request, Response& response, Lease l
   remove_own_fields(response.fields);
   RequestInfo& info = request.info;
   info.outcome.backend_metrics = &backend_metrics;
+  if (lease.placed() != nullptr) info.inference->placed = lease.placed();
   const Backend& backend = *lease.backend();
   if (backend.load().has_connect_failures()) [[unlikely]]
     backend.answered(info.timings.head_sent, loop_.now());

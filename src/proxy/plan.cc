@@ -194,6 +194,7 @@ void Plan::add_pool(const PoolConfig& pool, const PoolSet::PoolEntry& pool_entry
   }
   ForwarderOptions options{.pool = pool.name,
                            .pool_index = label_uses_.pool(pool.name),
+                           .schedules = pool.picker == "expected-time",
                            .debug_headers = pool.debug_headers,
                            .retry = RetryPolicy(pool.retry),
                            .engine = &engine_named(pool.engine),
@@ -244,11 +245,13 @@ void Plan::add_route(const RouteConfig& route, const PoolNumbers& pool_numbers,
                    .index = label_uses_.route(route.name),
                    .grpc_only = !route.match.grpc.empty(),
                    .retry = {},
+                   .slo = nullptr,
                    .priority = route.priority,
                    .targets = {},
                    .sticky_header = route.sticky.header,
                    .salt = hash_of(route.name)};
   if (route.retry) plan_route.retry.emplace(*route.retry);
+  if (route.slo != SloConfig{}) plan_route.slo = &route.slo;
   std::uint32_t sum = 0;
   for (const RouteTarget& target : route.targets) {
     const std::size_t number = pool_numbers.at(target.pool);
@@ -358,6 +361,7 @@ Task<Result<Response>> Plan::Renewal::handle(Request& request, Handler& next) {
   const std::shared_ptr<Plan>& newest = *active;
   request.info.inference->plan = newest;
   request.info.identity.retry_policy = nullptr;
+  request.info.identity.slo = nullptr;
   request.info.identity.tenant = nullptr;
   request.info.identity.tenant_index = 0;
   if (newest->tenants_ != nullptr) newest->tenants_->identify(request);
@@ -417,6 +421,7 @@ const Plan::WeightedTarget& Plan::choose_target(Request& request, std::size_t ro
   identity.is_streaming = plan_route.grpc_only;
   identity.priority = priority_of(request, plan_route.priority);
   if (plan_route.retry) identity.retry_policy = &*plan_route.retry;
+  identity.slo = plan_route.slo;
   return draw_target(plan_route, request);
 }
 

@@ -122,6 +122,20 @@ std::optional<AffinitySpec> affinity_of(const PoolConfig& pool) {
   return AffinitySpec{.ttl = pool.affinity->ttl, .max_sessions = pool.affinity->max_sessions};
 }
 
+std::optional<Duration> target_of(std::chrono::milliseconds target) {
+  if (target == std::chrono::milliseconds{}) return std::nullopt;
+  return target;
+}
+
+std::optional<SchedulerOptions> scheduler_of(const PoolConfig& pool) {
+  if (pool.picker != "expected-time") return std::nullopt;
+  return SchedulerOptions{.index_bytes = pool.expected_time.index_bytes,
+                          .ttft_target = target_of(pool.slo.ttft),
+                          .tpot_target = target_of(pool.slo.tpot),
+                          .shed_factor = pool.expected_time.shed,
+                          .foreign_traffic = pool.expected_time.shared_backends};
+}
+
 /// Without its backends.
 PoolSpec spec_of(const PoolConfig& pool) {
   return {.name = pool.name,
@@ -138,6 +152,7 @@ PoolSpec spec_of(const PoolConfig& pool) {
                       .max_ejected = pool.outlier.max_ejected},
           .notices_silence = lacks_answered_checks(pool),
           .affinity = affinity_of(pool),
+          .scheduler = scheduler_of(pool),
           .slow_start = pool.slow_start,
           .retry_budget = pool.retry.budget,
           .recovery_time =

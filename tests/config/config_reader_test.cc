@@ -279,7 +279,7 @@ TEST(ConfigReader, ListsTheValuesOfAnEnum) {
   EXPECT_THAT(problems_of(pool_with("    picker: fastest\n")),
               ElementsAre("4:13 pools[0].picker: unknown picker 'fastest', available: "
                           "round-robin, weighted, least-connections, least-latency, queue-depth, "
-                          "gpu, consistent-hash, prefix-affinity"));
+                          "gpu, consistent-hash, prefix-affinity, expected-time"));
   EXPECT_THAT(problems_of(pool_with("    engine: vlm\n")),
               ElementsAre(HasSubstr("did you mean 'vllm'?")));
 }

@@ -16,6 +16,7 @@ namespace evenkeel {
 
 class Backend;
 class Load;
+struct Arrival;
 
 /// The backends that a request has already tried. A small list that never allocates: a request is
 /// not retried once the list is full.
@@ -69,7 +70,10 @@ struct Hint {
       0;                         ///< a pin to a backend outside does not hold; 0: every one does
   const Load* pinned = nullptr;  ///< only the backend with these counters; Pool::acquire sets it
   Priority priority = Priority::standard;  ///< its place in the queue
-  Instant now{};                           ///< the time of the pick; Pool::acquire sets it
+  /// expected-time: what the scheduler is to know of the request; null: a request to no model,
+  /// which goes where connections are fewest. Outlives `Pool::acquire`.
+  const Arrival* arrival = nullptr;
+  Instant now{};  ///< the time of the pick; Pool::acquire sets it
 };
 
 }  // namespace evenkeel

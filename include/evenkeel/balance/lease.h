@@ -1,9 +1,11 @@
 // One request's weight on a backend.
 #pragma once
 
+#include <memory>
 #include <utility>
 
 #include "evenkeel/balance/backend.h"
+#include "evenkeel/balance/placed_request.h"
 #include "evenkeel/base/clock.h"
 
 namespace evenkeel {
@@ -14,11 +16,14 @@ namespace evenkeel {
 class [[nodiscard]] Lease {
  public:
   Lease() = default;
-  /// Owns a slot that `backend->try_acquire` granted.
-  static Lease adopt(BackendPtr backend, Duration waited = {}) {
+  /// Owns a slot that `backend->try_acquire` granted. `placed`: the request, if the pool's
+  /// scheduler has placed it.
+  static Lease adopt(BackendPtr backend, Duration waited = {},
+                     std::shared_ptr<PlacedRequest> placed = nullptr) {
     Lease lease;
     lease.backend_ = std::move(backend);
     lease.waited_ = waited;
+    lease.placed_ = std::move(placed);
     return lease;
   }
   Lease(Lease&& other) noexcept = default;
@@ -26,6 +31,7 @@ class [[nodiscard]] Lease {
     if (this != &other) {
       release();
       backend_ = std::move(other.backend_);
+      placed_ = std::move(other.placed_);
       waited_ = other.waited_;
       begins_session_ = other.begins_session_;
     }
@@ -36,6 +42,8 @@ class [[nodiscard]] Lease {
   explicit operator bool() const { return backend_ != nullptr; }
   /// Null for an empty lease.
   const BackendPtr& backend() const { return backend_; }
+  /// Null unless the pool's scheduler has placed the request.
+  const std::shared_ptr<PlacedRequest>& placed() const { return placed_; }
   /// How long the request queued for this slot.
   Duration waited() const { return waited_; }
   /// The request's session (Hint::session) was pinned to the backend by this request.
@@ -44,10 +52,12 @@ class [[nodiscard]] Lease {
 
   void release() {
     if (auto backend = std::move(backend_)) backend->release();
+    if (auto placed = std::move(placed_)) placed->released(Clock::now());
   }
 
  private:
   BackendPtr backend_;
+  std::shared_ptr<PlacedRequest> placed_;
   Duration waited_{};
   bool begins_session_ = false;
 };

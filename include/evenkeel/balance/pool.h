@@ -17,6 +17,7 @@
 #include "evenkeel/balance/lease.h"
 #include "evenkeel/balance/picker.h"
 #include "evenkeel/balance/retry_budget.h"
+#include "evenkeel/balance/scheduler.h"
 #include "evenkeel/balance/subset.h"
 #include "evenkeel/balance/wait_forecast.h"
 #include "evenkeel/base/clock.h"
@@ -30,6 +31,7 @@ class Affinity;
 class OutlierDetector;
 class PoolMaintenance;
 class RequestQueue;
+class ScheduledPool;
 struct QueueSection;
 
 /// How many requests may wait for a slot, and how long.
@@ -76,6 +78,8 @@ struct PoolSpec {
   /// Notices backends that answer nothing (see SilenceDetector): their health checks would not.
   bool notices_silence = false;
   std::optional<AffinitySpec> affinity;  ///< none: requests of a session go anywhere
+  /// expected-time: of its scheduler; `slots` is not read. Not with another picker.
+  std::optional<SchedulerOptions> scheduler;
   Duration slow_start{};  ///< how long a backend that returns or joins is ramped up; 0: not at all
   double retry_budget = 0.2;  ///< retries per answered request, 0..1
   /// When a pool without any backend may have one again: two health checks.
@@ -93,6 +97,23 @@ struct QueueStats {
   std::uint64_t displaced_total = 0;  ///< of these, after waiting: a more urgent one took the place
   std::uint64_t timeout_total = 0;    ///< ended by the timeout
   std::uint64_t abandoned_total = 0;  ///< dropped while waiting: the client left
+};
+
+/// What the scheduler of a pool has done since it was made.
+struct SchedulerStats {
+  std::uint64_t placed_total = 0;
+  std::uint64_t refused_total = 0;       ///< their first token would have come too late
+  std::uint64_t first_tokens_total = 0;  ///< of placed ones; the sums below are of these
+  Duration predicted_ttft_sum{};         ///< from when they were sent
+  Duration ttft_sum{};                   ///< likewise, as it was
+  Duration ttft_error_sum{};             ///< differences of the two, without sign
+  std::size_t index_bytes = 0;           ///< memory of the prefix index
+};
+
+/// What the scheduler expects of one backend.
+struct BackendForecast {
+  Rung rung = Rung::cold;
+  Duration wait{};  ///< until a prompt that is sent now is begun
 };
 
 /// The part of a pool that all workers share: its backends and its queue.
@@ -122,6 +143,11 @@ class PoolState {
   /// Number of backends that are in rotation and can be connected, as far as known.
   std::size_t available(Instant now) const;
   QueueStats queue() const;
+  bool has_waiting() const;
+  /// None if the pool has no scheduler.
+  std::optional<SchedulerStats> scheduler_stats() const;
+  /// Likewise.
+  std::optional<BackendForecast> forecast(const Backend& backend, Instant now) const;
   /// None if the pool does not pin sessions.
   std::optional<AffinityStats> affinity_stats() const;
   /// Fewer than half of the backends are fit to serve, so ejections are ignored.
@@ -150,6 +176,8 @@ class PoolState {
   /// Where requests with this hint wait: by their subset; if they are pinned to a backend, by that
   /// of the backend.
   QueueSection& queue_section(const Hint& hint) const;
+  /// Null if the pool has no scheduler.
+  const std::shared_ptr<const ScheduledPool>& scheduled() const { return scheduled_; }
   /// Null if the pool does not pin sessions.
   const Affinity* affinity() const { return affinity_.get(); }
   std::unique_ptr<Picker> new_picker(std::uint64_t seed) const { return picker_factory_(seed); }
@@ -217,6 +245,7 @@ class PoolState {
   std::shared_ptr<WaitForecast> wait_forecast_;
   std::shared_ptr<PoolMaintenance> maintenance_;
   std::unique_ptr<Affinity> affinity_;
+  std::shared_ptr<const ScheduledPool> scheduled_;
   PickerFactory picker_factory_;
   mutable std::array<DueTrial, 2> due_trials_{};
   std::array<std::size_t, 2> last_due_{};  // where `tick` found the last ones
@@ -267,7 +296,22 @@ class Pool {
   Task<Result<Lease>> acquire_for_session(const Hint& hint, Instant deadline);
   Task<Result<Lease>> wait_for_pinned(Hint hint, const Load& pinned, Instant deadline);
   Task<Result<Lease>> wait_and_pin(Hint hint, Instant deadline);
-  Task<Result<Lease>> wait_in_queue(Hint hint, Instant deadline);
+  Task<Result<Lease>> wait_in_queue(const Hint& hint, Instant deadline);
+  Task<Result<Lease>> wait_for_slot(Hint hint, Instant deadline);
+  std::optional<Error> end_of_wait(const Hint& hint, Instant began) const;
+
+  // ---- pools with a scheduler ----
+  bool is_scheduled(const Hint& hint) const {
+    return hint.arrival != nullptr && state_->scheduled() != nullptr;
+  }
+  Task<Result<Lease>> place_by_cost(const Hint& hint, Instant deadline);
+  Task<Result<Lease>> wait_for_placement(std::shared_ptr<PlacedRequest> request, Hint hint,
+                                         Instant deadline);
+  Lease lease_of(std::shared_ptr<PlacedRequest> request, Duration waited) const;
+  Error refused_error(Duration retry_after) const;
+  class Pacing;
+  Task<void> keep_pace();
+
   const BackendPtr* pick_backend(const Hint& hint);
   Picker& picker_for(const Hint& hint) const { return *pickers_[hint.subset]; }
   Error no_backend_error() const;
@@ -276,6 +320,9 @@ class Pool {
   std::shared_ptr<PoolState> state_;
   Loop& loop_;
   std::vector<std::unique_ptr<Picker>> pickers_;  // of the pool, then of each subset
+  std::uint32_t waiting_here_ = 0;                // for their scheduler
+  bool keeps_pace_ = false;
+  Task<void> pace_;
 };
 
 }  // namespace evenkeel

@@ -253,6 +253,23 @@ struct GpuConfig {
   bool operator==(const GpuConfig&) const = default;
 };
 
+// What clients are promised, for `picker: expected-time`. 0: not said.
+struct SloConfig {
+  milliseconds ttft{0};  // time to the first token
+  milliseconds tpot{0};  // time per output token behind it, in the mean
+
+  bool operator==(const SloConfig&) const = default;
+};
+
+// Only read by `picker: expected-time`.
+struct ExpectedTimeConfig {
+  double shed = 0;  // requests are refused that would take so many times their `ttft`; 0: none
+  std::uint64_t index_bytes = 64UL << 20;
+  bool shared_backends = false;  // others send requests to them too
+
+  bool operator==(const ExpectedTimeConfig&) const = default;
+};
+
 // When a backend whose requests fail is taken out of rotation for a while.
 struct OutlierConfig {
   std::uint32_t consecutive = 5;  // failures in a row; 0: they eject no backend
@@ -293,6 +310,8 @@ struct PoolConfig {
   std::string picker = "least-connections";  // one of picker_names()
   HashConfig hash;
   GpuConfig gpu;
+  SloConfig slo;
+  ExpectedTimeConfig expected_time;
   WeightSource weights = WeightSource::configured;
   std::vector<BackendConfig> backends;  // never empty in a loaded file
   // Given, every backend uses TLS; else those with https:// in their address.
@@ -374,6 +393,7 @@ struct RouteConfig {
   std::optional<RetryRules> retry;   // instead of the pool's
   ModelListRule model_list = ModelListRule::automatic;
   StickyConfig sticky;  // only read with several targets
+  SloConfig slo;        // instead of the pool's
   // Of its requests: their default, and the most that they may name; none: as they name it.
   std::optional<Priority> priority;
 
@@ -384,6 +404,7 @@ struct RouteConfig {
 struct TenantConfig {
   std::string name;
   std::vector<std::string> keys_sha256;  // of its API keys, in lower-case hexadecimal
+  double weight = 1;  // its share of the engines' time, against other tenants that wait
   // Of its requests: their default, and the most that they may name; none: as they name it.
   std::optional<Priority> priority;
 

@@ -11,4 +11,5 @@
   PICKER("queue-depth", queue_depth)             \
   PICKER("gpu", gpu)                             \
   PICKER("consistent-hash", consistent_hash)     \
-  PICKER("prefix-affinity", prefix_affinity)
+  PICKER("prefix-affinity", prefix_affinity)     \
+  PICKER("expected-time", expected_time)

@@ -13,6 +13,8 @@
 
 namespace evenkeel {
 
+class PlacedRequest;
+
 /// What a model is asked to do. `other`: nothing that is known.
 enum class InferenceTask : std::uint8_t {
   other,
@@ -114,6 +116,8 @@ struct InferenceInfo : Pooled {
   /// With `usage_added`: `"usage":null` in the stream's other events is the engine's habit.
   bool keeps_null_usage = false;
   InferenceResponse response;
+  /// Of the attempt whose response this is, in a pool with a scheduler, which learns from it.
+  std::shared_ptr<PlacedRequest> placed;
   /// The plan that has placed the request, if not the one that it began with. Kept for what the
   /// request points to.
   std::shared_ptr<const void> plan;

@@ -51,7 +51,8 @@ BodyPtr make_body(std::string bytes);
 
 struct BackendMetrics;  // of the room stats
 struct RetryPolicy;     // of the room proxy
-struct TenantConfig;    // of the room config
+struct SloConfig;       // of the room config
+struct TenantConfig;    // likewise
 
 /// Where a request came from and where it goes. The frontend fills in the first part, the filters
 /// and the router the rest, all before the request reaches a backend.
@@ -77,6 +78,7 @@ struct RequestIdentity {
   bool is_streaming = false;         ///< a stream of messages: it may pause, and has no size limit
   Priority priority = Priority::standard;
   const RetryPolicy* retry_policy = nullptr;  ///< the route's own; null: its pool's
+  const SloConfig* slo = nullptr;             ///< the route's own; null: its pool's
   const TenantConfig* tenant = nullptr;       ///< null: of none that the file names
   std::uint32_t tenant_index = 0;             ///< of LabelIndex; 0: the file names none
 };

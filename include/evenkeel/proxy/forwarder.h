@@ -34,6 +34,8 @@ struct ForwarderOptions {
   std::string pool;
   std::uint32_t pool_index = 0;            ///< of LabelIndex
   std::optional<std::string> hash_header;  ///< requests with the same value share a backend
+  /// The pool has a scheduler, which is told what requests to models cost.
+  bool schedules = false;
   /// What names the sessions that the pool pins to backends; null: it pins none.
   std::shared_ptr<const SessionSources> sessions;
   bool debug_headers = false;

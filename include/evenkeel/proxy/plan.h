@@ -136,6 +136,7 @@ class Plan final : public Handler {
     bool grpc_only;               // matches gRPC calls only
     bool splits_by_body = false;  // its pool may follow from a conversation that a body tells
     std::optional<RetryPolicy> retry;
+    const SloConfig* slo;  // null: the pools'
     std::optional<Priority> priority;
     std::vector<WeightedTarget> targets;
     std::string_view sticky_header;  // of a split: see conversation_of

@@ -1,0 +1,66 @@
+// One request of a pool whose scheduler places it (picker `expected-time`).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "evenkeel/balance/scheduler.h"
+#include "evenkeel/base/clock.h"
+#include "evenkeel/base/loop.h"
+
+namespace evenkeel {
+
+class PoolScheduler;
+class ScheduledPool;
+struct ScheduledSection;
+
+/// From the request's arrival in its pool until its slot is returned. The reader of the response
+/// tells the scheduler what comes. What is told after the slot was returned changes nothing.
+///
+/// Thread: its loop's; another one may place it.
+class PlacedRequest : public std::enable_shared_from_this<PlacedRequest> {
+ public:
+  /// REQUIRES: `section` is one of the pool's; `loop` outlives its wait.
+  PlacedRequest(std::shared_ptr<const ScheduledPool> pool, ScheduledSection& section, Loop& loop,
+                Priority priority);
+  PlacedRequest(const PlacedRequest&) = delete;
+  PlacedRequest& operator=(const PlacedRequest&) = delete;
+
+  /// The first output of the response arrived.
+  void first_token(Instant now);
+  /// It has `generated` tokens, and the last came `gap` after the one before it. To be called for
+  /// one of `Scheduler::sampled_tokens`.
+  void token(std::uint32_t generated, Duration gap, Instant now);
+  /// The response has ended as it should.
+  void finished(const Scheduler::Outcome& outcome, Instant now);
+  /// Its slot was returned, however the response ended; it waits no more.
+  void released(Instant now);
+  /// Of a refused one: when those that wait now are predicted to have started.
+  Duration retry_after() const { return retry_after_; }
+
+ private:
+  friend class PoolScheduler;
+  friend class PlacementWait;
+
+  enum class Stage : std::uint8_t { waiting, placed, refused, displaced, ended };
+
+  std::shared_ptr<const ScheduledPool> pool_;  // keeps the slots of its backends
+  PoolScheduler& scheduler_;
+  ScheduledSection& section_;
+  Loop& loop_;
+  Priority priority_;
+  Signal* signal_ = nullptr;  // the loop's thread only; null: nothing waits
+
+  // Guarded by the scheduler's lock.
+  Stage stage_ = Stage::waiting;
+  bool first_token_seen_ = false;
+  Scheduler::Ticket ticket_ = 0;
+  std::uint32_t slot_ = Scheduler::no_backend;
+  std::uint32_t waiting_index_ = 0;  // in the section
+  Instant arrived_at_{};
+  Instant placed_at_{};
+  Duration predicted_ttft_{};
+  Duration retry_after_{};
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,113 @@
+// How a pool places the requests whose backend its scheduler chooses (picker `expected-time`).
+#include <algorithm>
+#include <array>
+#include <span>
+#include <utility>
+
+#include "balance/pool_refusal.h"
+#include "balance/pool_scheduler.h"
+#include "evenkeel/balance/pool.h"
+
+namespace evenkeel {
+namespace {
+
+using std::chrono::milliseconds;
+
+// Predictions age while requests wait, also if nothing happens.
+constexpr Duration pass_interval = milliseconds(20);
+
+// The pool may lose its last backend, and nothing tells those that wait.
+constexpr Duration recheck_period = milliseconds(500);
+
+}  // namespace
+
+/// While one of them lives, this worker lets the scheduler look at what waits.
+class Pool::Pacing {
+ public:
+  explicit Pacing(Pool& pool) : pool_(pool) {
+    ++pool_.waiting_here_;
+    if (!std::exchange(pool_.keeps_pace_, true)) pool_.pace_ = pool_.keep_pace();
+  }
+  Pacing(const Pacing&) = delete;
+  Pacing& operator=(const Pacing&) = delete;
+  ~Pacing() { --pool_.waiting_here_; }
+
+ private:
+  Pool& pool_;
+};
+
+Task<void> Pool::keep_pace() {
+  while (waiting_here_ > 0) {
+    co_await loop_.sleep_for(pass_interval);
+    state_->scheduled()->scheduler().pass(loop_.now());
+  }
+  keeps_pace_ = false;
+}
+
+/// Neither suspends nor waits if the request can start now.
+Task<Result<Lease>> Pool::place_by_cost(const Hint& hint, Instant deadline) {
+  const auto& scheduled = state_->scheduled();
+  Arrival arrival = *hint.arrival;
+  std::array<std::uint32_t, ExcludedBackends::capacity> excluded;
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < scheduled->slots().size() && count < hint.excluded.size(); ++i) {
+    if (!hint.excluded.contains(state_->backends()[i].get())) continue;
+    excluded[count++] = scheduled->slots()[i];
+  }
+  arrival.excluded = std::span(excluded).first(count);
+  if (hint.pinned != nullptr) {
+    const BackendPtr* const pinned = state_->find(*hint.pinned, 0);
+    if (pinned == nullptr) return no_backend_error();
+    arrival.pinned =
+        scheduled->slots()[static_cast<std::size_t>(pinned - state_->backends().data())];
+  }
+  const std::uint32_t subset = hint.pinned != nullptr ? 0 : hint.subset;
+  auto request =
+      std::make_shared<PlacedRequest>(scheduled, scheduled->section(subset), loop_, hint.priority);
+  using Arrived = PoolScheduler::Arrived;
+  switch (
+      scheduled->scheduler().arrive(*request, arrival, state_->spec().queue.size, loop_.now())) {
+    case Arrived::placed: return lease_of(std::move(request), {});
+    case Arrived::refused: return refused_error(request->retry_after());
+    case Arrived::full: break;
+    case Arrived::waits: return wait_for_placement(std::move(request), hint, deadline);
+  }
+  return queue_error(Fault::queue_full, "no backend can start the request and the queue is full");
+}
+
+Task<Result<Lease>> Pool::wait_for_placement(std::shared_ptr<PlacedRequest> request, Hint hint,
+                                             Instant deadline) {
+  const Instant began = loop_.now();
+  const Instant until = std::min(deadline, began + state_->spec().queue.timeout);
+  PlacementWait waiting(request);
+  const Pacing pacing(*this);
+  while (waiting.waits() && loop_.now() < until) {
+    co_await waiting.wait(std::min(until, loop_.now() + recheck_period));
+    if (!waiting.waits()) break;
+    // A drained backend keeps its sessions, but the scheduler sends nothing there.
+    if (hint.pinned != nullptr && !hint.pinned->in_rotation()) co_return no_backend_error();
+    if (auto error = end_of_wait(hint, began)) co_return std::move(*error);
+  }
+  using End = PlacementWait::End;
+  switch (waiting.end(loop_.now())) {
+    case End::placed: co_return lease_of(std::move(request), waiting.waited());
+    case End::refused: co_return refused_error(request->retry_after());
+    case End::displaced:
+      co_return queue_error(Fault::queue_full, "a more urgent request took its place in the queue");
+    case End::expired: break;
+  }
+  co_return queue_error(Fault::queue_timeout, "no backend could start it in time");
+}
+
+Lease Pool::lease_of(std::shared_ptr<PlacedRequest> request, Duration waited) const {
+  const BackendPtr in_some_version = state_->scheduled()->scheduler().backend_of(*request);
+  const BackendPtr& backend = *state_->find(in_some_version->load(), 0);
+  return Lease::adopt(backend, waited, std::move(request));
+}
+
+Error Pool::refused_error(Duration retry_after) const {
+  return refusal(Fault::queue_full, state_->spec().name,
+                 "its first token would come too late (expected_time.shed)", retry_after);
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,22 @@
+// The error of a request that its pool does not take.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "evenkeel/base/clock.h"
+#include "evenkeel/base/result.h"
+
+namespace evenkeel {
+
+inline Error refusal(Fault fault, std::string_view pool, const char* why, Duration retry_after) {
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(retry_after).count();
+  return Error{.fault = fault,
+               .side = Side::proxy,
+               .retry_after_ms = static_cast<std::uint32_t>(ms),
+               .detail = std::string(pool) + ": " + why};
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,362 @@
+#include "balance/pool_scheduler.h"
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+
+#include "evenkeel/base/hash.h"
+#include "evenkeel/base/memory_reserve.h"
+
+namespace evenkeel {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr Duration min_pass_interval = milliseconds(10);  // of passes without an event
+constexpr std::size_t min_slots = 64;
+
+std::uint32_t capacity_for(std::size_t backends) {
+  return static_cast<std::uint32_t>(std::bit_ceil(std::max(min_slots, 2 * backends)));
+}
+
+SchedulerOptions with_slots(SchedulerOptions options, std::uint32_t slots) {
+  options.slots = slots;
+  return options;
+}
+
+SlotState state_of(const Load& load, Instant now) {
+  if (!load.in_rotation()) return SlotState::out;
+  if (!load.has_room(load.limit())) return SlotState::full;
+  if (!load.in_backoff(now)) return SlotState::open;
+  return load.takes_overflow(now) ? SlotState::overflow : SlotState::avoided;
+}
+
+}  // namespace
+
+class PoolScheduler::Taker final : public Scheduler::SlotTaker {
+ public:
+  Taker(std::vector<Slot>& slots, Instant now) : slots_(slots), now_(now) {}
+  bool take(std::uint32_t slot) override { return slots_[slot].backend->try_acquire(now_); }
+
+ private:
+  std::vector<Slot>& slots_;
+  Instant now_;
+};
+
+// ---- PoolScheduler ----------------------------------------------------------------------------
+
+PoolScheduler::PoolScheduler(const SchedulerOptions& options, std::size_t backends)
+    : scheduler_(with_slots(options, capacity_for(backends))),
+      capacity_(capacity_for(backends)),
+      index_bytes_(options.index_bytes),
+      slots_(capacity_) {}
+
+bool PoolScheduler::fits(const SchedulerOptions& options, const Backends& backends) const {
+  if (options.index_bytes != index_bytes_) return false;
+  std::lock_guard lock(mutex_);
+  const auto added = std::ranges::count_if(
+      backends, [&](const BackendPtr& each) { return !slot_of_.contains(&each->load()); });
+  return slot_of_.size() + static_cast<std::size_t>(added) <= capacity_;
+}
+
+void PoolScheduler::configure(const SchedulerOptions& options) {
+  std::lock_guard lock(mutex_);
+  scheduler_.configure(options);
+}
+
+std::vector<std::uint32_t> PoolScheduler::join(const Backends& backends) {
+  std::vector<std::uint32_t> given;
+  std::lock_guard lock(mutex_);
+  for (const BackendPtr& backend : backends) {
+    const auto [found, is_new] = slot_of_.try_emplace(&backend->load(), 0);
+    if (is_new) {
+      const auto free = std::ranges::find(slots_, 0u, &Slot::users);
+      assert(free != slots_.end());
+      found->second = static_cast<std::uint32_t>(free - slots_.begin());
+      *free = {.backend = backend};
+      // The same in every process, so that replicas break ties alike.
+      scheduler_.add_backend(found->second, {.identity = hash_of(backend->id())});
+    }
+    ++slots_[found->second].users;
+    given.push_back(found->second);
+  }
+  return given;
+}
+
+void PoolScheduler::leave(const Backends& backends) {
+  std::lock_guard lock(mutex_);
+  for (const BackendPtr& backend : backends) {
+    const auto found = slot_of_.find(&backend->load());
+    Slot& slot = slots_[found->second];
+    if (--slot.users > 0) continue;
+    scheduler_.remove_backend(found->second);
+    slot = {};
+    slot_of_.erase(found);
+  }
+}
+
+/// The workers' clocks differ by the length of an iteration.
+Instant PoolScheduler::in_order(Instant now) { return last_time_ = std::max(last_time_, now); }
+
+PoolScheduler::Arrived PoolScheduler::arrive(PlacedRequest& request, Arrival arrival,
+                                             std::uint32_t max_waiting, Instant now) {
+  const NoWaitForMemory no_wait;  // workers need the lock to end requests
+  std::lock_guard lock(mutex_);
+  now = in_order(now);
+  ScheduledSection& section = request.section_;
+  arrival.cookie = reinterpret_cast<std::uintptr_t>(&request);
+  arrival.allowed = &section.slots;
+  arrival.priority = request.priority_;
+  request.waiting_index_ = static_cast<std::uint32_t>(section.waiting.size());
+  section.waiting.push_back(&request);
+  request.arrived_at_ = now;
+  request.ticket_ = scheduler_.arrive(arrival, now);
+  waiting_.fetch_add(1, std::memory_order_relaxed);
+
+  arriving_ = &request;
+  pass_locked(now);
+  arriving_ = nullptr;
+  if (request.stage_ == PlacedRequest::Stage::placed) return Arrived::placed;
+  if (request.stage_ == PlacedRequest::Stage::refused) return Arrived::refused;
+  if (section.waiting.size() <= max_waiting) return Arrived::waits;
+  ++queue_.full_total;
+  if (displace(section, request.priority_)) return Arrived::waits;
+  scheduler_.abandoned(request.ticket_, now);
+  end_wait(request, PlacedRequest::Stage::ended);
+  return Arrived::full;
+}
+
+/// The newest of the section's least urgent requests makes room for a more urgent one.
+bool PoolScheduler::displace(ScheduledSection& section, Priority priority) {
+  const auto last =
+      std::ranges::max_element(section.waiting, [](const PlacedRequest* a, const PlacedRequest* b) {
+        return std::pair(a->priority_, a->arrived_at_) < std::pair(b->priority_, b->arrived_at_);
+      });
+  if (last == section.waiting.end() || (*last)->priority_ <= priority) return false;
+  PlacedRequest& displaced = **last;
+  ++queue_.displaced_total;
+  scheduler_.abandoned(displaced.ticket_, last_time_);
+  end_wait(displaced, PlacedRequest::Stage::displaced);
+  wake(displaced);
+  return true;
+}
+
+void PoolScheduler::end_wait(PlacedRequest& request, PlacedRequest::Stage stage) {
+  auto& waiting = request.section_.waiting;
+  waiting[request.waiting_index_] = waiting.back();
+  waiting.back()->waiting_index_ = request.waiting_index_;
+  waiting.pop_back();
+  waiting_.fetch_sub(1, std::memory_order_relaxed);
+  request.stage_ = stage;
+}
+
+/// Under the lock: a waiter that is dropped takes it too, so its loop still exists.
+void PoolScheduler::wake(PlacedRequest& request) const {
+  if (&request == arriving_) return;
+  request.loop_.post([waiting = request.shared_from_this()] {
+    if (waiting->signal_ != nullptr) waiting->signal_->raise();
+  });
+}
+
+void PoolScheduler::pass(Instant now) {
+  if (!has_waiting()) return;
+  const NoWaitForMemory no_wait;
+  std::lock_guard lock(mutex_);
+  now = in_order(now);
+  if (now - last_pass_ >= min_pass_interval) pass_locked(now);
+}
+
+void PoolScheduler::pass_locked(Instant now) {
+  last_pass_ = now;
+  if (scheduler_.waiting() == 0) return;
+  read_states(now);
+  Taker taker(slots_, now);
+  for (const Scheduler::Placement& placement : scheduler_.place(now, &taker)) {
+    auto& request = *reinterpret_cast<PlacedRequest*>(placement.cookie);
+    if (placement.backend == Scheduler::no_backend) {
+      ++stats_.refused_total;
+      request.retry_after_ = placement.retry_after;
+      end_wait(request, PlacedRequest::Stage::refused);
+    } else {
+      ++stats_.placed_total;
+      request.slot_ = placement.backend;
+      request.placed_at_ = now;
+      request.predicted_ttft_ = placement.predicted_ttft;
+      end_wait(request, PlacedRequest::Stage::placed);
+    }
+    wake(request);
+  }
+}
+
+void PoolScheduler::read_states(Instant now) {
+  for (std::uint32_t i = 0; i < slots_.size(); ++i) {
+    if (slots_[i].users > 0) scheduler_.set_state(i, state_of(slots_[i].backend->load(), now));
+  }
+}
+
+void PoolScheduler::tick(Instant now) {
+  const NoWaitForMemory no_wait;
+  std::lock_guard lock(mutex_);
+  now = in_order(now);
+  for (std::uint32_t i = 0; i < slots_.size(); ++i) {
+    Slot& slot = slots_[i];
+    if (slot.users == 0) continue;
+    const Signals& signals = slot.backend->load().signals();
+    const Duration age = signals.age(now).value_or(Duration::max());
+    if (age < slot.age_of_report) scheduler_.polled(i, signals.values(), now);
+    slot.age_of_report = age;
+  }
+  pass_locked(now);
+}
+
+BackendPtr PoolScheduler::backend_of(const PlacedRequest& request) const {
+  std::lock_guard lock(mutex_);
+  return slots_[request.slot_].backend;
+}
+
+QueueStats PoolScheduler::queue() const {
+  std::lock_guard lock(mutex_);
+  QueueStats queue = queue_;
+  queue.waiting = static_cast<std::uint32_t>(scheduler_.waiting());
+  return queue;
+}
+
+SchedulerStats PoolScheduler::stats() const {
+  std::lock_guard lock(mutex_);
+  SchedulerStats stats = stats_;
+  stats.index_bytes = scheduler_.index_bytes();
+  return stats;
+}
+
+std::optional<BackendForecast> PoolScheduler::forecast(const Load& load, Instant now) const {
+  std::lock_guard lock(mutex_);
+  const auto found = slot_of_.find(&load);
+  if (found == slot_of_.end()) return std::nullopt;
+  return BackendForecast{.rung = scheduler_.rung(found->second),
+                         .wait = scheduler_.predicted_wait(found->second, now)};
+}
+
+// ---- PlacedRequest ----------------------------------------------------------------------------
+
+PlacedRequest::PlacedRequest(std::shared_ptr<const ScheduledPool> pool, ScheduledSection& section,
+                             Loop& loop, Priority priority)
+    : pool_(std::move(pool)),
+      scheduler_(pool_->scheduler()),
+      section_(section),
+      loop_(loop),
+      priority_(priority) {}
+
+void PlacedRequest::first_token(Instant now) {
+  const NoWaitForMemory no_wait;
+  std::lock_guard lock(scheduler_.mutex_);
+  if (stage_ != Stage::placed || first_token_seen_) return;
+  first_token_seen_ = true;
+  now = scheduler_.in_order(now);
+  SchedulerStats& stats = scheduler_.stats_;
+  ++stats.first_tokens_total;
+  stats.predicted_ttft_sum += predicted_ttft_;
+  stats.ttft_sum += now - placed_at_;
+  stats.ttft_error_sum += std::chrono::abs(now - placed_at_ - predicted_ttft_);
+  scheduler_.scheduler_.first_token(ticket_, now);
+  scheduler_.pass_locked(now);
+}
+
+void PlacedRequest::token(std::uint32_t generated, Duration gap, Instant now) {
+  const NoWaitForMemory no_wait;
+  std::lock_guard lock(scheduler_.mutex_);
+  if (stage_ != Stage::placed) return;
+  scheduler_.scheduler_.token(ticket_, generated, gap, scheduler_.in_order(now));
+}
+
+void PlacedRequest::finished(const Scheduler::Outcome& outcome, Instant now) {
+  const NoWaitForMemory no_wait;
+  std::lock_guard lock(scheduler_.mutex_);
+  if (stage_ != Stage::placed) return;
+  stage_ = Stage::ended;
+  scheduler_.scheduler_.finished(ticket_, outcome, scheduler_.in_order(now));
+}
+
+void PlacedRequest::released(Instant now) {
+  const NoWaitForMemory no_wait;
+  std::lock_guard lock(scheduler_.mutex_);
+  now = scheduler_.in_order(now);
+  if (stage_ == Stage::placed) scheduler_.scheduler_.abandoned(ticket_, now);
+  stage_ = Stage::ended;
+  scheduler_.pass_locked(now);
+}
+
+// ---- PlacementWait ----------------------------------------------------------------------------
+
+PlacementWait::~PlacementWait() {
+  request_->signal_ = nullptr;
+  if (ended_) return;
+  PoolScheduler& scheduler = request_->scheduler_;
+  BackendPtr unused;
+  {
+    std::lock_guard lock(scheduler.mutex_);
+    ++scheduler.queue_.abandoned_total;
+    if (request_->stage_ == PlacedRequest::Stage::waiting) {
+      scheduler.scheduler_.abandoned(request_->ticket_, scheduler.last_time_);
+      scheduler.end_wait(*request_, PlacedRequest::Stage::ended);
+    } else if (request_->stage_ == PlacedRequest::Stage::placed) {
+      unused = scheduler.slots_[request_->slot_].backend;
+    }
+  }
+  if (unused == nullptr) return;
+  unused->release();
+  request_->released(Clock::now());
+}
+
+bool PlacementWait::waits() const {
+  std::lock_guard lock(request_->scheduler_.mutex_);
+  return request_->stage_ == PlacedRequest::Stage::waiting;
+}
+
+PlacementWait::End PlacementWait::end(Instant now) {
+  ended_ = true;
+  request_->signal_ = nullptr;
+  PoolScheduler& scheduler = request_->scheduler_;
+  std::lock_guard lock(scheduler.mutex_);
+  using Stage = PlacedRequest::Stage;
+  switch (request_->stage_) {
+    case Stage::placed:
+      ++scheduler.queue_.waited_total;
+      scheduler.queue_.waited_sum += waited();
+      return End::placed;
+    case Stage::refused: return End::refused;
+    case Stage::displaced: return End::displaced;
+    case Stage::waiting:
+      ++scheduler.queue_.timeout_total;
+      scheduler.scheduler_.abandoned(request_->ticket_, scheduler.in_order(now));
+      scheduler.end_wait(*request_, Stage::ended);
+      return End::expired;
+    case Stage::ended: break;
+  }
+  return End::expired;
+}
+
+// ---- ScheduledPool ----------------------------------------------------------------------------
+
+ScheduledPool::ScheduledPool(const SchedulerOptions& options,
+                             std::shared_ptr<const Backends> backends,
+                             const std::vector<Subset>& subsets, const ScheduledPool* predecessor)
+    : options_(options), backends_(std::move(backends)) {
+  if (predecessor != nullptr && predecessor->scheduler_->fits(options, *backends_)) {
+    scheduler_ = predecessor->scheduler_;
+  } else {
+    scheduler_ = std::make_shared<PoolScheduler>(options, backends_->size());
+  }
+  slots_ = scheduler_->join(*backends_);
+  sections_.push_back(std::make_unique<ScheduledSection>());
+  for (const std::uint32_t slot : slots_) sections_.front()->slots.add(slot);
+  for (const Subset& subset : subsets) {
+    ScheduledSection& section = *sections_.emplace_back(std::make_unique<ScheduledSection>());
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+      if (subset.contains(i)) section.slots.add(slots_[i]);
+    }
+  }
+}
+
+ScheduledPool::~ScheduledPool() { scheduler_->leave(*backends_); }
+
+}  // namespace evenkeel

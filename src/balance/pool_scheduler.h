@@ -1,0 +1,149 @@
+// The scheduler of a pool whose picker is `expected-time`, shared by all workers.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "evenkeel/balance/backend.h"
+#include "evenkeel/balance/placed_request.h"
+#include "evenkeel/balance/pool.h"
+#include "evenkeel/balance/scheduler.h"
+
+namespace evenkeel {
+
+/// The requests of one version of a pool that may go to the same backends.
+struct ScheduledSection {
+  SlotSet slots;
+  std::vector<PlacedRequest*> waiting{};  // guarded by the scheduler's lock
+};
+
+/// A Scheduler behind a lock, which is held for microseconds: for an arrival, for an event of a
+/// response, and for a pass over what waits. Versions of a pool share it.
+///
+/// Thread: any.
+class PoolScheduler {
+ public:
+  /// Makes one that has room for several versions of a pool with so many backends.
+  PoolScheduler(const SchedulerOptions& options, std::size_t backends);
+
+  /// It has room for these backends beside those that it has, and an index of this size.
+  bool fits(const SchedulerOptions& options, const Backends& backends) const;
+  void configure(const SchedulerOptions& options);
+
+  /// Gives the backends of a version of the pool their slots, in their order; one that another
+  /// version has too keeps its slot. REQUIRES: `fits`.
+  std::vector<std::uint32_t> join(const Backends& backends);
+  /// The version of the pool is gone, and with it all its requests.
+  void leave(const Backends& backends);
+
+  enum class Arrived : std::uint8_t { placed, waits, refused, full };
+  /// The request arrives, and starts if it can. `full`: it would have to wait, and as many as
+  /// `max_waiting` of its section do that are no less urgent.
+  Arrived arrive(PlacedRequest& request, Arrival arrival, std::uint32_t max_waiting, Instant now);
+  /// Starts what can start now. Does nothing if the last pass was a moment ago.
+  void pass(Instant now);
+  /// Reads what the engines have reported. Thread: the control thread.
+  void tick(Instant now);
+
+  /// Of a request that was placed: any version of its backend.
+  BackendPtr backend_of(const PlacedRequest& request) const;
+  bool has_waiting() const { return waiting_.load(std::memory_order_relaxed) > 0; }
+  QueueStats queue() const;
+  SchedulerStats stats() const;
+  /// Nothing of a backend that has no slot.
+  std::optional<BackendForecast> forecast(const Load& load, Instant now) const;
+
+ private:
+  friend class PlacedRequest;
+  friend class PlacementWait;
+  class Taker;
+
+  struct Slot {
+    BackendPtr backend{};  // in any version: they share the Load
+    std::uint32_t users = 0;
+    Duration age_of_report = Duration::max();
+  };
+
+  Instant in_order(Instant now);
+  void pass_locked(Instant now);
+  void read_states(Instant now);
+  void end_wait(PlacedRequest& request, PlacedRequest::Stage stage);
+  void wake(PlacedRequest& request) const;
+  bool displace(ScheduledSection& section, Priority priority);
+
+  mutable std::mutex mutex_;
+  Scheduler scheduler_;
+  const std::uint32_t capacity_;  // slots
+  const std::size_t index_bytes_;
+  std::vector<Slot> slots_;
+  std::unordered_map<const Load*, std::uint32_t> slot_of_;
+  Instant last_time_{};
+  Instant last_pass_{};
+  const PlacedRequest* arriving_ = nullptr;  // needs no wake-up
+  QueueStats queue_;
+  SchedulerStats stats_;
+  std::atomic<std::uint32_t> waiting_{0};
+};
+
+/// While it lives, a request waits. Dropping it gives up the place, and a slot that was not taken.
+///
+/// Thread: the loop's.
+class PlacementWait {
+ public:
+  explicit PlacementWait(std::shared_ptr<PlacedRequest> request)
+      : request_(std::move(request)), signal_(request_->loop_) {
+    request_->signal_ = &signal_;
+  }
+  PlacementWait(const PlacementWait&) = delete;
+  PlacementWait& operator=(const PlacementWait&) = delete;
+  ~PlacementWait();
+
+  PlacedRequest& request() { return *request_; }
+  bool waits() const;
+  /// Until it is placed, refused or displaced; `Wake::expired` at the deadline.
+  Signal::Wait wait(Instant deadline) { return signal_.wait(deadline); }
+
+  enum class End : std::uint8_t { placed, refused, displaced, expired };
+  /// Ends the wait. After `placed` the slot is the caller's.
+  End end(Instant now);
+  Duration waited() const { return request_->placed_at_ - request_->arrived_at_; }
+
+ private:
+  std::shared_ptr<PlacedRequest> request_;
+  Signal signal_;
+  bool ended_ = false;
+};
+
+/// One version of a pool, as its scheduler knows it.
+class ScheduledPool : public std::enable_shared_from_this<ScheduledPool> {
+ public:
+  /// `predecessor`: of the former version, or null.
+  ScheduledPool(const SchedulerOptions& options, std::shared_ptr<const Backends> backends,
+                const std::vector<Subset>& subsets, const ScheduledPool* predecessor);
+  ScheduledPool(const ScheduledPool&) = delete;
+  ScheduledPool& operator=(const ScheduledPool&) = delete;
+  ~ScheduledPool();
+
+  PoolScheduler& scheduler() const { return *scheduler_; }
+  /// Of requests for this subset; 0: for the whole pool.
+  ScheduledSection& section(std::uint32_t subset) const { return *sections_[subset]; }
+  /// The slots of the backends, by index.
+  const std::vector<std::uint32_t>& slots() const { return slots_; }
+  /// Makes this version's options the ones that apply.
+  void activate() const { scheduler_->configure(options_); }
+
+ private:
+  SchedulerOptions options_;
+  std::shared_ptr<const Backends> backends_;
+  std::shared_ptr<PoolScheduler> scheduler_;
+  std::vector<std::uint32_t> slots_;
+  std::vector<std::unique_ptr<ScheduledSection>> sections_;  // of the pool, then of each subset
+};
+
+}  // namespace evenkeel
