@@ -69,6 +69,20 @@ json::object polled_document(const BackendStatus* monitored, const Signals& sign
   return polled;
 }
 
+/// What the engine says of itself.
+json::object engine_document(const EngineState& engine) {
+  json::object document;
+  document["restarts_total"] = engine.restarts();
+  document["kv_cache_tokens"] = number_or_null(engine.kv_tokens());
+  document["step_tokens"] = number_or_null(engine.step_tokens());
+  const auto tokens = engine.prefix_cache();
+  document["prefix_queried_tokens_total"] = tokens ? json::value(tokens->queried) : json::value();
+  document["prefix_hit_tokens_total"] = tokens ? json::value(tokens->hit) : json::value();
+  const LoadedAdapters* const adapters = engine.adapters();
+  document["lora_adapters"] = adapters == nullptr ? json::value() : json::value(adapters->size());
+  return document;
+}
+
 /// How many requests the process that this one has replaced has on a backend. Null: not known, or
 /// that process does not know of the backend's drain yet and may send it more.
 json::value replaced_in_flight(const RuntimeStatus& status, const std::string& pool,
@@ -236,6 +250,7 @@ json::object backend_document(const RuntimeView& view, const BackendStateHistory
   document["errors_total"] = load.errors_total();
   document["latency"] = std::move(latency);
   document["polled"] = polled_document(monitored, load.signals(), view.now);
+  document["engine_state"] = engine_document(load.signals().engine());
   return document;
 }
 

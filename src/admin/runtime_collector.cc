@@ -15,6 +15,15 @@ PolledSnapshot polled(const Signals& signals, Instant now) {
   return reading;
 }
 
+EngineStateSnapshot snapshot_of(const EngineState& engine) {
+  EngineStateSnapshot snapshot{.restarts = engine.restarts(), .kv_tokens = engine.kv_tokens()};
+  if (const auto tokens = engine.prefix_cache()) {
+    snapshot.prefix_cache = {.queried_tokens = tokens->queried, .hit_tokens = tokens->hit};
+  }
+  if (const LoadedAdapters* adapters = engine.adapters()) snapshot.adapters = adapters->size();
+  return snapshot;
+}
+
 std::optional<AffinitySnapshot> collect_affinity(const PoolState& pool) {
   const auto stats = pool.affinity_stats();
   if (!stats) return std::nullopt;
@@ -80,7 +89,8 @@ BackendSnapshot RuntimeCollector::collect(const RuntimeView& view, const std::st
                           .picks = load.picks_total(),
                           .failed_responses = load.failed_responses_total(),
                           .totals = runtime_.metrics_registry->backend_totals(index),
-                          .polled = polled(load.signals(), view.now)};
+                          .polled = polled(load.signals(), view.now),
+                          .engine = snapshot_of(load.signals().engine())};
   for (int fault = 0; fault < fault_count; ++fault) {
     reading.errors[static_cast<std::size_t>(fault)] = load.errors_total(static_cast<Fault>(fault));
   }

@@ -1,9 +1,12 @@
 #include "evenkeel/inference/engine_metrics.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <map>
 #include <utility>
+
+#include "evenkeel/base/hash.h"
 
 namespace evenkeel {
 namespace {
@@ -11,6 +14,10 @@ namespace {
 constexpr double max_requests = 1e9;
 /// DCGM writes 2^47 and numbers near 2^31 and 2^63 for unknown values, in MiB: all above this.
 constexpr double max_bytes = 0x1p50;
+constexpr double max_tokens = 0x1p50;
+constexpr double max_time = 0x1p40;  // in seconds
+
+constexpr std::size_t max_adapters = 32;
 
 std::vector<std::string_view> distinct_names(const std::vector<Series>& series) {
   std::vector<std::string_view> names;
@@ -43,6 +50,29 @@ double valid_or_unknown(double value, double max_value) {
 
 /// Some engines report slightly more than their capacity.
 double ratio(double value) { return std::min(valid_or_unknown(value, 1.5), 1.0); }
+
+/// Nothing: `text` is no number, such as Python's None.
+std::optional<double> number_in(std::string_view text) {
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, value);
+  if (parsed.ec != std::errc() || parsed.ptr != end) return std::nullopt;
+  return value;
+}
+
+/// Appends the hashes of the names in `list`, which are separated by commas, each once.
+void append_names(std::string_view list, std::vector<std::uint64_t>& hashes) {
+  while (!list.empty() && hashes.size() < max_adapters) {
+    const std::size_t comma = std::min(list.find(','), list.size());
+    std::string_view name = list.substr(0, comma);
+    list.remove_prefix(std::min(comma + 1, list.size()));
+    while (name.starts_with(' ')) name.remove_prefix(1);
+    while (name.ends_with(' ')) name.remove_suffix(1);
+    if (name.empty()) continue;
+    const std::uint64_t hash = hash_of(name);
+    if (std::ranges::find(hashes, hash) == hashes.end()) hashes.push_back(hash);
+  }
+}
 
 }  // namespace
 
@@ -77,18 +107,47 @@ void EngineMetricsReader::sample(std::size_t name_index, const Sample& sample) {
     const Series& series = index_.series[i];
     if (index_.name_indices[i] != name_index || !std::ranges::all_of(series.matchers, allowed))
       continue;
-    Accumulator& accumulator =
-        accumulators_[static_cast<std::size_t>(series.quantity)][series.preference];
-    const double value = sample.value * series.scale;
-    accumulator.aggregation = series.aggregation;
-    if (series.group_by.empty()) {
-      add(accumulator, value);
-      continue;
-    }
-    const auto group = find_label(sample.labels, series.group_by, scratch_);
-    const auto [known, first] =
-        accumulator.groups.try_emplace(std::string(group.value_or("")), value);
-    if (!first && (std::isnan(value) || value > known->second)) known->second = value;
+    add(series, sample);
+  }
+}
+
+void EngineMetricsReader::add(const Series& series, const Sample& sample) {
+  if (series.adapters != nullptr) return read_adapters(*series.adapters, sample);
+  const auto own = value_of(series, sample);
+  if (!own) return;
+  const double value = *own * series.scale;
+  Accumulator& accumulator =
+      accumulators_[static_cast<std::size_t>(series.quantity)][series.preference];
+  accumulator.aggregation = series.aggregation;
+  if (series.group_by.empty()) return add(accumulator, value);
+  const auto group = find_label(sample.labels, series.group_by, scratch_);
+  const auto [known, first] =
+      accumulator.groups.try_emplace(std::string(group.value_or("")), value);
+  if (!first && (std::isnan(value) || value > known->second)) known->second = value;
+}
+
+std::optional<double> EngineMetricsReader::value_of(const Series& series, const Sample& sample) {
+  if (series.factors.empty()) return sample.value;
+  double product = 1;
+  for (const std::string_view label : series.factors) {
+    const auto text = find_label(sample.labels, label, scratch_);
+    const auto factor = text ? number_in(*text) : std::nullopt;
+    if (!factor) return std::nullopt;
+    product *= *factor;
+  }
+  return product;
+}
+
+void EngineMetricsReader::read_adapters(const AdapterLabels& labels, const Sample& sample) {
+  if (adapters_ && sample.value <= adapters_updated_) return;
+  adapters_updated_ = sample.value;
+  AdapterReport& report = adapters_.emplace();
+  for (const std::string_view label : {labels.running, labels.waiting}) {
+    append_names(find_label(sample.labels, label, scratch_).value_or(""), report.in_use);
+  }
+  const auto slots = number_in(find_label(sample.labels, labels.slots, scratch_).value_or(""));
+  if (slots) {
+    report.slots = static_cast<std::uint32_t>(std::clamp<double>(*slots, 0, max_adapters));
   }
 }
 
@@ -134,6 +193,27 @@ LoadSample EngineMetricsReader::reading() const {
         valid_or_unknown(reading.gpu_memory_used_bytes / used_ratio, max_bytes);
   }
   return reading;
+}
+
+EngineReport EngineMetricsReader::report() const {
+  EngineReport report{
+      .start_time = valid_or_unknown(value_of(Quantity::start_time), max_time),
+      .work_done = value_of(Quantity::work_done),
+      .kv_tokens = valid_or_unknown(value_of(Quantity::kv_tokens), max_tokens),
+      .step_tokens = valid_or_unknown(value_of(Quantity::step_tokens), max_tokens),
+      .prefix_queried = valid_or_unknown(value_of(Quantity::prefix_queried), max_tokens),
+      .prefix_hit = valid_or_unknown(value_of(Quantity::prefix_hit), max_tokens),
+      .adapters = adapters_,
+  };
+  if (std::isnan(report.kv_tokens)) {
+    const double blocks = value_of(Quantity::kv_blocks);
+    report.kv_tokens =
+        valid_or_unknown(blocks * value_of(Quantity::kv_tokens_per_block), max_tokens);
+  }
+  // An engine that has no such cache, or has not sized it yet.
+  if (report.kv_tokens == 0) report.kv_tokens = EngineReport::unknown;
+  if (report.step_tokens == 0) report.step_tokens = EngineReport::unknown;
+  return report;
 }
 
 }  // namespace evenkeel

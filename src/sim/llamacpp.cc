@@ -72,6 +72,8 @@ std::string LlamaCpp::metrics_page(const EngineSnapshot& r) const {
   const double computed = number(s.prompt_tokens - s.cached_tokens);
   EnginePage page;
   page.counter("llamacpp:prompt_tokens_total", "Number of prompt tokens processed.", computed);
+  page.counter("llamacpp:prompt_tokens_cached_total",
+               "Number of prompt tokens reused from the cache", s.cached_tokens);
   page.counter("llamacpp:prompt_seconds_total", "Prompt process time", s.prefill_seconds);
   page.counter("llamacpp:tokens_predicted_total", "Number of generation tokens processed.",
                s.request_generation_tokens.sum());  // moves when a request ends

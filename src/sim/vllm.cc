@@ -132,6 +132,8 @@ std::string Vllm::metrics_page(const EngineSnapshot& r) const {
   write_histograms(page, r.statistics);
   const std::string block_size = std::to_string(r.preset.engine.block_tokens);
   const std::string blocks = std::to_string(r.preset.engine.kv_blocks);
+  const std::string kv_tokens =
+      std::to_string(r.preset.engine.kv_blocks * r.preset.engine.block_tokens);
   EnginePage info;
   info.gauges("vllm:cache_config_info", "Information of the LLMEngine CacheConfig");
   info.sample(1, {{"block_size", block_size},
@@ -139,9 +141,12 @@ std::string Vllm::metrics_page(const EngineSnapshot& r) const {
                   {"enable_prefix_caching", "True"},
                   {"engine", "0"},
                   {"gpu_memory_utilization", "0.92"},
+                  {"kv_cache_size_tokens", kv_tokens},
                   {"num_cpu_blocks", "None"},
                   {"num_gpu_blocks", blocks},
                   {"prefix_caching_hash_algo", "sha256"}});
+  info.gauge("process_start_time_seconds", "Start time of the process since unix epoch in seconds.",
+             r.started_unix);
   return page.take() + info.take();
 }
 

@@ -151,6 +151,32 @@ void add_polled(MetricsPage& page, const EachBackend& each_backend) {
   }
 }
 
+/// What an engine does not say has no series.
+void add_engine(MetricsPage& page, const EachBackend& each_backend) {
+  page.counters("evenkeel_backend_engine_restarts_total",
+                "How often a backend's engine has restarted.");
+  each_backend([&](const Labels& own, const BackendSnapshot& backend) {
+    page.add(own, backend.engine.restarts);
+  });
+  page.gauges("evenkeel_backend_kv_cache_tokens", "Tokens that a backend's KV cache holds.");
+  each_backend([&](const Labels& own, const BackendSnapshot& backend) {
+    if (!std::isnan(backend.engine.kv_tokens)) page.add(own, backend.engine.kv_tokens);
+  });
+  page.counters("evenkeel_backend_prefix_cache_tokens_total",
+                "Tokens of prompts that a backend's engine looked up in its prefix cache, by "
+                "result.");
+  each_backend([&](const Labels& own, const BackendSnapshot& backend) {
+    if (!backend.engine.prefix_cache) return;
+    const auto& [queried, hit] = *backend.engine.prefix_cache;
+    page.add(own, {"result", "hit"}, hit);
+    page.add(own, {"result", "miss"}, queried - std::min(hit, queried));
+  });
+  page.gauges("evenkeel_backend_lora_adapters", "LoRA adapters that a backend's engine holds.");
+  each_backend([&](const Labels& own, const BackendSnapshot& backend) {
+    if (backend.engine.adapters) page.add(own, std::uint64_t{*backend.engine.adapters});
+  });
+}
+
 }  // namespace
 
 void add_backend_metrics(MetricsPage& page, const std::vector<BackendSnapshot>& backends) {
@@ -161,6 +187,7 @@ void add_backend_metrics(MetricsPage& page, const std::vector<BackendSnapshot>& 
   add_ejections(page, each_backend);
   add_checks(page, each_backend);
   add_polled(page, each_backend);
+  add_engine(page, each_backend);
 }
 
 }  // namespace evenkeel

@@ -176,6 +176,7 @@ void HealthChecker::apply_result(CheckOutcome outcome, bool busy) {
     if (record_.state != HealthState::up) record_.reason = std::move(outcome.reason);
     return;
   }
+  track_restart(*outcome.result);
   record_.last = outcome.result;
   ++record_.checks[static_cast<std::size_t>(*outcome.result)];
   if (busy && record_.state == HealthState::up) {
@@ -185,6 +186,16 @@ void HealthChecker::apply_result(CheckOutcome outcome, bool busy) {
   const HealthState state = rise_fall_->record_result(*outcome.result, outcome.loading);
   record_.reason = state == HealthState::up ? std::string() : std::move(outcome.reason);
   if (state != record_.state || !reported_) enter_state(state);
+}
+
+/// A server that was up, refused connections and accepts them again has most likely been restarted.
+void HealthChecker::track_restart(CheckResult result) {
+  const bool was_up = record_.state == HealthState::up || record_.state == HealthState::down;
+  const bool of_requests = probe_->spec().config.port == 0;  // the port of the requests
+  if (result == CheckResult::refused && was_up && of_requests) refused_ = true;
+  if (result == CheckResult::passed && std::exchange(refused_, false)) {
+    backend_->load().signals().engine().returned();
+  }
 }
 
 void HealthChecker::enter_state(HealthState state) {

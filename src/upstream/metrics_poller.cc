@@ -86,7 +86,7 @@ class EngineSource final : public PolledSource {
   };
 
   EngineSource(Loop& loop, ScrapeTarget target, NameResolver resolve, const Options& options,
-               const Engine& engine, const Load& load, Observer& observer)
+               const Engine& engine, Load& load, Observer& observer)
       : PolledSource(loop, std::move(target), std::move(resolve), options),
         engine_(engine),
         load_(load),
@@ -111,6 +111,7 @@ class EngineSource final : public PolledSource {
   void on_data(std::string_view bytes) override { reader_->read(bytes); }
   std::string finish(const Scraped& scraped) override {
     if (is_truncated(scraped, *reader_)) return "the metrics page is incomplete";
+    load_.signals().engine().report(reader_->report());
     const LoadSample reading = reader_->reading();
     if (!reading.any()) return "the page has no series that this engine is known for";
     reading_ = reading;
@@ -121,7 +122,7 @@ class EngineSource final : public PolledSource {
   void notify() override { observer_.on_engine_changed(); }
 
   const Engine& engine_;
-  const Load& load_;
+  Load& load_;
   Observer& observer_;
   std::optional<EngineMetricsReader> reader_;
   LoadSample reading_;
@@ -136,6 +137,7 @@ struct MetricsPoller::State final : EngineSource::Observer, GpuObserver {
   ~State() {
     if (exporter != nullptr) exporter->remove(*this);
     backend->load().signals().forget();
+    backend->load().signals().engine().forget();
   }
 
   void on_engine_changed() override { publish(); }
@@ -198,6 +200,10 @@ MetricsPoller::MetricsPoller(Loop& loop, const MetricsPollSpec& spec, const Serv
 }
 
 MetricsPoller::~MetricsPoller() = default;
+
+void MetricsPoller::poll_now() {
+  if (state_->engine) state_->engine->poll_now();
+}
 
 PollStatus MetricsPoller::status() const {
   PollStatus status{.engine = state_->engine ? state_->engine->record() : state_->unpolled};

@@ -84,6 +84,7 @@ void MonitoredBackend::check_triggers() {
   }
   check_model_triggers(suspected);
   const bool recovered = std::exchange(seen_recoveries_, recoveries) < recoveries;
+  if (recovered && poller_ != nullptr) poller_->poll_now();
   if (std::exchange(suspected_, suspected) == suspected && !recovered) return;
   on_suspicion_(suspected ? max_silence_of(spec_) : Duration::max());
 }

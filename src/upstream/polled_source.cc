@@ -22,7 +22,8 @@ PolledSource::PolledSource(Loop& loop, ScrapeTarget target, NameResolver resolve
     : loop_(loop),
       scraper_(loop, std::move(target), std::move(resolve)),
       schedule_(options.interval, options.seed),
-      timeout_(options.timeout) {
+      timeout_(options.timeout),
+      poll_now_(loop) {
   record_.interval = options.interval;
 }
 
@@ -36,7 +37,7 @@ void PolledSource::change(Duration interval, Duration timeout) {
 Task<void> PolledSource::run() {
   Instant due = loop_.now() + schedule_.initial_delay();
   while (true) {
-    co_await loop_.sleep_until(due);
+    co_await poll_now_.wait(due);
     const Instant began = loop_.now();
     if (resting()) {
       if (record_.state != PollRecord::State::resting) ++revision_;
@@ -44,13 +45,16 @@ Task<void> PolledSource::run() {
       record_.reason.clear();
     } else {
       record_.asked = began;
+      polling_ = true;
       auto scraped = co_await scraper_.read(*this, began + timeout_);
+      polling_ = false;
       record_.took = loop_.now() - began;
       if (!scraped) {
         fail(std::move(scraped.error().detail));
       } else if (std::string reason = evaluate(*scraped); reason.empty()) {
         succeed(*scraped);
       } else if (is_permanent_failure(scraped->status) && scraper_.drop_short_path()) {
+        due = began;
         continue;  // retry at once with the full page
       } else {
         fail(std::move(reason));
@@ -58,7 +62,8 @@ Task<void> PolledSource::run() {
     }
     // Counts from when the poll was due, not from when it was late; missed polls are not made up
     // for.
-    due = std::max(due, began - schedule_.interval()) + schedule_.next_delay();
+    // A poll that came early counts as the one that was due.
+    due = std::clamp(due, began - schedule_.interval(), began) + schedule_.next_delay();
     due = std::max(due, loop_.now() + min_gap);
   }
 }

@@ -32,6 +32,10 @@ class PolledSource : protected ScrapeObserver {
   std::uint64_t revision() const { return revision_; }
   /// When values last came in, even if they have expired.
   std::optional<Instant> last_success() const { return last_success_; }
+  /// Polls at once, unless a poll is on its way.
+  void poll_now() {
+    if (!polling_) poll_now_.raise();
+  }
 
  protected:
   ~PolledSource() = default;
@@ -79,6 +83,8 @@ class PolledSource : protected ScrapeObserver {
   PollRecord record_;
   std::uint64_t revision_ = 0;
   std::optional<Instant> last_success_;
+  bool polling_ = false;
+  Signal poll_now_;
   MethodTimer<&PolledSource::expire> forget_{*this};
   Task<void> running_;
 };

@@ -110,6 +110,34 @@ TEST_F(HealthChecks, TakeARefusalForAStartAtFirstAndForDownLater) {
   EXPECT_EQ(checker->record().reason, "Connection refused");
 }
 
+TEST_F(HealthChecks, CountARestartIfAServerReturnsAfterItRefusedConnections) {
+  TestServer server(loop, {{"/health", {.body = "ok"}}});
+  check(server.endpoint(), vllm());
+  ASSERT_TRUE(settles(CheckResult::passed));
+
+  server.close();
+  ASSERT_TRUE(settles(CheckResult::refused));
+  EXPECT_EQ(load().engine_restarts(), 0u);
+  server.open_again();
+
+  ASSERT_TRUE(settles(CheckResult::passed));
+  EXPECT_EQ(load().engine_restarts(), 1u);
+  const std::uint64_t passed = count(CheckResult::passed);
+  ASSERT_TRUE(eventually(loop, [&] { return count(CheckResult::passed) >= passed + 3; }));
+  EXPECT_EQ(load().engine_restarts(), 1u);
+}
+
+TEST_F(HealthChecks, TakeTheFirstStartForNoRestart) {
+  TestServer server(loop, {{"/health", {.body = "ok"}}});
+  server.close();
+  check(server.endpoint(), vllm());
+  ASSERT_TRUE(settles(CheckResult::refused));
+  server.open_again();
+
+  ASSERT_TRUE(settles(CheckResult::passed));
+  EXPECT_EQ(load().engine_restarts(), 0u);
+}
+
 TEST_F(HealthChecks, TimeOut) {
   TestServer server(loop, {{"/health", {.body = std::nullopt}}});
   HealthCheckSpec spec = vllm();

@@ -221,6 +221,77 @@ TEST(MetricsPoller, PollsWhereTheFileSaysAndSendsTheKeyToTheBackendOnly) {
   EXPECT_EQ(elsewhere.requests().back(), "/metrics");
 }
 
+// ---- What the engine says of itself -------------------------------------------------------------
+
+std::string vllm_started_at(int seconds, int queried = 0) {
+  return vllm_saying(1, 0, 0) + "process_start_time_seconds " + std::to_string(seconds) +
+         "\nvllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"100\"} 1.0\n" +
+         "vllm:prefix_cache_queries_total{engine=\"0\"} " + std::to_string(queried) +
+         "\nvllm:prefix_cache_hits_total{engine=\"0\"} " + std::to_string(queried / 2) + "\n";
+}
+
+TEST(MetricsPoller, PublishesWhatTheEngineSaysOfItself) {
+  Loop loop;
+  ExpositionServer server(loop, vllm_started_at(1000, 100));
+  Polling polling(loop, poll_spec("vllm"), server.endpoint());
+  const Load& load = polling.backend->load();
+  EXPECT_TRUE(std::isnan(load.signals().kv_capacity_tokens()));
+  ASSERT_TRUE(polling.until_running(1));
+  EXPECT_EQ(load.signals().kv_capacity_tokens(), 1600);
+
+  server.body = vllm_started_at(1000, 160);
+  ASSERT_TRUE(polling.until([&] { return load.signals().engine().prefix_cache()->queried > 0; }));
+  EXPECT_EQ(load.signals().engine().prefix_cache()->queried, 60u);
+  EXPECT_EQ(load.signals().engine().prefix_cache()->hit, 30u);
+
+  polling.poller.reset();
+  EXPECT_TRUE(std::isnan(load.signals().kv_capacity_tokens()));
+  EXPECT_EQ(load.signals().engine().prefix_cache()->queried, 60u);
+}
+
+TEST(MetricsPoller, CountsTheRestartsOfTheEngine) {
+  Loop loop;
+  ExpositionServer server(loop, vllm_started_at(1000));
+  Polling polling(loop, poll_spec("vllm"), server.endpoint());
+  ASSERT_TRUE(polling.until_running(1));
+
+  for (const std::uint64_t restarts : {1u, 2u}) {
+    server.body = vllm_started_at(1000 + 100 * static_cast<int>(restarts));
+    ASSERT_TRUE(
+        polling.until([&] { return polling.backend->load().engine_restarts() == restarts; }));
+  }
+  const std::size_t asked = server.requests().size();
+  ASSERT_TRUE(polling.until([&] { return server.requests().size() >= asked + 3; }));
+  EXPECT_EQ(polling.backend->load().engine_restarts(), 2u);
+}
+
+TEST(MetricsPoller, ReadsAnEngineThatReportsNoLoad) {
+  Loop loop;
+  ExpositionServer server(loop, "process_start_time_seconds 1000\n");
+  Polling polling(loop, poll_spec("vllm"), server.endpoint());
+  ASSERT_TRUE(polling.until_failing());
+
+  server.body = "process_start_time_seconds 2000\n";
+
+  ASSERT_TRUE(polling.until([&] { return polling.backend->load().engine_restarts() == 1; }));
+}
+
+TEST(MetricsPoller, PollsAtOnceWhenItsServerHasReturned) {
+  Loop loop;
+  ExpositionServer server(loop, vllm_saying(1, 0, 0));
+  Polling polling(loop, poll_spec("vllm", 1h), server.endpoint());
+  ASSERT_FALSE(loop.run_until([&] { return !server.requests().empty(); }, Clock::now() + 50ms));
+
+  polling.poller->poll_now();
+  ASSERT_TRUE(polling.until_running(1));
+  const std::size_t asked = server.requests().size();
+  server.body = vllm_saying(2, 0, 0);
+  polling.poller->poll_now();
+
+  ASSERT_TRUE(polling.until_running(2));
+  EXPECT_EQ(server.requests().size(), asked + 1);
+}
+
 // ---- Failures ---------------------------------------------------------------------------------
 
 TEST(MetricsPoller, ExpiresValuesThatAreNotRenewedWhileTheirAgeGrows) {

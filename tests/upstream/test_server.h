@@ -61,12 +61,7 @@ class TestServer final : public FrontendCallbacks, public Handler {
   using Answers = std::map<std::string, Answer, std::less<>>;
 
   TestServer(Loop& loop, Answers answers) : loop_(loop), answers_(std::move(answers)) {
-    const int fd = listening_fd();
-    endpoint_ = Listener::local_endpoint(fd);
-    listener_.emplace(loop_, fd, [this](int accepted, const Endpoint& peer) {
-      connections_.push_back(
-          serve_http1(std::make_unique<Socket>(loop_, accepted), peer, options_, *this));
-    });
+    open(listening_fd());
   }
 
   const Endpoint& endpoint() const { return endpoint_; }
@@ -80,8 +75,25 @@ class TestServer final : public FrontendCallbacks, public Handler {
   void set_answer(std::string path, Answer answer) {
     answers_[std::move(path)] = std::move(answer);
   }
+  /// Closes all connections, and refuses new ones.
+  void close() {
+    listener_.reset();
+    connections_.clear();
+  }
+  void open_again() {
+    auto fd = Listener::bind(endpoint_);
+    ASSERT_TRUE(fd.ok());
+    open(*fd);
+  }
 
  private:
+  void open(int fd) {
+    endpoint_ = Listener::local_endpoint(fd);
+    listener_.emplace(loop_, fd, [this](int accepted, const Endpoint& peer) {
+      connections_.push_back(
+          serve_http1(std::make_unique<Socket>(loop_, accepted), peer, options_, *this));
+    });
+  }
   std::shared_ptr<Handler> plan() override { return {std::shared_ptr<void>(), this}; }
   void refused(const Refusal&) override {}
   bool draining() const override { return false; }

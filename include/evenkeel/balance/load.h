@@ -136,6 +136,8 @@ class Load {
   /// The last sample polled from its engine and GPUs.
   Signals& signals() { return signals_; }
   const Signals& signals() const { return signals_; }
+  /// How often its engine has restarted since this process knows it: its caches are empty then.
+  std::uint64_t engine_restarts() const { return signals_.engine().restarts(); }
 
   // ---- Back-off: a backend whose attempts fail is avoided while another is available ----
 

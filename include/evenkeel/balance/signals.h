@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "evenkeel/balance/engine_state.h"
 #include "evenkeel/base/clock.h"
 #include "evenkeel/base/load_sample.h"
 
@@ -28,7 +29,7 @@ class Signals {
     in_flight_at_poll_.store(in_flight_at_poll, std::memory_order_relaxed);
     polled_at_.store(polled_at.time_since_epoch().count(), std::memory_order_release);
   }
-  /// Makes every value unknown: the last sample is too old.
+  /// Makes every value unknown: the last sample is too old. What the engine says of itself stays.
   void forget() {
     polled_at_.store(0, std::memory_order_relaxed);
     publish_unknown();
@@ -53,6 +54,12 @@ class Signals {
     return Duration(now.time_since_epoch().count() - polled_at);
   }
 
+  /// What the engine says of itself, which does not age.
+  EngineState& engine() { return engine_; }
+  const EngineState& engine() const { return engine_; }
+  double kv_capacity_tokens() const { return engine_.kv_tokens(); }
+  double step_tokens() const { return engine_.step_tokens(); }
+
  private:
   void publish_unknown() {
     for (std::atomic<double>* value :
@@ -70,6 +77,7 @@ class Signals {
   std::atomic<double> gpu_utilization_ratio_{LoadSample::unknown};
   std::atomic<double> gpu_memory_used_bytes_{LoadSample::unknown};
   std::atomic<double> gpu_memory_total_bytes_{LoadSample::unknown};
+  EngineState engine_;
 };
 
 }  // namespace evenkeel

@@ -1,4 +1,4 @@
-// Reads the load of inference engines from their metrics pages.
+// Reads from the metrics pages of inference engines their load, and what they say of themselves.
 #pragma once
 
 #include <array>
@@ -6,10 +6,12 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "evenkeel/base/engine_report.h"
 #include "evenkeel/base/load_sample.h"
 #include "evenkeel/inference/engine.h"
 #include "evenkeel/inference/exposition.h"
@@ -46,6 +48,7 @@ class EngineMetricsReader final : private SampleSink {
   bool ended() const { return reader_.ended(); }
   bool has_partial_line() const { return reader_.has_partial_line(); }
   LoadSample reading() const;
+  EngineReport report() const;
 
  private:
   static constexpr std::size_t preference_levels = 3;
@@ -59,11 +62,16 @@ class EngineMetricsReader final : private SampleSink {
   static void add(Accumulator& accumulator, double value);
 
   void sample(std::size_t name_index, const Sample& sample) override;
+  void add(const Series& series, const Sample& sample);
+  void read_adapters(const AdapterLabels& labels, const Sample& sample);
+  std::optional<double> value_of(const Series& series, const Sample& sample);
   double value_of(Quantity quantity) const;
 
   const SeriesIndex& index_;
   ExpositionReader reader_;
   std::array<std::array<Accumulator, preference_levels>, quantity_count> accumulators_{};
+  std::optional<AdapterReport> adapters_;
+  double adapters_updated_ = 0;
   std::string scratch_;
 };
 

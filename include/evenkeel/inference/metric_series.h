@@ -18,10 +18,19 @@ enum class Quantity : std::uint8_t {
   gpu_memory_used_bytes,
   gpu_memory_total_bytes,
   gpu_memory_ratio,
+  // Of EngineReport.
+  start_time,
+  work_done,
+  kv_tokens,
+  kv_blocks,  ///< with kv_tokens_per_block, where there is no kv_tokens
+  kv_tokens_per_block,
+  step_tokens,
+  prefix_queried,
+  prefix_hit,
+  adapters,  ///< in labels: see AdapterLabels
 };
 
-inline constexpr std::size_t quantity_count =
-    static_cast<std::size_t>(Quantity::gpu_memory_ratio) + 1;
+inline constexpr std::size_t quantity_count = static_cast<std::size_t>(Quantity::adapters) + 1;
 
 /// How several samples become one value.
 enum class Aggregation : std::uint8_t { sum, max, mean };
@@ -31,6 +40,14 @@ struct LabelMatcher {
   std::string_view label;
   std::string_view value;
   bool required = false;  ///< the label must be present, too
+};
+
+/// The labels of a series that lists LoRA adapters, separated by commas. Its value says when: of
+/// several samples, the last counts.
+struct AdapterLabels {
+  std::string_view running;  ///< the adapters of requests that run
+  std::string_view waiting;
+  std::string_view slots;  ///< how many adapters the engine keeps loaded
 };
 
 struct Series {
@@ -44,6 +61,10 @@ struct Series {
   /// Of several samples with the same value of this label, or without it, the largest counts.
   /// Empty: every sample counts.
   std::string_view group_by = {};
+  /// The sample's value is the product of these labels. A sample in which one of them is no number
+  /// does not count. Empty: its own value.
+  std::span<const std::string_view> factors = {};
+  const AdapterLabels* adapters = nullptr;  ///< of Quantity::adapters
 };
 
 inline constexpr double mebibyte = 1024.0 * 1024.0;

@@ -27,6 +27,18 @@ struct PolledSnapshot : LoadSample {
   double age_seconds = unknown;
 };
 
+/// What a backend's engine says of itself. NaN or nothing: unknown.
+struct EngineStateSnapshot {
+  struct PrefixCache {
+    std::uint64_t queried_tokens = 0;
+    std::uint64_t hit_tokens = 0;
+  };
+  std::uint64_t restarts = 0;
+  double kv_tokens = LoadSample::unknown;
+  std::optional<PrefixCache> prefix_cache;
+  std::optional<std::size_t> adapters;  ///< LoRA adapters that it holds
+};
+
 /// One backend at the time of a scrape.
 struct BackendSnapshot {
   std::string pool;
@@ -43,6 +55,7 @@ struct BackendSnapshot {
   /// Ejections by reason.
   std::vector<std::pair<std::string_view, std::uint64_t>> ejections;
   PolledSnapshot polled;
+  EngineStateSnapshot engine;
 };
 
 /// The sessions of a pool with `affinity`, and its requests of a session.

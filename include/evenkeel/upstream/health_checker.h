@@ -88,6 +88,7 @@ class HealthChecker {
   bool token_is_due() const;
   void track_idle_link(bool passed);
   void apply_result(CheckOutcome outcome, bool busy);
+  void track_restart(CheckResult result);
   void enter_state(HealthState state);
   void apply_to_backend();
   bool needs_new_connection(const HealthProbe& probe);
@@ -103,6 +104,7 @@ class HealthChecker {
   std::uint64_t revision_ = 0;
   std::uint32_t recoveries_ = 0;
   bool reported_ = false;  // the first state
+  bool refused_ = false;   // connections, since its last pass
   bool jittered_ = false;  // the second check has had its random delay
   bool checking_ = false;
   Instant last_check_{};             // end of the last check

@@ -56,9 +56,9 @@ class GpuExporters {
   std::unique_ptr<State> state_;
 };
 
-/// Polls until it is destroyed, and withdraws its values then. One poll at a time; the connection
-/// is kept if the server allows it. Values that are not renewed within a bounded time become
-/// unknown, separately for each source.
+/// Polls until it is destroyed, and withdraws its values then, but for what it counted. One poll at
+/// a time; the connection is kept if the server allows it. Values that are not renewed within a
+/// bounded time become unknown, separately for each source.
 ///
 /// Thread: the loop's.
 class MetricsPoller {
@@ -72,6 +72,9 @@ class MetricsPoller {
   MetricsPoller& operator=(const MetricsPoller&) = delete;
   ~MetricsPoller();
 
+  /// Polls the engine at once, unless a poll is on its way: its server has returned, and may have
+  /// been restarted.
+  void poll_now();
   PollStatus status() const;
   /// Differs from before whenever `status()` does.
   std::uint64_t revision() const;

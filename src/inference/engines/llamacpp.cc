@@ -38,6 +38,11 @@ constexpr Series series[] = {
     {.name = "llamacpp:kv_cache_usage_ratio",  // until 2025
      .quantity = Quantity::kv_cache_ratio,
      .aggregation = Aggregation::max},
+    // A model that slept and woke counts from 0 again, with an empty cache.
+    {.name = "llamacpp:n_decode_total", .quantity = Quantity::work_done},
+    {.name = "llamacpp:prompt_tokens_total", .quantity = Quantity::prefix_queried},  // computed
+    {.name = "llamacpp:prompt_tokens_cached_total", .quantity = Quantity::prefix_queried},
+    {.name = "llamacpp:prompt_tokens_cached_total", .quantity = Quantity::prefix_hit},
 };
 
 }  // namespace

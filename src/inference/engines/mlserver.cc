@@ -19,6 +19,7 @@ constexpr Series series[] = {
     {.name = "rest_server_requests_in_progress",
      .quantity = Quantity::running,
      .matchers = inference_requests},
+    {.name = process_start_time, .quantity = Quantity::start_time, .aggregation = Aggregation::max},
 };
 
 constexpr MetricsPort ports[] = {{8080, 8082}, {8081, 8082}};

@@ -40,6 +40,12 @@ constexpr Series series[] = {
      .quantity = Quantity::kv_cache_ratio,
      .aggregation = Aggregation::max,
      .matchers = total},
+    // It runs as several processes, whose page has no start time.
+    {.name = "sglang:prompt_tokens_total", .quantity = Quantity::work_done},
+    {.name = "sglang:generation_tokens_total", .quantity = Quantity::work_done},
+    {.name = "sglang:max_total_num_tokens", .quantity = Quantity::kv_tokens, .group_by = group_by},
+    {.name = "sglang:prompt_tokens_total", .quantity = Quantity::prefix_queried},
+    {.name = "sglang:cached_tokens_total", .quantity = Quantity::prefix_hit},
 };
 
 }  // namespace

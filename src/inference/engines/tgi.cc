@@ -21,6 +21,8 @@ constexpr Series series[] = {
     {.name = "tgi_queue_size", .quantity = Quantity::waiting},
     {.name = "tgi_batch_current_max_tokens", .quantity = Quantity::kv_cache_used},
     {.name = "tgi_batch_max_total_tokens", .quantity = Quantity::kv_cache_capacity},
+    {.name = "tgi_batch_max_total_tokens", .quantity = Quantity::kv_tokens},
+    {.name = "tgi_request_count", .quantity = Quantity::work_done},
 };
 
 }  // namespace

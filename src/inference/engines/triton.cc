@@ -14,6 +14,8 @@ constexpr EvidenceRule rules[] = {{"/v2 has its name", has_name}};
 constexpr LabelMatcher waiting[] = {{"request_type", "waiting", true}};
 constexpr LabelMatcher scheduled[] = {{"request_type", "scheduled", true}};
 constexpr LabelMatcher fraction[] = {{"kv_cache_block_type", "fraction", true}};
+constexpr LabelMatcher all_blocks[] = {{"kv_cache_block_type", "max", true}};
+constexpr LabelMatcher block_size[] = {{"kv_cache_block_type", "tokens_per", true}};
 
 /// Requests wait in Triton's own queue first, then in that of its TensorRT-LLM backend: both count.
 constexpr Series series[] = {
@@ -29,6 +31,14 @@ constexpr Series series[] = {
      .aggregation = Aggregation::mean},
     {.name = "nv_gpu_memory_used_bytes", .quantity = Quantity::gpu_memory_used_bytes},
     {.name = "nv_gpu_memory_total_bytes", .quantity = Quantity::gpu_memory_total_bytes},
+    {.name = "nv_energy_consumption", .quantity = Quantity::work_done},  // since its start
+    {.name = "nv_trt_llm_kv_cache_block_metrics",
+     .quantity = Quantity::kv_blocks,
+     .matchers = all_blocks},
+    {.name = "nv_trt_llm_kv_cache_block_metrics",
+     .quantity = Quantity::kv_tokens_per_block,
+     .aggregation = Aggregation::mean,
+     .matchers = block_size},
 };
 
 constexpr MetricsPort ports[] = {{8000, 8002}, {8001, 8002}};

@@ -16,6 +16,17 @@ constexpr Series series[] = {
      .quantity = Quantity::kv_cache_ratio,
      .aggregation = Aggregation::max},
     {.name = "trtllm_gpu_memory_usage_bytes", .quantity = Quantity::gpu_memory_used_bytes},
+    {.name = process_start_time, .quantity = Quantity::start_time, .aggregation = Aggregation::max},
+    {.name = "trtllm_prompt_tokens_total", .quantity = Quantity::work_done},
+    {.name = "trtllm_kv_cache_max_blocks", .quantity = Quantity::kv_blocks},
+    {.name = "trtllm_kv_cache_tokens_per_block",
+     .quantity = Quantity::kv_tokens_per_block,
+     .aggregation = Aggregation::mean},
+    {.name = "trtllm_max_num_tokens_runtime",
+     .quantity = Quantity::step_tokens,
+     .aggregation = Aggregation::max},
+    {.name = "trtllm_prompt_tokens_total", .quantity = Quantity::prefix_queried},
+    {.name = "trtllm_prompt_cached_tokens_total", .quantity = Quantity::prefix_hit},
 };
 
 }  // namespace

@@ -1,0 +1,102 @@
+"""What engines say of themselves: restarts, sizes, hits of their prefix caches."""
+
+import json
+
+import case
+from stream import exchange
+
+PROMPT = "the same words at the beginning of each prompt " * 60
+
+
+class EngineReports(case.Case):
+    def pool(self, engine, **simulator):
+        """A simulator and a daemon in front of it, which has polled it."""
+        simulators = self.simulators("--engine", engine, "--model", "m", **simulator)
+        health = {"interval": "100ms"}
+        if engine == "generic":
+            health["path"] = "/health"
+        daemon = self.start_daemon(simulators.addresses[0], pool={"engine": engine, "health": health})
+        return simulators, daemon
+
+    def engine(self, daemon, simulators):
+        return daemon.backend(simulators.addresses[0])["engine_state"]
+
+    def metric(self, daemon, simulators, name, **labels):
+        return daemon.metric(name, pool="pool", backend=simulators.addresses[0], **labels)
+
+    def ask(self, daemon, prompt=PROMPT):
+        body = json.dumps({"model": "m", "prompt": prompt, "max_tokens": 4}).encode()
+        answer = exchange(daemon.address, "POST", "/v1/completions",
+                          [("content-type", "application/json")], body)
+        self.assertEqual(answer.status, 200, answer.body)
+
+    def fault(self, simulators, fault):
+        answer = exchange(simulators.control, "PUT", "/sim/v1/state",
+                          body=json.dumps({"fault": fault}).encode())
+        self.assertEqual(answer.status, 200, answer.body)
+
+    def is_up(self, daemon, simulators):
+        return daemon.backend(simulators.addresses[0])["state"] == "up"
+
+    def test_the_size_of_the_cache_is_known(self):
+        for engine, tokens in (("vllm", 25272 * 16), ("sglang", 25271 * 16),
+                               ("tgi", 25271 * 16), ("llamacpp", None)):
+            with self.subTest(engine=engine):
+                simulators, daemon = self.pool(engine, speed=10)
+                self.ask(daemon)  # llama.cpp is not polled while it is idle
+                self.eventually(lambda: self.engine(daemon, simulators)["kv_cache_tokens"] == tokens)
+                self.assertEqual(
+                    self.metric(daemon, simulators, "evenkeel_backend_kv_cache_tokens"),
+                    tokens or 0)
+
+    def test_hits_of_the_prefix_cache_are_counted(self):
+        for engine in ("vllm", "sglang"):
+            with self.subTest(engine=engine):
+                simulators, daemon = self.pool(engine, speed=10)
+                name = "prefix_queried_tokens_total"
+                self.eventually(lambda: self.engine(daemon, simulators)[name] == 0)
+                for _ in range(2):
+                    self.ask(daemon)
+                report = json.loads(exchange(simulators.control, "GET", "/sim/v1/report").body)
+                prefix = report["servers"][0]["prefix"]
+                self.assertGreater(prefix["hit_tokens"], 0)
+                self.eventually(
+                    lambda: self.engine(daemon, simulators)[name] == prefix["query_tokens"])
+                self.assertEqual(self.engine(daemon, simulators)["prefix_hit_tokens_total"],
+                                 prefix["hit_tokens"])
+                family = "evenkeel_backend_prefix_cache_tokens_total"
+                self.assertEqual(self.metric(daemon, simulators, family, result="hit"),
+                                 prefix["hit_tokens"])
+                self.assertEqual(self.metric(daemon, simulators, family, result="miss"),
+                                 prefix["query_tokens"] - prefix["hit_tokens"])
+
+    def test_each_restart_is_counted_once(self):
+        for engine in ("vllm", "sglang", "tgi", "llamacpp", "triton", "generic"):
+            with self.subTest(engine=engine):
+                simulators, daemon = self.pool(engine, speed=10)
+                self.eventually(lambda: self.is_up(daemon, simulators))
+                if engine not in ("triton", "generic"):
+                    self.ask(daemon)
+                for restarts in (1, 2):
+                    self.fault(simulators, "die")
+                    self.eventually(lambda: not self.is_up(daemon, simulators))
+                    self.fault(simulators, "none")
+                    self.eventually(lambda: self.is_up(daemon, simulators))
+                    self.eventually(
+                        lambda: self.engine(daemon, simulators)["restarts_total"] == restarts)
+                self.assertEqual(
+                    self.metric(daemon, simulators, "evenkeel_backend_engine_restarts_total"), 2)
+
+    def test_a_server_that_only_refused_connections_has_not_restarted(self):
+        simulators, daemon = self.pool("vllm", speed=10)
+        self.eventually(lambda: self.engine(daemon, simulators)["kv_cache_tokens"] is not None)
+        self.fault(simulators, "refuse")
+        self.eventually(lambda: not self.is_up(daemon, simulators))
+        self.fault(simulators, "none")
+        self.eventually(lambda: self.is_up(daemon, simulators))
+        self.eventually(lambda: daemon.backend(simulators.addresses[0])["polled"]["age_seconds"] < 0.5)
+        self.assertEqual(self.engine(daemon, simulators)["restarts_total"], 0)
+
+
+if __name__ == "__main__":
+    case.main()
