@@ -1,5 +1,6 @@
 // The rule of the scheduler; scheduler.h has its formula, docs/replay.md what each part is worth.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "balance/scheduler_state.h"
@@ -221,7 +222,7 @@ void SchedulingPass::estimate(ScheduledRequest& request) {
   if (std::isfinite(least_prefill)) request.least_prefill = least_prefill;
   // The block behind what all backends have; the first one is often the same for all requests.
   if (request.blocks.empty()) {
-    tie_key_ = request.ticket;
+    tie_key_ = std::bit_cast<std::uint64_t>(request.arrived_at);  // as good as random
   } else {
     tie_key_ =
         request.blocks[std::min<std::size_t>(std::max(common, 1u), request.blocks.size() - 1)];

@@ -91,6 +91,20 @@ TEST(Scheduler, PlacesARequestOnAnIdleBackendAtOnce) {
   EXPECT_EQ(placing.scheduler.next_pass(placing.now), never);
 }
 
+TEST(Scheduler, SpreadsRequestsWithoutAPrefixThatComeOneByOne) {
+  Placing placing(3);
+  std::map<std::uint32_t, int> counts;
+  for (int i = 0; i < 90; ++i) {
+    const auto number = placing.arrive_and_place({.prompt_tokens = 20});
+    ASSERT_TRUE(placing.placed(number));
+    ++counts[placing.backend_of[number]];
+    placing.now += milliseconds(3);
+    placing.serve(number);
+    placing.now += milliseconds(100);
+  }
+  for (std::uint32_t slot = 0; slot < 3; ++slot) EXPECT_GT(counts[slot], 10) << slot;
+}
+
 TEST(Scheduler, HoldsRequestsUntilABackendCanStartThem) {
   Placing placing(2);
   std::vector<std::uint64_t> numbers;
@@ -129,11 +143,11 @@ TEST(Scheduler, KeepsRequestsOnTheBackendsThatTheyMayUse) {
   constexpr std::uint32_t excluded[] = {1};
 
   for (int i = 0; i < 8; ++i) {
-    const auto number = placing.arrive_and_place({.prompt_tokens = 100, .allowed = &allowed});
-    EXPECT_TRUE(allowed.contains(placing.backend_of.at(number)));
     const auto other =
         placing.arrive_and_place({.prompt_tokens = 100, .allowed = &allowed, .excluded = excluded});
     EXPECT_EQ(placing.backend_of.at(other), 2u);
+    const auto number = placing.arrive_and_place({.prompt_tokens = 100, .allowed = &allowed});
+    EXPECT_TRUE(allowed.contains(placing.backend_of.at(number)));
     const auto pinned = placing.arrive_and_place({.prompt_tokens = 100, .pinned = 3});
     EXPECT_EQ(placing.backend_of.at(pinned), 3u);
     placing.now += seconds(1);
