@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cassert>
+#include <new>
 
 #include "evenkeel/base/hash.h"
 #include "evenkeel/base/memory_reserve.h"
@@ -150,12 +151,16 @@ void PoolScheduler::end_wait(PlacedRequest& request, PlacedRequest::Stage stage)
   request.stage_ = stage;
 }
 
-/// Under the lock: a waiter that is dropped takes it too, so its loop still exists.
-void PoolScheduler::wake(PlacedRequest& request) const {
+/// Under the lock: a waiter that is dropped takes it too, so its loop still exists. Without memory
+/// for the message the waiter finds out at its next look.
+void PoolScheduler::wake(PlacedRequest& request) const noexcept {
   if (&request == arriving_) return;
-  request.loop_.post([waiting = request.shared_from_this()] {
-    if (waiting->signal_ != nullptr) waiting->signal_->raise();
-  });
+  try {
+    request.loop_.post([waiting = request.shared_from_this()] {
+      if (waiting->signal_ != nullptr) waiting->signal_->raise();
+    });
+  } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch)
+  }
 }
 
 void PoolScheduler::pass(Instant now) {
@@ -261,28 +266,42 @@ void PlacedRequest::first_token(Instant now) {
   scheduler_.pass_locked(now);
 }
 
-void PlacedRequest::token(std::uint32_t generated, Duration gap, Instant now) {
+void PlacedRequest::output(std::uint32_t events, Duration gap, Instant now) {
   const NoWaitForMemory no_wait;
   std::lock_guard lock(scheduler_.mutex_);
   if (stage_ != Stage::placed) return;
-  scheduler_.scheduler_.token(ticket_, generated, gap, scheduler_.in_order(now));
+  const double tokens = scheduler_.tokens_per_event_;
+  const auto token_gap = std::chrono::duration_cast<Duration>(gap / tokens);
+  scheduler_.scheduler_.token(ticket_, static_cast<std::uint32_t>(events * tokens), token_gap,
+                              scheduler_.in_order(now));
 }
 
-void PlacedRequest::finished(const Scheduler::Outcome& outcome, Instant now) {
+void PlacedRequest::finished(Scheduler::Outcome outcome, std::uint32_t events, Instant now) {
   const NoWaitForMemory no_wait;
   std::lock_guard lock(scheduler_.mutex_);
   if (stage_ != Stage::placed) return;
   stage_ = Stage::ended;
+  double& tokens_per_event = scheduler_.tokens_per_event_;
+  if (events >= PoolScheduler::min_learned_events && outcome.output_tokens) {
+    const double tokens = static_cast<double>(*outcome.output_tokens) / events;
+    tokens_per_event += 0.05 * (std::clamp(tokens, 1.0, 100.0) - tokens_per_event);
+  } else if (events > 0 && !outcome.output_tokens) {
+    outcome.output_tokens = static_cast<std::uint64_t>(events * tokens_per_event);
+  }
   scheduler_.scheduler_.finished(ticket_, outcome, scheduler_.in_order(now));
 }
 
-void PlacedRequest::released(Instant now) {
+void PlacedRequest::released(Instant now) noexcept {
   const NoWaitForMemory no_wait;
   std::lock_guard lock(scheduler_.mutex_);
   now = scheduler_.in_order(now);
   if (stage_ == Stage::placed) scheduler_.scheduler_.abandoned(ticket_, now);
   stage_ = Stage::ended;
-  scheduler_.pass_locked(now);
+  try {
+    scheduler_.pass_locked(now);
+  } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch)
+    // The next pass is due within 20 ms.
+  }
 }
 
 // ---- PlacementWait ----------------------------------------------------------------------------

@@ -74,7 +74,7 @@ class PoolScheduler {
   void pass_locked(Instant now);
   void read_states(Instant now);
   void end_wait(PlacedRequest& request, PlacedRequest::Stage stage);
-  void wake(PlacedRequest& request) const;
+  void wake(PlacedRequest& request) const noexcept;
   bool displace(ScheduledSection& section, Priority priority);
 
   mutable std::mutex mutex_;
@@ -86,6 +86,10 @@ class PoolScheduler {
   Instant last_time_{};
   Instant last_pass_{};
   const PlacedRequest* arriving_ = nullptr;  // needs no wake-up
+  /// Fewer events than this do not tell how many tokens each has.
+  static constexpr std::uint32_t min_learned_events = 8;
+  double tokens_per_event_ = 1;  // of streams: more with speculative decoding
+
   QueueStats queue_;
   SchedulerStats stats_;
   std::atomic<std::uint32_t> waiting_{0};

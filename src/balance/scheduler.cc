@@ -223,6 +223,7 @@ Scheduler::Ticket Scheduler::arrive(const Arrival& arrival, Instant now) {
   if (state.free_tickets.empty()) {
     const auto ticket = static_cast<Ticket>(state.requests.size());
     state.requests.emplace_back().ticket = ticket;
+    state.free_tickets.reserve(state.requests.size());  // the end of a request needs no memory
     state.free_tickets.push_back(ticket);
   }
   ScheduledRequest& request = state.request(state.free_tickets.back());

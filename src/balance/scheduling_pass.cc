@@ -45,6 +45,7 @@ void SchedulingPass::run() {
   if (state_.candidates.empty() || !any_ready()) return;
 
   put_in_order();
+  state_.placements.reserve(state_.placements.size() + state_.order.size());
   for (const auto& turn : state_.order) {
     if (!any_ready()) return;
     place(state_.request(turn.ticket));

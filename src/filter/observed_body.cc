@@ -58,7 +58,6 @@ void ObservedBody::read_output(std::string_view bytes) {
   }
 }
 
-/// An event is taken for a token: how many it holds is only known at the end, if at all.
 void ObservedBody::tell_scheduler(std::uint32_t events_before, Instant last_output,
                                   Instant now) const {
   constexpr std::uint32_t sampled = Scheduler::sampled_tokens;
@@ -66,7 +65,7 @@ void ObservedBody::tell_scheduler(std::uint32_t events_before, Instant last_outp
   const std::uint32_t events = info_.inference->response.output_events;
   if (events_before == 0) return placed.first_token(now);
   if (events / sampled == events_before / sampled) return;
-  placed.token(events, (now - last_output) / static_cast<int>(events - events_before), now);
+  placed.output(events, (now - last_output) / static_cast<int>(events - events_before), now);
 }
 
 /// `in_order`: the response is complete, not cut off.
@@ -77,10 +76,10 @@ void ObservedBody::end(bool in_order) {
   count_tokens();
   const InferenceInfo& inference = *info_.inference;
   if (!in_order || inference.placed == nullptr) return;
-  std::optional<std::uint64_t> output_tokens = inference.response.completion_tokens;
-  if (!output_tokens && inference.request.stream) output_tokens = inference.response.output_events;
+  const InferenceResponse& response = inference.response;
   inference.placed->finished(
-      {.output_tokens = output_tokens, .cached_tokens = inference.response.cached_tokens}, now);
+      {.output_tokens = response.completion_tokens, .cached_tokens = response.cached_tokens},
+      inference.request.stream ? response.output_events : 0, now);
 }
 
 void ObservedBody::count_tokens() const {

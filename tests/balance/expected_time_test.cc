@@ -293,7 +293,7 @@ TEST(ScheduledPools, ServeManyWorkersAtOnce) {
         auto lease = tasks.front().take();
         ASSERT_TRUE(lease.ok());
         lease->placed()->first_token(Clock::now());
-        lease->placed()->finished({.output_tokens = 5}, Clock::now());
+        lease->placed()->finished({.output_tokens = 5}, 0, Clock::now());
         ++served;
         lease->release();
         tasks.erase(tasks.begin());

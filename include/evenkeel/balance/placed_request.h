@@ -28,13 +28,13 @@ class PlacedRequest : public std::enable_shared_from_this<PlacedRequest> {
 
   /// The first output of the response arrived.
   void first_token(Instant now);
-  /// It has `generated` tokens, and the last came `gap` after the one before it. To be called for
-  /// one of `Scheduler::sampled_tokens`.
-  void token(std::uint32_t generated, Duration gap, Instant now);
-  /// The response has ended as it should.
-  void finished(const Scheduler::Outcome& outcome, Instant now);
+  /// Of one in `Scheduler::sampled_tokens`: that many events of it had output, and the last one
+  /// came `gap` after the one before it. How many tokens an event has is learned.
+  void output(std::uint32_t events, Duration gap, Instant now);
+  /// The response has ended as it should. `events`: of a stream; else 0.
+  void finished(Scheduler::Outcome outcome, std::uint32_t events, Instant now);
   /// Its slot was returned, however the response ended; it waits no more.
-  void released(Instant now);
+  void released(Instant now) noexcept;
   /// Of a refused one: when those that wait now are predicted to have started.
   Duration retry_after() const { return retry_after_; }
 
