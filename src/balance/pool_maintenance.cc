@@ -64,7 +64,10 @@ double first_byte_seconds(const PoolState& pool, Instant now) {
 
 PoolDemand sample_load(const PoolState& pool, double latency_rise, Instant now) {
   PoolDemand sample;
-  sample.has_queue = pool.has_waiting();
+  const auto scheduler = pool.scheduler_stats();
+  // A scheduler holds requests also where there are enough backends.
+  const bool is_busy = !scheduler || scheduler->busy_ratio >= pool.spec().spares.enter;
+  sample.has_queue = pool.request_queue().has_waiters() || (is_busy && pool.has_waiting());
   const double waiting = sample.has_queue ? pool.queue().waiting : 0;
   sample.outstanding = pool.in_flight() + static_cast<std::uint64_t>(waiting);
   double known = 0;
@@ -86,6 +89,7 @@ PoolDemand sample_load(const PoolState& pool, double latency_rise, Instant now) 
   }
   if (known > 0) sample.load *= sample.in_service / known;
   if (slots > 0) sample.load += waiting * sample.in_service / slots;
+  if (scheduler) sample.load = std::max(sample.load, scheduler->busy_ratio * sample.in_service);
   if (latency_rise >= significant_latency_rise) {
     sample.load = std::max(sample.load,
                            pool.spec().spares.enter * sample.in_service *

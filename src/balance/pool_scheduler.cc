@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cassert>
+#include <cmath>
 #include <new>
 
 #include "evenkeel/base/hash.h"
@@ -15,6 +16,7 @@ using std::chrono::milliseconds;
 
 constexpr Duration min_pass_interval = milliseconds(10);  // of passes without an event
 constexpr std::size_t min_slots = 64;
+constexpr std::chrono::duration<double> busy_time_constant(3);
 
 std::uint32_t capacity_for(std::size_t backends) {
   return static_cast<std::uint32_t>(std::bit_ceil(std::max(min_slots, 2 * backends)));
@@ -212,6 +214,23 @@ void PoolScheduler::tick(Instant now) {
     slot.age_of_report = age;
   }
   pass_locked(now);
+  measure_busy(now);
+}
+
+/// For the pool's spares: engines do not queue what is held here.
+void PoolScheduler::measure_busy(Instant now) {
+  double serving = 0;
+  double busy = 0;
+  for (std::uint32_t i = 0; i < slots_.size(); ++i) {
+    if (slots_[i].users == 0 || !slots_[i].backend->load().in_rotation()) continue;
+    ++serving;
+    if (scheduler_.predicted_wait(i, now) > Duration{}) ++busy;
+  }
+  double ratio = serving > 0 ? busy / serving : 0;
+  if (scheduler_.waiting() > 0) ratio = 1;
+  const double passed = std::chrono::duration<double>(now - last_tick_) / busy_time_constant;
+  stats_.busy_ratio += (1 - std::exp(-passed)) * (ratio - stats_.busy_ratio);
+  last_tick_ = now;
 }
 
 BackendPtr PoolScheduler::backend_of(const PlacedRequest& request) const {

@@ -73,6 +73,7 @@ class PoolScheduler {
   Instant in_order(Instant now);
   void pass_locked(Instant now);
   void read_states(Instant now);
+  void measure_busy(Instant now);
   void end_wait(PlacedRequest& request, PlacedRequest::Stage stage);
   void wake(PlacedRequest& request) const noexcept;
   bool displace(ScheduledSection& section, Priority priority);
@@ -90,6 +91,7 @@ class PoolScheduler {
   static constexpr std::uint32_t min_learned_events = 8;
   double tokens_per_event_ = 1;  // of streams: more with speculative decoding
 
+  Instant last_tick_{};
   QueueStats queue_;
   SchedulerStats stats_;
   std::atomic<std::uint32_t> waiting_{0};

@@ -235,6 +235,22 @@ TEST_F(ScheduledAcquire, ABackendThatReturnsGetsWhatWaits) {
   EXPECT_EQ(waiting.take()->backend(), backend(1));
 }
 
+TEST_F(ScheduledAcquire, ASpareJoinsWhileRequestsAreHeld) {
+  PoolSpec spec = scheduled_pool(2);
+  spec.backends[1].standby = true;
+  given(spec);
+  Lease first = acquire_now(500'000);
+  auto waiting = acquire(500'000);
+  ASSERT_FALSE(waiting.ready());
+
+  Instant now = Clock::now();
+  for (int i = 0; i < 100; ++i) state_->tick(now += 100ms);
+
+  EXPECT_FALSE(backend(1)->load().is_out(OutOfRotation::standby));
+  ASSERT_TRUE(becomes_ready(waiting));
+  EXPECT_EQ(waiting.take()->backend(), backend(1));
+}
+
 TEST_F(ScheduledAcquire, KeepsWhatItKnowsOverAReload) {
   given(scheduled_pool(2));
   Lease first = acquire_now(20'000);

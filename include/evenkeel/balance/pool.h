@@ -108,6 +108,9 @@ struct SchedulerStats {
   Duration ttft_sum{};                   ///< likewise, as it was
   Duration ttft_error_sum{};             ///< differences of the two, without sign
   std::size_t index_bytes = 0;           ///< memory of the prefix index
+  /// Share of the last seconds, 0..1, in which the backends that serve computed prompts; all of the
+  /// time in which requests had to wait.
+  double busy_ratio = 0;
 };
 
 /// What the scheduler expects of one backend.
