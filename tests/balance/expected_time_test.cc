@@ -1,6 +1,7 @@
 // Pools whose scheduler places the requests: `picker: expected-time`.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <optional>
 #include <thread>
@@ -304,15 +305,19 @@ TEST(ScheduledPools, ServeManyWorkersAtOnce) {
       std::vector<Task<Result<Lease>>> tasks;
       for (int j = 0; j < 4; ++j) tasks.push_back(pool.acquire({.arrival = &arrival}));
       while (!tasks.empty()) {
-        loop.run_until([&] { return tasks.front().ready(); }, Clock::now() + patience);
-        ASSERT_TRUE(tasks.front().ready());
-        auto lease = tasks.front().take();
+        const auto find_ready = [&] {
+          return std::ranges::find_if(tasks, [](const auto& task) { return task.ready(); });
+        };
+        loop.run_until([&] { return find_ready() != tasks.end(); }, Clock::now() + patience);
+        const auto task = find_ready();
+        ASSERT_NE(task, tasks.end());
+        auto lease = task->take();
         ASSERT_TRUE(lease.ok());
         lease->placed()->first_token(Clock::now());
         lease->placed()->finished({.output_tokens = 5}, 0, Clock::now());
         ++served;
         lease->release();
-        tasks.erase(tasks.begin());
+        tasks.erase(task);
       }
     }
   };
