@@ -27,6 +27,11 @@ SchedulerOptions with_slots(SchedulerOptions options, std::uint32_t slots) {
   return options;
 }
 
+/// 0: unknown.
+std::uint64_t whole(double tokens) {
+  return tokens > 0 && tokens < 1e9 ? static_cast<std::uint64_t>(tokens) : 0;
+}
+
 SlotState state_of(const Load& load, Instant now) {
   if (!load.in_rotation()) return SlotState::out;
   if (!load.has_room(load.limit())) return SlotState::full;
@@ -76,7 +81,7 @@ std::vector<std::uint32_t> PoolScheduler::join(const Backends& backends) {
       const auto free = std::ranges::find(slots_, 0u, &Slot::users);
       assert(free != slots_.end());
       found->second = static_cast<std::uint32_t>(free - slots_.begin());
-      *free = {.backend = backend};
+      *free = {.backend = backend, .restarts = backend->load().engine_restarts()};
       // The same in every process, so that replicas break ties alike.
       scheduler_.add_backend(found->second, {.identity = hash_of(backend->id())});
     }
@@ -208,10 +213,16 @@ void PoolScheduler::tick(Instant now) {
   for (std::uint32_t i = 0; i < slots_.size(); ++i) {
     Slot& slot = slots_[i];
     if (slot.users == 0) continue;
-    const Signals& signals = slot.backend->load().signals();
+    const Load& load = slot.backend->load();
+    const Signals& signals = load.signals();
     const Duration age = signals.age(now).value_or(Duration::max());
     if (age < slot.age_of_report) scheduler_.polled(i, signals.values(), now);
     slot.age_of_report = age;
+    scheduler_.describe(i, whole(signals.kv_capacity_tokens()),
+                        static_cast<std::uint32_t>(whole(signals.step_tokens())));
+    if (std::exchange(slot.restarts, load.engine_restarts()) != load.engine_restarts()) {
+      scheduler_.backend_cleared(i);
+    }
   }
   pass_locked(now);
   measure_busy(now);
