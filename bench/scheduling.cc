@@ -21,10 +21,12 @@ constexpr std::size_t index_bytes = std::size_t{64} << 20;
 struct Setup {
   std::uint32_t backends = 16;
   std::uint32_t blocks = 64;    // of each prompt
-  std::uint32_t prompts = 500;  // distinct ones
+  std::uint32_t prompts = 500;  // distinct ones: few enough for the processor's caches
   std::uint32_t streams = 16;   // on each backend
   std::uint32_t requests = 20'000;
 };
+
+constexpr std::uint32_t many_prompts = 12'000;  // their blocks fill the index
 
 using Prompts = std::vector<std::vector<std::uint64_t>>;
 
@@ -43,7 +45,7 @@ Prompts some_prompts(const Setup& setup) {
 /// A scheduler with a steady number of streams.
 class Fleet {
  public:
-  Fleet(const Setup& setup, std::uint64_t kv_tokens)
+  explicit Fleet(const Setup& setup)
       : setup_(setup),
         prompts_(some_prompts(setup)),
         scheduler_({.slots = setup.backends,
@@ -51,17 +53,28 @@ class Fleet {
                     .ttft_target = std::chrono::seconds(2),
                     .tpot_target = std::chrono::milliseconds(100)}) {
     for (std::uint32_t slot = 0; slot < setup.backends; ++slot) {
-      scheduler_.add_backend(slot, {.identity = mix(slot + 1), .kv_tokens = kv_tokens});
+      scheduler_.add_backend(slot, {.identity = mix(slot + 1)});
+      slots_.add(slot);
     }
   }
 
   void arrive() {
     const auto& prompt = prompts_[rng_.below(setup_.prompts)];
-    scheduler_.arrive({.prompt_tokens = setup_.blocks * 32,
-                       .prefix_blocks = prompt,
-                       .tokens_per_block = 32,
-                       .tenant = rng_.below(20)},
-                      now_);
+    arrived_ = scheduler_.arrive({.prompt_tokens = setup_.blocks * 32,
+                                  .prefix_blocks = prompt,
+                                  .tokens_per_block = 32,
+                                  .tenant = rng_.below(20),
+                                  .allowed = &slots_},
+                                 now_);
+  }
+  /// From now on no KV cache has room.
+  void crowd() {
+    for (std::uint32_t slot = 0; slot < setup_.backends; ++slot) scheduler_.describe(slot, 1, 0);
+  }
+  /// The last request that arrived leaves; another one comes.
+  void replace_waiting() {
+    scheduler_.abandoned(arrived_, now_);
+    arrive();
   }
   /// Returns how many started.
   std::size_t place() {
@@ -93,14 +106,15 @@ class Fleet {
     }
   }
   void wait(Duration time) { now_ += time; }
-  std::size_t waiting() const { return scheduler_.waiting(); }
 
  private:
   Setup setup_;
   Prompts prompts_;
   Scheduler scheduler_;
+  SlotSet slots_;
   Rng rng_{2};
   Instant now_{std::chrono::hours(1)};
+  Scheduler::Ticket arrived_ = 0;
   std::deque<Scheduler::Ticket> started_;
   std::deque<Scheduler::Ticket> streams_;
 };
@@ -128,7 +142,7 @@ class Times {
 /// Arrival and placing of requests that start at once, and the events after that: first token, one
 /// token, end.
 void measure_requests(const Setup& setup) {
-  Fleet fleet(setup, 0);
+  Fleet fleet(setup);
   fleet.fill();
   Times placing;
   Times events;
@@ -147,29 +161,39 @@ void measure_requests(const Setup& setup) {
 }
 
 /// One decision: a pass over one waiting request, which looks at every backend and starts nothing,
-/// because no KV cache has room.
-void measure_decision(const Setup& setup) {
-  Fleet fleet(setup, setup.blocks * 32);
-  while (fleet.waiting() == 0) {
+/// because no KV cache has room. Each is about another prompt.
+double decision_microseconds(const Setup& setup) {
+  Fleet fleet(setup);
+  fleet.fill();
+  for (std::uint32_t i = 0; i < 2 * setup.prompts; ++i) {
     fleet.arrive();
     fleet.place();
-    fleet.show_first_tokens();
+    fleet.go_on();
   }
+  fleet.crowd();
+  fleet.arrive();
   Times decision;
   for (std::uint32_t i = 0; i < setup.requests; ++i) {
+    fleet.replace_waiting();
     decision.measure([&] { fleet.place(); });
     fleet.wait(std::chrono::microseconds(10));
   }
-  std::printf("%5u backends: a decision %8.2f us\n", setup.backends,
-              decision.median_microseconds());
+  return decision.median_microseconds();
 }
 
-void measure_index(const Setup& setup) {
+void measure_decision(Setup setup) {
+  const double warm = decision_microseconds(setup);
+  setup.prompts = many_prompts;
+  std::printf("%5u backends: a decision %8.2f us, and %8.2f us over a large index\n",
+              setup.backends, warm, decision_microseconds(setup));
+}
+
+void measure_index(const Setup& setup, const char* name) {
   const Prompts prompts = some_prompts(setup);
   PrefixIndex index(setup.backends, index_bytes);
   Rng rng(3);
   std::vector<std::uint32_t> depths(setup.backends);
-  for (std::uint32_t i = 0; i < 20 * setup.backends; ++i) {
+  for (std::uint32_t i = 0; i < std::max(20 * setup.backends, 2 * setup.prompts); ++i) {
     index.add(rng.below(setup.backends), prompts[rng.below(setup.prompts)]);
   }
   Times match;
@@ -179,9 +203,9 @@ void measure_index(const Setup& setup) {
     match.measure([&] { index.match(prompt, depths); });
     add.measure([&] { index.add(rng.below(setup.backends), prompt); });
   }
-  std::printf("%5u backends: prefix index: match of %u blocks %8.2f us, add %8.2f us, %.1f MiB\n",
-              setup.backends, setup.blocks, match.median_microseconds(), add.median_microseconds(),
-              static_cast<double>(index.bytes()) / (1 << 20));
+  std::printf("%5u backends: %s index: match of %u blocks %8.2f us, add %8.2f us, %.1f MiB\n",
+              setup.backends, name, setup.blocks, match.median_microseconds(),
+              add.median_microseconds(), static_cast<double>(index.bytes()) / (1 << 20));
 }
 
 int run(int argument_count, char** arguments) {
@@ -193,7 +217,10 @@ int run(int argument_count, char** arguments) {
   flags.reject_unknown();
   for (const std::uint32_t backends : {16u, 1000u}) {
     setup.backends = backends;
-    measure_index(setup);
+    measure_index(setup, "small");
+    Setup large = setup;
+    large.prompts = many_prompts;
+    measure_index(large, "large");
     measure_decision(setup);
     measure_requests(setup);
   }

@@ -33,14 +33,6 @@ void BackendLedger::reset(const EngineSpeed::Coefficients& prior, std::uint32_t 
   foreign_wait_ = foreign_running_ = 0;
 }
 
-double BackendLedger::context_tokens() const {
-  return prompt_context_ + output_context_ + foreign_running_ * mean_context_;
-}
-
-double BackendLedger::step_seconds() const {
-  return speed_.step_seconds(streams(), context_tokens());
-}
-
 /// Call it before streams come or go.
 void BackendLedger::integrate(double now) {
   const double passed = std::max(0.0, now - history_.time);

@@ -89,7 +89,8 @@ class BackendLedger {
   // ---- Predictions, in seconds ----
 
   double wait_seconds(double now) const;  ///< W
-  double step_seconds() const;            ///< tau
+  /// tau
+  double step_seconds() const { return speed_.step_seconds(streams(), context_tokens()); }
   double prefill_seconds(double uncached, double cached, double step) const {
     return speed_.prefill_seconds(uncached, cached, step);
   }
@@ -110,7 +111,9 @@ class BackendLedger {
   std::size_t finished() const { return finished_; }
 
  private:
-  double context_tokens() const;
+  double context_tokens() const {
+    return prompt_context_ + output_context_ + foreign_running_ * mean_context_;
+  }
   void integrate(double now);
   /// Up to now, with the share of the head that is predicted to be computed.
   EngineHistory history(double now);

@@ -24,16 +24,16 @@ LeastSquares<2>::Vector prefill_prior(const EngineSpeed::Coefficients& prior) {
 }  // namespace
 
 EngineSpeed::EngineSpeed(const Coefficients& prior, std::uint32_t step_tokens)
-    : step_tokens_(std::max(step_tokens, 1u)),
-      step_(step_prior(prior), step_forgetting),
+    : step_(step_prior(prior), step_forgetting),
       prefill_(prefill_prior(prior), prefill_forgetting) {
+  set_step_tokens(step_tokens);
   read_models();
 }
 
 void EngineSpeed::reset(const Coefficients& prior, std::uint32_t step_tokens) {
   step_.reset(step_prior(prior));
   prefill_.reset(prefill_prior(prior));
-  step_tokens_ = std::max(step_tokens, 1u);
+  set_step_tokens(step_tokens);
   read_models();
 }
 

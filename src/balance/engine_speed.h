@@ -36,25 +36,45 @@ class EngineSpeed {
 
   /// Starts again from this prior.
   void reset(const Coefficients& prior, std::uint32_t step_tokens);
-  void set_step_tokens(std::uint32_t step_tokens) { step_tokens_ = step_tokens; }
+  void set_step_tokens(std::uint32_t step_tokens) {
+    steps_per_token_ = 1.0 / std::max(step_tokens, 1u);
+  }
 
   double step_seconds(double streams, double context_tokens) const {
     return std::max(min_step, coefficients_.step + streams * coefficients_.per_stream +
                                   context_tokens * coefficients_.per_context_token);
   }
+  /// S at one tau.
+  struct Prefill {
+    double step = 0;
+    double per_token = 0;
+    double per_pair = 0;
+    double steps_per_token = 0;
+
+    /// ceil(u / B).
+    double steps_of(double uncached) const {
+      constexpr double rounding = 1e-9;
+      const double exact = uncached * steps_per_token - rounding;
+      const auto whole = static_cast<double>(static_cast<std::int64_t>(exact));
+      return whole < exact ? whole + 1 : whole;  // std::ceil is a call
+    }
+    double seconds(double uncached, double cached) const {
+      const double pairs = uncached * (cached + uncached / 2);
+      return std::max(min_prefill,
+                      steps_of(uncached) * step + uncached * per_token + pairs * per_pair);
+    }
+  };
   /// `step`: step_seconds() now.
+  Prefill prefill(double step) const {
+    return {.step = step,
+            .per_token = coefficients_.per_prefill_token,
+            .per_pair = coefficients_.per_attention_pair,
+            .steps_per_token = steps_per_token_};
+  }
   double prefill_seconds(double uncached, double cached, double step) const {
-    const double pairs = uncached * (cached + uncached / 2);
-    return std::max(min_prefill, steps_of(uncached) * step +
-                                     uncached * coefficients_.per_prefill_token +
-                                     pairs * coefficients_.per_attention_pair);
+    return prefill(step).seconds(uncached, cached);
   }
-  /// ceil(u / B).
-  double steps_of(double uncached) const {
-    const double exact = uncached / step_tokens_;
-    const auto whole = static_cast<double>(static_cast<std::int64_t>(exact));
-    return whole < exact ? whole + 1 : whole;  // std::ceil is a call
-  }
+  double steps_of(double uncached) const { return prefill(0).steps_of(uncached); }
 
   /// A token came `seconds` after the one before it, and no prompt was computed in between.
   void learn_step(double streams, double context_tokens, double seconds);
@@ -88,7 +108,7 @@ class EngineSpeed {
   void read_models();
 
   Coefficients coefficients_;  // of the models below, for predictions
-  double step_tokens_;
+  double steps_per_token_ = 0;
   // In thousands of tokens and millions of pairs: numbers of similar size.
   LeastSquares<3> step_;
   LeastSquares<2> prefill_;

@@ -16,6 +16,8 @@ constexpr std::uint32_t overshoot = PrefixIndex::max_prompt_blocks;
 // Tables are at most half full: probes stay short.
 constexpr std::uint32_t slots_per_entry = 2;
 constexpr std::size_t prefetched = 16;  // blocks at a time
+constexpr std::uint32_t rows_ahead = 8;
+constexpr std::uint64_t no_hash = 0x9f3c5e1b7a2d4861;  // of a free block; as rare as a collision
 
 }  // namespace
 
@@ -38,6 +40,7 @@ PrefixIndex::PrefixIndex(std::uint32_t backends, std::size_t max_bytes)
   make(block_table_, count);
   make(hold_table_, count);
   for (std::uint32_t i = 0; i < count; ++i) {
+    row_of(i)[0] = no_hash;
     row_of(i)[count_word] = i + 1 < count ? i + 1 : none;
     holds_[i].next = i + 1 < count ? i + 1 : none;
   }
@@ -70,12 +73,19 @@ void PrefixIndex::match(std::span<const std::uint64_t> prompt,
   std::fill(alive_.begin(), alive_.end(), ~Word{0});
   std::uint32_t depth = 0;
   bool any = true;
+  Walk walk;
+  std::size_t loaded = 0;
   for (; any && depth < length; ++depth) {
-    if (depth % prefetched == 0) {
-      prefetch(prompt.subspan(depth, std::min(prefetched, length - depth)));
+    std::uint32_t block = neighbour(walk, prompt[depth]);
+    if (block == none) {
+      if (depth >= loaded) {
+        prefetch(prompt.subspan(depth, std::min(prefetched, length - depth)));
+        loaded = depth + prefetched;
+      }
+      block = find_block(prompt[depth]);
     }
-    const std::uint32_t block = find_block(prompt[depth]);
     if (block == none) break;
+    walk.go_to(block);
     const Word* const holders = row_of(block) + first_holder_word;
     any = false;
     for (std::uint32_t word = 0; word < words_; ++word) {
@@ -134,6 +144,14 @@ std::uint32_t PrefixIndex::find_block(std::uint64_t hash) const {
     const std::uint32_t block = block_table_.slots[slot];
     if (block == none || row_of(block)[0] == hash) return block;
   }
+}
+
+std::uint32_t PrefixIndex::neighbour(const Walk& walk, std::uint64_t hash) const {
+  const std::uint32_t block = walk.block + walk.direction;
+  if (block >= holds_.size() || row_of(block)[0] != hash) return none;
+  const std::uint32_t ahead = block + rows_ahead * walk.direction;
+  if (ahead < holds_.size()) __builtin_prefetch(row_of(ahead));
+  return block;
 }
 
 std::uint32_t PrefixIndex::find_hold(std::uint32_t block, std::uint32_t backend) const {
@@ -215,6 +233,7 @@ void PrefixIndex::release(std::uint32_t held) {
   if (--row[count_word] > 0) return;
   erase(block_table_, gone.block,
         [this](std::uint32_t entry) { return home_of_block(row_of(entry)[0]); });
+  row[0] = no_hash;
   row[count_word] = free_block_;
   free_block_ = gone.block;
 }

@@ -72,10 +72,25 @@ class PrefixIndex {
     std::uint32_t mask = 0;
   };
 
+  /// Through the blocks of a prompt. Those that came together have neighbouring rows, in one
+  /// direction or the other, since free rows are taken in the order in which they became free.
+  struct Walk {
+    std::uint32_t block = none;
+    std::uint32_t direction = 1;  // or -1, modulo 2^32
+
+    void go_to(std::uint32_t next) {
+      if (next == block + 1) direction = 1;
+      if (next == block - 1) direction = ~std::uint32_t{0};
+      block = next;
+    }
+  };
+
   static void make(Table& table, std::uint32_t entries);
   std::uint32_t home_of_block(std::uint64_t hash) const;
   std::uint32_t home_of_hold(std::uint32_t block, std::uint32_t backend) const;
   std::uint32_t find_block(std::uint64_t hash) const;
+  /// The block of this hash if it is the next one on the walk; else none.
+  std::uint32_t neighbour(const Walk& walk, std::uint64_t hash) const;
   std::uint32_t find_hold(std::uint32_t block, std::uint32_t backend) const;
   template <class HomeOf>
   static void insert(Table& table, std::uint32_t entry, HomeOf home_of);

@@ -104,9 +104,13 @@ struct Scheduler::State {
     std::uint64_t identity = 0;
     double wait = 0;      // W
     double promised = 0;  // E: prefills of requests before that wait for it
-    double step = 0;      // tau
     double use = 0;       // of the KV cache
     double max_wait = 0;  // h
+    double use_per_token = 0;
+    double decode_step = 0;  // tau with the request, and without its context
+    double step_per_context_token = 0;
+    EngineSpeed::Prefill prefill_speed;
+    bool is_new_and_busy = false;
     SlotState state = SlotState::open;
     // For the request that is being placed:
     double uncached = 0;
@@ -163,6 +167,7 @@ class SchedulingPass {
   Scheduler::SlotTaker* slots_;
   const SlotSet* last_allowed_ = nullptr;
   bool last_allowed_ready_ = false;
+  bool knows_ready_slots_ = false;
   double least_step_ = 0;
   double mean_output_ = 0;
   double slack_refresh_ = 0;  // seconds

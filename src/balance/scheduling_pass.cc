@@ -34,6 +34,10 @@ double max_wait_of(const EngineSpeed& speed) {
   return std::clamp(6 * speed.coefficients().step, 0.02, 0.15);
 }
 
+bool is_new_and_busy(const BackendLedger& ledger) {
+  return ledger.finished() < careful_requests && ledger.computes_prompts();
+}
+
 }  // namespace
 
 void SchedulingPass::run() {
@@ -99,23 +103,29 @@ void SchedulingPass::look_at_backends() {
     ScheduledBackend& backend = state_.backends[slot];
     if (backend.state == SlotState::out) continue;
     backend.ledger.advance(now_);
+    const EngineSpeed& speed = backend.ledger.speed();
     const double step = backend.ledger.step_seconds();
     least_step_ = std::min(least_step_, step);
-    state_.candidates.push_back({.slot = slot,
-                                 .identity = backend.facts.identity,
-                                 .wait = backend.ledger.wait_seconds(now_),
-                                 .step = step,
-                                 .use = backend.ledger.memory_use(mean_output_),
-                                 .max_wait = max_wait_of(backend.ledger.speed()),
-                                 .state = backend.state});
+    const double kv_tokens = backend.ledger.kv_tokens();
+    state_.candidates.push_back(
+        {.slot = slot,
+         .identity = backend.facts.identity,
+         .wait = backend.ledger.wait_seconds(now_),
+         .use = backend.ledger.memory_use(mean_output_),
+         .max_wait = max_wait_of(speed),
+         .use_per_token = kv_tokens > 0 ? 1 / kv_tokens : 0,
+         .decode_step = step + speed.coefficients().per_stream * (backend.ledger.streams() + 1),
+         .step_per_context_token = speed.coefficients().per_context_token,
+         .prefill_speed = speed.prefill(step),
+         .is_new_and_busy = is_new_and_busy(backend.ledger),
+         .state = backend.state});
   }
   slack_refresh_ = std::clamp(5e-5 * static_cast<double>(state_.candidates.size()), 0.005, 0.05);
 }
 
 bool SchedulingPass::ready(const Candidate& candidate) const {
-  if (candidate.state == SlotState::full || candidate.wait >= candidate.max_wait) return false;
-  const BackendLedger& ledger = state_.backends[candidate.slot].ledger;
-  return ledger.finished() >= careful_requests || !ledger.computes_prompts();
+  return candidate.state != SlotState::full && candidate.wait < candidate.max_wait &&
+         !candidate.is_new_and_busy;
 }
 
 bool SchedulingPass::any_ready() const {
@@ -148,6 +158,7 @@ void SchedulingPass::refuse_late() {
 }
 
 void SchedulingPass::find_ready_slots() {
+  knows_ready_slots_ = true;
   state_.ready_slots.clear();
   for (const Candidate& each : state_.candidates) {
     if (ready(each)) state_.ready_slots.add(each.slot);
@@ -156,8 +167,9 @@ void SchedulingPass::find_ready_slots() {
 
 /// So many requests that wait for backends which are busy do not keep others from theirs.
 bool SchedulingPass::may_find_slot(const ScheduledRequest& request) {
+  if (request.pinned == Arrival::any_slot && request.allowed == nullptr) return true;
+  if (!knows_ready_slots_) find_ready_slots();
   if (request.pinned != Arrival::any_slot) return state_.ready_slots.contains(request.pinned);
-  if (request.allowed == nullptr) return true;
   if (request.allowed != last_allowed_) {
     last_allowed_ = request.allowed;
     last_allowed_ready_ = state_.ready_slots.intersects(*request.allowed);
@@ -171,7 +183,6 @@ void SchedulingPass::put_in_order() {
     least = std::min(least, state_.tenant(state_.request(ticket).tenant).served);
   }
   state_.order.clear();
-  find_ready_slots();
   for (const auto ticket : state_.waiting) {
     const ScheduledRequest& request = state_.request(ticket);
     if (!may_find_slot(request)) continue;
@@ -195,27 +206,25 @@ void SchedulingPass::estimate(ScheduledRequest& request) {
   state_.index.match(request.blocks, state_.depths);
   const double tokens = request.entry.prompt_tokens;
   const double age = now_ - request.arrived_at;
+  const double per_target = 1 / request.ttft_target;
   const double output = state_.lengths.remaining(request.entry.output_class, 0);
   std::uint32_t common = ~std::uint32_t{0};
   double least_prefill = std::numeric_limits<double>::infinity();
   for (Candidate& each : state_.candidates) {
     each.cost = std::numeric_limits<double>::infinity();
     if (!each.usable) continue;
-    const BackendLedger& ledger = state_.backends[each.slot].ledger;
     const std::uint32_t depth = state_.depths[each.slot];
     common = std::min(common, depth);
     each.cached = std::min(depth * request.tokens_per_block, tokens - 1);
     each.uncached = tokens - each.cached;
-    each.prefill = ledger.prefill_seconds(each.uncached, each.cached, each.step);
+    each.prefill = each.prefill_speed.seconds(each.uncached, each.cached);
     least_prefill = std::min(least_prefill, each.prefill);
 
     const double ttft = each.wait + each.promised + each.prefill;
-    const double budget = (age + ttft) / request.ttft_target;
-    const auto& speed = ledger.speed().coefficients();
+    const double budget = (age + ttft) * per_target;
     const double decode =
-        output * (each.step - least_step_ + speed.per_stream * (ledger.streams() + 1) +
-                  speed.per_context_token * tokens);
-    const double use = ledger.kv_tokens() > 0 ? each.use + each.uncached / ledger.kv_tokens() : 0;
+        output * (each.decode_step - least_step_ + each.step_per_context_token * tokens);
+    const double use = each.use + each.uncached * each.use_per_token;
     each.cost = ttft + std::min(max_lateness, budget * budget) + gpu_price * each.prefill +
                 decode_price * decode + memory_price * std::max(0.0, use - tight);
     each.violations = -1;
@@ -300,6 +309,7 @@ void SchedulingPass::start(ScheduledRequest& request, Candidate& candidate) {
   state_.size_index(candidate.slot, request.tokens_per_block);
   state_.index.add(candidate.slot, request.blocks);
   candidate.wait += candidate.prefill;
+  candidate.is_new_and_busy = is_new_and_busy(backend.ledger);
   if (backend.ledger.kv_tokens() > 0) {
     candidate.use += candidate.uncached / backend.ledger.kv_tokens();
   }
