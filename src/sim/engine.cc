@@ -140,7 +140,8 @@ bool StepEngine::admit(Sequence& sequence, std::uint32_t budget, std::uint32_t& 
 
   tokens = std::min(total - cached, budget);
   cache_.pin(hashes.first(hit.blocks), sequence.blocks_);
-  cache_.allocate(blocks_for(cached + tokens) - hit.blocks, sequence.blocks_);
+  const std::uint32_t allocated = spec_.allocate_whole_prompts ? total : cached + tokens;
+  cache_.allocate(blocks_for(allocated) - hit.blocks, sequence.blocks_);
   sequence.computed_ = cached;
   sequence.running_ = true;
   if (!sequence.admitted_) {

@@ -67,6 +67,7 @@ Preset reference(std::string name, std::uint32_t blocks) {
                      .max_model_tokens = 1'000'000,  // the simulations had no limit
                      .watermark_ratio = 0.01,
                      .evict_empty_blocks_first = true,
+                     .allocate_whole_prompts = true,
                      .cost = {.overhead = 16 * ms,
                               .per_context_token = 5.6e-8,
                               .per_prefill_token = 45e-6,

@@ -115,6 +115,23 @@ TEST(StepEngine, APromptBeyondTheBudgetIsComputedInChunks) {
   EXPECT_EQ(yielded, (std::vector<std::size_t>{0, 0, 1}));
 }
 
+TEST(StepEngine, APromptGetsItsBlocksChunkByChunkOrAllAtOnce) {
+  for (const bool whole : {false, true}) {
+    EngineSpec spec = plain_spec();
+    spec.allocate_whole_prompts = whole;
+    StepEngine engine(spec);
+    auto sequence = make(2500, 1);
+    engine.submit(*sequence);
+
+    engine.start_step();
+    EXPECT_NEAR(engine.kv_cache_ratio(), whole ? 0.157 : 0.063, 1e-9);
+    engine.finish_step();
+    drain(engine);
+    EXPECT_EQ(engine.kv_cache_ratio(), 0);
+    EXPECT_EQ(engine.totals().generated_tokens, 1u);
+  }
+}
+
 TEST(StepEngine, ALongPrefillLengthensTheStepsOfRunningDecodes) {
   StepEngine engine(plain_spec());
   auto decoding = make(100, 100);

@@ -41,6 +41,9 @@ struct EngineSpec {
   std::uint32_t max_model_tokens = 131'072;
   double watermark_ratio = 0;  ///< share of the blocks that admitting another request keeps free
   bool evict_empty_blocks_first = false;  ///< see KvCache
+  /// A request that is admitted gets the blocks of its whole prompt; not, as in vLLM, those of each
+  /// chunk when it is computed.
+  bool allocate_whole_prompts = false;
   StepCost cost;
 };
 
