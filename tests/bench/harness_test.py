@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import subprocess
 import sys
 import tempfile
 import unittest
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
 
-from harness import fleet, h2load, kill, ways  # noqa: E402
+import ablations  # noqa: E402
+from harness import fleet, h2load, kill, picking_replay, picking_tables, picking_targets, scenarios, ways  # noqa: E402
 from harness.contender import Contender, Site, evenkeel, haproxy, nghttpx, nginx  # noqa: E402
 from harness.counting import read_callgrind, read_strace  # noqa: E402
 from harness.figures import Figures, by_difference, judge  # noqa: E402
@@ -257,6 +261,90 @@ class KillTest(unittest.TestCase):
         bench._note("evenkeel retrying", 0, {"requests": {"succeeded": 9, "failed": 0}, "e2e_seconds": times})
         self.assertEqual(bench.missed(), "")
         self.assertEqual(bench.as_dict()["targets"][0]["met"], True)
+
+
+class PickingReplayTest(unittest.TestCase):
+    def found(self) -> dict[str, Any]:
+        """Every rule is half as good as expected-time, and has twice its times."""
+        good = {"goodput_ratio": 0.903, "ttft_p50": 1.0, "ttft_p90": 1.0, "ttft_p99": 1.0, "slowdown_p99": 2.0}
+        good |= {"e2e_p50": 1.0, "e2e_p99": 1.0, "tpot_p50": 1.0, "tpot_p99": 1.0, "hit_ratio": 0.5}
+        good |= {"shed": 5, "requests": 100}
+        worse = {key: 2 * figure for key, figure in good.items()} | {"goodput_ratio": 0.803, "hit_ratio": 0.55}
+        names = (*picking_replay.PICKERS, *picking_replay.RIVALS)
+        each = {scenario.name: worse for scenario in scenarios.SCENARIOS}
+        ours = {scenario.name: good for scenario in scenarios.SCENARIOS}
+        return {
+            "rows": {name: each for name in names} | {"expected-time": ours, "without ties": ours},
+            "capacity": {name: {"large KV": 1.0, "small KV": 1.0} for name in names}
+            | {"expected-time": {"large KV": 2.2, "small KV": 1.5}},
+            "overload": {name: good for name in picking_replay.OVERLOADED},
+        }
+
+    def test_ratios_are_geometric_means_over_the_scenarios(self) -> None:
+        found = self.found()
+        first = scenarios.SCENARIOS[0].name
+        found["rows"]["p2c"] = found["rows"]["p2c"] | {first: found["rows"]["p2c"][first] | {"ttft_p50": 2.0 * 2**9}}
+        self.assertAlmostEqual(picking_targets.ratio(found, "p2c", "violations"), 2.0)
+        self.assertAlmostEqual(picking_targets.ratio(found, "p2c", "ttft_p50"), 4.0)
+
+    def test_targets_are_judged_by_ratios_of_ours_to_theirs(self) -> None:
+        judged = {(each.what, each.over): each for each in picking_targets.targets(self.found())}
+        self.assertTrue(judged["violations", "llmd-sticky"].met)  # 0.5 <= 0.6
+        self.assertFalse(judged["violations", "p2c"].met)  # 0.5 > 0.25
+        self.assertTrue(judged["capacity", "p2c"].met)  # 2.2 >= 2.0
+        self.assertFalse(judged["capacity", "round-robin"].met)  # 2.2 < 2.3
+        self.assertFalse(judged["hits, azure-code-7x", "least-connections"].met)  # 0.5 / 0.55 < 0.93
+        self.assertTrue(judged["overload refused", ""].met)  # 5 of 100
+
+    def test_the_page_says_by_how_much_a_target_is_missed(self) -> None:
+        found = self.found()
+        text = picking_tables.as_markdown(found, picking_targets.targets(found))
+        self.assertIn("| power of two choices | SLO violations | <= 0.250 | 0.500 | **missed by 100 %** |", text)
+        self.assertIn("| llm-d sticky (token-aware) | SLO violations | <= 0.600 | 0.500 | met by 17 % |", text)
+        self.assertIn("| ties (always the least cost) | 1.00 |", text)
+
+    def test_capacity_is_found_by_halving(self) -> None:
+        bench = picking_replay.Bench(Path("build"), Path("traces"), Path("work"), [])
+
+        def measure(contender: object, scenario: scenarios.Scenario, more: object) -> dict[str, float]:
+            speed = float(scenario.options[scenario.options.index("--speed") + 1])
+            return {"goodput_ratio": 1.0 if speed <= 1.234 else 0.9}
+
+        with mock.patch.object(bench, "measure", measure):
+            found = bench.capacity(picking_replay.contenders()[0], ())
+        self.assertAlmostEqual(found, 1.234, delta=0.01)
+
+    def test_requests_with_one_stamp_are_spread_up_to_the_next_stamp(self) -> None:
+        rows = [
+            {"timestamp": stamp, "input_length": 100, "output_length": 2, "hash_ids": [1]}
+            for stamp in (0, 0, 0, 3000, 9000)
+        ]
+        with tempfile.TemporaryDirectory() as folder:
+            with gzip.open(Path(folder) / "trace.jsonl.gz", "wt") as out:
+                out.writelines(json.dumps(row) + "\n" for row in rows)
+            made = scenarios.mooncake("trace.jsonl.gz")(Path(folder), 1)
+        times = [request.at_ms for request in made]
+        self.assertEqual(times, sorted(times))
+        self.assertTrue(all(0 <= time < 3000 for time in times[:3]))
+        self.assertEqual([3000 <= times[3] < 9000, 9000 <= times[4] < 12000], [True, True])
+
+    def test_tool_calls_share_prefixes_and_fill_their_blocks(self) -> None:
+        made = scenarios.ToolCalls(1).requests()
+        self.assertAlmostEqual(len(made) / scenarios.ToolCalls.SECONDS, scenarios.ToolCalls.RATE, delta=1)
+        for request in made:
+            self.assertEqual(len(request.blocks), scenarios.blocks_of(request.prompt_tokens))
+        hot = [request for request in made if request.blocks[:2] == [10, 11]]
+        self.assertAlmostEqual(len(hot) / len(made), 0.38, delta=0.03)
+
+    def test_every_ablation_changes_the_scheduler_that_is_in_the_source(self) -> None:
+        root = Path(__file__).resolve().parents[2]
+        source = (root / "src/balance/scheduling_pass.cc").read_text()
+        for name in ablations.ABLATIONS:
+            with self.subTest(name):
+                self.assertNotEqual(ablations.without(name, source), source)
+                self.assertIn(name, picking_tables.PARTS)
+        with self.assertRaises(ValueError):
+            ablations.without("ties", "no such line")
 
 
 if __name__ == "__main__":
