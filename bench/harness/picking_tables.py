@@ -223,7 +223,7 @@ def as_markdown(found: Found, judged: list[Target]) -> str:
             "",
             *ratio_table(found),
             "",
-            "## Slowdown p99, and TTFT p99 in seconds",
+            "## p99 of slowdown, and of TTFT in seconds",
             "",
             "A prompt of 126 000 tokens alone takes 16 s: where prompts are long, the p99 of TTFT is the prompt.",
             "",
