@@ -105,6 +105,7 @@ def rivals_recipe(settings: Settings) -> Recipe:
         usual=[
             evenkeel(settings.build),
             evenkeel(settings.build, inspects=True),
+            evenkeel(settings.build, picker="expected-time"),
             haproxy(),
             nginx(),
             *rivals.all_rivals(settings.root / "build" / "rivals"),

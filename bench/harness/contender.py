@@ -207,14 +207,16 @@ def found(program: str) -> str:
 # --- evenkeel: metrics always, the access log by default --------------------------------
 
 
-def evenkeel(build: Path, *, logging: bool = True, inspects: bool = False) -> Contender:
+def evenkeel(
+    build: Path, *, logging: bool = True, inspects: bool = False, picker: str = "round-robin"
+) -> Contender:
     """`inspects`: it reads requests and responses, as the inference routers do."""
     binary = build / "evenkeel"
 
     def command(site: Site, traced: bool) -> Command:
         if not binary.exists():
             raise Unavailable(f"{binary.name} is not built in {build.name}")
-        config = site.write("evenkeel.yaml", _evenkeel_file(site, logging, inspects))
+        config = site.write("evenkeel.yaml", _evenkeel_file(site, logging, inspects, picker))
         return Command([str(binary), "run", "-c", str(config)])
 
     def version() -> str:
@@ -223,10 +225,12 @@ def evenkeel(build: Path, *, logging: bool = True, inspects: bool = False) -> Co
     name = "evenkeel" if logging else "evenkeel-quiet"
     if inspects:
         name = "evenkeel-inspect"
+    if picker != "round-robin":
+        name = f"evenkeel-{picker}"
     return Contender(name=name, version=version, command=command, ways=ways.ALL_WAYS)
 
 
-def _evenkeel_file(site: Site, logging: bool, inspects: bool) -> str:
+def _evenkeel_file(site: Site, logging: bool, inspects: bool, picker: str) -> str:
     access_log = site.folder / "access.log" if logging else "off"
     backends = ", ".join(f"http://{address}" for address in site.backends)
     protocol = "protocol: h2" if site.way.back is Protocol.HTTP2 else ""
@@ -242,7 +246,7 @@ admin: {{address: 127.0.0.1:{site.side_port}}}
 workers: 1
 pools:
   - name: bench
-    picker: round-robin
+    picker: {picker}
     inspect: {str(inspects).lower()}
     backends: [{backends}]
     {protocol}

@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 
 constexpr Duration patience = 10s;  // reached only by a failing test
 
-PoolSpec scheduled_pool(int backends, std::uint32_t max_in_flight = 0) {
+PoolSpec scheduled_pool(std::size_t backends, std::uint32_t max_in_flight = 0) {
   PoolSpec spec = some_pool(backends, max_in_flight);
   spec.picker = "expected-time";
   spec.scheduler = SchedulerOptions{.index_bytes = 1 << 20};
